@@ -1,0 +1,37 @@
+# `make demo` and `make test` are all a newcomer needs; each makes .venv on first use.
+PYTHON ?= python3
+BIN := .venv/bin
+CORE_SOURCES := $(shell find native include src -name '*.cpp' -o -name '*.hpp' -o -name '*.py' -o -name '*.cu') CMakeLists.txt pyproject.toml
+
+.PHONY: demo test lint dev clean
+
+demo: .venv/installed
+	$(BIN)/hinterland demo $(if $(GRAPH),--graph $(GRAPH))
+
+test: .venv/installed
+	$(BIN)/python -m pytest -q
+
+lint: .venv/installed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+# torch first and by its pin: resolving it with everything else could choose another build.
+.venv/requirements: constraints.txt pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install -q -c constraints.txt torch
+	$(BIN)/python -m pip install -q -c constraints.txt scikit-build-core nanobind cmake ninja $$($(BIN)/python tools/requirements.py test)
+	touch $@
+
+.venv/installed: .venv/requirements $(CORE_SOURCES)
+	$(BIN)/python -m pip install -q --no-build-isolation --no-deps .
+	touch $@
+
+# For working on the library: builds the native module into src/, so that PYTHONPATH=src sees every change.
+dev: .venv/requirements
+	$(BIN)/cmake -S . -B build/dev -G Ninja -DPython_EXECUTABLE=$(abspath $(BIN)/python) > /dev/null
+	$(BIN)/cmake --build build/dev
+	$(BIN)/cmake --install build/dev --prefix src > /dev/null
+
+clean:
+	rm -rf build dist .venv src/hinterland/_core*.so src/hinterland/include

@@ -1,0 +1,59 @@
+// What differs between a C++20 compiler and NVRTC, and nothing else: integer names, the function qualifier, the cache line.
+#pragma once
+
+#if defined(__CUDACC__)
+#include <cuda/std/cstddef>
+#include <cuda/std/cstdint>
+#include <cuda/std/limits>
+#define HINTERLAND_FN __host__ __device__ __forceinline__
+namespace hinterland {
+namespace stdlib = ::cuda::std;
+}
+#else
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#define HINTERLAND_FN inline
+namespace hinterland {
+namespace stdlib = ::std;
+}
+#endif
+
+// True while code for the GPU is being generated (NVRTC generates no other).
+#if defined(__CUDA_ARCH__)
+#define HINTERLAND_ON_GPU 1
+#else
+#define HINTERLAND_ON_GPU 0
+#endif
+
+namespace hinterland {
+
+using stdlib::int32_t;
+using stdlib::int64_t;
+using stdlib::size_t;
+using stdlib::uint16_t;
+using stdlib::uint32_t;
+using stdlib::uint64_t;
+using stdlib::uint8_t;
+using stdlib::uintptr_t;
+
+// A GPU merges the accesses of a warp into requests of at most one line, counted in sectors (Min 2022, section 2.3.3).
+inline constexpr int kLineBytes = 128;
+inline constexpr int kSectorBytes = 32;
+
+template <class T>
+HINTERLAND_FN constexpr T ceil_div(T a, T b) {
+  return (a + b - 1) / b;
+}
+
+template <class T>
+HINTERLAND_FN constexpr T min_of(T a, T b) {
+  return b < a ? b : a;
+}
+
+template <class T>
+HINTERLAND_FN constexpr T max_of(T a, T b) {
+  return a < b ? b : a;
+}
+
+}  // namespace hinterland

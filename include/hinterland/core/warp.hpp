@@ -1,0 +1,76 @@
+// A warp: 32 lanes in step on the GPU, one lane on the CPU. Code written against it is the same for both, and on the CPU
+// every vote and shuffle folds into the identity.
+#pragma once
+
+#include "hinterland/core/platform.hpp"
+
+namespace hinterland {
+
+struct Warp {
+#if defined(__CUDACC__)
+  static constexpr int kWidth = 32;
+#else
+  static constexpr int kWidth = 1;
+#endif
+  static constexpr uint32_t kAll = 0xffffffffu;
+
+  HINTERLAND_FN static int lane() {
+#if HINTERLAND_ON_GPU
+    return static_cast<int>(threadIdx.x & 31u);
+#else
+    return 0;
+#endif
+  }
+
+  // One bit a lane: who holds.
+  HINTERLAND_FN static uint32_t ballot(bool holds) {
+#if HINTERLAND_ON_GPU
+    return __ballot_sync(kAll, holds);
+#else
+    return holds ? 1u : 0u;
+#endif
+  }
+
+  HINTERLAND_FN static bool any(bool holds) { return ballot(holds) != 0; }
+
+  template <class T>
+  HINTERLAND_FN static T broadcast(T value, [[maybe_unused]] int from) {
+#if HINTERLAND_ON_GPU
+    return __shfl_sync(kAll, value, from);
+#else
+    return value;
+#endif
+  }
+
+  // Sum over the lanes before this one.
+  template <class T>
+  HINTERLAND_FN static T exclusive_sum([[maybe_unused]] T value) {
+#if HINTERLAND_ON_GPU
+    T sum = value;
+    for (int step = 1; step < 32; step *= 2) {
+      T from_below = __shfl_up_sync(kAll, sum, step);
+      if (lane() >= step) sum += from_below;
+    }
+    return sum - value;
+#else
+    return T{0};
+#endif
+  }
+
+  // Sum over all lanes, the same in each.
+  template <class T>
+  HINTERLAND_FN static T sum(T value) {
+#if HINTERLAND_ON_GPU
+    for (int step = 16; step > 0; step /= 2) value += __shfl_xor_sync(kAll, value, step);
+#endif
+    return value;
+  }
+
+  HINTERLAND_FN static void sync() {
+#if HINTERLAND_ON_GPU
+    __syncwarp();
+#endif
+  }
+};
+
+}  // namespace hinterland

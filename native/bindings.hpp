@@ -1,0 +1,15 @@
+// One function for each bind*.cpp under native/: it adds that file's functions to the module.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+namespace hinterland::native {
+
+void bind_memory(nanobind::module_& m);
+void bind_storage(nanobind::module_& m);
+void bind_graph_build(nanobind::module_& m);
+void bind_graph_formats(nanobind::module_& m);
+void bind_graph_generate(nanobind::module_& m);
+void bind_graph_bfs(nanobind::module_& m);
+
+}  // namespace hinterland::native

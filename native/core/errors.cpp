@@ -1,0 +1,34 @@
+#include "core/errors.hpp"
+
+#include <nanobind/nanobind.h>
+
+#include <cstring>
+
+namespace hinterland::native {
+
+namespace {
+
+void raise(const char* name, const char* message) {
+  nanobind::object type = nanobind::module_::import_("hinterland.runtime.errors").attr(name);
+  PyErr_SetString(type.ptr(), message);
+}
+
+void translate(const std::exception_ptr& error, void*) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const FormatError& e) {
+    raise("FormatError", e.what());
+  } catch (const StorageError& e) {
+    raise("StorageError", e.what());
+  } catch (const OutOfMemory& e) {
+    raise("OutOfMemory", e.what());
+  }
+}
+
+}  // namespace
+
+void throw_errno(const std::string& what, int code) { throw StorageError(what + ": " + std::strerror(code)); }
+
+void register_errors() { nanobind::register_exception_translator(translate, nullptr); }
+
+}  // namespace hinterland::native

@@ -1,0 +1,32 @@
+// OpenMP loops whose bodies may throw: the first exception leaves the loop, as it would leave a serial one.
+#pragma once
+
+#include <omp.h>
+
+#include <atomic>
+#include <cstdint>
+#include <exception>
+
+namespace hinterland::native {
+
+inline int num_threads() { return omp_get_max_threads(); }
+inline void set_num_threads(int threads) { omp_set_num_threads(threads < 1 ? 1 : threads); }
+
+// body(i) for i in [0, count), in chunks handed out as threads come free.
+template <class Body>
+void parallel_for(int64_t count, Body&& body, int64_t chunk = 1024) {
+  std::exception_ptr first;
+  std::atomic<bool> failed{false};
+#pragma omp parallel for schedule(dynamic, chunk)
+  for (int64_t i = 0; i < count; ++i) {
+    if (failed.load(std::memory_order_relaxed)) continue;
+    try {
+      body(i);
+    } catch (...) {
+      if (!failed.exchange(true)) first = std::current_exception();
+    }
+  }
+  if (first) std::rethrow_exception(first);
+}
+
+}  // namespace hinterland::native

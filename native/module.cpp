@@ -1,0 +1,18 @@
+// hinterland._core: what only compiled code on the CPU can do. Python passes pointers and sizes (tensor.data_ptr()), so the
+// module knows neither torch nor CUDA.
+#include "bindings.hpp"
+#include "core/errors.hpp"
+#include "core/parallel.hpp"
+
+NB_MODULE(_core, m) {
+  namespace hn = hinterland::native;
+  hn::register_errors();
+  m.def("num_threads", &hn::num_threads, "Threads that the parallel loops of this module use.");
+  m.def("set_num_threads", &hn::set_num_threads, nanobind::arg("threads"));
+  hn::bind_memory(m);
+  hn::bind_storage(m);
+  hn::bind_graph_build(m);
+  hn::bind_graph_formats(m);
+  hn::bind_graph_generate(m);
+  hn::bind_graph_bfs(m);
+}

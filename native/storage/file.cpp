@@ -1,0 +1,128 @@
+#include "storage/file.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+
+#include "core/errors.hpp"
+#include "core/parallel.hpp"
+
+namespace hinterland::native {
+
+namespace {
+
+constexpr int64_t kBlock = 4 << 20;   // one request: large enough for the disk's sequential rate
+constexpr int64_t kAlign = 4096;      // what direct I/O asks of offsets, sizes and addresses
+
+class Descriptor {
+ public:
+  Descriptor(const std::string& path, int flags) : fd_(::open(path.c_str(), flags | O_CLOEXEC)) {}
+  ~Descriptor() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  [[nodiscard]] bool open() const { return fd_ >= 0; }
+  [[nodiscard]] int get() const { return fd_; }
+
+ private:
+  int fd_;
+};
+
+struct Free {
+  void operator()(void* p) const { std::free(p); }
+};
+
+// Up to `bytes` bytes; fewer only at the end of the file or on an error, which is returned through `error`.
+int64_t read_fully(int fd, char* to, int64_t bytes, int64_t offset, int& error) {
+  int64_t done = 0;
+  error = 0;
+  while (done < bytes) {
+    const ssize_t got = ::pread(fd, to + done, bytes - done, offset + done);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) error = errno;
+    if (got <= 0) break;
+    done += got;
+    // A direct read that ends off a block's edge has met the end of the file; going on would only be refused.
+    if (done % kAlign != 0 && done < bytes) break;
+  }
+  return done;
+}
+
+}  // namespace
+
+void read_file(const std::string& path, int64_t offset, void* to, int64_t bytes, int threads) {
+  if (bytes == 0) return;
+  Descriptor buffered(path, O_RDONLY);
+  if (!buffered.open()) throw_errno("cannot open " + path, errno);
+  struct stat info {};
+  if (::fstat(buffered.get(), &info) != 0) throw_errno("cannot read the size of " + path, errno);
+  if (info.st_size < offset + bytes) {
+    throw FormatError(path + ": truncated: " + std::to_string(bytes) + " bytes at offset " + std::to_string(offset) +
+                      " are needed, but the file holds " + std::to_string(info.st_size));
+  }
+  Descriptor direct(path, O_RDONLY | O_DIRECT);
+
+  const int64_t first = offset / kBlock, last = (offset + bytes - 1) / kBlock;
+  char* const out = static_cast<char*>(to);
+  const int before = num_threads();
+  set_num_threads(threads);
+  struct Restore {
+    int threads;
+    ~Restore() { set_num_threads(threads); }
+  } restore{before};
+
+  parallel_for(
+      last - first + 1,
+      [&](int64_t i) {
+        // Each thread reads aligned blocks into a buffer of its own: the target need not be aligned, nor the offset.
+        static thread_local std::unique_ptr<char, Free> bounce{static_cast<char*>(std::aligned_alloc(kAlign, kBlock))};
+        const int64_t at = (first + i) * kBlock;
+        const int64_t from = std::max(at, offset), until = std::min(at + kBlock, offset + bytes);
+        int error = 0;
+        int64_t got = -1;
+        if (direct.open()) got = read_fully(direct.get(), bounce.get(), kBlock, at, error);
+        if (got < until - at) got = read_fully(buffered.get(), bounce.get(), until - at, at, error);
+        if (got < until - at) {
+          if (error) throw_errno("cannot read " + path + " at offset " + std::to_string(at + got), error);
+          throw FormatError(path + ": the file shrank while it was read, at offset " + std::to_string(at + got));
+        }
+        std::memcpy(out + (from - offset), bounce.get() + (from - at), until - from);
+      },
+      1);
+}
+
+void write_file(const std::string& path, int64_t offset, const void* from, int64_t bytes, int threads) {
+  if (bytes == 0) return;
+  Descriptor file(path, O_WRONLY);
+  if (!file.open()) throw_errno("cannot write " + path, errno);
+  const char* const in = static_cast<const char*>(from);
+  const int before = num_threads();
+  set_num_threads(threads);
+  struct Restore {
+    int threads;
+    ~Restore() { set_num_threads(threads); }
+  } restore{before};
+
+  parallel_for(
+      (bytes + kBlock - 1) / kBlock,
+      [&](int64_t i) {
+        int64_t done = i * kBlock;
+        const int64_t until = std::min(done + kBlock, bytes);
+        while (done < until) {
+          const ssize_t put = ::pwrite(file.get(), in + done, until - done, offset + done);
+          if (put < 0 && errno == EINTR) continue;
+          if (put < 0) throw_errno("cannot write " + path + " at offset " + std::to_string(offset + done), errno);
+          done += put;
+        }
+      },
+      1);
+}
+
+}  // namespace hinterland::native

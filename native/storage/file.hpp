@@ -1,0 +1,16 @@
+// Whole-file transfers between a file and memory by many threads.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace hinterland::native {
+
+// Reads `bytes` bytes at `offset` of `path` into `to`. Uses direct I/O where the file system offers it, so that a table
+// larger than half the memory does not push itself out of it through the page cache. FormatError where the file is too short.
+void read_file(const std::string& path, int64_t offset, void* to, int64_t bytes, int threads);
+
+// Writes `bytes` bytes from `from` at `offset` of `path`, which must exist. StorageError when the disk is full.
+void write_file(const std::string& path, int64_t offset, const void* from, int64_t bytes, int threads);
+
+}  // namespace hinterland::native

@@ -1,0 +1,36 @@
+"""The ``hinterland`` command. Each command is one file beside this one, named as the command is."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+COMMANDS = ("kernels",)
+
+
+def main() -> None:
+    """Runs the command line; exit status 0, 1 (an error of ours, said in a sentence) or 2 (usage)."""
+    try:
+        import typer
+    except ImportError:
+        sys.exit("hinterland: the command line needs typer and rich: pip install 'hinterland[cli]'")
+    from ..runtime.errors import HinterlandError
+
+    app = typer.Typer(
+        name="hinterland",
+        help="GPU code reads data larger than GPU memory directly: graphs and tables in host memory, at link speed.",
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+    )
+    for name in COMMANDS:
+        importlib.import_module(f".{name}", __name__).register(app)
+    try:
+        app()
+    except HinterlandError as error:
+        print(f"hinterland: {error}", file=sys.stderr)
+        sys.exit(1)
+    except KeyboardInterrupt:
+        print("hinterland: interrupted", file=sys.stderr)
+        sys.exit(130)

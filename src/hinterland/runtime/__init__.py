@@ -1,0 +1,1 @@
+"""Devices, kernels and errors: what every other part stands on."""

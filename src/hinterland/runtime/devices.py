@@ -1,0 +1,88 @@
+"""The GPUs of this machine and their streams, found when asked for: nothing here needs CUDA to be imported."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from .errors import DeviceError
+
+if TYPE_CHECKING:
+    from cuda.core import Stream
+
+
+@functools.cache
+def cuda_available() -> bool:
+    """Whether torch sees a GPU and cuda-core can launch on it."""
+    if not torch.cuda.is_available():
+        return False
+    try:
+        import cuda.core  # noqa: F401
+        from cuda.bindings import driver  # noqa: F401
+    except ImportError:
+        return False
+    return True
+
+
+def require_cuda(what: str) -> None:
+    """Raises DeviceError unless GPUs can be used; ``what`` begins the sentence, as in ``"placement='gpu'"``."""
+    if cuda_available():
+        return
+    if torch.cuda.is_available():
+        raise DeviceError(f"{what} needs cuda-core to launch kernels: pip install 'hinterland[cuda]'")
+    raise DeviceError(f"{what} needs an NVIDIA GPU, and torch {torch.__version__} sees none on this machine")
+
+
+def gpus() -> list[torch.device]:
+    """Every GPU that torch sees, in order; empty without CUDA."""
+    return [torch.device("cuda", i) for i in range(torch.cuda.device_count())] if cuda_available() else []
+
+
+def as_device(device: torch.device | str | int | None = None) -> torch.device:
+    """``device`` with its index filled in; None means the current GPU, or the CPU on a machine without one."""
+    if device is None:
+        device = "cuda" if cuda_available() else "cpu"
+    device = torch.device(device)
+    if device.type == "cuda":
+        require_cuda(f"device {device}")
+        if device.index is None:
+            device = torch.device("cuda", torch.cuda.current_device())
+        if device.index >= torch.cuda.device_count():
+            raise DeviceError(f"device {device} does not exist: this machine has {torch.cuda.device_count()} GPUs")
+    elif device.type != "cpu":
+        raise DeviceError(f"device {device} is neither cpu nor cuda")
+    return device
+
+
+@functools.cache
+def sm_count(device: torch.device) -> int:
+    """Streaming multiprocessors of a GPU."""
+    return torch.cuda.get_device_properties(device).multi_processor_count
+
+
+@functools.cache
+def arch(device: torch.device) -> str:
+    """The architecture that kernels are compiled for, as in ``"sm_90"``."""
+    major, minor = torch.cuda.get_device_capability(device)
+    return f"sm_{major}{minor}"
+
+
+@functools.cache
+def _stream(handle: int) -> Stream:
+    from cuda.core import Stream
+
+    return Stream.from_handle(handle)
+
+
+def current_stream(device: torch.device, stream: torch.cuda.Stream | None = None) -> Any:
+    """The caller's torch stream on ``device`` (or ``stream``, if given) as a cuda-core stream."""
+    handle = torch._C._cuda_getCurrentRawStream(device.index) if stream is None else stream.cuda_stream
+    return _stream(handle)
+
+
+def free_bytes(device: torch.device) -> int:
+    """GPU memory that a new allocation can have: free on the device, plus what torch's allocator caches unused."""
+    free, _ = torch.cuda.mem_get_info(device)
+    return free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)

@@ -1,0 +1,219 @@
+"""Kernels: compiled for the GPU at hand on first use, by NVRTC, and kept on disk.
+
+A kernel file (``memory/gather.cu``) is a thin shell around headers in ``include/``. Its cubin is kept under the hash of all
+that decides its content: source, headers, instances, flags, architecture and compiler. An entry appears under its name whole
+or not at all (written aside, synced, renamed); a lock file, which the system frees when a process dies, lets one process
+compile while others wait. Compiling needs no GPU: ``hinterland kernels build`` runs the same code.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import functools
+import hashlib
+import json
+import os
+import re
+import tempfile
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from . import devices
+from .errors import ConfigError, DeviceError
+
+PACKAGE = Path(__file__).resolve().parent.parent
+_FLAGS = {"std": "c++20", "device_as_default_execution_space": True}
+_MAGIC = b"HLKERN1\n"
+_INCLUDE = re.compile(r'^\s*#\s*include\s*["<](hinterland/[^">]+)[">]', re.MULTILINE)
+
+REGISTRY: dict[str, KernelFile] = {}
+
+
+def include_dir() -> Path:
+    """The folder of the public headers: the source tree's where the package runs from one, else the installed copy."""
+    source_tree = PACKAGE.parent.parent / "include"
+    return source_tree if (source_tree / "hinterland").is_dir() else PACKAGE / "include"
+
+
+def cache_dir() -> Path:
+    """Where compiled kernels are kept: ``$HINTERLAND_CACHE_DIR`` or ``~/.cache/hinterland``, then ``kernels``."""
+    root = os.environ.get("HINTERLAND_CACHE_DIR")
+    if root:
+        return Path(root) / "kernels"
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "hinterland" / "kernels"
+
+
+@dataclass(frozen=True)
+class KernelFile:
+    """One ``.cu`` file of this package and the instances of its kernels that are ever launched.
+
+    Creating one registers it, so that ``hinterland kernels build`` knows every kernel.
+    """
+
+    path: str
+    instances: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        REGISTRY[self.path] = self
+
+    def kernel(self, instance: str, device: torch.device) -> Any:
+        """The cuda-core kernel of one instance, compiled for ``device`` if it is not in the cache yet."""
+        return _kernel(self, instance, devices.arch(device))
+
+    def source(self) -> str:
+        """The text that NVRTC compiles."""
+        return (PACKAGE / self.path).read_text()
+
+    def key(self, arch: str) -> str:
+        """The name of this file's cubin in the cache: a hash of everything that decides its content."""
+        text = self.source()
+        digest = hashlib.sha256()
+        for part in (text, *_headers(text), *self.instances, repr(_FLAGS), arch, _toolchain().version):
+            digest.update(part.encode() + b"\0")
+        return digest.hexdigest()[:32]
+
+    def build(self, arch: str, folder: Path) -> Path:
+        """The cache entry for ``arch`` in ``folder``, compiled now unless a whole one is there."""
+        entry = folder / f"{Path(self.path).stem}-{arch}-{self.key(arch)}.cubin"
+        if _load(entry) is None:
+            with _lock(entry):
+                if _load(entry) is None:  # the process that held the lock may have built it
+                    _store(entry, *_compile(self, arch))
+        return entry
+
+
+@functools.cache
+def _kernel(file: KernelFile, instance: str, arch: str) -> Any:
+    return _module(file, arch).get_kernel(instance)
+
+
+_module_lock = threading.Lock()
+
+
+def _module(file: KernelFile, arch: str) -> Any:
+    with _module_lock:
+        return _loaded_module(file, arch)
+
+
+@functools.cache
+def _loaded_module(file: KernelFile, arch: str) -> Any:
+    from cuda.core import ObjectCode
+
+    entry = file.build(arch, cache_dir())
+    loaded = _load(entry)
+    if loaded is None:
+        raise DeviceError(f"the compiled kernel {entry} was damaged as it was written; delete it and try again")
+    symbols, cubin = loaded
+    return ObjectCode.from_cubin(cubin, symbol_mapping={name: symbol.encode() for name, symbol in symbols.items()})
+
+
+def _headers(text: str) -> Iterator[str]:
+    """Every header of ours that ``text`` includes, at any depth, once each and in a fixed order."""
+    seen: set[str] = set()
+    todo = _INCLUDE.findall(text)
+    while todo:
+        name = todo.pop(0)
+        if name in seen:
+            continue
+        seen.add(name)
+        content = (include_dir() / name).read_text()
+        yield name + "\n" + content
+        todo += _INCLUDE.findall(content)
+
+
+@dataclass(frozen=True)
+class _Toolchain:
+    includes: tuple[str, ...]
+    version: str
+
+
+@functools.cache
+def _toolchain() -> _Toolchain:
+    """NVRTC's version and the folder of libcu++ (CCCL)."""
+    try:
+        from cuda import pathfinder
+        from cuda.bindings import nvrtc
+    except ImportError as error:
+        raise DeviceError("compiling kernels needs cuda-core: pip install 'hinterland[cuda]'") from error
+    found = pathfinder.find_nvidia_header_directory("cccl")
+    cccl = Path(found) if found else None
+    if cccl is None or not (cccl / "cuda" / "atomic").exists():
+        raise DeviceError("the libcu++ headers were not found: pip install nvidia-cuda-cccl, or set CUDA_HOME")
+    _, major, minor = nvrtc.nvrtcVersion()
+    version = re.search(r"CCCL_VERSION\s+(\d+)", (cccl / "cuda" / "std" / "__cccl" / "version.h").read_text())
+    packages = f"nvrtc {major}.{minor} cccl {version[1] if version else '?'} cuda-core {metadata.version('cuda-core')}"
+    return _Toolchain((str(include_dir()), str(cccl)), packages)
+
+
+def _compile(file: KernelFile, arch: str) -> tuple[dict[str, str], bytes]:
+    from cuda.core import Program, ProgramOptions
+
+    toolchain = _toolchain()
+    options = ProgramOptions(arch=arch, include_path=list(toolchain.includes), **_FLAGS)
+    try:
+        code = Program(file.source(), "c++", options).compile("cubin", name_expressions=file.instances)
+    except Exception as error:
+        raise DeviceError(f"NVRTC ({toolchain.version}) could not compile {file.path} for {arch}:\n{error}") from error
+    mapping = {str(name): symbol.decode() for name, symbol in code.symbol_mapping.items()}
+    return mapping, bytes(code.code)
+
+
+def _load(entry: Path) -> tuple[dict[str, str], bytes] | None:
+    """The symbols and the cubin of a cache entry; None where there is none or it is damaged."""
+    try:
+        blob = entry.read_bytes()
+    except FileNotFoundError:
+        return None
+    head, _, payload = blob.removeprefix(_MAGIC).partition(b"\n")
+    if not blob.startswith(_MAGIC) or hashlib.sha256(payload).hexdigest().encode() != head:
+        return None
+    symbols, _, cubin = payload.partition(b"\n")
+    return json.loads(symbols), cubin
+
+
+def _store(entry: Path, symbols: dict[str, str], cubin: bytes) -> None:
+    payload = json.dumps(symbols).encode() + b"\n" + cubin
+    blob = _MAGIC + hashlib.sha256(payload).hexdigest().encode() + b"\n" + payload
+    handle, aside = tempfile.mkstemp(dir=entry.parent, prefix=entry.stem, suffix=".part")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(blob)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(aside, entry)
+    except BaseException:
+        Path(aside).unlink(missing_ok=True)
+        raise
+
+
+@contextmanager
+def _lock(entry: Path) -> Iterator[None]:
+    try:
+        entry.parent.mkdir(parents=True, exist_ok=True)
+        handle = os.open(entry.with_suffix(".lock"), os.O_RDWR | os.O_CREAT, 0o644)
+    except OSError as error:
+        raise ConfigError(
+            f"the kernel cache {entry.parent} cannot be written ({error.strerror}); "
+            "set HINTERLAND_CACHE_DIR to a folder that can"
+        ) from error
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+def build_all(archs: Iterable[str], folder: Path | None = None) -> Iterator[tuple[str, str, Path]]:
+    """Compiles every registered kernel for every architecture; yields (kernel file, architecture, cache entry)."""
+    for arch in archs:
+        if not re.fullmatch(r"sm_\d+[a-z]?", arch):
+            raise ConfigError(f"not an architecture: {arch!r}; write for example sm_90")
+        for file in REGISTRY.values():
+            yield file.path, arch, file.build(arch, folder or cache_dir())

@@ -1,0 +1,44 @@
+"""Bytes and rates, read and written the way people do."""
+
+import re
+
+from .errors import ConfigError
+
+_FACTORS = {"": 1}
+for _power, _letter in enumerate("kmgtp", start=1):
+    _FACTORS[f"{_letter}b"] = 1000**_power
+    _FACTORS[f"{_letter}ib"] = _FACTORS[_letter] = 1024**_power
+_FACTORS["b"] = 1
+
+_BYTES = re.compile(r"\s*([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*([A-Za-z]*)\s*")
+
+
+def parse_bytes(size: int | str) -> int:
+    """Bytes in ``size``: an int, or text such as ``"4GiB"``, ``"512 MiB"``, ``"1.5GB"``, ``"64k"`` (k, M, G alone are binary).
+
+    Raises:
+        ConfigError: the text is no size, or the size is negative.
+    """
+    if isinstance(size, int) and not isinstance(size, bool):
+        if size < 0:
+            raise ConfigError(f"a size cannot be negative: {size}")
+        return size
+    match = _BYTES.fullmatch(size) if isinstance(size, str) else None
+    if match is None or match[2].lower() not in _FACTORS:
+        raise ConfigError(f"not a size in bytes: {size!r}; write for example 4GiB, 512MB or 65536")
+    return int(float(match[1]) * _FACTORS[match[2].lower()])
+
+
+def format_bytes(size: float) -> str:
+    """``size`` in binary units with three digits: ``format_bytes(4 << 30) == "4.00 GiB"``."""
+    size = float(size)
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if abs(size) < 1024 or unit == "TiB":
+            return f"{size:.0f} B" if unit == "B" else f"{size:.2f} {unit}"
+        size /= 1024
+    raise AssertionError("unreachable")
+
+
+def format_rate(bytes_per_second: float) -> str:
+    """A bandwidth in GB/s (10^9 bytes), the unit that links are quoted in."""
+    return f"{bytes_per_second / 1e9:.2f} GB/s"
