@@ -21,9 +21,7 @@ def test_there_are_headers():
 def test_header_compiles_alone_on_the_cpu(header):
     flags = ["-std=c++20", "-Wall", "-Wextra", "-Werror", "-fopenmp", "-fsyntax-only", "-x", "c++", "-"]
     text = f'#include "{header}"\n#include "{header}"\n'
-    done = subprocess.run(
-        ["g++", *flags, "-I", str(jit.INCLUDE_DIR)], input=text, capture_output=True, text=True, check=False
-    )
+    done = subprocess.run(["g++", *flags, "-I", str(jit.INCLUDE_DIR)], input=text, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
 

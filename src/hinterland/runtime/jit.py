@@ -193,7 +193,7 @@ def _store(entry: Path, symbols: dict[str, str], cubin: bytes) -> None:
         os.replace(aside, entry)
     except OSError as error:
         raise StorageError(
-            f"cannot keep the compiled kernel {entry} ({error.strerror}); set HINTERLAND_CACHE_DIR to a folder with space"
+            f"cannot keep the compiled kernel {entry} ({error.strerror}); set HINTERLAND_CACHE_DIR to one with space"
         ) from error
     finally:
         Path(aside).unlink(missing_ok=True)
