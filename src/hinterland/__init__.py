@@ -1,3 +1,6 @@
 """Hinterland: GPU code reads data larger than GPU memory directly, in pieces as small as a cache line."""
 
+from .memory import UnifiedTensor
+
 __version__ = "0.1.0"
+__all__ = ["UnifiedTensor", "__version__"]
