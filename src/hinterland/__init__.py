@@ -1,6 +1,7 @@
 """Hinterland: GPU code reads data larger than GPU memory directly, in pieces as small as a cache line."""
 
+from .graph import Graph, from_edges, generate
 from .memory import UnifiedTensor
 
 __version__ = "0.1.0"
-__all__ = ["UnifiedTensor", "__version__"]
+__all__ = ["Graph", "UnifiedTensor", "__version__", "from_edges", "generate"]
