@@ -1,5 +1,7 @@
 """Graphs in CSR form: files, generators and traversals."""
 
+from .build import from_edges, simplify
+from .generate import generate
 from .graph import Graph
 
-__all__ = ["Graph"]
+__all__ = ["Graph", "from_edges", "generate", "simplify"]
