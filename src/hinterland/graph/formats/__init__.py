@@ -6,7 +6,6 @@ the graph of them and applies the options, the same for every format.
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -16,7 +15,8 @@ import torch
 
 from ...memory import UnifiedTensor
 from ...runtime.errors import ConfigError, FormatError, GraphError, HinterlandError, OutOfMemory
-from ..build import from_edges, simplify
+from ..arrays import NAMES
+from ..build import from_edges, simplify, transposed
 from ..graph import Graph
 from . import bel, edges, gap, gr, hl, mtx, npy, npz, ogb
 from .content import EdgeList, Options, Rows, cast_weights, check_weights
@@ -139,7 +139,11 @@ def load_graph(
                 placement=placement,
             )
         else:
-            graph = Graph(content.indptr, content.indices, content.weights, directed=content.directed, placement=placement)
+            graph = Graph(
+                *(options.handed(name, getattr(content, name)) for name in NAMES),
+                directed=content.directed,
+                placement=placement,
+            )
             sort = bool(sort_neighbors) and not content.sorted
             if symmetrize or remove_self_loops or remove_duplicates or sort:
                 graph = simplify(
@@ -217,12 +221,10 @@ def _transposed(content: Rows) -> EdgeList:
 
 def _redirected(path: str, graph: Graph, directed: bool) -> Graph:
     """The same arrays under another flag; undirected only if every edge has its reverse."""
-    arrays = {name: graph.array(name, "cpu") for name in ("indptr", "indices", "weights")}
     if not directed:
-        transposed = simplify(graph.transpose(), sort_neighbors=True)
-        ordered = simplify(graph, sort_neighbors=True)
-        for name in arrays:
-            one, other = ordered.array(name, "cpu"), transposed.array(name, "cpu")
-            if one is not None and not torch.equal(one, other):
+        one, other = (simplify(g, placement="heap") for g in (graph, transposed(graph)))
+        for name in NAMES:
+            array, mirrored = one.array(name, "cpu"), other.array(name, "cpu")
+            if array is not None and mirrored is not None and not torch.equal(array, mirrored):
                 raise GraphError(f"{path}: not every edge has its reverse; pass symmetrize=True to add them")
-    return dataclasses.replace(graph, directed=directed)
+    return Graph._of(graph._arrays, directed)

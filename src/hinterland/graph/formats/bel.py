@@ -16,8 +16,9 @@ import torch
 from ...memory import UnifiedTensor
 from ...runtime.errors import ConfigError, FormatError
 from ...runtime.progress import progress
+from ..arrays import index_dtype
 from ..graph import Graph
-from .content import Options, Rows, index_dtype, store_ids
+from .content import Options, Rows, store_ids
 from .files import read_head, read_into, replacing, size_of
 from .gr import whole
 

@@ -11,10 +11,10 @@ from ... import _core
 from ...memory import UnifiedTensor
 from ...runtime.errors import ConfigError, FormatError, OutOfMemory
 from ...runtime.units import format_bytes
+from ..arrays import Array, placements
 from ..graph import Graph
 
 LARGEST_VERTEX = 1 << 48
-_INT32_LIMIT = 1 << 31
 _CHUNK = 1 << 22
 # A vertex takes 8 bytes in the graph but none in a list of edges: a list that would make a graph of over a GiB almost
 # without edges holds hashes or other identifiers, not vertex numbers.
@@ -32,8 +32,13 @@ class Options:
 
     def place(self, name: str) -> str:
         """Where to read the array ``name`` to. What shall lie in GPU memory passes through the heap."""
-        where = self.placement if isinstance(self.placement, str) else self.placement.get(name, "host")
+        where = placements(self.placement)[name]
         return "heap" if where == "gpu" else where
+
+    def handed(self, name: str, array: UnifiedTensor | None) -> Array | None:
+        """An array as ``Graph`` takes it: a UnifiedTensor stays where it is, a tensor goes to the GPU."""
+        on_gpu = array is not None and placements(self.placement)[name] == "gpu"
+        return array.cpu() if array is not None and on_gpu else array
 
 
 @dataclass
@@ -58,11 +63,6 @@ class Rows:
     directed: bool
     sorted: bool = False
     columns: bool = False
-
-
-def index_dtype(num_vertices: int) -> torch.dtype:
-    """Neighbours take 4 bytes as long as that is enough."""
-    return torch.int32 if num_vertices < _INT32_LIMIT else torch.int64
 
 
 def check_counts(path: str, vertices: int, edges: int) -> None:

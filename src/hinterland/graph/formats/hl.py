@@ -24,8 +24,9 @@ from ... import _core
 from ...memory import UnifiedTensor
 from ...runtime.errors import ConfigError, FormatError
 from ...runtime.progress import progress
+from ..arrays import index_dtype
 from ..graph import Graph
-from .content import Options, Rows, check_counts, index_dtype, survey
+from .content import Options, Rows, check_counts, survey
 from .files import read_head, read_into, replacing, size_of
 
 MAGIC = b"\x89HLG\r\n\x1a\n"

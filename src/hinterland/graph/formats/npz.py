@@ -13,9 +13,10 @@ import torch
 
 from ...memory import UnifiedTensor
 from ...runtime.errors import FormatError
+from ..arrays import index_dtype
 from ..graph import Graph
 from .arrays import Archive, ArrayFile
-from .content import EdgeList, Options, Rows, check_counts, check_sparsity, index_dtype
+from .content import EdgeList, Options, Rows, check_counts, check_sparsity
 from .files import replacing, writing
 from .ogb import read_packed
 
