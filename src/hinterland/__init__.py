@@ -1,7 +1,8 @@
 """Hinterland: GPU code reads data larger than GPU memory directly, in pieces as small as a cache line."""
 
 from .graph import Graph, from_edges, generate, load_graph, save_graph
+from .memory import UnifiedTensor
 
-__all__ = ["Graph", "from_edges", "generate", "load_graph", "save_graph"]
+__all__ = ["Graph", "UnifiedTensor", "from_edges", "generate", "load_graph", "save_graph"]
 
 __version__ = "0.1.0"
