@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 
-COMMANDS = ("generate", "kernels")
+COMMANDS = ("convert", "generate", "info", "kernels")
 
 
 def main() -> None:
