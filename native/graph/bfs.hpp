@@ -15,9 +15,10 @@ struct BfsArrays {
 
 void bfs_top_down(const BfsArrays& graph, int64_t source, void* parents, int id_bytes, int32_t* levels, char* scratch);
 
-enum class BfsRule : int64_t { kNone, kSource, kReached, kTreeLevel, kClosed, kEdgeLevel, kTreeEdge };
+// In the order in which they are reported. kGraph, kClosed and kEdgeLevel are about an edge, the others about a vertex.
+enum class BfsRule : int64_t { kNone, kSource, kReached, kTreeLevel, kGraph, kClosed, kEdgeLevel, kTreeEdge };
 
-// The first rule that does not hold, and the smallest vertex (or, for rules about an edge, position in the edge array).
+// The first rule that does not hold, and the smallest vertex, or position in the edge array, where it does not.
 struct BfsFinding {
   BfsRule rule;
   int64_t position;

@@ -20,6 +20,15 @@ BfsArrays arrays(uintptr_t offsets, uintptr_t edges, int edge_bytes, int64_t num
 void bind_graph_bfs(nb::module_& m) {
   m.attr("BFS_LEVEL_RECORDS") = kLevelRecords;
   m.attr("BFS_CONTROL_BYTES") = static_cast<int64_t>(sizeof(BfsControl));
+  nb::dict rules;
+  rules["source"] = static_cast<int64_t>(BfsRule::kSource);
+  rules["reached"] = static_cast<int64_t>(BfsRule::kReached);
+  rules["tree_level"] = static_cast<int64_t>(BfsRule::kTreeLevel);
+  rules["graph"] = static_cast<int64_t>(BfsRule::kGraph);
+  rules["closed"] = static_cast<int64_t>(BfsRule::kClosed);
+  rules["edge_level"] = static_cast<int64_t>(BfsRule::kEdgeLevel);
+  rules["tree_edge"] = static_cast<int64_t>(BfsRule::kTreeEdge);
+  m.attr("BFS_RULES") = rules;
   m.def(
       "bfs_scratch",
       [](int64_t num_vertices, int64_t num_edges) {

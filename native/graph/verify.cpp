@@ -1,5 +1,6 @@
 // The rules of Graph500 for a breadth-first search tree (graph500.org, specification, "validation"), checked in one pass over
 // the vertices and one over the edges. Nothing is traversed again: a result that obeys the rules is a shortest-path tree.
+#include <limits>
 #include <vector>
 
 #include "graph/bfs.hpp"
@@ -47,9 +48,12 @@ void check_edges(const BfsArrays& graph, const int32_t* levels, const int64_t* p
 #pragma omp parallel for schedule(dynamic, 256)
   for (int64_t u = 0; u < graph.num_vertices; ++u) {
     if (levels[u] == -1) continue;
-    for (int64_t i = graph.offsets[u]; i < graph.offsets[u + 1]; ++i) {
+    const int64_t begin = max_of(graph.offsets[u], int64_t{0}), end = min_of(graph.offsets[u + 1], graph.num_edges);
+    for (int64_t i = begin; i < end; ++i) {
       const int64_t v = edges[i];
-      if (levels[v] == -1) {
+      if (v < 0 || v >= graph.num_vertices) {
+        found.report(BfsRule::kGraph, i);
+      } else if (levels[v] == -1) {
         found.report(BfsRule::kClosed, i);
       } else if (levels[v] > levels[u] + 1) {
         found.report(BfsRule::kEdgeLevel, i);

@@ -118,17 +118,19 @@ class _Run:
         free = devices.free_bytes(self.device)
         limit = free if budget is None else min(budget, free)
         result = _allocated(4 * self.vertices) + _allocated(self.id_bytes * self.vertices)
-        state = result + _allocated(self.scratch_bytes)
+        homes = (self.graph.indptr, self.graph.indices)
+        # Arrays on another GPU come over whole; those in host memory are read in place.
+        fetched = sum(_allocated(a.nbytes) for a in homes if a.is_cuda and a.device != self.device)
+        state = result + _allocated(self.scratch_bytes) + fetched
         widened = result + (_allocated(8 * self.vertices) if self.id_bytes == 4 else 0)
-        need = max(state, widened)
+        self.need = need = max(state, widened + fetched)
         if need > limit:
             have = f"gpu_budget is {format_bytes(limit)}" if limit == budget else f"{format_bytes(free)} are free"
             raise OutOfMemory(
                 f"breadth-first search over {self.vertices} vertices needs {format_bytes(need)} on {self.device} and "
                 f"{have}; give it more, or run it with device='cpu'"
             )
-        on_host = self.graph.indptr.device != self.device
-        self.copies_offsets = on_host and state + _allocated(8 * (self.vertices + 1)) <= limit
+        self.copies_offsets = not homes[0].is_cuda and state + _allocated(homes[0].nbytes) <= limit
 
     def __call__(self, source: int, stats: bool) -> BfsResult:
         clock = _Clock(self.device)
