@@ -126,7 +126,8 @@ def test_levels_beyond_the_records_are_still_counted(device):
 
 
 def test_one_vertex(device):
-    result = check(hl.from_edges(torch.tensor([], dtype=torch.int64), torch.tensor([], dtype=torch.int64), num_vertices=1), 0, device)
+    none = torch.tensor([], dtype=torch.int64)
+    result = check(hl.from_edges(none, none, num_vertices=1), 0, device)
     assert result.levels.tolist() == [0] and result.parents.tolist() == [0]
 
 
@@ -171,10 +172,10 @@ def test_any_number_of_threads_gives_the_same():
 
 def test_real_network(real_data, device):
     ends = torch.from_numpy(np.loadtxt(real_data / "soc-Epinions1.txt", dtype=np.int64, comments="#"))
-    graph = hl.from_edges(ends[:, 0], ends[:, 1])
-    assert (graph.num_vertices, graph.num_edges) == (75879, 508837)
+    graph = hl.from_edges(ends[:, 0], ends[:, 1], symmetrize=True)
+    assert graph.num_edges == 2 * len(ends)
     check(graph, 0, device)
-    check(graph, 75878, device)
+    check(graph, graph.num_vertices - 1, device)
 
 
 def test_stats_add_up(device):
@@ -204,7 +205,7 @@ def test_empty_graph_has_no_source(device):
 def test_wrong_arguments():
     with pytest.raises(ConfigError, match="mode 'sideways'"):
         hl.bfs(chain(3), 0, mode="sideways")
-    with pytest.raises(ConfigError, match="1.5 is not a vertex number"):
+    with pytest.raises(ConfigError, match=r"1\.5 is not a vertex number"):
         hl.bfs(chain(3), 1.5)
 
 
@@ -225,7 +226,9 @@ def test_broken_arrays_get_a_sentence(device):
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("placement", ["host", "gpu", {"indptr": "gpu", "indices": "host"}, {"indptr": "host", "indices": "gpu"}])
+@pytest.mark.parametrize(
+    "placement", ["host", "gpu", {"indptr": "gpu", "indices": "host"}, {"indptr": "host", "indices": "gpu"}]
+)
 def test_every_placement_on_a_gpu(placement):
     graph = skewed(5000, 60000, placement=placement)
     check(graph, 3, "cuda:0", stats=True)
@@ -256,7 +259,7 @@ def test_parents_of_eight_bytes_on_a_gpu(monkeypatch):
 @pytest.mark.parametrize("vertices", [1000, 300_000])
 def test_a_budget_bounds_what_is_taken(vertices):
     graph = skewed(vertices, 4 * vertices)
-    with pytest.raises(OutOfMemory, match="needs .* on cuda:0 and gpu_budget is 1.00 KiB"):
+    with pytest.raises(OutOfMemory, match=r"needs .* on cuda:0 and gpu_budget is 1\.00 KiB"):
         hl.bfs(graph, 0, device="cuda", gpu_budget="1KiB")
     hl.bfs(graph, 0, device="cuda")  # the kernel is compiled and loaded
     least = bfs_module._Run(graph, torch.device("cuda:0"), None).need

@@ -89,15 +89,20 @@ def bfs(
     return run(source, stats)
 
 
+def csr_arrays(graph: Graph, device: torch.device | str) -> tuple[torch.Tensor, torch.Tensor]:
+    """Offsets and neighbours as ``device`` addresses them."""
+    offsets, edges = graph.array("indptr", device), graph.array("indices", device)
+    assert offsets is not None and edges is not None
+    return offsets, edges
+
+
 def _check_source(graph: Graph, source: int) -> int:
     try:
         vertex = source.__index__()
     except AttributeError:
         raise ConfigError(f"source {source!r} is not a vertex number") from None
     if not 0 <= vertex < graph.num_vertices:
-        raise IndexOutOfRange(
-            f"source {vertex} is not a vertex: the graph has {graph.num_vertices} vertices, numbered from 0"
-        )
+        raise IndexOutOfRange(f"source {vertex} is not a vertex: the graph has {graph.num_vertices} vertices, numbered from 0")
     return vertex
 
 
@@ -134,7 +139,7 @@ class _Run:
 
     def __call__(self, source: int, stats: bool) -> BfsResult:
         clock = _Clock(self.device)
-        offsets, edges = self.graph.array("indptr", self.device), self.graph.array("indices", self.device)
+        offsets, edges = csr_arrays(self.graph, self.device)
         traverse = self._prepare(edges.element_size())
         with clock:
             if self.copies_offsets:

@@ -6,7 +6,7 @@ import torch
 
 from .. import _core
 from ..runtime.errors import ConfigError, VerificationError
-from .bfs import BfsResult
+from .bfs import BfsResult, csr_arrays
 from .graph import Graph
 
 
@@ -41,7 +41,7 @@ def verify_bfs(graph: Graph, source: int, result: BfsResult) -> None:
         )
     if not 0 <= source < vertices:
         raise VerificationError(f"source {source} is not a vertex: the graph has {vertices} vertices, numbered from 0")
-    indptr, indices = graph.array("indptr", "cpu"), graph.array("indices", "cpu")
+    indptr, indices = csr_arrays(graph, "cpu")
     edges = (indptr.data_ptr(), indices.data_ptr(), indices.element_size(), vertices, graph.num_edges)
     rule, at = _core.verify_bfs(*edges, source, levels.data_ptr(), parents.data_ptr())
     if rule:
