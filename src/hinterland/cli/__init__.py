@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 
-COMMANDS = ("kernels",)
+COMMANDS = ("bfs", "kernels")
 
 
 def main() -> None:
