@@ -1,7 +1,7 @@
 """Hinterland: GPU code reads data larger than GPU memory directly, in pieces as small as a cache line."""
 
-from .graph import BfsResult, Graph, bfs, from_edges, generate
+from .graph import BfsResult, Graph, bfs, from_edges, generate, load_graph, save_graph
 
-__all__ = ["BfsResult", "Graph", "bfs", "from_edges", "generate"]
+__all__ = ["BfsResult", "Graph", "bfs", "from_edges", "generate", "load_graph", "save_graph"]
 
 __version__ = "0.1.0"
