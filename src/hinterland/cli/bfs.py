@@ -13,7 +13,7 @@ import torch
 import typer
 
 from .. import _core
-from ..graph import BfsResult, Graph, verify_bfs
+from ..graph import BfsResult, Graph, load_graph, verify_bfs
 from ..graph import bfs as search
 from ..runtime.errors import GraphError, StorageError
 from ..runtime.units import format_bytes, format_rate
@@ -43,8 +43,6 @@ def bfs(
     vertex = _source(source)
     if output is not None and vertex is None and runs > 1:
         raise typer.BadParameter("one file holds the levels of one source; leave out --runs", param_hint="--output")
-    from ..graph import load_graph
-
     loaded = load_graph(graph)
     sources = [vertex] * runs if vertex is not None else _draw(loaded, runs, seed)
     done: list[dict[str, Any]] = []
