@@ -89,8 +89,9 @@ struct Window {
     int owner = 0;
     for (int step = Warp::kWidth / 2; step > 0; step /= 2)
       if (Warp::broadcast(start, owner + step) <= place) owner += step;
-    const bool valid = place >= Warp::broadcast(start, owner) && place < Warp::broadcast(stop, owner);
-    return {owner, valid, place + Warp::broadcast(shift, owner)};
+    // Outside any condition: a lane that left out a broadcast would meet the others in the wrong one.
+    const int32_t from = Warp::broadcast(start, owner), until = Warp::broadcast(stop, owner);
+    return {owner, place >= from && place < until, place + Warp::broadcast(shift, owner)};
   }
 };
 
