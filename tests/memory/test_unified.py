@@ -39,7 +39,7 @@ def _random(shape, dtype):
 
 def _bytes(tensor):
     """The rows as bytes, so that NaNs of random content compare equal to themselves."""
-    row_bytes = tensor[:1].nbytes if len(tensor) else 0
+    row_bytes = tensor.shape[1:].numel() * tensor.dtype.itemsize
     return tensor.cpu().contiguous().view(-1).view(torch.uint8).view(len(tensor), row_bytes)
 
 
@@ -106,6 +106,8 @@ def test_views_and_properties():
     assert table[[]].shape == (0, 3, 2)
     assert table[-1].data_ptr() == table.cpu()[-1].data_ptr()
     assert torch.equal(table.view((8, 3)).cpu(), table.cpu().view(8, 3))
+    assert torch.equal(table.view((5, 2)).cpu(), table.cpu().view(-1)[:10].view(5, 2))
+    assert table.view((5, 2)).nbytes == 20
     assert table.view(48, torch.uint8).cpu().data_ptr() == table.cpu().data_ptr()
 
 
@@ -212,7 +214,7 @@ def test_wrong_arguments_get_a_sentence(device):
     with pytest.raises(ConfigError, match="placement"):
         UnifiedTensor.empty(3, placement="gpu")
     with pytest.raises(ConfigError, match="viewed"):
-        unified.view((3, 3))
+        unified.view((3, 6))
 
 
 def test_too_large_is_refused_before_allocating(monkeypatch):
