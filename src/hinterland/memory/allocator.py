@@ -37,7 +37,7 @@ _lock = threading.RLock()
 
 
 class Buffer:
-    """``nbytes`` bytes of zeroed host memory at ``address``.
+    """``nbytes`` bytes of host memory at ``address``.
 
     Released once: when the last tensor over it is gone, or when the interpreter exits.
     """
@@ -72,7 +72,7 @@ class Buffer:
 
 
 def allocate(nbytes: int, mapping: str = "host", oversubscribe: bool = False, touch: bool = True) -> Buffer:
-    """``nbytes`` bytes of zeroed host memory.
+    """``nbytes`` bytes of host memory, their content undefined.
 
     Args:
         mapping: ``mapped``, ``registered`` or ``heap`` (see the module); ``host`` is ``mapped`` with CUDA, as long as

@@ -48,7 +48,7 @@ class UnifiedTensor:
         *,
         oversubscribe: bool = False,
     ) -> UnifiedTensor:
-        """A table of ``shape``, all zero.
+        """A table of ``shape``, its content undefined.
 
         Args:
             placement: ``"host"`` (the fastest that the machine offers), ``"mapped"``, ``"registered"`` (can be sent to
@@ -205,9 +205,10 @@ class UnifiedTensor:
         if stream is not None:
             with torch.cuda.stream(stream):
                 rows = self.gather(index, out, None, max_blocks, check, sort)
-            for used in (index, rows):
-                if isinstance(used, torch.Tensor) and used.is_cuda:
-                    used.record_stream(stream)
+            if rows.is_cuda:  # whichever stream is done with them first must leave them to the other
+                rows.record_stream(torch.cuda.current_stream(rows.device))
+                rows.record_stream(stream)
+                index.record_stream(stream)
             return rows
         index, table = self._reach(index)
         shape = index.shape + self._row_shape
