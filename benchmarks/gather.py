@@ -1,7 +1,7 @@
 """Random rows of a table in host memory, against the link's copy engine, against torch, and across mappings.
 
-GB/s are 10^9 bytes of rows a second. ``ratio`` is the share of what this run's copy engine moves from pinned memory. Row
-numbers are fresh in every repetition, times are medians, a sample of each result is compared with the CPU's.
+GB/s are 10^9 bytes of rows a second. ``ratio`` is the share of what this run's copy engine moves from pinned memory.
+Row numbers are fresh in every repetition, times are medians, and a sample of each result is checked.
 """
 
 from __future__ import annotations

@@ -203,6 +203,8 @@ def test_wrong_arguments_get_a_sentence(device):
         unified.scatter_(index, torch.empty(3, 2, device=device))
     with pytest.raises(ConfigError, match="max_blocks"):
         unified.gather(index, max_blocks=0)
+    with pytest.raises(ConfigError, match="sort"):
+        unified.gather(index, sort="yes")
     with pytest.raises(ConfigError, match="check"):
         unified.gather(index, check="never")
     with pytest.raises(ConfigError, match="at least one dimension"):

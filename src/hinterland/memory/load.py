@@ -154,4 +154,6 @@ def _torch(path: str) -> Stored:
         raise FormatError(f"{path}: damaged record header at offset {records[0].header_offset}")
     name, extra = int.from_bytes(header[26:28], "little"), int.from_bytes(header[28:30], "little")
     start = records[0].header_offset + _LOCAL + name + extra
-    return Stored(tensor.dtype, tuple(tensor.shape), start + tensor.storage_offset() * tensor.dtype.itemsize)
+    return Stored(
+        tensor.dtype, tuple(int(n) for n in tensor.shape), start + tensor.storage_offset() * tensor.dtype.itemsize
+    )

@@ -205,7 +205,8 @@ class UnifiedTensor:
         if stream is not None:
             with torch.cuda.stream(stream):
                 rows = self.gather(index, out, None, max_blocks, check, sort)
-            if rows.is_cuda:  # whichever stream is done with them first must leave them to the other
+            if rows.is_cuda and isinstance(index, torch.Tensor):
+                # Whichever stream is done with them first must leave them to the other.
                 rows.record_stream(torch.cuda.current_stream(rows.device))
                 rows.record_stream(stream)
                 index.record_stream(stream)
@@ -216,6 +217,8 @@ class UnifiedTensor:
             out = torch.empty(shape, dtype=self._cpu.dtype, device=index.device)
         else:
             _require(out, "out", shape, self._cpu.dtype, index.device)
+        if sort not in (True, False, "auto"):
+            raise ConfigError(f"sort={sort!r} is none of True, False and 'auto'")
         visit = None
         if index.is_cuda and (sort is True or (sort == "auto" and self._sorts(index.numel()))):
             visit = visiting_order(index.view(-1), self._row_bytes, self.nbytes)
