@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 
-COMMANDS = ("bfs", "kernels")
+COMMANDS = ("bfs", "convert", "generate", "info", "kernels")
 
 
 def main() -> None:
