@@ -22,7 +22,7 @@ from hinterland.memory import UnifiedTensor
 from hinterland.runtime.errors import ConfigError, GraphError, IndexOutOfRange, OutOfMemory
 
 bfs_module = importlib.import_module("hinterland.graph.bfs")
-TASK_EDGES = 1024  # kTaskEdges: longer neighbour lists are shared by several warps
+TASK_EDGES = 2048  # kTaskEdges: longer neighbour lists are shared by several warps
 
 
 def edges_of(graph):
@@ -86,7 +86,7 @@ def chain(vertices):
 @pytest.mark.parametrize("directed", [True, False])
 @pytest.mark.parametrize("wide", [False, True])
 def test_skewed_graph(device, directed, wide):
-    graph = skewed(5000, 60000, symmetrize=not directed)
+    graph = skewed(5000, 100000, symmetrize=not directed)
     assert int(graph.degrees().max()) > TASK_EDGES
     if wide:
         graph = with_wide_edges(graph)

@@ -17,7 +17,7 @@
 
 namespace hinterland {
 
-inline constexpr int kTaskEdges = 1024;
+inline constexpr int kTaskEdges = 2048;
 inline constexpr int kTaskChunks = kTaskEdges / Warp::kWidth;
 inline constexpr int kChunksInFlight = 4;  // chunks that a warp requests before it looks at the first
 
