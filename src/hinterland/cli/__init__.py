@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 
-COMMANDS = ("kernels",)
+COMMANDS = ("kernels", "probe")
 
 
 def main() -> None:
