@@ -26,7 +26,7 @@ from typing import Any
 import torch
 
 from . import devices
-from .errors import ConfigError, DeviceError
+from .errors import ConfigError, DeviceError, StorageError
 
 PACKAGE = Path(__file__).resolve().parent.parent
 _FLAGS = {"std": "c++20", "device_as_default_execution_space": True}
@@ -36,10 +36,13 @@ _INCLUDE = re.compile(r'^\s*#\s*include\s*["<](hinterland/[^">]+)[">]', re.MULTI
 REGISTRY: dict[str, KernelFile] = {}
 
 
-def include_dir() -> Path:
-    """The folder of the public headers: the source tree's where the package runs from one, else the installed copy."""
+def _include_dir() -> Path:
     source_tree = PACKAGE.parent.parent / "include"
     return source_tree if (source_tree / "hinterland").is_dir() else PACKAGE / "include"
+
+
+# The folder of the public headers: the source tree's where the package runs from one, else the installed copy.
+INCLUDE_DIR = _include_dir()
 
 
 def cache_dir() -> Path:
@@ -123,7 +126,7 @@ def _headers(text: str) -> Iterator[str]:
         if name in seen:
             continue
         seen.add(name)
-        content = (include_dir() / name).read_text()
+        content = (INCLUDE_DIR / name).read_text()
         yield name + "\n" + content
         todo += _INCLUDE.findall(content)
 
@@ -149,7 +152,7 @@ def _toolchain() -> _Toolchain:
     _, major, minor = nvrtc.nvrtcVersion()
     version = re.search(r"CCCL_VERSION\s+(\d+)", (cccl / "cuda" / "std" / "__cccl" / "version.h").read_text())
     packages = f"nvrtc {major}.{minor} cccl {version[1] if version else '?'} cuda-core {metadata.version('cuda-core')}"
-    return _Toolchain((str(include_dir()), str(cccl)), packages)
+    return _Toolchain((str(INCLUDE_DIR), str(cccl)), packages)
 
 
 def _compile(file: KernelFile, arch: str) -> tuple[dict[str, str], bytes]:
@@ -169,7 +172,7 @@ def _load(entry: Path) -> tuple[dict[str, str], bytes] | None:
     """The symbols and the cubin of a cache entry; None where there is none or it is damaged."""
     try:
         blob = entry.read_bytes()
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     head, _, payload = blob.removeprefix(_MAGIC).partition(b"\n")
     if not blob.startswith(_MAGIC) or hashlib.sha256(payload).hexdigest().encode() != head:
@@ -188,9 +191,12 @@ def _store(entry: Path, symbols: dict[str, str], cubin: bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         os.replace(aside, entry)
-    except BaseException:
+    except OSError as error:
+        raise StorageError(
+            f"cannot keep the compiled kernel {entry} ({error.strerror}); set HINTERLAND_CACHE_DIR to one with space"
+        ) from error
+    finally:
         Path(aside).unlink(missing_ok=True)
-        raise
 
 
 @contextmanager

@@ -1,0 +1,35 @@
+"""Shared fixtures: the devices that this machine has, and a kernel cache that no test shares with the user."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from hinterland.runtime import devices
+
+DATA = Path(__file__).resolve().parent.parent.parent / "shared" / "data"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if devices.cuda_available():
+        return
+    skip = pytest.mark.skip(reason="no GPU on this machine")
+    for item in items:
+        if item.get_closest_marker("gpu"):
+            item.add_marker(skip)
+
+
+@pytest.fixture(params=["cpu", pytest.param("cuda:0", marks=pytest.mark.gpu)])
+def device(request: pytest.FixtureRequest) -> torch.device:
+    """One test body for every processor."""
+    return torch.device(request.param)
+
+
+@pytest.fixture
+def real_data() -> Path:
+    """The folder of small real inputs; tests that use it skip where it is absent."""
+    if not DATA.is_dir():
+        pytest.skip("the folder of real inputs is not beside this checkout")
+    return DATA

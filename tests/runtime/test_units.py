@@ -1,0 +1,35 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hinterland.runtime.errors import ConfigError
+from hinterland.runtime.units import format_bytes, parse_bytes
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("4GiB", 4 << 30),
+        ("4 gib", 4 << 30),
+        ("1.5GB", 1_500_000_000),
+        ("64k", 65536),
+        ("512", 512),
+        ("512 B", 512),
+        (".5MiB", 1 << 19),
+        (0, 0),
+        (7, 7),
+    ],
+)
+def test_sizes_read_the_way_people_write_them(text, size):
+    assert parse_bytes(text) == size
+
+
+@pytest.mark.parametrize("text", ["", "GiB", "4 apples", "-1", -1, "1e3", "4GiBs", None, True, 1.5])
+def test_what_is_no_size_gets_a_sentence(text):
+    with pytest.raises(ConfigError, match="size"):
+        parse_bytes(text)
+
+
+@given(st.integers(0, 2**50))
+def test_a_formatted_size_reads_back_to_three_digits(size):
+    assert abs(parse_bytes(format_bytes(size)) - size) <= max(size * 0.006, 0)

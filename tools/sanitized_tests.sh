@@ -1,0 +1,18 @@
+#!/usr/bin/env bash
+# Builds the native module with AddressSanitizer and UndefinedBehaviorSanitizer and runs the CPU tests on it.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+python=$PWD/.venv/bin/python
+site=$PWD/build/sanitized/site
+
+"$PWD/.venv/bin/cmake" -S . -B build/sanitized -G Ninja -DPython_EXECUTABLE="$python" \
+  -DHINTERLAND_SANITIZE=address,undefined > /dev/null
+"$PWD/.venv/bin/cmake" --build build/sanitized
+rm -rf "$site" && mkdir -p "$site" && cp -r src/hinterland "$site/"
+"$PWD/.venv/bin/cmake" --install build/sanitized --prefix "$site" > /dev/null
+
+# Python itself is not instrumented: the runtime must come first, and its own leaks are not ours to report.
+export LD_PRELOAD="$(g++ -print-file-name=libasan.so) $(g++ -print-file-name=libubsan.so)"
+export ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1
+export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
+PYTHONPATH=$site "$python" -m pytest -q -m "not slow and not unsanitized" "$@"
