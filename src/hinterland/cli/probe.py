@@ -54,9 +54,6 @@ def _print(machine: Machine) -> None:
         console = Console(highlight=False, width=200)
     for section in sections(machine):
         table = Table(
-            title=section.title,
-            title_justify="left",
-            title_style="bold",
             show_header=any(section.columns),
             box=box.SIMPLE_HEAD if console.is_terminal else None,
         )
@@ -64,6 +61,7 @@ def _print(machine: Machine) -> None:
             table.add_column(column, justify="left" if i == 0 or not any(section.columns) else "right")
         for row in section.rows:
             table.add_row(*row)
+        console.print(section.title, style="bold", markup=False)
         console.print(table)
         console.print()
     for sentence in machine.left_out:

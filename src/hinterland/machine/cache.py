@@ -25,8 +25,8 @@ def path() -> Path:
 def load() -> Machine | None:
     """The last measurement of this machine, or None: nothing is measured here.
 
-    None also where the file is damaged, was written by another version, or belongs to other hardware (a home folder that
-    several machines share).
+    None also where the file is damaged, was written by another version, or belongs to other hardware (a home folder
+    that several machines share).
     """
     file = path()
     try:

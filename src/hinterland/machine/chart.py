@@ -23,7 +23,10 @@ class Line:
 
 @dataclass(frozen=True)
 class Chart:
-    """A chart: axis titles, how their ticks read, its curves, and ceilings that are drawn across it with their name."""
+    """A chart: axis titles, how their ticks read, its curves, and ceilings that are drawn across it with their name.
+
+    Charts that are to be compared share ``y_range``, the lowest and highest value of all; None fits the axis to the data.
+    """
 
     title: str
     x_title: str
@@ -32,11 +35,13 @@ class Chart:
     y_text: Callable[[float], str]
     lines: Sequence[Line]
     ceilings: Sequence[tuple[str, float]] = ()
+    y_range: tuple[float, float] | None = None
 
     def svg(self) -> str:
         xs = sorted({x for line in self.lines for x, _ in line.points})
         ys = [y for line in self.lines for _, y in line.points if y > 0] + [y for _, y in self.ceilings]
-        low, high = _decades(min(ys), max(ys))
+        lowest, highest = self.y_range or (min(ys), max(ys))
+        low, high = lowest / 1.5, highest * 1.5  # no point lies on an edge
         across, up = _scale(xs[0], xs[-1], _LEFT, WIDTH - _RIGHT), _scale(low, high, HEIGHT - _BOTTOM, _TOP)
         parts = [f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(self.title, quote=True)}">']
         for y in _ticks(low, high):
@@ -51,9 +56,7 @@ class Chart:
             f"{escape(self.y_title)}</text>"
         )
         for name, y in self.ceilings:
-            parts.append(
-                f'<line class="ceiling" x1="{_LEFT}" x2="{WIDTH - _RIGHT}" y1="{up(y):.1f}" y2="{up(y):.1f}"/>'
-            )
+            parts.append(f'<line class="ceiling" x1="{_LEFT}" x2="{WIDTH - _RIGHT}" y1="{up(y):.1f}" y2="{up(y):.1f}"/>')
             parts.append(_text(_LEFT + 6, up(y) - 5, name, "start", "ceiling-name"))
         for line in self.lines:
             parts += self._curve(line, across, up)
@@ -86,11 +89,6 @@ def _text(x: float, y: float, text: str, anchor: str, style: str = "tick") -> st
 def _scale(low: float, high: float, start: float, end: float) -> Callable[[float], float]:
     span = math.log(high / low) or 1.0
     return lambda value: start + (end - start) * math.log(value / low) / span
-
-
-def _decades(low: float, high: float) -> tuple[float, float]:
-    """Bounds a little outside the data, so that no point lies on an edge."""
-    return low / 1.5, high * 1.5
 
 
 def _ticks(low: float, high: float) -> list[float]:

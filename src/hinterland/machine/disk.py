@@ -1,6 +1,7 @@
 """What the disk under a folder gives: in sequence, and to random 4-KiB reads by more and more threads.
 
-The measured file has no name (it is unlinked as it is opened), so that nothing is left behind whatever ends the process.
+The measured file has no name (it is unlinked as it is opened), so that nothing is left behind, whatever ends the
+process.
 """
 
 from __future__ import annotations
@@ -45,8 +46,7 @@ def _measure(folder: Path, file: str, size: int, limit: float) -> tuple[Disk, li
     written, write_rate = _sequential(file, size, limit, write=True, direct=direct)
     _, read_rate = _sequential(file, written, limit, write=False, direct=direct)
     random = {
-        threads: _core.random_reads(file, written, threads, limit / 3, seed, direct)
-        for seed, threads in enumerate((1, 8, 64))
+        threads: _core.random_reads(file, written, threads, limit / 3, seed, direct) for seed, threads in enumerate((1, 8, 64))
     }
     left_out = []
     if not direct:

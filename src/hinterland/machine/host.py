@@ -13,36 +13,41 @@ from .model import Cpu
 from .timing import best
 
 _SMALLEST_BUFFER = 64 << 20
+_CHAIN_STRIDE = 512  # bytes: no two places of the latency chain on one line, nor on neighbours
 
 
 def measure(full: bool = False) -> Cpu:
     """Measures CPU memory with all threads; the buffers are larger than the caches."""
-    here = torch.device("cpu")
     size = min(max(8 * _cache_bytes(), 256 << 20), 4 << 30 if full else 1 << 30)
     size = max(min(size, memory_bytes() // 8), _SMALLEST_BUFFER) // 4096 * 4096
-    source = UnifiedTensor.empty((size,), torch.uint8, placement="heap").cpu().fill_(1)
-    target = UnifiedTensor.empty((size,), torch.uint8, placement="heap").cpu().fill_(0)
-    read = best(lambda: _core.read_sequence(source.data_ptr(), size), here)
-    copy = best(lambda: _core.copy_bytes(target.data_ptr(), source.data_ptr(), size), here)
-
-    count = 1 << (size // 512).bit_length() - 1
-    _core.write_chain(source.data_ptr(), count, 512 // 8)
-    steps = min(count, 200_000)
-    chain = best(lambda: _core.read_chain(source.data_ptr(), 0, steps), here, repeats=1)
-    del source, target
-
+    read, copy, latency = _in_sequence(size)
     curve = rows.on_cpu(size, full)
     row64 = next(point for point in curve if point.row_bytes == 64)
     return Cpu(
         model=cache.cpu_model(),
         cores=cache.cores(),
         memory_bytes=memory_bytes(),
-        read=size / read,
-        copy=size / copy,
-        latency=chain / steps,
+        read=read,
+        copy=copy,
+        latency=latency,
         random_rows=row64.random / 64,
         rows=curve,
     )
+
+
+def _in_sequence(size: int) -> tuple[float, float, float]:
+    """Bytes a second read and copied between buffers of ``size`` bytes, and the seconds of one dependent read."""
+    here = torch.device("cpu")
+    source = UnifiedTensor.empty((size,), torch.uint8, placement="heap").cpu().fill_(1)
+    target = UnifiedTensor.empty((size,), torch.uint8, placement="heap").cpu().fill_(0)
+    read = best(lambda: _core.read_sequence(source.data_ptr(), size), here)
+    copy = best(lambda: _core.copy_bytes(target.data_ptr(), source.data_ptr(), size), here)
+
+    places = 1 << (size // _CHAIN_STRIDE).bit_length() - 1
+    _core.write_chain(source.data_ptr(), places, _CHAIN_STRIDE // 8)
+    steps = min(places, 200_000)
+    chain = best(lambda: _core.read_chain(source.data_ptr(), 0, steps), here, repeats=1)
+    return size / read, size / copy, chain / steps
 
 
 def memory_bytes() -> int:

@@ -77,16 +77,14 @@ def measure(device: torch.device, full: bool = False) -> Link:
 
 
 def chain_latency(device: torch.device, table: UnifiedTensor) -> float:
-    """Seconds that one GPU read of host memory takes when it waits for the one before: the slope between two lengths."""
+    """Seconds of one GPU read of host memory that waits for the one before: the slope between two chain lengths."""
     places = 1 << (min(table.shape[0], 64 << 20) // _CHAIN_STRIDE).bit_length() - 1
     _core.write_chain(table.cpu().data_ptr(), places, _CHAIN_STRIDE // 8)
     base = table.cuda(device).data_ptr()
     at = torch.zeros(1, dtype=torch.int64, device=device)  # each run goes on where the last stopped: nothing is cached
 
     def run(steps: int) -> float:
-        return seconds(
-            lambda: launch(KERNELS, "hinterland::read_chain", device, 1, 1, base, steps, at.data_ptr()), device
-        )
+        return seconds(lambda: launch(KERNELS, "hinterland::read_chain", device, 1, 1, base, steps, at.data_ptr()), device)
 
     run(100)
     return min(run(9000) - run(1000) for _ in range(3)) / 8000

@@ -76,7 +76,7 @@ def _measure(full: bool, folder: Path, say: Callable[[str], None]) -> Machine:
 
 
 def _measure_gpus(full: bool, say: Callable[[str], None], left_out: list[str]) -> dict[str, Any]:
-    """The fields of a Machine that need a GPU; what fails is left out with a sentence, and the rest is still measured."""
+    """The fields of a Machine that need a GPU; what fails is left out with a sentence, and the rest goes on."""
     found = devices.gpus()
     if not found:
         left_out.append("no GPU: link, rows, sort and peers were not measured")

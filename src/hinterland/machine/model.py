@@ -31,8 +31,8 @@ class Gpu:
 class SequentialPoint:
     """One rate at which a kernel reads host memory in sequence.
 
-    ``access_bytes`` is what a thread loads at once, ``shift_bytes`` how far the start lies past a 128-byte line, ``blocks``
-    the number of blocks of 1024 threads.
+    ``access_bytes`` is what a thread loads at once, ``shift_bytes`` how far the start lies past a 128-byte line,
+    ``blocks`` the number of blocks of 1024 threads.
     """
 
     mapping: str
@@ -46,10 +46,10 @@ class SequentialPoint:
 class Link:
     """The link between the first GPU and host memory.
 
-    ``h2d`` and ``d2h`` are the copy engine's rates with pinned memory: the ceilings that other rates are compared with.
-    ``zero_copy`` is the best rate of a kernel that reads mapped host memory in sequence, ``latency`` the time of one read
-    that waits for the one before. ``threads_to_saturate`` maps the bytes of one load to the blocks of 1024 threads that
-    reach 95% of what any number of blocks reaches.
+    ``h2d`` and ``d2h`` are the copy engine's rates with pinned memory: the ceilings that other rates are compared
+    with. ``zero_copy`` is the best rate of a kernel that reads host memory in sequence, ``latency`` the time of one read
+    that waits for the one before. ``threads_to_saturate`` maps the bytes of one load to the blocks of 1024 threads
+    that reach 95% of what any number of blocks reaches.
     """
 
     h2d: float
@@ -103,8 +103,8 @@ class Disk:
 class Cpu:
     """The CPU and its memory; ``read``, ``copy`` and ``random_rows`` with all ``cores``.
 
-    ``copy`` counts each byte copied once. ``random_rows`` is rows of 64 bytes gathered a second. ``rows`` are the curves
-    of the gather on the CPU.
+    ``copy`` counts each byte copied once. ``random_rows`` is rows of 64 bytes gathered a second. ``rows`` are the
+    curves of the gather on the CPU.
     """
 
     model: str

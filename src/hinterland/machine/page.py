@@ -58,7 +58,7 @@ def page(machine: Machine) -> str:
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
         f"<title>Memory of {escape(name)}</title><style>{_STYLE}</style></head><body><main>"
         f"<h1>{count}{escape(name)}</h1>"
-        f'<p class="soft">What this machine&rsquo;s memories give, measured by hinterland probe on {escape(machine.date)}.</p>'
+        f'<p class="soft">What this machine&rsquo;s memories give. hinterland probe, {escape(machine.date)}</p>'
         f'<div class="cards">{heads}</div>'
         f'<h2>Curves</h2><div class="charts">{figures}</div>'
         f"<h2>Left out</h2>{left_out}"
@@ -94,15 +94,14 @@ def charts(machine: Machine) -> Iterator[Chart]:
         ]
         yield Chart("Threads that saturate the link", "blocks of 1024 threads", "GB/s", str, _gigabytes, lines, ceiling)
     cpu = machine.cpu
-    yield from _row_charts(
-        "Random rows, CPU memory", cpu.rows, [(f"reading in sequence {format_rate(cpu.read)}", cpu.read)]
-    )
+    yield from _row_charts("Random rows, CPU memory", cpu.rows, [(f"reading in sequence {format_rate(cpu.read)}", cpu.read)])
     if machine.disk:
         line = Line("4-KiB reads", sorted(machine.disk.random4k.items()), 4)
         yield Chart("Disk, random reads", "threads, one read each", "reads/s", str, _count, [line])
 
 
 def _row_charts(title: str, points: tuple[RowPoint, ...], ceilings: list[tuple[str, float]]) -> Iterator[Chart]:
+    rates = [rate for p in points for rate in (p.random, p.sorted)] + [rate for _, rate in ceilings]
     for size in sorted({p.table_bytes for p in points}):
         here = [p for p in points if p.table_bytes == size]
         lines = []
@@ -112,7 +111,7 @@ def _row_charts(title: str, points: tuple[RowPoint, ...], ceilings: list[tuple[s
             lines.append(Line(f"{mapping}, random", [(p.row_bytes, p.random) for p in mine], colour))
             lines.append(Line(f"{mapping}, sorted", [(p.row_bytes, p.sorted) for p in mine], colour, dashed=True))
         name = f"{title}, {format_bytes(size)} table"
-        yield Chart(name, "bytes a row", "GB/s", str, _gigabytes, lines, ceilings)
+        yield Chart(name, "bytes a row", "GB/s", str, _gigabytes, lines, ceilings, (min(rates), max(rates)))
 
 
 def _gigabytes(rate: float) -> str:
@@ -123,8 +122,13 @@ def _count(rate: float) -> str:
     return f"{rate / 1e6:.3g} M" if rate >= 1e6 else f"{rate / 1e3:.3g} K" if rate >= 1e3 else f"{rate:.3g}"
 
 
+def _unbroken(cell: str) -> str:
+    """A figure stays with its unit."""
+    return cell.replace(" ", "\u00a0") if len(cell) < 12 else cell
+
+
 def _table(section: Section) -> str:
     head = "".join(f"<th>{escape(c)}</th>" for c in section.columns)
     rows = [f"<tr>{head}</tr>"] if any(section.columns) else []
-    rows += ["<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in section.rows]
+    rows += ["<tr>" + "".join(f"<td>{escape(_unbroken(cell))}</td>" for cell in row) + "</tr>" for row in section.rows]
     return f'<div class="table"><h3>{escape(section.title)}</h3><table>{"".join(rows)}</table></div>'

@@ -1,18 +1,18 @@
-"""Random rows: how fast a gather takes them, by row size, table size and mapping, and what sorting the row numbers costs.
+"""Random rows: how fast a gather takes them, by row size, table size and mapping, and what sorting their numbers costs.
 
-Min 2022 (chapter 3) measures rates by row size alone. On today's links the table's size and its mapping matter more: the
-GPU's address translation reaches about 1 GiB of 4-KiB mappings.
+Min 2022 (chapter 3) measures rates by row size alone. On today's links the table's size and its mapping matter more:
+the GPU's address translation reaches about 1 GiB of 4-KiB mappings.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from statistics import median
 
 import torch
 
 from ..memory import UnifiedTensor
-from ..runtime import devices
-from ..runtime.errors import HinterlandError, OutOfMemory
+from ..runtime.errors import OutOfMemory
 from ..runtime.units import format_bytes
 from .model import RowPoint
 from .timing import best, seconds
@@ -27,9 +27,7 @@ def on_cpu(table_bytes: int, full: bool = False) -> tuple[RowPoint, ...]:
     here = torch.device("cpu")
     table = UnifiedTensor.empty((table_bytes,), torch.uint8, placement="heap")
     table.cpu().fill_(1)
-    return tuple(
-        _point(table, table_bytes, width, here, batch_bytes=32 << 20, repeats=5 if full else 3) for width in ROW_BYTES
-    )
+    return tuple(_point(table, table_bytes, width, here, batch_bytes=32 << 20, repeats=5 if full else 3) for width in ROW_BYTES)
 
 
 def on_gpu(device: torch.device, full: bool = False) -> tuple[tuple[RowPoint, ...], list[str]]:
@@ -56,8 +54,8 @@ def sort_seconds(device: torch.device) -> dict[int, float]:
     """Seconds to sort int32 keys on the GPU, by their number: what ordering the row numbers of a gather costs."""
     times = {}
     for count in _SORT_KEYS:
-        keys = torch.randint(0, 1 << 31, (count,), device=device, dtype=torch.int32)
-        times[count] = best(lambda keys=keys: torch.sort(keys), device)
+        keys = torch.randint(0, (1 << 31) - 1, (count,), device=device, dtype=torch.int32)
+        times[count] = best(partial(torch.sort, keys), device)
     return times
 
 
@@ -70,11 +68,16 @@ def _point(
     count = min(1 << 20, batch_bytes // row_bytes, rows)
     out = torch.empty((count, row_bytes), dtype=torch.uint8, device=device)
     times: tuple[list[float], list[float]] = ([], [])
+    random = torch.Generator(device).manual_seed(row_bytes)
     for repeat in range(repeats + 1):
-        numbers = torch.randint(0, rows, (count,), generator=torch.Generator().manual_seed(repeat)).to(device)
+        numbers = torch.randint(0, rows, (count,), generator=random, device=device)
         for kind, index in enumerate((numbers, torch.sort(numbers).values)):
-            taken = seconds(lambda index=index: view.gather(index, out=out, sort=False), device)
+            taken = seconds(partial(view.gather, index, out=out, sort=False), device)
             if repeat > 0:  # the first run warms up
                 times[kind].append(taken)
     rates = [count * row_bytes / median(kind) for kind in times]
     return RowPoint(str(table.placement), table_bytes, row_bytes, rates[0], rates[1])
+
+
+def _as_rows(table: UnifiedTensor, row_bytes: int) -> UnifiedTensor:
+    return UnifiedTensor(table.cpu().view(-1, row_bytes))
