@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 
-COMMANDS = ("kernels", "probe")
+COMMANDS = ("demo", "kernels", "probe")
 
 
 def main() -> None:

@@ -24,9 +24,7 @@ def register(app: typer.Typer) -> None:
 
 
 def probe(
-    full: Annotated[
-        bool, typer.Option("--full", help="Larger tables and longer runs: minutes instead of seconds.")
-    ] = False,
+    full: Annotated[bool, typer.Option("--full", help="Larger tables and longer runs: minutes instead of seconds.")] = False,
     refresh: Annotated[bool, typer.Option("--refresh", help="Measure again even if a measurement is kept.")] = False,
     disk_path: Annotated[
         Path | None, typer.Option(help="Folder whose disk is measured; without it, the cache folder's.")

@@ -12,6 +12,7 @@ from statistics import median
 import torch
 
 from ..memory import UnifiedTensor
+from ..memory.gather import copy_rows
 from ..runtime.errors import OutOfMemory
 from ..runtime.units import format_bytes
 from .model import RowPoint
@@ -64,7 +65,7 @@ def _point(
 ) -> RowPoint:
     """One point of a curve: the median over fresh row numbers, taken from the first ``table_bytes`` of the table."""
     rows = table_bytes // row_bytes
-    view = _as_rows(table, row_bytes)
+    base = (table.cpu() if device.type == "cpu" else table.cuda(device)).data_ptr()
     count = min(1 << 20, batch_bytes // row_bytes, rows)
     out = torch.empty((count, row_bytes), dtype=torch.uint8, device=device)
     times: tuple[list[float], list[float]] = ([], [])
@@ -72,12 +73,8 @@ def _point(
     for repeat in range(repeats + 1):
         numbers = torch.randint(0, rows, (count,), generator=random, device=device)
         for kind, index in enumerate((numbers, torch.sort(numbers).values)):
-            taken = seconds(partial(view.gather, index, out=out, sort=False), device)
+            taken = seconds(partial(copy_rows, base, rows, row_bytes, out, index, check="async"), device)
             if repeat > 0:  # the first run warms up
                 times[kind].append(taken)
     rates = [count * row_bytes / median(kind) for kind in times]
     return RowPoint(str(table.placement), table_bytes, row_bytes, rates[0], rates[1])
-
-
-def _as_rows(table: UnifiedTensor, row_bytes: int) -> UnifiedTensor:
-    return UnifiedTensor(table.cpu().view(-1, row_bytes))
