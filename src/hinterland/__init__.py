@@ -1,7 +1,8 @@
 """Hinterland: GPU code reads data larger than GPU memory directly, in pieces as small as a cache line."""
 
+from .graph import BfsResult, Graph, bfs
 from .machine import Machine
 from .machine.measure import probe
 
-__all__ = ["Machine", "probe"]
+__all__ = ["BfsResult", "Graph", "Machine", "bfs", "probe"]
 __version__ = "0.1.0"

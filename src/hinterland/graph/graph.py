@@ -1,43 +1,150 @@
-"""STUB until the graph work lands: a graph as compressed sparse rows (CSR)."""
+"""A graph as compressed sparse rows (CSR), each of its arrays in a place of its own."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import weakref
+from collections.abc import Callable, Mapping
 
 import torch
 
 from ..memory import UnifiedTensor
 from ..runtime import devices
+from ..runtime.units import format_bytes
+from . import arrays
+from .arrays import Array
 
 
 class Graph:
-    """A graph in CSR form: the neighbours of v are ``indices[indptr[v]:indptr[v+1]]``."""
+    """A graph in CSR form: the neighbours of v are ``indices[indptr[v]:indptr[v + 1]]``.
+
+    An undirected graph stores each edge in the rows of both its ends (a self loop once), and ``num_edges`` counts what is
+    stored.
+
+    Args:
+        indptr: offsets, ``[num_vertices + 1]``, any integer type; kept as int64.
+        indices: neighbours, ``[num_edges]``, any integer type; kept as int32 while ``num_vertices < 2**31``, else int64.
+        weights: one for each neighbour, ``[num_edges]``, any integer or floating type; kept as it is.
+        directed: False promises that every edge is there in both directions, with the same weight. This is not checked.
+        placement: where the arrays go, one word for all or a mapping by array name: ``"gpu"`` (a CUDA tensor), or
+            ``"host"``, ``"mapped"``, ``"registered"`` or ``"heap"`` (host memory; see UnifiedTensor). Tensors are copied
+            there. A UnifiedTensor whose type fits is taken as it is, wherever it lies.
+
+    Raises:
+        GraphError: the arrays are no graph: names the array, the position and the value.
+        ConfigError: an unknown placement.
+        DeviceError: placement ``"gpu"`` on a machine without one.
+        OutOfMemory: the arrays do not fit where they should go.
+    """
 
     def __init__(
         self,
-        indptr: torch.Tensor,
-        indices: torch.Tensor,
-        weights: torch.Tensor | None = None,
+        indptr: Array,
+        indices: Array,
+        weights: Array | None = None,
         *,
         directed: bool = True,
         placement: str | Mapping[str, str] = "host",
     ) -> None:
+        places = arrays.placements(placement)
+        indptr, indices = arrays.integers("indptr", indptr), arrays.integers("indices", indices)
+        offsets, neighbors = arrays.tensor_of(indptr), arrays.tensor_of(indices)
+        arrays.check_offsets(offsets.to("cpu", torch.int64), neighbors.numel())
+        num_vertices = offsets.numel() - 1
+        arrays.check_neighbors(neighbors, num_vertices)
         self.directed = directed
-        self._arrays = {"indptr": UnifiedTensor.from_tensor(indptr), "indices": UnifiedTensor.from_tensor(indices)}
+        self._arrays = {
+            "indptr": arrays.placed(indptr, torch.int64, places["indptr"]),
+            "indices": arrays.placed(indices, arrays.index_dtype(num_vertices), places["indices"]),
+        }
         if weights is not None:
-            self._arrays["weights"] = UnifiedTensor.from_tensor(weights)
+            if not isinstance(weights, UnifiedTensor):
+                weights = weights.contiguous()
+            arrays.check_weights(arrays.tensor_of(weights), neighbors.numel())
+            self._arrays["weights"] = arrays.placed(weights, weights.dtype, places["weights"])
+        self._transposed: Callable[[], Graph | None] = lambda: None
+
+    @classmethod
+    def _of(cls, held: Mapping[str, Array], directed: bool) -> Graph:
+        """A graph of arrays that are known to be right, of the right types and in their places."""
+        graph = cls.__new__(cls)
+        graph.directed = directed
+        graph._arrays = dict(held)
+        graph._transposed = lambda: None
+        return graph
 
     @property
     def num_vertices(self) -> int:
-        return self._arrays["indptr"].shape[0] - 1
+        return int(self._arrays["indptr"].shape[0]) - 1
 
     @property
     def num_edges(self) -> int:
-        return self._arrays["indices"].shape[0]
+        """Stored edges: those of an undirected graph count once for each direction."""
+        return int(self._arrays["indices"].shape[0])
 
-    def array(self, name: str, device: torch.device | str = "cpu") -> torch.Tensor | None:
-        """``indptr``, ``indices`` or ``weights`` as ``device`` addresses it: no copy of what lies in host memory."""
+    @property
+    def indptr(self) -> torch.Tensor:
+        """Offsets, int64 ``[num_vertices + 1]``: a view, on the CPU unless they are placed on a GPU."""
+        return arrays.tensor_of(self._arrays["indptr"])
+
+    @property
+    def indices(self) -> torch.Tensor:
+        """Neighbours, int32 or int64 ``[num_edges]``: a view, on the CPU unless they are placed on a GPU."""
+        return arrays.tensor_of(self._arrays["indices"])
+
+    @property
+    def weights(self) -> torch.Tensor | None:
+        """Edge weights ``[num_edges]`` or None: a view, on the CPU unless they are placed on a GPU."""
+        held = self._arrays.get("weights")
+        return None if held is None else arrays.tensor_of(held)
+
+    @property
+    def placement(self) -> dict[str, str]:
+        """Where each array lies, by its name."""
+        return {n: getattr(a, "placement", "heap") if isinstance(a, UnifiedTensor) else "gpu" for n, a in self._arrays.items()}
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all arrays together."""
+        held = (arrays.tensor_of(array) for array in self._arrays.values())
+        return sum(tensor.numel() * tensor.element_size() for tensor in held)
+
+    def array(self, name: str, device: torch.device | str | int | None = "cpu") -> torch.Tensor | None:
+        """``indptr``, ``indices`` or ``weights`` as ``device`` addresses it; None where there are no weights.
+
+        Host memory is not copied, whatever the device. An array that lies on a GPU is copied for any other device.
+        """
         held = self._arrays.get(name)
         if held is None:
             return None
-        return held.cpu() if devices.as_device(device).type == "cpu" else held.cuda(device)
+        device = devices.as_device(device)
+        if isinstance(held, torch.Tensor):
+            return held.to(device)
+        return held.cpu() if device.type == "cpu" else held.cuda(device)
+
+    def degrees(self) -> torch.Tensor:
+        """Neighbours of each vertex: int64 ``[num_vertices]``, on the device of ``indptr``."""
+        return self.indptr.diff()
+
+    def transpose(self) -> Graph:
+        """The graph with every edge turned round, weights carried along, neighbours sorted by (number, weight).
+
+        An undirected graph is its own. Otherwise it is built once, with the same placement, and kept with this graph.
+        """
+        if not self.directed:
+            return self
+        known = self._transposed()
+        if known is None:
+            from .build import transposed
+
+            known = built = transposed(self)
+            self._transposed = lambda: built
+            built._transposed = weakref.ref(self)  # weak, so that no cycle keeps large arrays from being released
+        return known
+
+    def __repr__(self) -> str:
+        kind = "directed" if self.directed else "undirected"
+        places = ", ".join(f"{name}: {self._arrays[name].dtype} {place}" for name, place in self.placement.items())
+        return (
+            f"Graph({self.num_vertices:,} vertices, {self.num_edges:,} stored edges, {kind}, "
+            f"{format_bytes(self.nbytes)}; {places})"
+        )

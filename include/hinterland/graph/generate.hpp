@@ -1,0 +1,118 @@
+// Random graphs edge by edge: edge i is a function of the seed and of i alone, so every thread of every processor may make
+// any edge at any time, and making one again is cheaper than storing it.
+#pragma once
+
+#include "hinterland/core/philox.hpp"
+#include "hinterland/core/platform.hpp"
+#include "hinterland/graph/csr.hpp"
+#include "hinterland/graph/permute.hpp"
+
+namespace hinterland {
+
+// What all generators are made from. Kronecker graphs have 2^scale vertices; a grid has rows of `columns` vertices.
+struct GraphShape {
+  uint64_t seed;
+  int64_t vertices;
+  int64_t scale;
+  int64_t columns;
+};
+
+// Independent random streams of one seed. Edges draw from Philox(seed) at counters whose upper half is small, so these
+// keys, drawn where it is all ones, are not among their values.
+enum class Stream : uint64_t { kPermutation = 1, kWeights = 2 };
+
+HINTERLAND_FN uint64_t stream_key(uint64_t seed, Stream stream) {
+  return Philox{seed}.bits64(static_cast<uint64_t>(stream), ~uint64_t{0});
+}
+
+// Graph500's Kronecker graph (specification, section 3.2; R-MAT, Chakrabarti et al. 2004): each level halves the adjacency
+// matrix both ways and picks a quadrant with probabilities A, B, C and D = 1 - A - B - C.
+class Kronecker {
+ public:
+  HINTERLAND_FN explicit Kronecker(const GraphShape& shape)
+      : random_{shape.seed},
+        renumber_(stream_key(shape.seed, Stream::kPermutation), shape.vertices),
+        scale_(static_cast<int>(shape.scale)) {}
+
+  HINTERLAND_FN Edge operator()(int64_t i) const {
+    int64_t from = 0, to = 0;
+    for (int level = 0; level < scale_; level += 4) {
+      const Philox::Block block = random_(static_cast<uint64_t>(i), static_cast<uint64_t>(level / 4));
+      for (int k = 0; k < 4; ++k) {
+        if (level + k >= scale_) break;
+        const uint32_t word = block.word[k];
+        from = 2 * from + (word >= kLower);
+        to = 2 * to + ((word >= kUpperRight && word < kLower) || word >= kLowerRight);
+      }
+    }
+    return {renumber_(from), renumber_(to)};
+  }
+
+ private:
+  // The first random words of the quadrants B (upper right), C (lower left) and D (lower right), out of 2^32.
+  static constexpr uint32_t kUpperRight = static_cast<uint32_t>(0.57 * 4294967296.0);
+  static constexpr uint32_t kLower = static_cast<uint32_t>(0.76 * 4294967296.0);
+  static constexpr uint32_t kLowerRight = static_cast<uint32_t>(0.95 * 4294967296.0);
+
+  Philox random_;
+  Permutation renumber_;
+  int scale_;
+};
+
+// Both ends uniform and independent. Renumbering would not change this distribution, so there is none.
+class Uniform {
+ public:
+  HINTERLAND_FN explicit Uniform(const GraphShape& shape) : random_{shape.seed}, vertices_(shape.vertices) {}
+
+  HINTERLAND_FN Edge operator()(int64_t i) const {
+    const Philox::Block b = random_(static_cast<uint64_t>(i));
+    return {pick(b.word[0], b.word[1]), pick(b.word[2], b.word[3])};
+  }
+
+ private:
+  HINTERLAND_FN int64_t pick(uint32_t low, uint32_t high) const {
+    const uint64_t bits = (static_cast<uint64_t>(high) << 32) | low;
+    return static_cast<int64_t>(Philox::multiply_high(bits, static_cast<uint64_t>(vertices_)));
+  }
+
+  Philox random_;
+  int64_t vertices_;
+};
+
+// Each vertex of a rows x columns grid is joined with those right of it and below it. The horizontal edges come first.
+class Grid {
+ public:
+  HINTERLAND_FN explicit Grid(const GraphShape& shape)
+      : renumber_(stream_key(shape.seed, Stream::kPermutation), shape.vertices),
+        columns_(shape.columns),
+        horizontal_(shape.vertices / shape.columns * (shape.columns - 1)) {}
+
+  HINTERLAND_FN Edge operator()(int64_t i) const {
+    if (i < horizontal_) {
+      const int64_t left = i / (columns_ - 1) * columns_ + i % (columns_ - 1);
+      return {renumber_(left), renumber_(left + 1)};
+    }
+    const int64_t upper = i - horizontal_;
+    return {renumber_(upper), renumber_(upper + columns_)};
+  }
+
+ private:
+  Permutation renumber_;
+  int64_t columns_, horizontal_;
+};
+
+// An integer from 1 to 255 for the edge between u and v: the same in both directions and for parallel edges.
+class EdgeWeight {
+ public:
+  HINTERLAND_FN explicit EdgeWeight(uint64_t seed) : random_{stream_key(seed, Stream::kWeights)} {}
+
+  HINTERLAND_FN int32_t operator()(int64_t u, int64_t v) const {
+    const uint64_t low = static_cast<uint64_t>(min_of(u, v)), high = static_cast<uint64_t>(max_of(u, v));
+    return 1 + static_cast<int32_t>(random_.below(255, low, high));
+  }
+
+ private:
+  Philox random_;
+};
+
+}  // namespace hinterland

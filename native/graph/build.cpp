@@ -1,0 +1,329 @@
+#include "graph/build.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <type_traits>
+#include <vector>
+
+#include "core/parallel.hpp"
+#include "hinterland/core/atomic.hpp"
+
+namespace hinterland::native {
+
+namespace {
+
+constexpr int64_t kPieceEdges = 1 << 16;  // what a thread takes at once
+constexpr int64_t kHugeRow = 1 << 20;     // rows from here on are sorted by all threads together
+constexpr int64_t kNone = std::numeric_limits<int64_t>::max();
+
+int64_t none_is_minus_one(int64_t position) { return position == kNone ? -1 : position; }
+
+template <class Use>
+void with_neighbors(NeighborArray neighbors, Use&& use) {
+  if (neighbors.bytes == 4) {
+    use(static_cast<int32_t*>(neighbors.data));
+  } else {
+    use(static_cast<int64_t*>(neighbors.data));
+  }
+}
+
+// visit(i, entry, direction) for every entry that the edges add, by all threads.
+template <class Edges, class Visit>
+void for_each_entry(const Edges& edges, const EdgeRules& rules, Visit&& visit) {
+  const int64_t count = edges.count();
+  parallel_for(
+      ceil_div(count, kPieceEdges),
+      [&](int64_t piece) {
+        edges.walk(piece * kPieceEdges, std::min((piece + 1) * kPieceEdges, count), [&](int64_t i, Edge edge) {
+          for (int direction = 0; direction < rules.directions(); ++direction) {
+            const RowEntry entry = row_entry(rules, edge, direction);
+            if (entry.kept) visit(i, entry, direction);
+          }
+        });
+      },
+      1);
+}
+
+// values[i] becomes the sum of values[0 .. i]. Returns the total.
+int64_t inclusive_sum(int64_t* values, int64_t count) {
+  const int64_t pieces = std::min<int64_t>(num_threads(), std::max<int64_t>(count / 4096, 1));
+  std::vector<int64_t> before(pieces + 1, 0);
+  const auto edge = [&](int64_t piece) { return count / pieces * piece + std::min(piece, count % pieces); };
+#pragma omp parallel for schedule(static, 1)
+  for (int64_t p = 0; p < pieces; ++p) {
+    int64_t sum = 0;
+    for (int64_t i = edge(p); i < edge(p + 1); ++i) sum += values[i];
+    before[p + 1] = sum;
+  }
+  for (int64_t p = 0; p < pieces; ++p) before[p + 1] += before[p];
+#pragma omp parallel for schedule(static, 1)
+  for (int64_t p = 0; p < pieces; ++p) {
+    int64_t sum = before[p];
+    for (int64_t i = edge(p); i < edge(p + 1); ++i) values[i] = sum += values[i];
+  }
+  return before[pieces];
+}
+
+void copy_word(const void* from, int64_t i, void* to, int64_t j, int bytes) {
+  const auto copy = [&](auto word) {
+    static_cast<decltype(word)*>(to)[j] = static_cast<const decltype(word)*>(from)[i];
+  };
+  switch (bytes) {
+    case 1: return copy(uint8_t{});
+    case 2: return copy(uint16_t{});
+    case 4: return copy(uint32_t{});
+    default: return copy(uint64_t{});
+  }
+}
+
+// Weights as unsigned keys that order as the weights do, and back.
+class WeightKeys {
+ public:
+  explicit WeightKeys(WeightArray weights)
+      : weights_(weights), sign_(weights.bytes ? uint64_t{1} << (8 * weights.bytes - 1) : 0), all_(sign_ | (sign_ - 1)) {}
+
+  [[nodiscard]] uint64_t load(int64_t i) const {
+    uint64_t bits = 0;
+    std::memcpy(&bits, static_cast<const char*>(weights_.data) + i * weights_.bytes, weights_.bytes);
+    if (weights_.order == WeightOrder::kUnsigned) return bits;
+    // A negative float's bits grow as the value falls, so all of them turn; otherwise only the sign does.
+    return bits ^ (weights_.order == WeightOrder::kFloat && (bits & sign_) ? all_ : sign_);
+  }
+
+  void store(int64_t i, uint64_t key) const {
+    if (weights_.order != WeightOrder::kUnsigned) {
+      key ^= weights_.order == WeightOrder::kFloat && !(key & sign_) ? all_ : sign_;
+    }
+    std::memcpy(static_cast<char*>(weights_.data) + i * weights_.bytes, &key, weights_.bytes);
+  }
+
+ private:
+  WeightArray weights_;
+  uint64_t sign_, all_;
+};
+
+template <class Id>
+struct WeightedNeighbor {
+  Id neighbor;
+  uint64_t weight;
+
+  friend bool operator<(const WeightedNeighbor& a, const WeightedNeighbor& b) {
+    return a.neighbor != b.neighbor ? a.neighbor < b.neighbor : a.weight < b.weight;
+  }
+};
+
+template <class Id>
+Id neighbor_of(Id entry) {
+  return entry;
+}
+template <class Id>
+Id neighbor_of(const WeightedNeighbor<Id>& entry) {
+  return entry.neighbor;
+}
+
+// All threads together: each sorts a part, then pairs of parts merge. The last merge is one thread's work, but linear.
+template <class T>
+void sort_together(T* begin, int64_t count) {
+  int64_t parts = 1;
+  while (parts < num_threads()) parts *= 2;
+  const auto edge = [&](int64_t part) { return begin + count / parts * part + std::min(part, count % parts); };
+  parallel_for(parts, [&](int64_t p) { std::sort(edge(p), edge(p + 1)); }, 1);
+  for (int64_t width = 1; width < parts; width *= 2) {
+    parallel_for(
+        parts / (2 * width),
+        [&](int64_t p) {
+          std::inplace_merge(edge(2 * width * p), edge(2 * width * p + width), edge(2 * width * (p + 1)));
+        },
+        1);
+  }
+}
+
+// Sorts one row; returns how many of its entries stay at its front.
+template <class T>
+int64_t sort_row(T* row, int64_t count, bool unique, bool together) {
+  if (together) {
+    sort_together(row, count);
+  } else {
+    std::sort(row, row + count);
+  }
+  if (!unique) return count;
+  const auto same = [](const T& a, const T& b) { return neighbor_of(a) == neighbor_of(b); };
+  return std::unique(row, row + count, same) - row;
+}
+
+// Sorts the row that begins at `from`, with its weights if it has any.
+template <class Id>
+int64_t sort_row(Id* neighbors, WeightArray weights, int64_t from, int64_t count, bool unique, bool together) {
+  if (!weights.data) return sort_row(neighbors + from, count, unique, together);
+  const WeightKeys keys(weights);
+  std::vector<WeightedNeighbor<Id>> row(count);
+  for (int64_t i = 0; i < count; ++i) row[i] = {neighbors[from + i], keys.load(from + i)};
+  const int64_t stay = sort_row(row.data(), count, unique, together);
+  for (int64_t i = 0; i < stay; ++i) {
+    neighbors[from + i] = row[i].neighbor;
+    keys.store(from + i, row[i].weight);
+  }
+  return stay;
+}
+
+// visit(row) for every row, in pieces of about as many entries each, whatever their rows' lengths.
+template <class Visit>
+void for_each_row(const int64_t* indptr, int64_t vertices, Visit&& visit) {
+  // An empty row weighs as much as one entry.
+  const auto weight_before = [&](int64_t row) { return indptr[row] + row; };
+  const auto row_at = [&](int64_t weight) {
+    int64_t low = 0, high = vertices;
+    while (low < high) {
+      const int64_t middle = low + (high - low) / 2;
+      if (weight_before(middle) < weight) {
+        low = middle + 1;
+      } else {
+        high = middle;
+      }
+    }
+    return low;
+  };
+  const int64_t pieces = ceil_div(weight_before(vertices), kPieceEdges);
+  parallel_for(
+      pieces,
+      [&](int64_t piece) {
+        const int64_t end = row_at((piece + 1) * kPieceEdges);
+        for (int64_t row = row_at(piece * kPieceEdges); row < end; ++row) visit(row);
+      },
+      1);
+}
+
+}  // namespace
+
+CountResult count_entries(const EdgeSource& source, const EdgeRules& rules, int64_t vertices, int64_t* indptr) {
+#pragma omp parallel for
+  for (int64_t v = 0; v <= vertices; ++v) indptr[v] = 0;
+  int64_t first_bad = kNone;
+  const auto outside = [&](int64_t v) { return v < 0 || v >= vertices; };
+  std::visit(
+      [&](const auto& edges) {
+        for_each_entry(edges, rules, [&](int64_t i, const RowEntry& entry, int) {
+          if (outside(entry.row) || outside(entry.neighbor)) {
+            atomic_min(first_bad, i);
+          } else {
+            atomic_add(indptr[entry.row], int64_t{1});
+          }
+        });
+      },
+      source.edges);
+  const int64_t entries = inclusive_sum(indptr, vertices);
+  indptr[vertices] = entries;
+  return {entries, none_is_minus_one(first_bad)};
+}
+
+void scatter_entries(const EdgeSource& source, const EdgeRules& rules, int64_t* indptr, NeighborArray neighbors,
+                     WeightArray from, WeightArray to) {
+  with_neighbors(neighbors, [&](auto* out) {
+    std::visit(
+        [&](const auto& edges) {
+          for_each_entry(edges, rules, [&](int64_t i, const RowEntry& entry, int) {
+            const int64_t slot = atomic_add(indptr[entry.row], int64_t{-1}) - 1;
+            out[slot] = static_cast<std::remove_reference_t<decltype(*out)>>(entry.neighbor);
+            if (to.data) copy_word(from.data, i, to.data, slot, to.bytes);
+          });
+        },
+        source.edges);
+  });
+}
+
+void scatter_order(const EdgeSource& source, const EdgeRules& rules, int64_t* indptr, int64_t* order) {
+  std::visit(
+      [&](const auto& edges) {
+        for_each_entry(edges, rules, [&](int64_t i, const RowEntry& entry, int direction) {
+          order[atomic_add(indptr[entry.row], int64_t{-1}) - 1] = 2 * i + direction;
+        });
+      },
+      source.edges);
+}
+
+void resolve_entries(const EdgeSource& source, const EdgeRules& rules, const int64_t* order, int64_t entries,
+                     NeighborArray neighbors, WeightArray from, WeightArray to) {
+  with_neighbors(neighbors, [&](auto* out) {
+    std::visit(
+        [&](const auto& edges) {
+#pragma omp parallel for
+          for (int64_t slot = 0; slot < entries; ++slot) {
+            const int64_t i = order[slot] / 2;
+            edges.walk(i, i + 1, [&](int64_t, Edge edge) {
+              const int64_t neighbor = row_entry(rules, edge, static_cast<int>(order[slot] % 2)).neighbor;
+              out[slot] = static_cast<std::remove_reference_t<decltype(*out)>>(neighbor);
+            });
+            if (to.data) copy_word(from.data, i, to.data, slot, to.bytes);
+          }
+        },
+        source.edges);
+  });
+}
+
+int64_t sort_rows(const int64_t* indptr, int64_t vertices, NeighborArray neighbors, WeightArray weights, int64_t* kept) {
+  const auto length = [&](int64_t row) { return indptr[row + 1] - indptr[row]; };
+  with_neighbors(neighbors, [&](auto* ids) {
+    const auto sort = [&](int64_t row, bool together) {
+      const int64_t stay = sort_row(ids, weights, indptr[row], length(row), kept != nullptr, together);
+      if (kept) kept[row + 1] = stay;
+    };
+    for_each_row(indptr, vertices, [&](int64_t row) {
+      if (length(row) < kHugeRow) sort(row, false);
+    });
+    for (int64_t row = 0; row < vertices; ++row) {
+      if (length(row) >= kHugeRow) sort(row, true);
+    }
+  });
+  if (!kept) return indptr[vertices];
+  kept[0] = 0;
+  return inclusive_sum(kept + 1, vertices);
+}
+
+void compact_rows(const int64_t* indptr, const int64_t* kept, int64_t vertices, const void* from, void* to, int bytes) {
+  for_each_row(indptr, vertices, [&](int64_t row) {
+    const int64_t count = kept[row + 1] - kept[row];
+    if (count == 0) return;
+    std::memcpy(static_cast<char*>(to) + kept[row] * bytes, static_cast<const char*>(from) + indptr[row] * bytes,
+                count * bytes);
+  });
+}
+
+int64_t first_wrong_offset(const int64_t* indptr, int64_t vertices, int64_t edges) {
+  int64_t first = kNone;
+#pragma omp parallel for reduction(min : first)
+  for (int64_t i = 0; i <= vertices; ++i) {
+    if (offset_is_wrong(indptr, i, vertices, edges)) first = std::min(first, i);
+  }
+  return none_is_minus_one(first);
+}
+
+int64_t first_wrong_neighbor(NeighborArray neighbors, int64_t edges, int64_t vertices) {
+  int64_t first = kNone;
+  with_neighbors(neighbors, [&](const auto* ids) {
+#pragma omp parallel for reduction(min : first)
+    for (int64_t i = 0; i < edges; ++i) {
+      if (ids[i] < 0 || ids[i] >= vertices) first = std::min(first, i);
+    }
+  });
+  return none_is_minus_one(first);
+}
+
+int64_t first_nan(const void* values, int64_t count, int bytes, uint64_t infinity) {
+  int64_t first = kNone;
+  const auto look = [&](auto word) {
+    using Word = decltype(word);
+    const Word magnitude = static_cast<Word>(~(Word{1} << (8 * sizeof(Word) - 1)));
+    const Word* const words = static_cast<const Word*>(values);
+#pragma omp parallel for reduction(min : first)
+    for (int64_t i = 0; i < count; ++i) {
+      if (static_cast<Word>(words[i] & magnitude) > infinity) first = std::min(first, i);
+    }
+  };
+  if (bytes == 2) look(uint16_t{});
+  if (bytes == 4) look(uint32_t{});
+  if (bytes == 8) look(uint64_t{});
+  return none_is_minus_one(first);
+}
+
+}  // namespace hinterland::native

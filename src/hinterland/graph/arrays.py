@@ -1,0 +1,153 @@
+"""The arrays of a graph: what types they may have, where each lies, and whether they hold what CSR promises."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+import torch
+
+from .. import _core
+from ..memory import UnifiedTensor
+from ..runtime import devices
+from ..runtime.errors import ConfigError, GraphError
+
+Array = UnifiedTensor | torch.Tensor
+
+NAMES = ("indptr", "indices", "weights")
+PLACEMENTS = ("gpu", "host", "mapped", "registered", "heap")
+_CHECK_AT_ONCE = 1 << 26  # elements of a GPU array that one check looks at, which bounds its scratch memory
+
+
+class WeightType(NamedTuple):
+    """How native code reads a weight: bytes, order (0 unsigned, 1 signed, 2 float) and, for floats, infinity's bits."""
+
+    bytes: int
+    order: int
+    infinity: int = 0
+
+
+WEIGHT_TYPES = {
+    torch.uint8: WeightType(1, 0),
+    torch.uint16: WeightType(2, 0),
+    torch.uint32: WeightType(4, 0),
+    torch.uint64: WeightType(8, 0),
+    torch.int8: WeightType(1, 1),
+    torch.int16: WeightType(2, 1),
+    torch.int32: WeightType(4, 1),
+    torch.int64: WeightType(8, 1),
+    torch.float16: WeightType(2, 2, 0x7C00),
+    torch.bfloat16: WeightType(2, 2, 0x7F80),
+    torch.float32: WeightType(4, 2, 0x7F800000),
+    torch.float64: WeightType(8, 2, 0x7FF0000000000000),
+}
+
+
+def index_dtype(num_vertices: int) -> torch.dtype:
+    """The type of neighbours: int32 where every vertex number fits, which halves what a traversal reads."""
+    return torch.int32 if num_vertices < 2**31 else torch.int64
+
+
+def placements(placement: str | Mapping[str, str]) -> dict[str, str]:
+    """Each array's placement by name; arrays that a mapping leaves out go to ``host``."""
+    given = dict.fromkeys(NAMES, placement) if isinstance(placement, str) else dict(placement)
+    chosen = dict.fromkeys(NAMES, "host") | given
+    for name, place in chosen.items():
+        if name not in NAMES:
+            raise ConfigError(f"placement names {name!r}, but a graph's arrays are {', '.join(NAMES)}")
+        if place not in PLACEMENTS:
+            raise ConfigError(f"placement {place!r} of {name} is none of {', '.join(PLACEMENTS)}")
+        if place == "gpu":
+            devices.require_cuda(f"placement 'gpu' of {name}")
+    return chosen
+
+
+def tensor_of(array: Array) -> torch.Tensor:
+    """The array as a tensor, without a copy: on the GPU that holds it, else on the CPU."""
+    return array.cpu() if isinstance(array, UnifiedTensor) else array
+
+
+def placed(array: Array, dtype: torch.dtype, placement: str) -> Array:
+    """``array`` with elements of ``dtype`` in ``placement``. A UnifiedTensor already has its place and keeps it."""
+    if isinstance(array, UnifiedTensor):
+        if array.dtype == dtype:
+            return array
+        placement = getattr(array, "placement", "heap")
+    tensor = tensor_of(array)
+    if placement == "gpu":
+        device = tensor.device if tensor.is_cuda else devices.as_device("cuda")
+        return tensor.to(device, dtype).contiguous()
+    if tensor.dtype == dtype and not tensor.is_cuda:
+        return UnifiedTensor.from_tensor(tensor, placement=placement)
+    held = UnifiedTensor.empty(tuple(tensor.shape), dtype, placement=placement)
+    held.cpu().copy_(tensor)
+    return held
+
+
+def integers(name: str, array: Array) -> Array:
+    """``array`` itself if it is one-dimensional and int32 or int64; other integers widen, other types are refused."""
+    tensor = tensor_of(array)
+    if tensor.ndim != 1:
+        raise GraphError(f"{name} has shape {tuple(tensor.shape)}, but must have one dimension")
+    if tensor.dtype in (torch.int32, torch.int64):
+        return array if isinstance(array, UnifiedTensor) else tensor.contiguous()
+    if tensor.is_floating_point() or tensor.is_complex() or tensor.dtype == torch.bool:
+        raise GraphError(f"{name} holds {tensor.dtype}, but vertex numbers and offsets are int32 or int64")
+    return tensor.to(torch.int64).contiguous()
+
+
+def check_offsets(indptr: torch.Tensor, num_edges: int) -> None:
+    """Raises GraphError unless ``indptr`` (int64, CPU) begins with 0, never falls and ends with ``num_edges``."""
+    if indptr.numel() == 0:
+        raise GraphError("indptr is empty, but even a graph without vertices has one offset, 0")
+    last = indptr.numel() - 1
+    at = _core.first_wrong_offset(indptr.data_ptr(), last, num_edges)
+    if at < 0:
+        return
+    value = int(indptr[at])
+    if at == 0:
+        raise GraphError(f"indptr[0] is {value}, but offsets begin with 0")
+    if value < int(indptr[at - 1]):
+        raise GraphError(
+            f"indptr[{at}] is {value}, less than indptr[{at - 1}] = {int(indptr[at - 1])}: offsets may not fall; "
+            "build the graph from its edges with from_edges"
+        )
+    raise GraphError(f"indptr ends with {value} (indptr[{at}]), but indices holds {num_edges} neighbours")
+
+
+def check_neighbors(indices: torch.Tensor, num_vertices: int) -> None:
+    """Raises GraphError unless every element of ``indices`` (int32 or int64) is in [0, num_vertices)."""
+    if indices.is_cuda:
+        at = _first(indices, lambda part: (part < 0) | (part >= num_vertices))
+    else:
+        at = _core.first_wrong_neighbor(indices.data_ptr(), indices.element_size(), indices.numel(), num_vertices)
+    if at >= 0:
+        raise GraphError(
+            f"indices[{at}] is {int(indices[at])}, but the vertices are numbered from 0 to {num_vertices - 1}; "
+            "correct it, or give indptr more rows"
+        )
+
+
+def check_weights(weights: torch.Tensor, num_edges: int) -> None:
+    """Raises GraphError unless there is one real number, and no NaN, for each edge."""
+    if weights.dtype not in WEIGHT_TYPES:
+        raise GraphError(f"weights hold {weights.dtype}, which is no real number type; convert them, as in weights.float()")
+    if tuple(weights.shape) != (num_edges,):
+        raise GraphError(f"weights have shape {tuple(weights.shape)}, but there are {num_edges} edges")
+    kind = WEIGHT_TYPES[weights.dtype]
+    if not kind.infinity:
+        return
+    if weights.is_cuda:
+        at = _first(weights, torch.isnan)
+    else:
+        at = _core.first_nan(weights.data_ptr(), num_edges, kind.bytes, kind.infinity)
+    if at >= 0:
+        raise GraphError(f"weights[{at}] is NaN; replace it, as in weights.nan_to_num(), or drop that edge")
+
+
+def _first(array: torch.Tensor, wrong: Callable[[torch.Tensor], torch.Tensor]) -> int:
+    for begin in range(0, array.numel(), _CHECK_AT_ONCE):
+        found = wrong(array[begin : begin + _CHECK_AT_ONCE])
+        if found.any():
+            return begin + int(found.nonzero()[0])
+    return -1

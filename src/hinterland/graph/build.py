@@ -1,0 +1,199 @@
+"""Edges to CSR: counted, placed, sorted and thinned out in parallel by ``native/graph/build.cpp``.
+
+The builder walks the edges twice, once to count and once to place them, and never stores them as a list or mirrors them in
+memory: at its peak it holds the graph, and one more copy of it only while duplicates are removed or input order is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+
+from .. import _core
+from ..memory import UnifiedTensor
+from ..runtime.errors import ConfigError, GraphError
+from . import arrays
+from .graph import Graph
+
+
+def from_edges(
+    src: torch.Tensor,
+    dst: torch.Tensor,
+    weights: torch.Tensor | None = None,
+    *,
+    num_vertices: int | None = None,
+    directed: bool = True,
+    symmetrize: bool = False,
+    remove_self_loops: bool = False,
+    remove_duplicates: bool = False,
+    sort_neighbors: bool = True,
+    placement: str | Mapping[str, str] = "host",
+) -> Graph:
+    """A graph from its edges ``src[i] -> dst[i]``.
+
+    The result does not depend on the number of threads.
+
+    Args:
+        src, dst: vertex numbers from 0, ``[E]``, any integer type.
+        weights: one for each edge, ``[E]``, any integer or floating type, no NaN.
+        num_vertices: by default, one more than the largest number.
+        directed: False promises that the edges hold both directions of each edge already.
+        symmetrize: adds each edge's mirror (with its weight; not that of a self loop), which makes the graph undirected.
+            Where the edges hold both directions already, ask for ``remove_duplicates`` too.
+        remove_self_loops: leaves out edges from a vertex to itself.
+        remove_duplicates: keeps one of several edges between the same vertices in the same direction, that with the
+            smallest weight. This sorts the neighbours, whatever ``sort_neighbors`` says.
+        sort_neighbors: True orders the neighbours of a vertex by (number, weight); False keeps the order of the input.
+        placement: where each array goes; see Graph.
+
+    Raises:
+        GraphError: a vertex number is negative or not below ``num_vertices``, the lengths differ, a weight is NaN.
+        OutOfMemory: the graph, or what building it needs, does not fit.
+    """
+    src, dst = (arrays.tensor_of(arrays.integers(name, t.cpu())) for name, t in (("src", src), ("dst", dst)))
+    if src.numel() != dst.numel():
+        raise GraphError(f"src has {src.numel()} elements and dst {dst.numel()}, but each edge has one of both")
+    if src.dtype != dst.dtype:
+        src, dst = src.long(), dst.long()
+    if weights is not None:
+        weights = weights.cpu().contiguous()
+        arrays.check_weights(weights, src.numel())
+    if num_vertices is None:
+        num_vertices = max(int(src.max()), int(dst.max()), -1) + 1 if src.numel() else 0
+    elif num_vertices < 0:
+        raise ConfigError(f"num_vertices cannot be negative: {num_vertices}")
+    edges = _core.listed_edges(src.data_ptr(), dst.data_ptr(), src.numel(), src.element_size())
+    rules = _core.EdgeRules(mirror=symmetrize, drop_loops=remove_self_loops)
+    try:
+        return build(
+            edges,
+            rules,
+            num_vertices,
+            weights,
+            directed=directed and not symmetrize,
+            remove_duplicates=remove_duplicates,
+            sort_neighbors=sort_neighbors,
+            placement=placement,
+        )
+    except _EdgeOutside as outside:
+        i = outside.position
+        raise GraphError(
+            f"edge {i} joins vertices {int(src[i])} and {int(dst[i])}, but the vertices are numbered from 0 to "
+            f"{num_vertices - 1}; correct it or raise num_vertices"
+        ) from None
+
+
+def simplify(
+    graph: Graph,
+    *,
+    symmetrize: bool = False,
+    remove_self_loops: bool = False,
+    remove_duplicates: bool = False,
+    sort_neighbors: bool = True,
+    placement: str | Mapping[str, str] | None = None,
+) -> Graph:
+    """A new graph from an old one, with the options of :func:`from_edges`; ``placement`` defaults to the old one's.
+
+    An undirected graph is symmetric already: ``symmetrize`` then adds nothing.
+    """
+    return _rebuild(
+        graph,
+        _core.EdgeRules(mirror=symmetrize and graph.directed, drop_loops=remove_self_loops),
+        directed=graph.directed and not symmetrize,
+        remove_duplicates=remove_duplicates,
+        sort_neighbors=sort_neighbors,
+        placement=graph.placement if placement is None else placement,
+    )
+
+
+def transposed(graph: Graph) -> Graph:
+    """``graph`` with every edge turned round; use :meth:`Graph.transpose`, which keeps it."""
+    return _rebuild(graph, _core.EdgeRules(flip=True), directed=True, placement=graph.placement)
+
+
+def _rebuild(graph: Graph, rules: _core.EdgeRules, **options: object) -> Graph:
+    indptr, indices, weights = (graph.array(name, "cpu") for name in arrays.NAMES)
+    assert indptr is not None and indices is not None
+    edges = _core.csr_edges(indptr.data_ptr(), indices.data_ptr(), graph.num_vertices, indices.element_size())
+    return build(edges, rules, graph.num_vertices, weights, **options)  # type: ignore[arg-type]
+
+
+class _EdgeOutside(Exception):
+    """An edge with an end that is no vertex."""
+
+    def __init__(self, position: int) -> None:
+        self.position = position
+
+
+def build(
+    edges: _core.EdgeSource,
+    rules: _core.EdgeRules,
+    num_vertices: int,
+    weights: torch.Tensor | None = None,
+    *,
+    directed: bool,
+    remove_duplicates: bool = False,
+    sort_neighbors: bool = True,
+    placement: str | Mapping[str, str] = "host",
+) -> Graph:
+    """A graph from any native edge source; ``weights`` are those of its edges, on the CPU."""
+    final = arrays.placements(placement)
+    # What goes to a GPU is built in host memory first, and so is what will be copied once more without its duplicates.
+    built = {name: "heap" if place == "gpu" or remove_duplicates else place for name, place in final.items()}
+    indptr = UnifiedTensor.empty((num_vertices + 1,), torch.int64, placement=built["indptr"])
+    offsets = indptr.cpu().data_ptr()
+    entries, bad = _core.count_entries(edges, rules, num_vertices, offsets)
+    if bad >= 0:
+        raise _EdgeOutside(bad)
+
+    held: dict[str, UnifiedTensor] = {"indptr": indptr}
+    held["indices"] = UnifiedTensor.empty((entries,), arrays.index_dtype(num_vertices), placement=built["indices"])
+    neighbors = _address(held["indices"])
+    weight_from, weight_to, weight_type = 0, 0, arrays.WeightType(0, 0)
+    if weights is not None:
+        held["weights"] = UnifiedTensor.empty((entries,), weights.dtype, placement=built["weights"])
+        weight_from, weight_to = weights.data_ptr(), held["weights"].cpu().data_ptr()
+        weight_type = arrays.WEIGHT_TYPES[weights.dtype]
+
+    if sort_neighbors or remove_duplicates:
+        _core.scatter_entries(edges, rules, offsets, *neighbors, weight_from, weight_to, weight_type.bytes)
+        kept = _empty_like(indptr) if remove_duplicates else None
+        kept_at = 0 if kept is None else kept.cpu().data_ptr()
+        stay = _core.sort_rows(offsets, num_vertices, *neighbors, weight_to, weight_type.bytes, weight_type.order, kept_at)
+        if kept is not None:
+            held = _compact(held, kept, stay, final)
+    else:
+        order = UnifiedTensor.empty((entries,), torch.int64, placement="heap")
+        _core.scatter_order(edges, rules, offsets, _address(order)[0])
+        _core.sort_rows(offsets, num_vertices, *_address(order), 0, 0, 0, 0)
+        _core.resolve_entries(edges, rules, _address(order)[0], entries, *neighbors, weight_from, weight_to, weight_type.bytes)
+    return Graph._of({n: arrays.placed(a.cpu(), a.dtype, "gpu") if final[n] == "gpu" else a for n, a in held.items()}, directed)
+
+
+def _compact(held: dict[str, UnifiedTensor], kept: UnifiedTensor, stay: int, final: dict[str, str]) -> dict[str, UnifiedTensor]:
+    """The arrays again, without the entries that ``kept`` (the new offsets) leaves out. Empties ``held`` as it goes."""
+    indptr = held.pop("indptr")
+    offsets, new_offsets = indptr.cpu().data_ptr(), kept.cpu().data_ptr()
+    place = {name: "heap" if where == "gpu" else where for name, where in final.items()}
+    result = {}
+    for name in list(held):
+        old = held.pop(name)
+        new = UnifiedTensor.empty((stay,), old.dtype, placement=place[name])
+        (from_, bytes_), (to, _) = _address(old), _address(new)
+        _core.compact_rows(offsets, new_offsets, indptr.shape[0] - 1, from_, to, bytes_)
+        result[name] = new
+    del indptr
+    moved = UnifiedTensor.empty(tuple(kept.shape), kept.dtype, placement=place["indptr"])
+    moved.cpu().copy_(kept.cpu())
+    return {"indptr": moved, **result}
+
+
+def _empty_like(array: UnifiedTensor) -> UnifiedTensor:
+    return UnifiedTensor.empty(tuple(array.shape), array.dtype, placement="heap")
+
+
+def _address(array: UnifiedTensor) -> tuple[int, int]:
+    """Where the elements lie, and how many bytes each has."""
+    tensor = array.cpu()
+    return tensor.data_ptr(), tensor.element_size()
