@@ -1,7 +1,40 @@
+#include <nanobind/stl/array.h>
+
+#include <array>
+
 #include "bindings.hpp"
+#include "graph/generate.hpp"
+
+namespace nb = nanobind;
 
 namespace hinterland::native {
 
-void bind_graph_generate(nanobind::module_&) {}
+void bind_graph_generate(nb::module_& m) {
+  m.def("generated_edges",
+        [](int kind, int64_t edges, uint64_t seed, int64_t vertices, int64_t scale, int64_t columns) {
+          return generated_edges(static_cast<GeneratorKind>(kind), edges, GraphShape{seed, vertices, scale, columns});
+        });
+  m.def("generate_weights", [](uintptr_t indptr, int64_t vertices, uintptr_t neighbors, int neighbor_bytes, uint64_t seed,
+                               uintptr_t weights) {
+    nb::gil_scoped_release released;
+    generate_weights(reinterpret_cast<const int64_t*>(indptr), vertices,
+                     NeighborArray{reinterpret_cast<void*>(neighbors), neighbor_bytes}, seed,
+                     reinterpret_cast<int32_t*>(weights));
+  });
+
+  // What the tests look at.
+  m.def("list_edges", [](const EdgeSource& source, int64_t begin, int64_t end, uintptr_t from, uintptr_t to) {
+    nb::gil_scoped_release released;
+    list_edges(source, begin, end, reinterpret_cast<int64_t*>(from), reinterpret_cast<int64_t*>(to));
+  });
+  m.def("list_permutation", [](uint64_t key, int64_t size, int64_t first, int64_t count, uintptr_t to) {
+    nb::gil_scoped_release released;
+    list_permutation(key, size, first, count, reinterpret_cast<int64_t*>(to));
+  });
+  m.def("philox", [](uint64_t key, uint64_t low, uint64_t high) {
+    const Philox::Block block = Philox{key}(low, high);
+    return std::array<uint32_t, 4>{block.word[0], block.word[1], block.word[2], block.word[3]};
+  });
+}
 
 }  // namespace hinterland::native

@@ -28,21 +28,51 @@ void with_neighbors(NeighborArray neighbors, Use&& use) {
   }
 }
 
-// visit(i, entry, direction) for every entry that the edges add, by all threads.
+// An entry of a row on its way to its slot; `source` is 2 * edge + direction.
+struct Entry {
+  int64_t row, neighbor, source;
+};
+
+constexpr int kBatch = 256;
+
+// visit(entries, count) for all the entries that the edges add, by all threads, in batches. What happens to a batch comes in
+// steps (fetch ahead, then change), so that a thread waits for many memory lines at once: rows are hit at random, and an
+// atomic operation alone would wait for each.
 template <class Edges, class Visit>
-void for_each_entry(const Edges& edges, const EdgeRules& rules, Visit&& visit) {
+void for_each_batch(const Edges& edges, const EdgeRules& rules, Visit&& visit) {
   const int64_t count = edges.count();
   parallel_for(
       ceil_div(count, kPieceEdges),
       [&](int64_t piece) {
+        Entry batch[kBatch];
+        int held = 0;
         edges.walk(piece * kPieceEdges, std::min((piece + 1) * kPieceEdges, count), [&](int64_t i, Edge edge) {
           for (int direction = 0; direction < rules.directions(); ++direction) {
             const RowEntry entry = row_entry(rules, edge, direction);
-            if (entry.kept) visit(i, entry, direction);
+            if (entry.kept) batch[held++] = {entry.row, entry.neighbor, 2 * i + direction};
+          }
+          if (held > kBatch - 2) {
+            visit(batch, held);
+            held = 0;
           }
         });
+        visit(batch, held);
       },
       1);
+}
+
+// Takes a slot of its row for each entry and calls put(entry, slot). `address` is where put will write.
+template <class Edges, class Address, class Put>
+void scatter(const Edges& edges, const EdgeRules& rules, int64_t* indptr, Address&& address, Put&& put) {
+  for_each_batch(edges, rules, [&](const Entry* batch, int count) {
+    int64_t slot[kBatch];
+    for (int k = 0; k < count; ++k) __builtin_prefetch(indptr + batch[k].row, 1);
+    for (int k = 0; k < count; ++k) {
+      slot[k] = atomic_add(indptr[batch[k].row], int64_t{-1}) - 1;
+      __builtin_prefetch(address(slot[k]), 1);
+    }
+    for (int k = 0; k < count; ++k) put(batch[k], slot[k]);
+  });
 }
 
 // values[i] becomes the sum of values[0 .. i]. Returns the total.
@@ -200,15 +230,21 @@ CountResult count_entries(const EdgeSource& source, const EdgeRules& rules, int6
 #pragma omp parallel for
   for (int64_t v = 0; v <= vertices; ++v) indptr[v] = 0;
   int64_t first_bad = kNone;
-  const auto outside = [&](int64_t v) { return v < 0 || v >= vertices; };
+  const auto inside = [&](int64_t v) { return v >= 0 && v < vertices; };
   std::visit(
       [&](const auto& edges) {
-        for_each_entry(edges, rules, [&](int64_t i, const RowEntry& entry, int) {
-          if (outside(entry.row) || outside(entry.neighbor)) {
-            atomic_min(first_bad, i);
-          } else {
-            atomic_add(indptr[entry.row], int64_t{1});
+        for_each_batch(edges, rules, [&](const Entry* batch, int count) {
+          int64_t row[kBatch];
+          int rows = 0;
+          for (int k = 0; k < count; ++k) {
+            if (inside(batch[k].row) && inside(batch[k].neighbor)) {
+              __builtin_prefetch(indptr + batch[k].row, 1);
+              row[rows++] = batch[k].row;
+            } else {
+              atomic_min(first_bad, batch[k].source / 2);
+            }
           }
+          for (int k = 0; k < rows; ++k) atomic_add(indptr[row[k]], int64_t{1});
         });
       },
       source.edges);
@@ -222,11 +258,12 @@ void scatter_entries(const EdgeSource& source, const EdgeRules& rules, int64_t* 
   with_neighbors(neighbors, [&](auto* out) {
     std::visit(
         [&](const auto& edges) {
-          for_each_entry(edges, rules, [&](int64_t i, const RowEntry& entry, int) {
-            const int64_t slot = atomic_add(indptr[entry.row], int64_t{-1}) - 1;
-            out[slot] = static_cast<std::remove_reference_t<decltype(*out)>>(entry.neighbor);
-            if (to.data) copy_word(from.data, i, to.data, slot, to.bytes);
-          });
+          scatter(
+              edges, rules, indptr, [&](int64_t slot) { return out + slot; },
+              [&](const Entry& entry, int64_t slot) {
+                out[slot] = static_cast<std::remove_reference_t<decltype(*out)>>(entry.neighbor);
+                if (to.data) copy_word(from.data, entry.source / 2, to.data, slot, to.bytes);
+              });
         },
         source.edges);
   });
@@ -235,9 +272,9 @@ void scatter_entries(const EdgeSource& source, const EdgeRules& rules, int64_t* 
 void scatter_order(const EdgeSource& source, const EdgeRules& rules, int64_t* indptr, int64_t* order) {
   std::visit(
       [&](const auto& edges) {
-        for_each_entry(edges, rules, [&](int64_t i, const RowEntry& entry, int direction) {
-          order[atomic_add(indptr[entry.row], int64_t{-1}) - 1] = 2 * i + direction;
-        });
+        scatter(
+            edges, rules, indptr, [&](int64_t slot) { return order + slot; },
+            [&](const Entry& entry, int64_t slot) { order[slot] = entry.source; });
       },
       source.edges);
 }

@@ -1,8 +1,8 @@
 """Hinterland: GPU code reads data larger than GPU memory directly, in pieces as small as a cache line."""
 
-from .graph import BfsResult, Graph, bfs
+from .graph import BfsResult, Graph, bfs, from_edges, generate
 from .machine import Machine
 from .machine.measure import probe
 
-__all__ = ["BfsResult", "Graph", "Machine", "bfs", "probe"]
+__all__ = ["BfsResult", "Graph", "Machine", "bfs", "from_edges", "generate", "probe"]
 __version__ = "0.1.0"

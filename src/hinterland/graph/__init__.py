@@ -2,7 +2,8 @@
 
 from .bfs import BfsResult, bfs
 from .build import from_edges, simplify
+from .generate import generate
 from .graph import Graph
 from .verify import verify_bfs
 
-__all__ = ["BfsResult", "Graph", "bfs", "from_edges", "simplify", "verify_bfs"]
+__all__ = ["BfsResult", "Graph", "bfs", "from_edges", "generate", "simplify", "verify_bfs"]

@@ -72,6 +72,10 @@ class Graph:
         graph._transposed = lambda: None
         return graph
 
+    def _with_weights(self, weights: Array) -> Graph:
+        """This graph's arrays and ``weights``, which are known to be right."""
+        return Graph._of({**self._arrays, "weights": weights}, self.directed)
+
     @property
     def num_vertices(self) -> int:
         return int(self._arrays["indptr"].shape[0]) - 1

@@ -1,0 +1,50 @@
+#include "graph/generate.hpp"
+
+#include "core/parallel.hpp"
+
+namespace hinterland::native {
+
+EdgeSource generated_edges(GeneratorKind kind, int64_t edges, const GraphShape& shape) {
+  switch (kind) {
+    case GeneratorKind::kKronecker: return {GeneratedEdges<Kronecker>{Kronecker(shape), edges}};
+    case GeneratorKind::kUniform: return {GeneratedEdges<Uniform>{Uniform(shape), edges}};
+    default: return {GeneratedEdges<Grid>{Grid(shape), edges}};
+  }
+}
+
+void generate_weights(const int64_t* indptr, int64_t vertices, NeighborArray neighbors, uint64_t seed, int32_t* weights) {
+  constexpr int64_t kPiece = 1 << 14;
+  const EdgeWeight weight(seed);
+  const auto fill = [&](const auto& edges) {
+    parallel_for(
+        ceil_div(edges.count(), kPiece),
+        [&](int64_t piece) {
+          edges.walk(piece * kPiece, min_of((piece + 1) * kPiece, edges.count()),
+                     [&](int64_t i, Edge edge) { weights[i] = weight(edge.from, edge.to); });
+        },
+        1);
+  };
+  if (neighbors.bytes == 4) {
+    fill(CsrEdges<int32_t>{indptr, static_cast<const int32_t*>(neighbors.data), vertices});
+  } else {
+    fill(CsrEdges<int64_t>{indptr, static_cast<const int64_t*>(neighbors.data), vertices});
+  }
+}
+
+void list_edges(const EdgeSource& source, int64_t begin, int64_t end, int64_t* from, int64_t* to) {
+  std::visit(
+      [&](const auto& edges) {
+        edges.walk(begin, end, [&](int64_t i, Edge edge) {
+          from[i - begin] = edge.from;
+          to[i - begin] = edge.to;
+        });
+      },
+      source.edges);
+}
+
+void list_permutation(uint64_t key, int64_t size, int64_t first, int64_t count, int64_t* to) {
+  const Permutation permutation(key, size);
+  for (int64_t i = 0; i < count; ++i) to[i] = permutation(first + i);
+}
+
+}  // namespace hinterland::native

@@ -1,0 +1,259 @@
+"""Random graphs and grids, made on the CPU or on a GPU: the same graph from the same seed (DESIGN, law 3).
+
+``include/hinterland/graph/generate.hpp`` says what each edge is. On the CPU the builder of :mod:`.build` walks the generator
+as it walks any other edges. On a GPU the rows are made in pieces that fit its memory: the entries of a range of rows, as keys,
+are sorted and thinned out by torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+
+from .. import _core
+from ..memory import UnifiedTensor
+from ..runtime import devices
+from ..runtime.errors import ConfigError
+from ..runtime.jit import KernelFile
+from ..runtime.launch import launch
+from . import arrays
+from .build import build
+from .graph import Graph
+
+_CLASSES = {"kronecker": "Kronecker", "uniform": "Uniform", "grid": "Grid"}
+KINDS = tuple(_CLASSES)
+
+_KERNELS = KernelFile(
+    "graph/generate.cu",
+    (
+        *(f"hinterland::{kernel}<hinterland::{name}>" for name in _CLASSES.values() for kernel in ("count_rows", "row_keys")),
+        "hinterland::key_weights",
+    ),
+)
+_BLOCK = 256
+_PIECE = 1 << 28  # entries sorted at once, if there is room: more would not be faster
+_LEAST_PIECE = 1 << 20  # with less room than for this many, the CPU is faster
+_SORT_BYTES = 64  # GPU memory for each entry of a piece: its key, torch.sort's outputs and buffers, the unique keys
+
+
+@dataclass(frozen=True)
+class _Recipe:
+    """Everything that decides the graph, but for its weights."""
+
+    kind: str
+    edges: int
+    vertices: int
+    scale: int
+    columns: int
+    seed: int
+
+    def source(self) -> _core.EdgeSource:
+        kind = KINDS.index(self.kind)
+        return _core.generated_edges(kind, self.edges, self.seed, self.vertices, self.scale, self.columns)
+
+    def kernel(self, name: str) -> str:
+        return f"hinterland::{name}<hinterland::{_CLASSES[self.kind]}>"
+
+    def kernel_args(self) -> tuple[int, ...]:
+        return self.edges, _signed(self.seed), self.vertices, self.scale, self.columns
+
+
+def generate(
+    kind: str,
+    *,
+    scale: int | None = None,
+    edge_factor: int = 16,
+    vertices: int | None = None,
+    rows: int | None = None,
+    cols: int | None = None,
+    seed: int = 1,
+    weights: bool = False,
+    placement: str | Mapping[str, str] = "host",
+    device: torch.device | str | None = None,
+) -> Graph:
+    """An undirected graph without self loops and duplicates, neighbours sorted, vertex numbers permuted.
+
+    Args:
+        kind: ``"kronecker"``: Graph500's, 2^scale vertices, A, B, C = 0.57, 0.19, 0.19. ``"uniform"``: both ends of each
+            edge uniform among 2^scale, or ``vertices``. ``"grid"``: two-dimensional, ``rows`` x ``cols``, or as near to a
+            square as 2^scale vertices can be.
+        edge_factor: edges drawn for each vertex, before self loops and duplicates go; a grid has its own.
+        seed: 0 to 2^64 - 1. The same seed gives the same graph on every device, for any number of threads.
+        weights: int32 weights from 1 to 255, uniform, the same in both directions of an edge.
+        placement: where each array goes; see Graph.
+        device: where it is made; by default on the GPU, if there is one. What does not fit a GPU's memory is made on the
+            CPU.
+
+    Raises:
+        ConfigError: sizes that do not go with the kind, or are out of range.
+        OutOfMemory: the graph, or what building it needs, does not fit.
+    """
+    recipe = _recipe(kind, scale, edge_factor, vertices, rows, cols, seed)
+    device = devices.as_device(device)
+    graph = _on_gpu(recipe, weights, placement, device) if device.type == "cuda" else None
+    return _on_cpu(recipe, weights, placement) if graph is None else graph
+
+
+def _recipe(
+    kind: str,
+    scale: int | None,
+    edge_factor: int,
+    vertices: int | None,
+    rows: int | None,
+    cols: int | None,
+    seed: int,
+) -> _Recipe:
+    if kind not in KINDS:
+        raise ConfigError(f"no generator is called {kind!r}; there are {', '.join(KINDS)}")
+    if not 0 <= seed < 2**64:
+        raise ConfigError(f"seed {seed} is not from 0 to 2^64 - 1")
+    if scale is not None and not 0 <= scale <= 40:
+        raise ConfigError(f"scale {scale} is not from 0 to 40: a graph has 2^scale vertices")
+    if not 0 <= edge_factor <= 1 << 16:
+        raise ConfigError(f"edge_factor {edge_factor} is not from 0 to {1 << 16}")
+    sizes = {"scale": scale, "vertices": vertices, "rows": rows, "cols": cols}
+    given = {name: size for name, size in sizes.items() if size is not None}
+    ways = {"kronecker": [{"scale"}], "uniform": [{"scale"}, {"vertices"}], "grid": [{"scale"}, {"rows", "cols"}]}[kind]
+    if given.keys() not in ways:
+        wanted = ", or ".join(" and ".join(sorted(way, reverse=True)) for way in ways)
+        raise ConfigError(f"a {kind} graph is sized by {wanted}, but {', '.join(given) or 'nothing'} was given")
+    for name in ("vertices", "rows", "cols"):
+        if name in given and not 1 <= given[name] <= 1 << 40:
+            raise ConfigError(f"{name} {given[name]} is not from 1 to 2^40")
+
+    if kind == "grid":
+        rows, cols = (1 << scale // 2, 1 << scale - scale // 2) if scale is not None else (given["rows"], given["cols"])
+        if rows * cols > 1 << 40:
+            raise ConfigError(f"a grid of {rows} x {cols} has more than 2^40 vertices")
+        return _Recipe(kind, rows * (cols - 1) + (rows - 1) * cols, rows * cols, 0, cols, seed)
+    count = given["vertices"] if scale is None else 1 << scale
+    return _Recipe(kind, count * edge_factor, count, scale or 0, 1, seed)
+
+
+def _on_cpu(recipe: _Recipe, weights: bool, placement: str | Mapping[str, str]) -> Graph:
+    rules = _core.EdgeRules(mirror=True, drop_loops=True)
+    graph = build(
+        recipe.source(),
+        rules,
+        recipe.vertices,
+        directed=False,
+        remove_duplicates=True,
+        placement=placement,
+    )
+    if not weights:
+        return graph
+    place = arrays.placements(placement)["weights"]
+    held = UnifiedTensor.empty((graph.num_edges,), torch.int32, placement="heap" if place == "gpu" else place)
+    indptr, indices = graph.indptr.cpu(), graph.indices.cpu()
+    _core.generate_weights(
+        indptr.data_ptr(),
+        recipe.vertices,
+        indices.data_ptr(),
+        indices.element_size(),
+        recipe.seed,
+        held.cpu().data_ptr(),
+    )
+    return graph._with_weights(arrays.placed(held.cpu(), torch.int32, "gpu") if place == "gpu" else held)
+
+
+def _on_gpu(recipe: _Recipe, weights: bool, placement: str | Mapping[str, str], device: torch.device) -> Graph | None:
+    """The graph made by ``device``; None where its memory is too small for that."""
+    bits = max((recipe.vertices - 1).bit_length(), 1)
+    place = arrays.placements(placement)
+    if 2 * bits > 62:
+        return None  # a row and a neighbour do not fit one key
+    piece = _piece_size(recipe, weights, place, devices.free_bytes(device))
+    if piece is None:
+        return None
+    with torch.cuda.device(device):
+        try:
+            parts = _rows_in_pieces(recipe, weights, bits, piece, device)
+            if parts is None:
+                return None
+            indptr, indices, edge_weights = parts
+            held = {
+                "indptr": _join([indptr], torch.int64, place["indptr"], device),
+                "indices": _join(indices, arrays.index_dtype(recipe.vertices), place["indices"], device),
+            }
+            if weights:
+                held["weights"] = _join(edge_weights, torch.int32, place["weights"], device)
+            torch.cuda.current_stream(device).synchronize()  # the CPU may read what the GPU wrote to host memory
+        except torch.OutOfMemoryError:
+            return None
+    return Graph._of(held, directed=False)
+
+
+def _piece_size(recipe: _Recipe, weights: bool, place: dict[str, str], free: int) -> int | None:
+    """How many entries are sorted at once so that all fits into ``free`` bytes of GPU memory; None if nothing does."""
+    entries = 2 * recipe.edges
+    element = arrays.index_dtype(recipe.vertices).itemsize
+    results = element * entries * (2 if place["indices"] == "gpu" else 1)
+    if weights:
+        results += 4 * entries * (2 if place["weights"] == "gpu" else 1)
+    offsets = 8 * 5 * recipe.vertices  # degrees, their sums, the offsets, and what finds the rows of a piece
+    room = (free * 9 // 10 - results - offsets) // _SORT_BYTES
+    return min(_PIECE, room) if room >= min(_LEAST_PIECE, entries) else None
+
+
+def _rows_in_pieces(
+    recipe: _Recipe, weights: bool, bits: int, piece: int, device: torch.device
+) -> tuple[torch.Tensor, list[torch.Tensor], list[torch.Tensor]] | None:
+    """Offsets, and neighbours and weights piece by piece; None if one row alone is larger than ``piece``."""
+    grid = devices.sm_count(device) * 8
+    ends = torch.zeros(recipe.vertices + 1, dtype=torch.int64, device=device)
+    launch(_KERNELS, recipe.kernel("count_rows"), device, grid, _BLOCK, *recipe.kernel_args(), ends[1:].data_ptr())
+    if int(ends.max()) > piece:
+        return None
+    ends = ends.cumsum(0)
+    total = int(ends[-1])
+
+    indptr = torch.zeros(recipe.vertices + 1, dtype=torch.int64, device=device)
+    indices: list[torch.Tensor] = []
+    edge_weights: list[torch.Tensor] = []
+    cursor = torch.zeros(1, dtype=torch.int64, device=device)
+    row, done, kept = 0, 0, 0
+    while done < total:
+        # As many whole rows as a piece holds.
+        limit = torch.tensor([done + piece], device=device)
+        end = recipe.vertices if total <= done + piece else int(torch.searchsorted(ends, limit, right=True)) - 1
+        until = int(ends[end])
+        keys = torch.empty(until - done, dtype=torch.int64, device=device)
+        cursor.zero_()
+        args = (*recipe.kernel_args(), row, end, bits, cursor.data_ptr(), keys.data_ptr())
+        launch(_KERNELS, recipe.kernel("row_keys"), device, grid, _BLOCK, *args)
+        keys = torch.unique_consecutive(keys.sort().values)
+        firsts = torch.arange(row + 1, end + 1, dtype=torch.int64, device=device) << bits
+        indptr[row + 1 : end + 1] = torch.searchsorted(keys, firsts) + kept
+        if weights:
+            drawn = torch.empty(keys.numel(), dtype=torch.int32, device=device)
+            args = (keys.data_ptr(), keys.numel(), bits, _signed(recipe.seed), drawn.data_ptr())
+            launch(_KERNELS, "hinterland::key_weights", device, grid, _BLOCK, *args)
+            edge_weights.append(drawn)
+        kept += keys.numel()
+        indices.append((keys & ((1 << bits) - 1)).to(arrays.index_dtype(recipe.vertices)))
+        row, done = end, until
+    return indptr, indices, edge_weights
+
+
+def _join(parts: list[torch.Tensor], dtype: torch.dtype, place: str, device: torch.device) -> arrays.Array:
+    """One array in its place from GPU tensors, each of which is let go as soon as it is copied."""
+    shape = (sum(part.numel() for part in parts),)
+    held: arrays.Array
+    if place == "gpu":
+        held = into = torch.empty(shape, dtype=dtype, device=device)
+    else:
+        held = UnifiedTensor.empty(shape, dtype, placement=place)
+        into = held.cpu() if held.placement == "heap" else held.cuda(device)
+    at = 0
+    while parts:
+        part = parts.pop(0)
+        into[at : at + part.numel()].copy_(part)
+        at += part.numel()
+    return held
+
+
+def _signed(bits: int) -> int:
+    """A 64-bit pattern as the signed integer that kernels are passed."""
+    return bits - 2**64 if bits >= 2**63 else bits
