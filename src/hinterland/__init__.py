@@ -1,8 +1,8 @@
 """Hinterland: GPU code reads data larger than GPU memory directly, in pieces as small as a cache line."""
 
-from .graph import BfsResult, Graph, bfs, from_edges, generate
+from .graph import BfsResult, Graph, bfs, from_edges, generate, load_graph, save_graph
 from .machine import Machine
 from .machine.measure import probe
 
-__all__ = ["BfsResult", "Graph", "Machine", "bfs", "from_edges", "generate", "probe"]
+__all__ = ["BfsResult", "Graph", "Machine", "bfs", "from_edges", "generate", "load_graph", "probe", "save_graph"]
 __version__ = "0.1.0"
