@@ -16,12 +16,6 @@ void bind_machine(nb::module_& m) {
       [](uintptr_t base, int64_t bytes) { return read_sequence(reinterpret_cast<const void*>(base), bytes); },
       "base"_a, "bytes"_a, Released());
   m.def(
-      "copy_bytes",
-      [](uintptr_t to, uintptr_t from, int64_t bytes) {
-        copy_bytes(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), bytes);
-      },
-      "to"_a, "from_"_a, "bytes"_a, Released());
-  m.def(
       "write_chain",
       [](uintptr_t base, int64_t count, int64_t stride) {
         write_chain(reinterpret_cast<int64_t*>(base), count, stride);

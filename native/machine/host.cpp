@@ -3,7 +3,6 @@
 #include <omp.h>
 
 #include <algorithm>
-#include <cstring>
 
 #include "hinterland/memory/probe.hpp"
 #include "hinterland/memory/source.hpp"
@@ -21,16 +20,6 @@ uint32_t read_sequence(const void* base, int64_t bytes) {
     all ^= fold_sequence(source, first, std::min(words, first + part), 1);
   }
   return all;
-}
-
-void copy_bytes(void* to, const void* from, int64_t bytes) {
-#pragma omp parallel
-  {
-    const int64_t part = ceil_div<int64_t>(bytes, omp_get_num_threads());
-    const int64_t first = std::min(bytes, part * omp_get_thread_num());
-    const int64_t count = std::min(bytes - first, part);
-    if (count > 0) std::memcpy(static_cast<char*>(to) + first, static_cast<const char*>(from) + first, count);
-  }
 }
 
 void write_chain(int64_t* base, int64_t count, int64_t stride) {

@@ -3,6 +3,7 @@
 from .graph import BfsResult, Graph, bfs, from_edges, generate, load_graph, save_graph
 from .machine import Machine
 from .machine.measure import probe
+from .memory import UnifiedTensor
 
-__all__ = ["BfsResult", "Graph", "Machine", "bfs", "from_edges", "generate", "load_graph", "probe", "save_graph"]
+__all__ = ["BfsResult", "Graph", "Machine", "UnifiedTensor", "bfs", "from_edges", "generate", "load_graph", "probe", "save_graph"]
 __version__ = "0.1.0"

@@ -31,7 +31,7 @@ _MOST_GATHERED = 1 << 20
 _COPY_BYTES = 256 << 20
 
 PYTHON = """\
-import hinterland as hl
+import torch, hinterland as hl
 graph = {graph}
 levels = hl.bfs(graph, source={source}).levels
 table = hl.UnifiedTensor.empty((graph.num_vertices, 128), torch.float32)
@@ -119,12 +119,14 @@ def _features(vertices: int) -> UnifiedTensor:
 
 
 def _sources(graph: Graph) -> list[int]:
-    """A few vertices with neighbours, the same on every machine."""
-    candidates = graph.degrees().cpu().nonzero().flatten()
+    """The vertex with the most neighbours and a few others that have some, the same on every machine."""
+    degrees = graph.degrees().cpu()
+    hub = int(degrees.argmax())
+    candidates = degrees.nonzero().flatten()
     if len(candidates) == 0:
-        return [0]
-    chosen = torch.randint(len(candidates), (_SOURCES,), generator=torch.Generator().manual_seed(1))
-    return list(dict.fromkeys(candidates[chosen].tolist()))
+        return [hub]
+    chosen = torch.randint(len(candidates), (_SOURCES - 1,), generator=torch.Generator().manual_seed(1))
+    return list(dict.fromkeys([hub, *candidates[chosen].tolist()]))
 
 
 def _traverse(graph: Graph, source: int, device: torch.device, ceiling: float | None) -> dict[str, Any]:

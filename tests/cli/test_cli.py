@@ -22,9 +22,7 @@ def environment(tmp_path_factory):
 
 
 def hinterland(environment, *arguments: str, **options) -> subprocess.CompletedProcess:
-    return subprocess.run(
-        [*HINTERLAND, *arguments], env=environment, capture_output=True, text=True, timeout=240, **options
-    )
+    return subprocess.run([*HINTERLAND, *arguments], env=environment, capture_output=True, text=True, timeout=240, **options)
 
 
 def test_help_names_every_command(environment):

@@ -10,7 +10,7 @@ import pytest
 from hinterland.machine import Cpu, Disk, Gpu, Link, Machine, Peer, RowPoint, SequentialPoint
 from hinterland.machine.chart import Chart, Line
 from hinterland.machine.page import charts, page
-from hinterland.machine.report import format_seconds, sections
+from hinterland.machine.report import format_count, format_seconds, sections
 
 
 def machine() -> Machine:
@@ -115,3 +115,8 @@ def test_tables_are_rectangular(make):
 @pytest.mark.parametrize(("seconds", "text"), [(2.0, "2.00 s"), (0.0015, "1.50 ms"), (1.38e-6, "1.38 us"), (9e-8, "90 ns")])
 def test_times_read_well(seconds, text):
     assert format_seconds(seconds) == text
+
+
+@pytest.mark.parametrize(("count", "text"), [(7, "7"), (88_298, "88.3 K"), (3.54e8, "354 M"), (2.5e9, "2.5 G")])
+def test_counts_read_well(count, text):
+    assert format_count(count) == text

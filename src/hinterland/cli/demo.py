@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from ..demo import run
+from ..machine.report import format_count, format_seconds
 from ..runtime.units import format_bytes, format_rate
 from .output import emit
 
@@ -39,7 +40,8 @@ def _text(found: dict[str, Any]) -> str:
     lines = [
         f"Hinterland on {found['machine']}",
         "",
-        f"Graph     {origin}: {graph['vertices']:,} vertices, {graph['edges']:,} edges, ready in {graph['seconds']:.1f} s",
+        f"Graph     {origin}: {graph['vertices']:,} vertices, {graph['edges']:,} edges, "
+        f"ready in {format_seconds(graph['seconds'])}",
         "",
         "Tiers     what lies where",
     ]
@@ -50,13 +52,13 @@ def _text(found: dict[str, Any]) -> str:
     for run_ in found["runs"]:
         depth = len(run_["levels"]) - 1
         lines.append(
-            f"          from {run_['source']:,}: {run_['reached']:,} vertices within {depth} steps in "
-            f"{run_['seconds'] * 1e3:.2f} ms, {run_['teps'] / 1e6:,.0f} M edges/s"
+            f"          from {run_['source']:,}: {run_['reached']:,} vertices in {depth + 1} levels, "
+            f"{format_seconds(run_['seconds'])}, {format_count(run_['teps'])} edges/s"
         )
         lines.append(f"          {_moved(run_)}")
     lines += [
         "",
-        f"Gather    {gather['rows']:,} random rows of {gather['row_bytes']} B in {gather['seconds'] * 1e3:.2f} ms, "
+        f"Gather    {gather['rows']:,} random rows of {gather['row_bytes']} B in {format_seconds(gather['seconds'])}, "
         "equal to torch's",
         f"          {_moved(gather)}",
         "",

@@ -20,6 +20,7 @@ _PIECE = 256 << 20  # one native call; between two of them time and Ctrl-C are l
 _SMALLEST = 64 << 20
 _KEEP_FREE = 1 << 30
 _SEQUENTIAL_THREADS = 8
+_SECONDS = 3.0  # about what each of the three phases may take
 
 
 def measure(folder: Path, full: bool = False) -> tuple[Disk | None, list[str]]:
@@ -35,8 +36,9 @@ def measure(folder: Path, full: bool = False) -> tuple[Disk | None, list[str]]:
         if size < _SMALLEST:
             free = format_bytes(max(room + _KEEP_FREE, 0))
             return None, [f"disk {folder}: not measured, only {free} are free; --disk-path names another folder"]
+        limit = _SECONDS * 3 if full else _SECONDS
         with tempfile.TemporaryFile(dir=folder, prefix="hinterland-probe-") as file:
-            return _measure(folder, f"/proc/self/fd/{file.fileno()}", size, 10.0 if full else 3.0)
+            return _measure(folder, f"/proc/self/fd/{file.fileno()}", size, limit)
     except (OSError, StorageError) as error:
         return None, [f"disk {folder}: not measured: {error.strerror or error}"]
 

@@ -8,7 +8,7 @@ from html import escape
 from ..runtime.units import format_bytes, format_rate
 from .chart import Chart, Line
 from .model import Machine, RowPoint
-from .report import Section, format_seconds, sections
+from .report import Section, format_count, format_seconds, sections
 
 _COLOURS = {"mapped": 1, "registered": 2, "heap": 3}
 
@@ -97,7 +97,7 @@ def charts(machine: Machine) -> Iterator[Chart]:
     yield from _row_charts("Random rows, CPU memory", cpu.rows, [(f"reading in sequence {format_rate(cpu.read)}", cpu.read)])
     if machine.disk:
         line = Line("4-KiB reads", sorted(machine.disk.random4k.items()), 4)
-        yield Chart("Disk, random reads", "threads, one read each", "reads/s", str, _count, [line])
+        yield Chart("Disk, random reads", "threads, one read each", "reads/s", str, format_count, [line])
 
 
 def _row_charts(title: str, points: tuple[RowPoint, ...], ceilings: list[tuple[str, float]]) -> Iterator[Chart]:
@@ -116,10 +116,6 @@ def _row_charts(title: str, points: tuple[RowPoint, ...], ceilings: list[tuple[s
 
 def _gigabytes(rate: float) -> str:
     return f"{rate / 1e9:.3g}"
-
-
-def _count(rate: float) -> str:
-    return f"{rate / 1e6:.3g} M" if rate >= 1e6 else f"{rate / 1e3:.3g} K" if rate >= 1e3 else f"{rate:.3g}"
 
 
 def _unbroken(cell: str) -> str:

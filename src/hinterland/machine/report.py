@@ -48,6 +48,14 @@ def format_seconds(seconds: float) -> str:
     return f"{seconds * 1e9:.0f} ns"
 
 
+def format_count(count: float) -> str:
+    """A number or rate with three digits: ``88.3 K``."""
+    for factor, letter in ((1e9, " G"), (1e6, " M"), (1e3, " K")):
+        if count >= factor:
+            return f"{count / factor:.3g}{letter}"
+    return f"{count:.3g}"
+
+
 def _hardware(machine: Machine) -> Section:
     cpu = machine.cpu
     rows = [("CPU", f"{cpu.model}, {cpu.cores} cores, {format_bytes(cpu.memory_bytes)}")]
