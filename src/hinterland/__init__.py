@@ -5,5 +5,17 @@ from .machine import Machine
 from .machine.measure import probe
 from .memory import UnifiedTensor
 
-__all__ = ["BfsResult", "Graph", "Machine", "UnifiedTensor", "bfs", "from_edges", "generate", "load_graph", "probe", "save_graph"]
 __version__ = "0.1.0"
+__all__ = [
+    "BfsResult",
+    "Graph",
+    "Machine",
+    "UnifiedTensor",
+    "__version__",
+    "bfs",
+    "from_edges",
+    "generate",
+    "load_graph",
+    "probe",
+    "save_graph",
+]

@@ -1,0 +1,187 @@
+// Rows of a table at given positions, copied to packed rows (gather) or from them (scatter). The table may lie anywhere that
+// this processor can address; the case that matters is a table in host memory, read by a GPU over the link.
+//
+// A row is cut into units of 1 to 16 bytes, the widest that its size and both addresses allow. `lanes` neighbouring threads
+// (a power of two, 1 to 32) take one unit each, so a row costs `steps` passes of its lanes; short rows share a warp. One pass
+// over one row is a piece. Every thread keeps kFlight pieces in flight before it stores the first: a few blocks then keep
+// the link busy (Min 2022, section 3.3.2, "Asynchronous Operations and Resource Provisioning").
+#pragma once
+
+#include "hinterland/core/atomic.hpp"
+#include "hinterland/core/platform.hpp"
+
+namespace hinterland {
+
+// Positions outside the table, found while rows are copied: the first of them, what it held, and the rows of that table.
+struct IndexFault {
+  int64_t first;  // kNoFault while there is none
+  int64_t value;
+  int64_t table_rows;
+  int64_t count;
+  int64_t lock;
+};
+
+inline constexpr int64_t kNoFault = stdlib::numeric_limits<int64_t>::max();
+
+// Keeps the lowest position. The lock is seldom taken: only by a thread whose position is lower than all before it.
+HINTERLAND_FN void report_fault(IndexFault& fault, int64_t position, int64_t value, int64_t table_rows) {
+  atomic_add(fault.count, int64_t{1});
+  AtomicRef<int64_t> lock(fault.lock);
+  while (position < atomic_load(fault.first)) {
+    if (lock.exchange(1, order::memory_order_acquire) != 0) continue;
+    if (position < atomic_load(fault.first)) {
+      fault.value = value;
+      fault.table_rows = table_rows;
+      atomic_store(fault.first, position);
+    }
+    lock.store(0, order::memory_order_release);
+  }
+}
+
+// Entry `i` of an array of 32-bit or 64-bit row numbers.
+HINTERLAND_FN int64_t read_index(const void* indices, int64_t index_bytes, int64_t i) {
+  return index_bytes == 4 ? static_cast<const int32_t*>(indices)[i] : static_cast<const int64_t*>(indices)[i];
+}
+
+// Row numbers from -rows to -1 count from the end, as torch's do; -1 for one outside the table.
+HINTERLAND_FN int64_t resolve_index(int64_t index, int64_t rows) {
+  const int64_t row = index < 0 ? index + rows : index;
+  return row >= 0 && row < rows ? row : -1;
+}
+
+// Units before the first cache line that begins inside a row at `address`: the circular shift of Min 2022, listing 3.2.
+HINTERLAND_FN int64_t head_units(uintptr_t address, int64_t unit_bytes) {
+  return static_cast<int64_t>((kLineBytes - address % kLineBytes) % kLineBytes) / unit_bytes;
+}
+
+// The unit that comes `place`-th when a row is read from its first line on, its head last.
+HINTERLAND_FN int64_t shifted_unit(int64_t place, int64_t head, int64_t row_units) {
+  const int64_t unit = place + head;
+  return unit < row_units ? unit : unit - row_units;
+}
+
+// All that one launch copies.
+struct RowCopy {
+  char* table;
+  int64_t table_rows;
+  char* packed;         // count rows, one after another
+  const void* indices;  // count row numbers of the table
+  int64_t index_bytes;  // 4 or 8
+  const int64_t* visit; // the order in which positions are visited (a permutation), or null for 0, 1, 2, ...
+  int64_t count;
+  int64_t row_bytes;
+  int64_t into_table;   // 0: gather, 1: scatter
+
+  HINTERLAND_FN int64_t position(int64_t turn) const { return visit == nullptr ? turn : visit[turn]; }
+  HINTERLAND_FN int64_t index_at(int64_t position) const { return read_index(indices, index_bytes, position); }
+  HINTERLAND_FN char* table_row(int64_t row) const { return table + row * row_bytes; }
+  HINTERLAND_FN char* packed_row(int64_t position) const { return packed + position * row_bytes; }
+};
+
+// How a GPU cuts the rows of a RowCopy.
+struct RowCut {
+  int64_t row_units;
+  int64_t lanes;
+  int64_t steps;    // ceil(row_units / lanes), at least 1; above 1 only with 32 lanes
+  int64_t shifted;  // 1: start every row at a line (rows longer than a line that do not all begin at one)
+};
+
+inline constexpr int kWarpLanes = 32;
+inline constexpr int kFlight = 4;
+
+template <int kBytes>
+struct UnitOf;
+template <>
+struct UnitOf<1> {
+  using type = uint8_t;
+};
+template <>
+struct UnitOf<2> {
+  using type = uint16_t;
+};
+template <>
+struct UnitOf<4> {
+  using type = uint32_t;
+};
+template <>
+struct UnitOf<8> {
+  using type = uint64_t;
+};
+struct alignas(16) Unit16 {
+  uint64_t low, high;
+};
+template <>
+struct UnitOf<16> {
+  using type = Unit16;
+};
+
+// Looks again at the kFlight pieces of one group, `stride` apart from `first` on, for row numbers outside the table. Apart from
+// copy_rows, which is short of registers and needs this seldom.
+HINTERLAND_FN void report_faults(const RowCopy& copy, const RowCut& cut, int64_t first, int64_t stride, IndexFault& fault) {
+  for (int64_t k = 0; k < kFlight; ++k) {
+    const int64_t piece = first + k * stride;
+    if (piece >= copy.count * cut.steps || piece % cut.steps != 0) continue;  // a row is reported by its first piece
+    const int64_t position = copy.position(piece / cut.steps);
+    const int64_t index = copy.index_at(position);
+    if (resolve_index(index, copy.table_rows) < 0) report_fault(fault, position, index, copy.table_rows);
+  }
+}
+
+// The share of thread `thread` of `threads` (both counted in whole warps) in a copy. Threads need not run in step, so a test
+// may run them one after another. Bad positions give zero rows in a gather, are left out of a scatter, and are reported to
+// `fault` and `flag` (a word in host memory, so that the CPU learns of them without asking the GPU).
+template <int kUnitBytes>
+HINTERLAND_FN void copy_rows(const RowCopy& copy, const RowCut& cut, int64_t thread, int64_t threads, IndexFault& fault,
+                             volatile int64_t* flag) {
+  using Unit = typename UnitOf<kUnitBytes>::type;
+  const int64_t lane = thread & (cut.lanes - 1);
+  const int64_t group = (thread % kWarpLanes) / cut.lanes, groups = kWarpLanes / cut.lanes;
+  const int64_t pieces = copy.count * cut.steps, batch = groups * kFlight;
+
+  for (int64_t base = thread / kWarpLanes * batch; base < pieces; base += threads / kWarpLanes * batch) {
+    // Neighbouring groups take neighbouring rows, so that their row numbers and packed rows share lines.
+    int64_t turn = cut.steps == 1 ? base + group : base / cut.steps;
+    int64_t place = lane + (cut.steps == 1 ? 0 : base % cut.steps * cut.lanes);
+    int64_t position[kFlight], index[kFlight];
+    int64_t unit[kFlight];  // of the row, as read from its start; kNone where this lane has nothing to copy
+    constexpr int64_t kNone = -1;
+    for (int k = 0; k < kFlight; ++k) {
+      const bool live = turn < copy.count;
+      position[k] = live ? copy.position(turn) : 0;
+      unit[k] = live && place < cut.row_units ? place : kNone;
+      if (cut.steps == 1) {
+        turn += groups;
+      } else if ((place += cut.lanes) >= cut.steps * cut.lanes) {
+        place = lane;
+        ++turn;
+      }
+    }
+    for (int k = 0; k < kFlight; ++k) index[k] = unit[k] == kNone ? 0 : copy.index_at(position[k]);
+
+    Unit value[kFlight];
+    Unit* target[kFlight];
+    bool bad = false;
+    for (int k = 0; k < kFlight; ++k) {
+      value[k] = Unit{};
+      target[k] = nullptr;
+      if (unit[k] == kNone) continue;
+      const int64_t row = resolve_index(index[k], copy.table_rows);
+      bad |= row < 0;
+      char* const there = copy.table_row(row < 0 ? 0 : row);
+      char* const here = copy.packed_row(position[k]);
+      const int64_t head = cut.shifted ? head_units(reinterpret_cast<uintptr_t>(there), kUnitBytes) : 0;
+      const int64_t at = shifted_unit(unit[k], head, cut.row_units) * kUnitBytes;
+      if (row >= 0) value[k] = *reinterpret_cast<Unit*>((copy.into_table ? here : there) + at);
+      if (row >= 0 || !copy.into_table) target[k] = reinterpret_cast<Unit*>((copy.into_table ? there : here) + at);
+    }
+    for (int k = 0; k < kFlight; ++k) {
+      if (target[k] != nullptr) *target[k] = value[k];
+    }
+    if (bad && lane == 0) {
+      report_faults(copy, cut, base + group, groups, fault);
+      *flag = 1;
+    }
+  }
+}
+
+}  // namespace hinterland

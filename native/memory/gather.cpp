@@ -1,0 +1,48 @@
+#include "memory/gather.hpp"
+
+#include <cstring>
+
+namespace hinterland::native {
+
+namespace {
+
+constexpr int64_t kParallelBytes = 64 << 10;  // below this, waking threads costs more than the copy
+
+// Row sizes that one load and store can move: known to the compiler, so that memcpy becomes just that. 0 is any other.
+template <int64_t kRowBytes>
+void copy_all(const RowCopy& copy, IndexFault& fault) {
+  const int64_t row_bytes = kRowBytes > 0 ? kRowBytes : copy.row_bytes;
+#pragma omp parallel for schedule(static) if (copy.count * (row_bytes + 8) > kParallelBytes)
+  for (int64_t turn = 0; turn < copy.count; ++turn) {
+    const int64_t position = copy.position(turn);
+    const int64_t index = copy.index_at(position);
+    const int64_t row = resolve_index(index, copy.table_rows);
+    char* const here = copy.packed_row(position);
+    if (row < 0) {
+      report_fault(fault, position, index, copy.table_rows);
+      if (!copy.into_table) std::memset(here, 0, row_bytes);
+    } else if (copy.into_table) {
+      std::memcpy(copy.table_row(row), here, row_bytes);
+    } else {
+      std::memcpy(here, copy.table_row(row), row_bytes);
+    }
+  }
+}
+
+}  // namespace
+
+IndexFault copy_rows(const RowCopy& copy) {
+  IndexFault fault{kNoFault, 0, copy.table_rows, 0, 0};
+  switch (copy.row_bytes) {
+    case 1: copy_all<1>(copy, fault); break;
+    case 2: copy_all<2>(copy, fault); break;
+    case 4: copy_all<4>(copy, fault); break;
+    case 8: copy_all<8>(copy, fault); break;
+    case 16: copy_all<16>(copy, fault); break;
+    case 32: copy_all<32>(copy, fault); break;
+    default: copy_all<0>(copy, fault); break;
+  }
+  return fault;
+}
+
+}  // namespace hinterland::native

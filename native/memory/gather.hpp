@@ -1,0 +1,11 @@
+// The CPU's shell around hinterland/memory/gather.hpp.
+#pragma once
+
+#include "hinterland/memory/gather.hpp"
+
+namespace hinterland::native {
+
+// Copies rows on all threads; which positions were outside the table, if any.
+IndexFault copy_rows(const RowCopy& copy);
+
+}  // namespace hinterland::native

@@ -1,0 +1,58 @@
+#include "memory/pages.hpp"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <string>
+
+#include "core/errors.hpp"
+
+namespace hinterland::native {
+
+namespace {
+
+constexpr int64_t kPage = 4096;
+constexpr int64_t kChunk = 1 << 20;
+
+}  // namespace
+
+void* map_pages(int fd, int64_t bytes) {
+  const int flags = fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED;
+  void* const address = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, flags, fd, 0);
+  if (address == MAP_FAILED) {
+    throw OutOfMemory("the system refused to map " + std::to_string(bytes) + " bytes: " + std::strerror(errno));
+  }
+  ::madvise(address, bytes, MADV_HUGEPAGE);  // a wish: systems without huge pages refuse it
+  return address;
+}
+
+void unmap_pages(void* address, int64_t bytes) { ::munmap(address, bytes); }
+
+int shared_pages(int64_t bytes) {
+  const int fd = ::memfd_create("hinterland", MFD_CLOEXEC);
+  if (fd < 0) throw_errno("cannot create shared memory", errno);
+  if (::ftruncate(fd, bytes) != 0) {
+    const int code = errno;
+    ::close(fd);
+    throw OutOfMemory("the system refused " + std::to_string(bytes) + " bytes of shared memory: " + std::strerror(code));
+  }
+  return fd;
+}
+
+void touch_pages(void* address, int64_t bytes) {
+  volatile char* const at = static_cast<char*>(address);
+#pragma omp parallel for schedule(static) if (bytes > kChunk)
+  for (int64_t i = 0; i < bytes; i += kPage) at[i] = at[i];
+}
+
+void copy_bytes(void* to, const void* from, int64_t bytes) {
+  char* const out = static_cast<char*>(to);
+  const char* const in = static_cast<const char*>(from);
+#pragma omp parallel for schedule(static) if (bytes > kChunk)
+  for (int64_t i = 0; i < bytes; i += kChunk) std::memcpy(out + i, in + i, std::min(kChunk, bytes - i));
+}
+
+}  // namespace hinterland::native

@@ -1,0 +1,200 @@
+"""Host memory that GPUs address: one way to ask for it, three ways to map it.
+
+==========  =========================================================  ========================================
+mapping     what it is                                                 when
+==========  =========================================================  ========================================
+mapped      managed memory kept on the host, every GPU mapped to it    the default with CUDA: random rows at the
+            in large pages                                             link's speed (docs/memory.md)
+registered  shared memory, page-locked and mapped for every GPU        tables that several processes share
+heap        plain pages that no GPU sees                               without CUDA
+==========  =========================================================  ========================================
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from collections import Counter
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from multiprocessing import reduction
+from typing import Any
+
+import torch
+
+from .. import _core
+from ..runtime import devices
+from ..runtime.errors import ConfigError, DeviceError, OutOfMemory
+from ..runtime.units import format_bytes
+from . import cuda
+from .limits import require_host_memory
+
+MAPPINGS = ("host", "mapped", "registered", "heap")
+
+_held: weakref.WeakSet[Buffer] = weakref.WeakSet()
+_lock = threading.RLock()
+
+
+class Buffer:
+    """``nbytes`` bytes of zeroed host memory at ``address``.
+
+    Released once: when the last tensor over it is gone, or when the interpreter exits.
+    """
+
+    def __init__(self, address: int, nbytes: int, mapping: str, release: ExitStack, fd: int = -1) -> None:
+        self.address = address
+        self.nbytes = nbytes
+        self.mapping = mapping
+        self.name = ""
+        self._fd = fd
+        self._release = weakref.finalize(self, _close, release, os.getpid())
+        with _lock:
+            _held.add(self)
+
+    def tensor(self, dtype: torch.dtype, shape: torch.Size, device: torch.device | None = None) -> torch.Tensor:
+        """The bytes as a tensor of the CPU, or of the GPU ``device``: no copy. It keeps this buffer alive."""
+        if self.nbytes == 0:
+            return torch.empty(shape, dtype=dtype, device=device)
+        index = -1 if device is None else device.index
+        view = _core.byte_view(self.address, self.nbytes, self, index)
+        return torch.utils.dlpack.from_dlpack(view).view(dtype).view(shape)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Passes to another process as the same memory (multiprocessing; registered memory only)."""
+        if self.mapping != "registered":
+            raise ConfigError(
+                f"{self.mapping} memory belongs to one process; to share a table between processes make it with "
+                "placement='registered'"
+            )
+        return _attach, (reduction.DupFd(self._fd), self.nbytes)
+
+
+def allocate(nbytes: int, mapping: str = "host", oversubscribe: bool = False) -> Buffer:
+    """``nbytes`` bytes of host memory, zeroed and touched by all CPU threads.
+
+    Args:
+        mapping: ``mapped``, ``registered`` or ``heap`` (see the module); ``host`` is ``mapped`` with CUDA, as long as
+            all mapped memory stays below the current GPU's free memory, ``registered`` past that, and ``heap`` without
+            CUDA.
+        oversubscribe: lets mapped memory exceed the GPU's free memory.
+
+    Raises:
+        OutOfMemory: before anything is allocated, if the memory cannot be had.
+        DeviceError: ``mapped`` without CUDA, or the driver refused.
+    """
+    if mapping not in MAPPINGS:
+        raise ConfigError(
+            f"placement {mapping!r} is not one of {', '.join(MAPPINGS)}; GPU memory is a plain tensor: t.cuda()"
+        )
+    with _lock:
+        if mapping in ("host", "mapped"):
+            mapping = _choose(nbytes, mapping, oversubscribe)
+        require_host_memory(nbytes, sum(buffer.nbytes for buffer in _held))
+        if mapping == "registered":
+            return _registered(_core.shared_pages(max(nbytes, 1)), nbytes)
+        if nbytes == 0:
+            return Buffer(0, 0, mapping, ExitStack())
+        return _mapped(nbytes) if mapping == "mapped" else _heap(nbytes)
+
+
+def _choose(nbytes: int, mapping: str, oversubscribe: bool) -> str:
+    """``mapped`` where its rule allows it (DESIGN, section 3), else what ``host`` falls back to."""
+    if not devices.cuda_available():
+        if mapping == "mapped":
+            devices.require_cuda("placement='mapped'")
+        return "heap"
+    if not cuda.managed_memory_works():
+        if mapping == "mapped":
+            raise DeviceError("this system's GPUs cannot share managed memory with the CPU; use placement='registered'")
+        return "registered"
+    held = sum(buffer.nbytes for buffer in _held if buffer.mapping == "mapped")
+    free = devices.free_bytes(devices.as_device("cuda"))
+    if oversubscribe or held + nbytes < free:
+        return "mapped"
+    if mapping == "mapped":
+        raise OutOfMemory(
+            f"{format_bytes(nbytes)} of mapped memory asked for with {format_bytes(held)} held, but all of it must "
+            f"stay below the GPU's free memory, {format_bytes(free)}; use placement='registered', or oversubscribe=True"
+        )
+    return "registered"
+
+
+def _mapped(nbytes: int) -> Buffer:
+    with ExitStack() as undo:
+        address = cuda.allocate_managed(nbytes)
+        undo.callback(cuda.free_managed, address)
+        cuda.keep_on_host(address, nbytes)
+        _core.touch(address, nbytes)
+        return Buffer(address, nbytes, "mapped", undo.pop_all())
+
+
+def _registered(fd: int, nbytes: int) -> Buffer:
+    """Maps shared memory and registers it; owns ``fd`` from now on."""
+    with ExitStack() as undo:
+        undo.callback(os.close, fd)
+        if nbytes == 0:
+            return Buffer(0, 0, "registered", undo.pop_all(), fd)
+        address = _core.map_pages(fd, nbytes)
+        undo.callback(_core.unmap_pages, address, nbytes)
+        _core.touch(address, nbytes)
+        if devices.cuda_available():
+            cuda.register(address, nbytes)
+            undo.callback(cuda.unregister, address)
+        return Buffer(address, nbytes, "registered", undo.pop_all(), fd)
+
+
+def _heap(nbytes: int) -> Buffer:
+    with ExitStack() as undo:
+        address = _core.map_pages(-1, nbytes)
+        undo.callback(_core.unmap_pages, address, nbytes)
+        _core.touch(address, nbytes)
+        return Buffer(address, nbytes, "heap", undo.pop_all())
+
+
+def _attach(shared: Any, nbytes: int) -> Buffer:
+    """A buffer over memory that another process shares; it exists already, so there is no limit to check."""
+    return _registered(shared.detach(), nbytes)
+
+
+def _close(release: ExitStack, owner: int) -> None:
+    # A forked child holds a copy of this object, but CUDA's handles are its parent's alone.
+    if os.getpid() == owner:
+        release.close()
+
+
+@dataclass(frozen=True)
+class Holding:
+    """One buffer that is held: what it is for, its size and its mapping."""
+
+    name: str
+    nbytes: int
+    mapping: str
+
+
+@dataclass(frozen=True)
+class Report:
+    """Host memory held by this library in this process, largest buffer first."""
+
+    buffers: list[Holding]
+    totals: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def nbytes(self) -> int:
+        """All of it, in bytes."""
+        return sum(self.totals.values())
+
+    def __str__(self) -> str:
+        lines = [f"{format_bytes(held.nbytes):>12}  {held.mapping:<10}  {held.name}" for held in self.buffers]
+        totals = ", ".join(f"{format_bytes(total)} {mapping}" for mapping, total in sorted(self.totals.items()))
+        return "\n".join([*lines, f"{format_bytes(self.nbytes):>12}  in all" + (f": {totals}" if totals else "")])
+
+
+def report() -> Report:
+    """What host memory this library holds now; ``print(report())`` shows it as a table."""
+    with _lock:
+        buffers = [Holding(buffer.name, buffer.nbytes, buffer.mapping) for buffer in _held]
+    totals: Counter[str] = Counter()
+    for held in buffers:
+        totals[held.mapping] += held.nbytes
+    return Report(sorted(buffers, key=lambda held: -held.nbytes), dict(totals))

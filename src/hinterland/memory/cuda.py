@@ -1,0 +1,116 @@
+"""The CUDA driver's calls about host memory, each with its error as an exception of ours."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import torch
+
+from ..runtime import devices
+from ..runtime.errors import DeviceError, OutOfMemory
+from ..runtime.units import format_bytes
+
+
+def allocate_managed(nbytes: int) -> int:
+    """Managed memory: its address."""
+    from cuda.bindings import driver
+
+    _with_context()
+    flags = driver.CUmemAttach_flags.CU_MEM_ATTACH_GLOBAL.value
+    return int(_checked(driver.cuMemAllocManaged(nbytes, flags), f"allocate {format_bytes(nbytes)} of managed memory"))
+
+
+def free_managed(address: int) -> None:
+    """Gives managed memory back, once the GPUs are done with it."""
+    from cuda.bindings import driver
+
+    _with_context()
+    _wait_for_gpus()
+    _checked(driver.cuMemFree(address), "free managed memory")
+
+
+def keep_on_host(address: int, nbytes: int) -> None:
+    """Managed memory stays on the host, and every GPU is mapped to it instead of drawing pages over."""
+    from cuda.bindings import driver
+
+    host = driver.CUmemLocation()
+    host.type = driver.CUmemLocationType.CU_MEM_LOCATION_TYPE_HOST
+    advise = driver.CUmem_advise
+    _checked(
+        driver.cuMemAdvise(address, nbytes, advise.CU_MEM_ADVISE_SET_PREFERRED_LOCATION, host),
+        "keep managed memory on the host",
+    )
+    for gpu in devices.gpus():
+        reader = driver.CUmemLocation()
+        reader.type = driver.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
+        reader.id = gpu.index
+        _checked(
+            driver.cuMemAdvise(address, nbytes, advise.CU_MEM_ADVISE_SET_ACCESSED_BY, reader),
+            f"map managed memory for {gpu}",
+        )
+
+
+def register(address: int, nbytes: int) -> None:
+    """Page-locks host memory and maps it for every GPU, at the address that the CPU uses."""
+    from cuda.bindings import driver
+
+    _with_context()
+    flags = driver.CU_MEMHOSTREGISTER_PORTABLE | driver.CU_MEMHOSTREGISTER_DEVICEMAP
+    _checked(driver.cuMemHostRegister(address, nbytes, flags), f"register {format_bytes(nbytes)} of host memory")
+    mapped = int(_checked(driver.cuMemHostGetDevicePointer(address, 0), "map registered memory"))
+    if mapped != address:
+        unregister(address)
+        raise DeviceError("this system maps registered memory at another address for its GPUs, which is not supported")
+
+
+def unregister(address: int) -> None:
+    """Undoes ``register``, once the GPUs are done with the memory."""
+    from cuda.bindings import driver
+
+    _with_context()
+    _wait_for_gpus()
+    _checked(driver.cuMemHostUnregister(address), "unregister host memory")
+
+
+@functools.cache
+def managed_memory_works() -> bool:
+    """Whether every GPU can read managed memory while the CPU uses it (Linux, Pascal and later)."""
+    from cuda.bindings import driver
+
+    _with_context()
+    attribute = driver.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS
+    return all(_checked(driver.cuDeviceGetAttribute(attribute, gpu.index), "ask a GPU") for gpu in devices.gpus())
+
+
+def _wait_for_gpus() -> None:
+    """Until no kernel can still use memory that is about to go: every GPU that this process works on may."""
+    from cuda.bindings import driver
+
+    for gpu in devices.gpus():
+        _, active = _checked(driver.cuDevicePrimaryCtxGetState(gpu.index), "ask for a GPU's state")
+        if active:
+            torch.cuda.synchronize(gpu)
+
+
+def _with_context() -> None:
+    """This thread gets a CUDA context if it has none: a garbage collector may run on any thread."""
+    from cuda.bindings import driver
+
+    _checked(driver.cuInit(0), "start the CUDA driver")
+    if int(_checked(driver.cuCtxGetCurrent(), "find the CUDA context")) == 0:
+        from cuda.core import Device
+
+        Device(devices.as_device("cuda").index).set_current()
+
+
+def _checked(result: tuple[Any, ...], what: str) -> Any:
+    """The value of a driver call; its failure as an exception that says what could not be done."""
+    from cuda.bindings import driver
+
+    error, *values = result
+    if error == driver.CUresult.CUDA_SUCCESS:
+        return values[0] if len(values) == 1 else tuple(values)
+    if error == driver.CUresult.CUDA_ERROR_OUT_OF_MEMORY:
+        raise OutOfMemory(f"CUDA could not {what}: out of memory; release tensors, or use a smaller table")
+    raise DeviceError(f"CUDA could not {what}: {error.name}")

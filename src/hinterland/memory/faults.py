@@ -1,0 +1,88 @@
+"""Row numbers outside their table, as the GPU reports them.
+
+A kernel notes the first bad position in GPU memory and raises a flag in host memory. So a launch that went well costs
+the CPU one look at its own memory, and nothing crosses the link.
+"""
+
+from __future__ import annotations
+
+import ctypes
+
+import torch
+
+from ..runtime.errors import IndexOutOfRange
+
+_NONE = (1 << 63) - 1  # kNoFault
+_CLEAR = [_NONE, 0, 0, 0, 0]  # the fields of IndexFault
+
+
+class FaultWatch:
+    """The fault record of one stream of one GPU."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._record = torch.tensor(_CLEAR, dtype=torch.int64, device=device)
+        # Pinned memory of torch is mapped for every GPU at its own address (unified virtual addressing).
+        self._flag = torch.zeros(1, dtype=torch.int64, pin_memory=True)
+        self._word = ctypes.c_int64.from_address(self._flag.data_ptr())
+        self.record_address = self._record.data_ptr()
+        self.flag_address = self._flag.data_ptr()
+        torch.cuda.synchronize(device)  # the record is read on other streams than the one that cleared it
+
+    def raised(self) -> bool:
+        """Whether a kernel that has finished, or is running, met a bad row number."""
+        return self._word.value != 0
+
+    def take(self) -> IndexOutOfRange:
+        """The fault as an exception; the record is clear again. Waits for the GPU."""
+        torch.cuda.synchronize(self._device)
+        first, value, rows, count, _ = self._record.tolist()
+        self._record.copy_(torch.tensor(_CLEAR))
+        self._word.value = 0
+        torch.cuda.synchronize(self._device)
+        return out_of_range(first, value, rows, count)
+
+
+def out_of_range(first: int, value: int, rows: int, count: int) -> IndexOutOfRange:
+    """The sentence for ``count`` bad row numbers, of which ``value`` at position ``first`` is the first."""
+    more = f" ({count} such positions)" if count > 1 else ""
+    return IndexOutOfRange(
+        f"index {value} at position {first} is outside a table of {rows} rows{more}; "
+        f"row numbers go from {-rows} to {rows - 1}"
+        if rows
+        else f"index {value} at position {first}: the table has no rows{more}"
+    )
+
+
+_watches: dict[tuple[int, int], FaultWatch] = {}
+_unchecked: dict[int, list[FaultWatch]] = {}
+
+
+def watch(device: torch.device, stream: int) -> FaultWatch:
+    """The record of a stream, given by its handle."""
+    found = _watches.get((device.index, stream))
+    if found is None:
+        found = _watches[device.index, stream] = FaultWatch(device)
+    return found
+
+
+def defer(device: torch.device, faults: FaultWatch) -> None:
+    """Leaves the check of a launch to the next ``raise_deferred`` for the same GPU."""
+    pending = _unchecked.setdefault(device.index, [])
+    if faults not in pending:
+        pending.append(faults)
+
+
+def raise_deferred(index: int) -> None:
+    """Raises what launches with ``check="async"`` on GPU ``index`` have met so far."""
+    for faults in _unchecked.get(index, ()):
+        if faults.raised():
+            raise faults.take()
+
+
+def synchronize() -> None:
+    """Waits for all GPUs that have launches to be checked, and raises what they met."""
+    for index in list(_unchecked):
+        torch.cuda.synchronize(index)
+        raise_deferred(index)
+        del _unchecked[index]

@@ -1,0 +1,83 @@
+"""How much host memory can still be had.
+
+Asked before anything is allocated: a machine that swaps, or kills the process, is worse than an exception.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from ..runtime.errors import OutOfMemory
+from ..runtime.units import format_bytes, parse_bytes
+
+_UNLIMITED = 1 << 60  # what version 1 control groups say when there is no limit is near 2^63
+_KEPT = 32  # one part in this many of the memory is left to everything else
+
+
+def host_memory(held: int) -> tuple[int, str]:
+    """Bytes that this process may still allocate, and whose figure that is. ``held``: what this library holds."""
+    setting = os.environ.get("HINTERLAND_HOST_MEMORY")
+    if setting:
+        return max(0, parse_bytes(setting) - held), "HINTERLAND_HOST_MEMORY"
+    group = _control_group()
+    if group is not None:
+        return max(0, group - group // _KEPT), "the control group's memory limit"
+    free = _meminfo("MemAvailable")
+    return max(0, free - free // _KEPT), "the system's available memory"
+
+
+def require_host_memory(asked: int, held: int) -> None:
+    """Raises OutOfMemory unless ``asked`` bytes of host memory can be had."""
+    free, source = host_memory(held)
+    if asked > free:
+        raise OutOfMemory(
+            f"{format_bytes(asked)} of host memory asked for, but {format_bytes(free)} can be had by {source}"
+            f" ({format_bytes(held)} is held by tensors of this library); release some (hinterland.memory.report() "
+            "lists them), use a smaller table or type, or set HINTERLAND_HOST_MEMORY if the figure is wrong"
+        )
+
+
+def _control_group() -> int | None:
+    """Bytes left below the tightest memory limit of this process's control groups; None where none is set.
+
+    Where there is one it says more than the system's free memory: a virtual machine may be given its memory as it is
+    touched.
+    """
+    try:
+        lines = Path("/proc/self/cgroup").read_text().splitlines()
+    except OSError:
+        return None
+    left = []
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        if controllers == "":
+            left += _limits(Path("/sys/fs/cgroup"), path, "memory.max", "memory.current", "inactive_file")
+        elif "memory" in controllers.split(","):
+            root = Path("/sys/fs/cgroup/memory")
+            left += _limits(root, path, "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
+    return min(left, default=None)
+
+
+def _limits(root: Path, path: str, limit_name: str, usage_name: str, cache_name: str) -> list[int]:
+    """What is left below each limit from the process's own group up to the root."""
+    left = []
+    group = root / path.lstrip("/")
+    while group == root or root in group.parents:
+        try:
+            limit = int((group / limit_name).read_text())
+            usage = int((group / usage_name).read_text())
+            stat = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
+            if limit < _UNLIMITED:
+                left.append(max(0, limit - usage + int(stat.get(cache_name, 0))))
+        except (OSError, ValueError):
+            pass  # no limit here ("max"), or a group that this process cannot see
+        group = group.parent
+    return left
+
+
+def _meminfo(name: str) -> int:
+    for line in Path("/proc/meminfo").read_text().splitlines():
+        if line.startswith(name + ":"):
+            return int(line.split()[1]) * 1024
+    return _UNLIMITED

@@ -1,0 +1,157 @@
+"""Where a file keeps its tensor: ``.npy``, torch files and raw binary, told apart by content."""
+
+from __future__ import annotations
+
+import io
+import math
+import os
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from ..runtime.errors import ConfigError, FormatError, StorageError
+
+_HEADER = 1 << 16  # bytes of a .npy header that are looked at; real ones have about 100
+_NUMPY = b"\x93NUMPY"
+_ZIP = b"PK\x03\x04"
+_LOCAL = 30  # bytes of a zip file's local header before the name
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A tensor in a file: row-major, from byte ``offset`` on."""
+
+    dtype: torch.dtype
+    shape: tuple[int, ...]
+    offset: int
+
+    @property
+    def nbytes(self) -> int:
+        return math.prod(self.shape) * self.dtype.itemsize
+
+
+def locate(
+    path: str | os.PathLike[str], dtype: torch.dtype | None, shape: tuple[int, ...] | None, offset: int
+) -> Stored:
+    """The tensor of a file, its size checked against the file's before anybody allocates it.
+
+    Args:
+        dtype, shape: of raw binary, where one dimension may be -1; otherwise None, or what the file must hold.
+        offset: where the content begins, in bytes.
+
+    Raises:
+        FormatError: the header is damaged, of a kind that cannot be read, or promises more than the file holds.
+        ConfigError: raw binary without dtype and shape, or a file that holds another type or shape than asked for.
+    """
+    path = os.fspath(path)
+    try:
+        size = os.stat(path).st_size
+        with open(path, "rb") as file:
+            file.seek(offset)
+            head = file.read(_HEADER)
+    except OSError as error:
+        raise StorageError(f"cannot read {path}: {error.strerror}") from error
+    except ValueError as error:
+        raise ConfigError(f"{path}: offset={offset} is negative") from error
+    if head.startswith(_NUMPY):
+        stored = _numpy(path, head, offset)
+    elif head.startswith(_ZIP) and offset == 0 and dtype is None:
+        stored = _torch(path)
+    else:
+        return _checked(path, size, _raw(path, size, dtype, shape, offset))
+    if dtype not in (None, stored.dtype) or not _agrees(shape, stored.shape):
+        asked = f"dtype={dtype}, shape={shape}"
+        raise ConfigError(f"{path} holds {stored.dtype} of shape {stored.shape}, not {asked}; leave both out")
+    return _checked(path, size, stored)
+
+
+def _agrees(asked: tuple[int, ...] | None, shape: tuple[int, ...]) -> bool:
+    if asked is None:
+        return True
+    return len(asked) == len(shape) and all(a in (-1, b) for a, b in zip(asked, shape, strict=True))
+
+
+def _checked(path: str, size: int, stored: Stored) -> Stored:
+    if not stored.shape:
+        raise FormatError(f"{path} holds one number and no table; give it a dimension")
+    if stored.offset + stored.nbytes > size:
+        raise FormatError(
+            f"{path}: truncated: {stored.dtype} of shape {stored.shape} needs {stored.nbytes} bytes from offset "
+            f"{stored.offset} on, but the file holds {size} bytes"
+        )
+    return stored
+
+
+def _raw(path: str, size: int, dtype: torch.dtype | None, shape: tuple[int, ...] | None, offset: int) -> Stored:
+    if dtype is None or shape is None:
+        raise ConfigError(
+            f"{path} begins with no header that is known (.npy or a torch file): for raw binary give dtype and shape"
+        )
+    if shape.count(-1) > 1 or any(n < -1 for n in shape):
+        raise ConfigError(f"shape={shape}: dimensions are 0 or more, and one of them may be -1")
+    if -1 in shape:
+        row = math.prod(n for n in shape if n != -1) * dtype.itemsize
+        left = size - offset
+        if row == 0 or left < 0 or left % row:
+            raise FormatError(
+                f"{path}: {left} bytes from offset {offset} on are no whole number of rows of {row} bytes "
+                f"({dtype}, shape {shape})"
+            )
+        shape = tuple(left // row if n == -1 else n for n in shape)
+    return Stored(dtype, shape, offset)
+
+
+def _numpy(path: str, head: bytes, offset: int) -> Stored:
+    file = io.BytesIO(head)  # so that no length in the header is believed beyond these bytes
+    try:
+        version = np.lib.format.read_magic(file)
+        if version == (1, 0):
+            shape, fortran, dtype = np.lib.format.read_array_header_1_0(file)
+        elif version == (2, 0):
+            shape, fortran, dtype = np.lib.format.read_array_header_2_0(file)
+        else:
+            raise ValueError(f"version {version[0]}.{version[1]}; 1.0 and 2.0 can be read")
+    except Exception as error:  # numpy's parser leaks whatever a garbage header provokes
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise FormatError(f"{path}: damaged .npy header at offset {offset}: {reason}") from error
+    if dtype.hasobject or dtype.fields is not None:
+        raise FormatError(f"{path} holds Python objects or records ({dtype}), which are no tensor; save plain numbers")
+    if fortran and len(shape) > 1:
+        raise FormatError(f"{path} is in Fortran order; save it again as np.save(path, np.ascontiguousarray(array))")
+    if any(n < 0 for n in shape):
+        raise FormatError(f"{path}: damaged .npy header: the shape {shape} has a negative dimension")
+    try:
+        kind = torch.from_numpy(np.empty(0, dtype)).dtype
+    except (TypeError, ValueError) as error:
+        remedy = f"save it as array.astype('{dtype.newbyteorder('=')}')" if not dtype.isnative else "save plain numbers"
+        raise FormatError(f"{path} holds {dtype.str!r}, which torch has no type for; {remedy}") from error
+    return Stored(kind, tuple(int(n) for n in shape), offset + file.tell())
+
+
+def _torch(path: str) -> Stored:
+    try:
+        tensor = torch.load(path, mmap=True, weights_only=True, map_location="cpu")
+        with zipfile.ZipFile(path) as archive:
+            records = [entry for entry in archive.infolist() if Path(entry.filename).parent.name == "data"]
+    except Exception as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise FormatError(f"{path} is no torch file that can be read safely: {reason}") from error
+    if not isinstance(tensor, torch.Tensor):
+        raise FormatError(f"{path} holds a {type(tensor).__name__} and not one tensor; save the tensor alone")
+    if not tensor.is_contiguous() or tensor.is_sparse or tensor.is_quantized:
+        raise FormatError(f"{path} holds a tensor that is not contiguous; save tensor.contiguous()")
+    if len(records) != 1 or records[0].compress_type != zipfile.ZIP_STORED:
+        raise FormatError(
+            f"{path} keeps its tensor in {len(records)} records or compressed; save it again by torch.save"
+        )
+    with open(path, "rb") as file:
+        file.seek(records[0].header_offset)
+        header = file.read(_LOCAL)
+    if len(header) != _LOCAL or not header.startswith(_ZIP):
+        raise FormatError(f"{path}: damaged record header at offset {records[0].header_offset}")
+    name, extra = int.from_bytes(header[26:28], "little"), int.from_bytes(header[28:30], "little")
+    start = records[0].header_offset + _LOCAL + name + extra
+    return Stored(tensor.dtype, tuple(tensor.shape), start + tensor.storage_offset() * tensor.dtype.itemsize)

@@ -1,0 +1,151 @@
+"""Plans a gather: how its rows are cut for the GPU, and whether its row numbers are worth sorting first.
+
+Random rows of a large table are bound by the GPU's address translation before they are bound by the link, and sorted
+row numbers visit each translation once (docs/memory.md has the figures). The rates come from the machine's measurement
+(``hinterland probe``) where there is one, else from the curves of an H200 that are built in.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from ..runtime.units import format_bytes
+
+_GIB = 1 << 30
+_LINE = 128
+_WARP = 32
+_LEAST_SORTED = 1 << 16  # fewer rows take less time than the sort's launches
+_PAGE = 2 << 20  # what the GPU's address translation works in
+
+
+@dataclass(frozen=True)
+class Cut:
+    """How a GPU cuts rows (include/hinterland/memory/gather.hpp).
+
+    Bytes of a unit, lanes and steps of a row, and whether each row is read from a line's start (Min 2022, listing 3.2).
+    """
+
+    unit: int
+    lanes: int
+    steps: int
+    shifted: bool
+
+
+@functools.lru_cache(maxsize=4096)
+def cut_rows(row_bytes: int, table_address: int, packed_address: int) -> Cut:
+    """The cut of rows of ``row_bytes`` (at least 1). Only the addresses' place within a line matters."""
+    unit = math.gcd(row_bytes, table_address, packed_address, 16)
+    units = row_bytes // unit
+    lanes = min(_WARP, 1 << (units - 1).bit_length())
+    steps = -(-units // lanes)
+    shifted = row_bytes > _LINE and bool(row_bytes % _LINE or table_address % _LINE)
+    return Cut(unit, lanes, steps, shifted)
+
+
+@dataclass(frozen=True)
+class SortPlan:
+    """Whether to sort the row numbers of a gather, and the times in seconds that decide it."""
+
+    sort: bool
+    mapping: str
+    rows: int
+    row_bytes: int
+    table_bytes: int
+    as_given: float
+    sorted: float
+    sorting: float
+
+    def explain(self) -> str:
+        """The plan in one sentence."""
+        verdict = "sorted first" if self.sort else "taken as given"
+        return (
+            f"{self.rows} rows of {self.row_bytes} B from {format_bytes(self.table_bytes)} of {self.mapping} memory "
+            f"are {verdict}: {self.as_given * 1e3:.2f} ms as given, {self.sorted * 1e3:.2f} ms sorted and "
+            f"{self.sorting * 1e3:.2f} ms for sorting"
+        )
+
+
+def plan_sort(mapping: str, rows: int, row_bytes: int, table_bytes: int) -> SortPlan:
+    """Weighs a gather of ``rows`` random rows as given against the same with its row numbers sorted."""
+    link = _link_rate()
+    payload = max(row_bytes, 1) / link
+    given = rows * max(1 / _random_rate(mapping, table_bytes), payload)
+    ordered = rows * max(1 / _sorted_rate(mapping, table_bytes, rows), payload)
+    sorting = 5e-5 + 6e-11 * rows
+    sort = rows >= _LEAST_SORTED and mapping in ("mapped", "registered") and given > ordered + sorting
+    return SortPlan(sort, mapping, rows, row_bytes, table_bytes, given, ordered, sorting)
+
+
+def sorts(mapping: str, rows: int, row_bytes: int, table_bytes: int) -> bool:
+    """``plan_sort(...).sort``, at no cost for the small gathers that are never sorted."""
+    return rows >= _LEAST_SORTED and plan_sort(mapping, rows, row_bytes, table_bytes).sort
+
+
+def visiting_order(index: torch.Tensor, row_bytes: int, table_bytes: int) -> torch.Tensor:
+    """Positions of ``index`` (1-D, on a GPU) in the order of the pages that their rows lie in: int64, a permutation.
+
+    Keys are page numbers and not row numbers: translation asks for no finer order, and 16-bit keys sort in half the
+        passes.
+    """
+    shift = max(0, (_PAGE // max(row_bytes, 1)).bit_length() - 1)
+    keys = torch.bitwise_right_shift(index, shift)
+    narrow = torch.int16 if table_bytes // max(row_bytes, 1) >> shift < 1 << 15 else torch.int32
+    return torch.sort(keys.to(narrow)).indices
+
+
+# Rates in rows a second, fitted to the tables of an H200 in docs/memory.md (tables of 8, 24 and 48 GiB, batches of 2^18
+# and 2^22 rows): `doublings` counts the table's doublings over 8 GiB, `gap` is the distance of neighbouring rows once
+# sorted.
+
+
+def _random_rate(mapping: str, table_bytes: int) -> float:
+    measured = _measured_rate(mapping, table_bytes)
+    return measured if measured is not None else _random_curve(mapping, table_bytes)
+
+
+def _random_curve(mapping: str, table_bytes: int) -> float:
+    doublings = math.log2(max(table_bytes, _GIB) / (8 * _GIB))
+    if mapping == "registered":
+        return 5e8 if table_bytes <= _GIB else max(20e6, 43e6 - 5e6 * doublings)
+    return max(200e6, 320e6 - 8e6 * doublings)
+
+
+def _sorted_rate(mapping: str, table_bytes: int, rows: int) -> float:
+    gap = max(table_bytes / rows, 1.0)
+    random = _random_curve(mapping, table_bytes)
+    if mapping == "registered":
+        ordered = random + 2.0e12 / gap
+    else:
+        doublings = math.log2(max(table_bytes, _GIB) / (8 * _GIB))
+        ordered = max(random, 458e6 - 27e6 * doublings - 18e6 * math.log2(gap / (12 << 10)))
+    return _random_rate(mapping, table_bytes) * ordered / random
+
+
+def _link_rate() -> float:
+    """Bytes a second at which kernels read host memory in sequence."""
+    machine = _machine()
+    return machine.link.zero_copy if machine is not None and machine.link is not None else 51.4e9
+
+
+def _measured_rate(mapping: str, table_bytes: int) -> float | None:
+    """Rows a second at random, measured on the table size nearest to ``table_bytes``."""
+    machine = _machine()
+    points = [] if machine is None else [point for point in machine.rows if point.mapping == mapping]
+    if not points:
+        return None
+    nearest = min((abs(math.log2(p.table_bytes / max(table_bytes, 1))), p.table_bytes) for p in points)[1]
+    return max(p.random / p.row_bytes for p in points if p.table_bytes == nearest)
+
+
+def _machine() -> Any:
+    """The machine's measurement, or None."""
+    try:
+        from .. import machine  # not at the top: measuring a machine uses this package
+    except ImportError:
+        return None
+    return machine.load()
