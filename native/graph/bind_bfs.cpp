@@ -1,7 +1,9 @@
 #include <nanobind/stl/pair.h>
+#include <nanobind/stl/vector.h>
 
 #include "bindings.hpp"
 #include "graph/bfs.hpp"
+#include "hinterland/core/philox.hpp"
 #include "hinterland/graph/bfs.hpp"
 
 namespace nb = nanobind;
@@ -29,6 +31,14 @@ void bind_graph_bfs(nb::module_& m) {
   rules["edge_level"] = static_cast<int64_t>(BfsRule::kEdgeLevel);
   rules["tree_edge"] = static_cast<int64_t>(BfsRule::kTreeEdge);
   m.attr("BFS_RULES") = rules;
+  m.def(
+      "draw_below",
+      [](uint64_t bound, int64_t count, uint64_t seed) {
+        std::vector<uint64_t> drawn;
+        for (int64_t i = 0; i < count; ++i) drawn.push_back(Philox{seed}.below(bound, i));
+        return drawn;
+      },
+      nb::arg("bound"), nb::arg("count"), nb::arg("seed"), "Numbers below a bound, drawn by Philox: sources of searches.");
   m.def(
       "bfs_scratch",
       [](int64_t num_vertices, int64_t num_edges) {

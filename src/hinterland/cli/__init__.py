@@ -6,7 +6,7 @@ import importlib
 import signal
 import sys
 
-COMMANDS = ("demo", "kernels", "probe")
+COMMANDS = ("bfs", "convert", "demo", "generate", "info", "kernels", "probe")
 
 
 class _Interrupted(BaseException):

@@ -7,14 +7,4 @@ from .generate import generate
 from .graph import Graph
 from .verify import verify_bfs
 
-__all__ = [
-    "BfsResult",
-    "Graph",
-    "bfs",
-    "from_edges",
-    "generate",
-    "load_graph",
-    "save_graph",
-    "simplify",
-    "verify_bfs",
-]
+__all__ = ["BfsResult", "Graph", "bfs", "from_edges", "generate", "load_graph", "save_graph", "simplify", "verify_bfs"]

@@ -19,10 +19,10 @@ from ..arrays import NAMES
 from ..build import from_edges, simplify, transposed
 from ..graph import Graph
 from . import bel, edges, gap, gr, hl, mtx, npy, npz, ogb
-from .content import EdgeList, Options, Rows, cast_weights, check_weights
+from .content import EdgeList, Options, Rows, cast_weights, check_weights, survey
 from .sniff import sniff
 
-__all__ = ["FORMATS", "Format", "detect", "load_graph", "save_graph"]
+__all__ = ["FORMATS", "Format", "check_target", "detect", "files_of", "load_graph", "save_graph", "survey"]
 
 
 @dataclass(frozen=True)
@@ -166,15 +166,32 @@ def save_graph(graph: Graph, path: str | os.PathLike[str], format: str | None = 
         ConfigError: no such format, or the format cannot hold this graph.
         StorageError: the disk is full, or the place cannot be written.
     """
+    check_target(path, format)(graph, os.fspath(path))
+
+
+def check_target(path: str | os.PathLike[str], format: str | None = None) -> Callable[[Graph, str], None]:
+    """The writer that ``save_graph`` will use; ConfigError if there is none, before a long load is for nothing."""
     path = os.fspath(path)
     name = format or _by_name(path)
     if name is None:
         endings = ", ".join(entry.endings[0] for entry in FORMATS.values() if entry.endings)
-        raise ConfigError(f"{path}: the ending names no format; use one of {endings}, or say format=")
+        raise ConfigError(f"{path}: the ending names no format; use one of {endings}, or name the format")
     entry, _ = _format(name, path)
     if entry.write is None:
         raise ConfigError(f"{path}: {entry.title} is read, not written; use another format")
-    entry.write(graph, path)
+    return entry.write
+
+
+def files_of(path: str | os.PathLike[str]) -> list[str]:
+    """The files that a graph called ``path`` consists of, those that are there."""
+    path = os.fspath(path)
+    if os.path.isdir(path):
+        folder = ogb.raw_folder(path) or path
+        parts = [os.path.join(folder, name) for name in ("edge.csv.gz", "num-node-list.csv.gz", "data.npz")]
+    else:
+        base = bel.stem(path)
+        parts = [path] if base is None else [base + part for part in bel.PARTS]
+    return [part for part in parts if os.path.exists(part)]
 
 
 @contextmanager

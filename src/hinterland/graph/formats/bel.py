@@ -24,12 +24,12 @@ from .gr import whole
 
 _HEADER = struct.Struct("<qq")
 _CHUNK = 1 << 23
-_PARTS = (".col", ".dst", ".val")
+PARTS = (".col", ".dst", ".val")
 
 
 def stem(path: str) -> str | None:
     """``x.bel`` for the names ``x.bel``, ``x.bel.col``, ``x.bel.dst`` and ``x.bel.val``; None for others."""
-    base = path[:-4] if path.endswith(_PARTS) else path
+    base = path[:-4] if path.endswith(PARTS) else path
     return base if base.endswith(".bel") else None
 
 
