@@ -168,7 +168,7 @@ def _decode(kind: Any, value: Any, where: str) -> Any:
     if origin in (types.UnionType, typing.Union):
         some = next(arg for arg in args if arg is not types.NoneType)
         return None if value is None else _decode(some, value, where)
-    if dataclasses.is_dataclass(kind) and isinstance(value, dict):
+    if isinstance(kind, type) and dataclasses.is_dataclass(kind) and isinstance(value, dict):
         hints = typing.get_type_hints(kind)
         names = {f.name for f in dataclasses.fields(kind)}
         if names != set(value):

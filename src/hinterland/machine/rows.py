@@ -37,18 +37,24 @@ def on_gpu(device: torch.device, full: bool = False) -> tuple[tuple[RowPoint, ..
     points: list[RowPoint] = []
     left_out: list[str] = []
     for mapping in ("mapped", "registered"):
-        sizes = list(wanted)
-        table = None
-        while sizes and table is None:
-            try:
-                table = UnifiedTensor.empty((sizes[-1],), torch.uint8, placement=mapping)
-            except OutOfMemory as error:
-                left_out.append(f"rows of a {format_bytes(sizes.pop())} table, {mapping}: not measured: {error}")
-        for size in sizes:
-            for width in ROW_BYTES:
-                points.append(_point(table, size, width, device, batch_bytes=256 << 20, repeats=5 if full else 3))
-        del table
+        table, sentences = _largest(wanted, mapping)
+        left_out += sentences
+        for size in wanted:
+            if table is not None and size <= table.shape[0]:
+                points += [_point(table, size, width, device, 256 << 20, repeats=5 if full else 3) for width in ROW_BYTES]
+        table = None  # its memory may be needed for the next
     return tuple(points), left_out
+
+
+def _largest(sizes: list[int], mapping: str) -> tuple[UnifiedTensor | None, list[str]]:
+    """A table of the largest of the ascending sizes that memory allows, and sentences about the larger ones."""
+    left_out: list[str] = []
+    for size in reversed(sizes):
+        try:
+            return UnifiedTensor.empty((size,), torch.uint8, placement=mapping), left_out
+        except OutOfMemory as error:
+            left_out.append(f"rows of a {format_bytes(size)} table, {mapping}: not measured: {error}")
+    return None, left_out
 
 
 def sort_seconds(device: torch.device) -> dict[int, float]:
