@@ -9,6 +9,10 @@ namespace hinterland::native {
 
 namespace {
 
+// Steps with no more groups or tasks than this take less time than waking other threads: one thread does them.
+constexpr int64_t kGroupsAlone = 64;
+constexpr int64_t kTasksAlone = 16;
+
 // Collects a thread's items and appends them to a bag by the hundred, so that threads seldom meet at its counter.
 template <class T>
 class Buffered {
@@ -48,12 +52,10 @@ void run(const BfsArrays& arrays, int64_t source, void* parents, int32_t* levels
                            BfsScratch(arrays.num_vertices, arrays.num_edges));
   BfsControl& control = *state.control;
   state.begin_at(source);
-#pragma omp parallel
-  for (int64_t depth = 0;; ++depth) {
-    const int64_t groups = atomic_load(control.num_touched[depth % 2]);
-    if (groups == 0) break;
-#pragma omp single
+  for (int64_t depth = 0; control.num_touched[depth % 2] > 0; ++depth) {
     state.begin_collect(depth, now_ns());
+    const int64_t groups = control.num_touched[depth % 2];
+#pragma omp parallel if (groups > kGroupsAlone)
     {
       Buffered<BfsTask> tasks(state.task_bag(depth));
       LevelCounts counts;
@@ -61,16 +63,14 @@ void run(const BfsArrays& arrays, int64_t source, void* parents, int32_t* levels
       for (int64_t i = 0; i < groups; ++i) collect(graph, state, state.touched[i], depth, tasks, counts);
       counts.add_to(state.record(depth));
     }
-#pragma omp barrier
-    const int64_t num_tasks = atomic_load(control.num_tasks[depth % 2]);
-#pragma omp single
     state.begin_expand(depth, now_ns());
+    const int64_t num_tasks = control.num_tasks[depth % 2];
+#pragma omp parallel if (num_tasks > kTasksAlone)
     {
       Buffered<int64_t> touched(state.touched_bag(depth + 1));
 #pragma omp for schedule(dynamic, 4) nowait
       for (int64_t i = 0; i < num_tasks; ++i) expand(graph, state, state.tasks[i], touched);
     }
-#pragma omp barrier
   }
   control.end_ns = now_ns();
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib
+import json
 
 import networkx as nx
 import numpy as np
@@ -284,3 +285,72 @@ def test_another_stream():
     stream.synchronize()
     assert torch.equal(result.levels.cpu(), hl.bfs(graph, 3, device="cpu").levels)
     assert result.stats["seconds"] > 0
+
+
+def run_command(capfd, *arguments):
+    """Exit status and standard output of ``hinterland bfs``."""
+    from hinterland import cli
+
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(SystemExit) as left:
+        patch.setattr("sys.argv", ["hinterland", "bfs", *map(str, arguments)])
+        cli.main()
+    return left.value.code or 0, capfd.readouterr()
+
+
+@pytest.fixture
+def ladder(tmp_path):
+    path = tmp_path / "ladder.txt"
+    path.write_text("0 1\n0 2\n1 3\n2 3\n3 4\n5 6\n")
+    return path
+
+
+def test_command_prints_one_object(ladder, tmp_path, capfd):
+    levels = tmp_path / "levels.npy"
+    code, text = run_command(capfd, ladder, "--source", 0, "--verify", "--output", levels, "--json", "--device", "cpu")
+    assert code == 0
+    found = json.loads(text.out)
+    assert found["graph"] == {"vertices": 7, "edges": 6} and found["link"] is None
+    (run,) = found["runs"]
+    assert run["source"] == 0 and run["levels"] == 4 and run["reached"] == 5 and run["edges"] == 5 and run["verified"]
+    assert run["seconds"] > 0 and run["teps"] == pytest.approx(5 / run["seconds"]) and found["bytes"] == run["bytes"]
+    written = np.load(levels)
+    assert written.dtype == np.int32 and written.tolist() == [0, 1, 1, 2, 3, -1, -1]
+    assert sorted(tmp_path.iterdir()) == sorted([ladder, levels])
+
+
+def test_command_draws_sources(ladder, capfd):
+    def sources(seed):
+        code, text = run_command(capfd, ladder, "--runs", 5, "--seed", seed, "--json", "--device", "cpu")
+        assert code == 0
+        return [run["source"] for run in json.loads(text.out)["runs"]]
+
+    assert sources(1) == sources(1) != sources(2)
+    assert set(sources(3)) <= {0, 1, 2, 3, 5}  # 4 and 6 have no out-edge
+
+
+def test_command_speaks_to_people(ladder, capfd):
+    code, text = run_command(capfd, ladder, "--source", 0, "--stats", "--device", "cpu")
+    assert code == 0 and "5 vertices in 4 levels" in text.out and "level    3:" in text.out
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "sentence"),
+    [
+        (["--source", "first"], 2, "neither a vertex number nor random"),
+        (["--runs", "0"], 2, "--runs"),
+        (["--runs", "2", "--output", "levels.npy"], 2, "one file holds the levels of one source"),
+        (["--source", "7"], 1, "source 7 is not a vertex"),
+        (["--source", "-1"], 1, "source -1 is not a vertex"),
+        (["--source", "0", "--output", "/nowhere/levels.npy"], 1, "cannot write /nowhere/levels.npy"),
+    ],
+)
+def test_command_refuses(ladder, capfd, options, code, sentence):
+    found, text = run_command(capfd, ladder, *options)
+    assert found == code and sentence in text.err and "Traceback" not in text.err and text.out == ""
+
+
+def test_command_needs_a_vertex_with_neighbours(tmp_path, capfd):
+    path = tmp_path / "empty.mtx"
+    path.write_text("%%MatrixMarket matrix coordinate pattern general\n3 3 0\n")
+    code, text = run_command(capfd, path)
+    assert code == 1 and "none of the graph's 3 vertices has a neighbour" in text.err

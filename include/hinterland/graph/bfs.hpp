@@ -195,11 +195,9 @@ HINTERLAND_FN void collect(const Graph& graph, const BfsState<Id>& state, int64_
     tasks.append(BfsTask{group, c});
 }
 
-// u reaches v, which was not visited before this level.
+// v got its first parent.
 template <class Id, class Touched>
-HINTERLAND_FN void reach(const BfsState<Id>& state, Id u, int64_t v, Touched& touched) {
-  if (atomic_load(state.parents[v]) <= u) return;
-  if (atomic_min(state.parents[v], u) != BfsState<Id>::kUnset) return;
+HINTERLAND_FN void discover(const BfsState<Id>& state, int64_t v, Touched& touched) {
   if (atomic_or(state.next[group_of(v)], bit_of(v)) == 0) touched.append(group_of(v));
 }
 
@@ -222,10 +220,11 @@ HINTERLAND_FN void expand(const Graph& graph, const BfsState<Id>& state, const B
     const Window window(lists, from, to);
     const int32_t length = static_cast<int32_t>(to - from) * Warp::kWidth;
     for (int32_t place = Warp::lane(); place - Warp::lane() < length; place += kChunksInFlight * Warp::kWidth) {
+      // Each memory access is a loop of its own over the chunks: a warp waits once for several, not for each.
       Edge neighbour[kChunksInFlight];
       int owner[kChunksInFlight];
       uint32_t seen[kChunksInFlight];
-      // All requests first, then all tests: the reads of a warp from far memory overlap.
+      Id before[kChunksInFlight];  // parent before this visit; 0, which no vertex is less than, where there is none to make
       for (int k = 0; k < kChunksInFlight; ++k) {
         const Window::Element element = window.at(place + k * Warp::kWidth);
         owner[k] = element.valid ? element.owner : -1;
@@ -239,8 +238,13 @@ HINTERLAND_FN void expand(const Graph& graph, const BfsState<Id>& state, const B
         else
           state.report_bad(base + owner[k]);
       }
+      for (int k = 0; k < kChunksInFlight; ++k) before[k] = seen[k] ? 0 : atomic_load(state.parents[neighbour[k]]);
+      for (int k = 0; k < kChunksInFlight; ++k) {
+        const Id parent = static_cast<Id>(base + owner[k]);
+        before[k] = before[k] > parent ? atomic_min(state.parents[neighbour[k]], parent) : 0;
+      }
       for (int k = 0; k < kChunksInFlight; ++k)
-        if (!seen[k]) reach(state, static_cast<Id>(base + owner[k]), neighbour[k], touched);
+        if (before[k] == BfsState<Id>::kUnset) discover(state, neighbour[k], touched);
     }
   }
 }

@@ -48,15 +48,18 @@ struct Lists {
   int64_t bytes;       // what reading this lane's run moves, in whole sectors; 0 except in the run's last lane
 
   template <class Edges>
-  HINTERLAND_FN Lists(const Edges& edges, int64_t list_begin, int64_t list_end, bool active)
-      : begin(active ? list_begin : 0), end(active ? list_end : 0) {
+  HINTERLAND_FN Lists(const Edges& edges, int64_t list_begin, int64_t list_end, bool active) {
+    // An empty list joins no run: a run of nothing but empty lists would have a place within a line, but no chunk.
+    active = active && list_begin < list_end;
+    begin = active ? list_begin : 0;
+    end = active ? list_end : 0;
     const int lane = Warp::lane();
     const uint32_t lanes = Warp::ballot(active);
     const uint32_t firsts = lanes & ~(lanes << 1), lasts = lanes & ~(lanes >> 1);
     const int first = active ? 31 - stdlib::countl_zero(firsts & (Warp::kAll >> (31 - lane))) : lane;
     const auto run = edges.span(Warp::broadcast(begin, first), end);
     const int64_t aligned = run.aligned_begin();
-    const bool counts = (lasts >> lane & 1u) && end > run.begin;
+    const bool counts = lasts >> lane & 1u;
     const int64_t own = counts ? ceil_div<int64_t>(end - aligned, Warp::kWidth) : 0;
     const int64_t before = Warp::exclusive_sum(own);
     chunks = Warp::broadcast(before + own, Warp::kWidth - 1);
@@ -89,8 +92,9 @@ struct Window {
     int owner = 0;
     for (int step = Warp::kWidth / 2; step > 0; step /= 2)
       if (Warp::broadcast(start, owner + step) <= place) owner += step;
-    const bool valid = place >= Warp::broadcast(start, owner) && place < Warp::broadcast(stop, owner);
-    return {owner, valid, place + Warp::broadcast(shift, owner)};
+    // Outside any condition: a lane that left out a broadcast would meet the others in the wrong one.
+    const int32_t from = Warp::broadcast(start, owner), until = Warp::broadcast(stop, owner);
+    return {owner, place >= from && place < until, place + Warp::broadcast(shift, owner)};
   }
 };
 

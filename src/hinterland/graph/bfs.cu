@@ -21,10 +21,11 @@ struct GridBarrier {
     passed += gridDim.x;
     __syncthreads();
     if (threadIdx.x == 0) {
-      AtomicRef<uint64_t> count(arrived);
-      count.fetch_add(1, order::memory_order_acq_rel);
-      while (count.load(order::memory_order_acquire) < passed) {
+      AtomicRef<uint64_t>(arrived).fetch_add(1, order::memory_order_release);
+      while (atomic_load(arrived) < passed) {
       }
+      // One acquire at the end, not one a poll: each empties the L1 cache, which the SM's other block may still be using.
+      ::cuda::atomic_thread_fence(order::memory_order_acquire, ::cuda::thread_scope_device);
     }
     __syncthreads();
   }
