@@ -111,7 +111,7 @@ def _random_rate(mapping: str, table_bytes: int) -> float:
 def _random_curve(mapping: str, table_bytes: int) -> float:
     doublings = math.log2(max(table_bytes, _GIB) / (8 * _GIB))
     if mapping == "registered":
-        return 5e8 if table_bytes <= _GIB else max(20e6, 43e6 - 5e6 * doublings)
+        return 5e8 if table_bytes <= _GIB else max(20e6, 42e6 - 5e6 * doublings)
     return max(200e6, 320e6 - 8e6 * doublings)
 
 
@@ -119,7 +119,7 @@ def _sorted_rate(mapping: str, table_bytes: int, rows: int) -> float:
     gap = max(table_bytes / rows, 1.0)
     random = _random_curve(mapping, table_bytes)
     if mapping == "registered":
-        ordered = random + 2.0e12 / gap
+        ordered = random + 1.6e12 / gap
     else:
         doublings = math.log2(max(table_bytes, _GIB) / (8 * _GIB))
         ordered = max(random, 458e6 - 27e6 * doublings - 18e6 * math.log2(gap / (12 << 10)))
