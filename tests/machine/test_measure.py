@@ -51,6 +51,11 @@ def test_cpu_figures_make_sense(monkeypatch):
     assert all(p.random > 0 and p.sorted > 0 and p.mapping == "heap" for p in cpu.rows)
 
 
+def test_the_buffers_fit_the_memory_that_can_be_had(monkeypatch):
+    monkeypatch.setenv("HINTERLAND_HOST_MEMORY", "600MiB")
+    assert {point.table_bytes for point in host.measure().rows} == {75 << 20}
+
+
 @pytest.fixture
 def small_disk(monkeypatch):
     monkeypatch.setattr(disk, "_PIECE", 8 << 20)

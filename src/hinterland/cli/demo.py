@@ -50,9 +50,10 @@ def _text(found: dict[str, Any]) -> str:
         lines.append(f"          {tier['what']:<10}{format_bytes(tier['bytes']):>12}   {where}")
     lines += ["", "Search    breadth-first, every run verified by Graph500's rules"]
     for run_ in found["runs"]:
-        depth = len(run_["levels"]) - 1
+        levels = len(run_["levels"])
         lines.append(
-            f"          from {run_['source']:,}: {run_['reached']:,} vertices in {depth + 1} levels, "
+            f"          from {run_['source']:,}: {_plural(run_['reached'], 'vertex', 'vertices')} in "
+            f"{_plural(levels, 'level', 'levels')}, "
             f"{format_seconds(run_['seconds'])}, {format_count(run_['teps'])} edges/s"
         )
         lines.append(f"          {_moved(run_)}")
@@ -67,6 +68,10 @@ def _text(found: dict[str, Any]) -> str:
         lines += [f"Link      the copy engine moves {format_rate(found['link']['h2d'])} from host to GPU", ""]
     lines += ["Python    the same in five lines", *(f"          {line}" for line in found["python"].splitlines())]
     return "\n".join(lines)
+
+
+def _plural(count: int, one: str, more: str) -> str:
+    return f"{count:,} {one if count == 1 else more}"
 
 
 def _moved(part: dict[str, Any]) -> str:

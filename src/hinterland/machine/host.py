@@ -8,6 +8,7 @@ import torch
 
 from .. import _core
 from ..memory import UnifiedTensor
+from ..memory.limits import host_memory
 from . import cache, rows
 from .model import Cpu
 from .timing import best
@@ -19,7 +20,8 @@ _CHAIN_STRIDE = 512  # bytes: no two places of the latency chain on one line, no
 def measure(full: bool = False) -> Cpu:
     """Measures CPU memory with all threads; the buffers are larger than the caches."""
     size = min(max(8 * _cache_bytes(), 256 << 20), 4 << 30 if full else 1 << 30)
-    size = max(min(size, memory_bytes() // 8), _SMALLEST_BUFFER) // 4096 * 4096
+    room = min(memory_bytes(), host_memory(0)[0])  # a control group may allow less than the machine has
+    size = max(min(size, room // 8), _SMALLEST_BUFFER) // 4096 * 4096
     read, copy, latency = _in_sequence(size)
     curve = rows.on_cpu(size, full)
     row64 = next(point for point in curve if point.row_bytes == 64)
