@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import importlib
+import json
 
 import networkx
 import numpy as np
@@ -16,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hinterland import _core, generate
+from hinterland.cli import main
 from hinterland.graph.arrays import placements
 from hinterland.runtime.errors import ConfigError
 
@@ -334,3 +336,31 @@ def test_a_full_gpu_leaves_it_to_the_cpu(monkeypatch):
     monkeypatch.setattr(module.devices, "free_bytes", lambda device: 1 << 10)
     monkeypatch.setattr(module, "_rows_in_pieces", lambda *args: pytest.fail("the GPU was used"))
     assert generate("kronecker", scale=13, device="cuda").num_vertices == 1 << 13
+
+
+def command(monkeypatch, *words: str) -> int:
+    monkeypatch.setattr("sys.argv", ["hinterland", "generate", *words])
+    with pytest.raises(SystemExit) as done:
+        main()
+    return done.value.code
+
+
+def test_the_command_saves_the_graph_and_prints_json(monkeypatch, capsys, tmp_path):
+    saved = {}
+    monkeypatch.setattr("hinterland.graph.save_graph", lambda graph, path: saved.update({path: graph}), raising=False)
+    file = tmp_path / "g.hl"
+    words = "kronecker --scale 8 --seed 4 --edge-factor 8 --weights --device cpu --json --output".split()
+    assert command(monkeypatch, *words, str(file)) == 0
+    printed = json.loads(capsys.readouterr().out)
+    expected = generate("kronecker", scale=8, seed=4, edge_factor=8, weights=True)
+    assert digest(saved[file]) == digest(expected)
+    assert printed["graph"] == {"vertices": 256, "edges": expected.num_edges}
+    assert printed["file"] == str(file)
+    assert printed["seconds"] > 0
+
+
+def test_the_command_says_what_is_wrong(monkeypatch, capsys, tmp_path):
+    monkeypatch.setattr("hinterland.graph.save_graph", lambda graph, path: None, raising=False)
+    assert command(monkeypatch, "grid", "--rows", "3", "--output", str(tmp_path / "g.hl")) == 1
+    assert "a grid graph is sized by scale, or rows and cols, but rows was given" in capsys.readouterr().err
+    assert command(monkeypatch, "grid", "--scale", "3") == 2

@@ -1,7 +1,8 @@
 """Edges to CSR: counted, placed, sorted and thinned out in parallel by ``native/graph/build.cpp``.
 
 The builder walks the edges twice, once to count and once to place them, and never stores them as a list or mirrors them in
-memory: at its peak it holds the graph, and one more copy of it only while duplicates are removed or input order is kept.
+memory: at its peak it holds the graph, 8 bytes a vertex and, only if duplicates are removed, the entries with their duplicates;
+8 bytes an entry more where the order of the input is kept.
 """
 
 from __future__ import annotations

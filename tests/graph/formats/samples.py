@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
 import numpy as np
 import torch
 from hypothesis import strategies as st
@@ -32,3 +36,10 @@ def graphs(draw, weights=("none", "int", "float"), largest=30):
     }[draw(st.sampled_from(weights))]
     column = None if values is None else torch.tensor([draw(values[0]) for _ in ends], dtype=values[1])
     return hl.from_edges(source, target, column, num_vertices=n)
+
+
+def memory_folder() -> Iterator[Path]:
+    """A folder in memory, where there is one: each file is synced, which on a disk takes longer than all else."""
+    shared = Path("/dev/shm")
+    with tempfile.TemporaryDirectory(dir=shared if shared.is_dir() else None) as name:
+        yield Path(name)

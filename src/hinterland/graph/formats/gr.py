@@ -16,7 +16,8 @@ from .text import TextReader, edge_text, integers, take, write_text
 
 def matches(line: bytes) -> bool:
     """Whether a text whose first line that is no comment of DIMACS ("c ...") is ``line`` has this format."""
-    return line.split()[:1] == [b"p"]
+    words = line.split()
+    return words[:1] == [b"p"] or (words[:1] == [b"a"] and len(words) == 4)
 
 
 def read(path: str, options: Options) -> EdgeList:

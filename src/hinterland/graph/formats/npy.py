@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
+from ...memory import UnifiedTensor
 from ...runtime.errors import ConfigError, FormatError
 from ...runtime.progress import progress
 from ..graph import Graph
@@ -68,7 +69,7 @@ def _interleaved(array: ArrayFile, options: Options) -> bool:
 def _read(
     array: ArrayFile, edges: int, dtype: torch.dtype, options: Options, limit: int | None
 ) -> tuple[torch.Tensor, torch.Tensor, int]:
-    sources, targets = torch.empty(edges, dtype=dtype), torch.empty(edges, dtype=dtype)
+    sources, targets = (UnifiedTensor.empty((edges,), dtype, "heap").cpu() for _ in range(2))
     largest = -1
     with progress(f"reading {array.path}", array.count * array.dtype.itemsize) as step:
         for begin, part, places in _parts(array, sources, targets, _interleaved(array, options)):

@@ -77,7 +77,7 @@ def _read_coo(archive: Archive, vertices: int, options: Options) -> EdgeList:
     columns = _flat(archive.open("col"), rows.count)
     ends = []
     for array in (rows, columns):
-        ids = torch.empty(array.count, dtype=index_dtype(vertices))
+        ids = UnifiedTensor.empty((array.count,), index_dtype(vertices), "heap").cpu()
         array.read_ids(ids, vertices)
         ends.append(ids)
     weights = _values(archive, "data", rows.count, options)

@@ -37,7 +37,7 @@ def read(path: str, options: Options) -> EdgeList:
 def _read_text(folder: str) -> EdgeList:
     sizes = os.path.join(folder, "num-node-list.csv.gz")
     with TextReader(sizes) as reader:
-        vertices = integers(reader, reader.readline().split(b","), "the number of vertices")[0]
+        vertices = integers(reader, reader.readline().strip().split(b","), "the number of vertices")[0]
         if reader.readline().strip():
             raise FormatError(f"{sizes}: the data set has more than one graph; only data sets of one graph are read")
     path = os.path.join(folder, "edge.csv.gz")

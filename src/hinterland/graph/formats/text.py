@@ -13,6 +13,8 @@ import numpy as np
 import torch
 
 from ... import _core
+from ...memory import report
+from ...memory.limits import require_host_memory
 from ...runtime.errors import FormatError
 from ...runtime.progress import progress
 from ..graph import Graph
@@ -20,6 +22,7 @@ from .files import GZIP_MAGIC, open_text, read_head, refused, replacing, size_of
 
 BLOCK = 16 << 20
 LONGEST_LINE = 1 << 20
+_SHORTEST_LINE = len(b"1 1\n")
 _EDGES_PER_BLOCK = 1 << 22
 
 
@@ -79,6 +82,8 @@ class TextReader:
                 if not at_end:
                     coming = pool.submit(self._fill, buffers[turn])
                 stop = LONGEST_LINE + count
+                held = report().nbytes + parser.edges * parser.bytes_per_edge
+                require_host_memory(count // _SHORTEST_LINE * parser.bytes_per_edge, held)
                 start += parser.feed(buffer[start:].ctypes.data, stop - start, at_end)
                 if stop - start > LONGEST_LINE:
                     raise FormatError(
