@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hinterland.memory.plan import cut_rows
-from hinterland.runtime.jit import include_dir
+from hinterland.runtime.jit import INCLUDE_DIR
 
 
 @pytest.fixture(scope="module")
@@ -19,7 +19,7 @@ def gpu(tmp_path_factory):
     source = Path(__file__).with_name("emulation.cpp")
     flags = ["-std=c++20", "-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-fsanitize=undefined"]
     subprocess.run(
-        ["g++", *flags, "-fno-sanitize-recover", f"-I{include_dir()}", str(source), "-o", library], check=True
+        ["g++", *flags, "-fno-sanitize-recover", f"-I{INCLUDE_DIR}", str(source), "-o", library], check=True
     )
     return ctypes.CDLL(str(library))
 
