@@ -349,8 +349,8 @@ def test_the_command_saves_the_graph_and_prints_json(monkeypatch, capsys, tmp_pa
     saved = {}
     monkeypatch.setattr("hinterland.graph.save_graph", lambda graph, path: saved.update({path: graph}), raising=False)
     file = tmp_path / "g.hl"
-    words = "kronecker --scale 8 --seed 4 --edge-factor 8 --weights --device cpu --json --output".split()
-    assert command(monkeypatch, *words, str(file)) == 0
+    sizes = ["--scale", "8", "--seed", "4", "--edge-factor", "8"]
+    assert command(monkeypatch, "kronecker", *sizes, "--weights", "--device", "cpu", "--json", "--output", str(file)) == 0
     printed = json.loads(capsys.readouterr().out)
     expected = generate("kronecker", scale=8, seed=4, edge_factor=8, weights=True)
     assert digest(saved[file]) == digest(expected)

@@ -179,7 +179,6 @@ def _on_gpu(recipe: _Recipe, weights: bool, placement: str | Mapping[str, str], 
             }
             if weights:
                 held["weights"] = _join(edge_weights, torch.int32, place["weights"], device)
-            torch.cuda.current_stream(device).synchronize()  # the CPU may read what the GPU wrote to host memory
         except torch.OutOfMemoryError:
             return None
     return Graph._of(held, directed=False)
@@ -246,7 +245,7 @@ def _join(parts: list[torch.Tensor], dtype: torch.dtype, place: str, device: tor
         held = into = torch.empty(shape, dtype=dtype, device=device)
     else:
         held = UnifiedTensor.empty(shape, dtype, placement=place)
-        into = held.cpu() if held.placement == "heap" else held.cuda(device)
+        into = held.cpu()  # a copy to the CPU's view waits until the data is there
     at = 0
     while parts:
         part = parts.pop(0)
