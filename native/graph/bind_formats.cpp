@@ -1,7 +1,151 @@
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/string.h>
+
+#include <algorithm>
+#include <vector>
+
 #include "bindings.hpp"
+#include "core/parallel.hpp"
+#include "graph/checksum.hpp"
+#include "graph/text_reader.hpp"
+#include "graph/text_writer.hpp"
+
+namespace nb = nanobind;
 
 namespace hinterland::native {
 
-void bind_graph_formats(nanobind::module_&) {}
+namespace {
+
+// A one-dimensional NumPy array that owns its pages.
+template <class T>
+nb::object hand_over(GrowingBytes bytes, int64_t count) {
+  bytes.reserve(1);
+  auto* held = new GrowingBytes(std::move(bytes));
+  nb::capsule owner(held, [](void* p) noexcept { delete static_cast<GrowingBytes*>(p); });
+  return nb::cast(nb::ndarray<nb::numpy, T, nb::ndim<1>>(held->as<T>(), {static_cast<size_t>(count)}, owner));
+}
+
+nb::tuple take(EdgeParser& parser) {
+  const int64_t n = parser.edges();
+  const auto ids = [&](GrowingBytes bytes) {
+    return parser.wide() ? hand_over<int64_t>(std::move(bytes), n) : hand_over<int32_t>(std::move(bytes), n);
+  };
+  nb::object weights = nb::none();
+  switch (parser.weight_type()) {
+    case WeightType::kNone: break;
+    case WeightType::kInt32: weights = hand_over<int32_t>(parser.take_weights(), n); break;
+    case WeightType::kInt64: weights = hand_over<int64_t>(parser.take_weights(), n); break;
+    case WeightType::kFloat32: weights = hand_over<float>(parser.take_weights(), n); break;
+    case WeightType::kFloat64: weights = hand_over<double>(parser.take_weights(), n); break;
+  }
+  return nb::make_tuple(ids(parser.take_sources()), ids(parser.take_targets()), weights);
+}
+
+struct Survey {
+  int64_t loops = 0;  // edges from a vertex to itself
+  int64_t lower = 0;  // edges to a vertex that is not larger
+  bool sorted = true; // each vertex's neighbours ascend
+};
+
+template <class Id>
+Survey survey(const int64_t* indptr, const Id* indices, int64_t vertices) {
+  int64_t loops = 0, lower = 0;
+  bool sorted = true;
+#pragma omp parallel for schedule(dynamic, 1024) reduction(+ : loops, lower) reduction(&& : sorted)
+  for (int64_t v = 0; v < vertices; ++v) {
+    for (int64_t i = indptr[v]; i < indptr[v + 1]; ++i) {
+      loops += indices[i] == v;
+      lower += indices[i] <= v;
+      if (i > indptr[v] && indices[i] < indices[i - 1]) sorted = false;
+    }
+  }
+  return {loops, lower, sorted};
+}
+
+}  // namespace
+
+void bind_graph_formats(nb::module_& m) {
+  nb::class_<EdgeParser>(m, "EdgeParser", "Text edges, block by block, to arrays of sources, targets and weights.")
+      .def(
+          "__init__",
+          [](EdgeParser* self, const std::string& path, const std::string& comments, const std::string& tag, bool commas,
+             int64_t base, int64_t vertices, int64_t edges, const std::string& weights, int64_t first_line) {
+            const WeightColumn column = weights == "none"      ? WeightColumn::kNone
+                                        : weights == "integer" ? WeightColumn::kInteger
+                                        : weights == "real"    ? WeightColumn::kReal
+                                                               : WeightColumn::kAny;
+            new (self) EdgeParser(
+                {path, comments, tag.empty() ? '\0' : tag[0], commas, base, vertices, edges, column}, first_line);
+          },
+          nb::arg("path"), nb::kw_only(), nb::arg("comments"), nb::arg("tag") = "", nb::arg("commas") = false,
+          nb::arg("base") = 0, nb::arg("vertices") = -1, nb::arg("edges") = -1, nb::arg("weights") = "none",
+          nb::arg("first_line") = 1)
+      .def(
+          "feed",
+          [](EdgeParser& self, uintptr_t text, int64_t bytes, bool at_end) {
+            nb::gil_scoped_release released;
+            return self.feed(reinterpret_cast<const char*>(text), bytes, at_end);
+          },
+          nb::arg("text"), nb::arg("bytes"), nb::arg("at_end"))
+      .def("take", &take, "(sources, targets, weights or None), once.")
+      .def_prop_ro("edges", &EdgeParser::edges)
+      .def_prop_ro("line", &EdgeParser::line)
+      .def_prop_ro("largest", &EdgeParser::largest)
+      .def_prop_ro("largest_line", &EdgeParser::largest_line)
+      .def_prop_ro("bytes_per_edge", &EdgeParser::bytes_per_edge);
+
+  m.def(
+      "format_edges",
+      [](uintptr_t indptr, int64_t vertices, uintptr_t indices, int index_bytes, uintptr_t integers, uintptr_t reals,
+         int64_t begin, int64_t end, const std::string& start, const std::string& separator, int64_t base, bool lower_only) {
+        std::vector<std::string> pieces;
+        {
+          nb::gil_scoped_release released;
+          pieces = format_edges({reinterpret_cast<const int64_t*>(indptr), vertices,
+                                 reinterpret_cast<const void*>(indices), index_bytes,
+                                 reinterpret_cast<const int64_t*>(integers), reinterpret_cast<const double*>(reals),
+                                 begin, end},
+                                {start, separator.at(0), base, lower_only});
+        }
+        nb::list text;
+        for (const std::string& piece : pieces) text.append(nb::bytes(piece.data(), piece.size()));
+        return text;
+      },
+      nb::arg("indptr"), nb::arg("vertices"), nb::arg("indices"), nb::arg("index_bytes"), nb::arg("integers"),
+      nb::arg("reals"), nb::arg("begin"), nb::arg("end"), nb::kw_only(), nb::arg("start"), nb::arg("separator"),
+      nb::arg("base"), nb::arg("lower_only"));
+
+  m.attr("CHECKSUM_BLOCK") = kChecksumBlock;
+  m.def(
+      "checksums",
+      [](uintptr_t data, int64_t bytes, uint64_t seed, uintptr_t sums) {
+        nb::gil_scoped_release released;
+        const char* const from = reinterpret_cast<const char*>(data);
+        uint64_t* const to = reinterpret_cast<uint64_t*>(sums);
+        const int64_t blocks = (bytes + kChecksumBlock - 1) / kChecksumBlock;
+#pragma omp parallel for schedule(dynamic, 4)
+        for (int64_t i = 0; i < blocks; ++i) {
+          const int64_t at = i * kChecksumBlock;
+          to[i] = checksum(from + at, std::min(kChecksumBlock, bytes - at), seed + i);
+        }
+      },
+      nb::arg("data"), nb::arg("bytes"), nb::arg("seed"), nb::arg("sums"),
+      "One 64-bit sum for each CHECKSUM_BLOCK bytes, written to `sums`.");
+
+  m.def(
+      "survey_graph",
+      [](uintptr_t indptr, uintptr_t indices, int index_bytes, int64_t vertices) {
+        const auto* offsets = reinterpret_cast<const int64_t*>(indptr);
+        Survey found;
+        {
+          nb::gil_scoped_release released;
+          found = index_bytes == 4 ? survey(offsets, reinterpret_cast<const int32_t*>(indices), vertices)
+                                   : survey(offsets, reinterpret_cast<const int64_t*>(indices), vertices);
+        }
+        return nb::make_tuple(found.loops, found.lower, found.sorted);
+      },
+      nb::arg("indptr"), nb::arg("indices"), nb::arg("index_bytes"), nb::arg("vertices"),
+      "(self loops, edges to a vertex that is not larger, whether each vertex's neighbours ascend) of a valid CSR graph.");
+}
 
 }  // namespace hinterland::native

@@ -1,0 +1,68 @@
+// Text edge lists, one edge a line: SNAP and CSV lists, Matrix Market coordinate bodies, DIMACS arcs. The caller reads
+// blocks of text; a block is parsed by all threads, straight into arrays that take 4 bytes a number as long as 4 suffice.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "graph/growing.hpp"
+
+namespace hinterland::native {
+
+enum class WeightColumn { kNone, kInteger, kReal, kAny };
+
+// In the order in which an array widens.
+enum class WeightType { kNone, kInt32, kInt64, kFloat32, kFloat64 };
+
+struct TextLayout {
+  std::string path;           // for messages
+  std::string comments;       // a line that starts with one of these is skipped
+  char tag = '\0';            // what each edge line starts with (DIMACS: 'a')
+  bool commas = false;        // a comma may stand between two columns
+  int64_t base = 0;           // the number of the first vertex
+  int64_t vertices = -1;      // what the header promises; -1: no header
+  int64_t edges = -1;         // the same
+  WeightColumn weights = WeightColumn::kNone;
+};
+
+class EdgeParser {
+ public:
+  EdgeParser(TextLayout layout, int64_t first_line);
+
+  // Parses the whole lines of [text, text + bytes), and the last one without a line end too if `at_end`. Returns the
+  // bytes parsed. FormatError names the file, the line, the value and the remedy.
+  int64_t feed(const char* text, int64_t bytes, bool at_end);
+
+  [[nodiscard]] int64_t edges() const { return edges_; }
+  [[nodiscard]] int64_t line() const { return line_; }
+  [[nodiscard]] int64_t largest() const { return largest_; }
+  [[nodiscard]] int64_t largest_line() const { return largest_line_; }
+  [[nodiscard]] int64_t bytes_per_edge() const;
+  [[nodiscard]] bool wide() const { return wide_; }
+  [[nodiscard]] WeightType weight_type() const { return weight_type_; }
+
+  // The arrays, handed over: int32 or int64 (wide()) vertices, and weights of weight_type().
+  GrowingBytes take_sources() { return std::move(sources_); }
+  GrowingBytes take_targets() { return std::move(targets_); }
+  GrowingBytes take_weights() { return std::move(weights_); }
+
+ private:
+  struct Outcome;
+  template <class Id, class Weight>
+  Outcome parse_block(const char* begin, const char* end);
+  template <class Id>
+  Outcome parse_as(const char* begin, const char* end);
+  void widen(const Outcome& outcome);
+  [[noreturn]] void fail(const char* block, const char* begin, const char* end) const;
+
+  TextLayout layout_;
+  int64_t line_;
+  int64_t edges_ = 0;
+  int64_t largest_ = -1;
+  int64_t largest_line_ = 0;
+  bool wide_ = false;
+  WeightType weight_type_;
+  GrowingBytes sources_, targets_, weights_;
+};
+
+}  // namespace hinterland::native

@@ -1,0 +1,59 @@
+"""``hinterland convert IN OUT``: a graph from one file format to another."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ..graph import formats, load_graph, save_graph
+from ..runtime.units import format_rate
+from .output import emit
+
+
+def register(app: typer.Typer) -> None:
+    app.command("convert")(convert)
+
+
+def convert(
+    source: Annotated[str, typer.Argument(metavar="IN", help="The graph to read; its content tells the format.")],
+    target: Annotated[str, typer.Argument(metavar="OUT", help="The file to write; its ending tells the format.")],
+    symmetrize: Annotated[bool, typer.Option(help="Add the reverse of every edge.")] = False,
+    remove_self_loops: Annotated[bool, typer.Option(help="Leave out edges from a vertex to itself.")] = False,
+    remove_duplicates: Annotated[bool, typer.Option(help="Keep one of several edges with the same ends.")] = False,
+    format: Annotated[
+        str | None, typer.Option(help=f"Format to write, whatever the ending: {', '.join(formats.FORMATS)}.")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")] = False,
+) -> None:
+    """Convert a graph file, for example to .hl, which loads fastest."""
+    formats.check_target(target, format)
+    start = time.perf_counter()
+    graph = load_graph(
+        source,
+        "heap",
+        symmetrize=symmetrize,
+        remove_self_loops=remove_self_loops,
+        remove_duplicates=remove_duplicates,
+    )
+    loaded = time.perf_counter()
+    print(f"read {source} in {loaded - start:.2f} s: {graph}", file=sys.stderr)
+    save_graph(graph, target, format)
+    saved = time.perf_counter()
+    written = sum(Path(path).stat().st_size for path in formats.files_of(target))
+    result: dict[str, Any] = {
+        "input": source,
+        "output": target,
+        "format": formats.detect(target),
+        "graph": {"vertices": graph.num_vertices, "edges": graph.num_edges},
+        "bytes": written,
+        "seconds": {"read": round(loaded - start, 4), "write": round(saved - loaded, 4)},
+    }
+    text = (
+        f"{target}: {graph.num_vertices:,} vertices, {graph.num_edges:,} stored edges, {written:,} bytes "
+        f"at {format_rate(written / max(saved - loaded, 1e-9))}"
+    )
+    emit(result, json, text)

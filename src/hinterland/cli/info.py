@@ -1,0 +1,54 @@
+"""``hinterland info FILE``: what a graph file holds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ..graph import formats, load_graph
+from .output import emit
+
+
+def register(app: typer.Typer) -> None:
+    app.command("info")(info)
+
+
+def info(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="A graph in any format that is read.")],
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")] = False,
+) -> None:
+    """Describe a graph: the whole file is read and checked, so what it prints is what a traversal would see."""
+    kind = formats.detect(file)
+    graph = load_graph(file, "heap")
+    degrees, weights = graph.degrees(), graph.weights
+    loops, _, ascending = formats.survey(graph)
+    result: dict[str, Any] = {
+        "file": file,
+        "format": kind,
+        "file_bytes": sum(Path(path).stat().st_size for path in formats.files_of(file)),
+        "vertices": graph.num_vertices,
+        "edges": graph.num_edges,
+        "directed": graph.directed,
+        "weighted": weights is not None,
+        "max_degree": int(degrees.max()) if graph.num_vertices else 0,
+        "mean_degree": round(graph.num_edges / graph.num_vertices, 4) if graph.num_vertices else 0.0,
+        "isolated": int((degrees == 0).sum()),
+        "self_loops": loops,
+        "sorted": ascending,
+        "index_bytes": graph.indices.element_size(),
+        "memory_bytes": graph.nbytes,
+    }
+    if weights is not None:
+        result["weight_type"] = str(weights.dtype).removeprefix("torch.")
+        if graph.num_edges:
+            result["weights"] = [weights.min().item(), weights.max().item()]
+    width = max(map(len, result))
+    emit(result, json, "\n".join(f"{key.replace('_', ' '):{width}}  {_shown(value)}" for key, value in result.items()))
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:,}" if isinstance(value, int) else str(value)

@@ -1,0 +1,247 @@
+"""Graph files: found out by their content, read straight to their place, written whole or not at all.
+
+Each format is one file beside this one. A reader returns an edge list or CSR arrays (``content.py``); ``load_graph`` makes
+the graph of them and applies the options, the same for every format.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+
+from ...memory import UnifiedTensor
+from ...runtime.errors import ConfigError, FormatError, GraphError, HinterlandError, OutOfMemory
+from ..arrays import NAMES
+from ..build import from_edges, simplify, transposed
+from ..graph import Graph
+from . import bel, edges, gap, gr, hl, mtx, npy, npz, ogb
+from .content import EdgeList, Options, Rows, cast_weights, check_weights, survey
+from .sniff import sniff
+
+__all__ = ["FORMATS", "Format", "check_target", "detect", "files_of", "load_graph", "save_graph", "survey"]
+
+
+@dataclass(frozen=True)
+class Format:
+    """One format: its name, the endings that ask for it when a file is written, its reader and its writer."""
+
+    name: str
+    title: str
+    endings: tuple[str, ...]
+    read: Callable[[str, Options], EdgeList | Rows]
+    write: Callable[[Graph, str], None] | None
+
+
+_TEXT = (".txt", ".el", ".wel", ".csv", ".tsv", ".edges")
+FORMATS = {
+    entry.name: entry
+    for entry in (
+        Format("hl", "Hinterland", (".hl",), hl.read, hl.write),
+        Format("mtx", "Matrix Market", (".mtx", ".mtx.gz"), mtx.read, mtx.write),
+        Format("edges", "edge list", _TEXT + tuple(end + ".gz" for end in _TEXT), edges.read, edges.write),
+        Format("gr", "DIMACS", (".gr", ".gr.gz"), gr.read, gr.write),
+        Format("sg", "GAP", (".sg",), gap.read, gap.write),
+        Format("wsg", "GAP, weighted", (".wsg",), gap.read_weighted, gap.write),
+        Format("bel", "EMOGI", (".bel",), bel.read, bel.write),
+        Format("npz", "SciPy sparse matrix", (".npz",), npz.read, npz.write),
+        Format("npy", "NumPy edge array", (".npy",), npy.read, npy.write),
+        Format("ogb", "OGB data set", (), ogb.read, None),
+    )
+}
+
+
+def detect(path: str | os.PathLike[str]) -> str:
+    """The name of the format of a file or folder, by its content.
+
+    Raises:
+        StorageError: it is missing or cannot be read.
+        FormatError: its content is of no format that is known here.
+    """
+    return sniff(os.fspath(path), _by_name(os.fspath(path)))
+
+
+def _by_name(path: str) -> str | None:
+    """The format whose ending ``path`` has."""
+    for entry in FORMATS.values():
+        if path.lower().endswith(entry.endings):
+            return entry.name
+    return None
+
+
+def _format(name: str, path: str) -> tuple[Format, str | None]:
+    """The format called ``name``, and the layout that ``npy[...]`` adds."""
+    base, bracket, layout = name.partition("[")
+    if base not in FORMATS or (bracket and name not in ("npy[2,E]", "npy[E,2]")):
+        raise ConfigError(f"{path}: no format is called {name!r}; known are {', '.join(FORMATS)}")
+    return FORMATS[base], bracket + layout or None
+
+
+def load_graph(
+    path: str | os.PathLike[str],
+    placement: str | Mapping[str, str] = "host",
+    *,
+    directed: bool | None = None,
+    symmetrize: bool = False,
+    remove_self_loops: bool = False,
+    remove_duplicates: bool = False,
+    sort_neighbors: bool | None = None,
+    weight_dtype: torch.dtype | None = None,
+    format: str | None = None,
+) -> Graph:
+    """Reads a graph from a file of any format in ``FORMATS``, or from an OGB data set's folder.
+
+    Args:
+        path: the file; the format follows from its content. ``x.bel`` stands for ``x.bel.col``, ``.dst`` and ``.val``.
+        placement: where the arrays go, as in ``Graph``.
+        directed: None takes what the file says (edge lists: directed). True marks the graph as directed. False demands a
+            graph whose edges all have their reverse, and refuses any other.
+        symmetrize: adds the reverse of every edge; the graph becomes undirected.
+        remove_self_loops, remove_duplicates: as in ``from_edges``.
+        sort_neighbors: None sorts the neighbours of text and edge arrays, and keeps the order that CSR files have.
+        weight_dtype: type of the weights. Without it a text's weights take the smallest of int32, int64, float32 and
+            float64 that holds each as written, and other files' weights keep their type. For ``.bel``, which does not say
+            what its weights are, ``torch.float32`` reads them as floats.
+        format: a name in ``FORMATS`` instead of what the content says; ``npy[2,E]`` or ``npy[E,2]`` for an edge array of
+            the shape [2, 2].
+
+    Returns:
+        The graph: int64 offsets, int32 neighbours below 2^31 vertices.
+
+    Raises:
+        FormatError: the content is not what its format promises; names the file, the line or offset, and the value.
+        StorageError: the file is missing or cannot be read.
+        OutOfMemory: the graph does not fit, found before it is allocated.
+        ConfigError: an option that cannot be used for this file.
+    """
+    path = os.fspath(path)
+    entry, layout = _format(format or detect(path), path)
+    options = Options(placement, weight_dtype, layout)
+    with _naming(path):
+        content = entry.read(path, options)
+        if isinstance(content, Rows) and content.columns:
+            content = _transposed(content)
+        content.weights = _weights(path, content, options)
+        if isinstance(content, EdgeList):
+            graph = from_edges(
+                content.sources,
+                content.targets,
+                content.weights,
+                num_vertices=content.num_vertices,
+                directed=content.directed,
+                symmetrize=symmetrize or content.symmetric,
+                remove_self_loops=remove_self_loops,
+                remove_duplicates=remove_duplicates,
+                sort_neighbors=sort_neighbors is not False,
+                placement=placement,
+            )
+        else:
+            graph = Graph(
+                *(options.handed(name, getattr(content, name)) for name in NAMES),
+                directed=content.directed,
+                placement=placement,
+            )
+            sort = bool(sort_neighbors) and not content.sorted
+            if symmetrize or remove_self_loops or remove_duplicates or sort:
+                graph = simplify(
+                    graph,
+                    symmetrize=symmetrize and graph.directed,
+                    remove_self_loops=remove_self_loops,
+                    remove_duplicates=remove_duplicates,
+                    sort_neighbors=sort_neighbors is not False,
+                )
+        return graph if directed is None or directed == graph.directed else _redirected(path, graph, directed)
+
+
+def save_graph(graph: Graph, path: str | os.PathLike[str], format: str | None = None) -> None:
+    """Writes a graph; the ending of ``path``, or ``format``, chooses the format.
+
+    The file appears under its name when it is complete, and whatever was there before stays until then: a full disk or an
+    interruption leaves no half file. What a format cannot hold (weights in ``.sg``, fractions in ``.gr``) is refused.
+
+    Raises:
+        ConfigError: no such format, or the format cannot hold this graph.
+        StorageError: the disk is full, or the place cannot be written.
+    """
+    check_target(path, format)(graph, os.fspath(path))
+
+
+def check_target(path: str | os.PathLike[str], format: str | None = None) -> Callable[[Graph, str], None]:
+    """The writer that ``save_graph`` will use; ConfigError if there is none, before a long load is for nothing."""
+    path = os.fspath(path)
+    name = format or _by_name(path)
+    if name is None:
+        endings = ", ".join(entry.endings[0] for entry in FORMATS.values() if entry.endings)
+        raise ConfigError(f"{path}: the ending names no format; use one of {endings}, or name the format")
+    entry, _ = _format(name, path)
+    if entry.write is None:
+        raise ConfigError(f"{path}: {entry.title} is read, not written; use another format")
+    return entry.write
+
+
+def files_of(path: str | os.PathLike[str]) -> list[str]:
+    """The files that a graph called ``path`` consists of, those that are there."""
+    path = os.fspath(path)
+    if os.path.isdir(path):
+        folder = ogb.raw_folder(path) or path
+        parts = [os.path.join(folder, name) for name in ("edge.csv.gz", "num-node-list.csv.gz", "data.npz")]
+    else:
+        base = bel.stem(path)
+        parts = [path] if base is None else [base + part for part in bel.PARTS]
+    return [part for part in parts if os.path.exists(part)]
+
+
+@contextmanager
+def _naming(path: str) -> Iterator[None]:
+    """Errors about arrays and memory become errors about the file that they come from."""
+    try:
+        yield
+    except GraphError as error:
+        raise FormatError(f"{path}: {error}") from error
+    except OutOfMemory as error:
+        raise error if str(error).startswith(path) else OutOfMemory(f"{path}: {error}") from error
+    except HinterlandError:
+        raise
+    except (MemoryError, RuntimeError) as error:
+        # torch's CPU allocator raises a RuntimeError when the system refuses memory.
+        if isinstance(error, MemoryError) or "allocate memory" in str(error):
+            raise OutOfMemory(f"{path}: not enough host memory for this graph; free some or take a larger machine") from error
+        raise
+
+
+def _weights(path: str, content: EdgeList | Rows, options: Options) -> torch.Tensor | UnifiedTensor | None:
+    """The weights, checked and in the type that the caller wants."""
+    weights = content.weights
+    if weights is None:
+        return None
+    plain = weights if isinstance(weights, torch.Tensor) else weights.cpu()
+    check_weights(path, plain)
+    if options.weight_dtype is None or options.weight_dtype == plain.dtype:
+        return weights
+    if isinstance(weights, torch.Tensor):
+        return cast_weights(path, plain, options.weight_dtype)
+    cast = UnifiedTensor.empty(tuple(plain.shape), options.weight_dtype, options.place("weights"))
+    cast_weights(path, plain, options.weight_dtype, cast.cpu())
+    return cast
+
+
+def _transposed(content: Rows) -> EdgeList:
+    """The edges of CSC arrays, whose rows are the targets."""
+    graph = Graph(content.indptr, content.indices, content.weights, placement="heap")  # checks the arrays
+    targets = torch.arange(graph.num_vertices, dtype=content.indices.dtype).repeat_interleave(graph.degrees().cpu())
+    weights = None if content.weights is None else content.weights.cpu()
+    return EdgeList(content.indices.cpu(), targets, weights, graph.num_vertices)
+
+
+def _redirected(path: str, graph: Graph, directed: bool) -> Graph:
+    """The same arrays under another flag; undirected only if every edge has its reverse."""
+    if not directed:
+        one, other = (simplify(g, placement="heap") for g in (graph, transposed(graph)))
+        for name in NAMES:
+            array, mirrored = one.array(name, "cpu"), other.array(name, "cpu")
+            if array is not None and mirrored is not None and not torch.equal(array, mirrored):
+                raise GraphError(f"{path}: not every edge has its reverse; pass symmetrize=True to add them")
+    return Graph._of(graph._arrays, directed)

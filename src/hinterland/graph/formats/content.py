@@ -1,0 +1,137 @@
+"""What a reader hands over: an edge list or CSR arrays, and the options that the caller set."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+
+from ... import _core
+from ...memory import UnifiedTensor
+from ...runtime.errors import ConfigError, FormatError, OutOfMemory
+from ...runtime.units import format_bytes
+from ..arrays import Array, placements
+from ..graph import Graph
+
+LARGEST_VERTEX = 1 << 48
+_CHUNK = 1 << 22
+# A vertex takes 8 bytes in the graph but none in a list of edges: a list that would make a graph of over a GiB almost
+# without edges holds hashes or other identifiers, not vertex numbers.
+_SPARSE_VERTICES = 1 << 27
+_SPARSE_RATIO = 256
+
+
+@dataclass(frozen=True)
+class Options:
+    """What ``load_graph`` was asked for, as readers need it."""
+
+    placement: str | Mapping[str, str] = "host"
+    weight_dtype: torch.dtype | None = None
+    layout: str | None = None
+
+    def place(self, name: str) -> str:
+        """Where to read the array ``name`` to. What shall lie in GPU memory passes through the heap."""
+        where = placements(self.placement)[name]
+        return "heap" if where == "gpu" else where
+
+    def handed(self, name: str, array: UnifiedTensor | None) -> Array | None:
+        """An array as ``Graph`` takes it: a UnifiedTensor stays where it is, a tensor goes to the GPU."""
+        on_gpu = array is not None and placements(self.placement)[name] == "gpu"
+        return array.cpu() if array is not None and on_gpu else array
+
+
+@dataclass
+class EdgeList:
+    """Edges in the file's order. ``sources`` and ``targets``: int32 or int64 [E]. ``symmetric``: each edge stands for both."""
+
+    sources: torch.Tensor
+    targets: torch.Tensor
+    weights: torch.Tensor | None
+    num_vertices: int
+    symmetric: bool = False
+    directed: bool = True
+
+
+@dataclass
+class Rows:
+    """CSR arrays, read straight to their place. ``columns``: they are the columns of the adjacency matrix (CSC)."""
+
+    indptr: UnifiedTensor
+    indices: UnifiedTensor
+    weights: UnifiedTensor | None
+    directed: bool
+    sorted: bool = False
+    columns: bool = False
+
+
+def check_counts(path: str, vertices: int, edges: int) -> None:
+    """Refuses counts that no graph here can have, before anything is computed from them."""
+    for what, count in (("vertices", vertices), ("edges", edges)):
+        if not 0 <= count <= LARGEST_VERTEX:
+            raise FormatError(f"{path}: the header promises {count} {what}; the file is damaged or of another format")
+
+
+def check_sparsity(path: str, vertices: int, edges: int, where: str = "") -> None:
+    """Refuses an edge list whose vertex numbers would make a huge graph with next to no edges."""
+    if vertices > _SPARSE_VERTICES and vertices > _SPARSE_RATIO * edges:
+        raise OutOfMemory(
+            f"{path}: {vertices} vertices{where} for {edges} edges: their offsets alone would take "
+            f"{format_bytes(8 * (vertices + 1))}; renumber the vertices from 0 without gaps"
+        )
+
+
+def store_ids(path: str, what: str, ids: torch.Tensor, target: torch.Tensor, limit: int, position: int) -> int:
+    """Copies vertex numbers to a tensor that may be narrower; returns the largest.
+
+    ``position`` is the first one's place in the file's array ``what``, for the message.
+    """
+    if ids.numel() == 0:
+        return -1
+    low, high = (int(bound) for bound in torch.aminmax(ids))
+    if low < 0 or high >= limit:
+        bad = int(((ids < 0) | (ids >= limit)).nonzero()[0])
+        raise FormatError(
+            f"{path}: {what}[{position + bad}] is {int(ids[bad])}, but vertex numbers lie between 0 and {limit - 1}; "
+            "the file is damaged or of another format"
+        )
+    target.copy_(ids)
+    return high
+
+
+def check_weights(path: str, weights: torch.Tensor) -> None:
+    """Refuses NaN and infinite weights, naming the first."""
+    if not weights.is_floating_point():
+        return
+    for begin in range(0, weights.numel(), _CHUNK):
+        finite = torch.isfinite(weights[begin : begin + _CHUNK])
+        if not bool(finite.all()):
+            bad = begin + int((~finite).nonzero()[0])
+            raise FormatError(
+                f"{path}: the weight of edge {bad} is {float(weights[bad])}; weights must be finite: correct or remove it"
+            )
+
+
+def cast_weights(path: str, weights: torch.Tensor, dtype: torch.dtype, target: torch.Tensor | None = None) -> torch.Tensor:
+    """``weights`` as ``dtype``, in ``target`` if given. A value that an integer type cannot hold is refused."""
+    if dtype.is_complex or dtype == torch.bool:
+        raise ConfigError(f"weight_dtype={dtype}: weights are integers or real numbers; choose for example torch.float32")
+    target = torch.empty(weights.shape, dtype=dtype) if target is None else target
+    for begin in range(0, weights.numel(), _CHUNK):
+        part = weights[begin : begin + _CHUNK]
+        cast = target[begin : begin + _CHUNK]
+        cast.copy_(part)
+        wrong = ~torch.isfinite(cast) if dtype.is_floating_point else cast.to(part.dtype) != part
+        if bool(wrong.any()):
+            bad = int(wrong.nonzero()[0])
+            raise FormatError(
+                f"{path}: the weight of edge {begin + bad} is {part[bad].item()}, which {dtype} cannot hold; "
+                "choose another weight_dtype"
+            )
+    return target
+
+
+def survey(graph: Graph) -> tuple[int, int, bool]:
+    """(Self loops, edges to a vertex that is not larger, whether each vertex's neighbours ascend)."""
+    indptr, indices = graph.array("indptr", "cpu"), graph.array("indices", "cpu")
+    return _core.survey_graph(indptr.data_ptr(), indices.data_ptr(), indices.element_size(), graph.num_vertices)

@@ -1,0 +1,70 @@
+"""DIMACS shortest-path graphs (.gr): ``p sp N M``, then M arcs ``a U V WEIGHT``, vertices from 1.
+
+Source: the file formats of the 9th DIMACS implementation challenge (2006).
+"""
+
+from __future__ import annotations
+
+import torch
+
+from ... import _core
+from ...runtime.errors import ConfigError, FormatError
+from ..graph import Graph
+from .content import EdgeList, Options, check_counts, check_sparsity
+from .text import TextReader, edge_text, integers, take, write_text
+
+
+def matches(line: bytes) -> bool:
+    """Whether a text whose first line that is no comment of DIMACS ("c ...") is ``line`` has this format."""
+    words = line.split()
+    return words[:1] == [b"p"] or (words[:1] == [b"a"] and len(words) == 4)
+
+
+def read(path: str, options: Options) -> EdgeList:
+    """The arcs, directed and weighted."""
+    with TextReader(path) as reader:
+        line = reader.readline()
+        while line and (not line.strip() or line.split()[0] == b"c"):
+            line = reader.readline()
+        words = line.split()
+        if words[:1] != [b"p"]:
+            raise reader.fail("the first line that is no comment must read: p sp VERTICES ARCS")
+        if words[1:2] != [b"sp"] or len(words) != 4:
+            text = line.strip()[:40].decode("ascii", "replace")
+            raise reader.fail(f"the problem line is {text!r}; only shortest-path graphs are read: p sp VERTICES ARCS")
+        vertices, arcs = integers(reader, words[2:], "the problem line")
+        check_counts(path, vertices, arcs)
+        shortest = len(b"a 1 1 1\n")
+        if not reader.compressed and arcs * shortest - 1 > reader.bytes:
+            raise reader.fail(
+                f"the header promises {arcs} arcs, at least {arcs * shortest - 1} bytes, "
+                f"but the file holds {reader.bytes}; it is truncated or the header is wrong"
+            )
+        parser = _core.EdgeParser(
+            path, comments="c", tag="a", base=1, vertices=vertices, edges=arcs, weights="any", first_line=reader.line + 1
+        )
+        reader.parse(parser)
+        if parser.edges < arcs:
+            raise FormatError(
+                f"{path}: truncated: the header promises {arcs} arcs, but the file ends after {parser.edges}, "
+                f"at line {parser.line}"
+            )
+    check_sparsity(path, vertices, arcs, " in the header")
+    return EdgeList(*take(parser), vertices)
+
+
+def write(graph: Graph, path: str) -> None:
+    """Writes every stored edge as an arc. Weights must be whole numbers; without weights each arc has length 1."""
+    edges = edge_text(graph, start="a ", base=1, weights=lambda part: whole(path, part))
+    if graph.array("weights", "cpu") is None:
+        edges = (piece.replace(b"\n", b" 1\n") for piece in edges)
+    write_text(path, f"p sp {graph.num_vertices} {graph.num_edges}\n", edges)
+
+
+def whole(path: str, weights: torch.Tensor) -> torch.Tensor:
+    """``weights`` as int64; ConfigError if one has a fraction."""
+    integers = weights.to(torch.int64)
+    if weights.is_floating_point() and not bool((integers.to(weights.dtype) == weights).all()):
+        bad = weights[integers.to(weights.dtype) != weights][0].item()
+        raise ConfigError(f"{path}: this format holds whole weights only, but one is {bad}; write .mtx or .hl instead")
+    return integers

@@ -1,0 +1,187 @@
+"""Hinterland's own graph files, ``.hl``: CSR arrays that can be mapped or read in place, with a version and checksums.
+
+Layout, little-endian::
+
+    0     magic  89 48 4C 47 0D 0A 1A 0A (a transfer as text damages it visibly)
+    8     version (uint32, 1), flags (uint32: 1 directed, 2 neighbours ascend, 4 weighted)
+    16    vertices, edges (int64)
+    32    type names of offsets, neighbours, weights (16 bytes each, padded with zeros)
+    80    checksum block in bytes (uint64)
+    4088  checksum of bytes 0..4087 (uint64)
+    4096  offsets, neighbours, weights, checksums: each from the next multiple of 4096 on, padded with zeros
+
+The last section holds one uint64 for each block of each array, arrays in order; native/graph/checksum.hpp defines it.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+
+import torch
+
+from ... import _core
+from ...memory import UnifiedTensor
+from ...runtime.errors import ConfigError, FormatError
+from ...runtime.progress import progress
+from ..arrays import index_dtype
+from ..graph import Graph
+from .content import Options, Rows, check_counts, survey
+from .files import read_head, read_into, replacing, size_of
+
+MAGIC = b"\x89HLG\r\n\x1a\n"
+VERSION = 1
+_PAGE = 4096
+_FIELDS = struct.Struct("<8sIIqq16s16s16sQ")
+_SUM = struct.Struct("<Q")
+_DIRECTED, _SORTED, _WEIGHTED = 1, 2, 4
+_ARRAYS = ("indptr", "indices", "weights")
+_TYPES = {
+    str(dtype).removeprefix("torch."): dtype
+    for dtype in (
+        torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64,
+        torch.float16, torch.bfloat16, torch.float32, torch.float64,
+    )
+}  # fmt: skip
+
+
+@dataclass
+class Header:
+    """What the first page says."""
+
+    flags: int
+    vertices: int
+    edges: int
+    types: tuple[torch.dtype, ...]
+
+    def sections(self) -> list[tuple[int, int]]:
+        """(Offset, bytes) of each array, then of the checksums."""
+        counts = (self.vertices + 1, self.edges, self.edges)
+        found, at, sums = [], _PAGE, 0
+        for count, dtype in zip(counts, self.types, strict=False):
+            size = count * dtype.itemsize
+            found.append((at, size))
+            sums += -(-size // _core.CHECKSUM_BLOCK)
+            at = -(-(at + size) // _PAGE) * _PAGE
+        return [*found, (at, 8 * sums)]
+
+    def pack(self) -> bytes:
+        """The first page."""
+        names = [str(dtype).removeprefix("torch.").encode() for dtype in self.types] + [b""] * (3 - len(self.types))
+        fields = _FIELDS.pack(MAGIC, VERSION, self.flags, self.vertices, self.edges, *names, _core.CHECKSUM_BLOCK)
+        page = bytearray(fields.ljust(_PAGE, b"\0"))
+        _SUM.pack_into(page, _PAGE - _SUM.size, _page_sum(page))
+        return bytes(page)
+
+
+def _page_sum(page: bytes | bytearray) -> int:
+    covered = torch.frombuffer(bytearray(page[: _PAGE - _SUM.size]), dtype=torch.uint8)
+    return int(_checksums(covered, 0)[0]) & (2**64 - 1)
+
+
+def _checksums(array: torch.Tensor, number: int) -> torch.Tensor:
+    """The checksums of an array, which depend on its number in the file and on each block's place."""
+    size = array.numel() * array.element_size()
+    sums = torch.empty(-(-size // _core.CHECKSUM_BLOCK), dtype=torch.int64)
+    _core.checksums(array.data_ptr(), size, number << 48, sums.data_ptr())
+    return sums
+
+
+def matches(head: bytes) -> bool:
+    """Whether a file that begins with ``head`` is one of ours."""
+    return head.startswith(MAGIC)
+
+
+def read_header(path: str) -> Header:
+    """The header, checked against its checksum and the file's size."""
+    page, size = read_head(path, _PAGE), size_of(path)
+    if not matches(page):
+        raise FormatError(f"{path}: does not begin with the magic bytes of an .hl file; it is of another format or damaged")
+    if len(page) < _PAGE:
+        raise FormatError(f"{path}: truncated: {size} bytes, but the header alone takes {_PAGE}")
+    _, version, flags, vertices, edges, *names, block = _FIELDS.unpack_from(page)
+    if version != VERSION:
+        raise FormatError(f"{path}: version {version} of the format; this library reads version {VERSION}: update it")
+    if _SUM.unpack_from(page, _PAGE - _SUM.size)[0] != _page_sum(page):
+        raise FormatError(f"{path}: the header's checksum does not match: the file is damaged; restore or convert it again")
+    check_counts(path, vertices, edges)
+    found = [_TYPES.get(name.rstrip(b"\0").decode("ascii", "replace")) for name in names[: 2 + bool(flags & _WEIGHTED)]]
+    types = tuple(dtype for dtype in found if dtype is not None)
+    if (
+        block != _core.CHECKSUM_BLOCK
+        or len(types) != len(found)
+        or types[0] != torch.int64
+        or types[1] not in (torch.int32, torch.int64)
+    ):
+        raise FormatError(f"{path}: array types {names} with checksums of {block} bytes are not known to version {VERSION}")
+    header = Header(flags, vertices, edges, types)
+    expected = sum(header.sections()[-1])
+    if size != expected:
+        raise FormatError(
+            f"{path}: the header promises {vertices} vertices and {edges} edges, {expected} bytes, but the file holds {size}; "
+            f"it is {'truncated' if size < expected else 'damaged'}"
+        )
+    return header
+
+
+def read(path: str, options: Options) -> Rows:
+    """The graph, each array read straight to its place, then checked against its checksums."""
+    header = read_header(path)
+    *places, (sums_at, sums_bytes) = header.sections()
+    sums = torch.empty(sums_bytes // 8, dtype=torch.int64)
+    read_into(path, sums_at, sums)
+    counts = (header.vertices + 1, header.edges, header.edges)
+    held: list[UnifiedTensor] = []
+    checked = 0
+    with progress(f"reading {path}", sums_at) as step:
+        for number, (name, dtype, (at, size)) in enumerate(zip(_ARRAYS, header.types, places, strict=False)):
+            array = UnifiedTensor.empty((counts[number],), dtype, options.place(name))
+            read_into(path, at, array.cpu())
+            found = _checksums(array.cpu(), number)
+            wrong = (found != sums[checked : checked + len(found)]).nonzero()
+            if len(wrong):
+                bad = at + int(wrong[0]) * _core.CHECKSUM_BLOCK
+                raise FormatError(
+                    f"{path}: damaged: the checksum of {name} does not match between the offsets {bad} and "
+                    f"{min(bad + _core.CHECKSUM_BLOCK, at + size)}; restore the file or convert it again"
+                )
+            checked += len(found)
+            held.append(array)
+            step(size)
+    return Rows(
+        held[0],
+        _narrow(held[1], header.vertices, options),
+        held[2] if len(held) == 3 else None,
+        bool(header.flags & _DIRECTED),
+        bool(header.flags & _SORTED),
+    )
+
+
+def _narrow(indices: UnifiedTensor, vertices: int, options: Options) -> UnifiedTensor:
+    """Neighbours in the type that a graph of this size has."""
+    dtype = index_dtype(vertices)
+    if indices.dtype == dtype:
+        return indices
+    narrow = UnifiedTensor.empty(tuple(indices.shape), dtype, options.place("indices"))
+    narrow.cpu().copy_(indices.cpu())
+    return narrow
+
+
+def write(graph: Graph, path: str) -> None:
+    """Writes the graph as it is, offsets and neighbours in the types that it has."""
+    arrays = [array for array in (graph.array(name, "cpu") for name in _ARRAYS) if array is not None]
+    arrays = [array.contiguous() for array in arrays]
+    for array in arrays:
+        if array.dtype not in _TYPES.values():
+            raise ConfigError(f"{path}: weights of type {array.dtype} have no place in an .hl file; convert them to float32")
+    flags = _DIRECTED * graph.directed | _SORTED * survey(graph)[2] | _WEIGHTED * (len(arrays) == 3)
+    header = Header(flags, graph.num_vertices, graph.num_edges, tuple(array.dtype for array in arrays))
+    *places, (sums_at, sums_bytes) = header.sections()
+    with replacing(path) as output, progress(f"writing {path}", sums_at) as step:
+        output.write(header.pack())
+        for array, (at, size) in zip(arrays, places, strict=True):
+            output.write_tensor(array, at)
+            step(size)
+        sums = torch.cat([_checksums(array, number) for number, array in enumerate(arrays)])
+        output.write_tensor(sums, sums_at)
+        output.resize(sums_at + sums_bytes)

@@ -1,0 +1,115 @@
+"""Edge arrays in ``.npy``: ``[2, E]`` (sources, then targets) as PyG has them, or ``[E, 2]`` (pairs) as IGB has them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+
+from ...memory import UnifiedTensor
+from ...runtime.errors import ConfigError, FormatError
+from ...runtime.progress import progress
+from ..graph import Graph
+from .arrays import ArrayFile, open_npy
+from .content import EdgeList, Options, check_counts, check_sparsity, store_ids
+from .files import replacing
+
+_CHUNK = 1 << 21
+_INT32_LIMIT = 1 << 31
+_ENDS = tuple[torch.Tensor, torch.Tensor]
+
+
+def read(path: str, options: Options) -> EdgeList:
+    """The edges as they stand, directed. The largest number plus one is the number of vertices."""
+    return read_pairs(path, lambda: open_npy(path), options)
+
+
+def read_pairs(path: str, open_array: Callable[[], ArrayFile], options: Options, vertices: int | None = None) -> EdgeList:
+    """An edge array, from a file of its own or from an archive, with 4-byte numbers where they fit."""
+    limit = _INT32_LIMIT if vertices is None else vertices
+    array = open_array()
+    edges = _edges(array, options)
+    check_counts(path, vertices or 0, edges)
+    narrow = limit <= _INT32_LIMIT
+    try:
+        sources, targets, largest = _read(array, edges, torch.int32 if narrow else torch.int64, options, limit)
+    except _Wide:
+        sources, targets, largest = _read(open_array(), edges, torch.int64, options, None)
+    if vertices is None:
+        vertices = largest + 1
+    check_sparsity(path, vertices, edges)
+    return EdgeList(sources, targets, None, vertices)
+
+
+class _Wide(Exception):
+    """A vertex number needs 8 bytes: the array is read again."""
+
+
+def _edges(array: ArrayFile, options: Options) -> int:
+    if len(array.shape) != 2 or 2 not in array.shape:
+        raise FormatError(
+            f"{array.path}: {array.name} has the shape {array.shape}; edges have [2, E] or [E, 2]. "
+            "For a table of rows use UnifiedTensor.from_file"
+        )
+    if array.shape == (2, 2) and options.layout is None:
+        raise ConfigError(
+            f"{array.path}: the shape [2, 2] can be read both ways; say format='npy[2,E]' (sources, then targets) "
+            "or format='npy[E,2]' (pairs)"
+        )
+    return array.count // 2
+
+
+def _interleaved(array: ArrayFile, options: Options) -> bool:
+    """Whether source and target lie side by side in the file."""
+    pairs = options.layout == "[E,2]" if array.shape == (2, 2) else array.shape[1] == 2
+    return pairs != array.fortran
+
+
+def _read(
+    array: ArrayFile, edges: int, dtype: torch.dtype, options: Options, limit: int | None
+) -> tuple[torch.Tensor, torch.Tensor, int]:
+    sources, targets = (UnifiedTensor.empty((edges,), dtype, "heap").cpu() for _ in range(2))
+    largest = -1
+    with progress(f"reading {array.path}", array.count * array.dtype.itemsize) as step:
+        for begin, part, places in _parts(array, sources, targets, _interleaved(array, options)):
+            step(part.numel() * array.dtype.itemsize)
+            if limit == _INT32_LIMIT and part.numel() and int(part.max()) >= _INT32_LIMIT:
+                raise _Wide
+            for column, place in zip(part, places, strict=True):
+                bound = 1 << 48 if limit is None else limit
+                largest = max(largest, store_ids(array.path, array.name, column, place, bound, begin))
+    return sources, targets, largest
+
+
+def _parts(array: ArrayFile, sources: torch.Tensor, targets: torch.Tensor, interleaved: bool):
+    """Runs of the file: (first position, numbers as [columns, n], where each column goes)."""
+    edges = sources.numel()
+    if interleaved:
+        for begin in range(0, edges, _CHUNK):
+            part = array.integers(2 * min(_CHUNK, edges - begin)).view(-1, 2).T
+            run = slice(begin, begin + part.shape[1])
+            yield begin, part, (sources[run], targets[run])
+    else:
+        for column in (sources, targets):
+            for begin in range(0, edges, _CHUNK):
+                part = array.integers(min(_CHUNK, edges - begin)).view(1, -1)
+                yield begin, part, (column[begin : begin + part.shape[1]],)
+
+
+def write(graph: Graph, path: str) -> None:
+    """Writes ``[2, E]`` with the type of the neighbours. Weights have no place in it and are refused."""
+    if graph.array("weights", "cpu") is not None:
+        raise ConfigError(f"{path}: an edge array holds no weights; write .npz or .hl instead")
+    indptr, indices = graph.array("indptr", "cpu"), graph.array("indices", "cpu")
+    assert indptr is not None and indices is not None
+    edges = graph.num_edges
+    with replacing(path) as output:
+        shape = {"descr": np.lib.format.dtype_to_descr(indices[:0].numpy().dtype), "fortran_order": False, "shape": (2, edges)}
+        np.lib.format.write_array_header_1_0(output, shape)  # type: ignore[arg-type]
+        for begin in range(0, edges, _CHUNK):
+            places = torch.arange(begin, min(begin + _CHUNK, edges))
+            rows = torch.searchsorted(indptr, places, right=True) - 1
+            output.write(rows.to(indices.dtype).numpy())
+        for begin in range(0, edges, _CHUNK):
+            output.write(indices[begin : begin + _CHUNK].contiguous().numpy())

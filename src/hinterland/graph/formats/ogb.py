@@ -1,0 +1,60 @@
+"""OGB's node data sets as they lie on disk: ``raw/edge.csv.gz`` and ``raw/num-node-list.csv.gz``, or ``raw/data.npz``.
+
+The edges are those of the raw files: where OGB's own loader adds inverse edges (ogbn-products), pass ``symmetrize=True``.
+"""
+
+from __future__ import annotations
+
+import os
+
+from ... import _core
+from ...runtime.errors import FormatError, StorageError
+from .arrays import Archive
+from .content import EdgeList, Options, check_counts, check_sparsity
+from .npy import read_pairs
+from .text import TextReader, integers, take
+
+
+def raw_folder(path: str) -> str | None:
+    """The folder of the raw files of the data set in the folder ``path``; None if there is none."""
+    for folder in (os.path.join(path, "raw"), path):
+        if any(os.path.exists(os.path.join(folder, name)) for name in ("edge.csv.gz", "data.npz")):
+            return folder
+    return None
+
+
+def read(path: str, options: Options) -> EdgeList:
+    """The data set's one graph, directed."""
+    folder = raw_folder(path)
+    if folder is None:
+        raise StorageError(
+            f"{path}: this folder is no OGB data set: it has neither raw/edge.csv.gz nor raw/data.npz; name a file to load"
+        )
+    packed = os.path.join(folder, "data.npz")
+    return read_packed(packed, options) if os.path.exists(packed) else _read_text(folder)
+
+
+def _read_text(folder: str) -> EdgeList:
+    sizes = os.path.join(folder, "num-node-list.csv.gz")
+    with TextReader(sizes) as reader:
+        vertices = integers(reader, reader.readline().strip().split(b","), "the number of vertices")[0]
+        if reader.readline().strip():
+            raise FormatError(f"{sizes}: the data set has more than one graph; only data sets of one graph are read")
+    path = os.path.join(folder, "edge.csv.gz")
+    check_counts(path, vertices, 0)
+    with TextReader(path) as reader:
+        parser = _core.EdgeParser(path, comments="", commas=True, vertices=vertices)
+        reader.parse(parser)
+    check_sparsity(path, vertices, parser.edges, f" in {sizes}")
+    return EdgeList(*take(parser), vertices)
+
+
+def read_packed(path: str, options: Options) -> EdgeList:
+    """The edges of a data set's ``raw/data.npz``."""
+    with Archive(path) as archive:
+        sizes = archive.open("num_nodes_list").small().reshape(-1)
+        if sizes.dtype.kind not in "iu" or sizes.shape != (1,):
+            raise FormatError(f"{path}: num_nodes_list is {sizes}; only data sets of one graph are read")
+        vertices = int(sizes[0])
+        check_counts(path, vertices, 0)
+        return read_pairs(path, lambda: archive.open("edge_index"), options, vertices)

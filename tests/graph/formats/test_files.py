@@ -1,0 +1,231 @@
+"""What all formats share: options, recognition by content, writes that are whole or not there, and bounded memory."""
+
+from __future__ import annotations
+
+import errno
+import os
+import resource
+import shutil
+import stat
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+import hinterland as hl
+from hinterland.graph import formats
+from hinterland.graph.formats import files
+from hinterland.runtime.errors import ConfigError, FormatError, StorageError
+
+from .samples import listed
+
+ALL = ["hl", "mtx", "mtx.gz", "txt", "csv", "wel.gz", "gr", "wsg", "npz"]
+
+
+@pytest.fixture
+def graph():
+    rng = np.random.default_rng(2)
+    src, dst = (torch.from_numpy(rng.integers(0, 40, 200)) for _ in range(2))
+    return hl.from_edges(src, dst, torch.from_numpy(rng.integers(1, 99, 200)).int(), num_vertices=41)
+
+
+@pytest.mark.parametrize("ending", ALL)
+def test_content_decides_whatever_the_name(tmp_path, graph, ending):
+    hl.save_graph(graph, tmp_path / f"g.{ending}")
+    kind = formats.detect(tmp_path / f"g.{ending}")
+    for name in ("noname", "g.mtx", "g.sg", "g.npy", "g.txt.gz", "g.hl"):
+        (tmp_path / "other").mkdir(exist_ok=True)
+        path = tmp_path / "other" / name
+        shutil.copy(tmp_path / f"g.{ending}", path)
+        assert formats.detect(path) == kind
+        assert listed(hl.load_graph(path)) == listed(graph)
+
+
+@pytest.mark.parametrize("ending", ALL)
+def test_options_mean_the_same_for_every_format(tmp_path, graph, ending):
+    path = tmp_path / f"g.{ending}"
+    hl.save_graph(graph, path)
+    for options in (
+        {"symmetrize": True},
+        {"remove_self_loops": True},
+        {"remove_duplicates": True},
+        {"symmetrize": True, "remove_self_loops": True, "remove_duplicates": True},
+    ):
+        expected = hl.graph.simplify(graph, **options)
+        found = hl.load_graph(path, **options)
+        assert listed(found) == listed(expected)
+        assert found.directed == expected.directed
+    floats = hl.load_graph(path, weight_dtype=torch.float64)
+    assert floats.weights.dtype == torch.float64
+    assert floats.weights.tolist() == graph.weights.tolist()
+    placed = hl.load_graph(path, {"indptr": "heap", "indices": "registered"})
+    assert placed.placement["indices"] == "registered"
+    assert listed(placed) == listed(graph)
+
+
+def test_neighbours_are_sorted_when_asked(tmp_path):
+    graph = hl.Graph(torch.tensor([0, 3, 3, 4]), torch.tensor([2, 0, 1, 0]))
+    hl.save_graph(graph, tmp_path / "g.hl")
+    hl.save_graph(graph, tmp_path / "g.txt")
+    assert hl.load_graph(tmp_path / "g.hl").indices.tolist() == [2, 0, 1, 0]
+    assert hl.load_graph(tmp_path / "g.hl", sort_neighbors=True).indices.tolist() == [0, 1, 2, 0]
+    assert hl.load_graph(tmp_path / "g.txt").indices.tolist() == [0, 1, 2, 0]
+    assert hl.load_graph(tmp_path / "g.txt", sort_neighbors=False).indices.tolist() == [2, 0, 1, 0]
+
+
+def test_direction_is_a_claim_that_is_checked(tmp_path, graph):
+    both = hl.graph.simplify(graph, symmetrize=True)
+    hl.save_graph(both, tmp_path / "both.npz")  # a format that does not say
+    assert hl.load_graph(tmp_path / "both.npz").directed
+    assert not hl.load_graph(tmp_path / "both.npz", directed=False).directed
+    hl.save_graph(both, tmp_path / "both.mtx")
+    assert not hl.load_graph(tmp_path / "both.mtx").directed
+    assert hl.load_graph(tmp_path / "both.mtx", directed=True).directed
+    hl.save_graph(graph, tmp_path / "one.npz")
+    with pytest.raises(FormatError, match="not every edge has its reverse"):
+        hl.load_graph(tmp_path / "one.npz", directed=False)
+
+
+@pytest.mark.gpu
+def test_arrays_on_the_gpu(tmp_path, graph):
+    for ending in ("hl", "txt"):
+        hl.save_graph(graph, tmp_path / f"g.{ending}")
+        placed = hl.load_graph(tmp_path / f"g.{ending}", {"indptr": "gpu", "indices": "host"})
+        assert placed.indptr.is_cuda
+        assert placed.array("indices", "cuda").tolist() == graph.indices.tolist()
+        hl.save_graph(hl.load_graph(tmp_path / f"g.{ending}", "gpu"), tmp_path / "again.hl")
+        assert listed(hl.load_graph(tmp_path / "again.hl")) == listed(graph)
+
+
+def test_a_file_appears_whole_or_not_at_all(tmp_path, graph, monkeypatch):
+    """The system refuses the write in the middle: what was there stays, and nothing is left beside it."""
+    path = tmp_path / "g.mtx"
+    path.write_text("before")
+
+    def broken(*_, **__):
+        yield b"1 2 3\n"
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(formats.mtx, "edge_text", broken)
+    with pytest.raises(KeyboardInterrupt):
+        hl.save_graph(graph, path)
+    assert os.listdir(tmp_path) == ["g.mtx"]
+    assert path.read_text() == "before"
+
+
+_WRITE_TO_A_FULL_DISK = """
+import resource, signal, sys, torch
+import hinterland as hl
+from hinterland.runtime.errors import StorageError
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+ends = torch.arange(200000) % 5000
+graph = hl.from_edges(ends, ends.flip(0), torch.arange(200000, dtype=torch.int32))
+resource.setrlimit(resource.RLIMIT_FSIZE, (200000, 200000))
+for ending in sys.argv[2:]:
+    try:
+        hl.save_graph(graph, f"{sys.argv[1]}/g.{ending}")
+    except StorageError as error:
+        print(error)
+    else:
+        print("written", ending)
+"""
+
+
+def test_a_full_disk_leaves_nothing(tmp_path):
+    endings = ["hl", "mtx", "txt", "txt.gz", "gr", "wsg", "bel", "npz"]
+    ran = subprocess.run(
+        [sys.executable, "-c", _WRITE_TO_A_FULL_DISK, str(tmp_path), *endings], capture_output=True, text=True, check=True
+    )
+    lines = ran.stdout.splitlines()
+    assert len(lines) == len(endings), ran.stderr
+    for line, ending in zip(lines, endings, strict=True):
+        assert line.startswith(f"{tmp_path}/g.{ending}"), line
+        assert "cannot be written" in line and "nothing was left under this name" in line
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_full_file_system_leaves_nothing(tmp_path):
+    if os.geteuid() != 0 or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "none", tmp_path]).returncode:
+        pytest.skip("needs the right to mount a small file system")
+    try:
+        ends = torch.arange(50000)
+        graph = hl.from_edges(ends, ends.flip(0))
+        for ending in ("hl", "mtx", "npz", "sg"):
+            with pytest.raises(StorageError, match="No space left on device"):
+                hl.save_graph(graph, tmp_path / f"g.{ending}")
+            assert os.listdir(tmp_path) == []
+    finally:
+        subprocess.run(["umount", tmp_path], check=True)
+
+
+def test_places_that_cannot_be_written(tmp_path, graph):
+    with pytest.raises(StorageError, match="cannot be written: No such file or directory"):
+        hl.save_graph(graph, tmp_path / "missing" / "g.hl")
+    (tmp_path / "folder.hl").mkdir()
+    for name in (tmp_path / "folder.hl", "/dev/full"):
+        with pytest.raises(ConfigError, match="is no regular file"):
+            hl.save_graph(graph, name, format="hl")
+    assert stat.S_ISCHR(os.stat("/dev/full").st_mode)
+
+
+def test_links_and_permissions_are_kept(tmp_path, graph):
+    (tmp_path / "real.hl").touch()
+    (tmp_path / "link.hl").symlink_to("real.hl")
+    mask = os.umask(0o027)
+    try:
+        hl.save_graph(graph, tmp_path / "link.hl")
+    finally:
+        os.umask(mask)
+    assert (tmp_path / "link.hl").is_symlink()
+    assert listed(hl.load_graph(tmp_path / "real.hl")) == listed(graph)
+    assert stat.S_IMODE((tmp_path / "real.hl").stat().st_mode) == 0o640
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EACCES, errno.EIO])
+def test_refusals_in_words(code):
+    error = files.refused("g.hl", "written", OSError(code, os.strerror(code)))
+    assert str(error).startswith("g.hl: cannot be written: ")
+    assert ";" in str(error)
+
+
+_PEAK = """
+import resource, sys
+import hinterland as hl
+from hinterland.runtime.errors import FormatError
+hl.load_graph(sys.argv[2], "heap")
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+graph = hl.load_graph(sys.argv[1], "heap")
+after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+print(graph.num_edges, graph.nbytes, 1024 * (after - before))
+"""
+
+
+@pytest.mark.parametrize("ending", ["txt", "txt.gz", "hl", "npy"])
+def test_memory_is_bounded_by_the_output(tmp_path, ending):
+    """Text: the graph, the edges as a list (8 bytes each), and the two blocks. Ours: the graph and little else."""
+    rng = np.random.default_rng(4)
+    edges = 3_000_000
+    src, dst = (torch.from_numpy(rng.integers(0, 200_000, edges, dtype=np.int32)) for _ in range(2))
+    hl.save_graph(hl.from_edges(src, dst, num_vertices=200_000), tmp_path / f"g.{ending}")
+    (tmp_path / "small.txt").write_text("0 1\n" * 100)
+    ran = subprocess.run(
+        [sys.executable, "-c", _PEAK, str(tmp_path / f"g.{ending}"), str(tmp_path / "small.txt")],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    found, graph_bytes, peak = map(int, ran.stdout.split())
+    assert found == edges
+    spare = 24 << 20  # allocator arenas, read buffers of 4 MiB a thread
+    blocks = 2 * (formats.text.BLOCK + formats.text.LONGEST_LINE)
+    as_list = 8 * edges
+    assert peak < {"hl": graph_bytes, "npy": 2 * graph_bytes + as_list}.get(ending, graph_bytes + as_list + blocks) + spare + (64 << 20) * (ending == "hl")
+
+
+def test_headers_are_not_believed(tmp_path):
+    """A forged header in a small file, in a process that may have little memory: refused, not tried."""
+    limit = resource.getrlimit(resource.RLIMIT_AS)
+    (tmp_path / "g.mtx").write_text("%%MatrixMarket matrix coordinate pattern general\n4000000000 4000000000 9\n1 1\n")
+    with pytest.raises(FormatError, match="truncated|promises"):
+        hl.load_graph(tmp_path / "g.mtx")
+    assert resource.getrlimit(resource.RLIMIT_AS) == limit
