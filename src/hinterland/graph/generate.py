@@ -92,8 +92,11 @@ def generate(
     """
     recipe = _recipe(kind, scale, edge_factor, vertices, rows, cols, seed)
     device = devices.as_device(device)
-    graph = _on_gpu(recipe, weights, placement, device) if device.type == "cuda" else None
-    return _on_cpu(recipe, weights, placement) if graph is None else graph
+    if device.type == "cpu":
+        return _on_cpu(recipe, weights, placement)
+    with torch.cuda.device(device):  # where placement "gpu" goes, too
+        graph = _on_gpu(recipe, weights, placement, device)
+        return _on_cpu(recipe, weights, placement) if graph is None else graph
 
 
 def _recipe(
@@ -167,20 +170,19 @@ def _on_gpu(recipe: _Recipe, weights: bool, placement: str | Mapping[str, str], 
     piece = _piece_size(recipe, weights, place, devices.free_bytes(device))
     if piece is None:
         return None
-    with torch.cuda.device(device):
-        try:
-            parts = _rows_in_pieces(recipe, weights, bits, piece, device)
-            if parts is None:
-                return None
-            indptr, indices, edge_weights = parts
-            held = {
-                "indptr": _join([indptr], torch.int64, place["indptr"], device),
-                "indices": _join(indices, arrays.index_dtype(recipe.vertices), place["indices"], device),
-            }
-            if weights:
-                held["weights"] = _join(edge_weights, torch.int32, place["weights"], device)
-        except torch.OutOfMemoryError:
+    try:
+        parts = _rows_in_pieces(recipe, weights, bits, piece, device)
+        if parts is None:
             return None
+        indptr, indices, edge_weights = parts
+        held = {
+            "indptr": _join([indptr], torch.int64, place["indptr"], device),
+            "indices": _join(indices, arrays.index_dtype(recipe.vertices), place["indices"], device),
+        }
+        if weights:
+            held["weights"] = _join(edge_weights, torch.int32, place["weights"], device)
+    except torch.OutOfMemoryError:
+        return None
     return Graph._of(held, directed=False)
 
 
