@@ -207,6 +207,8 @@ def test_wrong_arguments():
         hl.bfs(chain(3), 0, mode="sideways")
     with pytest.raises(ConfigError, match=r"1\.5 is not a vertex number"):
         hl.bfs(chain(3), 1.5)
+    with pytest.raises(ConfigError, match="not a size in bytes: 'much'"):
+        hl.bfs(chain(3), 0, gpu_budget="much")
 
 
 def test_broken_arrays_get_a_sentence(device):

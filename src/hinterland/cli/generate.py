@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from ..graph import generate as generate_graph
+from ..graph import save_graph
 from .output import emit
 
 
@@ -30,8 +31,6 @@ def generate(
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")] = False,
 ) -> None:
     """Make a random graph or a grid: undirected, no self loops, no duplicates, vertex numbers permuted."""
-    from ..graph import save_graph
-
     start = time.perf_counter()
     graph = generate_graph(
         kind,

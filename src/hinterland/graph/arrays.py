@@ -10,7 +10,8 @@ import torch
 from .. import _core
 from ..memory import UnifiedTensor
 from ..runtime import devices
-from ..runtime.errors import ConfigError, GraphError
+from ..runtime.errors import ConfigError, GraphError, OutOfMemory
+from ..runtime.units import format_bytes
 
 Array = UnifiedTensor | torch.Tensor
 
@@ -62,6 +63,14 @@ def placements(placement: str | Mapping[str, str]) -> dict[str, str]:
     return chosen
 
 
+def place_like(array: Array) -> str:
+    """The placement to ask for, for another array to lie where this one does."""
+    if isinstance(array, torch.Tensor):
+        return "gpu"
+    # Asked for by name, mapped memory is an error where it has run out; as "host" it falls back to registered memory.
+    return "host" if array.placement == "mapped" else array.placement
+
+
 def tensor_of(array: Array) -> torch.Tensor:
     """The array as a tensor, without a copy: on the GPU that holds it, else on the CPU."""
     return array.cpu() if isinstance(array, UnifiedTensor) else array
@@ -72,16 +81,26 @@ def placed(array: Array, dtype: torch.dtype, placement: str) -> Array:
     if isinstance(array, UnifiedTensor):
         if array.dtype == dtype:
             return array
-        placement = array.placement
+        placement = place_like(array)
     tensor = tensor_of(array)
     if placement == "gpu":
-        device = tensor.device if tensor.is_cuda else devices.as_device("cuda")
-        return tensor.to(device, dtype).contiguous()
+        return _on_gpu(tensor, dtype)
     if tensor.dtype == dtype and not tensor.is_cuda:
         return UnifiedTensor.from_tensor(tensor, placement=placement)
     held = UnifiedTensor.empty(tuple(tensor.shape), dtype, placement=placement)
     held.cpu().copy_(tensor)
     return held
+
+
+def _on_gpu(tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    device = tensor.device if tensor.is_cuda else devices.as_device("cuda")
+    try:
+        return tensor.to(device, dtype).contiguous()
+    except torch.OutOfMemoryError as error:
+        raise OutOfMemory(
+            f"{format_bytes(tensor.numel() * dtype.itemsize)} of memory asked for on {device}, but "
+            f"{format_bytes(devices.free_bytes(device))} is free; place this array on the host, as in placement='host'"
+        ) from error
 
 
 def integers(name: str, array: Array) -> Array:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import time
 from dataclasses import dataclass
 from typing import Any
@@ -74,6 +75,7 @@ def bfs(
         ``BfsResult(levels int32 [V], parents int64 [V], stats)``, tensors on ``device``.
 
     Raises:
+        ConfigError: an unknown mode, a source that is no integer, a budget that is no size.
         IndexOutOfRange: ``source`` is no vertex.
         GraphError: an offset or neighbour met on the way is out of range.
         OutOfMemory: the result and the search's state exceed ``gpu_budget`` or the free GPU memory.
@@ -82,7 +84,7 @@ def bfs(
         raise ConfigError(f"mode {mode!r} is not one of {', '.join(MODES)}")
     source = _check_source(graph, source)
     device = devices.as_device(device)
-    run = _Run(graph, device, gpu_budget)
+    run = _Run(graph, device, None if gpu_budget is None else parse_bytes(gpu_budget))
     if device.type == "cuda":
         with torch.cuda.device(device):
             return run(source, stats)
@@ -98,8 +100,8 @@ def csr_arrays(graph: Graph, device: torch.device | str) -> tuple[torch.Tensor, 
 
 def _check_source(graph: Graph, source: int) -> int:
     try:
-        vertex = source.__index__()
-    except AttributeError:
+        vertex = operator.index(source)
+    except TypeError:
         raise ConfigError(f"source {source!r} is not a vertex number") from None
     if not 0 <= vertex < graph.num_vertices:
         raise IndexOutOfRange(f"source {vertex} is not a vertex: the graph has {graph.num_vertices} vertices, numbered from 0")
@@ -109,17 +111,16 @@ def _check_source(graph: Graph, source: int) -> int:
 class _Run:
     """One search: sizes are planned when it is made, memory is taken when it is called."""
 
-    def __init__(self, graph: Graph, device: torch.device, gpu_budget: int | str | None) -> None:
+    def __init__(self, graph: Graph, device: torch.device, budget: int | None) -> None:
         self.graph, self.device = graph, device
         self.vertices, self.edges = graph.num_vertices, graph.num_edges
         self.id_bytes = 8 if self.vertices >= _WIDE_FROM else 4
         self.scratch_bytes, self.zeroed_bytes = _core.bfs_scratch(self.vertices, self.edges)
         self.copies_offsets = False
         if device.type == "cuda":
-            self._fit(gpu_budget)
+            self._fit(budget)
 
-    def _fit(self, gpu_budget: int | str | None) -> None:
-        budget = None if gpu_budget is None else parse_bytes(gpu_budget)
+    def _fit(self, budget: int | None) -> None:
         free = devices.free_bytes(self.device)
         limit = free if budget is None else min(budget, free)
         result = _allocated(4 * self.vertices) + _allocated(self.id_bytes * self.vertices)

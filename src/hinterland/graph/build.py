@@ -104,13 +104,17 @@ def simplify(
         directed=graph.directed and not symmetrize,
         remove_duplicates=remove_duplicates,
         sort_neighbors=sort_neighbors,
-        placement=graph.placement if placement is None else placement,
+        placement=_places_like(graph) if placement is None else placement,
     )
 
 
 def transposed(graph: Graph) -> Graph:
     """``graph`` with every edge turned round; use :meth:`Graph.transpose`, which keeps it."""
-    return _rebuild(graph, _core.EdgeRules(flip=True), directed=True, placement=graph.placement)
+    return _rebuild(graph, _core.EdgeRules(flip=True), directed=True, placement=_places_like(graph))
+
+
+def _places_like(graph: Graph) -> dict[str, str]:
+    return {name: arrays.place_like(array) for name, array in graph._arrays.items()}
 
 
 def _rebuild(graph: Graph, rules: _core.EdgeRules, **options: object) -> Graph:

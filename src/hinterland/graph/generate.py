@@ -92,8 +92,11 @@ def generate(
     """
     recipe = _recipe(kind, scale, edge_factor, vertices, rows, cols, seed)
     device = devices.as_device(device)
-    graph = _on_gpu(recipe, weights, placement, device) if device.type == "cuda" else None
-    return _on_cpu(recipe, weights, placement) if graph is None else graph
+    if device.type == "cpu":
+        return _on_cpu(recipe, weights, placement)
+    with torch.cuda.device(device):  # where placement "gpu" goes, too
+        graph = _on_gpu(recipe, weights, placement, device)
+        return _on_cpu(recipe, weights, placement) if graph is None else graph
 
 
 def _recipe(
@@ -167,21 +170,19 @@ def _on_gpu(recipe: _Recipe, weights: bool, placement: str | Mapping[str, str], 
     piece = _piece_size(recipe, weights, place, devices.free_bytes(device))
     if piece is None:
         return None
-    with torch.cuda.device(device):
-        try:
-            parts = _rows_in_pieces(recipe, weights, bits, piece, device)
-            if parts is None:
-                return None
-            indptr, indices, edge_weights = parts
-            held = {
-                "indptr": _join([indptr], torch.int64, place["indptr"], device),
-                "indices": _join(indices, arrays.index_dtype(recipe.vertices), place["indices"], device),
-            }
-            if weights:
-                held["weights"] = _join(edge_weights, torch.int32, place["weights"], device)
-            torch.cuda.current_stream(device).synchronize()  # the CPU may read what the GPU wrote to host memory
-        except torch.OutOfMemoryError:
+    try:
+        parts = _rows_in_pieces(recipe, weights, bits, piece, device)
+        if parts is None:
             return None
+        indptr, indices, edge_weights = parts
+        held = {
+            "indptr": _join([indptr], torch.int64, place["indptr"], device),
+            "indices": _join(indices, arrays.index_dtype(recipe.vertices), place["indices"], device),
+        }
+        if weights:
+            held["weights"] = _join(edge_weights, torch.int32, place["weights"], device)
+    except torch.OutOfMemoryError:
+        return None
     return Graph._of(held, directed=False)
 
 
@@ -246,7 +247,7 @@ def _join(parts: list[torch.Tensor], dtype: torch.dtype, place: str, device: tor
         held = into = torch.empty(shape, dtype=dtype, device=device)
     else:
         held = UnifiedTensor.empty(shape, dtype, placement=place)
-        into = held.cpu() if held.placement == "heap" else held.cuda(device)
+        into = held.cpu()  # a copy to the CPU's view waits until the data is there
     at = 0
     while parts:
         part = parts.pop(0)
