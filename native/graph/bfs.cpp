@@ -58,18 +58,20 @@ void run(const BfsArrays& arrays, int64_t source, void* parents, int32_t* levels
 #pragma omp parallel if (groups > kGroupsAlone)
     {
       Buffered<BfsTask> tasks(state.task_bag(depth));
-      LevelCounts counts;
+      Collected counts;
 #pragma omp for schedule(dynamic, 16) nowait
       for (int64_t i = 0; i < groups; ++i) collect(graph, state, state.touched[i], depth, tasks, counts);
-      counts.add_to(state.record(depth));
+      counts.add_to(state.record(depth), control);
     }
-    state.begin_expand(depth, now_ns());
-    const int64_t num_tasks = control.num_tasks[depth % 2];
+    const int64_t num_tasks = state.num_tasks(depth, graph.num_vertices);
+    state.begin_expand(depth, num_tasks, now_ns());
 #pragma omp parallel if (num_tasks > kTasksAlone)
     {
       Buffered<int64_t> touched(state.touched_bag(depth + 1));
+      BytesRead read;
 #pragma omp for schedule(dynamic, 4) nowait
-      for (int64_t i = 0; i < num_tasks; ++i) expand(graph, state, state.tasks[i], touched);
+      for (int64_t i = 0; i < num_tasks; ++i) expand(graph, state, state.tasks[i], touched, read);
+      read.add_to(state.record(depth));
     }
   }
   control.end_ns = now_ns();

@@ -72,16 +72,19 @@ bool agrees(unsigned seed) {
     state.begin_collect(depth, 0);
     Lanes::run([&] {
       auto tasks = state.task_bag(depth);
-      LevelCounts counts;
+      Collected counts;
       for (int64_t i = 0; i < state.control->num_touched[depth % 2]; ++i)
         collect(graph, state, state.touched[i], depth, tasks, counts);
-      counts.add_to(state.record(depth));
+      counts.add_to(state.record(depth), *state.control);
     });
     if (state.control->num_tasks[depth % 2] * int64_t{sizeof(BfsTask)} > at.bytes - at.tasks) return false;
-    state.begin_expand(depth, 0);
+    const int64_t num_tasks = state.num_tasks(depth, vertices);
+    state.begin_expand(depth, num_tasks, 0);
     Lanes::run([&] {
       auto touched = state.touched_bag(depth + 1);
-      for (int64_t i = 0; i < state.control->num_tasks[depth % 2]; ++i) expand(graph, state, state.tasks[i], touched);
+      BytesRead read;
+      for (int64_t i = 0; i < num_tasks; ++i) expand(graph, state, state.tasks[i], touched, read);
+      read.add_to(state.record(depth));
     });
     counted += state.record(depth).edges;
   }

@@ -48,10 +48,12 @@ struct BfsControl {
   int64_t apart3[14];
   int64_t taken;
   int64_t apart4[15];
+  int64_t reached;  // vertices that have a level
+  int64_t apart5[15];
 
   static constexpr int64_t kNone = stdlib::numeric_limits<int64_t>::max();
 };
-static_assert(sizeof(BfsControl) == 5 * kLineBytes);
+static_assert(sizeof(BfsControl) == 6 * kLineBytes);
 
 // The traversal's memory besides parents and levels: one block, of which the first `zeroed` bytes must be zero at the start.
 struct BfsScratch {
@@ -128,11 +130,16 @@ struct BfsState {
   }
 
   // One thread calls this at the start of each expand step.
-  HINTERLAND_FN void begin_expand(int64_t depth, int64_t now) const {
+  HINTERLAND_FN void begin_expand(int64_t depth, int64_t tasks, int64_t now) const {
     if (depth <= kLevelRecords) record(depth).expand_ns = now;
-    record(depth).tasks += control->num_tasks[depth % 2];
+    record(depth).tasks += tasks;
     control->num_tasks[(depth + 1) % 2] = 0;
     control->depth = depth + 1;
+  }
+
+  // The tasks of level `depth`, once it is collected: none where every vertex has its level, for then no edge finds another.
+  HINTERLAND_FN int64_t num_tasks(int64_t depth, int64_t num_vertices) const {
+    return atomic_load(control->reached) == num_vertices ? 0 : atomic_load(control->num_tasks[depth % 2]);
   }
 
   // Groups with vertices discovered in level `depth`, to be collected there.
@@ -140,16 +147,26 @@ struct BfsState {
   HINTERLAND_FN Bag<BfsTask> task_bag(int64_t depth) const { return {tasks, &control->num_tasks[depth % 2]}; }
 };
 
-// What a thread has collected in a level; add_to() gives it to the level's record once.
-struct LevelCounts {
-  int64_t vertices = 0, edges = 0, bytes = 0;
+// Vertices that a thread has collected in a level, and the edges out of them; add_to() reports them once.
+struct Collected {
+  int64_t vertices = 0, edges = 0;
 
-  HINTERLAND_FN void add_to(LevelRecord& record) const {
-    const int64_t all_vertices = Warp::sum(vertices), all_edges = Warp::sum(edges), all_bytes = Warp::sum(bytes);
+  HINTERLAND_FN void add_to(LevelRecord& record, BfsControl& control) const {
+    const int64_t all_vertices = Warp::sum(vertices), all_edges = Warp::sum(edges);
     if (all_vertices == 0 || Warp::lane() != 0) return;
     atomic_add(record.vertices, all_vertices);
     atomic_add(record.edges, all_edges);
-    atomic_add(record.bytes, all_bytes);
+    atomic_add(control.reached, all_vertices);
+  }
+};
+
+// Bytes of the edge array that a thread has read in a level, in whole sectors.
+struct BytesRead {
+  int64_t bytes = 0;
+
+  HINTERLAND_FN void add_to(LevelRecord& record) const {
+    const int64_t all = Warp::sum(bytes);
+    if (all != 0 && Warp::lane() == 0) atomic_add(record.bytes, all);
   }
 };
 
@@ -171,7 +188,7 @@ HINTERLAND_FN Lists lists_of(const Graph& graph, const BfsState<Id>& state, int6
 // Makes the discovered vertices of one group part of the frontier at `depth`.
 template <class Graph, class Id, class Tasks>
 HINTERLAND_FN void collect(const Graph& graph, const BfsState<Id>& state, int64_t group, int64_t depth, Tasks& tasks,
-                           LevelCounts& counts) {
+                           Collected& counts) {
   const uint32_t word = state.next[group];
   Warp::sync();  // every lane has read the word before one clears it
   if (Warp::lane() == 0) {
@@ -189,7 +206,6 @@ HINTERLAND_FN void collect(const Graph& graph, const BfsState<Id>& state, int64_
     chunks += lists.chunks;
     counts.vertices += active;
     counts.edges += lists.end - lists.begin;
-    counts.bytes += lists.bytes;
   }
   for (int64_t c = static_cast<int64_t>(Warp::lane()) * kTaskChunks; c < chunks; c += Warp::kWidth * kTaskChunks)
     tasks.append(BfsTask{group, c});
@@ -204,7 +220,8 @@ HINTERLAND_FN void discover(const BfsState<Id>& state, int64_t v, Touched& touch
 // Visits the edges of one task: of the task's chunks, those of each list in turn. On the GPU the lists of the group are one
 // Lists; on the CPU, where a warp has one lane, each list is one.
 template <class Graph, class Id, class Touched>
-HINTERLAND_FN void expand(const Graph& graph, const BfsState<Id>& state, const BfsTask& task, Touched& touched) {
+HINTERLAND_FN void expand(const Graph& graph, const BfsState<Id>& state, const BfsTask& task, Touched& touched,
+                          BytesRead& read) {
   using Edge = typename decltype(graph.edges)::value_type;
   const uint32_t word = state.frontier[task.group];
   int64_t skip = task.first_chunk;  // chunks of the group that other tasks have taken
@@ -215,6 +232,7 @@ HINTERLAND_FN void expand(const Graph& graph, const BfsState<Id>& state, const B
     const int64_t base = task.group * kGroup + sub;
     const Lists lists = lists_of(graph, state, base + Warp::lane(), active);
     const int64_t from = min_of(skip, lists.chunks), to = min_of(from + left, lists.chunks);
+    if (from == 0) read.bytes += lists.bytes;  // the task that begins the lists counts for those that go on
     skip -= from;
     left -= to - from;
     const Window window(lists, from, to);

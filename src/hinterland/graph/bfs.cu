@@ -51,20 +51,22 @@ __global__ void __launch_bounds__(kBfsBlock, kBfsBlocksPerSm)
     if (groups == 0) break;
     if (leads) state.begin_collect(depth, now_ns());
     auto tasks = state.task_bag(depth);
-    LevelCounts counts;
+    Collected counts;
     for (int64_t i = warp; i < groups; i += warps) collect(graph, state, state.touched[i], depth, tasks, counts);
-    counts.add_to(state.record(depth));
+    counts.add_to(state.record(depth), *state.control);
     barrier.wait();
 
-    const int64_t num_tasks = atomic_load(state.control->num_tasks[depth % 2]);
-    if (leads) state.begin_expand(depth, now_ns());
+    const int64_t num_tasks = state.num_tasks(depth, num_vertices);
+    if (leads) state.begin_expand(depth, num_tasks, now_ns());
+    BytesRead read;
     auto touched = state.touched_bag(depth + 1);
     for (int64_t i = warp; i < num_tasks;) {
       int64_t following = 0;  // asked for before the work, so that the answer is there after it
       if (Warp::lane() == 0) following = warps + atomic_add(state.control->taken, int64_t{1});
-      expand(graph, state, state.tasks[i], touched);
+      expand(graph, state, state.tasks[i], touched, read);
       i = Warp::broadcast(following, 0);
     }
+    read.add_to(state.record(depth));
     barrier.wait();
   }
   if (leads) state.control->end_ns = now_ns();

@@ -32,8 +32,8 @@ def summarise(
         over_link: whether the edges crossed the link between host and GPU.
 
     Returns:
-        A dict that JSON can take: ``device``, ``mode``, ``seconds``, ``levels``, ``reached``, ``edges`` (out-edges of
-        reached vertices, all of which are examined), ``bytes`` (read from the edge array in whole 32-byte sectors), ``link``
+        A dict that JSON can take: ``device``, ``mode``, ``seconds``, ``levels``, ``reached``, ``edges`` (out of
+        reached vertices; those of the last level are not examined where every vertex has been reached), ``bytes`` (read from the edge array in whole 32-byte sectors), ``link``
         (None unless the edges crossed it: ``bytes``, ``bandwidth``, ``ceiling``, ``share``, and ``heavy``, the same over the
         levels that moved at least 5% of all bytes), ``per_level``.
     """
