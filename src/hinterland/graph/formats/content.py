@@ -35,10 +35,9 @@ class Options:
         where = placements(self.placement)[name]
         return "heap" if where == "gpu" else where
 
-    def handed(self, name: str, array: UnifiedTensor | None) -> Array | None:
+    def handed(self, name: str, array: UnifiedTensor) -> Array:
         """An array as ``Graph`` takes it: a UnifiedTensor stays where it is, a tensor goes to the GPU."""
-        on_gpu = array is not None and placements(self.placement)[name] == "gpu"
-        return array.cpu() if array is not None and on_gpu else array
+        return array.cpu() if placements(self.placement)[name] == "gpu" else array
 
 
 @dataclass
@@ -131,7 +130,14 @@ def cast_weights(path: str, weights: torch.Tensor, dtype: torch.dtype, target: t
     return target
 
 
+def csr(graph: Graph) -> tuple[torch.Tensor, torch.Tensor]:
+    """Offsets and neighbours on the CPU."""
+    indptr, indices = graph.array("indptr", "cpu"), graph.array("indices", "cpu")
+    assert indptr is not None and indices is not None
+    return indptr, indices
+
+
 def survey(graph: Graph) -> tuple[int, int, bool]:
     """(Self loops, edges to a vertex that is not larger, whether each vertex's neighbours ascend)."""
-    indptr, indices = graph.array("indptr", "cpu"), graph.array("indices", "cpu")
+    indptr, indices = csr(graph)
     return _core.survey_graph(indptr.data_ptr(), indices.data_ptr(), indices.element_size(), graph.num_vertices)

@@ -15,7 +15,7 @@ from ...memory import UnifiedTensor
 from ...runtime.errors import ConfigError, FormatError
 from ...runtime.progress import progress
 from ..graph import Graph
-from .content import Options, Rows, check_counts, store_ids
+from .content import Options, Rows, check_counts, csr, store_ids
 from .files import Output, read_head, read_into, replacing, size_of
 from .gr import whole
 
@@ -107,8 +107,7 @@ def write(graph: Graph, path: str) -> None:
 
 def _write_rows(graph: Graph, path: str, output: Output, at: int) -> int:
     """Writes offsets and neighbours at ``at``; returns where they end."""
-    indptr, indices, weights = (graph.array(name, "cpu") for name in ("indptr", "indices", "weights"))
-    assert indptr is not None and indices is not None
+    (indptr, indices), weights = csr(graph), graph.array("weights", "cpu")
     output.write_tensor(indptr.contiguous(), at)
     at += 8 * (graph.num_vertices + 1)
     if weights is None:
@@ -121,4 +120,3 @@ def _write_rows(graph: Graph, path: str, output: Output, at: int) -> int:
             raise ConfigError(f"{path}: GAP's weights take 4 bytes, but one is {int(lengths.abs().max())}; write .hl")
         output.write_tensor(torch.stack([indices[begin:end], lengths.to(torch.int32)], dim=1), at + 8 * begin)
     return at + 8 * graph.num_edges
-
