@@ -17,7 +17,7 @@ template <class Body>
 void parallel_for(int64_t count, Body&& body, int64_t chunk = 1024) {
   std::exception_ptr first;
   std::atomic<bool> failed{false};
-#pragma omp parallel for schedule(dynamic, chunk)
+#pragma omp parallel for schedule(dynamic, chunk) if (count > chunk)  // one chunk is not worth waking threads
   for (int64_t i = 0; i < count; ++i) {
     if (failed.load(std::memory_order_relaxed)) continue;
     try {

@@ -15,6 +15,7 @@ namespace {
 
 constexpr int64_t kPieceEdges = 1 << 16;  // what a thread takes at once
 constexpr int64_t kHugeRow = 1 << 20;     // rows from here on are sorted by all threads together
+constexpr int64_t kWorthThreads = 1 << 14;  // with fewer elements, waking threads takes longer than one loop
 constexpr int64_t kNone = std::numeric_limits<int64_t>::max();
 
 int64_t none_is_minus_one(int64_t position) { return position == kNone ? -1 : position; }
@@ -80,14 +81,14 @@ int64_t inclusive_sum(int64_t* values, int64_t count) {
   const int64_t pieces = std::min<int64_t>(num_threads(), std::max<int64_t>(count / 4096, 1));
   std::vector<int64_t> before(pieces + 1, 0);
   const auto edge = [&](int64_t piece) { return count / pieces * piece + std::min(piece, count % pieces); };
-#pragma omp parallel for schedule(static, 1)
+#pragma omp parallel for schedule(static, 1) if (pieces > 1)
   for (int64_t p = 0; p < pieces; ++p) {
     int64_t sum = 0;
     for (int64_t i = edge(p); i < edge(p + 1); ++i) sum += values[i];
     before[p + 1] = sum;
   }
   for (int64_t p = 0; p < pieces; ++p) before[p + 1] += before[p];
-#pragma omp parallel for schedule(static, 1)
+#pragma omp parallel for schedule(static, 1) if (pieces > 1)
   for (int64_t p = 0; p < pieces; ++p) {
     int64_t sum = before[p];
     for (int64_t i = edge(p); i < edge(p + 1); ++i) values[i] = sum += values[i];
@@ -227,7 +228,7 @@ void for_each_row(const int64_t* indptr, int64_t vertices, Visit&& visit) {
 }  // namespace
 
 CountResult count_entries(const EdgeSource& source, const EdgeRules& rules, int64_t vertices, int64_t* indptr) {
-#pragma omp parallel for
+#pragma omp parallel for if (vertices > kWorthThreads)
   for (int64_t v = 0; v <= vertices; ++v) indptr[v] = 0;
   int64_t first_bad = kNone;
   const auto inside = [&](int64_t v) { return v >= 0 && v < vertices; };
@@ -284,7 +285,7 @@ void resolve_entries(const EdgeSource& source, const EdgeRules& rules, const int
   with_neighbors(neighbors, [&](auto* out) {
     std::visit(
         [&](const auto& edges) {
-#pragma omp parallel for
+#pragma omp parallel for if (entries > kWorthThreads)
           for (int64_t slot = 0; slot < entries; ++slot) {
             const int64_t i = order[slot] / 2;
             edges.walk(i, i + 1, [&](int64_t, Edge edge) {
@@ -328,7 +329,7 @@ void compact_rows(const int64_t* indptr, const int64_t* kept, int64_t vertices, 
 
 int64_t first_wrong_offset(const int64_t* indptr, int64_t vertices, int64_t edges) {
   int64_t first = kNone;
-#pragma omp parallel for reduction(min : first)
+#pragma omp parallel for reduction(min : first) if (vertices > kWorthThreads)
   for (int64_t i = 0; i <= vertices; ++i) {
     if (offset_is_wrong(indptr, i, vertices, edges)) first = std::min(first, i);
   }
@@ -338,7 +339,7 @@ int64_t first_wrong_offset(const int64_t* indptr, int64_t vertices, int64_t edge
 int64_t first_wrong_neighbor(NeighborArray neighbors, int64_t edges, int64_t vertices) {
   int64_t first = kNone;
   with_neighbors(neighbors, [&](const auto* ids) {
-#pragma omp parallel for reduction(min : first)
+#pragma omp parallel for reduction(min : first) if (edges > kWorthThreads)
     for (int64_t i = 0; i < edges; ++i) {
       if (ids[i] < 0 || ids[i] >= vertices) first = std::min(first, i);
     }
@@ -352,7 +353,7 @@ int64_t first_nan(const void* values, int64_t count, int bytes, uint64_t infinit
     using Word = decltype(word);
     const Word magnitude = static_cast<Word>(~(Word{1} << (8 * sizeof(Word) - 1)));
     const Word* const words = static_cast<const Word*>(values);
-#pragma omp parallel for reduction(min : first)
+#pragma omp parallel for reduction(min : first) if (count > kWorthThreads)
     for (int64_t i = 0; i < count; ++i) {
       if (static_cast<Word>(words[i] & magnitude) > infinity) first = std::min(first, i);
     }

@@ -1,8 +1,21 @@
 """Hinterland: GPU code reads data larger than GPU memory directly, in pieces as small as a cache line."""
 
-from .graph import Graph, from_edges, generate, load_graph, save_graph
+from .graph import BfsResult, Graph, bfs, from_edges, generate, load_graph, save_graph
+from .machine import Machine
+from .machine.measure import probe
 from .memory import UnifiedTensor
 
-__all__ = ["Graph", "UnifiedTensor", "from_edges", "generate", "load_graph", "save_graph"]
-
 __version__ = "0.1.0"
+__all__ = [
+    "BfsResult",
+    "Graph",
+    "Machine",
+    "UnifiedTensor",
+    "__version__",
+    "bfs",
+    "from_edges",
+    "generate",
+    "load_graph",
+    "probe",
+    "save_graph",
+]

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import importlib
+import signal
 import sys
 
-COMMANDS = ("convert", "info", "kernels")
+COMMANDS = ("bfs", "convert", "demo", "generate", "info", "kernels", "probe")
+
+
+class _Interrupted(BaseException):
+    """Ctrl-C. Not KeyboardInterrupt, which typer turns into an exit status that depends on its version."""
+
+
+def _interrupt(signal_number: int, frame: object) -> None:
+    raise _Interrupted
 
 
 def main() -> None:
-    """Runs the command line; exit status 0, 1 (an error of ours, said in a sentence) or 2 (usage)."""
+    """Runs the command line; exit status 0, 1 (an error of ours, said in a sentence), 2 (usage) or 130 (Ctrl-C)."""
+    signal.signal(signal.SIGINT, _interrupt)
     try:
         import typer
     except ImportError:
@@ -31,6 +41,6 @@ def main() -> None:
     except HinterlandError as error:
         print(f"hinterland: {error}", file=sys.stderr)
         sys.exit(1)
-    except KeyboardInterrupt:
+    except _Interrupted:
         print("hinterland: interrupted", file=sys.stderr)
         sys.exit(130)

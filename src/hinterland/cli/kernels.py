@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from .. import graph, memory  # noqa: F401  (importing them registers their kernels)
 from ..runtime import jit
 from .output import emit
 

@@ -72,7 +72,7 @@ def placed(array: Array, dtype: torch.dtype, placement: str) -> Array:
     if isinstance(array, UnifiedTensor):
         if array.dtype == dtype:
             return array
-        placement = getattr(array, "placement", "heap")
+        placement = array.placement
     tensor = tensor_of(array)
     if placement == "gpu":
         device = tensor.device if tensor.is_cuda else devices.as_device("cuda")

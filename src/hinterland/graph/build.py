@@ -1,7 +1,8 @@
 """Edges to CSR: counted, placed, sorted and thinned out in parallel by ``native/graph/build.cpp``.
 
 The builder walks the edges twice, once to count and once to place them, and never stores them as a list or mirrors them in
-memory: at its peak it holds the graph, and one more copy of it only while duplicates are removed or input order is kept.
+memory: at its peak it holds the graph, 8 bytes a vertex and, only if duplicates are removed, the entries with their duplicates;
+8 bytes an entry more where the order of the input is kept.
 """
 
 from __future__ import annotations
@@ -139,61 +140,56 @@ def build(
 ) -> Graph:
     """A graph from any native edge source; ``weights`` are those of its edges, on the CPU."""
     final = arrays.placements(placement)
-    # What goes to a GPU is built in host memory first, and so is what will be copied once more without its duplicates.
-    built = {name: "heap" if place == "gpu" or remove_duplicates else place for name, place in final.items()}
-    indptr = UnifiedTensor.empty((num_vertices + 1,), torch.int64, placement=built["indptr"])
-    offsets = indptr.cpu().data_ptr()
+    # What goes to a GPU is made in host memory first.
+    host = {name: "heap" if place == "gpu" else place for name, place in final.items()}
+    # So is what will be copied once more, without its duplicates.
+    first = dict.fromkeys(arrays.NAMES, "heap") if remove_duplicates else host
+
+    held = {"indptr": UnifiedTensor.empty((num_vertices + 1,), torch.int64, placement=first["indptr"])}
+    offsets = _address(held["indptr"])
     entries, bad = _core.count_entries(edges, rules, num_vertices, offsets)
     if bad >= 0:
         raise _EdgeOutside(bad)
-
-    held: dict[str, UnifiedTensor] = {"indptr": indptr}
-    held["indices"] = UnifiedTensor.empty((entries,), arrays.index_dtype(num_vertices), placement=built["indices"])
-    neighbors = _address(held["indices"])
-    weight_from, weight_to, weight_type = 0, 0, arrays.WeightType(0, 0)
+    dtype = arrays.index_dtype(num_vertices)
+    held["indices"] = UnifiedTensor.empty((entries,), dtype, placement=first["indices"])
+    neighbors = (_address(held["indices"]), dtype.itemsize)
+    weight_type, weight_from, weight_to = arrays.WeightType(0, 0), 0, 0
     if weights is not None:
-        held["weights"] = UnifiedTensor.empty((entries,), weights.dtype, placement=built["weights"])
-        weight_from, weight_to = weights.data_ptr(), held["weights"].cpu().data_ptr()
+        held["weights"] = UnifiedTensor.empty((entries,), weights.dtype, placement=first["weights"])
         weight_type = arrays.WEIGHT_TYPES[weights.dtype]
+        weight_from, weight_to = weights.data_ptr(), _address(held["weights"])
 
     if sort_neighbors or remove_duplicates:
         _core.scatter_entries(edges, rules, offsets, *neighbors, weight_from, weight_to, weight_type.bytes)
-        kept = _empty_like(indptr) if remove_duplicates else None
-        kept_at = 0 if kept is None else kept.cpu().data_ptr()
-        stay = _core.sort_rows(offsets, num_vertices, *neighbors, weight_to, weight_type.bytes, weight_type.order, kept_at)
+        kept = None
+        if remove_duplicates:
+            kept = UnifiedTensor.empty((num_vertices + 1,), torch.int64, placement="heap")
+        order = (weight_to, weight_type.bytes, weight_type.order)
+        _core.sort_rows(offsets, num_vertices, *neighbors, *order, 0 if kept is None else _address(kept))
         if kept is not None:
-            held = _compact(held, kept, stay, final)
+            held = _compact(held, kept, host)
     else:
-        order = UnifiedTensor.empty((entries,), torch.int64, placement="heap")
-        _core.scatter_order(edges, rules, offsets, _address(order)[0])
-        _core.sort_rows(offsets, num_vertices, *_address(order), 0, 0, 0, 0)
-        _core.resolve_entries(edges, rules, _address(order)[0], entries, *neighbors, weight_from, weight_to, weight_type.bytes)
+        slots = UnifiedTensor.empty((entries,), torch.int64, placement="heap")
+        _core.scatter_order(edges, rules, offsets, _address(slots))
+        _core.sort_rows(offsets, num_vertices, _address(slots), slots.dtype.itemsize, 0, 0, 0, 0)
+        columns = (weight_from, weight_to, weight_type.bytes)
+        _core.resolve_entries(edges, rules, _address(slots), entries, *neighbors, *columns)
     return Graph._of({n: arrays.placed(a.cpu(), a.dtype, "gpu") if final[n] == "gpu" else a for n, a in held.items()}, directed)
 
 
-def _compact(held: dict[str, UnifiedTensor], kept: UnifiedTensor, stay: int, final: dict[str, str]) -> dict[str, UnifiedTensor]:
-    """The arrays again, without the entries that ``kept`` (the new offsets) leaves out. Empties ``held`` as it goes."""
-    indptr = held.pop("indptr")
-    offsets, new_offsets = indptr.cpu().data_ptr(), kept.cpu().data_ptr()
-    place = {name: "heap" if where == "gpu" else where for name, where in final.items()}
-    result = {}
+def _compact(held: dict[str, UnifiedTensor], kept: UnifiedTensor, host: dict[str, str]) -> dict[str, UnifiedTensor]:
+    """The arrays without the entries that ``kept``, the new offsets, leaves out. Lets the old ones go one by one."""
+    old_offsets = held.pop("indptr")
+    num_vertices, stay = kept.shape[0] - 1, int(kept.cpu()[-1])
+    result = {"indptr": UnifiedTensor.from_tensor(kept.cpu(), placement=host["indptr"])}
     for name in list(held):
         old = held.pop(name)
-        new = UnifiedTensor.empty((stay,), old.dtype, placement=place[name])
-        (from_, bytes_), (to, _) = _address(old), _address(new)
-        _core.compact_rows(offsets, new_offsets, indptr.shape[0] - 1, from_, to, bytes_)
-        result[name] = new
-    del indptr
-    moved = UnifiedTensor.empty(tuple(kept.shape), kept.dtype, placement=place["indptr"])
-    moved.cpu().copy_(kept.cpu())
-    return {"indptr": moved, **result}
+        new = result[name] = UnifiedTensor.empty((stay,), old.dtype, placement=host[name])
+        _core.compact_rows(
+            _address(old_offsets), _address(kept), num_vertices, _address(old), _address(new), old.dtype.itemsize
+        )
+    return result
 
 
-def _empty_like(array: UnifiedTensor) -> UnifiedTensor:
-    return UnifiedTensor.empty(tuple(array.shape), array.dtype, placement="heap")
-
-
-def _address(array: UnifiedTensor) -> tuple[int, int]:
-    """Where the elements lie, and how many bytes each has."""
-    tensor = array.cpu()
-    return tensor.data_ptr(), tensor.element_size()
+def _address(array: UnifiedTensor) -> int:
+    return array.cpu().data_ptr()

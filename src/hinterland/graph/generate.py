@@ -234,6 +234,7 @@ def _rows_in_pieces(
         kept += keys.numel()
         indices.append((keys & ((1 << bits) - 1)).to(arrays.index_dtype(recipe.vertices)))
         row, done = end, until
+        del keys  # before the next piece is allocated
     return indptr, indices, edge_weights
 
 

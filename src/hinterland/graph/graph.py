@@ -104,7 +104,7 @@ class Graph:
     @property
     def placement(self) -> dict[str, str]:
         """Where each array lies, by its name."""
-        return {n: getattr(a, "placement", "heap") if isinstance(a, UnifiedTensor) else "gpu" for n, a in self._arrays.items()}
+        return {n: a.placement if isinstance(a, UnifiedTensor) else "gpu" for n, a in self._arrays.items()}
 
     @property
     def nbytes(self) -> int:

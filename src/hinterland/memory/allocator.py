@@ -37,7 +37,7 @@ _lock = threading.RLock()
 
 
 class Buffer:
-    """``nbytes`` bytes of zeroed host memory at ``address``.
+    """``nbytes`` bytes of host memory at ``address``.
 
     Released once: when the last tensor over it is gone, or when the interpreter exits.
     """
@@ -53,11 +53,12 @@ class Buffer:
             _held.add(self)
 
     def tensor(self, dtype: torch.dtype, shape: torch.Size, device: torch.device | None = None) -> torch.Tensor:
-        """The bytes as a tensor of the CPU, or of the GPU ``device``: no copy. It keeps this buffer alive."""
-        if self.nbytes == 0:
+        """The first bytes as a tensor of the CPU, or of the GPU ``device``: no copy. It keeps this buffer alive."""
+        nbytes = shape.numel() * dtype.itemsize
+        if nbytes == 0:
             return torch.empty(shape, dtype=dtype, device=device)
         index = -1 if device is None else device.index
-        view = _core.byte_view(self.address, self.nbytes, self, index)
+        view = _core.byte_view(self.address, nbytes, self, index)
         return torch.utils.dlpack.from_dlpack(view).view(dtype).view(shape)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -70,14 +71,15 @@ class Buffer:
         return _attach, (reduction.DupFd(self._fd), self.nbytes)
 
 
-def allocate(nbytes: int, mapping: str = "host", oversubscribe: bool = False) -> Buffer:
-    """``nbytes`` bytes of host memory, zeroed and touched by all CPU threads.
+def allocate(nbytes: int, mapping: str = "host", oversubscribe: bool = False, touch: bool = True) -> Buffer:
+    """``nbytes`` bytes of host memory, their content undefined.
 
     Args:
         mapping: ``mapped``, ``registered`` or ``heap`` (see the module); ``host`` is ``mapped`` with CUDA, as long as
             all mapped memory stays below the current GPU's free memory, ``registered`` past that, and ``heap`` without
             CUDA.
         oversubscribe: lets mapped memory exceed the GPU's free memory.
+        touch: has all CPU threads touch every page; leave it out only where they are about to fill it.
 
     Raises:
         OutOfMemory: before anything is allocated, if the memory cannot be had.
@@ -95,7 +97,7 @@ def allocate(nbytes: int, mapping: str = "host", oversubscribe: bool = False) ->
             return _registered(_core.shared_pages(max(nbytes, 1)), nbytes)
         if nbytes == 0:
             return Buffer(0, 0, mapping, ExitStack())
-        return _mapped(nbytes) if mapping == "mapped" else _heap(nbytes)
+        return _mapped(nbytes, touch) if mapping == "mapped" else _heap(nbytes, touch)
 
 
 def _choose(nbytes: int, mapping: str, oversubscribe: bool) -> str:
@@ -120,12 +122,13 @@ def _choose(nbytes: int, mapping: str, oversubscribe: bool) -> str:
     return "registered"
 
 
-def _mapped(nbytes: int) -> Buffer:
+def _mapped(nbytes: int, touch: bool) -> Buffer:
     with ExitStack() as undo:
         address = cuda.allocate_managed(nbytes)
         undo.callback(cuda.free_managed, address)
         cuda.keep_on_host(address, nbytes)
-        _core.touch(address, nbytes)
+        if touch:
+            _core.touch(address, nbytes)
         return Buffer(address, nbytes, "mapped", undo.pop_all())
 
 
@@ -137,18 +140,19 @@ def _registered(fd: int, nbytes: int) -> Buffer:
             return Buffer(0, 0, "registered", undo.pop_all(), fd)
         address = _core.map_pages(fd, nbytes)
         undo.callback(_core.unmap_pages, address, nbytes)
-        _core.touch(address, nbytes)
+        _core.touch(address, nbytes)  # page-locking would fetch the pages one by one
         if devices.cuda_available():
             cuda.register(address, nbytes)
             undo.callback(cuda.unregister, address)
         return Buffer(address, nbytes, "registered", undo.pop_all(), fd)
 
 
-def _heap(nbytes: int) -> Buffer:
+def _heap(nbytes: int, touch: bool) -> Buffer:
     with ExitStack() as undo:
         address = _core.map_pages(-1, nbytes)
         undo.callback(_core.unmap_pages, address, nbytes)
-        _core.touch(address, nbytes)
+        if touch:
+            _core.touch(address, nbytes)
         return Buffer(address, nbytes, "heap", undo.pop_all())
 
 

@@ -47,6 +47,8 @@ def locate(
         ConfigError: raw binary without dtype and shape, or a file that holds another type or shape than asked for.
     """
     path = os.fspath(path)
+    if offset < 0:
+        raise ConfigError(f"{path}: offset={offset} is negative; count bytes from the beginning")
     try:
         size = os.stat(path).st_size
         with open(path, "rb") as file:
@@ -54,8 +56,6 @@ def locate(
             head = file.read(_HEADER)
     except OSError as error:
         raise StorageError(f"cannot read {path}: {error.strerror}") from error
-    except ValueError as error:
-        raise ConfigError(f"{path}: offset={offset} is negative") from error
     if head.startswith(_NUMPY):
         stored = _numpy(path, head, offset)
     elif head.startswith(_ZIP) and offset == 0 and dtype is None:
@@ -154,4 +154,6 @@ def _torch(path: str) -> Stored:
         raise FormatError(f"{path}: damaged record header at offset {records[0].header_offset}")
     name, extra = int.from_bytes(header[26:28], "little"), int.from_bytes(header[28:30], "little")
     start = records[0].header_offset + _LOCAL + name + extra
-    return Stored(tensor.dtype, tuple(tensor.shape), start + tensor.storage_offset() * tensor.dtype.itemsize)
+    return Stored(
+        tensor.dtype, tuple(int(n) for n in tensor.shape), start + tensor.storage_offset() * tensor.dtype.itemsize
+    )

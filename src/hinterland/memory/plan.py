@@ -20,6 +20,7 @@ _GIB = 1 << 30
 _LINE = 128
 _WARP = 32
 _LEAST_SORTED = 1 << 16  # fewer rows take less time than the sort's launches
+_REACH = 1 << 30  # tables up to this size are translated without misses
 _PAGE = 2 << 20  # what the GPU's address translation works in
 
 
@@ -77,7 +78,8 @@ def plan_sort(mapping: str, rows: int, row_bytes: int, table_bytes: int) -> Sort
     given = rows * max(1 / _random_rate(mapping, table_bytes), payload)
     ordered = rows * max(1 / _sorted_rate(mapping, table_bytes, rows), payload)
     sorting = 5e-5 + 6e-11 * rows
-    sort = rows >= _LEAST_SORTED and mapping in ("mapped", "registered") and given > ordered + sorting
+    worthwhile = mapping in ("mapped", "registered") and table_bytes > _REACH and rows >= _LEAST_SORTED
+    sort = worthwhile and given > ordered + sorting
     return SortPlan(sort, mapping, rows, row_bytes, table_bytes, given, ordered, sorting)
 
 
@@ -111,7 +113,7 @@ def _random_rate(mapping: str, table_bytes: int) -> float:
 def _random_curve(mapping: str, table_bytes: int) -> float:
     doublings = math.log2(max(table_bytes, _GIB) / (8 * _GIB))
     if mapping == "registered":
-        return 5e8 if table_bytes <= _GIB else max(20e6, 43e6 - 5e6 * doublings)
+        return 5e8 if table_bytes <= _REACH else max(20e6, 42e6 - 5e6 * doublings)
     return max(200e6, 320e6 - 8e6 * doublings)
 
 
@@ -119,7 +121,7 @@ def _sorted_rate(mapping: str, table_bytes: int, rows: int) -> float:
     gap = max(table_bytes / rows, 1.0)
     random = _random_curve(mapping, table_bytes)
     if mapping == "registered":
-        ordered = random + 2.0e12 / gap
+        ordered = random + 1.6e12 / gap
     else:
         doublings = math.log2(max(table_bytes, _GIB) / (8 * _GIB))
         ordered = max(random, 458e6 - 27e6 * doublings - 18e6 * math.log2(gap / (12 << 10)))

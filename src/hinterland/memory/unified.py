@@ -48,7 +48,7 @@ class UnifiedTensor:
         *,
         oversubscribe: bool = False,
     ) -> UnifiedTensor:
-        """A table of ``shape``, all zero.
+        """A table of ``shape``, its content undefined.
 
         Args:
             placement: ``"host"`` (the fastest that the machine offers), ``"mapped"``, ``"registered"`` (can be sent to
@@ -58,8 +58,13 @@ class UnifiedTensor:
         Raises:
             OutOfMemory: before anything is allocated.
         """
-        shape = _shape(shape)
-        buffer = allocate(math.prod(shape) * dtype.itemsize, placement, oversubscribe)
+        return cls._allocate(_shape(shape), dtype, placement, oversubscribe, touch=True)
+
+    @classmethod
+    def _allocate(
+        cls, shape: tuple[int, ...], dtype: torch.dtype, placement: str, oversubscribe: bool, touch: bool
+    ) -> UnifiedTensor:
+        buffer = allocate(math.prod(shape) * dtype.itemsize, placement, oversubscribe, touch)
         buffer.name = f"{str(dtype).removeprefix('torch.')} {list(shape)}"
         return cls(buffer, dtype, shape)
 
@@ -70,7 +75,7 @@ class UnifiedTensor:
         """A copy of ``tensor``, made by all CPU threads where it lies in host memory."""
         if tensor.dim() == 0:
             _shape(())
-        made = cls.empty(tensor.shape, tensor.dtype, placement, oversubscribe=oversubscribe)
+        made = cls._allocate(tuple(tensor.shape), tensor.dtype, placement, oversubscribe, touch=False)
         source = tensor.detach()
         if source.is_cpu and source.is_contiguous() and not source.is_neg() and not source.is_conj():
             _core.copy_bytes(made._cpu.data_ptr(), source.data_ptr(), made.nbytes)
@@ -100,17 +105,17 @@ class UnifiedTensor:
             FormatError: the file is damaged, or promises more than it holds; nothing has been allocated then.
         """
         stored = load.locate(path, dtype, None if shape is None else tuple(shape), offset)
-        made = cls.empty(stored.shape, stored.dtype, placement, oversubscribe=oversubscribe)
+        made = cls._allocate(stored.shape, stored.dtype, placement, oversubscribe, touch=False)
         made._buffer.name += f" from {os.fspath(path)}"
         _core.read_file(os.fspath(path), stored.offset, made._cpu.data_ptr(), stored.nbytes)
         return made
 
     def view(self, shape: int | Sequence[int], dtype: torch.dtype | None = None) -> UnifiedTensor:
-        """The same memory with other dimensions, or as another type."""
+        """The same memory, from its beginning on, in other dimensions or as another type; it may leave a rest."""
         dtype = self.dtype if dtype is None else dtype
         shape = _shape(shape)
-        if math.prod(shape) * dtype.itemsize != self.nbytes:
-            raise ConfigError(f"{self.nbytes} bytes cannot be viewed as {dtype} of shape {shape}")
+        if math.prod(shape) * dtype.itemsize > self._buffer.nbytes:
+            raise ConfigError(f"{self._buffer.nbytes} bytes cannot be viewed as {dtype} of shape {shape}")
         return UnifiedTensor(self._buffer, dtype, shape)
 
     @property
@@ -127,7 +132,7 @@ class UnifiedTensor:
 
     @property
     def nbytes(self) -> int:
-        return self._buffer.nbytes
+        return self._cpu.nbytes
 
     @property
     def row_bytes(self) -> int:
@@ -200,9 +205,11 @@ class UnifiedTensor:
         if stream is not None:
             with torch.cuda.stream(stream):
                 rows = self.gather(index, out, None, max_blocks, check, sort)
-            for used in (index, rows):
-                if isinstance(used, torch.Tensor) and used.is_cuda:
-                    used.record_stream(stream)
+            if rows.is_cuda and isinstance(index, torch.Tensor):
+                # Whichever stream is done with them first must leave them to the other.
+                rows.record_stream(torch.cuda.current_stream(rows.device))
+                rows.record_stream(stream)
+                index.record_stream(stream)
             return rows
         index, table = self._reach(index)
         shape = index.shape + self._row_shape
@@ -210,6 +217,8 @@ class UnifiedTensor:
             out = torch.empty(shape, dtype=self._cpu.dtype, device=index.device)
         else:
             _require(out, "out", shape, self._cpu.dtype, index.device)
+        if sort not in (True, False, "auto"):
+            raise ConfigError(f"sort={sort!r} is none of True, False and 'auto'")
         visit = None
         if index.is_cuda and (sort is True or (sort == "auto" and self._sorts(index.numel()))):
             visit = visiting_order(index.view(-1), self._row_bytes, self.nbytes)
@@ -256,7 +265,7 @@ class UnifiedTensor:
         return index if index.is_contiguous() else index.contiguous(), self._buffer.address
 
     def _sorts(self, rows: int) -> bool:
-        return sorts(self._buffer.mapping, rows, self._row_bytes, self._buffer.nbytes)
+        return sorts(self._buffer.mapping, rows, self._row_bytes, self.nbytes)
 
 
 def _shape(shape: int | Sequence[int]) -> tuple[int, ...]:

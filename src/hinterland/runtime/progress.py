@@ -69,10 +69,10 @@ def progress(
 ) -> Iterator[Callable[[float], None]]:
     """Shows the progress of one task: ``with progress("reading g.mtx", size) as step: step(n)``.
 
-    ``what`` begins the line. ``total`` is the amount of work in ``unit`` ("B" for bytes, otherwise a plural noun such as
-    ``"edges"``), or None where it is not known; ``step(n)`` says that ``n`` more are done. The line goes to ``stream``
-    (standard error), at most ten times a second, and is wiped at the end, also after an exception. Where the stream is no
-    terminal nothing is written at all.
+    ``what`` begins the line. ``total`` is the amount of work in ``unit`` ("B" for bytes, otherwise a plural noun such
+    as ``"edges"``), or None where it is not known; ``step(n)`` says that ``n`` more are done. The line goes to
+    ``stream`` (standard error), at most ten times a second, and is wiped at the end, also after an exception. Where the
+    stream is no terminal nothing is written at all.
     """
     stream = sys.stderr if stream is None else stream
     if stream is None or not stream.isatty():

@@ -1,0 +1,1 @@
+"""Benchmarks: ``python -m benchmarks NAME``. Each is one file here that offers ``run(small: bool) -> dict``."""

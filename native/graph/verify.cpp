@@ -1,0 +1,84 @@
+// The rules of Graph500 for a breadth-first search tree (graph500.org, specification, "validation"), checked in one pass over
+// the vertices and one over the edges. Nothing is traversed again: a result that obeys the rules is a shortest-path tree.
+#include <limits>
+#include <vector>
+
+#include "graph/bfs.hpp"
+#include "hinterland/graph/frontier.hpp"
+
+namespace hinterland::native {
+
+namespace {
+
+constexpr int64_t kNowhere = std::numeric_limits<int64_t>::max();
+
+// The smallest position at which each rule was seen broken.
+struct Findings {
+  int64_t first[static_cast<int>(BfsRule::kTreeEdge) + 1];
+
+  Findings() {
+    for (int64_t& position : first) position = kNowhere;
+  }
+  void report(BfsRule rule, int64_t position) { atomic_min(first[static_cast<int>(rule)], position); }
+  BfsFinding finding() const {
+    for (int rule = 1; rule <= static_cast<int>(BfsRule::kTreeEdge); ++rule)
+      if (first[rule] != kNowhere) return {static_cast<BfsRule>(rule), first[rule]};
+    return {BfsRule::kNone, 0};
+  }
+  bool any() const { return finding().rule != BfsRule::kNone; }
+};
+
+void check_vertices(int64_t num_vertices, int64_t source, const int32_t* levels, const int64_t* parents, Findings& found) {
+  if (levels[source] != 0 || parents[source] != source) found.report(BfsRule::kSource, source);
+#pragma omp parallel for schedule(static)
+  for (int64_t v = 0; v < num_vertices; ++v) {
+    if (v == source) continue;
+    const int64_t parent = parents[v];
+    if (parent < -1 || parent >= num_vertices || levels[v] < -1 || (parent == -1) != (levels[v] == -1))
+      found.report(BfsRule::kReached, v);
+    else if (parent != -1 && (levels[parent] == -1 || levels[v] != levels[parent] + 1))
+      found.report(BfsRule::kTreeLevel, v);
+  }
+}
+
+template <class Edge>
+void check_edges(const BfsArrays& graph, const int32_t* levels, const int64_t* parents, Findings& found) {
+  const Edge* edges = static_cast<const Edge*>(graph.edges);
+  std::vector<uint32_t> has_tree_edge(ceil_div<int64_t>(graph.num_vertices, kGroup));
+#pragma omp parallel for schedule(dynamic, 256)
+  for (int64_t u = 0; u < graph.num_vertices; ++u) {
+    if (levels[u] == -1) continue;
+    const int64_t begin = max_of(graph.offsets[u], int64_t{0}), end = min_of(graph.offsets[u + 1], graph.num_edges);
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t v = edges[i];
+      if (v < 0 || v >= graph.num_vertices) {
+        found.report(BfsRule::kGraph, i);
+      } else if (levels[v] == -1) {
+        found.report(BfsRule::kClosed, i);
+      } else if (levels[v] > levels[u] + 1) {
+        found.report(BfsRule::kEdgeLevel, i);
+      } else if (parents[v] == u) {
+        uint32_t& word = has_tree_edge[group_of(v)];
+        if (!(atomic_load(word) & bit_of(v))) atomic_or(word, bit_of(v));
+      }
+    }
+  }
+#pragma omp parallel for schedule(static)
+  for (int64_t v = 0; v < graph.num_vertices; ++v)
+    if (levels[v] > 0 && !(has_tree_edge[group_of(v)] & bit_of(v))) found.report(BfsRule::kTreeEdge, v);
+}
+
+}  // namespace
+
+BfsFinding verify_bfs(const BfsArrays& graph, int64_t source, const int32_t* levels, const int64_t* parents) {
+  Findings found;
+  check_vertices(graph.num_vertices, source, levels, parents, found);
+  if (found.any()) return found.finding();  // what follows indexes by levels and parents, and counts on them
+  if (graph.edge_bytes == 8)
+    check_edges<int64_t>(graph, levels, parents, found);
+  else
+    check_edges<int32_t>(graph, levels, parents, found);
+  return found.finding();
+}
+
+}  // namespace hinterland::native

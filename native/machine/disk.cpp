@@ -1,0 +1,151 @@
+#include "machine/disk.hpp"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <new>
+#include <thread>
+#include <vector>
+
+#include "core/errors.hpp"
+#include "hinterland/core/philox.hpp"
+
+namespace hinterland::native {
+
+namespace {
+
+constexpr int64_t kBlock = 4 << 20;
+constexpr int64_t kPage = 4096;
+
+class File {
+ public:
+  File(const std::string& path, int flags) : path_(path), fd_(::open(path.c_str(), flags | O_CLOEXEC)) {}
+  ~File() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  File(const File&) = delete;
+  File& operator=(const File&) = delete;
+
+  [[nodiscard]] bool open() const { return fd_ >= 0; }
+  [[nodiscard]] int get() const { return fd_; }
+
+  void require() const {
+    if (!open()) throw_errno("cannot open " + path_, errno);
+  }
+
+  void transfer(char* memory, int64_t bytes, int64_t offset, bool write) const {
+    for (int64_t done = 0; done < bytes;) {
+      const ssize_t n = write ? ::pwrite(fd_, memory + done, bytes - done, offset + done)
+                              : ::pread(fd_, memory + done, bytes - done, offset + done);
+      if (n < 0 && errno == EINTR) continue;
+      if (n > 0) {
+        done += n;
+        continue;
+      }
+      const int code = errno;
+      const std::string where = path_ + " at offset " + std::to_string(offset + done);
+      if (n < 0) throw_errno((write ? "cannot write " : "cannot read ") + where, code);
+      throw StorageError("the measured file " + where + " has ended early");
+    }
+  }
+
+ private:
+  std::string path_;
+  int fd_;
+};
+
+struct Free {
+  void operator()(char* p) const { std::free(p); }
+};
+using Memory = std::unique_ptr<char, Free>;
+
+Memory pages(int64_t bytes) {
+  Memory memory{static_cast<char*>(std::aligned_alloc(kPage, bytes))};
+  if (!memory) throw std::bad_alloc();
+  return memory;
+}
+
+// Runs work(thread) on `threads` threads. An exception ends the others at their next look at `stop` and is thrown here.
+template <class Work>
+void on_threads(int threads, std::atomic<bool>& stop, Work&& work) {
+  std::vector<std::exception_ptr> errors(threads);
+  std::vector<std::jthread> running;  // joins also where the system refuses one more thread
+  running.reserve(threads);
+  for (int t = 0; t < threads; ++t) {
+    running.emplace_back([&, t] {
+      try {
+        work(t);
+      } catch (...) {
+        errors[t] = std::current_exception();
+        stop = true;
+      }
+    });
+  }
+  for (auto& thread : running) thread.join();
+  for (auto& error : errors) {
+    if (error) std::rethrow_exception(error);
+  }
+}
+
+}  // namespace
+
+bool takes_direct_io(const std::string& path) { return File(path, O_RDONLY | O_DIRECT).open(); }
+
+void transfer_file(const std::string& path, int64_t offset, int64_t bytes, int threads, bool write, bool direct) {
+  const File file(path, (write ? O_WRONLY : O_RDONLY) | (direct ? O_DIRECT : 0));
+  file.require();
+  std::atomic<int64_t> next{offset};
+  std::atomic<bool> stop{false};
+  on_threads(threads, stop, [&](int) {
+    const Memory memory = pages(kBlock);
+    if (write) {
+      const Philox philox{static_cast<uint64_t>(offset)};
+      for (int64_t i = 0; i < kBlock / 16; ++i) {
+        const Philox::Block random = philox(static_cast<uint64_t>(i));
+        std::memcpy(memory.get() + i * 16, random.word, 16);
+      }
+    }
+    for (int64_t at = next.fetch_add(kBlock); at < offset + bytes && !stop; at = next.fetch_add(kBlock)) {
+      if (write) {
+        for (int64_t page = 0; page < kBlock; page += kPage) {
+          const int64_t stamp = at + page;
+          std::memcpy(memory.get() + page, &stamp, sizeof stamp);
+        }
+      }
+      file.transfer(memory.get(), kBlock, at, write);
+    }
+  });
+  if (write && ::fdatasync(file.get()) != 0) throw_errno("cannot write " + path + " to the disk", errno);
+}
+
+double random_reads(const std::string& path, int64_t bytes, int threads, double seconds, uint64_t seed, bool direct) {
+  using Clock = std::chrono::steady_clock;
+  const File file(path, O_RDONLY | (direct ? O_DIRECT : 0));
+  file.require();
+  if (!direct) ::posix_fadvise(file.get(), 0, 0, POSIX_FADV_DONTNEED);
+  std::atomic<int64_t> reads{0};
+  std::atomic<bool> stop{false};
+  const auto start = Clock::now();
+  const auto until = start + std::chrono::duration<double>(seconds);
+  const uint64_t pages_in_file = static_cast<uint64_t>(bytes / kPage);
+  on_threads(threads, stop, [&](uint64_t thread) {
+    const Memory memory = pages(kPage);
+    const Philox philox{seed};
+    int64_t done = 0;
+    while (!stop && Clock::now() < until) {
+      const auto page = static_cast<int64_t>(philox.below(pages_in_file, static_cast<uint64_t>(done), thread));
+      file.transfer(memory.get(), kPage, page * kPage, false);
+      ++done;
+    }
+    reads += done;
+  });
+  return static_cast<double>(reads) / std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+}  // namespace hinterland::native

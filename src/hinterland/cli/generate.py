@@ -1,0 +1,63 @@
+"""``hinterland generate``: makes a random graph or a grid and writes it to a file."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ..graph import generate as generate_graph
+from .output import emit
+
+
+def register(app: typer.Typer) -> None:
+    app.command("generate")(generate)
+
+
+def generate(
+    kind: Annotated[str, typer.Argument(help="kronecker (Graph500's), uniform or grid.")],
+    output: Annotated[Path, typer.Option(help="The file to write; its ending names the format, as in g.hl or g.mtx.")],
+    scale: Annotated[int | None, typer.Option(help="2^SCALE vertices.")] = None,
+    edge_factor: Annotated[int, typer.Option(help="Edges drawn for each vertex; a grid has its own.")] = 16,
+    vertices: Annotated[int | None, typer.Option(help="Vertices of a uniform graph, instead of --scale.")] = None,
+    rows: Annotated[int | None, typer.Option(help="Rows of a grid, with --cols instead of --scale.")] = None,
+    cols: Annotated[int | None, typer.Option(help="Columns of a grid.")] = None,
+    seed: Annotated[int, typer.Option(help="The same seed gives the same graph on every machine.")] = 1,
+    weights: Annotated[bool, typer.Option("--weights", help="Add integer weights from 1 to 255.")] = False,
+    device: Annotated[str | None, typer.Option(help="cpu or cuda; by default the GPU, if there is one.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")] = False,
+) -> None:
+    """Make a random graph or a grid: undirected, no self loops, no duplicates, vertex numbers permuted."""
+    from ..graph import save_graph
+
+    start = time.perf_counter()
+    graph = generate_graph(
+        kind,
+        scale=scale,
+        edge_factor=edge_factor,
+        vertices=vertices,
+        rows=rows,
+        cols=cols,
+        seed=seed,
+        weights=weights,
+        device=device,
+    )
+    made = time.perf_counter() - start
+    save_graph(graph, output)
+    written = time.perf_counter() - start - made
+    result = {
+        "graph": {"vertices": graph.num_vertices, "edges": graph.num_edges},
+        "kind": kind,
+        "seed": seed,
+        "seconds": made,
+        "write_seconds": written,
+        "file": str(output),
+    }
+    emit(
+        result,
+        json,
+        f"{output}: {graph.num_vertices:,} vertices, {graph.num_edges:,} stored edges, "
+        f"made in {made:.2f} s, written in {written:.2f} s",
+    )

@@ -1,0 +1,66 @@
+"""``hinterland probe``: what this machine's memories, links and disks give."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from ..machine import Machine
+from ..machine.measure import probe as run_probe
+from ..machine.page import page
+from ..machine.report import sections
+from ..runtime.errors import StorageError
+from .output import emit
+
+
+def register(app: typer.Typer) -> None:
+    app.command("probe")(probe)
+
+
+def probe(
+    full: Annotated[bool, typer.Option("--full", help="Larger tables and longer runs: minutes instead of seconds.")] = False,
+    refresh: Annotated[bool, typer.Option("--refresh", help="Measure again even if a measurement is kept.")] = False,
+    disk_path: Annotated[
+        Path | None, typer.Option(help="Folder whose disk is measured; without it, the cache folder's.")
+    ] = None,
+    html: Annotated[Path | None, typer.Option(help="Write a page with the curves, complete in one file.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")] = False,
+) -> None:
+    """Measure this machine, or show what was measured before. Planners read the result."""
+    machine = run_probe(full, refresh, disk_path=disk_path, progress=lambda phrase: print(phrase, file=sys.stderr))
+    if html:
+        try:
+            html.write_text(page(machine), encoding="utf-8")
+        except OSError as error:
+            raise StorageError(f"cannot write {html}: {error.strerror}; choose another --html") from error
+        print(f"wrote {html}", file=sys.stderr)
+    if json:
+        emit(machine.to_json(), True, "")
+    else:
+        _print(machine)
+
+
+def _print(machine: Machine) -> None:
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console = Console(highlight=False, width=200)
+    for section in sections(machine):
+        table = Table(
+            show_header=any(section.columns),
+            box=box.SIMPLE_HEAD if console.is_terminal else None,
+        )
+        for i, column in enumerate(section.columns):
+            table.add_column(column, justify="left" if i == 0 or not any(section.columns) else "right")
+        for row in section.rows:
+            table.add_row(*row)
+        console.print(section.title, style="bold", markup=False)
+        console.print(table)
+        console.print()
+    for sentence in machine.left_out:
+        console.print(f"Left out: {sentence}", markup=False)

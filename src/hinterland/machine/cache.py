@@ -1,0 +1,125 @@
+"""The measured machine, kept on disk: planners read it, and only a probe writes it."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import os
+import platform
+import tempfile
+from pathlib import Path
+
+import torch
+
+from ..runtime import devices, jit
+from ..runtime.errors import ConfigError, FormatError
+from .model import Gpu, Machine
+
+
+def path() -> Path:
+    """``machine.json`` in ``$HINTERLAND_CACHE_DIR`` or ``~/.cache/hinterland``."""
+    return jit.cache_dir().parent / "machine.json"
+
+
+def load() -> Machine | None:
+    """The last measurement of this machine, or None: nothing is measured here.
+
+    None also where the file is damaged, was written by another version, or belongs to other hardware (a home folder
+    that several machines share).
+    """
+    file = path()
+    try:
+        stamp = file.stat()
+    except OSError:
+        return None
+    return _load(file, stamp.st_mtime_ns, stamp.st_size)
+
+
+@functools.lru_cache(maxsize=4)
+def _load(file: Path, mtime_ns: int, size: int) -> Machine | None:
+    try:
+        machine = Machine.from_json(json.loads(file.read_text()))
+    except (OSError, ValueError, RecursionError, FormatError):
+        return None
+    return machine if machine.fingerprint == fingerprint() else None
+
+
+def store(machine: Machine) -> Path:
+    """Writes the measurement under its name, whole or not at all."""
+    file = path()
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        handle, aside = tempfile.mkstemp(dir=file.parent, prefix="machine-", suffix=".part")
+    except OSError as error:
+        raise ConfigError(
+            f"the measurement cannot be kept in {file.parent} ({error.strerror}); "
+            "set HINTERLAND_CACHE_DIR to a folder that can be written"
+        ) from error
+    try:
+        with os.fdopen(handle, "w") as out:
+            json.dump(machine.to_json(), out, indent=1)
+            out.flush()
+            os.fsync(out.fileno())
+        os.replace(aside, file)
+    except BaseException:
+        Path(aside).unlink(missing_ok=True)
+        raise
+    return file
+
+
+@functools.cache
+def fingerprint() -> str:
+    """A hash of the hardware that a measurement holds for: GPUs, driver, CPU model and the cores we may use."""
+    parts = [cpu_model(), str(cores()), driver() or "no driver"]
+    parts += [f"{gpu.name} {gpu.uuid}" for gpu in gpus()]
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+
+
+def cores() -> int:
+    """CPU cores that this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
+@functools.cache
+def cpu_model() -> str:
+    """The CPU's name, as the system tells it."""
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            key, _, value = line.partition(":")
+            if key.strip() in ("model name", "Processor") and value.strip():
+                return value.strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
+
+
+@functools.cache
+def driver() -> str | None:
+    """The NVIDIA driver's version; None where there is none."""
+    try:
+        return Path("/sys/module/nvidia/version").read_text().strip()
+    except OSError:
+        if not devices.cuda_available():
+            return None
+    from cuda.bindings import driver as cuda
+
+    _, version = cuda.cuDriverGetVersion()
+    return f"CUDA {version // 1000}.{version % 1000 // 10}"
+
+
+def gpus() -> tuple[Gpu, ...]:
+    """The GPUs that torch sees, in its order."""
+    found = []
+    for device in devices.gpus():
+        properties = torch.cuda.get_device_properties(device)
+        found.append(
+            Gpu(
+                name=properties.name,
+                uuid=str(properties.uuid),
+                arch=devices.arch(device),
+                memory_bytes=properties.total_memory,
+                sms=properties.multi_processor_count,
+            )
+        )
+    return tuple(found)

@@ -1,0 +1,105 @@
+"""The link between a GPU and host memory: the copy engine both ways, and kernels that read host memory themselves."""
+
+from __future__ import annotations
+
+import torch
+
+from .. import _core
+from ..memory import UnifiedTensor
+from ..runtime import devices
+from ..runtime.jit import KernelFile
+from ..runtime.launch import launch
+from .model import Link, SequentialPoint
+from .timing import best, seconds
+
+KERNELS = KernelFile(
+    "machine/link.cu",
+    (
+        "hinterland::read_sequence<4>",
+        "hinterland::read_sequence<8>",
+        "hinterland::read_sequence<16>",
+        "hinterland::read_random",
+        "hinterland::read_chain",
+    ),
+)
+BLOCK = 1024
+_ACCESS_BYTES = (4, 8, 16)
+_SHIFTS = (32, 64, 96)  # bytes past a line: whole sectors, the misalignments that EMOGI's figure 4 compares
+_LINE = 128
+_CHAIN_STRIDE = 512  # bytes between the places of the latency chain: no two on one line, nor on neighbours
+
+
+def copy_rates(device: torch.device, size: int) -> tuple[float, float]:
+    """The copy engine's bytes a second with pinned memory: host to device, and device to host."""
+    host = torch.empty(size, dtype=torch.uint8, pin_memory=True)
+    held = torch.empty(size, dtype=torch.uint8, device=device)
+    to_device = best(lambda: held.copy_(host, non_blocking=True), device)
+    to_host = best(lambda: host.copy_(held, non_blocking=True), device)
+    return size / to_device, size / to_host
+
+
+def sequence_rate(device: torch.device, base: int, size: int, access_bytes: int, blocks: int) -> float:
+    """Bytes a second at which ``blocks`` blocks of 1024 threads read ``size`` bytes at ``base`` in sequence."""
+    sink = torch.zeros(1, dtype=torch.int32, device=device)
+    words = size // access_bytes
+    instance = f"hinterland::read_sequence<{access_bytes}>"
+
+    def work() -> None:
+        launch(KERNELS, instance, device, blocks, BLOCK, base, words, sink.data_ptr())
+
+    return words * access_bytes / best(work, device, repeats=3)
+
+
+def measure(device: torch.device, full: bool = False) -> Link:
+    """Measures the link of one GPU."""
+    size = (4 << 30) if full else (512 << 20)
+    h2d, d2h = copy_rates(device, size)
+    many = 2 * devices.sm_count(device)
+    points = []
+    for mapping in ("mapped", "registered"):
+        table = UnifiedTensor.empty((size + _LINE,), torch.uint8, placement=mapping)
+        base = table.cuda(device).data_ptr()
+        for access, shift in [(a, 0) for a in _ACCESS_BYTES] + [(4, s) for s in _SHIFTS]:
+            rate = sequence_rate(device, base + shift, size, access, many)
+            points.append(SequentialPoint(mapping, access, shift, many, rate))
+        if mapping == "mapped":
+            latency = chain_latency(device, table)
+            sweep = [point for access in (4, 16) for point in _sweep(device, base, size, access)]
+        del table
+    return Link(
+        h2d=h2d,
+        d2h=d2h,
+        zero_copy=max(p.bandwidth for p in points if p.shift_bytes == 0),
+        latency=latency,
+        threads_to_saturate={access: _saturating_blocks(sweep, access) for access in (4, 16)},
+        sequential=(*points, *sweep),
+    )
+
+
+def chain_latency(device: torch.device, table: UnifiedTensor) -> float:
+    """Seconds of one GPU read of host memory that waits for the one before: the slope between two chain lengths."""
+    places = 1 << (min(table.shape[0], 64 << 20) // _CHAIN_STRIDE).bit_length() - 1
+    _core.write_chain(table.cpu().data_ptr(), places, _CHAIN_STRIDE // 8)
+    base = table.cuda(device).data_ptr()
+    at = torch.zeros(1, dtype=torch.int64, device=device)  # each run goes on where the last stopped: nothing is cached
+
+    def run(steps: int) -> float:
+        return seconds(lambda: launch(KERNELS, "hinterland::read_chain", device, 1, 1, base, steps, at.data_ptr()), device)
+
+    run(100)
+    return min(run(9000) - run(1000) for _ in range(3)) / 8000
+
+
+def _sweep(device: torch.device, base: int, size: int, access: int) -> list[SequentialPoint]:
+    sms = devices.sm_count(device)
+    points = []
+    for blocks in sorted({1 << k for k in range(sms.bit_length())} | {sms}):
+        part = min(size, blocks * (32 << 20))
+        points.append(SequentialPoint("mapped", access, 0, blocks, sequence_rate(device, base, part, access, blocks)))
+    return points
+
+
+def _saturating_blocks(sweep: list[SequentialPoint], access: int) -> int:
+    points = [p for p in sweep if p.access_bytes == access]
+    ceiling = max(p.bandwidth for p in points)
+    return min(p.blocks for p in points if p.bandwidth >= 0.95 * ceiling)

@@ -1,0 +1,163 @@
+"""The command line's promises: exit statuses, JSON alone on standard output, everything else on standard error."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from hinterland import cli
+from hinterland.machine import link
+from hinterland.runtime import jit
+
+HINTERLAND = [sys.executable, "-m", "hinterland.cli"]
+
+
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory):
+    """A cache folder that the tests of this file share: the machine is measured once."""
+    return {**os.environ, "HINTERLAND_CACHE_DIR": str(tmp_path_factory.mktemp("cache"))}
+
+
+def hinterland(environment, *arguments: str, **options) -> subprocess.CompletedProcess:
+    return subprocess.run([*HINTERLAND, *arguments], env=environment, capture_output=True, text=True, timeout=240, **options)
+
+
+@pytest.fixture(autouse=True)
+def own_interrupt():
+    """main() takes over Ctrl-C, which the test runner wants back."""
+    handler = signal.getsignal(signal.SIGINT)
+    yield
+    signal.signal(signal.SIGINT, handler)
+
+
+@pytest.fixture
+def here(environment, monkeypatch, capsys):
+    """Runs a command in this process, which spares the import of torch: exit status, standard output, standard error."""
+    monkeypatch.setenv("HINTERLAND_CACHE_DIR", environment["HINTERLAND_CACHE_DIR"])
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["hinterland", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        return int(ended.value.code or 0), *capsys.readouterr()
+
+    return run
+
+
+def test_help_names_every_command(here):
+    status, out, _ = here("--help")
+    assert status == 0
+    for name in cli.COMMANDS:
+        assert name in out
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["no-such-command"],
+        ["probe", "--no-such-option"],
+        ["demo", "--scale", "many"],
+        ["demo", "--scale", "0"],
+        ["demo", "--scale", "4", "--graph", "g.hl"],
+    ],
+)
+def test_wrong_usage_ends_with_2(here, arguments):
+    status, out, error = here(*arguments)
+    assert status == 2
+    assert out == "" and "Usage" in error
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["kernels", "build", "--arch", "h200"], "not an architecture: 'h200'"),
+        (["demo", "--graph", "/no/such/graph.mtx"], "/no/such/graph.mtx"),
+    ],
+)
+def test_an_error_of_ours_ends_with_1_and_a_sentence(here, arguments, words):
+    status, out, error = here(*arguments)
+    assert status == 1
+    assert out == "" and words in error
+    assert error.splitlines()[-1].startswith("hinterland: ")
+
+
+def test_probe_prints_one_json_object_and_keeps_it(environment, tmp_path):
+    page = tmp_path / "machine.html"
+    found = hinterland(environment, "probe", "--json", "--html", str(page), "--disk-path", str(tmp_path))
+    assert found.returncode == 0
+    machine = json.loads(found.stdout)
+    assert machine["cpu"]["read"] > 0 and machine["disk"]["path"] == str(tmp_path)
+    assert "CPU memory" in found.stderr
+    assert page.read_text().startswith("<!doctype html>")
+    assert [file.name for file in tmp_path.iterdir()] == ["machine.html"]
+
+    again = hinterland(environment, "probe", "--json")
+    assert json.loads(again.stdout) == machine and again.stderr == ""
+
+    table = hinterland(environment, "probe")
+    assert table.returncode == 0 and "read in sequence" in table.stdout and "\x1b" not in table.stdout
+
+    refused = hinterland(environment, "probe", "--html", str(tmp_path / "no" / "page.html"))
+    assert refused.returncode == 1 and "--html" in refused.stderr
+
+
+def test_kernels_build_prints_one_json_object(here, tmp_path, monkeypatch):
+    pytest.importorskip("cuda.core")
+    monkeypatch.setattr(jit, "REGISTRY", {"machine/link.cu": link.KERNELS})
+    status, out, error = here("kernels", "build", "--arch", "sm_90", "--output", str(tmp_path), "--json")
+    assert status == 0
+    assert [kernel["kernel"] for kernel in json.loads(out)["kernels"]] == ["machine/link.cu"]
+    assert "machine/link.cu" in error
+
+
+def test_without_typer_there_is_a_sentence(monkeypatch):
+    monkeypatch.setitem(sys.modules, "typer", None)
+    monkeypatch.setattr(sys, "argv", ["hinterland", "probe"])
+    with pytest.raises(SystemExit, match=r"pip install 'hinterland\[cli\]'"):  # sys.exit(text): status 1, on stderr
+        cli.main()
+
+
+def test_ctrl_c_ends_with_130_and_leaves_nothing(environment, tmp_path):
+    with subprocess.Popen(
+        [*HINTERLAND, "probe", "--refresh", "--disk-path", str(tmp_path)],
+        env={**environment, "HINTERLAND_CACHE_DIR": str(tmp_path / "cache")},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stderr is not None and process.stdout is not None
+        for line in process.stderr:
+            if line.startswith("disk"):
+                break
+        time.sleep(0.3)  # into the writing
+        process.send_signal(signal.SIGINT)
+        rest = process.stderr.read()
+        assert process.wait(timeout=30) == 130
+        assert "interrupted" in rest and "Traceback" not in rest and process.stdout.read() == ""
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_terminal_gets_a_table(environment):
+    """On a terminal the table may use its features; that it is one at all is what is tested."""
+    controller, terminal = pty.openpty()
+    with subprocess.Popen([*HINTERLAND, "probe"], env=environment, stdout=terminal, stderr=subprocess.DEVNULL) as process:
+        os.close(terminal)
+        shown = b""
+        while True:
+            try:
+                block = os.read(controller, 65536)
+            except OSError:  # the other end is closed
+                break
+            if not block:
+                break
+            shown += block
+        assert process.wait(timeout=240) == 0
+    os.close(controller)
+    assert b"CPU memory" in shown and b"\x1b[1m" in shown

@@ -1,0 +1,356 @@
+"""Breadth-first search against scipy, networkx and the definition of its parents."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import json
+
+import networkx as nx
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.sparse.csgraph import shortest_path
+
+import hinterland as hl
+from hinterland import _core
+from hinterland.graph import verify_bfs
+from hinterland.memory import UnifiedTensor
+from hinterland.runtime.errors import ConfigError, GraphError, IndexOutOfRange, OutOfMemory
+
+bfs_module = importlib.import_module("hinterland.graph.bfs")
+TASK_EDGES = 2048  # kTaskEdges: longer neighbour lists are shared by several warps
+
+
+def edges_of(graph):
+    """Sources and targets of all stored edges, as numpy arrays."""
+    indptr = graph.indptr.cpu().numpy()
+    return np.repeat(np.arange(graph.num_vertices), np.diff(indptr)), graph.indices.cpu().numpy()
+
+
+def expected_levels(graph, source):
+    indptr, indices = graph.indptr.cpu().numpy(), graph.indices.cpu().numpy()
+    matrix = sp.csr_matrix((np.ones(len(indices)), indices, indptr), shape=(graph.num_vertices,) * 2)
+    distance = shortest_path(matrix, unweighted=True, indices=source)
+    return np.where(np.isinf(distance), -1, distance).astype(np.int32)
+
+
+def smallest_parents(graph, source, levels):
+    """From the definition: of all edges one level down, the smallest source at each target."""
+    src, dst = edges_of(graph)
+    down = (levels[src] >= 0) & (levels[dst] == levels[src] + 1)
+    parents = np.full(graph.num_vertices, np.iinfo(np.int64).max)
+    np.minimum.at(parents, dst[down], src[down])
+    parents[levels == -1] = -1
+    parents[source] = source
+    return parents
+
+
+def check(graph, source, device="cpu", **options):
+    result = hl.bfs(graph, source, device=device, **options)
+    assert result.levels.dtype == torch.int32 and result.parents.dtype == torch.int64
+    assert result.levels.device == result.parents.device == torch.device(device)
+    levels = expected_levels(graph, source)
+    np.testing.assert_array_equal(result.levels.cpu().numpy(), levels)
+    np.testing.assert_array_equal(result.parents.cpu().numpy(), smallest_parents(graph, source, levels))
+    verify_bfs(graph, source, result)
+    return result
+
+
+def skewed(vertices, edges, seed=1, **options):
+    """A random graph in which few vertices have most of the edges."""
+    generator = np.random.default_rng(seed)
+    order = torch.from_numpy(generator.permutation(vertices))
+    ends = torch.from_numpy((generator.random((2, edges)) ** 3 * vertices).astype(np.int64))
+    return hl.from_edges(order[ends[0]], order[ends[1]], num_vertices=vertices, **options)
+
+
+def with_wide_edges(graph, placement="host"):
+    """The same graph with eight-byte neighbours."""
+    indices = graph.indices.cpu().to(torch.int64)
+    held = indices.to("cuda") if placement == "gpu" else UnifiedTensor.from_tensor(indices, placement)
+    return hl.Graph._of({"indptr": graph._arrays["indptr"], "indices": held}, graph.directed)
+
+
+def star(leaves):
+    return hl.from_edges(torch.zeros(leaves, dtype=torch.int64), torch.arange(1, leaves + 1), symmetrize=True)
+
+
+def chain(vertices):
+    return hl.from_edges(torch.arange(vertices - 1), torch.arange(1, vertices), symmetrize=True)
+
+
+@pytest.mark.parametrize("directed", [True, False])
+@pytest.mark.parametrize("wide", [False, True])
+def test_skewed_graph(device, directed, wide):
+    graph = skewed(5000, 100000, symmetrize=not directed)
+    assert int(graph.degrees().max()) > TASK_EDGES
+    if wide:
+        graph = with_wide_edges(graph)
+    for source in (0, int(graph.degrees().argmax()), 4999):
+        check(graph, source, device)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.data())
+def test_any_graph(data):
+    vertices = data.draw(st.integers(1, 80))
+    pairs = st.tuples(st.integers(0, vertices - 1), st.integers(0, vertices - 1))
+    edges = torch.tensor(data.draw(st.lists(pairs, max_size=300)), dtype=torch.int64).reshape(-1, 2)
+    graph = hl.from_edges(edges[:, 0], edges[:, 1], num_vertices=vertices, symmetrize=data.draw(st.booleans()))
+    check(graph, data.draw(st.integers(0, vertices - 1)))
+
+
+@pytest.mark.parametrize("leaves", [1, 31, 32, TASK_EDGES - 1, TASK_EDGES, TASK_EDGES + 1, 5 * TASK_EDGES + 7])
+def test_star(device, leaves):
+    graph = star(leaves)
+    check(graph, 0, device)
+    check(graph, leaves, device)
+
+
+def test_chain_has_a_level_for_each_vertex(device):
+    result = check(chain(300), 0, device, stats=True)
+    assert result.stats["levels"] == 300 and len(result.stats["per_level"]) == 300
+
+
+def test_levels_beyond_the_records_are_still_counted(device):
+    vertices = _core.BFS_LEVEL_RECORDS + 500
+    result = hl.bfs(chain(vertices), 0, device=device, stats=True)
+    assert result.levels.tolist() == list(range(vertices))
+    assert result.stats["levels"] == vertices and result.stats["reached"] == vertices
+    assert result.stats["edges"] == 2 * (vertices - 1)
+    assert len(result.stats["per_level"]) == _core.BFS_LEVEL_RECORDS + 1
+    assert sum(level["seconds"] for level in result.stats["per_level"]) > 0
+
+
+def test_one_vertex(device):
+    none = torch.tensor([], dtype=torch.int64)
+    result = check(hl.from_edges(none, none, num_vertices=1), 0, device)
+    assert result.levels.tolist() == [0] and result.parents.tolist() == [0]
+
+
+def test_self_loops_and_parallel_edges(device):
+    src, dst = torch.tensor([0, 0, 0, 1, 1, 3]), torch.tensor([0, 1, 1, 1, 2, 3])
+    result = check(hl.from_edges(src, dst, num_vertices=5), 0, device)
+    assert result.levels.tolist() == [0, 1, 2, -1, -1]
+
+
+def test_levels_as_networkx_finds_them(device):
+    network = nx.gnm_random_graph(400, 900, seed=3)
+    src, dst = torch.tensor(list(network.edges())).T
+    graph = hl.from_edges(src, dst, num_vertices=400, symmetrize=True)
+    levels = torch.full((400,), -1, dtype=torch.int32)
+    for vertex, level in nx.single_source_shortest_path_length(network, 7).items():
+        levels[vertex] = level
+    assert torch.equal(hl.bfs(graph, 7, device=device).levels.cpu(), levels)
+
+
+def test_parents_of_eight_bytes_are_the_same(monkeypatch):
+    graph = skewed(3000, 20000)
+    narrow = hl.bfs(graph, 5, device="cpu")
+    monkeypatch.setattr(bfs_module, "_WIDE_FROM", 0)
+    wide = hl.bfs(graph, 5, device="cpu")
+    assert torch.equal(narrow.levels, wide.levels) and torch.equal(narrow.parents, wide.parents)
+
+
+def test_any_number_of_threads_gives_the_same():
+    graph = skewed(20000, 200000)
+    before, results = _core.num_threads(), []
+    try:
+        for threads in (1, 2, 5):
+            _core.set_num_threads(threads)
+            results.append(hl.bfs(graph, 1, device="cpu", stats=True))
+    finally:
+        _core.set_num_threads(before)
+    for result in results[1:]:
+        assert torch.equal(result.levels, results[0].levels) and torch.equal(result.parents, results[0].parents)
+        for level, first in zip(result.stats["per_level"], results[0].stats["per_level"], strict=True):
+            assert all(level[key] == first[key] for key in ("vertices", "tasks", "edges", "bytes"))
+
+
+def test_real_network(real_data, device):
+    ends = torch.from_numpy(np.loadtxt(real_data / "soc-Epinions1.txt", dtype=np.int64, comments="#"))
+    graph = hl.from_edges(ends[:, 0], ends[:, 1], symmetrize=True)
+    assert graph.num_edges == 2 * len(ends)
+    check(graph, 0, device)
+    check(graph, graph.num_vertices - 1, device)
+
+
+def test_stats_add_up(device):
+    graph = skewed(4000, 30000)
+    result = hl.bfs(graph, 2, device=device, stats=True)
+    stats, levels = result.stats, result.levels.cpu()
+    reached = levels >= 0
+    assert stats["reached"] == int(reached.sum()) and stats["edges"] == int(graph.degrees()[reached].sum())
+    assert [level["vertices"] for level in stats["per_level"]] == torch.bincount(levels[reached]).tolist()
+    assert stats["bytes"] >= 4 * stats["edges"] and stats["bytes"] % 32 == 0
+    assert stats["seconds"] > 0 and stats["device"] == str(device)
+    assert hl.bfs(graph, 2, device=device).stats is None
+
+
+@pytest.mark.parametrize("source", [-1, 5, 2**40])
+def test_source_out_of_range(device, source):
+    with pytest.raises(IndexOutOfRange, match=f"source {source} is not a vertex: the graph has 5 vertices"):
+        hl.bfs(chain(5), source, device=device)
+
+
+def test_empty_graph_has_no_source(device):
+    none = torch.tensor([], dtype=torch.int64)
+    with pytest.raises(IndexOutOfRange, match="0 vertices"):
+        hl.bfs(hl.from_edges(none, none, num_vertices=0), 0, device=device)
+
+
+def test_wrong_arguments():
+    with pytest.raises(ConfigError, match="mode 'sideways'"):
+        hl.bfs(chain(3), 0, mode="sideways")
+    with pytest.raises(ConfigError, match=r"1\.5 is not a vertex number"):
+        hl.bfs(chain(3), 1.5)
+
+
+def test_broken_arrays_get_a_sentence(device):
+    def raw(indptr, indices):
+        held = {"indptr": UnifiedTensor.from_tensor(torch.tensor(indptr))}
+        held["indices"] = UnifiedTensor.from_tensor(torch.tensor(indices, dtype=torch.int32))
+        return hl.Graph._of(held, True)
+
+    for indptr, indices in (
+        ([0, 1, 3, 4], [1, 2, 3, 0]),
+        ([0, 1, 3, 4], [1, 2, -1, 0]),
+        ([0, 1, 0, 4], [1, 2, 1, 0]),
+        ([0, 1, 9, 4], [1, 2, 1, 0]),
+    ):
+        with pytest.raises(GraphError, match="neighbour list of vertex 1 is broken"):
+            hl.bfs(raw(indptr, indices), 0, device=device)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(
+    "placement", ["host", "gpu", {"indptr": "gpu", "indices": "host"}, {"indptr": "host", "indices": "gpu"}]
+)
+def test_every_placement_on_a_gpu(placement):
+    graph = skewed(5000, 60000, placement=placement)
+    check(graph, 3, "cuda:0", stats=True)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("wide", [False, True])
+def test_a_gpu_finds_what_the_cpu_finds(wide):
+    graph = hl.generate("kronecker", scale=16, edge_factor=16, seed=1)
+    if wide:
+        graph = with_wide_edges(graph)
+
+    def digest(device):
+        result = hl.bfs(graph, int(graph.degrees().argmax()), device=device)
+        return [hashlib.sha256(t.cpu().numpy().tobytes()).hexdigest() for t in (result.levels, result.parents)]
+
+    assert digest("cuda") == digest("cpu")
+
+
+@pytest.mark.gpu
+def test_parents_of_eight_bytes_on_a_gpu(monkeypatch):
+    graph = with_wide_edges(skewed(3000, 20000))
+    monkeypatch.setattr(bfs_module, "_WIDE_FROM", 0)
+    check(graph, 5, "cuda:0")
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("vertices", [1000, 300_000])
+def test_a_budget_bounds_what_is_taken(vertices):
+    graph = skewed(vertices, 4 * vertices)
+    with pytest.raises(OutOfMemory, match=r"needs .* on cuda:0 and gpu_budget is 1\.00 KiB"):
+        hl.bfs(graph, 0, device="cuda", gpu_budget="1KiB")
+    hl.bfs(graph, 0, device="cuda")  # the kernel is compiled and loaded
+    least = bfs_module._Run(graph, torch.device("cuda:0"), None).need
+    for budget in (least, least + 8 * vertices + (2 << 20)):
+        torch.cuda.synchronize()
+        before = torch.cuda.memory_allocated()
+        torch.cuda.reset_peak_memory_stats()
+        result = hl.bfs(graph, 0, device="cuda", gpu_budget=budget)
+        assert torch.cuda.max_memory_allocated() - before <= budget
+        verify_bfs(graph, 0, result)
+        del result
+    with pytest.raises(OutOfMemory):
+        hl.bfs(graph, 0, device="cuda", gpu_budget=least - 1)
+
+
+@pytest.mark.gpu
+def test_another_stream():
+    graph = skewed(5000, 60000)
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        result = hl.bfs(graph, 3, device="cuda", stats=True)
+    stream.synchronize()
+    assert torch.equal(result.levels.cpu(), hl.bfs(graph, 3, device="cpu").levels)
+    assert result.stats["seconds"] > 0
+
+
+def run_command(capfd, *arguments):
+    """Exit status and standard output of ``hinterland bfs``."""
+    from hinterland import cli
+
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(SystemExit) as left:
+        patch.setattr("sys.argv", ["hinterland", "bfs", *map(str, arguments)])
+        cli.main()
+    return left.value.code or 0, capfd.readouterr()
+
+
+@pytest.fixture
+def ladder(tmp_path):
+    path = tmp_path / "ladder.txt"
+    path.write_text("0 1\n0 2\n1 3\n2 3\n3 4\n5 6\n")
+    return path
+
+
+def test_command_prints_one_object(ladder, tmp_path, capfd):
+    levels = tmp_path / "levels.npy"
+    code, text = run_command(capfd, ladder, "--source", 0, "--verify", "--output", levels, "--json", "--device", "cpu")
+    assert code == 0
+    found = json.loads(text.out)
+    assert found["graph"] == {"vertices": 7, "edges": 6} and found["link"] is None
+    (run,) = found["runs"]
+    assert run["source"] == 0 and run["levels"] == 4 and run["reached"] == 5 and run["edges"] == 5 and run["verified"]
+    assert run["seconds"] > 0 and run["teps"] == pytest.approx(5 / run["seconds"]) and found["bytes"] == run["bytes"]
+    written = np.load(levels)
+    assert written.dtype == np.int32 and written.tolist() == [0, 1, 1, 2, 3, -1, -1]
+    assert sorted(tmp_path.iterdir()) == sorted([ladder, levels])
+
+
+def test_command_draws_sources(ladder, capfd):
+    def sources(seed):
+        code, text = run_command(capfd, ladder, "--runs", 5, "--seed", seed, "--json", "--device", "cpu")
+        assert code == 0
+        return [run["source"] for run in json.loads(text.out)["runs"]]
+
+    assert sources(1) == sources(1) != sources(2)
+    assert set(sources(3)) <= {0, 1, 2, 3, 5}  # 4 and 6 have no out-edge
+
+
+def test_command_speaks_to_people(ladder, capfd):
+    code, text = run_command(capfd, ladder, "--source", 0, "--stats", "--device", "cpu")
+    assert code == 0 and "5 vertices in 4 levels" in text.out and "level    3:" in text.out
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "sentence"),
+    [
+        (["--source", "first"], 2, "neither a vertex number nor random"),
+        (["--runs", "0"], 2, "--runs"),
+        (["--runs", "2", "--output", "levels.npy"], 2, "one file holds the levels of one source"),
+        (["--source", "7"], 1, "source 7 is not a vertex"),
+        (["--source", "-1"], 1, "source -1 is not a vertex"),
+        (["--source", "0", "--output", "/nowhere/levels.npy"], 1, "cannot write /nowhere/levels.npy"),
+    ],
+)
+def test_command_refuses(ladder, capfd, options, code, sentence):
+    found, text = run_command(capfd, ladder, *options)
+    assert found == code and sentence in text.err and "Traceback" not in text.err and text.out == ""
+
+
+def test_command_needs_a_vertex_with_neighbours(tmp_path, capfd):
+    path = tmp_path / "empty.mtx"
+    path.write_text("%%MatrixMarket matrix coordinate pattern general\n3 3 0\n")
+    code, text = run_command(capfd, path)
+    assert code == 1 and "none of the graph's 3 vertices has a neighbour" in text.err

@@ -1,0 +1,182 @@
+"""The Graph class: what it takes, what it refuses, what it gives back."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+
+import numpy as np
+import pytest
+import scipy.sparse
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hinterland import Graph
+from hinterland.graph import arrays, from_edges
+from hinterland.memory import UnifiedTensor
+from hinterland.runtime import devices
+from hinterland.runtime.errors import ConfigError, DeviceError, GraphError
+
+
+def small(**options) -> Graph:
+    return Graph(torch.tensor([0, 2, 2, 3]), torch.tensor([1, 2, 0]), torch.tensor([0.5, 1.5, 2.5]), **options)
+
+
+def test_shape_and_views():
+    graph = small()
+    assert (graph.num_vertices, graph.num_edges, graph.directed) == (3, 3, True)
+    assert graph.degrees().tolist() == [2, 0, 1]
+    assert graph.indptr.dtype == torch.int64
+    assert graph.indices.dtype == torch.int32
+    assert graph.nbytes == 4 * 8 + 3 * 4 + 3 * 4
+    assert graph.indices.data_ptr() == graph.array("indices").data_ptr()
+    assert Graph(graph.indptr, graph.indices).weights is None
+    assert Graph(graph.indptr, graph.indices).array("weights") is None
+    assert "3 vertices, 3 stored edges, directed" in repr(graph)
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int16, torch.int32, torch.int64])
+def test_any_integer_type_is_kept_as_the_right_one(dtype):
+    graph = Graph(torch.tensor([0, 1, 2], dtype=dtype), torch.tensor([1, 0], dtype=dtype))
+    assert (graph.indptr.dtype, graph.indices.dtype) == (torch.int64, torch.int32)
+    assert (graph.indptr.tolist(), graph.indices.tolist()) == ([0, 1, 2], [1, 0])
+
+
+def test_neighbors_widen_only_past_two_to_the_31():
+    assert arrays.index_dtype(2**31 - 1) == torch.int32
+    assert arrays.index_dtype(2**31) == torch.int64
+
+
+def test_a_unified_tensor_of_the_right_type_is_not_copied():
+    indptr = UnifiedTensor.from_tensor(torch.tensor([0, 1, 2]), placement="heap")
+    indices = UnifiedTensor.from_tensor(torch.tensor([1, 0], dtype=torch.int32), placement="heap")
+    wide = UnifiedTensor.from_tensor(torch.tensor([1, 0]), placement="heap")
+    graph = Graph(indptr, indices)
+    assert graph.indptr.data_ptr() == indptr.cpu().data_ptr()
+    assert graph.indices.data_ptr() == indices.cpu().data_ptr()
+    assert Graph(indptr, wide).indices.dtype == torch.int32
+
+
+@pytest.mark.parametrize(
+    ("indptr", "indices", "weights", "says"),
+    [
+        ([], [], None, "indptr is empty"),
+        ([1, 1], [0], None, r"indptr\[0\] is 1, but offsets begin with 0"),
+        ([0, 2, 1, 3], [0, 0, 0], None, r"indptr\[2\] is 1, less than indptr\[1\] = 2"),
+        ([0, 1, 2], [0, 0, 0], None, r"ends with 2 \(indptr\[2\]\), but indices holds 3"),
+        ([0, 9], [0], None, r"ends with 9 \(indptr\[1\]\), but indices holds 1"),
+        ([0, 1, 2], [0, 2], None, r"indices\[1\] is 2, but the vertices are numbered from 0 to 1"),
+        ([0, 1, 2], [-1, 2], None, r"indices\[0\] is -1"),
+        ([0, 1, 2], [2**32, 2], None, r"indices\[0\] is 4294967296"),
+        ([0, 1], [0], [float("nan")], r"weights\[0\] is NaN"),
+        ([0, 1], [0], [1.0, 2.0], r"weights have shape \(2,\), but there are 1 edges"),
+        ([[0, 1]], [0], None, r"indptr has shape \(1, 2\)"),
+        ([0.0, 1.0], [0], None, r"indptr holds torch.float32"),
+        ([0, 1], [True], None, r"indices holds torch.bool"),
+    ],
+)
+def test_what_is_no_graph_gets_a_sentence(indptr, indices, weights, says):
+    indices = torch.tensor(indices, dtype=torch.int64) if not indices else torch.tensor(indices)
+    indptr = torch.tensor(indptr, dtype=torch.int64) if not indptr else torch.tensor(indptr)
+    with pytest.raises(GraphError, match=says):
+        Graph(indptr, indices, None if weights is None else torch.tensor(weights))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+def test_the_first_nan_is_found_and_infinity_is_none(dtype):
+    weights = torch.full((100_000,), float("inf"), dtype=dtype)
+    weights[1::2] = -float("inf")
+    arrays.check_weights(weights, len(weights))
+    weights[77_777] = float("nan")
+    weights[99_999] = -float("nan")
+    with pytest.raises(GraphError, match=r"weights\[77777\] is NaN"):
+        arrays.check_weights(weights, len(weights))
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.integers(-3, 8), min_size=1, max_size=12), st.integers(0, 8))
+def test_offsets_pass_only_if_they_are_monotonic(offsets, edges):
+    good = offsets[0] == 0 and offsets[-1] == edges and offsets == sorted(offsets)
+    try:
+        arrays.check_offsets(torch.tensor(offsets), edges)
+    except GraphError:
+        assert not good
+    else:
+        assert good
+
+
+def test_unknown_arrays_and_places_are_refused():
+    with pytest.raises(ConfigError, match="placement names 'features'"):
+        small(placement={"features": "host"})
+    with pytest.raises(ConfigError, match="placement 'ssd' of weights"):
+        small(placement={"weights": "ssd"})
+
+
+@pytest.mark.skipif(devices.cuda_available(), reason="this machine has a GPU")
+def test_gpu_placement_needs_a_gpu():
+    with pytest.raises(DeviceError, match="placement 'gpu' of indices needs an NVIDIA GPU"):
+        small(placement={"indices": "gpu"})
+
+
+def test_transpose_agrees_with_scipy_and_is_kept():
+    generator = torch.Generator().manual_seed(5)
+    ends = torch.randint(0, 300, (2, 4000), generator=generator)
+    graph = from_edges(ends[0], ends[1], torch.rand(4000, generator=generator), num_vertices=300)
+    turned = graph.transpose()
+    assert turned is graph.transpose()
+    assert turned.transpose() is graph
+    matrices = [
+        scipy.sparse.csr_array((g.weights.numpy(), g.indices.numpy(), g.indptr.numpy()), shape=(300, 300))
+        for g in (graph, turned)
+    ]
+    np.testing.assert_allclose(matrices[0].T.toarray(), matrices[1].toarray(), rtol=1e-5)
+    rows = torch.repeat_interleave(torch.arange(300), turned.degrees())
+    assert (np.lexsort((turned.weights.numpy(), turned.indices.numpy(), rows.numpy())) == np.arange(4000)).all()
+
+
+def test_an_undirected_graph_is_its_own_transpose():
+    graph = small(directed=False)
+    assert graph.transpose() is graph
+
+
+def test_a_transposed_graph_does_not_keep_the_first_alive():
+    graph = small()
+    turned = graph.transpose()
+    gone = weakref.ref(graph)
+    gc.disable()
+    try:
+        del graph
+        assert gone() is None
+    finally:
+        gc.enable()
+    assert turned.transpose().indices.tolist() == [1, 2, 0]
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("place", arrays.PLACEMENTS)
+def test_every_placement_holds_the_same_graph(place):
+    graph = small(placement=place)
+    on_cpu = small(placement="heap")
+    assert place in ("host", *graph.placement.values())
+    for name in arrays.NAMES:
+        assert torch.equal(graph.array(name, "cpu"), on_cpu.array(name))
+        if place != "heap":
+            assert graph.array(name, "cuda").is_cuda
+            assert torch.equal(graph.array(name, "cuda").cpu(), on_cpu.array(name))
+    assert graph.indices.is_cuda is (place == "gpu")
+    assert graph.degrees().tolist() == [2, 0, 1]
+    assert graph.transpose().placement == graph.placement
+    assert graph.transpose().array("indices", "cpu").tolist() == on_cpu.transpose().indices.tolist()
+
+
+@pytest.mark.gpu
+def test_cuda_tensors_are_checked_where_they_are(monkeypatch):
+    monkeypatch.setattr(arrays, "_CHECK_AT_ONCE", 2)
+    indptr, indices = torch.tensor([0, 2, 3]).cuda(), torch.tensor([0, 1, 5]).cuda()
+    with pytest.raises(GraphError, match=r"indices\[2\] is 5"):
+        Graph(indptr, indices)
+    with pytest.raises(GraphError, match=r"weights\[2\] is NaN"):
+        Graph(indptr, indices % 2, torch.tensor([0, 1, float("nan")]).cuda())
+    kept = Graph(indptr, (indices % 2).int(), placement="gpu")
+    assert kept.indices.device == indices.device

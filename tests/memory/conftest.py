@@ -1,0 +1,38 @@
+import gc
+
+import pytest
+import torch
+
+from hinterland import memory
+from hinterland.runtime import devices
+
+
+def _need_gpu():
+    if not devices.cuda_available():
+        pytest.skip("no GPU here")
+
+
+@pytest.fixture(params=["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def device(request):
+    """Every test that takes it runs on the CPU, and on a GPU where there is one."""
+    if request.param == "cuda":
+        _need_gpu()
+        return torch.device("cuda", torch.cuda.current_device())
+    return torch.device("cpu")
+
+
+@pytest.fixture
+def gpu():
+    """The current GPU; tests that take it carry the mark ``gpu``."""
+    _need_gpu()
+    return torch.device("cuda", torch.cuda.current_device())
+
+
+@pytest.fixture
+def nothing_left():
+    """Fails a test after which this library holds more host memory than before."""
+    gc.collect()
+    before = memory.report().nbytes
+    yield
+    gc.collect()
+    assert memory.report().nbytes == before

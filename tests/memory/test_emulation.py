@@ -1,0 +1,137 @@
+"""The GPU's gather, thread by thread on the CPU: the same header, so its arithmetic is tested without a GPU."""
+
+import ctypes
+import subprocess
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hinterland.memory.plan import cut_rows
+from hinterland.runtime.jit import INCLUDE_DIR
+
+
+@pytest.fixture(scope="module")
+def gpu(tmp_path_factory):
+    library = tmp_path_factory.mktemp("emulation") / "emulation.so"
+    source = Path(__file__).with_name("emulation.cpp")
+    flags = ["-std=c++20", "-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-fsanitize=undefined"]
+    subprocess.run(
+        ["g++", *flags, "-fno-sanitize-recover", f"-I{INCLUDE_DIR}", str(source), "-o", library], check=True
+    )
+    return ctypes.CDLL(str(library))
+
+
+def _emulate(gpu, table, packed, index, rows, row_bytes, *, warps, into_table=False, visit=None):
+    cut = cut_rows(row_bytes, table, packed)
+    fault = (ctypes.c_int64 * 5)()
+    visited = 0 if visit is None else visit.data_ptr()
+    copy = (
+        table,
+        rows,
+        packed,
+        index.data_ptr(),
+        index.element_size(),
+        visited,
+        index.numel(),
+        row_bytes,
+        int(into_table),
+    )
+    shape = (cut.unit, cut.lanes, cut.steps, int(cut.shifted), warps * 32)
+    flag = gpu.emulate(*(ctypes.c_int64(number) for number in copy + shape), fault)
+    return flag, list(fault)
+
+
+@settings(deadline=None, max_examples=150)
+@given(
+    row_bytes=st.integers(1, 700) | st.sampled_from([1024, 1028, 1040, 2048, 4100]),
+    rows=st.integers(1, 40),
+    count=st.integers(1, 300),
+    shift=st.sampled_from([0, 0, 1, 2, 4, 8, 16, 32, 96]),
+    warps=st.integers(1, 5),
+    wide=st.booleans(),
+    ordered=st.booleans(),
+    into=st.booleans(),
+    seed=st.integers(0, 1000),
+)
+def test_every_byte_is_copied_once(gpu, row_bytes, rows, count, shift, warps, wide, ordered, into, seed):
+    torch.manual_seed(seed)
+    memory = torch.randint(0, 256, (rows * row_bytes + 256,), dtype=torch.uint8)
+    start = -memory.data_ptr() % 128 + shift
+    table = memory[start : start + rows * row_bytes].view(rows, row_bytes)
+    if into:  # which of two rows for one place wins is not said, so there is one
+        count = min(count, rows)
+        index = torch.randperm(rows)[:count].to(torch.int64 if wide else torch.int32)
+    else:
+        index = torch.randint(-rows, rows, (count,), dtype=torch.int64 if wide else torch.int32)
+    packed = torch.randint(0, 256, (count, row_bytes), dtype=torch.uint8)
+    visit = torch.randperm(count) if ordered else None
+    expected = table.clone()
+    if into:
+        expected[index.long()] = packed
+    before = packed.clone()
+    flag, fault = _emulate(
+        gpu, table.data_ptr(), packed.data_ptr(), index, rows, row_bytes, warps=warps, into_table=into, visit=visit
+    )
+    assert flag == 0
+    assert fault[3] == 0
+    assert torch.equal(table, expected)
+    assert torch.equal(packed, before if into else table[index.long()])
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    row_bytes=st.sampled_from([1, 8, 24, 128, 516, 1028, 4096]),
+    count=st.integers(1, 200),
+    bad=st.lists(st.integers(0, 199), min_size=1, max_size=20),
+    value=st.sampled_from([10, -11, 2**40, -(2**40)]),
+    into=st.booleans(),
+)
+def test_bad_positions_are_reported_and_give_zero_rows(gpu, row_bytes, count, bad, value, into):
+    rows = 10
+    table = torch.randint(1, 256, (rows, row_bytes), dtype=torch.uint8)
+    before = table.clone()
+    index = torch.randint(0, rows, (count,))
+    bad = sorted({position % count for position in bad})
+    index[bad] = value
+    packed = torch.full((count, row_bytes), 7, dtype=torch.uint8)
+    flag, fault = _emulate(gpu, table.data_ptr(), packed.data_ptr(), index, rows, row_bytes, warps=3, into_table=into)
+    assert flag == 1
+    assert fault == [bad[0], value, rows, len(bad), 0]
+    if into:
+        untouched = torch.ones(rows, dtype=torch.bool)
+        untouched[index[(index >= 0) & (index < rows)]] = False
+        assert torch.equal(table[untouched], before[untouched])
+    else:
+        expected = table[index.clamp(0, rows - 1)]
+        expected[bad] = 0
+        assert torch.equal(packed, expected)
+
+
+@given(row_bytes=st.integers(33, 1200).map(lambda n: n * 4), address=st.integers(0, 31).map(lambda n: n * 4))
+def test_the_circular_shift_asks_for_each_line_once(gpu, row_bytes, address):
+    """Min 2022, figure 3.5. Only a line that holds both the row's head and its tail may be asked for twice."""
+    address += 1 << 20
+    count = gpu.requests
+    lines = (address + row_bytes - 1) // 128 - address // 128 + 1
+    shifted = count(ctypes.c_uint64(address), *map(ctypes.c_int64, (row_bytes, 4, 1)))
+    straight = count(ctypes.c_uint64(address), *map(ctypes.c_int64, (row_bytes, 4, 0)))
+    assert lines <= shifted <= lines + 1
+    assert shifted <= straight
+
+
+def test_the_dissertations_example(gpu):
+    """Rows of 480 bytes: the second begins 32 bytes before a line, and takes 5 requests instead of 8."""
+    assert gpu.requests(ctypes.c_uint64(480), *map(ctypes.c_int64, (480, 4, 0))) == 8
+    assert gpu.requests(ctypes.c_uint64(480), *map(ctypes.c_int64, (480, 4, 1))) == 5
+
+
+@given(row_bytes=st.integers(1, 10000), table=st.integers(0, 300), packed=st.integers(0, 300))
+def test_cuts_cover_a_row(row_bytes, table, packed):
+    cut = cut_rows(row_bytes, table, packed)
+    assert cut.lanes in (1, 2, 4, 8, 16, 32)
+    assert row_bytes % cut.unit == table % cut.unit == packed % cut.unit == 0
+    assert cut.lanes * (cut.steps - 1) < row_bytes // cut.unit <= cut.lanes * cut.steps
+    assert cut.steps == 1 or cut.lanes == 32

@@ -1,0 +1,204 @@
+"""What only a GPU can show: mappings, streams, deferred checks."""
+
+import gc
+import threading
+
+import pytest
+import torch
+
+from hinterland import UnifiedTensor, memory
+from hinterland.memory import cuda
+from hinterland.runtime import devices
+from hinterland.runtime.errors import ConfigError, DeviceError, IndexOutOfRange, OutOfMemory
+
+pytestmark = pytest.mark.gpu
+MAPPINGS = ["mapped", "registered"]
+
+
+@pytest.fixture(params=MAPPINGS)
+def mapping(request, gpu):
+    return request.param
+
+
+def test_host_is_mapped_here(gpu):
+    assert UnifiedTensor.empty(3).placement == "mapped"
+
+
+def test_every_processor_sees_the_same_bytes(mapping, gpu, nothing_left):
+    table = UnifiedTensor.from_tensor(torch.arange(100_000.0).view(-1, 10), placement=mapping)
+    on_gpu = table.cuda()
+    assert (on_gpu.device, on_gpu.data_ptr()) == (gpu, table.cpu().data_ptr())
+    ours = torch.ones(10_000, 10, device=gpu)
+    assert torch.equal((ours + on_gpu).cpu(), table.cpu() + 1)
+    on_gpu.mul_(2)
+    torch.cuda.synchronize()
+    assert table.cpu()[-1, -1] == 2 * 99_999
+    table.cpu().zero_()
+    assert on_gpu.sum().item() == 0
+    for other in devices.gpus():
+        assert table.cuda(other).device == other
+        assert table[torch.tensor([1], device=other)].device == other
+
+
+def test_nothing_moves_to_the_gpu(mapping, gpu):
+    size = 256 << 20
+    table = UnifiedTensor.empty((size // 512, 512), torch.uint8, mapping)
+    index = torch.randint(0, len(table), (1 << 16,), device=gpu)
+    table[index]
+    torch.cuda.synchronize()
+    before = torch.cuda.mem_get_info()[0]
+    for _ in range(20):
+        table[index]
+    assert before - torch.cuda.mem_get_info()[0] < size // 8
+
+
+@pytest.mark.parametrize("row_bytes", [1, 2, 12, 32, 64, 100, 128, 132, 480, 512, 516, 1028, 2048, 2408, 1 << 20])
+def test_rows(mapping, gpu, row_bytes):
+    rows = min(100_000, (64 << 20) // row_bytes)
+    source = torch.randint(0, 256, (rows, row_bytes), dtype=torch.uint8)
+    table = UnifiedTensor.from_tensor(source, placement=mapping)
+    for count in (1, 7, 40_000 if row_bytes < 3000 else 20):
+        index = torch.randint(-rows, rows, (count,))
+        expected = source[index]
+        for options in ({}, {"sort": True}, {"max_blocks": 3}):
+            assert torch.equal(table.gather(index.to(gpu), **options).cpu(), expected), (count, options)
+    index = torch.randperm(rows)[:20_000]
+    values = torch.randint(0, 256, (len(index), row_bytes), dtype=torch.uint8)
+    table.scatter_(index.to(gpu), values.to(gpu))
+    source[index] = values
+    assert torch.equal(table.cpu(), source)
+
+
+def test_cpu_and_gpu_agree(mapping, gpu):
+    table = UnifiedTensor.from_tensor(torch.randn(5000, 77), placement=mapping)
+    index = torch.randint(-5000, 5000, (300, 4))
+    assert torch.equal(table[index], table[index.to(gpu)].cpu())
+
+
+def test_deferred_check(gpu):
+    source = torch.randn(100, 4)
+    table = UnifiedTensor.from_tensor(source)
+    good, bad = torch.arange(100, device=gpu), torch.full((70_000,), 5, device=gpu)
+    bad[60_000] = -101
+    table.gather(bad, check="async")
+    with pytest.raises(IndexOutOfRange, match=r"index -101 at position 60000 .* 100 rows"):
+        table.synchronize()
+    table.synchronize()
+    table.gather(bad, check="async")
+    torch.cuda.synchronize()
+    with pytest.raises(IndexOutOfRange, match="position 60000"):
+        table.gather(good, check="async")
+    assert torch.equal(table[good].cpu(), source)
+    memory.synchronize()
+
+
+def test_the_context_survives(gpu):
+    table = UnifiedTensor.from_tensor(torch.randn(10, 3))
+    for _ in range(3):
+        with pytest.raises(IndexOutOfRange, match="70000 such"):
+            table[torch.full((70_000,), 10, device=gpu)]
+    assert torch.ones(3, device=gpu).sum().item() == 3
+
+
+def test_streams(gpu):
+    source = torch.randn(20_000, 64)
+    table = UnifiedTensor.from_tensor(source)
+    first, second = torch.cuda.Stream(), torch.cuda.Stream()
+    index = torch.randint(0, 20_000, (50_000,), device=gpu)
+    bad, flipped = index.clone(), index.flip(0)
+    bad[7] = 20_000
+    torch.cuda.synchronize()
+    for _ in range(5):
+        a = table.gather(index, stream=first, check="async", max_blocks=4)
+        b = table.gather(flipped, stream=second, check="async")
+        torch.cuda.synchronize()
+        assert torch.equal(a.cpu(), source[index.cpu()])
+        assert torch.equal(b.cpu(), a.cpu().flip(0))
+    table.gather(bad, stream=first, check="async")
+    with pytest.raises(IndexOutOfRange, match="position 7"):
+        table.synchronize()
+    with torch.cuda.stream(second):
+        assert torch.equal(table[index].cpu(), source[index.cpu()])
+
+
+def test_graph_capture(gpu):
+    source = torch.randn(1000, 32)
+    table = UnifiedTensor.from_tensor(source)
+    index = torch.randint(0, 1000, (500,), device=gpu)
+    out = torch.empty(500, 32, device=gpu)
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        table.gather(index, out=out)  # the record of this stream is made before the capture
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, stream=stream):
+        table.gather(index, out=out, check="async", sort=False)
+    index.copy_(torch.arange(500))
+    graph.replay()
+    torch.cuda.synchronize()
+    assert torch.equal(out.cpu(), source[:500])
+
+
+def test_heap_is_not_visible(gpu):
+    table = UnifiedTensor.empty((4, 4), placement="heap")
+    for call in (table.cuda, lambda: table[torch.tensor([1], device=gpu)]):
+        with pytest.raises(ConfigError, match="heap"):
+            call()
+
+
+def test_mapped_memory_stays_below_the_gpus(gpu, monkeypatch):
+    gc.collect()
+    monkeypatch.setattr(devices, "free_bytes", lambda device: 1 << 20)
+    assert UnifiedTensor.empty(1 << 19, torch.uint8).placement == "mapped"
+    assert UnifiedTensor.empty(1 << 21, torch.uint8).placement == "registered"
+    assert UnifiedTensor.empty(1 << 21, torch.uint8, oversubscribe=True).placement == "mapped"
+    with pytest.raises(OutOfMemory, match="oversubscribe"):
+        UnifiedTensor.empty(1 << 21, torch.uint8, placement="mapped")
+
+
+def test_released_by_another_thread(mapping, gpu, nothing_left):
+    """A thread that never used CUDA drops the last reference."""
+    held = [UnifiedTensor.empty((1000, 100), placement=mapping).cuda()]
+    thread = threading.Thread(target=held.clear)
+    thread.start()
+    thread.join()
+    gc.collect()
+
+
+@pytest.mark.parametrize("step", ["keep_on_host", "register"])
+def test_released_after_an_exception_half_way(step, gpu, monkeypatch, nothing_left):
+    def fail(*args):
+        raise DeviceError("injected")
+
+    monkeypatch.setattr(cuda, step, fail)
+    with pytest.raises(DeviceError, match="injected"):
+        memory.allocate(1 << 20, "mapped" if step == "keep_on_host" else "registered")
+
+
+def test_shared_with_a_process_that_has_a_gpu(gpu, tmp_path):
+    import subprocess
+    import sys
+
+    (tmp_path / "child.py").write_text(
+        "import torch\n"
+        "def double(table, done):\n"
+        "    table.cuda().mul_(2)\n"
+        "    torch.cuda.synchronize()\n"
+        "    done.put(float(table[torch.tensor([999], device='cuda')]))\n"
+    )
+    (tmp_path / "main.py").write_text(
+        "import multiprocessing, torch\n"
+        "from child import double\n"
+        "from hinterland import UnifiedTensor\n"
+        "if __name__ == '__main__':\n"
+        "    mp = multiprocessing.get_context('spawn')\n"
+        "    table = UnifiedTensor.from_tensor(torch.arange(1000.0), placement='registered')\n"
+        "    done = mp.Queue()\n"
+        "    child = mp.Process(target=double, args=(table, done))\n"
+        "    child.start()\n"
+        "    print(done.get(timeout=100))\n"
+        "    child.join(60)\n"
+        "    print(child.exitcode, float(table.cuda().sum()))\n"
+    )
+    done = subprocess.run([sys.executable, str(tmp_path / "main.py")], capture_output=True, text=True, timeout=200)
+    assert done.stdout.splitlines() == ["1998.0", "0 999000.0"], done.stderr

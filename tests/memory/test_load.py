@@ -1,0 +1,168 @@
+"""UnifiedTensor.from_file: numpy and torch write the files, the bytes must come back."""
+
+import contextlib
+import io
+import struct
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from hinterland import UnifiedTensor, memory
+from hinterland.runtime.errors import ConfigError, FormatError, HinterlandError, StorageError
+
+
+@pytest.mark.parametrize("dtype", ["<f4", "f8", "i2", "u1", "?", "<u4", "<i8", "f2", "c8"])
+@pytest.mark.parametrize("shape", [(7,), (5, 3), (0, 4), (2, 3, 4), (3, 0)])
+def test_npy(tmp_path, dtype, shape):
+    array = np.random.default_rng(1).integers(0, 2, shape).astype(dtype)
+    np.save(tmp_path / "a.npy", array)
+    table = UnifiedTensor.from_file(tmp_path / "a.npy")
+    assert torch.equal(table.cpu(), torch.from_numpy(array))
+    assert table.dtype == torch.from_numpy(array).dtype
+
+
+def test_npy_larger_than_a_read(tmp_path):
+    array = np.random.default_rng(2).standard_normal((3_000, 1_001))
+    np.save(tmp_path / "a.npy", array)
+    assert torch.equal(UnifiedTensor.from_file(tmp_path / "a.npy").cpu(), torch.from_numpy(array))
+
+
+def test_npy_of_version_2(tmp_path):
+    with open(tmp_path / "a.npy", "wb") as file:
+        np.lib.format.write_array(file, np.arange(6), version=(2, 0))
+    assert UnifiedTensor.from_file(tmp_path / "a.npy").cpu().tolist() == [0, 1, 2, 3, 4, 5]
+
+
+def test_npy_checked_against_what_is_asked_for(tmp_path):
+    np.save(tmp_path / "a.npy", np.zeros((4, 2), np.float32))
+    assert UnifiedTensor.from_file(tmp_path / "a.npy", dtype=torch.float32, shape=(-1, 2)).shape == (4, 2)
+    with pytest.raises(ConfigError, match=r"holds torch\.float32"):
+        UnifiedTensor.from_file(tmp_path / "a.npy", dtype=torch.float64)
+    with pytest.raises(ConfigError, match="shape"):
+        UnifiedTensor.from_file(tmp_path / "a.npy", shape=(2, 4))
+
+
+@pytest.mark.parametrize("name", ["a.bin", "headerless.npy"])
+def test_raw_binary(tmp_path, name):
+    values = torch.arange(60, dtype=torch.int32)
+    (tmp_path / name).write_bytes(b"12345" + values.numpy().tobytes())
+    read = UnifiedTensor.from_file(tmp_path / name, dtype=torch.int32, shape=(-1, 5), offset=5)
+    assert torch.equal(read.cpu(), values.view(12, 5))
+    read = UnifiedTensor.from_file(tmp_path / name, dtype=torch.int32, shape=(2, 3), offset=5)
+    assert torch.equal(read.cpu(), values[:6].view(2, 3))
+    read = UnifiedTensor.from_file(tmp_path / name, dtype=torch.bfloat16, shape=(120,), offset=5)
+    assert torch.equal(read.cpu().view(torch.int32), values)
+    for options, error in (
+        ({}, ConfigError),
+        ({"dtype": torch.int32}, ConfigError),
+        ({"dtype": torch.int32, "shape": (-1, -1)}, ConfigError),
+        ({"dtype": torch.int32, "shape": (-2,)}, ConfigError),
+        ({"dtype": torch.int32, "shape": (-1, 7), "offset": 5}, FormatError),
+        ({"dtype": torch.int32, "shape": (-1, 0)}, FormatError),
+        ({"dtype": torch.int32, "shape": (61,), "offset": 5}, FormatError),
+        ({"dtype": torch.int32, "shape": (1,), "offset": 500}, FormatError),
+        ({"dtype": torch.int32, "shape": (1,), "offset": -1}, ConfigError),
+        ({"dtype": torch.int32, "shape": ()}, HinterlandError),
+    ):
+        with pytest.raises(error):
+            UnifiedTensor.from_file(tmp_path / name, **options)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64, torch.bool, torch.float8_e4m3fn])
+def test_torch_files(tmp_path, dtype):
+    tensor = torch.randint(0, 2, (50, 9)).to(dtype)
+    torch.save(tensor, tmp_path / "a.pt")
+    read = UnifiedTensor.from_file(tmp_path / "a.pt")
+    assert read.dtype == dtype
+    assert torch.equal(read.cpu().view(torch.uint8), tensor.view(torch.uint8))
+    torch.save(tensor[10:], tmp_path / "b.pt")  # keeps the whole storage, and an offset into it
+    read = UnifiedTensor.from_file(tmp_path / "b.pt")
+    assert torch.equal(read.cpu().view(torch.uint8), tensor[10:].view(torch.uint8))
+
+
+def test_torch_files_that_are_refused(tmp_path):
+    class Evil:
+        def __reduce__(self):
+            return print, ("run by unpickling",)
+
+    for content, reason in (
+        ([torch.zeros(3)], "list"),
+        (torch.zeros(3, 4).t(), "contiguous"),
+        (Evil(), "safely"),
+        (torch.tensor(3.0), "dimension"),
+    ):
+        torch.save(content, tmp_path / "a.pt")
+        with pytest.raises(FormatError, match=reason):
+            UnifiedTensor.from_file(tmp_path / "a.pt")
+    torch.save(torch.zeros(1000), tmp_path / "a.pt")
+    whole = (tmp_path / "a.pt").read_bytes()
+    (tmp_path / "a.pt").write_bytes(whole[:3000])
+    with pytest.raises(FormatError):
+        UnifiedTensor.from_file(tmp_path / "a.pt")
+
+
+def _npy(header, version=(1, 0), body=b"\0" * 64):
+    text = header.encode() if isinstance(header, str) else header
+    length = struct.pack("<H" if version == (1, 0) else "<I", len(text))
+    return b"\x93NUMPY" + bytes(version) + length + text + body
+
+
+def _header(descr="'<f4'", order="False", shape="(4, 4)"):
+    return f"{{'descr': {descr}, 'fortran_order': {order}, 'shape': {shape}, }}\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (_npy(_header(shape="(4, 5)")), "truncated"),
+        (_npy(_header(shape="(99999999999999, 99999999999)")), "truncated"),
+        (_npy(_header(shape="(-4, -4)")), "negative"),
+        (_npy(_header(shape="()")), "dimension"),
+        (_npy(_header(shape="('a',)")), "header"),
+        (_npy(_header(descr="'|O'")), "objects"),
+        (_npy(_header(descr="[('a', '<f4')]")), "records"),
+        (_npy(_header(descr="'>f4'")), "astype"),
+        (_npy(_header(descr="'<U4'")), "no type"),
+        (_npy(_header(descr="'<q9'")), "header"),
+        (_npy(_header(order="True")), "Fortran"),
+        (_npy("{'descr': '<f4'}"), "header"),
+        (_npy("__import__('os').abort()"), "header"),
+        (_npy(b"\xff\xfe\x00"), "header"),
+        (_npy("(" * 5000), "header"),
+        (b"\x93NUMPY", "header"),
+        (b"\x93NUMPY\x09\x00", "header"),
+        (b"\x93NUMPY\x02\x00\xff\xff\xff\xff", "header"),
+        (b"\x93NUMPY\x01\x00\xff\xff{}", "header"),
+    ],
+)
+def test_damaged_npy(tmp_path, content, reason, nothing_left):
+    (tmp_path / "a.npy").write_bytes(content)
+    with pytest.raises(FormatError, match=reason) as caught:
+        UnifiedTensor.from_file(tmp_path / "a.npy")
+    assert str(tmp_path / "a.npy") in str(caught.value)
+
+
+@settings(deadline=None, max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(position=st.integers(0, 200), byte=st.integers(0, 255), cut=st.integers(0, 300))
+def test_any_damage_is_an_error_of_ours_or_a_tensor(tmp_path, position, byte, cut):
+    file = io.BytesIO()
+    np.save(file, np.arange(16))
+    content = bytearray(file.getvalue())
+    content[position] = byte
+    (tmp_path / "a.npy").write_bytes(content[: len(content) - cut] if cut < 150 else content)
+    with contextlib.suppress(HinterlandError):
+        UnifiedTensor.from_file(tmp_path / "a.npy")
+
+
+def test_files_that_are_not_there(tmp_path, nothing_left):
+    with pytest.raises(StorageError, match="No such file"):
+        UnifiedTensor.from_file(tmp_path / "missing.npy")
+    with pytest.raises(StorageError):
+        UnifiedTensor.from_file(tmp_path)
+    with pytest.raises(ConfigError, match="dtype and shape"):
+        (tmp_path / "empty").touch()
+        UnifiedTensor.from_file(tmp_path / "empty")
+    assert memory.report().nbytes == 0

@@ -1,0 +1,227 @@
+"""Rows of a UnifiedTensor against torch's own indexing."""
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from hinterland import UnifiedTensor
+from hinterland.runtime.errors import ConfigError, IndexOutOfRange, OutOfMemory
+
+DTYPES = [
+    torch.bool,
+    torch.uint8,
+    torch.int8,
+    torch.int16,
+    torch.uint16,
+    torch.int32,
+    torch.uint32,
+    torch.int64,
+    torch.uint64,
+    torch.float16,
+    torch.bfloat16,
+    torch.float32,
+    torch.float64,
+    torch.complex64,
+    torch.complex128,
+    torch.float8_e4m3fn,
+    torch.float8_e5m2,
+]
+shared_fixture = settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+def _random(shape, dtype):
+    count = torch.Size(shape).numel()
+    if dtype == torch.bool:
+        return torch.randint(0, 2, shape, dtype=torch.uint8).bool()
+    return torch.randint(0, 256, (count * dtype.itemsize,), dtype=torch.uint8).view(dtype).view(shape)
+
+
+def _bytes(tensor):
+    """The rows as bytes, so that NaNs of random content compare equal to themselves."""
+    row_bytes = tensor.shape[1:].numel() * tensor.dtype.itemsize
+    return tensor.cpu().contiguous().view(-1).view(torch.uint8).view(len(tensor), row_bytes)
+
+
+@shared_fixture
+@given(
+    dtype=st.sampled_from(DTYPES),
+    rows=st.integers(1, 50),
+    row=st.lists(st.integers(0, 20), max_size=3),
+    index_shape=st.lists(st.integers(0, 7), max_size=3),
+    wide=st.booleans(),
+    seed=st.integers(0, 99),
+)
+def test_gather_matches_torch(device, dtype, rows, row, index_shape, wide, seed):
+    torch.manual_seed(seed)
+    table = _random((rows, *row), dtype)
+    index = torch.randint(-rows, rows, index_shape, dtype=torch.int64 if wide else torch.int32)
+    taken = UnifiedTensor.from_tensor(table)[index.to(device)]
+    assert taken.device == device
+    assert taken.dtype == dtype
+    assert taken.shape == index.shape + table.shape[1:]
+    assert torch.equal(_bytes(taken.view(index.numel(), *row)), _bytes(table)[index.long().view(-1)])
+
+
+@shared_fixture
+@given(
+    dtype=st.sampled_from(DTYPES),
+    rows=st.integers(1, 50),
+    row=st.lists(st.integers(1, 20), max_size=2),
+    wide=st.booleans(),
+    seed=st.integers(0, 99),
+)
+def test_scatter_matches_torch(device, dtype, rows, row, wide, seed):
+    torch.manual_seed(seed)
+    table = _random((rows, *row), dtype)
+    index = torch.randperm(rows)[: rows // 2 + 1].to(torch.int64 if wide else torch.int32)
+    values = _random((len(index), *row), dtype)
+    unified = UnifiedTensor.from_tensor(table)
+    assert unified.scatter_(index.to(device), values.to(device)) is unified
+    expected = _bytes(table.clone())
+    expected[index.long()] = _bytes(values)
+    assert torch.equal(_bytes(unified.cpu()), expected)
+
+
+@pytest.mark.parametrize("row_bytes", [1, 3, 100, 128, 130, 512, 1028, 4096, 100_001])
+@pytest.mark.parametrize("count", [1, 31, 5000])
+def test_row_sizes(device, row_bytes, count):
+    count = count if row_bytes < 5000 else min(count, 31)
+    table = torch.randint(0, 256, (257, row_bytes), dtype=torch.uint8)
+    index = torch.randint(0, 257, (count,))
+    assert torch.equal(UnifiedTensor.from_tensor(table)[index.to(device)].cpu(), table[index])
+
+
+def test_views_and_properties():
+    source = torch.arange(24, dtype=torch.int16).view(4, 3, 2)
+    table = UnifiedTensor.from_tensor(source)
+    assert (table.shape, table.dtype, table.ndim, len(table)) == (source.shape, torch.int16, 3, 4)
+    assert (table.nbytes, table.row_bytes) == (48, 12)
+    assert "int16" in repr(table)
+    assert table.cpu().data_ptr() == table.cpu().data_ptr()
+    table.cpu()[2] = 7
+    assert (table[2] == 7).all()
+    assert torch.equal(table[1:3], table.cpu()[1:3])
+    assert torch.equal(table[[0, -1]], table.cpu()[[0, -1]])
+    assert table[[]].shape == (0, 3, 2)
+    assert table[-1].data_ptr() == table.cpu()[-1].data_ptr()
+    assert torch.equal(table.view((8, 3)).cpu(), table.cpu().view(8, 3))
+    assert torch.equal(table.view((5, 2)).cpu(), table.cpu().view(-1)[:10].view(5, 2))
+    assert table.view((5, 2)).nbytes == 20
+    assert table.view(48, torch.uint8).cpu().data_ptr() == table.cpu().data_ptr()
+
+
+def test_source_tensors_of_any_layout():
+    base = torch.randn(6, 4, dtype=torch.complex64)
+    for source in (base, base.t(), base[::2], base[:, 1:], base.conj(), base.real, base.requires_grad_(), base[:0]):
+        assert torch.equal(UnifiedTensor.from_tensor(source).cpu(), source.detach().resolve_conj())
+
+
+def test_indices_of_any_layout(device):
+    table = torch.randn(40, 5)
+    index = torch.randint(0, 40, (12, 6))
+    unified = UnifiedTensor.from_tensor(table)
+    for view in (index.t(), index[::2], index[:, 2:4], index[3], index[2, 2]):
+        assert torch.equal(unified[view.to(device)].cpu(), table[view])
+
+
+def test_out_and_options(device):
+    table = torch.randn(300, 33)
+    unified = UnifiedTensor.from_tensor(table)
+    index = torch.randint(0, 300, (1000,), device=device)
+    out = torch.empty(1000, 33, device=device)
+    for options in (
+        {},
+        {"max_blocks": 1},
+        {"sort": True},
+        {"sort": False},
+        {"check": "async"},
+        {"sort": True, "max_blocks": 2},
+    ):
+        out.zero_()
+        assert unified.gather(index, out=out, **options) is out
+        unified.synchronize()
+        assert torch.equal(out.cpu(), table[index.cpu()])
+
+
+@pytest.mark.parametrize("value", [50, -51, 2**31 - 1, -(2**31)])
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
+def test_first_bad_index_is_named(device, value, dtype):
+    table = torch.randn(50, 3)
+    unified = UnifiedTensor.from_tensor(table)
+    index = torch.randint(0, 50, (4000,), dtype=dtype)
+    index[[1234, 3999, 2000]] = value
+    for sort in (False, True):
+        with pytest.raises(IndexOutOfRange, match=rf"index {value} at position 1234 .* 50 rows \(3 such"):
+            unified.gather(index.to(device), sort=sort)
+    index[1234:] = 0
+    assert torch.equal(unified[index.to(device)].cpu(), table[index])  # and nothing is left of the fault
+
+
+def test_rows_of_bad_indices_are_zero_and_never_written(device):
+    table = torch.randn(50, 3)
+    unified = UnifiedTensor.from_tensor(table)
+    index = torch.tensor([1, 50, 2], device=device)
+    out = torch.ones(3, 3, device=device)
+    with pytest.raises(IndexOutOfRange):
+        unified.gather(index, out=out)
+    assert torch.equal(out.cpu(), torch.stack([table[1], torch.zeros(3), table[2]]))
+    with pytest.raises(IndexOutOfRange, match="position 1"):
+        unified.scatter_(index, torch.ones(3, 3, device=device))
+    table[[1, 2]] = 1
+    assert torch.equal(unified.cpu(), table)
+
+
+def test_bad_indices_where_there_is_nothing_to_copy(device):
+    for shape in ((0, 4), (3, 0)):
+        unified = UnifiedTensor.empty(shape)
+        assert unified[torch.empty(0, dtype=torch.int64, device=device)].shape == (0, shape[1])
+        with pytest.raises(IndexOutOfRange, match="position 0"):
+            unified[torch.tensor([3], device=device)]
+    assert UnifiedTensor.empty((3, 0))[torch.tensor([2], device=device)].shape == (1, 0)
+    with pytest.raises(IndexError):
+        UnifiedTensor.empty((3, 2))[3]
+
+
+def test_wrong_arguments_get_a_sentence(device):
+    unified = UnifiedTensor.from_tensor(torch.randn(8, 2))
+    index = torch.tensor([1, 2], device=device)
+    for bad in (torch.tensor([True] * 8), index.to(torch.uint8), index.float(), index.to(torch.int16)):
+        with pytest.raises(ConfigError, match="int32 or int64"):
+            unified[bad]
+    for bad in ("a", None, (0, 1), ..., True, 1.5):
+        with pytest.raises(ConfigError):
+            unified[bad]
+    for out in (
+        torch.empty(2, 3, device=device),
+        torch.empty(2, 2, dtype=torch.float64, device=device),
+        torch.empty(2, 4, device=device)[:, ::2],
+    ):
+        with pytest.raises(ConfigError, match="out must be"):
+            unified.gather(index, out=out)
+    with pytest.raises(ConfigError, match="rows must be"):
+        unified.scatter_(index, torch.empty(3, 2, device=device))
+    with pytest.raises(ConfigError, match="max_blocks"):
+        unified.gather(index, max_blocks=0)
+    with pytest.raises(ConfigError, match="sort"):
+        unified.gather(index, sort="yes")
+    with pytest.raises(ConfigError, match="check"):
+        unified.gather(index, check="never")
+    with pytest.raises(ConfigError, match="at least one dimension"):
+        UnifiedTensor.empty(())
+    with pytest.raises(ConfigError, match="at least one dimension"):
+        UnifiedTensor.from_tensor(torch.tensor(1.0))
+    with pytest.raises(ConfigError, match="none below 0"):
+        UnifiedTensor.empty((2, -1))
+    with pytest.raises(ConfigError, match="placement"):
+        UnifiedTensor.empty(3, placement="gpu")
+    with pytest.raises(ConfigError, match="viewed"):
+        unified.view((3, 6))
+
+
+def test_too_large_is_refused_before_allocating(monkeypatch):
+    with pytest.raises(OutOfMemory, match="can be had"):
+        UnifiedTensor.empty((1 << 50,), torch.uint8)
+    monkeypatch.setenv("HINTERLAND_HOST_MEMORY", "1MiB")
+    with pytest.raises(OutOfMemory, match="HINTERLAND_HOST_MEMORY"):
+        UnifiedTensor.empty((2 << 20,), torch.uint8)

@@ -1,0 +1,25 @@
+"""Every program in examples/ runs, and prints what it says it prints."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("*.py"))
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
+def test_example(path):
+    found = subprocess.run([sys.executable, str(path)], capture_output=True, text=True, timeout=240)
+    assert found.returncode == 0, found.stderr
+    for line in path.read_text().splitlines():
+        if line.startswith("print(") and "  # " in line:
+            assert found.stdout.strip() == line.partition("  # ")[2]
+    assert found.stdout.strip()
+
+
+def test_there_are_examples():
+    assert {path.name for path in EXAMPLES} >= {"table.py", "traversal.py"}
