@@ -116,7 +116,8 @@ def _write_rows(graph: Graph, path: str, output: Output, at: int) -> int:
     for begin in range(0, graph.num_edges, _CHUNK):
         end = min(begin + _CHUNK, graph.num_edges)
         lengths = whole(path, weights[begin:end])
-        if int(lengths.abs().max()) >= _LIMIT:
-            raise ConfigError(f"{path}: GAP's weights take 4 bytes, but one is {int(lengths.abs().max())}; write .hl")
+        large = (lengths < -_LIMIT) | (lengths >= _LIMIT)
+        if bool(large.any()):
+            raise ConfigError(f"{path}: GAP's weights take 4 bytes, but one is {int(lengths[large][0])}; write .hl instead")
         output.write_tensor(torch.stack([indices[begin:end], lengths.to(torch.int32)], dim=1), at + 8 * begin)
     return at + 8 * graph.num_edges
