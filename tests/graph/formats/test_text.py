@@ -204,7 +204,7 @@ def test_vertex_numbers_beyond_four_bytes(tmp_path):
     path = tmp_path / "g.txt"
     path.write_text("1 2\n3 4\n5 3000000000\n")
     with pytest.raises(OutOfMemory, match=r"3000000001 vertices \(the largest number is on line 3\) for 3 edges"):
-        edges.read(str(path), Options())
+        edges.read(str(path), Options({}))
     parser = hl._core.EdgeParser("g", comments="#")
     content = np.frombuffer(path.read_bytes(), np.uint8)
     assert parser.feed(content.ctypes.data, len(content), True) == len(content)

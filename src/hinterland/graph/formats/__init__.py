@@ -15,7 +15,7 @@ import torch
 
 from ...memory import UnifiedTensor
 from ...runtime.errors import ConfigError, FormatError, GraphError, HinterlandError, OutOfMemory
-from ..arrays import NAMES
+from ..arrays import NAMES, placements
 from ..build import from_edges, simplify, transposed
 from ..graph import Graph
 from . import bel, edges, gap, gr, hl, mtx, npy, npz, ogb
@@ -119,7 +119,7 @@ def load_graph(
     """
     path = os.fspath(path)
     entry, layout = _format(format or detect(path), path)
-    options = Options(placement, weight_dtype, layout)
+    options = Options(placements(placement), weight_dtype, layout)
     with _naming(path):
         content = entry.read(path, options)
         if isinstance(content, Rows) and content.columns:

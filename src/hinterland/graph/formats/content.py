@@ -11,7 +11,7 @@ from ... import _core
 from ...memory import UnifiedTensor
 from ...runtime.errors import ConfigError, FormatError, OutOfMemory
 from ...runtime.units import format_bytes
-from ..arrays import Array, placements
+from ..arrays import Array
 from ..graph import Graph
 
 LARGEST_VERTEX = 1 << 48
@@ -26,18 +26,17 @@ _SPARSE_RATIO = 256
 class Options:
     """What ``load_graph`` was asked for, as readers need it."""
 
-    placement: str | Mapping[str, str] = "host"
+    placement: Mapping[str, str]
     weight_dtype: torch.dtype | None = None
     layout: str | None = None
 
     def place(self, name: str) -> str:
         """Where to read the array ``name`` to. What shall lie in GPU memory passes through the heap."""
-        where = placements(self.placement)[name]
-        return "heap" if where == "gpu" else where
+        return "heap" if self.placement[name] == "gpu" else self.placement[name]
 
     def handed(self, name: str, array: UnifiedTensor) -> Array:
         """An array as ``Graph`` takes it: a UnifiedTensor stays where it is, a tensor goes to the GPU."""
-        return array.cpu() if placements(self.placement)[name] == "gpu" else array
+        return array.cpu() if self.placement[name] == "gpu" else array
 
 
 @dataclass
