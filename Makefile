@@ -14,7 +14,7 @@ test: .venv/installed
 lint: .venv/installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
+	cd build && ../$(BIN)/mypy --config-file ../pyproject.toml -p hinterland
 
 # torch first and by its pin: resolving it with everything else could choose another build.
 .venv/requirements: constraints.txt pyproject.toml
@@ -34,4 +34,4 @@ dev: .venv/requirements
 	$(BIN)/cmake --install build/dev --prefix src > /dev/null
 
 clean:
-	rm -rf build dist .venv src/hinterland/_core*.so src/hinterland/include
+	rm -rf build dist .venv src/hinterland/_core* src/hinterland/include

@@ -1,5 +1,7 @@
 // hinterland._core: what only compiled code on the CPU can do. Python passes pointers and sizes (tensor.data_ptr()), so the
 // module knows neither torch nor CUDA.
+#include <pthread.h>
+
 #include "bindings.hpp"
 #include "core/errors.hpp"
 #include "core/parallel.hpp"
@@ -7,6 +9,10 @@
 NB_MODULE(_core, m) {
   namespace hn = hinterland::native;
   hn::register_errors();
+  pthread_atfork(nullptr, nullptr, [] {
+    hn::forked = true;
+    hn::set_num_threads(1);
+  });
   m.def("num_threads", &hn::num_threads, "Threads that the parallel loops of this module use.");
   m.def("set_num_threads", &hn::set_num_threads, nanobind::arg("threads"));
   hn::bind_memory(m);

@@ -68,11 +68,10 @@ def skewed(vertices, edges, seed=1, **options):
     return hl.from_edges(order[ends[0]], order[ends[1]], num_vertices=vertices, **options)
 
 
-def with_wide_edges(graph, placement="host"):
+def with_wide_edges(graph):
     """The same graph with eight-byte neighbours."""
-    indices = graph.indices.cpu().to(torch.int64)
-    held = indices.to("cuda") if placement == "gpu" else UnifiedTensor.from_tensor(indices, placement)
-    return hl.Graph._of({"indptr": graph._arrays["indptr"], "indices": held}, graph.directed)
+    indices = UnifiedTensor.from_tensor(graph.indices.to(torch.int64))
+    return hl.Graph._of({"indptr": graph._arrays["indptr"], "indices": indices}, graph.directed)
 
 
 def star(leaves):

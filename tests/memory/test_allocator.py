@@ -13,7 +13,7 @@ import torch
 from hinterland import UnifiedTensor, memory
 from hinterland.memory import allocator
 from hinterland.runtime import devices
-from hinterland.runtime.errors import ConfigError, DeviceError
+from hinterland.runtime.errors import ConfigError, DeviceError, OutOfMemory
 
 CPU_MAPPINGS = ["heap", "registered"]
 
@@ -187,3 +187,69 @@ def test_sending_through_a_queue_keeps_the_memory_alive():
     gc.collect()
     back = pickle.loads(bytes(blob))
     assert torch.equal(back.cpu(), torch.arange(10))
+
+
+@pytest.fixture
+def driver(monkeypatch):
+    """A machine with a GPU of 1 MiB, as far as the allocator can tell; the list holds what it asked of CUDA."""
+    calls, sizes = [], {}
+
+    def managed(nbytes):
+        address = allocator._core.map_pages(-1, nbytes)
+        sizes[address] = nbytes
+        calls.append("allocate")
+        return address
+
+    def free(address):
+        calls.append("free")
+        allocator._core.unmap_pages(address, sizes.pop(address))
+
+    for name, call in {
+        "managed_memory_works": lambda: True,
+        "allocate_managed": managed,
+        "free_managed": free,
+        "keep_on_host": lambda address, nbytes: calls.append("keep"),
+        "register": lambda address, nbytes: calls.append("register"),
+        "unregister": lambda address: calls.append("unregister"),
+    }.items():
+        monkeypatch.setattr(allocator.cuda, name, call)
+    monkeypatch.setattr(devices, "cuda_available", lambda: True)
+    monkeypatch.setattr(devices, "as_device", torch.device)
+    monkeypatch.setattr(devices, "free_bytes", lambda device: 1 << 20)
+    gc.collect()
+    return calls
+
+
+def test_mapped_until_the_gpus_memory_is_reached(driver, nothing_left):
+    first = memory.allocate(600 << 10)
+    second = memory.allocate(600 << 10)
+    third = memory.allocate(300 << 10)
+    assert [buffer.mapping for buffer in (first, second, third)] == ["mapped", "registered", "mapped"]
+    assert memory.allocate(2 << 20, oversubscribe=True).mapping == "mapped"
+    with pytest.raises(OutOfMemory, match="oversubscribe"):
+        memory.allocate(600 << 10, "mapped")
+    del first
+    assert memory.allocate(600 << 10, "mapped").mapping == "mapped"
+    del second, third
+    assert driver.count("allocate") == driver.count("keep") == driver.count("free") == 4
+    assert driver.count("register") == driver.count("unregister") == 1
+
+
+def test_where_managed_memory_does_not_work(driver, monkeypatch):
+    monkeypatch.setattr(allocator.cuda, "managed_memory_works", lambda: False)
+    assert memory.allocate(10).mapping == "registered"
+    with pytest.raises(DeviceError, match="registered"):
+        memory.allocate(10, "mapped")
+
+
+@pytest.mark.parametrize(("mapping", "step"), [("mapped", "keep_on_host"), ("registered", "register")])
+def test_the_driver_refuses_half_way(driver, mapping, step, monkeypatch, nothing_left):
+    def refuse(*args):
+        raise DeviceError("refused")
+
+    files = _open_files()
+    monkeypatch.setattr(allocator.cuda, step, refuse)
+    with pytest.raises(DeviceError, match="refused"):
+        memory.allocate(100_000, mapping)
+    assert driver == (["allocate", "free"] if mapping == "mapped" else [])
+    assert _open_files() == files

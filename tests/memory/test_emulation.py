@@ -24,8 +24,8 @@ def gpu(tmp_path_factory):
     return ctypes.CDLL(str(library))
 
 
-def _emulate(gpu, table, packed, index, rows, row_bytes, *, warps, into_table=False, visit=None):
-    cut = cut_rows(row_bytes, table, packed)
+def _emulate(gpu, table, packed, index, rows, row_bytes, *, warps, into_table=False, visit=None, cut=None):
+    cut = cut_rows(row_bytes, table, packed, into_table) if cut is None else cut
     fault = (ctypes.c_int64 * 5)()
     visited = 0 if visit is None else visit.data_ptr()
     copy = (
@@ -39,7 +39,7 @@ def _emulate(gpu, table, packed, index, rows, row_bytes, *, warps, into_table=Fa
         row_bytes,
         int(into_table),
     )
-    shape = (cut.unit, cut.lanes, cut.steps, int(cut.shifted), warps * 32)
+    shape = (cut.unit, cut.lanes, cut.steps, int(cut.shifted), int(cut.chunks), warps * 32)
     flag = gpu.emulate(*(ctypes.c_int64(number) for number in copy + shape), fault)
     return flag, list(fault)
 
@@ -128,10 +128,35 @@ def test_the_dissertations_example(gpu):
     assert gpu.requests(ctypes.c_uint64(480), *map(ctypes.c_int64, (480, 4, 1))) == 5
 
 
-@given(row_bytes=st.integers(1, 10000), table=st.integers(0, 300), packed=st.integers(0, 300))
-def test_cuts_cover_a_row(row_bytes, table, packed):
-    cut = cut_rows(row_bytes, table, packed)
+@given(row_bytes=st.integers(129, 5000), address=st.integers(0, 127))
+def test_chunks_ask_for_each_line_once(gpu, row_bytes, address):
+    address += 1 << 20
+    lines = (address + row_bytes - 1) // 128 - address // 128 + 1
+    asked = gpu.chunk_requests(ctypes.c_uint64(address), ctypes.c_int64(row_bytes))
+    # The head may share its line with the tail of the row, or fall into an access of its own.
+    assert lines <= asked <= lines + 1
+
+
+@settings(deadline=None, max_examples=40)
+@given(row_bytes=st.integers(33, 600).map(lambda n: n * 4), warps=st.integers(1, 3))
+def test_chunks_and_units_agree(gpu, row_bytes, warps):
+    table = torch.randint(0, 256, (20 * row_bytes + 64,), dtype=torch.uint8)
+    index = torch.randint(0, 20, (60,))
+    packed = torch.zeros(2, 60, row_bytes, dtype=torch.uint8)
+    units = cut_rows(row_bytes, table.data_ptr(), packed[0].data_ptr(), into_table=True)
+    assert not units.chunks
+    for out, cut in zip(packed, (units, None), strict=True):
+        _emulate(gpu, table.data_ptr(), out.data_ptr(), index, 20, row_bytes, warps=warps, cut=cut)
+    assert torch.equal(packed[0], packed[1])
+    assert torch.equal(packed[0], table[: 20 * row_bytes].view(20, row_bytes)[index])
+
+
+@given(row_bytes=st.integers(1, 10000), table=st.integers(0, 300), packed=st.integers(0, 300), into=st.booleans())
+def test_cuts_cover_a_row(row_bytes, table, packed, into):
+    cut = cut_rows(row_bytes, table, packed, into)
     assert cut.lanes in (1, 2, 4, 8, 16, 32)
     assert row_bytes % cut.unit == table % cut.unit == packed % cut.unit == 0
-    assert cut.lanes * (cut.steps - 1) < row_bytes // cut.unit <= cut.lanes * cut.steps
+    pieces = -(-(table % 16 + row_bytes) // 16) if cut.chunks else row_bytes // cut.unit
+    assert pieces <= cut.lanes * cut.steps
+    assert cut.lanes * (cut.steps - 1) <= pieces
     assert cut.steps == 1 or cut.lanes == 32

@@ -1,5 +1,8 @@
 """Rows of a UnifiedTensor against torch's own indexing."""
 
+import subprocess
+import sys
+
 import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
@@ -217,6 +220,24 @@ def test_wrong_arguments_get_a_sentence(device):
         UnifiedTensor.empty(3, placement="gpu")
     with pytest.raises(ConfigError, match="viewed"):
         unified.view((3, 6))
+
+
+def test_forked_workers_gather_alone():
+    """A data loader's workers: they have the parent's OpenMP pool, but none of its threads."""
+    code = """
+import os, signal, torch
+from hinterland import UnifiedTensor
+table = UnifiedTensor.from_tensor(torch.randn(20000, 64), placement="heap")
+index = torch.randint(0, 20000, (50000,))
+expected = table[index]
+child = os.fork()
+if child == 0:
+    signal.alarm(30)
+    os._exit(0 if torch.equal(table[index], expected) else 1)
+print(os.waitpid(child, 0)[1])
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert (done.stdout, done.stderr) == ("0\n", "")
 
 
 def test_too_large_is_refused_before_allocating(monkeypatch):

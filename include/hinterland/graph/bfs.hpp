@@ -9,7 +9,7 @@
 // any order, on any processor. `visited` does not change while a level is expanded; that is why collect is a step of its own.
 //
 // A task is a group of 32 vertices, not one vertex: in a dense level the lists of a group are read as one run of lines.
-// Memory: 4 to 8 bytes a vertex for parents, 4 for levels, and about 1 byte a vertex and 1/64 byte an edge besides.
+// Memory: 4 or 8 bytes a vertex for parents, 4 for levels, and about 1.6 bytes a vertex and 1/128 byte an edge besides.
 #pragma once
 
 #include "hinterland/graph/frontier.hpp"

@@ -80,10 +80,10 @@ struct RowCopy {
 
 // How a GPU cuts the rows of a RowCopy.
 struct RowCut {
-  int64_t row_units;
+  int64_t row_units;  // for copy_rows alone
   int64_t lanes;
-  int64_t steps;    // ceil(row_units / lanes), at least 1; above 1 only with 32 lanes
-  int64_t shifted;  // 1: start every row at a line (rows longer than a line that do not all begin at one)
+  int64_t steps;    // of `lanes` units that a row takes, at least 1; above 1 only with 32 lanes
+  int64_t shifted;  // for copy_rows alone; 1: start every row at a line (rows longer than a line that do not all begin at one)
 };
 
 inline constexpr int kWarpLanes = 32;
@@ -115,6 +115,32 @@ struct UnitOf<16> {
   using type = Unit16;
 };
 
+// The pieces that one thread takes, one after another: whose turn it is, and which unit of that row is this lane's.
+struct PieceWalk {
+  int64_t lanes, steps, groups;
+  int64_t lane;
+  int64_t turn, place;
+
+  // From piece `first` on: the group's pieces are `groups` apart. Neighbouring groups take neighbouring rows, so that their
+  // row numbers and packed rows share lines.
+  HINTERLAND_FN PieceWalk(const RowCut& cut, int64_t base, int64_t thread)
+      : lanes(cut.lanes),
+        steps(cut.steps),
+        groups(kWarpLanes / cut.lanes),
+        lane(thread & (cut.lanes - 1)),
+        turn(cut.steps == 1 ? base + thread % kWarpLanes / cut.lanes : base / cut.steps),
+        place(lane + (cut.steps == 1 ? 0 : base % cut.steps * cut.lanes)) {}
+
+  HINTERLAND_FN void next() {
+    if (steps == 1) {
+      turn += groups;
+    } else if ((place += lanes) >= steps * lanes) {
+      place = lane;
+      ++turn;
+    }
+  }
+};
+
 // Looks again at the kFlight pieces of one group, `stride` apart from `first` on, for row numbers outside the table. Apart from
 // copy_rows, which is short of registers and needs this seldom.
 HINTERLAND_FN void report_faults(const RowCopy& copy, const RowCut& cut, int64_t first, int64_t stride, IndexFault& fault) {
@@ -134,27 +160,16 @@ template <int kUnitBytes>
 HINTERLAND_FN void copy_rows(const RowCopy& copy, const RowCut& cut, int64_t thread, int64_t threads, IndexFault& fault,
                              volatile int64_t* flag) {
   using Unit = typename UnitOf<kUnitBytes>::type;
-  const int64_t lane = thread & (cut.lanes - 1);
-  const int64_t group = (thread % kWarpLanes) / cut.lanes, groups = kWarpLanes / cut.lanes;
-  const int64_t pieces = copy.count * cut.steps, batch = groups * kFlight;
-
-  for (int64_t base = thread / kWarpLanes * batch; base < pieces; base += threads / kWarpLanes * batch) {
-    // Neighbouring groups take neighbouring rows, so that their row numbers and packed rows share lines.
-    int64_t turn = cut.steps == 1 ? base + group : base / cut.steps;
-    int64_t place = lane + (cut.steps == 1 ? 0 : base % cut.steps * cut.lanes);
+  constexpr int64_t kNone = -1;
+  const int64_t groups = kWarpLanes / cut.lanes, batch = groups * kFlight;
+  for (int64_t base = thread / kWarpLanes * batch; base < copy.count * cut.steps; base += threads / kWarpLanes * batch) {
+    PieceWalk walk(cut, base, thread);
     int64_t position[kFlight], index[kFlight];
-    int64_t unit[kFlight];  // of the row, as read from its start; kNone where this lane has nothing to copy
-    constexpr int64_t kNone = -1;
-    for (int k = 0; k < kFlight; ++k) {
-      const bool live = turn < copy.count;
-      position[k] = live ? copy.position(turn) : 0;
-      unit[k] = live && place < cut.row_units ? place : kNone;
-      if (cut.steps == 1) {
-        turn += groups;
-      } else if ((place += cut.lanes) >= cut.steps * cut.lanes) {
-        place = lane;
-        ++turn;
-      }
+    int64_t unit[kFlight];  // in the order of reading; kNone where this lane has nothing to copy
+    for (int k = 0; k < kFlight; ++k, walk.next()) {
+      const bool live = walk.turn < copy.count;
+      position[k] = live ? copy.position(walk.turn) : 0;
+      unit[k] = live && walk.place < cut.row_units ? walk.place : kNone;
     }
     for (int k = 0; k < kFlight; ++k) index[k] = unit[k] == kNone ? 0 : copy.index_at(position[k]);
 
@@ -177,8 +192,74 @@ HINTERLAND_FN void copy_rows(const RowCopy& copy, const RowCut& cut, int64_t thr
     for (int k = 0; k < kFlight; ++k) {
       if (target[k] != nullptr) *target[k] = value[k];
     }
-    if (bad && lane == 0) {
-      report_faults(copy, cut, base + group, groups, fault);
+    if (bad && walk.lane == 0) {
+      report_faults(copy, cut, base + thread % kWarpLanes / cut.lanes, groups, fault);
+      *flag = 1;
+    }
+  }
+}
+
+// The aligned 16 bytes that one lane reads of a row at `address`: `at` is where they begin, counted from the row's start (the
+// first chunk may begin before it), and bytes [low, high) of them belong to the row. None if `high` is 0.
+struct Chunk {
+  int64_t at;
+  int32_t low, high;
+};
+
+HINTERLAND_FN Chunk chunk_at(uintptr_t address, int64_t row_bytes, int64_t place) {
+  const int64_t before = static_cast<int64_t>(address % 16);
+  const int64_t chunks = ceil_div(before + row_bytes, int64_t{16});
+  if (place >= chunks) return {0, 0, 0};
+  const int64_t at = shifted_unit(place, head_units(address - before, 16), chunks) * 16 - before;
+  return {at, static_cast<int32_t>(max_of(-at, int64_t{0})), static_cast<int32_t>(min_of(row_bytes - at, int64_t{16}))};
+}
+
+// Stores the units of a chunk that belong to the row.
+template <int kUnitBytes>
+HINTERLAND_FN void store_chunk(char* to, const Unit16& value, int32_t low, int32_t high) {
+  using Unit = typename UnitOf<kUnitBytes>::type;
+  for (int32_t byte = 0; byte < 16; byte += kUnitBytes) {
+    const uint64_t half = byte < 8 ? value.low : value.high;
+    if (byte >= low && byte < high) *reinterpret_cast<Unit*>(to + byte) = static_cast<Unit>(half >> (byte % 8 * 8));
+  }
+}
+
+// copy_rows for a gather of rows that are longer than a line and not cut in units of 16 bytes: reads the table in aligned 16
+// bytes all the same, so that four whole lines make one access of a warp, and stores in units. The link is what is scarce; the
+// stores go to the GPU's own memory. Up to 15 bytes before and after a row are read with it, of sectors that it has anyway.
+template <int kUnitBytes>
+HINTERLAND_FN void gather_chunks(const RowCopy& copy, const RowCut& cut, int64_t thread, int64_t threads, IndexFault& fault,
+                                 volatile int64_t* flag) {
+  const int64_t groups = kWarpLanes / cut.lanes, batch = groups * kFlight;
+  for (int64_t base = thread / kWarpLanes * batch; base < copy.count * cut.steps; base += threads / kWarpLanes * batch) {
+    PieceWalk walk(cut, base, thread);
+    int64_t position[kFlight], place[kFlight], index[kFlight];
+    for (int k = 0; k < kFlight; ++k, walk.next()) {
+      position[k] = walk.turn < copy.count ? copy.position(walk.turn) : -1;
+      place[k] = walk.place;
+    }
+    for (int k = 0; k < kFlight; ++k) index[k] = position[k] < 0 ? 0 : copy.index_at(position[k]);
+
+    Unit16 value[kFlight];
+    Chunk chunk[kFlight];
+    bool bad = false;
+    for (int k = 0; k < kFlight; ++k) {
+      const int64_t row = resolve_index(index[k], copy.table_rows);
+      const char* const there = copy.table_row(row < 0 ? 0 : row);
+      value[k] = Unit16{};
+      chunk[k] = {0, 0, 0};
+      if (position[k] < 0) continue;
+      bad |= row < 0;
+      chunk[k] = chunk_at(reinterpret_cast<uintptr_t>(there), copy.row_bytes, place[k]);
+      if (row >= 0 && chunk[k].high > 0) value[k] = *reinterpret_cast<const Unit16*>(there + chunk[k].at);
+    }
+    for (int k = 0; k < kFlight; ++k) {
+      if (chunk[k].high > 0) {
+        store_chunk<kUnitBytes>(copy.packed_row(position[k]) + chunk[k].at, value[k], chunk[k].low, chunk[k].high);
+      }
+    }
+    if (bad && walk.lane == 0) {
+      report_faults(copy, cut, base + thread % kWarpLanes / cut.lanes, groups, fault);
       *flag = 1;
     }
   }

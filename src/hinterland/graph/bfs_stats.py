@@ -6,17 +6,15 @@ from typing import Any
 
 import torch
 
+from ..machine import load as load_machine
+
 _FIELDS = ("vertices", "tasks", "edges", "bytes")
 _HEAVY = 0.05  # a level is heavy from this share of all bytes on
 
 
 def link_ceiling() -> float | None:
     """Bytes per second that the copy engine moves from host to GPU here, if ``hinterland probe`` has measured it."""
-    try:
-        from ..machine import load
-    except ModuleNotFoundError:
-        return None
-    machine = load()
+    machine = load_machine()
     return machine.link.h2d if machine is not None and machine.link is not None else None
 
 

@@ -14,7 +14,10 @@ from ..runtime.launch import launch, resident_blocks
 from . import faults
 from .plan import cut_rows
 
-KERNEL = KernelFile("memory/gather.cu", tuple(f"hinterland::gather_rows<{unit}>" for unit in (1, 2, 4, 8, 16)))
+_UNITS = (1, 2, 4, 8, 16)
+_COPY = {unit: f"hinterland::copy_rows_kernel<{unit}>" for unit in _UNITS}
+_CHUNKS = {unit: f"hinterland::gather_chunks_kernel<{unit}>" for unit in _UNITS[:-1]}
+KERNEL = KernelFile("memory/gather.cu", (*_COPY.values(), *_CHUNKS.values()))
 _THREADS = 1024
 _INDEX_BYTES = {torch.int32: 4, torch.int64: 8}
 
@@ -96,7 +99,9 @@ def _on_gpu(
     """Launches on the current stream of the index's GPU, which is the current one."""
     device = index.device
     to = packed.data_ptr()
-    instance, lanes, steps, shifted, pieces_per_block, blocks = _shape(device, row_bytes, table & 127, to & 127)
+    instance, lanes, steps, shifted, pieces_per_block, blocks = _shape(
+        device, row_bytes, table & 127, to & 127, into_table
+    )
     count = index.numel()
     needed = -(-count * steps // pieces_per_block)
     grid = min(needed, blocks if max_blocks is None else max_blocks)
@@ -133,10 +138,10 @@ def _on_gpu(
 
 @functools.lru_cache(maxsize=4096)
 def _shape(
-    device: torch.device, row_bytes: int, table_low: int, packed_low: int
+    device: torch.device, row_bytes: int, table_low: int, packed_low: int, into_table: bool
 ) -> tuple[str, int, int, int, int, int]:
     """What a launch needs beyond pointers: instance, lanes, steps, shifted, pieces a block holds, blocks that fit."""
-    cut = cut_rows(row_bytes, table_low, packed_low)
-    instance = KERNEL.instances[cut.unit.bit_length() - 1]
+    cut = cut_rows(row_bytes, table_low, packed_low, into_table)
+    instance = (_CHUNKS if cut.chunks else _COPY)[cut.unit]
     pieces = _THREADS // cut.lanes * 4
     return instance, cut.lanes, cut.steps, int(cut.shifted), pieces, resident_blocks(KERNEL, instance, device, _THREADS)

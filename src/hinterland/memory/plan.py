@@ -7,7 +7,6 @@ row numbers visit each translation once (docs/memory.md has the figures). The ra
 
 from __future__ import annotations
 
-import functools
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +18,7 @@ from ..runtime.units import format_bytes
 _GIB = 1 << 30
 _LINE = 128
 _WARP = 32
+_CHUNK = 16  # bytes of the widest load
 _LEAST_SORTED = 1 << 16  # fewer rows take less time than the sort's launches
 _REACH = 1 << 30  # tables up to this size are translated without misses
 _PAGE = 2 << 20  # what the GPU's address translation works in
@@ -28,24 +28,25 @@ _PAGE = 2 << 20  # what the GPU's address translation works in
 class Cut:
     """How a GPU cuts rows (include/hinterland/memory/gather.hpp).
 
-    Bytes of a unit, lanes and steps of a row, and whether each row is read from a line's start (Min 2022, listing 3.2).
+    Bytes of a unit, lanes and steps of a row, whether each row is read from a line's start (Min 2022, listing 3.2), and
+    whether it is read in chunks of 16 bytes wherever its units begin.
     """
 
     unit: int
     lanes: int
     steps: int
     shifted: bool
+    chunks: bool
 
 
-@functools.lru_cache(maxsize=4096)
-def cut_rows(row_bytes: int, table_address: int, packed_address: int) -> Cut:
+def cut_rows(row_bytes: int, table_address: int, packed_address: int, into_table: bool = False) -> Cut:
     """The cut of rows of ``row_bytes`` (at least 1). Only the addresses' place within a line matters."""
-    unit = math.gcd(row_bytes, table_address, packed_address, 16)
-    units = row_bytes // unit
-    lanes = min(_WARP, 1 << (units - 1).bit_length())
-    steps = -(-units // lanes)
+    unit = math.gcd(row_bytes, table_address, packed_address, _CHUNK)
+    chunks = row_bytes > _LINE and unit < _CHUNK and not into_table
+    pieces = -(-(row_bytes + _CHUNK - unit) // _CHUNK) if chunks else row_bytes // unit
+    lanes = min(_WARP, 1 << (pieces - 1).bit_length())
     shifted = row_bytes > _LINE and bool(row_bytes % _LINE or table_address % _LINE)
-    return Cut(unit, lanes, steps, shifted)
+    return Cut(unit, lanes, -(-pieces // lanes), shifted, chunks)
 
 
 @dataclass(frozen=True)

@@ -53,7 +53,7 @@ def cache_dir() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "hinterland" / "kernels"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # compared by identity: it is looked up at every launch
 class KernelFile:
     """One ``.cu`` file of this package and the instances of its kernels that are ever launched.
 

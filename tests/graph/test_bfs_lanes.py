@@ -1,0 +1,24 @@
+"""The code that a warp runs, with 32 lanes, on a machine without a GPU."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from hinterland.runtime import jit
+
+TESTS = Path(__file__).resolve().parent.parent
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="no g++")
+def test_a_warp_of_lanes_finds_what_a_queue_finds(tmp_path, monkeypatch):
+    monkeypatch.delenv("LD_PRELOAD", raising=False)  # a sanitizer's runtime, meant for Python
+    program = tmp_path / "bfs_lanes"
+    paths = ["-I", str(TESTS / "lanes"), "-I", str(jit.INCLUDE_DIR)]
+    flags = ["-std=c++20", "-O1", "-Wall", "-Wextra", "-Werror", *paths]
+    subprocess.run(["g++", *flags, str(TESTS / "graph" / "bfs_lanes.cpp"), "-o", str(program)], check=True)
+    done = subprocess.run([str(program)], capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stdout
