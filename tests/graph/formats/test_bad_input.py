@@ -24,7 +24,10 @@ TEXT = {
     "zero.mtx": (MTX + b"pattern general\n3 3 1\n0 1\n", r"line 3: vertex 0 is below 1"),
     "short.mtx": (MTX + b"pattern general\n3 3 3\n1 1\n2 2    \n", r"truncated: .* 3 entries, but the file ends after 2"),
     "long.mtx": (MTX + b"pattern general\n3 3 1\n\n1 1\n% c\n2 2\n", r"line 6: this is more than the 1 entries"),
-    "promise.mtx": (MTX + b"pattern general\n9 9 1000000000000\n1 1\n", r"line 2: the header promises 1000000000000 entries, at"),
+    "promise.mtx": (
+        MTX + b"pattern general\n9 9 1000000000000\n1 1\n",
+        r"line 2: the header promises 1000000000000 entries, at",
+    ),
     "wide.mtx": (MTX + b"real general\n3 4 1\n1 1 1\n", r"3 rows and 4 columns; only a square one is a graph"),
     "dense.mtx": (b"%%MatrixMarket matrix array real general\n1 1\n1\n", r"a dense matrix \(array\) is no graph"),
     "complex.mtx": (MTX + b"complex general\n1 1 1\n1 1 1 1\n", r"complex entries"),
@@ -90,8 +93,11 @@ def test_text(tmp_path, name, packed):
 
 @pytest.mark.parametrize(
     ("content", "words"),
-    [(b"0 0\n5 200000000\n", "the largest number is on line 2"), (MTX + b"pattern general\n200000000 200000000 1\n1 1\n", "in the header")],
-)  # fmt: skip
+    [
+        (b"0 0\n5 200000000\n", "the largest number is on line 2"),
+        (MTX + b"pattern general\n200000000 200000000 1\n1 1\n", "in the header"),
+    ],
+)
 def test_absurdly_sparse(tmp_path, content, words):
     (tmp_path / "g").write_bytes(content)
     with pytest.raises(OutOfMemory, match=f"{words}.*renumber the vertices"):
@@ -132,7 +138,11 @@ def test_a_line_without_end(tmp_path):
 
 
 def gap_file(path, directed=0, edges=2, vertices=3, offsets=(0, 1, 2, 2), neighbours=(1, 2)):
-    path.write_bytes(struct.pack("<Bqq", directed, edges, vertices) + np.array(offsets, "<i8").tobytes() + np.array(neighbours, "<i4").tobytes())  # fmt: skip
+    path.write_bytes(
+        struct.pack("<Bqq", directed, edges, vertices)
+        + np.array(offsets, "<i8").tobytes()
+        + np.array(neighbours, "<i4").tobytes()
+    )
     return path
 
 
@@ -196,7 +206,7 @@ def test_emogi(tmp_path):
             hl.load_graph(base)
     hl.save_graph(graph, base)
     (tmp_path / "g.bel.dst").unlink()
-    with pytest.raises(StorageError, match="g.bel.dst: cannot be read"):
+    with pytest.raises(StorageError, match=r"g.bel.dst: cannot be read"):
         hl.load_graph(base)
     (tmp_path / "g.bel.col").unlink()
     with pytest.raises(StorageError, match=r"g.bel.col does not exist"):
@@ -252,7 +262,13 @@ def npz(path, **arrays):
 
 def test_npz(tmp_path):
     path = tmp_path / "g.npz"
-    good = {"format": np.array(b"csr"), "shape": np.array([2, 2]), "indptr": np.array([0, 1, 2]), "indices": np.array([1, 0]), "data": np.ones(2)}  # fmt: skip
+    good = {
+        "format": np.array(b"csr"),
+        "shape": np.array([2, 2]),
+        "indptr": np.array([0, 1, 2]),
+        "indices": np.array([1, 0]),
+        "data": np.ones(2),
+    }
     assert hl.load_graph(npz(path, **good)).num_edges == 2
     for change, words in (
         ({"format": np.array(b"bsr")}, "a matrix in 'bsr' form"),
@@ -322,7 +338,7 @@ def test_npy(tmp_path):
             hl.load_graph(path)
     np.save(path, np.zeros((2, 500), int))
     path.write_bytes(path.read_bytes()[:-8])
-    with pytest.raises(FormatError, match="promises 1000 elements .* it is truncated"):
+    with pytest.raises(FormatError, match=r"promises 1000 elements .* it is truncated"):
         hl.load_graph(path)
     path.write_bytes(b"\x93NUMPY\x01\x00\x10\x00{'descr': [[[[[ ")
     with pytest.raises(FormatError, match="cannot be read"):
@@ -339,7 +355,7 @@ def test_folders_and_missing_files(tmp_path):
     raw = tmp_path / "raw"
     raw.mkdir()
     (raw / "edge.csv.gz").write_bytes(gzip.compress(b"0,1\n1,7\n"))
-    with pytest.raises(StorageError, match="num-node-list.csv.gz: cannot be read"):
+    with pytest.raises(StorageError, match=r"num-node-list.csv.gz: cannot be read"):
         hl.load_graph(tmp_path)
     (raw / "num-node-list.csv.gz").write_bytes(gzip.compress(b"5\n"))
     with pytest.raises(FormatError, match=r"edge.csv.gz: line 2: neighbour 7 exceeds the 5 vertices"):

@@ -187,7 +187,8 @@ def test_types_widen_in_later_blocks(tmp_path, monkeypatch):
     src, dst = rng.integers(0, 5000, (2, 20000))
     weights = rng.integers(0, 100, 20000).astype(np.float64)
     weights[12000:] += rng.random(8000)
-    lines = [f"{u}\t{v}\t{w:.17g}" + ("\n# note" if i % 50 == 0 else "") for i, (u, v, w) in enumerate(zip(src, dst, weights, strict=True))]  # fmt: skip
+    lines = [f"{u}\t{v}\t{w:.17g}" for u, v, w in zip(src, dst, weights, strict=True)]
+    lines[::50] = [line + "\n# note" for line in lines[::50]]
     path = tmp_path / "g.txt"
     path.write_text("\n".join(lines))
     graph = hl.load_graph(path)
@@ -203,7 +204,7 @@ def test_vertex_numbers_beyond_four_bytes(tmp_path):
     path = tmp_path / "g.txt"
     path.write_text("1 2\n3 4\n5 3000000000\n")
     with pytest.raises(OutOfMemory, match=r"3000000001 vertices \(the largest number is on line 3\) for 3 edges"):
-        edges.read(str(path), Options())
+        edges.read(str(path), Options({}))
     parser = hl._core.EdgeParser("g", comments="#")
     content = np.frombuffer(path.read_bytes(), np.uint8)
     assert parser.feed(content.ctypes.data, len(content), True) == len(content)

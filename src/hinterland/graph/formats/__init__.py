@@ -15,7 +15,7 @@ import torch
 
 from ...memory import UnifiedTensor
 from ...runtime.errors import ConfigError, FormatError, GraphError, HinterlandError, OutOfMemory
-from ..arrays import NAMES
+from ..arrays import NAMES, placements
 from ..build import from_edges, simplify, transposed
 from ..graph import Graph
 from . import bel, edges, gap, gr, hl, mtx, npy, npz, ogb
@@ -119,7 +119,7 @@ def load_graph(
     """
     path = os.fspath(path)
     entry, layout = _format(format or detect(path), path)
-    options = Options(placement, weight_dtype, layout)
+    options = Options(placements(placement), weight_dtype, layout)
     with _naming(path):
         content = entry.read(path, options)
         if isinstance(content, Rows) and content.columns:
@@ -140,7 +140,9 @@ def load_graph(
             )
         else:
             graph = Graph(
-                *(options.handed(name, getattr(content, name)) for name in NAMES),
+                options.handed("indptr", content.indptr),
+                options.handed("indices", content.indices),
+                None if content.weights is None else options.handed("weights", content.weights),
                 directed=content.directed,
                 placement=placement,
             )
@@ -153,7 +155,7 @@ def load_graph(
                     remove_duplicates=remove_duplicates,
                     sort_neighbors=sort_neighbors is not False,
                 )
-        return graph if directed is None or directed == graph.directed else _redirected(path, graph, directed)
+        return graph if directed is None or directed == graph.directed else _redirected(graph, directed)
 
 
 def save_graph(graph: Graph, path: str | os.PathLike[str], format: str | None = None) -> None:
@@ -236,12 +238,12 @@ def _transposed(content: Rows) -> EdgeList:
     return EdgeList(content.indices.cpu(), targets, weights, graph.num_vertices)
 
 
-def _redirected(path: str, graph: Graph, directed: bool) -> Graph:
+def _redirected(graph: Graph, directed: bool) -> Graph:
     """The same arrays under another flag; undirected only if every edge has its reverse."""
     if not directed:
         one, other = (simplify(g, placement="heap") for g in (graph, transposed(graph)))
         for name in NAMES:
             array, mirrored = one.array(name, "cpu"), other.array(name, "cpu")
             if array is not None and mirrored is not None and not torch.equal(array, mirrored):
-                raise GraphError(f"{path}: not every edge has its reverse; pass symmetrize=True to add them")
+                raise GraphError("not every edge has its reverse; pass symmetrize=True to add them")
     return Graph._of(graph._arrays, directed)

@@ -78,7 +78,7 @@ class ArrayFile:
         if self._offset is not None:
             read_into(self.path, self._offset + self._taken * self.dtype.itemsize, bytes_)
         else:
-            view, done = memoryview(bytes_.numpy()), 0
+            view, done = memoryview(bytes_.numpy().data), 0
             with damaged(self.path, self.name):
                 while done < len(view):
                     got = self._stream.readinto(view[done:])  # type: ignore[attr-defined]
@@ -122,11 +122,11 @@ class ArrayFile:
 
     def read_values(self, target: torch.Tensor) -> None:
         """Fills ``target``, of type ``torch_dtype()``, with the next elements."""
-        if self._offset is not None and self.dtype.isnative and self.dtype.itemsize == target.element_size():
-            if not (self.dtype.kind == "u" and self.dtype.itemsize == 8):
-                read_into(self.path, self._offset + self._taken * self.dtype.itemsize, target)
-                self._taken += target.numel()
-                return
+        as_stored = self.dtype.isnative and self.dtype.itemsize == target.element_size() and self.dtype != np.uint64
+        if self._offset is not None and as_stored:
+            read_into(self.path, self._offset + self._taken * self.dtype.itemsize, target)
+            self._taken += target.numel()
+            return
         for begin in range(0, target.numel(), _CHUNK):
             part = self.take(min(_CHUNK, target.numel() - begin))
             if part.dtype == np.uint64 and int(part.max()) >> 63:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import struct
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -18,7 +19,7 @@ from ...runtime.errors import ConfigError, FormatError
 from ...runtime.progress import progress
 from ..arrays import index_dtype
 from ..graph import Graph
-from .content import Options, Rows, store_ids
+from .content import Options, Rows, csr, store_ids
 from .files import read_head, read_into, replacing, size_of
 from .gr import whole
 
@@ -109,8 +110,7 @@ def write(graph: Graph, path: str) -> None:
     base = stem(path)
     if base is None:
         raise ConfigError(f"{path}: EMOGI's graphs are named x.bel")
-    indptr, indices, weights = (graph.array(name, "cpu") for name in ("indptr", "indices", "weights"))
-    assert indptr is not None and indices is not None
+    (indptr, indices), weights = csr(graph), graph.array("weights", "cpu")
     if weights is None:
         Path(base + ".val").unlink(missing_ok=True)  # weights of an earlier graph would be taken for this one's
     else:
@@ -119,7 +119,7 @@ def write(graph: Graph, path: str) -> None:
     _write_part(base + ".col", indptr, lambda part: part, 8)
 
 
-def _write_part(path: str, values: torch.Tensor, convert, element: int) -> None:
+def _write_part(path: str, values: torch.Tensor, convert: Callable[[torch.Tensor], torch.Tensor], element: int) -> None:
     with replacing(path) as output:
         output.write(_HEADER.pack(values.numel(), 0))
         for begin in range(0, values.numel(), _CHUNK):

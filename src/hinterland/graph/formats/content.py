@@ -11,7 +11,7 @@ from ... import _core
 from ...memory import UnifiedTensor
 from ...runtime.errors import ConfigError, FormatError, OutOfMemory
 from ...runtime.units import format_bytes
-from ..arrays import Array, placements
+from ..arrays import Array
 from ..graph import Graph
 
 LARGEST_VERTEX = 1 << 48
@@ -26,19 +26,17 @@ _SPARSE_RATIO = 256
 class Options:
     """What ``load_graph`` was asked for, as readers need it."""
 
-    placement: str | Mapping[str, str] = "host"
+    placement: Mapping[str, str]
     weight_dtype: torch.dtype | None = None
     layout: str | None = None
 
     def place(self, name: str) -> str:
         """Where to read the array ``name`` to. What shall lie in GPU memory passes through the heap."""
-        where = placements(self.placement)[name]
-        return "heap" if where == "gpu" else where
+        return "heap" if self.placement[name] == "gpu" else self.placement[name]
 
-    def handed(self, name: str, array: UnifiedTensor | None) -> Array | None:
+    def handed(self, name: str, array: UnifiedTensor) -> Array:
         """An array as ``Graph`` takes it: a UnifiedTensor stays where it is, a tensor goes to the GPU."""
-        on_gpu = array is not None and placements(self.placement)[name] == "gpu"
-        return array.cpu() if array is not None and on_gpu else array
+        return array.cpu() if self.placement[name] == "gpu" else array
 
 
 @dataclass
@@ -131,7 +129,14 @@ def cast_weights(path: str, weights: torch.Tensor, dtype: torch.dtype, target: t
     return target
 
 
+def csr(graph: Graph) -> tuple[torch.Tensor, torch.Tensor]:
+    """Offsets and neighbours on the CPU."""
+    indptr, indices = graph.array("indptr", "cpu"), graph.array("indices", "cpu")
+    assert indptr is not None and indices is not None
+    return indptr, indices
+
+
 def survey(graph: Graph) -> tuple[int, int, bool]:
     """(Self loops, edges to a vertex that is not larger, whether each vertex's neighbours ascend)."""
-    indptr, indices = graph.array("indptr", "cpu"), graph.array("indices", "cpu")
+    indptr, indices = csr(graph)
     return _core.survey_graph(indptr.data_ptr(), indices.data_ptr(), indices.element_size(), graph.num_vertices)

@@ -8,7 +8,7 @@ import os
 import secrets
 import stat
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -124,7 +124,7 @@ class _Gunzip(io.RawIOBase):
         return True
 
 
-def open_text(path: str | Path) -> tuple[io.BufferedReader, Any]:
+def open_text(path: str | Path) -> tuple[Any, Callable[[], int]]:
     """A file's text, decompressed if it is gzip, and a function that says how many of its bytes were read."""
     head = read_head(path, 2)
     try:
@@ -140,7 +140,7 @@ def open_text(path: str | Path) -> tuple[io.BufferedReader, Any]:
 class Output:
     """A file being written beside its final place. Every refused write is a StorageError that names the final file."""
 
-    def __init__(self, final: Path, aside: Path, file: IO[bytes]) -> None:
+    def __init__(self, final: Path, aside: Path, file: io.RawIOBase) -> None:
         self.final, self.aside, self._file = final, aside, file
 
     def write(self, content: Any) -> None:
@@ -155,9 +155,7 @@ class Output:
         try:
             _core.write_file(str(self.aside), offset, tensor.data_ptr(), tensor.numel() * tensor.element_size())
         except StorageError as error:
-            raise StorageError(
-                f"{self.final}: cannot be written: {error}; nothing was left under this name"
-            ) from error
+            raise StorageError(f"{self.final}: cannot be written: {error}; nothing was left under this name") from error
 
     def resize(self, size: int) -> None:
         """Gives the file exactly ``size`` bytes; what was not written reads as zeros."""
@@ -165,7 +163,7 @@ class Output:
             os.truncate(self.aside, size)
 
     @property
-    def file(self) -> IO[bytes]:
+    def file(self) -> Any:
         """For libraries that write to a file object; wrap their calls in ``writing``."""
         return self._file
 

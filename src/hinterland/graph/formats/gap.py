@@ -15,7 +15,7 @@ from ...memory import UnifiedTensor
 from ...runtime.errors import ConfigError, FormatError
 from ...runtime.progress import progress
 from ..graph import Graph
-from .content import Options, Rows, check_counts, store_ids
+from .content import Options, Rows, check_counts, csr, store_ids
 from .files import Output, read_head, read_into, replacing, size_of
 from .gr import whole
 
@@ -107,8 +107,7 @@ def write(graph: Graph, path: str) -> None:
 
 def _write_rows(graph: Graph, path: str, output: Output, at: int) -> int:
     """Writes offsets and neighbours at ``at``; returns where they end."""
-    indptr, indices, weights = (graph.array(name, "cpu") for name in ("indptr", "indices", "weights"))
-    assert indptr is not None and indices is not None
+    (indptr, indices), weights = csr(graph), graph.array("weights", "cpu")
     output.write_tensor(indptr.contiguous(), at)
     at += 8 * (graph.num_vertices + 1)
     if weights is None:
@@ -117,8 +116,8 @@ def _write_rows(graph: Graph, path: str, output: Output, at: int) -> int:
     for begin in range(0, graph.num_edges, _CHUNK):
         end = min(begin + _CHUNK, graph.num_edges)
         lengths = whole(path, weights[begin:end])
-        if int(lengths.abs().max()) >= _LIMIT:
-            raise ConfigError(f"{path}: GAP's weights take 4 bytes, but one is {int(lengths.abs().max())}; write .hl")
+        large = (lengths < -_LIMIT) | (lengths >= _LIMIT)
+        if bool(large.any()):
+            raise ConfigError(f"{path}: GAP's weights take 4 bytes, but one is {int(lengths[large][0])}; write .hl instead")
         output.write_tensor(torch.stack([indices[begin:end], lengths.to(torch.int32)], dim=1), at + 8 * begin)
     return at + 8 * graph.num_edges
-

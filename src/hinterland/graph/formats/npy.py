@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import torch
@@ -12,12 +12,11 @@ from ...runtime.errors import ConfigError, FormatError
 from ...runtime.progress import progress
 from ..graph import Graph
 from .arrays import ArrayFile, open_npy
-from .content import EdgeList, Options, check_counts, check_sparsity, store_ids
+from .content import EdgeList, Options, check_counts, check_sparsity, csr, store_ids
 from .files import replacing
 
 _CHUNK = 1 << 21
 _INT32_LIMIT = 1 << 31
-_ENDS = tuple[torch.Tensor, torch.Tensor]
 
 
 def read(path: str, options: Options) -> EdgeList:
@@ -82,7 +81,9 @@ def _read(
     return sources, targets, largest
 
 
-def _parts(array: ArrayFile, sources: torch.Tensor, targets: torch.Tensor, interleaved: bool):
+def _parts(
+    array: ArrayFile, sources: torch.Tensor, targets: torch.Tensor, interleaved: bool
+) -> Iterator[tuple[int, torch.Tensor, tuple[torch.Tensor, ...]]]:
     """Runs of the file: (first position, numbers as [columns, n], where each column goes)."""
     edges = sources.numel()
     if interleaved:
@@ -101,8 +102,7 @@ def write(graph: Graph, path: str) -> None:
     """Writes ``[2, E]`` with the type of the neighbours. Weights have no place in it and are refused."""
     if graph.array("weights", "cpu") is not None:
         raise ConfigError(f"{path}: an edge array holds no weights; write .npz or .hl instead")
-    indptr, indices = graph.array("indptr", "cpu"), graph.array("indices", "cpu")
-    assert indptr is not None and indices is not None
+    indptr, indices = csr(graph)
     edges = graph.num_edges
     with replacing(path) as output:
         shape = {"descr": np.lib.format.dtype_to_descr(indices[:0].numpy().dtype), "fortran_order": False, "shape": (2, edges)}

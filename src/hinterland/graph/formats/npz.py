@@ -16,7 +16,7 @@ from ...runtime.errors import FormatError
 from ..arrays import index_dtype
 from ..graph import Graph
 from .arrays import Archive, ArrayFile
-from .content import EdgeList, Options, Rows, check_counts, check_sparsity
+from .content import EdgeList, Options, Rows, check_counts, check_sparsity, csr
 from .files import replacing, writing
 from .ogb import read_packed
 
@@ -81,7 +81,7 @@ def _read_coo(archive: Archive, vertices: int, options: Options) -> EdgeList:
         array.read_ids(ids, vertices)
         ends.append(ids)
     weights = _values(archive, "data", rows.count, options)
-    return EdgeList(*ends, None if weights is None else weights.cpu(), vertices)
+    return EdgeList(ends[0], ends[1], None if weights is None else weights.cpu(), vertices)
 
 
 def _values(archive: Archive, name: str, edges: int, options: Options) -> UnifiedTensor | None:
@@ -96,8 +96,7 @@ def _values(archive: Archive, name: str, edges: int, options: Options) -> Unifie
 def write(graph: Graph, path: str) -> None:
     """Writes what ``scipy.sparse.load_npz`` reads, uncompressed. Without weights the entries are True."""
     weights = graph.array("weights", "cpu")
-    indptr, indices = graph.array("indptr", "cpu"), graph.array("indices", "cpu")
-    assert indptr is not None and indices is not None
+    indptr, indices = csr(graph)
     if weights is None:
         weights = torch.ones(1, dtype=torch.bool).expand(graph.num_edges)
     elif weights.dtype == torch.bfloat16:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from ...runtime.errors import FormatError, StorageError
-from . import bel, gap, gr, hl, mtx, ogb
+from . import bel, gap, gr, hl, mtx
 from .arrays import MAGIC as NPY_MAGIC
 from .files import GZIP_MAGIC, open_text, read_head
 

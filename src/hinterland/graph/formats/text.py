@@ -18,6 +18,7 @@ from ...memory.limits import require_host_memory
 from ...runtime.errors import FormatError
 from ...runtime.progress import progress
 from ..graph import Graph
+from .content import csr
 from .files import GZIP_MAGIC, open_text, read_head, refused, replacing, size_of
 
 BLOCK = 16 << 20
@@ -92,7 +93,7 @@ class TextReader:
                 rest = buffer[start:stop].copy()
 
     def _fill(self, buffer: np.ndarray) -> int:
-        view = memoryview(buffer)[LONGEST_LINE:]
+        view = memoryview(buffer.data)[LONGEST_LINE:]
         done = 0
         try:
             while done < BLOCK and (got := self._text.readinto(view[done:])):
@@ -130,7 +131,7 @@ def edge_text(
     weights: Callable[[torch.Tensor], torch.Tensor] | None = None,
 ) -> Iterator[bytes]:
     """The graph's edges as text, one a line, in pieces. ``weights`` converts a run of weights before it is written."""
-    indptr, indices = graph.array("indptr", "cpu"), graph.array("indices", "cpu")
+    indptr, indices = csr(graph)
     held = graph.array("weights", "cpu")
     convert = weights or (lambda part: part)
     with progress("writing edges", graph.num_edges, "edges") as step:
@@ -160,7 +161,7 @@ def edge_text(
 
 def write_text(path: str, head: str, pieces: Iterable[bytes]) -> None:
     """Writes a text file, whole or not at all; gzip if the name ends in ``.gz``."""
-    deflate = zlib.compressobj(6, zlib.DEFLATED, 31) if path.endswith(".gz") else None
+    deflate = zlib.compressobj(3, zlib.DEFLATED, 31) if path.endswith(".gz") else None
     with replacing(path) as output:
         for piece in itertools.chain([head.encode()], pieces):
             output.write(deflate.compress(piece) if deflate else piece)

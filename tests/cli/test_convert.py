@@ -1,0 +1,90 @@
+"""``hinterland convert`` and ``hinterland info``: JSON alone on standard output, sentences for what cannot be done."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import networkx as nx
+import pytest
+
+import hinterland as hl
+from hinterland import cli
+
+
+@pytest.fixture
+def hinterland(monkeypatch, capsys):
+    """Runs a command in this process: exit status, standard output, standard error."""
+
+    def run(*arguments) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["hinterland", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        return int(ended.value.code or 0), *capsys.readouterr()
+
+    return run
+
+
+def test_info_counts_what_networkx_counts(hinterland, tmp_path):
+    path = tmp_path / "g.txt"
+    path.write_text("# Nodes: 9 Edges: 6\n0 1 5\n1 2 -3\n2 0 7\n2 2 1\n5 6 2\n5 0 4\n")
+    status, out, _ = hinterland("info", path, "--json")
+    assert status == 0
+    found = json.loads(out)
+    theirs = nx.read_weighted_edgelist(path, create_using=nx.DiGraph, nodetype=int)
+    theirs.add_nodes_from(range(9))
+    assert found["vertices"] == theirs.number_of_nodes()
+    assert found["edges"] == theirs.number_of_edges()
+    assert found["max_degree"] == max(degree for _, degree in theirs.out_degree)
+    assert found["self_loops"] == nx.number_of_selfloops(theirs)
+    assert found["isolated"] == sum(degree == 0 for _, degree in theirs.out_degree)
+    assert found["format"] == "edges"
+    assert found["directed"] is True
+    assert found["weighted"] is True
+    assert found["weights"] == [-3, 7]
+    assert found["file_bytes"] == path.stat().st_size
+
+
+def test_info_for_people(hinterland, real_data):
+    status, out, _ = hinterland("info", real_data / "netscience.mtx")
+    assert status == 0
+    lines = dict(line.split("  ", 1) for line in out.splitlines() if "  " in line)
+    assert {key.strip(): value.strip() for key, value in lines.items()}["vertices"] == "1,589"
+
+
+@pytest.mark.parametrize("name", ["g.hl", "g.mtx", "g.bel", "g.sg", "g.npz", "g.el"])
+def test_convert(hinterland, tmp_path, real_data, name):
+    target = tmp_path / name
+    status, out, log = hinterland("convert", real_data / "soc-Epinions1.txt", target, "--symmetrize", "--json")
+    assert status == 0
+    found = json.loads(out)
+    assert found["graph"] == {"vertices": 75877, "edges": 2 * 405739}
+    assert found["bytes"] > 2 * 405739 * 4
+    assert "read" in log
+    graph = hl.load_graph(target)
+    expected = hl.load_graph(real_data / "soc-Epinions1.txt", symmetrize=True)
+    assert graph.indptr.equal(expected.indptr)
+    assert graph.indices.equal(expected.indices)
+
+
+def test_convert_applies_its_options(hinterland, tmp_path):
+    (tmp_path / "g.txt").write_text("0 1\n0 1\n1 1\n")
+    options = ("--format", "mtx", "--remove-self-loops", "--remove-duplicates")
+    status, _, _ = hinterland("convert", tmp_path / "g.txt", tmp_path / "x", *options)
+    assert status == 0
+    assert (tmp_path / "x").read_text().splitlines()[1:] == ["2 2 1", "1 2"]
+
+
+def test_what_cannot_be_converted(hinterland, tmp_path):
+    (tmp_path / "g.txt").write_text("0 1\nx y\n")
+    for arguments, words in (
+        (("g.txt", "h.hl"), 'line 2: the vertex is "x"'),
+        (("g.txt", "h.xyz"), "the ending names no format"),
+        (("missing", "h.hl"), "cannot be read: No such file"),
+    ):
+        status, out, log = hinterland("convert", *(tmp_path / name for name in arguments), "--json")
+        assert (status, out) == (1, "")
+        assert words in log
+        assert log.startswith("hinterland: ")
+    assert hinterland("convert", tmp_path / "g.txt")[0] == 2
+    assert [path.name for path in tmp_path.iterdir()] == ["g.txt"]
