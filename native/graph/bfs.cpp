@@ -27,6 +27,11 @@ class Buffered {
     if (size_ == items_.size()) flush();
   }
 
+  template <class Make>
+  void append(int64_t n, Make make) {
+    for (int64_t k = 0; k < n; ++k) append(make(k));
+  }
+
  private:
   void flush() {
     if (size_ == 0) return;
@@ -60,7 +65,7 @@ void run(const BfsArrays& arrays, int64_t source, void* parents, int32_t* levels
       Buffered<BfsTask> tasks(state.task_bag(depth));
       Collected counts;
 #pragma omp for schedule(dynamic, 16) nowait
-      for (int64_t i = 0; i < groups; ++i) collect(graph, state, state.touched[i], depth, tasks, counts);
+      for (int64_t i = 0; i < groups; ++i) collect(graph, state, state.touched + i, 1, depth, tasks, counts);
       counts.add_to(state.record(depth), control);
     }
     const int64_t num_tasks = state.num_tasks(depth, graph.num_vertices);

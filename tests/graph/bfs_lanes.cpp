@@ -73,8 +73,9 @@ bool agrees(unsigned seed) {
     Lanes::run([&] {
       auto tasks = state.task_bag(depth);
       Collected counts;
-      for (int64_t i = 0; i < state.control->num_touched[depth % 2]; ++i)
-        collect(graph, state, state.touched[i], depth, tasks, counts);
+      const int64_t groups = state.control->num_touched[depth % 2], batch = 1 + depth * 5 % Warp::kWidth;
+      for (int64_t i = 0; i < groups; i += batch)
+        collect(graph, state, state.touched + i, min_of(batch, groups - i), depth, tasks, counts);
       counts.add_to(state.record(depth), *state.control);
     });
     if (state.control->num_tasks[depth % 2] * int64_t{sizeof(BfsTask)} > at.bytes - at.tasks) return false;

@@ -19,7 +19,7 @@ namespace hinterland {
 
 inline constexpr int kTaskEdges = 2048;
 inline constexpr int kTaskChunks = kTaskEdges / Warp::kWidth;
-inline constexpr int kChunksInFlight = 4;  // chunks that a warp requests before it looks at the first
+inline constexpr int kChunksInFlight = 8;  // chunks that a warp requests before it looks at the first
 
 // Levels with a record of their own; deeper ones share the record after the last.
 inline constexpr int kLevelRecords = 4096;
@@ -185,30 +185,38 @@ HINTERLAND_FN Lists lists_of(const Graph& graph, const BfsState<Id>& state, int6
   return Lists(graph.edges, begin, end, active);
 }
 
-// Makes the discovered vertices of one group part of the frontier at `depth`.
+// Makes the discovered vertices of `count` groups, at most one a lane, part of the frontier at `depth`. A lane looks after the
+// bitmap words and the tasks of its group; the vertices of each group are shared by all lanes.
 template <class Graph, class Id, class Tasks>
-HINTERLAND_FN void collect(const Graph& graph, const BfsState<Id>& state, int64_t group, int64_t depth, Tasks& tasks,
-                           Collected& counts) {
-  const uint32_t word = state.next[group];
-  Warp::sync();  // every lane has read the word before one clears it
-  if (Warp::lane() == 0) {
-    state.frontier[group] = word;
-    state.visited[group] |= word;
-    state.next[group] = 0;
+HINTERLAND_FN void collect(const Graph& graph, const BfsState<Id>& state, const int64_t* groups, int64_t count, int64_t depth,
+                           Tasks& tasks, Collected& counts) {
+  const bool has_group = Warp::lane() < count;
+  const int64_t own_group = has_group ? groups[Warp::lane()] : 0;
+  uint32_t own_word = 0;
+  if (has_group) {
+    own_word = state.next[own_group];
+    state.frontier[own_group] = own_word;
+    state.visited[own_group] |= own_word;
+    state.next[own_group] = 0;
   }
-  int64_t chunks = 0;
-  for (int sub = 0; sub < kGroup; sub += Warp::kWidth) {
-    const bool active = word >> (sub + Warp::lane()) & 1u;
-    if (!Warp::any(active)) continue;
-    const int64_t vertex = group * kGroup + sub + Warp::lane();
-    if (active) state.levels[vertex] = static_cast<int32_t>(depth);
-    const Lists lists = lists_of(graph, state, vertex, active);
-    chunks += lists.chunks;
-    counts.vertices += active;
-    counts.edges += lists.end - lists.begin;
+  int64_t own_chunks = 0;
+  for (int turn = 0; turn < count; ++turn) {
+    const int64_t group = Warp::broadcast(own_group, turn);
+    const uint32_t word = Warp::broadcast(own_word, turn);
+    int64_t chunks = 0;
+    for (int sub = 0; sub < kGroup; sub += Warp::kWidth) {
+      const bool active = word >> (sub + Warp::lane()) & 1u;
+      if (!Warp::any(active)) continue;
+      const int64_t vertex = group * kGroup + sub + Warp::lane();
+      if (active) state.levels[vertex] = static_cast<int32_t>(depth);
+      const Lists lists = lists_of(graph, state, vertex, active);
+      chunks += lists.chunks;
+      counts.vertices += active;
+      counts.edges += lists.end - lists.begin;
+    }
+    if (Warp::lane() == turn) own_chunks = chunks;
   }
-  for (int64_t c = static_cast<int64_t>(Warp::lane()) * kTaskChunks; c < chunks; c += Warp::kWidth * kTaskChunks)
-    tasks.append(BfsTask{group, c});
+  tasks.append(ceil_div<int64_t>(own_chunks, kTaskChunks), [&](int64_t k) { return BfsTask{own_group, k * kTaskChunks}; });
 }
 
 // v got its first parent.

@@ -27,6 +27,18 @@ struct Bag {
   int64_t* count;
 
   HINTERLAND_FN void append(const T& item) const { items[atomic_add(*count, int64_t{1})] = item; }
+
+  // All lanes call it together: each adds its own n items, make(0) to make(n - 1), and the counter is asked once for all.
+  template <class Make>
+  HINTERLAND_FN void append(int64_t n, Make make) const {
+    const int64_t before = Warp::exclusive_sum(n);
+    const int64_t all = Warp::broadcast(before + n, Warp::kWidth - 1);
+    if (all == 0) return;
+    int64_t place = 0;
+    if (Warp::lane() == 0) place = atomic_add(*count, all);
+    place = Warp::broadcast(place, 0) + before;
+    for (int64_t k = 0; k < n; ++k) items[place + k] = make(k);
+  }
 };
 
 // Where a graph's arrays are read from.

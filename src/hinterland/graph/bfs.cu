@@ -52,7 +52,10 @@ __global__ void __launch_bounds__(kBfsBlock, kBfsBlocksPerSm)
     if (leads) state.begin_collect(depth, now_ns());
     auto tasks = state.task_bag(depth);
     Collected counts;
-    for (int64_t i = warp; i < groups; i += warps) collect(graph, state, state.touched[i], depth, tasks, counts);
+    // A warp takes several groups at once where there are more groups than warps.
+    const int64_t batch = min_of<int64_t>(ceil_div(groups, warps), Warp::kWidth);
+    for (int64_t i = warp * batch; i < groups; i += warps * batch)
+      collect(graph, state, state.touched + i, min_of(batch, groups - i), depth, tasks, counts);
     counts.add_to(state.record(depth), *state.control);
     barrier.wait();
 
