@@ -23,9 +23,7 @@ def main() -> None:
     names = sorted(path.stem for path in HERE.glob("*.py") if not path.stem.startswith("_"))
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("name", choices=[*names, "show"])
-    parser.add_argument(
-        "--small", action="store_true", help="a quick run that any machine can do; kept only with --output"
-    )
+    parser.add_argument("--small", action="store_true", help="a quick run that any machine can do; kept only with --output")
     parser.add_argument("--output", type=Path, help="where to keep the results, instead of benchmarks/results/")
     options = parser.parse_args()
     if options.name == "show":

@@ -18,9 +18,7 @@ def gpu(tmp_path_factory):
     library = tmp_path_factory.mktemp("emulation") / "emulation.so"
     source = Path(__file__).with_name("emulation.cpp")
     flags = ["-std=c++20", "-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-fsanitize=undefined"]
-    subprocess.run(
-        ["g++", *flags, "-fno-sanitize-recover", f"-I{INCLUDE_DIR}", str(source), "-o", library], check=True
-    )
+    subprocess.run(["g++", *flags, "-fno-sanitize-recover", f"-I{INCLUDE_DIR}", str(source), "-o", library], check=True)
     return ctypes.CDLL(str(library))
 
 

@@ -9,7 +9,7 @@ import torch
 from ..machine import load as load_machine
 
 _FIELDS = ("vertices", "tasks", "edges", "bytes")
-_HEAVY = 0.05  # a level is heavy from this share of all bytes on
+_HEAVY = 0.9  # the heavy levels are the fewest that move this share of all bytes
 
 
 def link_ceiling() -> float | None:
@@ -33,9 +33,10 @@ def summarise(
 
     Returns:
         A dict that JSON can take: ``device``, ``mode``, ``seconds``, ``levels``, ``reached``, ``edges`` (out of
-        reached vertices; those of the last level are not examined where every vertex has been reached), ``bytes`` (read from the edge array in whole 32-byte sectors), ``link``
-        (None unless the edges crossed it: ``bytes``, ``bandwidth``, ``ceiling``, ``share``, and ``heavy``, the same over the
-        levels that moved at least 5% of all bytes), ``per_level``.
+        reached vertices; those of the last level are not examined where every vertex has been reached), ``bytes`` (read from
+        the edge array in whole 32-byte sectors), ``link`` (None unless the edges crossed it: ``bytes``,
+        ``bandwidth``, ``ceiling``, ``share``, and ``heavy``, the same over the fewest levels that moved nine tenths of all
+        bytes), ``per_level``.
     """
     starts = [*records[:, 4].tolist(), end_ns]
     levels: list[dict[str, Any]] = []
@@ -58,14 +59,20 @@ def summarise(
 
 def _link(levels: list[dict[str, Any]], moved: int, seconds: float) -> dict[str, Any]:
     ceiling = link_ceiling()
-    heavy = [level for level in levels if level["bytes"] >= _HEAVY * moved and level["bytes"] > 0]
-    heavy_bytes, heavy_seconds = sum(level["bytes"] for level in heavy), sum(level["seconds"] for level in heavy)
+    heavy: list[dict[str, Any]] = []
+    heavy_bytes = 0
+    for level in sorted(levels, key=lambda level: -level["bytes"]):
+        if heavy_bytes >= _HEAVY * moved:
+            break
+        heavy.append(level)
+        heavy_bytes += level["bytes"]
+    heavy_seconds = sum(level["seconds"] for level in heavy)
     return {
         "bytes": moved,
         **_rate(moved, seconds, ceiling),
         "ceiling": ceiling,
         "heavy": {
-            "levels": [level["level"] for level in heavy],
+            "levels": sorted(level["level"] for level in heavy),
             "bytes": heavy_bytes,
             "seconds": heavy_seconds,
             **_rate(heavy_bytes, heavy_seconds, ceiling),

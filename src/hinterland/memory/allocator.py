@@ -86,9 +86,7 @@ def allocate(nbytes: int, mapping: str = "host", oversubscribe: bool = False, to
         DeviceError: ``mapped`` without CUDA, or the driver refused.
     """
     if mapping not in MAPPINGS:
-        raise ConfigError(
-            f"placement {mapping!r} is not one of {', '.join(MAPPINGS)}; GPU memory is a plain tensor: t.cuda()"
-        )
+        raise ConfigError(f"placement {mapping!r} is not one of {', '.join(MAPPINGS)}; GPU memory is a plain tensor: t.cuda()")
     with _lock:
         if mapping in ("host", "mapped"):
             mapping = _choose(nbytes, mapping, oversubscribe)

@@ -10,7 +10,7 @@ from .. import _core
 from ..runtime import devices
 from ..runtime.errors import ConfigError
 from ..runtime.jit import KernelFile
-from ..runtime.launch import launch, resident_blocks
+from ..runtime.launch import launch
 from . import faults
 from .plan import cut_rows
 
@@ -19,6 +19,7 @@ _COPY = {unit: f"hinterland::copy_rows_kernel<{unit}>" for unit in _UNITS}
 _CHUNKS = {unit: f"hinterland::gather_chunks_kernel<{unit}>" for unit in _UNITS[:-1]}
 KERNEL = KernelFile("memory/gather.cu", (*_COPY.values(), *_CHUNKS.values()))
 _THREADS = 1024
+_SHARE = 4  # one block for every fourth multiprocessor fills the link (docs/memory.md), and leaves the others to other work
 _INDEX_BYTES = {torch.int32: 4, torch.int64: 8}
 
 
@@ -51,7 +52,7 @@ def copy_rows(
         index: contiguous int32 or int64 row numbers.
         into_table: writes to the table (scatter) instead of reading from it (gather).
         visit: the order in which positions are visited, an int64 permutation on the GPU.
-        max_blocks: blocks of 1024 threads that a GPU may use; the others stay free for other work.
+        max_blocks: blocks of 1024 threads that a GPU may use; by default a quarter as many as it has multiprocessors.
         check: ``"sync"`` waits and raises IndexOutOfRange; ``"async"`` leaves that to the next call on the same GPU, or
             to ``faults.synchronize``.
     """
@@ -99,9 +100,7 @@ def _on_gpu(
     """Launches on the current stream of the index's GPU, which is the current one."""
     device = index.device
     to = packed.data_ptr()
-    instance, lanes, steps, shifted, pieces_per_block, blocks = _shape(
-        device, row_bytes, table & 127, to & 127, into_table
-    )
+    instance, lanes, steps, shifted, pieces_per_block, blocks = _shape(device, row_bytes, table & 127, to & 127, into_table)
     count = index.numel()
     needed = -(-count * steps // pieces_per_block)
     grid = min(needed, blocks if max_blocks is None else max_blocks)
@@ -140,8 +139,9 @@ def _on_gpu(
 def _shape(
     device: torch.device, row_bytes: int, table_low: int, packed_low: int, into_table: bool
 ) -> tuple[str, int, int, int, int, int]:
-    """What a launch needs beyond pointers: instance, lanes, steps, shifted, pieces a block holds, blocks that fit."""
+    """What a launch needs beyond pointers: instance, lanes, steps, shifted, pieces a block holds, blocks unless said."""
     cut = cut_rows(row_bytes, table_low, packed_low, into_table)
     instance = (_CHUNKS if cut.chunks else _COPY)[cut.unit]
     pieces = _THREADS // cut.lanes * 4
-    return instance, cut.lanes, cut.steps, int(cut.shifted), pieces, resident_blocks(KERNEL, instance, device, _THREADS)
+    blocks = max(1, devices.sm_count(device) // _SHARE)
+    return instance, cut.lanes, cut.steps, int(cut.shifted), pieces, blocks

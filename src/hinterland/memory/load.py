@@ -33,9 +33,7 @@ class Stored:
         return math.prod(self.shape) * self.dtype.itemsize
 
 
-def locate(
-    path: str | os.PathLike[str], dtype: torch.dtype | None, shape: tuple[int, ...] | None, offset: int
-) -> Stored:
+def locate(path: str | os.PathLike[str], dtype: torch.dtype | None, shape: tuple[int, ...] | None, offset: int) -> Stored:
     """The tensor of a file, its size checked against the file's before anybody allocates it.
 
     Args:
@@ -144,9 +142,7 @@ def _torch(path: str) -> Stored:
     if not tensor.is_contiguous() or tensor.is_sparse or tensor.is_quantized:
         raise FormatError(f"{path} holds a tensor that is not contiguous; save tensor.contiguous()")
     if len(records) != 1 or records[0].compress_type != zipfile.ZIP_STORED:
-        raise FormatError(
-            f"{path} keeps its tensor in {len(records)} records or compressed; save it again by torch.save"
-        )
+        raise FormatError(f"{path} keeps its tensor in {len(records)} records or compressed; save it again by torch.save")
     with open(path, "rb") as file:
         file.seek(records[0].header_offset)
         header = file.read(_LOCAL)
@@ -154,6 +150,5 @@ def _torch(path: str) -> Stored:
         raise FormatError(f"{path}: damaged record header at offset {records[0].header_offset}")
     name, extra = int.from_bytes(header[26:28], "little"), int.from_bytes(header[28:30], "little")
     start = records[0].header_offset + _LOCAL + name + extra
-    return Stored(
-        tensor.dtype, tuple(int(n) for n in tensor.shape), start + tensor.storage_offset() * tensor.dtype.itemsize
-    )
+    offset = start + int(tensor.storage_offset()) * tensor.dtype.itemsize
+    return Stored(tensor.dtype, tuple(int(n) for n in tensor.shape), offset)

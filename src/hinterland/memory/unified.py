@@ -69,9 +69,7 @@ class UnifiedTensor:
         return cls(buffer, dtype, shape)
 
     @classmethod
-    def from_tensor(
-        cls, tensor: torch.Tensor, placement: str = "host", *, oversubscribe: bool = False
-    ) -> UnifiedTensor:
+    def from_tensor(cls, tensor: torch.Tensor, placement: str = "host", *, oversubscribe: bool = False) -> UnifiedTensor:
         """A copy of ``tensor``, made by all CPU threads where it lies in host memory."""
         if tensor.dim() == 0:
             _shape(())
@@ -173,9 +171,7 @@ class UnifiedTensor:
             return self._cpu[index]
         if isinstance(index, list):
             return self[torch.tensor(index, dtype=None if index else torch.int64)]
-        raise ConfigError(
-            f"a table is indexed by rows: a tensor, a list, an int or a slice, not {index!r}; see ut.cpu()"
-        )
+        raise ConfigError(f"a table is indexed by rows: a tensor, a list, an int or a slice, not {index!r}; see ut.cpu()")
 
     def gather(
         self,
@@ -193,7 +189,7 @@ class UnifiedTensor:
             out: contiguous tensor of that shape and type to write to, instead of a new one.
             stream: where the GPU does it, instead of the current stream; the index and ``out`` must be ready there.
             max_blocks: blocks of 1024 threads that the GPU may use, so that other kernels find room (Min 2022, section
-                3.3.2); 16 saturate the link with rows of 512 bytes.
+                3.3.2); by default a quarter as many as it has multiprocessors, and 8 fill the link with rows of 512 bytes.
             check: ``"sync"`` waits for the rows and raises IndexOutOfRange here; ``"async"`` returns at once, and the
                 next call on that GPU, or ``synchronize()``, raises. Rows of bad indices are zero.
             sort: whether the GPU visits rows in the order of their pages; the caller's order is returned in any case.
