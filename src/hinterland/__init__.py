@@ -2,8 +2,8 @@
 
 from .graph import BfsResult, Graph, bfs, from_edges, generate, load_graph, save_graph
 from .machine import Machine
-from .machine.measure import probe
 from .memory import UnifiedTensor
+from .probe.measure import probe
 
 __version__ = "0.1.0"
 __all__ = [

@@ -16,9 +16,10 @@ import torch
 
 from .graph import Graph, bfs, generate, load_graph
 from .graph.verify import verify_bfs
-from .machine import cache, link
+from .machine import cache
 from .memory import UnifiedTensor
 from .memory.limits import host_memory
+from .probe import link
 from .runtime import devices
 from .runtime.errors import GraphError, VerificationError
 from .runtime.units import format_bytes

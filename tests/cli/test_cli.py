@@ -13,7 +13,7 @@ import time
 import pytest
 
 from hinterland import cli
-from hinterland.machine import link
+from hinterland.probe import link
 from hinterland.runtime import jit
 
 HINTERLAND = [sys.executable, "-m", "hinterland.cli"]
@@ -110,11 +110,11 @@ def test_probe_prints_one_json_object_and_keeps_it(environment, tmp_path):
 
 def test_kernels_build_prints_one_json_object(here, tmp_path, monkeypatch):
     pytest.importorskip("cuda.core")
-    monkeypatch.setattr(jit, "REGISTRY", {"machine/link.cu": link.KERNELS})
+    monkeypatch.setattr(jit, "REGISTRY", {"probe/link.cu": link.KERNELS})
     status, out, error = here("kernels", "build", "--arch", "sm_90", "--output", str(tmp_path), "--json")
     assert status == 0
-    assert [kernel["kernel"] for kernel in json.loads(out)["kernels"]] == ["machine/link.cu"]
-    assert "machine/link.cu" in error
+    assert [kernel["kernel"] for kernel in json.loads(out)["kernels"]] == ["probe/link.cu"]
+    assert "probe/link.cu" in error
 
 
 def test_without_typer_there_is_a_sentence(monkeypatch):

@@ -13,7 +13,7 @@ GIB = 1 << 30
 
 @pytest.fixture(autouse=True)
 def built_in(monkeypatch):
-    monkeypatch.setattr(plan, "_machine", lambda: None)
+    monkeypatch.setattr(plan, "load", lambda: None)
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_a_measured_machine_decides(monkeypatch):
         rows = (Point(),)
         link = None
 
-    monkeypatch.setattr(plan, "_machine", lambda: Machine())
+    monkeypatch.setattr(plan, "load", lambda: Machine())
     assert memory.plan_sort("mapped", 1 << 20, 64, 48 * GIB).as_given == pytest.approx((1 << 20) / 20e6)
 
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from ..demo import run
-from ..machine.report import format_count, format_seconds
+from ..probe.report import format_count, format_seconds
 from ..runtime.units import format_bytes, format_rate
 from .output import emit
 

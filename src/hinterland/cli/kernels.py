@@ -9,7 +9,6 @@ from typing import Annotated
 
 import typer
 
-from .. import graph, memory  # noqa: F401  (importing them registers their kernels)
 from ..runtime import jit
 from .output import emit
 

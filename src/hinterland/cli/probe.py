@@ -12,9 +12,9 @@ from rich.console import Console
 from rich.table import Table
 
 from ..machine import Machine
-from ..machine.measure import probe as run_probe
-from ..machine.page import page
-from ..machine.report import sections
+from ..probe.measure import probe as run_probe
+from ..probe.page import page
+from ..probe.report import sections
 from ..runtime.errors import StorageError
 from .output import emit
 

@@ -1,6 +1,6 @@
 """What this machine can do: measured once by ``hinterland.probe()``, read by everything that plans.
 
-This module only reads; what measures is in ``measure`` and the files beside it.
+This package only keeps and reads the figures; ``hinterland.probe`` measures them.
 """
 
 from .cache import load

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 
+from ..machine import load
 from ..runtime.units import format_bytes
 
 _GIB = 1 << 30
@@ -131,24 +131,15 @@ def _sorted_rate(mapping: str, table_bytes: int, rows: int) -> float:
 
 def _link_rate() -> float:
     """Bytes a second at which kernels read host memory in sequence."""
-    machine = _machine()
+    machine = load()
     return machine.link.zero_copy if machine is not None and machine.link is not None else 51.4e9
 
 
 def _measured_rate(mapping: str, table_bytes: int) -> float | None:
     """Rows a second at random, measured on the table size nearest to ``table_bytes``."""
-    machine = _machine()
+    machine = load()
     points = [] if machine is None else [point for point in machine.rows if point.mapping == mapping]
     if not points:
         return None
     nearest = min((abs(math.log2(p.table_bytes / max(table_bytes, 1))), p.table_bytes) for p in points)[1]
     return max(p.random / p.row_bytes for p in points if p.table_bytes == nearest)
-
-
-def _machine() -> Any:
-    """The machine's measurement, or None."""
-    try:
-        from .. import machine  # not at the top: measuring a machine uses this package
-    except ImportError:
-        return None
-    return machine.load()

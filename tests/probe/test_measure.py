@@ -13,7 +13,7 @@ import torch
 
 import hinterland
 from hinterland import _core
-from hinterland.machine import disk, host, measure, rows
+from hinterland.probe import disk, host, measure, rows
 from hinterland.runtime.errors import StorageError
 
 

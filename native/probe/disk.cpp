@@ -1,4 +1,4 @@
-#include "machine/disk.hpp"
+#include "probe/disk.hpp"
 
 #include <fcntl.h>
 #include <unistd.h>

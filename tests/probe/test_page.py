@@ -8,9 +8,9 @@ from xml.etree import ElementTree
 import pytest
 
 from hinterland.machine import Cpu, Disk, Gpu, Link, Machine, Peer, RowPoint, SequentialPoint
-from hinterland.machine.chart import Chart, Line
-from hinterland.machine.page import charts, page
-from hinterland.machine.report import format_count, format_seconds, sections
+from hinterland.probe.chart import Chart, Line
+from hinterland.probe.page import charts, page
+from hinterland.probe.report import format_count, format_seconds, sections
 
 
 def machine() -> Machine:

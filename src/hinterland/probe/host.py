@@ -7,10 +7,11 @@ from pathlib import Path
 import torch
 
 from .. import _core
+from ..machine import cache
+from ..machine.model import Cpu
 from ..memory import UnifiedTensor
 from ..memory.limits import host_memory
-from . import cache, rows
-from .model import Cpu
+from . import rows
 from .timing import best
 
 _SMALLEST_BUFFER = 64 << 20

@@ -1,5 +1,5 @@
-// What a GPU reads from memory that is not its own: shells around the timed reads of memory/probe.hpp.
-#include "hinterland/memory/probe.hpp"
+// What a GPU reads from memory that is not its own: shells around the timed reads of probe/reads.hpp.
+#include "hinterland/probe/reads.hpp"
 #include "hinterland/memory/source.hpp"
 
 namespace hinterland {

@@ -5,15 +5,15 @@ from __future__ import annotations
 import torch
 
 from .. import _core
+from ..machine.model import Link, SequentialPoint
 from ..memory import UnifiedTensor
 from ..runtime import devices
 from ..runtime.jit import KernelFile
 from ..runtime.launch import launch
-from .model import Link, SequentialPoint
 from .timing import best, seconds
 
 KERNELS = KernelFile(
-    "machine/link.cu",
+    "probe/link.cu",
     (
         "hinterland::read_sequence<4>",
         "hinterland::read_sequence<8>",

@@ -6,11 +6,11 @@ import itertools
 
 import torch
 
+from ..machine.model import Peer
 from ..runtime import devices
 from ..runtime.errors import DeviceError
 from ..runtime.launch import launch
 from .link import BLOCK, KERNELS, sequence_rate
-from .model import Peer
 from .timing import best
 
 _ROW_BYTES = 64

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from ..machine.model import Machine, RowPoint
 from ..runtime.units import format_bytes, format_rate
-from .model import Machine, RowPoint
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from hinterland import _core
-from hinterland.machine import link, peers, rows
 from hinterland.memory import UnifiedTensor
+from hinterland.probe import link, peers, rows
 from hinterland.runtime.launch import launch
 
 pytestmark = pytest.mark.gpu

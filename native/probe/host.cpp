@@ -1,10 +1,10 @@
-#include "machine/host.hpp"
+#include "probe/host.hpp"
 
 #include <omp.h>
 
 #include <algorithm>
 
-#include "hinterland/memory/probe.hpp"
+#include "hinterland/probe/reads.hpp"
 #include "hinterland/memory/source.hpp"
 
 namespace hinterland::native {

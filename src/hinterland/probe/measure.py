@@ -10,10 +10,11 @@ from typing import Any
 
 import torch
 
+from ..machine import cache
+from ..machine.model import Machine
 from ..runtime import devices
 from ..runtime.errors import HinterlandError
-from . import cache, disk, host, link, peers, rows
-from .model import Machine
+from . import disk, host, link, peers, rows
 
 
 def probe(

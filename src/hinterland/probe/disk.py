@@ -12,9 +12,9 @@ import time
 from pathlib import Path
 
 from .. import _core
+from ..machine.model import Disk
 from ..runtime.errors import StorageError
 from ..runtime.units import format_bytes
-from .model import Disk
 
 _PIECE = 256 << 20  # one native call; between two of them time and Ctrl-C are looked at
 _SMALLEST = 64 << 20

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from html import escape
 
+from ..machine.model import Machine, RowPoint
 from ..runtime.units import format_bytes, format_rate
 from .chart import Chart, Line
-from .model import Machine, RowPoint
 from .report import Section, format_count, format_seconds, sections
 
 _COLOURS = {"mapped": 1, "registered": 2, "heap": 3}

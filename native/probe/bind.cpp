@@ -1,15 +1,15 @@
 #include <nanobind/stl/string.h>
 
 #include "bindings.hpp"
-#include "machine/disk.hpp"
-#include "machine/host.hpp"
+#include "probe/disk.hpp"
+#include "probe/host.hpp"
 
 namespace nb = nanobind;
 using namespace nanobind::literals;
 
 namespace hinterland::native {
 
-void bind_machine(nb::module_& m) {
+void bind_probe(nb::module_& m) {
   using Released = nb::call_guard<nb::gil_scoped_release>;
   m.def(
       "read_sequence",
