@@ -18,6 +18,7 @@ import hinterland as hl
 from hinterland import _core
 from hinterland.graph import Graph, verify_bfs
 from hinterland.memory import UnifiedTensor
+from hinterland.probe.link import copy_rates
 
 SOURCES = 8
 # Milliseconds of other programs on one H200 with 16 CPU cores: EMOGI by bytes of an edge, and GAP on the CPU.
@@ -33,7 +34,7 @@ def run(small: bool) -> dict[str, Any]:
 
 
 def _on_gpu() -> dict[str, Any]:
-    ceiling = copy_engine()
+    ceiling = copy_rates(torch.device("cuda", 0))[0]
     results: dict[str, Any] = {"copy_engine": ceiling, "cases": [], "runs": [], "levels": []}
     for kind in OTHERS:
         place = {"indptr": "gpu", "indices": "host"}
@@ -43,21 +44,6 @@ def _on_gpu() -> dict[str, Any]:
         measure(graph, kind, results)
         del graph
     return results
-
-
-def copy_engine(size: int = 1 << 30) -> float:
-    """Bytes per second of the best of five copies from pinned memory."""
-    host = torch.empty(size, dtype=torch.uint8, pin_memory=True)
-    gpu = torch.empty(size, dtype=torch.uint8, device="cuda")
-    best = float("inf")
-    for _ in range(6):
-        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        begin.record()
-        gpu.copy_(host, non_blocking=True)
-        end.record()
-        end.synchronize()
-        best = min(best, begin.elapsed_time(end) / 1e3)
-    return size / best
 
 
 def with_wide_edges(graph: Graph) -> Graph:

@@ -18,6 +18,7 @@ import torch
 from hinterland import UnifiedTensor
 from hinterland.memory import plan_sort
 from hinterland.memory.limits import host_memory
+from hinterland.probe.link import copy_rates
 from hinterland.runtime import devices
 
 GIB = 1 << 30
@@ -32,7 +33,7 @@ def run(small: bool) -> dict[str, Any]:
     device = devices.as_device("cuda")
     size = GIB if small else min(48 * GIB, host_memory(0)[0] * 3 // 5, torch.cuda.mem_get_info()[0] * 3 // 4)
     rows = 1 << 17 if small else 1 << 20
-    ceiling = copy_engine(device)
+    ceiling = copy_rates(device)[0]
     table = filled(size, "mapped")
     results: dict[str, Any] = {
         "copy_engine_gbs": ceiling / 1e9,
@@ -50,14 +51,6 @@ def run(small: bool) -> dict[str, Any]:
     results["mapped_over_torch_512"] = ours / results["torch_512"]["gbs"]
     results["mapped_over_registered_512"] = ours / results["registered"][1]["random_gbs"]
     return results
-
-
-def copy_engine(device: torch.device) -> float:
-    """Bytes a second from pinned memory to the GPU: the best of five copies of 1 GiB."""
-    source = torch.empty(GIB, dtype=torch.uint8, pin_memory=True)
-    target = torch.empty(GIB, dtype=torch.uint8, device=device)
-    times = _seconds([lambda: target.copy_(source, non_blocking=True)] * 6, device)
-    return GIB / min(times)
 
 
 def filled(size: int, placement: str) -> UnifiedTensor:
