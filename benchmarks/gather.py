@@ -33,7 +33,7 @@ def run(small: bool) -> dict[str, Any]:
     device = devices.as_device("cuda")
     size = GIB if small else min(48 * GIB, host_memory(0)[0] * 3 // 5, torch.cuda.mem_get_info()[0] * 3 // 4)
     rows = 1 << 17 if small else 1 << 20
-    ceiling = copy_rates(device)[0]
+    ceiling = copy_rates(device, GIB)[0]
     table = filled(size, "mapped")
     results: dict[str, Any] = {
         "copy_engine_gbs": ceiling / 1e9,
