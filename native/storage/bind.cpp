@@ -14,14 +14,14 @@ void bind_storage(nb::module_& m) {
         nb::gil_scoped_release released;
         read_file(path, offset, reinterpret_cast<void*>(to), bytes, threads);
       },
-      nb::arg("path"), nb::arg("offset"), nb::arg("to"), nb::arg("bytes"), nb::arg("threads") = 16);
+      nb::arg("path"), nb::arg("offset"), nb::arg("to"), nb::arg("bytes"), nb::arg("threads") = 64);
   m.def(
       "write_file",
       [](const std::string& path, int64_t offset, uintptr_t from, int64_t bytes, int threads) {
         nb::gil_scoped_release released;
         write_file(path, offset, reinterpret_cast<const void*>(from), bytes, threads);
       },
-      nb::arg("path"), nb::arg("offset"), nb::arg("from_"), nb::arg("bytes"), nb::arg("threads") = 4);
+      nb::arg("path"), nb::arg("offset"), nb::arg("from_"), nb::arg("bytes"), nb::arg("threads") = 8);
 }
 
 }  // namespace hinterland::native

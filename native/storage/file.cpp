@@ -5,20 +5,25 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <exception>
 #include <memory>
+#include <mutex>
+#include <system_error>
+#include <thread>
+#include <vector>
 
 #include "core/errors.hpp"
-#include "core/parallel.hpp"
 
 namespace hinterland::native {
 
 namespace {
 
-constexpr int64_t kBlock = 4 << 20;   // one request: large enough for the disk's sequential rate
-constexpr int64_t kAlign = 4096;      // what direct I/O asks of offsets, sizes and addresses
+constexpr int64_t kBlock = 1 << 20;  // one request: large enough for the disk's sequential rate, with many in flight
+constexpr int64_t kAlign = 4096;     // what direct I/O asks of offsets, sizes and addresses
 
 class Descriptor {
  public:
@@ -55,6 +60,34 @@ int64_t read_fully(int fd, char* to, int64_t bytes, int64_t offset, int& error) 
   return done;
 }
 
+// body(i) for i in [0, count), by `threads` threads that mostly wait for the disk: more of them than there are cores, which is
+// why they are not OpenMP's. The first exception stops the others and leaves the call.
+template <class Body>
+void for_each_block(int64_t count, int threads, const Body& body) {
+  std::atomic<int64_t> taken{0};
+  std::mutex guard;
+  std::exception_ptr first;
+  const auto work = [&] {
+    try {
+      for (int64_t i = taken++; i < count; i = taken++) body(i);
+    } catch (...) {
+      taken = count;
+      const std::lock_guard<std::mutex> held(guard);
+      if (!first) first = std::current_exception();
+    }
+  };
+  {
+    std::vector<std::jthread> team;
+    try {
+      for (int64_t t = 1; t < std::min<int64_t>(threads, count); ++t) team.emplace_back(work);
+    } catch (const std::system_error&) {
+      // The system has no more threads to give: those that there are do the work.
+    }
+    work();
+  }
+  if (first) std::rethrow_exception(first);
+}
+
 }  // namespace
 
 void read_file(const std::string& path, int64_t offset, void* to, int64_t bytes, int threads) {
@@ -63,7 +96,7 @@ void read_file(const std::string& path, int64_t offset, void* to, int64_t bytes,
   if (!buffered.open()) throw_errno("cannot open " + path, errno);
   struct stat info {};
   if (::fstat(buffered.get(), &info) != 0) throw_errno("cannot read the size of " + path, errno);
-  if (info.st_size < offset + bytes) {
+  if (info.st_size < offset || info.st_size - offset < bytes) {
     throw FormatError(path + ": truncated: " + std::to_string(bytes) + " bytes at offset " + std::to_string(offset) +
                       " are needed, but the file holds " + std::to_string(info.st_size));
   }
@@ -71,31 +104,21 @@ void read_file(const std::string& path, int64_t offset, void* to, int64_t bytes,
 
   const int64_t first = offset / kBlock, last = (offset + bytes - 1) / kBlock;
   char* const out = static_cast<char*>(to);
-  const int before = num_threads();
-  set_num_threads(threads);
-  struct Restore {
-    int threads;
-    ~Restore() { set_num_threads(threads); }
-  } restore{before};
-
-  parallel_for(
-      last - first + 1,
-      [&](int64_t i) {
-        // Each thread reads aligned blocks into a buffer of its own: the target need not be aligned, nor the offset.
-        static thread_local std::unique_ptr<char, Free> bounce{static_cast<char*>(std::aligned_alloc(kAlign, kBlock))};
-        const int64_t at = (first + i) * kBlock;
-        const int64_t from = std::max(at, offset), until = std::min(at + kBlock, offset + bytes);
-        int error = 0;
-        int64_t got = -1;
-        if (direct.open()) got = read_fully(direct.get(), bounce.get(), kBlock, at, error);
-        if (got < until - at) got = read_fully(buffered.get(), bounce.get(), until - at, at, error);
-        if (got < until - at) {
-          if (error) throw_errno("cannot read " + path + " at offset " + std::to_string(at + got), error);
-          throw FormatError(path + ": the file shrank while it was read, at offset " + std::to_string(at + got));
-        }
-        std::memcpy(out + (from - offset), bounce.get() + (from - at), until - from);
-      },
-      1);
+  for_each_block(last - first + 1, threads, [&](int64_t i) {
+    // Each thread reads aligned blocks into a buffer of its own: the target need not be aligned, nor the offset.
+    static thread_local std::unique_ptr<char, Free> bounce{static_cast<char*>(std::aligned_alloc(kAlign, kBlock))};
+    const int64_t at = (first + i) * kBlock;
+    const int64_t from = std::max(at, offset), until = std::min(at + kBlock, offset + bytes);
+    int error = 0;
+    int64_t got = -1;
+    if (direct.open()) got = read_fully(direct.get(), bounce.get(), kBlock, at, error);
+    if (got < until - at) got = read_fully(buffered.get(), bounce.get(), until - at, at, error);
+    if (got < until - at) {
+      if (error) throw_errno("cannot read " + path + " at offset " + std::to_string(at + got), error);
+      throw FormatError(path + ": the file shrank while it was read, at offset " + std::to_string(at + got));
+    }
+    std::memcpy(out + (from - offset), bounce.get() + (from - at), until - from);
+  });
 }
 
 void write_file(const std::string& path, int64_t offset, const void* from, int64_t bytes, int threads) {
@@ -103,26 +126,16 @@ void write_file(const std::string& path, int64_t offset, const void* from, int64
   Descriptor file(path, O_WRONLY);
   if (!file.open()) throw_errno("cannot write " + path, errno);
   const char* const in = static_cast<const char*>(from);
-  const int before = num_threads();
-  set_num_threads(threads);
-  struct Restore {
-    int threads;
-    ~Restore() { set_num_threads(threads); }
-  } restore{before};
-
-  parallel_for(
-      (bytes + kBlock - 1) / kBlock,
-      [&](int64_t i) {
-        int64_t done = i * kBlock;
-        const int64_t until = std::min(done + kBlock, bytes);
-        while (done < until) {
-          const ssize_t put = ::pwrite(file.get(), in + done, until - done, offset + done);
-          if (put < 0 && errno == EINTR) continue;
-          if (put < 0) throw_errno("cannot write " + path + " at offset " + std::to_string(offset + done), errno);
-          done += put;
-        }
-      },
-      1);
+  for_each_block((bytes + kBlock - 1) / kBlock, threads, [&](int64_t i) {
+    int64_t done = i * kBlock;
+    const int64_t until = std::min(done + kBlock, bytes);
+    while (done < until) {
+      const ssize_t put = ::pwrite(file.get(), in + done, until - done, offset + done);
+      if (put < 0 && errno == EINTR) continue;
+      if (put < 0) throw_errno("cannot write " + path + " at offset " + std::to_string(offset + done), errno);
+      done += put;
+    }
+  });
 }
 
 }  // namespace hinterland::native
