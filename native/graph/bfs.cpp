@@ -59,13 +59,13 @@ void run(const BfsArrays& arrays, int64_t source, void* parents, int32_t* levels
   state.begin_at(source);
   for (int64_t depth = 0; control.num_touched[depth % 2] > 0; ++depth) {
     state.begin_collect(depth, now_ns());
-    const int64_t groups = control.num_touched[depth % 2];
-#pragma omp parallel if (groups > kGroupsAlone)
+    const GroupList groups = state.groups(depth, graph.num_vertices);
+#pragma omp parallel if (groups.count > kGroupsAlone)
     {
       Buffered<BfsTask> tasks(state.task_bag(depth));
       Collected counts;
 #pragma omp for schedule(dynamic, 16) nowait
-      for (int64_t i = 0; i < groups; ++i) collect(graph, state, state.touched + i, 1, depth, tasks, counts);
+      for (int64_t i = 0; i < groups.count; ++i) collect(graph, state, groups, i, i + 1, depth, tasks, counts);
       counts.add_to(state.record(depth), control);
     }
     const int64_t num_tasks = state.num_tasks(depth, graph.num_vertices);

@@ -73,9 +73,10 @@ bool agrees(unsigned seed) {
     Lanes::run([&] {
       auto tasks = state.task_bag(depth);
       Collected counts;
-      const int64_t groups = state.control->num_touched[depth % 2], batch = 1 + depth * 5 % Warp::kWidth;
-      for (int64_t i = 0; i < groups; i += batch)
-        collect(graph, state, state.touched + i, min_of(batch, groups - i), depth, tasks, counts);
+      const GroupList groups = state.groups(depth, vertices);
+      const int64_t batch = 1 + depth * 5 % Warp::kWidth;
+      for (int64_t i = 0; i < groups.count; i += batch)
+        collect(graph, state, groups, i, min_of(i + batch, groups.count), depth, tasks, counts);
       counts.add_to(state.record(depth), *state.control);
     });
     if (state.control->num_tasks[depth % 2] * int64_t{sizeof(BfsTask)} > at.bytes - at.tasks) return false;

@@ -83,6 +83,17 @@ struct BfsScratch {
   }
 };
 
+// Groups by number, or all of them.
+struct GroupList {
+  const int64_t* numbers;
+  int64_t count;
+
+  HINTERLAND_FN int64_t operator[](int64_t i) const { return numbers == nullptr ? i : numbers[i]; }
+};
+
+// A level is dense if at least one in so many groups has discovered vertices.
+inline constexpr int64_t kDenseShare = 4;
+
 // Id is unsigned: an unset parent is its largest value, which as a signed number reads -1.
 template <class Id>
 struct BfsState {
@@ -142,7 +153,15 @@ struct BfsState {
     return atomic_load(control->reached) == num_vertices ? 0 : atomic_load(control->num_tasks[depth % 2]);
   }
 
-  // Groups with vertices discovered in level `depth`, to be collected there.
+  // The groups to collect in level `depth`: those with discovered vertices, or, where they are many, all in order. Tasks then
+  // come in the order of the edge array, so that the reads of all warps together stay within few pages; the GPU translates
+  // addresses fast enough only then (docs/memory.md). None where nothing was discovered.
+  HINTERLAND_FN GroupList groups(int64_t depth, int64_t num_vertices) const {
+    const int64_t found = atomic_load(control->num_touched[depth % 2]), all = ceil_div<int64_t>(num_vertices, kGroup);
+    return found * kDenseShare < all ? GroupList{touched, found} : GroupList{nullptr, all};
+  }
+
+  // Where threads put the groups in which they discover vertices of level `depth`.
   HINTERLAND_FN Bag<int64_t> touched_bag(int64_t depth) const { return {touched, &control->num_touched[depth % 2]}; }
   HINTERLAND_FN Bag<BfsTask> task_bag(int64_t depth) const { return {tasks, &control->num_tasks[depth % 2]}; }
 };
@@ -185,22 +204,21 @@ HINTERLAND_FN Lists lists_of(const Graph& graph, const BfsState<Id>& state, int6
   return Lists(graph.edges, begin, end, active);
 }
 
-// Makes the discovered vertices of `count` groups, at most one a lane, part of the frontier at `depth`. A lane looks after the
-// bitmap words and the tasks of its group; the vertices of each group are shared by all lanes.
+// Makes the discovered vertices of groups [first, last) of a list, at most one a lane, part of the frontier at `depth`. A lane
+// looks after the bitmap words and the tasks of its group; the vertices of each group are shared by all lanes.
 template <class Graph, class Id, class Tasks>
-HINTERLAND_FN void collect(const Graph& graph, const BfsState<Id>& state, const int64_t* groups, int64_t count, int64_t depth,
-                           Tasks& tasks, Collected& counts) {
-  const bool has_group = Warp::lane() < count;
-  const int64_t own_group = has_group ? groups[Warp::lane()] : 0;
-  uint32_t own_word = 0;
-  if (has_group) {
-    own_word = state.next[own_group];
+HINTERLAND_FN void collect(const Graph& graph, const BfsState<Id>& state, const GroupList& groups, int64_t first, int64_t last,
+                           int64_t depth, Tasks& tasks, Collected& counts) {
+  const bool has_group = first + Warp::lane() < last;
+  const int64_t own_group = has_group ? groups[first + Warp::lane()] : 0;
+  const uint32_t own_word = has_group ? state.next[own_group] : 0;
+  if (own_word != 0) {
     state.frontier[own_group] = own_word;
     state.visited[own_group] |= own_word;
     state.next[own_group] = 0;
   }
   int64_t own_chunks = 0;
-  for (int turn = 0; turn < count; ++turn) {
+  for (int turn = 0; turn < last - first; ++turn) {
     const int64_t group = Warp::broadcast(own_group, turn);
     const uint32_t word = Warp::broadcast(own_word, turn);
     int64_t chunks = 0;

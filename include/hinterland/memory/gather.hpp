@@ -214,6 +214,19 @@ HINTERLAND_FN Chunk chunk_at(uintptr_t address, int64_t row_bytes, int64_t place
   return {at, static_cast<int32_t>(max_of(-at, int64_t{0})), static_cast<int32_t>(min_of(row_bytes - at, int64_t{16}))};
 }
 
+// The 16 bytes at `from`, of which [low, high) are wanted. Where they reach over an end of the table, only those are read.
+template <int kUnitBytes>
+HINTERLAND_FN Unit16 load_chunk(const RowCopy& copy, const char* from, int32_t low, int32_t high) {
+  using Unit = typename UnitOf<kUnitBytes>::type;
+  if (from >= copy.table && from + 16 <= copy.table_row(copy.table_rows)) return *reinterpret_cast<const Unit16*>(from);
+  Unit16 value{};
+  for (int32_t byte = low; byte < high; byte += kUnitBytes) {
+    uint64_t& half = byte < 8 ? value.low : value.high;
+    half |= static_cast<uint64_t>(*reinterpret_cast<const Unit*>(from + byte)) << (byte % 8 * 8);
+  }
+  return value;
+}
+
 // Stores the units of a chunk that belong to the row.
 template <int kUnitBytes>
 HINTERLAND_FN void store_chunk(char* to, const Unit16& value, int32_t low, int32_t high) {
@@ -251,7 +264,8 @@ HINTERLAND_FN void gather_chunks(const RowCopy& copy, const RowCut& cut, int64_t
       if (position[k] < 0) continue;
       bad |= row < 0;
       chunk[k] = chunk_at(reinterpret_cast<uintptr_t>(there), copy.row_bytes, place[k]);
-      if (row >= 0 && chunk[k].high > 0) value[k] = *reinterpret_cast<const Unit16*>(there + chunk[k].at);
+      if (row < 0 || chunk[k].high == 0) continue;
+      value[k] = load_chunk<kUnitBytes>(copy, there + chunk[k].at, chunk[k].low, chunk[k].high);
     }
     for (int k = 0; k < kFlight; ++k) {
       if (chunk[k].high > 0) {

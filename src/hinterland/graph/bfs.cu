@@ -47,15 +47,15 @@ __global__ void __launch_bounds__(kBfsBlock, kBfsBlocksPerSm)
   if (leads) state.begin_at(source);
   barrier.wait();
   for (int64_t depth = 0;; ++depth) {
-    const int64_t groups = atomic_load(state.control->num_touched[depth % 2]);
-    if (groups == 0) break;
+    if (atomic_load(state.control->num_touched[depth % 2]) == 0) break;
+    const GroupList groups = state.groups(depth, num_vertices);
     if (leads) state.begin_collect(depth, now_ns());
     auto tasks = state.task_bag(depth);
     Collected counts;
     // A warp takes several groups at once where there are more groups than warps.
-    const int64_t batch = min_of<int64_t>(ceil_div(groups, warps), Warp::kWidth);
-    for (int64_t i = warp * batch; i < groups; i += warps * batch)
-      collect(graph, state, state.touched + i, min_of(batch, groups - i), depth, tasks, counts);
+    const int64_t batch = min_of<int64_t>(ceil_div(groups.count, warps), Warp::kWidth);
+    for (int64_t i = warp * batch; i < groups.count; i += warps * batch)
+      collect(graph, state, groups, i, min_of(i + batch, groups.count), depth, tasks, counts);
     counts.add_to(state.record(depth), *state.control);
     barrier.wait();
 
