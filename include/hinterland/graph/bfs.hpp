@@ -19,7 +19,7 @@ namespace hinterland {
 
 inline constexpr int kTaskEdges = 2048;
 inline constexpr int kTaskChunks = kTaskEdges / Warp::kWidth;
-inline constexpr int kChunksInFlight = 8;  // chunks that a warp requests before it looks at the first
+inline constexpr int kChunksInFlight = 4;  // chunks that a warp requests before it looks at the first
 
 // Levels with a record of their own; deeper ones share the record after the last.
 inline constexpr int kLevelRecords = 4096;
@@ -92,7 +92,7 @@ struct GroupList {
 };
 
 // A level is dense if at least one in so many groups has discovered vertices.
-inline constexpr int64_t kDenseShare = 4;
+inline constexpr int64_t kDenseShare = 16;
 
 // Id is unsigned: an unset parent is its largest value, which as a signed number reads -1.
 template <class Id>
