@@ -13,6 +13,9 @@ rm -rf "$site" && mkdir -p "$site" && cp -r src/hinterland "$site/"
 
 # Python itself is not instrumented: the runtime must come first, and its own leaks are not ours to report.
 export LD_PRELOAD="$(g++ -print-file-name=libasan.so) $(g++ -print-file-name=libubsan.so)"
-export ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1
-export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
-PYTHONPATH=$site "$python" -m pytest -q -m "not slow and not unsanitized" "$@"
+# Reports go to files, because pytest keeps what a dying process wrote to standard error.
+report=$PWD/build/sanitized/report
+rm -f "$report".*
+export ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1:log_path=$report
+export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1:log_path=$report
+PYTHONPATH=$site "$python" -m pytest -q -m "not slow and not unsanitized" "$@" || { cat "$report".* 2> /dev/null; exit 1; }

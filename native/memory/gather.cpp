@@ -18,8 +18,9 @@ void copy_all(const RowCopy& copy, IndexFault& fault) {
     const int64_t index = copy.index_at(position);
     const int64_t row = resolve_index(index, copy.table_rows);
     char* const here = copy.packed_row(position);
+    if (row < 0) report_fault(fault, position, index, copy.table_rows);
+    if (row_bytes == 0) continue;  // rows of nothing: only their numbers are checked
     if (row < 0) {
-      report_fault(fault, position, index, copy.table_rows);
       if (!copy.into_table) std::memset(here, 0, row_bytes);
     } else if (copy.into_table) {
       std::memcpy(copy.table_row(row), here, row_bytes);
