@@ -45,8 +45,8 @@ def test_cpu_figures_make_sense(monkeypatch):
     monkeypatch.setattr(host, "memory_bytes", lambda: 512 << 20)  # keeps the buffers, and so the test, small
     cpu = host.measure()
     assert cpu.memory_bytes == 512 << 20
-    assert 1e8 < cpu.read < 1e13 and 1e8 < cpu.copy < cpu.read * 2
-    assert 1e-9 < cpu.latency < 1e-4
+    assert 1e6 < cpu.read < 1e13 and 1e6 < cpu.copy < 1e13  # wide: they must be rates, not good ones
+    assert 1e-10 < cpu.latency < 1e-2
     assert [p.row_bytes for p in cpu.rows] == list(rows.ROW_BYTES)
     assert all(p.random > 0 and p.sorted > 0 and p.mapping == "heap" for p in cpu.rows)
 
