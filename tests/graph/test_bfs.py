@@ -342,7 +342,7 @@ def test_command_speaks_to_people(ladder, capfd):
         (["--runs", "2", "--output", "levels.npy"], 2, "one file holds the levels of one source"),
         (["--source", "7"], 1, "source 7 is not a vertex"),
         (["--source", "-1"], 1, "source -1 is not a vertex"),
-        (["--source", "0", "--output", "/nowhere/levels.npy"], 1, "cannot write /nowhere/levels.npy"),
+        (["--source", "0", "--output", "/nowhere/levels.npy"], 1, "/nowhere/levels.npy: cannot be written"),
     ],
 )
 def test_command_refuses(ladder, capfd, options, code, sentence):
