@@ -35,8 +35,8 @@ class Buffered {
  private:
   void flush() {
     if (size_ == 0) return;
-    T* to = bag_.items + atomic_add(*bag_.count, static_cast<int64_t>(size_));
-    for (size_t i = 0; i < size_; ++i) to[i] = items_[i];
+    const int64_t place = atomic_add(*bag_.count, static_cast<int64_t>(size_));
+    for (size_t i = 0; i < size_; ++i) bag_.put(place + static_cast<int64_t>(i), items_[i]);
     size_ = 0;
   }
 
