@@ -241,8 +241,8 @@ class UnifiedTensor:
     ) -> UnifiedTensor:
         """Writes ``rows`` (shape ``index.shape + shape[1:]``) to the table; a GPU writes over the link.
 
-        Where an index is repeated, one of its rows is written, and which one is not said. Rows of bad indices are left
-        out.
+        Where an index is repeated, its rows are written at once: each byte comes from one of them, not all from the same.
+        Rows of bad indices are left out.
         """
         index, table = self._reach(index)
         if isinstance(rows, torch.Tensor):
