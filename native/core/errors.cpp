@@ -10,7 +10,9 @@ namespace {
 
 void raise(const char* name, const char* message) {
   nanobind::object type = nanobind::module_::import_("hinterland.runtime.errors").attr(name);
-  PyErr_SetString(type.ptr(), message);
+  // As Python's own errors have it: bytes of a file name that are no UTF-8 come through.
+  nanobind::object text = nanobind::steal(PyUnicode_DecodeUTF8(message, std::strlen(message), "surrogateescape"));
+  PyErr_SetObject(type.ptr(), text.ptr());
 }
 
 void translate(const std::exception_ptr& error, void*) {

@@ -35,8 +35,8 @@ class Buffered {
  private:
   void flush() {
     if (size_ == 0) return;
-    T* to = bag_.items + atomic_add(*bag_.count, static_cast<int64_t>(size_));
-    for (size_t i = 0; i < size_; ++i) to[i] = items_[i];
+    const int64_t place = atomic_add(*bag_.count, static_cast<int64_t>(size_));
+    for (size_t i = 0; i < size_; ++i) bag_.put(place + static_cast<int64_t>(i), items_[i]);
     size_ = 0;
   }
 
@@ -59,7 +59,7 @@ void run(const BfsArrays& arrays, int64_t source, void* parents, int32_t* levels
   state.begin_at(source);
   for (int64_t depth = 0; control.num_touched[depth % 2] > 0; ++depth) {
     state.begin_collect(depth, now_ns());
-    const GroupList groups = state.groups(depth, graph.num_vertices);
+    const GroupList groups = state.groups(depth);
 #pragma omp parallel if (groups.count > kGroupsAlone)
     {
       Buffered<BfsTask> tasks(state.task_bag(depth));

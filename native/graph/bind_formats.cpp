@@ -1,4 +1,5 @@
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/filesystem.h>
 #include <nanobind/stl/string.h>
 
 #include <algorithm>
@@ -68,14 +69,14 @@ void bind_graph_formats(nb::module_& m) {
   nb::class_<EdgeParser>(m, "EdgeParser", "Text edges, block by block, to arrays of sources, targets and weights.")
       .def(
           "__init__",
-          [](EdgeParser* self, const std::string& path, const std::string& comments, const std::string& tag, bool commas,
+          [](EdgeParser* self, const std::filesystem::path& path, const std::string& comments, const std::string& tag, bool commas,
              int64_t base, int64_t vertices, int64_t edges, const std::string& weights, int64_t first_line) {
             const WeightColumn column = weights == "none"      ? WeightColumn::kNone
                                         : weights == "integer" ? WeightColumn::kInteger
                                         : weights == "real"    ? WeightColumn::kReal
                                                                : WeightColumn::kAny;
             new (self) EdgeParser(
-                {path, comments, tag.empty() ? '\0' : tag[0], commas, base, vertices, edges, column}, first_line);
+                {path.native(), comments, tag.empty() ? '\0' : tag[0], commas, base, vertices, edges, column}, first_line);
           },
           nb::arg("path"), nb::kw_only(), nb::arg("comments"), nb::arg("tag") = "", nb::arg("commas") = false,
           nb::arg("base") = 0, nb::arg("vertices") = -1, nb::arg("edges") = -1, nb::arg("weights") = "none",

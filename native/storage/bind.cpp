@@ -1,4 +1,4 @@
-#include <nanobind/stl/string.h>
+#include <nanobind/stl/filesystem.h>
 
 #include "bindings.hpp"
 #include "storage/file.hpp"
@@ -10,16 +10,16 @@ namespace hinterland::native {
 void bind_storage(nb::module_& m) {
   m.def(
       "read_file",
-      [](const std::string& path, int64_t offset, uintptr_t to, int64_t bytes, int threads) {
+      [](const std::filesystem::path& path, int64_t offset, uintptr_t to, int64_t bytes, int threads) {
         nb::gil_scoped_release released;
-        read_file(path, offset, reinterpret_cast<void*>(to), bytes, threads);
+        read_file(path.native(), offset, reinterpret_cast<void*>(to), bytes, threads);
       },
       nb::arg("path"), nb::arg("offset"), nb::arg("to"), nb::arg("bytes"), nb::arg("threads") = 64);
   m.def(
       "write_file",
-      [](const std::string& path, int64_t offset, uintptr_t from, int64_t bytes, int threads) {
+      [](const std::filesystem::path& path, int64_t offset, uintptr_t from, int64_t bytes, int threads) {
         nb::gil_scoped_release released;
-        write_file(path, offset, reinterpret_cast<const void*>(from), bytes, threads);
+        write_file(path.native(), offset, reinterpret_cast<const void*>(from), bytes, threads);
       },
       nb::arg("path"), nb::arg("offset"), nb::arg("from_"), nb::arg("bytes"), nb::arg("threads") = 8);
 }

@@ -106,7 +106,9 @@ void read_file(const std::string& path, int64_t offset, void* to, int64_t bytes,
   char* const out = static_cast<char*>(to);
   for_each_block(last - first + 1, threads, [&](int64_t i) {
     // Each thread reads aligned blocks into a buffer of its own: the target need not be aligned, nor the offset.
-    static thread_local std::unique_ptr<char, Free> bounce{static_cast<char*>(std::aligned_alloc(kAlign, kBlock))};
+    static thread_local std::unique_ptr<char, Free> bounce;
+    if (!bounce) bounce.reset(static_cast<char*>(std::aligned_alloc(kAlign, kBlock)));
+    if (!bounce) throw OutOfMemory("no memory for reading " + path + ": free some, or raise the process's limit");
     const int64_t at = (first + i) * kBlock;
     const int64_t from = std::max(at, offset), until = std::min(at + kBlock, offset + bytes);
     int error = 0;

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
+import stat
+import subprocess
 import sys
 
 import networkx as nx
+import numpy as np
 import pytest
 
 import hinterland as hl
@@ -88,3 +92,51 @@ def test_what_cannot_be_converted(hinterland, tmp_path):
         assert log.startswith("hinterland: ")
     assert hinterland("convert", tmp_path / "g.txt")[0] == 2
     assert [path.name for path in tmp_path.iterdir()] == ["g.txt"]
+
+
+def test_levels_are_written_to_what_a_link_points_at(hinterland, tmp_path):
+    hl.save_graph(hl.generate("kronecker", scale=4), tmp_path / "g.hl")
+    (tmp_path / "link.npy").symlink_to(tmp_path / "there.npy")
+    assert hinterland("bfs", tmp_path / "g.hl", "--output", tmp_path / "link.npy")[0] == 0
+    assert (tmp_path / "link.npy").is_symlink() and len(np.load(tmp_path / "there.npy")) == 16
+
+
+def test_levels_never_take_the_place_of_a_device(hinterland, tmp_path):
+    hl.save_graph(hl.generate("kronecker", scale=4), tmp_path / "g.hl")
+    os.mkfifo(tmp_path / "pipe")
+    status, out, err = hinterland("bfs", tmp_path / "g.hl", "--output", tmp_path / "pipe")
+    assert status == 1 and out == "" and "no regular file" in err
+    assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
+
+
+def test_a_format_that_is_not_there_is_found_before_the_graph_is_made(hinterland, tmp_path, monkeypatch):
+    monkeypatch.setattr("hinterland.cli.generate.generate_graph", lambda *_, **__: pytest.fail("made for nothing"))
+    status, _, err = hinterland("generate", "kronecker", "--scale", 4, "--output", tmp_path / "g.foo")
+    assert status == 1 and "names no format" in err
+
+
+def test_an_unknown_device_gets_a_sentence(hinterland, tmp_path):
+    status, _, err = hinterland("generate", "kronecker", "--scale", 4, "--output", tmp_path / "g.hl", "--device", "gpu")
+    assert status == 1 and err.startswith("hinterland: device 'gpu'")
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_full_standard_output_gets_a_sentence(tmp_path, unbuffered):
+    hl.save_graph(hl.generate("kronecker", scale=4), tmp_path / "g.hl")
+    with open("/dev/full", "w") as full:
+        ended = subprocess.run(
+            [sys.executable, "-m", "hinterland.cli", "info", str(tmp_path / "g.hl"), "--json"],
+            env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    assert ended.returncode == 1
+    assert ended.stderr == "hinterland: standard output cannot be written: No space left on device; the result is lost\n"
+
+
+def test_names_that_are_no_utf8_are_printed_as_they_are(tmp_path):
+    path = os.fsencode(tmp_path) + b"/caf\xe9.hl"
+    hl.save_graph(hl.generate("kronecker", scale=4), path)
+    ended = subprocess.run([sys.executable, "-m", "hinterland.cli", "info", path], capture_output=True)
+    assert ended.returncode == 0 and b"caf\xe9.hl" in ended.stdout

@@ -73,7 +73,7 @@ bool agrees(unsigned seed) {
     Lanes::run([&] {
       auto tasks = state.task_bag(depth);
       Collected counts;
-      const GroupList groups = state.groups(depth, vertices);
+      const GroupList groups = state.groups(depth);
       const int64_t batch = 1 + depth * 5 % Warp::kWidth;
       for (int64_t i = 0; i < groups.count; i += batch)
         collect(graph, state, groups, i, min_of(i + batch, groups.count), depth, tasks, counts);

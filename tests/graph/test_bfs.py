@@ -342,7 +342,7 @@ def test_command_speaks_to_people(ladder, capfd):
         (["--runs", "2", "--output", "levels.npy"], 2, "one file holds the levels of one source"),
         (["--source", "7"], 1, "source 7 is not a vertex"),
         (["--source", "-1"], 1, "source -1 is not a vertex"),
-        (["--source", "0", "--output", "/nowhere/levels.npy"], 1, "cannot write /nowhere/levels.npy"),
+        (["--source", "0", "--output", "/nowhere/levels.npy"], 1, "/nowhere/levels.npy: cannot be written"),
     ],
 )
 def test_command_refuses(ladder, capfd, options, code, sentence):
@@ -355,3 +355,13 @@ def test_command_needs_a_vertex_with_neighbours(tmp_path, capfd):
     path.write_text("%%MatrixMarket matrix coordinate pattern general\n3 3 0\n")
     code, text = run_command(capfd, path)
     assert code == 1 and "none of the graph's 3 vertices has a neighbour" in text.err
+
+
+def test_lists_that_overlap_are_found_out_before_they_fill_memory():
+    """Offsets that were changed after the graph was checked, and fall only at vertices that the search does not meet."""
+    vertices, edges = 4096, 400_000
+    graph = hl.Graph(torch.arange(vertices + 1) * edges // vertices, torch.arange(edges, dtype=torch.int32) % 2048 * 2)
+    graph.indptr[1:-1:2] = edges  # an even vertex has all the edges,
+    graph.indptr[2:-1:2] = 0  # which all lead to even vertices
+    with pytest.raises(GraphError, match="overlap"):
+        hl.bfs(graph, 0, device="cpu")

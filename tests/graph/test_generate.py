@@ -363,3 +363,9 @@ def test_the_command_says_what_is_wrong(monkeypatch, capsys, tmp_path):
     assert command(monkeypatch, "grid", "--rows", "3", "--output", str(tmp_path / "g.hl")) == 1
     assert "a grid graph is sized by scale, or rows and cols, but rows was given" in capsys.readouterr().err
     assert command(monkeypatch, "grid", "--scale", "3") == 2
+
+
+@pytest.mark.parametrize("sizes", [{"scale": 6.5}, {"scale": "6"}, {"scale": 6, "seed": 1.5}, {"scale": 6, "edge_factor": 1.5}])
+def test_numbers_that_are_not_whole_get_a_sentence(sizes):
+    with pytest.raises(ConfigError, match="whole number"):
+        generate("kronecker", **sizes)

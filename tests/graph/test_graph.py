@@ -180,3 +180,20 @@ def test_cuda_tensors_are_checked_where_they_are(monkeypatch):
         Graph(indptr, indices % 2, torch.tensor([0, 1, float("nan")]).cuda())
     kept = Graph(indptr, (indices % 2).int(), placement="gpu")
     assert kept.indices.device == indices.device
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Graph([0, 1, 2], [1, 0]),
+        lambda: Graph(np.array([0, 1, 2]), np.array([1, 0])),
+        lambda: Graph(torch.tensor([0, 1, 2]), torch.tensor([1, 0]), [1, 2]),
+        lambda: Graph(torch.tensor([0, 1, 2]), torch.tensor([1, 0]), placement=None),
+        lambda: from_edges([0], [1]),
+        lambda: from_edges(np.array([0]), np.array([1])),
+        lambda: from_edges(torch.tensor([0]), torch.tensor([1]), num_vertices=2.0),
+    ],
+)
+def test_arguments_of_another_kind_get_a_sentence(make):
+    with pytest.raises(ConfigError):
+        make()

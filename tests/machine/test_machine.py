@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import json
 import os
 from pathlib import Path
@@ -21,7 +22,7 @@ from hinterland.machine import (
     SequentialPoint,
     cache,
 )
-from hinterland.runtime.errors import ConfigError, FormatError
+from hinterland.runtime.errors import ConfigError, FormatError, StorageError
 
 
 @pytest.fixture(autouse=True)
@@ -143,3 +144,15 @@ def test_path_is_in_the_home_folder_by_default(monkeypatch):
     monkeypatch.delenv("HINTERLAND_CACHE_DIR")
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     assert cache.path() == Path.home() / ".cache" / "hinterland" / "machine.json"
+
+
+def test_a_full_disk_gets_a_sentence_and_keeps_what_was_there(tmp_path, monkeypatch):
+    kept = cache.store(a_machine()).read_bytes()
+
+    def full(*_, **__):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(cache.json, "dump", full)
+    with pytest.raises(StorageError, match="No space left"):
+        cache.store(a_machine(date="2027-01-01T00:00:00+00:00"))
+    assert [path.read_bytes() for path in tmp_path.iterdir()] == [kept]

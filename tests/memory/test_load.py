@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import os
 import struct
 
 import numpy as np
@@ -166,3 +167,32 @@ def test_files_that_are_not_there(tmp_path, nothing_left):
         (tmp_path / "empty").touch()
         UnifiedTensor.from_file(tmp_path / "empty")
     assert memory.report().nbytes == 0
+
+
+def test_lazily_conjugated_and_negated_tensors_are_refused(tmp_path):
+    for number, tensor in enumerate((torch.ones(3, dtype=torch.complex64).conj(), torch._neg_view(torch.ones(3)))):
+        torch.save(tensor, tmp_path / f"{number}.pt")
+        with pytest.raises(FormatError, match="resolve_conj"):
+            UnifiedTensor.from_file(tmp_path / f"{number}.pt")
+
+
+def test_what_is_no_regular_file_is_refused_and_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", "/dev/zero"):
+        with pytest.raises(StorageError, match="no regular file"):
+            UnifiedTensor.from_file(path, dtype=torch.uint8, shape=(4,))
+
+
+@pytest.mark.parametrize("options", [{"dtype": "uint8"}, {"shape": (1.5,)}, {"offset": 2**64}])
+def test_options_of_another_kind_get_a_sentence(tmp_path, options):
+    (tmp_path / "a.bin").write_bytes(bytes(8))
+    with pytest.raises(ConfigError):
+        UnifiedTensor.from_file(tmp_path / "a.bin", **{"dtype": torch.uint8, "shape": (-1,), **options})
+
+
+def test_any_file_name_will_do(tmp_path):
+    path = os.fsencode(tmp_path) + b"/caf\xe9.npy"
+    with open(path, "wb") as file:
+        np.save(file, np.arange(6))
+    for name in (path, os.fsdecode(path)):
+        assert UnifiedTensor.from_file(name).cpu().tolist() == list(range(6))

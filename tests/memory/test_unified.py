@@ -246,3 +246,52 @@ def test_too_large_is_refused_before_allocating(monkeypatch):
     monkeypatch.setenv("HINTERLAND_HOST_MEMORY", "1MiB")
     with pytest.raises(OutOfMemory, match="HINTERLAND_HOST_MEMORY"):
         UnifiedTensor.empty((2 << 20,), torch.uint8)
+
+
+def test_lazily_conjugated_and_negated_rows_are_written_as_they_read():
+    complex_rows = torch.randn(3, 4, dtype=torch.complex64)
+    table = UnifiedTensor.from_tensor(torch.zeros(3, 4, dtype=torch.complex64))
+    table.scatter_([0, 1, 2], complex_rows.conj())
+    assert torch.equal(table.cpu(), complex_rows.conj())
+    table = UnifiedTensor.from_tensor(torch.zeros(3, 4))
+    table.scatter_([0, 1, 2], torch._neg_view(complex_rows.real.contiguous()))
+    assert torch.equal(table.cpu(), -complex_rows.real)
+    with pytest.raises(ConfigError, match="resolve_conj"):
+        UnifiedTensor.from_tensor(complex_rows).gather([0], out=torch.zeros(1, 4, dtype=torch.complex64).conj())
+
+
+def test_a_copy_within_the_table_is_refused():
+    values = torch.arange(24.0).view(6, 4)
+    table = UnifiedTensor.from_tensor(values)
+    with pytest.raises(ConfigError, match="own memory"):
+        table.gather(torch.arange(6).flip(0), out=table.cpu())
+    with pytest.raises(ConfigError, match="own memory"):
+        table.scatter_([1, 0], table.cpu()[4:])
+    with pytest.raises(ConfigError, match="own memory"):
+        table.view((12, 2)).gather([0, 1], out=table.cpu().view(12, 2)[10:])
+    assert torch.equal(table.cpu(), values)
+    table.scatter_([1, 0], table.cpu()[4:].clone())
+    assert torch.equal(table.cpu()[:2], values[[5, 4]])
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda table: table[["a"]],
+        lambda table: table[[[1], [2, 3]]],
+        lambda table: table[[2**70]],
+        lambda table: table.gather(3),
+        lambda table: table.gather([1], out=[0.0]),
+        lambda table: table.scatter_([1], [1.0, 2.0]),
+        lambda table: UnifiedTensor.from_tensor([1.0]),
+        lambda table: UnifiedTensor.from_tensor(torch.eye(3).to_sparse()),
+        lambda table: UnifiedTensor.from_tensor(torch.eye(3).to_sparse_csr()),
+        lambda table: UnifiedTensor.from_tensor(torch.empty(3, device="meta")),
+        lambda table: UnifiedTensor.empty((2.5,)),
+        lambda table: UnifiedTensor.empty("ab"),
+        lambda table: UnifiedTensor.empty((2,), dtype="float32"),
+    ],
+)
+def test_what_is_no_tensor_gets_a_sentence(use):
+    with pytest.raises(ConfigError):
+        use(UnifiedTensor.from_tensor(torch.zeros(4, 2)))

@@ -160,3 +160,8 @@ def test_a_read_only_cache_names_the_remedy(kernel, tmp_path):
     (tmp_path / "cache").mkdir(mode=0o500)
     with pytest.raises(ConfigError, match="HINTERLAND_CACHE_DIR"):
         kernel.build("sm_90", tmp_path / "cache")
+
+
+def test_building_for_no_architecture_is_an_error():
+    with pytest.raises(ConfigError, match="no architecture"):
+        list(jit.build_all([]))

@@ -30,6 +30,10 @@ def test_what_is_no_size_gets_a_sentence(text):
         parse_bytes(text)
 
 
+def test_no_number_of_digits_is_too_much():
+    assert parse_bytes("9" * 400 + "PB") > 10**400
+
+
 @given(st.integers(0, 2**50))
 def test_a_formatted_size_reads_back_to_three_digits(size):
     assert abs(parse_bytes(format_bytes(size)) - size) <= max(size * 0.006, 0)

@@ -37,7 +37,7 @@ struct LevelRecord {
 // need not be aligned to a line). Counters with two places alternate between levels: one is cleared while the other is in use.
 struct BfsControl {
   int64_t depth;       // levels finished
-  int64_t bad_vertex;  // the smallest vertex with a broken neighbour list, or kNone
+  int64_t bad_vertex;  // the smallest vertex with a broken neighbour list, num_vertices if lists overlap, or kNone
   int64_t end_ns;
   int64_t apart0[13];
   uint64_t arrived;  // at the barrier of the GPU
@@ -58,12 +58,14 @@ static_assert(sizeof(BfsControl) == 6 * kLineBytes);
 // The traversal's memory besides parents and levels: one block, of which the first `zeroed` bytes must be zero at the start.
 struct BfsScratch {
   int64_t control, records, visited, next, zeroed, frontier, touched, tasks, bytes;
+  int64_t groups, task_capacity;
 
   HINTERLAND_FN BfsScratch(int64_t num_vertices, int64_t num_edges) {
-    const int64_t groups = ceil_div<int64_t>(num_vertices, kGroup);
+    groups = ceil_div<int64_t>(num_vertices, kGroup);
     // A group's runs, at most kGroup / 2 of them, end in at most two partly filled chunks each; so all groups together have
-    // at most num_edges / kWidth + kGroup * groups chunks, and a group's last task may be partly filled.
-    const int64_t task_capacity = 2 * groups + num_edges / kTaskEdges + 1;
+    // at most num_edges / kWidth + kGroup * groups chunks, and a group's last task may be partly filled. Lists that overlap,
+    // because the offsets fall somewhere, can have more: num_tasks() finds that out.
+    task_capacity = 2 * groups + num_edges / kTaskEdges + 1;
     int64_t end = 0;
     control = take(end, sizeof(BfsControl));
     records = take(end, (kLevelRecords + 1) * sizeof(LevelRecord));
@@ -108,6 +110,7 @@ struct BfsState {
   uint32_t* frontier;  // valid for groups that have tasks
   int64_t* touched;    // groups with a bit in `next`, each once
   BfsTask* tasks;
+  int64_t num_groups, task_capacity;
 
   HINTERLAND_FN BfsState(Id* parents, int32_t* levels, char* scratch, const BfsScratch& at)
       : parents(parents),
@@ -118,7 +121,9 @@ struct BfsState {
         next(reinterpret_cast<uint32_t*>(scratch + at.next)),
         frontier(reinterpret_cast<uint32_t*>(scratch + at.frontier)),
         touched(reinterpret_cast<int64_t*>(scratch + at.touched)),
-        tasks(reinterpret_cast<BfsTask*>(scratch + at.tasks)) {}
+        tasks(reinterpret_cast<BfsTask*>(scratch + at.tasks)),
+        num_groups(at.groups),
+        task_capacity(at.task_capacity) {}
 
   // One thread calls this before the first level.
   HINTERLAND_FN void begin_at(int64_t source) const {
@@ -150,20 +155,28 @@ struct BfsState {
 
   // The tasks of level `depth`, once it is collected: none where every vertex has its level, for then no edge finds another.
   HINTERLAND_FN int64_t num_tasks(int64_t depth, int64_t num_vertices) const {
-    return atomic_load(control->reached) == num_vertices ? 0 : atomic_load(control->num_tasks[depth % 2]);
+    if (atomic_load(control->reached) == num_vertices) return 0;
+    const int64_t collected = atomic_load(control->num_tasks[depth % 2]);
+    if (collected <= task_capacity) return collected;
+    report_bad(num_vertices);  // the lists overlap, which no vertex alone shows
+    return 0;
   }
 
   // The groups to collect in level `depth`: those with discovered vertices, or, where they are many, all in order. Tasks then
   // come in the order of the edge array, so that the reads of all warps together stay within few pages; the GPU translates
   // addresses fast enough only then (docs/memory.md). None where nothing was discovered.
-  HINTERLAND_FN GroupList groups(int64_t depth, int64_t num_vertices) const {
-    const int64_t found = atomic_load(control->num_touched[depth % 2]), all = ceil_div<int64_t>(num_vertices, kGroup);
-    return found * kDenseShare < all ? GroupList{touched, found} : GroupList{nullptr, all};
+  HINTERLAND_FN GroupList groups(int64_t depth) const {
+    const int64_t found = atomic_load(control->num_touched[depth % 2]);
+    return found * kDenseShare < num_groups ? GroupList{touched, found} : GroupList{nullptr, num_groups};
   }
 
   // Where threads put the groups in which they discover vertices of level `depth`.
-  HINTERLAND_FN Bag<int64_t> touched_bag(int64_t depth) const { return {touched, &control->num_touched[depth % 2]}; }
-  HINTERLAND_FN Bag<BfsTask> task_bag(int64_t depth) const { return {tasks, &control->num_tasks[depth % 2]}; }
+  HINTERLAND_FN Bag<int64_t> touched_bag(int64_t depth) const {
+    return {touched, &control->num_touched[depth % 2], num_groups};
+  }
+  HINTERLAND_FN Bag<BfsTask> task_bag(int64_t depth) const {
+    return {tasks, &control->num_tasks[depth % 2], task_capacity};
+  }
 };
 
 // Vertices that a thread has collected in a level, and the edges out of them; add_to() reports them once.

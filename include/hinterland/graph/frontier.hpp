@@ -20,13 +20,17 @@ inline constexpr int kGroup = 32;
 HINTERLAND_FN int64_t group_of(int64_t vertex) { return vertex / kGroup; }
 HINTERLAND_FN uint32_t bit_of(int64_t vertex) { return 1u << (vertex % kGroup); }
 
-// Items that all threads add in any order. It never overflows: whoever makes one proves a bound on what it will hold.
+// Items that all threads add in any order. What exceeds its capacity is counted and not kept.
 template <class T>
 struct Bag {
   T* items;
   int64_t* count;
+  int64_t capacity;
 
-  HINTERLAND_FN void append(const T& item) const { items[atomic_add(*count, int64_t{1})] = item; }
+  HINTERLAND_FN void append(const T& item) const { put(atomic_add(*count, int64_t{1}), item); }
+  HINTERLAND_FN void put(int64_t place, const T& item) const {
+    if (place < capacity) items[place] = item;
+  }
 
   // All lanes call it together: each adds its own n items, make(0) to make(n - 1), and the counter is asked once for all.
   template <class Make>
@@ -37,7 +41,7 @@ struct Bag {
     int64_t place = 0;
     if (Warp::lane() == 0) place = atomic_add(*count, all);
     place = Warp::broadcast(place, 0) + before;
-    for (int64_t k = 0; k < n; ++k) items[place + k] = make(k);
+    for (int64_t k = 0; k < n; ++k) put(place + k, make(k));
   }
 };
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import sys
-import tempfile
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,7 +13,8 @@ import typer
 from .. import _core
 from ..graph import BfsResult, Graph, load_graph, verify_bfs
 from ..graph import bfs as search
-from ..runtime.errors import GraphError, StorageError
+from ..graph.formats.files import replacing, writing
+from ..runtime.errors import GraphError
 from ..runtime.units import format_bytes, format_rate
 from .output import emit
 
@@ -123,18 +122,5 @@ def _level_text(level: dict[str, Any]) -> str:
 
 def _write_npy(path: Path, tensor: torch.Tensor) -> None:
     """Writes the array under its name whole or not at all."""
-    try:
-        handle, aside = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".part")
-    except OSError as error:
-        raise StorageError(f"cannot write {path}: {error.strerror}") from error
-    try:
-        with os.fdopen(handle, "wb") as file:
-            np.save(file, tensor.cpu().numpy())
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(aside, 0o644)
-        os.replace(aside, path)
-    except OSError as error:
-        raise StorageError(f"cannot write {path}: {error.strerror or error}") from error
-    finally:
-        Path(aside).unlink(missing_ok=True)
+    with replacing(path) as output, writing(path):
+        np.lib.format.write_array(output.file, tensor.cpu().numpy(), allow_pickle=False)

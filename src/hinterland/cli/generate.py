@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
+from ..graph import formats, save_graph
 from ..graph import generate as generate_graph
-from ..graph import save_graph
 from .output import emit
 
 
@@ -31,6 +31,7 @@ def generate(
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")] = False,
 ) -> None:
     """Make a random graph or a grid: undirected, no self loops, no duplicates, vertex numbers permuted."""
+    formats.check_target(output)
     start = time.perf_counter()
     graph = generate_graph(
         kind,

@@ -11,11 +11,11 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from ..graph.formats.files import replacing
 from ..machine import Machine
 from ..probe.measure import probe as run_probe
 from ..probe.page import page
 from ..probe.report import sections
-from ..runtime.errors import StorageError
 from .output import emit
 
 
@@ -35,10 +35,8 @@ def probe(
     """Measure this machine, or show what was measured before. Planners read the result."""
     machine = run_probe(full, refresh, disk_path=disk_path, progress=lambda phrase: print(phrase, file=sys.stderr))
     if html:
-        try:
-            html.write_text(page(machine), encoding="utf-8")
-        except OSError as error:
-            raise StorageError(f"cannot write {html}: {error.strerror}; choose another --html") from error
+        with replacing(html) as output:
+            output.write(page(machine).encode())
         print(f"wrote {html}", file=sys.stderr)
     if json:
         emit(machine.to_json(), True, "")

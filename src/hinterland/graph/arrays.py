@@ -51,6 +51,8 @@ def index_dtype(num_vertices: int) -> torch.dtype:
 
 def placements(placement: str | Mapping[str, str]) -> dict[str, str]:
     """Each array's placement by name; arrays that a mapping leaves out go to ``host``."""
+    if not isinstance(placement, str | Mapping):
+        raise ConfigError(f"placement is a word, or a mapping from arrays to words, not {placement!r}")
     given = dict.fromkeys(NAMES, placement) if isinstance(placement, str) else dict(placement)
     chosen = dict.fromkeys(NAMES, "host") | given
     for name, place in chosen.items():
@@ -69,6 +71,12 @@ def place_like(array: Array) -> str:
         return "gpu"
     # Asked for by name, mapped memory is an error where it has run out; as "host" it falls back to registered memory.
     return "host" if array.placement == "mapped" else array.placement
+
+
+def require_array(name: str, array: object) -> None:
+    """ConfigError unless ``array`` is a tensor or a UnifiedTensor."""
+    if not isinstance(array, Array):
+        raise ConfigError(f"{name} must be a torch tensor, not {type(array).__name__}; use torch.as_tensor")
 
 
 def tensor_of(array: Array) -> torch.Tensor:
@@ -105,6 +113,7 @@ def _on_gpu(tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
 
 def integers(name: str, array: Array) -> Array:
     """``array`` itself if it is one-dimensional and int32 or int64; other integers widen, other types are refused."""
+    require_array(name, array)
     tensor = tensor_of(array)
     if tensor.ndim != 1:
         raise GraphError(f"{name} has shape {tuple(tensor.shape)}, but must have one dimension")

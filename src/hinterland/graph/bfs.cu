@@ -48,7 +48,7 @@ __global__ void __launch_bounds__(kBfsBlock, kBfsBlocksPerSm)
   barrier.wait();
   for (int64_t depth = 0;; ++depth) {
     if (atomic_load(state.control->num_touched[depth % 2]) == 0) break;
-    const GroupList groups = state.groups(depth, num_vertices);
+    const GroupList groups = state.groups(depth);
     if (leads) state.begin_collect(depth, now_ns());
     auto tasks = state.task_bag(depth);
     Collected counts;

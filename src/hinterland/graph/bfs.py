@@ -152,6 +152,11 @@ class _Run:
             scratch[: self.zeroed_bytes].zero_()
             traverse(offsets, edges, source, parents, levels, scratch)
         depth, bad_vertex, end_ns = scratch[:24].view(torch.int64).tolist()
+        if bad_vertex == self.vertices:
+            raise GraphError(
+                f"the neighbour lists of the {self.vertices} vertices overlap: their offsets do not lie in order within the "
+                f"{self.edges} edges; check the file they came from"
+            )
         if bad_vertex != _NO_VERTEX:
             raise GraphError(
                 f"the neighbour list of vertex {bad_vertex} is broken: its offsets do not lie in order within the "

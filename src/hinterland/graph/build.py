@@ -52,6 +52,9 @@ def from_edges(
         GraphError: a vertex number is negative or not below ``num_vertices``, the lengths differ, a weight is NaN.
         OutOfMemory: the graph, or what building it needs, does not fit.
     """
+    for name, array in (("src", src), ("dst", dst), ("weights", weights)):
+        if array is not None or name != "weights":
+            arrays.require_array(name, array)
     src, dst = (arrays.tensor_of(arrays.integers(name, t.cpu())) for name, t in (("src", src), ("dst", dst)))
     if src.numel() != dst.numel():
         raise GraphError(f"src has {src.numel()} elements and dst {dst.numel()}, but each edge has one of both")
@@ -62,6 +65,8 @@ def from_edges(
         arrays.check_weights(weights, src.numel())
     if num_vertices is None:
         num_vertices = max(int(src.max()), int(dst.max()), -1) + 1 if src.numel() else 0
+    elif not hasattr(num_vertices, "__index__"):
+        raise ConfigError(f"num_vertices is a whole number, not {num_vertices!r}")
     elif num_vertices < 0:
         raise ConfigError(f"num_vertices cannot be negative: {num_vertices}")
     edges = _core.listed_edges(src.data_ptr(), dst.data_ptr(), src.numel(), src.element_size())

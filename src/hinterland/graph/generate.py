@@ -110,6 +110,10 @@ def _recipe(
 ) -> _Recipe:
     if kind not in KINDS:
         raise ConfigError(f"no generator is called {kind!r}; there are {', '.join(KINDS)}")
+    numbers = {"scale": scale, "edge_factor": edge_factor, "vertices": vertices, "rows": rows, "cols": cols, "seed": seed}
+    for name, number in numbers.items():
+        if number is not None and not hasattr(number, "__index__"):
+            raise ConfigError(f"{name} is a whole number, not {number!r}")
     if not 0 <= seed < 2**64:
         raise ConfigError(f"seed {seed} is not from 0 to 2^64 - 1")
     if scale is not None and not 0 <= scale <= 40:

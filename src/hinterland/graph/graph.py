@@ -57,6 +57,7 @@ class Graph:
             "indices": arrays.placed(indices, arrays.index_dtype(num_vertices), places["indices"]),
         }
         if weights is not None:
+            arrays.require_array("weights", weights)
             if not isinstance(weights, UnifiedTensor):
                 weights = weights.contiguous()
             arrays.check_weights(arrays.tensor_of(weights), neighbors.numel())

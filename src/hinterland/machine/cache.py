@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 
 from ..runtime import devices, jit
-from ..runtime.errors import ConfigError, FormatError
+from ..runtime.errors import ConfigError, FormatError, StorageError
 from .model import Gpu, Machine
 
 
@@ -62,9 +62,13 @@ def store(machine: Machine) -> Path:
             out.flush()
             os.fsync(out.fileno())
         os.replace(aside, file)
-    except BaseException:
+    except OSError as error:
+        raise StorageError(
+            f"the measurement cannot be kept in {file.parent} ({error.strerror}); "
+            "free space there, or set HINTERLAND_CACHE_DIR to another folder"
+        ) from error
+    finally:
         Path(aside).unlink(missing_ok=True)
-        raise
     return file
 
 

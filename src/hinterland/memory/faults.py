@@ -7,6 +7,7 @@ the CPU one look at its own memory, and nothing crosses the link.
 from __future__ import annotations
 
 import ctypes
+import threading
 
 import torch
 
@@ -53,15 +54,16 @@ def out_of_range(first: int, value: int, rows: int, count: int) -> IndexOutOfRan
     )
 
 
-_watches: dict[tuple[int, int], FaultWatch] = {}
+_watches: dict[tuple[int, int, int], FaultWatch] = {}
 _unchecked: dict[int, list[FaultWatch]] = {}
 
 
 def watch(device: torch.device, stream: int) -> FaultWatch:
-    """The record of a stream, given by its handle."""
-    found = _watches.get((device.index, stream))
+    """The record of a stream, given by its handle, for this thread: threads that share a stream do not take each other's."""
+    key = (device.index, stream, threading.get_ident())
+    found = _watches.get(key)
     if found is None:
-        found = _watches[device.index, stream] = FaultWatch(device)
+        found = _watches[key] = FaultWatch(device)
     return found
 
 
@@ -84,4 +86,4 @@ def synchronize() -> None:
     for index in list(_unchecked):
         torch.cuda.synchronize(index)
         raise_deferred(index)
-        del _unchecked[index]
+        _unchecked.pop(index, None)  # another thread may have waited for the same launches

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import io
 import math
+import operator
 import os
+import stat
 import zipfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -45,13 +48,21 @@ def locate(path: str | os.PathLike[str], dtype: torch.dtype | None, shape: tuple
         ConfigError: raw binary without dtype and shape, or a file that holds another type or shape than asked for.
     """
     path = os.fspath(path)
-    if offset < 0:
-        raise ConfigError(f"{path}: offset={offset} is negative; count bytes from the beginning")
+    if not 0 <= offset < 1 << 62:
+        what = "negative" if offset < 0 else "larger than any file"
+        raise ConfigError(f"{path}: offset={offset} is {what}; count bytes from the beginning")
+    if dtype is not None and not isinstance(dtype, torch.dtype):
+        raise ConfigError(f"{path}: dtype is a torch type such as torch.float32, not {dtype!r}")
     try:
-        size = os.stat(path).st_size
+        info = os.stat(path)
+        if not stat.S_ISREG(info.st_mode) and not stat.S_ISDIR(info.st_mode):
+            raise StorageError(f"cannot read {path}: it is no regular file; a table is read from one")
+        size = info.st_size
         with open(path, "rb") as file:
             file.seek(offset)
             head = file.read(_HEADER)
+    except StorageError:
+        raise
     except OSError as error:
         raise StorageError(f"cannot read {path}: {error.strerror}") from error
     if head.startswith(_NUMPY):
@@ -64,6 +75,14 @@ def locate(path: str | os.PathLike[str], dtype: torch.dtype | None, shape: tuple
         asked = f"dtype={dtype}, shape={shape}"
         raise ConfigError(f"{path} holds {stored.dtype} of shape {stored.shape}, not {asked}; leave both out")
     return _checked(path, size, stored)
+
+
+def asked_shape(shape: int | Sequence[int]) -> tuple[int, ...]:
+    """A shape that a caller gave, with -1 for one dimension at most that the file's size decides."""
+    try:
+        return tuple(operator.index(n) for n in ((shape,) if isinstance(shape, int) else shape))
+    except TypeError:
+        raise ConfigError(f"shape={shape!r}: dimensions are whole numbers") from None
 
 
 def _agrees(asked: tuple[int, ...] | None, shape: tuple[int, ...]) -> bool:
@@ -141,6 +160,8 @@ def _torch(path: str) -> Stored:
         raise FormatError(f"{path} holds a {type(tensor).__name__} and not one tensor; save the tensor alone")
     if not tensor.is_contiguous() or tensor.is_sparse or tensor.is_quantized:
         raise FormatError(f"{path} holds a tensor that is not contiguous; save tensor.contiguous()")
+    if tensor.is_conj() or tensor.is_neg():
+        raise FormatError(f"{path} holds a lazily conjugated or negated view; save tensor.resolve_conj().resolve_neg()")
     if len(records) != 1 or records[0].compress_type != zipfile.ZIP_STORED:
         raise FormatError(f"{path} keeps its tensor in {len(records)} records or compressed; save it again by torch.save")
     with open(path, "rb") as file:

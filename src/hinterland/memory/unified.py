@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 import os
 from collections.abc import Sequence
 from typing import Any, Literal
@@ -64,6 +65,8 @@ class UnifiedTensor:
     def _allocate(
         cls, shape: tuple[int, ...], dtype: torch.dtype, placement: str, oversubscribe: bool, touch: bool
     ) -> UnifiedTensor:
+        if not isinstance(dtype, torch.dtype):
+            raise ConfigError(f"dtype is a torch type such as torch.float32, not {dtype!r}")
         buffer = allocate(math.prod(shape) * dtype.itemsize, placement, oversubscribe, touch)
         buffer.name = f"{str(dtype).removeprefix('torch.')} {list(shape)}"
         return cls(buffer, dtype, shape)
@@ -71,6 +74,11 @@ class UnifiedTensor:
     @classmethod
     def from_tensor(cls, tensor: torch.Tensor, placement: str = "host", *, oversubscribe: bool = False) -> UnifiedTensor:
         """A copy of ``tensor``, made by all CPU threads where it lies in host memory."""
+        if not isinstance(tensor, torch.Tensor):
+            raise ConfigError(f"a table is made from a torch tensor, not {type(tensor).__name__}; use torch.as_tensor")
+        if tensor.layout != torch.strided or tensor.is_meta:
+            kind = "no data (meta)" if tensor.is_meta else f"the layout {tensor.layout}"
+            raise ConfigError(f"a table is made from a dense tensor with data, and this one has {kind}; use tensor.to_dense()")
         if tensor.dim() == 0:
             _shape(())
         made = cls._allocate(tuple(tensor.shape), tensor.dtype, placement, oversubscribe, touch=False)
@@ -102,10 +110,11 @@ class UnifiedTensor:
         Raises:
             FormatError: the file is damaged, or promises more than it holds; nothing has been allocated then.
         """
-        stored = load.locate(path, dtype, None if shape is None else tuple(shape), offset)
+        path = os.fsdecode(path)
+        stored = load.locate(path, dtype, None if shape is None else load.asked_shape(shape), offset)
         made = cls._allocate(stored.shape, stored.dtype, placement, oversubscribe, touch=False)
-        made._buffer.name += f" from {os.fspath(path)}"
-        _core.read_file(os.fspath(path), stored.offset, made._cpu.data_ptr(), stored.nbytes)
+        made._buffer.name += f" from {path}"
+        _core.read_file(path, stored.offset, made._cpu.data_ptr(), stored.nbytes)
         return made
 
     def view(self, shape: int | Sequence[int], dtype: torch.dtype | None = None) -> UnifiedTensor:
@@ -170,7 +179,7 @@ class UnifiedTensor:
                 raise faults.out_of_range(0, index, self._rows, 1)
             return self._cpu[index]
         if isinstance(index, list):
-            return self[torch.tensor(index, dtype=None if index else torch.int64)]
+            return self[_numbers(index)]
         raise ConfigError(f"a table is indexed by rows: a tensor, a list, an int or a slice, not {index!r}; see ut.cpu()")
 
     def gather(
@@ -213,6 +222,7 @@ class UnifiedTensor:
             out = torch.empty(shape, dtype=self._cpu.dtype, device=index.device)
         else:
             _require(out, "out", shape, self._cpu.dtype, index.device)
+            self._require_apart(out, "out")
         if sort not in (True, False, "auto"):
             raise ConfigError(f"sort={sort!r} is none of True, False and 'auto'")
         visit = None
@@ -231,12 +241,14 @@ class UnifiedTensor:
     ) -> UnifiedTensor:
         """Writes ``rows`` (shape ``index.shape + shape[1:]``) to the table; a GPU writes over the link.
 
-        Where an index is repeated, one of its rows is written, and which one is not said. Rows of bad indices are left
-        out.
+        Where an index is repeated, its rows are written at once: each byte comes from one of them, not all from the same.
+        Rows of bad indices are left out.
         """
         index, table = self._reach(index)
-        rows = rows.contiguous()
+        if isinstance(rows, torch.Tensor):
+            rows = rows.resolve_conj().resolve_neg().contiguous()
         _require(rows, "rows", index.shape + self._row_shape, self._cpu.dtype, index.device)
+        self._require_apart(rows, "rows")
         copy_rows(table, self._rows, self._row_bytes, rows, index, into_table=True, max_blocks=max_blocks, check=check)
         return self
 
@@ -251,7 +263,7 @@ class UnifiedTensor:
     def _reach(self, index: Index) -> tuple[torch.Tensor, int]:
         """The index as a contiguous tensor, and the table's address on its device."""
         if not isinstance(index, torch.Tensor):
-            index = torch.tensor(index, dtype=None if len(index) else torch.int64)
+            index = _numbers(index)
         index_bytes(index)
         if index.is_cuda:
             if not self._cuda:
@@ -260,18 +272,39 @@ class UnifiedTensor:
             raise ConfigError(f"row numbers are on {index.device}; use a CPU or CUDA tensor")
         return index if index.is_contiguous() else index.contiguous(), self._buffer.address
 
+    def _require_apart(self, tensor: torch.Tensor, name: str) -> None:
+        """Rows are copied by many threads in no order, so a copy within the table has no defined result."""
+        begin, own = tensor.data_ptr(), self._buffer.address
+        if tensor.numel() and begin < own + self._buffer.nbytes and own < begin + tensor.nbytes:
+            raise ConfigError(f"{name} lies in the table's own memory; copy it first, as in {name}.clone()")
+
     def _sorts(self, rows: int) -> bool:
         return sorts(self._buffer.mapping, rows, self._row_bytes, self.nbytes)
 
 
 def _shape(shape: int | Sequence[int]) -> tuple[int, ...]:
-    sizes = (shape,) if isinstance(shape, int) else tuple(shape)
+    try:
+        sizes = tuple(operator.index(n) for n in ((shape,) if isinstance(shape, int) else shape))
+    except TypeError:
+        raise ConfigError(f"a table's shape is made of whole numbers, not {shape!r}") from None
     if not sizes or any(n < 0 for n in sizes):
         raise ConfigError(f"a table has at least one dimension and none below 0, not shape {sizes}")
     return sizes
 
 
+def _numbers(index: Sequence[int]) -> torch.Tensor:
+    """Row numbers that are not in a tensor yet."""
+    try:
+        return torch.tensor(index, dtype=None if len(index) else torch.int64)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise ConfigError(f"row numbers are a tensor or a list of integers, not {index!r:.80}: {error}") from None
+
+
 def _require(tensor: torch.Tensor, name: str, shape: torch.Size, dtype: torch.dtype, device: torch.device) -> None:
+    if not isinstance(tensor, torch.Tensor):
+        raise ConfigError(f"{name} must be a torch tensor, not {type(tensor).__name__}; use torch.as_tensor")
+    if tensor.is_conj() or tensor.is_neg():
+        raise ConfigError(f"{name} is a lazily conjugated or negated view; use {name}.resolve_conj().resolve_neg()")
     if tensor.shape != shape or tensor.dtype != dtype or tensor.device != device or not tensor.is_contiguous():
         raise ConfigError(
             f"{name} must be a contiguous {dtype} tensor of shape {tuple(shape)} on {device}, not {tensor.dtype} of "

@@ -44,7 +44,10 @@ def as_device(device: torch.device | str | int | None = None) -> torch.device:
     """``device`` with its index filled in; None means the current GPU, or the CPU on a machine without one."""
     if device is None:
         device = "cuda" if cuda_available() else "cpu"
-    device = torch.device(device)
+    try:
+        device = torch.device(device)
+    except (RuntimeError, TypeError) as error:  # a number names a GPU, and torch refuses it where there is none
+        raise DeviceError(f"device {device!r} cannot be used here: {str(error).splitlines()[0]}; use cpu or cuda") from error
     if device.type == "cuda":
         require_cuda(f"device {device}")
         if device.index is None:

@@ -218,6 +218,9 @@ def _lock(entry: Path) -> Iterator[None]:
 
 def build_all(archs: Iterable[str], folder: Path | None = None) -> Iterator[tuple[str, str, Path]]:
     """Compiles every registered kernel for every architecture; yields (kernel file, architecture, cache entry)."""
+    archs = list(archs)
+    if not archs:
+        raise ConfigError("no architecture is named; write for example sm_90")
     for arch in archs:
         if not re.fullmatch(r"sm_\d+[a-z]?", arch):
             raise ConfigError(f"not an architecture: {arch!r}; write for example sm_90")

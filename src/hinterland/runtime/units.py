@@ -1,5 +1,6 @@
 """Bytes and rates, read and written the way people do."""
 
+import decimal
 import re
 
 from .errors import ConfigError
@@ -26,7 +27,7 @@ def parse_bytes(size: int | str) -> int:
     match = _BYTES.fullmatch(size) if isinstance(size, str) else None
     if match is None or match[2].lower() not in _FACTORS:
         raise ConfigError(f"not a size in bytes: {size!r}; write for example 4GiB, 512MB or 65536")
-    return int(float(match[1]) * _FACTORS[match[2].lower()])
+    return int(decimal.Decimal(match[1]) * _FACTORS[match[2].lower()])
 
 
 def format_bytes(size: float) -> str:

@@ -220,3 +220,49 @@ def test_memory_is_bounded_by_the_output(tmp_path, ending):
     as_list = 8 * edges
     most = {"hl": graph_bytes + buffers, "npy": graph_bytes + as_list + buffers}
     assert peak < most.get(ending, graph_bytes + as_list + blocks) + (24 << 20)  # and the allocator's arenas
+
+
+@pytest.mark.parametrize("ending", ["hl", "txt", "mtx.gz", "gr", "wsg", "npz", "bel"])
+def test_any_file_name_will_do(tmp_path, graph, ending):
+    path = os.fsencode(tmp_path) + b"/caf\xe9." + ending.encode()
+    hl.save_graph(graph, path)
+    assert hl.load_graph(path).num_edges == graph.num_edges
+    assert hl.load_graph(os.fsdecode(path)).num_edges == graph.num_edges
+
+
+def test_errors_name_files_whose_names_are_no_utf8(tmp_path):
+    path = os.fsencode(tmp_path) + b"/caf\xe9.txt"
+    with open(path, "w") as file:
+        file.write("0 x\n")
+    with pytest.raises(FormatError) as raised:
+        hl.load_graph(path)
+    assert str(raised.value).startswith(f"{os.fsdecode(path)}: line 1:")
+
+
+@pytest.mark.parametrize("ending", ["mtx", "txt", "gr", "wsg", "bel"])
+def test_weights_that_would_turn_negative_are_refused(tmp_path, ending):
+    weights = torch.tensor([5, 2**63 + 1], dtype=torch.uint64)
+    graph = hl.Graph(torch.tensor([0, 1, 2]), torch.tensor([1, 0]), weights)
+    with pytest.raises(ConfigError, match=str(2**63 + 1)):
+        hl.save_graph(graph, tmp_path / f"g.{ending}")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("ending", ["hl", "mtx", "txt", "npz", "bel"])
+def test_infinite_weights_are_refused_when_written_not_only_when_read(tmp_path, ending):
+    graph = hl.Graph(torch.tensor([0, 1, 2]), torch.tensor([1, 0]), torch.tensor([5.0, float("inf")]))
+    with pytest.raises(ConfigError, match="edge 1 is inf"):
+        hl.save_graph(graph, tmp_path / f"g.{ending}")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_name_that_the_system_refuses(tmp_path, graph):
+    with pytest.raises(StorageError, match="too long"):
+        hl.save_graph(graph, tmp_path / ("x" * 300 + ".hl"))
+
+
+@pytest.mark.parametrize("dtype", ["float32", torch.float8_e4m3fn, torch.qint8])
+def test_types_that_no_weight_can_have(tmp_path, graph, dtype):
+    hl.save_graph(graph, tmp_path / "g.hl")
+    with pytest.raises(ConfigError, match="weight_dtype"):
+        hl.load_graph(tmp_path / "g.hl", weight_dtype=dtype)

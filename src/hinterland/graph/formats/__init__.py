@@ -15,7 +15,7 @@ import torch
 
 from ...memory import UnifiedTensor
 from ...runtime.errors import ConfigError, FormatError, GraphError, HinterlandError, OutOfMemory
-from ..arrays import NAMES, placements
+from ..arrays import NAMES, WEIGHT_TYPES, placements
 from ..build import from_edges, simplify, transposed
 from ..graph import Graph
 from . import bel, edges, gap, gr, hl, mtx, npy, npz, ogb
@@ -61,7 +61,7 @@ def detect(path: str | os.PathLike[str]) -> str:
         StorageError: it is missing or cannot be read.
         FormatError: its content is of no format that is known here.
     """
-    return sniff(os.fspath(path), _by_name(os.fspath(path)))
+    return sniff(os.fsdecode(path), _by_name(os.fsdecode(path)))
 
 
 def _by_name(path: str) -> str | None:
@@ -117,7 +117,9 @@ def load_graph(
         OutOfMemory: the graph does not fit, found before it is allocated.
         ConfigError: an option that cannot be used for this file.
     """
-    path = os.fspath(path)
+    path = os.fsdecode(path)
+    if weight_dtype is not None and weight_dtype not in WEIGHT_TYPES:
+        raise ConfigError(f"weight_dtype={weight_dtype}: weights are integers or real numbers, as torch.float32")
     entry, layout = _format(format or detect(path), path)
     options = Options(placements(placement), weight_dtype, layout)
     with _naming(path):
@@ -168,12 +170,19 @@ def save_graph(graph: Graph, path: str | os.PathLike[str], format: str | None = 
         ConfigError: no such format, or the format cannot hold this graph.
         StorageError: the disk is full, or the place cannot be written.
     """
-    check_target(path, format)(graph, os.fspath(path))
+    path, write = os.fsdecode(path), check_target(path, format)
+    weights = graph.array("weights", "cpu")
+    if weights is not None:
+        try:
+            check_weights(path, weights)
+        except FormatError as error:  # no reader would take the file
+            raise ConfigError(str(error)) from None
+    write(graph, path)
 
 
 def check_target(path: str | os.PathLike[str], format: str | None = None) -> Callable[[Graph, str], None]:
     """The writer that ``save_graph`` will use; ConfigError if there is none, before a long load is for nothing."""
-    path = os.fspath(path)
+    path = os.fsdecode(path)
     name = format or _by_name(path)
     if name is None:
         endings = ", ".join(entry.endings[0] for entry in FORMATS.values() if entry.endings)
@@ -186,7 +195,7 @@ def check_target(path: str | os.PathLike[str], format: str | None = None) -> Cal
 
 def files_of(path: str | os.PathLike[str]) -> list[str]:
     """The files that a graph called ``path`` consists of, those that are there."""
-    path = os.fspath(path)
+    path = os.fsdecode(path)
     if os.path.isdir(path):
         folder = ogb.raw_folder(path) or path
         parts = [os.path.join(folder, name) for name in ("edge.csv.gz", "num-node-list.csv.gz", "data.npz")]

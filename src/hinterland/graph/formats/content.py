@@ -110,10 +110,19 @@ def check_weights(path: str, weights: torch.Tensor) -> None:
             )
 
 
+def plain_weights(path: str, weights: torch.Tensor) -> torch.Tensor:
+    """Integer weights as int64, others as they are. ConfigError for one from 2^63 on, which would turn negative."""
+    if weights.is_floating_point():
+        return weights
+    signed = weights.to(torch.int64)
+    if weights.dtype == torch.uint64 and bool((signed < 0).any()):
+        bad = int(signed[signed < 0][0]) % 2**64
+        raise ConfigError(f"{path}: a weight is {bad}, and those of this format stay below 2^63; convert them to float64")
+    return signed
+
+
 def cast_weights(path: str, weights: torch.Tensor, dtype: torch.dtype, target: torch.Tensor | None = None) -> torch.Tensor:
     """``weights`` as ``dtype``, in ``target`` if given. A value that an integer type cannot hold is refused."""
-    if dtype.is_complex or dtype == torch.bool:
-        raise ConfigError(f"weight_dtype={dtype}: weights are integers or real numbers; choose for example torch.float32")
     target = torch.empty(weights.shape, dtype=dtype) if target is None else target
     for begin in range(0, weights.numel(), _CHUNK):
         part = weights[begin : begin + _CHUNK]

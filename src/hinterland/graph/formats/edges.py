@@ -10,7 +10,7 @@ import re
 from ... import _core
 from ...runtime.errors import FormatError
 from ..graph import Graph
-from .content import EdgeList, Options, check_sparsity
+from .content import EdgeList, Options, check_sparsity, plain_weights
 from .text import TextReader, edge_text, take, write_text
 
 _COMMENTS = b"#%"
@@ -71,4 +71,5 @@ def write(graph: Graph, path: str) -> None:
     name = path.removesuffix(".gz")
     separator = "," if name.endswith(".csv") else "\t" if name.endswith(".tsv") else " "
     head = f"# Nodes: {graph.num_vertices} Edges: {graph.num_edges}\n"
-    write_text(path, head, edge_text(graph, separator=separator))
+    edges = edge_text(graph, separator=separator, weights=lambda part: plain_weights(path, part))
+    write_text(path, head, edges)

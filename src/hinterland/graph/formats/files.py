@@ -188,7 +188,9 @@ class replacing:
     def __init__(self, path: str | Path) -> None:
         # A link keeps pointing where it did: its target is what is replaced.
         self._final = Path(os.path.realpath(path))
-        if self._final.exists() and not self._final.is_file():
+        with writing(path):
+            regular = self._final.is_file() or not self._final.exists()
+        if not regular:
             raise ConfigError(f"{path}: exists and is no regular file; choose another name to write to")
         self._aside = self._final.with_name(f".{self._final.name}.{secrets.token_hex(4)}.part")
 

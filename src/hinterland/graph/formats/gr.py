@@ -10,7 +10,7 @@ import torch
 from ... import _core
 from ...runtime.errors import ConfigError, FormatError
 from ..graph import Graph
-from .content import EdgeList, Options, check_counts, check_sparsity
+from .content import EdgeList, Options, check_counts, check_sparsity, plain_weights
 from .text import TextReader, edge_text, integers, take, write_text
 
 
@@ -63,7 +63,7 @@ def write(graph: Graph, path: str) -> None:
 
 def whole(path: str, weights: torch.Tensor) -> torch.Tensor:
     """``weights`` as int64; ConfigError if one has a fraction."""
-    integers = weights.to(torch.int64)
+    integers = plain_weights(path, weights).to(torch.int64)
     if weights.is_floating_point() and not bool((integers.to(weights.dtype) == weights).all()):
         bad = weights[integers.to(weights.dtype) != weights][0].item()
         raise ConfigError(f"{path}: this format holds whole weights only, but one is {bad}; write .mtx or .hl instead")

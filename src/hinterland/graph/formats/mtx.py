@@ -10,7 +10,7 @@ import torch
 from ... import _core
 from ...runtime.errors import FormatError, GraphError
 from ..graph import Graph
-from .content import EdgeList, Options, check_counts, check_sparsity, survey
+from .content import EdgeList, Options, check_counts, check_sparsity, plain_weights, survey
 from .text import TextReader, edge_text, integers, take, write_text
 
 _BANNER = b"%%MatrixMarket"
@@ -110,4 +110,5 @@ def write(graph: Graph, path: str) -> None:
         f"%%MatrixMarket matrix coordinate {field} {'general' if graph.directed else 'symmetric'}\n"
         f"{graph.num_vertices} {graph.num_vertices} {entries}\n"
     )
-    write_text(path, head, edge_text(graph, base=1, lower_only=not graph.directed))
+    edges = edge_text(graph, base=1, lower_only=not graph.directed, weights=lambda part: plain_weights(path, part))
+    write_text(path, head, edges)
