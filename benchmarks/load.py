@@ -34,9 +34,8 @@ def run(small: bool) -> dict[str, Any]:
         table = UnifiedTensor.empty((size,), torch.uint8)
         touched = time.perf_counter() - start
         del table
-        start = time.perf_counter()
+        took = min(_load_seconds(path) for _ in range(2))
         table = UnifiedTensor.from_file(path)
-        took = time.perf_counter() - start
         sample = np.load(path, mmap_mode="r")
         for row in range(0, len(sample), max(1, len(sample) // 1000)):
             assert table.cpu()[row, 0] == int(sample[row, 0])
@@ -54,6 +53,13 @@ def run(small: bool) -> dict[str, Any]:
         "disk_gbs": disk / 1e9,
         "ratio": rate / disk,
     }
+
+
+def _load_seconds(path: Path) -> float:
+    _forget(path)
+    start = time.perf_counter()
+    UnifiedTensor.from_file(path)
+    return time.perf_counter() - start
 
 
 def write_table(path: Path, size: int) -> None:

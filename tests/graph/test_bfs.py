@@ -365,3 +365,13 @@ def test_lists_that_overlap_are_found_out_before_they_fill_memory():
     graph.indptr[2:-1:2] = 0  # which all lead to even vertices
     with pytest.raises(GraphError, match="overlap"):
         hl.bfs(graph, 0, device="cpu")
+
+
+@pytest.mark.gpu
+def test_the_command_knows_the_share_of_the_link_without_a_probe(tmp_path, monkeypatch, capfd):
+    monkeypatch.setenv("HINTERLAND_CACHE_DIR", str(tmp_path))
+    hl.save_graph(hl.generate("kronecker", scale=12), tmp_path / "g.hl")
+    code, text = run_command(capfd, tmp_path / "g.hl", "--device", "cuda", "--json")
+    assert code == 0
+    link = json.loads(text.out)["link"]
+    assert 0 < link["share"] < 1 and link["ceiling"] > 1e9
