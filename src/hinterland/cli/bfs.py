@@ -20,7 +20,6 @@ from ..runtime.errors import GraphError
 from ..runtime.units import format_bytes, format_rate
 from .output import emit
 
-
 _COPY_BYTES = 256 << 20  # what the copy engine's rate is measured on
 
 

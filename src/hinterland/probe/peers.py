@@ -41,6 +41,8 @@ def enable_access(reader: torch.device, owner: torch.device) -> None:
     """
     from cuda.bindings import driver
 
+    # Torch must hold the owner's context: one that only this function holds goes when it returns, and the access with it.
+    torch.empty(1, device=owner)
     with torch.cuda.device(reader):
         torch.cuda.current_stream().synchronize()  # makes the reader's context current
         error, context = driver.cuDevicePrimaryCtxRetain(owner.index)
