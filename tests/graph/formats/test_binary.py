@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import hinterland as hl
+from hinterland.graph.arrays import WEIGHT_TYPES
 from hinterland.runtime.errors import ConfigError, GraphError
 
 from .samples import few, graphs, listed, memory_folder
@@ -38,12 +39,9 @@ def test_our_own_files_come_back_exactly(folder, graph, directed):
     assert same(hl.load_graph(folder / "g.hl"), graph)
 
 
-@pytest.mark.parametrize(
-    "dtype",
-    ["int8", "uint8", "int16", "int32", "int64", "float16", "bfloat16", "float32", "float64"],
-)
+@pytest.mark.parametrize("dtype", WEIGHT_TYPES)
 def test_our_own_files_hold_every_weight_type(folder, dtype):
-    graph = hl.from_edges(torch.tensor([0, 1, 1]), torch.tensor([1, 2, 0]), torch.tensor([1, 2, 3]).to(getattr(torch, dtype)))
+    graph = hl.from_edges(torch.tensor([0, 1, 1]), torch.tensor([1, 2, 0]), torch.tensor([1, 2, 3]).to(dtype))
     hl.save_graph(graph, folder / "w.hl")
     assert same(hl.load_graph(folder / "w.hl"), graph)
 
