@@ -98,8 +98,8 @@ def sorts(mapping: str, rows: int, row_bytes: int, table_bytes: int) -> bool:
 def visiting_order(index: torch.Tensor, row_bytes: int, table_bytes: int) -> torch.Tensor:
     """Positions of ``index`` (1-D, on a GPU) in the order of the pages that their rows lie in: int64, a permutation.
 
-    Keys are page numbers and not row numbers: translation asks for no finer order, and the 16-bit keys of a table up to
-    64 GiB sort in half the passes.
+    Keys are page numbers and not row numbers: translation asks for no finer order, and 16-bit keys, which do for
+    tables up to 32 GiB at least, sort in half the passes.
     """
     shift = max(0, (_PAGE // max(row_bytes, 1)).bit_length() - 1)
     keys = torch.bitwise_right_shift(index, shift)
