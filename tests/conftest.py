@@ -6,10 +6,15 @@ from pathlib import Path
 
 import pytest
 import torch
+from hypothesis import settings
 
 from hinterland.runtime import devices
 
 DATA = Path(__file__).resolve().parent.parent.parent / "shared" / "data"
+
+# A busy machine is no failure.
+settings.register_profile("hinterland", deadline=None)
+settings.load_profile("hinterland")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -1,4 +1,4 @@
-// Traversal and its verifier on the CPU. Arrays are those of include/hinterland/graph/bfs.hpp; EdgeBytes and IdBytes (4 or 8)
+// Traversal and its verifier on the CPU. Arrays are those of include/hinterland/graph/bfs.hpp; edge_bytes and id_bytes (4 or 8)
 // are the widths of a neighbour and of a parent.
 #pragma once
 

@@ -11,9 +11,11 @@ import sys
 import networkx as nx
 import numpy as np
 import pytest
+import torch
 
 import hinterland as hl
 from hinterland import cli
+from hinterland.graph.arrays import WEIGHT_TYPES
 
 
 @pytest.fixture
@@ -47,6 +49,14 @@ def test_info_counts_what_networkx_counts(hinterland, tmp_path):
     assert found["weighted"] is True
     assert found["weights"] == [-3, 7]
     assert found["file_bytes"] == path.stat().st_size
+
+
+@pytest.mark.parametrize("dtype", WEIGHT_TYPES)
+def test_info_knows_weights_of_every_type(hinterland, tmp_path, dtype):
+    ends = torch.tensor([0, 1, 2])
+    hl.save_graph(hl.from_edges(ends, ends.flip(0), torch.tensor([7, 3, 5]).to(dtype)), tmp_path / "g.hl")
+    status, out, _ = hinterland("info", tmp_path / "g.hl", "--json")
+    assert status == 0 and json.loads(out)["weights"] == [3, 7]
 
 
 def test_info_for_people(hinterland, real_data):

@@ -36,4 +36,4 @@ def test_no_number_of_digits_is_too_much():
 
 @given(st.integers(0, 2**50))
 def test_a_formatted_size_reads_back_to_three_digits(size):
-    assert abs(parse_bytes(format_bytes(size)) - size) <= max(size * 0.006, 0)
+    assert abs(parse_bytes(format_bytes(size)) - size) <= size * 0.006

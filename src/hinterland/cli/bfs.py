@@ -28,7 +28,7 @@ def register(app: typer.Typer) -> None:
 
 
 def bfs(
-    graph: Annotated[Path, typer.Argument(help="A graph file of any format that convert reads.")],
+    graph: Annotated[Path, typer.Argument(metavar="GRAPH", help="A graph file of any format that convert reads.")],
     source: Annotated[str, typer.Option(help="The vertex to begin at, or random.")] = "random",
     runs: Annotated[int, typer.Option(min=1, help="Searches; each from a new vertex if the source is random.")] = 1,
     seed: Annotated[int, typer.Option(help="Draws the random sources, among vertices that have neighbours.")] = 1,

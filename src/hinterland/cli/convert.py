@@ -13,6 +13,8 @@ from ..graph import formats, load_graph, save_graph
 from ..runtime.units import format_rate
 from .output import emit
 
+_WRITTEN = ", ".join(name for name, entry in formats.FORMATS.items() if entry.write)
+
 
 def register(app: typer.Typer) -> None:
     app.command("convert")(convert)
@@ -21,12 +23,14 @@ def register(app: typer.Typer) -> None:
 def convert(
     source: Annotated[str, typer.Argument(metavar="IN", help="The graph to read; its content tells the format.")],
     target: Annotated[str, typer.Argument(metavar="OUT", help="The file to write; its ending tells the format.")],
-    symmetrize: Annotated[bool, typer.Option(help="Add the reverse of every edge.")] = False,
-    remove_self_loops: Annotated[bool, typer.Option(help="Leave out edges from a vertex to itself.")] = False,
-    remove_duplicates: Annotated[bool, typer.Option(help="Keep one of several edges with the same ends.")] = False,
-    format: Annotated[
-        str | None, typer.Option(help=f"Format to write, whatever the ending: {', '.join(formats.FORMATS)}.")
-    ] = None,
+    symmetrize: Annotated[bool, typer.Option("--symmetrize", help="Add the reverse of every edge.")] = False,
+    remove_self_loops: Annotated[
+        bool, typer.Option("--remove-self-loops", help="Leave out edges from a vertex to itself.")
+    ] = False,
+    remove_duplicates: Annotated[
+        bool, typer.Option("--remove-duplicates", help="Keep one of several edges with the same ends.")
+    ] = False,
+    format: Annotated[str | None, typer.Option(help=f"Format to write, whatever the ending: {_WRITTEN}.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")] = False,
 ) -> None:
     """Convert a graph file, for example to .hl, which loads fastest."""

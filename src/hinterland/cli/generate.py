@@ -18,7 +18,7 @@ def register(app: typer.Typer) -> None:
 
 
 def generate(
-    kind: Annotated[str, typer.Argument(help="kronecker (Graph500's), uniform or grid.")],
+    kind: Annotated[str, typer.Argument(metavar="KIND", help="kronecker (Graph500's), uniform or grid.")],
     output: Annotated[Path, typer.Option(help="The file to write; its ending names the format, as in g.hl or g.mtx.")],
     scale: Annotated[int | None, typer.Option(help="2^SCALE vertices.")] = None,
     edge_factor: Annotated[int, typer.Option(help="Edges drawn for each vertex; a grid has its own.")] = 16,
@@ -30,7 +30,7 @@ def generate(
     device: Annotated[str | None, typer.Option(help="cpu or cuda; by default the GPU, if there is one.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")] = False,
 ) -> None:
-    """Make a random graph or a grid: undirected, no self loops, no duplicates, vertex numbers permuted."""
+    """Make a random graph or a grid: undirected, without self loops and duplicates."""
     formats.check_target(output)
     start = time.perf_counter()
     graph = generate_graph(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
+import torch
 import typer
 
 from ..graph import formats, load_graph
@@ -43,7 +44,9 @@ def info(
     if weights is not None:
         result["weight_type"] = str(weights.dtype).removeprefix("torch.")
         if graph.num_edges:
-            result["weights"] = [weights.min().item(), weights.max().item()]
+            # NumPy's, because torch finds no extremes of unsigned types; NumPy itself has no bfloat16.
+            held = (weights.float() if weights.dtype == torch.bfloat16 else weights).numpy()
+            result["weights"] = [held.min().item(), held.max().item()]
     width = max(map(len, result))
     emit(result, json, "\n".join(f"{key.replace('_', ' '):{width}}  {_shown(value)}" for key, value in result.items()))
 

@@ -1,4 +1,4 @@
-"""What a traversal reports: totals, levels, and its share of the link's ceiling (DESIGN, law 6)."""
+"""What a traversal reports: totals, levels, and its share of the link's ceiling."""
 
 from __future__ import annotations
 

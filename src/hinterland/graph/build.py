@@ -102,6 +102,9 @@ def simplify(
     """A new graph from an old one, with the options of :func:`from_edges`; ``placement`` defaults to the old one's.
 
     An undirected graph is symmetric already: ``symmetrize`` then adds nothing.
+
+    Raises:
+        OutOfMemory: the graph, or what building it needs, does not fit.
     """
     return _rebuild(
         graph,

@@ -1,4 +1,4 @@
-"""Random graphs and grids, made on the CPU or on a GPU: the same graph from the same seed (DESIGN, law 3).
+"""Random graphs and grids, made on the CPU or on a GPU: the same graph from the same seed.
 
 ``include/hinterland/graph/generate.hpp`` says what each edge is. On the CPU the builder of :mod:`.build` walks the generator
 as it walks any other edges. On a GPU the rows are made in pieces that fit its memory: the entries of a range of rows, as keys,
@@ -73,7 +73,9 @@ def generate(
     placement: str | Mapping[str, str] = "host",
     device: torch.device | str | None = None,
 ) -> Graph:
-    """An undirected graph without self loops and duplicates, neighbours sorted, vertex numbers permuted.
+    """An undirected graph without self loops and duplicates, neighbours sorted.
+
+    Vertex numbers are permuted, but for uniform graphs, whose numbers tell nothing.
 
     Args:
         kind: ``"kronecker"``: Graph500's, 2^scale vertices, A, B, C = 0.57, 0.19, 0.19. ``"uniform"``: both ends of each

@@ -79,6 +79,7 @@ class Graph:
 
     @property
     def num_vertices(self) -> int:
+        """Vertices, numbered from 0."""
         return int(self._arrays["indptr"].shape[0]) - 1
 
     @property

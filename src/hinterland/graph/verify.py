@@ -30,6 +30,7 @@ def verify_bfs(graph: Graph, source: int, result: BfsResult) -> None:
 
     Raises:
         VerificationError: names the rule, the vertex or edge, and the values.
+        ConfigError: levels or parents of another type.
     """
     vertices = graph.num_vertices
     levels, parents = result.levels.cpu().contiguous(), result.parents.cpu().contiguous()

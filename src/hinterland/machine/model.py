@@ -59,10 +59,6 @@ class Link:
     threads_to_saturate: dict[int, int]
     sequential: tuple[SequentialPoint, ...] = ()
 
-    @property
-    def latency_ns(self) -> float:
-        return self.latency * 1e9
-
 
 @dataclass(frozen=True)
 class Peer:

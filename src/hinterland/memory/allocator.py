@@ -76,14 +76,15 @@ def allocate(nbytes: int, mapping: str = "host", oversubscribe: bool = False, to
 
     Args:
         mapping: ``mapped``, ``registered`` or ``heap`` (see the module); ``host`` is ``mapped`` with CUDA, as long as
-            all mapped memory stays below the current GPU's free memory, ``registered`` past that, and ``heap`` without
-            CUDA.
+            all mapped memory stays below the current GPU's free memory, ``registered`` past that and where GPUs and CPU
+            cannot share managed memory, and ``heap`` without CUDA.
         oversubscribe: lets mapped memory exceed the GPU's free memory.
         touch: has all CPU threads touch every page; leave it out only where they are about to fill it.
 
     Raises:
         OutOfMemory: before anything is allocated, if the memory cannot be had.
         DeviceError: ``mapped`` without CUDA, or the driver refused.
+        ConfigError: an unknown ``mapping``.
     """
     if mapping not in MAPPINGS:
         raise ConfigError(f"placement {mapping!r} is not one of {', '.join(MAPPINGS)}; GPU memory is a plain tensor: t.cuda()")
@@ -99,7 +100,7 @@ def allocate(nbytes: int, mapping: str = "host", oversubscribe: bool = False, to
 
 
 def _choose(nbytes: int, mapping: str, oversubscribe: bool) -> str:
-    """``mapped`` where its rule allows it (DESIGN, section 3), else what ``host`` falls back to."""
+    """``mapped`` where its rule allows it (docs/memory.md), else what ``host`` falls back to."""
     if not devices.cuda_available():
         if mapping == "mapped":
             devices.require_cuda("placement='mapped'")

@@ -60,7 +60,7 @@ def copy_rows(
     if check != "sync" and check != "async":
         raise ConfigError(f"check={check!r} is neither 'sync' nor 'async'")
     if max_blocks is not None and max_blocks < 1:
-        raise ConfigError(f"max_blocks={max_blocks} leaves no block to run; use 1 or more, or None for all")
+        raise ConfigError(f"max_blocks={max_blocks} leaves no block to run; use 1 or more, or None for the default")
     if not index.is_cuda:
         _on_cpu(table, rows, row_bytes, packed.data_ptr(), index, width, into_table)
         return

@@ -23,7 +23,7 @@ def host_memory(held: int) -> tuple[int, str]:
     group = _control_group()
     if group is not None:
         return max(0, group - group // _KEPT), "the control group's memory limit"
-    free = _meminfo("MemAvailable")
+    free = meminfo("MemAvailable")
     return max(0, free - free // _KEPT), "the system's available memory"
 
 
@@ -76,7 +76,8 @@ def _limits(root: Path, path: str, limit_name: str, usage_name: str, cache_name:
     return left
 
 
-def _meminfo(name: str) -> int:
+def meminfo(name: str) -> int:
+    """Bytes that the system reports under ``name``, for example ``MemTotal``; larger than any memory if it has no such line."""
     for line in Path("/proc/meminfo").read_text().splitlines():
         if line.startswith(name + ":"):
             return int(line.split()[1]) * 1024

@@ -73,7 +73,13 @@ class SortPlan:
 
 
 def plan_sort(mapping: str, rows: int, row_bytes: int, table_bytes: int) -> SortPlan:
-    """Weighs a gather of ``rows`` random rows as given against the same with its row numbers sorted."""
+    """Weighs a gather of ``rows`` random rows as given against the same with its row numbers sorted.
+
+    Args:
+        mapping: where the table lies; only ``"mapped"`` and ``"registered"`` tables are ever sorted.
+        rows: how many rows one call takes.
+        row_bytes, table_bytes: sizes in bytes.
+    """
     link = _link_rate()
     payload = max(row_bytes, 1) / link
     given = rows * max(1 / _random_rate(mapping, table_bytes), payload)
@@ -92,8 +98,8 @@ def sorts(mapping: str, rows: int, row_bytes: int, table_bytes: int) -> bool:
 def visiting_order(index: torch.Tensor, row_bytes: int, table_bytes: int) -> torch.Tensor:
     """Positions of ``index`` (1-D, on a GPU) in the order of the pages that their rows lie in: int64, a permutation.
 
-    Keys are page numbers and not row numbers: translation asks for no finer order, and 16-bit keys sort in half the
-        passes.
+    Keys are page numbers and not row numbers: translation asks for no finer order, and 16-bit keys, which do for
+    tables up to 32 GiB at least, sort in half the passes.
     """
     shift = max(0, (_PAGE // max(row_bytes, 1)).bit_length() - 1)
     keys = torch.bitwise_right_shift(index, shift)

@@ -25,8 +25,7 @@ class UnifiedTensor:
     """A tensor in host memory, row-major, with at least one dimension.
 
     ``ut[index]`` returns rows on the device of ``index``: a GPU reads them over the link, in pieces as small as a cache
-    line.
-    Where the memory comes from is its ``placement``: ``"mapped"``, ``"registered"`` or ``"heap"``
+    line. Where the memory comes from is its ``placement``: ``"mapped"``, ``"registered"`` or ``"heap"``
     (memory/allocator.py).
     """
 
@@ -109,6 +108,9 @@ class UnifiedTensor:
 
         Raises:
             FormatError: the file is damaged, or promises more than it holds; nothing has been allocated then.
+            ConfigError: raw binary without ``dtype`` and ``shape``, or a file of another type or shape than asked for.
+            StorageError: the file is missing or cannot be read.
+            OutOfMemory: before anything is allocated.
         """
         path = os.fsdecode(path)
         stored = load.locate(path, dtype, None if shape is None else load.asked_shape(shape), offset)
@@ -118,7 +120,11 @@ class UnifiedTensor:
         return made
 
     def view(self, shape: int | Sequence[int], dtype: torch.dtype | None = None) -> UnifiedTensor:
-        """The same memory, from its beginning on, in other dimensions or as another type; it may leave a rest."""
+        """The same memory, from its beginning on, in other dimensions or as another type; it may leave a rest.
+
+        Raises:
+            ConfigError: ``shape`` and ``dtype`` take more bytes than there are.
+        """
         dtype = self.dtype if dtype is None else dtype
         shape = _shape(shape)
         if math.prod(shape) * dtype.itemsize > self._buffer.nbytes:
@@ -127,18 +133,22 @@ class UnifiedTensor:
 
     @property
     def shape(self) -> torch.Size:
+        """Its dimensions; the first counts the rows."""
         return self._cpu.shape
 
     @property
     def dtype(self) -> torch.dtype:
+        """The type of its elements."""
         return self._cpu.dtype
 
     @property
     def ndim(self) -> int:
+        """How many dimensions it has, at least one."""
         return self._cpu.ndim
 
     @property
     def nbytes(self) -> int:
+        """Bytes of all rows; a view may be smaller than the memory that it keeps."""
         return self._cpu.nbytes
 
     @property
@@ -206,6 +216,7 @@ class UnifiedTensor:
 
         Raises:
             IndexOutOfRange: naming the first bad position, its value, and the table's rows.
+            ConfigError: an index, ``out`` or option that cannot be used.
         """
         if stream is not None:
             with torch.cuda.stream(stream):
@@ -243,6 +254,18 @@ class UnifiedTensor:
 
         Where an index is repeated, its rows are written at once: each byte comes from one of them, not all from the same.
         Rows of bad indices are left out.
+
+        Args:
+            index: int32 or int64, any shape; -1 is the last row.
+            rows: of the table's type, on the index's device, not in the table's own memory.
+            max_blocks, check: as in ``gather``.
+
+        Returns:
+            The table itself.
+
+        Raises:
+            IndexOutOfRange: naming the first bad position, its value, and the table's rows.
+            ConfigError: an index of another type, or rows of another shape, type or device.
         """
         index, table = self._reach(index)
         if isinstance(rows, torch.Tensor):

@@ -38,6 +38,7 @@ class Chart:
     y_range: tuple[float, float] | None = None
 
     def svg(self) -> str:
+        """The chart as an SVG element."""
         xs = sorted({x for line in self.lines for x, _ in line.points})
         ys = [y for line in self.lines for _, y in line.points if y > 0] + [y for _, y in self.ceilings]
         lowest, highest = self.y_range or (min(ys), max(ys))

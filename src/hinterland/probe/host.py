@@ -10,7 +10,7 @@ from .. import _core
 from ..machine import cache
 from ..machine.model import Cpu
 from ..memory import UnifiedTensor
-from ..memory.limits import host_memory
+from ..memory.limits import host_memory, meminfo
 from . import rows
 from .timing import best
 
@@ -55,10 +55,7 @@ def _in_sequence(size: int) -> tuple[float, float, float]:
 
 def memory_bytes() -> int:
     """The machine's memory as the system reports it now (a virtual machine's may grow)."""
-    for line in Path("/proc/meminfo").read_text().splitlines():
-        if line.startswith("MemTotal:"):
-            return int(line.split()[1]) * 1024
-    return 0
+    return meminfo("MemTotal")
 
 
 def _cache_bytes() -> int:

@@ -1,4 +1,4 @@
-"""The exceptions that users meet. Each message names the thing, the value and the remedy (DESIGN, law 7).
+"""The exceptions that users meet. Each message names the thing, the value and the remedy.
 
 The native module raises these classes by name, so a C++ error reads the same as a Python one.
 """

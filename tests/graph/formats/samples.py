@@ -8,9 +8,12 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from hypothesis import settings
 from hypothesis import strategies as st
 
 import hinterland as hl
+
+few = settings(max_examples=20)  # each example writes and syncs a file
 
 
 def listed(graph: hl.Graph) -> list[tuple]:

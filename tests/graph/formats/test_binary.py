@@ -9,16 +9,14 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import hinterland as hl
+from hinterland.graph.arrays import WEIGHT_TYPES
 from hinterland.runtime.errors import ConfigError, GraphError
 
-from .samples import graphs, listed, memory_folder
-
-settings.register_profile("files", deadline=None, max_examples=20)
-settings.load_profile("files")
+from .samples import few, graphs, listed, memory_folder
 
 
 @pytest.fixture(scope="module")
@@ -33,6 +31,7 @@ def same(one: hl.Graph, other: hl.Graph) -> bool:
     return one.directed == other.directed and all(equal)
 
 
+@few
 @given(graphs(), st.booleans())
 def test_our_own_files_come_back_exactly(folder, graph, directed):
     graph = graph if directed else hl.graph.simplify(graph, symmetrize=True)
@@ -40,16 +39,14 @@ def test_our_own_files_come_back_exactly(folder, graph, directed):
     assert same(hl.load_graph(folder / "g.hl"), graph)
 
 
-@pytest.mark.parametrize(
-    "dtype",
-    ["int8", "uint8", "int16", "int32", "int64", "float16", "bfloat16", "float32", "float64"],
-)
+@pytest.mark.parametrize("dtype", WEIGHT_TYPES)
 def test_our_own_files_hold_every_weight_type(folder, dtype):
-    graph = hl.from_edges(torch.tensor([0, 1, 1]), torch.tensor([1, 2, 0]), torch.tensor([1, 2, 3]).to(getattr(torch, dtype)))
+    graph = hl.from_edges(torch.tensor([0, 1, 1]), torch.tensor([1, 2, 0]), torch.tensor([1, 2, 3]).to(dtype))
     hl.save_graph(graph, folder / "w.hl")
     assert same(hl.load_graph(folder / "w.hl"), graph)
 
 
+@few
 @given(graphs(weights=("none", "int")), st.booleans())
 def test_gap_files_have_gaps_layout(folder, graph, directed):
     """The bytes, taken apart as gapbs reads them: directed, edges, vertices, offsets, neighbours, then the inverse."""
@@ -74,6 +71,7 @@ def test_gap_files_have_gaps_layout(folder, graph, directed):
     assert same(hl.load_graph(path), graph)
 
 
+@few
 @given(graphs(weights=("none", "length")))
 def test_emogi_files_have_emogis_layout(folder, graph):
     hl.save_graph(graph, folder / "g.bel")
@@ -114,6 +112,7 @@ def sparse(draw):
     return sp.coo_array((data, (rows, columns)), shape=(n, n))
 
 
+@few
 @given(sparse(), st.sampled_from(["csr", "csc", "coo"]), st.booleans())
 def test_npz_of_scipy(folder, matrix, kind, compressed):
     path = folder / "s.npz"
@@ -127,6 +126,7 @@ def test_npz_of_scipy(folder, matrix, kind, compressed):
     assert listed(graph) == expected
 
 
+@few
 @given(graphs())
 def test_scipy_reads_what_we_write_as_npz(folder, graph):
     path = folder / "ours.npz"
@@ -149,6 +149,7 @@ def test_npz_of_graph_collections(real_data):
         assert (graph.num_vertices, graph.num_edges) == (vertices, edges)
 
 
+@few
 @given(
     st.lists(st.tuples(st.integers(0, 50), st.integers(0, 50)), min_size=1, max_size=50).filter(lambda e: len(e) != 2),
     st.sampled_from([np.int32, np.int64, np.uint8, np.uint16, np.uint32, np.uint64, ">i8", ">u4"]),
@@ -172,6 +173,7 @@ def test_an_edge_array_of_two_edges_needs_a_word(folder):
     assert listed(hl.load_graph(folder / "two.npy", format="npy[E,2]")) == [(0, 1), (2, 3)]
 
 
+@few
 @given(graphs(weights=("none",)).filter(lambda g: g.num_edges > 2))
 def test_numpy_reads_what_we_write_as_npy(folder, graph):
     hl.save_graph(graph, folder / "o.npy")

@@ -215,7 +215,7 @@ def test_memory_is_bounded_by_the_output(tmp_path, ending):
     )  # fmt: skip
     found, graph_bytes, peak = map(int, ran.stdout.split())
     assert found == edges
-    buffers = 16 * (4 << 20)  # of the threads that read binary files
+    buffers = 64 << 20  # of 64 threads that read binary files, 1 MiB each
     blocks = 2 * (formats.text.BLOCK + formats.text.LONGEST_LINE)
     as_list = 8 * edges
     most = {"hl": graph_bytes + buffers, "npy": graph_bytes + as_list + buffers}

@@ -11,16 +11,13 @@ import pytest
 import scipy.io
 import scipy.sparse as sp
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import hinterland as hl
 from hinterland.graph.formats import text
 
-from .samples import graphs, listed, memory_folder
-
-settings.register_profile("files", deadline=None, max_examples=20)
-settings.load_profile("files")
+from .samples import few, graphs, listed, memory_folder
 
 
 @pytest.fixture(scope="module")
@@ -57,6 +54,7 @@ def matrices(draw):
     return sp.coo_matrix((data, (row, column)), shape=(n, n)), kind, symmetry
 
 
+@few
 @given(matrices())
 def test_mtx_reads_what_scipy_writes(folder, case):
     matrix, kind, symmetry = case
@@ -75,6 +73,7 @@ def test_mtx_reads_what_scipy_writes(folder, case):
             assert graph.weights.is_floating_point() == (kind == "real")
 
 
+@few
 @given(graphs())
 def test_scipy_reads_what_we_write_as_mtx(folder, graph):
     path = folder / "ours.mtx"
@@ -91,6 +90,7 @@ def test_scipy_reads_what_we_write_as_mtx(folder, graph):
     np.testing.assert_allclose(theirs.toarray(), ours.toarray(), rtol=1e-12)
 
 
+@few
 @given(graphs(), st.booleans())
 def test_undirected_graphs_become_symmetric_matrices(folder, graph, loops):
     path = folder / "symmetric.mtx"
@@ -102,6 +102,7 @@ def test_undirected_graphs_become_symmetric_matrices(folder, graph, loops):
     assert listed(again) == listed(undirected)
 
 
+@few
 @given(graphs(), st.sampled_from(["g.mtx", "g.txt", "g.csv", "g.tsv", "g.el", "g.txt.gz", "g.mtx.gz"]))
 def test_text_comes_back_exactly(folder, graph, name):
     hl.save_graph(graph, folder / name)
@@ -112,6 +113,7 @@ def test_text_comes_back_exactly(folder, graph, name):
         assert again.weights.dtype == graph.weights.dtype
 
 
+@few
 @given(graphs(weights=("length", "none")))
 def test_dimacs_comes_back(folder, graph):
     hl.save_graph(graph, folder / "g.gr")
@@ -120,6 +122,7 @@ def test_dimacs_comes_back(folder, graph):
     assert (again.num_vertices, listed(again)) == (graph.num_vertices, expected)
 
 
+@few
 @given(graphs(weights=("none", "float")))
 def test_networkx_and_we_read_each_others_edge_lists(folder, graph):
     path = folder / "nx.txt"

@@ -22,9 +22,9 @@ import torch
 
 from ... import _core
 from ...memory import UnifiedTensor
-from ...runtime.errors import ConfigError, FormatError
+from ...runtime.errors import FormatError
 from ...runtime.progress import progress
-from ..arrays import index_dtype
+from ..arrays import WEIGHT_TYPES, index_dtype
 from ..graph import Graph
 from .content import Options, Rows, check_counts, survey
 from .files import read_head, read_into, replacing, size_of
@@ -36,13 +36,7 @@ _FIELDS = struct.Struct("<8sIIqq16s16s16sQ")
 _SUM = struct.Struct("<Q")
 _DIRECTED, _SORTED, _WEIGHTED = 1, 2, 4
 _ARRAYS = ("indptr", "indices", "weights")
-_TYPES = {
-    str(dtype).removeprefix("torch."): dtype
-    for dtype in (
-        torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64,
-        torch.float16, torch.bfloat16, torch.float32, torch.float64,
-    )
-}  # fmt: skip
+_TYPES = {str(dtype).removeprefix("torch."): dtype for dtype in WEIGHT_TYPES}
 
 
 @dataclass
@@ -171,9 +165,6 @@ def write(graph: Graph, path: str) -> None:
     """Writes the graph as it is, offsets and neighbours in the types that it has."""
     arrays = [array for array in (graph.array(name, "cpu") for name in _ARRAYS) if array is not None]
     arrays = [array.contiguous() for array in arrays]
-    for array in arrays:
-        if array.dtype not in _TYPES.values():
-            raise ConfigError(f"{path}: weights of type {array.dtype} have no place in an .hl file; convert them to float32")
     flags = _DIRECTED * graph.directed | _SORTED * survey(graph)[2] | _WEIGHTED * (len(arrays) == 3)
     header = Header(flags, graph.num_vertices, graph.num_edges, tuple(array.dtype for array in arrays))
     *places, (sums_at, sums_bytes) = header.sections()
