@@ -152,7 +152,7 @@ def test_a_full_disk_gets_a_sentence_and_keeps_what_was_there(tmp_path, monkeypa
     def full(*_, **__):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(cache.json, "dump", full)
+    monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(StorageError, match="No space left"):
         cache.store(a_machine(date="2027-01-01T00:00:00+00:00"))
     assert [path.read_bytes() for path in tmp_path.iterdir()] == [kept]

@@ -13,10 +13,10 @@ import typer
 from .. import _core
 from ..graph import BfsResult, Graph, from_edges, load_graph, verify_bfs
 from ..graph import bfs as search
-from ..graph.formats.files import replacing, writing
 from ..probe.link import copy_rates
 from ..runtime import devices
 from ..runtime.errors import GraphError
+from ..runtime.files import replacing, writing
 from ..runtime.units import format_bytes, format_rate
 from .output import emit
 

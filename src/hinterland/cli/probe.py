@@ -11,11 +11,11 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from ..graph.formats.files import replacing
 from ..machine import Machine
 from ..probe.measure import probe as run_probe
 from ..probe.page import page
 from ..probe.report import sections
+from ..runtime.files import replacing
 from .output import emit
 
 

@@ -7,13 +7,13 @@ import hashlib
 import json
 import os
 import platform
-import tempfile
 from pathlib import Path
 
 import torch
 
 from ..runtime import devices, jit
 from ..runtime.errors import ConfigError, FormatError, StorageError
+from ..runtime.files import replacing
 from .model import Gpu, Machine
 
 
@@ -50,25 +50,16 @@ def store(machine: Machine) -> Path:
     file = path()
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        handle, aside = tempfile.mkstemp(dir=file.parent, prefix="machine-", suffix=".part")
     except OSError as error:
         raise ConfigError(
             f"the measurement cannot be kept in {file.parent} ({error.strerror}); "
             "set HINTERLAND_CACHE_DIR to a folder that can be written"
         ) from error
     try:
-        with os.fdopen(handle, "w") as out:
-            json.dump(machine.to_json(), out, indent=1)
-            out.flush()
-            os.fsync(out.fileno())
-        os.replace(aside, file)
-    except OSError as error:
-        raise StorageError(
-            f"the measurement cannot be kept in {file.parent} ({error.strerror}); "
-            "free space there, or set HINTERLAND_CACHE_DIR to another folder"
-        ) from error
-    finally:
-        Path(aside).unlink(missing_ok=True)
+        with replacing(file) as output:
+            output.write(json.dumps(machine.to_json(), indent=1).encode())
+    except StorageError as error:
+        raise StorageError(f"the measurement cannot be kept: {error}; or set HINTERLAND_CACHE_DIR to another folder") from error
     return file
 
 

@@ -14,7 +14,6 @@ import hashlib
 import json
 import os
 import re
-import tempfile
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -27,6 +26,7 @@ import torch
 
 from . import devices
 from .errors import ConfigError, DeviceError, StorageError
+from .files import replacing
 
 PACKAGE = Path(__file__).resolve().parent.parent
 _FLAGS = {"std": "c++20", "device_as_default_execution_space": True}
@@ -184,19 +184,11 @@ def _load(entry: Path) -> tuple[dict[str, str], bytes] | None:
 def _store(entry: Path, symbols: dict[str, str], cubin: bytes) -> None:
     payload = json.dumps(symbols).encode() + b"\n" + cubin
     blob = _MAGIC + hashlib.sha256(payload).hexdigest().encode() + b"\n" + payload
-    handle, aside = tempfile.mkstemp(dir=entry.parent, prefix=entry.stem, suffix=".part")
     try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(blob)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(aside, entry)
-    except OSError as error:
-        raise StorageError(
-            f"cannot keep the compiled kernel {entry} ({error.strerror}); set HINTERLAND_CACHE_DIR to one with space"
-        ) from error
-    finally:
-        Path(aside).unlink(missing_ok=True)
+        with replacing(entry) as output:
+            output.write(blob)
+    except StorageError as error:
+        raise StorageError(f"{error}; or set HINTERLAND_CACHE_DIR to a folder with space") from error
 
 
 @contextmanager

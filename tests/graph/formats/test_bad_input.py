@@ -96,6 +96,7 @@ def test_text(tmp_path, name, packed):
     [
         (b"0 0\n5 200000000\n", "the largest number is on line 2"),
         (MTX + b"pattern general\n200000000 200000000 1\n1 1\n", "in the header"),
+        (MTX + b"pattern general\n5000000 5000000 1\n1 1\n", "in the header"),
     ],
 )
 def test_absurdly_sparse(tmp_path, content, words):

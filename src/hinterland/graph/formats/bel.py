@@ -16,11 +16,12 @@ import torch
 
 from ...memory import UnifiedTensor
 from ...runtime.errors import ConfigError, FormatError
+from ...runtime.files import replacing
 from ...runtime.progress import progress
 from ..arrays import index_dtype
 from ..graph import Graph
 from .content import Options, Rows, csr, store_ids
-from .files import read_head, read_into, replacing, size_of
+from .files import read_head, read_into, size_of
 from .gr import whole
 
 _HEADER = struct.Struct("<qq")

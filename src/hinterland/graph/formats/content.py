@@ -16,9 +16,9 @@ from ..graph import Graph
 
 LARGEST_VERTEX = 1 << 48
 _CHUNK = 1 << 22
-# A vertex takes 8 bytes in the graph but none in a list of edges: a list that would make a graph of over a GiB almost
-# without edges holds hashes or other identifiers, not vertex numbers.
-_SPARSE_VERTICES = 1 << 27
+# A vertex takes 8 bytes in the graph but none in a list of edges: a list that would make a graph of over 32 MiB almost
+# without edges holds hashes or other identifiers, not vertex numbers, or its header lies.
+_SPARSE_VERTICES = 1 << 22
 _SPARSE_RATIO = 256
 
 

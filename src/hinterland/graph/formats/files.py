@@ -1,38 +1,22 @@
-"""Files as readers and writers see them: sizes checked before memory is taken, and results that appear whole or not at all."""
+"""Files as readers see them: sizes are checked before memory is taken."""
 
 from __future__ import annotations
 
-import errno
 import io
 import os
-import secrets
 import stat
 import zlib
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
-from types import TracebackType
-from typing import IO, Any
+from typing import Any
 
 import torch
 
 from ... import _core
-from ...runtime.errors import ConfigError, FormatError, StorageError
+from ...runtime.errors import FormatError, StorageError
+from ...runtime.files import refused
 
 GZIP_MAGIC = b"\x1f\x8b"
-
-
-def refused(path: str | Path, doing: str, error: OSError) -> StorageError:
-    """The operating system's refusal in a sentence."""
-    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-        remedy = "the disk or the quota is full: free space or write elsewhere; nothing was left under this name"
-    elif error.errno == errno.ENOENT:
-        remedy = "check the path"
-    elif error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-        remedy = "check the permissions"
-    else:
-        remedy = "check the disk"
-    return StorageError(f"{path}: cannot be {doing}: {error.strerror or error}; {remedy}")
 
 
 def size_of(path: str | Path) -> int:
@@ -135,123 +119,3 @@ def open_text(path: str | Path) -> tuple[Any, Callable[[], int]]:
         return file, file.tell
     except OSError as error:
         raise refused(path, "read", error) from error
-
-
-class Output:
-    """A file being written beside its final place. Every refused write is a StorageError that names the final file."""
-
-    def __init__(self, final: Path, aside: Path, file: io.RawIOBase) -> None:
-        self.final, self.aside, self._file = final, aside, file
-
-    def write(self, content: Any) -> None:
-        """Appends bytes."""
-        try:
-            self._file.write(content)
-        except OSError as error:
-            raise refused(self.final, "written", error) from error
-
-    def write_tensor(self, tensor: torch.Tensor, offset: int) -> None:
-        """Writes a contiguous CPU tensor's bytes at ``offset``, by several threads."""
-        try:
-            _core.write_file(str(self.aside), offset, tensor.data_ptr(), tensor.numel() * tensor.element_size())
-        except StorageError as error:
-            raise StorageError(f"{self.final}: cannot be written: {error}; nothing was left under this name") from error
-
-    def resize(self, size: int) -> None:
-        """Gives the file exactly ``size`` bytes; what was not written reads as zeros."""
-        with writing(self.final):
-            os.truncate(self.aside, size)
-
-    @property
-    def file(self) -> Any:
-        """For libraries that write to a file object; wrap their calls in ``writing``."""
-        return self._file
-
-
-@contextmanager
-def writing(final: str | Path) -> Iterator[None]:
-    """Turns an OSError of the enclosed writes into a StorageError that names ``final``."""
-    try:
-        yield
-    except StorageError:
-        raise
-    except OSError as error:
-        raise refused(final, "written", error) from error
-
-
-class replacing:
-    """``with replacing(path) as output``: the file appears under ``path`` whole, or what was there stays.
-
-    Written under another name in the same folder, synced, then renamed. After any error the aside file is removed.
-    """
-
-    def __init__(self, path: str | Path) -> None:
-        # A link keeps pointing where it did: its target is what is replaced.
-        self._final = Path(os.path.realpath(path))
-        with writing(path):
-            regular = self._final.is_file() or not self._final.exists()
-        if not regular:
-            raise ConfigError(f"{path}: exists and is no regular file; choose another name to write to")
-        self._aside = self._final.with_name(f".{self._final.name}.{secrets.token_hex(4)}.part")
-
-    def __enter__(self) -> Output:
-        try:
-            handle = os.open(self._aside, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
-        except OSError as error:
-            raise refused(self._final, "written", error) from error
-        self._file = os.fdopen(handle, "w+b", buffering=0)
-        return Output(self._final, self._aside, _Whole(self._file))
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        try:
-            if kind is None:
-                with writing(self._final):
-                    os.fsync(self._file.fileno())
-                    self._file.close()
-                    os.replace(self._aside, self._final)
-                    _sync_folder(self._final.parent)
-        finally:
-            self._file.close()
-            self._aside.unlink(missing_ok=True)
-
-
-class _Whole(io.RawIOBase):
-    """An unbuffered file whose ``write`` writes everything: the system may take less than it is given."""
-
-    def __init__(self, file: IO[bytes]) -> None:
-        self._file = file
-
-    def write(self, content: Any) -> int:
-        view = memoryview(content).cast("B")
-        done = 0
-        while done < len(view):
-            done += self._file.write(view[done : done + (1 << 30)])
-        return done
-
-    def writable(self) -> bool:
-        return True
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        return self._file.readinto(buffer)  # type: ignore[attr-defined]
-
-    def seek(self, offset: int, whence: int = 0) -> int:
-        return self._file.seek(offset, whence)
-
-    def tell(self) -> int:
-        return self._file.tell()
-
-
-def _sync_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(handle)
-    except OSError:
-        pass  # some file systems cannot sync a folder; the file itself is safe
-    finally:
-        os.close(handle)

@@ -13,10 +13,11 @@ import torch
 
 from ...memory import UnifiedTensor
 from ...runtime.errors import ConfigError, FormatError
+from ...runtime.files import Output, replacing
 from ...runtime.progress import progress
 from ..graph import Graph
 from .content import Options, Rows, check_counts, csr, store_ids
-from .files import Output, read_head, read_into, replacing, size_of
+from .files import read_head, read_into, size_of
 from .gr import whole
 
 _HEADER = struct.Struct("<Bqq")

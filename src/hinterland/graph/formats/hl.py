@@ -23,11 +23,12 @@ import torch
 from ... import _core
 from ...memory import UnifiedTensor
 from ...runtime.errors import FormatError
+from ...runtime.files import replacing
 from ...runtime.progress import progress
 from ..arrays import WEIGHT_TYPES, index_dtype
 from ..graph import Graph
 from .content import Options, Rows, check_counts, survey
-from .files import read_head, read_into, replacing, size_of
+from .files import read_head, read_into, size_of
 
 MAGIC = b"\x89HLG\r\n\x1a\n"
 VERSION = 1

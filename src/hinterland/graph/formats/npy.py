@@ -9,11 +9,11 @@ import torch
 
 from ...memory import UnifiedTensor
 from ...runtime.errors import ConfigError, FormatError
+from ...runtime.files import replacing
 from ...runtime.progress import progress
 from ..graph import Graph
 from .arrays import ArrayFile, open_npy
 from .content import EdgeList, Options, check_counts, check_sparsity, csr, store_ids
-from .files import replacing
 
 _CHUNK = 1 << 21
 _INT32_LIMIT = 1 << 31

@@ -13,11 +13,11 @@ import torch
 
 from ...memory import UnifiedTensor
 from ...runtime.errors import FormatError
+from ...runtime.files import replacing, writing
 from ..arrays import index_dtype
 from ..graph import Graph
 from .arrays import Archive, ArrayFile
 from .content import EdgeList, Options, Rows, check_counts, check_sparsity, csr
-from .files import replacing, writing
 from .ogb import read_packed
 
 _FORMATS = ("csr", "csc", "coo")

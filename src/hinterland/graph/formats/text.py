@@ -16,10 +16,11 @@ from ... import _core
 from ...memory import report
 from ...memory.limits import require_host_memory
 from ...runtime.errors import FormatError
+from ...runtime.files import refused, replacing
 from ...runtime.progress import progress
 from ..graph import Graph
 from .content import csr
-from .files import GZIP_MAGIC, open_text, read_head, refused, replacing, size_of
+from .files import GZIP_MAGIC, open_text, read_head, size_of
 
 BLOCK = 16 << 20
 LONGEST_LINE = 1 << 20
