@@ -66,9 +66,14 @@ def test_a_measured_machine_decides(monkeypatch):
     class Machine:
         rows = (Point(),)
         link = None
+        sort = {1 << 20: 1e-4, 3 << 20: 3e-4}  # noqa: RUF012
 
     monkeypatch.setattr(plan, "load", lambda: Machine())
     assert memory.plan_sort("mapped", 1 << 20, 64, 48 * GIB).as_given == pytest.approx((1 << 20) / 20e6)
+    for rows, seconds in ((1 << 17, 1e-4), (1 << 20, 1e-4), (2 << 20, 2e-4), (6 << 20, 6e-4)):
+        assert memory.plan_sort("mapped", rows, 64, 48 * GIB).sorting == pytest.approx(seconds)
+    Machine.sort = {1 << 20: 1.0}
+    assert not memory.plan_sort("mapped", 1 << 20, 64, 48 * GIB).sort
 
 
 @given(
