@@ -15,12 +15,13 @@ import torch
 from scipy.sparse.csgraph import breadth_first_order
 
 import hinterland as hl
-from hinterland import _core
 from hinterland.graph import Graph, verify_bfs
+from hinterland.graph.sources import draw_sources
 from hinterland.memory import UnifiedTensor
 from hinterland.probe.link import copy_rates
 
 SOURCES = 8
+SEED = 27491095
 # Milliseconds of other programs on one H200 with 16 CPU cores: EMOGI by bytes of an edge, and GAP on the CPU.
 OTHERS: dict[str, dict[str, Any]] = {
     "kronecker": {"emogi": {4: 144, 8: 215}, "gap": 83},
@@ -55,7 +56,7 @@ def with_wide_edges(graph: Graph) -> Graph:
 
 def measure(graph: Graph, kind: str, results: dict[str, Any]) -> None:
     """Adds one case to ``results``: a search from each source. The first is verified; the levels are those of the median."""
-    ceiling, sources = results["copy_engine"], draw_sources(graph)
+    ceiling, sources = results["copy_engine"], draw_sources(graph, SOURCES, SEED)
     result = hl.bfs(graph, sources[0], device="cuda")  # also compiles the kernel
     start = time.perf_counter()
     verify_bfs(graph, sources[0], result)
@@ -93,18 +94,12 @@ def measure(graph: Graph, kind: str, results: dict[str, Any]) -> None:
     results["levels"] += [{**case, **level} for level in middle["per_level"]]
 
 
-def draw_sources(graph: Graph, count: int = SOURCES, seed: int = 27491095) -> list[int]:
-    """Vertices with neighbours, drawn at random."""
-    candidates = graph.degrees().cpu().nonzero()[:, 0]
-    return candidates[torch.tensor(_core.draw_below(len(candidates), count, seed))].tolist()
-
-
 def _against_scipy(kind: str) -> dict[str, Any]:
     graph = hl.generate(kind, scale=14, edge_factor=16, seed=1, device="cpu")
     ones = np.ones(graph.num_edges, dtype=np.int8)
     matrix = sp.csr_matrix((ones, graph.indices.numpy(), graph.indptr.numpy()), shape=(graph.num_vertices,) * 2)
     ours, theirs = [], []
-    for source in draw_sources(graph):
+    for source in draw_sources(graph, SOURCES, SEED):
         result = hl.bfs(graph, source, device="cpu", stats=True)
         verify_bfs(graph, source, result)
         assert result.stats is not None

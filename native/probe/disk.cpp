@@ -6,67 +6,44 @@
 #include <atomic>
 #include <cerrno>
 #include <chrono>
-#include <cstdlib>
 #include <cstring>
-#include <memory>
 #include <new>
 #include <thread>
 #include <vector>
 
 #include "core/errors.hpp"
 #include "hinterland/core/philox.hpp"
+#include "storage/descriptor.hpp"
 
 namespace hinterland::native {
 
 namespace {
 
 constexpr int64_t kBlock = 4 << 20;
-constexpr int64_t kPage = 4096;
+constexpr int64_t kPage = kDirectAlign;
 
-class File {
- public:
-  File(const std::string& path, int flags) : path_(path), fd_(::open(path.c_str(), flags | O_CLOEXEC)) {}
-  ~File() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  File(const File&) = delete;
-  File& operator=(const File&) = delete;
+void require(const Descriptor& file, const std::string& path) {
+  if (!file.open()) throw_errno("cannot open " + path, errno);
+}
 
-  [[nodiscard]] bool open() const { return fd_ >= 0; }
-  [[nodiscard]] int get() const { return fd_; }
-
-  void require() const {
-    if (!open()) throw_errno("cannot open " + path_, errno);
-  }
-
-  void transfer(char* memory, int64_t bytes, int64_t offset, bool write) const {
-    for (int64_t done = 0; done < bytes;) {
-      const ssize_t n = write ? ::pwrite(fd_, memory + done, bytes - done, offset + done)
-                              : ::pread(fd_, memory + done, bytes - done, offset + done);
-      if (n < 0 && errno == EINTR) continue;
-      if (n > 0) {
-        done += n;
-        continue;
-      }
-      const int code = errno;
-      const std::string where = path_ + " at offset " + std::to_string(offset + done);
-      if (n < 0) throw_errno((write ? "cannot write " : "cannot read ") + where, code);
-      throw StorageError("the measured file " + where + " has ended early");
+void transfer(const Descriptor& file, const std::string& path, char* memory, int64_t bytes, int64_t offset, bool write) {
+  for (int64_t done = 0; done < bytes;) {
+    const ssize_t n = write ? ::pwrite(file.get(), memory + done, bytes - done, offset + done)
+                            : ::pread(file.get(), memory + done, bytes - done, offset + done);
+    if (n < 0 && errno == EINTR) continue;
+    if (n > 0) {
+      done += n;
+      continue;
     }
+    const int code = errno;
+    const std::string where = path + " at offset " + std::to_string(offset + done);
+    if (n < 0) throw_errno((write ? "cannot write " : "cannot read ") + where, code);
+    throw StorageError("the measured file " + where + " has ended early");
   }
+}
 
- private:
-  std::string path_;
-  int fd_;
-};
-
-struct Free {
-  void operator()(char* p) const { std::free(p); }
-};
-using Memory = std::unique_ptr<char, Free>;
-
-Memory pages(int64_t bytes) {
-  Memory memory{static_cast<char*>(std::aligned_alloc(kPage, bytes))};
+DirectMemory pages(int64_t bytes) {
+  DirectMemory memory = direct_memory(bytes);
   if (!memory) throw std::bad_alloc();
   return memory;
 }
@@ -95,15 +72,15 @@ void on_threads(int threads, std::atomic<bool>& stop, Work&& work) {
 
 }  // namespace
 
-bool takes_direct_io(const std::string& path) { return File(path, O_RDONLY | O_DIRECT).open(); }
+bool takes_direct_io(const std::string& path) { return Descriptor(path, O_RDONLY | O_DIRECT).open(); }
 
 void transfer_file(const std::string& path, int64_t offset, int64_t bytes, int threads, bool write, bool direct) {
-  const File file(path, (write ? O_WRONLY : O_RDONLY) | (direct ? O_DIRECT : 0));
-  file.require();
+  const Descriptor file(path, (write ? O_WRONLY : O_RDONLY) | (direct ? O_DIRECT : 0));
+  require(file, path);
   std::atomic<int64_t> next{offset};
   std::atomic<bool> stop{false};
   on_threads(threads, stop, [&](int) {
-    const Memory memory = pages(kBlock);
+    const DirectMemory memory = pages(kBlock);
     if (write) {
       const Philox philox{static_cast<uint64_t>(offset)};
       for (int64_t i = 0; i < kBlock / 16; ++i) {
@@ -118,7 +95,7 @@ void transfer_file(const std::string& path, int64_t offset, int64_t bytes, int t
           std::memcpy(memory.get() + page, &stamp, sizeof stamp);
         }
       }
-      file.transfer(memory.get(), kBlock, at, write);
+      transfer(file, path, memory.get(), kBlock, at, write);
     }
   });
   if (write && ::fdatasync(file.get()) != 0) throw_errno("cannot write " + path + " to the disk", errno);
@@ -126,8 +103,8 @@ void transfer_file(const std::string& path, int64_t offset, int64_t bytes, int t
 
 double random_reads(const std::string& path, int64_t bytes, int threads, double seconds, uint64_t seed, bool direct) {
   using Clock = std::chrono::steady_clock;
-  const File file(path, O_RDONLY | (direct ? O_DIRECT : 0));
-  file.require();
+  const Descriptor file(path, O_RDONLY | (direct ? O_DIRECT : 0));
+  require(file, path);
   if (!direct) ::posix_fadvise(file.get(), 0, 0, POSIX_FADV_DONTNEED);
   std::atomic<int64_t> reads{0};
   std::atomic<bool> stop{false};
@@ -135,12 +112,12 @@ double random_reads(const std::string& path, int64_t bytes, int threads, double 
   const auto until = start + std::chrono::duration<double>(seconds);
   const uint64_t pages_in_file = static_cast<uint64_t>(bytes / kPage);
   on_threads(threads, stop, [&](uint64_t thread) {
-    const Memory memory = pages(kPage);
+    const DirectMemory memory = pages(kPage);
     const Philox philox{seed};
     int64_t done = 0;
     while (!stop && Clock::now() < until) {
       const auto page = static_cast<int64_t>(philox.below(pages_in_file, static_cast<uint64_t>(done), thread));
-      file.transfer(memory.get(), kPage, page * kPage, false);
+      transfer(file, path, memory.get(), kPage, page * kPage, false);
       ++done;
     }
     reads += done;

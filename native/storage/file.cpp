@@ -7,42 +7,21 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 #include <exception>
-#include <memory>
 #include <mutex>
 #include <system_error>
 #include <thread>
 #include <vector>
 
 #include "core/errors.hpp"
+#include "storage/descriptor.hpp"
 
 namespace hinterland::native {
 
 namespace {
 
 constexpr int64_t kBlock = 1 << 20;  // one request: large enough for the disk's sequential rate, with many in flight
-constexpr int64_t kAlign = 4096;     // what direct I/O asks of offsets, sizes and addresses
-
-class Descriptor {
- public:
-  Descriptor(const std::string& path, int flags) : fd_(::open(path.c_str(), flags | O_CLOEXEC)) {}
-  ~Descriptor() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  [[nodiscard]] bool open() const { return fd_ >= 0; }
-  [[nodiscard]] int get() const { return fd_; }
-
- private:
-  int fd_;
-};
-
-struct Free {
-  void operator()(void* p) const { std::free(p); }
-};
 
 // Up to `bytes` bytes; fewer only at the end of the file or on an error, which is returned through `error`.
 int64_t read_fully(int fd, char* to, int64_t bytes, int64_t offset, int& error) {
@@ -55,7 +34,7 @@ int64_t read_fully(int fd, char* to, int64_t bytes, int64_t offset, int& error) 
     if (got <= 0) break;
     done += got;
     // A direct read that ends off a block's edge has met the end of the file; going on would only be refused.
-    if (done % kAlign != 0 && done < bytes) break;
+    if (done % kDirectAlign != 0 && done < bytes) break;
   }
   return done;
 }
@@ -106,8 +85,8 @@ void read_file(const std::string& path, int64_t offset, void* to, int64_t bytes,
   char* const out = static_cast<char*>(to);
   for_each_block(last - first + 1, threads, [&](int64_t i) {
     // Each thread reads aligned blocks into a buffer of its own: the target need not be aligned, nor the offset.
-    static thread_local std::unique_ptr<char, Free> bounce;
-    if (!bounce) bounce.reset(static_cast<char*>(std::aligned_alloc(kAlign, kBlock)));
+    static thread_local DirectMemory bounce;
+    if (!bounce) bounce = direct_memory(kBlock);
     if (!bounce) throw OutOfMemory("no memory for reading " + path + ": free some, or raise the process's limit");
     const int64_t at = (first + i) * kBlock;
     const int64_t from = std::max(at, offset), until = std::min(at + kBlock, offset + bytes);

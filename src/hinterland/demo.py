@@ -29,7 +29,6 @@ SCALE_CPU, SCALE_GPU = 16, 22  # a second or two of work for a traversal on eith
 _SOURCES = 3
 _MOST_TABLE_BYTES = 4 << 30
 _MOST_GATHERED = 1 << 20
-_COPY_BYTES = 256 << 20
 
 PYTHON = """\
 import torch, hinterland as hl
@@ -64,7 +63,7 @@ def run(
     graph, made = _graph(path, scale, device)
     say("filling the feature table")
     table = _features(graph.num_vertices)
-    ceiling = link.copy_rates(device, _COPY_BYTES)[0] if device.type == "cuda" else None
+    ceiling = link.copy_rates(device)[0] if device.type == "cuda" else None
     say("breadth-first search, each run verified")
     runs = [_traverse(graph, source, device, ceiling) for source in _sources(graph)]
     say("gathering random rows, checked against torch")

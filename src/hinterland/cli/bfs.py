@@ -10,17 +10,14 @@ import numpy as np
 import torch
 import typer
 
-from .. import _core
-from ..graph import BfsResult, Graph, from_edges, load_graph, verify_bfs
+from ..graph import BfsResult, from_edges, load_graph, verify_bfs
 from ..graph import bfs as search
+from ..graph.sources import draw_sources
 from ..probe.link import copy_rates
 from ..runtime import devices
-from ..runtime.errors import GraphError
 from ..runtime.files import replacing, writing
 from ..runtime.units import format_bytes, format_rate
 from .output import emit
-
-_COPY_BYTES = 256 << 20  # what the copy engine's rate is measured on
 
 
 def register(app: typer.Typer) -> None:
@@ -47,7 +44,7 @@ def bfs(
     if output is not None and vertex is None and runs > 1:
         raise typer.BadParameter("one file holds the levels of one source; leave out --runs", param_hint="--output")
     loaded = load_graph(graph)
-    sources = [vertex] * runs if vertex is not None else _draw(loaded, runs, seed)
+    sources = [vertex] * runs if vertex is not None else draw_sources(loaded, runs, seed)
     ceiling = _prepare(device)
     done: list[dict[str, Any]] = []
     for number in sources:
@@ -75,13 +72,6 @@ def _source(text: str) -> int | None:
         raise typer.BadParameter(f"{text!r} is neither a vertex number nor random", param_hint="--source") from None
 
 
-def _draw(graph: Graph, count: int, seed: int) -> list[int]:
-    candidates = graph.degrees().cpu().nonzero()[:, 0]
-    if len(candidates) == 0:
-        raise GraphError(f"none of the graph's {graph.num_vertices} vertices has a neighbour; name a --source")
-    return candidates[torch.tensor(_core.draw_below(len(candidates), count, seed % 2**64))].tolist()
-
-
 def _prepare(device: str | None) -> float | None:
     """What the copy engine moves now, in bytes a second; None on the CPU. Loads the kernels, so that no run's time has that."""
     where = devices.as_device(device)
@@ -89,7 +79,7 @@ def _prepare(device: str | None) -> float | None:
         return None
     one_edge = from_edges(torch.tensor([0]), torch.tensor([1]))
     search(one_edge, 0, device=where, stats=True)
-    return copy_rates(where, _COPY_BYTES)[0]
+    return copy_rates(where)[0]
 
 
 def _run(source: int, result: BfsResult, ceiling: float | None) -> dict[str, Any]:

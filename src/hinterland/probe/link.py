@@ -29,7 +29,7 @@ _LINE = 128
 _CHAIN_STRIDE = 512  # bytes between the places of the latency chain: no two on one line, nor on neighbours
 
 
-def copy_rates(device: torch.device, size: int) -> tuple[float, float]:
+def copy_rates(device: torch.device, size: int = 256 << 20) -> tuple[float, float]:
     """The copy engine's bytes a second with pinned memory: host to device, and device to host."""
     host = torch.empty(size, dtype=torch.uint8, pin_memory=True)
     held = torch.empty(size, dtype=torch.uint8, device=device)
