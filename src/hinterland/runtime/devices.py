@@ -79,10 +79,9 @@ def _stream(handle: int) -> Stream:
     return Stream.from_handle(handle)
 
 
-def current_stream(device: torch.device, stream: torch.cuda.Stream | None = None) -> Any:
-    """The caller's torch stream on ``device`` (or ``stream``, if given) as a cuda-core stream."""
-    handle = torch._C._cuda_getCurrentRawStream(device.index) if stream is None else stream.cuda_stream
-    return _stream(handle)
+def current_stream(device: torch.device) -> Any:
+    """The caller's torch stream on ``device`` as a cuda-core stream."""
+    return _stream(torch._C._cuda_getCurrentRawStream(device.index))
 
 
 def free_bytes(device: torch.device) -> int:

@@ -29,19 +29,18 @@ def launch(
     grid: int,
     block: int,
     *args: int,
-    stream: torch.cuda.Stream | None = None,
     cooperative: bool = False,
 ) -> None:
-    """Queues one kernel on ``device``, on ``stream`` or the current torch stream. ``grid`` and ``block`` are 1-D sizes."""
+    """Queues one kernel on ``device``, on the current torch stream. ``grid`` and ``block`` are 1-D sizes."""
     from cuda.core import launch as core_launch
 
     kernel = file.kernel(instance, device)
     config = _config(grid, block, cooperative)
     if torch.cuda.current_device() == device.index:
-        core_launch(devices.current_stream(device, stream), config, kernel, *args)
+        core_launch(devices.current_stream(device), config, kernel, *args)
     else:
         with torch.cuda.device(device):
-            core_launch(devices.current_stream(device, stream), config, kernel, *args)
+            core_launch(devices.current_stream(device), config, kernel, *args)
 
 
 @functools.cache
