@@ -16,31 +16,33 @@ T* at(uintptr_t address) {
 
 NeighborArray neighbors_at(uintptr_t address, int bytes) { return {at<void>(address), bytes}; }
 
-PackedArrays packed_at(uintptr_t indptr, uintptr_t offsets, uintptr_t stream, int64_t vertices) {
-  return {at<int64_t>(indptr), at<int64_t>(offsets), at<void>(stream), vertices};
+PackedArrays packed_at(uintptr_t indptr, uintptr_t offsets, uintptr_t stream, int64_t rows, int64_t vertices) {
+  return {at<int64_t>(indptr), at<int64_t>(offsets), at<void>(stream), rows, vertices};
 }
 
 }  // namespace
 
 void bind_graph_compress(nb::module_& m) {
   m.def("packed_bytes", &packed_bytes);
-  m.def("pack_offsets", [](uintptr_t indptr, int64_t vertices, uintptr_t neighbors, int bytes, uintptr_t offsets) {
+  m.def("pack_offsets", [](uintptr_t indptr, int64_t rows, int64_t vertices, uintptr_t neighbors, int bytes,
+                           uintptr_t offsets) {
     nb::gil_scoped_release released;
-    return pack_offsets(at<int64_t>(indptr), vertices, neighbors_at(neighbors, bytes), at<int64_t>(offsets));
+    return pack_offsets(at<int64_t>(indptr), rows, vertices, neighbors_at(neighbors, bytes), at<int64_t>(offsets));
   });
-  m.def("pack_rows", [](uintptr_t indptr, uintptr_t offsets, int64_t vertices, uintptr_t neighbors, int bytes,
-                        uintptr_t stream) {
+  m.def("pack_rows", [](uintptr_t indptr, int64_t rows, int64_t vertices, uintptr_t neighbors, int bytes,
+                        uintptr_t offsets, uintptr_t stream) {
     nb::gil_scoped_release released;
-    pack_rows(at<int64_t>(indptr), at<int64_t>(offsets), vertices, neighbors_at(neighbors, bytes), at<uint8_t>(stream));
+    pack_rows(at<int64_t>(indptr), at<int64_t>(offsets), rows, vertices, neighbors_at(neighbors, bytes),
+              at<uint8_t>(stream));
   });
-  m.def("unpack_rows", [](uintptr_t indptr, uintptr_t offsets, uintptr_t stream, int64_t vertices, uintptr_t neighbors,
-                          int bytes) {
+  m.def("unpack_rows", [](uintptr_t indptr, uintptr_t offsets, uintptr_t stream, int64_t rows, int64_t vertices,
+                          uintptr_t neighbors, int bytes) {
     nb::gil_scoped_release released;
-    unpack_rows(packed_at(indptr, offsets, stream, vertices), neighbors_at(neighbors, bytes));
+    unpack_rows(packed_at(indptr, offsets, stream, rows, vertices), neighbors_at(neighbors, bytes));
   });
-  m.def("first_wrong_list", [](uintptr_t indptr, uintptr_t offsets, uintptr_t stream, int64_t vertices) {
+  m.def("first_wrong_list", [](uintptr_t indptr, uintptr_t offsets, uintptr_t stream, int64_t rows, int64_t vertices) {
     nb::gil_scoped_release released;
-    return first_wrong_list(packed_at(indptr, offsets, stream, vertices));
+    return first_wrong_list(packed_at(indptr, offsets, stream, rows, vertices));
   });
   m.def("queue_order", [](uintptr_t indptr, int64_t vertices, uintptr_t neighbors, int bytes, uintptr_t roots,
                           bool by_degree, uintptr_t order) {

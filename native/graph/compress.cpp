@@ -24,32 +24,33 @@ PackedShape shape_of(const int64_t* indptr, int64_t vertices, int64_t v) {
 
 }  // namespace
 
-int64_t pack_offsets(const int64_t* indptr, int64_t vertices, NeighborArray neighbors, int64_t* at) {
+int64_t pack_offsets(const int64_t* indptr, int64_t rows, int64_t vertices, NeighborArray neighbors, int64_t* at) {
   std::atomic<bool> ascend{true};
   at[0] = 0;
   with_neighbors(neighbors, [&](const auto* ids) {
-    for_each_row(indptr, vertices, [&](int64_t v) {
+    for_each_row(indptr, rows, [&](int64_t v) {
       at[v + 1] = packed_list_bytes(shape_of(indptr, vertices, v), ids + indptr[v]);
       if (at[v + 1] < 0) ascend = false;
     });
   });
-  return ascend ? inclusive_sum(at + 1, vertices) : -1;
+  return ascend ? inclusive_sum(at + 1, rows) : -1;
 }
 
-void pack_rows(const int64_t* indptr, const int64_t* at, int64_t vertices, NeighborArray neighbors, uint8_t* stream) {
+void pack_rows(const int64_t* indptr, const int64_t* at, int64_t rows, int64_t vertices, NeighborArray neighbors,
+               uint8_t* stream) {
   with_neighbors(neighbors, [&](const auto* ids) {
-    for_each_row(indptr, vertices, [&](int64_t v) {
+    for_each_row(indptr, rows, [&](int64_t v) {
       pack_list(shape_of(indptr, vertices, v), ids + indptr[v], stream + at[v]);
     });
   });
-  std::memset(stream + at[vertices], 0, packed_bytes(at[vertices]) - at[vertices]);
+  std::memset(stream + at[rows], 0, packed_bytes(at[rows]) - at[rows]);
 }
 
 void unpack_rows(const PackedArrays& packed, NeighborArray neighbors) {
   with_neighbors(neighbors, [&](auto* ids) {
     using Id = std::remove_reference_t<decltype(*ids)>;
     const auto bits = bits_of(packed);
-    for_each_row(packed.indptr, packed.vertices, [&](int64_t v) {
+    for_each_row(packed.indptr, packed.rows, [&](int64_t v) {
       const PackedShape shape = shape_of(packed.indptr, packed.vertices, v);
       for (int64_t k = 0; k < shape.blocks; ++k) {
         Id* out = ids + packed.indptr[v] + k * kPackedBlock;
@@ -64,7 +65,7 @@ void unpack_rows(const PackedArrays& packed, NeighborArray neighbors) {
 int64_t first_wrong_list(const PackedArrays& packed) {
   const auto bits = bits_of(packed);
   int64_t first = std::numeric_limits<int64_t>::max();
-  for_each_row(packed.indptr, packed.vertices, [&](int64_t v) {
+  for_each_row(packed.indptr, packed.rows, [&](int64_t v) {
     const int64_t bytes = packed.at[v + 1] - packed.at[v];
     if (!packed_list_is_right(bits, 8 * packed.at[v], shape_of(packed.indptr, packed.vertices, v), packed.vertices, bytes))
       atomic_min(first, v);

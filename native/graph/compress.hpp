@@ -7,24 +7,26 @@
 
 namespace hinterland::native {
 
-// A packed graph: its rows' degrees follow from indptr; the list of v is bytes [at[v], at[v + 1]) of `stream`.
+// Packed rows: their degrees follow from indptr; row v is bytes [at[v], at[v + 1]) of `stream`. Its neighbours are below
+// `vertices`, which decides how wide the fields are.
 struct PackedArrays {
   const int64_t* indptr;
   const int64_t* at;
   const void* stream;
-  int64_t vertices;
+  int64_t rows, vertices;
 };
 
-// Sets at[0 .. vertices] to where each packed list will begin. Returns how many bytes they take, or -1 if a list does not
+// Sets at[0 .. rows] to where each packed list will begin. Returns how many bytes they take, or -1 if a list does not
 // ascend: sort_rows first.
-int64_t pack_offsets(const int64_t* indptr, int64_t vertices, NeighborArray neighbors, int64_t* at);
+int64_t pack_offsets(const int64_t* indptr, int64_t rows, int64_t vertices, NeighborArray neighbors, int64_t* at);
 
-// Writes the packed lists to stream[0 .. packed_bytes(at[vertices])).
-void pack_rows(const int64_t* indptr, const int64_t* at, int64_t vertices, NeighborArray neighbors, uint8_t* stream);
+// Writes the packed lists to stream[0 .. packed_bytes(at[rows])).
+void pack_rows(const int64_t* indptr, const int64_t* at, int64_t rows, int64_t vertices, NeighborArray neighbors,
+               uint8_t* stream);
 
 void unpack_rows(const PackedArrays& packed, NeighborArray neighbors);
 
-// The first vertex whose packed list is not what its degree and bytes promise, or -1. indptr and at are right themselves.
+// The first row whose packed list is not what its degree and bytes promise, or -1. indptr and at are right themselves.
 int64_t first_wrong_list(const PackedArrays& packed);
 
 }  // namespace hinterland::native

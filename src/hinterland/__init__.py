@@ -1,6 +1,6 @@
 """Hinterland: GPU code reads data larger than GPU memory directly, in pieces as small as a cache line."""
 
-from .graph import BfsResult, Graph, bfs, from_edges, generate, load_graph, save_graph
+from .graph import BfsResult, Graph, bfs, compress, decompress, from_edges, generate, load_graph, reorder, save_graph
 from .machine import Machine
 from .memory import UnifiedTensor
 from .probe.measure import probe
@@ -13,9 +13,12 @@ __all__ = [
     "UnifiedTensor",
     "__version__",
     "bfs",
+    "compress",
+    "decompress",
     "from_edges",
     "generate",
     "load_graph",
     "probe",
+    "reorder",
     "save_graph",
 ]
