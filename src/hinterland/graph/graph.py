@@ -63,6 +63,7 @@ class Graph:
             arrays.check_weights(arrays.tensor_of(weights), neighbors.numel())
             self._arrays["weights"] = arrays.placed(weights, weights.dtype, places["weights"])
         self._transposed: Callable[[], Graph | None] = lambda: None
+        self._num_isolated: int | None = None
 
     @classmethod
     def _of(cls, held: Mapping[str, Array], directed: bool) -> Graph:
@@ -71,6 +72,7 @@ class Graph:
         graph.directed = directed
         graph._arrays = dict(held)
         graph._transposed = lambda: None
+        graph._num_isolated = None
         return graph
 
     def _with_weights(self, weights: Array) -> Graph:
@@ -86,6 +88,13 @@ class Graph:
     def num_edges(self) -> int:
         """Stored edges: those of an undirected graph count once for each direction."""
         return int(self._arrays["indices"].shape[0])
+
+    @property
+    def num_isolated(self) -> int:
+        """Vertices without neighbours in their lists; counted once and kept."""
+        if self._num_isolated is None:
+            self._num_isolated = arrays.count_empty_lists(self.indptr)
+        return self._num_isolated
 
     @property
     def indptr(self) -> torch.Tensor:
