@@ -1,6 +1,6 @@
 """Hinterland: GPU code reads data larger than GPU memory directly, in pieces as small as a cache line."""
 
-from .graph import BfsResult, Graph, bfs, from_edges, generate, load_graph, save_graph
+from .graph import BfsResult, Graph, bfs, from_edges, generate, load_graph, random_weights, save_graph
 from .machine import Machine
 from .memory import UnifiedTensor
 from .probe.measure import probe
@@ -17,5 +17,6 @@ __all__ = [
     "generate",
     "load_graph",
     "probe",
+    "random_weights",
     "save_graph",
 ]
