@@ -166,6 +166,21 @@ def count_empty_lists(indptr: torch.Tensor) -> int:
     return empty
 
 
+def lists_ascend(indptr: torch.Tensor, indices: torch.Tensor) -> bool:
+    """Whether each vertex's neighbours ascend, where both arrays lie in order as CSR demands."""
+    if not indices.is_cuda:
+        indptr = indptr.cpu()
+        return _core.rows_ascend(indptr.data_ptr(), indptr.numel() - 1, indices.data_ptr(), indices.element_size())
+    indptr = indptr.to(indices.device)
+    for begin in range(0, indices.numel() - 1, _CHECK_AT_ONCE):
+        part = indices[begin : begin + _CHECK_AT_ONCE + 1]
+        # Only the first neighbour of a vertex may be less than what stands before it.
+        falls = (part[1:] < part[:-1]).nonzero()[:, 0] + begin + 1
+        if not torch.equal(indptr[torch.searchsorted(indptr, falls)], falls):
+            return False
+    return True
+
+
 def check_weights(weights: torch.Tensor, num_edges: int) -> None:
     """Raises GraphError unless there is one real number, and no NaN, for each edge."""
     if weights.dtype not in WEIGHT_TYPES:

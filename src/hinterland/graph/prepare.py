@@ -15,7 +15,6 @@ Everything else is read where it lies.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
 
 import torch
 
@@ -26,6 +25,7 @@ from .graph import Graph
 
 PAGE_EDGES = 1024  # kPageEdges of adjacency.hpp
 MOST_HEADS = 4
+_WORDS_BYTES = 14 * 8  # sizeof(GraphWords)
 _AT_ONCE = 1 << 22  # vertices whose heads are fetched together, which bounds the memory that takes
 
 # What each algorithm takes on the GPU besides the graph, its result included: bytes for a graph. Each adds itself.
@@ -95,10 +95,16 @@ class View:
                 part[there] = self.edges[at[there]]
         return self._took(allocated(count * each), room)
 
+    def edge_bytes(self, weighted: bool) -> int:
+        """What keeping all edges takes."""
+        return sum(allocated(a.nbytes) for a in self._edge_arrays(weighted))
+
+    def _edge_arrays(self, weighted: bool) -> list[torch.Tensor]:
+        return [self.edges, self.weights] if weighted and self.weights is not None else [self.edges]
+
     def keep_edges(self, room: int, weighted: bool) -> int:
         """Copies all edges, or the pages whose lists are longest, as many as there is room for."""
-        arrays = [self.edges, *([self.weights] if weighted and self.weights is not None else [])]
-        whole = sum(allocated(a.nbytes) for a in arrays)
+        arrays, whole = self._edge_arrays(weighted), self.edge_bytes(weighted)
         if self.graph.indices.is_cuda or not self.graph.num_edges:
             return room
         if whole <= room:
@@ -135,7 +141,6 @@ class Prepared:
     Attributes:
         graph: the graph.
         device: where the algorithms run: the CPU where the budget has no room for their state.
-        held: bytes of GPU memory kept until :meth:`close`.
     """
 
     def __init__(
@@ -146,6 +151,7 @@ class Prepared:
             raise ConfigError(f"{', '.join(sorted(unknown))}: not among the algorithms, {', '.join(sorted(STATE_BYTES))}")
         self.graph, self.device, self.budget = graph, device, budget
         reserved = max((STATE_BYTES[a](graph) for a in algorithms), default=0)
+        reserved += 2 * allocated(_WORDS_BYTES)
         if device.type == "cuda" and budget is not None and reserved > budget:
             self.device = device = torch.device("cpu")
         room = self._room(reserved)
@@ -162,7 +168,9 @@ class Prepared:
             for view in views:
                 room = view.keep_offsets(room)
             if many_runs or algorithms & INCOMING_ONLY:
-                fits = allocated(graph.indices.nbytes) + (allocated(graph.weights.nbytes) if weighted and graph.weights is not None else 0)
+                fits = allocated(graph.indices.nbytes) + (
+                    allocated(graph.weights.nbytes) if weighted and graph.weights is not None else 0
+                )
                 if algorithms & SEARCHING and self.incoming is not None and room < fits:
                     room = self.incoming.keep_heads(room)
                 for view in views:
@@ -170,6 +178,7 @@ class Prepared:
 
     @property
     def held(self) -> int:
+        """Bytes of GPU memory kept until :meth:`close`."""
         return sum(view.held for view in {id(v): v for v in (self.out, self.incoming) if v is not None}.values())
 
     def _room(self, reserved: int) -> int:
@@ -194,7 +203,9 @@ class Prepared:
             if view.heads is not None:
                 kept.append(f"{view.heads.shape[0]} heads a vertex")
             if view.hot_edges is not None:
-                kept.append(f"{view.hot_edges.shape[0]} pages of {PAGE_EDGES} edges ({view.hot_edges.numel() / view.graph.num_edges:.0%})")
+                kept.append(
+                    f"{view.hot_edges.shape[0]} pages of {PAGE_EDGES} edges ({view.hot_edges.numel() / view.graph.num_edges:.0%})"
+                )
             lines.append(f"{name}: {', '.join(kept) or 'read where they lie'}")
         return "\n".join(lines)
 

@@ -16,7 +16,7 @@ from .prepare import Prepared
 BLOCK = 512  # threads of a block, as in the kernels' launch bounds
 EDGE_TYPES = ("int32_t", "int64_t")
 _NO_VERTEX = 2**63 - 1  # FrontierControl::kNone
-_RECORDS = 4097  # kStepRecords + 1
+RECORDS = 4097  # kStepRecords + 1
 FIELDS = ("vertices", "tasks", "edges", "bytes", "cached", "pulled", "start_ns", "visit_ns")  # StepRecord
 _ID_WIDE_FROM = 2**31  # vertices from which a vertex number takes eight bytes
 
@@ -94,7 +94,7 @@ def finish(prepared: Prepared, scratch: torch.Tensor, layout: ScratchLayout) -> 
             f"the neighbour list of vertex {bad} is broken: its offsets do not lie in order within the "
             f"{edges} edges, or it names a vertex outside [0, {vertices}); check the file they came from"
         )
-    rows = min(depth, _RECORDS)
+    rows = min(depth, RECORDS)
     row_bytes = 8 * len(FIELDS)
     records = scratch[layout.records : layout.records + rows * row_bytes].view(torch.int64).view(rows, len(FIELDS))
     return Finished(depth, end_ns, records.cpu())
