@@ -1,6 +1,20 @@
 """Hinterland: GPU code reads data larger than GPU memory directly, in pieces as small as a cache line."""
 
-from .graph import BfsResult, Graph, bfs, compress, decompress, from_edges, generate, load_graph, reorder, save_graph
+from .graph import (
+    BfsResult,
+    Graph,
+    Prepared,
+    bfs,
+    compress,
+    decompress,
+    from_edges,
+    generate,
+    load_graph,
+    prepare,
+    random_weights,
+    reorder,
+    save_graph,
+)
 from .machine import Machine
 from .memory import UnifiedTensor
 from .probe.measure import probe
@@ -10,6 +24,7 @@ __all__ = [
     "BfsResult",
     "Graph",
     "Machine",
+    "Prepared",
     "UnifiedTensor",
     "__version__",
     "bfs",
@@ -18,7 +33,9 @@ __all__ = [
     "from_edges",
     "generate",
     "load_graph",
+    "prepare",
     "probe",
+    "random_weights",
     "reorder",
     "save_graph",
 ]

@@ -4,20 +4,24 @@ from .bfs import BfsResult, bfs
 from .build import from_edges, simplify
 from .compress import compress, decompress
 from .formats import load_graph, save_graph
-from .generate import generate
+from .generate import generate, random_weights
 from .graph import Graph
+from .prepare import Prepared, prepare
 from .reorder import reorder
 from .verify import verify_bfs
 
 __all__ = [
     "BfsResult",
     "Graph",
+    "Prepared",
     "bfs",
     "compress",
     "decompress",
     "from_edges",
     "generate",
     "load_graph",
+    "prepare",
+    "random_weights",
     "reorder",
     "save_graph",
     "simplify",

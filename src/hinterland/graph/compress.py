@@ -59,7 +59,9 @@ def compress(graph: Graph, reorder: str | None = None, placement: str | Mapping[
     held: dict[str, Array] = {"indptr": graph._arrays["indptr"], "packed_offsets": at, "packed": stream}
     if "weights" in graph._arrays:
         held["weights"] = graph._arrays["weights"]
-    return Graph._of({name: _moved(array, places[_home(name)]) for name, array in held.items()}, graph.directed, graph._order)
+    return Graph._of(
+        {name: _moved(array, places[_home(name)]) for name, array in held.items()}, graph.directed, graph._order, True
+    )
 
 
 def decompress(graph: Graph, placement: str | Mapping[str, str] | None = None) -> Graph:
@@ -76,7 +78,7 @@ def decompress(graph: Graph, placement: str | Mapping[str, str] | None = None) -
         "indices": unpacked(graph, "heap" if places["indices"] == "gpu" else places["indices"]),
         **({"weights": graph._arrays["weights"]} if "weights" in graph._arrays else {}),
     }
-    return Graph._of({name: _moved(array, places[name]) for name, array in held.items()}, graph.directed, graph._order)
+    return Graph._of({name: _moved(array, places[name]) for name, array in held.items()}, graph.directed, graph._order, True)
 
 
 def bits_per_edge(graph: Graph) -> float:
@@ -127,7 +129,7 @@ def from_packed(
     if weights is not None:
         arrays.check_weights(arrays.tensor_of(weights), num_edges)
         held["weights"] = weights
-    return Graph._of({name: _moved(array, places[_home(name)]) for name, array in held.items()}, directed, order)
+    return Graph._of({name: _moved(array, places[_home(name)]) for name, array in held.items()}, directed, order, True)
 
 
 def _home(name: str) -> str:

@@ -33,7 +33,7 @@ from ...runtime.files import replacing
 from ...runtime.progress import progress
 from ..arrays import WEIGHT_TYPES, index_dtype
 from ..graph import Graph
-from .content import LARGEST_VERTEX, Options, Packed, Rows, check_counts, survey
+from .content import LARGEST_VERTEX, Options, Packed, Rows, check_counts
 from .files import read_head, read_into, size_of
 
 MAGIC = b"\x89HLG\r\n\x1a\n"
@@ -199,7 +199,7 @@ def write(graph: Graph, path: str) -> None:
     arrays = [array.contiguous() for array in found if array is not None]
     flags = (
         _DIRECTED * graph.directed
-        | _SORTED * (graph.is_compressed or survey(graph)[2])
+        | _SORTED * graph.has_sorted_lists
         | _WEIGHTED * (graph.weights is not None)
         | _COMPRESSED * graph.is_compressed
         | _REORDERED * (graph.order is not None)
