@@ -25,8 +25,8 @@ namespace hinterland {
 
 inline constexpr int kPackedBlock = 32;
 
-// Zero bytes after the last list, at the end of a whole word: readers fetch the word after the one they need.
-inline constexpr int64_t kPackedPadding = 8;
+// Zero bytes after the last list, at the end of a whole word: readers fetch up to two words after the one they need.
+inline constexpr int64_t kPackedPadding = 12;
 
 HINTERLAND_FN int64_t packed_bytes(int64_t list_bytes) { return ceil_div<int64_t>(list_bytes, 4) * 4 + kPackedPadding; }
 
@@ -62,7 +62,7 @@ struct PackedShape {
       : degree(degree),
         blocks(ceil_div<int64_t>(degree, kPackedBlock)),
         vertex_bits(max_of(bit_length(vertices - 1), 1)),
-        low_field(vertex_bits < 32 ? 5 : 6),
+        low_field(vertex_bits < 32 ? 5 : 6),  // together at most 63: there are less than 2^57 vertices
         position_bits(blocks < 2 ? 0 : bit_length((blocks - 1) * (kPackedBlock - 1) * (vertex_bits + 2))) {}
 
   HINTERLAND_FN int entry_bits() const { return vertex_bits + low_field + position_bits; }
@@ -84,13 +84,13 @@ template <class Words>
 struct BitReader {
   Words words;
 
-  HINTERLAND_FN uint32_t upto32(int64_t at, int count) const {
-    const uint64_t low = words.read(at / 32), high = words.read(at / 32 + 1);
-    return static_cast<uint32_t>(((high << 32 | low) >> (at % 32)) & ((uint64_t{1} << count) - 1));
-  }
+  // A field of at most 63 bits.
   HINTERLAND_FN uint64_t operator()(int64_t at, int count) const {
-    const uint64_t low = upto32(at, min_of(count, 32));
-    return count <= 32 ? low : low | static_cast<uint64_t>(upto32(at + 32, count - 32)) << 32;
+    const int64_t word = at / 32;
+    const int skip = static_cast<int>(at % 32);
+    uint64_t found = (static_cast<uint64_t>(words.read(word + 1)) << 32 | words.read(word)) >> skip;
+    if (skip + count > 64) found |= static_cast<uint64_t>(words.read(word + 2)) << (64 - skip);
+    return found & ((uint64_t{1} << count) - 1);
   }
 };
 
@@ -104,8 +104,9 @@ struct PackedBlock {
   HINTERLAND_FN PackedBlock(const BitReader<Words>& bits, int64_t list_bit, const PackedShape& shape, int64_t block)
       : size(shape.size(block)) {
     const int64_t entry = list_bit + block * shape.entry_bits();
-    first = static_cast<int64_t>(bits(entry, shape.vertex_bits));
-    low_bits = static_cast<int>(bits.upto32(entry + shape.vertex_bits, shape.low_field));
+    const uint64_t start = bits(entry, shape.vertex_bits + shape.low_field);
+    first = static_cast<int64_t>(start & ((uint64_t{1} << shape.vertex_bits) - 1));
+    low_bits = static_cast<int>(start >> shape.vertex_bits);
     payload = list_bit + shape.directory_bits();
     if (shape.blocks > 1)
       payload += static_cast<int64_t>(bits(entry + shape.vertex_bits + shape.low_field, shape.position_bits));
@@ -125,6 +126,8 @@ struct PackedBlock {
     return first + (static_cast<int64_t>(place - (j - 1)) << low_bits | low);
   }
 
+  HINTERLAND_FN int64_t end() const { return payload + PackedShape::payload_bits(low_bits, size); }
+
   // Neighbour j of [0, size).
   template <class Words>
   HINTERLAND_FN int64_t neighbor(const BitReader<Words>& bits, int j) const {
@@ -139,12 +142,6 @@ struct PackedBlock {
     for (int j = 1; j < size; ++j, ones &= ones - 1) visit(j, value(stdlib::countr_zero(ones), low(bits, j), j));
   }
 };
-
-// Neighbour i of the list of `shape` that begins at bit `list_bit`.
-template <class Words>
-HINTERLAND_FN int64_t packed_neighbor(const BitReader<Words>& bits, int64_t list_bit, const PackedShape& shape, int64_t i) {
-  return PackedBlock(bits, list_bit, shape, i / kPackedBlock).neighbor(bits, static_cast<int>(i % kPackedBlock));
-}
 
 // Appends bits to bytes, without touching the byte after the last.
 class BitWriter {
@@ -216,7 +213,7 @@ HINTERLAND_FN bool packed_list_is_right(const BitReader<Words>& bits, int64_t li
   for (int64_t k = 0; k < shape.blocks; ++k) {
     const PackedBlock block(bits, list_bit, shape, k);
     if (block.payload != list_bit + end || block.low_bits > shape.vertex_bits) return false;
-    end += PackedShape::payload_bits(block.low_bits, block.size);
+    end = block.end() - list_bit;
     if (ceil_div<int64_t>(end, 8) > bytes) return false;
     if (stdlib::popcount(block.high_bits(bits)) != block.size - 1) return false;
     bool ascends = true;
