@@ -40,6 +40,11 @@ void bind_graph_compress(nb::module_& m) {
     nb::gil_scoped_release released;
     unpack_rows(packed_at(indptr, offsets, stream, rows, vertices), neighbors_at(neighbors, bytes));
   });
+  m.def("unpack_heads", [](uintptr_t indptr, uintptr_t offsets, uintptr_t stream, int64_t rows, int64_t vertices,
+                           uintptr_t heads, int bytes, int64_t count) {
+    nb::gil_scoped_release released;
+    unpack_heads(packed_at(indptr, offsets, stream, rows, vertices), neighbors_at(heads, bytes), count);
+  });
   m.def("first_wrong_list", [](uintptr_t indptr, uintptr_t offsets, uintptr_t stream, int64_t rows, int64_t vertices) {
     nb::gil_scoped_release released;
     return first_wrong_list(packed_at(indptr, offsets, stream, rows, vertices));

@@ -62,6 +62,23 @@ void unpack_rows(const PackedArrays& packed, NeighborArray neighbors) {
   });
 }
 
+void unpack_heads(const PackedArrays& packed, NeighborArray heads, int64_t count) {
+  with_neighbors(heads, [&](auto* ids) {
+    using Id = std::remove_reference_t<decltype(*ids)>;
+    const auto bits = bits_of(packed);
+    parallel_for(packed.rows, [&](int64_t v) {
+      const PackedShape shape = shape_of(packed.indptr, packed.vertices, v);
+      for (int64_t j = 0; j < count; ++j) {
+        const int64_t block = j / kPackedBlock;
+        ids[j * packed.rows + v] =
+            j < shape.degree ? static_cast<Id>(PackedBlock(bits, 8 * packed.at[v], shape, block)
+                                                   .neighbor(bits, static_cast<int>(j % kPackedBlock)))
+                             : Id{-1};
+      }
+    });
+  });
+}
+
 int64_t first_wrong_list(const PackedArrays& packed) {
   const auto bits = bits_of(packed);
   int64_t first = std::numeric_limits<int64_t>::max();

@@ -26,6 +26,9 @@ void pack_rows(const int64_t* indptr, const int64_t* at, int64_t rows, int64_t v
 
 void unpack_rows(const PackedArrays& packed, NeighborArray neighbors);
 
+// The first `count` neighbours of each row, neighbour j of row v at heads[j * rows + v]; -1 where there is none.
+void unpack_heads(const PackedArrays& packed, NeighborArray heads, int64_t count);
+
 // The first row whose packed list is not what its degree and bytes promise, or -1. indptr and at are right themselves.
 int64_t first_wrong_list(const PackedArrays& packed);
 

@@ -38,6 +38,16 @@ struct PackedCsr {
     return static_cast<uint64_t>(vertex) < static_cast<uint64_t>(num_vertices);
   }
   HINTERLAND_FN int64_t degree(int64_t vertex) const { return offsets[vertex + 1] - offsets[vertex]; }
+  // Bytes of the packed lists' bytes [begin, end) that are kept on the GPU.
+  HINTERLAND_FN int64_t cached(int64_t begin, int64_t end) const {
+    if (bits.words.slots == nullptr) return 0;
+    constexpr int64_t kPageBytes = kPageEdges * static_cast<int64_t>(sizeof(uint32_t));
+    int64_t found = 0;
+    for (int64_t page = begin / kPageBytes; page * kPageBytes < end; ++page)
+      if (bits.words.slots[page] >= 0)
+        found += min_of(end, (page + 1) * kPageBytes) - max_of(begin, page * kPageBytes);
+    return found;
+  }
   HINTERLAND_FN PointerSource<uint8_t> bytes() const { return {reinterpret_cast<const uint8_t*>(bits.words.home)}; }
 };
 
@@ -165,6 +175,7 @@ HINTERLAND_FN void visit(const PackedCsr<Edge, Weight>& graph, const Frontier& f
     const int64_t from = min_of(skip, lists.chunks), to = min_of(from + left, lists.chunks);
     if (from == 0) {  // the task that begins the lists counts for those that go on
       counts.bytes += Lists(graph.bytes(), packed.begin, packed.end, active).bytes;
+      counts.cached += graph.cached(packed.begin, packed.end);
       if constexpr (Graph::kWeighted) counts.bytes += Lists(graph.weights, list.begin, list.end, active).bytes;
     }
     skip -= from;
@@ -215,7 +226,12 @@ HINTERLAND_FN int64_t find_neighbor(const PackedCsr<Edge, Weight>& graph, int64_
     }
     const int64_t last = (min_of(chunk + chunks * Warp::kWidth, end) - 1 - begin) / kPackedBlock;
     if (last >= uncounted) {
-      if (Warp::lane() == 0) counts.bytes += traffic.add(graph, shape, uncounted, last);
+      if (Warp::lane() == 0) {
+        const int64_t moved = traffic.add(graph, shape, uncounted, last);
+        counts.bytes += moved;
+        // A list of several pages counts as its first one.
+        if (graph.cached(packed.begin, min_of(packed.begin + 1, packed.end)) != 0) counts.cached += moved;
+      }
       uncounted = last + 1;
     }
     for (int k = 0; k < kChunksInFlight; ++k) {

@@ -83,8 +83,7 @@ def decompress(graph: Graph, placement: str | Mapping[str, str] | None = None) -
 
 def bits_per_edge(graph: Graph) -> float:
     """Bits that hold a neighbour, offsets and weights left out; 0 for a graph without edges."""
-    held = graph._arrays["packed" if graph.is_compressed else "indices"]
-    return 8 * arrays.tensor_of(held).nbytes / graph.num_edges if graph.num_edges else 0.0
+    return 8 * graph.lists.nbytes / graph.num_edges if graph.num_edges else 0.0
 
 
 def unpacked(graph: Graph, placement: str = "heap") -> UnifiedTensor:
@@ -95,6 +94,15 @@ def unpacked(graph: Graph, placement: str = "heap") -> UnifiedTensor:
     rows = (indptr.data_ptr(), at.data_ptr(), stream.data_ptr(), *[graph.num_vertices] * 2)
     _core.unpack_rows(*rows, indices.cpu().data_ptr(), dtype.itemsize)
     return indices
+
+
+def first_neighbors(graph: Graph, count: int) -> torch.Tensor:
+    """The first ``count`` neighbours of each vertex of a compressed graph, ``[count, num_vertices]``; -1 where there are none."""
+    indptr, at, stream = (_on_cpu(graph, name) for name in ("indptr", "packed_offsets", "packed"))
+    heads = torch.empty((count, graph.num_vertices), dtype=arrays.index_dtype(graph.num_vertices))
+    rows = (indptr.data_ptr(), at.data_ptr(), stream.data_ptr(), *[graph.num_vertices] * 2)
+    _core.unpack_heads(*rows, heads.data_ptr(), heads.element_size(), count)
+    return heads
 
 
 def from_packed(

@@ -128,6 +128,11 @@ class Graph:
         return None if held is None else arrays.tensor_of(held)
 
     @property
+    def lists(self) -> torch.Tensor:
+        """The array that holds the neighbours, in either form: ``indices``, or ``packed`` of a compressed graph."""
+        return arrays.tensor_of(self._arrays["packed" if self.is_compressed else "indices"])
+
+    @property
     def is_compressed(self) -> bool:
         """Whether the neighbours are held as packed lists (see ``compress``)."""
         return "packed" in self._arrays
