@@ -8,12 +8,14 @@ from .generate import generate, random_weights
 from .graph import Graph
 from .prepare import Prepared, prepare
 from .reorder import reorder
+from .scan import Scan
 from .verify import verify_bfs
 
 __all__ = [
     "BfsResult",
     "Graph",
     "Prepared",
+    "Scan",
     "bfs",
     "compress",
     "decompress",

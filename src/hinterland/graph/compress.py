@@ -50,7 +50,7 @@ def compress(graph: Graph, reorder: str | None = None, placement: str | Mapping[
     host = {name: "heap" if place == "gpu" else place for name, place in places.items()}
     indptr, indices = _on_cpu(graph, "indptr"), _on_cpu(graph, "indices")
     at = UnifiedTensor.empty((graph.num_vertices + 1,), torch.int64, placement=host["indptr"])
-    rows = (indptr.data_ptr(), *[graph.num_vertices] * 2, indices.data_ptr(), indices.element_size(), at.cpu().data_ptr())
+    rows = (indptr.data_ptr(), graph.num_vertices, graph.num_vertices, indices.data_ptr(), indices.element_size(), at.cpu().data_ptr())
     size = _core.pack_offsets(*rows)
     if size < 0:  # a list does not ascend
         return compress(simplify(graph, placement=host), None, placement)
@@ -91,16 +91,16 @@ def unpacked(graph: Graph, placement: str = "heap") -> UnifiedTensor:
     indptr, at, stream = (_on_cpu(graph, name) for name in ("indptr", "packed_offsets", "packed"))
     dtype = arrays.index_dtype(graph.num_vertices)
     indices = UnifiedTensor.empty((graph.num_edges,), dtype, placement=placement)
-    rows = (indptr.data_ptr(), at.data_ptr(), stream.data_ptr(), *[graph.num_vertices] * 2)
+    rows = (indptr.data_ptr(), at.data_ptr(), stream.data_ptr(), graph.num_vertices, graph.num_vertices)
     _core.unpack_rows(*rows, indices.cpu().data_ptr(), dtype.itemsize)
     return indices
 
 
 def first_neighbors(graph: Graph, count: int) -> torch.Tensor:
-    """The first ``count`` neighbours of each vertex of a compressed graph, ``[count, num_vertices]``; -1 where there are none."""
+    """The first ``count`` neighbours of each vertex of a compressed graph, ``[count, num_vertices]``; -1 for none."""
     indptr, at, stream = (_on_cpu(graph, name) for name in ("indptr", "packed_offsets", "packed"))
     heads = torch.empty((count, graph.num_vertices), dtype=arrays.index_dtype(graph.num_vertices))
-    rows = (indptr.data_ptr(), at.data_ptr(), stream.data_ptr(), *[graph.num_vertices] * 2)
+    rows = (indptr.data_ptr(), at.data_ptr(), stream.data_ptr(), graph.num_vertices, graph.num_vertices)
     _core.unpack_heads(*rows, heads.data_ptr(), heads.element_size(), count)
     return heads
 

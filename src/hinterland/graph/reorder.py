@@ -1,7 +1,7 @@
 """Other vertex numbers for the same graph, that put the neighbours of a vertex near each other.
 
 Small gaps between neighbours compress better, and what a traversal touches together lies together. Degree order (hubs first)
-helps skewed graphs; Cuthill and McKee's order (1969; reversed: George 1971) helps graphs with locality, such as roads and meshes.
+helps skewed graphs; Cuthill and McKee's order (1969; reversed: George 1971) helps graphs with locality, as roads are.
 """
 
 from __future__ import annotations
