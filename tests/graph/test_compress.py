@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 
 import hinterland as hl
 from hinterland import _core
-from hinterland.graph.compress import bits_per_edge, from_packed
+from hinterland.graph import Scan
+from hinterland.graph.compress import bits_per_edge, first_neighbors, from_packed
 from hinterland.memory import UnifiedTensor
 from hinterland.runtime import jit
 from hinterland.runtime.errors import ConfigError, FormatError, GraphError
@@ -154,9 +155,60 @@ def test_transpose_and_other_rebuilds_of_a_compressed_graph():
     assert turned.transpose() is packed
 
 
-def test_bfs_runs_on_a_compressed_graph():
-    graph = hl.generate("kronecker", scale=10)
-    assert torch.equal(hl.bfs(hl.compress(graph), 5, device="cpu").levels, hl.bfs(graph, 5, device="cpu").levels)
+@pytest.mark.parametrize("mode", ["auto", "top-down"])
+@pytest.mark.parametrize("directed", [False, True])
+def test_a_search_finds_the_same_in_compressed_lists(device, mode, directed):
+    graph = hl.generate("kronecker", scale=11, edge_factor=24)
+    if directed:
+        rows = torch.arange(graph.num_vertices).repeat_interleave(graph.degrees())
+        some = (rows * 7 + graph.indices) % 3 > 0
+        graph = hl.from_edges(rows[some], graph.indices[some].long(), num_vertices=graph.num_vertices)
+    packed = hl.compress(graph)
+    packed.transpose()
+    expected = hl.bfs(graph, 5, "top-down", device="cpu")
+    found = hl.bfs(packed, 5, mode, device=device, stats=True)
+    assert torch.equal(found.levels.cpu(), expected.levels) and torch.equal(found.parents.cpu(), expected.parents)
+    if mode == "top-down":
+        at = packed.array("packed_offsets")
+        assert 0 < found.stats["bytes"] <= int(at[-1]) + 64 * packed.num_vertices
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("budget", ["1MiB", "2MiB", "8MiB", None])
+def test_a_search_of_compressed_lists_within_a_budget(budget):
+    graph = hl.generate("kronecker", scale=14, placement="host")
+    packed = hl.compress(graph)
+    expected = hl.bfs(graph, 5, device="cpu")
+    with hl.prepare(packed, budget, "cuda") as prepared:
+        found = hl.bfs(prepared, 5)
+    assert torch.equal(found.levels.cpu(), expected.levels) and torch.equal(found.parents.cpu(), expected.parents)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("form", [lambda graph: graph, hl.compress])
+def test_a_scan_adds_up_all_neighbours(form):
+    graph = form(hl.generate("uniform", scale=12, placement="host"))
+    with hl.prepare(graph, device="cuda") as prepared:
+        scan = Scan(prepared)
+        scan()
+        total, moved = scan.result()
+    assert total == int(graph.indices.sum(dtype=torch.int64))
+    assert graph.lists.nbytes - 12 <= moved <= graph.lists.nbytes + 2 * 32 * -(-graph.num_vertices // 32)
+
+
+@given(graph=lists(), count=st.integers(1, 40))
+def test_first_neighbours_are_the_heads_of_the_lists(graph, count):
+    packed = hl.compress(graph)
+    rows = [row.tolist() for row in packed.indices.split(packed.degrees().tolist())]
+    heads = [[row[j] if j < len(row) else -1 for row in rows] for j in range(count)]
+    assert first_neighbors(packed, count).tolist() == heads
+
+
+def test_a_list_damaged_in_memory_is_reported():
+    packed = hl.compress(hl.generate("kronecker", scale=6))
+    packed.array("packed")[:-12] = 255
+    with pytest.raises(GraphError, match="neighbour list of vertex"):
+        hl.bfs(packed, int(packed.degrees().argmax()), device="cpu")
 
 
 def unified(tensor: torch.Tensor) -> UnifiedTensor:

@@ -50,7 +50,8 @@ def compress(graph: Graph, reorder: str | None = None, placement: str | Mapping[
     host = {name: "heap" if place == "gpu" else place for name, place in places.items()}
     indptr, indices = _on_cpu(graph, "indptr"), _on_cpu(graph, "indices")
     at = UnifiedTensor.empty((graph.num_vertices + 1,), torch.int64, placement=host["indptr"])
-    rows = (indptr.data_ptr(), graph.num_vertices, graph.num_vertices, indices.data_ptr(), indices.element_size(), at.cpu().data_ptr())
+    vertices, width = graph.num_vertices, indices.element_size()
+    rows = (indptr.data_ptr(), vertices, vertices, indices.data_ptr(), width, at.cpu().data_ptr())
     size = _core.pack_offsets(*rows)
     if size < 0:  # a list does not ascend
         return compress(simplify(graph, placement=host), None, placement)
