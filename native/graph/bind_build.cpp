@@ -41,14 +41,6 @@ void bind_graph_build(nb::module_& m) {
     if (bytes == 4) return EdgeSource{CsrEdges<int32_t>{at<int64_t>(indptr), at<int32_t>(indices), vertices}};
     return EdgeSource{CsrEdges<int64_t>{at<int64_t>(indptr), at<int64_t>(indices), vertices}};
   });
-  m.def("renumbered_edges",
-        [](uintptr_t indptr, uintptr_t indices, int64_t vertices, int bytes, uintptr_t numbers) {
-          const int64_t* to = at<int64_t>(numbers);
-          if (bytes == 4)
-            return EdgeSource{RenumberedEdges<int32_t>{{at<int64_t>(indptr), at<int32_t>(indices), vertices}, to}};
-          return EdgeSource{RenumberedEdges<int64_t>{{at<int64_t>(indptr), at<int64_t>(indices), vertices}, to}};
-        });
-
   m.def("count_entries", [](const EdgeSource& source, const EdgeRules& rules, int64_t vertices, uintptr_t indptr) {
     nb::gil_scoped_release released;
     const CountResult result = count_entries(source, rules, vertices, at<int64_t>(indptr));

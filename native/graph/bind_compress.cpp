@@ -49,6 +49,14 @@ void bind_graph_compress(nb::module_& m) {
     nb::gil_scoped_release released;
     return first_wrong_list(packed_at(indptr, offsets, stream, rows, vertices));
   });
+  m.def("renumber_rows", [](uintptr_t indptr, uintptr_t neighbors, int bytes, uintptr_t weights, int weight_bytes,
+                            uintptr_t order, uintptr_t numbers, uintptr_t to_indptr, int64_t vertices,
+                            uintptr_t to_neighbors, int to_bytes, uintptr_t to_weights) {
+    nb::gil_scoped_release released;
+    renumber_rows(at<int64_t>(indptr), neighbors_at(neighbors, bytes), {at<void>(weights), weight_bytes},
+                  at<int64_t>(order), at<int64_t>(numbers), at<int64_t>(to_indptr), vertices,
+                  neighbors_at(to_neighbors, to_bytes), {at<void>(to_weights), weight_bytes});
+  });
   m.def("queue_order", [](uintptr_t indptr, int64_t vertices, uintptr_t neighbors, int bytes, uintptr_t roots,
                           bool by_degree, uintptr_t order) {
     nb::gil_scoped_release released;

@@ -45,20 +45,6 @@ struct CsrEdges {
   }
 };
 
-// The edges of rows under other vertex numbers: vertex v becomes numbers[v].
-template <class Id>
-struct RenumberedEdges {
-  CsrEdges<Id> edges;
-  const int64_t* numbers;
-
-  [[nodiscard]] int64_t count() const { return edges.count(); }
-
-  template <class Visit>
-  void walk(int64_t begin, int64_t end, Visit&& visit) const {
-    edges.walk(begin, end, [&](int64_t i, Edge edge) { visit(i, Edge{numbers[edge.from], numbers[edge.to]}); });
-  }
-};
-
 template <class Generator>
 struct GeneratedEdges {
   Generator generator;
@@ -73,8 +59,8 @@ struct GeneratedEdges {
 };
 
 struct EdgeSource {
-  std::variant<ListedEdges<int32_t>, ListedEdges<int64_t>, CsrEdges<int32_t>, CsrEdges<int64_t>, RenumberedEdges<int32_t>,
-               RenumberedEdges<int64_t>, GeneratedEdges<Kronecker>, GeneratedEdges<Uniform>, GeneratedEdges<Grid>>
+  std::variant<ListedEdges<int32_t>, ListedEdges<int64_t>, CsrEdges<int32_t>, CsrEdges<int64_t>, GeneratedEdges<Kronecker>,
+               GeneratedEdges<Uniform>, GeneratedEdges<Grid>>
       edges;
 };
 

@@ -1,6 +1,8 @@
 #include "graph/reorder.hpp"
 
 #include <algorithm>
+#include <cstring>
+#include <type_traits>
 #include <vector>
 
 #include "graph/rows.hpp"
@@ -32,6 +34,26 @@ void queue_order(const int64_t* indptr, int64_t vertices, NeighborArray neighbor
         if (by_degree) std::sort(order + first, order + end, before);
       }
     }
+  });
+}
+
+void renumber_rows(const int64_t* indptr, NeighborArray neighbors, WeightArray weights, const int64_t* order,
+                   const int64_t* numbers, const int64_t* to_indptr, int64_t vertices, NeighborArray to_neighbors,
+                   WeightArray to_weights) {
+  constexpr int64_t kAhead = 16;
+  with_neighbors(neighbors, [&](const auto* ids) {
+    with_neighbors(to_neighbors, [&](auto* to) {
+      for_each_row(to_indptr, vertices, [&](int64_t row) {
+        const int64_t from = indptr[order[row]], at = to_indptr[row], count = to_indptr[row + 1] - at;
+        for (int64_t i = 0; i < count; ++i) {
+          if (i + kAhead < count) __builtin_prefetch(&numbers[ids[from + i + kAhead]]);
+          to[at + i] = static_cast<std::remove_reference_t<decltype(*to)>>(numbers[ids[from + i]]);
+        }
+        if (weights.data && count > 0)
+          std::memcpy(static_cast<char*>(to_weights.data) + at * weights.bytes,
+                      static_cast<const char*>(weights.data) + from * weights.bytes, count * weights.bytes);
+      });
+    });
   });
 }
 

@@ -11,9 +11,10 @@ from collections.abc import Mapping
 import torch
 
 from .. import _core
+from ..memory import UnifiedTensor
 from ..runtime.errors import ConfigError
 from . import arrays
-from .build import build, places_like, simplify
+from .build import places_like, simplify
 from .graph import Graph
 from .order import Order
 
@@ -52,21 +53,40 @@ def restored(graph: Graph) -> Graph:
 
 
 def _renumbered(graph: Graph, order: Order, known: Order | None, placement: str | Mapping[str, str] | None) -> Graph:
+    """Vertex i of the result is vertex ``order.outer[i]`` of ``graph``; ``known`` is what it remembers."""
     indptr, indices, weights = (graph.array(name, "cpu") for name in arrays.NAMES)
     assert indptr is not None and indices is not None
-    numbers = order.inner
-    edges = _core.renumbered_edges(
-        indptr.data_ptr(), indices.data_ptr(), graph.num_vertices, indices.element_size(), numbers.data_ptr()
+    places = arrays.placements(places_like(graph) if placement is None else placement)
+    # What goes to a GPU is made in host memory first.
+    host = {name: "heap" if place == "gpu" else place for name, place in places.items()}
+    vertices, edges, dtype = graph.num_vertices, graph.num_edges, arrays.index_dtype(graph.num_vertices)
+    held = {
+        "indptr": UnifiedTensor.empty((vertices + 1,), torch.int64, placement=host["indptr"]),
+        "indices": UnifiedTensor.empty((edges,), dtype, placement=host["indices"]),
+    }
+    starts = held["indptr"].cpu()
+    starts[0] = 0
+    torch.cumsum(indptr.diff()[order.outer], 0, out=starts[1:])
+    kind, weights_from, weights_to = arrays.WeightType(0, 0), 0, 0
+    if weights is not None:
+        held["weights"] = UnifiedTensor.empty((edges,), weights.dtype, placement=host["weights"])
+        kind = arrays.WEIGHT_TYPES[weights.dtype]
+        weights_from, weights_to = weights.data_ptr(), held["weights"].cpu().data_ptr()
+    rows = (starts.data_ptr(), vertices, held["indices"].cpu().data_ptr(), dtype.itemsize)
+    _core.renumber_rows(
+        indptr.data_ptr(),
+        indices.data_ptr(),
+        indices.element_size(),
+        weights_from,
+        kind.bytes,
+        order.outer.data_ptr(),
+        order.inner.data_ptr(),
+        *rows,
+        weights_to,
     )
-    return build(
-        edges,
-        _core.EdgeRules(),
-        graph.num_vertices,
-        weights,
-        directed=graph.directed,
-        order=known,
-        placement=places_like(graph) if placement is None else placement,
-    )
+    _core.sort_rows(*rows, weights_to, kind.bytes, kind.order, 0)
+    moved = {n: arrays.placed(a.cpu(), a.dtype, "gpu") if places[n] == "gpu" else a for n, a in held.items()}
+    return Graph._of(moved, graph.directed, known, sorted_lists=True)
 
 
 def _by_degree(graph: Graph) -> torch.Tensor:
