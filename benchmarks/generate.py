@@ -40,7 +40,7 @@ def _measure(
 ) -> tuple[dict[str, float], dict[str, float], hl.Graph]:
     with _timed(module, names) as phases:
         start = time.perf_counter()
-        graph = hl.generate("kronecker", scale=scale, edge_factor=16, weights=True, device=device)
+        graph = hl.generate("kronecker", scale=scale, edge_factor=16, weights="int32", device=device)
         seconds = time.perf_counter() - start
     drawn = 16 << scale
     return {"seconds": seconds, "drawn_edges_per_second": drawn / seconds}, phases, graph

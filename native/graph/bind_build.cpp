@@ -83,6 +83,10 @@ void bind_graph_build(nb::module_& m) {
     nb::gil_scoped_release released;
     return first_wrong_neighbor(neighbors_at(neighbors, bytes), edges, vertices);
   });
+  m.def("rows_ascend", [](uintptr_t indptr, int64_t vertices, uintptr_t neighbors, int bytes) {
+    nb::gil_scoped_release released;
+    return rows_ascend(at<int64_t>(indptr), vertices, neighbors_at(neighbors, bytes));
+  });
   m.def("first_nan", [](uintptr_t values, int64_t count, int bytes, uint64_t infinity) {
     nb::gil_scoped_release released;
     return first_nan(at<void>(values), count, bytes, infinity);

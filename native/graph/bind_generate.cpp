@@ -15,11 +15,11 @@ void bind_graph_generate(nb::module_& m) {
           return generated_edges(static_cast<GeneratorKind>(kind), edges, GraphShape{seed, vertices, scale, columns});
         });
   m.def("generate_weights", [](uintptr_t indptr, int64_t vertices, uintptr_t neighbors, int neighbor_bytes, uint64_t seed,
-                               uintptr_t weights) {
+                               uintptr_t weights, int weight_bytes, int weight_order) {
     nb::gil_scoped_release released;
     generate_weights(reinterpret_cast<const int64_t*>(indptr), vertices,
                      NeighborArray{reinterpret_cast<void*>(neighbors), neighbor_bytes}, seed,
-                     reinterpret_cast<int32_t*>(weights));
+                     WeightArray{reinterpret_cast<void*>(weights), weight_bytes, static_cast<WeightOrder>(weight_order)});
   });
 
   // What the tests look at.

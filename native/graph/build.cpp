@@ -1,6 +1,7 @@
 #include "graph/build.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <limits>
 #include <type_traits>
@@ -345,6 +346,16 @@ int64_t first_wrong_neighbor(NeighborArray neighbors, int64_t edges, int64_t ver
     }
   });
   return none_is_minus_one(first);
+}
+
+bool rows_ascend(const int64_t* indptr, int64_t vertices, NeighborArray neighbors) {
+  std::atomic<bool> ascend{true};
+  with_neighbors(neighbors, [&](const auto* ids) {
+    for_each_row(indptr, vertices, [&](int64_t row) {
+      if (ascend.load(std::memory_order_relaxed) && !std::is_sorted(ids + indptr[row], ids + indptr[row + 1])) ascend = false;
+    });
+  });
+  return ascend;
 }
 
 int64_t first_nan(const void* values, int64_t count, int bytes, uint64_t infinity) {

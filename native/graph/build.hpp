@@ -56,6 +56,9 @@ int64_t first_wrong_offset(const int64_t* indptr, int64_t vertices, int64_t edge
 // The position of the first neighbour outside [0, vertices), or -1.
 int64_t first_wrong_neighbor(NeighborArray neighbors, int64_t edges, int64_t vertices);
 
+// Whether each row's neighbours ascend; equal ones may follow each other.
+bool rows_ascend(const int64_t* indptr, int64_t vertices, NeighborArray neighbors);
+
 // The position of the first NaN among floats of `bytes` bytes whose infinity has the bits `infinity`; -1 if there is none.
 int64_t first_nan(const void* values, int64_t count, int bytes, uint64_t infinity);
 

@@ -12,17 +12,33 @@ EdgeSource generated_edges(GeneratorKind kind, int64_t edges, const GraphShape& 
   }
 }
 
-void generate_weights(const int64_t* indptr, int64_t vertices, NeighborArray neighbors, uint64_t seed, int32_t* weights) {
+namespace {
+
+template <class Weight, class Edges>
+void fill_weights(const Edges& edges, uint64_t seed, void* weights) {
   constexpr int64_t kPiece = 1 << 14;
-  const EdgeWeight weight(seed);
+  const EdgeWeight<Weight> weight(seed);
+  Weight* const out = static_cast<Weight*>(weights);
+  parallel_for(
+      ceil_div(edges.count(), kPiece),
+      [&](int64_t piece) {
+        edges.walk(piece * kPiece, min_of((piece + 1) * kPiece, edges.count()),
+                   [&](int64_t i, Edge edge) { out[i] = weight(edge.from, edge.to); });
+      },
+      1);
+}
+
+}  // namespace
+
+void generate_weights(const int64_t* indptr, int64_t vertices, NeighborArray neighbors, uint64_t seed, WeightArray weights) {
   const auto fill = [&](const auto& edges) {
-    parallel_for(
-        ceil_div(edges.count(), kPiece),
-        [&](int64_t piece) {
-          edges.walk(piece * kPiece, min_of((piece + 1) * kPiece, edges.count()),
-                     [&](int64_t i, Edge edge) { weights[i] = weight(edge.from, edge.to); });
-        },
-        1);
+    if (weights.order == WeightOrder::kFloat) {
+      fill_weights<float>(edges, seed, weights.data);
+    } else if (weights.bytes == 1) {
+      fill_weights<uint8_t>(edges, seed, weights.data);
+    } else {
+      fill_weights<int32_t>(edges, seed, weights.data);
+    }
   };
   if (neighbors.bytes == 4) {
     fill(CsrEdges<int32_t>{indptr, static_cast<const int32_t*>(neighbors.data), vertices});

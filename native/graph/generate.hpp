@@ -11,8 +11,8 @@ enum class GeneratorKind : int { kKronecker = 0, kUniform = 1, kGrid = 2 };
 
 EdgeSource generated_edges(GeneratorKind kind, int64_t edges, const GraphShape& shape);
 
-// weights[i] of the edge that entry i of the rows stands for.
-void generate_weights(const int64_t* indptr, int64_t vertices, NeighborArray neighbors, uint64_t seed, int32_t* weights);
+// weights[i], uint8, int32 or float32, of the edge that entry i of the rows stands for.
+void generate_weights(const int64_t* indptr, int64_t vertices, NeighborArray neighbors, uint64_t seed, WeightArray weights);
 
 // Edges [begin, end) of a source as two columns.
 void list_edges(const EdgeSource& source, int64_t begin, int64_t end, int64_t* from, int64_t* to);

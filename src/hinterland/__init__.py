@@ -1,6 +1,6 @@
 """Hinterland: GPU code reads data larger than GPU memory directly, in pieces as small as a cache line."""
 
-from .graph import BfsResult, Graph, bfs, from_edges, generate, load_graph, save_graph
+from .graph import BfsResult, Graph, Prepared, bfs, from_edges, generate, load_graph, prepare, random_weights, save_graph
 from .machine import Machine
 from .memory import UnifiedTensor
 from .probe.measure import probe
@@ -10,12 +10,15 @@ __all__ = [
     "BfsResult",
     "Graph",
     "Machine",
+    "Prepared",
     "UnifiedTensor",
     "__version__",
     "bfs",
     "from_edges",
     "generate",
     "load_graph",
+    "prepare",
     "probe",
+    "random_weights",
     "save_graph",
 ]

@@ -111,6 +111,8 @@ def test_bad_input():
     negative = hl.Graph(graph.indptr, graph.indices, torch.tensor([1, -2], dtype=torch.int32))
     with pytest.raises(GraphError, match="weight of edge 1 is negative"):
         emogi.sssp(negative, 0, device="cpu")
-    broken = hl.Graph._of({**graph._arrays, "indices": UnifiedTensor.from_tensor(torch.tensor([1, 7], dtype=torch.int32))}, True)
+    broken = hl.Graph._of(
+        {**graph._arrays, "indices": UnifiedTensor.from_tensor(torch.tensor([1, 7], dtype=torch.int32))}, True
+    )
     with pytest.raises(GraphError, match="neighbour list of vertex 1 names a vertex outside \\[0, 3\\)"):
         emogi.bfs(broken, 0, device="cpu")

@@ -16,7 +16,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hinterland import _core, generate, load_graph
+from hinterland import _core, from_edges, generate, load_graph, random_weights
 from hinterland.cli import main
 from hinterland.graph.arrays import placements
 from hinterland.runtime.errors import ConfigError
@@ -186,6 +186,49 @@ def test_weights_are_uniform_from_1_to_255():
     assert scipy.stats.chisquare(np.bincount(once, minlength=256)[1:]).pvalue > 1e-4
 
 
+def test_each_type_has_the_same_weights():
+    integer, byte, real = (
+        generate("kronecker", scale=9, weights=dtype, seed=3).weights for dtype in ("int32", "uint8", torch.float32)
+    )
+    assert (integer.dtype, byte.dtype, real.dtype) == (torch.int32, torch.uint8, torch.float32)
+    assert torch.equal(integer, byte.int())
+    assert torch.equal(integer, (real * 256).floor().int())
+    assert real.min() >= 1 / 256 and real.max() < 1
+    assert scipy.stats.kstest(real.unique().numpy(), scipy.stats.uniform(1 / 256, 255 / 256).cdf).pvalue > 1e-4
+
+
+def test_a_graph_gets_the_weights_that_it_would_have_been_generated_with():
+    plain, weighted = (generate("kronecker", scale=9, weights=w, seed=7) for w in (None, "float32"))
+    given = random_weights(plain, "float32", 7)
+    assert digest(given) == digest(weighted)
+    assert given.indices.data_ptr() == plain.indices.data_ptr() and plain.weights is None
+    assert not given.directed and given.has_sorted_lists
+    assert not torch.equal(random_weights(given, "float32", 8).weights, weighted.weights)
+
+
+def test_random_weights_do_not_depend_on_direction_or_multiplicity(device):
+    src, dst = torch.tensor([0, 0, 1, 1, 2, 2, 2]), torch.tensor([1, 1, 0, 2, 2, 0, 1])
+    given = random_weights(from_edges(src, dst), "int32", 5, placement="gpu" if device.type == "cuda" else "heap").weights
+    assert given.device.type == device.type
+    one, two, back, out, _, into, _ = given.tolist()  # of 0-1, 0-1, 1-0, 1-2, 2-0, 2-1, 2-2
+    assert one == two == back and out == into
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"dtype": "int64"}, "random weights are uint8, int32, float32, not 'int64'"),
+        ({"dtype": None}, "not None"),
+        ({"seed": -1}, "seed -1 is not from 0"),
+        ({"seed": 1.5}, "seed is a whole number"),
+        ({"placement": "cloud"}, "placement 'cloud'"),
+    ],
+)
+def test_random_weights_that_cannot_be_get_a_sentence(options, says):
+    with pytest.raises(ConfigError, match=says):
+        random_weights(generate("grid", rows=2, cols=2), **options)
+
+
 def test_weights_leave_the_graph_as_it_is():
     plain, weighted = (generate("kronecker", scale=9, weights=w) for w in (False, True))
     assert torch.equal(plain.indices, weighted.indices)
@@ -254,14 +297,18 @@ def fake_launch(file, instance, device, grid, block, *args):
     def array(address: int, count: int, kind=ctypes.c_int64) -> np.ndarray:
         return np.ctypeslib.as_array(ctypes.cast(address, ctypes.POINTER(kind)), (count,))
 
-    if instance.endswith("key_weights"):
+    if "key_weights" in instance:
         keys, count, bits, seed, out = args
         keys = array(keys, count)
         words = _core.philox(seed % 2**64, 2, ALL_ONES)
         for i, key in enumerate(keys.tolist()):
             u, v = sorted((key >> bits, key & ((1 << bits) - 1)))
             low = _core.philox(words[1] << 32 | words[0], u, v)
-            array(out, count, ctypes.c_int32)[i] = 1 + ((low[1] << 32 | low[0]) * 255 >> 64)
+            drawn = (1 << 16) + ((low[1] << 32 | low[0]) * (255 << 16) >> 64)
+            if instance.endswith("<float>"):
+                array(out, count, ctypes.c_float)[i] = drawn / 2**24
+            else:
+                array(out, count, ctypes.c_uint8 if "uint8_t" in instance else ctypes.c_int32)[i] = drawn >> 16
         return
     edges, seed, vertices, scale, columns, *rest = args
     kind = [f"hinterland::{name}>" in instance for name in ("Kronecker", "Uniform", "Grid")].index(True)
@@ -276,43 +323,43 @@ def fake_launch(file, instance, device, grid, block, *args):
         array(keys, mine.sum())[:] = rows[mine] << bits | cols[mine]
 
 
-@pytest.mark.parametrize("piece", [1 << 28, 3000, 2000])
+@pytest.mark.parametrize(("piece", "weights"), [(1 << 28, torch.int32), (3000, torch.uint8), (2000, torch.float32)])
 @pytest.mark.parametrize(("kind", "sizes"), SMALL)
-def test_pieces_put_together_are_the_graph(kind, sizes, piece, monkeypatch):
+def test_pieces_put_together_are_the_graph(kind, sizes, piece, weights, monkeypatch):
     monkeypatch.setattr(module, "launch", fake_launch)
     monkeypatch.setattr(module.devices, "sm_count", lambda device: 1)
     recipe = module._recipe(
         kind, **{"scale": None, "edge_factor": 16, "vertices": None, "rows": None, "cols": None} | sizes, seed=9
     )
     bits = max((recipe.vertices - 1).bit_length(), 1)
-    parts = module._rows_in_pieces(recipe, True, bits, piece, torch.device("cpu"))
-    graph = generate(kind, **sizes, seed=9, weights=True, device="cpu")
+    parts = module._rows_in_pieces(recipe, weights, bits, piece, torch.device("cpu"))
+    graph = generate(kind, **sizes, seed=9, weights=weights, device="cpu")
     assert parts is not None
-    indptr, indices, weights = parts
+    indptr, indices, drawn = parts
     assert len(indices) >= min(2, 2 * recipe.edges // piece)
     assert torch.equal(indptr, graph.indptr)
     assert torch.equal(torch.cat(indices), graph.indices)
-    assert torch.equal(torch.cat(weights), graph.weights)
+    assert torch.equal(torch.cat(drawn), graph.weights)
 
 
 def test_a_row_larger_than_a_piece_goes_to_the_cpu(monkeypatch):
     monkeypatch.setattr(module, "launch", fake_launch)
     monkeypatch.setattr(module.devices, "sm_count", lambda device: 1)
     recipe = module._recipe("kronecker", 10, 16, None, None, None, 1)
-    assert module._rows_in_pieces(recipe, False, 10, 10, torch.device("cpu")) is None
+    assert module._rows_in_pieces(recipe, None, 10, 10, torch.device("cpu")) is None
 
 
 def test_the_plan_keeps_to_the_free_memory():
     recipe = module._recipe("kronecker", 25, 16, None, None, None, 1)
     host, gpu = placements("heap"), dict.fromkeys(("indptr", "indices", "weights"), "gpu")
-    assert module._piece_size(recipe, False, host, 140 << 30) == 1 << 28
-    assert 1 << 20 <= module._piece_size(recipe, False, host, 12 << 30) < 1 << 28
-    assert module._piece_size(recipe, False, host, 4 << 30) is None
-    assert module._piece_size(recipe, True, gpu, 16 << 30) is None
+    assert module._piece_size(recipe, None, host, 140 << 30) == 1 << 28
+    assert 1 << 20 <= module._piece_size(recipe, None, host, 12 << 30) < 1 << 28
+    assert module._piece_size(recipe, None, host, 4 << 30) is None
+    assert module._piece_size(recipe, torch.int32, gpu, 16 << 30) is None
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("weights", [False, True])
+@pytest.mark.parametrize("weights", [None, "uint8", "int32", "float32"])
 @pytest.mark.parametrize(("kind", "sizes"), [*SMALL, ("kronecker", {"scale": 16}), ("uniform", {"vertices": 100_003})])
 def test_cpu_and_gpu_make_the_same_graph(kind, sizes, weights):
     for seed in (1, 2**63 + 5):
@@ -347,8 +394,8 @@ def command(monkeypatch, *words: str) -> int:
 
 def test_the_command_saves_the_graph_and_prints_json(monkeypatch, capsys, tmp_path):
     file = tmp_path / "g.hl"
-    sizes = ["--scale", "8", "--seed", "4", "--edge-factor", "8"]
-    assert command(monkeypatch, "kronecker", *sizes, "--weights", "--device", "cpu", "--json", "--output", str(file)) == 0
+    sizes = ["--scale", "8", "--seed", "4", "--edge-factor", "8", "--weights", "int32"]
+    assert command(monkeypatch, "kronecker", *sizes, "--device", "cpu", "--json", "--output", str(file)) == 0
     printed = json.loads(capsys.readouterr().out)
     expected = generate("kronecker", scale=8, seed=4, edge_factor=8, weights=True, device="cpu")
     saved = load_graph(file)

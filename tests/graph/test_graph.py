@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hinterland import Graph
-from hinterland.graph import arrays, from_edges
+from hinterland.graph import arrays, from_edges, simplify
 from hinterland.memory import UnifiedTensor
 from hinterland.runtime import devices
 from hinterland.runtime.errors import ConfigError, DeviceError, GraphError
@@ -197,3 +197,35 @@ def test_cuda_tensors_are_checked_where_they_are(monkeypatch):
 def test_arguments_of_another_kind_get_a_sentence(make):
     with pytest.raises(ConfigError):
         make()
+
+
+@pytest.mark.parametrize(
+    ("offsets", "neighbors", "ascends"),
+    [
+        ([0], [], True),
+        ([0, 0, 0], [], True),
+        ([0, 2, 2, 4], [1, 2, 0, 1], True),
+        ([0, 2, 2, 4], [1, 1, 0, 0], True),  # parallel edges
+        ([0, 2, 2, 4], [1, 2, 1, 0], False),
+        ([0, 3, 3, 4], [1, 2, 0, 1], False),
+        ([0, 2, 2, 4], [2, 1, 0, 1], False),
+    ],
+)
+@pytest.mark.parametrize("vertices", [None, 2**31])
+def test_whether_lists_ascend_is_known(offsets, neighbors, ascends, vertices, device, monkeypatch):
+    place = "gpu" if device.type == "cuda" else "heap"
+    monkeypatch.setattr(arrays, "_CHECK_AT_ONCE", 2)
+    if vertices:
+        monkeypatch.setattr(arrays, "index_dtype", lambda count: torch.int64)
+    graph = Graph(torch.tensor(offsets), torch.tensor(neighbors, dtype=torch.int64), placement=place)
+    assert graph.has_sorted_lists is ascends
+
+
+def test_a_graph_that_was_sorted_is_not_looked_at(monkeypatch):
+    src, dst = torch.randint(100, (2, 5000))
+    graph = from_edges(src, dst, sort_neighbors=False)
+    assert not graph.has_sorted_lists
+    monkeypatch.setattr(arrays, "lists_ascend", lambda *_: pytest.fail("looked at"))
+    assert not graph.has_sorted_lists
+    for built in (graph.transpose(), simplify(graph), from_edges(src, dst, sort_neighbors=False, remove_duplicates=True)):
+        assert built.has_sorted_lists

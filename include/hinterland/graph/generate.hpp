@@ -101,17 +101,28 @@ class Grid {
   int64_t columns_, horizontal_;
 };
 
-// An integer from 1 to 255 for the edge between u and v: the same in both directions and for parallel edges.
+// A weight for the edge between u and v: the same in both directions and for parallel edges. Integers are uniform from 1 to
+// 255, as in the GAP suite; floats are uniform in [1/256, 1), multiples of 2^-24, so that no processor rounds them. Both come
+// from one draw: the integer is 256 times the float, rounded down.
+template <class Weight>
 class EdgeWeight {
  public:
   HINTERLAND_FN explicit EdgeWeight(uint64_t seed) : random_{stream_key(seed, Stream::kWeights)} {}
 
-  HINTERLAND_FN int32_t operator()(int64_t u, int64_t v) const {
+  HINTERLAND_FN Weight operator()(int64_t u, int64_t v) const {
     const uint64_t low = static_cast<uint64_t>(min_of(u, v)), high = static_cast<uint64_t>(max_of(u, v));
-    return 1 + static_cast<int32_t>(random_.below(255, low, high));
+    const uint32_t drawn = kLeast + static_cast<uint32_t>(random_.below(255 * kLeast, low, high));
+    constexpr bool kWhole = static_cast<Weight>(0.5f) == Weight{0};
+    if constexpr (kWhole) {
+      return static_cast<Weight>(drawn / kLeast);
+    } else {
+      return static_cast<Weight>(drawn) / static_cast<Weight>(256 * kLeast);
+    }
   }
 
  private:
+  static constexpr uint32_t kLeast = 1 << 16;  // an integer weight of one
+
   Philox random_;
 };
 

@@ -26,7 +26,9 @@ def generate(
     rows: Annotated[int | None, typer.Option(help="Rows of a grid, with --cols instead of --scale.")] = None,
     cols: Annotated[int | None, typer.Option(help="Columns of a grid.")] = None,
     seed: Annotated[int, typer.Option(help="The same seed gives the same graph on every machine.")] = 1,
-    weights: Annotated[bool, typer.Option("--weights", help="Add integer weights from 1 to 255.")] = False,
+    weights: Annotated[
+        str | None, typer.Option(metavar="TYPE", help="Add random weights: uint8 or int32 from 1 to 255, or float32 below 1.")
+    ] = None,
     device: Annotated[str | None, typer.Option(help="cpu or cuda; by default the GPU, if there is one.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")] = False,
 ) -> None:

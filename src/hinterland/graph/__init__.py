@@ -4,8 +4,23 @@ from . import emogi
 from .bfs import BfsResult, bfs
 from .build import from_edges, simplify
 from .formats import load_graph, save_graph
-from .generate import generate
+from .generate import generate, random_weights
 from .graph import Graph
+from .prepare import Prepared, prepare
 from .verify import verify_bfs
 
-__all__ = ["BfsResult", "Graph", "bfs", "emogi", "from_edges", "generate", "load_graph", "save_graph", "simplify", "verify_bfs"]
+__all__ = [
+    "BfsResult",
+    "Graph",
+    "Prepared",
+    "bfs",
+    "emogi",
+    "from_edges",
+    "generate",
+    "load_graph",
+    "prepare",
+    "random_weights",
+    "save_graph",
+    "simplify",
+    "verify_bfs",
+]

@@ -186,7 +186,8 @@ def build(
         _core.sort_rows(offsets, num_vertices, _address(slots), slots.dtype.itemsize, 0, 0, 0, 0)
         columns = (weight_from, weight_to, weight_type.bytes)
         _core.resolve_entries(edges, rules, _address(slots), entries, *neighbors, *columns)
-    return Graph._of({n: arrays.placed(a.cpu(), a.dtype, "gpu") if final[n] == "gpu" else a for n, a in held.items()}, directed)
+    held_there = {n: arrays.placed(a.cpu(), a.dtype, "gpu") if final[n] == "gpu" else a for n, a in held.items()}
+    return Graph._of(held_there, directed, sorted_lists=True if sort_neighbors or remove_duplicates else None)
 
 
 def _compact(held: dict[str, UnifiedTensor], kept: UnifiedTensor, host: dict[str, str]) -> dict[str, UnifiedTensor]:

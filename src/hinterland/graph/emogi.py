@@ -17,8 +17,9 @@ from ..runtime import devices
 from ..runtime.errors import ConfigError, GraphError
 from ..runtime.jit import KernelFile
 from ..runtime.launch import launch
-from .bfs import _check_source, _Clock, csr_arrays
+from .bfs import check_source
 from .graph import Graph
+from .traversal import Clock
 
 ACCESSES = ("naive", "merged", "aligned")
 ASSIGNMENTS = ("warp", "chunked", "transposed", "coarsened", "odt", "odt-active")
@@ -85,7 +86,7 @@ def bfs(
         IndexOutOfRange: ``source`` is no vertex.
         GraphError: a neighbour met on the way is out of range.
     """
-    source = _check_source(graph, source)
+    source = check_source(graph, source)
     run = Traversal(graph, "bfs", access, assignment, size, device)
     with run.clock:
         levels = torch.full((graph.num_vertices,), -1, dtype=torch.int32, device=run.device)
@@ -116,7 +117,7 @@ def sssp(
     Raises:
         GraphError: no int32 weights, or a negative one; otherwise as for :func:`bfs`.
     """
-    source = _check_source(graph, source)
+    source = check_source(graph, source)
     run = Traversal(graph, "sssp", access, assignment, size, device)
     far = torch.iinfo(torch.int64).max
     with run.clock:
@@ -182,14 +183,13 @@ def cc(
 class Traversal:
     """One run: the division of the work, and its levels."""
 
-    def __init__(
-        self, graph: Graph, algorithm: str, access: str, assignment: str, size: int | None, device: Any
-    ) -> None:
+    def __init__(self, graph: Graph, algorithm: str, access: str, assignment: str, size: int | None, device: Any) -> None:
         self.graph, self.algorithm, self.device = graph, algorithm, devices.as_device(device)
-        self.clock, self.launches = _Clock(self.device), 0
-        self.offsets, self.edges = csr_arrays(graph, self.device)
-        if self.device.type == "cuda" and not graph.indptr.is_cuda:
-            self.offsets = self.offsets.clone()
+        self.clock, self.launches = Clock(self.device), 0
+        offsets, edges = graph.array("indptr", self.device), graph.array("indices", self.device)
+        assert offsets is not None and edges is not None
+        on_host = self.device.type == "cuda" and not graph.indptr.is_cuda
+        self.offsets, self.edges = offsets.clone() if on_host else offsets, edges
         self.weights = _weights(graph, self.device) if algorithm == "sssp" else None
         self.division = Division(graph, self.offsets, access, assignment, size, self.edges.element_size())
         self._report = torch.tensor([0, _NO_VERTEX], device=self.device)
@@ -214,10 +214,10 @@ class Traversal:
         elif case.blocks() > 0:
             arrays = (self.offsets.data_ptr(), self.edges.data_ptr(), self.graph.num_vertices, self.graph.num_edges)
             divided = self.division.arguments(tiles)
-            with torch.cuda.device(self.device):
-                instance = self._instance()
-                report = self._report.data_ptr()
-                launch(KERNELS, instance, self.device, case.blocks(), _core.EMOGI_BLOCK, *arrays, *divided, *state, report)
+            launch(
+                *(KERNELS, self._instance(), self.device, case.blocks(), _core.EMOGI_BLOCK),
+                *(*arrays, *divided, *state, self._report.data_ptr()),
+            )
         self.launches += 1
         found, bad = self._report.tolist()
         if bad != _NO_VERTEX:
@@ -304,5 +304,7 @@ def _weights(graph: Graph, device: torch.device) -> torch.Tensor:
         found = "none" if weights is None else f"{str(weights.dtype).removeprefix('torch.')} ones"
         raise GraphError(f"EMOGI's shortest paths need int32 weights, and this graph has {found}")
     if len(weights) and int(weights.min()) < 0:
-        raise GraphError(f"the weight of edge {int((weights < 0).nonzero()[0])} is negative; shortest paths need weights from 0 on")
+        raise GraphError(
+            f"the weight of edge {int((weights < 0).nonzero()[0])} is negative; shortest paths need weights from 0 on"
+        )
     return weights

@@ -46,8 +46,9 @@ __global__ void row_keys(int64_t edges, uint64_t seed, int64_t vertices, int64_t
   }
 }
 
-__global__ void key_weights(const int64_t* keys, int64_t count, int64_t bits, uint64_t seed, int32_t* weights) {
-  const EdgeWeight weight(seed);
+template <class Weight>
+__global__ void key_weights(const int64_t* keys, int64_t count, int64_t bits, uint64_t seed, Weight* weights) {
+  const EdgeWeight<Weight> weight(seed);
   const int64_t mask = (int64_t{1} << bits) - 1;
   const int64_t step = static_cast<int64_t>(gridDim.x) * blockDim.x;
   for (int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < count; i += step) {

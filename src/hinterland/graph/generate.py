@@ -25,11 +25,17 @@ from .graph import Graph
 _CLASSES = {"kronecker": "Kronecker", "uniform": "Uniform", "grid": "Grid"}
 KINDS = tuple(_CLASSES)
 
+_WEIGHT_CLASSES = {
+    torch.uint8: "hinterland::uint8_t",
+    torch.int32: "hinterland::int32_t",
+    torch.float32: "float",
+}
+
 _KERNELS = KernelFile(
     "graph/generate.cu",
     (
         *(f"hinterland::{kernel}<hinterland::{name}>" for name in _CLASSES.values() for kernel in ("count_rows", "row_keys")),
-        "hinterland::key_weights",
+        *(f"hinterland::key_weights<{name}>" for name in _WEIGHT_CLASSES.values()),
     ),
 )
 _BLOCK = 256
@@ -69,7 +75,7 @@ def generate(
     rows: int | None = None,
     cols: int | None = None,
     seed: int = 1,
-    weights: bool = False,
+    weights: str | torch.dtype | bool | None = None,
     placement: str | Mapping[str, str] = "host",
     device: torch.device | str | None = None,
 ) -> Graph:
@@ -83,7 +89,7 @@ def generate(
             square as 2^scale vertices can be.
         edge_factor: edges drawn for each vertex, before self loops and duplicates go; a grid has its own.
         seed: 0 to 2^64 - 1. The same seed gives the same graph on every device, for any number of threads.
-        weights: int32 weights from 1 to 255, uniform, the same in both directions of an edge.
+        weights: ``"uint8"``, ``"int32"`` or ``"float32"`` (see :func:`random_weights`); True is ``"int32"``.
         placement: where each array goes; see Graph.
         device: where it is made; by default on the GPU, if there is one. What does not fit a GPU's memory is made on the
             CPU.
@@ -93,12 +99,65 @@ def generate(
         OutOfMemory: the graph, or what building it needs, does not fit.
     """
     recipe = _recipe(kind, scale, edge_factor, vertices, rows, cols, seed)
+    dtype = _weight_dtype(weights) if weights else None
     device = devices.as_device(device)
     if device.type == "cpu":
-        return _on_cpu(recipe, weights, placement)
+        return _on_cpu(recipe, dtype, placement)
     with torch.cuda.device(device):  # where placement "gpu" goes, too
-        graph = _on_gpu(recipe, weights, placement, device)
-        return _on_cpu(recipe, weights, placement) if graph is None else graph
+        graph = _on_gpu(recipe, dtype, placement, device)
+        return _on_cpu(recipe, dtype, placement) if graph is None else graph
+
+
+def random_weights(
+    graph: Graph, dtype: str | torch.dtype = "int32", seed: int = 1, placement: str | Mapping[str, str] = "host"
+) -> Graph:
+    """``graph`` with random weights: the same arrays, and new weights that take the place of any it has.
+
+    A weight depends on the seed and the edge's two ends alone, so both directions of an edge and parallel edges have the same,
+    and a generated graph has those that ``generate(..., weights=dtype, seed=seed)`` gives it.
+
+    Args:
+        graph: any graph.
+        dtype: ``"uint8"`` or ``"int32"``: uniform from 1 to 255, as in the GAP suite. ``"float32"``: uniform in [1/256, 1).
+        seed: 0 to 2^64 - 1.
+        placement: where the weights go; see Graph.
+
+    Raises:
+        ConfigError: another type, seed or placement.
+        OutOfMemory: the weights do not fit.
+    """
+    drawn = _weight_dtype(dtype)
+    _check_seed(seed)
+    place = arrays.placements(placement)["weights"]
+    held = UnifiedTensor.empty((graph.num_edges,), drawn, placement="heap" if place == "gpu" else place)
+    indptr, indices = graph.indptr.cpu(), graph.indices.cpu()
+    kind = arrays.WEIGHT_TYPES[drawn]
+    _core.generate_weights(
+        indptr.data_ptr(),
+        graph.num_vertices,
+        indices.data_ptr(),
+        indices.element_size(),
+        seed,
+        held.cpu().data_ptr(),
+        kind.bytes,
+        kind.order,
+    )
+    return graph._with_weights(arrays.placed(held.cpu(), drawn, "gpu") if place == "gpu" else held)
+
+
+def _weight_dtype(name: str | torch.dtype | bool) -> torch.dtype:
+    names = {str(dtype).removeprefix("torch."): dtype for dtype in _WEIGHT_CLASSES}
+    found = names.get("int32" if name is True else str(name).removeprefix("torch."))
+    if found is None:
+        raise ConfigError(f"random weights are {', '.join(names)}, not {name!r}")
+    return found
+
+
+def _check_seed(seed: int) -> None:
+    if not hasattr(seed, "__index__"):
+        raise ConfigError(f"seed is a whole number, not {seed!r}")
+    if not 0 <= seed < 2**64:
+        raise ConfigError(f"seed {seed} is not from 0 to 2^64 - 1")
 
 
 def _recipe(
@@ -112,12 +171,11 @@ def _recipe(
 ) -> _Recipe:
     if kind not in KINDS:
         raise ConfigError(f"no generator is called {kind!r}; there are {', '.join(KINDS)}")
-    numbers = {"scale": scale, "edge_factor": edge_factor, "vertices": vertices, "rows": rows, "cols": cols, "seed": seed}
+    _check_seed(seed)
+    numbers = {"scale": scale, "edge_factor": edge_factor, "vertices": vertices, "rows": rows, "cols": cols}
     for name, number in numbers.items():
         if number is not None and not hasattr(number, "__index__"):
             raise ConfigError(f"{name} is a whole number, not {number!r}")
-    if not 0 <= seed < 2**64:
-        raise ConfigError(f"seed {seed} is not from 0 to 2^64 - 1")
     if scale is not None and not 0 <= scale <= 40:
         raise ConfigError(f"scale {scale} is not from 0 to 40: a graph has 2^scale vertices")
     if not 0 <= edge_factor <= 1 << 16:
@@ -141,7 +199,7 @@ def _recipe(
     return _Recipe(kind, count * edge_factor, count, scale or 0, 1, seed)
 
 
-def _on_cpu(recipe: _Recipe, weights: bool, placement: str | Mapping[str, str]) -> Graph:
+def _on_cpu(recipe: _Recipe, weights: torch.dtype | None, placement: str | Mapping[str, str]) -> Graph:
     rules = _core.EdgeRules(mirror=True, drop_loops=True)
     graph = build(
         recipe.source(),
@@ -151,23 +209,12 @@ def _on_cpu(recipe: _Recipe, weights: bool, placement: str | Mapping[str, str]) 
         remove_duplicates=True,
         placement=placement,
     )
-    if not weights:
-        return graph
-    place = arrays.placements(placement)["weights"]
-    held = UnifiedTensor.empty((graph.num_edges,), torch.int32, placement="heap" if place == "gpu" else place)
-    indptr, indices = graph.indptr.cpu(), graph.indices.cpu()
-    _core.generate_weights(
-        indptr.data_ptr(),
-        recipe.vertices,
-        indices.data_ptr(),
-        indices.element_size(),
-        recipe.seed,
-        held.cpu().data_ptr(),
-    )
-    return graph._with_weights(arrays.placed(held.cpu(), torch.int32, "gpu") if place == "gpu" else held)
+    return graph if weights is None else random_weights(graph, weights, recipe.seed, placement)
 
 
-def _on_gpu(recipe: _Recipe, weights: bool, placement: str | Mapping[str, str], device: torch.device) -> Graph | None:
+def _on_gpu(
+    recipe: _Recipe, weights: torch.dtype | None, placement: str | Mapping[str, str], device: torch.device
+) -> Graph | None:
     """The graph made by ``device``; None where its memory is too small for that."""
     bits = max((recipe.vertices - 1).bit_length(), 1)
     place = arrays.placements(placement)
@@ -185,27 +232,27 @@ def _on_gpu(recipe: _Recipe, weights: bool, placement: str | Mapping[str, str], 
             "indptr": _join([indptr], torch.int64, place["indptr"], device),
             "indices": _join(indices, arrays.index_dtype(recipe.vertices), place["indices"], device),
         }
-        if weights:
-            held["weights"] = _join(edge_weights, torch.int32, place["weights"], device)
+        if weights is not None:
+            held["weights"] = _join(edge_weights, weights, place["weights"], device)
     except torch.OutOfMemoryError:
         return None
-    return Graph._of(held, directed=False)
+    return Graph._of(held, directed=False, sorted_lists=True)
 
 
-def _piece_size(recipe: _Recipe, weights: bool, place: dict[str, str], free: int) -> int | None:
+def _piece_size(recipe: _Recipe, weights: torch.dtype | None, place: dict[str, str], free: int) -> int | None:
     """How many entries are sorted at once so that all fits into ``free`` bytes of GPU memory; None if nothing does."""
     entries = 2 * recipe.edges
     element = arrays.index_dtype(recipe.vertices).itemsize
     results = element * entries * (2 if place["indices"] == "gpu" else 1)
-    if weights:
-        results += 4 * entries * (2 if place["weights"] == "gpu" else 1)
+    if weights is not None:
+        results += weights.itemsize * entries * (2 if place["weights"] == "gpu" else 1)
     offsets = 8 * 5 * recipe.vertices  # degrees, their sums, the offsets, and what finds the rows of a piece
     room = (free * 9 // 10 - results - offsets) // _SORT_BYTES
     return min(_PIECE, room) if room >= min(_LEAST_PIECE, entries) else None
 
 
 def _rows_in_pieces(
-    recipe: _Recipe, weights: bool, bits: int, piece: int, device: torch.device
+    recipe: _Recipe, weights: torch.dtype | None, bits: int, piece: int, device: torch.device
 ) -> tuple[torch.Tensor, list[torch.Tensor], list[torch.Tensor]] | None:
     """Offsets, and neighbours and weights piece by piece; None if one row alone is larger than ``piece``."""
     grid = devices.sm_count(device) * 8
@@ -233,10 +280,10 @@ def _rows_in_pieces(
         keys = torch.unique_consecutive(keys.sort().values)
         firsts = torch.arange(row + 1, end + 1, dtype=torch.int64, device=device) << bits
         indptr[row + 1 : end + 1] = torch.searchsorted(keys, firsts) + kept
-        if weights:
-            drawn = torch.empty(keys.numel(), dtype=torch.int32, device=device)
+        if weights is not None:
+            drawn = torch.empty(keys.numel(), dtype=weights, device=device)
             args = (keys.data_ptr(), keys.numel(), bits, _signed(recipe.seed), drawn.data_ptr())
-            launch(_KERNELS, "hinterland::key_weights", device, grid, _BLOCK, *args)
+            launch(_KERNELS, f"hinterland::key_weights<{_WEIGHT_CLASSES[weights]}>", device, grid, _BLOCK, *args)
             edge_weights.append(drawn)
         kept += keys.numel()
         indices.append((keys & ((1 << bits) - 1)).to(arrays.index_dtype(recipe.vertices)))

@@ -62,20 +62,27 @@ class Graph:
                 weights = weights.contiguous()
             arrays.check_weights(arrays.tensor_of(weights), neighbors.numel())
             self._arrays["weights"] = arrays.placed(weights, weights.dtype, places["weights"])
+        self._sorted_lists: bool | None = None
         self._transposed: Callable[[], Graph | None] = lambda: None
+        self._num_isolated: int | None = None
 
     @classmethod
-    def _of(cls, held: Mapping[str, Array], directed: bool) -> Graph:
-        """A graph of arrays that are known to be right, of the right types and in their places."""
+    def _of(cls, held: Mapping[str, Array], directed: bool, sorted_lists: bool | None = None) -> Graph:
+        """A graph of arrays that are known to be right, of the right types and in their places.
+
+        ``sorted_lists``: whether each vertex's neighbours ascend, if that is known.
+        """
         graph = cls.__new__(cls)
         graph.directed = directed
         graph._arrays = dict(held)
+        graph._sorted_lists = sorted_lists
         graph._transposed = lambda: None
+        graph._num_isolated = None
         return graph
 
     def _with_weights(self, weights: Array) -> Graph:
         """This graph's arrays and ``weights``, which are known to be right."""
-        return Graph._of({**self._arrays, "weights": weights}, self.directed)
+        return Graph._of({**self._arrays, "weights": weights}, self.directed, self._sorted_lists)
 
     @property
     def num_vertices(self) -> int:
@@ -86,6 +93,13 @@ class Graph:
     def num_edges(self) -> int:
         """Stored edges: those of an undirected graph count once for each direction."""
         return int(self._arrays["indices"].shape[0])
+
+    @property
+    def num_isolated(self) -> int:
+        """Vertices without neighbours in their lists; counted once and kept."""
+        if self._num_isolated is None:
+            self._num_isolated = arrays.count_empty_lists(self.indptr)
+        return self._num_isolated
 
     @property
     def indptr(self) -> torch.Tensor:
@@ -130,6 +144,16 @@ class Graph:
     def degrees(self) -> torch.Tensor:
         """Neighbours of each vertex: int64 ``[num_vertices]``, on the device of ``indptr``."""
         return self.indptr.diff()
+
+    @property
+    def has_sorted_lists(self) -> bool:
+        """Whether the neighbours of every vertex ascend; equal ones, parallel edges, may follow each other.
+
+        Looked at once, by all threads or by the GPU that holds them, and then known; builders that sort know it already.
+        """
+        if self._sorted_lists is None:
+            self._sorted_lists = arrays.lists_ascend(self.indptr, self.indices)
+        return self._sorted_lists
 
     def transpose(self) -> Graph:
         """The graph with every edge turned round, weights carried along, neighbours sorted by (number, weight).

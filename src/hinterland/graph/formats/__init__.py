@@ -255,4 +255,4 @@ def _redirected(graph: Graph, directed: bool) -> Graph:
             array, mirrored = one.array(name, "cpu"), other.array(name, "cpu")
             if array is not None and mirrored is not None and not torch.equal(array, mirrored):
                 raise GraphError("not every edge has its reverse; pass symmetrize=True to add them")
-    return Graph._of(graph._arrays, directed)
+    return Graph._of(graph._arrays, directed, graph._sorted_lists)

@@ -27,7 +27,7 @@ from ...runtime.files import replacing
 from ...runtime.progress import progress
 from ..arrays import WEIGHT_TYPES, index_dtype
 from ..graph import Graph
-from .content import Options, Rows, check_counts, survey
+from .content import Options, Rows, check_counts
 from .files import read_head, read_into, size_of
 
 MAGIC = b"\x89HLG\r\n\x1a\n"
@@ -166,7 +166,7 @@ def write(graph: Graph, path: str) -> None:
     """Writes the graph as it is, offsets and neighbours in the types that it has."""
     arrays = [array for array in (graph.array(name, "cpu") for name in _ARRAYS) if array is not None]
     arrays = [array.contiguous() for array in arrays]
-    flags = _DIRECTED * graph.directed | _SORTED * survey(graph)[2] | _WEIGHTED * (len(arrays) == 3)
+    flags = _DIRECTED * graph.directed | _SORTED * graph.has_sorted_lists | _WEIGHTED * (len(arrays) == 3)
     header = Header(flags, graph.num_vertices, graph.num_edges, tuple(array.dtype for array in arrays))
     *places, (sums_at, sums_bytes) = header.sections()
     with replacing(path) as output, progress(f"writing {path}", sums_at) as step:
