@@ -6,6 +6,8 @@ each whether there is another.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
@@ -70,11 +72,11 @@ def bfs(
     Args:
         graph: the graph; the edges are read where they lie, 4 or 8 bytes each; offsets are copied to the GPU.
         source: a vertex number.
-        access: ``"naive"`` (a thread walks a list), ``"merged"`` (a warp reads it) or ``"aligned"`` (from its first cache line).
-        assignment: ``"warp"`` (a worker for each vertex), ``"chunked"`` (8 vertices), ``"transposed"`` (workers that follow each
-            other serve vertices 128 apart), ``"coarsened"`` (the vertices whose lists fill 4 KiB), ``"odt"`` (tiles of 4 KiB of
-            the edge array), ``"odt-active"`` (tiles with active vertices only). A worker is a warp, or a thread if the
-            access is naive.
+        access: ``"naive"`` (a thread walks a list), ``"merged"`` (a warp reads it), ``"aligned"`` (from its first line on).
+        assignment: ``"warp"`` (a worker for each vertex), ``"chunked"`` (8 vertices), ``"transposed"`` (workers that follow
+            each other serve vertices 128 apart), ``"coarsened"`` (the vertices whose lists fill 4 KiB), ``"odt"`` (tiles of
+            4 KiB of the edge array), ``"odt-active"`` (tiles with active vertices only). A worker is a warp, or a thread if
+            the access is naive.
         size: the assignment's number, instead of the one that is named above: vertices, stride, or elements of a tile.
         device: where to run; None is the current GPU, or the CPU on a machine without one.
 
@@ -88,10 +90,10 @@ def bfs(
     """
     source = check_source(graph, source)
     run = Traversal(graph, "bfs", access, assignment, size, device)
-    with run.clock:
+    with run.timed():
         levels = torch.full((graph.num_vertices,), -1, dtype=torch.int32, device=run.device)
         levels[source] = 0
-        while run.level(levels, level=run.launches, active=lambda: levels == run.launches):
+        while run.level(levels, depth=run.launches):
             pass
     return EmogiResult(levels, run.stats(run.list_bytes()[levels >= 0].sum()))
 
@@ -120,7 +122,7 @@ def sssp(
     source = check_source(graph, source)
     run = Traversal(graph, "sssp", access, assignment, size, device)
     far = torch.iinfo(torch.int64).max
-    with run.clock:
+    with run.timed():
         cost = torch.full((graph.num_vertices,), far, device=run.device)
         cost[source] = 0
         settled = torch.full_like(cost, far)
@@ -131,9 +133,9 @@ def sssp(
         if observe is not None:
             observe(active)
         moved += (per_list * active).sum()
-        with run.clock:
+        with run.timed():
             settled.copy_(cost)
-            run.level(cost, active=lambda: active, flags=active)
+            run.level(cost, active)
             torch.lt(cost, settled, out=active)
             if not active.any():
                 break
@@ -163,7 +165,7 @@ def cc(
     if graph.directed:
         raise GraphError("EMOGI finds components of undirected graphs; make the graph with directed=False or symmetrize=True")
     run = Traversal(graph, "cc", access, assignment, size, device)
-    with run.clock:
+    with run.timed():
         labels = torch.arange(graph.num_vertices, device=run.device)
         active = torch.ones(graph.num_vertices, dtype=torch.bool, device=run.device)
         fallen = torch.zeros_like(active)
@@ -173,8 +175,8 @@ def cc(
         if observe is not None:
             observe(active)
         moved += (per_list * active).sum()
-        with run.clock:
-            run.level(labels, active=lambda: active, flags=active, fallen=fallen)  # noqa: B023
+        with run.timed():
+            run.level(labels, active, fallen)
             active, fallen = fallen, active
             fallen.zero_()
     return EmogiResult(labels, run.stats(moved))
@@ -185,7 +187,8 @@ class Traversal:
 
     def __init__(self, graph: Graph, algorithm: str, access: str, assignment: str, size: int | None, device: Any) -> None:
         self.graph, self.algorithm, self.device = graph, algorithm, devices.as_device(device)
-        self.clock, self.launches = Clock(self.device), 0
+        self.launches = 0
+        self.clock = Clock(self.device)
         offsets, edges = graph.array("indptr", self.device), graph.array("indices", self.device)
         assert offsets is not None and edges is not None
         on_host = self.device.type == "cuda" and not graph.indptr.is_cuda
@@ -196,28 +199,29 @@ class Traversal:
         if self.device.type == "cuda":
             KERNELS.kernel(self._instance(), self.device)  # compiled before any clock runs
 
+    @contextmanager
+    def timed(self) -> Iterator[None]:
+        """A with-block on the run's device whose time counts."""
+        with devices.on(self.device), self.clock:
+            yield
+
     def level(
-        self,
-        values: torch.Tensor,
-        active: Any,
-        level: int = 0,
-        flags: torch.Tensor | None = None,
-        fallen: torch.Tensor | None = None,
+        self, values: torch.Tensor, active: torch.Tensor | None = None, fallen: torch.Tensor | None = None, depth: int = 0
     ) -> bool:
-        """Serves the active vertices; whether BFS found any. ``active()`` gives them as bool ``[V]`` where tiles need them."""
-        tiles = self.division.active_tiles(active()) if self.division.only_active else None
+        """Serves the active vertices (bool ``[V]``; for BFS those of level ``depth``). Whether BFS found any."""
+        tiles = None
+        if self.division.only_active:
+            tiles = self.division.active_tiles(values == depth if active is None else active)
         self._report[0] = 0
         case = self.division.case(self.edges, tiles)
-        state = (values.data_ptr(), *(0 if t is None else t.data_ptr() for t in (flags, fallen, self.weights)), level)
+        flags, lower, weights = _address(active), _address(fallen), _address(self.weights)
+        report = self._report.data_ptr()
         if self.device.type == "cpu":
-            _core.emogi_level(case, self.algorithm, *state, self._report.data_ptr())
+            _core.emogi_level(case, self.algorithm, values.data_ptr(), flags, lower, weights, depth, report)
         elif case.blocks() > 0:
             arrays = (self.offsets.data_ptr(), self.edges.data_ptr(), self.graph.num_vertices, self.graph.num_edges)
-            divided = self.division.arguments(tiles)
-            launch(
-                *(KERNELS, self._instance(), self.device, case.blocks(), _core.EMOGI_BLOCK),
-                *(*arrays, *divided, *state, self._report.data_ptr()),
-            )
+            division, state = self.division.arguments(tiles), (values.data_ptr(), flags, lower, weights, depth, report)
+            launch(KERNELS, self._instance(), self.device, case.blocks(), _core.EMOGI_BLOCK, *arrays, *division, *state)
         self.launches += 1
         found, bad = self._report.tolist()
         if bad != _NO_VERTEX:
@@ -281,7 +285,7 @@ class Division:
         return self.size, self._firsts.data_ptr(), tiles.data_ptr(), len(tiles)
 
     def active_tiles(self, active: torch.Tensor) -> torch.Tensor:
-        """The tiles with elements of active vertices' lists, in order: BaM's list of active lines (Mailthody 2022, section 8.2)."""
+        """The tiles with elements of active vertices' lists, in order: BaM's active lines (Mailthody 2022, section 8.2)."""
         assert self._firsts is not None
         lists = active & (self.offsets[:-1] < self.offsets[1:])
         first, last = self.offsets[:-1][lists] // self.size, (self.offsets[1:][lists] - 1) // self.size
@@ -296,6 +300,10 @@ class Division:
         firsts = torch.searchsorted(self.offsets, begins, right=True) - 1
         last = torch.tensor([max(self.graph.num_vertices - 1, 0)], device=self.offsets.device)
         return torch.cat([firsts, last])
+
+
+def _address(tensor: torch.Tensor | None) -> int:
+    return 0 if tensor is None else tensor.data_ptr()
 
 
 def _weights(graph: Graph, device: torch.device) -> torch.Tensor:
