@@ -1,8 +1,8 @@
 """Link requests counted by the model against those that the GPU counted (Nsight Compute), for a small search.
 
 The model counts the sectors that a warp's cache does not hold from the load before. A GPU's caches hold more, and warps share
-them; so its sectors should lie between ``distinct`` (each sector once a level) and ``modelled``. Without ``small`` it needs a GPU
-and ``ncu``; with it there is only the model.
+them; so its sectors should lie between ``distinct`` (each sector once a level) and ``modelled``. Without ``small`` it needs a
+GPU and ``ncu``; with it there is only the model.
 """
 
 from __future__ import annotations

@@ -16,6 +16,7 @@ void level(const EmogiCase& run, const EmogiState& state) {
         [&](int64_t block) {
           App app{{state}};
           serve<Access>(assignment, edges, app, block, 0, 1);
+          if (app.found) app.report_found();
         },
         64);
   });

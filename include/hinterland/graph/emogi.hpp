@@ -23,7 +23,7 @@ namespace hinterland {
 inline constexpr int kWarpLanes = 32;  // of a GPU; arithmetic about its warps is done on any processor
 inline constexpr int kEmogiWarps = 8;  // in a block of the GPU
 inline constexpr int kStepsInFlight = 8;  // of a list, which a warp requests before it looks at the first
-inline constexpr int64_t kIdle = -1;
+inline constexpr int kIdle = -1;  // for the neighbour of a lane that has none
 
 // What one lane reads of a list [begin, end): in step k the element at(k), where holds(k).
 struct Strip {
@@ -159,15 +159,16 @@ HINTERLAND_FN void walk(const Edge* edges, int64_t v, const Piece& piece, App& a
   const Strip strip = Access::strip(Warp::lane(), Warp::kWidth, piece.begin, piece.end, kLineElements);
   const typename App::Value own = app.look(v);
   for (int64_t k = 0; strip.at(k) < piece.end && app.goes_on(v, own); k += kInFlight) {
-    int64_t neighbour[kInFlight], weight[kInFlight];
+    Edge neighbour[kInFlight];
+    int64_t weight[kInFlight];
     typename App::Value seen[kInFlight];
     for (int j = 0; j < kInFlight; ++j) {
-      neighbour[j] = strip.holds(k + j) ? static_cast<int64_t>(edges[strip.at(k + j)]) : kIdle;
+      neighbour[j] = strip.holds(k + j) ? edges[strip.at(k + j)] : kIdle;
       weight[j] = strip.holds(k + j) ? app.weight(strip.at(k + j)) : 0;
     }
     for (int j = 0; j < kInFlight; ++j) {
       if (neighbour[j] == kIdle) continue;
-      if (static_cast<uint64_t>(neighbour[j]) < static_cast<uint64_t>(app.num_vertices)) {
+      if (static_cast<uint64_t>(static_cast<int64_t>(neighbour[j])) < static_cast<uint64_t>(app.num_vertices)) {
         seen[j] = app.look(neighbour[j]);
       } else {
         app.report_bad(v);
@@ -216,11 +217,14 @@ struct EmogiState {
   uint8_t* next;           // components: whose label fell in this level
   const int32_t* weights;  // shortest paths: [num_edges]
   int64_t level;
-  int64_t* report;  // whether BFS found a vertex, and the smallest vertex with a bad neighbour
+  int64_t* report;         // whether BFS found a vertex, and the smallest vertex with a bad neighbour
 };
 
 struct EmogiApp : EmogiState {
+  bool found = false;  // a vertex of the next level; told once a thread, for so many would meet at the report
+
   HINTERLAND_FN void report_bad(int64_t v) const { atomic_min(report[1], v); }
+  HINTERLAND_FN void report_found() const { atomic_store(report[0], int64_t{1}); }
   HINTERLAND_FN int64_t weight(int64_t) const { return 0; }
   HINTERLAND_FN bool goes_on(int64_t, int64_t) const { return true; }
 };
@@ -231,10 +235,10 @@ struct EmogiBfs : EmogiApp {
   HINTERLAND_FN int32_t& label(int64_t v) const { return static_cast<int32_t*>(values)[v]; }
   HINTERLAND_FN bool active(int64_t v) const { return atomic_load(label(v)) == level; }
   HINTERLAND_FN Value look(int64_t v) const { return atomic_load(label(v)); }
-  HINTERLAND_FN void visit(int64_t, Value, int64_t w, int64_t, Value seen) const {
+  HINTERLAND_FN void visit(int64_t, Value, int64_t w, int64_t, Value seen) {
     if (seen != -1) return;
     atomic_store(label(w), static_cast<int32_t>(level + 1));  // whoever else stores, stores the same
-    if (atomic_load(report[0]) == 0) atomic_store(report[0], int64_t{1});
+    found = true;
   }
 };
 

@@ -56,17 +56,17 @@ def _link(rate: float | None, latency: float | None) -> LinkModel:
 def _text(found: Traffic) -> str:
     run, link, total = found.run, found.link, found.total
     where = "" if run["source"] is None else f" from {run['source']:,}"
+    policies = f"access {run['access']}, assignment {run['assignment']}, edges of {run['edge_bytes']} bytes"
     origin = "measured here" if link.measured else "not measured here"
+    moved, useful = format_bytes(total["bytes"]), format_bytes(total["useful_bytes"])
+    columns = " ".join(f"{f'{size} B':>12}" for size in SIZES)
     lines = [
-        f"{run['algorithm']}{where}, access {run['access']}, assignment {run['assignment']}, edges of {run['edge_bytes']} bytes",
+        f"{run['algorithm']}{where}, {policies}",
         f"link: {format_rate(link.rate)}, {link.latency * 1e6:.2f} us, {link.overhead} bytes a request besides ({origin})",
-        f"{format_bytes(total['bytes'])} for {format_bytes(total['useful_bytes'])} of lists (amplification "
-        f"{total['amplification']:.3f}), of the whole arrays {total['over_dataset']:.3f}",
-        f"about {total['seconds'] * 1e3:.2f} ms, {format_rate(total['bandwidth'])}, {total['in_flight']:.0f} requests in flight",
+        f"{moved} for {useful} of lists: amplification {total['amplification']:.3f}, {total['over_dataset']:.3f} of all arrays",
+        f"{total['seconds'] * 1e3:.2f} ms, {format_rate(total['bandwidth'])}, {total['in_flight']:.0f} requests in flight",
         "",
-        f"{'level':>5} {'vertices':>12} "
-        + " ".join(f"{f'{size} B':>12}" for size in SIZES)
-        + f" {'bytes':>11} {'GB/s':>6} {'flight':>7}",
+        f"{'level':>5} {'vertices':>12} {columns} {'bytes':>11} {'GB/s':>6} {'flight':>7}",
     ]
     for level in found.levels:
         counts = " ".join(f"{level['requests'][str(size)]:>12,}" for size in SIZES)

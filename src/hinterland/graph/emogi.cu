@@ -11,6 +11,7 @@ __global__ void __launch_bounds__(kEmogiWarps* kWarpLanes)
   const Assignment assignment{{offsets, num_vertices, num_edges, size, first_vertices, tiles, num_tiles}};
   App app{{{num_vertices, values, active, next, weights, level, report}}};
   serve<Access>(assignment, edges, app, blockIdx.x, threadIdx.x / kWarpLanes, kEmogiWarps);
+  if (__syncthreads_or(app.found) && threadIdx.x == 0) app.report_found();
 }
 
 }  // namespace hinterland

@@ -14,7 +14,8 @@ from typing import Any
 import torch
 
 from .. import _core
-from ..graph import bfs, emogi
+from ..graph import emogi
+from ..graph.bfs import bfs
 from ..graph.graph import Graph
 from ..machine import load as load_machine
 from ..runtime.errors import ConfigError
