@@ -1,7 +1,6 @@
 #include "traffic/requests.hpp"
 
 #include <algorithm>
-#include <memory>
 #include <vector>
 
 namespace hinterland::native {
@@ -29,7 +28,7 @@ class Replay {
     });
     for (size_t i = 0; i < readings.size();) {
       const int32_t level = readings[i].level;
-      before_.count = 0;
+      before_->clear();
       int64_t waits = 0;
       while (i < readings.size() && readings[i].level == level) {
         const size_t first = i;
@@ -61,10 +60,10 @@ class Replay {
       }
     int64_t fetching = 0;
     for (int64_t k = 0; k < steps; ++k) {
-      now_.count = 0;
+      now_->clear();
       for (int i = 0; i < used; ++i)
-        if (strips_[i].holds(k)) now_.touch(strips_[i].at(k) * element_bytes_);
-      fetching += now_.add_requests(before_, requests);
+        if (strips_[i].holds(k)) now_->touch(strips_[i].at(k) * element_bytes_);
+      fetching += now_->add_requests(*before_, requests);
       std::swap(now_, before_);
     }
     return ceil_div<int64_t>(fetching, Access::kInFlight);
@@ -73,7 +72,8 @@ class Replay {
   int64_t line_elements_;
   int element_bytes_;
   Strip strips_[kWarpLanes];
-  TouchedLines now_, before_;
+  TouchedLines loads_[2];
+  TouchedLines *now_ = &loads_[0], *before_ = &loads_[1];
   std::vector<LevelTraffic> levels_;
 };
 

@@ -27,42 +27,58 @@ struct RequestCounts {
 };
 
 // The sectors that the lanes of a warp touch with one load, by line. Elements lie within a sector: their size divides its.
-struct TouchedLines {
-  struct Line {
-    int64_t number;
-    uint32_t sectors;
-  };
-
-  Line lines[32];
-  int count = 0;
+class TouchedLines {
+ public:
+  HINTERLAND_FN void clear() {
+    for (int i = 0; i < count_; ++i) index_[lines_[i].place] = 0;
+    count_ = 0;
+  }
 
   HINTERLAND_FN void touch(int64_t address) {
     const int64_t number = address / kLineBytes;
-    const uint32_t sector = 1u << (address / kSectorBytes % kLineSectors);
-    for (int i = count - 1; i >= 0; --i)  // the last one most likely
-      if (lines[i].number == number) {
-        lines[i].sectors |= sector;
-        return;
-      }
-    lines[count++] = {number, sector};
+    const int place = place_of(number);
+    if (index_[place] == 0) {
+      lines_[count_] = {number, 0, place};
+      index_[place] = static_cast<uint8_t>(++count_);
+    }
+    lines_[index_[place] - 1].sectors |= 1u << (address / kSectorBytes % kLineSectors);
   }
 
-  HINTERLAND_FN uint32_t sectors_of(int64_t number) const {
-    for (int i = 0; i < count; ++i)
-      if (lines[i].number == number) return lines[i].sectors;
-    return 0;
-  }
-
-  // The requests of this load. Sectors that the warp's load before touched are still in the cache. Returns whether there are any.
+  // The requests of this load. Sectors that the warp's load before touched are still in the cache. Whether there are any.
   HINTERLAND_FN bool add_requests(const TouchedLines& before, RequestCounts& counts) const {
     bool any = false;
-    for (int i = 0; i < count; ++i) {
-      const uint32_t fetched = lines[i].sectors & ~before.sectors_of(lines[i].number);
+    for (int i = 0; i < count_; ++i) {
+      const uint32_t fetched = lines_[i].sectors & ~before.sectors_of(lines_[i].number);
       counts.add(fetched);
       any |= fetched != 0;
     }
     return any;
   }
+
+ private:
+  static constexpr int kPlaces = 64;  // of a hash table, at most half full
+
+  struct Line {
+    int64_t number;
+    uint32_t sectors;
+    int place;
+  };
+
+  // Where a line is in the table, or would be.
+  HINTERLAND_FN int place_of(int64_t number) const {
+    int place = static_cast<int>(number % kPlaces);
+    while (index_[place] != 0 && lines_[index_[place] - 1].number != number) place = (place + 1) % kPlaces;
+    return place;
+  }
+
+  HINTERLAND_FN uint32_t sectors_of(int64_t number) const {
+    const int found = index_[place_of(number)];
+    return found == 0 ? 0 : lines_[found - 1].sectors;
+  }
+
+  Line lines_[32];
+  int count_ = 0;
+  uint8_t index_[kPlaces] = {};  // one more than the line's, 0 where there is none
 };
 
 }  // namespace hinterland
