@@ -12,7 +12,6 @@ import io
 import shutil
 import subprocess
 import sys
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -95,9 +94,6 @@ def _count(counters: dict[str, str], *case: Any) -> dict[str, float]:
         raise SystemExit(f"benchmarks traffic: ncu failed: {done.stdout[-2000:]}{done.stderr[-2000:]}")
     lines = done.stdout.splitlines()
     head = next(i for i, line in enumerate(lines) if line.startswith('"ID"'))
-    rows = list(csv.DictReader(io.StringIO("\n".join(lines[head:]))))[1:]  # the first names units
-    sums: Counter[str] = Counter()
-    for row in rows:
-        for short, metric in counters.items():
-            sums[short] += float(row[metric].replace(",", ""))  # type: ignore[assignment]
-    return dict(sums)
+    table = [line for line in lines[head:] if line.startswith('"')]
+    rows = list(csv.DictReader(io.StringIO("\n".join(table))))[1:]  # the first names units
+    return {short: sum(float(row[metric].replace(",", "")) for row in rows) for short, metric in counters.items()}
