@@ -158,7 +158,9 @@ class Prepared:
         needs_incoming = bool(algorithms & INCOMING_ONLY)
         known = graph.transpose() if needs_incoming or not graph.directed else graph._transposed()
         self.out = View(graph, device)
-        self.incoming = self.out if known is graph else (View(known, device) if known is not None else None)
+        self.incoming = self.out if known is graph else None
+        if known is not None and known is not graph and known.indices.dtype == graph.indices.dtype:
+            self.incoming = View(known, device)
         if device.type == "cpu":
             return
         with torch.cuda.device(device):
@@ -203,9 +205,8 @@ class Prepared:
             if view.heads is not None:
                 kept.append(f"{view.heads.shape[0]} heads a vertex")
             if view.hot_edges is not None:
-                kept.append(
-                    f"{view.hot_edges.shape[0]} pages of {PAGE_EDGES} edges ({view.hot_edges.numel() / view.graph.num_edges:.0%})"
-                )
+                share = view.hot_edges.numel() / view.graph.num_edges
+                kept.append(f"{view.hot_edges.shape[0]} pages of {PAGE_EDGES} edges ({share:.0%})")
             lines.append(f"{name}: {', '.join(kept) or 'read where they lie'}")
         return "\n".join(lines)
 
