@@ -1,5 +1,6 @@
 """Hinterland: GPU code reads data larger than GPU memory directly, in pieces as small as a cache line."""
 
+from . import traffic
 from .graph import BfsResult, Graph, Prepared, bfs, from_edges, generate, load_graph, prepare, random_weights, save_graph
 from .machine import Machine
 from .memory import UnifiedTensor
@@ -21,4 +22,5 @@ __all__ = [
     "probe",
     "random_weights",
     "save_graph",
+    "traffic",
 ]

@@ -6,7 +6,7 @@ import importlib
 import signal
 import sys
 
-COMMANDS = ("bfs", "convert", "demo", "generate", "info", "kernels", "probe")
+COMMANDS = ("bench", "bfs", "convert", "demo", "generate", "info", "kernels", "probe", "traffic")
 
 
 class _Interrupted(BaseException):

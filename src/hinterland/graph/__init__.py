@@ -1,5 +1,6 @@
 """Graphs in CSR form: files, generators and traversals."""
 
+from . import emogi
 from .bfs import BfsResult, bfs
 from .build import from_edges, simplify
 from .formats import load_graph, save_graph
@@ -13,6 +14,7 @@ __all__ = [
     "Graph",
     "Prepared",
     "bfs",
+    "emogi",
     "from_edges",
     "generate",
     "load_graph",
