@@ -2,6 +2,7 @@
 
 from .bfs import BfsResult, bfs
 from .build import from_edges, simplify
+from .convert import from_igraph, from_networkx, from_scipy
 from .formats import load_graph, save_graph
 from .generate import generate, random_weights
 from .graph import Graph
@@ -12,6 +13,9 @@ __all__ = [
     "Graph",
     "bfs",
     "from_edges",
+    "from_igraph",
+    "from_networkx",
+    "from_scipy",
     "generate",
     "load_graph",
     "random_weights",
