@@ -20,6 +20,18 @@ import hinterland as hl
 from .runtime.errors import GraphError
 
 
+_LINEAR = {
+    "single_source_shortest_path_length",
+    "connected_components",
+    "number_connected_components",
+    "is_connected",
+    "node_connected_component",
+    "weakly_connected_components",
+    "number_weakly_connected_components",
+    "is_weakly_connected",
+}
+
+
 class BackendGraph:
     """A networkx graph, converted: the edges with the weights of at most one attribute, and the nodes' names.
 
@@ -59,7 +71,7 @@ def convert_from_nx(
     preserve_edge_attrs: bool = False,
     **_: Any,
 ) -> BackendGraph:
-    """The graph as the functions below take it. Of all attributes at most one of the edges comes along, and must be a number."""
+    """The graph as the functions below take it. At most one attribute of its edges comes along, and must be a number."""
     if preserve_edge_attrs or len(edge_attrs or ()) > 1:
         raise NotImplementedError("hinterland's graphs keep one attribute of their edges")
     attribute = next(iter(edge_attrs or ()), None)
@@ -89,9 +101,13 @@ def can_run(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool | 
 
 
 def should_run(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool | str:
-    """Whether to run where nobody asked for this backend by name; networkx does not ask for graphs that are converted."""
+    """Whether to run where nobody asked for this backend by name; networkx does not ask for graphs that it need not convert."""
     if name in ("bfs_edges", "bfs_predecessors"):
         return "its trees are other ones than networkx's; ask for them with backend='hinterland'"
+    if name in _LINEAR:
+        graph = args[0] if args else kwargs["G"]
+        if not (getattr(graph, "__networkx_cache__", None) or {}).get("backends", {}).get("hinterland"):
+            return "converting the graph takes longer than networkx itself, which looks at every edge once"
     return True
 
 

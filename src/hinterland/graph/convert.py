@@ -41,15 +41,17 @@ def from_networkx(graph: Any, weight: str | None = None, placement: str | Mappin
         raise ConfigError(f"from_networkx takes a networkx graph, not {type(graph).__name__}")
     nodes = list(graph)
     named = any(type(node) is not int or node != i for i, node in enumerate(nodes))
-    number = {node: i for i, node in enumerate(nodes)}
     lists = graph._adj.values()  # of a DiGraph: the successors
     if graph.is_multigraph():
         # A neighbour stands as often as there are edges to it.
-        ends: Iterable[Hashable] = (node for row in lists for node, edges in row.items() for _ in edges)
+        ends: Iterable[Any] = (node for row in lists for node, edges in row.items() for _ in edges)
         degrees = [sum(map(len, row.values())) for row in lists]
     else:
         ends, degrees = chain.from_iterable(lists), [len(row) for row in lists]
-    dst = np.fromiter(map(number.__getitem__, ends), np.int64, sum(degrees))
+    if named:
+        number = {node: i for i, node in enumerate(nodes)}
+        ends = map(number.__getitem__, ends)
+    dst = np.fromiter(ends, np.int64, sum(degrees))
     src = np.repeat(np.arange(len(nodes)), degrees)
     weights = None if weight is None else _weights(edge_values(graph, weight), weight, lambda i: (nodes[src[i]], nodes[dst[i]]))
     made = from_edges(
