@@ -19,7 +19,6 @@ import hinterland as hl
 
 from .runtime.errors import GraphError
 
-
 _LINEAR = {
     "single_source_shortest_path_length",
     "connected_components",

@@ -7,7 +7,7 @@ keeps the names, so that the way back gives the graph that came.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from itertools import chain
 from typing import Any
 
