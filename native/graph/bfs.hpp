@@ -1,19 +1,15 @@
-// Traversal and its verifier on the CPU. Arrays are those of include/hinterland/graph/bfs.hpp; edge_bytes and id_bytes (4 or 8)
-// are the widths of a neighbour and of a parent.
+// Breadth-first search and its verifier on the CPU.
 #pragma once
 
 #include <cstdint>
 
+#include "hinterland/graph/adjacency.hpp"
+
 namespace hinterland::native {
 
-struct BfsArrays {
-  const int64_t* offsets;
-  const void* edges;
-  int edge_bytes;
-  int64_t num_vertices, num_edges;
-};
-
-void bfs_top_down(const BfsArrays& graph, int64_t source, void* parents, int id_bytes, int32_t* levels, char* scratch);
+// `in` may be null; id_bytes (4 or 8) is the width of a parent. Arrays are those of include/hinterland/graph/bfs.hpp.
+void bfs(const GraphWords& out, const GraphWords* in, int64_t source, void* parents, int id_bytes, int32_t* levels,
+         char* scratch);
 
 // In the order in which they are reported. kGraph, kClosed and kEdgeLevel are about an edge, the others about a vertex.
 enum class BfsRule : int64_t { kNone, kSource, kReached, kTreeLevel, kGraph, kClosed, kEdgeLevel, kTreeEdge };
@@ -24,6 +20,6 @@ struct BfsFinding {
   int64_t position;
 };
 
-BfsFinding verify_bfs(const BfsArrays& graph, int64_t source, const int32_t* levels, const int64_t* parents);
+BfsFinding verify_bfs(const GraphWords& graph, int64_t source, const int32_t* levels, const int64_t* parents);
 
 }  // namespace hinterland::native

@@ -1,8 +1,10 @@
 #include <nanobind/stl/pair.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include "bindings.hpp"
 #include "graph/bfs.hpp"
+#include "graph/bind_views.hpp"
 #include "hinterland/core/philox.hpp"
 #include "hinterland/graph/bfs.hpp"
 
@@ -10,18 +12,7 @@ namespace nb = nanobind;
 
 namespace hinterland::native {
 
-namespace {
-
-BfsArrays arrays(uintptr_t offsets, uintptr_t edges, int edge_bytes, int64_t num_vertices, int64_t num_edges) {
-  return {reinterpret_cast<const int64_t*>(offsets), reinterpret_cast<const void*>(edges), edge_bytes, num_vertices,
-          num_edges};
-}
-
-}  // namespace
-
 void bind_graph_bfs(nb::module_& m) {
-  m.attr("BFS_LEVEL_RECORDS") = kLevelRecords;
-  m.attr("BFS_CONTROL_BYTES") = static_cast<int64_t>(sizeof(BfsControl));
   nb::dict rules;
   rules["source"] = static_cast<int64_t>(BfsRule::kSource);
   rules["reached"] = static_cast<int64_t>(BfsRule::kReached);
@@ -40,36 +31,31 @@ void bind_graph_bfs(nb::module_& m) {
       },
       nb::arg("bound"), nb::arg("count"), nb::arg("seed"), "Numbers below a bound, drawn by Philox: sources of searches.");
   m.def(
-      "bfs_scratch",
+      "bfs_layout",
       [](int64_t num_vertices, int64_t num_edges) {
-        const BfsScratch at(num_vertices, num_edges);
-        return std::pair(at.bytes, at.zeroed);
+        const BfsLayout at(num_vertices, num_edges);
+        return scratch_layout(at, at.frontier);
       },
-      nb::arg("num_vertices"), nb::arg("num_edges"),
-      "Bytes of scratch memory of a traversal, and how many at its beginning must be zero.");
+      nb::arg("num_vertices"), nb::arg("num_edges"));
   m.def(
-      "bfs_top_down",
-      [](uintptr_t offsets, uintptr_t edges, int edge_bytes, int64_t num_vertices, int64_t num_edges, int64_t source,
-         uintptr_t parents, int id_bytes, uintptr_t levels, uintptr_t scratch) {
+      "bfs",
+      [](uintptr_t graph, uintptr_t incoming, int64_t source, uintptr_t parents, uintptr_t levels, uintptr_t scratch,
+         int id_bytes) {
         nb::gil_scoped_release released;
-        bfs_top_down(arrays(offsets, edges, edge_bytes, num_vertices, num_edges), source,
-                     reinterpret_cast<void*>(parents), id_bytes, reinterpret_cast<int32_t*>(levels),
-                     reinterpret_cast<char*>(scratch));
+        bfs(*words(graph), words(incoming), source, reinterpret_cast<void*>(parents), id_bytes,
+            reinterpret_cast<int32_t*>(levels), reinterpret_cast<char*>(scratch));
       },
-      nb::arg("offsets"), nb::arg("edges"), nb::arg("edge_bytes"), nb::arg("num_vertices"), nb::arg("num_edges"),
-      nb::arg("source"), nb::arg("parents"), nb::arg("id_bytes"), nb::arg("levels"), nb::arg("scratch"));
+      nb::arg("graph"), nb::arg("incoming"), nb::arg("source"), nb::arg("parents"), nb::arg("levels"), nb::arg("scratch"),
+      nb::arg("id_bytes"));
   m.def(
       "verify_bfs",
-      [](uintptr_t offsets, uintptr_t edges, int edge_bytes, int64_t num_vertices, int64_t num_edges, int64_t source,
-         uintptr_t levels, uintptr_t parents) {
+      [](uintptr_t graph, int64_t source, uintptr_t levels, uintptr_t parents) {
         nb::gil_scoped_release released;
-        const BfsFinding finding =
-            verify_bfs(arrays(offsets, edges, edge_bytes, num_vertices, num_edges), source,
-                       reinterpret_cast<const int32_t*>(levels), reinterpret_cast<const int64_t*>(parents));
+        const BfsFinding finding = verify_bfs(*words(graph), source, reinterpret_cast<const int32_t*>(levels),
+                                              reinterpret_cast<const int64_t*>(parents));
         return std::pair(static_cast<int64_t>(finding.rule), finding.position);
       },
-      nb::arg("offsets"), nb::arg("edges"), nb::arg("edge_bytes"), nb::arg("num_vertices"), nb::arg("num_edges"),
-      nb::arg("source"), nb::arg("levels"), nb::arg("parents"));
+      nb::arg("graph"), nb::arg("source"), nb::arg("levels"), nb::arg("parents"));
 }
 
 }  // namespace hinterland::native

@@ -42,7 +42,7 @@ void check_vertices(int64_t num_vertices, int64_t source, const int32_t* levels,
 }
 
 template <class Edge>
-void check_edges(const BfsArrays& graph, const int32_t* levels, const int64_t* parents, Findings& found) {
+void check_edges(const GraphWords& graph, const int32_t* levels, const int64_t* parents, Findings& found) {
   const Edge* edges = static_cast<const Edge*>(graph.edges);
   std::vector<uint32_t> has_tree_edge(ceil_div<int64_t>(graph.num_vertices, kGroup));
 #pragma omp parallel for schedule(dynamic, 256)
@@ -70,7 +70,7 @@ void check_edges(const BfsArrays& graph, const int32_t* levels, const int64_t* p
 
 }  // namespace
 
-BfsFinding verify_bfs(const BfsArrays& graph, int64_t source, const int32_t* levels, const int64_t* parents) {
+BfsFinding verify_bfs(const GraphWords& graph, int64_t source, const int32_t* levels, const int64_t* parents) {
   Findings found;
   check_vertices(graph.num_vertices, source, levels, parents, found);
   if (found.any()) return found.finding();  // what follows indexes by levels and parents, and counts on them

@@ -3,6 +3,7 @@
 from .graph import (
     BfsResult,
     Graph,
+    Prepared,
     bfs,
     from_edges,
     from_igraph,
@@ -10,6 +11,7 @@ from .graph import (
     from_scipy,
     generate,
     load_graph,
+    prepare,
     random_weights,
     save_graph,
 )
@@ -22,6 +24,7 @@ __all__ = [
     "BfsResult",
     "Graph",
     "Machine",
+    "Prepared",
     "UnifiedTensor",
     "__version__",
     "bfs",
@@ -31,6 +34,7 @@ __all__ = [
     "from_scipy",
     "generate",
     "load_graph",
+    "prepare",
     "probe",
     "random_weights",
     "save_graph",

@@ -8,10 +8,13 @@
 #include <vector>
 
 #include "hinterland/graph/bfs.hpp"
+#include "lane_team.hpp"
 
 using namespace hinterland;
 
 namespace {
+
+int64_t pulled = 0;  // levels that were searched bottom-up
 
 using Adjacency = std::vector<std::vector<int>>;
 
@@ -58,40 +61,53 @@ bool agrees(unsigned seed) {
     }
   }
 
-  const BfsScratch at(vertices, offsets.back());
-  std::vector<char> scratch(at.bytes, 0x55);
-  std::fill_n(scratch.begin(), at.zeroed, 0);
-  std::vector<int32_t> found_levels(vertices, -1);
-  std::vector<Id> found_parents(vertices, BfsState<Id>::kUnset);
-  const CsrSource<PointerSource<int64_t>, PointerSource<Edge>> graph{
-      {offsets.data()}, {edges.data() + padding}, vertices, offsets.back()};
-  const BfsState<Id> state(found_parents.data(), found_levels.data(), scratch.data(), at);
-  state.begin_at(source);
-  int64_t counted = 0;
-  for (int64_t depth = 0; state.control->num_touched[depth % 2] > 0; ++depth) {
-    state.begin_collect(depth, 0);
-    Lanes::run([&] {
-      auto tasks = state.task_bag(depth);
-      Collected counts;
-      const GroupList groups = state.groups(depth);
-      const int64_t batch = 1 + depth * 5 % Warp::kWidth;
-      for (int64_t i = 0; i < groups.count; i += batch)
-        collect(graph, state, groups, i, min_of(i + batch, groups.count), depth, tasks, counts);
-      counts.add_to(state.record(depth), *state.control);
-    });
-    if (state.control->num_tasks[depth % 2] * int64_t{sizeof(BfsTask)} > at.bytes - at.tasks) return false;
-    const int64_t num_tasks = state.num_tasks(depth, vertices);
-    state.begin_expand(depth, num_tasks, 0);
-    Lanes::run([&] {
-      auto touched = state.touched_bag(depth + 1);
-      BytesRead read;
-      for (int64_t i = 0; i < num_tasks; ++i) expand(graph, state, state.tasks[i], touched, read);
-      read.add_to(state.record(depth));
-    });
-    counted += state.record(depth).edges;
+  GraphWords words{};
+  words.num_vertices = vertices;
+  words.num_edges = offsets.back();
+  words.offsets = offsets.data();
+  words.edges = edges.data() + padding;
+  const Csr<Edge> graph(words);
+
+  // The transposed graph, its lists ascending, with some heads.
+  std::vector<std::vector<int>> before(vertices);
+  for (int64_t u = 0; u < vertices; ++u)
+    for (int v : neighbours[u]) before[v].push_back(u);
+  std::vector<int64_t> in_offsets{0};
+  std::vector<Edge> in_edges;
+  const int64_t heads_per_vertex = random() % 4;
+  std::vector<Edge> heads(heads_per_vertex * vertices, -1);
+  for (int64_t v = 0; v < vertices; ++v) {
+    for (size_t j = 0; j < before[v].size() && static_cast<int64_t>(j) < heads_per_vertex; ++j)
+      heads[j * vertices + v] = before[v][j];
+    in_edges.insert(in_edges.end(), before[v].begin(), before[v].end());
+    in_offsets.push_back(in_edges.size());
   }
-  return found_levels == levels && found_parents == parents && counted == examined &&
-         state.control->bad_vertex == BfsControl::kNone;
+  GraphWords in_words = words;
+  in_words.offsets = in_offsets.data();
+  in_words.edges = in_edges.data();
+  in_words.heads = heads.data();
+  in_words.heads_per_vertex = heads_per_vertex;
+  const Csr<Edge> incoming(in_words);
+
+  for (const Csr<Edge>* in : {static_cast<const Csr<Edge>*>(nullptr), &incoming}) {
+    const BfsLayout at(vertices, offsets.back());
+    std::vector<char> scratch(at.bytes, 0x55);
+    std::fill_n(scratch.begin(), at.zeroed, 0);
+    std::vector<int32_t> found_levels(vertices, -1);
+    std::vector<Id> found_parents(vertices, BfsState<Id>::kUnset);
+    const BfsState<Id> state(found_parents.data(), found_levels.data(), scratch.data(), at, vertices);
+    Lanes::run([&] {
+      LaneTeam team;
+      bfs(team, graph, in, state, source);
+    });
+    const FrontierControl& control = *state.frontier.control;
+    if (found_levels != levels || found_parents != parents || control.explored != examined ||
+        control.bad != FrontierControl::kNone)
+      return false;
+    if (in != nullptr)
+      for (int64_t depth = 0; depth < control.depth; ++depth) pulled += state.frontier.record(depth).pulled;
+  }
+  return true;
 }
 
 }  // namespace
@@ -102,4 +118,8 @@ int main() {
       std::printf("seed %u\n", seed);
       return 1;
     }
+  if (pulled == 0) {
+    std::printf("no level was searched bottom-up\n");
+    return 1;
+  }
 }

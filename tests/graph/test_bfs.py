@@ -18,8 +18,11 @@ from scipy.sparse.csgraph import shortest_path
 import hinterland as hl
 from hinterland import _core
 from hinterland.graph import verify_bfs
+from hinterland.graph.bfs import MODES
+from hinterland.graph.prepare import STATE_BYTES
+from hinterland.graph.traversal import RECORDS
 from hinterland.memory import UnifiedTensor
-from hinterland.runtime.errors import ConfigError, GraphError, IndexOutOfRange, OutOfMemory
+from hinterland.runtime.errors import ConfigError, GraphError, IndexOutOfRange
 
 bfs_module = importlib.import_module("hinterland.graph.bfs")
 TASK_EDGES = 2048  # kTaskEdges: longer neighbour lists are shared by several warps
@@ -57,6 +60,10 @@ def check(graph, source, device="cpu", **options):
     np.testing.assert_array_equal(result.levels.cpu().numpy(), levels)
     np.testing.assert_array_equal(result.parents.cpu().numpy(), smallest_parents(graph, source, levels))
     verify_bfs(graph, source, result)
+    graph.transpose()  # from now on directed graphs are searched bottom-up as well
+    for mode in MODES:
+        again = hl.bfs(graph, source, mode, device=device)
+        assert torch.equal(again.levels, result.levels) and torch.equal(again.parents, result.parents)
     return result
 
 
@@ -116,12 +123,12 @@ def test_chain_has_a_level_for_each_vertex(device):
 
 
 def test_levels_beyond_the_records_are_still_counted(device):
-    vertices = _core.BFS_LEVEL_RECORDS + 500
+    vertices = RECORDS + 499
     result = hl.bfs(chain(vertices), 0, device=device, stats=True)
     assert result.levels.tolist() == list(range(vertices))
     assert result.stats["levels"] == vertices and result.stats["reached"] == vertices
     assert result.stats["edges"] == 2 * (vertices - 1)
-    assert len(result.stats["per_level"]) == _core.BFS_LEVEL_RECORDS + 1
+    assert len(result.stats["per_level"]) == RECORDS
     assert sum(level["seconds"] for level in result.stats["per_level"]) > 0
 
 
@@ -150,7 +157,7 @@ def test_levels_as_networkx_finds_them(device):
 def test_parents_of_eight_bytes_are_the_same(monkeypatch):
     graph = skewed(3000, 20000)
     narrow = hl.bfs(graph, 5, device="cpu")
-    monkeypatch.setattr(bfs_module, "_WIDE_FROM", 0)
+    monkeypatch.setattr(bfs_module, "id_bytes", lambda vertices: 8)
     wide = hl.bfs(graph, 5, device="cpu")
     assert torch.equal(narrow.levels, wide.levels) and torch.equal(narrow.parents, wide.parents)
 
@@ -253,28 +260,39 @@ def test_a_gpu_finds_what_the_cpu_finds(wide):
 @pytest.mark.gpu
 def test_parents_of_eight_bytes_on_a_gpu(monkeypatch):
     graph = with_wide_edges(skewed(3000, 20000))
-    monkeypatch.setattr(bfs_module, "_WIDE_FROM", 0)
+    monkeypatch.setattr(bfs_module, "id_bytes", lambda vertices: 8)
     check(graph, 5, "cuda:0")
 
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("vertices", [1000, 300_000])
 def test_a_budget_bounds_what_is_taken(vertices):
-    graph = skewed(vertices, 4 * vertices)
-    with pytest.raises(OutOfMemory, match=r"needs .* on cuda:0 and gpu_budget is 1\.00 KiB"):
-        hl.bfs(graph, 0, device="cuda", gpu_budget="1KiB")
+    graph = skewed(vertices, 4 * vertices, symmetrize=True)
     hl.bfs(graph, 0, device="cuda")  # the kernel is compiled and loaded
-    least = bfs_module._Run(graph, torch.device("cuda:0"), None).need
-    for budget in (least, least + 8 * vertices + (2 << 20)):
+    least = STATE_BYTES["bfs"](graph)
+    for extra in (2048, 8 * vertices + (3 << 20), 24 * vertices + (6 << 20), 1 << 30):
         torch.cuda.synchronize()
         before = torch.cuda.memory_allocated()
         torch.cuda.reset_peak_memory_stats()
-        result = hl.bfs(graph, 0, device="cuda", gpu_budget=budget)
-        assert torch.cuda.max_memory_allocated() - before <= budget
+        with hl.prepare(graph, gpu_budget=least + extra) as prepared:
+            assert prepared.device.type == "cuda" and prepared.held <= extra
+            result = hl.bfs(prepared, 0)
+        assert torch.cuda.max_memory_allocated() - before <= least + extra
         verify_bfs(graph, 0, result)
-        del result
-    with pytest.raises(OutOfMemory):
-        hl.bfs(graph, 0, device="cuda", gpu_budget=least - 1)
+        del result, prepared
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("budget", [0, "1KiB"])
+def test_without_room_on_the_gpu_the_cpu_searches(budget):
+    graph = skewed(1000, 4000, symmetrize=True)
+    torch.cuda.synchronize()
+    before = torch.cuda.memory_allocated()
+    torch.cuda.reset_peak_memory_stats()
+    result = hl.bfs(graph, 0, device="cuda", gpu_budget=budget, stats=True)
+    assert torch.cuda.max_memory_allocated() == before
+    assert result.stats["device"] == "cpu"
+    verify_bfs(graph, 0, result)
 
 
 @pytest.mark.gpu

@@ -5,6 +5,7 @@
 #include <cuda/std/cstddef>
 #include <cuda/std/cstdint>
 #include <cuda/std/limits>
+#include <cuda/std/type_traits>
 #define HINTERLAND_FN __host__ __device__ __forceinline__
 namespace hinterland {
 namespace stdlib = ::cuda::std;
@@ -13,6 +14,7 @@ namespace stdlib = ::cuda::std;
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <type_traits>
 #define HINTERLAND_FN inline
 namespace hinterland {
 namespace stdlib = ::std;

@@ -1,16 +1,14 @@
-// The frontier of a level-by-level traversal: bitmaps over the vertices, bags that many threads fill, and the neighbour lists
-// of a group of vertices laid out for reading by one warp.
+// The frontier of a traversal: which vertices are visited next, kept as a bitmap, and the work that visiting them is.
+//
+// A step of a traversal has two loops.
+//   collect: vertices marked in `next` move to `current`, and their neighbour lists are cut into tasks of at most kTaskEdges
+//            edges, so that many warps share a hub.
+//   visit:   a warp takes a task and visits its edges (visit.hpp); what it finds, it marks in `next`.
+// A task is a group of 32 vertices, not one vertex: in a dense step the lists of a group are read as one run of lines.
 #pragma once
 
-#include "hinterland/core/atomic.hpp"
-#include "hinterland/core/platform.hpp"
-#include "hinterland/core/warp.hpp"
-
-#if defined(__CUDACC__)
-#include <cuda/std/bit>
-#else
-#include <bit>
-#endif
+#include "hinterland/core/grid.hpp"
+#include "hinterland/graph/lists.hpp"
 
 namespace hinterland {
 
@@ -23,6 +21,8 @@ HINTERLAND_FN uint32_t bit_of(int64_t vertex) { return 1u << (vertex % kGroup); 
 // Items that all threads add in any order. What exceeds its capacity is counted and not kept.
 template <class T>
 struct Bag {
+  using value_type = T;
+
   T* items;
   int64_t* count;
   int64_t capacity;
@@ -45,73 +45,243 @@ struct Bag {
   }
 };
 
-// Where a graph's arrays are read from.
-template <class Offsets, class Edges>
-struct CsrSource {
-  Offsets offsets;
-  Edges edges;
-  int64_t num_vertices, num_edges;
+inline constexpr int kTaskEdges = 2048;
+inline constexpr int kTaskChunks = kTaskEdges / Warp::kWidth;
+
+// Chunks first_chunk to first_chunk + kTaskChunks of the lists of a group's vertices.
+struct Task {
+  int64_t group, first_chunk;
 };
 
-// The neighbour lists of the active vertices among Warp::kWidth consecutive ones, one to a lane, laid out in chunks of
-// Warp::kWidth elements. Lists of vertices that follow each other lie end to end in the edge array, so they form one run; a
-// run starts on a cache line and at a chunk. A warp that reads chunk after chunk makes merged and aligned requests (Min 2022,
-// section 2.4.3), and fetches a line that several short lists share only once.
-struct Lists {
-  int64_t begin, end;  // this lane's list
-  int64_t position;    // its place among the elements of all chunks; nowhere less than that of the lane before
-  int64_t chunks;      // of all lanes together
-  int64_t bytes;       // what reading this lane's run moves, in whole sectors; 0 except in the run's last lane
+// Steps with a record of their own; later ones share the record after the last.
+inline constexpr int kStepRecords = 4096;
 
-  template <class Edges>
-  HINTERLAND_FN Lists(const Edges& edges, int64_t list_begin, int64_t list_end, bool active) {
-    // An empty list joins no run: a run of nothing but empty lists would have a place within a line, but no chunk.
-    active = active && list_begin < list_end;
-    begin = active ? list_begin : 0;
-    end = active ? list_end : 0;
-    const int lane = Warp::lane();
-    const uint32_t lanes = Warp::ballot(active);
-    const uint32_t firsts = lanes & ~(lanes << 1), lasts = lanes & ~(lanes >> 1);
-    const int first = active ? 31 - stdlib::countl_zero(firsts & (Warp::kAll >> (31 - lane))) : lane;
-    const auto run = edges.span(Warp::broadcast(begin, first), end);
-    const int64_t aligned = run.aligned_begin();
-    const bool counts = lasts >> lane & 1u;
-    const int64_t own = counts ? ceil_div<int64_t>(end - aligned, Warp::kWidth) : 0;
-    const int64_t before = Warp::exclusive_sum(own);
-    chunks = Warp::broadcast(before + own, Warp::kWidth - 1);
-    position = before * Warp::kWidth + (active ? begin - aligned : 0);
-    bytes = counts ? run.sector_bytes() : 0;
+// What one step did. Times are nanoseconds of the clock of the processor that ran it.
+struct StepRecord {
+  int64_t vertices;  // in the frontier
+  int64_t tasks;
+  int64_t edges;   // out of the frontier
+  int64_t bytes;   // read from where the edges lie, in whole sectors, weights included
+  int64_t cached;  // bytes read instead from what is kept on the GPU
+  int64_t pulled;  // 1 if the step looked for parents instead of children
+  int64_t start_ns, visit_ns;
+};
+
+// Counters of a traversal. Those that many threads hit have a cache line of their own. Counters with two places alternate
+// between steps: one is cleared while the other is in use.
+struct FrontierControl {
+  int64_t depth;  // steps finished
+  int64_t bad;    // the smallest vertex with a broken neighbour list, num_vertices if lists overlap, or kNone
+  int64_t end_ns;
+  int64_t apart0[13];
+  TeamControl team;
+  int64_t num_touched[2];
+  int64_t apart1[14];
+  int64_t num_tasks[2];
+  int64_t num_parts[2];  // tasks that pulling makes of long lists
+  int64_t apart2[12];
+  int64_t reached;  // vertices that were in a frontier, counted each time
+  int64_t explored;  // edges out of them
+  int64_t apart3[14];
+
+  static constexpr int64_t kNone = stdlib::numeric_limits<int64_t>::max();
+};
+static_assert(sizeof(FrontierControl) == 6 * kLineBytes);
+
+// Lays out arrays in one block of memory, each from a cache line on.
+struct Layout {
+  int64_t end = 0;
+
+  template <class T>
+  HINTERLAND_FN int64_t take(int64_t count) {
+    const int64_t begin = end;
+    end += ceil_div<int64_t>(count * static_cast<int64_t>(sizeof(T)), kLineBytes) * kLineBytes;
+    return begin;
   }
 };
 
-// A window of chunks [from, to) of some Lists: which list an element belongs to, and where in the edge array it lies.
-struct Window {
-  int32_t start, stop;  // this lane's list within the window, cut to it
-  int64_t shift;        // from a place in the window to an index of the edge array, for this lane's list
+// A frontier's memory: about 1.5 bytes a vertex and 1/64 byte an edge. The first `zeroed` bytes must be zero at the start.
+struct FrontierLayout {
+  int64_t control, records, next, zeroed, current, touched, tasks, bytes;
+  int64_t groups, task_capacity;
 
-  struct Element {
-    int owner;  // the lane whose list it is in
-    bool valid;
-    int64_t index;
-  };
-
-  HINTERLAND_FN Window(const Lists& lists, int64_t from, int64_t to) {
-    const int64_t origin = from * Warp::kWidth, length = (to - from) * Warp::kWidth;
-    const int64_t place = lists.position - origin;
-    start = static_cast<int32_t>(min_of(max_of(place, int64_t{-1}), length));
-    stop = static_cast<int32_t>(min_of(max_of(place + lists.end - lists.begin, int64_t{-1}), length));
-    shift = lists.begin - place;
-  }
-
-  // The element at `place`, by binary search over the lanes. All lanes call it together, each with its own place.
-  HINTERLAND_FN Element at(int32_t place) const {
-    int owner = 0;
-    for (int step = Warp::kWidth / 2; step > 0; step /= 2)
-      if (Warp::broadcast(start, owner + step) <= place) owner += step;
-    // Outside any condition: a lane that left out a broadcast would meet the others in the wrong one.
-    const int32_t from = Warp::broadcast(start, owner), until = Warp::broadcast(stop, owner);
-    return {owner, place >= from && place < until, place + Warp::broadcast(shift, owner)};
+  HINTERLAND_FN FrontierLayout(int64_t num_vertices, int64_t num_edges, Layout layout = {}) {
+    groups = ceil_div<int64_t>(num_vertices, kGroup);
+    // A group's runs, at most kGroup / 2 of them, end in at most two partly filled chunks each; so all groups together have
+    // at most num_edges / kWidth + kGroup * groups chunks, and a group's last task may be partly filled. Lists that overlap,
+    // because the offsets fall somewhere, can have more: num_tasks() finds that out.
+    task_capacity = 2 * groups + 2 * (num_edges / kTaskEdges) + 1;
+    control = layout.take<FrontierControl>(1);
+    records = layout.take<StepRecord>(kStepRecords + 1);
+    next = layout.take<uint32_t>(groups);
+    zeroed = layout.end;
+    current = layout.take<uint32_t>(groups);
+    touched = layout.take<int64_t>(groups);
+    tasks = layout.take<Task>(task_capacity);
+    bytes = layout.end;
   }
 };
+
+// Groups by number, or all of them.
+struct GroupList {
+  const int64_t* numbers;
+  int64_t count;
+
+  HINTERLAND_FN int64_t operator[](int64_t i) const { return numbers == nullptr ? i : numbers[i]; }
+  HINTERLAND_FN bool all() const { return numbers == nullptr; }
+};
+
+// A step is dense if at least one in so many groups has marked vertices.
+inline constexpr int64_t kDenseShare = 16;
+
+struct Frontier {
+  FrontierControl* control;
+  StepRecord* records;
+  uint32_t* next;     // marked for the step to come
+  uint32_t* current;  // in this step; valid for groups that have tasks, and everywhere after a dense collect
+  int64_t* touched;   // groups with a bit in `next`, each once
+  Task* tasks;
+  int64_t num_vertices, num_groups, task_capacity;
+
+  HINTERLAND_FN Frontier(char* scratch, const FrontierLayout& at, int64_t num_vertices)
+      : control(reinterpret_cast<FrontierControl*>(scratch + at.control)),
+        records(reinterpret_cast<StepRecord*>(scratch + at.records)),
+        next(reinterpret_cast<uint32_t*>(scratch + at.next)),
+        current(reinterpret_cast<uint32_t*>(scratch + at.current)),
+        touched(reinterpret_cast<int64_t*>(scratch + at.touched)),
+        tasks(reinterpret_cast<Task*>(scratch + at.tasks)),
+        num_vertices(num_vertices),
+        num_groups(at.groups),
+        task_capacity(at.task_capacity) {}
+
+  // One thread calls these before the first step: begin(), then start() for each vertex to begin at.
+  HINTERLAND_FN void begin() const { control->bad = FrontierControl::kNone; }
+  HINTERLAND_FN void start(int64_t vertex) const {
+    if (next[group_of(vertex)] == 0) touched[control->num_touched[0]++] = group_of(vertex);
+    next[group_of(vertex)] |= bit_of(vertex);
+  }
+
+  HINTERLAND_FN StepRecord& record(int64_t step) const { return records[min_of<int64_t>(step, kStepRecords)]; }
+
+  // One thread calls this while a step is collected. num_touched of the next step was last read in the step before.
+  HINTERLAND_FN void begin_collect(int64_t step, int64_t now) const {
+    if (step <= kStepRecords) record(step).start_ns = now;
+    control->num_touched[(step + 1) % 2] = 0;
+  }
+
+  // One thread calls this while a step's edges are visited.
+  HINTERLAND_FN void begin_visit(int64_t step, int64_t tasks, int64_t now) const {
+    if (step <= kStepRecords) record(step).visit_ns = now;
+    record(step).tasks += tasks;
+    control->num_tasks[(step + 1) % 2] = 0;
+    control->num_parts[(step + 1) % 2] = 0;
+    control->depth = step + 1;
+  }
+
+  // The groups to collect: those with marked vertices, or, where they are many, all in order. Tasks then come in the order
+  // of the edge array, so that the reads of all warps together stay within few pages; the GPU translates addresses fast
+  // enough only then (docs/memory.md). None where nothing is marked.
+  HINTERLAND_FN GroupList groups(int64_t step) const {
+    const int64_t found = num_touched(step);
+    return found * kDenseShare < num_groups ? GroupList{touched, found} : all_groups();
+  }
+  HINTERLAND_FN GroupList all_groups() const { return {nullptr, num_groups}; }
+  HINTERLAND_FN int64_t num_touched(int64_t step) const { return atomic_load(control->num_touched[step % 2]); }
+
+  // The tasks of a step once it is collected.
+  HINTERLAND_FN int64_t num_tasks(int64_t step) const { return counted(control->num_tasks[step % 2]); }
+  HINTERLAND_FN int64_t num_parts(int64_t step) const { return counted(control->num_parts[step % 2]); }
+
+  // Where threads put the groups in which they mark vertices for the step after `step`.
+  HINTERLAND_FN Bag<int64_t> touched_bag(int64_t step) const {
+    return {touched, &control->num_touched[(step + 1) % 2], num_groups};
+  }
+  HINTERLAND_FN Bag<Task> task_bag(int64_t step) const { return {tasks, &control->num_tasks[step % 2], task_capacity}; }
+  // Parts of long lists take the place of the step's tasks.
+  HINTERLAND_FN Bag<Task> part_bag(int64_t step) const { return {tasks, &control->num_parts[step % 2], task_capacity}; }
+
+  // Marks v for the step to come.
+  template <class Touched>
+  HINTERLAND_FN void mark(int64_t v, Touched& to) const {
+    if (atomic_or(next[group_of(v)], bit_of(v)) == 0) to.append(group_of(v));
+  }
+
+  HINTERLAND_FN void report_bad(int64_t vertex) const { atomic_min(control->bad, vertex); }
+
+ private:
+  HINTERLAND_FN int64_t counted(int64_t& count) const {
+    const int64_t found = atomic_load(count);
+    if (found <= task_capacity) return found;
+    report_bad(num_vertices);  // the lists overlap, which no vertex alone shows
+    return 0;
+  }
+};
+
+// What a thread did in a step; add_to() reports it once.
+struct StepCounts {
+  int64_t vertices = 0, edges = 0, bytes = 0, cached = 0;
+  int64_t bad = FrontierControl::kNone;
+
+  HINTERLAND_FN void add_to(const Frontier& frontier, int64_t step) const {
+    if (bad != FrontierControl::kNone) frontier.report_bad(bad);
+    const int64_t sums[] = {Warp::sum(vertices), Warp::sum(edges), Warp::sum(bytes), Warp::sum(cached)};
+    if (Warp::lane() != 0) return;
+    StepRecord& record = frontier.record(step);
+    if (sums[0] != 0) atomic_add(record.vertices, sums[0]), atomic_add(frontier.control->reached, sums[0]);
+    if (sums[1] != 0) atomic_add(record.edges, sums[1]), atomic_add(frontier.control->explored, sums[1]);
+    if (sums[2] != 0) atomic_add(record.bytes, sums[2]);
+    if (sums[3] != 0) atomic_add(record.cached, sums[3]);
+  }
+};
+
+// The list of `vertex` if the vertex is active; an empty one where it does not lie in the edge array.
+struct ListBounds {
+  int64_t begin = 0, end = 0;
+
+  template <class Graph>
+  HINTERLAND_FN ListBounds(const Graph& graph, int64_t vertex, bool active, StepCounts& counts) {
+    if (!active) return;
+    begin = graph.offsets[vertex];
+    end = graph.offsets[vertex + 1];
+    if (begin >= 0 && begin <= end && end <= graph.num_edges) return;
+    counts.bad = min_of(counts.bad, vertex);
+    begin = end = 0;
+  }
+};
+
+// Collects groups [first, last) of a list, at most one a lane. A lane looks after the words and the tasks of its group; the
+// vertices of each group are shared by all lanes. enter(vertex) is told each vertex of the new frontier, enter.group(group,
+// word) its vertices of a group at once.
+template <class Graph, class Enter, class Tasks>
+HINTERLAND_FN void collect(const Graph& graph, const Frontier& frontier, const GroupList& groups, int64_t first, int64_t last,
+                           Enter& enter, Tasks& tasks, StepCounts& counts) {
+  const bool has_group = first + Warp::lane() < last;
+  const int64_t own_group = has_group ? groups[first + Warp::lane()] : 0;
+  const uint32_t own_word = has_group ? frontier.next[own_group] : 0;
+  if (has_group) frontier.current[own_group] = own_word;
+  if (own_word != 0) {
+    frontier.next[own_group] = 0;
+    enter.group(own_group, own_word);
+  }
+  int64_t own_chunks = 0;
+  for (int turn = 0; turn < last - first; ++turn) {
+    const int64_t group = Warp::broadcast(own_group, turn);
+    const uint32_t word = Warp::broadcast(own_word, turn);
+    int64_t chunks = 0;
+    for (int sub = 0; sub < kGroup; sub += Warp::kWidth) {
+      const bool active = word >> (sub + Warp::lane()) & 1u;
+      if (!Warp::any(active)) continue;
+      const int64_t vertex = group * kGroup + sub + Warp::lane();
+      if (active) enter(vertex);
+      const ListBounds list(graph, vertex, active, counts);
+      chunks += chunks_of(graph, list.begin, list.end, active);
+      counts.vertices += active;
+      counts.edges += list.end - list.begin;
+    }
+    if (Warp::lane() == turn) own_chunks = chunks;
+  }
+  tasks.append(ceil_div<int64_t>(own_chunks, kTaskChunks),
+               [&](int64_t k) { return Task{own_group, k * kTaskChunks}; });
+}
 
 }  // namespace hinterland

@@ -6,11 +6,13 @@ from .convert import from_igraph, from_networkx, from_scipy
 from .formats import load_graph, save_graph
 from .generate import generate, random_weights
 from .graph import Graph
+from .prepare import Prepared, prepare
 from .verify import verify_bfs
 
 __all__ = [
     "BfsResult",
     "Graph",
+    "Prepared",
     "bfs",
     "from_edges",
     "from_igraph",
@@ -18,6 +20,7 @@ __all__ = [
     "from_scipy",
     "generate",
     "load_graph",
+    "prepare",
     "random_weights",
     "save_graph",
     "simplify",

@@ -17,6 +17,7 @@ Array = UnifiedTensor | torch.Tensor
 
 NAMES = ("indptr", "indices", "weights")
 PLACEMENTS = ("gpu", "host", "mapped", "registered", "heap")
+_LISTS_AT_ONCE = 1 << 20  # whose degrees are looked at together, on whatever device
 _CHECK_AT_ONCE = 1 << 26  # elements of a GPU array that one check looks at, which bounds its scratch memory
 
 
@@ -154,6 +155,15 @@ def check_neighbors(indices: torch.Tensor, num_vertices: int) -> None:
             f"indices[{at}] is {int(indices[at])}, but the vertices are numbered from 0 to {num_vertices - 1}; "
             "correct it, or give indptr more rows"
         )
+
+
+def count_empty_lists(indptr: torch.Tensor) -> int:
+    """How many vertices have no neighbours."""
+    lists, empty = indptr.numel() - 1, 0
+    for begin in range(0, lists, _LISTS_AT_ONCE):
+        degrees = indptr[begin : min(lists, begin + _LISTS_AT_ONCE) + 1].diff()
+        empty += degrees.numel() - int(degrees.count_nonzero())
+    return empty
 
 
 def lists_ascend(indptr: torch.Tensor, indices: torch.Tensor) -> bool:

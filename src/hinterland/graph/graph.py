@@ -71,6 +71,7 @@ class Graph:
         self.labels: Sequence[Hashable] | None = None
         self._sorted_lists: bool | None = None
         self._transposed: Callable[[], Graph | None] = lambda: None
+        self._num_isolated: int | None = None
 
     @classmethod
     def _of(cls, held: Mapping[str, Array], directed: bool, sorted_lists: bool | None = None) -> Graph:
@@ -84,6 +85,7 @@ class Graph:
         graph.labels = None
         graph._sorted_lists = sorted_lists
         graph._transposed = lambda: None
+        graph._num_isolated = None
         return graph
 
     def _with_weights(self, weights: Array) -> Graph:
@@ -111,6 +113,13 @@ class Graph:
     def num_edges(self) -> int:
         """Stored edges: those of an undirected graph count once for each direction."""
         return int(self._arrays["indices"].shape[0])
+
+    @property
+    def num_isolated(self) -> int:
+        """Vertices without neighbours in their lists; counted once and kept."""
+        if self._num_isolated is None:
+            self._num_isolated = arrays.count_empty_lists(self.indptr)
+        return self._num_isolated
 
     @property
     def indptr(self) -> torch.Tensor:

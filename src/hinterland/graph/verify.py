@@ -6,8 +6,9 @@ import torch
 
 from .. import _core
 from ..runtime.errors import ConfigError, VerificationError
-from .bfs import BfsResult, csr_arrays
+from .bfs import BfsResult
 from .graph import Graph
+from .prepare import View
 
 
 def verify_bfs(graph: Graph, source: int, result: BfsResult) -> None:
@@ -42,9 +43,9 @@ def verify_bfs(graph: Graph, source: int, result: BfsResult) -> None:
         )
     if not 0 <= source < vertices:
         raise VerificationError(f"source {source} is not a vertex: the graph has {vertices} vertices, numbered from 0")
-    indptr, indices = csr_arrays(graph, "cpu")
-    edges = (indptr.data_ptr(), indices.data_ptr(), indices.element_size(), vertices, graph.num_edges)
-    rule, at = _core.verify_bfs(*edges, source, levels.data_ptr(), parents.data_ptr())
+    view = View(graph, torch.device("cpu"))
+    indptr, indices = view.offsets, view.edges
+    rule, at = _core.verify_bfs(view.words, source, levels.data_ptr(), parents.data_ptr())
     if rule:
         raise VerificationError(_sentence(rule, at, indptr, indices, levels, parents))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -57,6 +58,11 @@ def as_device(device: torch.device | str | int | None = None) -> torch.device:
     elif device.type != "cpu":
         raise DeviceError(f"device {device} is neither cpu nor cuda")
     return device
+
+
+def on(device: torch.device) -> AbstractContextManager[Any]:
+    """A with-block in which ``device`` is the current GPU; for the CPU it does nothing."""
+    return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
 
 
 @functools.cache

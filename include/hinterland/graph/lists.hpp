@@ -1,0 +1,76 @@
+// The neighbour lists of a group of vertices, laid out for reading by one warp.
+#pragma once
+
+#include "hinterland/core/platform.hpp"
+#include "hinterland/core/warp.hpp"
+
+#if defined(__CUDACC__)
+#include <cuda/std/bit>
+#else
+#include <bit>
+#endif
+
+namespace hinterland {
+
+// The neighbour lists of the active vertices among Warp::kWidth consecutive ones, one to a lane, laid out in chunks of
+// Warp::kWidth elements. Lists of vertices that follow each other lie end to end in the edge array, so they form one run; a
+// run starts on a cache line and at a chunk. A warp that reads chunk after chunk makes merged and aligned requests (Min 2022,
+// section 2.4.3), and fetches a line that several short lists share only once.
+struct Lists {
+  int64_t begin, end;  // this lane's list
+  int64_t position;    // its place among the elements of all chunks; nowhere less than that of the lane before
+  int64_t chunks;      // of all lanes together
+  int64_t bytes;       // what reading this lane's run moves, in whole sectors; 0 except in the run's last lane
+
+  template <class Edges>
+  HINTERLAND_FN Lists(const Edges& edges, int64_t list_begin, int64_t list_end, bool active) {
+    // An empty list joins no run: a run of nothing but empty lists would have a place within a line, but no chunk.
+    active = active && list_begin < list_end;
+    begin = active ? list_begin : 0;
+    end = active ? list_end : 0;
+    const int lane = Warp::lane();
+    const uint32_t lanes = Warp::ballot(active);
+    const uint32_t firsts = lanes & ~(lanes << 1), lasts = lanes & ~(lanes >> 1);
+    const int first = active ? 31 - stdlib::countl_zero(firsts & (Warp::kAll >> (31 - lane))) : lane;
+    const auto run = edges.span(Warp::broadcast(begin, first), end);
+    const int64_t aligned = run.aligned_begin();
+    const bool counts = lasts >> lane & 1u;
+    const int64_t own = counts ? ceil_div<int64_t>(end - aligned, Warp::kWidth) : 0;
+    const int64_t before = Warp::exclusive_sum(own);
+    chunks = Warp::broadcast(before + own, Warp::kWidth - 1);
+    position = before * Warp::kWidth + (active ? begin - aligned : 0);
+    bytes = counts ? run.sector_bytes() : 0;
+  }
+};
+
+// A window of chunks [from, to) of some Lists: which list an element belongs to, and where in the edge array it lies.
+struct Window {
+  int32_t start, stop;  // this lane's list within the window, cut to it
+  int64_t shift;        // from a place in the window to an index of the edge array, for this lane's list
+
+  struct Element {
+    int owner;  // the lane whose list it is in
+    bool valid;
+    int64_t index;
+  };
+
+  HINTERLAND_FN Window(const Lists& lists, int64_t from, int64_t to) {
+    const int64_t origin = from * Warp::kWidth, length = (to - from) * Warp::kWidth;
+    const int64_t place = lists.position - origin;
+    start = static_cast<int32_t>(min_of(max_of(place, int64_t{-1}), length));
+    stop = static_cast<int32_t>(min_of(max_of(place + lists.end - lists.begin, int64_t{-1}), length));
+    shift = lists.begin - place;
+  }
+
+  // The element at `place`, by binary search over the lanes. All lanes call it together, each with its own place.
+  HINTERLAND_FN Element at(int32_t place) const {
+    int owner = 0;
+    for (int step = Warp::kWidth / 2; step > 0; step /= 2)
+      if (Warp::broadcast(start, owner + step) <= place) owner += step;
+    // Outside any condition: a lane that left out a broadcast would meet the others in the wrong one.
+    const int32_t from = Warp::broadcast(start, owner), until = Warp::broadcast(stop, owner);
+    return {owner, place >= from && place < until, place + Warp::broadcast(shift, owner)};
+  }
+};
+
+}  // namespace hinterland

@@ -1,0 +1,101 @@
+// Visiting edges: how a warp reads neighbour lists, whatever form they have, and hands them to an algorithm.
+//
+// A graph type G is one that chunks_of(), visit() and find_neighbor() are overloaded for. Here they are for plain lists (Csr).
+#pragma once
+
+#include "hinterland/graph/adjacency.hpp"
+#include "hinterland/graph/frontier.hpp"
+
+namespace hinterland {
+
+inline constexpr int kChunksInFlight = 4;  // chunks that a warp requests before it looks at the first
+
+// What a lane sees of kChunksInFlight chunks: edges from[k] -> to[k], where from[k] is not -1. An algorithm goes over k once
+// for each memory access, so that a warp waits once for several.
+template <class Edge, class Weight>
+struct EdgeBatch {
+  static constexpr int kSize = kChunksInFlight;
+
+  int64_t from[kSize];
+  Edge to[kSize];
+  Weight weight[kSize];
+};
+
+// Chunks that visiting the lists [begin, end) of the active lanes' vertices takes, all lanes together.
+template <class Edge, class Weight>
+HINTERLAND_FN int64_t chunks_of(const Csr<Edge, Weight>& graph, int64_t begin, int64_t end, bool active) {
+  return Lists(graph.edges, begin, end, active).chunks;
+}
+
+// Visits the edges of one task: visitor(batch) is called by all lanes together. On the GPU the lists of the group are one
+// Lists; on the CPU, where a warp has one lane, each list is one.
+template <class Edge, class Weight, class Visitor>
+HINTERLAND_FN void visit(const Csr<Edge, Weight>& graph, const Frontier& frontier, const Task& task, Visitor& visitor,
+                         StepCounts& counts) {
+  using Graph = Csr<Edge, Weight>;
+  const uint32_t word = frontier.current[task.group];
+  int64_t skip = task.first_chunk;  // chunks of the group that other tasks have taken
+  int64_t left = kTaskChunks;
+  for (int sub = 0; sub < kGroup && left > 0; sub += Warp::kWidth) {
+    const bool active = word >> (sub + Warp::lane()) & 1u;
+    if (!Warp::any(active)) continue;
+    const int64_t base = task.group * kGroup + sub;
+    const ListBounds list(graph, base + Warp::lane(), active, counts);
+    const Lists lists(graph.edges, list.begin, list.end, active);
+    const int64_t from = min_of(skip, lists.chunks), to = min_of(from + left, lists.chunks);
+    if (from == 0) {  // the task that begins the lists counts for those that go on
+      counts.bytes += lists.bytes;
+      if constexpr (Graph::kWeighted) counts.bytes += Lists(graph.weights, list.begin, list.end, active).bytes;
+    }
+    skip -= from;
+    left -= to - from;
+    const Window window(lists, from, to);
+    const int32_t length = static_cast<int32_t>(to - from) * Warp::kWidth;
+    for (int32_t place = Warp::lane(); place - Warp::lane() < length; place += kChunksInFlight * Warp::kWidth) {
+      EdgeBatch<Edge, Weight> batch;
+      for (int k = 0; k < kChunksInFlight; ++k) {
+        const Window::Element element = window.at(place + k * Warp::kWidth);
+        batch.from[k] = element.valid ? base + element.owner : -1;
+        batch.to[k] = 0;
+        if (!element.valid) continue;
+        batch.to[k] = graph.edges.read(element.index);
+        if constexpr (Graph::kWeighted) batch.weight[k] = graph.weights.read(element.index);
+        if (graph.edges.is_hot(element.index)) counts.cached += sizeof(Edge) + (Graph::kWeighted ? sizeof(Weight) : 0);
+      }
+      for (int k = 0; k < kChunksInFlight; ++k)
+        if (batch.from[k] >= 0 && !graph.has(batch.to[k])) {
+          counts.bad = min_of(counts.bad, batch.from[k]);
+          batch.from[k] = -1;
+        }
+      visitor(batch);
+    }
+  }
+}
+
+// The first neighbour u with test(u) at or after position `from` of the list that ends before `end`, or -1. All lanes look
+// together at the list of one vertex; a line at first, since most searches end there, then several at a time.
+template <class Edge, class Weight, class Test>
+HINTERLAND_FN int64_t find_neighbor(const Csr<Edge, Weight>& graph, int64_t vertex, int64_t from, int64_t end, const Test& test,
+                                    StepCounts& counts) {
+  int64_t chunk = graph.edges.span(from, end).aligned_begin();
+  for (int chunks = 1; chunk < end; chunk += chunks * Warp::kWidth, chunks = kChunksInFlight) {
+    int64_t to[kChunksInFlight];
+    for (int k = 0; k < kChunksInFlight; ++k) {
+      const int64_t i = chunk + k * Warp::kWidth + Warp::lane();
+      to[k] = -1;
+      if (k >= chunks || i < from || i >= end) continue;
+      to[k] = graph.edges.read(i);
+      if (!graph.has(to[k])) counts.bad = min_of(counts.bad, vertex), to[k] = -1;
+      if (graph.edges.is_hot(i)) counts.cached += sizeof(Edge);
+    }
+    if (Warp::lane() == 0)
+      counts.bytes += graph.edges.span(max_of(chunk, from), min_of(chunk + chunks * Warp::kWidth, end)).sector_bytes();
+    for (int k = 0; k < kChunksInFlight; ++k) {
+      const uint32_t found = Warp::ballot(to[k] >= 0 && test(to[k]));
+      if (found != 0) return Warp::broadcast(to[k], stdlib::countr_zero(found));
+    }
+  }
+  return -1;
+}
+
+}  // namespace hinterland

@@ -1,0 +1,89 @@
+// ThreadTeam: the CPU's side of a traversal's driver (include/hinterland/core/grid.hpp is the GPU's). One thread runs the driver;
+// its loops are OpenMP's.
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstdint>
+
+#include "hinterland/core/atomic.hpp"
+
+namespace hinterland::native {
+
+class ThreadTeam {
+ public:
+  template <class F>
+  void lead(const F& f) const {
+    f();
+  }
+  void wait() const {}
+
+  static int64_t now_ns() {
+    using std::chrono::steady_clock;
+    return std::chrono::duration_cast<std::chrono::nanoseconds>(steady_clock::now().time_since_epoch()).count();
+  }
+
+  // Collects a thread's items and appends them to a bag by the hundred, so that threads seldom meet at its counter.
+  template <class Bag>
+  class Appender {
+   public:
+    using Item = typename Bag::value_type;
+
+    explicit Appender(const Bag& bag) : bag_(bag) {}
+    Appender(const Appender&) = delete;
+    Appender& operator=(const Appender&) = delete;
+    ~Appender() { flush(); }
+
+    void append(const Item& item) {
+      items_[size_++] = item;
+      if (size_ == items_.size()) flush();
+    }
+
+    template <class Make>
+    void append(int64_t n, const Make& make) {
+      for (int64_t k = 0; k < n; ++k) append(make(k));
+    }
+
+   private:
+    void flush() {
+      if (size_ == 0) return;
+      const int64_t place = atomic_add(*bag_.count, static_cast<int64_t>(size_));
+      for (size_t i = 0; i < size_; ++i) bag_.put(place + static_cast<int64_t>(i), items_[i]);
+      size_ = 0;
+    }
+
+    Bag bag_;
+    std::array<Item, 128> items_;
+    size_t size_ = 0;
+  };
+
+  template <class Bag>
+  static Appender<Bag> appender(const Bag& bag) {
+    return Appender<Bag>(bag);
+  }
+
+  template <class Body>
+  void loop(int64_t count, const Body& body) const {
+#pragma omp parallel if (count > kAlone)
+    body([&](const auto& each) {
+#pragma omp for schedule(dynamic, 16) nowait
+      for (int64_t i = 0; i < count; ++i) each(i, i + 1);
+    });
+  }
+
+  template <class Body>
+  void take(int64_t count, const Body& body) const {
+#pragma omp parallel if (count > kTasksAlone)
+    body([&](const auto& each) {
+#pragma omp for schedule(dynamic, 4) nowait
+      for (int64_t i = 0; i < count; ++i) each(i);
+    });
+  }
+
+ private:
+  // Loops of no more items than this take less time than waking other threads: one thread does them.
+  static constexpr int64_t kAlone = 64;
+  static constexpr int64_t kTasksAlone = 16;
+};
+
+}  // namespace hinterland::native

@@ -1,0 +1,294 @@
+"""What a traversal keeps on the GPU of a graph that lies in host memory, chosen within a budget.
+
+In the order in which memory is given out:
+
+1. the state of the largest of the algorithms, which is left free;
+2. the offsets (8 bytes a vertex), which every list that is read needs;
+3. *heads*, the first neighbours of each vertex: an algorithm that looks for one neighbour among many (bottom-up search,
+   Afforest) finds it there most of the time, and reads no list;
+4. *hot pages* of the edge array, with their weights: those whose lists are longest, because hubs are reached first, in every
+   search, and again whenever a distance improves. Where all edges fit, all of them.
+
+Everything else is read where it lies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import torch
+
+from ..runtime import devices
+from ..runtime.errors import ConfigError, OutOfMemory
+from ..runtime.units import format_bytes, parse_bytes
+from .graph import Graph
+
+PAGE_EDGES = 1024  # kPageEdges of adjacency.hpp
+MOST_HEADS = 4
+_WORDS_BYTES = 14 * 8  # sizeof(GraphWords)
+_AT_ONCE = 1 << 22  # vertices whose heads are fetched together, which bounds the memory that takes
+
+# What each algorithm takes on the GPU besides the graph, its result included: bytes for a graph. Each adds itself.
+STATE_BYTES: dict[str, Callable[[Graph], int]] = {}
+# Algorithms that look for one neighbour in the lists of in-neighbours, and those that go through all lists again and again.
+SEARCHING = {"bfs", "msbfs", "cc", "bc"}
+REPEATING = {"pagerank", "sssp", "sswp", "bc"}
+# Algorithms that read the lists of in-neighbours only.
+INCOMING_ONLY = {"pagerank"}
+
+
+class View:
+    """The arrays of one graph as a device reads them, and their addresses in the order of ``GraphWords`` (adjacency.hpp)."""
+
+    def __init__(self, graph: Graph, device: torch.device) -> None:
+        self.graph, self.device = graph, device
+        offsets, edges = graph.array("indptr", device), graph.array("indices", device)
+        assert offsets is not None and edges is not None
+        self.offsets, self.edges = offsets, edges
+        self.weights = graph.array("weights", device)
+        self.slots = self.hot_edges = self.hot_weights = self.heads = None
+        # Arrays that lie on another GPU come over whole.
+        homes = (graph.indptr, graph.indices, graph.weights)
+        self.held = sum(allocated(a.nbytes) for a in homes if a is not None and a.is_cuda and a.device != device)
+        self._whole = False  # all edges are kept
+        self._words: torch.Tensor | None = None
+
+    @property
+    def over_link(self) -> bool:
+        """Whether edges are read over the link between host and GPU."""
+        return self.device.type == "cuda" and not self.graph.indices.is_cuda and not self._whole
+
+    @property
+    def words(self) -> int:
+        """The address of the graph's words, in memory of the device."""
+        if self._words is None:
+            graph = self.graph
+            numbers = [graph.num_vertices, graph.num_edges, self.edges.element_size()]
+            numbers += [_address(array) for array in (self.offsets, self.edges, self.weights)]
+            numbers += [_address(array) for array in (self.slots, self.hot_edges, self.hot_weights, self.heads)]
+            numbers += [0 if self.heads is None else self.heads.shape[0], graph.num_isolated, 0, 0]
+            self._words = torch.tensor(numbers, dtype=torch.int64).to(self.device)
+        return self._words.data_ptr()
+
+    def keep_offsets(self, room: int) -> int:
+        """Copies offsets that lie in host memory to the GPU if there is room. Returns what is left of it."""
+        size = allocated(self.offsets.nbytes)
+        if self.graph.indptr.is_cuda or size > room:
+            return room
+        self.offsets = self.offsets.clone()
+        return self._took(size, room)
+
+    def keep_heads(self, room: int) -> int:
+        """Copies the first neighbours of every vertex, as many as there is room for."""
+        vertices = self.graph.num_vertices
+        each = vertices * self.edges.element_size()
+        count = min(MOST_HEADS, room // allocated(each) if each else 0)
+        if count == 0:
+            return room
+        self.heads = torch.full((count, vertices), -1, dtype=self.edges.dtype, device=self.device)
+        for begin in range(0, vertices, _AT_ONCE):
+            offsets = self.offsets[begin : begin + _AT_ONCE + 1].to(self.device)
+            for j in range(count):
+                at = offsets[:-1] + j
+                there = at < offsets[1:]
+                part = self.heads[j, begin : begin + _AT_ONCE]
+                part[there] = self.edges[at[there]]
+        return self._took(allocated(count * each), room)
+
+    def edge_bytes(self, weighted: bool) -> int:
+        """What keeping all edges takes."""
+        return sum(allocated(a.nbytes) for a in self._edge_arrays(weighted))
+
+    def _edge_arrays(self, weighted: bool) -> list[torch.Tensor]:
+        return [self.edges, self.weights] if weighted and self.weights is not None else [self.edges]
+
+    def keep_edges(self, room: int, weighted: bool) -> int:
+        """Copies all edges, or the pages whose lists are longest, as many as there is room for."""
+        arrays, whole = self._edge_arrays(weighted), self.edge_bytes(weighted)
+        if self.graph.indices.is_cuda or not self.graph.num_edges:
+            return room
+        if whole <= room:
+            self._whole = True
+            self.edges = self.edges.clone()
+            if len(arrays) > 1:
+                self.weights = arrays[1].clone()
+            return self._took(whole, room)
+        pages = self.graph.num_edges // PAGE_EDGES
+        table = allocated(4 * (pages + 1))
+        page_bytes = PAGE_EDGES * sum(a.element_size() for a in arrays)
+        spare = room - table - len(arrays) * allocated(1)
+        count = min(pages, (spare - (2 << 20)) // page_bytes)
+        if count <= 0:
+            return room
+        chosen = _hottest(self.graph, pages, count)
+        self.slots = torch.full((pages + 1,), -1, dtype=torch.int32)
+        self.slots[chosen] = torch.arange(count, dtype=torch.int32)
+        self.slots = self.slots.to(self.device)
+        chosen = chosen.to(self.device)
+        kept = [_pages(a, pages).index_select(0, chosen) for a in arrays]
+        self.hot_edges, self.hot_weights = kept[0], kept[1] if len(kept) > 1 else None
+        return self._took(table + sum(allocated(k.nbytes) for k in kept), room)
+
+    def _took(self, size: int, room: int) -> int:
+        self.held += size
+        self._words = None
+        return room - size
+
+
+class Prepared:
+    """A graph with what a device keeps of it, for many runs of the algorithms that it was prepared for (:func:`prepare`).
+
+    Attributes:
+        graph: the graph.
+        device: where the algorithms run: the CPU where the budget has no room for their state.
+    """
+
+    def __init__(
+        self, graph: Graph, device: torch.device, budget: int | None, algorithms: Iterable[str], weighted: bool, many_runs: bool
+    ) -> None:
+        algorithms = set(algorithms)
+        if unknown := algorithms - STATE_BYTES.keys():
+            raise ConfigError(f"{', '.join(sorted(unknown))}: not among the algorithms, {', '.join(sorted(STATE_BYTES))}")
+        self.graph, self.device, self.budget = graph, device, budget
+        reserved = max((STATE_BYTES[a](graph) for a in algorithms), default=0)
+        reserved += 2 * allocated(_WORDS_BYTES)
+        if device.type == "cuda" and budget is not None and reserved > budget:
+            self.device = device = torch.device("cpu")
+        room = self._room(reserved)
+        needs_incoming = bool(algorithms & INCOMING_ONLY)
+        known = graph.transpose() if needs_incoming or not graph.directed else graph._transposed()
+        self.out = View(graph, device)
+        self.incoming = self.out if known is graph else None
+        if known is not None and known is not graph and known.indices.dtype == graph.indices.dtype:
+            self.incoming = View(known, device)
+        if device.type == "cpu":
+            return
+        with torch.cuda.device(device):
+            views = [self.incoming] if algorithms <= INCOMING_ONLY and self.incoming else [self.out]
+            if self.incoming is not None and algorithms & SEARCHING and self.incoming not in views:
+                views.append(self.incoming)
+            for view in views:
+                room = view.keep_offsets(room)
+            if many_runs or algorithms & INCOMING_ONLY:
+                fits = allocated(graph.indices.nbytes) + (
+                    allocated(graph.weights.nbytes) if weighted and graph.weights is not None else 0
+                )
+                if algorithms & SEARCHING and self.incoming is not None and room < fits:
+                    room = self.incoming.keep_heads(room)
+                for view in views:
+                    room = view.keep_edges(room, weighted)
+
+    @property
+    def held(self) -> int:
+        """Bytes of GPU memory kept until :meth:`close`."""
+        return sum(view.held for view in {id(v): v for v in (self.out, self.incoming) if v is not None}.values())
+
+    def _room(self, reserved: int) -> int:
+        if self.device.type == "cpu":
+            return 0
+        free = devices.free_bytes(self.device)
+        limit = free if self.budget is None else min(self.budget, free)
+        if reserved > limit:
+            raise OutOfMemory(
+                f"traversing {self.graph.num_vertices} vertices needs {format_bytes(reserved)} on {self.device} and "
+                f"{format_bytes(free)} are free; free some, or run it with device='cpu'"
+            )
+        return limit - reserved
+
+    def explain(self) -> str:
+        """What is kept where, for people."""
+        lines = [f"runs on {self.device}, keeps {format_bytes(self.held)} there"]
+        for name, view in (("lists", self.out), ("in-neighbours' lists", self.incoming)):
+            if view is None or (name != "lists" and view is self.out):
+                continue
+            kept = []
+            if view.heads is not None:
+                kept.append(f"{view.heads.shape[0]} heads a vertex")
+            if view.hot_edges is not None:
+                share = view.hot_edges.numel() / view.graph.num_edges
+                kept.append(f"{view.hot_edges.shape[0]} pages of {PAGE_EDGES} edges ({share:.0%})")
+            lines.append(f"{name}: {', '.join(kept) or 'read where they lie'}")
+        return "\n".join(lines)
+
+    def close(self) -> None:
+        """Gives the GPU memory back."""
+        self.out = self.incoming = None  # type: ignore[assignment]
+
+    def __enter__(self) -> Prepared:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+
+def prepare(
+    graph: Graph,
+    gpu_budget: int | str | None = None,
+    device: torch.device | str | int | None = None,
+    algorithms: str | Iterable[str] = ("bfs",),
+    weighted: bool = False,
+) -> Prepared:
+    """Copies to the GPU what saves the most traffic over the link, for many runs of ``algorithms`` on ``graph``.
+
+    Args:
+        graph: the graph; a directed one is searched bottom-up only if ``graph.transpose()`` has been called.
+        gpu_budget: most bytes of GPU memory for what is kept and the algorithms' state together; None is what is free.
+        device: where to run; None is the current GPU, or the CPU on a machine without one.
+        algorithms: the names of what will run: ``"bfs"``, ``"cc"``, ...; the largest one's state is left free.
+        weighted: keep weights along with the edges.
+
+    Returns:
+        A :class:`Prepared`, which every algorithm takes in place of the graph. It is a context manager.
+
+    Raises:
+        OutOfMemory: the state exceeds the free GPU memory. (Where it exceeds ``gpu_budget``, the CPU does the work.)
+        ConfigError: an unknown algorithm, a budget that is no size.
+    """
+    names = (algorithms,) if isinstance(algorithms, str) else tuple(algorithms)
+    return Prepared(graph, devices.as_device(device), _budget(gpu_budget), names, weighted, many_runs=True)
+
+
+def prepared_for(
+    graph: Graph | Prepared,
+    algorithm: str,
+    gpu_budget: int | str | None,
+    device: torch.device | str | int | None,
+    weighted: bool = False,
+) -> Prepared:
+    """``graph`` itself if it is prepared, or prepared for one run of ``algorithm``."""
+    if isinstance(graph, Prepared):
+        if gpu_budget is not None or (device is not None and devices.as_device(device) != graph.device):
+            raise ConfigError("the graph is prepared, with a budget and a device of its own; leave out gpu_budget and device")
+        return graph
+    return Prepared(graph, devices.as_device(device), _budget(gpu_budget), (algorithm,), weighted, many_runs=False)
+
+
+def _budget(gpu_budget: int | str | None) -> int | None:
+    return None if gpu_budget is None else parse_bytes(gpu_budget)
+
+
+def allocated(size: int) -> int:
+    """What torch's caching allocator may set aside for ``size`` bytes: multiples of 512 B, and from large blocks up to 1 MiB
+    that is not worth splitting off."""
+    rounded = -(-size // 512) * 512
+    return rounded if rounded <= 1 << 20 else rounded + (1 << 20)
+
+
+def _address(array: torch.Tensor | None) -> int:
+    return 0 if array is None else array.data_ptr()
+
+
+def _pages(array: torch.Tensor, pages: int) -> torch.Tensor:
+    return array[: pages * PAGE_EDGES].view(pages, PAGE_EDGES)
+
+
+def _hottest(graph: Graph, pages: int, count: int) -> torch.Tensor:
+    """The ``count`` pages, in order, whose edges have the longest lists on average."""
+    offsets = graph.indptr.cpu()
+    degrees = offsets.diff()
+    before = torch.zeros(len(offsets), dtype=torch.float64)  # sum over the edges before a list of the length of theirs
+    torch.cumsum(degrees.double().square_(), 0, out=before[1:])
+    edges = torch.arange(pages + 1, dtype=torch.int64) * PAGE_EDGES
+    owner = (torch.searchsorted(offsets, edges, right=True) - 1).clamp_(max=len(degrees) - 1)
+    at_edge = before[owner] + (edges - offsets[owner]) * degrees[owner]
+    return torch.topk(at_edge.diff(), count, sorted=False).indices.sort().values

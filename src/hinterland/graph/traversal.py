@@ -1,0 +1,129 @@
+"""What all traversals share: memory for a run, the launch on either processor, the check of what the run reports."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+
+from ..runtime.errors import GraphError
+from ..runtime.jit import KernelFile
+from ..runtime.launch import launch, resident_blocks
+from .prepare import Prepared
+
+BLOCK = 512  # threads of a block, as in the kernels' launch bounds
+EDGE_TYPES = ("int32_t", "int64_t")
+_NO_VERTEX = 2**63 - 1  # FrontierControl::kNone
+RECORDS = 4097  # kStepRecords + 1
+FIELDS = ("vertices", "tasks", "edges", "bytes", "cached", "pulled", "start_ns", "visit_ns")  # StepRecord
+_ID_WIDE_FROM = 2**31  # vertices from which a vertex number takes eight bytes
+
+
+class ScratchLayout(NamedTuple):
+    """Bytes of a run's scratch memory, how many at its beginning must be zero, and where control and records lie in it."""
+
+    bytes: int
+    zeroed: int
+    control: int
+    records: int
+
+
+def id_bytes(num_vertices: int) -> int:
+    """Bytes of a vertex number in the state of a run."""
+    return 8 if num_vertices >= _ID_WIDE_FROM else 4
+
+
+def graph_type(prepared: Prepared, weight: str | None = None) -> str:
+    """The C++ type through which kernels see the graph."""
+    return csr_type(prepared.out.edges.element_size(), weight)
+
+
+def csr_type(edge_bytes: int, weight: str | None = None) -> str:
+    edge = f"hinterland::int{8 * edge_bytes}_t"
+    return f"hinterland::Csr<{edge}>" if weight is None else f"hinterland::Csr<{edge}, {weight}>"
+
+
+def scratch_for(layout: ScratchLayout, device: torch.device) -> torch.Tensor:
+    """A run's scratch memory, uint8 ``[layout.bytes]``, zero where it must be."""
+    scratch = torch.empty(layout.bytes, dtype=torch.uint8, device=device)
+    scratch[: layout.zeroed].zero_()
+    return scratch
+
+
+def runner(prepared: Prepared, on_cpu: Callable[..., None], kernels: KernelFile, instance: str) -> Callable[..., None]:
+    """The traversal as a function of its arguments, which are addresses and integers: ``on_cpu``, or one cooperative launch of
+    a kernel that takes the same ones. Compiles the kernel if need be, before any clock runs."""
+    if prepared.device.type == "cpu":
+        return on_cpu
+    device = prepared.device
+    # A small graph cannot occupy the whole GPU, and fewer blocks wait for each other in less time.
+    grid = min(resident_blocks(kernels, instance, device, BLOCK), 1 + prepared.graph.num_edges // (8 * BLOCK))
+
+    def on_gpu(*args: int) -> None:
+        launch(kernels, instance, device, grid, BLOCK, *args, cooperative=True)
+
+    return on_gpu
+
+
+class Finished(NamedTuple):
+    """What a run left in its control block."""
+
+    depth: int
+    end_ns: int
+    records: torch.Tensor  # int64 [steps, 8], fields as in StepRecord
+
+
+def finish(prepared: Prepared, scratch: torch.Tensor, layout: ScratchLayout) -> Finished:
+    """Waits for a run and reads its control block.
+
+    Raises:
+        GraphError: a neighbour list that the run met is broken.
+    """
+    control = scratch[layout.control : layout.control + 24].view(torch.int64)
+    depth, bad, end_ns = control.tolist()
+    vertices, edges = prepared.graph.num_vertices, prepared.graph.num_edges
+    if bad == vertices:
+        raise GraphError(
+            f"the neighbour lists of the {vertices} vertices overlap: their offsets do not lie in order within the "
+            f"{edges} edges; check the file they came from"
+        )
+    if bad != _NO_VERTEX:
+        raise GraphError(
+            f"the neighbour list of vertex {bad} is broken: its offsets do not lie in order within the "
+            f"{edges} edges, or it names a vertex outside [0, {vertices}); check the file they came from"
+        )
+    rows = min(depth, RECORDS)
+    row_bytes = 8 * len(FIELDS)
+    records = scratch[layout.records : layout.records + rows * row_bytes].view(torch.int64).view(rows, len(FIELDS))
+    return Finished(depth, end_ns, records.cpu())
+
+
+class Clock:
+    """Adds up the time of with-blocks: on a GPU that of the current stream."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._on_gpu = device.type == "cuda"
+        self._marks: list[Any] = []
+
+    def __enter__(self) -> None:
+        self._mark()
+
+    def __exit__(self, *error: object) -> None:
+        self._mark()
+
+    def _mark(self) -> None:
+        if self._on_gpu:
+            event = torch.cuda.Event(enable_timing=True)
+            event.record()
+            self._marks.append(event)
+        else:
+            self._marks.append(time.perf_counter())
+
+    def seconds(self) -> float:
+        pairs = list(zip(self._marks[::2], self._marks[1::2], strict=True))
+        if not self._on_gpu:
+            return sum(end - begin for begin, end in pairs)
+        self._marks[-1].synchronize()
+        return sum(begin.elapsed_time(end) for begin, end in pairs) / 1e3

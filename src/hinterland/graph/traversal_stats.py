@@ -1,0 +1,87 @@
+"""What a traversal reports: totals, steps, and its share of the link's ceiling."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..machine import load as load_machine
+from .prepare import Prepared
+from .traversal import FIELDS, Finished
+
+_HEAVY = 0.9  # the heavy levels are the fewest that move this share of all bytes
+
+
+def link_ceiling() -> float | None:
+    """Bytes per second that the copy engine moves from host to GPU here, if ``hinterland probe`` has measured it."""
+    machine = load_machine()
+    return machine.link.h2d if machine is not None and machine.link is not None else None
+
+
+def summarise(finished: Finished, seconds: float, prepared: Prepared, mode: str) -> dict[str, Any]:
+    """The ``stats`` of a traversal.
+
+    Args:
+        finished: what the run left in its control block; steps past the last record share it.
+        seconds: time of the whole run.
+        prepared: what it ran on.
+        mode: the mode that was asked for.
+
+    Returns:
+        A dict that JSON can take: ``device``, ``mode``, ``seconds``, ``levels`` (steps), ``reached``, ``edges`` (out of
+        the vertices of all frontiers; not all of them need be examined), ``bytes`` (read from where the edges lie, in whole
+        32-byte sectors), ``cached`` (bytes read instead from what the GPU keeps), ``held`` (bytes of GPU memory kept between
+        runs), ``link`` (None unless the edges crossed it: ``bytes``, ``bandwidth``, ``ceiling``, ``share``, and ``heavy``,
+        the same over the fewest levels that moved nine tenths of all bytes), ``per_level``.
+    """
+    rows = [dict(zip(FIELDS, row, strict=True)) for row in finished.records.tolist()]
+    starts = [*(row["start_ns"] for row in rows), finished.end_ns]
+    levels: list[dict[str, Any]] = []
+    for number, row in enumerate(rows):
+        row["bytes"] = max(0, row["bytes"] - row["cached"])
+        row["direction"] = "pull" if row.pop("pulled") else "push"
+        start, visit = row.pop("start_ns"), row.pop("visit_ns")
+        took = {"seconds": (starts[number + 1] - start) / 1e9, "collect_seconds": (visit - start) / 1e9}
+        levels.append({"level": number, **row, **took})
+    total = {field: sum(level[field] for level in levels) for field in ("vertices", "edges", "bytes", "cached")}
+    over_link = prepared.out.over_link
+    return {
+        "device": str(prepared.device),
+        "mode": mode,
+        "seconds": seconds,
+        "levels": finished.depth,
+        "reached": total["vertices"],
+        "edges": total["edges"],
+        "bytes": total["bytes"],
+        "cached": total["cached"],
+        "held": prepared.held,
+        "link": _link(levels, total["bytes"], seconds) if over_link else None,
+        "per_level": levels,
+    }
+
+
+def _link(levels: list[dict[str, Any]], moved: int, seconds: float) -> dict[str, Any]:
+    ceiling = link_ceiling()
+    heavy: list[dict[str, Any]] = []
+    heavy_bytes = 0
+    for level in sorted(levels, key=lambda level: -level["bytes"]):
+        if heavy_bytes >= _HEAVY * moved:
+            break
+        heavy.append(level)
+        heavy_bytes += level["bytes"]
+    heavy_seconds = sum(level["seconds"] for level in heavy)
+    return {
+        "bytes": moved,
+        **_rate(moved, seconds, ceiling),
+        "ceiling": ceiling,
+        "heavy": {
+            "levels": sorted(level["level"] for level in heavy),
+            "bytes": heavy_bytes,
+            "seconds": heavy_seconds,
+            **_rate(heavy_bytes, heavy_seconds, ceiling),
+        },
+    }
+
+
+def _rate(moved: int, seconds: float, ceiling: float | None) -> dict[str, float | None]:
+    bandwidth = moved / seconds if seconds > 0 else 0.0
+    return {"bandwidth": bandwidth, "share": bandwidth / ceiling if ceiling else None}

@@ -1,0 +1,43 @@
+// LaneTeam: a team of one warp of 32 emulated lanes (hinterland/core/warp.hpp beside this file), for drivers of traversals.
+#pragma once
+
+#include "hinterland/core/warp.hpp"
+
+namespace hinterland {
+
+struct LaneTeam {
+  template <class F>
+  void lead(const F& f) const {
+    if (Warp::lane() == 0) f();
+  }
+  void wait() const { Warp::sync(); }
+  static int64_t now_ns() { return 0; }
+
+  template <class Bag>
+  static Bag appender(const Bag& bag) {
+    return bag;
+  }
+
+  // Batches of changing size, so that all of them are met.
+  template <class Body>
+  void loop(int64_t count, const Body& body) {
+    const int64_t batch = 1 + ++loops_ * 5 % Warp::kWidth;
+    body([&](const auto& each) {
+      for (int64_t i = 0; i < count; i += batch) each(i, i + batch < count ? i + batch : count);
+    });
+    wait();
+  }
+
+  template <class Body>
+  void take(int64_t count, const Body& body) const {
+    body([&](const auto& each) {
+      for (int64_t i = 0; i < count; ++i) each(i);
+    });
+    wait();
+  }
+
+ private:
+  int64_t loops_ = 0;
+};
+
+}  // namespace hinterland
