@@ -6,7 +6,21 @@ import importlib
 import signal
 import sys
 
-COMMANDS = ("bfs", "convert", "demo", "generate", "info", "kernels", "probe")
+COMMANDS = (
+    "bc",
+    "bfs",
+    "cc",
+    "convert",
+    "demo",
+    "generate",
+    "info",
+    "kernels",
+    "msbfs",
+    "pagerank",
+    "probe",
+    "sssp",
+    "sswp",
+)
 
 
 class _Interrupted(BaseException):
