@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import subprocess
 import sys
@@ -163,7 +164,10 @@ def test_betweenness(graph, options):
         lambda **b: list(nx.weakly_connected_components(nx.Graph(), **b)),
         lambda **b: nx.pagerank(nx.star_graph(9), max_iter=2, **b),
         lambda **b: nx.pagerank(nx.star_graph(9), personalization={0: 0}, **b),
+        lambda **b: nx.pagerank(nx.star_graph(9), max_iter=0, **b),
         lambda **b: nx.betweenness_centrality(nx.path_graph(3), k=9, **b),
+        lambda **b: nx.betweenness_centrality(nx.path_graph(3), k=-1, **b),
+        lambda **b: nx.betweenness_centrality(nx.path_graph(3), k=0, **b),
     ],
 )
 def test_errors_are_networkx_own(call):
@@ -269,6 +273,23 @@ def test_what_is_announced_is_there():
     }
     assert announced.keys() == here
     assert "hinterland" in nx.pagerank.__doc__
+
+
+@pytest.mark.slow
+def test_networkx_own_tests_pass():
+    """networkx can run its tests with every graph converted and every function that a backend has called there."""
+    folders = {
+        "components": ("connected", "weakly_connected"),
+        "centrality": ("betweenness_centrality",),
+        "link_analysis": ("pagerank",),
+        "shortest_paths": ("unweighted", "weighted"),
+        "traversal": ("bfs",),
+    }
+    modules = [f"networkx.algorithms.{folder}.tests.test_{name}" for folder, names in folders.items() for name in names]
+    environment = {**os.environ, "NETWORKX_TEST_BACKEND": "hinterland", "NETWORKX_FALLBACK_TO_NX": "1"}
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--pyargs", *modules]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240, cwd="/")
+    assert done.returncode == 0, done.stdout[-4000:]
 
 
 def test_importing_networkx_does_not_import_torch():

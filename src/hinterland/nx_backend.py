@@ -126,7 +126,7 @@ def single_source_dijkstra_path_length(
     if graph.weights is None:
         distances = hl.bfs(graph, G.number[source], **_options()).levels
     else:
-        distances = hl.sssp(graph, G.number[source], **_options()).distances
+        distances = hl.sssp(graph, G.number[source], **_options()).distances  # type: ignore[attr-defined]
     reached = distances < math.inf if distances.is_floating_point() else distances >= 0
     return _within(G, distances, reached, None if cutoff is None else max(cutoff, 0))
 
@@ -204,8 +204,10 @@ def pagerank(
         share = torch.tensor([float(personalization.get(node, 0)) for node in G], dtype=torch.float64)
         if share.sum() == 0:
             raise ZeroDivisionError
+    if max_iter < 1:
+        raise nx.PowerIterationFailedConvergence(max_iter)
     tolerance = len(G) * tol
-    found = hl.pagerank(
+    found = hl.pagerank(  # type: ignore[attr-defined]
         _weighted_by(G, weight),
         damping=alpha,
         tolerance=tolerance,
@@ -226,10 +228,12 @@ def betweenness_centrality(
     endpoints: bool = False,
     seed: Any = None,
 ) -> dict[Hashable, float]:
+    others = len(G) - 1
+    if k == 0 and others > 1:
+        raise ZeroDivisionError("k is 0: no source to estimate from")
     # networkx makes seed a random.Random before it calls; its sample is the one that networkx would draw.
     sources = None if k is None else [G.number[node] for node in seed.sample(G.nodes, k)]
-    scores = hl.betweenness_centrality(G.graph, sources=sources, normalized=False, **_options()).scores
-    others = len(G) - 1
+    scores = hl.betweenness_centrality(G.graph, sources=sources, normalized=False, **_options()).scores  # type: ignore[attr-defined]
     if others < 2:
         return G.of(scores)
     # networkx counts the pairs (s, t) of which a node may be between: a source, which it is not between, is one fewer.
@@ -259,7 +263,7 @@ def _within(G: BackendGraph, distances: torch.Tensor, reached: torch.Tensor, lim
 
 
 def _labels(G: BackendGraph) -> torch.Tensor:
-    return hl.connected_components(G.graph, **_options()).labels
+    return hl.connected_components(G.graph, **_options()).labels  # type: ignore[attr-defined]
 
 
 def _weighted_by(G: BackendGraph, weight: str | None) -> hl.Graph:

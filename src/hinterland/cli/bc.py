@@ -37,10 +37,11 @@ def bc(
     loaded = graphs.load_graph(graph)
     algorithm = Algorithm(
         name="bc",
-        call=lambda *args, **given: graphs.betweenness_centrality(*args, **given, normalized=not raw),  # type: ignore[attr-defined]
+        call=graphs.betweenness_centrality,  # type: ignore[attr-defined]
         array=lambda result: result.scores,
         table=lambda result: by_vertex(score=result.scores),
         found=lambda run: f"from {loaded.num_vertices if run['sources'] is None else len(run['sources']):,} sources",
+        settings={"normalized": not raw},
     )
     options = traversal.Options(mode, gpu_budget, device, False, output, stats, json)
     traversal.traverse(algorithm, loaded, starts(loaded, seed), options)

@@ -45,5 +45,5 @@ def cc(
 
 
 def _sizes(result: Any) -> dict[str, int]:
-    sizes = result.labels.bincount()
+    sizes = result.labels.cpu().bincount()
     return {"components": int(sizes.count_nonzero()), "largest": int(sizes.max()) if len(sizes) else 0}

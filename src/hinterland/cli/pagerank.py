@@ -51,10 +51,11 @@ def pagerank(
     }
     algorithm = Algorithm(
         name="pagerank",
-        call=lambda *args, **given: graphs.pagerank(*args, **given, **settings),  # type: ignore[attr-defined]
+        call=graphs.pagerank,  # type: ignore[attr-defined]
         array=lambda result: result.scores,
         table=lambda result: by_vertex(score=result.scores),
         found=lambda run: f"{run['iterations']} iterations, error {run['error']:.2e}",
+        settings=settings,
         fields=lambda result: {"iterations": result.iterations, "error": result.error},
     )
     options = traversal.Options(mode, gpu_budget, device, False, output, stats, json)

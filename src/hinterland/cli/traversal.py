@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -51,10 +51,11 @@ class Algorithm:
 
     Attributes:
         name: as :func:`hinterland.prepare` knows it.
-        call: the function: a graph, ``mode``, ``stats`` and what a run begins with, to a result.
+        call: the function: a graph, ``mode``, ``stats``, what a run begins with and ``settings``, to a result.
         array: what ``--output`` writes of a result as ``.npy``.
         table: what it writes as ``.parquet``: columns by name.
         found: what a run found, for people, from its object in the JSON.
+        settings: arguments that all runs share.
         fields: what the result adds to that object.
         verify: raises VerificationError unless the result of a run is right.
     """
@@ -64,6 +65,7 @@ class Algorithm:
     array: Callable[[Any], torch.Tensor]
     table: Callable[[Any], dict[str, torch.Tensor]]
     found: Callable[[Mapping[str, Any]], str]
+    settings: Mapping[str, Any] = field(default_factory=dict)
     fields: Callable[[Any], dict[str, Any]] = lambda _: {}
     verify: Callable[..., None] | None = None
 
@@ -172,7 +174,7 @@ def traverse(algorithm: Algorithm, graph: Graph, starts: Starts, options: Option
     done: list[dict[str, Any]] = []
     with kept or nullcontext():
         for start in starts.runs:
-            result = algorithm.call(kept or graph, **start, mode=options.mode, **where, stats=True)
+            result = algorithm.call(kept or graph, **start, **algorithm.settings, mode=options.mode, **where, stats=True)
             run = _run(start, algorithm.fields(result), result.stats, ceiling, options.stats)
             if options.verify and algorithm.verify:
                 algorithm.verify(graph, *start.values(), result)
