@@ -1,5 +1,6 @@
 """Hinterland: GPU code reads data larger than GPU memory directly, in pieces as small as a cache line."""
 
+from . import traffic
 from .graph import (
     BfsResult,
     Graph,
@@ -8,6 +9,9 @@ from .graph import (
     compress,
     decompress,
     from_edges,
+    from_igraph,
+    from_networkx,
+    from_scipy,
     generate,
     load_graph,
     prepare,
@@ -31,6 +35,9 @@ __all__ = [
     "compress",
     "decompress",
     "from_edges",
+    "from_igraph",
+    "from_networkx",
+    "from_scipy",
     "generate",
     "load_graph",
     "prepare",
@@ -38,4 +45,5 @@ __all__ = [
     "random_weights",
     "reorder",
     "save_graph",
+    "traffic",
 ]

@@ -96,8 +96,7 @@ bool visits_every_edge(unsigned seed, int64_t vertices) {
     for (int64_t group = 0; group < groups; ++group) {
       const int64_t v = group * kGroup + Warp::lane();
       const bool active = frontier.current[group] >> Warp::lane() & 1u;
-      const int64_t chunks =
-          chunks_of(graph, active ? graph.offsets[v] : 0, active ? graph.offsets[v + 1] : 0, active);
+      const int64_t chunks = lists_of(graph, v, active, counts).chunks;
       for (int64_t first = 0; first < chunks; first += kTaskChunks) visit(graph, frontier, {group, first}, collect, counts);
     }
     const int64_t all = Warp::sum(counts.bytes);

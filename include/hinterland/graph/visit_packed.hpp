@@ -152,56 +152,51 @@ struct Elements {
   HINTERLAND_FN Span span(int64_t begin, int64_t) const { return {begin}; }
 };
 
+struct PackedLists : Lists {
+  PackedBounds packed;  // of this lane's list
+};
+
 template <class Edge, class Weight>
-HINTERLAND_FN int64_t chunks_of(const PackedCsr<Edge, Weight>&, int64_t begin, int64_t end, bool active) {
-  return Lists(Elements{}, begin, end, active).chunks;
+HINTERLAND_FN PackedLists lists_of(const PackedCsr<Edge, Weight>& graph, int64_t vertex, bool active, StepCounts& counts) {
+  const ListBounds list(graph, vertex, active, counts);
+  PackedLists lists{Lists(Elements{}, list.begin, list.end, active), PackedBounds(graph, vertex, active)};
+  lists.bytes = Lists(graph.bytes(), lists.packed.begin, lists.packed.end, active).bytes;
+  if constexpr (PackedCsr<Edge, Weight>::kWeighted) lists.bytes += Lists(graph.weights, list.begin, list.end, active).bytes;
+  return lists;
 }
 
 template <class Edge, class Weight, class Visitor>
-HINTERLAND_FN void visit(const PackedCsr<Edge, Weight>& graph, const Frontier& frontier, const Task& task, Visitor& visitor,
-                         StepCounts& counts) {
+HINTERLAND_FN void visit_chunks(const PackedCsr<Edge, Weight>& graph, const PackedLists& lists, int64_t vertex, int64_t from,
+                                int64_t to, Visitor& visitor, StepCounts& counts) {
   using Graph = PackedCsr<Edge, Weight>;
-  const uint32_t word = frontier.current[task.group];
   PackedFinder<Graph> find(graph);
-  int64_t skip = task.first_chunk;  // chunks of the group that other tasks have taken
-  int64_t left = kTaskChunks;
-  for (int sub = 0; sub < kGroup && left > 0; sub += Warp::kWidth) {
-    const bool active = word >> (sub + Warp::lane()) & 1u;
-    if (!Warp::any(active)) continue;
-    const int64_t base = task.group * kGroup + sub;
-    const ListBounds list(graph, base + Warp::lane(), active, counts);
-    const PackedBounds packed(graph, base + Warp::lane(), active);
-    const Lists lists(Elements{}, list.begin, list.end, active);
-    const int64_t from = min_of(skip, lists.chunks), to = min_of(from + left, lists.chunks);
-    if (from == 0) {  // the task that begins the lists counts for those that go on
-      counts.bytes += Lists(graph.bytes(), packed.begin, packed.end, active).bytes;
-      counts.cached += graph.cached(packed.begin, packed.end);
-      if constexpr (Graph::kWeighted) counts.bytes += Lists(graph.weights, list.begin, list.end, active).bytes;
-    }
-    skip -= from;
-    left -= to - from;
-    const Window window(lists, from, to);
-    const int32_t length = static_cast<int32_t>(to - from) * Warp::kWidth;
-    for (int32_t place = Warp::lane(); place - Warp::lane() < length; place += kChunksInFlight * Warp::kWidth) {
-      EdgeBatch<Edge, Weight> batch;
-      for (int k = 0; k < kChunksInFlight; ++k) {
-        const Window::Element element = window.at(place + k * Warp::kWidth);
-        const int64_t first = Warp::broadcast(list.begin, element.owner), last = Warp::broadcast(list.end, element.owner);
-        const int64_t begin = Warp::broadcast(packed.begin, element.owner), end = Warp::broadcast(packed.end, element.owner);
-        batch.from[k] = element.valid ? base + element.owner : -1;
-        batch.to[k] = 0;
-        if (!element.valid) continue;
-        const int64_t found = find(PackedShape(graph.num_vertices, last - first), begin, end, element.index - first);
-        if constexpr (Graph::kWeighted) batch.weight[k] = graph.weights.read(element.index);
-        if (graph.has(found)) {
-          batch.to[k] = static_cast<Edge>(found);
-        } else {
-          counts.bad = min_of(counts.bad, batch.from[k]);
-          batch.from[k] = -1;
-        }
+  if (from == 0) {  // who begins the lists counts for those that go on
+    counts.bytes += lists.bytes;
+    counts.cached += graph.cached(lists.packed.begin, lists.packed.end);
+  }
+  const Window window(lists, from, to);
+  const int32_t length = static_cast<int32_t>(to - from) * Warp::kWidth;
+  for (int32_t place = Warp::lane(); place - Warp::lane() < length; place += kChunksInFlight * Warp::kWidth) {
+    EdgeBatch<Edge, Weight> batch;
+    for (int k = 0; k < kChunksInFlight; ++k) {
+      const Window::Element element = window.at(place + k * Warp::kWidth);
+      const int64_t owner = Warp::broadcast(vertex, element.owner);
+      const int64_t first = Warp::broadcast(lists.begin, element.owner), last = Warp::broadcast(lists.end, element.owner);
+      const int64_t begin = Warp::broadcast(lists.packed.begin, element.owner);
+      const int64_t end = Warp::broadcast(lists.packed.end, element.owner);
+      batch.from[k] = element.valid ? owner : -1;
+      batch.to[k] = 0;
+      if (!element.valid) continue;
+      const int64_t found = find(PackedShape(graph.num_vertices, last - first), begin, end, element.index - first);
+      if constexpr (Graph::kWeighted) batch.weight[k] = graph.weights.read(element.index);
+      if (graph.has(found)) {
+        batch.to[k] = static_cast<Edge>(found);
+      } else {
+        counts.bad = min_of(counts.bad, owner);
+        batch.from[k] = -1;
       }
-      visitor(batch);
     }
+    visitor(batch);
   }
 }
 

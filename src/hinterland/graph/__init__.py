@@ -1,8 +1,10 @@
 """Graphs in CSR form: files, generators and traversals."""
 
+from . import emogi
 from .bfs import BfsResult, bfs
 from .build import from_edges, simplify
 from .compress import compress, decompress
+from .convert import from_igraph, from_networkx, from_scipy
 from .formats import load_graph, save_graph
 from .generate import generate, random_weights
 from .graph import Graph
@@ -19,7 +21,11 @@ __all__ = [
     "bfs",
     "compress",
     "decompress",
+    "emogi",
     "from_edges",
+    "from_igraph",
+    "from_networkx",
+    "from_scipy",
     "generate",
     "load_graph",
     "prepare",

@@ -60,9 +60,7 @@ def compress(graph: Graph, reorder: str | None = None, placement: str | Mapping[
     held: dict[str, Array] = {"indptr": graph._arrays["indptr"], "packed_offsets": at, "packed": stream}
     if "weights" in graph._arrays:
         held["weights"] = graph._arrays["weights"]
-    return Graph._of(
-        {name: _moved(array, places[_home(name)]) for name, array in held.items()}, graph.directed, graph._order, True
-    )
+    return graph._of_arrays({name: _moved(array, places[_home(name)]) for name, array in held.items()}, sorted_lists=True)
 
 
 def decompress(graph: Graph, placement: str | Mapping[str, str] | None = None) -> Graph:
@@ -79,7 +77,7 @@ def decompress(graph: Graph, placement: str | Mapping[str, str] | None = None) -
         "indices": unpacked(graph, "heap" if places["indices"] == "gpu" else places["indices"]),
         **({"weights": graph._arrays["weights"]} if "weights" in graph._arrays else {}),
     }
-    return Graph._of({name: _moved(array, places[name]) for name, array in held.items()}, graph.directed, graph._order, True)
+    return graph._of_arrays({name: _moved(array, places[name]) for name, array in held.items()}, sorted_lists=True)
 
 
 def bits_per_edge(graph: Graph) -> float:

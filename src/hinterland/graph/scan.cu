@@ -28,8 +28,7 @@ __global__ void __launch_bounds__(512, 2) scan_lists(const GraphWords* words, ch
     const uint32_t word = Warp::ballot(graph.has(vertex));
     if (Warp::lane() == 0) frontier.current[group] = word;
     Warp::sync();
-    const ListBounds list(graph, vertex, graph.has(vertex), counts);
-    const int64_t chunks = chunks_of(graph, list.begin, list.end, graph.has(vertex));
+    const int64_t chunks = lists_of(graph, vertex, graph.has(vertex), counts).chunks;
     for (int64_t first = 0; first < chunks; first += kTaskChunks) visit(graph, frontier, {group, first}, sum, counts);
   }
   const int64_t all = Warp::sum(sum.sum), bytes = Warp::sum(counts.bytes);
