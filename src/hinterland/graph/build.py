@@ -194,7 +194,7 @@ def build(
         columns = (weight_from, weight_to, weight_type.bytes)
         _core.resolve_entries(edges, rules, _address(slots), entries, *neighbors, *columns)
     moved = {n: arrays.placed(a.cpu(), a.dtype, "gpu") if final[n] == "gpu" else a for n, a in held.items()}
-    return Graph._of(moved, directed, order, True if sort_neighbors or remove_duplicates else None)
+    return Graph._of(moved, directed, True if sort_neighbors or remove_duplicates else None, order)
 
 
 def _compact(held: dict[str, UnifiedTensor], kept: UnifiedTensor, host: dict[str, str]) -> dict[str, UnifiedTensor]:

@@ -136,7 +136,7 @@ def from_packed(
     if weights is not None:
         arrays.check_weights(arrays.tensor_of(weights), num_edges)
         held["weights"] = weights
-    return Graph._of({name: _moved(array, places[_home(name)]) for name, array in held.items()}, directed, order, True)
+    return Graph._of({name: _moved(array, places[_home(name)]) for name, array in held.items()}, directed, True, order)
 
 
 def _home(name: str) -> str:

@@ -77,7 +77,7 @@ class Graph:
 
     @classmethod
     def _of(
-        cls, held: Mapping[str, Array], directed: bool, order: Order | None = None, sorted_lists: bool | None = None
+        cls, held: Mapping[str, Array], directed: bool, sorted_lists: bool | None = None, order: Order | None = None
     ) -> Graph:
         """A graph of arrays that are known to be right, of the right types and in their places.
 
@@ -105,7 +105,7 @@ class Graph:
 
     def _of_arrays(self, held: Mapping[str, Array], sorted_lists: bool | None = None) -> Graph:
         """A graph with the same edges as this one; ``sorted_lists`` as in ``_of``, by default what this one knows."""
-        graph = Graph._of(held, self.directed, self._order, self._sorted_lists if sorted_lists is None else sorted_lists)
+        graph = Graph._of(held, self.directed, self._sorted_lists if sorted_lists is None else sorted_lists, self._order)
         graph.labels = self.labels
         return graph
 

@@ -86,7 +86,7 @@ def _renumbered(graph: Graph, order: Order, known: Order | None, placement: str 
     )
     _core.sort_rows(*rows, weights_to, kind.bytes, kind.order, 0)
     moved = {n: arrays.placed(a.cpu(), a.dtype, "gpu") if places[n] == "gpu" else a for n, a in held.items()}
-    made = Graph._of(moved, graph.directed, known, sorted_lists=True)
+    made = Graph._of(moved, graph.directed, sorted_lists=True, order=known)
     made.labels = None if graph.labels is None else [graph.labels[i] for i in order.outer.tolist()]
     return made
 

@@ -244,7 +244,7 @@ def _held(content: Rows | Packed, options: Options) -> Graph:
         directed=content.directed,
         placement=options.placement,
     )
-    return Graph._of(graph._arrays, graph.directed, order, True if content.sorted else None)
+    return Graph._of(graph._arrays, graph.directed, True if content.sorted else None, order)
 
 
 def _weights(path: str, content: EdgeList | Rows | Packed, options: Options) -> torch.Tensor | UnifiedTensor | None:
@@ -279,4 +279,4 @@ def _redirected(graph: Graph, directed: bool) -> Graph:
             array, mirrored = one.array(name, "cpu"), other.array(name, "cpu")
             if array is not None and mirrored is not None and not torch.equal(array, mirrored):
                 raise GraphError("not every edge has its reverse; pass symmetrize=True to add them")
-    return Graph._of(graph._arrays, directed, graph._order, graph._sorted_lists)
+    return Graph._of(graph._arrays, directed, graph._sorted_lists, graph._order)
