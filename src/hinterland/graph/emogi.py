@@ -317,6 +317,8 @@ class Division:
         self.size = usual if size is None else size
         if not isinstance(self.size, int) or self.size < 1:
             raise ConfigError(f"size={size!r} of the {assignment} assignment is not a number from 1 on")
+        # Beyond all there is, a larger number changes nothing but the turns in vain.
+        self.size = min(self.size, max(graph.num_edges if self.policy == "tiles" else graph.num_vertices, 1))
         self.graph, self.offsets, self.access, self.edge_bytes = graph, offsets, access, edge_bytes
         self.only_active = assignment == "odt-active"
         self._firsts = self._first_vertices() if self.policy == "tiles" else None
