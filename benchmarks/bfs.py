@@ -66,7 +66,7 @@ def _grid() -> dict[str, Any]:
     targets = torch.cat([number[:, 1:].reshape(-1), number[1:].reshape(-1)])
     graph = hl.from_edges(sources, targets, num_vertices=SIDE * SIDE, symmetrize=True)
     found: dict[str, Any] = {"side": SIDE}
-    with hl.prepare(graph, gpu_budget=graph.indices.nbytes) as prepared:
+    with hl.prepare(graph, gpu_budget=4 * graph.indices.nbytes) as prepared:
         for name, source in (("corner", 0), ("middle", SIDE * SIDE // 2 + SIDE // 2)):
             hl.bfs(prepared, source)
             stats = hl.bfs(prepared, source, stats=True).stats

@@ -1,7 +1,21 @@
 """Hinterland: GPU code reads data larger than GPU memory directly, in pieces as small as a cache line."""
 
 from . import traffic
-from .graph import BfsResult, Graph, Prepared, bfs, from_edges, generate, load_graph, prepare, random_weights, save_graph
+from .graph import (
+    BfsResult,
+    Graph,
+    Prepared,
+    bfs,
+    from_edges,
+    from_igraph,
+    from_networkx,
+    from_scipy,
+    generate,
+    load_graph,
+    prepare,
+    random_weights,
+    save_graph,
+)
 from .machine import Machine
 from .memory import UnifiedTensor
 from .probe.measure import probe
@@ -16,6 +30,9 @@ __all__ = [
     "__version__",
     "bfs",
     "from_edges",
+    "from_igraph",
+    "from_networkx",
+    "from_scipy",
     "generate",
     "load_graph",
     "prepare",

@@ -3,6 +3,7 @@
 from . import emogi
 from .bfs import BfsResult, bfs
 from .build import from_edges, simplify
+from .convert import from_igraph, from_networkx, from_scipy
 from .formats import load_graph, save_graph
 from .generate import generate, random_weights
 from .graph import Graph
@@ -16,6 +17,9 @@ __all__ = [
     "bfs",
     "emogi",
     "from_edges",
+    "from_igraph",
+    "from_networkx",
+    "from_scipy",
     "generate",
     "load_graph",
     "prepare",
