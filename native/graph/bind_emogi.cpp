@@ -32,16 +32,16 @@ void bind_graph_emogi(nb::module_& m) {
       .def("blocks", &blocks_of, "Blocks of the GPU's launch. Reads none of the arrays.");
   m.def(
       "emogi_level",
-      [](const EmogiCase& run, const std::string& algorithm, uintptr_t values, uintptr_t active, uintptr_t next,
+      [](const EmogiCase& run, const std::string& algorithm, uintptr_t values, uintptr_t active, uintptr_t beside,
          uintptr_t weights, int64_t level, uintptr_t report) {
         nb::gil_scoped_release released;
         emogi_level(run, algorithm,
                     {run.division.num_vertices, reinterpret_cast<void*>(values), reinterpret_cast<uint8_t*>(active),
-                     reinterpret_cast<uint8_t*>(next), reinterpret_cast<const int32_t*>(weights), level,
+                     reinterpret_cast<void*>(beside), reinterpret_cast<const int32_t*>(weights), level,
                      reinterpret_cast<int64_t*>(report)});
       },
-      nb::arg("run"), nb::arg("algorithm"), nb::arg("values"), nb::arg("active"), nb::arg("next"), nb::arg("weights"),
-      nb::arg("level"), nb::arg("report"), "One level of bfs, sssp or cc on the CPU.");
+      nb::arg("run"), nb::arg("algorithm"), nb::arg("values"), nb::arg("active"), nb::arg("beside"), nb::arg("weights"),
+      nb::arg("level"), nb::arg("report"), "One level of bfs, sssp, cc or pagerank on the CPU.");
 }
 
 }  // namespace hinterland::native

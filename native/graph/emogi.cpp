@@ -35,7 +35,8 @@ int64_t blocks_of(const EmogiCase& run) {
 void emogi_level(const EmogiCase& run, const std::string& algorithm, const EmogiState& state) {
   if (algorithm == "bfs") return level<EmogiBfs>(run, state);
   if (algorithm == "sssp") return level<EmogiSssp>(run, state);
-  level<EmogiComponents>(run, state);
+  if (algorithm == "cc") return level<EmogiComponents>(run, state);
+  level<EmogiPagerank>(run, state);
 }
 
 }  // namespace hinterland::native

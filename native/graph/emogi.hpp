@@ -41,7 +41,7 @@ void with_policies(const EmogiCase& run, Body&& body) {
 // Blocks of the GPU's launch.
 int64_t blocks_of(const EmogiCase& run);
 
-// One level of "bfs", "sssp" or "cc".
+// One level of "bfs", "sssp", "cc" or "pagerank".
 void emogi_level(const EmogiCase& run, const std::string& algorithm, const EmogiState& state);
 
 }  // namespace hinterland::native

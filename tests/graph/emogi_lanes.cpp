@@ -17,6 +17,7 @@ struct Visits : EmogiApp {
   std::vector<int> visits;
 
   bool active(int64_t v) const { return is_active[v] != 0; }
+  Value own(int64_t) const { return 0; }
   Value look(int64_t) const { return 0; }
   int64_t weight(int64_t i) const { return i; }
   void visit(int64_t, Value, int64_t, int64_t i, Value) { ++visits[i]; }

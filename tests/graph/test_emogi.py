@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import networkx as nx
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -51,7 +52,7 @@ def test_every_size_serves_every_edge_once(access, assignment, data):
     edges = data.draw(st.lists(st.tuples(st.integers(0, vertices - 1), st.integers(0, vertices - 1)), max_size=300))
     ends = torch.tensor(edges, dtype=torch.int64).reshape(-1, 2)
     graph = hl.from_edges(ends[:, 0], ends[:, 1], num_vertices=vertices)
-    size = data.draw(st.integers(1, 100))
+    size = data.draw(st.one_of(st.integers(1, 100), st.just(2**62)))
     result = emogi.bfs(graph, 0, access, assignment, size, device="cpu")
     assert torch.equal(result.values, hl.bfs(graph, 0, device="cpu").levels)
 
@@ -85,6 +86,25 @@ def test_components_get_their_smallest_vertex(device, access, assignment, edge_b
     np.testing.assert_array_equal(found, smallest[component])
 
 
+@accesses
+@assignments
+@widths
+def test_pagerank_comes_near_that_of_networkx(device, access, assignment, edge_bytes):
+    edges = hl.generate("uniform", scale=8, edge_factor=6, seed=2, device="cpu")
+    assert edges.num_isolated == 0  # their rank is lost
+    graph = widened(edges, edge_bytes)
+    result = emogi.pagerank(graph, tolerance=1e-5, access=access, assignment=assignment, device=device)
+    ends = torch.repeat_interleave(torch.arange(graph.num_vertices), graph.degrees())
+    network = nx.from_scipy_sparse_array(
+        sp.coo_matrix((np.ones(graph.num_edges), (ends.numpy(), graph.indices.numpy())), shape=(graph.num_vertices,) * 2),
+        create_using=nx.DiGraph,
+    )
+    expected = nx.pagerank(network, alpha=0.85, tol=1e-12)
+    scores = result.values.cpu().numpy() / graph.num_vertices
+    np.testing.assert_allclose(scores, [expected[v] for v in range(graph.num_vertices)], rtol=2e-3)
+    assert result.stats["launches"] > 3
+
+
 def test_active_tiles_are_those_that_hold_active_lists():
     graph = hl.generate("kronecker", scale=9, edge_factor=8, seed=2, device="cpu")
     division = emogi.Division(graph, graph.indptr, "merged", "odt-active", 64, 4)
@@ -108,6 +128,8 @@ def test_bad_input():
         emogi.sssp(graph, 0, device="cpu")
     with pytest.raises(GraphError, match="undirected"):
         emogi.cc(graph, device="cpu")
+    with pytest.raises(ConfigError, match="damping=1 lies in"):
+        emogi.pagerank(graph, damping=1, device="cpu")
     negative = hl.Graph(graph.indptr, graph.indices, torch.tensor([1, -2], dtype=torch.int32))
     with pytest.raises(GraphError, match="weight of edge 1 is negative"):
         emogi.sssp(negative, 0, device="cpu")

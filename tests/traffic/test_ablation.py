@@ -28,8 +28,8 @@ def test_every_case_has_its_row(tables):
         "figure_8_bandwidth": 3 * cases,
         "figure_9_bfs_speed": cases,
         "figure_10_amplification": cases,
-        "figure_11_applications": 3 * cases,
-        "edge_widths": 3 * len(ablation.KINDS),
+        "figure_11_applications": 4 * cases,
+        "edge_widths": 4 * len(ablation.KINDS),
         "assignments": cases,
     }
     assert all(ablation.title(name) for name in tables)

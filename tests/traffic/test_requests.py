@@ -161,9 +161,10 @@ def test_sssp_counts_edges_and_weights():
     assert found.levels[0]["vertices"] == 1
 
 
-def test_components_begin_with_every_vertex():
+@pytest.mark.parametrize("algorithm", ["cc", "pagerank"])
+def test_what_has_no_source_begins_with_every_vertex(algorithm):
     graph = hl.generate("kronecker", scale=8, edge_factor=4, seed=1, device="cpu")
-    found = analyse(graph, "cc")
+    found = analyse(graph, algorithm)
     assert found.levels[0]["vertices"] == graph.num_vertices
     assert found.levels[0]["useful_bytes"] == 4 * graph.num_edges
     assert found.run["source"] is None
@@ -212,8 +213,8 @@ def test_graphs_without_edges():
 
 def test_bad_input():
     graph = hl.from_edges(torch.tensor([0]), torch.tensor([1]))
-    with pytest.raises(ConfigError, match="algorithm 'pagerank' is not one of bfs, sssp, cc"):
-        analyse(graph, "pagerank")
+    with pytest.raises(ConfigError, match="algorithm 'dfs' is not one of bfs, sssp, cc, pagerank"):
+        analyse(graph, "dfs")
     with pytest.raises(ConfigError, match="edge_bytes=2 is neither 4 nor 8"):
         analyse(graph, edge_bytes=2)
     with pytest.raises(IndexOutOfRange, match="source 9 is not a vertex"):

@@ -157,7 +157,7 @@ HINTERLAND_FN void walk(const Edge* edges, int64_t v, const Piece& piece, App& a
   constexpr int64_t kLineElements = kLineBytes / sizeof(Edge);
   constexpr int kInFlight = Access::kInFlight;
   const Strip strip = Access::strip(Warp::lane(), Warp::kWidth, piece.begin, piece.end, kLineElements);
-  const typename App::Value own = app.look(v);
+  const typename App::Value own = app.own(v);
   for (int64_t k = 0; strip.at(k) < piece.end && app.goes_on(v, own); k += kInFlight) {
     Edge neighbour[kInFlight];
     int64_t weight[kInFlight];
@@ -209,12 +209,12 @@ HINTERLAND_FN void serve(const Assignment& assignment, const Edge* edges, App& a
   }
 }
 
-// What the applications work on. Costs and labels of components have eight bytes, levels four.
+// What the applications work on. Costs and labels of components have eight bytes, levels and ranks four.
 struct EmogiState {
   int64_t num_vertices;
-  void* values;            // levels, costs or components: [num_vertices]
+  void* values;            // levels, costs, components, or rank that vertices have yet to pass on: [num_vertices]
   uint8_t* active;         // not for BFS, where the level says it
-  uint8_t* next;           // components: whose label fell in this level
+  void* beside;            // components: whose label fell in this level; PageRank: what a vertex gives each neighbour
   const int32_t* weights;  // shortest paths: [num_edges]
   int64_t level;
   int64_t* report;         // whether BFS found a vertex, and the smallest vertex with a bad neighbour
@@ -234,6 +234,7 @@ struct EmogiBfs : EmogiApp {
 
   HINTERLAND_FN int32_t& label(int64_t v) const { return static_cast<int32_t*>(values)[v]; }
   HINTERLAND_FN bool active(int64_t v) const { return atomic_load(label(v)) == level; }
+  HINTERLAND_FN Value own(int64_t) const { return 0; }
   HINTERLAND_FN Value look(int64_t v) const { return atomic_load(label(v)); }
   HINTERLAND_FN void visit(int64_t, Value, int64_t w, int64_t, Value seen) {
     if (seen != -1) return;
@@ -249,6 +250,7 @@ struct EmogiSssp : EmogiApp {
 
   HINTERLAND_FN Value& cost(int64_t v) const { return static_cast<Value*>(values)[v]; }
   HINTERLAND_FN bool active(int64_t v) const { return EmogiState::active[v] != 0; }
+  HINTERLAND_FN Value own(int64_t v) const { return look(v); }
   HINTERLAND_FN Value look(int64_t v) const { return atomic_load(cost(v)); }
   HINTERLAND_FN int64_t weight(int64_t i) const { return weights[i]; }
   // A vertex whose own cost has fallen meanwhile will be served again, with the better cost.
@@ -264,12 +266,26 @@ struct EmogiComponents : EmogiApp {
 
   HINTERLAND_FN Value& label(int64_t v) const { return static_cast<Value*>(values)[v]; }
   HINTERLAND_FN bool active(int64_t v) const { return EmogiState::active[v] != 0; }
+  HINTERLAND_FN Value own(int64_t v) const { return look(v); }
   HINTERLAND_FN Value look(int64_t v) const { return atomic_load(label(v)); }
   HINTERLAND_FN void visit(int64_t v, Value own, int64_t w, int64_t, Value seen) const {
     if (own == seen) return;
     const int64_t loser = own < seen ? w : v;
     atomic_min(label(loser), min_of(own, seen));
-    atomic_store(next[loser], uint8_t{1});
+    atomic_store(static_cast<uint8_t*>(beside)[loser], uint8_t{1});
+  }
+};
+
+// Vertices with more than the tolerance yet to pass on give each neighbour its part.
+struct EmogiPagerank : EmogiApp {
+  using Value = float;
+
+  HINTERLAND_FN bool active(int64_t v) const { return EmogiState::active[v] != 0; }
+  HINTERLAND_FN Value own(int64_t v) const { return static_cast<const float*>(beside)[v]; }
+  HINTERLAND_FN Value look(int64_t) const { return 0; }
+  HINTERLAND_FN bool goes_on(int64_t, Value) const { return true; }
+  HINTERLAND_FN void visit(int64_t, Value own, int64_t w, int64_t, Value) const {
+    atomic_add(static_cast<float*>(values)[w], own);
   }
 };
 

@@ -23,7 +23,7 @@ def register(app: typer.Typer) -> None:
 
 def traffic(
     graph: Annotated[Path, typer.Argument(metavar="GRAPH", help="A graph file of any format that convert reads.")],
-    algorithm: Annotated[str, typer.Option(help="bfs, sssp or cc.")] = "bfs",
+    algorithm: Annotated[str, typer.Option(help="bfs, sssp, cc or pagerank.")] = "bfs",
     access: Annotated[str, typer.Option(help="naive, merged or aligned.")] = "aligned",
     assignment: Annotated[str, typer.Option(help="warp, chunked, transposed, coarsened, odt or odt-active.")] = "warp",
     size: Annotated[int | None, typer.Option(help="Vertices of a worker, stride, or elements of a tile.")] = None,
@@ -37,7 +37,7 @@ def traffic(
 ) -> None:
     """Count the link requests of a traversal by size, as EMOGI's FPGA did, and estimate bandwidth and requests in flight."""
     loaded = load_graph(graph)
-    if source is None and algorithm != "cc":
+    if source is None and algorithm in ("bfs", "sssp"):
         source = draw_sources(loaded, 1, seed)[0]
     found = analyse(loaded, algorithm, source, access, assignment, edge_bytes, size, _link(rate, latency))
     if plot is not None:

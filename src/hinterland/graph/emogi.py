@@ -25,7 +25,7 @@ from .traversal import Clock
 
 ACCESSES = ("naive", "merged", "aligned")
 ASSIGNMENTS = ("warp", "chunked", "transposed", "coarsened", "odt", "odt-active")
-ALGORITHMS = ("bfs", "sssp", "cc")
+ALGORITHMS = ("bfs", "sssp", "cc", "pagerank")
 
 LINE_BYTES = 4096  # a cache line of BaM: a tile, and what coarsening fills
 CHUNK = 8  # vertices of a warp in EMOGI's chunked form
@@ -33,7 +33,7 @@ STRIDE = 128  # of the transposed assignment; the best for most graphs (Mailthod
 
 _NO_VERTEX = 2**63 - 1
 _POLICIES = {"vertices": "ConsecutiveVertices", "transposed": "TransposedVertices", "tiles": "EdgeTiles"}
-_APPS = {"bfs": "EmogiBfs", "sssp": "EmogiSssp", "cc": "EmogiComponents"}
+_APPS = {"bfs": "EmogiBfs", "sssp": "EmogiSssp", "cc": "EmogiComponents", "pagerank": "EmogiPagerank"}
 
 
 def _instance(algorithm: str, access: str, policy: str, edge_bytes: int) -> str:
@@ -50,7 +50,7 @@ class EmogiResult:
 
     Attributes:
         values: BFS: levels, int32 ``[num_vertices]``, -1 where unreachable. Shortest paths: distances, int64, -1 where
-            unreachable. Components: int64, the smallest vertex of each vertex's component.
+            unreachable. Components: int64, the smallest vertex of each vertex's component. PageRank: float32.
         stats: ``seconds``, ``launches``, and ``bytes``: whole sectors of the lists that were read, weights included, each list
             for itself.
     """
@@ -182,6 +182,57 @@ def cc(
     return EmogiResult(labels, run.stats(moved))
 
 
+def pagerank(
+    graph: Graph,
+    damping: float = 0.85,
+    tolerance: float = 0.001,
+    access: str = "aligned",
+    assignment: str = "warp",
+    size: int | None = None,
+    device: torch.device | str | int | None = None,
+    observe: Any = None,
+) -> EmogiResult:
+    """PageRank by pushing: a vertex with more than ``tolerance`` yet to pass on gives each neighbour its part of it.
+
+    As published, scores begin at ``1 - damping``, so they add up to about the number of vertices, and what reaches a vertex
+    without neighbours is lost.
+
+    Args:
+        graph, access, assignment, size, device: as for :func:`bfs`.
+        damping: the part that is passed on, from 0 to below 1.
+        tolerance: what a vertex may keep back, above 0.
+        observe: called with the active vertices (bool ``[V]``) before each level.
+
+    Returns:
+        ``EmogiResult(scores float32 [V], stats)``.
+
+    Raises:
+        ConfigError: a damping or tolerance out of range; otherwise as for :func:`bfs`.
+        GraphError: as for :func:`bfs`.
+    """
+    if not 0 <= damping < 1 or not tolerance > 0:
+        raise ConfigError(f"damping={damping!r} lies in [0, 1) and tolerance={tolerance!r} above 0; 0.85 and 0.001 are usual")
+    run = Traversal(graph, "pagerank", access, assignment, size, device)
+    with run.timed():
+        share = damping / run.offsets.diff().clamp(min=1)
+        waiting = torch.full((graph.num_vertices,), 1 - damping, dtype=torch.float32, device=run.device)
+        scores = torch.zeros_like(waiting)
+        active = waiting > tolerance
+    moved = torch.zeros((), dtype=torch.int64, device=run.device)
+    per_list = run.list_bytes()
+    while bool(active.any()):
+        if observe is not None:
+            observe(active)
+        moved += (per_list * active).sum()
+        with run.timed():
+            scores += torch.where(active, waiting, 0)
+            part = waiting * share
+            waiting.masked_fill_(active, 0)
+            run.level(waiting, active, part)
+            active = waiting > tolerance
+    return EmogiResult(scores + waiting, run.stats(moved))
+
+
 class Traversal:
     """One run: the division of the work, and its levels."""
 
@@ -206,7 +257,7 @@ class Traversal:
             yield
 
     def level(
-        self, values: torch.Tensor, active: torch.Tensor | None = None, fallen: torch.Tensor | None = None, depth: int = 0
+        self, values: torch.Tensor, active: torch.Tensor | None = None, beside: torch.Tensor | None = None, depth: int = 0
     ) -> bool:
         """Serves the active vertices (bool ``[V]``; for BFS those of level ``depth``). Whether BFS found any."""
         tiles = None
@@ -214,13 +265,13 @@ class Traversal:
             tiles = self.division.active_tiles(values == depth if active is None else active)
         self._report[0] = 0
         case = self.division.case(self.edges, tiles)
-        flags, lower, weights = _address(active), _address(fallen), _address(self.weights)
+        flags, other, weights = _address(active), _address(beside), _address(self.weights)
         report = self._report.data_ptr()
         if self.device.type == "cpu":
-            _core.emogi_level(case, self.algorithm, values.data_ptr(), flags, lower, weights, depth, report)
+            _core.emogi_level(case, self.algorithm, values.data_ptr(), flags, other, weights, depth, report)
         elif case.blocks() > 0:
             arrays = (self.offsets.data_ptr(), self.edges.data_ptr(), self.graph.num_vertices, self.graph.num_edges)
-            division, state = self.division.arguments(tiles), (values.data_ptr(), flags, lower, weights, depth, report)
+            division, state = self.division.arguments(tiles), (values.data_ptr(), flags, other, weights, depth, report)
             launch(KERNELS, self._instance(), self.device, case.blocks(), _core.EMOGI_BLOCK, *arrays, *division, *state)
         self.launches += 1
         found, bad = self._report.tolist()
@@ -266,6 +317,8 @@ class Division:
         self.size = usual if size is None else size
         if not isinstance(self.size, int) or self.size < 1:
             raise ConfigError(f"size={size!r} of the {assignment} assignment is not a number from 1 on")
+        # Beyond all there is, a larger number changes nothing but the turns in vain.
+        self.size = min(self.size, max(graph.num_edges if self.policy == "tiles" else graph.num_vertices, 1))
         self.graph, self.offsets, self.access, self.edge_bytes = graph, offsets, access, edge_bytes
         self.only_active = assignment == "odt-active"
         self._firsts = self._first_vertices() if self.policy == "tiles" else None

@@ -59,6 +59,7 @@ def copy_on_read(address: int, nbytes: int) -> None:
     """
     from cuda.bindings import driver
 
+    _with_context()
     host = driver.CUmemLocation()
     host.type = driver.CUmemLocationType.CU_MEM_LOCATION_TYPE_HOST
     advise, what = driver.CUmem_advise, "make managed memory read-mostly"

@@ -104,7 +104,7 @@ class _Bench:
             self._time("bfs", access, width, graph, access=access)
         for assignment in emogi.ASSIGNMENTS[1:]:
             self._time("bfs", assignment, width, graph, assignment=assignment)
-        for algorithm in ("sssp", "cc"):
+        for algorithm in emogi.ALGORITHMS[1:]:
             self._time(algorithm, "aligned", width, graph)
         if self._device.type == "cuda":
             migrating, come_home = _migrating(graph, self._device)
@@ -117,7 +117,7 @@ class _Bench:
     ) -> None:
         self._progress(f"{self._kind}, {width}-byte edges: {algorithm} {name}")
         seconds = []
-        for source in self._sources if algorithm != "cc" else self._sources[:1]:
+        for source in self._sources if algorithm in ("bfs", "sssp") else self._sources[:1]:
             before()
             seconds.append(_traverse(graph, algorithm, source, device=self._device, **policies).stats["seconds"])
         self._ms[algorithm, name, width] = statistics.mean(seconds) * 1e3
@@ -186,9 +186,9 @@ def _with_width(graph: Graph, width: int) -> Graph:
 
 
 def _traverse(graph: Graph, algorithm: str, source: int, **options: Any) -> emogi.EmogiResult:
-    if algorithm == "cc":
-        return emogi.cc(graph, **options)
-    return (emogi.bfs if algorithm == "bfs" else emogi.sssp)(graph, source, **options)
+    begins = [source] if algorithm in ("bfs", "sssp") else []
+    result: emogi.EmogiResult = getattr(emogi, algorithm)(graph, *begins, **options)
+    return result
 
 
 def _migrating(graph: Graph, device: torch.device) -> tuple[Graph, Callable[[], None]]:

@@ -90,12 +90,12 @@ def analyse(
 ) -> Traffic:
     """The link requests of one run, counted on the CPU.
 
-    The active vertices of each level are those of a run on the CPU. For BFS they are the same on a GPU; distances and labels
-    of components fall in another order there, so ``"sssp"`` and ``"cc"`` describe a run, not every run.
+    The active vertices of each level are those of a run on the CPU. For BFS they are the same on a GPU; distances, labels
+    and ranks change in another order there, so ``"sssp"``, ``"cc"`` and ``"pagerank"`` describe a run, not every run.
 
     Args:
         graph: the graph; for ``"sssp"`` with int32 weights, which are counted too, for ``"cc"`` undirected.
-        algorithm: ``"bfs"``, ``"sssp"`` or ``"cc"``.
+        algorithm: ``"bfs"``, ``"sssp"``, ``"cc"`` or ``"pagerank"``.
         source: where bfs and sssp begin; None is the vertex with the most neighbours.
         access, assignment, size: as for ``hinterland.graph.emogi.bfs``.
         edge_bytes: 4 or 8, whatever the graph has; None is what it has.
@@ -109,18 +109,18 @@ def analyse(
     if algorithm not in emogi.ALGORITHMS:
         raise ConfigError(f"algorithm {algorithm!r} is not one of {', '.join(emogi.ALGORITHMS)}")
     replay = Replay(graph, access, assignment, edge_bytes, size, weights=algorithm == "sssp")
-    if algorithm != "cc" and source is None:
+    rooted = algorithm in ("bfs", "sssp")
+    if not rooted:
+        source = None
+    elif source is None:
         source = int(graph.degrees().argmax()) if graph.num_vertices else 0
     if algorithm == "bfs":
         replay.levels(bfs(graph, source or 0, device="cpu").levels)
     else:
+        run = getattr(emogi, algorithm)
         observe: Callable[[torch.Tensor], None] = lambda active: replay.levels(active.to(torch.int32) - 1)  # noqa: E731
-        if algorithm == "sssp":
-            emogi.sssp(graph, source or 0, device="cpu", observe=observe)
-        else:
-            emogi.cc(graph, device="cpu", observe=observe)
-    run = {"algorithm": algorithm, "source": None if algorithm == "cc" else source}
-    return replay.traffic(run, link or LinkModel.here())
+        run(graph, *([source] if rooted else []), device="cpu", observe=observe)
+    return replay.traffic({"algorithm": algorithm, "source": source}, link or LinkModel.here())
 
 
 class Replay:
