@@ -223,7 +223,8 @@ def _run(
         run["link"] = _link(searches)
     if not details:
         run = {key: value for key, value in run.items() if key not in ("per_level", "searches")}
-    return {**run, "teps": run["edges"] / run["seconds"]}
+    # Of an algorithm that is no search, the edges that it looked at say nothing about its pace.
+    return {**run, "teps": run["edges"] / run["seconds"]} if "source" in run else run
 
 
 def _link(runs: list[dict[str, Any]]) -> dict[str, Any] | None:
@@ -241,7 +242,8 @@ def _text(algorithm: Algorithm, found: dict[str, Any]) -> str:
     for run in runs:
         lines.append(
             f"{_where(run)}{algorithm.found(run)}, {run['seconds'] * 1e3:.2f} ms, "
-            f"{run['teps'] / 1e6:,.1f} M edges/s, {format_bytes(run['bytes'])} read{_share(run)}"
+            + (f"{run['teps'] / 1e6:,.1f} M edges/s, " if "teps" in run else "")
+            + f"{format_bytes(run['bytes'])} read{_share(run)}"
             + (", verified" if run.get("verified") else "")
         )
         for search in run.get("searches", [run]):
