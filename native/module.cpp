@@ -21,5 +21,7 @@ NB_MODULE(_core, m) {
   hn::bind_graph_formats(m);
   hn::bind_graph_generate(m);
   hn::bind_graph_bfs(m);
+  hn::bind_graph_emogi(m);
   hn::bind_probe(m);
+  hn::bind_traffic(m);
 }

@@ -1,5 +1,6 @@
 """Hinterland: GPU code reads data larger than GPU memory directly, in pieces as small as a cache line."""
 
+from . import traffic
 from .graph import (
     BfsResult,
     Graph,
@@ -38,4 +39,5 @@ __all__ = [
     "probe",
     "random_weights",
     "save_graph",
+    "traffic",
 ]

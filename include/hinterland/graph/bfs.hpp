@@ -17,13 +17,18 @@
 
 namespace hinterland {
 
+// A level that is a list: its vertices, and the edges out of them.
+struct Listed {
+  int64_t vertices, edges;
+};
+
 // The search's memory besides parents and levels: one block, of which the first `zeroed` bytes must be zero at the start.
 struct BfsLayout {
-  int64_t num_listed, visited, zeroed, bytes;
+  int64_t listed, visited, zeroed, bytes;
   FrontierLayout frontier;
 
   HINTERLAND_FN BfsLayout(int64_t num_vertices, int64_t num_edges, Layout layout = {})
-      : num_listed(layout.take<int64_t>(3)),
+      : listed(layout.take<Listed>(3)),
         visited(layout.take<uint32_t>(ceil_div<int64_t>(num_vertices, kGroup))),
         frontier(num_vertices, num_edges, layout) {
     zeroed = frontier.zeroed;
@@ -38,14 +43,14 @@ struct BfsState {
 
   Id* parents;
   int32_t* levels;
-  int64_t* num_listed;  // vertices of the level's list, of the next one's, and of the one after, being cleared
-  uint32_t* visited;    // one bit a vertex: in the frontier or in a level before it
+  Listed* listed;     // of this level, the next, and the one after, being cleared
+  uint32_t* visited;  // one bit a vertex: in the frontier or in a level before it
   Frontier frontier;
 
   HINTERLAND_FN BfsState(Id* parents, int32_t* levels, char* scratch, const BfsLayout& at, int64_t num_vertices)
       : parents(parents),
         levels(levels),
-        num_listed(reinterpret_cast<int64_t*>(scratch + at.num_listed)),
+        listed(reinterpret_cast<Listed*>(scratch + at.listed)),
         visited(reinterpret_cast<uint32_t*>(scratch + at.visited)),
         frontier(scratch, at.frontier, num_vertices) {}
 
@@ -54,7 +59,7 @@ struct BfsState {
     parents[source] = static_cast<Id>(source);
     levels[source] = 0;
     list(true)[0] = source;
-    num_listed[0] = 1;
+    listed[0].vertices = 1;
   }
 
   // Lists of vertices lie where bitmaps have their groups and tasks; of two that follow each other one is `first`.
@@ -62,7 +67,7 @@ struct BfsState {
     return first ? frontier.touched : reinterpret_cast<int64_t*>(frontier.tasks);
   }
   HINTERLAND_FN Bag<int64_t> list_bag(int64_t depth, bool first) const {
-    return {list(first), &num_listed[depth % 3], frontier.num_groups};
+    return {list(first), &listed[depth % 3].vertices, frontier.num_groups};
   }
   // Parts of long lists of neighbours, in what the lists of vertices leave of the tasks.
   HINTERLAND_FN Bag<Task> part_bag(int64_t depth) const {
@@ -70,6 +75,8 @@ struct BfsState {
     return {frontier.tasks + used, &frontier.control->num_parts[depth % 2], frontier.task_capacity - used};
   }
   HINTERLAND_FN bool is_short(int64_t vertices) const { return vertices <= frontier.num_groups / 4; }
+  // Whether so many edges are few enough to push them without asking in which direction to go.
+  HINTERLAND_FN static bool are_few(int64_t edges, int64_t of) { return edges <= max_of<int64_t>(of / 256, 1 << 16); }
 };
 
 // What a vertex gets as it enters the frontier.
@@ -105,14 +112,16 @@ struct Push {
 };
 
 // Push from a list: a vertex is open until its level is known, and while that is the level being discovered.
-template <class Id, class Next>
+template <class Graph, class Id, class Next>
 struct PushListed {
+  const Graph& graph;
   const BfsState<Id>& state;
   int32_t level;  // of what is discovered
   Next& next;
+  int64_t edges = 0;  // out of what this lane discovers
 
   template <class Batch>
-  HINTERLAND_FN void operator()(const Batch& batch) const {
+  HINTERLAND_FN void operator()(const Batch& batch) {
     int32_t known[Batch::kSize];
     Id before[Batch::kSize];
     for (int k = 0; k < Batch::kSize; ++k) known[k] = batch.from[k] < 0 ? 0 : atomic_load(state.levels[batch.to[k]]);
@@ -125,9 +134,15 @@ struct PushListed {
     for (int k = 0; k < Batch::kSize; ++k) {
       if (before[k] != BfsState<Id>::kUnset) continue;
       atomic_store(state.levels[batch.to[k]], level);
+      edges += graph.degree(batch.to[k]);
       discovered[found++] = batch.to[k];
     }
     next.append(found, [&](int64_t i) { return discovered[i]; });
+  }
+
+  HINTERLAND_FN void finish() const {
+    const int64_t all = Warp::sum(edges);
+    if (all != 0 && Warp::lane() == 0) atomic_add(state.listed[level % 3].edges, all);
   }
 };
 
@@ -211,9 +226,9 @@ HINTERLAND_FN void expand_list(Team& team, const Graph& graph, const BfsState<Id
   const Frontier& frontier = state.frontier;
   const int64_t* const list = state.list(first);
   const auto push_to = [&](auto& next) {
-    return PushListed<Id, stdlib::remove_reference_t<decltype(next)>>{state, static_cast<int32_t>(depth + 1), next};
+    return PushListed<Graph, Id, stdlib::remove_reference_t<decltype(next)>>{graph, state, static_cast<int32_t>(depth + 1), next};
   };
-  team.loop(atomic_load(state.num_listed[depth % 3]), [&](const auto& ranges) {
+  team.loop(atomic_load(state.listed[depth % 3].vertices), [&](const auto& ranges) {
     auto next = team.appender(state.list_bag(depth + 1, !first));
     auto parts = team.appender(state.part_bag(depth));
     auto push = push_to(next);
@@ -230,6 +245,7 @@ HINTERLAND_FN void expand_list(Team& team, const Graph& graph, const BfsState<Id
       const auto shorter = lists_of(graph, vertex, has && !is_long, counts);
       visit_chunks(graph, shorter, vertex, 0, shorter.chunks, push, counts);
     });
+    push.finish();
     counts.add_to(frontier, depth);
   });
   const Bag<Task> parts = state.part_bag(depth);
@@ -245,6 +261,7 @@ HINTERLAND_FN void expand_list(Team& team, const Graph& graph, const BfsState<Id
       const auto own = lists_of(graph, part.group, Warp::lane() == 0, counts);
       visit_chunks(graph, own, part.group, part.first_chunk, min_of(part.first_chunk + kTaskChunks, own.chunks), push, counts);
     });
+    push.finish();
     counts.add_to(frontier, depth);
   });
 }
@@ -319,9 +336,10 @@ HINTERLAND_FN void pull_level(Team& team, const Graph& incoming, const BfsState<
   });
 }
 
-// Expands a level that is a bitmap, in the direction that is likely to read less, and marks the next.
+// Expands a level that is a bitmap, in the direction that is likely to read less, and marks the next. Returns how many edges
+// lead out of vertices that are in no level yet.
 template <class Team, class Graph, class Id>
-HINTERLAND_FN void expand_bitmap(Team& team, const Graph& graph, const Graph* incoming, const BfsState<Id>& state, int64_t depth) {
+HINTERLAND_FN int64_t expand_bitmap(Team& team, const Graph& graph, const Graph* incoming, const BfsState<Id>& state, int64_t depth) {
   const Frontier& frontier = state.frontier;
   const GroupList groups = frontier.all_groups();
   team.loop(groups.count, [&](const auto& ranges) {
@@ -334,8 +352,11 @@ HINTERLAND_FN void expand_bitmap(Team& team, const Graph& graph, const Graph* in
   // Where every vertex has its level no edge finds another.
   const int64_t num_tasks = frontier.reached(depth) == graph.num_vertices ? 0 : frontier.num_tasks(depth);
   team.lead([&] { frontier.begin_visit(depth, num_tasks, team.now_ns()); });
-  if (num_tasks != 0 && incoming != nullptr && Direction::pulls(*incoming, frontier, depth))
-    return pull_level(team, *incoming, state, depth);
+  const int64_t left = graph.num_edges - frontier.explored(depth);
+  if (num_tasks != 0 && incoming != nullptr && Direction::pulls(*incoming, frontier, depth)) {
+    pull_level(team, *incoming, state, depth);
+    return left;
+  }
   team.take(num_tasks, [&](const auto& items) {
     auto touched = team.appender(frontier.touched_bag(depth));
     Push<Id, decltype(touched)> push{state, touched};
@@ -343,6 +364,7 @@ HINTERLAND_FN void expand_bitmap(Team& team, const Graph& graph, const Graph* in
     items([&](int64_t i) { visit(graph, frontier, frontier.tasks[i], push, counts); });
     counts.add_to(frontier, depth);
   });
+  return left;
 }
 
 // The search. `incoming` are the lists of in-neighbours, ascending, or null where it may only push.
@@ -352,17 +374,20 @@ HINTERLAND_FN void bfs(Team& team, const Graph& graph, const Graph* incoming, co
   team.lead([&] { state.begin_at(source); });
   team.wait();
   bool listed = true, first = true;  // the level is a list, and which of the two
+  int64_t left = graph.num_edges;    // edges out of vertices in no level, as far as known
   for (int64_t depth = 0;; ++depth) {
-    const int64_t found = listed ? atomic_load(state.num_listed[depth % 3]) : frontier.num_touched(depth);
+    const int64_t found = listed ? atomic_load(state.listed[depth % 3].vertices) : frontier.num_touched(depth);
     if (found == 0) break;
+    const bool fits = listed ? state.is_short(found) && state.are_few(atomic_load(state.listed[depth % 3].edges), graph.num_edges)
+                             : state.is_short(found * kGroup) && state.are_few(left, graph.num_edges);
     team.lead([&] {
       frontier.begin_step(depth, team.now_ns());
-      state.num_listed[(depth + 2) % 3] = 0;  // last read in the level before
+      state.listed[(depth + 2) % 3] = Listed{0, 0};  // last read in the level before
     });
-    if (listed && !state.is_short(found)) {
+    if (listed && !fits) {
       mark_level(team, state, depth);
       listed = false;
-    } else if (!listed && state.is_short(found * kGroup)) {
+    } else if (!listed && fits) {
       list_level(team, state, depth);
       listed = true;
       first = false;
@@ -371,7 +396,7 @@ HINTERLAND_FN void bfs(Team& team, const Graph& graph, const Graph* incoming, co
       expand_list(team, graph, state, depth, first);
       first = !first;
     } else {
-      expand_bitmap(team, graph, incoming, state, depth);
+      left = expand_bitmap(team, graph, incoming, state, depth);
     }
   }
   team.lead([&] { frontier.end(team.now_ns()); });

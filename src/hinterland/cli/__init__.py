@@ -8,6 +8,7 @@ import sys
 
 COMMANDS = (
     "bc",
+    "bench",
     "bfs",
     "cc",
     "convert",
@@ -20,6 +21,7 @@ COMMANDS = (
     "probe",
     "sssp",
     "sswp",
+    "traffic",
 )
 
 

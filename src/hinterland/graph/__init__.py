@@ -1,5 +1,6 @@
 """Graphs in CSR form: files, generators and traversals."""
 
+from . import emogi
 from .bfs import BfsResult, bfs
 from .build import from_edges, simplify
 from .convert import from_igraph, from_networkx, from_scipy
@@ -14,6 +15,7 @@ __all__ = [
     "Graph",
     "Prepared",
     "bfs",
+    "emogi",
     "from_edges",
     "from_igraph",
     "from_networkx",
