@@ -45,5 +45,4 @@ def cc(
 
 
 def _sizes(result: Any) -> dict[str, int]:
-    sizes = result.labels.cpu().bincount()
-    return {"components": int(sizes.count_nonzero()), "largest": int(sizes.max()) if len(sizes) else 0}
+    return {"components": result.count, "largest": int(result.labels.cpu().bincount(minlength=1).max())}

@@ -51,6 +51,7 @@ def msbfs(
             "eccentricity": result.eccentricity,
         },
         found=lambda run: f"{len(run['sources'])} sources reach {run['reached_by_all']:,} vertices together",
+        settings={"levels": verify or (output is not None and output.suffix != ".parquet")},
         fields=_totals,
         verify=graphs.verify_multi_source_bfs,  # type: ignore[attr-defined]
     )

@@ -210,21 +210,26 @@ def _ceiling(algorithm: Algorithm, graph: Graph, starts: Starts, options: Option
 
 
 def _run(
-    start: dict[str, Any], fields: dict[str, Any], stats: dict[str, Any], ceiling: float | None, levels: bool
+    start: dict[str, Any], fields: dict[str, Any], stats: dict[str, Any], ceiling: float | None, details: bool
 ) -> dict[str, Any]:
     run = {**start, **fields, **stats}
-    if ceiling is not None and run["link"] is not None:
-        run["link"]["ceiling"] = ceiling
-        for part in (run["link"], run["link"]["heavy"]):
-            part["share"] = part["bandwidth"] / ceiling
-    if not levels:
-        del run["per_level"]
-    return {**run, "teps": run["edges"] / run["seconds"]}
+    searches = run.get("searches", [])  # what a run of many sources was done in
+    if ceiling is not None:
+        for link in (part["link"] for part in (run, *searches) if part.get("link") is not None):
+            link["ceiling"] = ceiling
+            for part in (link, link["heavy"]):
+                part["share"] = part["bandwidth"] / ceiling
+    if "link" not in run:
+        run["link"] = _link(searches)
+    if not details:
+        run = {key: value for key, value in run.items() if key not in ("per_level", "searches")}
+    # Of an algorithm that is no search, the edges that it looked at say nothing about its pace.
+    return {**run, "teps": run["edges"] / run["seconds"]} if "source" in run else run
 
 
 def _link(runs: list[dict[str, Any]]) -> dict[str, Any] | None:
     """What crossed the link between host and GPU over all runs; None where nothing did."""
-    if any(run["link"] is None for run in runs):
+    if not runs or any(run["link"] is None for run in runs):
         return None
     ceiling = runs[0]["link"]["ceiling"]
     bandwidth = sum(run["bytes"] for run in runs) / sum(run["seconds"] for run in runs)
@@ -237,10 +242,12 @@ def _text(algorithm: Algorithm, found: dict[str, Any]) -> str:
     for run in runs:
         lines.append(
             f"{_where(run)}{algorithm.found(run)}, {run['seconds'] * 1e3:.2f} ms, "
-            f"{run['teps'] / 1e6:,.1f} M edges/s, {format_bytes(run['bytes'])} read{_share(run)}"
+            + (f"{run['teps'] / 1e6:,.1f} M edges/s, " if "teps" in run else "")
+            + f"{format_bytes(run['bytes'])} read{_share(run)}"
             + (", verified" if run.get("verified") else "")
         )
-        lines += [_level_text(level) for level in run.get("per_level", ())]
+        for search in run.get("searches", [run]):
+            lines += [_level_text(level) for level in search.get("per_level", ())]
     if len(runs) > 1:
         lines.append(f"average of {len(runs)} runs: {found['average_seconds'] * 1e3:.2f} ms")
     return "\n".join(lines)
