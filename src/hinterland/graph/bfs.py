@@ -26,9 +26,8 @@ def _instance(graph: str, vertex_bytes: int) -> str:
 
 
 _WIDTHS = ((4, 4, False), (8, 4, False), (8, 8, False), (4, 4, True), (8, 8, True))
-KERNELS = KernelFile(
-    "graph/bfs.cu", tuple(_instance(csr_type(edge, packed=packed), vertex) for edge, vertex, packed in _WIDTHS)
-)
+_INSTANCES = tuple(_instance(csr_type(edge, packed=packed), vertex) for edge, vertex, packed in _WIDTHS)
+KERNELS = KernelFile("graph/bfs.cu", _INSTANCES, apart=True)
 
 
 @dataclass(frozen=True)
