@@ -2,6 +2,7 @@
 
 from .bfs import BfsResult, bfs
 from .build import from_edges, simplify
+from .cc import ComponentsResult, connected_components, verify_components
 from .formats import load_graph, save_graph
 from .generate import generate, random_weights
 from .graph import Graph
@@ -10,9 +11,11 @@ from .verify import verify_bfs
 
 __all__ = [
     "BfsResult",
+    "ComponentsResult",
     "Graph",
     "Prepared",
     "bfs",
+    "connected_components",
     "from_edges",
     "generate",
     "load_graph",
@@ -21,4 +24,5 @@ __all__ = [
     "save_graph",
     "simplify",
     "verify_bfs",
+    "verify_components",
 ]
