@@ -101,21 +101,6 @@ struct EnterNothing {
   HINTERLAND_FN void group(int64_t, uint32_t) const {}
 };
 
-// body(vertex, there, counts) for all vertices, the lanes of a warp together; there is none for some lanes of the last group.
-template <class Team, class Body>
-HINTERLAND_FN void for_each_vertex(Team& team, const Frontier& frontier, int64_t step, const Body& body) {
-  team.loop(frontier.num_groups, [&](const auto& ranges) {
-    StepCounts counts;
-    ranges([&](int64_t first, int64_t last) {
-      for (int64_t begin = first * kGroup; begin < last * kGroup; begin += Warp::kWidth) {
-        const int64_t vertex = begin + Warp::lane();
-        body(vertex, vertex < frontier.num_vertices, counts);
-      }
-    });
-    counts.add_to(frontier, step);
-  });
-}
-
 template <class Team, class Id>
 HINTERLAND_FN void compress_all(Team& team, const ComponentsState<Id>& state, int64_t step) {
   for_each_vertex(team, state.frontier, step, [&](int64_t vertex, bool there, StepCounts&) {

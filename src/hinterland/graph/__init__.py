@@ -6,6 +6,7 @@ from .cc import ComponentsResult, connected_components, verify_components
 from .formats import load_graph, save_graph
 from .generate import generate, random_weights
 from .graph import Graph
+from .pagerank import PagerankResult, pagerank, verify_pagerank
 from .prepare import Prepared, prepare
 from .verify import verify_bfs
 
@@ -13,16 +14,19 @@ __all__ = [
     "BfsResult",
     "ComponentsResult",
     "Graph",
+    "PagerankResult",
     "Prepared",
     "bfs",
     "connected_components",
     "from_edges",
     "generate",
     "load_graph",
+    "pagerank",
     "prepare",
     "random_weights",
     "save_graph",
     "simplify",
     "verify_bfs",
     "verify_components",
+    "verify_pagerank",
 ]
