@@ -254,6 +254,6 @@ def verify_pagerank(
 
 def _row_ranges(offsets: torch.Tensor) -> list[tuple[int, int]]:
     """Ranges of vertices that together have about ``_EDGES_AT_ONCE`` edges, or a longer list."""
-    ends = torch.arange(_EDGES_AT_ONCE, int(offsets[-1]), _EDGES_AT_ONCE)
+    ends = torch.arange(0, int(offsets[-1]) + 1, _EDGES_AT_ONCE)[1:]
     cuts = [0, *torch.searchsorted(offsets, ends).tolist(), len(offsets) - 1]
     return [(first, last) for first, last in itertools.pairwise(cuts) if first < last]
