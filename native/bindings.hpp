@@ -13,6 +13,8 @@ void bind_graph_generate(nanobind::module_& m);
 void bind_graph_pagerank(nanobind::module_& m);
 void bind_graph_bfs(nanobind::module_& m);
 void bind_graph_cc(nanobind::module_& m);
+void bind_graph_emogi(nanobind::module_& m);
 void bind_probe(nanobind::module_& m);
+void bind_traffic(nanobind::module_& m);
 
 }  // namespace hinterland::native

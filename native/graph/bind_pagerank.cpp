@@ -21,14 +21,15 @@ void bind_graph_pagerank(nb::module_& m) {
       "Scratch memory of a run, and where in it iterations (int64) and error (float64) lie.");
   m.def(
       "pagerank",
-      [](uintptr_t graph, uintptr_t incoming, uintptr_t options, int64_t max_iterations, uintptr_t personal,
-         uintptr_t contributions, uintptr_t sums, uintptr_t scratch, int real_bytes) {
+      [](uintptr_t graph, uintptr_t incoming, uintptr_t options, int64_t max_iterations, int64_t by_degree,
+         uintptr_t personal, uintptr_t contributions, uintptr_t sums, uintptr_t scratch, int real_bytes) {
         nb::gil_scoped_release released;
         pagerank(*words(graph), *words(incoming), *reinterpret_cast<const PagerankOptions*>(options), max_iterations,
-                 reinterpret_cast<const void*>(personal), reinterpret_cast<void*>(contributions),
+                 by_degree != 0, reinterpret_cast<const void*>(personal), reinterpret_cast<void*>(contributions),
                  reinterpret_cast<void*>(sums), real_bytes, reinterpret_cast<char*>(scratch));
       },
-      nb::arg("graph"), nb::arg("incoming"), nb::arg("options"), nb::arg("max_iterations"), nb::arg("personal"),
+      nb::arg("graph"), nb::arg("incoming"), nb::arg("options"), nb::arg("max_iterations"), nb::arg("by_degree"),
+      nb::arg("personal"),
       nb::arg("contributions"), nb::arg("sums"), nb::arg("scratch"), nb::arg("real_bytes"));
 }
 

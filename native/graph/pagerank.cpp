@@ -7,14 +7,14 @@
 namespace hinterland::native {
 
 void pagerank(const GraphWords& out, const GraphWords& in, const PagerankOptions& options, int64_t max_iterations,
-              const void* personal, void* contributions, void* sums, int real_bytes, char* scratch) {
+              bool by_degree, const void* personal, void* contributions, void* sums, int real_bytes, char* scratch) {
   with_graph(out, &in, [&](const auto& graph, const auto* incoming) {
     const PagerankLayout at(incoming->num_vertices, incoming->num_edges);
     ThreadTeam team;
     const auto run = [&]<class Real>(Real* typed) {
       const PagerankState<Real> state(typed, static_cast<Real*>(sums), static_cast<const Real*>(personal), options, scratch, at,
                                       incoming->num_vertices);
-      hinterland::pagerank(team, graph, *incoming, state, max_iterations);
+      hinterland::pagerank(team, graph, *incoming, state, max_iterations, by_degree);
     };
     if (real_bytes == 8)
       run(static_cast<double*>(contributions));

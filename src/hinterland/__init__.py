@@ -1,5 +1,6 @@
 """Hinterland: GPU code reads data larger than GPU memory directly, in pieces as small as a cache line."""
 
+from . import traffic
 from .graph import (
     BfsResult,
     ComponentsResult,
@@ -9,6 +10,9 @@ from .graph import (
     bfs,
     connected_components,
     from_edges,
+    from_igraph,
+    from_networkx,
+    from_scipy,
     generate,
     load_graph,
     pagerank,
@@ -33,6 +37,9 @@ __all__ = [
     "bfs",
     "connected_components",
     "from_edges",
+    "from_igraph",
+    "from_networkx",
+    "from_scipy",
     "generate",
     "load_graph",
     "pagerank",
@@ -40,4 +47,5 @@ __all__ = [
     "probe",
     "random_weights",
     "save_graph",
+    "traffic",
 ]

@@ -81,7 +81,7 @@ bool agrees(unsigned seed) {
   const PagerankState<Real> state(contributions.data(), sums.data(), p, options, scratch.data(), at, vertices);
   Lanes::run([&] {
     LaneTeam team;
-    pagerank(team, graph, incoming, state, 100);
+    pagerank(team, graph, incoming, state, 100, seed % 2);
   });
   const std::vector<double> expected =
       expected_scores(out, p == nullptr ? uniform : std::vector<double>(personal.begin(), personal.end()), options.damping);

@@ -158,7 +158,7 @@ template <class Team, class Graph, class Id>
 HINTERLAND_FN void link_rest(Team& team, const Graph& graph, const ComponentsState<Id>& state, int64_t step, int64_t passed) {
   const Frontier& frontier = state.frontier;
   const GroupList groups = frontier.all_groups();
-  team.lead([&] { frontier.begin_collect(step, team.now_ns()); });
+  team.lead([&] { frontier.begin_step(step, team.now_ns()); });
   team.loop(groups.count, [&](const auto& ranges) {
     auto tasks = team.appender(frontier.task_bag(step));
     EnterNothing enter;
@@ -198,14 +198,13 @@ HINTERLAND_FN void connected_components(Team& team, const Graph& graph, const Gr
   const bool passes = incoming != nullptr && graph.num_edges != 0;
   team.lead([&] {
     frontier.begin();
-    frontier.begin_collect(0, team.now_ns());
+    frontier.begin_step(0, team.now_ns());
   });
   team.wait();  // nothing is reported before that
   if (!passes || !reread)
     for_each_vertex(team, frontier, 0, [&](int64_t vertex, bool there, StepCounts&) {
       if (there) state.labels[vertex] = static_cast<Id>(vertex);
     });
-  team.lead([&] { frontier.begin_visit(0, 0, team.now_ns()); });
   int64_t passed = -1;
   if (passes) {
     link_first(team, graph, state, reread);
@@ -224,7 +223,7 @@ HINTERLAND_FN void connected_components(Team& team, const Graph& graph, const Gr
     roots = Warp::sum(roots);
     if (roots != 0 && Warp::lane() == 0) atomic_add(state.control->count, roots);
   });
-  team.lead([&] { frontier.control->end_ns = team.now_ns(); });
+  team.lead([&] { frontier.end(team.now_ns()); });
 }
 
 }  // namespace hinterland

@@ -143,19 +143,17 @@ HINTERLAND_FN double degree_or_one(const Graph& graph, int64_t vertex) {
   return static_cast<double>(max_of<int64_t>(graph.degree(vertex), 1));
 }
 
-// Scores to begin with. In an undirected graph those that it would have if each edge led from a vertex drawn at random: in
+// Scores to begin with: p, or, by degree, those that an undirected graph would have if each edge led from a vertex drawn at random: in
 // proportion to degrees, D being what vertices without edges hold together,
 //   score(v) = (1 - d) p(v) + d (D p(v) + (1 - D) degree(v) / E);
-// summed over those vertices this is an equation for D. In a directed graph p itself, which is the same with d = 0:
-// in-degrees say less there (docs/pagerank.md has iterations from both).
+// summed over those vertices this is an equation for D. With d = 0 it is p. docs/pagerank.md has iterations from both.
 template <class Team, class Graph, class Real>
-HINTERLAND_FN void first_guess(Team& team, const Graph& graph, const Graph& incoming, const PagerankState<Real>& state) {
+HINTERLAND_FN void first_guess(Team& team, const Graph& graph, const PagerankState<Real>& state, bool by_degree) {
   PagerankControl& control = *state.control;
   sum_over_vertices(team, state.frontier, {&control.dangling_share}, [&](int64_t vertex, double* parts) {
     if (graph.degree(vertex) == 0) parts[0] += state.p(vertex);
   });
-  const bool undirected = graph.offsets == incoming.offsets;
-  const double damping = undirected ? state.options.damping : 0, share = atomic_load(control.dangling_share);
+  const double damping = by_degree ? state.options.damping : 0, share = min_of(atomic_load(control.dangling_share), 1.0);
   const double dangling = (1 - damping) * share / (1 - damping * share);
   const double edges = static_cast<double>(max_of<int64_t>(graph.num_edges, 1));
   team.lead([&] { control.dangling[0] = dangling; });
@@ -212,27 +210,27 @@ HINTERLAND_FN void collect_all(Team& team, const Graph& graph, const Frontier& f
 }
 
 // The whole algorithm. Tasks are the same in every iteration, so they are collected once. It ends after the iteration that
-// changes scores by less than the tolerance, summed over all vertices, or after max_iterations.
+// changes scores by less than the tolerance, summed over all vertices, or after max_iterations. `by_degree`: how it begins.
 template <class Team, class Graph, class Real>
 HINTERLAND_FN void pagerank(Team& team, const Graph& graph, const Graph& incoming, const PagerankState<Real>& state,
-                         int64_t max_iterations) {
+                         int64_t max_iterations, bool by_degree) {
   const Frontier& frontier = state.frontier;
   PagerankControl& control = *state.control;
   team.lead([&] {
     frontier.begin();
-    frontier.begin_collect(0, team.now_ns());
+    frontier.begin_step(0, team.now_ns());
   });
   team.wait();  // nothing is reported before that
   collect_all(team, incoming, frontier);
-  first_guess(team, graph, incoming, state);
+  first_guess(team, graph, state, by_degree);
   const int64_t num_tasks = frontier.num_tasks(0);
   double error = 0;
   int64_t iteration = 0;
   for (bool goes_on = true; goes_on; ++iteration) {
     team.lead([&] {
       if (iteration != 0) {
-        frontier.begin_collect(iteration, team.now_ns());
-        frontier.record(iteration).edges += incoming.num_edges;
+        frontier.begin_step(iteration, team.now_ns());
+        frontier.control->edges[iteration % 2] += incoming.num_edges;  // as the first iteration counted when it collected
       }
       frontier.begin_visit(iteration, num_tasks, team.now_ns());
       control.dangling[(iteration + 1) % 2] = 0;
@@ -257,7 +255,7 @@ HINTERLAND_FN void pagerank(Team& team, const Graph& graph, const Graph& incomin
   team.lead([&] {
     control.iterations = iteration;
     control.final_error = error;
-    frontier.control->end_ns = team.now_ns();
+    frontier.end(team.now_ns());
   });
 }
 

@@ -1,8 +1,10 @@
 """Graphs in CSR form: files, generators and traversals."""
 
+from . import emogi
 from .bfs import BfsResult, bfs
 from .build import from_edges, simplify
 from .cc import ComponentsResult, connected_components, verify_components
+from .convert import from_igraph, from_networkx, from_scipy
 from .formats import load_graph, save_graph
 from .generate import generate, random_weights
 from .graph import Graph
@@ -18,7 +20,11 @@ __all__ = [
     "Prepared",
     "bfs",
     "connected_components",
+    "emogi",
     "from_edges",
+    "from_igraph",
+    "from_networkx",
+    "from_scipy",
     "generate",
     "load_graph",
     "pagerank",

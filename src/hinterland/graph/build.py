@@ -129,7 +129,9 @@ def _rebuild(graph: Graph, rules: _core.EdgeRules, **options: object) -> Graph:
     indptr, indices, weights = (graph.array(name, "cpu") for name in arrays.NAMES)
     assert indptr is not None and indices is not None
     edges = _core.csr_edges(indptr.data_ptr(), indices.data_ptr(), graph.num_vertices, indices.element_size())
-    return build(edges, rules, graph.num_vertices, weights, **options)  # type: ignore[arg-type]
+    built = build(edges, rules, graph.num_vertices, weights, **options)  # type: ignore[arg-type]
+    built.labels = graph.labels
+    return built
 
 
 class _EdgeOutside(Exception):

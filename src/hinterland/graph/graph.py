@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any
 
 import torch
 
@@ -28,6 +29,11 @@ class Graph:
         placement: where the arrays go, one word for all or a mapping by array name: ``"gpu"`` (a CUDA tensor), or
             ``"host"``, ``"mapped"``, ``"registered"`` or ``"heap"`` (host memory; see UnifiedTensor). Tensors are copied
             there. A UnifiedTensor whose type fits is taken as it is, wherever it lies.
+
+    Attributes:
+        directed: as given.
+        labels: what the vertices are called elsewhere, ``[num_vertices]``, or None where their numbers are their names;
+            :mod:`.convert` sets and reads it.
 
     Raises:
         GraphError: the arrays are no graph: names the array, the position and the value.
@@ -62,6 +68,7 @@ class Graph:
                 weights = weights.contiguous()
             arrays.check_weights(arrays.tensor_of(weights), neighbors.numel())
             self._arrays["weights"] = arrays.placed(weights, weights.dtype, places["weights"])
+        self.labels: Sequence[Hashable] | None = None
         self._sorted_lists: bool | None = None
         self._transposed: Callable[[], Graph | None] = lambda: None
         self._num_isolated: int | None = None
@@ -75,6 +82,7 @@ class Graph:
         graph = cls.__new__(cls)
         graph.directed = directed
         graph._arrays = dict(held)
+        graph.labels = None
         graph._sorted_lists = sorted_lists
         graph._transposed = lambda: None
         graph._num_isolated = None
@@ -82,7 +90,19 @@ class Graph:
 
     def _with_weights(self, weights: Array) -> Graph:
         """This graph's arrays and ``weights``, which are known to be right."""
-        return Graph._of({**self._arrays, "weights": weights}, self.directed, self._sorted_lists)
+        return self._of_arrays({**self._arrays, "weights": weights})
+
+    def without_weights(self) -> Graph:
+        """This graph's other arrays alone; itself where it has no weights."""
+        if "weights" not in self._arrays:
+            return self
+        return self._of_arrays({name: array for name, array in self._arrays.items() if name != "weights"})
+
+    def _of_arrays(self, held: Mapping[str, Array]) -> Graph:
+        """A graph with the same edges as this one."""
+        graph = Graph._of(held, self.directed, self._sorted_lists)
+        graph.labels = self.labels
+        return graph
 
     @property
     def num_vertices(self) -> int:
@@ -170,6 +190,24 @@ class Graph:
             self._transposed = lambda: built
             built._transposed = weakref.ref(self)  # weak, so that no cycle keeps large arrays from being released
         return known
+
+    def to_networkx(self, weight: str = "weight") -> Any:
+        """This graph as networkx has it; see :func:`.convert.to_networkx`."""
+        from .convert import to_networkx
+
+        return to_networkx(self, weight)
+
+    def to_scipy(self) -> Any:
+        """The adjacency matrix as a ``scipy.sparse.csr_array``; see :func:`.convert.to_scipy`."""
+        from .convert import to_scipy
+
+        return to_scipy(self)
+
+    def to_igraph(self, weight: str = "weight") -> Any:
+        """This graph as igraph has it; see :func:`.convert.to_igraph`."""
+        from .convert import to_igraph
+
+        return to_igraph(self, weight)
 
     def __repr__(self) -> str:
         kind = "directed" if self.directed else "undirected"

@@ -22,6 +22,7 @@ from .prepare import STATE_BYTES, Prepared, allocated, prepared_for
 from .traversal import Clock, ScratchLayout, csr_type, finish, graph_type, runner, scratch_for
 from .traversal_stats import summarise
 
+MODES = ("auto", "power-iteration")
 # The least tolerance that scores of a type resolve: rounding alone changes their sum by about a tenth of it.
 LEAST_TOLERANCE = {torch.float32: 1e-6, torch.float64: 1e-14}
 # What runs with scores of a type are called where memory is planned for them.
@@ -63,7 +64,8 @@ def pagerank(
     tolerance: float = 1e-4,
     max_iterations: int = 100,
     personalization: Personalization | None = None,
-    dtype: torch.dtype = torch.float32,
+    dtype: torch.dtype | None = None,
+    mode: str = "auto",
     gpu_budget: int | str | None = None,
     device: torch.device | str | int | None = None,
     stats: bool = False,
@@ -82,7 +84,10 @@ def pagerank(
         max_iterations: at least 1. Where they do not suffice, the result says ``converged=False`` and the error reached.
         personalization: for each vertex its share, not negative: a floating tensor ``[V]``, or a mapping from vertices to
             shares, 0 for those left out. Normalised to sum 1. It stays in host memory. None means the same for all.
-        dtype: of scores and of the run's state, float32 or float64. Tolerances below 1e-6 need float64.
+        dtype: of scores and of the run's state, float32 or float64; None is float32 if the tolerance is at least 1e-6, which
+            is what that resolves.
+        mode: ``"auto"`` starts from scores by degree in undirected graphs, which saves iterations; ``"power-iteration"``, and
+            ``"auto"`` in directed graphs, from ``personalization``.
         gpu_budget: most bytes of GPU memory that the call may take, result included (``"1GiB"`` or a number); None is what
             is free. Where it has no room for scores and state, the CPU does the work. (To :func:`prepare`, runs with float64
             are ``"pagerank-float64"``.)
@@ -97,6 +102,10 @@ def pagerank(
         GraphError: an offset or neighbour met on the way is out of range.
         OutOfMemory: scores and state exceed the free GPU memory.
     """
+    if mode not in MODES:
+        raise ConfigError(f"mode {mode!r} is not one of {', '.join(MODES)}")
+    if dtype is None:
+        dtype = torch.float32 if tolerance >= LEAST_TOLERANCE[torch.float32] else torch.float64
     limit = _check_numbers(damping, tolerance, max_iterations, dtype)
     of = graph.graph if isinstance(graph, Prepared) else graph
     personal = None if personalization is None else distribution(personalization, of.num_vertices)
@@ -104,7 +113,7 @@ def pagerank(
     if prepared.incoming is None:
         raise ConfigError("the graph was prepared without its in-neighbours; prepare it with algorithms='pagerank'")
     with devices.on(prepared.device):
-        return _run(prepared, damping, tolerance, limit, personal, dtype, stats)
+        return _run(prepared, damping, tolerance, limit, personal, dtype, mode, stats)
 
 
 def _check_numbers(damping: float, tolerance: float, max_iterations: int, dtype: torch.dtype) -> int:
@@ -170,6 +179,7 @@ def _run(
     max_iterations: int,
     personal: torch.Tensor | None,
     dtype: torch.dtype,
+    mode: str,
     stats: bool,
 ) -> PagerankResult:
     graph, device = prepared.graph, prepared.device
@@ -177,6 +187,7 @@ def _run(
     layout, results_at = _layout(graph)
     on_cpu = functools.partial(_core.pagerank, real_bytes=dtype.itemsize)
     run = runner(prepared, on_cpu, KERNELS, _instance(graph_type(prepared), dtype))
+    by_degree = mode == "auto" and prepared.incoming is prepared.out
     shares: torch.Tensor | None = None
     if personal is not None:
         held = UnifiedTensor.from_tensor(personal.to(dtype))
@@ -187,7 +198,7 @@ def _run(
         contributions = torch.empty(graph.num_vertices, dtype=dtype, device=device)
         scores = torch.empty(graph.num_vertices, dtype=dtype, device=device)
         scratch = scratch_for(layout, device)
-        words = (prepared.out.words, prepared.incoming.words, options.data_ptr(), max_iterations)
+        words = (prepared.out.words, prepared.incoming.words, options.data_ptr(), max_iterations, int(by_degree))
         arrays = (0 if shares is None else shares.data_ptr(), contributions.data_ptr(), scores.data_ptr(), scratch.data_ptr())
         run(*words, *arrays)
     finished = finish(prepared, scratch, layout)
@@ -195,7 +206,7 @@ def _run(
     error = float(scratch[results_at + 8 : results_at + 16].view(torch.float64))
     found = None
     if stats:
-        found = summarise(finished, clock.seconds(), prepared, "pull")
+        found = summarise(finished, clock.seconds(), prepared, mode)
     return PagerankResult(scores, iterations, error, error < tolerance, found)
 
 
