@@ -42,7 +42,7 @@ def expected_scores(graph, damping=0.85, p=None):
 def check(graph, device="cpu", damping=0.85, p=None, mode="auto"):
     """Both types, each as exact as it can be; a change below the tolerance leaves scores d / (1 - d) times that away."""
     expected = expected_scores(graph, damping, p)
-    personal = None if p is None else torch.as_tensor(p)
+    personal = None if p is None else torch.as_tensor(p, dtype=torch.float64)
     for dtype, tolerance in ((torch.float32, 2e-6), (torch.float64, 1e-12)):
         options = {"damping": damping, "personalization": personal}
         limits = {"tolerance": tolerance, "max_iterations": 1000}
