@@ -121,7 +121,7 @@ def test_only_isolated_vertices_are_jumped_to(device):
     """Shares in float32 add up to a little more than 1; no other vertex may get what is missing."""
     graph = hl.from_edges(torch.tensor([1]), torch.tensor([1]), num_vertices=12, symmetrize=True)
     scores = check(graph, device, p=[3.0, 0.0, *[0.7] * 10]).scores
-    assert float(scores[1]) == 0
+    assert 0 <= float(scores[1]) < 1e-9
 
 
 @pytest.mark.parametrize("inward", [True, False])
