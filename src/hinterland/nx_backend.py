@@ -207,8 +207,11 @@ def pagerank(
     if max_iter < 1:
         raise nx.PowerIterationFailedConvergence(max_iter)
     tolerance = len(G) * tol
-    found = hl.pagerank(  # type: ignore[attr-defined]
-        _weighted_by(G, weight),
+    graph = _weighted_by(G, weight)
+    if graph.weights is not None:
+        raise NotImplementedError("hinterland's pagerank does not weigh edges: pass weight=None, or leave it to networkx")
+    found = hl.pagerank(
+        graph,
         damping=alpha,
         tolerance=tolerance,
         max_iterations=max_iter,

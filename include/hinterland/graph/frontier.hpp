@@ -308,4 +308,19 @@ HINTERLAND_FN void collect(const Graph& graph, const Frontier& frontier, const G
                [&](int64_t k) { return Task{own_group, k * kTaskChunks}; });
 }
 
+// body(vertex, there, counts) for all vertices, the lanes of a warp together; there is none for some lanes of the last group.
+template <class Team, class Body>
+HINTERLAND_FN void for_each_vertex(Team& team, const Frontier& frontier, int64_t step, const Body& body) {
+  team.loop(frontier.num_groups, [&](const auto& ranges) {
+    StepCounts counts;
+    ranges([&](int64_t first, int64_t last) {
+      for (int64_t begin = first * kGroup; begin < last * kGroup; begin += Warp::kWidth) {
+        const int64_t vertex = begin + Warp::lane();
+        body(vertex, vertex < frontier.num_vertices, counts);
+      }
+    });
+    counts.add_to(frontier, step);
+  });
+}
+
 }  // namespace hinterland

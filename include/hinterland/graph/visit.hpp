@@ -59,6 +59,28 @@ HINTERLAND_FN void visit_chunks(const Csr<Edge, Weight>& graph, const Lists& lis
   }
 }
 
+// The j-th neighbour of `vertex`, or -1 if it has no more than j. Each lane asks for a vertex of its own, or for none; all call
+// it together.
+template <class Edge, class Weight>
+HINTERLAND_FN int64_t nth_neighbor(const Csr<Edge, Weight>& graph, int64_t vertex, int64_t j, bool active, StepCounts& counts) {
+  int64_t found = -1;
+  int64_t sector = -1;  // of the edge array that this lane reads from
+  if (j < graph.heads_per_vertex) {
+    if (active) found = graph.heads[j * graph.num_vertices + vertex];
+  } else {
+    const ListBounds list(graph, vertex, active, counts);
+    if (list.begin + j < list.end) {
+      found = graph.edges.read(list.begin + j);
+      if (graph.edges.is_hot(list.begin + j)) counts.cached += sizeof(Edge);
+      sector = (list.begin + j) * static_cast<int64_t>(sizeof(Edge)) / kSectorBytes;
+      if (!graph.has(found)) counts.bad = min_of(counts.bad, vertex), found = -1;
+    }
+    const int64_t before = Warp::broadcast(sector, max_of(Warp::lane() - 1, 0));
+    if (sector >= 0 && (Warp::lane() == 0 || sector != before)) counts.bytes += kSectorBytes;
+  }
+  return found;
+}
+
 // The first neighbour u with test(u) at or after position `from` of the list that ends before `end`, or -1. All lanes look
 // together at the list of one vertex; a line at first, since most searches end there, then several at a time.
 template <class Edge, class Weight, class Test>

@@ -3,11 +3,13 @@
 from . import emogi
 from .bfs import BfsResult, bfs
 from .build import from_edges, simplify
+from .cc import ComponentsResult, connected_components, verify_components
 from .compress import compress, decompress
 from .convert import from_igraph, from_networkx, from_scipy
 from .formats import load_graph, save_graph
 from .generate import generate, random_weights
 from .graph import Graph
+from .pagerank import PagerankResult, pagerank, verify_pagerank
 from .prepare import Prepared, prepare
 from .reorder import reorder
 from .scan import Scan
@@ -15,11 +17,14 @@ from .verify import verify_bfs
 
 __all__ = [
     "BfsResult",
+    "ComponentsResult",
     "Graph",
+    "PagerankResult",
     "Prepared",
     "Scan",
     "bfs",
     "compress",
+    "connected_components",
     "decompress",
     "emogi",
     "from_edges",
@@ -28,10 +33,13 @@ __all__ = [
     "from_scipy",
     "generate",
     "load_graph",
+    "pagerank",
     "prepare",
     "random_weights",
     "reorder",
     "save_graph",
     "simplify",
     "verify_bfs",
+    "verify_components",
+    "verify_pagerank",
 ]

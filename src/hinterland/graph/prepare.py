@@ -35,9 +35,9 @@ _AT_ONCE = 1 << 22  # vertices whose heads are fetched together, which bounds th
 STATE_BYTES: dict[str, Callable[[Graph], int]] = {}
 # Algorithms that look for one neighbour in the lists of in-neighbours, and those that go through all lists again and again.
 SEARCHING = {"bfs", "msbfs", "cc", "bc"}
-REPEATING = {"pagerank", "sssp", "sswp", "bc"}
+REPEATING = {"pagerank", "pagerank-float64", "sssp", "sswp", "bc"}
 # Algorithms that read the lists of in-neighbours only.
-INCOMING_ONLY = {"pagerank"}
+INCOMING_ONLY = {"pagerank", "pagerank-float64"}
 
 
 class View:
@@ -191,7 +191,7 @@ class Prepared:
             views = [self.incoming] if algorithms <= INCOMING_ONLY and self.incoming else [self.out]
             if self.incoming is not None and algorithms & SEARCHING and self.incoming not in views:
                 views.append(self.incoming)
-            for view in views:
+            for view in dict.fromkeys([*views, self.out]):  # degrees are asked for even where no list is read
                 room = view.keep_offsets(room)
             if many_runs or algorithms & INCOMING_ONLY:
                 fits = allocated(graph.lists.nbytes) + (
