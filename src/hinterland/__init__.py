@@ -1,6 +1,21 @@
 """Hinterland: GPU code reads data larger than GPU memory directly, in pieces as small as a cache line."""
 
-from .graph import BfsResult, Graph, Prepared, bfs, from_edges, generate, load_graph, prepare, random_weights, save_graph
+from .graph import (
+    BfsResult,
+    Graph,
+    Prepared,
+    SsspResult,
+    SswpResult,
+    bfs,
+    from_edges,
+    generate,
+    load_graph,
+    prepare,
+    random_weights,
+    save_graph,
+    sssp,
+    sswp,
+)
 from .machine import Machine
 from .memory import UnifiedTensor
 from .probe.measure import probe
@@ -11,6 +26,8 @@ __all__ = [
     "Graph",
     "Machine",
     "Prepared",
+    "SsspResult",
+    "SswpResult",
     "UnifiedTensor",
     "__version__",
     "bfs",
@@ -21,4 +38,6 @@ __all__ = [
     "probe",
     "random_weights",
     "save_graph",
+    "sssp",
+    "sswp",
 ]

@@ -6,12 +6,17 @@ from .formats import load_graph, save_graph
 from .generate import generate, random_weights
 from .graph import Graph
 from .prepare import Prepared, prepare
+from .sssp import SsspResult, sssp
+from .sswp import SswpResult, sswp
 from .verify import verify_bfs
+from .verify_paths import verify_sssp, verify_sswp
 
 __all__ = [
     "BfsResult",
     "Graph",
     "Prepared",
+    "SsspResult",
+    "SswpResult",
     "bfs",
     "from_edges",
     "generate",
@@ -20,5 +25,9 @@ __all__ = [
     "random_weights",
     "save_graph",
     "simplify",
+    "sssp",
+    "sswp",
     "verify_bfs",
+    "verify_sssp",
+    "verify_sswp",
 ]
