@@ -100,8 +100,9 @@ def sssp(
     weights = require_weights(given, "sssp")
     if weights.least < 0:
         raise _negative(given)
-    width = bucket_width(given, mode, delta, _first_delta(given, weights))
+    check_width(mode, delta)
     prepared = prepared_for(graph, "sssp", gpu_budget, device, weighted=True)
+    width = bucket_width(mode, delta, _first_delta(given, weights, prepared.device))
     with devices.on(prepared.device):
         run = search(prepared, source, width, "sssp")
         with run.clock:
@@ -124,14 +125,16 @@ def _negative(graph: Graph) -> GraphError:
     )
 
 
-def _first_delta(graph: Graph, weights: arrays.WeightRange) -> float:
-    """The width to begin with, for which hardly a vertex is visited twice.
+def _first_delta(graph: Graph, weights: arrays.WeightRange, device: torch.device) -> float:
+    """The width to begin with, for which few vertices are visited twice.
 
-    With the least weight none is. Where that is next to nothing, a fraction of the mean weight: in a random graph the number
-    of vertices within a distance grows e-fold over about mean / degree, and a quarter of that splits it well.
+    With the least weight no vertex is visited twice. Where that is next to nothing: in a random graph the number of vertices
+    within a distance grows e-fold over about mean weight / mean degree. Half of that hardly makes a GPU read a list again; a
+    CPU, to which a list costs less and a bucket more, does best with twice that (docs/sssp.md has counts).
     """
     degree = graph.num_edges / max(1, graph.num_vertices - graph.num_isolated)
-    delta = max(weights.least, weights.mean / (4 * max(1.0, degree)))
+    growth = weights.mean / max(1.0, degree)
+    delta = max(weights.least, growth * (2 if device.type == "cpu" else 0.5))
     return float(delta) if delta > 0 else 1.0
 
 
@@ -180,19 +183,23 @@ class BucketWidth(NamedTuple):
     adapts: bool
 
 
-def bucket_width(graph: Graph, mode: str, delta: float | None, first: float) -> BucketWidth:
-    """The width that mode and ``delta=`` ask for; ``first`` where they leave it open."""
+def check_width(mode: str, delta: float | None) -> None:
+    """Raises ConfigError unless the mode is known, and ``delta`` a width that goes with it."""
     if mode not in MODES:
         raise ConfigError(f"mode {mode!r} is not one of {', '.join(MODES)}")
-    if mode == "bellman-ford":
-        if delta is not None:
-            raise ConfigError(f"delta {delta!r} is given, but mode 'bellman-ford' has one bucket; leave one of them out")
-        return BucketWidth(float("inf"), False)
     if delta is None:
-        return BucketWidth(first, True)
+        return
+    if mode == "bellman-ford":
+        raise ConfigError(f"delta {delta!r} is given, but mode 'bellman-ford' has one bucket; leave one of them out")
     if not isinstance(delta, int | float) or not delta > 0:
         raise ConfigError(f"delta {delta!r} is not a positive number")
-    return BucketWidth(float(delta), False)
+
+
+def bucket_width(mode: str, delta: float | None, first: float) -> BucketWidth:
+    """The width that mode and ``delta=`` ask for; ``first`` where they leave it open."""
+    if mode == "bellman-ford":
+        return BucketWidth(float("inf"), False)
+    return BucketWidth(first, True) if delta is None else BucketWidth(float(delta), False)
 
 
 class Search(NamedTuple):

@@ -14,7 +14,7 @@ from . import arrays
 from .bfs import check_source
 from .graph import Graph
 from .prepare import STATE_BYTES, Prepared, prepared_for
-from .sssp import bucket_width, path_instances, path_state_bytes, require_weights, search
+from .sssp import bucket_width, check_width, path_instances, path_state_bytes, require_weights, search
 
 KERNELS = KernelFile("graph/sswp.cu", path_instances("sswp_kernel"))
 _BUCKETS = 256  # between the least and the largest weight, at first
@@ -70,13 +70,14 @@ def sswp(
     given = graph.graph if isinstance(graph, Prepared) else graph
     source = check_source(given, source)
     weights = require_weights(given, "sswp")
+    check_width(mode, delta)
     assert given.weights is not None
     dtype = given.weights.dtype
     if dtype in (torch.int32, torch.int64) and weights.least == torch.iinfo(dtype).min:
         at = arrays.first_where(given.weights, lambda part: part == weights.least)
         raise GraphError(f"weights[{at}] is {weights.least}, which stands for no path at all; raise it by one")
     ends = _key(weights.least, dtype), _key(weights.most, dtype)
-    width = bucket_width(given, mode, delta, max(1.0, (ends[0] - ends[1]) / _BUCKETS))
+    width = bucket_width(mode, delta, max(1.0, (ends[0] - ends[1]) / _BUCKETS))
     prepared = prepared_for(graph, "sswp", gpu_budget, device, weighted=True)
     with devices.on(prepared.device):
         run = search(prepared, source, width, "sswp", KERNELS)
