@@ -20,7 +20,7 @@ struct PathFinding {
   int64_t position;
 };
 
-// `found` are distances, or widths if `widest`: int64 for integer weights, else of the weights' type.
+// Lists are not compressed. `found` are distances, or widths if `widest`: int64 for integer weights, else of the weights' type.
 PathFinding verify_paths(const GraphWords& words, WeightKind kind, bool widest, int64_t source, const void* found);
 
 }  // namespace hinterland::native

@@ -139,14 +139,15 @@ class Verifier {
 
 PathFinding verify_paths(const GraphWords& words, WeightKind kind, bool widest, int64_t source, const void* found) {
   PathFinding finding{};
-  with_weighted_graph(words, kind, [&](const auto& graph) {
-    using Graph = std::decay_t<decltype(graph)>;
-    using Weight = typename Graph::Weight;
-    const auto* results = static_cast<const ResultFor<Weight>*>(found);
-    if (widest)
-      finding = Verifier<Widths<Weight>, Graph>(graph, source, results).run();
-    else
-      finding = Verifier<Distances<Weight>, Graph>(graph, source, results).run();
+  with_weight(kind, [&](auto weight) {
+    using Weight = decltype(weight);
+    const auto verify = [&](auto graph) {
+      using Graph = decltype(graph);
+      const auto* results = static_cast<const ResultFor<Weight>*>(found);
+      finding = widest ? Verifier<Widths<Weight>, Graph>(graph, source, results).run()
+                       : Verifier<Distances<Weight>, Graph>(graph, source, results).run();
+    };
+    words.edge_bytes == 8 ? verify(Csr<int64_t, Weight>(words)) : verify(Csr<int32_t, Weight>(words));
   });
   return finding;
 }

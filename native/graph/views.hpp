@@ -5,6 +5,7 @@
 #include <stdexcept>
 
 #include "hinterland/graph/adjacency.hpp"
+#include "hinterland/graph/visit_packed.hpp"
 
 namespace hinterland::native {
 
@@ -16,6 +17,7 @@ void with_graph(const GraphWords& out, const GraphWords* in, const F& f) {
     const decltype(graph) incoming(*in);
     f(graph, &incoming);
   };
+  if (out.packed != nullptr) return out.edge_bytes == 8 ? call(PackedCsr<int64_t>(out)) : call(PackedCsr<int32_t>(out));
   if (out.edge_bytes == 8) return call(Csr<int64_t>(out));
   call(Csr<int32_t>(out));
 }
@@ -25,17 +27,23 @@ struct WeightKind {
   int64_t bytes, order;
 };
 
+// f(Weight{}) with the type that kind describes.
+template <class F>
+void with_weight(WeightKind kind, const F& f) {
+  if (kind.order == 0) return f(uint8_t{});
+  if (kind.order == 1) return kind.bytes == 8 ? f(int64_t{}) : f(int32_t{});
+  kind.bytes == 8 ? f(double{}) : f(float{});
+}
+
 // f(graph) with the type that words and kind describe.
 template <class F>
 void with_weighted_graph(const GraphWords& words, WeightKind kind, const F& f) {
-  const auto with_weight = [&](auto weight) {
+  with_weight(kind, [&](auto weight) {
     using Weight = decltype(weight);
-    if (words.edge_bytes == 8) return f(Csr<int64_t, Weight>(words));
-    f(Csr<int32_t, Weight>(words));
-  };
-  if (kind.order == 0) return with_weight(uint8_t{});
-  if (kind.order == 1) return kind.bytes == 8 ? with_weight(int64_t{}) : with_weight(int32_t{});
-  kind.bytes == 8 ? with_weight(double{}) : with_weight(float{});
+    if (words.packed != nullptr)
+      return words.edge_bytes == 8 ? f(PackedCsr<int64_t, Weight>(words)) : f(PackedCsr<int32_t, Weight>(words));
+    words.edge_bytes == 8 ? f(Csr<int64_t, Weight>(words)) : f(Csr<int32_t, Weight>(words));
+  });
 }
 
 }  // namespace hinterland::native

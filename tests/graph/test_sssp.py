@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import itertools
 import math
 import shutil
 import subprocess
@@ -146,7 +147,7 @@ def test_widths_as_networkx_finds_them(device):
     paths = nx.single_source_shortest_path(tree, 0)
     for v in range(1, 300):
         path = paths.get(v)
-        expected = NO_WIDTH if path is None else min(tree[a][b]["weight"] for a, b in zip(path, path[1:], strict=False))
+        expected = NO_WIDTH if path is None else min(tree[a][b]["weight"] for a, b in itertools.pairwise(path))
         assert widths[v] == expected
 
 
@@ -157,6 +158,14 @@ def test_widths_of_negative_weights(device):
         result = hl.sswp(part, 5, device=device)
         verify_sswp(part, 5, result)
         assert torch.equal(result.widths.cpu(), oracle(part, 5, True)) and int((result.widths < 0).sum()) > 100
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+def test_compressed_graphs(device, dtype):
+    graph = weighted(1500, 30000, dtype)
+    check(hl.compress(graph), 3, device, oracles=False)
+    packed = hl.sssp(hl.compress(graph), 3, device=device, stats=True)
+    assert torch.equal(packed.distances.cpu(), hl.sssp(graph, 3, device="cpu").distances)
 
 
 @pytest.mark.parametrize("dtype", TYPES)

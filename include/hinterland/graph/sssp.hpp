@@ -234,19 +234,19 @@ HINTERLAND_FN void best_paths(Team& team, const Graph& graph, const PathState<Po
   const Frontier& frontier = state.frontier;
   team.lead([&] { state.begin_at(source); });
   team.wait();
-  int64_t bucket = 0;
+  int64_t bucket = 0, explored = 0;
   Key below = 0, threshold = Policy::past(Policy::source(), width.delta());
   for (int64_t step = 0;; ++step) {
     const bool advances = frontier.num_touched(step) == 0;  // nothing is near: the next bucket begins
     if (advances) {
       const Key least = state.least(++bucket);
       if (least == Policy::kUnset) break;
-      width.adapt(atomic_load(frontier.control->explored));
+      width.adapt(explored);
       below = threshold;
       threshold = Policy::past(least, width.delta());
     }
     const GroupList groups = advances ? frontier.all_groups() : frontier.groups(step);
-    team.lead([&] { frontier.begin_collect(step, team.now_ns()); });
+    team.lead([&] { frontier.begin_step(step, team.now_ns()); });
     team.loop(groups.count, [&](const auto& ranges) {
       auto tasks = team.appender(frontier.task_bag(step));
       EnterNothing enter;
@@ -261,6 +261,7 @@ HINTERLAND_FN void best_paths(Team& team, const Graph& graph, const PathState<Po
     });
 
     const int64_t num_tasks = frontier.num_tasks(step);
+    explored = frontier.explored(step);
     team.lead([&] {
       frontier.begin_visit(step, num_tasks, team.now_ns());
       state.path->least[bucket % 2] = Policy::kUnset;  // read by all, and free for the bucket after the next
@@ -275,7 +276,7 @@ HINTERLAND_FN void best_paths(Team& team, const Graph& graph, const PathState<Po
       counts.add_to(frontier, step);
     });
   }
-  team.lead([&] { frontier.control->end_ns = team.now_ns(); });
+  team.lead([&] { frontier.end(team.now_ns()); });
 }
 
 }  // namespace hinterland

@@ -1,11 +1,16 @@
 """Graphs in CSR form: files, generators and traversals."""
 
+from . import emogi
 from .bfs import BfsResult, bfs
 from .build import from_edges, simplify
+from .compress import compress, decompress
+from .convert import from_igraph, from_networkx, from_scipy
 from .formats import load_graph, save_graph
 from .generate import generate, random_weights
 from .graph import Graph
 from .prepare import Prepared, prepare
+from .reorder import reorder
+from .scan import Scan
 from .sssp import SsspResult, sssp
 from .sswp import SswpResult, sswp
 from .verify import verify_bfs
@@ -15,14 +20,22 @@ __all__ = [
     "BfsResult",
     "Graph",
     "Prepared",
+    "Scan",
     "SsspResult",
     "SswpResult",
     "bfs",
+    "compress",
+    "decompress",
+    "emogi",
     "from_edges",
+    "from_igraph",
+    "from_networkx",
+    "from_scipy",
     "generate",
     "load_graph",
     "prepare",
     "random_weights",
+    "reorder",
     "save_graph",
     "simplify",
     "sssp",

@@ -1,5 +1,6 @@
 // All shortest paths from one vertex in one cooperative launch: the CPU decides nothing between steps.
 #include "hinterland/graph/sssp.hpp"
+#include "hinterland/graph/visit_packed.hpp"
 
 namespace hinterland {
 

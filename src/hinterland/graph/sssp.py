@@ -34,8 +34,8 @@ _OVERFLOW = -2  # Shortest::kOverflow, as a signed number
 
 def path_instances(kernel: str) -> tuple[str, ...]:
     """The instances of a kernel of paths: all weights with neighbours of four bytes, and those wider than one with eight."""
-    wide = [weight for dtype, weight in WEIGHT_CLASSES.items() if dtype.itemsize > 1]
-    types = [csr_type(4, weight) for weight in WEIGHT_CLASSES.values()] + [csr_type(8, weight) for weight in wide]
+    pairs = [(edge, weight) for edge in (4, 8) for weight in WEIGHT_CLASSES if edge + weight.itemsize != 9]
+    types = [csr_type(edge, WEIGHT_CLASSES[weight], packed) for packed in (False, True) for edge, weight in pairs]
     return tuple(f"hinterland::{kernel}<{graph}>" for graph in types)
 
 
@@ -165,9 +165,10 @@ def require_weights(graph: Graph, algorithm: str) -> arrays.WeightRange:
             f"{algorithm} needs weights, and the graph has none; give it some, as in Graph(indptr, indices, weights) or "
             "random_weights(graph), or count edges with bfs"
         )
-    if weights.dtype not in WEIGHT_CLASSES or (weights.element_size() == 1 and graph.indices.element_size() == 8):
+    neighbors = arrays.index_dtype(graph.num_vertices) if graph.is_compressed else graph.lists.dtype
+    if weights.dtype not in WEIGHT_CLASSES or weights.itemsize + neighbors.itemsize == 9:
         raise ConfigError(
-            f"the weights are {str(weights.dtype).removeprefix('torch.')} with {graph.indices.dtype} neighbours, but "
+            f"the weights are {str(weights.dtype).removeprefix('torch.')} with {neighbors} neighbours, but "
             f"{algorithm} takes {known} (uint8 only below 2^31 vertices); convert them, as in "
             "Graph(graph.indptr, graph.indices, graph.weights.int())"
         )
@@ -223,7 +224,7 @@ _ON_CPU = {"sssp": _core.sssp, "sswp": _core.sswp}
 def search(prepared: Prepared, source: int, width: BucketWidth, algorithm: str, kernels: KernelFile = KERNELS) -> Search:
     """Runs the search on the current device."""
     graph, device, view = prepared.graph, prepared.device, prepared.out
-    if view.slots is not None and view.hot_weights is None:
+    if view.slots is not None and view.hot_weights is None and not graph.is_compressed:
         raise ConfigError(f"the graph is prepared without its weights; use prepare(graph, ..., weighted=True) for {algorithm}")
     assert graph.weights is not None
     dtype, vertices = graph.weights.dtype, graph.num_vertices

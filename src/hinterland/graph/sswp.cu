@@ -1,5 +1,6 @@
 // All widest paths from one vertex in one cooperative launch: the CPU decides nothing between steps.
 #include "hinterland/graph/sswp.hpp"
+#include "hinterland/graph/visit_packed.hpp"
 
 namespace hinterland {
 
