@@ -12,6 +12,7 @@ void bind_graph_formats(nanobind::module_& m);
 void bind_graph_generate(nanobind::module_& m);
 void bind_graph_pagerank(nanobind::module_& m);
 void bind_graph_bfs(nanobind::module_& m);
+void bind_graph_sssp(nanobind::module_& m);
 void bind_graph_compress(nanobind::module_& m);
 void bind_graph_cc(nanobind::module_& m);
 void bind_graph_emogi(nanobind::module_& m);

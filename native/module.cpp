@@ -21,6 +21,7 @@ NB_MODULE(_core, m) {
   hn::bind_graph_formats(m);
   hn::bind_graph_generate(m);
   hn::bind_graph_bfs(m);
+  hn::bind_graph_sssp(m);
   hn::bind_graph_compress(m);
   hn::bind_graph_cc(m);
   hn::bind_graph_pagerank(m);

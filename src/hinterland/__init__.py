@@ -7,6 +7,8 @@ from .graph import (
     Graph,
     PagerankResult,
     Prepared,
+    SsspResult,
+    SswpResult,
     bfs,
     compress,
     connected_components,
@@ -22,6 +24,8 @@ from .graph import (
     random_weights,
     reorder,
     save_graph,
+    sssp,
+    sswp,
 )
 from .machine import Machine
 from .memory import UnifiedTensor
@@ -35,6 +39,8 @@ __all__ = [
     "Machine",
     "PagerankResult",
     "Prepared",
+    "SsspResult",
+    "SswpResult",
     "UnifiedTensor",
     "__version__",
     "bfs",
@@ -53,5 +59,7 @@ __all__ = [
     "random_weights",
     "reorder",
     "save_graph",
+    "sssp",
+    "sswp",
     "traffic",
 ]

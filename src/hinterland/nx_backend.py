@@ -126,7 +126,7 @@ def single_source_dijkstra_path_length(
     if graph.weights is None:
         distances = hl.bfs(graph, G.number[source], **_options()).levels
     else:
-        distances = hl.sssp(graph, G.number[source], **_options()).distances  # type: ignore[attr-defined]
+        distances = hl.sssp(graph, G.number[source], **_options()).distances
     reached = distances < math.inf if distances.is_floating_point() else distances >= 0
     return _within(G, distances, reached, None if cutoff is None else max(cutoff, 0))
 

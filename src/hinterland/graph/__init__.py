@@ -13,7 +13,10 @@ from .pagerank import PagerankResult, pagerank, verify_pagerank
 from .prepare import Prepared, prepare
 from .reorder import reorder
 from .scan import Scan
+from .sssp import SsspResult, sssp
+from .sswp import SswpResult, sswp
 from .verify import verify_bfs
+from .verify_paths import verify_sssp, verify_sswp
 
 __all__ = [
     "BfsResult",
@@ -22,6 +25,8 @@ __all__ = [
     "PagerankResult",
     "Prepared",
     "Scan",
+    "SsspResult",
+    "SswpResult",
     "bfs",
     "compress",
     "connected_components",
@@ -39,7 +44,11 @@ __all__ = [
     "reorder",
     "save_graph",
     "simplify",
+    "sssp",
+    "sswp",
     "verify_bfs",
     "verify_components",
     "verify_pagerank",
+    "verify_sssp",
+    "verify_sswp",
 ]
