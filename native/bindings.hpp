@@ -11,6 +11,7 @@ void bind_graph_build(nanobind::module_& m);
 void bind_graph_formats(nanobind::module_& m);
 void bind_graph_generate(nanobind::module_& m);
 void bind_graph_bfs(nanobind::module_& m);
+void bind_graph_msbfs(nanobind::module_& m);
 void bind_probe(nanobind::module_& m);
 
 }  // namespace hinterland::native

@@ -21,5 +21,6 @@ NB_MODULE(_core, m) {
   hn::bind_graph_formats(m);
   hn::bind_graph_generate(m);
   hn::bind_graph_bfs(m);
+  hn::bind_graph_msbfs(m);
   hn::bind_probe(m);
 }

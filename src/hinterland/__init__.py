@@ -1,6 +1,19 @@
 """Hinterland: GPU code reads data larger than GPU memory directly, in pieces as small as a cache line."""
 
-from .graph import BfsResult, Graph, Prepared, bfs, from_edges, generate, load_graph, prepare, random_weights, save_graph
+from .graph import (
+    BfsResult,
+    Graph,
+    MultiBfsResult,
+    Prepared,
+    bfs,
+    from_edges,
+    generate,
+    load_graph,
+    multi_source_bfs,
+    prepare,
+    random_weights,
+    save_graph,
+)
 from .machine import Machine
 from .memory import UnifiedTensor
 from .probe.measure import probe
@@ -10,6 +23,7 @@ __all__ = [
     "BfsResult",
     "Graph",
     "Machine",
+    "MultiBfsResult",
     "Prepared",
     "UnifiedTensor",
     "__version__",
@@ -17,6 +31,7 @@ __all__ = [
     "from_edges",
     "generate",
     "load_graph",
+    "multi_source_bfs",
     "prepare",
     "probe",
     "random_weights",
