@@ -140,7 +140,7 @@ def _run(prepared: Prepared, sources: list[int], wants_levels: bool, mode: str, 
             search(*views, some.data_ptr(), len(some), rows, scratch.data_ptr())
         finished = finish(prepared, scratch, layout)
         found = scratch[totals_at : totals_at + 3 * 8 * MOST_SOURCES].view(torch.int64).view(3, MOST_SOURCES)
-        totals.append(found[:, : len(some)].cpu())
+        totals.append(found[:, : len(some)].to("cpu", copy=True))  # the next search takes the same memory
         if stats:
             searches.append(summarise(finished, clock.seconds(), prepared, mode))
     reached, distance_sum, eccentricity = torch.cat([torch.empty((3, 0), dtype=torch.int64), *totals], dim=1)
