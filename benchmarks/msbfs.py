@@ -54,7 +54,10 @@ def measure(graph: Graph, kind: str, device: str, results: dict[str, Any]) -> No
     start = time.perf_counter()
     assert on_device.levels is not None
     few = hl.MultiBfsResult(
-        on_device.levels[:CHECKED], on_device.reached[:CHECKED], on_device.distance_sum[:CHECKED], on_device.eccentricity[:CHECKED]
+        on_device.levels[:CHECKED],
+        on_device.reached[:CHECKED],
+        on_device.distance_sum[:CHECKED],
+        on_device.eccentricity[:CHECKED],
     )
     verify_multi_source_bfs(graph, sources[:CHECKED], few)
     verify_seconds = time.perf_counter() - start

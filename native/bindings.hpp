@@ -10,6 +10,7 @@ void bind_storage(nanobind::module_& m);
 void bind_graph_build(nanobind::module_& m);
 void bind_graph_formats(nanobind::module_& m);
 void bind_graph_generate(nanobind::module_& m);
+void bind_graph_bc(nanobind::module_& m);
 void bind_graph_bfs(nanobind::module_& m);
 void bind_graph_msbfs(nanobind::module_& m);
 void bind_probe(nanobind::module_& m);

@@ -1,10 +1,12 @@
 """Hinterland: GPU code reads data larger than GPU memory directly, in pieces as small as a cache line."""
 
 from .graph import (
+    BetweennessResult,
     BfsResult,
     Graph,
     MultiBfsResult,
     Prepared,
+    betweenness_centrality,
     bfs,
     from_edges,
     generate,
@@ -20,6 +22,7 @@ from .probe.measure import probe
 
 __version__ = "0.1.0"
 __all__ = [
+    "BetweennessResult",
     "BfsResult",
     "Graph",
     "Machine",
@@ -27,6 +30,7 @@ __all__ = [
     "Prepared",
     "UnifiedTensor",
     "__version__",
+    "betweenness_centrality",
     "bfs",
     "from_edges",
     "generate",

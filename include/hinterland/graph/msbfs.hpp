@@ -151,12 +151,6 @@ class Arrivals {
   int64_t full_ = 0, full_edges_ = 0, seen_edges_ = 0;
 };
 
-// Nothing but what collect() does itself.
-struct EnterNothing {
-  HINTERLAND_FN void operator()(int64_t) const {}
-  HINTERLAND_FN void group(int64_t, uint32_t) const {}
-};
-
 // Push: hands on what the edges' sources have seen.
 template <class Mask, class Touched>
 struct MsPush {

@@ -1,5 +1,6 @@
 """Graphs in CSR form: files, generators and traversals."""
 
+from .bc import BetweennessResult, betweenness_centrality
 from .bfs import BfsResult, bfs
 from .build import from_edges, simplify
 from .formats import load_graph, save_graph
@@ -10,10 +11,12 @@ from .prepare import Prepared, prepare
 from .verify import verify_bfs, verify_multi_source_bfs
 
 __all__ = [
+    "BetweennessResult",
     "BfsResult",
     "Graph",
     "MultiBfsResult",
     "Prepared",
+    "betweenness_centrality",
     "bfs",
     "from_edges",
     "generate",
