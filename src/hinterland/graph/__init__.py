@@ -8,7 +8,7 @@ from .generate import generate, random_weights
 from .graph import Graph
 from .msbfs import MultiBfsResult, multi_source_bfs
 from .prepare import Prepared, prepare
-from .verify import verify_bfs, verify_multi_source_bfs
+from .verify import verify_betweenness, verify_bfs, verify_multi_source_bfs
 
 __all__ = [
     "BetweennessResult",
@@ -26,6 +26,7 @@ __all__ = [
     "random_weights",
     "save_graph",
     "simplify",
+    "verify_betweenness",
     "verify_bfs",
     "verify_multi_source_bfs",
 ]

@@ -54,8 +54,8 @@ def betweenness_centrality(
 
     For each source one search counts its shortest paths to every vertex, and goes back level by level to sum up their shares
     (Brandes 2001). Paths follow out-edges; parallel edges are paths of their own, where a networkx ``Graph`` has one
-    (``simplify`` removes them). Self loops are on no shortest path. Scores are the same on every device and for any number of
-    threads, up to the rounding of double sums; path counts are exact up to 2**53.
+    (``simplify(graph, remove_duplicates=True)`` drops the others). Self loops are on no shortest path. Scores are the same on
+    every device and for any number of threads, up to the rounding of double sums; path counts are exact up to 2**53.
 
     Args:
         graph: the graph, or what :func:`prepare` made of it for many searches. No transposed graph is needed.
@@ -93,7 +93,7 @@ def _sources(graph: Graph, sources: int | Iterable[int] | torch.Tensor | None, s
     vertices = graph.num_vertices
     if sources is None:
         return list(range(vertices))
-    if isinstance(sources, int) and not isinstance(sources, bool):
+    if isinstance(sources, int):
         if not 1 <= sources <= vertices:
             raise ConfigError(f"{sources} sources cannot be drawn from {vertices} vertices; leave out sources for all of them")
         return _draw(vertices, sources, seed)
@@ -154,7 +154,7 @@ def _run(prepared: Prepared, sources: list[int], stats: bool) -> tuple[torch.Ten
         if scratch[overflow : overflow + 8].view(torch.int64).item():
             raise GraphError(
                 f"there are more shortest paths from vertex {source} than a double counts (1.8e308); leave that source out, or "
-                "remove parallel edges with simplify"
+                "remove parallel edges with simplify(graph, remove_duplicates=True)"
             )
         if stats:
             searches.append(summarise(finished, clock.seconds(), prepared, "auto"))
@@ -167,17 +167,19 @@ def _summary(prepared: Prepared, searches: list[dict[str, Any]]) -> dict[str, An
 
 
 def _rescale(scores: torch.Tensor, sources: list[int], normalized: bool, directed: bool) -> None:
-    """From sums over the sources to what was asked for, in place: the mean over the sources that count for a vertex, times the
-    number of such sources among all vertices, or divided by the number of targets."""
-    others = len(scores) - 1  # sources, and of each but one targets, of paths through a vertex
+    """From sums over the sources to what was asked for, in place."""
+    own, other = scales(len(scores), len(sources), normalized, directed)
+    chosen = torch.tensor(sources, dtype=torch.int64, device=scores.device)
+    own_scores = scores[chosen] * own
+    scores *= other
+    scores[chosen] = own_scores
+
+
+def scales(vertices: int, count: int, normalized: bool, directed: bool) -> tuple[float, float]:
+    """What the sums over ``count`` sources are multiplied by, for the sources themselves and for other vertices: the mean over
+    the sources that count for a vertex, times the number of such sources among all vertices, or by the number of targets."""
+    others = vertices - 1  # sources of paths through a vertex; each has one target less
     if others < 2:
-        return
+        return 1.0, 1.0
     scale = 1 / (others - 1) if normalized else others / (1 if directed else 2)
-    count = len(sources)
-    if count == len(scores):
-        scores *= scale / others
-        return
-    own = torch.tensor(sources, device=scores.device)
-    own_scores = scores[own]
-    scores *= scale / max(count, 1)
-    scores[own] = own_scores * (scale / (count - 1) if count > 1 else float("nan"))
+    return scale / (count - 1) if count > 1 else float("nan"), scale / max(min(count, others), 1)

@@ -31,7 +31,7 @@ _AT_ONCE = 1 << 22  # vertices whose heads are fetched together, which bounds th
 # What each algorithm takes on the GPU besides the graph, its result included: bytes for a graph. Each adds itself.
 STATE_BYTES: dict[str, Callable[[Graph], int]] = {}
 # Algorithms that look for one neighbour in the lists of in-neighbours, and those that go through all lists again and again.
-SEARCHING = {"bfs", "msbfs", "cc", "bc"}
+SEARCHING = {"bfs", "msbfs", "cc"}
 REPEATING = {"pagerank", "sssp", "sswp", "bc"}
 # Algorithms that read the lists of in-neighbours only.
 INCOMING_ONLY = {"pagerank"}

@@ -8,9 +8,10 @@ import torch
 
 from .. import _core
 from ..runtime.errors import ConfigError, VerificationError
+from .bc import BetweennessResult, scales
 from .bfs import BfsResult
 from .graph import Graph
-from .msbfs import MultiBfsResult, check_sources
+from .msbfs import MultiBfsResult, check_sources, multi_source_bfs
 from .prepare import View
 
 
@@ -88,6 +89,46 @@ def verify_multi_source_bfs(graph: Graph, sources: Iterable[int] | torch.Tensor,
             value = int(getattr(result, name)[row])
             if value != expected:
                 raise VerificationError(f"source {row}, vertex {source}: {name} is {value}, but by its levels {expected}")
+
+
+def verify_betweenness(graph: Graph, result: BetweennessResult, normalized: bool = True) -> None:
+    """Checks betweenness centrality against distances, which the CPU finds by a search of another kind.
+
+    1. No score is negative, and one that is not a number is that of a lone source.
+    2. A vertex without out-edges has score 0: no path leads through it.
+    3. A path of d edges leads through d - 1 vertices. So all scores together, brought back to sums over the sources, are the
+       sum of d - 1 over all pairs of a source and a vertex that it reaches (to nine digits).
+
+    The third rule finds any path that was left out or counted twice, though not whose share went to the wrong vertex.
+
+    Args:
+        graph: the graph.
+        result: scores float64 ``[num_vertices]``, on any device.
+        normalized: as in the call that made the result.
+
+    Raises:
+        VerificationError: names the rule, the vertex and the values.
+        ConfigError: scores of another type or shape.
+    """
+    scores, sources = result.scores.cpu(), result.sources
+    vertices, count = graph.num_vertices, len(sources)
+    if scores.dtype != torch.float64 or scores.shape != (vertices,):
+        raise ConfigError(f"scores are {scores.dtype} {tuple(scores.shape)}, but must be float64 ({vertices},)")
+    own, other = scales(vertices, count, normalized, graph.directed)
+    sums = scores / other
+    sums[sources] = scores[sources] / own if own == own else 0.0  # NaN where nothing is known
+    wrong = (~(sums >= 0)).nonzero()
+    if len(wrong):
+        raise VerificationError(f"rule 1: vertex {int(wrong[0])} has score {float(scores[wrong[0]])}")
+    ends = graph.degrees().cpu() == 0
+    wrong = ((sums > 0) & ends).nonzero()
+    if len(wrong):
+        raise VerificationError(f"rule 2: vertex {int(wrong[0])} has no out-edge, but score {float(scores[wrong[0]])}")
+    searched = multi_source_bfs(graph, sources, levels=False, device="cpu")
+    expected = int((searched.distance_sum - (searched.reached - 1)).sum())
+    found = float(sums.sum())
+    if abs(found - expected) > 1e-9 * max(expected, 1):
+        raise VerificationError(f"rule 3: paths lead through {found} vertices by the scores, but {expected} by the distances")
 
 
 def _sentence(rule: int, at: int, view: View, levels: torch.Tensor, parents: torch.Tensor | None) -> str:
