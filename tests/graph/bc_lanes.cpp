@@ -16,7 +16,7 @@ namespace {
 using Adjacency = std::vector<std::vector<int>>;
 
 Adjacency random_graph(std::mt19937& random) {
-  const int vertices = 1 + random() % 400, kind = random() % 4;
+  const int kind = random() % 4, vertices = 1 + random() % (kind == 3 ? 80 : 300);
   Adjacency neighbours(vertices);
   const auto any = [&] { return static_cast<int>(random() % vertices); };
   const auto add = [&](int edges, auto source) {

@@ -198,7 +198,9 @@ HINTERLAND_FN void betweenness(Team& team, const Graph& graph, const BcState& st
       ranges([&](int64_t first, int64_t last) { collect(graph, frontier, groups, first, last, enter, tasks, counts); });
       counts.add_to(frontier, depth);
     });
-    const int64_t num_tasks = frontier.num_tasks(depth);
+    // Where every vertex has its level no edge leads to another.
+    const bool done = atomic_load(frontier.control->reached) == graph.num_vertices;
+    const int64_t num_tasks = done ? 0 : frontier.num_tasks(depth);
     team.lead([&] { frontier.begin_visit(depth, num_tasks, team.now_ns()); });
     team.take(num_tasks, [&](const auto& items) {
       auto touched = team.appender(frontier.touched_bag(depth));
