@@ -13,6 +13,9 @@ void bind_graph_generate(nanobind::module_& m);
 void bind_graph_bc(nanobind::module_& m);
 void bind_graph_bfs(nanobind::module_& m);
 void bind_graph_msbfs(nanobind::module_& m);
+void bind_graph_compress(nanobind::module_& m);
+void bind_graph_emogi(nanobind::module_& m);
 void bind_probe(nanobind::module_& m);
+void bind_traffic(nanobind::module_& m);
 
 }  // namespace hinterland::native

@@ -23,5 +23,8 @@ NB_MODULE(_core, m) {
   hn::bind_graph_bc(m);
   hn::bind_graph_bfs(m);
   hn::bind_graph_msbfs(m);
+  hn::bind_graph_compress(m);
+  hn::bind_graph_emogi(m);
   hn::bind_probe(m);
+  hn::bind_traffic(m);
 }

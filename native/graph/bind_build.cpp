@@ -41,7 +41,6 @@ void bind_graph_build(nb::module_& m) {
     if (bytes == 4) return EdgeSource{CsrEdges<int32_t>{at<int64_t>(indptr), at<int32_t>(indices), vertices}};
     return EdgeSource{CsrEdges<int64_t>{at<int64_t>(indptr), at<int64_t>(indices), vertices}};
   });
-
   m.def("count_entries", [](const EdgeSource& source, const EdgeRules& rules, int64_t vertices, uintptr_t indptr) {
     nb::gil_scoped_release released;
     const CountResult result = count_entries(source, rules, vertices, at<int64_t>(indptr));

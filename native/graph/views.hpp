@@ -5,6 +5,7 @@
 #include <stdexcept>
 
 #include "hinterland/graph/adjacency.hpp"
+#include "hinterland/graph/visit_packed.hpp"
 
 namespace hinterland::native {
 
@@ -16,6 +17,7 @@ void with_graph(const GraphWords& out, const GraphWords* in, const F& f) {
     const decltype(graph) incoming(*in);
     f(graph, &incoming);
   };
+  if (out.packed != nullptr) return out.edge_bytes == 8 ? call(PackedCsr<int64_t>(out)) : call(PackedCsr<int32_t>(out));
   if (out.edge_bytes == 8) return call(Csr<int64_t>(out));
   call(Csr<int32_t>(out));
 }

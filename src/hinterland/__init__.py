@@ -1,5 +1,6 @@
 """Hinterland: GPU code reads data larger than GPU memory directly, in pieces as small as a cache line."""
 
+from . import traffic
 from .graph import (
     BetweennessResult,
     BfsResult,
@@ -8,12 +9,18 @@ from .graph import (
     Prepared,
     betweenness_centrality,
     bfs,
+    compress,
+    decompress,
     from_edges,
+    from_igraph,
+    from_networkx,
+    from_scipy,
     generate,
     load_graph,
     multi_source_bfs,
     prepare,
     random_weights,
+    reorder,
     save_graph,
 )
 from .machine import Machine
@@ -32,12 +39,19 @@ __all__ = [
     "__version__",
     "betweenness_centrality",
     "bfs",
+    "compress",
+    "decompress",
     "from_edges",
+    "from_igraph",
+    "from_networkx",
+    "from_scipy",
     "generate",
     "load_graph",
     "multi_source_bfs",
     "prepare",
     "probe",
     "random_weights",
+    "reorder",
     "save_graph",
+    "traffic",
 ]

@@ -150,3 +150,31 @@ def test_names_that_are_no_utf8_are_printed_as_they_are(tmp_path):
     hl.save_graph(hl.generate("kronecker", scale=4), path)
     ended = subprocess.run([sys.executable, "-m", "hinterland.cli", "info", path], capture_output=True)
     assert ended.returncode == 0 and b"caf\xe9.hl" in ended.stdout
+
+
+@pytest.mark.parametrize("order", ["degree", "bfs", "rcm", None])
+def test_convert_compresses(hinterland, tmp_path, order):
+    hl.save_graph(hl.generate("kronecker", scale=8, weights=True), tmp_path / "g.mtx")
+    reorder = [] if order is None else ["--reorder", order]
+    status, out, _ = hinterland("convert", tmp_path / "g.mtx", tmp_path / "g.hl", "--compress", *reorder, "--json")
+    assert status == 0
+    found = json.loads(out)
+    assert 2 < found["bits_per_edge"] < 12 and found["seconds"]["compress"] > 0
+    graph = hl.load_graph(tmp_path / "g.hl")
+    assert graph.is_compressed and (graph.order is not None) == (order is not None)
+    status, out, _ = hinterland("info", tmp_path / "g.hl", "--json")
+    shown = json.loads(out)
+    assert (shown["compressed"], shown["reordered"]) == (True, order is not None)
+    assert shown["bits_per_edge"] == found["bits_per_edge"] and shown["sorted"]
+    # And back: the edges under their first numbers.
+    assert hinterland("convert", tmp_path / "g.hl", tmp_path / "back.mtx")[0] == 0
+    assert (tmp_path / "back.mtx").read_text() == (tmp_path / "g.mtx").read_text()
+
+
+def test_only_our_files_can_be_compressed(hinterland, tmp_path):
+    hl.save_graph(hl.generate("uniform", scale=4), tmp_path / "g.hl")
+    for option in (["--compress"], ["--reorder", "rcm"]):
+        status, _, err = hinterland("convert", tmp_path / "g.hl", tmp_path / "g.mtx", *option)
+        assert status == 1 and "let the name end with .hl" in err
+    status, _, err = hinterland("convert", tmp_path / "g.hl", tmp_path / "h.hl", "--reorder", "random")
+    assert status == 1 and "none of degree, bfs, rcm" in err

@@ -19,7 +19,7 @@ int64_t pulled = 0;  // levels that were searched bottom-up
 using Adjacency = std::vector<std::vector<int>>;
 
 Adjacency random_graph(std::mt19937& random) {
-  const int vertices = 1 + random() % 300, kind = random() % 4;
+  const int kind = random() % 5, vertices = kind == 4 ? 600 + random() % 900 : 1 + random() % 300;
   Adjacency neighbours(vertices);
   const auto any = [&] { return static_cast<int>(random() % vertices); };
   const auto add = [&](int edges, auto source) {
@@ -29,6 +29,9 @@ Adjacency random_graph(std::mt19937& random) {
     for (auto& list : neighbours) list.resize(random() % 2 * (random() % 60)), std::generate(list.begin(), list.end(), any);
   if (kind == 1) add(8 * vertices, any), add(6000, [&] { return any() % 3; });  // hubs of several tasks
   if (kind == 2) add(20 * vertices, [&] { return any() / 7 * 7; });           // gaps between active vertices
+  if (kind == 4)  // many small levels, then a hub
+    for (int v = 0; v < vertices; ++v) neighbours[v] = {(v + 1) % vertices, (v + 7) % vertices};
+  if (kind == 4) add(5000, [&] { return vertices / 2; });
   if (kind == 3) add(40 * vertices, any);                                     // dense groups
   return neighbours;
 }

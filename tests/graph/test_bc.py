@@ -194,6 +194,13 @@ def test_nothing_is_known_of_a_lone_source(device):
     verify_betweenness(chain(4), result)
 
 
+@pytest.mark.parametrize("directed", [True, False])
+def test_compressed_lists(device, directed):
+    graph = skewed(300, 3000, symmetrize=not directed)
+    found = hl.betweenness_centrality(hl.compress(graph), device=device)
+    np.testing.assert_allclose(found.scores.cpu().numpy(), expected_scores(graph, None, True), rtol=1e-9, atol=1e-12)
+
+
 def test_any_number_of_threads_gives_the_same():
     graph = skewed(5000, 60000, symmetrize=True)
     before, results = _core.num_threads(), []

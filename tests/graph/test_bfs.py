@@ -357,7 +357,7 @@ def test_command_speaks_to_people(ladder, capfd):
     [
         (["--source", "first"], 2, "neither a vertex number nor random"),
         (["--runs", "0"], 2, "--runs"),
-        (["--runs", "2", "--output", "levels.npy"], 2, "one file holds the levels of one source"),
+        (["--runs", "2", "--output", "levels.npy"], 2, "one file holds the result of one source"),
         (["--source", "7"], 1, "source 7 is not a vertex"),
         (["--source", "-1"], 1, "source -1 is not a vertex"),
         (["--source", "0", "--output", "/nowhere/levels.npy"], 1, "/nowhere/levels.npy: cannot be written"),

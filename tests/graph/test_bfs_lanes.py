@@ -14,11 +14,12 @@ TESTS = Path(__file__).resolve().parent.parent
 
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="no g++")
-def test_a_warp_of_lanes_finds_what_a_queue_finds(tmp_path, monkeypatch):
+@pytest.mark.parametrize("name", ["bfs_lanes", "emogi_lanes"])
+def test_a_warp_of_lanes_does_what_it_should(tmp_path, monkeypatch, name):
     monkeypatch.delenv("LD_PRELOAD", raising=False)  # a sanitizer's runtime, meant for Python
-    program = tmp_path / "bfs_lanes"
+    program = tmp_path / name
     paths = ["-I", str(TESTS / "lanes"), "-I", str(jit.INCLUDE_DIR)]
     flags = ["-std=c++20", "-O1", "-Wall", "-Wextra", "-Werror", *paths]
-    subprocess.run(["g++", *flags, str(TESTS / "graph" / "bfs_lanes.cpp"), "-o", str(program)], check=True)
+    subprocess.run(["g++", *flags, str(TESTS / "graph" / f"{name}.cpp"), "-o", str(program)], check=True)
     done = subprocess.run([str(program)], capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == 0, done.stdout

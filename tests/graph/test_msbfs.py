@@ -144,6 +144,16 @@ def test_levels_are_those_of_single_searches(device):
         assert torch.equal(levels[source], hl.bfs(graph, source, device=device).levels)
 
 
+@pytest.mark.parametrize("directed", [True, False])
+def test_compressed_lists(device, directed):
+    graph = skewed(3000, 60000, symmetrize=not directed)
+    packed = hl.compress(graph)
+    packed.transpose()
+    for mode in ("auto", "top-down"):
+        found = hl.multi_source_bfs(packed, range(0, 960, 15), mode=mode, device=device)
+        np.testing.assert_array_equal(found.levels.cpu().numpy(), expected_levels(graph, range(0, 960, 15)))
+
+
 def test_any_number_of_threads_gives_the_same():
     graph = skewed(20000, 200000, symmetrize=True)
     before, results = _core.num_threads(), []

@@ -189,7 +189,7 @@ HINTERLAND_FN void betweenness(Team& team, const Graph& graph, const BcState& st
   int64_t depth = 0;
   for (; frontier.num_touched(depth) != 0; ++depth) {
     const GroupList groups = frontier.groups(depth);
-    team.lead([&] { frontier.begin_collect(depth, team.now_ns()); });
+    team.lead([&] { frontier.begin_step(depth, team.now_ns()); });
     trail.add(team, groups);
     team.loop(groups.count, [&](const auto& ranges) {
       auto tasks = team.appender(frontier.task_bag(depth));
@@ -199,7 +199,7 @@ HINTERLAND_FN void betweenness(Team& team, const Graph& graph, const BcState& st
       counts.add_to(frontier, depth);
     });
     // Where every vertex has its level no edge leads to another.
-    const bool done = atomic_load(frontier.control->reached) == graph.num_vertices;
+    const bool done = frontier.reached(depth) == graph.num_vertices;
     const int64_t num_tasks = done ? 0 : frontier.num_tasks(depth);
     team.lead([&] { frontier.begin_visit(depth, num_tasks, team.now_ns()); });
     team.take(num_tasks, [&](const auto& items) {
@@ -216,7 +216,7 @@ HINTERLAND_FN void betweenness(Team& team, const Graph& graph, const BcState& st
   trail.back(team);
   for (int64_t level = deepest - 1; level > 0; --level, ++depth) {
     const GroupList groups = trail.back(team);
-    team.lead([&] { frontier.begin_collect(depth, team.now_ns()); });
+    team.lead([&] { frontier.begin_step(depth, team.now_ns()); });
     team.loop(groups.count, [&](const auto& ranges) {
       auto tasks = team.appender(frontier.task_bag(depth));
       const EnterNothing nothing;
@@ -251,7 +251,7 @@ HINTERLAND_FN void betweenness(Team& team, const Graph& graph, const BcState& st
         }
     });
   });
-  team.lead([&] { frontier.control->end_ns = team.now_ns(); });
+  team.lead([&] { frontier.end(team.now_ns()); });
 }
 
 }  // namespace hinterland

@@ -9,20 +9,27 @@
 // Lists ascend where pull is used, so both find the same parent: the smallest-numbered neighbour in the level before. Levels
 // and parents are the same for any direction, any number of threads, on any processor.
 //
-// `visited` does not change while a level is expanded; that is why collect is a loop of its own.
+// A small level is a list of vertices, and one loop expands it. A large one is a bitmap (frontier.hpp) that is collected first;
+// `visited` does not change while its edges are visited, and is valid in such levels only.
 #pragma once
 
 #include "hinterland/graph/visit.hpp"
 
 namespace hinterland {
 
+// A level that is a list: its vertices, and the edges out of them.
+struct Listed {
+  int64_t vertices, edges;
+};
+
 // The search's memory besides parents and levels: one block, of which the first `zeroed` bytes must be zero at the start.
 struct BfsLayout {
-  int64_t visited, zeroed, bytes;
+  int64_t listed, visited, zeroed, bytes;
   FrontierLayout frontier;
 
   HINTERLAND_FN BfsLayout(int64_t num_vertices, int64_t num_edges, Layout layout = {})
-      : visited(layout.take<uint32_t>(ceil_div<int64_t>(num_vertices, kGroup))),
+      : listed(layout.take<Listed>(3)),
+        visited(layout.take<uint32_t>(ceil_div<int64_t>(num_vertices, kGroup))),
         frontier(num_vertices, num_edges, layout) {
     zeroed = frontier.zeroed;
     bytes = frontier.bytes;
@@ -36,20 +43,40 @@ struct BfsState {
 
   Id* parents;
   int32_t* levels;
+  Listed* listed;     // of this level, the next, and the one after, being cleared
   uint32_t* visited;  // one bit a vertex: in the frontier or in a level before it
   Frontier frontier;
 
   HINTERLAND_FN BfsState(Id* parents, int32_t* levels, char* scratch, const BfsLayout& at, int64_t num_vertices)
       : parents(parents),
         levels(levels),
+        listed(reinterpret_cast<Listed*>(scratch + at.listed)),
         visited(reinterpret_cast<uint32_t*>(scratch + at.visited)),
         frontier(scratch, at.frontier, num_vertices) {}
 
   HINTERLAND_FN void begin_at(int64_t source) const {
     frontier.begin();
     parents[source] = static_cast<Id>(source);
-    frontier.start(source);
+    levels[source] = 0;
+    list(true)[0] = source;
+    listed[0].vertices = 1;
   }
+
+  // Lists of vertices lie where bitmaps have their groups and tasks; of two that follow each other one is `first`.
+  HINTERLAND_FN int64_t* list(bool first) const {
+    return first ? frontier.touched : reinterpret_cast<int64_t*>(frontier.tasks);
+  }
+  HINTERLAND_FN Bag<int64_t> list_bag(int64_t depth, bool first) const {
+    return {list(first), &listed[depth % 3].vertices, frontier.num_groups};
+  }
+  // Parts of long lists of neighbours, in what the lists of vertices leave of the tasks.
+  HINTERLAND_FN Bag<Task> part_bag(int64_t depth) const {
+    const int64_t used = ceil_div<int64_t>(frontier.num_groups, 2);
+    return {frontier.tasks + used, &frontier.control->num_parts[depth % 2], frontier.task_capacity - used};
+  }
+  HINTERLAND_FN bool is_short(int64_t vertices) const { return vertices <= frontier.num_groups / 4; }
+  // Whether so many edges are few enough to push them without asking in which direction to go.
+  HINTERLAND_FN static bool are_few(int64_t edges, int64_t of) { return edges <= max_of<int64_t>(of / 256, 1 << 16); }
 };
 
 // What a vertex gets as it enters the frontier.
@@ -81,6 +108,41 @@ struct Push {
     }
     for (int k = 0; k < Batch::kSize; ++k)
       if (before[k] == BfsState<Id>::kUnset) state.frontier.mark(batch.to[k], touched);
+  }
+};
+
+// Push from a list: a vertex is open until its level is known, and while that is the level being discovered.
+template <class Graph, class Id, class Next>
+struct PushListed {
+  const Graph& graph;
+  const BfsState<Id>& state;
+  int32_t level;  // of what is discovered
+  Next& next;
+  int64_t edges = 0;  // out of what this lane discovers
+
+  template <class Batch>
+  HINTERLAND_FN void operator()(const Batch& batch) {
+    int32_t known[Batch::kSize];
+    Id before[Batch::kSize];
+    for (int k = 0; k < Batch::kSize; ++k) known[k] = batch.from[k] < 0 ? 0 : atomic_load(state.levels[batch.to[k]]);
+    for (int k = 0; k < Batch::kSize; ++k) {
+      const bool open = batch.from[k] >= 0 && (known[k] == -1 || known[k] == level);
+      before[k] = open ? atomic_min(state.parents[batch.to[k]], static_cast<Id>(batch.from[k])) : 0;
+    }
+    int found = 0;
+    int64_t discovered[Batch::kSize];
+    for (int k = 0; k < Batch::kSize; ++k) {
+      if (before[k] != BfsState<Id>::kUnset) continue;
+      atomic_store(state.levels[batch.to[k]], level);
+      edges += graph.degree(batch.to[k]);
+      discovered[found++] = batch.to[k];
+    }
+    next.append(found, [&](int64_t i) { return discovered[i]; });
+  }
+
+  HINTERLAND_FN void finish() const {
+    const int64_t all = Warp::sum(edges);
+    if (all != 0 && Warp::lane() == 0) atomic_add(state.listed[level % 3].edges, all);
   }
 };
 
@@ -144,11 +206,10 @@ struct Direction {
 
   template <class Graph>
   HINTERLAND_FN static bool pulls(const Graph& incoming, const Frontier& frontier, int64_t depth) {
-    const StepRecord& now = frontier.record(depth);
-    const double pushed = static_cast<double>(atomic_load(now.edges)), in_frontier = static_cast<double>(atomic_load(now.vertices));
-    const double left = max_of(0.0, static_cast<double>(incoming.num_edges - atomic_load(frontier.control->explored)));
-    const double unvisited = max_of(0.0, static_cast<double>(incoming.num_vertices - incoming.num_isolated -
-                                                            atomic_load(frontier.control->reached)));
+    const double pushed = static_cast<double>(frontier.edges(depth)), in_frontier = static_cast<double>(frontier.vertices(depth));
+    const double left = max_of(0.0, static_cast<double>(incoming.num_edges - frontier.explored(depth)));
+    const double unvisited =
+        max_of(0.0, static_cast<double>(incoming.num_vertices - incoming.num_isolated - frontier.reached(depth)));
     const double share = pushed / max_of(1.0, pushed + left);
     double searching = unvisited;  // those that find no parent among the heads
     for (int64_t j = 0; j < incoming.heads_per_vertex; ++j) searching *= 1 - share;
@@ -159,23 +220,91 @@ struct Direction {
   }
 };
 
-// After a sparse collect: makes `current` valid everywhere.
+// Expands a level that is a list of vertices, and lists the next.
+template <class Team, class Graph, class Id>
+HINTERLAND_FN void expand_list(Team& team, const Graph& graph, const BfsState<Id>& state, int64_t depth, bool first) {
+  const Frontier& frontier = state.frontier;
+  const int64_t* const list = state.list(first);
+  const auto push_to = [&](auto& next) {
+    return PushListed<Graph, Id, stdlib::remove_reference_t<decltype(next)>>{graph, state, static_cast<int32_t>(depth + 1), next};
+  };
+  team.loop(atomic_load(state.listed[depth % 3].vertices), [&](const auto& ranges) {
+    auto next = team.appender(state.list_bag(depth + 1, !first));
+    auto parts = team.appender(state.part_bag(depth));
+    auto push = push_to(next);
+    StepCounts counts;
+    ranges([&](int64_t begin, int64_t end) {
+      const bool has = begin + Warp::lane() < end;
+      const int64_t vertex = has ? list[begin + Warp::lane()] : 0;
+      const auto own = lists_of(graph, vertex, has, counts);
+      const bool is_long = own.length() > kTaskEdges;
+      counts.vertices += has;
+      counts.edges += own.length();
+      parts.append(is_long ? ceil_div<int64_t>(own.length(), kTaskEdges) : 0, [&](int64_t k) { return Task{vertex, k * kTaskChunks}; });
+      if (!Warp::any(is_long)) return visit_chunks(graph, own, vertex, 0, own.chunks, push, counts);
+      const auto shorter = lists_of(graph, vertex, has && !is_long, counts);
+      visit_chunks(graph, shorter, vertex, 0, shorter.chunks, push, counts);
+    });
+    push.finish();
+    counts.add_to(frontier, depth);
+  });
+  const Bag<Task> parts = state.part_bag(depth);
+  const int64_t num_parts = atomic_load(*parts.count);
+  if (num_parts == 0) return;
+  if (num_parts > parts.capacity) return frontier.report_bad(frontier.num_vertices);
+  team.take(num_parts, [&](const auto& items) {
+    auto next = team.appender(state.list_bag(depth + 1, !first));
+    auto push = push_to(next);
+    StepCounts counts;
+    items([&](int64_t i) {
+      const Task part = parts.items[i];
+      const auto own = lists_of(graph, part.group, Warp::lane() == 0, counts);
+      visit_chunks(graph, own, part.group, part.first_chunk, min_of(part.first_chunk + kTaskChunks, own.chunks), push, counts);
+    });
+    push.finish();
+    counts.add_to(frontier, depth);
+  });
+}
+
+// From a list to a bitmap, by the levels.
 template <class Team, class Id>
-HINTERLAND_FN void spread(Team& team, const BfsState<Id>& state, const GroupList& groups, int32_t depth) {
+HINTERLAND_FN void mark_level(Team& team, const BfsState<Id>& state, int64_t depth) {
   const Frontier& frontier = state.frontier;
   team.loop(frontier.num_groups, [&](const auto& ranges) {
     ranges([&](int64_t first, int64_t last) {
-      if (first + Warp::lane() < last) frontier.current[first + Warp::lane()] = 0;
+      for (int64_t group = first; group < last; ++group) {
+        uint32_t visited = 0, marked = 0;
+        for (int sub = 0; sub < kGroup; sub += Warp::kWidth) {
+          const int64_t vertex = group * kGroup + sub + Warp::lane();
+          const int32_t level = vertex < frontier.num_vertices ? state.levels[vertex] : -1;
+          visited |= Warp::ballot(level >= 0 && level < depth) << sub;
+          marked |= Warp::ballot(level == depth) << sub;
+        }
+        if (Warp::lane() != 0) continue;
+        state.visited[group] = visited;
+        frontier.next[group] = marked;
+      }
     });
   });
-  team.loop(groups.count, [&](const auto& ranges) {
+}
+
+// From a bitmap to a list.
+template <class Team, class Id>
+HINTERLAND_FN void list_level(Team& team, const BfsState<Id>& state, int64_t depth) {
+  const Frontier& frontier = state.frontier;
+  team.loop(frontier.num_touched(depth), [&](const auto& ranges) {
+    auto list = team.appender(state.list_bag(depth, false));
     ranges([&](int64_t first, int64_t last) {
-      for (int64_t i = first; i < last; ++i)
-        for (int sub = 0; sub < kGroup; sub += Warp::kWidth) {
-          const int64_t vertex = groups[i] * kGroup + sub + Warp::lane();
-          const uint32_t word = Warp::ballot(vertex < frontier.num_vertices && state.levels[vertex] == depth) << sub;
-          if (Warp::lane() == 0) frontier.current[groups[i]] |= word;
-        }
+      const bool has = first + Warp::lane() < last;
+      const int64_t group = has ? frontier.touched[first + Warp::lane()] : 0;
+      uint32_t word = has ? frontier.next[group] : 0;
+      if (has) frontier.next[group] = 0;
+      list.append(stdlib::popcount(word), [&](int64_t) {
+        const int64_t vertex = group * kGroup + stdlib::countr_zero(word);
+        word &= word - 1;
+        state.levels[vertex] = static_cast<int32_t>(depth);
+        return vertex;
+      });
     });
   });
 }
@@ -207,42 +336,70 @@ HINTERLAND_FN void pull_level(Team& team, const Graph& incoming, const BfsState<
   });
 }
 
+// Expands a level that is a bitmap, in the direction that is likely to read less, and marks the next. Returns how many edges
+// lead out of vertices that are in no level yet.
+template <class Team, class Graph, class Id>
+HINTERLAND_FN int64_t expand_bitmap(Team& team, const Graph& graph, const Graph* incoming, const BfsState<Id>& state, int64_t depth) {
+  const Frontier& frontier = state.frontier;
+  const GroupList groups = frontier.all_groups();
+  team.loop(groups.count, [&](const auto& ranges) {
+    auto tasks = team.appender(frontier.task_bag(depth));
+    EnterLevel<Id> enter{state, static_cast<int32_t>(depth)};
+    StepCounts counts;
+    ranges([&](int64_t first, int64_t last) { collect(graph, frontier, groups, first, last, enter, tasks, counts); });
+    counts.add_to(frontier, depth);
+  });
+  // Where every vertex has its level no edge finds another.
+  const int64_t num_tasks = frontier.reached(depth) == graph.num_vertices ? 0 : frontier.num_tasks(depth);
+  team.lead([&] { frontier.begin_visit(depth, num_tasks, team.now_ns()); });
+  const int64_t left = graph.num_edges - frontier.explored(depth);
+  if (num_tasks != 0 && incoming != nullptr && Direction::pulls(*incoming, frontier, depth)) {
+    pull_level(team, *incoming, state, depth);
+    return left;
+  }
+  team.take(num_tasks, [&](const auto& items) {
+    auto touched = team.appender(frontier.touched_bag(depth));
+    Push<Id, decltype(touched)> push{state, touched};
+    StepCounts counts;
+    items([&](int64_t i) { visit(graph, frontier, frontier.tasks[i], push, counts); });
+    counts.add_to(frontier, depth);
+  });
+  return left;
+}
+
 // The search. `incoming` are the lists of in-neighbours, ascending, or null where it may only push.
 template <class Team, class Graph, class Id>
 HINTERLAND_FN void bfs(Team& team, const Graph& graph, const Graph* incoming, const BfsState<Id>& state, int64_t source) {
   const Frontier& frontier = state.frontier;
   team.lead([&] { state.begin_at(source); });
   team.wait();
-  for (int64_t depth = 0; frontier.num_touched(depth) != 0; ++depth) {
-    const GroupList groups = frontier.groups(depth);
-    team.lead([&] { frontier.begin_collect(depth, team.now_ns()); });
-    team.loop(groups.count, [&](const auto& ranges) {
-      auto tasks = team.appender(frontier.task_bag(depth));
-      EnterLevel<Id> enter{state, static_cast<int32_t>(depth)};
-      StepCounts counts;
-      ranges([&](int64_t first, int64_t last) { collect(graph, frontier, groups, first, last, enter, tasks, counts); });
-      counts.add_to(frontier, depth);
+  bool listed = true, first = true;  // the level is a list, and which of the two
+  int64_t left = graph.num_edges;    // edges out of vertices in no level, as far as known
+  for (int64_t depth = 0;; ++depth) {
+    const int64_t found = listed ? atomic_load(state.listed[depth % 3].vertices) : frontier.num_touched(depth);
+    if (found == 0) break;
+    const bool fits = listed ? state.is_short(found) && state.are_few(atomic_load(state.listed[depth % 3].edges), graph.num_edges)
+                             : state.is_short(found * kGroup) && state.are_few(left, graph.num_edges);
+    team.lead([&] {
+      frontier.begin_step(depth, team.now_ns());
+      state.listed[(depth + 2) % 3] = Listed{0, 0};  // last read in the level before
     });
-
-    // Where every vertex has its level no edge finds another.
-    const bool done = atomic_load(frontier.control->reached) == graph.num_vertices;
-    const int64_t num_tasks = done ? 0 : frontier.num_tasks(depth);
-    const bool pulls = !done && incoming != nullptr && Direction::pulls(*incoming, frontier, depth);
-    team.lead([&] { frontier.begin_visit(depth, num_tasks, team.now_ns()); });
-    if (pulls) {
-      if (!groups.all()) spread(team, state, groups, static_cast<int32_t>(depth));
-      pull_level(team, *incoming, state, depth);
-      continue;
+    if (listed && !fits) {
+      mark_level(team, state, depth);
+      listed = false;
+    } else if (!listed && fits) {
+      list_level(team, state, depth);
+      listed = true;
+      first = false;
     }
-    team.take(num_tasks, [&](const auto& items) {
-      auto touched = team.appender(frontier.touched_bag(depth));
-      Push<Id, decltype(touched)> push{state, touched};
-      StepCounts counts;
-      items([&](int64_t i) { visit(graph, frontier, frontier.tasks[i], push, counts); });
-      counts.add_to(frontier, depth);
-    });
+    if (listed) {
+      expand_list(team, graph, state, depth, first);
+      first = !first;
+    } else {
+      left = expand_bitmap(team, graph, incoming, state, depth);
+    }
   }
-  team.lead([&] { frontier.control->end_ns = team.now_ns(); });
+  team.lead([&] { frontier.end(team.now_ns()); });
 }
 
 }  // namespace hinterland

@@ -80,9 +80,9 @@ struct FrontierControl {
   int64_t num_tasks[2];
   int64_t num_parts[2];  // tasks that pulling makes of long lists
   int64_t apart2[12];
-  int64_t reached;  // vertices that were in a frontier, counted each time
-  int64_t explored;  // edges out of them
-  int64_t apart3[14];
+  int64_t vertices[2], edges[2];  // of a step: in its frontier, and out of it
+  int64_t reached, explored;      // the same, summed over the steps before
+  int64_t apart3[10];
 
   static constexpr int64_t kNone = stdlib::numeric_limits<int64_t>::max();
 };
@@ -163,10 +163,13 @@ struct Frontier {
 
   HINTERLAND_FN StepRecord& record(int64_t step) const { return records[min_of<int64_t>(step, kStepRecords)]; }
 
-  // One thread calls this while a step is collected. num_touched of the next step was last read in the step before.
-  HINTERLAND_FN void begin_collect(int64_t step, int64_t now) const {
+  // One thread calls this as a step begins, before the step's first loop ends.
+  HINTERLAND_FN void begin_step(int64_t step, int64_t now) const {
+    settle(step - 1);
     if (step <= kStepRecords) record(step).start_ns = now;
-    control->num_touched[(step + 1) % 2] = 0;
+    control->num_touched[(step + 1) % 2] = 0;  // last read in the step before
+    control->num_parts[(step + 1) % 2] = 0;
+    control->depth = step + 1;
   }
 
   // One thread calls this while a step's edges are visited.
@@ -174,9 +177,19 @@ struct Frontier {
     if (step <= kStepRecords) record(step).visit_ns = now;
     record(step).tasks += tasks;
     control->num_tasks[(step + 1) % 2] = 0;
-    control->num_parts[(step + 1) % 2] = 0;
-    control->depth = step + 1;
   }
+
+  // One thread calls this after the last step.
+  HINTERLAND_FN void end(int64_t now) const {
+    settle(control->depth - 1);
+    control->end_ns = now;
+  }
+
+  // In a step whose vertices are counted: those in the frontier, the edges out of them, and both for all steps so far.
+  HINTERLAND_FN int64_t vertices(int64_t step) const { return atomic_load(control->vertices[step % 2]); }
+  HINTERLAND_FN int64_t edges(int64_t step) const { return atomic_load(control->edges[step % 2]); }
+  HINTERLAND_FN int64_t reached(int64_t step) const { return atomic_load(control->reached) + vertices(step); }
+  HINTERLAND_FN int64_t explored(int64_t step) const { return atomic_load(control->explored) + edges(step); }
 
   // The groups to collect: those with marked vertices, or, where they are many, all in order. Tasks then come in the order
   // of the edge array, so that the reads of all warps together stay within few pages; the GPU translates addresses fast
@@ -209,6 +222,17 @@ struct Frontier {
   HINTERLAND_FN void report_bad(int64_t vertex) const { atomic_min(control->bad, vertex); }
 
  private:
+  // Adds what a finished step counted to the sums, and clears its counters for the step after the next.
+  HINTERLAND_FN void settle(int64_t step) const {
+    if (step < 0) return;
+    int64_t &vertices = control->vertices[step % 2], &edges = control->edges[step % 2];
+    record(step).vertices += vertices;
+    record(step).edges += edges;
+    control->reached += vertices;
+    control->explored += edges;
+    vertices = edges = 0;
+  }
+
   HINTERLAND_FN int64_t counted(int64_t& count) const {
     const int64_t found = atomic_load(count);
     if (found <= task_capacity) return found;
@@ -227,8 +251,8 @@ struct StepCounts {
     const int64_t sums[] = {Warp::sum(vertices), Warp::sum(edges), Warp::sum(bytes), Warp::sum(cached)};
     if (Warp::lane() != 0) return;
     StepRecord& record = frontier.record(step);
-    if (sums[0] != 0) atomic_add(record.vertices, sums[0]), atomic_add(frontier.control->reached, sums[0]);
-    if (sums[1] != 0) atomic_add(record.edges, sums[1]), atomic_add(frontier.control->explored, sums[1]);
+    if (sums[0] != 0) atomic_add(frontier.control->vertices[step % 2], sums[0]);
+    if (sums[1] != 0) atomic_add(frontier.control->edges[step % 2], sums[1]);
     if (sums[2] != 0) atomic_add(record.bytes, sums[2]);
     if (sums[3] != 0) atomic_add(record.cached, sums[3]);
   }
@@ -279,10 +303,10 @@ HINTERLAND_FN void collect(const Graph& graph, const Frontier& frontier, const G
       if (!Warp::any(active)) continue;
       const int64_t vertex = group * kGroup + sub + Warp::lane();
       if (active) enter(vertex);
-      const ListBounds list(graph, vertex, active, counts);
-      chunks += chunks_of(graph, list.begin, list.end, active);
+      const auto lists = lists_of(graph, vertex, active, counts);
+      chunks += lists.chunks;
       counts.vertices += active;
-      counts.edges += list.end - list.begin;
+      counts.edges += lists.length();
     }
     if (Warp::lane() == turn) own_chunks = chunks;
   }

@@ -12,15 +12,17 @@
 
 namespace hinterland {
 
-// The neighbour lists of the active vertices among Warp::kWidth consecutive ones, one to a lane, laid out in chunks of
-// Warp::kWidth elements. Lists of vertices that follow each other lie end to end in the edge array, so they form one run; a
-// run starts on a cache line and at a chunk. A warp that reads chunk after chunk makes merged and aligned requests (Min 2022,
-// section 2.4.3), and fetches a line that several short lists share only once.
+// The neighbour lists of up to Warp::kWidth vertices, one to a lane, laid out in chunks of Warp::kWidth elements. Lists that
+// lie end to end in the edge array, as those of vertices that follow each other do, form one run; a run starts on a cache line
+// and at a chunk. A warp that reads chunk after chunk makes merged and aligned requests (Min 2022, section 2.4.3), and fetches
+// a line that several short lists share only once.
 struct Lists {
   int64_t begin, end;  // this lane's list
   int64_t position;    // its place among the elements of all chunks; nowhere less than that of the lane before
   int64_t chunks;      // of all lanes together
   int64_t bytes;       // what reading this lane's run moves, in whole sectors; 0 except in the run's last lane
+
+  HINTERLAND_FN int64_t length() const { return end - begin; }
 
   template <class Edges>
   HINTERLAND_FN Lists(const Edges& edges, int64_t list_begin, int64_t list_end, bool active) {
@@ -29,8 +31,10 @@ struct Lists {
     begin = active ? list_begin : 0;
     end = active ? list_end : 0;
     const int lane = Warp::lane();
+    const int64_t end_before = Warp::broadcast(end, max_of(lane - 1, 0));
     const uint32_t lanes = Warp::ballot(active);
-    const uint32_t firsts = lanes & ~(lanes << 1), lasts = lanes & ~(lanes >> 1);
+    const uint32_t joined = Warp::ballot(lane > 0 && begin == end_before) & lanes & lanes << 1;
+    const uint32_t firsts = lanes & ~joined, lasts = lanes & ~(joined >> 1);
     const int first = active ? 31 - stdlib::countl_zero(firsts & (Warp::kAll >> (31 - lane))) : lane;
     const auto run = edges.span(Warp::broadcast(begin, first), end);
     const int64_t aligned = run.aligned_begin();

@@ -247,9 +247,8 @@ struct MsDirection {
   template <class Graph, class Mask>
   HINTERLAND_FN static bool pulls(const Graph& incoming, const MsBfsState<Mask>& state, int64_t depth, int64_t seen_before) {
     MsBfsControl& control = *state.control;
-    StepRecord& now = state.frontier.record(depth);
-    const double pushed = static_cast<double>(atomic_load(now.edges));
-    const double in_frontier = static_cast<double>(atomic_load(now.vertices));
+    const double pushed = static_cast<double>(state.frontier.edges(depth));
+    const double in_frontier = static_cast<double>(state.frontier.vertices(depth));
     const double sources = stdlib::popcount(state.active(depth));
     const double seen = static_cast<double>(atomic_load(control.seen_edges));
     const double arrived = seen - static_cast<double>(seen_before);
@@ -325,7 +324,7 @@ HINTERLAND_FN void msbfs(Team& team, const Graph& graph, const Graph* incoming, 
   int64_t seen_before = 0;
   for (int64_t depth = 0; frontier.num_touched(depth) != 0; ++depth) {
     const GroupList groups = frontier.groups(depth);
-    team.lead([&] { frontier.begin_collect(depth, team.now_ns()); });
+    team.lead([&] { frontier.begin_step(depth, team.now_ns()); });
     team.loop(groups.count, [&](const auto& ranges) {
       auto tasks = team.appender(frontier.task_bag(depth));
       const EnterNothing nothing;
@@ -360,7 +359,7 @@ HINTERLAND_FN void msbfs(Team& team, const Graph& graph, const Graph* incoming, 
       counts.add_to(frontier, depth);
     });
   }
-  team.lead([&] { frontier.control->end_ns = team.now_ns(); });
+  team.lead([&] { frontier.end(team.now_ns()); });
 }
 
 }  // namespace hinterland

@@ -1,6 +1,6 @@
 // Visiting edges: how a warp reads neighbour lists, whatever form they have, and hands them to an algorithm.
 //
-// A graph type G is one that chunks_of(), visit() and look_through() are overloaded for. Here they are for plain lists (Csr).
+// A graph type G is one that lists_of(), visit_chunks() and look_through() are overloaded for. Here they are for plain lists (Csr).
 #pragma once
 
 #include "hinterland/graph/adjacency.hpp"
@@ -21,54 +21,41 @@ struct EdgeBatch {
   Weight weight[kSize];
 };
 
-// Chunks that visiting the lists [begin, end) of the active lanes' vertices takes, all lanes together.
+// The lists of the active lanes' vertices. All lanes call it together.
 template <class Edge, class Weight>
-HINTERLAND_FN int64_t chunks_of(const Csr<Edge, Weight>& graph, int64_t begin, int64_t end, bool active) {
-  return Lists(graph.edges, begin, end, active).chunks;
+HINTERLAND_FN Lists lists_of(const Csr<Edge, Weight>& graph, int64_t vertex, bool active, StepCounts& counts) {
+  const ListBounds list(graph, vertex, active, counts);
+  Lists lists(graph.edges, list.begin, list.end, active);
+  if constexpr (Csr<Edge, Weight>::kWeighted) lists.bytes += Lists(graph.weights, list.begin, list.end, active).bytes;
+  return lists;
 }
 
-// Visits the edges of one task: visitor(batch) is called by all lanes together. On the GPU the lists of the group are one
-// Lists; on the CPU, where a warp has one lane, each list is one.
+// Visits chunks [from, to) of the lists of the lanes' vertices: visitor(batch) is called by all lanes together.
 template <class Edge, class Weight, class Visitor>
-HINTERLAND_FN void visit(const Csr<Edge, Weight>& graph, const Frontier& frontier, const Task& task, Visitor& visitor,
-                         StepCounts& counts) {
+HINTERLAND_FN void visit_chunks(const Csr<Edge, Weight>& graph, const Lists& lists, int64_t vertex, int64_t from, int64_t to,
+                                Visitor& visitor, StepCounts& counts) {
   using Graph = Csr<Edge, Weight>;
-  const uint32_t word = frontier.current[task.group];
-  int64_t skip = task.first_chunk;  // chunks of the group that other tasks have taken
-  int64_t left = kTaskChunks;
-  for (int sub = 0; sub < kGroup && left > 0; sub += Warp::kWidth) {
-    const bool active = word >> (sub + Warp::lane()) & 1u;
-    if (!Warp::any(active)) continue;
-    const int64_t base = task.group * kGroup + sub;
-    const ListBounds list(graph, base + Warp::lane(), active, counts);
-    const Lists lists(graph.edges, list.begin, list.end, active);
-    const int64_t from = min_of(skip, lists.chunks), to = min_of(from + left, lists.chunks);
-    if (from == 0) {  // the task that begins the lists counts for those that go on
-      counts.bytes += lists.bytes;
-      if constexpr (Graph::kWeighted) counts.bytes += Lists(graph.weights, list.begin, list.end, active).bytes;
+  if (from == 0) counts.bytes += lists.bytes;  // who begins the lists counts for those that go on
+  const Window window(lists, from, to);
+  const int32_t length = static_cast<int32_t>(to - from) * Warp::kWidth;
+  for (int32_t place = Warp::lane(); place - Warp::lane() < length; place += kChunksInFlight * Warp::kWidth) {
+    EdgeBatch<Edge, Weight> batch;
+    for (int k = 0; k < kChunksInFlight; ++k) {
+      const Window::Element element = window.at(place + k * Warp::kWidth);
+      const int64_t owner = Warp::broadcast(vertex, element.owner);
+      batch.from[k] = element.valid ? owner : -1;
+      batch.to[k] = 0;
+      if (!element.valid) continue;
+      batch.to[k] = graph.edges.read(element.index);
+      if constexpr (Graph::kWeighted) batch.weight[k] = graph.weights.read(element.index);
+      if (graph.edges.is_hot(element.index)) counts.cached += sizeof(Edge) + (Graph::kWeighted ? sizeof(Weight) : 0);
     }
-    skip -= from;
-    left -= to - from;
-    const Window window(lists, from, to);
-    const int32_t length = static_cast<int32_t>(to - from) * Warp::kWidth;
-    for (int32_t place = Warp::lane(); place - Warp::lane() < length; place += kChunksInFlight * Warp::kWidth) {
-      EdgeBatch<Edge, Weight> batch;
-      for (int k = 0; k < kChunksInFlight; ++k) {
-        const Window::Element element = window.at(place + k * Warp::kWidth);
-        batch.from[k] = element.valid ? base + element.owner : -1;
-        batch.to[k] = 0;
-        if (!element.valid) continue;
-        batch.to[k] = graph.edges.read(element.index);
-        if constexpr (Graph::kWeighted) batch.weight[k] = graph.weights.read(element.index);
-        if (graph.edges.is_hot(element.index)) counts.cached += sizeof(Edge) + (Graph::kWeighted ? sizeof(Weight) : 0);
+    for (int k = 0; k < kChunksInFlight; ++k)
+      if (batch.from[k] >= 0 && !graph.has(batch.to[k])) {
+        counts.bad = min_of(counts.bad, batch.from[k]);
+        batch.from[k] = -1;
       }
-      for (int k = 0; k < kChunksInFlight; ++k)
-        if (batch.from[k] >= 0 && !graph.has(batch.to[k])) {
-          counts.bad = min_of(counts.bad, batch.from[k]);
-          batch.from[k] = -1;
-        }
-      visitor(batch);
-    }
+    visitor(batch);
   }
 }
 
@@ -111,6 +98,25 @@ HINTERLAND_FN int64_t find_neighbor(const Graph& graph, int64_t vertex, int64_t 
   };
   look_through(graph, vertex, from, end, look, counts);
   return found;
+}
+
+// Visits the edges of one task. On the GPU the lists of the group are laid out together; on the CPU, where a warp has one
+// lane, one after the other.
+template <class Graph, class Visitor>
+HINTERLAND_FN void visit(const Graph& graph, const Frontier& frontier, const Task& task, Visitor& visitor, StepCounts& counts) {
+  const uint32_t word = frontier.current[task.group];
+  int64_t skip = task.first_chunk;  // chunks of the group that other tasks have taken
+  int64_t left = kTaskChunks;
+  for (int sub = 0; sub < kGroup && left > 0; sub += Warp::kWidth) {
+    const bool active = word >> (sub + Warp::lane()) & 1u;
+    if (!Warp::any(active)) continue;
+    const int64_t vertex = task.group * kGroup + sub + Warp::lane();
+    const auto lists = lists_of(graph, vertex, active, counts);
+    const int64_t from = min_of(skip, lists.chunks), to = min_of(from + left, lists.chunks);
+    visit_chunks(graph, lists, vertex, from, to, visitor, counts);
+    skip -= from;
+    left -= to - from;
+  }
 }
 
 }  // namespace hinterland

@@ -6,7 +6,23 @@ import importlib
 import signal
 import sys
 
-COMMANDS = ("bfs", "convert", "demo", "generate", "info", "kernels", "probe")
+COMMANDS = (
+    "bc",
+    "bench",
+    "bfs",
+    "cc",
+    "convert",
+    "demo",
+    "generate",
+    "info",
+    "kernels",
+    "msbfs",
+    "pagerank",
+    "probe",
+    "sssp",
+    "sswp",
+    "traffic",
+)
 
 
 class _Interrupted(BaseException):

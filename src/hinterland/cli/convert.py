@@ -9,7 +9,10 @@ from typing import Annotated, Any
 
 import typer
 
-from ..graph import formats, load_graph, save_graph
+from ..graph import compress, formats, load_graph, save_graph
+from ..graph import reorder as reordered
+from ..graph.compress import bits_per_edge
+from ..runtime.errors import ConfigError
 from ..runtime.units import format_rate
 from .output import emit
 
@@ -30,11 +33,17 @@ def convert(
     remove_duplicates: Annotated[
         bool, typer.Option("--remove-duplicates", help="Keep one of several edges with the same ends.")
     ] = False,
+    packed: Annotated[bool, typer.Option("--compress", help="Pack the neighbour lists; only .hl holds them.")] = False,
+    reorder: Annotated[
+        str | None, typer.Option(help="Renumber the vertices first: degree, bfs or rcm; .hl keeps their old numbers.")
+    ] = None,
     format: Annotated[str | None, typer.Option(help=f"Format to write, whatever the ending: {_WRITTEN}.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")] = False,
 ) -> None:
     """Convert a graph file, for example to .hl, which loads fastest."""
-    formats.check_target(target, format)
+    write = formats.check_target(target, format)
+    if (packed or reorder) and write is not formats.FORMATS["hl"].write:
+        raise ConfigError(f"{target}: only .hl holds packed lists and vertex orders; let the name end with .hl")
     start = time.perf_counter()
     graph = load_graph(
         source,
@@ -45,6 +54,11 @@ def convert(
     )
     loaded = time.perf_counter()
     print(f"read {source} in {loaded - start:.2f} s: {graph}", file=sys.stderr)
+    if reorder:
+        graph = reordered(graph, reorder)
+    if packed:
+        graph = compress(graph)
+    changed = time.perf_counter()
     save_graph(graph, target, format)
     saved = time.perf_counter()
     written = sum(Path(path).stat().st_size for path in formats.files_of(target))
@@ -54,10 +68,14 @@ def convert(
         "format": formats.detect(target),
         "graph": {"vertices": graph.num_vertices, "edges": graph.num_edges},
         "bytes": written,
-        "seconds": {"read": round(loaded - start, 4), "write": round(saved - loaded, 4)},
+        "seconds": {"read": round(loaded - start, 4), "write": round(saved - changed, 4)},
     }
+    if packed or reorder:
+        result["seconds"]["compress"] = round(changed - loaded, 4)
+    if graph.is_compressed:
+        result["bits_per_edge"] = round(bits_per_edge(graph), 3)
     text = (
         f"{target}: {graph.num_vertices:,} vertices, {graph.num_edges:,} stored edges, {written:,} bytes "
-        f"at {format_rate(written / max(saved - loaded, 1e-9))}"
+        f"at {format_rate(written / max(saved - changed, 1e-9))}"
     )
     emit(result, json, text)

@@ -9,6 +9,8 @@ import torch
 import typer
 
 from ..graph import formats, load_graph
+from ..graph.arrays import index_dtype
+from ..graph.compress import bits_per_edge
 from .output import emit
 
 
@@ -38,7 +40,10 @@ def info(
         "isolated": int((degrees == 0).sum()),
         "self_loops": loops,
         "sorted": ascending,
-        "index_bytes": graph.indices.element_size(),
+        "index_bytes": index_dtype(graph.num_vertices).itemsize,
+        "compressed": graph.is_compressed,
+        "reordered": graph.order is not None,
+        "bits_per_edge": round(bits_per_edge(graph), 3),
         "memory_bytes": graph.nbytes,
     }
     if weights is not None:

@@ -33,4 +33,4 @@ def build(
         print(f"{target}  {path}  {entry.stat().st_size:,} bytes", file=sys.stderr)
         built.append({"kernel": path, "arch": target, "file": str(entry), "bytes": entry.stat().st_size})
     seconds = time.perf_counter() - start
-    emit({"kernels": built, "seconds": round(seconds, 3)}, json, f"{len(built)} kernel files in {seconds:.1f} s")
+    emit({"kernels": built, "seconds": round(seconds, 3)}, json, f"{len(built)} modules in {seconds:.1f} s")

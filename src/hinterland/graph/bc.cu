@@ -1,5 +1,6 @@
 // What one source adds to betweenness centrality, in one cooperative launch.
 #include "hinterland/graph/bc.hpp"
+#include "hinterland/graph/visit_packed.hpp"
 
 namespace hinterland {
 

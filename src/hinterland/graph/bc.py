@@ -23,7 +23,8 @@ def _instance(graph: str) -> str:
     return f"hinterland::bc_kernel<{graph}>"
 
 
-KERNELS = KernelFile("graph/bc.cu", tuple(_instance(csr_type(edge)) for edge in (4, 8)))
+_FORMS = tuple(csr_type(edge, packed=packed) for edge in (4, 8) for packed in (False, True))
+KERNELS = KernelFile("graph/bc.cu", tuple(_instance(form) for form in _FORMS), apart=True)
 
 
 @dataclass(frozen=True)

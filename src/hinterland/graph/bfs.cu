@@ -1,5 +1,6 @@
 // A whole breadth-first search in one cooperative launch: the CPU decides nothing between levels.
 #include "hinterland/graph/bfs.hpp"
+#include "hinterland/graph/visit_packed.hpp"
 
 namespace hinterland {
 

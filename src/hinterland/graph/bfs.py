@@ -25,7 +25,9 @@ def _instance(graph: str, vertex_bytes: int) -> str:
     return f"hinterland::bfs_kernel<{graph}, hinterland::uint{8 * vertex_bytes}_t>"
 
 
-KERNELS = KernelFile("graph/bfs.cu", tuple(_instance(csr_type(edge), vertex) for edge, vertex in ((4, 4), (8, 4), (8, 8))))
+_WIDTHS = ((4, 4, False), (8, 4, False), (8, 8, False), (4, 4, True), (8, 8, True))
+_INSTANCES = tuple(_instance(csr_type(edge, packed=packed), vertex) for edge, vertex, packed in _WIDTHS)
+KERNELS = KernelFile("graph/bfs.cu", _INSTANCES, apart=True)
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from ..memory import UnifiedTensor
 from ..runtime.errors import ConfigError, GraphError
 from . import arrays
 from .graph import Graph
+from .order import Order
 
 
 def from_edges(
@@ -101,7 +102,8 @@ def simplify(
 ) -> Graph:
     """A new graph from an old one, with the options of :func:`from_edges`; ``placement`` defaults to the old one's.
 
-    An undirected graph is symmetric already: ``symmetrize`` then adds nothing.
+    An undirected graph is symmetric already: ``symmetrize`` then adds nothing. The result is a plain graph, a compressed one's
+    too, and remembers the order of a reordered one.
 
     Raises:
         OutOfMemory: the graph, or what building it needs, does not fit.
@@ -112,24 +114,28 @@ def simplify(
         directed=graph.directed and not symmetrize,
         remove_duplicates=remove_duplicates,
         sort_neighbors=sort_neighbors,
-        placement=_places_like(graph) if placement is None else placement,
+        placement=places_like(graph) if placement is None else placement,
     )
 
 
 def transposed(graph: Graph) -> Graph:
     """``graph`` with every edge turned round; use :meth:`Graph.transpose`, which keeps it."""
-    return _rebuild(graph, _core.EdgeRules(flip=True), directed=True, placement=_places_like(graph))
+    return _rebuild(graph, _core.EdgeRules(flip=True), directed=True, placement=places_like(graph))
 
 
-def _places_like(graph: Graph) -> dict[str, str]:
-    return {name: arrays.place_like(array) for name, array in graph._arrays.items()}
+def places_like(graph: Graph) -> dict[str, str]:
+    """The placement to ask for, for the arrays of a plain graph to lie where those of ``graph`` do."""
+    found = {name: arrays.place_like(array) for name, array in graph._arrays.items() if name in arrays.NAMES}
+    return {"indices": arrays.place_like(graph._arrays["packed"]), **found} if graph.is_compressed else found
 
 
 def _rebuild(graph: Graph, rules: _core.EdgeRules, **options: object) -> Graph:
     indptr, indices, weights = (graph.array(name, "cpu") for name in arrays.NAMES)
     assert indptr is not None and indices is not None
     edges = _core.csr_edges(indptr.data_ptr(), indices.data_ptr(), graph.num_vertices, indices.element_size())
-    return build(edges, rules, graph.num_vertices, weights, **options)  # type: ignore[arg-type]
+    built = build(edges, rules, graph.num_vertices, weights, order=graph._order, **options)  # type: ignore[arg-type]
+    built.labels = graph.labels
+    return built
 
 
 class _EdgeOutside(Exception):
@@ -148,9 +154,10 @@ def build(
     directed: bool,
     remove_duplicates: bool = False,
     sort_neighbors: bool = True,
+    order: Order | None = None,
     placement: str | Mapping[str, str] = "host",
 ) -> Graph:
-    """A graph from any native edge source; ``weights`` are those of its edges, on the CPU."""
+    """A graph from any native edge source; ``weights`` are those of its edges, on the CPU; ``order`` is what it remembers."""
     final = arrays.placements(placement)
     # What goes to a GPU is made in host memory first.
     host = {name: "heap" if place == "gpu" else place for name, place in final.items()}
@@ -176,8 +183,8 @@ def build(
         kept = None
         if remove_duplicates:
             kept = UnifiedTensor.empty((num_vertices + 1,), torch.int64, placement="heap")
-        order = (weight_to, weight_type.bytes, weight_type.order)
-        _core.sort_rows(offsets, num_vertices, *neighbors, *order, 0 if kept is None else _address(kept))
+        keys = (weight_to, weight_type.bytes, weight_type.order)
+        _core.sort_rows(offsets, num_vertices, *neighbors, *keys, 0 if kept is None else _address(kept))
         if kept is not None:
             held = _compact(held, kept, host)
     else:
@@ -186,8 +193,8 @@ def build(
         _core.sort_rows(offsets, num_vertices, _address(slots), slots.dtype.itemsize, 0, 0, 0, 0)
         columns = (weight_from, weight_to, weight_type.bytes)
         _core.resolve_entries(edges, rules, _address(slots), entries, *neighbors, *columns)
-    held_there = {n: arrays.placed(a.cpu(), a.dtype, "gpu") if final[n] == "gpu" else a for n, a in held.items()}
-    return Graph._of(held_there, directed, sorted_lists=True if sort_neighbors or remove_duplicates else None)
+    moved = {n: arrays.placed(a.cpu(), a.dtype, "gpu") if final[n] == "gpu" else a for n, a in held.items()}
+    return Graph._of(moved, directed, True if sort_neighbors or remove_duplicates else None, order)
 
 
 def _compact(held: dict[str, UnifiedTensor], kept: UnifiedTensor, host: dict[str, str]) -> dict[str, UnifiedTensor]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any
 
 import torch
 
@@ -12,6 +13,7 @@ from ..runtime import devices
 from ..runtime.units import format_bytes
 from . import arrays
 from .arrays import Array
+from .order import Order, renumber
 
 
 class Graph:
@@ -28,6 +30,11 @@ class Graph:
         placement: where the arrays go, one word for all or a mapping by array name: ``"gpu"`` (a CUDA tensor), or
             ``"host"``, ``"mapped"``, ``"registered"`` or ``"heap"`` (host memory; see UnifiedTensor). Tensors are copied
             there. A UnifiedTensor whose type fits is taken as it is, wherever it lies.
+
+    Attributes:
+        directed: as given.
+        labels: what the vertices are called elsewhere, ``[num_vertices]``, or None where their numbers are their names;
+            :mod:`.convert` sets and reads it.
 
     Raises:
         GraphError: the arrays are no graph: names the array, the position and the value.
@@ -62,12 +69,16 @@ class Graph:
                 weights = weights.contiguous()
             arrays.check_weights(arrays.tensor_of(weights), neighbors.numel())
             self._arrays["weights"] = arrays.placed(weights, weights.dtype, places["weights"])
+        self._order: Order | None = None
+        self.labels: Sequence[Hashable] | None = None
         self._sorted_lists: bool | None = None
         self._transposed: Callable[[], Graph | None] = lambda: None
         self._num_isolated: int | None = None
 
     @classmethod
-    def _of(cls, held: Mapping[str, Array], directed: bool, sorted_lists: bool | None = None) -> Graph:
+    def _of(
+        cls, held: Mapping[str, Array], directed: bool, sorted_lists: bool | None = None, order: Order | None = None
+    ) -> Graph:
         """A graph of arrays that are known to be right, of the right types and in their places.
 
         ``sorted_lists``: whether each vertex's neighbours ascend, if that is known.
@@ -75,6 +86,8 @@ class Graph:
         graph = cls.__new__(cls)
         graph.directed = directed
         graph._arrays = dict(held)
+        graph._order = order
+        graph.labels = None
         graph._sorted_lists = sorted_lists
         graph._transposed = lambda: None
         graph._num_isolated = None
@@ -82,7 +95,19 @@ class Graph:
 
     def _with_weights(self, weights: Array) -> Graph:
         """This graph's arrays and ``weights``, which are known to be right."""
-        return Graph._of({**self._arrays, "weights": weights}, self.directed, self._sorted_lists)
+        return self._of_arrays({**self._arrays, "weights": weights})
+
+    def without_weights(self) -> Graph:
+        """This graph's other arrays alone; itself where it has no weights."""
+        if "weights" not in self._arrays:
+            return self
+        return self._of_arrays({name: array for name, array in self._arrays.items() if name != "weights"})
+
+    def _of_arrays(self, held: Mapping[str, Array], sorted_lists: bool | None = None) -> Graph:
+        """A graph with the same edges as this one; ``sorted_lists`` as in ``_of``, by default what this one knows."""
+        graph = Graph._of(held, self.directed, self._sorted_lists if sorted_lists is None else sorted_lists, self._order)
+        graph.labels = self.labels
+        return graph
 
     @property
     def num_vertices(self) -> int:
@@ -92,7 +117,8 @@ class Graph:
     @property
     def num_edges(self) -> int:
         """Stored edges: those of an undirected graph count once for each direction."""
-        return int(self._arrays["indices"].shape[0])
+        held = self._arrays.get("indices")
+        return int(self.indptr[-1]) if held is None else int(held.shape[0])
 
     @property
     def num_isolated(self) -> int:
@@ -108,8 +134,12 @@ class Graph:
 
     @property
     def indices(self) -> torch.Tensor:
-        """Neighbours, int32 or int64 ``[num_edges]``: a view, on the CPU unless they are placed on a GPU."""
-        return arrays.tensor_of(self._arrays["indices"])
+        """Neighbours, int32 or int64 ``[num_edges]``: a view, on the CPU unless they are placed on a GPU.
+
+        Those of a compressed graph are decoded at each call, on the CPU: ``decompress`` once where they are needed often.
+        """
+        held = self._arrays.get("indices")
+        return self._decoded() if held is None else arrays.tensor_of(held)
 
     @property
     def weights(self) -> torch.Tensor | None:
@@ -118,28 +148,68 @@ class Graph:
         return None if held is None else arrays.tensor_of(held)
 
     @property
+    def lists(self) -> torch.Tensor:
+        """The array that holds the neighbours, in either form: ``indices``, or ``packed`` of a compressed graph."""
+        return arrays.tensor_of(self._arrays["packed" if self.is_compressed else "indices"])
+
+    @property
+    def is_compressed(self) -> bool:
+        """Whether the neighbours are held as packed lists (see ``compress``)."""
+        return "packed" in self._arrays
+
+    @property
+    def order(self) -> torch.Tensor | None:
+        """int64 ``[num_vertices]`` on the CPU: each vertex's number before the graph was reordered; None if it was not."""
+        return None if self._order is None else self._order.outer
+
+    def to_inner(self, vertices: torch.Tensor | int) -> torch.Tensor:
+        """Vertices of the graph before it was reordered as this graph numbers them: int64, of the same shape and device.
+
+        Raises:
+            IndexOutOfRange: one of them is no vertex.
+        """
+        return renumber(vertices, None if self._order is None else self._order.inner, self.num_vertices)
+
+    def to_outer(self, values: torch.Tensor, *, vertices: bool = False) -> torch.Tensor:
+        """Per-vertex values ``[..., num_vertices]`` of this graph in the order of the graph before it was reordered.
+
+        With ``vertices=True`` the values are themselves vertex numbers (parents, labels) and are renumbered too; negative
+        ones, which stand for none, stay. Where the graph was not reordered, the
+        result is ``values`` itself.
+        """
+        return values if self._order is None else self._order.to_outer(values, vertices)
+
+    @property
     def placement(self) -> dict[str, str]:
         """Where each array lies, by its name."""
         return {n: a.placement if isinstance(a, UnifiedTensor) else "gpu" for n, a in self._arrays.items()}
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all arrays together."""
+        """Bytes of all arrays together, without ``order``, which no traversal reads."""
         held = (arrays.tensor_of(array) for array in self._arrays.values())
         return sum(tensor.numel() * tensor.element_size() for tensor in held)
 
     def array(self, name: str, device: torch.device | str | int | None = "cpu") -> torch.Tensor | None:
         """``indptr``, ``indices`` or ``weights`` as ``device`` addresses it; None where there are no weights.
 
-        Host memory is not copied, whatever the device. An array that lies on a GPU is copied for any other device.
+        Host memory is not copied, whatever the device. An array that lies on a GPU is copied for any other device. A
+        compressed graph also has ``packed`` and ``packed_offsets``; its ``indices`` are decoded at each call.
         """
+        device = devices.as_device(device)
+        if name == "indices" and self.is_compressed:
+            return self._decoded().to(device)
         held = self._arrays.get(name)
         if held is None:
             return None
-        device = devices.as_device(device)
         if isinstance(held, torch.Tensor):
             return held.to(device)
         return held.cpu() if device.type == "cpu" else held.cuda(device)
+
+    def _decoded(self) -> torch.Tensor:
+        from .compress import unpacked
+
+        return unpacked(self).cpu()
 
     def degrees(self) -> torch.Tensor:
         """Neighbours of each vertex: int64 ``[num_vertices]``, on the device of ``indptr``."""
@@ -165,16 +235,39 @@ class Graph:
         known = self._transposed()
         if known is None:
             from .build import transposed
+            from .compress import compress
 
-            known = built = transposed(self)
+            turned = transposed(self)
+            known = built = compress(turned) if self.is_compressed else turned
             self._transposed = lambda: built
             built._transposed = weakref.ref(self)  # weak, so that no cycle keeps large arrays from being released
         return known
+
+    def to_networkx(self, weight: str = "weight") -> Any:
+        """This graph as networkx has it; see :func:`.convert.to_networkx`."""
+        from .convert import to_networkx
+
+        return to_networkx(self, weight)
+
+    def to_scipy(self) -> Any:
+        """The adjacency matrix as a ``scipy.sparse.csr_array``; see :func:`.convert.to_scipy`."""
+        from .convert import to_scipy
+
+        return to_scipy(self)
+
+    def to_igraph(self, weight: str = "weight") -> Any:
+        """This graph as igraph has it; see :func:`.convert.to_igraph`."""
+        from .convert import to_igraph
+
+        return to_igraph(self, weight)
+
+    def _form(self) -> str:
+        return ", compressed" * self.is_compressed + ", reordered" * (self._order is not None)
 
     def __repr__(self) -> str:
         kind = "directed" if self.directed else "undirected"
         places = ", ".join(f"{name}: {self._arrays[name].dtype} {place}" for name, place in self.placement.items())
         return (
-            f"Graph({self.num_vertices:,} vertices, {self.num_edges:,} stored edges, {kind}, "
+            f"Graph({self.num_vertices:,} vertices, {self.num_edges:,} stored edges, {kind}{self._form()}, "
             f"{format_bytes(self.nbytes)}; {places})"
         )

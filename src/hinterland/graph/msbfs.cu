@@ -1,5 +1,6 @@
 // Up to 64 breadth-first searches in one cooperative launch.
 #include "hinterland/graph/msbfs.hpp"
+#include "hinterland/graph/visit_packed.hpp"
 
 namespace hinterland {
 

@@ -27,7 +27,8 @@ def _instance(graph: str, mask_bytes: int) -> str:
     return f"hinterland::msbfs_kernel<{graph}, hinterland::uint{8 * mask_bytes}_t>"
 
 
-KERNELS = KernelFile("graph/msbfs.cu", tuple(_instance(csr_type(edge), mask) for edge in (4, 8) for mask in (4, 8)))
+_FORMS = tuple(csr_type(edge, packed=packed) for edge in (4, 8) for packed in (False, True))
+KERNELS = KernelFile("graph/msbfs.cu", tuple(_instance(form, mask) for form in _FORMS for mask in (4, 8)), apart=True)
 
 
 @dataclass(frozen=True)

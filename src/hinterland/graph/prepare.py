@@ -21,6 +21,9 @@ import torch
 from ..runtime import devices
 from ..runtime.errors import ConfigError, OutOfMemory
 from ..runtime.units import format_bytes, parse_bytes
+from . import arrays
+from .arrays import index_dtype
+from .compress import first_neighbors
 from .graph import Graph
 
 PAGE_EDGES = 1024  # kPageEdges of adjacency.hpp
@@ -42,49 +45,61 @@ class View:
 
     def __init__(self, graph: Graph, device: torch.device) -> None:
         self.graph, self.device = graph, device
-        offsets, edges = graph.array("indptr", device), graph.array("indices", device)
+        offsets, edges = graph.array("indptr", device), graph.array("packed" if graph.is_compressed else "indices", device)
         assert offsets is not None and edges is not None
         self.offsets, self.edges = offsets, edges
+        self.packed_offsets = graph.array("packed_offsets", device)
+        self.edge_type = index_dtype(graph.num_vertices) if graph.is_compressed else edges.dtype
+        # Elements of a page: edges, or the bytes of as many 32-bit words of packed lists.
+        self.page = PAGE_EDGES * (4 if graph.is_compressed else 1)
         self.weights = graph.array("weights", device)
         self.slots = self.hot_edges = self.hot_weights = self.heads = None
         # Arrays that lie on another GPU come over whole.
-        homes = (graph.indptr, graph.indices, graph.weights)
-        self.held = sum(allocated(a.nbytes) for a in homes if a is not None and a.is_cuda and a.device != device)
+        homes = [arrays.tensor_of(array) for array in graph._arrays.values()]
+        self.held = sum(allocated(a.nbytes) for a in homes if a.is_cuda and a.device != device)
         self._whole = False  # all edges are kept
         self._words: torch.Tensor | None = None
 
     @property
     def over_link(self) -> bool:
         """Whether edges are read over the link between host and GPU."""
-        return self.device.type == "cuda" and not self.graph.indices.is_cuda and not self._whole
+        return self.device.type == "cuda" and not self.graph.lists.is_cuda and not self._whole
 
     @property
     def words(self) -> int:
         """The address of the graph's words, in memory of the device."""
         if self._words is None:
             graph = self.graph
-            numbers = [graph.num_vertices, graph.num_edges, self.edges.element_size()]
-            numbers += [_address(array) for array in (self.offsets, self.edges, self.weights)]
+            edges, packed = (None, self.edges) if graph.is_compressed else (self.edges, None)
+            numbers = [graph.num_vertices, graph.num_edges, self.edge_type.itemsize]
+            numbers += [_address(array) for array in (self.offsets, edges, self.weights)]
             numbers += [_address(array) for array in (self.slots, self.hot_edges, self.hot_weights, self.heads)]
-            numbers += [0 if self.heads is None else self.heads.shape[0], graph.num_isolated, 0, 0]
+            numbers += [0 if self.heads is None else self.heads.shape[0], graph.num_isolated]
+            numbers += [_address(packed), _address(self.packed_offsets)]
             self._words = torch.tensor(numbers, dtype=torch.int64).to(self.device)
         return self._words.data_ptr()
 
     def keep_offsets(self, room: int) -> int:
         """Copies offsets that lie in host memory to the GPU if there is room. Returns what is left of it."""
-        size = allocated(self.offsets.nbytes)
+        both = [a for a in (self.offsets, self.packed_offsets) if a is not None]
+        size = sum(allocated(a.nbytes) for a in both)
         if self.graph.indptr.is_cuda or size > room:
             return room
         self.offsets = self.offsets.clone()
+        if self.packed_offsets is not None:
+            self.packed_offsets = self.packed_offsets.clone()
         return self._took(size, room)
 
     def keep_heads(self, room: int) -> int:
         """Copies the first neighbours of every vertex, as many as there is room for."""
         vertices = self.graph.num_vertices
-        each = vertices * self.edges.element_size()
+        each = vertices * self.edge_type.itemsize
         count = min(MOST_HEADS, room // allocated(each) if each else 0)
         if count == 0:
             return room
+        if self.graph.is_compressed:
+            self.heads = first_neighbors(self.graph, count).to(self.device)
+            return self._took(allocated(count * each), room)
         self.heads = torch.full((count, vertices), -1, dtype=self.edges.dtype, device=self.device)
         for begin in range(0, vertices, _AT_ONCE):
             offsets = self.offsets[begin : begin + _AT_ONCE + 1].to(self.device)
@@ -104,28 +119,32 @@ class View:
 
     def keep_edges(self, room: int, weighted: bool) -> int:
         """Copies all edges, or the pages whose lists are longest, as many as there is room for."""
-        arrays, whole = self._edge_arrays(weighted), self.edge_bytes(weighted)
-        if self.graph.indices.is_cuda or not self.graph.num_edges:
+        held, whole = self._edge_arrays(weighted), self.edge_bytes(weighted)
+        if self.graph.lists.is_cuda or not self.graph.num_edges:
             return room
         if whole <= room:
             self._whole = True
             self.edges = self.edges.clone()
-            if len(arrays) > 1:
-                self.weights = arrays[1].clone()
+            if len(held) > 1:
+                self.weights = held[1].clone()
             return self._took(whole, room)
-        pages = self.graph.num_edges // PAGE_EDGES
+        if self.graph.is_compressed:  # whose pages are not those of the weights
+            held = held[:1]
+        pages = self.edges.numel() // self.page
         table = allocated(4 * (pages + 1))
-        page_bytes = PAGE_EDGES * sum(a.element_size() for a in arrays)
-        spare = room - table - len(arrays) * allocated(1)
+        page_bytes = self.page * sum(a.element_size() for a in held)
+        spare = room - table - len(held) * allocated(1)
         count = min(pages, (spare - (2 << 20)) // page_bytes)
         if count <= 0:
             return room
-        chosen = _hottest(self.graph, pages, count)
+        starts = self.graph.array("packed_offsets" if self.graph.is_compressed else "indptr", "cpu")
+        assert starts is not None
+        chosen = _hottest(starts, self.page, pages, count)
         self.slots = torch.full((pages + 1,), -1, dtype=torch.int32)
         self.slots[chosen] = torch.arange(count, dtype=torch.int32)
         self.slots = self.slots.to(self.device)
         chosen = chosen.to(self.device)
-        kept = [_pages(a, pages).index_select(0, chosen) for a in arrays]
+        kept = [a[: pages * self.page].view(pages, self.page).index_select(0, chosen) for a in held]
         self.hot_edges, self.hot_weights = kept[0], kept[1] if len(kept) > 1 else None
         return self._took(table + sum(allocated(k.nbytes) for k in kept), room)
 
@@ -159,7 +178,12 @@ class Prepared:
         known = graph.transpose() if needs_incoming or not graph.directed else graph._transposed()
         self.out = View(graph, device)
         self.incoming = self.out if known is graph else None
-        if known is not None and known is not graph and known.indices.dtype == graph.indices.dtype:
+        if (
+            known is not None
+            and known is not graph
+            and known.is_compressed == graph.is_compressed
+            and known.lists.dtype == graph.lists.dtype
+        ):
             self.incoming = View(known, device)
         if device.type == "cpu":
             return
@@ -170,7 +194,7 @@ class Prepared:
             for view in views:
                 room = view.keep_offsets(room)
             if many_runs or algorithms & INCOMING_ONLY:
-                fits = allocated(graph.indices.nbytes) + (
+                fits = allocated(graph.lists.nbytes) + (
                     allocated(graph.weights.nbytes) if weighted and graph.weights is not None else 0
                 )
                 if algorithms & SEARCHING and self.incoming is not None and room < fits:
@@ -205,8 +229,8 @@ class Prepared:
             if view.heads is not None:
                 kept.append(f"{view.heads.shape[0]} heads a vertex")
             if view.hot_edges is not None:
-                share = view.hot_edges.numel() / view.graph.num_edges
-                kept.append(f"{view.hot_edges.shape[0]} pages of {PAGE_EDGES} edges ({share:.0%})")
+                share, unit = view.hot_edges.numel() / view.edges.numel(), "bytes" if view.graph.is_compressed else "edges"
+                kept.append(f"{view.hot_edges.shape[0]} pages of {view.page} {unit} ({share:.0%})")
             lines.append(f"{name}: {', '.join(kept) or 'read where they lie'}")
         return "\n".join(lines)
 
@@ -278,17 +302,12 @@ def _address(array: torch.Tensor | None) -> int:
     return 0 if array is None else array.data_ptr()
 
 
-def _pages(array: torch.Tensor, pages: int) -> torch.Tensor:
-    return array[: pages * PAGE_EDGES].view(pages, PAGE_EDGES)
-
-
-def _hottest(graph: Graph, pages: int, count: int) -> torch.Tensor:
-    """The ``count`` pages, in order, whose edges have the longest lists on average."""
-    offsets = graph.indptr.cpu()
+def _hottest(offsets: torch.Tensor, page: int, pages: int, count: int) -> torch.Tensor:
+    """The ``count`` pages of ``page`` elements, in order, whose elements are in the longest lists on average."""
     degrees = offsets.diff()
     before = torch.zeros(len(offsets), dtype=torch.float64)  # sum over the edges before a list of the length of theirs
     torch.cumsum(degrees.double().square_(), 0, out=before[1:])
-    edges = torch.arange(pages + 1, dtype=torch.int64) * PAGE_EDGES
+    edges = torch.arange(pages + 1, dtype=torch.int64) * page
     owner = (torch.searchsorted(offsets, edges, right=True) - 1).clamp_(max=len(degrees) - 1)
     at_edge = before[owner] + (edges - offsets[owner]) * degrees[owner]
     return torch.topk(at_edge.diff(), count, sorted=False).indices.sort().values

@@ -37,12 +37,12 @@ def id_bytes(num_vertices: int) -> int:
 
 def graph_type(prepared: Prepared, weight: str | None = None) -> str:
     """The C++ type through which kernels see the graph."""
-    return csr_type(prepared.out.edges.element_size(), weight)
+    return csr_type(prepared.out.edge_type.itemsize, weight, prepared.graph.is_compressed)
 
 
-def csr_type(edge_bytes: int, weight: str | None = None) -> str:
-    edge = f"hinterland::int{8 * edge_bytes}_t"
-    return f"hinterland::Csr<{edge}>" if weight is None else f"hinterland::Csr<{edge}, {weight}>"
+def csr_type(edge_bytes: int, weight: str | None = None, packed: bool = False) -> str:
+    form, edge = "PackedCsr" if packed else "Csr", f"hinterland::int{8 * edge_bytes}_t"
+    return f"hinterland::{form}<{edge}>" if weight is None else f"hinterland::{form}<{edge}, {weight}>"
 
 
 def scratch_for(layout: ScratchLayout, device: torch.device) -> torch.Tensor:

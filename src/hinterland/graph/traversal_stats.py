@@ -40,7 +40,8 @@ def summarise(finished: Finished, seconds: float, prepared: Prepared, mode: str)
         row["bytes"] = max(0, row["bytes"] - row["cached"])
         row["direction"] = "pull" if row.pop("pulled") else "push"
         start, visit = row.pop("start_ns"), row.pop("visit_ns")
-        took = {"seconds": (starts[number + 1] - start) / 1e9, "collect_seconds": (visit - start) / 1e9}
+        collecting = visit - start if visit else 0  # 0 where a step is one loop
+        took = {"seconds": (starts[number + 1] - start) / 1e9, "collect_seconds": collecting / 1e9}
         levels.append({"level": number, **row, **took})
     total = {field: sum(level[field] for level in levels) for field in ("vertices", "edges", "bytes", "cached")}
     over_link = prepared.out.over_link

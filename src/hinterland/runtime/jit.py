@@ -16,6 +16,7 @@ import os
 import re
 import threading
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import metadata
@@ -58,10 +59,16 @@ class KernelFile:
     """One ``.cu`` file of this package and the instances of its kernels that are ever launched.
 
     Creating one registers it, so that ``hinterland kernels build`` knows every kernel.
+
+    Args:
+        path: the file, from the package's folder.
+        instances: the C++ names of the kernels.
+        apart: compile each instance on its own, where one takes seconds and a process launches few of them.
     """
 
     path: str
     instances: tuple[str, ...]
+    apart: bool = False
 
     def __post_init__(self) -> None:
         REGISTRY[self.path] = self
@@ -70,46 +77,55 @@ class KernelFile:
         """The cuda-core kernel of one instance, compiled for ``device`` if it is not in the cache yet."""
         return _kernel(self, instance, devices.arch(device))
 
+    def units(self) -> list[tuple[str, ...]]:
+        """The instances, by what is compiled together."""
+        return [(instance,) for instance in self.instances] if self.apart else [self.instances]
+
     def source(self) -> str:
         """The text that NVRTC compiles."""
         return (PACKAGE / self.path).read_text()
 
-    def key(self, arch: str) -> str:
-        """The name of this file's cubin in the cache: a hash of everything that decides its content."""
+    def key(self, arch: str, unit: tuple[str, ...] | None = None) -> str:
+        """The name of a unit's cubin in the cache: a hash of everything that decides its content."""
         text = self.source()
         digest = hashlib.sha256()
-        for part in (text, *_headers(text), *self.instances, repr(_FLAGS), arch, _toolchain().version):
+        for part in (text, *_headers(text), *(unit or self.instances), repr(_FLAGS), arch, _toolchain().version):
             digest.update(part.encode() + b"\0")
         return digest.hexdigest()[:32]
 
-    def build(self, arch: str, folder: Path) -> Path:
-        """The cache entry for ``arch`` in ``folder``, compiled now unless a whole one is there."""
-        entry = folder / f"{Path(self.path).stem}-{arch}-{self.key(arch)}.cubin"
+    def build(self, arch: str, folder: Path, unit: tuple[str, ...] | None = None) -> Path:
+        """The cache entry for ``arch`` in ``folder``, compiled now unless a whole one is there.
+
+        ``unit``: one of :meth:`units`; None where all instances are one.
+        """
+        unit = unit or self.instances
+        entry = folder / f"{Path(self.path).stem}-{arch}-{self.key(arch, unit)}.cubin"
         if _load(entry) is None:
             with _lock(entry):
                 if _load(entry) is None:  # the process that held the lock may have built it
-                    _store(entry, *_compile(self, arch))
+                    _store(entry, *_compile(self, arch, unit))
         return entry
 
 
 @functools.cache
 def _kernel(file: KernelFile, instance: str, arch: str) -> Any:
-    return _module(file, arch).get_kernel(instance)
+    unit = (instance,) if file.apart else file.instances
+    return _module(file, arch, unit).get_kernel(instance)
 
 
 _module_lock = threading.Lock()
 
 
-def _module(file: KernelFile, arch: str) -> Any:
+def _module(file: KernelFile, arch: str, unit: tuple[str, ...]) -> Any:
     with _module_lock:
-        return _loaded_module(file, arch)
+        return _loaded_module(file, arch, unit)
 
 
 @functools.cache
-def _loaded_module(file: KernelFile, arch: str) -> Any:
+def _loaded_module(file: KernelFile, arch: str, unit: tuple[str, ...]) -> Any:
     from cuda.core import ObjectCode
 
-    entry = file.build(arch, cache_dir())
+    entry = file.build(arch, cache_dir(), unit)
     loaded = _load(entry)
     if loaded is None:
         raise DeviceError(f"the compiled kernel {entry} was damaged as it was written; delete it and try again")
@@ -141,6 +157,7 @@ class _Toolchain:
 def _toolchain() -> _Toolchain:
     """NVRTC's version and the folder of libcu++ (CCCL)."""
     try:
+        import cuda.core  # noqa: F401
         from cuda import pathfinder
         from cuda.bindings import nvrtc
     except ImportError as error:
@@ -155,13 +172,13 @@ def _toolchain() -> _Toolchain:
     return _Toolchain((str(INCLUDE_DIR), str(cccl)), packages)
 
 
-def _compile(file: KernelFile, arch: str) -> tuple[dict[str, str], bytes]:
+def _compile(file: KernelFile, arch: str, unit: tuple[str, ...]) -> tuple[dict[str, str], bytes]:
     from cuda.core import Program, ProgramOptions
 
     toolchain = _toolchain()
     options = ProgramOptions(arch=arch, include_path=list(toolchain.includes), **_FLAGS)
     try:
-        code = Program(file.source(), "c++", options).compile("cubin", name_expressions=file.instances)
+        code = Program(file.source(), "c++", options).compile("cubin", name_expressions=unit)
     except Exception as error:
         raise DeviceError(f"NVRTC ({toolchain.version}) could not compile {file.path} for {arch}:\n{error}") from error
     mapping = {str(name): symbol.decode() for name, symbol in code.symbol_mapping.items()}
@@ -209,12 +226,16 @@ def _lock(entry: Path) -> Iterator[None]:
 
 
 def build_all(archs: Iterable[str], folder: Path | None = None) -> Iterator[tuple[str, str, Path]]:
-    """Compiles every registered kernel for every architecture; yields (kernel file, architecture, cache entry)."""
+    """Compiles every registered kernel for every architecture, on all cores; yields (kernel file, architecture, cache entry)."""
     archs = list(archs)
     if not archs:
         raise ConfigError("no architecture is named; write for example sm_90")
     for arch in archs:
         if not re.fullmatch(r"sm_\d+[a-z]?", arch):
             raise ConfigError(f"not an architecture: {arch!r}; write for example sm_90")
-        for file in REGISTRY.values():
-            yield file.path, arch, file.build(arch, folder or cache_dir())
+    _toolchain()  # imports what the threads will need: two that import at once get in each other's way
+    work = [(file, arch, unit) for arch in archs for file in REGISTRY.values() for unit in file.units()]
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        entries = pool.map(lambda item: item[0].build(item[1], folder or cache_dir(), item[2]), work)
+        for (file, arch, _), entry in zip(work, entries, strict=True):
+            yield file.path, arch, entry

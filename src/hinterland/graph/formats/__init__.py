@@ -17,9 +17,12 @@ from ...memory import UnifiedTensor
 from ...runtime.errors import ConfigError, FormatError, GraphError, HinterlandError, OutOfMemory
 from ..arrays import NAMES, WEIGHT_TYPES, placements
 from ..build import from_edges, simplify, transposed
+from ..compress import from_packed
 from ..graph import Graph
+from ..order import checked as checked_order
+from ..reorder import restored
 from . import bel, edges, gap, gr, hl, mtx, npy, npz, ogb
-from .content import EdgeList, Options, Rows, cast_weights, check_weights, survey
+from .content import EdgeList, Options, Packed, Rows, cast_weights, check_weights, survey
 from .sniff import sniff
 
 __all__ = ["FORMATS", "Format", "check_target", "detect", "files_of", "load_graph", "save_graph", "survey"]
@@ -32,7 +35,7 @@ class Format:
     name: str
     title: str
     endings: tuple[str, ...]
-    read: Callable[[str, Options], EdgeList | Rows]
+    read: Callable[[str, Options], EdgeList | Rows | Packed]
     write: Callable[[Graph, str], None] | None
 
 
@@ -141,14 +144,8 @@ def load_graph(
                 placement=placement,
             )
         else:
-            graph = Graph(
-                options.handed("indptr", content.indptr),
-                options.handed("indices", content.indices),
-                None if content.weights is None else options.handed("weights", content.weights),
-                directed=content.directed,
-                placement=placement,
-            )
-            sort = bool(sort_neighbors) and not content.sorted
+            graph = _held(content, options)
+            sort = isinstance(content, Rows) and bool(sort_neighbors) and not content.sorted
             if symmetrize or remove_self_loops or remove_duplicates or sort:
                 graph = simplify(
                     graph,
@@ -162,6 +159,9 @@ def load_graph(
 
 def save_graph(graph: Graph, path: str | os.PathLike[str], format: str | None = None) -> None:
     """Writes a graph; the ending of ``path``, or ``format``, chooses the format.
+
+    Only ``.hl`` holds packed lists and the order of a reordered graph. Into other formats a compressed graph goes as a plain
+    one, and a reordered graph under its vertices' first numbers.
 
     The file appears under its name when it is complete, and whatever was there before stays until then: a full disk or an
     interruption leaves no half file. What a format cannot hold (weights in ``.sg``, fractions in ``.gr``) is refused.
@@ -177,7 +177,7 @@ def save_graph(graph: Graph, path: str | os.PathLike[str], format: str | None = 
             check_weights(path, weights)
         except FormatError as error:  # no reader would take the file
             raise ConfigError(str(error)) from None
-    write(graph, path)
+    write(graph if write is hl.write else restored(graph), path)
 
 
 def check_target(path: str | os.PathLike[str], format: str | None = None) -> Callable[[Graph, str], None]:
@@ -223,7 +223,31 @@ def _naming(path: str) -> Iterator[None]:
         raise
 
 
-def _weights(path: str, content: EdgeList | Rows, options: Options) -> torch.Tensor | UnifiedTensor | None:
+def _held(content: Rows | Packed, options: Options) -> Graph:
+    """The graph of arrays that were read to their places."""
+    order = None if content.order is None else checked_order(content.order, content.indptr.shape[0] - 1)
+    weights = None if content.weights is None else options.handed("weights", content.weights)
+    if isinstance(content, Packed):
+        return from_packed(
+            content.indptr,
+            content.packed_offsets,
+            content.packed,
+            weights,
+            directed=content.directed,
+            order=order,
+            placement=options.placement,
+        )
+    graph = Graph(
+        options.handed("indptr", content.indptr),
+        options.handed("indices", content.indices),
+        weights,
+        directed=content.directed,
+        placement=options.placement,
+    )
+    return Graph._of(graph._arrays, graph.directed, True if content.sorted else None, order)
+
+
+def _weights(path: str, content: EdgeList | Rows | Packed, options: Options) -> torch.Tensor | UnifiedTensor | None:
     """The weights, checked and in the type that the caller wants."""
     weights = content.weights
     if weights is None:
@@ -255,4 +279,4 @@ def _redirected(graph: Graph, directed: bool) -> Graph:
             array, mirrored = one.array(name, "cpu"), other.array(name, "cpu")
             if array is not None and mirrored is not None and not torch.equal(array, mirrored):
                 raise GraphError("not every edge has its reverse; pass symmetrize=True to add them")
-    return Graph._of(graph._arrays, directed, graph._sorted_lists)
+    return Graph._of(graph._arrays, directed, graph._sorted_lists, graph._order)

@@ -53,7 +53,10 @@ class EdgeList:
 
 @dataclass
 class Rows:
-    """CSR arrays, read straight to their place. ``columns``: they are the columns of the adjacency matrix (CSC)."""
+    """CSR arrays, read straight to their place. ``columns``: they are the columns of the adjacency matrix (CSC).
+
+    ``order``: int64 [V], the vertices' numbers before the graph was reordered.
+    """
 
     indptr: UnifiedTensor
     indices: UnifiedTensor
@@ -61,6 +64,19 @@ class Rows:
     directed: bool
     sorted: bool = False
     columns: bool = False
+    order: torch.Tensor | None = None
+
+
+@dataclass
+class Packed:
+    """The arrays of a compressed graph, read straight to their place; see ``Rows``."""
+
+    indptr: UnifiedTensor
+    packed_offsets: UnifiedTensor
+    packed: UnifiedTensor
+    weights: UnifiedTensor | None
+    directed: bool
+    order: torch.Tensor | None = None
 
 
 def check_counts(path: str, vertices: int, edges: int) -> None:

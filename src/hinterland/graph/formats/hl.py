@@ -3,12 +3,18 @@
 Layout, little-endian::
 
     0     magic  89 48 4C 47 0D 0A 1A 0A (a transfer as text damages it visibly)
-    8     version (uint32, 1), flags (uint32: 1 directed, 2 neighbours ascend, 4 weighted)
+    8     version (uint32, 1 or 2), flags (uint32: 1 directed, 2 neighbours ascend, 4 weighted; of version 2: 8 compressed,
+          16 reordered)
     16    vertices, edges (int64)
     32    type names of offsets, neighbours, weights (16 bytes each, padded with zeros)
     80    checksum block in bytes (uint64)
+    88    bytes of the packed lists (int64; 0 where the neighbours are not compressed)
     4088  checksum of bytes 0..4087 (uint64)
-    4096  offsets, neighbours, weights, checksums: each from the next multiple of 4096 on, padded with zeros
+    4096  offsets, neighbours, weights, order, checksums: each from the next multiple of 4096 on, padded with zeros
+
+Compressed neighbours are two sections: where each packed list begins (int64), and the lists, whose layout
+include/hinterland/graph/compress.hpp states. The order (int64) has each vertex's number before the graph was reordered. A file
+without either is of version 1.
 
 The last section holds one uint64 for each block of each array, arrays in order; native/graph/checksum.hpp defines it.
 """
@@ -27,16 +33,16 @@ from ...runtime.files import replacing
 from ...runtime.progress import progress
 from ..arrays import WEIGHT_TYPES, index_dtype
 from ..graph import Graph
-from .content import Options, Rows, check_counts
+from .content import LARGEST_VERTEX, Options, Packed, Rows, check_counts
 from .files import read_head, read_into, size_of
 
 MAGIC = b"\x89HLG\r\n\x1a\n"
-VERSION = 1
+VERSION = 2
 _PAGE = 4096
-_FIELDS = struct.Struct("<8sIIqq16s16s16sQ")
+_FIELDS = struct.Struct("<8sIIqq16s16s16sQq")
 _SUM = struct.Struct("<Q")
-_DIRECTED, _SORTED, _WEIGHTED = 1, 2, 4
-_ARRAYS = ("indptr", "indices", "weights")
+_DIRECTED, _SORTED, _WEIGHTED, _COMPRESSED, _REORDERED = 1, 2, 4, 8, 16
+_HOMES = {"packed_offsets": "indptr", "packed": "indices"}  # whose placement they take
 _TYPES = {str(dtype).removeprefix("torch."): dtype for dtype in WEIGHT_TYPES}
 
 
@@ -48,12 +54,31 @@ class Header:
     vertices: int
     edges: int
     types: tuple[torch.dtype, ...]
+    packed_bytes: int = 0
+
+    @property
+    def version(self) -> int:
+        """The first version of the format that has what the flags ask for."""
+        return 2 if self.flags & (_COMPRESSED | _REORDERED) else 1
+
+    def arrays(self) -> list[tuple[str, torch.dtype, int]]:
+        """(Name, type, elements) of each array, in the order of the file."""
+        found = [("indptr", self.types[0], self.vertices + 1)]
+        if self.flags & _COMPRESSED:
+            found.append(("packed_offsets", torch.int64, self.vertices + 1))
+            found.append(("packed", self.types[1], self.packed_bytes))
+        else:
+            found.append(("indices", self.types[1], self.edges))
+        if self.flags & _WEIGHTED:
+            found.append(("weights", self.types[2], self.edges))
+        if self.flags & _REORDERED:
+            found.append(("order", torch.int64, self.vertices))
+        return found
 
     def sections(self) -> list[tuple[int, int]]:
         """(Offset, bytes) of each array, then of the checksums."""
-        counts = (self.vertices + 1, self.edges, self.edges)
         found, at, sums = [], _PAGE, 0
-        for count, dtype in zip(counts, self.types, strict=False):
+        for _, dtype, count in self.arrays():
             size = count * dtype.itemsize
             found.append((at, size))
             sums += -(-size // _core.CHECKSUM_BLOCK)
@@ -63,7 +88,8 @@ class Header:
     def pack(self) -> bytes:
         """The first page."""
         names = [str(dtype).removeprefix("torch.").encode() for dtype in self.types] + [b""] * (3 - len(self.types))
-        fields = _FIELDS.pack(MAGIC, VERSION, self.flags, self.vertices, self.edges, *names, _core.CHECKSUM_BLOCK)
+        counts = (self.version, self.flags, self.vertices, self.edges)
+        fields = _FIELDS.pack(MAGIC, *counts, *names, _core.CHECKSUM_BLOCK, self.packed_bytes)
         page = bytearray(fields.ljust(_PAGE, b"\0"))
         _SUM.pack_into(page, _PAGE - _SUM.size, _page_sum(page))
         return bytes(page)
@@ -94,22 +120,27 @@ def read_header(path: str) -> Header:
         raise FormatError(f"{path}: does not begin with the magic bytes of an .hl file; it is of another format or damaged")
     if len(page) < _PAGE:
         raise FormatError(f"{path}: truncated: {size} bytes, but the header alone takes {_PAGE}")
-    _, version, flags, vertices, edges, *names, block = _FIELDS.unpack_from(page)
-    if version != VERSION:
-        raise FormatError(f"{path}: version {version} of the format; this library reads version {VERSION}: update it")
+    _, version, flags, vertices, edges, *names, block, packed_bytes = _FIELDS.unpack_from(page)
+    if not 1 <= version <= VERSION:
+        raise FormatError(f"{path}: version {version} of the format; this library reads versions up to {VERSION}: update it")
     if _SUM.unpack_from(page, _PAGE - _SUM.size)[0] != _page_sum(page):
         raise FormatError(f"{path}: the header's checksum does not match: the file is damaged; restore or convert it again")
     check_counts(path, vertices, edges)
+    if not 0 <= packed_bytes <= 8 * LARGEST_VERTEX:
+        raise FormatError(f"{path}: the header promises {packed_bytes} bytes of packed lists; the file is damaged")
     found = [_TYPES.get(name.rstrip(b"\0").decode("ascii", "replace")) for name in names[: 2 + bool(flags & _WEIGHTED)]]
     types = tuple(dtype for dtype in found if dtype is not None)
     if (
         block != _core.CHECKSUM_BLOCK
         or len(types) != len(found)
         or types[0] != torch.int64
-        or types[1] not in (torch.int32, torch.int64)
+        or types[1] not in ((torch.uint8,) if flags & _COMPRESSED else (torch.int32, torch.int64))
+        or version < Header(flags, vertices, edges, types).version
     ):
-        raise FormatError(f"{path}: array types {names} with checksums of {block} bytes are not known to version {VERSION}")
-    header = Header(flags, vertices, edges, types)
+        raise FormatError(
+            f"{path}: array types {names} and flags {flags} with checksums of {block} bytes are not known to version {version}"
+        )
+    header = Header(flags, vertices, edges, types, packed_bytes)
     expected = sum(header.sections()[-1])
     if size != expected:
         raise FormatError(
@@ -119,18 +150,18 @@ def read_header(path: str) -> Header:
     return header
 
 
-def read(path: str, options: Options) -> Rows:
+def read(path: str, options: Options) -> Rows | Packed:
     """The graph, each array read straight to its place, then checked against its checksums."""
     header = read_header(path)
     *places, (sums_at, sums_bytes) = header.sections()
     sums = torch.empty(sums_bytes // 8, dtype=torch.int64)
     read_into(path, sums_at, sums)
-    counts = (header.vertices + 1, header.edges, header.edges)
-    held: list[UnifiedTensor] = []
+    held: dict[str, UnifiedTensor] = {}
     checked = 0
     with progress(f"reading {path}", sums_at) as step:
-        for number, (name, dtype, (at, size)) in enumerate(zip(_ARRAYS, header.types, places, strict=False)):
-            array = UnifiedTensor.empty((counts[number],), dtype, options.place(name))
+        for number, ((name, dtype, count), (at, size)) in enumerate(zip(header.arrays(), places, strict=True)):
+            place = "heap" if name == "order" else options.place(_HOMES.get(name, name))
+            array = UnifiedTensor.empty((count,), dtype, place)
             read_into(path, at, array.cpu())
             found = _checksums(array.cpu(), number)
             wrong = (found != sums[checked : checked + len(found)]).nonzero()
@@ -141,15 +172,14 @@ def read(path: str, options: Options) -> Rows:
                     f"{min(bad + _core.CHECKSUM_BLOCK, at + size)}; restore the file or convert it again"
                 )
             checked += len(found)
-            held.append(array)
+            held[name] = array
             step(size)
-    return Rows(
-        held[0],
-        _narrow(held[1], header.vertices, options),
-        held[2] if len(held) == 3 else None,
-        bool(header.flags & _DIRECTED),
-        bool(header.flags & _SORTED),
-    )
+    order = held["order"].cpu() if "order" in held else None
+    directed, weights = bool(header.flags & _DIRECTED), held.get("weights")
+    if header.flags & _COMPRESSED:
+        return Packed(held["indptr"], held["packed_offsets"], held["packed"], weights, directed, order)
+    indices = _narrow(held["indices"], header.vertices, options)
+    return Rows(held["indptr"], indices, weights, directed, bool(header.flags & _SORTED), order=order)
 
 
 def _narrow(indices: UnifiedTensor, vertices: int, options: Options) -> UnifiedTensor:
@@ -163,11 +193,20 @@ def _narrow(indices: UnifiedTensor, vertices: int, options: Options) -> UnifiedT
 
 
 def write(graph: Graph, path: str) -> None:
-    """Writes the graph as it is, offsets and neighbours in the types that it has."""
-    arrays = [array for array in (graph.array(name, "cpu") for name in _ARRAYS) if array is not None]
-    arrays = [array.contiguous() for array in arrays]
-    flags = _DIRECTED * graph.directed | _SORTED * graph.has_sorted_lists | _WEIGHTED * (len(arrays) == 3)
-    header = Header(flags, graph.num_vertices, graph.num_edges, tuple(array.dtype for array in arrays))
+    """Writes the graph as it is: the arrays that it has, in their types, and its order."""
+    names = ("packed_offsets", "packed") if graph.is_compressed else ("indices",)
+    found = [*(graph.array(name, "cpu") for name in ("indptr", *names, "weights")), graph.order]
+    arrays = [array.contiguous() for array in found if array is not None]
+    flags = (
+        _DIRECTED * graph.directed
+        | _SORTED * graph.has_sorted_lists
+        | _WEIGHTED * (graph.weights is not None)
+        | _COMPRESSED * graph.is_compressed
+        | _REORDERED * (graph.order is not None)
+    )
+    types = (torch.int64, arrays[len(names)].dtype, *(() if graph.weights is None else (graph.weights.dtype,)))
+    packed_bytes = arrays[2].numel() if graph.is_compressed else 0
+    header = Header(flags, graph.num_vertices, graph.num_edges, types, packed_bytes)
     *places, (sums_at, sums_bytes) = header.sections()
     with replacing(path) as output, progress(f"writing {path}", sums_at) as step:
         output.write(header.pack())

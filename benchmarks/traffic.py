@@ -1,0 +1,99 @@
+"""Link requests counted by the model against those that the GPU counted (Nsight Compute), for a small search.
+
+The model counts the sectors that a warp's cache does not hold from the load before. A GPU's caches hold more, and warps share
+them; so its sectors should lie between ``distinct`` (each sector once a level) and ``modelled``. Without ``small`` it needs a
+GPU and ``ncu``; with it there is only the model.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import hinterland as hl
+from hinterland.graph import Graph, emogi
+from hinterland.memory import UnifiedTensor
+from hinterland.traffic import analyse
+from hinterland.traffic.requests import SIZES
+
+SCALE = 20
+# Counters of reads from host memory, by the name they get here; a GPU that lacks one leaves it out.
+COUNTERS = {
+    "sectors": "lts__t_sectors_aperture_sysmem_op_read.sum",
+    "sectors_l1": "lts__t_sectors_srcunit_tex_aperture_sysmem.sum",
+    "sectors_missed": "lts__t_sectors_srcunit_tex_aperture_sysmem_lookup_miss.sum",
+    "requests": "lts__t_requests_srcunit_tex_aperture_sysmem.sum",
+    "pcie_bytes": "pcie__read_bytes.sum",
+}
+CASES = [(access, "warp") for access in emogi.ACCESSES] + [("aligned", name) for name in emogi.ASSIGNMENTS[1:]]
+
+
+def run(small: bool) -> dict[str, Any]:
+    """One row for each graph, width of an edge, access and assignment."""
+    rows = []
+    known = {} if small else _available()
+    for kind in ("kronecker", "uniform"):
+        for edge_bytes in (4, 8):
+            graph = graph_of(kind, 12 if small else SCALE, edge_bytes, on_gpu=not small)
+            source = int(graph.degrees().argmax())
+            for access, assignment in CASES:
+                row: dict[str, Any] = {"graph": kind, "edge_bytes": edge_bytes, "access": access, "assignment": assignment}
+                total = analyse(graph, "bfs", source, access, assignment).total
+                row |= {f"requests_{size}": total["requests"][str(size)] for size in SIZES}
+                row |= {"modelled": total["bytes"] // 32, "distinct": total["distinct_bytes"] // 32}
+                if known:
+                    counted = _count(known, kind, edge_bytes, access, assignment, source)
+                    row |= counted
+                    row["difference"] = counted["sectors"] / row["modelled"] - 1 if "sectors" in counted else None
+                    print(row, file=sys.stderr)
+                rows.append(row)
+    return {"counters": known, "cases": rows}
+
+
+def graph_of(kind: str, scale: int, edge_bytes: int, on_gpu: bool = True) -> Graph:
+    """The graph of a case: with a GPU, only neighbours are in host memory."""
+    place: Any = {"indptr": "gpu", "indices": "host"} if on_gpu else "host"
+    graph = hl.generate(kind, scale=scale, edge_factor=16, seed=1, placement=place, device="cuda" if on_gpu else "cpu")
+    if edge_bytes == 4:
+        return graph
+    indices = UnifiedTensor.empty((graph.num_edges,), torch.int64)
+    indices.cpu().copy_(graph.indices)
+    return Graph._of({**graph._arrays, "indices": indices}, graph.directed)
+
+
+def _ncu() -> str:
+    for found in (shutil.which("ncu"), *sorted(Path("/usr/local").glob("cuda*/bin/ncu"), reverse=True)):
+        if found:
+            return str(found)
+    raise SystemExit("benchmarks traffic: ncu is missing; install Nsight Compute, or use --small for the model alone")
+
+
+def _available() -> dict[str, str]:
+    """The counters that this GPU has."""
+    listed = subprocess.run([_ncu(), "--query-metrics"], capture_output=True, text=True, check=True).stdout
+    names = {line.split()[0] for line in listed.splitlines() if line.split()}
+    return {short: metric for short, metric in COUNTERS.items() if metric.removesuffix(".sum") in names}
+
+
+def _count(counters: dict[str, str], *case: Any) -> dict[str, float]:
+    """Sums over all levels of one search."""
+    kind, edge_bytes, access, assignment, source = case
+    arguments = [kind, SCALE, edge_bytes, access, assignment, source]
+    command = [_ncu(), "--clock-control", "none", "--csv", "--page", "raw", "--print-units", "base"]
+    command += ["--kernel-name", "regex:emogi_level", "--metrics", ",".join(counters.values())]
+    command += [sys.executable, "-m", "benchmarks._traffic_kernel", *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise SystemExit(f"benchmarks traffic: ncu failed: {done.stdout[-2000:]}{done.stderr[-2000:]}")
+    lines = done.stdout.splitlines()
+    head = next(i for i, line in enumerate(lines) if line.startswith('"ID"'))
+    table = [line for line in lines[head:] if line.startswith('"')]
+    rows = list(csv.DictReader(io.StringIO("\n".join(table))))[1:]  # the first names units
+    return {short: sum(float(row[metric].replace(",", "")) for row in rows) for short, metric in counters.items()}

@@ -1,0 +1,42 @@
+#include "graph/emogi.hpp"
+
+#include "core/parallel.hpp"
+
+namespace hinterland::native {
+
+namespace {
+
+template <class App>
+void level(const EmogiCase& run, const EmogiState& state) {
+  with_policies(run, [&](auto access, const auto& assignment, auto edge) {
+    using Access = decltype(access);
+    const auto* edges = static_cast<const decltype(edge)*>(run.edges);
+    parallel_for(
+        emogi_blocks<Access>(assignment, 1, Warp::kWidth),
+        [&](int64_t block) {
+          App app{{state}};
+          serve<Access>(assignment, edges, app, block, 0, 1);
+          if (app.found) app.report_found();
+        },
+        64);
+  });
+}
+
+}  // namespace
+
+int64_t blocks_of(const EmogiCase& run) {
+  int64_t blocks = 0;
+  with_policies(run, [&](auto access, const auto& assignment, auto) {
+    blocks = emogi_blocks<decltype(access)>(assignment, kEmogiWarps, kWarpLanes);
+  });
+  return blocks;
+}
+
+void emogi_level(const EmogiCase& run, const std::string& algorithm, const EmogiState& state) {
+  if (algorithm == "bfs") return level<EmogiBfs>(run, state);
+  if (algorithm == "sssp") return level<EmogiSssp>(run, state);
+  if (algorithm == "cc") return level<EmogiComponents>(run, state);
+  level<EmogiPagerank>(run, state);
+}
+
+}  // namespace hinterland::native

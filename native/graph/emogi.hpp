@@ -1,0 +1,47 @@
+// EMOGI's traversals on the CPU. A case is the arrays of one level and the three policies by name.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "hinterland/graph/emogi.hpp"
+
+namespace hinterland::native {
+
+struct EmogiCase {
+  Division division;
+  const void* edges;
+  int edge_bytes;
+  std::string access, assignment;
+};
+
+template <class Body>
+void with_access(const std::string& name, Body&& body) {
+  if (name == "naive") return body(NaiveAccess{});
+  if (name == "merged") return body(MergedAccess{});
+  return body(AlignedAccess{});
+}
+
+// body(access, assignment, edge) with values of the case's types; Python has checked the names.
+template <class Body>
+void with_policies(const EmogiCase& run, Body&& body) {
+  with_access(run.access, [&](auto access) {
+    const auto with_edges = [&](const auto& assignment) {
+      if (run.edge_bytes == 4)
+        body(access, assignment, int32_t{});
+      else
+        body(access, assignment, int64_t{});
+    };
+    if (run.assignment == "vertices") return with_edges(ConsecutiveVertices{run.division});
+    if (run.assignment == "transposed") return with_edges(TransposedVertices{run.division});
+    return with_edges(EdgeTiles{run.division});
+  });
+}
+
+// Blocks of the GPU's launch.
+int64_t blocks_of(const EmogiCase& run);
+
+// One level of "bfs", "sssp", "cc" or "pagerank".
+void emogi_level(const EmogiCase& run, const std::string& algorithm, const EmogiState& state);
+
+}  // namespace hinterland::native

@@ -1,0 +1,72 @@
+// Loops over the rows of a CSR graph that share the work by entries, whatever the rows' lengths, and sums of row lengths.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "core/parallel.hpp"
+#include "graph/build.hpp"
+#include "hinterland/core/platform.hpp"
+
+namespace hinterland::native {
+
+inline constexpr int64_t kPieceEdges = 1 << 16;  // what a thread takes at once
+
+template <class Use>
+void with_neighbors(NeighborArray neighbors, Use&& use) {
+  if (neighbors.bytes == 4) {
+    use(static_cast<int32_t*>(neighbors.data));
+  } else {
+    use(static_cast<int64_t*>(neighbors.data));
+  }
+}
+
+// values[i] becomes the sum of values[0 .. i]. Returns the total.
+inline int64_t inclusive_sum(int64_t* values, int64_t count) {
+  const int64_t pieces = std::min<int64_t>(num_threads(), std::max<int64_t>(count / 4096, 1));
+  std::vector<int64_t> before(pieces + 1, 0);
+  const auto edge = [&](int64_t piece) { return count / pieces * piece + std::min(piece, count % pieces); };
+#pragma omp parallel for schedule(static, 1) if (pieces > 1)
+  for (int64_t p = 0; p < pieces; ++p) {
+    int64_t sum = 0;
+    for (int64_t i = edge(p); i < edge(p + 1); ++i) sum += values[i];
+    before[p + 1] = sum;
+  }
+  for (int64_t p = 0; p < pieces; ++p) before[p + 1] += before[p];
+#pragma omp parallel for schedule(static, 1) if (pieces > 1)
+  for (int64_t p = 0; p < pieces; ++p) {
+    int64_t sum = before[p];
+    for (int64_t i = edge(p); i < edge(p + 1); ++i) values[i] = sum += values[i];
+  }
+  return before[pieces];
+}
+
+// visit(row) for every row, in pieces of about as many entries each, whatever their rows' lengths.
+template <class Visit>
+void for_each_row(const int64_t* indptr, int64_t vertices, Visit&& visit) {
+  // An empty row weighs as much as one entry.
+  const auto weight_before = [&](int64_t row) { return indptr[row] + row; };
+  const auto row_at = [&](int64_t weight) {
+    int64_t low = 0, high = vertices;
+    while (low < high) {
+      const int64_t middle = low + (high - low) / 2;
+      if (weight_before(middle) < weight) {
+        low = middle + 1;
+      } else {
+        high = middle;
+      }
+    }
+    return low;
+  };
+  const int64_t pieces = ceil_div(weight_before(vertices), kPieceEdges);
+  parallel_for(
+      pieces,
+      [&](int64_t piece) {
+        const int64_t end = row_at((piece + 1) * kPieceEdges);
+        for (int64_t row = row_at(piece * kPieceEdges); row < end; ++row) visit(row);
+      },
+      1);
+}
+
+}  // namespace hinterland::native

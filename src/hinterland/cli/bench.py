@@ -1,0 +1,64 @@
+"""``hinterland bench``: measurements of this library on this machine."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated, Any
+
+import typer
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from ..runtime import devices
+from ..traffic.ablation import KINDS, ablation, title
+from .output import emit
+
+
+def register(app: typer.Typer) -> None:
+    app.command("bench")(bench)
+
+
+def bench(
+    what: Annotated[str, typer.Argument(metavar="WHAT", help="traversal.")],
+    ablated: Annotated[bool, typer.Option("--ablation", help="EMOGI's figures: accesses, UVM, widths, assignments.")] = False,
+    kind: Annotated[list[str] | None, typer.Option(help="kronecker or uniform; by default both.")] = None,
+    scale: Annotated[int | None, typer.Option(min=1, help="2^scale vertices; by default 25 on a GPU, 14 without.")] = None,
+    edge_factor: Annotated[int, typer.Option(min=1, help="Edges a vertex, before mirroring.")] = 16,
+    sources: Annotated[int, typer.Option(min=1, help="Searches, each from another vertex.")] = 4,
+    seed: Annotated[int, typer.Option(help="Of graphs, weights and sources.")] = 1,
+    device: Annotated[str | None, typer.Option(help="cpu or cuda; by default the GPU, if there is one.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")] = False,
+) -> None:
+    """Measure traversals on generated graphs, in the terms of EMOGI's paper."""
+    if what != "traversal":
+        raise typer.BadParameter(f"{what!r} is nothing that can be measured; write traversal", param_hint="WHAT")
+    if not ablated:
+        raise typer.BadParameter("say what to measure: --ablation", param_hint="traversal")
+    where = devices.as_device(device)
+    scale = scale if scale is not None else 25 if where.type == "cuda" else 14
+    options: dict[str, Any] = {"scale": scale, "edge_factor": edge_factor, "sources": sources, "seed": seed}
+    tables = ablation(kind or KINDS, device=where, progress=lambda phrase: print(phrase, file=sys.stderr), **options)
+    if json:
+        emit({"device": str(where), **options, "tables": tables}, True, "")
+        return
+    for name, rows in tables.items():
+        _print(name, rows)
+
+
+def _print(name: str, rows: list[dict[str, Any]]) -> None:
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console = Console(highlight=False, width=200)
+    table = Table(box=box.SIMPLE_HEAD if console.is_terminal else None)
+    for column in rows[0]:
+        table.add_column(column.replace("_", " "), justify="left" if column == "graph" else "right")
+    for row in rows:
+        table.add_row(*(f"{cell:.3g}" if isinstance(cell, float) and cell < 100 else _plain(cell) for cell in row.values()))
+    console.print(f"{name.replace('_', ' ').capitalize()}: {title(name)}", style="bold", markup=False)
+    console.print(table)
+    console.print()
+
+
+def _plain(cell: Any) -> str:
+    return f"{cell:,.0f}" if isinstance(cell, float) else str(cell)

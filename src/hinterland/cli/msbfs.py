@@ -1,0 +1,63 @@
+"""``hinterland msbfs``: breadth-first search from many sources at once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import torch
+import typer
+
+from .. import graph as graphs
+from . import traversal
+from .traversal import Algorithm
+
+
+def register(app: typer.Typer) -> None:
+    app.command("msbfs")(msbfs)
+
+
+def msbfs(
+    graph: traversal.GraphFile,
+    sources: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Begin at all vertices in this file: one number a line, or .npy.")
+    ] = None,
+    count: Annotated[int | None, typer.Option(min=1, help="Begin at so many random vertices; 64 without --sources.")] = None,
+    runs: traversal.Repeats = 1,
+    seed: traversal.Seed = 1,
+    mode: traversal.Mode = "auto",
+    gpu_budget: traversal.GpuBudget = None,
+    device: traversal.Device = None,
+    verify: traversal.Verify = False,
+    output: traversal.Output = None,
+    stats: traversal.Stats = False,
+    json: traversal.Json = False,
+) -> None:
+    """Find the distance of every vertex from each of many sources, reading the edges for all of them together.
+
+    The array of --output is the levels (int32, a row for each source, -1 where unreachable); the table says what each reached.
+    """
+    starts = traversal.all_at_once(sources, 64 if sources is None and count is None else count, runs, output)
+    loaded = graphs.load_graph(graph)
+    drawn = starts(loaded, seed)
+    algorithm = Algorithm(
+        name="msbfs",
+        call=graphs.multi_source_bfs,  # type: ignore[attr-defined]
+        array=lambda result: result.levels,
+        table=lambda result: {
+            "source": torch.tensor(drawn.runs[-1]["sources"]),
+            "reached": result.reached,
+            "distance_sum": result.distance_sum,
+            "eccentricity": result.eccentricity,
+        },
+        found=lambda run: f"{len(run['sources'])} sources reach {run['reached_by_all']:,} vertices together",
+        settings={"levels": verify or (output is not None and output.suffix != ".parquet")},
+        fields=_totals,
+        verify=graphs.verify_multi_source_bfs,  # type: ignore[attr-defined]
+    )
+    options = traversal.Options(mode, gpu_budget, device, verify, output, stats, json)
+    traversal.traverse(algorithm, loaded, drawn, options)
+
+
+def _totals(result: Any) -> dict[str, int]:
+    return {"reached_by_all": int(result.reached.sum())}

@@ -1,0 +1,62 @@
+"""``hinterland pagerank``: PageRank of a graph file."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import torch
+import typer
+
+from .. import graph as graphs
+from ..graph.sources import read_sources
+from . import traversal
+from .traversal import Algorithm, by_vertex
+
+
+def register(app: typer.Typer) -> None:
+    app.command("pagerank")(pagerank)
+
+
+def pagerank(
+    graph: traversal.GraphFile,
+    damping: Annotated[float, typer.Option(help="The share of walks that follow an edge instead of jumping.")] = 0.85,
+    tolerance: Annotated[float, typer.Option(help="Stop when the scores change by less than this altogether.")] = 1e-4,
+    max_iterations: Annotated[int, typer.Option(min=1, help="Stop after so many iterations at the latest.")] = 100,
+    sources: Annotated[
+        traversal.Path | None,
+        typer.Option(metavar="FILE", help="Jump only to the vertices in this file: one number a line, or .npy."),
+    ] = None,
+    runs: traversal.Repeats = 1,
+    mode: traversal.Mode = "auto",
+    gpu_budget: traversal.GpuBudget = None,
+    device: traversal.Device = None,
+    output: traversal.Output = None,
+    stats: traversal.Stats = False,
+    json: traversal.Json = False,
+) -> None:
+    """Rank vertices by how often a random walk comes by, and say how fast that went.
+
+    The array of --output is the scores, which add up to 1.
+    """
+    loaded = graphs.load_graph(graph)
+    jumps = None
+    if sources is not None:
+        jumps = torch.zeros(loaded.num_vertices, dtype=torch.float64)
+        jumps[read_sources(sources, loaded)] = 1
+    settings: dict[str, Any] = {
+        "damping": damping,
+        "tolerance": tolerance,
+        "max_iterations": max_iterations,
+        "personalization": jumps,
+    }
+    algorithm = Algorithm(
+        name="pagerank",
+        call=graphs.pagerank,  # type: ignore[attr-defined]
+        array=lambda result: result.scores,
+        table=lambda result: by_vertex(score=result.scores),
+        found=lambda run: f"{run['iterations']} iterations, error {run['error']:.2e}",
+        settings=settings,
+        fields=lambda result: {"iterations": result.iterations, "error": result.error},
+    )
+    options = traversal.Options(mode, gpu_budget, device, False, output, stats, json)
+    traversal.traverse(algorithm, loaded, traversal.Starts([{}] * runs, []), options)

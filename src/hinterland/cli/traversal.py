@@ -1,0 +1,301 @@
+"""What the commands that run an algorithm share: their options, the runs and their average, what is printed and written."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import torch
+import typer
+
+from ..graph import Graph, from_edges, prepare, random_weights
+from ..graph.sources import draw_sources, read_sources
+from ..probe.link import copy_rates
+from ..runtime import devices
+from ..runtime.errors import ConfigError, GraphError
+from ..runtime.files import replacing, writing
+from ..runtime.units import format_bytes, format_rate
+from .output import emit
+
+GraphFile = Annotated[Path, typer.Argument(metavar="GRAPH", help="A graph file of any format that convert reads.")]
+Source = Annotated[str, typer.Option(help="The vertex to begin at, or random.")]
+Sources = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Begin at each vertex in this file: one number a line, or .npy.")
+]
+Runs = Annotated[int, typer.Option(min=1, help="Times to run; each from a new vertex if the source is random.")]
+Repeats = Annotated[int, typer.Option("--runs", min=1, help="Times to run.")]
+Seed = Annotated[int, typer.Option(help="Draws the random sources, among vertices that have neighbours.")]
+RandomWeights = Annotated[
+    str | None, typer.Option(metavar="TYPE", help="Draw weights first: uint8 or int32 from 1 to 255, or float32 below 1.")
+]
+Mode = Annotated[str, typer.Option(help="auto, or one of the modes on the algorithm's page.")]
+GpuBudget = Annotated[str | None, typer.Option(metavar="SIZE", help="Most GPU memory to take, as 4GiB; 0 runs on the CPU.")]
+Device = Annotated[str | None, typer.Option(help="cpu or cuda; by default the GPU, if there is one.")]
+Verify = Annotated[bool, typer.Option("--verify", help="Check every result by the properties that define it.")]
+Output = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Write the result: a table as .parquet, else one array as .npy.")
+]
+Stats = Annotated[bool, typer.Option("--stats", help="Also report each level or iteration.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
+
+
+@dataclass(frozen=True)
+class Algorithm:
+    """What a command adds to what all share.
+
+    Attributes:
+        name: as :func:`hinterland.prepare` knows it.
+        call: the function: a graph, ``mode``, ``stats``, what a run begins with and ``settings``, to a result.
+        array: what ``--output`` writes of a result as ``.npy``.
+        table: what it writes as ``.parquet``: columns by name.
+        found: what a run found, for people, from its object in the JSON.
+        settings: arguments that all runs share.
+        fields: what the result adds to that object.
+        verify: raises VerificationError unless the result of a run is right.
+    """
+
+    name: str
+    call: Callable[..., Any]
+    array: Callable[[Any], torch.Tensor]
+    table: Callable[[Any], dict[str, torch.Tensor]]
+    found: Callable[[Mapping[str, Any]], str]
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    fields: Callable[[Any], dict[str, Any]] = lambda _: {}
+    verify: Callable[..., None] | None = None
+
+
+@dataclass(frozen=True)
+class Options:
+    """The options of the same names."""
+
+    mode: str = "auto"
+    gpu_budget: str | None = None
+    device: str | None = None
+    verify: bool = False
+    output: Path | None = None
+    stats: bool = False
+    json: bool = False
+
+
+@dataclass(frozen=True)
+class Starts:
+    """What each run begins with, as arguments by name, and the sources that are not worth a run."""
+
+    runs: list[dict[str, Any]]
+    left_out: list[int]
+
+
+def single_source(source: str, sources: Path | None, runs: int, output: Path | None) -> Callable[[Graph, int], Starts]:
+    """The starts that the options ask for, once the graph is there. Wrong options are refused before it is loaded."""
+    if sources is not None:
+        if source != "random" or runs != 1:
+            raise typer.BadParameter("the file says where to begin; leave out --source and --runs", param_hint="--sources")
+        vertex, one = None, False
+    else:
+        vertex = None if source == "random" else _number(source)
+        one = runs == 1 or vertex is not None
+    if output is not None and not one:
+        raise typer.BadParameter("one file holds the result of one source; begin at a single one", param_hint="--output")
+
+    def starts(graph: Graph, seed: int) -> Starts:
+        if sources is None:
+            drawn = draw_sources(graph, runs, seed) if vertex is None else [vertex] * runs
+            return Starts([{"source": vertex} for vertex in drawn], [])
+        return _worth_a_run(sources, graph)
+
+    return starts
+
+
+def all_at_once(sources: Path | None, count: int | None, runs: int, output: Path | None) -> Callable[[Graph, int], Starts]:
+    """Runs that begin at several vertices: those of a file, ``count`` random ones, new for each run, or where neither is given
+    the algorithm's own choice."""
+    if sources is not None and count is not None:
+        raise typer.BadParameter("the file says where to begin; leave out --count", param_hint="--sources")
+    if output is not None and count is not None and runs > 1:
+        raise typer.BadParameter("one file holds the result of one run; leave out --runs", param_hint="--output")
+
+    def starts(graph: Graph, seed: int) -> Starts:
+        if sources is not None:
+            return Starts([{"sources": read_sources(sources, graph)}] * runs, [])
+        if count is None:
+            return Starts([{"sources": None}] * runs, [])
+        drawn = draw_sources(graph, count * runs, seed)
+        return Starts([{"sources": drawn[i * count : (i + 1) * count]} for i in range(runs)], [])
+
+    return starts
+
+
+def _number(source: str) -> int:
+    try:
+        return int(source)
+    except ValueError:
+        raise typer.BadParameter(f"{source!r} is neither a vertex number nor random", param_hint="--source") from None
+
+
+def _worth_a_run(path: Path, graph: Graph) -> Starts:
+    """The sources of a file, but for those without neighbours, which the paper leaves out of its averages too (Min 2022,
+    section 2.5.2)."""
+    listed = read_sources(path, graph)
+    degrees = graph.degrees().cpu()[listed].tolist()
+    kept = [vertex for vertex, degree in zip(listed, degrees, strict=True) if degree]
+    left_out = [vertex for vertex, degree in zip(listed, degrees, strict=True) if not degree]
+    if not kept:
+        raise GraphError(f"{path}: none of its {len(listed)} vertices has a neighbour; list others")
+    if left_out:
+        print(f"hinterland: left out {len(left_out)} of {len(listed)} sources, which have no neighbours", file=sys.stderr)
+    return Starts([{"source": vertex} for vertex in kept], left_out)
+
+
+def with_weights(graph: Graph, drawn: str | None, seed: int) -> Graph:
+    """``graph`` with its weights, or with random ones of the type that ``--random-weights`` names."""
+    if drawn is not None:
+        return random_weights(graph, drawn, seed % 2**64)
+    if graph.weights is None:
+        raise GraphError("the graph has no weights; add --random-weights int32, or choose a file that has some")
+    return graph
+
+
+def traverse(algorithm: Algorithm, graph: Graph, starts: Starts, options: Options) -> None:
+    """Runs the algorithm from each start, then prints and writes what was found."""
+    check_output(options.output)
+    ceiling = _ceiling(algorithm, graph, starts, options)
+    many = len(starts.runs) > 1
+    began = time.perf_counter()
+    # Several runs are worth keeping on the GPU what they all read.
+    kept = prepare(graph, options.gpu_budget, options.device, algorithm.name, graph.weights is not None) if many else None
+    prepared_in = time.perf_counter() - began
+    where: dict[str, Any] = {} if many else {"gpu_budget": options.gpu_budget, "device": options.device}
+    done: list[dict[str, Any]] = []
+    with kept or nullcontext():
+        for start in starts.runs:
+            result = algorithm.call(kept or graph, **start, **algorithm.settings, mode=options.mode, **where, stats=True)
+            run = _run(start, algorithm.fields(result), result.stats, ceiling, options.stats)
+            if options.verify and algorithm.verify:
+                algorithm.verify(graph, *start.values(), result)
+                run["verified"] = True
+                print(f"hinterland: {_where(run)}the result is right", file=sys.stderr)
+            done.append(run)
+    if options.output is not None:
+        _write(options.output, algorithm, result)
+    found: dict[str, Any] = {
+        "graph": {"vertices": graph.num_vertices, "edges": graph.num_edges},
+        "runs": done,
+        "average_seconds": sum(run["seconds"] for run in done) / len(done),
+        "bytes": sum(run["bytes"] for run in done),
+        "link": _link(done),
+    }
+    if many:
+        found["prepare_seconds"] = prepared_in
+    if starts.left_out:
+        found["left_out"] = starts.left_out
+    emit(found, options.json, "" if options.json else _text(algorithm, found))
+
+
+def _ceiling(algorithm: Algorithm, graph: Graph, starts: Starts, options: Options) -> float | None:
+    """What the copy engine moves now, in bytes a second; None on the CPU. Loads the kernels, so that no run's time has that."""
+    where = devices.as_device(options.device)
+    if where.type == "cpu":
+        return None
+    weights = None if graph.weights is None else torch.ones(2, dtype=graph.weights.dtype)
+    one_edge = from_edges(torch.tensor([0, 1]), torch.tensor([1, 0]), weights, directed=graph.directed)
+    start = {name: [0] if isinstance(value, list) else 0 for name, value in starts.runs[0].items()}
+    algorithm.call(one_edge, **start, mode=options.mode, device=where, stats=True)
+    return copy_rates(where)[0]
+
+
+def _run(
+    start: dict[str, Any], fields: dict[str, Any], stats: dict[str, Any], ceiling: float | None, details: bool
+) -> dict[str, Any]:
+    run = {**start, **fields, **stats}
+    searches = run.get("searches", [])  # what a run of many sources was done in
+    if ceiling is not None:
+        for link in (part["link"] for part in (run, *searches) if part.get("link") is not None):
+            link["ceiling"] = ceiling
+            for part in (link, link["heavy"]):
+                part["share"] = part["bandwidth"] / ceiling
+    if "link" not in run:
+        run["link"] = _link(searches)
+    if not details:
+        run = {key: value for key, value in run.items() if key not in ("per_level", "searches")}
+    # Of an algorithm that is no search, the edges that it looked at say nothing about its pace.
+    return {**run, "teps": run["edges"] / run["seconds"]} if "source" in run else run
+
+
+def _link(runs: list[dict[str, Any]]) -> dict[str, Any] | None:
+    """What crossed the link between host and GPU over all runs; None where nothing did."""
+    if not runs or any(run["link"] is None for run in runs):
+        return None
+    ceiling = runs[0]["link"]["ceiling"]
+    bandwidth = sum(run["bytes"] for run in runs) / sum(run["seconds"] for run in runs)
+    return {"bandwidth": bandwidth, "ceiling": ceiling, "share": bandwidth / ceiling if ceiling else None}
+
+
+def _text(algorithm: Algorithm, found: dict[str, Any]) -> str:
+    counts, runs = found["graph"], found["runs"]
+    lines = [f"{counts['vertices']:,} vertices, {counts['edges']:,} stored edges, on {runs[0]['device']}"]
+    for run in runs:
+        lines.append(
+            f"{_where(run)}{algorithm.found(run)}, {run['seconds'] * 1e3:.2f} ms, "
+            + (f"{run['teps'] / 1e6:,.1f} M edges/s, " if "teps" in run else "")
+            + f"{format_bytes(run['bytes'])} read{_share(run)}"
+            + (", verified" if run.get("verified") else "")
+        )
+        for search in run.get("searches", [run]):
+            lines += [_level_text(level) for level in search.get("per_level", ())]
+    if len(runs) > 1:
+        lines.append(f"average of {len(runs)} runs: {found['average_seconds'] * 1e3:.2f} ms")
+    return "\n".join(lines)
+
+
+def _where(run: Mapping[str, Any]) -> str:
+    return f"source {run['source']:,}: " if "source" in run else ""
+
+
+def _share(run: dict[str, Any]) -> str:
+    link = run["link"]
+    if link is None:
+        return ""
+    share = "" if link["share"] is None else f" ({link['share']:.0%} of the link)"
+    return f" over the link at {format_rate(link['bandwidth'])}{share}"
+
+
+def _level_text(level: dict[str, Any]) -> str:
+    return (
+        f"  level {level['level']:>4}: {level['vertices']:>12,} vertices {level['edges']:>14,} edges "
+        f"{format_bytes(level['bytes']):>12} {level['seconds'] * 1e3:>10.3f} ms"
+    )
+
+
+def check_output(path: Path | None) -> None:
+    """Refuses a table where pyarrow is missing, before anything runs."""
+    if path is not None and path.suffix == ".parquet":
+        try:
+            import pyarrow.parquet  # noqa: F401
+        except ImportError as error:
+            raise ConfigError(
+                f"{path}: writing .parquet needs pyarrow: pip install 'hinterland[arrow]'; or write .npy"
+            ) from error
+
+
+def by_vertex(**columns: torch.Tensor) -> dict[str, torch.Tensor]:
+    """A table with a row for each vertex."""
+    return {"vertex": torch.arange(len(next(iter(columns.values())))), **columns}
+
+
+def _write(path: Path, algorithm: Algorithm, result: Any) -> None:
+    """Writes the result under its name whole or not at all."""
+    with replacing(path) as output, writing(path):
+        if path.suffix == ".parquet":
+            import pyarrow
+            import pyarrow.parquet
+
+            columns = {name: column.cpu().numpy() for name, column in algorithm.table(result).items()}
+            pyarrow.parquet.write_table(pyarrow.table(columns), output.file)
+        else:
+            np.lib.format.write_array(output.file, algorithm.array(result).cpu().numpy(), allow_pickle=False)

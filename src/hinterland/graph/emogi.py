@@ -1,0 +1,371 @@
+"""EMOGI's traversals as published, and BaM's work assignments: the ablation that the fast algorithms are compared with.
+
+Min 2022, chapter 2, and Mailthody 2022, section 6.3. Every level looks at all vertices, in one launch; the CPU decides after
+each whether there is another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+import torch
+
+from .. import _core
+from ..runtime import devices
+from ..runtime.errors import ConfigError, GraphError
+from ..runtime.jit import KernelFile
+from ..runtime.launch import launch
+from .bfs import check_source
+from .graph import Graph
+from .traversal import Clock
+
+ACCESSES = ("naive", "merged", "aligned")
+ASSIGNMENTS = ("warp", "chunked", "transposed", "coarsened", "odt", "odt-active")
+ALGORITHMS = ("bfs", "sssp", "cc", "pagerank")
+
+LINE_BYTES = 4096  # a cache line of BaM: a tile, and what coarsening fills
+CHUNK = 8  # vertices of a warp in EMOGI's chunked form
+STRIDE = 128  # of the transposed assignment; the best for most graphs (Mailthody 2022, section 7.1.6)
+
+_NO_VERTEX = 2**63 - 1
+_POLICIES = {"vertices": "ConsecutiveVertices", "transposed": "TransposedVertices", "tiles": "EdgeTiles"}
+_APPS = {"bfs": "EmogiBfs", "sssp": "EmogiSssp", "cc": "EmogiComponents", "pagerank": "EmogiPagerank"}
+
+
+def _instance(algorithm: str, access: str, policy: str, edge_bytes: int) -> str:
+    types = (_APPS[algorithm], f"{access.capitalize()}Access", _POLICIES[policy], f"int{8 * edge_bytes}_t")
+    return f"hinterland::emogi_level<{', '.join(f'hinterland::{t}' for t in types)}>"
+
+
+KERNELS = KernelFile("graph/emogi.cu", tuple(_instance(*case) for case in product(_APPS, ACCESSES, _POLICIES, (4, 8))))
+
+
+@dataclass(frozen=True)
+class EmogiResult:
+    """What a traversal found, on the device that ran it.
+
+    Attributes:
+        values: BFS: levels, int32 ``[num_vertices]``, -1 where unreachable. Shortest paths: distances, int64, -1 where
+            unreachable. Components: int64, the smallest vertex of each vertex's component. PageRank: float32.
+        stats: ``seconds``, ``launches``, and ``bytes``: whole sectors of the lists that were read, weights included, each list
+            for itself.
+    """
+
+    values: torch.Tensor
+    stats: dict[str, Any]
+
+
+def bfs(
+    graph: Graph,
+    source: int,
+    access: str = "aligned",
+    assignment: str = "warp",
+    size: int | None = None,
+    device: torch.device | str | int | None = None,
+) -> EmogiResult:
+    """Levels of the vertices that ``source`` reaches.
+
+    Args:
+        graph: the graph; the edges are read where they lie, 4 or 8 bytes each; offsets are copied to the GPU.
+        source: a vertex number.
+        access: ``"naive"`` (a thread walks a list), ``"merged"`` (a warp reads it), ``"aligned"`` (from its first line on).
+        assignment: ``"warp"`` (a worker for each vertex), ``"chunked"`` (8 vertices), ``"transposed"`` (workers that follow
+            each other serve vertices 128 apart), ``"coarsened"`` (the vertices whose lists fill 4 KiB), ``"odt"`` (tiles of
+            4 KiB of the edge array), ``"odt-active"`` (tiles with active vertices only). A worker is a warp, or a thread if
+            the access is naive.
+        size: the assignment's number, instead of the one that is named above: vertices, stride, or elements of a tile.
+        device: where to run; None is the current GPU, or the CPU on a machine without one.
+
+    Returns:
+        ``EmogiResult(levels int32 [V], stats)``.
+
+    Raises:
+        ConfigError: an unknown access or assignment, or a size that cannot be used.
+        IndexOutOfRange: ``source`` is no vertex.
+        GraphError: a neighbour met on the way is out of range.
+    """
+    source = check_source(graph, source)
+    run = Traversal(graph, "bfs", access, assignment, size, device)
+    with run.timed():
+        levels = torch.full((graph.num_vertices,), -1, dtype=torch.int32, device=run.device)
+        levels[source] = 0
+        while run.level(levels, depth=run.launches):
+            pass
+    return EmogiResult(levels, run.stats(run.list_bytes()[levels >= 0].sum()))
+
+
+def sssp(
+    graph: Graph,
+    source: int,
+    access: str = "aligned",
+    assignment: str = "warp",
+    size: int | None = None,
+    device: torch.device | str | int | None = None,
+    observe: Any = None,
+) -> EmogiResult:
+    """Shortest distances from ``source``, by relaxing the edges of all vertices whose distance has fallen, level by level.
+
+    Args:
+        graph, source, access, assignment, size, device: as for :func:`bfs`; weights are int32 and not negative.
+        observe: called with the active vertices (bool ``[V]``) before each level.
+
+    Returns:
+        ``EmogiResult(distances int64 [V], stats)``.
+
+    Raises:
+        GraphError: no int32 weights, or a negative one; otherwise as for :func:`bfs`.
+    """
+    source = check_source(graph, source)
+    run = Traversal(graph, "sssp", access, assignment, size, device)
+    far = torch.iinfo(torch.int64).max
+    with run.timed():
+        cost = torch.full((graph.num_vertices,), far, device=run.device)
+        cost[source] = 0
+        settled = torch.full_like(cost, far)
+        active = cost < settled
+    moved = torch.zeros((), dtype=torch.int64, device=run.device)
+    per_list = run.list_bytes()
+    while True:
+        if observe is not None:
+            observe(active)
+        moved += (per_list * active).sum()
+        with run.timed():
+            settled.copy_(cost)
+            run.level(cost, active)
+            torch.lt(cost, settled, out=active)
+            if not active.any():
+                break
+    return EmogiResult(cost.masked_fill_(cost == far, -1), run.stats(moved))
+
+
+def cc(
+    graph: Graph,
+    access: str = "aligned",
+    assignment: str = "warp",
+    size: int | None = None,
+    device: torch.device | str | int | None = None,
+    observe: Any = None,
+) -> EmogiResult:
+    """Connected components of an undirected graph: the smaller label of two neighbours wins, until none falls.
+
+    Args:
+        graph, access, assignment, size, device: as for :func:`bfs`.
+        observe: called with the active vertices (bool ``[V]``) before each level.
+
+    Returns:
+        ``EmogiResult(labels int64 [V], stats)``.
+
+    Raises:
+        GraphError: the graph is directed; otherwise as for :func:`bfs`.
+    """
+    if graph.directed:
+        raise GraphError("EMOGI finds components of undirected graphs; make the graph with directed=False or symmetrize=True")
+    run = Traversal(graph, "cc", access, assignment, size, device)
+    with run.timed():
+        labels = torch.arange(graph.num_vertices, device=run.device)
+        active = torch.ones(graph.num_vertices, dtype=torch.bool, device=run.device)
+        fallen = torch.zeros_like(active)
+    moved = torch.zeros((), dtype=torch.int64, device=run.device)
+    per_list = run.list_bytes()
+    while bool(active.any()):
+        if observe is not None:
+            observe(active)
+        moved += (per_list * active).sum()
+        with run.timed():
+            run.level(labels, active, fallen)
+            active, fallen = fallen, active
+            fallen.zero_()
+    return EmogiResult(labels, run.stats(moved))
+
+
+def pagerank(
+    graph: Graph,
+    damping: float = 0.85,
+    tolerance: float = 0.001,
+    access: str = "aligned",
+    assignment: str = "warp",
+    size: int | None = None,
+    device: torch.device | str | int | None = None,
+    observe: Any = None,
+) -> EmogiResult:
+    """PageRank by pushing: a vertex with more than ``tolerance`` yet to pass on gives each neighbour its part of it.
+
+    As published, scores begin at ``1 - damping``, so they add up to about the number of vertices, and what reaches a vertex
+    without neighbours is lost.
+
+    Args:
+        graph, access, assignment, size, device: as for :func:`bfs`.
+        damping: the part that is passed on, from 0 to below 1.
+        tolerance: what a vertex may keep back, above 0.
+        observe: called with the active vertices (bool ``[V]``) before each level.
+
+    Returns:
+        ``EmogiResult(scores float32 [V], stats)``.
+
+    Raises:
+        ConfigError: a damping or tolerance out of range; otherwise as for :func:`bfs`.
+        GraphError: as for :func:`bfs`.
+    """
+    if not 0 <= damping < 1 or not tolerance > 0:
+        raise ConfigError(f"damping={damping!r} lies in [0, 1) and tolerance={tolerance!r} above 0; 0.85 and 0.001 are usual")
+    run = Traversal(graph, "pagerank", access, assignment, size, device)
+    with run.timed():
+        share = damping / run.offsets.diff().clamp(min=1)
+        waiting = torch.full((graph.num_vertices,), 1 - damping, dtype=torch.float32, device=run.device)
+        scores = torch.zeros_like(waiting)
+        active = waiting > tolerance
+    moved = torch.zeros((), dtype=torch.int64, device=run.device)
+    per_list = run.list_bytes()
+    while bool(active.any()):
+        if observe is not None:
+            observe(active)
+        moved += (per_list * active).sum()
+        with run.timed():
+            scores += torch.where(active, waiting, 0)
+            part = waiting * share
+            waiting.masked_fill_(active, 0)
+            run.level(waiting, active, part)
+            active = waiting > tolerance
+    return EmogiResult(scores + waiting, run.stats(moved))
+
+
+class Traversal:
+    """One run: the division of the work, and its levels."""
+
+    def __init__(self, graph: Graph, algorithm: str, access: str, assignment: str, size: int | None, device: Any) -> None:
+        self.graph, self.algorithm, self.device = graph, algorithm, devices.as_device(device)
+        self.launches = 0
+        self.clock = Clock(self.device)
+        offsets, edges = graph.array("indptr", self.device), graph.array("indices", self.device)
+        assert offsets is not None and edges is not None
+        on_host = self.device.type == "cuda" and not graph.indptr.is_cuda
+        self.offsets, self.edges = offsets.clone() if on_host else offsets, edges
+        self.weights = _weights(graph, self.device) if algorithm == "sssp" else None
+        self.division = Division(graph, self.offsets, access, assignment, size, self.edges.element_size())
+        self._report = torch.tensor([0, _NO_VERTEX], device=self.device)
+        if self.device.type == "cuda":
+            KERNELS.kernel(self._instance(), self.device)  # compiled before any clock runs
+
+    @contextmanager
+    def timed(self) -> Iterator[None]:
+        """A with-block on the run's device whose time counts."""
+        with devices.on(self.device), self.clock:
+            yield
+
+    def level(
+        self, values: torch.Tensor, active: torch.Tensor | None = None, beside: torch.Tensor | None = None, depth: int = 0
+    ) -> bool:
+        """Serves the active vertices (bool ``[V]``; for BFS those of level ``depth``). Whether BFS found any."""
+        tiles = None
+        if self.division.only_active:
+            tiles = self.division.active_tiles(values == depth if active is None else active)
+        self._report[0] = 0
+        case = self.division.case(self.edges, tiles)
+        flags, other, weights = _address(active), _address(beside), _address(self.weights)
+        report = self._report.data_ptr()
+        if self.device.type == "cpu":
+            _core.emogi_level(case, self.algorithm, values.data_ptr(), flags, other, weights, depth, report)
+        elif case.blocks() > 0:
+            arrays = (self.offsets.data_ptr(), self.edges.data_ptr(), self.graph.num_vertices, self.graph.num_edges)
+            division, state = self.division.arguments(tiles), (values.data_ptr(), flags, other, weights, depth, report)
+            launch(KERNELS, self._instance(), self.device, case.blocks(), _core.EMOGI_BLOCK, *arrays, *division, *state)
+        self.launches += 1
+        found, bad = self._report.tolist()
+        if bad != _NO_VERTEX:
+            raise GraphError(
+                f"the neighbour list of vertex {bad} names a vertex outside [0, {self.graph.num_vertices}); check the file "
+                "it came from"
+            )
+        return bool(found)
+
+    def list_bytes(self) -> torch.Tensor:
+        """Bytes that reading each vertex's list moves, in whole sectors: int64 ``[V]``."""
+        sizes = [self.edges.element_size()] + ([4] if self.weights is not None else [])
+        begin, end = self.offsets[:-1], self.offsets[1:]
+        sectors = sum((end * size + 31) // 32 - begin * size // 32 for size in sizes)
+        return torch.where(begin < end, 32 * sectors, 0)
+
+    def stats(self, moved: torch.Tensor) -> dict[str, Any]:
+        return {"seconds": self.clock.seconds(), "bytes": int(moved), "launches": self.launches}
+
+    def _instance(self) -> str:
+        return _instance(self.algorithm, self.division.access, self.division.policy, self.edges.element_size())
+
+
+class Division:
+    """How the work of a level is divided among workers. ``offsets`` may lie anywhere that the run reads them from."""
+
+    def __init__(
+        self, graph: Graph, offsets: torch.Tensor, access: str, assignment: str, size: int | None, edge_bytes: int
+    ) -> None:
+        if access not in ACCESSES:
+            raise ConfigError(f"access {access!r} is not one of {', '.join(ACCESSES)}")
+        if assignment not in ASSIGNMENTS:
+            raise ConfigError(f"assignment {assignment!r} is not one of {', '.join(ASSIGNMENTS)}")
+        line = LINE_BYTES // edge_bytes
+        mean = max(graph.num_edges / max(graph.num_vertices, 1), 1)
+        self.policy, usual = {
+            "warp": ("vertices", 1),
+            "chunked": ("vertices", CHUNK),
+            "coarsened": ("vertices", max(round(line / mean), 1)),
+            "transposed": ("transposed", STRIDE),
+        }.get(assignment, ("tiles", line))
+        self.size = usual if size is None else size
+        if not isinstance(self.size, int) or self.size < 1:
+            raise ConfigError(f"size={size!r} of the {assignment} assignment is not a number from 1 on")
+        # Beyond all there is, a larger number changes nothing but the turns in vain.
+        self.size = min(self.size, max(graph.num_edges if self.policy == "tiles" else graph.num_vertices, 1))
+        self.graph, self.offsets, self.access, self.edge_bytes = graph, offsets, access, edge_bytes
+        self.only_active = assignment == "odt-active"
+        self._firsts = self._first_vertices() if self.policy == "tiles" else None
+
+    def case(self, edges: torch.Tensor | None = None, tiles: torch.Tensor | None = None) -> _core.EmogiCase:
+        """The same for native code; ``edges`` may be left out where they are not read."""
+        arrays = (self.offsets.data_ptr(), 0 if edges is None else edges.data_ptr(), self.edge_bytes)
+        counts = (self.graph.num_vertices, self.graph.num_edges)
+        return _core.EmogiCase(self.access, self.policy, *arrays, *counts, *self.arguments(tiles))
+
+    def arguments(self, tiles: torch.Tensor | None) -> tuple[int, int, int, int]:
+        """Size, first vertices, tiles to serve (null: all) and their number."""
+        if self._firsts is None:
+            return self.size, 0, 0, 0
+        if tiles is None:
+            return self.size, self._firsts.data_ptr(), 0, len(self._firsts) - 1
+        return self.size, self._firsts.data_ptr(), tiles.data_ptr(), len(tiles)
+
+    def active_tiles(self, active: torch.Tensor) -> torch.Tensor:
+        """The tiles with elements of active vertices' lists, in order: BaM's active lines (Mailthody 2022, section 8.2)."""
+        assert self._firsts is not None
+        lists = active & (self.offsets[:-1] < self.offsets[1:])
+        first, last = self.offsets[:-1][lists] // self.size, (self.offsets[1:][lists] - 1) // self.size
+        change = torch.zeros(len(self._firsts), dtype=torch.int32, device=active.device)
+        one = torch.ones(len(first), dtype=torch.int32, device=active.device)
+        change.index_add_(0, first, one).index_add_(0, last + 1, -one)
+        return change.cumsum(0)[:-1].nonzero()[:, 0]
+
+    def _first_vertices(self) -> torch.Tensor:
+        """The vertex that owns the first element of each tile (BaM's first-vertex list), and the last vertex."""
+        begins = torch.arange(0, self.graph.num_edges, self.size, device=self.offsets.device)
+        firsts = torch.searchsorted(self.offsets, begins, right=True) - 1
+        last = torch.tensor([max(self.graph.num_vertices - 1, 0)], device=self.offsets.device)
+        return torch.cat([firsts, last])
+
+
+def _address(tensor: torch.Tensor | None) -> int:
+    return 0 if tensor is None else tensor.data_ptr()
+
+
+def _weights(graph: Graph, device: torch.device) -> torch.Tensor:
+    weights = graph.array("weights", device)
+    if weights is None or weights.dtype != torch.int32:
+        found = "none" if weights is None else f"{str(weights.dtype).removeprefix('torch.')} ones"
+        raise GraphError(f"EMOGI's shortest paths need int32 weights, and this graph has {found}")
+    if len(weights) and int(weights.min()) < 0:
+        raise GraphError(
+            f"the weight of edge {int((weights < 0).nonzero()[0])} is negative; shortest paths need weights from 0 on"
+        )
+    return weights

@@ -1,0 +1,70 @@
+"""What a reordered graph remembers: which vertex of the graph that a user knows each of its own vertices is."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import torch
+
+from .. import _core
+from ..runtime.errors import ConfigError, GraphError, IndexOutOfRange
+
+
+class Order:
+    """A permutation of the vertices: ``outer[i]`` is the user's number of vertex i of the graph, int64 on the CPU."""
+
+    def __init__(self, outer: torch.Tensor) -> None:
+        self.outer = outer
+
+    @cached_property
+    def inner(self) -> torch.Tensor:
+        """The way back: ``inner[v]`` is the graph's own number of the user's vertex v, int64 on the CPU."""
+        numbers = torch.empty_like(self.outer)
+        numbers[self.outer] = torch.arange(len(self.outer))
+        return numbers
+
+    def after(self, before: Order | None) -> Order:
+        """The order of a graph that was reordered ``before`` and then once more, by this one."""
+        return self if before is None else Order(before.outer[self.outer])
+
+    def to_outer(self, values: torch.Tensor, vertices: bool) -> torch.Tensor:
+        """Per-vertex values ``[..., V]`` in the user's order; with ``vertices``, values from 0 on are renumbered too."""
+        if values.ndim == 0 or values.shape[-1] != len(self.outer):
+            raise ConfigError(
+                f"values have shape {tuple(values.shape)}, but the last extent must be the graph's {len(self.outer)} vertices"
+            )
+        if vertices:
+            numbers = self.outer.to(values.device)[values.clamp(min=0).long()].to(values.dtype)
+            values = torch.where(values < 0, values, numbers)
+        return values[..., self.inner.to(values.device)]
+
+
+def checked(outer: torch.Tensor, num_vertices: int) -> Order:
+    """The order, once it is known to be a permutation; GraphError otherwise."""
+    if tuple(outer.shape) != (num_vertices,):
+        raise GraphError(f"the order holds {tuple(outer.shape)} numbers, but the graph has {num_vertices} vertices")
+    at = _core.first_wrong_neighbor(outer.data_ptr(), outer.element_size(), num_vertices, num_vertices)
+    seen = torch.zeros(num_vertices, dtype=torch.bool)
+    if at < 0:
+        seen[outer] = True
+    if not bool(seen.all()):
+        raise GraphError(
+            f"order[{at}] is {int(outer[at])}, which is no vertex"
+            if at >= 0
+            else f"the order is no permutation: it leaves out vertex {int((~seen).nonzero()[0])}"
+        )
+    return Order(outer)
+
+
+def renumber(vertices: torch.Tensor | int, numbers: torch.Tensor | None, num_vertices: int) -> torch.Tensor:
+    """``numbers[vertices]``, or the vertices themselves without ``numbers``; all of them must be vertices."""
+    asked = torch.as_tensor(vertices)
+    if asked.is_floating_point() or asked.is_complex() or asked.dtype == torch.bool:
+        raise ConfigError(f"vertices are whole numbers, not {asked.dtype}")
+    asked = asked.long()
+    wrong = (asked < 0) | (asked >= num_vertices)
+    if bool(wrong.any()):
+        raise IndexOutOfRange(
+            f"vertex {int(asked[wrong][0])} is not in the graph, which has {num_vertices} vertices, numbered from 0"
+        )
+    return asked if numbers is None else numbers.to(asked.device)[asked]

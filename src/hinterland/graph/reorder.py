@@ -1,0 +1,113 @@
+"""Other vertex numbers for the same graph, that put the neighbours of a vertex near each other.
+
+Small gaps between neighbours compress better, and what a traversal touches together lies together. Degree order (hubs first)
+helps skewed graphs; Cuthill and McKee's order (1969; reversed: George 1971) helps graphs with locality, as roads are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+
+from .. import _core
+from ..memory import UnifiedTensor
+from ..runtime.errors import ConfigError
+from . import arrays
+from .build import places_like, simplify
+from .graph import Graph
+from .order import Order
+
+ORDERS = ("degree", "bfs", "rcm")
+
+
+def reorder(graph: Graph, by: str, placement: str | Mapping[str, str] | None = None) -> Graph:
+    """The graph with its vertices renumbered, which remembers the old numbers in ``.order``.
+
+    Args:
+        graph: any graph; a compressed one becomes a plain one (``compress`` it again).
+        by: ``"degree"``: most neighbours first, ties in the old order. ``"bfs"``: as a queue meets them along edges of both
+            directions, from the vertex with most neighbours; further components follow. ``"rcm"``: reverse Cuthill-McKee:
+            each component from a vertex with fewest neighbours, those of small degree first, everything reversed at the end.
+        placement: where the arrays go; by default where the old ones are.
+
+    Returns:
+        A new graph with sorted neighbours, weights carried along. Vertex i is vertex ``order[i]`` of the graph that the user
+        knows; a graph that was reordered twice remembers the first numbers.
+
+    Raises:
+        ConfigError: an unknown order.
+        OutOfMemory: the new graph does not fit beside the old one.
+    """
+    if by not in ORDERS:
+        raise ConfigError(f"reorder by {by!r} is none of {', '.join(ORDERS)}")
+    order = _by_degree(graph) if by == "degree" else _by_queue(graph, by == "rcm")
+    return _renumbered(graph, Order(order), Order(order).after(graph._order), placement)
+
+
+def restored(graph: Graph) -> Graph:
+    """The graph under the numbers that it had before it was reordered, with sorted neighbours."""
+    if graph._order is None:
+        return graph
+    return _renumbered(graph, Order(graph._order.inner), None, None)
+
+
+def _renumbered(graph: Graph, order: Order, known: Order | None, placement: str | Mapping[str, str] | None) -> Graph:
+    """Vertex i of the result is vertex ``order.outer[i]`` of ``graph``; ``known`` is what it remembers."""
+    indptr, indices, weights = (graph.array(name, "cpu") for name in arrays.NAMES)
+    assert indptr is not None and indices is not None
+    places = arrays.placements(places_like(graph) if placement is None else placement)
+    # What goes to a GPU is made in host memory first.
+    host = {name: "heap" if place == "gpu" else place for name, place in places.items()}
+    vertices, edges, dtype = graph.num_vertices, graph.num_edges, arrays.index_dtype(graph.num_vertices)
+    held = {
+        "indptr": UnifiedTensor.empty((vertices + 1,), torch.int64, placement=host["indptr"]),
+        "indices": UnifiedTensor.empty((edges,), dtype, placement=host["indices"]),
+    }
+    starts = held["indptr"].cpu()
+    starts[0] = 0
+    torch.cumsum(indptr.diff()[order.outer], 0, out=starts[1:])
+    kind, weights_from, weights_to = arrays.WeightType(0, 0), 0, 0
+    if weights is not None:
+        held["weights"] = UnifiedTensor.empty((edges,), weights.dtype, placement=host["weights"])
+        kind = arrays.WEIGHT_TYPES[weights.dtype]
+        weights_from, weights_to = weights.data_ptr(), held["weights"].cpu().data_ptr()
+    rows = (starts.data_ptr(), vertices, held["indices"].cpu().data_ptr(), dtype.itemsize)
+    _core.renumber_rows(
+        indptr.data_ptr(),
+        indices.data_ptr(),
+        indices.element_size(),
+        weights_from,
+        kind.bytes,
+        order.outer.data_ptr(),
+        order.inner.data_ptr(),
+        *rows,
+        weights_to,
+    )
+    _core.sort_rows(*rows, weights_to, kind.bytes, kind.order, 0)
+    moved = {n: arrays.placed(a.cpu(), a.dtype, "gpu") if places[n] == "gpu" else a for n, a in held.items()}
+    made = Graph._of(moved, graph.directed, sorted_lists=True, order=known)
+    made.labels = None if graph.labels is None else [graph.labels[i] for i in order.outer.tolist()]
+    return made
+
+
+def _by_degree(graph: Graph) -> torch.Tensor:
+    return torch.sort(graph.degrees().cpu(), descending=True, stable=True).indices
+
+
+def _by_queue(graph: Graph, cuthill_mckee: bool) -> torch.Tensor:
+    both_ways = simplify(graph, symmetrize=True, sort_neighbors=False, placement="heap") if graph.directed else graph
+    indptr, indices = both_ways.array("indptr", "cpu"), both_ways.array("indices", "cpu")
+    assert indptr is not None and indices is not None
+    roots = torch.sort(indptr.diff(), descending=not cuthill_mckee, stable=True).indices
+    order = torch.empty(graph.num_vertices, dtype=torch.int64)
+    _core.queue_order(
+        indptr.data_ptr(),
+        graph.num_vertices,
+        indices.data_ptr(),
+        indices.element_size(),
+        roots.data_ptr(),
+        cuthill_mckee,
+        order.data_ptr(),
+    )
+    return order.flip(0) if cuthill_mckee else order

@@ -1,0 +1,5 @@
+"""What a traversal asks of the link between GPU and host, counted without a GPU: EMOGI's FPGA as arithmetic."""
+
+from .requests import LinkModel, Traffic, analyse
+
+__all__ = ["LinkModel", "Traffic", "analyse"]

@@ -1,0 +1,259 @@
+"""The commands that run an algorithm: what they print, write and refuse. What the algorithms find is tested where they are."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+
+import numpy as np
+import pyarrow.parquet
+import pytest
+import torch
+
+import hinterland as hl
+from hinterland import cli
+from hinterland.graph.sources import draw_sources, read_sources
+from hinterland.runtime.errors import FormatError, IndexOutOfRange, StorageError
+
+BY_SOURCE = ("bfs", "sssp", "sswp")
+COMMANDS = (*BY_SOURCE, "msbfs", "cc", "pagerank", "bc")
+
+
+@pytest.fixture
+def command(monkeypatch, capsys):
+    """Runs a command in this process, on the CPU: exit status, standard output, standard error."""
+    handler = signal.getsignal(signal.SIGINT)
+
+    def run(*arguments: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["hinterland", *map(str, arguments), "--device", "cpu"])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        return ended.value.code or 0, *capsys.readouterr()
+
+    yield run
+    signal.signal(signal.SIGINT, handler)
+
+
+@pytest.fixture
+def graph() -> hl.Graph:
+    """Weighted, directed, with vertices that have no neighbours, and with some that have but are not reached."""
+    src, dst = torch.randint(60, (2, 300), generator=torch.Generator().manual_seed(3))
+    built = hl.from_edges(src, dst + 10, num_vertices=80, remove_duplicates=True)
+    return hl.random_weights(built, "int32")
+
+
+@pytest.fixture
+def file(graph, tmp_path):
+    hl.save_graph(graph, tmp_path / "g.hl")
+    return tmp_path / "g.hl"
+
+
+def results(graph: hl.Graph) -> dict[str, dict[str, torch.Tensor]]:
+    """What each command writes as a table, from the Python side."""
+    vertex = torch.arange(graph.num_vertices)
+    found = hl.bfs(graph, 5, device="cpu")
+    many = hl.multi_source_bfs(graph, [5, 7, 5], device="cpu")
+    return {
+        "bfs": {"vertex": vertex, "level": found.levels, "parent": found.parents},
+        "sssp": {"vertex": vertex, "distance": hl.sssp(graph, 5, device="cpu").distances},
+        "sswp": {"vertex": vertex, "width": hl.sswp(graph, 5, device="cpu").widths},
+        "msbfs": {
+            "source": torch.tensor([5, 7, 5]),
+            "reached": many.reached,
+            "distance_sum": many.distance_sum,
+            "eccentricity": many.eccentricity,
+        },
+        "cc": {"vertex": vertex, "component": hl.connected_components(graph, device="cpu").labels},
+        "pagerank": {"vertex": vertex, "score": hl.pagerank(graph, device="cpu").scores},
+        "bc": {"vertex": vertex, "score": hl.betweenness_centrality(graph, [5, 7, 5], device="cpu").scores},
+    }
+
+
+def start_of(name: str, folder) -> list[object]:
+    """The options that make a command begin where :func:`results` does."""
+    if name in BY_SOURCE:
+        return ["--source", 5]
+    if name not in ("msbfs", "bc"):
+        return []
+    (folder / "sources.txt").write_text("5\n7\n5\n")
+    return ["--sources", folder / "sources.txt"]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_each_command_prints_one_object_and_writes_its_result(name, command, file, graph, tmp_path):
+    begin = start_of(name, tmp_path)
+    array, table = tmp_path / "result.npy", tmp_path / "result.parquet"
+    status, out, _ = command(name, file, *begin, "--json", "--output", array)
+    assert status == 0
+    found = json.loads(out)
+    assert found["graph"] == {"vertices": graph.num_vertices, "edges": graph.num_edges}
+    (run,) = found["runs"]
+    assert found["average_seconds"] == run["seconds"] > 0
+    assert found["bytes"] == run["bytes"] and found["link"] is None and run["device"] == "cpu"
+    assert "per_level" not in run
+    assert command(name, file, *begin, "--output", table)[0] == 0
+    expected = results(graph)[name]
+    written = pyarrow.parquet.read_table(table)
+    assert written.column_names == list(expected)
+    for column, values in expected.items():
+        assert np.allclose(written[column].to_numpy(), values.numpy(), rtol=1e-6)
+    plain = np.load(array)
+    if name == "msbfs":
+        assert np.array_equal(plain, hl.multi_source_bfs(graph, [5, 7, 5], device="cpu").levels.numpy())
+    else:
+        assert np.allclose(plain, list(expected.values())[1].numpy(), rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_each_command_speaks_to_people(name, command, file, tmp_path):
+    status, out, _ = command(name, file, *start_of(name, tmp_path), "--stats")
+    assert status == 0
+    assert out.startswith("80 vertices, ") and " ms, " in out and " read" in out
+
+
+@pytest.mark.parametrize("name", [name for name in COMMANDS if name not in ("pagerank", "bc")])
+def test_results_are_verified(name, command, file, tmp_path):
+    status, out, error = command(name, file, *start_of(name, tmp_path), "--verify", "--json")
+    assert status == 0 and json.loads(out)["runs"][0]["verified"] and "the result is right" in error
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_several_runs_are_averaged(name, command, file):
+    status, out, _ = command(name, file, "--runs", 3, "--json")
+    assert status == 0
+    found = json.loads(out)
+    assert len(found["runs"]) == 3
+    assert found["average_seconds"] == pytest.approx(sum(run["seconds"] for run in found["runs"]) / 3)
+    assert found["prepare_seconds"] >= 0
+    assert "average of 3 runs" in command(name, file, "--runs", 3)[1]
+
+
+def test_random_sources_have_neighbours_and_a_seed(command, file, graph):
+    status, out, _ = command("bfs", file, "--runs", 40, "--seed", 9, "--json")
+    assert status == 0
+    sources = [run["source"] for run in json.loads(out)["runs"]]
+    assert sources == draw_sources(graph, 40, 9) and len(set(sources)) > 10
+    assert (graph.degrees()[sources] > 0).all()
+
+
+def test_sources_without_neighbours_are_left_out_of_the_average(command, file, graph, tmp_path):
+    lonely = (graph.degrees() == 0).nonzero()[:2, 0].tolist()
+    np.save(tmp_path / "sources.npy", np.array([5, lonely[0], 7, lonely[1]], dtype=np.int32))
+    status, out, error = command("bfs", file, "--sources", tmp_path / "sources.npy", "--json")
+    assert status == 0
+    found = json.loads(out)
+    assert [run["source"] for run in found["runs"]] == [5, 7] and found["left_out"] == lonely
+    assert "left out 2 of 4 sources" in error
+    np.save(tmp_path / "sources.npy", np.array(lonely))
+    status, out, error = command("bfs", file, "--sources", tmp_path / "sources.npy", "--json")
+    assert status == 1 and "none of its 2 vertices has a neighbour" in error and out == ""
+
+
+def test_random_weights_are_those_of_the_seed(command, graph, tmp_path):
+    hl.save_graph(graph.without_weights(), tmp_path / "plain.hl")
+    status, out, error = command("sssp", tmp_path / "plain.hl", "--source", 5)
+    assert status == 1 and "no weights; add --random-weights" in error and out == ""
+    options = ("--random-weights", "float32", "--seed", 4, "--output", tmp_path / "d.npy")
+    assert command("sssp", tmp_path / "plain.hl", "--source", 5, *options)[0] == 0
+    expected = hl.sssp(hl.random_weights(graph, "float32", 4), 5, device="cpu").distances
+    assert np.allclose(np.load(tmp_path / "d.npy"), expected.numpy(), rtol=1e-6)
+
+
+def test_pagerank_takes_its_settings(command, file, graph, tmp_path):
+    (tmp_path / "home.txt").write_text("3\n# and\n8\n")
+    options = ("--damping", 0.5, "--tolerance", 1e-9, "--sources", tmp_path / "home.txt", "--json")
+    status, out, _ = command("pagerank", file, *options, "--output", tmp_path / "scores.npy")
+    assert status == 0
+    jumps = torch.zeros(graph.num_vertices, dtype=torch.float64)
+    jumps[[3, 8]] = 1
+    expected = hl.pagerank(graph, damping=0.5, tolerance=1e-9, personalization=jumps, device="cpu")
+    (run,) = json.loads(out)["runs"]
+    assert run["iterations"] == expected.iterations and run["error"] < 1e-9
+    assert np.allclose(np.load(tmp_path / "scores.npy"), expected.scores.numpy(), rtol=1e-6)
+
+
+def test_components_are_counted(command, file, graph):
+    (run,) = json.loads(command("cc", file, "--json")[1])["runs"]
+    sizes = hl.connected_components(graph, device="cpu").labels.unique(return_counts=True)[1]
+    assert (run["components"], run["largest"]) == (len(sizes), int(sizes.max()))
+
+
+def test_betweenness_raw_and_from_all(command, file, graph, tmp_path):
+    assert command("bc", file, "--raw", "--output", tmp_path / "raw.npy")[0] == 0
+    expected = hl.betweenness_centrality(graph, normalized=False, device="cpu").scores
+    assert np.allclose(np.load(tmp_path / "raw.npy"), expected.numpy())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("bfs", "--source", "first"), "neither a vertex number nor random"),
+        (("sssp", "--runs", "2", "--output", "d.npy"), "one file holds the result of one source"),
+        (("bfs", "--sources", "f.txt", "--output", "d.npy"), "one file holds the result of one source"),
+        (("bfs", "--sources", "f.txt", "--source", "3"), "leave out --source and --runs"),
+        (("sswp", "--sources", "f.txt", "--runs", "3"), "leave out --source and --runs"),
+        (("msbfs", "--sources", "f.txt", "--count", "3"), "leave out --count"),
+        (("msbfs", "--count", "3", "--runs", "2", "--output", "l.npy"), "leave out --runs"),
+    ],
+)
+def test_options_that_do_not_go_together_are_usage(arguments, says, command, file):
+    status, out, error = command(arguments[0], file, *arguments[1:])
+    assert status == 2 and says in error and out == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("bfs", "--source", "80"), "source 80 is not a vertex"),
+        (("bfs", "--sources", "/no/such/file"), "/no/such/file: cannot be read"),
+        (("bfs", "--mode", "sideways"), "mode 'sideways' is not one of"),
+        (("bfs", "--gpu-budget", "much"), "much"),
+        (("sssp", "--random-weights", "int64"), "random weights are uint8, int32, float32, not 'int64'"),
+    ],
+)
+def test_errors_are_a_sentence(arguments, says, command, file):
+    status, out, error = command(arguments[0], file, *arguments[1:])
+    assert status == 1 and says in error and "Traceback" not in error and out == ""
+
+
+def test_a_table_without_pyarrow_gets_a_sentence(command, file, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
+    status, out, error = command("bfs", file, "--source", 5, "--output", tmp_path / "t.parquet")
+    assert status == 1 and "pip install 'hinterland[arrow]'" in error and out == ""
+    assert not (tmp_path / "t.parquet").exists()
+
+
+@pytest.mark.parametrize(
+    ("content", "error", "says"),
+    [
+        (b"5\nseven\n", FormatError, "line 2: 'seven' is no vertex number"),
+        (b"5\n1.5\n", FormatError, "line 2: '1.5'"),
+        ("٣\n".encode(), FormatError, "line 1"),
+        (b"# nothing\n\n", FormatError, "holds no vertex number"),
+        (b"5\n\n80\n", IndexOutOfRange, "line 3: source 80 is not a vertex: the graph has 80 vertices"),
+        (b"-1\n", IndexOutOfRange, "line 1: source -1"),
+        (b"\x93NUMPY\x01\x00garbage", FormatError, "cannot be read"),
+        (np.array([[1, 2]]), FormatError, r"shape \(1, 2\)"),
+        (np.array([1.0, 2.0]), FormatError, "float64"),
+        (np.array([1, 90]), IndexOutOfRange, "position 1: source 90"),
+        (None, StorageError, "cannot be read"),
+    ],
+)
+def test_files_of_sources_that_are_none(content, error, says, graph, tmp_path):
+    path = tmp_path / "sources"
+    if isinstance(content, bytes):
+        path.write_bytes(content)
+    elif content is not None:
+        with path.open("wb") as file:
+            np.save(file, content)
+    with pytest.raises(error, match=says):
+        read_sources(path, graph)
+
+
+def test_files_of_sources(graph, tmp_path):
+    (tmp_path / "text").write_bytes(b"# chosen by hand\r\n5  # first\r\n\r\n 7\n79")
+    assert read_sources(tmp_path / "text", graph) == [5, 7, 79]
+    with (tmp_path / "array").open("wb") as file:
+        np.save(file, np.array([5, 7], dtype=np.uint16))
+    assert read_sources(tmp_path / "array", graph) == [5, 7]

@@ -1,0 +1,236 @@
+// Packed lists as a warp of a GPU reads them: random graphs with hubs, gaps, empty lists and parallel edges. Every edge is
+// visited once, by tasks that begin anywhere; the first neighbour that passes a test is found; a search in both directions
+// finds what a queue finds; broken lists are reported. Prints the first check that goes wrong.
+#include <algorithm>
+#include <cstdio>
+#include <limits>
+#include <queue>
+#include <random>
+#include <vector>
+
+#include "hinterland/graph/bfs.hpp"
+#include "hinterland/graph/visit_packed.hpp"
+#include "lane_team.hpp"
+
+using namespace hinterland;
+
+namespace {
+
+using Adjacency = std::vector<std::vector<int64_t>>;
+
+struct Packed {
+  std::vector<int64_t> offsets{0}, at{0};
+  std::vector<uint32_t> words;
+  GraphWords view{};
+
+  // `vertices` may be more than there are lists: it decides the width of the fields.
+  Packed(const Adjacency& lists, int64_t vertices) {
+    std::vector<uint8_t> stream;
+    for (const auto& list : lists) {
+      const PackedShape shape(vertices, list.size());
+      stream.resize(at.back() + packed_list_bytes(shape, list.data()));
+      pack_list(shape, list.data(), stream.data() + at.back());
+      at.push_back(stream.size());
+      offsets.push_back(offsets.back() + list.size());
+    }
+    words.resize(packed_bytes(stream.size()) / 4);
+    std::copy(stream.begin(), stream.end(), reinterpret_cast<uint8_t*>(words.data()));
+    view.num_vertices = vertices;
+    view.num_edges = offsets.back();
+    view.offsets = offsets.data();
+    view.packed = words.data();
+    view.packed_offsets = at.data();
+  }
+  Packed(const Packed&) = delete;
+};
+
+Adjacency random_lists(std::mt19937_64& random, int64_t lists, int64_t vertices) {
+  Adjacency neighbours(lists);
+  const int kind = random() % 3;
+  const int64_t near = 1 + random() % vertices;  // a narrow range makes parallel edges
+  for (auto& list : neighbours) {
+    const int hub = random() % 40;
+    list.resize(kind == 0 ? random() % 2 * (random() % 60) : kind == 1 ? random() % 5 : 20 + random() % 40);
+    if (hub == 0) list.resize(3000);
+    for (int64_t& v : list) v = vertices - 1 - random() % near;
+    std::sort(list.begin(), list.end());
+  }
+  return neighbours;
+}
+
+struct Collect {
+  std::vector<std::pair<int64_t, int64_t>>& edges;
+
+  template <class Batch>
+  void operator()(const Batch& batch) const {
+    for (int k = 0; k < Batch::kSize; ++k)
+      if (batch.from[k] >= 0) edges.emplace_back(batch.from[k], batch.to[k]);
+  }
+};
+
+template <class Edge>
+bool visits_every_edge(unsigned seed, int64_t vertices) {
+  std::mt19937_64 random(seed);
+  const int64_t lists = 1 + random() % 200;
+  const Adjacency neighbours = random_lists(random, lists, vertices);
+  Packed packed(neighbours, vertices);
+  GraphWords view = packed.view;
+  packed.at.resize(vertices + 1, packed.at.back());  // the last one bounds all lists
+  view.packed_offsets = packed.at.data();
+  const PackedCsr<Edge> graph(view);
+
+  const int64_t groups = ceil_div<int64_t>(lists, kGroup);
+  const FrontierLayout layout(vertices, graph.num_edges);
+  std::vector<char> scratch(layout.bytes, 0);
+  const Frontier frontier(scratch.data(), layout, vertices);
+  std::vector<std::pair<int64_t, int64_t>> expected, found;
+  int64_t bytes = 0;
+  for (int64_t v = 0; v < lists; ++v) {
+    if (random() % 4 == 0) continue;
+    frontier.current[group_of(v)] |= bit_of(v);
+    for (int64_t u : neighbours[v]) expected.emplace_back(v, u);
+  }
+  Lanes::run([&] {
+    StepCounts counts;
+    Collect collect{found};
+    for (int64_t group = 0; group < groups; ++group) {
+      const int64_t v = group * kGroup + Warp::lane();
+      const bool active = frontier.current[group] >> Warp::lane() & 1u;
+      const int64_t chunks = lists_of(graph, v, active, counts).chunks;
+      for (int64_t first = 0; first < chunks; first += kTaskChunks) visit(graph, frontier, {group, first}, collect, counts);
+    }
+    const int64_t all = Warp::sum(counts.bytes);
+    if (Warp::lane() == 0) bytes = all;
+    if (counts.bad != FrontierControl::kNone) found.clear();
+  });
+  std::sort(expected.begin(), expected.end());
+  std::sort(found.begin(), found.end());
+  // At most a sector more at each end of each run, and of each run there is at least one byte.
+  return found == expected && bytes % kSectorBytes == 0 && (expected.empty() || bytes > 0) &&
+         bytes <= packed.at.back() + 2 * kSectorBytes * lists;
+}
+
+template <class Edge>
+bool finds_neighbours(unsigned seed) {
+  std::mt19937_64 random(seed);
+  const int64_t vertices = 100 + random() % 5000;
+  Adjacency neighbours = random_lists(random, 30, vertices);
+  neighbours.resize(vertices);
+  Packed packed(neighbours, vertices);
+  const PackedCsr<Edge> graph(packed.view);
+  bool right = true;
+  Lanes::run([&] {
+    for (int64_t v = 0; v < 30; ++v) {
+      const auto& list = neighbours[v];
+      for (const int64_t from : {size_t{0}, list.size() / 2, list.size()})
+        for (const int64_t wanted : {list.empty() ? 0 : list[list.size() / 3], vertices / 2, int64_t{-1}}) {
+          const auto test = [&](int64_t u) { return u >= wanted && wanted >= 0; };
+          StepCounts counts;
+          const int64_t end = graph.offsets[v + 1];
+          const int64_t found = find_neighbor(graph, v, graph.offsets[v] + from, end, test, counts);
+          const auto place = std::find_if(list.begin() + from, list.end(), test);
+          const int64_t bytes = Warp::sum(counts.bytes), whole = packed.at[v + 1] - packed.at[v];
+          right &= found == (place == list.end() ? -1 : *place);
+          right &= bytes <= whole + 3 * kSectorBytes && (bytes > 0) == (from < static_cast<int64_t>(list.size()));
+        }
+    }
+  });
+  return right;
+}
+
+bool searches(unsigned seed, int64_t& pulled) {
+  std::mt19937_64 random(seed);
+  const int64_t vertices = 1 + random() % 300, source = random() % vertices;
+  const Adjacency neighbours = random_lists(random, vertices, vertices);
+  Adjacency before(vertices);
+  for (int64_t u = 0; u < vertices; ++u)
+    for (int64_t v : neighbours[u]) before[v].push_back(u);
+  std::vector<int32_t> levels(vertices, -1);
+  std::vector<uint32_t> parents(vertices, std::numeric_limits<uint32_t>::max());
+  std::queue<int64_t> queue({source});
+  levels[source] = 0;
+  parents[source] = source;
+  for (; !queue.empty(); queue.pop()) {
+    const int64_t u = queue.front();
+    for (int64_t v : neighbours[u]) {
+      if (levels[v] == -1) queue.push(v), levels[v] = levels[u] + 1;
+      if (levels[v] == levels[u] + 1) parents[v] = std::min<uint32_t>(parents[v], u);
+    }
+  }
+  const Packed out(neighbours, vertices), in(before, vertices);
+  const PackedCsr<int32_t> graph(out.view), incoming(in.view);
+  for (const auto* lists : {static_cast<const PackedCsr<int32_t>*>(nullptr), &incoming}) {
+    const BfsLayout at(vertices, graph.num_edges);
+    std::vector<char> scratch(at.bytes, 0x55);
+    std::fill_n(scratch.begin(), at.zeroed, 0);
+    std::vector<int32_t> found_levels(vertices, -1);
+    std::vector<uint32_t> found_parents(vertices, BfsState<uint32_t>::kUnset);
+    const BfsState<uint32_t> state(found_parents.data(), found_levels.data(), scratch.data(), at, vertices);
+    Lanes::run([&] {
+      LaneTeam team;
+      bfs(team, graph, lists, state, source);
+    });
+    if (found_levels != levels || found_parents != parents || state.frontier.control->bad != FrontierControl::kNone)
+      return false;
+    for (int64_t depth = 0; depth < state.frontier.control->depth; ++depth) pulled += state.frontier.record(depth).pulled;
+  }
+  return true;
+}
+
+// Any bits: nothing outside the stream is read (run with a sanitizer to see), and what is found are vertices.
+bool survives(unsigned seed) {
+  std::mt19937_64 random(seed);
+  const int64_t vertices = 1 + random() % 300;
+  Packed packed(random_lists(random, vertices, vertices), vertices);
+  for (int i = 0; i < 20; ++i) packed.words[random() % packed.words.size()] = static_cast<uint32_t>(random());
+  for (int i = 0; i < 3; ++i) packed.at[random() % vertices] = static_cast<int64_t>(random());
+  const PackedCsr<int32_t> graph(packed.view);
+  bool vertex = true;
+  Lanes::run([&] {
+    StepCounts counts;
+    for (int64_t v = 0; v < vertices; ++v)
+      vertex &= find_neighbor(graph, v, graph.offsets[v], graph.offsets[v + 1],
+                              [&](int64_t u) { return !graph.has(u); }, counts) == -1;
+  });
+  return vertex;
+}
+
+template <class Edge>
+bool decodes(unsigned seed, int64_t vertices) {
+  std::mt19937_64 random(seed);
+  const Adjacency neighbours = random_lists(random, 50, vertices);
+  const Packed packed(neighbours, vertices);
+  const BitReader<PointerSource<uint32_t>> bits{{packed.words.data()}};
+  bool right = true;
+  for (size_t v = 0; v < neighbours.size(); ++v) {
+    const PackedShape shape(vertices, neighbours[v].size());
+    for (int64_t i = 0; i < shape.degree; ++i)
+      right &= PackedBlock(bits, 8 * packed.at[v], shape, i / kPackedBlock).neighbor(bits, i % kPackedBlock) == neighbours[v][i];
+    right &= packed_list_is_right(bits, 8 * packed.at[v], shape, vertices, packed.at[v + 1] - packed.at[v]);
+  }
+  return right;
+}
+
+}  // namespace
+
+int main() {
+  int64_t pulled = 0;
+  for (unsigned seed = 0; seed < 8; ++seed) {
+    const std::pair<const char*, bool> checks[] = {
+        {"visit", visits_every_edge<int32_t>(seed, 200) && visits_every_edge<int64_t>(seed, 70000)},
+        {"find", finds_neighbours<int32_t>(seed) && finds_neighbours<int64_t>(seed)},
+        {"search", searches(seed, pulled)},
+        {"damage", survives(seed)},
+        {"decode", decodes<int32_t>(seed, 200) && decodes<int32_t>(seed, (int64_t{1} << 31) - 1) &&
+                       decodes<int64_t>(seed, int64_t{1} << 31) && decodes<int64_t>(seed, int64_t{1} << 47)}};
+    for (const auto& [name, right] : checks)
+      if (!right) {
+        std::printf("%s, seed %u\n", name, seed);
+        return 1;
+      }
+  }
+  if (pulled == 0) {
+    std::printf("no level was searched bottom-up\n");
+    return 1;
+  }
+}

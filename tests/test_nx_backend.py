@@ -1,0 +1,297 @@
+"""The networkx backend: networkx's own results, node for node, from the same calls with ``backend="hinterland"``."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+
+import networkx as nx
+import pytest
+
+import hinterland as hl
+from hinterland import nx_backend
+
+pytestmark = pytest.mark.skipif(
+    "hinterland" not in nx.utils.backends.backends, reason="networkx finds backends of installed packages only: pip install ."
+)
+
+OURS = {"backend": "hinterland"}
+
+
+@pytest.fixture(autouse=True)
+def quiet():
+    """networkx warns whenever it uses a converted graph again."""
+    before = set(nx.config.warnings_to_ignore)
+    nx.config.warnings_to_ignore.add("cache")
+    yield
+    nx.config.warnings_to_ignore = before
+
+
+def mixed(kind: type, seed: int = 2, real: bool = False) -> nx.Graph:
+    """Named nodes in no order, several components, a few self loops, parallel edges where there may be some."""
+    draw = random.Random(seed)
+    nodes = [f"node {i}" if i % 3 else i for i in range(60)]
+    draw.shuffle(nodes)
+    graph = kind()
+    graph.add_nodes_from(nodes)
+    for _ in range(90):
+        u, v = draw.choices(nodes[:50], k=2)
+        graph.add_edge(u, v)
+        if draw.random() < 0.8:
+            data = graph[u][v][max(graph[u][v])] if graph.is_multigraph() else graph[u][v]
+            data["weight"] = draw.uniform(0.1, 5) if real else draw.randrange(1, 20)
+            data["hops"] = 1
+    return graph
+
+
+UNDIRECTED = {
+    "karate": nx.karate_club_graph(),
+    "mixed": mixed(nx.Graph),
+    "real weights": mixed(nx.Graph, real=True),
+    "parallel": mixed(nx.MultiGraph),
+    "random": nx.gnp_random_graph(200, 0.02, seed=4),
+    "path": nx.path_graph(70),
+    "one node": nx.empty_graph(1),
+}
+DIRECTED = {
+    "mixed": mixed(nx.DiGraph),
+    "parallel": mixed(nx.MultiDiGraph),
+    "random": nx.gnp_random_graph(150, 0.03, seed=5, directed=True),
+    "dangling": nx.DiGraph([(0, 1), (1, 2), (0, 2), (3, 0)]),
+}
+GRAPHS = [pytest.param(g, id=name) for name, g in UNDIRECTED.items()]
+DIGRAPHS = [pytest.param(g, id=f"directed {name}") for name, g in DIRECTED.items()]
+
+
+def some_nodes(graph: nx.Graph) -> list:
+    return list(graph)[:: max(1, len(graph) // 4)]
+
+
+def same(ours: dict, theirs: dict, **tolerance) -> bool:
+    return ours.keys() == theirs.keys() and all(ours[node] == pytest.approx(theirs[node], **tolerance) for node in theirs)
+
+
+@pytest.mark.parametrize("graph", GRAPHS + DIGRAPHS)
+@pytest.mark.parametrize("cutoff", [None, 2, 1.5, 0, -1])
+def test_shortest_path_lengths(graph, cutoff):
+    for source in some_nodes(graph):
+        ours = nx.single_source_shortest_path_length(graph, source, cutoff, **OURS)
+        assert ours == nx.single_source_shortest_path_length(graph, source, cutoff)
+        assert list(ours.values()) == sorted(ours.values())
+
+
+@pytest.mark.parametrize("graph", GRAPHS + DIGRAPHS)
+@pytest.mark.parametrize(
+    "options", [{}, {"cutoff": 7}, {"cutoff": 0}, {"weight": None}, {"weight": "hops"}, {"weight": "none"}]
+)
+def test_dijkstra_path_lengths(graph, options):
+    for source in some_nodes(graph):
+        ours = nx.single_source_dijkstra_path_length(graph, source, **options, **OURS)
+        assert same(ours, nx.single_source_dijkstra_path_length(graph, source, **options), rel=1e-12)
+
+
+@pytest.mark.parametrize("graph", GRAPHS + DIGRAPHS)
+@pytest.mark.parametrize("options", [{}, {"reverse": True}, {"depth_limit": 2}, {"depth_limit": 0}])
+def test_search_trees_are_shortest_and_take_the_first_parent(graph, options):
+    position = {node: i for i, node in enumerate(graph)}
+    for source in some_nodes(graph):
+        edges = list(nx.bfs_edges(graph, source, **options, **OURS))
+        seen = {source: 0}
+        forward = graph.reverse() if options.get("reverse") and graph.is_directed() else graph
+        for parent, node in edges:
+            assert forward.has_edge(parent, node) and node not in seen
+            seen[node] = seen[parent] + 1
+        assert seen == nx.single_source_shortest_path_length(forward, source, options.get("depth_limit"))
+        for parent, node in edges:
+            nearer = [u for u in seen if forward.has_edge(u, node) and seen[u] == seen[node] - 1]
+            assert parent == min(nearer, key=position.__getitem__)
+        if "reverse" not in options:
+            predecessors = nx.bfs_predecessors(graph, source, **options, **OURS)
+            assert list(predecessors) == [(node, parent) for parent, node in edges]
+
+
+@pytest.mark.parametrize("graph", GRAPHS)
+def test_components(graph):
+    assert list(nx.connected_components(graph, **OURS)) == list(nx.connected_components(graph))
+    assert nx.number_connected_components(graph, **OURS) == nx.number_connected_components(graph)
+    assert nx.is_connected(graph, **OURS) is nx.is_connected(graph)
+    for node in some_nodes(graph):
+        assert nx.node_connected_component(graph, node, **OURS) == nx.node_connected_component(graph, node)
+
+
+@pytest.mark.parametrize("graph", DIGRAPHS)
+def test_weak_components(graph):
+    assert list(nx.weakly_connected_components(graph, **OURS)) == list(nx.weakly_connected_components(graph))
+    assert nx.number_weakly_connected_components(graph, **OURS) == nx.number_weakly_connected_components(graph)
+    assert nx.is_weakly_connected(graph, **OURS) is nx.is_weakly_connected(graph)
+
+
+@pytest.mark.parametrize("graph", GRAPHS + DIGRAPHS)
+@pytest.mark.parametrize("options", [{}, {"alpha": 0.5, "tol": 1e-9}, {"weight": None}, {"tol": 1e-3}])
+@pytest.mark.parametrize("personal", [False, True])
+def test_pagerank(graph, options, personal):
+    if personal:
+        options = {**options, "personalization": {node: 1 + i for i, node in enumerate(some_nodes(graph))}}
+    ours, theirs = nx.pagerank(graph, **options, **OURS), nx.pagerank(graph, **options)
+    assert same(ours, theirs, abs=2 * options.get("tol", 1e-6))
+    assert sum(ours.values()) == pytest.approx(1, abs=1e-5)
+
+
+@pytest.mark.parametrize("graph", [g for g in GRAPHS + DIGRAPHS if not g.values[0].is_multigraph()])
+@pytest.mark.parametrize("options", [{}, {"normalized": False}, {"k": 10, "seed": 3}, {"k": 7, "normalized": False, "seed": 3}])
+def test_betweenness(graph, options):
+    if "k" in options and options["k"] > len(graph):
+        options = {**options, "k": len(graph)}
+    ours, theirs = nx.betweenness_centrality(graph, **options, **OURS), nx.betweenness_centrality(graph, **options)
+    assert ours.keys() == theirs.keys()
+    for node, value in theirs.items():
+        assert ours[node] == pytest.approx(value, rel=1e-9, abs=1e-12, nan_ok=True)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda **b: nx.single_source_shortest_path_length(nx.path_graph(3), 7, **b),
+        lambda **b: nx.single_source_dijkstra_path_length(nx.path_graph(3), 7, **b),
+        lambda **b: list(nx.bfs_edges(nx.path_graph(3), 7, **b)),
+        lambda **b: list(nx.bfs_predecessors(nx.path_graph(3), 7, **b)),
+        lambda **b: nx.node_connected_component(nx.path_graph(3), 7, **b),
+        lambda **b: nx.is_connected(nx.Graph(), **b),
+        lambda **b: nx.is_weakly_connected(nx.DiGraph(), **b),
+        lambda **b: list(nx.connected_components(nx.DiGraph(), **b)),
+        lambda **b: list(nx.weakly_connected_components(nx.Graph(), **b)),
+        lambda **b: nx.pagerank(nx.star_graph(9), max_iter=2, **b),
+        lambda **b: nx.pagerank(nx.star_graph(9), personalization={0: 0}, **b),
+        lambda **b: nx.pagerank(nx.star_graph(9), max_iter=0, **b),
+        lambda **b: nx.betweenness_centrality(nx.path_graph(3), k=9, **b),
+        lambda **b: nx.betweenness_centrality(nx.path_graph(3), k=-1, **b),
+        lambda **b: nx.betweenness_centrality(nx.path_graph(3), k=0, **b),
+    ],
+)
+def test_errors_are_networkx_own(call):
+    with pytest.raises(Exception) as theirs:
+        call()
+    with pytest.raises(type(theirs.value)) as ours:
+        call(**OURS)
+    assert type(ours.value) is type(theirs.value)
+
+
+def test_empty_graphs():
+    for empty in (nx.Graph(), nx.DiGraph()):
+        assert nx.pagerank(empty, **OURS) == {}
+        assert nx.betweenness_centrality(empty, **OURS) == {}
+    assert list(nx.connected_components(nx.Graph(), **OURS)) == []
+    assert nx.number_connected_components(nx.Graph(), **OURS) == 0
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda g, **b: nx.pagerank(g, nstart={0: 1}, **b),
+        lambda g, **b: nx.pagerank(g, dangling={0: 1}, **b),
+        lambda g, **b: nx.betweenness_centrality(g, weight="weight", **b),
+        lambda g, **b: nx.betweenness_centrality(g, endpoints=True, **b),
+        lambda g, **b: nx.single_source_dijkstra_path_length(g, 0, weight=lambda u, v, d: 2, **b),
+        lambda g, **b: list(nx.bfs_edges(g, 0, sort_neighbors=sorted, **b)),
+        lambda g, **b: nx.betweenness_centrality(nx.MultiGraph(g), **b),
+    ],
+)
+def test_what_is_not_supported_is_left_to_networkx(call):
+    graph = nx.karate_club_graph()
+    with pytest.raises(NotImplementedError):
+        call(graph, **OURS)
+    with nx.config.backend_priority(algos=["hinterland"]):
+        assert call(graph) == call(graph, backend="networkx")
+
+
+def test_weights_that_are_no_numbers_are_left_to_networkx():
+    graph = nx.path_graph(3)
+    graph[1][2]["weight"] = None  # to networkx, an edge that is not there
+    with nx.config.backend_priority(algos=["hinterland"]):
+        assert nx.single_source_dijkstra_path_length(graph, 0) == {0: 0, 1: 1}
+
+
+def test_negative_weights_are_a_value_error():
+    graph = nx.DiGraph([(0, 1, {"weight": -1})])
+    with pytest.raises(ValueError, match="negative"):
+        nx.single_source_dijkstra_path_length(graph, 0, **OURS)
+
+
+def test_as_a_default_it_gives_networkx_results(monkeypatch):
+    graph = mixed(nx.Graph)
+    calls = []
+    real = nx_backend.single_source_shortest_path_length
+    monkeypatch.setattr(
+        nx_backend, "single_source_shortest_path_length", lambda *args, **kwargs: calls.append(args) or real(*args, **kwargs)
+    )
+    source = next(iter(graph))
+    expected = nx.single_source_shortest_path_length(graph, source)
+    with nx.config.backend_priority(algos=["hinterland"]):
+        # One search alone is not worth a conversion; another one of a converted graph is.
+        assert nx.single_source_shortest_path_length(graph, source) == expected
+        assert len(calls) == 0
+        assert nx.pagerank(graph) == pytest.approx(nx.pagerank(graph, backend="networkx"), abs=1e-6)
+        assert nx.single_source_shortest_path_length(graph, source) == expected
+        assert len(calls) == 1
+        # Trees are not unique; nobody gets another one without asking for it.
+        assert list(nx.bfs_edges(graph, source)) == list(nx.bfs_edges(graph, source, backend="networkx"))
+
+
+def test_a_converted_graph_is_used_again_and_comes_back(monkeypatch):
+    graph = mixed(nx.MultiDiGraph)
+    converted = nx_backend.convert_from_nx(graph, edge_attrs={"weight": 1})
+    monkeypatch.setattr(hl, "from_networkx", lambda *_: pytest.fail("converted again"))
+    source = next(iter(graph))
+    assert nx.single_source_dijkstra_path_length(converted, source) == nx.single_source_dijkstra_path_length(graph, source)
+    assert nx.single_source_shortest_path_length(converted, source) == nx.single_source_shortest_path_length(graph, source)
+    with pytest.raises(NotImplementedError) as refused:
+        nx.single_source_dijkstra_path_length(converted, source, weight="hops", **OURS)
+    assert "converted with the attribute 'weight', not 'hops'" in str(refused.value.__cause__)
+    back = nx_backend.convert_to_nx(converted)
+    assert type(back) is type(graph) and list(back) == list(graph)
+    assert sorted(map(str, back.edges(data="weight"))) == sorted(str(e) for e in graph.edges(data="weight", default=1))
+    assert nx_backend.convert_to_nx({1: 2}) == {1: 2}
+
+
+def test_where_it_runs_is_configured(monkeypatch):
+    seen = []
+    real = hl.bfs
+    monkeypatch.setattr(hl, "bfs", lambda *args, **options: seen.append(options) or real(*args, **options))
+    with nx.config.backends.hinterland(device="cpu", gpu_budget="1GiB"):
+        nx.single_source_shortest_path_length(nx.path_graph(4), 0, **OURS)
+    assert seen == [{"device": "cpu", "gpu_budget": "1GiB"}]
+
+
+def test_what_is_announced_is_there():
+    announced = nx.utils.backends.backend_info["hinterland"]["functions"]
+    here = {
+        name
+        for name, value in vars(nx_backend).items()
+        if not name.startswith("_") and name in nx.utils.backends._registered_algorithms and callable(value)
+    }
+    assert announced.keys() == here
+    assert "hinterland" in nx.pagerank.__doc__
+
+
+@pytest.mark.slow
+def test_networkx_own_tests_pass():
+    """networkx can run its tests with every graph converted and every function that a backend has called there."""
+    folders = {
+        "components": ("connected", "weakly_connected"),
+        "centrality": ("betweenness_centrality",),
+        "link_analysis": ("pagerank",),
+        "shortest_paths": ("unweighted", "weighted"),
+        "traversal": ("bfs",),
+    }
+    modules = [f"networkx.algorithms.{folder}.tests.test_{name}" for folder, names in folders.items() for name in names]
+    environment = {**os.environ, "NETWORKX_TEST_BACKEND": "hinterland", "NETWORKX_FALLBACK_TO_NX": "1"}
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--pyargs", *modules]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240, cwd="/")
+    assert done.returncode == 0, done.stdout[-4000:]
+
+
+def test_importing_networkx_does_not_import_torch():
+    code = "import networkx, sys; assert 'hinterland' in networkx.utils.backends.backends; assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

@@ -1,0 +1,117 @@
+"""The tables of EMOGI's evaluation: they are complete, and what does not depend on time is right."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import pytest
+import torch
+
+import hinterland as hl
+from hinterland import cli
+from hinterland.graph import emogi
+from hinterland.traffic import ablation, analyse
+
+
+@pytest.fixture(scope="module")
+def tables():
+    return ablation.ablation(scale=8, edge_factor=8, sources=2, device="cpu")
+
+
+def test_every_case_has_its_row(tables):
+    cases = len(ablation.KINDS) * len(ablation.WIDTHS)
+    rows = {name: len(table) for name, table in tables.items()}
+    assert rows == {
+        "figure_5_request_sizes": 3 * cases,
+        "figure_7_requests": cases,
+        "figure_8_bandwidth": 3 * cases,
+        "figure_9_bfs_speed": cases,
+        "figure_10_amplification": cases,
+        "figure_11_applications": 4 * cases,
+        "edge_widths": 4 * len(ablation.KINDS),
+        "assignments": cases,
+    }
+    assert all(ablation.title(name) for name in tables)
+
+
+def test_shares_add_up_and_merging_saves_requests(tables):
+    for row in tables["figure_5_request_sizes"]:
+        assert sum(row[f"{size} B"] for size in (32, 64, 96, 128)) == pytest.approx(1)
+    for row in tables["figure_7_requests"]:
+        assert row["aligned"] <= row["merged"] < row["naive"]
+        assert row["aligned_over_naive"] == pytest.approx(row["aligned"] / row["naive"])
+
+
+def test_amplification_is_that_of_the_model():
+    graph = hl.random_weights(hl.generate("uniform", scale=8, edge_factor=8, seed=3, device="cpu"), "int32")
+    row = ablation.ablation(["uniform"], scale=8, edge_factor=8, sources=1, seed=3, device="cpu")["figure_10_amplification"][0]
+    source = hl.graph.sources.draw_sources(graph, 1, 3)[0]
+    assert row["aligned"] == pytest.approx(analyse(graph, "bfs", source).total["over_dataset"])
+    # The search reaches everything, so UVM moves all pages: those of 4096 vertices' lists are whole.
+    pages = -(-4 * graph.num_edges // 4096)
+    assert row["uvm"] == pytest.approx(4096 * pages / (4 * graph.num_edges))
+
+
+@pytest.mark.gpu
+def test_migrating_memory_gives_the_same_results():
+    place = {"indptr": "gpu", "indices": "host"}
+    graph = hl.random_weights(hl.generate("kronecker", scale=12, seed=1, placement=place, device="cuda"), "int32")
+    migrating, come_home = ablation._migrating(graph, torch.device("cuda", 0))
+    for _ in range(2):
+        come_home()
+        assert torch.equal(emogi.bfs(migrating, 5).values, emogi.bfs(graph, 5).values)
+        assert torch.equal(emogi.sssp(migrating, 5).values, emogi.sssp(graph, 5).values)
+        assert torch.equal(emogi.cc(migrating).values, emogi.cc(graph).values)
+
+
+@pytest.mark.gpu
+def test_every_column_is_there_on_a_gpu():
+    tables = ablation.ablation(["uniform"], scale=12, sources=1, device="cuda")
+    assert {"uvm", "aligned_over_uvm"} <= set(tables["figure_9_bfs_speed"][0])
+    assert "measured" in tables["figure_8_bandwidth"][0]
+    assert all(row["speedup"] > 0 for row in tables["figure_11_applications"])
+
+
+@pytest.fixture
+def command(monkeypatch, capsys, tmp_path):
+    """Runs a command: exit status, standard output, standard error."""
+    monkeypatch.setenv("HINTERLAND_CACHE_DIR", str(tmp_path / "cache"))
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["hinterland", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        return int(ended.value.code or 0), *capsys.readouterr()
+
+    return run
+
+
+def test_bench_prints_json_and_tables(command):
+    options = ("bench", "traversal", "--ablation", "--kind", "kronecker", "--scale", 6, "--sources", 1, "--device", "cpu")
+    status, out, err = command(*options, "--json")
+    assert status == 0 and "generating kronecker" in err
+    assert json.loads(out)["tables"]["figure_7_requests"][0]["graph"] == "kronecker"
+    status, out, _ = command(*options)
+    assert status == 0 and "Figure 10 amplification" in out
+
+
+def test_bench_says_what_it_lacks(command):
+    assert command("bench", "gather", "--ablation")[0] == 2
+    status, _, err = command("bench", "traversal")
+    assert status == 2 and "--ablation" in err
+
+
+def test_traffic_of_a_file(command, tmp_path):
+    hl.save_graph(hl.generate("kronecker", scale=7, edge_factor=8, seed=1, device="cpu"), tmp_path / "graph.hl")
+    status, out, _ = command("traffic", tmp_path / "graph.hl", "--source", 3, "--access", "merged", "--json")
+    graph = hl.load_graph(tmp_path / "graph.hl")
+    assert status == 0 and json.loads(out)["total"] == analyse(graph, "bfs", 3, "merged").total
+    status, out, err = command("traffic", tmp_path / "graph.hl", "--algorithm", "cc", "--plot", tmp_path / "cc.png")
+    assert status == 0 and "amplification" in out and "wrote" in err
+    assert (tmp_path / "cc.png").read_bytes().startswith(b"\x89PNG")
+    status, out, _ = command("traffic", tmp_path / "graph.hl", "--rate", 12.3, "--latency", 1.6, "--json")
+    link = json.loads(out)["link"]
+    assert (link["rate"], link["latency"], link["measured"]) == (12.3e9, 1.6e-6, False)
+    status, _, err = command("traffic", tmp_path / "graph.hl", "--access", "wide")
+    assert status == 1 and "access 'wide' is not one of" in err
