@@ -2,13 +2,16 @@
 
 from . import traffic
 from .graph import (
+    BetweennessResult,
     BfsResult,
     ComponentsResult,
     Graph,
+    MultiBfsResult,
     PagerankResult,
     Prepared,
     SsspResult,
     SswpResult,
+    betweenness_centrality,
     bfs,
     compress,
     connected_components,
@@ -19,6 +22,7 @@ from .graph import (
     from_scipy,
     generate,
     load_graph,
+    multi_source_bfs,
     pagerank,
     prepare,
     random_weights,
@@ -33,16 +37,19 @@ from .probe.measure import probe
 
 __version__ = "0.1.0"
 __all__ = [
+    "BetweennessResult",
     "BfsResult",
     "ComponentsResult",
     "Graph",
     "Machine",
+    "MultiBfsResult",
     "PagerankResult",
     "Prepared",
     "SsspResult",
     "SswpResult",
     "UnifiedTensor",
     "__version__",
+    "betweenness_centrality",
     "bfs",
     "compress",
     "connected_components",
@@ -53,6 +60,7 @@ __all__ = [
     "from_scipy",
     "generate",
     "load_graph",
+    "multi_source_bfs",
     "pagerank",
     "prepare",
     "probe",

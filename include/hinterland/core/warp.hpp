@@ -66,6 +66,21 @@ struct Warp {
     return value;
   }
 
+  // All lanes' bits together, the same in each lane. T is unsigned, of four or eight bytes.
+  template <class T>
+  HINTERLAND_FN static T bits_of_all(T bits) {
+#if HINTERLAND_ON_GPU
+    if constexpr (sizeof(T) == 8) {
+      const T high = __reduce_or_sync(kAll, static_cast<uint32_t>(bits >> 32));
+      return high << 32 | __reduce_or_sync(kAll, static_cast<uint32_t>(bits));
+    } else {
+      return __reduce_or_sync(kAll, bits);
+    }
+#else
+    return bits;
+#endif
+  }
+
   HINTERLAND_FN static void sync() {
 #if HINTERLAND_ON_GPU
     __syncwarp();

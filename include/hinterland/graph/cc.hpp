@@ -95,12 +95,6 @@ struct LinkEnds {
   }
 };
 
-// A vertex outside the component that is passed over needs nothing done as its list is collected.
-struct EnterNothing {
-  HINTERLAND_FN void operator()(int64_t) const {}
-  HINTERLAND_FN void group(int64_t, uint32_t) const {}
-};
-
 template <class Team, class Id>
 HINTERLAND_FN void compress_all(Team& team, const ComponentsState<Id>& state, int64_t step) {
   for_each_vertex(team, state.frontier, step, [&](int64_t vertex, bool there, StepCounts&) {
@@ -161,7 +155,7 @@ HINTERLAND_FN void link_rest(Team& team, const Graph& graph, const ComponentsSta
   team.lead([&] { frontier.begin_step(step, team.now_ns()); });
   team.loop(groups.count, [&](const auto& ranges) {
     auto tasks = team.appender(frontier.task_bag(step));
-    EnterNothing enter;
+    const EnterNothing enter;
     StepCounts counts;
     ranges([&](int64_t first, int64_t last) {
       for (int64_t group = first; group < last; ++group) {

@@ -273,6 +273,12 @@ struct ListBounds {
   }
 };
 
+// For collect(), where a vertex gets nothing as it enters the frontier.
+struct EnterNothing {
+  HINTERLAND_FN void operator()(int64_t) const {}
+  HINTERLAND_FN void group(int64_t, uint32_t) const {}
+};
+
 // Collects groups [first, last) of a list, at most one a lane. A lane looks after the words and the tasks of its group; the
 // vertices of each group are shared by all lanes. enter(vertex) is told each vertex of the new frontier, enter.group(group,
 // word) its vertices of a group at once.

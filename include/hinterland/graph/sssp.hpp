@@ -129,12 +129,6 @@ struct PathState {
   }
 };
 
-// What a vertex gets as it enters the frontier: nothing.
-struct EnterNothing {
-  HINTERLAND_FN void operator()(int64_t) const {}
-  HINTERLAND_FN void group(int64_t, uint32_t) const {}
-};
-
 // Lowers the keys of neighbours. A key that falls while its own vertex is being visited is read as it is: whoever lowered it
 // has marked the vertex again.
 template <class Policy, class Touched>

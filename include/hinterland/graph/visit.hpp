@@ -1,6 +1,6 @@
 // Visiting edges: how a warp reads neighbour lists, whatever form they have, and hands them to an algorithm.
 //
-// A graph type G is one that lists_of(), visit_chunks() and find_neighbor() are overloaded for. Here they are for plain lists (Csr).
+// A graph type G is one that lists_of(), visit_chunks() and look_through() are overloaded for. Here they are for plain lists (Csr).
 #pragma once
 
 #include "hinterland/graph/adjacency.hpp"
@@ -81,11 +81,12 @@ HINTERLAND_FN int64_t nth_neighbor(const Csr<Edge, Weight>& graph, int64_t verte
   return found;
 }
 
-// The first neighbour u with test(u) at or after position `from` of the list that ends before `end`, or -1. All lanes look
-// together at the list of one vertex; a line at first, since most searches end there, then several at a time.
-template <class Edge, class Weight, class Test>
-HINTERLAND_FN int64_t find_neighbor(const Csr<Edge, Weight>& graph, int64_t vertex, int64_t from, int64_t end, const Test& test,
-                                    StepCounts& counts) {
+// Looks through the list of one vertex, from position `from` on to the end of the list, `end`: look(to) is called by all lanes
+// together, with neighbours to[k], or -1 where there is none, and says (the same in every lane) whether that was enough. A line at
+// first, since most searches end there, then several at a time.
+template <class Edge, class Weight, class Look>
+HINTERLAND_FN void look_through(const Csr<Edge, Weight>& graph, int64_t vertex, int64_t from, int64_t end, const Look& look,
+                                StepCounts& counts) {
   int64_t chunk = graph.edges.span(from, end).aligned_begin();
   for (int chunks = 1; chunk < end; chunk += chunks * Warp::kWidth, chunks = kChunksInFlight) {
     int64_t to[kChunksInFlight];
@@ -99,12 +100,26 @@ HINTERLAND_FN int64_t find_neighbor(const Csr<Edge, Weight>& graph, int64_t vert
     }
     if (Warp::lane() == 0)
       counts.bytes += graph.edges.span(max_of(chunk, from), min_of(chunk + chunks * Warp::kWidth, end)).sector_bytes();
-    for (int k = 0; k < kChunksInFlight; ++k) {
-      const uint32_t found = Warp::ballot(to[k] >= 0 && test(to[k]));
-      if (found != 0) return Warp::broadcast(to[k], stdlib::countr_zero(found));
-    }
+    if (look(to)) return;
   }
-  return -1;
+}
+
+// The first neighbour u with test(u) at or after position `from` of the list that ends before `end`, or -1.
+template <class Graph, class Test>
+HINTERLAND_FN int64_t find_neighbor(const Graph& graph, int64_t vertex, int64_t from, int64_t end, const Test& test,
+                                    StepCounts& counts) {
+  int64_t found = -1;
+  const auto look = [&](const int64_t (&to)[kChunksInFlight]) {
+    for (int k = 0; k < kChunksInFlight; ++k) {
+      const uint32_t finders = Warp::ballot(to[k] >= 0 && test(to[k]));
+      if (finders == 0) continue;
+      found = Warp::broadcast(to[k], stdlib::countr_zero(finders));
+      return true;
+    }
+    return false;
+  };
+  look_through(graph, vertex, from, end, look, counts);
+  return found;
 }
 
 // Visits the edges of one task. On the GPU the lists of the group are laid out together; on the CPU, where a warp has one
@@ -125,4 +140,5 @@ HINTERLAND_FN void visit(const Graph& graph, const Frontier& frontier, const Tas
     left -= to - from;
   }
 }
+
 }  // namespace hinterland

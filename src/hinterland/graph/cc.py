@@ -24,7 +24,9 @@ def _instance(graph: str, label_bytes: int) -> str:
     return f"hinterland::cc_kernel<{graph}, hinterland::uint{8 * label_bytes}_t>"
 
 
-KERNELS = KernelFile("graph/cc.cu", tuple(_instance(csr_type(edge), label) for edge, label in ((4, 4), (8, 4), (8, 8))))
+_WIDTHS = [(edge, label, packed) for packed in (False, True) for edge, label in ((4, 4), (8, 4), (8, 8))]
+_INSTANCES = tuple(_instance(csr_type(edge, packed=packed), label) for edge, label, packed in _WIDTHS)
+KERNELS = KernelFile("graph/cc.cu", _INSTANCES, apart=True)
 
 
 @dataclass(frozen=True)

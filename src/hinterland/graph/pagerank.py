@@ -36,7 +36,10 @@ def _instance(graph: str, dtype: torch.dtype) -> str:
     return f"hinterland::pagerank_kernel<{graph}, {'float' if dtype == torch.float32 else 'double'}>"
 
 
-KERNELS = KernelFile("graph/pagerank.cu", tuple(_instance(csr_type(edge), real) for edge in (4, 8) for real in LEAST_TOLERANCE))
+_FORMS = tuple(csr_type(edge, packed=packed) for edge in (4, 8) for packed in (False, True))
+KERNELS = KernelFile(
+    "graph/pagerank.cu", tuple(_instance(form, real) for form in _FORMS for real in LEAST_TOLERANCE), apart=True
+)
 
 
 @dataclass(frozen=True)

@@ -28,14 +28,13 @@ from .graph import Graph
 
 PAGE_EDGES = 1024  # kPageEdges of adjacency.hpp
 MOST_HEADS = 4
-_WORDS_BYTES = 14 * 8  # sizeof(GraphWords)
+WORDS_BYTES = 14 * 8  # sizeof(GraphWords)
 _AT_ONCE = 1 << 22  # vertices whose heads are fetched together, which bounds the memory that takes
 
 # What each algorithm takes on the GPU besides the graph, its result included: bytes for a graph. Each adds itself.
 STATE_BYTES: dict[str, Callable[[Graph], int]] = {}
-# Algorithms that look for one neighbour in the lists of in-neighbours, and those that go through all lists again and again.
-SEARCHING = {"bfs", "msbfs", "cc", "bc"}
-REPEATING = {"pagerank", "pagerank-float64", "sssp", "sswp", "bc"}
+# Algorithms that look for one neighbour in the lists of in-neighbours.
+SEARCHING = {"bfs", "msbfs", "cc"}
 # Algorithms that read the lists of in-neighbours only.
 INCOMING_ONLY = {"pagerank", "pagerank-float64"}
 
@@ -170,7 +169,7 @@ class Prepared:
             raise ConfigError(f"{', '.join(sorted(unknown))}: not among the algorithms, {', '.join(sorted(STATE_BYTES))}")
         self.graph, self.device, self.budget = graph, device, budget
         reserved = max((STATE_BYTES[a](graph) for a in algorithms), default=0)
-        reserved += 2 * allocated(_WORDS_BYTES)
+        reserved += 2 * allocated(WORDS_BYTES)
         if device.type == "cuda" and budget is not None and reserved > budget:
             self.device = device = torch.device("cpu")
         room = self._room(reserved)

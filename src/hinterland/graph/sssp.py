@@ -39,7 +39,7 @@ def path_instances(kernel: str) -> tuple[str, ...]:
     return tuple(f"hinterland::{kernel}<{graph}>" for graph in types)
 
 
-KERNELS = KernelFile("graph/sssp.cu", path_instances("sssp_kernel"))
+KERNELS = KernelFile("graph/sssp.cu", path_instances("sssp_kernel"), apart=True)
 
 
 @dataclass(frozen=True)
