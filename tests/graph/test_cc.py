@@ -227,12 +227,10 @@ def test_verifier_wants_labels_of_the_graph():
 def test_a_gpu_finds_what_the_cpu_finds(kind, wide):
     graph = hl.generate(kind, scale=16, edge_factor=16, seed=1)
     graph = with_wide_edges(graph) if wide else graph
-    expected = hl.connected_components(graph, device="cpu", stats=True)
+    expected = hl.connected_components(graph, device="cpu")
     for mode in MODES:
-        found = hl.connected_components(graph, mode, device="cuda", stats=True)
+        found = hl.connected_components(graph, mode, device="cuda")
         assert torch.equal(found.labels.cpu(), expected.labels) and found.count == expected.count
-        if mode == "auto":  # the same component is passed over
-            assert found.stats["edges"] == expected.stats["edges"]
 
 
 @pytest.mark.gpu
