@@ -1,5 +1,6 @@
 // Connected components in one cooperative launch.
 #include "hinterland/graph/cc.hpp"
+#include "hinterland/graph/visit_packed.hpp"
 
 namespace hinterland {
 

@@ -1,5 +1,6 @@
 // All iterations of PageRank in one cooperative launch.
 #include "hinterland/graph/pagerank.hpp"
+#include "hinterland/graph/visit_packed.hpp"
 
 namespace hinterland {
 
