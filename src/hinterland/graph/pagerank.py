@@ -39,8 +39,6 @@ def _instance(graph: str, dtype: torch.dtype) -> str:
 _LISTS = [csr_type(edge, packed=packed) for edge in (4, 8) for packed in (False, True)]
 _INSTANCES = tuple(_instance(lists, real) for lists in _LISTS for real in LEAST_TOLERANCE)
 KERNELS = KernelFile("graph/pagerank.cu", _INSTANCES, apart=True)
-    "graph/pagerank.cu", tuple(_instance(lists, real) for lists in _LISTS for real in LEAST_TOLERANCE), apart=True
-)
 
 
 @dataclass(frozen=True)
