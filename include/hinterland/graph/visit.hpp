@@ -1,6 +1,7 @@
 // Visiting edges: how a warp reads neighbour lists, whatever form they have, and hands them to an algorithm.
 //
-// A graph type G is one that lists_of(), visit_chunks() and look_through() are overloaded for. Here they are for plain lists (Csr).
+// A graph type G is one that lists_of(), visit_chunks(), nth_neighbor() and look_through() are overloaded for. Here they are for
+// plain lists (Csr).
 #pragma once
 
 #include "hinterland/graph/adjacency.hpp"
