@@ -236,7 +236,7 @@ def betweenness_centrality(
         raise ZeroDivisionError("k is 0: no source to estimate from")
     # networkx makes seed a random.Random before it calls; its sample is the one that networkx would draw.
     sources = None if k is None else [G.number[node] for node in seed.sample(G.nodes, k)]
-    scores = hl.betweenness_centrality(G.graph, sources=sources, normalized=False, **_options()).scores  # type: ignore[attr-defined]
+    scores = hl.betweenness_centrality(G.graph, sources=sources, normalized=False, **_options()).scores
     if others < 2:
         return G.of(scores)
     # networkx counts the pairs (s, t) of which a node may be between: a source, which it is not between, is one fewer.
@@ -266,7 +266,7 @@ def _within(G: BackendGraph, distances: torch.Tensor, reached: torch.Tensor, lim
 
 
 def _labels(G: BackendGraph) -> torch.Tensor:
-    return hl.connected_components(G.graph, **_options()).labels  # type: ignore[attr-defined]
+    return hl.connected_components(G.graph, **_options()).labels
 
 
 def _weighted_by(G: BackendGraph, weight: str | None) -> hl.Graph:
