@@ -171,7 +171,7 @@ def traverse(algorithm: Algorithm, graph: Graph, starts: Starts, options: Option
     kept = prepare(graph, options.gpu_budget, options.device, algorithm.name, graph.weights is not None) if many else None
     prepared_in = time.perf_counter() - began
     where: dict[str, Any] = {} if many else {"gpu_budget": options.gpu_budget, "device": options.device}
-    settings = algorithm.settings | _mode(options)
+    settings = {**algorithm.settings, **_mode(options)}
     done: list[dict[str, Any]] = []
     with kept or nullcontext():
         for start in starts.runs:
