@@ -1,6 +1,6 @@
 """Every traversal in its fastest mode beside what it has to beat, in one table.
 
-Without ``small``: scale-25 and scale-26 graphs on a GPU, edges in host memory, prepared within a quarter of the bytes of the edges
+Without ``small``: graphs of scale 25 and 26 on a GPU, edges in host memory, prepared within a quarter of the bytes of the edges
 (and weights). With it: scale 20 on the CPU, against scipy. The benchmarks of the single algorithms go into details.
 """
 
