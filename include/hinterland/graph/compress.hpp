@@ -104,12 +104,13 @@ struct PackedBlock {
   HINTERLAND_FN PackedBlock(const Bits& bits, int64_t list_bit, const PackedShape& shape, int64_t block)
       : size(shape.size(block)) {
     const int64_t entry = list_bit + block * shape.entry_bits();
-    const uint64_t start = bits(entry, shape.vertex_bits + shape.low_field);
+    const int start_bits = shape.vertex_bits + shape.low_field;
+    const bool at_once = shape.entry_bits() < 64;
+    const uint64_t start = bits(entry, at_once ? shape.entry_bits() : start_bits);
     first = static_cast<int64_t>(start & ((uint64_t{1} << shape.vertex_bits) - 1));
-    low_bits = static_cast<int>(start >> shape.vertex_bits);
-    payload = list_bit + shape.directory_bits();
-    if (shape.blocks > 1)
-      payload += static_cast<int64_t>(bits(entry + shape.vertex_bits + shape.low_field, shape.position_bits));
+    low_bits = static_cast<int>(start >> shape.vertex_bits & ((uint64_t{1} << shape.low_field) - 1));
+    payload = list_bit + shape.directory_bits() +
+              static_cast<int64_t>(at_once ? start >> start_bits : bits(entry + start_bits, shape.position_bits));
   }
 
   template <class Bits>

@@ -70,11 +70,11 @@ struct PackedBounds {
 // Bits of a stream, of which a warp has copied some lines to its scratch memory: lines of a directory, and lines of payloads.
 // Fields lie across lanes in any way, so lanes that read them where the stream lies would request parts of lines at random
 // times; a link moves nearly as many whole lines a second as parts.
-template <class Words>
+template <class FarBits>
 class StagedBits {
  public:
   // A stream of `bytes` bytes and the padding.
-  HINTERLAND_FN StagedBits(const BitReader<Words>& far, int64_t bytes)
+  HINTERLAND_FN StagedBits(const FarBits& far, int64_t bytes)
       : far_(far), last_word_(packed_bytes(bytes) / static_cast<int64_t>(sizeof(uint32_t)) - 1) {}
 
   // Copies the lines that hold bits [begin, end), as many as there is place for. All lanes call these together.
@@ -129,7 +129,7 @@ class StagedBits {
     return {first, lines * kLineWords - 2};
   }
 
-  BitReader<Words> far_;
+  FarBits far_;
   int64_t last_word_;
   Piece entries_, payloads_;
 };
@@ -193,8 +193,8 @@ class PackedFinder {
   }
 
  private:
-  using Words = TieredSource<uint32_t>;
-  using Bits = stdlib::conditional_t<Warp::kWidth == 1, BitReader<Words>, StagedBits<Words>>;
+  using FarBits = decltype(Graph::bits);
+  using Bits = stdlib::conditional_t<Warp::kWidth == 1, FarBits, StagedBits<FarBits>>;
 
   HINTERLAND_FN static Bits bits_of(const Graph& graph) {
     if constexpr (Warp::kWidth == 1)
@@ -283,26 +283,27 @@ HINTERLAND_FN void visit_chunks(const PackedCsr<Edge, Weight>& graph, const Pack
     counts.cached += graph.cached(lists.packed.begin, lists.packed.end);
   }
   const Window window(lists, from, to);
-  const PackedShape own_shape(graph.num_vertices, lists.length());
+  const int64_t degree = lists.length();
   const int64_t to_list = window.shift - lists.begin;  // from a place in the window to one in this lane's list
   const int32_t length = static_cast<int32_t>(to - from) * Warp::kWidth;
   for (int32_t place = Warp::lane(); place - Warp::lane() < length; place += kChunksInFlight * Warp::kWidth) {
     const int32_t step = place - Warp::lane();
     if (step % PackedFinder<Graph>::kStaged == 0) {
       const int32_t begin = max_of(window.start, step), end = min_of(window.stop, step + PackedFinder<Graph>::kStaged);
-      find.stage(own_shape, lists.packed, begin < end, begin + to_list, end - 1 + to_list);
+      find.stage({graph.num_vertices, degree}, lists.packed, begin < end, begin + to_list, end - 1 + to_list);
     }
     EdgeBatch<Edge, Weight> batch;
     for (int k = 0; k < kChunksInFlight; ++k) {
       const Window::Element element = window.at(place + k * Warp::kWidth);
       const int64_t owner = Warp::broadcast(vertex, element.owner);
-      const int64_t first = Warp::broadcast(lists.begin, element.owner), last = Warp::broadcast(lists.end, element.owner);
+      const PackedShape shape(graph.num_vertices, Warp::broadcast(degree, element.owner));
+      const int64_t i = place + k * Warp::kWidth + Warp::broadcast(to_list, element.owner);
       const int64_t begin = Warp::broadcast(lists.packed.begin, element.owner);
       const int64_t end = Warp::broadcast(lists.packed.end, element.owner);
       batch.from[k] = element.valid ? owner : -1;
       batch.to[k] = 0;
       if (!element.valid) continue;
-      const int64_t found = find(PackedShape(graph.num_vertices, last - first), {begin, end}, element.index - first);
+      const int64_t found = find(shape, {begin, end}, i);
       if constexpr (Graph::kWeighted) batch.weight[k] = graph.weights.read(element.index);
       if (graph.has(found)) {
         batch.to[k] = static_cast<Edge>(found);
