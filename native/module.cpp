@@ -20,8 +20,13 @@ NB_MODULE(_core, m) {
   hn::bind_graph_build(m);
   hn::bind_graph_formats(m);
   hn::bind_graph_generate(m);
+  hn::bind_graph_bc(m);
   hn::bind_graph_bfs(m);
+  hn::bind_graph_sssp(m);
+  hn::bind_graph_msbfs(m);
   hn::bind_graph_compress(m);
+  hn::bind_graph_cc(m);
+  hn::bind_graph_pagerank(m);
   hn::bind_graph_emogi(m);
   hn::bind_probe(m);
   hn::bind_traffic(m);

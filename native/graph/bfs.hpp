@@ -20,6 +20,7 @@ struct BfsFinding {
   int64_t position;
 };
 
+// `parents` may be null: then each vertex but the source must have an edge from any vertex one level nearer.
 BfsFinding verify_bfs(const GraphWords& graph, int64_t source, const int32_t* levels, const int64_t* parents);
 
 }  // namespace hinterland::native

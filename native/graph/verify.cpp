@@ -28,6 +28,14 @@ struct Findings {
   bool any() const { return finding().rule != BfsRule::kNone; }
 };
 
+// Levels alone: each row of levels, which may come without parents.
+void check_levels(int64_t num_vertices, int64_t source, const int32_t* levels, Findings& found) {
+  if (levels[source] != 0) found.report(BfsRule::kSource, source);
+#pragma omp parallel for schedule(static)
+  for (int64_t v = 0; v < num_vertices; ++v)
+    if (v != source && (levels[v] < -1 || levels[v] == 0)) found.report(BfsRule::kReached, v);
+}
+
 void check_vertices(int64_t num_vertices, int64_t source, const int32_t* levels, const int64_t* parents, Findings& found) {
   if (levels[source] != 0 || parents[source] != source) found.report(BfsRule::kSource, source);
 #pragma omp parallel for schedule(static)
@@ -57,7 +65,7 @@ void check_edges(const GraphWords& graph, const int32_t* levels, const int64_t* 
         found.report(BfsRule::kClosed, i);
       } else if (levels[v] > levels[u] + 1) {
         found.report(BfsRule::kEdgeLevel, i);
-      } else if (parents[v] == u) {
+      } else if (parents != nullptr ? parents[v] == u : levels[v] == levels[u] + 1) {
         uint32_t& word = has_tree_edge[group_of(v)];
         if (!(atomic_load(word) & bit_of(v))) atomic_or(word, bit_of(v));
       }
@@ -72,7 +80,10 @@ void check_edges(const GraphWords& graph, const int32_t* levels, const int64_t* 
 
 BfsFinding verify_bfs(const GraphWords& graph, int64_t source, const int32_t* levels, const int64_t* parents) {
   Findings found;
-  check_vertices(graph.num_vertices, source, levels, parents, found);
+  if (parents != nullptr)
+    check_vertices(graph.num_vertices, source, levels, parents, found);
+  else
+    check_levels(graph.num_vertices, source, levels, found);
   if (found.any()) return found.finding();  // what follows indexes by levels and parents, and counts on them
   if (graph.edge_bytes == 8)
     check_edges<int64_t>(graph, levels, parents, found);

@@ -22,4 +22,28 @@ void with_graph(const GraphWords& out, const GraphWords* in, const F& f) {
   call(Csr<int32_t>(out));
 }
 
+// How a weight is stored: its bytes, and whether it is unsigned, signed or a float (src/hinterland/graph/arrays.py).
+struct WeightKind {
+  int64_t bytes, order;
+};
+
+// f(Weight{}) with the type that kind describes.
+template <class F>
+void with_weight(WeightKind kind, const F& f) {
+  if (kind.order == 0) return f(uint8_t{});
+  if (kind.order == 1) return kind.bytes == 8 ? f(int64_t{}) : f(int32_t{});
+  kind.bytes == 8 ? f(double{}) : f(float{});
+}
+
+// f(graph) with the type that words and kind describe.
+template <class F>
+void with_weighted_graph(const GraphWords& words, WeightKind kind, const F& f) {
+  with_weight(kind, [&](auto weight) {
+    using Weight = decltype(weight);
+    if (words.packed != nullptr)
+      return words.edge_bytes == 8 ? f(PackedCsr<int64_t, Weight>(words)) : f(PackedCsr<int32_t, Weight>(words));
+    words.edge_bytes == 8 ? f(Csr<int64_t, Weight>(words)) : f(Csr<int32_t, Weight>(words));
+  });
+}
+
 }  // namespace hinterland::native

@@ -2,11 +2,19 @@
 
 from . import traffic
 from .graph import (
+    BetweennessResult,
     BfsResult,
+    ComponentsResult,
     Graph,
+    MultiBfsResult,
+    PagerankResult,
     Prepared,
+    SsspResult,
+    SswpResult,
+    betweenness_centrality,
     bfs,
     compress,
+    connected_components,
     decompress,
     from_edges,
     from_igraph,
@@ -14,10 +22,14 @@ from .graph import (
     from_scipy,
     generate,
     load_graph,
+    multi_source_bfs,
+    pagerank,
     prepare,
     random_weights,
     reorder,
     save_graph,
+    sssp,
+    sswp,
 )
 from .machine import Machine
 from .memory import UnifiedTensor
@@ -25,14 +37,22 @@ from .probe.measure import probe
 
 __version__ = "0.1.0"
 __all__ = [
+    "BetweennessResult",
     "BfsResult",
+    "ComponentsResult",
     "Graph",
     "Machine",
+    "MultiBfsResult",
+    "PagerankResult",
     "Prepared",
+    "SsspResult",
+    "SswpResult",
     "UnifiedTensor",
     "__version__",
+    "betweenness_centrality",
     "bfs",
     "compress",
+    "connected_components",
     "decompress",
     "from_edges",
     "from_igraph",
@@ -40,10 +60,14 @@ __all__ = [
     "from_scipy",
     "generate",
     "load_graph",
+    "multi_source_bfs",
+    "pagerank",
     "prepare",
     "probe",
     "random_weights",
     "reorder",
     "save_graph",
+    "sssp",
+    "sswp",
     "traffic",
 ]

@@ -126,7 +126,7 @@ def single_source_dijkstra_path_length(
     if graph.weights is None:
         distances = hl.bfs(graph, G.number[source], **_options()).levels
     else:
-        distances = hl.sssp(graph, G.number[source], **_options()).distances  # type: ignore[attr-defined]
+        distances = hl.sssp(graph, G.number[source], **_options()).distances
     reached = distances < math.inf if distances.is_floating_point() else distances >= 0
     return _within(G, distances, reached, None if cutoff is None else max(cutoff, 0))
 
@@ -207,8 +207,11 @@ def pagerank(
     if max_iter < 1:
         raise nx.PowerIterationFailedConvergence(max_iter)
     tolerance = len(G) * tol
-    found = hl.pagerank(  # type: ignore[attr-defined]
-        _weighted_by(G, weight),
+    graph = _weighted_by(G, weight)
+    if graph.weights is not None:
+        raise NotImplementedError("hinterland's pagerank does not weigh edges: pass weight=None, or leave it to networkx")
+    found = hl.pagerank(
+        graph,
         damping=alpha,
         tolerance=tolerance,
         max_iterations=max_iter,
@@ -228,22 +231,11 @@ def betweenness_centrality(
     endpoints: bool = False,
     seed: Any = None,
 ) -> dict[Hashable, float]:
-    others = len(G) - 1
-    if k == 0 and others > 1:
+    if k == 0 and len(G) > 2:
         raise ZeroDivisionError("k is 0: no source to estimate from")
     # networkx makes seed a random.Random before it calls; its sample is the one that networkx would draw.
     sources = None if k is None else [G.number[node] for node in seed.sample(G.nodes, k)]
-    scores = hl.betweenness_centrality(G.graph, sources=sources, normalized=False, **_options()).scores  # type: ignore[attr-defined]
-    if others < 2:
-        return G.of(scores)
-    # networkx counts the pairs (s, t) of which a node may be between: a source, which it is not between, is one fewer.
-    firsts = torch.full_like(scores, others if k is None else k)
-    if k is not None:
-        firsts[sources] -= 1
-    pairs = firsts * (others - 1)
-    if not normalized:
-        pairs /= others * (others - 1) / (1 if G.is_directed() else 2)
-    return G.of(scores / pairs)
+    return G.of(hl.betweenness_centrality(G.graph, sources=sources, normalized=normalized, **_options()).scores)
 
 
 def _options() -> dict[str, Any]:
@@ -263,7 +255,7 @@ def _within(G: BackendGraph, distances: torch.Tensor, reached: torch.Tensor, lim
 
 
 def _labels(G: BackendGraph) -> torch.Tensor:
-    return hl.connected_components(G.graph, **_options()).labels  # type: ignore[attr-defined]
+    return hl.connected_components(G.graph, **_options()).labels
 
 
 def _weighted_by(G: BackendGraph, weight: str | None) -> hl.Graph:

@@ -42,6 +42,13 @@ HINTERLAND_FN T atomic_or(T& place, T bits) {
   return AtomicRef<T>(place).fetch_or(bits, order::memory_order_relaxed);
 }
 
+// Stores `value` if `expected` is there; returns what was there before.
+template <class T>
+HINTERLAND_FN T atomic_cas(T& place, T expected, T value) {
+  AtomicRef<T>(place).compare_exchange_strong(expected, value, order::memory_order_relaxed);
+  return expected;
+}
+
 // Stores min(place, value) and returns what was there before.
 template <class T>
 HINTERLAND_FN T atomic_min(T& place, T value) {

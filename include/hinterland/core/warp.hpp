@@ -67,6 +67,21 @@ struct Warp {
     return value;
   }
 
+  // All lanes' bits together, the same in each lane. T is unsigned, of four or eight bytes.
+  template <class T>
+  HINTERLAND_FN static T bits_of_all(T bits) {
+#if HINTERLAND_ON_GPU
+    if constexpr (sizeof(T) == 8) {
+      const T high = __reduce_or_sync(kAll, static_cast<uint32_t>(bits >> 32));
+      return high << 32 | __reduce_or_sync(kAll, static_cast<uint32_t>(bits));
+    } else {
+      return __reduce_or_sync(kAll, bits);
+    }
+#else
+    return bits;
+#endif
+  }
+
   // kScratchWords words that the lanes share, in blocks of at most 512 threads. Everyone who takes them has the same.
   HINTERLAND_FN static uint32_t* scratch() {
 #if HINTERLAND_ON_GPU

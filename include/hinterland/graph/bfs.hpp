@@ -161,8 +161,8 @@ HINTERLAND_FN void pull(const Graph& incoming, const BfsState<Id>& state, int64_
     bool undecided = looks;
     for (int64_t j = 0; j < incoming.heads_per_vertex && undecided; ++j) {
       const int64_t u = incoming.heads[j * incoming.num_vertices + own];
-      if (u >= 0 && in_frontier(u)) parent = u;
-      undecided = u >= 0 && parent < 0;
+      if (incoming.has(u) && in_frontier(u)) parent = u;
+      undecided = incoming.has(u) && parent < 0;
     }
     const ListBounds list(incoming, own, undecided, counts);
     const int64_t from = min_of(list.begin + incoming.heads_per_vertex, list.end);

@@ -273,6 +273,12 @@ struct ListBounds {
   }
 };
 
+// For collect(), where a vertex gets nothing as it enters the frontier.
+struct EnterNothing {
+  HINTERLAND_FN void operator()(int64_t) const {}
+  HINTERLAND_FN void group(int64_t, uint32_t) const {}
+};
+
 // Collects groups [first, last) of a list, at most one a lane. A lane looks after the words and the tasks of its group; the
 // vertices of each group are shared by all lanes. enter(vertex) is told each vertex of the new frontier, enter.group(group,
 // word) its vertices of a group at once.
@@ -287,10 +293,12 @@ HINTERLAND_FN void collect(const Graph& graph, const Frontier& frontier, const G
     frontier.next[own_group] = 0;
     enter.group(own_group, own_word);
   }
+  if (!Warp::any(own_word != 0)) return;
   int64_t own_chunks = 0;
   for (int turn = 0; turn < last - first; ++turn) {
     const int64_t group = Warp::broadcast(own_group, turn);
     const uint32_t word = Warp::broadcast(own_word, turn);
+    if (word == 0) continue;
     int64_t chunks = 0;
     for (int sub = 0; sub < kGroup; sub += Warp::kWidth) {
       const bool active = word >> (sub + Warp::lane()) & 1u;
@@ -306,6 +314,21 @@ HINTERLAND_FN void collect(const Graph& graph, const Frontier& frontier, const G
   }
   tasks.append(ceil_div<int64_t>(own_chunks, kTaskChunks),
                [&](int64_t k) { return Task{own_group, k * kTaskChunks}; });
+}
+
+// body(vertex, there, counts) for all vertices, the lanes of a warp together; there is none for some lanes of the last group.
+template <class Team, class Body>
+HINTERLAND_FN void for_each_vertex(Team& team, const Frontier& frontier, int64_t step, const Body& body) {
+  team.loop(frontier.num_groups, [&](const auto& ranges) {
+    StepCounts counts;
+    ranges([&](int64_t first, int64_t last) {
+      for (int64_t begin = first * kGroup; begin < last * kGroup; begin += Warp::kWidth) {
+        const int64_t vertex = begin + Warp::lane();
+        body(vertex, vertex < frontier.num_vertices, counts);
+      }
+    });
+    counts.add_to(frontier, step);
+  });
 }
 
 }  // namespace hinterland

@@ -1,6 +1,7 @@
 // Visiting edges: how a warp reads neighbour lists, whatever form they have, and hands them to an algorithm.
 //
-// A graph type G is one that lists_of(), visit_chunks() and find_neighbor() are overloaded for. Here they are for plain lists (Csr).
+// A graph type G is one that lists_of(), visit_chunks(), nth_neighbor() and look_through() are overloaded for. Here they are for
+// plain lists (Csr).
 #pragma once
 
 #include "hinterland/graph/adjacency.hpp"
@@ -36,6 +37,27 @@ HINTERLAND_FN void visit_chunks(const Csr<Edge, Weight>& graph, const Lists& lis
                                 Visitor& visitor, StepCounts& counts) {
   using Graph = Csr<Edge, Weight>;
   if (from == 0) counts.bytes += lists.bytes;  // who begins the lists counts for those that go on
+  const auto check_and_visit = [&](EdgeBatch<Edge, Weight>& batch) {
+    for (int k = 0; k < kChunksInFlight; ++k)
+      if (batch.from[k] >= 0 && !graph.has(batch.to[k])) {
+        counts.bad = min_of(counts.bad, batch.from[k]);
+        batch.from[k] = -1;
+      }
+    visitor(batch);
+  };
+  if constexpr (Warp::kWidth == 1) {  // one list, whose elements lie one after the other
+    for (int64_t i = lists.begin + from; i < lists.begin + to; i += kChunksInFlight) {
+      EdgeBatch<Edge, Weight> batch;
+      for (int k = 0; k < kChunksInFlight; ++k) {
+        const int64_t at = min_of(i + k, lists.begin + to - 1);
+        batch.from[k] = i + k == at ? vertex : -1;
+        batch.to[k] = graph.edges.read(at);
+        if constexpr (Graph::kWeighted) batch.weight[k] = graph.weights.read(at);
+      }
+      check_and_visit(batch);
+    }
+    return;
+  }
   const Window window(lists, from, to);
   const int32_t length = static_cast<int32_t>(to - from) * Warp::kWidth;
   for (int32_t place = Warp::lane(); place - Warp::lane() < length; place += kChunksInFlight * Warp::kWidth) {
@@ -50,20 +72,38 @@ HINTERLAND_FN void visit_chunks(const Csr<Edge, Weight>& graph, const Lists& lis
       if constexpr (Graph::kWeighted) batch.weight[k] = graph.weights.read(element.index);
       if (graph.edges.is_hot(element.index)) counts.cached += sizeof(Edge) + (Graph::kWeighted ? sizeof(Weight) : 0);
     }
-    for (int k = 0; k < kChunksInFlight; ++k)
-      if (batch.from[k] >= 0 && !graph.has(batch.to[k])) {
-        counts.bad = min_of(counts.bad, batch.from[k]);
-        batch.from[k] = -1;
-      }
-    visitor(batch);
+    check_and_visit(batch);
   }
 }
 
-// The first neighbour u with test(u) at or after position `from` of the list that ends before `end`, or -1. All lanes look
-// together at the list of one vertex; a line at first, since most searches end there, then several at a time.
-template <class Edge, class Weight, class Test>
-HINTERLAND_FN int64_t find_neighbor(const Csr<Edge, Weight>& graph, int64_t vertex, int64_t from, int64_t end, const Test& test,
-                                    StepCounts& counts) {
+// The j-th neighbour of `vertex`, or -1 if it has no more than j. Each lane asks for a vertex of its own, or for none; all call
+// it together.
+template <class Edge, class Weight>
+HINTERLAND_FN int64_t nth_neighbor(const Csr<Edge, Weight>& graph, int64_t vertex, int64_t j, bool active, StepCounts& counts) {
+  int64_t found = -1;
+  int64_t sector = -1;  // of the edge array that this lane reads from
+  if (j < graph.heads_per_vertex) {
+    if (active) found = graph.heads[j * graph.num_vertices + vertex];
+  } else {
+    const ListBounds list(graph, vertex, active, counts);
+    if (list.begin + j < list.end) {
+      found = graph.edges.read(list.begin + j);
+      if (graph.edges.is_hot(list.begin + j)) counts.cached += sizeof(Edge);
+      sector = (list.begin + j) * static_cast<int64_t>(sizeof(Edge)) / kSectorBytes;
+      if (!graph.has(found)) counts.bad = min_of(counts.bad, vertex), found = -1;
+    }
+    const int64_t before = Warp::broadcast(sector, max_of(Warp::lane() - 1, 0));
+    if (sector >= 0 && (Warp::lane() == 0 || sector != before)) counts.bytes += kSectorBytes;
+  }
+  return found;
+}
+
+// Looks through the list of one vertex, from position `from` on to the end of the list, `end`: look(to) is called by all lanes
+// together, with neighbours to[k], or -1 where there is none, and says (the same in every lane) whether that was enough. A line at
+// first, since most searches end there, then several at a time.
+template <class Edge, class Weight, class Look>
+HINTERLAND_FN void look_through(const Csr<Edge, Weight>& graph, int64_t vertex, int64_t from, int64_t end, const Look& look,
+                                StepCounts& counts) {
   int64_t chunk = graph.edges.span(from, end).aligned_begin();
   for (int chunks = 1; chunk < end; chunk += chunks * Warp::kWidth, chunks = kChunksInFlight) {
     int64_t to[kChunksInFlight];
@@ -77,12 +117,26 @@ HINTERLAND_FN int64_t find_neighbor(const Csr<Edge, Weight>& graph, int64_t vert
     }
     if (Warp::lane() == 0)
       counts.bytes += graph.edges.span(max_of(chunk, from), min_of(chunk + chunks * Warp::kWidth, end)).sector_bytes();
-    for (int k = 0; k < kChunksInFlight; ++k) {
-      const uint32_t found = Warp::ballot(to[k] >= 0 && test(to[k]));
-      if (found != 0) return Warp::broadcast(to[k], stdlib::countr_zero(found));
-    }
+    if (look(to)) return;
   }
-  return -1;
+}
+
+// The first neighbour u with test(u) at or after position `from` of the list that ends before `end`, or -1.
+template <class Graph, class Test>
+HINTERLAND_FN int64_t find_neighbor(const Graph& graph, int64_t vertex, int64_t from, int64_t end, const Test& test,
+                                    StepCounts& counts) {
+  int64_t found = -1;
+  const auto look = [&](const int64_t (&to)[kChunksInFlight]) {
+    for (int k = 0; k < kChunksInFlight; ++k) {
+      const uint32_t finders = Warp::ballot(to[k] >= 0 && test(to[k]));
+      if (finders == 0) continue;
+      found = Warp::broadcast(to[k], stdlib::countr_zero(finders));
+      return true;
+    }
+    return false;
+  };
+  look_through(graph, vertex, from, end, look, counts);
+  return found;
 }
 
 // Visits the edges of one task. On the GPU the lists of the group are laid out together; on the CPU, where a warp has one
@@ -103,4 +157,5 @@ HINTERLAND_FN void visit(const Graph& graph, const Frontier& frontier, const Tas
     left -= to - from;
   }
 }
+
 }  // namespace hinterland

@@ -316,9 +316,27 @@ HINTERLAND_FN void visit_chunks(const PackedCsr<Edge, Weight>& graph, const Pack
   }
 }
 
-template <class Edge, class Weight, class Test>
-HINTERLAND_FN int64_t find_neighbor(const PackedCsr<Edge, Weight>& graph, int64_t vertex, int64_t from, int64_t end,
-                                    const Test& test, StepCounts& counts) {
+template <class Edge, class Weight>
+HINTERLAND_FN int64_t nth_neighbor(const PackedCsr<Edge, Weight>& graph, int64_t vertex, int64_t j, bool active,
+                                   StepCounts& counts) {
+  if (j < graph.heads_per_vertex) return active ? static_cast<int64_t>(graph.heads[j * graph.num_vertices + vertex]) : -1;
+  const ListBounds list(graph, vertex, active, counts);
+  if (list.begin + j >= list.end) return -1;
+  const PackedShape shape(graph.num_vertices, list.end - list.begin);
+  const PackedBounds packed(graph, vertex, true);
+  // Lanes whose lists share a sector each count it.
+  const int64_t moved = PackedTraffic(graph, packed).add(graph, shape, j / kPackedBlock, j / kPackedBlock);
+  counts.bytes += moved;
+  if (graph.cached(packed.begin, min_of(packed.begin + 1, packed.end)) != 0) counts.cached += moved;
+  const int64_t found = PackedFinder<PackedCsr<Edge, Weight>>(graph)(shape, packed, j);
+  if (graph.has(found)) return found;
+  counts.bad = min_of(counts.bad, vertex);
+  return -1;
+}
+
+template <class Edge, class Weight, class Look>
+HINTERLAND_FN void look_through(const PackedCsr<Edge, Weight>& graph, int64_t vertex, int64_t from, int64_t end,
+                                const Look& look, StepCounts& counts) {
   const int64_t begin = graph.offsets[vertex];
   const PackedShape shape(graph.num_vertices, graph.degree(vertex));
   const PackedBounds packed(graph, vertex, true);
@@ -347,12 +365,8 @@ HINTERLAND_FN int64_t find_neighbor(const PackedCsr<Edge, Weight>& graph, int64_
       }
       uncounted = last + 1;
     }
-    for (int k = 0; k < kChunksInFlight; ++k) {
-      const uint32_t found = Warp::ballot(to[k] >= 0 && test(to[k]));
-      if (found != 0) return Warp::broadcast(to[k], stdlib::countr_zero(found));
-    }
+    if (look(to)) return;
   }
-  return -1;
 }
 
 }  // namespace hinterland

@@ -37,7 +37,7 @@ def bc(
     loaded = graphs.load_graph(graph)
     algorithm = Algorithm(
         name="bc",
-        call=graphs.betweenness_centrality,  # type: ignore[attr-defined]
+        call=graphs.betweenness_centrality,
         array=lambda result: result.scores,
         table=lambda result: by_vertex(score=result.scores),
         found=lambda run: f"from {loaded.num_vertices if run['sources'] is None else len(run['sources']):,} sources",

@@ -36,11 +36,11 @@ def sssp(
     loaded = traversal.with_weights(graphs.load_graph(graph), random_weights, seed)
     algorithm = Algorithm(
         name="sssp",
-        call=graphs.sssp,  # type: ignore[attr-defined]
+        call=graphs.sssp,
         array=lambda result: result.distances,
         table=lambda result: by_vertex(distance=result.distances),
         found=lambda run: f"{run['reached']:,} vertices in {run['levels']} steps",
-        verify=graphs.verify_sssp,  # type: ignore[attr-defined]
+        verify=graphs.verify_sssp,
     )
     options = traversal.Options(mode, gpu_budget, device, verify, output, stats, json)
     traversal.traverse(algorithm, loaded, starts(loaded, seed), options)

@@ -30,17 +30,17 @@ def sswp(
 ) -> None:
     """Find the widest path to every vertex from a source: its narrowest edge is as wide as can be.
 
-    The array of --output is the widths (0, or -inf for float weights, where unreachable).
+    The array of --output is the widths (-2^63, or -inf for float weights, where unreachable).
     """
     starts = traversal.single_source(source, sources, runs, output)
     loaded = traversal.with_weights(graphs.load_graph(graph), random_weights, seed)
     algorithm = Algorithm(
         name="sswp",
-        call=graphs.sswp,  # type: ignore[attr-defined]
+        call=graphs.sswp,
         array=lambda result: result.widths,
         table=lambda result: by_vertex(width=result.widths),
         found=lambda run: f"{run['reached']:,} vertices in {run['levels']} steps",
-        verify=graphs.verify_sswp,  # type: ignore[attr-defined]
+        verify=graphs.verify_sswp,
     )
     options = traversal.Options(mode, gpu_budget, device, verify, output, stats, json)
     traversal.traverse(algorithm, loaded, starts(loaded, seed), options)

@@ -18,6 +18,7 @@ Array = UnifiedTensor | torch.Tensor
 NAMES = ("indptr", "indices", "weights")
 PLACEMENTS = ("gpu", "host", "mapped", "registered", "heap")
 _LISTS_AT_ONCE = 1 << 20  # whose degrees are looked at together, on whatever device
+_SAMPLE = 1 << 20  # weights of which the mean is taken
 _CHECK_AT_ONCE = 1 << 26  # elements of a GPU array that one check looks at, which bounds its scratch memory
 
 
@@ -147,7 +148,7 @@ def check_offsets(indptr: torch.Tensor, num_edges: int) -> None:
 def check_neighbors(indices: torch.Tensor, num_vertices: int) -> None:
     """Raises GraphError unless every element of ``indices`` (int32 or int64) is in [0, num_vertices)."""
     if indices.is_cuda:
-        at = _first(indices, lambda part: (part < 0) | (part >= num_vertices))
+        at = first_where(indices, lambda part: (part < 0) | (part >= num_vertices))
     else:
         at = _core.first_wrong_neighbor(indices.data_ptr(), indices.element_size(), indices.numel(), num_vertices)
     if at >= 0:
@@ -191,14 +192,34 @@ def check_weights(weights: torch.Tensor, num_edges: int) -> None:
     if not kind.infinity:
         return
     if weights.is_cuda:
-        at = _first(weights, torch.isnan)
+        at = first_where(weights, torch.isnan)
     else:
         at = _core.first_nan(weights.data_ptr(), num_edges, kind.bytes, kind.infinity)
     if at >= 0:
         raise GraphError(f"weights[{at}] is NaN; replace it, as in weights.nan_to_num(), or drop that edge")
 
 
-def _first(array: torch.Tensor, wrong: Callable[[torch.Tensor], torch.Tensor]) -> int:
+class WeightRange(NamedTuple):
+    """The least and the largest of some weights, and the mean of a sample of those that are finite; 0 where there are none."""
+
+    least: int | float
+    most: int | float
+    mean: float
+
+
+def weight_range(weights: torch.Tensor) -> WeightRange:
+    """Looks at all weights in parallel, where they lie."""
+    if not weights.numel():
+        return WeightRange(0, 0, 0.0)
+    ends = [torch.aminmax(weights[i : i + _CHECK_AT_ONCE]) for i in range(0, weights.numel(), _CHECK_AT_ONCE)]
+    sample = weights[:: -(-weights.numel() // _SAMPLE)].double()
+    sample = sample[sample.isfinite()]
+    mean = float(sample.mean()) if sample.numel() else 0.0
+    return WeightRange(min(e.min.item() for e in ends), max(e.max.item() for e in ends), mean)
+
+
+def first_where(array: torch.Tensor, wrong: Callable[[torch.Tensor], torch.Tensor]) -> int:
+    """The first position at which ``wrong``, of a part of the array, is true; -1 if none is."""
     for begin in range(0, array.numel(), _CHECK_AT_ONCE):
         found = wrong(array[begin : begin + _CHECK_AT_ONCE])
         if found.any():

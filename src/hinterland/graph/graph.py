@@ -74,6 +74,7 @@ class Graph:
         self._sorted_lists: bool | None = None
         self._transposed: Callable[[], Graph | None] = lambda: None
         self._num_isolated: int | None = None
+        self._weight_range: arrays.WeightRange | None = None
 
     @classmethod
     def _of(
@@ -91,6 +92,7 @@ class Graph:
         graph._sorted_lists = sorted_lists
         graph._transposed = lambda: None
         graph._num_isolated = None
+        graph._weight_range = None
         return graph
 
     def _with_weights(self, weights: Array) -> Graph:
@@ -146,6 +148,13 @@ class Graph:
         """Edge weights ``[num_edges]`` or None: a view, on the CPU unless they are placed on a GPU."""
         held = self._arrays.get("weights")
         return None if held is None else arrays.tensor_of(held)
+
+    @property
+    def weight_range(self) -> arrays.WeightRange | None:
+        """The least and the largest weight and about their mean, or None without weights; looked at once and kept."""
+        if self._weight_range is None and self.weights is not None:
+            self._weight_range = arrays.weight_range(self.weights)
+        return self._weight_range
 
     @property
     def lists(self) -> torch.Tensor:

@@ -28,16 +28,15 @@ from .graph import Graph
 
 PAGE_EDGES = 1024  # kPageEdges of adjacency.hpp
 MOST_HEADS = 4
-_WORDS_BYTES = 14 * 8  # sizeof(GraphWords)
+WORDS_BYTES = 14 * 8  # sizeof(GraphWords)
 _AT_ONCE = 1 << 22  # vertices whose heads are fetched together, which bounds the memory that takes
 
 # What each algorithm takes on the GPU besides the graph, its result included: bytes for a graph. Each adds itself.
 STATE_BYTES: dict[str, Callable[[Graph], int]] = {}
-# Algorithms that look for one neighbour in the lists of in-neighbours, and those that go through all lists again and again.
-SEARCHING = {"bfs", "msbfs", "cc", "bc"}
-REPEATING = {"pagerank", "sssp", "sswp", "bc"}
+# Algorithms that look for one neighbour in the lists of in-neighbours.
+SEARCHING = {"bfs", "msbfs", "cc"}
 # Algorithms that read the lists of in-neighbours only.
-INCOMING_ONLY = {"pagerank"}
+INCOMING_ONLY = {"pagerank", "pagerank-float64"}
 
 
 class View:
@@ -53,7 +52,10 @@ class View:
         # Elements of a page: edges, or the bytes of as many 32-bit words of packed lists.
         self.page = PAGE_EDGES * (4 if graph.is_compressed else 1)
         self.weights = graph.array("weights", device)
-        self.slots = self.hot_edges = self.hot_weights = self.heads = None
+        self.slots: torch.Tensor | None = None
+        self.hot_edges: torch.Tensor | None = None
+        self.hot_weights: torch.Tensor | None = None
+        self.heads: torch.Tensor | None = None
         # Arrays that lie on another GPU come over whole.
         homes = [arrays.tensor_of(array) for array in graph._arrays.values()]
         self.held = sum(allocated(a.nbytes) for a in homes if a.is_cuda and a.device != device)
@@ -100,13 +102,13 @@ class View:
         if self.graph.is_compressed:
             self.heads = first_neighbors(self.graph, count).to(self.device)
             return self._took(allocated(count * each), room)
-        self.heads = torch.full((count, vertices), -1, dtype=self.edges.dtype, device=self.device)
+        heads = self.heads = torch.full((count, vertices), -1, dtype=self.edges.dtype, device=self.device)
         for begin in range(0, vertices, _AT_ONCE):
             offsets = self.offsets[begin : begin + _AT_ONCE + 1].to(self.device)
             for j in range(count):
                 at = offsets[:-1] + j
                 there = at < offsets[1:]
-                part = self.heads[j, begin : begin + _AT_ONCE]
+                part = heads[j, begin : begin + _AT_ONCE]
                 part[there] = self.edges[at[there]]
         return self._took(allocated(count * each), room)
 
@@ -140,9 +142,9 @@ class View:
         starts = self.graph.array("packed_offsets" if self.graph.is_compressed else "indptr", "cpu")
         assert starts is not None
         chosen = _hottest(starts, self.page, pages, count)
-        self.slots = torch.full((pages + 1,), -1, dtype=torch.int32)
-        self.slots[chosen] = torch.arange(count, dtype=torch.int32)
-        self.slots = self.slots.to(self.device)
+        slots = torch.full((pages + 1,), -1, dtype=torch.int32)
+        slots[chosen] = torch.arange(count, dtype=torch.int32)
+        self.slots = slots.to(self.device)
         chosen = chosen.to(self.device)
         kept = [a[: pages * self.page].view(pages, self.page).index_select(0, chosen) for a in held]
         self.hot_edges, self.hot_weights = kept[0], kept[1] if len(kept) > 1 else None
@@ -170,7 +172,7 @@ class Prepared:
             raise ConfigError(f"{', '.join(sorted(unknown))}: not among the algorithms, {', '.join(sorted(STATE_BYTES))}")
         self.graph, self.device, self.budget = graph, device, budget
         reserved = max((STATE_BYTES[a](graph) for a in algorithms), default=0)
-        reserved += 2 * allocated(_WORDS_BYTES)
+        reserved += 2 * allocated(WORDS_BYTES)
         if device.type == "cuda" and budget is not None and reserved > budget:
             self.device = device = torch.device("cpu")
         room = self._room(reserved)
@@ -191,7 +193,7 @@ class Prepared:
             views = [self.incoming] if algorithms <= INCOMING_ONLY and self.incoming else [self.out]
             if self.incoming is not None and algorithms & SEARCHING and self.incoming not in views:
                 views.append(self.incoming)
-            for view in views:
+            for view in dict.fromkeys([*views, self.out]):  # degrees are asked for even where no list is read
                 room = view.keep_offsets(room)
             if many_runs or algorithms & INCOMING_ONLY:
                 fits = allocated(graph.lists.nbytes) + (
@@ -225,7 +227,7 @@ class Prepared:
         for name, view in (("lists", self.out), ("in-neighbours' lists", self.incoming)):
             if view is None or (name != "lists" and view is self.out):
                 continue
-            kept = []
+            kept: list[str] = []
             if view.heads is not None:
                 kept.append(f"{view.heads.shape[0]} heads a vertex")
             if view.hot_edges is not None:

@@ -13,12 +13,6 @@ struct SumOfNeighbors {
   }
 };
 
-// What a vertex does that is collected: nothing.
-struct EnterNothing {
-  HINTERLAND_FN void operator()(int64_t) const {}
-  HINTERLAND_FN void group(int64_t, uint32_t) const {}
-};
-
 // result[0] += the sum of all neighbours, result[1] += the bytes that their lists take in whole sectors. `scratch` is a
 // frontier's, 0 in its first part: the lists are cut into tasks as those of a dense step of a traversal are.
 template <class Graph>

@@ -226,7 +226,7 @@ def _lock(entry: Path) -> Iterator[None]:
 
 
 def build_all(archs: Iterable[str], folder: Path | None = None) -> Iterator[tuple[str, str, Path]]:
-    """Compiles every registered kernel for every architecture, on all cores; yields (kernel file, architecture, cache entry)."""
+    """Compiles every kernel for every architecture, on all cores; yields (kernel file, architecture, cache entry)."""
     archs = list(archs)
     if not archs:
         raise ConfigError("no architecture is named; write for example sm_90")

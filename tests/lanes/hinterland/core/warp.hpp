@@ -128,6 +128,13 @@ struct Warp {
     return sum;
   }
 
+  template <class T>
+  static T bits_of_all(T own) {
+    T all{};
+    for (uint64_t bits : Lanes::current().exchange(bits_of(own))) all |= value_of<T>(bits);
+    return all;
+  }
+
   static uint32_t* scratch() {
     static uint32_t words[kScratchWords];
     return words;

@@ -1,0 +1,223 @@
+// Connected components by Afforest (Sutton, Ben-Nun and Barak, "Optimizing parallel graph connectivity computation via subgraph
+// sampling", IPDPS 2018). In directed graphs the components are weak: edges count in both directions.
+//
+// labels[v] is a vertex of v's component that is not greater than v, so the labels form a forest in which ways lead down in
+// number. Linking two vertices hooks the greater root of their trees onto the smaller one; compressing points every vertex at
+// its root. When every edge has been linked, the root of a component is its smallest vertex, whatever the order was.
+//
+// Few edges need linking to find the largest component of most graphs: two for each vertex. The vertices outside it then go
+// through their lists. Those within need not: an edge to a vertex outside is in that vertex's list too. That holds where the
+// graph is undirected, or where the lists of in-neighbours are there; elsewhere every list is read.
+#pragma once
+
+#include "hinterland/core/philox.hpp"
+#include "hinterland/graph/visit.hpp"
+
+namespace hinterland {
+
+inline constexpr int64_t kLinkedFirst = 2;      // neighbours of each vertex that are linked at first
+inline constexpr int64_t kLabelSamples = 1024;  // vertices that are asked which component is the largest
+inline constexpr uint64_t kSampleKey = 0x636f6d706f6e656eull;
+
+struct ComponentsControl {
+  int64_t count;   // components
+  int64_t apart0[15];
+  int64_t rarest;  // kLabelSamples less the votes of the most frequent label, and which sample has it
+  int64_t apart1[15];
+};
+
+// Memory besides labels: one block, of which the first `zeroed` bytes must be zero at the start.
+struct ComponentsLayout {
+  int64_t control, samples, zeroed, bytes;
+  FrontierLayout frontier;
+
+  HINTERLAND_FN ComponentsLayout(int64_t num_vertices, int64_t num_edges, Layout layout = {})
+      : control(layout.take<ComponentsControl>(1)),
+        samples(layout.take<int64_t>(kLabelSamples)),
+        frontier(num_vertices, num_edges, layout) {
+    zeroed = frontier.zeroed;
+    bytes = frontier.bytes;
+  }
+};
+
+template <class Id>
+struct ComponentsState {
+  Id* labels;
+  ComponentsControl* control;
+  int64_t* samples;
+  Frontier frontier;
+
+  HINTERLAND_FN ComponentsState(Id* labels, char* scratch, const ComponentsLayout& at, int64_t num_vertices)
+      : labels(labels),
+        control(reinterpret_cast<ComponentsControl*>(scratch + at.control)),
+        samples(reinterpret_cast<int64_t*>(scratch + at.samples)),
+        frontier(scratch, at.frontier, num_vertices) {}
+
+  HINTERLAND_FN Id label(int64_t vertex) const { return atomic_load(labels[vertex]); }
+
+  // Joins the trees that a and b are in.
+  HINTERLAND_FN void link(Id a, Id b) const {
+    while (a != b) {
+      const Id high = max_of(a, b), low = min_of(a, b);
+      Id above = label(high);
+      if (above == high) above = atomic_cas(labels[high], high, low);
+      if (above == high || above == low) return;
+      a = label(above);
+      b = label(low);
+    }
+  }
+
+  // Points a vertex at its root. Every step is written, so that those further up the same way take it in longer strides.
+  HINTERLAND_FN Id compress(int64_t vertex) const {
+    Id up = label(vertex);
+    for (Id above = label(up); above != up; above = label(up)) {
+      atomic_store(labels[vertex], above);
+      up = above;
+    }
+    return up;
+  }
+};
+
+// Links both ends of the edges it is shown.
+template <class Id>
+struct LinkEnds {
+  const ComponentsState<Id>& state;
+
+  template <class Batch>
+  HINTERLAND_FN void operator()(const Batch& batch) const {
+    Id from[Batch::kSize], to[Batch::kSize];
+    for (int k = 0; k < Batch::kSize; ++k) {
+      const bool there = batch.from[k] >= 0;
+      from[k] = there ? state.label(batch.from[k]) : 0;
+      to[k] = there ? state.label(batch.to[k]) : 0;
+    }
+    for (int k = 0; k < Batch::kSize; ++k) state.link(from[k], to[k]);
+  }
+};
+
+template <class Team, class Id>
+HINTERLAND_FN void compress_all(Team& team, const ComponentsState<Id>& state, int64_t step) {
+  for_each_vertex(team, state.frontier, step, [&](int64_t vertex, bool there, StepCounts&) {
+    if (there) state.compress(vertex);
+  });
+}
+
+// Links each vertex with its first neighbours. `reread`: reading a list twice costs little. Then the first neighbour becomes
+// the label where it is smaller, which needs no atomic operation, and trees are low before the second is linked.
+template <class Team, class Graph, class Id>
+HINTERLAND_FN void link_first(Team& team, const Graph& graph, const ComponentsState<Id>& state, bool reread) {
+  const Frontier& frontier = state.frontier;
+  if (reread) {
+    for_each_vertex(team, frontier, 0, [&](int64_t vertex, bool there, StepCounts& counts) {
+      const int64_t u = nth_neighbor(graph, vertex, 0, there, counts);
+      if (there) state.labels[vertex] = static_cast<Id>(u >= 0 ? min_of(u, vertex) : vertex);
+    });
+    compress_all(team, state, 0);
+  }
+  for_each_vertex(team, frontier, 0, [&](int64_t vertex, bool there, StepCounts& counts) {
+    int64_t to[kLinkedFirst];
+    for (int64_t j = reread; j < kLinkedFirst; ++j) to[j] = nth_neighbor(graph, vertex, j, there, counts);
+    for (int64_t j = reread; j < kLinkedFirst; ++j)
+      if (to[j] >= 0) state.link(state.label(vertex), state.label(to[j]));
+  });
+  compress_all(team, state, 0);
+}
+
+// The label that most of some drawn vertices have, by majority among them; the same for any team.
+template <class Team, class Id>
+HINTERLAND_FN int64_t most_frequent_label(Team& team, const ComponentsState<Id>& state) {
+  int64_t& rarest = state.control->rarest;
+  team.lead([&] { rarest = stdlib::numeric_limits<int64_t>::max(); });
+  team.loop(kLabelSamples, [&](const auto& ranges) {
+    ranges([&](int64_t first, int64_t last) {
+      const int64_t i = first + Warp::lane();
+      if (i < last)
+        state.samples[i] = state.label(static_cast<int64_t>(Philox{kSampleKey}.below(state.frontier.num_vertices, i)));
+    });
+  });
+  team.loop(kLabelSamples, [&](const auto& ranges) {
+    ranges([&](int64_t first, int64_t last) {
+      const int64_t i = first + Warp::lane();
+      if (i >= last) return;
+      int64_t others = 0;
+      for (int64_t j = 0; j < kLabelSamples; ++j) others += state.samples[j] != state.samples[i];
+      atomic_min(rarest, others * kLabelSamples + i);
+    });
+  });
+  return state.samples[atomic_load(rarest) % kLabelSamples];
+}
+
+// Step `step`: the vertices whose label is not `passed` link all of their neighbours in `graph`.
+template <class Team, class Graph, class Id>
+HINTERLAND_FN void link_rest(Team& team, const Graph& graph, const ComponentsState<Id>& state, int64_t step, int64_t passed) {
+  const Frontier& frontier = state.frontier;
+  const GroupList groups = frontier.all_groups();
+  team.lead([&] { frontier.begin_step(step, team.now_ns()); });
+  team.loop(groups.count, [&](const auto& ranges) {
+    auto tasks = team.appender(frontier.task_bag(step));
+    const EnterNothing enter;
+    StepCounts counts;
+    ranges([&](int64_t first, int64_t last) {
+      for (int64_t group = first; group < last; ++group) {
+        uint32_t word = 0;
+        for (int sub = 0; sub < kGroup; sub += Warp::kWidth) {
+          const int64_t vertex = group * kGroup + sub + Warp::lane();
+          const bool there = vertex < frontier.num_vertices;
+          word |= Warp::ballot(there && static_cast<int64_t>(state.label(there ? vertex : 0)) != passed) << sub;
+        }
+        if (Warp::lane() == 0) frontier.next[group] = word;
+      }
+      Warp::sync();
+      collect(graph, frontier, groups, first, last, enter, tasks, counts);
+    });
+    counts.add_to(frontier, step);
+  });
+  const int64_t num_tasks = frontier.num_tasks(step);
+  team.lead([&] { frontier.begin_visit(step, num_tasks, team.now_ns()); });
+  team.take(num_tasks, [&](const auto& items) {
+    LinkEnds<Id> link{state};
+    StepCounts counts;
+    items([&](int64_t i) { visit(graph, frontier, frontier.tasks[i], link, counts); });
+    counts.add_to(frontier, step);
+  });
+  compress_all(team, state, step);
+}
+
+// The whole algorithm. `incoming` are the lists of in-neighbours, those of `graph` itself if it is undirected, or null where
+// they are not there.
+template <class Team, class Graph, class Id>
+HINTERLAND_FN void connected_components(Team& team, const Graph& graph, const Graph* incoming, const ComponentsState<Id>& state,
+                                        bool reread) {
+  const Frontier& frontier = state.frontier;
+  const bool passes = incoming != nullptr && graph.num_edges != 0;
+  team.lead([&] {
+    frontier.begin();
+    frontier.begin_step(0, team.now_ns());
+  });
+  team.wait();  // nothing is reported before that
+  if (!passes || !reread)
+    for_each_vertex(team, frontier, 0, [&](int64_t vertex, bool there, StepCounts&) {
+      if (there) state.labels[vertex] = static_cast<Id>(vertex);
+    });
+  int64_t passed = -1;
+  if (passes) {
+    link_first(team, graph, state, reread);
+    passed = most_frequent_label(team, state);
+  }
+  link_rest(team, graph, state, 1, passed);
+  // Its root may have been hooked onto another.
+  if (passes) passed = state.labels[passed];
+  if (passes && incoming->offsets != graph.offsets) link_rest(team, *incoming, state, 2, passed);
+  team.loop(frontier.num_groups, [&](const auto& ranges) {
+    int64_t roots = 0;
+    ranges([&](int64_t first, int64_t last) {
+      for (int64_t vertex = first * kGroup + Warp::lane(); vertex < last * kGroup; vertex += Warp::kWidth)
+        roots += vertex < frontier.num_vertices && static_cast<int64_t>(state.labels[vertex]) == vertex;
+    });
+    roots = Warp::sum(roots);
+    if (roots != 0 && Warp::lane() == 0) atomic_add(state.control->count, roots);
+  });
+  team.lead([&] { frontier.end(team.now_ns()); });
+}
+
+}  // namespace hinterland

@@ -1,0 +1,262 @@
+// PageRank by pulling (Page, Brin, Motwani and Winograd 1999; the pull form is that of Beamer, Asanovic and Patterson, "The GAP
+// benchmark suite", 2015): every vertex sums the contributions of its in-neighbours, so that no two vertices write one place.
+//
+//   score(v) = (1 - d) p(v) + d (sum over u -> v of score(u) / out-degree(u) + dangling p(v)),
+//
+// with damping d, personalisation p (1 / V unless given) and the scores of vertices without out-edges, together, as `dangling`.
+// An iteration reads all lists of in-neighbours once; on a GPU, over the link. So what counts most is to need few, and they
+// start from scores that come near the last ones (see first_guess).
+//
+// Sums over a list are made in double precision, lane by lane, and added to the vertex's place once for each task. Their order
+// differs from run to run where a list is shared by tasks: scores agree up to rounding, not bit by bit.
+#pragma once
+
+#include "hinterland/graph/visit.hpp"
+
+namespace hinterland {
+
+// In the order in which Python gives them.
+struct PagerankOptions {
+  double damping, tolerance;
+};
+
+// Counters with two places alternate between iterations: one is cleared while the other is in use.
+struct PagerankControl {
+  int64_t iterations;
+  double final_error;
+  int64_t apart0[14];
+  double error[2];  // sum of the scores' changes
+  int64_t apart1[14];
+  double dangling[2];  // scores of vertices without out-edges
+  int64_t apart2[14];
+  double dangling_share;  // of p
+  int64_t apart3[15];
+};
+static_assert(sizeof(PagerankControl) == 4 * kLineBytes);
+
+// Memory besides the two arrays: one block, of which the first `zeroed` bytes must be zero at the start.
+struct PagerankLayout {
+  int64_t control, zeroed, bytes;
+  FrontierLayout frontier;
+
+  HINTERLAND_FN PagerankLayout(int64_t num_vertices, int64_t num_edges, Layout layout = {})
+      : control(layout.take<PagerankControl>(1)), frontier(num_vertices, num_edges, layout) {
+    zeroed = frontier.zeroed;
+    bytes = frontier.bytes;
+  }
+};
+
+template <class Real>
+struct PagerankState {
+  // What a vertex gives along each out-edge: its score over its out-degree, or over 1 where it has none: nobody reads it then.
+  Real* contributions;
+  Real* sums;         // of the contributions that a vertex gets; at the end, the scores
+  const Real* personal;  // p, or null for 1 / V
+  PagerankOptions options;
+  PagerankControl* control;
+  Frontier frontier;
+
+  HINTERLAND_FN PagerankState(Real* contributions, Real* sums, const Real* personal, const PagerankOptions& options,
+                           char* scratch, const PagerankLayout& at, int64_t num_vertices)
+      : contributions(contributions),
+        sums(sums),
+        personal(personal),
+        options(options),
+        control(reinterpret_cast<PagerankControl*>(scratch + at.control)),
+        frontier(scratch, at.frontier, num_vertices) {}
+
+  HINTERLAND_FN double p(int64_t vertex) const {
+    return personal == nullptr ? 1.0 / static_cast<double>(frontier.num_vertices) : static_cast<double>(personal[vertex]);
+  }
+};
+
+// Adds up contributions by the vertex that gets them. Chunks come in the order of lists, so most belong to the vertex of the
+// chunk before: each lane then adds to its own part of that vertex's sum, and the parts meet when the vertex changes.
+template <class Real>
+class SumOverLists {
+ public:
+  HINTERLAND_FN explicit SumOverLists(const PagerankState<Real>& state) : state_(state) {}
+
+  template <class Batch>
+  HINTERLAND_FN void operator()(const Batch& batch) {
+    Real value[Batch::kSize];
+    for (int k = 0; k < Batch::kSize; ++k) value[k] = batch.from[k] < 0 ? 0 : state_.contributions[batch.to[k]];
+    for (int k = 0; k < Batch::kSize; ++k) add(batch.from[k], static_cast<double>(value[k]));
+  }
+
+  // After the last edge of a task. All lanes call it together.
+  HINTERLAND_FN void flush() {
+    if (owner_ < 0) return;
+    const double sum = Warp::sum(part_);
+    if (Warp::lane() == 0) atomic_add(state_.sums[owner_], static_cast<Real>(sum));
+    owner_ = -1;
+    part_ = 0;
+  }
+
+ private:
+  HINTERLAND_FN void add(int64_t owner, double value) {
+    if (Warp::any(owner >= 0 && owner != owner_)) {
+      flush();
+      const uint32_t there = Warp::ballot(owner >= 0);
+      owner_ = Warp::broadcast(owner, stdlib::countr_zero(there));
+      if (Warp::any(owner >= 0 && owner != owner_)) return add_segments(owner, value);
+    }
+    part_ += value;
+  }
+
+  // A chunk of several lists: a sum for each run of lanes with the same vertex, which ends up in the run's first lane.
+  HINTERLAND_FN void add_segments(int64_t owner, double value) {
+    for (int step = 1; step < Warp::kWidth; step *= 2) {
+      const int other = min_of(Warp::lane() + step, Warp::kWidth - 1);
+      const double above = Warp::broadcast(value, other);
+      const int64_t its_owner = Warp::broadcast(owner, other);
+      if (Warp::lane() + step < Warp::kWidth && its_owner == owner) value += above;
+    }
+    const int64_t before = Warp::broadcast(owner, max_of(Warp::lane() - 1, 0));
+    if (owner >= 0 && (Warp::lane() == 0 || before != owner)) atomic_add(state_.sums[owner], static_cast<Real>(value));
+    owner_ = -1;
+  }
+
+  const PagerankState<Real>& state_;
+  int64_t owner_ = -1;  // the same in all lanes
+  double part_ = 0;
+};
+
+// body(vertex, parts) for all vertices: what it adds to a part ends up in the total of the same number.
+template <class Team, class Body, int kTotals>
+HINTERLAND_FN void sum_over_vertices(Team& team, const Frontier& frontier, double* const (&totals)[kTotals], const Body& body) {
+  team.loop(frontier.num_groups, [&](const auto& ranges) {
+    double parts[kTotals] = {};
+    ranges([&](int64_t first, int64_t last) {
+      const int64_t end = min_of(last * kGroup, frontier.num_vertices);
+      for (int64_t vertex = first * kGroup + Warp::lane(); vertex < end; vertex += Warp::kWidth) body(vertex, parts);
+    });
+    for (int i = 0; i < kTotals; ++i) {
+      const double sum = Warp::sum(parts[i]);
+      if (Warp::lane() == 0) atomic_add(*totals[i], sum);
+    }
+  });
+}
+
+template <class Graph>
+HINTERLAND_FN double degree_or_one(const Graph& graph, int64_t vertex) {
+  return static_cast<double>(max_of<int64_t>(graph.degree(vertex), 1));
+}
+
+// Scores to begin with: p, or, by degree, those that an undirected graph would have if each edge led from a vertex drawn at random: in
+// proportion to degrees, D being what vertices without edges hold together,
+//   score(v) = (1 - d) p(v) + d (D p(v) + (1 - D) degree(v) / E);
+// summed over those vertices this is an equation for D. With d = 0 it is p. docs/pagerank.md has iterations from both.
+template <class Team, class Graph, class Real>
+HINTERLAND_FN void first_guess(Team& team, const Graph& graph, const PagerankState<Real>& state, bool by_degree) {
+  PagerankControl& control = *state.control;
+  sum_over_vertices(team, state.frontier, {&control.dangling_share}, [&](int64_t vertex, double* parts) {
+    if (graph.degree(vertex) == 0) parts[0] += state.p(vertex);
+  });
+  const double damping = by_degree ? state.options.damping : 0, share = min_of(atomic_load(control.dangling_share), 1.0);
+  const double dangling = (1 - damping) * share / (1 - damping * share);
+  const double edges = static_cast<double>(max_of<int64_t>(graph.num_edges, 1));
+  team.lead([&] { control.dangling[0] = dangling; });
+  for_each_vertex(team, state.frontier, 0, [&](int64_t vertex, bool there, StepCounts&) {
+    if (!there) return;
+    const double score = (1 - damping + damping * dangling) * state.p(vertex) +
+                         damping * (1 - dangling) * static_cast<double>(graph.degree(vertex)) / edges;
+    state.contributions[vertex] = static_cast<Real>(score / degree_or_one(graph, vertex));
+    state.sums[vertex] = 0;
+  });
+}
+
+// From sums to new scores; counts their change, and the next iteration's dangling scores.
+template <class Team, class Graph, class Real>
+HINTERLAND_FN void update_scores(Team& team, const Graph& graph, const PagerankState<Real>& state, int64_t iteration) {
+  PagerankControl& control = *state.control;
+  const double damping = state.options.damping, dangling = atomic_load(control.dangling[iteration % 2]);
+  team.lead([&] { control.error[(iteration + 1) % 2] = 0; });
+  sum_over_vertices(team, state.frontier, {&control.error[iteration % 2], &control.dangling[(iteration + 1) % 2]},
+                    [&](int64_t vertex, double* parts) {
+                      const int64_t degree = graph.degree(vertex);
+                      const double over = degree_or_one(graph, vertex);
+                      const double sum = static_cast<double>(state.sums[vertex]);
+                      const double before = over * static_cast<double>(state.contributions[vertex]);
+                      const double score = (1 - damping) * state.p(vertex) + damping * (sum + dangling * state.p(vertex));
+                      state.contributions[vertex] = static_cast<Real>(score / over);
+                      state.sums[vertex] = 0;
+                      parts[0] += score < before ? before - score : score - before;
+                      if (degree == 0) parts[1] += score;
+                    });
+}
+
+// All vertices of a group are in every iteration.
+struct EnterAll {
+  HINTERLAND_FN void operator()(int64_t) const {}
+  HINTERLAND_FN void group(int64_t, uint32_t) const {}
+};
+
+template <class Team, class Graph>
+HINTERLAND_FN void collect_all(Team& team, const Graph& graph, const Frontier& frontier) {
+  team.loop(frontier.num_groups, [&](const auto& ranges) {
+    auto tasks = team.appender(frontier.task_bag(0));
+    EnterAll enter;
+    StepCounts counts;
+    ranges([&](int64_t first, int64_t last) {
+      for (int64_t group = first + Warp::lane(); group < last; group += Warp::kWidth) {
+        const int64_t size = min_of<int64_t>(frontier.num_vertices - group * kGroup, kGroup);
+        frontier.next[group] = ~0u >> (kGroup - size);
+      }
+      collect(graph, frontier, frontier.all_groups(), first, last, enter, tasks, counts);
+    });
+    counts.add_to(frontier, 0);
+  });
+}
+
+// The whole algorithm. Tasks are the same in every iteration, so they are collected once. It ends after the iteration that
+// changes scores by less than the tolerance, summed over all vertices, or after max_iterations. `by_degree`: how it begins.
+template <class Team, class Graph, class Real>
+HINTERLAND_FN void pagerank(Team& team, const Graph& graph, const Graph& incoming, const PagerankState<Real>& state,
+                         int64_t max_iterations, bool by_degree) {
+  const Frontier& frontier = state.frontier;
+  PagerankControl& control = *state.control;
+  team.lead([&] {
+    frontier.begin();
+    frontier.begin_step(0, team.now_ns());
+  });
+  team.wait();  // nothing is reported before that
+  collect_all(team, incoming, frontier);
+  first_guess(team, graph, state, by_degree);
+  const int64_t num_tasks = frontier.num_tasks(0);
+  double error = 0;
+  int64_t iteration = 0;
+  for (bool goes_on = true; goes_on; ++iteration) {
+    team.lead([&] {
+      if (iteration != 0) {
+        frontier.begin_step(iteration, team.now_ns());
+        frontier.control->edges[iteration % 2] += incoming.num_edges;  // as the first iteration counted when it collected
+      }
+      frontier.begin_visit(iteration, num_tasks, team.now_ns());
+      control.dangling[(iteration + 1) % 2] = 0;
+    });
+    team.take(num_tasks, [&](const auto& items) {
+      StepCounts counts;
+      items([&](int64_t i) {
+        SumOverLists<Real> sum(state);
+        visit(incoming, frontier, frontier.tasks[i], sum, counts);
+        sum.flush();
+      });
+      counts.add_to(frontier, iteration);
+    });
+    update_scores(team, graph, state, iteration);
+    error = atomic_load(control.error[iteration % 2]);
+    goes_on = error >= state.options.tolerance && iteration + 1 < max_iterations;
+  }
+  for_each_vertex(team, frontier, 0, [&](int64_t vertex, bool there, StepCounts&) {
+    if (!there) return;
+    state.sums[vertex] = static_cast<Real>(degree_or_one(graph, vertex) * static_cast<double>(state.contributions[vertex]));
+  });
+  team.lead([&] {
+    control.iterations = iteration;
+    control.final_error = error;
+    frontier.end(team.now_ns());
+  });
+}
+
+}  // namespace hinterland

@@ -1,0 +1,45 @@
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/tuple.h>
+
+#include "bindings.hpp"
+#include "graph/bind_views.hpp"
+#include "graph/cc.hpp"
+#include "hinterland/graph/cc.hpp"
+
+namespace nb = nanobind;
+
+namespace hinterland::native {
+
+void bind_graph_cc(nb::module_& m) {
+  nb::dict rules;
+  rules["smallest"] = static_cast<int64_t>(ComponentsRule::kSmallest);
+  rules["graph"] = static_cast<int64_t>(ComponentsRule::kGraph);
+  rules["edge"] = static_cast<int64_t>(ComponentsRule::kEdge);
+  rules["connected"] = static_cast<int64_t>(ComponentsRule::kConnected);
+  m.attr("COMPONENTS_RULES") = rules;
+  m.def(
+      "components_layout",
+      [](int64_t num_vertices, int64_t num_edges) {
+        const ComponentsLayout at(num_vertices, num_edges);
+        return std::pair(scratch_layout(at, at.frontier), at.control + offsetof(ComponentsControl, count));
+      },
+      nb::arg("num_vertices"), nb::arg("num_edges"), "Scratch memory of a run, and where in it the number of components lies.");
+  m.def(
+      "connected_components",
+      [](uintptr_t graph, uintptr_t incoming, int64_t reread, uintptr_t labels, uintptr_t scratch, int id_bytes) {
+        nb::gil_scoped_release released;
+        connected_components(*words(graph), words(incoming), reread != 0, reinterpret_cast<void*>(labels), id_bytes,
+                             reinterpret_cast<char*>(scratch));
+      },
+      nb::arg("graph"), nb::arg("incoming"), nb::arg("reread"), nb::arg("labels"), nb::arg("scratch"), nb::arg("id_bytes"));
+  m.def(
+      "verify_components",
+      [](uintptr_t graph, uintptr_t labels) {
+        nb::gil_scoped_release released;
+        const ComponentsFinding finding = verify_components(*words(graph), reinterpret_cast<const int64_t*>(labels));
+        return std::pair(static_cast<int64_t>(finding.rule), finding.position);
+      },
+      nb::arg("graph"), nb::arg("labels"));
+}
+
+}  // namespace hinterland::native

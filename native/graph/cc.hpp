@@ -1,0 +1,25 @@
+// Connected components and their verifier on the CPU.
+#pragma once
+
+#include <cstdint>
+
+#include "hinterland/graph/adjacency.hpp"
+
+namespace hinterland::native {
+
+// `in` is null, `out` itself or the lists of in-neighbours; id_bytes (4 or 8) is the width of a label. Arrays are those of
+// include/hinterland/graph/cc.hpp.
+void connected_components(const GraphWords& out, const GraphWords* in, bool reread, void* labels, int id_bytes, char* scratch);
+
+// In the order in which they are reported. kGraph and kEdge are about an edge, the others about a vertex.
+enum class ComponentsRule : int64_t { kNone, kSmallest, kGraph, kEdge, kConnected };
+
+// The first rule that does not hold, and the smallest vertex, or position in the edge array, where it does not.
+struct ComponentsFinding {
+  ComponentsRule rule;
+  int64_t position;
+};
+
+ComponentsFinding verify_components(const GraphWords& graph, const int64_t* labels);
+
+}  // namespace hinterland::native

@@ -1,0 +1,155 @@
+// What makes distances right, or widths: no edge improves one, and each is the length of some path from the source. The second
+// is found by a search from the source along tight edges, those over which a vertex gets exactly what it has. Looking for one
+// tight edge into each vertex would not do: cycles of weight zero (for widths, any cycle) are tight however far they lie.
+#include <limits>
+#include <type_traits>
+#include <vector>
+
+#include "core/team.hpp"
+#include "graph/sssp.hpp"
+#include "hinterland/graph/frontier.hpp"
+
+namespace hinterland::native {
+
+namespace {
+
+template <class Weight>
+using ResultFor = std::conditional_t<std::is_floating_point_v<Weight>, Weight, int64_t>;
+
+template <class Weight>
+struct Distances {
+  using Result = ResultFor<Weight>;
+  static constexpr bool kFloat = std::is_floating_point_v<Weight>;
+  static constexpr Result kUnreached = kFloat ? std::numeric_limits<Result>::infinity() : Result{-1};
+
+  static Result source() { return 0; }
+  static bool in_range(Result d) { return d >= 0; }
+  static bool better(Result a, Result b) { return b == kUnreached ? a != kUnreached : a < b; }
+  // Along an edge from a reached vertex.
+  static Result extend(Result d, Weight w) {
+    if constexpr (kFloat) {
+      return d + w;
+    } else {
+      Result sum;
+      return __builtin_add_overflow(d, static_cast<Result>(w), &sum) ? std::numeric_limits<Result>::max() : sum;
+    }
+  }
+};
+
+template <class Weight>
+struct Widths {
+  using Result = ResultFor<Weight>;
+  static constexpr bool kFloat = std::is_floating_point_v<Weight>;
+  static constexpr Result kUnreached =
+      kFloat ? -std::numeric_limits<Result>::infinity() : std::numeric_limits<Result>::min();
+
+  static Result source() {
+    return kFloat ? std::numeric_limits<Result>::infinity() : static_cast<Result>(std::numeric_limits<Weight>::max());
+  }
+  static bool in_range(Result d) { return d <= source(); }
+  static bool better(Result a, Result b) { return a > b; }
+  static Result extend(Result d, Weight w) { return min_of(d, static_cast<Result>(w)); }
+};
+
+template <class Rules, class Graph>
+class Verifier {
+ public:
+  using Result = typename Rules::Result;
+
+  Verifier(const Graph& graph, int64_t source, const Result* found)
+      : graph_(graph), source_(source), found_(found), seen_(ceil_div<int64_t>(graph.num_vertices, kGroup)) {
+    for (int64_t& position : first_) position = kNowhere;
+  }
+
+  PathFinding run() {
+    if (found_[source_] != Rules::source()) report(PathRule::kSource, source_);
+#pragma omp parallel for schedule(static)
+    for (int64_t v = 0; v < graph_.num_vertices; ++v)
+      if (found_[v] != Rules::kUnreached && !Rules::in_range(found_[v])) report(PathRule::kRange, v);
+    if (finding().rule != PathRule::kNone) return finding();
+    check_edges();
+    if (finding().rule != PathRule::kNone) return finding();
+    search();
+#pragma omp parallel for schedule(static)
+    for (int64_t v = 0; v < graph_.num_vertices; ++v)
+      if (found_[v] != Rules::kUnreached && !(seen_[group_of(v)] & bit_of(v))) report(PathRule::kTight, v);
+    return finding();
+  }
+
+ private:
+  static constexpr int64_t kNowhere = std::numeric_limits<int64_t>::max();
+
+  // The smallest position at which each rule was seen broken.
+  void report(PathRule rule, int64_t position) { atomic_min(first_[static_cast<int>(rule)], position); }
+  PathFinding finding() const {
+    for (int rule = 1; rule <= static_cast<int>(PathRule::kTight); ++rule)
+      if (first_[rule] != kNowhere) return {static_cast<PathRule>(rule), first_[rule]};
+    return {PathRule::kNone, 0};
+  }
+
+  void check_edges() {
+#pragma omp parallel for schedule(dynamic, 256)
+    for (int64_t u = 0; u < graph_.num_vertices; ++u) {
+      if (found_[u] == Rules::kUnreached) continue;
+      const int64_t begin = max_of(graph_.offsets[u], int64_t{0}), end = min_of(graph_.offsets[u + 1], graph_.num_edges);
+      for (int64_t i = begin; i < end; ++i) {
+        const int64_t v = graph_.edges.read(i);
+        if (!graph_.has(v))
+          report(PathRule::kGraph, i);
+        else if (Rules::better(Rules::extend(found_[u], graph_.weights.read(i)), found_[v]))
+          report(PathRule::kEdge, i);
+      }
+    }
+  }
+
+  // Marks in `seen_` what tight edges lead to, level by level.
+  void search() {
+    std::vector<int64_t> level{source_}, next(graph_.num_vertices);
+    seen_[group_of(source_)] |= bit_of(source_);
+    ThreadTeam team;
+    while (!level.empty()) {
+      int64_t count = 0;
+      const Bag<int64_t> bag{next.data(), &count, graph_.num_vertices};
+      team.take(static_cast<int64_t>(level.size()), [&](const auto& items) {
+        auto to = team.appender(bag);
+        items([&](int64_t at) {
+          const int64_t u = level[at];
+          const int64_t begin = max_of(graph_.offsets[u], int64_t{0}), end = min_of(graph_.offsets[u + 1], graph_.num_edges);
+          for (int64_t i = begin; i < end; ++i) {
+            const int64_t v = graph_.edges.read(i);
+            uint32_t& word = seen_[group_of(v)];
+            if ((atomic_load(word) & bit_of(v)) || found_[v] == Rules::kUnreached) continue;
+            if (Rules::extend(found_[u], graph_.weights.read(i)) != found_[v]) continue;
+            if (!(atomic_or(word, bit_of(v)) & bit_of(v))) to.append(v);
+          }
+        });
+      });
+      level.assign(next.begin(), next.begin() + count);
+    }
+  }
+
+  const Graph& graph_;
+  int64_t source_;
+  const Result* found_;
+  std::vector<uint32_t> seen_;
+  int64_t first_[static_cast<int>(PathRule::kTight) + 1];
+};
+
+}  // namespace
+
+PathFinding verify_paths(const GraphWords& words, WeightKind kind, bool widest, int64_t source, const void* found) {
+  PathFinding finding{};
+  with_weight(kind, [&](auto weight) {
+    using Weight = decltype(weight);
+    const auto verify = [&](auto graph) {
+      using Graph = decltype(graph);
+      const auto* results = static_cast<const ResultFor<Weight>*>(found);
+      finding = widest ? Verifier<Widths<Weight>, Graph>(graph, source, results).run()
+                       : Verifier<Distances<Weight>, Graph>(graph, source, results).run();
+    };
+    words.edge_bytes == 8 ? verify(Csr<int64_t, Weight>(words)) : verify(Csr<int32_t, Weight>(words));
+  });
+  return finding;
+}
+
+}  // namespace hinterland::native

@@ -1,0 +1,186 @@
+"""Betweenness centrality from all vertices or a sample of them (Brandes 2001; Brandes and Pich 2007)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from .. import _core
+from ..runtime import devices
+from ..runtime.errors import ConfigError, GraphError
+from ..runtime.jit import KernelFile
+from .graph import Graph
+from .msbfs import check_sources
+from .prepare import STATE_BYTES, Prepared, allocated, prepared_for
+from .traversal import Clock, ScratchLayout, csr_type, finish, graph_type, runner, scratch_for
+from .traversal_stats import summarise
+
+
+def _instance(graph: str) -> str:
+    return f"hinterland::bc_kernel<{graph}>"
+
+
+_FORMS = tuple(csr_type(edge, packed=packed) for edge in (4, 8) for packed in (False, True))
+KERNELS = KernelFile("graph/bc.cu", tuple(_instance(form) for form in _FORMS), apart=True)
+
+
+@dataclass(frozen=True)
+class BetweennessResult:
+    """How many shortest paths lead through each vertex, on the device that counted them.
+
+    Attributes:
+        scores: float64 ``[num_vertices]``.
+        sources: int64 ``[k]``, on the CPU; the vertices that paths were counted from, in that order.
+        stats: what the searches did (see :func:`betweenness_centrality`), or None unless asked for.
+    """
+
+    scores: torch.Tensor
+    sources: torch.Tensor
+    stats: dict[str, Any] | None = None
+
+
+def betweenness_centrality(
+    graph: Graph | Prepared,
+    sources: int | Iterable[int] | torch.Tensor | None = None,
+    normalized: bool = True,
+    seed: int = 1,
+    gpu_budget: int | str | None = None,
+    device: torch.device | str | int | None = None,
+    stats: bool = False,
+) -> BetweennessResult:
+    """The share of shortest paths between other vertices that lead through each vertex, as networkx defines it.
+
+    For each source one search counts its shortest paths to every vertex, and goes back level by level to sum up their shares
+    (Brandes 2001). Paths follow out-edges; parallel edges are paths of their own, where a networkx ``Graph`` has one
+    (``simplify(graph, remove_duplicates=True)`` drops the others). Self loops are on no shortest path. Scores are the same on
+    every device and for any number of threads, up to the rounding of double sums; path counts are exact up to 2**53.
+
+    Args:
+        graph: the graph, or what :func:`prepare` made of it for many searches. No transposed graph is needed.
+        sources: where paths begin: None for all vertices, how many to draw among them, or their numbers, each once.
+        normalized: divides by the number of pairs of other vertices; otherwise paths are counted, in undirected graphs once
+            for both directions. Scores from a sample are scaled to estimate those from all vertices: those of the sources by
+            one source less than the others, since no path from a vertex leads through it. A lone source's own is NaN.
+        seed: draws the sources (Philox); the same ones on every machine.
+        gpu_budget: most bytes of GPU memory that the call may take, result included (``"1GiB"`` or a number); None is what
+            is free. Where it has no room for the search's state, the CPU does the work.
+        device: where to run; None is the current GPU, or the CPU on a machine without one.
+        stats: also report ``device``, ``seconds``, ``edges``, ``bytes``, ``cached``, ``held``, and the same and more for each
+            source (``searches``; see ``traversal_stats.summarise``; their levels are those on the way there, then those on
+            the way back).
+
+    Returns:
+        ``BetweennessResult(scores float64 [V], sources int64 [k], stats)``.
+
+    Raises:
+        ConfigError: more sources than vertices or fewer than one to draw, a source twice, sources that are no integers, a
+            budget that is no size.
+        IndexOutOfRange: a source is no vertex.
+        GraphError: an offset or neighbour met on the way is out of range, or there are more paths than a double counts.
+        OutOfMemory: the search's state exceeds the free GPU memory.
+    """
+    chosen = _sources(graph.graph if isinstance(graph, Prepared) else graph, sources, seed)
+    prepared = prepared_for(graph, "bc", gpu_budget, device)
+    with devices.on(prepared.device):
+        scores, summary = _run(prepared, chosen, stats)
+        _rescale(scores, chosen, normalized, prepared.graph.directed)
+    return BetweennessResult(scores, torch.tensor(chosen, dtype=torch.int64), summary)
+
+
+def _sources(graph: Graph, sources: int | Iterable[int] | torch.Tensor | None, seed: int) -> list[int]:
+    vertices = graph.num_vertices
+    if sources is None:
+        return list(range(vertices))
+    if isinstance(sources, int):
+        if not 1 <= sources <= vertices:
+            raise ConfigError(f"{sources} sources cannot be drawn from {vertices} vertices; leave out sources for all of them")
+        return _draw(vertices, sources, seed)
+    listed = check_sources(graph, sources)
+    if len(set(listed)) < len(listed):
+        twice = next(v for i, v in enumerate(listed) if v in listed[:i])
+        raise ConfigError(f"source {twice} is there more than once; name each source once")
+    return listed
+
+
+def _draw(vertices: int, count: int, seed: int) -> list[int]:
+    """The first ``count`` different numbers of a stream of random ones."""
+    tries = 2 * count
+    while len(found := dict.fromkeys(_core.draw_below(vertices, tries, seed % 2**64))) < count:
+        tries *= 2
+    return list(found)[:count]
+
+
+def _history_size(graph: Graph, device: torch.device) -> int:
+    """Numbers for the way back. Enough for any graph on the CPU, which is slow to look through all vertices for a level's; on a
+    GPU, which is fast, an eighth of a number a vertex."""
+    return graph.num_vertices // 8 if device.type == "cuda" else 2 * graph.num_vertices + 2
+
+
+def _layout(graph: Graph, history_size: int) -> tuple[ScratchLayout, int]:
+    """The scratch memory of a search, and where in it the mark of too many paths lies."""
+    layout, overflow = _core.bc_layout(graph.num_vertices, graph.num_edges, history_size)
+    return ScratchLayout(*layout), overflow
+
+
+def _state_bytes(graph: Graph) -> int:
+    """GPU memory of a search: levels, path counts and scores, and scratch; about 30 bytes a vertex."""
+    history_size = _history_size(graph, torch.device("cuda"))
+    arrays = (4 * graph.num_vertices, 8 * graph.num_vertices, 8 * graph.num_vertices)
+    return sum(allocated(size) for size in (*arrays, _layout(graph, history_size)[0].bytes))
+
+
+STATE_BYTES["bc"] = _state_bytes
+
+
+def _run(prepared: Prepared, sources: list[int], stats: bool) -> tuple[torch.Tensor, dict[str, Any] | None]:
+    graph, device = prepared.graph, prepared.device
+    history_size = _history_size(graph, device)
+    layout, overflow = _layout(graph, history_size)
+    search = runner(prepared, _core.betweenness, KERNELS, _instance(graph_type(prepared)))
+    levels = torch.full((graph.num_vertices,), -1, dtype=torch.int32, device=device)
+    sigma = torch.zeros(graph.num_vertices, dtype=torch.float64, device=device)
+    scores = torch.zeros(graph.num_vertices, dtype=torch.float64, device=device)
+    scratch = scratch_for(layout, device)
+    searches: list[dict[str, Any]] = []
+    for source in sources:
+        clock = Clock(device)
+        with clock:
+            scratch[: layout.zeroed].zero_()
+            arrays = (levels.data_ptr(), sigma.data_ptr(), scores.data_ptr(), scratch.data_ptr())
+            search(prepared.out.words, source, *arrays, history_size)
+        finished = finish(prepared, scratch, layout)
+        if scratch[overflow : overflow + 8].view(torch.int64).item():
+            raise GraphError(
+                f"there are more shortest paths from vertex {source} than a double counts (1.8e308); leave that source out, or "
+                "remove parallel edges with simplify(graph, remove_duplicates=True)"
+            )
+        if stats:
+            searches.append(summarise(finished, clock.seconds(), prepared, "auto"))
+    return scores, _summary(prepared, searches) if stats else None
+
+
+def _summary(prepared: Prepared, searches: list[dict[str, Any]]) -> dict[str, Any]:
+    total = {field: sum(search[field] for search in searches) for field in ("seconds", "edges", "bytes", "cached")}
+    return {"device": str(prepared.device), **total, "held": prepared.held, "searches": searches}
+
+
+def _rescale(scores: torch.Tensor, sources: list[int], normalized: bool, directed: bool) -> None:
+    """From sums over the sources to what was asked for, in place."""
+    own, other = scales(len(scores), len(sources), normalized, directed)
+    chosen = torch.tensor(sources, dtype=torch.int64, device=scores.device)
+    own_scores = scores[chosen] * own
+    scores *= other
+    scores[chosen] = own_scores
+
+
+def scales(vertices: int, count: int, normalized: bool, directed: bool) -> tuple[float, float]:
+    """What the sums over ``count`` sources are multiplied by, for the sources themselves and for other vertices: the mean over
+    the sources that count for a vertex, times the number of such sources among all vertices, or by the number of targets."""
+    others = vertices - 1  # sources of paths through a vertex; each has one target less
+    if others < 2:
+        return 1.0, 1.0
+    scale = 1 / (others - 1) if normalized else others / (1 if directed else 2)
+    return scale / (count - 1) if count > 1 else float("nan"), scale / max(min(count, others), 1)

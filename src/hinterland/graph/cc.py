@@ -1,0 +1,165 @@
+"""Connected components over a graph whose edges may lie in host memory (Afforest; Sutton, Ben-Nun and Barak, IPDPS 2018)."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from .. import _core
+from ..runtime import devices
+from ..runtime.errors import ConfigError, VerificationError
+from ..runtime.jit import KernelFile
+from .compress import decompress
+from .graph import Graph
+from .prepare import STATE_BYTES, Prepared, View, allocated, prepared_for
+from .traversal import Clock, ScratchLayout, csr_type, finish, graph_type, id_bytes, runner, scratch_for
+from .traversal_stats import summarise
+
+MODES = ("auto", "all-lists")
+
+
+def _instance(graph: str, label_bytes: int) -> str:
+    return f"hinterland::cc_kernel<{graph}, hinterland::uint{8 * label_bytes}_t>"
+
+
+_WIDTHS = ((4, 4, False), (8, 4, False), (8, 8, False), (4, 4, True), (8, 8, True))
+_INSTANCES = tuple(_instance(csr_type(edge, packed=packed), label) for edge, label, packed in _WIDTHS)
+KERNELS = KernelFile("graph/cc.cu", _INSTANCES, apart=True)
+
+
+@dataclass(frozen=True)
+class ComponentsResult:
+    """The connected components of a graph; weak ones if it is directed.
+
+    Attributes:
+        labels: int64 ``[num_vertices]``; the smallest vertex number in each vertex's component, on the device that ran it.
+        count: how many components there are; a vertex without neighbours is one.
+        stats: what the run did (see :func:`connected_components`), or None unless asked for.
+    """
+
+    labels: torch.Tensor
+    count: int
+    stats: dict[str, Any] | None = None
+
+
+def connected_components(
+    graph: Graph | Prepared,
+    mode: str = "auto",
+    gpu_budget: int | str | None = None,
+    device: torch.device | str | int | None = None,
+    stats: bool = False,
+) -> ComponentsResult:
+    """Labels of the vertices, equal where edges connect them, whatever the edges' directions.
+
+    Labels are the same in every mode, on every device and for any number of threads.
+
+    Args:
+        graph: the graph, or what :func:`prepare` made of it for many runs.
+        mode: ``"auto"`` links two neighbours of each vertex, and then reads only lists of vertices outside the largest
+            component so far: in undirected graphs, and in directed ones whose ``transpose()`` has been made. Otherwise, and
+            with ``"all-lists"``, every list is read.
+        gpu_budget: most bytes of GPU memory that the call may take, result included (``"1GiB"`` or a number); None is what
+            is free. Where it has no room for labels and state, the CPU does the work.
+        device: where to run; None is the current GPU, or the CPU on a machine without one.
+        stats: also report seconds, edges, bytes read from the edge array, and the same for each step: linking first
+            neighbours, lists of the rest, and, in directed graphs, their lists of in-neighbours. ``reached`` counts the
+            vertices whose lists were visited.
+
+    Returns:
+        ``ComponentsResult(labels int64 [V], count, stats)``, labels on the device that ran it.
+
+    Raises:
+        ConfigError: an unknown mode, a budget that is no size.
+        GraphError: an offset or neighbour met on the way is out of range.
+        OutOfMemory: labels and state exceed the free GPU memory.
+    """
+    if mode not in MODES:
+        raise ConfigError(f"mode {mode!r} is not one of {', '.join(MODES)}")
+    prepared = prepared_for(graph, "cc", gpu_budget, device)
+    with devices.on(prepared.device):
+        return _run(prepared, mode, stats)
+
+
+def _layout(graph: Graph) -> tuple[ScratchLayout, int]:
+    layout, count_at = _core.components_layout(graph.num_vertices, graph.num_edges)
+    return ScratchLayout(*layout), count_at
+
+
+def _state_bytes(graph: Graph) -> int:
+    """GPU memory of one run: labels, and besides them scratch, or the labels once more in eight bytes."""
+    vertices, width = graph.num_vertices, id_bytes(graph.num_vertices)
+    widened = 8 * vertices if width == 4 else 0
+    return allocated(width * vertices) + max(allocated(_layout(graph)[0].bytes), allocated(widened))
+
+
+STATE_BYTES["cc"] = _state_bytes
+
+
+def _run(prepared: Prepared, mode: str, stats: bool) -> ComponentsResult:
+    graph, device = prepared.graph, prepared.device
+    vertices, width = graph.num_vertices, id_bytes(graph.num_vertices)
+    layout, count_at = _layout(graph)
+    run = runner(
+        prepared, functools.partial(_core.connected_components, id_bytes=width), KERNELS, _instance(graph_type(prepared), width)
+    )
+    incoming = prepared.incoming if mode == "auto" else None
+    # Over the link, the first lines of all lists are read once, not once for each neighbour that is linked.
+    reread = prepared.out.heads is not None or not prepared.out.over_link
+    clock = Clock(device)
+    with clock:
+        labels = torch.empty(vertices, dtype=torch.int64 if width == 8 else torch.int32, device=device)
+        scratch = scratch_for(layout, device)
+        words = (prepared.out.words, incoming.words if incoming else 0)
+        run(*words, int(reread), labels.data_ptr(), scratch.data_ptr())
+    finished = finish(prepared, scratch, layout)
+    count = int(scratch[count_at : count_at + 8].view(torch.int64))
+    del scratch
+    with clock:
+        labels = labels.to(torch.int64)
+    if not stats:
+        return ComponentsResult(labels, count)
+    return ComponentsResult(labels, count, summarise(finished, clock.seconds(), prepared, mode))
+
+
+def verify_components(graph: Graph, result: ComponentsResult) -> None:
+    """Checks connected components on the CPU: labels in two parallel passes, connectedness by joining sets edge by edge.
+
+    1. A label is a vertex not greater than its own, and is its own label: the smallest vertex that carries it.
+    2. Both ends of every edge have the same label.
+    3. Vertices of the same label are connected.
+    4. ``count`` is the number of labels.
+
+    Args:
+        graph: the graph.
+        result: ``labels`` int64 ``[num_vertices]``, on any device, and ``count``.
+
+    Raises:
+        VerificationError: names the rule, the vertex or edge, and the values.
+        ConfigError: labels of another type.
+    """
+    labels = result.labels.cpu().contiguous()
+    if labels.dtype != torch.int64:
+        raise ConfigError(f"labels are {labels.dtype}, but must be int64")
+    if labels.shape != (graph.num_vertices,):
+        raise VerificationError(f"labels have shape {tuple(labels.shape)}, but the graph has {graph.num_vertices} vertices")
+    view = View(decompress(graph) if graph.is_compressed else graph, torch.device("cpu"))
+    rule, at = _core.verify_components(view.words, labels.data_ptr())
+    if rule == _core.COMPONENTS_RULES["smallest"]:
+        raise VerificationError(
+            f"rule 1: vertex {at} has label {int(labels[at])}, which is not the smallest vertex that has it"
+        )
+    if rule == _core.COMPONENTS_RULES["connected"]:
+        raise VerificationError(f"rule 3: vertices {int(labels[at])} and {at} have the same label, but no path connects them")
+    if rule:
+        v = int(view.edges[at])
+        u = int(torch.searchsorted(view.offsets, at, right=True)) - 1
+        edge = f"edge {u} -> {v} (position {at})"
+        if rule == _core.COMPONENTS_RULES["graph"]:
+            raise VerificationError(f"the graph is broken: {edge} leads to no vertex")
+        raise VerificationError(f"rule 2: {edge} leads from label {int(labels[u])} to label {int(labels[v])}")
+    distinct = int((labels == torch.arange(len(labels))).sum())
+    if result.count != distinct:
+        raise VerificationError(f"rule 4: there are {distinct} labels, but count is {result.count}")

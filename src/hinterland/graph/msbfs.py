@@ -1,0 +1,170 @@
+"""Many breadth-first searches at once, a bit a source (Then et al., "The more the merrier", VLDB 2014)."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from .. import _core
+from ..memory import UnifiedTensor
+from ..runtime import devices
+from ..runtime.errors import ConfigError
+from ..runtime.jit import KernelFile
+from .bfs import MODES, check_source
+from .graph import Graph
+from .prepare import STATE_BYTES, WORDS_BYTES, Prepared, allocated, prepared_for
+from .traversal import Clock, ScratchLayout, csr_type, finish, graph_type, runner, scratch_for
+from .traversal_stats import summarise
+
+MOST_SOURCES = 64  # kMostSources: bits of the widest mask
+
+
+def _instance(graph: str, mask_bytes: int) -> str:
+    return f"hinterland::msbfs_kernel<{graph}, hinterland::uint{8 * mask_bytes}_t>"
+
+
+_FORMS = tuple(csr_type(edge, packed=packed) for edge in (4, 8) for packed in (False, True))
+KERNELS = KernelFile("graph/msbfs.cu", tuple(_instance(form, mask) for form in _FORMS for mask in (4, 8)), apart=True)
+
+
+@dataclass(frozen=True)
+class MultiBfsResult:
+    """What searches from several sources found; row i belongs to source i.
+
+    Attributes:
+        levels: int32 ``[num_sources, num_vertices]``; edges on a shortest path, -1 where unreachable. None unless asked for.
+            On the device that ran the searches, or in host memory where that has no room for them.
+        reached: int64 ``[num_sources]``, on the CPU; vertices at any distance, the source among them.
+        distance_sum: int64 ``[num_sources]``, on the CPU; sum of the distances to those vertices. Closeness is
+            ``(reached - 1) / distance_sum``.
+        eccentricity: int32 ``[num_sources]``, on the CPU; the largest of those distances.
+        stats: what the searches did (see :func:`multi_source_bfs`), or None unless asked for.
+    """
+
+    levels: torch.Tensor | None
+    reached: torch.Tensor
+    distance_sum: torch.Tensor
+    eccentricity: torch.Tensor
+    stats: dict[str, Any] | None = None
+
+
+def multi_source_bfs(
+    graph: Graph | Prepared,
+    sources: Iterable[int] | torch.Tensor,
+    levels: bool = True,
+    mode: str = "auto",
+    gpu_budget: int | str | None = None,
+    device: torch.device | str | int | None = None,
+    stats: bool = False,
+) -> MultiBfsResult:
+    """Distances along out-edges from each of several sources, 64 sources in one search.
+
+    Edges that many searches have in common are read once for all of them. Results are the same in every mode, on every
+    device and for any number of threads.
+
+    Args:
+        graph: the graph, or what :func:`prepare` made of it for many searches; edges ``u -> v`` are followed from u to v.
+        sources: vertex numbers, any number of them; the same one may come up again.
+        levels: False leaves out the levels, which take 4 bytes for each source and vertex; the sums are found without them.
+        mode: ``"top-down"``, or ``"auto"``, which also searches bottom-up where that reads less: in undirected graphs, and in
+            directed ones whose ``transpose()`` has been made.
+        gpu_budget: most bytes of GPU memory that the call may take, result included (``"1GiB"`` or a number); None is what
+            is free. Levels for which it has no room go to host memory, and where it has none for the search's state, the CPU
+            does the work.
+        device: where to run; None is the current GPU, or the CPU on a machine without one.
+        stats: also report ``device``, ``mode``, ``seconds``, ``edges``, ``bytes``, ``cached``, ``held``, and the same and
+            more for each search of up to 64 sources (``searches``; see ``traversal_stats.summarise``).
+
+    Returns:
+        ``MultiBfsResult(levels int32 [S, V], reached int64 [S], distance_sum int64 [S], eccentricity int32 [S], stats)``.
+
+    Raises:
+        ConfigError: an unknown mode, sources that are no integers, a budget that is no size.
+        IndexOutOfRange: a source is no vertex.
+        GraphError: an offset or neighbour met on the way is out of range.
+        OutOfMemory: the search's state exceeds the free GPU memory, or the levels the host's.
+    """
+    if mode not in MODES:
+        raise ConfigError(f"mode {mode!r} is not one of {', '.join(MODES)}")
+    vertices = check_sources(graph.graph if isinstance(graph, Prepared) else graph, sources)
+    prepared = prepared_for(graph, "msbfs", gpu_budget, device)
+    with devices.on(prepared.device):
+        return _run(prepared, vertices, levels, mode, stats)
+
+
+def check_sources(graph: Graph, sources: Iterable[int] | torch.Tensor) -> list[int]:
+    """``sources`` as ints, if all are vertices of the graph."""
+    listed = sources.tolist() if isinstance(sources, torch.Tensor) else sources
+    if isinstance(listed, str) or not isinstance(listed, Iterable):
+        raise ConfigError(f"sources are a list or a tensor of vertex numbers, not {sources!r}")
+    return [check_source(graph, source) for source in listed]
+
+
+def _layout(graph: Graph) -> tuple[ScratchLayout, int]:
+    """The scratch memory of a search, and where in it the totals of the sources lie."""
+    layout, totals = _core.msbfs_layout(graph.num_vertices, graph.num_edges)
+    return ScratchLayout(*layout), totals
+
+
+def _state_bytes(graph: Graph) -> int:
+    """GPU memory of a search without levels: 17.6 bytes a vertex, and 1/128 of a byte for each edge."""
+    return allocated(_layout(graph)[0].bytes) + allocated(8 * MOST_SOURCES)
+
+
+STATE_BYTES["msbfs"] = _state_bytes
+
+
+def _run(prepared: Prepared, sources: list[int], wants_levels: bool, mode: str, stats: bool) -> MultiBfsResult:
+    graph, device = prepared.graph, prepared.device
+    layout, totals_at = _layout(graph)
+    mask_bytes = 4 if len(sources) <= 32 else 8
+    on_cpu = functools.partial(_core.msbfs, mask_bytes=mask_bytes)
+    search = runner(prepared, on_cpu, KERNELS, _instance(graph_type(prepared), mask_bytes))
+    incoming = prepared.incoming if mode == "auto" else None
+    written, levels = _room_for_levels(prepared, len(sources)) if wants_levels else (None, None)
+    scratch = scratch_for(layout, device)
+    totals: list[torch.Tensor] = []
+    searches: list[dict[str, Any]] = []
+    for first in range(0, len(sources), MOST_SOURCES):
+        some = torch.tensor(sources[first : first + MOST_SOURCES]).to(device)
+        rows = 0
+        clock = Clock(device)
+        with clock:
+            scratch[: layout.zeroed].zero_()
+            if written is not None:
+                rows = written[first : first + MOST_SOURCES].fill_(-1).data_ptr()
+            views = (prepared.out.words, incoming.words if incoming else 0)
+            search(*views, some.data_ptr(), len(some), rows, scratch.data_ptr())
+        finished = finish(prepared, scratch, layout)
+        found = scratch[totals_at : totals_at + 3 * 8 * MOST_SOURCES].view(torch.int64).view(3, MOST_SOURCES)
+        totals.append(found[:, : len(some)].to("cpu", copy=True))  # the next search takes the same memory
+        if stats:
+            searches.append(summarise(finished, clock.seconds(), prepared, mode))
+    reached, distance_sum, eccentricity = torch.cat([torch.empty((3, 0), dtype=torch.int64), *totals], dim=1)
+    summary = _summary(prepared, mode, searches) if stats else None
+    return MultiBfsResult(levels, reached, distance_sum, eccentricity.int(), summary)
+
+
+def _room_for_levels(prepared: Prepared, count: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Levels ``[count, num_vertices]`` as the device writes them and as the caller gets them: on the device, or in host memory
+    where the budget or the GPU has no room for them besides the search's state."""
+    shape, device = (count, prepared.graph.num_vertices), prepared.device
+    if device.type == "cuda":
+        state = _state_bytes(prepared.graph)
+        room = devices.free_bytes(device) - state
+        if prepared.budget is not None:
+            room = min(room, prepared.budget - prepared.held - 2 * allocated(WORDS_BYTES) - state)
+        if allocated(4 * count * prepared.graph.num_vertices) > room:
+            table = UnifiedTensor.empty(shape, torch.int32)
+            return table.cuda(device), table.cpu()
+    levels = torch.empty(shape, dtype=torch.int32, device=device)
+    return levels, levels
+
+
+def _summary(prepared: Prepared, mode: str, searches: list[dict[str, Any]]) -> dict[str, Any]:
+    total = {field: sum(search[field] for search in searches) for field in ("seconds", "edges", "bytes", "cached")}
+    return {"device": str(prepared.device), "mode": mode, **total, "held": prepared.held, "searches": searches}

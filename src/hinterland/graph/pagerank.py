@@ -1,0 +1,272 @@
+"""PageRank over a graph whose edges may lie in host memory, by pulling along in-edges."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+import operator
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from .. import _core
+from ..memory import UnifiedTensor
+from ..runtime import devices
+from ..runtime.errors import ConfigError, VerificationError
+from ..runtime.jit import KernelFile
+from .graph import Graph
+from .prepare import STATE_BYTES, Prepared, allocated, prepared_for
+from .traversal import Clock, ScratchLayout, csr_type, finish, graph_type, runner, scratch_for
+from .traversal_stats import summarise
+
+MODES = ("auto", "power-iteration")
+# The least tolerance that scores of a type resolve: rounding alone changes their sum by about a tenth of it.
+LEAST_TOLERANCE = {torch.float32: 1e-6, torch.float64: 1e-14}
+# What runs with scores of a type are called where memory is planned for them.
+_ALGORITHMS = {torch.float32: "pagerank", torch.float64: "pagerank-float64"}
+_EDGES_AT_ONCE = 1 << 24  # that the verifier looks at together, which bounds its memory
+
+Personalization = torch.Tensor | Mapping[int, float]
+
+
+def _instance(graph: str, dtype: torch.dtype) -> str:
+    return f"hinterland::pagerank_kernel<{graph}, {'float' if dtype == torch.float32 else 'double'}>"
+
+
+_LISTS = [csr_type(edge, packed=packed) for edge in (4, 8) for packed in (False, True)]
+_INSTANCES = tuple(_instance(lists, real) for lists in _LISTS for real in LEAST_TOLERANCE)
+KERNELS = KernelFile("graph/pagerank.cu", _INSTANCES, apart=True)
+
+
+@dataclass(frozen=True)
+class PagerankResult:
+    """Scores of a graph's vertices.
+
+    Attributes:
+        scores: ``[num_vertices]`` of the type asked for; they sum to 1; on the device that ran it.
+        iterations: how often all edges were read.
+        error: the change that the last iteration made, summed over all vertices.
+        converged: whether ``error`` came below the tolerance.
+        stats: what the run did (see :func:`pagerank`), or None unless asked for.
+    """
+
+    scores: torch.Tensor
+    iterations: int
+    error: float
+    converged: bool
+    stats: dict[str, Any] | None = None
+
+
+def pagerank(
+    graph: Graph | Prepared,
+    damping: float = 0.85,
+    tolerance: float = 1e-4,
+    max_iterations: int = 100,
+    personalization: Personalization | None = None,
+    dtype: torch.dtype | None = None,
+    mode: str = "auto",
+    gpu_budget: int | str | None = None,
+    device: torch.device | str | int | None = None,
+    stats: bool = False,
+) -> PagerankResult:
+    """The chance to be at each vertex, for a walk that follows a random out-edge with probability ``damping``.
+
+    Otherwise, and from a vertex without out-edges, the walk goes on at a vertex drawn by ``personalization``. Parallel edges
+    count as often as they are there, weights not at all. Scores are the same on every device and for any number of threads up
+    to rounding.
+
+    Args:
+        graph: the graph, or what :func:`prepare` made of it for many runs. The lists of in-neighbours are read: of a
+            directed graph, ``transpose()`` is made.
+        damping: in [0, 1).
+        tolerance: the iteration that changes scores by less, summed over all vertices, is the last one.
+        max_iterations: at least 1. Where they do not suffice, the result says ``converged=False`` and the error reached.
+        personalization: for each vertex its share, not negative: a floating tensor ``[V]``, or a mapping from vertices to
+            shares, 0 for those left out. Normalised to sum 1. It stays in host memory. None means the same for all.
+        dtype: of scores and of the run's state, float32 or float64; None is float32 if the tolerance is at least 1e-6, which
+            is what that resolves.
+        mode: ``"auto"`` starts from scores by degree in undirected graphs, which saves iterations; ``"power-iteration"``, and
+            ``"auto"`` in directed graphs, from ``personalization``.
+        gpu_budget: most bytes of GPU memory that the call may take, result included (``"1GiB"`` or a number); None is what
+            is free. Where it has no room for scores and state, the CPU does the work. (To :func:`prepare`, runs with float64
+            are ``"pagerank-float64"``.)
+        device: where to run; None is the current GPU, or the CPU on a machine without one.
+        stats: also report seconds, edges, bytes read from the edge array, and the same for each iteration.
+
+    Returns:
+        ``PagerankResult(scores dtype [V], iterations, error, converged, stats)``, scores on the device that ran it.
+
+    Raises:
+        ConfigError: a number out of its range, a personalisation that is no distribution, a budget that is no size.
+        GraphError: an offset or neighbour met on the way is out of range.
+        OutOfMemory: scores and state exceed the free GPU memory.
+    """
+    if mode not in MODES:
+        raise ConfigError(f"mode {mode!r} is not one of {', '.join(MODES)}")
+    if dtype is None:
+        dtype = torch.float32 if tolerance >= LEAST_TOLERANCE[torch.float32] else torch.float64
+    limit = _check_numbers(damping, tolerance, max_iterations, dtype)
+    of = graph.graph if isinstance(graph, Prepared) else graph
+    personal = None if personalization is None else distribution(personalization, of.num_vertices)
+    prepared = prepared_for(graph, _ALGORITHMS[dtype], gpu_budget, device)
+    if prepared.incoming is None:
+        raise ConfigError("the graph was prepared without its in-neighbours; prepare it with algorithms='pagerank'")
+    with devices.on(prepared.device):
+        return _run(prepared, damping, tolerance, limit, personal, dtype, mode, stats)
+
+
+def _check_numbers(damping: float, tolerance: float, max_iterations: int, dtype: torch.dtype) -> int:
+    if not 0 <= damping < 1:
+        raise ConfigError(f"damping {damping} is not in [0, 1)")
+    if dtype not in LEAST_TOLERANCE:
+        raise ConfigError(f"scores are float32 or float64, not {dtype}")
+    if not tolerance >= LEAST_TOLERANCE[dtype]:
+        remedy = (
+            "; ask for dtype=torch.float64" if dtype == torch.float32 and tolerance >= LEAST_TOLERANCE[torch.float64] else ""
+        )
+        raise ConfigError(f"tolerance {tolerance} is below {LEAST_TOLERANCE[dtype]}, the least that {dtype} resolves{remedy}")
+    try:
+        limit = operator.index(max_iterations)
+    except TypeError:
+        limit = 0
+    if limit < 1:
+        raise ConfigError(f"max_iterations {max_iterations!r} is not a whole number from 1 on")
+    return limit
+
+
+def distribution(personalization: Personalization, num_vertices: int) -> torch.Tensor:
+    """A personalisation as shares that sum to 1: float64 ``[num_vertices]`` on the CPU."""
+    if isinstance(personalization, Mapping):
+        shares = torch.zeros(num_vertices, dtype=torch.float64)
+        for vertex, share in personalization.items():
+            if not 0 <= vertex < num_vertices:
+                raise ConfigError(f"personalization names vertex {vertex}, but vertices are numbered 0 to {num_vertices - 1}")
+            shares[vertex] = share
+    else:
+        if not isinstance(personalization, torch.Tensor) or personalization.shape != (num_vertices,):
+            shape = tuple(getattr(personalization, "shape", ()))
+            raise ConfigError(f"personalization is a tensor of shape ({num_vertices},) or a mapping; got shape {shape}")
+        shares = personalization.detach().to("cpu", torch.float64)
+    wrong = torch.nonzero(~(shares >= 0) | shares.isinf())
+    if len(wrong):
+        at = int(wrong[0])
+        raise ConfigError(f"personalization of vertex {at} is {float(shares[at])}, but shares are finite and not negative")
+    total = float(shares.sum())
+    if not 0 < total < math.inf:
+        raise ConfigError(f"personalization sums to {total}; at least one vertex needs a share above 0")
+    return shares / total
+
+
+def _layout(graph: Graph) -> tuple[ScratchLayout, int]:
+    layout, results_at = _core.pagerank_layout(graph.num_vertices, graph.num_edges)
+    return ScratchLayout(*layout), results_at
+
+
+def _state_bytes(graph: Graph, dtype: torch.dtype) -> int:
+    """GPU memory of one run: scores, contributions and scratch."""
+    return 2 * allocated(dtype.itemsize * graph.num_vertices) + allocated(_layout(graph)[0].bytes) + allocated(16)
+
+
+for _dtype, _name in _ALGORITHMS.items():
+    STATE_BYTES[_name] = functools.partial(_state_bytes, dtype=_dtype)
+
+
+def _run(
+    prepared: Prepared,
+    damping: float,
+    tolerance: float,
+    max_iterations: int,
+    personal: torch.Tensor | None,
+    dtype: torch.dtype,
+    mode: str,
+    stats: bool,
+) -> PagerankResult:
+    graph, device = prepared.graph, prepared.device
+    assert prepared.incoming is not None
+    layout, results_at = _layout(graph)
+    on_cpu = functools.partial(_core.pagerank, real_bytes=dtype.itemsize)
+    run = runner(prepared, on_cpu, KERNELS, _instance(graph_type(prepared), dtype))
+    by_degree = mode == "auto" and prepared.incoming is prepared.out
+    shares: torch.Tensor | None = None
+    if personal is not None:
+        held = UnifiedTensor.from_tensor(personal.to(dtype))
+        shares = held.cuda(device) if device.type == "cuda" else held.cpu()
+    clock = Clock(device)
+    with clock:
+        options = torch.tensor([damping, tolerance], dtype=torch.float64).to(device)
+        contributions = torch.empty(graph.num_vertices, dtype=dtype, device=device)
+        scores = torch.empty(graph.num_vertices, dtype=dtype, device=device)
+        scratch = scratch_for(layout, device)
+        words = (prepared.out.words, prepared.incoming.words, options.data_ptr(), max_iterations, int(by_degree))
+        arrays = (0 if shares is None else shares.data_ptr(), contributions.data_ptr(), scores.data_ptr(), scratch.data_ptr())
+        run(*words, *arrays)
+    finished = finish(prepared, scratch, layout)
+    iterations = int(scratch[results_at : results_at + 8].view(torch.int64))
+    error = float(scratch[results_at + 8 : results_at + 16].view(torch.float64))
+    found = None
+    if stats:
+        found = summarise(finished, clock.seconds(), prepared, mode)
+    return PagerankResult(scores, iterations, error, error < tolerance, found)
+
+
+def verify_pagerank(
+    graph: Graph,
+    result: PagerankResult,
+    damping: float = 0.85,
+    tolerance: float = 1e-4,
+    personalization: Personalization | None = None,
+) -> None:
+    """Checks scores against the equation that defines them, in float64 on the CPU, in one pass over the out-edges.
+
+    1. Scores are finite and not negative.
+    2. They sum to 1, within ``tolerance``.
+    3. Following the walk by one more step changes them by less than ``tolerance``, summed over all vertices.
+
+    Args:
+        graph: the graph.
+        result: ``scores`` floating ``[num_vertices]``, on any device.
+        damping, tolerance, personalization: as :func:`pagerank` had them.
+
+    Raises:
+        VerificationError: names the rule, the vertex and the values.
+    """
+    vertices = graph.num_vertices
+    scores = result.scores.cpu().to(torch.float64)
+    if scores.shape != (vertices,):
+        raise VerificationError(f"scores have shape {tuple(scores.shape)}, but the graph has {vertices} vertices")
+    if vertices == 0:
+        return
+    wrong = torch.nonzero(~(scores >= 0) | scores.isinf())
+    if len(wrong):
+        raise VerificationError(f"rule 1: vertex {int(wrong[0])} has score {float(scores[wrong[0]])}")
+    total = float(scores.sum())
+    if abs(total - 1) >= tolerance:
+        raise VerificationError(f"rule 2: scores sum to {total}, which is not within {tolerance} of 1")
+    equal = torch.full((vertices,), 1 / vertices, dtype=torch.float64)
+    p = equal if personalization is None else distribution(personalization, vertices)
+    offsets, neighbors = graph.indptr.cpu(), graph.indices.cpu()
+    degrees = offsets.diff()
+    contributions = torch.where(degrees > 0, scores / degrees.clamp(min=1), 0.0)
+    after = ((1 - damping) + damping * float(scores[degrees == 0].sum())) * p
+    for first, last in _row_ranges(offsets):
+        part = neighbors[offsets[first] : offsets[last]].to(torch.int64)
+        if len(part) and not 0 <= int(part.min()) <= int(part.max()) < vertices:
+            raise VerificationError(f"the graph is broken: a neighbour of vertices {first} to {last - 1} is no vertex")
+        after.index_add_(0, part, damping * contributions[first:last].repeat_interleave(degrees[first:last]))
+    change = (after - scores).abs()
+    if float(change.sum()) >= tolerance:
+        at = int(change.argmax())
+        raise VerificationError(
+            f"rule 3: a further step changes scores by {float(change.sum()):.3g}, not less than {tolerance}; vertex {at} most, "
+            f"from {float(scores[at]):.6g} to {float(after[at]):.6g}"
+        )
+
+
+def _row_ranges(offsets: torch.Tensor) -> list[tuple[int, int]]:
+    """Ranges of vertices that together have about ``_EDGES_AT_ONCE`` edges, or a longer list."""
+    ends = torch.arange(0, int(offsets[-1]) + 1, _EDGES_AT_ONCE)[1:]
+    cuts = [0, *torch.searchsorted(offsets, ends).tolist(), len(offsets) - 1]
+    return [(first, last) for first, last in itertools.pairwise(cuts) if first < last]

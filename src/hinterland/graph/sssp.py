@@ -1,0 +1,270 @@
+"""Shortest paths from one vertex, over a graph whose edges and weights may lie in host memory (delta-stepping)."""
+
+from __future__ import annotations
+
+import functools
+import struct
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+
+from .. import _core
+from ..runtime import devices
+from ..runtime.errors import ConfigError, GraphError
+from ..runtime.jit import KernelFile
+from . import arrays
+from .bfs import check_source
+from .graph import Graph
+from .prepare import STATE_BYTES, Prepared, allocated, prepared_for
+from .traversal import Clock, ScratchLayout, csr_type, finish, graph_type, runner, scratch_for
+from .traversal_stats import summarise
+
+MODES = ("auto", "bellman-ford")
+WEIGHT_CLASSES = {
+    torch.uint8: "hinterland::uint8_t",
+    torch.int32: "hinterland::int32_t",
+    torch.int64: "hinterland::int64_t",
+    torch.float32: "float",
+    torch.float64: "double",
+}
+_GPU_STEP_EDGES, _CPU_STEP_EDGES = 1 << 15, 1 << 10  # that are read in the time that a step takes without any
+_OVERFLOW = -2  # Shortest::kOverflow, as a signed number
+
+
+def path_instances(kernel: str) -> tuple[str, ...]:
+    """The instances of a kernel of paths: all weights with neighbours of four bytes, and those wider than one with eight."""
+    pairs = [(edge, weight) for edge in (4, 8) for weight in WEIGHT_CLASSES if edge + weight.itemsize != 9]
+    types = [csr_type(edge, WEIGHT_CLASSES[weight], packed) for packed in (False, True) for edge, weight in pairs]
+    return tuple(f"hinterland::{kernel}<{graph}>" for graph in types)
+
+
+KERNELS = KernelFile("graph/sssp.cu", path_instances("sssp_kernel"), apart=True)
+
+
+@dataclass(frozen=True)
+class SsspResult:
+    """What :func:`sssp` found, on the device that ran it.
+
+    Attributes:
+        distances: ``[num_vertices]``. For integer weights int64, -1 where unreachable; for float weights of their type,
+            inf where unreachable.
+        stats: what the search did (see :func:`sssp`), or None unless asked for.
+    """
+
+    distances: torch.Tensor
+    stats: dict[str, Any] | None = None
+
+
+def sssp(
+    graph: Graph | Prepared,
+    source: int,
+    mode: str = "auto",
+    delta: float | None = None,
+    gpu_budget: int | str | None = None,
+    device: torch.device | str | int | None = None,
+    stats: bool = False,
+) -> SsspResult:
+    """The least sum of weights over all paths from ``source`` along out-edges, for every vertex.
+
+    Distances are the same, to the last bit, in every mode, for every delta, on every device and for any number of threads:
+    floats are added along the path, in their own type, and the least sum is unique.
+
+    Args:
+        graph: the graph, with weights that are not negative: uint8, int32, int64, float32 or float64. An edge of weight inf
+            leads nowhere.
+        source: a vertex number.
+        mode: ``"auto"``: vertices are visited in order of their distance, bucket by bucket. ``"bellman-ford"``: as they are
+            found, however often.
+        delta: width of a bucket; None begins with a small one, chosen from the weights, and widens it where buckets are
+            nearly empty.
+        gpu_budget: most bytes of GPU memory that the call may take, result included (``"1GiB"`` or a number); None is what
+            is free. Where it has no room for the search's state, the CPU does the work.
+        device: where to run; None is the current GPU, or the CPU on a machine without one.
+        stats: also report what :func:`bfs` does for each step (``bytes`` include weights), and ``visits`` (a vertex counts
+            as often as its list was read), ``buckets`` and the first ``delta``.
+
+    Returns:
+        ``SsspResult(distances [V], stats)``, on the device that ran it.
+
+    Raises:
+        ConfigError: no weights, or of another type; an unknown mode, a delta that is no positive number, a source that is no
+            integer, a budget that is no size.
+        IndexOutOfRange: ``source`` is no vertex.
+        GraphError: a negative weight; a distance that exceeds 2^32 - 3, the most for uint8 and int32 weights, or 2^63 - 1; an
+            offset or neighbour met on the way is out of range.
+        OutOfMemory: the result and the search's state exceed the free GPU memory.
+    """
+    given = graph.graph if isinstance(graph, Prepared) else graph
+    source = check_source(given, source)
+    weights = require_weights(given, "sssp")
+    if weights.least < 0:
+        raise _negative(given)
+    check_width(mode, delta)
+    prepared = prepared_for(graph, "sssp", gpu_budget, device, weighted=True)
+    width = bucket_width(mode, delta, _first_delta(given, weights, prepared.device))
+    with devices.on(prepared.device):
+        run = search(prepared, source, width, "sssp")
+        with run.clock:
+            distances = _distances(run.keys, run.weights)
+    return SsspResult(distances, run.stats(prepared, mode, width, distances != unreachable(distances)) if stats else None)
+
+
+def unreachable(distances: torch.Tensor) -> float:
+    """The distance of vertices that no path leads to."""
+    return float("inf") if distances.is_floating_point() else -1
+
+
+def _negative(graph: Graph) -> GraphError:
+    weights = graph.weights
+    assert weights is not None
+    at = arrays.first_where(weights, lambda part: part < 0)
+    return GraphError(
+        f"weights[{at}] is {weights[at].item()}, but shortest paths are found only where no weight is negative; "
+        "raise all weights, or use another program for negative ones"
+    )
+
+
+def _first_delta(graph: Graph, weights: arrays.WeightRange, device: torch.device) -> float:
+    """The width to begin with, for which few vertices are visited twice.
+
+    With the least weight no vertex is visited twice. Where that is next to nothing: in a random graph the number of vertices
+    within a distance grows e-fold over about mean weight / mean degree. Half of that hardly makes a GPU read a list again; a
+    CPU, to which a list costs less and a bucket more, does best with twice that (docs/sssp.md has counts).
+    """
+    degree = graph.num_edges / max(1, graph.num_vertices - graph.num_isolated)
+    growth = weights.mean / max(1.0, degree)
+    delta = max(weights.least, growth * (2 if device.type == "cpu" else 0.5))
+    return float(delta) if delta > 0 else 1.0
+
+
+def _distances(keys: torch.Tensor, weights: torch.dtype) -> torch.Tensor:
+    """Keys, of signed numbers as wide, as distances; in place as far as that goes."""
+    if weights.is_floating_point:
+        return keys.view(weights)
+    if weights == torch.int64:
+        distances, most, overflow, remedy = keys, 2**63 - 1, _OVERFLOW, "float64"
+        at = int(distances.argmin())
+    else:  # -1 stays, others are unsigned
+        distances = keys.to(torch.int64).add_(1).bitwise_and_(2**32 - 1).sub_(1)
+        most, overflow, remedy = 2**32 - 3, 2**32 + _OVERFLOW, "int64 or float64"
+        at = int(distances.argmax())
+    if int(distances[at]) == overflow:
+        raise GraphError(
+            f"the distance of vertex {at} exceeds {most}, the most for {str(weights).removeprefix('torch.')} weights; "
+            f"convert the weights to {remedy}"
+        )
+    return distances
+
+
+def require_weights(graph: Graph, algorithm: str) -> arrays.WeightRange:
+    """The range of the graph's weights, if it has some of a type that searches for paths take."""
+    weights, known = graph.weights, ", ".join(str(dtype).removeprefix("torch.") for dtype in WEIGHT_CLASSES)
+    if weights is None:
+        raise ConfigError(
+            f"{algorithm} needs weights, and the graph has none; give it some, as in Graph(indptr, indices, weights) or "
+            "random_weights(graph), or count edges with bfs"
+        )
+    neighbors = arrays.index_dtype(graph.num_vertices) if graph.is_compressed else graph.lists.dtype
+    if weights.dtype not in WEIGHT_CLASSES or weights.itemsize + neighbors.itemsize == 9:
+        raise ConfigError(
+            f"the weights are {str(weights.dtype).removeprefix('torch.')} with {neighbors} neighbours, but "
+            f"{algorithm} takes {known} (uint8 only below 2^31 vertices); convert them, as in "
+            "Graph(graph.indptr, graph.indices, graph.weights.int())"
+        )
+    found = graph.weight_range
+    assert found is not None
+    return found
+
+
+class BucketWidth(NamedTuple):
+    """How wide buckets are: at first, and whether that may change."""
+
+    delta: float
+    adapts: bool
+
+
+def check_width(mode: str, delta: float | None) -> None:
+    """Raises ConfigError unless the mode is known, and ``delta`` a width that goes with it."""
+    if mode not in MODES:
+        raise ConfigError(f"mode {mode!r} is not one of {', '.join(MODES)}")
+    if delta is None:
+        return
+    if mode == "bellman-ford":
+        raise ConfigError(f"delta {delta!r} is given, but mode 'bellman-ford' has one bucket; leave one of them out")
+    if not isinstance(delta, int | float) or not delta > 0:
+        raise ConfigError(f"delta {delta!r} is not a positive number")
+
+
+def bucket_width(mode: str, delta: float | None, first: float) -> BucketWidth:
+    """The width that mode and ``delta=`` ask for; ``first`` where they leave it open."""
+    if mode == "bellman-ford":
+        return BucketWidth(float("inf"), False)
+    return BucketWidth(first, True) if delta is None else BucketWidth(float(delta), False)
+
+
+class Search(NamedTuple):
+    """A finished search: keys as signed numbers of their width, and what it reports."""
+
+    keys: torch.Tensor
+    weights: torch.dtype
+    buckets: int
+    clock: Clock
+    finished: Any
+
+    def stats(self, prepared: Prepared, mode: str, width: BucketWidth, reached: torch.Tensor) -> dict[str, Any]:
+        report = summarise(self.finished, self.clock.seconds(), prepared, mode)
+        visits, found = report["reached"], int(reached.sum())
+        return {**report, "reached": found, "visits": visits, "buckets": self.buckets, "delta": width.delta}
+
+
+_ON_CPU = {"sssp": _core.sssp, "sswp": _core.sswp}
+
+
+def search(prepared: Prepared, source: int, width: BucketWidth, algorithm: str, kernels: KernelFile = KERNELS) -> Search:
+    """Runs the search on the current device."""
+    graph, device, view = prepared.graph, prepared.device, prepared.out
+    if view.slots is not None and view.hot_weights is None and not graph.is_compressed:
+        raise ConfigError(f"the graph is prepared without its weights; use prepare(graph, ..., weighted=True) for {algorithm}")
+    assert graph.weights is not None
+    dtype, vertices = graph.weights.dtype, graph.num_vertices
+    kind = arrays.WEIGHT_TYPES[dtype]
+    layout = ScratchLayout(*_core.path_layout(vertices, graph.num_edges))
+    instance = f"hinterland::{algorithm}_kernel<{graph_type(prepared, WEIGHT_CLASSES[dtype])}>"
+    on_cpu = functools.partial(_ON_CPU[algorithm], weight_bytes=kind.bytes, weight_order=kind.order)
+    run = runner(prepared, on_cpu, kernels, instance)
+    step = _CPU_STEP_EDGES if device.type == "cpu" else _GPU_STEP_EDGES
+    light = step + vertices // 256 if width.adapts else -1  # a new bucket looks at a word for each 32 vertices
+    clock = Clock(device)
+    with clock:
+        keys = torch.full((vertices,), _unset(algorithm, dtype), dtype=_key_type(dtype), device=device)
+        scratch = scratch_for(layout, device)
+        delta = struct.unpack("<q", struct.pack("<d", width.delta))[0]
+        run(view.words, source, keys.data_ptr(), scratch.data_ptr(), delta, light)
+    finished = finish(prepared, scratch, layout)
+    buckets = 1 + int(scratch[16:24].view(torch.int64))  # PathControl comes first
+    return Search(keys, dtype, buckets, clock, finished)
+
+
+def _key_type(weights: torch.dtype) -> torch.dtype:
+    return torch.int64 if weights.itemsize == 8 else torch.int32
+
+
+def _unset(algorithm: str, weights: torch.dtype) -> int:
+    """``kUnset`` of Shortest and Widest, as a signed number."""
+    if not weights.is_floating_point:
+        return -1
+    infinity = arrays.WEIGHT_TYPES[weights].infinity
+    return infinity if algorithm == "sssp" else infinity - (1 << (8 * weights.itemsize - 1))
+
+
+def path_state_bytes(graph: Graph) -> int:
+    """GPU memory of one search: keys, and besides them scratch, or what the result takes while it is made of them."""
+    vertices, dtype = graph.num_vertices, torch.int32 if graph.weights is None else graph.weights.dtype
+    wide = dtype.itemsize == 8
+    result = allocated(8 * vertices) + allocated(vertices) if wide or not dtype.is_floating_point else allocated(4 * vertices)
+    scratch = allocated(_core.path_layout(vertices, graph.num_edges)[0])
+    return allocated((8 if wide else 4) * vertices) + max(scratch, result)
+
+
+STATE_BYTES["sssp"] = path_state_bytes

@@ -1,0 +1,114 @@
+"""Widest paths from one vertex: over all paths to a vertex, the largest of their least weights."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from ..runtime import devices
+from ..runtime.errors import GraphError
+from ..runtime.jit import KernelFile
+from . import arrays
+from .bfs import check_source
+from .graph import Graph
+from .prepare import STATE_BYTES, Prepared, prepared_for
+from .sssp import bucket_width, check_width, path_instances, path_state_bytes, require_weights, search
+
+KERNELS = KernelFile("graph/sswp.cu", path_instances("sswp_kernel"), apart=True)
+_BUCKETS = 4096  # between the least and the largest weight, at first
+
+
+@dataclass(frozen=True)
+class SswpResult:
+    """What :func:`sswp` found, on the device that ran it.
+
+    Attributes:
+        widths: ``[num_vertices]``. For integer weights int64, -2^63 where unreachable; for float weights of their type, -inf
+            where unreachable. The source has the largest number of the weights' type, or inf.
+        stats: what the search did (see :func:`sssp`), or None unless asked for.
+    """
+
+    widths: torch.Tensor
+    stats: dict[str, Any] | None = None
+
+
+def sswp(
+    graph: Graph | Prepared,
+    source: int,
+    mode: str = "auto",
+    delta: float | None = None,
+    gpu_budget: int | str | None = None,
+    device: torch.device | str | int | None = None,
+    stats: bool = False,
+) -> SswpResult:
+    """How wide the widest path from ``source`` along out-edges is, for every vertex; a path is as wide as its least weight.
+
+    Widths are weights of the graph: the same in every mode, for every delta, on every device, for any number of threads.
+
+    Args:
+        graph: the graph, with weights uint8, int32, int64, float32 or float64; they may be negative. An edge of weight -inf
+            leads nowhere.
+        source: a vertex number.
+        mode: ``"auto"``: the widest vertices first, bucket by bucket. ``"bellman-ford"``: as they are found.
+        delta: width of a bucket, in weights if they are integers, else in steps from a float to the next; None begins with
+            a fraction of the weights' range.
+        gpu_budget: as for :func:`sssp`.
+        device: where to run; None is the current GPU, or the CPU on a machine without one.
+        stats: as for :func:`sssp`.
+
+    Returns:
+        ``SswpResult(widths [V], stats)``, on the device that ran it.
+
+    Raises:
+        ConfigError: as for :func:`sssp`.
+        IndexOutOfRange: ``source`` is no vertex.
+        GraphError: a weight is the least number of int32 or int64; an offset or neighbour met on the way is out of range.
+        OutOfMemory: the result and the search's state exceed the free GPU memory.
+    """
+    given = graph.graph if isinstance(graph, Prepared) else graph
+    source = check_source(given, source)
+    weights = require_weights(given, "sswp")
+    check_width(mode, delta)
+    assert given.weights is not None
+    dtype = given.weights.dtype
+    if dtype in (torch.int32, torch.int64) and weights.least == torch.iinfo(dtype).min:
+        at = arrays.first_where(given.weights, lambda part: part == weights.least)
+        raise GraphError(f"weights[{at}] is {weights.least}, which stands for no path at all; raise it by one")
+    ends = _key(weights.least, dtype), _key(weights.most, dtype)
+    width = bucket_width(mode, delta, max(1.0, (ends[0] - ends[1]) / _BUCKETS))
+    prepared = prepared_for(graph, "sswp", gpu_budget, device, weighted=True)
+    with devices.on(prepared.device):
+        run = search(prepared, source, width, "sswp", KERNELS)
+        with run.clock:
+            widths = _widths(run.keys, dtype)
+    return SswpResult(widths, run.stats(prepared, mode, width, widths != no_width(widths)) if stats else None)
+
+
+def no_width(widths: torch.Tensor) -> float:
+    """The width of vertices that no path leads to."""
+    return float("-inf") if widths.is_floating_point() else torch.iinfo(torch.int64).min
+
+
+def _key(weight: float, dtype: torch.dtype) -> int:
+    """The key of a width (``Widest::key_of``)."""
+    if not dtype.is_floating_point:
+        return (2 ** (8 * max(4, dtype.itemsize) - 1) - 1) - int(weight)
+    sign = 1 << (8 * dtype.itemsize - 1)
+    bits = int(torch.tensor(weight + 0.0, dtype=dtype).view(torch.int64 if dtype.itemsize == 8 else torch.int32)) % (2 * sign)
+    return bits if bits & sign else bits ^ (sign - 1)
+
+
+def _widths(keys: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """Keys, as signed numbers of their width, as widths; in place as far as that goes."""
+    least = torch.iinfo(keys.dtype).min
+    if dtype.is_floating_point:
+        # Keys of negative widths are their bits; those of others, whose sign bit is clear, the complement of the rest.
+        flips = keys.bitwise_not().bitwise_right_shift_(8 * dtype.itemsize - 1).bitwise_and_(-least - 1)
+        return keys.bitwise_xor_(flips).view(dtype)
+    widths = keys.bitwise_xor_(-least - 1).to(torch.int64)
+    return widths if keys.dtype == torch.int64 else widths.masked_fill_(widths == least, torch.iinfo(torch.int64).min)
+
+
+STATE_BYTES["sswp"] = path_state_bytes

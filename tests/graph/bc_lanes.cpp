@@ -1,0 +1,102 @@
+// Betweenness centrality as a warp of a GPU computes it, against Brandes' algorithm with a queue and a stack: random graphs with
+// hubs, parallel edges, and edge arrays that begin anywhere within a cache line. Prints the first seed that goes wrong.
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <random>
+#include <vector>
+
+#include "hinterland/graph/bc.hpp"
+#include "lane_team.hpp"
+
+using namespace hinterland;
+
+namespace {
+
+using Adjacency = std::vector<std::vector<int>>;
+
+Adjacency random_graph(std::mt19937& random) {
+  const int kind = random() % 4, vertices = 1 + random() % (kind == 3 ? 80 : 300);
+  Adjacency neighbours(vertices);
+  const auto any = [&] { return static_cast<int>(random() % vertices); };
+  const auto add = [&](int edges, auto source) {
+    for (int i = 0; i < edges; ++i) neighbours[source()].push_back(any());
+  };
+  if (kind == 0) add(2 * vertices, any);                                        // many levels
+  if (kind == 1) add(4 * vertices, any), add(6000, [&] { return any() % 3; });  // hubs of several tasks
+  if (kind == 2) add(6 * vertices, [&] { return any() / 7 * 7; });              // gaps between active vertices
+  if (kind == 3)                                                                // a level for each vertex
+    for (int v = 0; v + 1 < vertices; ++v) neighbours[v] = {v + 1, v};
+  return neighbours;
+}
+
+// What `source` adds to the scores.
+std::vector<double> brandes(const Adjacency& neighbours, int source) {
+  std::vector<int> level(neighbours.size(), -1), order{source};
+  std::vector<double> sigma(neighbours.size()), delta(neighbours.size());
+  level[source] = 0, sigma[source] = 1;
+  for (size_t i = 0; i < order.size(); ++i)
+    for (int v : neighbours[order[i]]) {
+      if (level[v] == -1) level[v] = level[order[i]] + 1, order.push_back(v);
+      if (level[v] == level[order[i]] + 1) sigma[v] += sigma[order[i]];
+    }
+  for (size_t i = order.size(); i-- > 0;)
+    for (int v : neighbours[order[i]])
+      if (level[v] == level[order[i]] + 1) delta[order[i]] += sigma[order[i]] / sigma[v] * (1 + delta[v]);
+  delta[source] = 0;
+  return delta;
+}
+
+template <class Edge>
+bool agrees(unsigned seed) {
+  std::mt19937 random(seed);
+  const Adjacency neighbours = random_graph(random);
+  const int64_t vertices = neighbours.size(), padding = random() % 40;
+  const int64_t history_size = random() % 2 == 0 ? 2 * vertices + 2 : random() % (vertices + 1);  // room for all levels, or not
+
+  std::vector<int64_t> offsets{0};
+  std::vector<Edge> edges(padding, -1);
+  for (const auto& list : neighbours) {
+    edges.insert(edges.end(), list.begin(), list.end());
+    offsets.push_back(edges.size() - padding);
+  }
+  GraphWords words{};
+  words.num_vertices = vertices;
+  words.num_edges = offsets.back();
+  words.offsets = offsets.data();
+  words.edges = edges.data() + padding;
+  const Csr<Edge> graph(words);
+
+  const BcLayout at(vertices, graph.num_edges, history_size);
+  std::vector<int32_t> levels(vertices, -1);
+  std::vector<double> sigma(vertices), scores(vertices), expected(vertices);
+  for (int turn = 0; turn < 2; ++turn) {
+    const int source = random() % vertices;
+    const std::vector<double> delta = brandes(neighbours, source);
+    std::vector<char> scratch(at.bytes, 0x55);
+    std::fill_n(scratch.begin(), at.zeroed, 0);
+    const BcState state(levels.data(), sigma.data(), scores.data(), scratch.data(), at, vertices, history_size);
+    Lanes::run([&] {
+      LaneTeam team;
+      betweenness(team, graph, state, source);
+    });
+    if (state.frontier.control->bad != FrontierControl::kNone || *state.overflow != 0) return false;
+    for (int64_t v = 0; v < vertices; ++v) {
+      expected[v] += delta[v];
+      if (!(std::abs(scores[v] - expected[v]) <= 1e-9 * (1 + expected[v]))) return false;
+    }
+    if (std::count(levels.begin(), levels.end(), -1) != vertices || std::count(sigma.begin(), sigma.end(), 0.0) != vertices)
+      return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+int main() {
+  for (unsigned seed = 0; seed < 24; ++seed)
+    if (!agrees<int32_t>(seed) || !agrees<int64_t>(seed)) {
+      std::printf("seed %u\n", seed);
+      return 1;
+    }
+}

@@ -1,0 +1,99 @@
+// Shortest and widest paths as a warp of a GPU finds them, against a queue: random graphs with hubs, gaps and empty lists, arrays
+// that begin anywhere within a cache line, buckets of any width. Prints the first seed that goes wrong.
+#include <cstdio>
+#include <limits>
+#include <queue>
+#include <random>
+#include <vector>
+
+#include "hinterland/graph/sswp.hpp"
+#include "lane_team.hpp"
+
+using namespace hinterland;
+
+namespace {
+
+int64_t buckets = 0;
+
+template <class Edge, class Weight, template <class> class PolicyFor>
+bool agrees(unsigned seed) {
+  using Policy = PolicyFor<Weight>;
+  using Key = typename Policy::Key;
+  std::mt19937 random(seed);
+  const int64_t vertices = 1 + random() % 150, edges = random() % (15 * vertices), source = random() % vertices;
+  const int64_t padding = random() % 40, hubs = 1 + random() % vertices, largest = random() % 2 == 0 ? 3 : 200;
+  struct Out {
+    Edge to;
+    Weight weight;
+  };
+  std::vector<std::vector<Out>> lists(vertices);
+  for (int64_t i = 0; i < edges; ++i)
+    lists[random() % (i % 2 == 0 ? hubs : vertices)].push_back(
+        {static_cast<Edge>(random() % vertices), static_cast<Weight>(static_cast<double>(random() % 1000) * largest / 1000)});
+
+  std::vector<int64_t> offsets{0};
+  std::vector<Edge> to(padding, -1);
+  std::vector<Weight> weights(padding, 0);
+  for (const auto& list : lists) {
+    for (const Out& out : list) to.push_back(out.to), weights.push_back(out.weight);
+    offsets.push_back(to.size() - padding);
+  }
+  GraphWords words{};
+  words.num_vertices = vertices;
+  words.num_edges = offsets.back();
+  words.offsets = offsets.data();
+  words.edges = to.data() + padding;
+  words.weights = weights.data() + padding;
+  const Csr<Edge, Weight> graph(words);
+
+  std::vector<Key> expected(vertices, Policy::kUnset);
+  using Entry = std::pair<Key, int64_t>;
+  std::priority_queue<Entry, std::vector<Entry>, std::greater<Entry>> queue;
+  queue.push({expected[source] = Policy::source(), source});
+  for (; !queue.empty();) {
+    const auto [key, u] = queue.top();
+    queue.pop();
+    if (key > expected[u]) continue;
+    for (const Out& out : lists[u])
+      if (const Key offer = Policy::extend(key, out.weight); offer < expected[out.to])
+        queue.push({expected[out.to] = offer, out.to});
+  }
+
+  const double infinity = std::numeric_limits<double>::infinity();
+  for (const double delta : {1.0, 30.0, infinity}) {
+    const PathLayout at(vertices, offsets.back());
+    std::vector<char> scratch(at.bytes, 0x55);
+    std::fill_n(scratch.begin(), at.zeroed, 0);
+    std::vector<Key> keys(vertices, Policy::kUnset);
+    const PathState<Policy> state(keys.data(), scratch.data(), at, vertices);
+    Lanes::run([&] {
+      LaneTeam team;
+      best_paths(team, graph, state, source, {delta, delta == 1.0 ? 50 : -1});
+    });
+    if (keys != expected || state.frontier.control->bad != FrontierControl::kNone) return false;
+    if (delta == infinity && state.path->buckets != 0) return false;
+    buckets += state.path->buckets;
+  }
+  return true;
+}
+
+template <template <class> class PolicyFor>
+bool all_agree(unsigned seed) {
+  return agrees<int32_t, uint8_t, PolicyFor>(seed) && agrees<int32_t, int32_t, PolicyFor>(seed) &&
+         agrees<int64_t, int64_t, PolicyFor>(seed) && agrees<int32_t, float, PolicyFor>(seed) &&
+         agrees<int64_t, double, PolicyFor>(seed);
+}
+
+}  // namespace
+
+int main() {
+  for (unsigned seed = 0; seed < 4; ++seed)
+    if (!all_agree<Shortest>(seed) || !all_agree<Widest>(seed)) {
+      std::printf("seed %u\n", seed);
+      return 1;
+    }
+  if (buckets < 500) {
+    std::printf("only %lld buckets\n", static_cast<long long>(buckets));
+    return 1;
+  }
+}

@@ -1,0 +1,307 @@
+"""Betweenness centrality against networkx and its verifier."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import networkx as nx
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import hinterland as hl
+from hinterland import _core
+from hinterland.graph import simplify, verify_betweenness
+from hinterland.graph.prepare import STATE_BYTES
+from hinterland.graph.traversal import RECORDS
+from hinterland.memory import UnifiedTensor
+from hinterland.runtime import jit
+from hinterland.runtime.errors import ConfigError, GraphError, IndexOutOfRange, VerificationError
+
+TESTS = Path(__file__).resolve().parent.parent
+TASK_EDGES = 2048  # kTaskEdges: longer neighbour lists are shared by several warps
+
+
+class Chosen:
+    """In place of networkx's random numbers: a sample that is given."""
+
+    def __init__(self, sources):
+        self.sources = sources
+
+    def sample(self, nodes, k):
+        assert k == len(self.sources)
+        return self.sources
+
+
+def network_of(graph):
+    """The same graph for networkx, which keeps parallel edges once."""
+    network = nx.DiGraph() if graph.directed else nx.Graph()
+    network.add_nodes_from(range(graph.num_vertices))
+    indptr = graph.indptr.cpu().numpy()
+    sources = np.repeat(np.arange(graph.num_vertices), np.diff(indptr))
+    network.add_edges_from(zip(sources.tolist(), graph.indices.cpu().tolist(), strict=True))
+    return network
+
+
+def expected_scores(graph, sources, normalized):
+    from networkx.algorithms.centrality import betweenness
+
+    count = graph.num_vertices if sources is None else len(sources)
+    if count in (0, graph.num_vertices):
+        found = nx.betweenness_centrality(network_of(graph), normalized=normalized)
+    else:  # the function below the decorator that turns a seed into random numbers
+        plain = betweenness.betweenness_centrality
+        while hasattr(plain, "__wrapped__"):
+            plain = plain.__wrapped__
+        found = plain(network_of(graph), k=count, normalized=normalized, seed=Chosen(list(sources)))
+    return np.array([found[v] for v in range(graph.num_vertices)])
+
+
+def check(graph, sources=None, device="cpu", **options):
+    for normalized in (True, False):
+        result = hl.betweenness_centrality(graph, sources, normalized, device=device, **options)
+        assert result.scores.dtype == torch.float64 and result.scores.device == torch.device(device)
+        expected = expected_scores(graph, sources, normalized)
+        np.testing.assert_allclose(result.scores.cpu().numpy(), expected, rtol=1e-9, atol=1e-12)
+        verify_betweenness(graph, result, normalized)
+    return result
+
+
+def skewed(vertices, edges, seed=1, **options):
+    """A random graph without parallel edges in which few vertices have most of the edges."""
+    generator = np.random.default_rng(seed)
+    order = torch.from_numpy(generator.permutation(vertices))
+    ends = torch.from_numpy((generator.random((2, edges)) ** 3 * vertices).astype(np.int64))
+    return hl.from_edges(order[ends[0]], order[ends[1]], num_vertices=vertices, remove_duplicates=True, **options)
+
+
+def with_wide_edges(graph):
+    indices = UnifiedTensor.from_tensor(graph.indices.to(torch.int64))
+    return hl.Graph._of({"indptr": graph._arrays["indptr"], "indices": indices}, graph.directed)
+
+
+def chain(vertices):
+    return hl.from_edges(torch.arange(vertices - 1), torch.arange(1, vertices), symmetrize=True)
+
+
+@pytest.mark.parametrize("directed", [True, False])
+@pytest.mark.parametrize("wide", [False, True])
+def test_skewed_graph(device, directed, wide):
+    graph = skewed(300, 3000, symmetrize=not directed)
+    graph = with_wide_edges(graph) if wide else graph
+    check(graph, None, device)
+    check(graph, [5, 17, 250], device)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.data())
+def test_any_graph(data):
+    vertices = data.draw(st.integers(1, 40))
+    pairs = st.tuples(st.integers(0, vertices - 1), st.integers(0, vertices - 1))
+    edges = torch.tensor(data.draw(st.lists(pairs, max_size=120)), dtype=torch.int64).reshape(-1, 2)
+    symmetrize = data.draw(st.booleans())
+    graph = hl.from_edges(edges[:, 0], edges[:, 1], num_vertices=vertices, symmetrize=symmetrize, remove_duplicates=True)
+    some = st.lists(st.integers(0, vertices - 1), min_size=2, max_size=9, unique=True) if vertices > 1 else st.none()
+    check(graph, data.draw(st.one_of(st.none(), some)))
+
+
+@pytest.mark.parametrize("leaves", [1, 33, TASK_EDGES, 2 * TASK_EDGES + 7])
+def test_star(device, leaves):
+    graph = hl.from_edges(torch.zeros(leaves, dtype=torch.int64), torch.arange(1, leaves + 1), symmetrize=True)
+    result = hl.betweenness_centrality(graph, [0, 1], False, device=device)
+    expected = torch.zeros(leaves + 1, dtype=torch.float64)
+    if leaves > 1:  # the hub is on the way from leaf 1 to each of the others; one source, of as many as there are leaves
+        expected[0] = (leaves - 1) * leaves / 2
+    assert torch.equal(result.scores.cpu(), expected)
+    verify_betweenness(graph, result, False)
+
+
+def test_a_hub_that_several_warps_share(device):
+    """From a vertex beside the hub, through the hub to many middle vertices, and on from each to one end."""
+    middle = 2 * TASK_EDGES + 100
+    hub, first, end = torch.zeros(middle + 1, dtype=torch.int64), torch.arange(1, middle + 2), torch.full((middle,), middle + 2)
+    graph = hl.from_edges(torch.cat([hub, torch.arange(2, middle + 2)]), torch.cat([first, end]), symmetrize=True)
+    check(graph, [1, middle + 2], device)
+
+
+def test_chain(device):
+    check(chain(200), None, device)
+
+
+def test_levels_beyond_the_records(device):
+    vertices = RECORDS + 499
+    result = hl.betweenness_centrality(chain(vertices), [0, vertices - 1], False, device=device, stats=True)
+    # From either end, the vertices beyond v; each of the two sources stands for half of all.
+    beyond = torch.arange(vertices - 1, -1, -1, dtype=torch.float64)
+    expected = (beyond + beyond.flip(0)) * (vertices - 1) / 4
+    expected[0] = expected[-1] = 0
+    torch.testing.assert_close(result.scores.cpu(), expected, rtol=1e-9, atol=0)
+    assert result.stats["searches"][0]["levels"] == 2 * vertices - 2
+
+
+def test_a_grid_with_very_many_paths(device):
+    side = 40
+    number = torch.arange(side * side).view(side, side)
+    graph = hl.from_edges(
+        torch.cat([number[:, :-1].reshape(-1), number[:-1].reshape(-1)]),
+        torch.cat([number[:, 1:].reshape(-1), number[1:].reshape(-1)]),
+        symmetrize=True,
+    )
+    check(graph, [0, 820, 1599], device)
+
+
+def test_self_loops_change_nothing(device):
+    check(hl.from_edges(torch.tensor([0, 0, 1, 1, 2, 3, 5]), torch.tensor([0, 1, 1, 2, 3, 3, 4]), num_vertices=7), None, device)
+
+
+def test_parallel_edges_are_paths_of_their_own(device):
+    # From 0 to 3 by 1, with two edges, or by 2.
+    src, dst = torch.tensor([0, 0, 0, 1, 2]), torch.tensor([1, 1, 2, 3, 3])
+    graph = hl.from_edges(src, dst)
+    result = hl.betweenness_centrality(graph, normalized=False, device=device)
+    torch.testing.assert_close(result.scores.cpu(), torch.tensor([0, 2 / 3, 1 / 3, 0], dtype=torch.float64))
+    verify_betweenness(graph, result, False)
+    check(simplify(graph, remove_duplicates=True), None, device)
+
+
+@pytest.mark.parametrize("vertices", [0, 1, 2])
+def test_tiny_graphs(device, vertices):
+    none = torch.tensor([], dtype=torch.int64)
+    result = hl.betweenness_centrality(hl.from_edges(none, none, num_vertices=vertices), device=device)
+    assert result.scores.tolist() == [0.0] * vertices and result.sources.tolist() == list(range(vertices))
+
+
+def test_drawn_sources(device):
+    graph = skewed(200, 1500)
+    result = hl.betweenness_centrality(graph, 50, seed=4, device=device)
+    assert len(set(result.sources.tolist())) == 50
+    assert torch.equal(result.sources, hl.betweenness_centrality(graph, 50, seed=4, device=device).sources)
+    assert not torch.equal(result.sources, hl.betweenness_centrality(graph, 50, seed=5, device=device).sources)
+    np.testing.assert_allclose(result.scores.cpu().numpy(), expected_scores(graph, result.sources.tolist(), True), rtol=1e-9)
+    everything = hl.betweenness_centrality(graph, 200, device=device)
+    assert sorted(everything.sources.tolist()) == list(range(200))
+    torch.testing.assert_close(everything.scores, hl.betweenness_centrality(graph, device=device).scores, rtol=1e-9, atol=0)
+
+
+def test_nothing_is_known_of_a_lone_source(device):
+    result = hl.betweenness_centrality(chain(4), [1], device=device)
+    assert result.scores.isnan().tolist() == [False, True, False, False]
+    np.testing.assert_allclose(result.scores.cpu().numpy(), expected_scores(chain(4), [1], True))
+    verify_betweenness(chain(4), result)
+
+
+@pytest.mark.parametrize("directed", [True, False])
+def test_compressed_lists(device, directed):
+    graph = skewed(300, 3000, symmetrize=not directed)
+    found = hl.betweenness_centrality(hl.compress(graph), device=device)
+    np.testing.assert_allclose(found.scores.cpu().numpy(), expected_scores(graph, None, True), rtol=1e-9, atol=1e-12)
+
+
+def test_any_number_of_threads_gives_the_same():
+    graph = skewed(5000, 60000, symmetrize=True)
+    before, results = _core.num_threads(), []
+    try:
+        for threads in (1, 2, 5):
+            _core.set_num_threads(threads)
+            results.append(hl.betweenness_centrality(graph, [3, 4, 5], device="cpu"))
+    finally:
+        _core.set_num_threads(before)
+    for result in results[1:]:
+        torch.testing.assert_close(result.scores, results[0].scores, rtol=1e-9, atol=1e-15)
+
+
+def test_more_paths_than_a_double_counts(device):
+    src = torch.arange(300).repeat_interleave(40)
+    with pytest.raises(GraphError, match="more shortest paths from vertex 0 than a double counts"):
+        hl.betweenness_centrality(hl.from_edges(src, src + 1), [0], device=device)
+
+
+def test_bad_arguments(device):
+    with pytest.raises(ConfigError, match="6 sources cannot be drawn from 5 vertices"):
+        hl.betweenness_centrality(chain(5), 6, device=device)
+    with pytest.raises(ConfigError, match="0 sources cannot be drawn"):
+        hl.betweenness_centrality(chain(5), 0, device=device)
+    with pytest.raises(ConfigError, match="source 3 is there more than once"):
+        hl.betweenness_centrality(chain(5), [1, 3, 3], device=device)
+    with pytest.raises(IndexOutOfRange, match="source 5 is not a vertex"):
+        hl.betweenness_centrality(chain(5), [5], device=device)
+
+
+def test_broken_arrays_get_a_sentence(device):
+    held = {"indptr": UnifiedTensor.from_tensor(torch.tensor([0, 1, 3, 4]))}
+    held["indices"] = UnifiedTensor.from_tensor(torch.tensor([1, 2, 3, 0], dtype=torch.int32))
+    with pytest.raises(GraphError, match="neighbour list of vertex 1 is broken"):
+        hl.betweenness_centrality(hl.Graph._of(held, True), [0], device=device)
+
+
+def test_the_verifier_finds_wrong_scores():
+    graph = hl.from_edges(torch.tensor([0, 1, 2]), torch.tensor([1, 2, 3]))
+    for vertex, score, sentence in (
+        (1, -0.1, "rule 1: vertex 1 has score -0.1"),
+        (2, float("nan"), "rule 1: vertex 2 has score nan"),
+        (3, 0.5, "rule 2: vertex 3 has no out-edge"),
+        (1, 0.5, "rule 3: paths lead through 5.0"),
+    ):
+        result = hl.betweenness_centrality(graph, device="cpu")
+        verify_betweenness(graph, result)
+        result.scores[vertex] = score
+        with pytest.raises(VerificationError, match=sentence):
+            verify_betweenness(graph, result)
+    with pytest.raises(ConfigError, match=r"scores are torch\.float32"):
+        verify_betweenness(graph, hl.BetweennessResult(result.scores.float(), result.sources))
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="no g++")
+def test_a_warp_of_lanes_finds_what_a_queue_finds(tmp_path, monkeypatch):
+    monkeypatch.delenv("LD_PRELOAD", raising=False)  # a sanitizer's runtime, meant for Python
+    program = tmp_path / "bc_lanes"
+    paths = ["-I", str(TESTS / "lanes"), "-I", str(jit.INCLUDE_DIR)]
+    flags = ["-std=c++20", "-O1", "-Wall", "-Wextra", "-Werror", *paths]
+    subprocess.run(["g++", *flags, str(TESTS / "graph" / "bc_lanes.cpp"), "-o", str(program)], check=True)
+    done = subprocess.run([str(program)], capture_output=True, text=True, check=False, timeout=200)
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("wide", [False, True])
+def test_a_gpu_finds_what_the_cpu_finds(wide):
+    graph = hl.generate("kronecker", scale=16, edge_factor=16, seed=1)
+    graph = with_wide_edges(graph) if wide else graph
+    sources = graph.degrees().nonzero()[:4, 0]
+    on_cpu = hl.betweenness_centrality(graph, sources, device="cpu").scores
+    for budget in (None, "64MiB", "8MiB"):
+        with hl.prepare(graph, gpu_budget=budget, algorithms=["bc"]) as prepared:
+            assert prepared.device.type == "cuda"
+            found = hl.betweenness_centrality(prepared, sources)
+        torch.testing.assert_close(found.scores.cpu(), on_cpu, rtol=1e-9, atol=1e-15)
+        verify_betweenness(graph, found)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("vertices", [1000, 300_000])
+def test_a_budget_bounds_what_is_taken(vertices):
+    graph = skewed(vertices, 4 * vertices, symmetrize=True)
+    hl.betweenness_centrality(graph, [0], device="cuda")  # the kernel is compiled and loaded
+    least = STATE_BYTES["bc"](graph)
+    for extra in (2048, 8 * vertices + (3 << 20), 1 << 30):
+        torch.cuda.synchronize()
+        before = torch.cuda.memory_allocated()
+        torch.cuda.reset_peak_memory_stats()
+        with hl.prepare(graph, gpu_budget=least + extra, algorithms=["bc"]) as prepared:
+            assert prepared.device.type == "cuda" and prepared.held <= extra
+            result = hl.betweenness_centrality(prepared, [0, 1])
+        assert torch.cuda.max_memory_allocated() - before <= least + extra
+        verify_betweenness(graph, result)
+        del result, prepared
+
+
+@pytest.mark.gpu
+def test_without_room_on_the_gpu_the_cpu_searches():
+    graph = skewed(1000, 4000, symmetrize=True)
+    result = hl.betweenness_centrality(graph, [0, 1], device="cuda", gpu_budget="1KiB", stats=True)
+    assert result.stats["device"] == "cpu"
+    verify_betweenness(graph, result)

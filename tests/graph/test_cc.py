@@ -1,0 +1,276 @@
+"""Connected components against scipy and networkx, and the verifier against tampering."""
+
+from __future__ import annotations
+
+import importlib
+
+import networkx as nx
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.sparse import csgraph
+
+import hinterland as hl
+from hinterland import _core
+from hinterland.graph import verify_components
+from hinterland.graph.cc import MODES
+from hinterland.graph.prepare import STATE_BYTES
+from hinterland.memory import UnifiedTensor
+from hinterland.runtime.errors import ConfigError, GraphError, VerificationError
+
+cc_module = importlib.import_module("hinterland.graph.cc")
+
+
+def expected_labels(graph):
+    """Smallest vertex of each weak component, by scipy."""
+    indptr, indices = graph.indptr.cpu().numpy(), graph.indices.cpu().numpy()
+    matrix = sp.csr_matrix((np.ones(len(indices), np.int8), indices, indptr), shape=(graph.num_vertices,) * 2)
+    count, numbers = csgraph.connected_components(matrix, directed=True, connection="weak")
+    smallest = np.full(count, graph.num_vertices)
+    np.minimum.at(smallest, numbers, np.arange(graph.num_vertices))
+    return count, torch.from_numpy(smallest[numbers].astype(np.int64))
+
+
+def check(graph, device="cpu"):
+    """In every mode, and once more after the lists of in-neighbours are there."""
+    count, labels = expected_labels(graph)
+    for transposed in (False, True) if graph.directed else (True,):
+        if transposed:
+            graph.transpose()
+        for mode in MODES:
+            result = hl.connected_components(graph, mode, device=device, stats=True)
+            assert result.labels.dtype == torch.int64 and result.labels.device == torch.device(device)
+            assert torch.equal(result.labels.cpu(), labels) and result.count == count
+            verify_components(graph, result)
+    return result
+
+
+def skewed(vertices, edges, seed=1, **options):
+    """A random graph in which few vertices have most of the edges."""
+    generator = np.random.default_rng(seed)
+    order = torch.from_numpy(generator.permutation(vertices))
+    ends = torch.from_numpy((generator.random((2, edges)) ** 3 * vertices).astype(np.int64))
+    return hl.from_edges(order[ends[0]], order[ends[1]], num_vertices=vertices, **options)
+
+
+def with_wide_edges(graph):
+    """The same graph with eight-byte neighbours."""
+    indices = UnifiedTensor.from_tensor(graph.indices.to(torch.int64))
+    return hl.Graph._of({"indptr": graph._arrays["indptr"], "indices": indices}, graph.directed)
+
+
+def chain(order, **options):
+    return hl.from_edges(order[:-1], order[1:], num_vertices=len(order), **options)
+
+
+@pytest.mark.parametrize("directed", [True, False])
+@pytest.mark.parametrize("wide", [False, True])
+@pytest.mark.parametrize("edges", [3000, 100000])
+def test_skewed_graph(device, directed, wide, edges):
+    graph = skewed(5000, edges, symmetrize=not directed)
+    check(with_wide_edges(graph) if wide else graph, device)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.data())
+def test_any_graph(data):
+    vertices = data.draw(st.integers(1, 80))
+    pairs = st.tuples(st.integers(0, vertices - 1), st.integers(0, vertices - 1))
+    edges = torch.tensor(data.draw(st.lists(pairs, max_size=120)), dtype=torch.int64).reshape(-1, 2)
+    check(hl.from_edges(edges[:, 0], edges[:, 1], num_vertices=vertices, symmetrize=data.draw(st.booleans())))
+
+
+@pytest.mark.parametrize("vertices", [0, 1, 33])
+def test_no_edges(device, vertices):
+    none = torch.tensor([], dtype=torch.int64)
+    result = check(hl.from_edges(none, none, num_vertices=vertices), device)
+    assert result.labels.tolist() == list(range(vertices)) and result.count == vertices
+
+
+@pytest.mark.parametrize("directed", [True, False])
+@pytest.mark.parametrize("order", ["up", "down", "shuffled"])
+def test_chain(device, directed, order):
+    """A label travels the whole length, with, against and across the order of the vertices."""
+    numbers = torch.arange(5000)
+    numbers = {"up": numbers, "down": numbers.flip(0), "shuffled": torch.randperm(5000)}[order]
+    assert check(chain(numbers, symmetrize=not directed), device).count == 1
+
+
+@pytest.mark.parametrize("inward", [True, False])
+def test_directed_star(device, inward):
+    """A list of the hub alone, or one of each leaf and none of the hub's."""
+    hub, leaves = torch.full((5000,), 77), torch.arange(5000)
+    ends = (leaves, hub) if inward else (hub, leaves)
+    assert check(hl.from_edges(*ends, num_vertices=5001), device).count == 2
+
+
+def test_self_loops_and_parallel_edges(device):
+    src, dst = torch.tensor([0, 0, 4, 4, 4, 3]), torch.tensor([0, 0, 2, 2, 4, 3])
+    assert check(hl.from_edges(src, dst, num_vertices=5), device).labels.tolist() == [0, 1, 2, 3, 2]
+
+
+def test_components_of_equal_size(device):
+    """None is the largest; 2-cycles, so that the first links find all there is."""
+    evens = torch.arange(0, 4000, 2)
+    assert check(hl.from_edges(evens, evens + 1, symmetrize=True), device).count == 2000
+
+
+def test_only_a_late_neighbour_connects(device):
+    """Two dense halves, joined by the last edge of a list in the component that is passed over."""
+    within = torch.randint(0, 1000, (2, 8000), generator=torch.Generator().manual_seed(1))
+    src = torch.cat([within[0], within[0] % 40 + 1000, torch.tensor([999])])
+    dst = torch.cat([within[1], within[1] % 40 + 1000, torch.tensor([1039])])
+    for symmetrize in (False, True):
+        check(hl.from_edges(src, dst, num_vertices=1040, symmetrize=symmetrize), device)
+
+
+def test_components_as_networkx_finds_them(device):
+    network = nx.gnm_random_graph(500, 400, seed=3)
+    src, dst = torch.tensor(list(network.edges())).T
+    result = hl.connected_components(hl.from_edges(src, dst, num_vertices=500, symmetrize=True), device=device)
+    for component in nx.connected_components(network):
+        assert {int(result.labels[v]) for v in component} == {min(component)}
+
+
+def test_labels_of_eight_bytes_are_the_same(monkeypatch):
+    graph = skewed(3000, 4000)
+    narrow = hl.connected_components(graph, device="cpu")
+    monkeypatch.setattr(cc_module, "id_bytes", lambda vertices: 8)
+    wide = hl.connected_components(graph, device="cpu")
+    assert torch.equal(narrow.labels, wide.labels) and narrow.count == wide.count
+
+
+def test_any_number_of_threads_gives_the_same():
+    graph = skewed(20000, 60000, symmetrize=True)
+    before, results = _core.num_threads(), []
+    try:
+        for threads in (1, 2, 5):
+            _core.set_num_threads(threads)
+            results.append(hl.connected_components(graph, device="cpu", stats=True))
+    finally:
+        _core.set_num_threads(before)
+    for result in results[1:]:
+        assert torch.equal(result.labels, results[0].labels)
+        for step, first in zip(result.stats["per_level"], results[0].stats["per_level"], strict=True):
+            assert all(step[key] == first[key] for key in ("vertices", "tasks", "edges"))
+
+
+def test_most_edges_are_never_looked_at():
+    graph = hl.generate("uniform", scale=14, edge_factor=16, seed=1, device="cpu")
+    everything = hl.connected_components(graph, "all-lists", device="cpu", stats=True)
+    assert everything.stats["edges"] == graph.num_edges
+    assert hl.connected_components(graph, device="cpu", stats=True).stats["edges"] < graph.num_edges / 100
+
+
+def test_real_network(real_data, device):
+    ends = torch.from_numpy(np.loadtxt(real_data / "soc-Epinions1.txt", dtype=np.int64, comments="#"))
+    for symmetrize in (True, False):
+        check(hl.from_edges(ends[:, 0], ends[:, 1], symmetrize=symmetrize), device)
+
+
+@pytest.mark.parametrize("directed", [True, False])
+@pytest.mark.parametrize("edges", [3000, 100000])
+def test_compressed_graph(device, directed, edges):
+    check(hl.compress(skewed(5000, edges, symmetrize=not directed)), device)
+
+
+def test_labels_of_a_reordered_graph():
+    """Components are the same; their labels are named by the vertices of the graph that was reordered."""
+    graph = skewed(500, 400, symmetrize=True)
+    turned = hl.compress(graph, reorder="degree")
+    labels = turned.to_outer(hl.connected_components(turned, device="cpu").labels, vertices=True)
+    expected = hl.connected_components(graph, device="cpu").labels
+    smallest = torch.full_like(labels, 500).scatter_reduce(0, labels, torch.arange(500), "amin")
+    assert torch.equal(smallest[labels], expected)
+
+
+def test_wrong_arguments():
+    graph = chain(torch.arange(3))
+    with pytest.raises(ConfigError, match="mode 'sideways' is not one of auto, all-lists"):
+        hl.connected_components(graph, mode="sideways")
+    with pytest.raises(ConfigError, match="not a size in bytes: 'much'"):
+        hl.connected_components(graph, gpu_budget="much")
+
+
+@pytest.mark.parametrize("directed", [True, False])
+@pytest.mark.parametrize(
+    ("indptr", "indices"), [([0, 1, 3, 4], [1, 2, 3, 0]), ([0, 1, 3, 4], [1, -1, 0, 0]), ([0, 1, 0, 4], [1, 2, 1, 0])]
+)
+def test_broken_arrays_get_a_sentence(device, directed, indptr, indices):
+    held = {"indptr": UnifiedTensor.from_tensor(torch.tensor(indptr))}
+    held["indices"] = UnifiedTensor.from_tensor(torch.tensor(indices, dtype=torch.int32))
+    with pytest.raises(GraphError, match="neighbour list of vertex 1 is broken"):
+        hl.connected_components(hl.Graph._of(held, directed), device=device)
+
+
+# 0-1-2 and 3-4, and 5 alone.
+@pytest.mark.parametrize(
+    ("changes", "count", "sentence"),
+    [
+        ({2: 1}, 3, "rule 1: vertex 2 has label 1, which is not the smallest"),
+        ({5: 6}, 3, "rule 1: vertex 5 has label 6"),
+        ({5: -1}, 3, "rule 1: vertex 5 has label -1"),
+        ({2: 2}, 4, r"rule 2: edge 1 -> 2 \(position 2\) leads from label 0 to label 2"),
+        ({5: 3}, 2, "rule 3: vertices 3 and 5 have the same label, but no path"),
+        ({3: 0, 4: 0}, 2, "rule 3: vertices 0 and 3 have"),
+        ({}, 2, "rule 4: there are 3 labels, but count is 2"),
+    ],
+)
+def test_tampering_is_found(changes, count, sentence):
+    graph = hl.from_edges(torch.tensor([0, 1, 3]), torch.tensor([1, 2, 4]), num_vertices=6, symmetrize=True)
+    labels = hl.connected_components(graph, device="cpu").labels
+    assert labels.tolist() == [0, 0, 0, 3, 3, 5]
+    for vertex, label in changes.items():
+        labels[vertex] = label
+    with pytest.raises(VerificationError, match=sentence):
+        verify_components(graph, hl.ComponentsResult(labels, count))
+
+
+def test_verifier_wants_labels_of_the_graph():
+    graph = chain(torch.arange(4))
+    with pytest.raises(VerificationError, match=r"shape \(3,\), but the graph has 4"):
+        verify_components(graph, hl.ComponentsResult(torch.zeros(3, dtype=torch.int64), 1))
+    with pytest.raises(ConfigError, match=r"torch\.int32"):
+        verify_components(graph, hl.ComponentsResult(torch.zeros(4, dtype=torch.int32), 1))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("kind", ["kronecker", "uniform"])
+@pytest.mark.parametrize("wide", [False, True])
+def test_a_gpu_finds_what_the_cpu_finds(kind, wide):
+    graph = hl.generate(kind, scale=16, edge_factor=16, seed=1)
+    graph = with_wide_edges(graph) if wide else graph
+    expected = hl.connected_components(graph, device="cpu")
+    for mode in MODES:
+        found = hl.connected_components(graph, mode, device="cuda")
+        assert torch.equal(found.labels.cpu(), expected.labels) and found.count == expected.count
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("directed", [True, False])
+def test_a_budget_bounds_what_is_taken(directed):
+    vertices = 300_000
+    graph = skewed(vertices, 4 * vertices, symmetrize=not directed)
+    _, labels = expected_labels(graph)
+    graph.transpose()
+    hl.connected_components(graph, device="cuda")  # the kernel is compiled and loaded
+    least = STATE_BYTES["cc"](graph)
+    for extra in (2048, 8 * vertices + (3 << 20), 24 * vertices + (6 << 20), 1 << 30):
+        torch.cuda.synchronize()
+        before = torch.cuda.memory_allocated()
+        torch.cuda.reset_peak_memory_stats()
+        with hl.prepare(graph, gpu_budget=least + extra, algorithms="cc") as prepared:
+            assert prepared.device.type == "cuda" and prepared.held <= extra
+            result = hl.connected_components(prepared)
+        assert torch.cuda.max_memory_allocated() - before <= least + extra
+        assert torch.equal(result.labels.cpu(), labels)
+        del result, prepared
+
+
+@pytest.mark.gpu
+def test_without_room_on_the_gpu_the_cpu_does_it():
+    result = hl.connected_components(skewed(1000, 4000), device="cuda", gpu_budget=0, stats=True)
+    assert result.stats["device"] == "cpu"
