@@ -239,7 +239,7 @@ HINTERLAND_FN Mask look_for(const Graph& incoming, const MsBfsState<Mask>& state
   return missing;
 }
 
-// Pull: the vertices of a group look for those of the sources `pulled` that they lack, after what has been pushed in this level.
+// Pull: the vertices of a group look for the sources `pulled` that they lack, besides what has been pushed in this level.
 // `long_lists` takes the vertices whose lists are shared by many warps.
 template <class Graph, class Mask, class Touched, class Tasks>
 HINTERLAND_FN void pull(const Graph& incoming, const MsBfsState<Mask>& state, Mask pulled, int64_t group, Touched& touched,
