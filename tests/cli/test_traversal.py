@@ -66,7 +66,7 @@ def results(graph: hl.Graph) -> dict[str, dict[str, torch.Tensor]]:
         },
         "cc": {"vertex": vertex, "component": hl.connected_components(graph, device="cpu").labels},
         "pagerank": {"vertex": vertex, "score": hl.pagerank(graph, device="cpu").scores},
-        "bc": {"vertex": vertex, "score": hl.betweenness_centrality(graph, [5, 7, 5], device="cpu").scores},
+        "bc": {"vertex": vertex, "score": hl.betweenness_centrality(graph, [5, 7], device="cpu").scores},
     }
 
 
@@ -76,7 +76,7 @@ def start_of(name: str, folder) -> list[object]:
         return ["--source", 5]
     if name not in ("msbfs", "bc"):
         return []
-    (folder / "sources.txt").write_text("5\n7\n5\n")
+    (folder / "sources.txt").write_text("5\n7\n" if name == "bc" else "5\n7\n5\n")  # bc takes each once
     return ["--sources", folder / "sources.txt"]
 
 
@@ -112,7 +112,7 @@ def test_each_command_speaks_to_people(name, command, file, tmp_path):
     assert out.startswith("80 vertices, ") and " ms, " in out and " read" in out
 
 
-@pytest.mark.parametrize("name", [name for name in COMMANDS if name not in ("pagerank", "bc")])
+@pytest.mark.parametrize("name", COMMANDS)
 def test_results_are_verified(name, command, file, tmp_path):
     status, out, error = command(name, file, *start_of(name, tmp_path), "--verify", "--json")
     assert status == 0 and json.loads(out)["runs"][0]["verified"] and "the result is right" in error

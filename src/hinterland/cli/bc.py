@@ -22,9 +22,9 @@ def bc(
     raw: Annotated[bool, typer.Option("--raw", help="Do not divide by the number of pairs of vertices.")] = False,
     runs: traversal.Repeats = 1,
     seed: traversal.Seed = 1,
-    mode: traversal.Mode = "auto",
     gpu_budget: traversal.GpuBudget = None,
     device: traversal.Device = None,
+    verify: traversal.Verify = False,
     output: traversal.Output = None,
     stats: traversal.Stats = False,
     json: traversal.Json = False,
@@ -37,11 +37,12 @@ def bc(
     loaded = graphs.load_graph(graph)
     algorithm = Algorithm(
         name="bc",
-        call=graphs.betweenness_centrality,  # type: ignore[attr-defined]
+        call=graphs.betweenness_centrality,
         array=lambda result: result.scores,
         table=lambda result: by_vertex(score=result.scores),
         found=lambda run: f"from {loaded.num_vertices if run['sources'] is None else len(run['sources']):,} sources",
+        verify=lambda graph, sources, result: graphs.verify_betweenness(graph, result, not raw),
         settings={"normalized": not raw},
     )
-    options = traversal.Options(mode, gpu_budget, device, False, output, stats, json)
+    options = traversal.Options(None, gpu_budget, device, verify, output, stats, json)
     traversal.traverse(algorithm, loaded, starts(loaded, seed), options)

@@ -74,7 +74,7 @@ class Algorithm:
 class Options:
     """The options of the same names."""
 
-    mode: str = "auto"
+    mode: str | None = "auto"  # None: the algorithm has one
     gpu_budget: str | None = None
     device: str | None = None
     verify: bool = False
@@ -171,10 +171,11 @@ def traverse(algorithm: Algorithm, graph: Graph, starts: Starts, options: Option
     kept = prepare(graph, options.gpu_budget, options.device, algorithm.name, graph.weights is not None) if many else None
     prepared_in = time.perf_counter() - began
     where: dict[str, Any] = {} if many else {"gpu_budget": options.gpu_budget, "device": options.device}
+    settings = {**algorithm.settings, **_mode(options)}
     done: list[dict[str, Any]] = []
     with kept or nullcontext():
         for start in starts.runs:
-            result = algorithm.call(kept or graph, **start, **algorithm.settings, mode=options.mode, **where, stats=True)
+            result = algorithm.call(kept or graph, **start, **settings, **where, stats=True)
             run = _run(start, algorithm.fields(result), result.stats, ceiling, options.stats)
             if options.verify and algorithm.verify:
                 algorithm.verify(graph, *start.values(), result)
@@ -197,6 +198,10 @@ def traverse(algorithm: Algorithm, graph: Graph, starts: Starts, options: Option
     emit(found, options.json, "" if options.json else _text(algorithm, found))
 
 
+def _mode(options: Options) -> dict[str, str]:
+    return {} if options.mode is None else {"mode": options.mode}
+
+
 def _ceiling(algorithm: Algorithm, graph: Graph, starts: Starts, options: Options) -> float | None:
     """What the copy engine moves now, in bytes a second; None on the CPU. Loads the kernels, so that no run's time has that."""
     where = devices.as_device(options.device)
@@ -205,7 +210,7 @@ def _ceiling(algorithm: Algorithm, graph: Graph, starts: Starts, options: Option
     weights = None if graph.weights is None else torch.ones(2, dtype=graph.weights.dtype)
     one_edge = from_edges(torch.tensor([0, 1]), torch.tensor([1, 0]), weights, directed=graph.directed)
     start = {name: [0] if isinstance(value, list) else 0 for name, value in starts.runs[0].items()}
-    algorithm.call(one_edge, **start, mode=options.mode, device=where, stats=True)
+    algorithm.call(one_edge, **start, **_mode(options), device=where, stats=True)
     return copy_rates(where)[0]
 
 
