@@ -15,6 +15,7 @@ import torch
 import typer
 
 from ..graph import Graph, from_edges, prepare, random_weights
+from ..graph.reorder import restored
 from ..graph.sources import draw_sources, read_sources
 from ..probe.link import copy_rates
 from ..runtime import devices
@@ -142,7 +143,7 @@ def _worth_a_run(path: Path, graph: Graph) -> Starts:
     """The sources of a file, but for those without neighbours, which the paper leaves out of its averages too (Min 2022,
     section 2.5.2)."""
     listed = read_sources(path, graph)
-    degrees = graph.degrees().cpu()[listed].tolist()
+    degrees = graph.degrees().cpu()[graph.to_inner(torch.tensor(listed))].tolist()
     kept = [vertex for vertex, degree in zip(listed, degrees, strict=True) if degree]
     left_out = [vertex for vertex, degree in zip(listed, degrees, strict=True) if not degree]
     if not kept:
@@ -172,12 +173,13 @@ def traverse(algorithm: Algorithm, graph: Graph, starts: Starts, options: Option
     prepared_in = time.perf_counter() - began
     where: dict[str, Any] = {} if many else {"gpu_budget": options.gpu_budget, "device": options.device}
     done: list[dict[str, Any]] = []
+    known = restored(graph) if options.verify else graph  # once, not for each run
     with kept or nullcontext():
         for start in starts.runs:
             result = algorithm.call(kept or graph, **start, **algorithm.settings, mode=options.mode, **where, stats=True)
             run = _run(start, algorithm.fields(result), result.stats, ceiling, options.stats)
             if options.verify and algorithm.verify:
-                algorithm.verify(graph, *start.values(), result)
+                algorithm.verify(known, *start.values(), result)
                 run["verified"] = True
                 print(f"hinterland: {_where(run)}the result is right", file=sys.stderr)
             done.append(run)
