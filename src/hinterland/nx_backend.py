@@ -231,22 +231,11 @@ def betweenness_centrality(
     endpoints: bool = False,
     seed: Any = None,
 ) -> dict[Hashable, float]:
-    others = len(G) - 1
-    if k == 0 and others > 1:
+    if k == 0 and len(G) > 2:
         raise ZeroDivisionError("k is 0: no source to estimate from")
     # networkx makes seed a random.Random before it calls; its sample is the one that networkx would draw.
     sources = None if k is None else [G.number[node] for node in seed.sample(G.nodes, k)]
-    scores = hl.betweenness_centrality(G.graph, sources=sources, normalized=False, **_options()).scores  # type: ignore[attr-defined]
-    if others < 2:
-        return G.of(scores)
-    # networkx counts the pairs (s, t) of which a node may be between: a source, which it is not between, is one fewer.
-    firsts = torch.full_like(scores, others if k is None else k)
-    if k is not None:
-        firsts[sources] -= 1
-    pairs = firsts * (others - 1)
-    if not normalized:
-        pairs /= others * (others - 1) / (1 if G.is_directed() else 2)
-    return G.of(scores / pairs)
+    return G.of(hl.betweenness_centrality(G.graph, sources=sources, normalized=normalized, **_options()).scores)
 
 
 def _options() -> dict[str, Any]:
@@ -266,7 +255,7 @@ def _within(G: BackendGraph, distances: torch.Tensor, reached: torch.Tensor, lim
 
 
 def _labels(G: BackendGraph) -> torch.Tensor:
-    return hl.connected_components(G.graph, **_options()).labels  # type: ignore[attr-defined]
+    return hl.connected_components(G.graph, **_options()).labels
 
 
 def _weighted_by(G: BackendGraph, weight: str | None) -> hl.Graph:

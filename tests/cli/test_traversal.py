@@ -183,6 +183,29 @@ def test_betweenness_raw_and_from_all(command, file, graph, tmp_path):
     assert command("bc", file, "--raw", "--output", tmp_path / "raw.npy")[0] == 0
     expected = hl.betweenness_centrality(graph, normalized=False, device="cpu").scores
     assert np.allclose(np.load(tmp_path / "raw.npy"), expected.numpy())
+    # More than half of all vertices, and those without neighbours are among them.
+    status, out, _ = command("bc", file, "--count", 60, "--seed", 4, "--output", tmp_path / "some.npy", "--json")
+    assert status == 0 and json.loads(out)["runs"][0]["count"] == 60
+    expected = hl.betweenness_centrality(graph, 60, seed=4, device="cpu").scores
+    assert np.allclose(np.load(tmp_path / "some.npy"), expected.numpy())
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_reordered_file_gives_the_same_result(name, command, file, tmp_path, monkeypatch):
+    other = tmp_path / "reordered.hl"
+    monkeypatch.setattr(sys, "argv", ["hinterland", "convert", str(file), str(other), "--compress", "--reorder", "degree"])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert not ended.value.code and hl.load_graph(other).order is not None
+    found = []
+    for path in (file, other):
+        begin = () if name in ("cc", "pagerank") else start_of(name, tmp_path)
+        verify = () if name in ("pagerank", "bc") else ("--verify",)
+        assert command(name, path, *begin, *verify, "--output", tmp_path / "found.npy")[0] == 0
+        found.append(np.load(tmp_path / "found.npy"))
+    assert np.allclose(*found, rtol=1e-6)
+    drawn = [json.loads(command("bfs", path, "--runs", 3, "--json")[1])["runs"] for path in (file, other)]
+    assert [run["source"] for run in drawn[0]] == [run["source"] for run in drawn[1]]
 
 
 @pytest.mark.parametrize(

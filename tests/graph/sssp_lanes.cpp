@@ -87,7 +87,7 @@ bool all_agree(unsigned seed) {
 }  // namespace
 
 int main() {
-  for (unsigned seed = 0; seed < 5; ++seed)
+  for (unsigned seed = 0; seed < 4; ++seed)
     if (!all_agree<Shortest>(seed) || !all_agree<Widest>(seed)) {
       std::printf("seed %u\n", seed);
       return 1;

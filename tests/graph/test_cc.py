@@ -171,6 +171,22 @@ def test_real_network(real_data, device):
         check(hl.from_edges(ends[:, 0], ends[:, 1], symmetrize=symmetrize), device)
 
 
+@pytest.mark.parametrize("directed", [True, False])
+@pytest.mark.parametrize("edges", [3000, 100000])
+def test_compressed_graph(device, directed, edges):
+    check(hl.compress(skewed(5000, edges, symmetrize=not directed)), device)
+
+
+def test_labels_of_a_reordered_graph():
+    """Components are the same; their labels are named by the vertices of the graph that was reordered."""
+    graph = skewed(500, 400, symmetrize=True)
+    turned = hl.compress(graph, reorder="degree")
+    labels = turned.to_outer(hl.connected_components(turned, device="cpu").labels, vertices=True)
+    expected = hl.connected_components(graph, device="cpu").labels
+    smallest = torch.full_like(labels, 500).scatter_reduce(0, labels, torch.arange(500), "amin")
+    assert torch.equal(smallest[labels], expected)
+
+
 def test_wrong_arguments():
     graph = chain(torch.arange(3))
     with pytest.raises(ConfigError, match="mode 'sideways' is not one of auto, all-lists"):

@@ -104,6 +104,11 @@ def test_any_graph(data):
     check(graph, damping=data.draw(st.sampled_from([0.0, 0.5, 0.85, 0.95])), p=p)
 
 
+@pytest.mark.parametrize("directed", [True, False])
+def test_compressed_graph(device, directed):
+    check(hl.compress(skewed(5000, 100000, symmetrize=not directed)), device)
+
+
 def test_no_vertices(device):
     result = hl.pagerank(hl.from_edges(NONE, NONE, num_vertices=0), device=device)
     assert result.scores.shape == (0,) and result.converged

@@ -5,9 +5,6 @@ from __future__ import annotations
 import heapq
 import itertools
 import math
-import shutil
-import subprocess
-from pathlib import Path
 
 import networkx as nx
 import numpy as np
@@ -23,10 +20,8 @@ from hinterland import _core
 from hinterland.graph import verify_sssp, verify_sswp
 from hinterland.graph.prepare import STATE_BYTES
 from hinterland.memory import UnifiedTensor
-from hinterland.runtime import jit
 from hinterland.runtime.errors import ConfigError, GraphError, IndexOutOfRange, VerificationError
 
-TESTS = Path(__file__).resolve().parent.parent
 TYPES = [torch.uint8, torch.int32, torch.int64, torch.float32, torch.float64]
 NO_WIDTH = -(2**63)
 
@@ -345,17 +340,6 @@ def test_verifiers_look_at_types_and_shapes():
     floats = diamond(torch.float64)
     with pytest.raises(VerificationError, match="rule 2: vertex 4 has distance nan"):
         verify_sssp(floats, 0, hl.SsspResult(torch.tensor([0.0, 1, 2, math.inf, math.nan], dtype=torch.float64)))
-
-
-@pytest.mark.skipif(shutil.which("g++") is None, reason="no g++")
-def test_a_warp_of_lanes_finds_what_a_queue_finds(tmp_path, monkeypatch):
-    monkeypatch.delenv("LD_PRELOAD", raising=False)  # a sanitizer's runtime, meant for Python
-    program = tmp_path / "sssp_lanes"
-    paths = ["-I", str(TESTS / "lanes"), "-I", str(jit.INCLUDE_DIR)]
-    flags = ["-std=c++20", "-O1", "-Wall", "-Wextra", "-Werror", *paths]
-    subprocess.run(["g++", *flags, str(TESTS / "graph" / "sssp_lanes.cpp"), "-o", str(program)], check=True)
-    done = subprocess.run([str(program)], capture_output=True, text=True, check=False, timeout=200)
-    assert done.returncode == 0, done.stdout
 
 
 @pytest.mark.gpu

@@ -72,7 +72,8 @@ struct Csr {
         num_edges(words.num_edges),
         offsets(words.offsets),
         edges{static_cast<const Edge*>(words.edges), static_cast<const Edge*>(words.hot_edges), words.slots},
-        weights{static_cast<const Weight*>(words.weights), static_cast<const Weight*>(words.hot_weights), words.slots},
+        weights{static_cast<const Weight*>(words.weights), static_cast<const Weight*>(words.hot_weights),
+                words.hot_weights == nullptr ? nullptr : words.slots},
         heads(static_cast<const Edge*>(words.heads)),
         heads_per_vertex(words.heads_per_vertex),
         num_isolated(words.num_isolated) {}

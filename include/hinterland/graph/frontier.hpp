@@ -293,10 +293,12 @@ HINTERLAND_FN void collect(const Graph& graph, const Frontier& frontier, const G
     frontier.next[own_group] = 0;
     enter.group(own_group, own_word);
   }
+  if (!Warp::any(own_word != 0)) return;
   int64_t own_chunks = 0;
   for (int turn = 0; turn < last - first; ++turn) {
     const int64_t group = Warp::broadcast(own_group, turn);
     const uint32_t word = Warp::broadcast(own_word, turn);
+    if (word == 0) continue;
     int64_t chunks = 0;
     for (int sub = 0; sub < kGroup; sub += Warp::kWidth) {
       const bool active = word >> (sub + Warp::lane()) & 1u;

@@ -175,9 +175,11 @@ HINTERLAND_FN void settle(const PathState<Policy>& state, int64_t first, int64_t
   constexpr int kAtOnce = Warp::kWidth == 1 ? 1 : 4;  // groups whose keys a warp requests together
   const int64_t own_group = first + Warp::lane();
   const uint32_t own_far = own_group < last ? state.far[own_group] : 0;
-  if (!Warp::any(own_far != 0)) return;
+  const uint32_t groups = Warp::ballot(own_far != 0);
+  if (groups == 0) return;
   uint32_t own_ready = 0, own_kept = 0;
-  for (int turn = 0; turn < last - first; turn += kAtOnce)
+  for (int turn = 0; turn < last - first; turn += kAtOnce) {
+    if ((groups >> turn & ((1u << kAtOnce) - 1)) == 0) continue;
     for (int sub = 0; sub < kGroup; sub += Warp::kWidth) {
       Key key[kAtOnce];  // 0, which is settled, where there is none
       for (int k = 0; k < kAtOnce; ++k) {
@@ -191,6 +193,7 @@ HINTERLAND_FN void settle(const PathState<Policy>& state, int64_t first, int64_t
         if (Warp::lane() == turn + k) own_ready |= ready, own_kept |= kept;
       }
     }
+  }
   if (own_far == 0) return;
   state.far[own_group] = own_kept;
   state.frontier.next[own_group] = own_ready;

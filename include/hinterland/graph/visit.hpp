@@ -1,6 +1,7 @@
 // Visiting edges: how a warp reads neighbour lists, whatever form they have, and hands them to an algorithm.
 //
-// A graph type G is one that lists_of(), visit_chunks() and look_through() are overloaded for. Here they are for plain lists (Csr).
+// A graph type G is one that lists_of(), visit_chunks(), nth_neighbor() and look_through() are overloaded for. Here they are for
+// plain lists (Csr).
 #pragma once
 
 #include "hinterland/graph/adjacency.hpp"
@@ -36,6 +37,27 @@ HINTERLAND_FN void visit_chunks(const Csr<Edge, Weight>& graph, const Lists& lis
                                 Visitor& visitor, StepCounts& counts) {
   using Graph = Csr<Edge, Weight>;
   if (from == 0) counts.bytes += lists.bytes;  // who begins the lists counts for those that go on
+  const auto check_and_visit = [&](EdgeBatch<Edge, Weight>& batch) {
+    for (int k = 0; k < kChunksInFlight; ++k)
+      if (batch.from[k] >= 0 && !graph.has(batch.to[k])) {
+        counts.bad = min_of(counts.bad, batch.from[k]);
+        batch.from[k] = -1;
+      }
+    visitor(batch);
+  };
+  if constexpr (Warp::kWidth == 1) {  // one list, whose elements lie one after the other
+    for (int64_t i = lists.begin + from; i < lists.begin + to; i += kChunksInFlight) {
+      EdgeBatch<Edge, Weight> batch;
+      for (int k = 0; k < kChunksInFlight; ++k) {
+        const int64_t at = min_of(i + k, lists.begin + to - 1);
+        batch.from[k] = i + k == at ? vertex : -1;
+        batch.to[k] = graph.edges.read(at);
+        if constexpr (Graph::kWeighted) batch.weight[k] = graph.weights.read(at);
+      }
+      check_and_visit(batch);
+    }
+    return;
+  }
   const Window window(lists, from, to);
   const int32_t length = static_cast<int32_t>(to - from) * Warp::kWidth;
   for (int32_t place = Warp::lane(); place - Warp::lane() < length; place += kChunksInFlight * Warp::kWidth) {
@@ -50,12 +72,7 @@ HINTERLAND_FN void visit_chunks(const Csr<Edge, Weight>& graph, const Lists& lis
       if constexpr (Graph::kWeighted) batch.weight[k] = graph.weights.read(element.index);
       if (graph.edges.is_hot(element.index)) counts.cached += sizeof(Edge) + (Graph::kWeighted ? sizeof(Weight) : 0);
     }
-    for (int k = 0; k < kChunksInFlight; ++k)
-      if (batch.from[k] >= 0 && !graph.has(batch.to[k])) {
-        counts.bad = min_of(counts.bad, batch.from[k]);
-        batch.from[k] = -1;
-      }
-    visitor(batch);
+    check_and_visit(batch);
   }
 }
 

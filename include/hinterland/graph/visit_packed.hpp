@@ -201,16 +201,18 @@ HINTERLAND_FN void visit_chunks(const PackedCsr<Edge, Weight>& graph, const Pack
 }
 
 template <class Edge, class Weight>
-HINTERLAND_FN int64_t nth_neighbor(const PackedCsr<Edge, Weight>& graph, int64_t vertex, int64_t j, bool active, StepCounts& counts) {
+HINTERLAND_FN int64_t nth_neighbor(const PackedCsr<Edge, Weight>& graph, int64_t vertex, int64_t j, bool active,
+                                   StepCounts& counts) {
   if (j < graph.heads_per_vertex) return active ? static_cast<int64_t>(graph.heads[j * graph.num_vertices + vertex]) : -1;
   const ListBounds list(graph, vertex, active, counts);
   if (list.begin + j >= list.end) return -1;
-  const PackedBounds packed(graph, vertex, true);
   const PackedShape shape(graph.num_vertices, list.end - list.begin);
-  const int64_t found = PackedFinder<PackedCsr<Edge, Weight>>(graph)(shape, packed.begin, packed.end, j);
+  const PackedBounds packed(graph, vertex, true);
+  // Lanes whose lists share a sector each count it.
   const int64_t moved = PackedTraffic(graph, packed).add(graph, shape, j / kPackedBlock, j / kPackedBlock);
   counts.bytes += moved;
   if (graph.cached(packed.begin, min_of(packed.begin + 1, packed.end)) != 0) counts.cached += moved;
+  const int64_t found = PackedFinder<PackedCsr<Edge, Weight>>(graph)(shape, packed.begin, packed.end, j);
   if (graph.has(found)) return found;
   counts.bad = min_of(counts.bad, vertex);
   return -1;

@@ -22,7 +22,6 @@ def bc(
     raw: Annotated[bool, typer.Option("--raw", help="Do not divide by the number of pairs of vertices.")] = False,
     runs: traversal.Repeats = 1,
     seed: traversal.Seed = 1,
-    mode: traversal.Mode = "auto",
     gpu_budget: traversal.GpuBudget = None,
     device: traversal.Device = None,
     output: traversal.Output = None,
@@ -35,13 +34,17 @@ def bc(
     """
     starts = traversal.all_at_once(sources, count, runs, output)
     loaded = graphs.load_graph(graph)
+    begins = starts(loaded, seed)
+    if count is not None:  # drawn among all vertices, each once: anything else would bias the estimate
+        begins = traversal.Starts([{"sources": count, "seed": seed + i} for i in range(runs)], [])
     algorithm = Algorithm(
         name="bc",
-        call=graphs.betweenness_centrality,  # type: ignore[attr-defined]
+        call=graphs.betweenness_centrality,
         array=lambda result: result.scores,
         table=lambda result: by_vertex(score=result.scores),
-        found=lambda run: f"from {loaded.num_vertices if run['sources'] is None else len(run['sources']):,} sources",
+        found=lambda run: f"from {run['count']:,} sources",
         settings={"normalized": not raw},
+        fields=lambda result: {"count": len(result.sources)},
     )
-    options = traversal.Options(mode, gpu_budget, device, False, output, stats, json)
-    traversal.traverse(algorithm, loaded, starts(loaded, seed), options)
+    options = traversal.Options(None, gpu_budget, device, False, output, stats, json)
+    traversal.traverse(algorithm, loaded, begins, options)

@@ -33,12 +33,12 @@ def cc(
     loaded = graphs.load_graph(graph)
     algorithm = Algorithm(
         name="cc",
-        call=graphs.connected_components,  # type: ignore[attr-defined]
+        call=graphs.connected_components,
         array=lambda result: result.labels,
         table=lambda result: by_vertex(component=result.labels),
         found=lambda run: f"{run['components']:,} components, the largest of {run['largest']:,} vertices",
         fields=_sizes,
-        verify=graphs.verify_components,  # type: ignore[attr-defined]
+        verify=graphs.verify_components,
     )
     options = traversal.Options(mode, gpu_budget, device, verify, output, stats, json)
     traversal.traverse(algorithm, loaded, traversal.Starts([{}] * runs, []), options)

@@ -42,7 +42,7 @@ def msbfs(
     drawn = starts(loaded, seed)
     algorithm = Algorithm(
         name="msbfs",
-        call=graphs.multi_source_bfs,  # type: ignore[attr-defined]
+        call=graphs.multi_source_bfs,
         array=lambda result: result.levels,
         table=lambda result: {
             "source": torch.tensor(drawn.runs[-1]["sources"]),
@@ -53,7 +53,7 @@ def msbfs(
         found=lambda run: f"{len(run['sources'])} sources reach {run['reached_by_all']:,} vertices together",
         settings={"levels": verify or (output is not None and output.suffix != ".parquet")},
         fields=_totals,
-        verify=graphs.verify_multi_source_bfs,  # type: ignore[attr-defined]
+        verify=graphs.verify_multi_source_bfs,
     )
     options = traversal.Options(mode, gpu_budget, device, verify, output, stats, json)
     traversal.traverse(algorithm, loaded, drawn, options)

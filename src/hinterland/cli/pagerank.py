@@ -51,7 +51,7 @@ def pagerank(
     }
     algorithm = Algorithm(
         name="pagerank",
-        call=graphs.pagerank,  # type: ignore[attr-defined]
+        call=graphs.pagerank,
         array=lambda result: result.scores,
         table=lambda result: by_vertex(score=result.scores),
         found=lambda run: f"{run['iterations']} iterations, error {run['error']:.2e}",

@@ -73,9 +73,9 @@ class Algorithm:
 
 @dataclass(frozen=True)
 class Options:
-    """The options of the same names."""
+    """The options of the same names; ``mode`` is None for an algorithm that has but one."""
 
-    mode: str = "auto"
+    mode: str | None = "auto"
     gpu_budget: str | None = None
     device: str | None = None
     verify: bool = False
@@ -172,11 +172,12 @@ def traverse(algorithm: Algorithm, graph: Graph, starts: Starts, options: Option
     kept = prepare(graph, options.gpu_budget, options.device, algorithm.name, graph.weights is not None) if many else None
     prepared_in = time.perf_counter() - began
     where: dict[str, Any] = {} if many else {"gpu_budget": options.gpu_budget, "device": options.device}
+    mode = {} if options.mode is None else {"mode": options.mode}
     done: list[dict[str, Any]] = []
     known = restored(graph) if options.verify else graph  # once, not for each run
     with kept or nullcontext():
         for start in starts.runs:
-            result = algorithm.call(kept or graph, **start, **algorithm.settings, mode=options.mode, **where, stats=True)
+            result = algorithm.call(kept or graph, **start, **algorithm.settings, **mode, **where, stats=True)
             run = _run(start, algorithm.fields(result), result.stats, ceiling, options.stats)
             if options.verify and algorithm.verify:
                 algorithm.verify(known, *start.values(), result)
@@ -206,8 +207,9 @@ def _ceiling(algorithm: Algorithm, graph: Graph, starts: Starts, options: Option
         return None
     weights = None if graph.weights is None else torch.ones(2, dtype=graph.weights.dtype)
     one_edge = from_edges(torch.tensor([0, 1]), torch.tensor([1, 0]), weights, directed=graph.directed)
-    start = {name: [0] if isinstance(value, list) else 0 for name, value in starts.runs[0].items()}
-    algorithm.call(one_edge, **start, mode=options.mode, device=where, stats=True)
+    start = {"source": 0} if "source" in starts.runs[0] else {"sources": [0]} if "sources" in starts.runs[0] else {}
+    mode = {} if options.mode is None else {"mode": options.mode}
+    algorithm.call(one_edge, **start, **mode, device=where, stats=True)
     return copy_rates(where)[0]
 
 

@@ -12,6 +12,7 @@ from .. import _core
 from ..runtime import devices
 from ..runtime.errors import ConfigError, VerificationError
 from ..runtime.jit import KernelFile
+from .compress import decompress
 from .graph import Graph
 from .prepare import STATE_BYTES, Prepared, View, allocated, prepared_for
 from .reorder import restored
@@ -36,7 +37,7 @@ def _instance(graph: str, label_bytes: int) -> str:
     return f"hinterland::cc_kernel<{graph}, hinterland::uint{8 * label_bytes}_t>"
 
 
-_WIDTHS = [(edge, label, packed) for packed in (False, True) for edge, label in ((4, 4), (8, 4), (8, 8))]
+_WIDTHS = ((4, 4, False), (8, 4, False), (8, 8, False), (4, 4, True), (8, 8, True))
 _INSTANCES = tuple(_instance(csr_type(edge, packed=packed), label) for edge, label, packed in _WIDTHS)
 KERNELS = KernelFile("graph/cc.cu", _INSTANCES, apart=True)
 
@@ -158,7 +159,7 @@ def verify_components(graph: Graph, result: ComponentsResult) -> None:
         raise ConfigError(f"labels are {labels.dtype}, but must be int64")
     if labels.shape != (graph.num_vertices,):
         raise VerificationError(f"labels have shape {tuple(labels.shape)}, but the graph has {graph.num_vertices} vertices")
-    view = View(restored(graph), torch.device("cpu"))
+    view = View(decompress(restored(graph)), torch.device("cpu"))
     rule, at = _core.verify_components(view.words, labels.data_ptr())
     if rule == _core.COMPONENTS_RULES["smallest"]:
         raise VerificationError(

@@ -37,10 +37,9 @@ def _instance(graph: str, dtype: torch.dtype) -> str:
     return f"hinterland::pagerank_kernel<{graph}, {'float' if dtype == torch.float32 else 'double'}>"
 
 
-_FORMS = tuple(csr_type(edge, packed=packed) for edge in (4, 8) for packed in (False, True))
-KERNELS = KernelFile(
-    "graph/pagerank.cu", tuple(_instance(form, real) for form in _FORMS for real in LEAST_TOLERANCE), apart=True
-)
+_LISTS = [csr_type(edge, packed=packed) for edge in (4, 8) for packed in (False, True)]
+_INSTANCES = tuple(_instance(lists, real) for lists in _LISTS for real in LEAST_TOLERANCE)
+KERNELS = KernelFile("graph/pagerank.cu", _INSTANCES, apart=True)
 
 
 @dataclass(frozen=True)

@@ -103,13 +103,13 @@ class View:
         if self.graph.is_compressed:
             self.heads = first_neighbors(self.graph, count).to(self.device)
             return self._took(allocated(count * each), room)
-        self.heads = torch.full((count, vertices), -1, dtype=self.edges.dtype, device=self.device)
+        heads = self.heads = torch.full((count, vertices), -1, dtype=self.edges.dtype, device=self.device)
         for begin in range(0, vertices, _AT_ONCE):
             offsets = self.offsets[begin : begin + _AT_ONCE + 1].to(self.device)
             for j in range(count):
                 at = offsets[:-1] + j
                 there = at < offsets[1:]
-                part = self.heads[j, begin : begin + _AT_ONCE]
+                part = heads[j, begin : begin + _AT_ONCE]
                 part[there] = self.edges[at[there]]
         return self._took(allocated(count * each), room)
 
@@ -143,9 +143,9 @@ class View:
         starts = self.graph.array("packed_offsets" if self.graph.is_compressed else "indptr", "cpu")
         assert starts is not None
         chosen = _hottest(starts, self.page, pages, count)
-        self.slots = torch.full((pages + 1,), -1, dtype=torch.int32)
-        self.slots[chosen] = torch.arange(count, dtype=torch.int32)
-        self.slots = self.slots.to(self.device)
+        slots = torch.full((pages + 1,), -1, dtype=torch.int32)
+        slots[chosen] = torch.arange(count, dtype=torch.int32)
+        self.slots = slots.to(self.device)
         chosen = chosen.to(self.device)
         kept = [a[: pages * self.page].view(pages, self.page).index_select(0, chosen) for a in held]
         self.hot_edges, self.hot_weights = kept[0], kept[1] if len(kept) > 1 else None
@@ -240,7 +240,7 @@ class Prepared:
         for name, view in (("lists", self.out), ("in-neighbours' lists", self.incoming)):
             if view is None or (name != "lists" and view is self.out):
                 continue
-            kept = []
+            kept: list[str] = []
             if view.heads is not None:
                 kept.append(f"{view.heads.shape[0]} heads a vertex")
             if view.hot_edges is not None:

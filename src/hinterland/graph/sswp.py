@@ -17,7 +17,7 @@ from .prepare import STATE_BYTES, Prepared, prepared_for
 from .sssp import bucket_width, check_width, path_instances, path_state_bytes, require_weights, search
 
 KERNELS = KernelFile("graph/sswp.cu", path_instances("sswp_kernel"), apart=True)
-_BUCKETS = 256  # between the least and the largest weight, at first
+_BUCKETS = 4096  # between the least and the largest weight, at first
 
 
 @dataclass(frozen=True)
