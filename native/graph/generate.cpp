@@ -15,29 +15,31 @@ EdgeSource generated_edges(GeneratorKind kind, int64_t edges, const GraphShape& 
 namespace {
 
 template <class Weight, class Edges>
-void fill_weights(const Edges& edges, uint64_t seed, void* weights) {
+void fill_weights(const Edges& edges, const int64_t* names, uint64_t seed, void* weights) {
   constexpr int64_t kPiece = 1 << 14;
   const EdgeWeight<Weight> weight(seed);
   Weight* const out = static_cast<Weight*>(weights);
+  const auto name = [names](int64_t v) { return names == nullptr ? v : names[v]; };
   parallel_for(
       ceil_div(edges.count(), kPiece),
       [&](int64_t piece) {
         edges.walk(piece * kPiece, min_of((piece + 1) * kPiece, edges.count()),
-                   [&](int64_t i, Edge edge) { out[i] = weight(edge.from, edge.to); });
+                   [&](int64_t i, Edge edge) { out[i] = weight(name(edge.from), name(edge.to)); });
       },
       1);
 }
 
 }  // namespace
 
-void generate_weights(const int64_t* indptr, int64_t vertices, NeighborArray neighbors, uint64_t seed, WeightArray weights) {
+void generate_weights(const int64_t* indptr, int64_t vertices, NeighborArray neighbors, const int64_t* names, uint64_t seed,
+                      WeightArray weights) {
   const auto fill = [&](const auto& edges) {
     if (weights.order == WeightOrder::kFloat) {
-      fill_weights<float>(edges, seed, weights.data);
+      fill_weights<float>(edges, names, seed, weights.data);
     } else if (weights.bytes == 1) {
-      fill_weights<uint8_t>(edges, seed, weights.data);
+      fill_weights<uint8_t>(edges, names, seed, weights.data);
     } else {
-      fill_weights<int32_t>(edges, seed, weights.data);
+      fill_weights<int32_t>(edges, names, seed, weights.data);
     }
   };
   if (neighbors.bytes == 4) {

@@ -53,20 +53,20 @@ def results(graph: hl.Graph) -> dict[str, dict[str, torch.Tensor]]:
     """What each command writes as a table, from the Python side."""
     vertex = torch.arange(graph.num_vertices)
     found = hl.bfs(graph, 5, device="cpu")
-    many = hl.multi_source_bfs(graph, [5, 7, 5], device="cpu")
+    many = hl.multi_source_bfs(graph, [5, 7, 6], device="cpu")
     return {
         "bfs": {"vertex": vertex, "level": found.levels, "parent": found.parents},
         "sssp": {"vertex": vertex, "distance": hl.sssp(graph, 5, device="cpu").distances},
         "sswp": {"vertex": vertex, "width": hl.sswp(graph, 5, device="cpu").widths},
         "msbfs": {
-            "source": torch.tensor([5, 7, 5]),
+            "source": torch.tensor([5, 7, 6]),
             "reached": many.reached,
             "distance_sum": many.distance_sum,
             "eccentricity": many.eccentricity,
         },
         "cc": {"vertex": vertex, "component": hl.connected_components(graph, device="cpu").labels},
         "pagerank": {"vertex": vertex, "score": hl.pagerank(graph, device="cpu").scores},
-        "bc": {"vertex": vertex, "score": hl.betweenness_centrality(graph, [5, 7], device="cpu").scores},
+        "bc": {"vertex": vertex, "score": hl.betweenness_centrality(graph, [5, 7, 6], device="cpu").scores},
     }
 
 
@@ -76,7 +76,7 @@ def start_of(name: str, folder) -> list[object]:
         return ["--source", 5]
     if name not in ("msbfs", "bc"):
         return []
-    (folder / "sources.txt").write_text("5\n7\n" if name == "bc" else "5\n7\n5\n")  # bc takes each once
+    (folder / "sources.txt").write_text("5\n7\n6\n")
     return ["--sources", folder / "sources.txt"]
 
 
@@ -100,7 +100,7 @@ def test_each_command_prints_one_object_and_writes_its_result(name, command, fil
         assert np.allclose(written[column].to_numpy(), values.numpy(), rtol=1e-6)
     plain = np.load(array)
     if name == "msbfs":
-        assert np.array_equal(plain, hl.multi_source_bfs(graph, [5, 7, 5], device="cpu").levels.numpy())
+        assert np.array_equal(plain, hl.multi_source_bfs(graph, [5, 7, 6], device="cpu").levels.numpy())
     else:
         assert np.allclose(plain, list(expected.values())[1].numpy(), rtol=1e-6)
 
@@ -183,6 +183,29 @@ def test_betweenness_raw_and_from_all(command, file, graph, tmp_path):
     assert command("bc", file, "--raw", "--output", tmp_path / "raw.npy")[0] == 0
     expected = hl.betweenness_centrality(graph, normalized=False, device="cpu").scores
     assert np.allclose(np.load(tmp_path / "raw.npy"), expected.numpy())
+    # More than half of all vertices, and those without neighbours are among them.
+    status, out, _ = command("bc", file, "--count", 60, "--seed", 4, "--output", tmp_path / "some.npy", "--json")
+    assert status == 0 and json.loads(out)["runs"][0]["count"] == 60
+    expected = hl.betweenness_centrality(graph, 60, seed=4, device="cpu").scores
+    assert np.allclose(np.load(tmp_path / "some.npy"), expected.numpy())
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_reordered_file_gives_the_same_result(name, command, file, tmp_path, monkeypatch):
+    other = tmp_path / "reordered.hl"
+    monkeypatch.setattr(sys, "argv", ["hinterland", "convert", str(file), str(other), "--compress", "--reorder", "degree"])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert not ended.value.code and hl.load_graph(other).order is not None
+    found = []
+    for path in (file, other):
+        begin = () if name in ("cc", "pagerank") else start_of(name, tmp_path)
+        verify = () if name in ("pagerank", "bc") else ("--verify",)
+        assert command(name, path, *begin, *verify, "--output", tmp_path / "found.npy")[0] == 0
+        found.append(np.load(tmp_path / "found.npy"))
+    assert np.allclose(*found, rtol=1e-6)
+    drawn = [json.loads(command("bfs", path, "--runs", 3, "--json")[1])["runs"] for path in (file, other)]
+    assert [run["source"] for run in drawn[0]] == [run["source"] for run in drawn[1]]
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import networkx
 import numpy as np
 import pytest
 import scipy.sparse
@@ -10,10 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import hinterland as hl
-from hinterland.graph import verify_bfs
+from hinterland.graph import emogi, verify_bfs
 from hinterland.graph.order import checked
 from hinterland.graph.reorder import ORDERS, restored
 from hinterland.runtime.errors import ConfigError, GraphError, IndexOutOfRange
+from hinterland.traffic.requests import analyse
 
 
 @st.composite
@@ -69,7 +71,7 @@ def test_degree_order_puts_hubs_first():
 
 def test_bfs_order_is_an_order_of_levels():
     graph = hl.reorder(hl.generate("uniform", scale=8, seed=4), "bfs")
-    levels = hl.bfs(graph, 0, device="cpu").levels
+    levels = hl.bfs(graph, int(graph.order[0]), device="cpu").levels[graph.order]
     reached = levels[levels >= 0]
     assert bool((reached[:-1] <= reached[1:]).all())
     assert len(reached) == int((levels[: len(reached)] >= 0).sum())  # components follow one another
@@ -90,17 +92,65 @@ def test_reverse_cuthill_mckee_is_as_narrow_as_scipys(directed):
     assert bandwidth(hl.reorder(graph, "rcm")) <= narrow + 2
 
 
+@given(graph=graphs(), by=st.sampled_from(ORDERS), compressed=st.booleans())
+def test_a_parent_comes_first_in_the_new_order(graph, by, compressed):
+    """The one thing in which a reordering shows: of a vertex's neighbours a level nearer, the first in the new order."""
+    found = hl.compress(graph, by) if compressed else hl.reorder(graph, by)
+    levels, parents, _ = vars(hl.bfs(found, 0, device="cpu")).values()
+    verify_bfs(found, 0, hl.graph.BfsResult(levels, parents))
+    for i, v in enumerate(levels[found.order].tolist()):
+        vertex = int(found.order[i])
+        nearer = [
+            j
+            for j, row in enumerate(found.indices.split(found.degrees().tolist()))
+            if i in row and levels[found.order[j]] == v - 1
+        ]
+        expected = 0 if vertex == 0 else -1 if v < 0 else int(found.order[min(nearer)])
+        assert int(parents[vertex]) == expected
+
+
+def test_names_and_conversions_keep_the_first_numbers():
+    graph = hl.from_networkx(networkx.relabel_nodes(networkx.karate_club_graph(), lambda i: f"member {i}"), "weight")
+    found = hl.compress(graph, reorder="degree")
+    assert found.labels == graph.labels
+    ours, theirs = found.to_networkx(), graph.to_networkx()
+    assert list(ours) == list(theirs) and networkx.utils.graphs_equal(ours, theirs)
+    assert (found.to_scipy() != graph.to_scipy()).nnz == 0
+    assert found.to_igraph().get_edgelist() == graph.to_igraph().get_edgelist()
+
+
+@pytest.mark.parametrize("directed", [False, True])
+def test_random_weights_do_not_depend_on_the_order(directed):
+    graph = hl.generate("kronecker", scale=8)
+    graph = hl.Graph(graph.indptr, graph.indices, directed=directed)
+    drawn, there = hl.random_weights(hl.compress(graph, "degree"), seed=3), hl.random_weights(graph, seed=3)
+    assert (drawn.to_scipy() != there.to_scipy()).nnz == 0
+
+
+def test_traffic_of_a_reordered_graph_is_that_of_its_arrays():
+    graph = hl.random_weights(hl.generate("kronecker", scale=8))
+    found = hl.reorder(graph, "degree")
+    alone = hl.Graph(found.indptr, found.indices, found.weights, directed=False)
+    for algorithm in emogi.ALGORITHMS:
+        source = None if algorithm in ("cc", "pagerank") else 7
+        there = analyse(alone, algorithm, None if source is None else int(found.to_inner(source)))
+        assert analyse(found, algorithm, source).total == there.total
+    assert torch.equal(emogi.bfs(found, 7, device="cpu").values, emogi.bfs(graph, 7, device="cpu").values)
+    assert torch.equal(emogi.sssp(found, 7, device="cpu").values, emogi.sssp(graph, 7, device="cpu").values)
+    assert torch.equal(emogi.cc(found, device="cpu").values, emogi.cc(graph, device="cpu").values)
+
+
 def test_values_lead_back():
     graph = hl.generate("kronecker", scale=7)
     inner = hl.compress(graph, reorder="degree")
-    source = 5
-    there = hl.bfs(graph, source, device="cpu")
-    found = hl.bfs(inner, int(inner.to_inner(source)), device="cpu")
-    assert torch.equal(inner.to_outer(found.levels), there.levels)
-    assert torch.equal(inner.to_outer(torch.stack([found.levels] * 2)), torch.stack([there.levels] * 2))
-    verify_bfs(graph, source, type(there)(there.levels, inner.to_outer(found.parents, vertices=True)))
+    degrees = graph.degrees()
+    assert not torch.equal(inner.degrees(), degrees) and torch.equal(inner.to_outer(inner.degrees()), degrees)
+    assert torch.equal(inner.to_outer(torch.stack([inner.degrees()] * 2)), torch.stack([degrees] * 2))
+    last = torch.stack([row.max() if len(row) else torch.tensor(-1) for row in graph.indices.split(degrees.tolist())])
+    own = inner.to_inner(last.clamp(min=0)).masked_fill(last < 0, -1)[inner.order]
+    assert torch.equal(inner.to_outer(own, vertices=True), last.long())
     assert torch.equal(inner.order[inner.to_inner(torch.arange(128))], torch.arange(128))
-    assert graph.to_outer(there.levels) is there.levels
+    assert graph.to_outer(degrees) is degrees
     assert graph.to_inner(torch.tensor([3, 1])).tolist() == [3, 1]
 
 

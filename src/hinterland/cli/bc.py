@@ -35,14 +35,18 @@ def bc(
     """
     starts = traversal.all_at_once(sources, count, runs, output)
     loaded = graphs.load_graph(graph)
+    begins = starts(loaded, seed)
+    if count is not None:  # drawn among all vertices, each once: anything else would bias the estimate
+        begins = traversal.Starts([{"sources": count, "seed": seed + i} for i in range(runs)], [])
     algorithm = Algorithm(
         name="bc",
         call=graphs.betweenness_centrality,
         array=lambda result: result.scores,
         table=lambda result: by_vertex(score=result.scores),
-        found=lambda run: f"from {loaded.num_vertices if run['sources'] is None else len(run['sources']):,} sources",
-        verify=lambda graph, sources, result: graphs.verify_betweenness(graph, result, not raw),
+        found=lambda run: f"from {run['count']:,} sources",
+        verify=lambda graph, *rest: graphs.verify_betweenness(graph, rest[-1], not raw),
         settings={"normalized": not raw},
+        fields=lambda result: {"count": len(result.sources)},
     )
     options = traversal.Options(None, gpu_budget, device, verify, output, stats, json)
-    traversal.traverse(algorithm, loaded, starts(loaded, seed), options)
+    traversal.traverse(algorithm, loaded, begins, options)

@@ -15,6 +15,7 @@ import torch
 import typer
 
 from ..graph import Graph, from_edges, prepare, random_weights
+from ..graph.reorder import restored
 from ..graph.sources import draw_sources, read_sources
 from ..probe.link import copy_rates
 from ..runtime import devices
@@ -72,9 +73,9 @@ class Algorithm:
 
 @dataclass(frozen=True)
 class Options:
-    """The options of the same names."""
+    """The options of the same names; ``mode`` is None for an algorithm that has but one."""
 
-    mode: str | None = "auto"  # None: the algorithm has one
+    mode: str | None = "auto"
     gpu_budget: str | None = None
     device: str | None = None
     verify: bool = False
@@ -142,7 +143,7 @@ def _worth_a_run(path: Path, graph: Graph) -> Starts:
     """The sources of a file, but for those without neighbours, which the paper leaves out of its averages too (Min 2022,
     section 2.5.2)."""
     listed = read_sources(path, graph)
-    degrees = graph.degrees().cpu()[listed].tolist()
+    degrees = graph.degrees().cpu()[graph.to_inner(torch.tensor(listed))].tolist()
     kept = [vertex for vertex, degree in zip(listed, degrees, strict=True) if degree]
     left_out = [vertex for vertex, degree in zip(listed, degrees, strict=True) if not degree]
     if not kept:
@@ -173,12 +174,13 @@ def traverse(algorithm: Algorithm, graph: Graph, starts: Starts, options: Option
     where: dict[str, Any] = {} if many else {"gpu_budget": options.gpu_budget, "device": options.device}
     settings = {**algorithm.settings, **_mode(options)}
     done: list[dict[str, Any]] = []
+    known = restored(graph) if options.verify else graph  # once, not for each run
     with kept or nullcontext():
         for start in starts.runs:
             result = algorithm.call(kept or graph, **start, **settings, **where, stats=True)
             run = _run(start, algorithm.fields(result), result.stats, ceiling, options.stats)
             if options.verify and algorithm.verify:
-                algorithm.verify(graph, *start.values(), result)
+                algorithm.verify(known, *start.values(), result)
                 run["verified"] = True
                 print(f"hinterland: {_where(run)}the result is right", file=sys.stderr)
             done.append(run)
@@ -209,7 +211,7 @@ def _ceiling(algorithm: Algorithm, graph: Graph, starts: Starts, options: Option
         return None
     weights = None if graph.weights is None else torch.ones(2, dtype=graph.weights.dtype)
     one_edge = from_edges(torch.tensor([0, 1]), torch.tensor([1, 0]), weights, directed=graph.directed)
-    start = {name: [0] if isinstance(value, list) else 0 for name, value in starts.runs[0].items()}
+    start = {"source": 0} if "source" in starts.runs[0] else {"sources": [0]} if "sources" in starts.runs[0] else {}
     algorithm.call(one_edge, **start, **_mode(options), device=where, stats=True)
     return copy_rates(where)[0]
 

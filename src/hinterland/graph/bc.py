@@ -13,9 +13,9 @@ from ..runtime import devices
 from ..runtime.errors import ConfigError, GraphError
 from ..runtime.jit import KernelFile
 from .graph import Graph
-from .msbfs import check_sources
+from .msbfs import check_sources, to_inner
 from .prepare import STATE_BYTES, Prepared, allocated, prepared_for
-from .traversal import Clock, ScratchLayout, csr_type, finish, graph_type, runner, scratch_for
+from .traversal import Clock, ScratchLayout, csr_type, finish, graph_type, outer_bytes, runner, scratch_for, to_outer
 from .traversal_stats import summarise
 
 
@@ -126,10 +126,12 @@ def _layout(graph: Graph, history_size: int) -> tuple[ScratchLayout, int]:
 
 
 def _state_bytes(graph: Graph) -> int:
-    """GPU memory of a search: levels, path counts and scores, and scratch; about 30 bytes a vertex."""
+    """GPU memory of a search: scores, and besides them levels, path counts and scratch, together about 30 bytes a vertex, or
+    what it takes to renumber the scores."""
     history_size = _history_size(graph, torch.device("cuda"))
-    arrays = (4 * graph.num_vertices, 8 * graph.num_vertices, 8 * graph.num_vertices)
-    return sum(allocated(size) for size in (*arrays, _layout(graph, history_size)[0].bytes))
+    arrays = (4 * graph.num_vertices, 8 * graph.num_vertices, _layout(graph, history_size)[0].bytes)
+    search = sum(allocated(size) for size in arrays)
+    return allocated(8 * graph.num_vertices) + max(search, outer_bytes(graph, 8))
 
 
 STATE_BYTES["bc"] = _state_bytes
@@ -145,12 +147,12 @@ def _run(prepared: Prepared, sources: list[int], stats: bool) -> tuple[torch.Ten
     scores = torch.zeros(graph.num_vertices, dtype=torch.float64, device=device)
     scratch = scratch_for(layout, device)
     searches: list[dict[str, Any]] = []
-    for source in sources:
+    for source, inner in zip(sources, to_inner(graph, sources), strict=True):
         clock = Clock(device)
         with clock:
             scratch[: layout.zeroed].zero_()
             arrays = (levels.data_ptr(), sigma.data_ptr(), scores.data_ptr(), scratch.data_ptr())
-            search(prepared.out.words, source, *arrays, history_size)
+            search(prepared.out.words, inner, *arrays, history_size)
         finished = finish(prepared, scratch, layout)
         if scratch[overflow : overflow + 8].view(torch.int64).item():
             raise GraphError(
@@ -159,6 +161,8 @@ def _run(prepared: Prepared, sources: list[int], stats: bool) -> tuple[torch.Ten
             )
         if stats:
             searches.append(summarise(finished, clock.seconds(), prepared, "auto"))
+    del levels, sigma, scratch
+    scores = to_outer(prepared.order_on(device), scores)
     return scores, _summary(prepared, searches) if stats else None
 
 

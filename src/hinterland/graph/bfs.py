@@ -15,7 +15,7 @@ from ..runtime.errors import ConfigError, IndexOutOfRange
 from ..runtime.jit import KernelFile
 from .graph import Graph
 from .prepare import STATE_BYTES, Prepared, allocated, prepared_for
-from .traversal import Clock, ScratchLayout, csr_type, finish, graph_type, id_bytes, runner, scratch_for
+from .traversal import Clock, ScratchLayout, csr_type, finish, graph_type, id_bytes, outer_bytes, runner, scratch_for, to_outer
 from .traversal_stats import summarise
 
 MODES = ("auto", "top-down")
@@ -37,7 +37,8 @@ class BfsResult:
     Attributes:
         levels: int32 ``[num_vertices]``; edges on a shortest path from the source, -1 where unreachable.
         parents: int64 ``[num_vertices]``; the smallest-numbered neighbour one level nearer to the source (the source is its
-            own parent), -1 where unreachable.
+            own parent), -1 where unreachable. Of several such neighbours in a reordered graph it is the one that comes first
+            in the new order.
         stats: what the search did (see :func:`bfs`), or None unless asked for.
     """
 
@@ -58,7 +59,8 @@ def bfs(
 
     On a GPU the whole search is one cooperative kernel, which reads the edges where they lie, in merged and aligned cache
     lines (Min 2022, section 2.4.3). Levels and parents are the same in every mode, on every device and for any number of
-    threads.
+    threads. Of a reordered graph, too, vertices have their first numbers; but which of a vertex's possible parents is found
+    depends on the order.
 
     Args:
         graph: the graph, or what :func:`prepare` made of it for many searches; edges ``u -> v`` are followed from u to v.
@@ -81,10 +83,11 @@ def bfs(
     """
     if mode not in MODES:
         raise ConfigError(f"mode {mode!r} is not one of {', '.join(MODES)}")
-    source = check_source(graph.graph if isinstance(graph, Prepared) else graph, source)
+    given = graph.graph if isinstance(graph, Prepared) else graph
+    inner = int(given.to_inner(check_source(given, source)))
     prepared = prepared_for(graph, "bfs", gpu_budget, device)
     with devices.on(prepared.device):
-        return _run(prepared, source, mode, stats)
+        return _run(prepared, inner, mode, stats)
 
 
 def check_source(graph: Graph, source: int) -> int:
@@ -99,11 +102,13 @@ def check_source(graph: Graph, source: int) -> int:
 
 
 def _state_bytes(graph: Graph) -> int:
-    """GPU memory of one search: levels and parents, and besides them scratch, or the parents once more in eight bytes."""
+    """GPU memory of one search: levels and parents, and besides them scratch, or the parents once more in eight bytes, or
+    what it takes to renumber them."""
     vertices, width = graph.num_vertices, id_bytes(graph.num_vertices)
     widened = 8 * vertices if width == 4 else 0
     result = allocated(4 * vertices) + allocated(width * vertices)
-    return result + max(allocated(ScratchLayout(*_core.bfs_layout(vertices, graph.num_edges)).bytes), allocated(widened))
+    scratch = ScratchLayout(*_core.bfs_layout(vertices, graph.num_edges)).bytes
+    return result + max(allocated(scratch), allocated(widened), outer_bytes(graph, width))
 
 
 STATE_BYTES["bfs"] = _state_bytes
@@ -127,6 +132,10 @@ def _run(prepared: Prepared, source: int, mode: str, stats: bool) -> BfsResult:
     finished = finish(prepared, scratch, layout)
     del scratch
     with clock:
+        order = prepared.order_on(device)
+        levels = to_outer(order, levels)
+        parents = to_outer(order, parents, vertices=True)
+        del order
         parents = parents.to(torch.int64)
     if not stats:
         return BfsResult(levels, parents)

@@ -15,7 +15,19 @@ from ..runtime.jit import KernelFile
 from .compress import decompress
 from .graph import Graph
 from .prepare import STATE_BYTES, Prepared, View, allocated, prepared_for
-from .traversal import Clock, ScratchLayout, csr_type, finish, graph_type, id_bytes, runner, scratch_for
+from .reorder import restored
+from .traversal import (
+    Clock,
+    ScratchLayout,
+    csr_type,
+    finish,
+    graph_type,
+    id_bytes,
+    outer_bytes,
+    runner,
+    scratch_for,
+    smallest_outer,
+)
 from .traversal_stats import summarise
 
 MODES = ("auto", "all-lists")
@@ -89,10 +101,12 @@ def _layout(graph: Graph) -> tuple[ScratchLayout, int]:
 
 
 def _state_bytes(graph: Graph) -> int:
-    """GPU memory of one run: labels, and besides them scratch, or the labels once more in eight bytes."""
+    """GPU memory of one run: labels, and besides them scratch, or the labels once more in eight bytes, or what it takes to
+    renumber them."""
     vertices, width = graph.num_vertices, id_bytes(graph.num_vertices)
     widened = 8 * vertices if width == 4 else 0
-    return allocated(width * vertices) + max(allocated(_layout(graph)[0].bytes), allocated(widened))
+    renumbering = 0 if graph.order is None else outer_bytes(graph, width) + allocated(width * vertices)
+    return allocated(width * vertices) + max(allocated(_layout(graph)[0].bytes), allocated(widened), renumbering)
 
 
 STATE_BYTES["cc"] = _state_bytes
@@ -118,7 +132,7 @@ def _run(prepared: Prepared, mode: str, stats: bool) -> ComponentsResult:
     count = int(scratch[count_at : count_at + 8].view(torch.int64))
     del scratch
     with clock:
-        labels = labels.to(torch.int64)
+        labels = smallest_outer(prepared.order_on(device), labels).to(torch.int64)
     if not stats:
         return ComponentsResult(labels, count)
     return ComponentsResult(labels, count, summarise(finished, clock.seconds(), prepared, mode))
@@ -145,7 +159,7 @@ def verify_components(graph: Graph, result: ComponentsResult) -> None:
         raise ConfigError(f"labels are {labels.dtype}, but must be int64")
     if labels.shape != (graph.num_vertices,):
         raise VerificationError(f"labels have shape {tuple(labels.shape)}, but the graph has {graph.num_vertices} vertices")
-    view = View(decompress(graph) if graph.is_compressed else graph, torch.device("cpu"))
+    view = View(decompress(restored(graph)), torch.device("cpu"))
     rule, at = _core.verify_components(view.words, labels.data_ptr())
     if rule == _core.COMPONENTS_RULES["smallest"]:
         raise VerificationError(

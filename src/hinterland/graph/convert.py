@@ -18,6 +18,7 @@ from ..runtime.errors import ConfigError, GraphError
 from . import arrays
 from .build import from_edges
 from .graph import Graph
+from .reorder import restored
 
 
 def from_networkx(graph: Any, weight: str | None = None, placement: str | Mapping[str, str] = "host") -> Graph:
@@ -125,6 +126,7 @@ def from_scipy(matrix: Any, *, directed: bool = True, placement: str | Mapping[s
 def to_scipy(graph: Graph) -> Any:
     """The adjacency matrix as a ``scipy.sparse.csr_array`` of its own memory; an edge without a weight is an int64 1."""
     sparse = _module("scipy.sparse")
+    graph = restored(graph)
     indptr, indices, weights = (graph.array(name, "cpu") for name in arrays.NAMES)
     assert indptr is not None and indices is not None
     if weights is None:
@@ -191,6 +193,7 @@ def _module(name: str) -> Any:
 
 def _edges(graph: Graph) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
     """Both ends and the weights of every edge; an undirected graph stores each twice, but a self loop once."""
+    graph = restored(graph)
     indptr, indices, weights = (graph.array(name, "cpu") for name in arrays.NAMES)
     assert indptr is not None and indices is not None
     src, dst = torch.repeat_interleave(indptr.diff()).numpy(), indices.numpy()

@@ -21,7 +21,7 @@ from ..runtime.jit import KernelFile
 from ..runtime.launch import launch
 from .bfs import check_source
 from .graph import Graph
-from .traversal import Clock
+from .traversal import Clock, smallest_outer
 
 ACCESSES = ("naive", "merged", "aligned")
 ASSIGNMENTS = ("warp", "chunked", "transposed", "coarsened", "odt", "odt-active")
@@ -92,10 +92,10 @@ def bfs(
     run = Traversal(graph, "bfs", access, assignment, size, device)
     with run.timed():
         levels = torch.full((graph.num_vertices,), -1, dtype=torch.int32, device=run.device)
-        levels[source] = 0
+        levels[graph.to_inner(source)] = 0
         while run.level(levels, depth=run.launches):
             pass
-    return EmogiResult(levels, run.stats(run.list_bytes()[levels >= 0].sum()))
+    return EmogiResult(graph.to_outer(levels), run.stats(run.list_bytes()[levels >= 0].sum()))
 
 
 def sssp(
@@ -111,7 +111,7 @@ def sssp(
 
     Args:
         graph, source, access, assignment, size, device: as for :func:`bfs`; weights are int32 and not negative.
-        observe: called with the active vertices (bool ``[V]``) before each level.
+        observe: called with the active vertices (bool ``[V]``, as ``indptr`` numbers them) before each level.
 
     Returns:
         ``EmogiResult(distances int64 [V], stats)``.
@@ -124,7 +124,7 @@ def sssp(
     far = torch.iinfo(torch.int64).max
     with run.timed():
         cost = torch.full((graph.num_vertices,), far, device=run.device)
-        cost[source] = 0
+        cost[graph.to_inner(source)] = 0
         settled = torch.full_like(cost, far)
         active = cost < settled
     moved = torch.zeros((), dtype=torch.int64, device=run.device)
@@ -139,7 +139,7 @@ def sssp(
             torch.lt(cost, settled, out=active)
             if not active.any():
                 break
-    return EmogiResult(cost.masked_fill_(cost == far, -1), run.stats(moved))
+    return EmogiResult(graph.to_outer(cost.masked_fill_(cost == far, -1)), run.stats(moved))
 
 
 def cc(
@@ -154,7 +154,7 @@ def cc(
 
     Args:
         graph, access, assignment, size, device: as for :func:`bfs`.
-        observe: called with the active vertices (bool ``[V]``) before each level.
+        observe: called with the active vertices (bool ``[V]``, as ``indptr`` numbers them) before each level.
 
     Returns:
         ``EmogiResult(labels int64 [V], stats)``.
@@ -179,7 +179,8 @@ def cc(
             run.level(labels, active, fallen)
             active, fallen = fallen, active
             fallen.zero_()
-    return EmogiResult(labels, run.stats(moved))
+    order = None if graph.order is None else graph.order.to(labels.device)
+    return EmogiResult(smallest_outer(order, labels), run.stats(moved))
 
 
 def pagerank(
@@ -201,7 +202,7 @@ def pagerank(
         graph, access, assignment, size, device: as for :func:`bfs`.
         damping: the part that is passed on, from 0 to below 1.
         tolerance: what a vertex may keep back, above 0.
-        observe: called with the active vertices (bool ``[V]``) before each level.
+        observe: called with the active vertices (bool ``[V]``, as ``indptr`` numbers them) before each level.
 
     Returns:
         ``EmogiResult(scores float32 [V], stats)``.
@@ -230,7 +231,7 @@ def pagerank(
             waiting.masked_fill_(active, 0)
             run.level(waiting, active, part)
             active = waiting > tolerance
-    return EmogiResult(scores + waiting, run.stats(moved))
+    return EmogiResult(graph.to_outer(scores + waiting), run.stats(moved))
 
 
 class Traversal:

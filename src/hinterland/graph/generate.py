@@ -114,7 +114,7 @@ def random_weights(
     """``graph`` with random weights: the same arrays, and new weights that take the place of any it has.
 
     A weight depends on the seed and the edge's two ends alone, so both directions of an edge and parallel edges have the same,
-    and a generated graph has those that ``generate(..., weights=dtype, seed=seed)`` gives it.
+    and a generated graph has those that ``generate(..., weights=dtype, seed=seed)`` gives it, reordered or not.
 
     Args:
         graph: any graph.
@@ -137,6 +137,7 @@ def random_weights(
         graph.num_vertices,
         indices.data_ptr(),
         indices.element_size(),
+        0 if graph.order is None else graph.order.data_ptr(),
         seed,
         held.cpu().data_ptr(),
         kind.bytes,

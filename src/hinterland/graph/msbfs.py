@@ -17,7 +17,7 @@ from ..runtime.jit import KernelFile
 from .bfs import MODES, check_source
 from .graph import Graph
 from .prepare import STATE_BYTES, WORDS_BYTES, Prepared, allocated, prepared_for
-from .traversal import Clock, ScratchLayout, csr_type, finish, graph_type, runner, scratch_for
+from .traversal import Clock, ScratchLayout, csr_type, finish, graph_type, outer_bytes, runner, scratch_for, to_outer
 from .traversal_stats import summarise
 
 MOST_SOURCES = 64  # kMostSources: bits of the widest mask
@@ -90,10 +90,11 @@ def multi_source_bfs(
     """
     if mode not in MODES:
         raise ConfigError(f"mode {mode!r} is not one of {', '.join(MODES)}")
-    vertices = check_sources(graph.graph if isinstance(graph, Prepared) else graph, sources)
+    given = graph.graph if isinstance(graph, Prepared) else graph
+    inner = to_inner(given, check_sources(given, sources))
     prepared = prepared_for(graph, "msbfs", gpu_budget, device)
     with devices.on(prepared.device):
-        return _run(prepared, vertices, levels, mode, stats)
+        return _run(prepared, inner, levels, mode, stats)
 
 
 def check_sources(graph: Graph, sources: Iterable[int] | torch.Tensor) -> list[int]:
@@ -104,6 +105,11 @@ def check_sources(graph: Graph, sources: Iterable[int] | torch.Tensor) -> list[i
     return [check_source(graph, source) for source in listed]
 
 
+def to_inner(graph: Graph, sources: list[int]) -> list[int]:
+    """The user's vertices as the graph numbers them."""
+    return graph.to_inner(torch.tensor(sources, dtype=torch.int64)).tolist()
+
+
 def _layout(graph: Graph) -> tuple[ScratchLayout, int]:
     """The scratch memory of a search, and where in it the totals of the sources lie."""
     layout, totals = _core.msbfs_layout(graph.num_vertices, graph.num_edges)
@@ -112,7 +118,7 @@ def _layout(graph: Graph) -> tuple[ScratchLayout, int]:
 
 def _state_bytes(graph: Graph) -> int:
     """GPU memory of a search without levels: 17.6 bytes a vertex, and 1/128 of a byte for each edge."""
-    return allocated(_layout(graph)[0].bytes) + allocated(8 * MOST_SOURCES)
+    return max(allocated(_layout(graph)[0].bytes), outer_bytes(graph, 4)) + allocated(8 * MOST_SOURCES)
 
 
 STATE_BYTES["msbfs"] = _state_bytes
@@ -144,6 +150,11 @@ def _run(prepared: Prepared, sources: list[int], wants_levels: bool, mode: str, 
         totals.append(found[:, : len(some)].to("cpu", copy=True))  # the next search takes the same memory
         if stats:
             searches.append(summarise(finished, clock.seconds(), prepared, mode))
+    del scratch
+    if levels is not None and graph.order is not None:
+        order = prepared.order_on(levels.device)
+        for row in levels:
+            row.copy_(to_outer(order, row))
     reached, distance_sum, eccentricity = torch.cat([torch.empty((3, 0), dtype=torch.int64), *totals], dim=1)
     summary = _summary(prepared, mode, searches) if stats else None
     return MultiBfsResult(levels, reached, distance_sum, eccentricity.int(), summary)

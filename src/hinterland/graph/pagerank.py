@@ -19,7 +19,8 @@ from ..runtime.errors import ConfigError, VerificationError
 from ..runtime.jit import KernelFile
 from .graph import Graph
 from .prepare import STATE_BYTES, Prepared, allocated, prepared_for
-from .traversal import Clock, ScratchLayout, csr_type, finish, graph_type, runner, scratch_for
+from .reorder import restored
+from .traversal import Clock, ScratchLayout, csr_type, finish, graph_type, outer_bytes, runner, scratch_for, to_outer
 from .traversal_stats import summarise
 
 MODES = ("auto", "power-iteration")
@@ -166,8 +167,9 @@ def _layout(graph: Graph) -> tuple[ScratchLayout, int]:
 
 
 def _state_bytes(graph: Graph, dtype: torch.dtype) -> int:
-    """GPU memory of one run: scores, contributions and scratch."""
-    return 2 * allocated(dtype.itemsize * graph.num_vertices) + allocated(_layout(graph)[0].bytes) + allocated(16)
+    """GPU memory of one run: scores, and besides them contributions and scratch, or what it takes to renumber the scores."""
+    real = allocated(dtype.itemsize * graph.num_vertices)
+    return real + max(real + allocated(_layout(graph)[0].bytes) + allocated(16), outer_bytes(graph, dtype.itemsize))
 
 
 for _dtype, _name in _ALGORITHMS.items():
@@ -192,6 +194,7 @@ def _run(
     by_degree = mode == "auto" and prepared.incoming is prepared.out
     shares: torch.Tensor | None = None
     if personal is not None:
+        personal = personal if graph.order is None else personal[graph.order]
         held = UnifiedTensor.from_tensor(personal.to(dtype))
         shares = held.cuda(device) if device.type == "cuda" else held.cpu()
     clock = Clock(device)
@@ -206,6 +209,9 @@ def _run(
     finished = finish(prepared, scratch, layout)
     iterations = int(scratch[results_at : results_at + 8].view(torch.int64))
     error = float(scratch[results_at + 8 : results_at + 16].view(torch.float64))
+    del scratch, contributions, options
+    with clock:
+        scores = to_outer(prepared.order_on(device), scores)
     found = None
     if stats:
         found = summarise(finished, clock.seconds(), prepared, mode)
@@ -233,7 +239,7 @@ def verify_pagerank(
     Raises:
         VerificationError: names the rule, the vertex and the values.
     """
-    vertices = graph.num_vertices
+    graph, vertices = restored(graph), graph.num_vertices
     scores = result.scores.cpu().to(torch.float64)
     if scores.shape != (vertices,):
         raise VerificationError(f"scores have shape {tuple(scores.shape)}, but the graph has {vertices} vertices")

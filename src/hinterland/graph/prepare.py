@@ -4,6 +4,7 @@ In the order in which memory is given out:
 
 1. the state of the largest of the algorithms, which is left free;
 2. the offsets (8 bytes a vertex), which every list that is read needs;
+   And of a reordered graph the order (8 bytes a vertex), for the results of many runs;
 3. *heads*, the first neighbours of each vertex: an algorithm that looks for one neighbour among many (bottom-up search,
    Afforest) finds it there most of the time, and reads no list;
 4. *hot pages* of the edge array, with their weights: those whose lists are longest, because hubs are reached first, in every
@@ -180,6 +181,7 @@ class Prepared:
         known = graph.transpose() if needs_incoming or not graph.directed else graph._transposed()
         self.out = View(graph, device)
         self.incoming = self.out if known is graph else None
+        self._order: torch.Tensor | None = None
         if (
             known is not None
             and known is not graph
@@ -195,6 +197,9 @@ class Prepared:
                 views.append(self.incoming)
             for view in dict.fromkeys([*views, self.out]):  # degrees are asked for even where no list is read
                 room = view.keep_offsets(room)
+            if many_runs and graph.order is not None and allocated(graph.order.nbytes) <= room:
+                self._order = graph.order.to(device)
+                room -= allocated(graph.order.nbytes)
             if many_runs or algorithms & INCOMING_ONLY:
                 fits = allocated(graph.lists.nbytes) + (
                     allocated(graph.weights.nbytes) if weighted and graph.weights is not None else 0
@@ -207,7 +212,15 @@ class Prepared:
     @property
     def held(self) -> int:
         """Bytes of GPU memory kept until :meth:`close`."""
-        return sum(view.held for view in {id(v): v for v in (self.out, self.incoming) if v is not None}.values())
+        views = {id(v): v for v in (self.out, self.incoming) if v is not None}.values()
+        return sum(view.held for view in views) + (0 if self._order is None else allocated(self._order.nbytes))
+
+    def order_on(self, device: torch.device) -> torch.Tensor | None:
+        """``graph.order`` on ``device``; the one that is kept there, if there is one."""
+        order = self.graph.order
+        if order is None or device.type == "cpu":
+            return order
+        return order.to(device) if self._order is None else self._order
 
     def _room(self, reserved: int) -> int:
         if self.device.type == "cpu":
@@ -238,7 +251,7 @@ class Prepared:
 
     def close(self) -> None:
         """Gives the GPU memory back."""
-        self.out = self.incoming = None  # type: ignore[assignment]
+        self.out = self.incoming = self._order = None  # type: ignore[assignment]
 
     def __enter__(self) -> Prepared:
         return self

@@ -46,10 +46,11 @@ def reorder(graph: Graph, by: str, placement: str | Mapping[str, str] | None = N
 
 
 def restored(graph: Graph) -> Graph:
-    """The graph under the numbers that it had before it was reordered, with sorted neighbours."""
+    """The graph under the numbers that it had before it was reordered, with sorted neighbours, in pageable memory; a graph that
+    was not reordered as it is."""
     if graph._order is None:
         return graph
-    return _renumbered(graph, Order(graph._order.inner), None, None)
+    return _renumbered(graph, Order(graph._order.inner), None, "heap")
 
 
 def _renumbered(graph: Graph, order: Order, known: Order | None, placement: str | Mapping[str, str] | None) -> Graph:
@@ -87,7 +88,7 @@ def _renumbered(graph: Graph, order: Order, known: Order | None, placement: str 
     _core.sort_rows(*rows, weights_to, kind.bytes, kind.order, 0)
     moved = {n: arrays.placed(a.cpu(), a.dtype, "gpu") if places[n] == "gpu" else a for n, a in held.items()}
     made = Graph._of(moved, graph.directed, sorted_lists=True, order=known)
-    made.labels = None if graph.labels is None else [graph.labels[i] for i in order.outer.tolist()]
+    made.labels = graph.labels
     return made
 
 

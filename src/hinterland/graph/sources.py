@@ -21,7 +21,7 @@ def draw_sources(graph: Graph, count: int, seed: int) -> list[int]:
     Raises:
         GraphError: no vertex has a neighbour.
     """
-    candidates = graph.degrees().cpu().nonzero()[:, 0]
+    candidates = graph.to_outer(graph.degrees().cpu()).nonzero()[:, 0]
     if len(candidates) == 0:
         raise GraphError(f"none of the graph's {graph.num_vertices} vertices has a neighbour; name a --source")
     return candidates[torch.tensor(_core.draw_below(len(candidates), count, seed % 2**64))].tolist()

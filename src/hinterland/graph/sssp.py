@@ -17,7 +17,7 @@ from . import arrays
 from .bfs import check_source
 from .graph import Graph
 from .prepare import STATE_BYTES, Prepared, allocated, prepared_for
-from .traversal import Clock, ScratchLayout, csr_type, finish, graph_type, runner, scratch_for
+from .traversal import Clock, ScratchLayout, csr_type, finish, graph_type, outer_bytes, runner, scratch_for, to_outer
 from .traversal_stats import summarise
 
 MODES = ("auto", "bellman-ford")
@@ -204,7 +204,7 @@ def bucket_width(mode: str, delta: float | None, first: float) -> BucketWidth:
 
 
 class Search(NamedTuple):
-    """A finished search: keys as signed numbers of their width, and what it reports."""
+    """A finished search: keys as signed numbers of their width, in the user's order, and what it reports."""
 
     keys: torch.Tensor
     weights: torch.dtype
@@ -222,7 +222,7 @@ _ON_CPU = {"sssp": _core.sssp, "sswp": _core.sswp}
 
 
 def search(prepared: Prepared, source: int, width: BucketWidth, algorithm: str, kernels: KernelFile = KERNELS) -> Search:
-    """Runs the search on the current device."""
+    """Runs the search from the user's vertex ``source`` on the current device."""
     graph, device, view = prepared.graph, prepared.device, prepared.out
     if view.slots is not None and view.hot_weights is None and not graph.is_compressed:
         raise ConfigError(f"the graph is prepared without its weights; use prepare(graph, ..., weighted=True) for {algorithm}")
@@ -235,14 +235,18 @@ def search(prepared: Prepared, source: int, width: BucketWidth, algorithm: str, 
     run = runner(prepared, on_cpu, kernels, instance)
     step = _CPU_STEP_EDGES if device.type == "cpu" else _GPU_STEP_EDGES
     light = step + vertices // 256 if width.adapts else -1  # a new bucket looks at a word for each 32 vertices
+    inner = int(graph.to_inner(source))
     clock = Clock(device)
     with clock:
         keys = torch.full((vertices,), _unset(algorithm, dtype), dtype=_key_type(dtype), device=device)
         scratch = scratch_for(layout, device)
         delta = struct.unpack("<q", struct.pack("<d", width.delta))[0]
-        run(view.words, source, keys.data_ptr(), scratch.data_ptr(), delta, light)
+        run(view.words, inner, keys.data_ptr(), scratch.data_ptr(), delta, light)
     finished = finish(prepared, scratch, layout)
     buckets = 1 + int(scratch[16:24].view(torch.int64))  # PathControl comes first
+    del scratch
+    with clock:
+        keys = to_outer(prepared.order_on(device), keys)
     return Search(keys, dtype, buckets, clock, finished)
 
 
@@ -259,12 +263,14 @@ def _unset(algorithm: str, weights: torch.dtype) -> int:
 
 
 def path_state_bytes(graph: Graph) -> int:
-    """GPU memory of one search: keys, and besides them scratch, or what the result takes while it is made of them."""
+    """GPU memory of one search: keys, and besides them scratch, or what it takes to renumber them, or to make the result of
+    them."""
     vertices, dtype = graph.num_vertices, torch.int32 if graph.weights is None else graph.weights.dtype
     wide = dtype.itemsize == 8
     result = allocated(8 * vertices) + allocated(vertices) if wide or not dtype.is_floating_point else allocated(4 * vertices)
     scratch = allocated(_core.path_layout(vertices, graph.num_edges)[0])
-    return allocated((8 if wide else 4) * vertices) + max(scratch, result)
+    key_bytes = 8 if wide else 4
+    return allocated(key_bytes * vertices) + max(scratch, result, outer_bytes(graph, key_bytes))
 
 
 STATE_BYTES["sssp"] = path_state_bytes

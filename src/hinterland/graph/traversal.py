@@ -11,7 +11,8 @@ import torch
 from ..runtime.errors import GraphError
 from ..runtime.jit import KernelFile
 from ..runtime.launch import launch, resident_blocks
-from .prepare import Prepared
+from .graph import Graph
+from .prepare import Prepared, allocated
 
 BLOCK = 512  # threads of a block, as in the kernels' launch bounds
 EDGE_TYPES = ("int32_t", "int64_t")
@@ -19,6 +20,7 @@ _NO_VERTEX = 2**63 - 1  # FrontierControl::kNone
 RECORDS = 4097  # kStepRecords + 1
 FIELDS = ("vertices", "tasks", "edges", "bytes", "cached", "pulled", "start_ns", "visit_ns")  # StepRecord
 _ID_WIDE_FROM = 2**31  # vertices from which a vertex number takes eight bytes
+_AT_ONCE = 1 << 22  # vertices that are renumbered together, which bounds the memory that takes
 
 
 class ScratchLayout(NamedTuple):
@@ -50,6 +52,49 @@ def scratch_for(layout: ScratchLayout, device: torch.device) -> torch.Tensor:
     scratch = torch.empty(layout.bytes, dtype=torch.uint8, device=device)
     scratch[: layout.zeroed].zero_()
     return scratch
+
+
+def to_outer(order: torch.Tensor | None, values: torch.Tensor, vertices: bool = False) -> torch.Tensor:
+    """Per-vertex values ``[num_vertices]`` of a run, in the order of the graph before it was reordered.
+
+    Args:
+        order: int64 ``[num_vertices]`` on the device of the values (``Prepared.order_on``); None if the graph was not
+            reordered: the result is then ``values`` itself.
+        values: what the run found. ``Graph.to_outer`` does the same, but takes more memory.
+        vertices: the values are vertex numbers, from 0 on, which are renumbered too.
+    """
+    if order is None:
+        return values
+    found = torch.empty_like(values)
+    for begin in range(0, len(order), _AT_ONCE):
+        at, part = order[begin : begin + _AT_ONCE], values[begin : begin + _AT_ONCE]
+        if vertices:
+            part = torch.where(part < 0, part, order[part.clamp(min=0).long()].to(part.dtype))
+        found[at] = part
+    return found
+
+
+def smallest_outer(order: torch.Tensor | None, labels: torch.Tensor) -> torch.Tensor:
+    """Labels that are vertices, equal within a component, as the smallest vertex of each component before the reordering."""
+    if order is None:
+        return labels
+    smallest = torch.full_like(labels, len(order))
+    for begin in range(0, len(order), _AT_ONCE):
+        at, part = order[begin : begin + _AT_ONCE], labels[begin : begin + _AT_ONCE].long()
+        smallest.scatter_reduce_(0, part, at.to(labels.dtype), "amin")
+    found = torch.empty_like(labels)
+    for begin in range(0, len(order), _AT_ONCE):
+        found[order[begin : begin + _AT_ONCE]] = smallest[labels[begin : begin + _AT_ONCE].long()]
+    return found
+
+
+def outer_bytes(graph: Graph, width: int) -> int:
+    """GPU memory that ``to_outer`` takes besides values of ``width`` bytes: the order, the result, and what it renumbers at
+    once. 0 for graphs that were not reordered."""
+    vertices = graph.num_vertices
+    if graph.order is None:
+        return 0
+    return allocated(8 * vertices) + allocated(width * vertices) + 5 * allocated(8 * min(vertices, _AT_ONCE))
 
 
 def runner(prepared: Prepared, on_cpu: Callable[..., None], kernels: KernelFile, instance: str) -> Callable[..., None]:
@@ -90,6 +135,7 @@ def finish(prepared: Prepared, scratch: torch.Tensor, layout: ScratchLayout) -> 
             f"{edges} edges; check the file they came from"
         )
     if bad != _NO_VERTEX:
+        bad = bad if prepared.graph.order is None else int(prepared.graph.order[bad])
         raise GraphError(
             f"the neighbour list of vertex {bad} is broken: its offsets do not lie in order within the "
             f"{edges} edges, or it names a vertex outside [0, {vertices}); check the file they came from"

@@ -1,4 +1,7 @@
-"""Verifiers: a result is checked by the properties that define it, not by computing it a second time."""
+"""Verifiers: a result is checked by the properties that define it, not by computing it a second time.
+
+Of a reordered graph the edges are renumbered first, in a copy, and what is checked and named are the numbers of the user.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,7 @@ from .bfs import BfsResult
 from .graph import Graph
 from .msbfs import MultiBfsResult, check_sources, multi_source_bfs
 from .prepare import View
+from .reorder import restored
 
 
 def verify_bfs(graph: Graph, source: int, result: BfsResult) -> None:
@@ -37,7 +41,7 @@ def verify_bfs(graph: Graph, source: int, result: BfsResult) -> None:
         VerificationError: names the rule, the vertex or edge, and the values.
         ConfigError: levels or parents of another type.
     """
-    vertices = graph.num_vertices
+    graph, vertices = restored(graph), graph.num_vertices
     levels, parents = result.levels.cpu().contiguous(), result.parents.cpu().contiguous()
     if (levels.dtype, parents.dtype) != (torch.int32, torch.int64):
         raise ConfigError(f"levels are {levels.dtype} and parents {parents.dtype}, but must be int32 and int64")
@@ -77,7 +81,7 @@ def verify_multi_source_bfs(graph: Graph, sources: Iterable[int] | torch.Tensor,
     shape = (len(listed), graph.num_vertices)
     if result.levels.shape != shape:
         raise VerificationError(f"levels have shape {tuple(result.levels.shape)}, but must have {shape}")
-    view = View(graph, torch.device("cpu"))
+    view = View(restored(graph), torch.device("cpu"))
     for row, source in enumerate(listed):
         levels = result.levels[row].cpu().contiguous()
         rule, at = _core.verify_bfs(view.words, source, levels.data_ptr(), 0)
@@ -120,7 +124,7 @@ def verify_betweenness(graph: Graph, result: BetweennessResult, normalized: bool
     wrong = (~(sums >= 0)).nonzero()
     if len(wrong):
         raise VerificationError(f"rule 1: vertex {int(wrong[0])} has score {float(scores[wrong[0]])}")
-    ends = graph.degrees().cpu() == 0
+    ends = graph.to_outer(graph.degrees().cpu()) == 0
     wrong = ((sums > 0) & ends).nonzero()
     if len(wrong):
         raise VerificationError(f"rule 2: vertex {int(wrong[0])} has no out-edge, but score {float(scores[wrong[0]])}")

@@ -10,6 +10,7 @@ from . import arrays
 from .compress import decompress
 from .graph import Graph
 from .prepare import View
+from .reorder import restored
 from .sssp import SsspResult, require_weights
 from .sswp import SswpResult
 
@@ -71,7 +72,7 @@ def _verify(graph: Graph, source: int, found: torch.Tensor, widest: bool) -> Non
         raise VerificationError(f"{name}s have shape {tuple(found.shape)}, but the graph has {vertices} vertices")
     if not 0 <= source < vertices:
         raise VerificationError(f"source {source} is not a vertex: the graph has {vertices} vertices, numbered from 0")
-    graph = decompress(graph) if graph.is_compressed else graph
+    graph = decompress(restored(graph))
     view, kind = View(graph, torch.device("cpu")), arrays.WEIGHT_TYPES[dtype]
     rule, at = _core.verify_paths(view.words, kind.bytes, kind.order, widest, source, found.data_ptr())
     if rule:

@@ -113,9 +113,10 @@ def analyse(
     if not rooted:
         source = None
     elif source is None:
-        source = int(graph.degrees().argmax()) if graph.num_vertices else 0
+        source = int(graph.to_outer(graph.degrees()).argmax()) if graph.num_vertices else 0
     if algorithm == "bfs":
-        replay.levels(bfs(graph, source or 0, device="cpu").levels)
+        levels = bfs(graph, source or 0, device="cpu").levels
+        replay.levels(levels if graph.order is None else levels[graph.order])  # as the arrays are numbered
     else:
         run = getattr(emogi, algorithm)
         observe: Callable[[torch.Tensor], None] = lambda active: replay.levels(active.to(torch.int32) - 1)  # noqa: E731
