@@ -302,6 +302,43 @@ bool rows_ascend(const int64_t* indptr, int64_t vertices, NeighborArray neighbor
   return ascend;
 }
 
+namespace {
+
+// Every bit of the result depends on every bit of the number (the finalizer of SplitMix64; Steele, Lea and Flood 2014).
+uint64_t mixed(uint64_t x) {
+  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
+  x = (x ^ (x >> 27)) * 0x94D049BB133111EBu;
+  return x ^ (x >> 31);
+}
+
+uint64_t weight_bits(WeightArray weights, int64_t i) {
+  uint64_t bits = 0;
+  if (weights.data != nullptr) {
+    std::memcpy(&bits, static_cast<const char*>(weights.data) + i * weights.bytes, static_cast<size_t>(weights.bytes));
+  }
+  const bool is_zero = weights.order == WeightOrder::kFloat && bits << (65 - 8 * weights.bytes) == 0;
+  return is_zero ? 0 : bits;  // either zero
+}
+
+}  // namespace
+
+// Random numbers of all edges, less those of their reverses: 0 if they are the same edges.
+bool is_mirrored(const int64_t* indptr, int64_t vertices, NeighborArray neighbors, WeightArray weights) {
+  std::atomic<uint64_t> difference{0};
+  with_neighbors(neighbors, [&](const auto* ids) {
+    for_each_row(indptr, vertices, [&](int64_t row) {
+      uint64_t part = 0;
+      const uint64_t from = static_cast<uint64_t>(row);
+      for (int64_t i = indptr[row]; i < indptr[row + 1]; ++i) {
+        const uint64_t to = static_cast<uint64_t>(ids[i]), weight = mixed(weight_bits(weights, i) + 0x9E3779B97F4A7C15u);
+        part += mixed(mixed(from + weight) + to) - mixed(mixed(to + weight) + from);
+      }
+      if (part != 0) difference.fetch_add(part, std::memory_order_relaxed);
+    });
+  });
+  return difference == 0;
+}
+
 int64_t first_nan(const void* values, int64_t count, int bytes, uint64_t infinity) {
   int64_t first = kNone;
   const auto look = [&](auto word) {
