@@ -185,14 +185,25 @@ bool survives(unsigned seed) {
   for (int i = 0; i < 20; ++i) packed.words[random() % packed.words.size()] = static_cast<uint32_t>(random());
   for (int i = 0; i < 3; ++i) packed.at[random() % vertices] = static_cast<int64_t>(random());
   const PackedCsr<int32_t> graph(packed.view);
-  bool vertex = true;
+  const FrontierLayout layout(vertices, graph.num_edges);
+  std::vector<char> scratch(layout.bytes, 0);
+  const Frontier frontier(scratch.data(), layout, vertices);
+  for (int64_t v = 0; v < vertices; ++v) frontier.current[group_of(v)] |= bit_of(v);
+  bool vertex = true, bad = false;
+  std::vector<std::pair<int64_t, int64_t>> found;
   Lanes::run([&] {
     StepCounts counts;
+    Collect collect{found};
+    for (int64_t group = 0; group < layout.groups; ++group)
+      for (int64_t first = 0; first < 10 * kTaskChunks; first += kTaskChunks)
+        visit(graph, frontier, {group, first}, collect, counts);
+    bad |= counts.bad != FrontierControl::kNone;
     for (int64_t v = 0; v < vertices; ++v)
       vertex &= find_neighbor(graph, v, graph.offsets[v], graph.offsets[v + 1],
                               [&](int64_t u) { return !graph.has(u); }, counts) == -1;
   });
-  return vertex;
+  for (const auto& [from, to] : found) vertex &= graph.has(from) && graph.has(to);
+  return vertex && bad == (static_cast<int64_t>(found.size()) < graph.num_edges);
 }
 
 template <class Edge>

@@ -14,6 +14,7 @@ using namespace hinterland;
 namespace {
 
 int64_t pulled = 0;  // levels that were searched bottom-up
+int64_t both = 0;    // and of these, those that were pushed for some sources
 
 using Adjacency = std::vector<std::vector<int>>;
 
@@ -97,7 +98,11 @@ bool agrees(unsigned seed) {
         !std::equal(farthest.begin(), farthest.end(), control.eccentricity))
       return false;
     if (in != nullptr)
-      for (int64_t depth = 0; depth < common.depth; ++depth) pulled += state.frontier.record(depth).pulled;
+      for (int64_t depth = 0; depth < common.depth; ++depth) {
+        const StepRecord& record = state.frontier.record(depth);
+        pulled += record.pulled;
+        both += record.pulled != 0 && record.tasks != 0;
+      }
   }
   return true;
 }
@@ -110,8 +115,9 @@ int main() {
       std::printf("seed %u\n", seed);
       return 1;
     }
-  if (pulled == 0) {
-    std::printf("no level was searched bottom-up\n");
+  if (pulled == both || both == 0) {
+    std::printf("%lld levels were searched bottom-up, %lld of them also top-down\n", static_cast<long long>(pulled),
+                static_cast<long long>(both));
     return 1;
   }
 }

@@ -13,6 +13,7 @@ struct Warp {
   static constexpr int kWidth = 1;
 #endif
   static constexpr uint32_t kAll = 0xffffffffu;
+  static constexpr int kScratchWords = 512;
 
   HINTERLAND_FN static int lane() {
 #if HINTERLAND_ON_GPU
@@ -81,6 +82,17 @@ struct Warp {
 #endif
   }
 
+  // kScratchWords words that the lanes share, in blocks of at most 512 threads. Everyone who takes them has the same.
+  HINTERLAND_FN static uint32_t* scratch() {
+#if HINTERLAND_ON_GPU
+    __shared__ uint32_t words[16][kScratchWords];
+    return words[threadIdx.x / 32];
+#else
+    return nullptr;
+#endif
+  }
+
+  // All lanes wait for each other, and see what the others wrote.
   HINTERLAND_FN static void sync() {
 #if HINTERLAND_ON_GPU
     __syncwarp();

@@ -94,31 +94,32 @@ struct BitReader {
   }
 };
 
-// One block, ready to be asked for neighbours.
+// One block, ready to be asked for neighbours. `bits` is a BitReader, or what reads fields as it does.
 struct PackedBlock {
   int64_t first;    // its first neighbour
   int64_t payload;  // the bit of the stream where the high bits begin
   int low_bits, size;
 
-  template <class Words>
-  HINTERLAND_FN PackedBlock(const BitReader<Words>& bits, int64_t list_bit, const PackedShape& shape, int64_t block)
+  template <class Bits>
+  HINTERLAND_FN PackedBlock(const Bits& bits, int64_t list_bit, const PackedShape& shape, int64_t block)
       : size(shape.size(block)) {
     const int64_t entry = list_bit + block * shape.entry_bits();
-    const uint64_t start = bits(entry, shape.vertex_bits + shape.low_field);
+    const int start_bits = shape.vertex_bits + shape.low_field;
+    const bool at_once = shape.entry_bits() < 64;
+    const uint64_t start = bits(entry, at_once ? shape.entry_bits() : start_bits);
     first = static_cast<int64_t>(start & ((uint64_t{1} << shape.vertex_bits) - 1));
-    low_bits = static_cast<int>(start >> shape.vertex_bits);
-    payload = list_bit + shape.directory_bits();
-    if (shape.blocks > 1)
-      payload += static_cast<int64_t>(bits(entry + shape.vertex_bits + shape.low_field, shape.position_bits));
+    low_bits = static_cast<int>(start >> shape.vertex_bits & ((uint64_t{1} << shape.low_field) - 1));
+    payload = list_bit + shape.directory_bits() +
+              static_cast<int64_t>(at_once ? start >> start_bits : bits(entry + start_bits, shape.position_bits));
   }
 
-  template <class Words>
-  HINTERLAND_FN uint64_t high_bits(const BitReader<Words>& bits) const {
+  template <class Bits>
+  HINTERLAND_FN uint64_t high_bits(const Bits& bits) const {
     return bits(payload, 2 * (size - 1));
   }
 
-  template <class Words>
-  HINTERLAND_FN int64_t low(const BitReader<Words>& bits, int j) const {
+  template <class Bits>
+  HINTERLAND_FN int64_t low(const Bits& bits, int j) const {
     return static_cast<int64_t>(bits(payload + 2 * (size - 1) + static_cast<int64_t>(j - 1) * low_bits, low_bits));
   }
 
@@ -129,14 +130,14 @@ struct PackedBlock {
   HINTERLAND_FN int64_t end() const { return payload + PackedShape::payload_bits(low_bits, size); }
 
   // Neighbour j of [0, size).
-  template <class Words>
-  HINTERLAND_FN int64_t neighbor(const BitReader<Words>& bits, int j) const {
+  template <class Bits>
+  HINTERLAND_FN int64_t neighbor(const Bits& bits, int j) const {
     return j == 0 ? first : value(select_one(high_bits(bits), j - 1), low(bits, j), j);
   }
 
   // visit(j, neighbour) for all, in order, by one thread: a step from one to the next is cheaper than a search.
-  template <class Words, class Visit>
-  HINTERLAND_FN void for_each(const BitReader<Words>& bits, Visit&& visit) const {
+  template <class Bits, class Visit>
+  HINTERLAND_FN void for_each(const Bits& bits, Visit&& visit) const {
     visit(0, first);
     uint64_t ones = high_bits(bits);
     for (int j = 1; j < size; ++j, ones &= ones - 1) visit(j, value(stdlib::countr_zero(ones), low(bits, j), j));

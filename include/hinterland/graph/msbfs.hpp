@@ -8,7 +8,9 @@
 // the paper's mask of the frontier is not needed, and
 //   push: the edges (u, v) out of vertices that saw a new source are visited: coming[v] |= seen[u];
 //   pull: each vertex that lacks a source goes through its in-neighbours, coming[v] |= seen[u], until it lacks none.
-// Sources that found nothing in a level are done, and nobody looks for them any more.
+// Sources that found nothing in a level are done, and nobody looks for them any more. A single source that lags behind the
+// others, with few edges in its frontier, would make each pulling vertex go to the end of its list. So one level may do both:
+// first it pushes the vertices that laggards have just reached, then it pulls for the other sources (to_push()).
 //
 // Bits only ever get set, so levels do not depend on direction, the number of threads, or the processor.
 #pragma once
@@ -22,12 +24,13 @@ inline constexpr int kMostSources = 64;  // of one search
 // What is known of each source at the end, and counters in between.
 struct MsBfsControl {
   int64_t reached[kMostSources], distance_sum[kMostSources], eccentricity[kMostSources];
-  uint64_t found[2];  // the sources that reached a vertex in this level, and in the one before or after
+  int64_t seen_edges[kMostSources];    // out of the vertices that the source has reached
+  int64_t new_edges[2][kMostSources];  // out of those it reached in this level, and in the one before or after
+  uint64_t found[2];                   // the sources that reached a vertex in this level, and in the one before or after
   int64_t apart[14];
   int64_t full;        // vertices that lack no source
   int64_t full_edges;  // out of them
-  int64_t seen_edges;  // out of the vertices that each source has reached, summed over the sources
-  int64_t apart_too[13];
+  int64_t apart_too[14];
 };
 
 // The search's memory besides levels: one block, of which the first `zeroed` bytes must be zero at the start. It is planned for
@@ -71,85 +74,135 @@ struct MsBfsState {
   }
 };
 
-// What a warp learns as vertices enter the frontier: which sources are new to them. Each lane counts for its share of the
-// sources, so that all counters together are added to memory once a loop.
+// Sources that a lane counts for: i * Warp::kWidth + Warp::lane() for each i below.
+template <class Mask>
+inline constexpr int kShare = 8 * sizeof(Mask) / Warp::kWidth;
+
+// Bit k of lane i's result is bit i of lane k's word (Warren, "Hacker's Delight", section 7-3, a row to a lane).
+HINTERLAND_FN uint32_t transposed(uint32_t word) {
+  uint32_t low = 0x0000ffffu;  // the columns without bit `step`
+  for (int step = 16; step > 0; step /= 2, low ^= low << step) {
+    const uint32_t other = Warp::broadcast(word, Warp::lane() ^ step);
+    word = Warp::lane() & step ? (word & ~low) | (other >> step & low) : (word & low) | (other & low) << step;
+  }
+  return word;
+}
+
+// What a warp learns of the vertices that enter the frontier: which sources are new to them. Each lane counts for its share of
+// the sources, so that all counters together are added to memory once a loop.
 template <class Mask>
 class Arrivals {
  public:
   HINTERLAND_FN Arrivals(const MsBfsState<Mask>& state, int64_t depth)
       : state_(state), depth_(depth), wanted_(state.active(depth - 1)) {}
 
-  // Groups [first, last) of a list, at most one a lane, before they are collected.
+  // Groups [first, last) of a list, before they are settled.
   template <class Graph>
-  HINTERLAND_FN void settle(const Graph& graph, const GroupList& groups, int64_t first, int64_t last) {
-    const bool has_group = first + Warp::lane() < last;
-    const int64_t own_group = has_group ? groups[first + Warp::lane()] : 0;
-    const uint32_t own_word = has_group ? state_.frontier.next[own_group] : 0;
-    for (int turn = 0; turn < last - first; ++turn) {
-      const int64_t group = Warp::broadcast(own_group, turn);
-      const uint32_t word = Warp::broadcast(own_word, turn);
+  HINTERLAND_FN void count(const Graph& graph, const GroupList& groups, int64_t first, int64_t last, StepCounts& counts) {
+    for (int64_t i = first; i < last; ++i) {
+      const uint32_t word = state_.frontier.next[groups[i]];
       for (int sub = 0; sub < kGroup; sub += Warp::kWidth) {
         const bool marked = word >> (sub + Warp::lane()) & 1u;
         if (!Warp::any(marked)) continue;
-        const int64_t vertex = group * kGroup + sub + Warp::lane();
-        count(vertex, marked ? enter(graph, vertex) : Mask{0});
+        const int64_t vertex = groups[i] * kGroup + sub + Warp::lane();
+        const ListBounds list(graph, vertex, marked, counts);
+        const int64_t degree = list.end - list.begin;
+        counts.vertices += marked;
+        counts.edges += degree;
+        const Mask fresh = marked ? look_at(vertex, degree) : Mask{0};
+        found_ |= fresh;
+        add(fresh, degree);
+        if (state_.levels != nullptr) write_levels(vertex, fresh);
       }
     }
   }
 
   HINTERLAND_FN void add_to_control() const {
     MsBfsControl& control = *state_.control;
-    for (int i = 0; i < kShare; ++i) {
-      if (counts_[i] == 0) continue;
+    for (int i = 0; i < kShare<Mask>; ++i) {
+      if (vertices_[i] == 0) continue;
       const int source = i * Warp::kWidth + Warp::lane();
-      atomic_add(control.reached[source], counts_[i]);
-      atomic_add(control.distance_sum[source], counts_[i] * depth_);
+      atomic_add(control.reached[source], vertices_[i]);
+      atomic_add(control.distance_sum[source], vertices_[i] * depth_);
       atomic_store(control.eccentricity[source], depth_);
+      atomic_add(control.seen_edges[source], edges_[i]);
+      atomic_add(control.new_edges[depth_ & 1][source], edges_[i]);
     }
-    const int64_t sums[] = {Warp::sum(full_), Warp::sum(full_edges_), Warp::sum(seen_edges_)};
-    if (Warp::lane() != 0 || found_ == 0) return;
-    atomic_or(control.found[depth_ & 1], static_cast<uint64_t>(found_));
+    const int64_t sums[] = {Warp::sum(full_), Warp::sum(full_edges_)};
+    const Mask found = Warp::bits_of_all(found_);
+    if (Warp::lane() != 0 || found == 0) return;
+    atomic_or(control.found[depth_ & 1], static_cast<uint64_t>(found));
     if (sums[0] != 0) atomic_add(control.full, sums[0]), atomic_add(control.full_edges, sums[1]);
-    atomic_add(control.seen_edges, sums[2]);
   }
 
  private:
-  static constexpr int kWord = 32;
-  static constexpr int kShare = 8 * sizeof(Mask) / Warp::kWidth;
-
   // The sources that are new to one vertex.
-  template <class Graph>
-  HINTERLAND_FN Mask enter(const Graph& graph, int64_t vertex) {
-    const Mask before = state_.seen[vertex], now = state_.coming[vertex], fresh = now & ~before;
-    const int64_t degree = graph.degree(vertex);
-    state_.seen[vertex] = now;
-    seen_edges_ += degree * stdlib::popcount(fresh);
+  HINTERLAND_FN Mask look_at(int64_t vertex, int64_t degree) {
+    const Mask before = state_.seen[vertex], now = state_.coming[vertex];
     if ((wanted_ & ~before) != 0 && (wanted_ & ~now) == 0) ++full_, full_edges_ += degree;
-    return fresh;
+    return now & ~before;
   }
 
-  // All lanes together, each with its own vertex: the levels of one source after another are written by neighbouring lanes.
-  HINTERLAND_FN void count(int64_t vertex, Mask fresh) {
-    const Mask all = Warp::bits_of_all(fresh);
-    found_ |= all;
-    for (int begin = 0; begin < static_cast<int>(8 * sizeof(Mask)); begin += kWord) {
-      for (uint32_t left = static_cast<uint32_t>(all >> begin); left != 0; left &= left - 1) {
-        const int bit = stdlib::countr_zero(left);
-        const bool is_new = fresh >> (begin + bit) & 1u;
-        if (is_new && state_.levels != nullptr)
-          state_.levels[(begin + bit) * state_.frontier.num_vertices + vertex] = static_cast<int32_t>(depth_);
-        const int arrived = stdlib::popcount(Warp::ballot(is_new));
-        if (bit % Warp::kWidth == Warp::lane()) counts_[(begin + bit) / Warp::kWidth] += arrived;
+  // All lanes together, each with its own vertex. Degrees are summed binary digit by digit: for all vertices of a source at
+  // once, which would take turns otherwise.
+  HINTERLAND_FN void add(Mask fresh, int64_t degree) {
+    if constexpr (Warp::kWidth == 1) {
+      for (; fresh != 0; fresh &= fresh - 1) {
+        const int source = stdlib::countr_zero(fresh);
+        ++vertices_[source], edges_[source] += degree;
       }
+    } else {
+      uint32_t vertices[kShare<Mask>];  // of each source, a bit a lane
+      for (int i = 0; i < kShare<Mask>; ++i) {
+        vertices[i] = transposed(static_cast<uint32_t>(fresh >> i * Warp::kWidth));
+        vertices_[i] += stdlib::popcount(vertices[i]);
+      }
+      for (uint64_t left = Warp::bits_of_all(static_cast<uint64_t>(degree)); left != 0; left &= left - 1) {
+        const int digit = stdlib::countr_zero(left);
+        const uint32_t having = Warp::ballot(degree >> digit & 1);
+        for (int i = 0; i < kShare<Mask>; ++i)
+          edges_[i] += static_cast<int64_t>(stdlib::popcount(vertices[i] & having)) << digit;
+      }
+    }
+  }
+
+  // The levels of one source after another are written by neighbouring lanes.
+  HINTERLAND_FN void write_levels(int64_t vertex, Mask fresh) const {
+    for (Mask left = Warp::bits_of_all(fresh); left != 0; left &= left - 1) {
+      const int source = stdlib::countr_zero(left);
+      if (fresh >> source & 1u)
+        state_.levels[source * state_.frontier.num_vertices + vertex] = static_cast<int32_t>(depth_);
     }
   }
 
   const MsBfsState<Mask>& state_;
   int64_t depth_;
   Mask wanted_, found_ = 0;
-  int64_t counts_[kShare] = {};
-  int64_t full_ = 0, full_edges_ = 0, seen_edges_ = 0;
+  int64_t vertices_[kShare<Mask>] = {}, edges_[kShare<Mask>] = {};
+  int64_t full_ = 0, full_edges_ = 0;
 };
+
+// Settles groups [first, last) of a list, at most one a lane. Of the marked vertices only those stay marked that one of the
+// sources `pushed` has just reached.
+template <class Mask>
+HINTERLAND_FN void settle(const MsBfsState<Mask>& state, Mask pushed, const GroupList& groups, int64_t first, int64_t last) {
+  for (int64_t i = first; i < last; ++i) {
+    const uint32_t word = state.frontier.next[groups[i]];
+    uint32_t stay = 0;
+    for (int sub = 0; sub < kGroup; sub += Warp::kWidth) {
+      const int64_t vertex = groups[i] * kGroup + sub + Warp::lane();
+      Mask fresh = 0;
+      if (word >> (sub + Warp::lane()) & 1u) {
+        const Mask now = state.coming[vertex];
+        fresh = now & ~state.seen[vertex];
+        state.seen[vertex] = now;
+      }
+      stay |= Warp::ballot((fresh & pushed) != 0) << sub;
+    }
+    Warp::sync();  // all lanes have read the word
+    if (i - first == Warp::lane()) state.frontier.next[groups[i]] = stay;  // that collect() reads in the same lane
+  }
+}
 
 // Push: hands on what the edges' sources have seen.
 template <class Mask, class Touched>
@@ -186,16 +239,16 @@ HINTERLAND_FN Mask look_for(const Graph& incoming, const MsBfsState<Mask>& state
   return missing;
 }
 
-// Pull: the vertices of a group look for the active sources that they lack. `long_lists` takes those whose lists are shared by
-// many warps.
+// Pull: the vertices of a group look for the sources `pulled` that they lack, besides what has been pushed in this level.
+// `long_lists` takes the vertices whose lists are shared by many warps.
 template <class Graph, class Mask, class Touched, class Tasks>
-HINTERLAND_FN void pull(const Graph& incoming, const MsBfsState<Mask>& state, Mask active, int64_t group, Touched& touched,
+HINTERLAND_FN void pull(const Graph& incoming, const MsBfsState<Mask>& state, Mask pulled, int64_t group, Touched& touched,
                         Tasks& long_lists, StepCounts& counts) {
   uint32_t found = 0;
   for (int sub = 0; sub < kGroup; sub += Warp::kWidth) {
     const int64_t base = group * kGroup + sub, own = base + Warp::lane();
-    const Mask seen = incoming.has(own) ? state.seen[own] : active;
-    const Mask lacking = active & ~seen;
+    const Mask before = incoming.has(own) ? state.coming[own] : pulled;
+    const Mask lacking = pulled & ~before;
     Mask missing = lacking;
     bool goes_on = missing != 0;
     for (int64_t j = 0; j < incoming.heads_per_vertex && goes_on; ++j) {
@@ -214,22 +267,23 @@ HINTERLAND_FN void pull(const Graph& incoming, const MsBfsState<Mask>& state, Ma
                                  Warp::broadcast(missing, lane), counts);
       if (Warp::lane() == lane) missing = left;
     }
-    if (missing != lacking) state.coming[own] = seen | (lacking & ~missing);
+    if (missing != lacking) state.coming[own] = before | (lacking & ~missing);
     found |= Warp::ballot(missing != lacking) << sub;
   }
   if (found != 0 && Warp::lane() == 0) {
-    state.frontier.next[group] = found;
-    touched.append(group);
+    uint32_t& next = state.frontier.next[group];
+    if (next == 0) touched.append(group);
+    next |= found;
   }
 }
 
 // Pull, for a part of a long list: task.group is a vertex, task.first_chunk a position. What other parts have found by now is
 // not looked for.
 template <class Graph, class Mask, class Touched>
-HINTERLAND_FN void pull_part(const Graph& incoming, const MsBfsState<Mask>& state, Mask active, const Task& task,
+HINTERLAND_FN void pull_part(const Graph& incoming, const MsBfsState<Mask>& state, Mask pulled, const Task& task,
                              Touched& touched, StepCounts& counts) {
   const int64_t end = min_of(task.first_chunk + kTaskEdges, incoming.offsets[task.group + 1]);
-  const Mask lacking = active & ~Warp::broadcast(atomic_load(state.coming[task.group]), 0);
+  const Mask lacking = pulled & ~Warp::broadcast(atomic_load(state.coming[task.group]), 0);
   if (lacking == 0) return;
   const Mask fresh = lacking & ~look_for(incoming, state, task.group, task.first_chunk, end, lacking, counts);
   if (fresh == 0 || Warp::lane() != 0) return;
@@ -237,46 +291,70 @@ HINTERLAND_FN void pull_part(const Graph& incoming, const MsBfsState<Mask>& stat
   state.mark(task.group, touched);
 }
 
-// Whether pulling level `depth` is likely to read less than pushing it. A vertex that lacks a source has no neighbour in that
-// source's levels before, so each neighbour brings the source with the share that the frontier's edges have in those left.
+// The sources to push in level `depth`, so that it is likely to read least. A vertex that lacks a source has no neighbour in
+// that source's levels before, so each neighbour brings the source with the share that the source's frontier has of the edges
+// it has not left behind. Vertices that pull read on until the source of the smallest share has come; so the sources of small
+// shares are those to push, where their frontiers have fewer edges than that saves. All lanes call it together.
 struct MsDirection {
   static constexpr double kListCost = 16;  // reading a list costs as much as so many more edges
-  static constexpr int kMostLooks = 64;    // neighbours after which a vertex is taken to need all of them
+  static constexpr double kLeastShare = 1e-6;
 
-  // seen_before: control->seen_edges before this level.
   template <class Graph, class Mask>
-  HINTERLAND_FN static bool pulls(const Graph& incoming, const MsBfsState<Mask>& state, int64_t depth, int64_t seen_before) {
-    MsBfsControl& control = *state.control;
-    const double pushed = static_cast<double>(state.frontier.edges(depth));
-    const double in_frontier = static_cast<double>(state.frontier.vertices(depth));
-    const double sources = stdlib::popcount(state.active(depth));
-    const double seen = static_cast<double>(atomic_load(control.seen_edges));
-    const double arrived = seen - static_cast<double>(seen_before);
-    const double ahead = max_of(0.0, sources * static_cast<double>(incoming.num_edges) - seen);
-    const double share = arrived / max_of(1.0, arrived + ahead);
+  HINTERLAND_FN static Mask to_push(const Graph& incoming, const MsBfsState<Mask>& state, int64_t depth) {
+    const MsBfsControl& control = *state.control;
+    double edges[kShare<Mask>], share[kShare<Mask>], left[kShare<Mask>];  // left: the chance that no head brings the source
+    double all_edges = 0;
+    for (int i = 0; i < kShare<Mask>; ++i) {
+      const int source = i * Warp::kWidth + Warp::lane();
+      edges[i] = static_cast<double>(control.new_edges[depth & 1][source]);
+      const double ahead = static_cast<double>(incoming.num_edges - control.seen_edges[source]);
+      share[i] = edges[i] / max_of(1.0, edges[i] + max_of(0.0, ahead));
+      left[i] = 1;
+      for (int64_t j = 0; j < incoming.heads_per_vertex; ++j) left[i] *= 1 - share[i];
+      all_edges += edges[i];
+    }
+    all_edges = Warp::sum(all_edges);
 
+    const double frontier_edges = max_of(1.0, static_cast<double>(state.frontier.edges(depth)));
+    const double push_cost = 1 + kListCost * static_cast<double>(state.frontier.vertices(depth)) / frontier_edges;
     const int64_t reachable = incoming.num_vertices - incoming.num_isolated;
-    const double lacking = static_cast<double>(max_of<int64_t>(0, reachable - atomic_load(control.full)));
-    const int64_t edges = max_of<int64_t>(0, incoming.num_edges - atomic_load(control.full_edges));
-    const double degree = static_cast<double>(edges) / max_of(1.0, lacking);
-    double missing = sources;  // that a vertex still lacks after some neighbours; below 1, the chance that it lacks one
-    for (int64_t j = 0; j < incoming.heads_per_vertex; ++j) missing *= 1 - share;
-    const double searching = lacking * min_of(1.0, missing);
-    double looks = 0;
-    while (missing > 1 && looks < kMostLooks) missing *= 1 - share, ++looks;
-    looks = missing > 1 ? degree : min_of(degree, looks + 1 / max_of(share, 1e-9));
+    const double lacking = static_cast<double>(max_of<int64_t>(0, reachable - control.full));
+    const double lacking_edges = static_cast<double>(max_of<int64_t>(0, incoming.num_edges - control.full_edges));
+    const double degree = max_of(1.0, lacking_edges / max_of(1.0, lacking));
     // Looking at every group costs something even where nothing is found.
     const double scan = static_cast<double>(state.frontier.num_groups);
-    return searching * (looks + kListCost) + scan < pushed + kListCost * in_frontier;
+
+    double least = frontier_edges * push_cost, least_pulled = 2;  // sources of at least this share are pulled: at first none
+    double looks = 0;
+    int64_t before = 0;  // sources pulled for the bound before
+    for (double bound = 0.5; bound > kLeastShare; bound /= 2) {
+      int64_t sources = 0;
+      double pulled_edges = 0, missing = 0;
+      for (int i = 0; i < kShare<Mask>; ++i)
+        if (share[i] >= bound) ++sources, pulled_edges += edges[i], missing += left[i];
+      sources = Warp::sum(sources);
+      if (sources == before) continue;
+      // That the last of n sources comes takes some log n times as long as that one does.
+      looks = max_of(looks, stdlib::bit_width(static_cast<uint64_t>(sources - before)) / (1.5 * bound));
+      before = sources;
+      const double searching = lacking * min_of(1.0, Warp::sum(missing));
+      const double read = degree * looks / (degree + looks);  // less than either: degrees differ, and so does luck
+      const double pushed = min_of(frontier_edges, all_edges - Warp::sum(pulled_edges));
+      const double cost = searching * (read + kListCost) + scan + pushed * push_cost;
+      if (cost < least) least = cost, least_pulled = bound;
+    }
+    Mask pushed = 0;
+    for (int i = 0; i < kShare<Mask>; ++i)
+      if (share[i] < least_pulled) pushed |= Mask{1} << (i * Warp::kWidth + Warp::lane());
+    return Warp::bits_of_all(pushed) & state.active(depth);
   }
 };
 
 inline constexpr int kMsPullGroups = 8;  // that a warp takes at once
 
 template <class Team, class Graph, class Mask>
-HINTERLAND_FN void pull_level(Team& team, const Graph& incoming, const MsBfsState<Mask>& state, int64_t depth) {
+HINTERLAND_FN void pull_level(Team& team, const Graph& incoming, const MsBfsState<Mask>& state, Mask pulled, int64_t depth) {
   const Frontier& frontier = state.frontier;
-  const Mask active = state.active(depth);
   team.lead([&] { frontier.record(depth).pulled = 1; });
   team.take(ceil_div<int64_t>(frontier.num_groups, kMsPullGroups), [&](const auto& items) {
     auto touched = team.appender(frontier.touched_bag(depth));
@@ -285,7 +363,7 @@ HINTERLAND_FN void pull_level(Team& team, const Graph& incoming, const MsBfsStat
     items([&](int64_t i) {
       const int64_t end = min_of((i + 1) * kMsPullGroups, frontier.num_groups);
       for (int64_t group = i * kMsPullGroups; group < end; ++group)
-        pull(incoming, state, active, group, touched, parts, counts);
+        pull(incoming, state, pulled, group, touched, parts, counts);
     });
     counts.add_to(frontier, depth);
   });
@@ -294,7 +372,7 @@ HINTERLAND_FN void pull_level(Team& team, const Graph& incoming, const MsBfsStat
   team.take(num_parts, [&](const auto& items) {
     auto touched = team.appender(frontier.touched_bag(depth));
     StepCounts counts;
-    items([&](int64_t i) { pull_part(incoming, state, active, frontier.tasks[i], touched, counts); });
+    items([&](int64_t i) { pull_part(incoming, state, pulled, frontier.tasks[i], touched, counts); });
     counts.add_to(frontier, depth);
   });
 }
@@ -321,43 +399,48 @@ HINTERLAND_FN void msbfs(Team& team, const Graph& graph, const Graph* incoming, 
     });
   });
 
-  int64_t seen_before = 0;
   for (int64_t depth = 0; frontier.num_touched(depth) != 0; ++depth) {
     const GroupList groups = frontier.groups(depth);
-    team.lead([&] { frontier.begin_step(depth, team.now_ns()); });
+    team.lead([&] {
+      frontier.begin_step(depth, team.now_ns());
+      for (int64_t& edges : control.new_edges[(depth + 1) & 1]) edges = 0;
+    });
     team.loop(groups.count, [&](const auto& ranges) {
-      auto tasks = team.appender(frontier.task_bag(depth));
-      const EnterNothing nothing;
       Arrivals<Mask> arrivals(state, depth);
       StepCounts counts;
-      ranges([&](int64_t first, int64_t last) {
-        arrivals.settle(graph, groups, first, last);
-        collect(graph, frontier, groups, first, last, nothing, tasks, counts);
-      });
+      ranges([&](int64_t first, int64_t last) { arrivals.count(graph, groups, first, last, counts); });
       arrivals.add_to_control();
       counts.add_to(frontier, depth);
     });
 
     // Where no vertex lacks a source no edge finds another.
-    const bool done = atomic_load(control.full) == graph.num_vertices;
-    const int64_t num_tasks = done ? 0 : frontier.num_tasks(depth);
-    const bool pulls = !done && incoming != nullptr && MsDirection::pulls(*incoming, state, depth, seen_before);
-    seen_before = atomic_load(control.seen_edges);
+    const Mask active = atomic_load(control.full) == graph.num_vertices ? 0 : state.active(depth);
+    const Mask pushed = incoming == nullptr ? active : active & MsDirection::to_push(*incoming, state, depth);
+    team.loop(groups.count, [&](const auto& ranges) {
+      auto tasks = team.appender(frontier.task_bag(depth));
+      const EnterNothing nothing;
+      StepCounts counted_before;
+      ranges([&](int64_t first, int64_t last) {
+        settle(state, pushed, groups, first, last);
+        collect(graph, frontier, groups, first, last, nothing, tasks, counted_before);
+      });
+    });
+
+    const int64_t num_tasks = frontier.num_tasks(depth);
     team.lead([&] {
       frontier.begin_visit(depth, num_tasks, team.now_ns());
       control.found[(depth + 1) & 1] = 0;
     });
-    if (pulls) {
-      pull_level(team, *incoming, state, depth);
-      continue;
-    }
-    team.take(num_tasks, [&](const auto& items) {
-      auto touched = team.appender(frontier.touched_bag(depth));
-      const MsPush<Mask, decltype(touched)> push{state, touched};
-      StepCounts counts;
-      items([&](int64_t i) { visit(graph, frontier, frontier.tasks[i], push, counts); });
-      counts.add_to(frontier, depth);
-    });
+    if (num_tasks != 0)
+      team.take(num_tasks, [&](const auto& items) {
+        auto touched = team.appender(frontier.touched_bag(depth));
+        const MsPush<Mask, decltype(touched)> push{state, touched};
+        StepCounts counts;
+        items([&](int64_t i) { visit(graph, frontier, frontier.tasks[i], push, counts); });
+        counts.add_to(frontier, depth);
+      });
+    const Mask pulled = active & ~pushed;
+    if (pulled != 0) pull_level(team, *incoming, state, pulled, depth);
   }
   team.lead([&] { frontier.end(team.now_ns()); });
 }

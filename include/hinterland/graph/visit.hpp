@@ -100,12 +100,12 @@ HINTERLAND_FN int64_t nth_neighbor(const Csr<Edge, Weight>& graph, int64_t verte
 
 // Looks through the list of one vertex, from position `from` on to the end of the list, `end`: look(to) is called by all lanes
 // together, with neighbours to[k], or -1 where there is none, and says (the same in every lane) whether that was enough. A line at
-// first, since most searches end there, then several at a time.
+// first, since most searches end there, then two, then several at a time.
 template <class Edge, class Weight, class Look>
 HINTERLAND_FN void look_through(const Csr<Edge, Weight>& graph, int64_t vertex, int64_t from, int64_t end, const Look& look,
                                 StepCounts& counts) {
   int64_t chunk = graph.edges.span(from, end).aligned_begin();
-  for (int chunks = 1; chunk < end; chunk += chunks * Warp::kWidth, chunks = kChunksInFlight) {
+  for (int chunks = 1; chunk < end; chunk += chunks * Warp::kWidth, chunks = min_of(2 * chunks, kChunksInFlight)) {
     int64_t to[kChunksInFlight];
     for (int k = 0; k < kChunksInFlight; ++k) {
       const int64_t i = chunk + k * Warp::kWidth + Warp::lane();

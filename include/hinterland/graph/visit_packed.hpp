@@ -56,6 +56,8 @@ struct PackedCsr {
 struct PackedBounds {
   int64_t begin = 0, end = 0;
 
+  HINTERLAND_FN PackedBounds(int64_t begin, int64_t end) : begin(begin), end(end) {}
+
   template <class Graph>
   HINTERLAND_FN PackedBounds(const Graph& graph, int64_t vertex, bool active) {
     if (!active) return;
@@ -65,41 +67,147 @@ struct PackedBounds {
   }
 };
 
-// Finds neighbours of packed lists. A lane among others looks for one at a time; a warp's only lane, which goes through lists
-// in order, decodes a block at once and keeps it.
+// Bits of a stream, of which a warp has copied some lines to its scratch memory: lines of a directory, and lines of payloads.
+// Fields lie across lanes in any way, so lanes that read them where the stream lies would request parts of lines at random
+// times; a link moves nearly as many whole lines a second as parts.
+template <class FarBits>
+class StagedBits {
+ public:
+  // A stream of `bytes` bytes and the padding.
+  HINTERLAND_FN StagedBits(const FarBits& far, int64_t bytes)
+      : far_(far), last_word_(packed_bytes(bytes) / static_cast<int64_t>(sizeof(uint32_t)) - 1) {}
+
+  // Copies the lines that hold bits [begin, end), as many as there is place for. All lanes call these together.
+  HINTERLAND_FN void stage_entries(int64_t begin, int64_t end) { entries_ = copy(begin, end, 0, kEntryLines); }
+  HINTERLAND_FN void stage_payloads(int64_t begin, int64_t end) {
+    payloads_ = copy(begin, end, kEntryLines, Warp::kScratchWords / kLineWords - kEntryLines);
+  }
+
+  // As BitReader.
+  HINTERLAND_FN uint64_t operator()(int64_t at, int count) const {
+    const int64_t word = at / 32;
+    const bool among_payloads = payloads_.has(word);
+    if (!among_payloads && !entries_.has(word)) return far_(at, count);
+    const uint32_t* const near =
+        Warp::scratch() + (among_payloads ? kEntryLines * kLineWords + payloads_.place(word) : entries_.place(word));
+    const int skip = static_cast<int>(at % 32);
+    const uint64_t low = (static_cast<uint64_t>(near[1]) << 32 | near[0]) >> skip;
+    const uint64_t high = static_cast<uint64_t>(near[2]) << (63 - skip) << 1;
+    return (low | high) & ((uint64_t{1} << count) - 1);
+  }
+
+ private:
+  static constexpr int kLineWords = kLineBytes / static_cast<int>(sizeof(uint32_t));
+  static constexpr int kEntryLines = 4;
+  static constexpr int kInFlight = 4;  // lines that are requested before the first is stored
+
+  // What of the stream is staged: words from `first` on, `count` of them with two more behind.
+  struct Piece {
+    int64_t first = 0;
+    int count = 0;
+
+    HINTERLAND_FN bool has(int64_t word) const { return static_cast<uint64_t>(word - first) < static_cast<uint64_t>(count); }
+    HINTERLAND_FN int place(int64_t word) const { return static_cast<int>(word - first); }
+  };
+
+  HINTERLAND_FN Piece copy(int64_t begin, int64_t end, int to_line, int most) const {
+    // Readers fetch up to two words after the one they need.
+    const int64_t first = far_.words.span(begin / 32, end / 32).aligned_begin(), past = (end - 1) / 32 + 3;
+    const int lines = static_cast<int>(min_of<int64_t>(ceil_div<int64_t>(past - first, kLineWords), most));
+    uint32_t* const to = Warp::scratch() + to_line * kLineWords + Warp::lane();
+    Warp::sync();  // nobody reads what was there any more
+    for (int line = 0; line < lines; line += kInFlight) {
+      uint32_t words[kInFlight];
+      for (int k = 0; k < kInFlight; ++k) {
+        const int64_t word = first + (line + k) * kLineWords + Warp::lane();
+        words[k] = line + k < lines ? far_.words.read(min_of(max_of(word, int64_t{0}), last_word_)) : 0;
+      }
+      for (int k = 0; k < kInFlight; ++k)
+        if (line + k < lines) to[(line + k) * kLineWords] = words[k];
+    }
+    Warp::sync();
+    return {first, lines * kLineWords - 2};
+  }
+
+  FarBits far_;
+  int64_t last_word_;
+  Piece entries_, payloads_;
+};
+
+// Finds neighbours of packed lists. A lane among others looks for one at a time, in what the warp has staged; a warp's only
+// lane, which goes through lists in order, decodes a block at once and keeps it.
 template <class Graph>
 class PackedFinder {
  public:
-  HINTERLAND_FN explicit PackedFinder(const Graph& graph) : graph_(graph) {}
+  // Neighbours that are staged together, of one list or of several that lie end to end.
+  static constexpr int kStaged = 16 * Warp::kWidth;
+
+  HINTERLAND_FN explicit PackedFinder(const Graph& graph) : graph_(graph), bits_(bits_of(graph)) {}
+
+  // Stages neighbours first to last of each lane's list, if it has any; lists follow each other as lanes do. All lanes call it
+  // together. What is not staged is found all the same.
+  HINTERLAND_FN void stage([[maybe_unused]] const PackedShape& shape, [[maybe_unused]] const PackedBounds& list,
+                           [[maybe_unused]] bool has, [[maybe_unused]] int64_t first, [[maybe_unused]] int64_t last) {
+    if constexpr (Warp::kWidth > 1) {
+      const int64_t list_bit = 8 * list.begin, list_end = 8 * list.end;
+      has = has && list_bit + shape.directory_bits() <= list_end;
+      const uint32_t lanes = Warp::ballot(has);
+      if (lanes == 0) return;
+      const int front = stdlib::countr_zero(lanes), back = 31 - stdlib::countl_zero(lanes);
+      const int64_t elements = Warp::sum(has ? last - first + 1 : 0);
+      const int64_t first_block = first / kPackedBlock, last_block = last / kPackedBlock;
+      // The first list's entries. Those of the others lie between the payloads.
+      bits_.stage_entries(Warp::broadcast(list_bit + first_block * shape.entry_bits(), front),
+                          Warp::broadcast(list_bit + (last_block + 1) * shape.entry_bits(), front));
+      int64_t begin = 0, end = list_end;
+      if (Warp::lane() == front) begin = PackedBlock(bits_, list_bit, shape, first_block).payload;
+      if (Warp::lane() == back && last + 1 < shape.degree) end = PackedBlock(bits_, list_bit, shape, last_block).end();
+      begin = Warp::broadcast(begin, front);
+      end = Warp::broadcast(end, back);
+      // Not where other lists or a long directory lie between: more than the neighbours would take as they are.
+      const int64_t most = 8 * (elements * static_cast<int64_t>(sizeof(typename Graph::Edge)) + kLineBytes);
+      if (begin < end && end - begin <= most) bits_.stage_payloads(begin, end);
+    }
+  }
 
   // Neighbour i of a list, or -1 if the list does not lie within its bytes.
-  HINTERLAND_FN int64_t operator()(const PackedShape& shape, int64_t begin, int64_t end, int64_t i) {
-    if (8 * begin + shape.directory_bits() > 8 * end) return -1;
+  HINTERLAND_FN int64_t operator()(const PackedShape& shape, const PackedBounds& list, int64_t i) {
+    if (8 * list.begin + shape.directory_bits() > 8 * list.end) return -1;
     const int64_t number = i / kPackedBlock;
     const int j = static_cast<int>(i % kPackedBlock);
     if constexpr (Warp::kWidth == 1) {
-      if (begin != held_list_ || number != held_block_) {
-        const PackedBlock block(graph_.bits, 8 * begin, shape, number);
-        if (!fits(block, shape, end)) return -1;
-        block.for_each(graph_.bits, [&](int place, int64_t neighbor) {
+      if (list.begin != held_list_ || number != held_block_) {
+        const PackedBlock block(bits_, 8 * list.begin, shape, number);
+        if (!fits(block, shape, list.end)) return -1;
+        block.for_each(bits_, [&](int place, int64_t neighbor) {
           held_[place] = static_cast<typename Graph::Edge>(neighbor);
         });
-        held_list_ = begin;
+        held_list_ = list.begin;
         held_block_ = number;
       }
       return held_[j];
     } else {
-      const PackedBlock block(graph_.bits, 8 * begin, shape, number);
-      return fits(block, shape, end) ? block.neighbor(graph_.bits, j) : -1;
+      const PackedBlock block(bits_, 8 * list.begin, shape, number);
+      return fits(block, shape, list.end) ? block.neighbor(bits_, j) : -1;
     }
   }
 
  private:
+  using FarBits = decltype(Graph::bits);
+  using Bits = stdlib::conditional_t<Warp::kWidth == 1, FarBits, StagedBits<FarBits>>;
+
+  HINTERLAND_FN static Bits bits_of(const Graph& graph) {
+    if constexpr (Warp::kWidth == 1)
+      return graph.bits;
+    else
+      return {graph.bits, graph.packed_offsets[graph.num_vertices]};
+  }
   HINTERLAND_FN static bool fits(const PackedBlock& block, const PackedShape& shape, int64_t end) {
     return block.low_bits <= shape.vertex_bits && block.end() <= 8 * end;
   }
 
   const Graph& graph_;
+  Bits bits_;
   typename Graph::Edge held_[Warp::kWidth == 1 ? kPackedBlock : 1];
   int64_t held_list_ = -1, held_block_ = -1;
 };
@@ -175,19 +283,27 @@ HINTERLAND_FN void visit_chunks(const PackedCsr<Edge, Weight>& graph, const Pack
     counts.cached += graph.cached(lists.packed.begin, lists.packed.end);
   }
   const Window window(lists, from, to);
+  const int64_t degree = lists.length();
+  const int64_t to_list = window.shift - lists.begin;  // from a place in the window to one in this lane's list
   const int32_t length = static_cast<int32_t>(to - from) * Warp::kWidth;
   for (int32_t place = Warp::lane(); place - Warp::lane() < length; place += kChunksInFlight * Warp::kWidth) {
+    const int32_t step = place - Warp::lane();
+    if (step % PackedFinder<Graph>::kStaged == 0) {
+      const int32_t begin = max_of(window.start, step), end = min_of(window.stop, step + PackedFinder<Graph>::kStaged);
+      find.stage({graph.num_vertices, degree}, lists.packed, begin < end, begin + to_list, end - 1 + to_list);
+    }
     EdgeBatch<Edge, Weight> batch;
     for (int k = 0; k < kChunksInFlight; ++k) {
       const Window::Element element = window.at(place + k * Warp::kWidth);
       const int64_t owner = Warp::broadcast(vertex, element.owner);
-      const int64_t first = Warp::broadcast(lists.begin, element.owner), last = Warp::broadcast(lists.end, element.owner);
+      const PackedShape shape(graph.num_vertices, Warp::broadcast(degree, element.owner));
+      const int64_t i = place + k * Warp::kWidth + Warp::broadcast(to_list, element.owner);
       const int64_t begin = Warp::broadcast(lists.packed.begin, element.owner);
       const int64_t end = Warp::broadcast(lists.packed.end, element.owner);
       batch.from[k] = element.valid ? owner : -1;
       batch.to[k] = 0;
       if (!element.valid) continue;
-      const int64_t found = find(PackedShape(graph.num_vertices, last - first), begin, end, element.index - first);
+      const int64_t found = find(shape, {begin, end}, i);
       if constexpr (Graph::kWeighted) batch.weight[k] = graph.weights.read(element.index);
       if (graph.has(found)) {
         batch.to[k] = static_cast<Edge>(found);
@@ -212,7 +328,7 @@ HINTERLAND_FN int64_t nth_neighbor(const PackedCsr<Edge, Weight>& graph, int64_t
   const int64_t moved = PackedTraffic(graph, packed).add(graph, shape, j / kPackedBlock, j / kPackedBlock);
   counts.bytes += moved;
   if (graph.cached(packed.begin, min_of(packed.begin + 1, packed.end)) != 0) counts.cached += moved;
-  const int64_t found = PackedFinder<PackedCsr<Edge, Weight>>(graph)(shape, packed.begin, packed.end, j);
+  const int64_t found = PackedFinder<PackedCsr<Edge, Weight>>(graph)(shape, packed, j);
   if (graph.has(found)) return found;
   counts.bad = min_of(counts.bad, vertex);
   return -1;
@@ -229,15 +345,17 @@ HINTERLAND_FN void look_through(const PackedCsr<Edge, Weight>& graph, int64_t ve
   int64_t uncounted = (from - begin) / kPackedBlock;
   int64_t chunk = from;
   for (int chunks = 1; chunk < end; chunk += chunks * Warp::kWidth, chunks = kChunksInFlight) {
+    const int64_t stop = min_of(chunk + chunks * Warp::kWidth, end);
+    find.stage(shape, packed, Warp::lane() == 0, chunk - begin, stop - 1 - begin);
     int64_t to[kChunksInFlight];
     for (int k = 0; k < kChunksInFlight; ++k) {
       const int64_t i = chunk + k * Warp::kWidth + Warp::lane();
       to[k] = -1;
       if (k >= chunks || i >= end) continue;
-      to[k] = find(shape, packed.begin, packed.end, i - begin);
+      to[k] = find(shape, packed, i - begin);
       if (!graph.has(to[k])) counts.bad = min_of(counts.bad, vertex), to[k] = -1;
     }
-    const int64_t last = (min_of(chunk + chunks * Warp::kWidth, end) - 1 - begin) / kPackedBlock;
+    const int64_t last = (stop - 1 - begin) / kPackedBlock;
     if (last >= uncounted) {
       if (Warp::lane() == 0) {
         const int64_t moved = traffic.add(graph, shape, uncounted, last);

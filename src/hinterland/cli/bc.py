@@ -24,6 +24,7 @@ def bc(
     seed: traversal.Seed = 1,
     gpu_budget: traversal.GpuBudget = None,
     device: traversal.Device = None,
+    verify: traversal.Verify = False,
     output: traversal.Output = None,
     stats: traversal.Stats = False,
     json: traversal.Json = False,
@@ -43,8 +44,9 @@ def bc(
         array=lambda result: result.scores,
         table=lambda result: by_vertex(score=result.scores),
         found=lambda run: f"from {run['count']:,} sources",
+        verify=lambda graph, *rest: graphs.verify_betweenness(graph, rest[-1], not raw),
         settings={"normalized": not raw},
         fields=lambda result: {"count": len(result.sources)},
     )
-    options = traversal.Options(None, gpu_budget, device, False, output, stats, json)
+    options = traversal.Options(None, gpu_budget, device, verify, output, stats, json)
     traversal.traverse(algorithm, loaded, begins, options)

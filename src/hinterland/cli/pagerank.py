@@ -30,6 +30,7 @@ def pagerank(
     mode: traversal.Mode = "auto",
     gpu_budget: traversal.GpuBudget = None,
     device: traversal.Device = None,
+    verify: traversal.Verify = False,
     output: traversal.Output = None,
     stats: traversal.Stats = False,
     json: traversal.Json = False,
@@ -55,8 +56,9 @@ def pagerank(
         array=lambda result: result.scores,
         table=lambda result: by_vertex(score=result.scores),
         found=lambda run: f"{run['iterations']} iterations, error {run['error']:.2e}",
+        verify=lambda graph, result: graphs.verify_pagerank(graph, result, damping, tolerance, jumps),
         settings=settings,
         fields=lambda result: {"iterations": result.iterations, "error": result.error},
     )
-    options = traversal.Options(mode, gpu_budget, device, False, output, stats, json)
+    options = traversal.Options(mode, gpu_budget, device, verify, output, stats, json)
     traversal.traverse(algorithm, loaded, traversal.Starts([{}] * runs, []), options)

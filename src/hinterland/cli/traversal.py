@@ -172,12 +172,12 @@ def traverse(algorithm: Algorithm, graph: Graph, starts: Starts, options: Option
     kept = prepare(graph, options.gpu_budget, options.device, algorithm.name, graph.weights is not None) if many else None
     prepared_in = time.perf_counter() - began
     where: dict[str, Any] = {} if many else {"gpu_budget": options.gpu_budget, "device": options.device}
-    mode = {} if options.mode is None else {"mode": options.mode}
+    settings = {**algorithm.settings, **_mode(options)}
     done: list[dict[str, Any]] = []
     known = restored(graph) if options.verify else graph  # once, not for each run
     with kept or nullcontext():
         for start in starts.runs:
-            result = algorithm.call(kept or graph, **start, **algorithm.settings, **mode, **where, stats=True)
+            result = algorithm.call(kept or graph, **start, **settings, **where, stats=True)
             run = _run(start, algorithm.fields(result), result.stats, ceiling, options.stats)
             if options.verify and algorithm.verify:
                 algorithm.verify(known, *start.values(), result)
@@ -200,6 +200,10 @@ def traverse(algorithm: Algorithm, graph: Graph, starts: Starts, options: Option
     emit(found, options.json, "" if options.json else _text(algorithm, found))
 
 
+def _mode(options: Options) -> dict[str, str]:
+    return {} if options.mode is None else {"mode": options.mode}
+
+
 def _ceiling(algorithm: Algorithm, graph: Graph, starts: Starts, options: Options) -> float | None:
     """What the copy engine moves now, in bytes a second; None on the CPU. Loads the kernels, so that no run's time has that."""
     where = devices.as_device(options.device)
@@ -208,8 +212,7 @@ def _ceiling(algorithm: Algorithm, graph: Graph, starts: Starts, options: Option
     weights = None if graph.weights is None else torch.ones(2, dtype=graph.weights.dtype)
     one_edge = from_edges(torch.tensor([0, 1]), torch.tensor([1, 0]), weights, directed=graph.directed)
     start = {"source": 0} if "source" in starts.runs[0] else {"sources": [0]} if "sources" in starts.runs[0] else {}
-    mode = {} if options.mode is None else {"mode": options.mode}
-    algorithm.call(one_edge, **start, **mode, device=where, stats=True)
+    algorithm.call(one_edge, **start, **_mode(options), device=where, stats=True)
     return copy_rates(where)[0]
 
 

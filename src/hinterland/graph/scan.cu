@@ -13,26 +13,30 @@ struct SumOfNeighbors {
   }
 };
 
-// result[0] += the sum of all neighbours, result[1] += the bytes that their lists take in whole sectors. `scratch`
-// is a frontier's; each warp makes the vertices of its groups active.
+// result[0] += the sum of all neighbours, result[1] += the bytes that their lists take in whole sectors. `scratch` is a
+// frontier's, 0 in its first part: the lists are cut into tasks as those of a dense step of a traversal are.
 template <class Graph>
 __global__ void __launch_bounds__(512, 2) scan_lists(const GraphWords* words, char* scratch, int64_t* result) {
   const Graph graph(*words);
   const Frontier frontier(scratch, FrontierLayout(graph.num_vertices, graph.num_edges), graph.num_vertices);
-  const int64_t warps = static_cast<int64_t>(gridDim.x) * (blockDim.x / Warp::kWidth);
-  const int64_t warp = (static_cast<int64_t>(threadIdx.x) / Warp::kWidth) * gridDim.x + blockIdx.x;
-  SumOfNeighbors sum;
-  StepCounts counts;
-  for (int64_t group = warp; group < frontier.num_groups; group += warps) {
-    const int64_t vertex = group * kGroup + Warp::lane();
-    const uint32_t word = Warp::ballot(graph.has(vertex));
-    if (Warp::lane() == 0) frontier.current[group] = word;
-    Warp::sync();
-    const int64_t chunks = lists_of(graph, vertex, graph.has(vertex), counts).chunks;
-    for (int64_t first = 0; first < chunks; first += kTaskChunks) visit(graph, frontier, {group, first}, sum, counts);
-  }
-  const int64_t all = Warp::sum(sum.sum), bytes = Warp::sum(counts.bytes);
-  if (Warp::lane() == 0) atomic_add(result[0], all), atomic_add(result[1], bytes);
+  GridTeam team(&frontier.control->team);
+  team.loop(frontier.num_groups, [&](const auto& ranges) {
+    auto tasks = team.appender(frontier.task_bag(0));
+    EnterNothing enter;
+    StepCounts counts;
+    ranges([&](int64_t first, int64_t last) {
+      const int64_t group = first + Warp::lane(), in_group = min_of<int64_t>(graph.num_vertices - group * kGroup, kGroup);
+      if (group < last) frontier.next[group] = Warp::kAll >> (kGroup - in_group);
+      collect(graph, frontier, frontier.all_groups(), first, last, enter, tasks, counts);
+    });
+  });
+  team.take(frontier.num_tasks(0), [&](const auto& items) {
+    SumOfNeighbors sum;
+    StepCounts counts;
+    items([&](int64_t i) { visit(graph, frontier, frontier.tasks[i], sum, counts); });
+    const int64_t all = Warp::sum(sum.sum), bytes = Warp::sum(counts.bytes);
+    if (Warp::lane() == 0) atomic_add(result[0], all), atomic_add(result[1], bytes);
+  });
 }
 
 }  // namespace hinterland

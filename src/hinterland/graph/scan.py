@@ -10,7 +10,7 @@ from ..runtime.errors import ConfigError
 from ..runtime.jit import KernelFile
 from ..runtime.launch import launch, resident_blocks
 from .prepare import Prepared
-from .traversal import BLOCK, ScratchLayout, csr_type, graph_type
+from .traversal import BLOCK, ScratchLayout, csr_type, graph_type, scratch_for
 
 
 def _instance(graph: str) -> str:
@@ -36,8 +36,8 @@ class Scan:
             raise ConfigError("the graph is prepared for the CPU; prepare it with device='cuda' and a larger gpu_budget")
         graph, device = prepared.graph, prepared.device
         self._words, self._device = prepared.out.words, device
-        layout = ScratchLayout(*_core.bfs_layout(graph.num_vertices, graph.num_edges))
-        self._scratch = torch.empty(layout.bytes, dtype=torch.uint8, device=device)
+        self._layout = ScratchLayout(*_core.bfs_layout(graph.num_vertices, graph.num_edges))
+        self._scratch = scratch_for(self._layout, device)
         self._found = torch.empty(2, dtype=torch.int64, device=device)
         self._instance = _instance(graph_type(prepared))
         self._grid = resident_blocks(KERNELS, self._instance, device, BLOCK)
@@ -45,8 +45,9 @@ class Scan:
     def __call__(self) -> None:
         """Launches a scan."""
         self._found.zero_()
+        self._scratch[: self._layout.zeroed].zero_()
         arrays = (self._scratch.data_ptr(), self._found.data_ptr())
-        launch(KERNELS, self._instance, self._device, self._grid, BLOCK, self._words, *arrays)
+        launch(KERNELS, self._instance, self._device, self._grid, BLOCK, self._words, *arrays, cooperative=True)
 
     def result(self) -> tuple[int, int]:
         """(Sum of all neighbours, bytes of their lists in whole sectors) of the last scan; waits for it."""

@@ -95,6 +95,7 @@ class Lanes {
 struct Warp {
   static constexpr int kWidth = Lanes::kCount;
   static constexpr uint32_t kAll = 0xffffffffu;
+  static constexpr int kScratchWords = 512;
 
   static int lane() { return Lanes::current().lane(); }
 
@@ -132,6 +133,11 @@ struct Warp {
     T all{};
     for (uint64_t bits : Lanes::current().exchange(bits_of(own))) all |= value_of<T>(bits);
     return all;
+  }
+
+  static uint32_t* scratch() {
+    static uint32_t words[kScratchWords];
+    return words;
   }
 
   static void sync() { Lanes::current().barrier(); }
