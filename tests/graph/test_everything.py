@@ -418,6 +418,38 @@ def test_nothing_changes_a_result(device, placement, name, algorithm):
                     raise
 
 
+CALLS = {
+    "bfs": lambda graph: hl.bfs(graph, 5).levels,
+    "msbfs": lambda graph: hl.multi_source_bfs(graph, [5, 9, 11]).levels,
+    "sssp": lambda graph: hl.sssp(graph, 5).distances,
+    "sswp": lambda graph: hl.sswp(graph, 5).widths,
+    "cc": lambda graph: hl.connected_components(graph).labels,
+    "pagerank": lambda graph: hl.pagerank(graph).scores,
+    "bc": lambda graph: hl.betweenness_centrality(graph, [5, 9]).scores,
+}
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", CALLS)
+def test_a_budget_bounds_what_a_reordered_graph_takes(name):
+    """Bringing results back to the first numbers takes memory too."""
+    graph = hl.reorder(drawn(hl.generate("uniform", scale=18, edge_factor=4)), "degree")
+    with hl.prepare(graph, device="cpu", algorithms=name) as prepared:
+        expected = CALLS[name](prepared)
+    CALLS[name](graph)  # the kernel is compiled and loaded
+    needed = STATE_BYTES[name](graph)
+    for extra in (2048, 8 * graph.num_vertices + (3 << 20), 24 * graph.num_vertices + (6 << 20), 1 << 30):
+        torch.cuda.synchronize()
+        before = torch.cuda.memory_allocated()
+        torch.cuda.reset_peak_memory_stats()
+        with hl.prepare(graph, gpu_budget=needed + extra, algorithms=name, weighted=name in ("sssp", "sswp")) as prepared:
+            assert prepared.device.type == "cuda" and prepared.held <= extra
+            found = CALLS[name](prepared)
+        assert torch.cuda.max_memory_allocated() - before <= needed + extra
+        torch.testing.assert_close(found.cpu(), expected)
+        del found, prepared
+
+
 # --- more than 2^33 edges ---------------------------------------------------------------------------------------------------
 
 SKIPPED_EDGES = 2**33 + 5
