@@ -86,6 +86,12 @@ void bind_graph_build(nb::module_& m) {
     nb::gil_scoped_release released;
     return rows_ascend(at<int64_t>(indptr), vertices, neighbors_at(neighbors, bytes));
   });
+  m.def("is_mirrored", [](uintptr_t indptr, int64_t vertices, uintptr_t neighbors, int bytes, uintptr_t weights,
+                          int weight_bytes, int weight_order) {
+    nb::gil_scoped_release released;
+    return is_mirrored(at<int64_t>(indptr), vertices, neighbors_at(neighbors, bytes),
+                       WeightArray{at<void>(weights), weight_bytes, static_cast<WeightOrder>(weight_order)});
+  });
   m.def("first_nan", [](uintptr_t values, int64_t count, int bytes, uint64_t infinity) {
     nb::gil_scoped_release released;
     return first_nan(at<void>(values), count, bytes, infinity);

@@ -59,6 +59,10 @@ int64_t first_wrong_neighbor(NeighborArray neighbors, int64_t edges, int64_t ver
 // Whether each row's neighbours ascend; equal ones may follow each other.
 bool rows_ascend(const int64_t* indptr, int64_t vertices, NeighborArray neighbors);
 
+// Whether each edge is there as often as its reverse, with the same weights. True but for a coincidence of random
+// numbers of 64 bits, false for certain.
+bool is_mirrored(const int64_t* indptr, int64_t vertices, NeighborArray neighbors, WeightArray weights);
+
 // The position of the first NaN among floats of `bytes` bytes whose infinity has the bits `infinity`; -1 if there is none.
 int64_t first_nan(const void* values, int64_t count, int bytes, uint64_t infinity);
 

@@ -199,6 +199,27 @@ def check_weights(weights: torch.Tensor, num_edges: int) -> None:
         raise GraphError(f"weights[{at}] is NaN; replace it, as in weights.nan_to_num(), or drop that edge")
 
 
+def check_mirrored(indptr: torch.Tensor, indices: torch.Tensor, weights: torch.Tensor | None) -> None:
+    """Raises GraphError unless each edge is there in both directions, with the same weight; in one parallel pass on the CPU."""
+    indptr, indices = indptr.to("cpu", torch.int64), indices.cpu()
+    weights = None if weights is None else weights.cpu()
+    vertices, kind = indptr.numel() - 1, WeightType(1, 0) if weights is None else WEIGHT_TYPES[weights.dtype]
+    rows = (indptr.data_ptr(), vertices, indices.data_ptr(), indices.element_size())
+    if _core.is_mirrored(*rows, 0 if weights is None else weights.data_ptr(), kind.bytes, kind.order):
+        return
+    ends = torch.repeat_interleave(indptr.diff()), indices.long()
+    one, other = ((u * vertices + v).sort().values for u, v in (ends, ends[::-1]))
+    remedy = "pass symmetrize=True to from_edges or load_graph, or directed=True"
+    wrong = (one != other).nonzero()
+    if not len(wrong):
+        raise GraphError(f"not every edge has its reverse: some reverse has another weight; {remedy}")
+    there, missing = one[wrong[0]], other[wrong[0]]
+    # The lesser of the two is in one of the lists more often than in the other: an edge, or the reverse of one.
+    u, v = divmod(int(torch.minimum(there, missing)), vertices)
+    u, v = (u, v) if bool(there < missing) else (v, u)
+    raise GraphError(f"not every edge has its reverse: {u} -> {v} is there more often than {v} -> {u}; {remedy}")
+
+
 class WeightRange(NamedTuple):
     """The least and the largest of some weights, and the mean of a sample of those that are finite; 0 where there are none."""
 

@@ -40,7 +40,7 @@ def from_edges(
         src, dst: vertex numbers from 0, ``[E]``, any integer type.
         weights: one for each edge, ``[E]``, any integer or floating type, no NaN.
         num_vertices: by default, one more than the largest number.
-        directed: False promises that the edges hold both directions of each edge already.
+        directed: False promises that the edges hold both directions of each edge already, with the same weight.
         symmetrize: adds each edge's mirror (with its weight; not that of a self loop), which makes the graph undirected.
             Where the edges hold both directions already, ask for ``remove_duplicates`` too.
         remove_self_loops: leaves out edges from a vertex to itself.
@@ -50,7 +50,8 @@ def from_edges(
         placement: where each array goes; see Graph.
 
     Raises:
-        GraphError: a vertex number is negative or not below ``num_vertices``, the lengths differ, a weight is NaN.
+        GraphError: a vertex number is negative or not below ``num_vertices``, the lengths differ, a weight is NaN, an edge of
+            an undirected graph has no reverse.
         OutOfMemory: the graph, or what building it needs, does not fit.
     """
     for name, array in (("src", src), ("dst", dst), ("weights", weights)):
@@ -73,7 +74,7 @@ def from_edges(
     edges = _core.listed_edges(src.data_ptr(), dst.data_ptr(), src.numel(), src.element_size())
     rules = _core.EdgeRules(mirror=symmetrize, drop_loops=remove_self_loops)
     try:
-        return build(
+        built = build(
             edges,
             rules,
             num_vertices,
@@ -89,6 +90,9 @@ def from_edges(
             f"edge {i} joins vertices {int(src[i])} and {int(dst[i])}, but the vertices are numbered from 0 to "
             f"{num_vertices - 1}; correct it or raise num_vertices"
         ) from None
+    if not (directed or symmetrize):
+        arrays.check_mirrored(built.indptr, built.indices, built.weights)
+    return built
 
 
 def simplify(

@@ -26,7 +26,7 @@ class Graph:
         indptr: offsets, ``[num_vertices + 1]``, any integer type; kept as int64.
         indices: neighbours, ``[num_edges]``, any integer type; kept as int32 while ``num_vertices < 2**31``, else int64.
         weights: one for each neighbour, ``[num_edges]``, any integer or floating type; kept as it is.
-        directed: False promises that every edge is there in both directions, with the same weight. This is not checked.
+        directed: False promises that every edge is there in both directions, with the same weight.
         placement: where the arrays go, one word for all or a mapping by array name: ``"gpu"`` (a CUDA tensor), or
             ``"host"``, ``"mapped"``, ``"registered"`` or ``"heap"`` (host memory; see UnifiedTensor). Tensors are copied
             there. A UnifiedTensor whose type fits is taken as it is, wherever it lies.
@@ -37,7 +37,8 @@ class Graph:
             :mod:`.convert` sets and reads it.
 
     Raises:
-        GraphError: the arrays are no graph: names the array, the position and the value.
+        GraphError: the arrays are no graph: names the array, the position and the value. An edge of an undirected graph has no
+            reverse.
         ConfigError: an unknown placement.
         DeviceError: placement ``"gpu"`` on a machine without one.
         OutOfMemory: the arrays do not fit where they should go.
@@ -58,16 +59,19 @@ class Graph:
         arrays.check_offsets(offsets.to("cpu", torch.int64), neighbors.numel())
         num_vertices = offsets.numel() - 1
         arrays.check_neighbors(neighbors, num_vertices)
+        if weights is not None:
+            arrays.require_array("weights", weights)
+            if not isinstance(weights, UnifiedTensor):
+                weights = weights.contiguous()
+            arrays.check_weights(arrays.tensor_of(weights), neighbors.numel())
+        if not directed:
+            arrays.check_mirrored(offsets, neighbors, None if weights is None else arrays.tensor_of(weights))
         self.directed = directed
         self._arrays = {
             "indptr": arrays.placed(indptr, torch.int64, places["indptr"]),
             "indices": arrays.placed(indices, arrays.index_dtype(num_vertices), places["indices"]),
         }
         if weights is not None:
-            arrays.require_array("weights", weights)
-            if not isinstance(weights, UnifiedTensor):
-                weights = weights.contiguous()
-            arrays.check_weights(arrays.tensor_of(weights), neighbors.numel())
             self._arrays["weights"] = arrays.placed(weights, weights.dtype, places["weights"])
         self._order: Order | None = None
         self.labels: Sequence[Hashable] | None = None

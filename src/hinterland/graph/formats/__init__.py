@@ -15,8 +15,8 @@ import torch
 
 from ...memory import UnifiedTensor
 from ...runtime.errors import ConfigError, FormatError, GraphError, HinterlandError, OutOfMemory
-from ..arrays import NAMES, WEIGHT_TYPES, placements
-from ..build import from_edges, simplify, transposed
+from ..arrays import WEIGHT_TYPES, check_mirrored, placements
+from ..build import from_edges, simplify
 from ..compress import from_packed
 from ..graph import Graph
 from ..order import checked as checked_order
@@ -274,9 +274,5 @@ def _transposed(content: Rows) -> EdgeList:
 def _redirected(graph: Graph, directed: bool) -> Graph:
     """The same arrays under another flag; undirected only if every edge has its reverse."""
     if not directed:
-        one, other = (simplify(g, placement="heap") for g in (graph, transposed(graph)))
-        for name in NAMES:
-            array, mirrored = one.array(name, "cpu"), other.array(name, "cpu")
-            if array is not None and mirrored is not None and not torch.equal(array, mirrored):
-                raise GraphError("not every edge has its reverse; pass symmetrize=True to add them")
+        check_mirrored(graph.indptr, graph.indices, graph.weights)
     return Graph._of(graph._arrays, directed, graph._sorted_lists, graph._order)
