@@ -5,6 +5,7 @@
 #include "bindings.hpp"
 #include "core/errors.hpp"
 #include "core/parallel.hpp"
+#include "core/team.hpp"
 
 NB_MODULE(_core, m) {
   namespace hn = hinterland::native;
@@ -13,6 +14,10 @@ NB_MODULE(_core, m) {
     hn::forked = true;
     hn::set_num_threads(1);
   });
+  hn::check_interrupt = [] {
+    nanobind::gil_scoped_acquire held;
+    if (PyErr_CheckSignals() != 0) throw nanobind::python_error();
+  };
   m.def("num_threads", &hn::num_threads, "Threads that the parallel loops of this module use.");
   m.def("set_num_threads", &hn::set_num_threads, nanobind::arg("threads"));
   hn::bind_memory(m);

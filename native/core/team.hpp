@@ -10,6 +10,9 @@
 
 namespace hinterland::native {
 
+// Throws if whoever started the call wants it to end (Ctrl-C); the module sets it, so that loops know nothing of Python.
+inline void (*check_interrupt)() = nullptr;
+
 class ThreadTeam {
  public:
   template <class F>
@@ -63,27 +66,38 @@ class ThreadTeam {
   }
 
   template <class Body>
-  void loop(int64_t count, const Body& body) const {
+  void loop(int64_t count, const Body& body) {
 #pragma omp parallel if (count > kAlone)
     body([&](const auto& each) {
 #pragma omp for schedule(dynamic, 16) nowait
       for (int64_t i = 0; i < count; ++i) each(i, i + 1);
     });
+    poll();
   }
 
   template <class Body>
-  void take(int64_t count, const Body& body) const {
+  void take(int64_t count, const Body& body) {
 #pragma omp parallel if (count > kTasksAlone)
     body([&](const auto& each) {
 #pragma omp for schedule(dynamic, 4) nowait
       for (int64_t i = 0; i < count; ++i) each(i);
     });
+    poll();
   }
 
  private:
   // Loops of no more items than this take less time than waking other threads: one thread does them.
   static constexpr int64_t kAlone = 64;
   static constexpr int64_t kTasksAlone = 16;
+  static constexpr int64_t kPollEvery = 50'000'000;  // nanoseconds between questions whether to go on
+
+  void poll() {
+    if (check_interrupt == nullptr || now_ns() - polled_ < kPollEvery) return;
+    check_interrupt();
+    polled_ = now_ns();
+  }
+
+  int64_t polled_ = now_ns();
 };
 
 }  // namespace hinterland::native

@@ -293,3 +293,10 @@ def test_a_warp_of_lanes_decodes_what_was_packed(tmp_path, monkeypatch):
     subprocess.run(["g++", *flags, str(TESTS / "graph" / "compress_lanes.cpp"), "-o", str(program)], check=True)
     done = subprocess.run([str(program)], capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == 0, done.stdout
+
+
+def test_verifiers_take_compressed_graphs():
+    graph = hl.generate("uniform", scale=8, edge_factor=8, seed=1, device="cpu")
+    packed = hl.compress(graph)
+    hl.graph.verify_bfs(packed, 3, hl.bfs(packed, 3, device="cpu"))
+    hl.graph.verify_multi_source_bfs(packed, [3, 5], hl.multi_source_bfs(packed, [3, 5], device="cpu"))

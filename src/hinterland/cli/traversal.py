@@ -15,6 +15,7 @@ import torch
 import typer
 
 from ..graph import Graph, from_edges, prepare, random_weights
+from ..graph.compress import decompress
 from ..graph.reorder import restored
 from ..graph.sources import draw_sources, read_sources
 from ..probe.link import copy_rates
@@ -174,7 +175,7 @@ def traverse(algorithm: Algorithm, graph: Graph, starts: Starts, options: Option
     where: dict[str, Any] = {} if many else {"gpu_budget": options.gpu_budget, "device": options.device}
     settings = {**algorithm.settings, **_mode(options)}
     done: list[dict[str, Any]] = []
-    known = restored(graph) if options.verify else graph  # once, not for each run
+    known = decompress(restored(graph)) if options.verify else graph  # once, not for each run
     with kept or nullcontext():
         for start in starts.runs:
             result = algorithm.call(kept or graph, **start, **settings, **where, stats=True)

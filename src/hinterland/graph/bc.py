@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +15,7 @@ from ..runtime.errors import ConfigError, GraphError
 from ..runtime.jit import KernelFile
 from .graph import Graph
 from .msbfs import check_sources, to_inner
-from .prepare import STATE_BYTES, Prepared, allocated, prepared_for
+from .prepare import STATE_BYTES, Prepared, allocated, graph_of, prepared_for
 from .traversal import Clock, ScratchLayout, csr_type, finish, graph_type, outer_bytes, runner, scratch_for, to_outer
 from .traversal_stats import summarise
 
@@ -82,7 +83,7 @@ def betweenness_centrality(
         GraphError: an offset or neighbour met on the way is out of range, or there are more paths than a double counts.
         OutOfMemory: the search's state exceeds the free GPU memory.
     """
-    chosen = _sources(graph.graph if isinstance(graph, Prepared) else graph, sources, seed)
+    chosen = _sources(graph_of(graph), sources, seed)
     prepared = prepared_for(graph, "bc", gpu_budget, device)
     with devices.on(prepared.device):
         scores, summary = _run(prepared, chosen, stats)
@@ -108,7 +109,7 @@ def _sources(graph: Graph, sources: int | Iterable[int] | torch.Tensor | None, s
 def _draw(vertices: int, count: int, seed: int) -> list[int]:
     """The first ``count`` different numbers of a stream of random ones."""
     tries = 2 * count
-    while len(found := dict.fromkeys(_core.draw_below(vertices, tries, seed % 2**64))) < count:
+    while len(found := dict.fromkeys(_core.draw_below(vertices, tries, operator.index(seed) % 2**64))) < count:
         tries *= 2
     return list(found)[:count]
 

@@ -14,7 +14,7 @@ from ..runtime import devices
 from ..runtime.errors import ConfigError, IndexOutOfRange
 from ..runtime.jit import KernelFile
 from .graph import Graph
-from .prepare import STATE_BYTES, Prepared, allocated, prepared_for
+from .prepare import STATE_BYTES, Prepared, allocated, graph_of, prepared_for
 from .traversal import Clock, ScratchLayout, csr_type, finish, graph_type, id_bytes, outer_bytes, runner, scratch_for, to_outer
 from .traversal_stats import summarise
 
@@ -83,7 +83,7 @@ def bfs(
     """
     if mode not in MODES:
         raise ConfigError(f"mode {mode!r} is not one of {', '.join(MODES)}")
-    given = graph.graph if isinstance(graph, Prepared) else graph
+    given = graph_of(graph)
     inner = int(given.to_inner(check_source(given, source)))
     prepared = prepared_for(graph, "bfs", gpu_budget, device)
     with devices.on(prepared.device):

@@ -16,7 +16,7 @@ from ..runtime.errors import ConfigError
 from ..runtime.jit import KernelFile
 from .bfs import MODES, check_source
 from .graph import Graph
-from .prepare import STATE_BYTES, WORDS_BYTES, Prepared, allocated, prepared_for
+from .prepare import STATE_BYTES, WORDS_BYTES, Prepared, allocated, graph_of, prepared_for
 from .traversal import Clock, ScratchLayout, csr_type, finish, graph_type, outer_bytes, runner, scratch_for, to_outer
 from .traversal_stats import summarise
 
@@ -90,7 +90,7 @@ def multi_source_bfs(
     """
     if mode not in MODES:
         raise ConfigError(f"mode {mode!r} is not one of {', '.join(MODES)}")
-    given = graph.graph if isinstance(graph, Prepared) else graph
+    given = graph_of(graph)
     inner = to_inner(given, check_sources(given, sources))
     prepared = prepared_for(graph, "msbfs", gpu_budget, device)
     with devices.on(prepared.device):

@@ -18,7 +18,7 @@ from ..runtime import devices
 from ..runtime.errors import ConfigError, VerificationError
 from ..runtime.jit import KernelFile
 from .graph import Graph
-from .prepare import STATE_BYTES, Prepared, allocated, prepared_for
+from .prepare import STATE_BYTES, Prepared, allocated, graph_of, prepared_for
 from .reorder import restored
 from .traversal import Clock, ScratchLayout, csr_type, finish, graph_type, outer_bytes, runner, scratch_for, to_outer
 from .traversal_stats import summarise
@@ -110,7 +110,7 @@ def pagerank(
     if dtype is None:
         dtype = torch.float32 if tolerance >= LEAST_TOLERANCE[torch.float32] else torch.float64
     limit = _check_numbers(damping, tolerance, max_iterations, dtype)
-    of = graph.graph if isinstance(graph, Prepared) else graph
+    of = graph_of(graph)
     personal = None if personalization is None else distribution(personalization, of.num_vertices)
     prepared = prepared_for(graph, _ALGORITHMS[dtype], gpu_budget, device)
     if prepared.incoming is None:

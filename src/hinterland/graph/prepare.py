@@ -236,6 +236,8 @@ class Prepared:
 
     def explain(self) -> str:
         """What is kept where, for people."""
+        if self.closed:
+            return "closed"
         lines = [f"runs on {self.device}, keeps {format_bytes(self.held)} there"]
         for name, view in (("lists", self.out), ("in-neighbours' lists", self.incoming)):
             if view is None or (name != "lists" and view is self.out):
@@ -248,6 +250,11 @@ class Prepared:
                 kept.append(f"{view.hot_edges.shape[0]} pages of {view.page} {unit} ({share:.0%})")
             lines.append(f"{name}: {', '.join(kept) or 'read where they lie'}")
         return "\n".join(lines)
+
+    @property
+    def closed(self) -> bool:
+        """Whether :meth:`close` has been called."""
+        return self.out is None
 
     def close(self) -> None:
         """Gives the GPU memory back."""
@@ -283,8 +290,28 @@ def prepare(
         OutOfMemory: the state exceeds the free GPU memory. (Where it exceeds ``gpu_budget``, the CPU does the work.)
         ConfigError: an unknown algorithm, a budget that is no size.
     """
-    names = (algorithms,) if isinstance(algorithms, str) else tuple(algorithms)
+    if not isinstance(graph, Graph):
+        raise ConfigError(f"prepare() takes a Graph, not a {type(graph).__name__}")
+    try:
+        names = (algorithms,) if isinstance(algorithms, str) else tuple(map(str, algorithms))
+    except TypeError:
+        raise ConfigError(f"algorithms is a name or several, such as ('bfs', 'cc'), not {algorithms!r}") from None
     return Prepared(graph, devices.as_device(device), _budget(gpu_budget), names, weighted, many_runs=True)
+
+
+def graph_of(graph: Graph | Prepared) -> Graph:
+    """The graph that an algorithm was given, prepared or not.
+
+    Raises:
+        ConfigError: it is neither, or was prepared and closed.
+    """
+    if isinstance(graph, Prepared):
+        if graph.closed:
+            raise ConfigError("the prepared graph has been closed; prepare it again")
+        return graph.graph
+    if not isinstance(graph, Graph):
+        raise ConfigError(f"graph is a {type(graph).__name__}, but must be a Graph or what prepare() made of one")
+    return graph
 
 
 def prepared_for(
@@ -295,6 +322,7 @@ def prepared_for(
     weighted: bool = False,
 ) -> Prepared:
     """``graph`` itself if it is prepared, or prepared for one run of ``algorithm``."""
+    graph_of(graph)
     if isinstance(graph, Prepared):
         if gpu_budget is not None or (device is not None and devices.as_device(device) != graph.device):
             raise ConfigError("the graph is prepared, with a budget and a device of its own; leave out gpu_budget and device")

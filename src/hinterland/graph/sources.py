@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import os
 
 import numpy as np
@@ -24,7 +25,7 @@ def draw_sources(graph: Graph, count: int, seed: int) -> list[int]:
     candidates = graph.to_outer(graph.degrees().cpu()).nonzero()[:, 0]
     if len(candidates) == 0:
         raise GraphError(f"none of the graph's {graph.num_vertices} vertices has a neighbour; name a --source")
-    return candidates[torch.tensor(_core.draw_below(len(candidates), count, seed % 2**64))].tolist()
+    return candidates[torch.tensor(_core.draw_below(len(candidates), count, operator.index(seed) % 2**64))].tolist()
 
 
 def read_sources(path: str | os.PathLike[str], graph: Graph) -> list[int]:

@@ -16,7 +16,7 @@ from ..runtime.jit import KernelFile
 from . import arrays
 from .bfs import check_source
 from .graph import Graph
-from .prepare import STATE_BYTES, Prepared, allocated, prepared_for
+from .prepare import STATE_BYTES, Prepared, allocated, graph_of, prepared_for
 from .traversal import Clock, ScratchLayout, csr_type, finish, graph_type, outer_bytes, runner, scratch_for, to_outer
 from .traversal_stats import summarise
 
@@ -95,7 +95,7 @@ def sssp(
             offset or neighbour met on the way is out of range.
         OutOfMemory: the result and the search's state exceed the free GPU memory.
     """
-    given = graph.graph if isinstance(graph, Prepared) else graph
+    given = graph_of(graph)
     source = check_source(given, source)
     weights = require_weights(given, "sssp")
     if weights.least < 0:

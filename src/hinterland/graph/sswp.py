@@ -13,7 +13,7 @@ from ..runtime.jit import KernelFile
 from . import arrays
 from .bfs import check_source
 from .graph import Graph
-from .prepare import STATE_BYTES, Prepared, prepared_for
+from .prepare import STATE_BYTES, Prepared, graph_of, prepared_for
 from .sssp import bucket_width, check_width, path_instances, path_state_bytes, require_weights, search
 
 KERNELS = KernelFile("graph/sswp.cu", path_instances("sswp_kernel"), apart=True)
@@ -67,7 +67,7 @@ def sswp(
         GraphError: a weight is the least number of int32 or int64; an offset or neighbour met on the way is out of range.
         OutOfMemory: the result and the search's state exceed the free GPU memory.
     """
-    given = graph.graph if isinstance(graph, Prepared) else graph
+    given = graph_of(graph)
     source = check_source(given, source)
     weights = require_weights(given, "sswp")
     check_width(mode, delta)

@@ -13,6 +13,7 @@ from .. import _core
 from ..runtime.errors import ConfigError, VerificationError
 from .bc import BetweennessResult, scales
 from .bfs import BfsResult
+from .compress import decompress
 from .graph import Graph
 from .msbfs import MultiBfsResult, check_sources, multi_source_bfs
 from .prepare import View
@@ -41,7 +42,7 @@ def verify_bfs(graph: Graph, source: int, result: BfsResult) -> None:
         VerificationError: names the rule, the vertex or edge, and the values.
         ConfigError: levels or parents of another type.
     """
-    graph, vertices = restored(graph), graph.num_vertices
+    graph, vertices = decompress(restored(graph)), graph.num_vertices
     levels, parents = result.levels.cpu().contiguous(), result.parents.cpu().contiguous()
     if (levels.dtype, parents.dtype) != (torch.int32, torch.int64):
         raise ConfigError(f"levels are {levels.dtype} and parents {parents.dtype}, but must be int32 and int64")
@@ -81,7 +82,7 @@ def verify_multi_source_bfs(graph: Graph, sources: Iterable[int] | torch.Tensor,
     shape = (len(listed), graph.num_vertices)
     if result.levels.shape != shape:
         raise VerificationError(f"levels have shape {tuple(result.levels.shape)}, but must have {shape}")
-    view = View(restored(graph), torch.device("cpu"))
+    view = View(decompress(restored(graph)), torch.device("cpu"))
     for row, source in enumerate(listed):
         levels = result.levels[row].cpu().contiguous()
         rule, at = _core.verify_bfs(view.words, source, levels.data_ptr(), 0)
