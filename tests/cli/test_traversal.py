@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import signal
 import sys
@@ -18,6 +19,11 @@ from hinterland.runtime.errors import FormatError, IndexOutOfRange, StorageError
 
 BY_SOURCE = ("bfs", "sssp", "sswp")
 COMMANDS = (*BY_SOURCE, "msbfs", "cc", "pagerank", "bc")
+
+
+def npy(header: str) -> bytes:
+    """An array file with this header and one element."""
+    return b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header.encode() + bytes(8)
 
 
 @pytest.fixture
@@ -218,6 +224,10 @@ def test_a_reordered_file_gives_the_same_result(name, command, file, tmp_path, m
         (("sswp", "--sources", "f.txt", "--runs", "3"), "leave out --source and --runs"),
         (("msbfs", "--sources", "f.txt", "--count", "3"), "leave out --count"),
         (("msbfs", "--count", "3", "--runs", "2", "--output", "l.npy"), "leave out --runs"),
+        (("bfs", "--runs", 10**12), "--runs"),
+        (("cc", "--runs", 10**12), "--runs"),
+        (("msbfs", "--count", 10**12), "at most 1,000,000 are drawn"),
+        (("msbfs", "--runs", 10**6), "at most 1,000,000 are drawn"),
     ],
 )
 def test_options_that_do_not_go_together_are_usage(arguments, says, command, file):
@@ -233,6 +243,10 @@ def test_options_that_do_not_go_together_are_usage(arguments, says, command, fil
         (("bfs", "--mode", "sideways"), "mode 'sideways' is not one of"),
         (("bfs", "--gpu-budget", "much"), "much"),
         (("sssp", "--random-weights", "int64"), "random weights are uint8, int32, float32, not 'int64'"),
+        (("pagerank", "--max-iterations", "9" * 20), "is not a whole number from 1 to 2147483647"),
+        (("bc", "--count", 10**12), "cannot be drawn from 80 vertices"),
+        (("bfs", "--output", "/no/such/folder/levels.npy"), "there is no folder /no/such/folder"),
+        (("cc", "--output", "/"), "is a folder; name a file"),
     ],
 )
 def test_errors_are_a_sentence(arguments, says, command, file):
@@ -256,7 +270,17 @@ def test_a_table_without_pyarrow_gets_a_sentence(command, file, tmp_path, monkey
         (b"# nothing\n\n", FormatError, "holds no vertex number"),
         (b"5\n\n80\n", IndexOutOfRange, "line 3: source 80 is not a vertex: the graph has 80 vertices"),
         (b"-1\n", IndexOutOfRange, "line 1: source -1"),
+        (b"9" * 5000, FormatError, "line 1: a number of 5000 digits is no vertex number"),
+        (b"7" * 20, IndexOutOfRange, "line 1: source 7"),
         (b"\x93NUMPY\x01\x00garbage", FormatError, "cannot be read"),
+        (npy("{'descr': '<i8', 'fortran_order': False, 'shape': (3"), FormatError, "cannot be read"),
+        (npy("{'descr': '<i8', 'fortran_order': False, 'shape': (1 2,)}"), FormatError, "cannot be read"),
+        (npy("{'descr': 'S99999999999', 'fortran_order': False, 'shape': (1,)}"), FormatError, "sources"),
+        (npy("{'descr': [1, 2], 'fortran_order': False, 'shape': (1,)}"), FormatError, "cannot be read"),
+        (npy("{1: " + "(" * 5000 + ")" * 5000 + "}"), FormatError, "cannot be read"),
+        (npy("{'descr': '<i8', 'fortran_order': False, 'shape': (-1,)}"), FormatError, "damaged"),
+        (npy("{'descr': '<i8', 'fortran_order': False, 'shape': (1000000000000,)}"), FormatError, "truncated"),
+        (np.array([2**64 - 1], dtype=np.uint64), FormatError, "no vertex number"),
         (np.array([[1, 2]]), FormatError, r"shape \(1, 2\)"),
         (np.array([1.0, 2.0]), FormatError, "float64"),
         (np.array([1, 90]), IndexOutOfRange, "position 1: source 90"),
@@ -277,6 +301,58 @@ def test_files_of_sources_that_are_none(content, error, says, graph, tmp_path):
 def test_files_of_sources(graph, tmp_path):
     (tmp_path / "text").write_bytes(b"# chosen by hand\r\n5  # first\r\n\r\n 7\n79")
     assert read_sources(tmp_path / "text", graph) == [5, 7, 79]
+    (tmp_path / "text").write_bytes(b"\xef\xbb\xbf5\n7\n")
+    assert read_sources(tmp_path / "text", graph) == [5, 7]
     with (tmp_path / "array").open("wb") as file:
         np.save(file, np.array([5, 7], dtype=np.uint16))
     assert read_sources(tmp_path / "array", graph) == [5, 7]
+
+
+def test_a_graph_without_edges(command, tmp_path):
+    none = torch.empty(0, dtype=torch.int64)
+    hl.save_graph(hl.from_edges(none, none, num_vertices=3), tmp_path / "noedge.hl")
+    status, out, error = command("msbfs", tmp_path / "noedge.hl")
+    assert status == 1 and "has a neighbour; name where to begin" in error and out == ""
+    status, out, _ = command("bc", tmp_path / "noedge.hl", "--count", 2, "--json")
+    assert status == 0 and json.loads(out)["runs"][0]["count"] == 2
+
+
+def test_pagerank_says_whether_it_converged(command, file):
+    few = ("--max-iterations", 1)
+    assert json.loads(command("pagerank", file, *few, "--json")[1])["runs"][0]["converged"] is False
+    assert "did not converge" in command("pagerank", file, *few)[1]
+    assert json.loads(command("pagerank", file, "--json")[1])["runs"][0]["converged"] is True
+    assert "did not converge" not in command("pagerank", file)[1]
+
+
+def test_a_result_that_cannot_be_written_does_not_cost_the_report(command, file, tmp_path, monkeypatch):
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(np.lib.format, "write_array", full)
+    status, out, error = command("cc", file, "--json", "--output", tmp_path / "c.npy")
+    assert status == 1 and "the disk or the quota is full" in error
+    assert json.loads(out)["runs"][0]["components"] > 1 and not (tmp_path / "c.npy").exists()
+
+
+@pytest.mark.parametrize("arguments", [("convert", "OUT"), ("generate", "grid", "--scale", "4", "--output", "OUT")])
+def test_places_that_cannot_be_written_are_refused_first(arguments, tmp_path, monkeypatch, capsys):
+    (tmp_path / "folder.hl").mkdir()
+    for place, says in ((tmp_path / "no" / "g.hl", "there is no folder"), (tmp_path / "folder.hl", "is a folder")):
+        words = [str(place) if word == "OUT" else word for word in arguments]
+        if words[0] == "convert":
+            words.insert(1, "/no/such/graph")  # which is not looked at
+        monkeypatch.setattr(sys, "argv", ["hinterland", *words])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        assert ended.value.code == 1 and says in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("option", ["--rate", "--latency"])
+@pytest.mark.parametrize("value", ["nan", "inf", "0", "-1", "1e-320"])
+def test_links_that_are_none(option, value, file, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["hinterland", "traffic", str(file), "--json", option, value])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    out, error = capsys.readouterr()
+    assert ended.value.code == 1 and "a link has a rate" in error and out == ""

@@ -33,11 +33,9 @@ def bc(
 
     The array of --output is the scores (float64).
     """
-    starts = traversal.all_at_once(sources, count, runs, output)
+    # Drawn among all vertices, each once: anything else would bias the estimate.
+    starts = traversal.all_at_once(sources, count, runs, output, own_draw=True)
     loaded = graphs.load_graph(graph)
-    begins = starts(loaded, seed)
-    if count is not None:  # drawn among all vertices, each once: anything else would bias the estimate
-        begins = traversal.Starts([{"sources": count, "seed": seed + i} for i in range(runs)], [])
     algorithm = Algorithm(
         name="bc",
         call=graphs.betweenness_centrality,
@@ -49,4 +47,4 @@ def bc(
         fields=lambda result: {"count": len(result.sources)},
     )
     options = traversal.Options(None, gpu_budget, device, verify, output, stats, json)
-    traversal.traverse(algorithm, loaded, begins, options)
+    traversal.traverse(algorithm, loaded, starts(loaded, seed), options)

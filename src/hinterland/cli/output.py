@@ -16,7 +16,7 @@ def emit(result: dict[str, Any], as_json: bool, text: str) -> None:
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="surrogateescape")  # a file name that is no UTF-8 comes out as it is
     try:
-        print(json.dumps(result) if as_json else text, flush=True)
+        print(json.dumps(result, allow_nan=False) if as_json else text, flush=True)
     except BrokenPipeError:
         raise  # whoever read the output has enough; the command line ends quietly
     except OSError as error:

@@ -55,10 +55,12 @@ def pagerank(
         call=graphs.pagerank,
         array=lambda result: result.scores,
         table=lambda result: by_vertex(score=result.scores),
-        found=lambda run: f"{run['iterations']} iterations, error {run['error']:.2e}",
+        found=lambda run: (
+            f"{run['iterations']} iterations, error {run['error']:.2e}" + ("" if run["converged"] else ", did not converge")
+        ),
         verify=lambda graph, result: graphs.verify_pagerank(graph, result, damping, tolerance, jumps),
         settings=settings,
-        fields=lambda result: {"iterations": result.iterations, "error": result.error},
+        fields=lambda result: {"iterations": result.iterations, "error": result.error, "converged": result.converged},
     )
     options = traversal.Options(mode, gpu_budget, device, verify, output, stats, json)
     traversal.traverse(algorithm, loaded, traversal.Starts([{}] * runs, []), options)

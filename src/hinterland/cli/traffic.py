@@ -10,6 +10,7 @@ import typer
 
 from ..graph import load_graph
 from ..graph.sources import draw_sources
+from ..runtime.files import check_place
 from ..runtime.units import format_bytes, format_rate
 from ..traffic import LinkModel, Traffic, analyse
 from ..traffic.plot import plot as write_plot
@@ -36,10 +37,13 @@ def traffic(
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")] = False,
 ) -> None:
     """Count the link requests of a traversal by size, as EMOGI's FPGA did, and estimate bandwidth and requests in flight."""
+    link = _link(rate, latency)
+    if plot is not None:
+        check_place(plot)
     loaded = load_graph(graph)
     if source is None and algorithm in ("bfs", "sssp"):
         source = draw_sources(loaded, 1, seed)[0]
-    found = analyse(loaded, algorithm, source, access, assignment, edge_bytes, size, _link(rate, latency))
+    found = analyse(loaded, algorithm, source, access, assignment, edge_bytes, size, link)
     if plot is not None:
         write_plot(found, plot)
         print(f"wrote {plot}", file=sys.stderr)

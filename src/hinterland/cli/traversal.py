@@ -21,7 +21,7 @@ from ..graph.sources import draw_sources, read_sources
 from ..probe.link import copy_rates
 from ..runtime import devices
 from ..runtime.errors import ConfigError, GraphError
-from ..runtime.files import replacing, writing
+from ..runtime.files import check_place, replacing, writing
 from ..runtime.units import format_bytes, format_rate
 from .output import emit
 
@@ -30,8 +30,9 @@ Source = Annotated[str, typer.Option(help="The vertex to begin at, or random.")]
 Sources = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Begin at each vertex in this file: one number a line, or .npy.")
 ]
-Runs = Annotated[int, typer.Option(min=1, help="Times to run; each from a new vertex if the source is random.")]
-Repeats = Annotated[int, typer.Option("--runs", min=1, help="Times to run.")]
+_MOST_RUNS = 1_000_000  # each is a line of the report
+Runs = Annotated[int, typer.Option(min=1, max=_MOST_RUNS, help="Times to run; each from a new vertex if the source is random.")]
+Repeats = Annotated[int, typer.Option("--runs", min=1, max=_MOST_RUNS, help="Times to run.")]
 Seed = Annotated[int, typer.Option(help="Draws the random sources, among vertices that have neighbours.")]
 RandomWeights = Annotated[
     str | None, typer.Option(metavar="TYPE", help="Draw weights first: uint8 or int32 from 1 to 255, or float32 below 1.")
@@ -114,19 +115,27 @@ def single_source(source: str, sources: Path | None, runs: int, output: Path | N
     return starts
 
 
-def all_at_once(sources: Path | None, count: int | None, runs: int, output: Path | None) -> Callable[[Graph, int], Starts]:
+def all_at_once(
+    sources: Path | None, count: int | None, runs: int, output: Path | None, own_draw: bool = False
+) -> Callable[[Graph, int], Starts]:
     """Runs that begin at several vertices: those of a file, ``count`` random ones, new for each run, or where neither is given
-    the algorithm's own choice."""
+    the algorithm's own choice. With ``own_draw`` the algorithm draws the random ones itself, from the seed it is given."""
     if sources is not None and count is not None:
         raise typer.BadParameter("the file says where to begin; leave out --count", param_hint="--sources")
     if output is not None and count is not None and runs > 1:
         raise typer.BadParameter("one file holds the result of one run; leave out --runs", param_hint="--output")
+    if count is not None and not own_draw and count * runs > _MOST_RUNS:
+        raise typer.BadParameter(
+            f"{count * runs:,} sources in all runs; at most {_MOST_RUNS:,} are drawn", param_hint="--count"
+        )
 
     def starts(graph: Graph, seed: int) -> Starts:
         if sources is not None:
             return Starts([{"sources": read_sources(sources, graph)}] * runs, [])
         if count is None:
             return Starts([{"sources": None}] * runs, [])
+        if own_draw:
+            return Starts([{"sources": count, "seed": seed + i} for i in range(runs)], [])
         drawn = draw_sources(graph, count * runs, seed)
         return Starts([{"sources": drawn[i * count : (i + 1) * count]} for i in range(runs)], [])
 
@@ -185,8 +194,6 @@ def traverse(algorithm: Algorithm, graph: Graph, starts: Starts, options: Option
                 run["verified"] = True
                 print(f"hinterland: {_where(run)}the result is right", file=sys.stderr)
             done.append(run)
-    if options.output is not None:
-        _write(options.output, algorithm, result)
     found: dict[str, Any] = {
         "graph": {"vertices": graph.num_vertices, "edges": graph.num_edges},
         "runs": done,
@@ -198,7 +205,11 @@ def traverse(algorithm: Algorithm, graph: Graph, starts: Starts, options: Option
         found["prepare_seconds"] = prepared_in
     if starts.left_out:
         found["left_out"] = starts.left_out
-    emit(found, options.json, "" if options.json else _text(algorithm, found))
+    try:
+        emit(found, options.json, "" if options.json else _text(algorithm, found))
+    finally:  # a full disk does not cost the report, nor a closed pipe the file
+        if options.output is not None:
+            _write(options.output, algorithm, result)
 
 
 def _mode(options: Options) -> dict[str, str]:
@@ -281,8 +292,11 @@ def _level_text(level: dict[str, Any]) -> str:
 
 
 def check_output(path: Path | None) -> None:
-    """Refuses a table where pyarrow is missing, before anything runs."""
-    if path is not None and path.suffix == ".parquet":
+    """Refuses a place that cannot be written, and a table where pyarrow is missing, before anything runs."""
+    if path is None:
+        return
+    check_place(path)
+    if path.suffix == ".parquet":
         try:
             import pyarrow.parquet  # noqa: F401
         except ImportError as error:

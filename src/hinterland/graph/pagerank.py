@@ -26,6 +26,7 @@ from .traversal_stats import summarise
 MODES = ("auto", "power-iteration")
 # The least tolerance that scores of a type resolve: rounding alone changes their sum by about a tenth of it.
 LEAST_TOLERANCE = {torch.float32: 1e-6, torch.float64: 1e-14}
+MOST_ITERATIONS = 2**31 - 1
 # What runs with scores of a type are called where memory is planned for them.
 _ALGORITHMS = {torch.float32: "pagerank", torch.float64: "pagerank-float64"}
 _EDGES_AT_ONCE = 1 << 24  # that the verifier looks at together, which bounds its memory
@@ -84,7 +85,8 @@ def pagerank(
             directed graph, ``transpose()`` is made.
         damping: in [0, 1).
         tolerance: the iteration that changes scores by less, summed over all vertices, is the last one.
-        max_iterations: at least 1. Where they do not suffice, the result says ``converged=False`` and the error reached.
+        max_iterations: from 1 to 2**31 - 1. Where they do not suffice, the result says ``converged=False`` and the error
+            reached.
         personalization: for each vertex its share, not negative: a floating tensor ``[V]``, or a mapping from vertices to
             shares, 0 for those left out. Normalised to sum 1. It stays in host memory. None means the same for all.
         dtype: of scores and of the run's state, float32 or float64; None is float32 if the tolerance is at least 1e-6, which
@@ -133,8 +135,8 @@ def _check_numbers(damping: float, tolerance: float, max_iterations: int, dtype:
         limit = operator.index(max_iterations)
     except TypeError:
         limit = 0
-    if limit < 1:
-        raise ConfigError(f"max_iterations {max_iterations!r} is not a whole number from 1 on")
+    if not 1 <= limit <= MOST_ITERATIONS:
+        raise ConfigError(f"max_iterations {max_iterations!r} is not a whole number from 1 to {MOST_ITERATIONS}")
     return limit
 
 

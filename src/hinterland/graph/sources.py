@@ -5,15 +5,15 @@ from __future__ import annotations
 import operator
 import os
 
-import numpy as np
 import torch
 
 from .. import _core
-from ..runtime.errors import FormatError, GraphError, IndexOutOfRange
+from ..runtime.errors import FormatError, GraphError, IndexOutOfRange, OutOfMemory, StorageError
 from ..runtime.files import refused
+from .formats.arrays import MAGIC, open_npy
 from .graph import Graph
 
-_NPY_MAGIC = b"\x93NUMPY"
+_LONGEST = 20  # digits of the largest 64-bit number
 
 
 def draw_sources(graph: Graph, count: int, seed: int) -> list[int]:
@@ -24,7 +24,7 @@ def draw_sources(graph: Graph, count: int, seed: int) -> list[int]:
     """
     candidates = graph.to_outer(graph.degrees().cpu()).nonzero()[:, 0]
     if len(candidates) == 0:
-        raise GraphError(f"none of the graph's {graph.num_vertices} vertices has a neighbour; name a --source")
+        raise GraphError(f"none of the graph's {graph.num_vertices} vertices has a neighbour; name where to begin")
     return candidates[torch.tensor(_core.draw_below(len(candidates), count, operator.index(seed) % 2**64))].tolist()
 
 
@@ -34,22 +34,21 @@ def read_sources(path: str | os.PathLike[str], graph: Graph) -> list[int]:
     In text, empty lines and what follows a ``#`` are left out.
 
     Raises:
-        FormatError: the file holds something else, or no number; names the line or position.
+        FormatError: the file holds something else, or no number, or less than its header promises; names the line or position.
         IndexOutOfRange: a number is no vertex of ``graph``.
         StorageError: the file is missing or cannot be read.
     """
     path = os.fsdecode(path)
     try:
         with open(path, "rb") as file:
-            is_array = file.read(len(_NPY_MAGIC)) == _NPY_MAGIC
-            file.seek(0)
-            found = _of_array(path, np.load(file, allow_pickle=False)) if is_array else _of_text(path, file.read())
+            head = file.read(len(MAGIC))
+            found = _of_array(path) if head == MAGIC else _of_text(path, head + file.read())
+    except StorageError:
+        raise
     except OSError as error:
         raise refused(path, "read", error) from error
-    except ValueError as error:
-        if isinstance(error, FormatError):
-            raise
-        raise FormatError(f"{path}: this array cannot be read: {error}; write it with numpy.save") from error
+    except MemoryError as error:
+        raise OutOfMemory(f"{path}: not enough host memory for the vertices that it lists; list fewer") from error
     if not found:
         raise FormatError(f"{path}: holds no vertex number; write one a line")
     for place, vertex in found:
@@ -61,19 +60,25 @@ def read_sources(path: str | os.PathLike[str], graph: Graph) -> list[int]:
     return [vertex for _, vertex in found]
 
 
-def _of_array(path: str, array: np.ndarray) -> list[tuple[str, int]]:
-    if array.ndim != 1 or array.dtype.kind not in "iu":
+def _of_array(path: str) -> list[tuple[str, int]]:
+    try:
+        array = open_npy(path)
+    except MemoryError as error:  # of Python's parser
+        raise FormatError(f"{path}: the header of the array cannot be read; the file is damaged") from error
+    if len(array.shape) != 1 or array.dtype.kind not in "iu":
         raise FormatError(f"{path}: an array of shape {array.shape} and type {array.dtype}; sources are one row of integers")
-    return [(f"position {i}", vertex) for i, vertex in enumerate(array.tolist())]
+    return [(f"position {i}", vertex) for i, vertex in enumerate(array.integers(array.count).tolist())]
 
 
 def _of_text(path: str, content: bytes) -> list[tuple[str, int]]:
     found = []
-    for number, line in enumerate(content.decode(errors="replace").splitlines(), start=1):
+    for number, line in enumerate(content.decode("utf-8-sig", errors="replace").splitlines(), start=1):
         word = line.partition("#")[0].strip()
         if not word:
             continue
         if not (word.isascii() and word.removeprefix("-").isdigit()):
             raise FormatError(f"{path}, line {number}: {word[:40]!r} is no vertex number; write one a line")
+        if len(word) > _LONGEST:
+            raise FormatError(f"{path}, line {number}: a number of {len(word)} digits is no vertex number; write one a line")
         found.append((f"line {number}", int(word)))
     return found

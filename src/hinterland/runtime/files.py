@@ -62,6 +62,16 @@ class Output:
         return self._file
 
 
+def check_place(path: str | Path) -> None:
+    """Refuses a place where no file can be written, before a long run is for nothing."""
+    final = Path(os.path.realpath(path))
+    with writing(path):
+        if final.is_dir():
+            raise ConfigError(f"{path}: is a folder; name a file to write to")
+        if not final.parent.is_dir():
+            raise StorageError(f"{path}: cannot be written: there is no folder {final.parent}; make it first")
+
+
 @contextmanager
 def writing(final: str | Path) -> Iterator[None]:
     """Turns an OSError of the enclosed writes into a StorageError that names ``final``."""

@@ -41,8 +41,11 @@ class LinkModel:
     measured: bool = False
 
     def __post_init__(self) -> None:
-        if self.rate <= 0 or self.latency <= 0 or self.overhead < 0:
-            raise ConfigError(f"a link has a rate and a latency above 0 and no negative overhead, unlike {self}")
+        if not (1 <= self.rate <= 1e18 and 0 < self.latency <= 1e9 and self.overhead >= 0):  # NaN is in no range
+            raise ConfigError(
+                "a link has a rate from 1 to 1e18 bytes a second, a latency above 0 and at most 1e9 seconds, "
+                f"and no negative overhead, unlike {self}"
+            )
 
     @classmethod
     def here(cls) -> LinkModel:

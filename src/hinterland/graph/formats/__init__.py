@@ -15,6 +15,7 @@ import torch
 
 from ...memory import UnifiedTensor
 from ...runtime.errors import ConfigError, FormatError, GraphError, HinterlandError, OutOfMemory
+from ...runtime.files import check_place
 from ..arrays import WEIGHT_TYPES, check_mirrored, placements
 from ..build import from_edges, simplify
 from ..compress import from_packed
@@ -181,7 +182,7 @@ def save_graph(graph: Graph, path: str | os.PathLike[str], format: str | None = 
 
 
 def check_target(path: str | os.PathLike[str], format: str | None = None) -> Callable[[Graph, str], None]:
-    """The writer that ``save_graph`` will use; ConfigError if there is none, before a long load is for nothing."""
+    """The writer that ``save_graph`` will use; a name or place that cannot be written is refused before a long load."""
     path = os.fsdecode(path)
     name = format or _by_name(path)
     if name is None:
@@ -190,6 +191,7 @@ def check_target(path: str | os.PathLike[str], format: str | None = None) -> Cal
     entry, _ = _format(name, path)
     if entry.write is None:
         raise ConfigError(f"{path}: {entry.title} is read, not written; use another format")
+    check_place(path)
     return entry.write
 
 

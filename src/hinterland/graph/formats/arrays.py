@@ -36,7 +36,8 @@ def damaged(path: str, what: str) -> Iterator[None]:
     except (HinterlandError, MemoryError):
         raise
     except Exception as error:
-        raise FormatError(f"{path}: {what} cannot be read ({type(error).__name__}: {error}); the file is damaged") from error
+        reason = " ".join(str(error).split())[:200]  # NumPy's may quote a whole header
+        raise FormatError(f"{path}: {what} cannot be read ({type(error).__name__}: {reason}); the file is damaged") from error
 
 
 class ArrayFile:
