@@ -7,6 +7,7 @@ betweenness centrality, which are sums of rounded numbers. Weights are integers,
 from __future__ import annotations
 
 import functools
+import gc
 import heapq
 import mmap
 from collections import deque
@@ -193,6 +194,14 @@ class Case:
         scaled = sums * scale / min(count, others)
         scaled[self.between] = sums[self.between] * scale / (count - 1)
         return scaled
+
+
+@pytest.fixture(scope="module", autouse=True)
+def graphs_go_with_their_tests():
+    """Other tests count what host memory is held."""
+    yield
+    case.cache_clear()
+    gc.collect()
 
 
 @functools.cache
