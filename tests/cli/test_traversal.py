@@ -245,8 +245,8 @@ def test_options_that_do_not_go_together_are_usage(arguments, says, command, fil
         (("sssp", "--random-weights", "int64"), "random weights are uint8, int32, float32, not 'int64'"),
         (("pagerank", "--max-iterations", "9" * 20), "is not a whole number from 1 to 2147483647"),
         (("bc", "--count", 10**12), "cannot be drawn from 80 vertices"),
-        (("bfs", "--output", "/no/such/folder/levels.npy"), "there is no folder /no/such/folder"),
-        (("cc", "--output", "/"), "is a folder; name a file"),
+        (("bfs", "--output", "/no/such/folder/levels.npy"), "make the folder /no/such/folder first"),
+        (("cc", "--output", "/"), "is no regular file"),
     ],
 )
 def test_errors_are_a_sentence(arguments, says, command, file):
@@ -338,7 +338,7 @@ def test_a_result_that_cannot_be_written_does_not_cost_the_report(command, file,
 @pytest.mark.parametrize("arguments", [("convert", "OUT"), ("generate", "grid", "--scale", "4", "--output", "OUT")])
 def test_places_that_cannot_be_written_are_refused_first(arguments, tmp_path, monkeypatch, capsys):
     (tmp_path / "folder.hl").mkdir()
-    for place, says in ((tmp_path / "no" / "g.hl", "there is no folder"), (tmp_path / "folder.hl", "is a folder")):
+    for place, says in ((tmp_path / "no" / "g.hl", "make the folder"), (tmp_path / "folder.hl", "is no regular file")):
         words = [str(place) if word == "OUT" else word for word in arguments]
         if words[0] == "convert":
             words.insert(1, "/no/such/graph")  # which is not looked at

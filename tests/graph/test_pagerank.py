@@ -217,7 +217,7 @@ def test_type_follows_tolerance(graph):
         ({"mode": "sideways"}, "mode 'sideways' is not one of auto, power-iteration"),
         ({"tolerance": 0.0}, r"tolerance 0\.0 is below 1e-14"),
         ({"dtype": torch.float16}, r"float32 or float64, not torch\.float16"),
-        ({"max_iterations": 0}, "max_iterations 0 is not a whole number from 1 on"),
+        ({"max_iterations": 0}, "max_iterations 0 is not a whole number from 1 to 2147483647"),
         ({"max_iterations": 2.5}, r"max_iterations 2\.5"),
         ({"personalization": torch.ones(3)}, r"shape \(4,\) or a mapping; got shape \(3,\)"),
         ({"personalization": [1.0] * 4}, "got shape"),

@@ -66,10 +66,10 @@ def check_place(path: str | Path) -> None:
     """Refuses a place where no file can be written, before a long run is for nothing."""
     final = Path(os.path.realpath(path))
     with writing(path):
-        if final.is_dir():
-            raise ConfigError(f"{path}: is a folder; name a file to write to")
+        if final.exists() and not final.is_file():
+            raise ConfigError(f"{path}: exists and is no regular file; choose another name to write to")
         if not final.parent.is_dir():
-            raise StorageError(f"{path}: cannot be written: there is no folder {final.parent}; make it first")
+            raise StorageError(f"{path}: cannot be written: No such file or directory; make the folder {final.parent} first")
 
 
 @contextmanager
