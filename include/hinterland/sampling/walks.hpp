@@ -41,7 +41,7 @@ class WalkDraws {
   HINTERLAND_FN WalkDraws(const Graph& graph, const GraphWords& words, const WalkWords& task)
       : graph_(graph),
         weights_(words, task.weights),
-        rule_{true, false, nullptr, task.most_weight},
+        rule_{true, false, nullptr, nullptr, task.most_weight},
         draws_(static_cast<uint64_t>(task.seed), static_cast<uint64_t>(task.batch), Draws::kWalks),
         restart_(task.restart) {}
 
