@@ -79,11 +79,8 @@ def test_options(data):
     refused(ConfigError, "subgraph_type='induced' joins", lambda: Sampler(data, [2], subgraph_type="induced", disjoint=True))
     refused(ConfigError, "a loader takes Data, HeteroData or", lambda: NeighborLoader("cora", [2]))
     refused(GraphError, "is_sorted=True promises that targets ascend, but edge", lambda: Sampler(data, [2], is_sorted=True))
-    refused(
-        ConfigError,
-        "stores without types hold none of edges, so use Data",
-        lambda: Sampler(stores_of(data), [2], weight_attr="weight"),
-    )
+    words = "stores without types hold none of edges, so use Data"
+    refused(ConfigError, words, lambda: Sampler(stores_of(data), [2], weight_attr="weight"))
     data.adj_t, data.edge_index = "a matrix", None
     refused(GraphError, "the edges are in adj_t; give them as edge_index", lambda: Sampler(data, [2]))
 

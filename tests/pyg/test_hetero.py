@@ -193,7 +193,7 @@ def test_weights_and_times_of_edges_in_stores(data, device, layout):
             pointers = torch.searchsorted(pair[by].contiguous(), torch.arange(size[by] + 1))
             pair = (pair[0], pointers) if layout == "csc" else (pointers, pair[1])
         graphs.put_edge_index(pair, edge_type=key, layout=layout, size=size)
-    row, col, _ = graphs.coo()
+    _, col, _ = graphs.coo()
     weight = torch.randint(2, (900,), generator=torch.Generator().manual_seed(1)).float()
     when = torch.arange(900) % 50
     features.put_tensor(weight, group_name=CITES, attr_name="weight", index=None)

@@ -97,9 +97,8 @@ def test_times_of_edges(data, device, mode):
         assert (batch.edge_time <= limit).all()
         number += len(batch.e_id)
     assert number > 0
-    stock = LinkLoader(
-        data, Sampler(data, [3, 2], time_attr="edge_time"), **{k: v for k, v in options.items() if k != "time_attr"}
-    )
+    del options["time_attr"]
+    stock = LinkLoader(data, Sampler(data, [3, 2], time_attr="edge_time"), **options)
     assert list(next(iter(stock)).to_dict()) == list(batch.to_dict())
 
 

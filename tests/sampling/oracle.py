@@ -10,9 +10,11 @@ def same(one, other):
     for name in ("node", "row", "col", "edge"):
         np.testing.assert_array_equal(getattr(one, name).cpu().numpy(), getattr(other, name).cpu().numpy(), err_msg=name)
     assert one.num_sampled_nodes == other.num_sampled_nodes and one.num_sampled_edges == other.num_sampled_edges
-    assert (one.batch is None) == (other.batch is None)
-    if one.batch is not None:
-        np.testing.assert_array_equal(one.batch.cpu().numpy(), other.batch.cpu().numpy())
+    for name in ("batch", "weight"):
+        left, right = getattr(one, name), getattr(other, name)
+        assert (left is None) == (right is None)
+        if left is not None:
+            np.testing.assert_array_equal(left.cpu().numpy(), right.cpu().numpy(), err_msg=name)
 
 
 def check(
@@ -52,6 +54,7 @@ def check(
         np.testing.assert_array_equal(tree[row], tree[col])
     else:
         assert sample.batch is None
+    assert sample.weight is None
 
     # Numbers in order of first appearance, no vertex twice.
     numbers = {}

@@ -144,13 +144,13 @@ class Sampler(BaseSampler):  # type: ignore[misc]
         """Whether each seed has a sample of its own, as with times it must."""
         return self._disjoint or self._is_temporal
 
-    @property
-    def _is_temporal(self) -> bool:
-        return self._times is not None or self._edge_times is not None
-
     @disjoint.setter
     def disjoint(self, disjoint: bool) -> None:
         self._disjoint = disjoint
+
+    @property
+    def _is_temporal(self) -> bool:
+        return self._times is not None or self._edge_times is not None
 
     @property
     def num_nodes(self) -> Any:

@@ -76,8 +76,9 @@ class HeteroSampler:
         check_rule(replace, weighted, self._temporal, temporal_strategy)
         if unknown := (times or {}).keys() - self.num_vertices.keys():
             raise ConfigError(f"times of type {min(unknown)!r}, but the types are {', '.join(self.num_vertices)}")
-        if unknown := [name for name in edge_times or {} if name not in self.graphs]:
-            raise ConfigError(f"edge_times of relation {unknown[0]!r}, which is not among the graphs")
+        for relation in edge_times or {}:
+            if relation not in self.graphs:
+                raise ConfigError(f"edge_times of relation {relation!r}, which is not among the graphs")
         rows = {name: graph._rows if isinstance(graph, Adjacency) else graph for name, graph in self.graphs.items()}
         if weighted and not any("weights" in lists.placement for lists in rows.values()):
             raise ConfigError("weighted=True needs weights in one of the relations, as in Adjacency(..., weights=...)")
