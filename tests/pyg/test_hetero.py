@@ -270,6 +270,20 @@ def test_the_gpu_makes_the_same_batches(data, options):
                 assert torch.equal(value, theirs[key]) if isinstance(value, torch.Tensor) else value == theirs[key]
 
 
+@pytest.mark.gpu
+def test_everything_in_gpu_memory(data):
+    loader = batches_of(data, device="cuda", placement="gpu", weight_attr="weight")
+    assert type(loader._read["author"].x) is torch.Tensor and loader._read["author"].x.is_cuda
+    on_cpu = list(batches_of(data, weight_attr="weight"))
+    torch.manual_seed(0)
+    for one, batch in zip(on_cpu, loader, strict=True):
+        check(batch, data)
+        for key in data.edge_types:
+            assert torch.equal(one[key].e_id, batch[key].e_id)
+    with pytest.raises(ConfigError, match="placement='gpu' is for Data and HeteroData.*GraphStore"):
+        batches_of(stores_of(data), device="cuda", placement="gpu", input_nodes="paper")
+
+
 def test_bad_input(data):
     def refused(error, match, make):
         with pytest.raises(error, match=match):

@@ -17,7 +17,8 @@ from torch_geometric.utils import k_hop_subgraph
 
 import hinterland as hl
 from hinterland.pyg import FeatureStore, GraphStore, NeighborLoader, Sampler
-from hinterland.runtime.errors import ConfigError
+from hinterland.runtime import devices
+from hinterland.runtime.errors import ConfigError, DeviceError
 
 
 def batches_of(data, fanouts=(4, 3), device="cpu", seed=0, **options):
@@ -409,6 +410,32 @@ def test_times_of_edges(data, device, strategy):
         (batch,) = batches_of(data, [2], device=device, **options)
         own = data.edge_time[data.edge_index[1] == target]
         assert batch.edge_time.tolist() == own[own <= 60].sort(descending=True).values[:2].tolist()
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(
+    "options", [{}, {"weight_attr": "weight"}, {"time_attr": "edge_time", "input_time": torch.arange(300)}]
+)
+def test_everything_in_gpu_memory(data, options):
+    data.edge_time = torch.arange(data.num_edges) % 300
+    loader = batches_of(data, device="cuda", placement="gpu", shuffle=True, **options)
+    assert set(loader.neighbor_sampler._graphs[None].placement.values()) == {"gpu"}
+    assert type(loader._read.x) is torch.Tensor and loader._read.x.is_cuda and type(loader._read.edge_attr) is torch.Tensor
+    other = batches_of(data, device="cuda", placement="gpu")
+    assert other._read.x is loader._read.x and other.neighbor_sampler._lists[None] is loader.neighbor_sampler._lists[None]
+    on_cpu = list(batches_of(data, shuffle=True, **options))
+    torch.manual_seed(0)
+    for one, batch in zip(on_cpu, loader, strict=True):
+        same(one, batch)
+
+
+def test_gpu_memory_needs_a_gpu(data, monkeypatch):
+    monkeypatch.setattr(devices, "cuda_available", lambda: False)
+    with pytest.raises(DeviceError, match="placement='gpu' needs"):
+        batches_of(data, placement="gpu")
+    monkeypatch.setattr(devices, "require_cuda", lambda what: None)
+    with pytest.raises(ConfigError, match="is for batches that a GPU makes, but device is cpu; name a GPU"):
+        batches_of(data, placement="gpu")
 
 
 def test_times_of_edges_need_some_of_seeds(data):

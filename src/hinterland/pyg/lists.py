@@ -71,7 +71,7 @@ class Lists:
         tensor = edge_index.as_tensor() if hasattr(edge_index, "as_tensor") else edge_index
         return once(
             edge_index,
-            ("lists", sizes, placement, is_sorted),
+            ("lists", sizes, placement, torch.cuda.current_device() if placement == "gpu" else None, is_sorted),
             lambda: cls.from_coo(tensor[0].cpu(), tensor[1].cpu(), sizes, placement, is_sorted),
         )
 

@@ -32,10 +32,11 @@ class Sampler(BaseSampler):  # type: ignore[misc]
         num_neighbors, subgraph_type, replace, disjoint, temporal_strategy, time_attr, weight_attr, is_sorted, directed: as of
             PyG's NeighborLoader.
         device: where samples are made and returned. PyG's own loaders work on the CPU and want them there.
-        placement: where the lists of neighbours go; as of UnifiedTensor.
+        placement: where the lists of neighbours go; as of UnifiedTensor, or ``"gpu"``: into the memory of ``device``.
 
     Raises:
         ConfigError: an option that cannot be used, or that does not fit the data.
+        DeviceError: placement ``"gpu"`` on a machine without one.
         GraphError: edges between nodes that do not exist, or features that do not have a row for each node.
     """
 
@@ -62,6 +63,7 @@ class Sampler(BaseSampler):  # type: ignore[misc]
             raise ConfigError(f"temporal_strategy={temporal_strategy!r} is neither 'uniform' nor 'last'")
         self._given = Given(data)
         self.device = devices.as_device(device)
+        check_placement(placement, self.device)
         self.replace, self.temporal_strategy = replace, temporal_strategy
         try:
             self.subgraph_type = SubgraphType(subgraph_type)
@@ -69,7 +71,8 @@ class Sampler(BaseSampler):  # type: ignore[misc]
             raise ConfigError(f"subgraph_type={subgraph_type!r} is none of {[kind.value for kind in SubgraphType]}") from None
         self._disjoint = disjoint
         self.num_neighbors = num_neighbors
-        self._lists = {t: self._given.lists(t, placement, is_sorted) for t in self._given.edge_types}
+        with devices.on(self.device):
+            self._lists = {t: self._given.lists(t, placement, is_sorted) for t in self._given.edge_types}
         self._times, self._edge_times = self._read_times(time_attr)
         self._weighted = weight_attr is not None
         weights = {} if weight_attr is None else self._read_weights(weight_attr)
@@ -254,6 +257,17 @@ class Negatives(NegativeSampling):  # type: ignore[misc]
                 f"{endpoint}_weight of neg_sampling has {weight.numel()} elements, but there are {num_nodes} nodes"
             )
         return torch.multinomial(weight, num_samples, replacement=True, generator=self._generator)
+
+
+def check_placement(placement: str, device: torch.device) -> None:
+    """Refuses to keep in GPU memory what the CPU is to read."""
+    if placement != "gpu":
+        return
+    devices.require_cuda("placement='gpu'")
+    if device.type != "cuda":
+        raise ConfigError(
+            f"placement='gpu' is for batches that a GPU makes, but device is {device}; name a GPU, or take placement='host'"
+        )
 
 
 def _number(given: int | None) -> int:
