@@ -3,6 +3,19 @@
 from __future__ import annotations
 
 import numpy as np
+import torch
+from hypothesis import strategies as st
+
+import hinterland as hl
+
+
+@st.composite
+def small_graphs(draw):
+    """Of up to 9 vertices and 40 edges, some of them parallel, with weights from 0 to 3."""
+    vertices = draw(st.integers(1, 9))
+    edges = draw(st.lists(st.tuples(*[st.integers(0, vertices - 1)] * 2, st.integers(0, 3)), max_size=40))
+    columns = [torch.tensor([edge[k] for edge in edges], dtype=torch.int64) for k in range(3)]
+    return hl.from_edges(*columns, num_vertices=vertices)
 
 
 def same(one, other):

@@ -324,11 +324,8 @@ def test_extreme_times(device):
 
 @st.composite
 def small_cases(draw):
-    vertices = draw(st.integers(1, 9))
-    edges = draw(st.lists(st.tuples(*[st.integers(0, vertices - 1)] * 2, st.integers(0, 3)), max_size=40))
-    columns = [torch.tensor([edge[k] for edge in edges], dtype=torch.int64) for k in range(3)]
-    graph = hl.from_edges(*columns, num_vertices=vertices)
-    seeds = draw(st.lists(st.integers(0, vertices - 1), max_size=6))
+    graph = draw(oracle.small_graphs())
+    seeds = draw(st.lists(st.integers(0, graph.num_vertices - 1), max_size=6))
     fanouts = draw(st.lists(st.integers(-1, 5), min_size=1, max_size=3))
     return graph, seeds, fanouts, draw(st.sampled_from(list(CASES.values()))), draw(st.integers(0, 2**64 - 1))
 
