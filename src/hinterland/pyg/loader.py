@@ -28,7 +28,7 @@ from .inputs import edge_label_index_of, input_nodes_of
 from .others import Elsewhere
 from .readable import add_missing_types, moved, readable
 from .rows import Rows
-from .sampler import Sampler
+from .sampler import Sampler, check_placement
 
 # What DataLoader needs for worker processes. Here threads work beside the model, one for each stage.
 _OF_WORKERS = (
@@ -69,9 +69,15 @@ class _Pipelined:
             options.pop(name, None)
         given = Given(data)
         self.device, self.placement, self.cache, self.gpu_budget = devices.as_device(device), placement, cache, gpu_budget
+        check_placement(placement, self.device)
         caching.check(cache, gpu_budget)
-        if cache is not None and given.kind == DataType.remote:
+        if given.kind == DataType.remote and cache is not None:
             raise ConfigError("cache= is for Data and HeteroData; put ut.tiered(...) in the feature store instead")
+        if given.kind == DataType.remote and placement == "gpu":
+            raise ConfigError(
+                "placement='gpu' is for Data and HeteroData; put ut.tiered(...) in the feature store instead, and edges in "
+                "GraphStore(placement='gpu')"
+            )
         return given
 
     def _finish(self, given: Given, sampler: BaseSampler) -> None:
@@ -165,9 +171,9 @@ class NeighborLoader(_Pipelined, torch_geometric.loader.NeighborLoader):  # type
     raised; 0 means 300.
 
     Args:
-        placement: where features and lists of neighbours go; as of UnifiedTensor. They are copied once for all loaders of the
-            same tensors; a UnifiedTensor or TieredTensor as ``data.x`` is taken as it is. On the CPU attributes stay where
-            they are.
+        placement: where features and lists of neighbours go; as of UnifiedTensor, or ``"gpu"``: into the memory of ``device``.
+            They are copied once for all loaders of the same tensors; a UnifiedTensor or TieredTensor as ``data.x`` is taken
+            as it is. On the CPU attributes stay where they are.
         cache: which rows of node features the GPU keeps copies of: None; ``"presample"``, those that an epoch of samples met
             most; or scores of the nodes, higher for hotter, of hinterland.hotness or your own (by node type in a dict). Data or
             HeteroData only: in a feature store put a TieredTensor. Without a GPU there is nothing to fill.
@@ -175,7 +181,8 @@ class NeighborLoader(_Pipelined, torch_geometric.loader.NeighborLoader):  # type
         device: where batches are made: by default the current GPU, or the CPU without one.
 
     Raises:
-        ConfigError, GraphError, IndexOutOfRange: as of Sampler; an input node or type that does not exist.
+        ConfigError, DeviceError, GraphError, IndexOutOfRange: as of Sampler; an input node or type that does not exist.
+        OutOfMemory: what is placed on the GPU does not fit.
     """
 
     def __init__(
@@ -216,6 +223,7 @@ class NeighborLoader(_Pipelined, torch_geometric.loader.NeighborLoader):  # type
                 weight_attr,
                 is_sorted,
                 directed,
+                device=self.device,
                 placement=placement,
             )
         super().__init__(
@@ -284,6 +292,7 @@ class LinkNeighborLoader(_Pipelined, torch_geometric.loader.LinkNeighborLoader):
                 weight_attr,
                 is_sorted,
                 directed,
+                device=self.device,
                 placement=placement,
             )
         super().__init__(

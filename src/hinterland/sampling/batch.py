@@ -99,6 +99,7 @@ class Relation:
         source, target: the types, by position among the batch's vertex sets: whose vertices are listed, and who has the lists.
         fanouts: for each hop how many neighbours a vertex draws; -1 is all.
         weight_kind, most_weight: how weights are stored, -1 to ignore them, and the largest one.
+        times: int64 ``[edges of the lists]`` as the device reads it, or None.
     """
 
     view: View
@@ -107,6 +108,7 @@ class Relation:
     fanouts: Sequence[int]
     weight_kind: int = -1
     most_weight: float = 1.0
+    times: torch.Tensor | None = None
     row: torch.Tensor = field(init=False)
     col: torch.Tensor = field(init=False)
     edge: torch.Tensor = field(init=False)
@@ -205,7 +207,7 @@ class Batch:
         for relation in relations:
             start += relation.fanouts
         self._state = torch.tensor(start, dtype=torch.int64).to(device)
-        self._compares = any(r.weight_kind >= 0 or types[r.source].times is not None for r in relations)
+        self._compares = any(r.weight_kind >= 0 or r.times is not None or types[r.source].times is not None for r in relations)
         self._sums = self._array(_core.SAMPLE_TILES)
         self._scratch: dict[str, torch.Tensor] = {}
 
@@ -319,7 +321,8 @@ class Batch:
         relations: list[int] = []
         for number, r in enumerate(self.relations):
             relations += [r.view.words, r.source, r.target, state + 8 * self._fanouts[number], ends[len(self.types) + number]]
-            relations += [_address(r.row), _address(r.col), _address(r.edge), r.weight_kind, _bits(r.most_weight)]
+            relations += [_address(r.row), _address(r.col), _address(r.edge)]
+            relations += [r.weight_kind, _bits(r.most_weight), _address(r.times)]
         count = _TEAM_WORDS + 17 + len(types) + len(relations)
         words = torch.empty(count, dtype=torch.int64, device=self.device)
         at = words.data_ptr() + 8 * (_TEAM_WORDS + 17)

@@ -18,12 +18,13 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
+from ..graph import Graph
 from ..runtime.errors import ConfigError, GraphError
 from ..runtime.files import check_place
 from ..runtime.progress import progress
-from ..sampling import NeighborSampler
+from ..sampling import NeighborSampler, PinSAGESampler
 from . import checkpoint as checkpoints
-from .loader import Batch, Loader, rows_of
+from .loader import Batch, Loader, Sampler, rows_of
 from .models import GNN, check_model, make_model
 from .ranks import Ranks, joined
 
@@ -83,6 +84,8 @@ def train(
         model: "sage", "gcn", "gat" or "pinsage" (:mod:`.models`).
         fanouts: neighbours to sample in each hop, nearest to the seeds first; -1 takes all. As many as the model has layers.
             Graphs of at most 2^20 edges are validated and tested with full neighbourhoods, larger ones with ``fanouts``.
+            For "pinsage" they are the most visited vertices of random walks, always, and count by their visits
+            (hinterland.sampling.PinSAGESampler).
         epochs: how many in all, those before a resumption included.
         hidden: width of the inner layers.
         lr, weight_decay: Adam's. The decay is that of the first layer's matrices (Kipf and Welling 2017, section 5.2).
@@ -208,6 +211,17 @@ def _fingerprint(dataset: Any) -> dict[str, Any]:
     }
 
 
+def _samplers(graph: Graph, model: str, fanouts: list[int], seed: int, device: torch.device) -> tuple[Sampler, Sampler]:
+    """What training and what validation draws with."""
+    if model == "pinsage":  # visits enough to rank neighbours by, most of them near
+        visits = PinSAGESampler(graph, fanouts, walks=30, restart=0.5, seed=seed, device=device)
+        return visits, visits
+    drawn = NeighborSampler(graph, fanouts, seed=seed, device=device)
+    if graph.num_edges > _FULL_BELOW:
+        return drawn, drawn
+    return drawn, NeighborSampler(graph, [-1] * len(fanouts), seed=seed, device=device)
+
+
 @dataclass
 class _Totals:
     """What one epoch has come to so far."""
@@ -237,9 +251,7 @@ class _Run:
         self.gather_blocks, self.timeout = gather_blocks, timeout
         self.checkpoint, self.checkpoint_every = checkpoint, checkpoint_every
         graph, fanouts, seed, device = dataset.graph, list(config["fanouts"]), config["seed"], ranks.device
-        self.sampler = self.tester = NeighborSampler(graph, fanouts, seed=seed, device=device)
-        if graph.num_edges <= _FULL_BELOW:
-            self.tester = NeighborSampler(graph, [-1] * len(fanouts), seed=seed, device=device)
+        self.sampler, self.tester = _samplers(graph, config["model"], fanouts, seed, device)
         self.loader = self._loader(
             self.sampler, self.splits["train"], shuffle=True, rank=ranks.rank, world_size=ranks.world_size
         )
@@ -262,7 +274,7 @@ class _Run:
         self.best: dict[str, Any] | None = None
         self.totals = _Totals()
 
-    def _loader(self, sampler: NeighborSampler, seeds: torch.Tensor, **options: Any) -> Loader:
+    def _loader(self, sampler: Sampler, seeds: torch.Tensor, **options: Any) -> Loader:
         return Loader(
             sampler,
             seeds,
@@ -341,7 +353,7 @@ class _Run:
         """Of the seeds: the scores of each class, and the class."""
         assert batch.x is not None and batch.y is not None
         degree = None if self.degree is None else rows_of(self.degree, batch.sample.node)
-        return model(batch.x.float(), batch.sample, degree), batch.y.long()
+        return model(batch.x.float(), batch.sample, degree, batch.sample.weight), batch.y.long()
 
     def _collect(self) -> None:
         """Sums the totals over the ranks; rank 0 keeps them."""
