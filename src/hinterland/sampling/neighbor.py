@@ -110,6 +110,13 @@ class NeighborSampler:
             GraphError: a list that was met is broken.
             OutOfMemory: the batch does not fit on the device.
         """
+        return self.begin(seeds, batch, seed_times).finish()
+
+    def begin(
+        self, seeds: torch.Tensor | Sequence[int], batch: int = 0, seed_times: torch.Tensor | Sequence[int] | None = None
+    ) -> Begun:
+        """Begins a :meth:`sample` on the current stream, and does not wait for a GPU where a batch is one launch: meanwhile
+        the caller can launch something else. Its ``finish()`` is the sample."""
         graph = graph_of(self._prepared)
         with devices.on(self.device):
             given = vertices_on(self.device, "seeds", seeds)
@@ -121,21 +128,8 @@ class NeighborSampler:
             relation = Relation(self._prepared.out, 0, 0, self.fanouts, *self._weights, self._edge_times)
             rule = Rule(self.replace, self.temporal_strategy == "last", self.disjoint, self.seed, integer("batch", batch))
             run = Batch([vertices], [relation], rule, limits, self.device)
-            run.run()
-            node, edges = cut(vertices.node, vertices.known), relation.count
-            if graph.order is not None:
-                order = self._prepared.order_on(self.device)
-                assert order is not None
-                node = order[node]
-            return Sample(
-                node,
-                cut(relation.row, edges),
-                cut(relation.col, edges),
-                cut(relation.edge, edges),
-                [len(given), *steps(run.vertex_ends[0])],
-                steps(run.edge_ends[0]),
-                None if vertices.tree is None else cut(vertices.tree, vertices.known),
-            )
+            run.begin()
+            return Begun(run, None if graph.order is None else self._prepared.order_on(self.device))
 
     def _limits(self, seeds: torch.Tensor, seed_times: torch.Tensor | Sequence[int] | None) -> torch.Tensor | None:
         if not self._temporal:
@@ -168,6 +162,38 @@ class NeighborSampler:
     def __repr__(self) -> str:
         kind = [name for name in ("replace", "weighted", "disjoint") if getattr(self, name)]
         return f"NeighborSampler({', '.join([str(self.fanouts), *kind])}, seed {self.seed}, on {self.device}; {self.graph!r})"
+
+
+class Begun:
+    """A sample that a GPU may still be working on."""
+
+    def __init__(self, run: Batch, order: torch.Tensor | None) -> None:
+        self._run, self._order = run, order
+
+    def is_ready(self) -> bool:
+        """Whether :meth:`finish` does not have to wait."""
+        return self._run.is_ready()
+
+    def finish(self) -> Sample:
+        """The sample, once the GPU is done with it; usable on the current stream.
+
+        Raises:
+            IndexOutOfRange, GraphError: as :meth:`NeighborSampler.sample`.
+        """
+        run = self._run
+        with devices.on(run.device):
+            run.finish()
+            (vertices,), (relation,) = run.types, run.relations
+            node, edges = cut(vertices.node, vertices.known), relation.count
+            return Sample(
+                node if self._order is None else self._order[node],
+                cut(relation.row, edges),
+                cut(relation.col, edges),
+                cut(relation.edge, edges),
+                [len(vertices.seeds), *steps(run.vertex_ends[0])],
+                steps(run.edge_ends[0]),
+                None if vertices.tree is None else cut(vertices.tree, vertices.known),
+            )
 
 
 def steps(ends: list[int]) -> list[int]:

@@ -14,10 +14,14 @@ import torch
 
 from ..machine import load
 from ..memory import UnifiedTensor
+from ..memory.rows import RowTable
 from ..runtime import devices
 from ..runtime.errors import ConfigError, IndexOutOfRange
 from ..runtime.shuffle import shuffled
-from .pipeline import Pipeline, Stage
+from ..sampling import NeighborSampler, Sample
+from ..sampling.neighbor import Begun
+from .ahead import Ahead
+from .pipeline import Pipeline, Stage, tensors_of
 
 _STATE_VERSION = 1
 _LOAD_BYTES = 16  # of one thread's load in a gather
@@ -130,8 +134,8 @@ class Loader:
 
     def __iter__(self) -> Iterator[Batch]:
         epoch, first = self._epoch, self._delivered
-        pipeline = Pipeline(self._numbered(epoch, first), self.stages, self.device, self.prefetch, self.timeout)
-        for batch in pipeline:
+        run = Ahead if self._only_launches() else Pipeline
+        for batch in run(self._numbered(epoch, first), self.stages, self.device, self.prefetch, self.timeout):
             self._delivered += 1
             if self._delivered == len(self):
                 self._epoch, self._delivered = epoch + 1, 0
@@ -154,16 +158,34 @@ class Loader:
             seeds = torch.cat([seeds, seeds.repeat(-(-missing // len(seeds)))[:missing]])
         return seeds[self.rank :: self.world_size][:share]
 
-    def _sample(self, numbered: tuple[int, torch.Tensor]) -> tuple[Any, torch.Tensor]:
-        number, seeds = numbered
-        seeds = seeds.to(self.device)
-        return self.sampler.sample(seeds, batch=number), seeds
+    def _only_launches(self) -> bool:
+        """Whether batches can be made without waiting for the GPU: sampled in one launch, from tables that it reads."""
+        if self.device.type == "cpu" or not isinstance(self.sampler, NeighborSampler):
+            return False
+        on_gpu = isinstance(self.features, RowTable) or (isinstance(self.features, torch.Tensor) and self.features.is_cuda)
+        # A row that is not there is found too late to say so where it is asked for.
+        return self.features is None or (on_gpu and len(self.features) >= self.sampler.graph.num_vertices)
 
-    def _gather(self, sampled: tuple[Any, torch.Tensor]) -> Batch:
-        sample, seeds = sampled
-        x = None if self.features is None else rows_of(self.features, sample.node, self.gather_blocks)
-        y = None if self.labels is None else rows_of(self.labels, seeds)
-        return Batch(sample, x, y, seeds)
+    def _sample(self, numbered: tuple[int, torch.Tensor]) -> _Sampled:
+        number, seeds = numbered
+        here = devices.sent(seeds, self.device)
+        if isinstance(self.sampler, NeighborSampler) and self._only_launches():
+            return _Sampled(self.sampler.begin(here, batch=number), seeds, here)
+        return _Sampled(self.sampler.sample(here, batch=number), seeds, here)
+
+    def _gather(self, sampled: _Sampled) -> Batch:
+        sample, waits = sampled.sample, True
+        if isinstance(sample, Begun):
+            sample, waits = sample.finish(), False
+            for tensor in tensors_of(sample):
+                tensor.record_stream(torch.cuda.current_stream(self.device))
+        x = None if self.features is None else rows_of(self.features, sample.node, self.gather_blocks, waits)
+        y = None
+        if isinstance(self.labels, torch.Tensor) and self.labels.is_cpu:
+            y = devices.sent(self.labels[sampled.seeds], self.device)
+        elif self.labels is not None:
+            y = rows_of(self.labels, sampled.here, waits=waits)
+        return Batch(sample, x, y, sampled.here)
 
     def state_dict(self) -> dict[str, Any]:
         """Where the loader is: after the last batch that it gave out. Plain numbers, for a checkpoint."""
@@ -203,11 +225,25 @@ def _few_blocks(table: Any, device: torch.device) -> int | None:
     return known.get(_LOAD_BYTES, _FEW_BLOCKS)
 
 
-def rows_of(table: Any, index: torch.Tensor, blocks: int | None = None) -> torch.Tensor:
-    """Rows of a table of any kind, on the index's device."""
+@dataclass(frozen=True)
+class _Sampled:
+    """A batch between sampling and gathering: its seeds are on the CPU and ``here``, where it is made."""
+
+    sample: Sample | Begun
+    seeds: torch.Tensor
+    here: torch.Tensor
+
+    def is_ready(self) -> bool:
+        return not isinstance(self.sample, Begun) or self.sample.is_ready()
+
+
+def rows_of(table: Any, index: torch.Tensor, blocks: int | None = None, waits: bool = True) -> torch.Tensor:
+    """Rows of a table of any kind, on the index's device; a UnifiedTensor's or TieredTensor's without waiting for them."""
     if isinstance(table, torch.Tensor):
         return table[index.to(table.device)].to(index.device)
-    rows: torch.Tensor = table.gather(index, max_blocks=blocks)
+    rows: torch.Tensor = (
+        table.gather(index, max_blocks=blocks) if waits else table.gather(index, max_blocks=blocks, check="async")
+    )
     return rows
 
 

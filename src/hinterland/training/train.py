@@ -269,7 +269,7 @@ class _Run:
         first = [p for p in self.model.convs[0].parameters() if p.dim() > 1]
         rest = [p for p in self.model.parameters() if not any(p is one for one in first)]
         groups = [{"params": first, "weight_decay": config["weight_decay"]}, {"params": rest}]
-        self.optimizer = torch.optim.Adam(groups, lr=config["lr"])
+        self.optimizer = torch.optim.Adam(groups, lr=config["lr"], fused=device.type == "cuda")
         self.history: list[dict[str, Any]] = []
         self.best: dict[str, Any] | None = None
         self.totals = _Totals()
