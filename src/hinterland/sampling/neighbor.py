@@ -184,6 +184,9 @@ class Begun:
         with devices.on(run.device):
             run.finish()
             (vertices,), (relation,) = run.types, run.relations
+            for array in (vertices.node, vertices.tree, relation.row, relation.col, relation.edge):
+                if array is not None and array.is_cuda:  # the stream that sampled must leave it to this one
+                    array.record_stream(torch.cuda.current_stream(run.device))
             node, edges = cut(vertices.node, vertices.known), relation.count
             return Sample(
                 node if self._order is None else self._order[node],

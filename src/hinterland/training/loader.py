@@ -21,7 +21,7 @@ from ..runtime.shuffle import shuffled
 from ..sampling import NeighborSampler, Sample
 from ..sampling.neighbor import Begun
 from .ahead import Ahead
-from .pipeline import Pipeline, Stage, tensors_of
+from .pipeline import Pipeline, Stage
 
 _STATE_VERSION = 1
 _LOAD_BYTES = 16  # of one thread's load in a gather
@@ -177,8 +177,6 @@ class Loader:
         sample, waits = sampled.sample, True
         if isinstance(sample, Begun):
             sample, waits = sample.finish(), False
-            for tensor in tensors_of(sample):
-                tensor.record_stream(torch.cuda.current_stream(self.device))
         x = None if self.features is None else rows_of(self.features, sample.node, self.gather_blocks, waits)
         y = None
         if isinstance(self.labels, torch.Tensor) and self.labels.is_cpu:
