@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 import hinterland as hl
 from hinterland.pyg import FeatureStore, GraphStore, NeighborLoader
-from hinterland.pyg.cache import presample, split
-from hinterland.pyg.given import Given
+from hinterland.pyg.cache import presample, split, widest
 from hinterland.runtime.errors import ConfigError
 
 
@@ -58,8 +57,9 @@ def test_the_widest_table_goes_to_tiers(data, scored):
     given = data.clone()
     given.x, given.y = hl.UnifiedTensor.from_tensor(data.x), hl.UnifiedTensor.from_tensor(data.y)
     loader = NeighborLoader(given, [3, 2], batch_size=32, device="cpu", cache="presample", gpu_budget="4KiB")
-    scores = torch.arange(data.num_nodes) if scored else None
-    loader._keep_hot_rows(Given(given), None if scores is None else {None: scores})
+    if scored:
+        loader.cache = torch.arange(data.num_nodes)
+    loader._keep_hot_rows(widest(loader._read, loader._given.num_nodes), scored, 4096)
     table = loader._read.x.table
     assert isinstance(table, hl.TieredTensor) and table.plan.local_rows > 0 and table.plan.held_bytes <= 4096
     assert loader._read.y.table is given.y
@@ -84,7 +84,8 @@ def test_bad_caches(data):
 
     refused("belong together", cache="presample")
     refused("belong together", gpu_budget="1GiB")
-    refused("cache='lru' is neither None, 'presample' nor scores", cache="lru", gpu_budget=9)
+    refused("cache='lru' is neither one of auto, .*, none nor a size", cache="lru", gpu_budget=9)
+    refused("cache='4GiB' is a budget, and gpu_budget=9 another", cache="4GiB", gpu_budget=9)
     refused("not a size in bytes", cache="presample", gpu_budget="much")
     refused(r"cache has scores of shape \(3,\) for 300 nodes", cache=torch.ones(3), gpu_budget=9)
     refused("cache has scores for node type 'paper'", cache={"paper": torch.ones(3)}, gpu_budget=9)

@@ -188,7 +188,8 @@ def plan_cache(
         IndexOutOfRange: a seed is no vertex.
         OutOfMemory: a batch does not fit into the free GPU memory.
     """
-    size = _checked(graph, features, budget, policy)
+    require_plannable(graph, features, policy)
+    size = parse_bytes(budget)
     given = _Given(graph, features, _sampler(graph, sampler, device), seeds, batch_size, epochs, seed)
     counts = _count(given)
     bare = given.sampler.lists
@@ -265,7 +266,8 @@ class _Counts:
     lists: int = 0
 
 
-def _checked(graph: Graph, features: UnifiedTensor, budget: int | str, policy: str) -> int:
+def require_plannable(graph: Graph, features: UnifiedTensor, policy: str) -> None:
+    """Raises ConfigError unless ``policy`` can plan for this graph and these features."""
     if not isinstance(graph, Graph):
         raise ConfigError(f"plan_cache() takes a Graph, not a {type(graph).__name__}")
     if policy not in POLICIES:
@@ -278,7 +280,6 @@ def _checked(graph: Graph, features: UnifiedTensor, budget: int | str, policy: s
         raise ConfigError(f"features have {len(features)} rows, but the graph has {graph.num_vertices} vertices")
     if graph.is_compressed and policy == "auto":
         raise ConfigError("pages of compressed lists are not chosen by draws; take policy='features', or a graph that is not")
-    return parse_bytes(budget)
 
 
 def _sampler(graph: Graph, given: NeighborSampler | Iterable[int], device: torch.device | str | int | None) -> NeighborSampler:
