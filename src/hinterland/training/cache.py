@@ -102,7 +102,9 @@ class CachePlan:
         with devices.on(prepared.device):
             _fill(prepared.out, s.adjacency_bytes, s.offsets, given.weighted, self._list_scores)
         home = str(prepared.device)
-        table = given.features.tiered(local=s.local, scores=self._row_scores, devices=[home])
+        # All threads sort scores of 32 bits; they hold counts below 2^24 exactly.
+        table = given.features.tiered(local=s.local, scores=self._row_scores.float(), devices=[home])
+        now(prepared.device)  # loaders read on streams of their own
         return given.sampler.over(prepared), table
 
     def measure(
