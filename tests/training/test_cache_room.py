@@ -12,7 +12,7 @@ from hinterland.runtime.errors import ConfigError
 from hinterland.sampling import NeighborSampler
 from hinterland.training import Loader
 from hinterland.training.cache_room import Wanted, room, wanted
-from hinterland.training.served import FIELDS, rates, served
+from hinterland.training.served import FIELDS, rates, tiers_of
 
 BATCH = 64
 BUDGET = 200 << 10
@@ -238,6 +238,26 @@ def test_rates_of_the_link(monkeypatch):
     assert rates(dict.fromkeys(summed, 0), 0, 0, 1.0, 1) == {"served": None, "link": None}
 
 
+def test_rows_are_counted_before_a_gather_that_moves_them(graph, features, seeds):
+    """As a cache does that follows the batches."""
+
+    class Following:
+        shape, dtype, held = features.shape, features.dtype, False
+
+        def __len__(self):
+            return len(features)
+
+        def gather(self, index, **options):
+            self.held = True
+            return features.gather(index)
+
+        def count(self, index):
+            return type("TierCount", (), {"rows": {"local": self.held * len(index), "peers": 0, "host": 0}})
+
+    first = next(iter(loader(graph, Following(), seeds)))
+    assert first.served.local == 0
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("cache", ["auto", "features"])
 def test_a_gpu_measures_a_step_and_fills_what_it_leaves(graph, seeds, cache):
@@ -273,4 +293,5 @@ def test_on_a_gpu_a_named_budget_is_kept(graph, seeds):
     assert torch.cuda.memory_allocated() - before <= (2 << 20) + 4096  # descriptors of 128 bytes
     (batch,) = itertools.islice(ours, 1)
     assert torch.equal(batch.x.cpu(), features.cpu()[batch.sample.node.cpu()])
-    assert vars(served(batch.sample, batch.x, ours.sampler, ours.features)) == vars(batch.served)
+    tiers = tiers_of(ours.features, batch.sample.node)
+    assert tiers["local"] > 0 and tiers == {name: getattr(batch.served, name) for name in tiers}

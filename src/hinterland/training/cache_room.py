@@ -105,22 +105,23 @@ def filled(
     """A plan for what batches of ``seeds`` read, and the sampler and the table over what it keeps.
 
     Args:
-        promised: whether the user has named the budget. One that was measured may be too small for anything to be kept; then
-            sampler and table are those that were given.
+        promised: whether the user has named the budget. If one that was measured is smaller than the rows of one batch,
+            nothing is kept, and sampler and table are those that were given.
         policy, budget, sampler, features, seeds, batch_size, seed: as of ``plan_cache``. Of many seeds some are looked at.
 
     Raises:
-        ConfigError: a promised budget is smaller than the rows of one batch; and as ``plan_cache``.
+        ConfigError: a promised budget is smaller than that; and as ``plan_cache``.
     """
-    if promised:
-        rows = len(sampler.sample(seeds[:batch_size]).node)
-        if budget < rows * features.row_bytes:
+    rows = len(sampler.sample(seeds[:batch_size]).node)
+    if budget < rows * features.row_bytes:
+        if promised:
             raise ConfigError(
                 f"a cache of {format_bytes(budget)} is smaller than one batch, whose {rows:,} rows of features take "
                 f"{format_bytes(rows * features.row_bytes)}; raise gpu_budget, or leave out the cache"
             )
+        policy = "none"
     some = _BATCHES * batch_size
     if len(seeds) > some:
         seeds = seeds[torch.randint(len(seeds), (some,), generator=torch.Generator().manual_seed(seed))]
     plan = plan_cache(sampler.graph, features, sampler, seeds, batch_size, budget, policy, seed=seed)
-    return plan, *(plan.apply() if promised or plan.split.held else (sampler, features))
+    return plan, *((sampler, features) if policy == "none" else plan.apply())

@@ -22,7 +22,7 @@ from ..sampling import NeighborSampler
 from .cache import CachePlan, require_plannable
 from .cache_room import after_a_step, filled, wanted
 from .pipeline import Pipeline, Stage
-from .served import Served, served
+from .served import Served, served, tiers_of
 
 _STATE_VERSION = 1
 _LOAD_BYTES = 16  # of one thread's load in a gather
@@ -218,13 +218,16 @@ class Loader:
 
     def _gather(self, sampled: tuple[int, Any, torch.Tensor]) -> Batch:
         number, sample, seeds = sampled
-        x = None if self.features is None else rows_of(self.features, sample.node, self.gather_blocks)
-        y = None if self.labels is None else rows_of(self.labels, seeds)
-        counted = None
-        position = number // self.world_size % len(self)
-        if position % _COUNTED_EVERY == 0 and x is not None and isinstance(self.sampler, NeighborSampler):
-            counted = served(sample, x, self.sampler, self.features)
-        return Batch(sample, x, y, seeds, counted)
+        x = y = found = None
+        if self.features is not None:
+            sampler = None if number // self.world_size % len(self) % _COUNTED_EVERY else self.sampler
+            tiers = {} if sampler is None else tiers_of(self.features, sample.node)  # before the gather, which may move rows
+            x = rows_of(self.features, sample.node, self.gather_blocks)
+            if isinstance(sampler, NeighborSampler):
+                found = served(sample, sampler, tiers, x[:1].nbytes)
+        if self.labels is not None:
+            y = rows_of(self.labels, seeds)
+        return Batch(sample, x, y, seeds, found)
 
     def state_dict(self) -> dict[str, Any]:
         """Where the loader is: after the last batch that it gave out. Plain numbers, for a checkpoint."""

@@ -37,21 +37,27 @@ class Served:
 FIELDS = tuple(field.name for field in dataclasses.fields(Served))
 
 
-def served(sample: Sample, x: torch.Tensor, sampler: NeighborSampler, features: Any) -> Served:
+def tiers_of(features: Any, node: torch.Tensor) -> dict[str, int]:
+    """From where the rows of ``node`` come, if they are fetched now: how many by tier. Waits for the device."""
+    if hasattr(features, "count"):  # a table of several tiers
+        return dict(features.count(node).rows)
+    tier = "local" if isinstance(features, torch.Tensor) and features.is_cuda else "host"
+    return {"local": 0, "peers": 0, "host": 0, tier: len(node)}
+
+
+def served(sample: Sample, sampler: NeighborSampler, rows: Mapping[str, int], row_bytes: int) -> Served:
     """Counts one batch. Waits for the device, on the current stream.
 
     Args:
         sample: what ``sampler`` gave.
-        x: the rows of ``sample.node``.
-        sampler, features: what the batch was read through.
+        rows: of its vertices by tier (:func:`tiers_of`), of ``row_bytes`` each.
     """
     view, edges = sampler.lists, len(sample.edge)
     on_gpu = view.graph.lists.is_cuda
     kept = edges if on_gpu else int(view.keeps(sample.edge).sum())
-    rows = _rows(features, sample.node)
     link = 0
     if sampler.device.type == "cuda":
-        link = rows["host"] * x[:1].nbytes + (edges - kept) * _SECTOR
+        link = rows["host"] * row_bytes + (edges - kept) * _SECTOR
         where = view.graph.array("indptr", sampler.device)
         if not view.graph.indptr.is_cuda and where is not None and where.data_ptr() == view.offsets.data_ptr():
             link += (len(sample.node) - sample.num_sampled_nodes[-1]) * _SECTOR
@@ -81,10 +87,3 @@ def rates(summed: Mapping[str, float], counted: float, batches: float, seconds: 
         share = bandwidth / ceiling if ceiling else None
         found["link"] = {"bytes": int(moved), "bandwidth": bandwidth, "ceiling": ceiling, "share": share}
     return found
-
-
-def _rows(features: Any, node: torch.Tensor) -> dict[str, int]:
-    if hasattr(features, "count"):  # a table of several tiers
-        return dict(features.count(node).rows)
-    tier = "local" if isinstance(features, torch.Tensor) and features.is_cuda else "host"
-    return {"local": 0, "peers": 0, "host": 0, tier: len(node)}
