@@ -7,6 +7,7 @@ for a GPU's: hit rates mean something, times do not.
 - auto: the plan of DUCATI's benefit model
 - 0% to 100%: so much of the budget for rows of features, the rest for offsets and pages of the lists, both hottest first
 - degree: rows alone, by degree (PaGraph); rows alone by counts (GNNLab) are 100%
+- clock: rows alone, those that were fetched lately
 - none: nothing is kept
 
 Times are those of the batches of two epochs after the ones that the plan has counted, sampled and gathered one after the other.
@@ -42,12 +43,14 @@ def run(small: bool) -> dict[str, Any]:
     began = time.perf_counter()
     auto = plan_cache(graph, features, FANOUTS, seeds, batch_size, budget, seed=SEED, device=device)
     planning = time.perf_counter() - began
-    degree = plan_cache(
-        graph, features, FANOUTS, seeds, batch_size, budget, "degree", epochs=1, costs=auto.costs, device=device
-    )
     cases = [_measured("auto", auto)]
     cases += [_measured(f"{10 * tenths}%", _fixed(auto, tenths / 10, features)) for tenths in range(11)]
-    cases += [_measured("degree", degree), _measured("none", dataclasses.replace(auto, split=Split()))]
+    for policy in ("degree", "clock"):
+        plan = plan_cache(
+            graph, features, FANOUTS, seeds, batch_size, budget, policy, seed=SEED, costs=auto.costs, device=device
+        )
+        cases.append(_measured(policy, plan))
+    cases.append(_measured("none", dataclasses.replace(auto, split=Split())))
     swept = {case["split"]: case["ms"] for case in cases if case["split"].endswith("%")}
     best = min(swept, key=lambda split: swept[split])
     for case in cases:

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "bindings.hpp"
+#include "memory/clock.hpp"
 #include "memory/gather.hpp"
 #include "memory/order.hpp"
 #include "memory/pages.hpp"
@@ -76,6 +77,14 @@ void bind_memory(nb::module_& m) {
       },
       nb::arg("table"), nb::arg("packed"), nb::arg("indices"), nb::arg("index_bytes"), nb::arg("count"),
       nb::arg("row_bytes"), nb::arg("into_table"));
+  m.attr("CLOCK_SUMS") = 3 * Chunks::kMost;
+  m.def(
+      "admit_rows",
+      [](const ClockWords& words, uintptr_t table, uintptr_t local, int64_t row_bytes) {
+        admit(clock_of(words), clock_batch(words), reinterpret_cast<char*>(table), reinterpret_cast<char*>(local), row_bytes);
+      },
+      nb::arg("words"), nb::arg("table"), nb::arg("local"), nb::arg("row_bytes"), Released(),
+      "Slots for the rows of a batch (include/hinterland/memory/clock.hpp), and those rows copied to them.");
   m.def(
       "hottest_first",
       [](uintptr_t scores, int64_t rows, uintptr_t order) {

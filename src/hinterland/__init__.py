@@ -32,7 +32,7 @@ from .graph import (
     sswp,
 )
 from .machine import Machine
-from .memory import TieredTensor, UnifiedTensor
+from .memory import CachedTensor, TieredTensor, UnifiedTensor
 from .probe.measure import probe
 from .training import UnifiedEmbeddingBag
 
@@ -40,6 +40,7 @@ __version__ = "0.1.0"
 __all__ = [
     "BetweennessResult",
     "BfsResult",
+    "CachedTensor",
     "ComponentsResult",
     "Graph",
     "Machine",

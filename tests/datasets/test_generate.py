@@ -183,6 +183,10 @@ def test_a_shape_of_ones_own():
     assert made.num_vertices == 500 and made.num_classes == 4 and made.name == "generated"
 
 
+def shaped(kind, relation):
+    return hl.datasets.Shape({kind: 600}, {kind: 8}, {relation: 3000}, (240, 120, 240), 4, target=kind)
+
+
 @pytest.mark.parametrize(
     "options, says",
     [
@@ -195,6 +199,9 @@ def test_a_shape_of_ones_own():
         ({"seed": -1}, "seed -1 is not a whole number"),
         ({"seed": 0.5}, "seed 0.5 is not a whole number"),
         ({"placement": "gpu", "scale": 1e-4}, "features are placed in host memory"),
+        ({"shape": shaped("node", ("node", "cites", "node"))}, "has features of 'node' and the relation .*'to'.*'cites'"),
+        ({"shape": shaped("paper", ("paper", "to", "paper"))}, "has features of 'node' and the relation"),
+        ({"shape": shaped("node", ("author", "to", "node"))}, "counts no vertices of type 'author', only of node"),
     ],
 )
 def test_wrong_options_get_a_sentence(options, says):

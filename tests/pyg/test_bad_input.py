@@ -61,9 +61,10 @@ def test_seeds(data):
 
 
 def test_times_and_weights(data):
-    refused(ConfigError, "time_attr='when' is no attribute of nodes", lambda: Sampler(data, [2], time_attr="when"))
-    data.edge_time = torch.arange(data.num_edges)
-    refused(ConfigError, "time_attr='edge_time' is an attribute of edges", lambda: Sampler(data, [2], time_attr="edge_time"))
+    refused(ConfigError, "time_attr='when' is no attribute of nodes or edges", lambda: Sampler(data, [2], time_attr="when"))
+    data.edge_time = torch.rand(data.num_edges)
+    words = "time_attr='edge_time' is torch.float32 of shape .*; it needs a whole number for each of 1500 edges"
+    refused(ConfigError, words, lambda: Sampler(data, [2], time_attr="edge_time"))
     refused(ConfigError, "time_attr='x' is torch.float32 of shape", lambda: Sampler(data, [2], time_attr="x"))
     refused(ConfigError, "weight_attr='heft' is no attribute of edges", lambda: Sampler(data, [2], weight_attr="heft"))
     refused(ConfigError, "weight_attr='y' is no attribute of edges", lambda: Sampler(data, [2], weight_attr="y"))
@@ -78,7 +79,8 @@ def test_options(data):
     refused(ConfigError, "subgraph_type='induced' joins", lambda: Sampler(data, [2], subgraph_type="induced", disjoint=True))
     refused(ConfigError, "a loader takes Data, HeteroData or", lambda: NeighborLoader("cora", [2]))
     refused(GraphError, "is_sorted=True promises that targets ascend, but edge", lambda: Sampler(data, [2], is_sorted=True))
-    refused(ConfigError, "stores hold no edge weights", lambda: Sampler(stores_of(data), [2], weight_attr="weight"))
+    words = "stores without types hold none of edges, so use Data"
+    refused(ConfigError, words, lambda: Sampler(stores_of(data), [2], weight_attr="weight"))
     data.adj_t, data.edge_index = "a matrix", None
     refused(GraphError, "the edges are in adj_t; give them as edge_index", lambda: Sampler(data, [2]))
 

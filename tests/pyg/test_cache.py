@@ -203,6 +203,17 @@ def test_auto_of_several_types_keeps_rows_by_counts():
         make("degree", "2KiB")
 
 
+def test_auto_with_times_of_edges_keeps_rows(data):
+    """Seeds alone do not say what is read: that depends on the moment of each."""
+    data.edge_time = torch.arange(data.num_edges)
+    when = torch.full((data.num_nodes,), data.num_edges // 2)
+    ours = keeping(partial(NeighborLoader, num_neighbors=[3, 2], input_time=when, time_attr="edge_time"), data, 4096)
+    ours._fill(4096)
+    assert ours.cache_plan is None and ours._read.x.table.plan.local_rows > 0
+    for batch in ours:
+        assert torch.equal(batch.x, data.x[batch.n_id])
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("kind", ["nodes", "negatives"])
 @pytest.mark.parametrize("budget", [None, "100KiB"])

@@ -152,6 +152,62 @@ def test_disjoint_times_and_weights(data, device):
     assert met.numel() and met.min() > 0
 
 
+def test_times_of_edges(data, device):
+    """Of two relations; what has no times is always there."""
+    random = torch.Generator().manual_seed(6)
+    for key in (WRITES, CITES):
+        data[key].when = torch.randint(50, (data[key].num_edges,), generator=random)
+    times = torch.arange(int(data["paper"].train_mask.sum())) % 40
+    numbers = dict.fromkeys(data.edge_types, 0)
+    for batch in batches_of(data, [-1, -1], device=device, time_attr="when", input_time=times):
+        check(batch, data)
+        limit = batch["paper"].seed_time
+        for key in data.edge_types:
+            of = batch[key[2]].batch[batch[key].edge_index[1]]
+            if "when" in batch[key]:
+                assert (batch[key].when <= limit[of]).all()
+            numbers[key] += len(of)
+        # The first hop has all that may be seen.
+        for i, seed in enumerate(batch["paper"].n_id[: batch["paper"].batch_size].tolist()):
+            for key in (WRITES, CITES):
+                first = batch[key].edge_index[1] == i
+                wanted = (data[key].edge_index[1] == seed) & (data[key].when <= int(limit[i]))
+                assert sorted(batch[key].e_id[first].tolist()) == wanted.nonzero().view(-1).tolist()
+    assert numbers[WRITES] and numbers[CITES] and numbers[WRITTEN]
+    data["paper"].when = torch.zeros(200).long()
+    with pytest.raises(ConfigError, match="'when' is an attribute of nodes and of edges"):
+        Sampler(data, [2], time_attr="when")
+
+
+@pytest.mark.parametrize("layout", ["coo", "csc", "csr"])
+def test_weights_and_times_of_edges_in_stores(data, device, layout):
+    """As a feature store holds them: by edge type, in the order in which the edges were put."""
+    features, graphs = FeatureStore(), GraphStore()
+    for name in data.node_types:
+        features.put_tensor(data[name].x, group_name=name, attr_name="x", index=None)
+    for key in data.edge_types:
+        pair, size = data[key].edge_index, (SIZES[key[0]], SIZES[key[2]])
+        if layout != "coo":
+            by = 1 if layout == "csc" else 0
+            pair = pair[:, pair[by].argsort(stable=True)]
+            pointers = torch.searchsorted(pair[by].contiguous(), torch.arange(size[by] + 1))
+            pair = (pair[0], pointers) if layout == "csc" else (pointers, pair[1])
+        graphs.put_edge_index(pair, edge_type=key, layout=layout, size=size)
+    _, col, _ = graphs.coo()
+    weight = torch.randint(2, (900,), generator=torch.Generator().manual_seed(1)).float()
+    when = torch.arange(900) % 50
+    features.put_tensor(weight, group_name=CITES, attr_name="weight", index=None)
+    features.put_tensor(when, group_name=CITES, attr_name="when", index=None)
+    nodes = {"input_nodes": ("paper", torch.arange(40)), "batch_size": 40, "device": device}
+    for options in ({"weight_attr": "weight"}, {"time_attr": "when", "input_time": torch.full((40,), 20)}):
+        (batch,) = batches_of((features, graphs), [-1], **nodes, **options)
+        wanted = (weight > 0) if "weight_attr" in options else (when <= 20)
+        expected = (wanted & (col[CITES] < 40)).nonzero().view(-1)
+        assert torch.equal(batch[CITES].e_id.cpu().sort().values, expected)
+    with pytest.raises(ConfigError, match="in the feature store under the edge type"):
+        batches_of((features, graphs), [2], **nodes, weight_attr="heft")
+
+
 def test_subgraph_types(data, device):
     for batch in batches_of(data, [2], device=device, subgraph_type="induced"):
         check(batch, data)
@@ -212,6 +268,20 @@ def test_the_gpu_makes_the_same_batches(data, options):
             assert list(store.keys()) == list(theirs.keys())
             for key, value in store.items():
                 assert torch.equal(value, theirs[key]) if isinstance(value, torch.Tensor) else value == theirs[key]
+
+
+@pytest.mark.gpu
+def test_everything_in_gpu_memory(data):
+    loader = batches_of(data, device="cuda", placement="gpu", weight_attr="weight")
+    assert type(loader._read["author"].x) is torch.Tensor and loader._read["author"].x.is_cuda
+    on_cpu = list(batches_of(data, weight_attr="weight"))
+    torch.manual_seed(0)
+    for one, batch in zip(on_cpu, loader, strict=True):
+        check(batch, data)
+        for key in data.edge_types:
+            assert torch.equal(one[key].e_id, batch[key].e_id)
+    with pytest.raises(ConfigError, match="placement='gpu' is for Data and HeteroData.*GraphStore"):
+        batches_of(stores_of(data), device="cuda", placement="gpu", input_nodes="paper")
 
 
 def test_bad_input(data):

@@ -80,8 +80,26 @@ def test_times(data, device):
         limit = times[batch.input_id][batch.batch]
         seeds = 2 * len(batch.edge_label)
         assert (batch.time[seeds:] <= limit[seeds:]).all()
-    with pytest.raises(ConfigError, match="edges have times, but nodes have none"):
+    with pytest.raises(ConfigError, match="edge_label_time is compared with times of nodes or edges"):
         list(LinkLoader(data, Sampler(data, [2], disjoint=True), edge_label_time=times))
+
+
+@pytest.mark.parametrize("mode", [None, "binary", "triplet"])
+def test_times_of_edges(data, device, mode):
+    """Each edge to predict sees what was there before it; negatives have the moments of the edges that they belong to."""
+    data.edge_time = torch.randint(100, (data.num_edges,), generator=torch.Generator().manual_seed(1))
+    options = {"edge_label_time": data.edge_time - 1, "time_attr": "edge_time", "neg_sampling": mode}
+    number = 0
+    for batch in batches_of(data, device, **options):
+        check(batch, data)
+        batch = batch.cpu()
+        limit = (data.edge_time - 1)[batch.input_id][batch.batch[batch.edge_index[1]]]
+        assert (batch.edge_time <= limit).all()
+        number += len(batch.e_id)
+    assert number > 0
+    del options["time_attr"]
+    stock = LinkLoader(data, Sampler(data, [3, 2], time_attr="edge_time"), **options)
+    assert list(next(iter(stock)).to_dict()) == list(batch.to_dict())
 
 
 def test_negatives_follow_weights_and_seeds(data):

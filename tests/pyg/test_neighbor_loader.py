@@ -17,6 +17,8 @@ from torch_geometric.utils import k_hop_subgraph
 
 import hinterland as hl
 from hinterland.pyg import FeatureStore, GraphStore, NeighborLoader, Sampler
+from hinterland.runtime import devices
+from hinterland.runtime.errors import ConfigError, DeviceError
 
 
 def batches_of(data, fanouts=(4, 3), device="cpu", seed=0, **options):
@@ -92,9 +94,18 @@ def test_an_epoch(data, device):
 
 @pytest.mark.gpu
 @pytest.mark.parametrize(
-    "options", [{}, {"replace": True}, {"weight_attr": "weight"}, {"time_attr": "time"}, {"disjoint": True}]
+    "options",
+    [
+        {},
+        {"replace": True},
+        {"weight_attr": "weight"},
+        {"time_attr": "time"},
+        {"disjoint": True},
+        {"time_attr": "edge_time", "input_time": torch.arange(300)},
+    ],
 )
 def test_the_gpu_makes_the_same_batches(data, options):
+    data.edge_time = torch.arange(data.num_edges) % 300
     on_cpu = list(batches_of(data, shuffle=True, **options))
     for one, other in zip(on_cpu, batches_of(data, device="cuda", shuffle=True, **options), strict=True):
         same(one, other)
@@ -361,6 +372,76 @@ def test_times(data, device, strategy, own):
         (batch,) = batches_of(data, [1], **options)
         sources = data.edge_index[0][data.edge_index[1] == nodes[0]]
         assert batch.time[-1] == data.time[sources].max()
+
+
+def whole_in_time(data, times, seed, limit, hops):
+    """The edges within ``hops`` of a seed over edges that are not newer than the limit, by a search."""
+    frontier, seen, found = {seed}, {seed}, []
+    old = times <= limit
+    for _ in range(hops):
+        met = (torch.isin(data.edge_index[1], torch.tensor(sorted(frontier))) & old).nonzero().view(-1)
+        found += met.tolist()
+        frontier = set(data.edge_index[0][met].tolist()) - seen
+        seen |= frontier
+    return sorted(found)
+
+
+@pytest.mark.parametrize("strategy", ["uniform", "last"])
+def test_times_of_edges(data, device, strategy):
+    """As of PyG's NeighborLoader: an edge is followed if it is not newer than the seed of its subgraph."""
+    data.edge_time = torch.randint(100, (data.num_edges,), generator=torch.Generator().manual_seed(3))
+    nodes = torch.arange(0, data.num_nodes, 2)
+    times = torch.arange(len(nodes)) % 90
+    options = {"input_nodes": nodes, "input_time": times, "time_attr": "edge_time", "temporal_strategy": strategy}
+    for batch in batches_of(data, [-1, -1], device=device, **options):
+        check(batch, data)
+        batch = batch.cpu()
+        assert torch.equal(batch.seed_time, times[batch.input_id])
+        of = batch.batch[batch.edge_index[1]]
+        for i in range(batch.batch_size):
+            expected = whole_in_time(data, data.edge_time, int(nodes[batch.input_id[i]]), int(batch.seed_time[i]), 2)
+            assert sorted(batch.e_id[of == i].tolist()) == expected
+    for batch in batches_of(data, [2, 2], device=device, weight_attr=None if strategy == "last" else "weight", **options):
+        check(batch, data)
+        assert (batch.edge_time <= batch.seed_time[batch.batch[batch.edge_index[1]]]).all()
+    if strategy == "last":
+        target = int(data.edge_index[1].bincount().argmax())
+        options |= {"input_nodes": torch.tensor([target]), "input_time": torch.tensor([60])}
+        (batch,) = batches_of(data, [2], device=device, **options)
+        own = data.edge_time[data.edge_index[1] == target]
+        assert batch.edge_time.tolist() == own[own <= 60].sort(descending=True).values[:2].tolist()
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(
+    "options", [{}, {"weight_attr": "weight"}, {"time_attr": "edge_time", "input_time": torch.arange(300)}]
+)
+def test_everything_in_gpu_memory(data, options):
+    data.edge_time = torch.arange(data.num_edges) % 300
+    loader = batches_of(data, device="cuda", placement="gpu", shuffle=True, **options)
+    assert set(loader.neighbor_sampler._graphs[None].placement.values()) == {"gpu"}
+    assert type(loader._read.x) is torch.Tensor and loader._read.x.is_cuda and type(loader._read.edge_attr) is torch.Tensor
+    other = batches_of(data, device="cuda", placement="gpu")
+    assert other._read.x is loader._read.x and other.neighbor_sampler._lists[None] is loader.neighbor_sampler._lists[None]
+    on_cpu = list(batches_of(data, shuffle=True, **options))
+    torch.manual_seed(0)
+    for one, batch in zip(on_cpu, loader, strict=True):
+        same(one, batch)
+
+
+def test_gpu_memory_needs_a_gpu(data, monkeypatch):
+    monkeypatch.setattr(devices, "cuda_available", lambda: False)
+    with pytest.raises(DeviceError, match="placement='gpu' needs"):
+        batches_of(data, placement="gpu")
+    monkeypatch.setattr(devices, "require_cuda", lambda what: None)
+    with pytest.raises(ConfigError, match="is for batches that a GPU makes, but device is cpu; name a GPU"):
+        batches_of(data, placement="gpu")
+
+
+def test_times_of_edges_need_some_of_seeds(data):
+    data.edge_time = torch.arange(data.num_edges)
+    with pytest.raises(ConfigError, match="the seeds have none to compare them with; pass input_time="):
+        list(batches_of(data, time_attr="edge_time"))
 
 
 def test_subgraph_types(data, device):

@@ -3,6 +3,19 @@
 from __future__ import annotations
 
 import numpy as np
+import torch
+from hypothesis import strategies as st
+
+import hinterland as hl
+
+
+@st.composite
+def small_graphs(draw):
+    """Of up to 9 vertices and 40 edges, some of them parallel, with weights from 0 to 3."""
+    vertices = draw(st.integers(1, 9))
+    edges = draw(st.lists(st.tuples(*[st.integers(0, vertices - 1)] * 2, st.integers(0, 3)), max_size=40))
+    columns = [torch.tensor([edge[k] for edge in edges], dtype=torch.int64) for k in range(3)]
+    return hl.from_edges(*columns, num_vertices=vertices)
 
 
 def same(one, other):
@@ -10,12 +23,27 @@ def same(one, other):
     for name in ("node", "row", "col", "edge"):
         np.testing.assert_array_equal(getattr(one, name).cpu().numpy(), getattr(other, name).cpu().numpy(), err_msg=name)
     assert one.num_sampled_nodes == other.num_sampled_nodes and one.num_sampled_edges == other.num_sampled_edges
-    assert (one.batch is None) == (other.batch is None)
-    if one.batch is not None:
-        np.testing.assert_array_equal(one.batch.cpu().numpy(), other.batch.cpu().numpy())
+    for name in ("batch", "weight"):
+        left, right = getattr(one, name), getattr(other, name)
+        assert (left is None) == (right is None)
+        if left is not None:
+            np.testing.assert_array_equal(left.cpu().numpy(), right.cpu().numpy(), err_msg=name)
 
 
-def check(sample, graph, seeds, fanouts, *, replace=False, weighted=False, disjoint=False, times=None, limits=None, last=False):
+def check(
+    sample,
+    graph,
+    seeds,
+    fanouts,
+    *,
+    replace=False,
+    weighted=False,
+    disjoint=False,
+    times=None,
+    edge_times=None,
+    limits=None,
+    last=False,
+):
     """Everything about a sample that is not random, for a graph that is not reordered."""
     indptr, indices = graph.indptr.cpu().numpy(), graph.indices.cpu().numpy()
     node, row, col, edge = (getattr(sample, name).cpu().numpy() for name in ("node", "row", "col", "edge"))
@@ -39,6 +67,7 @@ def check(sample, graph, seeds, fanouts, *, replace=False, weighted=False, disjo
         np.testing.assert_array_equal(tree[row], tree[col])
     else:
         assert sample.batch is None
+    assert sample.weight is None
 
     # Numbers in order of first appearance, no vertex twice.
     numbers = {}
@@ -59,6 +88,11 @@ def check(sample, graph, seeds, fanouts, *, replace=False, weighted=False, disjo
     allowed = np.ones(len(indices), dtype=bool)
     if weighted:
         allowed &= graph.weights.cpu().numpy() > 0
+    there_from = np.full(len(indices), -(2**63))
+    if times is not None:
+        there_from = times[indices]
+    if edge_times is not None:
+        there_from = np.maximum(there_from, edge_times)
     begin = edges_before = 0
     for hop, fanout in enumerate(fanouts):
         end = begin + sample.num_sampled_nodes[hop]
@@ -71,8 +105,8 @@ def check(sample, graph, seeds, fanouts, *, replace=False, weighted=False, disjo
         for v in range(begin, end):
             positions = np.arange(indptr[node[v]], indptr[node[v] + 1])
             positions = positions[allowed[positions]]
-            if times is not None:
-                positions = positions[times[indices[positions]] <= limits[tree[v]]]
+            if limits is not None:
+                positions = positions[there_from[positions] <= limits[tree[v]]]
             got = drawn.get(v, [])
             assert set(got) <= set(positions)
             if fanout < 0:
@@ -82,7 +116,7 @@ def check(sample, graph, seeds, fanouts, *, replace=False, weighted=False, disjo
             else:
                 assert len(got) == len(set(got)) == min(fanout, len(positions))
             if last and fanout >= 0:
-                newest = sorted(positions, key=lambda p: (-times[indices[p]], p))[:fanout]
+                newest = sorted(positions, key=lambda p: (-there_from[p], p))[:fanout]
                 np.testing.assert_array_equal(got, newest)
         begin, edges_before = end, edges.stop
 
@@ -98,7 +132,7 @@ def same_hetero(one, other):
     assert one.num_sampled_nodes == other.num_sampled_nodes and one.num_sampled_edges == other.num_sampled_edges
 
 
-def check_hetero(sample, graphs, seeds, fanouts, *, replace=False, disjoint=False, times=None, limits=None):
+def check_hetero(sample, graphs, seeds, fanouts, *, replace=False, disjoint=False, times=None, edge_times=None, limits=None):
     """Everything about a heterogeneous sample that is not random: a search that follows the edges that were drawn."""
     row, col, edge = ({k: v.cpu().numpy() for k, v in getattr(sample, n).items()} for n in ("row", "col", "edge"))
     found, numbers, trees = {t: [] for t in sample.node}, {t: {} for t in sample.node}, {t: [] for t in sample.node}
@@ -122,6 +156,8 @@ def check_hetero(sample, graphs, seeds, fanouts, *, replace=False, disjoint=Fals
                 positions = np.arange(indptr[found[dst][v]], indptr[found[dst][v] + 1])
                 if times is not None and src in times:
                     positions = positions[times[src][indices[positions]] <= limits[own]]
+                if edge_times is not None and name in edge_times:
+                    positions = positions[edge_times[name][positions] <= limits[own]]
                 count = len(positions) if fanout < 0 else fanout if replace and len(positions) else min(fanout, len(positions))
                 drawn = edge[name][read[name] : read[name] + count]
                 assert len(drawn) == count and set(drawn) <= set(positions)

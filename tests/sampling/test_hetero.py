@@ -55,47 +55,65 @@ CASES = {
     "disjoint": {"disjoint": True},
     "temporal": {"times": True},
     "last": {"times": True, "temporal_strategy": "last"},
+    "temporal edges": {"edge_times": True},
+    "last edges and vertices": {"edge_times": True, "times": True, "temporal_strategy": "last"},
 }
 FANOUTS = {WRITES: [3, 2, 2], CITES: [4, 0, 3], WRITTEN: [2, -1, 1], FROM: [1, 1, 1]}
 
 
-def check(sample, graphs, seeds, fanouts, options, times):
-    options = dict(options)
-    options.pop("temporal_strategy", None)
-    if options.pop("times", False):
-        limits = np.concatenate([times[kind].numpy()[given] for kind, given in seeds.items()])
-        options |= {"times": {kind: t.numpy() for kind, t in times.items()}, "limits": limits, "disjoint": True}
+TIMES = {
+    "times": {"paper": torch.arange(200) % 37, "author": torch.arange(80) % 11},
+    "edge_times": {WRITES: torch.arange(900) % 41, CITES: torch.arange(1500) % 29},
+}
+
+
+def given_by(options):
+    return {name: TIMES.get(name, value) for name, value in options.items()}
+
+
+def check(sample, graphs, seeds, fanouts, options):
+    options = {name: value for name, value in given_by(options).items() if name != "temporal_strategy"}
+    given = {name: {key: t.numpy() for key, t in options.pop(name).items()} for name in TIMES if name in options}
+    if given:
+        limits = np.concatenate([TIMES["times"][kind].numpy()[chosen] for kind, chosen in seeds.items()])
+        options |= {**given, "limits": limits, "disjoint": True}
     oracle.check_hetero(sample, graphs, seeds, fanouts, **options)
 
 
 @pytest.mark.parametrize("fanouts", [FANOUTS, [3, 2]], ids=["by relation", "for all"])
 @pytest.mark.parametrize("case", CASES)
 def test_what_samples_are_on_every_processor(academia, device, case, fanouts, threads, lanes, monkeypatch):
-    options, seeds = dict(CASES[case]), {"author": [5, 0, 61], "paper": list(range(20, 35))}
-    times = {"paper": torch.arange(200) % 37, "author": torch.arange(80) % 11}
-    given = {**options, "times": times} if "times" in options else options
-    found = HeteroSampler(academia, fanouts, **given, seed=2, device=device).sample(seeds, batch=1)
+    options, seeds = CASES[case], {"author": [5, 0, 61], "paper": list(range(20, 35))}
+    given = given_by(options)
+    more = {}
+    if "edge_times" in given:
+        more["seed_times"] = {kind: TIMES["times"][kind][chosen] for kind, chosen in seeds.items()}
+    found = HeteroSampler(academia, fanouts, **given, seed=2, device=device).sample(seeds, batch=1, **more)
     assert found.node["paper"].device == found.edge[WRITES].device == device
     by_relation = fanouts if isinstance(fanouts, dict) else dict.fromkeys(academia, fanouts)
-    check(found, academia, seeds, by_relation, options, times)
+    check(found, academia, seeds, by_relation, options)
     assert sum(len(found.edge[name]) > 0 for name in academia) == 4
     here = HeteroSampler(academia, fanouts, **given, seed=2, device="cpu")
     for count in (1, 2, 3):
         threads(count)
-        oracle.same_hetero(here.sample(seeds, batch=1), found)
+        oracle.same_hetero(here.sample(seeds, batch=1, **more), found)
     monkeypatch.setattr(batches, "_MOST_AHEAD", 0)
-    oracle.same_hetero(here.sample(seeds, batch=1), found)
+    oracle.same_hetero(here.sample(seeds, batch=1, **more), found)
     lanes()
-    oracle.same_hetero(here.sample(seeds, batch=1), found)
+    oracle.same_hetero(here.sample(seeds, batch=1, **more), found)
 
 
 def test_one_type_is_a_homogeneous_graph(academia, device):
     graph, seeds = academia[CITES], [3, 7, 7, 150]
-    for options in ({}, {"replace": True}, {"disjoint": True}, {"times": torch.arange(200) % 20}):
-        one = NeighborSampler(graph, [4, -1, 2], **options, device=device).sample(seeds, batch=9)
-        if "times" in options:
-            options = {"times": {"paper": options["times"]}}
-        found = HeteroSampler({CITES: graph}, [4, -1, 2], **options, device=device).sample({"paper": seeds}, batch=9)
+    times, limits = {"times": torch.arange(200) % 20}, torch.tensor([3, 30, 12, 7])
+    last = {"edge_times": torch.arange(1500) % 29, "temporal_strategy": "last"}
+    for options in ({}, {"replace": True}, {"disjoint": True}, times, last, {**times, **last}):
+        given = {"seed_times": limits} if "edge_times" in options else {}
+        one = NeighborSampler(graph, [4, -1, 2], **options, device=device).sample(seeds, batch=9, **given)
+        keys = {"times": "paper", "edge_times": CITES}
+        options = {name: {keys[name]: value} if name in keys else value for name, value in options.items()}
+        given = {name: {"paper": value} for name, value in given.items()}
+        found = HeteroSampler({CITES: graph}, [4, -1, 2], **options, device=device).sample({"paper": seeds}, batch=9, **given)
         for name in ("node", "row", "col", "edge"):
             (only,) = getattr(found, name).values()
             assert torch.equal(only, getattr(one, name))
@@ -172,7 +190,7 @@ def test_any_small_relations(case):
     graphs, seeds, fanouts, options = case
     sampling = HeteroSampler(graphs, fanouts, **CASES[options], device="cpu")
     found = sampling.sample(seeds)
-    check(found, graphs, seeds, fanouts, CASES[options], None)
+    check(found, graphs, seeds, fanouts, CASES[options])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(batches, "_MOST_AHEAD", 0)
         oracle.same_hetero(sampling.sample(seeds), found)
@@ -211,6 +229,12 @@ def test_broken_lists_are_named(device):
         ({"fanouts": {**FANOUTS, CITES: [2]}}, ConfigError, "3 hops, those of .* 1; give all the same number"),
         ({"times": {"venue": torch.zeros(3).long()}}, ConfigError, "times of type 'venue'"),
         ({"times": {"paper": torch.zeros(3).long()}}, ConfigError, r"times have shape \(3,\)"),
+        ({"edge_times": {("a", "b", "c"): torch.zeros(3).long()}}, ConfigError, r"edge_times of relation \('a', 'b', 'c'\)"),
+        (
+            {"edge_times": {WRITES: torch.zeros(3).long()}},
+            ConfigError,
+            r"edge_times have shape \(3,\), but there are 900 edges",
+        ),
     ],
     ids=str,
 )

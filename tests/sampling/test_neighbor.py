@@ -30,6 +30,12 @@ CASES = {
     "temporal, replace": {"times": True, "replace": True},
     "temporal, weighted": {"times": True, "weighted": True},
     "last": {"times": True, "temporal_strategy": "last"},
+    "temporal edges": {"edge_times": True},
+    "temporal edges, replace": {"edge_times": True, "replace": True},
+    "temporal edges, weighted": {"edge_times": True, "weighted": True},
+    "last edges": {"edge_times": True, "temporal_strategy": "last"},
+    "temporal edges and vertices": {"edge_times": True, "times": True},
+    "last edges and vertices": {"edge_times": True, "times": True, "temporal_strategy": "last"},
 }
 
 
@@ -50,19 +56,35 @@ def seeds_of(graph, count, seed=5):
     return torch.from_numpy(np.random.default_rng(seed).permutation(graph.num_vertices)[:count])
 
 
+def edge_times_of(graph, seed=4):
+    return torch.from_numpy(np.random.default_rng(seed).integers(0, 50, graph.num_edges))
+
+
+TIMES = {"times": times_of, "edge_times": edge_times_of}
+
+
 def sampler(graph, fanouts, options, **more):
-    options = dict(options)
-    if options.pop("times", False):
-        options["times"] = times_of(graph)
-    return NeighborSampler(graph, fanouts, **options, **more)
+    given = {name: TIMES[name](graph) if name in TIMES else value for name, value in options.items()}
+    return NeighborSampler(graph, fanouts, **given, **more)
+
+
+def limits_of(graph, seeds):
+    return times_of(graph)[torch.as_tensor(seeds, dtype=torch.int64)]
+
+
+def sample(sampling, seeds, options, **more):
+    """Where edges have times, seeds are given some as well."""
+    if "edge_times" in options:
+        more["seed_times"] = limits_of(sampling.graph, seeds)
+    return sampling.sample(seeds, **more)
 
 
 def check(sample, graph, seeds, fanouts, options):
     options = dict(options)
     last = options.pop("temporal_strategy", None) == "last"
-    if options.pop("times", False):
-        times = times_of(graph).numpy()
-        options |= {"times": times, "limits": times[np.asarray(seeds, dtype=np.int64)], "disjoint": True}
+    given = {name: of(graph).numpy() for name, of in TIMES.items() if options.pop(name, False)}
+    if given:
+        options |= {**given, "limits": limits_of(graph, seeds).numpy(), "disjoint": True}
     oracle.check(sample, graph, seeds, fanouts, last=last, **options)
 
 
@@ -81,29 +103,29 @@ def with_long_lists():
 @pytest.mark.parametrize("case", CASES)
 def test_what_samples_are_on_every_processor(graph, device, case, fanouts, threads, lanes, monkeypatch):
     options, seeds = CASES[case], seeds_of(graph, 25)
-    found = sampler(graph, fanouts, options, seed=7, device=device).sample(seeds, batch=3)
+    found = sample(sampler(graph, fanouts, options, seed=7, device=device), seeds, options, batch=3)
     assert found.node.device == found.edge.device == device
     check(found, graph, seeds, fanouts, options)
     here = sampler(graph, fanouts, options, seed=7, device="cpu")
     for count in (1, 2, 3):
         threads(count)
-        oracle.same(here.sample(seeds, batch=3), found)
+        oracle.same(sample(here, seeds, options, batch=3), found)
     monkeypatch.setattr(batches, "_MOST_AHEAD", 0)  # memory is allocated step by step
-    oracle.same(here.sample(seeds, batch=3), found)
+    oracle.same(sample(here, seeds, options, batch=3), found)
     lanes()
-    oracle.same(here.sample(seeds, batch=3), found)
+    oracle.same(sample(here, seeds, options, batch=3), found)
 
 
 @pytest.mark.parametrize("case", [name for name in CASES if "weighted" in name or "temporal" in name])
 def test_long_lists(with_long_lists, device, case, lanes):
     options, seeds, fanouts = CASES[case], seeds_of(with_long_lists, 8), [6, 2]
     assert with_long_lists.degrees().max() > 6 * 8 * 32
-    found = sampler(with_long_lists, fanouts, options, device=device).sample(seeds)
+    found = sample(sampler(with_long_lists, fanouts, options, device=device), seeds, options)
     check(found, with_long_lists, seeds, fanouts, options)
     here = sampler(with_long_lists, fanouts, options, device="cpu")
-    oracle.same(here.sample(seeds), found)
+    oracle.same(sample(here, seeds, options), found)
     lanes()
-    oracle.same(here.sample(seeds), found)
+    oracle.same(sample(here, seeds, options), found)
 
 
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.int32, torch.int64, torch.float32, torch.float64], ids=str)
@@ -128,17 +150,17 @@ def test_a_sample_depends_on_seed_batch_and_seeds_alone(graph, device):
     NeighborSampler(graph, [1], seed=-1, device=device).sample(seeds, batch=-(2**63))
 
 
-@pytest.mark.parametrize("options", [{}, {"weighted": True}, {"times": True}], ids=str)
+@pytest.mark.parametrize("options", [{}, {"weighted": True}, {"times": True}, {"edge_times": True}], ids=str)
 def test_compressed_lists_are_the_sorted_ones(device, options, lanes):
     graph = hl.from_edges(*torch.from_numpy(np.random.default_rng(2).integers(0, 700, (2, 30000))), num_vertices=700)
     assert graph.has_sorted_lists
     graph = hl.Graph(graph.indptr, graph.indices, torch.rand(graph.num_edges, generator=torch.Generator().manual_seed(1)))
     seeds, fanouts = seeds_of(graph, 8), [4, -1]
-    plain = sampler(graph, fanouts, options, device="cpu").sample(seeds)
+    plain = sample(sampler(graph, fanouts, options, device="cpu"), seeds, options)
     packed = hl.compress(graph)
-    oracle.same(sampler(packed, fanouts, options, device=device).sample(seeds), plain)
+    oracle.same(sample(sampler(packed, fanouts, options, device=device), seeds, options), plain)
     lanes()
-    oracle.same(sampler(packed, fanouts, options, device="cpu").sample(seeds), plain)
+    oracle.same(sample(sampler(packed, fanouts, options, device="cpu"), seeds, options), plain)
 
 
 def test_edges_wider_than_four_bytes(graph, device):
@@ -156,8 +178,8 @@ def test_every_placement(graph, placement):
     placed = hl.Graph(graph.indptr, graph.indices, graph.weights, placement=placement)
     seeds = seeds_of(graph, 50)
     for options in CASES.values():
-        found = sampler(placed, [5, -1], options, device="cuda").sample(seeds)
-        oracle.same(found, sampler(graph, [5, -1], options, device="cpu").sample(seeds))
+        found = sample(sampler(placed, [5, -1], options, device="cuda"), seeds, options)
+        oracle.same(found, sample(sampler(graph, [5, -1], options, device="cpu"), seeds, options))
 
 
 def test_a_prepared_graph_in_place_of_a_graph(graph, device):
@@ -255,6 +277,36 @@ def test_seed_times_bound_each_subtree(graph, device):
     oracle.same(sampling.sample(seeds), unified.sample(seeds))
 
 
+@pytest.mark.parametrize("placement", ["heap", "host", pytest.param("gpu", marks=pytest.mark.gpu)])
+def test_times_of_edges_in_any_memory(graph, device, placement):
+    seeds, times, limits = seeds_of(graph, 20), edge_times_of(graph), torch.arange(20) * 2
+    expected = NeighborSampler(graph, [4, -1], edge_times=times, device="cpu").sample(seeds, seed_times=limits)
+    oracle.check(expected, graph, seeds, [4, -1], disjoint=True, edge_times=times.numpy(), limits=limits.numpy())
+    held = times.cuda() if placement == "gpu" else hl.UnifiedTensor.from_tensor(times, placement=placement)
+    if placement == "heap" and device.type == "cuda":
+        with pytest.raises(ConfigError, match="heap memory is not visible to GPUs"):
+            NeighborSampler(graph, [4, -1], edge_times=held, device=device)
+        return
+    oracle.same(NeighborSampler(graph, [4, -1], edge_times=held, device=device).sample(seeds, seed_times=limits), expected)
+
+
+def test_times_of_a_reordered_graphs_edges_are_carried_as_its_weights(graph, device):
+    """Its lists are sorted anew; what is given in their order is what the builders have carried along."""
+    times = edge_times_of(graph)
+    ordered = hl.reorder(hl.Graph(graph.indptr, graph.indices, times), "degree")
+    seeds, limits = seeds_of(graph, 30), torch.arange(30)
+    sampling = NeighborSampler(ordered, [-1, -1], edge_times=ordered.weights, device=device)
+    found = sampling.sample(seeds, seed_times=limits)
+    assert (ordered.weights[found.edge.cpu()] <= limits[found.batch[found.col].cpu()]).all()
+    plain = NeighborSampler(graph, [-1, -1], edge_times=times, device=device).sample(seeds, seed_times=limits)
+
+    def drawn(sample, times):
+        columns = (sample.batch[sample.col], sample.node[sample.col], sample.node[sample.row])
+        return sorted(zip(*(c.tolist() for c in columns), times[sample.edge.cpu()].tolist(), strict=True))
+
+    assert drawn(found, ordered.weights) == drawn(plain, times)
+
+
 def test_extreme_times(device):
     least, most = -(2**63), 2**63 - 1
     star = hl.from_edges(torch.zeros(4, dtype=torch.int64), torch.arange(1, 5), num_vertices=5)
@@ -263,15 +315,17 @@ def test_extreme_times(device):
     assert found.edge.tolist() == [1, 2, 0, 3]
     found = NeighborSampler(star, [4], times=times, device=device).sample([0], seed_times=[least])
     assert sorted(found.edge.tolist()) == [0, 3]
+    of_edges = {"edge_times": times[1:], "device": device}
+    found = NeighborSampler(star, [4], temporal_strategy="last", **of_edges).sample([0], seed_times=[most])
+    assert found.edge.tolist() == [1, 2, 0, 3]
+    found = NeighborSampler(star, [-1], **of_edges).sample([0], seed_times=[least])
+    assert found.edge.tolist() == [0, 3]
 
 
 @st.composite
 def small_cases(draw):
-    vertices = draw(st.integers(1, 9))
-    edges = draw(st.lists(st.tuples(*[st.integers(0, vertices - 1)] * 2, st.integers(0, 3)), max_size=40))
-    columns = [torch.tensor([edge[k] for edge in edges], dtype=torch.int64) for k in range(3)]
-    graph = hl.from_edges(*columns, num_vertices=vertices)
-    seeds = draw(st.lists(st.integers(0, vertices - 1), max_size=6))
+    graph = draw(oracle.small_graphs())
+    seeds = draw(st.lists(st.integers(0, graph.num_vertices - 1), max_size=6))
     fanouts = draw(st.lists(st.integers(-1, 5), min_size=1, max_size=3))
     return graph, seeds, fanouts, draw(st.sampled_from(list(CASES.values()))), draw(st.integers(0, 2**64 - 1))
 
@@ -281,11 +335,11 @@ def small_cases(draw):
 def test_any_small_graph(case):
     graph, seeds, fanouts, options, seed = case
     sampling = sampler(graph, fanouts, options, seed=seed, device="cpu")
-    found = sampling.sample(seeds, batch=seed // 3)
+    found = sample(sampling, seeds, options, batch=seed // 3)
     check(found, graph, seeds, fanouts, options)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(batches, "_MOST_AHEAD", 0)
-        oracle.same(sampling.sample(seeds, batch=seed // 3), found)
+        oracle.same(sample(sampling, seeds, options, batch=seed // 3), found)
 
 
 def test_seeds_that_are_no_vertices_are_refused(graph, device):
@@ -302,7 +356,8 @@ def test_broken_lists_are_named(device):
     for array, at, value in (("indices", 3, 99), ("indices", 3, -5), ("indptr", 2, 10**12)):
         broken = hl.from_edges(torch.tensor([0, 0, 1, 1, 2]), torch.tensor([1, 2, 0, 2, 0]), num_vertices=3)
         broken._arrays[array].cpu()[at] = value
-        for options in ({}, {"times": torch.zeros(3, dtype=torch.int64)}):
+        times = {"times": torch.zeros(3, dtype=torch.int64), "edge_times": torch.zeros(5, dtype=torch.int64)}
+        for options in ({}, {"times": times["times"]}, times):
             with pytest.raises(GraphError, match=r"list of vertex 1 is broken"):
                 NeighborSampler(broken, [-1], device=device, **options).sample([1])
 
@@ -321,6 +376,9 @@ def test_broken_lists_are_named(device):
         ({"times": torch.zeros(2).long()}, ConfigError, r"times have shape \(2,\), but there are 3"),
         ({"times": torch.zeros(3)}, ConfigError, "must be int64"),
         ({"times": [1, 2, 3]}, ConfigError, "times must be a torch tensor"),
+        ({"edge_times": torch.zeros(3).long()}, ConfigError, r"edge_times have shape \(3,\), but there are 2 edges"),
+        ({"edge_times": torch.zeros(2)}, ConfigError, r"edge_times are torch.float32, but must be int64"),
+        ({"edge_times": [1, 2]}, ConfigError, "edge_times must be a torch tensor"),
         ({"weighted": True}, ConfigError, "needs a graph with weights"),
         ({"weighted": True, "weights": torch.tensor([1.0, -2.0])}, GraphError, "a weight is -2.0"),
         ({"weighted": True, "weights": torch.tensor([1.0, float("inf")])}, GraphError, "a weight is inf"),
@@ -357,6 +415,8 @@ def test_what_a_call_refuses(arguments, words):
         NeighborSampler(small, [2], times=torch.zeros(3).long(), device="cpu").sample(**arguments)
     with pytest.raises(ConfigError, match="need a sampler with times"):
         NeighborSampler(small, [2], device="cpu").sample([1], seed_times=[3])
+    with pytest.raises(ConfigError, match="edges have times, but the seeds have none of their own"):
+        NeighborSampler(small, [2], edge_times=torch.zeros(2).long(), device="cpu").sample([1])
 
 
 def test_no_memory_is_said(graph, monkeypatch):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
 import itertools
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,6 +16,10 @@ from scipy import stats
 import hinterland as hl
 from hinterland.runtime.errors import ConfigError, GraphError, IndexOutOfRange, OutOfMemory
 from hinterland.sampling import random_walks
+
+_spec = importlib.util.spec_from_file_location("sampling_oracle", Path(__file__).parent / "oracle.py")
+oracle = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(oracle)
 
 LEAST_P = 1e-4  # of a true hypothesis, one seed in ten thousand falls below
 
@@ -159,11 +165,8 @@ def test_dead_ends(device):
 
 @st.composite
 def small_cases(draw):
-    vertices = draw(st.integers(1, 9))
-    edges = draw(st.lists(st.tuples(*[st.integers(0, vertices - 1)] * 2, st.integers(0, 3)), max_size=40))
-    columns = [torch.tensor([edge[k] for edge in edges], dtype=torch.int64) for k in range(3)]
-    graph = hl.from_edges(*columns, num_vertices=vertices)
-    starts = draw(st.lists(st.integers(0, vertices - 1), max_size=20))
+    graph = draw(oracle.small_graphs())
+    starts = draw(st.lists(st.integers(0, graph.num_vertices - 1), max_size=20))
     options = {"weighted": draw(st.booleans()), "restart": draw(st.sampled_from([0.0, 0.5, 0.99]))}
     return graph, starts, draw(st.integers(1, 12)), options, draw(st.integers(0, 2**64 - 1))
 

@@ -265,7 +265,8 @@ def test_what_cannot_be_used_is_named(graph, features, seeds):
 
     other = NeighborSampler(hl.generate("uniform", scale=4, device="cpu"), [2], device="cpu")
     wrong = [
-        ({"policy": "clock"}, "policy 'clock' is not one of auto, features, degree, none"),
+        ({"policy": "lru"}, "policy 'lru' is not one of auto, features, degree, clock, none"),
+        ({"policy": "clock", "budget": 1000}, "holds no row"),
         ({"budget": -1}, "negative"),
         ({"budget": "lots"}, "not a size"),
         ({"features": table(7)}, "7 rows"),
@@ -284,6 +285,46 @@ def test_what_cannot_be_used_is_named(graph, features, seeds):
         call(seeds=[graph.num_vertices])
     with pytest.raises(ConfigError, match="not this sampler's"):
         other.over(hl.prepare(graph, device="cpu", algorithms="sampling"))
+
+
+@pytest.mark.parametrize("budget", ["100 KiB", "300 KiB", "3 MiB"])
+def test_clock_follows_the_batches_as_its_replay_did(graph, features, seeds, budget):
+    plan = plan_cache(graph, features, [10, 5], seeds, BATCH, budget, "clock", epochs=3, costs=EVEN, device="cpu")
+    sampler, cached = plan.apply()
+    assert isinstance(cached, hl.CachedTensor) and cached.plan.capacity == plan.split.rows
+    assert held(sampler, cached) == plan.split.held <= plan.budget
+    found = plan.measure(sampler, cached, epochs=2).found
+    assert found.rows == pytest.approx(plan.predicted.rows, abs=0.03) and found.edges == 0
+    assert found.rows == 1 if budget == "3 MiB" else 0 < found.rows < 1
+    assert "policy clock" in plan.explain()
+    sample = sampler.sample(seeds[:BATCH])
+    assert torch.equal(cached[sample.node], features[sample.node])
+
+
+def test_clock_finds_other_seeds(graph, features, seeds):
+    """What training reads changes: what was kept for the old seeds goes, and what the new ones read is kept."""
+    rare = graph.indptr.diff().argsort()[-3000:]
+    few = rare[torch.randperm(len(rare), generator=torch.Generator().manual_seed(2))[:32]]
+    plan = plan_cache(graph, features, [4], seeds, BATCH, "100 KiB", "clock", costs=EVEN, device="cpu")
+    sampler, cached = plan.apply()
+    nodes = sampler.sample(few).node
+    before = cached.count(nodes).rows["local"]
+    assert torch.equal(cached[nodes], features[nodes])
+    assert before < len(nodes) <= cached.plan.capacity and cached.count(nodes).rows["local"] == len(nodes)
+
+
+@pytest.mark.gpu
+def test_clock_on_a_gpu_feeds_a_loader(graph, seeds):
+    features = hl.UnifiedTensor.from_tensor(torch.rand(graph.num_vertices, 128), placement="host")
+    plan = plan_cache(graph, features, [10, 5], seeds, BATCH, "3 MiB", "clock", device="cuda:0")
+    torch.cuda.synchronize()
+    before = torch.cuda.memory_allocated()
+    sampler, cached = plan.apply()
+    assert torch.cuda.memory_allocated() - before <= plan.budget + 2 * allocated(8)
+    found = plan.measure(sampler, cached, epochs=2).found
+    assert found.rows == pytest.approx(plan.predicted.rows, abs=0.03)
+    for batch in Loader(sampler, seeds, BATCH, features=cached, shuffle=True, device="cuda:0"):
+        assert torch.equal(batch.x.cpu(), features.cpu()[batch.sample.node.cpu()])
 
 
 @pytest.mark.gpu

@@ -102,14 +102,15 @@ def test_what_cannot_be_asked_for(graph, features, seeds, cache, gpu_budget, sen
         loader(graph, features, seeds, cache=cache, gpu_budget=gpu_budget)
 
 
-@pytest.mark.parametrize("cache", ["auto", "features", "degree"])
+@pytest.mark.parametrize("cache", ["auto", "features", "degree", "clock"])
 @pytest.mark.parametrize("world_size", [1, 3])
 def test_batches_are_the_same_with_a_cache(graph, features, seeds, cache, world_size):
     options = {"rank": world_size - 1, "world_size": world_size}
     ours = loader(graph, features, seeds, cache=cache, gpu_budget=BUDGET, **options)
     plan = ours.cache_plan
     assert plan.policy == cache and 0 < plan.split.held <= BUDGET
-    assert isinstance(ours.features, hl.TieredTensor) and ours.sampler.lists.held == plan.split.adjacency_bytes
+    assert isinstance(ours.features, hl.CachedTensor if cache == "clock" else hl.TieredTensor)
+    assert ours.sampler.lists.held == plan.split.adjacency_bytes
     theirs = loader(graph, features, seeds, **options)
     assert theirs.cache_plan is None
     assert all(same(ours, theirs) for _ in range(2))
@@ -193,8 +194,9 @@ def test_what_cannot_be_kept_is_refused_before_the_first_batch(graph, features, 
 
 
 @pytest.mark.parametrize("cache", [None, "auto", "features", "1GiB"])
-def test_one_batch_in_16_says_what_was_served(graph, features, seeds, cache):
-    """Against a count of each row and edge by where the plan has put it."""
+def test_one_batch_in_16_says_what_was_served(graph, features, seeds, monkeypatch, cache):
+    """Against a count of each row and edge by where the plan has put it. (One in 64 where epochs are long.)"""
+    monkeypatch.setattr("hinterland.training.loader._COUNTED_EVERY", 16)
     ours = loader(graph, features, seeds, cache=cache, gpu_budget=BUDGET if cache in ("auto", "features") else None)
     counted = []
     for number, batch in enumerate(ours):

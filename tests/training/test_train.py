@@ -19,6 +19,7 @@ from hinterland.runtime.errors import ConfigError, FormatError, GraphError, Stor
 from hinterland.training import checkpoint as checkpoints
 from hinterland.training import train
 from hinterland.training import train as training
+from hinterland.training.models import GNN
 
 SHAPE = datasets.Shape({"node": 600}, {"node": 64}, {("node", "to", "node"): 6000}, (240, 120, 240), 4, undirected=True)
 SMALL = {"fanouts": (4, 3), "hidden": 32, "batch_size": 32, "lr": 0.02, "dropout": 0.3, "device": "cpu", "seed": 3}
@@ -80,6 +81,21 @@ def test_it_learns(dataset, model, device):
     assert set(first["stages"]) == {"sample", "gather", "train", "wait"} and first["seconds"] > 0
     losses = [epoch["valid_loss"] for epoch in found.history]
     assert found.best["loss"] == min(losses) and found.best["epoch"] == losses.index(min(losses)) + 1
+
+
+def test_pinsage_counts_neighbours_by_visits(dataset, monkeypatch):
+    """Every batch, of training and validation, has weights, and a vertex's are no more than shares of its visits."""
+    forward, seen = GNN.forward, []
+
+    def watched(self, x, sample, degree=None, weight=None):
+        seen.append(torch.zeros(len(sample.node)).index_add_(0, sample.col, weight))
+        return forward(self, x, sample, degree, weight)
+
+    monkeypatch.setattr(GNN, "forward", watched)
+    train(dataset, "pinsage", **SMALL, epochs=1)
+    assert len(seen) == 8 + 4 + 8
+    shares = torch.cat(seen)
+    assert shares.max() <= 1 + 1e-6 and 0 < shares[shares > 0].min() < 0.5
 
 
 def test_the_same_seed_trains_the_same_model(dataset):

@@ -42,6 +42,11 @@ HINTERLAND_FN T atomic_or(T& place, T bits) {
   return AtomicRef<T>(place).fetch_or(bits, order::memory_order_relaxed);
 }
 
+template <class T>
+HINTERLAND_FN T atomic_and(T& place, T bits) {
+  return AtomicRef<T>(place).fetch_and(bits, order::memory_order_relaxed);
+}
+
 // Stores `value` if `expected` is there; returns what was there before.
 template <class T>
 HINTERLAND_FN T atomic_cas(T& place, T expected, T value) {

@@ -12,7 +12,8 @@
 //   with replacement     trials for each draw, and where all fail the least key of a pass over the list.
 //   newest               the least of minus the time.
 //
-// A neighbour newer than the limit is one of weight 0, and what has weight 0 is never drawn.
+// A neighbour is there once both its edge and its vertex are, by those of the two that have times. One newer than the limit
+// is one of weight 0, and what has weight 0 is never drawn.
 #pragma once
 
 #include "hinterland/sampling/draw.hpp"
@@ -38,8 +39,11 @@ HINTERLAND_FN int64_t floyd(const int64_t* tries, int64_t degree, int64_t count,
 
 struct ChoiceRule {
   bool replace, newest;
-  const int64_t* times;  // of the vertices that lists name, or null
-  double most;           // the largest weight
+  const int64_t* times;       // of the vertices that lists name, or null
+  const int64_t* edge_times;  // of all edges, or null
+  double most;                // the largest weight
+
+  HINTERLAND_FN bool temporal() const { return times != nullptr || edge_times != nullptr; }
 };
 
 inline constexpr uint64_t kNoKey = ~uint64_t{0};
@@ -56,13 +60,14 @@ class Candidates {
 
   HINTERLAND_FN double weight(int64_t i) const {
     const double weight = weights_.read(list_.begin + i);
-    return rule_.times == nullptr || time(i) <= limit_ ? weight : 0.0;
+    return !rule_.temporal() || time(i) <= limit_ ? weight : 0.0;
   }
 
-  // The last moment is that of no vertex: a broken list, which whoever follows the edge reports, or none to choose.
+  // The moment from which on neighbour i is there.
   HINTERLAND_FN int64_t time(int64_t i) const {
-    const int64_t neighbor = neighbor_at(graph_, list_, i);
-    return static_cast<uint64_t>(neighbor) < static_cast<uint64_t>(num_sources_) ? rule_.times[neighbor] : limit_;
+    if (rule_.edge_times == nullptr) return vertex_time(i);
+    const int64_t time = rule_.edge_times[list_.begin + i];
+    return rule_.times == nullptr ? time : max_of(time, vertex_time(i));
   }
 
   // The smaller the key, the earlier a neighbour is drawn in race `race`.
@@ -88,6 +93,12 @@ class Candidates {
 
  private:
   static constexpr int kListBits = 40;  // of a position in a list
+
+  // The last moment is that of no vertex: a broken list, which whoever follows the edge reports, or none to choose.
+  HINTERLAND_FN int64_t vertex_time(int64_t i) const {
+    const int64_t neighbor = neighbor_at(graph_, list_, i);
+    return static_cast<uint64_t>(neighbor) < static_cast<uint64_t>(num_sources_) ? rule_.times[neighbor] : limit_;
+  }
 
   const Graph& graph_;
   const SampleWeights& weights_;

@@ -40,6 +40,7 @@ struct Relation {
   int64_t *row, *col, *edge;  // of each edge: source and target as numbered in the batch, and its place among all edges
   int64_t weights;         // SampleWeights::Kind
   double most_weight;
+  const int64_t* times;    // of all edges of the lists, or null
 };
 
 struct BatchControl {
@@ -63,7 +64,7 @@ struct BatchWords {
   uint64_t* keys;
   int64_t *found, *sums;
 };
-static_assert(sizeof(VertexSet) == 8 * sizeof(int64_t) && sizeof(Relation) == 10 * sizeof(int64_t));
+static_assert(sizeof(VertexSet) == 8 * sizeof(int64_t) && sizeof(Relation) == 11 * sizeof(int64_t));
 static_assert(sizeof(BatchWords) == 17 * sizeof(int64_t));
 
 // Enters the known vertices of all types in their tables.
@@ -100,7 +101,7 @@ class HopStep {
         target_(batch.types[relation_.target]),
         graph_(*relation_.lists),
         weights_(*relation_.lists, relation_.weights),
-        rule_{batch.replace != 0, batch.newest != 0, source_.times, relation_.most_weight},
+        rule_{batch.replace != 0, batch.newest != 0, source_.times, relation_.times, relation_.most_weight},
         fanout_(relation_.fanouts[hop]),
         frontier_(hop == 0 ? 0 : target_.ends[hop - 1]),
         size_(target_.ends[hop] - frontier_) {}
@@ -160,7 +161,7 @@ class HopStep {
  private:
   static constexpr int64_t kRun = Warp::kWidth == 1 ? 64 : Warp::kWidth;  // edges that follow each other, for one warp
 
-  HINTERLAND_FN bool compares() const { return kMayCompare && (weights_.any() || rule_.times != nullptr); }
+  HINTERLAND_FN bool compares() const { return kMayCompare && (weights_.any() || rule_.temporal()); }
   HINTERLAND_FN bool takes_all() const { return fanout_ < 0; }
   HINTERLAND_FN uint64_t place(int64_t i) const {
     return static_cast<uint64_t>(number_ << Draws::kPlaceBits | (frontier_ + i));

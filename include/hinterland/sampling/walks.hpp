@@ -23,6 +23,7 @@ struct WalkControl {
 // What Python fills in (src/hinterland/sampling/walks.py has the same order).
 struct WalkWords {
   int64_t seed, batch;
+  int64_t first;              // the first walk's number; each number has draws of its own
   int64_t num_walks, length;  // length is below 2^16
   double restart;
   int64_t weights;  // SampleWeights::Kind
@@ -31,7 +32,7 @@ struct WalkWords {
   int64_t* walks;  // [num_walks, length + 1]
   WalkControl* control;
 };
-static_assert(sizeof(WalkWords) == 10 * sizeof(int64_t));
+static_assert(sizeof(WalkWords) == 11 * sizeof(int64_t));
 
 // How one step of any walk is drawn. Its place is the walk and the step; draw 0 decides on the restart and draws a neighbour where
 // all are alike, then come the trials, and from kRace on the keys.
@@ -41,7 +42,7 @@ class WalkDraws {
   HINTERLAND_FN WalkDraws(const Graph& graph, const GraphWords& words, const WalkWords& task)
       : graph_(graph),
         weights_(words, task.weights),
-        rule_{true, false, nullptr, task.most_weight},
+        rule_{true, false, nullptr, nullptr, task.most_weight},
         draws_(static_cast<uint64_t>(task.seed), static_cast<uint64_t>(task.batch), Draws::kWalks),
         restart_(task.restart) {}
 
@@ -135,11 +136,11 @@ HINTERLAND_FN void random_walks(Team& team, const GraphWords& words, const WalkW
         int64_t position[kWalksTogether];
         bool returns[kWalksTogether];
         for (int k = 0; k < kWalksTogether; ++k) {
-          returns[k] = at[k] >= 0 && draws.restarts(draws.place(begin + k, step));
+          returns[k] = at[k] >= 0 && draws.restarts(draws.place(task.first + begin + k, step));
           const ListBounds bounds(graph, at[k], at[k] >= 0 && !returns[k], counts);
           list[k] = {at[k], bounds.begin, bounds.end - bounds.begin};
         }
-        for (int k = 0; k < kWalksTogether; ++k) position[k] = draws.choose(list[k], draws.place(begin + k, step));
+        for (int k = 0; k < kWalksTogether; ++k) position[k] = draws.choose(list[k], draws.place(task.first + begin + k, step));
         for (int k = 0; k < kWalksTogether; ++k) {
           const int64_t from = at[k];
           at[k] = returns[k] ? start[k] : position[k] < 0 ? -1 : neighbor_at(graph, list[k], position[k]);

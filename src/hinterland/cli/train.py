@@ -29,7 +29,9 @@ def register(app: typer.Typer) -> None:
 def train(
     dataset: Annotated[Path, typer.Argument(metavar="DATASET", help="A data set's folder, or an .npz of Shchur et al.")],
     model: Annotated[str, typer.Option(help=f"One of {', '.join(MODELS)}.")] = "sage",
-    fanout: Annotated[str, typer.Option(help="Neighbours of each hop, nearest to the seeds first; -1 takes all.")] = "15,10,5",
+    fanout: Annotated[
+        str, typer.Option(help="Neighbours of each hop, nearest to the seeds first; -1: all. For pinsage the most visited.")
+    ] = "15,10,5",
     epochs: Annotated[int, typer.Option(help="In all, those before a resumption included.")] = 10,
     hidden: Annotated[int, typer.Option(help="Width of the inner layers.")] = 256,
     batch_size: Annotated[int, typer.Option(help="Seeds of a batch, in each process.")] = 1024,

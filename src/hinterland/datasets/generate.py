@@ -139,7 +139,7 @@ def generate(
         A Dataset, or a HeteroDataset for a shape of several types. Vertices outside the splits have the label -1.
 
     Raises:
-        ConfigError: no such shape, or a scale or seed out of range.
+        ConfigError: no such shape, one whose parts do not name each other, or a scale or seed out of range.
         OutOfMemory: the data set does not fit.
     """
     sizes, name = _scaled(shape, scale), shape if isinstance(shape, str) else "generated"
@@ -166,6 +166,14 @@ def _scaled(shape: str | Shape, scale: float) -> Shape:
     if not isinstance(scale, int | float) or not 0 < scale <= 1000:
         raise ConfigError(f"scale {scale!r} is not above 0 and at most 1000")
     full = SHAPES[shape] if isinstance(shape, str) else shape
+    ends = [*full.columns, *(end for source, _, target in full.edges for end in (source, target)), full.target]
+    if unknown := [kind for kind in ends if kind not in full.vertices]:
+        raise ConfigError(f"the shape counts no vertices of type {unknown[0]!r}, only of {', '.join(full.vertices)}; name them")
+    if len(full.vertices) == 1 and (list(full.columns), list(full.edges)) != ([_NODE], [_EDGES]):
+        raise ConfigError(
+            f"a shape of one type of vertices has features of {_NODE!r} and the relation {_EDGES}, not features of "
+            f"{list(full.columns)} and relations {list(full.edges)}; name them so"
+        )
 
     def times(count: int) -> int:
         return max(round(count * scale), 1)

@@ -1,6 +1,8 @@
 """Host memory that GPUs read directly, and tables of rows in it and above it."""
 
 from .allocator import Report, allocate, report
+from .cached import CachedTensor
+from .clock import SlotPlan, plan_slots
 from .faults import synchronize
 from .order import hottest_first, reorder_rows
 from .plan import SortPlan, plan_sort
@@ -9,7 +11,9 @@ from .tiers import TierPlan, plan_tiers
 from .unified import UnifiedTensor
 
 __all__ = [
+    "CachedTensor",
     "Report",
+    "SlotPlan",
     "SortPlan",
     "TierCount",
     "TierPlan",
@@ -17,6 +21,7 @@ __all__ = [
     "UnifiedTensor",
     "allocate",
     "hottest_first",
+    "plan_slots",
     "plan_sort",
     "plan_tiers",
     "reorder_rows",

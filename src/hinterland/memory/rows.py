@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 import torch
 
@@ -74,6 +74,19 @@ class RowTable(ABC):
 
     def __len__(self) -> int:
         return self._rows
+
+    def __getitem__(self, index: Any) -> torch.Tensor:
+        """Rows as a new tensor on the index's device; an int or a slice gives a copy on the CPU."""
+        if isinstance(index, torch.Tensor):
+            return self.gather(index)
+        if isinstance(index, int) and not isinstance(index, bool):
+            return self.gather(numbers([index]))[0]
+        if isinstance(index, slice):
+            wanted = range(self._rows)[index]
+            return self.gather(torch.arange(len(wanted)) * wanted.step + wanted.start)
+        if isinstance(index, list):
+            return self.gather(numbers(index))
+        raise ConfigError(f"a table is indexed by rows: a tensor, a list, an int or a slice, not {index!r}")
 
     def gather(
         self,
@@ -164,6 +177,15 @@ class RowTable(ABC):
     def synchronize(self) -> None:
         """Waits for what was started with ``check="async"``, and raises IndexOutOfRange if it met a bad index."""
         faults.synchronize()
+
+    def _row_numbers(self, index: Index) -> torch.Tensor:
+        """Row numbers as int64 from 0 on, in one dimension; IndexOutOfRange names the first that is bad."""
+        index = self._index(index).view(-1)
+        wrong = (index < -self._rows) | (index >= self._rows)
+        if bool(wrong.any()):
+            at = int(wrong.nonzero()[0])
+            raise faults.out_of_range(at, int(index[at]), self._rows, int(wrong.sum()))
+        return torch.where(index < 0, index + self._rows, index).long()
 
     @staticmethod
     def _index(index: Index) -> torch.Tensor:

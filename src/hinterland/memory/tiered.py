@@ -14,13 +14,12 @@ import torch
 from ..runtime import devices as machine
 from ..runtime.errors import ConfigError, IndexOutOfRange, OutOfMemory
 from ..runtime.units import format_bytes, parse_bytes
-from . import faults
 from .allocator import Buffer, allocate
 from .gather import TieredTable, copy_rows
 from .order import hottest_first, permutation
 from .peers import ForeignBlock, GpuBlock, unlinked
 from .plan import sorts
-from .rows import Index, RowTable, numbers
+from .rows import Index, RowTable
 from .tiers import TierPlan, plan_tiers
 from .unified import UnifiedTensor
 
@@ -84,19 +83,6 @@ class TieredTensor(RowTable):
         tiers = f"local={plan.local_rows}, peers={plan.peer_rows}, host={plan.rows - plan.resident}"
         return f"TieredTensor(shape={tuple(self.shape)}, dtype={self.dtype}, {tiers})"
 
-    def __getitem__(self, index: Any) -> torch.Tensor:
-        """Rows as a new tensor on the index's device; an int or a slice gives a copy on the CPU."""
-        if isinstance(index, torch.Tensor):
-            return self.gather(index)
-        if isinstance(index, int) and not isinstance(index, bool):
-            return self.gather(numbers([index]))[0]
-        if isinstance(index, slice):
-            wanted = range(self._rows)[index]
-            return self.gather(torch.arange(len(wanted)) * wanted.step + wanted.start)
-        if isinstance(index, list):
-            return self.gather(numbers(index))
-        raise ConfigError(f"a table is indexed by rows: a tensor, a list, an int or a slice, not {index!r}")
-
     def scatter_(
         self,
         index: Index,
@@ -147,20 +133,16 @@ class TieredTensor(RowTable):
         """
         tiers, plan = self._tiers, self.plan
         tiers.require_open()
-        index = self._index(index).view(-1)
-        home = tiers.home(index.device)
-        wrong = (index < -self._rows) | (index >= self._rows)
-        if bool(wrong.any()):
-            at = int(wrong.nonzero()[0])
-            raise faults.out_of_range(at, int(index[at]), self._rows, int(wrong.sum()))
+        rows = self._row_numbers(index)
+        home = tiers.home(rows.device)
         local = peers = 0
         if home is not None and plan.resident:
-            slot = tiers.slots_of(home, torch.where(index < 0, index + self._rows, index).long())
+            slot = tiers.slots_of(home, rows)
             dealt = (slot >= plan.local_rows).logical_and_(slot < plan.resident)
             away = dealt & ((slot - plan.local_rows) % plan.gpus != tiers.homes.index(home))
             peers = int(away.sum())
             local = int((slot >= 0).sum()) - peers
-        return TierCount({"local": local, "peers": peers, "host": index.numel() - local - peers}, self._row_bytes)
+        return TierCount({"local": local, "peers": peers, "host": rows.numel() - local - peers}, self._row_bytes)
 
     def flush(self) -> None:
         """Writes back to the UnifiedTensor what ``scatter_`` has written to GPU memory."""

@@ -13,12 +13,14 @@ import torch
 from .. import _core
 from ..runtime import devices
 from ..runtime.errors import ConfigError
+from ..runtime.units import parse_bytes
 from . import faults, load, ops  # noqa: F401  (ops registers torch.ops.hinterland.gather)
 from .allocator import Buffer, allocate
 from .plan import sorts
 from .rows import RowTable, numbers
 
 if TYPE_CHECKING:
+    from .cached import CachedTensor
     from .tiered import Devices, TieredTensor
 
 
@@ -164,6 +166,25 @@ class UnifiedTensor(RowTable):
         from .tiered import make
 
         return make(self, local, peers, scores, order, devices)
+
+    def cached(self, budget: int | str, device: torch.device | str | int | None = None) -> CachedTensor:
+        """This table with room in one GPU's memory for rows that were asked for lately: what is kept follows the gathers.
+
+        Args:
+            budget: bytes of GPU memory, for the rows and all that finds them: an id map of 4 bytes for each row of the table,
+                and 8 and a quarter for each row that there is room for.
+            device: the GPU; None is the current one. ``"cpu"``, the default without a GPU, stands for a GPU whose memory is
+                the host's, to try it out.
+
+        Raises:
+            ConfigError: a budget that holds no row; heap memory, which no GPU sees.
+            OutOfMemory: the GPU has less free; nothing is allocated then.
+        """
+        from .cached import CachedTensor
+        from .clock import plan_slots
+
+        plan = plan_slots(len(self), self._row_bytes, parse_bytes(budget))
+        return CachedTensor(self, plan, devices.as_device(device))
 
     @property
     def placement(self) -> str:

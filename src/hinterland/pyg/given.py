@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Container
 from typing import Any
 
 import numpy as np
@@ -80,10 +81,7 @@ class Given:
     def node_values(self, name: str) -> dict[Any, torch.Tensor]:
         """A node attribute by node type, of those types that have it."""
         if self.kind == DataType.remote:
-            attrs = [a for a in self.data[0].get_all_tensor_attrs() if a.attr_name == name and a.group_name in self.num_nodes]
-            for attr in attrs:
-                attr.index = None
-            values = dict(zip([a.group_name for a in attrs], self.data[0].multi_get_tensor(attrs), strict=True))
+            values = self._stored(name, self.num_nodes)
         elif self.is_hetero:
             values = {t: self.data[t][name] for t in self.data.node_types if name in self.data[t]}
         else:
@@ -94,11 +92,18 @@ class Given:
     def edge_values(self, name: str) -> dict[Any, torch.Tensor]:
         """An edge attribute by edge type, of those types that have it, in the user's order."""
         if self.kind == DataType.remote:
-            return {}
+            # Without types all that a feature store has belongs to nodes: PyG reads it by their numbers.
+            return {t: _tensor(v) for t, v in self._stored(name, self.edge_types).items()} if self.is_hetero else {}
         if self.is_hetero:
             return {t: _tensor(self.data[t][name]) for t in self.edge_types if name in self.data[t]}
         store = self.data._store
         return {None: _tensor(store[name])} if name in store and self._is_of_edges(name) else {}
+
+    def _stored(self, name: str, groups: Container[Any]) -> dict[Any, Any]:
+        attrs = [a for a in self.data[0].get_all_tensor_attrs() if a.attr_name == name and a.group_name in groups]
+        for attr in attrs:
+            attr.index = None
+        return dict(zip([a.group_name for a in attrs], self.data[0].multi_get_tensor(attrs), strict=True))
 
     def _is_of_edges(self, name: str) -> bool:
         """Whether an attribute of a Data object, which holds nodes and edges in one store, is one of edges."""

@@ -8,7 +8,6 @@ from typing import Any
 import torch
 
 from ..graph import Graph, arrays, from_edges
-from ..memory import UnifiedTensor
 from ..runtime.errors import GraphError
 from ..sampling import Adjacency
 from .once import once
@@ -72,7 +71,7 @@ class Lists:
         tensor = edge_index.as_tensor() if hasattr(edge_index, "as_tensor") else edge_index
         return once(
             edge_index,
-            ("lists", sizes, placement, is_sorted),
+            ("lists", sizes, placement, torch.cuda.current_device() if placement == "gpu" else None, is_sorted),
             lambda: cls.from_coo(tensor[0].cpu(), tensor[1].cpu(), sizes, placement, is_sorted),
         )
 
@@ -80,21 +79,21 @@ class Lists:
         """Where the user has each edge, int64 ``[edges]`` as ``device`` addresses it; None where the order is the same."""
         return None if self.places is None else self.places.array("weights", device)
 
+    def by_target(self, values: torch.Tensor) -> arrays.Array:
+        """Values of edges, in the user's order, in that of the lists, and where these lie."""
+        order = self.permutation(torch.device("cpu"))
+        values = values.cpu() if order is None else values.cpu()[order]
+        held = self.graph._arrays
+        return arrays.placed(values, values.dtype, arrays.place_like(held["packed" if self.graph.is_compressed else "indices"]))
+
     def sampled(self, sizes: tuple[int, int], typed: bool, weights: torch.Tensor | None = None) -> Graph | Adjacency:
         """The lists as samplers take them, over the same memory; ``weights``: one for each edge in the user's order."""
-        held = self.graph._arrays
+        graph = self.graph
         if weights is not None:
-            order = self.permutation(torch.device("cpu"))
-            weights = weights.cpu() if order is None else weights.cpu()[order]
             if weights.dtype in (torch.float16, torch.bfloat16):
                 weights = weights.float()
-        if not typed:
-            if weights is None:
-                return self.graph
-            return self.graph._with_weights(arrays.placed(weights, weights.dtype, arrays.place_like(held["indices"])))
-        indptr, indices = held["indptr"], held["indices"]
-        assert isinstance(indptr, UnifiedTensor)
-        return Adjacency(indptr.view(sizes[1] + 1), indices, sizes[0], weights, placement=arrays.place_like(indices))
+            graph = graph._with_weights(self.by_target(weights))
+        return Adjacency.of(graph, sizes[1], sizes[0]) if typed else graph
 
 
 def _check(nodes: torch.Tensor, count: int) -> None:

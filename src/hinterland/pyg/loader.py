@@ -30,7 +30,7 @@ from .inputs import edge_label_index_of, input_nodes_of
 from .others import Elsewhere
 from .readable import add_missing_types, moved, readable
 from .rows import Rows
-from .sampler import Negatives, Sampler
+from .sampler import Negatives, Sampler, check_placement
 
 # What DataLoader needs for worker processes. Here threads work beside the model, one for each stage.
 _OF_WORKERS = (
@@ -76,9 +76,15 @@ class _Pipelined:
             options.pop(name, None)
         given = Given(data)
         self.device, self.placement, self.cache, self.gpu_budget = devices.as_device(device), placement, cache, gpu_budget
+        check_placement(placement, self.device)
         asked = caching.check(cache, gpu_budget)
         if asked is not None and given.kind == DataType.remote:
             raise ConfigError("cache= is for Data and HeteroData; put ut.tiered(...) in the feature store instead")
+        if given.kind == DataType.remote and placement == "gpu":
+            raise ConfigError(
+                "placement='gpu' is for Data and HeteroData; put ut.tiered(...) in the feature store instead, and edges in "
+                "GraphStore(placement='gpu')"
+            )
         return given
 
     def _finish(self, given: Given, sampler: BaseSampler) -> None:
@@ -93,8 +99,8 @@ class _Pipelined:
             caching.checked_scores(self.cache, given.num_nodes)
         if self._wanted.policy not in _OF_ROWS and not self._plans:
             raise ConfigError(
-                f"cache={self.cache!r} is for one type of nodes and edges and this library's sampler; take cache='auto', "
-                "'presample' or scores of the nodes"
+                f"cache={self.cache!r} is for one type of nodes and edges, this library's sampler and no times of edges; take "
+                "cache='auto', 'presample' or scores of the nodes"
             )
         if self.device.type == "cpu":
             self._wanted = None
@@ -104,7 +110,7 @@ class _Pipelined:
     @property
     def _plans(self) -> bool:
         """Whether lists and rows can be planned for together."""
-        return isinstance(self._sampler, Sampler) and not self._given.is_hetero
+        return isinstance(self._sampler, Sampler) and self._sampler.plannable
 
     def _fill(self, budget: int) -> None:
         """Fills the cache that is asked for."""
@@ -215,21 +221,22 @@ class NeighborLoader(_Pipelined, torch_geometric.loader.NeighborLoader):  # type
     raised; 0 means 300.
 
     Args:
-        placement: where features and lists of neighbours go; as of UnifiedTensor. They are copied once for all loaders of the
-            same tensors; a UnifiedTensor or TieredTensor as ``data.x`` is taken as it is. On the CPU attributes stay where
-            they are.
+        placement: where features and lists of neighbours go; as of UnifiedTensor, or ``"gpu"``: into the memory of ``device``.
+            They are copied once for all loaders of the same tensors; a UnifiedTensor or TieredTensor as ``data.x`` is taken
+            as it is. On the CPU attributes stay where they are.
         cache: what the GPU keeps copies of: None; ``"auto"`` or another policy of hinterland.training.plan_cache, lists of
             neighbours and rows of the widest node features; a size such as ``"10GiB"``, which is ``"auto"`` within it;
             ``"presample"``, the rows that an epoch of samples met most; or scores of the nodes, higher for hotter, of
-            hinterland.hotness or your own (by node type in a dict). Of several node types, and with another library's sampler,
-            ``"auto"`` keeps rows by ``"presample"``. Data or HeteroData only: in a feature store put a TieredTensor. Without a
-            GPU there is nothing to fill.
+            hinterland.hotness or your own (by node type in a dict). With several node types, times of edges, or another
+            library's sampler ``"auto"`` keeps rows by ``"presample"``. Data or HeteroData only: in a feature store put a
+            TieredTensor. Without a GPU there is nothing to fill.
         gpu_budget: how many bytes they may take there, as in ``"4GiB"``. ``"auto"`` and the other policies take what training
             leaves where it is None: the cache is filled after the first batches, and torch's peak of memory is reset.
         device: where batches are made: by default the current GPU, or the CPU without one.
 
     Raises:
-        ConfigError, GraphError, IndexOutOfRange: as of Sampler; an input node or type that does not exist.
+        ConfigError, DeviceError, GraphError, IndexOutOfRange: as of Sampler; an input node or type that does not exist.
+        OutOfMemory: what is placed on the GPU does not fit.
     """
 
     def __init__(
@@ -270,6 +277,7 @@ class NeighborLoader(_Pipelined, torch_geometric.loader.NeighborLoader):  # type
                 weight_attr,
                 is_sorted,
                 directed,
+                device=self.device,
                 placement=placement,
             )
         super().__init__(
@@ -341,6 +349,7 @@ class LinkNeighborLoader(_Pipelined, torch_geometric.loader.LinkNeighborLoader):
                 weight_attr,
                 is_sorted,
                 directed,
+                device=self.device,
                 placement=placement,
             )
         super().__init__(

@@ -11,8 +11,11 @@ from torch_geometric.data import Data, HeteroData
 from torch_geometric.data.storage import EdgeStorage, NodeStorage
 from torch_geometric.sampler import HeteroSamplerOutput
 
+from ..graph import arrays
+from ..runtime import devices
 from ..runtime.errors import GraphError
 from .given import ONE_ROW_PER_NODE, Given
+from .once import once
 from .others import Moved
 from .rows import Rows, is_table, table_of
 from .stores import FeatureStore
@@ -45,7 +48,7 @@ def row_counts(given: Given, store: Any) -> tuple[int, ...]:
 
 
 def attribute(key: str, value: Any, dim: Any, counts: tuple[int, ...], device: torch.device, placement: str) -> Any:
-    """An attribute with a row for each node or edge is read where it lies; any other goes to the device."""
+    """An attribute with a row for each node or edge is read where it lies; any other, or all on demand, goes to the device."""
     if is_table(value):
         if value.shape[0] not in counts:
             raise GraphError(
@@ -53,12 +56,31 @@ def attribute(key: str, value: Any, dim: Any, counts: tuple[int, ...], device: t
                 f"{' nodes and '.join(map(str, counts))} to have one each; give it a row for each node (or edge)"
             )
         return Rows(value, device)
+    if placement == "gpu":
+        return in_gpu_memory(value, device)
     if device.type == "cpu" or (isinstance(value, torch.Tensor) and value.is_cuda):
         return value
     if not isinstance(dim, int) or value.ndim == 0 or value.shape[dim] not in counts:
         return value.to(device) if isinstance(value, torch.Tensor) else value
     dim %= value.ndim
     return Rows(table_of(value, placement, dim), device, dim)
+
+
+def in_gpu_memory(value: torch.Tensor | np.ndarray, device: torch.device) -> torch.Tensor:
+    """A whole attribute on a GPU, copied once however many loaders read it.
+
+    Raises:
+        OutOfMemory: it does not fit.
+    """
+    tensor = torch.as_tensor(value)
+    if tensor.device == device:
+        return tensor
+
+    def copied() -> torch.Tensor:
+        with devices.on(device):
+            return arrays.tensor_of(arrays.placed(tensor.cpu(), tensor.dtype, "gpu"))
+
+    return once(value, ("gpu", device), copied) if isinstance(value, torch.Tensor) else copied()
 
 
 def add_missing_types(out: HeteroSamplerOutput, data: Any, device: torch.device) -> None:

@@ -13,6 +13,7 @@ from torch_geometric.sampler import BaseSampler, HeteroSamplerOutput, NegativeSa
 from torch_geometric.sampler.base import SubgraphType
 from torch_geometric.sampler.neighbor_sampler import edge_sample, node_sample
 
+from ..graph import arrays
 from ..runtime import devices
 from ..runtime.errors import ConfigError, GraphError
 from ..sampling import HeteroSampler, NeighborSampler
@@ -32,10 +33,11 @@ class Sampler(BaseSampler):  # type: ignore[misc]
         num_neighbors, subgraph_type, replace, disjoint, temporal_strategy, time_attr, weight_attr, is_sorted, directed: as of
             PyG's NeighborLoader.
         device: where samples are made and returned. PyG's own loaders work on the CPU and want them there.
-        placement: where the lists of neighbours go; as of UnifiedTensor.
+        placement: where the lists of neighbours go; as of UnifiedTensor, or ``"gpu"``: into the memory of ``device``.
 
     Raises:
         ConfigError: an option that cannot be used, or that does not fit the data.
+        DeviceError: placement ``"gpu"`` on a machine without one.
         GraphError: edges between nodes that do not exist, or features that do not have a row for each node.
     """
 
@@ -62,6 +64,7 @@ class Sampler(BaseSampler):  # type: ignore[misc]
             raise ConfigError(f"temporal_strategy={temporal_strategy!r} is neither 'uniform' nor 'last'")
         self._given = Given(data)
         self.device = devices.as_device(device)
+        check_placement(placement, self.device)
         self.replace, self.temporal_strategy = replace, temporal_strategy
         try:
             self.subgraph_type = SubgraphType(subgraph_type)
@@ -69,8 +72,9 @@ class Sampler(BaseSampler):  # type: ignore[misc]
             raise ConfigError(f"subgraph_type={subgraph_type!r} is none of {[kind.value for kind in SubgraphType]}") from None
         self._disjoint = disjoint
         self.num_neighbors = num_neighbors
-        self._times = self._read_times(time_attr)
-        self._lists = {t: self._given.lists(t, placement, is_sorted) for t in self._given.edge_types}
+        with devices.on(self.device):
+            self._lists = {t: self._given.lists(t, placement, is_sorted) for t in self._given.edge_types}
+        self._times, self._edge_times = self._read_times(time_attr)
         self._weighted = weight_attr is not None
         weights = {} if weight_attr is None else self._read_weights(weight_attr)
         self._graphs: dict[Any, Any] = {
@@ -82,40 +86,48 @@ class Sampler(BaseSampler):  # type: ignore[misc]
                 "subgraph_type='induced' joins all sampled nodes, which disjoint and temporal samples keep apart; choose one"
             )
 
-    def _read_times(self, name: str | None) -> dict[Any, torch.Tensor] | None:
+    def _read_times(self, name: str | None) -> tuple[dict[Any, torch.Tensor] | None, dict[Any, arrays.Array] | None]:
+        """Of nodes by type, or of edges by type in the order of the lists; PyG has them of one of the two."""
         if name is None:
-            return None
-        times = self._given.node_values(name)
-        if not times:
-            if self._given.edge_values(name):
-                raise ConfigError(
-                    f"time_attr={name!r} is an attribute of edges; only times of nodes are followed, so give each "
-                    "node the time from which it may be seen"
-                )
-            raise ConfigError(f"time_attr={name!r} is no attribute of nodes; set it, one whole number for each node")
-        for node_type, time in times.items():
-            count = self._given.num_nodes[node_type]
-            if time.shape != (count,) or time.is_floating_point():
+            return None, None
+        nodes, edges = self._given.node_values(name), self._given.edge_values(name)
+        if nodes and edges:
+            raise ConfigError(f"time_attr={name!r} is an attribute of nodes and of edges; rename the one that is not meant")
+        if not nodes and not edges:
+            raise ConfigError(
+                f"time_attr={name!r} is no attribute of nodes or edges; set it, one whole number for each node, or for each "
+                f"edge{self._where_of_edges()}"
+            )
+        kind, counts = ("nodes", self._given.num_nodes) if nodes else ("edges", self._num_edges())
+        for key, time in (nodes or edges).items():
+            if time.shape != (counts[key],) or time.is_floating_point():
                 raise ConfigError(
                     f"time_attr={name!r} is {time.dtype} of shape {tuple(time.shape)}; it needs a whole number for each of "
-                    f"{count} nodes"
+                    f"{counts[key]} {kind}"
                 )
-        return {node_type: time.cpu().long() for node_type, time in times.items()}
+        if nodes:
+            return {node_type: time.cpu().long() for node_type, time in nodes.items()}, None
+        return None, {edge_type: self._lists[edge_type].by_target(time.long()) for edge_type, time in edges.items()}
+
+    def _num_edges(self) -> dict[Any, int]:
+        return {edge_type: lists.graph.num_edges for edge_type, lists in self._lists.items()}
+
+    def _where_of_edges(self) -> str:
+        """Where stores have attributes of edges, said as the end of a sentence; nothing for other data."""
+        if not isinstance(self._given.data, tuple | list):
+            return ""
+        if self._given.is_hetero:
+            return ", in the feature store under the edge type: put_tensor(..., group_name=(src, rel, dst), attr_name=...)"
+        return "; stores without types hold none of edges, so use Data"
 
     def _read_weights(self, name: str) -> dict[Any, torch.Tensor]:
         weights = self._given.edge_values(name)
         if not weights:
             raise ConfigError(
-                f"weight_attr={name!r} is no attribute of edges"
-                + (
-                    "; stores hold no edge weights, so use Data or HeteroData"
-                    if isinstance(self._given.data, tuple | list)
-                    else ""
-                )
-                + "; set it, one number for each edge"
+                f"weight_attr={name!r} is no attribute of edges; set it, one number for each edge{self._where_of_edges()}"
             )
         for edge_type, weight in weights.items():
-            count = self._lists[edge_type].graph.num_edges
+            count = self._num_edges()[edge_type]
             if weight.shape != (count,):
                 raise GraphError(f"weight_attr={name!r} has shape {tuple(weight.shape)}, but there are {count} edges")
             if not bool((weight >= 0).all()) or not bool(weight.isfinite().all()):
@@ -134,11 +146,15 @@ class Sampler(BaseSampler):  # type: ignore[misc]
     @property
     def disjoint(self) -> bool:
         """Whether each seed has a sample of its own, as with times it must."""
-        return self._disjoint or self._times is not None
+        return self._disjoint or self._is_temporal
 
     @disjoint.setter
     def disjoint(self, disjoint: bool) -> None:
         self._disjoint = disjoint
+
+    @property
+    def _is_temporal(self) -> bool:
+        return self._times is not None or self._edge_times is not None
 
     @property
     def num_nodes(self) -> Any:
@@ -156,6 +172,11 @@ class Sampler(BaseSampler):  # type: ignore[misc]
         other = copy.copy(self)
         other.device = device
         return other
+
+    @property
+    def plannable(self) -> bool:
+        """Whether what batches read can be told from their seeds alone: of one type, and without times of edges."""
+        return not self._given.is_hetero and self._edge_times is None
 
     def kept(self, keep: Callable[[NeighborSampler], NeighborSampler]) -> Sampler:
         """The same sampler over what ``keep`` makes of the one that it draws with: same draws, other places of the lists.
@@ -181,8 +202,8 @@ class Sampler(BaseSampler):  # type: ignore[misc]
         source, target = (None, None) if index.input_type is None else (index.input_type[0], index.input_type[-1])
         self._given.check_nodes(source, index.row, "edge_label_index")
         self._given.check_nodes(target, index.col, "edge_label_index")
-        if index.time is not None and self._times is None:
-            raise ConfigError("edges have times, but nodes have none to compare them with; set time_attr")
+        if index.time is not None and not self._is_temporal:
+            raise ConfigError("edge_label_time is compared with times of nodes or edges; name them in time_attr")
         times: Any = self._times
         if times is not None and not self._given.is_hetero:
             times = times[None]
@@ -195,6 +216,8 @@ class Sampler(BaseSampler):  # type: ignore[misc]
 
     def _sample(self, number: int, seeds: Any, seed_times: Any = None) -> SamplerOutput | HeteroSamplerOutput:
         # Without times of their own, seeds have those of their nodes.
+        if seed_times is None and self._edge_times is not None:
+            raise ConfigError("edges have times, but the seeds have none to compare them with; pass input_time=")
         sample = self._engine().sample(seeds, batch=number, seed_times=seed_times)
         output = HeteroSamplerOutput if self._given.is_hetero else SamplerOutput
         if self.subgraph_type == SubgraphType.induced:
@@ -221,14 +244,16 @@ class Sampler(BaseSampler):  # type: ignore[misc]
                 "replace": self.replace,
                 "weighted": self._weighted,
                 "disjoint": self.disjoint,
-                "temporal_strategy": "uniform" if self._times is None else self.temporal_strategy,
+                "temporal_strategy": self.temporal_strategy if self._is_temporal else "uniform",
                 "device": self.device,
             }
+            times, edge_times = self._times, self._edge_times
             if self._given.is_hetero:
-                self._engines[key] = HeteroSampler(self._graphs, self._fanouts, times=self._times, **options)
+                options |= {"times": times, "edge_times": edge_times}
+                self._engines[key] = HeteroSampler(self._graphs, self._fanouts, **options)
             else:
-                times = None if self._times is None else self._times[None]
-                self._engines[key] = NeighborSampler(self._graphs[None], self._fanouts, times=times, **options)
+                options |= {"times": times and times[None], "edge_times": edge_times and edge_times[None]}
+                self._engines[key] = NeighborSampler(self._graphs[None], self._fanouts, **options)
         return self._engines[key]
 
     def _engine_key(self) -> Any:
@@ -252,6 +277,17 @@ class Negatives(NegativeSampling):  # type: ignore[misc]
                 f"{endpoint}_weight of neg_sampling has {weight.numel()} elements, but there are {num_nodes} nodes"
             )
         return torch.multinomial(weight, num_samples, replacement=True, generator=self._generator)
+
+
+def check_placement(placement: str, device: torch.device) -> None:
+    """Refuses to keep in GPU memory what the CPU is to read."""
+    if placement != "gpu":
+        return
+    devices.require_cuda("placement='gpu'")
+    if device.type != "cuda":
+        raise ConfigError(
+            f"placement='gpu' is for batches that a GPU makes, but device is {device}; name a GPU, or take placement='host'"
+        )
 
 
 def _number(given: int | None) -> int:

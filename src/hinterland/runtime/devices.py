@@ -94,3 +94,8 @@ def free_bytes(device: torch.device) -> int:
     """GPU memory that a new allocation can have: free on the device, plus what torch's allocator caches unused."""
     free, _ = torch.cuda.mem_get_info(device)
     return free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+
+
+def sent(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
+    """A tensor of the CPU on ``device``; the copy to a GPU is queued on the current stream, and the CPU does not wait."""
+    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" and tensor.is_cpu else tensor.to(device)

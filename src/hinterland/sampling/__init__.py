@@ -4,7 +4,7 @@ from .adjacency import Adjacency
 from .hetero import HeteroSampler
 from .negatives import negative_edges
 from .neighbor import NeighborSampler
-from .pinsage import pinsage_neighbors
+from .pinsage import PinSAGESampler, pinsage_neighbors
 from .sample import HeteroSample, Sample
 from .walks import random_walks
 
@@ -13,6 +13,7 @@ __all__ = [
     "HeteroSample",
     "HeteroSampler",
     "NeighborSampler",
+    "PinSAGESampler",
     "Sample",
     "negative_edges",
     "pinsage_neighbors",

@@ -99,6 +99,7 @@ class Relation:
         source, target: the types, by position among the batch's vertex sets: whose vertices are listed, and who has the lists.
         fanouts: for each hop how many neighbours a vertex draws; -1 is all.
         weight_kind, most_weight: how weights are stored, -1 to ignore them, and the largest one.
+        times: int64 ``[edges of the lists]`` as the device reads it, or None.
     """
 
     view: View
@@ -107,6 +108,7 @@ class Relation:
     fanouts: Sequence[int]
     weight_kind: int = -1
     most_weight: float = 1.0
+    times: torch.Tensor | None = None
     row: torch.Tensor = field(init=False)
     col: torch.Tensor = field(init=False)
     edge: torch.Tensor = field(init=False)
@@ -204,8 +206,9 @@ class Batch:
         self._fanouts = [len(start) + number * self.hops for number in range(len(relations))]
         for relation in relations:
             start += relation.fanouts
-        self._state = torch.tensor(start, dtype=torch.int64).to(device)
-        self._compares = any(r.weight_kind >= 0 or types[r.source].times is not None for r in relations)
+        self._state = devices.sent(torch.tensor(start, dtype=torch.int64), device)
+        self._counts: _Counts | None = None
+        self._compares = any(r.weight_kind >= 0 or r.times is not None or types[r.source].times is not None for r in relations)
         self._sums = self._array(_core.SAMPLE_TILES)
         self._scratch: dict[str, torch.Tensor] = {}
 
@@ -217,6 +220,11 @@ class Batch:
             GraphError: a list that the sample met is broken.
             OutOfMemory: the batch does not fit on the device.
         """
+        self.begin()
+        self.finish()
+
+    def begin(self) -> None:
+        """Samples, but does not wait for the counts where all hops are one launch."""
         seeds = [len(t.seeds) for t in self.types]
         trees = sum(seeds) if self.rule.disjoint else 1
         steps = [[(r.source, r.target, r.fanouts[hop]) for r in self.relations] for hop in range(self.hops)]
@@ -231,6 +239,15 @@ class Batch:
                 f"a batch of {sum(seeds)} seeds does not fit on {self.device}, where "
                 f"{format_bytes(devices.free_bytes(self.device))} are free; take fewer seeds or smaller fanouts"
             ) from error
+
+    def is_ready(self) -> bool:
+        """Whether :meth:`finish` does not have to wait."""
+        return self._counts is None or self._counts.are_there()
+
+    def finish(self) -> None:
+        """Waits for the counts, if they have not been read."""
+        if self._counts is not None:
+            self._take(self._counts.read())
 
     def _affords(self, size: int) -> bool:
         if size <= _LITTLE or size > _MOST_AHEAD or self.device.type == "cpu":
@@ -252,7 +269,7 @@ class Batch:
                 end += 1
             self._launch(first, end, most.step_edges)
             first = end
-        self._read()
+        self._counts = _Counts(self._state)
 
     def _number(self, half: int) -> int:
         """The relation of a half of a step; the first one for what comes before."""
@@ -319,7 +336,8 @@ class Batch:
         relations: list[int] = []
         for number, r in enumerate(self.relations):
             relations += [r.view.words, r.source, r.target, state + 8 * self._fanouts[number], ends[len(self.types) + number]]
-            relations += [_address(r.row), _address(r.col), _address(r.edge), r.weight_kind, _bits(r.most_weight)]
+            relations += [_address(r.row), _address(r.col), _address(r.edge)]
+            relations += [r.weight_kind, _bits(r.most_weight), _address(r.times)]
         count = _TEAM_WORDS + 17 + len(types) + len(relations)
         words = torch.empty(count, dtype=torch.int64, device=self.device)
         at = words.data_ptr() + 8 * (_TEAM_WORDS + 17)
@@ -328,16 +346,19 @@ class Batch:
         batch += [at, at + 8 * len(types), state, _address(self.limits)]
         batch += [_address(self._scratch[name]) for name in ("begins", "degrees", "firsts", "picks", "keys", "found")]
         batch += [_address(self._sums)]
-        words.copy_(torch.tensor([0] * _TEAM_WORDS + batch + types + relations, dtype=torch.int64))
+        filled = torch.tensor([0] * _TEAM_WORDS + batch + types + relations, dtype=torch.int64)
+        words.copy_(filled.pin_memory() if words.is_cuda else filled, non_blocking=True)
         return words
 
     def _read(self) -> int:
-        """Waits for what was launched, and reads the counts. Returns the edges of the step under way.
+        """Waits for what was launched, and takes the counts. Returns the edges of the step under way.
 
         Raises:
             IndexOutOfRange, GraphError: as :meth:`run`.
         """
-        state = self._state.tolist()
+        return self._take(self._state.tolist())
+
+    def _take(self, state: list[int]) -> int:
         self._check(*state[:2])
         ends = [state[at : at + self.hops + 1] for at in self._ends]
         self.vertex_ends, self.edge_ends = ends[: len(self.types)], ends[len(self.types) :]
@@ -364,6 +385,25 @@ class Batch:
 
     def _array(self, size: int) -> torch.Tensor:
         return torch.empty(size, dtype=torch.int64, device=self.device)
+
+
+class _Counts:
+    """What a launch will have counted, on its way to the CPU."""
+
+    def __init__(self, state: torch.Tensor) -> None:
+        self._copied: torch.cuda.Event | None = None
+        self._here = state
+        if state.is_cuda:
+            self._here = torch.empty_like(state, device="cpu", pin_memory=True).copy_(state, non_blocking=True)
+            self._copied = torch.cuda.current_stream(state.device).record_event()
+
+    def are_there(self) -> bool:
+        return self._copied is None or self._copied.query()
+
+    def read(self) -> list[int]:
+        if self._copied is not None:
+            self._copied.synchronize()
+        return self._here.tolist()
 
 
 def state_bytes(num_vertices: int, seeds: int, fanouts: Sequence[int]) -> int:

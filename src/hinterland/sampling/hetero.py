@@ -13,7 +13,18 @@ from ..runtime import devices
 from ..runtime.errors import ConfigError, GraphError
 from .adjacency import Adjacency
 from .batch import Batch, Relation, Rule, VertexSet, cut
-from .neighbor import check_fanouts, check_rule, integer, limits_on, steps, times_on, vertices_on, weights_of
+from .neighbor import (
+    UNTIMED,
+    check_fanouts,
+    check_rule,
+    edge_times_on,
+    integer,
+    limits_on,
+    steps,
+    vertex_times_on,
+    vertices_on,
+    weights_of,
+)
 from .sample import EdgeType, HeteroSample
 
 
@@ -32,6 +43,7 @@ class HeteroSampler:
         weighted: draw in proportion to weights in those relations that have them.
         times: for some types, int64 ``[num_vertices]``, when each vertex appeared. Only those that are not newer than
             the subtree's seed are drawn, vertices of other types always; samples are disjoint.
+        edge_times: for some relations, int64 ``[num_edges]``, when each edge appeared; as for :class:`NeighborSampler`.
         temporal_strategy: ``"uniform"``, or ``"last"``, which takes the newest ones.
 
     Attributes:
@@ -39,7 +51,7 @@ class HeteroSampler:
 
     Raises:
         ConfigError: no relations, a name that is no triple of words, fanouts for a relation that does not exist or of another
-            number of hops, times of an unknown type, and what :class:`NeighborSampler` refuses.
+            number of hops, times of an unknown type or relation, and what :class:`NeighborSampler` refuses.
         GraphError: relations that count the vertices of a type differently; a weight that is negative or infinite.
     """
 
@@ -52,6 +64,7 @@ class HeteroSampler:
         weighted: bool = False,
         disjoint: bool = False,
         times: Mapping[str, arrays.Array] | None = None,
+        edge_times: Mapping[EdgeType, arrays.Array] | None = None,
         temporal_strategy: str = "uniform",
         seed: int = 0,
         device: torch.device | str | int | None = None,
@@ -59,22 +72,26 @@ class HeteroSampler:
         self.graphs = dict(graphs)
         self.num_vertices = _count_types(self.graphs)
         self.fanouts = _fanouts(fanouts, list(self.graphs))
-        check_rule(replace, weighted, times is not None, temporal_strategy)
+        self._temporal = times is not None or edge_times is not None
+        check_rule(replace, weighted, self._temporal, temporal_strategy)
         if unknown := (times or {}).keys() - self.num_vertices.keys():
             raise ConfigError(f"times of type {min(unknown)!r}, but the types are {', '.join(self.num_vertices)}")
+        for relation in edge_times or {}:
+            if relation not in self.graphs:
+                raise ConfigError(f"edge_times of relation {relation!r}, which is not among the graphs")
         rows = {name: graph._rows if isinstance(graph, Adjacency) else graph for name, graph in self.graphs.items()}
         if weighted and not any("weights" in lists.placement for lists in rows.values()):
             raise ConfigError("weighted=True needs weights in one of the relations, as in Adjacency(..., weights=...)")
         self.replace, self.temporal_strategy = replace, temporal_strategy
-        self.disjoint = disjoint or times is not None
+        self.disjoint = disjoint or self._temporal
         self.seed = integer("seed", seed)
         self.device = devices.as_device(device)
         self._weights = {
             name: weights_of(lists) if weighted and lists.weights is not None else (-1, 1.0) for name, lists in rows.items()
         }
-        self._times = None
-        if times is not None:
-            self._times = {name: times_on(self.device, times.get(name), n, None) for name, n in self.num_vertices.items()}
+        times, edge_times = times or {}, edge_times or {}
+        self._times = {n: vertex_times_on(self.device, times.get(n), count, None) for n, count in self.num_vertices.items()}
+        self._edge_times = {n: edge_times_on(self.device, edge_times.get(n), lists.num_edges) for n, lists in rows.items()}
         self._prepared = {
             name: Prepared(lists, self.device, None, ("sampling",), weighted, many_runs=False) for name, lists in rows.items()
         }
@@ -114,7 +131,12 @@ class HeteroSampler:
             limits = self._limits(chosen, seed_times or {})
             relations = [
                 Relation(
-                    self._prepared[key].out, names.index(key[0]), names.index(key[2]), self.fanouts[key], *self._weights[key]
+                    self._prepared[key].out,
+                    names.index(key[0]),
+                    names.index(key[2]),
+                    self.fanouts[key],
+                    *self._weights[key],
+                    self._edge_times[key],
                 )
                 for key in self.graphs
             ]
@@ -144,7 +166,7 @@ class HeteroSampler:
                 size,
                 seeds.get(name, none),
                 trees.get(name, none) if self.disjoint else None,
-                None if self._times is None else self._times[name],
+                self._times[name],
             )
             for name, size in self.num_vertices.items()
         }
@@ -152,9 +174,9 @@ class HeteroSampler:
     def _limits(
         self, seeds: Mapping[str, torch.Tensor], seed_times: Mapping[str, torch.Tensor | Sequence[int]]
     ) -> torch.Tensor | None:
-        if self._times is None:
+        if not self._temporal:
             if seed_times:
-                raise ConfigError("seed_times say how new neighbours may be, and need a sampler with times=")
+                raise ConfigError(UNTIMED)
             return None
         parts = [torch.zeros(0, dtype=torch.int64, device=self.device)]
         for name, given in seeds.items():

@@ -19,6 +19,7 @@ from .batch import WEIGHT_KINDS, Batch, Relation, Rule, VertexSet, cut, state_by
 from .sample import Sample
 
 STRATEGIES = ("uniform", "last")
+UNTIMED = "seed_times say how new neighbours may be, and need a sampler with times= or edge_times="
 _MOST_FANOUT = 2**16 - 1  # races of one vertex are numbered with 16 bits (choose.hpp)
 
 # What prepare() leaves free for a batch of the usual size.
@@ -46,13 +47,17 @@ class NeighborSampler:
         disjoint: each seed has a subtree of its own, and subtrees share no vertices.
         times: int64 ``[num_vertices]``, when each vertex appeared, a tensor or a UnifiedTensor. Neighbours are then drawn among
             those that are not newer than the subtree's seed, and samples are disjoint.
+        edge_times: int64 ``[num_edges]``, when each edge appeared, in the order of the graph's lists, as its weights are; a
+            tensor, or a UnifiedTensor, which is read where it lies. Edges are then drawn among those that are not newer than
+            the subtree's seed. With ``times`` as well a neighbour counts from the later of both.
         temporal_strategy: ``"uniform"``, or ``"last"``, which takes the newest ones, newest first.
         seed: of all random draws.
         device: where to sample; None is the current GPU, or the CPU on a machine without one.
 
     Raises:
         ConfigError: fanouts that are no list of numbers from -1 to 65535, an unknown strategy, ``last`` with ``replace`` or
-            ``weighted``; no weights, or of a type that is not uint8, int32, int64, float32 or float64; times of another length.
+            ``weighted``; no weights, or of a type that is not uint8, int32, int64, float32 or float64; times of another length
+            or type.
         GraphError: a weight is negative or infinite.
     """
 
@@ -65,21 +70,24 @@ class NeighborSampler:
         weighted: bool = False,
         disjoint: bool = False,
         times: arrays.Array | None = None,
+        edge_times: arrays.Array | None = None,
         temporal_strategy: str = "uniform",
         seed: int = 0,
         device: torch.device | str | int | None = None,
     ) -> None:
         self.graph = graph_of(graph)
         self.fanouts = check_fanouts(fanouts)
-        check_rule(replace, weighted, times is not None, temporal_strategy)
+        self._temporal = times is not None or edge_times is not None
+        check_rule(replace, weighted, self._temporal, temporal_strategy)
         self.replace, self.weighted, self.temporal_strategy = replace, weighted, temporal_strategy
-        self.disjoint = disjoint or times is not None
+        self.disjoint = disjoint or self._temporal
         self.seed = integer("seed", seed)
         self._weights = weights_of(self.graph) if weighted else (-1, 1.0)
         # The last: it allocates.
         self._prepared = prepared_for(graph, "sampling", None, device, weighted)
         self.device = self._prepared.device
-        self._times = times_on(self.device, times, self.graph.num_vertices, self.graph.order)
+        self._times = vertex_times_on(self.device, times, self.graph.num_vertices, self.graph.order)
+        self._edge_times = edge_times_on(self.device, edge_times, self.graph.num_edges)
 
     def sample(
         self, seeds: torch.Tensor | Sequence[int], batch: int = 0, seed_times: torch.Tensor | Sequence[int] | None = None
@@ -90,7 +98,8 @@ class NeighborSampler:
             seeds: vertices, ``[s]``, any integer type, on any device. A vertex that is given twice is in ``node`` twice
                 and draws twice, as in PyG; edges to it name the first.
             batch: the number of the mini-batch: another one draws anew.
-            seed_times: int64 ``[s]``, the moment of each seed; None takes its own of ``times``.
+            seed_times: int64 ``[s]``, the moment of each seed; None takes its own of ``times``, and is refused where
+                only edges have times.
 
         Returns:
             A :class:`Sample` on the sampler's device.
@@ -101,34 +110,36 @@ class NeighborSampler:
             GraphError: a list that was met is broken.
             OutOfMemory: the batch does not fit on the device.
         """
+        return self.begin(seeds, batch, seed_times).finish()
+
+    def begin(
+        self, seeds: torch.Tensor | Sequence[int], batch: int = 0, seed_times: torch.Tensor | Sequence[int] | None = None
+    ) -> Begun:
+        """Begins a :meth:`sample` on the current stream, and does not wait for a GPU where a batch is one launch: meanwhile
+        the caller can launch something else. Its ``finish()`` is the sample."""
         graph = graph_of(self._prepared)
         with devices.on(self.device):
             given = vertices_on(self.device, "seeds", seeds)
             if graph.order is not None:
                 given = graph.to_inner(given)
-            if seed_times is not None and self._times is None:
-                raise ConfigError("seed_times say how new neighbours may be, and need a sampler with times=")
-            limits = limits_on(self.device, given, seed_times, self._times)
+            limits = self._limits(given, seed_times)
             trees = torch.arange(len(given), device=self.device) if self.disjoint else None
             vertices = VertexSet(graph.num_vertices, given, trees, self._times)
-            relation = Relation(self._prepared.out, 0, 0, self.fanouts, *self._weights)
+            relation = Relation(self._prepared.out, 0, 0, self.fanouts, *self._weights, self._edge_times)
             rule = Rule(self.replace, self.temporal_strategy == "last", self.disjoint, self.seed, integer("batch", batch))
             run = Batch([vertices], [relation], rule, limits, self.device)
-            run.run()
-            node, edges = cut(vertices.node, vertices.known), relation.count
-            if graph.order is not None:
-                order = self._prepared.order_on(self.device)
-                assert order is not None
-                node = order[node]
-            return Sample(
-                node,
-                cut(relation.row, edges),
-                cut(relation.col, edges),
-                cut(relation.edge, edges),
-                [len(given), *steps(run.vertex_ends[0])],
-                steps(run.edge_ends[0]),
-                None if vertices.tree is None else cut(vertices.tree, vertices.known),
-            )
+            run.begin()
+            return Begun(run, None if graph.order is None else self._prepared.order_on(self.device))
+
+    def _limits(self, seeds: torch.Tensor, seed_times: torch.Tensor | Sequence[int] | None) -> torch.Tensor | None:
+        if not self._temporal:
+            if seed_times is not None:
+                raise ConfigError(UNTIMED)
+            return None
+        limits = limits_on(self.device, seeds, seed_times, self._times)
+        if limits is None:
+            raise ConfigError("edges have times, but the seeds have none of their own to compare with them; pass seed_times=")
+        return limits
 
     @property
     def lists(self) -> View:
@@ -151,6 +162,38 @@ class NeighborSampler:
     def __repr__(self) -> str:
         kind = [name for name in ("replace", "weighted", "disjoint") if getattr(self, name)]
         return f"NeighborSampler({', '.join([str(self.fanouts), *kind])}, seed {self.seed}, on {self.device}; {self.graph!r})"
+
+
+class Begun:
+    """A sample that a GPU may still be working on."""
+
+    def __init__(self, run: Batch, order: torch.Tensor | None) -> None:
+        self._run, self._order = run, order
+
+    def is_ready(self) -> bool:
+        """Whether :meth:`finish` does not have to wait."""
+        return self._run.is_ready()
+
+    def finish(self) -> Sample:
+        """The sample, once the GPU is done with it; usable on the current stream.
+
+        Raises:
+            IndexOutOfRange, GraphError: as :meth:`NeighborSampler.sample`.
+        """
+        run = self._run
+        with devices.on(run.device):
+            run.finish()
+            (vertices,), (relation,) = run.types, run.relations
+            node, edges = cut(vertices.node, vertices.known), relation.count
+            return Sample(
+                node if self._order is None else self._order[node],
+                cut(relation.row, edges),
+                cut(relation.col, edges),
+                cut(relation.edge, edges),
+                [len(vertices.seeds), *steps(run.vertex_ends[0])],
+                steps(run.edge_ends[0]),
+                None if vertices.tree is None else cut(vertices.tree, vertices.known),
+            )
 
 
 def steps(ends: list[int]) -> list[int]:
@@ -177,7 +220,7 @@ def check_rule(replace: bool, weighted: bool, temporal: bool, strategy: str) -> 
     if strategy not in STRATEGIES:
         raise ConfigError(f"temporal_strategy {strategy!r} is not one of {', '.join(STRATEGIES)}")
     if strategy == "last" and not temporal:
-        raise ConfigError("temporal_strategy 'last' takes the newest neighbours and needs times=")
+        raise ConfigError("temporal_strategy 'last' takes the newest neighbours and needs times= or edge_times=")
     if strategy == "last" and (replace or weighted):
         which = "replace" if replace else "weighted"
         raise ConfigError(f"temporal_strategy 'last' draws nothing at random; leave out {which}=True")
@@ -198,22 +241,30 @@ def weights_of(graph: Graph) -> tuple[int, float]:
     return WEIGHT_KINDS[weights.dtype], float(spread.most)
 
 
-def times_on(
+def vertex_times_on(
     device: torch.device, times: arrays.Array | None, num_vertices: int, order: torch.Tensor | None
 ) -> torch.Tensor | None:
     """Times of vertices as ``device`` reads them: a UnifiedTensor where it lies, a tensor copied there."""
     if times is None:
         return None
-    arrays.require_array("times", times)
-    if tuple(times.shape) != (num_vertices,):
-        raise ConfigError(
-            f"times have shape {tuple(times.shape)}, but there are {num_vertices} vertices; give one time for each"
-        )
+    there = _times_on(device, "times", times, num_vertices, "vertices")
+    return there if order is None else there[order.to(there.device)].to(device)
+
+
+def edge_times_on(device: torch.device, times: arrays.Array | None, num_edges: int) -> torch.Tensor | None:
+    """Times of edges, in the order of the lists, in the same way."""
+    return None if times is None else _times_on(device, "edge_times", times, num_edges, "edges")
+
+
+def _times_on(device: torch.device, name: str, times: arrays.Array, count: int, whose: str) -> torch.Tensor:
+    arrays.require_array(name, times)
+    if tuple(times.shape) != (count,):
+        raise ConfigError(f"{name} have shape {tuple(times.shape)}, but there are {count} {whose}; give one time for each")
     if times.dtype != torch.int64:
-        raise ConfigError(f"times are {times.dtype}, but must be int64; convert them, as in times.long()")
+        raise ConfigError(f"{name} are {times.dtype}, but must be int64; convert them, as in {name}.long()")
     if isinstance(times, UnifiedTensor):
-        times = times.cpu() if device.type == "cpu" else times.cuda(device)
-    return times.to(device).contiguous() if order is None else times[order.to(times.device)].to(device)
+        return times.cpu() if device.type == "cpu" else times.cuda(device)
+    return times.to(device).contiguous()
 
 
 def vertices_on(device: torch.device, name: str, vertices: torch.Tensor | Sequence[int]) -> torch.Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import torch
 
@@ -10,10 +10,11 @@ from ..graph.graph import Graph
 from ..graph.prepare import Prepared, graph_of, prepared_for
 from ..runtime import devices
 from ..runtime.errors import ConfigError
-from .neighbor import integer, vertices_on
-from .walks import random_walks
+from .neighbor import check_fanouts, integer, vertices_on
+from .sample import Sample
+from .walks import WalkRule, walks_from
 
-_AT_ONCE = 1 << 24  # steps that are counted together, which bounds the memory that takes
+_AT_ONCE = 1 << 24  # steps that are made and counted together, which bounds the memory that takes
 
 
 def pinsage_neighbors(
@@ -47,21 +48,116 @@ def pinsage_neighbors(
     Raises:
         ConfigError, IndexOutOfRange, GraphError, OutOfMemory: as :func:`random_walks`; ``walks`` or ``neighbors`` below 1.
     """
-    graph_of(graph)
-    walks, neighbors, length = integer("walks", walks), integer("neighbors", neighbors), integer("length", length)
-    for name, number in (("walks", walks), ("neighbors", neighbors)):
-        if number < 1:
-            raise ConfigError(f"{name} {number} leaves no neighbourhood; use 1 or more")
+    rule = WalkRule.of(graph_of(graph), length, weighted, restart, seed)
+    walks, neighbors, batch = _at_least_one("walks", walks), _at_least_one("neighbors", neighbors), integer("batch", batch)
     prepared = prepared_for(graph, "sampling", None, device, weighted)
     with devices.on(prepared.device):
-        given = vertices_on(prepared.device, "seeds", seeds)
-        paths = random_walks(
-            prepared, given.repeat_interleave(walks), length, weighted=weighted, restart=restart, seed=seed, batch=batch
-        )
-        visits = paths[:, 1:].reshape(len(given), walks * length)
-        rows = max(1, _AT_ONCE // visits.shape[1])
-        parts = [most_visited(v, own, neighbors) for v, own in zip(visits.split(rows), given.split(rows), strict=True)]
-        return torch.cat([part[0] for part in parts]), torch.cat([part[1] for part in parts])
+        return _neighborhoods(prepared, vertices_on(prepared.device, "seeds", seeds), walks, neighbors, rule, batch)
+
+
+class PinSAGESampler:
+    """Samples several hops of PinSAGE's neighbourhoods (Ying et al. 2018, Algorithm 2).
+
+    In the first hop the seeds have neighbourhoods, in every further one the vertices that the hop before added: those that
+    random walks from them visit most, as :func:`pinsage_neighbors` finds them, whether or not an edge leads there. A
+    sample depends on ``(seed, batch, seeds)`` and the graph alone, and its first hops are those of a sampler with fewer.
+
+    Args:
+        graph: in any memory, or what :func:`prepare` made of it. Walks go from v to vertices of v's list.
+        fanouts: the most vertices of a neighbourhood, hop by hop; -1 takes all that walks visit.
+        walks: from each vertex, at least 1.
+        length, restart, weighted, seed, device: as for :func:`random_walks`.
+
+    Raises:
+        ConfigError, GraphError: as :func:`random_walks`; fanouts that are no list of numbers from -1 to 65535.
+    """
+
+    def __init__(
+        self,
+        graph: Graph | Prepared,
+        fanouts: Iterable[int],
+        *,
+        walks: int = 10,
+        length: int = 3,
+        restart: float = 0.0,
+        weighted: bool = False,
+        seed: int = 0,
+        device: torch.device | str | int | None = None,
+    ) -> None:
+        self.graph, self.fanouts, self.walks = graph_of(graph), check_fanouts(fanouts), _at_least_one("walks", walks)
+        self._rule = WalkRule.of(self.graph, length, weighted, restart, seed)
+        self._prepared = prepared_for(graph, "sampling", None, device, weighted)
+        self.device = self._prepared.device
+
+    def sample(self, seeds: torch.Tensor | Sequence[int], batch: int = 0) -> Sample:
+        """The neighbourhoods of ``seeds``, of their neighbours, and so on.
+
+        Args:
+            seeds: vertices, ``[s]``, any integer type, on any device; one that is given twice walks twice.
+            batch: the number of the mini-batch: another one draws anew.
+
+        Returns:
+            A :class:`Sample` on the sampler's device. Edges of a vertex come in order of importance, which is their
+            ``weight``; their ``edge`` is -1.
+
+        Raises:
+            ConfigError, IndexOutOfRange, GraphError, OutOfMemory: as :func:`random_walks`.
+        """
+        batch = integer("batch", batch)
+        with devices.on(self.device):
+            node = vertices_on(self.device, "seeds", seeds)
+            known, nodes, edges = 0, [len(node)], []
+            rows, cols, weights = [], [], []
+            for fanout in self.fanouts:
+                count = self.walks * self._rule.length if fanout < 0 else fanout
+                # A vertex walks once in a batch, so that its number makes its draws its own.
+                found, shares = _neighborhoods(
+                    self._prepared, node[known:], self.walks, count, self._rule, batch, first=known * self.walks
+                )
+                there = found >= 0
+                cols.append(known + there.nonzero()[:, 0])
+                weights.append(shares[there])
+                known = len(node)
+                node, row = _numbered(node, found[there])
+                rows.append(row)
+                nodes.append(len(node) - known)
+                edges.append(len(row))
+            edge = torch.full((sum(edges),), -1, dtype=torch.int64, device=self.device)
+            return Sample(node, torch.cat(rows), torch.cat(cols), edge, nodes, edges, weight=torch.cat(weights))
+
+    def __repr__(self) -> str:
+        return f"PinSAGESampler({self.fanouts}, {self.walks} walks of {self._rule.length}, on {self.device}; {self.graph!r})"
+
+
+def _at_least_one(name: str, number: int) -> int:
+    number = integer(name, number)
+    if number < 1:
+        raise ConfigError(f"{name} {number} leaves no neighbourhood; use 1 or more")
+    return number
+
+
+def _neighborhoods(
+    prepared: Prepared, seeds: torch.Tensor, walks: int, count: int, rule: WalkRule, batch: int, first: int = 0
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The ``count`` most visited vertices of each seed and their importance, ``[n, count]``; ``first`` is the number of the
+    first of its walks."""
+    rows = max(1, _AT_ONCE // (walks * rule.length))
+    parts = []
+    for at, own in enumerate(seeds.split(rows)):
+        paths = walks_from(prepared, "seed", own, rule, batch, each=walks, first=first + at * rows * walks)
+        parts.append(most_visited(paths[:, 1:].reshape(len(own), walks * rule.length), own, count))
+    return torch.cat([part[0] for part in parts]), torch.cat([part[1] for part in parts])
+
+
+def _numbered(node: torch.Tensor, found: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """``node`` with those of ``found`` that are new to it, in order of first appearance, and the place of each of ``found``."""
+    known = len(node)
+    vertices, which = torch.cat([node, found]).unique(return_inverse=True)
+    places = torch.arange(len(which), device=node.device)
+    first = torch.full_like(vertices, len(which)).scatter_reduce_(0, which, places, "amin")[which[known:]]
+    is_new = first == places[known:]
+    numbers = torch.cat([places[:known], known - 1 + is_new.cumsum(0)])
+    return torch.cat([node, found[is_new]]), numbers[first]
 
 
 def most_visited(visits: torch.Tensor, own: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Tensor]:

@@ -17,10 +17,12 @@ class Sample:
         row: int64 ``[e]``; of each edge the sampled neighbour, the source of a message, as a position in ``node``.
         col: int64 ``[e]``; of each edge the vertex that sampled it. Edges are in order of hops, within a hop of ``col``, and
             within that of the draws.
-        edge: int64 ``[e]``; where each edge stands in the graph's lists: its weight is ``graph.weights[edge]``.
+        edge: int64 ``[e]``; where each edge stands in the graph's lists: its weight is ``graph.weights[edge]``. -1 where the
+            sampler joins vertices that are no neighbours.
         num_sampled_nodes: the seeds, then how many vertices each hop added; one more than hops.
         num_sampled_edges: how many edges each hop added.
         batch: int64 ``[n]``; the seed, by its position, whose subtree each vertex is in; None unless ``disjoint``.
+        weight: float32 ``[e]``; how much each edge counts among those of its ``col``; None where all count alike.
     """
 
     node: torch.Tensor
@@ -30,6 +32,7 @@ class Sample:
     num_sampled_nodes: list[int]
     num_sampled_edges: list[int]
     batch: torch.Tensor | None = None
+    weight: torch.Tensor | None = None
 
 
 EdgeType = tuple[str, str, str]

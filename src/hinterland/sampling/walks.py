@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
 
@@ -61,38 +62,67 @@ def random_walks(
         GraphError: a weight is negative, infinite or NaN; a list that was met is broken.
         OutOfMemory: the walks do not fit on the device.
     """
-    inner = graph_of(graph)
-    length, restart = integer("length", length), check_share("restart", restart)
-    if not 1 <= length <= _MOST_STEPS:
-        raise ConfigError(f"length {length} is not between 1 and {_MOST_STEPS} steps")
-    kind, most = weights_of(inner) if weighted else (-1, 1.0)
-    numbers = [integer("seed", seed), integer("batch", batch)]
+    rule = WalkRule.of(graph_of(graph), length, weighted, restart, seed)
+    batch = integer("batch", batch)
     prepared = prepared_for(graph, "sampling", None, device, weighted)
     with devices.on(prepared.device):
-        given = vertices_on(prepared.device, "starts", starts)
-        if inner.order is not None:
-            given = inner.to_inner(given)
-        shape = (len(given), length + 1)
-        try:
-            walks = torch.empty(shape, dtype=torch.int64, device=prepared.device)
-        except RuntimeError as error:
-            raise OutOfMemory(
-                f"{shape[0]} walks of {length} steps take {format_bytes(8 * shape[0] * shape[1])}, which {prepared.device} "
-                "does not have; walk from fewer starts at a time"
-            ) from error
-        control = torch.full((2,), NONE, dtype=torch.int64, device=prepared.device)
-        words = [*numbers, *shape[:1], length, _bits(restart), kind, _bits(most)]
-        words += [array.data_ptr() for array in (given, walks, control)]
-        call(prepared, KERNELS, _core.random_walks, words, len(given))
-        bad_start, bad_list = control.tolist()
-        if bad_start != NONE:
-            raise IndexOutOfRange(
-                f"start {int(given[bad_start])} at position {bad_start} is no vertex: there are {inner.num_vertices}, "
-                "numbered from 0"
-            )
-        check_list(prepared, bad_list)
-        order = prepared.order_on(prepared.device)
-        return walks if order is None else torch.where(walks < 0, walks, order[walks.clamp(min=0)])
+        return walks_from(prepared, "start", vertices_on(prepared.device, "starts", starts), rule, batch)
+
+
+class WalkRule(NamedTuple):
+    """How walks go: their steps, how weights are stored (-1 to ignore them) and the largest one."""
+
+    length: int
+    weight_kind: int
+    most_weight: float
+    restart: float
+    seed: int
+
+    @classmethod
+    def of(cls, graph: Graph, length: int, weighted: bool, restart: float, seed: int) -> WalkRule:
+        """The rule that a user gave, if it can be used."""
+        length, restart = integer("length", length), check_share("restart", restart)
+        if not 1 <= length <= _MOST_STEPS:
+            raise ConfigError(f"length {length} is not between 1 and {_MOST_STEPS} steps")
+        return cls(length, *(weights_of(graph) if weighted else (-1, 1.0)), restart, integer("seed", seed))
+
+
+def walks_from(
+    prepared: Prepared, name: str, starts: torch.Tensor, rule: WalkRule, batch: int, *, each: int = 1, first: int = 0
+) -> torch.Tensor:
+    """``each`` walks from every start, one start's after another's.
+
+    Args:
+        name: what a start is called where it is no vertex.
+        starts: int64 ``[n]`` on the device of ``prepared``.
+        first: the first walk's number, a multiple of ``each``: walks with other numbers have other draws.
+
+    Returns:
+        int64 ``[n * each, length + 1]``.
+    """
+    inner, device = graph_of(prepared), prepared.device
+    given = (starts if inner.order is None else inner.to_inner(starts)).repeat_interleave(each)
+    shape = (len(given), rule.length + 1)
+    try:
+        walks = torch.empty(shape, dtype=torch.int64, device=device)
+    except RuntimeError as error:
+        raise OutOfMemory(
+            f"{shape[0]} walks of {rule.length} steps take {format_bytes(8 * shape[0] * shape[1])}, which {device} "
+            "does not have; walk from fewer starts at a time"
+        ) from error
+    control = torch.full((2,), NONE, dtype=torch.int64, device=device)
+    words = [rule.seed, batch, first, *shape[:1], rule.length, _bits(rule.restart), rule.weight_kind, _bits(rule.most_weight)]
+    words += [array.data_ptr() for array in (given, walks, control)]
+    call(prepared, KERNELS, _core.random_walks, words, len(given))
+    bad_start, bad_list = control.tolist()
+    if bad_start != NONE:
+        raise IndexOutOfRange(
+            f"{name} {int(given[bad_start])} at position {(first + bad_start) // each} is no vertex: there are "
+            f"{inner.num_vertices}, numbered from 0"
+        )
+    check_list(prepared, bad_list)
+    order = prepared.order_on(device)
+    return walks if order is None else torch.where(walks < 0, walks, order[walks.clamp(min=0)])
 
 
 def check_share(name: str, share: float) -> float:

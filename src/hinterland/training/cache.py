@@ -1,14 +1,14 @@
 """What mini-batch training keeps in GPU memory: neighbour lists and rows of features, within one budget.
 
 The dual cache of DUCATI (Zhang et al. 2023), and the single caches of GNNLab (Yang et al. 2022) and PaGraph (Lin et al.
-2020); Wang's survey, sections VI and VII. What is kept does not change while training goes on.
+2020); Wang's survey, sections VI and VII. What these keep does not change while training goes on; what CLOCK keeps does.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 
@@ -16,16 +16,17 @@ from .. import hotness
 from ..graph import Graph
 from ..graph.prepare import STATE_BYTES, WORDS_BYTES, Prepared, View, allocated
 from ..hotness.presample import mini_batches
-from ..memory import UnifiedTensor
+from ..memory import CachedTensor, SlotPlan, UnifiedTensor, hottest_first
+from ..memory.clock import Clock
 from ..memory.tiered import TieredTensor
 from ..runtime import devices
 from ..runtime.errors import ConfigError
 from ..runtime.units import format_bytes, parse_bytes
 from ..sampling import NeighborSampler, Sample
 from .cache_costs import Costs, measured, now, rated
-from .cache_split import Entries, Split, rows_within, split
+from .cache_split import Entries, Split, rows_within, slots_within, split
 
-POLICIES = ("auto", "features", "degree", "none")
+POLICIES = ("auto", "features", "degree", "clock", "none")
 _MEASURED_BATCHES = 4
 _MEASURED_ROWS = 256 << 20  # bytes
 
@@ -88,11 +89,11 @@ class CachePlan:
             ]
         )
 
-    def apply(self) -> tuple[NeighborSampler, TieredTensor]:
+    def apply(self) -> tuple[NeighborSampler, TieredTensor | CachedTensor]:
         """Fills both caches: the sampler over the lists and the table of features, as ``Loader`` takes them.
 
-        Together they hold no more than the budget until they are let go. Each call fills caches of its own. On a machine
-        without a GPU host memory stands for a GPU's.
+        Together they hold no more than the budget until they are let go. Each call fills caches of its own; that of
+        ``"clock"`` begins with the rows that were fetched most. On a machine without a GPU host memory stands for a GPU's.
 
         Raises:
             OutOfMemory: less GPU memory is free than the plan takes.
@@ -102,13 +103,22 @@ class CachePlan:
         with devices.on(prepared.device):
             _fill(prepared.out, s.adjacency_bytes, s.offsets, given.weighted, self._list_scores)
         home = str(prepared.device)
-        # All threads sort scores of 32 bits; they hold counts below 2^24 exactly.
-        table = given.features.tiered(local=s.local, scores=self._row_scores.float(), devices=[home])
+        scores = self._row_scores.float()  # of 32 bits all threads sort; counts below 2^24 are exact
+        table: TieredTensor | CachedTensor
+        if self.policy == "clock":
+            table = given.features.cached(s.local, home)
+            table.admit(hottest_first(scores, len(table))[: s.rows].to(prepared.device))
+        else:
+            table = given.features.tiered(local=s.local, scores=scores, devices=[home])
         now(prepared.device)  # loaders read on streams of their own
         return given.sampler.over(prepared), table
 
     def measure(
-        self, sampler: NeighborSampler, table: TieredTensor, epochs: int = 1, first_epoch: int | None = None
+        self,
+        sampler: NeighborSampler,
+        table: TieredTensor | CachedTensor,
+        epochs: int = 1,
+        first_epoch: int | None = None,
     ) -> Measured:
         """Hit rates and times of batches of other epochs than those that the plan comes from.
 
@@ -126,12 +136,12 @@ class CachePlan:
         for number, part in parts:
             begin = now(sampler.device)
             sample = sampler.sample(part, batch=number)
-            middle = now(sampler.device)
+            sampling += now(sampler.device) - begin
+            row_hits += table.count(sample.node).rows["local"]  # before the gather, which may keep them
+            begin = now(sampler.device)
             table.gather(sample.node)
-            end = now(sampler.device)
-            sampling, gathering = sampling + middle - begin, gathering + end - middle
+            gathering += now(sampler.device) - begin
             batches, rows, edges = batches + 1, rows + len(sample.node), edges + len(sample.edge)
-            row_hits += table.count(sample.node).rows["local"]
             edge_hits += len(sample.edge) if _on_gpu(view) else int(view.keeps(sample.edge).sum())
         found = Rates(_share(row_hits, rows), _share(edge_hits, edges), sampling / batches, gathering / batches)
         return Measured(self.predicted, found, batches)
@@ -180,20 +190,23 @@ def plan_cache(
             shuffles with ``seed`` are sampled and counted. One epoch flatters its own prediction; two or more check each other.
         budget: bytes, which everything that is kept takes together at most. A batch's own memory is not part of it.
         policy: ``"auto"``, both by benefit per byte (DUCATI); ``"features"``, rows by the counts alone (GNNLab);
-            ``"degree"``, rows by in how many lists they are (PaGraph); ``"none"``.
+            ``"degree"``, rows by in how many lists they are (PaGraph); ``"clock"``, rows fetched lately, which follow training
+            (memory/cached.py); ``"none"``.
         costs: seconds of reads; None measures them on a GPU, and on the CPU takes those of the probe or built-in ones.
         device: where to sample with fanouts; None is the current GPU, or the CPU on a machine without one.
 
     Raises:
-        ConfigError: an unknown policy, a budget that is no size, features that are no UnifiedTensor or not one row for each
-            vertex, a sampler of another graph, no seeds; ``"auto"`` of a compressed graph.
+        ConfigError: an unknown policy, a budget that is no size, or for ``"clock"`` holds no row; features that are no
+            UnifiedTensor or not one row for each vertex, a sampler of another graph, no seeds; ``"auto"`` of a compressed
+            graph.
         IndexOutOfRange: a seed is no vertex.
         OutOfMemory: a batch does not fit into the free GPU memory.
     """
     require_plannable(graph, features, policy)
     size = parse_bytes(budget)
     given = _Given(graph, features, _sampler(graph, sampler, device), seeds, batch_size, epochs, seed)
-    counts = _count(given)
+    slots = slots_within(size, len(features), features.row_bytes) if policy == "clock" else None
+    counts = _count(given, slots)
     bare = given.sampler.lists
     degrees = graph.indptr.diff().to("cpu").clamp(min=1) if graph.num_vertices else torch.zeros(0)
     halves = [_inner(graph, drawn) / degrees for drawn in counts.drawn]  # draws of each edge of a list
@@ -221,11 +234,13 @@ def plan_cache(
             weighted=given.weighted,
         )
         kept = split(size, entries)
+    elif slots is not None:
+        kept = Split(slots.capacity, slots.held_bytes, allocated(slots.held_bytes))
     else:
         rows, local, held = rows_within(size if policy != "none" else 0, graph.num_vertices, features.row_bytes)
         kept = Split(rows, local, held)
     ranks = counts.fetched if policy != "degree" else [row_scores, row_scores]
-    served = _cross(ranks, counts.fetched, kept.rows)
+    served = _cross(ranks, counts.fetched, kept.rows) if slots is None else _share(counts.hits, counts.replayed)
     if _on_gpu(bare) or kept.whole:
         drawn = 1.0
     else:
@@ -258,7 +273,10 @@ class _Given:
 
 @dataclass
 class _Counts:
-    """Of even and of odd epochs: fetches of each vertex's row, edges drawn from its list; and sums over all of them."""
+    """Of even and of odd epochs: fetches of each vertex's row, edges drawn from its list; and sums over all of them.
+
+    Of the later half of the epochs: rows fetched from a cache that follows the batches (``replayed``), and those that it had.
+    """
 
     fetched: list[torch.Tensor]
     drawn: list[torch.Tensor]
@@ -266,6 +284,8 @@ class _Counts:
     rows: int = 0
     edges: int = 0
     lists: int = 0
+    replayed: int = 0
+    hits: int = 0
 
 
 def require_plannable(graph: Graph, features: UnifiedTensor, policy: str) -> None:
@@ -306,15 +326,21 @@ def _fill(view: View, room: int, offsets: bool, weighted: bool, scores: torch.Te
     view.keep_edges(room, weighted, scores)
 
 
-def _count(given: _Given) -> _Counts:
+def _count(given: _Given, slots: SlotPlan | None) -> _Counts:
     vertices, device = given.graph.num_vertices, given.sampler.device
     fetched, drawn = (torch.zeros((2, vertices), dtype=torch.int32, device=device) for _ in range(2))
     counts = _Counts([], [])
+    replay = None if slots is None else Clock(replace(slots, row_bytes=0), device)  # without the rows
     for number, part in mini_batches(vertices, given.seeds, given.batch_size, given.epochs, given.seed):
         sample: Sample = given.sampler.sample(part, batch=number)
-        half = number // -(-len(given.seeds) // given.batch_size) % 2  # by epochs: each has every seed once
+        epoch = number // -(-len(given.seeds) // given.batch_size)
+        if replay is not None:
+            if epoch >= given.epochs // 2:
+                counts.replayed += len(sample.node)
+                counts.hits += int(replay.holds(sample.node).sum())
+            replay.admit(sample.node)
         for into, which in ((fetched, sample.node), (drawn, sample.node[sample.col])):
-            into[half].index_add_(0, which, torch.ones(len(which), dtype=torch.int32, device=device))
+            into[epoch % 2].index_add_(0, which, torch.ones(len(which), dtype=torch.int32, device=device))
         counts.batches += 1
         counts.rows += len(sample.node)
         counts.edges += len(sample.edge)

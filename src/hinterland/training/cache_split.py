@@ -13,7 +13,7 @@ from typing import Protocol
 import torch
 
 from ..graph.prepare import allocated
-from ..memory import plan_tiers
+from ..memory import SlotPlan, plan_slots, plan_tiers
 
 _SPLIT_OFF = 1 << 20  # what allocated() adds to large blocks
 
@@ -59,8 +59,8 @@ class Split:
     """What is kept.
 
     Attributes:
-        rows: how many of the hottest rows.
-        local: bytes to ask of ``UnifiedTensor.tiered``.
+        rows: how many of the hottest rows; slots where rows come and go.
+        local: bytes to ask of ``UnifiedTensor.tiered``, or of ``cached``.
         feature_bytes: bytes that those rows take, their map included.
         offsets: whether the offsets are kept.
         pages: how many of the hottest pages; all edges where ``whole``.
@@ -107,11 +107,20 @@ def split(budget: int, entries: Entries) -> Split:
 
 def rows_within(room: int, rows: int, row_bytes: int) -> tuple[int, int, int]:
     """How many rows there is room for, what to ask of ``tiered`` for them, and what they take of the allocator."""
-    local = room if room <= _SPLIT_OFF else max(_SPLIT_OFF, room - _SPLIT_OFF)
-    plan = plan_tiers(rows, row_bytes, 1, max(local, 0), ordered=True)
+    plan = plan_tiers(rows, row_bytes, 1, max(_usable(room), 0), ordered=True)
     if plan.resident == 0:
         return 0, 0, 0
     return plan.resident, plan.held_bytes, allocated(plan.held_bytes)
+
+
+def slots_within(room: int, rows: int, row_bytes: int) -> SlotPlan:
+    """As many slots for rows that come and go as there is room for, whatever the allocator adds."""
+    return plan_slots(rows, row_bytes, _usable(room))
+
+
+def _usable(room: int) -> int:
+    """The largest block that takes at most ``room`` of the allocator."""
+    return room if room <= _SPLIT_OFF else max(_SPLIT_OFF, room - _SPLIT_OFF)
 
 
 def _pages(room: int, entries: Entries) -> list[tuple[int, bool]]:

@@ -15,20 +15,23 @@ import torch
 
 from ..machine import load
 from ..memory import UnifiedTensor
+from ..memory.rows import RowTable
 from ..runtime import devices
 from ..runtime.errors import ConfigError, IndexOutOfRange
 from ..runtime.shuffle import shuffled
-from ..sampling import NeighborSampler
+from ..sampling import NeighborSampler, Sample
+from ..sampling.neighbor import Begun
+from .ahead import Ahead
 from .cache import CachePlan, require_plannable
 from .cache_room import after_a_step, filled, wanted
-from .pipeline import Pipeline, Stage
+from .pipeline import Pipeline, Stage, tensors_of
 from .served import Served, served, tiers_of
 
 _STATE_VERSION = 1
 _LOAD_BYTES = 16  # of one thread's load in a gather
 _FEW_BLOCKS = 8  # fill an H200's link (docs/notes/training-on-h200.md)
 _SHARE = 4  # of the multiprocessors, for rows that lie in GPU memory too
-_COUNTED_EVERY = 16  # batches: counting waits for the GPU
+_COUNTED_EVERY = 64  # batches: counting waits for the GPU
 
 
 class Sampler(Protocol):
@@ -46,7 +49,7 @@ class Batch:
         x: the features of ``sample.node``, ``[n, ...]``; None without a feature table.
         y: the labels of the seeds, ``[batch_size, ...]``; None without labels.
         seeds: int64 ``[batch_size]``; the first entries of ``sample.node``.
-        served: from where its rows and edges were read; counted for one batch in 16, None for the others.
+        served: from where its rows and edges were read; counted for one batch in 64, None for the others.
     """
 
     sample: Any
@@ -73,7 +76,7 @@ class Loader:
         sampler: a NeighborSampler of hinterland.sampling, or anything with its ``sample``.
         seeds: int64 ``[S]``, the vertices to train on.
         batch_size: seeds of a batch; the last may be smaller.
-        features: the table of vertex features (UnifiedTensor, TieredTensor or a tensor), or None.
+        features: the table of vertex features (UnifiedTensor, TieredTensor, CachedTensor or a tensor), or None.
         labels: the labels of all vertices, or None.
         shuffle: a new order each epoch, from ``seed`` and the epoch's number.
         drop_last: leaves out a last, smaller batch.
@@ -182,7 +185,8 @@ class Loader:
     def __iter__(self) -> Iterator[Batch]:
         epoch, first = self._epoch, self._delivered
         source = self._numbered(epoch, first)
-        run = partial(Pipeline, stages=self.stages, device=self.device, depth=self.prefetch, timeout=self.timeout)
+        kind = Ahead if self._only_launches() else Pipeline
+        run = partial(kind, stages=self.stages, device=self.device, depth=self.prefetch, timeout=self.timeout)
         batches = run(source) if self._wanted is None else self._measured(source, run)
         for batch in batches:
             self._delivered += 1
@@ -211,23 +215,39 @@ class Loader:
             seeds = torch.cat([seeds, seeds.repeat(-(-missing // len(seeds)))[:missing]])
         return seeds[self.rank :: self.world_size][:share]
 
-    def _sample(self, numbered: tuple[int, torch.Tensor]) -> tuple[int, Any, torch.Tensor]:
-        number, seeds = numbered
-        seeds = seeds.to(self.device)
-        return number, self.sampler.sample(seeds, batch=number), seeds
+    def _only_launches(self) -> bool:
+        """Whether batches can be made without waiting for the GPU: sampled in one launch, from tables that it reads."""
+        if self.device.type == "cpu" or not isinstance(self.sampler, NeighborSampler):
+            return False
+        on_gpu = isinstance(self.features, RowTable) or (isinstance(self.features, torch.Tensor) and self.features.is_cuda)
+        # A row that is not there is found too late to say so where it is asked for.
+        return self.features is None or (on_gpu and len(self.features) >= self.sampler.graph.num_vertices)
 
-    def _gather(self, sampled: tuple[int, Any, torch.Tensor]) -> Batch:
-        number, sample, seeds = sampled
+    def _sample(self, numbered: tuple[int, torch.Tensor]) -> _Sampled:
+        number, seeds = numbered
+        here = devices.sent(seeds, self.device)
+        if isinstance(self.sampler, NeighborSampler) and self._only_launches():
+            return _Sampled(number, self.sampler.begin(here, batch=number), seeds, here)
+        return _Sampled(number, self.sampler.sample(here, batch=number), seeds, here)
+
+    def _gather(self, sampled: _Sampled) -> Batch:
+        sample, waits = sampled.sample, True
+        if isinstance(sample, Begun):
+            sample, waits = sample.finish(), False
+            for tensor in tensors_of(sample):
+                tensor.record_stream(torch.cuda.current_stream(self.device))
         x = y = found = None
         if self.features is not None:
-            sampler = None if number // self.world_size % len(self) % _COUNTED_EVERY else self.sampler
+            sampler = None if sampled.number // self.world_size % len(self) % _COUNTED_EVERY else self.sampler
             tiers = {} if sampler is None else tiers_of(self.features, sample.node)  # before the gather, which may move rows
-            x = rows_of(self.features, sample.node, self.gather_blocks)
+            x = rows_of(self.features, sample.node, self.gather_blocks, waits)
             if isinstance(sampler, NeighborSampler):
                 found = served(sample, sampler, tiers, x[:1].nbytes)
-        if self.labels is not None:
-            y = rows_of(self.labels, seeds)
-        return Batch(sample, x, y, seeds, found)
+        if isinstance(self.labels, torch.Tensor) and self.labels.is_cpu:
+            y = devices.sent(self.labels[sampled.seeds], self.device)
+        elif self.labels is not None:
+            y = rows_of(self.labels, sampled.here, waits=waits)
+        return Batch(sample, x, y, sampled.here, found)
 
     def state_dict(self) -> dict[str, Any]:
         """Where the loader is: after the last batch that it gave out. Plain numbers, for a checkpoint."""
@@ -267,11 +287,26 @@ def _few_blocks(table: Any, device: torch.device) -> int | None:
     return known.get(_LOAD_BYTES, _FEW_BLOCKS)
 
 
-def rows_of(table: Any, index: torch.Tensor, blocks: int | None = None) -> torch.Tensor:
-    """Rows of a table of any kind, on the index's device."""
+@dataclass(frozen=True)
+class _Sampled:
+    """A batch between sampling and gathering: its seeds are on the CPU and ``here``, where it is made."""
+
+    number: int
+    sample: Sample | Begun
+    seeds: torch.Tensor
+    here: torch.Tensor
+
+    def is_ready(self) -> bool:
+        return not isinstance(self.sample, Begun) or self.sample.is_ready()
+
+
+def rows_of(table: Any, index: torch.Tensor, blocks: int | None = None, waits: bool = True) -> torch.Tensor:
+    """Rows of a table of any kind, on the index's device; a UnifiedTensor's or TieredTensor's without waiting for them."""
     if isinstance(table, torch.Tensor):
         return table[index.to(table.device)].to(index.device)
-    rows: torch.Tensor = table.gather(index, max_blocks=blocks)
+    rows: torch.Tensor = (
+        table.gather(index, max_blocks=blocks) if waits else table.gather(index, max_blocks=blocks, check="async")
+    )
     return rows
 
 

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
 from ..runtime.errors import ConfigError
 
@@ -49,18 +50,45 @@ class Block:
 
     def sum(self, x: Tensor, weight: Tensor | None = None) -> Tensor:
         """The sum of the rows that the edges bring to each target, each times its ``weight`` ``[e]``."""
-        if not len(self.row):
-            return x.new_zeros(self.targets, x.shape[1])
-        rows = x.contiguous()
-        return F.embedding_bag(self.row, rows, self.offsets, mode="sum", per_sample_weights=weight, include_last_offset=True)
+        if weight is not None and weight.requires_grad:
+            return _bags(self.row, x, self.offsets, "sum", weight)
+        out: Tensor = _Aggregate.apply(x, self, "sum", weight)
+        return out
 
     def mean(self, x: Tensor) -> Tensor:
         """Their mean, by the edges' weights; 0 for a target without edges."""
         if self.weight is None:
-            return self.sum(x) / self.counts(x).clamp(min=1)
+            out: Tensor = _Aggregate.apply(x, self, "mean", None)
+            return out
         weight = self.weight.to(x.dtype)
         total = x.new_zeros(self.targets).index_add(0, self.col, weight)
         return self.sum(x, weight) / torch.where(total == 0, 1, total)[:, None]
+
+
+def _bags(row: Tensor, x: Tensor, offsets: Tensor, mode: str, weight: Tensor | None = None) -> Tensor:
+    """Sums or means of the rows of ``x`` between two offsets each; 0 where there are none."""
+    if not len(row):
+        return x.new_zeros(len(offsets) - 1, x.shape[1])
+    return F.embedding_bag(row, x.contiguous(), offsets, mode=mode, per_sample_weights=weight, include_last_offset=True)
+
+
+class _Aggregate(torch.autograd.Function):
+    """:func:`_bags`, whose gradient is gathered along the edges turned around: one sort, and each sum in one order."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, block: Block, mode: str, weight: Tensor | None) -> Tensor:
+        ctx.block, ctx.mode, ctx.weight, ctx.sources = block, mode, weight, len(x)
+        return _bags(block.row, x, block.offsets, mode, weight)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
+        block, weight = ctx.block, ctx.weight
+        if ctx.mode == "mean":
+            grad = grad / block.counts(grad).clamp_(min=1)
+        row, order = block.row.int().sort(stable=True)
+        offsets = torch.searchsorted(row, torch.arange(ctx.sources + 1, device=row.device, dtype=row.dtype))
+        return _bags(block.col[order], grad, offsets, "sum", None if weight is None else weight[order]), None, None, None
 
 
 def blocks(sample: Any, degree: Tensor | None = None, weight: Tensor | None = None) -> list[Block]:

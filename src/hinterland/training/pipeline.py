@@ -95,7 +95,7 @@ class Pipeline:
                 return
             if isinstance(item, _Failure):
                 raise item.error
-            _receive(item, ready, self.device)
+            receive(item, ready, self.device)
             yield item
             waiting_since = time.monotonic()
 
@@ -142,7 +142,7 @@ class _Worker(threading.Thread):
 
     def _work(self, item: Any, ready: torch.cuda.Event | None, stream: torch.cuda.Stream | None) -> tuple[Any, Any]:
         self.since = time.monotonic()
-        _receive(item, ready, self.device)
+        receive(item, ready, self.device)
         made = self.stage.work(item)
         done = stream.record_event() if stream is not None else None
         self.stage.seconds += time.monotonic() - self.since
@@ -200,7 +200,7 @@ class _Channel:
             self._changed.notify_all()
 
 
-def _receive(item: Any, ready: torch.cuda.Event | None, device: torch.device) -> None:
+def receive(item: Any, ready: torch.cuda.Event | None, device: torch.device) -> None:
     """Makes an item of another stream usable on the current one, and keeps its memory until that is done with it."""
     if ready is None:
         return

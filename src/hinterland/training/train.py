@@ -18,14 +18,15 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
+from ..graph import Graph
 from ..runtime.errors import ConfigError, GraphError
 from ..runtime.files import check_place
 from ..runtime.progress import progress
-from ..sampling import NeighborSampler
+from ..sampling import NeighborSampler, PinSAGESampler
 from . import checkpoint as checkpoints
 from .cache import CachePlan
 from .cache_room import wanted
-from .loader import Batch, Loader, rows_of
+from .loader import Batch, Loader, Sampler, rows_of
 from .models import GNN, check_model, make_model
 from .ranks import Ranks, joined
 from .served import FIELDS as SERVED
@@ -45,7 +46,7 @@ class Trained:
         model: with the parameters of the best epoch by validation loss (of the last one without validation), for evaluation.
         history: an object for each epoch: ``loss``, ``accuracy`` (of training batches), ``valid_loss``, ``valid_accuracy``,
             ``seconds``, ``seeds``, ``vertices``, ``edges`` and ``bytes`` (of gathered rows), over all ranks; ``stages``, this
-            rank's seconds in each; ``seeds_per_second`` and ``edges_per_second``. Of one batch in 16 (``batches`` says of how
+            rank's seconds in each; ``seeds_per_second`` and ``edges_per_second``. Of one batch in 64 (``batches`` says of how
             many): ``served``, the shares of ``rows`` from the GPU's own memory (``local``), other GPUs' (``peers``) and the
             ``host``, and of ``edges`` that were read from GPU memory; ``link``, None where nothing crosses one: ``bytes`` that
             came over it at least, of a GPU on average ``bandwidth`` in bytes a second, the probe's ``ceiling`` and the
@@ -96,6 +97,8 @@ def train(
         model: "sage", "gcn", "gat" or "pinsage" (:mod:`.models`).
         fanouts: neighbours to sample in each hop, nearest to the seeds first; -1 takes all. As many as the model has layers.
             Graphs of at most 2^20 edges are validated and tested with full neighbourhoods, larger ones with ``fanouts``.
+            For "pinsage" they are the most visited vertices of random walks, always, and count by their visits
+            (hinterland.sampling.PinSAGESampler).
         epochs: how many in all, those before a resumption included.
         hidden: width of the inner layers.
         lr, weight_decay: Adam's. The decay is that of the first layer's matrices (Kipf and Welling 2017, section 5.2).
@@ -223,6 +226,17 @@ def _fingerprint(dataset: Any) -> dict[str, Any]:
     }
 
 
+def _samplers(graph: Graph, model: str, fanouts: list[int], seed: int, device: torch.device) -> tuple[Sampler, Sampler]:
+    """What training and what validation draws with."""
+    if model == "pinsage":  # visits enough to rank neighbours by, most of them near
+        visits = PinSAGESampler(graph, fanouts, walks=30, restart=0.5, seed=seed, device=device)
+        return visits, visits
+    drawn = NeighborSampler(graph, fanouts, seed=seed, device=device)
+    if graph.num_edges > _FULL_BELOW:
+        return drawn, drawn
+    return drawn, NeighborSampler(graph, [-1] * len(fanouts), seed=seed, device=device)
+
+
 @dataclass
 class _Totals:
     """What one epoch has come to so far."""
@@ -254,11 +268,10 @@ class _Run:
         self.gather_blocks, self.timeout = gather_blocks, timeout
         self.checkpoint, self.checkpoint_every = checkpoint, checkpoint_every
         graph, fanouts, seed, device = dataset.graph, list(config["fanouts"]), config["seed"], ranks.device
-        self.whole: NeighborSampler | None = None  # neighbourhoods, to evaluate with
-        if graph.num_edges <= _FULL_BELOW:
-            self.whole = NeighborSampler(graph, [-1] * len(fanouts), seed=seed, device=device)
+        sampler, tester = _samplers(graph, config["model"], fanouts, seed, device)
+        self.tester = None if tester is sampler else tester  # None: what the loader samples with, which a cache exchanges
         self.loader = self._loader(
-            NeighborSampler(graph, fanouts, seed=seed, device=device),
+            sampler,
             self.splits["train"],
             dataset.features,
             shuffle=True,
@@ -281,12 +294,12 @@ class _Run:
         first = [p for p in self.model.convs[0].parameters() if p.dim() > 1]
         rest = [p for p in self.model.parameters() if not any(p is one for one in first)]
         groups = [{"params": first, "weight_decay": config["weight_decay"]}, {"params": rest}]
-        self.optimizer = torch.optim.Adam(groups, lr=config["lr"])
+        self.optimizer = torch.optim.Adam(groups, lr=config["lr"], fused=device.type == "cuda")
         self.history: list[dict[str, Any]] = []
         self.best: dict[str, Any] | None = None
         self.totals = _Totals()
 
-    def _loader(self, sampler: Any, seeds: torch.Tensor, features: Any, **options: Any) -> Loader:
+    def _loader(self, sampler: Sampler, seeds: torch.Tensor, features: Any, **options: Any) -> Loader:
         return Loader(
             sampler,
             seeds,
@@ -365,7 +378,7 @@ class _Run:
         """Of the seeds: the scores of each class, and the class."""
         assert batch.x is not None and batch.y is not None
         degree = None if self.degree is None else rows_of(self.degree, batch.sample.node)
-        return model(batch.x.float(), batch.sample, degree), batch.y.long()
+        return model(batch.x.float(), batch.sample, degree, batch.sample.weight), batch.y.long()
 
     def _collect(self) -> None:
         """Sums the totals over the ranks; rank 0 keeps them."""
@@ -415,7 +428,7 @@ class _Run:
         # No vertex twice: ranks may have different numbers of batches. A new loader begins with the same samples again.
         mine = self.splits[split][self.ranks.rank :: self.ranks.world_size]
         loss, correct, count = torch.zeros(3, dtype=torch.float64, device=self.ranks.device).unbind()
-        for batch in self._loader(self.whole or self.loader.sampler, mine, self.loader.features):
+        for batch in self._loader(self.tester or self.loader.sampler, mine, self.loader.features):
             scores, target = self._scores(self.model, batch)
             loss += F.cross_entropy(scores, target, reduction="sum")
             correct += (scores.argmax(1) == target).sum()

@@ -1,0 +1,250 @@
+// A fixed number of slots for the rows of a larger table. Rows that are asked for and have no slot get one, and rows that were
+// not asked for lately give way: CLOCK (Corbato, "A paging experiment with the Multics system", 1968), a whole batch at a time.
+//
+// The slots form a ring, with a bit for each: whether its row was asked for since the hand last passed. To find room, the hand
+// goes on to the next slot whose bit is clear, and clears the bits that it passes. BaM's cache does the same for single lines,
+// with a counter that threads race for (Mailthody 2022, section 5.3.2). Here the row numbers of a batch are known together, and
+// what threads would race for are prefix sums:
+//
+//   1. rows that have slots mark them; of the positions that ask for the same row without a slot, the first claims it;
+//   2. claims are counted, and unmarked slots whose bit is clear, and those whose bit is set;
+//   3. the n-th claim gets the n-th unmarked slot from the hand on: first those with clear bits and then, as the hand has
+//      cleared them by its second lap, the others. Marked slots keep their rows, and have their bits set;
+//   4. the map from rows to slots follows.
+//
+// So what is kept depends on the row numbers alone, on either processor and for any number of threads. The bit of a new row is
+// clear: what is asked for once gives way soon, as in SIEVE (Zhang et al., NSDI 2024). SIEVE itself keeps rows in the order in
+// which they came, wherever one is taken out, which takes a list; CLOCK's ring is the slots as they lie. A claim for which no
+// slot is left is dropped: that row is read from the host's memory.
+#pragma once
+
+#if defined(__CUDACC__)
+#include <cuda/std/bit>
+#else
+#include <bit>
+#endif
+
+#include "hinterland/core/grid.hpp"
+#include "hinterland/memory/gather.hpp"
+
+namespace hinterland {
+
+struct ClockHand {
+  int64_t at;        // the slot that the hand comes to next
+  int64_t following; // the same after the batch at hand
+  int64_t admitted;  // rows that the last batch took in
+};
+
+// A ring of slots (src/hinterland/memory/clock.py has the same order).
+struct Clock {
+  int64_t rows;
+  int64_t capacity;  // slots, fewer than 2^31
+  int32_t* slots;    // [rows]: each row's slot or kNoSlot; during a batch also claims, which are below that
+  int64_t* row_of;   // [capacity]: the row in each slot, or -1
+  uint32_t* used;    // [words()]: a bit for each slot, set where its row was asked for since the hand passed
+  uint32_t* marked;  // [words()]: the same for the batch at hand; 0 between batches
+  ClockHand* hand;
+
+  static constexpr int32_t kNoSlot = -1;
+  static constexpr int64_t kSlotsInWord = 32;
+
+  HINTERLAND_FN int64_t words() const { return ceil_div(capacity, kSlotsInWord); }
+
+  // The lowest position has the lowest claim. A batch has fewer than 2^31 - 1 positions, so claims stay below kNoSlot.
+  HINTERLAND_FN static int32_t claim_of(int64_t position) {
+    return static_cast<int32_t>(stdlib::numeric_limits<int32_t>::min() + position);
+  }
+
+  // What one position asks for: step 1. `row` is -1 where it names none.
+  HINTERLAND_FN void ask(int64_t row, int64_t position) const {
+    if (row < 0) return;
+    const int32_t seen = atomic_load(slots[row]);
+    if (seen >= 0) {
+      uint32_t& word = marked[seen / kSlotsInWord];
+      const uint32_t bit = 1u << seen % kSlotsInWord;
+      if ((atomic_load(word) & bit) == 0) atomic_or(word, bit);
+    } else if (seen == kNoSlot || claim_of(position) < seen) {
+      atomic_min(slots[row], claim_of(position));
+    }
+  }
+
+  HINTERLAND_FN bool claims(int64_t row, int64_t position) const {
+    return row >= 0 && atomic_load(slots[row]) == claim_of(position);
+  }
+
+  // Slots that the hand passes together, one word's, in the order of its way.
+  struct Run {
+    int64_t word;
+    uint32_t all, clear, set;  // those whose rows must not stay are `clear` or `set`, by their bits
+  };
+
+  // The lap has words() + 1 runs: the hand's own word is the first run from the hand on, and the last one up to it.
+  HINTERLAND_FN Run run(int64_t i) const {
+    const int64_t count = words(), at = hand->at, word = (at / kSlotsInWord + i) % count;
+    const int64_t within = min_of(capacity - word * kSlotsInWord, kSlotsInWord);
+    const uint32_t before = (1u << at % kSlotsInWord) - 1;
+    uint32_t all = Warp::kAll >> (kSlotsInWord - within);
+    if (i == 0) all &= ~before;
+    if (i == count) all &= before;
+    const uint32_t free = all & ~atomic_load(marked[word]), bits = atomic_load(used[word]);
+    return {word, all, free & ~bits, free & bits};
+  }
+
+  // What remains of a run's bits: the hand has passed some of its slots, and those that were marked are used.
+  HINTERLAND_FN void pass(const Run& run, uint32_t passed) const {
+    const uint32_t asked = run.all & ~run.clear & ~run.set;
+    if ((run.set & passed) != 0) atomic_and(used[run.word], ~(run.set & passed));
+    if (asked == 0) return;
+    atomic_or(used[run.word], asked);
+    atomic_and(marked[run.word], ~asked);
+  }
+
+  // Step 4 for one slot.
+  HINTERLAND_FN void give(int64_t slot, int64_t row) const {
+    if (row_of[slot] >= 0) slots[row_of[slot]] = kNoSlot;
+    row_of[slot] = row;
+    slots[row] = static_cast<int32_t>(slot);
+  }
+};
+
+// Items cut into chunks of the same size, so that each chunk's place in a sum over all of them is a short sum over chunks.
+struct Chunks {
+  static constexpr int64_t kMost = 1024;
+  static constexpr int64_t kLeast = 1024;  // items of a chunk, if there are as many
+
+  int64_t items, size, count;
+
+  HINTERLAND_FN explicit Chunks(int64_t items)
+      : items(items), size(max_of(ceil_div(items, kMost), kLeast)), count(ceil_div(items, size)) {}
+  HINTERLAND_FN int64_t begin(int64_t chunk) const { return chunk * size; }
+  HINTERLAND_FN int64_t end(int64_t chunk) const { return min_of((chunk + 1) * size, items); }
+};
+
+// What one batch asks for, and its scratch memory.
+struct ClockBatch {
+  const void* indices;
+  int64_t index_bytes;
+  int64_t count;     // fewer than 2^31 - 1
+  int64_t* filled;   // [min(count, capacity)]: the slots that get new rows, in the order of the claims
+  int64_t* claimed;  // the same: those rows
+  int64_t* sums;     // [3, Chunks::kMost]: claims, clear slots and set ones of each chunk
+
+  HINTERLAND_FN int64_t row(int64_t position, int64_t rows) const {
+    return resolve_index(read_index(indices, index_bytes, position), rows);
+  }
+};
+
+// The sum of the first `count`, the same in each lane.
+HINTERLAND_FN int64_t sum_of_chunks(const int64_t* sums, int64_t count) {
+  int64_t sum = 0;
+  for (int64_t i = Warp::lane(); i < count; i += Warp::kWidth) sum += sums[i];
+  return Warp::sum(sum);
+}
+
+// The slots of `run` that are in `bits`, in their order, as the (at)-th slots to fill and so on, as far as they are needed.
+// Returns the bit of the last one needed, or 0 if that is in another run.
+HINTERLAND_FN uint32_t fill_slots(const Clock& clock, const ClockBatch& batch, const Clock::Run& run, uint32_t bits,
+                                  int64_t at, int64_t admitted) {
+  for (; bits != 0 && at < admitted; bits &= bits - 1, ++at) {
+    const int64_t slot = run.word * Clock::kSlotsInWord + stdlib::countr_zero(bits);
+    batch.filled[at] = slot;
+    if (at + 1 < admitted) continue;
+    clock.hand->following = slot + 1 < clock.capacity ? slot + 1 : 0;
+    return bits & ~(bits - 1);
+  }
+  return 0;
+}
+
+// Gives slots to the rows of a batch. The rows themselves are copied afterwards: to hand->admitted slots, those in `filled`.
+// Called by all threads of a team, for at least one slot and one position.
+template <class Team>
+HINTERLAND_FN void admit(Team& team, const Clock& clock, const ClockBatch& batch) {
+  const Chunks asked(batch.count), lap(clock.words() + 1);
+  int64_t* const claims = batch.sums;
+  int64_t* const clear = claims + Chunks::kMost;
+  int64_t* const set = clear + Chunks::kMost;
+
+  team.loop(batch.count, [&](const auto& ranges) {
+    ranges([&](int64_t first, int64_t last) {
+      const int64_t position = first + Warp::lane();
+      if (position < last) clock.ask(batch.row(position, clock.rows), position);
+    });
+  });
+
+  team.take(asked.count + lap.count, [&](const auto& items) {
+    items([&](int64_t item) {
+      int64_t first = 0, second = 0;
+      if (item < asked.count) {
+        for (int64_t i = asked.begin(item) + Warp::lane(); i < asked.end(item); i += Warp::kWidth) {
+          first += clock.claims(batch.row(i, clock.rows), i) ? 1 : 0;
+        }
+      } else {
+        const int64_t chunk = item - asked.count;
+        for (int64_t i = lap.begin(chunk) + Warp::lane(); i < lap.end(chunk); i += Warp::kWidth) {
+          const Clock::Run run = clock.run(i);
+          first += stdlib::popcount(run.clear);
+          second += stdlib::popcount(run.set);
+        }
+      }
+      first = Warp::sum(first);
+      second = Warp::sum(second);
+      if (Warp::lane() != 0) return;
+      if (item < asked.count) {
+        claims[item] = first;
+      } else {
+        clear[item - asked.count] = first;
+        set[item - asked.count] = second;
+      }
+    });
+  });
+
+  const int64_t first_lap = sum_of_chunks(clear, lap.count), room = first_lap + sum_of_chunks(set, lap.count);
+  const int64_t admitted = min_of(sum_of_chunks(claims, asked.count), room);
+
+  team.take(asked.count + lap.count, [&](const auto& items) {
+    items([&](int64_t item) {
+      if (item < asked.count) {
+        int64_t at = sum_of_chunks(claims, item);
+        for (int64_t from = asked.begin(item); from < asked.end(item); from += Warp::kWidth) {
+          const int64_t position = from + Warp::lane();
+          const int64_t row = position < asked.end(item) ? batch.row(position, clock.rows) : -1;
+          const bool claimed = clock.claims(row, position);
+          const uint32_t votes = Warp::ballot(claimed);
+          const int64_t mine = at + stdlib::popcount(votes & ((1u << Warp::lane()) - 1));
+          if (claimed && mine < admitted) batch.claimed[mine] = row;
+          if (claimed && mine >= admitted) atomic_store(clock.slots[row], Clock::kNoSlot);
+          at += stdlib::popcount(votes);
+        }
+        return;
+      }
+      const int64_t chunk = item - asked.count;
+      int64_t at = sum_of_chunks(clear, chunk), later = first_lap + sum_of_chunks(set, chunk);
+      for (int64_t from = lap.begin(chunk); from < lap.end(chunk); from += Warp::kWidth) {
+        const int64_t i = from + Warp::lane();
+        const Clock::Run run = i < lap.end(chunk) ? clock.run(i) : Clock::Run{};
+        const int64_t in_first = stdlib::popcount(run.clear), in_second = stdlib::popcount(run.set);
+        const int64_t mine = at + Warp::exclusive_sum(in_first);
+        const uint32_t last = fill_slots(clock, batch, run, run.clear, mine, admitted);
+        fill_slots(clock, batch, run, run.set, later + Warp::exclusive_sum(in_second), admitted);
+        // The hand passes this run whole, up to the last slot that it fills, or not at all.
+        const uint32_t passed = admitted > first_lap ? run.all : last != 0 ? last | (last - 1) : mine < admitted ? run.all : 0;
+        clock.pass(run, passed);
+        at += Warp::sum(in_first);
+        later += Warp::sum(in_second);
+      }
+    });
+  });
+
+  team.lead([&] {
+    if (admitted > 0) clock.hand->at = clock.hand->following;
+    clock.hand->admitted = admitted;
+  });
+  team.loop(admitted, [&](const auto& ranges) {
+    ranges([&](int64_t first, int64_t last) {
+      const int64_t i = first + Warp::lane();
+      if (i < last) clock.give(batch.filled[i], batch.claimed[i]);
+    });
+  });
+}
+
+}  // namespace hinterland

@@ -1,0 +1,193 @@
+"""CachedTensor: a table in host memory, and in GPU memory those of its rows that were asked for lately."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Literal, NoReturn, Self
+
+import torch
+
+from ..runtime.errors import ConfigError
+from .clock import Clock, SlotPlan
+from .gather import TieredTable
+from .plan import sorts
+from .rows import Index, RowTable
+from .tiered import TierCount
+from .unified import UnifiedTensor
+
+
+class CachedTensor(RowTable):
+    """The rows of a UnifiedTensor, with slots in one GPU's memory for those asked for lately. ``ut.cached(...)`` makes one.
+
+    A gather on that GPU first gives slots to the rows that have none, in place of rows that were not asked for lately (CLOCK,
+    include/hinterland/memory/clock.hpp), and then reads: rows with slots from GPU memory, and those for which no slot was left
+    from the UnifiedTensor. Each new row crosses the link once, however often the batch names it. The same gathers one after
+    another keep the same rows, on a GPU and on the CPU.
+
+    Gathers on several streams or by several threads take turns. Row numbers on the CPU are read from the UnifiedTensor, and
+    change nothing. It is read only: write to the UnifiedTensor, and then ``clear()``.
+    """
+
+    def __init__(self, host: UnifiedTensor, plan: SlotPlan, device: torch.device) -> None:
+        self._host, self._plan, self._device = host, plan, device
+        self._rows, self._row_shape = len(host), host.shape[1:]
+        self._row_bytes, self._dtype = host.row_bytes, host.dtype
+        if device.type == "cuda":
+            host.cuda(device)  # refuses memory that no GPU sees
+        self._clock: Clock | None = Clock(plan, device)
+        self._lock = threading.RLock()
+        self._done = None if device.type == "cpu" else torch.cuda.current_stream(device).record_event()
+
+    @property
+    def host(self) -> UnifiedTensor:
+        """The table in host memory."""
+        return self._host
+
+    @property
+    def plan(self) -> SlotPlan:
+        """How many slots there are, and what they take."""
+        return self._plan
+
+    @property
+    def device(self) -> torch.device:
+        """Where the slots are."""
+        return self._device
+
+    @property
+    def held(self) -> dict[str, int]:
+        """Bytes of GPU memory that it holds, the id map and all state included, by device."""
+        return {} if self._clock is None else {str(self._device): self._plan.held_bytes}
+
+    def explain(self) -> str:
+        """Slots and bytes, a line each."""
+        return self._plan.explain()
+
+    def __repr__(self) -> str:
+        slots = f"slots={self._plan.capacity}, device={str(self._device)!r}"
+        return f"CachedTensor(shape={tuple(self.shape)}, dtype={self.dtype}, {slots})"
+
+    def gather(
+        self,
+        index: Index,
+        out: torch.Tensor | None = None,
+        stream: torch.cuda.Stream | None = None,
+        max_blocks: int | None = None,
+        check: Literal["sync", "async"] = "sync",
+        sort: bool | Literal["auto"] = "auto",
+    ) -> torch.Tensor:
+        """Rows at ``index``, which have slots from then on, as far as there are slots; see ``RowTable.gather``.
+
+        Beside the result it takes 16 bytes a row number, and 24 KiB, until the GPU is done.
+        """
+        if stream is not None:
+            return super().gather(index, out, stream, max_blocks, check, sort)  # comes back on that stream
+        index = self._index(index)
+        with self._alone():
+            self._admit(index, max_blocks)
+            return super().gather(index, out, None, max_blocks, check, sort)
+
+    def admit(self, index: Index, max_blocks: int | None = None) -> None:
+        """Does to the slots what ``gather`` does, and gives no rows: to begin with rows that are known to be hot.
+
+        Row numbers outside the table are left out. On a GPU it returns at once.
+        """
+        index = self._index(index)
+        with self._alone():
+            self._admit(index, max_blocks)
+
+    def count(self, index: Index) -> TierCount:
+        """From where the rows of a gather would come now: how many, and their bytes: ``local`` with a slot, or ``host``.
+
+        Raises:
+            IndexOutOfRange: naming the first bad position.
+        """
+        rows = self._row_numbers(index)
+        with self._alone():
+            clock = self._open()
+            local = int(clock.holds(rows).sum()) if rows.device == self._device else 0
+        return TierCount({"local": local, "peers": 0, "host": rows.numel() - local}, self._row_bytes)
+
+    def clear(self) -> None:
+        """Forgets all rows in GPU memory: after rows of the UnifiedTensor were written."""
+        with self._alone():
+            self._open().clear()
+
+    def scatter_(self, index: Index, rows: torch.Tensor, **options: Any) -> NoReturn:
+        """Refuses: a cached table is read only."""
+        raise ConfigError("a cached table is read only; write to the table below it, cached.host, and then call cached.clear()")
+
+    def writer(self, device: torch.device) -> NoReturn:
+        """Refuses, as ``scatter_``."""
+        self.scatter_([], torch.empty(0))
+
+    def close(self) -> None:
+        """Gives the GPU memory back; the UnifiedTensor stays."""
+        with self._lock:
+            self._clock = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __reduce__(self) -> NoReturn:
+        raise ConfigError(
+            "a cached table belongs to one process; send its UnifiedTensor (placement='registered'), and cache it there"
+        )
+
+    def _admit(self, index: torch.Tensor, max_blocks: int | None) -> None:
+        if index.device == self._device:
+            self._open().admit(index, self._host.cpu().data_ptr(), max_blocks)
+
+    def _open(self) -> Clock:
+        if self._clock is None:
+            raise ConfigError("this cached table has been closed; make another with ut.cached(...)")
+        return self._clock
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """After all that was started on other streams, and before all that will be; nested calls are one."""
+        with self._lock:
+            if self._done is None or self._clock is None:
+                yield
+                return
+            stream = torch.cuda.current_stream(self._device)
+            stream.wait_event(self._done)
+            self._clock.block.record_stream(stream)  # memory that is let go waits for this stream
+            try:
+                yield
+            finally:
+                stream.record_event(self._done)
+
+    def _source(self, index: torch.Tensor) -> int | TieredTable:
+        clock, plan = self._open(), self._plan
+        if index.device != self._device and index.is_cuda:
+            raise ConfigError(
+                f"row numbers are on {index.device}, but the slots are on {self._device}; cache the table there too"
+            )
+        if index.device != self._device or plan.capacity == 0:
+            return self._host._source(index)
+        return TieredTable(
+            host=self._host.cpu().data_ptr(),
+            rows=plan.rows,
+            slots=clock.slots.data_ptr(),
+            slot_bytes=4,
+            local=clock.block.data_ptr(),
+            local_rows=plan.capacity,
+            resident=plan.capacity,
+            shards=0,
+            gpus=0,
+            reciprocal=0,
+            replicas=0,
+            others=0,
+        )
+
+    def _sorts(self, rows: int) -> bool:
+        # At least the rows for which there are no slots come from the host.
+        return sorts(self._host.placement, max(0, rows - self._plan.capacity), self._row_bytes, self._host.nbytes)
+
+    def _require_apart(self, tensor: torch.Tensor, name: str) -> None:
+        self._host._require_apart(tensor, name)

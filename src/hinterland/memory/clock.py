@@ -1,0 +1,193 @@
+"""Slots for rows in GPU memory, given out by CLOCK: launches memory/clock.cu, or runs its loop on the CPU."""
+
+from __future__ import annotations
+
+import bisect
+from dataclasses import dataclass
+
+import torch
+
+from .. import _core
+from ..runtime import devices
+from ..runtime.errors import ConfigError, OutOfMemory
+from ..runtime.jit import KernelFile
+from ..runtime.launch import launch, resident_blocks
+from ..runtime.units import format_bytes
+from . import faults
+from .allocator import allocate
+from .gather import _SHARE, _THREADS, _UNITS, index_bytes
+from .plan import cut_rows
+from .tiers import _padded
+
+_ADMIT = "hinterland::admit_kernel"
+_FILL = {
+    (unit, chunks): f"hinterland::fill_slots_kernel<{unit}, {str(chunks).lower()}>"
+    for chunks in (False, True)
+    for unit in (_UNITS[:-1] if chunks else _UNITS)
+}
+KERNELS = KernelFile("memory/clock.cu", (_ADMIT, *_FILL.values()))
+_BLOCK = 512  # threads of admit_kernel
+_CONTROL_BYTES = 256  # of TeamControl
+_STATE_BYTES = 512  # TeamControl, then ClockHand
+_MOST = (1 << 31) - 2  # positions of a batch that may claim a slot, and slots
+
+
+@dataclass(frozen=True)
+class SlotPlan:
+    """How many slots a cache has for the rows of a table, and what that takes of GPU memory.
+
+    Attributes:
+        rows, row_bytes: of the table.
+        capacity: slots.
+    """
+
+    rows: int
+    row_bytes: int
+    capacity: int
+
+    @property
+    def map_offset(self) -> int:
+        """Bytes before the id map, 4 for each row of the table; the slots' rows come first."""
+        return _padded(self.capacity * self.row_bytes)
+
+    @property
+    def rows_offset(self) -> int:
+        """Bytes before the numbers of the rows that the slots have, 8 for each."""
+        return self.map_offset + _padded(4 * self.rows)
+
+    @property
+    def bits_offset(self) -> int:
+        """Bytes before the two bits of each slot."""
+        return self.rows_offset + _padded(8 * self.capacity)
+
+    @property
+    def words(self) -> int:
+        """Words of 32 slots' bits."""
+        return -(-self.capacity // 32)
+
+    @property
+    def state_offset(self) -> int:
+        """Bytes before the hand."""
+        return self.bits_offset + _padded(8 * self.words)
+
+    @property
+    def held_bytes(self) -> int:
+        """All bytes."""
+        return self.state_offset + _STATE_BYTES if self.capacity else 0
+
+    def explain(self) -> str:
+        """Slots, share and bytes, a line each."""
+        rows = self.capacity * self.row_bytes
+        return "\n".join(
+            [
+                f"{self.rows:,} rows of {self.row_bytes} B, {format_bytes(self.rows * self.row_bytes)} in all",
+                f"slots   {self.capacity:,} ({self.capacity / max(self.rows, 1):.1%}), {format_bytes(rows)}",
+                f"id map and state  {format_bytes(self.held_bytes - rows)}",
+                f"held    {format_bytes(self.held_bytes)}",
+            ]
+        )
+
+
+def plan_slots(rows: int, row_bytes: int, budget: int) -> SlotPlan:
+    """As many slots as ``budget`` bytes hold; no more than there are rows.
+
+    Raises:
+        ConfigError: there is something to keep, and the budget does not hold one row.
+    """
+    if rows == 0 or row_bytes == 0:
+        return SlotPlan(rows, row_bytes, 0)
+    most = min(rows, _MOST, budget // row_bytes)
+    capacity = bisect.bisect_right(range(1, most + 1), budget, key=lambda n: SlotPlan(rows, row_bytes, n).held_bytes)
+    if capacity == 0:
+        least = SlotPlan(rows, row_bytes, 1).held_bytes
+        raise ConfigError(
+            f"a budget of {format_bytes(budget)} holds no row: one row of {row_bytes} B, the id map of {rows:,} rows and the "
+            f"state take {least:,} bytes; give that or more, or read the table without a cache"
+        )
+    return SlotPlan(rows, row_bytes, capacity)
+
+
+class Clock:
+    """The slots of one device: which row each has, and the rows (include/hinterland/memory/clock.hpp).
+
+    Calls are made one after another: on a GPU in the order of one stream.
+    """
+
+    def __init__(self, plan: SlotPlan, device: torch.device) -> None:
+        self.plan, self.device = plan, device
+        self.block = _block(plan.held_bytes, device)
+        self.slots = self.block[plan.map_offset :][: 4 * plan.rows].view(torch.int32)  # [rows], negative without a slot
+        self.row_of = self.block[plan.rows_offset :][: 8 * plan.capacity].view(torch.int64)  # [capacity], -1 for none
+        self._bits = self.block[plan.bits_offset : plan.state_offset]
+        self._state = self.block[plan.state_offset :]
+        self.clear()
+
+    def clear(self) -> None:
+        """Forgets all rows."""
+        self.slots.fill_(-1)
+        self.row_of.fill_(-1)
+        self._bits.zero_()
+        self._state.zero_()
+
+    def holds(self, rows: torch.Tensor) -> torch.Tensor:
+        """Which of ``rows`` (int64, from 0 on) have slots: bool, of the same shape."""
+        return self.slots[rows] >= 0 if self.plan.capacity else torch.zeros_like(rows, dtype=torch.bool)
+
+    def admit(self, index: torch.Tensor, table: int = 0, max_blocks: int | None = None) -> None:
+        """Gives slots to the rows at ``index`` and copies them there. On a GPU it returns at once.
+
+        Args:
+            index: contiguous int32 or int64 on this device; row numbers outside the table are left out.
+            table: address of the rows; unused where the plan has rows of 0 bytes.
+            max_blocks: as in ``RowTable.gather``.
+        """
+        plan = self.plan
+        count = min(index.numel(), _MOST)
+        if count == 0 or plan.capacity == 0:
+            return
+        room = min(count, plan.capacity)
+        scratch = torch.empty(2 * room + _core.CLOCK_SUMS, dtype=torch.int64, device=self.device)
+        used, hand = self._bits.data_ptr(), self._state.data_ptr() + _CONTROL_BYTES
+        clock = (plan.rows, plan.capacity, self.slots.data_ptr(), self.row_of.data_ptr(), used, used + 4 * plan.words, hand)
+        filled = scratch.data_ptr()
+        batch = (index.data_ptr(), index_bytes(index), count, filled, filled + 8 * room, filled + 16 * room)
+        if self.device.type == "cpu":
+            try:
+                _core.admit_rows((*clock, *batch), table, self.block.data_ptr(), plan.row_bytes)
+            except BaseException:  # Ctrl-C between two steps
+                self.clear()
+                raise
+            return
+        self._state[:_CONTROL_BYTES].zero_()
+        blocks = 2 * (devices.sm_count(self.device) if max_blocks is None else max(1, max_blocks))
+        needed = 1 + max(count, plan.words) // _BLOCK
+        grid = min(resident_blocks(KERNELS, _ADMIT, self.device, _BLOCK), blocks, needed)
+        launch(KERNELS, _ADMIT, self.device, grid, _BLOCK, *clock, *batch, self._state.data_ptr(), cooperative=True)
+        if plan.row_bytes:
+            self._fill(table, filled, room, hand, max_blocks)
+
+    def _fill(self, table: int, filled: int, room: int, hand: int, max_blocks: int | None) -> None:
+        """Copies the rows of the filled slots, at most ``room``, over the link."""
+        plan, device, local = self.plan, self.device, self.block.data_ptr()
+        cut = cut_rows(plan.row_bytes, table & 127, local & 127)
+        blocks = max(1, devices.sm_count(device) // _SHARE if max_blocks is None else max_blocks)
+        grid = min(blocks, -(-room * cut.steps // (_THREADS // cut.lanes * 4)))
+        watched = faults.watch(device, torch._C._cuda_getCurrentRawStream(device.index))  # no row number here is bad
+        source = (table, plan.rows, local, self.row_of.data_ptr(), filled, hand, plan.row_bytes)
+        shape = (cut.lanes, cut.steps, int(cut.shifted), watched.record_address, watched.flag_address)
+        launch(KERNELS, _FILL[cut.unit, cut.chunks], device, grid, _THREADS, *source, *shape)
+
+
+def _block(nbytes: int, device: torch.device) -> torch.Tensor:
+    if device.type == "cpu":
+        return allocate(nbytes, "heap").tensor(torch.uint8, torch.Size((nbytes,)))
+    free = devices.free_bytes(device)
+    if nbytes > free:
+        raise OutOfMemory(
+            f"the cache takes {format_bytes(nbytes)} on {device}, but {format_bytes(free)} is free; give it a smaller budget"
+        )
+    try:
+        return torch.empty(nbytes, dtype=torch.uint8, device=device)
+    except torch.OutOfMemoryError as error:
+        asked = f"{format_bytes(nbytes)} asked for on {device}"
+        raise OutOfMemory(f"{asked}: {error}; give the cache a smaller budget") from error

@@ -1,0 +1,163 @@
+"""Stages launched ahead by one thread: what a pipeline does, without its threads."""
+
+from __future__ import annotations
+
+import threading
+import traceback
+
+import pytest
+import torch
+
+import hinterland as hl
+from hinterland.runtime.errors import IndexOutOfRange, PipelineStalled
+from hinterland.sampling import NeighborSampler
+from hinterland.training import Loader, Stage
+from hinterland.training.ahead import Ahead
+
+CPU = torch.device("cpu")
+
+
+def stages(*works):
+    return [Stage(f"stage {i}", work) for i, work in enumerate(works)]
+
+
+@pytest.mark.parametrize("depth", [1, 3])
+def test_items_come_in_order(device, depth):
+    works = (lambda i: torch.full((1000,), i, device=device), lambda t: t * 2, lambda t: t + 1)
+    ahead = Ahead(range(50), stages(*works), device, depth=depth)
+    for _ in range(2):  # may be iterated again
+        sums = [tensor.sum() for tensor in ahead]
+        assert torch.stack(sums).tolist() == [1000 * (2 * i + 1) for i in range(50)]
+    assert all(stage.items == 100 for stage in ahead.stages)
+    assert device.type == "cpu" or all(stage.seconds > 0 for stage in ahead.stages)
+
+
+def test_later_items_are_begun_before_one_is_handed_out():
+    done, threads = [], threading.active_count()
+    works = [lambda i, stage=stage: (done.append((stage, i)), i)[1] for stage in "ab"]
+    items = iter(Ahead(range(10), stages(*works), CPU, depth=2))
+    assert next(items) == 0
+    assert done == [("a", 0), ("a", 1), ("b", 0), ("b", 1), ("a", 2), ("a", 3)]
+    assert next(items) == 1
+    assert done[6:] == [("b", 2), ("a", 4)]  # the later stage first
+    assert list(items) == list(range(2, 10))
+    assert threading.active_count() == threads
+
+
+@pytest.mark.parametrize("where", [0, 1, 2, "source"])
+def test_what_a_stage_raises_arrives_with_its_traceback(where):
+    def breaks(i):
+        if i == 3:
+            raise ZeroDivisionError("the third is bad")
+        return i
+
+    def source():
+        for i in range(10):
+            yield breaks(i) if where == "source" else i
+
+    works = [breaks if where == i else (lambda i: i) for i in range(3)]
+    got = []
+    with pytest.raises(ZeroDivisionError, match="the third is bad") as caught:
+        for item in Ahead(source(), stages(*works), CPU):
+            got.append(item)
+    assert got == [0, 1, 2]  # what came before it arrives
+    assert "breaks" in "".join(traceback.format_tb(caught.value.__traceback__))
+
+
+class Slow:
+    """An item that the GPU is done with after some looks, or never."""
+
+    def __init__(self, number, looks):
+        self.number, self.looks = number, looks
+
+    def is_ready(self):
+        self.looks -= 1
+        return self.looks < 0
+
+
+def test_an_item_is_taken_when_it_is_ready():
+    works = (lambda i: Slow(i, looks=3), lambda slow: (slow.number, slow.looks))
+    assert list(Ahead(range(4), stages(*works), CPU)) == [(i, -1) for i in range(4)]
+
+
+def test_an_item_that_never_gets_ready_names_its_stage():
+    works = [Stage("sample", lambda i: Slow(i, 10**9 if i == 2 else 0)), Stage("gather", lambda slow: slow.number)]
+    got = []
+    with pytest.raises(PipelineStalled, match=r"stage 'sample' has worked on item .* for 0.2 s .* raise timeout="):
+        for item in Ahead(range(10), works, CPU, timeout=0.2):
+            got.append(item)
+    assert got == [0, 1]
+
+
+@pytest.fixture(scope="module")
+def graph():
+    return hl.generate("kronecker", scale=10, edge_factor=8, seed=1, placement="host")
+
+
+def batches(graph, device, features, labels=None, made=None, **options):
+    sampler = NeighborSampler(graph, [5, 3], seed=2, device=device)
+    loader = Loader(
+        sampler, torch.arange(0, graph.num_vertices, 3), 64, features=features, labels=labels, device=device, **options
+    )
+    if made is not None:
+        loader._only_launches = lambda: made
+    return loader
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("table", ["host", "tiered", "gpu", None])
+def test_batches_are_those_of_the_pipeline(graph, table):
+    rows = torch.randn(graph.num_vertices, 20)
+    host = hl.UnifiedTensor.from_tensor(rows)
+    features = {"host": host, "tiered": host.tiered(local="8KiB"), "gpu": rows.cuda(), None: None}[table]
+    labels = torch.arange(graph.num_vertices)
+    one, other = (batches(graph, "cuda", features, labels, made, shuffle=True) for made in (None, False))
+    assert one._only_launches() and not other._only_launches()
+    for _ in range(2):
+        count = 0
+        for mine, theirs in zip(one, other, strict=True):
+            for name in ("node", "row", "col", "edge"):
+                assert torch.equal(getattr(mine.sample, name), getattr(theirs.sample, name))
+            assert torch.equal(mine.y, theirs.y) and torch.equal(mine.seeds, theirs.seeds)
+            if table is not None:
+                assert torch.equal(mine.x.cpu(), rows[mine.sample.node.cpu()])
+            mine.sample.node.fill_(-1)  # and freed: nothing may still be read from it
+            count += 1
+        assert count == len(one)
+    assert all(stage.seconds > 0 and stage.items == 2 * len(one) for stage in one.stages)
+
+
+@pytest.mark.gpu
+def test_begun_samples_are_the_samples(graph):
+    sampler = NeighborSampler(graph, [5, 3], seed=2, device="cuda")
+    seeds = torch.arange(200, device="cuda")
+    begun = [sampler.begin(seeds, batch) for batch in range(4)]
+    for batch, one in enumerate(begun):
+        assert torch.equal(one.finish().node, sampler.sample(seeds, batch).node)
+        assert one.is_ready()
+
+
+@pytest.mark.gpu
+def test_bad_seeds_and_short_tables_are_found(graph):
+    with pytest.raises(IndexOutOfRange, match=f"seed {graph.num_vertices} at position 5 is no vertex"):
+        loader = batches(graph, "cuda", None)
+        loader.seeds[69] = graph.num_vertices
+        list(loader)
+    short = hl.UnifiedTensor.from_tensor(torch.randn(graph.num_vertices - 1, 3))
+    with pytest.raises(IndexOutOfRange, match=f"outside a table of {graph.num_vertices - 1} rows"):
+        for _ in range(9):
+            list(batches(graph, "cuda", short, shuffle=True))
+
+
+@pytest.mark.gpu
+def test_an_epoch_that_is_left_early_leaves_nothing_behind(graph):
+    table = hl.UnifiedTensor.from_tensor(torch.randn(graph.num_vertices, 64))
+    for round in range(30):
+        for i, batch in enumerate(batches(graph, "cuda", table, shuffle=True, seed=round)):
+            assert torch.equal(batch.x[:64].cpu(), table[batch.seeds.cpu()])
+            if i == round % 3:
+                break
+        if round == 5:
+            held = torch.cuda.memory_allocated()
+    torch.cuda.synchronize()
+    assert torch.cuda.memory_allocated() <= held
