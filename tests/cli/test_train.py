@@ -8,11 +8,14 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 import torch
+import typer
 
 from hinterland import cli, datasets
+from hinterland.cli import train as train_command
 from hinterland.training import checkpoint as checkpoints
 
 SHAPE = datasets.Shape({"node": 300}, {"node": 64}, {("node", "to", "node"): 3000}, (120, 60, 120), 3, undirected=True)
@@ -68,6 +71,41 @@ def test_text_and_resumption(command, folder, tmp_path):
     assert status == 0 and "3 epochs" in out and err.count("epoch ") == 1
 
 
+def test_what_was_kept_and_served(command, folder):
+    cache = ("--cache", "auto", "--gpu-budget", "60KiB")
+    status, out, err = command(folder, *FAST, *cache)
+    assert status == 0 and "policy auto: " in out and "of 60.00 KiB" in out
+    assert err.count("kept in GPU memory: ") == 2 and "% of rows, " in err and "link" not in err
+    status, out, err = command(folder, *FAST, *cache, "--json")
+    found = json.loads(out)
+    kept, epoch = found["cache"], found["epochs"][-1]
+    assert kept["policy"] == "auto" and kept["budget"] == 60 << 10 and kept["costs"]["source"]
+    assert 0 < kept["kept"]["feature_bytes"] + kept["kept"]["adjacency_bytes"] <= kept["budget"]
+    assert 0 < kept["predicted"]["rows"] < 1 and 0 < epoch["served"]["rows"]["local"] < 1 and epoch["link"] is None
+    status, out, err = command(folder, *FAST, "--json")
+    assert json.loads(out)["cache"] is None and "kept" not in err
+
+
+def test_the_line_of_an_epoch_names_the_link():
+    rows = {"local": 0.25, "peers": 0.5, "host": 0.25}
+    epoch = {"served": {"batches": 1, "rows": rows, "edges": 0.125}, "link": {"bandwidth": 2.5e10, "share": 0.456}}
+    kept = "; kept in GPU memory: 25.0% of rows, 50.0% from other GPUs, 12.5% of edges; link 25.00 GB/s"
+    assert train_command._served(epoch) == kept + ", 46% of what it can"
+    assert train_command._served({**epoch, "link": {"bandwidth": 2.5e10, "share": None}}) == kept
+    assert train_command._served({"served": None, "link": None}) == ""
+
+
+def test_every_option_is_on_the_page_of_the_command_line():
+    page = (Path(__file__).parents[2] / "docs" / "cli.md").read_text()
+    app = typer.Typer(add_completion=False)
+    train_command.register(app)
+    options = typer.main.get_command(app).params
+    named = [option.opts[0] for option in options if option.opts[0].startswith("--") and option.name != "help"]
+    assert len(named) > 15
+    section = page[page.index("## hinterland train") :]
+    assert [name for name in named if f"`{name}`" not in section and f"`{name} " not in section] == []
+
+
 def test_data_sets_without_splits_get_random_ones(command, real_data):
     options = ("--model", "gcn", "--fanout", "5,5", "--hidden", "16", "--epochs", "1", "--json")
     status, out, err = command(real_data / "cora.npz", *options)
@@ -86,6 +124,9 @@ def test_data_sets_without_splits_get_random_ones(command, real_data):
         (("--lr", "-1"), 1, "lr=-1.0 is no learning rate"),
         (("--resume",), 1, "there is no checkpoint to write or to go on from"),
         (("--checkpoint", "/nowhere/c.pt"), 1, "/nowhere/c.pt: cannot be written"),
+        (("--cache", "lru"), 1, "cache='lru' is neither one of auto"),
+        (("--gpu-budget", "1GiB"), 1, "gpu_budget='1GiB' is that of a cache"),
+        (("--cache", "auto", "--gpu-budget", "lots"), 1, "not a size in bytes: 'lots'"),
     ],
 )
 def test_bad_arguments_before_anything_is_loaded(command, arguments, status, sentence):

@@ -105,6 +105,24 @@ def test_the_same_seed_trains_the_same_model(dataset):
     assert not same(one.model.state_dict(), different.model.state_dict())
 
 
+@pytest.mark.parametrize("cache", ["auto", "features", "degree"])
+def test_a_cache_changes_no_result(dataset, monkeypatch, cache):
+    """Also where samples are validated; and history says what was served."""
+    monkeypatch.setattr(sys.modules[training.__module__], "_FULL_BELOW", 0)
+    plain, kept = (
+        train(dataset, "sage", **SMALL, epochs=2, **options) for options in ({}, {"cache": cache, "gpu_budget": "90KiB"})
+    )
+    assert same(plain.model.state_dict(), kept.model.state_dict()) and plain.test == kept.test and plain.best == kept.best
+    assert plain.cache is None and kept.cache.policy == cache and 0 < kept.cache.split.held <= 90 << 10
+    for epoch in plain.history:
+        assert (
+            epoch["served"] == {"batches": 1, "rows": {"local": 0, "peers": 0, "host": 1}, "edges": 0} and epoch["link"] is None
+        )
+    for epoch in kept.history:
+        assert 0 < epoch["served"]["rows"]["local"] < 1 and (epoch["served"]["edges"] > 0) == (cache == "auto")
+    assert train(dataset, "sage", **SMALL, epochs=1, cache="auto").cache is None  # on a CPU nothing can be measured
+
+
 @pytest.mark.parametrize("stop, every", [(3, None), (3, 2), (8, 3), (11, 3), (17, None), (23, 5)])
 def test_a_resumed_run_is_the_run(dataset, tmp_path, monkeypatch, stop, every):
     """8 batches an epoch; parameters, optimizer, history and best epoch are those of a run that was not stopped, to the bit."""
@@ -218,6 +236,9 @@ def test_larger_graphs_are_validated_on_samples(dataset, monkeypatch):
         ({"seed": -1}, r"seed=-1 is not from 0 to 2\^64"),
         ({"resume": True}, "there is no checkpoint to write or to go on from"),
         ({"checkpoint_every": 2}, "there is no checkpoint to write"),
+        ({"cache": "lru"}, "cache='lru' is neither one of auto"),
+        ({"gpu_budget": "1GiB"}, "gpu_budget='1GiB' is that of a cache"),
+        ({"cache": "2KiB"}, "a cache of 2.00 KiB is smaller than one batch"),
     ],
 )
 def test_bad_arguments(dataset, options, sentence):
@@ -259,6 +280,21 @@ def test_published_accuracy(real_data):
         options = {"hidden": 64, "dropout": 0.8, "lr": 0.02, "weight_decay": 1e-3, "batch_size": 140, "device": "cpu"}
         found.append(train(cora, "gcn", (-1, -1), epochs=20, seed=seed, **options).test["accuracy"])
     assert sum(found) / 2 > 0.78
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("cache", [None, "auto"])
+def test_on_a_gpu_the_link_is_reported(dataset, cache):
+    """What fits is kept whole after the first epoch, and then nothing crosses the link."""
+    options = {**SMALL, "device": "cuda:0", "batch_size": 16}
+    found = train(dataset, "sage", **options, epochs=2, cache=cache)
+    first, last = found.history
+    assert first["link"]["bytes"] >= 0.5 * first["bytes"] and first["link"]["bandwidth"] > 0
+    if cache is None:
+        assert last["link"]["bytes"] > 0 and last["served"]["rows"]["host"] == 1 and found.cache is None
+    else:
+        assert last["link"] is None and last["served"]["rows"]["local"] == last["served"]["edges"] == 1
+        assert "measured" in found.cache.explain()
 
 
 # Several processes
@@ -321,6 +357,16 @@ def test_two_ranks_resume(two_ranks):
         whole, resumed = (torch.load(folder / f"{name}.{rank}.pt") for name in ("whole", "resumed"))
         assert same(whole["model"], resumed["model"]) and whole["test"] == resumed["test"]
         assert same(whole["history"], resumed["history"])
+
+
+def test_two_ranks_with_caches(two_ranks):
+    """Each plans for its share of the seeds, and waits for nobody."""
+    _, said, folder = two_ranks
+    assert (folder / "kept.0.pt").exists(), said
+    for rank in range(2):
+        whole, kept = (torch.load(folder / f"{name}.{rank}.pt") for name in ("whole", "kept"))
+        assert same(whole["model"], kept["model"]) and whole["test"] == kept["test"]
+        assert kept["history"][0]["served"]["batches"] == 2 and kept["history"][0]["served"]["rows"]["local"] > 0
 
 
 def test_two_ranks_with_different_graphs(two_ranks):

@@ -37,6 +37,7 @@ next_port()
 torch.distributed.init_process_group("gloo")
 sampled = {"fanouts": (4, 3), "dropout": 0.3}
 trained("whole", dataset, **sampled, epochs=2)
+trained("kept", dataset, **sampled, epochs=2, cache="auto", gpu_budget="90KiB")
 trained("part", dataset, **sampled, epochs=1, checkpoint=FOLDER / "c.pt")
 trained("resumed", dataset, **sampled, epochs=2, checkpoint=FOLDER / "c.pt", resume=True)
 try:

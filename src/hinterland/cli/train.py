@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import sys
 from pathlib import Path
@@ -12,9 +13,11 @@ import typer
 from .. import datasets
 from ..runtime import devices
 from ..runtime.errors import ConfigError
-from ..runtime.units import format_bytes
-from ..training import MODELS
+from ..runtime.units import format_bytes, format_rate
+from ..training import MODELS, CachePlan
 from ..training import train as training
+from ..training.cache import POLICIES
+from ..training.cache_room import wanted
 from ..training.train import check, check_checkpoint
 from .output import emit
 
@@ -38,6 +41,16 @@ def train(
     patience: Annotated[int | None, typer.Option(help="End after so many epochs without a lower validation loss.")] = None,
     seed: Annotated[int, typer.Option(help="Of parameters, order, samples, dropout, and of splits where there are none.")] = 0,
     device: Annotated[str | None, typer.Option(help="cpu or cuda; by default the GPU, if there is one.")] = None,
+    cache: Annotated[
+        str | None,
+        typer.Option(
+            metavar="POLICY|SIZE",
+            help=f"Keep hot lists and features in GPU memory: {', '.join(POLICIES)}, or a size for auto, as 4GiB.",
+        ),
+    ] = None,
+    gpu_budget: Annotated[
+        str | None, typer.Option(metavar="SIZE", help="Of the cache, as 4GiB; by default what a training step leaves free.")
+    ] = None,
     checkpoint: Annotated[Path | None, typer.Option(metavar="FILE", help="Write what is needed to go on, each epoch.")] = None,
     checkpoint_every: Annotated[int | None, typer.Option(help="Write it after so many batches, too.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the checkpoint, if it is there.")] = False,
@@ -52,6 +65,7 @@ def train(
     fanouts = _numbers(fanout)
     check(model, fanouts, epochs, hidden, batch_size, lr, weight_decay, dropout, patience, seed, checkpoint_every)
     check_checkpoint(checkpoint, checkpoint_every, resume)
+    wanted(cache, gpu_budget)
     where = devices.as_device(device)
     first = os.environ.get("RANK", "0") == "0"
     loaded = _opened(dataset, seed, first)
@@ -68,6 +82,8 @@ def train(
         patience=patience,
         seed=seed,
         device=device,
+        cache=cache,
+        gpu_budget=gpu_budget,
         checkpoint=checkpoint,
         checkpoint_every=checkpoint_every,
         resume=resume,
@@ -92,8 +108,9 @@ def train(
         "epochs": found.history,
         "best": found.best,
         "test": found.test,
+        "cache": None if found.cache is None else _kept(found.cache),
     }
-    emit(result, json, _text(result))
+    emit(result, json, _text(result, found.cache))
 
 
 def _numbers(fanout: str) -> list[int]:
@@ -124,15 +141,41 @@ def _line(epoch: dict[str, Any]) -> str:
     return (
         f"epoch {epoch['epoch']}: loss {epoch['loss']:.4f}, accuracy {epoch['accuracy']:.2%}{valid}; {epoch['seconds']:.2f} s "
         f"({stages}); {epoch['seeds_per_second']:,.0f} seeds/s, {epoch['edges_per_second']:,.0f} edges/s, "
-        f"{format_bytes(epoch['bytes'])} of features"
+        f"{format_bytes(epoch['bytes'])} of features{_served(epoch)}"
     )
 
 
-def _text(result: dict[str, Any]) -> str:
+def _served(epoch: dict[str, Any]) -> str:
+    """How much the GPU's own memory, and other GPUs', served, and what came over the link."""
+    served, link = epoch["served"], epoch["link"]
+    if served is None or not any((served["rows"]["local"], served["rows"]["peers"], served["edges"], link)):
+        return ""
+    peers = f", {served['rows']['peers']:.1%} from other GPUs" if served["rows"]["peers"] else ""
+    text = f"; kept in GPU memory: {served['rows']['local']:.1%} of rows{peers}, {served['edges']:.1%} of edges"
+    if link is None:
+        return text
+    share = "" if link["share"] is None else f", {link['share']:.0%} of what it can"
+    return f"{text}; link {format_rate(link['bandwidth'])}{share}"
+
+
+def _kept(plan: CachePlan) -> dict[str, Any]:
+    """A plan as JSON types."""
+    return {
+        "policy": plan.policy,
+        "budget": plan.budget,
+        "kept": dataclasses.asdict(plan.split),
+        "predicted": dataclasses.asdict(plan.predicted),
+        "costs": dataclasses.asdict(plan.costs),
+    }
+
+
+def _text(result: dict[str, Any], cache: CachePlan | None) -> str:
     best, test, epochs = result["best"], result["test"], result["epochs"]
     lines = [f"{result['model']} with {result['parameters']:,} parameters, {len(epochs)} epochs"]
     if best is not None:
         lines.append(f"best validation loss {best['loss']:.4f} after epoch {best['epoch']}, accuracy {best['accuracy']:.2%}")
     if test is not None:
         lines.append(f"test accuracy {test['accuracy']:.2%}")
+    if cache is not None:
+        lines += ["", "cache, as planned:", cache.explain()]
     return "\n".join(lines)

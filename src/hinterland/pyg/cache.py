@@ -6,25 +6,34 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
+from torch_geometric.data.storage import NodeStorage
 
+from ..memory import UnifiedTensor
 from ..runtime.errors import ConfigError
 from ..runtime.units import format_bytes, parse_bytes
+from ..training.cache_room import Wanted, wanted
+from .rows import Rows
+
+PRESAMPLE = "presample"
+SCORES = "scores"
 
 
-def check(cache: Any, gpu_budget: int | str | None) -> int:
-    """The budget in bytes.
+def check(cache: Any, gpu_budget: int | str | None) -> Wanted | None:
+    """What is asked for; the policy is one of ``plan_cache``, ``PRESAMPLE`` or ``SCORES``.
 
     Raises:
-        ConfigError: one of the two is missing, or not usable.
+        ConfigError: ``cache`` is none of what it may be, or there is no budget for it.
     """
+    if isinstance(cache, int) or (isinstance(cache, str) and cache != PRESAMPLE):
+        return wanted(cache, gpu_budget)
     if (cache is None) != (gpu_budget is None):
         raise ConfigError(
             f"cache={cache!r:.40} and gpu_budget={gpu_budget!r} belong together: which rows are kept in GPU memory, and how "
             "much of it, as in cache='presample', gpu_budget='4GiB'"
         )
-    if isinstance(cache, str) and cache != "presample":
-        raise ConfigError(f"cache={cache!r} is neither None, 'presample' nor scores of the nodes (see hinterland.hotness)")
-    return 0 if gpu_budget is None else parse_bytes(gpu_budget)
+    if cache is None or gpu_budget is None:
+        return None
+    return Wanted(PRESAMPLE if isinstance(cache, str) else SCORES, parse_bytes(gpu_budget))
 
 
 def checked_scores(cache: Any, num_nodes: Mapping[Any, int]) -> dict[Any, torch.Tensor]:
@@ -42,6 +51,19 @@ def checked_scores(cache: Any, num_nodes: Mapping[Any, int]) -> dict[Any, torch.
                 f"cache has scores of shape {tuple(values.shape)} for {num_nodes[node_type]} nodes; give one for each"
             )
     return scores
+
+
+def widest(read: Any, num_nodes: Mapping[Any, int]) -> dict[Any, Rows]:
+    """Of each node type the attribute in host memory with the widest rows, in data as loaders read it."""
+    found: dict[Any, Rows] = {}
+    for store in read.stores:
+        node_type = store.__dict__.get("_key")
+        for rows in store.values() if isinstance(store, NodeStorage) else ():
+            if isinstance(rows, Rows) and isinstance(rows.table, UnifiedTensor):
+                known = found.get(node_type, rows).table.row_bytes
+                if len(rows.table) == num_nodes[node_type] and rows.table.row_bytes >= known:
+                    found[node_type] = rows
+    return found
 
 
 def presample(

@@ -8,27 +8,29 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import math
 import warnings
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import torch
 import torch_geometric.loader
-from torch_geometric.data.storage import NodeStorage
 from torch_geometric.sampler import BaseSampler, HeteroSamplerOutput, NegativeSampling, SamplerOutput
 from torch_geometric.sampler.base import DataType, SubgraphType
 
-from ..memory import UnifiedTensor
 from ..runtime import devices
 from ..runtime.errors import ConfigError
-from ..training import Pipeline, Stage
+from ..sampling import NeighborSampler
+from ..training import CachePlan, Pipeline, Stage
+from ..training.cache_room import after_a_step, filled
 from . import cache as caching
 from .given import Given
 from .inputs import edge_label_index_of, input_nodes_of
 from .others import Elsewhere
 from .readable import add_missing_types, moved, readable
 from .rows import Rows
-from .sampler import Sampler, check_placement
+from .sampler import Negatives, Sampler, check_placement
 
 # What DataLoader needs for worker processes. Here threads work beside the model, one for each stage.
 _OF_WORKERS = (
@@ -41,6 +43,10 @@ _OF_WORKERS = (
     "pin_memory_device",
 )
 _PATIENCE = 300.0  # seconds without a batch, where DataLoader's timeout is not given
+_USUAL = 1024  # inputs of a batch, where a batch_sampler of the user's decides
+_DEPTH = 2  # batches that may wait after each stage
+_AT_A_TIME = 2 * (1 + _DEPTH) + 1  # batches that there are, with two stages
+_OF_ROWS = ("auto", "features", caching.PRESAMPLE, caching.SCORES)  # what also works where only rows can be kept
 
 
 class _Pipelined:
@@ -53,6 +59,7 @@ class _Pipelined:
     input_data: Any
     dataset: Any
     batch_size: int | None
+    neg_sampling: Any
     _index_sampler: Any
     _sampler: Any
 
@@ -70,8 +77,8 @@ class _Pipelined:
         given = Given(data)
         self.device, self.placement, self.cache, self.gpu_budget = devices.as_device(device), placement, cache, gpu_budget
         check_placement(placement, self.device)
-        caching.check(cache, gpu_budget)
-        if given.kind == DataType.remote and cache is not None:
+        asked = caching.check(cache, gpu_budget)
+        if asked is not None and given.kind == DataType.remote:
             raise ConfigError("cache= is for Data and HeteroData; put ut.tiered(...) in the feature store instead")
         if given.kind == DataType.remote and placement == "gpu":
             raise ConfigError(
@@ -84,28 +91,69 @@ class _Pipelined:
         """After PyG's constructor: the sampler and the data as batches are made of them."""
         self._sampler = sampler.on(self.device) if isinstance(sampler, Sampler) else Elsewhere(sampler, self.device)
         self._read = readable(given, self.device, self.placement)
-        if self.cache is None:
+        self._given, self._wanted = given, caching.check(self.cache, self.gpu_budget)
+        self.cache_plan: CachePlan | None = None
+        if self._wanted is None:
             return
-        scores = None if isinstance(self.cache, str) else caching.checked_scores(self.cache, given.num_nodes)
-        if self.device.type == "cuda":
-            self._keep_hot_rows(given, scores)
+        if self._wanted.policy == caching.SCORES:
+            caching.checked_scores(self.cache, given.num_nodes)
+        if self._wanted.policy not in _OF_ROWS and not self._plans:
+            raise ConfigError(
+                f"cache={self.cache!r} is for one type of nodes and edges, this library's sampler and no times of edges; take "
+                "cache='auto', 'presample' or scores of the nodes"
+            )
+        if self.device.type == "cpu":
+            self._wanted = None
+        elif self._wanted.budget is not None:
+            self._fill(self._wanted.budget)
 
-    def _keep_hot_rows(self, given: Given, scores: dict[Any, torch.Tensor] | None) -> None:
-        """Puts the widest table of each node type in tiers."""
-        if scores is None:
-            scores = caching.presample(self._sample, len(self.dataset), self.batch_size or 1024, given.num_nodes)
-        widest: dict[Any, Rows] = {}
-        for store in self._read.stores:
-            node_type = store.__dict__.get("_key")
-            for rows in store.values() if isinstance(store, NodeStorage) else ():
-                if isinstance(rows, Rows) and isinstance(rows.table, UnifiedTensor) and node_type in scores:
-                    known = widest.get(node_type, rows).table.row_bytes
-                    if len(rows.table) == given.num_nodes[node_type] and rows.table.row_bytes >= known:
-                        widest[node_type] = rows
-        widths = {node_type: rows.table.row_bytes for node_type, rows in widest.items()}
-        for node_type, size in caching.split(caching.check(self.cache, self.gpu_budget), scores, widths).items():
+    @property
+    def _plans(self) -> bool:
+        """Whether lists and rows can be planned for together."""
+        return isinstance(self._sampler, Sampler) and self._sampler.plannable
+
+    def _fill(self, budget: int) -> None:
+        """Fills the cache that is asked for."""
+        asked, self._wanted = self._wanted, None
+        assert asked is not None
+        widest = caching.widest(self._read, self._given.num_nodes)
+        if not widest or (asked.budget is None and budget < max(rows.table.row_bytes for rows in widest.values())):
+            return
+        if not self._plans or asked.policy in (caching.PRESAMPLE, caching.SCORES):
+            self._keep_hot_rows(widest, asked.policy == caching.SCORES, budget)
+            return
+        (rows,) = widest.values()
+        seeds, batch_size = self._seeds()
+
+        def keep(engine: NeighborSampler) -> NeighborSampler:
+            promised = asked.budget is not None
+            made = filled(asked.policy, budget, promised, engine, rows.table, seeds, batch_size)
+            self.cache_plan, engine, rows.table = made
+            return engine
+
+        self._sampler = self._sampler.kept(keep)
+
+    def _keep_hot_rows(self, widest: dict[Any, Rows], scored: bool, budget: int) -> None:
+        """Puts the widest table of each node type in tiers, by the user's scores or by counts."""
+        num_nodes = self._given.num_nodes
+        if scored:
+            scores = caching.checked_scores(self.cache, num_nodes)
+        else:
+            scores = caching.presample(self._sample, len(self.dataset), self.batch_size or _USUAL, num_nodes)
+        widths = {node_type: rows.table.row_bytes for node_type, rows in widest.items() if node_type in scores}
+        for node_type, size in caching.split(budget, scores, widths).items():
             rows = widest[node_type]
             rows.table = rows.table.tiered(local=size, scores=scores[node_type], devices=[self.device])
+
+    def _seeds(self) -> tuple[torch.Tensor, int]:
+        """Nodes that mini-batches begin at, and how many one has."""
+        raise NotImplementedError
+
+    def _through(self, source: Iterator[Any], run: Callable[[Iterator[Any]], Pipeline]) -> Iterator[Any]:
+        """One epoch's batches; the cache is filled after the first ones, where its budget is what training leaves."""
+        if self._wanted is None:
+            return iter(run(source))
+        return after_a_step(source, run, _AT_A_TIME, self.device, self._fill)
 
     def _get_iterator(self) -> Iterator[Any]:
         return _Batches(self)
@@ -143,7 +191,9 @@ class _Batches:
             Stage("gather", loader.filter_fn),
         ]
         source = _numbered(first, indices, torch.Generator().manual_seed(seed))
-        self._batches = iter(Pipeline(source, stages, loader.device, timeout=loader.timeout or _PATIENCE))
+        timeout = loader.timeout or _PATIENCE
+        run = partial(Pipeline, stages=stages, device=loader.device, depth=_DEPTH, timeout=timeout)
+        self._batches = loader._through(source, run)
 
     def __iter__(self) -> _Batches:
         return self
@@ -174,10 +224,14 @@ class NeighborLoader(_Pipelined, torch_geometric.loader.NeighborLoader):  # type
         placement: where features and lists of neighbours go; as of UnifiedTensor, or ``"gpu"``: into the memory of ``device``.
             They are copied once for all loaders of the same tensors; a UnifiedTensor or TieredTensor as ``data.x`` is taken
             as it is. On the CPU attributes stay where they are.
-        cache: which rows of node features the GPU keeps copies of: None; ``"presample"``, those that an epoch of samples met
-            most; or scores of the nodes, higher for hotter, of hinterland.hotness or your own (by node type in a dict). Data or
-            HeteroData only: in a feature store put a TieredTensor. Without a GPU there is nothing to fill.
-        gpu_budget: how many bytes they may take there, as in ``"4GiB"``; with ``cache``.
+        cache: what the GPU keeps copies of: None; ``"auto"`` or another policy of hinterland.training.plan_cache, lists of
+            neighbours and rows of the widest node features; a size such as ``"10GiB"``, which is ``"auto"`` within it;
+            ``"presample"``, the rows that an epoch of samples met most; or scores of the nodes, higher for hotter, of
+            hinterland.hotness or your own (by node type in a dict). With several node types, times of edges, or another
+            library's sampler ``"auto"`` keeps rows by ``"presample"``. Data or HeteroData only: in a feature store put a
+            TieredTensor. Without a GPU there is nothing to fill.
+        gpu_budget: how many bytes they may take there, as in ``"4GiB"``. ``"auto"`` and the other policies take what training
+            leaves where it is None: the cache is filled after the first batches, and torch's peak of memory is reset.
         device: where batches are made: by default the current GPU, or the CPU without one.
 
     Raises:
@@ -245,6 +299,9 @@ class NeighborLoader(_Pipelined, torch_geometric.loader.NeighborLoader):  # type
 
     def _sample(self, index: Any, number: int | None = None) -> Any:
         return self._sampler.sample_from_nodes(self.input_data[index], number=number)
+
+    def _seeds(self) -> tuple[torch.Tensor, int]:
+        return self.input_data.node.cpu(), self.batch_size or _USUAL
 
 
 class LinkNeighborLoader(_Pipelined, torch_geometric.loader.LinkNeighborLoader):  # type: ignore[misc]
@@ -320,3 +377,14 @@ class LinkNeighborLoader(_Pipelined, torch_geometric.loader.LinkNeighborLoader):
 
     def _sample(self, index: Any, number: int | None = None) -> Any:
         return self._sampler.sample_from_edges(self.input_data[index], self.neg_sampling, number=number)
+
+    def _seeds(self) -> tuple[torch.Tensor, int]:
+        """Both ends of all edges; with negative edges theirs among them, as many as there will be."""
+        edges, given = self.input_data, self.neg_sampling
+        ends = [edges.row.cpu(), edges.col.cpu()]
+        if given is not None:
+            count = math.ceil(given.amount * len(edges.row))
+            negatives, nodes = Negatives(given, 0), self._given.num_nodes[None]
+            ends += [negatives.sample(count, "src", nodes)] * given.is_binary() + [negatives.sample(count, "dst", nodes)]
+        seeds = torch.cat(ends)
+        return seeds, round((self.batch_size or _USUAL) * len(seeds) / max(len(edges.row), 1))

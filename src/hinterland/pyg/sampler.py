@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import warnings
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -172,6 +173,22 @@ class Sampler(BaseSampler):  # type: ignore[misc]
         other.device = device
         return other
 
+    @property
+    def plannable(self) -> bool:
+        """Whether what batches read can be told from their seeds alone: of one type, and without times of edges."""
+        return not self._given.is_hetero and self._edge_times is None
+
+    def kept(self, keep: Callable[[NeighborSampler], NeighborSampler]) -> Sampler:
+        """The same sampler over what ``keep`` makes of the one that it draws with: same draws, other places of the lists.
+
+        The one before is let go, and made again where another loader still needs it. Homogeneous graphs only.
+        """
+        other = copy.copy(self)
+        other._engines = {}
+        key = self._engine_key()
+        other._engines[key] = keep(self._engines.pop(key, None) or other._engine())
+        return other
+
     def sample_from_nodes(self, index: Any, number: int | None = None) -> SamplerOutput | HeteroSamplerOutput:
         """The neighbourhood of ``index.node``; ``number`` decides the draws and by default comes from torch's generator."""
         self._given.check_nodes(index.input_type, index.node, "a seed")
@@ -221,7 +238,7 @@ class Sampler(BaseSampler):  # type: ignore[misc]
 
     def _engine(self) -> Any:
         """The sampler for the present options, which PyG's Lightning modules change on a copy."""
-        key = (str(self._fanouts), self.replace, self.disjoint, self.temporal_strategy, self.device)
+        key = self._engine_key()
         if key not in self._engines:
             options: dict[str, Any] = {
                 "replace": self.replace,
@@ -238,6 +255,9 @@ class Sampler(BaseSampler):  # type: ignore[misc]
                 options |= {"times": times and times[None], "edge_times": edge_times and edge_times[None]}
                 self._engines[key] = NeighborSampler(self._graphs[None], self._fanouts, **options)
         return self._engines[key]
+
+    def _engine_key(self) -> Any:
+        return str(self._fanouts), self.replace, self.disjoint, self.temporal_strategy, self.device
 
 
 class Negatives(NegativeSampling):  # type: ignore[misc]

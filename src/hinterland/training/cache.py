@@ -103,12 +103,14 @@ class CachePlan:
         with devices.on(prepared.device):
             _fill(prepared.out, s.adjacency_bytes, s.offsets, given.weighted, self._list_scores)
         home = str(prepared.device)
+        scores = self._row_scores.float()  # of 32 bits all threads sort; counts below 2^24 are exact
         table: TieredTensor | CachedTensor
         if self.policy == "clock":
             table = given.features.cached(s.local, home)
-            table.admit(hottest_first(self._row_scores, len(table))[: s.rows].to(prepared.device))
+            table.admit(hottest_first(scores, len(table))[: s.rows].to(prepared.device))
         else:
-            table = given.features.tiered(local=s.local, scores=self._row_scores, devices=[home])
+            table = given.features.tiered(local=s.local, scores=scores, devices=[home])
+        now(prepared.device)  # loaders read on streams of their own
         return given.sampler.over(prepared), table
 
     def measure(
@@ -200,7 +202,8 @@ def plan_cache(
         IndexOutOfRange: a seed is no vertex.
         OutOfMemory: a batch does not fit into the free GPU memory.
     """
-    size = _checked(graph, features, budget, policy)
+    require_plannable(graph, features, policy)
+    size = parse_bytes(budget)
     given = _Given(graph, features, _sampler(graph, sampler, device), seeds, batch_size, epochs, seed)
     slots = slots_within(size, len(features), features.row_bytes) if policy == "clock" else None
     counts = _count(given, slots)
@@ -285,7 +288,8 @@ class _Counts:
     hits: int = 0
 
 
-def _checked(graph: Graph, features: UnifiedTensor, budget: int | str, policy: str) -> int:
+def require_plannable(graph: Graph, features: UnifiedTensor, policy: str) -> None:
+    """Raises ConfigError unless ``policy`` can plan for this graph and these features."""
     if not isinstance(graph, Graph):
         raise ConfigError(f"plan_cache() takes a Graph, not a {type(graph).__name__}")
     if policy not in POLICIES:
@@ -298,7 +302,6 @@ def _checked(graph: Graph, features: UnifiedTensor, budget: int | str, policy: s
         raise ConfigError(f"features have {len(features)} rows, but the graph has {graph.num_vertices} vertices")
     if graph.is_compressed and policy == "auto":
         raise ConfigError("pages of compressed lists are not chosen by draws; take policy='features', or a graph that is not")
-    return parse_bytes(budget)
 
 
 def _sampler(graph: Graph, given: NeighborSampler | Iterable[int], device: torch.device | str | int | None) -> NeighborSampler:

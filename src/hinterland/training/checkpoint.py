@@ -12,7 +12,7 @@ import torch
 from ..runtime.errors import ConfigError, FormatError
 from ..runtime.files import refused, replacing
 
-_VERSION = 1
+_VERSION = 2
 
 
 def save(path: str | Path, state: Mapping[str, Any]) -> None:

@@ -6,8 +6,9 @@ where it was.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 import torch
@@ -21,12 +22,16 @@ from ..runtime.shuffle import shuffled
 from ..sampling import NeighborSampler, Sample
 from ..sampling.neighbor import Begun
 from .ahead import Ahead
+from .cache import CachePlan, require_plannable
+from .cache_room import after_a_step, filled, wanted
 from .pipeline import Pipeline, Stage
+from .served import Served, served, tiers_of
 
 _STATE_VERSION = 1
 _LOAD_BYTES = 16  # of one thread's load in a gather
 _FEW_BLOCKS = 8  # fill an H200's link (docs/notes/training-on-h200.md)
 _SHARE = 4  # of the multiprocessors, for rows that lie in GPU memory too
+_COUNTED_EVERY = 64  # batches: counting waits for the GPU
 
 
 class Sampler(Protocol):
@@ -44,12 +49,14 @@ class Batch:
         x: the features of ``sample.node``, ``[n, ...]``; None without a feature table.
         y: the labels of the seeds, ``[batch_size, ...]``; None without labels.
         seeds: int64 ``[batch_size]``; the first entries of ``sample.node``.
+        served: from where its rows and edges were read; counted for one batch in 64, None for the others.
     """
 
     sample: Any
     x: torch.Tensor | None
     y: torch.Tensor | None
     seeds: torch.Tensor
+    served: Served | None = None
 
     @property
     def batch_size(self) -> int:
@@ -82,6 +89,23 @@ class Loader:
             are repeated to make them even, or left out with ``drop_last``.
         device: where batches are made; None is the current GPU, or the CPU without one.
         timeout: seconds without a batch after which PipelineStalled is raised.
+        cache: what to keep in GPU memory of the lists and the features: a policy of :func:`plan_cache`, as ``"auto"``, or a
+            size, which is ``"auto"`` within it. Batches are the same with and without. It takes a NeighborSampler and a
+            UnifiedTensor. None and ``"none"`` read through ``sampler`` and ``features`` as they are.
+        gpu_budget: most bytes of GPU memory that the cache takes, filled when the loader is made. None is what training leaves:
+            it is measured after the first batches, the cache filled then, and torch's peak of allocated memory is reset.
+            There is nothing to measure on the CPU, where nothing is kept without a budget; with one, host memory stands for a
+            GPU's.
+
+    Attributes:
+        sampler, features: what batches are read through; with a cache those over what is kept.
+        cache_plan: what is kept (CachePlan); None before it is filled, and without a cache.
+
+    Raises:
+        ConfigError: an argument that makes no batches; a cache that is none, of something that cannot be kept, or smaller than
+            one batch's rows of features.
+        IndexOutOfRange: a seed is no vertex.
+        OutOfMemory: less GPU memory is free than ``gpu_budget``.
     """
 
     def __init__(
@@ -101,6 +125,8 @@ class Loader:
         world_size: int = 1,
         device: torch.device | str | int | None = None,
         timeout: float = 300.0,
+        cache: str | int | None = None,
+        gpu_budget: int | str | None = None,
     ) -> None:
         if not isinstance(seeds, torch.Tensor) or seeds.dtype not in (torch.int32, torch.int64) or seeds.dim() != 1:
             raise ConfigError(
@@ -118,10 +144,34 @@ class Loader:
         self.prefetch, self.timeout = prefetch, timeout
         self.device = devices.as_device(device)
         self.gather_blocks = _few_blocks(features, self.device) if gather_blocks is None else gather_blocks
+        self._own_blocks = gather_blocks is None
         self.rank, self.world_size = rank, world_size
         self.stages = [Stage("sample", self._sample), Stage("gather", self._gather)]
         self._epoch = 0
         self._delivered = 0  # batches of the epoch that the caller has been given
+        self.cache_plan: CachePlan | None = None
+        self._wanted = wanted(cache, gpu_budget) if len(seeds) else None
+        if self._wanted is not None:
+            if not isinstance(sampler, NeighborSampler):
+                raise ConfigError(
+                    f"a cache is planned for a NeighborSampler, not for a {type(sampler).__name__}; leave out cache="
+                )
+            require_plannable(sampler.graph, features, self._wanted.policy)
+            if self._wanted.budget is not None:
+                self._fill(self._wanted.budget)
+            elif self.device.type == "cpu":
+                self._wanted = None
+
+    def _fill(self, budget: int) -> None:
+        """Plans a cache for what this rank's batches read, fills it, and reads through it from now on."""
+        asked, self._wanted = self._wanted, None
+        assert asked is not None and isinstance(self.sampler, NeighborSampler)
+        seeds = self.seeds if self.world_size == 1 else self._order(self._epoch)
+        promised = asked.budget is not None
+        made = filled(asked.policy, budget, promised, self.sampler, self.features, seeds, self.batch_size, self.seed)
+        self.cache_plan, self.sampler, self.features = made
+        if self._own_blocks:
+            self.gather_blocks = _few_blocks(self.features, self.device)
 
     def __len__(self) -> int:
         share = self._share()
@@ -134,12 +184,19 @@ class Loader:
 
     def __iter__(self) -> Iterator[Batch]:
         epoch, first = self._epoch, self._delivered
-        run = Ahead if self._only_launches() else Pipeline
-        for batch in run(self._numbered(epoch, first), self.stages, self.device, self.prefetch, self.timeout):
+        source = self._numbered(epoch, first)
+        kind = Ahead if self._only_launches() else Pipeline
+        run = partial(kind, stages=self.stages, device=self.device, depth=self.prefetch, timeout=self.timeout)
+        batches = run(source) if self._wanted is None else self._measured(source, run)
+        for batch in batches:
             self._delivered += 1
             if self._delivered == len(self):
                 self._epoch, self._delivered = epoch + 1, 0
             yield batch
+
+    def _measured(self, source: Iterator[Any], run: Callable[[Iterator[Any]], Pipeline]) -> Iterator[Any]:
+        at_a_time = len(self.stages) * (1 + self.prefetch) + 1
+        return after_a_step(source, run, at_a_time, self.device, self._fill)
 
     def _numbered(self, epoch: int, first: int) -> Iterator[tuple[int, torch.Tensor]]:
         """The batches' seeds with numbers that no other batch of any rank or epoch has."""
@@ -170,20 +227,25 @@ class Loader:
         number, seeds = numbered
         here = devices.sent(seeds, self.device)
         if isinstance(self.sampler, NeighborSampler) and self._only_launches():
-            return _Sampled(self.sampler.begin(here, batch=number), seeds, here)
-        return _Sampled(self.sampler.sample(here, batch=number), seeds, here)
+            return _Sampled(number, self.sampler.begin(here, batch=number), seeds, here)
+        return _Sampled(number, self.sampler.sample(here, batch=number), seeds, here)
 
     def _gather(self, sampled: _Sampled) -> Batch:
         sample, waits = sampled.sample, True
         if isinstance(sample, Begun):
             sample, waits = sample.finish(), False
-        x = None if self.features is None else rows_of(self.features, sample.node, self.gather_blocks, waits)
-        y = None
+        x = y = found = None
+        if self.features is not None:
+            sampler = None if sampled.number // self.world_size % len(self) % _COUNTED_EVERY else self.sampler
+            tiers = {} if sampler is None else tiers_of(self.features, sample.node)  # before the gather, which may move rows
+            x = rows_of(self.features, sample.node, self.gather_blocks, waits)
+            if isinstance(sampler, NeighborSampler):
+                found = served(sample, sampler, tiers, x[:1].nbytes)
         if isinstance(self.labels, torch.Tensor) and self.labels.is_cpu:
             y = devices.sent(self.labels[sampled.seeds], self.device)
         elif self.labels is not None:
             y = rows_of(self.labels, sampled.here, waits=waits)
-        return Batch(sample, x, y, sampled.here)
+        return Batch(sample, x, y, sampled.here, found)
 
     def state_dict(self) -> dict[str, Any]:
         """Where the loader is: after the last batch that it gave out. Plain numbers, for a checkpoint."""
@@ -227,6 +289,7 @@ def _few_blocks(table: Any, device: torch.device) -> int | None:
 class _Sampled:
     """A batch between sampling and gathering: its seeds are on the CPU and ``here``, where it is made."""
 
+    number: int
     sample: Sample | Begun
     seeds: torch.Tensor
     here: torch.Tensor

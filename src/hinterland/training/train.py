@@ -24,13 +24,18 @@ from ..runtime.files import check_place
 from ..runtime.progress import progress
 from ..sampling import NeighborSampler, PinSAGESampler
 from . import checkpoint as checkpoints
+from .cache import CachePlan
+from .cache_room import wanted
 from .loader import Batch, Loader, Sampler, rows_of
 from .models import GNN, check_model, make_model
 from .ranks import Ranks, joined
+from .served import FIELDS as SERVED
+from .served import rates
 
 _FULL_BELOW = 1 << 20  # edges of a graph that is validated with full neighbourhoods
 _PROBED = 1024  # vertices that a dataset's fingerprint looks at
-_SUMMED = ("loss", "correct", "seeds", "vertices", "edges", "bytes")
+_COUNTED = ("seeds", "vertices", "edges", "bytes")
+_SUMMED = ("loss", "correct", *_COUNTED, "batches", "counted", *(f"served_{name}" for name in SERVED))
 
 
 @dataclass
@@ -41,15 +46,21 @@ class Trained:
         model: with the parameters of the best epoch by validation loss (of the last one without validation), for evaluation.
         history: an object for each epoch: ``loss``, ``accuracy`` (of training batches), ``valid_loss``, ``valid_accuracy``,
             ``seconds``, ``seeds``, ``vertices``, ``edges`` and ``bytes`` (of gathered rows), over all ranks; ``stages``, this
-            rank's seconds in each; ``seeds_per_second`` and ``edges_per_second``.
+            rank's seconds in each; ``seeds_per_second`` and ``edges_per_second``. Of one batch in 64 (``batches`` says of how
+            many): ``served``, the shares of ``rows`` from the GPU's own memory (``local``), other GPUs' (``peers``) and the
+            ``host``, and of ``edges`` that were read from GPU memory; ``link``, None where nothing crosses one: ``bytes`` that
+            came over it at least, of a GPU on average ``bandwidth`` in bytes a second, the probe's ``ceiling`` and the
+            ``share`` of it (None without a probe).
         best: of the best epoch: ``epoch``, ``loss``, ``accuracy``; None without validation.
         test: ``loss`` and ``accuracy`` on the test split; None without one.
+        cache: what was kept in GPU memory, in this rank; None without a cache.
     """
 
     model: GNN
     history: list[dict[str, Any]]
     best: dict[str, Any] | None
     test: dict[str, float] | None
+    cache: CachePlan | None = None
 
 
 def train(
@@ -67,6 +78,8 @@ def train(
     seed: int = 0,
     device: torch.device | str | int | None = None,
     gather_blocks: int | None = None,
+    cache: str | int | None = None,
+    gpu_budget: int | str | None = None,
     checkpoint: str | Path | None = None,
     checkpoint_every: int | None = None,
     resume: bool = False,
@@ -94,6 +107,7 @@ def train(
         seed: of parameters, shuffling, sampling and dropout.
         device: None is the current GPU, or the CPU without one. Several ranks take a GPU each.
         gather_blocks: as for Loader.
+        cache, gpu_budget: as for Loader; each rank plans for its own GPU. They change no result: a run may go on with others.
         checkpoint: file to write after each epoch, and after every ``checkpoint_every`` batches inside one.
         resume: goes on from ``checkpoint`` if it is there.
         timeout: seconds without a batch, or without an answer of another rank, after which the run ends with an error.
@@ -108,6 +122,7 @@ def train(
     fanouts = tuple(fanouts)
     check(model, fanouts, epochs, hidden, batch_size, lr, weight_decay, dropout, patience, seed, checkpoint_every)
     check_checkpoint(checkpoint, checkpoint_every, resume)
+    wanted(cache, gpu_budget)
     _check_dataset(dataset)
     with joined(device, timeout) as ranks:
         config = {
@@ -118,7 +133,7 @@ def train(
         ranks.check_same({**config, "epochs": epochs, "patience": patience, "checkpoint_every": checkpoint_every})
         cuda = [ranks.device] if ranks.device.type == "cuda" else []
         with torch.random.fork_rng(cuda):
-            run = _Run(dataset, config, ranks, gather_blocks, timeout, checkpoint, checkpoint_every)
+            run = _Run(dataset, config, ranks, gather_blocks, timeout, checkpoint, checkpoint_every, cache, gpu_budget)
             if resume:
                 run.resume()
             while len(run.history) < epochs and not run.is_over(patience):
@@ -243,6 +258,8 @@ class _Run:
         timeout: float,
         checkpoint: str | Path | None,
         checkpoint_every: int | None,
+        cache: str | int | None,
+        gpu_budget: int | str | None,
     ) -> None:
         self.dataset, self.config, self.ranks = dataset, config, ranks
         self.splits = {name: part for name, part in dataset.splits.items() if len(part)}
@@ -251,9 +268,17 @@ class _Run:
         self.gather_blocks, self.timeout = gather_blocks, timeout
         self.checkpoint, self.checkpoint_every = checkpoint, checkpoint_every
         graph, fanouts, seed, device = dataset.graph, list(config["fanouts"]), config["seed"], ranks.device
-        self.sampler, self.tester = _samplers(graph, config["model"], fanouts, seed, device)
+        sampler, tester = _samplers(graph, config["model"], fanouts, seed, device)
+        self.tester = None if tester is sampler else tester  # None: what the loader samples with, which a cache exchanges
         self.loader = self._loader(
-            self.sampler, self.splits["train"], shuffle=True, rank=ranks.rank, world_size=ranks.world_size
+            sampler,
+            self.splits["train"],
+            dataset.features,
+            shuffle=True,
+            rank=ranks.rank,
+            world_size=ranks.world_size,
+            cache=cache,
+            gpu_budget=gpu_budget,
         )
         self.degree = graph.to_outer(graph.degrees()).to(device, torch.float32) if config["model"] == "gcn" else None
         torch.manual_seed(seed)
@@ -274,12 +299,12 @@ class _Run:
         self.best: dict[str, Any] | None = None
         self.totals = _Totals()
 
-    def _loader(self, sampler: Sampler, seeds: torch.Tensor, **options: Any) -> Loader:
+    def _loader(self, sampler: Sampler, seeds: torch.Tensor, features: Any, **options: Any) -> Loader:
         return Loader(
             sampler,
             seeds,
             self.config["batch_size"],
-            features=self.dataset.features,
+            features=features,
             labels=self.dataset.labels,
             seed=self.config["seed"],
             gather_blocks=self.gather_blocks,
@@ -374,10 +399,17 @@ class _Run:
             "loss": summed["loss"] / seeds,
             "accuracy": summed["correct"] / seeds,
             "seconds": seconds,
-            **{name: int(summed[name]) for name in ("seeds", "vertices", "edges", "bytes")},
+            **{name: int(summed[name]) for name in _COUNTED},
             "seeds_per_second": seeds / seconds,
             "edges_per_second": summed["edges"] / seconds,
             "stages": self.totals.stages,
+            **rates(
+                {name: summed[f"served_{name}"] for name in SERVED},
+                summed["counted"],
+                summed["batches"],
+                seconds,
+                self.ranks.world_size,
+            ),
         }
         self.totals = _Totals()
         valid = self.evaluate("valid")
@@ -396,7 +428,7 @@ class _Run:
         # No vertex twice: ranks may have different numbers of batches. A new loader begins with the same samples again.
         mine = self.splits[split][self.ranks.rank :: self.ranks.world_size]
         loss, correct, count = torch.zeros(3, dtype=torch.float64, device=self.ranks.device).unbind()
-        for batch in self._loader(self.tester, mine):
+        for batch in self._loader(self.tester or self.loader.sampler, mine, self.loader.features):
             scores, target = self._scores(self.model, batch)
             loss += F.cross_entropy(scores, target, reduction="sum")
             correct += (scores.argmax(1) == target).sum()
@@ -440,12 +472,16 @@ class _Run:
             self.model.load_state_dict(best["model"])
             best = {key: value for key, value in best.items() if key != "model"}
         test = self.evaluate("test")
-        return Trained(self.model.eval(), self.history, best, test)
+        return Trained(self.model.eval(), self.history, best, test, self.loader.cache_plan)
 
 
 def _counts(batch: Batch) -> dict[str, int]:
     assert batch.x is not None
+    served = {} if batch.served is None else vars(batch.served)
     return {
+        **{f"served_{name}": count for name, count in served.items()},
+        "batches": 1,
+        "counted": int(bool(served)),
         "seeds": batch.batch_size,
         "vertices": len(batch.sample.node),
         "edges": len(batch.sample.row),

@@ -1,0 +1,127 @@
+"""The cache of a loader: what was asked for, how much GPU memory training leaves for it, and when it is filled."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from ..memory import UnifiedTensor
+from ..runtime import devices
+from ..runtime.errors import ConfigError
+from ..runtime.units import format_bytes, parse_bytes
+from ..sampling import NeighborSampler
+from .cache import POLICIES, CachePlan, plan_cache
+
+_SPARE = 20, 4  # left free: a 20th of the GPU's memory, and a 4th of what comes and goes with batches, which differ in size
+_BATCHES = 2048  # of an epoch, that a plan looks at
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A cache as asked for: a policy of ``plan_cache``, and bytes; None is what a training step leaves."""
+
+    policy: str
+    budget: int | None
+
+
+def wanted(cache: str | int | None, gpu_budget: int | str | None) -> Wanted | None:
+    """What ``cache=`` and ``gpu_budget=`` ask for; None where that is nothing.
+
+    Args:
+        cache: None or ``"none"``; another policy of ``plan_cache``; or a size, which is ``"auto"`` within that budget.
+        gpu_budget: most bytes of GPU memory that the cache takes, as ``"4GiB"``; None is what a training step leaves.
+
+    Raises:
+        ConfigError: neither a policy nor a size; a budget without a cache, or two of them.
+    """
+    budget = None if gpu_budget is None else parse_bytes(gpu_budget)
+    if cache is None:
+        if budget is not None:
+            raise ConfigError(f"gpu_budget={gpu_budget!r} is that of a cache; say which one, as in cache='auto'")
+        return None
+    if cache in POLICIES:
+        return None if cache == "none" else Wanted(str(cache), budget)
+    try:
+        size = parse_bytes(cache)
+    except ConfigError:
+        raise ConfigError(f"cache={cache!r} is neither one of {', '.join(POLICIES)} nor a size, such as '4GiB'") from None
+    if budget is not None:
+        raise ConfigError(
+            f"cache={cache!r} is a budget, and gpu_budget={gpu_budget!r} another; write cache='auto' for one of them"
+        )
+    return Wanted("auto", size)
+
+
+def room(device: torch.device) -> int:
+    """Bytes that are free on a GPU beside the most that was allocated at a time since torch's peak was reset."""
+    total = torch.cuda.get_device_properties(device).total_memory
+    allocated, peak = torch.cuda.memory_allocated(device), torch.cuda.max_memory_allocated(device)
+    free = devices.free_bytes(device) + allocated - peak
+    return max(0, free - total // _SPARE[0] - (peak - allocated) // _SPARE[1])
+
+
+def after_a_step(
+    source: Iterator[Any],
+    run: Callable[[Iterator[Any]], Iterable[Any]],
+    first: int,
+    device: torch.device,
+    then: Callable[[int], None],
+) -> Iterator[Any]:
+    """The items of ``source`` through ``run``, in two parts; between them ``then`` learns how much memory training leaves.
+
+    Whoever takes items one after another has launched the work on one when the next is asked for. So the GPU is waited for
+    once, when all of the first part were worked on and nothing is under way.
+
+    Args:
+        source: what ``run`` takes.
+        run: leads items through a pipeline.
+        first: items of the first part: as many as the pipeline holds at a time, so that its memory is measured too.
+        device: a GPU, whose peak of allocated memory (torch.cuda.max_memory_allocated) is reset.
+        then: gets :func:`room`.
+    """
+    torch.cuda.reset_peak_memory_stats(device)
+    yield from run(itertools.islice(source, first))
+    torch.cuda.synchronize(device)
+    left = room(device)
+    torch.cuda.empty_cache()  # blocks that batches are cut from would lie between what is kept
+    then(left)
+    yield from run(source)
+
+
+def filled(
+    policy: str,
+    budget: int,
+    promised: bool,
+    sampler: NeighborSampler,
+    features: UnifiedTensor,
+    seeds: torch.Tensor,
+    batch_size: int,
+    seed: int = 0,
+) -> tuple[CachePlan, NeighborSampler, Any]:
+    """A plan for what batches of ``seeds`` read, and the sampler and the table over what it keeps.
+
+    Args:
+        promised: whether the user has named the budget. If one that was measured is smaller than the rows of one batch,
+            nothing is kept, and sampler and table are those that were given.
+        policy, budget, sampler, features, seeds, batch_size, seed: as of ``plan_cache``. Of many seeds some are looked at.
+
+    Raises:
+        ConfigError: a promised budget is smaller than that; and as ``plan_cache``.
+    """
+    rows = len(sampler.sample(seeds[:batch_size]).node)
+    if budget < rows * features.row_bytes:
+        if promised:
+            raise ConfigError(
+                f"a cache of {format_bytes(budget)} is smaller than one batch, whose {rows:,} rows of features take "
+                f"{format_bytes(rows * features.row_bytes)}; raise gpu_budget, or leave out the cache"
+            )
+        policy = "none"
+    some = _BATCHES * batch_size
+    if len(seeds) > some:
+        seeds = seeds[torch.randint(len(seeds), (some,), generator=torch.Generator().manual_seed(seed))]
+    plan = plan_cache(sampler.graph, features, sampler, seeds, batch_size, budget, policy, seed=seed)
+    return plan, *((sampler, features) if policy == "none" else plan.apply())

@@ -1,0 +1,89 @@
+"""From where the reads of a mini-batch are served: the GPU's own memory, other GPUs, or the host over the link."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from ..graph.traversal_stats import link_ceiling
+from ..sampling import NeighborSampler, Sample
+
+_SECTOR = 32  # bytes of the least read over the link
+
+
+@dataclass(frozen=True)
+class Served:
+    """Reads of one batch.
+
+    Attributes:
+        local, peers, host: rows of features by the tier that they came from.
+        edges: sampled edges; kept: those of them that were read from GPU memory.
+        link: bytes that came over the link from the host at least: the rows, and a sector of 32 for each edge and for each
+            vertex whose offsets are not kept.
+    """
+
+    local: int
+    peers: int
+    host: int
+    edges: int
+    kept: int
+    link: int
+
+
+FIELDS = tuple(field.name for field in dataclasses.fields(Served))
+
+
+def tiers_of(features: Any, node: torch.Tensor) -> dict[str, int]:
+    """From where the rows of ``node`` come, if they are fetched now: how many by tier. Waits for the device."""
+    if hasattr(features, "count"):  # a table of several tiers
+        return dict(features.count(node).rows)
+    tier = "local" if isinstance(features, torch.Tensor) and features.is_cuda else "host"
+    return {"local": 0, "peers": 0, "host": 0, tier: len(node)}
+
+
+def served(sample: Sample, sampler: NeighborSampler, rows: Mapping[str, int], row_bytes: int) -> Served:
+    """Counts one batch. Waits for the device, on the current stream.
+
+    Args:
+        sample: what ``sampler`` gave.
+        rows: of its vertices by tier (:func:`tiers_of`), of ``row_bytes`` each.
+    """
+    view, edges = sampler.lists, len(sample.edge)
+    on_gpu = view.graph.lists.is_cuda
+    kept = edges if on_gpu else int(view.keeps(sample.edge).sum())
+    link = 0
+    if sampler.device.type == "cuda":
+        link = rows["host"] * row_bytes + (edges - kept) * _SECTOR
+        where = view.graph.array("indptr", sampler.device)
+        if not view.graph.indptr.is_cuda and where is not None and where.data_ptr() == view.offsets.data_ptr():
+            link += (len(sample.node) - sample.num_sampled_nodes[-1]) * _SECTOR
+    return Served(rows["local"], rows["peers"], rows["host"], edges, kept, link)
+
+
+def rates(summed: Mapping[str, float], counted: float, batches: float, seconds: float, gpus: int) -> dict[str, Any]:
+    """Shares of reads by tier, and the use of the link, as a record of an epoch holds them.
+
+    Args:
+        summed: sums of the fields of :class:`Served` over ``counted`` batches.
+        batches, seconds: of the epoch; bytes are those of the counted batches times what was not counted.
+        gpus: that read at the same time, each over a link of its own.
+    """
+    rows = sum(summed[tier] for tier in ("local", "peers", "host"))
+    found: dict[str, Any] = {"served": None, "link": None}
+    if not counted:
+        return found
+    found["served"] = {
+        "batches": int(counted),
+        "rows": {tier: summed[tier] / rows if rows else 0.0 for tier in ("local", "peers", "host")},
+        "edges": summed["kept"] / summed["edges"] if summed["edges"] else 0.0,
+    }
+    if summed["link"]:
+        moved, ceiling = summed["link"] * batches / counted, link_ceiling()
+        bandwidth = moved / gpus / seconds
+        share = bandwidth / ceiling if ceiling else None
+        found["link"] = {"bytes": int(moved), "bandwidth": bandwidth, "ceiling": ceiling, "share": share}
+    return found

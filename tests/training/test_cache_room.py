@@ -1,0 +1,299 @@
+"""The cache of a loader: same batches, filled when it should be, within what there is room for; and what is said of it."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+import torch
+
+import hinterland as hl
+from hinterland.runtime.errors import ConfigError
+from hinterland.sampling import NeighborSampler
+from hinterland.training import Loader
+from hinterland.training.cache_room import Wanted, room, wanted
+from hinterland.training.served import FIELDS, rates, tiers_of
+
+BATCH = 64
+BUDGET = 200 << 10
+
+
+@pytest.fixture(scope="module")
+def graph():
+    return hl.generate("kronecker", scale=13, edge_factor=16, seed=3, device="cpu")
+
+
+@pytest.fixture(scope="module")
+def features(graph):
+    return hl.UnifiedTensor.from_tensor(torch.arange(graph.num_vertices * 8, dtype=torch.float32).view(-1, 8))
+
+
+@pytest.fixture(scope="module")
+def seeds(graph):
+    return graph.indptr.diff().nonzero()[:1500, 0]
+
+
+@pytest.fixture
+def gpu(monkeypatch):
+    """Sizes of a GPU that is not there, by what torch would say of it; and what was asked of it, in order."""
+    sizes, asked = {"free": 10_000, "total": 2_000, "reserved": 3_000, "allocated": 1_000, "peak": 2_600}, []
+
+    def answers(name, value):
+        monkeypatch.setattr(torch.cuda, name, lambda *_: asked.append(name) or value())
+
+    answers("mem_get_info", lambda: (sizes["free"], sizes["total"]))
+    answers("memory_reserved", lambda: sizes["reserved"])
+    answers("memory_allocated", lambda: sizes["allocated"])
+    answers("max_memory_allocated", lambda: sizes["peak"])
+    answers("get_device_properties", lambda: type("Properties", (), {"total_memory": sizes["total"]}))
+    for name in ("reset_peak_memory_stats", "synchronize", "empty_cache"):
+        answers(name, lambda: None)
+    sizes["asked"] = asked
+    return sizes
+
+
+def loader(graph, features, seeds, device="cpu", **options):
+    sampler = NeighborSampler(graph, [6, 4], seed=2, device=device)
+    return Loader(sampler, seeds, BATCH, features=features, shuffle=True, seed=5, device=device, **options)
+
+
+def waiting(graph, features, seeds, **options):
+    """A loader that waits for what a step leaves, as one on a GPU does."""
+    made = loader(graph, features, seeds, **options)
+    made._wanted = Wanted("auto", None)
+    return made
+
+
+def same(ours, theirs):
+    for a, b in zip(ours, theirs, strict=True):
+        assert torch.equal(a.seeds, b.seeds) and torch.equal(a.x, b.x)
+        assert torch.equal(a.sample.node, b.sample.node) and torch.equal(a.edge_index, b.edge_index)
+    return True
+
+
+@pytest.mark.parametrize(
+    "cache, gpu_budget, expected",
+    [
+        (None, None, None),
+        ("none", None, None),
+        ("none", "1GiB", None),
+        ("auto", None, Wanted("auto", None)),
+        ("degree", "4KiB", Wanted("degree", 4096)),
+        ("4KiB", None, Wanted("auto", 4096)),
+        (5000, None, Wanted("auto", 5000)),
+    ],
+)
+def test_what_is_asked_for(cache, gpu_budget, expected):
+    assert wanted(cache, gpu_budget) == expected
+
+
+@pytest.mark.parametrize(
+    "cache, gpu_budget, sentence",
+    [
+        (None, "1GiB", "gpu_budget='1GiB' is that of a cache; say which one, as in cache='auto'"),
+        ("lots", None, "cache='lots' is neither one of auto, features, degree, .*none.* nor a size, such as '4GiB'"),
+        (-1, None, "cache=-1 is neither"),
+        ("4GiB", "1GiB", "cache='4GiB' is a budget, and gpu_budget='1GiB' another"),
+        ("auto", "much", "not a size in bytes: 'much'"),
+    ],
+)
+def test_what_cannot_be_asked_for(graph, features, seeds, cache, gpu_budget, sentence):
+    with pytest.raises(ConfigError, match=sentence):
+        loader(graph, features, seeds, cache=cache, gpu_budget=gpu_budget)
+
+
+@pytest.mark.parametrize("cache", ["auto", "features", "degree", "clock"])
+@pytest.mark.parametrize("world_size", [1, 3])
+def test_batches_are_the_same_with_a_cache(graph, features, seeds, cache, world_size):
+    options = {"rank": world_size - 1, "world_size": world_size}
+    ours = loader(graph, features, seeds, cache=cache, gpu_budget=BUDGET, **options)
+    plan = ours.cache_plan
+    assert plan.policy == cache and 0 < plan.split.held <= BUDGET
+    assert isinstance(ours.features, hl.CachedTensor if cache == "clock" else hl.TieredTensor)
+    assert ours.sampler.lists.held == plan.split.adjacency_bytes
+    theirs = loader(graph, features, seeds, **options)
+    assert theirs.cache_plan is None
+    assert all(same(ours, theirs) for _ in range(2))
+
+
+@pytest.mark.parametrize("prefetch, stop", [(1, None), (2, None), (2, 3), (2, 7), (2, 12)])
+def test_what_a_step_leaves_is_filled_once(graph, features, seeds, gpu, prefetch, stop):
+    """After as many batches as the pipeline holds, when the last of them was worked on, and not before; wherever one stops."""
+    gpu.update(free=BUDGET, total=0, reserved=0, allocated=0, peak=0)
+    ours, theirs = (make(graph, features, seeds, prefetch=prefetch) for make in (waiting, loader))
+    first = 2 * (1 + prefetch) + 1
+    assert len(ours) > first
+    for epoch in range(2):
+        seen = []
+        for number, batch in enumerate(itertools.islice(ours, stop)):
+            assert (ours.cache_plan is None) == (epoch == 0 and number < first)
+            seen.append(batch)
+        expected = loader(graph, features, seeds)
+        if stop is None:
+            assert same(seen, theirs)
+        elif epoch == 0:
+            assert same(seen, itertools.islice(expected, stop))
+            again = loader(graph, features, seeds)
+            again.load_state_dict(ours.state_dict())
+            assert same(ours, again)  # the rest of the epoch
+            break
+    assert ours.cache_plan.budget == BUDGET and ours.cache_plan.split.held > 0
+    filled_at = gpu["asked"].index("empty_cache")
+    assert gpu["asked"].index("reset_peak_memory_stats") < gpu["asked"].index("synchronize") < filled_at
+    assert gpu["asked"].count("empty_cache") == 1
+
+
+def test_a_short_epoch_is_measured_at_its_end(graph, features, seeds, gpu):
+    gpu.update(free=BUDGET, total=0, reserved=0, allocated=0, peak=0)
+    ours, theirs = (make(graph, features, seeds[: 3 * BATCH]) for make in (waiting, loader))
+    assert same(ours, theirs) and ours.cache_plan is not None
+    assert same(ours, theirs)
+
+
+def test_where_nothing_is_left_nothing_is_kept(graph, features, seeds, gpu):
+    gpu.update(free=100, total=0, reserved=0, allocated=0, peak=0)
+    ours = waiting(graph, features, seeds)
+    sampler = ours.sampler
+    assert same(ours, loader(graph, features, seeds))
+    assert ours.cache_plan.split.held == 0 and ours.features is features and ours.sampler is sampler
+
+
+def test_room_is_what_the_peak_and_the_margin_leave(gpu):
+    """Reserved blocks that were in use at the peak are not free: the next step takes them again."""
+    device = torch.device("cuda", 0)
+    assert room(device) == 10_000 + 3_000 - 2_600 - 2_000 // 20 - (2_600 - 1_000) // 4
+    gpu["free"], gpu["reserved"] = 0, 2_650
+    assert room(device) == 0
+
+
+def test_on_the_cpu_there_is_nothing_to_measure(graph, features, seeds):
+    ours = loader(graph, features, seeds, cache="auto")
+    assert same(ours, loader(graph, features, seeds))
+    assert ours.cache_plan is None and ours.features is features
+
+
+def test_what_cannot_be_kept_is_refused_before_the_first_batch(graph, features, seeds):
+    def refused(sentence, features=features, budget=BUDGET, graph=graph, **options):
+        with pytest.raises(ConfigError, match=sentence):
+            loader(graph, features, seeds, cache="auto", gpu_budget=budget, **options)
+
+    refused("a cache of 1.00 KiB is smaller than one batch, whose .* rows of features take .*; raise gpu_budget", budget="1KiB")
+    refused("a cache of 0 B is smaller than one batch", budget=0)
+    for budget in (BUDGET, None):
+        refused("features are a NoneType", features=None, budget=budget)
+        refused("from_tensor", features=features.cpu(), budget=budget)
+        refused("compressed", graph=hl.compress(graph), budget=budget)
+
+    class Other:
+        def sample(self, seeds, batch=0):
+            raise AssertionError
+
+    with pytest.raises(ConfigError, match="a cache is planned for a NeighborSampler, not for a Other; leave out cache="):
+        Loader(Other(), seeds, BATCH, features=features, cache="auto", gpu_budget=BUDGET, device="cpu")
+    assert list(Loader(Other(), seeds[:0], BATCH, features=features, cache="auto", gpu_budget=BUDGET, device="cpu")) == []
+
+
+@pytest.mark.parametrize("cache", [None, "auto", "features", "1GiB"])
+def test_one_batch_in_16_says_what_was_served(graph, features, seeds, monkeypatch, cache):
+    """Against a count of each row and edge by where the plan has put it. (One in 64 where epochs are long.)"""
+    monkeypatch.setattr("hinterland.training.loader._COUNTED_EVERY", 16)
+    ours = loader(graph, features, seeds, cache=cache, gpu_budget=BUDGET if cache in ("auto", "features") else None)
+    counted = []
+    for number, batch in enumerate(ours):
+        assert (batch.served is None) == (number % 16 != 0)
+        if batch.served is None:
+            continue
+        counted.append(batch.served)
+        found = vars(batch.served)
+        kept = ours.sampler.lists.keeps(batch.sample.edge)
+        local = 0
+        if cache is not None:
+            scores = ours.cache_plan._row_scores
+            order = scores.sort(descending=True, stable=True).indices[: ours.cache_plan.split.rows]
+            local = int(torch.isin(batch.sample.node, order).sum())
+        rows, edges = len(batch.sample.node), len(batch.sample.edge)
+        expected = {"local": local, "peers": 0, "host": rows - local, "edges": edges, "kept": int(kept.sum()), "link": 0}
+        assert found == expected
+    summed = {name: sum(getattr(one, name) for one in counted) for name in FIELDS}
+    found = rates(summed, len(counted), len(ours), 1.0, 1)
+    assert found["link"] is None and found["served"]["batches"] == len(counted) == 2
+    shares = found["served"]
+    assert sum(shares["rows"].values()) == pytest.approx(1)
+    if cache is None:
+        assert shares["rows"]["host"] == 1 and shares["edges"] == 0
+    elif cache == "1GiB":
+        assert shares["rows"]["local"] == 1 and shares["edges"] == 1
+    else:
+        assert shares["rows"]["local"] == pytest.approx(ours.cache_plan.predicted.rows, abs=0.05)
+        assert shares["edges"] == pytest.approx(ours.cache_plan.predicted.edges, abs=0.05)
+
+
+def test_rates_of_the_link(monkeypatch):
+    """Of two GPUs, each over a link of its own: 10 of 40 batches were counted."""
+    monkeypatch.setattr("hinterland.training.served.link_ceiling", lambda: 100.0)
+    summed = {"local": 30, "peers": 10, "host": 60, "edges": 8, "kept": 2, "link": 500}
+    found = rates(summed, 10, 40, 20.0, 2)
+    assert found["served"] == {"batches": 10, "rows": {"local": 0.3, "peers": 0.1, "host": 0.6}, "edges": 0.25}
+    assert found["link"] == {"bytes": 2000, "bandwidth": 50.0, "ceiling": 100.0, "share": 0.5}
+    monkeypatch.setattr("hinterland.training.served.link_ceiling", lambda: None)
+    assert rates(summed, 10, 40, 20.0, 2)["link"]["share"] is None
+    assert rates(dict.fromkeys(summed, 0), 0, 0, 1.0, 1) == {"served": None, "link": None}
+
+
+def test_rows_are_counted_before_a_gather_that_moves_them(graph, features, seeds):
+    """As a cache does that follows the batches."""
+
+    class Following:
+        shape, dtype, held = features.shape, features.dtype, False
+
+        def __len__(self):
+            return len(features)
+
+        def gather(self, index, **options):
+            self.held = True
+            return features.gather(index)
+
+        def count(self, index):
+            return type("TierCount", (), {"rows": {"local": self.held * len(index), "peers": 0, "host": 0}})
+
+    first = next(iter(loader(graph, Following(), seeds)))
+    assert first.served.local == 0
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("cache", ["auto", "features"])
+def test_a_gpu_measures_a_step_and_fills_what_it_leaves(graph, seeds, cache):
+    """The graph is small, so everything fits: no row and no edge comes over the link afterwards."""
+    features = hl.UnifiedTensor.from_tensor(torch.rand(graph.num_vertices, 128))
+    ours, theirs = (loader(graph, features, seeds, "cuda:0", cache=which) for which in (cache, None))
+    weight = torch.rand(128, 16, device="cuda:0", requires_grad=True)
+    for epoch in range(2):
+        for number, (a, b) in enumerate(zip(ours, theirs, strict=True)):
+            assert torch.equal(a.x, b.x) and torch.equal(a.edge_index, b.edge_index)
+            (a.x @ weight).sum().backward()
+            assert (ours.cache_plan is None) == (epoch == 0 and number < 7)
+            if a.served is not None:
+                rows = a.served.local + a.served.host
+                assert rows == len(a.sample.node) and a.served.link >= 512 * a.served.host
+                if epoch == 1:
+                    assert a.served.host == 0 and (
+                        cache == "features" or (a.served.kept == a.served.edges and a.served.link == 0)
+                    )
+                else:
+                    assert a.served.local == 0 or number >= 7
+    assert ours.cache_plan.predicted.rows == 1 and room(torch.device("cuda:0")) > 0
+
+
+@pytest.mark.gpu
+def test_on_a_gpu_a_named_budget_is_kept(graph, seeds):
+    features = hl.UnifiedTensor.from_tensor(torch.rand(graph.num_vertices, 128))
+    sampler = NeighborSampler(graph, [6, 4], seed=2, device="cuda:0")
+    list(Loader(sampler, seeds, BATCH, features=features))
+    torch.cuda.synchronize()
+    before = torch.cuda.memory_allocated()
+    ours = Loader(sampler, seeds, BATCH, features=features, cache="2MiB")
+    assert torch.cuda.memory_allocated() - before <= (2 << 20) + 4096  # descriptors of 128 bytes
+    (batch,) = itertools.islice(ours, 1)
+    assert torch.equal(batch.x.cpu(), features.cpu()[batch.sample.node.cpu()])
+    tiers = tiers_of(ours.features, batch.sample.node)
+    assert tiers["local"] > 0 and tiers == {name: getattr(batch.served, name) for name in tiers}
