@@ -18,6 +18,7 @@ from ..runtime import devices
 from ..runtime.errors import ConfigError, IndexOutOfRange
 from ..runtime.shuffle import shuffled
 from .pipeline import Pipeline, Stage
+from .sharded import ShardedTensor
 
 _STATE_VERSION = 1
 _LOAD_BYTES = 16  # of one thread's load in a gather
@@ -196,6 +197,8 @@ def _few_blocks(table: Any, device: torch.device) -> int | None:
     """Blocks that gather as fast as the link allows and leave the rest of the GPU to training."""
     if device.type == "cpu":
         return None
+    if isinstance(table, ShardedTensor):
+        table = table.part
     if not isinstance(table, UnifiedTensor):
         return max(1, devices.sm_count(device) // _SHARE)
     machine = load()
