@@ -66,7 +66,7 @@ class Loader:
         sampler: a NeighborSampler of hinterland.sampling, or anything with its ``sample``.
         seeds: int64 ``[S]``, the vertices to train on.
         batch_size: seeds of a batch; the last may be smaller.
-        features: the table of vertex features (UnifiedTensor, TieredTensor or a tensor), or None.
+        features: the table of vertex features (UnifiedTensor, TieredTensor, ShardedTensor or a tensor), or None.
         labels: the labels of all vertices, or None.
         shuffle: a new order each epoch, from ``seed`` and the epoch's number.
         drop_last: leaves out a last, smaller batch.
