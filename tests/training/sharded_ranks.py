@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import sys
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import torch
 
 from hinterland import UnifiedTensor, cli, datasets
-from hinterland.runtime.errors import ConfigError, IndexOutOfRange, RankLost
+from hinterland.runtime.errors import ConfigError, IndexOutOfRange, RankLost, StorageError
 from hinterland.training import Ranks, ShardedTensor, Shards, joined, open_shared, train
 
 FOLDER, DEVICE = Path(sys.argv[1]), sys.argv[2]
@@ -71,6 +72,14 @@ def refusals(ranks: Ranks) -> None:
             ShardedTensor(UnifiedTensor.from_tensor(part), rows, ranks)
         except ConfigError as error:
             say(f"refused {name}: {error}")
+    own = os.environ["LOCAL_RANK"]
+    for name, local, number in (("counts", 1 if last else 2, own), ("order", ranks.local_world_size, "9" if last else own)):
+        os.environ["LOCAL_RANK"] = number
+        try:
+            dataclasses.replace(ranks, local_world_size=local).check_nodes()
+        except ConfigError as error:
+            say(f"refused {name}: {error}")
+    os.environ["LOCAL_RANK"] = own
 
 
 def shares(ranks: Ranks, path: Path) -> None:
@@ -85,10 +94,15 @@ def shares(ranks: Ranks, path: Path) -> None:
     torch.distributed.barrier()
     assert bool((part.cpu() == ranks.node + 1).all())
     say(f"shares: {type(together).__name__}, {len(part)} rows, {part.placement}")
+
+    def unreadable() -> None:
+        if ranks.node == ranks.nodes - 1:
+            raise StorageError("the disk of the last machine is broken")
+
     try:
-        open_shared(FOLDER / "damaged", ranks)
-    except Exception as error:
-        say(f"damaged: {type(error).__name__}: {error}")
+        ranks.from_node(unreadable)
+    except StorageError as error:
+        say(f"unreadable: {error}")
 
 
 def trains(ranks: Ranks, path: Path) -> None:

@@ -55,19 +55,12 @@ def test_the_part_of_a_file(rows, nodes, steps):
         assert torch.equal(found, table[owner == node])
 
 
-def save_set(folder):
-    datasets.save(datasets.generate(SHAPE, seed=1, device="cpu"), folder / "set")
-    datasets.save(datasets.generate(SHAPE, seed=1, device="cpu"), folder / "damaged")
-    features = folder / "damaged" / "features.npy"
-    features.write_bytes(features.read_bytes()[:-999])
-
-
 class Job:
     """A run of sharded_ranks.py: ``nodes`` times ``local`` processes, as torchrun would tell them who they are."""
 
     def __init__(self, nodes, local, folder, device="cpu"):
         self.nodes, self.local, self.folder = nodes, local, folder
-        save_set(folder)
+        datasets.save(datasets.generate(SHAPE, seed=1, device="cpu"), folder / "set")
         shared = {**os.environ, "WORLD_SIZE": str(nodes * local), "LOCAL_WORLD_SIZE": str(local), "OMP_NUM_THREADS": "1"}
         shared |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
         program = Path(__file__).with_name("sharded_ranks.py")
@@ -108,11 +101,14 @@ class Job:
                 assert f"refused dtype: {last} has dtype=torch.int64, but rank 0 has torch.int32; start" in text
                 assert f"refused width: {last} has shape of a row=(3,), but rank 0 has (2,); start" in text
                 assert f"refused rows: {last} has rows=11, but rank 0 has 10; start" in text
+                assert f"refused counts: {last} has LOCAL_WORLD_SIZE=1, but rank 0 has 2; start" in text
+                order = f"{last} of {size} has LOCAL_RANK=9 and LOCAL_WORLD_SIZE={self.local}; ranks are numbered node by node"
+                assert f"refused order: {order}, as torchrun does" in text
                 assert f"refused part: {last}: the part of node 1 has 4 rows, but of 10 rows over 2 nodes it holds 5" in text
             kind = "ShardedTensor" if self.nodes > 1 else "UnifiedTensor"
             place = "registered" if self.local > 1 else "mapped" if devices.cuda_available() else "heap"
             assert lines["shares"] == f"{kind}, {Shards(600, self.nodes).count(rank // self.local)} rows, {place}"
-            assert lines["damaged"].startswith("FormatError: ") and "features.npy" in lines["damaged"]
+            assert lines["unreadable"] == "the disk of the last machine is broken"
             assert len([line for line in text.splitlines() if line.startswith("{")]) == (rank == 0)
             if rank < size - 1:
                 assert lines["lost"].startswith("RankLost: another rank died, or gave no answer for 60 s")
