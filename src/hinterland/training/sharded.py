@@ -82,15 +82,13 @@ class ShardedTensor:
         ranks.check_same({"rows": rows, "shape of a row": tuple(part.shape[1:]), "dtype": part.dtype})
         self.part, self.shards, self._ranks = part, Shards(rows, ranks.nodes), ranks
         mine = self.shards.count(ranks.node)
-        short = len(part) != mine
-        ranks.raise_together(
-            ConfigError(
+        error = None
+        if len(part) != mine:
+            error = ConfigError(
                 f"rank {ranks.rank}: the part of node {ranks.node} has {len(part)} rows, but of {rows} rows over {ranks.nodes} "
                 f"nodes it holds {mine}; Shards({rows}, {ranks.nodes}) says which"
             )
-            if short
-            else None
-        )
+        ranks.raise_together(error)
         self._group: Any = None
         backend = "cpu:gloo,cuda:nccl" if ranks.device.type == "cuda" else "gloo"
         for local in range(ranks.local_world_size if ranks.nodes > 1 else 0):  # every rank takes part in making every group
