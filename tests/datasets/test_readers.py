@@ -15,6 +15,7 @@ import torch
 import hinterland as hl
 from hinterland.datasets import igb
 from hinterland.datasets.dataset import SPLITS
+from hinterland.datasets.files import source_of
 from hinterland.runtime.errors import ConfigError, FormatError, StorageError
 
 from . import writers
@@ -121,6 +122,30 @@ def test_symmetrize_adds_each_reverse_once(tmp_path):
     hl.datasets.convert(path, tmp_path / "b")
     for other in (hl.datasets.open(tmp_path / "a"), hl.datasets.open(tmp_path / "b", symmetrize=True)):
         assert incoming(other.graph) == incoming(found.graph)
+
+
+@pytest.mark.parametrize("kind", ["products", "processed", "papers100m", "igb", "bare", "folder"])
+def test_rows_that_are_passed_over(tmp_path, kind):
+    """From text, a torch file, a compressed archive, a .npy and raw binary."""
+    igb_s = kind in ("igb", "bare")
+    data = writers.igb_truth(hetero=False) if igb_s else writers.truth(dtype="f2" if kind == "papers100m" else "f4")
+    if kind in HOMOGENEOUS:
+        path = HOMOGENEOUS[kind][0](tmp_path / kind, data)
+    elif kind == "folder":
+        hl.datasets.convert(writers.write_products(tmp_path / "raw", data), path := tmp_path / "set")
+    else:
+        path = writers.write_igb(tmp_path / ("full" if kind == "bare" else "small"), data, bare=kind == "bare")
+    [vertices] = source_of(path, None, None).vertices.values()
+    [table] = data.features.values()
+    rows, at = vertices.features, 0
+    assert rows.shape == table.shape
+    for read, skipped in ((3, 5), (0, 7), (1, 0), (4, 13), (len(table) - 33, 0)):
+        found = torch.empty(read, rows.shape[1], dtype=rows.dtype)
+        rows.read(found)
+        assert np.array_equal(found.numpy(), table[at : at + read])
+        rows.skip(skipped)
+        at += read + skipped
+    assert at == len(table)
 
 
 def check_hetero(found: hl.datasets.HeteroDataset, data: writers.Truth, reverse: bool = False) -> None:

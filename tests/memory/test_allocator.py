@@ -195,6 +195,23 @@ def test_sending_through_a_queue_keeps_the_memory_alive():
     assert torch.equal(back.cpu(), torch.arange(10))
 
 
+def test_a_process_that_was_not_started_here_maps_the_same_memory():
+    """As torchrun's do: what plain pickle sends. One that is killed takes nothing with it; one that comes too late is told."""
+    table = UnifiedTensor.from_tensor(torch.arange(10.0), placement="registered")
+    blob = pickle.dumps(table)
+    attach = "import os, pickle, sys; t = pickle.load(sys.stdin.buffer); t.cpu().mul_(2); os.kill(os.getpid(), 9)"
+    killed = subprocess.run([sys.executable, "-c", attach], input=blob, capture_output=True, timeout=120)
+    assert killed.returncode == -9, killed.stderr
+    assert torch.equal(table.cpu(), torch.arange(0.0, 20, 2))
+    del table
+    gc.collect()
+    with pytest.raises(ConfigError, match=f"memory of process {os.getpid()} cannot be opened .*must run on this machine"):
+        pickle.loads(blob)
+    gone = pickle.dumps(allocator._Held(1 << 30, 3, 4))
+    with pytest.raises(ConfigError, match="No such file or directory.*and still hold its table"):
+        pickle.loads(gone).detach()
+
+
 @pytest.fixture
 def driver(monkeypatch):
     """A machine with a GPU of 1 MiB, as far as the allocator can tell; the list holds what it asked of CUDA."""

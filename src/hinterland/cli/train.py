@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,7 +13,7 @@ from .. import datasets
 from ..runtime import devices
 from ..runtime.errors import ConfigError
 from ..runtime.units import format_bytes, format_rate
-from ..training import MODELS, CachePlan
+from ..training import MODELS, CachePlan, Ranks, joined, open_shared
 from ..training import train as training
 from ..training.cache import POLICIES
 from ..training.cache_room import wanted
@@ -59,37 +58,38 @@ def train(
     """Train a graph neural network to classify vertices, and say how well and how fast.
 
     Batches are sampled and gathered while the model trains. Under torchrun (torchrun --nproc-per-node 2 -m hinterland.cli train
-    ...) each process takes its share of the seeds. A data set without splits gets random ones of its largest component, 20
-    vertices a class for training and 30 for validation.
+    ...) each process takes its share of the seeds. The processes of one machine share one table of features; each of several
+    machines holds a part of it. A data set without splits gets random ones of its largest component, 20 vertices a class for
+    training and 30 for validation.
     """
     fanouts = _numbers(fanout)
     check(model, fanouts, epochs, hidden, batch_size, lr, weight_decay, dropout, patience, seed, checkpoint_every)
     check_checkpoint(checkpoint, checkpoint_every, resume)
     wanted(cache, gpu_budget)
     where = devices.as_device(device)
-    first = os.environ.get("RANK", "0") == "0"
-    loaded = _opened(dataset, seed, first)
-    found = training(
-        loaded,
-        model,
-        fanouts,
-        epochs=epochs,
-        hidden=hidden,
-        batch_size=batch_size,
-        lr=lr,
-        weight_decay=weight_decay,
-        dropout=dropout,
-        patience=patience,
-        seed=seed,
-        device=device,
-        cache=cache,
-        gpu_budget=gpu_budget,
-        checkpoint=checkpoint,
-        checkpoint_every=checkpoint_every,
-        resume=resume,
-        on_epoch=lambda epoch: print(_line(epoch), file=sys.stderr),
-    )
-    if not first:
+    with joined(device) as ranks:
+        loaded = _opened(dataset, seed, ranks)
+        found = training(
+            loaded,
+            model,
+            fanouts,
+            epochs=epochs,
+            hidden=hidden,
+            batch_size=batch_size,
+            lr=lr,
+            weight_decay=weight_decay,
+            dropout=dropout,
+            patience=patience,
+            seed=seed,
+            device=device,
+            cache=cache,
+            gpu_budget=gpu_budget,
+            checkpoint=checkpoint,
+            checkpoint_every=checkpoint_every,
+            resume=resume,
+            on_epoch=lambda epoch: print(_line(epoch), file=sys.stderr),
+        )
+    if not ranks.is_first:
         return
     result = {
         "dataset": {
@@ -103,7 +103,7 @@ def train(
         "model": model,
         "fanouts": fanouts,
         "device": where.type,
-        "ranks": int(os.environ.get("WORLD_SIZE", "1")),
+        "ranks": ranks.world_size,
         "parameters": sum(p.numel() for p in found.model.parameters()),
         "epochs": found.history,
         "best": found.best,
@@ -122,15 +122,15 @@ def _numbers(fanout: str) -> list[int]:
         ) from None
 
 
-def _opened(path: Path, seed: int, says_so: bool) -> datasets.Dataset:
-    loaded = datasets.open(path)
+def _opened(path: Path, seed: int, ranks: Ranks) -> datasets.Dataset:
+    loaded = open_shared(path, ranks)
     if isinstance(loaded, datasets.HeteroDataset):
         raise ConfigError(f"{path}: has vertices of {len(loaded.vertex_types)} types; train takes data sets with one")
     if any(len(part) for part in loaded.splits.values()):
         return loaded
     loaded = datasets.largest_component(loaded)
     loaded.splits = datasets.random_splits(loaded, seed)
-    if says_so:
+    if ranks.is_first:
         print(f"hinterland: {path} has no splits; drew some of its largest component (seed {seed})", file=sys.stderr)
     return loaded
 

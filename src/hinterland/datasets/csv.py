@@ -42,6 +42,10 @@ class CsvRows:
         if self._at == self.shape[0] and _lines(self.path, self._text, 1):
             raise FormatError(f"{self.path}: more rows than the {self.shape[0]} vertices; the file is of another data set")
 
+    def skip(self, count: int) -> None:
+        for begin in range(0, count, _LINES):
+            self.read(torch.empty(min(_LINES, count - begin), self.shape[1]))
+
 
 def column(path: str) -> torch.Tensor:
     """A file with one number a line, as float64."""

@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from ..graph import Graph, arrays
 from ..memory import UnifiedTensor
@@ -98,9 +99,19 @@ def open(
         ConfigError: an option that cannot be used.
     """
     places = placements(placement)
-    source = source_of(path, format, num_classes)
+
+    def table(rows: Rows, what: str) -> UnifiedTensor:
+        return read_rows(rows, what, places["features"], progress)
+
+    return placed(source_of(path, format, num_classes), places, symmetrize, table)
+
+
+def placed(
+    source: Source, places: Mapping[str, str], symmetrize: bool, table: Callable[[Rows, str], Any]
+) -> Dataset | HeteroDataset:
+    """A data set in memory; ``table`` makes each type's features of its rows and what they are called."""
     features = {
-        kind: _read(vertices.features, f"reading features of {kind}", places["features"], progress)
+        kind: table(vertices.features, f"reading features of {kind}")
         for kind, vertices in source.vertices.items()
         if vertices.features is not None
     }
@@ -204,7 +215,8 @@ def placements(placement: Placement) -> dict[str, str]:
     return {**arrays.placements(placement), "features": str(features)}
 
 
-def _read(rows: Rows, what: str, placement: str, progress: Progress | None) -> UnifiedTensor:
+def read_rows(rows: Rows, what: str, placement: str, progress: Progress | None = None) -> UnifiedTensor:
+    """All rows as a table in host memory."""
     table = UnifiedTensor._allocate(rows.shape, rows.dtype, placement, False, touch=False)
     deque(fill(rows, what, progress, lambda begin, end: table.cpu()[begin:end]), maxlen=0)
     return table

@@ -32,7 +32,7 @@ Placement = str | Mapping[str, str]
 
 
 class Rows(Protocol):
-    """A table of features that is read once, front to back. ``path`` names its file in messages."""
+    """A table of features that is read once, front to back, whole or in part. ``path`` names its file in messages."""
 
     path: str
     shape: tuple[int, int]
@@ -40,6 +40,9 @@ class Rows(Protocol):
 
     def read(self, target: torch.Tensor) -> None:
         """Fills ``target``, ``[n, F]`` of ``dtype``, contiguous, with the next n rows."""
+
+    def skip(self, count: int) -> None:
+        """Passes over the next ``count`` rows."""
 
 
 class ArrayRows:
@@ -60,6 +63,9 @@ class ArrayRows:
     def read(self, target: torch.Tensor) -> None:
         self._array.read_values(target.view(-1))
 
+    def skip(self, count: int) -> None:
+        self._array.skip(count * self.shape[1])
+
 
 class RawRows:
     """Rows of float32 in a file without a header."""
@@ -79,6 +85,9 @@ class RawRows:
         read_into(self.path, self._at, target)
         self._at += target.numel() * 4
 
+    def skip(self, count: int) -> None:
+        self._at += count * self.shape[1] * 4
+
 
 class TensorRows:
     """Rows of a tensor, in memory or mapped from a file."""
@@ -96,6 +105,9 @@ class TensorRows:
     def read(self, target: torch.Tensor) -> None:
         target.copy_(self._tensor[self._at : self._at + len(target)])
         self._at += len(target)
+
+    def skip(self, count: int) -> None:
+        self._at += count
 
 
 @dataclass

@@ -62,13 +62,47 @@ class Buffer:
         return torch.utils.dlpack.from_dlpack(view).view(dtype).view(shape)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Passes to another process as the same memory (multiprocessing; registered memory only)."""
+        """Passes to another process of this machine as the same memory (registered memory only), while this one holds it."""
+        self._require_shared()
+        return _attach, (_Held(os.getpid(), self._fd, os.fstat(self._fd).st_ino), self.nbytes)
+
+    def _reduce_for_multiprocessing(self) -> tuple[Any, ...]:
+        """The same, and the memory lives on while it is on its way, but only multiprocessing's own processes can take it."""
+        self._require_shared()
+        return _attach, (reduction.DupFd(self._fd), self.nbytes)
+
+    def _require_shared(self) -> None:
         if self.mapping != "registered":
             raise ConfigError(
                 f"{self.mapping} memory belongs to one process; to share a table between processes make it with "
                 "placement='registered'"
             )
-        return _attach, (reduction.DupFd(self._fd), self.nbytes)
+
+
+reduction.register(Buffer, Buffer._reduce_for_multiprocessing)
+
+
+@dataclass(frozen=True)
+class _Held:
+    """Shared memory as the process that holds it knows it. Nothing has a name, so nothing is left when processes die."""
+
+    pid: int
+    fd: int
+    inode: int
+
+    def detach(self) -> int:
+        """A descriptor of this process for the same memory."""
+        place = f"/proc/{self.pid}/fd/{self.fd}"
+        try:
+            if os.stat(place).st_ino == self.inode:
+                return os.open(place, os.O_RDWR | os.O_CLOEXEC)
+            reason = "it is something else"
+        except OSError as error:
+            reason = str(error.strerror)
+        raise ConfigError(
+            f"the shared memory of process {self.pid} cannot be opened ({reason}): that process must run on this machine, "
+            "as the same user, and still hold its table"
+        )
 
 
 def allocate(nbytes: int, mapping: str = "host", oversubscribe: bool = False, touch: bool = True) -> Buffer:

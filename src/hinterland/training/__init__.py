@@ -7,6 +7,8 @@ from .loader import Batch, Loader
 from .models import GNN, MODELS, make_model
 from .optim import SparseAdagrad, SparseSGD
 from .pipeline import Pipeline, Stage
+from .ranks import Ranks, joined
+from .sharded import ShardedTensor, Shards, open_shared
 from .train import Trained, train
 
 __all__ = [
@@ -17,13 +19,18 @@ __all__ = [
     "Costs",
     "Loader",
     "Pipeline",
+    "Ranks",
+    "ShardedTensor",
+    "Shards",
     "SparseAdagrad",
     "SparseSGD",
     "Stage",
     "TableParameter",
     "Trained",
     "UnifiedEmbeddingBag",
+    "joined",
     "make_model",
+    "open_shared",
     "plan_cache",
     "train",
 ]

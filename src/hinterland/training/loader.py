@@ -26,6 +26,7 @@ from .cache import CachePlan, require_plannable
 from .cache_room import after_a_step, filled, wanted
 from .pipeline import Pipeline, Stage
 from .served import Served, served, tiers_of
+from .sharded import ShardedTensor
 
 _STATE_VERSION = 1
 _LOAD_BYTES = 16  # of one thread's load in a gather
@@ -76,7 +77,7 @@ class Loader:
         sampler: a NeighborSampler of hinterland.sampling, or anything with its ``sample``.
         seeds: int64 ``[S]``, the vertices to train on.
         batch_size: seeds of a batch; the last may be smaller.
-        features: the table of vertex features (UnifiedTensor, TieredTensor, CachedTensor or a tensor), or None.
+        features: the table of vertex features (UnifiedTensor, TieredTensor, CachedTensor, ShardedTensor or a tensor), or None.
         labels: the labels of all vertices, or None.
         shuffle: a new order each epoch, from ``seed`` and the epoch's number.
         drop_last: leaves out a last, smaller batch.
@@ -278,6 +279,8 @@ def _few_blocks(table: Any, device: torch.device) -> int | None:
     """Blocks that gather as fast as the link allows and leave the rest of the GPU to training."""
     if device.type == "cpu":
         return None
+    if isinstance(table, ShardedTensor):
+        table = table.part
     if not isinstance(table, UnifiedTensor):
         return max(1, devices.sm_count(device) // _SHARE)
     machine = load()

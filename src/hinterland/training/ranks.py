@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import os
+import pickle
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,18 +20,41 @@ from ..runtime.errors import ConfigError, HinterlandError, RankLost
 
 T = TypeVar("T")
 
+_LOADING = datetime.timedelta(days=1)  # one rank may read a table while the others wait; should it die, they hear of it at once
+
 
 @dataclass(frozen=True)
 class Ranks:
-    """This process, ``rank`` of ``world_size`` that train together, on ``device``."""
+    """This process, ``rank`` of ``world_size`` that train together, on ``device``.
+
+    The processes of one machine (a node) follow one another: torchrun numbers them so. Each has ``local_world_size`` of them.
+    ``timeout``: seconds after which a rank that gives no answer is lost.
+    """
 
     rank: int
     world_size: int
     device: torch.device
+    local_world_size: int
+    timeout: float
 
     @property
     def is_first(self) -> bool:
         return self.rank == 0
+
+    @property
+    def local_rank(self) -> int:
+        """This process among those of its node."""
+        return self.rank % self.local_world_size
+
+    @property
+    def node(self) -> int:
+        """The number of this process's machine."""
+        return self.rank // self.local_world_size
+
+    @property
+    def nodes(self) -> int:
+        """How many machines there are."""
+        return self.world_size // self.local_world_size
 
     def parallel(self, model: nn.Module) -> nn.Module:
         """The model whose gradients are averaged over all ranks."""
@@ -61,6 +85,65 @@ class Ranks:
             raise made[0]
         return made[0]
 
+    def from_node(self, make: Callable[[], T]) -> T:
+        """What ``make()`` gives in the first rank of each node, in all ranks of that node.
+
+        It is pickled: a registered table is then the same memory, held once. An error of ours in one rank is raised in all.
+        """
+        if self.world_size == 1:
+            return make()
+        self.check_nodes()
+        group = dist.new_group(backend="gloo", timeout=_LOADING)
+        try:
+            made: Any = None
+            error: HinterlandError | None = None
+            if self.local_rank == 0:
+                try:
+                    made = make()
+                except HinterlandError as raised:
+                    error = raised
+            self.raise_together(error, group)
+            packed = [b""] * self.world_size
+            shared = self.local_rank == 0 and self.local_world_size > 1
+            dist.all_gather_object(packed, pickle.dumps(made) if shared else b"", group)
+            if self.local_rank:
+                try:
+                    made = pickle.loads(packed[self.rank - self.local_rank])
+                except HinterlandError as raised:
+                    error = raised
+            self.raise_together(error, group)  # until all have it, the first rank holds it
+            found: T = made
+            return found
+        finally:
+            dist.destroy_process_group(group)
+
+    def check_nodes(self) -> None:
+        """Refuses nodes that do not have equally many ranks, one after another.
+
+        Raises:
+            ConfigError: in every rank alike.
+        """
+        self.check_same({"LOCAL_WORLD_SIZE": self.local_world_size})
+        local = os.environ.get("LOCAL_RANK", str(self.local_rank))
+        error = None
+        if self.world_size % self.local_world_size or local != str(self.local_rank):
+            error = ConfigError(
+                f"rank {self.rank} of {self.world_size} has LOCAL_RANK={local} and LOCAL_WORLD_SIZE={self.local_world_size}; "
+                "ranks are numbered node by node, as torchrun does, and every node has as many"
+            )
+        self.raise_together(error)
+
+    def raise_together(self, error: HinterlandError | None, group: dist.ProcessGroup | None = None) -> None:
+        """Raises the error of the first rank that has one, in all of them; ``group``: who they are, by default all."""
+        if self.world_size == 1:
+            errors = [error]
+        else:
+            errors = [None] * dist.get_world_size(group)
+            dist.all_gather_object(errors, error, group)
+        for one in errors:
+            if one is not None:
+                raise one
+
     def check_same(self, mine: Mapping[str, Any]) -> None:
         """Refuses ranks that do not all have the same values.
 
@@ -82,7 +165,7 @@ class Ranks:
 
 
 @contextmanager
-def joined(device: torch.device | str | int | None, timeout: float) -> Iterator[Ranks]:
+def joined(device: torch.device | str | int | None = None, timeout: float = 300.0) -> Iterator[Ranks]:
     """This process among those that torchrun started, or that torch.distributed already connects; alone without either.
 
     Several ranks use gloo between CPUs and NCCL between GPUs; each takes the GPU that ``LOCAL_RANK`` numbers. A rank that does
@@ -94,20 +177,29 @@ def joined(device: torch.device | str | int | None, timeout: float) -> Iterator[
     ours = not dist.is_initialized() and int(os.environ.get("WORLD_SIZE", "1")) > 1
     try:
         where = _device(device, ours or dist.is_initialized())
-        if ours:
-            backend = "nccl" if where.type == "cuda" else "gloo"
-            dist.init_process_group(backend, timeout=datetime.timedelta(seconds=timeout))
-        rank, count = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
-        with devices.on(where):
-            yield Ranks(rank, count, where)
+        with hearing(timeout):
+            if ours:
+                backend = "nccl" if where.type == "cuda" else "gloo"
+                dist.init_process_group(backend, timeout=datetime.timedelta(seconds=timeout))
+            rank, count = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
+            local = int(os.environ.get("LOCAL_WORLD_SIZE", count)) if count > 1 else 1
+            with devices.on(where):
+                yield Ranks(rank, count, where, local, timeout)
+    finally:
+        if ours and dist.is_initialized():
+            dist.destroy_process_group()
+
+
+@contextmanager
+def hearing(timeout: float) -> Iterator[None]:
+    """Turns what torch.distributed raises when another rank is silent into RankLost."""
+    try:
+        yield
     except RuntimeError as error:
         if not _is_of_the_network(error):
             raise
         what = str(error).splitlines()[0]
         raise RankLost(f"another rank died, or gave no answer for {timeout:g} s; its own message says why ({what})") from error
-    finally:
-        if ours and dist.is_initialized():
-            dist.destroy_process_group()
 
 
 def _device(device: torch.device | str | int | None, several: bool) -> torch.device:

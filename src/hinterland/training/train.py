@@ -428,11 +428,15 @@ class _Run:
         # No vertex twice: ranks may have different numbers of batches. A new loader begins with the same samples again.
         mine = self.splits[split][self.ranks.rank :: self.ranks.world_size]
         loss, correct, count = torch.zeros(3, dtype=torch.float64, device=self.ranks.device).unbind()
-        for batch in self._loader(self.tester or self.loader.sampler, mine, self.loader.features):
+        loader = self._loader(self.tester or self.loader.sampler, mine, self.loader.features)
+        for batch in loader:
             scores, target = self._scores(self.model, batch)
             loss += F.cross_entropy(scores, target, reduction="sum")
             correct += (scores.argmax(1) == target).sum()
             count += len(target)
+        most = -(-len(self.splits[split]) // self.ranks.world_size)  # seeds of the first rank
+        for _ in range(-(-most // loader.batch_size) - len(loader)):
+            rows_of(self.dataset.features, mine[:0].to(self.ranks.device))  # from a sharded table all ranks gather at once
         total_loss, total_correct, total = self.ranks.sum([float(loss), float(correct), float(count)])
         return {"loss": total_loss / total, "accuracy": total_correct / total}
 

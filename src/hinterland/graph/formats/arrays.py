@@ -89,6 +89,14 @@ class ArrayFile:
         self._taken += count
         return part if self.dtype.isnative else part.byteswap().view(self.dtype.newbyteorder("="))
 
+    def skip(self, count: int) -> None:
+        """Passes over the next ``count`` elements; only what is compressed has to be read for that."""
+        if self._offset is not None:
+            self._taken += count
+            return
+        for begin in range(0, count, _CHUNK):
+            self.take(min(_CHUNK, count - begin))
+
     def small(self) -> np.ndarray:
         """A short array as a whole, in its shape."""
         if self.count > 1 << 10:

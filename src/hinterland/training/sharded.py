@@ -1,0 +1,233 @@
+"""Tables that the processes of a torchrun job hold together: once on each machine, and over several machines a part on each.
+
+On one machine the first rank reads the table into registered memory, and the others map the same pages (memory/allocator.py).
+Over several, a rank asks those with its own local rank on the other nodes for rows, by all-to-all.
+"""
+
+from __future__ import annotations
+
+import datetime
+import os
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.distributed as dist
+
+from ..datasets import Dataset, HeteroDataset
+from ..datasets.files import placed, placements, read_rows, source_of
+from ..memory import UnifiedTensor
+from ..memory.faults import out_of_range
+from ..memory.rows import Index, RowTable
+from ..runtime.errors import ConfigError, HinterlandError
+from .ranks import Ranks, hearing
+
+if TYPE_CHECKING:
+    from ..datasets.source import Rows
+
+_LARGEST_BLOCK = 8192  # rows: some megabytes, which files are read in as fast as in one piece
+_BLOCKS = 64  # of each node at least, where there are rows enough: no node has all of the hottest
+
+
+@dataclass(frozen=True)
+class Shards:
+    """Which node has which rows: blocks of rows are dealt out in turn.
+
+    Single rows would make every node read the whole file; one range for each would leave the first node alone with the
+    hottest rows of a table that is in the order of hotness.
+    """
+
+    rows: int
+    nodes: int
+
+    @property
+    def block(self) -> int:
+        """Rows of a block."""
+        return max(1, min(_LARGEST_BLOCK, self.rows // (self.nodes * _BLOCKS)))
+
+    def count(self, node: int) -> int:
+        """Rows of a node."""
+        turns, rest = divmod(self.rows, self.nodes * self.block)
+        return turns * self.block + max(0, min(self.block, rest - node * self.block))
+
+    def find(self, row: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """The nodes that have rows (int64, from 0), and the rows' numbers there."""
+        block = row // self.block
+        return block % self.nodes, block // self.nodes * self.block + row % self.block
+
+    def row(self, node: int, number: int) -> int:
+        """The row that is number ``number`` of a node."""
+        turn, within = divmod(number, self.block)
+        return (turn * self.nodes + node) * self.block + within
+
+
+class ShardedTensor:
+    """A table of which every node holds a part (Shards says which), and whose rows every rank gathers.
+
+    ``gather`` is collective: the ranks with the same local rank call it equally often, with an empty index if they need
+    nothing. It has a process group of its own, so that it can run in a thread beside a model that trains in parallel.
+
+    Args:
+        part: this node's rows. The ranks of a node may share one registered table.
+        rows: of the whole table.
+        ranks: who takes part (:func:`.joined`).
+
+    Raises:
+        ConfigError: in every rank alike: the ranks do not have parts of one table.
+    """
+
+    def __init__(self, part: RowTable, rows: int, ranks: Ranks) -> None:
+        ranks.check_nodes()
+        ranks.check_same({"rows": rows, "shape of a row": tuple(part.shape[1:]), "dtype": part.dtype})
+        self.part, self.shards, self._ranks = part, Shards(rows, ranks.nodes), ranks
+        mine = self.shards.count(ranks.node)
+        error = None
+        if len(part) != mine:
+            error = ConfigError(
+                f"rank {ranks.rank}: the part of node {ranks.node} has {len(part)} rows, but of {rows} rows over {ranks.nodes} "
+                f"nodes it holds {mine}; Shards({rows}, {ranks.nodes}) says which"
+            )
+        ranks.raise_together(error)
+        self._group: Any = None
+        backend = "cpu:gloo,cuda:nccl" if ranks.device.type == "cuda" else "gloo"
+        for local in range(ranks.local_world_size if ranks.nodes > 1 else 0):  # every rank takes part in making every group
+            members = list(range(local, ranks.world_size, ranks.local_world_size))
+            group = dist.new_group(members, datetime.timedelta(seconds=ranks.timeout), backend)
+            if local == ranks.local_rank:
+                self._group = group
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The type of its elements."""
+        return self.part.dtype
+
+    @property
+    def shape(self) -> torch.Size:
+        """Of the whole table; the first dimension counts the rows."""
+        return torch.Size((self.shards.rows, *self.part.shape[1:]))
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all rows, on all nodes."""
+        return self.shards.rows * self.part.row_bytes
+
+    def __len__(self) -> int:
+        return self.shards.rows
+
+    def __repr__(self) -> str:
+        return f"ShardedTensor(shape={tuple(self.shape)}, dtype={self.dtype}, part={self.part!r})"
+
+    def gather(self, index: Index, max_blocks: int | None = None) -> torch.Tensor:
+        """Rows at ``index``: shape ``index.shape + shape[1:]``, on the index's device. All ranks of the group at once.
+
+        Row numbers go to the nodes that have the rows, which gather them as UnifiedTensor does; the rows come back. That is
+        three all-to-alls: of how many, of which, and of rows.
+
+        Args:
+            index: int32 or int64, any shape; -1 is the last row. May be empty.
+            max_blocks: blocks that the GPU may use, as for UnifiedTensor.
+
+        Raises:
+            IndexOutOfRange: in all ranks of the group: names the rank that asked, the first bad position and its value.
+            RankLost: another rank died, or did not take part in time.
+        """
+        index = RowTable._index(index)
+        if self._group is None:
+            return self.part.gather(index, max_blocks=max_blocks)
+        with hearing(self._ranks.timeout):
+            rows = self._gather(index.reshape(-1).to(torch.int64), max_blocks)
+        return rows.view(index.shape + self.shape[1:])
+
+    def _gather(self, index: torch.Tensor, max_blocks: int | None) -> torch.Tensor:
+        rows, nodes = self.shards.rows, self.shards.nodes
+        bad = (index < -rows) | (index >= rows)
+        owner, number = self.shards.find(torch.where(index < 0, index + rows, index))
+        owner, order = owner.sort(stable=True)
+        counts = torch.searchsorted(owner, torch.arange(nodes + 1, device=index.device)).diff()
+        mine = torch.stack([counts, bad.sum().expand(nodes)], 1)
+        theirs = torch.empty_like(mine)
+        dist.all_to_all_single(theirs, mine, group=self._group)
+        # Two rows of numbers that the CPU needs, for one wait.
+        (sent, asked), (_, wrong) = torch.stack([mine, theirs]).permute(2, 0, 1).tolist()
+        if any(wrong):
+            self._refuse(index, bad)
+        wanted = number.new_empty(sum(asked))
+        dist.all_to_all_single(wanted, number[order], asked, sent, self._group)
+        found = self.part.gather(wanted, max_blocks=max_blocks, check="async")
+        taken = found.new_empty(len(index), *found.shape[1:])
+        width = self.part.row_bytes
+        if width:
+            as_bytes = (taken.view(-1).view(torch.uint8), found.view(-1).view(torch.uint8))
+            dist.all_to_all_single(*as_bytes, [n * width for n in sent], [n * width for n in asked], self._group)
+        place = torch.empty_like(order)
+        place[order] = torch.arange(len(order), device=order.device)
+        return taken.index_select(0, place)
+
+    def _refuse(self, index: torch.Tensor, bad: torch.Tensor) -> None:
+        """Raises the error of a rank that asked for rows that there are not, in all ranks of the group."""
+        error: HinterlandError | None = None
+        positions = bad.nonzero().view(-1)
+        if len(positions):
+            first = int(positions[0])
+            sentence = out_of_range(first, int(index[first]), self.shards.rows, len(positions))
+            error = type(sentence)(f"rank {self._ranks.rank}: {sentence}")
+        self._ranks.raise_together(error, self._group)
+
+
+class PartOfRows:
+    """The rows of one node, out of the rows of a file."""
+
+    def __init__(self, rows: Rows, shards: Shards, node: int) -> None:
+        self.path, self.dtype, self.shape = rows.path, rows.dtype, (shards.count(node), rows.shape[1])
+        self._rows, self._shards, self._node = rows, shards, node
+        self._taken = 0  # rows of the node
+        self._at = 0  # rows of the file
+
+    def read(self, target: torch.Tensor) -> None:
+        done = 0
+        while done < len(target):
+            begin = self._shards.row(self._node, self._taken)
+            length = min(self._shards.block - begin % self._shards.block, len(target) - done)
+            self._rows.skip(begin - self._at)
+            self._rows.read(target[done : done + length])
+            self._at, self._taken, done = begin + length, self._taken + length, done + length
+
+    def skip(self, count: int) -> None:
+        self._taken += count
+
+
+def open_shared(
+    path: str | os.PathLike[str],
+    ranks: Ranks,
+    *,
+    symmetrize: bool = False,
+    num_classes: int | None = None,
+    format: str | None = None,
+) -> Dataset | HeteroDataset:
+    """A data set whose features the processes of a torchrun job hold together; everything else each has for itself.
+
+    On one machine they share one registered table. On several, each machine reads only its part of the features from the
+    file, and they are a ShardedTensor. One process alone gets what ``datasets.open`` gives. So does every process for a data
+    set without splits, which is small and about to be cut (``largest_component``).
+
+    Args:
+        ranks: who shares (:func:`.joined`); all of them call this.
+        path, symmetrize, num_classes, format: as in ``datasets.open``. Every node finds the files under the same path.
+
+    Raises:
+        FormatError, StorageError, OutOfMemory: as in ``datasets.open``; of features, in all ranks alike.
+        RankLost: another rank died.
+    """
+    source = source_of(path, format, num_classes)
+    alone = ranks.world_size == 1 or not any(len(part) for part in source.splits.values())
+    table = partial(read_rows, placement="host") if alone else partial(_held_together, ranks)
+    with hearing(ranks.timeout):
+        return placed(source, placements("host"), symmetrize, table)
+
+
+def _held_together(ranks: Ranks, rows: Rows, what: str) -> UnifiedTensor | ShardedTensor:
+    placement = "registered" if ranks.local_world_size > 1 else "host"
+    mine = rows if ranks.nodes == 1 else PartOfRows(rows, Shards(rows.shape[0], ranks.nodes), ranks.node)
+    part = ranks.from_node(lambda: read_rows(mine, what, placement))
+    return part if ranks.nodes == 1 else ShardedTensor(part, rows.shape[0], ranks)

@@ -1,0 +1,147 @@
+"""Tables that several processes hold together: every row comes as from a whole table, and nobody waits for ever."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hinterland import datasets
+from hinterland.datasets.source import TensorRows
+from hinterland.runtime import devices
+from hinterland.training import Shards
+from hinterland.training.sharded import PartOfRows
+
+from .test_train import free_port, same
+
+# 161 vertices validate and 193 are tested: in batches of 16, the first of two ranks has a batch more than the second.
+SHAPE = datasets.Shape({"node": 600}, {"node": 64}, {("node", "to", "node"): 6000}, (240, 161, 193), 4, undirected=True)
+
+
+@given(st.integers(0, 100_000), st.integers(1, 9))
+def test_every_row_has_one_place(rows, nodes):
+    """The node and number that a row is found at are those that lead back to it; nodes hold about equally many."""
+    shards = Shards(rows, nodes)
+    owner, number = shards.find(torch.arange(rows))
+    counts = torch.bincount(owner, minlength=nodes).tolist()
+    assert counts == [shards.count(node) for node in range(nodes)] and sum(counts) == rows
+    assert max(counts) - min(counts) <= shards.block
+    for row in range(0, rows, max(1, rows // 50)):
+        assert shards.row(int(owner[row]), int(number[row])) == row
+        assert int(number[row]) < counts[int(owner[row])]
+
+
+@given(st.integers(0, 400), st.integers(1, 5), st.lists(st.integers(1, 90), min_size=1, max_size=5))
+def test_the_part_of_a_file(rows, nodes, steps):
+    """Read piece by piece, of whatever lengths."""
+    table = torch.arange(rows * 3.0).view(rows, 3)
+    shards = Shards(rows, nodes)
+    owner, _ = shards.find(torch.arange(rows))
+    for node in range(nodes):
+        part = PartOfRows(TensorRows("table", table), shards, node)
+        found = torch.empty(part.shape)
+        done, turn = 0, 0
+        while done < len(found):
+            step = steps[turn % len(steps)]
+            part.read(found[done : done + step])
+            done, turn = done + step, turn + 1
+        assert torch.equal(found, table[owner == node])
+
+
+class Job:
+    """A run of sharded_ranks.py: ``nodes`` times ``local`` processes, as torchrun would tell them who they are."""
+
+    def __init__(self, nodes, local, folder, device="cpu"):
+        self.nodes, self.local, self.folder = nodes, local, folder
+        datasets.save(datasets.generate(SHAPE, seed=1, device="cpu"), folder / "set")
+        shared = {**os.environ, "WORLD_SIZE": str(nodes * local), "LOCAL_WORLD_SIZE": str(local), "OMP_NUM_THREADS": "1"}
+        shared |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+        program = Path(__file__).with_name("sharded_ranks.py")
+        started = [
+            subprocess.Popen(
+                [sys.executable, str(program), str(folder), device],
+                env={**shared, "RANK": str(rank), "LOCAL_RANK": str(rank % local), **self.gpu_of(rank)},
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+            for rank in range(nodes * local)
+        ]
+        try:
+            self.said, self.errors = zip(*(process.communicate(timeout=240) for process in started), strict=True)
+        finally:
+            for process in started:
+                process.kill()
+        self.codes = [process.returncode for process in started]
+
+    def gpu_of(self, rank):
+        """Machines that are only told apart have GPUs of their own."""
+        return {"CUDA_VISIBLE_DEVICES": str(rank)} if self.local == 1 and torch.cuda.device_count() > rank else {}
+
+    def check(self):
+        """All that one run has to show."""
+        size = self.nodes * self.local
+        assert self.codes == [0] * (size - 1) + [7], self.errors
+        for rank, text in enumerate(self.said):
+            lines = dict(line.split(": ", 1) for line in text.splitlines() if ": " in line)
+            if self.nodes > 1:
+                assert lines["gathers"] == "as from the whole table"
+                asker = self.local + rank % self.local  # on node 1, in the same group
+                table = "is outside a table of 1000 rows; row numbers go from -1000 to 999"
+                assert f"outside: rank {asker}: index 1000 at position 1 {table}\n" in text
+                assert f"outside: rank {asker}: index -1001 at position 0 {table}\n" in text
+                last = f"rank {size - 1}"
+                assert f"refused dtype: {last} has dtype=torch.int64, but rank 0 has torch.int32; start" in text
+                assert f"refused width: {last} has shape of a row=(3,), but rank 0 has (2,); start" in text
+                assert f"refused rows: {last} has rows=11, but rank 0 has 10; start" in text
+                assert f"refused counts: {last} has LOCAL_WORLD_SIZE=1, but rank 0 has 2; start" in text
+                order = f"{last} of {size} has LOCAL_RANK=9 and LOCAL_WORLD_SIZE={self.local}; ranks are numbered node by node"
+                assert f"refused order: {order}, as torchrun does" in text
+                assert f"refused part: {last}: the part of node 1 has 4 rows, but of 10 rows over 2 nodes it holds 5" in text
+            kind = "ShardedTensor" if self.nodes > 1 else "UnifiedTensor"
+            place = "registered" if self.local > 1 else "mapped" if devices.cuda_available() else "heap"
+            assert lines["shares"] == f"{kind}, {Shards(600, self.nodes).count(rank // self.local)} rows, {place}"
+            assert lines["unreadable"] == "the disk of the last machine is broken"
+            assert len([line for line in text.splitlines() if line.startswith("{")]) == (rank == 0)
+            if rank < size - 1:
+                assert lines["lost"].startswith("RankLost: another rank died, or gave no answer for 60 s")
+
+    def printed(self):
+        """The result of the command."""
+        return json.loads(next(line for line in self.said[0].splitlines() if line.startswith("{")))
+
+    def trained(self, name):
+        return [torch.load(self.folder / f"{name}.{rank}.pt", map_location="cpu") for rank in range(self.nodes * self.local)]
+
+
+@pytest.mark.parametrize("nodes, local", [(2, 1), (1, 2), (2, 2)])
+def test_ranks_hold_a_table_together(tmp_path, nodes, local):
+    """So many machines with so many processes each, all on this one: rows, refusals, training and loss."""
+    job = Job(nodes, local, tmp_path)
+    job.check()
+    for whole, together in zip(job.trained("whole"), job.trained("together"), strict=True):
+        assert same(whole, together)
+    found, history = job.printed(), job.trained("whole")[0]["history"]
+    assert found["ranks"] == nodes * local and found["dataset"]["features"] == [600, 64]
+    losses = [[(epoch["loss"], epoch["valid_loss"]) for epoch in epochs] for epochs in (found["epochs"], history)]
+    assert losses[0] == losses[1]
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("nodes, local", [(1, 2), (2, 1)])
+def test_two_gpus_hold_a_table_together(tmp_path, nodes, local):
+    """NCCL: both GPUs read one registered table, or each has half of it. Sums on GPUs are in any order."""
+    if torch.cuda.device_count() < 2:
+        pytest.skip("needs two GPUs")
+    job = Job(nodes, local, tmp_path, "cuda")
+    for text, error in zip(job.said, job.errors, strict=True):
+        assert "trained" in text, error
+    whole, together = ([epoch["loss"] for epoch in job.trained(name)[0]["history"]] for name in ("whole", "together"))
+    assert whole == pytest.approx(together, rel=1e-3)
