@@ -143,12 +143,12 @@ def test_bad_seeds_and_short_tables_are_found(graph):
         loader = batches(graph, "cuda", None)
         loader.seeds[69] = graph.num_vertices
         list(loader)
-    last = int(graph.degrees().cpu().nonzero().max())  # that is met, but no seed
+    met = NeighborSampler(graph, [-1], device="cpu").sample(torch.arange(10)).node
+    last = int(met.max())  # is met, but no seed
     short = hl.UnifiedTensor.from_tensor(torch.randn(last, 3))
+    sampler = NeighborSampler(graph, [-1], device="cuda")
     with pytest.raises(IndexOutOfRange, match=f"outside a table of {last} rows"):
-        loader = batches(graph, "cuda", short)
-        loader.seeds = torch.arange(last)
-        list(loader)
+        list(Loader(sampler, torch.arange(10), 5, features=short, device="cuda"))
 
 
 def held_now():

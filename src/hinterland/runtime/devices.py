@@ -97,5 +97,6 @@ def free_bytes(device: torch.device) -> int:
 
 
 def sent(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
-    """A tensor of the CPU on ``device``; the copy to a GPU is queued on the current stream, and the CPU does not wait."""
-    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" and tensor.is_cpu else tensor.to(device)
+    """A small tensor of the CPU on ``device``. CUDA takes what is not pinned at once, and the copy to the GPU is queued on the
+    current stream: the CPU does not wait, and may overwrite the tensor."""
+    return tensor.to(device, non_blocking=True)

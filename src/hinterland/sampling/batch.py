@@ -347,7 +347,7 @@ class Batch:
         batch += [_address(self._scratch[name]) for name in ("begins", "degrees", "firsts", "picks", "keys", "found")]
         batch += [_address(self._sums)]
         filled = torch.tensor([0] * _TEAM_WORDS + batch + types + relations, dtype=torch.int64)
-        words.copy_(filled.pin_memory() if words.is_cuda else filled, non_blocking=True)
+        words.copy_(filled, non_blocking=True)
         return words
 
     def _read(self) -> int:
