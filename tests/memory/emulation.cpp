@@ -1,9 +1,11 @@
 // Runs the GPU's share of memory/gather.hpp on the CPU, one thread after another, and looks at what a warp would ask of the
 // memory: compiled by test_emulation.py.
 #include <cstdint>
+#include <cstring>
 #include <set>
 #include <vector>
 
+#include "hinterland/memory/bulk.hpp"
 #include "hinterland/memory/tiers.hpp"
 
 using namespace hinterland;
@@ -72,6 +74,35 @@ int64_t emulate_tiered(const TieredTable* table, char* packed, const void* indic
   static_assert(sizeof(TieredTable) == 12 * 8);
   const RowCopy<TieredTable> copy{*table, packed, indices, index_bytes, visit, count, row_bytes, into_table};
   return emulate_copy(copy, unit, {row_bytes / unit, lanes, steps, shifted}, chunks, threads, fault);
+}
+
+// A gather in bulk, one thread after another. The result has bit 1 set if rows were loaded into a room that was not empty.
+int64_t emulate_bulk(char* table, int64_t table_rows, char* packed, const void* indices, int64_t index_bytes,
+                     const int64_t* visit, int64_t count, int64_t row_bytes, int64_t threads, int64_t* fault) {
+  const RowCopy<PointerTable> copy{{table, table_rows}, packed, indices, index_bytes, visit, count, row_bytes, 0};
+  struct Room {
+    const char* from = nullptr;
+    bool misused = false;
+    void load(const char* row, int64_t) {
+      misused |= from != nullptr;
+      from = row;
+    }
+    void store(char* to, int64_t bytes) {
+      misused |= from == nullptr;
+      std::memcpy(to, from, bytes);
+      from = nullptr;
+    }
+  };
+  IndexFault found{kNoFault, 0, 0, 0, 0};
+  volatile int64_t flag = 0;
+  bool misused = false;
+  for (int64_t thread = 0; thread < threads; ++thread) {
+    Room room;
+    gather_bulk(copy, thread, threads, room, found, &flag);
+    misused |= room.misused || room.from != nullptr;
+  }
+  fault[0] = found.first, fault[1] = found.value, fault[2] = found.table_rows, fault[3] = found.count, fault[4] = found.lock;
+  return flag + 2 * misused;
 }
 
 // Whether the 16 bytes at `from` may be read whole.

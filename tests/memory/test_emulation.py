@@ -151,3 +151,31 @@ def test_cuts_cover_a_row(row_bytes, table, packed, into):
     assert pieces <= cut.lanes * cut.steps
     assert cut.lanes * (cut.steps - 1) <= pieces
     assert cut.steps == 1 or cut.lanes == 32
+
+
+@settings(deadline=None, max_examples=80)
+@given(
+    row_bytes=st.sampled_from([16, 256, 272, 512, 4096]),
+    rows=st.integers(1, 40),
+    count=st.integers(1, 300),
+    threads=st.integers(1, 400),
+    wide=st.booleans(),
+    ordered=st.booleans(),
+    bad=st.dictionaries(st.integers(0, 299), st.sampled_from([40, -41, 2**31 - 1, -(2**31)]), max_size=5),
+)
+def test_rows_in_bulk(gpu, row_bytes, rows, count, threads, wide, ordered, bad):
+    table = torch.randint(0, 256, (rows, row_bytes), dtype=torch.uint8)
+    index = torch.randint(-rows, rows, (count,), dtype=torch.int64 if wide else torch.int32)
+    expected = table[index.long()]
+    bad = {at: value for at, value in bad.items() if at < count}
+    for at, value in bad.items():
+        index[at], expected[at] = value, 0
+    packed = torch.full((count, row_bytes), 7, dtype=torch.uint8)
+    visit = torch.randperm(count) if ordered else None
+    fault = (ctypes.c_int64 * 5)()
+    pointers = (table.data_ptr(), rows, packed.data_ptr(), index.data_ptr(), index.element_size())
+    numbers = (*pointers, 0 if visit is None else visit.data_ptr(), count, row_bytes, threads)
+    assert gpu.emulate_bulk(*map(ctypes.c_int64, numbers), fault) == int(bool(bad))
+    assert torch.equal(packed, expected)
+    if bad:
+        assert list(fault)[:4] == [min(bad), bad[min(bad)], rows, len(bad)]

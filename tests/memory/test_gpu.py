@@ -52,7 +52,7 @@ def test_nothing_moves_to_the_gpu(mapping, gpu):
     assert before - torch.cuda.mem_get_info()[0] < size // 8
 
 
-@pytest.mark.parametrize("row_bytes", [1, 2, 12, 32, 64, 100, 128, 132, 480, 512, 516, 1028, 2048, 2408, 1 << 20])
+@pytest.mark.parametrize("row_bytes", [1, 2, 12, 32, 64, 100, 128, 132, 256, 480, 512, 516, 1028, 2048, 2408, 14_400, 1 << 20])
 def test_rows(mapping, gpu, row_bytes):
     rows = min(100_000, (64 << 20) // row_bytes)
     source = torch.randint(0, 256, (rows, row_bytes), dtype=torch.uint8)

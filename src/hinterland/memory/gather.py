@@ -1,4 +1,4 @@
-"""Copies rows between a table and packed rows: launches memory/gather.cu or memory/tiers.cu, or runs their loop on the CPU."""
+"""Copies rows between a table and packed rows: launches memory/gather.cu, tiers.cu or bulk.cu, or loops on the CPU."""
 
 from __future__ import annotations
 
@@ -24,7 +24,12 @@ _TIERED = {
     for way, units in (("kRows", _UNITS), ("kChunks", _UNITS[:-1]), ("kReplicas", _UNITS))
 }
 TIERED_KERNEL = KernelFile("memory/tiers.cu", tuple(name for names in _TIERED.values() for name in names.values()))
+_BULK = KernelFile("memory/bulk.cu", ("hinterland::bulk_rows_kernel", "hinterland::bulk_tiered_rows_kernel"))
 _THREADS = 1024
+_BARRIER = 8  # bytes
+_BULK_LEAST = 256  # bytes of a row that is copied in bulk; more threads than there are would be needed for shorter ones
+_BULK_THREADS = 16  # at least
+_BULK_BLOCKS = 4  # fill the link, and three do (docs/notes/gather-on-h200.md)
 _SHARE = 4  # one block for every fourth multiprocessor fills the link (docs/memory.md), and leaves the others to other work
 _INDEX_BYTES = {torch.int32: 4, torch.int64: 8}
 
@@ -36,6 +41,12 @@ def index_bytes(index: torch.Tensor) -> int:
     except KeyError:
         remedy = "use index.nonzero() for a mask" if index.dtype in (torch.bool, torch.uint8) else "use index.long()"
         raise ConfigError(f"row numbers are int32 or int64, not {index.dtype}; {remedy}") from None
+
+
+def few_blocks(device: torch.device, row_bytes: int, tiered: bool = False) -> int | None:
+    """Blocks of a gather that leave a GPU to other work and are nearly as fast as any number: in rows that a kernel copies in
+    bulk, two for the link, and eight where rows lie in GPU memory too. None where that is not known."""
+    return (8 if tiered else 2) if _bulk_threads(device, row_bytes, 0) else None
 
 
 class TieredTable(NamedTuple):
@@ -138,34 +149,44 @@ def _on_gpu(
         kernels, source = TIERED_KERNEL, tuple(table)
         shape = _tiered_shape(device, row_bytes, to & 127, into_table)
     count = index.numel()
-    needed = -(-count * shape.steps // shape.pieces_per_block)
-    grid = min(needed, shape.blocks if max_blocks is None else max_blocks)
     stream = devices.current_stream(device)
     watched = faults.watch(device, torch._C._cuda_getCurrentRawStream(device.index))
-    arguments = (
-        *source,
-        to,
-        index.data_ptr(),
-        width,
-        0 if visit is None else visit.data_ptr(),
-        count,
-        row_bytes,
-        int(into_table),
-        shape.lanes,
-        shape.steps,
-        shape.shifted,
-        watched.record_address,
-        watched.flag_address,
+    arguments = (*source, to, index.data_ptr(), width, 0 if visit is None else visit.data_ptr(), count, row_bytes)
+    checks = watched.record_address, watched.flag_address
+    # Rows in GPU memory, which is faster than the link, are worth all multiprocessors unless the caller says how many.
+    bulk = (
+        0 if into_table or (max_blocks is None and len(source) > 2) else _bulk_threads(device, row_bytes, (source[0] | to) & 15)
     )
-    launch(kernels, shape.instance, device, grid, _THREADS, *arguments)
-    if into_table and not isinstance(table, int) and table.others:
-        launch(kernels, shape.replicate, device, grid, _THREADS, *arguments)
+    if bulk:
+        grid = min(-(-count // bulk), _BULK_BLOCKS if max_blocks is None else max_blocks)
+        instance = _BULK.instances[len(source) > 2]
+        launch(_BULK, instance, device, grid, bulk, *arguments, *checks, shared=bulk * (row_bytes + _BARRIER))
+    else:
+        grid = min(-(-count * shape.steps // shape.pieces_per_block), shape.blocks if max_blocks is None else max_blocks)
+        arguments += (int(into_table), shape.lanes, shape.steps, shape.shifted, *checks)
+        launch(kernels, shape.instance, device, grid, _THREADS, *arguments)
+        if into_table and not isinstance(table, int) and table.others:
+            launch(kernels, shape.replicate, device, grid, _THREADS, *arguments)
     if check == "async":
         faults.defer(device, watched)
         return
     stream.sync()
     if watched.raised():
         raise watched.take()
+
+
+@functools.lru_cache(maxsize=4096)
+def _bulk_threads(device: torch.device, row_bytes: int, low: int) -> int:
+    """Threads of a block that copies rows in bulk, as many as there is shared memory for; 0 where rows are not copied so.
+
+    Args:
+        low: bits of the addresses below 16 bytes.
+    """
+    if row_bytes < _BULK_LEAST or row_bytes % 16 or low or torch.cuda.get_device_capability(device) < (9, 0):
+        return 0
+    room = torch.cuda.get_device_properties(device).shared_memory_per_block_optin
+    threads = min(_THREADS, room // (row_bytes + _BARRIER))
+    return threads // _BULK_THREADS * _BULK_THREADS
 
 
 class _Shape(NamedTuple):

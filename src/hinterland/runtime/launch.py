@@ -12,14 +12,29 @@ from typing import Any
 import torch
 
 from . import devices
+from .errors import DeviceError
 from .jit import KernelFile
+
+_SHARED = 48 << 10  # bytes of shared memory that every kernel may have
 
 
 @functools.lru_cache(maxsize=1024)
-def _config(grid: int, block: int, cooperative: bool) -> Any:
+def _config(grid: int, block: int, cooperative: bool, shared: int) -> Any:
     from cuda.core import LaunchConfig
 
-    return LaunchConfig(grid=grid, block=block, is_cooperative=cooperative)
+    return LaunchConfig(grid=grid, block=block, is_cooperative=cooperative, shmem_size=shared)
+
+
+@functools.cache
+def _allow_shared(file: KernelFile, instance: str, device: torch.device) -> None:
+    """Lets a kernel have all the shared memory that a block of ``device`` can have."""
+    from cuda.bindings import driver
+
+    most = torch.cuda.get_device_properties(device).shared_memory_per_block_optin
+    attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+    (error,) = driver.cuKernelSetAttribute(attribute, most, file.kernel(instance, device).handle, device.index)
+    if error != driver.CUresult.CUDA_SUCCESS:
+        raise DeviceError(f"CUDA gave {instance} no {most} bytes of shared memory on {device}: {error.name}")
 
 
 def launch(
@@ -30,12 +45,16 @@ def launch(
     block: int,
     *args: int,
     cooperative: bool = False,
+    shared: int = 0,
 ) -> None:
-    """Queues one kernel on ``device``, on the current torch stream. ``grid`` and ``block`` are 1-D sizes."""
+    """Queues one kernel on ``device``, on the current torch stream. ``grid`` and ``block`` are 1-D sizes, ``shared`` bytes of
+    shared memory."""
     from cuda.core import launch as core_launch
 
     kernel = file.kernel(instance, device)
-    config = _config(grid, block, cooperative)
+    config = _config(grid, block, cooperative, shared)
+    if shared > _SHARED:
+        _allow_shared(file, instance, device)
     if torch.cuda.current_device() == device.index:
         core_launch(devices.current_stream(device), config, kernel, *args)
     else:

@@ -15,6 +15,7 @@ import torch
 
 from ..machine import load
 from ..memory import UnifiedTensor
+from ..memory.gather import few_blocks
 from ..memory.rows import RowTable
 from ..runtime import devices
 from ..runtime.errors import ConfigError, IndexOutOfRange
@@ -83,9 +84,10 @@ class Loader:
         drop_last: leaves out a last, smaller batch.
         seed: of the order. (The sampler has its own.)
         prefetch: batches that may wait between sampling and gathering, and before training.
-        gather_blocks: blocks of 1024 threads for the gather: few, so that training finds room beside it (Min 2022, section
-            3.3.2). By default, for a table in host memory, as many as fill the link, which the probe measured
-            (``hinterland probe``), or 8; else one for every fourth multiprocessor.
+        gather_blocks: multiprocessors for the gather: few, so that training finds room beside it (Min 2022, section 3.3.2). By
+            default 2 where rows can be copied in bulk (256 bytes or more, a multiple of 16, on an H100 or newer), or 8 if
+            some lie in GPU memory. Other rows of a table in host memory take as many as fill the link, which the probe measured
+            (``hinterland probe``), or 8; of other tables one for every fourth multiprocessor.
         rank, world_size: this process's share of every epoch: all ranks shuffle alike and get the same number of batches; seeds
             are repeated to make them even, or left out with ``drop_last``.
         device: where batches are made; None is the current GPU, or the CPU without one.
@@ -281,7 +283,11 @@ def _few_blocks(table: Any, device: torch.device) -> int | None:
         return None
     if isinstance(table, ShardedTensor):
         table = table.part
-    if not isinstance(table, UnifiedTensor):
+    tiered = not isinstance(table, UnifiedTensor)
+    few = few_blocks(device, table.row_bytes, tiered) if isinstance(table, RowTable) else None
+    if few is not None:
+        return few
+    if tiered:
         return max(1, devices.sm_count(device) // _SHARE)
     machine = load()
     known = {} if machine is None or machine.link is None else machine.link.threads_to_saturate

@@ -1,0 +1,45 @@
+// A gather in which a thread asks for a whole row and something else moves it: on a GPU of compute capability 9.0 the bulk copy
+// engine of its multiprocessor, through shared memory. A load into registers holds 16 bytes of the link's traffic for a thread; a
+// row in shared memory holds all of its bytes for one, so two multiprocessors keep as much on its way as eight do that load
+// (Min 2022, section 3.3.2; docs/notes/gather-on-h200.md), and the rest of the GPU trains.
+#pragma once
+
+#include "hinterland/memory/gather.hpp"
+
+namespace hinterland {
+
+// A row on its way: where it comes from, and to which of the packed rows it goes.
+struct BulkRow {
+  int64_t position, index, place;  // place: -1 for a row that is not there
+};
+
+template <class Table>
+HINTERLAND_FN BulkRow bulk_row(const RowCopy<Table>& copy, int64_t turn) {
+  if (turn >= copy.count) return {0, 0, -1};
+  const int64_t position = copy.position(turn), index = copy.index_at(position);
+  return {position, index, copy.place(index)};
+}
+
+// The share of thread `thread` of `threads` in a gather, with room for one row. `room` moves it: load() begins to bring a row,
+// store() waits for it and begins to take it away, and the next load() waits until it has left. Rows are multiples of 16 bytes
+// that begin at such, in the table and packed. Bad positions give zero rows and are reported as by copy_rows.
+template <class Table, class Room>
+HINTERLAND_FN void gather_bulk(const RowCopy<Table>& copy, int64_t thread, int64_t threads, Room& room, IndexFault& fault,
+                               volatile int64_t* flag) {
+  BulkRow row = bulk_row(copy, thread);
+  for (int64_t turn = thread; turn < copy.count; turn += threads) {
+    char* const to = copy.packed_row(row.position);
+    if (row.place >= 0) room.load(copy.table_row(row.place), copy.row_bytes);
+    const BulkRow next = bulk_row(copy, turn + threads);  // is looked up while the row comes
+    if (row.place >= 0) {
+      room.store(to, copy.row_bytes);
+    } else {
+      for (int64_t at = 0; at < copy.row_bytes; at += 16) *reinterpret_cast<Unit16*>(to + at) = Unit16{};
+      report_fault(fault, row.position, row.index, copy.table.rows);
+      *flag = 1;
+    }
+    row = next;
+  }
+}
+
+}  // namespace hinterland

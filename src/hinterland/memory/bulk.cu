@@ -1,0 +1,82 @@
+// The GPU's shells around memory/bulk.hpp, for both kinds of tables. Never launched below compute capability 9.0.
+#include "hinterland/memory/bulk.hpp"
+#include "hinterland/memory/tiers.hpp"
+
+namespace hinterland {
+
+#if __CUDA_ARCH__ >= 900
+
+// A row's bytes of shared memory, and the barrier that counts those that have come.
+class SharedRoom {
+ public:
+  __device__ SharedRoom(char* bytes, uint64_t* barrier)
+      : bytes_(static_cast<uint32_t>(__cvta_generic_to_shared(bytes))),
+        barrier_(static_cast<uint32_t>(__cvta_generic_to_shared(barrier))) {
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(barrier_) : "memory");
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");  // the engine sees the barrier
+  }
+
+  __device__ void load(const char* from, int64_t size) {
+    const uint32_t count = static_cast<uint32_t>(size);
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier_), "r"(count) : "memory");
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(bytes_),
+                 "l"(from), "r"(count), "r"(barrier_)
+                 : "memory");
+  }
+
+  __device__ void store(char* to, int64_t size) {
+    asm volatile(
+        "{\n.reg .pred come;\nagain: mbarrier.try_wait.parity.shared::cta.b64 come, [%0], %1;\n@!come bra again;\n}" ::"r"(barrier_),
+        "r"(parity_)
+        : "memory");
+    parity_ ^= 1;
+    asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(to), "r"(bytes_),
+                 "r"(static_cast<uint32_t>(size))
+                 : "memory");
+    asm volatile("cp.async.bulk.commit_group;\ncp.async.bulk.wait_group.read 0;" ::: "memory");
+  }
+
+  // Waits until all rows are where they were taken.
+  __device__ void finish() { asm volatile("cp.async.bulk.wait_group 0;" ::: "memory"); }
+
+ private:
+  uint32_t bytes_, barrier_;
+  uint32_t parity_ = 0;
+};
+
+template <class Table>
+__device__ void gather_through_shared(const RowCopy<Table>& copy, IndexFault* fault, volatile int64_t* flag) {
+  extern __shared__ __align__(128) char shared[];  // a row for each thread, then a barrier for each
+  uint64_t* const barriers = reinterpret_cast<uint64_t*>(shared + blockDim.x * copy.row_bytes);
+  SharedRoom room(shared + threadIdx.x * copy.row_bytes, barriers + threadIdx.x);
+  const int64_t thread = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  gather_bulk(copy, thread, static_cast<int64_t>(gridDim.x) * blockDim.x, room, *fault, flag);
+  room.finish();
+}
+
+#else
+
+template <class Table>
+__device__ void gather_through_shared(const RowCopy<Table>&, IndexFault*, volatile int64_t*) {}
+
+#endif
+
+__global__ void __launch_bounds__(1024)
+    bulk_rows_kernel(char* table, int64_t table_rows, char* packed, const void* indices, int64_t index_bytes,
+                     const int64_t* visit, int64_t count, int64_t row_bytes, IndexFault* fault, volatile int64_t* flag) {
+  const RowCopy<PointerTable> copy{{table, table_rows}, packed, indices, index_bytes, visit, count, row_bytes, 0};
+  gather_through_shared(copy, fault, flag);
+}
+
+__global__ void __launch_bounds__(1024)
+    bulk_tiered_rows_kernel(char* host, int64_t rows, const void* slots, int64_t slot_bytes, char* local, int64_t local_rows,
+                            int64_t resident, char* const* shards, int64_t gpus, int64_t reciprocal, char* const* replicas,
+                            int64_t others, char* packed, const void* indices, int64_t index_bytes, const int64_t* visit,
+                            int64_t count, int64_t row_bytes, IndexFault* fault, volatile int64_t* flag) {
+  const RowCopy<TieredTable> copy{
+      {host, rows, slots, slot_bytes, local, local_rows, resident, shards, gpus, reciprocal, replicas, others},
+      packed, indices, index_bytes, visit, count, row_bytes, 0};
+  gather_through_shared(copy, fault, flag);
+}
+
+}  // namespace hinterland
