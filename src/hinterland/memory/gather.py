@@ -29,7 +29,7 @@ _THREADS = 1024
 _BARRIER = 8  # bytes
 _BULK_LEAST = 256  # bytes of a row that is copied in bulk; more threads than there are would be needed for shorter ones
 _BULK_THREADS = 16  # at least
-_BULK_BLOCKS = 4  # fill the link, and three do (docs/notes/gather-on-h200.md)
+_BULK_BLOCKS = 4  # fill the link with rows of 512 bytes or more, twice as many with shorter ones (docs/notes/gather-on-h200.md)
 _SHARE = 4  # one block for every fourth multiprocessor fills the link (docs/memory.md), and leaves the others to other work
 _INDEX_BYTES = {torch.int32: 4, torch.int64: 8}
 
@@ -158,7 +158,8 @@ def _on_gpu(
         0 if into_table or (max_blocks is None and len(source) > 2) else _bulk_threads(device, row_bytes, (source[0] | to) & 15)
     )
     if bulk:
-        grid = min(-(-count // bulk), _BULK_BLOCKS if max_blocks is None else max_blocks)
+        blocks = _BULK_BLOCKS if row_bytes >= 2 * _BULK_LEAST else 2 * _BULK_BLOCKS
+        grid = min(-(-count // bulk), blocks if max_blocks is None else max_blocks)
         instance = _BULK.instances[len(source) > 2]
         launch(_BULK, instance, device, grid, bulk, *arguments, *checks, shared=bulk * (row_bytes + _BARRIER))
     else:
@@ -184,8 +185,7 @@ def _bulk_threads(device: torch.device, row_bytes: int, low: int) -> int:
     """
     if row_bytes < _BULK_LEAST or row_bytes % 16 or low or torch.cuda.get_device_capability(device) < (9, 0):
         return 0
-    room = torch.cuda.get_device_properties(device).shared_memory_per_block_optin
-    threads = min(_THREADS, room // (row_bytes + _BARRIER))
+    threads = min(_THREADS, devices.shared_bytes(device) // (row_bytes + _BARRIER))
     return threads // _BULK_THREADS * _BULK_THREADS
 
 

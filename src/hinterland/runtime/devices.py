@@ -72,6 +72,14 @@ def sm_count(device: torch.device) -> int:
 
 
 @functools.cache
+def shared_bytes(device: torch.device) -> int:
+    """Shared memory that one block of a GPU can have."""
+    from cuda.core import Device
+
+    return int(Device(device.index).properties.max_shared_memory_per_block_optin)
+
+
+@functools.cache
 def arch(device: torch.device) -> str:
     """The architecture that kernels are compiled for, as in ``"sm_90"``."""
     major, minor = torch.cuda.get_device_capability(device)

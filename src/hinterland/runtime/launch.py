@@ -30,7 +30,7 @@ def _allow_shared(file: KernelFile, instance: str, device: torch.device) -> None
     """Lets a kernel have all the shared memory that a block of ``device`` can have."""
     from cuda.bindings import driver
 
-    most = torch.cuda.get_device_properties(device).shared_memory_per_block_optin
+    most = devices.shared_bytes(device)
     attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
     (error,) = driver.cuKernelSetAttribute(attribute, most, file.kernel(instance, device).handle, device.index)
     if error != driver.CUresult.CUDA_SUCCESS:

@@ -175,7 +175,8 @@ class Begun:
         return self._run.is_ready()
 
     def finish(self) -> Sample:
-        """The sample, once the GPU is done with it; usable on the current stream.
+        """The sample, once the GPU is done with it. On another stream than that of ``begin()`` it is like any tensor of another
+        stream: this must be kept, or the tensors recorded there (``Tensor.record_stream``), until that stream is done.
 
         Raises:
             IndexOutOfRange, GraphError: as :meth:`NeighborSampler.sample`.
@@ -184,9 +185,6 @@ class Begun:
         with devices.on(run.device):
             run.finish()
             (vertices,), (relation,) = run.types, run.relations
-            for array in (vertices.node, vertices.tree, relation.row, relation.col, relation.edge):
-                if array is not None and array.is_cuda:  # the stream that sampled must leave it to this one
-                    array.record_stream(torch.cuda.current_stream(run.device))
             node, edges = cut(vertices.node, vertices.known), relation.count
             return Sample(
                 node if self._order is None else self._order[node],

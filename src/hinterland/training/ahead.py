@@ -8,6 +8,8 @@ a stream of its own (Min 2022, section 3.3.3), and the GPU runs them beside the 
 
 from __future__ import annotations
 
+import functools
+import threading
 import time
 from collections import deque
 from collections.abc import Iterator
@@ -15,8 +17,9 @@ from typing import Any
 
 import torch
 
+from ..memory.cuda import checked
 from ..runtime.errors import PipelineStalled
-from .pipeline import Pipeline, Stage, receive
+from .pipeline import Pipeline, Stage
 
 _NAP = 5e-5  # seconds between looks at the GPU
 
@@ -26,14 +29,20 @@ class Ahead(Pipeline):
 
     A stage whose outcome the CPU must know before the next one can launch hands on an item with ``is_ready()``, which says
     whether the GPU is done with it. The wait for it ends after ``timeout`` seconds. ``Stage.seconds`` are the GPU's.
+
+    Memory passes between streams without ``record_stream``, which makes the allocator ask the GPU about each tensor again and
+    again: stages launch only while the caller waits here, and first have their streams wait for what it launched, so what it
+    has let go is free; and what a stage takes is kept until it is done.
     """
 
     def __iter__(self) -> Iterator[Any]:
         source = iter(self.source)
-        lines = [_Line(stage, self.device) for stage in self.stages]
+        lines = [_Line(stage, _stream(self.device, number)) for number, stage in enumerate(self.stages)]
         begins, error = 0, None  # the first stage that goes on, and what ended the one before it
         try:
             while True:
+                for line in lines:
+                    line.wait(None if self.device.type == "cpu" else torch.cuda.current_stream(self.device).record_event())
                 # The last stage first: what it takes was launched in an earlier round, and is done by now.
                 for number in range(len(lines) - 1, begins - 1, -1):
                     try:
@@ -44,7 +53,8 @@ class Ahead(Pipeline):
                         break
                 if lines[-1].made:
                     item, done = lines[-1].made.popleft()
-                    receive(item, done, self.device)
+                    if done is not None:
+                        torch.cuda.current_stream(self.device).wait_event(done)
                     yield item
                 elif not any(line.made for line in lines[max(begins - 1, 0) :]):
                     break
@@ -84,34 +94,58 @@ class Ahead(Pipeline):
             time.sleep(_NAP)
 
 
+def _stream(device: torch.device, number: int) -> torch.cuda.Stream | None:
+    """The stream of a stage; None on the CPU."""
+    if device.type == "cpu":
+        return None
+    return _own_stream(device, number, torch.cuda.current_stream(device).cuda_stream, threading.get_ident())
+
+
+@functools.cache
+def _own_stream(device: torch.device, number: int, caller: int, thread: int) -> torch.cuda.Stream:
+    """A stream that nobody else launches on, for each that waits for it: torch's are shared, and so is memory that was let go
+    there, whatever the others wait for. It stays, and what the allocator keeps for it can be used again."""
+    from cuda.bindings import driver
+
+    with torch.cuda.device(device):
+        torch.cuda.current_stream().query()  # makes the GPU's context current
+        flag = driver.CUstream_flags.CU_STREAM_NON_BLOCKING.value
+        handle = checked(driver.cuStreamCreate(flag), f"make a stream on {device}")
+    return torch.cuda.ExternalStream(int(handle), device)
+
+
 class _Line:
     """A stage, its stream, and what it has made."""
 
-    def __init__(self, stage: Stage, device: torch.device) -> None:
-        self.stage, self.device = stage, device
-        self.stream = torch.cuda.Stream(device) if device.type == "cuda" else None
+    def __init__(self, stage: Stage, stream: torch.cuda.Stream | None) -> None:
+        self.stage, self.stream = stage, stream
         self.made = deque[tuple[Any, torch.cuda.Event | None]]()
-        self._spans = deque[tuple[torch.cuda.Event, torch.cuda.Event]]()  # of work that the GPU may still do
+        self._under_way = deque[tuple[torch.cuda.Event, torch.cuda.Event, Any]]()  # begin, end, and what was taken
+
+    def wait(self, event: torch.cuda.Event | None) -> None:
+        """What is launched from now on waits for what was recorded."""
+        if self.stream is not None and event is not None:
+            self.stream.wait_event(event)
 
     def launch(self, item: Any, ready: torch.cuda.Event | None) -> None:
         if self.stream is None:
             self.made.append((self.stage.work(item), None))
             self.stage.items += 1
             return
+        self.wait(ready)
         begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         with torch.cuda.stream(self.stream):
-            receive(item, ready, self.device)
             begin.record()
             made = self.stage.work(item)
             end.record()
         self.made.append((made, end))
-        self._spans.append((begin, end))
+        self._under_way.append((begin, end, item))
         self.count(wait=False)
 
     def count(self, wait: bool) -> None:
-        """Adds what the GPU has done to the stage's seconds."""
-        while self._spans and (wait or self._spans[0][1].query()):
-            begin, end = self._spans.popleft()
+        """Lets go of what the GPU is done with, and adds its time to the stage's seconds."""
+        while self._under_way and (wait or self._under_way[0][1].query()):
+            begin, end, _ = self._under_way.popleft()
             end.synchronize()
             self.stage.seconds += begin.elapsed_time(end) / 1e3
             self.stage.items += 1
