@@ -13,7 +13,7 @@ from .. import datasets
 from ..runtime import devices
 from ..runtime.errors import ConfigError
 from ..runtime.units import format_bytes
-from ..training import MODELS
+from ..training import MODELS, FactoredPlan
 from ..training import train as training
 from ..training.train import check, check_checkpoint
 from .output import emit
@@ -36,6 +36,10 @@ def train(
     patience: Annotated[int | None, typer.Option(help="End after so many epochs without a lower validation loss.")] = None,
     seed: Annotated[int, typer.Option(help="Of parameters, order, samples, dropout, and of splits where there are none.")] = 0,
     device: Annotated[str | None, typer.Option(help="cpu or cuda; by default the GPU, if there is one.")] = None,
+    factored: Annotated[
+        str | None, typer.Option("--devices", help="Sample on some and train on others, as cuda:0,cuda:1; all: every GPU.")
+    ] = None,
+    round: Annotated[int | None, typer.Option(help="Batches of a step with --devices; by default as many as they are.")] = None,
     checkpoint: Annotated[Path | None, typer.Option(metavar="FILE", help="Write what is needed to go on, each epoch.")] = None,
     checkpoint_every: Annotated[int | None, typer.Option(help="Write it after so many batches, too.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the checkpoint, if it is there.")] = False,
@@ -50,7 +54,8 @@ def train(
     fanouts = _numbers(fanout)
     check(model, fanouts, epochs, hidden, batch_size, lr, weight_decay, dropout, patience, seed, checkpoint_every)
     check_checkpoint(checkpoint, checkpoint_every, resume)
-    where = devices.as_device(device)
+    several = None if factored is None else devices.gpus() if factored == "all" else factored.split(",")
+    where = devices.as_device(several[0] if several else device)
     first = os.environ.get("RANK", "0") == "0"
     loaded = _opened(dataset, seed, first)
     found = training(
@@ -66,6 +71,8 @@ def train(
         patience=patience,
         seed=seed,
         device=device,
+        devices=several,
+        round=round,
         checkpoint=checkpoint,
         checkpoint_every=checkpoint_every,
         resume=resume,
@@ -86,12 +93,13 @@ def train(
         "fanouts": fanouts,
         "device": where.type,
         "ranks": int(os.environ.get("WORLD_SIZE", "1")),
+        "roles": _roles(found.roles),
         "parameters": sum(p.numel() for p in found.model.parameters()),
         "epochs": found.history,
         "best": found.best,
         "test": found.test,
     }
-    emit(result, json, _text(result))
+    emit(result, json, _text(result) if found.roles is None else f"{_text(result)}\n{found.roles.explain()}")
 
 
 def _numbers(fanout: str) -> list[int]:
@@ -114,6 +122,17 @@ def _opened(path: Path, seed: int, says_so: bool) -> datasets.Dataset:
     if says_so:
         print(f"hinterland: {path} has no splits; drew some of its largest component (seed {seed})", file=sys.stderr)
     return loaded
+
+
+def _roles(plan: FactoredPlan | None) -> dict[str, Any] | None:
+    if plan is None:
+        return None
+    return {
+        "trainers": list(map(str, plan.trainers)),
+        "samplers": list(map(str, plan.samplers)),
+        "round": plan.round,
+        "seconds": None if plan.times is None else vars(plan.times),
+    }
 
 
 def _line(epoch: dict[str, Any]) -> str:
