@@ -79,7 +79,7 @@ class Pipeline:
         finally:
             for channel in channels:
                 channel.close()
-            for worker in workers:
+            for worker in filter(_Worker.is_alive, workers):  # Ctrl-C may come before all are started
                 worker.join(PATIENCE)
 
     def _items(self, channel: _Channel, workers: list[_Worker]) -> Iterator[Any]:
