@@ -144,7 +144,7 @@ def test_whoever_trains_changes_nothing(data, monkeypatch, seed):
 
 
 def test_a_round_is_one_large_batch(data):
-    """Of whole neighbourhoods: 3 (at last 2) batches of 16 have the mean gradient of one of 48 (32), to rounding; by plain torch."""
+    """Of whole neighbourhoods: 3 (at last 2) batches of 16 are one of 48 (32) by plain torch, to rounding."""
     options = {"fanouts": (-1, -1), "norm": False, "dtype": torch.float64}
     large = made(data, ["cpu"], batch_size=48, **options)
     large.loader.seeds = large.loader.seeds[:128]

@@ -167,7 +167,7 @@ class Factored:
         finally:
             epoch.close()
             deadline = time.monotonic() + PATIENCE
-            for thread in filter(threading.Thread.is_alive, threads):
+            for thread in filter(threading.Thread.is_alive, threads):  # Ctrl-C may come before all are started
                 thread.join(max(0.0, deadline - time.monotonic()))
 
     @functools.cached_property
