@@ -36,7 +36,8 @@ def command(monkeypatch, capsys):
     torch.set_num_threads(1)
 
     def run(*arguments: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["hinterland", "train", *map(str, arguments), "--device", "cpu"])
+        where = () if "--devices" in arguments else ("--device", "cpu")
+        monkeypatch.setattr(sys, "argv", ["hinterland", "train", *map(str, arguments), *where])
         with pytest.raises(SystemExit) as ended:
             cli.main()
         return ended.value.code or 0, *capsys.readouterr()
@@ -59,6 +60,16 @@ def test_json(command, folder):
         assert 0 <= epoch["accuracy"] <= 1 and 0 <= epoch["valid_accuracy"] <= 1
     assert found["best"]["epoch"] in (1, 2) and 0 <= found["test"]["accuracy"] <= 1
     assert err.count("epoch ") == 2 and "seeds/s" in err
+    assert found["roles"] is None
+
+
+def test_several_devices(command, folder):
+    status, out, _ = command(folder, *FAST, "--devices", "cpu,cpu", "--round", 1, "--json")
+    found = json.loads(out)
+    assert status == 0 and found["roles"].pop("seconds")["sample"] > 0
+    assert found["roles"] == {"trainers": ["cpu"], "samplers": ["cpu"], "round": 1}
+    status, out, _ = command(folder, *FAST, "--devices", "cpu,cpu")
+    assert status == 0 and "a step averages the gradients of 2 consecutive batches" in out
 
 
 def test_text_and_resumption(command, folder, tmp_path):

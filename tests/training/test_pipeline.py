@@ -135,6 +135,20 @@ def test_ctrl_c_ends_it_while_a_stage_is_stuck(ctrl_c):
         release.set()
 
 
+def test_ctrl_c_while_the_threads_are_started(monkeypatch):
+    start, started = threading.Thread.start, []
+
+    def interrupted(self):
+        if started:
+            raise KeyboardInterrupt
+        started.append(self)
+        start(self)
+
+    monkeypatch.setattr(threading.Thread, "start", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        list(Pipeline(range(10), stages(lambda i: i, lambda i: i), CPU))
+
+
 def test_bad_options():
     with pytest.raises(ConfigError, match="depth=0 leaves no room"):
         Pipeline(range(3), stages(lambda i: i), CPU, depth=0)

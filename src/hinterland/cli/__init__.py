@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib
+import os
 import signal
 import sys
+import threading
 
 COMMANDS = (
     "bc",
@@ -69,4 +71,8 @@ def _run() -> None:
         sys.exit(1)
     except _Interrupted:
         print("hinterland: interrupted", file=sys.stderr)
+        if any(thread.daemon for thread in threading.enumerate()):
+            # A stage is still in C++ code. Python would end its thread there, and C++ then aborts the process.
+            sys.stdout.flush()
+            os._exit(130)
         sys.exit(130)

@@ -13,7 +13,7 @@ from .. import datasets
 from ..runtime import devices
 from ..runtime.errors import ConfigError
 from ..runtime.units import format_bytes, format_rate
-from ..training import MODELS, CachePlan, Ranks, joined, open_shared
+from ..training import MODELS, CachePlan, FactoredPlan, Ranks, joined, open_shared
 from ..training import train as training
 from ..training.cache import POLICIES
 from ..training.cache_room import wanted
@@ -50,6 +50,10 @@ def train(
     gpu_budget: Annotated[
         str | None, typer.Option(metavar="SIZE", help="Of the cache, as 4GiB; by default what a training step leaves free.")
     ] = None,
+    factored: Annotated[
+        str | None, typer.Option("--devices", help="Sample on some and train on others, as cuda:0,cuda:1; all: every GPU.")
+    ] = None,
+    round: Annotated[int | None, typer.Option(help="Batches of a step with --devices; by default as many as they are.")] = None,
     checkpoint: Annotated[Path | None, typer.Option(metavar="FILE", help="Write what is needed to go on, each epoch.")] = None,
     checkpoint_every: Annotated[int | None, typer.Option(help="Write it after so many batches, too.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the checkpoint, if it is there.")] = False,
@@ -66,8 +70,9 @@ def train(
     check(model, fanouts, epochs, hidden, batch_size, lr, weight_decay, dropout, patience, seed, checkpoint_every)
     check_checkpoint(checkpoint, checkpoint_every, resume)
     wanted(cache, gpu_budget)
-    where = devices.as_device(device)
-    with joined(device) as ranks:
+    several = None if factored is None else devices.gpus() if factored == "all" else factored.split(",")
+    where = devices.as_device(several[0] if several else device)
+    with joined(several[0] if several else device) as ranks:
         loaded = _opened(dataset, seed, ranks)
         found = training(
             loaded,
@@ -82,6 +87,8 @@ def train(
             patience=patience,
             seed=seed,
             device=device,
+            devices=several,
+            round=round,
             cache=cache,
             gpu_budget=gpu_budget,
             checkpoint=checkpoint,
@@ -104,13 +111,14 @@ def train(
         "fanouts": fanouts,
         "device": where.type,
         "ranks": ranks.world_size,
+        "roles": _roles(found.roles),
         "parameters": sum(p.numel() for p in found.model.parameters()),
         "epochs": found.history,
         "best": found.best,
         "test": found.test,
         "cache": None if found.cache is None else _kept(found.cache),
     }
-    emit(result, json, _text(result, found.cache))
+    emit(result, json, _text(result, found.cache) + ("" if found.roles is None else f"\n{found.roles.explain()}"))
 
 
 def _numbers(fanout: str) -> list[int]:
@@ -133,6 +141,17 @@ def _opened(path: Path, seed: int, ranks: Ranks) -> datasets.Dataset:
     if ranks.is_first:
         print(f"hinterland: {path} has no splits; drew some of its largest component (seed {seed})", file=sys.stderr)
     return loaded
+
+
+def _roles(plan: FactoredPlan | None) -> dict[str, Any] | None:
+    if plan is None:
+        return None
+    return {
+        "trainers": list(map(str, plan.trainers)),
+        "samplers": list(map(str, plan.samplers)),
+        "round": plan.round,
+        "seconds": None if plan.times is None else vars(plan.times),
+    }
 
 
 def _line(epoch: dict[str, Any]) -> str:

@@ -3,6 +3,8 @@
 from .cache import CachePlan, plan_cache
 from .cache_costs import Costs
 from .embedding import TableParameter, UnifiedEmbeddingBag
+from .factored import Averaged, Factored
+from .factored_plan import FactoredPlan, StageTimes
 from .loader import Batch, Loader
 from .models import GNN, MODELS, make_model
 from .optim import SparseAdagrad, SparseSGD
@@ -14,9 +16,12 @@ from .train import Trained, train
 __all__ = [
     "GNN",
     "MODELS",
+    "Averaged",
     "Batch",
     "CachePlan",
     "Costs",
+    "Factored",
+    "FactoredPlan",
     "Loader",
     "Pipeline",
     "Ranks",
@@ -25,6 +30,7 @@ __all__ = [
     "SparseAdagrad",
     "SparseSGD",
     "Stage",
+    "StageTimes",
     "TableParameter",
     "Trained",
     "UnifiedEmbeddingBag",

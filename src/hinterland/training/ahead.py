@@ -12,7 +12,7 @@ import functools
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Any
 
 import torch
@@ -35,7 +35,7 @@ class Ahead(Pipeline):
     has let go is free; and what a stage takes is kept until it is done.
     """
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Generator[Any]:
         source = iter(self.source)
         lines = [_Line(stage, _stream(self.device, number)) for number, stage in enumerate(self.stages)]
         begins, error = 0, None  # the first stage that goes on, and what ended the one before it

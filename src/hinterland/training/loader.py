@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
+import numpy as np
 import torch
 
 from ..machine import load
@@ -186,23 +187,30 @@ class Loader:
         return count // self.world_size if self.drop_last else -(-count // self.world_size)
 
     def __iter__(self) -> Iterator[Batch]:
-        epoch, first = self._epoch, self._delivered
-        source = self._numbered(epoch, first)
+        source = self.numbered(*self.position)
         kind = Ahead if self._only_launches() else Pipeline
         run = partial(kind, stages=self.stages, device=self.device, depth=self.prefetch, timeout=self.timeout)
-        batches = run(source) if self._wanted is None else self._measured(source, run)
-        for batch in batches:
-            self._delivered += 1
-            if self._delivered == len(self):
-                self._epoch, self._delivered = epoch + 1, 0
+        for batch in run(source) if self._wanted is None else self._measured(source, run):
+            self.advance()
             yield batch
 
     def _measured(self, source: Iterator[Any], run: Callable[[Iterator[Any]], Pipeline]) -> Iterator[Any]:
         at_a_time = len(self.stages) * (1 + self.prefetch) + 1
         return after_a_step(source, run, at_a_time, self.device, self._fill)
 
-    def _numbered(self, epoch: int, first: int) -> Iterator[tuple[int, torch.Tensor]]:
-        """The batches' seeds with numbers that no other batch of any rank or epoch has."""
+    @property
+    def position(self) -> tuple[int, int]:
+        """The epoch, and how many of its batches were given out."""
+        return self._epoch, self._delivered
+
+    def advance(self, batches: int = 1) -> None:
+        """Counts batches as given out."""
+        self._delivered += batches
+        if self._delivered == len(self):
+            self._epoch, self._delivered = self._epoch + 1, 0
+
+    def numbered(self, epoch: int, first: int) -> Iterator[tuple[int, torch.Tensor]]:
+        """The seeds of an epoch's batches from ``first`` on, with numbers that no other batch of any rank or epoch has."""
         order = self._order(epoch)
         for i in range(first, len(self)):
             yield (epoch * len(self) + i) * self.world_size + self.rank, order[i * self.batch_size : (i + 1) * self.batch_size]
@@ -249,6 +257,17 @@ class Loader:
         elif self.labels is not None:
             y = rows_of(self.labels, sampled.here, waits=waits)
         return Batch(sample, x, y, sampled.here, found)
+
+    def batch_of(self, sample: Any, seeds: torch.Tensor) -> Batch:
+        """The batch of a sample, its rows gathered to the device where it is."""
+        x = None if self.features is None else rows_of(self.features, sample.node, self.gather_blocks)
+        y = None if self.labels is None else rows_of(self.labels, seeds)
+        return Batch(sample, x, y, seeds)
+
+    def seed_of(self, epoch: int, i: int) -> int:
+        """Of what a model draws, as in dropout, when it trains on batch ``i`` of an epoch; each rank's is another one."""
+        parts = [self.seed % 2**64, epoch + 1, i + 1, self.rank]
+        return int(np.random.SeedSequence(parts).generate_state(1, np.uint64)[0] >> np.uint64(1))
 
     def state_dict(self) -> dict[str, Any]:
         """Where the loader is: after the last batch that it gave out. Plain numbers, for a checkpoint."""

@@ -11,7 +11,7 @@ import dataclasses
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from typing import Any
 
@@ -19,8 +19,8 @@ import torch
 
 from ..runtime.errors import ConfigError, PipelineStalled
 
-_PATIENCE = 0.5  # seconds that each stage gets to finish what it does when the pipeline is closed
-_GLANCE = 0.2  # seconds after which a waiting consumer looks whether it was interrupted
+PATIENCE = 0.5  # seconds that each stage gets to finish what it does when the pipeline is closed
+GLANCE = 0.2  # seconds after which a waiting consumer looks whether it was interrupted
 
 
 @dataclasses.dataclass
@@ -65,7 +65,7 @@ class Pipeline:
             raise ConfigError(f"timeout={timeout} gives a stage no time; use a number of seconds above 0")
         self.source, self.stages, self.device, self.depth, self.timeout = source, list(stages), device, depth, timeout
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Generator[Any]:
         channels = [_Channel(self.depth) for _ in self.stages]
         workers = []
         taken: Iterator[Any] = ((item, None) for item in self.source)
@@ -79,14 +79,14 @@ class Pipeline:
         finally:
             for channel in channels:
                 channel.close()
-            for worker in workers:
-                worker.join(_PATIENCE)
+            for worker in filter(_Worker.is_alive, workers):  # Ctrl-C may come before all are started
+                worker.join(PATIENCE)
 
     def _items(self, channel: _Channel, workers: list[_Worker]) -> Iterator[Any]:
         waiting_since = time.monotonic()
         while True:
             try:
-                item, ready = channel.get(min(_GLANCE, self.timeout))
+                item, ready = channel.get(min(GLANCE, self.timeout))
             except TimeoutError:
                 if time.monotonic() - waiting_since < self.timeout:
                     continue
@@ -209,6 +209,21 @@ def receive(item: Any, ready: torch.cuda.Event | None, device: torch.device) -> 
     for tensor in tensors_of(item):
         if tensor.is_cuda:
             tensor.record_stream(stream)
+
+
+def moved(item: Any, device: torch.device) -> Any:
+    """The item with its tensors, all that :func:`tensors_of` finds, on ``device``."""
+    if hasattr(item, "to"):  # tensors, and PyG's Data
+        return item.to(device)
+    if isinstance(item, dict):
+        return {key: moved(value, device) for key, value in item.items()}
+    if isinstance(item, list | tuple):
+        parts = [moved(value, device) for value in item]
+        return type(item)(*parts) if hasattr(item, "_fields") else type(item)(parts)
+    if dataclasses.is_dataclass(item) and not isinstance(item, type):
+        fields = dataclasses.fields(item)
+        return dataclasses.replace(item, **{field.name: moved(getattr(item, field.name), device) for field in fields})
+    return item
 
 
 def tensors_of(item: Any) -> Iterator[torch.Tensor]:

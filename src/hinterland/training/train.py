@@ -9,12 +9,11 @@ from __future__ import annotations
 import math
 import time
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 
@@ -26,6 +25,8 @@ from ..sampling import NeighborSampler, PinSAGESampler
 from . import checkpoint as checkpoints
 from .cache import CachePlan
 from .cache_room import wanted
+from .factored import Factored, as_devices
+from .factored_plan import FactoredPlan
 from .loader import Batch, Loader, Sampler, rows_of
 from .models import GNN, check_model, make_model
 from .ranks import Ranks, joined
@@ -54,6 +55,7 @@ class Trained:
         best: of the best epoch: ``epoch``, ``loss``, ``accuracy``; None without validation.
         test: ``loss`` and ``accuracy`` on the test split; None without one.
         cache: what was kept in GPU memory, in this rank; None without a cache.
+        roles: which devices sampled and which trained; None without ``devices``.
     """
 
     model: GNN
@@ -61,6 +63,7 @@ class Trained:
     best: dict[str, Any] | None
     test: dict[str, float] | None
     cache: CachePlan | None = None
+    roles: FactoredPlan | None = None
 
 
 def train(
@@ -77,6 +80,8 @@ def train(
     patience: int | None = None,
     seed: int = 0,
     device: torch.device | str | int | None = None,
+    devices: Sequence[torch.device | str | int] | None = None,
+    round: int | None = None,
     gather_blocks: int | None = None,
     cache: str | int | None = None,
     gpu_budget: int | str | None = None,
@@ -106,6 +111,10 @@ def train(
         patience: ends training after so many epochs without a lower validation loss; None trains all epochs.
         seed: of parameters, shuffling, sampling and dropout.
         device: None is the current GPU, or the CPU without one. Several ranks take a GPU each.
+        devices: in place of ``device``, those of this process of which some sample and others train (:class:`.Factored`); the
+            first one validates.
+        round: with ``devices``, batches whose gradients each step averages; None is as many as devices. Devices change no
+            result, the round does.
         gather_blocks: as for Loader.
         cache, gpu_budget: as for Loader; each rank plans for its own GPU. They change no result: a run may go on with others.
         checkpoint: file to write after each epoch, and after every ``checkpoint_every`` batches inside one.
@@ -122,18 +131,23 @@ def train(
     fanouts = tuple(fanouts)
     check(model, fanouts, epochs, hidden, batch_size, lr, weight_decay, dropout, patience, seed, checkpoint_every)
     check_checkpoint(checkpoint, checkpoint_every, resume)
-    wanted(cache, gpu_budget)
+    if wanted(cache, gpu_budget) is not None and devices is not None:
+        raise ConfigError("a cache is planned for one GPU, and devices= names several; leave out one of the two")
     _check_dataset(dataset)
-    with joined(device, timeout) as ranks:
+    several = _several(device, devices, round)
+    with joined(several[0] if several else device, timeout) as ranks:
         config = {
             **{"model": model, "fanouts": fanouts, "hidden": hidden, "batch_size": batch_size, "lr": lr, "seed": seed},
             **{"weight_decay": weight_decay, "dropout": dropout, "ranks": ranks.world_size},
+            "round": (len(several) if round is None else round) if several else 1,
             **_fingerprint(dataset),
         }
         ranks.check_same({**config, "epochs": epochs, "patience": patience, "checkpoint_every": checkpoint_every})
-        cuda = [ranks.device] if ranks.device.type == "cuda" else []
+        if several and ranks.world_size > 1:
+            raise ConfigError("devices= are of one process, and torchrun started several; leave out one of the two")
+        cuda = sorted({where.index for where in several or [ranks.device] if where.type == "cuda"})
         with torch.random.fork_rng(cuda):
-            run = _Run(dataset, config, ranks, gather_blocks, timeout, checkpoint, checkpoint_every, cache, gpu_budget)
+            run = _Run(dataset, config, ranks, several, gather_blocks, timeout, checkpoint, checkpoint_every, cache, gpu_budget)
             if resume:
                 run.resume()
             while len(run.history) < epochs and not run.is_over(patience):
@@ -181,6 +195,19 @@ def check_checkpoint(path: str | Path | None, every: int | None, resume: bool) -
     check_place(path)
     if Path(path).exists() and not resume:
         raise ConfigError(f"{path}: holds a run already; resume it, or remove the file to begin anew")
+
+
+def _several(
+    device: torch.device | str | int | None, devices: Sequence[torch.device | str | int] | None, round: int | None
+) -> list[torch.device]:
+    """The devices of factored execution; none where it is not asked for."""
+    if devices is None:
+        if round is not None:
+            raise ConfigError(f"round={round} is of several devices; name them in devices=")
+        return []
+    if device is not None:
+        raise ConfigError(f"device={device!r} and devices= say both where to train; leave out one")
+    return as_devices(devices)
 
 
 def _check_dataset(dataset: Any) -> None:
@@ -254,6 +281,7 @@ class _Run:
         dataset: Any,
         config: dict[str, Any],
         ranks: Ranks,
+        several: list[torch.device],
         gather_blocks: int | None,
         timeout: float,
         checkpoint: str | Path | None,
@@ -280,7 +308,10 @@ class _Run:
             cache=cache,
             gpu_budget=gpu_budget,
         )
-        self.degree = graph.to_outer(graph.degrees()).to(device, torch.float32) if config["model"] == "gcn" else None
+        self.degree: dict[torch.device, torch.Tensor] = {}
+        if config["model"] == "gcn":
+            degree = graph.to_outer(graph.degrees()).to(torch.float32)
+            self.degree = {where: degree.to(where) for where in {device, *several}}
         torch.manual_seed(seed)
         self.model = make_model(
             config["model"],
@@ -295,6 +326,17 @@ class _Run:
         rest = [p for p in self.model.parameters() if not any(p is one for one in first)]
         groups = [{"params": first, "weight_decay": config["weight_decay"]}, {"params": rest}]
         self.optimizer = torch.optim.Adam(groups, lr=config["lr"], fused=device.type == "cuda")
+        self.factored: Factored | None = None
+        if several:
+            self.factored = Factored(
+                self.loader,
+                lambda where: _samplers(graph, config["model"], fanouts, seed, where)[0],
+                self.model,
+                self._loss,
+                several,
+                round=config["round"],
+            )
+        self.working = 0.0  # seconds in which the caller's thread did not wait for batches
         self.history: list[dict[str, Any]] = []
         self.best: dict[str, Any] | None = None
         self.totals = _Totals()
@@ -321,46 +363,43 @@ class _Run:
         """Trains for an epoch, or what is left of one; validates; writes the checkpoint."""
         self.parallel.train()
         device = self.ranks.device
-        before = {stage.name: stage.seconds for stage in self.loader.stages}
+        before = self._stage_seconds()
         loss_sum, correct = torch.zeros(2, dtype=torch.float64, device=device).unbind()
-        number, working, began = len(self.history) + 1, 0.0, time.perf_counter()
+        number, self.working, began = len(self.history) + 1, 0.0, time.perf_counter()
 
         def settle() -> None:
             """Adds what was done since the epoch or its last settlement began to the totals."""
-            nonlocal working, began
+            nonlocal before, began
             summed = self.totals.summed
             summed["loss"] += float(loss_sum)  # waits for the GPU
             summed["correct"] += float(correct)
-            now, spent = time.perf_counter(), {"train": working}
-            spent["wait"] = now - began - working  # for the stages that make batches
-            for stage in self.loader.stages:
-                spent[stage.name] = stage.seconds - before[stage.name]
-                before[stage.name] = stage.seconds
+            now, after = time.perf_counter(), self._stage_seconds()
+            spent = {name: seconds - before[name] for name, seconds in after.items()}
+            spent["train"] = spent.get("train", 0.0) + self.working
+            spent["wait"] = now - began - self.working  # for the stages that make batches
+            before = after
             for name, seconds in spent.items():
                 self.totals.stages[name] = self.totals.stages.get(name, 0.0) + seconds
             self.totals.seconds += now - began
             loss_sum.zero_()
             correct.zero_()
-            working, began = 0.0, now
+            self.working, began = 0.0, now
 
         position = self.loader.state_dict()["delivered"]
         with progress(f"epoch {number}", len(self.loader) - position, "batches") as shown:
-            for batch in self.loader:
+            for seen in self._gradients(number, position):
                 start = time.perf_counter()
-                position += 1
-                torch.manual_seed(self._seed_of(number, position))
-                scores, target = self._scores(self.parallel, batch)
-                loss = F.cross_entropy(scores, target)
-                self.optimizer.zero_grad()
-                loss.backward()
                 self.optimizer.step()
-                loss_sum += loss.detach() * len(target)
-                correct += (scores.detach().argmax(1) == target).sum()
-                for name, count in _counts(batch).items():
-                    self.totals.summed[name] += count
-                working += time.perf_counter() - start
-                shown(1)
-                if self.checkpoint_every and position % self.checkpoint_every == 0 and position < len(self.loader):
+                for batch in seen:
+                    loss_sum += batch["loss"]
+                    correct += batch["correct"]
+                    for name, count in batch["counts"].items():
+                        self.totals.summed[name] += count
+                self.working += time.perf_counter() - start
+                shown(len(seen))
+                before_it, position = position, position + len(seen)
+                every = self.checkpoint_every
+                if every and position // every > before_it // every and position < len(self.loader):
                     settle()
                     self._collect()
                     self.save()
@@ -369,15 +408,38 @@ class _Run:
         self._conclude(number)
         self.save()
 
-    def _seed_of(self, epoch: int, position: int) -> int:
-        """Of what a step drops out; each rank drops out something else."""
-        parts = [self.config["seed"], epoch, position, self.ranks.rank]
-        return int(np.random.SeedSequence(parts).generate_state(1, np.uint64)[0] >> np.uint64(1))
+    def _gradients(self, number: int, position: int) -> Iterator[list[dict[str, Any]]]:
+        """The steps of an epoch from a batch on: leaves the gradients in the model, and gives what was seen of the batches."""
+        if self.factored is not None:
+            for averaged in self.factored:
+                yield averaged.seen
+            return
+        for i, batch in enumerate(self.loader, position):
+            start = time.perf_counter()
+            torch.manual_seed(self.loader.seed_of(number - 1, i))
+            self.optimizer.zero_grad()
+            loss, seen = self._loss(self.parallel, batch)
+            loss.backward()
+            self.working += time.perf_counter() - start
+            yield [seen]
+
+    def _loss(self, model: torch.nn.Module, batch: Batch) -> tuple[torch.Tensor, dict[str, Any]]:
+        """The loss of a batch, and what the history sums."""
+        scores, target = self._scores(model, batch)
+        loss = F.cross_entropy(scores, target)
+        correct = (scores.detach().argmax(1) == target).sum()
+        return loss, {"loss": loss.detach() * len(target), "correct": correct, "counts": _counts(batch)}
+
+    def _stage_seconds(self) -> dict[str, float]:
+        """What the stages in other threads took so far."""
+        if self.factored is not None:
+            return self.factored.seconds
+        return {stage.name: stage.seconds for stage in self.loader.stages}
 
     def _scores(self, model: torch.nn.Module, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
         """Of the seeds: the scores of each class, and the class."""
         assert batch.x is not None and batch.y is not None
-        degree = None if self.degree is None else rows_of(self.degree, batch.sample.node)
+        degree = rows_of(self.degree[batch.x.device], batch.sample.node) if self.degree else None
         return model(batch.x.float(), batch.sample, degree, batch.sample.weight), batch.y.long()
 
     def _collect(self) -> None:
@@ -476,7 +538,8 @@ class _Run:
             self.model.load_state_dict(best["model"])
             best = {key: value for key, value in best.items() if key != "model"}
         test = self.evaluate("test")
-        return Trained(self.model.eval(), self.history, best, test, self.loader.cache_plan)
+        roles = None if self.factored is None else self.factored.plan
+        return Trained(self.model.eval(), self.history, best, test, self.loader.cache_plan, roles)
 
 
 def _counts(batch: Batch) -> dict[str, int]:

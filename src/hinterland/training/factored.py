@@ -1,0 +1,349 @@
+"""Factored execution: some devices sample, others train, linked by one queue of samples (Yang et al. 2022, "GNNLab").
+
+A step averages the gradients of a fixed number of consecutive batches, its *round*, in their order. Which device computes a
+gradient changes none of its operands, so parameters do not depend on the number of devices, their roles, or the time.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import itertools
+import math
+import statistics
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from ..runtime import devices as machine
+from ..runtime.errors import ConfigError
+from .embedding import TableParameter
+from .factored_plan import FactoredPlan, StageTimes, plan_roles
+from .factored_queue import Epoch, Made, Pace, Tally, Task
+from .loader import Batch, Loader, Sampler
+from .pipeline import PATIENCE, Pipeline, Stage, moved, receive, tensors_of
+
+_MEASURED = 3  # batches, after one that loads kernels and fills the allocator's cache
+
+# Of a model and a batch the loss to descend, or it and whatever the caller wants to see of the batch.
+TrainStep = Callable[[nn.Module, Batch], Any]
+
+
+@dataclass(frozen=True)
+class Averaged:
+    """A step that is ready to be made: ``model``'s parameters have their gradients.
+
+    Attributes:
+        losses: float64 ``[batches]``, of each batch of the round, on the model's device.
+        seen: what ``step`` gave besides, of each batch.
+    """
+
+    losses: torch.Tensor
+    seen: list[Any]
+
+
+class Factored:
+    """Trains a model on several devices of this process; each ``iter()`` is one epoch of the loader, or the rest of one.
+
+    ::
+
+        for averaged in factored:
+            optimizer.step()
+
+    Each trainer has a replica of ``model``. Before every step the replicas take its parameters; ``averaged`` comes when the
+    mean of the round's gradients is in ``model``. Buffers, as batch normalisation's, become what the round's first batch made
+    of them.
+    Sampling runs ahead of training up to ``depth`` batches. A sampler's device trains, too, in rounds that begin with all
+    samples made that there is room for, where that is profitable (:func:`.factored_plan.assign`); it goes back when samples
+    are wanted. On one device both alternate.
+
+    Whatever a thread raises is raised where steps are taken, with its own traceback. However iteration ends, its threads do.
+
+    Args:
+        loader: of the batches: their seeds, order, rows, labels and timeout. Its position advances with each step.
+        sampler_on: makes the sampler of a device, as ``lambda device: NeighborSampler(graph, [15, 10, 5], device=device)``.
+            All must give the same samples.
+        model: whose parameters are trained, on any device; best on the first.
+        step: from a replica and a Batch on its device, the loss, a tensor of one number, or a pair of it and anything else. It
+            runs in several threads, also to measure, so it has no other effect. The device's default generator
+            is seeded for each batch.
+        devices: where to sample and train; the last ones sample. A device may be named more than once.
+        round: batches of one step, fewer in an epoch's last; None is as many as devices, as data parallel training has it.
+        samplers: how many devices sample; None measures a few batches and takes GNNLab's rule (:func:`.plan_roles`).
+        depth: samples that may wait; None is two rounds.
+
+    Raises:
+        ConfigError: arguments that do not go together, a sampler on another device, a step that returns no loss.
+        PipelineStalled: no batch for the loader's ``timeout`` seconds; names the stage that is stuck.
+    """
+
+    def __init__(
+        self,
+        loader: Loader,
+        sampler_on: Callable[[torch.device], Sampler],
+        model: nn.Module,
+        step: TrainStep,
+        devices: Sequence[torch.device | str | int],
+        *,
+        round: int | None = None,
+        samplers: int | None = None,
+        depth: int | None = None,
+    ) -> None:
+        self._devices = as_devices(devices)
+        self.round = len(self._devices) if round is None else round
+        if self.round < 1:
+            raise ConfigError(f"round={round} averages no batch; use 1 or more")
+        self.depth = 2 * self.round if depth is None else depth
+        if self.depth < 1:
+            raise ConfigError(f"depth={depth} leaves samples no room; use 1 or more")
+        self._learning = [n for n, p in enumerate(model.parameters()) if p.requires_grad]
+        if not self._learning:
+            raise ConfigError("the model has no parameter that requires a gradient; there is nothing to train")
+        if any(isinstance(p, TableParameter) for p in model.parameters()):
+            raise ConfigError("the model has embedding tables in host memory, of which replicas are not made; use one device")
+        plan_roles(self._devices, self.round, samplers=samplers)  # refuses what leaves no trainer before anything is measured
+        self.loader, self.model, self.step = loader, model, step
+        self._sampler_on, self._samplers = sampler_on, samplers
+        self._home = next(model.parameters()).device
+        self._drawing = {device: threading.Lock() for device in self._devices}
+        self._tally = Tally([0] * len(self._devices), [Pace() for _ in self._devices])
+
+    @property
+    def seconds(self) -> dict[str, float]:
+        """What each stage took so far, all devices together."""
+        return dict(self._tally.seconds)
+
+    @property
+    def trained(self) -> list[int]:
+        """Batches that each device of ``plan.devices`` has trained on so far."""
+        return list(self._tally.trained)
+
+    @functools.cached_property
+    def plan(self) -> FactoredPlan:
+        """Who samples and who trains; made, and the stages measured for it, when first asked for."""
+        if self._samplers is not None or len(self._devices) == 1:
+            return plan_roles(self._devices, self.round, samplers=self._samplers)
+        return plan_roles(self._devices, self.round, self._measure())
+
+    def explain(self) -> str:
+        """The plan, and how many batches each device has trained on."""
+        counts = ", ".join(f"{device} {count}" for device, count in zip(self.plan.devices, self.trained, strict=True))
+        return f"{self.plan.explain()}\nbatches trained so far: {counts}"
+
+    def __iter__(self) -> Iterator[Averaged]:
+        (number, first), total = self.loader.position, len(self.loader)
+        if first == total:  # no batches at all
+            return
+        epoch = Epoch(
+            self.plan, self.depth, self.loader.timeout, self._tally, self.loader.numbered(number, first), first, total
+        )
+        works = [
+            *(functools.partial(self._train, epoch, who, number) for who in range(len(self._devices))),
+            *(functools.partial(self._sample, epoch, sampler) for sampler in self._samplers_made),
+        ]
+        names = [*(f"train {device}" for device in self.plan.devices), *(f"sample {device}" for device in self.plan.samplers)]
+        threads = [
+            threading.Thread(target=epoch.guarded, args=(work,), name=f"hinterland {name}", daemon=True)
+            for work, name in zip(works, names, strict=True)
+        ]
+        for replica in self._replicas:
+            replica.begin()
+        try:
+            for thread in threads:
+                thread.start()
+            while first < total:
+                end = epoch.end_of_round(first)
+                epoch.publish(first, self._ready())
+                averaged = self._average(epoch.gradients(first, end))
+                self.loader.advance(end - first)
+                first = end
+                yield averaged
+        finally:
+            epoch.close()
+            deadline = time.monotonic() + PATIENCE
+            for thread in filter(threading.Thread.is_alive, threads):  # Ctrl-C may come before all are started
+                thread.join(max(0.0, deadline - time.monotonic()))
+
+    @functools.cached_property
+    def _samplers_made(self) -> list[tuple[torch.device, Sampler]]:
+        return [(device, self._sampler_of(device)) for device in self.plan.samplers]
+
+    def _sampler_of(self, device: torch.device) -> Sampler:
+        sampler = self._sampler_on(device)
+        its = getattr(sampler, "device", device)
+        if its != device:
+            raise ConfigError(f"sampler_on({device}) gave a sampler on {its}; make it with device=device")
+        return sampler
+
+    @functools.cached_property
+    def _replicas(self) -> list[_Replica]:
+        return [_Replica(self.model, device) for device in self.plan.devices]
+
+    def _ready(self) -> torch.cuda.Event | None:
+        """When the model's parameters are what the next round begins with."""
+        return torch.cuda.current_stream(self._home).record_event() if self._home.type == "cuda" else None
+
+    def _average(self, made: list[Made]) -> Averaged:
+        """Leaves the mean of the gradients in the model, summed in the order of the batches."""
+        if self._home.type == "cuda":
+            for tensor in tensors_of(made):
+                if tensor.is_cuda:
+                    tensor.record_stream(torch.cuda.current_stream(tensor.device))
+        parameters: list[nn.Parameter] = list(self.model.parameters())
+        for n, gradients in zip(self._learning, zip(*(batch.gradients for batch in made), strict=True), strict=True):
+            there = [gradient for gradient in gradients if gradient is not None]
+            parameters[n].grad = functools.reduce(torch.add, there) / len(made) if there else None
+        for buffer, left in zip(self.model.buffers(), made[0].buffers, strict=True):
+            buffer.copy_(left)
+        return Averaged(torch.stack([batch.loss.double() for batch in made]), [batch.seen for batch in made])
+
+    def _sample(self, epoch: Epoch, made: tuple[torch.device, Sampler]) -> None:
+        """The thread of a sampler."""
+        device, sampler = made
+        with _own_stream(device) as stream:
+            while (wanted := epoch.wanted()) is not None:
+                i, number, seeds = wanted
+                with epoch.doing("sample", device, i):
+                    there = seeds.to(device)
+                    sample = sampler.sample(there, batch=number)
+                    ready = _done(stream)
+                epoch.put(Task(i, (sample, there), device, ready))
+
+    def _train(self, epoch: Epoch, who: int, number: int) -> None:
+        """The thread of a trainer; another one gathers the rows of its next batch meanwhile."""
+        replica = self._replicas[who]
+        device = replica.device
+        gather = Stage("gather", functools.partial(self._gather, epoch, who))
+        batches = Pipeline(epoch.tasks_of(who), [gather], device, depth=1, timeout=math.inf)  # the epoch has the watch
+        with _own_stream(device) as stream, closing(iter(batches)) as gathered:
+            for i, batch in gathered:
+                if not epoch.begun(i):
+                    return
+                with epoch.doing("train", device, i, who):
+                    replica.follow(self.plan.round_of(i), epoch.ready)
+                    made = self._gradients(replica, batch, self.loader.seed_of(number, i), epoch.begins_round(i))
+                    _done(stream)
+                epoch.give(i, who, made)
+
+    def _gather(self, epoch: Epoch, who: int, task: Task) -> tuple[int, Batch]:
+        device = self.plan.devices[who]
+        with epoch.doing("gather", device, task.i, who):
+            receive(task.sampled, task.ready, task.device)  # on the stream of that device that copies from it
+            batch = self.loader.batch_of(*moved(task.sampled, device))
+            _done(torch.cuda.current_stream(device) if device.type == "cuda" else None)
+        return task.i, batch
+
+    def _gradients(self, replica: _Replica, batch: Batch, seed: int, keeps_buffers: bool) -> Made:
+        with self._drawing[replica.device]:  # replicas of one device share its generator
+            _generator(replica.device).manual_seed(seed)
+            loss = self.step(replica.model, batch)
+        loss, seen = loss if isinstance(loss, tuple) and len(loss) == 2 else (loss, None)
+        if not isinstance(loss, torch.Tensor) or loss.numel() != 1 or not loss.requires_grad:
+            raise ConfigError(
+                f"step returned {_brief(loss)}; it must return the loss, a tensor of one number made by the model"
+            )
+        parameters = list(replica.model.parameters())
+        gradients = torch.autograd.grad(loss, [parameters[n] for n in self._learning], allow_unused=True)
+        buffers = [buffer.clone() for buffer in replica.model.buffers()] if keeps_buffers else []
+        made: Made = moved(Made(loss.detach().view(()), gradients, buffers, seen), self._home)
+        return made
+
+    def _measure(self) -> StageTimes:
+        """Times each stage on a device that does nothing else; the model stays as it is."""
+        to, by = self._devices[0], self._devices[-1]
+        sampler, replica = self._sampler_of(by), _Replica(self.model, to)
+        number, first = self.loader.position
+        times = []
+        for i, (batch_number, seeds) in enumerate(itertools.islice(self.loader.numbered(number, first), 1 + _MEASURED)):
+            replica.follow(i, self._ready())
+            marks = [_idle(by)]
+            sampled = sampler.sample(seeds.to(by), batch=batch_number), seeds.to(by)
+            marks.append(_idle(by))
+            batch = self.loader.batch_of(*moved(sampled, to))
+            marks.append(_idle(to))
+            self._gradients(replica, batch, self.loader.seed_of(number, first + i), False)
+            marks.append(_idle(to))
+            times.append([after - before for before, after in itertools.pairwise(marks)])
+        return StageTimes(*(statistics.median(stage) for stage in zip(*(times[1:] or times), strict=True)))
+
+
+def as_devices(devices: Sequence[torch.device | str | int]) -> list[torch.device]:
+    """``devices`` with their indices filled in.
+
+    Raises:
+        ConfigError: they are no list.
+        DeviceError: one does not exist.
+    """
+    if isinstance(devices, str) or not isinstance(devices, Sequence):
+        raise ConfigError(f"devices={devices!r} is no list of devices; write ['cuda:0', 'cuda:1']")
+    if not len(devices):
+        raise ConfigError("devices=[] names none to train on; name at least one, as in ['cuda:0', 'cuda:1']")
+    return [machine.as_device(device) for device in devices]
+
+
+class _Replica:
+    """A copy of the model on a trainer's device."""
+
+    def __init__(self, model: nn.Module, device: torch.device) -> None:
+        self.origin, self.device = model, device
+        self.home = next(model.parameters()).device
+        self.model = copy.deepcopy(model).to(device)
+        for parameter in self.model.parameters():
+            parameter.grad = None
+        self._round: int | None = None
+
+    def begin(self) -> None:
+        """Before an epoch: the model may have changed."""
+        self._round = None
+        self.model.train(self.origin.training)
+
+    @torch.no_grad()
+    def follow(self, round: int, ready: torch.cuda.Event | None) -> None:
+        """Takes the parameters of a round, and its buffers again, which a batch before changed."""
+        if ready is not None:
+            torch.cuda.current_stream(self.home).wait_event(ready)  # the stream that copies from there
+        if self._round != round:
+            for mine, origin in zip(self.model.parameters(), self.origin.parameters(), strict=True):
+                mine.copy_(origin)
+            self._round = round
+        for buffer, its in zip(self.model.buffers(), self.origin.buffers(), strict=True):
+            buffer.copy_(its)
+
+
+@contextmanager
+def _own_stream(device: torch.device) -> Iterator[torch.cuda.Stream | None]:
+    """A stream for the work of a thread; None on the CPU."""
+    stream = torch.cuda.Stream(device) if device.type == "cuda" else None
+    with nullcontext() if stream is None else torch.cuda.stream(stream):
+        yield stream
+
+
+def _done(stream: torch.cuda.Stream | None) -> torch.cuda.Event | None:
+    """Waits until a stream's work is done: times are true and nothing piles up on a GPU. An event for streams that read it."""
+    if stream is None:
+        return None
+    event: torch.cuda.Event = stream.record_event()
+    event.synchronize()
+    return event
+
+
+def _idle(device: torch.device) -> float:
+    """The time at which a device has done what it was given."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    return time.perf_counter()
+
+
+def _generator(device: torch.device) -> torch.Generator:
+    """What random operations on a device draw from."""
+    return torch.cuda.default_generators[device.index] if device.type == "cuda" else torch.default_generator
+
+
+def _brief(value: Any) -> str:
+    return f"a tensor of shape {tuple(value.shape)}" if isinstance(value, torch.Tensor) else f"{value!r:.80}"

@@ -1,0 +1,245 @@
+"""What the threads of a factored epoch share: the queue of samples, who trains which, the step at hand, and who does what."""
+
+from __future__ import annotations
+
+import statistics
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from ..runtime.errors import PipelineStalled
+from .factored_plan import FactoredPlan, assign
+from .pipeline import GLANCE
+
+
+@dataclass(frozen=True)
+class Task:
+    """A sample that waits for its trainer: batch ``i`` of the epoch, on the sampler's device."""
+
+    i: int
+    sampled: tuple[Any, torch.Tensor]
+    device: torch.device
+    ready: torch.cuda.Event | None
+
+
+@dataclass(frozen=True)
+class Made:
+    """What training on one batch gave, on the model's device."""
+
+    loss: torch.Tensor
+    gradients: tuple[torch.Tensor | None, ...]
+    buffers: list[torch.Tensor]
+    seen: Any
+
+
+class Pace:
+    """What a trainer needs for a batch: T_t, or T_t' of a standby trainer."""
+
+    def __init__(self) -> None:
+        self._spent = {"gather": 0.0, "train": 0.0}
+        self._batches = {"gather": -1, "train": -1}  # its first is not counted, which loads kernels
+
+    def add(self, stage: str, seconds: float) -> None:
+        self._batches[stage] += 1
+        if self._batches[stage]:
+            self._spent[stage] += seconds
+
+    @property
+    def seconds(self) -> float | None:
+        """The mean of the stage that takes longer; None before the second batch."""
+        if self._batches["train"] < 1:
+            return None
+        return max(self._spent[stage] / self._batches[stage] for stage in self._spent)
+
+
+@dataclass
+class Tally:
+    """What was done in all epochs.
+
+    Attributes:
+        seconds: by stage, all devices together.
+        trained: batches, by device of the plan.
+        paces: of each device of the plan, as a trainer.
+    """
+
+    trained: list[int]
+    paces: list[Pace]
+    seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(("sample", "gather", "train"), 0.0))
+
+
+class Epoch:
+    """One epoch, or the rest of one.
+
+    Args:
+        plan: who samples and who trains.
+        depth: samples that may wait.
+        timeout: seconds without a trained batch after which the caller gets PipelineStalled.
+        tally: is kept up to date.
+        numbered: numbers and seeds of the batches from ``first`` to ``total``.
+    """
+
+    def __init__(
+        self,
+        plan: FactoredPlan,
+        depth: int,
+        timeout: float,
+        tally: Tally,
+        numbered: Iterator[tuple[int, torch.Tensor]],
+        first: int,
+        total: int,
+    ) -> None:
+        self._plan, self._depth, self._timeout, self._tally = plan, depth, timeout, tally
+        self._numbered, self._first, self._total = numbered, first, total
+        self._issued = self._taken = first  # batches that samplers, and trainers, were given; both in order
+        self._samples: dict[int, Task] = {}
+        self._owners: dict[int, int] = {}  # of the batches of the last round that was dealt out
+        self._made: dict[int, Made] = {}
+        self._round: int | None = None  # at hand
+        self.ready: torch.cuda.Event | None = None  # when the model's parameters are those of that round
+        self._busy: dict[int, tuple[str, torch.device, int, float]] = {}  # by thread: stage, where, batch, since when
+        self._last_made = time.monotonic()
+        self._error: BaseException | None = None
+        self._closed = False
+        self._changed = threading.Condition()
+
+    def guarded(self, work: Callable[[], None]) -> None:
+        """Runs a thread's work; what it raises is raised in the caller's thread."""
+        try:
+            work()
+        except BaseException as error:
+            with self._changed:
+                self._error = self._error or error
+                self._changed.notify_all()
+
+    def close(self) -> None:
+        """Nobody begins anything more."""
+        with self._changed:
+            self._closed = True
+            self._samples.clear()
+            self._changed.notify_all()
+
+    @contextmanager
+    def doing(self, stage: str, device: torch.device, i: int, who: int | None = None) -> Iterator[None]:
+        """Around work on one batch: for the watch, and for the times."""
+        began = time.monotonic()
+        self._busy[threading.get_ident()] = stage, device, i, began
+        yield
+        del self._busy[threading.get_ident()]
+        took = time.monotonic() - began
+        with self._changed:
+            self._tally.seconds[stage] += took
+            if who is not None:
+                self._tally.paces[who].add(stage, took)
+
+    # Samplers
+
+    def _is_ahead(self) -> bool:
+        """Whether every sample is made, or being made, that there is room for."""
+        return self._issued == min(self._total, self._taken + self._depth)
+
+    def wanted(self) -> tuple[int, int, torch.Tensor] | None:
+        """The next batch to sample, its number and seeds, once there is room for it; None after the last."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._closed or self._issued == self._total or not self._is_ahead())
+            if self._closed or self._issued == self._total:
+                return None
+            i, (number, seeds) = self._issued, next(self._numbered)
+            self._issued += 1
+            return i, number, seeds
+
+    def put(self, task: Task) -> None:
+        with self._changed:
+            if not self._closed:
+                self._samples[task.i] = task
+                self._changed.notify_all()
+
+    # Trainers
+
+    def tasks_of(self, who: int) -> Iterator[Task]:
+        """The samples of a trainer, in order."""
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._closed or self._taken == self._total or self._owner() == who)
+                if self._closed or self._taken == self._total:
+                    return
+                task = self._samples.pop(self._taken)
+                self._taken += 1
+                self._changed.notify_all()
+            yield task
+
+    def _owner(self) -> int | None:
+        """Who trains the next batch; None while it is not sampled. The first batch of a round deals out all of them."""
+        if self._taken not in self._samples:
+            return None
+        if self._taken not in self._owners:
+            plan, paces = self._plan, [pace.seconds for pace in self._tally.paces]
+            if plan.trainers and not self._is_ahead():
+                paces = paces[: len(plan.trainers)]
+            known = [pace for pace in paces if pace is not None]
+            usual = statistics.fmean(known) if known else 1.0
+            batches = range(self._taken, self.end_of_round(self._taken))
+            owners = assign(len(batches), [usual if pace is None else pace for pace in paces])
+            self._owners = dict(zip(batches, owners, strict=True))
+        return self._owners[self._taken]
+
+    def begun(self, i: int) -> bool:
+        """Waits for the round of batch ``i``; False if the epoch ends before."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._closed or self._round == self._plan.round_of(i))
+            return not self._closed
+
+    def give(self, i: int, who: int, made: Made) -> None:
+        with self._changed:
+            self._made[i] = made
+            self._tally.trained[who] += 1
+            self._last_made = time.monotonic()
+            self._changed.notify_all()
+
+    # The caller
+
+    def begins_round(self, i: int) -> bool:
+        """Whether batch ``i`` is the first of its round."""
+        return i == self._first or self._plan.round_of(i) != self._plan.round_of(i - 1)
+
+    def end_of_round(self, i: int) -> int:
+        """The batch after the last of the round of batch ``i``."""
+        return min(self._total, (self._plan.round_of(i) + 1) * self._plan.round)
+
+    def publish(self, i: int, ready: torch.cuda.Event | None) -> None:
+        """Begins the round of batch ``i``: the model's parameters are its own."""
+        with self._changed:
+            self._round, self.ready = self._plan.round_of(i), ready
+            self._last_made = time.monotonic()
+            self._changed.notify_all()
+
+    def gradients(self, first: int, end: int) -> list[Made]:
+        """What the batches of a round gave, in order.
+
+        Raises:
+            PipelineStalled: no batch for ``timeout`` seconds.
+            BaseException: what a thread raised.
+        """
+        timeout = self._timeout
+        with self._changed:
+            while self._error is None and not all(i in self._made for i in range(first, end)):
+                self._changed.wait(min(GLANCE, timeout))  # and not longer, to hear Ctrl-C
+                if time.monotonic() - self._last_made > timeout:
+                    raise PipelineStalled(self._who_is_stuck())
+            if self._error is not None:
+                raise self._error
+            return [self._made.pop(i) for i in range(first, end)]
+
+    def _who_is_stuck(self) -> str:
+        busy = list(self._busy.values())
+        if not busy:
+            return f"no batch came for {self._timeout:g} s although no stage works on one; what gives the seeds may wait"
+        stage, device, i, since = min(busy, key=lambda work: work[-1])
+        return (
+            f"stage {stage!r} on {device} has worked on batch {i} for {time.monotonic() - since:.0f} s "
+            f"(timeout {self._timeout:g} s); raise timeout= if it may take that long"
+        )
