@@ -51,7 +51,7 @@ def run(small: bool) -> dict[str, Any]:
     order = torch.randperm(rows, generator=torch.Generator().manual_seed(1))
     link = copy_rates(gpus[0], GIB)[0] if gpus else 0.0
     pairs, left_out = peers.measure() if len(gpus) > 1 else ((), [])
-    peer = min((pair.random for pair in pairs), default=0.0)
+    peer = min((pair.random64 for pair in pairs), default=0.0)
     results: dict[str, Any] = {
         "table_gib": size / GIB,
         "rows": asked,

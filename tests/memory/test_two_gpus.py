@@ -84,6 +84,7 @@ def test_rows_of_all_tiers_on_both(placement, columns):
         table.scatter_(changes.to(writer), new.to(writer))
         source[changes] = new
     assert torch.equal(table[rows], source[rows])
+    del index
     for gpu in range(2):  # what the tables of pointers take is in what is held
         assert torch.cuda.memory_allocated(gpu) - before[gpu] <= table.held[f"cuda:{gpu}"] + 8192
     table.close()

@@ -165,6 +165,7 @@ def test_an_epoch_that_is_left_early_leaves_nothing_behind(graph):
             assert torch.equal(batch.x[:64].cpu(), table[batch.seeds.cpu()])
             if i == round % 3:
                 break
+        del batch
         if round == 5:
             held = held_now()
     assert held_now() <= held

@@ -86,7 +86,7 @@ class Loader:
         seed: of the order. (The sampler has its own.)
         prefetch: batches that may wait between sampling and gathering, and before training.
         gather_blocks: multiprocessors for the gather: few, so that training finds room beside it (Min 2022, section 3.3.2). By
-            default 2 where rows can be copied in bulk (256 bytes or more, a multiple of 16, on an H100 or newer), or 8 if
+            default 2 where rows can be copied in bulk (256 bytes or more, a multiple of 16, on an H100 or newer), or 4 if
             some lie in GPU memory. Other rows of a table in host memory take as many as fill the link, which the probe measured
             (``hinterland probe``), or 8; of other tables one for every fourth multiprocessor.
         rank, world_size: this process's share of every epoch: all ranks shuffle alike and get the same number of batches; seeds
