@@ -14,7 +14,7 @@ import torch
 from ..runtime import devices as machine
 from ..runtime.errors import ConfigError, IndexOutOfRange, OutOfMemory
 from ..runtime.units import format_bytes, parse_bytes
-from . import faults
+from . import faults, ops
 from .allocator import Buffer, allocate
 from .gather import TieredTable, copy_rows
 from .order import hottest_first, permutation
@@ -53,6 +53,7 @@ class TieredTensor(RowTable):
         host = tiers.host
         self._rows, self._row_shape = len(host), host.shape[1:]
         self._row_bytes, self._dtype = host.row_bytes, host.dtype
+        self._number = ops.number(self)
         weakref.finalize(self, _close, tiers, os.getpid())
 
     @property
@@ -87,6 +88,9 @@ class TieredTensor(RowTable):
     def __getitem__(self, index: Any) -> torch.Tensor:
         """Rows as a new tensor on the index's device; an int or a slice gives a copy on the CPU."""
         if isinstance(index, torch.Tensor):
+            host = self._tiers.host
+            if torch.compiler.is_compiling() or host.cpu().requires_grad:
+                return torch.ops.hinterland.tiered_gather(host._beside(index), index, self._number)
             return self.gather(index)
         if isinstance(index, int) and not isinstance(index, bool):
             return self.gather(numbers([index]))[0]
