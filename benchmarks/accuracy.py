@@ -22,11 +22,11 @@ from hinterland.training import train
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 FANOUTS = (-1, -1)
-# As their search found them (github.com/shchur/gnn-benchmark, config/optimized), but for GraphSAGE's learning rate: ten times
-# theirs, which ends sooner.
+# As their search found them (github.com/shchur/gnn-benchmark, config/optimized). GraphSAGE takes some 500 epochs on CiteSeer:
+# ten times its learning rate ends sooner, and a point lower.
 SETTINGS: dict[str, dict[str, Any]] = {
     "gcn": {"hidden": 64, "dropout": 0.8, "lr": 0.01, "weight_decay": 1e-3},
-    "sage": {"hidden": 32, "dropout": 0.4, "lr": 0.01, "weight_decay": 1e-1},
+    "sage": {"hidden": 32, "dropout": 0.4, "lr": 0.001, "weight_decay": 1e-1},
 }
 # Per cent, mean and deviation: their Table 1 (GraphSAGE with the mean aggregator).
 PUBLISHED = {
@@ -46,7 +46,7 @@ def run(small: bool) -> dict[str, Any]:
         began, found = time.perf_counter(), []
         for seed in range(2 if small else 10):
             dataset.splits = datasets.random_splits(dataset, seed)
-            options = {**SETTINGS[model], "batch_size": 256, "patience": 50, "epochs": 1000, "device": "cpu"}
+            options = {**SETTINGS[model], "batch_size": 256, "patience": 50, "epochs": 10_000, "device": "cpu"}
             trained = train(dataset, model, FANOUTS, seed=seed, **options)
             assert trained.test is not None and trained.best is not None
             found.append(100 * trained.test["accuracy"])
