@@ -22,6 +22,8 @@ from hinterland.memory import UnifiedTensor
 from hinterland.runtime import jit
 from hinterland.runtime.errors import ConfigError, GraphError, IndexOutOfRange, VerificationError
 
+from ..graphs import skewed, with_wide_edges
+
 TESTS = Path(__file__).resolve().parent.parent
 TASK_EDGES = 2048  # kTaskEdges: longer neighbour lists are shared by several warps
 
@@ -71,19 +73,6 @@ def check(graph, sources=None, device="cpu", **options):
     return result
 
 
-def skewed(vertices, edges, seed=1, **options):
-    """A random graph without parallel edges in which few vertices have most of the edges."""
-    generator = np.random.default_rng(seed)
-    order = torch.from_numpy(generator.permutation(vertices))
-    ends = torch.from_numpy((generator.random((2, edges)) ** 3 * vertices).astype(np.int64))
-    return hl.from_edges(order[ends[0]], order[ends[1]], num_vertices=vertices, remove_duplicates=True, **options)
-
-
-def with_wide_edges(graph):
-    indices = UnifiedTensor.from_tensor(graph.indices.to(torch.int64))
-    return hl.Graph._of({"indptr": graph._arrays["indptr"], "indices": indices}, graph.directed)
-
-
 def chain(vertices):
     return hl.from_edges(torch.arange(vertices - 1), torch.arange(1, vertices), symmetrize=True)
 
@@ -91,7 +80,7 @@ def chain(vertices):
 @pytest.mark.parametrize("directed", [True, False])
 @pytest.mark.parametrize("wide", [False, True])
 def test_skewed_graph(device, directed, wide):
-    graph = skewed(300, 3000, symmetrize=not directed)
+    graph = skewed(300, 3000, symmetrize=not directed, remove_duplicates=True)
     graph = with_wide_edges(graph) if wide else graph
     check(graph, None, device)
     check(graph, [5, 17, 250], device)
@@ -176,7 +165,7 @@ def test_tiny_graphs(device, vertices):
 
 
 def test_drawn_sources(device):
-    graph = skewed(200, 1500)
+    graph = skewed(200, 1500, remove_duplicates=True)
     result = hl.betweenness_centrality(graph, 50, seed=4, device=device)
     assert len(set(result.sources.tolist())) == 50
     assert torch.equal(result.sources, hl.betweenness_centrality(graph, 50, seed=4, device=device).sources)
@@ -196,13 +185,13 @@ def test_nothing_is_known_of_a_lone_source(device):
 
 @pytest.mark.parametrize("directed", [True, False])
 def test_compressed_lists(device, directed):
-    graph = skewed(300, 3000, symmetrize=not directed)
+    graph = skewed(300, 3000, symmetrize=not directed, remove_duplicates=True)
     found = hl.betweenness_centrality(hl.compress(graph), device=device)
     np.testing.assert_allclose(found.scores.cpu().numpy(), expected_scores(graph, None, True), rtol=1e-9, atol=1e-12)
 
 
 def test_any_number_of_threads_gives_the_same():
-    graph = skewed(5000, 60000, symmetrize=True)
+    graph = skewed(5000, 60000, symmetrize=True, remove_duplicates=True)
     before, results = _core.num_threads(), []
     try:
         for threads in (1, 2, 5):
@@ -284,7 +273,7 @@ def test_a_gpu_finds_what_the_cpu_finds(wide):
 @pytest.mark.gpu
 @pytest.mark.parametrize("vertices", [1000, 300_000])
 def test_a_budget_bounds_what_is_taken(vertices):
-    graph = skewed(vertices, 4 * vertices, symmetrize=True)
+    graph = skewed(vertices, 4 * vertices, symmetrize=True, remove_duplicates=True)
     hl.betweenness_centrality(graph, [0], device="cuda")  # the kernel is compiled and loaded
     least = STATE_BYTES["bc"](graph)
     for extra in (2048, 8 * vertices + (3 << 20), 1 << 30):
@@ -301,7 +290,7 @@ def test_a_budget_bounds_what_is_taken(vertices):
 
 @pytest.mark.gpu
 def test_without_room_on_the_gpu_the_cpu_searches():
-    graph = skewed(1000, 4000, symmetrize=True)
+    graph = skewed(1000, 4000, symmetrize=True, remove_duplicates=True)
     result = hl.betweenness_centrality(graph, [0, 1], device="cuda", gpu_budget="1KiB", stats=True)
     assert result.stats["device"] == "cpu"
     verify_betweenness(graph, result)

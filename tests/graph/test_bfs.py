@@ -24,6 +24,8 @@ from hinterland.graph.traversal import RECORDS
 from hinterland.memory import UnifiedTensor
 from hinterland.runtime.errors import ConfigError, GraphError, IndexOutOfRange
 
+from ..graphs import skewed, with_wide_edges
+
 bfs_module = importlib.import_module("hinterland.graph.bfs")
 TASK_EDGES = 2048  # kTaskEdges: longer neighbour lists are shared by several warps
 
@@ -65,20 +67,6 @@ def check(graph, source, device="cpu", **options):
         again = hl.bfs(graph, source, mode, device=device)
         assert torch.equal(again.levels, result.levels) and torch.equal(again.parents, result.parents)
     return result
-
-
-def skewed(vertices, edges, seed=1, **options):
-    """A random graph in which few vertices have most of the edges."""
-    generator = np.random.default_rng(seed)
-    order = torch.from_numpy(generator.permutation(vertices))
-    ends = torch.from_numpy((generator.random((2, edges)) ** 3 * vertices).astype(np.int64))
-    return hl.from_edges(order[ends[0]], order[ends[1]], num_vertices=vertices, **options)
-
-
-def with_wide_edges(graph):
-    """The same graph with eight-byte neighbours."""
-    indices = UnifiedTensor.from_tensor(graph.indices.to(torch.int64))
-    return hl.Graph._of({"indptr": graph._arrays["indptr"], "indices": indices}, graph.directed)
 
 
 def star(leaves):

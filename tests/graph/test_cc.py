@@ -21,6 +21,8 @@ from hinterland.graph.prepare import STATE_BYTES
 from hinterland.memory import UnifiedTensor
 from hinterland.runtime.errors import ConfigError, GraphError, VerificationError
 
+from ..graphs import skewed, with_wide_edges
+
 cc_module = importlib.import_module("hinterland.graph.cc")
 
 
@@ -46,20 +48,6 @@ def check(graph, device="cpu"):
             assert torch.equal(result.labels.cpu(), labels) and result.count == count
             verify_components(graph, result)
     return result
-
-
-def skewed(vertices, edges, seed=1, **options):
-    """A random graph in which few vertices have most of the edges."""
-    generator = np.random.default_rng(seed)
-    order = torch.from_numpy(generator.permutation(vertices))
-    ends = torch.from_numpy((generator.random((2, edges)) ** 3 * vertices).astype(np.int64))
-    return hl.from_edges(order[ends[0]], order[ends[1]], num_vertices=vertices, **options)
-
-
-def with_wide_edges(graph):
-    """The same graph with eight-byte neighbours."""
-    indices = UnifiedTensor.from_tensor(graph.indices.to(torch.int64))
-    return hl.Graph._of({"indptr": graph._arrays["indptr"], "indices": indices}, graph.directed)
 
 
 def chain(order, **options):

@@ -23,6 +23,8 @@ from hinterland.memory import UnifiedTensor
 from hinterland.runtime import jit
 from hinterland.runtime.errors import ConfigError, GraphError, IndexOutOfRange, VerificationError
 
+from ..graphs import skewed, with_wide_edges
+
 TESTS = Path(__file__).resolve().parent.parent
 TASK_EDGES = 2048  # kTaskEdges: longer neighbour lists are shared by several warps
 
@@ -47,19 +49,6 @@ def check(graph, sources, device="cpu", **options):
         for name in ("reached", "distance_sum", "eccentricity"):
             assert torch.equal(getattr(sums, name), getattr(result, name))
     return result
-
-
-def skewed(vertices, edges, seed=1, **options):
-    """A random graph in which few vertices have most of the edges."""
-    generator = np.random.default_rng(seed)
-    order = torch.from_numpy(generator.permutation(vertices))
-    ends = torch.from_numpy((generator.random((2, edges)) ** 3 * vertices).astype(np.int64))
-    return hl.from_edges(order[ends[0]], order[ends[1]], num_vertices=vertices, **options)
-
-
-def with_wide_edges(graph):
-    indices = UnifiedTensor.from_tensor(graph.indices.to(torch.int64))
-    return hl.Graph._of({"indptr": graph._arrays["indptr"], "indices": indices}, graph.directed)
 
 
 def chain(vertices):

@@ -19,6 +19,8 @@ from hinterland.graph.prepare import STATE_BYTES
 from hinterland.memory import UnifiedTensor
 from hinterland.runtime.errors import ConfigError, GraphError, VerificationError
 
+from ..graphs import skewed, with_wide_edges
+
 NONE = torch.tensor([], dtype=torch.int64)
 
 
@@ -59,20 +61,11 @@ def iterations(graph, mode):
     return hl.pagerank(graph, mode=mode, device="cpu").iterations
 
 
-def skewed(vertices, edges, seed=1, **options):
-    """A random graph in which few vertices have most of the edges."""
-    generator = np.random.default_rng(seed)
-    order = torch.from_numpy(generator.permutation(vertices))
-    ends = torch.from_numpy((generator.random((2, edges)) ** 3 * vertices).astype(np.int64))
-    return hl.from_edges(order[ends[0]], order[ends[1]], num_vertices=vertices, **options)
-
-
-def with_wide_edges(graph):
+def with_wide_lists(graph):
     """The same graph with eight-byte neighbours, and the lists of in-neighbours too."""
-    indices = UnifiedTensor.from_tensor(graph.indices.to(torch.int64))
-    wide = hl.Graph._of({"indptr": graph._arrays["indptr"], "indices": indices}, graph.directed)
+    wide = with_wide_edges(graph)
     if graph.directed:
-        transposed = with_wide_edges(hl.Graph._of(graph.transpose()._arrays, directed=False))
+        transposed = with_wide_edges(graph.transpose())
         wide._transposed = lambda: transposed
     return wide
 
@@ -87,7 +80,7 @@ def star(leaves, inward):
 @pytest.mark.parametrize("edges", [3000, 100000])
 def test_skewed_graph(device, directed, wide, edges):
     graph = skewed(5000, edges, symmetrize=not directed)
-    check(with_wide_edges(graph) if wide else graph, device)
+    check(with_wide_lists(graph) if wide else graph, device)
 
 
 @settings(max_examples=100, deadline=None)
@@ -287,7 +280,7 @@ def test_verifier_knows_damping_and_personalization(graph):
 @pytest.mark.parametrize("wide", [False, True])
 def test_a_gpu_finds_what_the_cpu_finds(kind, wide):
     graph = hl.generate(kind, scale=16, edge_factor=16, seed=1)
-    graph = with_wide_edges(graph) if wide else graph
+    graph = with_wide_lists(graph) if wide else graph
     results = [hl.pagerank(graph, device=device, dtype=torch.float64) for device in ("cpu", "cuda")]
     assert results[0].iterations == results[1].iterations
     assert torch.allclose(results[0].scores, results[1].scores.cpu(), rtol=1e-10, atol=0)

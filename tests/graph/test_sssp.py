@@ -22,6 +22,8 @@ from hinterland.graph.prepare import STATE_BYTES
 from hinterland.memory import UnifiedTensor
 from hinterland.runtime.errors import ConfigError, GraphError, IndexOutOfRange, VerificationError
 
+from ..graphs import with_wide_edges
+
 TYPES = [torch.uint8, torch.int32, torch.int64, torch.float32, torch.float64]
 NO_WIDTH = -(2**63)
 
@@ -72,11 +74,6 @@ def weighted(vertices, edges, dtype=torch.int32, seed=1, least=0, most=100, symm
     drawn = generator.uniform(least, most, edges) if dtype.is_floating_point else generator.integers(least, most + 1, edges)
     weights = torch.from_numpy(drawn).to(dtype)
     return hl.from_edges(ends[0], ends[1], weights, num_vertices=vertices, symmetrize=symmetrize)
-
-
-def with_wide_edges(graph):
-    """The same graph with eight-byte neighbours."""
-    return hl.Graph._of(graph._arrays | {"indices": UnifiedTensor.from_tensor(graph.indices.long())}, graph.directed)
 
 
 def with_weights(graph, weights):

@@ -16,6 +16,8 @@ from hinterland.graph.prepare import STATE_BYTES
 from hinterland.memory import UnifiedTensor
 from hinterland.runtime.errors import ConfigError, GraphError, IndexOutOfRange
 
+from ..graphs import skewed, with_wide_edges
+
 NONE = torch.tensor([], dtype=torch.int64)
 
 
@@ -74,19 +76,6 @@ def check(graph, seeds, device="cpu", damping=0.85, fanouts=(3, 2), batch_size=4
     wanted = expected_inclusion(graph, seeds.numpy(), fanouts, batch_size)
     np.testing.assert_allclose(found["inclusion"], wanted, rtol=1e-11, atol=1e-14)
     assert (found["inclusion"] >= 0).all() and (found["inclusion"] <= 1).all()
-
-
-def skewed(vertices, edges, seed=1, **options):
-    """A random graph in which few vertices have most of the edges."""
-    generator = np.random.default_rng(seed)
-    order = torch.from_numpy(generator.permutation(vertices))
-    ends = torch.from_numpy((generator.random((2, edges)) ** 3 * vertices).astype(np.int64))
-    return hl.from_edges(order[ends[0]], order[ends[1]], num_vertices=vertices, **options)
-
-
-def with_wide_edges(graph):
-    arrays = {"indptr": graph._arrays["indptr"], "indices": UnifiedTensor.from_tensor(graph.indices.to(torch.int64))}
-    return hl.Graph._of(arrays, graph.directed)
 
 
 @pytest.fixture(scope="module")

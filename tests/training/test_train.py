@@ -204,6 +204,15 @@ def test_patience(dataset):
     assert same(again.model.state_dict(), found.model.state_dict())
 
 
+def test_the_validation_loss_has_the_decay_in_it(dataset):
+    """That is what training minimizes; the test loss has the cross entropy alone."""
+    twice = dataclasses.replace(dataset, splits={**dataset.splits, "test": dataset.splits["valid"]})
+    found = train(twice, "sage", **SMALL, weight_decay=0.1, epochs=2)
+    squares = sum(float(p.square().sum()) for p in found.model.convs[0].parameters() if p.dim() == 2)
+    assert found.best["loss"] - found.test["loss"] == pytest.approx(0.1 / 2 * squares, rel=1e-5)
+    assert found.best["accuracy"] == found.test["accuracy"] and squares > 1
+
+
 def test_without_validation_and_test(dataset):
     alone = dataclasses.replace(dataset, splits={"train": dataset.splits["train"]})
     found = train(alone, "sage", **SMALL, epochs=1)

@@ -1,16 +1,16 @@
-// Going through the lists of all vertices, or of many, in one step: what an iteration of PageRank and the scores of
-// include/hinterland/hotness share.
+// Going through the lists of all vertices, or of many, in one step: what an iteration of PageRank, the last steps of connected
+// components and the scores of include/hinterland/hotness share.
 #pragma once
 
 #include "hinterland/graph/visit.hpp"
 
 namespace hinterland {
 
-// The tasks of step 0: the lists of all vertices for which holds(vertex).
+// The tasks of step `step`: the lists of all vertices for which holds(vertex).
 template <class Team, class Graph, class Holds>
-HINTERLAND_FN void collect_where(Team& team, const Graph& graph, const Frontier& frontier, const Holds& holds) {
+HINTERLAND_FN void collect_where(Team& team, const Graph& graph, const Frontier& frontier, int64_t step, const Holds& holds) {
   team.loop(frontier.num_groups, [&](const auto& ranges) {
-    auto tasks = team.appender(frontier.task_bag(0));
+    auto tasks = team.appender(frontier.task_bag(step));
     EnterNothing enter;
     StepCounts counts;
     ranges([&](int64_t first, int64_t last) {
@@ -25,7 +25,7 @@ HINTERLAND_FN void collect_where(Team& team, const Graph& graph, const Frontier&
       Warp::sync();
       collect(graph, frontier, frontier.all_groups(), first, last, enter, tasks, counts);
     });
-    counts.add_to(frontier, 0);
+    counts.add_to(frontier, step);
   });
 }
 

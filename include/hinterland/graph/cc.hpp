@@ -11,7 +11,7 @@
 #pragma once
 
 #include "hinterland/core/philox.hpp"
-#include "hinterland/graph/visit.hpp"
+#include "hinterland/graph/all_lists.hpp"
 
 namespace hinterland {
 
@@ -151,27 +151,8 @@ HINTERLAND_FN int64_t most_frequent_label(Team& team, const ComponentsState<Id>&
 template <class Team, class Graph, class Id>
 HINTERLAND_FN void link_rest(Team& team, const Graph& graph, const ComponentsState<Id>& state, int64_t step, int64_t passed) {
   const Frontier& frontier = state.frontier;
-  const GroupList groups = frontier.all_groups();
   team.lead([&] { frontier.begin_step(step, team.now_ns()); });
-  team.loop(groups.count, [&](const auto& ranges) {
-    auto tasks = team.appender(frontier.task_bag(step));
-    const EnterNothing enter;
-    StepCounts counts;
-    ranges([&](int64_t first, int64_t last) {
-      for (int64_t group = first; group < last; ++group) {
-        uint32_t word = 0;
-        for (int sub = 0; sub < kGroup; sub += Warp::kWidth) {
-          const int64_t vertex = group * kGroup + sub + Warp::lane();
-          const bool there = vertex < frontier.num_vertices;
-          word |= Warp::ballot(there && static_cast<int64_t>(state.label(there ? vertex : 0)) != passed) << sub;
-        }
-        if (Warp::lane() == 0) frontier.next[group] = word;
-      }
-      Warp::sync();
-      collect(graph, frontier, groups, first, last, enter, tasks, counts);
-    });
-    counts.add_to(frontier, step);
-  });
+  collect_where(team, graph, frontier, step, [&](int64_t vertex) { return static_cast<int64_t>(state.label(vertex)) != passed; });
   const int64_t num_tasks = frontier.num_tasks(step);
   team.lead([&] { frontier.begin_visit(step, num_tasks, team.now_ns()); });
   team.take(num_tasks, [&](const auto& items) {

@@ -146,7 +146,7 @@ HINTERLAND_FN void pagerank(Team& team, const Graph& graph, const Graph& incomin
     frontier.begin_step(0, team.now_ns());
   });
   team.wait();  // nothing is reported before that
-  collect_where(team, incoming, frontier, [](int64_t) { return true; });
+  collect_where(team, incoming, frontier, 0, [](int64_t) { return true; });
   first_guess(team, graph, state, by_degree);
   const int64_t num_tasks = frontier.num_tasks(0);
   double error = 0;

@@ -43,7 +43,7 @@ HINTERLAND_FN void visit_all(Team& team, const Graph& graph, const Frontier& fro
     frontier.begin_step(0, team.now_ns());
   });
   team.wait();  // nothing is reported before that
-  collect_where(team, graph, frontier, gives);
+  collect_where(team, graph, frontier, 0, gives);
   const int64_t num_tasks = frontier.num_tasks(0);
   team.lead([&] { frontier.begin_visit(0, num_tasks, team.now_ns()); });
   team.take(num_tasks, [&](const auto& items) {

@@ -14,6 +14,7 @@ import torch
 from ..runtime import devices as machine
 from ..runtime.errors import ConfigError, IndexOutOfRange, OutOfMemory
 from ..runtime.units import format_bytes, parse_bytes
+from . import ops
 from .allocator import Buffer, allocate
 from .gather import TieredTable, copy_rows
 from .order import hottest_first, permutation
@@ -52,6 +53,7 @@ class TieredTensor(RowTable):
         host = tiers.host
         self._rows, self._row_shape = len(host), host.shape[1:]
         self._row_bytes, self._dtype = host.row_bytes, host.dtype
+        self._number = ops.number(self)
         weakref.finalize(self, _close, tiers, os.getpid())
 
     @property
@@ -82,6 +84,14 @@ class TieredTensor(RowTable):
         plan = self.plan
         tiers = f"local={plan.local_rows}, peers={plan.peer_rows}, host={plan.rows - plan.resident}"
         return f"TieredTensor(shape={tuple(self.shape)}, dtype={self.dtype}, {tiers})"
+
+    def __getitem__(self, index: Any) -> torch.Tensor:
+        """Rows as a new tensor on the index's device; an int or a slice gives a copy on the CPU."""
+        host = self._tiers.host
+        if isinstance(index, torch.Tensor) and (torch.compiler.is_compiling() or host.cpu().requires_grad):
+            rows: torch.Tensor = torch.ops.hinterland.tiered_gather(host._beside(index), index, self._number)
+            return rows
+        return super().__getitem__(index)
 
     def scatter_(
         self,

@@ -208,8 +208,7 @@ class UnifiedTensor(RowTable):
         """Rows as a new tensor on the index's device; an int or a slice gives a view on the CPU, as torch does."""
         if isinstance(index, torch.Tensor):
             if torch.compiler.is_compiling() or self._cpu.requires_grad:
-                table = self._cuda[index.device.index] if index.is_cuda else self._cpu
-                return torch.ops.hinterland.gather(table, index)
+                return torch.ops.hinterland.gather(self._beside(index), index)
             return self.gather(index)
         if isinstance(index, int | slice) and not isinstance(index, bool):
             if isinstance(index, int) and not -self._rows <= index < self._rows:
@@ -218,6 +217,10 @@ class UnifiedTensor(RowTable):
         if isinstance(index, list):
             return self[numbers(index)]
         raise ConfigError(f"a table is indexed by rows: a tensor, a list, an int or a slice, not {index!r}; see ut.cpu()")
+
+    def _beside(self, index: torch.Tensor) -> torch.Tensor:
+        """The table as a tensor on the device of ``index``."""
+        return self._cuda[index.device.index] if index.is_cuda else self._cpu
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Sends a registered table to another process, where it is the same memory (multiprocessing)."""
