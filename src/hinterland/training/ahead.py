@@ -41,8 +41,10 @@ class Ahead(Pipeline):
         begins, error = 0, None  # the first stage that goes on, and what ended the one before it
         try:
             while True:
+                caller = None if self.device.type == "cpu" else torch.cuda.current_stream(self.device)
+                launched = None if caller is None else caller.record_event()
                 for line in lines:
-                    line.wait(None if self.device.type == "cpu" else torch.cuda.current_stream(self.device).record_event())
+                    line.wait(launched)
                 # The last stage first: what it takes was launched in an earlier round, and is done by now.
                 for number in range(len(lines) - 1, begins - 1, -1):
                     try:
@@ -53,8 +55,8 @@ class Ahead(Pipeline):
                         break
                 if lines[-1].made:
                     item, done = lines[-1].made.popleft()
-                    if done is not None:
-                        torch.cuda.current_stream(self.device).wait_event(done)
+                    if caller is not None and done is not None:
+                        caller.wait_event(done)
                     yield item
                 elif not any(line.made for line in lines[max(begins - 1, 0) :]):
                     break
@@ -135,9 +137,9 @@ class _Line:
         self.wait(ready)
         begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         with torch.cuda.stream(self.stream):
-            begin.record()
+            begin.record(self.stream)
             made = self.stage.work(item)
-            end.record()
+            end.record(self.stream)
         self.made.append((made, end))
         self._under_way.append((begin, end, item))
         self.count(wait=False)
