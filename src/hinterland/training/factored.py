@@ -178,12 +178,12 @@ class Factored:
     def _require_replicas(self) -> None:
         """Waits for threads that were still at work when the iteration before was left."""
         if self._iterated:
-            raise ConfigError("an iteration of this Factored is under way; end it before another begins, or make another Factored")
+            raise ConfigError("an iteration of this Factored is under way; end it before another begins")
         _join(self._threads, self.loader.timeout)
         for thread in filter(threading.Thread.is_alive, self._threads):
             raise PipelineStalled(
-                f"the iteration before was left, and its thread {thread.name!r} is at work still after {self.loader.timeout:g} s; "
-                "raise timeout= if it may take that long"
+                f"the iteration before was left, and its thread {thread.name!r} is at work still after "
+                f"{self.loader.timeout:g} s; raise timeout= if it may take that long"
             )
 
     @functools.cached_property
