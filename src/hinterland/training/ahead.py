@@ -32,7 +32,8 @@ class Ahead(Pipeline):
 
     Memory passes between streams without ``record_stream``, which makes the allocator ask the GPU about each tensor again and
     again: stages launch only while the caller waits here, and first have their streams wait for what it launched, so what it
-    has let go is free; and what a stage takes is kept until it is done.
+    has let go is free; and what a stage takes is kept until it is done. A caller who hands items on to another thread or stream
+    has to record them there (``Tensor.record_stream``).
     """
 
     def __iter__(self) -> Generator[Any]:
@@ -138,7 +139,11 @@ class _Line:
         begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         with torch.cuda.stream(self.stream):
             begin.record(self.stream)
-            made = self.stage.work(item)
+            try:
+                made = self.stage.work(item)
+            except BaseException:
+                self.stream.synchronize()  # what it has launched reads what it took, which nobody keeps any more
+                raise
             end.record(self.stream)
         self.made.append((made, end))
         self._under_way.append((begin, end, item))

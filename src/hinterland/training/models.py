@@ -50,6 +50,7 @@ class Block:
 
     def sum(self, x: Tensor, weight: Tensor | None = None) -> Tensor:
         """The sum of the rows that the edges bring to each target, each times its ``weight`` ``[e]``."""
+        weight = None if weight is None else weight.to(x.dtype)  # autocast makes rows shorter than what is exponentiated
         if weight is not None and weight.requires_grad:
             return _bags(self.row, x, self.offsets, "sum", weight)
         out: Tensor = _Aggregate.apply(x, self, "sum", weight)[0]
