@@ -236,6 +236,7 @@ def test_larger_graphs_are_validated_on_samples(dataset, monkeypatch):
         ({"model": "mlp"}, "model 'mlp' is not one of"),
         ({"fanouts": ()}, r"fanouts=\[\] sample nothing"),
         ({"fanouts": (3, 0)}, r"fanouts=\[3, 0\] sample nothing; use 1 or more for each hop, or -1"),
+        ({"fanouts": "15,10"}, "fanouts are numbers, one for each hop"),
         ({"epochs": 0}, "epochs=0 is too small; use 1 or more"),
         ({"batch_size": 0}, "batch_size=0 is too small"),
         ({"patience": 0}, "patience=0 is too small"),
@@ -264,8 +265,12 @@ def test_data_sets_that_do_not_fit(dataset):
     refused("labels have 9 rows, but the graph has 600", labels=torch.zeros(9, dtype=torch.int64))
     refused("the dataset has no features", features=None)
     refused(r"features have the shape \(600,\); they must be", features=torch.zeros(600))
+    refused("features are torch.complex64; models take real numbers", features=torch.zeros(600, 3, dtype=torch.complex64))
+    refused("labels are torch.float32; they must be classes", labels=torch.zeros(600))
     refused("the dataset has no training vertices", splits={})
     refused("split 'train' has vertices whose label is none of the 2 classes", num_classes=2)
+    with pytest.raises(ConfigError, match="dataset='products' is no data set; open one with hinterland.datasets.open"):
+        train("products")
     with pytest.raises(GraphError, match="several graphs; train takes vertices and edges of one type"):
         train(datasets.generate("mag240m", scale=1e-6), "sage", **SMALL, epochs=1)
 
