@@ -25,13 +25,7 @@ SHAPE = datasets.Shape({"node": 600}, {"node": 64}, {("node", "to", "node"): 600
 SMALL = {"fanouts": (4, 3), "hidden": 32, "batch_size": 32, "lr": 0.02, "dropout": 0.3, "device": "cpu", "seed": 3}
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    """Sums are the same each time, and threads that wait for a busy core do not slow small tensors down."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.fixture(scope="module")
