@@ -16,6 +16,7 @@ import typer
 
 from hinterland import cli, datasets
 from hinterland.cli import train as train_command
+from hinterland.runtime.devices import cuda_available
 from hinterland.training import checkpoint as checkpoints
 
 SHAPE = datasets.Shape({"node": 300}, {"node": 64}, {("node", "to", "node"): 3000}, (120, 60, 120), 3, undirected=True)
@@ -97,6 +98,12 @@ def test_what_was_kept_and_served(command, folder):
     assert json.loads(out)["cache"] is None and "kept" not in err
 
 
+def test_a_cache_without_a_budget_on_the_cpu(command, folder):
+    status, out, err = command(folder, *FAST, "--cache", "auto", "--json")
+    assert status == 0 and json.loads(out)["cache"] is None
+    assert "--cache auto kept nothing: a CPU has no step's memory to measure; name --gpu-budget" in err
+
+
 def test_the_line_of_an_epoch_names_the_link():
     rows = {"local": 0.25, "peers": 0.5, "host": 0.25}
     epoch = {"served": {"batches": 1, "rows": rows, "edges": 0.125}, "link": {"bandwidth": 2.5e10, "share": 0.456}}
@@ -138,6 +145,12 @@ def test_data_sets_without_splits_get_random_ones(command, real_data):
         (("--cache", "lru"), 1, "cache='lru' is neither one of auto"),
         (("--gpu-budget", "1GiB"), 1, "gpu_budget='1GiB' is that of a cache"),
         (("--cache", "auto", "--gpu-budget", "lots"), 1, "not a size in bytes: 'lots'"),
+        pytest.param(
+            ("--devices", "all"),
+            1,
+            "--devices all needs an NVIDIA GPU",
+            marks=pytest.mark.skipif(cuda_available(), reason="there are GPUs"),
+        ),
     ],
 )
 def test_bad_arguments_before_anything_is_loaded(command, arguments, status, sentence):

@@ -177,7 +177,7 @@ def test_what_cannot_be_kept_is_refused_before_the_first_batch(graph, features, 
         with pytest.raises(ConfigError, match=sentence):
             loader(graph, features, seeds, cache="auto", gpu_budget=budget, **options)
 
-    refused("a cache of 1.00 KiB is smaller than one batch, whose .* rows of features take .*; raise gpu_budget", budget="1KiB")
+    refused("a cache of 1.00 KiB is smaller than one batch, whose .* rows of features take .*; raise the budget", budget="1KiB")
     refused("a cache of 0 B is smaller than one batch", budget=0)
     for budget in (BUDGET, None):
         refused("features are a NoneType", features=None, budget=budget)

@@ -12,21 +12,11 @@ import torch
 
 from hinterland.runtime.errors import ConfigError, PipelineStalled
 from hinterland.training import Pipeline, Stage
+from hinterland.training.ahead import Ahead
 
 CPU = torch.device("cpu")
 
-
-def own_threads():
-    return [thread for thread in threading.enumerate() if thread.name.startswith("hinterland ")]
-
-
-@pytest.fixture(autouse=True)
-def every_thread_ends():
-    yield
-    deadline = time.monotonic() + 5
-    while own_threads() and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert not own_threads()
+pytestmark = pytest.mark.usefixtures("every_thread_ends")
 
 
 def stages(*works):
@@ -65,8 +55,9 @@ def test_no_more_waits_than_there_is_room_for():
     assert list(items) == list(range(1, 100))
 
 
-@pytest.mark.parametrize("where", [0, 1, "source"])
-def test_what_a_stage_raises_arrives_with_its_traceback(where):
+@pytest.mark.parametrize("kind", [Pipeline, Ahead])
+@pytest.mark.parametrize("where", [0, 1, 2, "source"])
+def test_what_a_stage_raises_arrives_with_its_traceback(kind, where):
     def breaks(i):
         if i == 3:
             raise ZeroDivisionError("the third is bad")
@@ -76,10 +67,10 @@ def test_what_a_stage_raises_arrives_with_its_traceback(where):
         for i in range(10):
             yield breaks(i) if where == "source" else i
 
-    works = [breaks if where == i else (lambda i: i) for i in range(2)]
+    works = [breaks if where == i else (lambda i: i) for i in range(3)]
     got = []
     with pytest.raises(ZeroDivisionError, match="the third is bad") as caught:
-        for item in Pipeline(source(), stages(*works), CPU):
+        for item in kind(source(), stages(*works), CPU):
             got.append(item)
     assert got == [0, 1, 2]  # what came before it arrives
     assert "breaks" in "".join(traceback.format_tb(caught.value.__traceback__))

@@ -25,13 +25,7 @@ SHAPE = datasets.Shape({"node": 600}, {"node": 64}, {("node", "to", "node"): 600
 SMALL = {"fanouts": (4, 3), "hidden": 32, "batch_size": 32, "lr": 0.02, "dropout": 0.3, "device": "cpu", "seed": 3}
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    """Sums are the same each time, and threads that wait for a busy core do not slow small tensors down."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.fixture(scope="module")
@@ -236,6 +230,7 @@ def test_larger_graphs_are_validated_on_samples(dataset, monkeypatch):
         ({"model": "mlp"}, "model 'mlp' is not one of"),
         ({"fanouts": ()}, r"fanouts=\[\] sample nothing"),
         ({"fanouts": (3, 0)}, r"fanouts=\[3, 0\] sample nothing; use 1 or more for each hop, or -1"),
+        ({"fanouts": "15,10"}, "fanouts are numbers, one for each hop"),
         ({"epochs": 0}, "epochs=0 is too small; use 1 or more"),
         ({"batch_size": 0}, "batch_size=0 is too small"),
         ({"patience": 0}, "patience=0 is too small"),
@@ -264,8 +259,12 @@ def test_data_sets_that_do_not_fit(dataset):
     refused("labels have 9 rows, but the graph has 600", labels=torch.zeros(9, dtype=torch.int64))
     refused("the dataset has no features", features=None)
     refused(r"features have the shape \(600,\); they must be", features=torch.zeros(600))
+    refused("features are torch.complex64; models take real numbers", features=torch.zeros(600, 3, dtype=torch.complex64))
+    refused("labels are torch.float32; they must be classes", labels=torch.zeros(600))
     refused("the dataset has no training vertices", splits={})
     refused("split 'train' has vertices whose label is none of the 2 classes", num_classes=2)
+    with pytest.raises(ConfigError, match="dataset='products' is no data set; open one with hinterland.datasets.open"):
+        train("products")
     with pytest.raises(GraphError, match="several graphs; train takes vertices and edges of one type"):
         train(datasets.generate("mag240m", scale=1e-6), "sage", **SMALL, epochs=1)
 

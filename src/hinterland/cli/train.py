@@ -69,7 +69,9 @@ def train(
     fanouts = _numbers(fanout)
     check(model, fanouts, epochs, hidden, batch_size, lr, weight_decay, dropout, patience, seed, checkpoint_every)
     check_checkpoint(checkpoint, checkpoint_every, resume)
-    wanted(cache, gpu_budget)
+    kept = wanted(cache, gpu_budget)
+    if factored == "all":
+        devices.require_cuda("--devices all")
     several = None if factored is None else devices.gpus() if factored == "all" else factored.split(",")
     where = devices.as_device(several[0] if several else device)
     with joined(several[0] if several else device) as ranks:
@@ -98,6 +100,9 @@ def train(
         )
     if not ranks.is_first:
         return
+    if kept is not None and found.cache is None:
+        why = "a CPU has no step's memory to measure" if where.type == "cpu" else "training ended before a step was measured"
+        print(f"hinterland: --cache {cache} kept nothing: {why}; name --gpu-budget", file=sys.stderr)
     result = {
         "dataset": {
             "name": loaded.name,

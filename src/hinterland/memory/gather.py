@@ -28,7 +28,7 @@ _BULK = KernelFile("memory/bulk.cu", ("hinterland::bulk_rows_kernel", "hinterlan
 _THREADS = 1024
 _BARRIER = 8  # bytes
 _BULK_LEAST = 256  # bytes of a row that is copied in bulk; more threads than there are would be needed for shorter ones
-_BULK_THREADS = 16  # at least
+_BULK_THREADS = 16  # at least: a block's shared memory holds as many rows, which ends this at 14 KiB a row
 _BULK_BLOCKS = 4  # fill the link with rows of 512 bytes or more, twice as many with shorter ones (docs/notes/gather-on-h200.md)
 _SHARE = 4  # one block for every fourth multiprocessor fills the link (docs/memory.md), and leaves the others to other work
 _INDEX_BYTES = {torch.int32: 4, torch.int64: 8}
@@ -86,8 +86,10 @@ def copy_rows(
         index: contiguous int32 or int64 row numbers.
         into_table: writes to the table (scatter) instead of reading from it (gather).
         visit: the order in which positions are visited, an int64 permutation on the GPU.
-        max_blocks: blocks of 1024 threads that a GPU may use; by default a quarter as many as it has multiprocessors, or
-            for rows in several tiers as many.
+        max_blocks: blocks that a GPU may use, each of which fills a multiprocessor: of 1024 threads, by default a quarter as
+            many as there are multiprocessors; or where rows are copied in bulk (``_bulk_threads``), of as many threads as
+            shared memory has rows for, by default 4, and 8 for rows below 512 bytes. Rows in several tiers take all
+            multiprocessors by default, and are copied in bulk if the caller gives a number.
         check: ``"sync"`` waits and raises IndexOutOfRange; ``"async"`` leaves that to the next call on the same GPU, or
             to ``faults.synchronize``.
     """

@@ -103,9 +103,10 @@ class RowTable(ABC):
             index: int32 or int64, any shape; -1 is the last row.
             out: contiguous tensor of that shape and type to write to, instead of a new one.
             stream: where the GPU does it, instead of the current stream; the index and ``out`` must be ready there.
-            max_blocks: blocks of 1024 threads that the GPU may use, so that other kernels find room (Min 2022, section
-                3.3.2); by default a quarter as many as it has multiprocessors, and 8 fill the link with rows of 512 bytes.
-                Where rows lie in GPU memory too, by default as many.
+            max_blocks: blocks that the GPU may use, a multiprocessor each, so that other kernels find room (Min 2022, section
+                3.3.2). By default as many as fill the link: 4 where rows can be copied in bulk (256 bytes to about 14 KiB, a
+                multiple of 16, on an H100 or newer; 8 below 512 bytes), else one for every fourth multiprocessor. Where rows
+                lie in GPU memory too, by default all multiprocessors.
             check: ``"sync"`` waits for the rows and raises IndexOutOfRange here; ``"async"`` returns at once, and the
                 next call on that GPU, or ``synchronize()``, raises. Rows of bad indices are zero.
             sort: whether the GPU visits rows in the order of their pages; the caller's order is returned in any case.

@@ -117,7 +117,7 @@ def filled(
         if promised:
             raise ConfigError(
                 f"a cache of {format_bytes(budget)} is smaller than one batch, whose {rows:,} rows of features take "
-                f"{format_bytes(rows * features.row_bytes)}; raise gpu_budget, or leave out the cache"
+                f"{format_bytes(rows * features.row_bytes)}; raise the budget, or leave out the cache"
             )
         policy = "none"
     some = _BATCHES * batch_size

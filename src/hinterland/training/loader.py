@@ -86,9 +86,9 @@ class Loader:
         seed: of the order, not negative. (The sampler has its own.)
         prefetch: batches that may wait between sampling and gathering, and before training.
         gather_blocks: multiprocessors for the gather: few, so that training finds room beside it (Min 2022, section 3.3.2). By
-            default 2 where rows can be copied in bulk (256 bytes or more, a multiple of 16, on an H100 or newer), or 4 if
-            some lie in GPU memory. Other rows of a table in host memory take as many as fill the link, which the probe measured
-            (``hinterland probe``), or 8; of other tables one for every fourth multiprocessor.
+            default 2 where rows can be copied in bulk (256 bytes to about 14 KiB, a multiple of 16, on an H100 or newer), or 4
+            if some lie in GPU memory. Other rows of a table in host memory take as many as fill the link, which the probe
+            measured (``hinterland probe``), or 8; of other tables one for every fourth multiprocessor.
         rank, world_size: this process's share of every epoch: all ranks shuffle alike and get the same number of batches; seeds
             are repeated to make them even, or left out with ``drop_last``.
         device: where batches are made; None is the current GPU, or the CPU without one.
@@ -344,7 +344,9 @@ def _check_rows(name: str, table: Any, seeds: torch.Tensor) -> None:
     if table is None:
         return
     if not isinstance(table, torch.Tensor) and not hasattr(table, "gather"):
-        raise ConfigError(f"{name} are a {type(table).__name__}; make a tensor of them, torch.as_tensor({name}), or a table")
+        raise ConfigError(
+            f"{name} are a {type(table).__name__}; give a tensor, as torch.as_tensor(...), or a UnifiedTensor of it"
+        )
     if not len(seeds):
         return
     least, most = int(seeds.min()), int(seeds.max())

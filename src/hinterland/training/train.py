@@ -22,6 +22,7 @@ from ..runtime.errors import ConfigError, GraphError
 from ..runtime.files import check_place
 from ..runtime.progress import progress
 from ..sampling import NeighborSampler, PinSAGESampler
+from ..sampling.neighbor import check_fanouts
 from . import checkpoint as checkpoints
 from .cache import CachePlan
 from .cache_room import wanted
@@ -172,7 +173,7 @@ def check(
     checkpoint_every: int | None,
 ) -> None:
     """Refuses arguments that :func:`train` cannot use, whatever the dataset."""
-    if not fanouts or any(fanout < 1 and fanout != -1 for fanout in fanouts):
+    if not len(fanouts) or 0 in check_fanouts(fanouts):
         raise ConfigError(f"fanouts={list(fanouts)} sample nothing; use 1 or more for each hop, or -1 for all neighbours")
     check_model(model, hidden, len(fanouts), dropout)
     least_one = {"epochs": epochs, "batch_size": batch_size, "patience": patience, "checkpoint_every": checkpoint_every}
@@ -212,8 +213,10 @@ def _several(
 
 
 def _check_dataset(dataset: Any) -> None:
-    if not hasattr(dataset, "graph"):
+    if hasattr(dataset, "graphs"):
         raise GraphError("the dataset has several graphs; train takes vertices and edges of one type")
+    if not hasattr(dataset, "graph"):
+        raise ConfigError(f"dataset={dataset!r:.80} is no data set; open one with hinterland.datasets.open(path)")
     vertices = dataset.graph.num_vertices
     for name in ("features", "labels"):
         table = getattr(dataset, name)
@@ -223,6 +226,14 @@ def _check_dataset(dataset: Any) -> None:
             raise GraphError(f"{name} have {len(table)} rows, but the graph has {vertices} vertices; they must be as many")
     if len(dataset.features.shape) != 2:
         raise GraphError(f"features have the shape {tuple(dataset.features.shape)}; they must be [vertices, columns]")
+    if dataset.features.dtype.is_complex:
+        raise GraphError(
+            f"features are {dataset.features.dtype}; models take real numbers, as torch.view_as_real(features) has"
+        )
+    if dataset.labels.dtype.is_floating_point:
+        raise GraphError(
+            f"labels are {dataset.labels.dtype}; they must be classes, whole numbers from 0 on, as in labels.long()"
+        )
     if not len(dataset.splits.get("train", ())):
         raise GraphError("the dataset has no training vertices; give it a split 'train'")
     classes = dataset.num_classes
@@ -230,7 +241,7 @@ def _check_dataset(dataset: Any) -> None:
         labels = rows_of(dataset.labels, seeds)
         if name == "test":
             labels = labels[labels != -1]  # may be held back
-        if labels.is_floating_point() or bool(((labels < 0) | (labels >= classes)).any()):
+        if bool(((labels < 0) | (labels >= classes)).any()):
             raise GraphError(f"split {name!r} has vertices whose label is none of the {classes} classes; leave them out")
 
 
@@ -432,7 +443,7 @@ class _Run:
         return loss, {"loss": loss.detach() * len(target), "correct": correct, "counts": _counts(batch)}
 
     def _stage_seconds(self) -> dict[str, float]:
-        """What the stages in other threads took so far."""
+        """What sampling and gathering took so far: seconds of a GPU, or of the threads that do it."""
         if self.factored is not None:
             return self.factored.seconds
         return {stage.name: stage.seconds for stage in self.loader.stages}
