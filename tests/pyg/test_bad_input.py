@@ -56,6 +56,18 @@ def test_seeds(data):
     refused(IndexOutOfRange, "input_nodes names 300, but there are 300 nodes", lambda: NeighborLoader(data, [2], [300]))
     refused(IndexOutOfRange, "input_nodes names -1", lambda: NeighborLoader(data, [2], torch.tensor([-1])))
     refused(GraphError, r"the mask of input_nodes has shape \(9,\)", lambda: NeighborLoader(data, [2], torch.ones(9).bool()))
+    data.t = torch.zeros(300, dtype=torch.int64)
+    timed = {"time_attr": "t", "device": "cpu"}
+    refused(
+        ConfigError,
+        "input_time has 300 times, but there are 2 input nodes; give one for each",
+        lambda: NeighborLoader(data, [2], torch.tensor([7, 8]), input_time=data.t, **timed),
+    )
+    refused(
+        ConfigError,
+        "edge_label_time has 300 times, but there are 2 edges of edge_label_index",
+        lambda: LinkNeighborLoader(data, [2], data.edge_index[:, :2], edge_label_time=data.t, **timed),
+    )
     edges = torch.tensor([[0], [300]])
     refused(IndexOutOfRange, "edge_label_index names 300", lambda: LinkNeighborLoader(data, [2], edges))
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import hinterland as hl
-from hinterland.runtime.errors import ConfigError, IndexOutOfRange
+from hinterland.runtime.errors import ConfigError, IndexOutOfRange, OutOfMemory
 from hinterland.sampling import PinSAGESampler, Sample, pinsage_neighbors, random_walks
 from hinterland.sampling.pinsage import most_visited
 from hinterland.training import Loader
@@ -238,6 +238,8 @@ def test_what_is_refused(options, words):
     for make in (pinsage_neighbors, lambda graph, seeds, device: PinSAGESampler(graph, [2], device=device).sample(seeds)):
         with pytest.raises(IndexOutOfRange, match="seed 60 at position 1 is no vertex"):
             make(ring_with_chords(), [3, 60], device="cpu")
+    with pytest.raises(OutOfMemory, match="walks of 3 steps take .*; walk from fewer starts"):
+        pinsage_neighbors(ring_with_chords(), [0], walks=2**50, device="cpu")
     for wrong, words in (({"fanouts": []}, "fanouts is empty"), ({"fanouts": [2], "walks": 0}, "walks 0 leaves no")):
         with pytest.raises(ConfigError, match=words):
             PinSAGESampler(ring_with_chords(), device="cpu", **wrong)

@@ -205,6 +205,11 @@ class _Batches:
         return self._length
 
 
+def _check_times(name: str, times: torch.Tensor | None, inputs: torch.Tensor, whose: str) -> None:
+    if times is not None and len(times) != len(inputs):
+        raise ConfigError(f"{name} has {len(times)} times, but there are {len(inputs)} {whose}; give one for each")
+
+
 def _numbered(first: list[Any], rest: Iterator[Any], generator: torch.Generator) -> Iterator[tuple[Any, int]]:
     """The inputs of each mini-batch, and a number that decides its draws."""
     for indices in (first, rest):
@@ -295,6 +300,7 @@ class NeighborLoader(_Pipelined, torch_geometric.loader.NeighborLoader):  # type
         # Lightning makes a loader again, with another sampler of inputs, from attributes that are called as the arguments are.
         self.num_neighbors, self.time_attr, self.neighbor_sampler = num_neighbors, time_attr, neighbor_sampler
         given.check_nodes(self.input_data.input_type, self.input_data.node, "input_nodes")
+        _check_times("input_time", self.input_data.time, self.input_data.node, "input nodes")
         self._finish(given, neighbor_sampler)
 
     def _sample(self, index: Any, number: int | None = None) -> Any:
@@ -373,6 +379,7 @@ class LinkNeighborLoader(_Pipelined, torch_geometric.loader.LinkNeighborLoader):
         source, target = (None, None) if edge_type is None else (edge_type[0], edge_type[-1])
         given.check_nodes(source, self.input_data.row, "edge_label_index")
         given.check_nodes(target, self.input_data.col, "edge_label_index")
+        _check_times("edge_label_time", self.input_data.time, self.input_data.row, "edges of edge_label_index")
         self._finish(given, neighbor_sampler)
 
     def _sample(self, index: Any, number: int | None = None) -> Any:

@@ -101,9 +101,10 @@ def walks_from(
         int64 ``[n * each, length + 1]``.
     """
     inner, device = graph_of(prepared), prepared.device
-    given = (starts if inner.order is None else inner.to_inner(starts)).repeat_interleave(each)
-    shape = (len(given), rule.length + 1)
+    starts = starts if inner.order is None else inner.to_inner(starts)
+    shape = (len(starts) * each, rule.length + 1)
     try:
+        given = starts.repeat_interleave(each)
         walks = torch.empty(shape, dtype=torch.int64, device=device)
     except RuntimeError as error:
         raise OutOfMemory(
