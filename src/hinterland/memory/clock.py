@@ -139,7 +139,8 @@ class Clock:
         Args:
             index: contiguous int32 or int64 on this device; row numbers outside the table are left out.
             table: address of the rows; unused where the plan has rows of 0 bytes.
-            max_blocks: as in ``RowTable.gather``.
+            max_blocks: blocks of 1024 threads that a GPU may copy with, and twice as many of the hand's; by default one for every
+                fourth multiprocessor, and all of them for the hand.
         """
         plan = self.plan
         count = min(index.numel(), _MOST)

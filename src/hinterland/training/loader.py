@@ -73,7 +73,7 @@ class Batch:
 
 
 class Loader:
-    """Epoch after epoch of mini-batches; each ``iter()`` is one epoch, or the rest of one after ``load_state_dict``.
+    """Epoch after epoch of mini-batches; each ``iter()`` is one epoch, or the rest of one that was left early or loaded.
 
     Args:
         sampler: a NeighborSampler of hinterland.sampling, or anything with its ``sample``.
