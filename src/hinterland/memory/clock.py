@@ -139,8 +139,7 @@ class Clock:
         Args:
             index: contiguous int32 or int64 on this device; row numbers outside the table are left out.
             table: address of the rows; unused where the plan has rows of 0 bytes.
-            max_blocks: blocks of 1024 threads that a GPU may copy with, and twice as many of the hand's; by default one for every
-                fourth multiprocessor, and all of them for the hand.
+            max_blocks: multiprocessors that a GPU may use; by default all, and to copy every fourth.
         """
         plan = self.plan
         count = min(index.numel(), _MOST)
