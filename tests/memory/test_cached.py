@@ -278,6 +278,14 @@ def test_bad_row_numbers_are_named_and_do_no_harm():
     assert torch.equal(table[torch.arange(20)], source)
 
 
+def test_rows_beyond_32_bits_have_short_numbers_too():
+    rows = 3 << 30  # of no bytes
+    table = hl.UnifiedTensor.from_tensor(torch.empty(rows, 0)).cached("1 KiB", device="cpu")
+    assert table.count(torch.tensor([5, -1], dtype=torch.int32)).rows == {"local": 0, "peers": 0, "host": 2}
+    with pytest.raises(IndexOutOfRange, match=f"index {rows} at position 0"):
+        table.count([rows])
+
+
 def test_what_cannot_be_used_is_refused(monkeypatch):
     _, host = fresh(1000, 64)
     least = SlotPlan(1000, 64, 1).held_bytes

@@ -91,3 +91,14 @@ def test_visiting_order_is_a_permutation_by_page(rows, row_bytes, wide, seed):
     rows_per_page = max(1, 1 << max(0, ((2 << 20) // max(row_bytes, 1)).bit_length() - 1))
     pages = torch.div(index.long()[visit], rows_per_page, rounding_mode="floor")
     assert (pages.diff() >= 0).all()
+
+
+@given(
+    mapping=st.sampled_from(["mapped", "registered", "heap"]),
+    rows=st.integers(1, 1 << 26),
+    row_bytes=st.integers(1, 8192),
+    table=st.integers(1, 1 << 40),
+)
+def test_the_short_answer_is_the_plans(mapping, rows, row_bytes, table):
+    table = max(table, row_bytes)
+    assert plan.sorts(mapping, rows, row_bytes, table) == memory.plan_sort(mapping, rows, row_bytes, table).sort

@@ -107,6 +107,20 @@ def test_batches_are_those_of_the_pipeline(graph, table):
 
 
 @pytest.mark.gpu
+def test_a_stage_that_raises_leaves_nothing_under_way():
+    device, streams = torch.device("cuda", torch.cuda.current_device()), []
+
+    def breaks(item):
+        streams.append(torch.cuda.current_stream(device))
+        torch.cuda._sleep(10**8)
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        list(Ahead(range(3), stages(lambda i: i, breaks), device))
+    assert streams[0].query()
+
+
+@pytest.mark.gpu
 def test_begun_samples_are_the_samples(graph):
     sampler = NeighborSampler(graph, [5, 3], seed=2, device="cuda")
     seeds = torch.arange(200, device="cuda")

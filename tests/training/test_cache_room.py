@@ -191,6 +191,14 @@ def test_what_cannot_be_kept_is_refused_before_the_first_batch(graph, features, 
     with pytest.raises(ConfigError, match="a cache is planned for a NeighborSampler, not for a Other; leave out cache="):
         Loader(Other(), seeds, BATCH, features=features, cache="auto", gpu_budget=BUDGET, device="cpu")
     assert list(Loader(Other(), seeds[:0], BATCH, features=features, cache="auto", gpu_budget=BUDGET, device="cpu")) == []
+    with pytest.raises(ConfigError, match="cache='lots' is neither"):
+        loader(graph, features, seeds[:0], cache="lots")
+
+
+@pytest.mark.parametrize("cache", ["auto", "clock"])
+def test_a_rank_without_batches_keeps_nothing(graph, features, seeds, cache):
+    ours = loader(graph, features, seeds[:3], cache=cache, gpu_budget=BUDGET, rank=3, world_size=4, drop_last=True)
+    assert list(ours) == [] and ours.cache_plan is None
 
 
 @pytest.mark.parametrize("cache", [None, "auto", "features", "1GiB"])

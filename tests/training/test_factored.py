@@ -25,6 +25,7 @@ from hinterland.training import Factored, Loader, StageTimes, make_model, train
 from hinterland.training import checkpoint as checkpoints
 from hinterland.training import factored_queue as queue
 from hinterland.training.factored_plan import assign, plan_roles
+from hinterland.training.pipeline import PATIENCE
 
 SHAPE = datasets.Shape({"node": 400}, {"node": 16}, {("node", "to", "node"): 3000}, (150, 50, 50), 4, undirected=True)
 BATCH = 16  # of 150 seeds: ten batches, the last smaller
@@ -170,6 +171,16 @@ def test_what_a_step_gives_besides(data):
     assert torch.equal(torch.cat(seeds), torch.cat([batch.seeds for batch in made(data, ["cpu"]).loader]))
     factored.model.eval()
     assert not any(batch["mode"] for averaged in factored for batch in averaged.seen)
+
+
+def test_a_frozen_normalisation_stays_frozen(data):
+    factored = made(data, ["cpu"] * 2, samplers=1)
+    norm = factored.model.norm.eval()
+    for training in (False, True):
+        norm.train(training)
+        before = norm.running_mean.clone()
+        trained(factored, epochs=1)
+        assert torch.equal(before, norm.running_mean) == (not training)
 
 
 def test_an_unused_parameter_gets_no_gradient(data):
@@ -365,6 +376,53 @@ def test_ctrl_c_ends_it_while_a_stage_is_stuck(data, ctrl_c):
         with pytest.raises(KeyboardInterrupt):
             list(factored)
         assert not finished
+    finally:
+        release.set()
+
+
+def test_a_step_that_was_left_does_not_reach_the_next_iteration(data, ctrl_c):
+    def run(left):
+        slow, release = threading.Event(), threading.Event()
+
+        def step(model, batch):
+            if slow.is_set():
+                threading.Timer(0.3, _thread.interrupt_main).start()
+                threading.Timer(0.3 + 2 * PATIENCE, release.set).start()
+                slow.clear()
+                release.wait(20)
+            return loss_of(model, batch)
+
+        factored = made(data, ["cpu"], step=step, round=2)
+        optimizer = torch.optim.Adam(factored.model.parameters(), lr=0.01)
+        if left:
+            steps = iter(factored)
+            next(steps)
+            optimizer.step()
+            slow.set()
+            with pytest.raises(KeyboardInterrupt):
+                next(steps)
+            assert any(thread.name.startswith("hinterland ") for thread in threading.enumerate())
+        for _ in factored:
+            optimizer.step()
+        return factored.model.state_dict()
+
+    assert same(run(left=True), run(left=False))
+
+
+def test_iterations_do_not_overlap(data):
+    release = threading.Event()
+    factored = made(data, ["cpu"] * 2, samplers=1, timeout=1.0)
+    steps = iter(factored)
+    next(steps)
+    with pytest.raises(ConfigError, match="an iteration of this Factored is under way; end it before another begins"):
+        next(iter(factored))
+    steps.close()
+    factored.step = lambda model, batch: (release.wait(20), loss_of(model, batch))[1]
+    try:
+        with pytest.raises(PipelineStalled, match="stage 'train'"):
+            next(iter(factored))
+        with pytest.raises(PipelineStalled, match="left, and its thread 'hinterland train cpu' is at work still after 1 s"):
+            next(iter(factored))
     finally:
         release.set()
 

@@ -106,6 +106,13 @@ def test_it_goes_on_where_it_was(stop):
         assert torch.equal(mine.seeds, other.seeds) and mine.sample.number == other.sample.number
 
 
+def test_an_epoch_that_was_left_goes_on():
+    one = loader(shuffle=True)
+    whole = list(loader(shuffle=True))
+    left = [next(iter(one))]
+    assert torch.equal(seeds_of(left + list(one)), seeds_of(whole))
+
+
 def test_a_state_of_another_loader_is_refused():
     state = loader().state_dict()
     with pytest.raises(ConfigError, match="saved with batches=4, but this loader has 8; make it with the same seeds"):
@@ -133,6 +140,9 @@ def test_bad_options():
         loader(features=torch.zeros(90, 4))
     with pytest.raises(IndexOutOfRange, match="seed -1 is not a vertex: labels has 100 rows"):
         loader(torch.tensor([-1, 4]), labels=torch.zeros(100))
+    for seed in (-1, 1.5):
+        with pytest.raises(ConfigError, match=f"seed={seed} is not a whole number from 0 on"):
+            loader(shuffle=True, seed=seed)
 
 
 def tensors_alive():

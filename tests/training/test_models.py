@@ -177,6 +177,23 @@ def test_both_processors_agree(graph, name, device):
     torch.testing.assert_close(found.cpu(), expected)
 
 
+@pytest.mark.parametrize("name", MODELS)
+def test_autocast_is_close(graph, name):
+    torch.set_default_dtype(torch.float32)
+    sample = sampled(graph, [4, 3])
+    model, x = make_model(name, INPUTS, HIDDEN, CLASSES, 2), torch.randn(len(sample.node), INPUTS)
+    degree = graph.degrees()[sample.node].float()
+    found = []
+    for half in (False, True):
+        model.zero_grad()
+        with torch.autocast("cpu", torch.bfloat16, enabled=half):
+            scores = model(x, sample, degree)
+        scores.float().square().sum().backward()
+        found.append([scores.float(), *(parameter.grad for parameter in model.parameters())])
+    for whole, short in zip(*found, strict=True):
+        assert (short - whole).norm() <= 0.2 * whole.norm()  # of 8 bits, through relu
+
+
 def test_bad_models():
     with pytest.raises(ConfigError, match="model 'mlp' is not one of sage, gcn, gat, pinsage"):
         make_model("mlp", 1, 1, 1, 1)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from ..machine import load
+from ..machine import Machine, load
 from ..runtime.units import format_bytes
 
 _GIB = 1 << 30
@@ -21,6 +21,7 @@ _LINE = 128
 _WARP = 32
 _CHUNK = 16  # bytes of the widest load
 _LEAST_SORTED = 1 << 16  # fewer rows take less time than the sort's launches
+_FILLS_LINK = 256  # bytes of a row in mapped memory: 200 M a second are as many as the link takes
 _REACH = 1 << 30  # tables up to this size are translated without misses
 _PAGE = 2 << 20  # what the GPU's address translation works in
 
@@ -81,19 +82,23 @@ def plan_sort(mapping: str, rows: int, row_bytes: int, table_bytes: int) -> Sort
         rows: how many rows one call takes.
         row_bytes, table_bytes: sizes in bytes.
     """
-    link = _link_rate()
+    machine = load()
+    link = _link_rate(machine)
     payload = max(row_bytes, 1) / link
-    given = rows * max(1 / _random_rate(mapping, table_bytes), payload)
-    ordered = rows * max(1 / _sorted_rate(mapping, table_bytes, rows), payload)
-    sorting = _sort_seconds(rows)
+    given = rows * max(1 / _random_rate(machine, mapping, table_bytes), payload)
+    ordered = rows * max(1 / _sorted_rate(machine, mapping, table_bytes, rows), payload)
+    sorting = _sort_seconds(machine, rows)
     worthwhile = mapping in ("mapped", "registered") and table_bytes > _REACH and rows >= _LEAST_SORTED
     sort = worthwhile and given > ordered + sorting
     return SortPlan(sort, mapping, rows, row_bytes, table_bytes, given, ordered, sorting)
 
 
 def sorts(mapping: str, rows: int, row_bytes: int, table_bytes: int) -> bool:
-    """``plan_sort(...).sort``, at no cost for the small gathers that are never sorted."""
-    return rows >= _LEAST_SORTED and plan_sort(mapping, rows, row_bytes, table_bytes).sort
+    """``plan_sort(...).sort``, at no cost for gathers that are never sorted: of few rows, or of rows that fill the link as they
+    come."""
+    if rows < _LEAST_SORTED or (mapping == "mapped" and row_bytes >= _FILLS_LINK):
+        return False
+    return plan_sort(mapping, rows, row_bytes, table_bytes).sort
 
 
 def visiting_order(index: torch.Tensor, row_bytes: int, table_bytes: int) -> torch.Tensor:
@@ -113,8 +118,8 @@ def visiting_order(index: torch.Tensor, row_bytes: int, table_bytes: int) -> tor
 # sorted.
 
 
-def _random_rate(mapping: str, table_bytes: int) -> float:
-    measured = _measured_rate(mapping, table_bytes)
+def _random_rate(machine: Machine | None, mapping: str, table_bytes: int) -> float:
+    measured = _measured_rate(machine, mapping, table_bytes)
     return measured if measured is not None else _random_curve(mapping, table_bytes)
 
 
@@ -125,7 +130,7 @@ def _random_curve(mapping: str, table_bytes: int) -> float:
     return max(200e6, 320e6 - 8e6 * doublings)
 
 
-def _sorted_rate(mapping: str, table_bytes: int, rows: int) -> float:
+def _sorted_rate(machine: Machine | None, mapping: str, table_bytes: int, rows: int) -> float:
     gap = max(table_bytes / rows, 1.0)
     random = _random_curve(mapping, table_bytes)
     if mapping == "registered":
@@ -133,12 +138,11 @@ def _sorted_rate(mapping: str, table_bytes: int, rows: int) -> float:
     else:
         doublings = math.log2(max(table_bytes, _GIB) / (8 * _GIB))
         ordered = max(random, 458e6 - 27e6 * doublings - 18e6 * math.log2(gap / (12 << 10)))
-    return _random_rate(mapping, table_bytes) * ordered / random
+    return _random_rate(machine, mapping, table_bytes) * ordered / random
 
 
-def _sort_seconds(rows: int) -> float:
+def _sort_seconds(machine: Machine | None, rows: int) -> float:
     """Seconds to sort ``rows`` keys: as measured for 32-bit keys (those of 16 bits take less), else as on an H200."""
-    machine = load()
     if machine is None or not machine.sort:
         return 5e-5 + 6e-11 * rows
     counts = sorted(machine.sort)
@@ -147,15 +151,13 @@ def _sort_seconds(rows: int) -> float:
     return float(np.interp(rows, counts, [machine.sort[count] for count in counts]))
 
 
-def _link_rate() -> float:
+def _link_rate(machine: Machine | None) -> float:
     """Bytes a second at which kernels read host memory in sequence."""
-    machine = load()
     return machine.link.zero_copy if machine is not None and machine.link is not None else 51.4e9
 
 
-def _measured_rate(mapping: str, table_bytes: int) -> float | None:
+def _measured_rate(machine: Machine | None, mapping: str, table_bytes: int) -> float | None:
     """Rows a second at random, measured on the table size nearest to ``table_bytes``."""
-    machine = load()
     points = [] if machine is None else [point for point in machine.rows if point.mapping == mapping]
     if not points:
         return None

@@ -181,12 +181,12 @@ class RowTable(ABC):
 
     def _row_numbers(self, index: Index) -> torch.Tensor:
         """Row numbers as int64 from 0 on, in one dimension; IndexOutOfRange names the first that is bad."""
-        index = self._index(index).view(-1)
+        index = self._index(index).view(-1).long()  # a table may have more rows than int32 counts
         wrong = (index < -self._rows) | (index >= self._rows)
         if bool(wrong.any()):
             at = int(wrong.nonzero()[0])
             raise faults.out_of_range(at, int(index[at]), self._rows, int(wrong.sum()))
-        return torch.where(index < 0, index + self._rows, index).long()
+        return torch.where(index < 0, index + self._rows, index)
 
     @staticmethod
     def _index(index: Index) -> torch.Tensor:

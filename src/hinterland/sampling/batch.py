@@ -395,7 +395,8 @@ class _Counts:
         self._here = state
         if state.is_cuda:
             self._here = torch.empty_like(state, device="cpu", pin_memory=True).copy_(state, non_blocking=True)
-            self._copied = torch.cuda.current_stream(state.device).record_event()
+            self._copied = torch.cuda.Event()
+            self._copied.record()
 
     def are_there(self) -> bool:
         return self._copied is None or self._copied.query()

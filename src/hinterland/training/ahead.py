@@ -32,7 +32,8 @@ class Ahead(Pipeline):
 
     Memory passes between streams without ``record_stream``, which makes the allocator ask the GPU about each tensor again and
     again: stages launch only while the caller waits here, and first have their streams wait for what it launched, so what it
-    has let go is free; and what a stage takes is kept until it is done.
+    has let go is free; and what a stage takes is kept until it is done. A caller who hands items on to another thread or stream
+    has to record them there (``Tensor.record_stream``).
     """
 
     def __iter__(self) -> Generator[Any]:
@@ -41,8 +42,10 @@ class Ahead(Pipeline):
         begins, error = 0, None  # the first stage that goes on, and what ended the one before it
         try:
             while True:
+                caller = None if self.device.type == "cpu" else torch.cuda.current_stream(self.device)
+                launched = None if caller is None else caller.record_event()
                 for line in lines:
-                    line.wait(None if self.device.type == "cpu" else torch.cuda.current_stream(self.device).record_event())
+                    line.wait(launched)
                 # The last stage first: what it takes was launched in an earlier round, and is done by now.
                 for number in range(len(lines) - 1, begins - 1, -1):
                     try:
@@ -53,8 +56,8 @@ class Ahead(Pipeline):
                         break
                 if lines[-1].made:
                     item, done = lines[-1].made.popleft()
-                    if done is not None:
-                        torch.cuda.current_stream(self.device).wait_event(done)
+                    if caller is not None and done is not None:
+                        caller.wait_event(done)
                     yield item
                 elif not any(line.made for line in lines[max(begins - 1, 0) :]):
                     break
@@ -135,9 +138,13 @@ class _Line:
         self.wait(ready)
         begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         with torch.cuda.stream(self.stream):
-            begin.record()
-            made = self.stage.work(item)
-            end.record()
+            begin.record(self.stream)
+            try:
+                made = self.stage.work(item)
+            except BaseException:
+                self.stream.synchronize()  # what it has launched reads what it took, which nobody keeps any more
+                raise
+            end.record(self.stream)
         self.made.append((made, end))
         self._under_way.append((begin, end, item))
         self.count(wait=False)

@@ -22,7 +22,7 @@ import torch
 from torch import nn
 
 from ..runtime import devices as machine
-from ..runtime.errors import ConfigError
+from ..runtime.errors import ConfigError, PipelineStalled
 from .embedding import TableParameter
 from .factored_plan import FactoredPlan, StageTimes, plan_roles
 from .factored_queue import Epoch, Made, Pace, Tally, Task
@@ -64,6 +64,7 @@ class Factored:
     are wanted. On one device both alternate.
 
     Whatever a thread raises is raised where steps are taken, with its own traceback. However iteration ends, its threads do.
+    There is one iteration at a time, since replicas belong to it.
 
     Args:
         loader: of the batches: their seeds, order, rows, labels and timeout. Its position advances with each step.
@@ -79,7 +80,8 @@ class Factored:
         depth: samples that may wait; None is two rounds.
 
     Raises:
-        ConfigError: arguments that do not go together, a sampler on another device, a step that returns no loss.
+        ConfigError: arguments that do not go together, a sampler on another device, a step that returns no loss, an iteration
+            that begins inside another.
         PipelineStalled: no batch for the loader's ``timeout`` seconds; names the stage that is stuck.
     """
 
@@ -113,6 +115,8 @@ class Factored:
         self._home = next(model.parameters()).device
         self._drawing = {device: threading.Lock() for device in self._devices}
         self._tally = Tally([0] * len(self._devices), [Pace() for _ in self._devices])
+        self._iterated = False
+        self._threads: list[threading.Thread] = []  # of the last iteration
 
     @property
     def seconds(self) -> dict[str, float]:
@@ -140,6 +144,7 @@ class Factored:
         (number, first), total = self.loader.position, len(self.loader)
         if first == total:  # no batches at all
             return
+        self._require_replicas()
         epoch = Epoch(
             self.plan, self.depth, self.loader.timeout, self._tally, self.loader.numbered(number, first), first, total
         )
@@ -148,13 +153,14 @@ class Factored:
             *(functools.partial(self._sample, epoch, sampler) for sampler in self._samplers_made),
         ]
         names = [*(f"train {device}" for device in self.plan.devices), *(f"sample {device}" for device in self.plan.samplers)]
-        threads = [
+        for replica in self._replicas:
+            replica.begin()
+        self._threads = threads = [
             threading.Thread(target=epoch.guarded, args=(work,), name=f"hinterland {name}", daemon=True)
             for work, name in zip(works, names, strict=True)
         ]
-        for replica in self._replicas:
-            replica.begin()
         try:
+            self._iterated = True
             for thread in threads:
                 thread.start()
             while first < total:
@@ -166,9 +172,19 @@ class Factored:
                 yield averaged
         finally:
             epoch.close()
-            deadline = time.monotonic() + PATIENCE
-            for thread in filter(threading.Thread.is_alive, threads):  # Ctrl-C may come before all are started
-                thread.join(max(0.0, deadline - time.monotonic()))
+            self._iterated = False
+            _join(threads, PATIENCE)
+
+    def _require_replicas(self) -> None:
+        """Waits for threads that were still at work when the iteration before was left."""
+        if self._iterated:
+            raise ConfigError("an iteration of this Factored is under way; end it before another begins")
+        _join(self._threads, self.loader.timeout)
+        for thread in filter(threading.Thread.is_alive, self._threads):
+            raise PipelineStalled(
+                f"the iteration before was left, and its thread {thread.name!r} is at work still after "
+                f"{self.loader.timeout:g} s; raise timeout= if it may take that long"
+            )
 
     @functools.cached_property
     def _samplers_made(self) -> list[tuple[torch.device, Sampler]]:
@@ -301,7 +317,8 @@ class _Replica:
     def begin(self) -> None:
         """Before an epoch: the model may have changed."""
         self._round = None
-        self.model.train(self.origin.training)
+        for mine, its in zip(self.model.modules(), self.origin.modules(), strict=True):
+            mine.training = its.training
 
     @torch.no_grad()
     def follow(self, round: int, ready: torch.cuda.Event | None) -> None:
@@ -314,6 +331,13 @@ class _Replica:
             self._round = round
         for buffer, its in zip(self.model.buffers(), self.origin.buffers(), strict=True):
             buffer.copy_(its)
+
+
+def _join(threads: Sequence[threading.Thread], seconds: float) -> None:
+    """Waits for threads, but no longer than that."""
+    deadline = time.monotonic() + seconds
+    for thread in filter(threading.Thread.is_alive, threads):  # Ctrl-C may come before all are started
+        thread.join(max(0.0, deadline - time.monotonic()))
 
 
 @contextmanager

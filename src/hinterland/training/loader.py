@@ -73,7 +73,7 @@ class Batch:
 
 
 class Loader:
-    """Epoch after epoch of mini-batches; each ``iter()`` is one epoch, or the rest of one that was left early or loaded.
+    """Epoch after epoch of mini-batches; each ``iter()`` is one epoch, or the rest of one that was left or loaded.
 
     Args:
         sampler: a NeighborSampler of hinterland.sampling, or anything with its ``sample``.
@@ -83,7 +83,7 @@ class Loader:
         labels: the labels of all vertices, or None.
         shuffle: a new order each epoch, from ``seed`` and the epoch's number.
         drop_last: leaves out a last, smaller batch.
-        seed: of the order. (The sampler has its own.)
+        seed: of the order, not negative. (The sampler has its own.)
         prefetch: batches that may wait between sampling and gathering, and before training.
         gather_blocks: multiprocessors for the gather: few, so that training finds room beside it (Min 2022, section 3.3.2). By
             default 2 where rows can be copied in bulk (256 bytes to about 14 KiB, a multiple of 16, on an H100 or newer), or 4
@@ -106,8 +106,8 @@ class Loader:
         cache_plan: what is kept (CachePlan); None before it is filled, and without a cache.
 
     Raises:
-        ConfigError: an argument that makes no batches; a cache that is none, of something that cannot be kept, or smaller than
-            one batch's rows of features.
+        ConfigError: an argument that makes no batches; features or labels that are no table; a cache that is none, of
+            something that cannot be kept, or smaller than one batch's rows of features.
         IndexOutOfRange: a seed is no vertex.
         OutOfMemory: less GPU memory is free than ``gpu_budget``.
     """
@@ -140,11 +140,13 @@ class Loader:
             raise ConfigError(f"batch_size={batch_size} makes no batch; use 1 or more")
         if not 0 <= rank < world_size:
             raise ConfigError(f"rank={rank} is not one of {world_size} ranks, numbered from 0")
+        if not isinstance(seed, int | np.integer) or seed < 0:
+            raise ConfigError(f"seed={seed!r} is not a whole number from 0 on")
         for name, table in (("features", features), ("labels", labels)):
             _check_rows(name, table, seeds)
         self.sampler, self.seeds, self.batch_size = sampler, seeds.to("cpu", torch.int64), batch_size
         self.features, self.labels = features, labels
-        self.shuffle, self.drop_last, self.seed = shuffle, drop_last, seed
+        self.shuffle, self.drop_last, self.seed = shuffle, drop_last, int(seed)
         self.prefetch, self.timeout = prefetch, timeout
         self.device = devices.as_device(device)
         self.gather_blocks = _few_blocks(features, self.device) if gather_blocks is None else gather_blocks
@@ -154,7 +156,9 @@ class Loader:
         self._epoch = 0
         self._delivered = 0  # batches of the epoch that the caller has been given
         self.cache_plan: CachePlan | None = None
-        self._wanted = wanted(cache, gpu_budget) if len(seeds) else None
+        self._wanted = wanted(cache, gpu_budget)
+        if not len(self):
+            self._wanted = None
         if self._wanted is not None:
             if not isinstance(sampler, NeighborSampler):
                 raise ConfigError(

@@ -50,19 +50,24 @@ class Block:
 
     def sum(self, x: Tensor, weight: Tensor | None = None) -> Tensor:
         """The sum of the rows that the edges bring to each target, each times its ``weight`` ``[e]``."""
+        weight = None if weight is None else weight.to(x.dtype)  # autocast makes rows shorter than what is exponentiated
         if weight is not None and weight.requires_grad:
             return _bags(self.row, x, self.offsets, "sum", weight)
-        out: Tensor = _Aggregate.apply(x, self, "sum", weight)
+        out: Tensor = _Aggregate.apply(x, self, "sum", weight)[0]
         return out
 
     def mean(self, x: Tensor) -> Tensor:
         """Their mean, by the edges' weights; 0 for a target without edges."""
+        return self.mean_and_own(x)[0]
+
+    def mean_and_own(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Their mean, and each target's own row of ``x``."""
         if self.weight is None:
-            out: Tensor = _Aggregate.apply(x, self, "mean", None)
-            return out
+            mean, own = _Aggregate.apply(x, self, "mean", None)
+            return mean, own
         weight = self.weight.to(x.dtype)
         total = x.new_zeros(self.targets).index_add(0, self.col, weight)
-        return self.sum(x, weight) / torch.where(total == 0, 1, total)[:, None]
+        return self.sum(x, weight) / torch.where(total == 0, 1, total)[:, None], x[: self.targets]
 
 
 def _bags(row: Tensor, x: Tensor, offsets: Tensor, mode: str, weight: Tensor | None = None) -> Tensor:
@@ -73,22 +78,27 @@ def _bags(row: Tensor, x: Tensor, offsets: Tensor, mode: str, weight: Tensor | N
 
 
 class _Aggregate(torch.autograd.Function):
-    """:func:`_bags`, whose gradient is gathered along the edges turned around: one sort, and each sum in one order."""
+    """:func:`_bags`, and the targets' own rows. The gradient is gathered along the edges turned around: one sort, and each sum
+    in one order; what comes through the own rows is added where it belongs, without an array of zeros around it."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, block: Block, mode: str, weight: Tensor | None) -> Tensor:
+    def forward(ctx: Any, x: Tensor, block: Block, mode: str, weight: Tensor | None) -> tuple[Tensor, Tensor]:
         ctx.block, ctx.mode, ctx.weight, ctx.sources = block, mode, weight, len(x)
-        return _bags(block.row, x, block.offsets, mode, weight)
+        ctx.set_materialize_grads(False)
+        return _bags(block.row, x, block.offsets, mode, weight), x[: block.targets]
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
+    def backward(ctx: Any, grad: Tensor, own: Tensor | None) -> tuple[Tensor, None, None, None]:
         block, weight = ctx.block, ctx.weight
         if ctx.mode == "mean":
             grad = grad / block.counts(grad).clamp_(min=1)
         row, order = block.row.int().sort(stable=True)
         offsets = torch.searchsorted(row, torch.arange(ctx.sources + 1, device=row.device, dtype=row.dtype))
-        return _bags(block.col[order], grad, offsets, "sum", None if weight is None else weight[order]), None, None, None
+        found = _bags(block.col[order], grad, offsets, "sum", None if weight is None else weight[order])
+        if own is not None:
+            found[: block.targets] += own
+        return found, None, None, None
 
 
 def blocks(sample: Any, degree: Tensor | None = None, weight: Tensor | None = None) -> list[Block]:
@@ -132,8 +142,8 @@ class SAGEConv(nn.Module):
         self.self_ = nn.Linear(inputs, outputs, bias=False)
 
     def forward(self, x: Tensor, block: Block) -> Tensor:
-        out: Tensor = self.neighbors(block.mean(x)) + self.self_(x[: block.targets])
-        return out
+        mean, own = block.mean_and_own(x)
+        return torch.addmm(self.neighbors(mean), own, self.self_.weight.t())
 
 
 class GCNConv(nn.Module):
