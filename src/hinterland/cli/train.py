@@ -17,7 +17,7 @@ from ..training import MODELS, CachePlan, FactoredPlan, Ranks, joined, open_shar
 from ..training import train as training
 from ..training.cache import POLICIES
 from ..training.cache_room import wanted
-from ..training.train import check, check_checkpoint
+from ..training.given import check, check_checkpoint
 from .output import emit
 
 

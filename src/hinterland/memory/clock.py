@@ -139,7 +139,7 @@ class Clock:
         Args:
             index: contiguous int32 or int64 on this device; row numbers outside the table are left out.
             table: address of the rows; unused where the plan has rows of 0 bytes.
-            max_blocks: as in ``RowTable.gather``.
+            max_blocks: multiprocessors that a GPU may use; by default all, and to copy every fourth.
         """
         plan = self.plan
         count = min(index.numel(), _MOST)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import time
-import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,24 +17,22 @@ import torch
 import torch.nn.functional as F
 
 from ..graph import Graph
-from ..runtime.errors import ConfigError, GraphError
-from ..runtime.files import check_place
+from ..runtime.errors import ConfigError
 from ..runtime.progress import progress
 from ..sampling import NeighborSampler, PinSAGESampler
-from ..sampling.neighbor import check_fanouts
 from . import checkpoint as checkpoints
 from .cache import CachePlan
 from .cache_room import wanted
-from .factored import Factored, as_devices
+from .factored import Factored
 from .factored_plan import FactoredPlan
+from .given import check, check_checkpoint, check_dataset, fingerprint, several_devices
 from .loader import Batch, Loader, Sampler, rows_of
-from .models import GNN, check_model, make_model
+from .models import GNN, make_model
 from .ranks import Ranks, joined
 from .served import FIELDS as SERVED
 from .served import rates
 
 _FULL_BELOW = 1 << 20  # edges of a graph that is validated with full neighbourhoods
-_PROBED = 1024  # vertices that a dataset's fingerprint looks at
 _COUNTED = ("seeds", "vertices", "edges", "bytes")
 _SUMMED = ("loss", "correct", *_COUNTED, "batches", "counted", *(f"served_{name}" for name in SERVED))
 
@@ -135,14 +132,14 @@ def train(
     check_checkpoint(checkpoint, checkpoint_every, resume)
     if wanted(cache, gpu_budget) is not None and devices is not None:
         raise ConfigError("a cache is planned for one GPU, and devices= names several; leave out one of the two")
-    _check_dataset(dataset)
-    several = _several(device, devices, round)
+    check_dataset(dataset)
+    several = several_devices(device, devices, round)
     with joined(several[0] if several else device, timeout) as ranks:
         config = {
             **{"model": model, "fanouts": fanouts, "hidden": hidden, "batch_size": batch_size, "lr": lr, "seed": seed},
             **{"weight_decay": weight_decay, "dropout": dropout, "ranks": ranks.world_size},
             "round": (len(several) if round is None else round) if several else 1,
-            **_fingerprint(dataset),
+            **fingerprint(dataset),
         }
         ranks.check_same({**config, "epochs": epochs, "patience": patience, "checkpoint_every": checkpoint_every})
         if several and ranks.world_size > 1:
@@ -157,112 +154,6 @@ def train(
                 if on_epoch is not None and ranks.is_first:
                     on_epoch(run.history[-1])
             return run.finish()
-
-
-def check(
-    model: str,
-    fanouts: Sequence[int],
-    epochs: int,
-    hidden: int,
-    batch_size: int,
-    lr: float,
-    weight_decay: float,
-    dropout: float,
-    patience: int | None,
-    seed: int,
-    checkpoint_every: int | None,
-) -> None:
-    """Refuses arguments that :func:`train` cannot use, whatever the dataset."""
-    if not len(fanouts) or 0 in check_fanouts(fanouts):
-        raise ConfigError(f"fanouts={list(fanouts)} sample nothing; use 1 or more for each hop, or -1 for all neighbours")
-    check_model(model, hidden, len(fanouts), dropout)
-    least_one = {"epochs": epochs, "batch_size": batch_size, "patience": patience, "checkpoint_every": checkpoint_every}
-    for name, value in least_one.items():
-        if value is not None and value < 1:
-            raise ConfigError(f"{name}={value} is too small; use 1 or more")
-    if not 0 < lr < float("inf"):
-        raise ConfigError(f"lr={lr} is no learning rate; use a number above 0, as 0.001")
-    if not 0 <= weight_decay < float("inf"):
-        raise ConfigError(f"weight_decay={weight_decay} is no decay; use 0 or more")
-    if not 0 <= seed < 2**64:
-        raise ConfigError(f"seed={seed} is not from 0 to 2^64 - 1")
-
-
-def check_checkpoint(path: str | Path | None, every: int | None, resume: bool) -> None:
-    """Refuses a place that cannot be written, and to write over a run that may be wanted."""
-    if path is None:
-        if resume or every is not None:
-            raise ConfigError("there is no checkpoint to write or to go on from; name its file")
-        return
-    check_place(path)
-    if Path(path).exists() and not resume:
-        raise ConfigError(f"{path}: holds a run already; resume it, or remove the file to begin anew")
-
-
-def _several(
-    device: torch.device | str | int | None, devices: Sequence[torch.device | str | int] | None, round: int | None
-) -> list[torch.device]:
-    """The devices of factored execution; none where it is not asked for."""
-    if devices is None:
-        if round is not None:
-            raise ConfigError(f"round={round} is of several devices; name them in devices=")
-        return []
-    if device is not None:
-        raise ConfigError(f"device={device!r} and devices= say both where to train; leave out one")
-    return as_devices(devices)
-
-
-def _check_dataset(dataset: Any) -> None:
-    if hasattr(dataset, "graphs"):
-        raise GraphError("the dataset has several graphs; train takes vertices and edges of one type")
-    if not hasattr(dataset, "graph"):
-        raise ConfigError(f"dataset={dataset!r:.80} is no data set; open one with hinterland.datasets.open(path)")
-    vertices = dataset.graph.num_vertices
-    for name in ("features", "labels"):
-        table = getattr(dataset, name)
-        if table is None:
-            raise GraphError(f"the dataset has no {name}; training needs both features and labels")
-        if len(table) != vertices:
-            raise GraphError(f"{name} have {len(table)} rows, but the graph has {vertices} vertices; they must be as many")
-    if len(dataset.features.shape) != 2:
-        raise GraphError(f"features have the shape {tuple(dataset.features.shape)}; they must be [vertices, columns]")
-    if dataset.features.dtype.is_complex:
-        raise GraphError(
-            f"features are {dataset.features.dtype}; models take real numbers, as torch.view_as_real(features) has"
-        )
-    if dataset.labels.dtype.is_floating_point:
-        raise GraphError(
-            f"labels are {dataset.labels.dtype}; they must be classes, whole numbers from 0 on, as in labels.long()"
-        )
-    if not len(dataset.splits.get("train", ())):
-        raise GraphError("the dataset has no training vertices; give it a split 'train'")
-    classes = dataset.num_classes
-    for name, seeds in dataset.splits.items():
-        labels = rows_of(dataset.labels, seeds)
-        if name == "test":
-            labels = labels[labels != -1]  # may be held back
-        if bool(((labels < 0) | (labels >= classes)).any()):
-            raise GraphError(f"split {name!r} has vertices whose label is none of the {classes} classes; leave them out")
-
-
-def _fingerprint(dataset: Any) -> dict[str, Any]:
-    """What tells datasets apart: sizes, and a checksum of some vertices' degrees, features and labels."""
-    graph = dataset.graph
-    some = torch.linspace(0, graph.num_vertices - 1, min(_PROBED, graph.num_vertices), dtype=torch.float64).long()
-    indptr = graph.indptr
-    some_there = some.to(indptr.device)
-    looked_at = [indptr[some_there + 1] - indptr[some_there], *(rows_of(t, some) for t in (dataset.features, dataset.labels))]
-    checksum = 0
-    for tensor in looked_at:
-        checksum = zlib.crc32(tensor.cpu().contiguous().view(torch.uint8).numpy(), checksum)
-    return {
-        "vertices": graph.num_vertices,
-        "edges": graph.num_edges,
-        "features": tuple(dataset.features.shape),
-        "classes": dataset.num_classes,
-        "splits": {name: len(part) for name, part in sorted(dataset.splits.items())},
-        "checksum": checksum,
-    }
 
 
 def _samplers(graph: Graph, model: str, fanouts: list[int], seed: int, device: torch.device) -> tuple[Sampler, Sampler]:
