@@ -202,3 +202,14 @@ def test_shared_with_a_process_that_has_a_gpu(gpu, tmp_path):
     )
     done = subprocess.run([sys.executable, str(tmp_path / "main.py")], capture_output=True, text=True, timeout=200)
     assert done.stdout.splitlines() == ["1998.0", "0 999000.0"], done.stderr
+
+
+def test_a_thread_may_begin_with_a_gather(gpu):
+    """Before torch has given it a CUDA context: nothing is allocated there."""
+    table = UnifiedTensor.from_tensor(torch.arange(1000.0).view(-1, 10))
+    index, out = torch.arange(50, device=gpu), torch.empty(50, 10, device=gpu)
+    thread = threading.Thread(target=table.gather, args=(index, out))
+    thread.start()
+    thread.join()
+    torch.cuda.synchronize()
+    assert torch.equal(out.cpu(), table.cpu()[:50])

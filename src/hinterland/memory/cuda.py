@@ -113,14 +113,11 @@ def _wait_for_gpus() -> None:
 
 
 def _with_context() -> None:
-    """This thread gets a CUDA context if it has none: a garbage collector may run on any thread."""
+    """Starts the driver, and gives this thread a CUDA context."""
     from cuda.bindings import driver
 
     checked(driver.cuInit(0), "start the CUDA driver")
-    if int(checked(driver.cuCtxGetCurrent(), "find the CUDA context")) == 0:
-        from cuda.core import Device
-
-        Device(devices.as_device("cuda").index).set_current()
+    devices.give_context(devices.as_device("cuda"))
 
 
 def checked(result: tuple[Any, ...], what: str) -> Any:

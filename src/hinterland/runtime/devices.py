@@ -65,6 +65,18 @@ def on(device: torch.device) -> AbstractContextManager[Any]:
     return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
 
 
+def give_context(device: torch.device) -> None:
+    """Gives this thread a CUDA context on a GPU if it has none. torch does so with its own first call that needs one, and what
+    the driver is asked for may come before, in a thread of the user's or of the garbage collector."""
+    from cuda.bindings import driver
+
+    error, context = driver.cuCtxGetCurrent()
+    if error != driver.CUresult.CUDA_SUCCESS or int(context) == 0:
+        from cuda.core import Device
+
+        Device(device.index).set_current()
+
+
 @functools.cache
 def sm_count(device: torch.device) -> int:
     """Streaming multiprocessors of a GPU."""

@@ -7,6 +7,7 @@ as they are.
 from __future__ import annotations
 
 import functools
+import threading
 from typing import Any
 
 import torch
@@ -16,6 +17,13 @@ from .errors import DeviceError
 from .jit import KernelFile
 
 _SHARED = 48 << 10  # bytes of shared memory that every kernel may have
+
+
+class _Thread(threading.local):
+    has_context = False
+
+
+_thread = _Thread()
 
 
 @functools.lru_cache(maxsize=1024)
@@ -55,6 +63,10 @@ def launch(
     config = _config(grid, block, cooperative, shared)
     if shared > _SHARED:
         _allow_shared(file, instance, device)
+    if not _thread.has_context:
+        with torch.cuda.device(device):
+            devices.give_context(device)
+        _thread.has_context = True
     if torch.cuda.current_device() == device.index:
         core_launch(devices.current_stream(device), config, kernel, *args)
     else:

@@ -16,6 +16,7 @@ import torch
 
 from ..machine import load
 from ..memory import UnifiedTensor
+from ..memory.cached import CachedTensor
 from ..memory.gather import few_blocks
 from ..memory.rows import RowTable
 from ..runtime import devices
@@ -87,8 +88,9 @@ class Loader:
         prefetch: batches that may wait between sampling and gathering, and before training.
         gather_blocks: multiprocessors for the gather: few, so that training finds room beside it (Min 2022, section 3.3.2). By
             default 2 where rows can be copied in bulk (256 bytes to about 14 KiB, a multiple of 16, on an H100 or newer), or 4
-            if some lie in GPU memory. Other rows of a table in host memory take as many as fill the link, which the probe
-            measured (``hinterland probe``), or 8; of other tables one for every fourth multiprocessor.
+            below 512 bytes or if some lie in GPU memory; 8 for a CachedTensor. Other rows of a table in host memory take as
+            many as fill the link, which the probe measured (``hinterland probe``), or 8; of other tables one for every fourth
+            multiprocessor.
         rank, world_size: this process's share of every epoch: all ranks shuffle alike and get the same number of batches; seeds
             are repeated to make them even, or left out with ``drop_last``.
         device: where batches are made; None is the current GPU, or the CPU without one.
@@ -306,6 +308,8 @@ def _few_blocks(table: Any, device: torch.device) -> int | None:
         return None
     if isinstance(table, ShardedTensor):
         table = table.part
+    if isinstance(table, CachedTensor):
+        return _FEW_BLOCKS  # new rows come by loads
     tiered = not isinstance(table, UnifiedTensor)
     few = few_blocks(device, table.row_bytes, tiered) if isinstance(table, RowTable) else None
     if few is not None:
