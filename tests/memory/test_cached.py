@@ -436,3 +436,10 @@ def test_streams_of_a_gpu_take_turns(gpu):
     for index in indices:
         one.admit(index)
     assert state(one._clock) == state(table._clock)  # the same order, whatever the streams
+
+
+def test_a_table_that_requires_grad_is_refused():
+    table = hl.UnifiedTensor.from_tensor(torch.zeros(10, 4))
+    table.cpu().requires_grad_()
+    with pytest.raises(ConfigError, match="gradients do not pass through a cached table"):
+        table.cached("1 MiB", "cpu")

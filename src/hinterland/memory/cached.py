@@ -34,6 +34,8 @@ class CachedTensor(RowTable):
         self._host, self._plan, self._device = host, plan, device
         self._rows, self._row_shape = len(host), host.shape[1:]
         self._row_bytes, self._dtype = host.row_bytes, host.dtype
+        if host.cpu().requires_grad:
+            raise ConfigError("gradients do not pass through a cached table, and this one requires them; use ut.tiered(...)")
         if device.type == "cuda":
             host.cuda(device)  # refuses memory that no GPU sees
         self._clock: Clock | None = Clock(plan, device)

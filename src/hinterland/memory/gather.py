@@ -158,14 +158,15 @@ def _on_gpu(
     watched = faults.watch(device, torch._C._cuda_getCurrentRawStream(device.index))
     arguments = (*source, to, index.data_ptr(), width, 0 if visit is None else visit.data_ptr(), count, row_bytes)
     checks = watched.record_address, watched.flag_address
-    # Rows in GPU memory, which is faster than the link, are worth all multiprocessors unless the caller says how many.
-    bulk = (
-        0 if into_table or (max_blocks is None and len(source) > 2) else _bulk_threads(device, row_bytes, (source[0] | to) & 15)
-    )
+    # Rows in GPU memory, which is faster than the link, are worth all multiprocessors unless the caller says how many. Rows of
+    # other GPUs have not been copied in bulk yet, neither tried nor measured.
+    tiered = not isinstance(table, int)
+    loads = into_table or (not isinstance(table, int) and (max_blocks is None or table.gpus > 1))
+    bulk = 0 if loads else _bulk_threads(device, row_bytes, (source[0] | to) & 15)
     if bulk:
         blocks = _BULK_BLOCKS if row_bytes >= 2 * _BULK_LEAST else 2 * _BULK_BLOCKS
         grid = min(-(-count // bulk), blocks if max_blocks is None else max_blocks)
-        instance = _BULK.instances[len(source) > 2]
+        instance = _BULK.instances[tiered]
         launch(_BULK, instance, device, grid, bulk, *arguments, *checks, shared=bulk * (row_bytes + _BARRIER))
     else:
         grid = min(-(-count * shape.steps // shape.pieces_per_block), shape.blocks if max_blocks is None else max_blocks)

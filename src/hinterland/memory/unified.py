@@ -177,7 +177,7 @@ class UnifiedTensor(RowTable):
                 the host's, to try it out.
 
         Raises:
-            ConfigError: a budget that holds no row; heap memory, which no GPU sees.
+            ConfigError: a budget that holds no row; heap memory, which no GPU sees; a table that requires grad.
             OutOfMemory: the GPU has less free; nothing is allocated then.
         """
         from .cached import CachedTensor

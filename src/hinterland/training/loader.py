@@ -19,6 +19,7 @@ from ..memory import UnifiedTensor
 from ..memory.cached import CachedTensor
 from ..memory.gather import few_blocks
 from ..memory.rows import RowTable
+from ..memory.tiered import TieredTensor
 from ..runtime import devices
 from ..runtime.errors import ConfigError, IndexOutOfRange
 from ..runtime.shuffle import shuffled
@@ -311,7 +312,8 @@ def _few_blocks(table: Any, device: torch.device) -> int | None:
     if isinstance(table, CachedTensor):
         return _FEW_BLOCKS  # new rows come by loads
     tiered = not isinstance(table, UnifiedTensor)
-    few = few_blocks(device, table.row_bytes, tiered) if isinstance(table, RowTable) else None
+    several = isinstance(table, TieredTensor) and len(table.devices) > 1
+    few = few_blocks(device, table.row_bytes, tiered) if isinstance(table, RowTable) and not several else None
     if few is not None:
         return few
     if tiered:
