@@ -15,7 +15,7 @@ from ..runtime.launch import launch, resident_blocks
 from ..runtime.units import format_bytes
 from . import faults
 from .allocator import allocate
-from .gather import _SHARE, _THREADS, _UNITS, index_bytes
+from .gather import _THREADS, _UNITS, index_bytes
 from .plan import cut_rows
 from .tiers import _padded
 
@@ -170,7 +170,7 @@ class Clock:
         """Copies the rows of the filled slots, at most ``room``, over the link."""
         plan, device, local = self.plan, self.device, self.block.data_ptr()
         cut = cut_rows(plan.row_bytes, table & 127, local & 127)
-        blocks = max(1, devices.sm_count(device) // _SHARE if max_blocks is None else max_blocks)
+        blocks = devices.quarter(device) if max_blocks is None else max(1, max_blocks)
         grid = min(blocks, -(-room * cut.steps // (_THREADS // cut.lanes * 4)))
         watched = faults.watch(device, torch._C._cuda_getCurrentRawStream(device.index))  # no row number here is bad
         source = (table, plan.rows, local, self.row_of.data_ptr(), filled, hand, plan.row_bytes)

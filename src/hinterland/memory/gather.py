@@ -30,7 +30,6 @@ _BARRIER = 8  # bytes
 _BULK_LEAST = 256  # bytes of a row that is copied in bulk; more threads than there are would be needed for shorter ones
 _BULK_THREADS = 16  # at least: a block's shared memory holds as many rows, which ends this at 14 KiB a row
 _BULK_BLOCKS = 4  # fill the link with rows of 512 bytes or more, twice as many with shorter ones (docs/notes/gather-on-h200.md)
-_SHARE = 4  # one block for every fourth multiprocessor fills the link (docs/memory.md), and leaves the others to other work
 _INDEX_BYTES = {torch.int32: 4, torch.int64: 8}
 
 
@@ -211,8 +210,7 @@ class _Shape(NamedTuple):
 def _shape(device: torch.device, row_bytes: int, table_low: int, packed_low: int, into_table: bool) -> _Shape:
     cut = cut_rows(row_bytes, table_low, packed_low, into_table)
     instance = (_CHUNKS if cut.chunks else _COPY)[cut.unit]
-    blocks = max(1, devices.sm_count(device) // _SHARE)
-    return _Shape(instance, cut.lanes, cut.steps, int(cut.shifted), _THREADS // cut.lanes * 4, blocks)
+    return _Shape(instance, cut.lanes, cut.steps, int(cut.shifted), _THREADS // cut.lanes * 4, devices.quarter(device))
 
 
 @functools.lru_cache(maxsize=4096)

@@ -83,6 +83,12 @@ def sm_count(device: torch.device) -> int:
     return torch.cuda.get_device_properties(device).multi_processor_count
 
 
+def quarter(device: torch.device) -> int:
+    """Every fourth multiprocessor of a GPU, at least one. A block on each keeps the link busy, and the others are left to other
+    work (docs/notes/gather-on-h200.md)."""
+    return max(1, sm_count(device) // 4)
+
+
 @functools.cache
 def shared_bytes(device: torch.device) -> int:
     """Shared memory that one block of a GPU can have."""

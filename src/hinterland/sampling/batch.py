@@ -28,7 +28,6 @@ _NONE = 2**63 - 1  # BatchControl::kNone
 _PLACE_BITS = 48  # Draws::kPlaceBits
 _CONTROL = 4  # words of BatchControl
 _TEAM_WORDS = 32  # of TeamControl
-_SHARE = 4  # one block for every fourth multiprocessor keeps the link busy
 _ENTRY_BYTES = 16  # of NumberEntry
 _MOST_AHEAD = 1 << 30  # bytes that are allocated for any outcome; with more it pays to wait for what is needed
 _ARRAYS, _LARGE = 16, 1 << 21  # of a batch, and bytes from which on the allocator may waste some of each
@@ -321,7 +320,7 @@ class Batch:
         # sample, few blocks are as fast as all, and leave the GPU to training (docs/notes/training-on-h200.md).
         grid = min(resident_blocks(KERNELS, instance, self.device, BLOCK), 1 + work // BLOCK)
         if any(r.view.over_link for r in self.relations):
-            grid = min(grid, max(1, devices.sm_count(self.device) // _SHARE))
+            grid = min(grid, devices.quarter(self.device))
         launch(KERNELS, instance, self.device, grid, BLOCK, base + 8 * _TEAM_WORDS, base, first, end, cooperative=True)
 
     def _words(self, entering: int | None) -> torch.Tensor:

@@ -35,7 +35,6 @@ from .sharded import ShardedTensor
 _STATE_VERSION = 1
 _LOAD_BYTES = 16  # of one thread's load in a gather
 _FEW_BLOCKS = 8  # fill an H200's link (docs/notes/training-on-h200.md)
-_SHARE = 4  # of the multiprocessors, for rows that lie in GPU memory too
 _COUNTED_EVERY = 64  # batches: counting waits for the GPU
 
 
@@ -317,7 +316,7 @@ def _few_blocks(table: Any, device: torch.device) -> int | None:
     if few is not None:
         return few
     if tiered:
-        return max(1, devices.sm_count(device) // _SHARE)
+        return devices.quarter(device)
     machine = load()
     known = {} if machine is None or machine.link is None else machine.link.threads_to_saturate
     return known.get(_LOAD_BYTES, _FEW_BLOCKS)
