@@ -205,11 +205,14 @@ def test_shared_with_a_process_that_has_a_gpu(gpu, tmp_path):
 
 
 def test_a_thread_may_begin_with_a_gather(gpu):
-    """Before torch has given it a CUDA context: nothing is allocated there."""
+    """Before torch has given it a CUDA context: nothing is allocated there. A later thread has the number of one that ended, for
+    which everything is there already."""
     table = UnifiedTensor.from_tensor(torch.arange(1000.0).view(-1, 10))
-    index, out = torch.arange(50, device=gpu), torch.empty(50, 10, device=gpu)
-    thread = threading.Thread(target=table.gather, args=(index, out))
-    thread.start()
-    thread.join()
-    torch.cuda.synchronize()
-    assert torch.equal(out.cpu(), table.cpu()[:50])
+    index = torch.arange(50, device=gpu)
+    for _ in range(3):
+        out = torch.zeros(50, 10, device=gpu)
+        thread = threading.Thread(target=table.gather, args=(index, out))
+        thread.start()
+        thread.join()
+        torch.cuda.synchronize()
+        assert torch.equal(out.cpu(), table.cpu()[:50])

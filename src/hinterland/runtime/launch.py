@@ -59,14 +59,14 @@ def launch(
     shared memory."""
     from cuda.core import launch as core_launch
 
-    kernel = file.kernel(instance, device)
-    config = _config(grid, block, cooperative, shared)
-    if shared > _SHARED:
-        _allow_shared(file, instance, device)
     if not _thread.has_context:
         with torch.cuda.device(device):
             devices.give_context(device)
         _thread.has_context = True
+    kernel = file.kernel(instance, device)
+    config = _config(grid, block, cooperative, shared)
+    if shared > _SHARED:
+        _allow_shared(file, instance, device)
     if torch.cuda.current_device() == device.index:
         core_launch(devices.current_stream(device), config, kernel, *args)
     else:
