@@ -205,8 +205,8 @@ def test_shared_with_a_process_that_has_a_gpu(gpu, tmp_path):
 
 
 def test_a_thread_may_begin_with_a_gather(gpu):
-    """Before torch has given it a CUDA context: nothing is allocated there. A later thread has the number of one that ended, for
-    which everything is there already."""
+    """Before torch has given it a CUDA context: nothing is allocated there. A later thread has the number of one that ended,
+    for which everything is there already."""
     table = UnifiedTensor.from_tensor(torch.arange(1000.0).view(-1, 10))
     index = torch.arange(50, device=gpu)
     for _ in range(3):
