@@ -73,8 +73,9 @@ def train(
     if factored == "all":
         devices.require_cuda("--devices all")
     several = None if factored is None else devices.gpus() if factored == "all" else factored.split(",")
-    where = devices.as_device(several[0] if several else device)
-    with joined(several[0] if several else device) as ranks:
+    home = several[0] if several else device
+    where = devices.as_device(home)
+    with joined(home) as ranks:
         loaded = _opened(dataset, seed, ranks)
         found = training(
             loaded,

@@ -24,6 +24,7 @@ from ..runtime.errors import ConfigError
 from ..sampling import NeighborSampler
 from ..training import CachePlan, Pipeline, Stage
 from ..training.cache_room import after_a_step, filled
+from ..training.pipeline import at_a_time
 from . import cache as caching
 from .given import Given
 from .inputs import edge_label_index_of, input_nodes_of
@@ -45,7 +46,7 @@ _OF_WORKERS = (
 _PATIENCE = 300.0  # seconds without a batch, where DataLoader's timeout is not given
 _USUAL = 1024  # inputs of a batch, where a batch_sampler of the user's decides
 _DEPTH = 2  # batches that may wait after each stage
-_AT_A_TIME = 2 * (1 + _DEPTH) + 1  # batches that there are, with two stages
+_STAGES = 2
 _OF_ROWS = ("auto", "features", caching.PRESAMPLE, caching.SCORES)  # what also works where only rows can be kept
 
 
@@ -153,7 +154,7 @@ class _Pipelined:
         """One epoch's batches; the cache is filled after the first ones, where its budget is what training leaves."""
         if self._wanted is None:
             return iter(run(source))
-        return after_a_step(source, run, _AT_A_TIME, self.device, self._fill)
+        return after_a_step(source, run, at_a_time(_STAGES, _DEPTH), self.device, self._fill)
 
     def _get_iterator(self) -> Iterator[Any]:
         return _Batches(self)

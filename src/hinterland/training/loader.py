@@ -7,7 +7,7 @@ where it was.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol
 
@@ -28,7 +28,7 @@ from ..sampling.neighbor import Begun
 from .ahead import Ahead
 from .cache import CachePlan, require_plannable
 from .cache_room import after_a_step, filled, wanted
-from .pipeline import Pipeline, Stage
+from .pipeline import Pipeline, Stage, at_a_time
 from .served import Served, served, tiers_of
 from .sharded import ShardedTensor
 
@@ -201,8 +201,7 @@ class Loader:
             yield batch
 
     def _measured(self, source: Iterator[Any], run: Callable[[Iterator[Any]], Pipeline]) -> Iterator[Any]:
-        at_a_time = len(self.stages) * (1 + self.prefetch) + 1
-        return after_a_step(source, run, at_a_time, self.device, self._fill)
+        return after_a_step(source, run, at_a_time(len(self.stages), self.prefetch), self.device, self._fill)
 
     @property
     def position(self) -> tuple[int, int]:
@@ -251,23 +250,29 @@ class Loader:
         sample, waits = sampled.sample, True
         if isinstance(sample, Begun):
             sample, waits = sample.finish(), False
-        x = y = found = None
-        if self.features is not None:
-            sampler = None if sampled.number // self.world_size % len(self) % _COUNTED_EVERY else self.sampler
-            tiers = {} if sampler is None else tiers_of(self.features, sample.node)  # before the gather, which may move rows
-            x = rows_of(self.features, sample.node, self.gather_blocks, waits)
-            if isinstance(sampler, NeighborSampler):
-                found = served(sample, sampler, tiers, x[:1].nbytes)
-        if isinstance(self.labels, torch.Tensor) and self.labels.is_cpu:
-            y = devices.sent(self.labels[sampled.seeds], self.device)
-        elif self.labels is not None:
-            y = rows_of(self.labels, sampled.here, waits=waits)
-        return Batch(sample, x, y, sampled.here, found)
+        counts = sampled.number // self.world_size % len(self) % _COUNTED_EVERY == 0 and self.features is not None
+        if not counts or not isinstance(self.sampler, NeighborSampler):
+            return self.batch_of(sample, sampled.here, sampled.seeds, waits)
+        tiers = tiers_of(self.features, sample.node)  # before the gather, which may move rows
+        batch = self.batch_of(sample, sampled.here, sampled.seeds, waits)
+        assert batch.x is not None
+        return replace(batch, served=served(sample, self.sampler, tiers, batch.x[:1].nbytes))
 
-    def batch_of(self, sample: Any, seeds: torch.Tensor) -> Batch:
-        """The batch of a sample, its rows gathered to the device where it is."""
-        x = None if self.features is None else rows_of(self.features, sample.node, self.gather_blocks)
-        y = None if self.labels is None else rows_of(self.labels, seeds)
+    def batch_of(self, sample: Any, seeds: torch.Tensor, on_cpu: torch.Tensor | None = None, waits: bool = True) -> Batch:
+        """The batch of a sample, its rows gathered to the device where it is.
+
+        Args:
+            sample: what the sampler gave.
+            seeds: int64 ``[batch_size]``, on the sample's device.
+            on_cpu: the same seeds on the CPU, where labels that lie there are then found without waiting for the device.
+            waits: for the rows of tables, and raises here what is wrong with them.
+        """
+        x = None if self.features is None else rows_of(self.features, sample.node, self.gather_blocks, waits)
+        y = None
+        if on_cpu is not None and isinstance(self.labels, torch.Tensor) and self.labels.is_cpu:
+            y = devices.sent(self.labels[on_cpu], seeds.device)
+        elif self.labels is not None:
+            y = rows_of(self.labels, seeds, waits=waits)
         return Batch(sample, x, y, seeds)
 
     def seed_of(self, epoch: int, i: int) -> int:

@@ -100,6 +100,11 @@ class Pipeline:
             waiting_since = time.monotonic()
 
 
+def at_a_time(stages: int, depth: int) -> int:
+    """The most items that there are at once: one in each stage, ``depth`` after it, and the consumer's."""
+    return stages * (1 + depth) + 1
+
+
 def _who_is_stuck(workers: list[_Worker], timeout: float) -> str:
     now = time.monotonic()
     busy = [worker for worker in workers if worker.since is not None]
