@@ -94,9 +94,9 @@ def plan_sort(mapping: str, rows: int, row_bytes: int, table_bytes: int) -> Sort
 
 
 def sorts(mapping: str, rows: int, row_bytes: int, table_bytes: int) -> bool:
-    """``plan_sort(...).sort``, at no cost for gathers that are never sorted: of few rows, or of rows that fill the link as they
-    come."""
-    if rows < _LEAST_SORTED or (mapping == "mapped" and row_bytes >= _FILLS_LINK):
+    """``plan_sort(...).sort``, at no cost for gathers that are never sorted: of few rows, from a small table, or of rows that
+    fill the link as they come."""
+    if rows < _LEAST_SORTED or table_bytes <= _REACH or (mapping == "mapped" and row_bytes >= _FILLS_LINK):
         return False
     return plan_sort(mapping, rows, row_bytes, table_bytes).sort
 

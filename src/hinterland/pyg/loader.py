@@ -23,6 +23,7 @@ from ..runtime import devices
 from ..runtime.errors import ConfigError
 from ..sampling import NeighborSampler
 from ..training import CachePlan, Pipeline, Stage
+from ..training.ahead import Ahead
 from ..training.cache_room import after_a_step, filled
 from ..training.pipeline import at_a_time
 from . import cache as caching
@@ -31,7 +32,8 @@ from .inputs import edge_label_index_of, input_nodes_of
 from .others import Elsewhere
 from .readable import add_missing_types, moved, readable
 from .rows import Rows
-from .sampler import Negatives, Sampler, check_placement
+from .sampler import BegunOutput, Negatives, Sampler, check_placement
+from .stores import FeatureStore
 
 # What DataLoader needs for worker processes. Here threads work beside the model, one for each stage.
 _OF_WORKERS = (
@@ -91,8 +93,9 @@ class _Pipelined:
     def _finish(self, given: Given, sampler: BaseSampler) -> None:
         """After PyG's constructor: the sampler and the data as batches are made of them."""
         self._sampler = sampler.on(self.device) if isinstance(sampler, Sampler) else Elsewhere(sampler, self.device)
-        self._read = readable(given, self.device, self.placement)
-        self._given, self._wanted = given, caching.check(self.cache, self.gpu_budget)
+        self._given = given
+        self._read = readable(given, self.device, self.placement, waits=not self._only_launches)
+        self._wanted = caching.check(self.cache, self.gpu_budget)
         self.cache_plan: CachePlan | None = None
         if self._wanted is None:
             return
@@ -129,7 +132,8 @@ class _Pipelined:
         def keep(engine: NeighborSampler) -> NeighborSampler:
             promised = asked.budget is not None
             made = filled(asked.policy, budget, promised, engine, rows.table, seeds, batch_size)
-            self.cache_plan, engine, rows.table = made
+            self.cache_plan, engine, table = made
+            rows.read(table)
             return engine
 
         self._sampler = self._sampler.kept(keep)
@@ -144,7 +148,7 @@ class _Pipelined:
         widths = {node_type: rows.table.row_bytes for node_type, rows in widest.items() if node_type in scores}
         for node_type, size in caching.split(budget, scores, widths).items():
             rows = widest[node_type]
-            rows.table = rows.table.tiered(local=size, scores=scores[node_type], devices=[self.device])
+            rows.read(rows.table.tiered(local=size, scores=scores[node_type], devices=[self.device]))
 
     def _seeds(self) -> tuple[torch.Tensor, int]:
         """Nodes that mini-batches begin at, and how many one has."""
@@ -159,7 +163,18 @@ class _Pipelined:
     def _get_iterator(self) -> Iterator[Any]:
         return _Batches(self)
 
+    @property
+    def _only_launches(self) -> bool:
+        """Whether batches can be made without waiting for the GPU: sampled and gathered by what is this library's own."""
+        if self.device.type == "cpu" or not isinstance(self._sampler, Sampler) or not self._sampler.only_launches:
+            return False
+        return self._given.kind != DataType.remote or isinstance(self._given.data[0], FeatureStore)
+
     def _sample(self, index: Any, number: int | None = None) -> Any:
+        raise NotImplementedError
+
+    def _begin(self, index: Any, number: int) -> BegunOutput:
+        """Begins a ``_sample``."""
         raise NotImplementedError
 
     def collate_fn(self, index: Any) -> Any:
@@ -187,13 +202,15 @@ class _Batches:
         # In DataLoader's order, so that the same torch.manual_seed shuffles as it does for PyG's loaders.
         seed = int(torch.empty((), dtype=torch.int64).random_(generator=loader.generator))
         first = [index for index in [next(indices, None)] if index is not None]  # samplers shuffle when first asked
+        ahead = loader._only_launches
+        sample = loader._begin if ahead else loader._sample
         stages = [
-            Stage("sample", lambda numbered: loader._sample(*numbered)),
-            Stage("gather", loader.filter_fn),
+            Stage("sample", lambda numbered: sample(*numbered)),
+            Stage("gather", lambda out: loader.filter_fn(out.finish() if ahead else out)),
         ]
         source = _numbered(first, indices, torch.Generator().manual_seed(seed))
         timeout = loader.timeout or _PATIENCE
-        run = partial(Pipeline, stages=stages, device=loader.device, depth=_DEPTH, timeout=timeout)
+        run = partial(Ahead if ahead else Pipeline, stages=stages, device=loader.device, depth=_DEPTH, timeout=timeout)
         self._batches = loader._through(source, run)
 
     def __iter__(self) -> _Batches:
@@ -307,6 +324,10 @@ class NeighborLoader(_Pipelined, torch_geometric.loader.NeighborLoader):  # type
     def _sample(self, index: Any, number: int | None = None) -> Any:
         return self._sampler.sample_from_nodes(self.input_data[index], number=number)
 
+    def _begin(self, index: Any, number: int) -> BegunOutput:
+        begun: BegunOutput = self._sampler.begin_from_nodes(self.input_data[index], number)
+        return begun
+
     def _seeds(self) -> tuple[torch.Tensor, int]:
         return self.input_data.node.cpu(), self.batch_size or _USUAL
 
@@ -385,6 +406,14 @@ class LinkNeighborLoader(_Pipelined, torch_geometric.loader.LinkNeighborLoader):
 
     def _sample(self, index: Any, number: int | None = None) -> Any:
         return self._sampler.sample_from_edges(self.input_data[index], self.neg_sampling, number=number)
+
+    @property
+    def _only_launches(self) -> bool:
+        return super()._only_launches and not self._sampler.disjoint
+
+    def _begin(self, index: Any, number: int) -> BegunOutput:
+        begun: BegunOutput = self._sampler.begin_from_edges(self.input_data[index], self.neg_sampling, number)
+        return begun
 
     def _seeds(self) -> tuple[torch.Tensor, int]:
         """Both ends of all edges; with negative edges theirs among them, as many as there will be."""

@@ -21,12 +21,14 @@ from .rows import Rows, is_table, table_of
 from .stores import FeatureStore
 
 
-def readable(given: Given, device: torch.device, placement: str) -> Any:
-    """The data as PyG's code reads it for batches on ``device``."""
+def readable(given: Given, device: torch.device, placement: str, waits: bool = True) -> Any:
+    """The data as PyG's code reads it for batches on ``device``; ``waits`` for a GPU as :class:`Rows` does."""
     data = given.data
     if not isinstance(data, Data | HeteroData):
         features, graphs = data
-        return (features if isinstance(features, FeatureStore) or device.type == "cpu" else Moved(features, device)), graphs
+        if isinstance(features, FeatureStore):
+            return (features if waits else features.asked_for(given.num_nodes)), graphs
+        return (features if device.type == "cpu" else Moved(features, device)), graphs
     read = copy.copy(data)
     for store, out in zip(data.stores, read.stores, strict=True):
         counts = row_counts(given, store)
@@ -35,6 +37,8 @@ def readable(given: Given, device: torch.device, placement: str) -> Any:
                 out[key] = Rows(value, device)  # PyG asks for its device and counts edges by its shape, no more
             elif is_table(value) or isinstance(value, torch.Tensor | np.ndarray):
                 out[key] = attribute(key, value, data.__cat_dim__(key, value, store), counts, device, placement)
+                if isinstance(out[key], Rows):
+                    out[key].waits = waits
         if isinstance(store, NodeStorage) and "num_nodes" not in store and not any(key in store for key in ONE_ROW_PER_NODE):
             out["num_nodes"] = counts[0]  # which PyG would guess from the edges
     return read
@@ -97,8 +101,9 @@ def add_missing_types(out: HeteroSamplerOutput, data: Any, device: torch.device)
 
 
 def moved(value: Any, device: torch.device) -> Any:
+    """Its tensors on ``device``, what is on the CPU without waiting for a GPU."""
     if isinstance(value, torch.Tensor):
-        return value.to(device)
+        return devices.sent(value, device) if value.is_cpu else value.to(device)
     if isinstance(value, dict):
         return {key: moved(part, device) for key, part in value.items()}
     if isinstance(value, list | tuple):

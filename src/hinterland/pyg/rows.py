@@ -8,7 +8,9 @@ import numpy as np
 import torch
 
 from ..memory import UnifiedTensor
+from ..memory.rows import RowTable
 from ..runtime.errors import ConfigError
+from ..training.loader import few_blocks_for, rows_of
 from .once import once
 
 aten = torch.ops.aten
@@ -24,28 +26,45 @@ class Rows(torch.Tensor):
         table: a UnifiedTensor, or anything with its ``gather``, ``shape`` and ``dtype``.
         device: where rows are wanted.
         dim: the dimension that counts the rows; the table has it first.
+
+    Attributes:
+        waits: whether a GPU is waited for that gathers from one of this library's tables.
     """
 
     table: Any
+    blocks: int | None
     dim_of_rows: int
+    waits: bool
 
     @staticmethod
     def __new__(cls, table: Any, device: torch.device, dim: int = 0) -> Rows:
         shape = list(table.shape)
         shape.insert(dim, shape.pop(0))
         made: Rows = torch.Tensor._make_wrapper_subclass(cls, shape, dtype=table.dtype, device=device)
-        made.table, made.dim_of_rows = table, dim
+        made.dim_of_rows, made.waits = dim, True
+        made.read(table)
         return made
+
+    def read(self, table: Any) -> None:
+        """Gives rows of ``table`` from now on."""
+        self.table, self.blocks = table, few_blocks_for(table, self.device)
 
     def __repr__(self) -> str:  # type: ignore[override]
         return f"Rows({self.table!r}, device={self.device})"
+
+    def gathered(self, index: torch.Tensor) -> torch.Tensor:
+        """The rows at ``index``."""
+        if not isinstance(self.table, RowTable):
+            found: torch.Tensor = self.table.gather(index)
+            return found
+        return rows_of(self.table, index, self.blocks, self.waits)
 
     @classmethod
     def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # type: ignore[override]
         if func is aten.index_select.default:
             rows, dim, index = args
             if dim % rows.ndim == rows.dim_of_rows:
-                return rows.table.gather(index).movedim(0, rows.dim_of_rows)
+                return rows.gathered(index).movedim(0, rows.dim_of_rows)
         if func in (aten.detach.default, aten.alias.default):
             return args[0]
         raise ConfigError(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import copy
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -33,6 +35,13 @@ class FeatureStore(torch_geometric.data.FeatureStore):  # type: ignore[misc]
         super().__init__()
         self.__dict__["placement"] = placement
         self.__dict__["_tables"] = {}
+        self.__dict__["_counts"] = {}  # of groups whose rows are asked for by numbers below
+
+    def asked_for(self, counts: Mapping[Any, int]) -> FeatureStore:
+        """The same tensors for a reader who names no row of a group beyond its count, so that no GPU has to be waited for."""
+        other = copy.copy(self)
+        other.__dict__["_counts"] = counts
+        return other
 
     def _put_tensor(self, tensor: Any, attr: TensorAttr) -> bool:
         key = (attr.group_name, attr.attr_name)
@@ -57,6 +66,7 @@ class FeatureStore(torch_geometric.data.FeatureStore):  # type: ignore[misc]
 
     def _multi_get_tensor(self, attrs: Sequence[TensorAttr]) -> list[torch.Tensor]:
         found: list[torch.Tensor] = []
+        waits = False
         for i, attr in enumerate(attrs):
             table = self._tables.get((attr.group_name, attr.attr_name))
             if table is None:
@@ -68,8 +78,10 @@ class FeatureStore(torch_geometric.data.FeatureStore):  # type: ignore[misc]
             elif isinstance(attr.index, slice | int):
                 found.append(table[attr.index])
             else:
-                # A GPU gathers one after another, and is waited for once.
-                found.append(table.gather(_index(attr.index), check="sync" if i + 1 == len(attrs) else "async"))
+                # A GPU gathers one after another, and is waited for once, if at all.
+                waits |= len(table) < self._counts.get(attr.group_name, math.inf)
+                check = "sync" if waits and i + 1 == len(attrs) else "async"
+                found.append(table.gather(_index(attr.index), check=check))
         return found
 
     def _remove_tensor(self, attr: TensorAttr) -> bool:

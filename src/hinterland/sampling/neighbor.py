@@ -5,7 +5,9 @@ from __future__ import annotations
 import copy
 import itertools
 import operator
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Any
 
 import torch
 
@@ -129,7 +131,8 @@ class NeighborSampler:
             rule = Rule(self.replace, self.temporal_strategy == "last", self.disjoint, self.seed, integer("batch", batch))
             run = Batch([vertices], [relation], rule, limits, self.device)
             run.begin()
-            return Begun(run, None if graph.order is None else self._prepared.order_on(self.device))
+            order = None if graph.order is None else self._prepared.order_on(self.device)
+            return Begun(run, partial(_sample_of, order=order))
 
     def _limits(self, seeds: torch.Tensor, seed_times: torch.Tensor | Sequence[int] | None) -> torch.Tensor | None:
         if not self._temporal:
@@ -167,34 +170,37 @@ class NeighborSampler:
 class Begun:
     """A sample that a GPU may still be working on."""
 
-    def __init__(self, run: Batch, order: torch.Tensor | None) -> None:
-        self._run, self._order = run, order
+    def __init__(self, run: Batch, sample_of: Callable[[Batch], Any]) -> None:
+        self._run, self._sample_of = run, sample_of
 
     def is_ready(self) -> bool:
         """Whether :meth:`finish` does not have to wait."""
         return self._run.is_ready()
 
-    def finish(self) -> Sample:
+    def finish(self) -> Any:
         """The sample, once the GPU is done with it. On another stream than that of ``begin()`` it is like any tensor of another
         stream: this must be kept, or the tensors recorded there (``Tensor.record_stream``), until that stream is done.
 
         Raises:
             IndexOutOfRange, GraphError: as :meth:`NeighborSampler.sample`.
         """
-        run = self._run
-        with devices.on(run.device):
-            run.finish()
-            (vertices,), (relation,) = run.types, run.relations
-            node, edges = cut(vertices.node, vertices.known), relation.count
-            return Sample(
-                node if self._order is None else self._order[node],
-                cut(relation.row, edges),
-                cut(relation.col, edges),
-                cut(relation.edge, edges),
-                [len(vertices.seeds), *steps(run.vertex_ends[0])],
-                steps(run.edge_ends[0]),
-                None if vertices.tree is None else cut(vertices.tree, vertices.known),
-            )
+        with devices.on(self._run.device):
+            self._run.finish()
+            return self._sample_of(self._run)
+
+
+def _sample_of(run: Batch, order: torch.Tensor | None) -> Sample:
+    (vertices,), (relation,) = run.types, run.relations
+    node, edges = cut(vertices.node, vertices.known), relation.count
+    return Sample(
+        node if order is None else order[node],
+        cut(relation.row, edges),
+        cut(relation.col, edges),
+        cut(relation.edge, edges),
+        [len(vertices.seeds), *steps(run.vertex_ends[0])],
+        steps(run.edge_ends[0]),
+        None if vertices.tree is None else cut(vertices.tree, vertices.known),
+    )
 
 
 def steps(ends: list[int]) -> list[int]:
@@ -280,7 +286,8 @@ def vertices_on(device: torch.device, name: str, vertices: torch.Tensor | Sequen
         raise ConfigError(
             f"{name} have shape {tuple(given.shape)} and type {given.dtype}, but must be integers of one dimension"
         )
-    return given.to(device, torch.int64).contiguous()
+    # From the CPU the copy is queued, and nobody waits for it.
+    return given.to(device, torch.int64, non_blocking=given.is_cpu).contiguous()
 
 
 def limits_on(

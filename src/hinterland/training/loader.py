@@ -151,7 +151,7 @@ class Loader:
         self.shuffle, self.drop_last, self.seed = shuffle, drop_last, int(seed)
         self.prefetch, self.timeout = prefetch, timeout
         self.device = devices.as_device(device)
-        self.gather_blocks = _few_blocks(features, self.device) if gather_blocks is None else gather_blocks
+        self.gather_blocks = few_blocks_for(features, self.device) if gather_blocks is None else gather_blocks
         self._own_blocks = gather_blocks is None
         self.rank, self.world_size = rank, world_size
         self.stages = [Stage("sample", self._sample), Stage("gather", self._gather)]
@@ -181,7 +181,7 @@ class Loader:
         made = filled(asked.policy, budget, promised, self.sampler, self.features, seeds, self.batch_size, self.seed)
         self.cache_plan, self.sampler, self.features = made
         if self._own_blocks:
-            self.gather_blocks = _few_blocks(self.features, self.device)
+            self.gather_blocks = few_blocks_for(self.features, self.device)
 
     def __len__(self) -> int:
         share = self._share()
@@ -307,7 +307,7 @@ class Loader:
         self._epoch, self._delivered = int(state["epoch"]), int(state["delivered"])
 
 
-def _few_blocks(table: Any, device: torch.device) -> int | None:
+def few_blocks_for(table: Any, device: torch.device) -> int | None:
     """Blocks that gather as fast as the link allows and leave the rest of the GPU to training."""
     if device.type == "cpu":
         return None

@@ -1,0 +1,112 @@
+"""Training as in ``gnn`` through PyG's interface: hinterland.pyg.NeighborLoader over stores, against this library's Loader.
+
+Without ``small``: a Kronecker graph of 2^25 vertices and 17 GB of features in host memory, on one GPU. With it: 2^10
+vertices on the CPU. torch_geometric must be installed.
+
+The best of some rounds; labels are in GPU memory.
+
+- loader: hinterland.training.Loader, the ceiling
+- pyg: hinterland.pyg.NeighborLoader; what it adds is PyG's own code, which puts each batch together
+- threads: the same with a thread for each stage, as where batches cannot be launched ahead
+- pygs own: torch_geometric.loader.NodeLoader with hinterland.pyg.Sampler: sampled and gathered by the CPU, then copied
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch_geometric.loader import NodeLoader
+
+import hinterland as hl
+from hinterland import pyg, sampling
+from hinterland.training import Loader, make_model
+
+from .gnn import BATCH, CLASSES, COLUMNS, FANOUTS, HIDDEN, SMALL_BATCH, random_features
+
+WARM_UP, ROUNDS = 8, 3
+Step = tuple[torch.Tensor, Any, torch.Tensor]  # features, sample, labels of the seeds
+
+
+class _Threaded(pyg.NeighborLoader):  # type: ignore[misc]
+    _only_launches = False
+
+
+def run(small: bool) -> dict[str, Any]:
+    """Milliseconds a batch, for each loader."""
+    scale, batches, size, device = (10, 3, SMALL_BATCH, "cpu") if small else (25, 100, BATCH, "cuda")
+    graph = hl.generate("kronecker", scale=scale, edge_factor=12, seed=1, device=device)
+    table = random_features(graph.num_vertices, device)
+    labels = torch.randint(CLASSES, (graph.num_vertices,), generator=torch.Generator().manual_seed(2))
+    candidates = graph.degrees().cpu().nonzero()[:, 0]
+    order = torch.randperm(len(candidates), generator=torch.Generator().manual_seed(3))
+    seeds = candidates[order[: (WARM_UP + batches) * size]]
+
+    features, graphs = pyg.FeatureStore(), pyg.GraphStore()
+    features.put_tensor(table, group_name=None, attr_name="x", index=None)
+    graphs.put_edge_index(graph, edge_type=None, layout="csc")  # the graph is symmetric
+    data, labels = (features, graphs), labels.to(device)
+    makers: dict[str, Callable[[], Iterable[Step]]] = {
+        "loader": lambda: _of_loader(graph, table, labels, seeds, size),
+        "pyg": lambda: _of_pyg(pyg.NeighborLoader(data, FANOUTS, seeds, batch_size=size, device=device), labels),
+        "threads": lambda: _of_pyg(_Threaded(data, FANOUTS, seeds, batch_size=size, device=device), labels),
+        "pygs own": lambda: _of_pyg(NodeLoader(data, pyg.Sampler(data, FANOUTS), seeds, batch_size=size), labels),
+    }
+    found: dict[str, list[float]] = {name: [] for name in makers}
+    for times in range(ROUNDS):
+        for name, make in makers.items():
+            if name != "pygs own":
+                found[name].append(1e3 * _seconds(islice(make(), WARM_UP + batches), device))
+            elif not times:
+                found[name].append(1e3 * _seconds(islice(make(), WARM_UP + batches // 3), device))
+    least = {name: min(ms) for name, ms in found.items()}
+    cases = [
+        {"case": name, "ms_a_batch": ms, "most_ms": max(found[name]), "times_loader": ms / least["loader"]}
+        for name, ms in least.items()
+    ]
+    return {"vertices": graph.num_vertices, "edges": graph.num_edges, "batches": batches, "rounds": ROUNDS, "cases": cases}
+
+
+def _of_loader(
+    graph: hl.Graph, table: hl.UnifiedTensor, labels: torch.Tensor, seeds: torch.Tensor, size: int
+) -> Iterator[Step]:
+    sampler = sampling.NeighborSampler(graph, FANOUTS, seed=6, device=labels.device)
+    for batch in Loader(sampler, seeds, size, features=table, labels=labels, device=labels.device):
+        assert batch.x is not None and batch.y is not None
+        yield batch.x, batch.sample, batch.y
+
+
+def _of_pyg(loader: Iterable[Any], labels: torch.Tensor) -> Iterator[Step]:
+    for batch in loader:
+        if batch.x.device != labels.device:
+            batch = batch.to(labels.device)
+        hops = {"num_sampled_nodes": batch.num_sampled_nodes, "num_sampled_edges": batch.num_sampled_edges}
+        sample = SimpleNamespace(row=batch.edge_index[0], col=batch.edge_index[1], **hops)
+        yield batch.x, sample, labels[batch.n_id[: batch.batch_size]]
+
+
+def _seconds(steps: Iterable[Step], device: str) -> float:
+    """Of one batch, its training step included."""
+    torch.manual_seed(5)
+    model = make_model("sage", COLUMNS, HIDDEN, CLASSES, len(FANOUTS)).to(device)
+    optimizer = torch.optim.Adam(model.parameters(), 1e-3, fused=device == "cuda")
+    began, i = 0.0, 0
+    for i, (x, sample, y) in enumerate(steps):
+        if i == WARM_UP:
+            _wait(device)
+            began = time.perf_counter()
+        optimizer.zero_grad(set_to_none=True)
+        F.cross_entropy(model(x, sample), y).backward()
+        optimizer.step()
+    _wait(device)
+    return (time.perf_counter() - began) / (i + 1 - WARM_UP)
+
+
+def _wait(device: str) -> None:
+    if device == "cuda":
+        torch.cuda.synchronize()
