@@ -7,6 +7,7 @@ of a step's edges is known; the sample is the same.
 
 from __future__ import annotations
 
+import functools
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -132,8 +133,8 @@ class Bound(NamedTuple):
     """The most that a batch can come to: vertices of each type, edges of each relation, and of any one step the frontier,
     its picks and its edges."""
 
-    vertices: list[int]
-    edges: list[int]
+    vertices: tuple[int, ...]
+    edges: tuple[int, ...]
     frontier: int
     picks: int
     step_edges: int
@@ -146,30 +147,33 @@ class Bound(NamedTuple):
         return tables + arrays + 24 * self.frontier + 16 * self.picks + 8 * self.step_edges
 
 
-def bound(seeds: Sequence[int], limits: Sequence[int], steps: Sequence[Sequence[tuple[int, int, int]]]) -> Bound | None:
+@functools.lru_cache
+def bound(
+    seeds: tuple[int, ...], limits: tuple[int, ...], relations: tuple[tuple[int, int, tuple[int, ...]], ...]
+) -> Bound | None:
     """The most that a batch can come to, or None where a step takes whole lists.
 
     Args:
         seeds: seeds of each type.
         limits: vertices of each type that can be found besides them.
-        steps: for each hop, of each relation (source, target, fanout).
+        relations: of each (source, target, fanouts).
     """
     frontier, vertices = list(seeds), list(seeds)
-    edges = [0] * len(steps[0])
+    edges = [0] * len(relations)
     most = [0, 0, 0]
-    for hop in steps:
+    for hop in range(len(relations[0][2])):
         found = [0] * len(seeds)
-        for number, (source, target, fanout) in enumerate(hop):
-            if fanout < 0:
+        for number, (source, target, fanouts) in enumerate(relations):
+            if fanouts[hop] < 0:
                 return None
-            picks = frontier[target] * fanout
+            picks = frontier[target] * fanouts[hop]
             edges[number] += picks
             found[source] += picks
             most = [max(pair) for pair in zip(most, (frontier[target], picks, picks), strict=True)]
         frontier = [min(pair) for pair in zip(found, limits, strict=True)]
         vertices = [n + new for n, new in zip(vertices, frontier, strict=True)]
     vertices = [min(n, given + limit) for n, given, limit in zip(vertices, seeds, limits, strict=True)]
-    return Bound(vertices, edges, *most)
+    return Bound(tuple(vertices), tuple(edges), *most)
 
 
 class Batch:
@@ -224,10 +228,10 @@ class Batch:
 
     def begin(self) -> None:
         """Samples, but does not wait for the counts where all hops are one launch."""
-        seeds = [len(t.seeds) for t in self.types]
+        seeds = tuple(len(t.seeds) for t in self.types)
         trees = sum(seeds) if self.rule.disjoint else 1
-        steps = [[(r.source, r.target, r.fanouts[hop]) for r in self.relations] for hop in range(self.hops)]
-        most = bound(seeds, [t.num_vertices * trees for t in self.types], steps)
+        limits = tuple(t.num_vertices * trees for t in self.types)
+        most = bound(seeds, limits, tuple((r.source, r.target, tuple(r.fanouts)) for r in self.relations))
         try:
             if most is not None and self._affords(most.bytes):
                 self._run_at_once(most)
@@ -408,7 +412,7 @@ class _Counts:
 
 def state_bytes(num_vertices: int, seeds: int, fanouts: Sequence[int]) -> int:
     """GPU memory of one batch of a homogeneous graph at most, its result included."""
-    most = bound([seeds], [num_vertices], [[(0, 0, fanout)] for fanout in fanouts])
+    most = bound((seeds,), (num_vertices,), ((0, 0, tuple(fanouts)),))
     assert most is not None
     return most.bytes + _ARRAYS * (allocated(_LARGE) - _LARGE)
 
