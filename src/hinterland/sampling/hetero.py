@@ -143,12 +143,12 @@ class HeteroSampler:
             rule = Rule(self.replace, self.temporal_strategy == "last", self.disjoint, self.seed, integer("batch", batch))
             run = Batch(list(sets.values()), relations, rule, limits, self.device)
             run.run()
-        found = dict(zip(self.graphs, relations, strict=True))
+        found = {name: cut(r.edges, r.count) for name, r in zip(self.graphs, relations, strict=True)}
         return HeteroSample(
             node={name: cut(s.node, s.known) for name, s in sets.items()},
-            row={name: cut(r.row, r.count) for name, r in found.items()},
-            col={name: cut(r.col, r.count) for name, r in found.items()},
-            edge={name: cut(r.edge, r.count) for name, r in found.items()},
+            row={name: edges[0] for name, edges in found.items()},
+            col={name: edges[1] for name, edges in found.items()},
+            edge={name: edges[2] for name, edges in found.items()},
             num_sampled_nodes={name: [ends[0], *steps(ends)] for name, ends in zip(names, run.vertex_ends, strict=True)},
             num_sampled_edges={name: steps(ends) for name, ends in zip(self.graphs, run.edge_ends, strict=True)},
             batch={n: cut(s.tree, s.known) for n, s in sets.items() if s.tree is not None} if self.disjoint else None,

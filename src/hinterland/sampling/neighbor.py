@@ -185,12 +185,13 @@ class Begun:
         with devices.on(run.device):
             run.finish()
             (vertices,), (relation,) = run.types, run.relations
-            node, edges = cut(vertices.node, vertices.known), relation.count
+            node = cut(vertices.node, vertices.known)
+            row, col, edge = cut(relation.edges, relation.count).unbind()
             return Sample(
                 node if self._order is None else self._order[node],
-                cut(relation.row, edges),
-                cut(relation.col, edges),
-                cut(relation.edge, edges),
+                row,
+                col,
+                edge,
                 [len(vertices.seeds), *steps(run.vertex_ends[0])],
                 steps(run.edge_ends[0]),
                 None if vertices.tree is None else cut(vertices.tree, vertices.known),
