@@ -394,10 +394,9 @@ class _Counts:
     """What a launch will have counted, on its way to the CPU."""
 
     def __init__(self, state: torch.Tensor) -> None:
+        self._here = state.to("cpu", non_blocking=True)  # torch pins what it does not wait for
         self._copied: torch.cuda.Event | None = None
-        self._here = state
         if state.is_cuda:
-            self._here = torch.empty_like(state, device="cpu", pin_memory=True).copy_(state, non_blocking=True)
             self._copied = torch.cuda.Event()
             self._copied.record()
 
