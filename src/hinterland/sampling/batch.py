@@ -33,7 +33,7 @@ _TEAM_WORDS, _BATCH_WORDS, _SET_WORDS, _RELATION_WORDS = 32, 17, 8, 11  # TeamCo
 _LINE = 16  # words of a cache line
 _ENTRY_BYTES = 16  # of NumberEntry
 _MOST_AHEAD = 1 << 30  # bytes that are allocated for any outcome; with more it pays to wait for what is needed
-_ARRAYS, _LARGE = 16, 1 << 21  # of a batch, and bytes from which on the allocator may waste some of each
+_ARRAYS, _LARGE = 11, 1 << 21  # of a batch and its result, and bytes from which on the allocator may waste some of each
 _LITTLE = 128 << 20  # bytes that are allocated without asking how many are free, which takes long on some GPUs
 
 
@@ -413,7 +413,8 @@ def state_bytes(num_vertices: int, seeds: int, fanouts: Sequence[int]) -> int:
     """GPU memory of one batch of a homogeneous graph at most, its result included."""
     most = bound((seeds,), (num_vertices,), ((0, 0, tuple(fanouts)),))
     assert most is not None
-    return most.bytes + _ARRAYS * (allocated(_LARGE) - _LARGE)
+    copied = 8 * sum(most.vertices) + 12 * sum(most.edges)  # half of the arrays at most: see cut()
+    return most.bytes + copied + _ARRAYS * (allocated(_LARGE) - _LARGE)
 
 
 def cut(array: torch.Tensor, size: int) -> torch.Tensor:
