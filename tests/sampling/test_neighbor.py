@@ -215,6 +215,25 @@ def test_a_reordered_graph_keeps_its_vertices_names(graph, device):
     assert (times[found.node.cpu()] <= times[seeds][found.batch.cpu()]).all()
 
 
+def test_seeds_that_a_reordered_graph_does_not_have_are_named(graph, device):
+    sampler = NeighborSampler(hl.reorder(graph, "degree"), [5], device=device)
+    for wrong in (-1, graph.num_vertices):
+        with pytest.raises(IndexOutOfRange, match=f"seed {wrong} at position 2 is no vertex"):
+            sampler.sample([0, 1, wrong])
+
+
+@pytest.mark.gpu
+def test_a_reordered_graphs_numbers_are_not_copied_for_each_batch(graph):
+    ordered = hl.reorder(graph, "degree")
+    sampler = NeighborSampler(ordered, [5, 4], device="cuda")
+    orders = [sampler._prepared.order_read() for _ in range(2)]
+    assert orders[0].data_ptr() == orders[1].data_ptr()
+    assert torch.equal(orders[0].cpu(), ordered.order)
+    torch.cuda.synchronize()
+    before = torch.cuda.memory_allocated()
+    assert sampler._prepared.order_read().is_cuda and torch.cuda.memory_allocated() == before
+
+
 def test_repeated_seeds_stay_and_draw_each(graph, device):
     """As in PyG, where batch_size counts them."""
     seed = int(graph.degrees().argmax())

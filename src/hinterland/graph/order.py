@@ -7,6 +7,7 @@ from functools import cached_property
 import torch
 
 from .. import _core
+from ..memory import UnifiedTensor
 from ..runtime.errors import ConfigError, GraphError, IndexOutOfRange
 
 
@@ -22,6 +23,22 @@ class Order:
         numbers = torch.empty_like(self.outer)
         numbers[self.outer] = torch.arange(len(self.outer))
         return numbers
+
+    def outer_on(self, device: torch.device) -> torch.Tensor:
+        """``outer`` as ``device`` reads it; a GPU reads a copy in host memory, made once."""
+        return self.outer if device.type == "cpu" else self._outer.cuda(device)
+
+    def inner_on(self, device: torch.device) -> torch.Tensor:
+        """``inner`` in the same way."""
+        return self.inner if device.type == "cpu" else self._inner.cuda(device)
+
+    @cached_property
+    def _outer(self) -> UnifiedTensor:
+        return UnifiedTensor.from_tensor(self.outer)
+
+    @cached_property
+    def _inner(self) -> UnifiedTensor:
+        return UnifiedTensor.from_tensor(self.inner)
 
     def after(self, before: Order | None) -> Order:
         """The order of a graph that was reordered ``before`` and then once more, by this one."""

@@ -290,6 +290,14 @@ class Prepared:
             return order
         return order.to(device) if self._order is None else self._order
 
+    def order_read(self) -> torch.Tensor | None:
+        """The same on the prepared device, for who looks up few vertices, but again and again: what is not kept there is read
+        in host memory, and not copied."""
+        order = self.graph._order
+        if order is None:
+            return None
+        return order.outer_on(self.device) if self._order is None else self._order
+
     def _room(self, reserved: int) -> int:
         if self.device.type == "cpu":
             return 0

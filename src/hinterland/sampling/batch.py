@@ -7,7 +7,10 @@ of a step's edges is known; the sample is the same.
 
 from __future__ import annotations
 
+import functools
+import itertools
 import struct
+from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -26,11 +29,11 @@ from ..runtime.units import format_bytes
 WEIGHT_KINDS = {torch.uint8: 0, torch.int32: 1, torch.int64: 2, torch.float32: 3, torch.float64: 4}  # SampleWeights::Kind
 _NONE = 2**63 - 1  # BatchControl::kNone
 _PLACE_BITS = 48  # Draws::kPlaceBits
-_CONTROL = 4  # words of BatchControl
-_TEAM_WORDS = 32  # of TeamControl
+_TEAM_WORDS, _BATCH_WORDS, _SET_WORDS, _RELATION_WORDS = 32, 17, 8, 11  # TeamControl, BatchWords, VertexSet, Relation
+_LINE = 16  # words of a cache line
 _ENTRY_BYTES = 16  # of NumberEntry
 _MOST_AHEAD = 1 << 30  # bytes that are allocated for any outcome; with more it pays to wait for what is needed
-_ARRAYS, _LARGE = 16, 1 << 21  # of a batch, and bytes from which on the allocator may waste some of each
+_ARRAYS, _LARGE = 11, 1 << 21  # of a batch and its result, and bytes from which on the allocator may waste some of each
 _LITTLE = 128 << 20  # bytes that are allocated without asking how many are free, which takes long on some GPUs
 
 
@@ -80,8 +83,8 @@ class VertexSet:
             self.known = len(self.seeds)
             self.node, self.tree = self.seeds, self.trees
         if first or capacity > len(self.node):
-            self.node = _grown(self.node, self.known, capacity)
-            self.tree = None if self.tree is None else _grown(self.tree, self.known, capacity)
+            self.node = _grown(self.node, capacity)
+            self.tree = None if self.tree is None else _grown(self.tree, capacity)
         size = 1 << max(2 * capacity - 1, 1).bit_length()
         if not first and size * 2 <= self.entries.numel():
             return False
@@ -108,19 +111,15 @@ class Relation:
     weight_kind: int = -1
     most_weight: float = 1.0
     times: torch.Tensor | None = None
-    row: torch.Tensor = field(init=False)
-    col: torch.Tensor = field(init=False)
-    edge: torch.Tensor = field(init=False)
+    edges: torch.Tensor = field(init=False)  # [3, capacity]: row, col and edge of a Sample
     count: int = field(init=False, default=0)  # edges so far
 
     def reserve(self, capacity: int) -> None:
         """Makes room for ``capacity`` edges."""
-        if not hasattr(self, "edge"):
-            self.row, self.col, self.edge = (
-                torch.empty(capacity, dtype=torch.int64, device=self.view.device) for _ in range(3)
-            )
-        elif capacity > len(self.edge):
-            self.row, self.col, self.edge = (_grown(a, self.count, capacity) for a in (self.row, self.col, self.edge))
+        if not hasattr(self, "edges"):
+            self.edges = torch.empty((3, capacity), dtype=torch.int64, device=self.view.device)
+        elif capacity > self.edges.shape[1]:
+            self.edges = _grown(self.edges, capacity)
 
     @property
     def form(self) -> str:
@@ -132,8 +131,8 @@ class Bound(NamedTuple):
     """The most that a batch can come to: vertices of each type, edges of each relation, and of any one step the frontier,
     its picks and its edges."""
 
-    vertices: list[int]
-    edges: list[int]
+    vertices: tuple[int, ...]
+    edges: tuple[int, ...]
     frontier: int
     picks: int
     step_edges: int
@@ -146,30 +145,33 @@ class Bound(NamedTuple):
         return tables + arrays + 24 * self.frontier + 16 * self.picks + 8 * self.step_edges
 
 
-def bound(seeds: Sequence[int], limits: Sequence[int], steps: Sequence[Sequence[tuple[int, int, int]]]) -> Bound | None:
+@functools.lru_cache
+def bound(
+    seeds: tuple[int, ...], limits: tuple[int, ...], relations: tuple[tuple[int, int, tuple[int, ...]], ...]
+) -> Bound | None:
     """The most that a batch can come to, or None where a step takes whole lists.
 
     Args:
         seeds: seeds of each type.
         limits: vertices of each type that can be found besides them.
-        steps: for each hop, of each relation (source, target, fanout).
+        relations: of each (source, target, fanouts).
     """
     frontier, vertices = list(seeds), list(seeds)
-    edges = [0] * len(steps[0])
+    edges = [0] * len(relations)
     most = [0, 0, 0]
-    for hop in steps:
+    for hop in range(len(relations[0][2])):
         found = [0] * len(seeds)
-        for number, (source, target, fanout) in enumerate(hop):
-            if fanout < 0:
+        for number, (source, target, fanouts) in enumerate(relations):
+            if fanouts[hop] < 0:
                 return None
-            picks = frontier[target] * fanout
+            picks = frontier[target] * fanouts[hop]
             edges[number] += picks
             found[source] += picks
             most = [max(pair) for pair in zip(most, (frontier[target], picks, picks), strict=True)]
         frontier = [min(pair) for pair in zip(found, limits, strict=True)]
         vertices = [n + new for n, new in zip(vertices, frontier, strict=True)]
     vertices = [min(n, given + limit) for n, given, limit in zip(vertices, seeds, limits, strict=True)]
-    return Bound(vertices, edges, *most)
+    return Bound(tuple(vertices), tuple(edges), *most)
 
 
 class Batch:
@@ -182,7 +184,7 @@ class Batch:
         limits: int64 ``[seeds of all types]``, the latest time of each subtree's vertices; None without times.
         device: where to sample, and where everything lies.
 
-    After :meth:`run`, ``vertex_ends[t]`` and ``edge_ends[r]`` hold how many vertices and edges there are after each hop.
+    After :meth:`finish`, ``vertex_ends[t]`` and ``edge_ends[r]`` hold how many vertices and edges there are after each hop.
     """
 
     def __init__(
@@ -195,7 +197,7 @@ class Batch:
     ) -> None:
         self.types, self.relations, self.rule, self.limits, self.device = types, relations, rule, limits, device
         self.hops = len(relations[0].fanouts)
-        # One array that the kernel writes and the CPU reads back: control, the ends of types and relations, the fanouts.
+        # What the kernel writes and the CPU reads back: control, the ends of types and relations, the fanouts.
         start = [_NONE, _NONE, 0, 0]
         self._ends: list[int] = []
         for counts in ([len(t.seeds) for t in types], [0] * len(relations)):
@@ -205,29 +207,27 @@ class Batch:
         self._fanouts = [len(start) + number * self.hops for number in range(len(relations))]
         for relation in relations:
             start += relation.fanouts
-        self._state = devices.sent(torch.tensor(start, dtype=torch.int64), device)
+        # One array: what kernels are told, this state, which is sent along with what the first one is told, and the sums.
+        told = _TEAM_WORDS + _BATCH_WORDS + _SET_WORDS * len(types) + _RELATION_WORDS * len(relations)
+        self._memory = self._array(told + len(start) + _core.SAMPLE_TILES)
+        self._state, self._unsent = self._memory[told : told + len(start)], start
+        self._choice: torch.Tensor | None = None  # begins, degrees, firsts, picks and keys of a step, one after another
+        self._parts = [0] * 5  # where they begin
+        self._found: torch.Tensor | None = None
         self._counts: _Counts | None = None
         self._compares = any(r.weight_kind >= 0 or r.times is not None or types[r.source].times is not None for r in relations)
-        self._sums = self._array(_core.SAMPLE_TILES)
-        self._scratch: dict[str, torch.Tensor] = {}
-
-    def run(self) -> None:
-        """Samples.
-
-        Raises:
-            IndexOutOfRange: a seed is no vertex.
-            GraphError: a list that the sample met is broken.
-            OutOfMemory: the batch does not fit on the device.
-        """
-        self.begin()
-        self.finish()
 
     def begin(self) -> None:
-        """Samples, but does not wait for the counts where all hops are one launch."""
-        seeds = [len(t.seeds) for t in self.types]
+        """Samples, but does not wait for the counts where all hops are one launch.
+
+        Raises:
+            IndexOutOfRange, GraphError: as :meth:`finish`, which has them where all hops are one launch.
+            OutOfMemory: the batch does not fit on the device.
+        """
+        seeds = tuple(len(t.seeds) for t in self.types)
         trees = sum(seeds) if self.rule.disjoint else 1
-        steps = [[(r.source, r.target, r.fanouts[hop]) for r in self.relations] for hop in range(self.hops)]
-        most = bound(seeds, [t.num_vertices * trees for t in self.types], steps)
+        limits = tuple(t.num_vertices * trees for t in self.types)
+        most = bound(seeds, limits, tuple((r.source, r.target, tuple(r.fanouts)) for r in self.relations))
         try:
             if most is not None and self._affords(most.bytes):
                 self._run_at_once(most)
@@ -244,7 +244,12 @@ class Batch:
         return self._counts is None or self._counts.are_there()
 
     def finish(self) -> None:
-        """Waits for the counts, if they have not been read."""
+        """Waits for the counts, if they have not been read.
+
+        Raises:
+            IndexOutOfRange: a seed is no vertex.
+            GraphError: a list that the sample met is broken.
+        """
         if self._counts is not None:
             self._take(self._counts.read())
 
@@ -258,14 +263,13 @@ class Batch:
             vertices.reserve(capacity)
         for relation, capacity in zip(self.relations, most.edges, strict=True):
             relation.reserve(capacity)
-        self._reserve_step(most.frontier, most.picks, most.step_edges)
-        halves = 1 + 2 * self.hops * len(self.relations)
+        self._reserve_choice(most.frontier, most.picks)
+        self._reserve_found(most.step_edges)
         forms = [r.form for r in self.relations]
+        of_halves = forms[:1] + [form for form in forms for _ in range(2)] * self.hops
         first = 0
-        while first < halves:  # as one launch, if all lists have one form
-            end = first + 1
-            while end < halves and forms[self._number(end)] == forms[self._number(first)]:
-                end += 1
+        for _, halves in itertools.groupby(of_halves):  # one launch, if all lists have one form
+            end = first + len(list(halves))
             self._launch(first, end, most.step_edges)
             first = end
         self._counts = _Counts(self._state)
@@ -278,7 +282,6 @@ class Batch:
         for vertices in self.types:
             vertices.reserve(len(vertices.seeds))
         frontiers = [len(t.seeds) for t in self.types]
-        self._reserve_step(0, 0, 0)
         for relation in self.relations:
             relation.reserve(0)
         self._launch(0, 1, sum(frontiers))
@@ -287,7 +290,7 @@ class Batch:
             for number, relation in enumerate(self.relations):
                 half = 1 + 2 * (hop * len(self.relations) + number)
                 size, fanout = frontiers[relation.target], relation.fanouts[hop]
-                self._reserve_step(size, size * max(fanout, 0), 0)
+                self._reserve_choice(size, size * max(fanout, 0))
                 self._launch(half, half + 1, size * max(fanout, 1))
                 edges = self._read()
                 relation.reserve(relation.count + edges)
@@ -295,23 +298,28 @@ class Batch:
                 new = min(edges, trees * source.num_vertices)
                 if source.reserve(source.known + new):
                     self._launch(0, 1, source.known, entering=relation.source)
-                self._reserve_step(0, 0, edges)
+                self._reserve_found(edges)
                 self._launch(half + 1, half + 2, edges)
                 found[relation.source] += new
             frontiers = found  # at most
         self._read()
 
-    def _reserve_step(self, frontier: int, picks: int, edges: int) -> None:
-        sizes = {"begins": frontier, "degrees": frontier, "firsts": frontier, "picks": picks}
-        sizes |= {"keys": picks if self._compares else 0, "found": edges}
-        for name, size in sizes.items():
-            if name not in self._scratch or len(self._scratch[name]) < size:
-                self._scratch[name] = self._array(size)
+    def _reserve_choice(self, frontier: int, picks: int) -> None:
+        sizes = (frontier, frontier, frontier, picks, picks if self._compares else 0)
+        *self._parts, size = itertools.accumulate((-(-size // _LINE) * _LINE for size in sizes), initial=0)
+        if self._choice is None or size > len(self._choice):
+            self._choice = self._array(size)
+
+    def _reserve_found(self, edges: int) -> None:
+        if self._found is None or edges > len(self._found):
+            self._found = self._array(edges)
 
     def _launch(self, first: int, end: int, work: int, entering: int | None = None) -> None:
         """Halves [first, end) of the steps. ``entering``: the only type whose known vertices are entered."""
-        words = self._words(entering)
-        base = words.data_ptr()
+        words = self._words(entering) + self._unsent
+        self._unsent = []
+        self._memory[: len(words)].copy_(torch.frombuffer(array("q", words), dtype=torch.int64), non_blocking=True)
+        base = self._memory.data_ptr()
         if self.device.type == "cpu":
             _core.sample_neighbors(base + 8 * _TEAM_WORDS, base, first, end)
             return
@@ -323,9 +331,9 @@ class Batch:
             grid = min(grid, devices.quarter(self.device))
         launch(KERNELS, instance, self.device, grid, BLOCK, base + 8 * _TEAM_WORDS, base, first, end, cooperative=True)
 
-    def _words(self, entering: int | None) -> torch.Tensor:
-        """TeamControl, BatchWords, then the types and the relations, on the device."""
-        state = self._state.data_ptr()
+    def _words(self, entering: int | None) -> list[int]:
+        """TeamControl, BatchWords, then the types and the relations."""
+        state, choice = self._state.data_ptr(), _address(self._choice)
         ends = [state + 8 * at for at in self._ends]
         types: list[int] = []
         for number, t in enumerate(self.types):
@@ -335,25 +343,20 @@ class Batch:
         relations: list[int] = []
         for number, r in enumerate(self.relations):
             relations += [r.view.words, r.source, r.target, state + 8 * self._fanouts[number], ends[len(self.types) + number]]
-            relations += [_address(r.row), _address(r.col), _address(r.edge)]
+            relations += [r.edges.data_ptr() + 8 * r.edges.shape[1] * row for row in range(3)]
             relations += [r.weight_kind, _bits(r.most_weight), _address(r.times)]
-        count = _TEAM_WORDS + 17 + len(types) + len(relations)
-        words = torch.empty(count, dtype=torch.int64, device=self.device)
-        at = words.data_ptr() + 8 * (_TEAM_WORDS + 17)
+        at = self._memory.data_ptr() + 8 * (_TEAM_WORDS + _BATCH_WORDS)
         rule = self.rule
         batch = [rule.seed, rule.batch, rule.replace, rule.newest, len(self.types), len(self.relations)]
-        batch += [at, at + 8 * len(types), state, _address(self.limits)]
-        batch += [_address(self._scratch[name]) for name in ("begins", "degrees", "firsts", "picks", "keys", "found")]
-        batch += [_address(self._sums)]
-        filled = torch.tensor([0] * _TEAM_WORDS + batch + types + relations, dtype=torch.int64)
-        words.copy_(filled, non_blocking=True)
-        return words
+        batch += [at, at + 8 * len(types), state, _address(self.limits), *(choice + 8 * part for part in self._parts)]
+        batch += [_address(self._found), state + 8 * self._state.numel()]
+        return [0] * _TEAM_WORDS + batch + types + relations
 
     def _read(self) -> int:
         """Waits for what was launched, and takes the counts. Returns the edges of the step under way.
 
         Raises:
-            IndexOutOfRange, GraphError: as :meth:`run`.
+            IndexOutOfRange, GraphError: as :meth:`finish`.
         """
         return self._take(self._state.tolist())
 
@@ -390,10 +393,9 @@ class _Counts:
     """What a launch will have counted, on its way to the CPU."""
 
     def __init__(self, state: torch.Tensor) -> None:
+        self._here = state.to("cpu", non_blocking=True)  # torch pins what it does not wait for
         self._copied: torch.cuda.Event | None = None
-        self._here = state
         if state.is_cuda:
-            self._here = torch.empty_like(state, device="cpu", pin_memory=True).copy_(state, non_blocking=True)
             self._copied = torch.cuda.Event()
             self._copied.record()
 
@@ -408,19 +410,21 @@ class _Counts:
 
 def state_bytes(num_vertices: int, seeds: int, fanouts: Sequence[int]) -> int:
     """GPU memory of one batch of a homogeneous graph at most, its result included."""
-    most = bound([seeds], [num_vertices], [[(0, 0, fanout)] for fanout in fanouts])
+    most = bound((seeds,), (num_vertices,), ((0, 0, tuple(fanouts)),))
     assert most is not None
-    return most.bytes + _ARRAYS * (allocated(_LARGE) - _LARGE)
+    copied = 8 * sum(most.vertices) + 12 * sum(most.edges)  # half of the arrays at most: see cut()
+    return most.bytes + copied + _ARRAYS * (allocated(_LARGE) - _LARGE)
 
 
 def cut(array: torch.Tensor, size: int) -> torch.Tensor:
-    """The first ``size`` elements; a copy where the array is much larger, so that it can be released."""
-    return array[:size] if 2 * size >= len(array) else array[:size].clone()
+    """The first ``size`` elements of each row; a copy where the array is much larger, so that it can be released."""
+    part = array[..., :size]
+    return part if 2 * size >= array.shape[-1] else part.clone()
 
 
-def _grown(array: torch.Tensor, used: int, capacity: int) -> torch.Tensor:
-    grown = torch.empty(capacity, dtype=array.dtype, device=array.device)
-    grown[:used] = array[:used]
+def _grown(array: torch.Tensor, capacity: int) -> torch.Tensor:
+    grown = torch.empty((*array.shape[:-1], capacity), dtype=array.dtype, device=array.device)
+    grown[..., : array.shape[-1]] = array
     return grown
 
 

@@ -158,12 +158,12 @@ class HeteroSampler:
 
     def _sample_of(self, run: Batch) -> HeteroSample:
         sets = dict(zip(self.num_vertices, run.types, strict=True))
-        found = dict(zip(self.graphs, run.relations, strict=True))
+        found = {name: cut(r.edges, r.count) for name, r in zip(self.graphs, run.relations, strict=True)}
         return HeteroSample(
             node={name: cut(s.node, s.known) for name, s in sets.items()},
-            row={name: cut(r.row, r.count) for name, r in found.items()},
-            col={name: cut(r.col, r.count) for name, r in found.items()},
-            edge={name: cut(r.edge, r.count) for name, r in found.items()},
+            row={name: edges[0] for name, edges in found.items()},
+            col={name: edges[1] for name, edges in found.items()},
+            edge={name: edges[2] for name, edges in found.items()},
             num_sampled_nodes={name: [ends[0], *steps(ends)] for name, ends in zip(sets, run.vertex_ends, strict=True)},
             num_sampled_edges={name: steps(ends) for name, ends in zip(found, run.edge_ends, strict=True)},
             batch={n: cut(s.tree, s.known) for n, s in sets.items() if s.tree is not None} if self.disjoint else None,

@@ -9,7 +9,7 @@ from ..graph.graph import Graph
 from ..graph.prepare import Prepared, graph_of, prepared_for
 from ..runtime import devices
 from ..runtime.errors import ConfigError, GraphError, IndexOutOfRange
-from .call import NONE, call, check_list, kernel_file
+from .call import NONE, call, check_list, kernel_file, to_inner
 from .neighbor import integer, vertices_on
 
 KERNELS = kernel_file("negatives")
@@ -67,8 +67,8 @@ def negative_edges(
     place = prepared.device
     with devices.on(place):
         sources = None if positives is None else _sources(place, positives)
-        if sources is not None and inner.order is not None:
-            sources = inner.to_inner(sources)
+        if sources is not None:
+            sources = to_inner(prepared, sources)
         total = count if sources is None else count * len(sources)
         pairs = torch.empty((2, total), dtype=torch.int64, device=place)
         if total == 0:
@@ -97,7 +97,7 @@ def negative_edges(
                     "negative edge; exact=False draws pairs without looking them up"
                 )
             run(_PICK, total)
-        order = prepared.order_on(place)
+        order = prepared.order_read()
         return pairs if order is None else order[pairs]
 
 

@@ -18,6 +18,7 @@ from ..memory import UnifiedTensor
 from ..runtime import devices
 from ..runtime.errors import ConfigError, GraphError
 from .batch import WEIGHT_KINDS, Batch, Relation, Rule, VertexSet, cut, state_bytes
+from .call import to_inner
 from .sample import Sample
 
 STRATEGIES = ("uniform", "last")
@@ -118,12 +119,11 @@ class NeighborSampler:
         self, seeds: torch.Tensor | Sequence[int], batch: int = 0, seed_times: torch.Tensor | Sequence[int] | None = None
     ) -> Begun:
         """Begins a :meth:`sample` on the current stream, and does not wait for a GPU where a batch is one launch: meanwhile
-        the caller can launch something else. Its ``finish()`` is the sample."""
+        the caller can launch something else. Its ``finish()`` is the sample; until then seeds in pinned memory must stay."""
         graph = graph_of(self._prepared)
         with devices.on(self.device):
             given = vertices_on(self.device, "seeds", seeds)
-            if graph.order is not None:
-                given = graph.to_inner(given)
+            given = to_inner(self._prepared, given)
             limits = self._limits(given, seed_times)
             trees = torch.arange(len(given), device=self.device) if self.disjoint else None
             vertices = VertexSet(graph.num_vertices, given, trees, self._times)
@@ -131,8 +131,7 @@ class NeighborSampler:
             rule = Rule(self.replace, self.temporal_strategy == "last", self.disjoint, self.seed, integer("batch", batch))
             run = Batch([vertices], [relation], rule, limits, self.device)
             run.begin()
-            order = None if graph.order is None else self._prepared.order_on(self.device)
-            return Begun(run, partial(_sample_of, order=order))
+            return Begun(run, partial(_sample_of, order=self._prepared.order_read()))
 
     def _limits(self, seeds: torch.Tensor, seed_times: torch.Tensor | Sequence[int] | None) -> torch.Tensor | None:
         if not self._temporal:
@@ -191,12 +190,13 @@ class Begun:
 
 def _sample_of(run: Batch, order: torch.Tensor | None) -> Sample:
     (vertices,), (relation,) = run.types, run.relations
-    node, edges = cut(vertices.node, vertices.known), relation.count
+    node = vertices.node[: vertices.known]
+    row, col, edge = cut(relation.edges, relation.count).unbind()
     return Sample(
-        node if order is None else order[node],
-        cut(relation.row, edges),
-        cut(relation.col, edges),
-        cut(relation.edge, edges),
+        cut(vertices.node, vertices.known) if order is None else order[node],
+        row,
+        col,
+        edge,
         [len(vertices.seeds), *steps(run.vertex_ends[0])],
         steps(run.edge_ends[0]),
         None if vertices.tree is None else cut(vertices.tree, vertices.known),

@@ -14,7 +14,7 @@ from ..runtime import devices
 from ..runtime.errors import ConfigError, IndexOutOfRange, OutOfMemory
 from ..runtime.units import format_bytes
 from .batch import _bits
-from .call import NONE, call, check_list, kernel_file
+from .call import NONE, call, check_list, kernel_file, to_inner
 from .neighbor import integer, vertices_on, weights_of
 
 KERNELS = kernel_file("walks")
@@ -101,7 +101,7 @@ def walks_from(
         int64 ``[n * each, length + 1]``.
     """
     inner, device = graph_of(prepared), prepared.device
-    starts = starts if inner.order is None else inner.to_inner(starts)
+    starts = to_inner(prepared, starts)
     shape = (len(starts) * each, rule.length + 1)
     try:
         given = starts.repeat_interleave(each)
@@ -122,7 +122,7 @@ def walks_from(
             f"{inner.num_vertices}, numbered from 0"
         )
     check_list(prepared, bad_list)
-    order = prepared.order_on(device)
+    order = prepared.order_read()
     return walks if order is None else torch.where(walks < 0, walks, order[walks.clamp(min=0)])
 
 

@@ -60,8 +60,8 @@ class Ranks:
         """The model whose gradients are averaged over all ranks."""
         if self.world_size == 1:
             return model
-        # Launches bound a step, so gradients are summed where they lie, and in one piece up to 25 MB: by default DDP begins with
-        # 1 MB, for models whose sums take longer than their launches.
+        # Launches bound a step: gradients are summed where they lie, and up to 25 MB in one piece. (By default the first piece
+        # ends at 1 MB, for models whose sums take longer than their launches.)
         return DistributedDataParallel(
             model,
             device_ids=[self.device.index] if self.device.type == "cuda" else None,
