@@ -3,7 +3,7 @@
 Without ``small``: a Kronecker graph of 2^25 vertices and 17 GB of features in host memory, on one GPU. With it: 2^10
 vertices on the CPU. torch_geometric must be installed.
 
-The best of some rounds; labels are in GPU memory.
+The best of three rounds (of PyG's own loader, one of a third of the batches); labels are in GPU memory.
 
 - loader: hinterland.training.Loader, the ceiling
 - pyg: hinterland.pyg.NeighborLoader; what it adds is PyG's own code, which puts each batch together
@@ -58,12 +58,12 @@ def run(small: bool) -> dict[str, Any]:
         "pygs own": lambda: _of_pyg(NodeLoader(data, pyg.Sampler(data, FANOUTS), seeds, batch_size=size), labels),
     }
     found: dict[str, list[float]] = {name: [] for name in makers}
-    for times in range(ROUNDS):
+    for number in range(ROUNDS):
         for name, make in makers.items():
-            if name != "pygs own":
-                found[name].append(1e3 * _seconds(islice(make(), WARM_UP + batches), device))
-            elif not times:
-                found[name].append(1e3 * _seconds(islice(make(), WARM_UP + batches // 3), device))
+            slow = name == "pygs own"
+            if not (slow and number):
+                steps = islice(make(), WARM_UP + (batches // 3 if slow else batches))
+                found[name].append(1e3 * _seconds_a_batch(steps, device))
     least = {name: min(ms) for name, ms in found.items()}
     cases = [
         {"case": name, "ms_a_batch": ms, "most_ms": max(found[name]), "times_loader": ms / least["loader"]}
@@ -90,8 +90,8 @@ def _of_pyg(loader: Iterable[Any], labels: torch.Tensor) -> Iterator[Step]:
         yield batch.x, sample, labels[batch.n_id[: batch.batch_size]]
 
 
-def _seconds(steps: Iterable[Step], device: str) -> float:
-    """Of one batch, its training step included."""
+def _seconds_a_batch(steps: Iterable[Step], device: str) -> float:
+    """Its training step included."""
     torch.manual_seed(5)
     model = make_model("sage", COLUMNS, HIDDEN, CLASSES, len(FANOUTS)).to(device)
     optimizer = torch.optim.Adam(model.parameters(), 1e-3, fused=device == "cuda")

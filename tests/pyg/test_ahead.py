@@ -7,9 +7,13 @@ import threading
 import pytest
 import torch
 from torch_geometric.data import HeteroData
+from torch_geometric.testing import MyFeatureStore
 
-from hinterland.pyg import FeatureStore, GraphStore, LinkNeighborLoader, NeighborLoader
+from hinterland.memory import UnifiedTensor
+from hinterland.pyg import FeatureStore, GraphStore, LinkNeighborLoader, NeighborLoader, Sampler
+from hinterland.pyg.given import Given
 from hinterland.pyg.loader import _Pipelined
+from hinterland.pyg.readable import readable
 
 
 def typed(data):
@@ -28,10 +32,15 @@ def stores(data):
     return features, graphs
 
 
+def other_stores(data):
+    features = MyFeatureStore()
+    features.put_tensor(data.x, group_name=None, attr_name="x", index=None)
+    return features, stores(data)[1]
+
+
 NODES = torch.arange(0, 300, 3)
 LOADERS = {
     "nodes": lambda data, device: NeighborLoader(data, [4, 3], NODES, shuffle=True, device=device),
-    "whole lists": lambda data, device: NeighborLoader(data, [-1, 2], NODES, device=device),
     "weights": lambda data, device: NeighborLoader(data, [4, 3], NODES, weight_attr="weight", device=device),
     "times": lambda data, device: NeighborLoader(data, [4, 3], NODES, time_attr="time", device=device),
     "types": lambda data, device: NeighborLoader(typed(data), [4, 3], ("a", NODES), device=device),
@@ -41,8 +50,19 @@ LOADERS = {
         typed(data), [4, 3], ("b", "to", "a"), batch_size=64, neg_sampling="triplet", device=device
     ),
 }
-# PyG or the loader changes these once they are there.
+
+
+class Other(Sampler):
+    """A sampler of the user's."""
+
+
+# PyG or somebody else does something to these once they are there.
 WAITED_FOR = {
+    "another sampler": lambda data, device: NeighborLoader(
+        data, [4, 3], NODES, neighbor_sampler=Other(data, [4, 3], device=device), device=device
+    ),
+    "another store": lambda data, device: NeighborLoader(other_stores(data), [4, 3], NODES, device=device),
+    "whole lists": lambda data, device: NeighborLoader(data, [-1, 2], NODES, device=device),
     "induced": lambda data, device: NeighborLoader(data, [4, 3], NODES, subgraph_type="induced", device=device),
     "both ways": lambda data, device: NeighborLoader(data, [4, 3], NODES, subgraph_type="bidirectional", device=device),
     "disjoint links": lambda data, device: LinkNeighborLoader(data, [4, 3], batch_size=64, disjoint=True, device=device),
@@ -101,6 +121,7 @@ def test_what_has_to_be_waited_for(data, kind):
     expected, _ = epoch(WAITED_FOR[kind](data, "cpu"))
     found, threads = epoch(WAITED_FOR[kind](data, "cuda"))
     assert "hinterland sample" in threads
+    # PyG puts the edges of both ways in an order that the device decides.
     assert same([batch["n_id"] for batch in found], [batch["n_id"] for batch in expected])
 
 
@@ -112,12 +133,13 @@ def test_errors_reach_the_caller(data, monkeypatch):
             raise ValueError("my transform failed")
         return batch
 
-    got = []
+    got, threads = [], threading.active_count()
     with pytest.raises(ValueError, match="my transform failed") as caught:
         for batch in NeighborLoader(data, [4], NODES, batch_size=32, transform=fails, device="cpu"):
             got.append(batch.input_id[0].item())
     assert got == [0, 32]
     assert any(entry.name == "fails" for entry in caught.traceback)
+    assert threading.active_count() == threads
 
 
 @pytest.mark.gpu
@@ -129,21 +151,76 @@ def test_rows_that_a_store_lacks_are_named(data):
             pass
 
 
-def test_a_store_waits_where_it_may_lack_rows(data, monkeypatch):
+@pytest.fixture
+def checks(monkeypatch):
+    """How the gathers from UnifiedTensors were checked."""
+    found, gather = [], UnifiedTensor.gather
+
+    def noted(table, index, check="sync", **more):
+        found.append(check)
+        return gather(table, index, check=check, **more)
+
+    monkeypatch.setattr(UnifiedTensor, "gather", noted)
+    return found
+
+
+def test_a_store_waits_where_it_may_lack_rows(data, checks):
     features, _ = stores(data)
     features.put_tensor(torch.zeros(50, 2), group_name=None, attr_name="extra", index=None)
-    checks = []
-    gather = type(features._tables[None, "x"]).gather
-    monkeypatch.setattr(
-        type(features._tables[None, "x"]), "gather", lambda table, *a, check: (checks.append(check), gather(table, *a))[1]
-    )
-    for reader, names in (
-        (features, "xy"),
-        (features.asked_for({None: 300}), "xy"),
-        (features.asked_for({None: 300}), ["extra", "x"]),
+    bounded = features.bounded_by({None: 300})
+    for reader, names, expected in (
+        (features, ["x", "y"], ["async", "sync"]),
+        (bounded, ["x", "y"], ["async", "async"]),
+        (bounded, ["extra", "x"], ["async", "sync"]),
     ):
         attrs = [attr for attr in reader.get_all_tensor_attrs() if attr.attr_name in names]
         for attr in attrs:
             attr.index = torch.arange(5)
+        checks.clear()
         reader.multi_get_tensor(attrs)
-    assert checks == ["async", "sync", "async", "async", "async", "sync"]
+        assert sorted(checks) == expected
+
+
+def swapped(out):
+    out.node = out.node.flip(0)
+    return out
+
+
+class OwnFilter(NeighborLoader):
+    def filter_fn(self, out):
+        return super().filter_fn(out)
+
+
+NAMED_BY_OTHERS = {
+    "nobody": lambda data: NeighborLoader(data, [4], NODES, device="cpu"),
+    "a transform": lambda data: NeighborLoader(data, [4], NODES, device="cpu", transform_sampler_output=swapped),
+    "a subclass": lambda data: OwnFilter(data, [4], NODES, device="cpu"),
+    "another graph": lambda data: NeighborLoader(data, [4], NODES, device="cpu", neighbor_sampler=Sampler(data.clone(), [4])),
+}
+
+
+@pytest.mark.parametrize("who", NAMED_BY_OTHERS)
+def test_rows_that_others_name_are_waited_for(data, checks, monkeypatch, who):
+    launch_ahead(monkeypatch)
+    data.x = UnifiedTensor.from_tensor(data.x)
+    next(iter(NAMED_BY_OTHERS[who](data)))
+    assert set(checks) == {"async" if who == "nobody" else "sync"}
+
+
+def test_batches_that_were_begun_in_inference_mode_can_be_trained_on(data, monkeypatch):
+    launch_ahead(monkeypatch)
+    batches = iter(NeighborLoader(data, [4], NODES, device="cpu"))
+    with torch.inference_mode():
+        next(batches)
+    weight = torch.ones(6, requires_grad=True)
+    (next(batches).x @ weight).sum().backward()
+    assert weight.grad is not None
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_rows_that_are_known_to_be_there_are_not_waited_for(data, checks, waits):
+    data.x = UnifiedTensor.from_tensor(data.x)
+    read = readable(Given(data), torch.device("cpu"), "host", waits=waits)
+    index = torch.tensor([4, 2])
+    assert torch.equal(read.x.index_select(0, index), data.x[index])
+    assert checks[0] == ("sync" if waits else "async")

@@ -224,14 +224,15 @@ def test_seeds_that_a_reordered_graph_does_not_have_are_named(graph, device):
 
 @pytest.mark.gpu
 def test_a_reordered_graphs_numbers_are_not_copied_for_each_batch(graph):
-    ordered = hl.reorder(graph, "degree")
-    sampler = NeighborSampler(ordered, [5, 4], device="cuda")
-    orders = [sampler._prepared.order_read() for _ in range(2)]
-    assert orders[0].data_ptr() == orders[1].data_ptr()
-    assert torch.equal(orders[0].cpu(), ordered.order)
-    torch.cuda.synchronize()
-    before = torch.cuda.memory_allocated()
-    assert sampler._prepared.order_read().is_cuda and torch.cuda.memory_allocated() == before
+    ordered, gpu = hl.reorder(graph, "degree"), torch.device("cuda:0")
+    inner, outer = ordered.to_inner(torch.arange(graph.num_vertices)), ordered.order.clone()
+    for numbers_on, numbers in ((ordered._order.outer_on, outer), (ordered._order.inner_on, inner)):
+        few = [numbers_on(gpu, 10) for _ in range(2)]
+        assert few[0].data_ptr() == few[1].data_ptr()
+        many = [numbers_on(gpu, graph.num_vertices) for _ in range(2)]
+        assert many[0].data_ptr() != many[1].data_ptr()
+        assert all(torch.equal(found.cpu(), numbers) for found in few + many)
+    assert torch.equal(ordered.order, outer)
 
 
 def test_repeated_seeds_stay_and_draw_each(graph, device):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
+from typing import Any
 
 import torch
 
@@ -24,21 +25,33 @@ class Order:
         numbers[self.outer] = torch.arange(len(self.outer))
         return numbers
 
-    def outer_on(self, device: torch.device) -> torch.Tensor:
-        """``outer`` as ``device`` reads it; a GPU reads a copy in host memory, made once."""
-        return self.outer if device.type == "cpu" else self._outer.cuda(device)
+    def outer_on(self, device: torch.device, lookups: int) -> torch.Tensor:
+        """``outer`` for ``lookups`` of its numbers on ``device``: a GPU reads few of them in host memory, and otherwise gets a
+        copy."""
+        return self._outer_table.cuda(device) if self._stays(device, lookups) else self.outer.to(device, non_blocking=True)
 
-    def inner_on(self, device: torch.device) -> torch.Tensor:
+    def inner_on(self, device: torch.device, lookups: int) -> torch.Tensor:
         """``inner`` in the same way."""
-        return self.inner if device.type == "cpu" else self._inner.cuda(device)
+        return self._inner_table.cuda(device) if self._stays(device, lookups) else self.inner.to(device, non_blocking=True)
+
+    def _stays(self, device: torch.device, lookups: int) -> bool:
+        # A lookup over the link is a request of 32 bytes, a number that is copied 8.
+        return device.type != "cpu" and 4 * lookups < len(self.outer)
 
     @cached_property
-    def _outer(self) -> UnifiedTensor:
-        return UnifiedTensor.from_tensor(self.outer)
+    def _outer_table(self) -> UnifiedTensor:
+        table = UnifiedTensor.from_tensor(self.outer)
+        self.outer = table.cpu()  # the only copy
+        return table
 
     @cached_property
-    def _inner(self) -> UnifiedTensor:
-        return UnifiedTensor.from_tensor(self.inner)
+    def _inner_table(self) -> UnifiedTensor:
+        table = UnifiedTensor.from_tensor(self.inner)
+        self.inner = table.cpu()
+        return table
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Order, (self.outer,)
 
     def after(self, before: Order | None) -> Order:
         """The order of a graph that was reordered ``before`` and then once more, by this one."""

@@ -290,13 +290,13 @@ class Prepared:
             return order
         return order.to(device) if self._order is None else self._order
 
-    def order_read(self) -> torch.Tensor | None:
-        """The same on the prepared device, for who looks up few vertices, but again and again: what is not kept there is read
-        in host memory, and not copied."""
+    def order_for(self, lookups: int) -> torch.Tensor | None:
+        """``graph.order`` for ``lookups`` of its numbers on the prepared device; what is not kept there as of
+        :meth:`.Order.outer_on`."""
         order = self.graph._order
-        if order is None:
-            return None
-        return order.outer_on(self.device) if self._order is None else self._order
+        if order is None or self._order is not None:
+            return self._order
+        return order.outer_on(self.device, lookups)
 
     def _room(self, reserved: int) -> int:
         if self.device.type == "cpu":

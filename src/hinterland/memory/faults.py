@@ -37,9 +37,10 @@ class FaultWatch:
     def __init__(self, device: torch.device, sentence: Sentence = out_of_range) -> None:
         self._device = device
         self._sentence = sentence
-        self._record = torch.tensor(_CLEAR, dtype=torch.int64, device=device)
+        with torch.inference_mode(False):  # it is cleared outside of what may be such a mode now
+            self._record = torch.tensor(_CLEAR, dtype=torch.int64, device=device)
         # Pinned memory of torch is mapped for every GPU at its own address (unified virtual addressing).
-        self._flag = torch.zeros(1, dtype=torch.int64, pin_memory=True)
+        self._flag = torch.zeros(1, dtype=torch.int64, device="cpu", pin_memory=True)
         self._word = ctypes.c_int64.from_address(self._flag.data_ptr())
         self.record_address = self._record.data_ptr()
         self.flag_address = self._flag.data_ptr()

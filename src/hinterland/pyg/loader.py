@@ -32,10 +32,10 @@ from .inputs import edge_label_index_of, input_nodes_of
 from .others import Elsewhere
 from .readable import add_missing_types, moved, readable
 from .rows import Rows
-from .sampler import BegunOutput, Negatives, Sampler, check_placement
+from .sampler import Negatives, Sampler, check_placement
 from .stores import FeatureStore
 
-# What DataLoader needs for worker processes. Here threads work beside the model, one for each stage.
+# What DataLoader needs for worker processes; there are none.
 _OF_WORKERS = (
     "num_workers",
     "persistent_workers",
@@ -53,7 +53,7 @@ _OF_ROWS = ("auto", "features", caching.PRESAMPLE, caching.SCORES)  # what also 
 
 
 class _Pipelined:
-    """What both loaders add to PyG's: a pipeline of two stages, and batches on ``device``."""
+    """What both loaders add to PyG's: two stages beside the model, and batches on ``device``."""
 
     data: Any
     device: torch.device
@@ -65,14 +65,15 @@ class _Pipelined:
     neg_sampling: Any
     _index_sampler: Any
     _sampler: Any
+    transform_sampler_output: Any
 
     def _prepare(self, data: Any, device: Any, placement: str, cache: Any, gpu_budget: Any, options: dict[str, Any]) -> Given:
         """Before PyG's constructor: what the data is, and the DataLoader options that are left."""
         workers = options.get("num_workers", 0)
         if workers > 0:
             warnings.warn(
-                f"num_workers={workers} starts no processes: batches are sampled and gathered by threads beside the model, and "
-                "all cores take part; leave it at 0",
+                f"num_workers={workers} starts no processes: batches are sampled and gathered beside the model, and all cores "
+                "take part; leave it at 0",
                 stacklevel=4,
             )
         for name in _OF_WORKERS:
@@ -94,7 +95,7 @@ class _Pipelined:
         """After PyG's constructor: the sampler and the data as batches are made of them."""
         self._sampler = sampler.on(self.device) if isinstance(sampler, Sampler) else Elsewhere(sampler, self.device)
         self._given = given
-        self._read = readable(given, self.device, self.placement, waits=not self._only_launches)
+        self._read = readable(given, self.device, self.placement, waits=not (self._only_launches and self._knows_rows))
         self._wanted = caching.check(self.cache, self.gpu_budget)
         self.cache_plan: CachePlan | None = None
         if self._wanted is None:
@@ -132,8 +133,7 @@ class _Pipelined:
         def keep(engine: NeighborSampler) -> NeighborSampler:
             promised = asked.budget is not None
             made = filled(asked.policy, budget, promised, engine, rows.table, seeds, batch_size)
-            self.cache_plan, engine, table = made
-            rows.read(table)
+            self.cache_plan, engine, rows.table = made
             return engine
 
         self._sampler = self._sampler.kept(keep)
@@ -148,7 +148,7 @@ class _Pipelined:
         widths = {node_type: rows.table.row_bytes for node_type, rows in widest.items() if node_type in scores}
         for node_type, size in caching.split(budget, scores, widths).items():
             rows = widest[node_type]
-            rows.read(rows.table.tiered(local=size, scores=scores[node_type], devices=[self.device]))
+            rows.table = rows.table.tiered(local=size, scores=scores[node_type], devices=[self.device])
 
     def _seeds(self) -> tuple[torch.Tensor, int]:
         """Nodes that mini-batches begin at, and how many one has."""
@@ -166,14 +166,21 @@ class _Pipelined:
     @property
     def _only_launches(self) -> bool:
         """Whether batches can be made without waiting for the GPU: sampled and gathered by what is this library's own."""
-        if self.device.type == "cpu" or not isinstance(self._sampler, Sampler) or not self._sampler.only_launches:
+        own = type(self._sampler) is Sampler  # another's may sample in other ways
+        if self.device.type == "cpu" or not own or not self._sampler.only_draws:
             return False
         return self._given.kind != DataType.remote or isinstance(self._given.data[0], FeatureStore)
+
+    @property
+    def _knows_rows(self) -> bool:
+        """Whether batches name no row that is not there: they are drawn from the same data, and nobody else changes them."""
+        changed = self.transform_sampler_output is not None or type(self).filter_fn is not _Pipelined.filter_fn
+        return not changed and self._sampler.is_of(self._given.data)
 
     def _sample(self, index: Any, number: int | None = None) -> Any:
         raise NotImplementedError
 
-    def _begin(self, index: Any, number: int) -> BegunOutput:
+    def _begin(self, index: Any, number: int) -> Any:
         """Begins a ``_sample``."""
         raise NotImplementedError
 
@@ -232,16 +239,16 @@ def _numbered(first: list[Any], rest: Iterator[Any], generator: torch.Generator)
     """The inputs of each mini-batch, and a number that decides its draws."""
     for indices in (first, rest):
         for index in indices:
-            yield index, int(torch.randint(2**62, (), generator=generator))
+            yield index, int(torch.randint(2**62, (), generator=generator, device="cpu"))
 
 
 class NeighborLoader(_Pipelined, torch_geometric.loader.NeighborLoader):  # type: ignore[misc]
     """PyG's NeighborLoader over a graph and features in host memory, sampled and gathered by the GPU where there is one.
 
     Its arguments are PyG's (torch_geometric.loader.NeighborLoader), in PyG's order and with PyG's defaults, and the following.
-    ``filter_per_worker`` and what concerns worker processes (``num_workers``, ``pin_memory``, ...) have no effect: a pipeline
-    of threads prepares batches beside the model. ``timeout`` is the seconds without a batch after which PipelineStalled is
-    raised; 0 means 300.
+    ``filter_per_worker`` and what concerns worker processes (``num_workers``, ``pin_memory``, ...) have no effect: batches are
+    prepared beside the model by threads, or on a GPU launched ahead (docs/pyg.md). ``timeout`` is the seconds without a batch
+    after which PipelineStalled is raised; 0 means 300.
 
     Args:
         placement: where features and lists of neighbours go; as of UnifiedTensor, or ``"gpu"``: into the memory of ``device``.
@@ -324,9 +331,8 @@ class NeighborLoader(_Pipelined, torch_geometric.loader.NeighborLoader):  # type
     def _sample(self, index: Any, number: int | None = None) -> Any:
         return self._sampler.sample_from_nodes(self.input_data[index], number=number)
 
-    def _begin(self, index: Any, number: int) -> BegunOutput:
-        begun: BegunOutput = self._sampler.begin_from_nodes(self.input_data[index], number)
-        return begun
+    def _begin(self, index: Any, number: int) -> Any:
+        return self._sampler.begin_from_nodes(self.input_data[index], number)
 
     def _seeds(self) -> tuple[torch.Tensor, int]:
         return self.input_data.node.cpu(), self.batch_size or _USUAL
@@ -411,9 +417,8 @@ class LinkNeighborLoader(_Pipelined, torch_geometric.loader.LinkNeighborLoader):
     def _only_launches(self) -> bool:
         return super()._only_launches and not self._sampler.disjoint
 
-    def _begin(self, index: Any, number: int) -> BegunOutput:
-        begun: BegunOutput = self._sampler.begin_from_edges(self.input_data[index], self.neg_sampling, number)
-        return begun
+    def _begin(self, index: Any, number: int) -> Any:
+        return self._sampler.begin_from_edges(self.input_data[index], self.neg_sampling, number)
 
     def _seeds(self) -> tuple[torch.Tensor, int]:
         """Both ends of all edges; with negative edges theirs among them, as many as there will be."""

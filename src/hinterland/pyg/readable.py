@@ -27,7 +27,8 @@ def readable(given: Given, device: torch.device, placement: str, waits: bool = T
     if not isinstance(data, Data | HeteroData):
         features, graphs = data
         if isinstance(features, FeatureStore):
-            return (features if waits else features.asked_for(given.num_nodes)), graphs
+            bounded = not waits and type(features) is FeatureStore  # another's may read in other ways
+            return (features.bounded_by(given.num_nodes) if bounded else features), graphs
         return (features if device.type == "cpu" else Moved(features, device)), graphs
     read = copy.copy(data)
     for store, out in zip(data.stores, read.stores, strict=True):
@@ -36,9 +37,8 @@ def readable(given: Given, device: torch.device, placement: str, waits: bool = T
             if key == "edge_index":
                 out[key] = Rows(value, device)  # PyG asks for its device and counts edges by its shape, no more
             elif is_table(value) or isinstance(value, torch.Tensor | np.ndarray):
-                out[key] = attribute(key, value, data.__cat_dim__(key, value, store), counts, device, placement)
-                if isinstance(out[key], Rows):
-                    out[key].waits = waits
+                dim = data.__cat_dim__(key, value, store)
+                out[key] = attribute(key, value, dim, counts, device, placement, waits)
         if isinstance(store, NodeStorage) and "num_nodes" not in store and not any(key in store for key in ONE_ROW_PER_NODE):
             out["num_nodes"] = counts[0]  # which PyG would guess from the edges
     return read
@@ -51,7 +51,9 @@ def row_counts(given: Given, store: Any) -> tuple[int, ...]:
     return (*nodes, store.num_edges) if isinstance(store, EdgeStorage) else nodes
 
 
-def attribute(key: str, value: Any, dim: Any, counts: tuple[int, ...], device: torch.device, placement: str) -> Any:
+def attribute(
+    key: str, value: Any, dim: Any, counts: tuple[int, ...], device: torch.device, placement: str, waits: bool = True
+) -> Any:
     """An attribute with a row for each node or edge is read where it lies; any other, or all on demand, goes to the device."""
     if is_table(value):
         if value.shape[0] not in counts:
@@ -59,7 +61,7 @@ def attribute(key: str, value: Any, dim: Any, counts: tuple[int, ...], device: t
                 f"{key} is a table of {value.shape[0]} rows in host memory, but there are "
                 f"{' nodes and '.join(map(str, counts))} to have one each; give it a row for each node (or edge)"
             )
-        return Rows(value, device)
+        return Rows(value, device, waits=waits)
     if placement == "gpu":
         return in_gpu_memory(value, device)
     if device.type == "cpu" or (isinstance(value, torch.Tensor) and value.is_cuda):
@@ -67,7 +69,7 @@ def attribute(key: str, value: Any, dim: Any, counts: tuple[int, ...], device: t
     if not isinstance(dim, int) or value.ndim == 0 or value.shape[dim] not in counts:
         return value.to(device) if isinstance(value, torch.Tensor) else value
     dim %= value.ndim
-    return Rows(table_of(value, placement, dim), device, dim)
+    return Rows(table_of(value, placement, dim), device, dim, waits)
 
 
 def in_gpu_memory(value: torch.Tensor | np.ndarray, device: torch.device) -> torch.Tensor:
@@ -101,9 +103,9 @@ def add_missing_types(out: HeteroSamplerOutput, data: Any, device: torch.device)
 
 
 def moved(value: Any, device: torch.device) -> Any:
-    """Its tensors on ``device``, what is on the CPU without waiting for a GPU."""
+    """What holds tensors, with these on ``device``; copies from the CPU are queued."""
     if isinstance(value, torch.Tensor):
-        return devices.sent(value, device) if value.is_cpu else value.to(device)
+        return value.to(device, non_blocking=value.is_cpu)
     if isinstance(value, dict):
         return {key: moved(part, device) for key, part in value.items()}
     if isinstance(value, list | tuple):

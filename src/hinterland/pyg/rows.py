@@ -10,7 +10,7 @@ import torch
 from ..memory import UnifiedTensor
 from ..memory.rows import RowTable
 from ..runtime.errors import ConfigError
-from ..training.loader import few_blocks_for, rows_of
+from ..training.rows import gather_blocks_for, rows_of
 from .once import once
 
 aten = torch.ops.aten
@@ -26,51 +26,45 @@ class Rows(torch.Tensor):
         table: a UnifiedTensor, or anything with its ``gather``, ``shape`` and ``dtype``.
         device: where rows are wanted.
         dim: the dimension that counts the rows; the table has it first.
-
-    Attributes:
-        waits: whether a GPU is waited for that gathers from one of this library's tables.
+        waits: whether a gather waits for the GPU, and raises here what is wrong; who asks for rows that are known to be there
+            need not.
     """
 
     table: Any
-    blocks: int | None
     dim_of_rows: int
     waits: bool
 
     @staticmethod
-    def __new__(cls, table: Any, device: torch.device, dim: int = 0) -> Rows:
+    def __new__(cls, table: Any, device: torch.device, dim: int = 0, waits: bool = True) -> Rows:
         shape = list(table.shape)
         shape.insert(dim, shape.pop(0))
         made: Rows = torch.Tensor._make_wrapper_subclass(cls, shape, dtype=table.dtype, device=device)
-        made.dim_of_rows, made.waits = dim, True
-        made.read(table)
+        made.table, made.dim_of_rows, made.waits = table, dim, waits
         return made
-
-    def read(self, table: Any) -> None:
-        """Gives rows of ``table`` from now on."""
-        self.table, self.blocks = table, few_blocks_for(table, self.device)
 
     def __repr__(self) -> str:  # type: ignore[override]
         return f"Rows({self.table!r}, device={self.device})"
-
-    def gathered(self, index: torch.Tensor) -> torch.Tensor:
-        """The rows at ``index``."""
-        if not isinstance(self.table, RowTable):
-            found: torch.Tensor = self.table.gather(index)
-            return found
-        return rows_of(self.table, index, self.blocks, self.waits)
 
     @classmethod
     def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # type: ignore[override]
         if func is aten.index_select.default:
             rows, dim, index = args
             if dim % rows.ndim == rows.dim_of_rows:
-                return rows.gathered(index).movedim(0, rows.dim_of_rows)
+                return gathered(rows.table, index, rows.waits).movedim(0, rows.dim_of_rows)
         if func in (aten.detach.default, aten.alias.default):
             return args[0]
         raise ConfigError(
             f"a table that stays in host memory is read by rows, not by {func}; give the loader a torch tensor instead, or do "
             "this to the batch"
         )
+
+
+def gathered(table: Any, index: torch.Tensor, waits: bool = True) -> torch.Tensor:
+    """Rows of a table, by as few multiprocessors as fill the link."""
+    if not isinstance(table, RowTable):  # another library's
+        found: torch.Tensor = table.gather(index)
+        return found
+    return rows_of(table, index, gather_blocks_for(table, index.device), waits)
 
 
 def is_table(value: Any) -> bool:

@@ -180,9 +180,15 @@ class Sampler(BaseSampler):  # type: ignore[misc]
         return not self._given.is_hetero and self._edge_times is None
 
     @property
-    def only_launches(self) -> bool:
-        """Whether a sample is there once the GPU has made it: of other kinds edges are added or turned around afterwards."""
-        return self.subgraph_type == SubgraphType.directional
+    def only_draws(self) -> bool:
+        """Whether a sample is drawn in one go. Of other kinds edges are added or turned around once it is there, and whole
+        lists are taken hop by hop."""
+        fanouts = self._fanouts.values() if isinstance(self._fanouts, dict) else [self._fanouts]
+        return self.subgraph_type == SubgraphType.directional and not any(-1 in hops for hops in fanouts)
+
+    def is_of(self, data: Any) -> bool:
+        """Whether it samples ``data``."""
+        return self._given.data is data
 
     def kept(self, keep: Callable[[NeighborSampler], NeighborSampler]) -> Sampler:
         """The same sampler over what ``keep`` makes of the one that it draws with: same draws, other places of the lists.
@@ -214,7 +220,7 @@ class Sampler(BaseSampler):  # type: ignore[misc]
     def begin_from_edges(
         self, index: Any, neg_sampling: NegativeSampling | None = None, number: int | None = None
     ) -> BegunOutput:
-        """Begins a :meth:`sample_from_edges`, of samples that are not disjoint: PyG changes those once they are there."""
+        """Begins a :meth:`sample_from_edges`, not of disjoint ones: PyG's code changes their ``batch`` at once."""
         begun: BegunOutput = self._from_edges(index, neg_sampling, _number(number), self._begin)
         return begun
 
@@ -283,11 +289,11 @@ class Sampler(BaseSampler):  # type: ignore[misc]
 
 
 class BegunOutput:
-    """What PyG's code gets as a sample that a GPU may still be working on, to add the ``metadata`` of the batch."""
+    """A sample in PyG's form that a GPU may still be working on. PyG's code sets its ``metadata``; the output has it then."""
 
     metadata: Any = None
 
-    def __init__(self, begun: Begun, output: Callable[[Any], Any]) -> None:
+    def __init__(self, begun: Begun[Any], output: Callable[[Any], Any]) -> None:
         self._begun, self._output = begun, output
 
     def is_ready(self) -> bool:
@@ -302,7 +308,7 @@ class BegunOutput:
 
 
 class Negatives(NegativeSampling):  # type: ignore[misc]
-    """Negative edges as PyG draws them, from a generator of their own: a thread cannot share torch's."""
+    """Negative edges as PyG draws them, from a generator of their own: batches ahead must not disturb torch's."""
 
     def __init__(self, like: NegativeSampling, number: int) -> None:
         super().__init__(like.mode, like.amount, like.src_weight, like.dst_weight)
@@ -312,7 +318,7 @@ class Negatives(NegativeSampling):  # type: ignore[misc]
         """``num_samples`` nodes for one end of edges."""
         weight = self.src_weight if endpoint == "src" else self.dst_weight
         if weight is None:
-            return torch.randint(num_nodes or 0, (num_samples,), generator=self._generator)
+            return torch.randint(num_nodes or 0, (num_samples,), generator=self._generator, device="cpu")
         if num_nodes is not None and weight.numel() != num_nodes:
             raise ConfigError(
                 f"{endpoint}_weight of neg_sampling has {weight.numel()} elements, but there are {num_nodes} nodes"

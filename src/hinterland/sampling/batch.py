@@ -207,12 +207,12 @@ class Batch:
         self._fanouts = [len(start) + number * self.hops for number in range(len(relations))]
         for relation in relations:
             start += relation.fanouts
-        # One array: what kernels are told, this state, which is sent along with what the first one is told, and the sums.
+        # One array: the words that kernels read, this state (the first launch sends both in one copy), and the sums.
         told = _TEAM_WORDS + _BATCH_WORDS + _SET_WORDS * len(types) + _RELATION_WORDS * len(relations)
         self._memory = self._array(told + len(start) + _core.SAMPLE_TILES)
         self._state, self._unsent = self._memory[told : told + len(start)], start
         self._choice: torch.Tensor | None = None  # begins, degrees, firsts, picks and keys of a step, one after another
-        self._parts = [0] * 5  # where they begin
+        self._offsets = [0] * 5  # of these, in words
         self._found: torch.Tensor | None = None
         self._counts: _Counts | None = None
         self._compares = any(r.weight_kind >= 0 or r.times is not None or types[r.source].times is not None for r in relations)
@@ -221,7 +221,7 @@ class Batch:
         """Samples, but does not wait for the counts where all hops are one launch.
 
         Raises:
-            IndexOutOfRange, GraphError: as :meth:`finish`, which has them where all hops are one launch.
+            IndexOutOfRange, GraphError: as :meth:`finish`, where there are several launches.
             OutOfMemory: the batch does not fit on the device.
         """
         seeds = tuple(len(t.seeds) for t in self.types)
@@ -266,12 +266,10 @@ class Batch:
         self._reserve_choice(most.frontier, most.picks)
         self._reserve_found(most.step_edges)
         forms = [r.form for r in self.relations]
-        of_halves = forms[:1] + [form for form in forms for _ in range(2)] * self.hops
-        first = 0
-        for _, halves in itertools.groupby(of_halves):  # one launch, if all lists have one form
-            end = first + len(list(halves))
-            self._launch(first, end, most.step_edges)
-            first = end
+        halves = range(1 + 2 * self.hops * len(self.relations))
+        for _, alike in itertools.groupby(halves, lambda half: forms[self._number(half)]):  # one launch, if all are alike
+            first, *others = alike
+            self._launch(first, first + 1 + len(others), most.step_edges)
         self._counts = _Counts(self._state)
 
     def _number(self, half: int) -> int:
@@ -306,7 +304,7 @@ class Batch:
 
     def _reserve_choice(self, frontier: int, picks: int) -> None:
         sizes = (frontier, frontier, frontier, picks, picks if self._compares else 0)
-        *self._parts, size = itertools.accumulate((-(-size // _LINE) * _LINE for size in sizes), initial=0)
+        *self._offsets, size = itertools.accumulate((-(-size // _LINE) * _LINE for size in sizes), initial=0)
         if self._choice is None or size > len(self._choice):
             self._choice = self._array(size)
 
@@ -348,7 +346,7 @@ class Batch:
         at = self._memory.data_ptr() + 8 * (_TEAM_WORDS + _BATCH_WORDS)
         rule = self.rule
         batch = [rule.seed, rule.batch, rule.replace, rule.newest, len(self.types), len(self.relations)]
-        batch += [at, at + 8 * len(types), state, _address(self.limits), *(choice + 8 * part for part in self._parts)]
+        batch += [at, at + 8 * len(types), state, _address(self.limits), *(choice + 8 * at for at in self._offsets)]
         batch += [_address(self._found), state + 8 * self._state.numel()]
         return [0] * _TEAM_WORDS + batch + types + relations
 

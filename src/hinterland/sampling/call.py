@@ -45,16 +45,6 @@ def call(
     launch(kernels, instance, device, grid, BLOCK, *arguments, cooperative=True)
 
 
-def to_inner(prepared: Prepared, vertices: torch.Tensor) -> torch.Tensor:
-    """The user's ``vertices``, int64 on the prepared device, as a reordered graph numbers them. What is no vertex stays as it
-    is, for the sampler to refuse."""
-    order, count = prepared.graph._order, prepared.graph.num_vertices
-    if order is None or not count:
-        return vertices
-    known = (vertices >= 0) & (vertices < count)
-    return torch.where(known, order.inner_on(prepared.device)[vertices.clamp(0, count - 1)], vertices)
-
-
 def check_list(prepared: Prepared, bad: int) -> None:
     """Raises GraphError where ``bad`` is a vertex, as the device numbers it, and not ``NONE``."""
     if bad == NONE:

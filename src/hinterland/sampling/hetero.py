@@ -118,15 +118,14 @@ class HeteroSampler:
                 :meth:`NeighborSampler.sample` refuses.
             IndexOutOfRange, GraphError, OutOfMemory: as for :meth:`NeighborSampler.sample`.
         """
-        sample: HeteroSample = self.begin(seeds, batch, seed_times).finish()
-        return sample
+        return self.begin(seeds, batch, seed_times).finish()
 
     def begin(
         self,
         seeds: Mapping[str, torch.Tensor | Sequence[int]],
         batch: int = 0,
         seed_times: Mapping[str, torch.Tensor | Sequence[int]] | None = None,
-    ) -> Begun:
+    ) -> Begun[HeteroSample]:
         """Begins a :meth:`sample`, as :meth:`NeighborSampler.begin` does."""
         names = list(self.num_vertices)
         for what, given in (("seeds", seeds), ("seed_times", seed_times or {})):

@@ -9,8 +9,8 @@ from ..graph.graph import Graph
 from ..graph.prepare import Prepared, graph_of, prepared_for
 from ..runtime import devices
 from ..runtime.errors import ConfigError, GraphError, IndexOutOfRange
-from .call import NONE, call, check_list, kernel_file, to_inner
-from .neighbor import integer, vertices_on
+from .call import NONE, call, check_list, kernel_file
+from .neighbor import integer, numbered_inside, vertices_on
 
 KERNELS = kernel_file("negatives")
 _TRY, _COUNT, _PICK = range(3)  # NegativePhase
@@ -68,7 +68,7 @@ def negative_edges(
     with devices.on(place):
         sources = None if positives is None else _sources(place, positives)
         if sources is not None:
-            sources = to_inner(prepared, sources)
+            sources = numbered_inside(prepared, sources)
         total = count if sources is None else count * len(sources)
         pairs = torch.empty((2, total), dtype=torch.int64, device=place)
         if total == 0:
@@ -97,7 +97,7 @@ def negative_edges(
                     "negative edge; exact=False draws pairs without looking them up"
                 )
             run(_PICK, total)
-        order = prepared.order_read()
+        order = prepared.order_for(pairs.numel())
         return pairs if order is None else order[pairs]
 
 

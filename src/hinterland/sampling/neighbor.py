@@ -7,7 +7,7 @@ import itertools
 import operator
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Any
+from typing import Generic, TypeVar
 
 import torch
 
@@ -18,9 +18,9 @@ from ..memory import UnifiedTensor
 from ..runtime import devices
 from ..runtime.errors import ConfigError, GraphError
 from .batch import WEIGHT_KINDS, Batch, Relation, Rule, VertexSet, cut, state_bytes
-from .call import to_inner
 from .sample import Sample
 
+S = TypeVar("S")  # a sample
 STRATEGIES = ("uniform", "last")
 UNTIMED = "seed_times say how new neighbours may be, and need a sampler with times= or edge_times="
 _MOST_FANOUT = 2**16 - 1  # races of one vertex are numbered with 16 bits (choose.hpp)
@@ -117,13 +117,18 @@ class NeighborSampler:
 
     def begin(
         self, seeds: torch.Tensor | Sequence[int], batch: int = 0, seed_times: torch.Tensor | Sequence[int] | None = None
-    ) -> Begun:
+    ) -> Begun[Sample]:
         """Begins a :meth:`sample` on the current stream, and does not wait for a GPU where a batch is one launch: meanwhile
-        the caller can launch something else. Its ``finish()`` is the sample; until then seeds in pinned memory must stay."""
+        the caller can launch something else. Its ``finish()`` is the sample. Until then seeds and times in pinned memory
+        must not be overwritten.
+
+        Raises:
+            ConfigError, OutOfMemory: as :meth:`sample`; IndexOutOfRange and GraphError may come from ``finish()`` instead.
+        """
         graph = graph_of(self._prepared)
         with devices.on(self.device):
             given = vertices_on(self.device, "seeds", seeds)
-            given = to_inner(self._prepared, given)
+            given = numbered_inside(self._prepared, given)
             limits = self._limits(given, seed_times)
             trees = torch.arange(len(given), device=self.device) if self.disjoint else None
             vertices = VertexSet(graph.num_vertices, given, trees, self._times)
@@ -131,7 +136,7 @@ class NeighborSampler:
             rule = Rule(self.replace, self.temporal_strategy == "last", self.disjoint, self.seed, integer("batch", batch))
             run = Batch([vertices], [relation], rule, limits, self.device)
             run.begin()
-            return Begun(run, partial(_sample_of, order=self._prepared.order_read()))
+            return Begun(run, partial(_sample_of, prepared=self._prepared))
 
     def _limits(self, seeds: torch.Tensor, seed_times: torch.Tensor | Sequence[int] | None) -> torch.Tensor | None:
         if not self._temporal:
@@ -166,17 +171,17 @@ class NeighborSampler:
         return f"NeighborSampler({', '.join([str(self.fanouts), *kind])}, seed {self.seed}, on {self.device}; {self.graph!r})"
 
 
-class Begun:
+class Begun(Generic[S]):
     """A sample that a GPU may still be working on."""
 
-    def __init__(self, run: Batch, sample_of: Callable[[Batch], Any]) -> None:
+    def __init__(self, run: Batch, sample_of: Callable[[Batch], S]) -> None:
         self._run, self._sample_of = run, sample_of
 
     def is_ready(self) -> bool:
         """Whether :meth:`finish` does not have to wait."""
         return self._run.is_ready()
 
-    def finish(self) -> Any:
+    def finish(self) -> S:
         """The sample, once the GPU is done with it. On another stream than that of ``begin()`` it is like any tensor of another
         stream: this must be kept, or the tensors recorded there (``Tensor.record_stream``), until that stream is done.
 
@@ -188,12 +193,12 @@ class Begun:
             return self._sample_of(self._run)
 
 
-def _sample_of(run: Batch, order: torch.Tensor | None) -> Sample:
+def _sample_of(run: Batch, prepared: Prepared) -> Sample:
     (vertices,), (relation,) = run.types, run.relations
-    node = vertices.node[: vertices.known]
+    order = prepared.order_for(vertices.known)
     row, col, edge = cut(relation.edges, relation.count).unbind()
     return Sample(
-        cut(vertices.node, vertices.known) if order is None else order[node],
+        cut(vertices.node, vertices.known) if order is None else order[vertices.node[: vertices.known]],
         row,
         col,
         edge,
@@ -288,6 +293,16 @@ def vertices_on(device: torch.device, name: str, vertices: torch.Tensor | Sequen
         )
     # From the CPU the copy is queued, and nobody waits for it.
     return given.to(device, torch.int64, non_blocking=given.is_cpu).contiguous()
+
+
+def numbered_inside(prepared: Prepared, vertices: torch.Tensor) -> torch.Tensor:
+    """The user's ``vertices``, int64 on the prepared device, as a reordered graph numbers them. What is no vertex stays as it
+    is, for the kernel to refuse."""
+    order, count = prepared.graph._order, prepared.graph.num_vertices
+    if order is None or not count:
+        return vertices
+    inside = vertices.clamp(0, count - 1)
+    return torch.where(inside == vertices, order.inner_on(prepared.device, len(vertices))[inside], vertices)
 
 
 def limits_on(

@@ -14,8 +14,8 @@ from ..runtime import devices
 from ..runtime.errors import ConfigError, IndexOutOfRange, OutOfMemory
 from ..runtime.units import format_bytes
 from .batch import _bits
-from .call import NONE, call, check_list, kernel_file, to_inner
-from .neighbor import integer, vertices_on, weights_of
+from .call import NONE, call, check_list, kernel_file
+from .neighbor import integer, numbered_inside, vertices_on, weights_of
 
 KERNELS = kernel_file("walks")
 _MOST_STEPS = 2**16 - 1  # steps are numbered with 16 bits (walks.hpp)
@@ -101,7 +101,7 @@ def walks_from(
         int64 ``[n * each, length + 1]``.
     """
     inner, device = graph_of(prepared), prepared.device
-    starts = to_inner(prepared, starts)
+    starts = numbered_inside(prepared, starts)
     shape = (len(starts) * each, rule.length + 1)
     try:
         given = starts.repeat_interleave(each)
@@ -122,7 +122,7 @@ def walks_from(
             f"{inner.num_vertices}, numbered from 0"
         )
     check_list(prepared, bad_list)
-    order = prepared.order_read()
+    order = prepared.order_for(walks.numel())
     return walks if order is None else torch.where(walks < 0, walks, order[walks.clamp(min=0)])
 
 

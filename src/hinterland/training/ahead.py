@@ -132,7 +132,7 @@ class _Line:
 
     def launch(self, item: Any, ready: torch.cuda.Event | None) -> None:
         if self.stream is None:
-            self.made.append((self.stage.work(item), None))
+            self.made.append((self._work(item), None))
             self.stage.items += 1
             return
         self.wait(ready)
@@ -140,7 +140,7 @@ class _Line:
         with torch.cuda.stream(self.stream):
             begin.record(self.stream)
             try:
-                made = self.stage.work(item)
+                made = self._work(item)
             except BaseException:
                 self.stream.synchronize()  # what it has launched reads what it took, which nobody keeps any more
                 raise
@@ -148,6 +148,10 @@ class _Line:
         self.made.append((made, end))
         self._under_way.append((begin, end, item))
         self.count(wait=False)
+
+    def _work(self, item: Any) -> Any:
+        with torch.inference_mode(False):  # the caller may be in it now, and train on the next
+            return self.stage.work(item)
 
     def count(self, wait: bool) -> None:
         """Lets go of what the GPU is done with, and adds its time to the stage's seconds."""

@@ -13,8 +13,8 @@ from ..runtime.errors import ConfigError, GraphError
 from ..runtime.files import check_place
 from ..sampling.neighbor import check_fanouts
 from .factored import as_devices
-from .loader import rows_of
 from .models import check_model
+from .rows import rows_of
 
 _PROBED = 1024  # vertices that a dataset's fingerprint looks at
 

@@ -14,12 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
-from ..machine import load
-from ..memory import UnifiedTensor
-from ..memory.cached import CachedTensor
-from ..memory.gather import few_blocks
 from ..memory.rows import RowTable
-from ..memory.tiered import TieredTensor
 from ..runtime import devices
 from ..runtime.errors import ConfigError, IndexOutOfRange
 from ..runtime.shuffle import shuffled
@@ -29,12 +24,10 @@ from .ahead import Ahead
 from .cache import CachePlan, require_plannable
 from .cache_room import after_a_step, filled, wanted
 from .pipeline import Pipeline, Stage, at_a_time
+from .rows import gather_blocks_for, rows_of
 from .served import Served, served, tiers_of
-from .sharded import ShardedTensor
 
 _STATE_VERSION = 1
-_LOAD_BYTES = 16  # of one thread's load in a gather
-_FEW_BLOCKS = 8  # fill an H200's link (docs/notes/training-on-h200.md)
 _COUNTED_EVERY = 64  # batches: counting waits for the GPU
 
 
@@ -151,7 +144,7 @@ class Loader:
         self.shuffle, self.drop_last, self.seed = shuffle, drop_last, int(seed)
         self.prefetch, self.timeout = prefetch, timeout
         self.device = devices.as_device(device)
-        self.gather_blocks = few_blocks_for(features, self.device) if gather_blocks is None else gather_blocks
+        self.gather_blocks = gather_blocks_for(features, self.device) if gather_blocks is None else gather_blocks
         self._own_blocks = gather_blocks is None
         self.rank, self.world_size = rank, world_size
         self.stages = [Stage("sample", self._sample), Stage("gather", self._gather)]
@@ -181,7 +174,7 @@ class Loader:
         made = filled(asked.policy, budget, promised, self.sampler, self.features, seeds, self.batch_size, self.seed)
         self.cache_plan, self.sampler, self.features = made
         if self._own_blocks:
-            self.gather_blocks = few_blocks_for(self.features, self.device)
+            self.gather_blocks = gather_blocks_for(self.features, self.device)
 
     def __len__(self) -> int:
         share = self._share()
@@ -232,9 +225,9 @@ class Loader:
         return seeds[self.rank :: self.world_size][:share]
 
     def _only_launches(self) -> bool:
-        """Whether batches can be made without waiting for the GPU: sampled in one launch, from tables that it reads."""
-        if self.device.type == "cpu" or not isinstance(self.sampler, NeighborSampler):
-            return False
+        """Whether batches can be launched ahead: sampled by this library, from tables that the GPU reads."""
+        if self.device.type == "cpu" or not isinstance(self.sampler, NeighborSampler) or -1 in self.sampler.fanouts:
+            return False  # whole lists are taken hop by hop, and each hop is waited for
         on_gpu = isinstance(self.features, RowTable) or (isinstance(self.features, torch.Tensor) and self.features.is_cuda)
         # A row that is not there is found too late to say so where it is asked for.
         return self.features is None or (on_gpu and len(self.features) >= self.sampler.graph.num_vertices)
@@ -307,26 +300,6 @@ class Loader:
         self._epoch, self._delivered = int(state["epoch"]), int(state["delivered"])
 
 
-def few_blocks_for(table: Any, device: torch.device) -> int | None:
-    """Blocks that gather as fast as the link allows and leave the rest of the GPU to training."""
-    if device.type == "cpu":
-        return None
-    if isinstance(table, ShardedTensor):
-        table = table.part
-    if isinstance(table, CachedTensor):
-        return _FEW_BLOCKS  # new rows come by loads
-    tiered = not isinstance(table, UnifiedTensor)
-    several = isinstance(table, TieredTensor) and len(table.devices) > 1
-    few = few_blocks(device, table.row_bytes, tiered) if isinstance(table, RowTable) and not several else None
-    if few is not None:
-        return few
-    if tiered:
-        return devices.quarter(device)
-    machine = load()
-    known = {} if machine is None or machine.link is None else machine.link.threads_to_saturate
-    return known.get(_LOAD_BYTES, _FEW_BLOCKS)
-
-
 @dataclass(frozen=True)
 class _Sampled:
     """A batch between sampling and gathering: its seeds are on the CPU and ``here``, where it is made."""
@@ -338,16 +311,6 @@ class _Sampled:
 
     def is_ready(self) -> bool:
         return not isinstance(self.sample, Begun) or self.sample.is_ready()
-
-
-def rows_of(table: Any, index: torch.Tensor, blocks: int | None = None, waits: bool = True) -> torch.Tensor:
-    """Rows of a table of any kind, on the index's device; a UnifiedTensor's or TieredTensor's without waiting for them."""
-    if isinstance(table, torch.Tensor):
-        return table[index.to(table.device)].to(index.device)
-    rows: torch.Tensor = (
-        table.gather(index, max_blocks=blocks) if waits else table.gather(index, max_blocks=blocks, check="async")
-    )
-    return rows
 
 
 def _check_rows(name: str, table: Any, seeds: torch.Tensor) -> None:

@@ -60,8 +60,8 @@ class Ranks:
         """The model whose gradients are averaged over all ranks."""
         if self.world_size == 1:
             return model
-        # Launches bound a step: gradients are summed where they lie, and up to 25 MB in one piece. (By default the first piece
-        # ends at 1 MB, for models whose sums take longer than their launches.)
+        # Launches bound a step: gradients are views of what is summed, and 25 MB are summed at a time. (Named, this holds for
+        # the first piece too, which by default ends at 1 MB, for models whose sums take longer than their launches.)
         return DistributedDataParallel(
             model,
             device_ids=[self.device.index] if self.device.type == "cuda" else None,

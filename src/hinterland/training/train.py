@@ -26,9 +26,10 @@ from .cache_room import wanted
 from .factored import Factored
 from .factored_plan import FactoredPlan
 from .given import check, check_checkpoint, check_dataset, fingerprint, several_devices
-from .loader import Batch, Loader, Sampler, rows_of
+from .loader import Batch, Loader, Sampler
 from .models import GNN, make_model
 from .ranks import Ranks, joined
+from .rows import rows_of
 from .served import FIELDS as SERVED
 from .served import rates
 

@@ -1,0 +1,49 @@
+"""Rows of a table of any kind, gathered beside training."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from ..machine import load
+from ..memory import UnifiedTensor
+from ..memory.cached import CachedTensor
+from ..memory.gather import few_blocks
+from ..memory.rows import RowTable
+from ..memory.tiered import TieredTensor
+from ..runtime import devices
+from .sharded import ShardedTensor
+
+_LOAD_BYTES = 16  # of one thread's load in a gather
+_FEW_BLOCKS = 8  # fill an H200's link (docs/notes/training-on-h200.md)
+
+
+def rows_of(table: Any, index: torch.Tensor, blocks: int | None = None, waits: bool = True) -> torch.Tensor:
+    """Rows of a table of any kind, on the index's device; a UnifiedTensor's or TieredTensor's without waiting for them."""
+    if isinstance(table, torch.Tensor):
+        return table[index.to(table.device)].to(index.device)
+    rows: torch.Tensor = (
+        table.gather(index, max_blocks=blocks) if waits else table.gather(index, max_blocks=blocks, check="async")
+    )
+    return rows
+
+
+def gather_blocks_for(table: Any, device: torch.device) -> int | None:
+    """Blocks that gather as fast as the link allows and leave the rest of the GPU to training; None on the CPU."""
+    if device.type == "cpu":
+        return None
+    if isinstance(table, ShardedTensor):
+        table = table.part
+    if isinstance(table, CachedTensor):
+        return _FEW_BLOCKS  # new rows come by loads
+    tiered = not isinstance(table, UnifiedTensor)
+    several = isinstance(table, TieredTensor) and len(table.devices) > 1
+    few = few_blocks(device, table.row_bytes, tiered) if isinstance(table, RowTable) and not several else None
+    if few is not None:
+        return few
+    if tiered:
+        return devices.quarter(device)
+    machine = load()
+    known = {} if machine is None or machine.link is None else machine.link.threads_to_saturate
+    return known.get(_LOAD_BYTES, _FEW_BLOCKS)
