@@ -1,138 +1,161 @@
 """Training on two GPUs against one: GraphSAGE as in ``gnn``, batches of 1024 on each GPU.
 
-Each case runs on one GPU and on two, in processes of torchrun (data parallel) or in one process (factored); ``speedup`` is the
-seeds a second of two over those of one in the same case. Without ``small``: a Kronecker graph of 2^25 vertices, 17 GB of
-features. With it: 2^10 vertices and two processes on the CPU.
+Each case runs on one GPU and on two, in the processes of torchrun (data parallel) or in one process (factored); ``speedup`` is
+the seeds a second of two over those of one. Launches bound a step, and the CPUs of a rented machine are faster now and slower
+then: so one and two take turns, and a case's figure is the median of its rounds. Without ``small``: a Kronecker graph of 2^25
+vertices, 17 GB of features. With it: 2^10 vertices and two processes on the CPU.
 
 - own: each process has the graph and the features in mapped memory of its own
-- shared: the features lie in registered memory that both share, and are visited in the order of their pages
-- cached: the same, with the hottest tenth of the rows in each GPU
-- factored: one process whose threads sample on one GPU and train on the other, or do both where that is profitable
+- shared: the features lie in registered memory that both share, and are visited in the order of their pages; against own on one
+- cached: the same, with the hottest tenth of the rows in each GPU; on one GPU the others lie in its own mapped memory
+- factored: one process whose threads sample on one GPU and train on the other, or do both where that is profitable; against
+  own on one
 """
 
 from __future__ import annotations
 
 import json
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import torch
+import torch.distributed as dist
 import torch.nn.functional as F
 
 import hinterland as hl
 from hinterland import hotness, sampling
 from hinterland.training import Batch, Factored, Loader, joined, make_model
+from hinterland.training.ranks import Ranks
 
 from .gnn import CLASSES, COLUMNS, FANOUTS, HIDDEN, random_features
 
-CASES = ("own", "shared", "cached")
 TARGET = 1.8
 WARM_UP = 10
+ONE = {"own": "own", "shared": "own", "cached": "cached", "factored": "own"}  # what each case is compared with
 
 
 def run(small: bool) -> dict[str, Any]:
     """The cases, and how two GPUs compare with one."""
-    count = 2 if small else min(2, torch.cuda.device_count())
-    found: list[dict[str, Any]] = []
-    for processes in (1, count) if count > 1 else (1,):
-        found += _launched(processes, small)
-    one = {case["case"]: case["seeds_a_second"] for case in found if case["gpus"] == 1}
-    for case in found:
-        case["speedup"] = case["seeds_a_second"] / one.get(case["case"], one["own"])
-    return {"target_speedup": TARGET, "cases": found}
-
-
-def _launched(processes: int, small: bool) -> list[dict[str, Any]]:
     with tempfile.TemporaryDirectory() as folder:
         output = Path(folder) / "found.json"
-        command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(processes), "--standalone"]
+        command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone"]
         subprocess.run([*command, "-m", "benchmarks.ranks", str(output), *(["small"] if small else [])], check=True)
-        found: list[dict[str, Any]] = json.loads(output.read_text())
-        return found
+        found = json.loads(output.read_text())
+    middle = {key: statistics.median(rates) for key, rates in found["seeds_a_second"].items()}
+    cases = [
+        {
+            "case": case,
+            "gpus": int(gpus),
+            "seeds_a_second": rate,
+            "least": min(found["seeds_a_second"][f"{case} {gpus}"]),
+            "most": max(found["seeds_a_second"][f"{case} {gpus}"]),
+            "speedup": rate / middle[f"{ONE[case]} 1"],
+        }
+        for (case, gpus), rate in ((key.split(), rate) for key, rate in middle.items())
+    ]
+    return {"target_speedup": TARGET, "rounds": len(found["seeds_a_second"]["own 1"]), "cases": cases, "roles": found["roles"]}
 
 
 def measure_as_rank(output: Path, small: bool) -> None:
     """What each process does; the first writes what was found."""
-    device = "cpu" if small else "cuda"
-    with joined(device) as ranks:
-        scale, batches, size = (10, 6, 32) if small else (25, 100, 1024)
-        graph = hl.generate("kronecker", scale=scale, edge_factor=12, seed=1, device=ranks.device)
-        own = random_features(graph.num_vertices, ranks.device.type)
-        shared = own
-        if ranks.world_size > 1:
-            shared = ranks.from_node(lambda: hl.UnifiedTensor.from_tensor(own.cpu(), "registered"))
-        labels = torch.randint(CLASSES, (graph.num_vertices,), generator=torch.Generator().manual_seed(2)).to(ranks.device)
-        candidates = graph.degrees().cpu().nonzero()[:, 0]
-        order = torch.randperm(len(candidates), generator=torch.Generator().manual_seed(3))
-        seeds = candidates[order[: (WARM_UP + batches) * size * ranks.world_size]]
-        found = []
-        for case in CASES:
-            if case == "own" or ranks.world_size > 1 or case == "cached":
-                table: Any = own if case == "own" else shared
-                if case == "cached":
-                    room = table.nbytes // 10 + 4 * len(table) + 4096
-                    table = table.tiered(local=room, scores=hotness.degree(graph), devices=[ranks.device])
-                loader = Loader(
-                    sampling.NeighborSampler(graph, FANOUTS, seed=6, device=ranks.device),
-                    seeds,
-                    size,
-                    features=table,
-                    labels=labels,
-                    device=ranks.device,
-                    prefetch=3,
-                    rank=ranks.rank,
-                    world_size=ranks.world_size,
-                )
-                model = ranks.parallel(_model().to(ranks.device))
-                optimizer = torch.optim.Adam(model.parameters(), 1e-3, fused=ranks.device.type == "cuda")
-                seconds = _seconds(_steps(model, loader, optimizer), batches)
-                (most,) = ranks.sum([seconds])
-                found.append(_case(case, ranks.world_size, batches * size * ranks.world_size, most / ranks.world_size))
-        if ranks.world_size == 1 and (small or torch.cuda.device_count() > 1):
-            found.append(_factored(graph, own, labels, seeds, size, batches, small))
+    with joined("cpu" if small else "cuda") as ranks:
+        bench = _Bench(ranks, *((10, 6, 32, 1) if small else (25, 60, 1024, 5)))
+        found: defaultdict[str, list[float]] = defaultdict(list)
+        for _ in range(bench.rounds):
+            for case, gpus, measure in (
+                ("own", 1, lambda: bench.alone(bench.own)),
+                ("own", 2, lambda: bench.together(bench.own)),
+                ("shared", 2, lambda: bench.together(bench.shared)),
+                ("cached", 1, lambda: bench.alone(bench.own_cached)),
+                ("cached", 2, lambda: bench.together(bench.cached)),
+                ("factored", 2, bench.factored),
+            ):
+                found[f"{case} {gpus}"].append(bench.in_turn(measure, alone=gpus == 1 or case == "factored"))
         if ranks.is_first:
-            output.write_text(json.dumps(found))
+            output.write_text(json.dumps({"seeds_a_second": found, "roles": bench.roles}))
 
 
-def _case(case: str, gpus: int, seeds: int, seconds: float, **more: Any) -> dict[str, Any]:
-    return {"case": case, "gpus": gpus, "seeds_a_second": seeds / seconds, "seconds": seconds, **more}
+class _Bench:
+    """The graph and the tables of one process."""
 
+    def __init__(self, ranks: Ranks, scale: int, batches: int, size: int, rounds: int) -> None:
+        self.ranks, self.batches, self.size, self.rounds = ranks, batches, size, rounds
+        device = ranks.device
+        self.graph = hl.generate("kronecker", scale=scale, edge_factor=12, seed=1, device=device)
+        self.own = random_features(self.graph.num_vertices, device.type)
+        self.shared = ranks.from_node(lambda: hl.UnifiedTensor.from_tensor(self.own.cpu(), "registered"))
+        room = self.own.nbytes // 10 + 4 * len(self.own) + 4096
+        scores = hotness.degree(self.graph)
+        self.cached, self.own_cached = (
+            table.tiered(local=room, scores=scores, devices=[device]) for table in (self.shared, self.own)
+        )
+        self.labels = torch.randint(CLASSES, (self.graph.num_vertices,), generator=torch.Generator().manual_seed(2)).to(device)
+        candidates = self.graph.degrees().cpu().nonzero()[:, 0]
+        order = torch.randperm(len(candidates), generator=torch.Generator().manual_seed(3))
+        self.seeds = candidates[order[: (WARM_UP + batches) * size * ranks.world_size]]
+        self.roles = ""
+        self._turns = dist.new_group(backend="gloo")  # waits without a GPU
 
-def _factored(
-    graph: hl.Graph, table: hl.UnifiedTensor, labels: torch.Tensor, seeds: torch.Tensor, size: int, batches: int, small: bool
-) -> dict[str, Any]:
-    devices = ["cpu", "cpu"] if small else ["cuda:0", "cuda:1"]
-    model = _model().to(devices[0])
-    loader = Loader(
-        sampling.NeighborSampler(graph, FANOUTS, seed=6, device=devices[0]),
-        seeds,
-        size,
-        features=table,
-        labels=labels.cpu(),
-        device=devices[0],
-    )
-    factored = Factored(
-        loader,
-        lambda device: sampling.NeighborSampler(graph, FANOUTS, seed=6, device=device),
-        model,
-        lambda replica, batch: F.cross_entropy(replica(batch.x, batch.sample), batch.y),
-        devices,
-    )
-    optimizer = torch.optim.Adam(model.parameters(), 1e-3, fused=not small)
+    def in_turn(self, measure: Callable[[], float], alone: bool) -> float:
+        """What ``measure`` gives in all processes, or in the first while the others wait; the first's."""
+        dist.barrier(self._turns)
+        rate = measure() if self.ranks.is_first or not alone else 0.0
+        dist.barrier(self._turns)
+        return rate
 
-    def steps() -> Iterable[int]:
-        for averaged in factored:
-            optimizer.step()
-            yield len(averaged.losses)
+    def alone(self, table: Any) -> float:
+        """Seeds a second of one process."""
+        loader = self._loader(table, self.seeds[: len(self.seeds) // self.ranks.world_size])
+        return self.batches * self.size / _seconds(_steps(_model().to(self.ranks.device), loader), self.batches)
 
-    return _case(
-        "factored", 2, batches * size, _seconds(steps(), batches), roles="; ".join(factored.plan.explain().split("\n"))
-    )
+    def together(self, table: Any) -> float:
+        """Seeds a second of all, by the slowest."""
+        loader = self._loader(table, self.seeds, rank=self.ranks.rank, world_size=self.ranks.world_size)
+        model = self.ranks.parallel(_model().to(self.ranks.device))
+        seconds = torch.tensor(_seconds(_steps(model, loader), self.batches))
+        dist.all_reduce(seconds, dist.ReduceOp.MAX, group=self._turns)
+        return self.ranks.world_size * self.batches * self.size / float(seconds)
+
+    def factored(self) -> float:
+        """Seeds a second of one process on both devices."""
+        devices = ["cpu", "cpu"] if self.ranks.device.type == "cpu" else ["cuda:0", "cuda:1"]
+        model = _model().to(devices[0])
+
+        def sampler_on(device: Any) -> sampling.NeighborSampler:
+            return sampling.NeighborSampler(self.graph, FANOUTS, seed=6, device=device)
+
+        loader = Loader(
+            sampler_on(devices[0]), self.seeds, self.size, features=self.own, labels=self.labels.cpu(), device=devices[0]
+        )
+        factored = Factored(
+            loader,
+            sampler_on,
+            model,
+            lambda replica, batch: F.cross_entropy(replica(batch.x, batch.sample), batch.y),
+            devices,
+        )
+        optimizer = _optimizer(model)
+
+        def steps() -> Iterable[int]:
+            for averaged in factored:
+                optimizer.step()
+                yield len(averaged.losses)
+
+        rate = self.batches * self.size / _seconds(steps(), self.batches)
+        self.roles = "; ".join(factored.plan.explain().split("\n"))
+        return rate
+
+    def _loader(self, table: Any, seeds: torch.Tensor, **share: int) -> Loader:
+        device = self.ranks.device
+        sampler = sampling.NeighborSampler(self.graph, FANOUTS, seed=6, device=device)
+        return Loader(sampler, seeds, self.size, features=table, labels=self.labels, device=device, prefetch=3, **share)
 
 
 def _model() -> torch.nn.Module:
@@ -140,8 +163,13 @@ def _model() -> torch.nn.Module:
     return make_model("sage", COLUMNS, HIDDEN, CLASSES, len(FANOUTS))
 
 
-def _steps(model: torch.nn.Module, loader: Iterable[Batch], optimizer: torch.optim.Optimizer) -> Iterable[int]:
+def _optimizer(model: torch.nn.Module) -> torch.optim.Optimizer:
+    return torch.optim.Adam(model.parameters(), 1e-3, fused=next(model.parameters()).is_cuda)
+
+
+def _steps(model: torch.nn.Module, loader: Iterable[Batch]) -> Iterable[int]:
     """One step for each batch, and how many batches it was of."""
+    optimizer = _optimizer(model)
     for batch in loader:
         optimizer.zero_grad(set_to_none=True)
         F.cross_entropy(model(batch.x, batch.sample), batch.y).backward()
@@ -162,8 +190,8 @@ def _seconds(steps: Iterable[int], batches: int) -> float:
 
 
 def _wait() -> None:
-    for device in range(torch.cuda.device_count()):
-        torch.cuda.synchronize(device)
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
 
 
 if __name__ == "__main__":
