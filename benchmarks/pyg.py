@@ -7,7 +7,6 @@ The best of three rounds (of PyG's own loader, one of a third of the batches); l
 
 - loader: hinterland.training.Loader, the ceiling
 - pyg: hinterland.pyg.NeighborLoader; what it adds is PyG's own code, which puts each batch together
-- threads: the same with a thread for each stage, as where batches cannot be launched ahead
 - pygs own: torch_geometric.loader.NodeLoader with hinterland.pyg.Sampler: sampled and gathered by the CPU, then copied
 """
 
@@ -33,10 +32,6 @@ WARM_UP, ROUNDS = 8, 3
 Step = tuple[torch.Tensor, Any, torch.Tensor]  # features, sample, labels of the seeds
 
 
-class _Threaded(pyg.NeighborLoader):  # type: ignore[misc]
-    _only_launches = False
-
-
 def run(small: bool) -> dict[str, Any]:
     """Milliseconds a batch, for each loader."""
     scale, batches, size, device = (10, 3, SMALL_BATCH, "cpu") if small else (25, 100, BATCH, "cuda")
@@ -54,7 +49,6 @@ def run(small: bool) -> dict[str, Any]:
     makers: dict[str, Callable[[], Iterable[Step]]] = {
         "loader": lambda: _of_loader(graph, table, labels, seeds, size),
         "pyg": lambda: _of_pyg(pyg.NeighborLoader(data, FANOUTS, seeds, batch_size=size, device=device), labels),
-        "threads": lambda: _of_pyg(_Threaded(data, FANOUTS, seeds, batch_size=size, device=device), labels),
         "pygs own": lambda: _of_pyg(NodeLoader(data, pyg.Sampler(data, FANOUTS), seeds, batch_size=size), labels),
     }
     found: dict[str, list[float]] = {name: [] for name in makers}

@@ -120,6 +120,27 @@ def test_a_stage_that_raises_leaves_nothing_under_way():
     assert streams[0].query()
 
 
+def test_items_that_were_begun_in_inference_mode_can_be_trained_on():
+    items = iter(Ahead(range(4), stages(lambda i: torch.ones(3), lambda t: t * 2), CPU))
+    with torch.inference_mode():
+        next(items)
+    assert not any(tensor.is_inference() for tensor in items)
+
+
+def test_what_is_launched_ahead(graph):
+    def is_ahead(fanouts, features):
+        sampler = NeighborSampler(graph, fanouts, device="cpu")
+        loader = Loader(sampler, torch.arange(10), 5, features=features, device="cpu")
+        loader.device = torch.device("cuda:0")  # is not touched: no batch is made
+        return loader._only_launches()
+
+    table = hl.UnifiedTensor.from_tensor(torch.zeros(graph.num_vertices, 3))
+    assert is_ahead([5, 3], table) and is_ahead([5, 3], None)
+    assert not is_ahead([5, -1], table)  # taken hop by hop
+    assert not is_ahead([5, 3], torch.zeros(graph.num_vertices, 3))  # on the CPU
+    assert not is_ahead([5, 3], hl.UnifiedTensor.from_tensor(torch.zeros(10, 3)))  # of fewer rows than there are vertices
+
+
 @pytest.mark.gpu
 def test_begun_samples_are_the_samples(graph):
     sampler = NeighborSampler(graph, [5, 3], seed=2, device="cuda")

@@ -23,7 +23,6 @@ from ..runtime import devices
 from ..runtime.errors import ConfigError
 from ..sampling import NeighborSampler
 from ..training import CachePlan, Pipeline, Stage
-from ..training.ahead import Ahead
 from ..training.cache_room import after_a_step, filled
 from ..training.pipeline import at_a_time
 from . import cache as caching
@@ -33,9 +32,8 @@ from .others import Elsewhere
 from .readable import add_missing_types, moved, readable
 from .rows import Rows
 from .sampler import Negatives, Sampler, check_placement
-from .stores import FeatureStore
 
-# What DataLoader needs for worker processes; there are none.
+# What DataLoader needs for worker processes. Here threads work beside the model, one for each stage.
 _OF_WORKERS = (
     "num_workers",
     "persistent_workers",
@@ -53,7 +51,7 @@ _OF_ROWS = ("auto", "features", caching.PRESAMPLE, caching.SCORES)  # what also 
 
 
 class _Pipelined:
-    """What both loaders add to PyG's: two stages beside the model, and batches on ``device``."""
+    """What both loaders add to PyG's: a pipeline of two stages, and batches on ``device``."""
 
     data: Any
     device: torch.device
@@ -65,15 +63,14 @@ class _Pipelined:
     neg_sampling: Any
     _index_sampler: Any
     _sampler: Any
-    transform_sampler_output: Any
 
     def _prepare(self, data: Any, device: Any, placement: str, cache: Any, gpu_budget: Any, options: dict[str, Any]) -> Given:
         """Before PyG's constructor: what the data is, and the DataLoader options that are left."""
         workers = options.get("num_workers", 0)
         if workers > 0:
             warnings.warn(
-                f"num_workers={workers} starts no processes: batches are sampled and gathered beside the model, and all cores "
-                "take part; leave it at 0",
+                f"num_workers={workers} starts no processes: batches are sampled and gathered by threads beside the model, and "
+                "all cores take part; leave it at 0",
                 stacklevel=4,
             )
         for name in _OF_WORKERS:
@@ -94,9 +91,8 @@ class _Pipelined:
     def _finish(self, given: Given, sampler: BaseSampler) -> None:
         """After PyG's constructor: the sampler and the data as batches are made of them."""
         self._sampler = sampler.on(self.device) if isinstance(sampler, Sampler) else Elsewhere(sampler, self.device)
-        self._given = given
-        self._read = readable(given, self.device, self.placement, waits=not (self._only_launches and self._knows_rows))
-        self._wanted = caching.check(self.cache, self.gpu_budget)
+        self._read = readable(given, self.device, self.placement)
+        self._given, self._wanted = given, caching.check(self.cache, self.gpu_budget)
         self.cache_plan: CachePlan | None = None
         if self._wanted is None:
             return
@@ -163,25 +159,7 @@ class _Pipelined:
     def _get_iterator(self) -> Iterator[Any]:
         return _Batches(self)
 
-    @property
-    def _only_launches(self) -> bool:
-        """Whether batches can be made without waiting for the GPU: sampled and gathered by what is this library's own."""
-        own = type(self._sampler) is Sampler  # another's may sample in other ways
-        if self.device.type == "cpu" or not own or not self._sampler.only_draws:
-            return False
-        return self._given.kind != DataType.remote or isinstance(self._given.data[0], FeatureStore)
-
-    @property
-    def _knows_rows(self) -> bool:
-        """Whether batches name no row that is not there: they are drawn from the same data, and nobody else changes them."""
-        changed = self.transform_sampler_output is not None or type(self).filter_fn is not _Pipelined.filter_fn
-        return not changed and self._sampler.is_of(self._given.data)
-
     def _sample(self, index: Any, number: int | None = None) -> Any:
-        raise NotImplementedError
-
-    def _begin(self, index: Any, number: int) -> Any:
-        """Begins a ``_sample``."""
         raise NotImplementedError
 
     def collate_fn(self, index: Any) -> Any:
@@ -209,15 +187,13 @@ class _Batches:
         # In DataLoader's order, so that the same torch.manual_seed shuffles as it does for PyG's loaders.
         seed = int(torch.empty((), dtype=torch.int64).random_(generator=loader.generator))
         first = [index for index in [next(indices, None)] if index is not None]  # samplers shuffle when first asked
-        ahead = loader._only_launches
-        sample = loader._begin if ahead else loader._sample
         stages = [
-            Stage("sample", lambda numbered: sample(*numbered)),
-            Stage("gather", lambda out: loader.filter_fn(out.finish() if ahead else out)),
+            Stage("sample", lambda numbered: loader._sample(*numbered)),
+            Stage("gather", loader.filter_fn),
         ]
         source = _numbered(first, indices, torch.Generator().manual_seed(seed))
         timeout = loader.timeout or _PATIENCE
-        run = partial(Ahead if ahead else Pipeline, stages=stages, device=loader.device, depth=_DEPTH, timeout=timeout)
+        run = partial(Pipeline, stages=stages, device=loader.device, depth=_DEPTH, timeout=timeout)
         self._batches = loader._through(source, run)
 
     def __iter__(self) -> _Batches:
@@ -246,9 +222,9 @@ class NeighborLoader(_Pipelined, torch_geometric.loader.NeighborLoader):  # type
     """PyG's NeighborLoader over a graph and features in host memory, sampled and gathered by the GPU where there is one.
 
     Its arguments are PyG's (torch_geometric.loader.NeighborLoader), in PyG's order and with PyG's defaults, and the following.
-    ``filter_per_worker`` and what concerns worker processes (``num_workers``, ``pin_memory``, ...) have no effect: batches are
-    prepared beside the model by threads, or on a GPU launched ahead (docs/pyg.md). ``timeout`` is the seconds without a batch
-    after which PipelineStalled is raised; 0 means 300.
+    ``filter_per_worker`` and what concerns worker processes (``num_workers``, ``pin_memory``, ...) have no effect: a pipeline
+    of threads prepares batches beside the model. ``timeout`` is the seconds without a batch after which PipelineStalled is
+    raised; 0 means 300.
 
     Args:
         placement: where features and lists of neighbours go; as of UnifiedTensor, or ``"gpu"``: into the memory of ``device``.
@@ -331,9 +307,6 @@ class NeighborLoader(_Pipelined, torch_geometric.loader.NeighborLoader):  # type
     def _sample(self, index: Any, number: int | None = None) -> Any:
         return self._sampler.sample_from_nodes(self.input_data[index], number=number)
 
-    def _begin(self, index: Any, number: int) -> Any:
-        return self._sampler.begin_from_nodes(self.input_data[index], number)
-
     def _seeds(self) -> tuple[torch.Tensor, int]:
         return self.input_data.node.cpu(), self.batch_size or _USUAL
 
@@ -412,13 +385,6 @@ class LinkNeighborLoader(_Pipelined, torch_geometric.loader.LinkNeighborLoader):
 
     def _sample(self, index: Any, number: int | None = None) -> Any:
         return self._sampler.sample_from_edges(self.input_data[index], self.neg_sampling, number=number)
-
-    @property
-    def _only_launches(self) -> bool:
-        return super()._only_launches and not self._sampler.disjoint
-
-    def _begin(self, index: Any, number: int) -> Any:
-        return self._sampler.begin_from_edges(self.input_data[index], self.neg_sampling, number)
 
     def _seeds(self) -> tuple[torch.Tensor, int]:
         """Both ends of all edges; with negative edges theirs among them, as many as there will be."""

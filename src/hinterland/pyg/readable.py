@@ -21,15 +21,12 @@ from .rows import Rows, is_table, table_of
 from .stores import FeatureStore
 
 
-def readable(given: Given, device: torch.device, placement: str, waits: bool = True) -> Any:
-    """The data as PyG's code reads it for batches on ``device``; ``waits`` for a GPU as :class:`Rows` does."""
+def readable(given: Given, device: torch.device, placement: str) -> Any:
+    """The data as PyG's code reads it for batches on ``device``."""
     data = given.data
     if not isinstance(data, Data | HeteroData):
         features, graphs = data
-        if isinstance(features, FeatureStore):
-            bounded = not waits and type(features) is FeatureStore  # another's may read in other ways
-            return (features.bounded_by(given.num_nodes) if bounded else features), graphs
-        return (features if device.type == "cpu" else Moved(features, device)), graphs
+        return (features if isinstance(features, FeatureStore) or device.type == "cpu" else Moved(features, device)), graphs
     read = copy.copy(data)
     for store, out in zip(data.stores, read.stores, strict=True):
         counts = row_counts(given, store)
@@ -37,8 +34,7 @@ def readable(given: Given, device: torch.device, placement: str, waits: bool = T
             if key == "edge_index":
                 out[key] = Rows(value, device)  # PyG asks for its device and counts edges by its shape, no more
             elif is_table(value) or isinstance(value, torch.Tensor | np.ndarray):
-                dim = data.__cat_dim__(key, value, store)
-                out[key] = attribute(key, value, dim, counts, device, placement, waits)
+                out[key] = attribute(key, value, data.__cat_dim__(key, value, store), counts, device, placement)
         if isinstance(store, NodeStorage) and "num_nodes" not in store and not any(key in store for key in ONE_ROW_PER_NODE):
             out["num_nodes"] = counts[0]  # which PyG would guess from the edges
     return read
@@ -51,9 +47,7 @@ def row_counts(given: Given, store: Any) -> tuple[int, ...]:
     return (*nodes, store.num_edges) if isinstance(store, EdgeStorage) else nodes
 
 
-def attribute(
-    key: str, value: Any, dim: Any, counts: tuple[int, ...], device: torch.device, placement: str, waits: bool = True
-) -> Any:
+def attribute(key: str, value: Any, dim: Any, counts: tuple[int, ...], device: torch.device, placement: str) -> Any:
     """An attribute with a row for each node or edge is read where it lies; any other, or all on demand, goes to the device."""
     if is_table(value):
         if value.shape[0] not in counts:
@@ -61,7 +55,7 @@ def attribute(
                 f"{key} is a table of {value.shape[0]} rows in host memory, but there are "
                 f"{' nodes and '.join(map(str, counts))} to have one each; give it a row for each node (or edge)"
             )
-        return Rows(value, device, waits=waits)
+        return Rows(value, device)
     if placement == "gpu":
         return in_gpu_memory(value, device)
     if device.type == "cpu" or (isinstance(value, torch.Tensor) and value.is_cuda):
@@ -69,7 +63,7 @@ def attribute(
     if not isinstance(dim, int) or value.ndim == 0 or value.shape[dim] not in counts:
         return value.to(device) if isinstance(value, torch.Tensor) else value
     dim %= value.ndim
-    return Rows(table_of(value, placement, dim), device, dim, waits)
+    return Rows(table_of(value, placement, dim), device, dim)
 
 
 def in_gpu_memory(value: torch.Tensor | np.ndarray, device: torch.device) -> torch.Tensor:
@@ -103,9 +97,8 @@ def add_missing_types(out: HeteroSamplerOutput, data: Any, device: torch.device)
 
 
 def moved(value: Any, device: torch.device) -> Any:
-    """What holds tensors, with these on ``device``; copies from the CPU are queued."""
     if isinstance(value, torch.Tensor):
-        return value.to(device, non_blocking=value.is_cpu)
+        return value.to(device)
     if isinstance(value, dict):
         return {key: moved(part, device) for key, part in value.items()}
     if isinstance(value, list | tuple):

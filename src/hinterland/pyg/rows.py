@@ -10,7 +10,7 @@ import torch
 from ..memory import UnifiedTensor
 from ..memory.rows import RowTable
 from ..runtime.errors import ConfigError
-from ..training.rows import gather_blocks_for, rows_of
+from ..training.rows import gather_blocks_for
 from .once import once
 
 aten = torch.ops.aten
@@ -26,20 +26,17 @@ class Rows(torch.Tensor):
         table: a UnifiedTensor, or anything with its ``gather``, ``shape`` and ``dtype``.
         device: where rows are wanted.
         dim: the dimension that counts the rows; the table has it first.
-        waits: whether a gather waits for the GPU, and raises here what is wrong; who asks for rows that are known to be there
-            need not.
     """
 
     table: Any
     dim_of_rows: int
-    waits: bool
 
     @staticmethod
-    def __new__(cls, table: Any, device: torch.device, dim: int = 0, waits: bool = True) -> Rows:
+    def __new__(cls, table: Any, device: torch.device, dim: int = 0) -> Rows:
         shape = list(table.shape)
         shape.insert(dim, shape.pop(0))
         made: Rows = torch.Tensor._make_wrapper_subclass(cls, shape, dtype=table.dtype, device=device)
-        made.table, made.dim_of_rows, made.waits = table, dim, waits
+        made.table, made.dim_of_rows = table, dim
         return made
 
     def __repr__(self) -> str:  # type: ignore[override]
@@ -50,7 +47,7 @@ class Rows(torch.Tensor):
         if func is aten.index_select.default:
             rows, dim, index = args
             if dim % rows.ndim == rows.dim_of_rows:
-                return gathered(rows.table, index, rows.waits).movedim(0, rows.dim_of_rows)
+                return gathered(rows.table, index).movedim(0, rows.dim_of_rows)
         if func in (aten.detach.default, aten.alias.default):
             return args[0]
         raise ConfigError(
@@ -59,12 +56,11 @@ class Rows(torch.Tensor):
         )
 
 
-def gathered(table: Any, index: torch.Tensor, waits: bool = True) -> torch.Tensor:
-    """Rows of a table, by as few multiprocessors as fill the link."""
-    if not isinstance(table, RowTable):  # another library's
-        found: torch.Tensor = table.gather(index)
-        return found
-    return rows_of(table, index, gather_blocks_for(table, index.device), waits)
+def gathered(table: Any, index: torch.Tensor) -> torch.Tensor:
+    """Rows of a table, by as few multiprocessors as fill the link where the table is this library's."""
+    blocks = gather_blocks_for(table, index.device) if isinstance(table, RowTable) else None
+    rows: torch.Tensor = table.gather(index) if blocks is None else table.gather(index, max_blocks=blocks)
+    return rows
 
 
 def is_table(value: Any) -> bool:

@@ -17,7 +17,6 @@ from ..graph import arrays
 from ..runtime import devices
 from ..runtime.errors import ConfigError, GraphError
 from ..sampling import HeteroSampler, NeighborSampler
-from ..sampling.neighbor import Begun
 from .given import Given, ends, fanouts_of
 
 _NUMBERS = 2**62  # of mini-batches
@@ -179,17 +178,6 @@ class Sampler(BaseSampler):  # type: ignore[misc]
         """Whether what batches read can be told from their seeds alone: of one type, and without times of edges."""
         return not self._given.is_hetero and self._edge_times is None
 
-    @property
-    def only_draws(self) -> bool:
-        """Whether a sample is drawn in one go. Of other kinds edges are added or turned around once it is there, and whole
-        lists are taken hop by hop."""
-        fanouts = self._fanouts.values() if isinstance(self._fanouts, dict) else [self._fanouts]
-        return self.subgraph_type == SubgraphType.directional and not any(-1 in hops for hops in fanouts)
-
-    def is_of(self, data: Any) -> bool:
-        """Whether it samples ``data``."""
-        return self._given.data is data
-
     def kept(self, keep: Callable[[NeighborSampler], NeighborSampler]) -> Sampler:
         """The same sampler over what ``keep`` makes of the one that it draws with: same draws, other places of the lists.
 
@@ -203,28 +191,14 @@ class Sampler(BaseSampler):  # type: ignore[misc]
 
     def sample_from_nodes(self, index: Any, number: int | None = None) -> SamplerOutput | HeteroSamplerOutput:
         """The neighbourhood of ``index.node``; ``number`` decides the draws and by default comes from torch's generator."""
-        return self.begin_from_nodes(index, number).finish()
-
-    def begin_from_nodes(self, index: Any, number: int | None = None) -> BegunOutput:
-        """Begins a :meth:`sample_from_nodes`; see :meth:`.NeighborSampler.begin`."""
         self._given.check_nodes(index.input_type, index.node, "a seed")
-        begun: BegunOutput = node_sample(index, partial(self._begin, _number(number)))
-        return begun
+        return self._finish(node_sample(index, partial(self._sample, _number(number))))
 
     def sample_from_edges(
         self, index: Any, neg_sampling: NegativeSampling | None = None, number: int | None = None
     ) -> SamplerOutput | HeteroSamplerOutput:
         """The neighbourhood of both ends of edges, and of negative ones."""
-        return self._from_edges(index, neg_sampling, _number(number), self._sample)
-
-    def begin_from_edges(
-        self, index: Any, neg_sampling: NegativeSampling | None = None, number: int | None = None
-    ) -> BegunOutput:
-        """Begins a :meth:`sample_from_edges`, not of disjoint ones: PyG's code changes their ``batch`` at once."""
-        begun: BegunOutput = self._from_edges(index, neg_sampling, _number(number), self._begin)
-        return begun
-
-    def _from_edges(self, index: Any, neg_sampling: NegativeSampling | None, number: int, sample: Callable[..., Any]) -> Any:
+        number = _number(number)
         source, target = (None, None) if index.input_type is None else (index.input_type[0], index.input_type[-1])
         self._given.check_nodes(source, index.row, "edge_label_index")
         self._given.check_nodes(target, index.col, "edge_label_index")
@@ -234,24 +208,22 @@ class Sampler(BaseSampler):  # type: ignore[misc]
         if times is not None and not self._given.is_hetero:
             times = times[None]
         negatives = None if neg_sampling is None else Negatives(neg_sampling, number)
-        return edge_sample(index, partial(sample, number), self.num_nodes, self.disjoint, times, negatives)
+        sample = partial(self._sample, number)
+        return self._finish(edge_sample(index, sample, self.num_nodes, self.disjoint, times, negatives))
 
-    def _sample(self, number: int, seeds: Any, seed_times: Any = None) -> Any:
-        return self._begin(number, seeds, seed_times).finish()
+    def _finish(self, out: Any) -> Any:
+        return out.to_bidirectional() if self.subgraph_type == SubgraphType.bidirectional else out
 
-    def _begin(self, number: int, seeds: Any, seed_times: Any = None) -> BegunOutput:
+    def _sample(self, number: int, seeds: Any, seed_times: Any = None) -> SamplerOutput | HeteroSamplerOutput:
         # Without times of their own, seeds have those of their nodes.
         if seed_times is None and self._edge_times is not None:
             raise ConfigError("edges have times, but the seeds have none to compare them with; pass input_time=")
-        return BegunOutput(self._engine().begin(seeds, batch=number, seed_times=seed_times), self._output)
-
-    def _output(self, sample: Any) -> Any:
+        sample = self._engine().sample(seeds, batch=number, seed_times=seed_times)
         output = HeteroSamplerOutput if self._given.is_hetero else SamplerOutput
         if self.subgraph_type == SubgraphType.induced:
             return output(sample.node, *self._induced(sample.node), sample.batch)
         hops = (sample.num_sampled_nodes, sample.num_sampled_edges)
-        out = output(sample.node, sample.row, sample.col, sample.edge, sample.batch, *hops)
-        return out.to_bidirectional() if self.subgraph_type == SubgraphType.bidirectional else out
+        return output(sample.node, sample.row, sample.col, sample.edge, sample.batch, *hops)
 
     def _induced(self, node: Any) -> tuple[Any, Any, Any]:
         """All edges between the nodes: of their whole neighbourhoods, those that stay among them."""
@@ -288,27 +260,8 @@ class Sampler(BaseSampler):  # type: ignore[misc]
         return str(self._fanouts), self.replace, self.disjoint, self.temporal_strategy, self.device
 
 
-class BegunOutput:
-    """A sample in PyG's form that a GPU may still be working on. PyG's code sets its ``metadata``; the output has it then."""
-
-    metadata: Any = None
-
-    def __init__(self, begun: Begun[Any], output: Callable[[Any], Any]) -> None:
-        self._begun, self._output = begun, output
-
-    def is_ready(self) -> bool:
-        """Whether :meth:`finish` does not have to wait."""
-        return self._begun.is_ready()
-
-    def finish(self) -> Any:
-        """The SamplerOutput or HeteroSamplerOutput; see :meth:`.Begun.finish`."""
-        out = self._output(self._begun.finish())
-        out.metadata = self.metadata
-        return out
-
-
 class Negatives(NegativeSampling):  # type: ignore[misc]
-    """Negative edges as PyG draws them, from a generator of their own: batches ahead must not disturb torch's."""
+    """Negative edges as PyG draws them, from a generator of their own: a thread cannot share torch's."""
 
     def __init__(self, like: NegativeSampling, number: int) -> None:
         super().__init__(like.mode, like.amount, like.src_weight, like.dst_weight)

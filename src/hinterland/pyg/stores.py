@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import copy
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -17,7 +15,7 @@ from ..graph import Graph
 from ..memory import UnifiedTensor
 from ..runtime.errors import ConfigError, GraphError
 from .lists import Lists
-from .rows import gathered, is_table
+from .rows import is_table
 
 
 class FeatureStore(torch_geometric.data.FeatureStore):  # type: ignore[misc]
@@ -35,14 +33,6 @@ class FeatureStore(torch_geometric.data.FeatureStore):  # type: ignore[misc]
         super().__init__()
         self.__dict__["placement"] = placement
         self.__dict__["_tables"] = {}
-        self.__dict__["_bounds"] = None  # of the rows that are asked for in each group, where they are known
-
-    def bounded_by(self, num_nodes: Mapping[Any, int]) -> FeatureStore:
-        """The same tensors for batches of nodes, ``num_nodes`` in each group: a GPU gathers beside training, and is not waited
-        for where a tensor has a row for every node."""
-        other = copy.copy(self)
-        other.__dict__["_bounds"] = num_nodes
-        return other
 
     def _put_tensor(self, tensor: Any, attr: TensorAttr) -> bool:
         key = (attr.group_name, attr.attr_name)
@@ -78,15 +68,9 @@ class FeatureStore(torch_geometric.data.FeatureStore):  # type: ignore[misc]
             elif isinstance(attr.index, slice | int):
                 found.append(table[attr.index])
             else:
-                found.append(self._gathered(table, attr, last=i + 1 == len(attrs)))
+                # A GPU gathers one after another, and is waited for once.
+                found.append(table.gather(_index(attr.index), check="sync" if i + 1 == len(attrs) else "async"))
         return found
-
-    def _gathered(self, table: Any, attr: TensorAttr, last: bool) -> torch.Tensor:
-        if self._bounds is not None:
-            return gathered(table, _index(attr.index), waits=table.shape[0] < self._bounds.get(attr.group_name, math.inf))
-        # A GPU gathers one after another, and is waited for once.
-        rows: torch.Tensor = table.gather(_index(attr.index), check="sync" if last else "async")
-        return rows
 
     def _remove_tensor(self, attr: TensorAttr) -> bool:
         return self._tables.pop((attr.group_name, attr.attr_name), None) is not None

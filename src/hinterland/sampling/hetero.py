@@ -15,7 +15,6 @@ from .adjacency import Adjacency
 from .batch import Batch, Relation, Rule, VertexSet, cut
 from .neighbor import (
     UNTIMED,
-    Begun,
     check_fanouts,
     check_rule,
     edge_times_on,
@@ -118,15 +117,6 @@ class HeteroSampler:
                 :meth:`NeighborSampler.sample` refuses.
             IndexOutOfRange, GraphError, OutOfMemory: as for :meth:`NeighborSampler.sample`.
         """
-        return self.begin(seeds, batch, seed_times).finish()
-
-    def begin(
-        self,
-        seeds: Mapping[str, torch.Tensor | Sequence[int]],
-        batch: int = 0,
-        seed_times: Mapping[str, torch.Tensor | Sequence[int]] | None = None,
-    ) -> Begun[HeteroSample]:
-        """Begins a :meth:`sample`, as :meth:`NeighborSampler.begin` does."""
         names = list(self.num_vertices)
         for what, given in (("seeds", seeds), ("seed_times", seed_times or {})):
             if not isinstance(given, Mapping):
@@ -153,18 +143,15 @@ class HeteroSampler:
             rule = Rule(self.replace, self.temporal_strategy == "last", self.disjoint, self.seed, integer("batch", batch))
             run = Batch(list(sets.values()), relations, rule, limits, self.device)
             run.begin()
-        return Begun(run, self._sample_of)
-
-    def _sample_of(self, run: Batch) -> HeteroSample:
-        sets = dict(zip(self.num_vertices, run.types, strict=True))
-        found = {name: cut(r.edges, r.count) for name, r in zip(self.graphs, run.relations, strict=True)}
+            run.finish()
+        found = {name: cut(r.edges, r.count) for name, r in zip(self.graphs, relations, strict=True)}
         return HeteroSample(
             node={name: cut(s.node, s.known) for name, s in sets.items()},
             row={name: edges[0] for name, edges in found.items()},
             col={name: edges[1] for name, edges in found.items()},
             edge={name: edges[2] for name, edges in found.items()},
-            num_sampled_nodes={name: [ends[0], *steps(ends)] for name, ends in zip(sets, run.vertex_ends, strict=True)},
-            num_sampled_edges={name: steps(ends) for name, ends in zip(found, run.edge_ends, strict=True)},
+            num_sampled_nodes={name: [ends[0], *steps(ends)] for name, ends in zip(names, run.vertex_ends, strict=True)},
+            num_sampled_edges={name: steps(ends) for name, ends in zip(self.graphs, run.edge_ends, strict=True)},
             batch={n: cut(s.tree, s.known) for n, s in sets.items() if s.tree is not None} if self.disjoint else None,
         )
 

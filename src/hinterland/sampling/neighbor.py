@@ -5,9 +5,7 @@ from __future__ import annotations
 import copy
 import itertools
 import operator
-from collections.abc import Callable, Iterable, Sequence
-from functools import partial
-from typing import Generic, TypeVar
+from collections.abc import Iterable, Sequence
 
 import torch
 
@@ -20,7 +18,6 @@ from ..runtime.errors import ConfigError, GraphError
 from .batch import WEIGHT_KINDS, Batch, Relation, Rule, VertexSet, cut, state_bytes
 from .sample import Sample
 
-S = TypeVar("S")  # a sample
 STRATEGIES = ("uniform", "last")
 UNTIMED = "seed_times say how new neighbours may be, and need a sampler with times= or edge_times="
 _MOST_FANOUT = 2**16 - 1  # races of one vertex are numbered with 16 bits (choose.hpp)
@@ -117,7 +114,7 @@ class NeighborSampler:
 
     def begin(
         self, seeds: torch.Tensor | Sequence[int], batch: int = 0, seed_times: torch.Tensor | Sequence[int] | None = None
-    ) -> Begun[Sample]:
+    ) -> Begun:
         """Begins a :meth:`sample` on the current stream, and does not wait for a GPU where a batch is one launch: meanwhile
         the caller can launch something else. Its ``finish()`` is the sample. Until then seeds and times in pinned memory
         must not be overwritten.
@@ -136,7 +133,7 @@ class NeighborSampler:
             rule = Rule(self.replace, self.temporal_strategy == "last", self.disjoint, self.seed, integer("batch", batch))
             run = Batch([vertices], [relation], rule, limits, self.device)
             run.begin()
-            return Begun(run, partial(_sample_of, prepared=self._prepared))
+            return Begun(run, self._prepared)
 
     def _limits(self, seeds: torch.Tensor, seed_times: torch.Tensor | Sequence[int] | None) -> torch.Tensor | None:
         if not self._temporal:
@@ -171,41 +168,38 @@ class NeighborSampler:
         return f"NeighborSampler({', '.join([str(self.fanouts), *kind])}, seed {self.seed}, on {self.device}; {self.graph!r})"
 
 
-class Begun(Generic[S]):
+class Begun:
     """A sample that a GPU may still be working on."""
 
-    def __init__(self, run: Batch, sample_of: Callable[[Batch], S]) -> None:
-        self._run, self._sample_of = run, sample_of
+    def __init__(self, run: Batch, prepared: Prepared) -> None:
+        self._run, self._prepared = run, prepared
 
     def is_ready(self) -> bool:
         """Whether :meth:`finish` does not have to wait."""
         return self._run.is_ready()
 
-    def finish(self) -> S:
+    def finish(self) -> Sample:
         """The sample, once the GPU is done with it. On another stream than that of ``begin()`` it is like any tensor of another
         stream: this must be kept, or the tensors recorded there (``Tensor.record_stream``), until that stream is done.
 
         Raises:
             IndexOutOfRange, GraphError: as :meth:`NeighborSampler.sample`.
         """
-        with devices.on(self._run.device):
-            self._run.finish()
-            return self._sample_of(self._run)
-
-
-def _sample_of(run: Batch, prepared: Prepared) -> Sample:
-    (vertices,), (relation,) = run.types, run.relations
-    order = prepared.order_for(vertices.known)
-    row, col, edge = cut(relation.edges, relation.count).unbind()
-    return Sample(
-        cut(vertices.node, vertices.known) if order is None else order[vertices.node[: vertices.known]],
-        row,
-        col,
-        edge,
-        [len(vertices.seeds), *steps(run.vertex_ends[0])],
-        steps(run.edge_ends[0]),
-        None if vertices.tree is None else cut(vertices.tree, vertices.known),
-    )
+        run = self._run
+        with devices.on(run.device):
+            run.finish()
+            (vertices,), (relation,) = run.types, run.relations
+            order = self._prepared.order_for(vertices.known)
+            row, col, edge = cut(relation.edges, relation.count).unbind()
+            return Sample(
+                cut(vertices.node, vertices.known) if order is None else order[vertices.node[: vertices.known]],
+                row,
+                col,
+                edge,
+                [len(vertices.seeds), *steps(run.vertex_ends[0])],
+                steps(run.edge_ends[0]),
+                None if vertices.tree is None else cut(vertices.tree, vertices.known),
+            )
 
 
 def steps(ends: list[int]) -> list[int]:

@@ -57,17 +57,13 @@ class Ranks:
         return self.world_size // self.local_world_size
 
     def parallel(self, model: nn.Module) -> nn.Module:
-        """The model whose gradients are averaged over all ranks."""
+        """The model whose gradients are averaged over all ranks; they are views of what was summed: clone those to be kept."""
         if self.world_size == 1:
             return model
-        # Launches bound a step: gradients are views of what is summed, and 25 MB are summed at a time. (Named, this holds for
-        # the first piece too, which by default ends at 1 MB, for models whose sums take longer than their launches.)
-        return DistributedDataParallel(
-            model,
-            device_ids=[self.device.index] if self.device.type == "cuda" else None,
-            gradient_as_bucket_view=True,
-            bucket_cap_mb=25,
-        )
+        # The CPU bounds a step, so as little as possible is done beside it: gradients are views of what is summed, batches are
+        # not looked through for tensors to move (no device_ids), and 25 MB are summed at a time. (Named, this holds for the
+        # first piece too, which by default ends at 1 MB.)
+        return DistributedDataParallel(model, gradient_as_bucket_view=True, bucket_cap_mb=25)
 
     def sum(self, values: Sequence[float]) -> list[float]:
         """Each value's sum over all ranks."""
