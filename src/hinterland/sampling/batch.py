@@ -346,7 +346,7 @@ class Batch:
         at = self._memory.data_ptr() + 8 * (_TEAM_WORDS + _BATCH_WORDS)
         rule = self.rule
         batch = [rule.seed, rule.batch, rule.replace, rule.newest, len(self.types), len(self.relations)]
-        batch += [at, at + 8 * len(types), state, _address(self.limits), *(choice + 8 * at for at in self._offsets)]
+        batch += [at, at + 8 * len(types), state, _address(self.limits), *(choice + 8 * part for part in self._offsets)]
         batch += [_address(self._found), state + 8 * self._state.numel()]
         return [0] * _TEAM_WORDS + batch + types + relations
 
