@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import networkx
 import numpy as np
 import pytest
@@ -12,7 +14,7 @@ from hypothesis import strategies as st
 
 import hinterland as hl
 from hinterland.graph import emogi, verify_bfs
-from hinterland.graph.order import checked
+from hinterland.graph.order import Order, checked
 from hinterland.graph.reorder import ORDERS, restored
 from hinterland.runtime.errors import ConfigError, GraphError, IndexOutOfRange
 from hinterland.traffic.requests import analyse
@@ -152,6 +154,17 @@ def test_values_lead_back():
     assert torch.equal(inner.order[inner.to_inner(torch.arange(128))], torch.arange(128))
     assert graph.to_outer(degrees) is degrees
     assert graph.to_inner(torch.tensor([3, 1])).tolist() == [3, 1]
+
+
+def test_an_order_stays_one_when_a_gpu_has_read_it():
+    order = Order(torch.randperm(50, generator=torch.Generator().manual_seed(1)))
+    outer, inner = order.outer.clone(), order.inner.clone()
+    tables = order._outer_table, order._inner_table  # as a GPU's first lookups make them
+    for one in (order, copy.deepcopy(order)):
+        assert torch.equal(one.outer, outer) and torch.equal(one.inner, inner)
+        assert one.outer_on(torch.device("cpu"), 1) is one.outer and one.inner_on(torch.device("cpu"), 1) is one.inner
+    assert order.outer.data_ptr() == tables[0].cpu().data_ptr()  # not kept twice
+    assert order.inner.data_ptr() == tables[1].cpu().data_ptr()
 
 
 def test_what_is_refused():
