@@ -1,7 +1,7 @@
 """Training on two GPUs against one: GraphSAGE as in ``gnn``, batches of 1024 on each GPU.
 
 Each case runs on one GPU and on two, in the processes of torchrun (data parallel) or in one process (factored); ``speedup`` is
-the seeds a second of two over those of one. Launches bound a step, and the CPUs of a rented machine are faster now and slower
+the seeds a second of two over those of one. Launches bound a step, and CPUs that others use too are faster now and slower
 then: so one and two take turns, and a case's figure is the median of its rounds. Without ``small``: a Kronecker graph of 2^25
 vertices, 17 GB of features. With it: 2^10 vertices and two processes on the CPU.
 
