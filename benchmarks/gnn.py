@@ -38,9 +38,7 @@ def run(small: bool) -> dict[str, Any]:
     scale, batches, device = (12, 3, "cpu") if small else (26, 120, "cuda")
     graph = hl.generate("kronecker", scale=scale, edge_factor=12, seed=1, placement="host", device=device)
     features = random_features(graph.num_vertices, device)
-    labels = torch.randint(CLASSES, (graph.num_vertices,), generator=torch.Generator().manual_seed(2))
-    candidates = graph.degrees().cpu().nonzero()[:, 0]
-    seeds = candidates[torch.randperm(len(candidates), generator=torch.Generator().manual_seed(3))[:SEEDS]]
+    labels, seeds = random_labels(graph), random_seeds(graph, SEEDS)
     bench = _Bench(graph, features, labels, seeds, batches, torch.device(device))
     results: dict[str, Any] = {
         "graph": {"kind": "kronecker", "vertices": graph.num_vertices, "edges": graph.num_edges, "features": features.nbytes},
@@ -69,6 +67,23 @@ def random_features(vertices: int, device: str) -> hl.UnifiedTensor:
     for part in to.split(1 << 20):
         part.copy_(torch.randn(part.shape, generator=generator, device=device))
     return table
+
+
+def random_labels(graph: hl.Graph) -> torch.Tensor:
+    """A class for each vertex."""
+    return torch.randint(CLASSES, (graph.num_vertices,), generator=torch.Generator().manual_seed(2))
+
+
+def random_seeds(graph: hl.Graph, count: int) -> torch.Tensor:
+    """``count`` vertices that have neighbours, or all of those."""
+    candidates = graph.degrees().cpu().nonzero()[:, 0]
+    return candidates[torch.randperm(len(candidates), generator=torch.Generator().manual_seed(3))[:count]]
+
+
+def new_model() -> torch.nn.Module:
+    """The same GraphSAGE each time."""
+    torch.manual_seed(5)
+    return make_model("sage", COLUMNS, HIDDEN, CLASSES, len(FANOUTS))
 
 
 def _unsorted(table: hl.UnifiedTensor) -> hl.UnifiedTensor:
@@ -108,8 +123,7 @@ class _Bench:
         self.graph, self.features, self.labels, self.seeds = graph, features, labels.to(device), seeds
         self.batches, self.device = batches, device
         self.batch_size = SMALL_BATCH if device.type == "cpu" else BATCH
-        torch.manual_seed(5)
-        self.model = make_model("sage", COLUMNS, HIDDEN, CLASSES, len(FANOUTS)).to(device)
+        self.model = new_model().to(device)
         self.optimizer = torch.optim.Adam(self.model.parameters(), 1e-3, fused=device.type == "cuda")
 
     def loader(self, graph: hl.Graph, table: Any, device: torch.device, blocks: int | None = None) -> Loader:

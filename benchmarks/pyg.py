@@ -24,9 +24,9 @@ from torch_geometric.loader import NodeLoader
 
 import hinterland as hl
 from hinterland import pyg, sampling
-from hinterland.training import Loader, make_model
+from hinterland.training import Loader
 
-from .gnn import BATCH, CLASSES, COLUMNS, FANOUTS, HIDDEN, SMALL_BATCH, random_features
+from .gnn import BATCH, FANOUTS, SMALL_BATCH, new_model, random_features, random_labels, random_seeds
 
 WARM_UP, ROUNDS = 8, 3
 Step = tuple[torch.Tensor, Any, torch.Tensor]  # features, sample, labels of the seeds
@@ -37,15 +37,11 @@ def run(small: bool) -> dict[str, Any]:
     scale, batches, size, device = (10, 3, SMALL_BATCH, "cpu") if small else (25, 100, BATCH, "cuda")
     graph = hl.generate("kronecker", scale=scale, edge_factor=12, seed=1, device=device)
     table = random_features(graph.num_vertices, device)
-    labels = torch.randint(CLASSES, (graph.num_vertices,), generator=torch.Generator().manual_seed(2))
-    candidates = graph.degrees().cpu().nonzero()[:, 0]
-    order = torch.randperm(len(candidates), generator=torch.Generator().manual_seed(3))
-    seeds = candidates[order[: (WARM_UP + batches) * size]]
-
+    labels, seeds = random_labels(graph).to(device), random_seeds(graph, (WARM_UP + batches) * size)
     features, graphs = pyg.FeatureStore(), pyg.GraphStore()
     features.put_tensor(table, group_name=None, attr_name="x", index=None)
     graphs.put_edge_index(graph, edge_type=None, layout="csc")  # the graph is symmetric
-    data, labels = (features, graphs), labels.to(device)
+    data = (features, graphs)
     makers: dict[str, Callable[[], Iterable[Step]]] = {
         "loader": lambda: _of_loader(graph, table, labels, seeds, size),
         "pyg": lambda: _of_pyg(pyg.NeighborLoader(data, FANOUTS, seeds, batch_size=size, device=device), labels),
@@ -86,8 +82,7 @@ def _of_pyg(loader: Iterable[Any], labels: torch.Tensor) -> Iterator[Step]:
 
 def _seconds_a_batch(steps: Iterable[Step], device: str) -> float:
     """Its training step included."""
-    torch.manual_seed(5)
-    model = make_model("sage", COLUMNS, HIDDEN, CLASSES, len(FANOUTS)).to(device)
+    model = new_model().to(device)
     optimizer = torch.optim.Adam(model.parameters(), 1e-3, fused=device == "cuda")
     began, i = 0.0, 0
     for i, (x, sample, y) in enumerate(steps):

@@ -32,10 +32,10 @@ import torch.nn.functional as F
 
 import hinterland as hl
 from hinterland import hotness, sampling
-from hinterland.training import Batch, Factored, Loader, joined, make_model
+from hinterland.training import Batch, Factored, Loader, joined
 from hinterland.training.ranks import Ranks
 
-from .gnn import CLASSES, COLUMNS, FANOUTS, HIDDEN, random_features
+from .gnn import FANOUTS, new_model, random_features, random_labels, random_seeds
 
 TARGET = 1.8
 WARM_UP = 10
@@ -45,6 +45,8 @@ ONE = {"own": "own", "cached": "cached", "shared": "own", "shared_cached": "cach
 
 def run(small: bool) -> dict[str, Any]:
     """The cases, and how two GPUs compare with one."""
+    if not small and torch.cuda.device_count() < 2:
+        raise SystemExit(f"benchmarks ranks compares two GPUs with one, but there are {torch.cuda.device_count()}; try --small")
     with tempfile.TemporaryDirectory() as folder:
         output = Path(folder) / "found.json"
         command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone"]
@@ -99,10 +101,8 @@ class _Bench:
         self.cached, self.shared_cached = (
             table.tiered(local=room, scores=scores, devices=[device]) for table in (self.own, self.shared)
         )
-        self.labels = torch.randint(CLASSES, (self.graph.num_vertices,), generator=torch.Generator().manual_seed(2)).to(device)
-        candidates = self.graph.degrees().cpu().nonzero()[:, 0]
-        order = torch.randperm(len(candidates), generator=torch.Generator().manual_seed(3))
-        self.seeds = candidates[order[: (WARM_UP + batches) * size * ranks.world_size]]
+        self.labels = random_labels(self.graph).to(device)
+        self.seeds = random_seeds(self.graph, (WARM_UP + batches) * size * ranks.world_size)
         self.roles = ""
         self._turns = dist.new_group(backend="gloo")  # waits without a GPU
 
@@ -116,12 +116,12 @@ class _Bench:
     def alone(self, table: Any) -> float:
         """Seeds a second of one process."""
         loader = self._loader(table, self.seeds[: len(self.seeds) // self.ranks.world_size])
-        return self.batches * self.size / _seconds(_steps(_model().to(self.ranks.device), loader), self.batches)
+        return self.batches * self.size / _seconds(_steps(new_model().to(self.ranks.device), loader), self.batches)
 
     def together(self, table: Any) -> float:
         """Seeds a second of all, by the slowest."""
         loader = self._loader(table, self.seeds, rank=self.ranks.rank, world_size=self.ranks.world_size)
-        model = self.ranks.parallel(_model().to(self.ranks.device))
+        model = self.ranks.parallel(new_model().to(self.ranks.device))
         seconds = torch.tensor(_seconds(_steps(model, loader), self.batches))
         dist.all_reduce(seconds, dist.ReduceOp.MAX, group=self._turns)
         return self.ranks.world_size * self.batches * self.size / float(seconds)
@@ -129,7 +129,7 @@ class _Bench:
     def factored(self) -> float:
         """Seeds a second of one process on both devices."""
         devices = ["cpu", "cpu"] if self.ranks.device.type == "cpu" else ["cuda:0", "cuda:1"]
-        model = _model().to(devices[0])
+        model = new_model().to(devices[0])
 
         def sampler_on(device: Any) -> sampling.NeighborSampler:
             return sampling.NeighborSampler(self.graph, FANOUTS, seed=6, device=device)
@@ -159,11 +159,6 @@ class _Bench:
         device = self.ranks.device
         sampler = sampling.NeighborSampler(self.graph, FANOUTS, seed=6, device=device)
         return Loader(sampler, seeds, self.size, features=table, labels=self.labels, device=device, prefetch=3, **share)
-
-
-def _model() -> torch.nn.Module:
-    torch.manual_seed(5)
-    return make_model("sage", COLUMNS, HIDDEN, CLASSES, len(FANOUTS))
 
 
 def _optimizer(model: torch.nn.Module) -> torch.optim.Optimizer:

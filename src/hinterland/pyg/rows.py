@@ -10,7 +10,7 @@ import torch
 from ..memory import UnifiedTensor
 from ..memory.rows import RowTable
 from ..runtime.errors import ConfigError
-from ..training.rows import gather_blocks_for
+from ..training.rows import gather_blocks_for, rows_of
 from .once import once
 
 aten = torch.ops.aten
@@ -47,7 +47,7 @@ class Rows(torch.Tensor):
         if func is aten.index_select.default:
             rows, dim, index = args
             if dim % rows.ndim == rows.dim_of_rows:
-                return gathered(rows.table, index).movedim(0, rows.dim_of_rows)
+                return _gathered(rows.table, index).movedim(0, rows.dim_of_rows)
         if func in (aten.detach.default, aten.alias.default):
             return args[0]
         raise ConfigError(
@@ -56,11 +56,11 @@ class Rows(torch.Tensor):
         )
 
 
-def gathered(table: Any, index: torch.Tensor) -> torch.Tensor:
-    """Rows of a table, by as few multiprocessors as fill the link where the table is this library's."""
-    blocks = gather_blocks_for(table, index.device) if isinstance(table, RowTable) else None
-    rows: torch.Tensor = table.gather(index) if blocks is None else table.gather(index, max_blocks=blocks)
-    return rows
+def _gathered(table: Any, index: torch.Tensor) -> torch.Tensor:
+    if isinstance(table, RowTable):
+        return rows_of(table, index, gather_blocks_for(table, index.device))
+    found: torch.Tensor = table.gather(index)  # the user's own kind of table
+    return found
 
 
 def is_table(value: Any) -> bool:

@@ -20,7 +20,14 @@ _FEW_BLOCKS = 8  # fill an H200's link (docs/notes/training-on-h200.md)
 
 
 def rows_of(table: Any, index: torch.Tensor, blocks: int | None = None, waits: bool = True) -> torch.Tensor:
-    """Rows of a table of any kind, on the index's device; a UnifiedTensor's or TieredTensor's without waiting for them."""
+    """Rows of a table of any kind, on the index's device.
+
+    Args:
+        table: a tensor, or a table with ``gather``, as UnifiedTensor and ShardedTensor are.
+        index: int64 ``[n]``.
+        blocks: as ``max_blocks`` of ``gather``.
+        waits: for the rows of a table, and raises here what is wrong; False is for a RowTable.
+    """
     if isinstance(table, torch.Tensor):
         return table[index.to(table.device)].to(index.device)
     rows: torch.Tensor = (
