@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 import time
+import weakref
 
 import numpy as np
 import pytest
@@ -464,3 +466,16 @@ def test_many_epochs_leave_nothing(data):
     for _ in range(30):
         list(loader)
     assert threading.active_count() <= threads
+
+
+def test_a_loader_that_is_let_go_waits_for_no_garbage_collector(data):
+    gc.collect()
+    gc.disable()
+    try:
+        loader = batches_of(data)
+        next(iter(loader))
+        alive = weakref.ref(loader)
+        del loader
+        assert alive() is None
+    finally:
+        gc.enable()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import weakref
 from dataclasses import dataclass
 
 import pytest
@@ -158,3 +159,20 @@ def test_nothing_leaks_over_many_epochs():
         for _ in one:
             pass
     assert tensors_alive() < before + 50
+
+
+@pytest.mark.parametrize("left_early", [False, True])
+def test_a_loader_that_is_let_go_waits_for_no_garbage_collector(left_early):
+    """What it holds, memory of the GPU among it, is free when the last name of it goes."""
+    gc.collect()
+    gc.disable()
+    try:
+        one = loader(features=torch.randn(VERTICES, 3))
+        for _ in one:
+            if left_early:
+                break
+        alive = weakref.ref(one)
+        del one, _
+        assert alive() is None
+    finally:
+        gc.enable()

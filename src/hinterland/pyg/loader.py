@@ -90,6 +90,8 @@ class _Pipelined:
 
     def _finish(self, given: Given, sampler: BaseSampler) -> None:
         """After PyG's constructor: the sampler and the data as batches are made of them."""
+        # DataLoader keeps the method bound to this loader, a cycle that holds GPU memory until it is collected.
+        self.__dict__.pop("collate_fn")
         self._sampler = sampler.on(self.device) if isinstance(sampler, Sampler) else Elsewhere(sampler, self.device)
         self._read = readable(given, self.device, self.placement)
         self._given, self._wanted = given, caching.check(self.cache, self.gpu_budget)

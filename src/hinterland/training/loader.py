@@ -6,6 +6,7 @@ where it was.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
@@ -147,7 +148,9 @@ class Loader:
         self.gather_blocks = gather_blocks_for(features, self.device) if gather_blocks is None else gather_blocks
         self._own_blocks = gather_blocks is None
         self.rank, self.world_size = rank, world_size
-        self.stages = [Stage("sample", self._sample), Stage("gather", self._gather)]
+        # Through a weak reference: a loader that is let go gives its GPU memory back then, not when cycles are collected.
+        me = weakref.proxy(self)
+        self.stages = [Stage("sample", lambda item: me._sample(item)), Stage("gather", lambda item: me._gather(item))]
         self._epoch = 0
         self._delivered = 0  # batches of the epoch that the caller has been given
         self.cache_plan: CachePlan | None = None
