@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 CORE_SOURCES := $(shell find native include src -name '*.cpp' -o -name '*.hpp' -o -name '*.py' -o -name '*.cu') CMakeLists.txt pyproject.toml
 
-.PHONY: demo test lint dev clean
+.PHONY: demo test lint site dev clean
 
 demo: .venv/installed
 	$(BIN)/hinterland demo $(if $(GRAPH),--graph $(GRAPH))
@@ -16,11 +16,14 @@ lint: .venv/installed
 	$(BIN)/ruff format --check .
 	cd build && ../$(BIN)/mypy --config-file ../pyproject.toml -p hinterland
 
+site: .venv/requirements
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build -q
+
 # torch first and by its pin: resolving it with everything else could choose another build.
 .venv/requirements: constraints.txt pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install -q -c constraints.txt torch
-	$(BIN)/python -m pip install -q -c constraints.txt scikit-build-core nanobind cmake ninja $$($(BIN)/python tools/requirements.py test)
+	$(BIN)/python -m pip install -q -c constraints.txt scikit-build-core nanobind cmake ninja $$($(BIN)/python tools/requirements.py test docs)
 	touch $@
 
 .venv/installed: .venv/requirements $(CORE_SOURCES)
