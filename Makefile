@@ -17,7 +17,7 @@ lint: .venv/installed
 	cd build && ../$(BIN)/mypy --config-file ../pyproject.toml -p hinterland
 
 site: .venv/requirements
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build -q
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 
 # torch first and by its pin: resolving it with everything else could choose another build.
 .venv/requirements: constraints.txt pyproject.toml
