@@ -104,15 +104,6 @@ def test_a_cache_without_a_budget_on_the_cpu(command, folder):
     assert "--cache auto kept nothing: a CPU has no step's memory to measure; name --gpu-budget" in err
 
 
-def test_the_line_of_an_epoch_names_the_link():
-    rows = {"local": 0.25, "peers": 0.5, "host": 0.25}
-    epoch = {"served": {"batches": 1, "rows": rows, "edges": 0.125}, "link": {"bandwidth": 2.5e10, "share": 0.456}}
-    kept = "; kept in GPU memory: 25.0% of rows, 50.0% from other GPUs, 12.5% of edges; link 25.00 GB/s"
-    assert train_command._served(epoch) == kept + ", 46% of what it can"
-    assert train_command._served({**epoch, "link": {"bandwidth": 2.5e10, "share": None}}) == kept
-    assert train_command._served({"served": None, "link": None}) == ""
-
-
 def test_every_option_is_on_the_page_of_the_command_line():
     page = (Path(__file__).parents[2] / "docs" / "cli.md").read_text()
     app = typer.Typer(add_completion=False)

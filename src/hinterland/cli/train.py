@@ -12,11 +12,11 @@ import typer
 from .. import datasets
 from ..runtime import devices
 from ..runtime.errors import ConfigError
-from ..runtime.units import format_bytes, format_rate
 from ..training import MODELS, CachePlan, FactoredPlan, Ranks, joined, open_shared
 from ..training import train as training
 from ..training.cache import POLICIES
 from ..training.cache_room import wanted
+from ..training.epoch_line import epoch_line
 from ..training.given import check, check_checkpoint
 from .output import emit
 
@@ -97,7 +97,7 @@ def train(
             checkpoint=checkpoint,
             checkpoint_every=checkpoint_every,
             resume=resume,
-            on_epoch=lambda epoch: print(_line(epoch), file=sys.stderr),
+            on_epoch=lambda epoch: print(epoch_line(epoch), file=sys.stderr),
         )
     if not ranks.is_first:
         return
@@ -158,29 +158,6 @@ def _roles(plan: FactoredPlan | None) -> dict[str, Any] | None:
         "round": plan.round,
         "seconds": None if plan.times is None else vars(plan.times),
     }
-
-
-def _line(epoch: dict[str, Any]) -> str:
-    valid = f", validation {epoch['valid_accuracy']:.2%}" if "valid_accuracy" in epoch else ""
-    stages = ", ".join(f"{name} {seconds:.2f} s" for name, seconds in epoch["stages"].items())
-    return (
-        f"epoch {epoch['epoch']}: loss {epoch['loss']:.4f}, accuracy {epoch['accuracy']:.2%}{valid}; {epoch['seconds']:.2f} s "
-        f"({stages}); {epoch['seeds_per_second']:,.0f} seeds/s, {epoch['edges_per_second']:,.0f} edges/s, "
-        f"{format_bytes(epoch['bytes'])} of features{_served(epoch)}"
-    )
-
-
-def _served(epoch: dict[str, Any]) -> str:
-    """How much the GPU's own memory, and other GPUs', served, and what came over the link."""
-    served, link = epoch["served"], epoch["link"]
-    if served is None or not any((served["rows"]["local"], served["rows"]["peers"], served["edges"], link)):
-        return ""
-    peers = f", {served['rows']['peers']:.1%} from other GPUs" if served["rows"]["peers"] else ""
-    text = f"; kept in GPU memory: {served['rows']['local']:.1%} of rows{peers}, {served['edges']:.1%} of edges"
-    if link is None:
-        return text
-    share = "" if link["share"] is None else f", {link['share']:.0%} of what it can"
-    return f"{text}; link {format_rate(link['bandwidth'])}{share}"
 
 
 def _kept(plan: CachePlan) -> dict[str, Any]:

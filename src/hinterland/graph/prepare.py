@@ -150,8 +150,11 @@ class View:
 
     def pages_bytes(self, count: int, weighted: bool) -> int:
         """What keeping ``count`` pages of the edges takes, the table that finds them included."""
-        each = [self.page * a.element_size() for a in self._paged_arrays(weighted)]
-        return allocated(4 * (self.num_pages + 1)) + sum(allocated(count * size) for size in each)
+        return allocated(4 * (self.num_pages + 1)) + sum(allocated(count * size) for size in self.page_sizes(weighted))
+
+    def page_sizes(self, weighted: bool) -> list[int]:
+        """Bytes of a page of each array that pages are kept of."""
+        return [self.page * a.element_size() for a in self._paged_arrays(weighted)]
 
     @property
     def num_pages(self) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import torch
 
@@ -69,6 +70,7 @@ class CachePlan:
     edges: float
     predicted: Rates
     _given: _Given = field(repr=False)
+    _fetched: torch.Tensor = field(repr=False)
     _row_scores: torch.Tensor = field(repr=False)
     _list_scores: torch.Tensor = field(repr=False)
 
@@ -88,6 +90,30 @@ class CachePlan:
                 f"costs     {self.costs.source}; hit rates from {self.batches} batches",
             ]
         )
+
+    def row_reads(self) -> torch.Tensor:
+        """float64 ``[V]``: how often each row was fetched in advance."""
+        return self._fetched
+
+    def page_reads(self) -> torch.Tensor:
+        """float64 ``[pages]``: how many edges were drawn in advance from each page of the lists, ``page_bytes`` large."""
+        return self._given.sampler.lists.page_scores(self._list_scores).clamp(min=0)
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of a row of features."""
+        return self._given.features.row_bytes
+
+    @property
+    def page_bytes(self) -> int:
+        """Bytes of a page of the lists, with its weights where they are read."""
+        return sum(self._given.sampler.lists.page_sizes(self._given.weighted))
+
+    def plot(self, path: str | Path) -> None:
+        """Draws how many reads each further byte serves, and where the plan stops; see :func:`.cache_plot.plot`."""
+        from .cache_plot import plot
+
+        plot(self, Path(path))
 
     def apply(self) -> tuple[NeighborSampler, TieredTensor | CachedTensor]:
         """Fills both caches: the sampler over the lists and the table of features, as ``Loader`` takes them.
@@ -215,11 +241,8 @@ def plan_cache(
         costs = _costs(given, counts, scores, size)
     lists = not _on_gpu(bare) and not graph.is_compressed
     each = 1 / counts.batches
-    row_scores = (
-        counts.fetched[0] + counts.fetched[1]
-        if policy != "degree"
-        else hotness.degree(graph, device=given.sampler.device).cpu()
-    )
+    fetched = counts.fetched[0] + counts.fetched[1]
+    row_scores = fetched if policy != "degree" else hotness.degree(graph, device=given.sampler.device).cpu()
     if policy == "auto":
         pages = bare.page_scores(scores).clamp_(min=0).sort(descending=True).values if lists else torch.zeros(0)
         edge, row = costs.edge_host - costs.edge_gpu, costs.row_host - costs.row_gpu
@@ -253,7 +276,9 @@ def plan_cache(
     sampling = lists_each * at_lists + edges_each * (drawn * costs.edge_gpu + (1 - drawn) * costs.edge_host)
     gathering = rows_each * (served * costs.row_gpu + (1 - served) * costs.row_host)
     predicted = Rates(served, drawn, sampling, gathering)
-    return CachePlan(policy, size, kept, costs, counts.batches, rows_each, edges_each, predicted, given, row_scores, scores)
+    return CachePlan(
+        policy, size, kept, costs, counts.batches, rows_each, edges_each, predicted, given, fetched, row_scores, scores
+    )
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ from ..sampling import NeighborSampler, PinSAGESampler
 from . import checkpoint as checkpoints
 from .cache import CachePlan
 from .cache_room import wanted
+from .epoch_line import show_epoch
 from .factored import Factored
 from .factored_plan import FactoredPlan
 from .given import check, check_checkpoint, check_dataset, fingerprint, several_devices
@@ -89,7 +90,7 @@ def train(
     checkpoint_every: int | None = None,
     resume: bool = False,
     timeout: float = 300.0,
-    on_epoch: Callable[[dict[str, Any]], None] | None = None,
+    on_epoch: Callable[[dict[str, Any]], None] | None = show_epoch,
 ) -> Trained:
     """Trains a model to classify vertices, with cross entropy and Adam.
 
@@ -120,7 +121,8 @@ def train(
         checkpoint: file to write after each epoch, and after every ``checkpoint_every`` batches inside one.
         resume: goes on from ``checkpoint`` if it is there.
         timeout: seconds without a batch, or without an answer of another rank, after which the run ends with an error.
-        on_epoch: gets each epoch's object of the history, in rank 0.
+        on_epoch: gets each epoch's object of the history, in rank 0; by default a line of it is printed where standard error is
+            a terminal. None says nothing but how far an epoch has come, there too.
 
     Raises:
         ConfigError: arguments that make no run, ranks that differ, a checkpoint of another run or one that would be lost,

@@ -1,0 +1,45 @@
+"""A cache plan as a picture: how many reads each further byte serves, rows and lists, and where the plan stops."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+from ..runtime.pictures import check_plot, save_figure
+from ..runtime.units import format_bytes
+from .cache import CachePlan
+
+_POINTS = 400
+
+
+def plot(plan: CachePlan, path: Path) -> None:
+    """Writes the picture; the end of the name says as what.
+
+    The curves are of reads met in advance, hottest first; the cross is what the plan keeps, at the hit rate that it predicts.
+
+    Raises:
+        ConfigError: matplotlib is missing, or the name ends in none of .pdf, .png and .svg.
+        StorageError: the file cannot be written.
+    """
+    check_plot(path)
+    from matplotlib.figure import Figure
+
+    split, rates = plan.split, plan.predicted
+    figure = Figure(figsize=(7, 4.5), layout="constrained")
+    axes = figure.subplots()
+    for name, reads, each, kept, held, rate in (
+        ("rows of features", plan.row_reads(), plan.row_bytes, split.rows, split.feature_bytes, rates.rows),
+        ("neighbour lists", plan.page_reads(), plan.page_bytes, split.pages, split.adjacency_bytes, rates.edges),
+    ):
+        if not len(reads) or not reads.sum():
+            continue
+        served = reads.double().sort(descending=True).values.cumsum(0)
+        at = torch.linspace(0, len(reads) - 1, min(_POINTS, len(reads))).long()
+        sizes, shares = (at + 1) * each / 2**20, 100 * served[at] / served[-1]
+        (line,) = axes.plot(sizes.tolist(), shares.tolist(), label=f"{name}: {format_bytes(held)} kept")
+        axes.plot([kept * each / 2**20], [100 * rate], "x", color=line.get_color(), markersize=9, markeredgewidth=2)
+    axes.set(xlabel="GPU memory for them, MiB", ylabel="reads served, %", ylim=(0, 103))
+    axes.set_title(f"{plan.policy}: {format_bytes(split.held)} of {format_bytes(plan.budget)}")
+    axes.legend(loc="lower right")
+    save_figure(figure, path)

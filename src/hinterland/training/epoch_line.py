@@ -1,0 +1,38 @@
+"""An epoch of training as a line of text."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from ..runtime.units import format_bytes, format_rate
+
+
+def epoch_line(epoch: dict[str, Any]) -> str:
+    """What an epoch's object of the history says: loss, accuracy, seconds, and how much was read from where."""
+    valid = f", validation {epoch['valid_accuracy']:.2%}" if "valid_accuracy" in epoch else ""
+    stages = ", ".join(f"{name} {seconds:.2f} s" for name, seconds in epoch["stages"].items())
+    return (
+        f"epoch {epoch['epoch']}: loss {epoch['loss']:.4f}, accuracy {epoch['accuracy']:.2%}{valid}; {epoch['seconds']:.2f} s "
+        f"({stages}); {epoch['seeds_per_second']:,.0f} seeds/s, {epoch['edges_per_second']:,.0f} edges/s, "
+        f"{format_bytes(epoch['bytes'])} of features{_served(epoch)}"
+    )
+
+
+def _served(epoch: dict[str, Any]) -> str:
+    """How much the GPU's own memory, and other GPUs', served, and what came over the link."""
+    served, link = epoch["served"], epoch["link"]
+    if served is None or not any((served["rows"]["local"], served["rows"]["peers"], served["edges"], link)):
+        return ""
+    peers = f", {served['rows']['peers']:.1%} from other GPUs" if served["rows"]["peers"] else ""
+    text = f"; kept in GPU memory: {served['rows']['local']:.1%} of rows{peers}, {served['edges']:.1%} of edges"
+    if link is None:
+        return text
+    share = "" if link["share"] is None else f", {link['share']:.0%} of what it can"
+    return f"{text}; link {format_rate(link['bandwidth'])}{share}"
+
+
+def show_epoch(epoch: dict[str, Any]) -> None:
+    """Prints the line where standard error is a terminal."""
+    if sys.stderr is not None and sys.stderr.isatty():
+        print(epoch_line(epoch), file=sys.stderr)
