@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import torch
@@ -11,6 +12,7 @@ import torch
 from ..graph import Graph, connected_components, from_edges
 from ..memory import UnifiedTensor
 from ..runtime.errors import ConfigError
+from ..runtime.shown import Shown
 from ..runtime.units import format_bytes
 
 EdgeType = tuple[str, str, str]
@@ -18,7 +20,7 @@ SPLITS = ("train", "valid", "test")
 
 
 @dataclass
-class Dataset:
+class Dataset(Shown):
     """Vertices of one type, to be classified.
 
     Attributes:
@@ -45,6 +47,15 @@ class Dataset:
         """Vertices, numbered from 0."""
         return self.graph.num_vertices
 
+    def _facts(self) -> dict[str, Any]:
+        sizes = {"name": self.name, "vertices": f"{self.num_vertices:,}", "stored edges": f"{self.graph.num_edges:,}"}
+        return {
+            **sizes,
+            "features": self.features,
+            "classes": self.num_classes,
+            "splits": _lengths(self.splits),
+        }
+
     def __repr__(self) -> str:
         return (
             f"Dataset({self.name!r}: {self.num_vertices:,} vertices, {self.graph.num_edges:,} stored edges, features "
@@ -53,7 +64,7 @@ class Dataset:
 
 
 @dataclass
-class HeteroDataset:
+class HeteroDataset(Shown):
     """Vertices of several types; those of ``target`` are to be classified.
 
     Attributes:
@@ -86,6 +97,17 @@ class HeteroDataset:
         """The keys of ``graphs``."""
         return list(self.graphs)
 
+    def _facts(self) -> dict[str, Any]:
+        vertices = {f"{kind} vertices": f"{count:,}" for kind, count in self.num_vertices.items()}
+        edges = {f"{' '.join(kind)} edges": f"{graph.num_edges:,}" for kind, graph in self.graphs.items()}
+        return {
+            "name": self.name,
+            **vertices,
+            **edges,
+            "target": self.target,
+            "splits": _lengths(self.splits),
+        }
+
     def __repr__(self) -> str:
         lines = [f"HeteroDataset({self.name!r}: {self.num_classes} classes of {self.target}, {_sizes(self.splits)}"]
         for kind, count in self.num_vertices.items():
@@ -100,8 +122,12 @@ def _table(features: UnifiedTensor) -> str:
     return f"{tuple(features.shape)} {dtype} ({format_bytes(features.nbytes)})"
 
 
+def _lengths(splits: dict[str, torch.Tensor]) -> dict[str, int]:
+    return {name: len(part) for name, part in splits.items()}
+
+
 def _sizes(splits: dict[str, torch.Tensor]) -> str:
-    return ", ".join(f"{name} {len(part):,}" for name, part in splits.items()) or "no splits"
+    return ", ".join(f"{name} {count:,}" for name, count in _lengths(splits).items()) or "no splits"
 
 
 def random_splits(

@@ -13,6 +13,7 @@ from .. import _core
 from ..runtime import devices
 from ..runtime.errors import ConfigError, GraphError
 from ..runtime.jit import KernelFile
+from ..runtime.shown import Shown
 from .graph import Graph
 from .msbfs import check_sources, to_inner
 from .prepare import STATE_BYTES, Prepared, allocated, graph_of, prepared_for
@@ -28,8 +29,8 @@ _FORMS = tuple(csr_type(edge, packed=packed) for edge in (4, 8) for packed in (F
 KERNELS = KernelFile("graph/bc.cu", tuple(_instance(form) for form in _FORMS), apart=True)
 
 
-@dataclass(frozen=True)
-class BetweennessResult:
+@dataclass(frozen=True, repr=False)
+class BetweennessResult(Shown):
     """How many shortest paths lead through each vertex, on the device that counted them.
 
     Attributes:

@@ -13,6 +13,7 @@ from .. import _core
 from ..runtime import devices
 from ..runtime.errors import ConfigError, IndexOutOfRange
 from ..runtime.jit import KernelFile
+from ..runtime.shown import Shown
 from .graph import Graph
 from .prepare import STATE_BYTES, Prepared, allocated, graph_of, prepared_for
 from .traversal import Clock, ScratchLayout, csr_type, finish, graph_type, id_bytes, outer_bytes, runner, scratch_for, to_outer
@@ -30,8 +31,8 @@ _INSTANCES = tuple(_instance(csr_type(edge, packed=packed), vertex) for edge, ve
 KERNELS = KernelFile("graph/bfs.cu", _INSTANCES, apart=True)
 
 
-@dataclass(frozen=True)
-class BfsResult:
+@dataclass(frozen=True, repr=False)
+class BfsResult(Shown):
     """What a breadth-first search found, on the device that ran it.
 
     Attributes:

@@ -12,6 +12,7 @@ from .. import _core
 from ..runtime import devices
 from ..runtime.errors import ConfigError, VerificationError
 from ..runtime.jit import KernelFile
+from ..runtime.shown import Shown
 from .compress import decompress
 from .graph import Graph
 from .prepare import STATE_BYTES, Prepared, View, allocated, prepared_for
@@ -42,8 +43,8 @@ _INSTANCES = tuple(_instance(csr_type(edge, packed=packed), label) for edge, lab
 KERNELS = KernelFile("graph/cc.cu", _INSTANCES, apart=True)
 
 
-@dataclass(frozen=True)
-class ComponentsResult:
+@dataclass(frozen=True, repr=False)
+class ComponentsResult(Shown):
     """The connected components of a graph; weak ones if it is directed.
 
     Attributes:

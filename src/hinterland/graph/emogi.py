@@ -19,6 +19,7 @@ from ..runtime import devices
 from ..runtime.errors import ConfigError, GraphError
 from ..runtime.jit import KernelFile
 from ..runtime.launch import launch
+from ..runtime.shown import Shown
 from .bfs import check_source
 from .graph import Graph
 from .traversal import Clock, smallest_outer
@@ -44,8 +45,8 @@ def _instance(algorithm: str, access: str, policy: str, edge_bytes: int) -> str:
 KERNELS = KernelFile("graph/emogi.cu", tuple(_instance(*case) for case in product(_APPS, ACCESSES, _POLICIES, (4, 8))))
 
 
-@dataclass(frozen=True)
-class EmogiResult:
+@dataclass(frozen=True, repr=False)
+class EmogiResult(Shown):
     """What a traversal found, on the device that ran it.
 
     Attributes:

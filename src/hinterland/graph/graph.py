@@ -10,13 +10,14 @@ import torch
 
 from ..memory import UnifiedTensor
 from ..runtime import devices
+from ..runtime.shown import Shown, Size, type_name
 from ..runtime.units import format_bytes
 from . import arrays
 from .arrays import Array
 from .order import Order, renumber
 
 
-class Graph:
+class Graph(Shown):
     """A graph in CSR form: the neighbours of v are ``indices[indptr[v]:indptr[v + 1]]``.
 
     An undirected graph stores each edge in the rows of both its ends (a self loop once), and ``num_edges`` counts what is
@@ -276,6 +277,12 @@ class Graph:
 
     def _form(self) -> str:
         return ", compressed" * self.is_compressed + ", reordered" * (self._order is not None)
+
+    def _facts(self) -> dict[str, Any]:
+        kind = ("directed" if self.directed else "undirected") + self._form()
+        sizes = {"vertices": f"{self.num_vertices:,}", "stored edges": f"{self.num_edges:,}", "kind": kind}
+        places = {name: f"{type_name(self._arrays[name].dtype)}, {place}" for name, place in self.placement.items()}
+        return {**sizes, "size": Size(self.nbytes), **places}
 
     def __repr__(self) -> str:
         kind = "directed" if self.directed else "undirected"

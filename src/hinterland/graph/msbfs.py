@@ -14,6 +14,7 @@ from ..memory import UnifiedTensor
 from ..runtime import devices
 from ..runtime.errors import ConfigError
 from ..runtime.jit import KernelFile
+from ..runtime.shown import Shown
 from .bfs import MODES, check_source
 from .graph import Graph
 from .prepare import STATE_BYTES, WORDS_BYTES, Prepared, allocated, graph_of, prepared_for
@@ -31,8 +32,8 @@ _FORMS = tuple(csr_type(edge, packed=packed) for edge in (4, 8) for packed in (F
 KERNELS = KernelFile("graph/msbfs.cu", tuple(_instance(form, mask) for form in _FORMS for mask in (4, 8)), apart=True)
 
 
-@dataclass(frozen=True)
-class MultiBfsResult:
+@dataclass(frozen=True, repr=False)
+class MultiBfsResult(Shown):
     """What searches from several sources found; row i belongs to source i.
 
     Attributes:

@@ -17,6 +17,7 @@ from ..memory import UnifiedTensor
 from ..runtime import devices
 from ..runtime.errors import ConfigError, VerificationError
 from ..runtime.jit import KernelFile
+from ..runtime.shown import Shown
 from .graph import Graph
 from .prepare import STATE_BYTES, Prepared, allocated, graph_of, prepared_for
 from .reorder import restored
@@ -43,8 +44,8 @@ _INSTANCES = tuple(_instance(lists, real) for lists in _LISTS for real in LEAST_
 KERNELS = KernelFile("graph/pagerank.cu", _INSTANCES, apart=True)
 
 
-@dataclass(frozen=True)
-class PagerankResult:
+@dataclass(frozen=True, repr=False)
+class PagerankResult(Shown):
     """Scores of a graph's vertices.
 
     Attributes:

@@ -18,11 +18,13 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 import torch
 
 from ..runtime import devices
 from ..runtime.errors import ConfigError, OutOfMemory
+from ..runtime.shown import Shown, Size
 from ..runtime.units import format_bytes, parse_bytes
 from . import arrays
 from .arrays import index_dtype
@@ -221,7 +223,7 @@ class View:
         return room - size
 
 
-class Prepared:
+class Prepared(Shown):
     """A graph with what a device keeps of it, for many runs of the algorithms that it was prepared for (:func:`prepare`).
 
     Attributes:
@@ -279,6 +281,9 @@ class Prepared:
                     room = self.incoming.keep_heads(room)
                 for view in views:
                     room = view.keep_edges(room, weighted, scores)
+
+    def _facts(self) -> dict[str, Any]:
+        return {"graph": self.graph, "device": str(self.device), "held": Size(self.held)}
 
     @property
     def held(self) -> int:

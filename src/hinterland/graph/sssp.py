@@ -13,6 +13,7 @@ from .. import _core
 from ..runtime import devices
 from ..runtime.errors import ConfigError, GraphError
 from ..runtime.jit import KernelFile
+from ..runtime.shown import Shown
 from . import arrays
 from .bfs import check_source
 from .graph import Graph
@@ -42,8 +43,8 @@ def path_instances(kernel: str) -> tuple[str, ...]:
 KERNELS = KernelFile("graph/sssp.cu", path_instances("sssp_kernel"), apart=True)
 
 
-@dataclass(frozen=True)
-class SsspResult:
+@dataclass(frozen=True, repr=False)
+class SsspResult(Shown):
     """What :func:`sssp` found, on the device that ran it.
 
     Attributes:

@@ -10,6 +10,7 @@ import torch
 from ..runtime import devices
 from ..runtime.errors import GraphError
 from ..runtime.jit import KernelFile
+from ..runtime.shown import Shown
 from . import arrays
 from .bfs import check_source
 from .graph import Graph
@@ -20,8 +21,8 @@ KERNELS = KernelFile("graph/sswp.cu", path_instances("sswp_kernel"), apart=True)
 _BUCKETS = 4096  # between the least and the largest weight, at first
 
 
-@dataclass(frozen=True)
-class SswpResult:
+@dataclass(frozen=True, repr=False)
+class SswpResult(Shown):
     """What :func:`sswp` found, on the device that ran it.
 
     Attributes:

@@ -10,6 +10,7 @@ import torch
 
 from ..graph import Graph
 from ..runtime import devices
+from ..runtime.shown import Shown
 from .hits import hit_rate
 from .presample import Sampler, presample
 from .scores import degree, inclusion_probability, reverse_pagerank, weighted_reverse_pagerank
@@ -18,8 +19,8 @@ PRESAMPLED = (1, 2)  # K of PreSC#K
 ORACLE = "oracle"
 
 
-@dataclass(frozen=True)
-class Comparison:
+@dataclass(frozen=True, repr=False)
+class Comparison(Shown):
     """What each score promised, and what was fetched.
 
     Attributes:

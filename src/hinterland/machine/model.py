@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..runtime.errors import FormatError
+from ..runtime.shown import Shown
 
 VERSION = 1  # of the JSON; a file of another version is measured again
 
@@ -113,8 +114,8 @@ class Cpu:
     rows: tuple[RowPoint, ...] = ()
 
 
-@dataclass(frozen=True)
-class Machine:
+@dataclass(frozen=True, repr=False)
+class Machine(Shown):
     """Everything that a probe measured; ``left_out`` says in sentences what it could not."""
 
     date: str

@@ -10,6 +10,7 @@ from typing import Any, Literal, NoReturn, Self
 import torch
 
 from ..runtime.errors import ConfigError
+from ..runtime.shown import table_of
 from .clock import Clock, SlotPlan
 from .gather import TieredTable
 from .plan import sorts
@@ -66,9 +67,8 @@ class CachedTensor(RowTable):
         """Slots and bytes, a line each."""
         return self._plan.explain()
 
-    def __repr__(self) -> str:
-        slots = f"slots={self._plan.capacity}, device={str(self._device)!r}"
-        return f"CachedTensor(shape={tuple(self.shape)}, dtype={self.dtype}, {slots})"
+    def _facts(self) -> dict[str, Any]:
+        return table_of(self.shape, self.dtype, slots=self._plan.capacity, device=str(self._device))
 
     def gather(
         self,

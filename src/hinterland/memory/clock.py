@@ -12,6 +12,7 @@ from ..runtime import devices
 from ..runtime.errors import ConfigError, OutOfMemory
 from ..runtime.jit import KernelFile
 from ..runtime.launch import launch, resident_blocks
+from ..runtime.shown import Shown
 from ..runtime.units import format_bytes
 from . import faults
 from .allocator import allocate
@@ -32,8 +33,8 @@ _STATE_BYTES = 512  # TeamControl, then ClockHand
 _MOST = (1 << 31) - 2  # positions of a batch that may claim a slot, and slots
 
 
-@dataclass(frozen=True)
-class SlotPlan:
+@dataclass(frozen=True, repr=False)
+class SlotPlan(Shown):
     """How many slots a cache has for the rows of a table, and what that takes of GPU memory.
 
     Attributes:

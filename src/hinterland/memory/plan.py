@@ -14,6 +14,7 @@ import numpy as np
 import torch
 
 from ..machine import Machine, load
+from ..runtime.shown import Shown
 from ..runtime.units import format_bytes
 
 _GIB = 1 << 30
@@ -51,8 +52,8 @@ def cut_rows(row_bytes: int, table_address: int, packed_address: int, into_table
     return Cut(unit, lanes, -(-pieces // lanes), shifted, chunks)
 
 
-@dataclass(frozen=True)
-class SortPlan:
+@dataclass(frozen=True, repr=False)
+class SortPlan(Shown):
     """Whether to sort the row numbers of a gather, and the times in seconds that decide it."""
 
     sort: bool

@@ -9,6 +9,7 @@ from typing import Any, Literal, Self
 import torch
 
 from ..runtime.errors import ConfigError
+from ..runtime.shown import Shown
 from . import faults
 from .gather import TieredTable, copy_rows, index_bytes
 from .plan import visiting_order
@@ -16,7 +17,7 @@ from .plan import visiting_order
 Index = torch.Tensor | Sequence[int]
 
 
-class RowTable(ABC):
+class RowTable(Shown, ABC):
     """A table that gives rows and takes them, on whatever device the row numbers are."""
 
     _rows: int

@@ -13,6 +13,7 @@ import torch
 
 from ..runtime import devices as machine
 from ..runtime.errors import ConfigError, IndexOutOfRange, OutOfMemory
+from ..runtime.shown import table_of
 from ..runtime.units import format_bytes, parse_bytes
 from . import ops
 from .allocator import Buffer, allocate
@@ -80,10 +81,10 @@ class TieredTensor(RowTable):
         """Rows, share and bytes of each tier, and what could not be had, a line each."""
         return self.plan.explain()
 
-    def __repr__(self) -> str:
+    def _facts(self) -> dict[str, Any]:
         plan = self.plan
-        tiers = f"local={plan.local_rows}, peers={plan.peer_rows}, host={plan.rows - plan.resident}"
-        return f"TieredTensor(shape={tuple(self.shape)}, dtype={self.dtype}, {tiers})"
+        rows = {"local": plan.local_rows, "peers": plan.peer_rows, "host": plan.rows - plan.resident}
+        return table_of(self.shape, self.dtype, **rows)
 
     def __getitem__(self, index: Any) -> torch.Tensor:
         """Rows as a new tensor on the index's device; an int or a slice gives a copy on the CPU."""

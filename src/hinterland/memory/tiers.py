@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ..runtime.shown import Shown
 from ..runtime.units import format_bytes
 
 _ALIGNED = 512  # bytes: every tier begins at a multiple of it, and is padded to one
 _POINTERS = 512  # bytes: where the other GPUs' tiers are, kept in each of several GPUs
 
 
-@dataclass(frozen=True)
-class TierPlan:
+@dataclass(frozen=True, repr=False)
+class TierPlan(Shown):
     """Rows by tier, and what that takes of each GPU.
 
     Attributes:

@@ -13,6 +13,7 @@ import torch
 from .. import _core
 from ..runtime import devices
 from ..runtime.errors import ConfigError
+from ..runtime.shown import table_of
 from ..runtime.units import parse_bytes
 from . import faults, load, ops  # noqa: F401  (ops registers torch.ops.hinterland.gather)
 from .allocator import Buffer, allocate
@@ -191,8 +192,8 @@ class UnifiedTensor(RowTable):
         """``"mapped"``, ``"registered"`` or ``"heap"``: what ``placement="host"`` has become here."""
         return self._buffer.mapping
 
-    def __repr__(self) -> str:
-        return f"UnifiedTensor(shape={tuple(self.shape)}, dtype={self.dtype}, placement={self.placement!r})"
+    def _facts(self) -> dict[str, Any]:
+        return table_of(self.shape, self.dtype, placement=self.placement)
 
     def cpu(self) -> torch.Tensor:
         """The table as a CPU tensor: the same memory."""

@@ -23,17 +23,15 @@ class Shown:
 
     def _facts(self) -> dict[str, Any]:
         """What there is to say, by name, in order."""
-        fields = dataclasses.fields(self)  # type: ignore[arg-type]
-        found = {field.name: getattr(self, field.name) for field in fields if field.repr and not field.name.startswith("_")}
-        return {name: value for name, value in found.items() if value is not None}
+        return _fields(self)
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({', '.join(f'{name}={shown(value)}' for name, value in self._facts().items())})"
+        return _line(type(self).__name__, self._facts())
 
     def _repr_html_(self) -> str:
         rows = "".join(
-            f'<tr><th style="text-align:left">{escape(name)}</th><td style="text-align:left">{escape(shown(value))}</td></tr>'
-            for name, value in self._facts().items()
+            f'<tr><th style="text-align:left">{escape(name)}</th><td style="text-align:left">{escape(said)}</td></tr>'
+            for name, said in ((name, shown(value)) for name, value in self._facts().items())
         )
         return f"<table><caption><b>{escape(type(self).__name__)}</b></caption>{rows}</table>"
 
@@ -43,8 +41,12 @@ def shown(value: Any) -> str:
     if isinstance(value, torch.Tensor):
         place = "" if value.is_cpu else f" on {value.device}"
         return f"{type_name(value.dtype)} {list(value.shape)}{place}"
+    if isinstance(value, torch.dtype):
+        return type_name(value)
     if isinstance(value, float):
         return f"{value:.6g}"
+    if dataclasses.is_dataclass(value) and not isinstance(value, Shown | type):
+        return _line(type(value).__name__, _fields(value))
     if isinstance(value, dict) and len(value) > 3:
         return f"{{{', '.join(map(str, value))}}}"  # what it holds, by name
     if isinstance(value, dict):
@@ -52,8 +54,19 @@ def shown(value: Any) -> str:
     if isinstance(value, list | tuple) and len(value) > 6:
         return f"{len(value)} of {type(value[0]).__name__}"
     if isinstance(value, list | tuple):
-        return f"[{', '.join(map(shown, value))}]"
+        begin, end = "()" if isinstance(value, tuple) else "[]"
+        return f"{begin}{', '.join(map(shown, value))}{end}"
     return _SHORT.repr(value) if isinstance(value, str) else repr(value)
+
+
+def _fields(value: Any) -> dict[str, Any]:
+    """A dataclass's public fields that are there."""
+    public = [field.name for field in dataclasses.fields(value) if field.repr and not field.name.startswith("_")]
+    return {name: found for name in public if (found := getattr(value, name)) is not None}
+
+
+def _line(name: str, facts: dict[str, Any]) -> str:
+    return f"{name}({', '.join(f'{fact}={shown(value)}' for fact, value in facts.items())})"
 
 
 def type_name(dtype: torch.dtype) -> str:
@@ -63,7 +76,7 @@ def type_name(dtype: torch.dtype) -> str:
 
 def table_of(shape: torch.Size, dtype: torch.dtype, **more: Any) -> dict[str, Any]:
     """The facts of a table of rows: shape, type, bytes, and ``more``."""
-    return {"shape": tuple(shape), "dtype": type_name(dtype), "size": Size(shape.numel() * dtype.itemsize), **more}
+    return {"shape": tuple(shape), "dtype": dtype, "size": Size(shape.numel() * dtype.itemsize), **more}
 
 
 class Size(int):

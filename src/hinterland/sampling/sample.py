@@ -6,9 +6,11 @@ from dataclasses import dataclass
 
 import torch
 
+from ..runtime.shown import Shown
 
-@dataclass(frozen=True)
-class Sample:
+
+@dataclass(frozen=True, repr=False)
+class Sample(Shown):
     """A sampled subgraph, on the device that sampled it. Its fields are those of PyG's ``SamplerOutput``.
 
     Attributes:
@@ -38,8 +40,8 @@ class Sample:
 EdgeType = tuple[str, str, str]
 
 
-@dataclass(frozen=True)
-class HeteroSample:
+@dataclass(frozen=True, repr=False)
+class HeteroSample(Shown):
     """A sampled subgraph of several types of vertices and edges. Its fields are those of PyG's ``HeteroSamplerOutput``.
 
     All are as in :class:`Sample`, by type: ``node``, ``num_sampled_nodes`` and ``batch`` by the type of vertices, the others by

@@ -19,6 +19,7 @@ from ..graph.bfs import bfs
 from ..graph.graph import Graph
 from ..machine import load as load_machine
 from ..runtime.errors import ConfigError
+from ..runtime.shown import Shown
 
 SIZES = (32, 64, 96, 128)  # bytes that a request can have
 _FIELDS = ("vertices", "useful_bytes", "distinct_bytes", "waits")  # of LevelTraffic, after the requests
@@ -56,8 +57,8 @@ class LinkModel:
         return cls(machine.link.h2d, machine.link.latency, measured=True)
 
 
-@dataclass(frozen=True)
-class Traffic:
+@dataclass(frozen=True, repr=False)
+class Traffic(Shown):
     """What a run asks of the link.
 
     Attributes:

@@ -22,6 +22,7 @@ from ..memory.clock import Clock
 from ..memory.tiered import TieredTensor
 from ..runtime import devices
 from ..runtime.errors import ConfigError
+from ..runtime.shown import Shown
 from ..runtime.units import format_bytes, parse_bytes
 from ..sampling import NeighborSampler, Sample
 from .cache_costs import Costs, measured, now, rated
@@ -48,8 +49,8 @@ class Rates:
     gathering: float
 
 
-@dataclass(frozen=True)
-class CachePlan:
+@dataclass(frozen=True, repr=False)
+class CachePlan(Shown):
     """What is kept, and what it is expected to save (:func:`plan_cache`).
 
     Attributes:

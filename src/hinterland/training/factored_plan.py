@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import torch
 
 from ..runtime.errors import ConfigError
+from ..runtime.shown import Shown
 
 
 @dataclass(frozen=True)
@@ -30,8 +31,8 @@ class StageTimes:
         return self.trainer / self.sample
 
 
-@dataclass(frozen=True)
-class FactoredPlan:
+@dataclass(frozen=True, repr=False)
+class FactoredPlan(Shown):
     """The role of each device.
 
     Attributes:

@@ -18,6 +18,7 @@ import torch
 from ..memory.rows import RowTable
 from ..runtime import devices
 from ..runtime.errors import ConfigError, IndexOutOfRange
+from ..runtime.shown import Shown
 from ..runtime.shuffle import shuffled
 from ..sampling import NeighborSampler, Sample
 from ..sampling.neighbor import Begun
@@ -38,8 +39,8 @@ class Sampler(Protocol):
     def sample(self, seeds: torch.Tensor, batch: int = 0) -> Any: ...
 
 
-@dataclass(frozen=True)
-class Batch:
+@dataclass(frozen=True, repr=False)
+class Batch(Shown):
     """One mini-batch on the training device.
 
     Attributes:

@@ -21,6 +21,7 @@ from ..memory import UnifiedTensor
 from ..memory.faults import out_of_range
 from ..memory.rows import Index, RowTable
 from ..runtime.errors import ConfigError, HinterlandError
+from ..runtime.shown import Shown, table_of
 from .ranks import Ranks, hearing
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ class Shards:
         return (turn * self.nodes + node) * self.block + within
 
 
-class ShardedTensor:
+class ShardedTensor(Shown):
     """A table of which every node holds a part (Shards says which), and whose rows every rank gathers.
 
     ``gather`` is collective: the ranks with the same local rank call it equally often, with an empty index if they need
@@ -115,8 +116,8 @@ class ShardedTensor:
     def __len__(self) -> int:
         return self.shards.rows
 
-    def __repr__(self) -> str:
-        return f"ShardedTensor(shape={tuple(self.shape)}, dtype={self.dtype}, part={self.part!r})"
+    def _facts(self) -> dict[str, Any]:
+        return table_of(self.shape, self.dtype, part=self.part)
 
     def gather(self, index: Index, max_blocks: int | None = None) -> torch.Tensor:
         """Rows at ``index``: shape ``index.shape + shape[1:]``, on the index's device. All ranks of the group at once.

@@ -19,6 +19,7 @@ import torch.nn.functional as F
 from ..graph import Graph
 from ..runtime.errors import ConfigError
 from ..runtime.progress import progress
+from ..runtime.shown import Shown
 from ..sampling import NeighborSampler, PinSAGESampler
 from . import checkpoint as checkpoints
 from .cache import CachePlan
@@ -39,8 +40,8 @@ _COUNTED = ("seeds", "vertices", "edges", "bytes")
 _SUMMED = ("loss", "correct", *_COUNTED, "batches", "counted", *(f"served_{name}" for name in SERVED))
 
 
-@dataclass
-class Trained:
+@dataclass(repr=False)
+class Trained(Shown):
     """What :func:`train` made.
 
     Attributes:
