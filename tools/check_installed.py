@@ -15,7 +15,9 @@ package = Path(hl.__file__).parent
 site = Path(sysconfig.get_path("platlib"))
 assert package == site / "hinterland", f"imported from {package}, not from this environment"
 assert hl.__version__ == metadata.version("hinterland")
-assert (package / "include/hinterland/memory/source.hpp").exists() and list(package.rglob("*.cu")), "the kernels' sources are missing"
+assert (package / "include/hinterland/memory/source.hpp").exists() and list(package.rglob("*.cu")), (
+    "the kernels' sources are missing"
+)
 assert (package / "py.typed").exists() and (package / "_core.pyi").exists(), "the types are missing"
 
 graph = hl.from_edges(torch.tensor([0, 1, 2]), torch.tensor([1, 2, 3]), num_vertices=5)

@@ -1,5 +1,6 @@
-"""For mkdocs: pages link to headers where they lie in the repository, so the site holds a copy of each."""
+"""For mkdocs: pages link to headers and examples where they lie in the repository, so the site holds a copy of each."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +10,11 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def on_files(files: Any, config: Any) -> Any:
-    for header in sorted((ROOT / "include").rglob("*.hpp")):
-        name = header.relative_to(ROOT).as_posix()
+    for path in sorted([*(ROOT / "include").rglob("*.hpp"), *(ROOT / "examples").glob("*.py")]):
+        name = path.relative_to(ROOT).as_posix()
         files.append(File(name, str(ROOT), config["site_dir"], use_directory_urls=False))
     return files
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
-    return markdown.replace("](../include/", "](include/")
+    return re.sub(r"\]\(\.\./(include|examples)/", r"](\1/", markdown)
