@@ -27,9 +27,10 @@ class Graph:
         indices: neighbours, ``[num_edges]``, any integer type; kept as int32 while ``num_vertices < 2**31``, else int64.
         weights: one for each neighbour, ``[num_edges]``, any integer or floating type; kept as it is.
         directed: False promises that every edge is there in both directions, with the same weight.
-        placement: where the arrays go, one word for all or a mapping by array name: ``"gpu"`` (a CUDA tensor), or
-            ``"host"``, ``"mapped"``, ``"registered"`` or ``"heap"`` (host memory; see UnifiedTensor). Tensors are copied
-            there. A UnifiedTensor whose type fits is taken as it is, wherever it lies.
+        placement: where the arrays go, one word for all or a mapping by array name: ``"gpu"`` (a CUDA tensor; on a machine
+            without a GPU ``"heap"``, so that the same program runs there), or ``"host"``, ``"mapped"``, ``"registered"`` or
+            ``"heap"`` (host memory; see UnifiedTensor). Tensors are copied there. A UnifiedTensor whose type fits is taken as
+            it is, wherever it lies.
 
     Attributes:
         directed: as given.
@@ -40,7 +41,7 @@ class Graph:
         GraphError: the arrays are no graph: names the array, the position and the value. An edge of an undirected graph has no
             reverse.
         ConfigError: an unknown placement.
-        DeviceError: placement ``"gpu"`` on a machine without one.
+        DeviceError: placement ``"gpu"`` where torch sees a GPU and cuda-core is missing.
         OutOfMemory: the arrays do not fit where they should go.
     """
 
@@ -213,11 +214,7 @@ class Graph:
         if name == "indices" and self.is_compressed:
             return self._decoded().to(device)
         held = self._arrays.get(name)
-        if held is None:
-            return None
-        if isinstance(held, torch.Tensor):
-            return held.to(device)
-        return held.cpu() if device.type == "cpu" else held.cuda(device)
+        return None if held is None else held.to(device)
 
     def _decoded(self) -> torch.Tensor:
         from .compress import unpacked

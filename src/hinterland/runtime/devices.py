@@ -36,6 +36,14 @@ def require_cuda(what: str) -> None:
     raise DeviceError(f"{what} needs an NVIDIA GPU, and torch {torch.__version__} sees none on this machine")
 
 
+def keeps_on_gpu(what: str) -> bool:
+    """Whether what is to lie in GPU memory can: False on a machine without a GPU, where the CPU's memory takes its part, so that
+    the same program runs there. Raises DeviceError where torch sees a GPU that cannot be launched on, as ``require_cuda``."""
+    if torch.cuda.is_available():
+        require_cuda(what)
+    return cuda_available()
+
+
 def gpus() -> list[torch.device]:
     """Every GPU that torch sees, in order; empty without CUDA."""
     return [torch.device("cuda", i) for i in range(torch.cuda.device_count())] if cuda_available() else []
