@@ -11,6 +11,7 @@ import torch
 
 from .. import _core
 from ..runtime import devices
+from ..runtime.asked import Asked
 from ..runtime.errors import ConfigError, GraphError
 from ..runtime.jit import KernelFile
 from .graph import Graph
@@ -40,7 +41,7 @@ class BetweennessResult:
 
     scores: torch.Tensor
     sources: torch.Tensor
-    stats: dict[str, Any] | None = None
+    stats: Asked[dict[str, Any]] = None
 
 
 def betweenness_centrality(

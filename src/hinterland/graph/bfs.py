@@ -11,6 +11,7 @@ import torch
 
 from .. import _core
 from ..runtime import devices
+from ..runtime.asked import Asked
 from ..runtime.errors import ConfigError, IndexOutOfRange
 from ..runtime.jit import KernelFile
 from .graph import Graph
@@ -44,7 +45,7 @@ class BfsResult:
 
     levels: torch.Tensor
     parents: torch.Tensor
-    stats: dict[str, Any] | None = None
+    stats: Asked[dict[str, Any]] = None
 
 
 def bfs(

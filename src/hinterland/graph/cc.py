@@ -10,6 +10,7 @@ import torch
 
 from .. import _core
 from ..runtime import devices
+from ..runtime.asked import Asked
 from ..runtime.errors import ConfigError, VerificationError
 from ..runtime.jit import KernelFile
 from .compress import decompress
@@ -54,7 +55,7 @@ class ComponentsResult:
 
     labels: torch.Tensor
     count: int
-    stats: dict[str, Any] | None = None
+    stats: Asked[dict[str, Any]] = None
 
 
 def connected_components(

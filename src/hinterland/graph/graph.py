@@ -10,6 +10,7 @@ import torch
 
 from ..memory import UnifiedTensor
 from ..runtime import devices
+from ..runtime.asked import Asked
 from ..runtime.units import format_bytes
 from . import arrays
 from .arrays import Array
@@ -75,7 +76,7 @@ class Graph:
         if weights is not None:
             self._arrays["weights"] = arrays.placed(weights, weights.dtype, places["weights"])
         self._order: Order | None = None
-        self.labels: Sequence[Hashable] | None = None
+        self.labels: Asked[Sequence[Hashable]] = None
         self._sorted_lists: bool | None = None
         self._transposed: Callable[[], Graph | None] = lambda: None
         self._num_isolated: int | None = None
@@ -149,7 +150,7 @@ class Graph:
         return self._decoded() if held is None else arrays.tensor_of(held)
 
     @property
-    def weights(self) -> torch.Tensor | None:
+    def weights(self) -> Asked[torch.Tensor]:
         """Edge weights ``[num_edges]`` or None: a view, on the CPU unless they are placed on a GPU."""
         held = self._arrays.get("weights")
         return None if held is None else arrays.tensor_of(held)
@@ -172,7 +173,7 @@ class Graph:
         return "packed" in self._arrays
 
     @property
-    def order(self) -> torch.Tensor | None:
+    def order(self) -> Asked[torch.Tensor]:
         """int64 ``[num_vertices]`` on the CPU: each vertex's number before the graph was reordered; None if it was not."""
         return None if self._order is None else self._order.outer
 
@@ -204,7 +205,7 @@ class Graph:
         held = (arrays.tensor_of(array) for array in self._arrays.values())
         return sum(tensor.numel() * tensor.element_size() for tensor in held)
 
-    def array(self, name: str, device: torch.device | str | int | None = "cpu") -> torch.Tensor | None:
+    def array(self, name: str, device: torch.device | str | int | None = "cpu") -> Asked[torch.Tensor]:
         """``indptr``, ``indices`` or ``weights`` as ``device`` addresses it; None where there are no weights.
 
         Host memory is not copied, whatever the device. An array that lies on a GPU is copied for any other device. A

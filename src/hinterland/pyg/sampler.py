@@ -33,8 +33,8 @@ class Sampler(BaseSampler):  # type: ignore[misc]
         num_neighbors, subgraph_type, replace, disjoint, temporal_strategy, time_attr, weight_attr, is_sorted, directed: as of
             PyG's NeighborLoader.
         device: where samples are made and returned. PyG's own loaders work on the CPU and want them there.
-        placement: where the lists of neighbours go; as of UnifiedTensor, or ``"gpu"``: into the memory of ``device`` (host memory
-            on a machine without a GPU).
+        placement: where the lists of neighbours go; as of UnifiedTensor, or ``"gpu"``: into the memory of ``device`` (host
+            memory on a machine without a GPU).
 
     Raises:
         ConfigError: an option that cannot be used, or that does not fit the data.

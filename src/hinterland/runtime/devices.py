@@ -37,8 +37,8 @@ def require_cuda(what: str) -> None:
 
 
 def keeps_on_gpu(what: str) -> bool:
-    """Whether what is to lie in GPU memory can: False on a machine without a GPU, where the CPU's memory takes its part, so that
-    the same program runs there. Raises DeviceError where torch sees a GPU that cannot be launched on, as ``require_cuda``."""
+    """Whether what is to lie in GPU memory can. Not on a machine without a GPU: there host memory takes its part, so that the
+    same program runs. Raises DeviceError, as ``require_cuda`` does, where torch sees a GPU and cuda-core is missing."""
     if torch.cuda.is_available():
         require_cuda(what)
     return cuda_available()

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 import torch
 
+from ..runtime.asked import Asked
+
 
 @dataclass(frozen=True)
 class Sample:
@@ -31,8 +33,8 @@ class Sample:
     edge: torch.Tensor
     num_sampled_nodes: list[int]
     num_sampled_edges: list[int]
-    batch: torch.Tensor | None = None
-    weight: torch.Tensor | None = None
+    batch: Asked[torch.Tensor] = None
+    weight: Asked[torch.Tensor] = None
 
 
 EdgeType = tuple[str, str, str]
@@ -54,4 +56,4 @@ class HeteroSample:
     edge: dict[EdgeType, torch.Tensor]
     num_sampled_nodes: dict[str, list[int]]
     num_sampled_edges: dict[EdgeType, list[int]]
-    batch: dict[str, torch.Tensor] | None = None
+    batch: Asked[dict[str, torch.Tensor]] = None

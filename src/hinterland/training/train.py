@@ -17,6 +17,7 @@ import torch
 import torch.nn.functional as F
 
 from ..graph import Graph
+from ..runtime.asked import Asked
 from ..runtime.errors import ConfigError
 from ..runtime.progress import progress
 from ..sampling import NeighborSampler, PinSAGESampler
@@ -60,10 +61,10 @@ class Trained:
 
     model: GNN
     history: list[dict[str, Any]]
-    best: dict[str, Any] | None
-    test: dict[str, float] | None
-    cache: CachePlan | None = None
-    roles: FactoredPlan | None = None
+    best: Asked[dict[str, Any]]
+    test: Asked[dict[str, float]]
+    cache: Asked[CachePlan] = None
+    roles: Asked[FactoredPlan] = None
 
 
 def train(
