@@ -21,6 +21,8 @@ site: .venv/requirements
 
 # torch first and by its pin: resolving it with everything else could choose another build.
 .venv/requirements: constraints.txt pyproject.toml
+	@test -x $(BIN)/python || $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and \
+	  "Hinterland needs Python 3.11 or newer, and $(PYTHON) is older: make PYTHON=python3.11")'
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install -q -c constraints.txt torch
 	$(BIN)/python -m pip install -q -c constraints.txt scikit-build-core nanobind cmake ninja $$($(BIN)/python tools/requirements.py test docs)

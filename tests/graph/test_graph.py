@@ -114,8 +114,20 @@ def test_unknown_arrays_and_places_are_refused():
 
 
 @pytest.mark.skipif(devices.cuda_available(), reason="this machine has a GPU")
-def test_gpu_placement_needs_a_gpu():
-    with pytest.raises(DeviceError, match="placement 'gpu' of indices needs an NVIDIA GPU"):
+def test_gpu_placement_without_a_gpu_is_host_memory():
+    """So a program that places arrays on the GPU runs on a machine without one, with the same answers."""
+    plain = small()
+    mixed, whole = small(placement={"indptr": "gpu", "indices": "host"}), small(placement="gpu")
+    assert set(mixed.placement.values()) == set(whole.placement.values()) == {"heap"}
+    for graph in (mixed, whole, from_edges(torch.tensor([0, 1]), torch.tensor([1, 2]), placement="gpu").transpose()):
+        assert graph.indices.device.type == "cpu"
+    assert torch.equal(mixed.indices, plain.indices) and torch.equal(whole.indptr, plain.indptr)
+
+
+def test_gpu_placement_where_the_gpu_cannot_be_used(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(devices, "cuda_available", lambda: False)
+    with pytest.raises(DeviceError, match=r"placement 'gpu' of indices needs cuda-core.*pip install 'hinterland\[cuda\]'"):
         small(placement={"indices": "gpu"})
 
 

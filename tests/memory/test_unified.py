@@ -114,6 +114,16 @@ def test_views_and_properties():
     assert table.view(48, torch.uint8).cpu().data_ptr() == table.cpu().data_ptr()
 
 
+def test_as_a_tensor_of_a_device_nothing_is_copied(device):
+    table = UnifiedTensor.from_tensor(torch.arange(12.0).view(4, 3))
+    there = table.to(device)
+    assert there.device == device and there.shape == (4, 3)
+    there[1] = 7
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    assert table.cpu()[1].tolist() == [7, 7, 7]
+
+
 def test_source_tensors_of_any_layout():
     base = torch.randn(6, 4, dtype=torch.complex64)
     for source in (base, base.t(), base[::2], base[:, 1:], base.conj(), base.real, base.requires_grad_(), base[:0]):

@@ -20,7 +20,7 @@ from torch_geometric.utils import k_hop_subgraph
 import hinterland as hl
 from hinterland.pyg import FeatureStore, GraphStore, NeighborLoader, Sampler
 from hinterland.runtime import devices
-from hinterland.runtime.errors import ConfigError, DeviceError
+from hinterland.runtime.errors import ConfigError
 
 
 def batches_of(data, fanouts=(4, 3), device="cpu", seed=0, **options):
@@ -431,13 +431,17 @@ def test_everything_in_gpu_memory(data, options):
         same(one, batch)
 
 
-def test_gpu_memory_needs_a_gpu(data, monkeypatch):
-    monkeypatch.setattr(devices, "cuda_available", lambda: False)
-    with pytest.raises(DeviceError, match="placement='gpu' needs"):
-        batches_of(data, placement="gpu")
-    monkeypatch.setattr(devices, "require_cuda", lambda what: None)
+@pytest.mark.skipif(devices.cuda_available(), reason="this machine has a GPU")
+def test_without_a_gpu_its_memory_is_the_hosts(data):
+    plain = list(batches_of(data))
+    for one, batch in zip(plain, batches_of(data, placement="gpu"), strict=True):
+        same(one, batch)
+
+
+def test_gpu_memory_is_for_batches_on_a_gpu(data, monkeypatch):
+    monkeypatch.setattr(devices, "keeps_on_gpu", lambda what: True)
     with pytest.raises(ConfigError, match="is for batches that a GPU makes, but device is cpu; name a GPU"):
-        batches_of(data, placement="gpu")
+        batches_of(data, placement="gpu", device="cpu")
 
 
 def test_times_of_edges_need_some_of_seeds(data):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -115,6 +115,11 @@ class HeteroDataset(Shown):
             lines.append(f"  {kind}: {count:,} vertices, " + ("no features" if held is None else f"features {_table(held)}"))
         lines += [f"  {' '.join(kind)}: {graph.num_edges:,} stored edges" for kind, graph in self.graphs.items()]
         return "\n".join(lines) + ")"
+
+
+# What opening or making one gives: a Dataset, or of several types of vertices a HeteroDataset. Who opens it knows which, so a
+# type checker takes it for a Dataset and lets pass what else a HeteroDataset has.
+AnyDataset: TypeAlias = Dataset | Any
 
 
 def _table(features: UnifiedTensor) -> str:

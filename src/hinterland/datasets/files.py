@@ -13,7 +13,7 @@ from ..graph import Graph, arrays
 from ..memory import UnifiedTensor
 from ..runtime.errors import ConfigError, FormatError, StorageError
 from . import folder, igb, mag240m, ogb, shchur
-from .dataset import Dataset, HeteroDataset
+from .dataset import AnyDataset, Dataset, HeteroDataset
 from .folder import Progress, fill
 from .source import HOMOGENEOUS, Placement, Relation, Rows, Source, TensorRows, Vertices
 
@@ -78,7 +78,7 @@ def open(
     num_classes: int | None = None,
     format: str | None = None,
     progress: Progress | None = None,
-) -> Dataset | HeteroDataset:
+) -> AnyDataset:
     """A data set in memory, from a folder that ``convert`` or ``save`` made, or from the original files as they lie on disk.
 
     Args:
@@ -106,9 +106,7 @@ def open(
     return placed(source_of(path, format, num_classes), places, symmetrize, table)
 
 
-def placed(
-    source: Source, places: Mapping[str, str], symmetrize: bool, table: Callable[[Rows, str], Any]
-) -> Dataset | HeteroDataset:
+def placed(source: Source, places: Mapping[str, str], symmetrize: bool, table: Callable[[Rows, str], Any]) -> AnyDataset:
     """A data set in memory; ``table`` makes each type's features of its rows and what they are called."""
     features = {
         kind: table(vertices.features, f"reading features of {kind}")

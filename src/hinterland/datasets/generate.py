@@ -22,7 +22,7 @@ from ..runtime.errors import ConfigError
 from ..runtime.jit import KernelFile
 from ..runtime.launch import launch
 from ..runtime.progress import progress
-from .dataset import SPLITS, Dataset, EdgeType, HeteroDataset
+from .dataset import SPLITS, AnyDataset, Dataset, EdgeType, HeteroDataset
 from .files import placements
 from .source import HOMOGENEOUS, Placement
 
@@ -119,7 +119,7 @@ def generate(
     symmetrize: bool = False,
     placement: Placement = "host",
     device: torch.device | str | None = None,
-) -> Dataset | HeteroDataset:
+) -> AnyDataset:
     """A data set of the shape of a known one: a graph with hubs and communities, features, labels and splits.
 
     The same arguments give the same data set, on every device and for any number of threads.

@@ -52,7 +52,7 @@ def index_dtype(num_vertices: int) -> torch.dtype:
 
 
 def placements(placement: str | Mapping[str, str]) -> dict[str, str]:
-    """Each array's placement by name; arrays that a mapping leaves out go to ``host``."""
+    """Each array's placement by name; arrays that a mapping leaves out go to ``host``. Without a GPU ``gpu`` is ``heap``."""
     if not isinstance(placement, str | Mapping):
         raise ConfigError(f"placement is a word, or a mapping from arrays to words, not {placement!r}")
     given = dict.fromkeys(NAMES, placement) if isinstance(placement, str) else dict(placement)
@@ -62,8 +62,8 @@ def placements(placement: str | Mapping[str, str]) -> dict[str, str]:
             raise ConfigError(f"placement names {name!r}, but a graph's arrays are {', '.join(NAMES)}")
         if place not in PLACEMENTS:
             raise ConfigError(f"placement {place!r} of {name} is none of {', '.join(PLACEMENTS)}")
-        if place == "gpu":
-            devices.require_cuda(f"placement 'gpu' of {name}")
+        if place == "gpu" and not devices.keeps_on_gpu(f"placement 'gpu' of {name}"):
+            chosen[name] = "heap"
     return chosen
 
 

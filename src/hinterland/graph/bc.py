@@ -11,6 +11,7 @@ import torch
 
 from .. import _core
 from ..runtime import devices
+from ..runtime.asked import Asked
 from ..runtime.errors import ConfigError, GraphError
 from ..runtime.jit import KernelFile
 from ..runtime.shown import Shown
@@ -41,7 +42,7 @@ class BetweennessResult(Shown):
 
     scores: torch.Tensor
     sources: torch.Tensor
-    stats: dict[str, Any] | None = None
+    stats: Asked[dict[str, Any]] = None
 
 
 def betweenness_centrality(

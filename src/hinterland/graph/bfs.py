@@ -11,6 +11,7 @@ import torch
 
 from .. import _core
 from ..runtime import devices
+from ..runtime.asked import Asked
 from ..runtime.errors import ConfigError, IndexOutOfRange
 from ..runtime.jit import KernelFile
 from ..runtime.shown import Shown
@@ -45,7 +46,7 @@ class BfsResult(Shown):
 
     levels: torch.Tensor
     parents: torch.Tensor
-    stats: dict[str, Any] | None = None
+    stats: Asked[dict[str, Any]] = None
 
 
 def bfs(

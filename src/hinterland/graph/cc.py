@@ -10,6 +10,7 @@ import torch
 
 from .. import _core
 from ..runtime import devices
+from ..runtime.asked import Asked
 from ..runtime.errors import ConfigError, VerificationError
 from ..runtime.jit import KernelFile
 from ..runtime.shown import Shown
@@ -55,7 +56,7 @@ class ComponentsResult(Shown):
 
     labels: torch.Tensor
     count: int
-    stats: dict[str, Any] | None = None
+    stats: Asked[dict[str, Any]] = None
 
 
 def connected_components(

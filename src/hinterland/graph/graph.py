@@ -10,6 +10,7 @@ import torch
 
 from ..memory import UnifiedTensor
 from ..runtime import devices
+from ..runtime.asked import Asked
 from ..runtime.shown import Shown, Size, type_name
 from ..runtime.units import format_bytes
 from . import arrays
@@ -28,9 +29,10 @@ class Graph(Shown):
         indices: neighbours, ``[num_edges]``, any integer type; kept as int32 while ``num_vertices < 2**31``, else int64.
         weights: one for each neighbour, ``[num_edges]``, any integer or floating type; kept as it is.
         directed: False promises that every edge is there in both directions, with the same weight.
-        placement: where the arrays go, one word for all or a mapping by array name: ``"gpu"`` (a CUDA tensor), or
-            ``"host"``, ``"mapped"``, ``"registered"`` or ``"heap"`` (host memory; see UnifiedTensor). Tensors are copied
-            there. A UnifiedTensor whose type fits is taken as it is, wherever it lies.
+        placement: where the arrays go, one word for all or a mapping by array name: ``"gpu"`` (a CUDA tensor; on a machine
+            without a GPU ``"heap"``, so that the same program runs there), or ``"host"``, ``"mapped"``, ``"registered"`` or
+            ``"heap"`` (host memory; see UnifiedTensor). Tensors are copied there. A UnifiedTensor whose type fits is taken as
+            it is, wherever it lies.
 
     Attributes:
         directed: as given.
@@ -41,7 +43,7 @@ class Graph(Shown):
         GraphError: the arrays are no graph: names the array, the position and the value. An edge of an undirected graph has no
             reverse.
         ConfigError: an unknown placement.
-        DeviceError: placement ``"gpu"`` on a machine without one.
+        DeviceError: placement ``"gpu"`` where torch sees a GPU and cuda-core is missing.
         OutOfMemory: the arrays do not fit where they should go.
     """
 
@@ -75,7 +77,7 @@ class Graph(Shown):
         if weights is not None:
             self._arrays["weights"] = arrays.placed(weights, weights.dtype, places["weights"])
         self._order: Order | None = None
-        self.labels: Sequence[Hashable] | None = None
+        self.labels: Asked[Sequence[Hashable]] = None
         self._sorted_lists: bool | None = None
         self._transposed: Callable[[], Graph | None] = lambda: None
         self._num_isolated: int | None = None
@@ -149,7 +151,7 @@ class Graph(Shown):
         return self._decoded() if held is None else arrays.tensor_of(held)
 
     @property
-    def weights(self) -> torch.Tensor | None:
+    def weights(self) -> Asked[torch.Tensor]:
         """Edge weights ``[num_edges]`` or None: a view, on the CPU unless they are placed on a GPU."""
         held = self._arrays.get("weights")
         return None if held is None else arrays.tensor_of(held)
@@ -172,7 +174,7 @@ class Graph(Shown):
         return "packed" in self._arrays
 
     @property
-    def order(self) -> torch.Tensor | None:
+    def order(self) -> Asked[torch.Tensor]:
         """int64 ``[num_vertices]`` on the CPU: each vertex's number before the graph was reordered; None if it was not."""
         return None if self._order is None else self._order.outer
 
@@ -204,7 +206,7 @@ class Graph(Shown):
         held = (arrays.tensor_of(array) for array in self._arrays.values())
         return sum(tensor.numel() * tensor.element_size() for tensor in held)
 
-    def array(self, name: str, device: torch.device | str | int | None = "cpu") -> torch.Tensor | None:
+    def array(self, name: str, device: torch.device | str | int | None = "cpu") -> Asked[torch.Tensor]:
         """``indptr``, ``indices`` or ``weights`` as ``device`` addresses it; None where there are no weights.
 
         Host memory is not copied, whatever the device. An array that lies on a GPU is copied for any other device. A
@@ -214,11 +216,7 @@ class Graph(Shown):
         if name == "indices" and self.is_compressed:
             return self._decoded().to(device)
         held = self._arrays.get(name)
-        if held is None:
-            return None
-        if isinstance(held, torch.Tensor):
-            return held.to(device)
-        return held.cpu() if device.type == "cpu" else held.cuda(device)
+        return None if held is None else held.to(device)
 
     def _decoded(self) -> torch.Tensor:
         from .compress import unpacked

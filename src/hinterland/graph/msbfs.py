@@ -12,6 +12,7 @@ import torch
 from .. import _core
 from ..memory import UnifiedTensor
 from ..runtime import devices
+from ..runtime.asked import Asked
 from ..runtime.errors import ConfigError
 from ..runtime.jit import KernelFile
 from ..runtime.shown import Shown
@@ -46,11 +47,11 @@ class MultiBfsResult(Shown):
         stats: what the searches did (see :func:`multi_source_bfs`), or None unless asked for.
     """
 
-    levels: torch.Tensor | None
+    levels: Asked[torch.Tensor]
     reached: torch.Tensor
     distance_sum: torch.Tensor
     eccentricity: torch.Tensor
-    stats: dict[str, Any] | None = None
+    stats: Asked[dict[str, Any]] = None
 
 
 def multi_source_bfs(

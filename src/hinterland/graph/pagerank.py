@@ -15,6 +15,7 @@ import torch
 from .. import _core
 from ..memory import UnifiedTensor
 from ..runtime import devices
+from ..runtime.asked import Asked
 from ..runtime.errors import ConfigError, VerificationError
 from ..runtime.jit import KernelFile
 from ..runtime.shown import Shown
@@ -60,7 +61,7 @@ class PagerankResult(Shown):
     iterations: int
     error: float
     converged: bool
-    stats: dict[str, Any] | None = None
+    stats: Asked[dict[str, Any]] = None
 
 
 def pagerank(

@@ -11,6 +11,7 @@ import torch
 
 from .. import _core
 from ..runtime import devices
+from ..runtime.asked import Asked
 from ..runtime.errors import ConfigError, GraphError
 from ..runtime.jit import KernelFile
 from ..runtime.shown import Shown
@@ -54,7 +55,7 @@ class SsspResult(Shown):
     """
 
     distances: torch.Tensor
-    stats: dict[str, Any] | None = None
+    stats: Asked[dict[str, Any]] = None
 
 
 def sssp(

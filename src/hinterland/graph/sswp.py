@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from ..runtime import devices
+from ..runtime.asked import Asked
 from ..runtime.errors import GraphError
 from ..runtime.jit import KernelFile
 from ..runtime.shown import Shown
@@ -32,7 +33,7 @@ class SswpResult(Shown):
     """
 
     widths: torch.Tensor
-    stats: dict[str, Any] | None = None
+    stats: Asked[dict[str, Any]] = None
 
 
 def sswp(

@@ -205,6 +205,11 @@ class UnifiedTensor(RowTable):
             raise ConfigError("heap memory is not visible to GPUs; make the table with placement='host'")
         return self._cuda[devices.as_device("cuda" if device is None else device).index]
 
+    def to(self, device: torch.device | str | int) -> torch.Tensor:
+        """The table as a tensor of ``device`` over the same host memory: ``cpu()`` or ``cuda(device)``. Nothing is copied."""
+        device = devices.as_device(device)
+        return self.cpu() if device.type == "cpu" else self.cuda(device)
+
     def __getitem__(self, index: Any) -> torch.Tensor:
         """Rows as a new tensor on the index's device; an int or a slice gives a view on the CPU, as torch does."""
         if isinstance(index, torch.Tensor):

@@ -31,7 +31,7 @@ from .inputs import edge_label_index_of, input_nodes_of
 from .others import Elsewhere
 from .readable import add_missing_types, moved, readable
 from .rows import Rows
-from .sampler import Negatives, Sampler, check_placement
+from .sampler import Negatives, Sampler, checked_placement
 
 # What DataLoader needs for worker processes. Here threads work beside the model, one for each stage.
 _OF_WORKERS = (
@@ -76,8 +76,8 @@ class _Pipelined:
         for name in _OF_WORKERS:
             options.pop(name, None)
         given = Given(data)
-        self.device, self.placement, self.cache, self.gpu_budget = devices.as_device(device), placement, cache, gpu_budget
-        check_placement(placement, self.device)
+        self.device, self.cache, self.gpu_budget = devices.as_device(device), cache, gpu_budget
+        self.placement = checked_placement(placement, self.device)
         asked = caching.check(cache, gpu_budget)
         if asked is not None and given.kind == DataType.remote:
             raise ConfigError("cache= is for Data and HeteroData; put ut.tiered(...) in the feature store instead")
@@ -229,9 +229,9 @@ class NeighborLoader(_Pipelined, torch_geometric.loader.NeighborLoader):  # type
     raised; 0 means 300.
 
     Args:
-        placement: where features and lists of neighbours go; as of UnifiedTensor, or ``"gpu"``: into the memory of ``device``.
-            They are copied once for all loaders of the same tensors; a UnifiedTensor or TieredTensor as ``data.x`` is taken
-            as it is. On the CPU attributes stay where they are.
+        placement: where features and lists of neighbours go; as of UnifiedTensor, or ``"gpu"``: into the memory of ``device``
+            (host memory on a machine without a GPU). They are copied once for all loaders of the same tensors; a UnifiedTensor
+            or TieredTensor as ``data.x`` is taken as it is. On the CPU attributes stay where they are.
         cache: what the GPU keeps copies of: None; ``"auto"`` or another policy of hinterland.training.plan_cache, lists of
             neighbours and rows of the widest node features; a size such as ``"10GiB"``, which is ``"auto"`` within it;
             ``"presample"``, the rows that an epoch of samples met most; or scores of the nodes, higher for hotter, of

@@ -33,11 +33,12 @@ class Sampler(BaseSampler):  # type: ignore[misc]
         num_neighbors, subgraph_type, replace, disjoint, temporal_strategy, time_attr, weight_attr, is_sorted, directed: as of
             PyG's NeighborLoader.
         device: where samples are made and returned. PyG's own loaders work on the CPU and want them there.
-        placement: where the lists of neighbours go; as of UnifiedTensor, or ``"gpu"``: into the memory of ``device``.
+        placement: where the lists of neighbours go; as of UnifiedTensor, or ``"gpu"``: into the memory of ``device`` (host
+            memory on a machine without a GPU).
 
     Raises:
         ConfigError: an option that cannot be used, or that does not fit the data.
-        DeviceError: placement ``"gpu"`` on a machine without one.
+        DeviceError: placement ``"gpu"`` where torch sees a GPU and cuda-core is missing.
         GraphError: edges between nodes that do not exist, or features that do not have a row for each node.
     """
 
@@ -64,7 +65,7 @@ class Sampler(BaseSampler):  # type: ignore[misc]
             raise ConfigError(f"temporal_strategy={temporal_strategy!r} is neither 'uniform' nor 'last'")
         self._given = Given(data)
         self.device = devices.as_device(device)
-        check_placement(placement, self.device)
+        placement = checked_placement(placement, self.device)
         self.replace, self.temporal_strategy = replace, temporal_strategy
         try:
             self.subgraph_type = SubgraphType(subgraph_type)
@@ -279,15 +280,17 @@ class Negatives(NegativeSampling):  # type: ignore[misc]
         return torch.multinomial(weight, num_samples, replacement=True, generator=self._generator)
 
 
-def check_placement(placement: str, device: torch.device) -> None:
-    """Refuses to keep in GPU memory what the CPU is to read."""
+def checked_placement(placement: str, device: torch.device) -> str:
+    """The placement; of ``"gpu"`` without a GPU the host's. Refuses to keep in GPU memory what the CPU is to read."""
     if placement != "gpu":
-        return
-    devices.require_cuda("placement='gpu'")
+        return placement
+    if not devices.keeps_on_gpu("placement='gpu'"):
+        return "host"
     if device.type != "cuda":
         raise ConfigError(
             f"placement='gpu' is for batches that a GPU makes, but device is {device}; name a GPU, or take placement='host'"
         )
+    return placement
 
 
 def _number(given: int | None) -> int:

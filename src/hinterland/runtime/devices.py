@@ -36,6 +36,14 @@ def require_cuda(what: str) -> None:
     raise DeviceError(f"{what} needs an NVIDIA GPU, and torch {torch.__version__} sees none on this machine")
 
 
+def keeps_on_gpu(what: str) -> bool:
+    """Whether what is to lie in GPU memory can. Not on a machine without a GPU: there host memory takes its part, so that the
+    same program runs. Raises DeviceError, as ``require_cuda`` does, where torch sees a GPU and cuda-core is missing."""
+    if torch.cuda.is_available():
+        require_cuda(what)
+    return cuda_available()
+
+
 def gpus() -> list[torch.device]:
     """Every GPU that torch sees, in order; empty without CUDA."""
     return [torch.device("cuda", i) for i in range(torch.cuda.device_count())] if cuda_available() else []

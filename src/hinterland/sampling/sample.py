@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
+from ..runtime.asked import Asked
 from ..runtime.shown import Shown
 
 
@@ -33,8 +34,8 @@ class Sample(Shown):
     edge: torch.Tensor
     num_sampled_nodes: list[int]
     num_sampled_edges: list[int]
-    batch: torch.Tensor | None = None
-    weight: torch.Tensor | None = None
+    batch: Asked[torch.Tensor] = None
+    weight: Asked[torch.Tensor] = None
 
 
 EdgeType = tuple[str, str, str]
@@ -56,4 +57,4 @@ class HeteroSample(Shown):
     edge: dict[EdgeType, torch.Tensor]
     num_sampled_nodes: dict[str, list[int]]
     num_sampled_edges: dict[EdgeType, list[int]]
-    batch: dict[str, torch.Tensor] | None = None
+    batch: Asked[dict[str, torch.Tensor]] = None

@@ -17,6 +17,7 @@ import torch
 
 from ..memory.rows import RowTable
 from ..runtime import devices
+from ..runtime.asked import Asked
 from ..runtime.errors import ConfigError, IndexOutOfRange
 from ..runtime.shown import Shown
 from ..runtime.shuffle import shuffled
@@ -52,10 +53,10 @@ class Batch(Shown):
     """
 
     sample: Any
-    x: torch.Tensor | None
-    y: torch.Tensor | None
+    x: Asked[torch.Tensor]
+    y: Asked[torch.Tensor]
     seeds: torch.Tensor
-    served: Served | None = None
+    served: Asked[Served] = None
 
     @property
     def batch_size(self) -> int:
@@ -154,7 +155,7 @@ class Loader:
         self.stages = [Stage("sample", lambda item: me._sample(item)), Stage("gather", lambda item: me._gather(item))]
         self._epoch = 0
         self._delivered = 0  # batches of the epoch that the caller has been given
-        self.cache_plan: CachePlan | None = None
+        self.cache_plan: Asked[CachePlan] = None
         self._wanted = wanted(cache, gpu_budget)
         if not len(self):
             self._wanted = None

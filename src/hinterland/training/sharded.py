@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.distributed as dist
 
-from ..datasets import Dataset, HeteroDataset
+from ..datasets.dataset import AnyDataset
 from ..datasets.files import placed, placements, read_rows, source_of
 from ..memory import UnifiedTensor
 from ..memory.faults import out_of_range
@@ -205,7 +205,7 @@ def open_shared(
     symmetrize: bool = False,
     num_classes: int | None = None,
     format: str | None = None,
-) -> Dataset | HeteroDataset:
+) -> AnyDataset:
     """A data set whose features the processes of a torchrun job hold together; everything else each has for itself.
 
     On one machine they share one registered table. On several, each machine reads only its part of the features from the

@@ -17,6 +17,7 @@ import torch
 import torch.nn.functional as F
 
 from ..graph import Graph
+from ..runtime.asked import Asked
 from ..runtime.errors import ConfigError
 from ..runtime.progress import progress
 from ..runtime.shown import Shown
@@ -62,10 +63,10 @@ class Trained(Shown):
 
     model: GNN
     history: list[dict[str, Any]]
-    best: dict[str, Any] | None
-    test: dict[str, float] | None
-    cache: CachePlan | None = None
-    roles: FactoredPlan | None = None
+    best: Asked[dict[str, Any]]
+    test: Asked[dict[str, float]]
+    cache: Asked[CachePlan] = None
+    roles: Asked[FactoredPlan] = None
 
 
 def train(
