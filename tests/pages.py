@@ -23,6 +23,7 @@ SIZES = {
     "scale=20": "scale=8",
     "scale=14": "scale=8",
     "--scale 20": "--scale 8",
+    "--seeds 5000": "--seeds 2",
     "1 << 20": "1 << 8",
     "1_000_000": "1_000",
     "scale=0.01": "scale=0.0001",
