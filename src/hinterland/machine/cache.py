@@ -14,6 +14,7 @@ import torch
 from ..runtime import devices, jit
 from ..runtime.errors import ConfigError, FormatError, StorageError
 from ..runtime.files import replacing
+from ..runtime.trust import is_ours
 from .model import Gpu, Machine
 
 
@@ -26,12 +27,14 @@ def load() -> Machine | None:
     """The last measurement of this machine, or None: nothing is measured here.
 
     None also where the file is damaged, was written by another version, or belongs to other hardware (a home folder
-    that several machines share).
+    that several machines share), and where other users could have written it.
     """
     file = path()
     try:
         stamp = file.stat()
     except OSError:
+        return None
+    if not is_ours(stamp):
         return None
     return _load(file, stamp.st_mtime_ns, stamp.st_size)
 
@@ -56,7 +59,7 @@ def store(machine: Machine) -> Path:
             "set HINTERLAND_CACHE_DIR to a folder that can be written"
         ) from error
     try:
-        with replacing(file) as output:
+        with replacing(file, mode=0o644) as output:
             output.write(json.dumps(machine.to_json(), indent=1).encode())
     except StorageError as error:
         raise StorageError(f"the measurement cannot be kept: {error}; or set HINTERLAND_CACHE_DIR to another folder") from error
