@@ -5,8 +5,8 @@ from __future__ import annotations
 import errno
 import io
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -58,6 +58,11 @@ class Output:
         """Gives the file exactly ``size`` bytes; what was not written reads as zeros."""
         with writing(self.final):
             os.truncate(self.aside, size)
+
+    def sync(self) -> None:
+        """Waits until what was written lies on the disk."""
+        with writing(self.final):
+            os.fsync(self._file.fileno())
 
     @property
     def file(self) -> Any:
@@ -138,6 +143,25 @@ class replacing:
                 asides.remove(self._aside)
             if self._file is not None:
                 self._file.close()
+
+
+@contextmanager
+def replacing_all(paths: Sequence[str | Path], unwanted: Sequence[str | Path] = ()) -> Iterator[list[Output]]:
+    """``with replacing_all(paths) as outputs``: files that belong together, all of them on the disk before the first appears.
+
+    They appear in the order of ``paths``; then the files ``unwanted`` go. A failure before leaves what was there. Ctrl-C waits
+    for the last, so that only the end of the process or a refused rename leaves some of them.
+    """
+    with ExitStack() as stack:
+        outputs = [stack.enter_context(replacing(path)) for path in reversed(paths)][::-1]  # the stack leaves the last first
+        yield outputs
+        for output in outputs:
+            output.sync()
+        with deferred():
+            stack.close()
+            for path in unwanted:
+                with writing(path):
+                    Path(path).unlink(missing_ok=True)
 
 
 @contextmanager
@@ -261,6 +285,9 @@ class _Whole(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int:
         return self._file.readinto(buffer)  # type: ignore[attr-defined]
+
+    def fileno(self) -> int:
+        return self._file.fileno()
 
     def seek(self, offset: int, whence: int = 0) -> int:
         return self._file.seek(offset, whence)
