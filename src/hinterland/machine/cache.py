@@ -8,6 +8,7 @@ import json
 import os
 import platform
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -42,7 +43,10 @@ def load() -> Machine | None:
 @functools.lru_cache(maxsize=4)
 def _load(file: Path, mtime_ns: int, size: int) -> Machine | None:
     try:
-        machine = Machine.from_json(json.loads(file.read_text()))
+        content = json.loads(file.read_text())
+        if not isinstance(content, dict) or content.pop("sha256", None) != _sha256(content):
+            return None
+        machine = Machine.from_json(content)
     except (OSError, ValueError, RecursionError, FormatError):
         return None
     return machine if machine.fingerprint == fingerprint() else None
@@ -60,10 +64,15 @@ def store(machine: Machine) -> Path:
         ) from error
     try:
         with replacing(file, mode=0o644) as output:
-            output.write(json.dumps(machine.to_json(), indent=1).encode())
+            content = machine.to_json()
+            output.write(json.dumps({**content, "sha256": _sha256(content)}, indent=1).encode())
     except StorageError as error:
         raise StorageError(f"the measurement cannot be kept: {error}; or set HINTERLAND_CACHE_DIR to another folder") from error
     return file
+
+
+def _sha256(content: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 @functools.cache
