@@ -1,3 +1,4 @@
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 
 #include "bindings.hpp"
@@ -85,6 +86,11 @@ void bind_graph_build(nb::module_& m) {
   m.def("rows_ascend", [](uintptr_t indptr, int64_t vertices, uintptr_t neighbors, int bytes) {
     nb::gil_scoped_release released;
     return rows_ascend(at<int64_t>(indptr), vertices, neighbors_at(neighbors, bytes));
+  });
+  m.def("check_rows", [](uintptr_t indptr, int64_t vertices, uintptr_t neighbors, int bytes) -> std::optional<bool> {
+    nb::gil_scoped_release released;
+    const Rows found = check_rows(at<int64_t>(indptr), vertices, neighbors_at(neighbors, bytes));
+    return found == Rows::kWrong ? std::nullopt : std::optional(found == Rows::kAscend);
   });
   m.def("is_mirrored", [](uintptr_t indptr, int64_t vertices, uintptr_t neighbors, int bytes, uintptr_t weights,
                           int weight_bytes, int weight_order) {

@@ -1,3 +1,5 @@
+#include <nanobind/stl/pair.h>
+
 #include "bindings.hpp"
 #include "graph/compress.hpp"
 #include "graph/reorder.hpp"
@@ -48,6 +50,14 @@ void bind_graph_compress(nb::module_& m) {
   m.def("first_wrong_list", [](uintptr_t indptr, uintptr_t offsets, uintptr_t stream, int64_t rows, int64_t vertices) {
     nb::gil_scoped_release released;
     return first_wrong_list(packed_at(indptr, offsets, stream, rows, vertices));
+  });
+  m.def("check_undirected", [](uintptr_t indptr, uintptr_t offsets, uintptr_t stream, int64_t rows, int64_t vertices,
+                               uintptr_t weights, int weight_bytes, int weight_order) {
+    nb::gil_scoped_release released;
+    const UndirectedCheck found =
+        check_undirected(packed_at(indptr, offsets, stream, rows, vertices),
+                         {at<void>(weights), weight_bytes, static_cast<WeightOrder>(weight_order)});
+    return std::pair{found.first_wrong, found.mirrored};
   });
   m.def("renumber_rows", [](uintptr_t indptr, uintptr_t neighbors, int bytes, uintptr_t weights, int weight_bytes,
                             uintptr_t order, uintptr_t numbers, uintptr_t to_indptr, int64_t vertices,

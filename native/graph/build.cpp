@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/parallel.hpp"
+#include "graph/mirror.hpp"
 #include "graph/rows.hpp"
 #include "hinterland/core/atomic.hpp"
 
@@ -302,42 +303,31 @@ bool rows_ascend(const int64_t* indptr, int64_t vertices, NeighborArray neighbor
   return ascend;
 }
 
-namespace {
-
-// Every bit of the result depends on every bit of the number (the finalizer of SplitMix64; Steele, Lea and Flood 2014).
-uint64_t mixed(uint64_t x) {
-  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
-  x = (x ^ (x >> 27)) * 0x94D049BB133111EBu;
-  return x ^ (x >> 31);
+Rows check_rows(const int64_t* indptr, int64_t vertices, NeighborArray neighbors) {
+  std::atomic<bool> right{true}, ascend{true};
+  with_neighbors(neighbors, [&](const auto* ids) {
+    for_each_row(indptr, vertices, [&](int64_t row) {
+      bool inside = true, up = true;
+      int64_t before = 0;
+      for (int64_t i = indptr[row]; i < indptr[row + 1]; ++i) {
+        const int64_t id = ids[i];
+        inside &= static_cast<uint64_t>(id) < static_cast<uint64_t>(vertices);
+        up &= before <= id;
+        before = id;
+      }
+      if (!inside) right.store(false, std::memory_order_relaxed);
+      if (!up) ascend.store(false, std::memory_order_relaxed);
+    });
+  });
+  return !right ? Rows::kWrong : ascend ? Rows::kAscend : Rows::kMixed;
 }
 
-uint64_t weight_bits(WeightArray weights, int64_t i) {
-  if (weights.data == nullptr) return 0;
-  uint64_t bits = 0;
-  switch (weights.bytes) {
-    case 1: bits = static_cast<const uint8_t*>(weights.data)[i]; break;
-    case 2: bits = static_cast<const uint16_t*>(weights.data)[i]; break;
-    case 4: bits = static_cast<const uint32_t*>(weights.data)[i]; break;
-    default: bits = static_cast<const uint64_t*>(weights.data)[i];
-  }
-  const bool is_zero = weights.order == WeightOrder::kFloat && bits << (65 - 8 * weights.bytes) == 0;
-  return is_zero ? 0 : bits;  // either zero
-}
-
-}  // namespace
-
-// Random numbers of all edges, less those of their reverses: 0 if they are the same edges.
 bool is_mirrored(const int64_t* indptr, int64_t vertices, NeighborArray neighbors, WeightArray weights) {
-  constexpr uint64_t kFrom = 0x9E3779B97F4A7C15u, kTo = 0xD1342543DE82EF95u, kWeight = 0xDA942042E4DD58B5u;  // any, but odd
   std::atomic<uint64_t> difference{0};
   with_neighbors(neighbors, [&](const auto* ids) {
     for_each_row(indptr, vertices, [&](int64_t row) {
       uint64_t part = 0;
-      const uint64_t from = static_cast<uint64_t>(row);
-      for (int64_t i = indptr[row]; i < indptr[row + 1]; ++i) {
-        const uint64_t to = static_cast<uint64_t>(ids[i]), weight = weight_bits(weights, i) * kWeight;
-        part += mixed(from * kFrom + to * kTo + weight) - mixed(to * kFrom + from * kTo + weight);
-      }
+      for (int64_t i = indptr[row]; i < indptr[row + 1]; ++i) part += up_less_down(row, ids[i], weight_bits(weights, i));
       if (part != 0) difference.fetch_add(part, std::memory_order_relaxed);
     });
   });

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "core/parallel.hpp"
+#include "graph/mirror.hpp"
 #include "graph/rows.hpp"
 #include "hinterland/core/atomic.hpp"
 #include "hinterland/graph/compress.hpp"
@@ -79,15 +80,43 @@ void unpack_heads(const PackedArrays& packed, NeighborArray heads, int64_t count
   });
 }
 
-int64_t first_wrong_list(const PackedArrays& packed) {
+namespace {
+
+struct ListsCheck {
+  int64_t first_wrong;
+  uint64_t sum;
+};
+
+// The first wrong list, and the sum of term(row, i, neighbour) over all entries i of the graph.
+template <class Term>
+ListsCheck check_lists(const PackedArrays& packed, Term&& term) {
   const auto bits = bits_of(packed);
   int64_t first = std::numeric_limits<int64_t>::max();
+  std::atomic<uint64_t> sum{0};
   for_each_row(packed.indptr, packed.rows, [&](int64_t v) {
-    const int64_t bytes = packed.at[v + 1] - packed.at[v];
-    if (!packed_list_is_right(bits, 8 * packed.at[v], shape_of(packed.indptr, packed.vertices, v), packed.vertices, bytes))
-      atomic_min(first, v);
+    const int64_t begin = packed.indptr[v], bytes = packed.at[v + 1] - packed.at[v];
+    uint64_t part = 0;
+    const auto add = [&](int64_t i, int64_t neighbor) { part += term(v, begin + i, neighbor); };
+    const PackedShape shape = shape_of(packed.indptr, packed.vertices, v);
+    if (!packed_list_is_right(bits, 8 * packed.at[v], shape, packed.vertices, bytes, add)) atomic_min(first, v);
+    if (part != 0) sum.fetch_add(part, std::memory_order_relaxed);
   });
-  return first == std::numeric_limits<int64_t>::max() ? -1 : first;
+  return {first == std::numeric_limits<int64_t>::max() ? -1 : first, sum};
+}
+
+}  // namespace
+
+int64_t first_wrong_list(const PackedArrays& packed) {
+  return check_lists(packed, [](int64_t, int64_t, int64_t) { return uint64_t{0}; }).first_wrong;
+}
+
+UndirectedCheck check_undirected(const PackedArrays& packed, WeightArray weights) {
+  const auto weighted = [&](int64_t row, int64_t i, int64_t neighbor) {
+    return up_less_down(row, neighbor, weight_bits(weights, i));
+  };
+  const auto plain = [](int64_t row, int64_t, int64_t neighbor) { return up_less_down(row, neighbor, 0); };
+  const ListsCheck found = weights.data == nullptr ? check_lists(packed, plain) : check_lists(packed, weighted);
+  return {found.first_wrong, found.sum == 0};
 }
 
 }  // namespace hinterland::native

@@ -32,4 +32,11 @@ void unpack_heads(const PackedArrays& packed, NeighborArray heads, int64_t count
 // The first row whose packed list is not what its degree and bytes promise, or -1. indptr and at are right themselves.
 int64_t first_wrong_list(const PackedArrays& packed);
 
+struct UndirectedCheck {
+  int64_t first_wrong;  // as first_wrong_list
+  bool mirrored;        // as is_mirrored, if no list is wrong
+};
+// Both in one pass. There is a weight for each neighbour, or none at all.
+UndirectedCheck check_undirected(const PackedArrays& packed, WeightArray weights);
+
 }  // namespace hinterland::native

@@ -1,4 +1,8 @@
+#include <fcntl.h>
 #include <nanobind/stl/filesystem.h>
+#include <stdio.h>
+
+#include <cerrno>
 
 #include "bindings.hpp"
 #include "storage/file.hpp"
@@ -22,6 +26,13 @@ void bind_storage(nb::module_& m) {
         write_file(path.native(), offset, reinterpret_cast<const void*>(from), bytes, threads);
       },
       nb::arg("path"), nb::arg("offset"), nb::arg("from_"), nb::arg("bytes"), nb::arg("threads") = 8);
+  m.def(
+      "exchange",
+      [](const std::filesystem::path& one, const std::filesystem::path& other) {
+        return ::renameat2(AT_FDCWD, one.c_str(), AT_FDCWD, other.c_str(), RENAME_EXCHANGE) == 0 ? 0 : errno;
+      },
+      nb::arg("one"), nb::arg("other"),
+      "Exchanges what two names stand for, at once. The system's error number; EINVAL where the file system cannot.");
 }
 
 }  // namespace hinterland::native

@@ -31,10 +31,11 @@ def hinterland(environment, *arguments: str, **options) -> subprocess.CompletedP
 
 @pytest.fixture(autouse=True)
 def own_interrupt():
-    """main() takes over Ctrl-C, which the test runner wants back."""
-    handler = signal.getsignal(signal.SIGINT)
+    """main() takes over Ctrl-C and SIGTERM, which the test runner wants back."""
+    handlers = {stop: signal.getsignal(stop) for stop in (signal.SIGINT, signal.SIGTERM)}
     yield
-    signal.signal(signal.SIGINT, handler)
+    for stop, handler in handlers.items():
+        signal.signal(stop, handler)
 
 
 @pytest.fixture
@@ -142,6 +143,42 @@ def test_ctrl_c_ends_with_130_and_leaves_nothing(environment, tmp_path):
         assert process.wait(timeout=30) == 130
         assert "interrupted" in rest and "Traceback" not in rest and process.stdout.read() == ""
     assert list(tmp_path.iterdir()) == []
+
+
+def test_sigterm_ends_with_143_and_leaves_what_was_there(here, environment, tmp_path):
+    """SIGTERM is what SLURM and docker stop send. It comes while the features are written."""
+    out = tmp_path / "out"
+    arguments = ["dataset", "generate", "--scale", "1e-5", "--device", "cpu", "--output", str(out)]
+    assert here(*arguments)[0] == 0
+    before = {file.name: file.read_bytes() for file in out.iterdir()}
+    script = (
+        "import sys, time\n"
+        "from hinterland import cli\n"
+        "from hinterland.runtime.files import Output\n"
+        "written = Output.write_tensor\n"
+        "def slowly(*of):\n"
+        "    written(*of)\n"
+        "    print('writing', flush=True)\n"
+        "    time.sleep(60)\n"
+        "Output.write_tensor = slowly\n"
+        "cli.main()\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", script, *arguments, "--seed", "2", "--overwrite"],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None and process.stderr is not None
+        assert process.stdout.readline() == "writing\n"
+        assert len(os.listdir(tmp_path)) == 2
+        process.send_signal(signal.SIGTERM)
+        rest = process.stderr.read()
+        assert process.wait(timeout=60) == 143
+    assert rest.splitlines()[-1] == "hinterland: terminated" and "Traceback" not in rest
+    assert os.listdir(tmp_path) == ["out"]
+    assert {file.name: file.read_bytes() for file in out.iterdir()} == before
 
 
 def test_a_terminal_gets_a_table(environment):

@@ -107,6 +107,35 @@ def test_a_damaged_file_is_as_none(content):
     assert machine_module.load() is None
 
 
+def test_no_flipped_bit_changes_a_measurement():
+    kept = cache.store(a_machine()).read_bytes()
+    changed = 0
+    for at in range(len(kept)):
+        content = bytearray(kept)
+        content[at] ^= 1 << at % 8
+        cache.path().write_bytes(content)
+        os.utime(cache.path(), ns=(at, at))
+        changed += machine_module.load() not in (None, a_machine())
+    assert changed == 0
+
+
+def test_a_file_that_others_could_write_is_as_none(monkeypatch):
+    before = os.umask(0)
+    try:
+        cache.store(a_machine())
+    finally:
+        os.umask(before)
+    assert machine_module.load() is not None
+    cache.path().chmod(0o664)
+    assert machine_module.load() is None
+    cache.path().chmod(0o644)
+    if os.geteuid() == 0:
+        os.chown(cache.path(), 1234, 1234)
+    else:
+        monkeypatch.setattr(os, "geteuid", lambda: 1234)
+    assert machine_module.load() is None
+
+
 def test_another_machine_is_as_none():
     cache.store(a_machine(fingerprint="another"))
     assert machine_module.load() is None

@@ -142,6 +142,83 @@ def test_a_full_disk_leaves_no_half_entry(kernel, tmp_path, monkeypatch):
     assert {path.suffix for path in (tmp_path / "cache").iterdir()} == {".lock"}
 
 
+root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+
+
+@pytest.fixture
+def compiled(monkeypatch, kernel):
+    """Counts compilations, which take no time here."""
+    done = []
+
+    def compile(*of):
+        done.append(of)
+        return {"name": "symbol"}, b"cubin"
+
+    monkeypatch.setattr(jit, "_compile", compile)
+    return done
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda path: path.chmod(0o664),
+        lambda path: path.chmod(0o646),
+        pytest.param(lambda path: os.chown(path, 1234, 1234), marks=root),
+    ],
+    ids=["its group", "everybody", "another user"],
+)
+def test_an_entry_that_others_could_write_is_built_again(kernel, compiled, tmp_path, change):
+    """It is consistent with itself, whoever made it."""
+    entry = kernel.build("sm_90", tmp_path / "cache")
+    change(entry)
+    assert jit._load(entry) is None
+    assert kernel.build("sm_90", tmp_path / "cache") == entry and len(compiled) == 2
+    assert jit._load(entry) == ({"name": "symbol"}, b"cubin")
+    assert len(compiled) == 2
+
+
+@root
+def test_whoever_is_no_root_trusts_root(kernel, compiled, tmp_path, monkeypatch):
+    """Administrators build kernels for all."""
+    entry = kernel.build("sm_90", tmp_path / "cache")
+    monkeypatch.setattr(os, "geteuid", lambda: 1234)
+    assert kernel.build("sm_90", tmp_path / "cache") == entry and len(compiled) == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda path: path.chmod(0o775), "has mode 775"),
+        (lambda path: path.chmod(0o1777), "has mode 1777"),
+        pytest.param(lambda path: os.chown(path, 1234, 1234), "belongs to user 1234", marks=root),
+    ],
+)
+def test_a_cache_folder_that_others_could_write_is_refused(kernel, compiled, tmp_path, change, says):
+    kernel.build("sm_90", tmp_path / "cache")
+    change(tmp_path / "cache")
+    with pytest.raises(ConfigError, match=rf"the kernel cache {tmp_path}/cache {says}: .*chmod go-w .*HINTERLAND_CACHE_DIR"):
+        kernel.build("sm_90", tmp_path / "cache")
+    assert len(compiled) == 1
+
+
+def test_what_is_written_is_ours_whatever_the_umask(kernel, compiled, tmp_path, monkeypatch):
+    monkeypatch.setenv("HINTERLAND_CACHE_DIR", str(tmp_path))
+    before = os.umask(0)
+    try:
+        own = kernel.build("sm_90", jit.cache_dir())
+        handed_on = kernel.build("sm_90", tmp_path / "image")
+    finally:
+        os.umask(before)
+    assert [path.stat().st_mode & 0o777 for path in (own.parent, own, handed_on.parent, handed_on)] == [
+        0o700,
+        0o644,
+        0o755,
+        0o644,
+    ]
+    kernel.build("sm_90", jit.cache_dir())
+    assert len(compiled) == 2
+
+
 def test_an_unknown_architecture_is_refused(kernel, tmp_path):
     with pytest.raises(ConfigError, match="sm_90"):
         list(jit.build_all(["hopper"], tmp_path))

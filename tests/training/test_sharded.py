@@ -6,16 +6,21 @@ import json
 import os
 import subprocess
 import sys
+import zipfile
+from contextlib import nullcontext
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hinterland import datasets
-from hinterland.datasets.source import TensorRows
+from hinterland.datasets.source import ArrayRows, TensorRows
+from hinterland.graph.formats.arrays import Archive
 from hinterland.runtime import devices
+from hinterland.runtime.errors import FormatError
 from hinterland.training import Shards
 from hinterland.training.sharded import PartOfRows
 
@@ -53,6 +58,28 @@ def test_the_part_of_a_file(rows, nodes, steps):
             part.read(found[done : done + step])
             done, turn = done + step, turn + 1
         assert torch.equal(found, table[owner == node])
+
+
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+def test_damage_in_the_part_of_another_node(tmp_path, save):
+    """Each node reads an archive's member to its end, where its checksum is known."""
+    path = tmp_path / "x.npz"
+    table = np.random.default_rng(1).random((6000, 3), np.float32)
+    save(path, rows=table)
+    with zipfile.ZipFile(path) as archive:
+        end = archive.start_dir
+    for damage in (False, True):
+        if damage:
+            content = bytearray(path.read_bytes())
+            content[end - 40] ^= 1
+            path.write_bytes(content)
+        for node in range(2):
+            with Archive(str(path)) as archive:
+                part = PartOfRows(ArrayRows(archive.open("rows")), Shards(6000, 2), node)
+                found = torch.empty(part.shape)
+                with pytest.raises(FormatError) if damage else nullcontext():
+                    part.read(found)
+                    part.read(found[:0])
 
 
 class Job:

@@ -205,10 +205,11 @@ HINTERLAND_FN void pack_list(const PackedShape& shape, const Id* list, uint8_t* 
 }
 
 // Whether the `bytes` bytes at `list_bit` are the packed form of a list of `shape` whose neighbours ascend and are vertices.
-// Looks at nothing outside them but the words that they share and the one after.
-template <class Words>
+// Looks at nothing outside them but the words that they share and the one after. visit(i, neighbour) for all on the way; those
+// of a list that is not right may be anything.
+template <class Words, class Visit>
 HINTERLAND_FN bool packed_list_is_right(const BitReader<Words>& bits, int64_t list_bit, const PackedShape& shape,
-                                        int64_t vertices, int64_t bytes) {
+                                        int64_t vertices, int64_t bytes, Visit&& visit) {
   int64_t end = shape.directory_bits(), before = 0;
   if (ceil_div<int64_t>(end, 8) > bytes) return false;
   for (int64_t k = 0; k < shape.blocks; ++k) {
@@ -218,9 +219,10 @@ HINTERLAND_FN bool packed_list_is_right(const BitReader<Words>& bits, int64_t li
     if (ceil_div<int64_t>(end, 8) > bytes) return false;
     if (stdlib::popcount(block.high_bits(bits)) != block.size - 1) return false;
     bool ascends = true;
-    block.for_each(bits, [&](int, int64_t neighbor) {
+    block.for_each(bits, [&](int j, int64_t neighbor) {
       ascends &= neighbor >= before && neighbor < vertices;
       before = neighbor;
+      visit(k * kPackedBlock + j, neighbor);
     });
     if (!ascends) return false;
   }

@@ -30,21 +30,45 @@ COMMANDS = (
 )
 
 
-class _Interrupted(BaseException):
-    """Ctrl-C. Not KeyboardInterrupt, which typer turns into an exit status that depends on its version."""
+class _Stopped(BaseException):
+    """Ctrl-C or SIGTERM. Not KeyboardInterrupt, which typer turns into an exit status that depends on its version."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.number = number
 
 
-def _interrupt(signal_number: int, frame: object) -> None:
-    raise _Interrupted
+def _stop(number: int, frame: object) -> None:
+    raise _Stopped(number)
+
+
+_STOPS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
 
 
 def main() -> None:
-    """Runs the command line; exit status 0, 1 (an error of ours, said in a sentence), 2 (usage) or 130 (Ctrl-C)."""
-    before = signal.signal(signal.SIGINT, _interrupt)
+    """Runs the command line; exit status 0, 1 (an error of ours, in a sentence), 2 (usage), 130 (Ctrl-C) or 143 (SIGTERM)."""
+    before = {number: signal.signal(number, _stop) for number in _STOPS}
     try:
         _run()
+    except _Stopped as stop:
+        _end(stop.number)
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _end(number: int) -> None:
+    from ..runtime.asides import remove_all
+
+    for stop in _STOPS:
+        signal.signal(stop, signal.SIG_IGN)  # it ends already
+    print(f"hinterland: {_STOPS[signal.Signals(number)]}", file=sys.stderr)
+    remove_all()
+    if any(thread.daemon for thread in threading.enumerate()):
+        # A stage is still in C++ code. Python would end its thread there, and C++ then aborts the process.
+        sys.stdout.flush()
+        os._exit(128 + number)
+    sys.exit(128 + number)
 
 
 def _run() -> None:
@@ -69,10 +93,3 @@ def _run() -> None:
     except HinterlandError as error:
         print(f"hinterland: {error}", file=sys.stderr)
         sys.exit(1)
-    except _Interrupted:
-        print("hinterland: interrupted", file=sys.stderr)
-        if any(thread.daemon for thread in threading.enumerate()):
-            # A stage is still in C++ code. Python would end its thread there, and C++ then aborts the process.
-            sys.stdout.flush()
-            os._exit(130)
-        sys.exit(130)

@@ -158,6 +158,19 @@ def check_neighbors(indices: torch.Tensor, num_vertices: int) -> None:
         )
 
 
+def check_lists(indptr: torch.Tensor, indices: torch.Tensor, num_vertices: int) -> bool | None:
+    """As ``check_neighbors``. Returns whether each vertex's neighbours ascend, which the same pass sees; None on a GPU.
+
+    ``indptr`` is right, int64, on the CPU.
+    """
+    if not indices.is_cuda:
+        ascend = _core.check_rows(indptr.data_ptr(), num_vertices, indices.data_ptr(), indices.element_size())
+        if ascend is not None:
+            return ascend
+    check_neighbors(indices, num_vertices)  # says which one is wrong
+    return None
+
+
 def count_empty_lists(indptr: torch.Tensor) -> int:
     """How many vertices have no neighbours."""
     lists, empty = indptr.numel() - 1, 0

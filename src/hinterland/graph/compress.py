@@ -129,13 +129,24 @@ def from_packed(
     if wrong >= 0 or _core.packed_bytes(max(int(at[-1]), 0)) != stream.numel() or num_edges > 8 * stream.numel():
         where = f"packed_offsets[{wrong}] is {int(at[wrong])}" if wrong >= 0 else f"packed_offsets ends with {int(at[-1])}"
         raise GraphError(f"{where}, but the packed lists take {stream.numel()} bytes; restore the graph or compress it again")
-    wrong = _core.first_wrong_list(offsets.data_ptr(), at.data_ptr(), stream.data_ptr(), num_vertices, num_vertices)
+    held: dict[str, Array] = {"indptr": indptr, "packed_offsets": packed_offsets, "packed": packed}
+    values = (0, 0, 0)
+    if weights is not None:
+        tensor = arrays.tensor_of(weights)
+        arrays.check_weights(tensor, num_edges)
+        values = (tensor.data_ptr(), *arrays.WEIGHT_TYPES[tensor.dtype][:2])
+        held["weights"] = weights
+    rows = (offsets.data_ptr(), at.data_ptr(), stream.data_ptr(), num_vertices, num_vertices)
+    if directed:
+        wrong, mirrored = _core.first_wrong_list(*rows), True
+    else:
+        wrong, mirrored = _core.check_undirected(*rows, *values)
     if wrong >= 0:
         raise GraphError(f"the packed list of vertex {wrong} is damaged; restore the graph or compress it again")
-    held: dict[str, Array] = {"indptr": indptr, "packed_offsets": packed_offsets, "packed": packed}
-    if weights is not None:
-        arrays.check_weights(arrays.tensor_of(weights), num_edges)
-        held["weights"] = weights
+    if not mirrored:
+        raise GraphError(
+            "not every edge of this undirected graph has its reverse, with the same weight; compress the original graph again"
+        )
     return Graph._of({name: _moved(array, places[_home(name)]) for name, array in held.items()}, directed, True, order)
 
 

@@ -59,9 +59,10 @@ class Graph(Shown):
         places = arrays.placements(placement)
         indptr, indices = arrays.integers("indptr", indptr), arrays.integers("indices", indices)
         offsets, neighbors = arrays.tensor_of(indptr), arrays.tensor_of(indices)
-        arrays.check_offsets(offsets.to("cpu", torch.int64), neighbors.numel())
+        on_cpu = offsets.to("cpu", torch.int64)
+        arrays.check_offsets(on_cpu, neighbors.numel())
         num_vertices = offsets.numel() - 1
-        arrays.check_neighbors(neighbors, num_vertices)
+        ascend = arrays.check_lists(on_cpu, neighbors, num_vertices)
         if weights is not None:
             arrays.require_array("weights", weights)
             if not isinstance(weights, UnifiedTensor):
@@ -78,7 +79,7 @@ class Graph(Shown):
             self._arrays["weights"] = arrays.placed(weights, weights.dtype, places["weights"])
         self._order: Order | None = None
         self.labels: Asked[Sequence[Hashable]] = None
-        self._sorted_lists: bool | None = None
+        self._sorted_lists = ascend
         self._transposed: Callable[[], Graph | None] = lambda: None
         self._num_isolated: int | None = None
         self._weight_range: arrays.WeightRange | None = None

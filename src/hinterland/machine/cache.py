@@ -8,12 +8,14 @@ import json
 import os
 import platform
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from ..runtime import devices, jit
 from ..runtime.errors import ConfigError, FormatError, StorageError
 from ..runtime.files import replacing
+from ..runtime.trust import is_ours
 from .model import Gpu, Machine
 
 
@@ -26,12 +28,14 @@ def load() -> Machine | None:
     """The last measurement of this machine, or None: nothing is measured here.
 
     None also where the file is damaged, was written by another version, or belongs to other hardware (a home folder
-    that several machines share).
+    that several machines share), and where other users could have written it.
     """
     file = path()
     try:
         stamp = file.stat()
     except OSError:
+        return None
+    if not is_ours(stamp):
         return None
     return _load(file, stamp.st_mtime_ns, stamp.st_size)
 
@@ -39,7 +43,10 @@ def load() -> Machine | None:
 @functools.lru_cache(maxsize=4)
 def _load(file: Path, mtime_ns: int, size: int) -> Machine | None:
     try:
-        machine = Machine.from_json(json.loads(file.read_text()))
+        content = json.loads(file.read_text())
+        if not isinstance(content, dict) or content.pop("sha256", None) != _sha256(content):
+            return None
+        machine = Machine.from_json(content)
     except (OSError, ValueError, RecursionError, FormatError):
         return None
     return machine if machine.fingerprint == fingerprint() else None
@@ -56,11 +63,16 @@ def store(machine: Machine) -> Path:
             "set HINTERLAND_CACHE_DIR to a folder that can be written"
         ) from error
     try:
-        with replacing(file) as output:
-            output.write(json.dumps(machine.to_json(), indent=1).encode())
+        with replacing(file, mode=0o644) as output:
+            content = machine.to_json()
+            output.write(json.dumps({**content, "sha256": _sha256(content)}, indent=1).encode())
     except StorageError as error:
         raise StorageError(f"the measurement cannot be kept: {error}; or set HINTERLAND_CACHE_DIR to another folder") from error
     return file
+
+
+def _sha256(content: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 @functools.cache

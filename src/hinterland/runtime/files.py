@@ -5,10 +5,9 @@ from __future__ import annotations
 import errno
 import io
 import os
-import secrets
-import shutil
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any
@@ -16,7 +15,10 @@ from typing import IO, Any
 import torch
 
 from .. import _core
+from . import asides
 from .errors import ConfigError, StorageError
+from .signals import deferred
+from .trust import followed
 
 
 def refused(path: str | Path, doing: str, error: OSError) -> StorageError:
@@ -57,6 +59,11 @@ class Output:
         with writing(self.final):
             os.truncate(self.aside, size)
 
+    def sync(self) -> None:
+        """Waits until what was written lies on the disk."""
+        with writing(self.final):
+            os.fsync(self._file.fileno())
+
     @property
     def file(self) -> Any:
         """For libraries that write to a file object; wrap their calls in ``writing``."""
@@ -65,12 +72,20 @@ class Output:
 
 def check_place(path: str | Path) -> None:
     """Refuses a place where no file can be written, before a long run is for nothing."""
-    final = Path(os.path.realpath(path))
+    final = _file_place(path)
     with writing(path):
-        if final.exists() and not final.is_file():
-            raise ConfigError(f"{path}: exists and is no regular file; choose another name to write to")
         if not final.parent.is_dir():
             raise StorageError(f"{path}: cannot be written: No such file or directory; make the folder {final.parent} first")
+
+
+def _file_place(path: str | Path) -> Path:
+    """Where a file of this name is written. A link keeps pointing where it did: its target is what is replaced."""
+    with writing(path):
+        final = followed(path)
+        regular = final.is_file() or not final.exists()
+    if not regular:
+        raise ConfigError(f"{path}: exists and is no regular file; choose another name to write to")
+    return final
 
 
 @contextmanager
@@ -87,37 +102,66 @@ def writing(final: str | Path) -> Iterator[None]:
 class replacing:
     """``with replacing(path) as output``: the file appears under ``path`` whole, or what was there stays.
 
-    Written under another name in the same folder, synced, then renamed. After any error the aside file is removed.
+    Written under another name in the same folder (:mod:`.asides`), synced, then renamed. After any error, Ctrl-C included, the
+    aside file is removed; what a killed process left is removed by the next that writes the same file.
+
+    Args:
+        path: the file. Links are followed, but for those of other users in folders where everybody may write.
+        mode: the permissions of a new file, of which the process's umask takes away.
     """
 
-    def __init__(self, path: str | Path) -> None:
-        # A link keeps pointing where it did: its target is what is replaced.
-        self._final = Path(os.path.realpath(path))
-        with writing(path):
-            regular = self._final.is_file() or not self._final.exists()
-        if not regular:
-            raise ConfigError(f"{path}: exists and is no regular file; choose another name to write to")
-        self._aside = self._final.with_name(f".{self._final.name}.{secrets.token_hex(4)}.part")
+    def __init__(self, path: str | Path, mode: int = 0o666) -> None:
+        self._final, self._mode = _file_place(path), mode
+        self._aside: Path | None = None
+        self._file: Any = None
 
     def __enter__(self) -> Output:
         try:
-            handle = os.open(self._aside, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
-        except OSError as error:
-            raise refused(self._final, "written", error) from error
-        self._file = os.fdopen(handle, "w+b", buffering=0)
+            with writing(self._final), deferred():
+                self._aside, handle = asides.file_beside(self._final, self._mode)
+                self._file = os.fdopen(handle, "w+b", buffering=0)
+        except BaseException:
+            self._discard()
+            raise
         return Output(self._final, self._aside, _Whole(self._file))
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         try:
             if kind is None:
+                assert self._aside is not None
                 with writing(self._final):
                     os.fsync(self._file.fileno())
-                    self._file.close()
                     os.replace(self._aside, self._final)
                     _sync_folder(self._final.parent)
         finally:
-            self._file.close()
-            self._aside.unlink(missing_ok=True)
+            self._discard()
+
+    def _discard(self) -> None:
+        """Ends the writing: the aside file goes, if it is there still."""
+        with deferred():
+            if self._aside is not None:
+                asides.remove(self._aside)
+            if self._file is not None:
+                self._file.close()
+
+
+@contextmanager
+def replacing_all(paths: Sequence[str | Path], unwanted: Sequence[str | Path] = ()) -> Iterator[list[Output]]:
+    """``with replacing_all(paths) as outputs``: files that belong together, all of them on the disk before the first appears.
+
+    They appear in the order of ``paths``; then the files ``unwanted`` go. A failure before leaves what was there. Ctrl-C waits
+    for the last, so that only the end of the process or a refused rename leaves some of them.
+    """
+    with ExitStack() as stack:
+        outputs = [stack.enter_context(replacing(path)) for path in reversed(paths)][::-1]  # the stack leaves the last first
+        yield outputs
+        for output in outputs:
+            output.sync()
+        with deferred():
+            stack.close()
+            for path in unwanted:
+                with writing(path):
+                    Path(path).unlink(missing_ok=True)
 
 
 @contextmanager
@@ -126,47 +170,94 @@ def replacing_folder(path: str | Path, replaceable: Callable[[Path], bool]) -> I
 
     What is written to ``aside``, a folder beside it, is there under ``path`` at the end. After any error it is removed, and
     what was there before stays. ``replaceable`` says whether a folder that is there may be replaced; an empty one always may.
+    It is asked before and once more about what was found in the folder's place at the end: meanwhile somebody may have made it
+    or filled it.
 
     Raises:
         ConfigError: something is there that may not be replaced.
         StorageError: the place cannot be written; refusals inside the block that name ``aside`` name ``path`` instead.
     """
-    final = Path(os.path.realpath(path))
     check_folder_place(path, replaceable)
-    aside, old = (final.with_name(f".{final.name}.{secrets.token_hex(4)}.{end}") for end in ("part", "old"))
+    final = followed(path)
+    aside: Path | None = None
+    lock: int | None = None
     try:
-        with writing(path):
-            aside.mkdir()
+        with writing(path), deferred():
+            aside, lock = asides.folder_beside(final)
         yield aside
         with writing(path):
             _sync_folder(aside)
-            if final.exists():
-                os.replace(final, old)
-            try:
-                os.replace(aside, final)
-            except BaseException:
-                if old.exists():
-                    os.replace(old, final)
-                raise
+            with deferred():
+                (aside / asides.MARK).unlink()
+                aside = _put_in_place(aside, final, partial(_check_replaceable, path, replaceable))
             _sync_folder(final.parent)
     except StorageError as error:
-        if str(aside) not in str(error):
+        if aside is None or str(aside) not in str(error):
             raise
         raise StorageError(str(error).replace(str(aside), str(path))) from error
     finally:
-        shutil.rmtree(aside, ignore_errors=True)
-        shutil.rmtree(old, ignore_errors=True)
+        with deferred():
+            if aside is not None:
+                asides.remove(aside)
+            if lock is not None:
+                os.close(lock)
+
+
+def _put_in_place(aside: Path, final: Path, check: Callable[[Path], None]) -> Path:
+    """Renames a folder to ``final``. Returns where the folder is now that was there, if there was one: it may be removed.
+
+    ``check`` raises for a folder that may not be replaced; it keeps its place. Nothing is removed here.
+    """
+    try:
+        os.rename(aside, final)  # an empty folder gives way, nothing else does
+        return aside
+    except OSError as error:
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
+            raise
+    check(final)
+    code = _core.exchange(str(aside), str(final))
+    if code == 0:
+        try:
+            check(aside)
+        except BaseException:
+            _core.exchange(str(aside), str(final))
+            raise
+        (aside / asides.MARK).touch()  # if this process is killed now, the next writer removes it
+        return aside
+    if code not in (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP):
+        raise OSError(code, os.strerror(code))
+    # A file system that cannot exchange two names: for a moment there is nothing under this one.
+    old = asides.name_beside(final, "old")
+    os.rename(final, old)
+    try:
+        check(old)
+        os.rename(aside, final)
+    except BaseException:
+        try:
+            os.rename(old, final)
+        except OSError as error:
+            raise StorageError(f"{final}: somebody made it while it was replaced; what was there before is {old}") from error
+        raise
+    return old
 
 
 def check_folder_place(path: str | Path, replaceable: Callable[[Path], bool]) -> None:
     """Refuses what ``replacing_folder`` will refuse, before a long run is for nothing."""
-    final = Path(os.path.realpath(path))
     with writing(path):
+        final = followed(path)
         if not final.parent.is_dir():
             raise StorageError(f"{path}: cannot be written: No such file or directory; make the folder {final.parent} first")
-        if not final.exists() or (final.is_dir() and not any(final.iterdir())):
-            return
-    if not replaceable(final):
+        if final.exists():
+            _check_replaceable(path, replaceable, final)
+
+
+def _check_replaceable(path: str | Path, replaceable: Callable[[Path], bool], folder: Path) -> None:
+    """Refuses a folder that may not be replaced; ``path``: the name that the caller gave it."""
+    try:
+        may = (folder.is_dir() and not any(folder.iterdir())) or replaceable(folder)
+    except ConfigError as error:
+        raise ConfigError(str(error).replace(str(folder), str(path))) from None
+    if not may:
         raise ConfigError(f"{path}: is there already; choose another name, or remove it first")
 
 
@@ -194,6 +285,9 @@ class _Whole(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int:
         return self._file.readinto(buffer)  # type: ignore[attr-defined]
+
+    def fileno(self) -> int:
+        return self._file.fileno()
 
     def seek(self, offset: int, whence: int = 0) -> int:
         return self._file.seek(offset, whence)

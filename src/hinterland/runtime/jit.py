@@ -28,6 +28,7 @@ import torch
 from . import devices
 from .errors import ConfigError, DeviceError, StorageError
 from .files import replacing
+from .trust import is_ours
 
 PACKAGE = Path(__file__).resolve().parent.parent
 _FLAGS = {"std": "c++20", "device_as_default_execution_space": True}
@@ -99,6 +100,7 @@ class KernelFile:
         ``unit``: one of :meth:`units`; None where all instances are one.
         """
         unit = unit or self.instances
+        _check_folder(folder)
         entry = folder / f"{Path(self.path).stem}-{arch}-{self.key(arch, unit)}.cubin"
         if _load(entry) is None:
             with _lock(entry):
@@ -186,9 +188,12 @@ def _compile(file: KernelFile, arch: str, unit: tuple[str, ...]) -> tuple[dict[s
 
 
 def _load(entry: Path) -> tuple[dict[str, str], bytes] | None:
-    """The symbols and the cubin of a cache entry; None where there is none or it is damaged."""
+    """The symbols and the cubin of a cache entry; None where there is none, it is damaged, or others could have written it."""
     try:
-        blob = entry.read_bytes()
+        with open(entry, "rb") as file:
+            if not is_ours(os.fstat(file.fileno())):
+                return None
+            blob = file.read()
     except (FileNotFoundError, NotADirectoryError):
         return None
     head, _, payload = blob.removeprefix(_MAGIC).partition(b"\n")
@@ -202,17 +207,36 @@ def _store(entry: Path, symbols: dict[str, str], cubin: bytes) -> None:
     payload = json.dumps(symbols).encode() + b"\n" + cubin
     blob = _MAGIC + hashlib.sha256(payload).hexdigest().encode() + b"\n" + payload
     try:
-        with replacing(entry) as output:
+        with replacing(entry, mode=0o644) as output:
             output.write(blob)
     except StorageError as error:
         raise StorageError(f"{error}; or set HINTERLAND_CACHE_DIR to a folder with space") from error
 
 
+def _check_folder(folder: Path) -> None:
+    """Refuses a cache where others could put kernels for us to run.
+
+    Raises:
+        ConfigError: names the folder, and how to close it.
+    """
+    try:
+        info = folder.stat()
+    except OSError:
+        return  # it is made when an entry is written, or refused then
+    if is_ours(info):
+        return
+    fault = f"has mode {info.st_mode & 0o7777:o}" if info.st_uid in (0, os.geteuid()) else f"belongs to user {info.st_uid}"
+    raise ConfigError(
+        f"the kernel cache {folder} {fault}: others could put code there that runs as you; close it (chmod go-w {folder}) or "
+        "set HINTERLAND_CACHE_DIR to a folder of your own"
+    )
+
+
 @contextmanager
 def _lock(entry: Path) -> Iterator[None]:
     try:
-        entry.parent.mkdir(parents=True, exist_ok=True)
-        handle = os.open(entry.with_suffix(".lock"), os.O_RDWR | os.O_CREAT, 0o644)
+        entry.parent.mkdir(mode=0o700 if entry.parent == cache_dir() else 0o755, parents=True, exist_ok=True)
+        handle = os.open(entry.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
     except OSError as error:
         raise ConfigError(
             f"the kernel cache {entry.parent} cannot be written ({error.strerror}); "

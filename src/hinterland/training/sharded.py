@@ -193,6 +193,11 @@ class PartOfRows:
             self._rows.skip(begin - self._at)
             self._rows.read(target[done : done + length])
             self._at, self._taken, done = begin + length, self._taken + length, done + length
+        if self._taken == self.shape[0]:
+            self._rows.skip(
+                self._rows.shape[0] - self._at
+            )  # at the end of what is compressed or an archive stands its checksum
+            self._at = self._rows.shape[0]
 
     def skip(self, count: int) -> None:
         self._taken += count

@@ -190,8 +190,10 @@ def write(folder: Path, rng: random.Random) -> Path:
         (folder / "raw" / "edge.csv.gz").write_bytes(gzip.compress(damage(b"0,1\n1,2\n3,0\n", rng), 1))
         (folder / "raw" / "num-node-list.csv.gz").write_bytes(gzip.compress(damage(b"4\n", rng), 1))
         return folder
-    path = folder / rng.choice(_NAMES)
-    path.write_bytes(rng.choice(MAKERS)(rng))
+    maker = rng.choice(MAKERS)
+    # Half of them under a name that leaves it to the content, the rest under any: most are refused for that alone.
+    path = folder / rng.choice(("g", "g.csv", *rng.choices(_NAMES, k=2)))
+    path.write_bytes(maker(rng))
     return path
 
 

@@ -13,6 +13,7 @@ import scipy.sparse as sp
 import torch
 
 import hinterland as hl
+from hinterland.graph.formats import arrays as array_files
 from hinterland.graph.formats import hl as ours
 from hinterland.runtime.errors import ConfigError, FormatError, GraphError, OutOfMemory, StorageError
 
@@ -203,7 +204,8 @@ def test_emogi(tmp_path):
         ("val", struct.pack("<qq2I", 2, 0, 1, 1), "2 weights for 3 neighbours"),
     ):
         hl.save_graph(graph, base)
-        (tmp_path / f"g.bel.{part}").write_bytes(content)
+        stamp = (tmp_path / "g.bel.col").read_bytes()[8:16]
+        (tmp_path / f"g.bel.{part}").write_bytes(content[:8] + stamp + content[16:] if len(content) >= 16 else content)
         with pytest.raises(FormatError, match=words):
             hl.load_graph(base)
     hl.save_graph(graph, base)
@@ -257,6 +259,101 @@ def test_our_own_headers(tmp_path):
             hl.load_graph(path)
 
 
+def forged(path, change):
+    """The file at ``path`` under other flags, with a header whose checksum is right."""
+    header = ours.read_header(str(path))
+    header.flags = change(header.flags)
+    path.write_bytes(header.pack() + path.read_bytes()[4096:])
+
+
+@pytest.mark.parametrize("packed", [False, True], ids=["plain", "packed"])
+@pytest.mark.parametrize(("order", "dtype"), [(None, None), ("degree", torch.int16), (None, torch.float64)])
+def test_a_directed_graph_that_says_undirected(tmp_path, packed, order, dtype):
+    path = tmp_path / "g.hl"
+    rng = np.random.default_rng(3)
+    src, dst = (torch.from_numpy(rng.integers(0, 50, 300)) for _ in range(2))
+    graph = hl.from_edges(src, dst, None if dtype is None else torch.arange(300).to(dtype))
+    graph = graph if order is None else hl.reorder(graph, order)
+    for one_way in (graph, hl.graph.simplify(graph, symmetrize=True)):
+        hl.save_graph(hl.compress(one_way) if packed else one_way, path)
+        forged(path, lambda flags: flags & ~ours._DIRECTED)
+        if one_way.directed:
+            with pytest.raises(FormatError, match="not every edge"):
+                hl.load_graph(path)
+        else:
+            assert not hl.load_graph(path).directed
+
+
+@pytest.mark.parametrize("packed", [False, True], ids=["plain", "packed"])
+def test_a_reverse_of_another_weight(tmp_path, packed):
+    path = tmp_path / "g.hl"
+    ends = torch.tensor([0, 1]), torch.tensor([1, 0])
+    for weights in ([1.0, 2.0], [2.0, 2.0], [0.0, -0.0]):
+        graph = hl.from_edges(*ends, torch.tensor(weights))
+        hl.save_graph(hl.compress(graph) if packed else graph, path)
+        forged(path, lambda flags: flags & ~ours._DIRECTED)
+        if weights[0] == weights[1]:
+            assert not hl.load_graph(path).directed
+        else:
+            with pytest.raises(FormatError, match="weight"):
+                hl.load_graph(path)
+
+
+def test_lists_that_do_not_ascend_as_the_header_says(tmp_path):
+    path = tmp_path / "g.hl"
+    hl.save_graph(hl.Graph(torch.tensor([0, 3, 3, 4]), torch.tensor([2, 0, 1, 0])), path)
+    assert not hl.load_graph(path).has_sorted_lists
+    forged(path, lambda flags: flags | ours._SORTED)
+    with pytest.raises(FormatError, match="the header says that neighbours ascend, but some do not"):
+        hl.load_graph(path)
+    hl.save_graph(hl.Graph(torch.tensor([0, 3, 3, 4]), torch.tensor([0, 1, 1, 0])), path)
+    forged(path, lambda flags: flags & ~ours._SORTED)
+    assert hl.load_graph(path).has_sorted_lists
+
+
+@pytest.mark.parametrize("flag", [32, 1 << 31])
+def test_flags_that_no_writer_sets(tmp_path, flag):
+    path = tmp_path / "g.hl"
+    hl.save_graph(hl.from_edges(torch.tensor([0]), torch.tensor([1])), path)
+    forged(path, lambda flags: flags | flag)
+    with pytest.raises(FormatError, match="are not known to version 1"):
+        hl.load_graph(path)
+
+
+def same(one, other):
+    """Whether two graphs have the same arrays and direction."""
+    arrays = [(g.directed, g.indptr.tolist(), g.indices.tolist(), None if g.weights is None else g.weights.tolist())
+              for g in (one, other)]  # fmt: skip
+    return arrays[0] == arrays[1]
+
+
+@pytest.mark.parametrize("form", ["plain", "packed"])
+def test_flags_and_bits_of_our_own_files_make_no_other_graph(tmp_path, form):
+    """Every flag of the header changed and summed again, and every 64th byte of the file: the same graph or an error."""
+    path = tmp_path / "g.hl"
+    graph = hl.graph.simplify(hl.generate("uniform", scale=5, edge_factor=4, seed=1), symmetrize=True)
+    hl.save_graph(hl.compress(graph) if form == "packed" else graph, path)
+    whole, graph = path.read_bytes(), hl.load_graph(path)
+    for bit in range(32):
+        path.write_bytes(whole)
+        forged(path, lambda flags, bit=bit: flags ^ 1 << bit)
+        try:
+            found = hl.load_graph(path)
+        except FormatError:
+            continue
+        found.directed = graph.directed  # an undirected graph may be read as a directed one: it has these edges
+        assert same(found, graph), bit
+    for at in range(0, len(whole), 64):
+        content = bytearray(whole)
+        content[at] ^= 1 << at // 64 % 8
+        path.write_bytes(content)
+        try:
+            found = hl.load_graph(path)
+        except FormatError:
+            continue
+        assert same(found, graph), at  # a byte between the sections
+
+
 def npz(path, **arrays):
     np.savez(path, **arrays)
     return path
@@ -308,6 +405,87 @@ def test_damaged_npz(tmp_path, compressed):
         path.write_bytes(whole[:size])
         with pytest.raises(FormatError):
             hl.load_graph(path)
+
+
+@pytest.mark.parametrize(("kind", "compressed"), [("csr", False), ("csc", False), ("coo", False), ("csc", True)])
+def test_no_flipped_bit_of_an_archive_makes_another_graph(tmp_path, kind, compressed):
+    """As scipy, whose zipfile compares each member's CRC-32: members of more than the 4 KiB that a header's reader looks at."""
+    path = tmp_path / "g.npz"
+    rng = np.random.default_rng(5)
+    matrix = sp.random_array((150, 150), density=0.1, format=kind, rng=rng)
+    sp.save_npz(path, matrix.astype(np.int8 if compressed else np.float64), compressed=compressed)
+    whole, graph = path.read_bytes(), hl.load_graph(path)
+    with zipfile.ZipFile(path) as archive:
+        directory = archive.start_dir
+        heads = [at for info in archive.infolist() for at in range(info.header_offset, info.header_offset + 200, 9)]
+    ends = range(directory, len(whole), 4)
+    for at in [*heads, *ends, *rng.integers(0, directory, 50).tolist()]:
+        content = bytearray(whole)
+        content[at] ^= 1 << int(rng.integers(8))
+        path.write_bytes(content)
+        try:
+            found = hl.load_graph(path)
+        except FormatError:
+            continue
+        assert same(found, graph), at
+
+
+def test_a_pattern_whose_type_is_damage(tmp_path):
+    """Weights that turned into booleans, which would be none."""
+    path = tmp_path / "g.npz"
+    sp.save_npz(path, sp.csr_array(np.arange(1, 26, dtype=np.int8).reshape(5, 5)), compressed=False)
+    content = path.read_bytes()
+    assert content.count(b"|i1") == 1
+    path.write_bytes(content.replace(b"|i1", b"|b1"))
+    with pytest.raises(FormatError, match="CRC-32"):
+        hl.load_graph(path)
+
+
+def test_large_members_are_summed_in_blocks(tmp_path, monkeypatch):
+    monkeypatch.setattr(array_files, "_SUMMED", 1000)
+    path = tmp_path / "g.npz"
+    matrix = sp.random_array((100, 100), density=0.3, format="csr", rng=np.random.default_rng(1))
+    sp.save_npz(path, matrix, compressed=False)
+    assert hl.load_graph(path).weights.tolist() == matrix.data.tolist()
+    content = bytearray(path.read_bytes())
+    content[content.index(matrix.data[1234].tobytes())] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(FormatError, match=r"damaged: the checksum \(CRC-32\) of data does not match"):
+        hl.load_graph(path)
+
+
+def test_rows_that_are_passed_over_are_summed_too(tmp_path):
+    path = tmp_path / "x.npz"
+    np.savez(path, rows=np.arange(4000, dtype=np.float32))
+    for damage in (False, True):
+        if damage:
+            content = bytearray(path.read_bytes())
+            content[content.index(np.float32(100).tobytes())] ^= 1
+            path.write_bytes(content)
+        with array_files.Archive(str(path)) as archive:
+            array = archive.open("rows")
+            array.skip(1000)
+            assert array.take(10).tolist() == list(range(1000, 1010))
+            if damage:
+                with pytest.raises(FormatError, match="CRC-32"):
+                    array.skip(2990)
+            else:
+                array.skip(2990)
+
+
+def test_an_array_that_is_shorter_than_its_member(tmp_path):
+    path = tmp_path / "g.npz"
+    member = io.BytesIO()
+    np.lib.format.write_array(member, np.array([2, 2]))
+    sp.save_npz(path, sp.csr_array(np.eye(2)))
+    with zipfile.ZipFile(path) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    members["shape.npy"] = member.getvalue() + b"more"
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+    with pytest.raises(FormatError, match="shape is an array of the shape .* more than it needs"):
+        hl.load_graph(path)
 
 
 def test_an_array_that_promises_more_than_the_archive_holds(tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gzip
 import os
 import shutil
 import stat
@@ -16,7 +17,7 @@ import torch
 import hinterland as hl
 from hinterland.graph import formats
 from hinterland.graph.formats import files
-from hinterland.runtime.errors import ConfigError, FormatError, StorageError
+from hinterland.runtime.errors import ConfigError, FormatError, HinterlandError, StorageError
 
 from .samples import listed
 
@@ -31,15 +32,63 @@ def graph():
 
 
 @pytest.mark.parametrize("ending", ALL)
-def test_content_decides_whatever_the_name(tmp_path, graph, ending):
+def test_content_decides_where_the_ending_names_no_format(tmp_path, graph, ending):
     hl.save_graph(graph, tmp_path / f"g.{ending}")
     kind = formats.detect(tmp_path / f"g.{ending}")
-    for name in ("noname", "g.mtx", "g.sg", "g.npy", "g.txt.gz", "g.hl"):
+    for name in ("noname", "g.bin", "g.txt", "g.txt.gz", "g.csv"):
         (tmp_path / "other").mkdir(exist_ok=True)
         path = tmp_path / "other" / name
         shutil.copy(tmp_path / f"g.{ending}", path)
         assert formats.detect(path) == kind
         assert listed(hl.load_graph(path)) == listed(graph)
+
+
+@pytest.mark.parametrize("ending", [*ALL, "npy", "sg"])
+def test_an_ending_that_names_a_format_decides(tmp_path, graph, ending):
+    graph = graph.without_weights() if ending in ("npy", "sg") else graph
+    hl.save_graph(graph, tmp_path / f"saved.{ending}")
+    kind = formats.detect(tmp_path / f"saved.{ending}")
+    for name in ("g.mtx", "g.mtx.gz", "g.gr", "g.GR.gz", "g.sg", "g.wsg", "g.npz", "g.npy", "g.hl", "g.bel"):
+        path = tmp_path / name
+        shutil.copy(tmp_path / f"saved.{ending}", path)
+        if formats._by_name(name) != kind:
+            with pytest.raises((FormatError, StorageError)) as error:
+                hl.load_graph(path)
+            if kind != "edges":  # which any text could be
+                assert f"its content '{kind}'" in str(error.value)
+            assert listed(hl.load_graph(path, format=kind)) == listed(graph)
+        assert listed(hl.load_graph(path, format=kind)) == listed(graph)
+
+
+@pytest.mark.parametrize("ending", ["mtx", "gr", "mtx.gz", "sg", "wsg", "npz", "npy", "hl"])
+def test_a_damaged_start_makes_no_other_graph(tmp_path, ending):
+    """Bits of what a format is known by, and a start that is missing: the same graph or an error."""
+    graph = hl.from_edges(torch.tensor([0, 1, 2]), torch.tensor([1, 2, 2]))
+    if ending not in ("sg", "npy"):
+        # The size line of such a matrix has as many columns as its entries: it would be read as an edge.
+        graph = hl.graph.Graph(graph.indptr, graph.indices, torch.ones(3, dtype=torch.int32))
+    path = tmp_path / f"g.{ending}"
+    hl.save_graph(graph, path)
+    expected = hl.load_graph(path)
+    whole = path.read_bytes()
+    packed = ending.endswith("gz")
+    text = gzip.decompress(whole) if packed else whole
+    first = text.index(b"\n") + 1 if ending[:2] in ("mt", "gr") else 8
+    starts = [text[first:]]
+    for at in range(first):
+        for bit in range(at % 2, 8, 2):
+            content = bytearray(text)
+            content[at] ^= 1 << bit
+            starts.append(bytes(content))
+    for content in starts:
+        path.write_bytes(gzip.compress(content, 0) if packed else content)
+        try:
+            found = hl.load_graph(path)
+        except HinterlandError:
+            continue
+        if ending == "gr" and found.num_vertices != expected.num_vertices:
+            continue  # a digit of "p sp VERTICES ARCS", which nothing protects
+        assert listed(found) == listed(expected), content[:first]
 
 
 @pytest.mark.parametrize("ending", ALL)

@@ -1,4 +1,4 @@
-"""Graph files: found out by their content, read straight to their place, written whole or not at all.
+"""Graph files: known by their ending or their content, read straight to their place, written whole or not at all.
 
 Each format is one file beside this one. A reader returns an edge list or CSR arrays (``content.py``); ``load_graph`` makes
 the graph of them and applies the options, the same for every format.
@@ -59,11 +59,11 @@ FORMATS = {
 
 
 def detect(path: str | os.PathLike[str]) -> str:
-    """The name of the format of a file or folder, by its content.
+    """The name of the format of a file or folder: by its ending, or by its content where the ending names none.
 
     Raises:
         StorageError: it is missing or cannot be read.
-        FormatError: its content is of no format that is known here.
+        FormatError: its content is of no format that is known here, or of another than its ending says.
     """
     return sniff(os.fsdecode(path), _by_name(os.fsdecode(path)))
 
@@ -99,7 +99,8 @@ def load_graph(
     """Reads a graph from a file of any format in ``FORMATS``, or from an OGB data set's folder.
 
     Args:
-        path: the file; the format follows from its content. ``x.bel`` stands for ``x.bel.col``, ``.dst`` and ``.val``.
+        path: the file; the format follows from its ending or, where that is none in ``FORMATS`` or an edge list's, from its
+            content. ``x.bel`` stands for ``x.bel.col``, ``.dst`` and ``.val``.
         placement: where the arrays go, as in ``Graph``.
         directed: None takes what the file says (edge lists: directed). True marks the graph as directed. False demands a
             graph whose edges all have their reverse, and refuses any other.
@@ -109,7 +110,7 @@ def load_graph(
         weight_dtype: type of the weights. Without it a text's weights take the smallest of int32, int64, float32 and
             float64 that holds each as written, and other files' weights keep their type. For ``.bel``, which does not say
             what its weights are, ``torch.float32`` reads them as floats.
-        format: a name in ``FORMATS`` instead of what the content says; ``npy[2,E]`` or ``npy[E,2]`` for an edge array of
+        format: a name in ``FORMATS`` instead of what ending and content say; ``npy[2,E]`` or ``npy[E,2]`` for an edge array of
             the shape [2, 2].
 
     Returns:
@@ -246,7 +247,9 @@ def _held(content: Rows | Packed, options: Options) -> Graph:
         directed=content.directed,
         placement=options.placement,
     )
-    return Graph._of(graph._arrays, graph.directed, True if content.sorted else None, order)
+    if content.sorted and not graph.has_sorted_lists:
+        raise GraphError("the header says that neighbours ascend, but some do not; convert the original file again")
+    return Graph._of(graph._arrays, graph.directed, graph._sorted_lists, order)
 
 
 def _weights(path: str, content: EdgeList | Rows | Packed, options: Options) -> torch.Tensor | UnifiedTensor | None:

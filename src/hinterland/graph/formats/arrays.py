@@ -6,7 +6,9 @@ import io
 import math
 import struct
 import zipfile
+import zlib
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import IO, Any
 
@@ -19,6 +21,7 @@ from .files import read_into, size_of
 
 MAGIC = b"\x93NUMPY"
 _CHUNK = 1 << 22
+_SUMMED = 64 << 20  # bytes that are read at once where they are summed
 _LARGEST_HEADER = 1 << 16
 _LARGEST_RATIO = 1032  # deflate cannot compress better (zlib's manual: "a factor of 1032:1")
 _TORCH_TYPES = {
@@ -43,10 +46,11 @@ def damaged(path: str, what: str) -> Iterator[None]:
 class ArrayFile:
     """One array of a file: its shape and type, and its elements in their order on disk.
 
-    ``offset`` is where the data lies in ``path`` if they are stored as they are; otherwise ``stream`` yields them.
+    ``offset`` is where the array lies in ``path`` if it is stored as it is; otherwise ``head`` yields all of it. ``crc`` is
+    its CRC-32 where the file says so, compared when the last element is read; zipfile compares that of a compressed one.
     """
 
-    def __init__(self, path: str, name: str, head: IO[bytes], held: int, offset: int | None) -> None:
+    def __init__(self, path: str, name: str, head: IO[bytes], held: int, offset: int | None, crc: int | None = None) -> None:
         self.path, self.name = path, name
         with damaged(path, f"the header of {name}"):
             version = np.lib.format.read_magic(head)
@@ -68,16 +72,49 @@ class ArrayFile:
                 f"{path}: {name} promises {self.count} elements of {self.dtype.itemsize} bytes (shape {self.shape}), "
                 f"but the file holds {held - header} bytes of them; it is truncated"
             )
+        if crc is not None and header + self.count * self.dtype.itemsize < held:
+            raise FormatError(
+                f"{path}: {name} is an array of the shape {self.shape} and {held - header} bytes, more than it needs; "
+                "the file is damaged"
+            )
         self._stream = head
-        self._offset = None if offset is None else offset + header
-        self._taken = 0
+        self._next, self._taken = offset, 0
+        self._promised, self._sum = crc, 0
+        if offset is not None:
+            self._read(torch.empty(header, dtype=torch.uint8))
+            self._pass(0)
+
+    def _read(self, target: torch.Tensor) -> None:
+        """Fills ``target`` with the next bytes of a stored array. A block of a member is summed while the next is read."""
+        assert self._next is not None
+        if self._promised is None:
+            read_into(self.path, self._next, target)
+        else:
+            bytes_, begin = target.view(-1).view(torch.uint8), self._next
+            with ThreadPoolExecutor(1) as pool:
+                for part in bytes_.split(_SUMMED):
+                    read_into(self.path, begin, part)
+                    pool.submit(self._add, part)
+                    begin += part.numel()
+        self._next += target.numel() * target.element_size()
+
+    def _add(self, part: torch.Tensor) -> None:
+        self._sum = zlib.crc32(part.numpy().data, self._sum)
+
+    def _pass(self, count: int) -> None:
+        """Notes that ``count`` elements more are read; with the last, the sum is known."""
+        self._taken += count
+        if self._next is not None and self._taken == self.count and self._promised not in (None, self._sum):
+            raise FormatError(
+                f"{self.path}: damaged: the checksum (CRC-32) of {self.name} does not match; fetch or write the file again"
+            )
 
     def take(self, count: int) -> np.ndarray:
         """The next ``count`` elements, in native byte order."""
         part = np.empty(count, self.dtype)
         bytes_ = torch.from_numpy(part.view(np.uint8)) if count else torch.empty(0, dtype=torch.uint8)
-        if self._offset is not None:
-            read_into(self.path, self._offset + self._taken * self.dtype.itemsize, bytes_)
+        if self._next is not None:
+            self._read(bytes_)
         else:
             view, done = memoryview(bytes_.numpy().data), 0
             with damaged(self.path, self.name):
@@ -86,12 +123,13 @@ class ArrayFile:
                     if not got:
                         raise FormatError(f"{self.path}: truncated: {self.name} ends after {self._taken} elements")
                     done += got
-        self._taken += count
+        self._pass(count)
         return part if self.dtype.isnative else part.byteswap().view(self.dtype.newbyteorder("="))
 
     def skip(self, count: int) -> None:
-        """Passes over the next ``count`` elements; only what is compressed has to be read for that."""
-        if self._offset is not None:
+        """Passes over the next ``count`` elements; those of an archive have to be read for that, and are summed."""
+        if self._next is not None and self._promised is None:
+            self._next += count * self.dtype.itemsize
             self._taken += count
             return
         for begin in range(0, count, _CHUNK):
@@ -132,9 +170,9 @@ class ArrayFile:
     def read_values(self, target: torch.Tensor) -> None:
         """Fills ``target``, of type ``torch_dtype()``, with the next elements."""
         as_stored = self.dtype.isnative and self.dtype.itemsize == target.element_size() and self.dtype != np.uint64
-        if self._offset is not None and as_stored:
-            read_into(self.path, self._offset + self._taken * self.dtype.itemsize, target)
-            self._taken += target.numel()
+        if self._next is not None and as_stored:
+            self._read(target)
+            self._pass(target.numel())
             return
         for begin in range(0, target.numel(), _CHUNK):
             part = self.take(min(_CHUNK, target.numel() - begin))
@@ -183,7 +221,7 @@ class Archive:
                     "it is truncated or damaged"
                 )
             offset = None if packed else self._data_offset(info)
-        return ArrayFile(self.path, name, stream, info.file_size, offset)
+        return ArrayFile(self.path, name, stream, info.file_size, offset, info.CRC)
 
     def _data_offset(self, info: zipfile.ZipInfo) -> int:
         """Where a stored member's bytes begin: behind its local header, whose name and extra field vary in length."""

@@ -1,22 +1,25 @@
 """EMOGI's ``.bel``: ``NAME.bel.col`` (offsets), ``NAME.bel.dst`` (neighbours), and if weighted ``NAME.bel.val``.
 
-Layout (illinois-impact/EMOGI, bfs.cu and sssp.cu): each file begins with two 8-byte words, the number of elements and a
-placeholder. Offsets and neighbours take 8 bytes each; the count of ``.col`` is the number of vertices plus one. Weights
-take 4 bytes: uint32 for EMOGI's sssp, float32 for its sssp_float; nothing in the file says which.
+Layout (illinois-impact/EMOGI, bfs.cu and sssp.cu): each file begins with two 8-byte words, the number of elements and one
+that EMOGI's programs read and do not use. Offsets and neighbours take 8 bytes each; the count of ``.col`` is the number of
+vertices plus one. Weights take 4 bytes: uint32 for EMOGI's sssp, float32 for its sssp_float; nothing in the file says which.
+
+Our second word is a stamp: "HLG" and a byte with its highest bit, then 4 bytes of the CRC-32 of the whole graph. A crash while
+the files of one graph replace those of another leaves different stamps, which are refused. Files of others have none.
 """
 
 from __future__ import annotations
 
 import os
 import struct
+import zlib
 from collections.abc import Callable
-from pathlib import Path
 
 import torch
 
 from ...memory import UnifiedTensor
 from ...runtime.errors import ConfigError, FormatError
-from ...runtime.files import replacing
+from ...runtime.files import replacing_all
 from ...runtime.progress import progress
 from ..arrays import index_dtype
 from ..graph import Graph
@@ -24,9 +27,12 @@ from .content import Options, Rows, csr, store_ids
 from .files import read_head, read_into, size_of
 from .gr import whole
 
-_HEADER = struct.Struct("<qq")
+_HEADER = struct.Struct("<qQ")
+_STAMP = int.from_bytes(b"HLG\x89", "little") << 32
+_STAMP_BYTES = 0xFFFFFFFF << 32
 _CHUNK = 1 << 23
 PARTS = (".col", ".dst", ".val")
+_Part = tuple[str, torch.Tensor, Callable[[torch.Tensor], torch.Tensor], int]  # ending, elements, as stored, bytes of one
 
 
 def stem(path: str) -> str | None:
@@ -46,6 +52,12 @@ def read(path: str, options: Options) -> Rows:
     base = stem(path)
     if base is None:
         raise ConfigError(f"{path}: EMOGI's graphs are named x.bel (files x.bel.col, x.bel.dst and x.bel.val)")
+    stamps = _stamps(base)
+    if len({*stamps.values()}) > 1:
+        raise FormatError(
+            f"{base}: {' and '.join(sorted(stamps))} were not saved together: a save was interrupted, or one of them was "
+            "replaced; save the graph again"
+        )
     offsets = _count(base + ".col", 8)
     if offsets < 1:
         raise FormatError(f"{base}.col: the header counts {offsets} offsets, but a graph of V vertices has V + 1")
@@ -68,6 +80,8 @@ def read(path: str, options: Options) -> Rows:
             store_ids(base + ".dst", "neighbours", part, indices.cpu()[begin : begin + len(part)], vertices, begin)
             step(8 * len(part))
         weights = _weights(base + ".val", edges, options) if weighted else None
+    if _stamps(base) != stamps:
+        raise FormatError(f"{base}: another graph was saved under this name while this one was read; load it again")
     return Rows(indptr, indices, weights, directed=True)
 
 
@@ -112,20 +126,33 @@ def write(graph: Graph, path: str) -> None:
     if base is None:
         raise ConfigError(f"{path}: EMOGI's graphs are named x.bel")
     (indptr, indices), weights = csr(graph), graph.array("weights", "cpu")
-    if weights is None:
-        Path(base + ".val").unlink(missing_ok=True)  # weights of an earlier graph would be taken for this one's
-    else:
-        _write_part(base + ".val", weights, lambda part: _four_bytes(path, part), 4)
-    _write_part(base + ".dst", indices, lambda part: part.to(torch.int64), 8)
-    _write_part(base + ".col", indptr, lambda part: part, 8)
+    parts: list[_Part] = [(".dst", indices, lambda part: part.to(torch.int64), 8), (".col", indptr, lambda part: part, 8)]
+    if weights is not None:
+        parts.insert(0, (".val", weights, lambda part: _four_bytes(path, part), 4))
+    stamp = _stamp([values for _, values, _, _ in parts])
+    # Weights of an earlier graph would be taken for this one's.
+    unwanted = [base + ".val"] if weights is None else []
+    with replacing_all([base + part[0] for part in parts], unwanted) as outputs:
+        for output, (_, values, convert, element) in zip(outputs, parts, strict=True):
+            output.write(_HEADER.pack(values.numel(), stamp))
+            for begin in range(0, values.numel(), _CHUNK):
+                part = convert(values[begin : begin + _CHUNK]).contiguous()
+                output.write_tensor(part, _HEADER.size + element * begin)
 
 
-def _write_part(path: str, values: torch.Tensor, convert: Callable[[torch.Tensor], torch.Tensor], element: int) -> None:
-    with replacing(path) as output:
-        output.write(_HEADER.pack(values.numel(), 0))
-        for begin in range(0, values.numel(), _CHUNK):
-            part = convert(values[begin : begin + _CHUNK]).contiguous()
-            output.write_tensor(part, _HEADER.size + element * begin)
+def _stamp(arrays: list[torch.Tensor]) -> int:
+    """The second word of the files of a graph of these arrays."""
+    crc = len(arrays)
+    for array in arrays:
+        crc = zlib.crc32(array.contiguous().view(torch.uint8).numpy().data, crc)
+    return _STAMP | crc
+
+
+def _stamps(base: str) -> dict[str, int | None]:
+    """The stamp of each file that is there, None for one of others."""
+    words = {part: read_head(base + part, _HEADER.size) for part in PARTS if os.path.exists(base + part)}
+    stamps = {part: _HEADER.unpack(head)[1] for part, head in words.items() if len(head) == _HEADER.size}
+    return {part: word if word & _STAMP_BYTES == _STAMP else None for part, word in stamps.items()}
 
 
 def _four_bytes(path: str, weights: torch.Tensor) -> torch.Tensor:

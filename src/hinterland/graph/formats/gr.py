@@ -28,7 +28,10 @@ def read(path: str, options: Options) -> EdgeList:
             line = reader.readline()
         words = line.split()
         if words[:1] != [b"p"]:
-            raise reader.fail("the first line that is no comment must read: p sp VERTICES ARCS")
+            raise reader.fail(
+                "the first line that is no comment must read: p sp VERTICES ARCS; restore it, or say format='edges' for an "
+                "edge list"
+            )
         if words[1:2] != [b"sp"] or len(words) != 4:
             text = line.strip()[:40].decode("ascii", "replace")
             raise reader.fail(f"the problem line is {text!r}; only shortest-path graphs are read: p sp VERTICES ARCS")

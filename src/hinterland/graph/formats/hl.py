@@ -42,6 +42,7 @@ _PAGE = 4096
 _FIELDS = struct.Struct("<8sIIqq16s16s16sQq")
 _SUM = struct.Struct("<Q")
 _DIRECTED, _SORTED, _WEIGHTED, _COMPRESSED, _REORDERED = 1, 2, 4, 8, 16
+_FLAGS = _DIRECTED | _SORTED | _WEIGHTED | _COMPRESSED | _REORDERED
 _HOMES = {"packed_offsets": "indptr", "packed": "indices"}  # whose placement they take
 _TYPES = {str(dtype).removeprefix("torch."): dtype for dtype in WEIGHT_TYPES}
 
@@ -135,7 +136,8 @@ def read_header(path: str) -> Header:
         or len(types) != len(found)
         or types[0] != torch.int64
         or types[1] not in ((torch.uint8,) if flags & _COMPRESSED else (torch.int32, torch.int64))
-        or version < Header(flags, vertices, edges, types).version
+        or flags & ~_FLAGS
+        or version != Header(flags, vertices, edges, types).version
     ):
         raise FormatError(
             f"{path}: array types {names} and flags {flags} with checksums of {block} bytes are not known to version {version}"

@@ -64,8 +64,11 @@ def read(path: str, options: Options) -> EdgeList:
 def _banner(reader: TextReader) -> tuple[str, str]:
     """How weights are stored, and the symmetry, from the first line."""
     words = reader.readline().decode("ascii", "replace").lower().split()
-    if len(words) != 5 or words[1] != "matrix":
-        raise reader.fail("the banner must read: %%MatrixMarket matrix coordinate FIELD SYMMETRY")
+    if len(words) != 5 or words[:2] != [_BANNER.decode().lower(), "matrix"]:
+        raise reader.fail(
+            "the banner must read: %%MatrixMarket matrix coordinate FIELD SYMMETRY; restore it, or say format='edges' for an "
+            "edge list"
+        )
     layout, field, symmetry = words[2:]
     if layout == "array":
         raise reader.fail("a dense matrix (array) is no graph; store it in coordinate form")
