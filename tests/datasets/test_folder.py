@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -137,11 +138,32 @@ def test_only_our_folders_are_replaced_and_only_when_asked(dataset, tmp_path):
     for name in ("precious", "file"):
         with pytest.raises(ConfigError, match="no data set of this library, so it stays"):
             hl.datasets.save(dataset, tmp_path / name, overwrite=True)
+    (tmp_path / "d" / "run.pt").touch()
+    with pytest.raises(ConfigError, match=r"d: holds run.pt, which is no part of a data set, so it stays; move that away"):
+        hl.datasets.save(dataset, tmp_path / "d", overwrite=True)
+    assert hl.datasets.open(tmp_path / "d").name == "new"
     (tmp_path / "empty").mkdir()
     hl.datasets.save(dataset, tmp_path / "empty")
     with pytest.raises(StorageError, match="make the folder"):
         hl.datasets.save(dataset, tmp_path / "missing" / "d")
     assert sorted(os.listdir(tmp_path)) == ["d", "empty", "file", "precious"]
+
+
+def test_what_was_put_into_the_folder_meanwhile_stays(dataset, tmp_path):
+    """Into an empty one, and into one of ours that is being overwritten."""
+    (tmp_path / "d").mkdir()
+    for there in ({"thesis.txt"}, None):
+        if there is None:
+            shutil.rmtree(tmp_path / "d")
+            hl.datasets.save(dataset, tmp_path / "d")
+            there = {*os.listdir(tmp_path / "d"), "thesis.txt"}
+
+        def put(*_):
+            (tmp_path / "d" / "thesis.txt").write_text("precious")
+
+        with pytest.raises(ConfigError, match=rf"^{tmp_path}/d: .*so it stays"):
+            hl.datasets.save(dataset, tmp_path / "d", overwrite=True, progress=put)
+        assert {*os.listdir(tmp_path / "d")} == there and os.listdir(tmp_path) == ["d"]
 
 
 def test_features_pass_in_blocks_and_progress_counts_every_byte(tmp_path, monkeypatch):

@@ -42,6 +42,7 @@ _FORMAT = "hinterland dataset"
 _BLOCK = 64 << 20
 _LARGEST_HEADER = 1 << 20
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_OURS = re.compile(r"dataset\.json|graph(\.[\w.-]+)?\.hl|[\w.-]+\.npy|\..+\.part|\.hinterland-writes-here")
 
 Progress = Callable[[str, int, int], None]
 
@@ -198,6 +199,9 @@ def _replaceable(overwrite: bool, folder: Path) -> bool:
         raise ConfigError(f"{folder}: is there, and no data set of this library, so it stays; choose another name")
     if not overwrite:
         raise ConfigError(f"{folder}: is there already; choose another name, or overwrite it (overwrite=True, --overwrite)")
+    foreign = sorted(file.name for file in folder.iterdir() if not _OURS.fullmatch(file.name))
+    if foreign:
+        raise ConfigError(f"{folder}: holds {foreign[0]}, which is no part of a data set, so it stays; move that away first")
     return True
 
 
