@@ -7,7 +7,6 @@
 
 #include "bindings.hpp"
 #include "core/parallel.hpp"
-#include "graph/checksum.hpp"
 #include "graph/text_reader.hpp"
 #include "graph/text_writer.hpp"
 
@@ -115,23 +114,6 @@ void bind_graph_formats(nb::module_& m) {
       nb::arg("indptr"), nb::arg("vertices"), nb::arg("indices"), nb::arg("index_bytes"), nb::arg("integers"),
       nb::arg("reals"), nb::arg("begin"), nb::arg("end"), nb::kw_only(), nb::arg("start"), nb::arg("separator"),
       nb::arg("base"), nb::arg("lower_only"));
-
-  m.attr("CHECKSUM_BLOCK") = kChecksumBlock;
-  m.def(
-      "checksums",
-      [](uintptr_t data, int64_t bytes, uint64_t seed, uintptr_t sums) {
-        nb::gil_scoped_release released;
-        const char* const from = reinterpret_cast<const char*>(data);
-        uint64_t* const to = reinterpret_cast<uint64_t*>(sums);
-        const int64_t blocks = (bytes + kChecksumBlock - 1) / kChecksumBlock;
-#pragma omp parallel for schedule(dynamic, 4)
-        for (int64_t i = 0; i < blocks; ++i) {
-          const int64_t at = i * kChecksumBlock;
-          to[i] = checksum(from + at, std::min(kChecksumBlock, bytes - at), seed + i);
-        }
-      },
-      nb::arg("data"), nb::arg("bytes"), nb::arg("seed"), nb::arg("sums"),
-      "One 64-bit sum for each CHECKSUM_BLOCK bytes, written to `sums`.");
 
   m.def(
       "survey_graph",

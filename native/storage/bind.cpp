@@ -2,9 +2,11 @@
 #include <nanobind/stl/filesystem.h>
 #include <stdio.h>
 
+#include <algorithm>
 #include <cerrno>
 
 #include "bindings.hpp"
+#include "storage/checksum.hpp"
 #include "storage/file.hpp"
 
 namespace nb = nanobind;
@@ -12,13 +14,33 @@ namespace nb = nanobind;
 namespace hinterland::native {
 
 void bind_storage(nb::module_& m) {
+  m.attr("CHECKSUM_BLOCK") = kChecksumBlock;
+  m.def(
+      "checksums",
+      [](uintptr_t data, int64_t bytes, uint64_t seed, uintptr_t sums) {
+        nb::gil_scoped_release released;
+        const char* const from = reinterpret_cast<const char*>(data);
+        uint64_t* const to = reinterpret_cast<uint64_t*>(sums);
+        const int64_t blocks = (bytes + kChecksumBlock - 1) / kChecksumBlock;
+#pragma omp parallel for schedule(dynamic, 4) if (blocks > 4)
+        for (int64_t i = 0; i < blocks; ++i) {
+          const int64_t at = i * kChecksumBlock;
+          to[i] = checksum(from + at, std::min(kChecksumBlock, bytes - at), seed + i);
+        }
+      },
+      nb::arg("data"), nb::arg("bytes"), nb::arg("seed"), nb::arg("sums"),
+      "One 64-bit sum for each CHECKSUM_BLOCK bytes, written to `sums`.");
   m.def(
       "read_file",
-      [](const std::filesystem::path& path, int64_t offset, uintptr_t to, int64_t bytes, int threads) {
+      [](const std::filesystem::path& path, int64_t offset, uintptr_t to, int64_t bytes, int threads, uintptr_t sums,
+         size_t blocks) {
         nb::gil_scoped_release released;
-        read_file(path.native(), offset, reinterpret_cast<void*>(to), bytes, threads);
+        read_file(path.native(), offset, reinterpret_cast<void*>(to), bytes, threads,
+                  {reinterpret_cast<const uint64_t*>(sums), blocks});
       },
-      nb::arg("path"), nb::arg("offset"), nb::arg("to"), nb::arg("bytes"), nb::arg("threads") = 64);
+      nb::arg("path"), nb::arg("offset"), nb::arg("to"), nb::arg("bytes"), nb::arg("threads") = 64, nb::arg("sums") = 0,
+      nb::arg("blocks") = 0,
+      "Fills `bytes` bytes at `to`. `sums`: where the checksums of all the file's blocks are, to be checked against.");
   m.def(
       "write_file",
       [](const std::filesystem::path& path, int64_t offset, uintptr_t from, int64_t bytes, int threads) {

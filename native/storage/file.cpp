@@ -15,13 +15,15 @@
 #include <vector>
 
 #include "core/errors.hpp"
+#include "storage/checksum.hpp"
 #include "storage/descriptor.hpp"
 
 namespace hinterland::native {
 
 namespace {
 
-constexpr int64_t kBlock = 1 << 20;  // one request: large enough for the disk's sequential rate, with many in flight
+// One request: large enough for the disk's sequential rate, with many in flight; and what one checksum covers.
+constexpr int64_t kBlock = kChecksumBlock;
 
 // Up to `bytes` bytes; fewer only at the end of the file or on an error, which is returned through `error`.
 int64_t read_fully(int fd, char* to, int64_t bytes, int64_t offset, int& error) {
@@ -69,7 +71,8 @@ void for_each_block(int64_t count, int threads, const Body& body) {
 
 }  // namespace
 
-void read_file(const std::string& path, int64_t offset, void* to, int64_t bytes, int threads) {
+void read_file(const std::string& path, int64_t offset, void* to, int64_t bytes, int threads,
+               std::span<const uint64_t> sums) {
   if (bytes == 0) return;
   Descriptor buffered(path, O_RDONLY);
   if (!buffered.open()) throw_errno("cannot open " + path, errno);
@@ -78,6 +81,10 @@ void read_file(const std::string& path, int64_t offset, void* to, int64_t bytes,
   if (info.st_size < offset || info.st_size - offset < bytes) {
     throw FormatError(path + ": truncated: " + std::to_string(bytes) + " bytes at offset " + std::to_string(offset) +
                       " are needed, but the file holds " + std::to_string(info.st_size));
+  }
+  if (!sums.empty() && (info.st_size + kBlock - 1) / kBlock != static_cast<int64_t>(sums.size())) {
+    throw FormatError(path + ": holds " + std::to_string(info.st_size) + " bytes, but its checksums are those of " +
+                      std::to_string(sums.size()) + " MiB; it is truncated or damaged");
   }
   Descriptor direct(path, O_RDONLY | O_DIRECT);
 
@@ -90,13 +97,18 @@ void read_file(const std::string& path, int64_t offset, void* to, int64_t bytes,
     if (!bounce) throw OutOfMemory("no memory for reading " + path + ": free some, or raise the process's limit");
     const int64_t at = (first + i) * kBlock;
     const int64_t from = std::max(at, offset), until = std::min(at + kBlock, offset + bytes);
+    const int64_t needed = (sums.empty() ? until : std::min<int64_t>(at + kBlock, info.st_size)) - at;
     int error = 0;
     int64_t got = -1;
     if (direct.open()) got = read_fully(direct.get(), bounce.get(), kBlock, at, error);
-    if (got < until - at) got = read_fully(buffered.get(), bounce.get(), until - at, at, error);
-    if (got < until - at) {
+    if (got < needed) got = read_fully(buffered.get(), bounce.get(), needed, at, error);
+    if (got < needed) {
       if (error) throw_errno("cannot read " + path + " at offset " + std::to_string(at + got), error);
       throw FormatError(path + ": the file shrank while it was read, at offset " + std::to_string(at + got));
+    }
+    if (!sums.empty() && checksum(bounce.get(), needed, first + i) != sums[first + i]) {
+      throw FormatError(path + ": damaged: the checksum does not match between the offsets " + std::to_string(at) + " and " +
+                        std::to_string(at + needed) + "; restore the file, or convert or generate it again");
     }
     std::memcpy(out + (from - offset), bounce.get() + (from - at), until - from);
   });

@@ -2,13 +2,17 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 
 namespace hinterland::native {
 
 // Reads `bytes` bytes at `offset` of `path` into `to`. Uses direct I/O where the file system offers it, so that a table
 // larger than half the memory does not push itself out of it through the page cache. FormatError where the file is too short.
-void read_file(const std::string& path, int64_t offset, void* to, int64_t bytes, int threads);
+// With `sums`, one for each kChecksumBlock bytes of the whole file, every block that is touched is read whole and has to match
+// its sum, block i with the seed i; FormatError for the first that does not.
+void read_file(const std::string& path, int64_t offset, void* to, int64_t bytes, int threads,
+               std::span<const uint64_t> sums = {});
 
 // Writes `bytes` bytes from `from` at `offset` of `path`, which must exist. StorageError when the disk is full.
 void write_file(const std::string& path, int64_t offset, const void* from, int64_t bytes, int threads);

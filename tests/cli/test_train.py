@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import signal
@@ -62,6 +63,22 @@ def test_json(command, folder):
     assert found["best"]["epoch"] in (1, 2) and 0 <= found["test"]["accuracy"] <= 1
     assert err.count("epoch ") == 2 and "seeds/s" in err
     assert found["roles"] is None
+
+
+def test_json_is_printed_whatever_the_test_says(command, folder, tmp_path):
+    """A vertex of no split, which those of the test alone hear from, has no features."""
+    loaded = datasets.open(folder)
+    lone = int(loaded.splits["valid"][0])
+    begin, end = loaded.graph.indptr[lone : lone + 2].tolist()
+    near = {lone, *loaded.graph.indices[begin:end].tolist()}
+    splits = {name: part[torch.tensor([int(v) not in near for v in part])] for name, part in loaded.splits.items()}
+    splits["test"] = torch.tensor(sorted(near - {lone}))
+    loaded.features.cpu()[lone] = float("nan")
+    datasets.save(dataclasses.replace(loaded, splits=splits), tmp_path / "spoilt")
+    status, out, err = command(tmp_path / "spoilt", *FAST, "--fanout", "-1", "--json")
+    found = json.loads(out)
+    assert status == 0 and found["test"]["loss"] is None and len(found["epochs"]) == 2
+    assert "the test loss is not finite" in err
 
 
 def test_several_devices(command, folder):

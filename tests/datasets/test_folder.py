@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -17,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import hinterland as hl
+from hinterland.datasets import folder
 from hinterland.runtime.errors import ConfigError, FormatError, HinterlandError, StorageError
 
 from . import writers
@@ -114,6 +116,7 @@ def test_what_does_not_belong_together_is_not_saved(dataset, tmp_path):
         ({"splits": {"train": torch.tensor([3])}}, "vertex 3 of the split 'train' has no label"),
         ({"splits": {"test": torch.tensor([0, -1])}}, "position 1 of the split 'test' is -1"),
         ({"splits": {"../train": torch.tensor([0])}}, "a type called '../train'"),
+        ({"splits": {"labels": torch.tensor([0])}}, "a split called 'labels', which is the name of another file"),
         ({"features": hl.UnifiedTensor.empty((5, 2))}, "5 rows of features, but there are 4"),
         ({"features": hl.UnifiedTensor.empty((4, 2), torch.bfloat16)}, "they must be float16, 32 or 64"),
     ]
@@ -135,11 +138,32 @@ def test_only_our_folders_are_replaced_and_only_when_asked(dataset, tmp_path):
     for name in ("precious", "file"):
         with pytest.raises(ConfigError, match="no data set of this library, so it stays"):
             hl.datasets.save(dataset, tmp_path / name, overwrite=True)
+    (tmp_path / "d" / "run.pt").touch()
+    with pytest.raises(ConfigError, match=r"d: holds run.pt, which is no part of a data set, so it stays; move that away"):
+        hl.datasets.save(dataset, tmp_path / "d", overwrite=True)
+    assert hl.datasets.open(tmp_path / "d").name == "new"
     (tmp_path / "empty").mkdir()
     hl.datasets.save(dataset, tmp_path / "empty")
     with pytest.raises(StorageError, match="make the folder"):
         hl.datasets.save(dataset, tmp_path / "missing" / "d")
     assert sorted(os.listdir(tmp_path)) == ["d", "empty", "file", "precious"]
+
+
+def test_what_was_put_into_the_folder_meanwhile_stays(dataset, tmp_path):
+    """Into an empty one, and into one of ours that is being overwritten."""
+    (tmp_path / "d").mkdir()
+    for there in ({"thesis.txt"}, None):
+        if there is None:
+            shutil.rmtree(tmp_path / "d")
+            hl.datasets.save(dataset, tmp_path / "d")
+            there = {*os.listdir(tmp_path / "d"), "thesis.txt"}
+
+        def put(*_):
+            (tmp_path / "d" / "thesis.txt").write_text("precious")
+
+        with pytest.raises(ConfigError, match=rf"^{tmp_path}/d: .*so it stays"):
+            hl.datasets.save(dataset, tmp_path / "d", overwrite=True, progress=put)
+        assert {*os.listdir(tmp_path / "d")} == there and os.listdir(tmp_path) == ["d"]
 
 
 def test_features_pass_in_blocks_and_progress_counts_every_byte(tmp_path, monkeypatch):
@@ -213,9 +237,27 @@ def test_a_disk_too_small_is_refused_first(dataset, tmp_path, monkeypatch):
     assert os.listdir(tmp_path) == []
 
 
-def test_damaged_folders_get_a_sentence(dataset, tmp_path):
+def sign(header):
+    """A header whose checksum is right, whatever it says."""
+    header = {name: value for name, value in header.items() if name != "checksum"}
+    return {**header, "checksum": folder._checksum(header)}
+
+
+def as_version_1(path):
+    """Makes a folder one of the first version, which had no checksums."""
+    header = json.loads((path / "dataset.json").read_text())
+    for name in ("arrays", "checksums", "checksum"):
+        del header[name]
+    (path / "dataset.json").write_text(json.dumps({**header, "version": 1}))
+    (path / "checksums.npy").unlink()
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_damaged_folders_get_a_sentence(dataset, tmp_path, version):
     path = tmp_path / "d"
     hl.datasets.save(dataset, path)
+    if version == 1:
+        as_version_1(path)
     header = json.loads((path / "dataset.json").read_text())
     sound = {file.name: file.read_bytes() for file in path.iterdir()}
 
@@ -228,13 +270,20 @@ def test_damaged_folders_get_a_sentence(dataset, tmp_path):
         return write
 
     def field(**changes):
-        return lambda file: file.write_text(json.dumps(header | changes))
+        return lambda file: file.write_text(json.dumps(sign(header | changes)))
+
+    # Version 1 with the number 2, and version 2 with another name.
+    changed, unsigned = ({"version": 2}, "wrong kind") if version == 1 else ({"name": "x"}, "its checksum does not match")
+
+    def damage(says):
+        return says if version == 1 else "truncated|damaged: the checksum does not match|the folder's header promises"
 
     cases = [
         ("dataset.json", lambda file: file.write_text("{"), "damaged"),
         ("dataset.json", lambda file: file.write_bytes(b"\xff\xfe{}"), "damaged"),
         ("dataset.json", lambda file: file.write_text("[]"), "describes no data set"),
-        ("dataset.json", field(version=2), "version 2 of the format; this library reads 1"),
+        ("dataset.json", field(version=3), "version 3 of the format; this library reads up to 2"),
+        ("dataset.json", lambda file: file.write_text(json.dumps(header | changed)), unsigned),
         ("dataset.json", field(vertices={}), "a field is missing or of the wrong kind"),
         ("dataset.json", field(vertices={"node": {"count": -1, "features": True}}), "wrong kind"),
         ("dataset.json", field(vertices={"../../x": {"count": 4, "features": True}}, target="../../x"), "wrong kind"),
@@ -243,17 +292,18 @@ def test_damaged_folders_get_a_sentence(dataset, tmp_path):
         ("dataset.json", field(vertices={"node": {"count": 5, "features": True}}), "4 rows of features, but there are 5"),
         ("dataset.json", field(num_classes=1), "but there are 1 classes"),
         ("features.npy", lambda file: file.write_bytes(sound[file.name][:-4]), "truncated"),
-        ("labels.npy", npy(np.zeros(3, int)), "3 labels for 4 vertices"),
-        ("labels.npy", npy(np.array([0.5, 0, 0, 0])), "is 0.5, which is no class"),
-        ("train.npy", npy(np.array([4])), "position 0 of the split 'train' is 4"),
-        ("train.npy", npy(np.array([0.0])), "integers"),
-        ("train.npy", npy(np.array([[0]])), "a split is a list"),
-        ("train.npy", npy(np.array([3])), "has no label"),
+        ("labels.npy", npy(np.zeros(3, int)), damage("3 labels for 4 vertices")),
+        ("labels.npy", npy(np.array([0.5, 0, 0, 0])), damage("is 0.5, which is no class")),
+        ("train.npy", npy(np.array([4])), damage("position 0 of the split 'train' is 4")),
+        ("train.npy", npy(np.array([0.0])), damage("a list of vertex numbers")),
+        ("train.npy", npy(np.array([[0]])), damage("a list of vertex numbers")),
+        ("train.npy", npy(np.array([3])), damage("has no label")),
+        ("features.npy", npy(np.zeros((4, 3), np.int32)), damage("features are float16, 32 or 64")),
         ("graph.hl", lambda file: file.write_bytes(sound[file.name][:-8]), "truncated"),
         ("graph.hl", lambda file: hl.save_graph(two, file), "a graph of 2 vertices"),
     ]  # fmt: skip
-    for name, damage, says in cases:
-        damage(path / name)
+    for name, change, says in cases:
+        change(path / name)
         with pytest.raises(FormatError, match=says) as error:
             hl.datasets.open(path)
         assert str(path) in str(error.value)
@@ -265,6 +315,70 @@ def test_damaged_folders_get_a_sentence(dataset, tmp_path):
         assert name in str(missing.value)
         (path / name).write_bytes(sound[name])
     assert same(hl.datasets.open(path), dataset)
+
+
+def test_one_flipped_bit_anywhere_is_found_or_changes_nothing(dataset, tmp_path):
+    """At every byte of every file but the graph's, which has checksums of its own."""
+    path = tmp_path / "d"
+    hl.datasets.save(dataset, path)
+
+    def read():
+        source = folder.read(str(path), None)
+        source.check()
+        found = [source.labels, *source.splits.values(), torch.empty(4, 3)]
+        source.vertices["node"].features.read(found[-1])
+        return source.name, source.num_classes, [values.tolist() for values in found]
+
+    sound, refused = read(), set()
+    for file in (file for file in path.iterdir() if file.suffix != ".hl"):
+        content = file.read_bytes()
+        for at in range(len(content)):
+            with open(file, "r+b") as place:
+                os.pwrite(place.fileno(), bytes([content[at] ^ 1 << at % 8]), at)
+            try:
+                assert read() == sound, (file.name, at)
+            except FormatError:
+                refused.add((file.name, at))
+            with open(file, "r+b") as place:
+                os.pwrite(place.fileno(), content[at : at + 1], at)
+        if file.name not in ("dataset.json", "checksums.npy"):  # where a blank may be another
+            assert len({at for name, at in refused if name == file.name}) == len(content)
+    assert len(refused) > 1000 and read() == sound
+
+
+def test_large_features_are_checked_wherever_they_are_read(tmp_path):
+    """Blocks of the file are not those of the rows: whole tables, some rows, and the last ones."""
+    rows = torch.randn(30_000, 33, dtype=torch.float64)  # 7.6 MiB
+    graph = hl.from_edges(torch.tensor([0]), torch.tensor([1]), num_vertices=30_000)
+    table, labels = hl.UnifiedTensor.from_tensor(rows), torch.zeros(30_000, dtype=torch.int64)
+    hl.datasets.save(hl.datasets.Dataset(graph, table, labels, {}, 1), tmp_path / "d")
+
+    def read(begin, end):
+        source = folder.read(str(tmp_path / "d"), None)
+        part = source.vertices["node"].features
+        part.skip(begin)
+        part.read(into := torch.empty(end - begin, 33, dtype=torch.float64))
+        return into
+
+    assert torch.equal(hl.datasets.open(tmp_path / "d").features.cpu(), rows)
+    for begin, end in ((0, 1), (3970, 3975), (17, 29_999), (29_999, 30_000), (5, 5)):
+        assert torch.equal(read(begin, end), rows[begin:end])
+    file = tmp_path / "d" / "features.npy"
+    sound = file.read_bytes()
+    for at in (130, 1 << 20, len(sound) - 1):
+        file.write_bytes(sound[:at] + bytes([sound[at] ^ 4]) + sound[at + 1 :])
+        row = (at - 128) // 264
+        with pytest.raises(FormatError, match=r"features.npy: damaged: the checksum does not match between the offsets"):
+            read(row, row + 1)
+        with pytest.raises(FormatError, match="damaged"):
+            hl.datasets.open(tmp_path / "d")
+    assert torch.equal(read(10_000, 10_001), rows[10_000:10_001])  # the damage is elsewhere
+
+
+def test_folders_of_the_first_version_open(dataset, tmp_path):
+    hl.datasets.save(dataset, tmp_path / "d")
+    as_version_1(tmp_path / "d")
+    assert same(hl.datasets.open(tmp_path / "d"), dataset)
 
 
 def test_relations_stay_within_their_types(tmp_path):

@@ -271,11 +271,49 @@ def test_data_sets_that_do_not_fit(dataset):
 
 def test_a_loss_that_is_not_finite(dataset, tmp_path):
     """Nothing is written that could not go on."""
-    features = torch.zeros(600, 64)
-    features[dataset.splits["train"][0]] = float("nan")
-    with pytest.raises(ConfigError, match="the loss of epoch 1 is not finite; lower lr=0.02, or look for NaN in features"):
+    features = torch.full((600, 64), 3e38)  # finite, but no sum of them is
+    with pytest.raises(ConfigError, match="the loss of epoch 1 is not finite; lower lr=0.02, or look for huge values"):
         train(dataclasses.replace(dataset, features=features), "sage", **SMALL, epochs=1, checkpoint=tmp_path / "c.pt")
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -1e300])
+@pytest.mark.parametrize("split", ["train", "valid", "test"])
+def test_rows_that_are_not_finite_are_named_before_the_first_epoch(dataset, tmp_path, split, value):
+    features = dataset.features.cpu().double()
+    bad = dataset.splits[split][[3, 7]]
+    features[bad, 5] = value
+    rows = f"{bad[0]}, {bad[1]}"
+    with pytest.raises(GraphError, match=f"split '{split}': rows of features of its vertices are NaN.*: {rows}; correct"):
+        train(
+            dataclasses.replace(dataset, features=features),
+            "sage",
+            **SMALL,
+            epochs=1,
+            checkpoint=tmp_path / "c.pt",
+            on_epoch=lambda epoch: pytest.fail("an epoch ended"),
+        )
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("split", ["train", "valid"])
+def test_neighbours_that_are_not_finite_are_named_at_the_first_epoch(dataset, split):
+    """A vertex of no split, among the neighbours of one split alone."""
+    lone = int(dataset.graph.degrees()[dataset.splits["test"]].argmax())
+    lone = int(dataset.splits["test"][lone])
+    begin, end = dataset.graph.indptr[lone : lone + 2].tolist()
+    near = dataset.graph.indices[begin:end].long()  # who hears it: the graph is undirected
+    splits = {name: part[~torch.isin(part, near)] for name, part in dataset.splits.items() if name != "test"}
+    features = dataset.features.cpu().clone()
+    features[lone] = float("nan")
+    spoilt = dataclasses.replace(dataset, features=features, splits=splits)
+    one_hop = {**SMALL, "fanouts": (-1,), "epochs": 1}
+    train(spoilt, "sage", **one_hop)  # nobody hears it
+    hears = dataset.splits[split][torch.isin(dataset.splits[split], near)][:1]
+    splits[split] = torch.cat([splits[split], hears])
+    says = f"split '{split}': rows of features that its vertices hear from are NaN.*: {lone}; correct"
+    with pytest.raises(GraphError, match=says):
+        train(spoilt, "sage", **one_hop, on_epoch=lambda epoch: pytest.fail("an epoch ended"))
 
 
 def test_published_accuracy(real_data):

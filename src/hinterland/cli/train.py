@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -104,6 +105,8 @@ def train(
     if kept is not None and found.cache is None:
         why = "a CPU has no step's memory to measure" if where.type == "cpu" else "training ended before a step was measured"
         print(f"hinterland: --cache {cache} kept nothing: {why}; name --gpu-budget", file=sys.stderr)
+    if found.test is not None and not math.isfinite(found.test["loss"]):
+        print("hinterland: the test loss is not finite: some features are not, of what its vertices hear from", file=sys.stderr)
     result = {
         "dataset": {
             "name": loaded.name,

@@ -2,7 +2,8 @@
 
 Layout::
 
-    dataset.json          written last: format, version, name, counts, classes
+    dataset.json          written last: format, version, name, counts, classes, arrays; with a checksum of itself
+    checksums.npy         int64: a checksum for each MiB of each .npy file, in the header's order; the header has theirs
     graph.hl              lists of in-neighbours; of several types graph.<source>.<relation>.<target>.hl
     features.npy          [V, F]; of several types features.<type>.npy
     labels.npy            int64 [V], -1 for none
@@ -21,24 +22,27 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 from ..graph import Graph, load_graph, save_graph, simplify
-from ..graph.formats.arrays import open_npy
 from ..graph.formats.files import read_head
+from ..runtime.checksums import checksum
 from ..runtime.errors import ConfigError, FormatError, StorageError
 from ..runtime.files import check_folder_place, replacing, replacing_folder
 from ..runtime.progress import progress as shown
 from ..runtime.units import format_bytes
-from .source import ArrayRows, Placement, Relation, Rows, Source, Vertices, array_labels, split_of
+from . import summed
+from .source import FLOATS, Placement, Relation, Rows, Source, Vertices, labels_of, split_of
+from .summed import Layout, SummedRows, located
 
-VERSION = 1
+VERSION = 2
 HEADER = "dataset.json"
+SUMS = "checksums.npy"
 _FORMAT = "hinterland dataset"
 _BLOCK = 64 << 20
 _LARGEST_HEADER = 1 << 20
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_OURS = re.compile(r"dataset\.json|graph(\.[\w.-]+)?\.hl|[\w.-]+\.npy|\..+\.part|\.hinterland-writes-here")
 
 Progress = Callable[[str, int, int], None]
 
@@ -52,10 +56,11 @@ def read(path: str, num_classes: int | None) -> Source:
     """The data set in the folder ``path``."""
     header = read_header(path)
     several = header["heterogeneous"]
-    vertices = {}
-    for kind, held in header["vertices"].items():
-        rows = ArrayRows(open_npy(os.path.join(path, _features(kind, several)))) if held["features"] else None
-        vertices[kind] = Vertices(held["count"], rows)
+    arrays = _arrays(path, header)
+    vertices = {
+        kind: Vertices(held["count"], _rows(arrays[_features(kind, several)]) if held["features"] else None)
+        for kind, held in header["vertices"].items()
+    }
     relations = {}
     for edges in header["edges"]:
         file = os.path.join(path, _graph(tuple(edges["type"]), several))
@@ -68,8 +73,8 @@ def read(path: str, num_classes: int | None) -> Source:
         vertices,
         relations,
         header["target"],
-        array_labels(open_npy(places["labels"])),
-        {name: _read_split(places[name]) for name in header["splits"]},
+        labels_of(places["labels"], arrays["labels.npy"].whole()),
+        {name: split_of(places[name], arrays[f"{name}.npy"].whole()) for name in header["splits"]},
         header["num_classes"],
         several,
         places,
@@ -83,11 +88,36 @@ def _read_graph(path: str, symmetrize: bool, placement: Placement) -> Graph:
     return simplify(graph, symmetrize=True, remove_duplicates=True)
 
 
-def _read_split(path: str) -> torch.Tensor:
-    array = open_npy(path)
-    if len(array.shape) != 1:
-        raise FormatError(f"{path}: the shape is {array.shape}; a split is a list of vertex numbers")
-    return split_of(path, array.integers(array.count))
+def _arrays(path: str, header: dict[str, Any]) -> dict[str, SummedRows]:
+    """The arrays of the folder, by the names of their files."""
+    names = _array_names(header)
+    places = {name: os.path.join(path, name) for name in names}
+    if header["version"] == 1:  # without checksums
+        return {name: SummedRows(place, located(place), None) for name, place in places.items()}
+    layouts = {name: Layout.from_json(header["arrays"][name]) for name in names}
+    blocks = [layout.blocks for layout in layouts.values()]
+    sums = SummedRows(os.path.join(path, SUMS), Layout.from_json(header["arrays"][SUMS]), None).whole()
+    if sums.dtype != torch.int64 or sums.shape != (sum(blocks),) or checksum(sums) != header["checksums"]:
+        raise FormatError(f"{path}/{SUMS}: damaged: its own checksum does not match; convert or generate the data set again")
+    parts = zip(layouts.items(), sums.split(blocks), strict=True)
+    return {name: SummedRows(places[name], layout, part) for (name, layout), part in parts}
+
+
+def _array_names(header: dict[str, Any]) -> list[str]:
+    """The files whose checksums the folder has, in their order."""
+    several = header["heterogeneous"]
+    features = [_features(kind, several) for kind, held in header["vertices"].items() if held["features"]]
+    return [*features, "labels.npy", *(f"{name}.npy" for name in header["splits"])]
+
+
+def _rows(array: SummedRows) -> Rows:
+    """An array as features."""
+    if len(array.shape) != 2 or array.dtype not in FLOATS:
+        raise FormatError(
+            f"{array.path}: an array of {array.dtype} and shape {array.shape}; features are float16, 32 or 64 of [vertices, "
+            "columns]: convert or generate the data set again"
+        )
+    return array
 
 
 def read_header(path: str) -> dict[str, Any]:
@@ -99,14 +129,19 @@ def read_header(path: str) -> dict[str, Any]:
         raise FormatError(f"{place}: damaged: {error}; convert or generate the data set again") from error
     if not isinstance(header, dict) or header.get("format") != _FORMAT:
         raise FormatError(f"{place}: describes no data set of this library; convert the original files")
-    if header.get("version") != VERSION:
-        raise FormatError(f"{place}: version {header.get('version')!r} of the format; this library reads {VERSION}: update it")
+    version = header.get("version")
+    if version not in (1, VERSION):
+        raise FormatError(f"{place}: version {version!r} of the format; this library reads up to {VERSION}: update it")
     try:
         good = _is_good(header)
     except (KeyError, TypeError, AttributeError):
         good = False
     if not good:
         raise FormatError(f"{place}: damaged: a field is missing or of the wrong kind; convert or generate the data set again")
+    if version != 1 and header.pop("checksum", None) != _checksum(header):
+        raise FormatError(
+            f"{place}: damaged: its checksum does not match; restore it, or convert or generate the data set again"
+        )
     return header
 
 
@@ -122,10 +157,20 @@ def _is_good(header: dict[str, Any]) -> bool:
             _is_name(kind) and _is_count(held["count"]) and isinstance(held["features"], bool) for kind, held in kinds.items()
         )
         and all(len(found) == 3 and all(map(_is_name, found)) and {*found[::2]} <= {*kinds} for found in types)
-        and all(map(_is_name, header["splits"]))
+        and all(map(_is_split, header["splits"]))
         and header["target"] in kinds
         and (header["heterogeneous"] or (len(kinds) == len(edges) == 1 and kinds[header["target"]]["features"]))
+        and (header["version"] == 1 or all(Layout.from_json(header["arrays"][name]) for name in (*_array_names(header), SUMS)))
     )
+
+
+def _checksum(header: dict[str, Any]) -> str:
+    """Of a header without its own."""
+    return checksum(torch.frombuffer(bytearray(json.dumps(header, sort_keys=True).encode()), dtype=torch.uint8))
+
+
+def _is_split(value: object) -> bool:
+    return _is_name(value) and value not in ("labels", "features", "checksums")
 
 
 def _is_name(value: object) -> bool:
@@ -154,6 +199,9 @@ def _replaceable(overwrite: bool, folder: Path) -> bool:
         raise ConfigError(f"{folder}: is there, and no data set of this library, so it stays; choose another name")
     if not overwrite:
         raise ConfigError(f"{folder}: is there already; choose another name, or overwrite it (overwrite=True, --overwrite)")
+    foreign = sorted(file.name for file in folder.iterdir() if not _OURS.fullmatch(file.name))
+    if foreign:
+        raise ConfigError(f"{folder}: holds {foreign[0]}, which is no part of a data set, so it stays; move that away first")
     return True
 
 
@@ -162,16 +210,23 @@ def write(source: Source, target: str, *, symmetrize: bool, overwrite: bool, pro
     for name in (*source.vertices, *(part for kind in source.relations for part in kind), *source.splits):
         if not _is_name(name):
             raise ConfigError(f"{target}: a type called {name!r}; names that files can have are letters, digits, _ and -")
+    for name in source.splits:
+        if not _is_split(name):
+            raise ConfigError(f"{target}: a split called {name!r}, which is the name of another file; call it otherwise")
     with replacing_folder(target, partial(_replaceable, overwrite)) as folder:
         _require_room(source, target, folder)
         several = source.heterogeneous
+        held: dict[str, tuple[Layout, torch.Tensor]] = {}
         for kind, vertices in source.vertices.items():
-            if vertices.features is not None:
-                what = f"features of {kind}" if several else "features"
-                _write_rows(vertices.features, folder / _features(kind, several), what, progress)
-        _write_array(source.labels, folder / "labels.npy")
-        for name, part in source.splits.items():
-            _write_array(part, folder / f"{name}.npy")
+            rows, name = vertices.features, _features(kind, several)
+            if rows is not None:
+                parts = _blocks(rows, f"features of {kind}" if several else "features", progress)
+                held[name] = summed.write(folder / name, rows.dtype, rows.shape, parts)
+        for name, values in {"labels": source.labels, **source.splits}.items():
+            name += ".npy"
+            held[name] = summed.write(folder / name, values.dtype, tuple(values.shape), [values.contiguous()])
+        sums = torch.cat([found for _, found in held.values()])
+        held[SUMS] = summed.write(folder / SUMS, sums.dtype, tuple(sums.shape), [sums])
         edges = []
         for relation, graph in source.graphs(symmetrize, "heap"):
             file = folder / _graph(relation, several)
@@ -190,7 +245,10 @@ def write(source: Source, target: str, *, symmetrize: bool, overwrite: bool, pro
             "vertices": {k: {"count": v.count, "features": v.features is not None} for k, v in source.vertices.items()},
             "edges": edges,
             "splits": {name: len(part) for name, part in source.splits.items()},
+            "arrays": {name: layout.to_json() for name, (layout, _) in held.items()},
+            "checksums": checksum(sums),
         }
+        header["checksum"] = _checksum(header)
         with replacing(folder / HEADER) as output:
             output.write(json.dumps(header, indent=1).encode() + b"\n")
 
@@ -235,7 +293,8 @@ def _steps(what: str, total: int, progress: Progress | None) -> Iterator[Callabl
         yield step
 
 
-def _write_rows(rows: Rows, path: Path, what: str, progress: Progress | None) -> None:
+def _blocks(rows: Rows, what: str, progress: Progress | None) -> Iterator[torch.Tensor]:
+    """All rows, block by block, through one piece of memory."""
     block = torch.empty(0, rows.shape[1], dtype=rows.dtype)
 
     def place(begin: int, end: int) -> torch.Tensor:
@@ -244,23 +303,4 @@ def _write_rows(rows: Rows, path: Path, what: str, progress: Progress | None) ->
             block = torch.empty(end - begin, rows.shape[1], dtype=rows.dtype)
         return block[: end - begin]
 
-    with replacing(path) as output:
-        at = _write_npy_header(output, rows.dtype, rows.shape)
-        for part in fill(rows, what, progress, place):
-            output.write_tensor(part, at)
-            at += part.nbytes
-        output.resize(at)
-
-
-def _write_array(values: torch.Tensor, path: Path) -> None:
-    with replacing(path) as output:
-        at = _write_npy_header(output, values.dtype, tuple(values.shape))
-        output.write_tensor(values.contiguous(), at)
-        output.resize(at + values.nbytes)
-
-
-def _write_npy_header(output: Any, dtype: torch.dtype, shape: tuple[int, ...]) -> int:
-    """Returns where the elements begin."""
-    descr = np.lib.format.dtype_to_descr(torch.empty(0, dtype=dtype).numpy().dtype)
-    np.lib.format.write_array_header_1_0(output, {"descr": descr, "fortran_order": False, "shape": shape})
-    return output.file.tell()
+    return fill(rows, what, progress, place)

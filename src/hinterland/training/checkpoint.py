@@ -1,18 +1,25 @@
-"""What a training run needs to go on, in one file that is whole at every moment."""
+"""What a training run needs to go on, in one file that is whole at every moment.
+
+It is what ``torch.save`` writes, a zip archive, with a checksum of everything before it as the archive's comment. So
+``torch.load`` reads it too, but does not notice a damaged bit.
+"""
 
 from __future__ import annotations
 
 import io
+import struct
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from ..runtime.checksums import checksum
 from ..runtime.errors import ConfigError, FormatError
 from ..runtime.files import refused, replacing
 
-_VERSION = 2
+_VERSION = 3
+_SUM = 16  # characters of the checksum
 
 
 def save(path: str | Path, state: Mapping[str, Any]) -> None:
@@ -23,6 +30,11 @@ def save(path: str | Path, state: Mapping[str, Any]) -> None:
     """
     content = io.BytesIO()
     torch.save({"version": _VERSION, **state}, content)
+    content.seek(-2, io.SEEK_END)  # the length of the archive's comment
+    content.write(struct.pack("<H", _SUM))
+    with content.getbuffer() as view:
+        sum_ = _checksum(view)
+    content.write(sum_)
     with replacing(path) as output:
         output.write(content.getbuffer())
 
@@ -32,19 +44,29 @@ def load(path: str | Path) -> dict[str, Any]:
 
     Raises:
         StorageError: it cannot be read.
-        FormatError: it is no checkpoint of this library.
+        FormatError: it is no checkpoint of this library, or damaged.
     """
     try:
-        content = io.BytesIO(Path(path).read_bytes())
+        content = bytearray(Path(path).read_bytes())
     except OSError as error:
         raise refused(path, "read", error) from error
+    whole, found = memoryview(content)[:-_SUM], content[-_SUM:]
+    if not len(whole) or found != _checksum(whole):
+        raise FormatError(
+            f"{path}: is no checkpoint of this version of hinterland, or is damaged: its checksum does not match; remove it to "
+            "begin anew, or restore it"
+        )
     try:
-        state = torch.load(content, map_location="cpu", weights_only=True)
+        state = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
     except Exception as error:  # torch promises no exceptions in particular
         raise FormatError(f"{path}: is no checkpoint ({str(error).splitlines()[0][:100]}); remove it to begin anew") from error
     if not isinstance(state, dict) or state.get("version") != _VERSION:
         raise FormatError(f"{path}: is no checkpoint of this version of hinterland; remove it to begin anew")
     return state
+
+
+def _checksum(content: memoryview) -> bytes:
+    return checksum(torch.frombuffer(content, dtype=torch.uint8)).encode()
 
 
 def check_same_run(path: str | Path, saved: Mapping[str, Any], mine: Mapping[str, Any]) -> None:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 import torch.nn.functional as F
@@ -28,6 +28,7 @@ from .cache_room import wanted
 from .epoch_line import show_epoch
 from .factored import Factored
 from .factored_plan import FactoredPlan
+from .finite import check_splits, not_finite, refuse_neighbours
 from .given import check, check_checkpoint, check_dataset, fingerprint, several_devices
 from .loader import Batch, Loader, Sampler
 from .models import GNN, make_model
@@ -56,7 +57,8 @@ class Trained(Shown):
             came over it at least, of a GPU on average ``bandwidth`` in bytes a second, the probe's ``ceiling`` and the
             ``share`` of it (None without a probe).
         best: of the best epoch: ``epoch``, ``loss``, ``accuracy``; None without validation.
-        test: ``loss`` and ``accuracy`` on the test split; None without one.
+        test: ``loss`` and ``accuracy`` on the test split; None without one. The loss is NaN where a neighbour has features that
+            are not finite.
         cache: what was kept in GPU memory, in this rank; None without a cache.
         roles: which devices sampled and which trained; None without ``devices``.
     """
@@ -129,7 +131,8 @@ def train(
     Raises:
         ConfigError: arguments that make no run, ranks that differ, a checkpoint of another run or one that would be lost,
             a loss that is not finite (the checkpoint stays the one before).
-        GraphError: features or labels that do not fit the graph, labels that are no classes.
+        GraphError: features or labels that do not fit the graph, labels that are no classes, features of a split's vertices
+            that are not finite (found before the first epoch) or of what these hear from (found at its end).
         PipelineStalled, RankLost: a stage or a rank gave nothing for too long.
     """
     fanouts = tuple(fanouts)
@@ -154,6 +157,7 @@ def train(
             run = _Run(dataset, config, ranks, several, gather_blocks, timeout, checkpoint, checkpoint_every, cache, gpu_budget)
             if resume:
                 run.resume()
+            check_splits(dataset.features, run.splits, ranks)
             while len(run.history) < epochs and not run.is_over(patience):
                 run.epoch()
                 if on_epoch is not None and ranks.is_first:
@@ -361,9 +365,7 @@ class _Run:
         summed = self.ranks.from_first(lambda: self.totals.summed)
         seeds, seconds = summed["seeds"], self.totals.seconds
         if not math.isfinite(summed["loss"]):
-            raise ConfigError(
-                f"the loss of epoch {number} is not finite; lower lr={self.config['lr']}, or look for NaN in features"
-            )
+            self._refuse("train", f"the loss of epoch {number}")
         found: dict[str, Any] = {
             "epoch": number,
             "loss": summed["loss"] / seeds,
@@ -384,6 +386,8 @@ class _Run:
         self.totals = _Totals()
         valid = self.evaluate("valid")
         if valid is not None:
+            if not math.isfinite(valid["loss"]):
+                self._refuse("valid", f"the validation loss after epoch {number}")
             valid["loss"] += self._decay()
             found |= {"valid_loss": valid["loss"], "valid_accuracy": valid["accuracy"]}
             if self.best is None or valid["loss"] < self.best["loss"]:
@@ -406,20 +410,30 @@ class _Run:
         if not len(self.splits.get(split, ())):
             return None
         self.model.eval()
-        # No vertex twice: ranks may have different numbers of batches. A new loader begins with the same samples again.
-        mine = self.splits[split][self.ranks.rank :: self.ranks.world_size]
         loss, correct, count = torch.zeros(3, dtype=torch.float64, device=self.ranks.device).unbind()
-        loader = self._loader(self.tester or self.loader.sampler, mine, self.loader.features)
-        for batch in loader:
+        for batch in self._batches(split):
             scores, target = self._scores(self.model, batch)
             loss += F.cross_entropy(scores, target, reduction="sum")
             correct += (scores.argmax(1) == target).sum()
             count += len(target)
+        total_loss, total_correct, total = self.ranks.sum([float(loss), float(correct), float(count)])
+        return {"loss": total_loss / total, "accuracy": total_correct / total}
+
+    def _batches(self, split: str) -> Iterator[Batch]:
+        """This rank's batches of a split, with the same samples each time."""
+        # No vertex twice: ranks may have different numbers of batches. A new loader begins with the same samples again.
+        mine = self.splits[split][self.ranks.rank :: self.ranks.world_size]
+        loader = self._loader(self.tester or self.loader.sampler, mine, self.loader.features)
+        yield from loader
         most = -(-len(self.splits[split]) // self.ranks.world_size)  # seeds of the first rank
         for _ in range(-(-most // loader.batch_size) - len(loader)):
             rows_of(self.dataset.features, mine[:0].to(self.ranks.device))  # from a sharded table all ranks gather at once
-        total_loss, total_correct, total = self.ranks.sum([float(loss), float(correct), float(count)])
-        return {"loss": total_loss / total, "accuracy": total_correct / total}
+
+    def _refuse(self, split: str, what: str) -> NoReturn:
+        """Says why a loss is not finite: rows of features among the neighbours, or else the training."""
+        read = ((batch.sample.node, batch.x) for batch in self._batches(split) if batch.x is not None)
+        refuse_neighbours(split, not_finite(read), self.ranks)
+        raise ConfigError(f"{what} is not finite; lower lr={self.config['lr']}, or look for huge values in features")
 
     def save(self) -> None:
         """Writes the checkpoint, in rank 0."""

@@ -45,9 +45,13 @@ def read_head(path: str | Path, count: int) -> bytes:
         raise refused(path, "read", error) from error
 
 
-def read_into(path: str | Path, offset: int, target: torch.Tensor) -> None:
-    """Fills the contiguous CPU tensor ``target`` with the file's bytes at ``offset``, by several threads."""
-    _core.read_file(str(path), offset, target.data_ptr(), target.numel() * target.element_size())
+def read_into(path: str | Path, offset: int, target: torch.Tensor, sums: torch.Tensor | None = None) -> None:
+    """Fills the contiguous CPU tensor ``target`` with the file's bytes at ``offset``, by several threads.
+
+    ``sums``: the checksums of the whole file (:mod:`...runtime.checksums`), against which what is read is checked.
+    """
+    known = {} if sums is None else {"sums": sums.data_ptr(), "blocks": len(sums)}
+    _core.read_file(str(path), offset, target.data_ptr(), target.numel() * target.element_size(), **known)
 
 
 class _Gunzip(io.RawIOBase):

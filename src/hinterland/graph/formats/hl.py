@@ -16,7 +16,7 @@ Compressed neighbours are two sections: where each packed list begins (int64), a
 include/hinterland/graph/compress.hpp states. The order (int64) has each vertex's number before the graph was reordered. A file
 without either is of version 1.
 
-The last section holds one uint64 for each block of each array, arrays in order; native/graph/checksum.hpp defines it.
+The last section holds one uint64 for each block of each array, arrays in order; native/storage/checksum.hpp defines it.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ import torch
 
 from ... import _core
 from ...memory import UnifiedTensor
+from ...runtime.checksums import checksums
 from ...runtime.errors import FormatError
 from ...runtime.files import replacing
 from ...runtime.progress import progress
@@ -103,10 +104,7 @@ def _page_sum(page: bytes | bytearray) -> int:
 
 def _checksums(array: torch.Tensor, number: int) -> torch.Tensor:
     """The checksums of an array, which depend on its number in the file and on each block's place."""
-    size = array.numel() * array.element_size()
-    sums = torch.empty(-(-size // _core.CHECKSUM_BLOCK), dtype=torch.int64)
-    _core.checksums(array.data_ptr(), size, number << 48, sums.data_ptr())
-    return sums
+    return checksums(array, number << 48)
 
 
 def matches(head: bytes) -> bool:

@@ -1,4 +1,4 @@
-// The checksum of our own graph files: 64 bits for each block of bytes. It finds damage, not malice: any change of one
+// The checksum of our own files: 64 bits for each block of bytes. It finds damage, not malice: any change of one
 // 8-byte word changes the sum for certain, any other with all but 2^-64 of the odds.
 #pragma once
 

@@ -1,0 +1,64 @@
+"""Checkpoints: what is saved is what loads, and no damage is taken for it."""
+
+from __future__ import annotations
+
+import os
+import zipfile
+
+import pytest
+import torch
+
+from hinterland.runtime.errors import FormatError
+from hinterland.training import checkpoint
+
+
+@pytest.fixture
+def saved(tmp_path):
+    """A file with what checkpoints have: tensors of several types, numbers, text, None."""
+    state = {
+        "model": {"weight": torch.randn(5, 3), "bias": torch.arange(3)},
+        "optimizer": {"state": {0: {"step": torch.tensor(7.0)}}, "param_groups": [{"lr": 0.1, "params": [0, 1]}]},
+        "history": [{"epoch": 1, "loss": 0.25, "link": None}],
+        "config": {"model": "sage", "fanouts": (15, 10)},
+    }
+    checkpoint.save(tmp_path / "c.pt", state)
+    return tmp_path / "c.pt", state
+
+
+def same(one, other):
+    if isinstance(one, torch.Tensor):
+        return torch.equal(one, other)
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(same(value, other[key]) for key, value in one.items())
+    if isinstance(one, list):
+        return len(one) == len(other) and all(map(same, one, other))
+    return one == other
+
+
+def test_torch_and_zip_read_it_too(saved):
+    path, state = saved
+    loaded = checkpoint.load(path)
+    assert same(loaded, {"version": loaded["version"], **state})
+    assert same(torch.load(path, weights_only=True), loaded)
+    with zipfile.ZipFile(path) as archive:
+        assert archive.testzip() is None and len(archive.comment) == 16
+
+
+def test_one_flipped_bit_anywhere_is_found(saved):
+    path, _ = saved
+    content = path.read_bytes()
+    with open(path, "r+b", buffering=0) as file:
+        for at in range(len(content)):
+            os.pwrite(file.fileno(), bytes([content[at] ^ 1 << at % 8]), at)
+            with pytest.raises(FormatError, match=r"c.pt: is no checkpoint .*, or is damaged: .*; remove it to begin anew"):
+                checkpoint.load(path)
+            os.pwrite(file.fileno(), content[at : at + 1], at)
+    assert checkpoint.load(path)["history"]
+
+
+@pytest.mark.parametrize("change", [lambda c: b"", lambda c: c[:10], lambda c: c[:-1], lambda c: c + b"\0", lambda c: c[16:]])
+def test_files_cut_short_or_longer_are_found(saved, change):
+    path, _ = saved
+    path.write_bytes(change(path.read_bytes()))
+    with pytest.raises(FormatError, match="is no checkpoint"):
+        checkpoint.load(path)
