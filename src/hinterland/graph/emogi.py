@@ -303,9 +303,9 @@ class Division:
     def __init__(
         self, graph: Graph, offsets: torch.Tensor, access: str, assignment: str, size: int | None, edge_bytes: int
     ) -> None:
-        if access not in ACCESSES:
+        if not isinstance(access, str) or access not in ACCESSES:
             raise ConfigError(f"access {access!r} is not one of {', '.join(ACCESSES)}")
-        if assignment not in ASSIGNMENTS:
+        if not isinstance(assignment, str) or assignment not in ASSIGNMENTS:
             raise ConfigError(f"assignment {assignment!r} is not one of {', '.join(ASSIGNMENTS)}")
         line = LINE_BYTES // edge_bytes
         mean = max(graph.num_edges / max(graph.num_vertices, 1), 1)

@@ -24,7 +24,7 @@ from typing import Any
 import torch
 
 from .. import _core
-from ..runtime import devices
+from ..runtime import arguments, devices
 from ..runtime.errors import ConfigError, DeviceError, OutOfMemory
 from ..runtime.units import format_bytes
 from . import cuda
@@ -120,8 +120,11 @@ def allocate(nbytes: int, mapping: str = "host", oversubscribe: bool = False, to
         DeviceError: ``mapped`` without CUDA, or the driver refused.
         ConfigError: an unknown ``mapping``.
     """
-    if mapping not in MAPPINGS:
-        raise ConfigError(f"placement {mapping!r} is not one of {', '.join(MAPPINGS)}; GPU memory is a plain tensor: t.cuda()")
+    nbytes = arguments.whole_number("a size in bytes", nbytes, 0)
+    if not isinstance(mapping, str) or mapping not in MAPPINGS:
+        raise ConfigError(
+            f"placement {arguments.shown(mapping)} is not one of {', '.join(MAPPINGS)}; GPU memory is a plain tensor: t.cuda()"
+        )
     with _lock:
         if mapping in ("host", "mapped"):
             mapping = _choose(nbytes, mapping, oversubscribe)

@@ -16,6 +16,7 @@ from typing import IO, Any
 import torch
 
 from .. import _core
+from . import arguments
 from .errors import ConfigError, StorageError
 
 
@@ -27,6 +28,14 @@ def refused(path: str | Path, doing: str, error: OSError) -> StorageError:
         remedy = "check the path"
     elif error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
         remedy = "check the permissions"
+    elif error.errno == errno.ELOOP:
+        remedy = "a link leads back to itself: remove it, or name the file that it should lead to"
+    elif error.errno == errno.ENAMETOOLONG:
+        remedy = "use a shorter name"
+    elif error.errno == errno.EISDIR:
+        remedy = "it is a folder: name a file"
+    elif error.errno == errno.ENOTDIR:
+        remedy = "a part of the path is a file and no folder: check the path"
     else:
         remedy = "check the disk"
     return StorageError(f"{path}: cannot be {doing}: {error.strerror or error}; {remedy}")
@@ -65,7 +74,7 @@ class Output:
 
 def check_place(path: str | Path) -> None:
     """Refuses a place where no file can be written, before a long run is for nothing."""
-    final = Path(os.path.realpath(path))
+    final = Path(os.path.realpath(arguments.path("the file to write", path)))
     with writing(path):
         if final.exists() and not final.is_file():
             raise ConfigError(f"{path}: exists and is no regular file; choose another name to write to")
@@ -92,7 +101,7 @@ class replacing:
 
     def __init__(self, path: str | Path) -> None:
         # A link keeps pointing where it did: its target is what is replaced.
-        self._final = Path(os.path.realpath(path))
+        self._final = Path(os.path.realpath(arguments.path("the file to write", path)))
         with writing(path):
             regular = self._final.is_file() or not self._final.exists()
         if not regular:
@@ -160,7 +169,7 @@ def replacing_folder(path: str | Path, replaceable: Callable[[Path], bool]) -> I
 
 def check_folder_place(path: str | Path, replaceable: Callable[[Path], bool]) -> None:
     """Refuses what ``replacing_folder`` will refuse, before a long run is for nothing."""
-    final = Path(os.path.realpath(path))
+    final = Path(os.path.realpath(arguments.path("the folder to write", path)))
     with writing(path):
         if not final.parent.is_dir():
             raise StorageError(f"{path}: cannot be written: No such file or directory; make the folder {final.parent} first")

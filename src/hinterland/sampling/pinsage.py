@@ -9,11 +9,13 @@ import torch
 from ..graph.graph import Graph
 from ..graph.prepare import Prepared, graph_of, prepared_for
 from ..runtime import devices
-from ..runtime.errors import ConfigError
+from ..runtime.arguments import whole_number
+from ..runtime.errors import ConfigError, OutOfMemory
 from .neighbor import check_fanouts, integer, vertices_on
 from .sample import Sample
 from .walks import WalkRule, walks_from
 
+_MOST = 1 << 40  # neighbours, and visits of one vertex: larger than any memory
 _AT_ONCE = 1 << 24  # steps that are made and counted together, which bounds the memory that takes
 
 
@@ -130,7 +132,7 @@ class PinSAGESampler:
 
 
 def _at_least_one(name: str, number: int) -> int:
-    number = integer(name, number)
+    number = whole_number(name, number)
     if number < 1:
         raise ConfigError(f"{name} {number} leaves no neighbourhood; use 1 or more")
     return number
@@ -141,6 +143,10 @@ def _neighborhoods(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """The ``count`` most visited vertices of each seed and their importance, ``[n, count]``; ``first`` is the number of the
     first of its walks."""
+    if len(seeds) * count > _MOST or walks * rule.length > _MOST:
+        raise OutOfMemory(
+            f"{walks} walks and {count} neighbours for each of {len(seeds)} vertices are more than memory holds; ask for fewer"
+        )
     rows = max(1, _AT_ONCE // (walks * rule.length))
     parts = []
     for at, own in enumerate(seeds.split(rows)):
@@ -171,6 +177,8 @@ def most_visited(visits: torch.Tensor, own: torch.Tensor, count: int) -> tuple[t
         int64 and float32, ``[n, count]`` both, filled up with -1 and 0.
     """
     rows, width = visits.shape
+    if rows * count * visits.element_size() > _MOST:
+        raise OutOfMemory(f"{count} neighbours for each of {rows} vertices are more than memory holds; ask for fewer")
     visits = torch.where(visits == own[:, None], -1, visits).sort(dim=1).values
     first = torch.ones_like(visits, dtype=torch.bool)
     torch.ne(visits[:, 1:], visits[:, :-1], out=first[:, 1:])

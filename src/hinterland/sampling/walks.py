@@ -11,6 +11,7 @@ from .. import _core
 from ..graph.graph import Graph
 from ..graph.prepare import Prepared, graph_of, prepared_for
 from ..runtime import devices
+from ..runtime.arguments import number, whole_number
 from ..runtime.errors import ConfigError, IndexOutOfRange, OutOfMemory
 from ..runtime.units import format_bytes
 from .batch import _bits
@@ -81,7 +82,7 @@ class WalkRule(NamedTuple):
     @classmethod
     def of(cls, graph: Graph, length: int, weighted: bool, restart: float, seed: int) -> WalkRule:
         """The rule that a user gave, if it can be used."""
-        length, restart = integer("length", length), check_share("restart", restart)
+        length, restart = whole_number("length", length), check_share("restart", restart)
         if not 1 <= length <= _MOST_STEPS:
             raise ConfigError(f"length {length} is not between 1 and {_MOST_STEPS} steps")
         return cls(length, *(weights_of(graph) if weighted else (-1, 1.0)), restart, integer("seed", seed))
@@ -128,6 +129,7 @@ def walks_from(
 
 def check_share(name: str, share: float) -> float:
     """``share`` as a number in [0, 1), if it is one."""
-    if not isinstance(share, (int, float)) or not 0 <= share < 1:
+    share = number(name, share)
+    if not 0 <= share < 1:
         raise ConfigError(f"{name} {share!r} is not a probability from 0 to below 1; use 0.15, or 0 for none")
-    return float(share)
+    return share

@@ -16,8 +16,9 @@ import torch
 from .. import _core
 from ..graph import emogi
 from ..graph.bfs import bfs
-from ..graph.graph import Graph
+from ..graph.graph import Graph, require_graph
 from ..machine import load as load_machine
+from ..runtime import arguments
 from ..runtime.errors import ConfigError
 
 SIZES = (32, 64, 96, 128)  # bytes that a request can have
@@ -41,6 +42,9 @@ class LinkModel:
     measured: bool = False
 
     def __post_init__(self) -> None:
+        for name in ("rate", "latency"):
+            arguments.number(name, getattr(self, name))
+        arguments.whole_number("overhead", self.overhead)
         if not (1 <= self.rate <= 1e18 and 0 < self.latency <= 1e9 and self.overhead >= 0):  # NaN is in no range
             raise ConfigError(
                 "a link has a rate from 1 to 1e18 bytes a second, a latency above 0 and at most 1e9 seconds, "
@@ -109,8 +113,10 @@ def analyse(
         IndexOutOfRange: ``source`` is no vertex.
         GraphError: a graph that the algorithm cannot take.
     """
-    if algorithm not in emogi.ALGORITHMS:
-        raise ConfigError(f"algorithm {algorithm!r} is not one of {', '.join(emogi.ALGORITHMS)}")
+    require_graph(graph)
+    arguments.one_of("algorithm", algorithm, emogi.ALGORITHMS)
+    if link is not None:
+        arguments.instance("link", link, LinkModel, "as LinkModel(rate=25e9) is")
     replay = Replay(graph, access, assignment, edge_bytes, size, weights=algorithm == "sssp")
     rooted = algorithm in ("bfs", "sssp")
     if not rooted:
@@ -134,8 +140,10 @@ class Replay:
         self, graph: Graph, access: str, assignment: str, edge_bytes: int | None, size: int | None, weights: bool = False
     ) -> None:
         edge_bytes = graph.indices.element_size() if edge_bytes is None else edge_bytes
-        if edge_bytes not in (4, 8):
+        if (edge_bytes := arguments.whole_number("edge_bytes", edge_bytes)) not in (4, 8):
             raise ConfigError(f"edge_bytes={edge_bytes!r} is neither 4 nor 8")
+        if size is not None:
+            size = arguments.whole_number("size", size)
         offsets = graph.array("indptr", "cpu")
         assert offsets is not None
         self._division = emogi.Division(graph, offsets, access, assignment, size, edge_bytes)

@@ -22,6 +22,7 @@ import torch
 from torch import nn
 
 from ..runtime import devices as machine
+from ..runtime.arguments import shown, whole_number
 from ..runtime.errors import ConfigError, PipelineStalled
 from .embedding import TableParameter
 from .factored_plan import FactoredPlan, StageTimes, plan_roles
@@ -98,10 +99,13 @@ class Factored:
         depth: int | None = None,
     ) -> None:
         self._devices = as_devices(devices)
-        self.round = len(self._devices) if round is None else round
+        if not isinstance(loader, Loader) or not isinstance(model, nn.Module) or not callable(sampler_on) or not callable(step):
+            given = ", ".join(type(argument).__name__ for argument in (loader, sampler_on, model, step))
+            raise ConfigError(f"Factored takes a Loader, a function, a torch.nn.Module and a function, not {given}")
+        self.round = len(self._devices) if round is None else whole_number("round", round)
         if self.round < 1:
             raise ConfigError(f"round={round} averages no batch; use 1 or more")
-        self.depth = 2 * self.round if depth is None else depth
+        self.depth = 2 * self.round if depth is None else whole_number("depth", depth)
         if self.depth < 1:
             raise ConfigError(f"depth={depth} leaves samples no room; use 1 or more")
         self._learning = [n for n, p in enumerate(model.parameters()) if p.requires_grad]
@@ -297,7 +301,7 @@ def as_devices(devices: Sequence[torch.device | str | int]) -> list[torch.device
         DeviceError: one does not exist.
     """
     if isinstance(devices, str) or not isinstance(devices, Sequence):
-        raise ConfigError(f"devices={devices!r} is no list of devices; write ['cuda:0', 'cuda:1']")
+        raise ConfigError(f"devices={shown(devices)} is no list of devices; write ['cuda:0', 'cuda:1']")
     if not len(devices):
         raise ConfigError("devices=[] names none to train on; name at least one, as in ['cuda:0', 'cuda:1']")
     return [machine.as_device(device) for device in devices]

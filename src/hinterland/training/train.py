@@ -17,9 +17,11 @@ import torch
 import torch.nn.functional as F
 
 from ..graph import Graph
-from ..runtime.errors import ConfigError
+from ..runtime import arguments
+from ..runtime.errors import ConfigError, HinterlandError
 from ..runtime.progress import progress
 from ..sampling import NeighborSampler, PinSAGESampler
+from ..sampling.neighbor import check_fanouts
 from . import checkpoint as checkpoints
 from .cache import CachePlan
 from .cache_room import wanted
@@ -128,7 +130,8 @@ def train(
         GraphError: features or labels that do not fit the graph, labels that are no classes.
         PipelineStalled, RankLost: a stage or a rank gave nothing for too long.
     """
-    fanouts = tuple(fanouts)
+    fanouts = tuple(check_fanouts(fanouts))
+    arguments.function("on_epoch", on_epoch)
     check(model, fanouts, epochs, hidden, batch_size, lr, weight_decay, dropout, patience, seed, checkpoint_every)
     check_checkpoint(checkpoint, checkpoint_every, resume)
     if wanted(cache, gpu_budget) is not None and devices is not None:
@@ -439,13 +442,18 @@ class _Run:
         state = self.ranks.from_first(lambda: checkpoints.load(path) if Path(path).exists() else None)
         if state is None:
             return
-        checkpoints.check_same_run(path, state["config"], self.config)
-        self.model.load_state_dict(state["model"])
-        self.optimizer.load_state_dict(state["optimizer"])
-        self.loader.load_state_dict(state["loader"])
-        self.history, self.best = state["history"], state["best"]
-        if self.ranks.is_first:
-            self.totals = _Totals(**state["totals"])
+        try:
+            checkpoints.check_same_run(path, state["config"], self.config)
+            self.model.load_state_dict(state["model"])
+            self.optimizer.load_state_dict(state["optimizer"])
+            self.loader.load_state_dict(state["loader"])
+            self.history, self.best = list(state["history"]), state["best"]
+            if self.ranks.is_first:
+                self.totals = _Totals(**state["totals"])
+        except HinterlandError:
+            raise
+        except Exception as error:  # whatever another program's tensors lead to
+            raise checkpoints.no_checkpoint(path, error) from error
 
     def finish(self) -> Trained:
         best = self.best
