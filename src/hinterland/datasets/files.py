@@ -212,7 +212,8 @@ def _source_in_memory(dataset: Dataset | HeteroDataset) -> Source:
     else:
         target = HOMOGENEOUS[0]
         counts, tables, graphs = {target: dataset.num_vertices}, {target: dataset.features}, {HOMOGENEOUS: dataset.graph}
-    name, labels = str(dataset.name), arguments.dense("labels", dataset.labels)
+    arguments.instance("name", dataset.name, str, "as 'cora' is")
+    name, labels = dataset.name, arguments.dense("labels", dataset.labels)
     if labels.dtype not in (torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8):
         raise ConfigError(f"labels are {labels.dtype}; they must be classes, whole numbers from 0 on, as in labels.long()")
     for kind, table in tables.items():

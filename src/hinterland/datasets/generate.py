@@ -195,6 +195,8 @@ def _check_shape(shape: Shape) -> None:
     for name, counts in (("vertices", shape.vertices), ("columns", shape.columns), ("edges", shape.edges)):
         arguments.instance(name, counts, Mapping, "by type, as Shape says")
         for kind, count in counts.items():
+            if not isinstance(kind, str) and name != "edges":
+                raise ConfigError(f"{name} names the type {arguments.shown(kind)}; names of types are words")
             arguments.whole_number(f"{name}[{kind!r}]", count, 0)
     for kind in shape.edges:
         if not (isinstance(kind, tuple) and len(kind) == 3):

@@ -98,7 +98,7 @@ def _sources(graph: Graph, sources: int | Iterable[int] | torch.Tensor | None, s
         seed = arguments.whole_number("seed", seed, -(2**63), 2**64 - 1)
         if not 1 <= sources <= vertices:
             raise ConfigError(
-                f"{arguments.shown(sources)} sources cannot be drawn from {vertices} vertices; leave out sources for all of them"
+                f"{arguments.shown(sources)} sources cannot be drawn from {vertices} vertices; leave out sources for all"
             )
         return _draw(vertices, sources, seed)
     listed = check_sources(graph, sources)

@@ -149,7 +149,8 @@ def random_weights(
 
 def _weight_dtype(name: str | torch.dtype | bool) -> torch.dtype:
     names = {str(dtype).removeprefix("torch."): dtype for dtype in _WEIGHT_CLASSES}
-    found = names.get("int32" if name is True else str(name).removeprefix("torch."))
+    known = isinstance(name, str | torch.dtype)
+    found = names.get("int32" if name is True else str(name).removeprefix("torch.") if known else "")
     if found is None:
         raise ConfigError(f"random weights are {', '.join(names)}, not {arguments.shown(name)}")
     return found

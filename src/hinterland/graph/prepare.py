@@ -372,11 +372,13 @@ def prepare(
     if not isinstance(graph, Graph):
         raise ConfigError(f"prepare() takes a Graph, not a {type(graph).__name__}")
     try:
-        names = (algorithms,) if isinstance(algorithms, str) else tuple(map(str, algorithms))
+        names = (algorithms,) if isinstance(algorithms, str) else tuple(algorithms)
     except (TypeError, RuntimeError):  # the last is a tensor's
         raise ConfigError(
             f"algorithms is a name or several, such as ('bfs', 'cc'), not {arguments.shown(algorithms)}"
         ) from None
+    if not all(isinstance(name, str) for name in names):
+        raise ConfigError(f"algorithms are named by words, as 'bfs', not by {arguments.shown(algorithms)}")
     inner = None if scores is None else list_scores(graph, scores)
     return Prepared(graph, devices.as_device(device), _budget(gpu_budget), names, weighted, many_runs=True, scores=inner)
 

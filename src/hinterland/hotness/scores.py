@@ -7,6 +7,7 @@ what counts is not how long its own list is, but which lists hold it.
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Sequence
 
 import torch
@@ -188,11 +189,11 @@ def _checked_iterations(iterations: int) -> int:
 def _checked_fanouts(fanouts: Sequence[int]) -> list[float]:
     """Fanouts as numbers, infinity for whole lists."""
     try:
-        known = [arguments.whole_number("a fanout", fanout) for fanout in fanouts]
-    except (TypeError, RuntimeError):  # the last is a tensor's
+        known = [operator.index(fanout) for fanout in fanouts]
+    except (TypeError, ValueError, RuntimeError):  # the last two are a tensor's
         shown = arguments.shown(fanouts)
         raise ConfigError(f"fanouts are whole numbers, one for each hop, as [15, 10, 5]; got {shown}") from None
     for hop, fanout in enumerate(known):
         if fanout < -1:
-            raise ConfigError(f"fanout {fanout} of hop {hop} is below -1; -1 samples the whole list")
-    return [math.inf if fanout == -1 else float(fanout) for fanout in known]
+            raise ConfigError(f"fanout {arguments.shown(fanout)} of hop {hop} is below -1; -1 samples the whole list")
+    return [math.inf if fanout == -1 or fanout > arguments.MOST else float(fanout) for fanout in known]

@@ -30,6 +30,7 @@ from ..runtime.units import format_bytes
 from . import cuda
 from .limits import require_host_memory
 
+_ALWAYS_FITS = 1 << 24  # bytes
 MAPPINGS = ("host", "mapped", "registered", "heap")
 
 _held: weakref.WeakSet[Buffer] = weakref.WeakSet()
@@ -134,6 +135,16 @@ def allocate(nbytes: int, mapping: str = "host", oversubscribe: bool = False, to
         if nbytes == 0:
             return Buffer(0, 0, mapping, ExitStack())
         return _mapped(nbytes, touch) if mapping == "mapped" else _heap(nbytes, touch)
+
+
+def require_room(nbytes: int) -> None:
+    """Raises OutOfMemory unless ``nbytes`` of host memory, which torch is about to allocate, can be had.
+
+    The system promises torch more than there is, and kills who takes it. What every machine has is not asked for.
+    """
+    if nbytes > _ALWAYS_FITS:
+        with _lock:
+            require_host_memory(nbytes, sum(buffer.nbytes for buffer in _held))
 
 
 def _choose(nbytes: int, mapping: str, oversubscribe: bool) -> str:

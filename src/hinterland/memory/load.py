@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import math
-import operator
 import os
 import stat
 import zipfile
@@ -82,7 +81,8 @@ def locate(path: str | os.PathLike[str], dtype: torch.dtype | None, shape: tuple
 def asked_shape(shape: int | Sequence[int]) -> tuple[int, ...]:
     """A shape that a caller gave, with -1 for one dimension at most that the file's size decides."""
     try:
-        return tuple(operator.index(n) for n in ((shape,) if isinstance(shape, int) else shape))
+        sizes = (shape,) if isinstance(shape, int) else tuple(shape)
+        return tuple(arguments.whole_number("a dimension of shape", n, -1) for n in sizes)
     except (TypeError, RuntimeError):  # the last is a tensor's
         raise ConfigError(f"shape={arguments.shown(shape)}: dimensions are whole numbers") from None
 

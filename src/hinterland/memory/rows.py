@@ -195,6 +195,8 @@ class RowTable(ABC):
         if not isinstance(index, torch.Tensor):
             index = numbers(index)
         index_bytes(index)
+        if index.is_nested:
+            raise not_dense("the tensor of row numbers", index)
         if not index.is_cuda and not index.is_cpu:
             raise ConfigError(f"row numbers are on {index.device}; use a CPU or CUDA tensor")
         try:

@@ -48,9 +48,9 @@ def whole_number(name: str, value: Any, least: int = -MOST - 1, most: int = MOST
     try:
         number = operator.index(value)
     except (TypeError, ValueError, RuntimeError):  # the last two are a tensor's
-        raise ConfigError(f"{name}={shown(value)} is not a whole number{_range(least, most)}") from None
+        raise ConfigError(f"{name} {shown(value)} is not a whole number{_range(least, most)}") from None
     if not least <= number <= most:
-        raise ConfigError(f"{name}={shown(number)} is out of range; use a whole number{_range(least, most)}")
+        raise ConfigError(f"{name} {shown(number)} is not a whole number{_range(least, most)}")
     return number
 
 
@@ -101,6 +101,8 @@ def path(name: str, value: Any) -> str:
         text = os.fsdecode(value)
     except TypeError:
         raise ConfigError(f"{name} is a path, as text or a pathlib.Path, not {shown(value)}") from None
+    if not text:
+        raise ConfigError(f"{name} is empty; name a file or folder")
     if "\0" in text:
         raise ConfigError(f"{name}={shown(text)} has a NUL character in it, which no file's name has; correct it")
     return text
@@ -154,4 +156,6 @@ def not_dense(name: str, value: torch.Tensor) -> ConfigError:
 def _range(least: int, most: int) -> str:
     if least == -MOST - 1 and most == MOST:
         return " of 64 bits"
-    return f" from {least} on" if most == MOST else f" from {least} to {most}"
+    if most == MOST:
+        return f" from {least} on"
+    return f" from {least} to {'2^64 - 1' if most == 2**64 - 1 else most}"

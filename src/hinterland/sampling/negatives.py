@@ -7,6 +7,7 @@ import torch
 from .. import _core
 from ..graph.graph import Graph
 from ..graph.prepare import Prepared, graph_of, prepared_for
+from ..memory.allocator import require_room
 from ..runtime import arguments, devices
 from ..runtime.errors import ConfigError, GraphError, IndexOutOfRange, OutOfMemory
 from ..runtime.units import format_bytes
@@ -71,9 +72,11 @@ def negative_edges(
         if sources is not None:
             sources = numbered_inside(prepared, sources)
         total = count if sources is None else count * len(sources)
+        if place.type == "cpu":
+            require_room(16 * total)
         try:
             pairs = torch.empty((2, total), dtype=torch.int64, device=place)
-        except (RuntimeError, TypeError) as error:  # the latter from 2^63 on
+        except RuntimeError as error:
             raise OutOfMemory(
                 f"{total} pairs take {format_bytes(16 * total)}, which {place} does not have; draw fewer at a time"
             ) from error

@@ -8,14 +8,14 @@ import torch
 
 from ..graph.graph import Graph
 from ..graph.prepare import Prepared, graph_of, prepared_for
+from ..memory.allocator import require_room
 from ..runtime import devices
 from ..runtime.arguments import whole_number
-from ..runtime.errors import ConfigError, OutOfMemory
+from ..runtime.errors import ConfigError
 from .neighbor import check_fanouts, integer, vertices_on
 from .sample import Sample
 from .walks import WalkRule, walks_from
 
-_MOST = 1 << 40  # neighbours, and visits of one vertex: larger than any memory
 _AT_ONCE = 1 << 24  # steps that are made and counted together, which bounds the memory that takes
 
 
@@ -143,10 +143,9 @@ def _neighborhoods(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """The ``count`` most visited vertices of each seed and their importance, ``[n, count]``; ``first`` is the number of the
     first of its walks."""
-    if len(seeds) * count > _MOST or walks * rule.length > _MOST:
-        raise OutOfMemory(
-            f"{walks} walks and {count} neighbours for each of {len(seeds)} vertices are more than memory holds; ask for fewer"
-        )
+    if prepared.device.type == "cpu":
+        # Neighbours and their shares; visits of one vertex, and what sorts them.
+        require_room(12 * len(seeds) * count + 48 * walks * rule.length)
     rows = max(1, _AT_ONCE // (walks * rule.length))
     parts = []
     for at, own in enumerate(seeds.split(rows)):
@@ -177,8 +176,6 @@ def most_visited(visits: torch.Tensor, own: torch.Tensor, count: int) -> tuple[t
         int64 and float32, ``[n, count]`` both, filled up with -1 and 0.
     """
     rows, width = visits.shape
-    if rows * count * visits.element_size() > _MOST:
-        raise OutOfMemory(f"{count} neighbours for each of {rows} vertices are more than memory holds; ask for fewer")
     visits = torch.where(visits == own[:, None], -1, visits).sort(dim=1).values
     first = torch.ones_like(visits, dtype=torch.bool)
     torch.ne(visits[:, 1:], visits[:, :-1], out=first[:, 1:])

@@ -10,6 +10,7 @@ import torch
 from .. import _core
 from ..graph.graph import Graph
 from ..graph.prepare import Prepared, graph_of, prepared_for
+from ..memory.allocator import require_room
 from ..runtime import devices
 from ..runtime.arguments import number, whole_number
 from ..runtime.errors import ConfigError, IndexOutOfRange, OutOfMemory
@@ -104,6 +105,8 @@ def walks_from(
     inner, device = graph_of(prepared), prepared.device
     starts = numbered_inside(prepared, starts)
     shape = (len(starts) * each, rule.length + 1)
+    if device.type == "cpu":
+        require_room(8 * shape[0] * (shape[1] + 1))
     try:
         given = starts.repeat_interleave(each)
         walks = torch.empty(shape, dtype=torch.int64, device=device)

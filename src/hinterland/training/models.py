@@ -17,13 +17,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from ..memory import report
-from ..memory.limits import require_host_memory
+from ..memory.allocator import require_room
 from ..runtime import arguments
 from ..runtime.errors import ConfigError
 
 _MOST_LAYERS = 1000
-_ALWAYS_FITS = 1 << 24  # bytes, of which no machine is asked whether it has them
 _GAT_HEADS = 4  # of the hidden layers; the last has one
 
 
@@ -306,8 +304,7 @@ def _require_room(made: Callable[[Sequence[int], float], GNN], widths: Sequence[
             asked = sum(parameter.nbytes for parameter in made(widths, 0.0).parameters())
     except (RuntimeError, TypeError):  # more elements than torch counts
         asked = 4 * sum(a * b for a, b in pairwise(widths))
-    if asked > _ALWAYS_FITS:
-        require_host_memory(asked, report().nbytes)
+    require_room(asked)
 
 
 def check_model(name: str, hidden: int, layers: int, dropout: float) -> None:

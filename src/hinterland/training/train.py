@@ -133,6 +133,7 @@ def train(
     fanouts = tuple(check_fanouts(fanouts))
     arguments.function("on_epoch", on_epoch)
     check(model, fanouts, epochs, hidden, batch_size, lr, weight_decay, dropout, patience, seed, checkpoint_every)
+    lr, weight_decay = float(lr), float(weight_decay)
     check_checkpoint(checkpoint, checkpoint_every, resume)
     if wanted(cache, gpu_budget) is not None and devices is not None:
         raise ConfigError("a cache is planned for one GPU, and devices= names several; leave out one of the two")
