@@ -164,8 +164,9 @@ def _scaled(shape: str | Shape, scale: float) -> Shape:
     if isinstance(shape, str) and shape not in SHAPES:
         raise ConfigError(f"no data set's shape is called {shape!r}; there are {', '.join(SHAPES)}")
     arguments.instance("shape", shape, (str, Shape), "as 'papers100M' is")
-    if not 0 < (scale := arguments.number("scale", scale)) <= 1000:
-        raise ConfigError(f"scale {scale!r} is not above 0 and at most 1000")
+    given, scale = scale, arguments.number("scale", scale)
+    if not 0 < scale <= 1000:
+        raise ConfigError(f"scale {given!r} is not above 0 and at most 1000")
     full = SHAPES[shape] if isinstance(shape, str) else shape
     _check_shape(full)
     ends = [*full.columns, *(end for source, _, target in full.edges for end in (source, target)), full.target]

@@ -145,9 +145,8 @@ def distribution(personalization: Personalization, num_vertices: int) -> torch.T
             shares[vertex] = share
     else:
         if arguments.dense("personalization", personalization).shape != (num_vertices,) or personalization.is_complex():
-            raise ConfigError(
-                f"personalization is a tensor of shape ({num_vertices},) or a mapping, not {arguments.shown(personalization)}"
-            )
+            shape = tuple(personalization.shape)
+            raise ConfigError(f"personalization is a real tensor of shape ({num_vertices},) or a mapping; got shape {shape}")
         shares = personalization.detach().to("cpu", torch.float64)
     wrong = torch.nonzero(~(shares >= 0) | shares.isinf())
     if len(wrong):

@@ -65,7 +65,7 @@ def number(name: str, value: Any) -> float:
             return float(value)
     except (TypeError, ValueError, RuntimeError, OverflowError):
         pass
-    raise ConfigError(f"{name}={shown(value)} is not a number; use one, as in {name}=0.5")
+    raise ConfigError(f"{name} {shown(value)} is not a number; use one, as 0.5")
 
 
 def seconds(name: str, value: Any) -> float:
@@ -76,7 +76,7 @@ def seconds(name: str, value: Any) -> float:
     """
     given = number(name, value)
     if not given > 0:
-        raise ConfigError(f"{name}={given:g} gives no time; use a number of seconds above 0")
+        raise ConfigError(f"{name}={given:g} gives a stage no time; use a number of seconds above 0")
     return given
 
 

@@ -324,7 +324,7 @@ def integer(name: str, value: int) -> int:
     try:
         number = operator.index(value)
     except (TypeError, ValueError, RuntimeError):  # the last two are a tensor's
-        raise ConfigError(f"{name} {arguments.shown(value)} is not an integer") from None
+        raise ConfigError(f"{name} {arguments.shown(value)} is not a whole number") from None
     if not -(2**63) <= number < 2**64:
         raise ConfigError(f"{name} {arguments.shown(number)} takes more than 64 bits; use a number from 0 to 2^64 - 1")
     return (number + 2**63) % 2**64 - 2**63

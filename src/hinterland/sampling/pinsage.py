@@ -144,8 +144,7 @@ def _neighborhoods(
     """The ``count`` most visited vertices of each seed and their importance, ``[n, count]``; ``first`` is the number of the
     first of its walks."""
     if prepared.device.type == "cpu":
-        # Neighbours and their shares; visits of one vertex, and what sorts them.
-        require_room(12 * len(seeds) * count + 48 * walks * rule.length)
+        require_room(12 * len(seeds) * count)  # neighbours and their shares
     rows = max(1, _AT_ONCE // (walks * rule.length))
     parts = []
     for at, own in enumerate(seeds.split(rows)):

@@ -105,12 +105,12 @@ def walks_from(
     inner, device = graph_of(prepared), prepared.device
     starts = numbered_inside(prepared, starts)
     shape = (len(starts) * each, rule.length + 1)
-    if device.type == "cpu":
-        require_room(8 * shape[0] * (shape[1] + 1))
     try:
+        if device.type == "cpu":
+            require_room(8 * shape[0] * (shape[1] + 1))
         given = starts.repeat_interleave(each)
         walks = torch.empty(shape, dtype=torch.int64, device=device)
-    except RuntimeError as error:
+    except (RuntimeError, OutOfMemory) as error:
         raise OutOfMemory(
             f"{shape[0]} walks of {rule.length} steps take {format_bytes(8 * shape[0] * shape[1])}, which {device} "
             "does not have; walk from fewer starts at a time"
@@ -132,7 +132,6 @@ def walks_from(
 
 def check_share(name: str, share: float) -> float:
     """``share`` as a number in [0, 1), if it is one."""
-    share = number(name, share)
-    if not 0 <= share < 1:
+    if not 0 <= number(name, share) < 1:
         raise ConfigError(f"{name} {share!r} is not a probability from 0 to below 1; use 0.15, or 0 for none")
-    return share
+    return float(share)

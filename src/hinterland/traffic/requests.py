@@ -124,7 +124,7 @@ def analyse(
     elif source is None:
         source = int(graph.to_outer(graph.degrees()).argmax()) if graph.num_vertices else 0
     if algorithm == "bfs":
-        levels = bfs(graph, source or 0, device="cpu").levels
+        levels = bfs(graph, 0 if source is None else source, device="cpu").levels
         replay.levels(levels if graph.order is None else levels[graph.order])  # as the arrays are numbered
     else:
         run = getattr(emogi, algorithm)

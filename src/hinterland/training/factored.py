@@ -21,6 +21,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from ..runtime import arguments
 from ..runtime import devices as machine
 from ..runtime.arguments import shown, whole_number
 from ..runtime.errors import ConfigError, PipelineStalled
@@ -99,9 +100,8 @@ class Factored:
         depth: int | None = None,
     ) -> None:
         self._devices = as_devices(devices)
-        if not isinstance(loader, Loader) or not isinstance(model, nn.Module) or not callable(sampler_on) or not callable(step):
-            given = ", ".join(type(argument).__name__ for argument in (loader, sampler_on, model, step))
-            raise ConfigError(f"Factored takes a Loader, a function, a torch.nn.Module and a function, not {given}")
+        arguments.instance("loader", loader, Loader, "as Loader(sampler, seeds, batch_size) is")
+        arguments.instance("model", model, nn.Module, "as make_model() gives")
         self.round = len(self._devices) if round is None else whole_number("round", round)
         if self.round < 1:
             raise ConfigError(f"round={round} averages no batch; use 1 or more")
@@ -113,6 +113,9 @@ class Factored:
             raise ConfigError("the model has no parameter that requires a gradient; there is nothing to train")
         if any(isinstance(p, TableParameter) for p in model.parameters()):
             raise ConfigError("the model has embedding tables in host memory, of which replicas are not made; use one device")
+        for name, given in (("sampler_on", sampler_on), ("step", step)):
+            if not callable(given):
+                raise ConfigError(f"{name} is a {type(given).__name__}, but must be a function; see Factored")
         plan_roles(self._devices, self.round, samplers=samplers)  # refuses what leaves no trainer before anything is measured
         self.loader, self.model, self.step = loader, model, step
         self._sampler_on, self._samplers = sampler_on, samplers

@@ -130,7 +130,7 @@ def train(
         GraphError: features or labels that do not fit the graph, labels that are no classes.
         PipelineStalled, RankLost: a stage or a rank gave nothing for too long.
     """
-    fanouts = tuple(check_fanouts(fanouts))
+    fanouts = tuple(fanouts) if isinstance(fanouts, Sequence) else tuple(check_fanouts(fanouts))
     arguments.function("on_epoch", on_epoch)
     check(model, fanouts, epochs, hidden, batch_size, lr, weight_decay, dropout, patience, seed, checkpoint_every)
     lr, weight_decay = float(lr), float(weight_decay)
