@@ -193,7 +193,7 @@ def shaped(kind, relation):
         ({"shape": "reddit"}, "no data set's shape is called 'reddit'; there are products"),
         ({"scale": 0}, "scale 0 is not above 0"),
         ({"scale": float("nan")}, "scale nan is not above 0"),
-        ({"scale": "small"}, "is not above 0"),
+        ({"scale": "small"}, "scale .small. is not a number"),
         ({"scale": 1e-9}, "leaves 1 vertices to classify"),
         ({"shape": "igb", "scale": 900}, "more than 2\\^40"),
         ({"seed": -1}, "seed -1 is not a whole number"),

@@ -219,8 +219,8 @@ def test_random_weights_do_not_depend_on_direction_or_multiplicity(device):
     [
         ({"dtype": "int64"}, "random weights are uint8, int32, float32, not 'int64'"),
         ({"dtype": None}, "not None"),
-        ({"seed": -1}, "seed -1 is not from 0"),
-        ({"seed": 1.5}, "seed is a whole number"),
+        ({"seed": -1}, "seed -1 is not a whole number from 0"),
+        ({"seed": 1.5}, "is not a whole number from 0"),
         ({"placement": "cloud"}, "placement 'cloud'"),
     ],
 )

@@ -213,7 +213,7 @@ def test_type_follows_tolerance(graph):
         ({"max_iterations": 0}, "max_iterations 0 is not a whole number from 1 to 2147483647"),
         ({"max_iterations": 2.5}, r"max_iterations 2\.5"),
         ({"personalization": torch.ones(3)}, r"shape \(4,\) or a mapping; got shape \(3,\)"),
-        ({"personalization": [1.0] * 4}, "got shape"),
+        ({"personalization": [1.0] * 4}, "must be a torch tensor"),
         ({"personalization": torch.tensor([1.0, -2.0, 1.0, 1.0])}, r"of vertex 1 is -2\.0"),
         ({"personalization": torch.tensor([1.0, 1.0, float("nan"), 1.0])}, "of vertex 2 is nan"),
         ({"personalization": torch.zeros(4)}, r"sums to 0\.0"),

@@ -177,7 +177,7 @@ def test_broken_lists_are_named(device):
     ("options", "error", "words"),
     [
         ({"count": -1}, ConfigError, "count -1 is not a number of pairs"),
-        ({"count": 1.5}, ConfigError, "count 1.5 is not an integer"),
+        ({"count": 1.5}, ConfigError, "count 1.5 is not a whole number"),
         ({"positives": torch.zeros(3, dtype=torch.int64)}, ConfigError, r"positives have shape \(3,\), but must be a tensor"),
         ({"positives": [[0], [1]]}, ConfigError, "positives have type list"),
         ({"positives": torch.zeros(2, 3)}, ConfigError, "type torch.float32"),
@@ -187,7 +187,7 @@ def test_broken_lists_are_named(device):
             "source 3 of positive edge 1 is no vertex: there are 3",
         ),
         ({"positives": torch.tensor([[-1], [0]])}, IndexOutOfRange, "source -1 of positive edge 0"),
-        ({"seed": None}, ConfigError, "seed None is not an integer"),
+        ({"seed": None}, ConfigError, "seed None is not a whole number"),
         ({"graph": 1}, ConfigError, "graph is a int"),
         ({"neighbors": [2, 1]}, ConfigError, "do not ascend; pass compress"),
     ],

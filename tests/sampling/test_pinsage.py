@@ -224,7 +224,7 @@ def test_a_loader_and_a_model(device):
         ({"neighbors": 0}, "neighbors 0 leaves no neighbourhood"),
         ({"length": 0}, "length 0 is not between"),
         ({"restart": 1}, "restart 1 is not a probability"),
-        ({"walks": 2.5}, "walks 2.5 is not an integer"),
+        ({"walks": 2.5}, "walks 2.5 is not a whole number"),
         ({"weighted": True}, "needs a graph with weights"),
         ({"seeds": "all"}, "seeds must be a tensor"),
         ({"graph": None}, "graph is a NoneType"),

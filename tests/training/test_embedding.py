@@ -501,7 +501,7 @@ def test_bad_arguments():
         (lambda: bag(index.view(1, 2, 3)), r"input is \[B, N\], or \[n\] with offsets, not of shape \(1, 2, 3\)"),
         (lambda: bag(index.float(), offsets), "row numbers are int32 or int64, not torch.float32"),
         (lambda: bag([1, 2], offsets), "input must be a torch tensor, not list"),
-        (lambda: bag(index.to("meta"), offsets), "input is on meta"),
+        (lambda: bag(index.to("meta"), offsets), "input is on the meta device"),
         (lambda: bag(index, [0, 2]), "offsets must be a torch tensor"),
         (lambda: bag(index, offsets.view(1, 2)), r"offsets are 1-D and on cpu"),
         (lambda: bag(index, offsets.to("meta")), "offsets is on meta"),

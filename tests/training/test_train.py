@@ -237,7 +237,7 @@ def test_larger_graphs_are_validated_on_samples(dataset, monkeypatch):
         ({"checkpoint_every": 0}, "checkpoint_every=0 is too small"),
         ({"lr": 0.0}, "lr=0.0 is no learning rate"),
         ({"weight_decay": -1.0}, "weight_decay=-1.0 is no decay"),
-        ({"seed": -1}, r"seed=-1 is not from 0 to 2\^64"),
+        ({"seed": -1}, r"seed -1 is not a whole number from 0 to 2\^64"),
         ({"resume": True}, "there is no checkpoint to write or to go on from"),
         ({"checkpoint_every": 2}, "there is no checkpoint to write"),
         ({"cache": "lru"}, "cache='lru' is neither one of auto"),

@@ -77,6 +77,8 @@ def _run() -> None:
     except ImportError:
         sys.exit("hinterland: the command line needs typer and rich: pip install 'hinterland[cli]'")
     from ..runtime.errors import HinterlandError
+    from ..runtime.files import refused
+    from .output import flush, lost, require_open, say
 
     app = typer.Typer(
         name="hinterland",
@@ -89,7 +91,14 @@ def _run() -> None:
     for name in COMMANDS:
         importlib.import_module(f".{name}", __name__).register(app)
     try:
-        app()
+        require_open()
+        try:
+            app()
+        finally:
+            flush()
     except HinterlandError as error:
-        print(f"hinterland: {error}", file=sys.stderr)
+        say(f"hinterland: {error}")
+        sys.exit(1)
+    except OSError as error:  # where --help or a table cannot be printed; a broken pipe is typer's, and quiet
+        say(f"hinterland: {lost(error) if error.filename is None else refused(error.filename, 'used', error)}")
         sys.exit(1)

@@ -24,9 +24,39 @@ def emit(result: dict[str, Any], as_json: bool, text: str) -> None:
     except BrokenPipeError:
         raise  # whoever read the output has enough; the command line ends quietly
     except OSError as error:
-        # What is left in the buffer would be refused once more when the interpreter ends.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise StorageError(f"standard output cannot be written: {error.strerror}; the result is lost") from error
+        raise lost(error) from error
+
+
+def lost(error: OSError) -> StorageError:
+    """The sentence where standard output refused. What is left in its buffer goes nowhere from now on: it would be refused once
+    more when the interpreter ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    return StorageError(f"standard output cannot be written: {error.strerror or error}; the result is lost")
+
+
+def flush() -> None:
+    """Writes what is left in the buffer, as the interpreter would at its end, when nobody can say that it was refused."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError as error:
+        lost(error)
+        sys.exit(1)
+
+
+def say(sentence: str) -> None:
+    """Prints on standard error, if that can be."""
+    try:
+        print(sentence, file=sys.stderr, flush=True)
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+
+
+def require_open() -> None:
+    """Refuses a closed standard output (``>&-``) before a command works for nothing, and lives with a closed standard error."""
+    if sys.stderr is None:  # print() would take standard output instead
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115  open until the end
+    if sys.stdout is None:
+        raise StorageError("standard output is closed, and the result would be lost; send it to a file, or to /dev/null")
 
 
 def _finite(value: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -10,7 +11,9 @@ import numpy as np
 import torch
 
 from ..graph import Graph, connected_components, from_edges
+from ..graph.graph import require_graph
 from ..memory import UnifiedTensor
+from ..runtime import arguments
 from ..runtime.errors import ConfigError
 from ..runtime.shown import Shown
 from ..runtime.units import format_bytes
@@ -90,6 +93,7 @@ class HeteroDataset(Shown):
     vertex_types: list[str] = field(init=False)
 
     def __post_init__(self) -> None:
+        arguments.instance("num_vertices", self.num_vertices, Mapping, "counts by type")
         self.vertex_types = list(self.num_vertices)
 
     @property
@@ -135,6 +139,44 @@ def _sizes(splits: dict[str, torch.Tensor]) -> str:
     return ", ".join(f"{name} {count:,}" for name, count in _lengths(splits).items()) or "no splits"
 
 
+def check_parts(dataset: Dataset | HeteroDataset) -> None:
+    """Refuses a data set that was put together of what is no part of one, before anything reads it.
+
+    Raises:
+        ConfigError: names the part, what it is, and what it must be.
+    """
+    if isinstance(dataset, HeteroDataset):
+        for name, held in (("graphs", dataset.graphs), ("features", dataset.features)):
+            arguments.instance(name, held, Mapping, "by type, as HeteroDataset says")
+        for graph in dataset.graphs.values():
+            require_graph(graph)
+        for kind, count in dataset.num_vertices.items():
+            arguments.whole_number(f"num_vertices[{kind!r}]", count, 0)
+        tables = {f"features of {kind!r}": table for kind, table in dataset.features.items()}
+        arguments.one_of("target", dataset.target, list(map(str, dataset.num_vertices)))
+    else:
+        require_graph(dataset.graph)
+        tables = {"features": dataset.features}
+    for name, table in {**tables, "labels": dataset.labels}.items():
+        if isinstance(table, torch.Tensor) and arguments.dense(name, table).ndim == 0:
+            raise ConfigError(f"{name} are one number; give a tensor with a row for each vertex")
+    arguments.whole_number("num_classes", dataset.num_classes, 0)
+    arguments.instance("splits", dataset.splits, Mapping, "as {'train': vertices} is")
+    for name, part in dataset.splits.items():
+        what = f"split {arguments.shown(name)}"
+        if arguments.dense(what, part).ndim != 1 or part.dtype not in (torch.int32, torch.int64):
+            raise ConfigError(
+                f"{what} is {arguments.shown(part)}; it must be a list of vertex numbers, int64 [n]; of a mask, give "
+                "mask.nonzero()[:, 0]"
+            )
+
+
+def require_one_type(dataset: Dataset) -> None:
+    """ConfigError unless ``dataset`` is a Dataset whose parts are what they must be."""
+    arguments.instance("dataset", dataset, Dataset, "open one with hinterland.datasets.open(path)")
+    check_parts(dataset)
+
+
 def random_splits(
     dataset: Dataset, seed: int = 0, *, train_per_class: int = 20, valid_per_class: int = 30
 ) -> dict[str, torch.Tensor]:
@@ -149,8 +191,10 @@ def random_splits(
     Raises:
         ConfigError: a class has too few vertices.
     """
-    if not 0 <= seed < 2**64:
-        raise ConfigError(f"seed {seed} is not from 0 to 2^64 - 1")
+    require_one_type(dataset)
+    seed = arguments.whole_number("seed", seed, 0, 2**64 - 1)
+    train_per_class = arguments.whole_number("train_per_class", train_per_class, 0)
+    valid_per_class = arguments.whole_number("valid_per_class", valid_per_class, 0)
     random = np.random.Generator(np.random.Philox(seed))
     labels = dataset.labels.numpy()
     parts: dict[str, list[np.ndarray]] = {name: [] for name in SPLITS}
@@ -172,6 +216,7 @@ def largest_component(dataset: Dataset) -> Dataset:
 
     Shchur et al. evaluate on it: 2,485 of Cora's vertices, 2,110 of CiteSeer's.
     """
+    require_one_type(dataset)
     labels = connected_components(dataset.graph, device="cpu").labels.cpu()
     ids, sizes = labels.unique(return_counts=True)
     kept = labels == ids[sizes.argmax()]

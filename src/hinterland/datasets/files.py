@@ -9,11 +9,16 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import torch
+
 from ..graph import Graph, arrays
+from ..graph.formats.files import size_of
 from ..memory import UnifiedTensor
+from ..runtime import arguments
 from ..runtime.errors import ConfigError, FormatError, StorageError
+from ..runtime.files import refused
 from . import folder, igb, mag240m, ogb, shchur
-from .dataset import AnyDataset, Dataset, HeteroDataset
+from .dataset import AnyDataset, Dataset, HeteroDataset, check_parts
 from .folder import Progress, fill
 from .source import HOMOGENEOUS, Placement, Relation, Rows, Source, TensorRows, Vertices
 
@@ -45,12 +50,19 @@ def detect(path: str | os.PathLike[str]) -> str:
         StorageError: it is missing.
         FormatError: it is no data set that is known here.
     """
-    path = os.fsdecode(path)
+    path = arguments.path("path", path)
     for name, entry in FORMATS.items():
         if entry.matches(path):
             return name
-    if not os.path.exists(path):
-        raise StorageError(f"{path}: cannot be read: No such file or directory; check the path")
+    try:
+        if os.path.isdir(path):
+            os.stat(os.path.join(path, os.curdir))  # refused where the files in it are out of reach
+        else:
+            size_of(path)
+    except StorageError:
+        raise
+    except OSError as error:
+        raise refused(path, "read", error) from error
     raise FormatError(
         f"{path}: no data set that is known; name a folder with {folder.HEADER}, raw/ or processed/ (OGB), meta.pt (MAG240M) "
         "or processed/paper__cites__paper (IGB), or an .npz of adj_, attr_ and labels"
@@ -59,10 +71,12 @@ def detect(path: str | os.PathLike[str]) -> str:
 
 def source_of(path: str | os.PathLike[str], format: str | None, num_classes: int | None) -> Source:
     """The parts of the data set at ``path``, the small ones read and checked."""
-    path = os.fsdecode(path)
+    path = arguments.path("path", path)
+    if num_classes is not None:
+        num_classes = arguments.whole_number("num_classes", num_classes, 1)
     name = detect(path) if format is None else format
-    if name not in FORMATS:
-        raise ConfigError(f"{path}: no data set's format is called {name!r}; known are {', '.join(FORMATS)}")
+    if not isinstance(name, str) or name not in FORMATS:
+        raise ConfigError(f"{path}: no data set's format is called {arguments.shown(name)}; known are {', '.join(FORMATS)}")
     if num_classes is not None and name not in _CHOICES:
         raise ConfigError(f"{path}: num_classes chooses between the labels of IGB; this data set ({name}) has one kind")
     source = FORMATS[name].read(path, num_classes)
@@ -98,6 +112,7 @@ def open(
         OutOfMemory: the data set does not fit, found before its parts are allocated.
         ConfigError: an option that cannot be used.
     """
+    arguments.function("progress", progress)
     places = placements(placement)
 
     def table(rows: Rows, what: str) -> UnifiedTensor:
@@ -147,7 +162,8 @@ def convert(
         ConfigError: also if ``target`` is there.
         FormatError, OutOfMemory: as in ``open``.
     """
-    target = os.fsdecode(target)
+    arguments.function("progress", progress)
+    target = arguments.path("target", target)
     check_target(target, overwrite)
     source = source_of(path, format, num_classes)
     folder.write(source, target, symmetrize=symmetrize, overwrite=overwrite, progress=progress)
@@ -155,7 +171,7 @@ def convert(
 
 def check_target(target: str | os.PathLike[str], overwrite: bool = False) -> None:
     """Refuses a folder that ``convert`` and ``save`` will refuse, before a long run is for nothing."""
-    folder.check_place(os.fsdecode(target), overwrite)
+    folder.check_place(arguments.path("target", target), overwrite)
 
 
 def save(
@@ -175,7 +191,10 @@ def save(
         ConfigError: the parts do not belong together, or ``target`` is there.
         StorageError: as in ``convert``.
     """
-    target = os.fsdecode(target)
+    arguments.function("progress", progress)
+    target = arguments.path("target", target)
+    arguments.instance("dataset", dataset, (Dataset, HeteroDataset), "open or make one with hinterland.datasets")
+    check_parts(dataset)
     try:
         source = _source_in_memory(dataset)
         source.check()
@@ -191,11 +210,18 @@ def _source_in_memory(dataset: Dataset | HeteroDataset) -> Source:
     else:
         target = HOMOGENEOUS[0]
         counts, tables, graphs = {target: dataset.num_vertices}, {target: dataset.features}, {HOMOGENEOUS: dataset.graph}
-    name = dataset.name
+    arguments.instance("name", dataset.name, str, "as 'cora' is")
+    name, labels = dataset.name, arguments.dense("labels", dataset.labels)
+    if labels.dtype not in (torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8):
+        raise ConfigError(f"labels are {labels.dtype}; they must be classes, whole numbers from 0 on, as in labels.long()")
+    for kind, table in tables.items():
+        arguments.instance(
+            f"features of {kind!r}", table, (UnifiedTensor, torch.Tensor), "make one with UnifiedTensor.from_tensor"
+        )
     rows = {kind: TensorRows(name, table.cpu()) for kind, table in tables.items()}
     vertices = {kind: Vertices(count, rows.get(kind)) for kind, count in counts.items()}
     relations = {kind: Relation(name, partial(_held, graph)) for kind, graph in graphs.items()}
-    return Source(name, name, vertices, relations, target, dataset.labels, dataset.splits, dataset.num_classes, several)
+    return Source(name, name, vertices, relations, target, labels, dataset.splits, int(dataset.num_classes), several)
 
 
 def _held(graph: Graph, symmetrize: bool, placement: Placement) -> Graph:
@@ -204,13 +230,13 @@ def _held(graph: Graph, symmetrize: bool, placement: Placement) -> Graph:
 
 def placements(placement: Placement) -> dict[str, str]:
     """Where each array goes, by its name."""
-    features = placement
+    features: Any = placement
     if isinstance(placement, Mapping):
         features = placement.get("features", "host")
         placement = {name: place for name, place in placement.items() if name != "features"}
-    if features == "gpu":
+    if isinstance(features, str) and features == "gpu":
         raise ConfigError("features are placed in host memory, not on 'gpu'; UnifiedTensor.tiered() keeps rows of them on GPUs")
-    return {**arrays.placements(placement), "features": str(features)}
+    return {**arrays.placements(placement), "features": features}
 
 
 def read_rows(rows: Rows, what: str, placement: str, progress: Progress | None = None) -> UnifiedTensor:

@@ -125,7 +125,7 @@ def read_header(path: str) -> dict[str, Any]:
     place = os.path.join(path, HEADER)
     try:
         header = json.loads(read_head(place, _LARGEST_HEADER))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:  # the latter from brackets in brackets without end
         raise FormatError(f"{place}: damaged: {error}; convert or generate the data set again") from error
     if not isinstance(header, dict) or header.get("format") != _FORMAT:
         raise FormatError(f"{place}: describes no data set of this library; convert the original files")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -17,14 +18,14 @@ from .. import _core
 from ..graph import Graph, arrays
 from ..graph.build import build
 from ..memory import UnifiedTensor
-from ..runtime import devices
+from ..runtime import arguments, devices
 from ..runtime.errors import ConfigError
 from ..runtime.jit import KernelFile
 from ..runtime.launch import launch
 from ..runtime.progress import progress
 from .dataset import SPLITS, AnyDataset, Dataset, EdgeType, HeteroDataset
 from .files import placements
-from .source import HOMOGENEOUS, Placement
+from .source import FLOATS, HOMOGENEOUS, Placement
 
 _FILL = "hinterland::fill_features"
 _KERNELS = KernelFile("datasets/generate.cu", (_FILL,))
@@ -143,8 +144,7 @@ def generate(
         OutOfMemory: the data set does not fit.
     """
     sizes, name = _scaled(shape, scale), shape if isinstance(shape, str) else "generated"
-    if not hasattr(seed, "__index__") or not 0 <= seed < 2**64:
-        raise ConfigError(f"seed {seed!r} is not a whole number from 0 to 2^64 - 1")
+    seed = arguments.whole_number("seed", seed, 0, 2**64 - 1)
     device, places = devices.as_device(device), placements(placement)
     classes = max(2, min(sizes.classes, sizes.splits[0] // _LEAST_TRAINED))
     made = _Maker(sizes, seed, classes)
@@ -163,9 +163,12 @@ def generate(
 def _scaled(shape: str | Shape, scale: float) -> Shape:
     if isinstance(shape, str) and shape not in SHAPES:
         raise ConfigError(f"no data set's shape is called {shape!r}; there are {', '.join(SHAPES)}")
-    if not isinstance(scale, int | float) or not 0 < scale <= 1000:
-        raise ConfigError(f"scale {scale!r} is not above 0 and at most 1000")
+    arguments.instance("shape", shape, (str, Shape), "as 'papers100M' is")
+    given, scale = scale, arguments.number("scale", scale)
+    if not 0 < scale <= 1000:
+        raise ConfigError(f"scale {given!r} is not above 0 and at most 1000")
     full = SHAPES[shape] if isinstance(shape, str) else shape
+    _check_shape(full)
     ends = [*full.columns, *(end for source, _, target in full.edges for end in (source, target)), full.target]
     if unknown := [kind for kind in ends if kind not in full.vertices]:
         raise ConfigError(f"the shape counts no vertices of type {unknown[0]!r}, only of {', '.join(full.vertices)}; name them")
@@ -186,6 +189,30 @@ def _scaled(shape: str | Shape, scale: float) -> Shape:
     if max(*vertices.values(), *edges.values()) > 1 << 40:
         raise ConfigError(f"scale {scale} makes more than 2^40 vertices or edges; choose a smaller one")
     return dataclasses.replace(full, vertices=vertices, edges=edges, splits=(train, valid, min(test, count - train - valid)))
+
+
+def _check_shape(shape: Shape) -> None:
+    """Refuses parts of a shape that are not what Shape says."""
+    for name, counts in (("vertices", shape.vertices), ("columns", shape.columns), ("edges", shape.edges)):
+        arguments.instance(name, counts, Mapping, "by type, as Shape says")
+        for kind, count in counts.items():
+            if not isinstance(kind, str) and name != "edges":
+                raise ConfigError(f"{name} names the type {arguments.shown(kind)}; names of types are words")
+            arguments.whole_number(f"{name}[{kind!r}]", count, 0)
+    for kind in shape.edges:
+        if not (isinstance(kind, tuple) and len(kind) == 3):
+            raise ConfigError(
+                f"edges of {arguments.shown(kind)} are not named by three words, as in ('author', 'writes', 'paper')"
+            )
+    if not isinstance(shape.splits, Sequence) or len(shape.splits) != 3:
+        raise ConfigError(f"splits are three counts, for training, validation and test, not {arguments.shown(shape.splits)}")
+    for count in shape.splits:
+        arguments.whole_number("a split's count", count, 0)
+    arguments.whole_number("classes", shape.classes, 1)
+    if not isinstance(shape.dtype, torch.dtype) or shape.dtype not in FLOATS:
+        raise ConfigError(f"features are {', '.join(map(str, FLOATS))}, not {arguments.shown(shape.dtype)}")
+    if not isinstance(shape.target, str):
+        raise ConfigError(f"target is the name of a type, not {arguments.shown(shape.target)}")
 
 
 class _Maker:

@@ -23,6 +23,7 @@ from ..graph.formats import ogb as raw
 from ..graph.formats.arrays import Archive
 from ..graph.formats.content import Options
 from ..runtime.errors import FormatError, StorageError
+from ..runtime.files import refused
 from . import csv, pickles
 from .dataset import SPLITS
 from .source import (
@@ -77,7 +78,10 @@ class _Parts:
 
 def _splits(path: str) -> tuple[str, dict[str, torch.Tensor], dict[str, str]]:
     folder = os.path.join(path, "split")
-    ways = [entry.name for entry in os.scandir(folder) if entry.is_dir()] if os.path.isdir(folder) else []
+    try:
+        ways = [entry.name for entry in os.scandir(folder) if entry.is_dir()] if os.path.isdir(folder) else []
+    except OSError as error:
+        raise refused(folder, "read", error) from error
     if len(ways) != 1:
         found = f"the folders {', '.join(sorted(ways))}" if ways else "no folder"
         raise StorageError(f"{folder}: has {found} where one folder of splits is expected; fetch the data set again")

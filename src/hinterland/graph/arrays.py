@@ -9,7 +9,7 @@ import torch
 
 from .. import _core
 from ..memory import UnifiedTensor
-from ..runtime import devices
+from ..runtime import arguments, devices
 from ..runtime.errors import ConfigError, GraphError, OutOfMemory
 from ..runtime.units import format_bytes
 
@@ -17,6 +17,7 @@ Array = UnifiedTensor | torch.Tensor
 
 NAMES = ("indptr", "indices", "weights")
 PLACEMENTS = ("gpu", "host", "mapped", "registered", "heap")
+_SIGNED = {torch.uint16: torch.int16, torch.uint32: torch.int32, torch.uint64: torch.int64}
 _LISTS_AT_ONCE = 1 << 20  # whose degrees are looked at together, on whatever device
 _SAMPLE = 1 << 20  # weights of which the mean is taken
 _CHECK_AT_ONCE = 1 << 26  # elements of a GPU array that one check looks at, which bounds its scratch memory
@@ -54,14 +55,14 @@ def index_dtype(num_vertices: int) -> torch.dtype:
 def placements(placement: str | Mapping[str, str]) -> dict[str, str]:
     """Each array's placement by name; arrays that a mapping leaves out go to ``host``. Without a GPU ``gpu`` is ``heap``."""
     if not isinstance(placement, str | Mapping):
-        raise ConfigError(f"placement is a word, or a mapping from arrays to words, not {placement!r}")
+        raise ConfigError(f"placement is a word, or a mapping from arrays to words, not {arguments.shown(placement)}")
     given = dict.fromkeys(NAMES, placement) if isinstance(placement, str) else dict(placement)
     chosen = dict.fromkeys(NAMES, "host") | given
     for name, place in chosen.items():
         if name not in NAMES:
-            raise ConfigError(f"placement names {name!r}, but a graph's arrays are {', '.join(NAMES)}")
-        if place not in PLACEMENTS:
-            raise ConfigError(f"placement {place!r} of {name} is none of {', '.join(PLACEMENTS)}")
+            raise ConfigError(f"placement names {arguments.shown(name)}, but a graph's arrays are {', '.join(NAMES)}")
+        if not isinstance(place, str) or place not in PLACEMENTS:
+            raise ConfigError(f"placement {arguments.shown(place)} of {name} is none of {', '.join(PLACEMENTS)}")
         if place == "gpu" and not devices.keeps_on_gpu(f"placement 'gpu' of {name}"):
             chosen[name] = "heap"
     return chosen
@@ -76,9 +77,9 @@ def place_like(array: Array) -> str:
 
 
 def require_array(name: str, array: object) -> None:
-    """ConfigError unless ``array`` is a tensor or a UnifiedTensor."""
-    if not isinstance(array, Array):
-        raise ConfigError(f"{name} must be a torch tensor, not {type(array).__name__}; use torch.as_tensor")
+    """ConfigError unless ``array`` is a dense tensor or a UnifiedTensor."""
+    if not isinstance(array, UnifiedTensor):
+        arguments.dense(name, array)
 
 
 def tensor_of(array: Array) -> torch.Tensor:
@@ -245,11 +246,21 @@ def weight_range(weights: torch.Tensor) -> WeightRange:
     """Looks at all weights in parallel, where they lie."""
     if not weights.numel():
         return WeightRange(0, 0, 0.0)
-    ends = [torch.aminmax(weights[i : i + _CHECK_AT_ONCE]) for i in range(0, weights.numel(), _CHECK_AT_ONCE)]
+    ends = [_ends(weights[i : i + _CHECK_AT_ONCE]) for i in range(0, weights.numel(), _CHECK_AT_ONCE)]
     sample = weights[:: -(-weights.numel() // _SAMPLE)].double()
     sample = sample[sample.isfinite()]
     mean = float(sample.mean()) if sample.numel() else 0.0
-    return WeightRange(min(e.min.item() for e in ends), max(e.max.item() for e in ends), mean)
+    return WeightRange(min(least for least, _ in ends), max(most for _, most in ends), mean)
+
+
+def _ends(part: torch.Tensor) -> tuple[int | float, int | float]:
+    """The least and the largest element."""
+    if part.dtype in _SIGNED:  # torch compares these as signed numbers only: with the highest bit turned they are in order
+        signed, turn = part.view(_SIGNED[part.dtype]), -(1 << 8 * part.itemsize - 1)
+        least, most = torch.aminmax(signed ^ turn)
+        return int(least) - turn, int(most) - turn
+    least, most = torch.aminmax(part)
+    return least.item(), most.item()
 
 
 def first_where(array: torch.Tensor, wrong: Callable[[torch.Tensor], torch.Tensor]) -> int:

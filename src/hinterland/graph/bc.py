@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import torch
 
 from .. import _core
-from ..runtime import devices
+from ..runtime import arguments, devices
 from ..runtime.asked import Asked
 from ..runtime.errors import ConfigError, GraphError
 from ..runtime.jit import KernelFile
@@ -98,8 +97,11 @@ def _sources(graph: Graph, sources: int | Iterable[int] | torch.Tensor | None, s
     if sources is None:
         return list(range(vertices))
     if isinstance(sources, int):
+        seed = arguments.whole_number("seed", seed, -(2**63), 2**64 - 1)
         if not 1 <= sources <= vertices:
-            raise ConfigError(f"{sources} sources cannot be drawn from {vertices} vertices; leave out sources for all of them")
+            raise ConfigError(
+                f"{arguments.shown(sources)} sources cannot be drawn from {vertices} vertices; leave out sources for all"
+            )
         return _draw(vertices, sources, seed)
     listed = check_sources(graph, sources)
     if len(set(listed)) < len(listed):
@@ -111,7 +113,7 @@ def _sources(graph: Graph, sources: int | Iterable[int] | torch.Tensor | None, s
 def _draw(vertices: int, count: int, seed: int) -> list[int]:
     """The first ``count`` different numbers of a stream of random ones."""
     tries = 2 * count
-    while len(found := dict.fromkeys(_core.draw_below(vertices, tries, operator.index(seed) % 2**64))) < count:
+    while len(found := dict.fromkeys(_core.draw_below(vertices, tries, seed % 2**64))) < count:
         tries *= 2
     return list(found)[:count]
 

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from .. import _core
-from ..runtime import devices
+from ..runtime import arguments, devices
 from ..runtime.asked import Asked
 from ..runtime.errors import ConfigError, IndexOutOfRange
 from ..runtime.jit import KernelFile
@@ -83,8 +83,7 @@ def bfs(
         GraphError: an offset or neighbour met on the way is out of range.
         OutOfMemory: the result and the search's state exceed the free GPU memory.
     """
-    if mode not in MODES:
-        raise ConfigError(f"mode {mode!r} is not one of {', '.join(MODES)}")
+    arguments.one_of("mode", mode, MODES)
     given = graph_of(graph)
     inner = int(given.to_inner(check_source(given, source)))
     prepared = prepared_for(graph, "bfs", gpu_budget, device)
@@ -96,10 +95,12 @@ def check_source(graph: Graph, source: int) -> int:
     """``source`` as an int, if it is a vertex of the graph."""
     try:
         vertex = operator.index(source)
-    except TypeError:
-        raise ConfigError(f"source {source!r} is not a vertex number") from None
+    except (TypeError, ValueError, RuntimeError):  # the last two are a tensor's
+        raise ConfigError(f"source {arguments.shown(source)} is not a vertex number") from None
     if not 0 <= vertex < graph.num_vertices:
-        raise IndexOutOfRange(f"source {vertex} is not a vertex: the graph has {graph.num_vertices} vertices, numbered from 0")
+        raise IndexOutOfRange(
+            f"source {arguments.shown(vertex)} is not a vertex: the graph has {graph.num_vertices} vertices, numbered from 0"
+        )
     return vertex
 
 

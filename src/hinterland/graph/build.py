@@ -13,9 +13,10 @@ import torch
 
 from .. import _core
 from ..memory import UnifiedTensor
+from ..runtime import arguments
 from ..runtime.errors import ConfigError, GraphError
 from . import arrays
-from .graph import Graph
+from .graph import Graph, require_graph
 from .order import Order
 
 
@@ -67,9 +68,7 @@ def from_edges(
         arrays.check_weights(weights, src.numel())
     if num_vertices is None:
         num_vertices = max(int(src.max()), int(dst.max()), -1) + 1 if src.numel() else 0
-    elif not hasattr(num_vertices, "__index__"):
-        raise ConfigError(f"num_vertices is a whole number, not {num_vertices!r}")
-    elif num_vertices < 0:
+    elif (num_vertices := arguments.whole_number("num_vertices", num_vertices)) < 0:
         raise ConfigError(f"num_vertices cannot be negative: {num_vertices}")
     edges = _core.listed_edges(src.data_ptr(), dst.data_ptr(), src.numel(), src.element_size())
     rules = _core.EdgeRules(mirror=symmetrize, drop_loops=remove_self_loops)
@@ -112,6 +111,7 @@ def simplify(
     Raises:
         OutOfMemory: the graph, or what building it needs, does not fit.
     """
+    require_graph(graph)
     return _rebuild(
         graph,
         _core.EdgeRules(mirror=symmetrize and graph.directed, drop_loops=remove_self_loops),

@@ -9,13 +9,13 @@ from typing import Any
 import torch
 
 from .. import _core
-from ..runtime import devices
+from ..runtime import arguments, devices
 from ..runtime.asked import Asked
 from ..runtime.errors import ConfigError, VerificationError
 from ..runtime.jit import KernelFile
 from ..runtime.shown import Shown
 from .compress import decompress
-from .graph import Graph
+from .graph import Graph, require_graph, require_result
 from .prepare import STATE_BYTES, Prepared, View, allocated, prepared_for
 from .reorder import restored
 from .traversal import (
@@ -90,8 +90,7 @@ def connected_components(
         GraphError: an offset or neighbour met on the way is out of range.
         OutOfMemory: labels and state exceed the free GPU memory.
     """
-    if mode not in MODES:
-        raise ConfigError(f"mode {mode!r} is not one of {', '.join(MODES)}")
+    arguments.one_of("mode", mode, MODES)
     prepared = prepared_for(graph, "cc", gpu_budget, device)
     with devices.on(prepared.device):
         return _run(prepared, mode, stats)
@@ -156,6 +155,8 @@ def verify_components(graph: Graph, result: ComponentsResult) -> None:
         VerificationError: names the rule, the vertex or edge, and the values.
         ConfigError: labels of another type.
     """
+    require_graph(graph)
+    require_result(result, ComponentsResult)
     labels = result.labels.cpu().contiguous()
     if labels.dtype != torch.int64:
         raise ConfigError(f"labels are {labels.dtype}, but must be int64")

@@ -16,7 +16,7 @@ from ..runtime.errors import GraphError
 from . import arrays
 from .arrays import Array
 from .build import places_like, simplify
-from .graph import Graph
+from .graph import Graph, require_graph
 from .order import Order
 from .reorder import reorder as reordered
 
@@ -42,6 +42,7 @@ def compress(graph: Graph, reorder: str | None = None, placement: str | Mapping[
         ConfigError: an unknown order or placement.
         OutOfMemory: the new arrays do not fit beside the old ones.
     """
+    require_graph(graph)
     if reorder is not None:
         graph = reordered(graph, reorder, placement)
     if graph.is_compressed:
@@ -69,6 +70,7 @@ def decompress(graph: Graph, placement: str | Mapping[str, str] | None = None) -
     Raises:
         OutOfMemory: the neighbours do not fit.
     """
+    require_graph(graph)
     if not graph.is_compressed:
         return graph
     places = arrays.placements(places_like(graph) if placement is None else placement)

@@ -7,13 +7,14 @@ keeps the names, so that the way back gives the graph that came.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from itertools import chain
 from typing import Any
 
 import numpy as np
 import torch
 
+from ..runtime.arguments import shown
 from ..runtime.errors import ConfigError, GraphError
 from . import arrays
 from .build import from_edges
@@ -38,6 +39,8 @@ def from_networkx(graph: Any, weight: str | None = None, placement: str | Mappin
         ConfigError: ``graph`` is no networkx graph.
     """
     networkx = _module("networkx")
+    if weight is not None and not isinstance(weight, Hashable):
+        raise ConfigError(f"weight is the name of an edge attribute, not {shown(weight)}")
     if not isinstance(graph, networkx.Graph):
         raise ConfigError(f"from_networkx takes a networkx graph, not {type(graph).__name__}")
     nodes = list(graph)
@@ -155,8 +158,10 @@ def from_igraph(graph: Any, weight: str | None = None, placement: str | Mapping[
     ends = np.array(graph.get_edgelist(), dtype=np.int64).reshape(-1, 2)
     weights = None
     if weight is not None:
-        if weight not in graph.es.attributes():
-            raise ConfigError(f"the edges have no attribute {weight!r}; they have {', '.join(graph.es.attributes()) or 'none'}")
+        if not isinstance(weight, str) or weight not in graph.es.attributes():
+            raise ConfigError(
+                f"the edges have no attribute {shown(weight)}; they have {', '.join(graph.es.attributes()) or 'none'}"
+            )
         weights = _weights(graph.es[weight], weight, lambda i: tuple(ends[i].tolist()))
     src, dst = (torch.from_numpy(np.ascontiguousarray(side)) for side in ends.T)
     made = from_edges(

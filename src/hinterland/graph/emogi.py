@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from .. import _core
-from ..runtime import devices
+from ..runtime import arguments, devices
 from ..runtime.errors import ConfigError, GraphError
 from ..runtime.jit import KernelFile
 from ..runtime.launch import launch
@@ -304,10 +304,10 @@ class Division:
     def __init__(
         self, graph: Graph, offsets: torch.Tensor, access: str, assignment: str, size: int | None, edge_bytes: int
     ) -> None:
-        if access not in ACCESSES:
-            raise ConfigError(f"access {access!r} is not one of {', '.join(ACCESSES)}")
-        if assignment not in ASSIGNMENTS:
-            raise ConfigError(f"assignment {assignment!r} is not one of {', '.join(ASSIGNMENTS)}")
+        if not isinstance(access, str) or access not in ACCESSES:
+            raise ConfigError(f"access {arguments.shown(access)} is not one of {', '.join(ACCESSES)}")
+        if not isinstance(assignment, str) or assignment not in ASSIGNMENTS:
+            raise ConfigError(f"assignment {arguments.shown(assignment)} is not one of {', '.join(ASSIGNMENTS)}")
         line = LINE_BYTES // edge_bytes
         mean = max(graph.num_edges / max(graph.num_vertices, 1), 1)
         self.policy, usual = {

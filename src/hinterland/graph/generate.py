@@ -14,13 +14,13 @@ import torch
 
 from .. import _core
 from ..memory import UnifiedTensor
-from ..runtime import devices
+from ..runtime import arguments, devices
 from ..runtime.errors import ConfigError
 from ..runtime.jit import KernelFile
 from ..runtime.launch import launch
 from . import arrays
 from .build import build
-from .graph import Graph
+from .graph import Graph, require_graph
 
 _CLASSES = {"kronecker": "Kronecker", "uniform": "Uniform", "grid": "Grid"}
 KINDS = tuple(_CLASSES)
@@ -99,7 +99,7 @@ def generate(
         OutOfMemory: the graph, or what building it needs, does not fit.
     """
     recipe = _recipe(kind, scale, edge_factor, vertices, rows, cols, seed)
-    dtype = _weight_dtype(weights) if weights else None
+    dtype = None if weights is None or weights is False else _weight_dtype(weights)
     device = devices.as_device(device)
     if device.type == "cpu":
         return _on_cpu(recipe, dtype, placement)
@@ -127,7 +127,8 @@ def random_weights(
         OutOfMemory: the weights do not fit.
     """
     drawn = _weight_dtype(dtype)
-    _check_seed(seed)
+    require_graph(graph)
+    seed = _check_seed(seed)
     place = arrays.placements(placement)["weights"]
     held = UnifiedTensor.empty((graph.num_edges,), drawn, placement="heap" if place == "gpu" else place)
     indptr, indices = graph.indptr.cpu(), graph.indices.cpu()
@@ -148,17 +149,15 @@ def random_weights(
 
 def _weight_dtype(name: str | torch.dtype | bool) -> torch.dtype:
     names = {str(dtype).removeprefix("torch."): dtype for dtype in _WEIGHT_CLASSES}
-    found = names.get("int32" if name is True else str(name).removeprefix("torch."))
+    known = isinstance(name, str | torch.dtype)
+    found = names.get("int32" if name is True else str(name).removeprefix("torch.") if known else "")
     if found is None:
-        raise ConfigError(f"random weights are {', '.join(names)}, not {name!r}")
+        raise ConfigError(f"random weights are {', '.join(names)}, not {arguments.shown(name)}")
     return found
 
 
-def _check_seed(seed: int) -> None:
-    if not hasattr(seed, "__index__"):
-        raise ConfigError(f"seed is a whole number, not {seed!r}")
-    if not 0 <= seed < 2**64:
-        raise ConfigError(f"seed {seed} is not from 0 to 2^64 - 1")
+def _check_seed(seed: int) -> int:
+    return arguments.whole_number("seed", seed, 0, 2**64 - 1)
 
 
 def _recipe(
@@ -170,19 +169,16 @@ def _recipe(
     cols: int | None,
     seed: int,
 ) -> _Recipe:
-    if kind not in KINDS:
-        raise ConfigError(f"no generator is called {kind!r}; there are {', '.join(KINDS)}")
-    _check_seed(seed)
-    numbers = {"scale": scale, "edge_factor": edge_factor, "vertices": vertices, "rows": rows, "cols": cols}
-    for name, number in numbers.items():
-        if number is not None and not hasattr(number, "__index__"):
-            raise ConfigError(f"{name} is a whole number, not {number!r}")
+    if not isinstance(kind, str) or kind not in KINDS:
+        raise ConfigError(f"no generator is called {arguments.shown(kind)}; there are {', '.join(KINDS)}")
+    seed, edge_factor = _check_seed(seed), arguments.whole_number("edge_factor", edge_factor)
+    sizes = {"scale": scale, "vertices": vertices, "rows": rows, "cols": cols}
+    given = {name: arguments.whole_number(name, size) for name, size in sizes.items() if size is not None}
+    scale = given.get("scale")
     if scale is not None and not 0 <= scale <= 40:
         raise ConfigError(f"scale {scale} is not from 0 to 40: a graph has 2^scale vertices")
     if not 0 <= edge_factor <= 1 << 16:
         raise ConfigError(f"edge_factor {edge_factor} is not from 0 to {1 << 16}")
-    sizes = {"scale": scale, "vertices": vertices, "rows": rows, "cols": cols}
-    given = {name: size for name, size in sizes.items() if size is not None}
     ways = {"kronecker": [{"scale"}], "uniform": [{"scale"}, {"vertices"}], "grid": [{"scale"}, {"rows", "cols"}]}[kind]
     if given.keys() not in ways:
         wanted = ", or ".join(" and ".join(sorted(way, reverse=True)) for way in ways)

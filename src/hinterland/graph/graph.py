@@ -9,13 +9,15 @@ from typing import Any
 import torch
 
 from ..memory import UnifiedTensor
-from ..runtime import devices
+from ..runtime import arguments, devices
 from ..runtime.asked import Asked
 from ..runtime.shown import Shown, Size, type_name
 from ..runtime.units import format_bytes
 from . import arrays
 from .arrays import Array
 from .order import Order, renumber
+
+_ARRAYS = (*arrays.NAMES, "packed", "packed_offsets")
 
 
 class Graph(Shown):
@@ -214,6 +216,7 @@ class Graph(Shown):
         compressed graph also has ``packed`` and ``packed_offsets``; its ``indices`` are decoded at each call.
         """
         device = devices.as_device(device)
+        arguments.one_of("array", name, _ARRAYS)
         if name == "indices" and self.is_compressed:
             return self._decoded().to(device)
         held = self._arrays.get(name)
@@ -290,3 +293,14 @@ class Graph(Shown):
             f"Graph({self.num_vertices:,} vertices, {self.num_edges:,} stored edges, {kind}{self._form()}, "
             f"{format_bytes(self.nbytes)}; {places})"
         )
+
+
+def require_graph(graph: object) -> None:
+    """ConfigError unless ``graph`` is a Graph."""
+    remedy = "make one with Graph(indptr, indices), from_edges or load_graph"
+    arguments.instance("graph", graph, Graph, "pass its .graph" if hasattr(graph, "graph") else remedy)
+
+
+def require_result(result: object, kind: type) -> None:
+    """ConfigError unless ``result`` is what the algorithm gives whose results a verifier checks."""
+    arguments.instance("result", result, kind, "pass what the algorithm returned")

@@ -11,7 +11,7 @@ import torch
 
 from .. import _core
 from ..memory import UnifiedTensor
-from ..runtime import devices
+from ..runtime import arguments, devices
 from ..runtime.asked import Asked
 from ..runtime.errors import ConfigError
 from ..runtime.jit import KernelFile
@@ -90,8 +90,7 @@ def multi_source_bfs(
         GraphError: an offset or neighbour met on the way is out of range.
         OutOfMemory: the search's state exceeds the free GPU memory, or the levels the host's.
     """
-    if mode not in MODES:
-        raise ConfigError(f"mode {mode!r} is not one of {', '.join(MODES)}")
+    arguments.one_of("mode", mode, MODES)
     given = graph_of(graph)
     inner = to_inner(given, check_sources(given, sources))
     prepared = prepared_for(graph, "msbfs", gpu_budget, device)
@@ -101,9 +100,9 @@ def multi_source_bfs(
 
 def check_sources(graph: Graph, sources: Iterable[int] | torch.Tensor) -> list[int]:
     """``sources`` as ints, if all are vertices of the graph."""
-    listed = sources.tolist() if isinstance(sources, torch.Tensor) else sources
+    listed = arguments.dense("sources", sources).tolist() if isinstance(sources, torch.Tensor) else sources
     if isinstance(listed, str) or not isinstance(listed, Iterable):
-        raise ConfigError(f"sources are a list or a tensor of vertex numbers, not {sources!r}")
+        raise ConfigError(f"sources are a list or a tensor of vertex numbers, not {arguments.shown(sources)}")
     return [check_source(graph, source) for source in listed]
 
 

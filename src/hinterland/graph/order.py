@@ -9,7 +9,10 @@ import torch
 
 from .. import _core
 from ..memory import UnifiedTensor
+from ..runtime import arguments
 from ..runtime.errors import ConfigError, GraphError, IndexOutOfRange
+
+_UNSIGNED = (torch.uint16, torch.uint32, torch.uint64)  # which torch neither clamps nor compares
 
 
 class Order:
@@ -59,11 +62,17 @@ class Order:
 
     def to_outer(self, values: torch.Tensor, vertices: bool) -> torch.Tensor:
         """Per-vertex values ``[..., V]`` in the user's order; with ``vertices``, values from 0 on are renumbered too."""
-        if values.ndim == 0 or values.shape[-1] != len(self.outer):
+        if arguments.dense("values", values).ndim == 0 or values.shape[-1] != len(self.outer):
             raise ConfigError(
                 f"values have shape {tuple(values.shape)}, but the last extent must be the graph's {len(self.outer)} vertices"
             )
         if vertices:
+            if values.is_floating_point() or values.is_complex() or values.dtype == torch.bool:
+                raise ConfigError(f"values are {values.dtype}, but with vertices=True they are vertex numbers, as int64")
+            values = values.long() if values.dtype in _UNSIGNED else values
+            most = int(values.max()) if values.numel() else -1
+            if most >= len(self.outer):
+                raise IndexOutOfRange(f"values name vertex {most}, but there are {len(self.outer)}, numbered from 0")
             numbers = self.outer.to(values.device)[values.clamp(min=0).long()].to(values.dtype)
             values = torch.where(values < 0, values, numbers)
         return values[..., self.inner.to(values.device)]
@@ -88,7 +97,14 @@ def checked(outer: torch.Tensor, num_vertices: int) -> Order:
 
 def renumber(vertices: torch.Tensor | int, numbers: torch.Tensor | None, num_vertices: int) -> torch.Tensor:
     """``numbers[vertices]``, or the vertices themselves without ``numbers``; all of them must be vertices."""
-    asked = torch.as_tensor(vertices)
+    try:
+        asked = arguments.dense("vertices", torch.as_tensor(vertices))
+    except (TypeError, ValueError, RuntimeError) as error:
+        if isinstance(error, ConfigError):
+            raise
+        raise ConfigError(f"vertices are whole numbers of 64 bits, not {arguments.shown(vertices)}") from None
+    if asked.numel() == 0:
+        asked = asked.long()  # an empty list is one of floats to torch
     if asked.is_floating_point() or asked.is_complex() or asked.dtype == torch.bool:
         raise ConfigError(f"vertices are whole numbers, not {asked.dtype}")
     asked = asked.long()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-import operator
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -14,12 +13,12 @@ import torch
 
 from .. import _core
 from ..memory import UnifiedTensor
-from ..runtime import devices
+from ..runtime import arguments, devices
 from ..runtime.asked import Asked
 from ..runtime.errors import ConfigError, VerificationError
 from ..runtime.jit import KernelFile
 from ..runtime.shown import Shown
-from .graph import Graph
+from .graph import Graph, require_graph, require_result
 from .prepare import STATE_BYTES, Prepared, allocated, graph_of, prepared_for
 from .reorder import restored
 from .traversal import Clock, ScratchLayout, csr_type, finish, graph_type, outer_bytes, runner, scratch_for, to_outer
@@ -109,8 +108,8 @@ def pagerank(
         GraphError: an offset or neighbour met on the way is out of range.
         OutOfMemory: scores and state exceed the free GPU memory.
     """
-    if mode not in MODES:
-        raise ConfigError(f"mode {mode!r} is not one of {', '.join(MODES)}")
+    arguments.one_of("mode", mode, MODES)
+    damping, tolerance = arguments.number("damping", damping), arguments.number("tolerance", tolerance)
     if dtype is None:
         dtype = torch.float32 if tolerance >= LEAST_TOLERANCE[torch.float32] else torch.float64
     limit = _check_numbers(damping, tolerance, max_iterations, dtype)
@@ -126,34 +125,30 @@ def pagerank(
 def _check_numbers(damping: float, tolerance: float, max_iterations: int, dtype: torch.dtype) -> int:
     if not 0 <= damping < 1:
         raise ConfigError(f"damping {damping} is not in [0, 1)")
-    if dtype not in LEAST_TOLERANCE:
-        raise ConfigError(f"scores are float32 or float64, not {dtype}")
+    if not isinstance(dtype, torch.dtype) or dtype not in LEAST_TOLERANCE:
+        raise ConfigError(f"scores are float32 or float64, not {arguments.shown(dtype)}")
     if not tolerance >= LEAST_TOLERANCE[dtype]:
         remedy = (
             "; ask for dtype=torch.float64" if dtype == torch.float32 and tolerance >= LEAST_TOLERANCE[torch.float64] else ""
         )
         raise ConfigError(f"tolerance {tolerance} is below {LEAST_TOLERANCE[dtype]}, the least that {dtype} resolves{remedy}")
-    try:
-        limit = operator.index(max_iterations)
-    except TypeError:
-        limit = 0
-    if not 1 <= limit <= MOST_ITERATIONS:
-        raise ConfigError(f"max_iterations {max_iterations!r} is not a whole number from 1 to {MOST_ITERATIONS}")
-    return limit
+    return arguments.whole_number("max_iterations", max_iterations, 1, MOST_ITERATIONS)
 
 
 def distribution(personalization: Personalization, num_vertices: int) -> torch.Tensor:
     """A personalisation as shares that sum to 1: float64 ``[num_vertices]`` on the CPU."""
     if isinstance(personalization, Mapping):
         shares = torch.zeros(num_vertices, dtype=torch.float64)
-        for vertex, share in personalization.items():
+        for key, value in personalization.items():
+            vertex = arguments.whole_number("a vertex of personalization", key)
+            share = arguments.number(f"the share of vertex {vertex}", value)
             if not 0 <= vertex < num_vertices:
                 raise ConfigError(f"personalization names vertex {vertex}, but vertices are numbered 0 to {num_vertices - 1}")
             shares[vertex] = share
     else:
-        if not isinstance(personalization, torch.Tensor) or personalization.shape != (num_vertices,):
-            shape = tuple(getattr(personalization, "shape", ()))
-            raise ConfigError(f"personalization is a tensor of shape ({num_vertices},) or a mapping; got shape {shape}")
+        if arguments.dense("personalization", personalization).shape != (num_vertices,) or personalization.is_complex():
+            shape = tuple(personalization.shape)
+            raise ConfigError(f"personalization is a real tensor of shape ({num_vertices},) or a mapping; got shape {shape}")
         shares = personalization.detach().to("cpu", torch.float64)
     wrong = torch.nonzero(~(shares >= 0) | shares.isinf())
     if len(wrong):
@@ -243,6 +238,9 @@ def verify_pagerank(
     Raises:
         VerificationError: names the rule, the vertex and the values.
     """
+    require_graph(graph)
+    require_result(result, PagerankResult)
+    damping, tolerance = arguments.number("damping", damping), arguments.number("tolerance", tolerance)
     graph, vertices = restored(graph), graph.num_vertices
     scores = result.scores.cpu().to(torch.float64)
     if scores.shape != (vertices,):

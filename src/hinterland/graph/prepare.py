@@ -22,7 +22,7 @@ from typing import Any
 
 import torch
 
-from ..runtime import devices
+from ..runtime import arguments, devices
 from ..runtime.errors import ConfigError, OutOfMemory
 from ..runtime.shown import Shown, Size
 from ..runtime.units import format_bytes, parse_bytes
@@ -293,7 +293,7 @@ class Prepared(Shown):
 
     def order_on(self, device: torch.device) -> torch.Tensor | None:
         """``graph.order`` on ``device``; the one that is kept there, if there is one."""
-        order = self.graph.order
+        order, device = self.graph.order, devices.as_device(device)
         if order is None or device.type == "cpu":
             return order
         return order.to(device) if self._order is None else self._order
@@ -380,18 +380,24 @@ def prepare(
     if not isinstance(graph, Graph):
         raise ConfigError(f"prepare() takes a Graph, not a {type(graph).__name__}")
     try:
-        names = (algorithms,) if isinstance(algorithms, str) else tuple(map(str, algorithms))
-    except TypeError:
-        raise ConfigError(f"algorithms is a name or several, such as ('bfs', 'cc'), not {algorithms!r}") from None
+        names = (algorithms,) if isinstance(algorithms, str) else tuple(algorithms)
+    except (TypeError, RuntimeError):  # the last is a tensor's
+        raise ConfigError(
+            f"algorithms is a name or several, such as ('bfs', 'cc'), not {arguments.shown(algorithms)}"
+        ) from None
+    if not all(isinstance(name, str) for name in names):
+        raise ConfigError(f"algorithms are named by words, as 'bfs', not by {arguments.shown(algorithms)}")
     inner = None if scores is None else list_scores(graph, scores)
     return Prepared(graph, devices.as_device(device), _budget(gpu_budget), names, weighted, many_runs=True, scores=inner)
 
 
 def list_scores(graph: Graph, scores: torch.Tensor) -> torch.Tensor:
     """Scores of the vertices that a user knows as :meth:`View.keep_edges` takes them; ConfigError if they cannot be used."""
-    if not isinstance(scores, torch.Tensor) or tuple(scores.shape) != (graph.num_vertices,):
-        shape = tuple(scores.shape) if isinstance(scores, torch.Tensor) else type(scores).__name__
-        raise ConfigError(f"scores are {shape}, but must be a tensor with one number for each of {graph.num_vertices} vertices")
+    if tuple(arguments.dense("scores", scores).shape) != (graph.num_vertices,) or scores.is_complex():
+        raise ConfigError(
+            f"scores are {arguments.shown(scores)}, but must be a tensor with one number for each of {graph.num_vertices} "
+            "vertices"
+        )
     found = scores.to("cpu", torch.float64)
     if not bool(found.isfinite().all()):
         at = int((~found.isfinite()).nonzero()[0])

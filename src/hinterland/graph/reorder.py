@@ -12,10 +12,11 @@ import torch
 
 from .. import _core
 from ..memory import UnifiedTensor
+from ..runtime.arguments import shown
 from ..runtime.errors import ConfigError
 from . import arrays
 from .build import places_like, simplify
-from .graph import Graph
+from .graph import Graph, require_graph
 from .order import Order, checked
 
 ORDERS = ("degree", "bfs", "rcm")
@@ -48,12 +49,13 @@ def reorder(
         GraphError: ``order`` does not hold every vertex once.
         OutOfMemory: the new graph does not fit beside the old one.
     """
+    require_graph(graph)
     if order is not None:
         if by is not None:
             raise ConfigError(f"reorder by {by!r} and by an order at once; leave one out")
         chosen = checked(arrays.tensor_of(arrays.integers("order", order)).to("cpu", torch.int64), graph.num_vertices)
-    elif by not in ORDERS:
-        raise ConfigError(f"reorder by {by!r} is none of {', '.join(ORDERS)}")
+    elif not isinstance(by, str) or by not in ORDERS:
+        raise ConfigError(f"reorder by {shown(by)} is none of {', '.join(ORDERS)}")
     else:
         chosen = Order(_by_degree(graph) if by == "degree" else _by_queue(graph, by == "rcm"))
     return _renumbered(graph, chosen, chosen.after(graph._order), placement)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import torch
 
 from .. import _core
-from ..runtime import devices
+from ..runtime import arguments, devices
 from ..runtime.asked import Asked
 from ..runtime.errors import ConfigError, GraphError
 from ..runtime.jit import KernelFile
@@ -188,13 +188,12 @@ class BucketWidth(NamedTuple):
 
 def check_width(mode: str, delta: float | None) -> None:
     """Raises ConfigError unless the mode is known, and ``delta`` a width that goes with it."""
-    if mode not in MODES:
-        raise ConfigError(f"mode {mode!r} is not one of {', '.join(MODES)}")
+    arguments.one_of("mode", mode, MODES)
     if delta is None:
         return
     if mode == "bellman-ford":
         raise ConfigError(f"delta {delta!r} is given, but mode 'bellman-ford' has one bucket; leave one of them out")
-    if not isinstance(delta, int | float) or not delta > 0:
+    if not arguments.number("delta", delta) > 0:
         raise ConfigError(f"delta {delta!r} is not a positive number")
 
 

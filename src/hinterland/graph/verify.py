@@ -10,11 +10,12 @@ from collections.abc import Iterable
 import torch
 
 from .. import _core
+from ..runtime import arguments
 from ..runtime.errors import ConfigError, VerificationError
 from .bc import BetweennessResult, scales
 from .bfs import BfsResult
 from .compress import decompress
-from .graph import Graph
+from .graph import Graph, require_graph, require_result
 from .msbfs import MultiBfsResult, check_sources, multi_source_bfs
 from .prepare import View
 from .reorder import restored
@@ -42,6 +43,9 @@ def verify_bfs(graph: Graph, source: int, result: BfsResult) -> None:
         VerificationError: names the rule, the vertex or edge, and the values.
         ConfigError: levels or parents of another type.
     """
+    require_graph(graph)
+    require_result(result, BfsResult)
+    source = arguments.whole_number("source", source)
     graph, vertices = decompress(restored(graph)), graph.num_vertices
     levels, parents = result.levels.cpu().contiguous(), result.parents.cpu().contiguous()
     if (levels.dtype, parents.dtype) != (torch.int32, torch.int64):
@@ -75,6 +79,8 @@ def verify_multi_source_bfs(graph: Graph, sources: Iterable[int] | torch.Tensor,
         ConfigError: a result without levels, or levels of another type.
         IndexOutOfRange: a source is no vertex.
     """
+    require_graph(graph)
+    require_result(result, MultiBfsResult)
     listed = check_sources(graph, sources)
     if result.levels is None or result.levels.dtype != torch.int32:
         found = "no levels" if result.levels is None else f"{result.levels.dtype} levels"
@@ -115,6 +121,8 @@ def verify_betweenness(graph: Graph, result: BetweennessResult, normalized: bool
         VerificationError: names the rule, the vertex and the values.
         ConfigError: scores of another type or shape.
     """
+    require_graph(graph)
+    require_result(result, BetweennessResult)
     scores, sources = result.scores.cpu(), result.sources
     vertices, count = graph.num_vertices, len(sources)
     if scores.dtype != torch.float64 or scores.shape != (vertices,):

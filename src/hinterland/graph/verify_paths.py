@@ -5,10 +5,11 @@ from __future__ import annotations
 import torch
 
 from .. import _core
+from ..runtime import arguments
 from ..runtime.errors import ConfigError, VerificationError
 from . import arrays
 from .compress import decompress
-from .graph import Graph
+from .graph import Graph, require_graph, require_result
 from .prepare import View
 from .reorder import restored
 from .sssp import SsspResult, require_weights
@@ -35,6 +36,7 @@ def verify_sssp(graph: Graph, source: int, result: SsspResult) -> None:
         VerificationError: names the rule, the vertex or edge, and the values.
         ConfigError: distances of another type; a graph without weights.
     """
+    require_result(result, SsspResult)
     _verify(graph, source, result.distances, False)
 
 
@@ -56,11 +58,14 @@ def verify_sswp(graph: Graph, source: int, result: SswpResult) -> None:
         VerificationError: names the rule, the vertex or edge, and the values.
         ConfigError: widths of another type; a graph without weights.
     """
+    require_result(result, SswpResult)
     _verify(graph, source, result.widths, True)
 
 
 def _verify(graph: Graph, source: int, found: torch.Tensor, widest: bool) -> None:
     name = "width" if widest else "distance"
+    require_graph(graph)
+    source = arguments.whole_number("source", source)
     require_weights(graph, "verifying paths")
     assert graph.weights is not None
     dtype, vertices = graph.weights.dtype, graph.num_vertices

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import torch
 
+from ..runtime import arguments
 from ..runtime.errors import ConfigError
 
 
@@ -26,6 +27,14 @@ def hit_rate(scores: torch.Tensor, counts: torch.Tensor, shares: Sequence[float]
         ConfigError: scores and counts of different shapes, counts that are negative or all 0, a score that is no number, a
             share out of range.
     """
+    for name, given in (("scores", scores), ("counts", counts)):
+        if arguments.dense(name, given).is_complex():
+            raise ConfigError(f"{name} are {given.dtype}, but must be real numbers")
+    try:
+        shares = [arguments.number("a share", share) for share in shares]
+    except (TypeError, RuntimeError):  # the last is a tensor's
+        raise ConfigError(f"shares are a list of numbers from 0 to 1, not {arguments.shown(shares)}") from None
+    scores = scores.double() if scores.is_floating_point() else scores
     if scores.ndim != 1 or scores.shape != counts.shape:
         raise ConfigError(
             f"scores have shape {tuple(scores.shape)} and counts {tuple(counts.shape)}, but both are one number for each vertex"

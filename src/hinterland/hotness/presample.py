@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
@@ -10,6 +9,7 @@ import torch
 
 from ..graph import Graph
 from ..graph.order import renumber
+from ..runtime.arguments import whole_number
 from ..runtime.errors import ConfigError
 from ..runtime.shuffle import shuffled
 from .seeds import checked_batch_size, integers
@@ -55,6 +55,8 @@ def presample(
         ConfigError: no seed, seeds that are no integers, a number out of its range.
         IndexOutOfRange: a seed is no vertex.
     """
+    if not hasattr(sampler, "graph") or not hasattr(sampler, "sample"):
+        raise ConfigError(f"sampler is a {type(sampler).__name__}; pass a NeighborSampler, or what has its graph and sample()")
     vertices = sampler.graph.num_vertices
     counts: torch.Tensor | None = None
     for number, part in mini_batches(vertices, seeds, batch_size, epochs, seed, first_epoch):
@@ -76,19 +78,10 @@ def mini_batches(
 ) -> Iterator[tuple[int, torch.Tensor]]:
     """Number and seeds of each mini-batch of a shuffling ``training.Loader``; arguments and errors as in :func:`presample`."""
     size = checked_batch_size(batch_size)
-    first, count, seed = _from(0, "first_epoch", first_epoch), _from(1, "epochs", epochs), _from(0, "seed", seed)
+    first, seed = whole_number("first_epoch", first_epoch, 0), whole_number("seed", seed, 0)
+    count = whole_number("epochs", epochs, 1)
     known = renumber(integers(seeds), None, num_vertices).cpu()
     batches = -(-len(known) // size)
     for epoch in range(first, first + count):
         for i, part in enumerate(shuffled(known, seed, epoch).split(size)):
             yield epoch * batches + i, part
-
-
-def _from(least: int, name: str, value: int) -> int:
-    try:
-        number = operator.index(value)
-    except TypeError:
-        number = least - 1
-    if number < least:
-        raise ConfigError(f"{name} {value!r} is not a whole number from {least} on")
-    return number

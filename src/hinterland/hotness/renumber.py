@@ -11,9 +11,11 @@ from dataclasses import dataclass
 import torch
 
 from ..graph import Graph
+from ..graph.graph import require_graph
 from ..graph.reorder import renumbered
 from ..memory import UnifiedTensor, hottest_first, reorder_rows
 from ..memory.order import permutation
+from ..runtime import arguments
 from ..runtime.errors import ConfigError
 
 Table = UnifiedTensor | torch.Tensor
@@ -60,6 +62,7 @@ def renumber(
         ConfigError: not one of scores and order; a table, mask or vertex number that does not fit the graph.
         OutOfMemory: a new array does not fit beside the old one.
     """
+    require_graph(graph)
     vertices = graph.num_vertices
     if scores is not None and order is None:
         first = hottest_first(scores, vertices)
@@ -68,10 +71,14 @@ def renumber(
     else:
         raise ConfigError("vertices are renumbered by scores or by an order; give one of them")
     for name, table in (("features", features), ("labels", labels)):
+        if table is not None and not isinstance(table, UnifiedTensor):
+            arguments.dense(name, table)
         if table is not None and (table.ndim == 0 or len(table) != vertices):
             raise ConfigError(f"{name} have shape {tuple(table.shape)}, but the graph has {vertices} vertices")
     numbers = torch.empty(vertices, dtype=torch.int64)
     numbers[first] = torch.arange(vertices)
+    if splits is not None and not isinstance(splits, Mapping):
+        raise ConfigError(f"splits are a dictionary, as {{'train': vertices}}, not {arguments.shown(splits)}")
     moved = None if splits is None else {name: _split(name, part, first, numbers) for name, part in splits.items()}
     return Renumbered(renumbered(graph, first), _rows(features, first), _rows(labels, first), moved, first)
 
@@ -84,7 +91,7 @@ def _rows(table: Table | None, order: torch.Tensor) -> Table | None:
 
 def _split(name: str, part: torch.Tensor, order: torch.Tensor, numbers: torch.Tensor) -> torch.Tensor:
     vertices = len(order)
-    if part.dtype == torch.bool:
+    if arguments.dense(f"the split {name!r}", part).dtype == torch.bool:
         if tuple(part.shape) != (vertices,):
             raise ConfigError(f"the mask {name!r} has shape {tuple(part.shape)}, but the graph has {vertices} vertices")
         return part[order.to(part.device)]

@@ -14,7 +14,7 @@ import torch
 
 from ..graph import Graph, Prepared
 from ..graph.prepare import graph_of
-from ..runtime import devices
+from ..runtime import arguments, devices
 from ..runtime.errors import ConfigError
 from .propagate import Steps, prepared_graph
 from .seeds import checked_batch_size, checked_seeds
@@ -111,7 +111,7 @@ def _pagerank(
     graph: Graph | Prepared, seeds: torch.Tensor | None, iterations: int, damping: float, device: _Device
 ) -> torch.Tensor:
     iterations = _checked_iterations(iterations)
-    if not 0 <= damping < 1:
+    if not 0 <= (damping := arguments.number("damping", damping)) < 1:
         raise ConfigError(f"damping {damping} is not in [0, 1)")
     prepared = prepared_graph(graph, device, iterations)
     vertices = max(prepared.graph.num_vertices, 1)
@@ -183,22 +183,17 @@ def inclusion_probability(
 
 
 def _checked_iterations(iterations: int) -> int:
-    try:
-        count = operator.index(iterations)
-    except TypeError:
-        count = 0
-    if not 1 <= count <= _MOST_ITERATIONS:
-        raise ConfigError(f"iterations {iterations!r} is not a whole number from 1 to {_MOST_ITERATIONS}")
-    return count
+    return arguments.whole_number("iterations", iterations, 1, _MOST_ITERATIONS)
 
 
 def _checked_fanouts(fanouts: Sequence[int]) -> list[float]:
     """Fanouts as numbers, infinity for whole lists."""
     try:
         known = [operator.index(fanout) for fanout in fanouts]
-    except TypeError:
-        raise ConfigError(f"fanouts are whole numbers, one for each hop, as [15, 10, 5]; got {fanouts!r}") from None
+    except (TypeError, ValueError, RuntimeError):  # the last two are a tensor's
+        shown = arguments.shown(fanouts)
+        raise ConfigError(f"fanouts are whole numbers, one for each hop, as [15, 10, 5]; got {shown}") from None
     for hop, fanout in enumerate(known):
         if fanout < -1:
-            raise ConfigError(f"fanout {fanout} of hop {hop} is below -1; -1 samples the whole list")
-    return [math.inf if fanout == -1 else float(fanout) for fanout in known]
+            raise ConfigError(f"fanout {arguments.shown(fanout)} of hop {hop} is below -1; -1 samples the whole list")
+    return [math.inf if fanout == -1 or fanout > arguments.MOST else float(fanout) for fanout in known]

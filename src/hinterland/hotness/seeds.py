@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Sequence
 
 import torch
 
 from ..graph import Graph
+from ..runtime import arguments
 from ..runtime.errors import ConfigError
 
 
@@ -16,7 +16,8 @@ def integers(seeds: torch.Tensor | Sequence[int]) -> torch.Tensor:
     try:
         found = torch.as_tensor(seeds)
     except (TypeError, ValueError, RuntimeError) as error:
-        raise ConfigError(f"seeds are a row of vertex numbers, not {seeds!r}") from error
+        raise ConfigError(f"seeds are a row of vertex numbers, not {arguments.shown(seeds)}") from error
+    arguments.dense("seeds", found)
     if found.ndim != 1 or found.numel() == 0:
         raise ConfigError(f"seeds have shape {tuple(found.shape)}, but must be a row of at least one vertex number")
     if found.is_floating_point() or found.is_complex() or found.dtype == torch.bool:
@@ -36,10 +37,4 @@ def checked_seeds(seeds: torch.Tensor | Sequence[int], graph: Graph) -> torch.Te
 
 def checked_batch_size(batch_size: int) -> int:
     """The batch size; ConfigError unless it is a whole number from 1 on."""
-    try:
-        size = operator.index(batch_size)
-    except TypeError:
-        size = 0
-    if size < 1:
-        raise ConfigError(f"batch_size {batch_size!r} is not a whole number from 1 on")
-    return size
+    return arguments.whole_number("batch_size", batch_size, 1)

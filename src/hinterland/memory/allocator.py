@@ -24,12 +24,13 @@ from typing import Any
 import torch
 
 from .. import _core
-from ..runtime import devices
+from ..runtime import arguments, devices
 from ..runtime.errors import ConfigError, DeviceError, OutOfMemory
 from ..runtime.units import format_bytes
 from . import cuda
 from .limits import require_host_memory
 
+_ALWAYS_FITS = 1 << 24  # bytes
 MAPPINGS = ("host", "mapped", "registered", "heap")
 
 _held: weakref.WeakSet[Buffer] = weakref.WeakSet()
@@ -120,8 +121,11 @@ def allocate(nbytes: int, mapping: str = "host", oversubscribe: bool = False, to
         DeviceError: ``mapped`` without CUDA, or the driver refused.
         ConfigError: an unknown ``mapping``.
     """
-    if mapping not in MAPPINGS:
-        raise ConfigError(f"placement {mapping!r} is not one of {', '.join(MAPPINGS)}; GPU memory is a plain tensor: t.cuda()")
+    nbytes = arguments.whole_number("a size in bytes", nbytes, 0)
+    if not isinstance(mapping, str) or mapping not in MAPPINGS:
+        raise ConfigError(
+            f"placement {arguments.shown(mapping)} is not one of {', '.join(MAPPINGS)}; GPU memory is a plain tensor: t.cuda()"
+        )
     with _lock:
         if mapping in ("host", "mapped"):
             mapping = _choose(nbytes, mapping, oversubscribe)
@@ -131,6 +135,16 @@ def allocate(nbytes: int, mapping: str = "host", oversubscribe: bool = False, to
         if nbytes == 0:
             return Buffer(0, 0, mapping, ExitStack())
         return _mapped(nbytes, touch) if mapping == "mapped" else _heap(nbytes, touch)
+
+
+def require_room(nbytes: int) -> None:
+    """Raises OutOfMemory unless ``nbytes`` of host memory, which torch is about to allocate, can be had.
+
+    The system promises torch more than there is, and kills who takes it. What every machine has is not asked for.
+    """
+    if nbytes > _ALWAYS_FITS:
+        with _lock:
+            require_host_memory(nbytes, sum(buffer.nbytes for buffer in _held))
 
 
 def _choose(nbytes: int, mapping: str, oversubscribe: bool) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 
 from .. import _core
-from ..runtime import devices
+from ..runtime import arguments, devices
 from ..runtime.errors import ConfigError, OutOfMemory
 from ..runtime.jit import KernelFile
 from ..runtime.launch import launch, resident_blocks
@@ -95,6 +95,8 @@ def plan_slots(rows: int, row_bytes: int, budget: int) -> SlotPlan:
     Raises:
         ConfigError: there is something to keep, and the budget does not hold one row.
     """
+    rows, row_bytes = arguments.whole_number("rows", rows, 0), arguments.whole_number("row_bytes", row_bytes, 0)
+    budget = arguments.whole_number("budget", budget, 0)
     if rows == 0 or row_bytes == 0:
         return SlotPlan(rows, row_bytes, 0)
     most = min(rows, _MOST, budget // row_bytes)

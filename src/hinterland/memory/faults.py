@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 import torch
 
+from ..runtime.arguments import shown
 from ..runtime.errors import HinterlandError, IndexOutOfRange
 
 _NONE = (1 << 63) - 1  # kNoFault
@@ -25,9 +26,10 @@ def out_of_range(first: int, value: int, rows: int, count: int) -> IndexOutOfRan
     """The sentence for ``count`` bad row numbers, of which ``value`` at position ``first`` is the first."""
     more = f" ({count} such positions)" if count > 1 else ""
     return IndexOutOfRange(
-        f"index {value} at position {first} is outside a table of {rows} rows{more}; row numbers go from {-rows} to {rows - 1}"
+        f"index {shown(value)} at position {first} is outside a table of {rows} rows{more}; row numbers go from {-rows} to "
+        f"{rows - 1}"
         if rows
-        else f"index {value} at position {first}: the table has no rows{more}"
+        else f"index {shown(value)} at position {first}: the table has no rows{more}"
     )
 
 

@@ -9,6 +9,7 @@ import torch
 
 from .. import _core
 from ..runtime import devices
+from ..runtime.arguments import shown, whole_number
 from ..runtime.errors import ConfigError
 from ..runtime.jit import KernelFile
 from ..runtime.launch import launch
@@ -96,9 +97,9 @@ def copy_rows(
             to ``faults.synchronize``.
     """
     width = index_bytes(index)
-    if check != "sync" and check != "async":
-        raise ConfigError(f"check={check!r} is neither 'sync' nor 'async'")
-    if max_blocks is not None and max_blocks < 1:
+    if not isinstance(check, str) or (check != "sync" and check != "async"):
+        raise ConfigError(f"check={shown(check)} is neither 'sync' nor 'async'")
+    if max_blocks is not None and (max_blocks := whole_number("max_blocks", max_blocks)) < 1:
         raise ConfigError(f"max_blocks={max_blocks} leaves no block to run; use 1 or more, or None for the default")
     if not index.is_cuda:
         _on_cpu(table, rows, row_bytes, packed.data_ptr(), index, width, into_table)

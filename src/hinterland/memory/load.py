@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import math
-import operator
 import os
 import stat
 import zipfile
@@ -15,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from ..runtime import arguments
 from ..runtime.errors import ConfigError, FormatError, StorageError
 
 _HEADER = 1 << 16  # bytes of a .npy header that are looked at; real ones have about 100
@@ -48,11 +48,12 @@ def locate(path: str | os.PathLike[str], dtype: torch.dtype | None, shape: tuple
         ConfigError: raw binary without dtype and shape, or a file that holds another type or shape than asked for.
     """
     path = os.fspath(path)
+    offset = arguments.whole_number("offset", offset, -(2**1023), 2**1023)
     if not 0 <= offset < 1 << 62:
         what = "negative" if offset < 0 else "larger than any file"
         raise ConfigError(f"{path}: offset={offset} is {what}; count bytes from the beginning")
     if dtype is not None and not isinstance(dtype, torch.dtype):
-        raise ConfigError(f"{path}: dtype is a torch type such as torch.float32, not {dtype!r}")
+        raise ConfigError(f"{path}: dtype is a torch type such as torch.float32, not {arguments.shown(dtype)}")
     try:
         info = os.stat(path)
         if not stat.S_ISREG(info.st_mode) and not stat.S_ISDIR(info.st_mode):
@@ -80,9 +81,10 @@ def locate(path: str | os.PathLike[str], dtype: torch.dtype | None, shape: tuple
 def asked_shape(shape: int | Sequence[int]) -> tuple[int, ...]:
     """A shape that a caller gave, with -1 for one dimension at most that the file's size decides."""
     try:
-        return tuple(operator.index(n) for n in ((shape,) if isinstance(shape, int) else shape))
-    except TypeError:
-        raise ConfigError(f"shape={shape!r}: dimensions are whole numbers") from None
+        sizes = (shape,) if isinstance(shape, int) else tuple(shape)
+        return tuple(arguments.whole_number("a dimension of shape", n, -1) for n in sizes)
+    except (TypeError, RuntimeError):  # the last is a tensor's
+        raise ConfigError(f"shape={arguments.shown(shape)}: dimensions are whole numbers") from None
 
 
 def _agrees(asked: tuple[int, ...] | None, shape: tuple[int, ...]) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from .. import _core
+from ..runtime import arguments
 from ..runtime.errors import ConfigError
 from .gather import copy_rows
 from .unified import UnifiedTensor
@@ -19,8 +20,9 @@ def hottest_first(scores: torch.Tensor, rows: int) -> torch.Tensor:
     Raises:
         ConfigError: scores of another shape or type, or one that is NaN.
     """
-    if not isinstance(scores, torch.Tensor) or scores.is_complex() or scores.dtype == torch.bool:
-        raise ConfigError(f"scores are a tensor of numbers, not {getattr(scores, 'dtype', type(scores).__name__)}")
+    rows = arguments.whole_number("rows", rows, 0)
+    if arguments.dense("scores", scores).is_complex() or scores.dtype == torch.bool:
+        raise ConfigError(f"scores are a tensor of numbers, not {scores.dtype}")
     if tuple(scores.shape) != (rows,):
         raise ConfigError(f"scores have shape {tuple(scores.shape)}, but the table has {rows} rows; give one for each")
     if scores.is_floating_point() and bool((wrong := scores.isnan()).any()):
@@ -36,8 +38,8 @@ def hottest_first(scores: torch.Tensor, rows: int) -> torch.Tensor:
 
 def permutation(order: torch.Tensor, rows: int) -> torch.Tensor:
     """``order`` as int64 on the CPU, once it is known to name every row once; ConfigError otherwise."""
-    if not isinstance(order, torch.Tensor) or order.dtype not in (torch.int64, torch.int32):
-        raise ConfigError(f"an order is an int64 tensor, not {getattr(order, 'dtype', type(order).__name__)}")
+    if arguments.dense("order", order).dtype not in (torch.int64, torch.int32):
+        raise ConfigError(f"an order is an int64 tensor, not {order.dtype}")
     if tuple(order.shape) != (rows,):
         raise ConfigError(f"the order has shape {tuple(order.shape)}, but there are {rows} rows; it names every row once")
     order = order.detach().to("cpu", torch.int64).contiguous()
@@ -63,6 +65,7 @@ def reorder_rows(table: UnifiedTensor, order: torch.Tensor, placement: str | Non
         ConfigError: ``order`` is no permutation of the rows.
         OutOfMemory: the new table does not fit beside the old one.
     """
+    arguments.instance("table", table, UnifiedTensor, "make one with UnifiedTensor.from_tensor(tensor)")
     order = permutation(order, len(table))
     if placement is None:  # asked for by name, mapped memory is an error where it has run out
         placement = "host" if table.placement == "mapped" else table.placement

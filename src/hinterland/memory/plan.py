@@ -14,6 +14,8 @@ import numpy as np
 import torch
 
 from ..machine import Machine, load
+from ..runtime import arguments
+from ..runtime.errors import ConfigError
 from ..runtime.shown import Shown
 from ..runtime.units import format_bytes
 
@@ -83,6 +85,10 @@ def plan_sort(mapping: str, rows: int, row_bytes: int, table_bytes: int) -> Sort
         rows: how many rows one call takes.
         row_bytes, table_bytes: sizes in bytes.
     """
+    if not isinstance(mapping, str):
+        raise ConfigError(f"mapping is where a table lies, as 'mapped' or 'registered', not {arguments.shown(mapping)}")
+    rows, row_bytes = arguments.whole_number("rows", rows, 0), arguments.whole_number("row_bytes", row_bytes, 0)
+    table_bytes = arguments.whole_number("table_bytes", table_bytes, 0)
     machine = load()
     link = _link_rate(machine)
     payload = max(row_bytes, 1) / link
@@ -132,7 +138,7 @@ def _random_curve(mapping: str, table_bytes: int) -> float:
 
 
 def _sorted_rate(machine: Machine | None, mapping: str, table_bytes: int, rows: int) -> float:
-    gap = max(table_bytes / rows, 1.0)
+    gap = max(table_bytes / max(rows, 1), 1.0)
     random = _random_curve(mapping, table_bytes)
     if mapping == "registered":
         ordered = random + 1.6e12 / gap

@@ -8,6 +8,7 @@ from typing import Any, Literal, Self
 
 import torch
 
+from ..runtime.arguments import dense, not_dense, shown
 from ..runtime.errors import ConfigError
 from ..runtime.shown import Shown
 from . import faults
@@ -39,7 +40,7 @@ class RowTable(Shown, ABC):
 
     def reach(self, index: torch.Tensor) -> TieredTable:
         """Where each row is for the device of ``index``, for kernels that read and write rows themselves."""
-        source = self._source(index)
+        source = self._source(self._index(index))
         if isinstance(source, TieredTable):
             return source
         return TieredTable(source, self._rows, *[0] * (len(TieredTable._fields) - 2))
@@ -87,7 +88,7 @@ class RowTable(Shown, ABC):
             return self.gather(torch.arange(len(wanted)) * wanted.step + wanted.start)
         if isinstance(index, list):
             return self.gather(numbers(index))
-        raise ConfigError(f"a table is indexed by rows: a tensor, a list, an int or a slice, not {index!r}")
+        raise ConfigError(f"a table is indexed by rows: a tensor, a list, an int or a slice, not {shown(index)}")
 
     def gather(
         self,
@@ -134,8 +135,8 @@ class RowTable(Shown, ABC):
         else:
             _require(out, "out", shape, self._dtype, index.device)
             self._require_apart(out, "out")
-        if sort not in (True, False, "auto"):
-            raise ConfigError(f"sort={sort!r} is none of True, False and 'auto'")
+        if not isinstance(sort, bool) and not (isinstance(sort, str) and sort == "auto"):
+            raise ConfigError(f"sort={shown(sort)} is none of True, False and 'auto'")
         visit = None
         if index.is_cuda and (sort is True or (sort == "auto" and self._sorts(index.numel()))):
             visit = visiting_order(index.view(-1), self._row_bytes, self.nbytes)
@@ -170,7 +171,7 @@ class RowTable(Shown, ABC):
         index = self._index(index)
         table = self._source(index)
         if isinstance(rows, torch.Tensor):
-            rows = rows.resolve_conj().resolve_neg().contiguous()
+            rows = dense("rows", rows).resolve_conj().resolve_neg().contiguous()
         _require(rows, "rows", index.shape + self._row_shape, self._dtype, index.device)
         self._require_apart(rows, "rows")
         copy_rows(table, self._rows, self._row_bytes, rows, index, into_table=True, max_blocks=max_blocks, check=check)
@@ -195,9 +196,14 @@ class RowTable(Shown, ABC):
         if not isinstance(index, torch.Tensor):
             index = numbers(index)
         index_bytes(index)
+        if index.is_nested:
+            raise not_dense("the tensor of row numbers", index)
         if not index.is_cuda and not index.is_cpu:
             raise ConfigError(f"row numbers are on {index.device}; use a CPU or CUDA tensor")
-        return index if index.is_contiguous() else index.contiguous()
+        try:
+            return index if index.is_contiguous() else index.contiguous()
+        except RuntimeError:  # asked only here, since this is called for every few rows
+            raise not_dense("the tensor of row numbers", index) from None
 
 
 def numbers(index: Sequence[int]) -> torch.Tensor:
@@ -205,13 +211,11 @@ def numbers(index: Sequence[int]) -> torch.Tensor:
     try:
         return torch.tensor(index, dtype=None if len(index) else torch.int64)
     except (TypeError, ValueError, RuntimeError) as error:
-        raise ConfigError(f"row numbers are a tensor or a list of integers, not {index!r:.80}: {error}") from None
+        raise ConfigError(f"row numbers are a tensor or a list of integers, not {shown(index)}: {error}") from None
 
 
 def _require(tensor: torch.Tensor, name: str, shape: torch.Size, dtype: torch.dtype, device: torch.device) -> None:
-    if not isinstance(tensor, torch.Tensor):
-        raise ConfigError(f"{name} must be a torch tensor, not {type(tensor).__name__}; use torch.as_tensor")
-    if tensor.is_conj() or tensor.is_neg():
+    if dense(name, tensor).is_conj() or tensor.is_neg():
         raise ConfigError(f"{name} is a lazily conjugated or negated view; use {name}.resolve_conj().resolve_neg()")
     if tensor.shape != shape or tensor.dtype != dtype or tensor.device != device or not tensor.is_contiguous():
         raise ConfigError(

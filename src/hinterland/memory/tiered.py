@@ -12,6 +12,7 @@ from typing import Any, Literal, Self
 import torch
 
 from ..runtime import devices as machine
+from ..runtime.arguments import shown
 from ..runtime.errors import ConfigError, IndexOutOfRange, OutOfMemory
 from ..runtime.shown import table_of
 from ..runtime.units import format_bytes, parse_bytes
@@ -412,7 +413,10 @@ def _devices(devices: Devices | None) -> list[torch.device]:
     """The GPUs that hold tiers. CPUs are numbered: each stands for a GPU, with host memory for its own."""
     if devices is None:
         return machine.gpus()
-    named = [devices] if isinstance(devices, str | int | torch.device) else list(devices)
+    try:
+        named = [devices] if isinstance(devices, str | int | torch.device) else list(devices)
+    except (TypeError, RuntimeError):  # the last is a tensor's
+        raise ConfigError(f"devices are GPUs, as ['cuda:0', 'cuda:1'], not {shown(devices)}") from None
     found = [machine.as_device(device) for device in named]
     kinds = {device.type for device in found}
     if len(kinds) > 1:

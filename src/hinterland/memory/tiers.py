@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ..runtime import arguments
 from ..runtime.shown import Shown
 from ..runtime.units import format_bytes
 
@@ -101,6 +102,9 @@ def plan_tiers(
         ordered: whether the hottest rows are others than the first, so that a map is needed.
         unlinked: as in TierPlan; no row goes to ``peers`` then.
     """
+    rows, row_bytes = arguments.whole_number("rows", rows, 0), arguments.whole_number("row_bytes", row_bytes, 0)
+    gpus, local = arguments.whole_number("gpus", gpus, 0), arguments.whole_number("local", local, 0)
+    peers = arguments.whole_number("peers", peers, 0)
     in_each, dealt = (local + peers, 0) if gpus == 1 else (local, peers // gpus if gpus and not unlinked else 0)
 
     def fit(slot_bytes: int) -> tuple[int, int]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from .. import _core
-from ..runtime import devices
+from ..runtime import arguments, devices
 from ..runtime.errors import ConfigError
 from ..runtime.shown import table_of
 from ..runtime.units import parse_bytes
@@ -70,7 +70,7 @@ class UnifiedTensor(RowTable):
         cls, shape: tuple[int, ...], dtype: torch.dtype, placement: str, oversubscribe: bool, touch: bool
     ) -> UnifiedTensor:
         if not isinstance(dtype, torch.dtype):
-            raise ConfigError(f"dtype is a torch type such as torch.float32, not {dtype!r}")
+            raise ConfigError(f"dtype is a torch type such as torch.float32, not {arguments.shown(dtype)}")
         buffer = allocate(math.prod(shape) * dtype.itemsize, placement, oversubscribe, touch)
         buffer.name = f"{str(dtype).removeprefix('torch.')} {list(shape)}"
         return cls(buffer, dtype, shape)
@@ -78,12 +78,7 @@ class UnifiedTensor(RowTable):
     @classmethod
     def from_tensor(cls, tensor: torch.Tensor, placement: str = "host", *, oversubscribe: bool = False) -> UnifiedTensor:
         """A copy of ``tensor``, made by all CPU threads where it lies in host memory."""
-        if not isinstance(tensor, torch.Tensor):
-            raise ConfigError(f"a table is made from a torch tensor, not {type(tensor).__name__}; use torch.as_tensor")
-        if tensor.layout != torch.strided or tensor.is_meta:
-            kind = "no data (meta)" if tensor.is_meta else f"the layout {tensor.layout}"
-            raise ConfigError(f"a table is made from a dense tensor with data, and this one has {kind}; use tensor.to_dense()")
-        if tensor.dim() == 0:
+        if arguments.dense("tensor", tensor).dim() == 0:
             _shape(())
         made = cls._allocate(tuple(tensor.shape), tensor.dtype, placement, oversubscribe, touch=False)
         source = tensor.detach()
@@ -117,7 +112,7 @@ class UnifiedTensor(RowTable):
             StorageError: the file is missing or cannot be read.
             OutOfMemory: before anything is allocated.
         """
-        path = os.fsdecode(path)
+        path = arguments.path("path", path)
         stored = load.locate(path, dtype, None if shape is None else load.asked_shape(shape), offset)
         made = cls._allocate(stored.shape, stored.dtype, placement, oversubscribe, touch=False)
         made._buffer.name += f" from {path}"
@@ -131,6 +126,7 @@ class UnifiedTensor(RowTable):
             ConfigError: ``shape`` and ``dtype`` take more bytes than there are.
         """
         dtype = self.dtype if dtype is None else dtype
+        arguments.instance("dtype", dtype, torch.dtype, "as torch.float32 is")
         shape = _shape(shape)
         if math.prod(shape) * dtype.itemsize > self._buffer.nbytes:
             raise ConfigError(f"{self._buffer.nbytes} bytes cannot be viewed as {dtype} of shape {shape}")
@@ -203,7 +199,10 @@ class UnifiedTensor(RowTable):
         """The table as a CUDA tensor over the same host memory, for any torch operation: nothing is copied."""
         if devices.cuda_available() and not self._cuda:
             raise ConfigError("heap memory is not visible to GPUs; make the table with placement='host'")
-        return self._cuda[devices.as_device("cuda" if device is None else device).index]
+        gpu = devices.as_device("cuda" if device is None else device)
+        if gpu.type != "cuda":
+            raise ConfigError(f"device {gpu} is no GPU; the CPU's view of the table is ut.cpu()")
+        return self._cuda[gpu.index]
 
     def to(self, device: torch.device | str | int) -> torch.Tensor:
         """The table as a tensor of ``device`` over the same host memory: ``cpu()`` or ``cuda(device)``. Nothing is copied."""
@@ -222,7 +221,9 @@ class UnifiedTensor(RowTable):
             return self._cpu[index]
         if isinstance(index, list):
             return self[numbers(index)]
-        raise ConfigError(f"a table is indexed by rows: a tensor, a list, an int or a slice, not {index!r}; see ut.cpu()")
+        raise ConfigError(
+            f"a table is indexed by rows: a tensor, a list, an int or a slice, not {arguments.shown(index)}; see ut.cpu()"
+        )
 
     def _beside(self, index: torch.Tensor) -> torch.Tensor:
         """The table as a tensor on the device of ``index``."""
@@ -249,8 +250,11 @@ class UnifiedTensor(RowTable):
 def _shape(shape: int | Sequence[int]) -> tuple[int, ...]:
     try:
         sizes = tuple(operator.index(n) for n in ((shape,) if isinstance(shape, int) else shape))
-    except TypeError:
-        raise ConfigError(f"a table's shape is made of whole numbers, not {shape!r}") from None
+    except (TypeError, RuntimeError):  # the last is a tensor's
+        raise ConfigError(f"a table's shape is made of whole numbers, not {arguments.shown(shape)}") from None
     if not sizes or any(n < 0 for n in sizes):
-        raise ConfigError(f"a table has at least one dimension and none below 0, not shape {sizes}")
+        raise ConfigError(f"a table has at least one dimension and none below 0, not shape {arguments.shown(sizes)}")
+    # Empty ones too: torch counts what lies between their rows. 16 bytes are the widest element.
+    if math.prod(max(n, 1) for n in sizes) > arguments.MOST // 16:
+        raise ConfigError(f"shape {arguments.shown(sizes)} has more elements than 64 bits count the bytes of; make it smaller")
     return sizes

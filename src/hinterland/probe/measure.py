@@ -12,8 +12,8 @@ import torch
 
 from ..machine import cache
 from ..machine.model import Machine
-from ..runtime import devices
-from ..runtime.errors import HinterlandError
+from ..runtime import arguments, devices
+from ..runtime.errors import HinterlandError, StorageError
 from . import disk, host, link, peers, rows
 
 
@@ -37,7 +37,8 @@ def probe(
         seconds.
     """
     say = progress or (lambda phrase: None)
-    folder = Path(disk_path).resolve() if disk_path else cache.path().parent / "tmp"
+    arguments.function("progress", progress)
+    folder = _folder(disk_path) if disk_path is not None else cache.path().parent / "tmp"
     machine = None if refresh else cache.load()
     if machine is None or (full and not machine.full):
         machine = _measure(full, folder, say)
@@ -53,6 +54,13 @@ def probe(
     except HinterlandError as error:
         machine = dataclasses.replace(machine, left_out=(*machine.left_out, str(error)))
     return machine
+
+
+def _folder(path: str | Path) -> Path:
+    try:
+        return Path(arguments.path("disk_path", path)).resolve()
+    except (OSError, RuntimeError) as error:  # a loop of links is the latter to Python 3.11 and 3.12
+        raise StorageError(f"{path}: cannot be reached: {error}; name a folder whose disk is to be measured") from error
 
 
 def _measure(full: bool, folder: Path, say: Callable[[str], None]) -> Machine:

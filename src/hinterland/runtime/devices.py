@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from .arguments import shown
 from .errors import DeviceError
 
 if TYPE_CHECKING:
@@ -55,8 +56,9 @@ def as_device(device: torch.device | str | int | None = None) -> torch.device:
         device = "cuda" if cuda_available() else "cpu"
     try:
         device = torch.device(device)
-    except (RuntimeError, TypeError) as error:  # a number names a GPU, and torch refuses it where there is none
-        raise DeviceError(f"device {device!r} cannot be used here: {str(error).splitlines()[0]}; use cpu or cuda") from error
+    except (RuntimeError, TypeError, ValueError) as error:  # a number names a GPU, and torch refuses it where there is none
+        reason = str(error).splitlines()[0]
+        raise DeviceError(f"device {shown(device)} cannot be used here: {reason}; use cpu or cuda") from error
     if device.type == "cuda":
         require_cuda(f"device {device}")
         if device.index is None:

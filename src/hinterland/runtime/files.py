@@ -15,7 +15,7 @@ from typing import IO, Any
 import torch
 
 from .. import _core
-from . import asides
+from . import arguments, asides
 from .errors import ConfigError, StorageError
 from .signals import deferred
 from .trust import followed
@@ -29,6 +29,14 @@ def refused(path: str | Path, doing: str, error: OSError) -> StorageError:
         remedy = "check the path"
     elif error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
         remedy = "check the permissions"
+    elif error.errno == errno.ELOOP:
+        remedy = "a link leads back to itself: remove it, or name the file that it should lead to"
+    elif error.errno == errno.ENAMETOOLONG:
+        remedy = "use a shorter name"
+    elif error.errno == errno.EISDIR:
+        remedy = "it is a folder: name a file"
+    elif error.errno == errno.ENOTDIR:
+        remedy = "a part of the path is a file and no folder: check the path"
     else:
         remedy = "check the disk"
     return StorageError(f"{path}: cannot be {doing}: {error.strerror or error}; {remedy}")
@@ -81,7 +89,7 @@ def check_place(path: str | Path) -> None:
 def _file_place(path: str | Path) -> Path:
     """Where a file of this name is written. A link keeps pointing where it did: its target is what is replaced."""
     with writing(path):
-        final = followed(path)
+        final = followed(arguments.path("the file to write", path))
         regular = final.is_file() or not final.exists()
     if not regular:
         raise ConfigError(f"{path}: exists and is no regular file; choose another name to write to")
@@ -244,7 +252,7 @@ def _put_in_place(aside: Path, final: Path, check: Callable[[Path], None]) -> Pa
 def check_folder_place(path: str | Path, replaceable: Callable[[Path], bool]) -> None:
     """Refuses what ``replacing_folder`` will refuse, before a long run is for nothing."""
     with writing(path):
-        final = followed(path)
+        final = followed(arguments.path("the folder to write", path))
         if not final.parent.is_dir():
             raise StorageError(f"{path}: cannot be written: No such file or directory; make the folder {final.parent} first")
         if final.exists():

@@ -196,11 +196,16 @@ def _load(entry: Path) -> tuple[dict[str, str], bytes] | None:
             blob = file.read()
     except (FileNotFoundError, NotADirectoryError):
         return None
+    except OSError as error:
+        raise _unusable(entry.parent, "read", error) from error
     head, _, payload = blob.removeprefix(_MAGIC).partition(b"\n")
     if not blob.startswith(_MAGIC) or hashlib.sha256(payload).hexdigest().encode() != head:
         return None
     symbols, _, cubin = payload.partition(b"\n")
-    return json.loads(symbols), cubin
+    try:
+        return json.loads(symbols), cubin
+    except (ValueError, RecursionError):
+        return None
 
 
 def _store(entry: Path, symbols: dict[str, str], cubin: bytes) -> None:
@@ -232,16 +237,19 @@ def _check_folder(folder: Path) -> None:
     )
 
 
+def _unusable(folder: Path, doing: str, error: OSError) -> ConfigError:
+    return ConfigError(
+        f"the kernel cache {folder} cannot be {doing} ({error.strerror}); set HINTERLAND_CACHE_DIR to a folder that can"
+    )
+
+
 @contextmanager
 def _lock(entry: Path) -> Iterator[None]:
     try:
         entry.parent.mkdir(mode=0o700 if entry.parent == cache_dir() else 0o755, parents=True, exist_ok=True)
         handle = os.open(entry.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
     except OSError as error:
-        raise ConfigError(
-            f"the kernel cache {entry.parent} cannot be written ({error.strerror}); "
-            "set HINTERLAND_CACHE_DIR to a folder that can"
-        ) from error
+        raise _unusable(entry.parent, "written", error) from error
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)
         yield

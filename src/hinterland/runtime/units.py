@@ -3,6 +3,7 @@
 import decimal
 import re
 
+from .arguments import shown, whole_number
 from .errors import ConfigError
 
 _FACTORS = {"": 1}
@@ -22,12 +23,12 @@ def parse_bytes(size: int | str) -> int:
     """
     if isinstance(size, int) and not isinstance(size, bool):
         if size < 0:
-            raise ConfigError(f"a size cannot be negative: {size}")
-        return size
+            raise ConfigError(f"a size cannot be negative: {shown(size)}")
+        return whole_number("a size in bytes", size)
     match = _BYTES.fullmatch(size) if isinstance(size, str) else None
     if match is None or match[2].lower() not in _FACTORS:
-        raise ConfigError(f"not a size in bytes: {size!r}; write for example 4GiB, 512MB or 65536")
-    return int(decimal.Decimal(match[1]) * _FACTORS[match[2].lower()])
+        raise ConfigError(f"not a size in bytes: {shown(size)}; write for example 4GiB, 512MB or 65536")
+    return whole_number("a size in bytes", int(decimal.Decimal(match[1]) * _FACTORS[match[2].lower()]))
 
 
 def format_bytes(size: float) -> str:

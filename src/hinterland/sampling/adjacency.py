@@ -8,8 +8,9 @@ import torch
 
 from ..graph import arrays
 from ..graph.arrays import Array
-from ..graph.graph import Graph
+from ..graph.graph import Graph, require_graph
 from ..memory import UnifiedTensor
+from ..runtime import arguments
 from ..runtime.errors import GraphError
 
 
@@ -44,6 +45,7 @@ class Adjacency:
         *,
         placement: str | Mapping[str, str] = "host",
     ) -> None:
+        num_sources = arguments.whole_number("num_sources", num_sources, 0)
         places = arrays.placements(placement)
         indptr, indices = arrays.integers("indptr", indptr), arrays.integers("indices", indices)
         listed = arrays.tensor_of(indices)
@@ -69,6 +71,9 @@ class Adjacency:
         Raises:
             GraphError: the graph has fewer vertices. (A neighbour from ``num_sources`` on is reported when a sample meets it.)
         """
+        require_graph(graph)
+        num_targets = arguments.whole_number("num_targets", num_targets, 0)
+        num_sources = arguments.whole_number("num_sources", num_sources, 0)
         if max(num_targets, num_sources) > graph.num_vertices:
             raise GraphError(
                 f"lists of {num_targets} vertices that name {num_sources} are more than a graph of {graph.num_vertices}"

@@ -10,6 +10,7 @@ from ..graph import arrays
 from ..graph.graph import Graph
 from ..graph.prepare import Prepared
 from ..runtime import devices
+from ..runtime.arguments import shown
 from ..runtime.errors import ConfigError, GraphError
 from .adjacency import Adjacency
 from .batch import Batch, Relation, Rule, VertexSet, cut
@@ -69,13 +70,16 @@ class HeteroSampler:
         seed: int = 0,
         device: torch.device | str | int | None = None,
     ) -> None:
+        for what, given in (("graphs", graphs), ("times", times), ("edge_times", edge_times)):
+            if not isinstance(given, Mapping) and (given is not None or what == "graphs"):
+                raise ConfigError(f"{what} is a dictionary by relation or type, not {shown(given)}; see HeteroSampler")
         self.graphs = dict(graphs)
         self.num_vertices = _count_types(self.graphs)
         self.fanouts = _fanouts(fanouts, list(self.graphs))
         self._temporal = times is not None or edge_times is not None
         check_rule(replace, weighted, self._temporal, temporal_strategy)
         if unknown := (times or {}).keys() - self.num_vertices.keys():
-            raise ConfigError(f"times of type {min(unknown)!r}, but the types are {', '.join(self.num_vertices)}")
+            raise ConfigError(f"times of type {min(map(str, unknown))!r}, but the types are {', '.join(self.num_vertices)}")
         for relation in edge_times or {}:
             if relation not in self.graphs:
                 raise ConfigError(f"edge_times of relation {relation!r}, which is not among the graphs")
@@ -118,7 +122,7 @@ class HeteroSampler:
             IndexOutOfRange, GraphError, OutOfMemory: as for :meth:`NeighborSampler.sample`.
         """
         names = list(self.num_vertices)
-        for what, given in (("seeds", seeds), ("seed_times", seed_times or {})):
+        for what, given in (("seeds", seeds), ("seed_times", {} if seed_times is None else seed_times)):
             if not isinstance(given, Mapping):
                 raise ConfigError(
                     f"{what} are given by type, as in {{{names[0]!r}: [0, 1, 2]}}, not as a {type(given).__name__}"

@@ -7,8 +7,10 @@ import torch
 from .. import _core
 from ..graph.graph import Graph
 from ..graph.prepare import Prepared, graph_of, prepared_for
-from ..runtime import devices
-from ..runtime.errors import ConfigError, GraphError, IndexOutOfRange
+from ..memory.allocator import require_room
+from ..runtime import arguments, devices
+from ..runtime.errors import ConfigError, GraphError, IndexOutOfRange, OutOfMemory
+from ..runtime.units import format_bytes
 from .call import NONE, call, check_list, kernel_file
 from .neighbor import integer, numbered_inside, vertices_on
 
@@ -54,7 +56,7 @@ def negative_edges(
         GraphError: there is no such pair: the graph is complete, or the source is a neighbour of all others. A list is broken.
     """
     inner = graph_of(graph)
-    count = integer("count", count)
+    count = arguments.whole_number("count", count)
     if count < 0:
         raise ConfigError(f"count {count} is not a number of pairs from 0 on")
     if exact and not inner.has_sorted_lists:
@@ -70,7 +72,14 @@ def negative_edges(
         if sources is not None:
             sources = numbered_inside(prepared, sources)
         total = count if sources is None else count * len(sources)
-        pairs = torch.empty((2, total), dtype=torch.int64, device=place)
+        if place.type == "cpu":
+            require_room(16 * total)
+        try:
+            pairs = torch.empty((2, total), dtype=torch.int64, device=place)
+        except RuntimeError as error:
+            raise OutOfMemory(
+                f"{total} pairs take {format_bytes(16 * total)}, which {place} does not have; draw fewer at a time"
+            ) from error
         if total == 0:
             return pairs
         vertices = inner.num_vertices
@@ -102,10 +111,11 @@ def negative_edges(
 
 
 def _sources(device: torch.device, positives: torch.Tensor) -> torch.Tensor:
-    if not isinstance(positives, torch.Tensor) or positives.ndim != 2 or positives.shape[0] != 2:
-        what = f"shape {tuple(positives.shape)}" if isinstance(positives, torch.Tensor) else f"type {type(positives).__name__}"
+    if not isinstance(positives, torch.Tensor) or positives.is_nested or positives.ndim != 2 or positives.shape[0] != 2:
+        is_plain = isinstance(positives, torch.Tensor) and not positives.is_nested
+        what = f"shape {tuple(positives.shape)}" if is_plain else f"type {type(positives).__name__}"
         raise ConfigError(f"positives have {what}, but must be a tensor [2, edges]: sources, then targets")
-    return vertices_on(device, "positives", positives[0])
+    return vertices_on(device, "positives", arguments.dense("positives", positives)[0])
 
 
 def _check(prepared: Prepared, sources: torch.Tensor | None, count: int, control: list[int]) -> None:

@@ -13,13 +13,14 @@ from ..graph import arrays
 from ..graph.graph import Graph
 from ..graph.prepare import STATE_BYTES, Prepared, View, graph_of, prepared_for
 from ..memory import UnifiedTensor
-from ..runtime import devices
+from ..runtime import arguments, devices
 from ..runtime.errors import ConfigError, GraphError
 from .batch import WEIGHT_KINDS, Batch, Relation, Rule, VertexSet, cut, state_bytes
 from .sample import Sample
 
 STRATEGIES = ("uniform", "last")
 UNTIMED = "seed_times say how new neighbours may be, and need a sampler with times= or edge_times="
+_NO_INTEGERS = (torch.bool, torch.quint8, torch.qint8, torch.qint32)
 _MOST_FANOUT = 2**16 - 1  # races of one vertex are numbered with 16 bits (choose.hpp)
 
 # What prepare() leaves free for a batch of the usual size.
@@ -157,6 +158,7 @@ class NeighborSampler:
         Raises:
             ConfigError: it was made of another graph, or for another device.
         """
+        arguments.instance("prepared", prepared, Prepared, "as prepare(graph) gives")
         if graph_of(prepared) is not self.graph or prepared.device != self.device:
             raise ConfigError(f"the prepared graph is {prepared.graph!r} on {prepared.device}, not this sampler's, {self!r}")
         other = copy.copy(self)
@@ -211,20 +213,21 @@ def check_fanouts(fanouts: Iterable[int]) -> list[int]:
     """``fanouts`` as a list, if it is one that can be used."""
     try:
         checked = [operator.index(fanout) for fanout in fanouts]
-    except TypeError:
-        raise ConfigError(f"fanouts are numbers, one for each hop, as in [15, 10, 5], not {fanouts!r}") from None
+    except (TypeError, ValueError, RuntimeError):  # the last two are a tensor's
+        raise ConfigError(f"fanouts are numbers, one for each hop, as in [15, 10, 5], not {arguments.shown(fanouts)}") from None
     if not checked:
         raise ConfigError("fanouts is empty; name how many neighbours each hop draws, as in [15, 10, 5]")
     for hop, fanout in enumerate(checked):
         if not -1 <= fanout <= _MOST_FANOUT:
-            raise ConfigError(f"fanout {fanout} of hop {hop} is not between 0 and {_MOST_FANOUT}; -1 takes whole lists")
+            raise ConfigError(
+                f"fanout {arguments.shown(fanout)} of hop {hop} is not between 0 and {_MOST_FANOUT}; -1 takes whole lists"
+            )
     return checked
 
 
 def check_rule(replace: bool, weighted: bool, temporal: bool, strategy: str) -> None:
     """Raises ConfigError where options contradict each other."""
-    if strategy not in STRATEGIES:
-        raise ConfigError(f"temporal_strategy {strategy!r} is not one of {', '.join(STRATEGIES)}")
+    arguments.one_of("temporal_strategy", strategy, STRATEGIES)
     if strategy == "last" and not temporal:
         raise ConfigError("temporal_strategy 'last' takes the newest neighbours and needs times= or edge_times=")
     if strategy == "last" and (replace or weighted):
@@ -278,10 +281,12 @@ def vertices_on(device: torch.device, name: str, vertices: torch.Tensor | Sequen
     try:
         given = torch.as_tensor(vertices)
     except (TypeError, ValueError, RuntimeError):
-        raise ConfigError(f"{name} must be a tensor or a list of numbers, not {vertices!r}") from None
+        raise ConfigError(f"{name} must be a tensor or a list of numbers, not {arguments.shown(vertices)}") from None
+    if given.layout is not torch.strided or given.is_nested or given.is_meta:
+        raise arguments.not_dense(name, given)
     if given.ndim == 1 and given.numel() == 0:
         given = given.long()  # an empty list is one of floats to torch
-    if given.ndim != 1 or given.is_floating_point() or given.is_complex() or given.dtype == torch.bool:
+    if given.ndim != 1 or given.is_floating_point() or given.is_complex() or given.dtype in _NO_INTEGERS:
         raise ConfigError(
             f"{name} have shape {tuple(given.shape)} and type {given.dtype}, but must be integers of one dimension"
         )
@@ -315,9 +320,11 @@ def limits_on(
 
 
 def integer(name: str, value: int) -> int:
-    """``value`` as a 64-bit number, if it is an integer."""
+    """``value`` as a signed number of 64 bits, if it is an integer that these hold, with a sign or without."""
     try:
         number = operator.index(value)
-    except TypeError:
-        raise ConfigError(f"{name} {value!r} is not an integer") from None
+    except (TypeError, ValueError, RuntimeError):  # the last two are a tensor's
+        raise ConfigError(f"{name} {arguments.shown(value)} is not a whole number") from None
+    if not -(2**63) <= number < 2**64:
+        raise ConfigError(f"{name} {arguments.shown(number)} takes more than 64 bits; use a number from 0 to 2^64 - 1")
     return (number + 2**63) % 2**64 - 2**63

@@ -8,7 +8,9 @@ import torch
 
 from ..graph.graph import Graph
 from ..graph.prepare import Prepared, graph_of, prepared_for
+from ..memory.allocator import require_room
 from ..runtime import devices
+from ..runtime.arguments import whole_number
 from ..runtime.errors import ConfigError
 from .neighbor import check_fanouts, integer, vertices_on
 from .sample import Sample
@@ -130,7 +132,7 @@ class PinSAGESampler:
 
 
 def _at_least_one(name: str, number: int) -> int:
-    number = integer(name, number)
+    number = whole_number(name, number)
     if number < 1:
         raise ConfigError(f"{name} {number} leaves no neighbourhood; use 1 or more")
     return number
@@ -141,6 +143,8 @@ def _neighborhoods(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """The ``count`` most visited vertices of each seed and their importance, ``[n, count]``; ``first`` is the number of the
     first of its walks."""
+    if prepared.device.type == "cpu":
+        require_room(12 * len(seeds) * count)  # neighbours and their shares
     rows = max(1, _AT_ONCE // (walks * rule.length))
     parts = []
     for at, own in enumerate(seeds.split(rows)):

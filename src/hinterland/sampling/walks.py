@@ -10,7 +10,9 @@ import torch
 from .. import _core
 from ..graph.graph import Graph
 from ..graph.prepare import Prepared, graph_of, prepared_for
+from ..memory.allocator import require_room
 from ..runtime import devices
+from ..runtime.arguments import number, whole_number
 from ..runtime.errors import ConfigError, IndexOutOfRange, OutOfMemory
 from ..runtime.units import format_bytes
 from .batch import _bits
@@ -81,7 +83,7 @@ class WalkRule(NamedTuple):
     @classmethod
     def of(cls, graph: Graph, length: int, weighted: bool, restart: float, seed: int) -> WalkRule:
         """The rule that a user gave, if it can be used."""
-        length, restart = integer("length", length), check_share("restart", restart)
+        length, restart = whole_number("length", length), check_share("restart", restart)
         if not 1 <= length <= _MOST_STEPS:
             raise ConfigError(f"length {length} is not between 1 and {_MOST_STEPS} steps")
         return cls(length, *(weights_of(graph) if weighted else (-1, 1.0)), restart, integer("seed", seed))
@@ -104,9 +106,11 @@ def walks_from(
     starts = numbered_inside(prepared, starts)
     shape = (len(starts) * each, rule.length + 1)
     try:
+        if device.type == "cpu":
+            require_room(8 * shape[0] * (shape[1] + 1))
         given = starts.repeat_interleave(each)
         walks = torch.empty(shape, dtype=torch.int64, device=device)
-    except RuntimeError as error:
+    except (RuntimeError, OutOfMemory) as error:
         raise OutOfMemory(
             f"{shape[0]} walks of {rule.length} steps take {format_bytes(8 * shape[0] * shape[1])}, which {device} "
             "does not have; walk from fewer starts at a time"
@@ -128,6 +132,6 @@ def walks_from(
 
 def check_share(name: str, share: float) -> float:
     """``share`` as a number in [0, 1), if it is one."""
-    if not isinstance(share, (int, float)) or not 0 <= share < 1:
+    if not 0 <= number(name, share) < 1:
         raise ConfigError(f"{name} {share!r} is not a probability from 0 to below 1; use 0.15, or 0 for none")
     return float(share)

@@ -16,8 +16,9 @@ import torch
 from .. import _core
 from ..graph import emogi
 from ..graph.bfs import bfs
-from ..graph.graph import Graph
+from ..graph.graph import Graph, require_graph
 from ..machine import load as load_machine
+from ..runtime import arguments
 from ..runtime.errors import ConfigError
 from ..runtime.shown import Shown
 
@@ -42,6 +43,9 @@ class LinkModel:
     measured: bool = False
 
     def __post_init__(self) -> None:
+        for name in ("rate", "latency"):
+            arguments.number(name, getattr(self, name))
+        arguments.whole_number("overhead", self.overhead)
         if not (1 <= self.rate <= 1e18 and 0 < self.latency <= 1e9 and self.overhead >= 0):  # NaN is in no range
             raise ConfigError(
                 "a link has a rate from 1 to 1e18 bytes a second, a latency above 0 and at most 1e9 seconds, "
@@ -110,8 +114,10 @@ def analyse(
         IndexOutOfRange: ``source`` is no vertex.
         GraphError: a graph that the algorithm cannot take.
     """
-    if algorithm not in emogi.ALGORITHMS:
-        raise ConfigError(f"algorithm {algorithm!r} is not one of {', '.join(emogi.ALGORITHMS)}")
+    require_graph(graph)
+    arguments.one_of("algorithm", algorithm, emogi.ALGORITHMS)
+    if link is not None:
+        arguments.instance("link", link, LinkModel, "as LinkModel(rate=25e9) is")
     replay = Replay(graph, access, assignment, edge_bytes, size, weights=algorithm == "sssp")
     rooted = algorithm in ("bfs", "sssp")
     if not rooted:
@@ -119,7 +125,7 @@ def analyse(
     elif source is None:
         source = int(graph.to_outer(graph.degrees()).argmax()) if graph.num_vertices else 0
     if algorithm == "bfs":
-        levels = bfs(graph, source or 0, device="cpu").levels
+        levels = bfs(graph, 0 if source is None else source, device="cpu").levels
         replay.levels(levels if graph.order is None else levels[graph.order])  # as the arrays are numbered
     else:
         run = getattr(emogi, algorithm)
@@ -135,8 +141,10 @@ class Replay:
         self, graph: Graph, access: str, assignment: str, edge_bytes: int | None, size: int | None, weights: bool = False
     ) -> None:
         edge_bytes = graph.indices.element_size() if edge_bytes is None else edge_bytes
-        if edge_bytes not in (4, 8):
+        if (edge_bytes := arguments.whole_number("edge_bytes", edge_bytes)) not in (4, 8):
             raise ConfigError(f"edge_bytes={edge_bytes!r} is neither 4 nor 8")
+        if size is not None:
+            size = arguments.whole_number("size", size)
         offsets = graph.array("indptr", "cpu")
         assert offsets is not None
         self._division = emogi.Division(graph, offsets, access, assignment, size, edge_bytes)

@@ -20,7 +20,7 @@ from ..hotness.presample import mini_batches
 from ..memory import CachedTensor, SlotPlan, UnifiedTensor, hottest_first
 from ..memory.clock import Clock
 from ..memory.tiered import TieredTensor
-from ..runtime import devices
+from ..runtime import arguments, devices
 from ..runtime.errors import ConfigError
 from ..runtime.shown import Shown
 from ..runtime.units import format_bytes, parse_bytes
@@ -230,6 +230,8 @@ def plan_cache(
         OutOfMemory: a batch does not fit into the free GPU memory.
     """
     require_plannable(graph, features, policy)
+    if costs is not None:
+        arguments.instance("costs", costs, Costs, "or leave it out, and they are measured")
     size = parse_bytes(budget)
     given = _Given(graph, features, _sampler(graph, sampler, device), seeds, batch_size, epochs, seed)
     slots = slots_within(size, len(features), features.row_bytes) if policy == "clock" else None
@@ -318,8 +320,7 @@ def require_plannable(graph: Graph, features: UnifiedTensor, policy: str) -> Non
     """Raises ConfigError unless ``policy`` can plan for this graph and these features."""
     if not isinstance(graph, Graph):
         raise ConfigError(f"plan_cache() takes a Graph, not a {type(graph).__name__}")
-    if policy not in POLICIES:
-        raise ConfigError(f"policy {policy!r} is not one of {', '.join(POLICIES)}")
+    arguments.one_of("policy", policy, POLICIES)
     if not isinstance(features, UnifiedTensor):
         raise ConfigError(
             f"features are a {type(features).__name__}; make a table of them, UnifiedTensor.from_tensor(features)"

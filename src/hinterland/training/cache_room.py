@@ -11,6 +11,7 @@ import torch
 
 from ..memory import UnifiedTensor
 from ..runtime import devices
+from ..runtime.arguments import shown
 from ..runtime.errors import ConfigError
 from ..runtime.units import format_bytes, parse_bytes
 from ..sampling import NeighborSampler
@@ -43,12 +44,12 @@ def wanted(cache: str | int | None, gpu_budget: int | str | None) -> Wanted | No
         if budget is not None:
             raise ConfigError(f"gpu_budget={gpu_budget!r} is that of a cache; say which one, as in cache='auto'")
         return None
-    if cache in POLICIES:
-        return None if cache == "none" else Wanted(str(cache), budget)
+    if isinstance(cache, str) and cache in POLICIES:
+        return None if cache == "none" else Wanted(cache, budget)
     try:
         size = parse_bytes(cache)
     except ConfigError:
-        raise ConfigError(f"cache={cache!r} is neither one of {', '.join(POLICIES)} nor a size, such as '4GiB'") from None
+        raise ConfigError(f"cache={shown(cache)} is neither one of {', '.join(POLICIES)} nor a size, such as '4GiB'") from None
     if budget is not None:
         raise ConfigError(
             f"cache={cache!r} is a budget, and gpu_budget={gpu_budget!r} another; write cache='auto' for one of them"

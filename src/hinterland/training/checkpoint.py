@@ -59,7 +59,7 @@ def load(path: str | Path) -> dict[str, Any]:
     try:
         state = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
     except Exception as error:  # torch promises no exceptions in particular
-        raise FormatError(f"{path}: is no checkpoint ({str(error).splitlines()[0][:100]}); remove it to begin anew") from error
+        raise no_checkpoint(path, error) from error
     if not isinstance(state, dict) or state.get("version") != _VERSION:
         raise FormatError(f"{path}: is no checkpoint of this version of hinterland; remove it to begin anew")
     return state
@@ -67,6 +67,13 @@ def load(path: str | Path) -> dict[str, Any]:
 
 def _checksum(content: memoryview) -> bytes:
     return checksum(torch.frombuffer(content, dtype=torch.uint8)).encode()
+
+
+def no_checkpoint(path: str | Path, error: Exception) -> FormatError:
+    """What to raise for a file that cannot be gone on from."""
+    said = str(error).splitlines()[0][:100] if str(error) else "it is cut off"  # an empty file's error has no words
+    reason = f"it has no {said}" if isinstance(error, KeyError) else said
+    return FormatError(f"{path}: is no checkpoint ({reason}); remove it to begin anew")
 
 
 def check_same_run(path: str | Path, saved: Mapping[str, Any], mine: Mapping[str, Any]) -> None:

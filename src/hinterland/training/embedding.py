@@ -9,6 +9,7 @@ import torch
 from torch.autograd.function import once_differentiable
 
 from ..memory import TieredTensor, UnifiedTensor
+from ..runtime import arguments
 from ..runtime.errors import ConfigError
 from .embedding_launch import DTYPES, Bags, Gradient, check_type, note, pool, weigh
 
@@ -142,6 +143,8 @@ class UnifiedEmbeddingBag(torch.nn.Module):
         placement: str = "host",
         check: Literal["sync", "async"] = "sync",
     ) -> None:
+        num_embeddings = arguments.whole_number("num_embeddings", num_embeddings)
+        embedding_dim = arguments.whole_number("embedding_dim", embedding_dim)
         if num_embeddings < 1 or embedding_dim < 1:
             raise ConfigError(f"a table has at least one row of one element, not {num_embeddings} of {embedding_dim}")
         _check_dtype(dtype)
@@ -153,10 +156,9 @@ class UnifiedEmbeddingBag(torch.nn.Module):
     def _begin(
         self, table: UnifiedTensor | TieredTensor, mode: str, include_last_offset: bool, padding: int | None, check: str
     ) -> None:
-        if mode not in MODES:
-            raise ConfigError(f"mode {mode!r} is not one of {', '.join(MODES)}")
-        if check not in ("sync", "async"):
-            raise ConfigError(f"check={check!r} is neither 'sync' nor 'async'")
+        arguments.one_of("mode", mode, MODES)
+        if not isinstance(check, str) or check not in ("sync", "async"):
+            raise ConfigError(f"check={arguments.shown(check)} is neither 'sync' nor 'async'")
         super().__init__()
         self.num_embeddings, self.embedding_dim = table.shape
         self.mode = mode
@@ -183,6 +185,8 @@ class UnifiedEmbeddingBag(torch.nn.Module):
             freeze: whether the table is not to learn: ``requires_grad_(True)`` changes that later.
         """
         known = isinstance(embeddings, torch.Tensor | UnifiedTensor | TieredTensor)
+        if isinstance(embeddings, torch.Tensor):
+            arguments.dense("embeddings", embeddings)
         if not known or embeddings.ndim != 2 or 0 in embeddings.shape:
             found = tuple(embeddings.shape) if known else type(embeddings).__name__
             raise ConfigError(f"embeddings are a tensor, UnifiedTensor or TieredTensor of shape [rows, dim], not {found}")
@@ -263,7 +267,7 @@ class UnifiedEmbeddingBag(torch.nn.Module):
         if not isinstance(weights, torch.Tensor) or weights.dtype not in allowed:
             found = weights.dtype if isinstance(weights, torch.Tensor) else type(weights).__name__
             raise ConfigError(f"per_sample_weights are of type {' or '.join(sorted(map(str, allowed)))}, not {found}")
-        if weights.shape != input.shape or weights.device != input.device:
+        if arguments.dense("per_sample_weights", weights).shape != input.shape or weights.device != input.device:
             raise ConfigError(
                 f"per_sample_weights are of the input's shape {tuple(input.shape)} and on {input.device}, not of shape "
                 f"{tuple(weights.shape)} on {weights.device}"
@@ -375,13 +379,15 @@ class _Pool(torch.autograd.Function):
 
 
 def _check_dtype(dtype: torch.dtype) -> None:
-    if dtype not in DTYPES:
-        raise ConfigError(f"a table of embeddings is of type {', '.join(map(str, DTYPES))}, not {dtype!r}")
+    if not isinstance(dtype, torch.dtype) or dtype not in DTYPES:
+        known = ", ".join(map(str, DTYPES))
+        raise ConfigError(f"a table of embeddings is of type {known}, not {arguments.shown(dtype)}")
 
 
 def _padding(padding: int | None, rows: int) -> int | None:
     if padding is None:
         return None
+    padding = arguments.whole_number("padding_idx", padding)
     if not -rows <= padding < rows:
         raise ConfigError(f"padding_idx={padding} is no row of {rows}; row numbers go from {-rows} to {rows - 1}")
     return padding % rows

@@ -15,6 +15,7 @@ from ..memory import UnifiedTensor, faults
 from ..memory.gather import TieredTable, index_bytes
 from ..memory.rows import RowTable
 from ..runtime import devices
+from ..runtime.arguments import dense
 from ..runtime.errors import ConfigError, IndexOutOfRange
 from ..runtime.jit import KernelFile
 from ..runtime.launch import launch
@@ -280,9 +281,7 @@ def update(table: RowTable, state: UnifiedTensor | None, given: Gradient, rate: 
 
 def check_type(tensor: torch.Tensor, name: str) -> None:
     """ConfigError unless ``tensor`` holds row numbers or offsets."""
-    if not isinstance(tensor, torch.Tensor):
-        raise ConfigError(f"{name} must be a torch tensor, not {type(tensor).__name__}; use torch.as_tensor")
-    if not (tensor.is_cpu or tensor.is_cuda):
+    if not (dense(name, tensor).is_cpu or tensor.is_cuda):
         raise ConfigError(f"{name} is on {tensor.device}; use a CPU or CUDA tensor")
     index_bytes(tensor)
 

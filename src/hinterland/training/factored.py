@@ -21,7 +21,9 @@ from typing import Any
 import torch
 from torch import nn
 
+from ..runtime import arguments
 from ..runtime import devices as machine
+from ..runtime.arguments import shown, whole_number
 from ..runtime.errors import ConfigError, PipelineStalled
 from .embedding import TableParameter
 from .factored_plan import FactoredPlan, StageTimes, plan_roles
@@ -98,10 +100,12 @@ class Factored:
         depth: int | None = None,
     ) -> None:
         self._devices = as_devices(devices)
-        self.round = len(self._devices) if round is None else round
+        arguments.instance("loader", loader, Loader, "as Loader(sampler, seeds, batch_size) is")
+        arguments.instance("model", model, nn.Module, "as make_model() gives")
+        self.round = len(self._devices) if round is None else whole_number("round", round)
         if self.round < 1:
             raise ConfigError(f"round={round} averages no batch; use 1 or more")
-        self.depth = 2 * self.round if depth is None else depth
+        self.depth = 2 * self.round if depth is None else whole_number("depth", depth)
         if self.depth < 1:
             raise ConfigError(f"depth={depth} leaves samples no room; use 1 or more")
         self._learning = [n for n, p in enumerate(model.parameters()) if p.requires_grad]
@@ -109,6 +113,9 @@ class Factored:
             raise ConfigError("the model has no parameter that requires a gradient; there is nothing to train")
         if any(isinstance(p, TableParameter) for p in model.parameters()):
             raise ConfigError("the model has embedding tables in host memory, of which replicas are not made; use one device")
+        for name, given in (("sampler_on", sampler_on), ("step", step)):
+            if not callable(given):
+                raise ConfigError(f"{name} is a {type(given).__name__}, but must be a function; see Factored")
         plan_roles(self._devices, self.round, samplers=samplers)  # refuses what leaves no trainer before anything is measured
         self.loader, self.model, self.step = loader, model, step
         self._sampler_on, self._samplers = sampler_on, samplers
@@ -297,7 +304,7 @@ def as_devices(devices: Sequence[torch.device | str | int]) -> list[torch.device
         DeviceError: one does not exist.
     """
     if isinstance(devices, str) or not isinstance(devices, Sequence):
-        raise ConfigError(f"devices={devices!r} is no list of devices; write ['cuda:0', 'cuda:1']")
+        raise ConfigError(f"devices={shown(devices)} is no list of devices; write ['cuda:0', 'cuda:1']")
     if not len(devices):
         raise ConfigError("devices=[] names none to train on; name at least one, as in ['cuda:0', 'cuda:1']")
     return [machine.as_device(device) for device in devices]

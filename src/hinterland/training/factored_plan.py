@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import torch
 
+from ..runtime.arguments import whole_number
 from ..runtime.errors import ConfigError
 from ..runtime.shown import Shown
 
@@ -88,7 +89,7 @@ def plan_roles(
     """
     count = len(devices)
     most = max(1, count - 1)
-    if samplers is not None and not 1 <= samplers <= most:
+    if samplers is not None and not 1 <= (samplers := whole_number("samplers", samplers)) <= most:
         allowed = "1" if most == 1 else f"1 to {most}"
         raise ConfigError(f"samplers={samplers} of {count} devices leave no sampler or no trainer; use {allowed}")
     if samplers is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,6 +10,8 @@ from typing import Any
 
 import torch
 
+from ..datasets.dataset import check_parts
+from ..runtime import arguments
 from ..runtime.errors import ConfigError, GraphError
 from ..runtime.files import check_place
 from ..sampling.neighbor import check_fanouts
@@ -16,6 +19,8 @@ from .factored import as_devices
 from .models import check_model
 from .rows import rows_of
 
+_WHOLE = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)  # torch compares and gathers no others
+_LARGEST = torch.finfo(torch.float32).max  # what parameters are made of
 _PROBED = 1024  # vertices that a dataset's fingerprint looks at
 
 
@@ -38,14 +43,14 @@ def check(
     check_model(model, hidden, len(fanouts), dropout)
     least_one = {"epochs": epochs, "batch_size": batch_size, "patience": patience, "checkpoint_every": checkpoint_every}
     for name, value in least_one.items():
-        if value is not None and value < 1:
+        if (value is not None or name in ("epochs", "batch_size")) and arguments.whole_number(name, value) < 1:
             raise ConfigError(f"{name}={value} is too small; use 1 or more")
-    if not 0 < lr < float("inf"):
+    lr, weight_decay = arguments.number("lr", lr), arguments.number("weight_decay", weight_decay)
+    if not 0 < lr <= _LARGEST:
         raise ConfigError(f"lr={lr} is no learning rate; use a number above 0, as 0.001")
-    if not 0 <= weight_decay < float("inf"):
+    if not 0 <= weight_decay <= _LARGEST:
         raise ConfigError(f"weight_decay={weight_decay} is no decay; use 0 or more")
-    if not 0 <= seed < 2**64:
-        raise ConfigError(f"seed={seed} is not from 0 to 2^64 - 1")
+    arguments.whole_number("seed", seed, 0, 2**64 - 1)
 
 
 def check_checkpoint(path: str | Path | None, every: int | None, resume: bool) -> None:
@@ -55,7 +60,7 @@ def check_checkpoint(path: str | Path | None, every: int | None, resume: bool) -
             raise ConfigError("there is no checkpoint to write or to go on from; name its file")
         return
     check_place(path)
-    if Path(path).exists() and not resume:
+    if os.path.exists(path) and not resume:
         raise ConfigError(f"{path}: holds a run already; resume it, or remove the file to begin anew")
 
 
@@ -65,7 +70,7 @@ def several_devices(
     """The devices of factored execution; none where it is not asked for."""
     if devices is None:
         if round is not None:
-            raise ConfigError(f"round={round} is of several devices; name them in devices=")
+            raise ConfigError(f"round={arguments.shown(round)} is of several devices; name them in devices=")
         return []
     if device is not None:
         raise ConfigError(f"device={device!r} and devices= say both where to train; leave out one")
@@ -77,12 +82,16 @@ def check_dataset(dataset: Any) -> None:
     if hasattr(dataset, "graphs"):
         raise GraphError("the dataset has several graphs; train takes vertices and edges of one type")
     if not hasattr(dataset, "graph"):
-        raise ConfigError(f"dataset={dataset!r:.80} is no data set; open one with hinterland.datasets.open(path)")
+        given = arguments.shown(dataset)
+        raise ConfigError(f"dataset={given} is no data set; open one with hinterland.datasets.open(path)")
+    check_parts(dataset)
     vertices = dataset.graph.num_vertices
     for name in ("features", "labels"):
         table = getattr(dataset, name)
         if table is None:
             raise GraphError(f"the dataset has no {name}; training needs both features and labels")
+        if not isinstance(table, torch.Tensor) and not hasattr(table, "gather"):
+            raise ConfigError(f"{name} are a {type(table).__name__}; give a tensor, or a UnifiedTensor of it")
         if len(table) != vertices:
             raise GraphError(f"{name} have {len(table)} rows, but the graph has {vertices} vertices; they must be as many")
     if len(dataset.features.shape) != 2:
@@ -91,7 +100,7 @@ def check_dataset(dataset: Any) -> None:
         raise GraphError(
             f"features are {dataset.features.dtype}; models take real numbers, as torch.view_as_real(features) has"
         )
-    if dataset.labels.dtype.is_floating_point:
+    if dataset.labels.dtype not in _WHOLE:
         raise GraphError(
             f"labels are {dataset.labels.dtype}; they must be classes, whole numbers from 0 on, as in labels.long()"
         )
@@ -99,6 +108,8 @@ def check_dataset(dataset: Any) -> None:
         raise GraphError("the dataset has no training vertices; give it a split 'train'")
     classes = dataset.num_classes
     for name, seeds in dataset.splits.items():
+        if bool((outside := (seeds < 0) | (seeds >= vertices)).any()):
+            raise GraphError(f"split {name!r} names vertex {int(seeds[outside][0])}, but there are {vertices}, numbered from 0")
         labels = rows_of(dataset.labels, seeds)
         if name == "test":
             labels = labels[labels != -1]  # may be held back

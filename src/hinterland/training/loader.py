@@ -7,7 +7,7 @@ where it was.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol
@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from ..memory.rows import RowTable
-from ..runtime import devices
+from ..runtime import arguments, devices
 from ..runtime.asked import Asked
 from ..runtime.errors import ConfigError, IndexOutOfRange
 from ..runtime.shown import Shown
@@ -31,6 +31,7 @@ from .rows import gather_blocks_for, rows_of
 from .served import Served, served, tiers_of
 
 _STATE_VERSION = 1
+_MOST_RANKS = 1 << 24
 _COUNTED_EVERY = 64  # batches: counting waits for the GPU
 
 
@@ -130,22 +131,32 @@ class Loader:
         cache: str | int | None = None,
         gpu_budget: int | str | None = None,
     ) -> None:
-        if not isinstance(seeds, torch.Tensor) or seeds.dtype not in (torch.int32, torch.int64) or seeds.dim() != 1:
+        if not callable(getattr(sampler, "sample", None)):
+            raise ConfigError(f"sampler is a {type(sampler).__name__}; pass a NeighborSampler, or what has its sample()")
+        is_tensor = isinstance(seeds, torch.Tensor)
+        if not is_tensor or seeds.dtype not in (torch.int32, torch.int64) or arguments.dense("seeds", seeds).dim() != 1:
             raise ConfigError(
                 "seeds are a one-dimensional int32 or int64 tensor of vertex numbers; for a mask use mask.nonzero().view(-1)"
             )
-        if batch_size < 1:
+        if (batch_size := arguments.whole_number("batch_size", batch_size)) < 1:
             raise ConfigError(f"batch_size={batch_size} makes no batch; use 1 or more")
+        # Repeated, seeds make the ranks even: no more ranks than can be counted so.
+        rank = arguments.whole_number("rank", rank)
+        world_size = arguments.whole_number("world_size", world_size, most=_MOST_RANKS)
         if not 0 <= rank < world_size:
             raise ConfigError(f"rank={rank} is not one of {world_size} ranks, numbered from 0")
         if not isinstance(seed, int | np.integer) or seed < 0:
-            raise ConfigError(f"seed={seed!r} is not a whole number from 0 on")
+            raise ConfigError(f"seed={arguments.shown(seed)} is not a whole number from 0 on")
+        if (prefetch := arguments.whole_number("prefetch", prefetch)) < 1:
+            raise ConfigError(f"prefetch={prefetch} leaves no room between stages; use 1 or more")
+        if gather_blocks is not None and (gather_blocks := arguments.whole_number("gather_blocks", gather_blocks)) < 1:
+            raise ConfigError(f"gather_blocks={gather_blocks} leaves no block to run; use 1 or more, or None for the default")
         for name, table in (("features", features), ("labels", labels)):
             _check_rows(name, table, seeds)
         self.sampler, self.seeds, self.batch_size = sampler, seeds.to("cpu", torch.int64), batch_size
         self.features, self.labels = features, labels
         self.shuffle, self.drop_last, self.seed = shuffle, drop_last, int(seed)
-        self.prefetch, self.timeout = prefetch, timeout
+        self.prefetch, self.timeout = prefetch, arguments.seconds("timeout", timeout)
         self.device = devices.as_device(device)
         self.gather_blocks = gather_blocks_for(features, self.device) if gather_blocks is None else gather_blocks
         self._own_blocks = gather_blocks is None
@@ -208,7 +219,7 @@ class Loader:
 
     def advance(self, batches: int = 1) -> None:
         """Counts batches as given out."""
-        self._delivered += batches
+        self._delivered += arguments.whole_number("batches", batches, 0)
         if self._delivered == len(self):
             self._epoch, self._delivered = self._epoch + 1, 0
 
@@ -296,6 +307,8 @@ class Loader:
             ConfigError: the state is that of a loader with another seed, other batches or another number of ranks.
         """
         mine = self.state_dict()
+        if not isinstance(state, Mapping) or not mine.keys() <= state.keys():
+            raise ConfigError(f"the state is {arguments.shown(state)}; pass what state_dict() of a loader gave")
         for key in ("version", "seed", "batches", "world_size"):
             if state.get(key) != mine[key]:
                 raise ConfigError(
@@ -325,6 +338,8 @@ def _check_rows(name: str, table: Any, seeds: torch.Tensor) -> None:
         raise ConfigError(
             f"{name} are a {type(table).__name__}; give a tensor, as torch.as_tensor(...), or a UnifiedTensor of it"
         )
+    if isinstance(table, torch.Tensor) and arguments.dense(name, table).ndim == 0:
+        raise ConfigError(f"{name} are one number; give a tensor with a row for each vertex")
     if not len(seeds):
         return
     least, most = int(seeds.min()), int(seeds.max())

@@ -17,8 +17,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from ..memory.allocator import require_room
+from ..runtime import arguments
 from ..runtime.errors import ConfigError
 
+_MOST_LAYERS = 1000
 _GAT_HEADS = 4  # of the hidden layers; the last has one
 
 
@@ -287,13 +290,30 @@ def make_model(name: str, inputs: int, hidden: int, classes: int, layers: int, d
         dropout: the share of each layer's inputs that is set to 0 in training.
     """
     check_model(name, hidden, layers, dropout)
-    return MODELS[name]([inputs, *[hidden] * (layers - 1), classes], dropout)
+    for what, width in (("inputs", inputs), ("classes", classes)):
+        arguments.whole_number(what, width, 0)
+    widths, made = [int(inputs), *[int(hidden)] * (int(layers) - 1), int(classes)], MODELS[name]
+    _require_room(made, widths)
+    return made(widths, float(dropout))
+
+
+def _require_room(made: Callable[[Sequence[int], float], GNN], widths: Sequence[int]) -> None:
+    """Raises OutOfMemory unless the parameters fit into host memory, where they are made."""
+    try:
+        with torch.device("meta"):  # has sizes and takes no memory
+            asked = sum(parameter.nbytes for parameter in made(widths, 0.0).parameters())
+    except (RuntimeError, TypeError):  # more elements than torch counts
+        asked = 4 * sum(a * b for a, b in pairwise(widths))
+    require_room(asked)
 
 
 def check_model(name: str, hidden: int, layers: int, dropout: float) -> None:
     """Refuses, before data is loaded, what :func:`make_model` would."""
-    if name not in MODELS:
-        raise ConfigError(f"model {name!r} is not one of {', '.join(MODELS)}")
+    arguments.one_of("model", name, MODELS)
+    hidden, layers = arguments.whole_number("hidden", hidden), arguments.whole_number("layers", layers)
+    dropout = arguments.number("dropout", dropout)
+    if layers > _MOST_LAYERS:
+        raise ConfigError(f"{layers} layers are more than the {_MOST_LAYERS} that a model can have; use 2 or 3")
     if hidden < 1 or layers < 1:
         raise ConfigError(f"hidden={hidden} and {layers} layers make no model; use 1 or more")
     if name == "gat" and layers > 1 and hidden % _GAT_HEADS:

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from ..memory import UnifiedTensor
+from ..runtime import arguments
 from ..runtime.errors import ConfigError
 from .embedding import TableParameter
 from .embedding_launch import joined, update
@@ -26,10 +27,17 @@ class _SparseOptimizer(torch.optim.Optimizer):
 
     def __init__(self, params: Iterable[Any], defaults: dict[str, Any]) -> None:
         for name, value in defaults.items():
-            if not value >= 0:
+            defaults[name] = arguments.number(name, value)
+            if not defaults[name] >= 0:
                 raise ConfigError(f"{name}={value} is below 0")
         self._sums: dict[TableParameter, UnifiedTensor] = {}
-        super().__init__(params, defaults)
+        try:
+            super().__init__(params, defaults)
+        except (TypeError, ValueError, RuntimeError) as error:  # torch's, of what is no list of parameters
+            if isinstance(error, ConfigError):
+                raise
+            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+            raise ConfigError(f"params are {arguments.shown(params)}, but must be a list of tables: {reason}") from error
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Adds tables with options of their own; raises ConfigError for parameters that are no tables."""

@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 
+from ..runtime import arguments
 from ..runtime.errors import ConfigError, PipelineStalled
 
 PATIENCE = 0.5  # seconds that each stage gets to finish what it does when the pipeline is closed
@@ -59,11 +60,17 @@ class Pipeline:
         depth: int = 2,
         timeout: float = 300.0,
     ) -> None:
-        if depth < 1:
+        if (depth := arguments.whole_number("depth", depth)) < 1:
             raise ConfigError(f"depth={depth} leaves no room between stages; use 1 or more")
-        if not timeout > 0:
-            raise ConfigError(f"timeout={timeout} gives a stage no time; use a number of seconds above 0")
-        self.source, self.stages, self.device, self.depth, self.timeout = source, list(stages), device, depth, timeout
+        if not isinstance(source, Iterable) or (
+            isinstance(source, torch.Tensor) and arguments.dense("source", source).ndim == 0
+        ):
+            raise ConfigError(f"source is {arguments.shown(source)}, which has no items; use a list or an iterator of them")
+        arguments.instance("device", device, torch.device, "as torch.device('cpu') is")
+        if not isinstance(stages, Sequence) or not stages or not all(isinstance(stage, Stage) for stage in stages):
+            raise ConfigError(f"stages are a list of Stage, one at least, not {arguments.shown(stages)}")
+        self.source, self.stages, self.device, self.depth = source, list(stages), device, depth
+        self.timeout = arguments.seconds("timeout", timeout)
 
     def __iter__(self) -> Generator[Any]:
         channels = [_Channel(self.depth) for _ in self.stages]

@@ -20,6 +20,7 @@ from ..datasets.files import placed, placements, read_rows, source_of
 from ..memory import UnifiedTensor
 from ..memory.faults import out_of_range
 from ..memory.rows import Index, RowTable
+from ..runtime import arguments
 from ..runtime.errors import ConfigError, HinterlandError
 from ..runtime.shown import Shown, table_of
 from .ranks import Ranks, hearing
@@ -225,6 +226,7 @@ def open_shared(
         FormatError, StorageError, OutOfMemory: as in ``datasets.open``; of features, in all ranks alike.
         RankLost: another rank died.
     """
+    arguments.instance("ranks", ranks, Ranks, "as training.joined() gives")
     source = source_of(path, format, num_classes)
     alone = ranks.world_size == 1 or not any(len(part) for part in source.splits.values())
     table = partial(read_rows, placement="host") if alone else partial(_held_together, ranks)

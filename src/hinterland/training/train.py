@@ -17,11 +17,13 @@ import torch
 import torch.nn.functional as F
 
 from ..graph import Graph
+from ..runtime import arguments
 from ..runtime.asked import Asked
-from ..runtime.errors import ConfigError
+from ..runtime.errors import ConfigError, HinterlandError
 from ..runtime.progress import progress
 from ..runtime.shown import Shown
 from ..sampling import NeighborSampler, PinSAGESampler
+from ..sampling.neighbor import check_fanouts
 from . import checkpoint as checkpoints
 from .cache import CachePlan
 from .cache_room import wanted
@@ -135,8 +137,10 @@ def train(
             that are not finite (found before the first epoch) or of what these hear from (found at its end).
         PipelineStalled, RankLost: a stage or a rank gave nothing for too long.
     """
-    fanouts = tuple(fanouts)
+    fanouts = tuple(fanouts) if isinstance(fanouts, Sequence) else tuple(check_fanouts(fanouts))
+    arguments.function("on_epoch", on_epoch)
     check(model, fanouts, epochs, hidden, batch_size, lr, weight_decay, dropout, patience, seed, checkpoint_every)
+    lr, weight_decay = float(lr), float(weight_decay)
     check_checkpoint(checkpoint, checkpoint_every, resume)
     if wanted(cache, gpu_budget) is not None and devices is not None:
         raise ConfigError("a cache is planned for one GPU, and devices= names several; leave out one of the two")
@@ -457,13 +461,18 @@ class _Run:
         state = self.ranks.from_first(lambda: checkpoints.load(path) if Path(path).exists() else None)
         if state is None:
             return
-        checkpoints.check_same_run(path, state["config"], self.config)
-        self.model.load_state_dict(state["model"])
-        self.optimizer.load_state_dict(state["optimizer"])
-        self.loader.load_state_dict(state["loader"])
-        self.history, self.best = state["history"], state["best"]
-        if self.ranks.is_first:
-            self.totals = _Totals(**state["totals"])
+        try:
+            checkpoints.check_same_run(path, state["config"], self.config)
+            self.model.load_state_dict(state["model"])
+            self.optimizer.load_state_dict(state["optimizer"])
+            self.loader.load_state_dict(state["loader"])
+            self.history, self.best = list(state["history"]), state["best"]
+            if self.ranks.is_first:
+                self.totals = _Totals(**state["totals"])
+        except HinterlandError:
+            raise
+        except Exception as error:  # whatever another program's tensors lead to
+            raise checkpoints.no_checkpoint(path, error) from error
 
     def finish(self) -> Trained:
         best = self.best

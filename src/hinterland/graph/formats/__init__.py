@@ -14,12 +14,13 @@ from dataclasses import dataclass
 import torch
 
 from ...memory import UnifiedTensor
+from ...runtime import arguments
 from ...runtime.errors import ConfigError, FormatError, GraphError, HinterlandError, OutOfMemory
 from ...runtime.files import check_place
 from ..arrays import WEIGHT_TYPES, check_mirrored, placements
 from ..build import from_edges, simplify
 from ..compress import from_packed
-from ..graph import Graph
+from ..graph import Graph, require_graph
 from ..order import checked as checked_order
 from ..reorder import restored
 from . import bel, edges, gap, gr, hl, mtx, npy, npz, ogb
@@ -65,7 +66,8 @@ def detect(path: str | os.PathLike[str]) -> str:
         StorageError: it is missing or cannot be read.
         FormatError: its content is of no format that is known here, or of another than its ending says.
     """
-    return sniff(os.fsdecode(path), _by_name(os.fsdecode(path)))
+    path = arguments.path("path", path)
+    return sniff(path, _by_name(path))
 
 
 def _by_name(path: str) -> str | None:
@@ -78,9 +80,9 @@ def _by_name(path: str) -> str | None:
 
 def _format(name: str, path: str) -> tuple[Format, str | None]:
     """The format called ``name``, and the layout that ``npy[...]`` adds."""
-    base, bracket, layout = name.partition("[")
+    base, bracket, layout = name.partition("[") if isinstance(name, str) else ("", "", "")
     if base not in FORMATS or (bracket and name not in ("npy[2,E]", "npy[E,2]")):
-        raise ConfigError(f"{path}: no format is called {name!r}; known are {', '.join(FORMATS)}")
+        raise ConfigError(f"{path}: no format is called {arguments.shown(name)}; known are {', '.join(FORMATS)}")
     return FORMATS[base], bracket + layout or None
 
 
@@ -122,10 +124,15 @@ def load_graph(
         OutOfMemory: the graph does not fit, found before it is allocated.
         ConfigError: an option that cannot be used for this file.
     """
-    path = os.fsdecode(path)
-    if weight_dtype is not None and weight_dtype not in WEIGHT_TYPES:
-        raise ConfigError(f"weight_dtype={weight_dtype}: weights are integers or real numbers, as torch.float32")
-    entry, layout = _format(format or detect(path), path)
+    path = arguments.path("path", path)
+    if weight_dtype is not None and (not isinstance(weight_dtype, torch.dtype) or weight_dtype not in WEIGHT_TYPES):
+        raise ConfigError(
+            f"weight_dtype={arguments.shown(weight_dtype)}: weights are integers or real numbers, as torch.float32"
+        )
+    for name, given in (("directed", directed), ("sort_neighbors", sort_neighbors)):
+        if given is not None and not isinstance(given, bool):
+            raise ConfigError(f"{name}={arguments.shown(given)} is none of True, False and None")
+    entry, layout = _format(detect(path) if format is None else format, path)
     options = Options(placements(placement), weight_dtype, layout)
     with _naming(path):
         content = entry.read(path, options)
@@ -172,7 +179,8 @@ def save_graph(graph: Graph, path: str | os.PathLike[str], format: str | None = 
         ConfigError: no such format, or the format cannot hold this graph.
         StorageError: the disk is full, or the place cannot be written.
     """
-    path, write = os.fsdecode(path), check_target(path, format)
+    require_graph(graph)
+    path, write = arguments.path("path", path), check_target(path, format)
     weights = graph.array("weights", "cpu")
     if weights is not None:
         try:
@@ -184,8 +192,8 @@ def save_graph(graph: Graph, path: str | os.PathLike[str], format: str | None = 
 
 def check_target(path: str | os.PathLike[str], format: str | None = None) -> Callable[[Graph, str], None]:
     """The writer that ``save_graph`` will use; a name or place that cannot be written is refused before a long load."""
-    path = os.fsdecode(path)
-    name = format or _by_name(path)
+    path = arguments.path("path", path)
+    name = _by_name(path) if format is None else format
     if name is None:
         endings = ", ".join(entry.endings[0] for entry in FORMATS.values() if entry.endings)
         raise ConfigError(f"{path}: the ending names no format; use one of {endings}, or name the format")

@@ -32,6 +32,10 @@ def size_of(path: str | Path) -> int:
     if not stat.S_ISREG(info.st_mode):
         kind = "a folder" if stat.S_ISDIR(info.st_mode) else "no regular file"
         raise StorageError(f"{path}: this is {kind}; a graph is read from a file, or from an OGB data set's folder")
+    try:
+        os.close(os.open(path, os.O_RDONLY | os.O_CLOEXEC))  # so that whoever reads it next need not ask
+    except OSError as error:
+        raise refused(path, "read", error) from error
     return info.st_size
 
 
