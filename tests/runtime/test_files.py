@@ -241,6 +241,33 @@ def test_a_folder_made_between_two_renames_leaves_the_old_one(tmp_path, monkeypa
     assert len(os.listdir(tmp_path)) == 2
 
 
+def test_what_cannot_be_put_back_is_not_removed(tmp_path, monkeypatch):
+    """Somebody filled the folder at the last moment, and removed ours from its place right after."""
+    exchange, calls = files._core.exchange, []
+
+    def meddled(*names):
+        calls.append(names)
+        if len(calls) == 1:
+            (tmp_path / "d" / "ours").unlink()
+            (tmp_path / "d" / "thesis").write_text("precious")
+            code = exchange(*names)
+            shutil.rmtree(tmp_path / "d")
+            return code
+        return exchange(*names)
+
+    (tmp_path / "d").mkdir()
+    (tmp_path / "d" / "ours").touch()
+    monkeypatch.setattr(files._core, "exchange", meddled)
+    says = r"d: changed while it was replaced; what was there before is in .*\.part"
+    with pytest.raises(StorageError, match=says), replacing_folder(tmp_path / "d", ours) as aside:
+        (aside / "ours").touch()
+    asides.remove_all()
+    with replacing_folder(tmp_path / "d", ours) as aside:
+        (aside / "ours").touch()
+    [kept] = tmp_path.glob(".d.*.part")
+    assert (kept / "thesis").read_text() == "precious"
+
+
 def test_many_threads_replace_one_name(tmp_path):
     failures = []
 

@@ -51,12 +51,27 @@ def name_beside(final: Path, ending: str) -> Path:
 
 
 def remove(aside: Path) -> None:
-    """Removes a file or folder, if it is there."""
+    """Removes a file or folder that is this process's to remove, if it is there."""
+    if aside in _made:
+        _delete(aside)
+        _made.discard(aside)
+
+
+def take(path: Path) -> None:
+    """From now on ``path`` is this process's to remove."""
+    _made.add(path)
+
+
+def keep(path: Path) -> None:
+    """From now on ``path`` is not this process's to remove."""
+    _made.discard(path)
+
+
+def _delete(path: Path) -> None:
     try:
-        aside.unlink(missing_ok=True)
+        path.unlink(missing_ok=True)
     except OSError:  # a folder
-        shutil.rmtree(aside, ignore_errors=True)
-    _made.discard(aside)
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def _locked(path: Path, mode: int) -> int | None:
@@ -91,7 +106,7 @@ def _remove_abandoned(final: Path) -> None:
         except OSError:
             continue  # its writer lives
         else:
-            remove(aside)
+            _delete(aside)
         finally:
             os.close(handle)
 

@@ -6,7 +6,7 @@ import errno
 import io
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -192,17 +192,18 @@ def replacing_folder(path: str | Path, replaceable: Callable[[Path], bool]) -> I
     try:
         with writing(path), deferred():
             aside, lock = asides.folder_beside(final)
-        yield aside
+        try:
+            yield aside
+        except StorageError as error:
+            if str(aside) not in str(error):
+                raise
+            raise StorageError(str(error).replace(str(aside), str(path))) from error
         with writing(path):
             _sync_folder(aside)
             with deferred():
                 (aside / asides.MARK).unlink()
                 aside = _put_in_place(aside, final, partial(_check_replaceable, path, replaceable))
             _sync_folder(final.parent)
-    except StorageError as error:
-        if aside is None or str(aside) not in str(error):
-            raise
-        raise StorageError(str(error).replace(str(aside), str(path))) from error
     finally:
         with deferred():
             if aside is not None:
@@ -227,10 +228,13 @@ def _put_in_place(aside: Path, final: Path, check: Callable[[Path], None]) -> Pa
     if code == 0:
         try:
             check(aside)
-        except BaseException:
-            _core.exchange(str(aside), str(final))
+        except BaseException as error:
+            if _core.exchange(str(aside), str(final)):
+                asides.keep(aside)
+                raise StorageError(f"{final}: changed while it was replaced; what was there before is in {aside}") from error
             raise
-        (aside / asides.MARK).touch()  # if this process is killed now, the next writer removes it
+        with suppress(OSError):  # if this process is killed now, the next writer removes it
+            (aside / asides.MARK).touch()
         return aside
     if code not in (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP):
         raise OSError(code, os.strerror(code))
@@ -244,8 +248,9 @@ def _put_in_place(aside: Path, final: Path, check: Callable[[Path], None]) -> Pa
         try:
             os.rename(old, final)
         except OSError as error:
-            raise StorageError(f"{final}: somebody made it while it was replaced; what was there before is {old}") from error
+            raise StorageError(f"{final}: changed while it was replaced; what was there before is in {old}") from error
         raise
+    asides.take(old)
     return old
 
 
