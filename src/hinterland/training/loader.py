@@ -6,6 +6,7 @@ where it was.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
@@ -147,7 +148,7 @@ class Loader:
         self.gather_blocks = gather_blocks_for(features, self.device) if gather_blocks is None else gather_blocks
         self._own_blocks = gather_blocks is None
         self.rank, self.world_size = rank, world_size
-        self.stages = [Stage("sample", self._sample), Stage("gather", self._gather)]
+        self.stages = [Stage("sample", _weakly(self._sample)), Stage("gather", _weakly(self._gather))]
         self._epoch = 0
         self._delivered = 0  # batches of the epoch that the caller has been given
         self.cache_plan: CachePlan | None = None
@@ -168,7 +169,9 @@ class Loader:
     def _fill(self, budget: int) -> None:
         """Plans a cache for what this rank's batches read, fills it, and reads through it from now on."""
         asked, self._wanted = self._wanted, None
-        assert asked is not None and isinstance(self.sampler, NeighborSampler)
+        if asked is None:  # another thread's iterator has filled it
+            return
+        assert isinstance(self.sampler, NeighborSampler)
         seeds = self.seeds if self.world_size == 1 else self._order(self._epoch)
         promised = asked.budget is not None
         made = filled(asked.policy, budget, promised, self.sampler, self.features, seeds, self.batch_size, self.seed)
@@ -186,11 +189,13 @@ class Loader:
         return count // self.world_size if self.drop_last else -(-count // self.world_size)
 
     def __iter__(self) -> Iterator[Batch]:
-        source = self.numbered(*self.position)
+        epoch, done = self.position
+        source = self.numbered(epoch, done)
         kind = Ahead if self._only_launches() else Pipeline
         run = partial(kind, stages=self.stages, device=self.device, depth=self.prefetch, timeout=self.timeout)
         for batch in run(source) if self._wanted is None else self._measured(source, run):
-            self.advance()
+            done += 1
+            self._epoch, self._delivered = (epoch, done) if done < len(self) else (epoch + 1, 0)
             yield batch
 
     def _measured(self, source: Iterator[Any], run: Callable[[Iterator[Any]], Pipeline]) -> Iterator[Any]:
@@ -311,6 +316,19 @@ class _Sampled:
 
     def is_ready(self) -> bool:
         return not isinstance(self.sample, Begun) or self.sample.is_ready()
+
+
+def _weakly(method: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """A method that does not keep its loader, which iteration keeps. A loader that held itself through its stages would wait
+    for the garbage collector, and so would what its sampler keeps in GPU memory."""
+    found = weakref.WeakMethod(method)
+
+    def call(item: Any) -> Any:
+        alive = found()
+        assert alive is not None
+        return alive(item)
+
+    return call
 
 
 def _check_rows(name: str, table: Any, seeds: torch.Tensor) -> None:
