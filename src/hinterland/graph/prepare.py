@@ -33,6 +33,7 @@ from .graph import Graph
 PAGE_EDGES = 1024  # kPageEdges of adjacency.hpp
 MOST_HEADS = 4
 WORDS_BYTES = 16 * 8  # sizeof(GraphWords)
+_CLOSED = "the prepared graph has been closed; prepare it again"
 _AT_ONCE = 1 << 12, 1 << 22  # the fewest and the most vertices whose offsets are looked at together
 
 # What each algorithm takes on the GPU besides the graph, its result included: bytes for a graph. Each adds itself.
@@ -76,10 +77,11 @@ class View:
     @property
     def words(self) -> int:
         """The address of the graph's words, in memory of the device, as long as this view lives."""
-        with self._making:  # once: a second array would replace the one that another thread has the address of
-            if self._words is None:
-                self._words = self._made_words()
-            return self._words.data_ptr()
+        words = self._words
+        if words is None:
+            with self._making:  # once: a second array would replace the one that another thread has the address of
+                words = self._words = self._made_words() if self._words is None else self._words
+        return words.data_ptr()
 
     def _made_words(self) -> torch.Tensor:
         graph = self.graph
@@ -346,9 +348,9 @@ class Prepared:
             ConfigError: it has been closed.
         """
         run = Prepared.__new__(Prepared)
-        run.__dict__.update(self.__dict__)  # in one step, as other threads see it
-        if run.closed:
-            raise ConfigError("the prepared graph has been closed; prepare it again")
+        run.__dict__ = self.__dict__.copy()  # in one step, as other threads see it
+        if run.out is None:
+            raise ConfigError(_CLOSED)
         return run
 
     def close(self) -> None:
@@ -417,7 +419,9 @@ def graph_of(graph: Graph | Prepared) -> Graph:
         ConfigError: it is neither, or was prepared and closed.
     """
     if isinstance(graph, Prepared):
-        return graph.opened().graph
+        if graph.closed:
+            raise ConfigError(_CLOSED)
+        return graph.graph
     if not isinstance(graph, Graph):
         raise ConfigError(f"graph is a {type(graph).__name__}, but must be a Graph or what prepare() made of one")
     return graph
