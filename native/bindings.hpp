@@ -1,9 +1,49 @@
-// One function for each bind*.cpp under native/: it adds that file's functions to the module.
+// One function for each bind*.cpp under native/, which adds that file's functions to the module, and how they let go of
+// Python's lock.
 #pragma once
 
+#include <cxxabi.h>
 #include <nanobind/nanobind.h>
+#include <unistd.h>
 
 namespace hinterland::native {
+
+// f(), which takes Python's lock. When the process ends, Python (before 3.14) ends the other threads that ask for it there, and
+// C++ aborts if that leaves a destructor: such a thread sleeps until the process is gone.
+template <class F>
+auto take_gil(const F& f) noexcept {
+  try {
+    return f();
+  } catch (abi::__forced_unwind&) {
+    for (;;) ::pause();
+  }
+}
+
+// Other Python threads run while this lives.
+class GilReleased {
+ public:
+  GilReleased() : state_(PyEval_SaveThread()) {}
+  GilReleased(const GilReleased&) = delete;
+  GilReleased& operator=(const GilReleased&) = delete;
+  ~GilReleased() {
+    take_gil([&] { PyEval_RestoreThread(state_); });
+  }
+
+ private:
+  PyThreadState* state_;
+};
+
+// The opposite.
+class GilHeld {
+ public:
+  GilHeld() : state_(take_gil(PyGILState_Ensure)) {}
+  GilHeld(const GilHeld&) = delete;
+  GilHeld& operator=(const GilHeld&) = delete;
+  ~GilHeld() { PyGILState_Release(state_); }
+
+ private:
+  PyGILState_STATE state_;
+};
 
 void bind_memory(nanobind::module_& m);
 void bind_storage(nanobind::module_& m);

@@ -15,7 +15,7 @@ NB_MODULE(_core, m) {
     hn::set_num_threads(1);
   });
   hn::check_interrupt = [] {
-    nanobind::gil_scoped_acquire held;
+    hn::GilHeld held;
     if (PyErr_CheckSignals() != 0) throw nanobind::python_error();
   };
   m.def("num_threads", &hn::num_threads, "Threads that the parallel loops of this module use.");

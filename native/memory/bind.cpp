@@ -21,7 +21,7 @@ nb::tuple copy_from(const Table& table, uintptr_t packed, uintptr_t indices, int
                     int64_t row_bytes, bool into_table) {
   IndexFault fault;
   {
-    nb::gil_scoped_release released;
+    GilReleased released;
     fault = copy_rows({table, reinterpret_cast<char*>(packed), reinterpret_cast<const void*>(indices), index_bytes, nullptr,
                        count, row_bytes, into_table});
   }
@@ -31,7 +31,7 @@ nb::tuple copy_from(const Table& table, uintptr_t packed, uintptr_t indices, int
 }  // namespace
 
 void bind_memory(nb::module_& m) {
-  using Released = nb::call_guard<nb::gil_scoped_release>;
+  using Released = nb::call_guard<GilReleased>;
   m.def(
       "map_pages", [](int fd, int64_t bytes) { return reinterpret_cast<uintptr_t>(map_pages(fd, bytes)); }, nb::arg("fd"),
       nb::arg("bytes"), Released());

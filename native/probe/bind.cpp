@@ -10,7 +10,7 @@ using namespace nanobind::literals;
 namespace hinterland::native {
 
 void bind_probe(nb::module_& m) {
-  using Released = nb::call_guard<nb::gil_scoped_release>;
+  using Released = nb::call_guard<GilReleased>;
   m.def(
       "read_sequence",
       [](uintptr_t base, int64_t bytes) { return read_sequence(reinterpret_cast<const void*>(base), bytes); },

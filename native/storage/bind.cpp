@@ -18,7 +18,7 @@ void bind_storage(nb::module_& m) {
   m.def(
       "checksums",
       [](uintptr_t data, int64_t bytes, uint64_t seed, uintptr_t sums) {
-        nb::gil_scoped_release released;
+        GilReleased released;
         const char* const from = reinterpret_cast<const char*>(data);
         uint64_t* const to = reinterpret_cast<uint64_t*>(sums);
         const int64_t blocks = (bytes + kChecksumBlock - 1) / kChecksumBlock;
@@ -34,7 +34,7 @@ void bind_storage(nb::module_& m) {
       "read_file",
       [](const std::filesystem::path& path, int64_t offset, uintptr_t to, int64_t bytes, int threads, uintptr_t sums,
          size_t blocks) {
-        nb::gil_scoped_release released;
+        GilReleased released;
         read_file(path.native(), offset, reinterpret_cast<void*>(to), bytes, threads,
                   {reinterpret_cast<const uint64_t*>(sums), blocks});
       },
@@ -44,7 +44,7 @@ void bind_storage(nb::module_& m) {
   m.def(
       "write_file",
       [](const std::filesystem::path& path, int64_t offset, uintptr_t from, int64_t bytes, int threads) {
-        nb::gil_scoped_release released;
+        GilReleased released;
         write_file(path.native(), offset, reinterpret_cast<const void*>(from), bytes, threads);
       },
       nb::arg("path"), nb::arg("offset"), nb::arg("from_"), nb::arg("bytes"), nb::arg("threads") = 8);

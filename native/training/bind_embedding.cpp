@@ -34,7 +34,7 @@ std::array<int64_t, 4> words_of(const IndexFault& fault) { return {fault.first, 
 }  // namespace
 
 void bind_training_embedding(nb::module_& m) {
-  using Released = nb::call_guard<nb::gil_scoped_release>;
+  using Released = nb::call_guard<GilReleased>;
   m.def(
       "pool_bags",
       [](int64_t element, const TableWords& table, int64_t dim, const BagWords& bags, Address weights, Address pooled, Address best,

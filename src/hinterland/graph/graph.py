@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import weakref
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
@@ -18,6 +19,7 @@ from .arrays import Array
 from .order import Order, renumber
 
 _ARRAYS = (*arrays.NAMES, "packed", "packed_offsets")
+_turning = threading.Lock()  # two threads that ask for a transpose get the same one, and its memory is taken once
 
 
 class Graph(Shown):
@@ -249,15 +251,23 @@ class Graph(Shown):
         if not self.directed:
             return self
         known = self._transposed()
-        if known is None:
-            from .build import transposed
-            from .compress import compress
+        if known is not None:
+            return known
+        with _turning:
+            known = self._transposed()
+            if known is None:
+                known = self._turned()
+            return known
 
-            turned = transposed(self)
-            known = built = compress(turned) if self.is_compressed else turned
-            self._transposed = lambda: built
-            built._transposed = weakref.ref(self)  # weak, so that no cycle keeps large arrays from being released
-        return known
+    def _turned(self) -> Graph:
+        from .build import transposed
+        from .compress import compress
+
+        turned = transposed(self)
+        built = compress(turned) if self.is_compressed else turned
+        built._transposed = weakref.ref(self)  # weak, so that no cycle keeps large arrays from being released
+        self._transposed = lambda: built
+        return built
 
     def to_networkx(self, weight: str = "weight") -> Any:
         """This graph as networkx has it; see :func:`.convert.to_networkx`."""

@@ -17,6 +17,7 @@ Everything else is read where it lies.
 from __future__ import annotations
 
 import bisect
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -34,6 +35,7 @@ from .graph import Graph
 PAGE_EDGES = 1024  # kPageEdges of adjacency.hpp
 MOST_HEADS = 4
 WORDS_BYTES = 16 * 8  # sizeof(GraphWords)
+_CLOSED = "the prepared graph has been closed; prepare it again"
 _AT_ONCE = 1 << 12, 1 << 22  # the fewest and the most vertices whose offsets are looked at together
 
 # What each algorithm takes on the GPU besides the graph, its result included: bytes for a graph. Each adds itself.
@@ -67,6 +69,7 @@ class View:
             self.held = sum(allocated(a.nbytes) for a in homes if a.is_cuda and a.device != device)
         self._whole = False  # all edges are kept
         self._words: torch.Tensor | None = None
+        self._making = threading.Lock()
 
     @property
     def over_link(self) -> bool:
@@ -75,17 +78,22 @@ class View:
 
     @property
     def words(self) -> int:
-        """The address of the graph's words, in memory of the device."""
-        if self._words is None:
-            graph = self.graph
-            edges, packed = (None, self.edges) if graph.is_compressed else (self.edges, None)
-            numbers = [graph.num_vertices, graph.num_edges, self.edge_type.itemsize, *_offsets(self.offsets)]
-            numbers += [_address(array) for array in (edges, self.weights)]
-            numbers += [_address(array) for array in (self.slots, self.hot_edges, self.hot_weights, self.heads)]
-            numbers += [0 if self.heads is None else self.heads.shape[0], graph.num_isolated]
-            numbers += [_address(packed), *_offsets(self.packed_offsets)]
-            self._words = torch.tensor(numbers, dtype=torch.int64).to(self.device)
-        return self._words.data_ptr()
+        """The address of the graph's words, in memory of the device, as long as this view lives."""
+        words = self._words
+        if words is None:
+            with self._making:  # once: a second array would replace the one that another thread has the address of
+                words = self._words = self._made_words() if self._words is None else self._words
+        return words.data_ptr()
+
+    def _made_words(self) -> torch.Tensor:
+        graph = self.graph
+        edges, packed = (None, self.edges) if graph.is_compressed else (self.edges, None)
+        numbers = [graph.num_vertices, graph.num_edges, self.edge_type.itemsize, *_offsets(self.offsets)]
+        numbers += [_address(array) for array in (edges, self.weights)]
+        numbers += [_address(array) for array in (self.slots, self.hot_edges, self.hot_weights, self.heads)]
+        numbers += [0 if self.heads is None else self.heads.shape[0], graph.num_isolated]
+        numbers += [_address(packed), *_offsets(self.packed_offsets)]
+        return torch.tensor(numbers, dtype=torch.int64).to(self.device)
 
     def _kept_offset_types(self) -> list[torch.dtype]:
         last = [self.graph.num_edges] if self.packed_offsets is None else [self.graph.num_edges, self.edges.nbytes]
@@ -288,22 +296,22 @@ class Prepared(Shown):
     @property
     def held(self) -> int:
         """Bytes of GPU memory kept until :meth:`close`."""
-        views = {id(v): v for v in (self.out, self.incoming) if v is not None}.values()
-        return sum(view.held for view in views) + (0 if self._order is None else allocated(self._order.nbytes))
+        views, order = {id(v): v for v in (self.out, self.incoming) if v is not None}.values(), self._order
+        return sum(view.held for view in views) + (0 if order is None else allocated(order.nbytes))
 
     def order_on(self, device: torch.device) -> torch.Tensor | None:
         """``graph.order`` on ``device``; the one that is kept there, if there is one."""
-        order, device = self.graph.order, devices.as_device(device)
+        order, kept, device = self.graph.order, self._order, devices.as_device(device)
         if order is None or device.type == "cpu":
             return order
-        return order.to(device) if self._order is None else self._order
+        return order.to(device) if kept is None else kept
 
     def order_for(self, lookups: int) -> torch.Tensor | None:
         """``graph.order`` for ``lookups`` of its numbers on the prepared device; what is not kept there as of
         :meth:`.Order.outer_on`."""
-        order = self.graph._order
-        if order is None or self._order is not None:
-            return self._order
+        order, kept = self.graph._order, self._order
+        if order is None or kept is not None:
+            return kept
         return order.outer_on(self.device, lookups)
 
     def _room(self, reserved: int) -> int:
@@ -320,11 +328,12 @@ class Prepared(Shown):
 
     def explain(self) -> str:
         """What is kept where, for people."""
-        if self.closed:
+        out, incoming, held = self.out, self.incoming, self.held
+        if out is None:
             return "closed"
-        lines = [f"runs on {self.device}, keeps {format_bytes(self.held)} there"]
-        for name, view in (("lists", self.out), ("in-neighbours' lists", self.incoming)):
-            if view is None or (name != "lists" and view is self.out):
+        lines = [f"runs on {self.device}, keeps {format_bytes(held)} there"]
+        for name, view in (("lists", out), ("in-neighbours' lists", incoming)):
+            if view is None or (name != "lists" and view is out):
                 continue
             kept: list[str] = []
             if view.heads is not None:
@@ -340,9 +349,21 @@ class Prepared(Shown):
         """Whether :meth:`close` has been called."""
         return self.out is None
 
+    def opened(self) -> Prepared:
+        """This as it is now, for one run: :meth:`close` takes nothing from it.
+
+        Raises:
+            ConfigError: it has been closed.
+        """
+        run = Prepared.__new__(Prepared)
+        run.__dict__ = self.__dict__.copy()  # in one step, as other threads see it
+        if run.out is None:
+            raise ConfigError(_CLOSED)
+        return run
+
     def close(self) -> None:
-        """Gives the GPU memory back."""
-        self.out = self.incoming = self._order = None  # type: ignore[assignment]
+        """Gives the GPU memory back, as soon as no run in another thread reads it. Runs that begin from now on are refused."""
+        self.out = self.incoming = self._order = None  # type: ignore[assignment]  # out first: then it is closed
 
     def __enter__(self) -> Prepared:
         return self
@@ -413,7 +434,7 @@ def graph_of(graph: Graph | Prepared) -> Graph:
     """
     if isinstance(graph, Prepared):
         if graph.closed:
-            raise ConfigError("the prepared graph has been closed; prepare it again")
+            raise ConfigError(_CLOSED)
         return graph.graph
     if not isinstance(graph, Graph):
         raise ConfigError(f"graph is a {type(graph).__name__}, but must be a Graph or what prepare() made of one")
@@ -427,7 +448,18 @@ def prepared_for(
     device: torch.device | str | int | None,
     weighted: bool = False,
 ) -> Prepared:
-    """``graph`` itself if it is prepared, or prepared for one run of ``algorithm``."""
+    """``graph`` for one run of ``algorithm``, prepared for it if it is not yet."""
+    return kept_for(graph, algorithm, gpu_budget, device, weighted).opened()
+
+
+def kept_for(
+    graph: Graph | Prepared,
+    algorithm: str,
+    gpu_budget: int | str | None,
+    device: torch.device | str | int | None,
+    weighted: bool = False,
+) -> Prepared:
+    """``graph`` itself if it is prepared, or prepared for ``algorithm``; each run takes it ``opened()``."""
     graph_of(graph)
     if isinstance(graph, Prepared):
         if gpu_budget is not None or (device is not None and devices.as_device(device) != graph.device):

@@ -35,7 +35,7 @@ class Scan:
         if prepared.device.type != "cuda":
             raise ConfigError("the graph is prepared for the CPU; prepare it with device='cuda' and a larger gpu_budget")
         graph, device = prepared.graph, prepared.device
-        self._words, self._device = prepared.out.words, device
+        self._view, self._device = prepared.opened().out, device
         self._layout = ScratchLayout(*_core.bfs_layout(graph.num_vertices, graph.num_edges))
         self._scratch = scratch_for(self._layout, device)
         self._found = torch.empty(2, dtype=torch.int64, device=device)
@@ -47,7 +47,7 @@ class Scan:
         self._found.zero_()
         self._scratch[: self._layout.zeroed].zero_()
         arrays = (self._scratch.data_ptr(), self._found.data_ptr())
-        launch(KERNELS, self._instance, self._device, self._grid, BLOCK, self._words, *arrays, cooperative=True)
+        launch(KERNELS, self._instance, self._device, self._grid, BLOCK, self._view.words, *arrays, cooperative=True)
 
     def result(self) -> tuple[int, int]:
         """(Sum of all neighbours, bytes of their lists in whole sectors) of the last scan; waits for it."""

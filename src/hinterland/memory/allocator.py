@@ -40,7 +40,8 @@ _lock = threading.RLock()
 class Buffer:
     """``nbytes`` bytes of host memory at ``address``.
 
-    Released once: when the last tensor over it is gone, or when the interpreter exits.
+    Released once, when the last tensor over it is gone. What is left when the interpreter exits is the system's to release:
+    until the process is gone, finalizers and daemon threads may read it.
     """
 
     def __init__(self, address: int, nbytes: int, mapping: str, release: ExitStack, fd: int = -1) -> None:
@@ -50,6 +51,7 @@ class Buffer:
         self.name = ""
         self._fd = fd
         self._release = weakref.finalize(self, _close, release, os.getpid())
+        self._release.atexit = False
         with _lock:
             _held.add(self)
 

@@ -52,18 +52,27 @@ class FaultWatch:
         """Whether a kernel that has finished, or is running, met a bad row number."""
         return self._word.value != 0
 
-    def take(self) -> HinterlandError:
-        """The fault as an exception; the record is clear again. Waits for the GPU."""
-        torch.cuda.synchronize(self._device)
-        first, value, rows, count, _ = self._record.tolist()
-        self._record.copy_(torch.tensor(_CLEAR))
-        self._word.value = 0
-        torch.cuda.synchronize(self._device)
+    def take(self) -> HinterlandError | None:
+        """The fault as an exception, for one of the threads that ask for it; the record is clear again. Waits for the GPU."""
+        with _taking:
+            if not self.raised():
+                return None
+            torch.cuda.synchronize(self._device)
+            first, value, rows, count, _ = self._record.tolist()
+            self._record.copy_(torch.tensor(_CLEAR))
+            self._word.value = 0
+            torch.cuda.synchronize(self._device)
         return self._sentence(first, value, rows, count)
+
+    def check(self) -> None:
+        """Raises the fault, if there is one."""
+        if self.raised() and (fault := self.take()) is not None:
+            raise fault
 
 
 _watches: dict[tuple[int, int, int, Sentence], FaultWatch] = {}
 _unchecked: dict[int, list[FaultWatch]] = {}
+_deferring, _taking = threading.Lock(), threading.Lock()
 
 
 def watch(device: torch.device, stream: int, sentence: Sentence = out_of_range) -> FaultWatch:
@@ -77,21 +86,28 @@ def watch(device: torch.device, stream: int, sentence: Sentence = out_of_range) 
 
 def defer(device: torch.device, faults: FaultWatch) -> None:
     """Leaves the check of a launch to the next ``raise_deferred`` for the same GPU."""
-    pending = _unchecked.setdefault(device.index, [])
-    if faults not in pending:
-        pending.append(faults)
+    with _deferring:
+        pending = _unchecked.setdefault(device.index, [])
+        if faults not in pending:
+            pending.append(faults)
 
 
 def raise_deferred(index: int) -> None:
     """Raises what launches with ``check="async"`` on GPU ``index`` have met so far."""
     for faults in _unchecked.get(index, ()):
-        if faults.raised():
-            raise faults.take()
+        faults.check()
 
 
 def synchronize() -> None:
     """Waits for all GPUs that have launches to be checked, and raises what they met."""
     for index in list(_unchecked):
-        torch.cuda.synchronize(index)
-        raise_deferred(index)
-        _unchecked.pop(index, None)  # another thread may have waited for the same launches
+        with _deferring:
+            pending = _unchecked.pop(index, [])  # first: what other threads launch from now on is not waited for
+        try:
+            torch.cuda.synchronize(index)
+            for faults in pending:
+                faults.check()
+        except BaseException:
+            with _deferring:  # more than one of them may have met something
+                _unchecked.setdefault(index, []).extend(pending)
+            raise

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import torch
 
@@ -52,9 +53,7 @@ def few_blocks(device: torch.device, row_bytes: int, tiered: bool = False) -> in
     return 4 if tiered or row_bytes < 2 * _BULK_LEAST else 2
 
 
-class TieredTable(NamedTuple):
-    """What one processor reads the rows of several tiers through: addresses and counts, as in include/.../memory/tiers.hpp."""
-
+class _Words(NamedTuple):
     host: int
     rows: int
     slots: int
@@ -67,6 +66,15 @@ class TieredTable(NamedTuple):
     reciprocal: int
     replicas: int
     others: int
+
+
+class TieredTable(_Words):
+    """What one processor reads the rows of several tiers through: addresses and counts, as in include/.../memory/tiers.hpp.
+
+    ``keeps`` is the memory that they point to: it stays for who holds this, also when the table is closed meanwhile.
+    """
+
+    keeps: Sequence[Any] = ()
 
 
 def copy_rows(
@@ -178,8 +186,7 @@ def _on_gpu(
         faults.defer(device, watched)
         return
     stream.sync()
-    if watched.raised():
-        raise watched.take()
+    watched.check()
 
 
 @functools.lru_cache(maxsize=4096)

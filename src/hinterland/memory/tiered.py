@@ -6,7 +6,7 @@ import ctypes
 import os
 import weakref
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal, Self
 
 import torch
@@ -162,7 +162,8 @@ class TieredTensor(RowTable):
         self._tiers.flush()
 
     def close(self) -> None:
-        """Writes back what is not yet, and gives the GPU memory back; the UnifiedTensor stays."""
+        """Writes back what is not yet, and gives the GPU memory back, as soon as no gather in another thread reads it; the
+        UnifiedTensor stays."""
         self._tiers.close()
 
     def __enter__(self) -> Self:
@@ -288,7 +289,6 @@ class _Home:
     device: torch.device
     memory: Buffer | GpuBlock | ForeignBlock
     table: TieredTable | None = None
-    kept: list[Any] = field(default_factory=list)  # what the table points to
 
     def address(self, reader: torch.device) -> int:
         return self.memory.address if isinstance(self.memory, Buffer) else self.memory.address(reader)
@@ -317,15 +317,15 @@ class _Tiers:
     def table(self, home: _Home) -> TieredTable:
         """What ``home`` reads through, made when it first does."""
         if home.table is None:
-            plan, reader = self.plan, home.device
-            shards = [h.address(reader) + plan.shard_offset for h in self.homes] if plan.peer_rows else []
-            others = [h.address(reader) for h in self.homes if h is not home] if plan.local_rows and not plan.unlinked else []
+            plan, reader, homes = self.plan, home.device, self.homes
+            self.require_open()  # another thread may have closed it before the homes were looked up
+            shards = [h.address(reader) + plan.shard_offset for h in homes] if plan.peer_rows else []
+            others = [h.address(reader) for h in homes if h is not home] if plan.local_rows and not plan.unlinked else []
             pointers = torch.tensor([*shards, *others], dtype=torch.int64)
             if pointers.numel() and reader.type == "cuda":
                 pointers = pointers.to(reader)
-            home.kept.append(pointers)
             own, at = home.address(reader), pointers.data_ptr() if pointers.numel() else 0
-            home.table = TieredTable(
+            table = TieredTable(
                 host=self.host.cpu().data_ptr(),
                 rows=plan.rows,
                 slots=own + plan.slots_offset if plan.slot_bytes else 0,
@@ -339,6 +339,8 @@ class _Tiers:
                 replicas=at + 8 * len(shards),
                 others=len(others),
             )
+            table.keeps = [pointers, *(h.memory for h in homes)]
+            home.table = table
         return home.table
 
     def slots_of(self, home: _Home, rows: torch.Tensor) -> torch.Tensor:

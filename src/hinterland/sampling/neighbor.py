@@ -11,7 +11,7 @@ import torch
 
 from ..graph import arrays
 from ..graph.graph import Graph
-from ..graph.prepare import STATE_BYTES, Prepared, View, graph_of, prepared_for
+from ..graph.prepare import STATE_BYTES, Prepared, View, graph_of, kept_for
 from ..memory import UnifiedTensor
 from ..runtime import arguments, devices
 from ..runtime.errors import ConfigError, GraphError
@@ -85,7 +85,7 @@ class NeighborSampler:
         self.seed = integer("seed", seed)
         self._weights = weights_of(self.graph) if weighted else (-1, 1.0)
         # The last: it allocates.
-        self._prepared = prepared_for(graph, "sampling", None, device, weighted)
+        self._prepared = kept_for(graph, "sampling", None, device, weighted)
         self.device = self._prepared.device
         self._times = vertex_times_on(self.device, times, self.graph.num_vertices, self.graph.order)
         self._edge_times = edge_times_on(self.device, edge_times, self.graph.num_edges)
@@ -123,18 +123,18 @@ class NeighborSampler:
         Raises:
             ConfigError, OutOfMemory: as :meth:`sample`; IndexOutOfRange and GraphError may come from ``finish()`` instead.
         """
-        graph = graph_of(self._prepared)
+        prepared = self._prepared.opened()
         with devices.on(self.device):
             given = vertices_on(self.device, "seeds", seeds)
-            given = numbered_inside(self._prepared, given)
+            given = numbered_inside(prepared, given)
             limits = self._limits(given, seed_times)
             trees = torch.arange(len(given), device=self.device) if self.disjoint else None
-            vertices = VertexSet(graph.num_vertices, given, trees, self._times)
-            relation = Relation(self._prepared.out, 0, 0, self.fanouts, *self._weights, self._edge_times)
+            vertices = VertexSet(prepared.graph.num_vertices, given, trees, self._times)
+            relation = Relation(prepared.out, 0, 0, self.fanouts, *self._weights, self._edge_times)
             rule = Rule(self.replace, self.temporal_strategy == "last", self.disjoint, self.seed, integer("batch", batch))
             run = Batch([vertices], [relation], rule, limits, self.device)
             run.begin()
-            return Begun(run, self._prepared)
+            return Begun(run, prepared)
 
     def _limits(self, seeds: torch.Tensor, seed_times: torch.Tensor | Sequence[int] | None) -> torch.Tensor | None:
         if not self._temporal:
@@ -149,8 +149,7 @@ class NeighborSampler:
     @property
     def lists(self) -> View:
         """The lists as the device reads them."""
-        graph_of(self._prepared)
-        return self._prepared.out
+        return self._prepared.opened().out
 
     def over(self, prepared: Prepared) -> NeighborSampler:
         """This sampler, with the same draws, over what ``prepare`` made of its graph.

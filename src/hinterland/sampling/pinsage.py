@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 import torch
 
 from ..graph.graph import Graph
-from ..graph.prepare import Prepared, graph_of, prepared_for
+from ..graph.prepare import Prepared, graph_of, kept_for, prepared_for
 from ..memory.allocator import require_room
 from ..runtime import devices
 from ..runtime.arguments import whole_number
@@ -88,7 +88,7 @@ class PinSAGESampler:
     ) -> None:
         self.graph, self.fanouts, self.walks = graph_of(graph), check_fanouts(fanouts), _at_least_one("walks", walks)
         self._rule = WalkRule.of(self.graph, length, weighted, restart, seed)
-        self._prepared = prepared_for(graph, "sampling", None, device, weighted)
+        self._prepared = kept_for(graph, "sampling", None, device, weighted)
         self.device = self._prepared.device
 
     def sample(self, seeds: torch.Tensor | Sequence[int], batch: int = 0) -> Sample:
@@ -105,7 +105,7 @@ class PinSAGESampler:
         Raises:
             ConfigError, IndexOutOfRange, GraphError, OutOfMemory: as :func:`random_walks`.
         """
-        batch = integer("batch", batch)
+        batch, prepared = integer("batch", batch), self._prepared.opened()
         with devices.on(self.device):
             node = vertices_on(self.device, "seeds", seeds)
             known, nodes, edges = 0, [len(node)], []
@@ -114,7 +114,7 @@ class PinSAGESampler:
                 count = self.walks * self._rule.length if fanout < 0 else fanout
                 # A vertex walks once in a batch, so that its number makes its draws its own.
                 found, shares = _neighborhoods(
-                    self._prepared, node[known:], self.walks, count, self._rule, batch, first=known * self.walks
+                    prepared, node[known:], self.walks, count, self._rule, batch, first=known * self.walks
                 )
                 there = found >= 0
                 cols.append(known + there.nonzero()[:, 0])

@@ -153,7 +153,7 @@ def pool(
                 faults.defer(device, watch)
         else:
             devices.current_stream(device).sync()
-            met = [watch.take() for watch in watches if watch.raised()]
+            met = [fault for watch in watches if watch.raised() and (fault := watch.take()) is not None]
             if met:
                 raise met[0]
     return rows, best, counts

@@ -184,7 +184,9 @@ class Loader:
     def _fill(self, budget: int) -> None:
         """Plans a cache for what this rank's batches read, fills it, and reads through it from now on."""
         asked, self._wanted = self._wanted, None
-        assert asked is not None and isinstance(self.sampler, NeighborSampler)
+        if asked is None:  # another thread's iterator has filled it
+            return
+        assert isinstance(self.sampler, NeighborSampler)
         seeds = self.seeds if self.world_size == 1 else self._order(self._epoch)
         promised = asked.budget is not None
         made = filled(asked.policy, budget, promised, self.sampler, self.features, seeds, self.batch_size, self.seed)
@@ -202,11 +204,13 @@ class Loader:
         return count // self.world_size if self.drop_last else -(-count // self.world_size)
 
     def __iter__(self) -> Iterator[Batch]:
-        source = self.numbered(*self.position)
+        epoch, done = self.position
+        source = self.numbered(epoch, done)
         kind = Ahead if self._only_launches() else Pipeline
         run = partial(kind, stages=self.stages, device=self.device, depth=self.prefetch, timeout=self.timeout)
         for batch in run(source) if self._wanted is None else self._measured(source, run):
-            self.advance()
+            done += 1
+            self._epoch, self._delivered = (epoch, done) if done < len(self) else (epoch + 1, 0)
             yield batch
 
     def _measured(self, source: Iterator[Any], run: Callable[[Iterator[Any]], Pipeline]) -> Iterator[Any]:

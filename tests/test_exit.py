@@ -1,0 +1,98 @@
+"""The end of a process: what finalizers, exit handlers and daemon threads read is there until it is gone."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+import hinterland as hl
+
+READERS = """
+import atexit, gc, sys
+held = {}
+
+def read(when):
+    for name, tensor in held.items():
+        print(when, name, int(tensor.sum()), flush=True)
+
+atexit.register(read, "registered first")
+import torch, hinterland as hl
+
+class Reader:
+    def __init__(self, name, tensor):
+        self.name, self.tensor = name, tensor
+
+    def __del__(self):
+        sys.stdout.write(f"finalizer {self.name} {int(self.tensor.sum())}\\n")
+
+ones = torch.ones(1000, 30, dtype=torch.int64)
+tables = {place: hl.UnifiedTensor.from_tensor(ones, placement=place) for place in ("heap", "registered")}
+tables["file"] = hl.UnifiedTensor.from_file(sys.argv[1])
+held.update((name, table.cpu()) for name, table in tables.items())
+held["graph"] = hl.load_graph(sys.argv[2]).indices
+cached = hl.UnifiedTensor.from_tensor(ones).cached("64KiB", "cpu")
+tiered = hl.UnifiedTensor.from_tensor(ones).tiered(local="64KiB", devices="cpu")
+cached[torch.arange(100)], tiered[torch.arange(100)]
+outlives = tables.pop("heap").cpu()
+del ones
+gc.collect()
+readers = [Reader(name, tensor) for name, tensor in held.items()]
+readers.append(readers)  # not released by counting
+hl.readers = readers
+atexit.register(read, "registered last")
+"""
+
+
+def test_what_is_read_at_exit_is_there(tmp_path):
+    np.save(tmp_path / "ones.npy", np.ones((1000, 30), dtype=np.int64))
+    graph = hl.generate("kronecker", scale=8, edge_factor=8, seed=1, device="cpu")
+    hl.save_graph(graph, tmp_path / "graph.hl")
+    shared = set(os.listdir("/dev/shm"))
+    command = [sys.executable, "-c", READERS, str(tmp_path / "ones.npy"), str(tmp_path / "graph.hl")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert (done.returncode, done.stderr) == (0, "")
+    sums = {"heap": 30000, "registered": 30000, "file": 30000, "graph": int(graph.indices.sum())}
+    for when in ("registered first", "registered last", "finalizer"):
+        for name, total in sums.items():
+            assert f"{when} {name} {total}\n" in done.stdout
+    assert set(os.listdir("/dev/shm")) <= shared and sorted(os.listdir(tmp_path)) == ["graph.hl", "ones.npy"]
+
+
+# Torch's own functions abort a process that ends while daemon threads are in them, with or without this library, so the threads
+# call nothing of torch here.
+DAEMONS = """
+import threading, time, torch, hinterland as hl
+rows, index = torch.ones(1 << 18, 16), torch.randint(0, 1 << 18, (20000,))
+tables = [hl.UnifiedTensor.from_tensor(rows, placement=place) for place in ("heap", "registered")]
+turns = [0, 0]
+
+def read(i, address, *arguments):
+    while True:
+        hl._core.copy_rows(address, *arguments)
+        turns[i] += 1
+
+outs = [torch.empty(len(index), 16) for _ in tables]
+for i, (table, out) in enumerate(zip(tables, outs)):
+    words = (table.cpu().data_ptr(), len(rows), out.data_ptr(), index.data_ptr(), 8, len(index), table.row_bytes, False)
+    threading.Thread(target=read, args=(i, *words), daemon=True).start()
+while min(turns) < 50:
+    time.sleep(0.01)
+"""
+
+
+@pytest.mark.parametrize("turn", range(3))
+def test_daemon_threads_may_read_until_the_end(turn):
+    done = subprocess.run([sys.executable, "-c", DAEMONS], capture_output=True, text=True, timeout=300)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_tensor_outlives_its_table():
+    table = hl.UnifiedTensor.from_tensor(torch.arange(1000.0))
+    tensor = table.cpu()
+    del table
+    assert tensor.sum() == 499500
