@@ -27,8 +27,10 @@ namespace stdlib = ::std;
 
 #if defined(__CUDACC__)
 #define HINTERLAND_FN __host__ __device__ __forceinline__
+#define HINTERLAND_RARE __host__ __device__ __noinline__
 #else
 #define HINTERLAND_FN inline
+#define HINTERLAND_RARE inline
 #endif
 
 // True while code for the GPU is being generated (NVRTC generates no other).
