@@ -9,7 +9,6 @@ from typing import Annotated
 
 import typer
 
-from ..runtime import jit
 from .output import emit
 
 
@@ -26,7 +25,13 @@ def build(
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")] = False,
 ) -> None:
-    """Compile every kernel of the library. Needs NVRTC and libcu++ (pip install 'hinterland[cuda]'), but no GPU."""
+    """Compile every kernel of the library. Needs NVRTC (pip install 'hinterland[cuda]'), but no GPU."""
+    import hinterland
+
+    from ..runtime import jit
+
+    for name in hinterland.__all__:
+        getattr(hinterland, name)  # a kernel is known once its module is imported
     built = []
     start = time.perf_counter()
     for path, target, entry in jit.build_all([a.strip() for a in arch.split(",") if a.strip()], output):
