@@ -11,38 +11,23 @@ import sys
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # not from .graph, whose functions and modules have the same names: mypy would take the modules
     from . import datasets, hotness, sampling, traffic, training
-    from .graph import (
-        BetweennessResult,
-        BfsResult,
-        ComponentsResult,
-        Graph,
-        MultiBfsResult,
-        PagerankResult,
-        Prepared,
-        SsspResult,
-        SswpResult,
-        betweenness_centrality,
-        bfs,
-        compress,
-        connected_components,
-        decompress,
-        from_edges,
-        from_igraph,
-        from_networkx,
-        from_scipy,
-        generate,
-        load_graph,
-        multi_source_bfs,
-        pagerank,
-        prepare,
-        random_weights,
-        reorder,
-        save_graph,
-        sssp,
-        sswp,
-    )
+    from .graph.bc import BetweennessResult, betweenness_centrality
+    from .graph.bfs import BfsResult, bfs
+    from .graph.build import from_edges
+    from .graph.cc import ComponentsResult, connected_components
+    from .graph.compress import compress, decompress
+    from .graph.convert import from_igraph, from_networkx, from_scipy
+    from .graph.formats import load_graph, save_graph
+    from .graph.generate import generate, random_weights
+    from .graph.graph import Graph
+    from .graph.msbfs import MultiBfsResult, multi_source_bfs
+    from .graph.pagerank import PagerankResult, pagerank
+    from .graph.prepare import Prepared, prepare
+    from .graph.reorder import reorder
+    from .graph.sssp import SsspResult, sssp
+    from .graph.sswp import SswpResult, sswp
     from .machine import Machine
     from .memory import CachedTensor, TieredTensor, UnifiedTensor
     from .probe.measure import probe

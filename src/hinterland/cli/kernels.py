@@ -26,12 +26,9 @@ def build(
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")] = False,
 ) -> None:
     """Compile every kernel of the library. Needs NVRTC (pip install 'hinterland[cuda]'), but no GPU."""
-    import hinterland
-
     from ..runtime import jit
 
-    for name in hinterland.__all__:
-        getattr(hinterland, name)  # a kernel is known once its module is imported
+    register_all()
     built = []
     start = time.perf_counter()
     for path, target, entry in jit.build_all([a.strip() for a in arch.split(",") if a.strip()], output):
@@ -39,3 +36,11 @@ def build(
         built.append({"kernel": path, "arch": target, "file": str(entry), "bytes": entry.stat().st_size})
     seconds = time.perf_counter() - start
     emit({"kernels": built, "seconds": round(seconds, 3)}, json, f"{len(built)} modules in {seconds:.1f} s")
+
+
+def register_all() -> None:
+    """A kernel is known once its module is imported."""
+    import hinterland
+
+    for name in hinterland.__all__:
+        getattr(hinterland, name)
