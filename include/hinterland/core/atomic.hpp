@@ -17,7 +17,7 @@ namespace hinterland {
 
 #define HINTERLAND_ADDRESS(place) "l"(__cvta_generic_to_global(&(place)))
 
-// load(place) and store(place, value). `reg` is the constraint for a register that holds a T, `bits` PTX's name of its width.
+// atomic_load(place) and atomic_store(place, value). `reg` is the constraint for a register that holds a T, `bits` PTX's name of its width.
 #define HINTERLAND_ATOMIC_ACCESS(T, reg, bits)                                                                              \
   HINTERLAND_FN T atomic_load(T& place) {                                                                                   \
     T value;                                                                                                                \
@@ -142,6 +142,11 @@ HINTERLAND_FN T atomic_min(T& place, T value) {
 }
 
 template <class T>
+HINTERLAND_FN T atomic_add_release(T& place, T value) {
+  return std::atomic_ref<T>(place).fetch_add(value, std::memory_order_release);
+}
+
+template <class T>
 HINTERLAND_FN T atomic_exchange_acquire(T& place, T value) {
   return std::atomic_ref<T>(place).exchange(value, std::memory_order_acquire);
 }
@@ -150,6 +155,8 @@ template <class T>
 HINTERLAND_FN void atomic_store_release(T& place, T value) {
   std::atomic_ref<T>(place).store(value, std::memory_order_release);
 }
+
+HINTERLAND_FN void atomic_fence_acquire() { std::atomic_thread_fence(std::memory_order_acquire); }
 
 #endif
 

@@ -2,6 +2,8 @@
 // as compiling a kernel.
 #pragma once
 
+#if defined(__CUDACC_RTC__)
+
 namespace hinterland::stdlib {
 
 using int8_t = signed char;
@@ -99,3 +101,5 @@ __device__ int bit_width(T bits) {
 __device__ inline float sqrt(float value) { return sqrtf(value); }
 
 }  // namespace hinterland::stdlib
+
+#endif
