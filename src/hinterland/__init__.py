@@ -1,40 +1,37 @@
-"""Hinterland: GPU code reads data larger than GPU memory directly, in pieces as small as a cache line."""
+"""Hinterland: GPU code reads data larger than GPU memory directly, in pieces as small as a cache line.
 
-from . import datasets, hotness, sampling, traffic, training
-from .graph import (
-    BetweennessResult,
-    BfsResult,
-    ComponentsResult,
-    Graph,
-    MultiBfsResult,
-    PagerankResult,
-    Prepared,
-    SsspResult,
-    SswpResult,
-    betweenness_centrality,
-    bfs,
-    compress,
-    connected_components,
-    decompress,
-    from_edges,
-    from_igraph,
-    from_networkx,
-    from_scipy,
-    generate,
-    load_graph,
-    multi_source_bfs,
-    pagerank,
-    prepare,
-    random_weights,
-    reorder,
-    save_graph,
-    sssp,
-    sswp,
-)
-from .machine import Machine
-from .memory import CachedTensor, TieredTensor, UnifiedTensor
-from .probe.measure import probe
-from .training import UnifiedEmbeddingBag
+Importing this imports nothing else yet: torch alone takes seconds, of which ``hinterland --help`` needs nothing. What a name
+stands for is imported when the name is first used.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:  # not from .graph, whose functions and modules have the same names: mypy would take the modules
+    from . import datasets, hotness, sampling, traffic, training
+    from .graph.bc import BetweennessResult, betweenness_centrality
+    from .graph.bfs import BfsResult, bfs
+    from .graph.build import from_edges
+    from .graph.cc import ComponentsResult, connected_components
+    from .graph.compress import compress, decompress
+    from .graph.convert import from_igraph, from_networkx, from_scipy
+    from .graph.formats import load_graph, save_graph
+    from .graph.generate import generate, random_weights
+    from .graph.graph import Graph
+    from .graph.msbfs import MultiBfsResult, multi_source_bfs
+    from .graph.pagerank import PagerankResult, pagerank
+    from .graph.prepare import Prepared, prepare
+    from .graph.reorder import reorder
+    from .graph.sssp import SsspResult, sssp
+    from .graph.sswp import SswpResult, sswp
+    from .machine import Machine
+    from .memory import CachedTensor, TieredTensor, UnifiedTensor
+    from .probe.measure import probe
+    from .training import UnifiedEmbeddingBag
 
 __version__ = "0.1.0"
 __all__ = [
@@ -79,3 +76,38 @@ __all__ = [
     "traffic",
     "training",
 ]
+
+_PACKAGES = ("datasets", "graph", "hotness", "machine", "memory", "sampling", "traffic", "training")
+# Where the other names are defined; those that are not here, in graph.
+_HOMES = {
+    "CachedTensor": "memory",
+    "Machine": "machine",
+    "TieredTensor": "memory",
+    "UnifiedEmbeddingBag": "training",
+    "UnifiedTensor": "memory",
+    "probe": "probe.measure",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _PACKAGES:
+        return importlib.import_module(f".{name}", __name__)  # which also makes it an attribute of this module
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(importlib.import_module(f".{_HOMES.get(name, 'graph')}", __name__), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__, *_PACKAGES})
+
+
+class _Package(ModuleType):
+    """``hinterland.probe`` is a function. The import of the package of that name would make it the package."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name != "probe" or not isinstance(value, ModuleType):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package

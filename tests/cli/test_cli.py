@@ -14,6 +14,7 @@ import pytest
 
 import hinterland as hl
 from hinterland import cli
+from hinterland.cli import kernels
 from hinterland.probe import link
 from hinterland.runtime import jit
 
@@ -112,6 +113,7 @@ def test_probe_prints_one_json_object_and_keeps_it(environment, tmp_path):
 
 def test_kernels_build_prints_one_json_object(here, tmp_path, monkeypatch):
     pytest.importorskip("cuda.core")
+    monkeypatch.setattr(kernels, "register_all", lambda: None)
     monkeypatch.setattr(jit, "REGISTRY", {"probe/link.cu": link.KERNELS})
     status, out, error = here("kernels", "build", "--arch", "sm_90", "--output", str(tmp_path), "--json")
     assert status == 0

@@ -120,7 +120,7 @@ def test_levels_never_take_the_place_of_a_device(hinterland, tmp_path):
 
 
 def test_a_format_that_is_not_there_is_found_before_the_graph_is_made(hinterland, tmp_path, monkeypatch):
-    monkeypatch.setattr("hinterland.cli.generate.generate_graph", lambda *_, **__: pytest.fail("made for nothing"))
+    monkeypatch.setattr("hinterland.graph.generate", lambda *_, **__: pytest.fail("made for nothing"))
     status, _, err = hinterland("generate", "kronecker", "--scale", 4, "--output", tmp_path / "g.foo")
     assert status == 1 and "names no format" in err
 

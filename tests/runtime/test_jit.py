@@ -77,7 +77,7 @@ def test_the_key_follows_source_headers_instances_and_architecture(kernel, tmp_p
     keys.add(kernel.key("sm_90"))
     headers = tmp_path / "include" / "hinterland" / "core"
     headers.mkdir(parents=True)
-    for name in ("philox.hpp", "platform.hpp"):
+    for name in ("nvrtc.hpp", "philox.hpp", "platform.hpp"):
         (headers / name).write_text((jit.INCLUDE_DIR / "hinterland/core" / name).read_text())
     with open(headers / "platform.hpp", "a") as header:  # reached through philox.hpp only
         header.write("// changed\n")
@@ -242,3 +242,25 @@ def test_a_read_only_cache_names_the_remedy(kernel, tmp_path):
 def test_building_for_no_architecture_is_an_error():
     with pytest.raises(ConfigError, match="no architecture"):
         list(jit.build_all([]))
+
+
+def test_who_waits_for_a_compile_is_told_once(kernel, tmp_path, monkeypatch):
+    pytest.importorskip("cuda.core")
+    said = []
+    monkeypatch.setattr(jit, "notice", said.append)
+    for _ in range(2):
+        kernel.build("sm_90", tmp_path / "cache", announced=True)
+    assert said == [f"hinterland: compiling draw.cu for sm_90 (once; kept in {tmp_path / 'cache'})"]
+
+
+def test_every_kernel_is_known_to_the_command_that_builds_them():
+    text = (
+        "from hinterland.cli import kernels\n"
+        "from hinterland.runtime import jit\n"
+        "jit.build_all = lambda *_: iter(())\n"
+        "kernels.build()\n"
+        "print(*sorted(jit.REGISTRY))"
+    )
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)
+    files = {path.relative_to(jit.PACKAGE).as_posix() for path in jit.PACKAGE.rglob("*.cu")}
+    assert set(done.stdout.splitlines()[-1].split()) == files

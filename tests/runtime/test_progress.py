@@ -1,11 +1,12 @@
 from __future__ import annotations
 
 import io
+import sys
 import time
 
 import pytest
 
-from hinterland.runtime.progress import progress
+from hinterland.runtime.progress import notice, progress
 
 
 class Terminal(io.StringIO):
@@ -62,3 +63,10 @@ def test_a_vanished_terminal_does_not_stop_the_task():
         time.sleep(0.12)
         step(1)
         step(1)
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_a_notice_is_for_terminals(terminal, capsys, monkeypatch):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal)
+    notice("compiling")
+    assert capsys.readouterr() == ("", "compiling\n" if terminal else "")

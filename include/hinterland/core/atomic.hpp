@@ -1,71 +1,163 @@
-// Atomic operations on plain memory, the same on both processors: libcu++ on the GPU (device scope), std::atomic_ref on the
-// CPU. All are relaxed unless the name says otherwise; ordering between phases comes from barriers and kernel ends.
+// Atomic operations on plain memory, the same on both processors: PTX on the GPU (device scope), std::atomic_ref on the CPU.
+// All are relaxed unless the name says otherwise; ordering between phases comes from barriers and kernel ends.
+//
+// What they work on is global memory: the GPU's own, a peer's or the host's, but never shared memory. PTX is told so. Where an
+// address could be either, each 64-bit operation would become a test and two ways, ten instructions in place of one.
 #pragma once
 
 #include "hinterland/core/platform.hpp"
 
-#if defined(__CUDACC__)
-#include <cuda/atomic>
-#else
+#if !HINTERLAND_ON_GPU
 #include <atomic>
 #endif
 
 namespace hinterland {
 
-#if defined(__CUDACC__)
-template <class T>
-using AtomicRef = ::cuda::atomic_ref<T, ::cuda::thread_scope_device>;
-namespace order = ::cuda::std;
+#if HINTERLAND_ON_GPU
+
+#define HINTERLAND_ADDRESS(place) "l"(__cvta_generic_to_global(&(place)))
+
+// atomic_load(place) and atomic_store(place, value). `reg` is the constraint for a register that holds a T, `bits` PTX's name of its width.
+#define HINTERLAND_ATOMIC_ACCESS(T, reg, bits)                                                                              \
+  HINTERLAND_FN T atomic_load(T& place) {                                                                                   \
+    T value;                                                                                                                \
+    asm volatile("ld.relaxed.gpu.global." bits " %0, [%1];" : "=" reg(value) : HINTERLAND_ADDRESS(place) : "memory");       \
+    return value;                                                                                                           \
+  }                                                                                                                         \
+  HINTERLAND_FN void atomic_store(T& place, T value) {                                                                      \
+    asm volatile("st.relaxed.gpu.global." bits " [%0], %1;" ::HINTERLAND_ADDRESS(place), reg(value) : "memory");            \
+  }
+
+// name(place, value) writes what `operation` makes of both, and returns what was there before.
+#define HINTERLAND_ATOMIC_UPDATE(name, T, reg, order, operation)                                                            \
+  HINTERLAND_FN T name(T& place, T value) {                                                                                 \
+    T before;                                                                                                               \
+    asm volatile("atom." order ".gpu.global." operation " %0, [%1], %2;"                                                    \
+                 : "=" reg(before)                                                                                          \
+                 : HINTERLAND_ADDRESS(place), reg(value)                                                                    \
+                 : "memory");                                                                                               \
+    return before;                                                                                                          \
+  }
+
+#define HINTERLAND_ATOMIC_CAS(T, reg, bits)                                                                                 \
+  HINTERLAND_FN T atomic_cas(T& place, T expected, T value) {                                                               \
+    T before;                                                                                                               \
+    asm volatile("atom.relaxed.gpu.global.cas." bits " %0, [%1], %2, %3;"                                                   \
+                 : "=" reg(before)                                                                                          \
+                 : HINTERLAND_ADDRESS(place), reg(expected), reg(value)                                                     \
+                 : "memory");                                                                                               \
+    return before;                                                                                                          \
+  }
+
+HINTERLAND_ATOMIC_ACCESS(int32_t, "r", "b32")
+HINTERLAND_ATOMIC_ACCESS(uint32_t, "r", "b32")
+HINTERLAND_ATOMIC_ACCESS(int64_t, "l", "b64")
+HINTERLAND_ATOMIC_ACCESS(uint64_t, "l", "b64")
+HINTERLAND_ATOMIC_ACCESS(float, "f", "b32")
+HINTERLAND_ATOMIC_ACCESS(double, "d", "b64")
+
+HINTERLAND_ATOMIC_UPDATE(atomic_add, int32_t, "r", "relaxed", "add.s32")
+HINTERLAND_ATOMIC_UPDATE(atomic_add, uint32_t, "r", "relaxed", "add.u32")
+HINTERLAND_ATOMIC_UPDATE(atomic_add, int64_t, "l", "relaxed", "add.u64")
+HINTERLAND_ATOMIC_UPDATE(atomic_add, uint64_t, "l", "relaxed", "add.u64")
+HINTERLAND_ATOMIC_UPDATE(atomic_add, float, "f", "relaxed", "add.f32")
+HINTERLAND_ATOMIC_UPDATE(atomic_add, double, "d", "relaxed", "add.f64")
+
+HINTERLAND_ATOMIC_UPDATE(atomic_or, uint32_t, "r", "relaxed", "or.b32")
+HINTERLAND_ATOMIC_UPDATE(atomic_or, uint64_t, "l", "relaxed", "or.b64")
+HINTERLAND_ATOMIC_UPDATE(atomic_and, uint32_t, "r", "relaxed", "and.b32")
+HINTERLAND_ATOMIC_UPDATE(atomic_and, uint64_t, "l", "relaxed", "and.b64")
+
+HINTERLAND_ATOMIC_UPDATE(atomic_min, int32_t, "r", "relaxed", "min.s32")
+HINTERLAND_ATOMIC_UPDATE(atomic_min, uint32_t, "r", "relaxed", "min.u32")
+HINTERLAND_ATOMIC_UPDATE(atomic_min, int64_t, "l", "relaxed", "min.s64")
+HINTERLAND_ATOMIC_UPDATE(atomic_min, uint64_t, "l", "relaxed", "min.u64")
+
+HINTERLAND_ATOMIC_CAS(int32_t, "r", "b32")
+HINTERLAND_ATOMIC_CAS(uint32_t, "r", "b32")
+HINTERLAND_ATOMIC_CAS(int64_t, "l", "b64")
+HINTERLAND_ATOMIC_CAS(uint64_t, "l", "b64")
+
+HINTERLAND_ATOMIC_UPDATE(atomic_add_release, uint64_t, "l", "release", "add.u64")
+HINTERLAND_ATOMIC_UPDATE(atomic_exchange_acquire, int64_t, "l", "acquire", "exch.b64")
+
+HINTERLAND_FN void atomic_store(uint8_t& place, uint8_t value) {
+  asm volatile("st.relaxed.gpu.global.b8 [%0], %1;" ::HINTERLAND_ADDRESS(place), "r"(uint32_t{value}) : "memory");
+}
+
+HINTERLAND_FN void atomic_store_release(int64_t& place, int64_t value) {
+  asm volatile("st.release.gpu.global.b64 [%0], %1;" ::HINTERLAND_ADDRESS(place), "l"(value) : "memory");
+}
+
+// What this thread reads from now on is not older than what it has read by atomic_load().
+HINTERLAND_FN void atomic_fence_acquire() { asm volatile("fence.acq_rel.gpu;" ::: "memory"); }
+
+#undef HINTERLAND_ADDRESS
+#undef HINTERLAND_ATOMIC_ACCESS
+#undef HINTERLAND_ATOMIC_UPDATE
+#undef HINTERLAND_ATOMIC_CAS
+
 #else
-template <class T>
-using AtomicRef = ::std::atomic_ref<T>;
-namespace order = ::std;
-#endif
 
 template <class T>
 HINTERLAND_FN T atomic_load(T& place) {
-  return AtomicRef<T>(place).load(order::memory_order_relaxed);
+  return std::atomic_ref<T>(place).load(std::memory_order_relaxed);
 }
 
 template <class T>
 HINTERLAND_FN void atomic_store(T& place, T value) {
-  AtomicRef<T>(place).store(value, order::memory_order_relaxed);
+  std::atomic_ref<T>(place).store(value, std::memory_order_relaxed);
 }
 
 template <class T>
 HINTERLAND_FN T atomic_add(T& place, T value) {
-  return AtomicRef<T>(place).fetch_add(value, order::memory_order_relaxed);
+  return std::atomic_ref<T>(place).fetch_add(value, std::memory_order_relaxed);
 }
 
 template <class T>
 HINTERLAND_FN T atomic_or(T& place, T bits) {
-  return AtomicRef<T>(place).fetch_or(bits, order::memory_order_relaxed);
+  return std::atomic_ref<T>(place).fetch_or(bits, std::memory_order_relaxed);
 }
 
 template <class T>
 HINTERLAND_FN T atomic_and(T& place, T bits) {
-  return AtomicRef<T>(place).fetch_and(bits, order::memory_order_relaxed);
+  return std::atomic_ref<T>(place).fetch_and(bits, std::memory_order_relaxed);
 }
 
 // Stores `value` if `expected` is there; returns what was there before.
 template <class T>
 HINTERLAND_FN T atomic_cas(T& place, T expected, T value) {
-  AtomicRef<T>(place).compare_exchange_strong(expected, value, order::memory_order_relaxed);
+  std::atomic_ref<T>(place).compare_exchange_strong(expected, value, std::memory_order_relaxed);
   return expected;
 }
 
-// Stores min(place, value) and returns what was there before.
+// Stores min(place, value) and returns what was there before. (std::atomic_ref has fetch_min only from C++26 on.)
 template <class T>
 HINTERLAND_FN T atomic_min(T& place, T value) {
-#if HINTERLAND_ON_GPU
-  return AtomicRef<T>(place).fetch_min(value, order::memory_order_relaxed);
-#else  // std::atomic_ref has fetch_min only from C++26 on
-  AtomicRef<T> ref(place);
-  T seen = ref.load(order::memory_order_relaxed);
-  while (value < seen && !ref.compare_exchange_weak(seen, value, order::memory_order_relaxed)) {
+  std::atomic_ref<T> ref(place);
+  T seen = ref.load(std::memory_order_relaxed);
+  while (value < seen && !ref.compare_exchange_weak(seen, value, std::memory_order_relaxed)) {
   }
   return seen;
-#endif
 }
+
+template <class T>
+HINTERLAND_FN T atomic_add_release(T& place, T value) {
+  return std::atomic_ref<T>(place).fetch_add(value, std::memory_order_release);
+}
+
+template <class T>
+HINTERLAND_FN T atomic_exchange_acquire(T& place, T value) {
+  return std::atomic_ref<T>(place).exchange(value, std::memory_order_acquire);
+}
+
+template <class T>
+HINTERLAND_FN void atomic_store_release(T& place, T value) {
+  std::atomic_ref<T>(place).store(value, std::memory_order_release);
+}
+
+HINTERLAND_FN void atomic_fence_acquire() { std::atomic_thread_fence(std::memory_order_acquire); }
+
+#endif
 
 }  // namespace hinterland

@@ -4,14 +4,6 @@
 
 #include "hinterland/core/platform.hpp"
 
-#if defined(__CUDACC__)
-#include <cuda/std/bit>
-#include <cuda/std/cmath>
-#else
-#include <bit>
-#include <cmath>
-#endif
-
 namespace hinterland {
 
 struct Float16 {

@@ -75,11 +75,11 @@ class GridTeam {
     passed_ += gridDim.x;
     __syncthreads();
     if (threadIdx.x == 0) {
-      AtomicRef<uint64_t>(control_->arrived).fetch_add(1, order::memory_order_release);
+      atomic_add_release(control_->arrived, uint64_t{1});
       while (atomic_load(control_->arrived) < passed_) {
       }
       // One acquire at the end, not one a poll: each empties the L1 cache, which the SM's other block may still be using.
-      ::cuda::atomic_thread_fence(order::memory_order_acquire, ::cuda::thread_scope_device);
+      atomic_fence_acquire();
     }
     __syncthreads();
   }

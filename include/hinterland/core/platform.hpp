@@ -1,24 +1,36 @@
-// What differs between a C++20 compiler and NVRTC, and nothing else: integer names, the function qualifier, the cache line.
+// What differs between a C++20 compiler and NVRTC, and nothing else: the standard library and the function qualifier.
 #pragma once
 
-#if defined(__CUDACC__)
+#if defined(__CUDACC_RTC__)
+#include "hinterland/core/nvrtc.hpp"
+#elif defined(__CUDACC__)
+#include <cuda/std/bit>
+#include <cuda/std/cmath>
 #include <cuda/std/cstddef>
 #include <cuda/std/cstdint>
 #include <cuda/std/limits>
 #include <cuda/std/type_traits>
-#define HINTERLAND_FN __host__ __device__ __forceinline__
 namespace hinterland {
 namespace stdlib = ::cuda::std;
 }
 #else
+#include <bit>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <type_traits>
-#define HINTERLAND_FN inline
 namespace hinterland {
 namespace stdlib = ::std;
 }
+#endif
+
+#if defined(__CUDACC__)
+#define HINTERLAND_FN __host__ __device__ __forceinline__
+#define HINTERLAND_RARE __host__ __device__ __noinline__
+#else
+#define HINTERLAND_FN inline
+#define HINTERLAND_RARE inline
 #endif
 
 // True while code for the GPU is being generated (NVRTC generates no other).

@@ -15,12 +15,6 @@
 #include "hinterland/core/platform.hpp"
 #include "hinterland/core/warp.hpp"
 
-#if defined(__CUDACC__)
-#include <cuda/std/bit>
-#else
-#include <bit>
-#endif
-
 namespace hinterland {
 
 inline constexpr int kPackedBlock = 32;

@@ -12,12 +12,6 @@
 #include "hinterland/core/platform.hpp"
 #include "hinterland/core/warp.hpp"
 
-#if defined(__CUDACC__)
-#include <cuda/std/bit>
-#else
-#include <bit>
-#endif
-
 namespace hinterland {
 
 inline constexpr int kWarpLanes = 32;  // of a GPU; arithmetic about its warps is done on any processor

@@ -4,12 +4,6 @@
 #include "hinterland/core/platform.hpp"
 #include "hinterland/core/warp.hpp"
 
-#if defined(__CUDACC__)
-#include <cuda/std/bit>
-#else
-#include <bit>
-#endif
-
 namespace hinterland {
 
 // The neighbour lists of up to Warp::kWidth vertices, one to a lane, laid out in chunks of Warp::kWidth elements. Lists that

@@ -18,12 +18,6 @@
 // slot is left is dropped: that row is read from the host's memory.
 #pragma once
 
-#if defined(__CUDACC__)
-#include <cuda/std/bit>
-#else
-#include <bit>
-#endif
-
 #include "hinterland/core/grid.hpp"
 #include "hinterland/memory/gather.hpp"
 

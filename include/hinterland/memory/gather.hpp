@@ -27,15 +27,14 @@ inline constexpr int64_t kNoFault = stdlib::numeric_limits<int64_t>::max();
 // Keeps the lowest position. The lock is seldom taken: only by a thread whose position is lower than all before it.
 HINTERLAND_FN void report_fault(IndexFault& fault, int64_t position, int64_t value, int64_t table_rows) {
   atomic_add(fault.count, int64_t{1});
-  AtomicRef<int64_t> lock(fault.lock);
   while (position < atomic_load(fault.first)) {
-    if (lock.exchange(1, order::memory_order_acquire) != 0) continue;
+    if (atomic_exchange_acquire(fault.lock, int64_t{1}) != 0) continue;
     if (position < atomic_load(fault.first)) {
       fault.value = value;
       fault.table_rows = table_rows;
       atomic_store(fault.first, position);
     }
-    lock.store(0, order::memory_order_release);
+    atomic_store_release(fault.lock, int64_t{0});
   }
 }
 

@@ -1,4 +1,7 @@
-"""The ``hinterland`` command. Each command is one file beside this one, named as the command is."""
+"""The ``hinterland`` command. Each command is one file beside this one, named as the command is.
+
+A command imports what it runs when it runs: ``--help`` and a wrong option are answered without torch.
+"""
 
 from __future__ import annotations
 
@@ -88,7 +91,7 @@ def _run() -> None:
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
     )
-    for name in COMMANDS:
+    for name in ("version", *COMMANDS):
         importlib.import_module(f".{name}", __name__).register(app)
     try:
         require_open()

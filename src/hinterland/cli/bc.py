@@ -6,9 +6,7 @@ from typing import Annotated
 
 import typer
 
-from .. import graph as graphs
-from . import traversal
-from .traversal import Algorithm, by_vertex
+from . import parameters
 
 
 def register(app: typer.Typer) -> None:
@@ -16,23 +14,27 @@ def register(app: typer.Typer) -> None:
 
 
 def bc(
-    graph: traversal.GraphFile,
-    sources: traversal.Sources = None,
+    graph: parameters.GraphFile,
+    sources: parameters.Sources = None,
     count: Annotated[int | None, typer.Option(min=1, help="Estimate from so many random vertices, not from all.")] = None,
     raw: Annotated[bool, typer.Option("--raw", help="Do not divide by the number of pairs of vertices.")] = False,
-    runs: traversal.Repeats = 1,
-    seed: traversal.Seed = 1,
-    gpu_budget: traversal.GpuBudget = None,
-    device: traversal.Device = None,
-    verify: traversal.Verify = False,
-    output: traversal.Output = None,
-    stats: traversal.Stats = False,
-    json: traversal.Json = False,
+    runs: parameters.Repeats = 1,
+    seed: parameters.Seed = 1,
+    gpu_budget: parameters.GpuBudget = None,
+    device: parameters.Device = None,
+    verify: parameters.Verify = False,
+    output: parameters.Output = None,
+    stats: parameters.Stats = False,
+    json: parameters.Json = False,
 ) -> None:
     """Find how many shortest paths lead through each vertex, and how fast that went.
 
     The array of --output is the scores (float64).
     """
+    from .. import graph as graphs
+    from . import traversal
+    from .traversal import Algorithm, by_vertex
+
     # Drawn among all vertices, each once: anything else would bias the estimate.
     starts = traversal.all_at_once(sources, count, runs, output, own_draw=True)
     loaded = graphs.load_graph(graph)
@@ -46,5 +48,5 @@ def bc(
         settings={"normalized": not raw},
         fields=lambda result: {"count": len(result.sources)},
     )
-    options = traversal.Options(None, gpu_budget, device, verify, output, stats, json)
+    options = parameters.Options(None, gpu_budget, device, verify, output, stats, json)
     traversal.traverse(algorithm, loaded, starts(loaded, seed), options)

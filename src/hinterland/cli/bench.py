@@ -6,12 +6,7 @@ import sys
 from typing import Annotated, Any
 
 import typer
-from rich import box
-from rich.console import Console
-from rich.table import Table
 
-from ..runtime import devices
-from ..traffic.ablation import KINDS, ablation, title
 from .output import emit
 
 
@@ -31,6 +26,9 @@ def bench(
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")] = False,
 ) -> None:
     """Measure traversals on generated graphs, in the terms of EMOGI's paper."""
+    from ..runtime import devices
+    from ..traffic.ablation import KINDS, ablation
+
     if what != "traversal":
         raise typer.BadParameter(f"{what!r} is nothing that can be measured; write traversal", param_hint="WHAT")
     if not ablated:
@@ -47,6 +45,12 @@ def bench(
 
 
 def _print(name: str, rows: list[dict[str, Any]]) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    from ..traffic.ablation import title
+
     console = Console(highlight=False)
     if not console.is_terminal:
         console = Console(highlight=False, width=200)

@@ -6,9 +6,7 @@ from typing import Any
 
 import typer
 
-from .. import graph as graphs
-from . import traversal
-from .traversal import Algorithm, by_vertex
+from . import parameters
 
 
 def register(app: typer.Typer) -> None:
@@ -16,20 +14,24 @@ def register(app: typer.Typer) -> None:
 
 
 def cc(
-    graph: traversal.GraphFile,
-    runs: traversal.Repeats = 1,
-    mode: traversal.Mode = "auto",
-    gpu_budget: traversal.GpuBudget = None,
-    device: traversal.Device = None,
-    verify: traversal.Verify = False,
-    output: traversal.Output = None,
-    stats: traversal.Stats = False,
-    json: traversal.Json = False,
+    graph: parameters.GraphFile,
+    runs: parameters.Repeats = 1,
+    mode: parameters.Mode = "auto",
+    gpu_budget: parameters.GpuBudget = None,
+    device: parameters.Device = None,
+    verify: parameters.Verify = False,
+    output: parameters.Output = None,
+    stats: parameters.Stats = False,
+    json: parameters.Json = False,
 ) -> None:
     """Find the connected components, whatever the directions of the edges, and how fast that went.
 
     The array of --output is each vertex's component, named by its smallest vertex (int64).
     """
+    from .. import graph as graphs
+    from . import traversal
+    from .traversal import Algorithm, by_vertex
+
     loaded = graphs.load_graph(graph)
     algorithm = Algorithm(
         name="cc",
@@ -40,7 +42,7 @@ def cc(
         fields=_sizes,
         verify=graphs.verify_components,
     )
-    options = traversal.Options(mode, gpu_budget, device, verify, output, stats, json)
+    options = parameters.Options(mode, gpu_budget, device, verify, output, stats, json)
     traversal.traverse(algorithm, loaded, traversal.Starts([{}] * runs, []), options)
 
 

@@ -9,14 +9,9 @@ from typing import Annotated, Any
 
 import typer
 
-from ..graph import compress, formats, load_graph, save_graph
-from ..graph import reorder as reordered
-from ..graph.compress import bits_per_edge
 from ..runtime.errors import ConfigError
 from ..runtime.units import format_rate
 from .output import emit
-
-_WRITTEN = ", ".join(name for name, entry in formats.FORMATS.items() if entry.write)
 
 
 def register(app: typer.Typer) -> None:
@@ -37,10 +32,16 @@ def convert(
     reorder: Annotated[
         str | None, typer.Option(help="Renumber the vertices first: degree, bfs or rcm; .hl keeps their old numbers.")
     ] = None,
-    format: Annotated[str | None, typer.Option(help=f"Format to write, whatever the ending: {_WRITTEN}.")] = None,
+    format: Annotated[
+        str | None, typer.Option(help="Format to write, whatever the ending: hl, mtx, edges, gr, sg, wsg, bel, npz, npy.")
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")] = False,
 ) -> None:
     """Convert a graph file, for example to .hl, which loads fastest."""
+    from ..graph import compress, formats, load_graph, save_graph
+    from ..graph import reorder as reordered
+    from ..graph.compress import bits_per_edge
+
     write = formats.check_target(target, format)
     if (packed or reorder) and write is not formats.FORMATS["hl"].write:
         raise ConfigError(f"{target}: only .hl holds packed lists and vertex orders; let the name end with .hl")

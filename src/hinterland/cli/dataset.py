@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .. import datasets
-from ..datasets import Dataset, HeteroDataset
 from ..runtime.units import format_bytes, format_rate
 from .output import emit
 
@@ -17,7 +15,11 @@ _JSON = typer.Option("--json", help="Print one JSON object on standard output.")
 _OVERWRITE = typer.Option("--overwrite", help="Replace a data set of this library that is there.")
 _SYMMETRIZE = typer.Option("--symmetrize", help="Add the reverse of every edge; between two types, as relations of their own.")
 _CLASSES = typer.Option(help="Which labels of IGB: 19 or 2983.")
-_FORMAT = typer.Option(help=f"Read as this, whatever the content says: {', '.join(datasets.FORMATS)}.")
+_FORMAT = typer.Option(help="Read as this, whatever the content says: hinterland, mag240m, igbh, igb, ogb, shchur.")
+
+
+if TYPE_CHECKING:
+    from ..datasets import Dataset, HeteroDataset
 
 
 def register(app: typer.Typer) -> None:
@@ -37,6 +39,8 @@ def convert(
     json: Annotated[bool, _JSON] = False,
 ) -> None:
     """Convert a data set as it was downloaded to a folder that opens fastest. Done once; nothing is fetched."""
+    from .. import datasets
+
     start = time.perf_counter()
     datasets.convert(source, target, symmetrize=symmetrize, num_classes=num_classes, format=format, overwrite=overwrite)
     _report({"input": source}, target, time.perf_counter() - start, "written", json)
@@ -44,7 +48,7 @@ def convert(
 
 def generate(
     output: Annotated[Path, typer.Option(help="The folder to make.")],
-    shape: Annotated[str, typer.Argument(help=f"Whose sizes: {', '.join(datasets.SHAPES)}.")] = "papers100M",
+    shape: Annotated[str, typer.Argument(help="Whose sizes: products, papers100M, igb, mag240m, igbh.")] = "papers100M",
     scale: Annotated[float, typer.Option(help="What counts of vertices and edges are multiplied by.")] = 0.01,
     seed: Annotated[int, typer.Option(help="The same seed gives the same data set on every machine.")] = 1,
     symmetrize: Annotated[bool, _SYMMETRIZE] = False,
@@ -53,6 +57,8 @@ def generate(
     json: Annotated[bool, _JSON] = False,
 ) -> None:
     """Make a data set of the shape of a known one, at any scale: hubs, communities, features, labels that can be learned."""
+    from .. import datasets
+
     datasets.check_target(output, overwrite)
     start = time.perf_counter()
     made = datasets.generate(shape, scale=scale, seed=seed, symmetrize=symmetrize, placement="heap", device=device)
@@ -69,12 +75,16 @@ def info(
     json: Annotated[bool, _JSON] = False,
 ) -> None:
     """Describe a data set: all of it is read and checked."""
+    from .. import datasets
+
     kind = format or datasets.detect(path)
     held = datasets.open(path, "heap", num_classes=num_classes, format=format)
     emit({"dataset": path, "format": kind, **_summary(held)}, json, repr(held))
 
 
 def _summary(held: Dataset | HeteroDataset) -> dict[str, Any]:
+    from ..datasets import HeteroDataset
+
     if isinstance(held, HeteroDataset):
         vertices: Any = dict(held.num_vertices)
         edges: Any = {" ".join(kind): graph.num_edges for kind, graph in held.graphs.items()}

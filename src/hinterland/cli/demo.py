@@ -8,8 +8,6 @@ from typing import Annotated, Any
 
 import typer
 
-from ..demo import run
-from ..probe.report import format_count, format_seconds
 from ..runtime.units import format_bytes, format_rate
 from .output import emit
 
@@ -28,6 +26,8 @@ def demo(
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")] = False,
 ) -> None:
     """Put a graph and a feature table in host memory, traverse one, gather from the other, and say what moved."""
+    from ..demo import run
+
     if graph is not None and scale is not None:
         raise typer.BadParameter("a graph file has its own size; leave out --scale", param_hint="--scale")
     found = run(graph, scale, say=lambda phrase: print(f"... {phrase}", file=sys.stderr))
@@ -35,6 +35,8 @@ def demo(
 
 
 def _text(found: dict[str, Any]) -> str:
+    from ..probe.report import format_count, format_seconds
+
     graph, gather = found["graph"], found["gather"]
     origin = graph.get("file") or f"Kronecker graph of scale {graph.get('scale')}"
     lines = [

@@ -8,8 +8,6 @@ from typing import Annotated
 
 import typer
 
-from ..graph import formats, save_graph
-from ..graph import generate as generate_graph
 from .output import emit
 
 
@@ -33,6 +31,9 @@ def generate(
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")] = False,
 ) -> None:
     """Make a random graph or a grid: undirected, without self loops and duplicates."""
+    from ..graph import formats, save_graph
+    from ..graph import generate as generate_graph
+
     formats.check_target(output)
     start = time.perf_counter()
     graph = generate_graph(

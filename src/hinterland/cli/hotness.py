@@ -4,25 +4,23 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import torch
 import typer
 
-from ..graph import Graph, load_graph
-from ..graph.sources import read_sources
-from ..hotness import Comparison, compare
-from ..hotness.plot import plot as write_plot
 from ..runtime.errors import ConfigError
-from ..runtime.files import check_place
-from ..runtime.pictures import check_plot
-from ..runtime.shuffle import shuffled
-from ..sampling import NeighborSampler
 from .output import emit
-from .traversal import Device
+from .parameters import Device
 
 SHARES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5)
 _SEEDS_SHARE = 0.01  # of the vertices, as in papers100M
+
+
+if TYPE_CHECKING:
+    import torch
+
+    from ..graph import Graph
+    from ..hotness import Comparison
 
 
 def register(app: typer.Typer) -> None:
@@ -46,6 +44,13 @@ def hotness(
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")] = False,
 ) -> None:
     """Hit rate against cached share for every score: what a cache of the hottest rows would serve of the rows fetched."""
+    from ..graph import load_graph
+    from ..hotness import compare
+    from ..hotness.plot import plot as write_plot
+    from ..runtime.files import check_place
+    from ..runtime.pictures import check_plot
+    from ..sampling import NeighborSampler
+
     fanouts = _fanouts(fanout)
     if plot is not None:
         check_plot(plot)
@@ -71,6 +76,11 @@ def _fanouts(text: str) -> list[int]:
 
 def _seeds(graph: Graph, seeds: str | None, seed: int) -> torch.Tensor:
     """Those of the file, or as many random ones as asked for, each once, among the vertices that have neighbours."""
+    import torch
+
+    from ..graph.sources import read_sources
+    from ..runtime.shuffle import shuffled
+
     if seeds is not None and not seeds.isdecimal():
         return torch.tensor(read_sources(seeds, graph))
     candidates = graph.to_outer(graph.degrees().cpu()).nonzero()[:, 0]

@@ -5,12 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
-import torch
 import typer
 
-from ..graph import formats, load_graph
-from ..graph.arrays import index_dtype
-from ..graph.compress import bits_per_edge
 from .output import emit
 
 
@@ -23,6 +19,12 @@ def info(
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")] = False,
 ) -> None:
     """Describe a graph: the whole file is read and checked, so what it prints is what a traversal would see."""
+    import torch
+
+    from ..graph import formats, load_graph
+    from ..graph.arrays import index_dtype
+    from ..graph.compress import bits_per_edge
+
     kind = formats.detect(file)
     graph = load_graph(file, "heap")
     degrees, weights = graph.degrees(), graph.weights

@@ -9,7 +9,6 @@ from typing import Annotated
 
 import typer
 
-from ..runtime import jit
 from .output import emit
 
 
@@ -26,7 +25,10 @@ def build(
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")] = False,
 ) -> None:
-    """Compile every kernel of the library. Needs NVRTC and libcu++ (pip install 'hinterland[cuda]'), but no GPU."""
+    """Compile every kernel of the library. Needs NVRTC (pip install 'hinterland[cuda]'), but no GPU."""
+    from ..runtime import jit
+
+    register_all()
     built = []
     start = time.perf_counter()
     for path, target, entry in jit.build_all([a.strip() for a in arch.split(",") if a.strip()], output):
@@ -34,3 +36,11 @@ def build(
         built.append({"kernel": path, "arch": target, "file": str(entry), "bytes": entry.stat().st_size})
     seconds = time.perf_counter() - start
     emit({"kernels": built, "seconds": round(seconds, 3)}, json, f"{len(built)} modules in {seconds:.1f} s")
+
+
+def register_all() -> None:
+    """A kernel is known once its module is imported."""
+    import hinterland
+
+    for name in hinterland.__all__:
+        getattr(hinterland, name)

@@ -5,12 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
-import torch
 import typer
 
-from .. import graph as graphs
-from . import traversal
-from .traversal import Algorithm
+from . import parameters
 
 
 def register(app: typer.Typer) -> None:
@@ -18,25 +15,31 @@ def register(app: typer.Typer) -> None:
 
 
 def msbfs(
-    graph: traversal.GraphFile,
+    graph: parameters.GraphFile,
     sources: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Begin at all vertices in this file: one number a line, or .npy.")
     ] = None,
     count: Annotated[int | None, typer.Option(min=1, help="Begin at so many random vertices; 64 without --sources.")] = None,
-    runs: traversal.Repeats = 1,
-    seed: traversal.Seed = 1,
-    mode: traversal.Mode = "auto",
-    gpu_budget: traversal.GpuBudget = None,
-    device: traversal.Device = None,
-    verify: traversal.Verify = False,
-    output: traversal.Output = None,
-    stats: traversal.Stats = False,
-    json: traversal.Json = False,
+    runs: parameters.Repeats = 1,
+    seed: parameters.Seed = 1,
+    mode: parameters.Mode = "auto",
+    gpu_budget: parameters.GpuBudget = None,
+    device: parameters.Device = None,
+    verify: parameters.Verify = False,
+    output: parameters.Output = None,
+    stats: parameters.Stats = False,
+    json: parameters.Json = False,
 ) -> None:
     """Find the distance of every vertex from each of many sources, reading the edges for all of them together.
 
     The array of --output is the levels (int32, a row for each source, -1 where unreachable); the table says what each reached.
     """
+    import torch
+
+    from .. import graph as graphs
+    from . import traversal
+    from .traversal import Algorithm
+
     starts = traversal.all_at_once(sources, 64 if sources is None and count is None else count, runs, output)
     loaded = graphs.load_graph(graph)
     drawn = starts(loaded, seed)
@@ -55,7 +58,7 @@ def msbfs(
         fields=_totals,
         verify=graphs.verify_multi_source_bfs,
     )
-    options = traversal.Options(mode, gpu_budget, device, verify, output, stats, json)
+    options = parameters.Options(mode, gpu_budget, device, verify, output, stats, json)
     traversal.traverse(algorithm, loaded, drawn, options)
 
 

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any
 
-import torch
 import typer
 
-from .. import graph as graphs
-from ..graph.sources import read_sources
-from . import traversal
-from .traversal import Algorithm, by_vertex
+from . import parameters
 
 
 def register(app: typer.Typer) -> None:
@@ -18,27 +15,34 @@ def register(app: typer.Typer) -> None:
 
 
 def pagerank(
-    graph: traversal.GraphFile,
+    graph: parameters.GraphFile,
     damping: Annotated[float, typer.Option(help="The share of walks that follow an edge instead of jumping.")] = 0.85,
     tolerance: Annotated[float, typer.Option(help="Stop when the scores change by less than this altogether.")] = 1e-4,
     max_iterations: Annotated[int, typer.Option(min=1, help="Stop after so many iterations at the latest.")] = 100,
     sources: Annotated[
-        traversal.Path | None,
+        Path | None,
         typer.Option(metavar="FILE", help="Jump only to the vertices in this file: one number a line, or .npy."),
     ] = None,
-    runs: traversal.Repeats = 1,
-    mode: traversal.Mode = "auto",
-    gpu_budget: traversal.GpuBudget = None,
-    device: traversal.Device = None,
-    verify: traversal.Verify = False,
-    output: traversal.Output = None,
-    stats: traversal.Stats = False,
-    json: traversal.Json = False,
+    runs: parameters.Repeats = 1,
+    mode: parameters.Mode = "auto",
+    gpu_budget: parameters.GpuBudget = None,
+    device: parameters.Device = None,
+    verify: parameters.Verify = False,
+    output: parameters.Output = None,
+    stats: parameters.Stats = False,
+    json: parameters.Json = False,
 ) -> None:
     """Rank vertices by how often a random walk comes by, and say how fast that went.
 
     The array of --output is the scores, which add up to 1.
     """
+    import torch
+
+    from .. import graph as graphs
+    from ..graph.sources import read_sources
+    from . import traversal
+    from .traversal import Algorithm, by_vertex
+
     loaded = graphs.load_graph(graph)
     jumps = None
     if sources is not None:
@@ -62,5 +66,5 @@ def pagerank(
         settings=settings,
         fields=lambda result: {"iterations": result.iterations, "error": result.error, "converged": result.converged},
     )
-    options = traversal.Options(mode, gpu_budget, device, verify, output, stats, json)
+    options = parameters.Options(mode, gpu_budget, device, verify, output, stats, json)
     traversal.traverse(algorithm, loaded, traversal.Starts([{}] * runs, []), options)

@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich import box
-from rich.console import Console
-from rich.table import Table
 
-from ..machine import Machine
-from ..probe.measure import probe as run_probe
-from ..probe.page import page
-from ..probe.report import sections
-from ..runtime.files import replacing
 from .output import emit
+
+if TYPE_CHECKING:
+    from ..machine import Machine
 
 
 def register(app: typer.Typer) -> None:
@@ -33,6 +28,10 @@ def probe(
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")] = False,
 ) -> None:
     """Measure this machine, or show what was measured before. Planners read the result."""
+    from ..probe.measure import probe as run_probe
+    from ..probe.page import page
+    from ..runtime.files import replacing
+
     machine = run_probe(full, refresh, disk_path=disk_path, progress=lambda phrase: print(phrase, file=sys.stderr))
     if html:
         with replacing(html) as output:
@@ -45,6 +44,12 @@ def probe(
 
 
 def _print(machine: Machine) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    from ..probe.report import sections
+
     console = Console(highlight=False)
     if not console.is_terminal:
         console = Console(highlight=False, width=200)

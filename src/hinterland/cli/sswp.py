@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from .. import graph as graphs
-from . import traversal
-from .traversal import Algorithm, by_vertex
+from . import parameters
 
 
 def register(app: typer.Typer) -> None:
@@ -14,24 +12,28 @@ def register(app: typer.Typer) -> None:
 
 
 def sswp(
-    graph: traversal.GraphFile,
-    source: traversal.Source = "random",
-    sources: traversal.Sources = None,
-    runs: traversal.Runs = 1,
-    seed: traversal.Seed = 1,
-    random_weights: traversal.RandomWeights = None,
-    mode: traversal.Mode = "auto",
-    gpu_budget: traversal.GpuBudget = None,
-    device: traversal.Device = None,
-    verify: traversal.Verify = False,
-    output: traversal.Output = None,
-    stats: traversal.Stats = False,
-    json: traversal.Json = False,
+    graph: parameters.GraphFile,
+    source: parameters.Source = "random",
+    sources: parameters.Sources = None,
+    runs: parameters.Runs = 1,
+    seed: parameters.Seed = 1,
+    random_weights: parameters.RandomWeights = None,
+    mode: parameters.Mode = "auto",
+    gpu_budget: parameters.GpuBudget = None,
+    device: parameters.Device = None,
+    verify: parameters.Verify = False,
+    output: parameters.Output = None,
+    stats: parameters.Stats = False,
+    json: parameters.Json = False,
 ) -> None:
     """Find the widest path to every vertex from a source: its narrowest edge is as wide as can be.
 
     The array of --output is the widths (-2^63, or -inf for float weights, where unreachable).
     """
+    from .. import graph as graphs
+    from . import traversal
+    from .traversal import Algorithm, by_vertex
+
     starts = traversal.single_source(source, sources, runs, output)
     loaded = traversal.with_weights(graphs.load_graph(graph), random_weights, seed)
     algorithm = Algorithm(
@@ -42,5 +44,5 @@ def sswp(
         found=lambda run: f"{run['reached']:,} vertices in {run['levels']} steps",
         verify=graphs.verify_sswp,
     )
-    options = traversal.Options(mode, gpu_budget, device, verify, output, stats, json)
+    options = parameters.Options(mode, gpu_budget, device, verify, output, stats, json)
     traversal.traverse(algorithm, loaded, starts(loaded, seed), options)

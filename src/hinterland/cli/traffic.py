@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..graph import load_graph
-from ..graph.sources import draw_sources
-from ..runtime.files import check_place
 from ..runtime.units import format_bytes, format_rate
-from ..traffic import LinkModel, Traffic, analyse
-from ..traffic.plot import plot as write_plot
-from ..traffic.requests import SIZES
 from .output import emit
+
+if TYPE_CHECKING:
+    from ..traffic import LinkModel, Traffic
 
 
 def register(app: typer.Typer) -> None:
@@ -37,6 +34,12 @@ def traffic(
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")] = False,
 ) -> None:
     """Count the link requests of a traversal by size, as EMOGI's FPGA did, and estimate bandwidth and requests in flight."""
+    from ..graph import load_graph
+    from ..graph.sources import draw_sources
+    from ..runtime.files import check_place
+    from ..traffic import analyse
+    from ..traffic.plot import plot as write_plot
+
     link = _link(rate, latency)
     if plot is not None:
         check_place(plot)
@@ -51,6 +54,8 @@ def traffic(
 
 
 def _link(rate: float | None, latency: float | None) -> LinkModel:
+    from ..traffic import LinkModel
+
     here = LinkModel.here()
     if rate is None and latency is None:
         return here
@@ -58,6 +63,8 @@ def _link(rate: float | None, latency: float | None) -> LinkModel:
 
 
 def _text(found: Traffic) -> str:
+    from ..traffic.requests import SIZES
+
     run, link, total = found.run, found.link, found.total
     where = "" if run["source"] is None else f" from {run['source']:,}"
     policies = f"access {run['access']}, assignment {run['assignment']}, edges of {run['edge_bytes']} bytes"

@@ -6,20 +6,16 @@ import dataclasses
 import math
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .. import datasets
-from ..runtime import devices
 from ..runtime.errors import ConfigError
-from ..training import MODELS, CachePlan, FactoredPlan, Ranks, joined, open_shared
-from ..training import train as training
-from ..training.cache import POLICIES
-from ..training.cache_room import wanted
-from ..training.epoch_line import epoch_line
-from ..training.given import check, check_checkpoint
 from .output import emit
+
+if TYPE_CHECKING:
+    from .. import datasets
+    from ..training import CachePlan, FactoredPlan, Ranks
 
 
 def register(app: typer.Typer) -> None:
@@ -28,7 +24,7 @@ def register(app: typer.Typer) -> None:
 
 def train(
     dataset: Annotated[Path, typer.Argument(metavar="DATASET", help="A data set's folder, or an .npz of Shchur et al.")],
-    model: Annotated[str, typer.Option(help=f"One of {', '.join(MODELS)}.")] = "sage",
+    model: Annotated[str, typer.Option(help="One of sage, gcn, gat, pinsage.")] = "sage",
     fanout: Annotated[
         str, typer.Option(help="Neighbours of each hop, nearest to the seeds first; -1: all. For pinsage the most visited.")
     ] = "15,10,5",
@@ -45,7 +41,7 @@ def train(
         str | None,
         typer.Option(
             metavar="POLICY|SIZE",
-            help=f"Keep hot lists and features in GPU memory: {', '.join(POLICIES)}, or a size for auto, as 4GiB.",
+            help="Keep hot lists and features in GPU memory: auto, features, degree, clock, none, or a size for auto, as 4GiB.",
         ),
     ] = None,
     gpu_budget: Annotated[
@@ -67,6 +63,13 @@ def train(
     machines holds a part of it. A data set without splits gets random ones of its largest component, 20 vertices a class for
     training and 30 for validation.
     """
+    from ..runtime import devices
+    from ..training import joined
+    from ..training import train as training
+    from ..training.cache_room import wanted
+    from ..training.epoch_line import epoch_line
+    from ..training.given import check, check_checkpoint
+
     fanouts = _numbers(fanout)
     check(model, fanouts, epochs, hidden, batch_size, lr, weight_decay, dropout, patience, seed, checkpoint_every)
     check_checkpoint(checkpoint, checkpoint_every, resume)
@@ -140,6 +143,8 @@ def _numbers(fanout: str) -> list[int]:
 
 
 def _opened(path: Path, seed: int, ranks: Ranks) -> datasets.Dataset:
+    from .. import datasets
+
     loaded = open_shared(path, ranks)
     if isinstance(loaded, datasets.HeteroDataset):
         raise ConfigError(f"{path}: has vertices of {len(loaded.vertex_types)} types; train takes data sets with one")

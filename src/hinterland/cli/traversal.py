@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -24,28 +24,7 @@ from ..runtime.errors import ConfigError, GraphError
 from ..runtime.files import check_place, replacing, writing
 from ..runtime.units import format_bytes, format_rate
 from .output import emit
-
-GraphFile = Annotated[Path, typer.Argument(metavar="GRAPH", help="A graph file of any format that convert reads.")]
-Source = Annotated[str, typer.Option(help="The vertex to begin at, or random.")]
-Sources = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Begin at each vertex in this file: one number a line, or .npy.")
-]
-_MOST_RUNS = 1_000_000  # each is a line of the report
-Runs = Annotated[int, typer.Option(min=1, max=_MOST_RUNS, help="Times to run; each from a new vertex if the source is random.")]
-Repeats = Annotated[int, typer.Option("--runs", min=1, max=_MOST_RUNS, help="Times to run.")]
-Seed = Annotated[int, typer.Option(help="Draws the random sources, among vertices that have neighbours.")]
-RandomWeights = Annotated[
-    str | None, typer.Option(metavar="TYPE", help="Draw weights first: uint8 or int32 from 1 to 255, or float32 below 1.")
-]
-Mode = Annotated[str, typer.Option(help="auto, or one of the modes on the algorithm's page.")]
-GpuBudget = Annotated[str | None, typer.Option(metavar="SIZE", help="Most GPU memory to take, as 4GiB; 0 runs on the CPU.")]
-Device = Annotated[str | None, typer.Option(help="cpu or cuda; by default the GPU, if there is one.")]
-Verify = Annotated[bool, typer.Option("--verify", help="Check every result by the properties that define it.")]
-Output = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Write the result: a table as .parquet, else one array as .npy.")
-]
-Stats = Annotated[bool, typer.Option("--stats", help="Also report each level or iteration.")]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
+from .parameters import MOST_RUNS, Options
 
 
 @dataclass(frozen=True)
@@ -71,19 +50,6 @@ class Algorithm:
     settings: Mapping[str, Any] = field(default_factory=dict)
     fields: Callable[[Any], dict[str, Any]] = lambda _: {}
     verify: Callable[..., None] | None = None
-
-
-@dataclass(frozen=True)
-class Options:
-    """The options of the same names; ``mode`` is None for an algorithm that has but one."""
-
-    mode: str | None = "auto"
-    gpu_budget: str | None = None
-    device: str | None = None
-    verify: bool = False
-    output: Path | None = None
-    stats: bool = False
-    json: bool = False
 
 
 @dataclass(frozen=True)
@@ -124,10 +90,8 @@ def all_at_once(
         raise typer.BadParameter("the file says where to begin; leave out --count", param_hint="--sources")
     if output is not None and count is not None and runs > 1:
         raise typer.BadParameter("one file holds the result of one run; leave out --runs", param_hint="--output")
-    if count is not None and not own_draw and count * runs > _MOST_RUNS:
-        raise typer.BadParameter(
-            f"{count * runs:,} sources in all runs; at most {_MOST_RUNS:,} are drawn", param_hint="--count"
-        )
+    if count is not None and not own_draw and count * runs > MOST_RUNS:
+        raise typer.BadParameter(f"{count * runs:,} sources in all runs; at most {MOST_RUNS:,} are drawn", param_hint="--count")
 
     def starts(graph: Graph, seed: int) -> Starts:
         if sources is not None:

@@ -37,6 +37,7 @@ _KERNELS = KernelFile(
         *(f"hinterland::{kernel}<hinterland::{name}>" for name in _CLASSES.values() for kernel in ("count_rows", "row_keys")),
         *(f"hinterland::key_weights<{name}>" for name in _WEIGHT_CLASSES.values()),
     ),
+    apart=True,
 )
 _BLOCK = 256
 _PIECE = 1 << 28  # entries sorted at once, if there is room: more would not be faster

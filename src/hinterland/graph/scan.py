@@ -18,7 +18,9 @@ def _instance(graph: str) -> str:
 
 
 KERNELS = KernelFile(
-    "graph/scan.cu", tuple(_instance(csr_type(edge, packed=packed)) for edge in (4, 8) for packed in (False, True))
+    "graph/scan.cu",
+    tuple(_instance(csr_type(edge, packed=packed)) for edge in (4, 8) for packed in (False, True)),
+    apart=True,
 )
 
 

@@ -20,7 +20,9 @@ def _instance(graph: str) -> str:
 
 
 KERNELS = KernelFile(
-    "hotness/propagate.cu", tuple(_instance(csr_type(edge, packed=packed)) for edge in (4, 8) for packed in (False, True))
+    "hotness/propagate.cu",
+    tuple(_instance(csr_type(edge, packed=packed)) for edge in (4, 8) for packed in (False, True)),
+    apart=True,
 )
 
 

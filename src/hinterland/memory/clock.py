@@ -26,7 +26,7 @@ _FILL = {
     for chunks in (False, True)
     for unit in (_UNITS[:-1] if chunks else _UNITS)
 }
-KERNELS = KernelFile("memory/clock.cu", (_ADMIT, *_FILL.values()))
+KERNELS = KernelFile("memory/clock.cu", (_ADMIT, *_FILL.values()), apart=True)
 _BLOCK = 512  # threads of admit_kernel
 _CONTROL_BYTES = 256  # of TeamControl
 _STATE_BYTES = 512  # TeamControl, then ClockHand

@@ -28,6 +28,7 @@ import torch
 from . import devices
 from .errors import ConfigError, DeviceError, StorageError
 from .files import replacing
+from .progress import notice
 from .trust import is_ours
 
 PACKAGE = Path(__file__).resolve().parent.parent
@@ -90,14 +91,14 @@ class KernelFile:
         """The name of a unit's cubin in the cache: a hash of everything that decides its content."""
         text = self.source()
         digest = hashlib.sha256()
-        for part in (text, *_headers(text), *(unit or self.instances), repr(_FLAGS), arch, _toolchain().version):
+        for part in (text, *_headers(text), *(unit or self.instances), repr(_FLAGS), arch, _toolchain()):
             digest.update(part.encode() + b"\0")
         return digest.hexdigest()[:32]
 
-    def build(self, arch: str, folder: Path, unit: tuple[str, ...] | None = None) -> Path:
+    def build(self, arch: str, folder: Path, unit: tuple[str, ...] | None = None, announced: bool = False) -> Path:
         """The cache entry for ``arch`` in ``folder``, compiled now unless a whole one is there.
 
-        ``unit``: one of :meth:`units`; None where all instances are one.
+        ``unit``: one of :meth:`units`; None where all instances are one. ``announced``: someone waits for it, and is told.
         """
         unit = unit or self.instances
         _check_folder(folder)
@@ -105,6 +106,8 @@ class KernelFile:
         if _load(entry) is None:
             with _lock(entry):
                 if _load(entry) is None:  # the process that held the lock may have built it
+                    if announced:
+                        notice(f"hinterland: compiling {self.path} for {arch} (once; kept in {folder})")
                     _store(entry, *_compile(self, arch, unit))
         return entry
 
@@ -127,7 +130,7 @@ def _module(file: KernelFile, arch: str, unit: tuple[str, ...]) -> Any:
 def _loaded_module(file: KernelFile, arch: str, unit: tuple[str, ...]) -> Any:
     from cuda.core import ObjectCode
 
-    entry = file.build(arch, cache_dir(), unit)
+    entry = file.build(arch, cache_dir(), unit, announced=True)
     loaded = _load(entry)
     if loaded is None:
         raise DeviceError(f"the compiled kernel {entry} was damaged as it was written; delete it and try again")
@@ -149,40 +152,27 @@ def _headers(text: str) -> Iterator[str]:
         todo += _INCLUDE.findall(content)
 
 
-@dataclass(frozen=True)
-class _Toolchain:
-    includes: tuple[str, ...]
-    version: str
-
-
 @functools.cache
-def _toolchain() -> _Toolchain:
-    """NVRTC's version and the folder of libcu++ (CCCL)."""
+def _toolchain() -> str:
+    """NVRTC and its version. It needs no headers but ours."""
     try:
         import cuda.core  # noqa: F401
-        from cuda import pathfinder
         from cuda.bindings import nvrtc
     except ImportError as error:
         raise DeviceError("compiling kernels needs cuda-core: pip install 'hinterland[cuda]'") from error
-    found = pathfinder.find_nvidia_header_directory("cccl")
-    cccl = Path(found) if found else None
-    if cccl is None or not (cccl / "cuda" / "atomic").exists():
-        raise DeviceError("the libcu++ headers were not found: pip install nvidia-cuda-cccl, or set CUDA_HOME")
     _, major, minor = nvrtc.nvrtcVersion()
-    version = re.search(r"CCCL_VERSION\s+(\d+)", (cccl / "cuda" / "std" / "__cccl" / "version.h").read_text())
-    packages = f"nvrtc {major}.{minor} cccl {version[1] if version else '?'} cuda-core {metadata.version('cuda-core')}"
-    return _Toolchain((str(INCLUDE_DIR), str(cccl)), packages)
+    return f"nvrtc {major}.{minor} cuda-core {metadata.version('cuda-core')}"
 
 
 def _compile(file: KernelFile, arch: str, unit: tuple[str, ...]) -> tuple[dict[str, str], bytes]:
     from cuda.core import Program, ProgramOptions
 
     toolchain = _toolchain()
-    options = ProgramOptions(arch=arch, include_path=list(toolchain.includes), **_FLAGS)
+    options = ProgramOptions(arch=arch, include_path=str(INCLUDE_DIR), **_FLAGS)
     try:
         code = Program(file.source(), "c++", options).compile("cubin", name_expressions=unit)
     except Exception as error:
-        raise DeviceError(f"NVRTC ({toolchain.version}) could not compile {file.path} for {arch}:\n{error}") from error
+        raise DeviceError(f"NVRTC ({toolchain}) could not compile {file.path} for {arch}:\n{error}") from error
     mapping = {str(name): symbol.decode() for name, symbol in code.symbol_mapping.items()}
     return mapping, bytes(code.code)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TextIO
 
 from .units import format_bytes, format_rate
@@ -61,6 +61,13 @@ def _duration(seconds: float) -> str:
 
 def _silent(n: float = 1) -> None:
     pass
+
+
+def notice(sentence: str) -> None:
+    """One line on standard error that says why it takes a while, where that is a terminal; silent elsewhere."""
+    if sys.stderr is not None and sys.stderr.isatty():
+        with suppress(OSError, ValueError):  # the terminal went away
+            print(sentence, file=sys.stderr, flush=True)
 
 
 @contextmanager
