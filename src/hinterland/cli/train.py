@@ -144,6 +144,7 @@ def _numbers(fanout: str) -> list[int]:
 
 def _opened(path: Path, seed: int, ranks: Ranks) -> datasets.Dataset:
     from .. import datasets
+    from ..training import open_shared
 
     loaded = open_shared(path, ranks)
     if isinstance(loaded, datasets.HeteroDataset):
