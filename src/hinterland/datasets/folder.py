@@ -26,7 +26,7 @@ import torch
 
 from ..graph import Graph, load_graph, save_graph, simplify
 from ..graph.formats.arrays import open_npy
-from ..graph.formats.files import read_head
+from ..graph.formats.files import read_head, require_memory
 from ..runtime.errors import ConfigError, FormatError, StorageError
 from ..runtime.files import check_folder_place, replacing, replacing_folder
 from ..runtime.progress import progress as shown
@@ -56,6 +56,7 @@ def read(path: str, num_classes: int | None) -> Source:
     for kind, held in header["vertices"].items():
         rows = ArrayRows(open_npy(os.path.join(path, _features(kind, several)))) if held["features"] else None
         vertices[kind] = Vertices(held["count"], rows)
+        vertices[kind].check(kind)
     relations = {}
     for edges in header["edges"]:
         file = os.path.join(path, _graph(tuple(edges["type"]), several))
@@ -68,7 +69,7 @@ def read(path: str, num_classes: int | None) -> Source:
         vertices,
         relations,
         header["target"],
-        array_labels(open_npy(places["labels"])),
+        array_labels(open_npy(places["labels"]), vertices[header["target"]].count),
         {name: _read_split(places[name]) for name in header["splits"]},
         header["num_classes"],
         several,
@@ -87,6 +88,7 @@ def _read_split(path: str) -> torch.Tensor:
     array = open_npy(path)
     if len(array.shape) != 1:
         raise FormatError(f"{path}: the shape is {array.shape}; a split is a list of vertex numbers")
+    require_memory(path, array.name, array.count * array.dtype.itemsize)
     return split_of(path, array.integers(array.count))
 
 

@@ -103,7 +103,7 @@ def _packed(path: str) -> _Parts:
     count = raw.count_packed_vertices(archive)
     place = os.path.join(os.path.dirname(path), "node-label.npz")
     with Archive(place) as held:
-        labels = array_labels(held.open("node_label"))
+        labels = array_labels(held.open("node_label"), count)
 
     def edges(symmetrize: bool, placement: Placement) -> Graph:
         held = raw.read_packed(path, _LIST)

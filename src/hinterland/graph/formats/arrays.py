@@ -20,6 +20,7 @@ from .files import read_into, size_of
 MAGIC = b"\x93NUMPY"
 _CHUNK = 1 << 22
 _LARGEST_HEADER = 1 << 16
+_LARGEST_SMALL = 1 << 13  # bytes
 _LARGEST_RATIO = 1032  # deflate cannot compress better (zlib's manual: "a factor of 1032:1")
 _TORCH_TYPES = {
     "b1": torch.bool, "i1": torch.int8, "i2": torch.int16, "i4": torch.int32, "i8": torch.int64,
@@ -99,8 +100,10 @@ class ArrayFile:
 
     def small(self) -> np.ndarray:
         """A short array as a whole, in its shape."""
-        if self.count > 1 << 10:
-            raise FormatError(f"{self.path}: {self.name} has {self.count} elements where a few are expected")
+        if self.count * max(self.dtype.itemsize, 1) > _LARGEST_SMALL:
+            raise FormatError(
+                f"{self.path}: {self.name} has {self.count} elements of {self.dtype.itemsize} bytes where a few are expected"
+            )
         return self.take(self.count).reshape(self.shape)
 
     def integers(self, count: int) -> torch.Tensor:

@@ -11,7 +11,9 @@ from ... import _core
 from ...runtime.errors import ConfigError, FormatError
 from ..graph import Graph
 from .content import EdgeList, Options, check_counts, check_sparsity, plain_weights
-from .text import TextReader, edge_text, integers, take, write_text
+from .text import TextReader, edge_text, integers, passing, take, write_text
+
+_PASSED = passing(rb"c(?:[ \t\r\f\v][^\n]*+)?+")
 
 
 def matches(line: bytes) -> bool:
@@ -23,9 +25,7 @@ def matches(line: bytes) -> bool:
 def read(path: str, options: Options) -> EdgeList:
     """The arcs, directed and weighted."""
     with TextReader(path) as reader:
-        line = reader.readline()
-        while line and (not line.strip() or line.split()[0] == b"c"):
-            line = reader.readline()
+        line = reader.readline_behind(_PASSED)
         words = line.split()
         if words[:1] != [b"p"]:
             raise reader.fail("the first line that is no comment must read: p sp VERTICES ARCS")

@@ -11,8 +11,9 @@ from ... import _core
 from ...runtime.errors import FormatError, GraphError
 from ..graph import Graph
 from .content import EdgeList, Options, check_counts, check_sparsity, plain_weights, survey
-from .text import TextReader, edge_text, integers, take, write_text
+from .text import TextReader, edge_text, integers, passing, take, write_text
 
+_PASSED = passing(rb"%[^\n]*+")
 _BANNER = b"%%MatrixMarket"
 _FIELDS = {"pattern": "none", "integer": "integer", "unsigned-integer": "integer", "real": "real", "double": "real"}
 _SYMMETRIES = ("general", "symmetric", "skew-symmetric")
@@ -27,9 +28,7 @@ def read(path: str, options: Options) -> EdgeList:
     """The edges of a square coordinate matrix; a symmetric one is undirected."""
     with TextReader(path) as reader:
         field, symmetry = _banner(reader)
-        line = reader.readline()
-        while line.strip().startswith(b"%") or (line and not line.strip()):
-            line = reader.readline()
+        line = reader.readline_behind(_PASSED)
         if not line:
             raise FormatError(f"{path}: truncated: the file ends before its size line (rows, columns, entries)")
         sizes = integers(reader, line.split(), "the size line")

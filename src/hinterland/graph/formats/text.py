@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -26,6 +27,11 @@ BLOCK = 16 << 20
 LONGEST_LINE = 1 << 20
 _SHORTEST_LINE = len(b"1 1\n")
 _EDGES_PER_BLOCK = 1 << 22
+
+
+def passing(comment: bytes) -> re.Pattern[bytes]:
+    """Whole lines, as many as follow each other, that are blank or of the expression ``comment``."""
+    return re.compile(rb"(?:\s*+" + comment + rb"\n)*+(?:\s*\n)?")
 
 
 class TextReader:
@@ -62,6 +68,20 @@ class TextReader:
         if len(line) == LONGEST_LINE and not line.endswith(b"\n"):
             raise self.fail(f"longer than {LONGEST_LINE} bytes; this is no list of edges")
         return line.removeprefix(b"\xef\xbb\xbf") if self.line == 1 else line
+
+    def readline_behind(self, passed: re.Pattern[bytes], see: Callable[[bytes], object] = len) -> bytes:
+        """The next line that ``passed``, made by ``passing``, does not match; ``see`` gets the text of those before it."""
+        while True:
+            try:
+                while (matched := passed.match(self._text.peek())) and matched[0]:
+                    self.line += matched[0].count(b"\n")
+                    see(self._text.read(matched.end()))
+            except OSError as error:
+                raise refused(self.path, "read", error) from error
+            line = self.readline()  # perhaps behind a byte order mark, across two buffers, or without an end
+            if not line or not passed.fullmatch(line if line.endswith(b"\n") else line + b"\n"):
+                return line
+            see(line)
 
     def parse(self, parser: Any, first: bytes = b"") -> None:
         """Feeds ``first`` (a line already read, or nothing) and the rest of the file to a ``_core.EdgeParser``."""
