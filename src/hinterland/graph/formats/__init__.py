@@ -9,21 +9,22 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
+from ... import _core
 from ...memory import UnifiedTensor
 from ...runtime.errors import ConfigError, FormatError, GraphError, HinterlandError, OutOfMemory
 from ...runtime.files import check_place
 from ..arrays import WEIGHT_TYPES, check_mirrored, placements
-from ..build import from_edges, simplify
+from ..build import build, from_edges, simplify
 from ..compress import from_packed
 from ..graph import Graph
 from ..order import checked as checked_order
 from ..reorder import restored
 from . import bel, edges, gap, gr, hl, mtx, npy, npz, ogb
-from .content import EdgeList, Options, Packed, Rows, cast_weights, check_weights, survey
+from .content import EdgeList, EdgeRuns, Options, Packed, Rows, cast_weights, check_weights, survey
 from .sniff import sniff
 
 __all__ = ["FORMATS", "Format", "check_target", "detect", "files_of", "load_graph", "save_graph", "survey"]
@@ -36,7 +37,7 @@ class Format:
     name: str
     title: str
     endings: tuple[str, ...]
-    read: Callable[[str, Options], EdgeList | Rows | Packed]
+    read: Callable[[str, Options], EdgeList | EdgeRuns | Rows | Packed]
     write: Callable[[Graph, str], None] | None
 
 
@@ -126,12 +127,27 @@ def load_graph(
         raise ConfigError(f"weight_dtype={weight_dtype}: weights are integers or real numbers, as torch.float32")
     entry, layout = _format(format or detect(path), path)
     options = Options(placements(placement), weight_dtype, layout)
+    if weight_dtype is None and sort_neighbors is not False:
+        rules = [_core.EdgeRules(mirror=mirror, drop_loops=remove_self_loops) for mirror in (symmetrize, True)]
+        options = replace(options, rules=rules[0], mirrored=rules[1])
     with _naming(path):
         content = entry.read(path, options)
         if isinstance(content, Rows) and content.columns:
             content = _transposed(content)
-        content.weights = _weights(path, content, options)
-        if isinstance(content, EdgeList):
+        if not isinstance(content, EdgeRuns):
+            content.weights = _weights(path, content, options)
+        if isinstance(content, EdgeRuns):
+            graph = build(
+                content.parser.runs(),
+                _core.EdgeRules(),
+                content.num_vertices,
+                content.weights,
+                directed=content.directed and not symmetrize,
+                remove_duplicates=remove_duplicates,
+                placement=placement,
+                runs=content.parser.nbytes,
+            )
+        elif isinstance(content, EdgeList):
             graph = from_edges(
                 content.sources,
                 content.targets,

@@ -10,8 +10,8 @@ import re
 from ... import _core
 from ...runtime.errors import FormatError
 from ..graph import Graph
-from .content import EdgeList, Options, check_sparsity, plain_weights
-from .text import TextReader, edge_text, passing, take, write_text
+from .content import EdgeList, EdgeRuns, Options, check_sparsity, plain_weights
+from .text import TextReader, edge_text, parsed, passing, write_text
 
 _COMMENTS = b"#%"
 _PASSED = passing(rb"[#%][^\n]*+")
@@ -20,7 +20,7 @@ _NAME = re.compile(rb'["A-Za-z_][^,\t]*')
 _NODES = re.compile(rb"\bNodes:\s*([0-9]{1,15})\b")
 
 
-def read(path: str, options: Options) -> EdgeList:
+def read(path: str, options: Options) -> EdgeList | EdgeRuns:
     """The list's edges as they stand: directed, each line one edge.
 
     The number of vertices is the largest number in the list plus one, or what a comment "# Nodes: N" says if that is more.
@@ -37,6 +37,7 @@ def read(path: str, options: Options) -> EdgeList:
             commas=True,
             weights="any" if columns == 3 else "none",
             first_line=reader.line if first else reader.line + 1,
+            rules=options.rules,
         )
         reader.parse(parser, first)
     if parser.edges == 0 and nodes is None:
@@ -44,7 +45,7 @@ def read(path: str, options: Options) -> EdgeList:
     vertices = max(parser.largest + 1, nodes or 0)
     where = f" (the largest number is on line {parser.largest_line})" if parser.largest + 1 == vertices else ""
     check_sparsity(path, vertices, parser.edges, where)
-    return EdgeList(*take(parser), vertices)
+    return parsed(parser, vertices, options.rules)
 
 
 def _split(line: bytes) -> list[bytes]:
