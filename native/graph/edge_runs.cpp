@@ -215,7 +215,7 @@ void EdgeRuns::scatter(int64_t* indptr, int64_t vertices, NeighborArray neighbor
           1);
     });
     const int64_t end = row[(round + 1) * parts];
-    parallel_for(count, [&](int64_t run) { runs_[run].release(runs_[run].mark_before(end)); }, 64);
+    parallel_for(count, [&](int64_t run) { runs_[run].release(runs_[run].mark_before(end)); }, 256);
   }
   runs_.clear();
   first_ = {0};

@@ -47,7 +47,7 @@ class TextReader:
         self.line = 0
         self.compressed = read_head(path, 2) == GZIP_MAGIC
         self.bytes = size_of(path)
-        self._block = min(BLOCK, max(self.bytes // (32 if self.compressed else 64), _SMALLEST_BLOCK))
+        self._block = min(BLOCK, max(self.bytes // 32, _SMALLEST_BLOCK))
         self._text, self._done = open_text(path)
 
     def __enter__(self) -> TextReader:
