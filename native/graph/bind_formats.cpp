@@ -81,8 +81,8 @@ void bind_graph_formats(nb::module_& m) {
   nb::class_<EdgeParser>(m, "EdgeParser", "Text edges, block by block, to arrays of sources, targets and weights.")
       .def(
           "__init__",
-          [](EdgeParser* self, const std::filesystem::path& path, const std::string& comments, const std::string& tag, bool commas,
-             int64_t base, int64_t vertices, int64_t edges, const std::string& weights, int64_t first_line,
+          [](EdgeParser* self, const std::filesystem::path& path, const std::string& comments, const std::string& tag,
+             bool commas, int64_t base, int64_t vertices, int64_t edges, const std::string& weights, int64_t first_line,
              std::optional<EdgeRules> rules) {
             const WeightColumn column = weights == "none"      ? WeightColumn::kNone
                                         : weights == "integer" ? WeightColumn::kInteger

@@ -469,13 +469,15 @@ def _shchur(path, rows: int, columns: int, entries: int) -> None:
 
 
 _PEAK = """
-import resource, sys
+import sys
 import hinterland as hl
+def peak():
+    lines = open("/proc/self/status").read().splitlines()
+    return 1024 * next(int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
 hl.datasets.open(sys.argv[2])
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+before = peak()
 found = hl.datasets.open(sys.argv[1])
-after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-print(found.features.nbytes + found.labels.nbytes + found.graph.nbytes, 1024 * (after - before))
+print(found.features.nbytes + found.labels.nbytes + found.graph.nbytes, peak() - before)
 """
 
 

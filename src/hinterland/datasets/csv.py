@@ -82,8 +82,8 @@ def _lines(path: str, text: Any, done: int, count: int) -> list[bytes]:
             raise refused(path, "read", error) from error
         if len(line) > LONGEST_LINE:
             raise FormatError(
-                f"{path}: line {done + len(lines) + 1}: longer than {LONGEST_LINE} bytes; this is no table of numbers, fetch the "
-                "file again"
+                f"{path}: line {done + len(lines) + 1}: longer than {LONGEST_LINE} bytes; this is no table of numbers, fetch "
+                "the file again"
             )
         if not line:
             break

@@ -215,18 +215,16 @@ def relation_of(path: str, open_array: Callable[[], ArrayFile], layout: str, sou
     return Relation(path, read)
 
 
-def listed(
-    sources: torch.Tensor, targets: torch.Tensor, vertices: int, symmetrize: bool, placement: Placement, mirrored: bool = False
-) -> Graph:
+def listed(sources: torch.Tensor, targets: torch.Tensor, vertices: int, symmetrize: bool, placement: Placement) -> Graph:
     """The lists of in-neighbours of edges ``sources[i] -> targets[i]``.
 
-    ``symmetrize``: as in Relation. ``mirrored``: each edge stands for both directions, and repeated ones stay.
+    ``symmetrize``: as in Relation.
     """
     return from_edges(
         targets,
         sources,
         num_vertices=vertices,
-        symmetrize=symmetrize or mirrored,
+        symmetrize=symmetrize,
         remove_duplicates=symmetrize,
         placement=placement,
     )

@@ -97,6 +97,27 @@ def from_edges(
     return built
 
 
+def from_runs(
+    parser: _core.EdgeParser,
+    num_vertices: int,
+    *,
+    directed: bool,
+    remove_duplicates: bool,
+    placement: str | Mapping[str, str],
+) -> Graph:
+    """A graph of what the edges of a text add to the rows, by the rules of its parser, which is empty afterwards."""
+    return build(
+        parser.runs(),
+        _core.EdgeRules(),
+        num_vertices,
+        None if parser.weight_type is None else getattr(torch, parser.weight_type),
+        directed=directed,
+        remove_duplicates=remove_duplicates,
+        placement=placement,
+        runs=parser.nbytes,
+    )
+
+
 def simplify(
     graph: Graph,
     *,

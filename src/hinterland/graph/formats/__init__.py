@@ -18,7 +18,7 @@ from ...memory import UnifiedTensor
 from ...runtime.errors import ConfigError, FormatError, GraphError, HinterlandError, OutOfMemory
 from ...runtime.files import check_place
 from ..arrays import WEIGHT_TYPES, check_mirrored, placements
-from ..build import build, from_edges, simplify
+from ..build import from_edges, from_runs, simplify
 from ..compress import from_packed
 from ..graph import Graph
 from ..order import checked as checked_order
@@ -137,15 +137,12 @@ def load_graph(
         if not isinstance(content, EdgeRuns):
             content.weights = _weights(path, content, options)
         if isinstance(content, EdgeRuns):
-            graph = build(
-                content.parser.runs(),
-                _core.EdgeRules(),
+            graph = from_runs(
+                content.parser,
                 content.num_vertices,
-                content.weights,
                 directed=content.directed and not symmetrize,
                 remove_duplicates=remove_duplicates,
                 placement=placement,
-                runs=content.parser.nbytes,
             )
         elif isinstance(content, EdgeList):
             graph = from_edges(

@@ -64,7 +64,6 @@ class EdgeRuns:
     parser: _core.EdgeParser
     num_vertices: int
     directed: bool
-    weights: torch.dtype | None
 
 
 @dataclass

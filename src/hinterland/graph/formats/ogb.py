@@ -31,7 +31,10 @@ def read(path: str, options: Options) -> EdgeList | EdgeRuns:
             f"{path}: this folder is no OGB data set: it has neither raw/edge.csv.gz nor raw/data.npz; name a file to load"
         )
     packed = os.path.join(folder, "data.npz")
-    return read_packed(packed, options) if os.path.exists(packed) else _read_text(folder, options)
+    if os.path.exists(packed):
+        return read_packed(packed, options)
+    parser, vertices = parse_text(folder, options.rules)
+    return parsed(parser, vertices, options.rules)
 
 
 def count_vertices(folder: str) -> int:
@@ -45,14 +48,15 @@ def count_vertices(folder: str) -> int:
     return vertices
 
 
-def _read_text(folder: str, options: Options) -> EdgeList | EdgeRuns:
+def parse_text(folder: str, rules: _core.EdgeRules | None) -> tuple[_core.EdgeParser, int]:
+    """A parser that has read the folder's edges, and the number of vertices."""
     vertices = count_vertices(folder)
     path = os.path.join(folder, "edge.csv.gz")
     with TextReader(path) as reader:
-        parser = _core.EdgeParser(path, comments="", commas=True, vertices=vertices, rules=options.rules)
+        parser = _core.EdgeParser(path, comments="", commas=True, vertices=vertices, rules=rules)
         reader.parse(parser)
     check_sparsity(path, vertices, parser.edges, " in num-node-list.csv.gz")
-    return parsed(parser, vertices, options.rules)
+    return parser, vertices
 
 
 def read_packed(path: str, options: Options) -> EdgeList:

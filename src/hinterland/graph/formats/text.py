@@ -135,8 +135,7 @@ def take(parser: Any) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
 def parsed(parser: Any, vertices: int, rules: _core.EdgeRules | None, symmetric: bool = False) -> EdgeList | EdgeRuns:
     """What a parser made by ``rules`` has read; ``symmetric``: each edge stands for both directions."""
     if rules is not None:
-        weights = None if parser.weight_type is None else getattr(torch, parser.weight_type)
-        return EdgeRuns(parser, vertices, not symmetric, weights)
+        return EdgeRuns(parser, vertices, not symmetric)
     return EdgeList(*take(parser), vertices, symmetric, not symmetric)
 
 
