@@ -53,6 +53,16 @@ void bind_graph_build(nb::module_& m) {
     scatter_entries(source, rules, at<int64_t>(indptr), neighbors_at(neighbors, neighbor_bytes),
                     weights_at(weights_from, weight_bytes, 0), weights_at(weights_to, weight_bytes, 0));
   });
+  m.def(
+      "scatter_runs",
+      [](const EdgeSource& source, uintptr_t indptr, int64_t vertices, uintptr_t neighbors, int neighbor_bytes,
+         uintptr_t weights, int weight_bytes) {
+        GilReleased released;
+        const RunEdges& edges = std::get<RunEdges>(source.edges);
+        edges.runs->scatter(at<int64_t>(indptr), vertices, neighbors_at(neighbors, neighbor_bytes),
+                            weights_at(weights, weight_bytes, 0), edges.weights);
+      },
+      "scatter_entries of the entries of a text, which are gone afterwards.");
   m.def("scatter_order", [](const EdgeSource& source, const EdgeRules& rules, uintptr_t indptr, uintptr_t order) {
     GilReleased released;
     scatter_order(source, rules, at<int64_t>(indptr), at<int64_t>(order));

@@ -1,5 +1,6 @@
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/filesystem.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 
 #include <algorithm>
@@ -7,6 +8,7 @@
 
 #include "bindings.hpp"
 #include "core/parallel.hpp"
+#include "graph/edges.hpp"
 #include "graph/text_reader.hpp"
 #include "graph/text_writer.hpp"
 
@@ -41,6 +43,16 @@ nb::tuple take(EdgeParser& parser) {
   return nb::make_tuple(ids(parser.take_sources()), ids(parser.take_targets()), weights);
 }
 
+std::optional<std::string> weight_name(const EdgeParser& parser) {
+  switch (parser.weight_type()) {
+    case WeightType::kNone: return std::nullopt;
+    case WeightType::kInt32: return "int32";
+    case WeightType::kInt64: return "int64";
+    case WeightType::kFloat32: return "float32";
+    default: return "float64";
+  }
+}
+
 struct Survey {
   int64_t loops = 0;  // edges from a vertex to itself
   int64_t lower = 0;  // edges to a vertex that is not larger
@@ -68,18 +80,20 @@ void bind_graph_formats(nb::module_& m) {
   nb::class_<EdgeParser>(m, "EdgeParser", "Text edges, block by block, to arrays of sources, targets and weights.")
       .def(
           "__init__",
-          [](EdgeParser* self, const std::filesystem::path& path, const std::string& comments, const std::string& tag, bool commas,
-             int64_t base, int64_t vertices, int64_t edges, const std::string& weights, int64_t first_line) {
+          [](EdgeParser* self, const std::filesystem::path& path, const std::string& comments, const std::string& tag,
+             bool commas, int64_t base, int64_t vertices, int64_t edges, const std::string& weights, int64_t first_line,
+             std::optional<EdgeRules> rules) {
             const WeightColumn column = weights == "none"      ? WeightColumn::kNone
                                         : weights == "integer" ? WeightColumn::kInteger
                                         : weights == "real"    ? WeightColumn::kReal
                                                                : WeightColumn::kAny;
             new (self) EdgeParser(
-                {path.native(), comments, tag.empty() ? '\0' : tag[0], commas, base, vertices, edges, column}, first_line);
+                {path.native(), comments, tag.empty() ? '\0' : tag[0], commas, base, vertices, edges, column}, first_line,
+                rules);
           },
           nb::arg("path"), nb::kw_only(), nb::arg("comments"), nb::arg("tag") = "", nb::arg("commas") = false,
           nb::arg("base") = 0, nb::arg("vertices") = -1, nb::arg("edges") = -1, nb::arg("weights") = "none",
-          nb::arg("first_line") = 1)
+          nb::arg("first_line") = 1, nb::arg("rules") = nb::none())
       .def(
           "feed",
           [](EdgeParser& self, uintptr_t text, int64_t bytes, bool at_end) {
@@ -87,7 +101,12 @@ void bind_graph_formats(nb::module_& m) {
             return self.feed(reinterpret_cast<const char*>(text), bytes, at_end);
           },
           nb::arg("text"), nb::arg("bytes"), nb::arg("at_end"))
-      .def("take", &take, "(sources, targets, weights or None), once.")
+      .def("take", &take, "(sources, targets, weights or None), once, if there were no rules.")
+      .def(
+          "runs", [](EdgeParser& self) { return EdgeSource{self.runs()}; }, nb::keep_alive<0, 1>(),
+          "What the edges add to the rows by the rules; for scatter_runs.")
+      .def_prop_ro("weight_type", &weight_name, "A torch type's name; None if there are no weights.")
+      .def_prop_ro("nbytes", &EdgeParser::nbytes)
       .def_prop_ro("edges", &EdgeParser::edges)
       .def_prop_ro("line", &EdgeParser::line)
       .def_prop_ro("largest", &EdgeParser::largest)

@@ -1,11 +1,13 @@
 // Edge sources: a stream of edges that can be walked as often as the builder likes, any range of it by any thread. A list of
-// two columns, the rows of a CSR graph, and a generator's formula all are one, so no builder needs the edges as an array.
+// two columns, the rows of a CSR graph, runs of entries (edge_runs.hpp) and a generator's formula all are one, so no builder
+// needs the edges as an array.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
 #include <variant>
 
+#include "graph/edge_runs.hpp"
 #include "hinterland/graph/communities.hpp"
 #include "hinterland/graph/csr.hpp"
 #include "hinterland/graph/generate.hpp"
@@ -60,8 +62,8 @@ struct GeneratedEdges {
 };
 
 struct EdgeSource {
-  std::variant<ListedEdges<int32_t>, ListedEdges<int64_t>, CsrEdges<int32_t>, CsrEdges<int64_t>, GeneratedEdges<Kronecker>,
-               GeneratedEdges<Uniform>, GeneratedEdges<Grid>, GeneratedEdges<Communities>>
+  std::variant<ListedEdges<int32_t>, ListedEdges<int64_t>, CsrEdges<int32_t>, CsrEdges<int64_t>, RunEdges,
+               GeneratedEdges<Kronecker>, GeneratedEdges<Uniform>, GeneratedEdges<Grid>, GeneratedEdges<Communities>>
       edges;
 };
 

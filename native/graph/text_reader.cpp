@@ -287,15 +287,6 @@ bool all_exact(const GrowingBytes& weights, int64_t count) {
   return exact;
 }
 
-size_t weight_bytes(WeightType type) {
-  switch (type) {
-    case WeightType::kNone: return 0;
-    case WeightType::kInt32:
-    case WeightType::kFloat32: return 4;
-    default: return 8;
-  }
-}
-
 }  // namespace
 
 struct EdgeParser::Outcome {
@@ -303,7 +294,8 @@ struct EdgeParser::Outcome {
   [[nodiscard]] bool done() const { return !wide_vertex && !wide_weight && !real_weight; }
 };
 
-EdgeParser::EdgeParser(TextLayout layout, int64_t first_line) : layout_(std::move(layout)), line_(first_line) {
+EdgeParser::EdgeParser(TextLayout layout, int64_t first_line, std::optional<EdgeRules> rules)
+    : layout_(std::move(layout)), line_(first_line), rules_(rules) {
   switch (layout_.weights) {
     case WeightColumn::kNone: weight_type_ = WeightType::kNone; break;
     case WeightColumn::kReal: weight_type_ = WeightType::kFloat32; break;
@@ -312,7 +304,7 @@ EdgeParser::EdgeParser(TextLayout layout, int64_t first_line) : layout_(std::mov
 }
 
 int64_t EdgeParser::bytes_per_edge() const {
-  return (wide_ ? 16 : 8) + static_cast<int64_t>(weight_bytes(weight_type_));
+  return (wide_ ? 16 : 8) + weight_bytes(weight_type_);
 }
 
 int64_t EdgeParser::feed(const char* text, int64_t bytes, bool at_end) {
@@ -352,13 +344,13 @@ EdgeParser::Outcome EdgeParser::parse_block(const char* begin, const char* end) 
     piece.at = lines;
     lines += piece.edges;
   }
-  sources_.reserve((edges_ + lines) * sizeof(Id));
-  targets_.reserve((edges_ + lines) * sizeof(Id));
-  if constexpr (kWeighted) weights_.reserve((edges_ + lines) * sizeof(Weight));
-  Id* const sources = sources_.as<Id>() + edges_;
-  Id* const targets = targets_.as<Id>() + edges_;
+  sources_.reserve((listed_ + lines) * sizeof(Id));
+  targets_.reserve((listed_ + lines) * sizeof(Id));
+  if constexpr (kWeighted) weights_.reserve((listed_ + lines) * sizeof(Weight));
+  Id* const sources = sources_.as<Id>() + listed_;
+  Id* const targets = targets_.as<Id>() + listed_;
   [[maybe_unused]] Weight* weights = nullptr;
-  if constexpr (kWeighted) weights = weights_.as<Weight>() + edges_;
+  if constexpr (kWeighted) weights = weights_.as<Weight>() + listed_;
 
   std::atomic<bool> wide_vertex{false}, wide_weight{false}, real_weight{false};
   parallel_for(
@@ -412,29 +404,40 @@ EdgeParser::Outcome EdgeParser::parse_block(const char* begin, const char* end) 
     }
   }
   edges_ += found;
+  if (rules_) {
+    runs_.add(*rules_, sources, targets, weights, weight_type_, found);
+  } else {
+    listed_ += found;
+  }
   line_ += std::count(begin, end, '\n');
   return outcome;
 }
 
+RunEdges EdgeParser::runs() {
+  for (GrowingBytes* array : {&sources_, &targets_, &weights_}) *array = GrowingBytes();
+  runs_.finish();
+  return {&runs_, weight_type_};
+}
+
 void EdgeParser::widen(const Outcome& outcome) {
   if (outcome.wide_vertex) {
-    sources_ = convert<int64_t, int32_t>(sources_, edges_);
-    targets_ = convert<int64_t, int32_t>(targets_, edges_);
+    sources_ = convert<int64_t, int32_t>(sources_, listed_);
+    targets_ = convert<int64_t, int32_t>(targets_, listed_);
     wide_ = true;
   }
   if (!outcome.wide_weight && !outcome.real_weight) return;
   if (outcome.real_weight) {
-    const bool exact = weight_type_ == WeightType::kInt32 ? all_exact<int32_t>(weights_, edges_)
-                                                          : all_exact<int64_t>(weights_, edges_);
+    const bool exact = runs_.all_exact() && (weight_type_ == WeightType::kInt32 ? all_exact<int32_t>(weights_, listed_)
+                                                                                : all_exact<int64_t>(weights_, listed_));
     weights_ = weight_type_ == WeightType::kInt32
-                   ? (exact ? convert<float, int32_t>(weights_, edges_) : convert<double, int32_t>(weights_, edges_))
-                   : (exact ? convert<float, int64_t>(weights_, edges_) : convert<double, int64_t>(weights_, edges_));
+                   ? (exact ? convert<float, int32_t>(weights_, listed_) : convert<double, int32_t>(weights_, listed_))
+                   : (exact ? convert<float, int64_t>(weights_, listed_) : convert<double, int64_t>(weights_, listed_));
     weight_type_ = exact ? WeightType::kFloat32 : WeightType::kFloat64;
   } else if (weight_type_ == WeightType::kFloat32) {
-    weights_ = convert<double, float>(weights_, edges_);
+    weights_ = convert<double, float>(weights_, listed_);
     weight_type_ = WeightType::kFloat64;
   } else {
-    weights_ = convert<int64_t, int32_t>(weights_, edges_);
+    weights_ = convert<int64_t, int32_t>(weights_, listed_);
     weight_type_ = WeightType::kInt64;
   }
 }

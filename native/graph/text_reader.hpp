@@ -1,18 +1,19 @@
 // Text edge lists, one edge a line: SNAP and CSV lists, Matrix Market coordinate bodies, DIMACS arcs. The caller reads
 // blocks of text; a block is parsed by all threads, straight into arrays that take 4 bytes a number as long as 4 suffice.
+// Where it is known what becomes of the edges (`rules`), each block goes from there to runs, which take less; else the arrays
+// grow to a list.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
+#include "graph/edge_runs.hpp"
 #include "graph/growing.hpp"
 
 namespace hinterland::native {
 
 enum class WeightColumn { kNone, kInteger, kReal, kAny };
-
-// In the order in which an array widens.
-enum class WeightType { kNone, kInt32, kInt64, kFloat32, kFloat64 };
 
 struct TextLayout {
   std::string path;           // for messages
@@ -27,7 +28,7 @@ struct TextLayout {
 
 class EdgeParser {
  public:
-  EdgeParser(TextLayout layout, int64_t first_line);
+  EdgeParser(TextLayout layout, int64_t first_line, std::optional<EdgeRules> rules);
 
   // Parses the whole lines of [text, text + bytes), and the last one without a line end too if `at_end`. Returns the
   // bytes parsed. FormatError names the file, the line, the value and the remedy.
@@ -38,10 +39,14 @@ class EdgeParser {
   [[nodiscard]] int64_t largest() const { return largest_; }
   [[nodiscard]] int64_t largest_line() const { return largest_line_; }
   [[nodiscard]] int64_t bytes_per_edge() const;
+  [[nodiscard]] int64_t nbytes() const { return runs_.nbytes() + listed_ * bytes_per_edge(); }
   [[nodiscard]] bool wide() const { return wide_; }
   [[nodiscard]] WeightType weight_type() const { return weight_type_; }
 
-  // The arrays, handed over: int32 or int64 (wide()) vertices, and weights of weight_type().
+  // With rules: the entries that the edges add to the rows. They lie in this parser.
+  RunEdges runs();
+
+  // Without: the arrays, handed over: int32 or int64 (wide()) vertices, and weights of weight_type().
   GrowingBytes take_sources() { return std::move(sources_); }
   GrowingBytes take_targets() { return std::move(targets_); }
   GrowingBytes take_weights() { return std::move(weights_); }
@@ -57,12 +62,15 @@ class EdgeParser {
 
   TextLayout layout_;
   int64_t line_;
+  std::optional<EdgeRules> rules_;
   int64_t edges_ = 0;
+  int64_t listed_ = 0;  // those of them that are in the arrays
   int64_t largest_ = -1;
   int64_t largest_line_ = 0;
   bool wide_ = false;
   WeightType weight_type_;
   GrowingBytes sources_, targets_, weights_;
+  EdgeRuns runs_;
 };
 
 }  // namespace hinterland::native

@@ -5,6 +5,9 @@ from __future__ import annotations
 import gzip
 import os
 import shutil
+import subprocess
+import sys
+import zipfile
 from collections import Counter
 
 import numpy as np
@@ -16,7 +19,7 @@ import hinterland as hl
 from hinterland.datasets import igb
 from hinterland.datasets.dataset import SPLITS
 from hinterland.datasets.files import source_of
-from hinterland.runtime.errors import ConfigError, FormatError, StorageError
+from hinterland.runtime.errors import ConfigError, FormatError, OutOfMemory, StorageError
 
 from . import writers
 
@@ -452,3 +455,87 @@ def test_nothing_of_a_pickle_is_run(tmp_path):
     with pytest.raises(FormatError, match="can be read safely"):
         hl.datasets.open(path)
     assert not (tmp_path / "sprung").exists()
+
+
+def _shchur(path, rows: int, columns: int, entries: int) -> None:
+    """Attributes of ones in the first column of the first row, which compress a thousand to one."""
+    arrays = {
+        "adj_data": np.ones(0, np.float32), "adj_indices": np.zeros(0, np.int32), "adj_indptr": np.zeros(rows + 1, np.int32),
+        "adj_shape": np.array([rows, rows]), "labels": np.zeros(rows, np.int8), "attr_shape": np.array([rows, columns]),
+        "attr_data": np.ones(entries, np.float32), "attr_indices": np.zeros(entries, np.int32),
+        "attr_indptr": np.concatenate([[0], np.full(rows, entries)]),
+    }  # fmt: skip
+    np.savez_compressed(path, **arrays)
+
+
+_PEAK = """
+import sys
+import hinterland as hl
+def peak():
+    lines = open("/proc/self/status").read().splitlines()
+    return 1024 * next(int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
+hl.datasets.open(sys.argv[2])
+before = peak()
+found = hl.datasets.open(sys.argv[1])
+print(found.features.nbytes + found.labels.nbytes + found.graph.nbytes, peak() - before)
+"""
+
+
+def test_a_matrix_of_attributes_is_read_in_blocks(tmp_path):
+    _shchur(tmp_path / "small.npz", 10, 4, 10)
+    _shchur(tmp_path / "packed.npz", 100, 4, 20_000_000)  # 160 MB of entries in 160 KB; they make 400 numbers
+    assert (tmp_path / "packed.npz").stat().st_size < 1 << 20
+    ran = subprocess.run(
+        [sys.executable, "-c", _PEAK, str(tmp_path / "packed.npz"), str(tmp_path / "small.npz")],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    output, peak = map(int, ran.stdout.split())
+    assert peak < output + (80 << 20)
+    assert int(hl.datasets.open(tmp_path / "packed.npz").features.cpu()[0, 0]) == 2**24  # where float32 stops to count
+
+
+def test_what_a_small_file_promises_is_refused_before_it_is_taken(tmp_path, monkeypatch):
+    _shchur(tmp_path / "wide.npz", 10_000, 4_000, 0)
+    _shchur(tmp_path / "long.npz", 8_000_000, 0, 0)
+    monkeypatch.setenv("HINTERLAND_HOST_MEMORY", "100MB")
+    for name, says in (("wide", "host memory asked for"), ("long", "long.npz: .*host memory asked for")):
+        with pytest.raises(OutOfMemory, match=says):
+            hl.datasets.open(tmp_path / f"{name}.npz")
+
+
+def test_labels_with_holes_are_refused_before_they_are_read(tmp_path, monkeypatch):
+    path = tmp_path / "ours"
+    hl.datasets.convert(writers.write_products(tmp_path / "products", writers.truth()), path)
+    labels = np.load(path / "labels.npy")
+    for file, count in (("labels.npy", 100_000_000), ("train.npy", 100_000_000)):
+        sound = (path / file).read_bytes()
+        with open(path / file, "wb") as output:
+            header = {"descr": "<i8", "fortran_order": False, "shape": (count,)}
+            np.lib.format.write_array_header_1_0(output, header)
+            output.truncate(output.tell() + 8 * count)
+        monkeypatch.setenv("HINTERLAND_HOST_MEMORY", "100MB")
+        says = f"labels for {len(labels)} vertices" if file == "labels.npy" else f"{file}: .*host memory asked for"
+        with pytest.raises((FormatError, OutOfMemory), match=says):
+            hl.datasets.open(path)
+        (path / file).write_bytes(sound)
+    hl.datasets.open(path)
+
+
+@pytest.mark.parametrize("file", ["node-feat", "node-label", "edge", "num-node-list"])
+def test_a_line_without_end_is_refused_before_it_is_read(tmp_path, file):
+    path = writers.write_products(tmp_path / "products", writers.truth())
+    _gz(path / "raw" / f"{file}.csv.gz", b"1" * (3 << 20))
+    with pytest.raises(FormatError, match=rf"{file}.csv.gz: line 1: longer than 1048576 bytes"):
+        hl.datasets.open(path)
+
+
+def test_torch_files_are_not_compressed(tmp_path):
+    path = writers.write_mag240m(tmp_path / "mag", writers.mag_truth())
+    place = path / "split_dict.pt"
+    with zipfile.ZipFile(place) as held:
+        members = {name: held.read(name) for name in held.namelist()}
+    with zipfile.ZipFile(place, "w", zipfile.ZIP_DEFLATED) as packed:
+        for name, content in members.items():
+            packed.writestr(name, content)
+    with pytest.raises(FormatError, match="split_dict.pt: .* is compressed, which torch does not do"):
+        hl.datasets.open(path)

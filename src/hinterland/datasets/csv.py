@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import Any
 
 import numpy as np
 import torch
 
-from ..graph.formats.files import open_text
+from ..graph.formats.files import open_text, require_memory
+from ..graph.formats.text import LONGEST_LINE
 from ..runtime.errors import FormatError
 from ..runtime.files import refused
 
 _LINES = 1 << 16
+_BLOCK = 16 << 20  # bytes of text that are parsed together
 
 
 class CsvRows:
@@ -23,28 +24,29 @@ class CsvRows:
     def __init__(self, path: str, rows: int) -> None:
         self.path = path
         self._text: Any = open_text(path)[0]
-        first = _lines(path, self._text, 1)
-        self.shape = (rows, first[0].count(b",") + 1 if first else 0)
-        self._ahead = first
+        self._ahead = _lines(path, self._text, 0, 1)
+        self.shape = (rows, self._ahead[0].count(b",") + 1 if self._ahead else 0)
         self._at = 0
 
     def read(self, target: torch.Tensor) -> None:
-        for begin in range(0, len(target), _LINES):
-            part = target[begin : begin + _LINES]
-            lines = self._ahead + _lines(self.path, self._text, len(part) - len(self._ahead))
+        done = 0
+        while done < len(target):
+            wanted = min(len(target) - done, _LINES)
+            lines = self._ahead or _lines(self.path, self._text, self._at, wanted)
             self._ahead = []
-            if len(lines) < len(part):
-                raise FormatError(
-                    f"{self.path}: truncated: it ends after {self._at + len(lines)} of {self.shape[0]} rows; fetch it again"
-                )
-            part.copy_(torch.from_numpy(_numbers(self.path, lines, self._at, self.shape[1])))
-            self._at += len(part)
-        if self._at == self.shape[0] and _lines(self.path, self._text, 1):
+            if not lines:
+                raise FormatError(f"{self.path}: truncated: it ends after {self._at} of {self.shape[0]} rows; fetch it again")
+            values = _numbers(self.path, lines, self._at, self.shape[1])
+            target[done : done + len(lines)].copy_(torch.from_numpy(values))
+            done += len(lines)
+            self._at += len(lines)
+        if self._at == self.shape[0] and _lines(self.path, self._text, self._at, 1):
             raise FormatError(f"{self.path}: more rows than the {self.shape[0]} vertices; the file is of another data set")
 
     def skip(self, count: int) -> None:
-        for begin in range(0, count, _LINES):
-            self.read(torch.empty(min(_LINES, count - begin), self.shape[1]))
+        step = max(_BLOCK // max(4 * self.shape[1], 1), 1)
+        for begin in range(0, count, step):
+            self.read(torch.empty(min(step, count - begin), self.shape[1]))
 
 
 def column(path: str) -> torch.Tensor:
@@ -52,9 +54,10 @@ def column(path: str) -> torch.Tensor:
     parts = [np.empty(0)]
     done = 0
     with open_text(path)[0] as text:
-        while lines := _lines(path, text, _LINES):
-            parts.append(_numbers(path, lines, done, 1).reshape(-1))
+        while lines := _lines(path, text, done, _LINES):
             done += len(lines)
+            require_memory(path, f"{done} lines", 8 * (done + len(lines)))  # all in one array, at the end; and these
+            parts.append(_numbers(path, lines, done - len(lines), 1).reshape(-1))
     return torch.from_numpy(np.concatenate(parts))
 
 
@@ -68,11 +71,25 @@ def whole_column(path: str) -> torch.Tensor:
     return values.to(torch.int64)
 
 
-def _lines(path: str, text: Any, count: int) -> list[bytes]:
-    try:
-        return list(itertools.islice(text, count))
-    except OSError as error:
-        raise refused(path, "read", error) from error
+def _lines(path: str, text: Any, done: int, count: int) -> list[bytes]:
+    """At most ``count`` lines, and no more than fill a block; ``done`` lines came before them."""
+    lines: list[bytes] = []
+    held = 0
+    while len(lines) < count and held < _BLOCK:
+        try:
+            line = text.readline(LONGEST_LINE + 1)
+        except OSError as error:
+            raise refused(path, "read", error) from error
+        if len(line) > LONGEST_LINE:
+            raise FormatError(
+                f"{path}: line {done + len(lines) + 1}: longer than {LONGEST_LINE} bytes; this is no table of numbers, fetch "
+                "the file again"
+            )
+        if not line:
+            break
+        lines.append(line)
+        held += len(line)
+    return lines
 
 
 def _numbers(path: str, lines: list[bytes], done: int, columns: int) -> np.ndarray:

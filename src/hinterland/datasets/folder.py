@@ -13,6 +13,7 @@ Layout::
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import shutil
@@ -32,7 +33,7 @@ from ..runtime.files import check_folder_place, replacing, replacing_folder
 from ..runtime.progress import progress as shown
 from ..runtime.units import format_bytes
 from . import summed
-from .source import FLOATS, Placement, Relation, Rows, Source, Vertices, labels_of, split_of
+from .source import FLOATS, Placement, Relation, Rows, Source, Vertices, check_label_count, labels_of, split_of
 from .summed import Layout, SummedRows, located
 
 VERSION = 2
@@ -57,10 +58,10 @@ def read(path: str, num_classes: int | None) -> Source:
     header = read_header(path)
     several = header["heterogeneous"]
     arrays = _arrays(path, header)
-    vertices = {
-        kind: Vertices(held["count"], _rows(arrays[_features(kind, several)]) if held["features"] else None)
-        for kind, held in header["vertices"].items()
-    }
+    vertices = {}
+    for kind, held in header["vertices"].items():
+        vertices[kind] = Vertices(held["count"], _rows(arrays[_features(kind, several)]) if held["features"] else None)
+        vertices[kind].check(kind)
     relations = {}
     for edges in header["edges"]:
         file = os.path.join(path, _graph(tuple(edges["type"]), several))
@@ -73,7 +74,7 @@ def read(path: str, num_classes: int | None) -> Source:
         vertices,
         relations,
         header["target"],
-        labels_of(places["labels"], arrays["labels.npy"].whole()),
+        _read_labels(arrays["labels.npy"], vertices[header["target"]].count),
         {name: split_of(places[name], arrays[f"{name}.npy"].whole()) for name in header["splits"]},
         header["num_classes"],
         several,
@@ -118,6 +119,11 @@ def _rows(array: SummedRows) -> Rows:
             "columns]: convert or generate the data set again"
         )
     return array
+
+
+def _read_labels(array: SummedRows, vertices: int) -> torch.Tensor:
+    check_label_count(array.path, math.prod(array.shape), vertices)
+    return labels_of(array.path, array.whole())
 
 
 def read_header(path: str) -> dict[str, Any]:

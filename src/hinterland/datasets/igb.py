@@ -20,7 +20,7 @@ from functools import partial
 import torch
 
 from ..graph.formats.arrays import MAGIC, open_npy
-from ..graph.formats.files import read_head, read_into, size_of
+from ..graph.formats.files import read_head, read_into, require_memory, size_of
 from ..runtime.errors import ConfigError, FormatError
 from .dataset import SPLITS
 from .source import ArrayRows, RawRows, Rows, Source, Vertices, array_labels, labels_of, random_parts, relation_of
@@ -87,6 +87,7 @@ def _read(path: str, num_classes: int | None, kinds: tuple[tuple[str, str, str],
         relations[source, name, target] = relation_of(file, partial(open_npy, file), "[E,2]", *ends)
     place = os.path.join(folder, "paper", _LABELS[classes])
     papers = tables["paper"].shape[0]
+    require_memory(place, "labels and splits", 16 * papers)
     if papers == _FULL_PAPERS:
         labelled = _FULL[classes]
         train, valid = (int(labelled * share) for share in _SHARES)
@@ -117,10 +118,11 @@ def _features(path: str) -> Rows:
 def _labels(path: str, papers: int, labelled: int) -> torch.Tensor:
     """Labels of all papers, of which those from ``labelled`` on mean nothing."""
     if read_head(path, len(MAGIC)) == MAGIC:
-        return array_labels(open_npy(path))
+        return array_labels(open_npy(path), papers)
     size = size_of(path)
     if size != 4 * papers:
         raise FormatError(f"{path}: {size} bytes, but {papers} papers have {4 * papers} of float32; the file is truncated")
+    require_memory(path, "the labels", 12 * papers)  # as stored and as they become
     values = torch.full((papers,), torch.nan)
     read_into(path, 0, values[:labelled])
     return labels_of(path, values)

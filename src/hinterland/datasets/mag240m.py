@@ -46,7 +46,7 @@ def read(path: str, num_classes: int | None) -> Source:
         open_npy(file)  # a missing file is found now
         relation = relation_of(file, partial(open_npy, file), "[2,E]", counts[source], counts[target])
         relations[source, name, target] = relation
-    labels = array_labels(open_npy(os.path.join(papers, "node_label.npy")))
+    labels = array_labels(open_npy(os.path.join(papers, "node_label.npy")), counts["paper"])
     parts = os.path.join(path, "split_dict.pt")
     return Source(
         path,

@@ -18,7 +18,9 @@ from dataclasses import dataclass
 
 import torch
 
+from .. import _core
 from ..graph import Graph
+from ..graph.build import from_runs
 from ..graph.formats import ogb as raw
 from ..graph.formats.arrays import Archive
 from ..graph.formats.content import Options
@@ -96,8 +98,10 @@ def _text(folder: str, mirrored: bool) -> _Parts:
     features = csv.CsvRows(os.path.join(folder, "node-feat.csv.gz"), count)
 
     def edges(symmetrize: bool, placement: Placement) -> Graph:
-        held = raw.read(folder, _LIST)
-        return listed(held.sources, held.targets, count, symmetrize, placement, mirrored)
+        undirected = symmetrize or mirrored
+        rules = _core.EdgeRules(mirror=undirected, flip=True)  # lists of in-neighbours
+        parser, _ = raw.parse_text(folder, rules)
+        return from_runs(parser, count, directed=not undirected, remove_duplicates=symmetrize, placement=placement)
 
     return _Parts(Vertices(count, features), Relation(os.path.join(folder, "edge.csv.gz"), edges), labels, place)
 
@@ -107,7 +111,7 @@ def _packed(path: str) -> _Parts:
     count = raw.count_packed_vertices(archive)
     place = os.path.join(os.path.dirname(path), "node-label.npz")
     with Archive(place) as held:
-        labels = array_labels(held.open("node_label"))
+        labels = array_labels(held.open("node_label"), count)
 
     def edges(symmetrize: bool, placement: Placement) -> Graph:
         held = raw.read_packed(path, _LIST)

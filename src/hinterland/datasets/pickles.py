@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import _codecs
 import re
+import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -15,7 +16,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..graph.formats.files import size_of
+from ..graph.formats.arrays import damaged
+from ..graph.formats.files import require_memory, size_of
 from ..runtime.errors import FormatError
 
 
@@ -57,8 +59,9 @@ def load(path: str) -> Any:
     Raises:
         StorageError: it is missing or cannot be read.
         FormatError: it is damaged, or holds objects of other kinds.
+        OutOfMemory: what is not mapped does not fit.
     """
-    size_of(path)
+    require_memory(path, "what is stored besides tensors", _unmapped(path))
     try:
         with _only(_STAND_INS + _NUMPY):
             try:
@@ -71,6 +74,19 @@ def load(path: str) -> Any:
         raise
     except Exception as error:  # unpickling raises whatever a damaged byte leads to
         raise FormatError(f"{path}: no torch file that can be read safely: {_reason(error)}; fetch the file again") from error
+
+
+def _unmapped(path: str) -> int:
+    """Bytes of a torch file that are read rather than mapped: what is pickled, and all of a file from before torch 1.6."""
+    size = size_of(path)
+    if not zipfile.is_zipfile(path):
+        return size
+    with damaged(path, "the archive"), zipfile.ZipFile(path) as archive:
+        records = archive.infolist()
+    packed = [record.filename for record in records if record.compress_type != zipfile.ZIP_STORED]
+    if packed:
+        raise FormatError(f"{path}: {packed[0]} is compressed, which torch does not do; save it again by torch.save")
+    return sum(record.file_size for record in records if record.filename.endswith("data.pkl"))
 
 
 @contextmanager

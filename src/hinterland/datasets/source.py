@@ -18,7 +18,7 @@ from .. import _core
 from ..graph import Graph, from_edges
 from ..graph.formats.arrays import ArrayFile
 from ..graph.formats.content import Options
-from ..graph.formats.files import read_into, size_of
+from ..graph.formats.files import read_into, require_memory, size_of
 from ..graph.formats.npy import read_columns
 from ..runtime.errors import FormatError, GraphError
 from .dataset import SPLITS, EdgeType
@@ -26,7 +26,7 @@ from .dataset import SPLITS, EdgeType
 FLOATS = (torch.float16, torch.float32, torch.float64)
 HOMOGENEOUS = ("node", "to", "node")
 _LARGEST_LABEL = 1 << 24
-
+_CHUNK = 1 << 20  # labels that are looked at together
 
 Placement = str | Mapping[str, str]
 
@@ -117,6 +117,14 @@ class Vertices:
     count: int
     features: Rows | None = None
 
+    def check(self, kind: str) -> None:
+        """Refuses features that have another number of rows."""
+        if self.features is not None and self.features.shape[0] != self.count:
+            raise FormatError(
+                f"{self.features.path}: {self.features.shape[0]} rows of features, but there are {self.count} vertices of type "
+                f"{kind}; the file is truncated or of another data set"
+            )
+
 
 @dataclass
 class Relation:
@@ -148,14 +156,9 @@ class Source:
         """Refuses parts that do not belong together, before the large ones are read."""
         count = self.vertices[self.target].count
         for kind, vertices in self.vertices.items():
-            if vertices.features is not None and vertices.features.shape[0] != vertices.count:
-                raise FormatError(
-                    f"{vertices.features.path}: {vertices.features.shape[0]} rows of features, but there are {vertices.count} "
-                    f"vertices of type {kind}; the file is truncated or of another data set"
-                )
+            vertices.check(kind)
         path = self.places.get("labels", self.path)
-        if len(self.labels) != count:
-            raise FormatError(f"{path}: {len(self.labels)} labels for {count} vertices; the file is truncated or damaged")
+        check_label_count(path, len(self.labels), count)
         if count and int(self.labels.max()) >= self.num_classes:
             bad = int(self.labels.argmax())
             raise FormatError(
@@ -212,18 +215,16 @@ def relation_of(path: str, open_array: Callable[[], ArrayFile], layout: str, sou
     return Relation(path, read)
 
 
-def listed(
-    sources: torch.Tensor, targets: torch.Tensor, vertices: int, symmetrize: bool, placement: Placement, mirrored: bool = False
-) -> Graph:
+def listed(sources: torch.Tensor, targets: torch.Tensor, vertices: int, symmetrize: bool, placement: Placement) -> Graph:
     """The lists of in-neighbours of edges ``sources[i] -> targets[i]``.
 
-    ``symmetrize``: as in Relation. ``mirrored``: each edge stands for both directions, and repeated ones stay.
+    ``symmetrize``: as in Relation.
     """
     return from_edges(
         targets,
         sources,
         num_vertices=vertices,
-        symmetrize=symmetrize or mirrored,
+        symmetrize=symmetrize,
         remove_duplicates=symmetrize,
         placement=placement,
     )
@@ -241,22 +242,48 @@ def as_undirected(graph: Graph) -> Graph:
 
 def labels_of(path: str, values: torch.Tensor) -> torch.Tensor:
     """Labels as files have them, floating with NaN for none or integers with a negative for none, as int64 with -1."""
+    count = values.numel()
+    require_memory(path, "the labels", 8 * count)
     values = values.reshape(-1)
-    whole = torch.where(values.isnan(), -1, values) if values.is_floating_point() else values.to(torch.int64)
-    wrong = ((whole != whole.trunc()) | (whole > _LARGEST_LABEL)).nonzero()
-    if len(wrong):
-        bad = int(wrong[0])
-        raise FormatError(f"{path}: the label of vertex {bad} is {values[bad].item()}, which is no class; fetch the file again")
-    return whole.to(torch.int64).clamp_(min=-1)
+    return _labels(path, count, lambda begin, end: values[begin:end])
 
 
-def array_labels(array: ArrayFile) -> torch.Tensor:
-    """All of an array as labels."""
+def array_labels(array: ArrayFile, vertices: int) -> torch.Tensor:
+    """All of an array as labels of ``vertices`` vertices."""
     if array.count != max(array.shape, default=0):
         raise FormatError(f"{array.path}: {array.name} has the shape {array.shape}; labels are one number for each vertex")
-    values = torch.empty(array.count, dtype=array.torch_dtype())
-    array.read_values(values)
-    return labels_of(array.path, values)
+    check_label_count(array.path, array.count, vertices)
+    require_memory(array.path, array.name, 8 * array.count)
+
+    def part(begin: int, end: int) -> torch.Tensor:
+        values = torch.empty(end - begin, dtype=array.torch_dtype())
+        array.read_values(values)
+        return values
+
+    return _labels(array.path, array.count, part)
+
+
+def check_label_count(path: str, labels: int, vertices: int) -> None:
+    """Refuses labels that are more or fewer than the vertices."""
+    if labels != vertices:
+        raise FormatError(f"{path}: {labels} labels for {vertices} vertices; the file is truncated or damaged")
+
+
+def _labels(path: str, count: int, part: Callable[[int, int], torch.Tensor]) -> torch.Tensor:
+    """``part(begin, end)`` yields values as files have them, part after part."""
+    labels = torch.empty(count, dtype=torch.int64)
+    for begin in range(0, count, _CHUNK):
+        end = min(begin + _CHUNK, count)
+        values = part(begin, end)
+        whole = torch.where(values.isnan(), -1, values) if values.is_floating_point() else values.to(torch.int64)
+        wrong = ((whole != whole.trunc()) | (whole > _LARGEST_LABEL)).nonzero()
+        if len(wrong):
+            bad = int(wrong[0])
+            raise FormatError(
+                f"{path}: the label of vertex {begin + bad} is {values[bad].item()}, which is no class; fetch the file again"
+            )
+        torch.clamp(whole.to(torch.int64), min=-1, out=labels[begin:end])
+    return labels
 
 
 def classes_of(labels: torch.Tensor) -> int:
@@ -269,6 +296,7 @@ def split_of(path: str, values: np.ndarray | torch.Tensor) -> torch.Tensor:
     part = torch.as_tensor(values)
     if part.ndim != 1 or part.is_floating_point() or part.dtype == torch.bool or part.is_complex():
         raise FormatError(f"{path}: a split is {part.dtype} of shape {tuple(part.shape)}; it must be a list of vertex numbers")
+    require_memory(path, "a split", 8 * part.numel())
     return part.to(torch.int64)
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..graph.formats.files import read_into, size_of
+from ..graph.formats.files import read_into, require_memory, size_of
 from ..memory.load import locate
 from ..runtime.checksums import BLOCK, Running
 from ..runtime.errors import FormatError
@@ -96,6 +96,7 @@ class SummedRows:
 
     def whole(self) -> torch.Tensor:
         """All of it; for short ones."""
+        require_memory(self.path, "the array", math.prod(self.shape) * self.dtype.itemsize)
         values = torch.empty(self.shape, dtype=self.dtype)
         self.read(values)
         return values

@@ -2,7 +2,8 @@
 
 The builder walks the edges twice, once to count and once to place them, and never stores them as a list or mirrors them in
 memory: at its peak it holds the graph, 8 bytes a vertex and, only if duplicates are removed, the entries with their duplicates;
-8 bytes an entry more where the order of the input is kept.
+8 bytes an entry more where the order of the input is kept. The entries of a text, which are the readers' own, are given back
+as they are placed.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from collections.abc import Mapping
 import torch
 
 from .. import _core
-from ..memory import UnifiedTensor
+from ..memory import UnifiedTensor, report
+from ..memory.limits import require_host_memory, returning
 from ..runtime import arguments
 from ..runtime.errors import ConfigError, GraphError
 from . import arrays
@@ -94,6 +96,27 @@ def from_edges(
     return built
 
 
+def from_runs(
+    parser: _core.EdgeParser,
+    num_vertices: int,
+    *,
+    directed: bool,
+    remove_duplicates: bool,
+    placement: str | Mapping[str, str],
+) -> Graph:
+    """A graph of what the edges of a text add to the rows, by the rules of its parser, which is empty afterwards."""
+    return build(
+        parser.runs(),
+        _core.EdgeRules(),
+        num_vertices,
+        None if parser.weight_type is None else getattr(torch, parser.weight_type),
+        directed=directed,
+        remove_duplicates=remove_duplicates,
+        placement=placement,
+        runs=parser.nbytes,
+    )
+
+
 def simplify(
     graph: Graph,
     *,
@@ -153,15 +176,19 @@ def build(
     edges: _core.EdgeSource,
     rules: _core.EdgeRules,
     num_vertices: int,
-    weights: torch.Tensor | None = None,
+    weights: torch.Tensor | torch.dtype | None = None,
     *,
     directed: bool,
     remove_duplicates: bool = False,
     sort_neighbors: bool = True,
     order: Order | None = None,
     placement: str | Mapping[str, str] = "host",
+    runs: int = 0,
 ) -> Graph:
-    """A graph from any native edge source; ``weights`` are those of its edges, on the CPU; ``order`` is what it remembers."""
+    """A graph from any native edge source; ``weights`` are those of its edges, on the CPU; ``order`` is what it remembers.
+
+    ``runs``: the source is a parser's runs (``EdgeParser.runs``), which hold so many bytes; ``weights`` is then their type.
+    """
     final = arrays.placements(placement)
     # What goes to a GPU is made in host memory first.
     host = {name: "heap" if place == "gpu" else place for name, place in final.items()}
@@ -174,16 +201,22 @@ def build(
     if bad >= 0:
         raise _EdgeOutside(bad)
     dtype = arrays.index_dtype(num_vertices)
-    held["indices"] = UnifiedTensor.empty((entries,), dtype, placement=first["indices"])
+    given = weights.dtype if isinstance(weights, torch.Tensor) else weights
+    types = {"indices": dtype} if given is None else {"indices": dtype, "weights": given}
+    with returning(runs):
+        require_host_memory(entries * sum(kind.itemsize for kind in types.values()), report().nbytes)
+        for name, kind in types.items():  # runs give memory back where untouched pages are filled
+            held[name] = UnifiedTensor._allocate((entries,), kind, first[name], False, touch=not runs)
     neighbors = (_address(held["indices"]), dtype.itemsize)
-    weight_type, weight_from, weight_to = arrays.WeightType(0, 0), 0, 0
-    if weights is not None:
-        held["weights"] = UnifiedTensor.empty((entries,), weights.dtype, placement=first["weights"])
-        weight_type = arrays.WEIGHT_TYPES[weights.dtype]
-        weight_from, weight_to = weights.data_ptr(), _address(held["weights"])
+    weight_type = arrays.WeightType(0, 0) if given is None else arrays.WEIGHT_TYPES[given]
+    weight_from = weights.data_ptr() if isinstance(weights, torch.Tensor) else 0
+    weight_to = 0 if given is None else _address(held["weights"])
 
     if sort_neighbors or remove_duplicates:
-        _core.scatter_entries(edges, rules, offsets, *neighbors, weight_from, weight_to, weight_type.bytes)
+        if runs:
+            _core.scatter_runs(edges, offsets, num_vertices, *neighbors, weight_to, weight_type.bytes)
+        else:
+            _core.scatter_entries(edges, rules, offsets, *neighbors, weight_from, weight_to, weight_type.bytes)
         kept = None
         if remove_duplicates:
             kept = UnifiedTensor.empty((num_vertices + 1,), torch.int64, placement="heap")

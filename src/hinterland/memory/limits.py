@@ -6,6 +6,9 @@ Asked before anything is allocated: a machine that swaps, or kills the process, 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 
 from ..runtime.errors import OutOfMemory
@@ -13,6 +16,18 @@ from ..runtime.units import format_bytes, parse_bytes
 
 _UNLIMITED = 1 << 60  # what version 1 control groups say when there is no limit is near 2^63
 _KEPT = 32  # one part in this many of the memory is left to everything else
+
+_returning: ContextVar[int] = ContextVar("returning", default=0)
+
+
+@contextmanager
+def returning(nbytes: int) -> Iterator[None]:
+    """Counts ``nbytes`` that the caller holds as free: it gives them back while it fills what is asked for here."""
+    token = _returning.set(nbytes)
+    try:
+        yield
+    finally:
+        _returning.reset(token)
 
 
 def host_memory(held: int) -> tuple[int, str]:
@@ -22,8 +37,9 @@ def host_memory(held: int) -> tuple[int, str]:
         return max(0, parse_bytes(setting) - held), "HINTERLAND_HOST_MEMORY"
     group = _control_group()
     if group is not None:
+        group += _returning.get()
         return max(0, group - group // _KEPT), "the control group's memory limit"
-    free = meminfo("MemAvailable")
+    free = meminfo("MemAvailable") + _returning.get()
     return max(0, free - free // _KEPT), "the system's available memory"
 
 

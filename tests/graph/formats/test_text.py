@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 import hinterland as hl
 from hinterland.graph.formats import text
+from hinterland.runtime.errors import FormatError
 
 from .samples import few, graphs, listed, memory_folder
 
@@ -180,6 +181,47 @@ def test_weights_take_the_smallest_type_that_holds_them(tmp_path, values, dtype)
     graph = hl.load_graph(path)
     assert graph.weights.dtype == dtype
     assert graph.weights.tolist() == [float(v) if dtype.is_floating_point else int(v) for v in values]
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("symmetrize", [False, True])
+@pytest.mark.parametrize("once", [False, True], ids=["all", "once"])
+def test_runs_become_what_the_list_of_edges_does(tmp_path, weighted, symmetrize, once):
+    """Several runs in a random order, rows and neighbours of one to three bytes, a row longer than a run."""
+    rng = np.random.default_rng(5)
+    src, dst = (torch.from_numpy(rng.integers(0, 70_000, 200_000) >> rng.integers(0, 17, 200_000)) for _ in range(2))
+    src[:80_000] = 7
+    weights = torch.from_numpy(rng.integers(-9, 9, 200_000)).int() if weighted else None
+    columns = [src, dst] if weights is None else [src, dst, weights]
+    path = tmp_path / "g.txt"
+    path.write_text("\n".join(" ".join(map(str, line)) for line in zip(*(c.tolist() for c in columns), strict=True)))
+    options = {"symmetrize": symmetrize, "remove_self_loops": once, "remove_duplicates": once}
+    found, expected = hl.load_graph(path, **options), hl.from_edges(src, dst, weights, **options)
+    for name in ("indptr", "indices") + ("weights",) * weighted:
+        assert torch.equal(getattr(found, name), getattr(expected, name))
+    assert found.directed is not symmetrize
+
+
+@pytest.mark.parametrize("ending", ["\n", "\r\n", " \t\n"])
+def test_blank_lines_and_comments_before_the_edges_are_passed_over_at_once(tmp_path, monkeypatch, ending):
+    calls = []
+    readline = text.TextReader.readline
+    monkeypatch.setattr(text.TextReader, "readline", lambda self: calls.append(self) or readline(self))
+    blank = ending * 1_000_000
+    banner = "%%MatrixMarket matrix coordinate pattern general\n"
+    for name, before, edge, lines in [
+        ("g.txt", f"{blank}# Nodes: 9\n#\n{blank}", "0 x", 2_000_003),
+        ("g.csv", f"# Nodes: 9\n{blank}source,target\n{blank}", "0,x", 2_000_003),
+        ("g.mtx", f"{banner}{blank}%\n{blank}9 9 1\n", "1 x", 2_000_004),
+        ("g.gr", f"c\nc a\n{blank}p sp 9 1\n", "a 1 x 1", 1_000_004),
+    ]:
+        calls.clear()
+        (tmp_path / name).write_text(before + edge.replace("x", "3"))
+        assert hl.load_graph(tmp_path / name).num_vertices == 9
+        assert len(calls) < 100
+        (tmp_path / name).write_text(before + edge)
+        with pytest.raises(FormatError, match=f'line {lines}: the neighbour is "x"'):
+            hl.load_graph(tmp_path / name)
 
 
 def test_types_widen_in_later_blocks(tmp_path, monkeypatch):

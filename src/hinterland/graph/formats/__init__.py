@@ -9,22 +9,23 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
+from ... import _core
 from ...memory import UnifiedTensor
 from ...runtime import arguments
 from ...runtime.errors import ConfigError, FormatError, GraphError, HinterlandError, OutOfMemory
 from ...runtime.files import check_place
 from ..arrays import WEIGHT_TYPES, check_mirrored, placements
-from ..build import from_edges, simplify
+from ..build import from_edges, from_runs, simplify
 from ..compress import from_packed
 from ..graph import Graph, require_graph
 from ..order import checked as checked_order
 from ..reorder import restored
 from . import bel, edges, gap, gr, hl, mtx, npy, npz, ogb
-from .content import EdgeList, Options, Packed, Rows, cast_weights, check_weights, survey
+from .content import EdgeList, EdgeRuns, Options, Packed, Rows, cast_weights, check_weights, survey
 from .sniff import sniff
 
 __all__ = ["FORMATS", "Format", "check_target", "detect", "files_of", "load_graph", "save_graph", "survey"]
@@ -37,7 +38,7 @@ class Format:
     name: str
     title: str
     endings: tuple[str, ...]
-    read: Callable[[str, Options], EdgeList | Rows | Packed]
+    read: Callable[[str, Options], EdgeList | EdgeRuns | Rows | Packed]
     write: Callable[[Graph, str], None] | None
 
 
@@ -134,12 +135,24 @@ def load_graph(
             raise ConfigError(f"{name}={arguments.shown(given)} is none of True, False and None")
     entry, layout = _format(detect(path) if format is None else format, path)
     options = Options(placements(placement), weight_dtype, layout)
+    if weight_dtype is None and sort_neighbors is not False:
+        rules = [_core.EdgeRules(mirror=mirror, drop_loops=remove_self_loops) for mirror in (symmetrize, True)]
+        options = replace(options, rules=rules[0], mirrored=rules[1])
     with _naming(path):
         content = entry.read(path, options)
         if isinstance(content, Rows) and content.columns:
             content = _transposed(content)
-        content.weights = _weights(path, content, options)
-        if isinstance(content, EdgeList):
+        if not isinstance(content, EdgeRuns):
+            content.weights = _weights(path, content, options)
+        if isinstance(content, EdgeRuns):
+            graph = from_runs(
+                content.parser,
+                content.num_vertices,
+                directed=content.directed and not symmetrize,
+                remove_duplicates=remove_duplicates,
+                placement=placement,
+            )
+        elif isinstance(content, EdgeList):
             graph = from_edges(
                 content.sources,
                 content.targets,

@@ -23,6 +23,7 @@ MAGIC = b"\x93NUMPY"
 _CHUNK = 1 << 22
 _SUMMED = 64 << 20  # bytes that are read at once where they are summed
 _LARGEST_HEADER = 1 << 16
+_LARGEST_SMALL = 1 << 13  # bytes
 _LARGEST_RATIO = 1032  # deflate cannot compress better (zlib's manual: "a factor of 1032:1")
 _TORCH_TYPES = {
     "b1": torch.bool, "i1": torch.int8, "i2": torch.int16, "i4": torch.int32, "i8": torch.int64,
@@ -137,8 +138,10 @@ class ArrayFile:
 
     def small(self) -> np.ndarray:
         """A short array as a whole, in its shape."""
-        if self.count > 1 << 10:
-            raise FormatError(f"{self.path}: {self.name} has {self.count} elements where a few are expected")
+        if self.count * max(self.dtype.itemsize, 1) > _LARGEST_SMALL:
+            raise FormatError(
+                f"{self.path}: {self.name} has {self.count} elements of {self.dtype.itemsize} bytes where a few are expected"
+            )
         return self.take(self.count).reshape(self.shape)
 
     def integers(self, count: int) -> torch.Tensor:

@@ -24,11 +24,17 @@ _SPARSE_RATIO = 256
 
 @dataclass(frozen=True)
 class Options:
-    """What ``load_graph`` was asked for, as readers need it."""
+    """What ``load_graph`` was asked for, as readers need it.
+
+    ``rules``: what becomes of an edge; ``mirrored``: of one that stands for both directions. None where readers must hand a
+    list over, in the file's order.
+    """
 
     placement: Mapping[str, str]
     weight_dtype: torch.dtype | None = None
     layout: str | None = None
+    rules: _core.EdgeRules | None = None
+    mirrored: _core.EdgeRules | None = None
 
     def place(self, name: str) -> str:
         """Where to read the array ``name`` to. What shall lie in GPU memory passes through the heap."""
@@ -49,6 +55,15 @@ class EdgeList:
     num_vertices: int
     symmetric: bool = False
     directed: bool = True
+
+
+@dataclass
+class EdgeRuns:
+    """The entries that a text's edges add to the rows, in their parser, which knows the options' rules."""
+
+    parser: _core.EdgeParser
+    num_vertices: int
+    directed: bool
 
 
 @dataclass

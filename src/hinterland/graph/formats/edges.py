@@ -10,16 +10,17 @@ import re
 from ... import _core
 from ...runtime.errors import FormatError
 from ..graph import Graph
-from .content import EdgeList, Options, check_sparsity, plain_weights
-from .text import TextReader, edge_text, take, write_text
+from .content import EdgeList, EdgeRuns, Options, check_sparsity, plain_weights
+from .text import TextReader, edge_text, parsed, passing, write_text
 
 _COMMENTS = b"#%"
+_PASSED = passing(rb"[#%][^\n]*+")
 _COLUMN = re.compile(rb"[ \t\r]*,[ \t\r]*|[ \t\r]+")
 _NAME = re.compile(rb'["A-Za-z_][^,\t]*')
 _NODES = re.compile(rb"\bNodes:\s*([0-9]{1,15})\b")
 
 
-def read(path: str, options: Options) -> EdgeList:
+def read(path: str, options: Options) -> EdgeList | EdgeRuns:
     """The list's edges as they stand: directed, each line one edge.
 
     The number of vertices is the largest number in the list plus one, or what a comment "# Nodes: N" says if that is more.
@@ -36,6 +37,7 @@ def read(path: str, options: Options) -> EdgeList:
             commas=True,
             weights="any" if columns == 3 else "none",
             first_line=reader.line if first else reader.line + 1,
+            rules=options.rules,
         )
         reader.parse(parser, first)
     if parser.edges == 0 and nodes is None:
@@ -43,7 +45,7 @@ def read(path: str, options: Options) -> EdgeList:
     vertices = max(parser.largest + 1, nodes or 0)
     where = f" (the largest number is on line {parser.largest_line})" if parser.largest + 1 == vertices else ""
     check_sparsity(path, vertices, parser.edges, where)
-    return EdgeList(*take(parser), vertices)
+    return parsed(parser, vertices, options.rules)
 
 
 def _split(line: bytes) -> list[bytes]:
@@ -53,17 +55,16 @@ def _split(line: bytes) -> list[bytes]:
 def _head(reader: TextReader) -> tuple[bytes, int | None]:
     """The first edge's line, and the number of vertices if a comment tells it."""
     nodes = None
-    heading_allowed = True
-    while line := reader.readline():
-        text = line.strip()
-        if text[:1] and text[:1] in (b"#", b"%"):
-            if found := _NODES.search(text):
-                nodes = int(found[1])
-        elif text and heading_allowed and len(_split(line)) in (2, 3) and all(map(_NAME.fullmatch, _split(line))):
-            heading_allowed = False
-        elif text:
-            return line, nodes
-    return b"", nodes
+
+    def see(comments: bytes) -> None:
+        nonlocal nodes
+        for found in _NODES.finditer(comments):
+            nodes = int(found[1])
+
+    line = reader.readline_behind(_PASSED, see)
+    if len(_split(line)) in (2, 3) and all(map(_NAME.fullmatch, _split(line))):
+        line = reader.readline_behind(_PASSED, see)
+    return line, nodes
 
 
 def write(graph: Graph, path: str) -> None:

@@ -13,7 +13,9 @@ from typing import Any
 import torch
 
 from ... import _core
-from ...runtime.errors import FormatError, StorageError
+from ...memory import report
+from ...memory.limits import require_host_memory
+from ...runtime.errors import FormatError, OutOfMemory, StorageError
 from ...runtime.files import refused
 
 GZIP_MAGIC = b"\x1f\x8b"
@@ -37,6 +39,14 @@ def size_of(path: str | Path) -> int:
     except OSError as error:
         raise refused(path, "read", error) from error
     return info.st_size
+
+
+def require_memory(path: str | Path, what: str, nbytes: int) -> None:
+    """Raises OutOfMemory, which names the file, unless ``what`` of it, ``nbytes``, can be had."""
+    try:
+        require_host_memory(nbytes, report().nbytes)
+    except OutOfMemory as error:
+        raise OutOfMemory(f"{path}: {what}: {error}") from None
 
 
 def read_head(path: str | Path, count: int) -> bytes:

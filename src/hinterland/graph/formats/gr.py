@@ -10,8 +10,10 @@ import torch
 from ... import _core
 from ...runtime.errors import ConfigError, FormatError
 from ..graph import Graph
-from .content import EdgeList, Options, check_counts, check_sparsity, plain_weights
-from .text import TextReader, edge_text, integers, take, write_text
+from .content import EdgeList, EdgeRuns, Options, check_counts, check_sparsity, plain_weights
+from .text import TextReader, edge_text, integers, parsed, passing, write_text
+
+_PASSED = passing(rb"c(?:[ \t\r\f\v][^\n]*+)?+")
 
 
 def matches(line: bytes) -> bool:
@@ -20,12 +22,10 @@ def matches(line: bytes) -> bool:
     return words[:1] == [b"p"] or (words[:1] == [b"a"] and len(words) == 4)
 
 
-def read(path: str, options: Options) -> EdgeList:
+def read(path: str, options: Options) -> EdgeList | EdgeRuns:
     """The arcs, directed and weighted."""
     with TextReader(path) as reader:
-        line = reader.readline()
-        while line and (not line.strip() or line.split()[0] == b"c"):
-            line = reader.readline()
+        line = reader.readline_behind(_PASSED)
         words = line.split()
         if words[:1] != [b"p"]:
             raise reader.fail(
@@ -44,7 +44,15 @@ def read(path: str, options: Options) -> EdgeList:
                 f"but the file holds {reader.bytes}; it is truncated or the header is wrong"
             )
         parser = _core.EdgeParser(
-            path, comments="c", tag="a", base=1, vertices=vertices, edges=arcs, weights="any", first_line=reader.line + 1
+            path,
+            comments="c",
+            tag="a",
+            base=1,
+            vertices=vertices,
+            edges=arcs,
+            weights="any",
+            first_line=reader.line + 1,
+            rules=options.rules,
         )
         reader.parse(parser)
         if parser.edges < arcs:
@@ -53,7 +61,7 @@ def read(path: str, options: Options) -> EdgeList:
                 f"at line {parser.line}"
             )
     check_sparsity(path, vertices, arcs, " in the header")
-    return EdgeList(*take(parser), vertices)
+    return parsed(parser, vertices, options.rules)
 
 
 def write(graph: Graph, path: str) -> None:

@@ -10,9 +10,10 @@ import torch
 from ... import _core
 from ...runtime.errors import FormatError, GraphError
 from ..graph import Graph
-from .content import EdgeList, Options, check_counts, check_sparsity, plain_weights, survey
-from .text import TextReader, edge_text, integers, take, write_text
+from .content import EdgeList, EdgeRuns, Options, check_counts, check_sparsity, plain_weights, survey
+from .text import TextReader, edge_text, integers, parsed, passing, write_text
 
+_PASSED = passing(rb"%[^\n]*+")
 _BANNER = b"%%MatrixMarket"
 _FIELDS = {"pattern": "none", "integer": "integer", "unsigned-integer": "integer", "real": "real", "double": "real"}
 _SYMMETRIES = ("general", "symmetric", "skew-symmetric")
@@ -23,13 +24,11 @@ def matches(head: bytes) -> bool:
     return head[: len(_BANNER)].lower() == _BANNER.lower()
 
 
-def read(path: str, options: Options) -> EdgeList:
+def read(path: str, options: Options) -> EdgeList | EdgeRuns:
     """The edges of a square coordinate matrix; a symmetric one is undirected."""
     with TextReader(path) as reader:
         field, symmetry = _banner(reader)
-        line = reader.readline()
-        while line.strip().startswith(b"%") or (line and not line.strip()):
-            line = reader.readline()
+        line = reader.readline_behind(_PASSED)
         if not line:
             raise FormatError(f"{path}: truncated: the file ends before its size line (rows, columns, entries)")
         sizes = integers(reader, line.split(), "the size line")
@@ -45,8 +44,16 @@ def read(path: str, options: Options) -> EdgeList:
                 f"the header promises {entries} entries, at least {entries * shortest - 1} bytes, "
                 f"but the file holds {reader.bytes}; it is truncated or the header is wrong"
             )
+        rules = {"general": options.rules, "symmetric": options.mirrored}.get(symmetry)
         parser = _core.EdgeParser(
-            path, comments="%", base=1, vertices=rows, edges=entries, weights=field, first_line=reader.line + 1
+            path,
+            comments="%",
+            base=1,
+            vertices=rows,
+            edges=entries,
+            weights=field,
+            first_line=reader.line + 1,
+            rules=rules,
         )
         reader.parse(parser)
         if parser.edges < entries:
@@ -55,10 +62,11 @@ def read(path: str, options: Options) -> EdgeList:
                 f"at line {parser.line}"
             )
     check_sparsity(path, rows, entries, " in the header")
-    sources, targets, weights = take(parser)
+    content = parsed(parser, rows, rules, symmetry == "symmetric")
     if symmetry == "skew-symmetric":
-        return _skew(path, sources, targets, weights, rows)
-    return EdgeList(sources, targets, weights, rows, symmetry == "symmetric", symmetry != "symmetric")
+        assert isinstance(content, EdgeList)
+        return _skew(path, content.sources, content.targets, content.weights, rows)
+    return content
 
 
 def _banner(reader: TextReader) -> tuple[str, str]:

@@ -10,9 +10,9 @@ import os
 from ... import _core
 from ...runtime.errors import FormatError, StorageError
 from .arrays import Archive
-from .content import EdgeList, Options, check_counts, check_sparsity
+from .content import EdgeList, EdgeRuns, Options, check_counts, check_sparsity
 from .npy import read_pairs
-from .text import TextReader, integers, take
+from .text import TextReader, integers, parsed
 
 
 def raw_folder(path: str) -> str | None:
@@ -23,7 +23,7 @@ def raw_folder(path: str) -> str | None:
     return None
 
 
-def read(path: str, options: Options) -> EdgeList:
+def read(path: str, options: Options) -> EdgeList | EdgeRuns:
     """The data set's one graph, directed."""
     folder = raw_folder(path)
     if folder is None:
@@ -31,7 +31,10 @@ def read(path: str, options: Options) -> EdgeList:
             f"{path}: this folder is no OGB data set: it has neither raw/edge.csv.gz nor raw/data.npz; name a file to load"
         )
     packed = os.path.join(folder, "data.npz")
-    return read_packed(packed, options) if os.path.exists(packed) else _read_text(folder)
+    if os.path.exists(packed):
+        return read_packed(packed, options)
+    parser, vertices = parse_text(folder, options.rules)
+    return parsed(parser, vertices, options.rules)
 
 
 def count_vertices(folder: str) -> int:
@@ -45,14 +48,15 @@ def count_vertices(folder: str) -> int:
     return vertices
 
 
-def _read_text(folder: str) -> EdgeList:
+def parse_text(folder: str, rules: _core.EdgeRules | None) -> tuple[_core.EdgeParser, int]:
+    """A parser that has read the folder's edges, and the number of vertices."""
     vertices = count_vertices(folder)
     path = os.path.join(folder, "edge.csv.gz")
     with TextReader(path) as reader:
-        parser = _core.EdgeParser(path, comments="", commas=True, vertices=vertices)
+        parser = _core.EdgeParser(path, comments="", commas=True, vertices=vertices, rules=rules)
         reader.parse(parser)
     check_sparsity(path, vertices, parser.edges, " in num-node-list.csv.gz")
-    return EdgeList(*take(parser), vertices)
+    return parser, vertices
 
 
 def read_packed(path: str, options: Options) -> EdgeList:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -19,20 +20,26 @@ from ...runtime.errors import FormatError
 from ...runtime.files import refused, replacing
 from ...runtime.progress import progress
 from ..graph import Graph
-from .content import csr
+from .content import EdgeList, EdgeRuns, csr
 from .files import GZIP_MAGIC, open_text, read_head, size_of
 
 BLOCK = 16 << 20
 LONGEST_LINE = 1 << 20
+_SMALLEST_BLOCK = 1 << 20
 _SHORTEST_LINE = len(b"1 1\n")
 _EDGES_PER_BLOCK = 1 << 22
+
+
+def passing(comment: bytes) -> re.Pattern[bytes]:
+    """Whole lines, as many as follow each other, that are blank or of the expression ``comment``."""
+    return re.compile(rb"(?:\s*+" + comment + rb"\n)*+(?:\s*\n)?")
 
 
 class TextReader:
     """A text file, plain or gzip: header lines one by one, then the edges in blocks.
 
-    Memory: two blocks, the parsed edges (8 bytes an edge while vertex numbers fit 4, plus 4 or 8 for the weight), and
-    nothing that grows with what a header claims.
+    Memory: two blocks, which are small beside the text, the parsed edges (see ``native/graph/text_reader.hpp``), and nothing
+    that grows with what a header claims.
     """
 
     def __init__(self, path: str) -> None:
@@ -40,6 +47,7 @@ class TextReader:
         self.line = 0
         self.compressed = read_head(path, 2) == GZIP_MAGIC
         self.bytes = size_of(path)
+        self._block = min(BLOCK, max(self.bytes // 32, _SMALLEST_BLOCK))
         self._text, self._done = open_text(path)
 
     def __enter__(self) -> TextReader:
@@ -63,16 +71,30 @@ class TextReader:
             raise self.fail(f"longer than {LONGEST_LINE} bytes; this is no list of edges")
         return line.removeprefix(b"\xef\xbb\xbf") if self.line == 1 else line
 
+    def readline_behind(self, passed: re.Pattern[bytes], see: Callable[[bytes], object] = len) -> bytes:
+        """The next line that ``passed``, made by ``passing``, does not match; ``see`` gets the text of those before it."""
+        while True:
+            try:
+                while (matched := passed.match(self._text.peek())) and matched[0]:
+                    self.line += matched[0].count(b"\n")
+                    see(self._text.read(matched.end()))
+            except OSError as error:
+                raise refused(self.path, "read", error) from error
+            line = self.readline()  # perhaps behind a byte order mark, across two buffers, or without an end
+            if not line or not passed.fullmatch(line if line.endswith(b"\n") else line + b"\n"):
+                return line
+            see(line)
+
     def parse(self, parser: Any, first: bytes = b"") -> None:
         """Feeds ``first`` (a line already read, or nothing) and the rest of the file to a ``_core.EdgeParser``."""
-        buffers = [np.empty(LONGEST_LINE + BLOCK, np.uint8) for _ in range(2)]
+        buffers = [np.empty(LONGEST_LINE + self._block, np.uint8) for _ in range(2)]
         rest = np.frombuffer(first, np.uint8)
         with progress(f"reading {self.path}", self.bytes) as step, ThreadPoolExecutor(1) as pool:
             coming = pool.submit(self._fill, buffers[0])
             turn, seen, at_end = 0, 0, False
             while not at_end:
                 count = coming.result()
-                at_end = count < BLOCK
+                at_end = count < self._block
                 now = self._done()
                 step(now - seen)
                 seen = now
@@ -84,7 +106,7 @@ class TextReader:
                 if not at_end:
                     coming = pool.submit(self._fill, buffers[turn])
                 stop = LONGEST_LINE + count
-                held = report().nbytes + parser.edges * parser.bytes_per_edge
+                held = report().nbytes + parser.nbytes
                 require_host_memory(count // _SHORTEST_LINE * parser.bytes_per_edge, held)
                 start += parser.feed(buffer[start:].ctypes.data, stop - start, at_end)
                 if stop - start > LONGEST_LINE:
@@ -97,7 +119,7 @@ class TextReader:
         view = memoryview(buffer.data)[LONGEST_LINE:]
         done = 0
         try:
-            while done < BLOCK and (got := self._text.readinto(view[done:])):
+            while done < self._block and (got := self._text.readinto(view[done:])):
                 done += got
         except OSError as error:
             raise refused(self.path, "read", error) from error
@@ -105,9 +127,16 @@ class TextReader:
 
 
 def take(parser: Any) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
-    """The parsed edges as tensors: sources, targets, weights."""
+    """The edges of a parser without rules as tensors: sources, targets, weights."""
     sources, targets, weights = parser.take()
     return torch.from_numpy(sources), torch.from_numpy(targets), None if weights is None else torch.from_numpy(weights)
+
+
+def parsed(parser: Any, vertices: int, rules: _core.EdgeRules | None, symmetric: bool = False) -> EdgeList | EdgeRuns:
+    """What a parser made by ``rules`` has read; ``symmetric``: each edge stands for both directions."""
+    if rules is not None:
+        return EdgeRuns(parser, vertices, not symmetric)
+    return EdgeList(*take(parser), vertices, symmetric, not symmetric)
 
 
 def integers(reader: TextReader, fields: list[bytes], what: str) -> list[int]:

@@ -1,0 +1,225 @@
+#include "graph/edge_runs.hpp"
+
+#include <omp.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <bit>
+#include <type_traits>
+
+#include "core/parallel.hpp"
+#include "graph/build.hpp"
+#include "graph/rows.hpp"
+
+namespace hinterland::native {
+
+namespace {
+
+constexpr int64_t kRunEdges = 1 << 16;     // few enough to be sorted in a core's cache
+constexpr int64_t kRounds = 32;            // after each, memory is given back
+constexpr int64_t kRoundEntries = 1 << 17; // at least
+constexpr int64_t kPage = 4096;
+constexpr int kDigit = 11;  // bits of a row that one pass of the sort looks at
+
+template <class Id>
+struct Item {
+  Id row, neighbor;
+  uint32_t edge;  // whose weight it has
+};
+
+// Sorts by row: by its digits, the lowest first. Returns where the result is.
+template <class Id>
+Item<Id>* sort_by_row(Item<Id>* items, Item<Id>* other, int64_t count, int64_t largest) {
+  for (int shift = 0; largest >> shift != 0; shift += kDigit) {
+    const auto digit = [&](const Item<Id>& item) {
+      return static_cast<uint64_t>(item.row) >> shift & ((1 << kDigit) - 1);
+    };
+    std::array<int32_t, 1 << kDigit> place{};
+    for (int64_t i = 0; i < count; ++i) ++place[digit(items[i])];
+    int32_t before = 0;
+    for (int32_t& value : place) before += std::exchange(value, before);
+    for (int64_t i = 0; i < count; ++i) other[place[digit(items[i])]++] = items[i];
+    std::swap(items, other);
+  }
+  return items;
+}
+
+using Convert = void (*)(const uint8_t* from, void* to, int64_t slot);
+
+template <class From, class To>
+void convert(const uint8_t* from, void* to, int64_t slot) {
+  From value;
+  std::memcpy(&value, from, sizeof value);
+  static_cast<To*>(to)[slot] = static_cast<To>(value);
+}
+
+template <class To>
+Convert converter_to(WeightType from) {
+  switch (from) {
+    case WeightType::kInt32: return convert<int32_t, To>;
+    case WeightType::kInt64: return convert<int64_t, To>;
+    case WeightType::kFloat32: return convert<float, To>;
+    default: return convert<double, To>;
+  }
+}
+
+Convert converter(WeightType from, WeightType to) {
+  switch (to) {
+    case WeightType::kInt32: return converter_to<int32_t>(from);
+    case WeightType::kInt64: return converter_to<int64_t>(from);
+    case WeightType::kFloat32: return converter_to<float>(from);
+    default: return converter_to<double>(from);
+  }
+}
+
+}  // namespace
+
+int64_t SortedRun::mark_before(int64_t row) const {
+  const auto behind = std::partition_point(marks_.begin(), marks_.end(), [&](const Mark& mark) { return mark.row < row; });
+  return std::max<int64_t>(behind - marks_.begin() - 1, 0);
+}
+
+void SortedRun::release(int64_t mark) {
+  const int64_t end = marks_[mark].offset / kPage * kPage;
+  if (end <= released_) return;
+  ::madvise(bytes_.as<char>() + released_, end - released_, MADV_DONTNEED);
+  released_ = end;
+}
+
+template <class Id>
+SortedRun EdgeRuns::make_run(const EdgeRules& rules, const Id* sources, const Id* targets, const void* weights, WeightType type,
+                           int64_t count, Scratch& scratch) {
+  const int64_t most = count * rules.directions();
+  scratch.items.reserve(most * sizeof(Item<Id>));
+  scratch.sorted.reserve(most * sizeof(Item<Id>));
+  Item<Id>* items = scratch.items.as<Item<Id>>();
+  int64_t entries = 0, last_row = 0;
+  uint64_t rows = 0, neighbors = 0;
+  bool ascend = true;
+  for (int64_t i = 0; i < count; ++i) {
+    for (int direction = 0; direction < rules.directions(); ++direction) {
+      const RowEntry entry = row_entry(rules, Edge{sources[i], targets[i]}, direction);
+      if (!entry.kept) continue;
+      items[entries++] = {static_cast<Id>(entry.row), static_cast<Id>(entry.neighbor), static_cast<uint32_t>(i)};
+      rows |= entry.row;
+      neighbors |= entry.neighbor;
+      ascend = ascend && last_row <= entry.row;
+      last_row = entry.row;
+    }
+  }
+  if (!ascend) items = sort_by_row(items, scratch.sorted.as<Item<Id>>(), entries, static_cast<int64_t>(rows));
+
+  const int neighbor_bytes = std::max(static_cast<int>(std::bit_width(neighbors) + 7) / 8, 1);
+  const int64_t weight = weight_bytes(type);
+  scratch.bytes.reserve(entries * (10 + neighbor_bytes + weight) + SortedRun::kPadding);
+  uint8_t* const begin = scratch.bytes.as<uint8_t>();
+  uint8_t* at = begin;
+  std::vector<SortedRun::Mark> marks;
+  marks.reserve(ceil_div(entries, SortedRun::kMarkEvery));
+  int64_t row = 0;
+  for (int64_t i = 0; i < entries; ++i) {
+    if (i % SortedRun::kMarkEvery == 0) marks.push_back({row, at - begin});
+    uint64_t distance = items[i].row - row;
+    row = items[i].row;
+    for (; distance > 127; distance >>= 7) *at++ = static_cast<uint8_t>(distance | 128);
+    *at++ = static_cast<uint8_t>(distance);
+    const uint64_t neighbor = items[i].neighbor;
+    std::memcpy(at, &neighbor, sizeof neighbor);
+    at += neighbor_bytes;
+    if (weight != 0) std::memcpy(at, static_cast<const char*>(weights) + items[i].edge * weight, weight);
+    at += weight;
+  }
+  GrowingBytes bytes;
+  bytes.reserve(at - begin + SortedRun::kPadding);
+  std::memcpy(bytes.as<uint8_t>(), begin, at - begin);
+  return {std::move(bytes), at - begin, entries, std::move(marks), neighbor_bytes, type};
+}
+
+template <class Id>
+void EdgeRuns::add(const EdgeRules& rules, const Id* sources, const Id* targets, const void* weights, WeightType type,
+                   int64_t count) {
+  const size_t held = runs_.size();
+  const int64_t more = ceil_div(count, kRunEdges);
+  runs_.resize(held + more);
+  scratch_.resize(num_threads());
+  parallel_for(
+      more,
+      [&](int64_t i) {
+        const int64_t begin = i * kRunEdges;
+        const char* const first = static_cast<const char*>(weights) + begin * weight_bytes(type);
+        runs_[held + i] = make_run(rules, sources + begin, targets + begin, first, type,
+                                   std::min(kRunEdges, count - begin), scratch_[omp_get_thread_num()]);
+      },
+      1);
+  std::erase_if(runs_, [](const SortedRun& run) { return run.entries() == 0; });
+  for (size_t run = held; run < runs_.size(); ++run) {
+    first_.push_back(first_.back() + runs_[run].entries());
+    nbytes_ += runs_[run].nbytes();
+  }
+}
+
+template void EdgeRuns::add(const EdgeRules&, const int32_t*, const int32_t*, const void*, WeightType, int64_t);
+template void EdgeRuns::add(const EdgeRules&, const int64_t*, const int64_t*, const void*, WeightType, int64_t);
+
+bool EdgeRuns::all_exact() const {
+  std::atomic<bool> exact{true};
+  parallel_for(
+      static_cast<int64_t>(runs_.size()),
+      [&](int64_t run) {
+        const WeightType type = runs_[run].weights();
+        if (type != WeightType::kInt32 && type != WeightType::kInt64) return;
+        const Convert read = converter(type, WeightType::kInt64);
+        runs_[run].read(0, [&](int64_t, int64_t, const uint8_t* weight) {
+          int64_t value;
+          read(weight, &value, 0);
+          const bool fits = static_cast<double>(static_cast<float>(value)) == static_cast<double>(value);
+          if (!fits) exact = false;
+          return fits;
+        });
+      },
+      1);
+  return exact;
+}
+
+void EdgeRuns::scatter(int64_t* indptr, int64_t vertices, NeighborArray neighbors, WeightArray to, WeightType type) {
+  const int64_t rounds = std::clamp<int64_t>(entries() / kRoundEntries, 1, kRounds);
+  const int64_t parts = 2 * num_threads();
+  // Of each part of each round its first row; about as many entries in each.
+  std::vector<int64_t> row(rounds * parts + 1, 0);
+  for (int64_t i = 1; i < rounds * parts; ++i) {
+    const int64_t before = static_cast<int64_t>(static_cast<double>(entries()) / (rounds * parts) * i);
+    row[i] = std::upper_bound(indptr, indptr + vertices, before) - indptr;
+  }
+  row.back() = vertices;
+  const int64_t count = static_cast<int64_t>(runs_.size());
+  for (int64_t round = 0; round < rounds; ++round) {
+    with_neighbors(neighbors, [&](auto* out) {
+      using Id = std::remove_reference_t<decltype(*out)>;
+      parallel_for(
+          parts,
+          [&](int64_t part) {
+            const int64_t begin = row[round * parts + part], end = row[round * parts + part + 1];
+            if (begin == end) return;
+            for (const SortedRun& run : runs_) {
+              const Convert store = type == WeightType::kNone ? nullptr : converter(run.weights(), type);
+              run.read(run.mark_before(begin), [&](int64_t at, int64_t neighbor, const uint8_t* weight) {
+                if (at >= end) return false;
+                if (at < begin) return true;
+                const int64_t slot = --indptr[at];
+                out[slot] = static_cast<Id>(neighbor);
+                if (store != nullptr) store(weight, to.data, slot);
+                return true;
+              });
+            }
+          },
+          1);
+    });
+    const int64_t end = row[(round + 1) * parts];
+    parallel_for(count, [&](int64_t run) { runs_[run].release(runs_[run].mark_before(end)); }, 256);
+  }
+  runs_.clear();
+  first_ = {0};
+  nbytes_ = 0;
+}
+
+}  // namespace hinterland::native
