@@ -80,7 +80,6 @@ def _run() -> None:
     except ImportError:
         sys.exit("hinterland: the command line needs typer and rich: pip install 'hinterland[cli]'")
     from ..runtime.errors import HinterlandError
-    from ..runtime.files import refused
     from .output import flush, lost, require_open, say
 
     app = typer.Typer(
@@ -103,5 +102,7 @@ def _run() -> None:
         say(f"hinterland: {error}")
         sys.exit(1)
     except OSError as error:  # where --help or a table cannot be printed; a broken pipe is typer's, and quiet
+        from ..runtime.files import refused
+
         say(f"hinterland: {lost(error) if error.filename is None else refused(error.filename, 'used', error)}")
         sys.exit(1)

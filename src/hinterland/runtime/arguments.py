@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import operator
 import os
+import sys
 from collections.abc import Collection
-from typing import Any
-
-import torch
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from .errors import ConfigError
+
+if TYPE_CHECKING:  # the command line checks arguments before it needs torch
+    import torch
 
 MOST = 2**63 - 1  # what native code and kernels count to
 _LONGEST = 80  # characters of a value in a sentence
@@ -21,7 +23,7 @@ _LONGEST = 80  # characters of a value in a sentence
 
 def shown(value: object) -> str:
     """``value`` on one line of a sentence, shortened where it is long."""
-    if isinstance(value, torch.Tensor):
+    if _is_tensor(value):
         return kind_of(value)
     try:
         text = " ".join(repr(value).split())
@@ -34,7 +36,7 @@ def kind_of(tensor: torch.Tensor) -> str:
     """What a tensor is, whatever it is: ``a torch.float32 tensor of shape (3, 2)``."""
     if tensor.is_nested:
         return "a nested tensor"
-    layout = "" if tensor.layout == torch.strided else f" {tensor.layout}"
+    layout = "" if str(tensor.layout) == "torch.strided" else f" {tensor.layout}"
     where = "" if tensor.is_cpu else f" on {tensor.device}"
     return f"a {tensor.dtype}{layout} tensor of shape {tuple(tensor.shape)}{where}"
 
@@ -135,9 +137,9 @@ def dense(name: str, value: Any) -> torch.Tensor:
     Raises:
         ConfigError: says what it is.
     """
-    if not isinstance(value, torch.Tensor):
+    if not _is_tensor(value):
         raise ConfigError(f"{name} must be a torch tensor, not {type(value).__name__}; use torch.as_tensor")
-    if value.layout is not torch.strided or value.is_meta or value.is_nested or value.is_quantized:
+    if value.layout is not sys.modules["torch"].strided or value.is_meta or value.is_nested or value.is_quantized:
         raise not_dense(name, value)
     return value
 
@@ -151,6 +153,12 @@ def not_dense(name: str, value: torch.Tensor) -> ConfigError:
     if value.is_quantized:
         return ConfigError(f"{name} is quantized ({value.dtype}); use a dense tensor, as {name}.dequantize() is")
     return ConfigError(f"{name} has the layout {value.layout}; use a dense tensor, as {name}.to_dense() is")
+
+
+def _is_tensor(value: object) -> TypeGuard[torch.Tensor]:
+    """Whether it is a tensor; there is none before torch is imported."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(value, torch.Tensor)
 
 
 def _range(least: int, most: int) -> str:
