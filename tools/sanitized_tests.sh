@@ -21,6 +21,6 @@ export ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1:log_path=$report
 export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1:log_path=$report
 # Everything that reads files or builds arrays, and test_everything, which has every algorithm on every kind of graph. (The tests
 # of each algorithm go over the same code at several times the length.)
-graph=(formats test_build.py test_compress.py test_everything.py test_generate.py test_graph.py test_reorder.py test_verify.py)
+graph=(formats test_build.py test_changed_arrays.py test_compress.py test_everything.py test_generate.py test_graph.py test_reorder.py test_verify.py)
 [ $# -gt 0 ] || set -- "${graph[@]/#/tests/graph/}" tests/memory tests/probe tests/traffic tests/cli/test_convert.py
 PYTHONPATH=$site "$python" -m pytest -q -m "not slow and not unsanitized" "$@" || { cat "$report".* 2> /dev/null; exit 1; }

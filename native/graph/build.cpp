@@ -54,17 +54,21 @@ void for_each_batch(const Edges& edges, const EdgeRules& rules, Visit&& visit) {
       1);
 }
 
-// Takes a slot of its row for each entry and calls put(entry, slot). `address` is where put will write.
+// Takes a slot of its row for each entry and calls put(entry, slot). `address` is where put will write. The edges may have
+// changed since they were counted: what has no row or no slot now is left out.
 template <class Edges, class Address, class Put>
-void scatter(const Edges& edges, const EdgeRules& rules, int64_t* indptr, Address&& address, Put&& put) {
+void scatter(const Edges& edges, const EdgeRules& rules, int64_t vertices, int64_t* indptr, Address&& address, Put&& put) {
+  const uint64_t rows = static_cast<uint64_t>(vertices), slots = static_cast<uint64_t>(indptr[vertices]);
   for_each_batch(edges, rules, [&](const Entry* batch, int count) {
     int64_t slot[kBatch];
     for (int k = 0; k < count; ++k) __builtin_prefetch(indptr + batch[k].row, 1);
     for (int k = 0; k < count; ++k) {
-      slot[k] = atomic_add(indptr[batch[k].row], int64_t{-1}) - 1;
+      const bool has_row = static_cast<uint64_t>(batch[k].row) < rows;
+      slot[k] = has_row ? atomic_add(indptr[batch[k].row], int64_t{-1}) - 1 : -1;
       __builtin_prefetch(address(slot[k]), 1);
     }
-    for (int k = 0; k < count; ++k) put(batch[k], slot[k]);
+    for (int k = 0; k < count; ++k)
+      if (static_cast<uint64_t>(slot[k]) < slots) put(batch[k], slot[k]);
   });
 }
 
@@ -199,13 +203,13 @@ CountResult count_entries(const EdgeSource& source, const EdgeRules& rules, int6
   return {entries, none_is_minus_one(first_bad)};
 }
 
-void scatter_entries(const EdgeSource& source, const EdgeRules& rules, int64_t* indptr, NeighborArray neighbors,
-                     WeightArray from, WeightArray to) {
+void scatter_entries(const EdgeSource& source, const EdgeRules& rules, int64_t vertices, int64_t* indptr,
+                     NeighborArray neighbors, WeightArray from, WeightArray to) {
   with_neighbors(neighbors, [&](auto* out) {
     std::visit(
         [&](const auto& edges) {
           scatter(
-              edges, rules, indptr, [&](int64_t slot) { return out + slot; },
+              edges, rules, vertices, indptr, [&](int64_t slot) { return out + slot; },
               [&](const Entry& entry, int64_t slot) {
                 out[slot] = static_cast<std::remove_reference_t<decltype(*out)>>(entry.neighbor);
                 if (to.data) copy_word(from.data, entry.source / 2, to.data, slot, to.bytes);
@@ -215,11 +219,11 @@ void scatter_entries(const EdgeSource& source, const EdgeRules& rules, int64_t* 
   });
 }
 
-void scatter_order(const EdgeSource& source, const EdgeRules& rules, int64_t* indptr, int64_t* order) {
+void scatter_order(const EdgeSource& source, const EdgeRules& rules, int64_t vertices, int64_t* indptr, int64_t* order) {
   std::visit(
       [&](const auto& edges) {
         scatter(
-            edges, rules, indptr, [&](int64_t slot) { return order + slot; },
+            edges, rules, vertices, indptr, [&](int64_t slot) { return order + slot; },
             [&](const Entry& entry, int64_t slot) { order[slot] = entry.source; });
       },
       source.edges);
@@ -233,6 +237,7 @@ void resolve_entries(const EdgeSource& source, const EdgeRules& rules, const int
 #pragma omp parallel for if (entries > kWorthThreads)
           for (int64_t slot = 0; slot < entries; ++slot) {
             const int64_t i = order[slot] / 2;
+            if (i < 0 || i >= edges.count()) continue;  // nothing came here: the edges have changed since they were counted
             edges.walk(i, i + 1, [&](int64_t, Edge edge) {
               const int64_t neighbor = row_entry(rules, edge, static_cast<int>(order[slot] % 2)).neighbor;
               out[slot] = static_cast<std::remove_reference_t<decltype(*out)>>(neighbor);
@@ -245,29 +250,30 @@ void resolve_entries(const EdgeSource& source, const EdgeRules& rules, const int
 }
 
 int64_t sort_rows(const int64_t* indptr, int64_t vertices, NeighborArray neighbors, WeightArray weights, int64_t* kept) {
-  const auto length = [&](int64_t row) { return indptr[row + 1] - indptr[row]; };
+  const int64_t entries = indptr[vertices];
   with_neighbors(neighbors, [&](auto* ids) {
-    const auto sort = [&](int64_t row, bool together) {
-      const int64_t stay = sort_row(ids, weights, indptr[row], length(row), kept != nullptr, together);
+    const auto sort = [&](int64_t row, const Piece& list, bool together) {
+      const int64_t stay = sort_row(ids, weights, list.begin, list.length(), kept != nullptr, together);
       if (kept) kept[row + 1] = stay;
     };
-    for_each_row(indptr, vertices, [&](int64_t row) {
-      if (length(row) < kHugeRow) sort(row, false);
+    for_each_row(indptr, vertices, entries, [&](int64_t row, const Piece& list) {
+      if (list.length() < kHugeRow) sort(row, list, false);
     });
     for (int64_t row = 0; row < vertices; ++row) {
-      if (length(row) >= kHugeRow) sort(row, true);
+      const Piece list = list_within(indptr, row, entries);
+      if (list.length() >= kHugeRow) sort(row, list, true);
     }
   });
-  if (!kept) return indptr[vertices];
+  if (!kept) return entries;
   kept[0] = 0;
   return inclusive_sum(kept + 1, vertices);
 }
 
 void compact_rows(const int64_t* indptr, const int64_t* kept, int64_t vertices, const void* from, void* to, int bytes) {
-  for_each_row(indptr, vertices, [&](int64_t row) {
+  for_each_row(indptr, vertices, indptr[vertices], [&](int64_t row, const Piece& list) {
     const int64_t count = kept[row + 1] - kept[row];
     if (count == 0) return;
-    std::memcpy(static_cast<char*>(to) + kept[row] * bytes, static_cast<const char*>(from) + indptr[row] * bytes,
+    std::memcpy(static_cast<char*>(to) + kept[row] * bytes, static_cast<const char*>(from) + list.begin * bytes,
                 count * bytes);
   });
 }
@@ -292,11 +298,11 @@ int64_t first_wrong_neighbor(NeighborArray neighbors, int64_t edges, int64_t ver
   return none_is_minus_one(first);
 }
 
-bool rows_ascend(const int64_t* indptr, int64_t vertices, NeighborArray neighbors) {
+bool rows_ascend(const int64_t* indptr, int64_t vertices, NeighborArray neighbors, int64_t edges) {
   std::atomic<bool> ascend{true};
   with_neighbors(neighbors, [&](const auto* ids) {
-    for_each_row(indptr, vertices, [&](int64_t row) {
-      if (ascend.load(std::memory_order_relaxed) && !std::is_sorted(ids + indptr[row], ids + indptr[row + 1])) ascend = false;
+    for_each_row(indptr, vertices, edges, [&](int64_t, const Piece& list) {
+      if (ascend.load(std::memory_order_relaxed) && !std::is_sorted(ids + list.begin, ids + list.end)) ascend = false;
     });
   });
   return ascend;
@@ -327,14 +333,14 @@ uint64_t weight_bits(WeightArray weights, int64_t i) {
 }  // namespace
 
 // Random numbers of all edges, less those of their reverses: 0 if they are the same edges.
-bool is_mirrored(const int64_t* indptr, int64_t vertices, NeighborArray neighbors, WeightArray weights) {
+bool is_mirrored(const int64_t* indptr, int64_t vertices, NeighborArray neighbors, WeightArray weights, int64_t edges) {
   constexpr uint64_t kFrom = 0x9E3779B97F4A7C15u, kTo = 0xD1342543DE82EF95u, kWeight = 0xDA942042E4DD58B5u;  // any, but odd
   std::atomic<uint64_t> difference{0};
   with_neighbors(neighbors, [&](const auto* ids) {
-    for_each_row(indptr, vertices, [&](int64_t row) {
+    for_each_row(indptr, vertices, edges, [&](int64_t row, const Piece& list) {
       uint64_t part = 0;
       const uint64_t from = static_cast<uint64_t>(row);
-      for (int64_t i = indptr[row]; i < indptr[row + 1]; ++i) {
+      for (int64_t i = list.begin; i < list.end; ++i) {
         const uint64_t to = static_cast<uint64_t>(ids[i]), weight = weight_bits(weights, i) * kWeight;
         part += mixed(from * kFrom + to * kTo + weight) - mixed(to * kFrom + from * kTo + weight);
       }

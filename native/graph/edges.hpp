@@ -32,15 +32,17 @@ template <class Id>
 struct CsrEdges {
   const int64_t* indptr;
   const Id* indices;
-  int64_t vertices;
+  int64_t vertices, edges;
 
-  [[nodiscard]] int64_t count() const { return indptr[vertices]; }
+  [[nodiscard]] int64_t count() const { return edges; }
 
+  // Every edge is in some row, whatever the offsets say.
   template <class Visit>
   void walk(int64_t begin, int64_t end, Visit&& visit) const {
-    int64_t row = std::upper_bound(indptr, indptr + vertices + 1, begin) - indptr - 1;
+    const int64_t last = vertices - 1;
+    int64_t row = std::clamp<int64_t>(std::upper_bound(indptr, indptr + vertices + 1, begin) - indptr - 1, 0, last);
     for (int64_t i = begin; i < end; ++i) {
-      while (i >= indptr[row + 1]) ++row;
+      while (row < last && i >= indptr[row + 1]) ++row;
       visit(i, Edge{row, static_cast<int64_t>(indices[i])});
     }
   }

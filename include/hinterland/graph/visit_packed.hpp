@@ -21,6 +21,7 @@ struct PackedCsr {
   const Edge* heads;
   int64_t heads_per_vertex;
   int64_t num_isolated;
+  int64_t packed_end;
 
   HINTERLAND_FN explicit PackedCsr(const GraphWords& words)
       : num_vertices(words.num_vertices),
@@ -31,12 +32,13 @@ struct PackedCsr {
         weights{static_cast<const Weight*>(words.weights), nullptr, nullptr},
         heads(static_cast<const Edge*>(words.heads)),
         heads_per_vertex(words.heads_per_vertex),
-        num_isolated(words.num_isolated) {}
+        num_isolated(words.num_isolated),
+        packed_end(words.packed_end) {}
 
   HINTERLAND_FN bool has(int64_t vertex) const {
     return static_cast<uint64_t>(vertex) < static_cast<uint64_t>(num_vertices);
   }
-  HINTERLAND_FN int64_t degree(int64_t vertex) const { return offsets[vertex + 1] - offsets[vertex]; }
+  HINTERLAND_FN int64_t degree(int64_t vertex) const { return unchecked_degree(offsets, vertex); }
   // Bytes of the packed lists' bytes [begin, end) that are kept on the GPU.
   HINTERLAND_FN int64_t cached(int64_t begin, int64_t end) const {
     if (bits.words.slots == nullptr) return 0;
@@ -52,17 +54,12 @@ struct PackedCsr {
 
 // Where the packed list of a vertex lies in the stream, in bytes; nowhere if its offsets are broken, and then no neighbour of it
 // is found.
-struct PackedBounds {
-  int64_t begin = 0, end = 0;
-
-  HINTERLAND_FN PackedBounds(int64_t begin, int64_t end) : begin(begin), end(end) {}
+struct PackedBounds : Piece {
+  HINTERLAND_FN PackedBounds(int64_t begin, int64_t end) : Piece{begin, end} {}
 
   template <class Graph>
   HINTERLAND_FN PackedBounds(const Graph& graph, int64_t vertex, bool active) {
-    if (!active) return;
-    begin = graph.packed_offsets[vertex];
-    end = graph.packed_offsets[vertex + 1];
-    if (begin < 0 || begin > end || end > graph.packed_offsets[graph.num_vertices]) begin = end = 0;
+    if (active) Piece::operator=(list_within(graph.packed_offsets, vertex, graph.packed_end));
   }
 };
 
@@ -199,7 +196,7 @@ class PackedFinder {
     if constexpr (Warp::kWidth == 1)
       return graph.bits;
     else
-      return {graph.bits, graph.packed_offsets[graph.num_vertices]};
+      return {graph.bits, graph.packed_end};
   }
   HINTERLAND_FN static bool fits(const PackedBlock& block, const PackedShape& shape, int64_t end) {
     return block.low_bits <= shape.vertex_bits && block.end() <= 8 * end;
@@ -318,7 +315,12 @@ HINTERLAND_FN void visit_chunks(const PackedCsr<Edge, Weight>& graph, const Pack
 template <class Edge, class Weight>
 HINTERLAND_FN int64_t nth_neighbor(const PackedCsr<Edge, Weight>& graph, int64_t vertex, int64_t j, bool active,
                                    StepCounts& counts) {
-  if (j < graph.heads_per_vertex) return active ? static_cast<int64_t>(graph.heads[j * graph.num_vertices + vertex]) : -1;
+  if (j < graph.heads_per_vertex) {
+    const int64_t head = active ? static_cast<int64_t>(graph.heads[j * graph.num_vertices + vertex]) : -1;
+    if (head == -1 || graph.has(head)) return head;
+    counts.bad = min_of(counts.bad, vertex);
+    return -1;
+  }
   const ListBounds list(graph, vertex, active, counts);
   if (list.begin + j >= list.end) return -1;
   const PackedShape shape(graph.num_vertices, list.end - list.begin);
@@ -336,8 +338,11 @@ HINTERLAND_FN int64_t nth_neighbor(const PackedCsr<Edge, Weight>& graph, int64_t
 template <class Edge, class Weight, class Look>
 HINTERLAND_FN void look_through(const PackedCsr<Edge, Weight>& graph, int64_t vertex, int64_t from, int64_t end,
                                 const Look& look, StepCounts& counts) {
-  const int64_t begin = graph.offsets[vertex];
-  const PackedShape shape(graph.num_vertices, graph.degree(vertex));
+  const ListBounds list(graph, vertex, true, counts);
+  const int64_t begin = list.begin;
+  from = max_of(from, begin);
+  end = min_of(end, list.end);
+  const PackedShape shape(graph.num_vertices, list.length());
   const PackedBounds packed(graph, vertex, true);
   PackedFinder<PackedCsr<Edge, Weight>> find(graph);
   PackedTraffic traffic(graph, packed);

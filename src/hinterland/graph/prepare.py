@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 import torch
 
+from .. import _core
 from ..runtime import devices
 from ..runtime.errors import ConfigError, OutOfMemory
 from ..runtime.units import format_bytes, parse_bytes
@@ -31,7 +32,7 @@ from .graph import Graph
 
 PAGE_EDGES = 1024  # kPageEdges of adjacency.hpp
 MOST_HEADS = 4
-WORDS_BYTES = 16 * 8  # sizeof(GraphWords)
+WORDS_BYTES = 17 * 8  # sizeof(GraphWords)
 _AT_ONCE = 1 << 12, 1 << 22  # the fewest and the most vertices whose offsets are looked at together
 
 # What each algorithm takes on the GPU besides the graph, its result included: bytes for a graph. Each adds itself.
@@ -40,6 +41,16 @@ STATE_BYTES: dict[str, Callable[[Graph], int]] = {}
 SEARCHING = {"bfs", "msbfs", "cc"}
 # Algorithms that read the lists of in-neighbours only.
 INCOMING_ONLY = {"pagerank", "pagerank-float64"}
+
+
+def checked_view(graph: Graph) -> View:
+    """The arrays as the CPU reads them, for verifiers, which go through all lists.
+
+    Raises:
+        GraphError: the arrays were changed since the graph was made, and its offsets are wrong by now.
+    """
+    graph.checked_rows()
+    return View(graph, torch.device("cpu"))
 
 
 class View:
@@ -82,6 +93,7 @@ class View:
             numbers += [_address(array) for array in (self.slots, self.hot_edges, self.hot_weights, self.heads)]
             numbers += [0 if self.heads is None else self.heads.shape[0], graph.num_isolated]
             numbers += [_address(packed), *_offsets(self.packed_offsets)]
+            numbers += [0 if packed is None else packed.numel() - _core.packed_bytes(0)]
             self._words = torch.tensor(numbers, dtype=torch.int64).to(self.device)
         return self._words.data_ptr()
 
@@ -121,7 +133,7 @@ class View:
         for begin, end, offsets in self._parts():
             for j in range(count):
                 at = offsets[:-1] + j
-                there = at < offsets[1:]
+                there = (at < offsets[1:]) & (offsets[:-1] >= 0) & (offsets[1:] <= self.graph.num_edges)
                 part = heads[j, begin:end]
                 part[there] = self.edges[at[there]]
         return self._took(allocated(count * each), room)
@@ -265,9 +277,9 @@ class Prepared:
                 views.append(self.incoming)
             for view in dict.fromkeys([*views, self.out]):  # degrees are asked for even where no list is read
                 room = view.keep_offsets(room)
-            if many_runs and graph.order is not None and allocated(graph.order.nbytes) <= room:
-                self._order = graph.order.to(device)
-                room -= allocated(graph.order.nbytes)
+            if many_runs and graph._outer is not None and allocated(graph._outer.nbytes) <= room:
+                self._order = graph._outer.to(device)
+                room -= allocated(graph._outer.nbytes)
             if many_runs or algorithms & INCOMING_ONLY:
                 fits = allocated(graph.lists.nbytes) + (
                     allocated(graph.weights.nbytes) if weighted and graph.weights is not None else 0
@@ -285,7 +297,7 @@ class Prepared:
 
     def order_on(self, device: torch.device) -> torch.Tensor | None:
         """``graph.order`` on ``device``; the one that is kept there, if there is one."""
-        order = self.graph.order
+        order = self.graph._outer
         if order is None or device.type == "cpu":
             return order
         return order.to(device) if self._order is None else self._order
@@ -388,7 +400,7 @@ def list_scores(graph: Graph, scores: torch.Tensor) -> torch.Tensor:
     if not bool(found.isfinite().all()):
         at = int((~found.isfinite()).nonzero()[0])
         raise ConfigError(f"scores[{at}] is {float(found[at])}; replace it, as in scores.nan_to_num(0)")
-    return found if graph.order is None else found[graph.order]
+    return found if graph._outer is None else found[graph._outer]
 
 
 def graph_of(graph: Graph | Prepared) -> Graph:
