@@ -55,7 +55,7 @@ void bind_graph_compress(nb::module_& m) {
                             int64_t edges, uintptr_t order, uintptr_t numbers, uintptr_t to_indptr, int64_t vertices,
                             uintptr_t to_neighbors, int to_bytes, uintptr_t to_weights) {
     nb::gil_scoped_release released;
-    renumber_rows(at<int64_t>(indptr), neighbors_at(neighbors, bytes), {at<void>(weights), weight_bytes}, edges,
+    return renumber_rows(at<int64_t>(indptr), neighbors_at(neighbors, bytes), {at<void>(weights), weight_bytes}, edges,
                   at<int64_t>(order), at<int64_t>(numbers), at<int64_t>(to_indptr), vertices,
                   neighbors_at(to_neighbors, to_bytes), {at<void>(to_weights), weight_bytes});
   });

@@ -55,20 +55,25 @@ void for_each_batch(const Edges& edges, const EdgeRules& rules, Visit&& visit) {
 }
 
 // Takes a slot of its row for each entry and calls put(entry, slot). `address` is where put will write. The edges may have
-// changed since they were counted: what has no row or no slot now is left out.
+// changed since they were counted: a batch with an entry that has no row or no slot now is left out.
 template <class Edges, class Address, class Put>
 void scatter(const Edges& edges, const EdgeRules& rules, int64_t vertices, int64_t* indptr, Address&& address, Put&& put) {
   const uint64_t rows = static_cast<uint64_t>(vertices), slots = static_cast<uint64_t>(indptr[vertices]);
   for_each_batch(edges, rules, [&](const Entry* batch, int count) {
     int64_t slot[kBatch];
-    for (int k = 0; k < count; ++k) __builtin_prefetch(indptr + batch[k].row, 1);
+    bool fits = true;
     for (int k = 0; k < count; ++k) {
-      const bool has_row = static_cast<uint64_t>(batch[k].row) < rows;
-      slot[k] = has_row ? atomic_add(indptr[batch[k].row], int64_t{-1}) - 1 : -1;
+      fits &= static_cast<uint64_t>(batch[k].row) < rows;
+      __builtin_prefetch(indptr + batch[k].row, 1);
+    }
+    if (!fits) [[unlikely]] return;
+    for (int k = 0; k < count; ++k) {
+      slot[k] = atomic_add(indptr[batch[k].row], int64_t{-1}) - 1;
+      fits &= static_cast<uint64_t>(slot[k]) < slots;
       __builtin_prefetch(address(slot[k]), 1);
     }
-    for (int k = 0; k < count; ++k)
-      if (static_cast<uint64_t>(slot[k]) < slots) put(batch[k], slot[k]);
+    if (!fits) [[unlikely]] return;
+    for (int k = 0; k < count; ++k) put(batch[k], slot[k]);
   });
 }
 

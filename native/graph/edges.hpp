@@ -40,9 +40,11 @@ struct CsrEdges {
   template <class Visit>
   void walk(int64_t begin, int64_t end, Visit&& visit) const {
     const int64_t last = vertices - 1;
+    const auto end_of = [&](int64_t row) { return row < last ? indptr[row + 1] : edges; };
     int64_t row = std::clamp<int64_t>(std::upper_bound(indptr, indptr + vertices + 1, begin) - indptr - 1, 0, last);
+    int64_t row_end = end_of(row);
     for (int64_t i = begin; i < end; ++i) {
-      while (row < last && i >= indptr[row + 1]) ++row;
+      while (i >= row_end) row_end = end_of(++row);
       visit(i, Edge{row, static_cast<int64_t>(indices[i])});
     }
   }

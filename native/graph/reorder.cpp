@@ -1,6 +1,7 @@
 #include "graph/reorder.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <type_traits>
 #include <vector>
@@ -46,11 +47,11 @@ void queue_order(const int64_t* indptr, int64_t vertices, NeighborArray neighbor
   });
 }
 
-void renumber_rows(const int64_t* indptr, NeighborArray neighbors, WeightArray weights, int64_t edges, const int64_t* order,
+bool renumber_rows(const int64_t* indptr, NeighborArray neighbors, WeightArray weights, int64_t edges, const int64_t* order,
                    const int64_t* numbers, const int64_t* to_indptr, int64_t vertices, NeighborArray to_neighbors,
                    WeightArray to_weights) {
   constexpr int64_t kAhead = 16;
-  const auto number = [&](int64_t v) { return v >= 0 && v < vertices ? numbers[v] : int64_t{-1}; };
+  std::atomic<bool> all{true};
   with_neighbors(neighbors, [&](const auto* ids) {
     with_neighbors(to_neighbors, [&](auto* to) {
       for_each_row(to_indptr, vertices, edges, [&](int64_t row, const Piece& list) {
@@ -58,7 +59,9 @@ void renumber_rows(const int64_t* indptr, NeighborArray neighbors, WeightArray w
         const int64_t count = std::min(list.length(), edges - from);
         for (int64_t i = 0; i < count; ++i) {
           if (i + kAhead < count) __builtin_prefetch(numbers + ids[from + i + kAhead]);
-          to[at + i] = static_cast<std::remove_reference_t<decltype(*to)>>(number(ids[from + i]));
+          int64_t v = ids[from + i];
+          if (static_cast<uint64_t>(v) >= static_cast<uint64_t>(vertices)) [[unlikely]] all = false, v = 0;
+          to[at + i] = static_cast<std::remove_reference_t<decltype(*to)>>(numbers[v]);
         }
         if (weights.data && count > 0)
           std::memcpy(static_cast<char*>(to_weights.data) + at * weights.bytes,
@@ -66,6 +69,7 @@ void renumber_rows(const int64_t* indptr, NeighborArray neighbors, WeightArray w
       });
     });
   });
+  return all;
 }
 
 }  // namespace hinterland::native

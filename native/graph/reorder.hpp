@@ -13,9 +13,9 @@ namespace hinterland::native {
 void queue_order(const int64_t* indptr, int64_t vertices, NeighborArray neighbors, int64_t edges, const int64_t* roots,
                  bool by_degree, int64_t* order);
 
-// Row i becomes row order[i] of `indptr`, with each neighbour v as numbers[v] and with its weights; -1 for what is no vertex.
-// `to_indptr` has the offsets of the new rows, whose neighbours are in the order of the old ones: sort_rows follows.
-void renumber_rows(const int64_t* indptr, NeighborArray neighbors, WeightArray weights, int64_t edges, const int64_t* order,
+// Row i becomes row order[i] of `indptr`, with each neighbour v as numbers[v] and with its weights. `to_indptr` has the offsets
+// of the new rows, whose neighbours are in the order of the old ones: sort_rows follows. Returns whether all are vertices.
+bool renumber_rows(const int64_t* indptr, NeighborArray neighbors, WeightArray weights, int64_t edges, const int64_t* order,
                    const int64_t* numbers, const int64_t* to_indptr, int64_t vertices, NeighborArray to_neighbors,
                    WeightArray to_weights);
 

@@ -152,16 +152,16 @@ class BitWriter {
   HINTERLAND_FN void put(uint64_t value, int count) {
     for (; count > 32; count -= 32, value >>= 32) put(value & 0xffffffffu, 32);
     held_ |= value << bits_;
-    for (bits_ += count; bits_ >= 8; bits_ -= 8, held_ >>= 8) store();
+    bits_ += count;
+    const bool fits = end_ - out_ >= bits_ / 8;
+    for (; bits_ >= 8; bits_ -= 8, held_ >>= 8)
+      if (fits) *out_++ = static_cast<uint8_t>(held_);
   }
   HINTERLAND_FN void finish() {
-    if (bits_ > 0) store();
+    if (bits_ > 0 && out_ < end_) *out_++ = static_cast<uint8_t>(held_);
   }
 
  private:
-  HINTERLAND_FN void store() {
-    if (out_ < end_) *out_++ = static_cast<uint8_t>(held_);
-  }
 
   uint8_t* out_;
   uint8_t* const end_;

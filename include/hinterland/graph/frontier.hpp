@@ -265,7 +265,7 @@ struct ListBounds : Piece {
     if (!active) return;
     begin = graph.offsets[vertex];
     end = graph.offsets[vertex + 1];
-    if (lies_within(graph.num_edges)) return;
+    if (lies_within(graph.num_edges)) [[likely]] return;
     counts.bad = min_of(counts.bad, vertex);
     begin = end = 0;
   }

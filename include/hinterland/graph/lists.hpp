@@ -24,8 +24,9 @@ struct Piece {
 // after they were checked, so whoever reads offsets reads them through this, or through ListBounds, which also reports.
 template <class Offsets>
 HINTERLAND_FN Piece list_within(const Offsets& offsets, int64_t vertex, int64_t elements) {
-  const Piece list{offsets[vertex], offsets[vertex + 1]};
-  return list.lies_within(elements) ? list : Piece{};
+  Piece list{offsets[vertex], offsets[vertex + 1]};
+  if (!list.lies_within(elements)) [[unlikely]] list = {};
+  return list;
 }
 
 // The neighbour lists of up to Warp::kWidth vertices, one to a lane, laid out in chunks of Warp::kWidth elements. Lists that

@@ -59,7 +59,10 @@ struct PackedBounds : Piece {
 
   template <class Graph>
   HINTERLAND_FN PackedBounds(const Graph& graph, int64_t vertex, bool active) {
-    if (active) Piece::operator=(list_within(graph.packed_offsets, vertex, graph.packed_end));
+    if (!active) return;
+    begin = graph.packed_offsets[vertex];
+    end = graph.packed_offsets[vertex + 1];
+    if (!lies_within(graph.packed_end)) [[unlikely]] begin = end = 0;
   }
 };
 

@@ -105,7 +105,7 @@ def _renumbered(graph: Graph, order: Order, known: Order | None, placement: str 
         kind = arrays.WEIGHT_TYPES[weights.dtype]
         weights_from, weights_to = weights.data_ptr(), held["weights"].cpu().data_ptr()
     rows = (starts.data_ptr(), vertices, held["indices"].cpu().data_ptr(), dtype.itemsize)
-    _core.renumber_rows(
+    all_are_vertices = _core.renumber_rows(
         indptr.data_ptr(),
         indices.data_ptr(),
         indices.element_size(),
@@ -117,9 +117,9 @@ def _renumbered(graph: Graph, order: Order, known: Order | None, placement: str 
         *rows,
         weights_to,
     )
-    _core.sort_rows(*rows, weights_to, kind.bytes, kind.order, 0)
-    if vertices and edges and int(held["indices"].cpu().min()) < 0:  # what is no vertex has no number
+    if not all_are_vertices:
         arrays.check_neighbors(indices, vertices)
+    _core.sort_rows(*rows, weights_to, kind.bytes, kind.order, 0)
     moved = {n: arrays.placed(a.cpu(), a.dtype, "gpu") if places[n] == "gpu" else a for n, a in held.items()}
     made = Graph._of(moved, graph.directed, sorted_lists=True, order=known)
     made.labels = graph.labels
