@@ -108,7 +108,7 @@ int64_t unpack_heads(const PackedArrays& packed, NeighborArray heads, int64_t co
         const bool there = row.with_block(j / kPackedBlock, [&](const PackedBlock& block) {
           head = static_cast<Id>(block.neighbor(bits, static_cast<int>(j % kPackedBlock)));
         });
-        if (!there) atomic_min(first, v);
+        if (!there || head < 0 || head >= packed.vertices) atomic_min(first, v);
       }
     });
   });

@@ -259,13 +259,15 @@ struct StepCounts {
 };
 
 // The list of `vertex` if the vertex is active; an empty one where it does not lie in the edge array.
-struct ListBounds : Piece {
+struct ListBounds {
+  int64_t begin = 0, end = 0;
+
   template <class Graph>
   HINTERLAND_FN ListBounds(const Graph& graph, int64_t vertex, bool active, StepCounts& counts) {
     if (!active) return;
     begin = graph.offsets[vertex];
     end = graph.offsets[vertex + 1];
-    if (lies_within(graph.num_edges)) [[likely]] return;
+    if (begin >= 0 && begin <= end && end <= graph.num_edges) return;
     counts.bad = min_of(counts.bad, vertex);
     begin = end = 0;
   }

@@ -88,7 +88,6 @@ HINTERLAND_FN int64_t nth_neighbor(const Csr<Edge, Weight>& graph, int64_t verte
   int64_t sector = -1;  // of the edge array that this lane reads from
   if (j < graph.heads_per_vertex) {
     if (active) found = graph.heads[j * graph.num_vertices + vertex];
-    if (found != -1 && !graph.has(found)) counts.bad = min_of(counts.bad, vertex), found = -1;
   } else {
     const ListBounds list(graph, vertex, active, counts);
     if (list.begin + j < list.end) {

@@ -54,15 +54,17 @@ struct PackedCsr {
 
 // Where the packed list of a vertex lies in the stream, in bytes; nowhere if its offsets are broken, and then no neighbour of it
 // is found.
-struct PackedBounds : Piece {
-  HINTERLAND_FN PackedBounds(int64_t begin, int64_t end) : Piece{begin, end} {}
+struct PackedBounds {
+  int64_t begin = 0, end = 0;
+
+  HINTERLAND_FN PackedBounds(int64_t begin, int64_t end) : begin(begin), end(end) {}
 
   template <class Graph>
   HINTERLAND_FN PackedBounds(const Graph& graph, int64_t vertex, bool active) {
     if (!active) return;
     begin = graph.packed_offsets[vertex];
     end = graph.packed_offsets[vertex + 1];
-    if (!lies_within(graph.packed_end)) [[unlikely]] begin = end = 0;
+    if (begin < 0 || begin > end || end > graph.packed_end) begin = end = 0;
   }
 };
 
@@ -318,12 +320,7 @@ HINTERLAND_FN void visit_chunks(const PackedCsr<Edge, Weight>& graph, const Pack
 template <class Edge, class Weight>
 HINTERLAND_FN int64_t nth_neighbor(const PackedCsr<Edge, Weight>& graph, int64_t vertex, int64_t j, bool active,
                                    StepCounts& counts) {
-  if (j < graph.heads_per_vertex) {
-    const int64_t head = active ? static_cast<int64_t>(graph.heads[j * graph.num_vertices + vertex]) : -1;
-    if (head == -1 || graph.has(head)) return head;
-    counts.bad = min_of(counts.bad, vertex);
-    return -1;
-  }
+  if (j < graph.heads_per_vertex) return active ? static_cast<int64_t>(graph.heads[j * graph.num_vertices + vertex]) : -1;
   const ListBounds list(graph, vertex, active, counts);
   if (list.begin + j >= list.end) return -1;
   const PackedShape shape(graph.num_vertices, list.end - list.begin);
@@ -345,7 +342,7 @@ HINTERLAND_FN void look_through(const PackedCsr<Edge, Weight>& graph, int64_t ve
   const int64_t begin = list.begin;
   from = max_of(from, begin);
   end = min_of(end, list.end);
-  const PackedShape shape(graph.num_vertices, list.length());
+  const PackedShape shape(graph.num_vertices, list.end - list.begin);
   const PackedBounds packed(graph, vertex, true);
   PackedFinder<PackedCsr<Edge, Weight>> find(graph);
   PackedTraffic traffic(graph, packed);

@@ -23,7 +23,7 @@ import torch
 
 from .. import _core
 from ..runtime import devices
-from ..runtime.errors import ConfigError, OutOfMemory
+from ..runtime.errors import ConfigError, GraphError, OutOfMemory
 from ..runtime.units import format_bytes, parse_bytes
 from . import arrays
 from .arrays import index_dtype
@@ -130,12 +130,20 @@ class View:
             self.heads = first_neighbors(self.graph, count).to(self.device)
             return self._took(allocated(count * each), room)
         heads = self.heads = torch.full((count, vertices), -1, dtype=self.edges.dtype, device=self.device)
+        wrong = torch.zeros((), dtype=torch.bool, device=self.device)
         for begin, end, offsets in self._parts():
             for j in range(count):
                 at = offsets[:-1] + j
                 there = (at < offsets[1:]) & (offsets[:-1] >= 0) & (offsets[1:] <= self.graph.num_edges)
                 part = heads[j, begin:end]
-                part[there] = self.edges[at[there]]
+                found = self.edges[at[there]]
+                part[there] = found
+                wrong |= ((found < 0) | (found >= vertices)).any()  # kernels take heads as they are
+        if bool(wrong):
+            raise GraphError(
+                f"a neighbour is no vertex: among the first {count} of each list is one outside [0, {vertices}); the "
+                "arrays were changed after the graph was made, so make it again"
+            )
         return self._took(allocated(count * each), room)
 
     def degrees(self, out: torch.Tensor) -> torch.Tensor:
@@ -378,6 +386,7 @@ def prepare(
         A :class:`Prepared`, which every algorithm takes in place of the graph. It is a context manager.
 
     Raises:
+        GraphError: arrays that were changed since the graph was made: a neighbour to be kept is no vertex.
         OutOfMemory: the state exceeds the free GPU memory. (Where it exceeds ``gpu_budget``, the CPU does the work.)
         ConfigError: an unknown algorithm, a budget that is no size, scores that are not one number for each vertex.
     """
