@@ -16,12 +16,12 @@ void bind_datasets(nb::module_& m) {
           return EdgeSource{GeneratedEdges<Communities>{Communities(seed, owners, members), edges}};
         });
   m.def("fill_communities", [](const CommunityVertices& vertices, uintptr_t communities) {
-    nb::gil_scoped_release released;
+    GilReleased released;
     fill_communities(vertices, reinterpret_cast<int32_t*>(communities));
   });
   m.def("fill_features", [](const CommunityVertices& vertices, uintptr_t communities, int64_t begin, int64_t end,
                             int64_t columns, uintptr_t to) {
-    nb::gil_scoped_release released;
+    GilReleased released;
     fill_features(vertices, reinterpret_cast<const int32_t*>(communities), begin, end, columns, reinterpret_cast<float*>(to));
   });
 }

@@ -21,7 +21,7 @@ void bind_graph_bc(nb::module_& m) {
       "betweenness",
       [](uintptr_t graph, int64_t source, uintptr_t levels, uintptr_t sigma, uintptr_t scores, uintptr_t scratch,
          int64_t history_size) {
-        nb::gil_scoped_release released;
+        GilReleased released;
         betweenness(*words(graph), source, reinterpret_cast<int32_t*>(levels), reinterpret_cast<double*>(sigma),
                     reinterpret_cast<double*>(scores), reinterpret_cast<char*>(scratch), history_size);
       },

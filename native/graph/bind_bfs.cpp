@@ -41,7 +41,7 @@ void bind_graph_bfs(nb::module_& m) {
       "bfs",
       [](uintptr_t graph, uintptr_t incoming, int64_t source, uintptr_t parents, uintptr_t levels, uintptr_t scratch,
          int id_bytes) {
-        nb::gil_scoped_release released;
+        GilReleased released;
         bfs(*words(graph), words(incoming), source, reinterpret_cast<void*>(parents), id_bytes,
             reinterpret_cast<int32_t*>(levels), reinterpret_cast<char*>(scratch));
       },
@@ -50,7 +50,7 @@ void bind_graph_bfs(nb::module_& m) {
   m.def(
       "verify_bfs",
       [](uintptr_t graph, int64_t source, uintptr_t levels, uintptr_t parents) {
-        nb::gil_scoped_release released;
+        GilReleased released;
         const BfsFinding finding = verify_bfs(*words(graph), source, reinterpret_cast<const int32_t*>(levels),
                                               reinterpret_cast<const int64_t*>(parents));
         return std::pair(static_cast<int64_t>(finding.rule), finding.position);

@@ -42,60 +42,60 @@ void bind_graph_build(nb::module_& m) {
     return EdgeSource{CsrEdges<int64_t>{at<int64_t>(indptr), at<int64_t>(indices), vertices, edges}};
   });
   m.def("count_entries", [](const EdgeSource& source, const EdgeRules& rules, int64_t vertices, uintptr_t indptr) {
-    nb::gil_scoped_release released;
+    GilReleased released;
     const CountResult result = count_entries(source, rules, vertices, at<int64_t>(indptr));
     return std::pair{result.entries, result.first_bad};
   });
   m.def("scatter_entries", [](const EdgeSource& source, const EdgeRules& rules, int64_t vertices, uintptr_t indptr,
                               uintptr_t neighbors, int neighbor_bytes, uintptr_t weights_from, uintptr_t weights_to,
                               int weight_bytes) {
-    nb::gil_scoped_release released;
+    GilReleased released;
     scatter_entries(source, rules, vertices, at<int64_t>(indptr), neighbors_at(neighbors, neighbor_bytes),
                     weights_at(weights_from, weight_bytes, 0), weights_at(weights_to, weight_bytes, 0));
   });
   m.def("scatter_order", [](const EdgeSource& source, const EdgeRules& rules, int64_t vertices, uintptr_t indptr,
                             uintptr_t order) {
-    nb::gil_scoped_release released;
+    GilReleased released;
     scatter_order(source, rules, vertices, at<int64_t>(indptr), at<int64_t>(order));
   });
   m.def("resolve_entries",
         [](const EdgeSource& source, const EdgeRules& rules, uintptr_t order, int64_t entries, uintptr_t neighbors,
            int neighbor_bytes, uintptr_t weights_from, uintptr_t weights_to, int weight_bytes) {
-          nb::gil_scoped_release released;
+          GilReleased released;
           resolve_entries(source, rules, at<int64_t>(order), entries, neighbors_at(neighbors, neighbor_bytes),
                           weights_at(weights_from, weight_bytes, 0), weights_at(weights_to, weight_bytes, 0));
         });
   m.def("sort_rows", [](uintptr_t indptr, int64_t vertices, uintptr_t neighbors, int neighbor_bytes, uintptr_t weights,
                         int weight_bytes, int weight_order, uintptr_t kept) {
-    nb::gil_scoped_release released;
+    GilReleased released;
     return sort_rows(at<int64_t>(indptr), vertices, neighbors_at(neighbors, neighbor_bytes),
                      weights_at(weights, weight_bytes, weight_order), at<int64_t>(kept));
   });
   m.def("compact_rows",
         [](uintptr_t indptr, uintptr_t kept, int64_t vertices, uintptr_t from, uintptr_t to, int bytes) {
-          nb::gil_scoped_release released;
+          GilReleased released;
           compact_rows(at<int64_t>(indptr), at<int64_t>(kept), vertices, at<void>(from), at<void>(to), bytes);
         });
   m.def("first_wrong_offset", [](uintptr_t indptr, int64_t vertices, int64_t edges) {
-    nb::gil_scoped_release released;
+    GilReleased released;
     return first_wrong_offset(at<int64_t>(indptr), vertices, edges);
   });
   m.def("first_wrong_neighbor", [](uintptr_t neighbors, int bytes, int64_t edges, int64_t vertices) {
-    nb::gil_scoped_release released;
+    GilReleased released;
     return first_wrong_neighbor(neighbors_at(neighbors, bytes), edges, vertices);
   });
   m.def("rows_ascend", [](uintptr_t indptr, int64_t vertices, uintptr_t neighbors, int bytes, int64_t edges) {
-    nb::gil_scoped_release released;
+    GilReleased released;
     return rows_ascend(at<int64_t>(indptr), vertices, neighbors_at(neighbors, bytes), edges);
   });
   m.def("is_mirrored", [](uintptr_t indptr, int64_t vertices, uintptr_t neighbors, int bytes, uintptr_t weights,
                           int weight_bytes, int weight_order, int64_t edges) {
-    nb::gil_scoped_release released;
+    GilReleased released;
     return is_mirrored(at<int64_t>(indptr), vertices, neighbors_at(neighbors, bytes),
                        WeightArray{at<void>(weights), weight_bytes, static_cast<WeightOrder>(weight_order)}, edges);
   });
   m.def("first_nan", [](uintptr_t values, int64_t count, int bytes, uint64_t infinity) {
-    nb::gil_scoped_release released;
+    GilReleased released;
     return first_nan(at<void>(values), count, bytes, infinity);
   });
 }

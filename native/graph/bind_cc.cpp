@@ -27,7 +27,7 @@ void bind_graph_cc(nb::module_& m) {
   m.def(
       "connected_components",
       [](uintptr_t graph, uintptr_t incoming, int64_t reread, uintptr_t labels, uintptr_t scratch, int id_bytes) {
-        nb::gil_scoped_release released;
+        GilReleased released;
         connected_components(*words(graph), words(incoming), reread != 0, reinterpret_cast<void*>(labels), id_bytes,
                              reinterpret_cast<char*>(scratch));
       },
@@ -35,7 +35,7 @@ void bind_graph_cc(nb::module_& m) {
   m.def(
       "verify_components",
       [](uintptr_t graph, uintptr_t labels) {
-        nb::gil_scoped_release released;
+        GilReleased released;
         const ComponentsFinding finding = verify_components(*words(graph), reinterpret_cast<const int64_t*>(labels));
         return std::pair(static_cast<int64_t>(finding.rule), finding.position);
       },

@@ -34,7 +34,7 @@ void bind_graph_emogi(nb::module_& m) {
       "emogi_level",
       [](const EmogiCase& run, const std::string& algorithm, uintptr_t values, uintptr_t active, uintptr_t beside,
          uintptr_t weights, int64_t level, uintptr_t report) {
-        nb::gil_scoped_release released;
+        GilReleased released;
         emogi_level(run, algorithm,
                     {run.division.num_vertices, reinterpret_cast<void*>(values), reinterpret_cast<uint8_t*>(active),
                      reinterpret_cast<void*>(beside), reinterpret_cast<const int32_t*>(weights), level,

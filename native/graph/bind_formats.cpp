@@ -86,7 +86,7 @@ void bind_graph_formats(nb::module_& m) {
       .def(
           "feed",
           [](EdgeParser& self, uintptr_t text, int64_t bytes, bool at_end) {
-            nb::gil_scoped_release released;
+            GilReleased released;
             return self.feed(reinterpret_cast<const char*>(text), bytes, at_end);
           },
           nb::arg("text"), nb::arg("bytes"), nb::arg("at_end"))
@@ -103,7 +103,7 @@ void bind_graph_formats(nb::module_& m) {
          int64_t begin, int64_t end, const std::string& start, const std::string& separator, int64_t base, bool lower_only) {
         std::vector<std::string> pieces;
         {
-          nb::gil_scoped_release released;
+          GilReleased released;
           pieces = format_edges({reinterpret_cast<const int64_t*>(indptr), vertices,
                                  reinterpret_cast<const void*>(indices), index_bytes,
                                  reinterpret_cast<const int64_t*>(integers), reinterpret_cast<const double*>(reals),
@@ -122,7 +122,7 @@ void bind_graph_formats(nb::module_& m) {
   m.def(
       "checksums",
       [](uintptr_t data, int64_t bytes, uint64_t seed, uintptr_t sums) {
-        nb::gil_scoped_release released;
+        GilReleased released;
         const char* const from = reinterpret_cast<const char*>(data);
         uint64_t* const to = reinterpret_cast<uint64_t*>(sums);
         const int64_t blocks = (bytes + kChecksumBlock - 1) / kChecksumBlock;
@@ -141,7 +141,7 @@ void bind_graph_formats(nb::module_& m) {
         const auto* offsets = reinterpret_cast<const int64_t*>(indptr);
         Survey found;
         {
-          nb::gil_scoped_release released;
+          GilReleased released;
           found = index_bytes == 4 ? survey(offsets, reinterpret_cast<const int32_t*>(indices), vertices, edges)
                                    : survey(offsets, reinterpret_cast<const int64_t*>(indices), vertices, edges);
         }

@@ -16,7 +16,7 @@ void bind_graph_generate(nb::module_& m) {
         });
   m.def("generate_weights", [](uintptr_t indptr, int64_t vertices, uintptr_t neighbors, int neighbor_bytes, int64_t edges,
                                uintptr_t names, uint64_t seed, uintptr_t weights, int weight_bytes, int weight_order) {
-    nb::gil_scoped_release released;
+    GilReleased released;
     generate_weights(reinterpret_cast<const int64_t*>(indptr), vertices,
                      NeighborArray{reinterpret_cast<void*>(neighbors), neighbor_bytes}, edges,
                      reinterpret_cast<const int64_t*>(names), seed,
@@ -25,11 +25,11 @@ void bind_graph_generate(nb::module_& m) {
 
   // What the tests look at.
   m.def("list_edges", [](const EdgeSource& source, int64_t begin, int64_t end, uintptr_t from, uintptr_t to) {
-    nb::gil_scoped_release released;
+    GilReleased released;
     list_edges(source, begin, end, reinterpret_cast<int64_t*>(from), reinterpret_cast<int64_t*>(to));
   });
   m.def("list_permutation", [](uint64_t key, int64_t size, int64_t first, int64_t count, uintptr_t to) {
-    nb::gil_scoped_release released;
+    GilReleased released;
     list_permutation(key, size, first, count, reinterpret_cast<int64_t*>(to));
   });
   m.def("philox", [](uint64_t key, uint64_t low, uint64_t high) {

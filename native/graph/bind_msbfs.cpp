@@ -21,7 +21,7 @@ void bind_graph_msbfs(nb::module_& m) {
       "msbfs",
       [](uintptr_t graph, uintptr_t incoming, uintptr_t sources, int64_t num_sources, uintptr_t levels, uintptr_t scratch,
          int mask_bytes) {
-        nb::gil_scoped_release released;
+        GilReleased released;
         msbfs(*words(graph), words(incoming), reinterpret_cast<const int64_t*>(sources), num_sources,
               reinterpret_cast<int32_t*>(levels), reinterpret_cast<char*>(scratch), mask_bytes);
       },

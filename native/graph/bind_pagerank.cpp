@@ -23,7 +23,7 @@ void bind_graph_pagerank(nb::module_& m) {
       "pagerank",
       [](uintptr_t graph, uintptr_t incoming, uintptr_t options, int64_t max_iterations, int64_t by_degree,
          uintptr_t personal, uintptr_t contributions, uintptr_t sums, uintptr_t scratch, int real_bytes) {
-        nb::gil_scoped_release released;
+        GilReleased released;
         pagerank(*words(graph), *words(incoming), *reinterpret_cast<const PagerankOptions*>(options), max_iterations,
                  by_degree != 0, reinterpret_cast<const void*>(personal), reinterpret_cast<void*>(contributions),
                  reinterpret_cast<void*>(sums), real_bytes, reinterpret_cast<char*>(scratch));

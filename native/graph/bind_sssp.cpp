@@ -21,7 +21,7 @@ void bind_paths(nb::module_& m, const char* name) {
       name,
       [](uintptr_t graph, int64_t source, uintptr_t keys, uintptr_t scratch, int64_t delta, int64_t light,
          int64_t weight_bytes, int64_t weight_order) {
-        nb::gil_scoped_release released;
+        GilReleased released;
         run(*words(graph), {weight_bytes, weight_order}, source, reinterpret_cast<void*>(keys),
             reinterpret_cast<char*>(scratch), std::bit_cast<double>(delta), light);
       },
@@ -51,7 +51,7 @@ void bind_graph_sssp(nb::module_& m) {
   m.def(
       "verify_paths",
       [](uintptr_t graph, int64_t weight_bytes, int64_t weight_order, bool widest, int64_t source, uintptr_t found) {
-        nb::gil_scoped_release released;
+        GilReleased released;
         const PathFinding finding = verify_paths(*words(graph), {weight_bytes, weight_order}, widest, source,
                                                  reinterpret_cast<const void*>(found));
         return std::pair(static_cast<int64_t>(finding.rule), finding.position);

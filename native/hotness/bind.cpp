@@ -19,7 +19,7 @@ void bind_hotness(nb::module_& m) {
   m.def(
       "propagate",
       [](uintptr_t graph, uintptr_t values, uintptr_t sums, int64_t pull, uintptr_t scratch) {
-        nb::gil_scoped_release released;
+        GilReleased released;
         propagate(*words(graph), reinterpret_cast<const double*>(values), reinterpret_cast<double*>(sums), pull != 0,
                   reinterpret_cast<char*>(scratch));
       },

@@ -21,7 +21,7 @@ nb::tuple copy_from(const Table& table, uintptr_t packed, uintptr_t indices, int
                     int64_t row_bytes, bool into_table) {
   IndexFault fault;
   {
-    nb::gil_scoped_release released;
+    GilReleased released;
     fault = copy_rows({table, reinterpret_cast<char*>(packed), reinterpret_cast<const void*>(indices), index_bytes, nullptr,
                        count, row_bytes, into_table});
   }

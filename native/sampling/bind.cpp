@@ -13,7 +13,7 @@ void bind_sampling(nb::module_& m) {
   m.def(
       "sample_neighbors",
       [](uintptr_t batch, uintptr_t, int64_t from, int64_t to) {
-        nb::gil_scoped_release released;
+        GilReleased released;
         sample_neighbors(*reinterpret_cast<const BatchWords*>(batch), from, to);
       },
       nb::arg("batch"), nb::arg("team"), nb::arg("from_half"), nb::arg("to_half"),
@@ -21,14 +21,14 @@ void bind_sampling(nb::module_& m) {
   m.def(
       "random_walks",
       [](uintptr_t graph, uintptr_t task, uintptr_t) {
-        nb::gil_scoped_release released;
+        GilReleased released;
         random_walks(*words(graph), *reinterpret_cast<const WalkWords*>(task));
       },
       nb::arg("graph"), nb::arg("task"), nb::arg("team"), "Random walks (include/hinterland/sampling/walks.hpp).");
   m.def(
       "negative_edges",
       [](uintptr_t graph, uintptr_t task, uintptr_t, int64_t phase) {
-        nb::gil_scoped_release released;
+        GilReleased released;
         negative_edges(*words(graph), *reinterpret_cast<const NegativeWords*>(task), phase);
       },
       nb::arg("graph"), nb::arg("task"), nb::arg("team"), nb::arg("phase"),

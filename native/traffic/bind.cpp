@@ -10,7 +10,7 @@ void bind_traffic(nb::module_& m) {
   m.def(
       "count_traffic",
       [](const EmogiCase& run, uintptr_t stamps, int element_bytes, uintptr_t levels, int64_t num_levels) {
-        nb::gil_scoped_release released;
+        GilReleased released;
         count_traffic(run, reinterpret_cast<const int32_t*>(stamps), element_bytes, reinterpret_cast<LevelTraffic*>(levels),
                       num_levels);
       },
