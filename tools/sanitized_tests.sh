@@ -43,7 +43,7 @@ else
   export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1:log_path=$report
   # Everything that reads files or builds arrays, and test_everything, which has every algorithm on every kind of graph. (The
   # tests of each algorithm go over the same code at several times the length.)
-  tests=(graph/{formats,test_{build,compress,everything,generate,graph,reorder,verify}.py} memory probe traffic
+  tests=(graph/{formats,test_{build,changed_arrays,compress,everything,generate,graph,reorder,verify}.py} memory probe traffic
     cli/test_convert.py test_threads.py)
 fi
 [ $# -gt 0 ] || set -- "${tests[@]/#/tests/}" "${chosen[@]}"

@@ -38,19 +38,20 @@ void bind_graph_build(nb::module_& m) {
     if (bytes == 4) return EdgeSource{ListedEdges<int32_t>{at<int32_t>(from), at<int32_t>(to), count}};
     return EdgeSource{ListedEdges<int64_t>{at<int64_t>(from), at<int64_t>(to), count}};
   });
-  m.def("csr_edges", [](uintptr_t indptr, uintptr_t indices, int64_t vertices, int bytes) {
-    if (bytes == 4) return EdgeSource{CsrEdges<int32_t>{at<int64_t>(indptr), at<int32_t>(indices), vertices}};
-    return EdgeSource{CsrEdges<int64_t>{at<int64_t>(indptr), at<int64_t>(indices), vertices}};
+  m.def("csr_edges", [](uintptr_t indptr, uintptr_t indices, int64_t vertices, int64_t edges, int bytes) {
+    if (bytes == 4) return EdgeSource{CsrEdges<int32_t>{at<int64_t>(indptr), at<int32_t>(indices), vertices, edges}};
+    return EdgeSource{CsrEdges<int64_t>{at<int64_t>(indptr), at<int64_t>(indices), vertices, edges}};
   });
   m.def("count_entries", [](const EdgeSource& source, const EdgeRules& rules, int64_t vertices, uintptr_t indptr) {
     GilReleased released;
     const CountResult result = count_entries(source, rules, vertices, at<int64_t>(indptr));
     return std::pair{result.entries, result.first_bad};
   });
-  m.def("scatter_entries", [](const EdgeSource& source, const EdgeRules& rules, uintptr_t indptr, uintptr_t neighbors,
-                              int neighbor_bytes, uintptr_t weights_from, uintptr_t weights_to, int weight_bytes) {
+  m.def("scatter_entries", [](const EdgeSource& source, const EdgeRules& rules, int64_t vertices, uintptr_t indptr,
+                              uintptr_t neighbors, int neighbor_bytes, uintptr_t weights_from, uintptr_t weights_to,
+                              int weight_bytes) {
     GilReleased released;
-    scatter_entries(source, rules, at<int64_t>(indptr), neighbors_at(neighbors, neighbor_bytes),
+    scatter_entries(source, rules, vertices, at<int64_t>(indptr), neighbors_at(neighbors, neighbor_bytes),
                     weights_at(weights_from, weight_bytes, 0), weights_at(weights_to, weight_bytes, 0));
   });
   m.def(
@@ -63,9 +64,10 @@ void bind_graph_build(nb::module_& m) {
                             weights_at(weights, weight_bytes, 0), edges.weights);
       },
       "scatter_entries of the entries of a text, which are gone afterwards.");
-  m.def("scatter_order", [](const EdgeSource& source, const EdgeRules& rules, uintptr_t indptr, uintptr_t order) {
+  m.def("scatter_order", [](const EdgeSource& source, const EdgeRules& rules, int64_t vertices, uintptr_t indptr,
+                            uintptr_t order) {
     GilReleased released;
-    scatter_order(source, rules, at<int64_t>(indptr), at<int64_t>(order));
+    scatter_order(source, rules, vertices, at<int64_t>(indptr), at<int64_t>(order));
   });
   m.def("resolve_entries",
         [](const EdgeSource& source, const EdgeRules& rules, uintptr_t order, int64_t entries, uintptr_t neighbors,
@@ -93,20 +95,21 @@ void bind_graph_build(nb::module_& m) {
     GilReleased released;
     return first_wrong_neighbor(neighbors_at(neighbors, bytes), edges, vertices);
   });
-  m.def("rows_ascend", [](uintptr_t indptr, int64_t vertices, uintptr_t neighbors, int bytes) {
+  m.def("rows_ascend", [](uintptr_t indptr, int64_t vertices, uintptr_t neighbors, int bytes, int64_t edges) {
     GilReleased released;
-    return rows_ascend(at<int64_t>(indptr), vertices, neighbors_at(neighbors, bytes));
+    return rows_ascend(at<int64_t>(indptr), vertices, neighbors_at(neighbors, bytes), edges);
   });
-  m.def("check_rows", [](uintptr_t indptr, int64_t vertices, uintptr_t neighbors, int bytes) -> std::optional<bool> {
+  m.def("check_rows", [](uintptr_t indptr, int64_t vertices, uintptr_t neighbors, int bytes,
+                         int64_t edges) -> std::optional<bool> {
     GilReleased released;
-    const Rows found = check_rows(at<int64_t>(indptr), vertices, neighbors_at(neighbors, bytes));
+    const Rows found = check_rows(at<int64_t>(indptr), vertices, neighbors_at(neighbors, bytes), edges);
     return found == Rows::kWrong ? std::nullopt : std::optional(found == Rows::kAscend);
   });
   m.def("is_mirrored", [](uintptr_t indptr, int64_t vertices, uintptr_t neighbors, int bytes, uintptr_t weights,
-                          int weight_bytes, int weight_order) {
+                          int weight_bytes, int weight_order, int64_t edges) {
     GilReleased released;
     return is_mirrored(at<int64_t>(indptr), vertices, neighbors_at(neighbors, bytes),
-                       WeightArray{at<void>(weights), weight_bytes, static_cast<WeightOrder>(weight_order)});
+                       WeightArray{at<void>(weights), weight_bytes, static_cast<WeightOrder>(weight_order)}, edges);
   });
   m.def("first_nan", [](uintptr_t values, int64_t count, int bytes, uint64_t infinity) {
     GilReleased released;

@@ -11,6 +11,7 @@
 #include "graph/edges.hpp"
 #include "graph/text_reader.hpp"
 #include "graph/text_writer.hpp"
+#include "hinterland/graph/lists.hpp"
 
 namespace nb = nanobind;
 
@@ -60,15 +61,16 @@ struct Survey {
 };
 
 template <class Id>
-Survey survey(const int64_t* indptr, const Id* indices, int64_t vertices) {
+Survey survey(const int64_t* indptr, const Id* indices, int64_t vertices, int64_t edges) {
   int64_t loops = 0, lower = 0;
   bool sorted = true;
 #pragma omp parallel for schedule(dynamic, 1024) reduction(+ : loops, lower) reduction(&& : sorted)
   for (int64_t v = 0; v < vertices; ++v) {
-    for (int64_t i = indptr[v]; i < indptr[v + 1]; ++i) {
+    const Piece list = list_within(indptr, v, edges);
+    for (int64_t i = list.begin; i < list.end; ++i) {
       loops += indices[i] == v;
       lower += indices[i] <= v;
-      if (i > indptr[v] && indices[i] < indices[i - 1]) sorted = false;
+      if (i > list.begin && indices[i] < indices[i - 1]) sorted = false;
     }
   }
   return {loops, lower, sorted};
@@ -136,18 +138,18 @@ void bind_graph_formats(nb::module_& m) {
 
   m.def(
       "survey_graph",
-      [](uintptr_t indptr, uintptr_t indices, int index_bytes, int64_t vertices) {
+      [](uintptr_t indptr, uintptr_t indices, int index_bytes, int64_t vertices, int64_t edges) {
         const auto* offsets = reinterpret_cast<const int64_t*>(indptr);
         Survey found;
         {
           GilReleased released;
-          found = index_bytes == 4 ? survey(offsets, reinterpret_cast<const int32_t*>(indices), vertices)
-                                   : survey(offsets, reinterpret_cast<const int64_t*>(indices), vertices);
+          found = index_bytes == 4 ? survey(offsets, reinterpret_cast<const int32_t*>(indices), vertices, edges)
+                                   : survey(offsets, reinterpret_cast<const int64_t*>(indices), vertices, edges);
         }
         return nb::make_tuple(found.loops, found.lower, found.sorted);
       },
-      nb::arg("indptr"), nb::arg("indices"), nb::arg("index_bytes"), nb::arg("vertices"),
-      "(self loops, edges to a vertex that is not larger, whether each vertex's neighbours ascend) of a valid CSR graph.");
+      nb::arg("indptr"), nb::arg("indices"), nb::arg("index_bytes"), nb::arg("vertices"), nb::arg("edges"),
+      "(self loops, edges to a vertex that is not larger, whether each vertex's neighbours ascend) of a CSR graph.");
 }
 
 }  // namespace hinterland::native

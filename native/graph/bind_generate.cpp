@@ -14,11 +14,11 @@ void bind_graph_generate(nb::module_& m) {
         [](int kind, int64_t edges, uint64_t seed, int64_t vertices, int64_t scale, int64_t columns) {
           return generated_edges(static_cast<GeneratorKind>(kind), edges, GraphShape{seed, vertices, scale, columns});
         });
-  m.def("generate_weights", [](uintptr_t indptr, int64_t vertices, uintptr_t neighbors, int neighbor_bytes, uintptr_t names,
-                               uint64_t seed, uintptr_t weights, int weight_bytes, int weight_order) {
+  m.def("generate_weights", [](uintptr_t indptr, int64_t vertices, uintptr_t neighbors, int neighbor_bytes, int64_t edges,
+                               uintptr_t names, uint64_t seed, uintptr_t weights, int weight_bytes, int weight_order) {
     GilReleased released;
     generate_weights(reinterpret_cast<const int64_t*>(indptr), vertices,
-                     NeighborArray{reinterpret_cast<void*>(neighbors), neighbor_bytes},
+                     NeighborArray{reinterpret_cast<void*>(neighbors), neighbor_bytes}, edges,
                      reinterpret_cast<const int64_t*>(names), seed,
                      WeightArray{reinterpret_cast<void*>(weights), weight_bytes, static_cast<WeightOrder>(weight_order)});
   });

@@ -55,16 +55,25 @@ void for_each_batch(const Edges& edges, const EdgeRules& rules, Visit&& visit) {
       1);
 }
 
-// Takes a slot of its row for each entry and calls put(entry, slot). `address` is where put will write.
+// Takes a slot of its row for each entry and calls put(entry, slot). `address` is where put will write. The edges may have
+// changed since they were counted: a batch with an entry that has no row or no slot now is left out.
 template <class Edges, class Address, class Put>
-void scatter(const Edges& edges, const EdgeRules& rules, int64_t* indptr, Address&& address, Put&& put) {
+void scatter(const Edges& edges, const EdgeRules& rules, int64_t vertices, int64_t* indptr, Address&& address, Put&& put) {
+  const uint64_t rows = static_cast<uint64_t>(vertices), slots = static_cast<uint64_t>(indptr[vertices]);
   for_each_batch(edges, rules, [&](const Entry* batch, int count) {
     int64_t slot[kBatch];
-    for (int k = 0; k < count; ++k) __builtin_prefetch(indptr + batch[k].row, 1);
+    bool fits = true;
+    for (int k = 0; k < count; ++k) {
+      fits &= static_cast<uint64_t>(batch[k].row) < rows;
+      __builtin_prefetch(indptr + batch[k].row, 1);
+    }
+    if (!fits) [[unlikely]] return;
     for (int k = 0; k < count; ++k) {
       slot[k] = atomic_add(indptr[batch[k].row], int64_t{-1}) - 1;
+      fits &= static_cast<uint64_t>(slot[k]) < slots;
       __builtin_prefetch(address(slot[k]), 1);
     }
+    if (!fits) [[unlikely]] return;
     for (int k = 0; k < count; ++k) put(batch[k], slot[k]);
   });
 }
@@ -200,13 +209,13 @@ CountResult count_entries(const EdgeSource& source, const EdgeRules& rules, int6
   return {entries, none_is_minus_one(first_bad)};
 }
 
-void scatter_entries(const EdgeSource& source, const EdgeRules& rules, int64_t* indptr, NeighborArray neighbors,
-                     WeightArray from, WeightArray to) {
+void scatter_entries(const EdgeSource& source, const EdgeRules& rules, int64_t vertices, int64_t* indptr,
+                     NeighborArray neighbors, WeightArray from, WeightArray to) {
   with_neighbors(neighbors, [&](auto* out) {
     std::visit(
         [&](const auto& edges) {
           scatter(
-              edges, rules, indptr, [&](int64_t slot) { return out + slot; },
+              edges, rules, vertices, indptr, [&](int64_t slot) { return out + slot; },
               [&](const Entry& entry, int64_t slot) {
                 out[slot] = static_cast<std::remove_reference_t<decltype(*out)>>(entry.neighbor);
                 if (to.data) copy_word(from.data, entry.source / 2, to.data, slot, to.bytes);
@@ -216,11 +225,11 @@ void scatter_entries(const EdgeSource& source, const EdgeRules& rules, int64_t* 
   });
 }
 
-void scatter_order(const EdgeSource& source, const EdgeRules& rules, int64_t* indptr, int64_t* order) {
+void scatter_order(const EdgeSource& source, const EdgeRules& rules, int64_t vertices, int64_t* indptr, int64_t* order) {
   std::visit(
       [&](const auto& edges) {
         scatter(
-            edges, rules, indptr, [&](int64_t slot) { return order + slot; },
+            edges, rules, vertices, indptr, [&](int64_t slot) { return order + slot; },
             [&](const Entry& entry, int64_t slot) { order[slot] = entry.source; });
       },
       source.edges);
@@ -234,6 +243,7 @@ void resolve_entries(const EdgeSource& source, const EdgeRules& rules, const int
 #pragma omp parallel for if (entries > kWorthThreads)
           for (int64_t slot = 0; slot < entries; ++slot) {
             const int64_t i = order[slot] / 2;
+            if (i < 0 || i >= edges.count()) continue;  // nothing came here: the edges have changed since they were counted
             edges.walk(i, i + 1, [&](int64_t, Edge edge) {
               const int64_t neighbor = row_entry(rules, edge, static_cast<int>(order[slot] % 2)).neighbor;
               out[slot] = static_cast<std::remove_reference_t<decltype(*out)>>(neighbor);
@@ -246,29 +256,30 @@ void resolve_entries(const EdgeSource& source, const EdgeRules& rules, const int
 }
 
 int64_t sort_rows(const int64_t* indptr, int64_t vertices, NeighborArray neighbors, WeightArray weights, int64_t* kept) {
-  const auto length = [&](int64_t row) { return indptr[row + 1] - indptr[row]; };
+  const int64_t entries = indptr[vertices];
   with_neighbors(neighbors, [&](auto* ids) {
-    const auto sort = [&](int64_t row, bool together) {
-      const int64_t stay = sort_row(ids, weights, indptr[row], length(row), kept != nullptr, together);
+    const auto sort = [&](int64_t row, const Piece& list, bool together) {
+      const int64_t stay = sort_row(ids, weights, list.begin, list.length(), kept != nullptr, together);
       if (kept) kept[row + 1] = stay;
     };
-    for_each_row(indptr, vertices, [&](int64_t row) {
-      if (length(row) < kHugeRow) sort(row, false);
+    for_each_row(indptr, vertices, entries, [&](int64_t row, const Piece& list) {
+      if (list.length() < kHugeRow) sort(row, list, false);
     });
     for (int64_t row = 0; row < vertices; ++row) {
-      if (length(row) >= kHugeRow) sort(row, true);
+      const Piece list = list_within(indptr, row, entries);
+      if (list.length() >= kHugeRow) sort(row, list, true);
     }
   });
-  if (!kept) return indptr[vertices];
+  if (!kept) return entries;
   kept[0] = 0;
   return inclusive_sum(kept + 1, vertices);
 }
 
 void compact_rows(const int64_t* indptr, const int64_t* kept, int64_t vertices, const void* from, void* to, int bytes) {
-  for_each_row(indptr, vertices, [&](int64_t row) {
+  for_each_row(indptr, vertices, indptr[vertices], [&](int64_t row, const Piece& list) {
     const int64_t count = kept[row + 1] - kept[row];
     if (count == 0) return;
-    std::memcpy(static_cast<char*>(to) + kept[row] * bytes, static_cast<const char*>(from) + indptr[row] * bytes,
+    std::memcpy(static_cast<char*>(to) + kept[row] * bytes, static_cast<const char*>(from) + list.begin * bytes,
                 count * bytes);
   });
 }
@@ -293,23 +304,23 @@ int64_t first_wrong_neighbor(NeighborArray neighbors, int64_t edges, int64_t ver
   return none_is_minus_one(first);
 }
 
-bool rows_ascend(const int64_t* indptr, int64_t vertices, NeighborArray neighbors) {
+bool rows_ascend(const int64_t* indptr, int64_t vertices, NeighborArray neighbors, int64_t edges) {
   std::atomic<bool> ascend{true};
   with_neighbors(neighbors, [&](const auto* ids) {
-    for_each_row(indptr, vertices, [&](int64_t row) {
-      if (ascend.load(std::memory_order_relaxed) && !std::is_sorted(ids + indptr[row], ids + indptr[row + 1])) ascend = false;
+    for_each_row(indptr, vertices, edges, [&](int64_t, const Piece& list) {
+      if (ascend.load(std::memory_order_relaxed) && !std::is_sorted(ids + list.begin, ids + list.end)) ascend = false;
     });
   });
   return ascend;
 }
 
-Rows check_rows(const int64_t* indptr, int64_t vertices, NeighborArray neighbors) {
+Rows check_rows(const int64_t* indptr, int64_t vertices, NeighborArray neighbors, int64_t edges) {
   std::atomic<bool> right{true}, ascend{true};
   with_neighbors(neighbors, [&](const auto* ids) {
-    for_each_row(indptr, vertices, [&](int64_t row) {
+    for_each_row(indptr, vertices, edges, [&](int64_t, const Piece& list) {
       bool inside = true, up = true;
       int64_t before = 0;
-      for (int64_t i = indptr[row]; i < indptr[row + 1]; ++i) {
+      for (int64_t i = list.begin; i < list.end; ++i) {
         const int64_t id = ids[i];
         inside &= static_cast<uint64_t>(id) < static_cast<uint64_t>(vertices);
         up &= before <= id;
@@ -322,12 +333,12 @@ Rows check_rows(const int64_t* indptr, int64_t vertices, NeighborArray neighbors
   return !right ? Rows::kWrong : ascend ? Rows::kAscend : Rows::kMixed;
 }
 
-bool is_mirrored(const int64_t* indptr, int64_t vertices, NeighborArray neighbors, WeightArray weights) {
+bool is_mirrored(const int64_t* indptr, int64_t vertices, NeighborArray neighbors, WeightArray weights, int64_t edges) {
   std::atomic<uint64_t> difference{0};
   with_neighbors(neighbors, [&](const auto* ids) {
-    for_each_row(indptr, vertices, [&](int64_t row) {
+    for_each_row(indptr, vertices, edges, [&](int64_t row, const Piece& list) {
       uint64_t part = 0;
-      for (int64_t i = indptr[row]; i < indptr[row + 1]; ++i) part += up_less_down(row, ids[i], weight_bits(weights, i));
+      for (int64_t i = list.begin; i < list.end; ++i) part += up_less_down(row, ids[i], weight_bits(weights, i));
       if (part != 0) difference.fetch_add(part, std::memory_order_relaxed);
     });
   });

@@ -1,5 +1,6 @@
 // The steps by which edges become a CSR graph. Python allocates between them: only after the first is the size of the
-// second's output known.
+// second's output known. Rows of a graph that a user has can be changed at any time, so whatever reads them is told how many
+// edges there are, and takes a row that does not lie among them for an empty one.
 #pragma once
 
 #include <cstdint>
@@ -32,13 +33,14 @@ struct CountResult {
 // Sets indptr[v] to the *end* of row v, and indptr[vertices] to the number of entries.
 CountResult count_entries(const EdgeSource& source, const EdgeRules& rules, int64_t vertices, int64_t* indptr);
 
-// Puts each entry into its row, in no particular order, and thereby turns the ends in `indptr` into beginnings.
-void scatter_entries(const EdgeSource& source, const EdgeRules& rules, int64_t* indptr, NeighborArray neighbors,
-                     WeightArray from, WeightArray to);
+// Puts each entry into its row, in no particular order, and thereby turns the ends in `indptr` into beginnings. If the edges have
+// changed since they were counted, the beginnings may fall somewhere; nothing is written outside the arrays.
+void scatter_entries(const EdgeSource& source, const EdgeRules& rules, int64_t vertices, int64_t* indptr,
+                     NeighborArray neighbors, WeightArray from, WeightArray to);
 
 // The same, but writes 2 * edge + direction instead of the neighbour. Sorted rows of these are in the order of the input;
 // resolve_entries then looks the neighbours and weights up.
-void scatter_order(const EdgeSource& source, const EdgeRules& rules, int64_t* indptr, int64_t* order);
+void scatter_order(const EdgeSource& source, const EdgeRules& rules, int64_t vertices, int64_t* indptr, int64_t* order);
 void resolve_entries(const EdgeSource& source, const EdgeRules& rules, const int64_t* order, int64_t entries,
                      NeighborArray neighbors, WeightArray from, WeightArray to);
 
@@ -57,16 +59,16 @@ int64_t first_wrong_offset(const int64_t* indptr, int64_t vertices, int64_t edge
 int64_t first_wrong_neighbor(NeighborArray neighbors, int64_t edges, int64_t vertices);
 
 // Whether each row's neighbours ascend; equal ones may follow each other.
-bool rows_ascend(const int64_t* indptr, int64_t vertices, NeighborArray neighbors);
+bool rows_ascend(const int64_t* indptr, int64_t vertices, NeighborArray neighbors, int64_t edges);
 
 enum class Rows { kWrong, kMixed, kAscend };
 
 // kWrong where a neighbour lies outside [0, vertices), else whether each row's neighbours ascend: one pass for both.
-Rows check_rows(const int64_t* indptr, int64_t vertices, NeighborArray neighbors);
+Rows check_rows(const int64_t* indptr, int64_t vertices, NeighborArray neighbors, int64_t edges);
 
 // Whether each edge is there as often as its reverse, with the same weights. True but for a coincidence of random
 // numbers of 64 bits, false for certain.
-bool is_mirrored(const int64_t* indptr, int64_t vertices, NeighborArray neighbors, WeightArray weights);
+bool is_mirrored(const int64_t* indptr, int64_t vertices, NeighborArray neighbors, WeightArray weights, int64_t edges);
 
 // The position of the first NaN among floats of `bytes` bytes whose infinity has the bits `infinity`; -1 if there is none.
 int64_t first_nan(const void* values, int64_t count, int bytes, uint64_t infinity);

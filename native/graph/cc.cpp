@@ -43,8 +43,8 @@ ComponentsFinding first_wrong_edge(const GraphWords& graph, const int64_t* label
   int64_t broken = kNowhere, leaving = kNowhere;
 #pragma omp parallel for schedule(dynamic, 256) reduction(min : broken, leaving)
   for (int64_t u = 0; u < graph.num_vertices; ++u) {
-    const int64_t begin = max_of(graph.offsets[u], int64_t{0}), end = min_of(graph.offsets[u + 1], graph.num_edges);
-    for (int64_t i = begin; i < end; ++i)
+    const Piece list = list_within(graph.offsets, u, graph.num_edges);
+    for (int64_t i = list.begin; i < list.end; ++i)
       if (edges[i] < 0 || edges[i] >= graph.num_vertices)
         broken = min_of(broken, i);
       else if (labels[edges[i]] != labels[u])
@@ -92,11 +92,14 @@ ComponentsFinding first_apart(const GraphWords& graph, const int64_t* labels) {
   int64_t num_labels = 0;
   for (int64_t v = 0; v < graph.num_vertices; ++v) num_labels += labels[v] == v;
   DisjointSets<Id> sets(graph.num_vertices);
-  for (int64_t u = 0; u < graph.num_vertices && sets.num_sets() != num_labels; ++u)
-    for (int64_t i = graph.offsets[u]; i < graph.offsets[u + 1]; ++i) sets.join(u, edges[i]);
+  for (int64_t u = 0; u < graph.num_vertices && sets.num_sets() != num_labels; ++u) {
+    const Piece list = list_within(graph.offsets, u, graph.num_edges);
+    for (int64_t i = list.begin; i < list.end; ++i)
+      if (const int64_t v = edges[i]; v >= 0 && v < graph.num_vertices) sets.join(u, v);
+  }
   if (sets.num_sets() == num_labels) return {ComponentsRule::kNone, 0};
   int64_t v = 0;
-  while (sets.find(v) == sets.find(labels[v])) ++v;
+  while (v < graph.num_vertices - 1 && sets.find(v) == sets.find(labels[v])) ++v;
   return {ComponentsRule::kConnected, v};
 }
 

@@ -19,65 +19,101 @@ BitReader<PointerSource<uint32_t>> bits_of(const PackedArrays& packed) {
   return {{static_cast<const uint32_t*>(packed.stream)}};
 }
 
-PackedShape shape_of(const int64_t* indptr, int64_t vertices, int64_t v) {
-  return {vertices, indptr[v + 1] - indptr[v]};
-}
+constexpr int64_t kNone = std::numeric_limits<int64_t>::max();
+
+int64_t none_is_minus_one(int64_t row) { return row == kNone ? -1 : row; }
+
+// The packed list of one row, read block by block.
+class PackedRow {
+ public:
+  PackedRow(const PackedArrays& packed, int64_t row, int64_t degree)
+      : bits_(bits_of(packed)),
+        shape_(packed.vertices, degree),
+        bytes_(list_within(packed.at, row, packed.stream_bytes - packed_bytes(0))) {}
+
+  const PackedShape& shape() const { return shape_; }
+  int64_t list_bit() const { return 8 * bytes_.begin; }
+  int64_t bytes() const { return bytes_.length(); }
+
+  // use(block), if the block lies within the row's bytes. Returns whether it does.
+  template <class Use>
+  bool with_block(int64_t number, Use&& use) const {
+    if (shape_.directory_bits() > 8 * bytes_.length()) return false;
+    const PackedBlock block(bits_, list_bit(), shape_, number);
+    if (block.low_bits > shape_.vertex_bits || block.end() > 8 * bytes_.end) return false;
+    use(block);
+    return true;
+  }
+
+ private:
+  BitReader<PointerSource<uint32_t>> bits_;
+  PackedShape shape_;
+  Piece bytes_;
+};
 
 }  // namespace
 
-int64_t pack_offsets(const int64_t* indptr, int64_t rows, int64_t vertices, NeighborArray neighbors, int64_t* at) {
+int64_t pack_offsets(const int64_t* indptr, int64_t rows, int64_t vertices, NeighborArray neighbors, int64_t edges, int64_t* at) {
   std::atomic<bool> ascend{true};
   at[0] = 0;
   with_neighbors(neighbors, [&](const auto* ids) {
-    for_each_row(indptr, rows, [&](int64_t v) {
-      at[v + 1] = packed_list_bytes(shape_of(indptr, vertices, v), ids + indptr[v]);
+    for_each_row(indptr, rows, edges, [&](int64_t v, const Piece& list) {
+      const bool among = list.length() == 0 || (ids[list.begin] >= 0 && ids[list.end - 1] < vertices);
+      at[v + 1] = among ? packed_list_bytes(PackedShape(vertices, list.length()), ids + list.begin) : -1;
       if (at[v + 1] < 0) ascend = false;
     });
   });
   return ascend ? inclusive_sum(at + 1, rows) : -1;
 }
 
-void pack_rows(const int64_t* indptr, const int64_t* at, int64_t rows, int64_t vertices, NeighborArray neighbors,
+void pack_rows(const int64_t* indptr, const int64_t* at, int64_t rows, int64_t vertices, NeighborArray neighbors, int64_t edges,
                uint8_t* stream) {
   with_neighbors(neighbors, [&](const auto* ids) {
-    for_each_row(indptr, rows, [&](int64_t v) {
-      pack_list(shape_of(indptr, vertices, v), ids + indptr[v], stream + at[v]);
+    for_each_row(indptr, rows, edges, [&](int64_t v, const Piece& list) {
+      pack_list(PackedShape(vertices, list.length()), ids + list.begin, stream + at[v], at[v + 1] - at[v]);
     });
   });
   std::memset(stream + at[rows], 0, packed_bytes(at[rows]) - at[rows]);
 }
 
-void unpack_rows(const PackedArrays& packed, NeighborArray neighbors) {
+int64_t unpack_rows(const PackedArrays& packed, NeighborArray neighbors) {
+  int64_t first = kNone;
   with_neighbors(neighbors, [&](auto* ids) {
     using Id = std::remove_reference_t<decltype(*ids)>;
     const auto bits = bits_of(packed);
-    for_each_row(packed.indptr, packed.rows, [&](int64_t v) {
-      const PackedShape shape = shape_of(packed.indptr, packed.vertices, v);
-      for (int64_t k = 0; k < shape.blocks; ++k) {
-        Id* out = ids + packed.indptr[v] + k * kPackedBlock;
-        PackedBlock(bits, 8 * packed.at[v], shape, k).for_each(bits, [&](int j, int64_t neighbor) {
-          out[j] = static_cast<Id>(neighbor);
+    for_each_row(packed.indptr, packed.rows, packed.edges, [&](int64_t v, const Piece& list) {
+      const PackedRow row(packed, v, list.length());
+      for (int64_t k = 0; k < row.shape().blocks; ++k) {
+        Id* out = ids + list.begin + k * kPackedBlock;
+        const bool there = row.with_block(k, [&](const PackedBlock& block) {
+          block.for_each(bits, [&](int j, int64_t neighbor) { out[j] = static_cast<Id>(neighbor); });
         });
+        if (!there) return atomic_min(first, v), void();
       }
     });
   });
+  return none_is_minus_one(first);
 }
 
-void unpack_heads(const PackedArrays& packed, NeighborArray heads, int64_t count) {
+int64_t unpack_heads(const PackedArrays& packed, NeighborArray heads, int64_t count) {
+  int64_t first = kNone;
   with_neighbors(heads, [&](auto* ids) {
     using Id = std::remove_reference_t<decltype(*ids)>;
     const auto bits = bits_of(packed);
     parallel_for(packed.rows, [&](int64_t v) {
-      const PackedShape shape = shape_of(packed.indptr, packed.vertices, v);
+      const int64_t degree = list_within(packed.indptr, v, packed.edges).length();
+      const PackedRow row(packed, v, degree);
       for (int64_t j = 0; j < count; ++j) {
-        const int64_t block = j / kPackedBlock;
-        ids[j * packed.rows + v] =
-            j < shape.degree ? static_cast<Id>(PackedBlock(bits, 8 * packed.at[v], shape, block)
-                                                   .neighbor(bits, static_cast<int>(j % kPackedBlock)))
-                             : Id{-1};
+        Id& head = ids[j * packed.rows + v] = -1;
+        if (j >= degree) continue;
+        const bool there = row.with_block(j / kPackedBlock, [&](const PackedBlock& block) {
+          head = static_cast<Id>(block.neighbor(bits, static_cast<int>(j % kPackedBlock)));
+        });
+        if (!there || head < 0 || head >= packed.vertices) atomic_min(first, v);
       }
     });
   });
+  return none_is_minus_one(first);
 }
 
 namespace {
@@ -91,17 +127,16 @@ struct ListsCheck {
 template <class Term>
 ListsCheck check_lists(const PackedArrays& packed, Term&& term) {
   const auto bits = bits_of(packed);
-  int64_t first = std::numeric_limits<int64_t>::max();
+  int64_t first = kNone;
   std::atomic<uint64_t> sum{0};
-  for_each_row(packed.indptr, packed.rows, [&](int64_t v) {
-    const int64_t begin = packed.indptr[v], bytes = packed.at[v + 1] - packed.at[v];
+  for_each_row(packed.indptr, packed.rows, packed.edges, [&](int64_t v, const Piece& list) {
+    const PackedRow row(packed, v, list.length());
     uint64_t part = 0;
-    const auto add = [&](int64_t i, int64_t neighbor) { part += term(v, begin + i, neighbor); };
-    const PackedShape shape = shape_of(packed.indptr, packed.vertices, v);
-    if (!packed_list_is_right(bits, 8 * packed.at[v], shape, packed.vertices, bytes, add)) atomic_min(first, v);
+    const auto add = [&](int64_t i, int64_t neighbor) { part += term(v, list.begin + i, neighbor); };
+    if (!packed_list_is_right(bits, row.list_bit(), row.shape(), packed.vertices, row.bytes(), add)) atomic_min(first, v);
     if (part != 0) sum.fetch_add(part, std::memory_order_relaxed);
   });
-  return {first == std::numeric_limits<int64_t>::max() ? -1 : first, sum};
+  return {none_is_minus_one(first), sum};
 }
 
 }  // namespace

@@ -13,23 +13,24 @@ struct PackedArrays {
   const int64_t* indptr;
   const int64_t* at;
   const void* stream;
-  int64_t rows, vertices;
+  int64_t rows, vertices, edges;
+  int64_t stream_bytes;
 };
 
 // Sets at[0 .. rows] to where each packed list will begin. Returns how many bytes they take, or -1 if a list does not
-// ascend: sort_rows first.
-int64_t pack_offsets(const int64_t* indptr, int64_t rows, int64_t vertices, NeighborArray neighbors, int64_t* at);
+// ascend among the vertices: sort_rows first.
+int64_t pack_offsets(const int64_t* indptr, int64_t rows, int64_t vertices, NeighborArray neighbors, int64_t edges, int64_t* at);
 
 // Writes the packed lists to stream[0 .. packed_bytes(at[rows])).
-void pack_rows(const int64_t* indptr, const int64_t* at, int64_t rows, int64_t vertices, NeighborArray neighbors,
+void pack_rows(const int64_t* indptr, const int64_t* at, int64_t rows, int64_t vertices, NeighborArray neighbors, int64_t edges,
                uint8_t* stream);
 
-void unpack_rows(const PackedArrays& packed, NeighborArray neighbors);
-
+// Both return the first row with a block that does not lie within the row's bytes, or -1.
+int64_t unpack_rows(const PackedArrays& packed, NeighborArray neighbors);
 // The first `count` neighbours of each row, neighbour j of row v at heads[j * rows + v]; -1 where there is none.
-void unpack_heads(const PackedArrays& packed, NeighborArray heads, int64_t count);
+int64_t unpack_heads(const PackedArrays& packed, NeighborArray heads, int64_t count);
 
-// The first row whose packed list is not what its degree and bytes promise, or -1. indptr and at are right themselves.
+// The first row whose packed list is not what its degree and bytes promise, or -1.
 int64_t first_wrong_list(const PackedArrays& packed);
 
 struct UndirectedCheck {

@@ -34,15 +34,19 @@ template <class Id>
 struct CsrEdges {
   const int64_t* indptr;
   const Id* indices;
-  int64_t vertices;
+  int64_t vertices, edges;
 
-  [[nodiscard]] int64_t count() const { return indptr[vertices]; }
+  [[nodiscard]] int64_t count() const { return edges; }
 
+  // Every edge is in some row, whatever the offsets say.
   template <class Visit>
   void walk(int64_t begin, int64_t end, Visit&& visit) const {
-    int64_t row = std::upper_bound(indptr, indptr + vertices + 1, begin) - indptr - 1;
+    const int64_t last = vertices - 1;
+    const auto end_of = [&](int64_t row) { return row < last ? indptr[row + 1] : edges; };
+    int64_t row = std::clamp<int64_t>(std::upper_bound(indptr, indptr + vertices + 1, begin) - indptr - 1, 0, last);
+    int64_t row_end = end_of(row);
     for (int64_t i = begin; i < end; ++i) {
-      while (i >= indptr[row + 1]) ++row;
+      while (i >= row_end) row_end = end_of(++row);
       visit(i, Edge{row, static_cast<int64_t>(indices[i])});
     }
   }

@@ -19,7 +19,7 @@ void fill_weights(const Edges& edges, const int64_t* names, uint64_t seed, void*
   constexpr int64_t kPiece = 1 << 14;
   const EdgeWeight<Weight> weight(seed);
   Weight* const out = static_cast<Weight*>(weights);
-  const auto name = [names](int64_t v) { return names == nullptr ? v : names[v]; };
+  const auto name = [&](int64_t v) { return names == nullptr || v < 0 || v >= edges.vertices ? v : names[v]; };
   parallel_for(
       ceil_div(edges.count(), kPiece),
       [&](int64_t piece) {
@@ -31,8 +31,8 @@ void fill_weights(const Edges& edges, const int64_t* names, uint64_t seed, void*
 
 }  // namespace
 
-void generate_weights(const int64_t* indptr, int64_t vertices, NeighborArray neighbors, const int64_t* names, uint64_t seed,
-                      WeightArray weights) {
+void generate_weights(const int64_t* indptr, int64_t vertices, NeighborArray neighbors, int64_t edges, const int64_t* names,
+                      uint64_t seed, WeightArray weights) {
   const auto fill = [&](const auto& edges) {
     if (weights.order == WeightOrder::kFloat) {
       fill_weights<float>(edges, names, seed, weights.data);
@@ -43,9 +43,9 @@ void generate_weights(const int64_t* indptr, int64_t vertices, NeighborArray nei
     }
   };
   if (neighbors.bytes == 4) {
-    fill(CsrEdges<int32_t>{indptr, static_cast<const int32_t*>(neighbors.data), vertices});
+    fill(CsrEdges<int32_t>{indptr, static_cast<const int32_t*>(neighbors.data), vertices, edges});
   } else {
-    fill(CsrEdges<int64_t>{indptr, static_cast<const int64_t*>(neighbors.data), vertices});
+    fill(CsrEdges<int64_t>{indptr, static_cast<const int64_t*>(neighbors.data), vertices, edges});
   }
 }
 

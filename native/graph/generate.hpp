@@ -13,8 +13,8 @@ EdgeSource generated_edges(GeneratorKind kind, int64_t edges, const GraphShape& 
 
 // weights[i], uint8, int32 or float32, of the edge that entry i of the rows stands for. Vertex v counts as names[v], or as v
 // where names is null.
-void generate_weights(const int64_t* indptr, int64_t vertices, NeighborArray neighbors, const int64_t* names, uint64_t seed,
-                      WeightArray weights);
+void generate_weights(const int64_t* indptr, int64_t vertices, NeighborArray neighbors, int64_t edges, const int64_t* names,
+                      uint64_t seed, WeightArray weights);
 
 // Edges [begin, end) of a source as two columns.
 void list_edges(const EdgeSource& source, int64_t begin, int64_t end, int64_t* from, int64_t* to);

@@ -1,6 +1,7 @@
 #include "graph/reorder.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <type_traits>
 #include <vector>
@@ -9,45 +10,58 @@
 
 namespace hinterland::native {
 
-void queue_order(const int64_t* indptr, int64_t vertices, NeighborArray neighbors, const int64_t* roots, bool by_degree,
-                 int64_t* order) {
+void queue_order(const int64_t* indptr, int64_t vertices, NeighborArray neighbors, int64_t edges, const int64_t* roots,
+                 bool by_degree, int64_t* order) {
   std::vector<char> met(vertices, 0);
   int64_t end = 0;  // the queue is order[head .. end)
   const auto join = [&](int64_t v) {
-    if (met[v]) return;
+    if (v < 0 || v >= vertices || met[v]) return;
     met[v] = 1;
     order[end++] = v;
   };
-  const auto before = [&](int64_t a, int64_t b) {
-    const int64_t of_a = indptr[a + 1] - indptr[a], of_b = indptr[b + 1] - indptr[b];
-    return of_a != of_b ? of_a < of_b : a < b;
+  // Degrees are read once: a sort whose order changes meanwhile would leave its range.
+  struct Joined {
+    int64_t degree, v;
+    bool operator<(const Joined& other) const { return degree != other.degree ? degree < other.degree : v < other.v; }
+  };
+  std::vector<Joined> joined;
+  const auto sort = [&](int64_t first) {
+    joined.clear();
+    for (int64_t i = first; i < end; ++i) joined.push_back({list_within(indptr, order[i], edges).length(), order[i]});
+    std::sort(joined.begin(), joined.end());
+    for (int64_t i = first; i < end; ++i) order[i] = joined[i - first].v;
   };
   constexpr int64_t kAhead = 16;
   with_neighbors(neighbors, [&](const auto* ids) {
     for (int64_t root = 0, head = 0; root < vertices; ++root) {
       for (join(roots[root]); head < end; ++head) {
         const int64_t u = order[head], first = end;
-        for (int64_t i = indptr[u]; i < indptr[u + 1]; ++i) {
-          if (i + kAhead < indptr[u + 1]) __builtin_prefetch(&met[ids[i + kAhead]]);
+        const Piece list = list_within(indptr, u, edges);
+        for (int64_t i = list.begin; i < list.end; ++i) {
+          if (i + kAhead < list.end) __builtin_prefetch(met.data() + ids[i + kAhead]);
           join(ids[i]);
         }
-        if (by_degree) std::sort(order + first, order + end, before);
+        if (by_degree && end - first > 1) sort(first);
       }
     }
   });
 }
 
-void renumber_rows(const int64_t* indptr, NeighborArray neighbors, WeightArray weights, const int64_t* order,
+bool renumber_rows(const int64_t* indptr, NeighborArray neighbors, WeightArray weights, int64_t edges, const int64_t* order,
                    const int64_t* numbers, const int64_t* to_indptr, int64_t vertices, NeighborArray to_neighbors,
                    WeightArray to_weights) {
   constexpr int64_t kAhead = 16;
+  std::atomic<bool> all{true};
   with_neighbors(neighbors, [&](const auto* ids) {
     with_neighbors(to_neighbors, [&](auto* to) {
-      for_each_row(to_indptr, vertices, [&](int64_t row) {
-        const int64_t from = indptr[order[row]], at = to_indptr[row], count = to_indptr[row + 1] - at;
+      for_each_row(to_indptr, vertices, edges, [&](int64_t row, const Piece& list) {
+        const int64_t from = list_within(indptr, order[row], edges).begin, at = list.begin;
+        const int64_t count = std::min(list.length(), edges - from);
         for (int64_t i = 0; i < count; ++i) {
-          if (i + kAhead < count) __builtin_prefetch(&numbers[ids[from + i + kAhead]]);
-          to[at + i] = static_cast<std::remove_reference_t<decltype(*to)>>(numbers[ids[from + i]]);
+          if (i + kAhead < count) __builtin_prefetch(numbers + ids[from + i + kAhead]);
+          int64_t v = ids[from + i];
+          if (static_cast<uint64_t>(v) >= static_cast<uint64_t>(vertices)) [[unlikely]] all = false, v = 0;
+          to[at + i] = static_cast<std::remove_reference_t<decltype(*to)>>(numbers[v]);
         }
         if (weights.data && count > 0)
           std::memcpy(static_cast<char*>(to_weights.data) + at * weights.bytes,
@@ -55,6 +69,7 @@ void renumber_rows(const int64_t* indptr, NeighborArray neighbors, WeightArray w
       });
     });
   });
+  return all;
 }
 
 }  // namespace hinterland::native

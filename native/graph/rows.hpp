@@ -8,6 +8,7 @@
 #include "core/parallel.hpp"
 #include "graph/build.hpp"
 #include "hinterland/core/platform.hpp"
+#include "hinterland/graph/lists.hpp"
 
 namespace hinterland::native {
 
@@ -42,11 +43,13 @@ inline int64_t inclusive_sum(int64_t* values, int64_t count) {
   return before[pieces];
 }
 
-// visit(row) for every row, in pieces of about as many entries each, whatever their rows' lengths.
+// visit(row, list) for every row, in pieces of about as many entries each, whatever their rows' lengths. Lists lie among
+// `entries` entries; rows whose list does not are visited with an empty one. Offsets that fall somewhere leave out rows, or visit
+// them twice.
 template <class Visit>
-void for_each_row(const int64_t* indptr, int64_t vertices, Visit&& visit) {
+void for_each_row(const int64_t* indptr, int64_t vertices, int64_t entries, Visit&& visit) {
   // An empty row weighs as much as one entry.
-  const auto weight_before = [&](int64_t row) { return indptr[row] + row; };
+  const auto weight_before = [&](int64_t row) { return std::clamp(indptr[row], int64_t{0}, entries) + row; };
   const auto row_at = [&](int64_t weight) {
     int64_t low = 0, high = vertices;
     while (low < high) {
@@ -59,12 +62,13 @@ void for_each_row(const int64_t* indptr, int64_t vertices, Visit&& visit) {
     }
     return low;
   };
-  const int64_t pieces = ceil_div(weight_before(vertices), kPieceEdges);
+  const int64_t pieces = ceil_div(entries + vertices, kPieceEdges);
   parallel_for(
       pieces,
       [&](int64_t piece) {
-        const int64_t end = row_at((piece + 1) * kPieceEdges);
-        for (int64_t row = row_at(piece * kPieceEdges); row < end; ++row) visit(row);
+        const int64_t begin = row_at(piece * kPieceEdges);
+        const int64_t end = std::min(row_at((piece + 1) * kPieceEdges), begin + kPieceEdges);
+        for (int64_t row = begin; row < end; ++row) visit(row, list_within(indptr, row, entries));
       },
       1);
 }

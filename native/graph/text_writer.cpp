@@ -4,6 +4,7 @@
 #include <charconv>
 
 #include "core/parallel.hpp"
+#include "graph/edges.hpp"
 
 namespace hinterland::native {
 
@@ -19,19 +20,17 @@ char* put(char* at, Number value) {
 
 template <class Id>
 std::string format_piece(const EdgeRun& run, const EdgeText& text, int64_t begin, int64_t end) {
-  const Id* const indices = static_cast<const Id*>(run.indices);
   const size_t longest = text.start.size() + 3 * (kLongestNumber + 1);
   std::string out;
   size_t used = 0;
-  int64_t row = std::upper_bound(run.indptr, run.indptr + run.vertices + 1, begin) - run.indptr - 1;
-  for (int64_t i = begin; i < end; ++i) {
-    while (run.indptr[row + 1] <= i) ++row;
-    if (text.lower_only && indices[i] > row) continue;
+  const CsrEdges<Id> edges{run.indptr, static_cast<const Id*>(run.indices), run.vertices, end};
+  edges.walk(begin, end, [&](int64_t i, const Edge& edge) {
+    if (text.lower_only && edge.to > edge.from) return;
     if (out.size() - used < longest) out.resize(std::max(out.size() * 2, (end - begin) * size_t{8} + longest));
     char* at = std::copy(text.start.begin(), text.start.end(), out.data() + used);
-    at = put(at, row + text.base);
+    at = put(at, edge.from + text.base);
     *at++ = text.separator;
-    at = put(at, static_cast<int64_t>(indices[i]) + text.base);
+    at = put(at, edge.to + text.base);
     if (run.integers != nullptr) {
       *at++ = text.separator;
       at = put(at, run.integers[i - run.begin]);
@@ -47,7 +46,7 @@ std::string format_piece(const EdgeRun& run, const EdgeText& text, int64_t begin
     }
     *at++ = '\n';
     used = at - out.data();
-  }
+  });
   out.resize(used);
   return out;
 }

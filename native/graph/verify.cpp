@@ -56,8 +56,8 @@ void check_edges(const GraphWords& graph, const int32_t* levels, const int64_t* 
 #pragma omp parallel for schedule(dynamic, 256)
   for (int64_t u = 0; u < graph.num_vertices; ++u) {
     if (levels[u] == -1) continue;
-    const int64_t begin = max_of(graph.offsets[u], int64_t{0}), end = min_of(graph.offsets[u + 1], graph.num_edges);
-    for (int64_t i = begin; i < end; ++i) {
+    const Piece list = list_within(graph.offsets, u, graph.num_edges);
+    for (int64_t i = list.begin; i < list.end; ++i) {
       const int64_t v = edges[i];
       if (v < 0 || v >= graph.num_vertices) {
         found.report(BfsRule::kGraph, i);

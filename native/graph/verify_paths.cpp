@@ -91,8 +91,8 @@ class Verifier {
 #pragma omp parallel for schedule(dynamic, 256)
     for (int64_t u = 0; u < graph_.num_vertices; ++u) {
       if (found_[u] == Rules::kUnreached) continue;
-      const int64_t begin = max_of(graph_.offsets[u], int64_t{0}), end = min_of(graph_.offsets[u + 1], graph_.num_edges);
-      for (int64_t i = begin; i < end; ++i) {
+      const Piece list = list_within(graph_.offsets, u, graph_.num_edges);
+      for (int64_t i = list.begin; i < list.end; ++i) {
         const int64_t v = graph_.edges.read(i);
         if (!graph_.has(v))
           report(PathRule::kGraph, i);
@@ -114,9 +114,10 @@ class Verifier {
         auto to = team.appender(bag);
         items([&](int64_t at) {
           const int64_t u = level[at];
-          const int64_t begin = max_of(graph_.offsets[u], int64_t{0}), end = min_of(graph_.offsets[u + 1], graph_.num_edges);
-          for (int64_t i = begin; i < end; ++i) {
+          const Piece list = list_within(graph_.offsets, u, graph_.num_edges);
+          for (int64_t i = list.begin; i < list.end; ++i) {
             const int64_t v = graph_.edges.read(i);
+            if (!graph_.has(v)) continue;
             uint32_t& word = seen_[group_of(v)];
             if ((atomic_load(word) & bit_of(v)) || found_[v] == Rules::kUnreached) continue;
             if (Rules::extend(found_[u], graph_.weights.read(i)) != found_[v]) continue;

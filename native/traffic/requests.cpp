@@ -110,7 +110,8 @@ void count_lists(const Division& division, const int32_t* stamps, int element_by
     if (stamps[v] < 0) continue;
     LevelTraffic& level = levels[stamps[v]];
     ++level.vertices;
-    const int64_t begin = division.offsets[v] * element_bytes, end = division.offsets[v + 1] * element_bytes;
+    const Piece list = division.list(v);
+    const int64_t begin = list.begin * element_bytes, end = list.end * element_bytes;
     if (begin == end) continue;
     const int64_t from = std::max(begin / kSectorBytes, last[stamps[v]] + 1), to = (end - 1) / kSectorBytes;
     level.useful_bytes += end - begin;

@@ -30,7 +30,7 @@ struct Packed {
     for (const auto& list : lists) {
       const PackedShape shape(vertices, list.size());
       stream.resize(at.back() + packed_list_bytes(shape, list.data()));
-      pack_list(shape, list.data(), stream.data() + at.back());
+      pack_list(shape, list.data(), stream.data() + at.back(), static_cast<int64_t>(stream.size()) - at.back());
       at.push_back(stream.size());
       offsets.push_back(offsets.back() + list.size());
     }
@@ -49,6 +49,7 @@ struct Packed {
     view.offsets = held.view();
     view.packed = words.data();
     view.packed_offsets = held_at.view();
+    view.packed_end = static_cast<int64_t>(words.size()) * 4 - packed_bytes(0);
     return view;
   }
 
@@ -86,7 +87,6 @@ bool visits_every_edge(unsigned seed, int64_t vertices) {
   const int64_t lists = 1 + random() % 200;
   const Adjacency neighbours = random_lists(random, lists, vertices);
   Packed packed(neighbours, vertices);
-  packed.at.resize(vertices + 1, packed.at.back());  // the last one bounds all lists
   const PackedCsr<Edge> graph(packed.view(seed));
 
   const int64_t groups = ceil_div<int64_t>(lists, kGroup);

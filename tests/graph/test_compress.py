@@ -77,7 +77,7 @@ def pack(degrees: list[int], neighbors: np.ndarray, vertices: int) -> tuple[torc
     indptr = torch.from_numpy(np.cumsum([0, *degrees]))
     ids = torch.from_numpy(neighbors.astype(np.int64))
     at = torch.zeros_like(indptr)
-    rows = (indptr.data_ptr(), len(degrees), vertices, ids.data_ptr(), 8, at.data_ptr())
+    rows = (indptr.data_ptr(), len(degrees), vertices, ids.data_ptr(), 8, len(ids), at.data_ptr())
     size = _core.pack_offsets(*rows)
     assert size >= 0
     stream = torch.full((_core.packed_bytes(size),), 255, dtype=torch.uint8)
@@ -99,7 +99,7 @@ def test_vertices_beyond_four_bytes(degrees, largest, seed):
         row.sort()
     indptr, at, stream = pack(degrees, neighbors, largest)
     found = torch.zeros(len(neighbors), dtype=torch.int64)
-    rows = (indptr.data_ptr(), at.data_ptr(), stream.data_ptr(), len(degrees), largest)
+    rows = (indptr.data_ptr(), at.data_ptr(), stream.data_ptr(), stream.numel(), len(degrees), largest, len(neighbors))
     _core.unpack_rows(*rows, found.data_ptr(), 8)
     assert found.tolist() == neighbors.tolist()
     assert _core.first_wrong_list(*rows) == -1

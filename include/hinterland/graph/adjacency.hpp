@@ -35,8 +35,9 @@ struct GraphWords {
   // Compressed lists (graph/compress.hpp) in place of `edges`.
   const void* packed;
   Offsets packed_offsets;
+  int64_t packed_end;  // no list ends after this byte of `packed`
 };
-static_assert(sizeof(GraphWords) == 16 * sizeof(int64_t));
+static_assert(sizeof(GraphWords) == 17 * sizeof(int64_t));
 
 inline constexpr int kPageShift = 10;
 inline constexpr int64_t kPageEdges = int64_t{1} << kPageShift;
@@ -64,6 +65,11 @@ struct TieredSource {
 
 // In place of a weight type: no weights are read.
 struct NoWeight {};
+
+// How long the list of `vertex` is by its offsets, which nobody has checked: any number, for what is only counted.
+HINTERLAND_FN int64_t unchecked_degree(const Offsets& offsets, int64_t vertex) {
+  return static_cast<int64_t>(static_cast<uint64_t>(offsets[vertex + 1]) - static_cast<uint64_t>(offsets[vertex]));
+}
 
 template <class EdgeType, class WeightType = NoWeight>
 struct Csr {
@@ -93,7 +99,7 @@ struct Csr {
   HINTERLAND_FN bool has(int64_t vertex) const {
     return static_cast<uint64_t>(vertex) < static_cast<uint64_t>(num_vertices);
   }
-  HINTERLAND_FN int64_t degree(int64_t vertex) const { return offsets[vertex + 1] - offsets[vertex]; }
+  HINTERLAND_FN int64_t degree(int64_t vertex) const { return unchecked_degree(offsets, vertex); }
 };
 
 }  // namespace hinterland

@@ -191,7 +191,8 @@ template <class Graph, class Id, class Touched>
 HINTERLAND_FN void pull_part(const Graph& incoming, const BfsState<Id>& state, const Task& task, Touched& touched,
                              StepCounts& counts) {
   const uint32_t* current = state.frontier.current;
-  const int64_t end = min_of(task.first_chunk + kTaskEdges, incoming.offsets[task.group + 1]);
+  const int64_t list_end = min_of(incoming.offsets[task.group + 1], incoming.num_edges);
+  const int64_t end = min_of(task.first_chunk + kTaskEdges, list_end);
   const int64_t u = find_neighbor(incoming, task.group, task.first_chunk, end,
                                   [&](int64_t v) { return (current[group_of(v)] & bit_of(v)) != 0; }, counts);
   if (u < 0 || Warp::lane() != 0) return;

@@ -67,7 +67,7 @@ struct PackedShape {
 
   // As few low bits as leave high parts below n, of n neighbours that reach from the first to `range` further.
   HINTERLAND_FN static int low_bits(int64_t range, int n) {
-    const int bits = max_of(bit_length(range) - bit_length(n - 1), 0);
+    const int bits = min_of(max_of(bit_length(range) - bit_length(n - 1), 0), 63);
     return bits + ((range >> bits) > n - 1);
   }
   HINTERLAND_FN static int64_t payload_bits(int low_bits, int n) { return static_cast<int64_t>(n - 1) * (low_bits + 2); }
@@ -138,25 +138,42 @@ struct PackedBlock {
   }
 };
 
-// Appends bits to bytes, without touching the byte after the last.
+// Appends bits to bytes, without touching the byte after the last. What does not fit into the bytes is lost.
 class BitWriter {
  public:
-  HINTERLAND_FN explicit BitWriter(uint8_t* out) : out_(out) {}
+  HINTERLAND_FN BitWriter(uint8_t* out, int64_t bytes) : out_(out), end_(out + bytes) {}
 
   HINTERLAND_FN void put(uint64_t value, int count) {
     for (; count > 32; count -= 32, value >>= 32) put(value & 0xffffffffu, 32);
     held_ |= value << bits_;
-    for (bits_ += count; bits_ >= 8; bits_ -= 8, held_ >>= 8) *out_++ = static_cast<uint8_t>(held_);
+    bits_ += count;
+    const bool fits = end_ - out_ >= bits_ / 8;
+    for (; bits_ >= 8; bits_ -= 8, held_ >>= 8)
+      if (fits) *out_++ = static_cast<uint8_t>(held_);
   }
   HINTERLAND_FN void finish() {
-    if (bits_ > 0) *out_++ = static_cast<uint8_t>(held_);
+    if (bits_ > 0 && out_ < end_) *out_++ = static_cast<uint8_t>(held_);
   }
 
  private:
+
   uint8_t* out_;
+  uint8_t* const end_;
   uint64_t held_ = 0;
   int bits_ = 0;
 };
+
+// How far neighbour j of a block is from its first one. Neighbours ascend; if they have changed meanwhile, any number.
+template <class Id>
+HINTERLAND_FN uint64_t distance(const Id* first, int j) {
+  return static_cast<uint64_t>(static_cast<int64_t>(first[j])) - static_cast<uint64_t>(static_cast<int64_t>(first[0]));
+}
+
+// The low bits of a block of n neighbours, as many as have a field.
+template <class Id>
+HINTERLAND_FN int low_bits_of(const PackedShape& shape, const Id* first, int n) {
+  return min_of(PackedShape::low_bits(static_cast<int64_t>(distance(first, n - 1)), n), shape.vertex_bits);
+}
 
 // Bytes of the packed form of `list`, or -1 if it does not ascend.
 template <class Id>
@@ -168,19 +185,19 @@ HINTERLAND_FN int64_t packed_list_bytes(const PackedShape& shape, const Id* list
   for (int64_t block = 0; block < shape.blocks; ++block) {
     const Id* first = list + block * kPackedBlock;
     const int n = shape.size(block);
-    bits += PackedShape::payload_bits(PackedShape::low_bits(first[n - 1] - first[0], n), n);
+    bits += PackedShape::payload_bits(low_bits_of(shape, first, n), n);
   }
   return ceil_div<int64_t>(bits, 8);
 }
 
-// Writes the packed form of `list`, which ascends, to its own bytes.
+// Writes the packed form of `list`, which ascends, to its own `bytes` bytes, whatever the list has become since they were counted.
 template <class Id>
-HINTERLAND_FN void pack_list(const PackedShape& shape, const Id* list, uint8_t* out) {
-  BitWriter bits(out);
+HINTERLAND_FN void pack_list(const PackedShape& shape, const Id* list, uint8_t* out, int64_t bytes) {
+  BitWriter bits(out, bytes);
   int64_t position = 0;
   for (int64_t block = 0; block < shape.blocks; ++block) {
     const Id* first = list + block * kPackedBlock;
-    const int n = shape.size(block), low_bits = PackedShape::low_bits(first[n - 1] - first[0], n);
+    const int n = shape.size(block), low_bits = low_bits_of(shape, first, n);
     bits.put(static_cast<uint64_t>(first[0]), shape.vertex_bits);
     bits.put(static_cast<uint64_t>(low_bits), shape.low_field);
     bits.put(static_cast<uint64_t>(position), shape.position_bits);
@@ -188,12 +205,12 @@ HINTERLAND_FN void pack_list(const PackedShape& shape, const Id* list, uint8_t* 
   }
   for (int64_t block = 0; block < shape.blocks; ++block) {
     const Id* first = list + block * kPackedBlock;
-    const int n = shape.size(block), low_bits = PackedShape::low_bits(first[n - 1] - first[0], n);
+    const int n = shape.size(block), low_bits = low_bits_of(shape, first, n);
     uint64_t high = 0;
-    for (int j = 1; j < n; ++j) high |= uint64_t{1} << (((first[j] - first[0]) >> low_bits) + j - 1);
+    for (int j = 1; j < n; ++j) high |= uint64_t{1} << (((distance(first, j) >> low_bits) + j - 1) % 64);
     bits.put(high, 2 * (n - 1));
     const uint64_t mask = (uint64_t{1} << low_bits) - 1;
-    for (int j = 1; j < n; ++j) bits.put(static_cast<uint64_t>(first[j] - first[0]) & mask, low_bits);
+    for (int j = 1; j < n; ++j) bits.put(distance(first, j) & mask, low_bits);
   }
   bits.finish();
 }

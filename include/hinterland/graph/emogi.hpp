@@ -11,6 +11,7 @@
 #include "hinterland/core/atomic.hpp"
 #include "hinterland/core/platform.hpp"
 #include "hinterland/core/warp.hpp"
+#include "hinterland/graph/lists.hpp"
 
 namespace hinterland {
 
@@ -64,11 +65,7 @@ struct Division {
   int64_t num_tiles;              // to serve
 
   HINTERLAND_FN int64_t vertex_or_none(int64_t v) const { return v < num_vertices ? v : kNoVertex; }
-};
-
-// A part of a vertex's list.
-struct Piece {
-  int64_t begin, end;
+  HINTERLAND_FN Piece list(int64_t v) const { return list_within(offsets, v, num_edges); }
 };
 
 // A worker serves `size` vertices that follow each other: 1 is EMOGI's warp for each vertex, 8 its chunks, and what fills a cache
@@ -78,7 +75,7 @@ struct ConsecutiveVertices : Division {
   HINTERLAND_FN int64_t turns(int64_t) const { return size; }
   HINTERLAND_FN int64_t workers_of_warp() const { return max_of<int64_t>(kWarpLanes / size, 1); }
   HINTERLAND_FN int64_t vertex(int64_t worker, int64_t turn) const { return vertex_or_none(worker * size + turn); }
-  HINTERLAND_FN Piece piece(int64_t, int64_t v) const { return {offsets[v], offsets[v + 1]}; }
+  HINTERLAND_FN Piece piece(int64_t, int64_t v) const { return list(v); }
 };
 
 // Listing 6.4 of Mailthody 2022: a worker serves one vertex, and workers that follow each other serve vertices `size` apart.
@@ -90,7 +87,7 @@ struct TransposedVertices : Division {
   HINTERLAND_FN int64_t vertex(int64_t worker, int64_t) const {
     return vertex_or_none(worker / pivot() + worker % pivot() * size);
   }
-  HINTERLAND_FN Piece piece(int64_t, int64_t v) const { return {offsets[v], offsets[v + 1]}; }
+  HINTERLAND_FN Piece piece(int64_t, int64_t v) const { return list(v); }
 };
 
 // Listing 6.5: on-demand implicit tiling. A worker serves the lists, or parts of lists, within a tile of `size` elements.
@@ -104,7 +101,8 @@ struct EdgeTiles : Division {
   HINTERLAND_FN int64_t vertex(int64_t worker, int64_t turn) const { return first_vertices[tile(worker)] + turn; }
   HINTERLAND_FN Piece piece(int64_t worker, int64_t v) const {
     const int64_t begin = tile(worker) * size;
-    return {max_of(offsets[v], begin), min_of(offsets[v + 1], begin + size)};
+    const Piece whole = list(v);
+    return {max_of(whole.begin, begin), min_of(whole.end, begin + size)};
   }
 };
 

@@ -6,6 +6,23 @@
 
 namespace hinterland {
 
+// Elements [begin, end) of an array.
+struct Piece {
+  int64_t begin = 0, end = 0;
+
+  HINTERLAND_FN int64_t length() const { return end - begin; }
+  HINTERLAND_FN bool lies_within(int64_t elements) const { return begin >= 0 && begin <= end && end <= elements; }
+};
+
+// The list of `vertex` among `elements` elements; an empty one where it does not lie among them. Arrays of a graph can be changed
+// after they were checked, so whoever reads offsets reads them through this, or through ListBounds, which also reports.
+template <class Offsets>
+HINTERLAND_FN Piece list_within(const Offsets& offsets, int64_t vertex, int64_t elements) {
+  Piece list{offsets[vertex], offsets[vertex + 1]};
+  if (!list.lies_within(elements)) [[unlikely]] list = {};
+  return list;
+}
+
 // The neighbour lists of up to Warp::kWidth vertices, one to a lane, laid out in chunks of Warp::kWidth elements. Lists that
 // lie end to end in the edge array, as those of vertices that follow each other do, form one run; a run starts on a cache line
 // and at a chunk. A warp that reads chunk after chunk makes merged and aligned requests (Min 2022, section 2.4.3), and fetches

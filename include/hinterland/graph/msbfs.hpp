@@ -282,7 +282,8 @@ HINTERLAND_FN void pull(const Graph& incoming, const MsBfsState<Mask>& state, Ma
 template <class Graph, class Mask, class Touched>
 HINTERLAND_FN void pull_part(const Graph& incoming, const MsBfsState<Mask>& state, Mask pulled, const Task& task,
                              Touched& touched, StepCounts& counts) {
-  const int64_t end = min_of(task.first_chunk + kTaskEdges, incoming.offsets[task.group + 1]);
+  const int64_t list_end = min_of(incoming.offsets[task.group + 1], incoming.num_edges);
+  const int64_t end = min_of(task.first_chunk + kTaskEdges, list_end);
   const Mask lacking = pulled & ~Warp::broadcast(atomic_load(state.coming[task.group]), 0);
   if (lacking == 0) return;
   const Mask fresh = lacking & ~look_for(incoming, state, task.group, task.first_chunk, end, lacking, counts);

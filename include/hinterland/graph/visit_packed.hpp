@@ -21,6 +21,7 @@ struct PackedCsr {
   const Edge* heads;
   int64_t heads_per_vertex;
   int64_t num_isolated;
+  int64_t packed_end;
 
   HINTERLAND_FN explicit PackedCsr(const GraphWords& words)
       : num_vertices(words.num_vertices),
@@ -31,12 +32,13 @@ struct PackedCsr {
         weights{static_cast<const Weight*>(words.weights), nullptr, nullptr},
         heads(static_cast<const Edge*>(words.heads)),
         heads_per_vertex(words.heads_per_vertex),
-        num_isolated(words.num_isolated) {}
+        num_isolated(words.num_isolated),
+        packed_end(words.packed_end) {}
 
   HINTERLAND_FN bool has(int64_t vertex) const {
     return static_cast<uint64_t>(vertex) < static_cast<uint64_t>(num_vertices);
   }
-  HINTERLAND_FN int64_t degree(int64_t vertex) const { return offsets[vertex + 1] - offsets[vertex]; }
+  HINTERLAND_FN int64_t degree(int64_t vertex) const { return unchecked_degree(offsets, vertex); }
   // Bytes of the packed lists' bytes [begin, end) that are kept on the GPU.
   HINTERLAND_FN int64_t cached(int64_t begin, int64_t end) const {
     if (bits.words.slots == nullptr) return 0;
@@ -62,7 +64,7 @@ struct PackedBounds {
     if (!active) return;
     begin = graph.packed_offsets[vertex];
     end = graph.packed_offsets[vertex + 1];
-    if (begin < 0 || begin > end || end > graph.packed_offsets[graph.num_vertices]) begin = end = 0;
+    if (begin < 0 || begin > end || end > graph.packed_end) begin = end = 0;
   }
 };
 
@@ -199,7 +201,7 @@ class PackedFinder {
     if constexpr (Warp::kWidth == 1)
       return graph.bits;
     else
-      return {graph.bits, graph.packed_offsets[graph.num_vertices]};
+      return {graph.bits, graph.packed_end};
   }
   HINTERLAND_FN static bool fits(const PackedBlock& block, const PackedShape& shape, int64_t end) {
     return block.low_bits <= shape.vertex_bits && block.end() <= 8 * end;
@@ -336,8 +338,11 @@ HINTERLAND_FN int64_t nth_neighbor(const PackedCsr<Edge, Weight>& graph, int64_t
 template <class Edge, class Weight, class Look>
 HINTERLAND_FN void look_through(const PackedCsr<Edge, Weight>& graph, int64_t vertex, int64_t from, int64_t end,
                                 const Look& look, StepCounts& counts) {
-  const int64_t begin = graph.offsets[vertex];
-  const PackedShape shape(graph.num_vertices, graph.degree(vertex));
+  const ListBounds list(graph, vertex, true, counts);
+  const int64_t begin = list.begin;
+  from = max_of(from, begin);
+  end = min_of(end, list.end);
+  const PackedShape shape(graph.num_vertices, list.end - list.begin);
   const PackedBounds packed(graph, vertex, true);
   PackedFinder<PackedCsr<Edge, Weight>> find(graph);
   PackedTraffic traffic(graph, packed);

@@ -243,11 +243,13 @@ class HopStep {
       each([&](int64_t i) {
         const Candidates<Graph> from = candidates(i, opened(i));
         int64_t to = base + batch_.firsts[i];
+        // Weights may have changed since they were counted.
+        const int64_t end = base + (i + 1 < size_ ? batch_.firsts[i + 1] : batch_.control->num_edges);
         for (int64_t first = 0; first < from.degree(); first += Warp::kWidth) {
           const int64_t at = first + Warp::lane();
           const uint32_t lanes = Warp::ballot(at < from.degree() && from.weight(at) > 0.0);
-          if (lanes >> Warp::lane() & 1u)
-            relation_.edge[to + stdlib::popcount(lanes & ((1u << Warp::lane()) - 1))] = batch_.begins[i] + at;
+          const int64_t own = to + stdlib::popcount(lanes & ((1u << Warp::lane()) - 1));
+          if ((lanes >> Warp::lane() & 1u) && own < end) relation_.edge[own] = batch_.begins[i] + at;
           to += stdlib::popcount(lanes);
         }
       });
@@ -283,7 +285,9 @@ class HopStep {
         for (int64_t i = e < end ? owner(e) : 0; e < end; e += Warp::kWidth) {
           while (i + 1 < size_ && batch_.firsts[i + 1] <= e) ++i;
           const ListPlace list = opened(i);
-          const int64_t at = position(i, e, base), neighbor = neighbor_at(graph_, list, at);
+          const int64_t at = position(i, e, base);
+          const bool listed = static_cast<uint64_t>(at) < static_cast<uint64_t>(list.degree);
+          const int64_t neighbor = listed ? neighbor_at(graph_, list, at) : -1;
           relation_.edge[base + e] = list.begin + at;
           relation_.col[base + e] = frontier_ + i;
           batch_.found[e] = -1;

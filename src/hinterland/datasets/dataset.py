@@ -221,11 +221,12 @@ def largest_component(dataset: Dataset) -> Dataset:
     ids, sizes = labels.unique(return_counts=True)
     kept = labels == ids[sizes.argmax()]
     renumbered = torch.where(kept, kept.cumsum(0) - 1, -1)
-    rows = torch.repeat_interleave(dataset.graph.degrees().cpu())
+    indptr, indices, _ = dataset.graph.checked_rows()
+    rows = torch.repeat_interleave(indptr.diff())
     edges = kept[rows]  # a component holds both ends of an edge or none
     graph = from_edges(
         renumbered[rows[edges]],
-        renumbered[dataset.graph.indices.cpu().long()[edges]],
+        renumbered[indices.long()[edges]],
         num_vertices=int(kept.sum()),
         directed=dataset.graph.directed,
     )

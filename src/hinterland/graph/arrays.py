@@ -128,10 +128,15 @@ def integers(name: str, array: Array) -> Array:
 
 
 def check_offsets(indptr: torch.Tensor, num_edges: int) -> None:
-    """Raises GraphError unless ``indptr`` (int64, CPU) begins with 0, never falls and ends with ``num_edges``."""
+    """Raises GraphError unless ``indptr`` (int64) begins with 0, never falls and ends with ``num_edges``."""
     if indptr.numel() == 0:
         raise GraphError("indptr is empty, but even a graph without vertices has one offset, 0")
     last = indptr.numel() - 1
+    if indptr.is_cuda:
+        parts = (indptr[begin : begin + _CHECK_AT_ONCE + 1] for begin in range(0, last, _CHECK_AT_ONCE))
+        if int(indptr[0]) == 0 and int(indptr[last]) == num_edges and not any(bool((p[1:] < p[:-1]).any()) for p in parts):
+            return
+        indptr = indptr.cpu()
     at = _core.first_wrong_offset(indptr.data_ptr(), last, num_edges)
     if at < 0:
         return
@@ -165,7 +170,8 @@ def check_lists(indptr: torch.Tensor, indices: torch.Tensor, num_vertices: int) 
     ``indptr`` is right, int64, on the CPU.
     """
     if not indices.is_cuda:
-        ascend = _core.check_rows(indptr.data_ptr(), num_vertices, indices.data_ptr(), indices.element_size())
+        rows = (indptr.data_ptr(), num_vertices, indices.data_ptr(), indices.element_size())
+        ascend = _core.check_rows(*rows, indices.numel())
         if ascend is not None:
             return ascend
     check_neighbors(indices, num_vertices)  # says which one is wrong
@@ -185,13 +191,14 @@ def lists_ascend(indptr: torch.Tensor, indices: torch.Tensor) -> bool:
     """Whether each vertex's neighbours ascend, where both arrays lie in order as CSR demands."""
     if not indices.is_cuda:
         indptr = indptr.cpu()
-        return _core.rows_ascend(indptr.data_ptr(), indptr.numel() - 1, indices.data_ptr(), indices.element_size())
+        rows = (indptr.data_ptr(), indptr.numel() - 1, indices.data_ptr(), indices.element_size())
+        return _core.rows_ascend(*rows, indices.numel())
     indptr = indptr.to(indices.device)
     for begin in range(0, indices.numel() - 1, _CHECK_AT_ONCE):
         part = indices[begin : begin + _CHECK_AT_ONCE + 1]
         # Only the first neighbour of a vertex may be less than what stands before it.
         falls = (part[1:] < part[:-1]).nonzero()[:, 0] + begin + 1
-        if not torch.equal(indptr[torch.searchsorted(indptr, falls)], falls):
+        if not torch.equal(indptr[torch.searchsorted(indptr, falls).clamp_(max=indptr.numel() - 1)], falls):
             return False
     return True
 
@@ -219,8 +226,9 @@ def check_mirrored(indptr: torch.Tensor, indices: torch.Tensor, weights: torch.T
     weights = None if weights is None else weights.cpu()
     vertices, kind = indptr.numel() - 1, WeightType(1, 0) if weights is None else WEIGHT_TYPES[weights.dtype]
     rows = (indptr.data_ptr(), vertices, indices.data_ptr(), indices.element_size())
-    if _core.is_mirrored(*rows, 0 if weights is None else weights.data_ptr(), kind.bytes, kind.order):
+    if _core.is_mirrored(*rows, 0 if weights is None else weights.data_ptr(), kind.bytes, kind.order, indices.numel()):
         return
+    check_offsets(indptr, indices.numel())
     ends = torch.repeat_interleave(indptr.diff()), indices.long()
     one, other = ((u * vertices + v).sort().values for u, v in (ends, ends[::-1]))
     remedy = "pass symmetrize=True to from_edges or load_graph, or directed=True"

@@ -132,6 +132,7 @@ def simplify(
     too, and remembers the order of a reordered one.
 
     Raises:
+        GraphError: the graph's arrays were changed since it was made.
         OutOfMemory: the graph, or what building it needs, does not fit.
     """
     require_graph(graph)
@@ -157,12 +158,20 @@ def places_like(graph: Graph) -> dict[str, str]:
 
 
 def _rebuild(graph: Graph, rules: _core.EdgeRules, **options: object) -> Graph:
-    indptr, indices, weights = (graph.array(name, "cpu") for name in arrays.NAMES)
-    assert indptr is not None and indices is not None
-    edges = _core.csr_edges(indptr.data_ptr(), indices.data_ptr(), graph.num_vertices, indices.element_size())
-    built = build(edges, rules, graph.num_vertices, weights, order=graph._order, **options)  # type: ignore[arg-type]
+    indptr, indices, weights = graph.checked_rows()
+    vertices = graph.num_vertices
+    edges = _core.csr_edges(indptr.data_ptr(), indices.data_ptr(), vertices, graph.num_edges, indices.element_size())
+    try:
+        built = build(edges, rules, vertices, weights, order=graph._order, **options)  # type: ignore[arg-type]
+    except _EdgeOutside as outside:
+        arrays.check_neighbors(indices, vertices)
+        raise _changed() from outside
     built.labels = graph.labels
     return built
+
+
+def _changed() -> GraphError:
+    return GraphError("the edges changed while a graph was being built from them; build it when nobody writes to them")
 
 
 class _EdgeOutside(Exception):
@@ -216,7 +225,8 @@ def build(
         if runs:
             _core.scatter_runs(edges, offsets, num_vertices, *neighbors, weight_to, weight_type.bytes)
         else:
-            _core.scatter_entries(edges, rules, offsets, *neighbors, weight_from, weight_to, weight_type.bytes)
+            _core.scatter_entries(edges, rules, num_vertices, offsets, *neighbors, weight_from, weight_to, weight_type.bytes)
+        _check_placed(held["indptr"], entries)
         kept = None
         if remove_duplicates:
             kept = UnifiedTensor.empty((num_vertices + 1,), torch.int64, placement="heap")
@@ -226,12 +236,19 @@ def build(
             held = _compact(held, kept, host)
     else:
         slots = UnifiedTensor.empty((entries,), torch.int64, placement="heap")
-        _core.scatter_order(edges, rules, offsets, _address(slots))
+        _core.scatter_order(edges, rules, num_vertices, offsets, _address(slots))
+        _check_placed(held["indptr"], entries)
         _core.sort_rows(offsets, num_vertices, _address(slots), slots.dtype.itemsize, 0, 0, 0, 0)
         columns = (weight_from, weight_to, weight_type.bytes)
         _core.resolve_entries(edges, rules, _address(slots), entries, *neighbors, *columns)
     moved = {n: arrays.placed(a.cpu(), a.dtype, "gpu") if final[n] == "gpu" else a for n, a in held.items()}
     return Graph._of(moved, directed, True if sort_neighbors or remove_duplicates else None, order)
+
+
+def _check_placed(offsets: UnifiedTensor, entries: int) -> None:
+    """GraphError where the edges that were placed are not those that were counted: rows would overlap."""
+    if _core.first_wrong_offset(_address(offsets), offsets.shape[0] - 1, entries) >= 0:
+        raise _changed()
 
 
 def _compact(held: dict[str, UnifiedTensor], kept: UnifiedTensor, host: dict[str, str]) -> dict[str, UnifiedTensor]:

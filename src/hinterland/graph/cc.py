@@ -16,7 +16,7 @@ from ..runtime.jit import KernelFile
 from ..runtime.shown import Shown
 from .compress import decompress
 from .graph import Graph, require_graph, require_result
-from .prepare import STATE_BYTES, Prepared, View, allocated, prepared_for
+from .prepare import STATE_BYTES, Prepared, allocated, checked_view, prepared_for
 from .reorder import restored
 from .traversal import (
     Clock,
@@ -106,7 +106,7 @@ def _state_bytes(graph: Graph) -> int:
     renumber them."""
     vertices, width = graph.num_vertices, id_bytes(graph.num_vertices)
     widened = 8 * vertices if width == 4 else 0
-    renumbering = 0 if graph.order is None else outer_bytes(graph, width) + allocated(width * vertices)
+    renumbering = 0 if graph._outer is None else outer_bytes(graph, width) + allocated(width * vertices)
     return allocated(width * vertices) + max(allocated(_layout(graph)[0].bytes), allocated(widened), renumbering)
 
 
@@ -162,7 +162,7 @@ def verify_components(graph: Graph, result: ComponentsResult) -> None:
         raise ConfigError(f"labels are {labels.dtype}, but must be int64")
     if labels.shape != (graph.num_vertices,):
         raise VerificationError(f"labels have shape {tuple(labels.shape)}, but the graph has {graph.num_vertices} vertices")
-    view = View(decompress(restored(graph)), torch.device("cpu"))
+    view = checked_view(decompress(restored(graph)))
     rule, at = _core.verify_components(view.words, labels.data_ptr())
     if rule == _core.COMPONENTS_RULES["smallest"]:
         raise VerificationError(

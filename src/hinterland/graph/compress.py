@@ -40,6 +40,7 @@ def compress(graph: Graph, reorder: str | None = None, placement: str | Mapping[
 
     Raises:
         ConfigError: an unknown order or placement.
+        GraphError: the graph's arrays were changed since it was made.
         OutOfMemory: the new arrays do not fit beside the old ones.
     """
     require_graph(graph)
@@ -49,12 +50,12 @@ def compress(graph: Graph, reorder: str | None = None, placement: str | Mapping[
         return graph
     places = arrays.placements(places_like(graph) if placement is None else placement)
     host = {name: "heap" if place == "gpu" else place for name, place in places.items()}
-    indptr, indices = _on_cpu(graph, "indptr"), _on_cpu(graph, "indices")
+    indptr, indices, _ = graph.checked_rows()
     at = UnifiedTensor.empty((graph.num_vertices + 1,), torch.int64, placement=host["indptr"])
     vertices, width = graph.num_vertices, indices.element_size()
-    rows = (indptr.data_ptr(), vertices, vertices, indices.data_ptr(), width, at.cpu().data_ptr())
+    rows = (indptr.data_ptr(), vertices, vertices, indices.data_ptr(), width, graph.num_edges, at.cpu().data_ptr())
     size = _core.pack_offsets(*rows)
-    if size < 0:  # a list does not ascend
+    if size < 0:  # a list does not ascend, or names no vertex, which simplify() refuses
         return compress(simplify(graph, placement=host), None, places)
     stream = UnifiedTensor.empty((_core.packed_bytes(size),), torch.uint8, placement=host["indices"])
     _core.pack_rows(*rows, stream.cpu().data_ptr())
@@ -68,6 +69,7 @@ def decompress(graph: Graph, placement: str | Mapping[str, str] | None = None) -
     """The plain graph of a compressed one, with sorted lists, under the same numbers; a plain graph as it is.
 
     Raises:
+        GraphError: the graph's arrays were changed since it was made.
         OutOfMemory: the neighbours do not fit.
     """
     require_graph(graph)
@@ -90,10 +92,11 @@ def bits_per_edge(graph: Graph) -> float:
 def unpacked(graph: Graph, placement: str = "heap") -> UnifiedTensor:
     """The neighbours of a compressed graph, ``[num_edges]`` in host memory."""
     indptr, at, stream = (_on_cpu(graph, name) for name in ("indptr", "packed_offsets", "packed"))
+    arrays.check_offsets(indptr, graph.num_edges)
     dtype = arrays.index_dtype(graph.num_vertices)
     indices = UnifiedTensor.empty((graph.num_edges,), dtype, placement=placement)
-    rows = (indptr.data_ptr(), at.data_ptr(), stream.data_ptr(), graph.num_vertices, graph.num_vertices)
-    _core.unpack_rows(*rows, indices.cpu().data_ptr(), dtype.itemsize)
+    rows = _packed_rows(indptr, at, stream, graph.num_edges)
+    _refuse(_core.unpack_rows(*rows, indices.cpu().data_ptr(), dtype.itemsize))
     return indices
 
 
@@ -101,9 +104,21 @@ def first_neighbors(graph: Graph, count: int) -> torch.Tensor:
     """The first ``count`` neighbours of each vertex of a compressed graph, ``[count, num_vertices]``; -1 for none."""
     indptr, at, stream = (_on_cpu(graph, name) for name in ("indptr", "packed_offsets", "packed"))
     heads = torch.empty((count, graph.num_vertices), dtype=arrays.index_dtype(graph.num_vertices))
-    rows = (indptr.data_ptr(), at.data_ptr(), stream.data_ptr(), graph.num_vertices, graph.num_vertices)
-    _core.unpack_heads(*rows, heads.data_ptr(), heads.element_size(), count)
+    rows = _packed_rows(indptr, at, stream, graph.num_edges)
+    _refuse(_core.unpack_heads(*rows, heads.data_ptr(), heads.element_size(), count))
     return heads
+
+
+def _packed_rows(indptr: torch.Tensor, at: torch.Tensor, stream: torch.Tensor, num_edges: int) -> tuple[int, ...]:
+    """The lists of all vertices as native code takes them: addresses, bytes of the lists, rows, vertices and edges."""
+    vertices = indptr.numel() - 1
+    return indptr.data_ptr(), at.data_ptr(), stream.data_ptr(), stream.numel(), vertices, vertices, num_edges
+
+
+def _refuse(wrong: int) -> None:
+    """Raises GraphError where ``wrong`` is the vertex of a packed list that is damaged, and not -1."""
+    if wrong >= 0:
+        raise GraphError(f"the packed list of vertex {wrong} is damaged; restore the graph or compress it again")
 
 
 def from_packed(
@@ -122,8 +137,28 @@ def from_packed(
         GraphError: names the array or the vertex whose list is damaged.
     """
     places = arrays.placements(placement)
-    offsets, at, stream = indptr.cpu(), packed_offsets.cpu(), packed.cpu()
-    num_vertices, num_edges = offsets.numel() - 1, int(offsets[-1]) if offsets.numel() else 0
+    num_edges = int(indptr.cpu()[-1]) if indptr.cpu().numel() else 0
+    values = None if weights is None else arrays.tensor_of(weights)
+    if values is not None:
+        arrays.check_weights(values, num_edges)
+    check_packed(indptr.cpu(), packed_offsets.cpu(), packed.cpu(), num_edges, values, directed)
+    held: dict[str, Array] = {"indptr": indptr, "packed_offsets": packed_offsets, "packed": packed}
+    if weights is not None:
+        held["weights"] = weights
+    return Graph._of({name: _moved(array, places[_home(name)]) for name, array in held.items()}, directed, True, order)
+
+
+def check_packed(
+    offsets: torch.Tensor,
+    at: torch.Tensor,
+    stream: torch.Tensor,
+    num_edges: int,
+    weights: torch.Tensor | None = None,
+    directed: bool = True,
+) -> None:
+    """Raises GraphError unless ``num_edges`` packed neighbours are what offsets, packed offsets and the lists promise.
+    Each edge of an undirected graph has its reverse there, with the same weight."""
+    num_vertices = offsets.numel() - 1
     arrays.check_offsets(offsets, num_edges)
     if at.numel() != num_vertices + 1:
         raise GraphError(f"packed_offsets holds {at.numel()} offsets, but {num_vertices} vertices need {num_vertices + 1}")
@@ -131,25 +166,17 @@ def from_packed(
     if wrong >= 0 or _core.packed_bytes(max(int(at[-1]), 0)) != stream.numel() or num_edges > 8 * stream.numel():
         where = f"packed_offsets[{wrong}] is {int(at[wrong])}" if wrong >= 0 else f"packed_offsets ends with {int(at[-1])}"
         raise GraphError(f"{where}, but the packed lists take {stream.numel()} bytes; restore the graph or compress it again")
-    held: dict[str, Array] = {"indptr": indptr, "packed_offsets": packed_offsets, "packed": packed}
-    values = (0, 0, 0)
-    if weights is not None:
-        tensor = arrays.tensor_of(weights)
-        arrays.check_weights(tensor, num_edges)
-        values = (tensor.data_ptr(), *arrays.WEIGHT_TYPES[tensor.dtype][:2])
-        held["weights"] = weights
-    rows = (offsets.data_ptr(), at.data_ptr(), stream.data_ptr(), num_vertices, num_vertices)
+    rows = _packed_rows(offsets, at, stream, num_edges)
     if directed:
         wrong, mirrored = _core.first_wrong_list(*rows), True
     else:
+        values = (0, 0, 0) if weights is None else (weights.data_ptr(), *arrays.WEIGHT_TYPES[weights.dtype][:2])
         wrong, mirrored = _core.check_undirected(*rows, *values)
-    if wrong >= 0:
-        raise GraphError(f"the packed list of vertex {wrong} is damaged; restore the graph or compress it again")
+    _refuse(wrong)
     if not mirrored:
         raise GraphError(
             "not every edge of this undirected graph has its reverse, with the same weight; compress the original graph again"
         )
-    return Graph._of({name: _moved(array, places[_home(name)]) for name, array in held.items()}, directed, True, order)
 
 
 def _home(name: str) -> str:

@@ -130,8 +130,8 @@ def to_scipy(graph: Graph) -> Any:
     """The adjacency matrix as a ``scipy.sparse.csr_array`` of its own memory; an edge without a weight is an int64 1."""
     sparse = _module("scipy.sparse")
     graph = restored(graph)
-    indptr, indices, weights = (graph.array(name, "cpu") for name in arrays.NAMES)
-    assert indptr is not None and indices is not None
+    indptr, indices, weights = graph.checked_rows()
+    arrays.check_neighbors(indices, graph.num_vertices)
     if weights is None:
         weights = torch.ones(graph.num_edges, dtype=torch.int64)
     elif weights.dtype in (torch.bfloat16, torch.float16):  # scipy knows neither
@@ -199,8 +199,8 @@ def _module(name: str) -> Any:
 def _edges(graph: Graph) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
     """Both ends and the weights of every edge; an undirected graph stores each twice, but a self loop once."""
     graph = restored(graph)
-    indptr, indices, weights = (graph.array(name, "cpu") for name in arrays.NAMES)
-    assert indptr is not None and indices is not None
+    indptr, indices, weights = graph.checked_rows()
+    arrays.check_neighbors(indices, graph.num_vertices)
     src, dst = torch.repeat_interleave(indptr.diff()).numpy(), indices.numpy()
     once = slice(None) if graph.directed else src <= dst
     if weights is not None and weights.dtype == torch.bfloat16:

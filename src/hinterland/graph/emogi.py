@@ -20,6 +20,7 @@ from ..runtime.errors import ConfigError, GraphError
 from ..runtime.jit import KernelFile
 from ..runtime.launch import launch
 from ..runtime.shown import Shown
+from . import arrays
 from .bfs import check_source
 from .graph import Graph
 from .traversal import Clock, smallest_outer
@@ -180,7 +181,7 @@ def cc(
             run.level(labels, active, fallen)
             active, fallen = fallen, active
             fallen.zero_()
-    order = None if graph.order is None else graph.order.to(labels.device)
+    order = None if graph._outer is None else graph._outer.to(labels.device)
     return EmogiResult(smallest_outer(order, labels), run.stats(moved))
 
 
@@ -323,6 +324,7 @@ class Division:
         self.size = min(self.size, max(graph.num_edges if self.policy == "tiles" else graph.num_vertices, 1))
         self.graph, self.offsets, self.access, self.edge_bytes = graph, offsets, access, edge_bytes
         self.only_active = assignment == "odt-active"
+        arrays.check_offsets(offsets, graph.num_edges)  # all vertices are looked at in every level
         self._firsts = self._first_vertices() if self.policy == "tiles" else None
 
     def case(self, edges: torch.Tensor | None = None, tiles: torch.Tensor | None = None) -> _core.EmogiCase:
@@ -343,7 +345,9 @@ class Division:
         """The tiles with elements of active vertices' lists, in order: BaM's active lines (Mailthody 2022, section 8.2)."""
         assert self._firsts is not None
         lists = active & (self.offsets[:-1] < self.offsets[1:])
-        first, last = self.offsets[:-1][lists] // self.size, (self.offsets[1:][lists] - 1) // self.size
+        tiles = len(self._firsts) - 1
+        first = (self.offsets[:-1][lists] // self.size).clamp_(0, tiles - 1)
+        last = ((self.offsets[1:][lists] - 1) // self.size).clamp_(0, tiles - 1)
         change = torch.zeros(len(self._firsts), dtype=torch.int32, device=active.device)
         one = torch.ones(len(first), dtype=torch.int32, device=active.device)
         change.index_add_(0, first, one).index_add_(0, last + 1, -one)
@@ -352,7 +356,7 @@ class Division:
     def _first_vertices(self) -> torch.Tensor:
         """The vertex that owns the first element of each tile (BaM's first-vertex list), and the last vertex."""
         begins = torch.arange(0, self.graph.num_edges, self.size, device=self.offsets.device)
-        firsts = torch.searchsorted(self.offsets, begins, right=True) - 1
+        firsts = (torch.searchsorted(self.offsets, begins, right=True) - 1).clamp_(0, max(self.graph.num_vertices - 1, 0))
         last = torch.tensor([max(self.graph.num_vertices - 1, 0)], device=self.offsets.device)
         return torch.cat([firsts, last])
 

@@ -132,14 +132,15 @@ def random_weights(
     seed = _check_seed(seed)
     place = arrays.placements(placement)["weights"]
     held = UnifiedTensor.empty((graph.num_edges,), drawn, placement="heap" if place == "gpu" else place)
-    indptr, indices = graph.indptr.cpu(), graph.indices.cpu()
+    indptr, indices, _ = graph.checked_rows()
     kind = arrays.WEIGHT_TYPES[drawn]
     _core.generate_weights(
         indptr.data_ptr(),
         graph.num_vertices,
         indices.data_ptr(),
         indices.element_size(),
-        0 if graph.order is None else graph.order.data_ptr(),
+        graph.num_edges,
+        0 if graph._outer is None else graph._outer.data_ptr(),
         seed,
         held.cpu().data_ptr(),
         kind.bytes,

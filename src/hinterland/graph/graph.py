@@ -87,6 +87,7 @@ class Graph(Shown):
         self._transposed: Callable[[], Graph | None] = lambda: None
         self._num_isolated: int | None = None
         self._weight_range: arrays.WeightRange | None = None
+        self._packed_edges = 0  # of a compressed graph, whose offsets alone say it
 
     @classmethod
     def _of(
@@ -105,6 +106,7 @@ class Graph(Shown):
         graph._transposed = lambda: None
         graph._num_isolated = None
         graph._weight_range = None
+        graph._packed_edges = int(arrays.tensor_of(held["indptr"])[-1]) if "packed" in held else 0
         return graph
 
     def _with_weights(self, weights: Array) -> Graph:
@@ -121,6 +123,8 @@ class Graph(Shown):
         """A graph with the same edges as this one; ``sorted_lists`` as in ``_of``, by default what this one knows."""
         graph = Graph._of(held, self.directed, self._sorted_lists if sorted_lists is None else sorted_lists, self._order)
         graph.labels = self.labels
+        if graph.is_compressed:
+            graph._packed_edges = self.num_edges
         return graph
 
     @property
@@ -132,7 +136,7 @@ class Graph(Shown):
     def num_edges(self) -> int:
         """Stored edges: those of an undirected graph count once for each direction."""
         held = self._arrays.get("indices")
-        return int(self.indptr[-1]) if held is None else int(held.shape[0])
+        return self._packed_edges if held is None else int(held.shape[0])
 
     @property
     def num_isolated(self) -> int:
@@ -180,7 +184,15 @@ class Graph(Shown):
 
     @property
     def order(self) -> Asked[torch.Tensor]:
-        """int64 ``[num_vertices]`` on the CPU: each vertex's number before the graph was reordered; None if it was not."""
+        """int64 ``[num_vertices]`` on the CPU: each vertex's number before the graph was reordered; None if it was not.
+
+        A copy, made at the first call and kept: changing it changes nothing here.
+        """
+        return None if self._order is None else self._order.shown
+
+    @property
+    def _outer(self) -> torch.Tensor | None:
+        """``order`` itself."""
         return None if self._order is None else self._order.outer
 
     def to_inner(self, vertices: torch.Tensor | int) -> torch.Tensor:
@@ -223,6 +235,21 @@ class Graph(Shown):
             return self._decoded().to(device)
         held = self._arrays.get(name)
         return None if held is None else held.to(device)
+
+    def checked_rows(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
+        """Offsets, neighbours and weights on the CPU, for who goes through all lists. Those of a compressed graph are decoded.
+
+        The arrays are the user's too, who may have changed them since the graph was made, so the offsets are looked at again.
+
+        Raises:
+            GraphError: names the offset that is wrong by now, or the vertex whose packed list is.
+        """
+        indptr, weights = self.array("indptr", "cpu"), self.array("weights", "cpu")
+        assert indptr is not None
+        arrays.check_offsets(indptr, self.num_edges)
+        indices = self.array("indices", "cpu")
+        assert indices is not None
+        return indptr, indices, weights
 
     def _decoded(self) -> torch.Tensor:
         from .compress import unpacked

@@ -152,7 +152,7 @@ def _run(prepared: Prepared, sources: list[int], wants_levels: bool, mode: str, 
         if stats:
             searches.append(summarise(finished, clock.seconds(), prepared, mode))
     del scratch
-    if levels is not None and graph.order is not None:
+    if levels is not None and graph._outer is not None:
         order = prepared.order_on(levels.device)
         for row in levels:
             row.copy_(to_outer(order, row))

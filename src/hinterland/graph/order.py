@@ -22,6 +22,11 @@ class Order:
         self.outer = outer
 
     @cached_property
+    def shown(self) -> torch.Tensor:
+        """``outer`` for users, who may change what they are given; this one indexes arrays, and stays a permutation."""
+        return self.outer.clone()
+
+    @cached_property
     def inner(self) -> torch.Tensor:
         """The way back: ``inner[v]`` is the graph's own number of the user's vertex v, int64 on the CPU."""
         numbers = torch.empty_like(self.outer)

@@ -193,7 +193,7 @@ def _run(
     by_degree = mode == "auto" and prepared.incoming is prepared.out
     shares: torch.Tensor | None = None
     if personal is not None:
-        personal = personal if graph.order is None else personal[graph.order]
+        personal = personal if graph._outer is None else personal[graph._outer]
         held = UnifiedTensor.from_tensor(personal.to(dtype))
         shares = held.cuda(device) if device.type == "cuda" else held.cpu()
     clock = Clock(device)
@@ -242,6 +242,7 @@ def verify_pagerank(
     require_result(result, PagerankResult)
     damping, tolerance = arguments.number("damping", damping), arguments.number("tolerance", tolerance)
     graph, vertices = restored(graph), graph.num_vertices
+    offsets, neighbors, _ = graph.checked_rows()
     scores = result.scores.cpu().to(torch.float64)
     if scores.shape != (vertices,):
         raise VerificationError(f"scores have shape {tuple(scores.shape)}, but the graph has {vertices} vertices")
@@ -255,7 +256,6 @@ def verify_pagerank(
         raise VerificationError(f"rule 2: scores sum to {total}, which is not within {tolerance} of 1")
     equal = torch.full((vertices,), 1 / vertices, dtype=torch.float64)
     p = equal if personalization is None else distribution(personalization, vertices)
-    offsets, neighbors = graph.indptr.cpu(), graph.indices.cpu()
     degrees = offsets.diff()
     contributions = torch.where(degrees > 0, scores / degrees.clamp(min=1), 0.0)
     after = ((1 - damping) + damping * float(scores[degrees == 0].sum())) * p

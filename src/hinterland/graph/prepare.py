@@ -23,8 +23,9 @@ from typing import Any
 
 import torch
 
+from .. import _core
 from ..runtime import arguments, devices
-from ..runtime.errors import ConfigError, OutOfMemory
+from ..runtime.errors import ConfigError, GraphError, OutOfMemory
 from ..runtime.shown import Shown, Size
 from ..runtime.units import format_bytes, parse_bytes
 from . import arrays
@@ -34,7 +35,7 @@ from .graph import Graph
 
 PAGE_EDGES = 1024  # kPageEdges of adjacency.hpp
 MOST_HEADS = 4
-WORDS_BYTES = 16 * 8  # sizeof(GraphWords)
+WORDS_BYTES = 17 * 8  # sizeof(GraphWords)
 _CLOSED = "the prepared graph has been closed; prepare it again"
 _AT_ONCE = 1 << 12, 1 << 22  # the fewest and the most vertices whose offsets are looked at together
 
@@ -44,6 +45,16 @@ STATE_BYTES: dict[str, Callable[[Graph], int]] = {}
 SEARCHING = {"bfs", "msbfs", "cc"}
 # Algorithms that read the lists of in-neighbours only.
 INCOMING_ONLY = {"pagerank", "pagerank-float64"}
+
+
+def checked_view(graph: Graph) -> View:
+    """The arrays as the CPU reads them, for verifiers, which go through all lists.
+
+    Raises:
+        GraphError: the arrays were changed since the graph was made, and its offsets are wrong by now.
+    """
+    graph.checked_rows()
+    return View(graph, torch.device("cpu"))
 
 
 class View:
@@ -93,6 +104,7 @@ class View:
         numbers += [_address(array) for array in (self.slots, self.hot_edges, self.hot_weights, self.heads)]
         numbers += [0 if self.heads is None else self.heads.shape[0], graph.num_isolated]
         numbers += [_address(packed), *_offsets(self.packed_offsets)]
+        numbers += [0 if packed is None else packed.numel() - _core.packed_bytes(0)]
         return torch.tensor(numbers, dtype=torch.int64).to(self.device)
 
     def _kept_offset_types(self) -> list[torch.dtype]:
@@ -128,12 +140,20 @@ class View:
             self.heads = first_neighbors(self.graph, count).to(self.device)
             return self._took(allocated(count * each), room)
         heads = self.heads = torch.full((count, vertices), -1, dtype=self.edges.dtype, device=self.device)
+        wrong = torch.zeros((), dtype=torch.bool, device=self.device)
         for begin, end, offsets in self._parts():
             for j in range(count):
                 at = offsets[:-1] + j
-                there = at < offsets[1:]
+                there = (at < offsets[1:]) & (offsets[:-1] >= 0) & (offsets[1:] <= self.graph.num_edges)
                 part = heads[j, begin:end]
-                part[there] = self.edges[at[there]]
+                found = self.edges[at[there]]
+                part[there] = found
+                wrong |= ((found < 0) | (found >= vertices)).any()  # kernels take heads as they are
+        if bool(wrong):
+            raise GraphError(
+                f"a neighbour is no vertex: among the first {count} of each list is one outside [0, {vertices}); the "
+                "arrays were changed after the graph was made, so make it again"
+            )
         return self._took(allocated(count * each), room)
 
     def degrees(self, out: torch.Tensor) -> torch.Tensor:
@@ -278,9 +298,9 @@ class Prepared(Shown):
                 views.append(self.incoming)
             for view in dict.fromkeys([*views, self.out]):  # degrees are asked for even where no list is read
                 room = view.keep_offsets(room)
-            if many_runs and graph.order is not None and allocated(graph.order.nbytes) <= room:
-                self._order = graph.order.to(device)
-                room -= allocated(graph.order.nbytes)
+            if many_runs and graph._outer is not None and allocated(graph._outer.nbytes) <= room:
+                self._order = graph._outer.to(device)
+                room -= allocated(graph._outer.nbytes)
             if many_runs or algorithms & INCOMING_ONLY:
                 fits = allocated(graph.lists.nbytes) + (
                     allocated(graph.weights.nbytes) if weighted and graph.weights is not None else 0
@@ -301,7 +321,7 @@ class Prepared(Shown):
 
     def order_on(self, device: torch.device) -> torch.Tensor | None:
         """``graph.order`` on ``device``; the one that is kept there, if there is one."""
-        order, kept, device = self.graph.order, self._order, devices.as_device(device)
+        order, kept, device = self.graph._outer, self._order, devices.as_device(device)
         if order is None or device.type == "cpu":
             return order
         return order.to(device) if kept is None else kept
@@ -395,6 +415,7 @@ def prepare(
         A :class:`Prepared`, which every algorithm takes in place of the graph. It is a context manager.
 
     Raises:
+        GraphError: arrays that were changed since the graph was made: a neighbour to be kept is no vertex.
         OutOfMemory: the state exceeds the free GPU memory. (Where it exceeds ``gpu_budget``, the CPU does the work.)
         ConfigError: an unknown algorithm, a budget that is no size, scores that are not one number for each vertex.
     """
@@ -423,7 +444,7 @@ def list_scores(graph: Graph, scores: torch.Tensor) -> torch.Tensor:
     if not bool(found.isfinite().all()):
         at = int((~found.isfinite()).nonzero()[0])
         raise ConfigError(f"scores[{at}] is {float(found[at])}; replace it, as in scores.nan_to_num(0)")
-    return found if graph.order is None else found[graph.order]
+    return found if graph._outer is None else found[graph._outer]
 
 
 def graph_of(graph: Graph | Prepared) -> Graph:

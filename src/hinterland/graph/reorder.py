@@ -46,14 +46,15 @@ def reorder(
 
     Raises:
         ConfigError: an unknown order, or both ``by`` and ``order``.
-        GraphError: ``order`` does not hold every vertex once.
+        GraphError: ``order`` does not hold every vertex once; the graph's arrays were changed since it was made.
         OutOfMemory: the new graph does not fit beside the old one.
     """
     require_graph(graph)
     if order is not None:
         if by is not None:
             raise ConfigError(f"reorder by {by!r} and by an order at once; leave one out")
-        chosen = checked(arrays.tensor_of(arrays.integers("order", order)).to("cpu", torch.int64), graph.num_vertices)
+        own = arrays.tensor_of(arrays.integers("order", order)).to("cpu", torch.int64, copy=True)
+        chosen = checked(own, graph.num_vertices)
     elif not isinstance(by, str) or by not in ORDERS:
         raise ConfigError(f"reorder by {shown(by)} is none of {', '.join(ORDERS)}")
     else:
@@ -87,8 +88,7 @@ def restored(graph: Graph) -> Graph:
 
 def _renumbered(graph: Graph, order: Order, known: Order | None, placement: str | Mapping[str, str] | None) -> Graph:
     """Vertex i of the result is vertex ``order.outer[i]`` of ``graph``; ``known`` is what it remembers."""
-    indptr, indices, weights = (graph.array(name, "cpu") for name in arrays.NAMES)
-    assert indptr is not None and indices is not None
+    indptr, indices, weights = graph.checked_rows()
     places = arrays.placements(places_like(graph) if placement is None else placement)
     # What goes to a GPU is made in host memory first.
     host = {name: "heap" if place == "gpu" else place for name, place in places.items()}
@@ -100,23 +100,27 @@ def _renumbered(graph: Graph, order: Order, known: Order | None, placement: str 
     starts = held["indptr"].cpu()
     starts[0] = 0
     torch.cumsum(indptr.diff()[order.outer], 0, out=starts[1:])
+    arrays.check_offsets(starts, edges)  # wrong if others are changing the graph's just now
     kind, weights_from, weights_to = arrays.WeightType(0, 0), 0, 0
     if weights is not None:
         held["weights"] = UnifiedTensor.empty((edges,), weights.dtype, placement=host["weights"])
         kind = arrays.WEIGHT_TYPES[weights.dtype]
         weights_from, weights_to = weights.data_ptr(), held["weights"].cpu().data_ptr()
     rows = (starts.data_ptr(), vertices, held["indices"].cpu().data_ptr(), dtype.itemsize)
-    _core.renumber_rows(
+    all_are_vertices = _core.renumber_rows(
         indptr.data_ptr(),
         indices.data_ptr(),
         indices.element_size(),
         weights_from,
         kind.bytes,
+        edges,
         order.outer.data_ptr(),
         order.inner.data_ptr(),
         *rows,
         weights_to,
     )
+    if not all_are_vertices:
+        arrays.check_neighbors(indices, vertices)
     _core.sort_rows(*rows, weights_to, kind.bytes, kind.order, 0)
     moved = {n: arrays.placed(a.cpu(), a.dtype, "gpu") if places[n] == "gpu" else a for n, a in held.items()}
     made = Graph._of(moved, graph.directed, sorted_lists=True, order=known)
@@ -130,8 +134,7 @@ def _by_degree(graph: Graph) -> torch.Tensor:
 
 def _by_queue(graph: Graph, cuthill_mckee: bool) -> torch.Tensor:
     both_ways = simplify(graph, symmetrize=True, sort_neighbors=False, placement="heap") if graph.directed else graph
-    indptr, indices = both_ways.array("indptr", "cpu"), both_ways.array("indices", "cpu")
-    assert indptr is not None and indices is not None
+    indptr, indices, _ = both_ways.checked_rows()
     roots = torch.sort(indptr.diff(), descending=not cuthill_mckee, stable=True).indices
     order = torch.empty(graph.num_vertices, dtype=torch.int64)
     _core.queue_order(
@@ -139,6 +142,7 @@ def _by_queue(graph: Graph, cuthill_mckee: bool) -> torch.Tensor:
         graph.num_vertices,
         indices.data_ptr(),
         indices.element_size(),
+        both_ways.num_edges,
         roots.data_ptr(),
         cuthill_mckee,
         order.data_ptr(),

@@ -96,7 +96,7 @@ def outer_bytes(graph: Graph, width: int) -> int:
     """GPU memory that ``to_outer`` takes besides values of ``width`` bytes: the order, the result, and what it renumbers at
     once. 0 for graphs that were not reordered."""
     vertices = graph.num_vertices
-    if graph.order is None:
+    if graph._outer is None:
         return 0
     return allocated(8 * vertices) + allocated(width * vertices) + 5 * allocated(8 * min(vertices, _AT_ONCE))
 
@@ -139,7 +139,7 @@ def finish(prepared: Prepared, scratch: torch.Tensor, layout: ScratchLayout) -> 
             f"{edges} edges; check the file they came from"
         )
     if bad != _NO_VERTEX:
-        bad = bad if prepared.graph.order is None else int(prepared.graph.order[bad])
+        bad = bad if prepared.graph._outer is None else int(prepared.graph._outer[bad])
         raise GraphError(
             f"the neighbour list of vertex {bad} is broken: its offsets do not lie in order within the "
             f"{edges} edges, or it names a vertex outside [0, {vertices}); check the file they came from"

@@ -17,7 +17,7 @@ from .bfs import BfsResult
 from .compress import decompress
 from .graph import Graph, require_graph, require_result
 from .msbfs import MultiBfsResult, check_sources, multi_source_bfs
-from .prepare import View
+from .prepare import View, checked_view
 from .reorder import restored
 
 
@@ -41,6 +41,7 @@ def verify_bfs(graph: Graph, source: int, result: BfsResult) -> None:
 
     Raises:
         VerificationError: names the rule, the vertex or edge, and the values.
+        GraphError: the graph's offsets were changed since it was made, and are none any more.
         ConfigError: levels or parents of another type.
     """
     require_graph(graph)
@@ -56,7 +57,7 @@ def verify_bfs(graph: Graph, source: int, result: BfsResult) -> None:
         )
     if not 0 <= source < vertices:
         raise VerificationError(f"source {source} is not a vertex: the graph has {vertices} vertices, numbered from 0")
-    view = View(graph, torch.device("cpu"))
+    view = checked_view(graph)
     rule, at = _core.verify_bfs(view.words, source, levels.data_ptr(), parents.data_ptr())
     if rule:
         raise VerificationError(_sentence(rule, at, view, levels, parents))
@@ -88,7 +89,7 @@ def verify_multi_source_bfs(graph: Graph, sources: Iterable[int] | torch.Tensor,
     shape = (len(listed), graph.num_vertices)
     if result.levels.shape != shape:
         raise VerificationError(f"levels have shape {tuple(result.levels.shape)}, but must have {shape}")
-    view = View(decompress(restored(graph)), torch.device("cpu"))
+    view = checked_view(decompress(restored(graph)))
     for row, source in enumerate(listed):
         levels = result.levels[row].cpu().contiguous()
         rule, at = _core.verify_bfs(view.words, source, levels.data_ptr(), 0)

@@ -280,9 +280,10 @@ class Batch:
         for vertices in self.types:
             vertices.reserve(len(vertices.seeds))
         frontiers = [len(t.seeds) for t in self.types]
+        seeds = sum(frontiers)
         for relation in self.relations:
             relation.reserve(0)
-        self._launch(0, 1, sum(frontiers))
+        self._launch(0, 1, seeds)
         for hop in range(self.hops):
             found = [0] * len(self.types)
             for number, relation in enumerate(self.relations):
@@ -291,6 +292,13 @@ class Batch:
                 self._reserve_choice(size, size * max(fanout, 0))
                 self._launch(half, half + 1, size * max(fanout, 1))
                 edges = self._read()
+                # Each vertex draws once a hop and tree, but a seed may be given several times.
+                lists = seeds if hop == 0 or self.rule.disjoint else 1
+                if fanout < 0 and edges > lists * relation.view.graph.num_edges:
+                    raise GraphError(
+                        f"lists of {edges} neighbours were met, but there are {relation.view.graph.num_edges} edges: the "
+                        "offsets do not lie in order; check the file they came from"
+                    )
                 relation.reserve(relation.count + edges)
                 source = self.types[relation.source]
                 new = min(edges, trees * source.num_vertices)

@@ -205,7 +205,7 @@ def _count_types(graphs: Mapping[EdgeType, Adjacency | Graph]) -> dict[str, int]
             raise ConfigError(f"relation {name!r} is not named by three words, as in ('author', 'writes', 'paper')")
         if isinstance(graph, Adjacency):
             ends = ((name[0], graph.num_sources), (name[2], graph.num_targets))
-        elif isinstance(graph, Graph) and graph.order is None:
+        elif isinstance(graph, Graph) and graph._outer is None:
             ends = ((name[0], graph.num_vertices), (name[2], graph.num_vertices))
         elif isinstance(graph, Graph):
             raise ConfigError(f"the graph of relation {name} was reordered, which samplers of several types do not take")

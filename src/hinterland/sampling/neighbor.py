@@ -87,7 +87,7 @@ class NeighborSampler:
         # The last: it allocates.
         self._prepared = kept_for(graph, "sampling", None, device, weighted)
         self.device = self._prepared.device
-        self._times = vertex_times_on(self.device, times, self.graph.num_vertices, self.graph.order)
+        self._times = vertex_times_on(self.device, times, self.graph.num_vertices, self.graph._outer)
         self._edge_times = edge_times_on(self.device, edge_times, self.graph.num_edges)
 
     def sample(

@@ -407,7 +407,7 @@ def _cross(
 
 
 def _inner(graph: Graph, values: torch.Tensor) -> torch.Tensor:
-    return values if graph.order is None else values[graph.order]
+    return values if graph._outer is None else values[graph._outer]
 
 
 def _on_gpu(view: View) -> bool:

@@ -18,9 +18,9 @@ from ...memory import UnifiedTensor
 from ...runtime import arguments
 from ...runtime.errors import ConfigError, FormatError, GraphError, HinterlandError, OutOfMemory
 from ...runtime.files import check_place
-from ..arrays import WEIGHT_TYPES, check_mirrored, placements
+from ..arrays import WEIGHT_TYPES, check_mirrored, check_neighbors, placements
 from ..build import from_edges, from_runs, simplify
-from ..compress import from_packed
+from ..compress import check_packed, from_packed
 from ..graph import Graph, require_graph
 from ..order import checked as checked_order
 from ..reorder import restored
@@ -190,6 +190,7 @@ def save_graph(graph: Graph, path: str | os.PathLike[str], format: str | None = 
 
     Raises:
         ConfigError: no such format, or the format cannot hold this graph.
+        GraphError: the graph's arrays were changed since it was made.
         StorageError: the disk is full, or the place cannot be written.
     """
     require_graph(graph)
@@ -200,7 +201,19 @@ def save_graph(graph: Graph, path: str | os.PathLike[str], format: str | None = 
             check_weights(path, weights)
         except FormatError as error:  # no reader would take the file
             raise ConfigError(str(error)) from None
-    write(graph if write is hl.write else restored(graph), path)
+    graph = graph if write is hl.write else restored(graph)
+    _check_arrays(graph)
+    write(graph, path)
+
+
+def _check_arrays(graph: Graph) -> None:
+    """Raises GraphError where the arrays were changed since the graph was made, so that nobody could read the file."""
+    if graph.is_compressed:
+        offsets, at, stream = (graph.array(name, "cpu") for name in ("indptr", "packed_offsets", "packed"))
+        assert offsets is not None and at is not None and stream is not None
+        check_packed(offsets, at, stream, graph.num_edges)
+    else:
+        check_neighbors(graph.checked_rows()[1], graph.num_vertices)
 
 
 def check_target(path: str | os.PathLike[str], format: str | None = None) -> Callable[[Graph, str], None]:

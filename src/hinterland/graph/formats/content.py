@@ -179,4 +179,5 @@ def csr(graph: Graph) -> tuple[torch.Tensor, torch.Tensor]:
 def survey(graph: Graph) -> tuple[int, int, bool]:
     """(Self loops, edges to a vertex that is not larger, whether each vertex's neighbours ascend)."""
     indptr, indices = csr(graph)
-    return _core.survey_graph(indptr.data_ptr(), indices.data_ptr(), indices.element_size(), graph.num_vertices)
+    rows = (indptr.data_ptr(), indices.data_ptr(), indices.element_size(), graph.num_vertices)
+    return _core.survey_graph(*rows, graph.num_edges)
