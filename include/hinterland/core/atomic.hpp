@@ -17,7 +17,7 @@ namespace hinterland {
 
 #define HINTERLAND_ADDRESS(place) "l"(__cvta_generic_to_global(&(place)))
 
-// atomic_load(place) and atomic_store(place, value). `reg` is the constraint for a register that holds a T, `bits` PTX's name of its width.
+// atomic_load(place) and atomic_store(place, value). `reg`: the constraint of a register for a T; `bits`: its width in PTX.
 #define HINTERLAND_ATOMIC_ACCESS(T, reg, bits)                                                                              \
   HINTERLAND_FN T atomic_load(T& place) {                                                                                   \
     T value;                                                                                                                \
