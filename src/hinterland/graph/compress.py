@@ -109,7 +109,9 @@ def first_neighbors(graph: Graph, count: int) -> torch.Tensor:
     return heads
 
 
-def _packed_rows(indptr: torch.Tensor, at: torch.Tensor, stream: torch.Tensor, num_edges: int) -> tuple[int, ...]:
+def _packed_rows(
+    indptr: torch.Tensor, at: torch.Tensor, stream: torch.Tensor, num_edges: int
+) -> tuple[int, int, int, int, int, int, int]:
     """The lists of all vertices as native code takes them: addresses, bytes of the lists, rows, vertices and edges."""
     vertices = indptr.numel() - 1
     return indptr.data_ptr(), at.data_ptr(), stream.data_ptr(), stream.numel(), vertices, vertices, num_edges
