@@ -14,7 +14,6 @@ import tempfile
 from typing import Any
 
 # What is called on a GPU, and the kernel that is compiled without one: its file, and what its instance has in its name.
-_GATHER = "hl.UnifiedTensor.from_tensor(torch.ones(1000, 128))[torch.arange(10, device='cuda')]"
 OPERATIONS = {
     "gather": (
         "hl.UnifiedTensor.from_tensor(torch.ones(1000, 128))[torch.arange(10, device='cuda')]",
