@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,9 @@ from hypothesis import settings
 from hinterland.runtime import devices
 
 DATA = Path(__file__).resolve().parent.parent.parent / "shared" / "data"
+
+# What runs in the background of a shell ignores Ctrl-C, and tests send it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # A busy machine is no failure.
 settings.register_profile("hinterland", deadline=None)

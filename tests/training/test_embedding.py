@@ -504,7 +504,7 @@ def test_bad_arguments():
         (lambda: bag(index.to("meta"), offsets), "input is on the meta device"),
         (lambda: bag(index, [0, 2]), "offsets must be a torch tensor"),
         (lambda: bag(index, offsets.view(1, 2)), r"offsets are 1-D and on cpu"),
-        (lambda: bag(index, offsets.to("meta")), "offsets is on meta"),
+        (lambda: bag(index, offsets.to("meta")), "offsets is on the meta device"),
         (lambda: bag(index, offsets[:0]), "6 row numbers, but no bag"),
         (lambda: bag(index, offsets, torch.ones(5)), r"of the input's shape \(6,\)"),
         (lambda: bag(index, offsets, torch.ones(6).double()), "of type torch.float32, not torch.float64"),

@@ -66,8 +66,12 @@ class FaultWatch:
 
     def check(self) -> None:
         """Raises the fault, if there is one."""
-        if self.raised() and (fault := self.take()) is not None:
-            raise fault
+        fault = self.take() if self.raised() else None
+        if fault is not None:
+            try:
+                raise fault
+            finally:
+                del fault  # a frame that holds what it raised is a cycle, and keeps the caller's tables
 
 
 _watches: dict[tuple[int, int, int, Sentence], FaultWatch] = {}
