@@ -227,7 +227,10 @@ bool decodes(unsigned seed, int64_t vertices) {
     const PackedShape shape(vertices, neighbours[v].size());
     for (int64_t i = 0; i < shape.degree; ++i)
       right &= PackedBlock(bits, 8 * packed.at[v], shape, i / kPackedBlock).neighbor(bits, i % kPackedBlock) == neighbours[v][i];
-    right &= packed_list_is_right(bits, 8 * packed.at[v], shape, vertices, packed.at[v + 1] - packed.at[v]);
+    std::vector<int64_t> visited(shape.degree, -1);
+    const auto keep = [&](int64_t i, int64_t neighbor) { visited[i] = neighbor; };
+    right &= packed_list_is_right(bits, 8 * packed.at[v], shape, vertices, packed.at[v + 1] - packed.at[v], keep);
+    right &= visited == neighbours[v];
   }
   return right;
 }
