@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import reprlib
 from html import escape
 from typing import Any
 
 import torch
 
+from . import arguments
 from .units import format_bytes
-
-_SHORT = reprlib.Repr()
-_SHORT.maxother = _SHORT.maxstring = 60
 
 
 class Shown:
@@ -31,12 +28,12 @@ class Shown:
     def _repr_html_(self) -> str:
         rows = "".join(
             f'<tr><th style="text-align:left">{escape(name)}</th><td style="text-align:left">{escape(said)}</td></tr>'
-            for name, said in ((name, shown(value)) for name, value in self._facts().items())
+            for name, said in ((name, _brief(value)) for name, value in self._facts().items())
         )
         return f"<table><caption><b>{escape(type(self).__name__)}</b></caption>{rows}</table>"
 
 
-def shown(value: Any) -> str:
+def _brief(value: Any) -> str:
     """``value`` in a few words."""
     if isinstance(value, torch.Tensor):
         place = "" if value.is_cpu else f" on {value.device}"
@@ -50,13 +47,13 @@ def shown(value: Any) -> str:
     if isinstance(value, dict) and len(value) > 3:
         return f"{{{', '.join(map(str, value))}}}"  # what it holds, by name
     if isinstance(value, dict):
-        return f"{{{', '.join(f'{name}: {shown(item)}' for name, item in value.items())}}}"
+        return f"{{{', '.join(f'{name}: {_brief(item)}' for name, item in value.items())}}}"
     if isinstance(value, list | tuple) and len(value) > 6:
         return f"{len(value)} of {type(value[0]).__name__}"
     if isinstance(value, list | tuple):
         begin, end = "()" if isinstance(value, tuple) else "[]"
         return f"{begin}{', '.join(map(shown, value))}{end}"
-    return _SHORT.repr(value) if isinstance(value, str) else repr(value)
+    return arguments.shown(value) if isinstance(value, str) else repr(value)
 
 
 def _fields(value: Any) -> dict[str, Any]:
@@ -66,7 +63,7 @@ def _fields(value: Any) -> dict[str, Any]:
 
 
 def _line(name: str, facts: dict[str, Any]) -> str:
-    return f"{name}({', '.join(f'{fact}={shown(value)}' for fact, value in facts.items())})"
+    return f"{name}({', '.join(f'{fact}={_brief(value)}' for fact, value in facts.items())})"
 
 
 def type_name(dtype: torch.dtype) -> str:
