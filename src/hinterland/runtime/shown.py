@@ -52,7 +52,7 @@ def _brief(value: Any) -> str:
         return f"{len(value)} of {type(value[0]).__name__}"
     if isinstance(value, list | tuple):
         begin, end = "()" if isinstance(value, tuple) else "[]"
-        return f"{begin}{', '.join(map(shown, value))}{end}"
+        return f"{begin}{', '.join(map(_brief, value))}{end}"
     return arguments.shown(value) if isinstance(value, str) else repr(value)
 
 
