@@ -28,9 +28,11 @@ namespace stdlib = ::std;
 #if defined(__CUDACC__)
 #define HINTERLAND_FN __host__ __device__ __forceinline__
 #define HINTERLAND_RARE __host__ __device__ __noinline__
+#define HINTERLAND_ROLLED _Pragma("unroll 1")  // before a loop whose turns are many instructions and not worth one copy each
 #else
 #define HINTERLAND_FN inline
 #define HINTERLAND_RARE inline
+#define HINTERLAND_ROLLED
 #endif
 
 // True while code for the GPU is being generated (NVRTC generates no other).

@@ -85,6 +85,7 @@ class SumOverLists {
 
   // A chunk of several lists: a sum for each run of lanes with the same vertex, which ends up in the run's first lane.
   HINTERLAND_FN void add_segments(int64_t owner, double value) {
+    HINTERLAND_ROLLED
     for (int step = 1; step < Warp::kWidth; step *= 2) {
       const int other = min_of(Warp::lane() + step, Warp::kWidth - 1);
       const double above = Warp::broadcast(value, other);

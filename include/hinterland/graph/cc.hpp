@@ -185,10 +185,13 @@ HINTERLAND_FN void connected_components(Team& team, const Graph& graph, const Gr
     link_first(team, graph, state, reread);
     passed = most_frequent_label(team, state);
   }
-  link_rest(team, graph, state, 1, passed);
-  // Its root may have been hooked onto another.
-  if (passes) passed = state.labels[passed];
-  if (passes && incoming->offsets.at != graph.offsets.at) link_rest(team, *incoming, state, 2, passed);
+  // A loop, so that its code is there once: twice took half as long again to compile.
+  const int64_t last_step = passes && incoming->offsets.at != graph.offsets.at ? 2 : 1;
+  Graph lists = graph;
+  for (int64_t step = 1; step <= last_step; ++step) {
+    link_rest(team, lists, state, step, passed);
+    if (passes) lists = *incoming, passed = state.labels[passed];  // its root may have been hooked onto another
+  }
   team.loop(frontier.num_groups, [&](const auto& ranges) {
     int64_t roots = 0;
     ranges([&](int64_t first, int64_t last) {

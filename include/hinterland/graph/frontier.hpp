@@ -328,6 +328,7 @@ HINTERLAND_FN void for_each_vertex(Team& team, const Frontier& frontier, int64_t
   team.loop(frontier.num_groups, [&](const auto& ranges) {
     StepCounts counts;
     ranges([&](int64_t first, int64_t last) {
+      HINTERLAND_ROLLED
       for (int64_t begin = first * kGroup; begin < last * kGroup; begin += Warp::kWidth) {
         const int64_t vertex = begin + Warp::lane();
         body(vertex, vertex < frontier.num_vertices, counts);
