@@ -117,8 +117,10 @@ def test_closing_a_prepared_graph_under_runs(graph, device):
 
         def work(i, prepared=prepared, calls=calls, told=told):
             if i == 0:
-                calls[0]()
-                prepared.close()
+                try:
+                    calls[0]()
+                finally:
+                    prepared.close()  # the others wait for it
                 return
             try:
                 while calls[(i - 1) % len(calls)]() != "closed":

@@ -26,6 +26,14 @@ class _Thread(threading.local):
 _thread = _Thread()
 
 
+def _enter(device: torch.device) -> None:
+    """Gives this thread a CUDA context, once: what the driver is asked for without one fails."""
+    if not _thread.has_context:
+        with torch.cuda.device(device):
+            devices.give_context(device)
+        _thread.has_context = True
+
+
 @functools.lru_cache(maxsize=1024)
 def _config(grid: int, block: int, cooperative: bool, shared: int) -> Any:
     from cuda.core import LaunchConfig
@@ -59,10 +67,7 @@ def launch(
     shared memory."""
     from cuda.core import launch as core_launch
 
-    if not _thread.has_context:
-        with torch.cuda.device(device):
-            devices.give_context(device)
-        _thread.has_context = True
+    _enter(device)
     kernel = file.kernel(instance, device)
     config = _config(grid, block, cooperative, shared)
     if shared > _SHARED:
@@ -77,6 +82,7 @@ def launch(
 @functools.cache
 def resident_blocks(file: KernelFile, instance: str, device: torch.device, block: int) -> int:
     """Blocks of ``block`` threads that the whole GPU holds at once: the largest grid of a cooperative launch."""
+    _enter(device)  # a thread's first run may ask this before torch has called CUDA there
     with torch.cuda.device(device):
         per_sm = file.kernel(instance, device).occupancy.max_active_blocks_per_multiprocessor(block, 0)
     return per_sm * devices.sm_count(device)
