@@ -25,12 +25,26 @@ if [ "$sanitizers" = thread ]; then
   # GCC's runtime cannot follow where newer kernels place memory at random. Containers may refuse to place it otherwise.
   setarch -R true 2> /dev/null && fixed=(setarch -R)
   # What this must find: it sees nothing at all where the runtime is not in place.
-  flags=(-std=c++20 -O1 -g -fopenmp -fsanitize=thread -I include -I native)
-  for races in true false; do
-    g++ "${flags[@]}" -DRACES=$races tests/core/race.cpp tools/openmp_threads.cpp -o "$build/race"
-    "${fixed[@]}" "$build/race" > "$build/race.txt" 2>&1 && found=false || found=true
-    [ $found = $races ] || { cat "$build/race.txt"; echo "a race is planted: $races; found: $found"; exit 1; }
+  flags=(-std=c++20 -O1 -g -fsanitize=thread)
+  look() {  # how a program must end, its name, and what it is compiled from
+    g++ "${flags[@]}" "${@:3}" -o "$build/$2"
+    "${fixed[@]}" "$build/$2" > "$build/$2.txt" 2>&1 && found=nothing || found=something
+    [ $found = $1 ] || { cat "$build/$2.txt"; echo "$2: must find $1, found $found"; return 1; }
+  }
+  threads=(-fopenmp -I include -I native tests/core/race.cpp tools/openmp_threads.cpp)
+  look something race -DRACES=true "${threads[@]}"
+  look nothing no_race -DRACES=false "${threads[@]}"
+  # The code that a warp runs: each lane is a thread.
+  lanes=(-I tests/lanes -I include)
+  look something race_of_words -DRACE=shared_words "${lanes[@]}" tests/lanes/race.cpp
+  look something race_to_sum -DRACE=plain_sum "${lanes[@]}" tests/lanes/race.cpp
+  look nothing no_race_of_lanes -DRACE=nothing "${lanes[@]}" tests/lanes/race.cpp
+  running=()
+  for program in $(grep -rl --include='*_lanes.cpp' 'int main()' tests); do
+    [ ${#running[@]} -lt 2 ] || { wait "${running[0]}"; running=("${running[@]:1}"); }
+    look nothing "$(basename "$program" .cpp)" "${lanes[@]}" "$program" & running+=($!)
   done
+  for job in "${running[@]}"; do wait "$job"; done
   runtimes=$(g++ -print-file-name=libtsan.so)
   export TSAN_OPTIONS=log_path=$report:suppressions=$PWD/tools/thread_suppressions.txt
   export OMP_NUM_THREADS=1  # torch's: it waits for its threads in libgomp, which is not instrumented. Ours are four at all times.

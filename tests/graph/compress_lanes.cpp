@@ -71,13 +71,22 @@ Adjacency random_lists(std::mt19937_64& random, int64_t lists, int64_t vertices)
   return neighbours;
 }
 
+using Edges = std::vector<std::pair<int64_t, int64_t>>;
+
+// What lanes visit, each for itself.
 struct Collect {
-  std::vector<std::pair<int64_t, int64_t>>& edges;
+  std::vector<Edges> of = std::vector<Edges>(Warp::kWidth);
 
   template <class Batch>
-  void operator()(const Batch& batch) const {
+  void operator()(const Batch& batch) {
     for (int k = 0; k < Batch::kSize; ++k)
-      if (batch.from[k] >= 0) edges.emplace_back(batch.from[k], batch.to[k]);
+      if (batch.from[k] >= 0) of[Warp::lane()].emplace_back(batch.from[k], batch.to[k]);
+  }
+
+  Edges all() const {
+    Edges edges;
+    for (const Edges& visited : of) edges.insert(edges.end(), visited.begin(), visited.end());
+    return edges;
   }
 };
 
@@ -93,8 +102,10 @@ bool visits_every_edge(unsigned seed, int64_t vertices) {
   const FrontierLayout layout(vertices, graph.num_edges);
   std::vector<char> scratch(layout.bytes, 0);
   const Frontier frontier(scratch.data(), layout, vertices);
-  std::vector<std::pair<int64_t, int64_t>> expected, found;
+  Edges expected;
+  Collect collect;
   int64_t bytes = 0;
+  bool bad = false;
   for (int64_t v = 0; v < lists; ++v) {
     if (random() % 4 == 0) continue;
     frontier.current[group_of(v)] |= bit_of(v);
@@ -102,7 +113,6 @@ bool visits_every_edge(unsigned seed, int64_t vertices) {
   }
   Lanes::run([&] {
     StepCounts counts;
-    Collect collect{found};
     for (int64_t group = 0; group < groups; ++group) {
       const int64_t v = group * kGroup + Warp::lane();
       const bool active = frontier.current[group] >> Warp::lane() & 1u;
@@ -110,13 +120,14 @@ bool visits_every_edge(unsigned seed, int64_t vertices) {
       for (int64_t first = 0; first < chunks; first += kTaskChunks) visit(graph, frontier, {group, first}, collect, counts);
     }
     const int64_t all = Warp::sum(counts.bytes);
-    if (Warp::lane() == 0) bytes = all;
-    if (counts.bad != FrontierControl::kNone) found.clear();
+    const bool any = Warp::any(counts.bad != FrontierControl::kNone);
+    if (Warp::lane() == 0) bytes = all, bad = any;
   });
+  Edges found = collect.all();
   std::sort(expected.begin(), expected.end());
   std::sort(found.begin(), found.end());
   // At most a sector more at each end of each run, and of each run there is at least one byte.
-  return found == expected && bytes % kSectorBytes == 0 && (expected.empty() || bytes > 0) &&
+  return !bad && found == expected && bytes % kSectorBytes == 0 && (expected.empty() || bytes > 0) &&
          bytes <= packed.at.back() + 2 * kSectorBytes * lists;
 }
 
@@ -128,8 +139,9 @@ bool finds_neighbours(unsigned seed) {
   neighbours.resize(vertices);
   Packed packed(neighbours, vertices);
   const PackedCsr<Edge> graph(packed.view(seed));
-  bool right = true;
+  bool right = false;
   Lanes::run([&] {
+    bool holds = true;
     for (int64_t v = 0; v < 30; ++v) {
       const auto& list = neighbours[v];
       for (const int64_t from : {size_t{0}, list.size() / 2, list.size()})
@@ -140,10 +152,12 @@ bool finds_neighbours(unsigned seed) {
           const int64_t found = find_neighbor(graph, v, graph.offsets[v] + from, end, test, counts);
           const auto place = std::find_if(list.begin() + from, list.end(), test);
           const int64_t bytes = Warp::sum(counts.bytes), whole = packed.at[v + 1] - packed.at[v];
-          right &= found == (place == list.end() ? -1 : *place);
-          right &= bytes <= whole + 3 * kSectorBytes && (bytes > 0) == (from < static_cast<int64_t>(list.size()));
+          holds &= found == (place == list.end() ? -1 : *place);
+          holds &= bytes <= whole + 3 * kSectorBytes && (bytes > 0) == (from < static_cast<int64_t>(list.size()));
         }
     }
+    holds = !Warp::any(!holds);
+    if (Warp::lane() == 0) right = holds;
   });
   return right;
 }
@@ -199,19 +213,22 @@ bool survives(unsigned seed) {
   std::vector<char> scratch(layout.bytes, 0);
   const Frontier frontier(scratch.data(), layout, vertices);
   for (int64_t v = 0; v < vertices; ++v) frontier.current[group_of(v)] |= bit_of(v);
-  bool vertex = true, bad = false;
-  std::vector<std::pair<int64_t, int64_t>> found;
+  bool vertex = false, bad = false;
+  Collect collect;
   Lanes::run([&] {
     StepCounts counts;
-    Collect collect{found};
     for (int64_t group = 0; group < layout.groups; ++group)
       for (int64_t first = 0; first < 10 * kTaskChunks; first += kTaskChunks)
         visit(graph, frontier, {group, first}, collect, counts);
-    bad |= counts.bad != FrontierControl::kNone;
+    const bool any_bad = Warp::any(counts.bad != FrontierControl::kNone);
+    bool other = false;
     for (int64_t v = 0; v < vertices; ++v)
-      vertex &= find_neighbor(graph, v, graph.offsets[v], graph.offsets[v + 1],
-                              [&](int64_t u) { return !graph.has(u); }, counts) == -1;
+      other |= find_neighbor(graph, v, graph.offsets[v], graph.offsets[v + 1],
+                             [&](int64_t u) { return !graph.has(u); }, counts) != -1;
+    other = Warp::any(other);
+    if (Warp::lane() == 0) vertex = !other, bad = any_bad;
   });
+  const Edges found = collect.all();
   for (const auto& [from, to] : found) vertex &= graph.has(from) && graph.has(to);
   return vertex && bad == (static_cast<int64_t>(found.size()) < graph.num_edges);
 }

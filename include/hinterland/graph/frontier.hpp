@@ -168,7 +168,7 @@ struct Frontier {
     settle(step - 1);
     if (step <= kStepRecords) record(step).start_ns = now;
     control->num_touched[(step + 1) % 2] = 0;  // last read in the step before
-    control->num_parts[(step + 1) % 2] = 0;
+    atomic_store(control->num_parts[(step + 1) % 2], int64_t{0});  // threads may still be reading it where there were none
     control->depth = step + 1;
   }
 

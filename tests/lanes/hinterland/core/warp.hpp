@@ -1,18 +1,30 @@
 // A stand-in for include/hinterland/core/warp.hpp: 32 lanes on the CPU. Code written against Warp runs as it does on a GPU,
 // with every vote and shuffle, on a machine without one. Put this folder before include/ on the compiler's path.
 //
-// Lanes are fibers of one thread. A collective is a barrier, an exchange of values through slots, and a barrier: a lane that
-// leaves one out meets the others in the wrong one, and results go wrong, as on a GPU.
+// Lanes are fibers of one thread. A shuffle or vote is an exchange of values through slots and a barrier: a lane that leaves one
+// out meets the others in the wrong one, and results go wrong, as on a GPU.
 #pragma once
 
 #include <ucontext.h>
 
 #include <array>
+#include <atomic>
 #include <cstring>
 #include <functional>
 #include <memory>
 
 #include "hinterland/core/platform.hpp"
+
+// To ThreadSanitizer each lane is a thread, and only Warp::sync() orders what lanes do to memory. A GPU promises no more: shuffles
+// and votes exchange values, and order nothing else.
+#if defined(__SANITIZE_THREAD__)
+#include <sanitizer/tsan_interface.h>
+#define HINTERLAND_TSAN(call) call
+#define HINTERLAND_UNSEEN __attribute__((no_sanitize("thread")))
+#else
+#define HINTERLAND_TSAN(call)
+#define HINTERLAND_UNSEEN
+#endif
 
 namespace hinterland {
 
@@ -21,42 +33,46 @@ class Lanes {
   static constexpr int kCount = 32;
 
   // body() once in each lane; returns when all have.
-  static void run(std::function<void()> body) {
-    Lanes lanes;
+  HINTERLAND_UNSEEN static void run(std::function<void()> body) {
+    Lanes& lanes = current();
     lanes.body_ = std::move(body);
-    current_ = &lanes;
-    for (Fiber& fiber : lanes.fibers_) lanes.prepare(fiber);
-    for (int running = kCount; running > 0;) {
-      running = 0;
-      for (lanes.lane_ = 0; lanes.lane_ < kCount; ++lanes.lane_) {
-        if (lanes.fibers_[lanes.lane_].done) continue;
-        swapcontext(&lanes.scheduler_, &lanes.fibers_[lanes.lane_].context);
-        ++running;
-      }
-    }
-    current_ = nullptr;
+    for (Fiber& lane : lanes.lanes_) lanes.prepare(lane);
+    HINTERLAND_TSAN(lanes.caller_.thread = __tsan_get_current_fiber());
+    HINTERLAND_TSAN(__tsan_release(&lanes));
+    lanes.go_on_in(lanes.lanes_[0]);
+    HINTERLAND_TSAN(__tsan_acquire(&lanes.caller_));
   }
 
-  static Lanes& current() { return *current_; }
+  HINTERLAND_UNSEEN static Lanes& current() {
+    static Lanes lanes;
+    return lanes;
+  }
 
-  int lane() const { return lane_; }
-
-  // Every lane's value, given to each lane.
-  std::array<uint64_t, kCount> exchange(uint64_t value) {
-    slots_[lane_] = value;
-    barrier();
-    const std::array<uint64_t, kCount> all = slots_;
-    barrier();
+  // How many random cases a test takes: all, or a quarter where ThreadSanitizer makes each take four times as long.
+  static constexpr unsigned rounds(unsigned all) {
+#if defined(__SANITIZE_THREAD__)
+    return all / 4;
+#else
     return all;
+#endif
   }
 
-  void barrier() {
-    const int64_t round = round_;
-    if (++arrived_ == kCount) {
-      arrived_ = 0;
-      ++round_;
-    }
-    while (round_ == round) swapcontext(&fibers_[lane_].context, &scheduler_);
+  HINTERLAND_UNSEEN int lane() const { return static_cast<int>(running_ - lanes_.data()); }
+
+  // Every lane's value, given to each lane, to be used before the next exchange.
+  using Values = std::array<std::atomic<uint64_t>, kCount>;
+  const Values& exchange(uint64_t value) {
+    Values& slots = slots_[turn()];
+    slots[lane()].store(value, std::memory_order_relaxed);
+    barrier();
+    return slots;
+  }
+
+  void sync() {
+    [[maybe_unused]] Values& meeting = slots_[turn()];  // others may be on their way to the next before this lane goes on
+    HINTERLAND_TSAN(__tsan_release(&meeting));
+    barrier();
+    HINTERLAND_TSAN(__tsan_acquire(&meeting));
   }
 
  private:
@@ -65,30 +81,63 @@ class Lanes {
   struct Fiber {
     ucontext_t context;
     std::unique_ptr<char[]> stack;
+    void* thread = nullptr;  // ThreadSanitizer's
     bool done = false;
   };
 
-  void prepare(Fiber& fiber) {
-    getcontext(&fiber.context);
-    fiber.stack = std::make_unique<char[]>(kStackBytes);
-    fiber.context.uc_stack.ss_sp = fiber.stack.get();
-    fiber.context.uc_stack.ss_size = kStackBytes;
-    fiber.context.uc_link = &scheduler_;
-    makecontext(&fiber.context, &Lanes::enter, 0);
+  HINTERLAND_UNSEEN void prepare(Fiber& lane) {
+    getcontext(&lane.context);
+    if (lane.stack == nullptr) {
+      lane.stack = std::make_unique_for_overwrite<char[]>(kStackBytes);
+      HINTERLAND_TSAN(lane.thread = __tsan_create_fiber(0));
+    }
+    lane.context.uc_stack.ss_sp = lane.stack.get();
+    lane.context.uc_stack.ss_size = kStackBytes;
+    makecontext(&lane.context, &Lanes::enter, 0);
+    lane.done = false;
   }
 
-  static void enter() {
-    current_->body_();
-    current_->fibers_[current_->lane_].done = true;
+  HINTERLAND_UNSEEN static void enter() {
+    Lanes& lanes = current();
+    HINTERLAND_TSAN(__tsan_acquire(&lanes));
+    lanes.body_();
+    HINTERLAND_TSAN(__tsan_release(&lanes.caller_));
+    lanes.running_->done = true;
+    lanes.go_on_in(lanes.next());
   }
 
-  static inline Lanes* current_ = nullptr;
+  // All lanes wait for each other. Two barriers in a row are enough to use the same slots again.
+  HINTERLAND_UNSEEN void barrier() {
+    const int64_t round = round_;
+    if (++arrived_ == kCount) {
+      arrived_ = 0;
+      ++round_;
+    }
+    while (round_ == round) go_on_in(next());
+  }
+
+  HINTERLAND_UNSEEN int turn() const { return round_ % 2; }
+
+  // The next lane that is not done, or who called run().
+  HINTERLAND_UNSEEN Fiber& next() {
+    for (int i = 1; i <= kCount; ++i)
+      if (Fiber& fiber = lanes_[(lane() + i) % kCount]; !fiber.done) return fiber;
+    return caller_;
+  }
+
+  HINTERLAND_UNSEEN void go_on_in(Fiber& fiber) {
+    Fiber& before = *running_;
+    running_ = &fiber;
+    HINTERLAND_TSAN(__tsan_switch_to_fiber(fiber.thread, __tsan_switch_to_fiber_no_sync));
+    swapcontext(&before.context, &fiber.context);
+  }
 
   std::function<void()> body_;
-  ucontext_t scheduler_;
-  std::array<Fiber, kCount> fibers_;
-  std::array<uint64_t, kCount> slots_{};
-  int lane_ = 0, arrived_ = 0;
+  Fiber caller_;
+  std::array<Fiber, kCount> lanes_;
+  Fiber* running_ = &caller_;
+  Values slots_[2]{};
+  int arrived_ = 0;
   int64_t round_ = 0;
 };
 
@@ -101,7 +150,7 @@ struct Warp {
 
   static uint32_t ballot(bool holds) {
     uint32_t votes = 0;
-    const auto all = Lanes::current().exchange(holds);
+    const auto& all = Lanes::current().exchange(holds);
     for (int i = 0; i < kWidth; ++i) votes |= static_cast<uint32_t>(all[i]) << i;
     return votes;
   }
@@ -116,7 +165,7 @@ struct Warp {
   template <class T>
   static T exclusive_sum(T value) {
     T sum{};
-    const auto all = Lanes::current().exchange(bits_of(value));
+    const auto& all = Lanes::current().exchange(bits_of(value));
     for (int i = 0; i < lane(); ++i) sum += value_of<T>(all[i]);
     return sum;
   }
@@ -124,7 +173,7 @@ struct Warp {
   template <class T>
   static T sum(T value) {
     T sum{};
-    for (uint64_t bits : Lanes::current().exchange(bits_of(value))) sum += value_of<T>(bits);
+    for (const uint64_t bits : Lanes::current().exchange(bits_of(value))) sum += value_of<T>(bits);
     return sum;
   }
 
@@ -139,7 +188,7 @@ struct Warp {
   template <class T>
   static T bits_of_all(T own) {
     T all{};
-    for (uint64_t bits : Lanes::current().exchange(bits_of(own))) all |= value_of<T>(bits);
+    for (const uint64_t bits : Lanes::current().exchange(bits_of(own))) all |= value_of<T>(bits);
     return all;
   }
 
@@ -148,7 +197,7 @@ struct Warp {
     return words;
   }
 
-  static void sync() { Lanes::current().barrier(); }
+  static void sync() { Lanes::current().sync(); }
 
  private:
   template <class T>
