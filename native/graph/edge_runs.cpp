@@ -1,10 +1,10 @@
 #include "graph/edge_runs.hpp"
 
-#include <omp.h>
 #include <sys/mman.h>
 
 #include <algorithm>
 #include <bit>
+#include <mutex>
 #include <type_traits>
 
 #include "core/parallel.hpp"
@@ -16,8 +16,8 @@ namespace hinterland::native {
 namespace {
 
 constexpr int64_t kRunEdges = 1 << 16;     // few enough to be sorted in a core's cache
-constexpr int64_t kRounds = 32;            // after each, memory is given back
-constexpr int64_t kRoundEntries = 1 << 17; // at least
+constexpr int64_t kPartsPerThread = 32;    // that rows are filled in; after each, memory is given back
+constexpr int64_t kPartEntries = 1 << 15;  // at least
 constexpr int64_t kPage = 4096;
 constexpr int kDigit = 11;  // bits of a row that one pass of the sort looks at
 
@@ -72,23 +72,9 @@ Convert converter(WeightType from, WeightType to) {
   }
 }
 
-}  // namespace
-
-int64_t SortedRun::mark_before(int64_t row) const {
-  const auto behind = std::partition_point(marks_.begin(), marks_.end(), [&](const Mark& mark) { return mark.row < row; });
-  return std::max<int64_t>(behind - marks_.begin() - 1, 0);
-}
-
-void SortedRun::release(int64_t mark) {
-  const int64_t end = marks_[mark].offset / kPage * kPage;
-  if (end <= released_) return;
-  ::madvise(bytes_.as<char>() + released_, end - released_, MADV_DONTNEED);
-  released_ = end;
-}
-
 template <class Id>
-SortedRun EdgeRuns::make_run(const EdgeRules& rules, const Id* sources, const Id* targets, const void* weights, WeightType type,
-                           int64_t count, Scratch& scratch) {
+SortedRun make_run(const EdgeRules& rules, const Id* sources, const Id* targets, const void* weights, WeightType type,
+                   int64_t count, RunScratch& scratch) {
   const int64_t most = count * rules.directions();
   scratch.items.reserve(most * sizeof(Item<Id>));
   scratch.sorted.reserve(most * sizeof(Item<Id>));
@@ -131,35 +117,50 @@ SortedRun EdgeRuns::make_run(const EdgeRules& rules, const Id* sources, const Id
   }
   GrowingBytes bytes;
   bytes.reserve(at - begin + SortedRun::kPadding);
-  std::memcpy(bytes.as<uint8_t>(), begin, at - begin);
+  std::copy(begin, at, bytes.as<uint8_t>());
   return {std::move(bytes), at - begin, entries, std::move(marks), neighbor_bytes, type};
 }
 
-template <class Id>
-void EdgeRuns::add(const EdgeRules& rules, const Id* sources, const Id* targets, const void* weights, WeightType type,
-                   int64_t count) {
-  const size_t held = runs_.size();
-  const int64_t more = ceil_div(count, kRunEdges);
-  runs_.resize(held + more);
-  scratch_.resize(num_threads());
-  parallel_for(
-      more,
-      [&](int64_t i) {
-        const int64_t begin = i * kRunEdges;
-        const char* const first = static_cast<const char*>(weights) + begin * weight_bytes(type);
-        runs_[held + i] = make_run(rules, sources + begin, targets + begin, first, type,
-                                   std::min(kRunEdges, count - begin), scratch_[omp_get_thread_num()]);
-      },
-      1);
-  std::erase_if(runs_, [](const SortedRun& run) { return run.entries() == 0; });
-  for (size_t run = held; run < runs_.size(); ++run) {
-    first_.push_back(first_.back() + runs_[run].entries());
-    nbytes_ += runs_[run].nbytes();
-  }
+}  // namespace
+
+int64_t SortedRun::mark_before(int64_t row) const {
+  const auto behind = std::partition_point(marks_.begin(), marks_.end(), [&](const Mark& mark) { return mark.row < row; });
+  return std::max<int64_t>(behind - marks_.begin() - 1, 0);
 }
 
-template void EdgeRuns::add(const EdgeRules&, const int32_t*, const int32_t*, const void*, WeightType, int64_t);
-template void EdgeRuns::add(const EdgeRules&, const int64_t*, const int64_t*, const void*, WeightType, int64_t);
+void SortedRun::release(int64_t mark) {
+  const int64_t end = marks_[mark].offset / kPage * kPage;
+  if (end <= released_) return;
+  ::madvise(bytes_.as<char>() + released_, end - released_, MADV_DONTNEED);
+  released_ = end;
+}
+
+template <class Id>
+std::vector<SortedRun> make_runs(const EdgeRules& rules, const Id* sources, const Id* targets, const void* weights,
+                                 WeightType type, int64_t count, RunScratch& scratch) {
+  std::vector<SortedRun> runs;
+  const int64_t most = ceil_div(count, kRunEdges);
+  for (int64_t i = 0; i < most; ++i) {
+    const int64_t begin = count * i / most, end = count * (i + 1) / most;
+    const char* const first = static_cast<const char*>(weights) + begin * weight_bytes(type);
+    SortedRun run = make_run(rules, sources + begin, targets + begin, first, type, end - begin, scratch);
+    if (run.entries() > 0) runs.push_back(std::move(run));
+  }
+  return runs;
+}
+
+template std::vector<SortedRun> make_runs(const EdgeRules&, const int32_t*, const int32_t*, const void*, WeightType, int64_t,
+                                          RunScratch&);
+template std::vector<SortedRun> make_runs(const EdgeRules&, const int64_t*, const int64_t*, const void*, WeightType, int64_t,
+                                          RunScratch&);
+
+void EdgeRuns::append(std::vector<SortedRun> runs) {
+  for (SortedRun& run : runs) {
+    first_.push_back(first_.back() + run.entries());
+    nbytes_ += run.nbytes();
+    runs_.push_back(std::move(run));
+  }
+}
 
 bool EdgeRuns::all_exact() const {
   std::atomic<bool> exact{true};
@@ -182,41 +183,53 @@ bool EdgeRuns::all_exact() const {
 }
 
 void EdgeRuns::scatter(int64_t* indptr, int64_t vertices, NeighborArray neighbors, WeightArray to, WeightType type) {
-  const int64_t rounds = std::clamp<int64_t>(entries() / kRoundEntries, 1, kRounds);
-  const int64_t parts = 2 * num_threads();
-  // Of each part of each round its first row; about as many entries in each.
-  std::vector<int64_t> row(rounds * parts + 1, 0);
-  for (int64_t i = 1; i < rounds * parts; ++i) {
-    const int64_t before = static_cast<int64_t>(static_cast<double>(entries()) / (rounds * parts) * i);
+  const int64_t threads = num_threads();
+  const int64_t parts = std::clamp<int64_t>(entries() / kPartEntries, 1, kPartsPerThread * threads);
+  // Of each part its first row; about as many entries in each.
+  std::vector<int64_t> row(parts + 1, 0);
+  for (int64_t i = 1; i < parts; ++i) {
+    const int64_t before = static_cast<int64_t>(static_cast<double>(entries()) / parts * i);
     row[i] = std::upper_bound(indptr, indptr + vertices, before) - indptr;
   }
   row.back() = vertices;
-  const int64_t count = static_cast<int64_t>(runs_.size());
-  for (int64_t round = 0; round < rounds; ++round) {
-    with_neighbors(neighbors, [&](auto* out) {
-      using Id = std::remove_reference_t<decltype(*out)>;
-      parallel_for(
-          parts,
-          [&](int64_t part) {
-            const int64_t begin = row[round * parts + part], end = row[round * parts + part + 1];
-            if (begin == end) return;
-            for (const SortedRun& run : runs_) {
-              const Convert store = type == WeightType::kNone ? nullptr : converter(run.weights(), type);
-              run.read(run.mark_before(begin), [&](int64_t at, int64_t neighbor, const uint8_t* weight) {
-                if (at >= end) return false;
-                if (at < begin) return true;
-                const int64_t slot = --indptr[at];
-                out[slot] = static_cast<Id>(neighbor);
-                if (store != nullptr) store(weight, to.data, slot);
-                return true;
-              });
-            }
-          },
-          1);
-    });
-    const int64_t end = row[(round + 1) * parts];
-    parallel_for(count, [&](int64_t run) { runs_[run].release(runs_[run].mark_before(end)); }, 256);
-  }
+
+  std::mutex of_front;
+  std::vector<bool> done(parts);
+  int64_t front = 0;  // the first part that is not done: the entries before it are not read again
+  std::vector<std::mutex> of_slice(threads);
+  // Each part gives memory of its slice of the runs back, so that nobody waits for others.
+  const auto finish = [&](int64_t part) {
+    std::unique_lock lock(of_front);
+    done[part] = true;
+    while (front < parts && done[front]) ++front;
+    const int64_t end = row[front];
+    lock.unlock();
+    const int64_t slice = part % threads;
+    const std::lock_guard alone(of_slice[slice]);
+    for (size_t run = slice; run < runs_.size(); run += threads) runs_[run].release(runs_[run].mark_before(end));
+  };
+  with_neighbors(neighbors, [&](auto* out) {
+    using Id = std::remove_reference_t<decltype(*out)>;
+    parallel_for(
+        parts,
+        [&](int64_t part) {
+          const int64_t begin = row[part], end = row[part + 1];
+          for (size_t i = 0; begin < end && i < runs_.size(); ++i) {
+            const SortedRun& run = runs_[i];
+            const Convert store = type == WeightType::kNone ? nullptr : converter(run.weights(), type);
+            run.read(run.mark_before(begin), [&](int64_t at, int64_t neighbor, const uint8_t* weight) {
+              if (at >= end) return false;
+              if (at < begin) return true;
+              const int64_t slot = --indptr[at];
+              out[slot] = static_cast<Id>(neighbor);
+              if (store != nullptr) store(weight, to.data, slot);
+              return true;
+            });
+          }
+          finish(part);
+        },
+        1);
+  });
   runs_.clear();
   first_ = {0};
   nbytes_ = 0;

@@ -85,14 +85,19 @@ class SortedRun {
   WeightType weights_ = WeightType::kNone;
 };
 
+// What a thread needs while it makes runs.
+struct RunScratch {
+  GrowingBytes items, sorted, bytes;
+};
+
+// The runs of what `count` edges add to the rows. Weights are of the type `type`.
+template <class Id>
+std::vector<SortedRun> make_runs(const EdgeRules& rules, const Id* sources, const Id* targets, const void* weights,
+                                 WeightType type, int64_t count, RunScratch& scratch);
+
 class EdgeRuns {
  public:
-  // Appends what `count` edges add to the rows, by all threads. Weights are of the type `type`.
-  template <class Id>
-  void add(const EdgeRules& rules, const Id* sources, const Id* targets, const void* weights, WeightType type, int64_t count);
-
-  // No more is added; what only that needed is freed.
-  void finish() { scratch_.clear(); }
+  void append(std::vector<SortedRun> runs);
 
   [[nodiscard]] int64_t entries() const { return first_.back(); }
   [[nodiscard]] int64_t nbytes() const { return nbytes_; }
@@ -120,16 +125,8 @@ class EdgeRuns {
   void scatter(int64_t* indptr, int64_t vertices, NeighborArray neighbors, WeightArray to, WeightType type);
 
  private:
-  struct Scratch {
-    GrowingBytes items, sorted, bytes;
-  };
-  template <class Id>
-  static SortedRun make_run(const EdgeRules& rules, const Id* sources, const Id* targets, const void* weights, WeightType type,
-                          int64_t count, Scratch& scratch);
-
   std::vector<SortedRun> runs_;
   std::vector<int64_t> first_{0};  // of each run its first entry's place; then the number of all
-  std::vector<Scratch> scratch_;   // of each thread
   int64_t nbytes_ = 0;
 };
 

@@ -7,6 +7,7 @@
 #include <limits>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "core/parallel.hpp"
@@ -16,7 +17,9 @@ namespace hinterland::native {
 namespace {
 
 constexpr int64_t kLargestVertex = int64_t{1} << 48;
-constexpr int kPiecesPerThread = 8;
+constexpr int64_t kShortestLine = 4;  // bytes: "1 1\n"
+constexpr int64_t kPiecesPerThread = 4;
+constexpr int64_t kSmallestPiece = 1 << 18, kLargestPiece = 1 << 20;  // bytes: a run is made of each
 
 enum class Line {
   kEdge,
@@ -238,17 +241,19 @@ Line parse_line(const TextLayout& layout, const char* begin, const char* end, Ed
 struct Piece {
   const char* begin;
   const char* end;
-  int64_t at = 0;     // its first edge's place, counted from the block's start, if every line were an edge
+  int64_t at = 0;     // in a list its first edge's place, counted from the block's start, if every line were an edge
   int64_t edges = 0;  // the edges it has
+  int64_t lines = 0;  // the lines it has
   int64_t largest = -1;
-  const char* largest_at = nullptr;
+  int64_t largest_line = 0;  // counted from the piece's start
   const char* wrong_at = nullptr;
+  std::vector<SortedRun> runs{};
 };
 
-// `count` pieces of about the same length that end where a line does.
-std::vector<Piece> cut(const char* begin, const char* end, int64_t count) {
+// Pieces of about the same length that end where a line does: several for each thread, unless runs would become short.
+std::vector<Piece> cut(const char* begin, const char* end) {
   std::vector<Piece> pieces;
-  const int64_t step = std::max<int64_t>((end - begin) / count, 4096);
+  const int64_t step = std::clamp((end - begin) / (kPiecesPerThread * num_threads()), kSmallestPiece, kLargestPiece);
   while (begin < end) {
     const char* stop = end - begin > step ? begin + step : end;
     if (stop < end) {
@@ -335,53 +340,66 @@ EdgeParser::Outcome EdgeParser::parse_as(const char* begin, const char* end) {
 template <class Id, class Weight>
 EdgeParser::Outcome EdgeParser::parse_block(const char* begin, const char* end) {
   constexpr bool kWeighted = !std::is_same_v<Weight, Nothing>;
-  std::vector<Piece> pieces = cut(begin, end, int64_t{kPiecesPerThread} * num_threads());
-  parallel_for(
-      static_cast<int64_t>(pieces.size()),
-      [&](int64_t i) { pieces[i].edges = std::count(pieces[i].begin, pieces[i].end, '\n') + 1; }, 1);
-  int64_t lines = 0;
-  for (Piece& piece : pieces) {
-    piece.at = lines;
-    lines += piece.edges;
+  std::vector<Piece> pieces = cut(begin, end);
+  if (rules_) {
+    scratch_.resize(num_threads());
+  } else {
+    parallel_tasks(pieces.size(), [&](int64_t i, int64_t) {
+      pieces[i].edges = std::count(pieces[i].begin, pieces[i].end, '\n') + 1;
+    });
+    int64_t lines = 0;
+    for (Piece& piece : pieces) piece.at = std::exchange(lines, lines + piece.edges);
+    sources_.reserve((listed_ + lines) * sizeof(Id));
+    targets_.reserve((listed_ + lines) * sizeof(Id));
+    if constexpr (kWeighted) weights_.reserve((listed_ + lines) * sizeof(Weight));
   }
-  sources_.reserve((listed_ + lines) * sizeof(Id));
-  targets_.reserve((listed_ + lines) * sizeof(Id));
-  if constexpr (kWeighted) weights_.reserve((listed_ + lines) * sizeof(Weight));
-  Id* const sources = sources_.as<Id>() + listed_;
-  Id* const targets = targets_.as<Id>() + listed_;
-  [[maybe_unused]] Weight* weights = nullptr;
-  if constexpr (kWeighted) weights = weights_.as<Weight>() + listed_;
 
   std::atomic<bool> wide_vertex{false}, wide_weight{false}, real_weight{false};
-  parallel_for(
-      static_cast<int64_t>(pieces.size()),
-      [&](int64_t i) {
-        Piece& piece = pieces[i];
-        piece.edges = 0;
-        for (const char* p = piece.begin; p < piece.end;) {
-          const char* const stop = line_end(p, piece.end);
-          Edge<Weight> edge{};
-          const Line line = parse_line<Id>(layout_, p, stop, edge);
-          if (line == Line::kEdge) {
-            const int64_t place = piece.at + piece.edges++;
-            sources[place] = static_cast<Id>(edge.source);
-            targets[place] = static_cast<Id>(edge.target);
-            if constexpr (kWeighted) weights[place] = edge.weight;
-            const int64_t larger = std::max(edge.source, edge.target);
-            if (larger > piece.largest) {
-              piece.largest = larger;
-              piece.largest_at = p;
-            }
-          } else if (line == Line::kWrong) {
-            piece.wrong_at = p;
-            return;
-          } else if (line != Line::kBlank) {
-            (line == Line::kWideVertex ? wide_vertex : line == Line::kWideWeight ? wide_weight : real_weight) = true;
-          }
-          p = stop + 1;
+  const auto parse = [&](Piece& piece, Id* sources, Id* targets, [[maybe_unused]] Weight* weights) {
+    piece.edges = 0;
+    for (const char* p = piece.begin; p < piece.end;) {
+      const char* const stop = line_end(p, piece.end);
+      Edge<Weight> edge{};
+      const Line line = parse_line<Id>(layout_, p, stop, edge);
+      if (line == Line::kEdge) {
+        const int64_t place = piece.edges++;
+        sources[place] = static_cast<Id>(edge.source);
+        targets[place] = static_cast<Id>(edge.target);
+        if constexpr (kWeighted) weights[place] = edge.weight;
+        const int64_t larger = std::max(edge.source, edge.target);
+        if (larger > piece.largest) {
+          piece.largest = larger;
+          piece.largest_line = piece.lines;
         }
-      },
-      1);
+      } else if (line == Line::kWrong) {
+        piece.wrong_at = p;
+        return;
+      } else if (line != Line::kBlank) {
+        (line == Line::kWideVertex ? wide_vertex : line == Line::kWideWeight ? wide_weight : real_weight) = true;
+      }
+      piece.lines += stop < piece.end;
+      p = stop + 1;
+    }
+  };
+  parallel_tasks(pieces.size(), [&](int64_t i, int64_t thread) {
+    Piece& piece = pieces[i];
+    if (!rules_) {
+      const int64_t at = listed_ + piece.at;
+      parse(piece, sources_.as<Id>() + at, targets_.as<Id>() + at, kWeighted ? weights_.as<Weight>() + at : nullptr);
+      return;
+    }
+    Scratch& scratch = scratch_[thread];
+    const int64_t most = (piece.end - piece.begin) / kShortestLine + 1;
+    scratch.sources.reserve(most * sizeof(Id));
+    scratch.targets.reserve(most * sizeof(Id));
+    scratch.weights.reserve(most * weight_bytes(weight_type_));
+    Id* const sources = scratch.sources.as<Id>();
+    Id* const targets = scratch.targets.as<Id>();
+    Weight* const weights = scratch.weights.as<Weight>();
+    parse(piece, sources, targets, weights);
+    if (piece.wrong_at != nullptr || wide_vertex || wide_weight || real_weight) return;  // nobody will want the runs
+    piece.runs = make_runs(*rules_, sources, targets, weights, weight_type_, piece.edges, scratch.runs);
+  });
 
   for (const Piece& piece : pieces) {
     if (piece.wrong_at != nullptr) fail(begin, piece.wrong_at, end);
@@ -389,33 +407,36 @@ EdgeParser::Outcome EdgeParser::parse_block(const char* begin, const char* end) 
   const Outcome outcome{wide_vertex, wide_weight, real_weight};
   if (!outcome.done()) return outcome;
 
-  int64_t found = 0;
+  const int64_t before = listed_;
+  int64_t found = edges_;
   for (const Piece& piece : pieces) {
-    if (layout_.edges >= 0 && edges_ + found + piece.edges > layout_.edges) fail(begin, nullptr, end);
-    if (found != piece.at && piece.edges > 0) {
-      std::memmove(sources + found, sources + piece.at, piece.edges * sizeof(Id));
-      std::memmove(targets + found, targets + piece.at, piece.edges * sizeof(Id));
-      if constexpr (kWeighted) std::memmove(weights + found, weights + piece.at, piece.edges * sizeof(Weight));
-    }
     found += piece.edges;
+    if (layout_.edges >= 0 && found > layout_.edges) fail(begin, nullptr, end);
+  }
+  for (Piece& piece : pieces) {
+    if (rules_) {
+      runs_.append(std::move(piece.runs));
+    } else {
+      const auto close_up = [&](GrowingBytes& array, int64_t bytes) {
+        std::memmove(array.as<char>() + listed_ * bytes, array.as<char>() + (before + piece.at) * bytes, piece.edges * bytes);
+      };
+      close_up(sources_, sizeof(Id));
+      close_up(targets_, sizeof(Id));
+      if constexpr (kWeighted) close_up(weights_, sizeof(Weight));
+      listed_ += piece.edges;
+    }
+    edges_ += piece.edges;
     if (piece.largest > largest_) {
       largest_ = piece.largest;
-      largest_line_ = line_ + std::count(begin, piece.largest_at, '\n');
+      largest_line_ = line_ + piece.largest_line;
     }
+    line_ += piece.lines;
   }
-  edges_ += found;
-  if (rules_) {
-    runs_.add(*rules_, sources, targets, weights, weight_type_, found);
-  } else {
-    listed_ += found;
-  }
-  line_ += std::count(begin, end, '\n');
   return outcome;
 }
 
 RunEdges EdgeParser::runs() {
-  for (GrowingBytes* array : {&sources_, &targets_, &weights_}) *array = GrowingBytes();
-  runs_.finish();
+  scratch_.clear();
   return {&runs_, weight_type_};
 }
 

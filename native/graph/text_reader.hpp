@@ -1,12 +1,13 @@
 // Text edge lists, one edge a line: SNAP and CSV lists, Matrix Market coordinate bodies, DIMACS arcs. The caller reads
 // blocks of text; a block is parsed by all threads, straight into arrays that take 4 bytes a number as long as 4 suffice.
-// Where it is known what becomes of the edges (`rules`), each block goes from there to runs, which take less; else the arrays
-// grow to a list.
+// Where it is known what becomes of the edges (`rules`), each thread makes runs, which take less, of a piece of the block at a
+// time; else the arrays grow to a list.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "graph/edge_runs.hpp"
 #include "graph/growing.hpp"
@@ -53,6 +54,10 @@ class EdgeParser {
 
  private:
   struct Outcome;
+  struct Scratch {
+    GrowingBytes sources, targets, weights;
+    RunScratch runs;
+  };
   template <class Id, class Weight>
   Outcome parse_block(const char* begin, const char* end);
   template <class Id>
@@ -71,6 +76,7 @@ class EdgeParser {
   WeightType weight_type_;
   GrowingBytes sources_, targets_, weights_;
   EdgeRuns runs_;
+  std::vector<Scratch> scratch_;  // of each thread
 };
 
 }  // namespace hinterland::native

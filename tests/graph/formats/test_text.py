@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import gzip
 import io
+import os
+import subprocess
+import sys
 
 import networkx as nx
 import numpy as np
@@ -16,7 +19,7 @@ from hypothesis import strategies as st
 
 import hinterland as hl
 from hinterland.graph.formats import text
-from hinterland.runtime.errors import FormatError
+from hinterland.runtime.errors import FormatError, OutOfMemory
 
 from .samples import few, graphs, listed, memory_folder
 
@@ -244,7 +247,6 @@ def test_types_widen_in_later_blocks(tmp_path, monkeypatch):
 def test_vertex_numbers_beyond_four_bytes(tmp_path):
     from hinterland.graph.formats import edges
     from hinterland.graph.formats.content import Options
-    from hinterland.runtime.errors import OutOfMemory
 
     path = tmp_path / "g.txt"
     path.write_text("1 2\n3 4\n5 3000000000\n")
@@ -267,6 +269,55 @@ def test_errors_name_the_exact_line_in_any_block(tmp_path, monkeypatch):
         path.write_text("\n".join(lines))
         with pytest.raises(hl.runtime.errors.FormatError, match=rf'g.txt: line {bad}: the neighbour is "x", which is not'):
             hl.load_graph(path)
+
+
+@pytest.fixture(scope="module")
+def long_text():
+    """(src, dst, lines) of several MB, which threads read in pieces: comments and blank lines between the edges."""
+    src, dst = np.random.default_rng(6).integers(0, 50_000, (2, 300_000))
+    lines = [f"{u} {v}" for u, v in zip(src.tolist(), dst.tolist(), strict=True)]
+    lines[::90] = [line + "\n\n# note" for line in lines[::90]]
+    return torch.from_numpy(src), torch.from_numpy(dst), "\n".join(lines).split("\n")
+
+
+@pytest.mark.parametrize("threads", [1, 2, 7])
+@pytest.mark.parametrize("sort_neighbors", [True, False])
+def test_a_long_text_is_read_in_pieces(tmp_path, long_text, threads, sort_neighbors):
+    src, dst, lines = long_text
+    path = tmp_path / "g.txt"
+    path.write_text("\n".join(lines))
+    before = hl._core.num_threads()
+    try:
+        hl._core.set_num_threads(threads)
+        found = hl.load_graph(path, sort_neighbors=sort_neighbors)
+    finally:
+        hl._core.set_num_threads(before)
+    expected = hl.from_edges(src, dst, sort_neighbors=sort_neighbors)
+    assert torch.equal(found.indptr, expected.indptr)
+    assert torch.equal(found.indices, expected.indices)
+
+
+def test_lines_of_a_long_text_are_counted_across_its_pieces(tmp_path, long_text):
+    path = tmp_path / "g.txt"
+    for at in (0, 70_001, 150_001, len(long_text[2]) - 1):
+        lines = list(long_text[2])
+        lines[at] = "17 x"
+        path.write_text("\n".join(lines))
+        with pytest.raises(FormatError, match=f'line {at + 1}: the neighbour is "x"'):
+            hl.load_graph(path)
+        lines[at] = "17 3000000000"
+        path.write_text("\n".join(lines))
+        with pytest.raises(OutOfMemory, match=rf"the largest number is on line {at + 1}\)"):
+            hl.load_graph(path)
+
+
+def test_threads_bound_to_cores_read_the_same(tmp_path, long_text):
+    src, dst, lines = long_text
+    (tmp_path / "g.txt").write_text("\n".join(lines))
+    code = f"import hinterland as hl; hl.save_graph(hl.load_graph({str(tmp_path / 'g.txt')!r}), {str(tmp_path / 'g.hl')!r})"
+    environment = {**os.environ, "OMP_NUM_THREADS": "2", "OMP_PROC_BIND": "true"}
+    subprocess.run([sys.executable, "-c", code], check=True, env=environment)
+    assert torch.equal(hl.load_graph(tmp_path / "g.hl").indices, hl.from_edges(src, dst).indices)
 
 
 def test_one_thread_reads_what_many_do(tmp_path):
