@@ -9,7 +9,7 @@ cd "$(dirname "$0")/.."
 sanitizers=${1:-address,undefined}
 shift $(($# > 0))
 python=$PWD/.venv/bin/python
-build=$PWD/build/sanitized-$sanitizers
+build=$PWD/build/sanitized-${sanitizers//,/-} # a comma would end the path in ASAN_OPTIONS
 site=$build/site
 
 "$PWD/.venv/bin/cmake" -S . -B "$build" -G Ninja -DPython_EXECUTABLE="$python" -DHINTERLAND_SANITIZE="$sanitizers" > /dev/null
