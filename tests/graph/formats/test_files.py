@@ -290,6 +290,7 @@ def edge_text(edges: int, vertices: int, weighted: bool) -> bytes:
     return text.tobytes()
 
 
+@pytest.mark.unsanitized  # the sanitizer keeps memory that was given back, and more beside it
 @pytest.mark.parametrize(
     ("kind", "weighted", "symmetrize"),
     [
