@@ -237,14 +237,13 @@ HINTERLAND_FN void expand_list(Team& team, const Graph& graph, const BfsState<Id
     ranges([&](int64_t begin, int64_t end) {
       const bool has = begin + Warp::lane() < end;
       const int64_t vertex = has ? list[begin + Warp::lane()] : 0;
-      const auto own = lists_of(graph, vertex, has, counts);
+      auto own = lists_of(graph, vertex, has, counts);
       const bool is_long = own.length() > kTaskEdges;
       counts.vertices += has;
       counts.edges += own.length();
       parts.append(is_long ? ceil_div<int64_t>(own.length(), kTaskEdges) : 0, [&](int64_t k) { return Task{vertex, k * kTaskChunks}; });
-      if (!Warp::any(is_long)) return visit_chunks(graph, own, vertex, 0, own.chunks, push, counts);
-      const auto shorter = lists_of(graph, vertex, has && !is_long, counts);
-      visit_chunks(graph, shorter, vertex, 0, shorter.chunks, push, counts);
+      if (Warp::any(is_long)) own = lists_of(graph, vertex, has && !is_long, counts);
+      visit_chunks(graph, own, vertex, 0, own.chunks, push, counts);
     });
     push.finish();
     counts.add_to(frontier, depth);

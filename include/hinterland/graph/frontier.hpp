@@ -248,19 +248,19 @@ struct StepCounts {
 
   HINTERLAND_FN void add_to(const Frontier& frontier, int64_t step) const {
     if (bad != FrontierControl::kNone) frontier.report_bad(bad);
-    StepRecord& record = frontier.record(step);
-    add(vertices, edges, &frontier.control->vertices[step % 2], &frontier.control->edges[step % 2]);
-    add(bytes, cached, &record.bytes, &record.cached);
+    add(*this, &frontier.control->vertices[step % 2], &frontier.control->edges[step % 2], &frontier.record(step));
   }
 
  private:
-  // Adds the lanes' sums of a and b. Every loop of a driver ends here; inlined, that would be half of a kernel.
-  HINTERLAND_RARE static void add(int64_t a, int64_t b, int64_t* to_a, int64_t* to_b) {
-    a = Warp::sum(a);
-    b = Warp::sum(b);
+  // Adds the lanes' sums. Every loop of a driver ends here; inlined, that would be half of a kernel. All four in one call: the
+  // shuffles of one sum are waited for while the others' are under way.
+  HINTERLAND_RARE static void add(StepCounts counts, int64_t* vertices, int64_t* edges, StepRecord* record) {
+    const int64_t sums[] = {Warp::sum(counts.vertices), Warp::sum(counts.edges), Warp::sum(counts.bytes), Warp::sum(counts.cached)};
     if (Warp::lane() != 0) return;
-    if (a != 0) atomic_add(*to_a, a);
-    if (b != 0) atomic_add(*to_b, b);
+    if (sums[0] != 0) atomic_add(*vertices, sums[0]);
+    if (sums[1] != 0) atomic_add(*edges, sums[1]);
+    if (sums[2] != 0) atomic_add(record->bytes, sums[2]);
+    if (sums[3] != 0) atomic_add(record->cached, sums[3]);
   }
 };
 
