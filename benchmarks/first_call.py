@@ -21,10 +21,10 @@ OPERATIONS = {
         "16",
     ),
     "sampling": ("sampled(graph)", "sampling/neighbor.cu", "int32_t>, false"),
-    "components": ("hl.connected_components(graph)", "graph/cc.cu", "Csr<hinterland::int32_t>, hinterland::uint32_t"),
-    "pagerank": ("hl.pagerank(graph)", "graph/pagerank.cu", "Csr<hinterland::int32_t>, float"),
-    "bfs": ("hl.bfs(graph, 0)", "graph/bfs.cu", "Csr<hinterland::int32_t>, hinterland::uint32_t"),
-    "sssp": ("hl.sssp(graph, 0)", "graph/sssp.cu", "hinterland::int32_t, hinterland::int32_t"),
+    "components": ("hl.connected_components(graph)", "graph/cc.cu", "Csr<int32_t>, uint32_t"),
+    "pagerank": ("hl.pagerank(graph)", "graph/pagerank.cu", "Csr<int32_t>, float"),
+    "bfs": ("hl.bfs(graph, 0)", "graph/bfs.cu", "Csr<int32_t>, uint32_t"),
+    "sssp": ("hl.sssp(graph, 0)", "graph/sssp.cu", "int32_t, int32_t"),
 }
 
 # argv: the call, the kernel file, what its instance has in its name. Prints seconds of each part as JSON.

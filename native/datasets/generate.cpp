@@ -7,15 +7,15 @@
 
 namespace hinterland::native {
 
-void fill_communities(const CommunityVertices& vertices, int32_t* communities) {
-  const Permutation renumber = vertices.renumber();
+void fill_communities(const graph::CommunityVertices& vertices, int32_t* communities) {
+  const graph::Permutation renumber = vertices.renumber();
   parallel_for(vertices.count, [&](int64_t x) { communities[renumber(x)] = static_cast<int32_t>(vertices.community(x)); },
                1 << 14);
 }
 
-void fill_features(const CommunityVertices& vertices, const int32_t* communities, int64_t begin, int64_t end, int64_t columns,
+void fill_features(const graph::CommunityVertices& vertices, const int32_t* communities, int64_t begin, int64_t end, int64_t columns,
                    float* to) {
-  using Features = CommunityFeatures;
+  using Features = datasets::CommunityFeatures;
   const Features features(vertices.seed, vertices.communities);
   const auto row = [&](int64_t i) {
     const int64_t vertex = begin + i;

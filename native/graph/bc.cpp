@@ -6,12 +6,12 @@
 
 namespace hinterland::native {
 
-void betweenness(const GraphWords& words, int64_t source, int32_t* levels, double* sigma, double* scores, char* scratch,
+void betweenness(const graph::GraphWords& words, int64_t source, int32_t* levels, double* sigma, double* scores, char* scratch,
                  int64_t history_size) {
   with_graph(words, nullptr, [&](const auto& graph, const auto*) {
-    const BcLayout at(graph.num_vertices, graph.num_edges, history_size);
+    const graph::BcLayout at(graph.num_vertices, graph.num_edges, history_size);
     ThreadTeam team;
-    hinterland::betweenness(team, graph, BcState(levels, sigma, scores, scratch, at, graph.num_vertices, history_size), source);
+    graph::betweenness(team, graph, graph::BcState(levels, sigma, scores, scratch, at, graph.num_vertices, history_size), source);
   });
 }
 

@@ -8,7 +8,7 @@
 namespace hinterland::native {
 
 // `in` may be null; id_bytes (4 or 8) is the width of a parent. Arrays are those of include/hinterland/graph/bfs.hpp.
-void bfs(const GraphWords& out, const GraphWords* in, int64_t source, void* parents, int id_bytes, int32_t* levels,
+void bfs(const graph::GraphWords& out, const graph::GraphWords* in, int64_t source, void* parents, int id_bytes, int32_t* levels,
          char* scratch);
 
 // In the order in which they are reported. kGraph, kClosed and kEdgeLevel are about an edge, the others about a vertex.
@@ -21,6 +21,6 @@ struct BfsFinding {
 };
 
 // `parents` may be null: then each vertex but the source must have an edge from any vertex one level nearer.
-BfsFinding verify_bfs(const GraphWords& graph, int64_t source, const int32_t* levels, const int64_t* parents);
+BfsFinding verify_bfs(const graph::GraphWords& graph, int64_t source, const int32_t* levels, const int64_t* parents);
 
 }  // namespace hinterland::native

@@ -33,7 +33,7 @@ void bind_graph_bfs(nb::module_& m) {
   m.def(
       "bfs_layout",
       [](int64_t num_vertices, int64_t num_edges) {
-        const BfsLayout at(num_vertices, num_edges);
+        const graph::BfsLayout at(num_vertices, num_edges);
         return scratch_layout(at, at.frontier);
       },
       nb::arg("num_vertices"), nb::arg("num_edges"));

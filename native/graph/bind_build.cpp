@@ -24,11 +24,11 @@ WeightArray weights_at(uintptr_t address, int bytes, int order) {
 }  // namespace
 
 void bind_graph_build(nb::module_& m) {
-  nb::class_<EdgeRules>(m, "EdgeRules")
+  nb::class_<graph::EdgeRules>(m, "EdgeRules")
       .def(
           "__init__",
-          [](EdgeRules* self, bool mirror, bool flip, bool drop_loops) {
-            new (self) EdgeRules{mirror, flip, drop_loops};
+          [](graph::EdgeRules* self, bool mirror, bool flip, bool drop_loops) {
+            new (self) graph::EdgeRules{mirror, flip, drop_loops};
           },
           nb::kw_only(), nb::arg("mirror") = false, nb::arg("flip") = false, nb::arg("drop_loops") = false);
 
@@ -42,12 +42,12 @@ void bind_graph_build(nb::module_& m) {
     if (bytes == 4) return EdgeSource{CsrEdges<int32_t>{at<int64_t>(indptr), at<int32_t>(indices), vertices, edges}};
     return EdgeSource{CsrEdges<int64_t>{at<int64_t>(indptr), at<int64_t>(indices), vertices, edges}};
   });
-  m.def("count_entries", [](const EdgeSource& source, const EdgeRules& rules, int64_t vertices, uintptr_t indptr) {
+  m.def("count_entries", [](const EdgeSource& source, const graph::EdgeRules& rules, int64_t vertices, uintptr_t indptr) {
     GilReleased released;
     const CountResult result = count_entries(source, rules, vertices, at<int64_t>(indptr));
     return std::pair{result.entries, result.first_bad};
   });
-  m.def("scatter_entries", [](const EdgeSource& source, const EdgeRules& rules, int64_t vertices, uintptr_t indptr,
+  m.def("scatter_entries", [](const EdgeSource& source, const graph::EdgeRules& rules, int64_t vertices, uintptr_t indptr,
                               uintptr_t neighbors, int neighbor_bytes, uintptr_t weights_from, uintptr_t weights_to,
                               int weight_bytes) {
     GilReleased released;
@@ -64,13 +64,13 @@ void bind_graph_build(nb::module_& m) {
                             weights_at(weights, weight_bytes, 0), edges.weights);
       },
       "scatter_entries of the entries of a text, which are gone afterwards.");
-  m.def("scatter_order", [](const EdgeSource& source, const EdgeRules& rules, int64_t vertices, uintptr_t indptr,
+  m.def("scatter_order", [](const EdgeSource& source, const graph::EdgeRules& rules, int64_t vertices, uintptr_t indptr,
                             uintptr_t order) {
     GilReleased released;
     scatter_order(source, rules, vertices, at<int64_t>(indptr), at<int64_t>(order));
   });
   m.def("resolve_entries",
-        [](const EdgeSource& source, const EdgeRules& rules, uintptr_t order, int64_t entries, uintptr_t neighbors,
+        [](const EdgeSource& source, const graph::EdgeRules& rules, uintptr_t order, int64_t entries, uintptr_t neighbors,
            int neighbor_bytes, uintptr_t weights_from, uintptr_t weights_to, int weight_bytes) {
           GilReleased released;
           resolve_entries(source, rules, at<int64_t>(order), entries, neighbors_at(neighbors, neighbor_bytes),

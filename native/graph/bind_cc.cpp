@@ -20,8 +20,8 @@ void bind_graph_cc(nb::module_& m) {
   m.def(
       "components_layout",
       [](int64_t num_vertices, int64_t num_edges) {
-        const ComponentsLayout at(num_vertices, num_edges);
-        return std::pair(scratch_layout(at, at.frontier), at.control + offsetof(ComponentsControl, count));
+        const graph::ComponentsLayout at(num_vertices, num_edges);
+        return std::pair(scratch_layout(at, at.frontier), at.control + offsetof(graph::ComponentsControl, count));
       },
       nb::arg("num_vertices"), nb::arg("num_edges"), "Scratch memory of a run, and where in it the number of components lies.");
   m.def(

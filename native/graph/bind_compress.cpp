@@ -26,7 +26,7 @@ PackedArrays packed_at(uintptr_t indptr, uintptr_t offsets, uintptr_t stream, in
 }  // namespace
 
 void bind_graph_compress(nb::module_& m) {
-  m.def("packed_bytes", &packed_bytes);
+  m.def("packed_bytes", &graph::packed_bytes);
   m.def("pack_offsets", [](uintptr_t indptr, int64_t rows, int64_t vertices, uintptr_t neighbors, int bytes, int64_t edges,
                            uintptr_t offsets) {
     GilReleased released;

@@ -8,15 +8,15 @@ namespace nb = nanobind;
 namespace hinterland::native {
 
 void bind_graph_emogi(nb::module_& m) {
-  m.attr("EMOGI_BLOCK") = kEmogiWarps * kWarpLanes;
-  m.attr("EMOGI_IN_FLIGHT") = kStepsInFlight;
+  m.attr("EMOGI_BLOCK") = graph::kEmogiWarps * kWarpLanes;
+  m.attr("EMOGI_IN_FLIGHT") = graph::kStepsInFlight;
   nb::class_<EmogiCase>(m, "EmogiCase", "The arrays that a traversal of EMOGI reads, and its policies by name.")
       .def(
           "__init__",
           [](EmogiCase* self, std::string access, std::string assignment, uintptr_t offsets, uintptr_t edges, int edge_bytes,
              int64_t num_vertices, int64_t num_edges, int64_t size, uintptr_t first_vertices, uintptr_t tiles,
              int64_t num_tiles) {
-            const Division division{reinterpret_cast<const int64_t*>(offsets),
+            const graph::Division division{reinterpret_cast<const int64_t*>(offsets),
                                     num_vertices,
                                     num_edges,
                                     size,

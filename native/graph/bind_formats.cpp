@@ -66,7 +66,7 @@ Survey survey(const int64_t* indptr, const Id* indices, int64_t vertices, int64_
   bool sorted = true;
 #pragma omp parallel for schedule(dynamic, 1024) reduction(+ : loops, lower) reduction(&& : sorted)
   for (int64_t v = 0; v < vertices; ++v) {
-    const Piece list = list_within(indptr, v, edges);
+    const graph::Piece list = graph::list_within(indptr, v, edges);
     for (int64_t i = list.begin; i < list.end; ++i) {
       loops += indices[i] == v;
       lower += indices[i] <= v;
@@ -84,7 +84,7 @@ void bind_graph_formats(nb::module_& m) {
           "__init__",
           [](EdgeParser* self, const std::filesystem::path& path, const std::string& comments, const std::string& tag,
              bool commas, int64_t base, int64_t vertices, int64_t edges, const std::string& weights, int64_t first_line,
-             std::optional<EdgeRules> rules) {
+             std::optional<graph::EdgeRules> rules) {
             const WeightColumn column = weights == "none"      ? WeightColumn::kNone
                                         : weights == "integer" ? WeightColumn::kInteger
                                         : weights == "real"    ? WeightColumn::kReal

@@ -13,7 +13,7 @@ void bind_graph_msbfs(nb::module_& m) {
   m.def(
       "msbfs_layout",
       [](int64_t num_vertices, int64_t num_edges) {
-        const MsBfsLayout at(num_vertices, num_edges);
+        const graph::MsBfsLayout at(num_vertices, num_edges);
         return std::tuple(scratch_layout(at, at.frontier), at.control);
       },
       nb::arg("num_vertices"), nb::arg("num_edges"));

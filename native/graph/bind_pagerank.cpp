@@ -14,7 +14,7 @@ void bind_graph_pagerank(nb::module_& m) {
   m.def(
       "pagerank_layout",
       [](int64_t num_vertices, int64_t num_edges) {
-        const PagerankLayout at(num_vertices, num_edges);
+        const graph::PagerankLayout at(num_vertices, num_edges);
         return std::pair(scratch_layout(at, at.frontier), at.control);
       },
       nb::arg("num_vertices"), nb::arg("num_edges"),
@@ -24,7 +24,7 @@ void bind_graph_pagerank(nb::module_& m) {
       [](uintptr_t graph, uintptr_t incoming, uintptr_t options, int64_t max_iterations, int64_t by_degree,
          uintptr_t personal, uintptr_t contributions, uintptr_t sums, uintptr_t scratch, int real_bytes) {
         GilReleased released;
-        pagerank(*words(graph), *words(incoming), *reinterpret_cast<const PagerankOptions*>(options), max_iterations,
+        pagerank(*words(graph), *words(incoming), *reinterpret_cast<const graph::PagerankOptions*>(options), max_iterations,
                  by_degree != 0, reinterpret_cast<const void*>(personal), reinterpret_cast<void*>(contributions),
                  reinterpret_cast<void*>(sums), real_bytes, reinterpret_cast<char*>(scratch));
       },

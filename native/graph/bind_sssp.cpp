@@ -42,7 +42,7 @@ void bind_graph_sssp(nb::module_& m) {
   m.def(
       "path_layout",
       [](int64_t num_vertices, int64_t num_edges) {
-        const PathLayout at(num_vertices, num_edges);
+        const graph::PathLayout at(num_vertices, num_edges);
         return scratch_layout(at, at.frontier);
       },
       nb::arg("num_vertices"), nb::arg("num_edges"));

@@ -33,16 +33,16 @@ constexpr int kBatch = 256;
 // steps (fetch ahead, then change), so that a thread waits for many memory lines at once: rows are hit at random, and an
 // atomic operation alone would wait for each.
 template <class Edges, class Visit>
-void for_each_batch(const Edges& edges, const EdgeRules& rules, Visit&& visit) {
+void for_each_batch(const Edges& edges, const graph::EdgeRules& rules, Visit&& visit) {
   const int64_t count = edges.count();
   parallel_for(
       ceil_div(count, kPieceEdges),
       [&](int64_t piece) {
         Entry batch[kBatch];
         int held = 0;
-        edges.walk(piece * kPieceEdges, std::min((piece + 1) * kPieceEdges, count), [&](int64_t i, Edge edge) {
+        edges.walk(piece * kPieceEdges, std::min((piece + 1) * kPieceEdges, count), [&](int64_t i, graph::Edge edge) {
           for (int direction = 0; direction < rules.directions(); ++direction) {
-            const RowEntry entry = row_entry(rules, edge, direction);
+            const graph::RowEntry entry = row_entry(rules, edge, direction);
             if (entry.kept) batch[held++] = {entry.row, entry.neighbor, 2 * i + direction};
           }
           if (held > kBatch - 2) {
@@ -58,7 +58,7 @@ void for_each_batch(const Edges& edges, const EdgeRules& rules, Visit&& visit) {
 // Takes a slot of its row for each entry and calls put(entry, slot). `address` is where put will write. The edges may have
 // changed since they were counted: a batch with an entry that has no row or no slot now is left out.
 template <class Edges, class Address, class Put>
-void scatter(const Edges& edges, const EdgeRules& rules, int64_t vertices, int64_t* indptr, Address&& address, Put&& put) {
+void scatter(const Edges& edges, const graph::EdgeRules& rules, int64_t vertices, int64_t* indptr, Address&& address, Put&& put) {
   const uint64_t rows = static_cast<uint64_t>(vertices), slots = static_cast<uint64_t>(indptr[vertices]);
   for_each_batch(edges, rules, [&](const Entry* batch, int count) {
     int64_t slot[kBatch];
@@ -182,7 +182,7 @@ int64_t sort_row(Id* neighbors, WeightArray weights, int64_t from, int64_t count
 
 }  // namespace
 
-CountResult count_entries(const EdgeSource& source, const EdgeRules& rules, int64_t vertices, int64_t* indptr) {
+CountResult count_entries(const EdgeSource& source, const graph::EdgeRules& rules, int64_t vertices, int64_t* indptr) {
 #pragma omp parallel for if (vertices > kWorthThreads)
   for (int64_t v = 0; v <= vertices; ++v) indptr[v] = 0;
   int64_t first_bad = kNone;
@@ -209,7 +209,7 @@ CountResult count_entries(const EdgeSource& source, const EdgeRules& rules, int6
   return {entries, none_is_minus_one(first_bad)};
 }
 
-void scatter_entries(const EdgeSource& source, const EdgeRules& rules, int64_t vertices, int64_t* indptr,
+void scatter_entries(const EdgeSource& source, const graph::EdgeRules& rules, int64_t vertices, int64_t* indptr,
                      NeighborArray neighbors, WeightArray from, WeightArray to) {
   with_neighbors(neighbors, [&](auto* out) {
     std::visit(
@@ -225,7 +225,7 @@ void scatter_entries(const EdgeSource& source, const EdgeRules& rules, int64_t v
   });
 }
 
-void scatter_order(const EdgeSource& source, const EdgeRules& rules, int64_t vertices, int64_t* indptr, int64_t* order) {
+void scatter_order(const EdgeSource& source, const graph::EdgeRules& rules, int64_t vertices, int64_t* indptr, int64_t* order) {
   std::visit(
       [&](const auto& edges) {
         scatter(
@@ -235,7 +235,7 @@ void scatter_order(const EdgeSource& source, const EdgeRules& rules, int64_t ver
       source.edges);
 }
 
-void resolve_entries(const EdgeSource& source, const EdgeRules& rules, const int64_t* order, int64_t entries,
+void resolve_entries(const EdgeSource& source, const graph::EdgeRules& rules, const int64_t* order, int64_t entries,
                      NeighborArray neighbors, WeightArray from, WeightArray to) {
   with_neighbors(neighbors, [&](auto* out) {
     std::visit(
@@ -244,7 +244,7 @@ void resolve_entries(const EdgeSource& source, const EdgeRules& rules, const int
           for (int64_t slot = 0; slot < entries; ++slot) {
             const int64_t i = order[slot] / 2;
             if (i < 0 || i >= edges.count()) continue;  // nothing came here: the edges have changed since they were counted
-            edges.walk(i, i + 1, [&](int64_t, Edge edge) {
+            edges.walk(i, i + 1, [&](int64_t, graph::Edge edge) {
               const int64_t neighbor = row_entry(rules, edge, static_cast<int>(order[slot] % 2)).neighbor;
               out[slot] = static_cast<std::remove_reference_t<decltype(*out)>>(neighbor);
             });
@@ -258,15 +258,15 @@ void resolve_entries(const EdgeSource& source, const EdgeRules& rules, const int
 int64_t sort_rows(const int64_t* indptr, int64_t vertices, NeighborArray neighbors, WeightArray weights, int64_t* kept) {
   const int64_t entries = indptr[vertices];
   with_neighbors(neighbors, [&](auto* ids) {
-    const auto sort = [&](int64_t row, const Piece& list, bool together) {
+    const auto sort = [&](int64_t row, const graph::Piece& list, bool together) {
       const int64_t stay = sort_row(ids, weights, list.begin, list.length(), kept != nullptr, together);
       if (kept) kept[row + 1] = stay;
     };
-    for_each_row(indptr, vertices, entries, [&](int64_t row, const Piece& list) {
+    for_each_row(indptr, vertices, entries, [&](int64_t row, const graph::Piece& list) {
       if (list.length() < kHugeRow) sort(row, list, false);
     });
     for (int64_t row = 0; row < vertices; ++row) {
-      const Piece list = list_within(indptr, row, entries);
+      const graph::Piece list = graph::list_within(indptr, row, entries);
       if (list.length() >= kHugeRow) sort(row, list, true);
     }
   });
@@ -276,7 +276,7 @@ int64_t sort_rows(const int64_t* indptr, int64_t vertices, NeighborArray neighbo
 }
 
 void compact_rows(const int64_t* indptr, const int64_t* kept, int64_t vertices, const void* from, void* to, int bytes) {
-  for_each_row(indptr, vertices, indptr[vertices], [&](int64_t row, const Piece& list) {
+  for_each_row(indptr, vertices, indptr[vertices], [&](int64_t row, const graph::Piece& list) {
     const int64_t count = kept[row + 1] - kept[row];
     if (count == 0) return;
     std::memcpy(static_cast<char*>(to) + kept[row] * bytes, static_cast<const char*>(from) + list.begin * bytes,
@@ -288,7 +288,7 @@ int64_t first_wrong_offset(const int64_t* indptr, int64_t vertices, int64_t edge
   int64_t first = kNone;
 #pragma omp parallel for reduction(min : first) if (vertices > kWorthThreads)
   for (int64_t i = 0; i <= vertices; ++i) {
-    if (offset_is_wrong(indptr, i, vertices, edges)) first = std::min(first, i);
+    if (graph::offset_is_wrong(indptr, i, vertices, edges)) first = std::min(first, i);
   }
   return none_is_minus_one(first);
 }
@@ -307,7 +307,7 @@ int64_t first_wrong_neighbor(NeighborArray neighbors, int64_t edges, int64_t ver
 bool rows_ascend(const int64_t* indptr, int64_t vertices, NeighborArray neighbors, int64_t edges) {
   std::atomic<bool> ascend{true};
   with_neighbors(neighbors, [&](const auto* ids) {
-    for_each_row(indptr, vertices, edges, [&](int64_t, const Piece& list) {
+    for_each_row(indptr, vertices, edges, [&](int64_t, const graph::Piece& list) {
       if (ascend.load(std::memory_order_relaxed) && !std::is_sorted(ids + list.begin, ids + list.end)) ascend = false;
     });
   });
@@ -317,7 +317,7 @@ bool rows_ascend(const int64_t* indptr, int64_t vertices, NeighborArray neighbor
 Rows check_rows(const int64_t* indptr, int64_t vertices, NeighborArray neighbors, int64_t edges) {
   std::atomic<bool> right{true}, ascend{true};
   with_neighbors(neighbors, [&](const auto* ids) {
-    for_each_row(indptr, vertices, edges, [&](int64_t, const Piece& list) {
+    for_each_row(indptr, vertices, edges, [&](int64_t, const graph::Piece& list) {
       bool inside = true, up = true;
       int64_t before = 0;
       for (int64_t i = list.begin; i < list.end; ++i) {
@@ -336,7 +336,7 @@ Rows check_rows(const int64_t* indptr, int64_t vertices, NeighborArray neighbors
 bool is_mirrored(const int64_t* indptr, int64_t vertices, NeighborArray neighbors, WeightArray weights, int64_t edges) {
   std::atomic<uint64_t> difference{0};
   with_neighbors(neighbors, [&](const auto* ids) {
-    for_each_row(indptr, vertices, edges, [&](int64_t row, const Piece& list) {
+    for_each_row(indptr, vertices, edges, [&](int64_t row, const graph::Piece& list) {
       uint64_t part = 0;
       for (int64_t i = list.begin; i < list.end; ++i) part += up_less_down(row, ids[i], weight_bits(weights, i));
       if (part != 0) difference.fetch_add(part, std::memory_order_relaxed);

@@ -31,17 +31,17 @@ struct CountResult {
 };
 
 // Sets indptr[v] to the *end* of row v, and indptr[vertices] to the number of entries.
-CountResult count_entries(const EdgeSource& source, const EdgeRules& rules, int64_t vertices, int64_t* indptr);
+CountResult count_entries(const EdgeSource& source, const graph::EdgeRules& rules, int64_t vertices, int64_t* indptr);
 
 // Puts each entry into its row, in no particular order, and thereby turns the ends in `indptr` into beginnings. If the edges have
 // changed since they were counted, the beginnings may fall somewhere; nothing is written outside the arrays.
-void scatter_entries(const EdgeSource& source, const EdgeRules& rules, int64_t vertices, int64_t* indptr,
+void scatter_entries(const EdgeSource& source, const graph::EdgeRules& rules, int64_t vertices, int64_t* indptr,
                      NeighborArray neighbors, WeightArray from, WeightArray to);
 
 // The same, but writes 2 * edge + direction instead of the neighbour. Sorted rows of these are in the order of the input;
 // resolve_entries then looks the neighbours and weights up.
-void scatter_order(const EdgeSource& source, const EdgeRules& rules, int64_t vertices, int64_t* indptr, int64_t* order);
-void resolve_entries(const EdgeSource& source, const EdgeRules& rules, const int64_t* order, int64_t entries,
+void scatter_order(const EdgeSource& source, const graph::EdgeRules& rules, int64_t vertices, int64_t* indptr, int64_t* order);
+void resolve_entries(const EdgeSource& source, const graph::EdgeRules& rules, const int64_t* order, int64_t entries,
                      NeighborArray neighbors, WeightArray from, WeightArray to);
 
 // Sorts each row by (neighbour, weight). With `kept`, of entries with the same neighbour only the first, which has the

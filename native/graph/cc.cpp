@@ -10,13 +10,13 @@
 
 namespace hinterland::native {
 
-void connected_components(const GraphWords& out, const GraphWords* in, bool reread, void* labels, int id_bytes,
+void connected_components(const graph::GraphWords& out, const graph::GraphWords* in, bool reread, void* labels, int id_bytes,
                           char* scratch) {
   with_graph(out, in, [&](const auto& graph, const auto* incoming) {
-    const ComponentsLayout at(graph.num_vertices, graph.num_edges);
+    const graph::ComponentsLayout at(graph.num_vertices, graph.num_edges);
     ThreadTeam team;
     const auto run = [&](auto* typed) {
-      hinterland::connected_components(team, graph, incoming, ComponentsState(typed, scratch, at, graph.num_vertices), reread);
+      graph::connected_components(team, graph, incoming, graph::ComponentsState(typed, scratch, at, graph.num_vertices), reread);
     };
     if (id_bytes == 8)
       run(static_cast<uint64_t*>(labels));
@@ -38,12 +38,12 @@ int64_t first_wrong_label(int64_t num_vertices, const int64_t* labels) {
 }
 
 template <class Edge>
-ComponentsFinding first_wrong_edge(const GraphWords& graph, const int64_t* labels) {
+ComponentsFinding first_wrong_edge(const graph::GraphWords& graph, const int64_t* labels) {
   const Edge* edges = static_cast<const Edge*>(graph.edges);
   int64_t broken = kNowhere, leaving = kNowhere;
 #pragma omp parallel for schedule(dynamic, 256) reduction(min : broken, leaving)
   for (int64_t u = 0; u < graph.num_vertices; ++u) {
-    const Piece list = list_within(graph.offsets, u, graph.num_edges);
+    const graph::Piece list = list_within(graph.offsets, u, graph.num_edges);
     for (int64_t i = list.begin; i < list.end; ++i)
       if (edges[i] < 0 || edges[i] >= graph.num_vertices)
         broken = min_of(broken, i);
@@ -87,13 +87,13 @@ class DisjointSets {
 
 // Labels that agree along every edge are at most as many as there are components; if they are as many, each is one.
 template <class Edge, class Id>
-ComponentsFinding first_apart(const GraphWords& graph, const int64_t* labels) {
+ComponentsFinding first_apart(const graph::GraphWords& graph, const int64_t* labels) {
   const Edge* edges = static_cast<const Edge*>(graph.edges);
   int64_t num_labels = 0;
   for (int64_t v = 0; v < graph.num_vertices; ++v) num_labels += labels[v] == v;
   DisjointSets<Id> sets(graph.num_vertices);
   for (int64_t u = 0; u < graph.num_vertices && sets.num_sets() != num_labels; ++u) {
-    const Piece list = list_within(graph.offsets, u, graph.num_edges);
+    const graph::Piece list = list_within(graph.offsets, u, graph.num_edges);
     for (int64_t i = list.begin; i < list.end; ++i)
       if (const int64_t v = edges[i]; v >= 0 && v < graph.num_vertices) sets.join(u, v);
   }
@@ -105,7 +105,7 @@ ComponentsFinding first_apart(const GraphWords& graph, const int64_t* labels) {
 
 }  // namespace
 
-ComponentsFinding verify_components(const GraphWords& graph, const int64_t* labels) {
+ComponentsFinding verify_components(const graph::GraphWords& graph, const int64_t* labels) {
   const int64_t wrong = first_wrong_label(graph.num_vertices, labels);
   if (wrong != kNowhere) return {ComponentsRule::kSmallest, wrong};
   const bool wide = graph.edge_bytes == 8;

@@ -9,7 +9,7 @@ namespace hinterland::native {
 
 // `in` is null, `out` itself or the lists of in-neighbours; id_bytes (4 or 8) is the width of a label. Arrays are those of
 // include/hinterland/graph/cc.hpp.
-void connected_components(const GraphWords& out, const GraphWords* in, bool reread, void* labels, int id_bytes, char* scratch);
+void connected_components(const graph::GraphWords& out, const graph::GraphWords* in, bool reread, void* labels, int id_bytes, char* scratch);
 
 // In the order in which they are reported. kGraph and kEdge are about an edge, the others about a vertex.
 enum class ComponentsRule : int64_t { kNone, kSmallest, kGraph, kEdge, kConnected };
@@ -20,6 +20,6 @@ struct ComponentsFinding {
   int64_t position;
 };
 
-ComponentsFinding verify_components(const GraphWords& graph, const int64_t* labels);
+ComponentsFinding verify_components(const graph::GraphWords& graph, const int64_t* labels);
 
 }  // namespace hinterland::native

@@ -15,7 +15,7 @@ namespace hinterland::native {
 
 namespace {
 
-BitReader<PointerSource<uint32_t>> bits_of(const PackedArrays& packed) {
+graph::BitReader<memory::PointerSource<uint32_t>> bits_of(const PackedArrays& packed) {
   return {{static_cast<const uint32_t*>(packed.stream)}};
 }
 
@@ -29,9 +29,9 @@ class PackedRow {
   PackedRow(const PackedArrays& packed, int64_t row, int64_t degree)
       : bits_(bits_of(packed)),
         shape_(packed.vertices, degree),
-        bytes_(list_within(packed.at, row, packed.stream_bytes - packed_bytes(0))) {}
+        bytes_(graph::list_within(packed.at, row, packed.stream_bytes - graph::packed_bytes(0))) {}
 
-  const PackedShape& shape() const { return shape_; }
+  const graph::PackedShape& shape() const { return shape_; }
   int64_t list_bit() const { return 8 * bytes_.begin; }
   int64_t bytes() const { return bytes_.length(); }
 
@@ -39,16 +39,16 @@ class PackedRow {
   template <class Use>
   bool with_block(int64_t number, Use&& use) const {
     if (shape_.directory_bits() > 8 * bytes_.length()) return false;
-    const PackedBlock block(bits_, list_bit(), shape_, number);
+    const graph::PackedBlock block(bits_, list_bit(), shape_, number);
     if (block.low_bits > shape_.vertex_bits || block.end() > 8 * bytes_.end) return false;
     use(block);
     return true;
   }
 
  private:
-  BitReader<PointerSource<uint32_t>> bits_;
-  PackedShape shape_;
-  Piece bytes_;
+  graph::BitReader<memory::PointerSource<uint32_t>> bits_;
+  graph::PackedShape shape_;
+  graph::Piece bytes_;
 };
 
 }  // namespace
@@ -57,9 +57,9 @@ int64_t pack_offsets(const int64_t* indptr, int64_t rows, int64_t vertices, Neig
   std::atomic<bool> ascend{true};
   at[0] = 0;
   with_neighbors(neighbors, [&](const auto* ids) {
-    for_each_row(indptr, rows, edges, [&](int64_t v, const Piece& list) {
+    for_each_row(indptr, rows, edges, [&](int64_t v, const graph::Piece& list) {
       const bool among = list.length() == 0 || (ids[list.begin] >= 0 && ids[list.end - 1] < vertices);
-      at[v + 1] = among ? packed_list_bytes(PackedShape(vertices, list.length()), ids + list.begin) : -1;
+      at[v + 1] = among ? packed_list_bytes(graph::PackedShape(vertices, list.length()), ids + list.begin) : -1;
       if (at[v + 1] < 0) ascend = false;
     });
   });
@@ -69,11 +69,11 @@ int64_t pack_offsets(const int64_t* indptr, int64_t rows, int64_t vertices, Neig
 void pack_rows(const int64_t* indptr, const int64_t* at, int64_t rows, int64_t vertices, NeighborArray neighbors, int64_t edges,
                uint8_t* stream) {
   with_neighbors(neighbors, [&](const auto* ids) {
-    for_each_row(indptr, rows, edges, [&](int64_t v, const Piece& list) {
-      pack_list(PackedShape(vertices, list.length()), ids + list.begin, stream + at[v], at[v + 1] - at[v]);
+    for_each_row(indptr, rows, edges, [&](int64_t v, const graph::Piece& list) {
+      pack_list(graph::PackedShape(vertices, list.length()), ids + list.begin, stream + at[v], at[v + 1] - at[v]);
     });
   });
-  std::memset(stream + at[rows], 0, packed_bytes(at[rows]) - at[rows]);
+  std::memset(stream + at[rows], 0, graph::packed_bytes(at[rows]) - at[rows]);
 }
 
 int64_t unpack_rows(const PackedArrays& packed, NeighborArray neighbors) {
@@ -81,11 +81,11 @@ int64_t unpack_rows(const PackedArrays& packed, NeighborArray neighbors) {
   with_neighbors(neighbors, [&](auto* ids) {
     using Id = std::remove_reference_t<decltype(*ids)>;
     const auto bits = bits_of(packed);
-    for_each_row(packed.indptr, packed.rows, packed.edges, [&](int64_t v, const Piece& list) {
+    for_each_row(packed.indptr, packed.rows, packed.edges, [&](int64_t v, const graph::Piece& list) {
       const PackedRow row(packed, v, list.length());
       for (int64_t k = 0; k < row.shape().blocks; ++k) {
-        Id* out = ids + list.begin + k * kPackedBlock;
-        const bool there = row.with_block(k, [&](const PackedBlock& block) {
+        Id* out = ids + list.begin + k * graph::kPackedBlock;
+        const bool there = row.with_block(k, [&](const graph::PackedBlock& block) {
           block.for_each(bits, [&](int j, int64_t neighbor) { out[j] = static_cast<Id>(neighbor); });
         });
         if (!there) return atomic_min(first, v), void();
@@ -101,13 +101,13 @@ int64_t unpack_heads(const PackedArrays& packed, NeighborArray heads, int64_t co
     using Id = std::remove_reference_t<decltype(*ids)>;
     const auto bits = bits_of(packed);
     parallel_for(packed.rows, [&](int64_t v) {
-      const int64_t degree = list_within(packed.indptr, v, packed.edges).length();
+      const int64_t degree = graph::list_within(packed.indptr, v, packed.edges).length();
       const PackedRow row(packed, v, degree);
       for (int64_t j = 0; j < count; ++j) {
         Id& head = ids[j * packed.rows + v] = -1;
         if (j >= degree) continue;
-        const bool there = row.with_block(j / kPackedBlock, [&](const PackedBlock& block) {
-          head = static_cast<Id>(block.neighbor(bits, static_cast<int>(j % kPackedBlock)));
+        const bool there = row.with_block(j / graph::kPackedBlock, [&](const graph::PackedBlock& block) {
+          head = static_cast<Id>(block.neighbor(bits, static_cast<int>(j % graph::kPackedBlock)));
         });
         if (!there || head < 0 || head >= packed.vertices) atomic_min(first, v);
       }
@@ -129,7 +129,7 @@ ListsCheck check_lists(const PackedArrays& packed, Term&& term) {
   const auto bits = bits_of(packed);
   int64_t first = kNone;
   std::atomic<uint64_t> sum{0};
-  for_each_row(packed.indptr, packed.rows, packed.edges, [&](int64_t v, const Piece& list) {
+  for_each_row(packed.indptr, packed.rows, packed.edges, [&](int64_t v, const graph::Piece& list) {
     const PackedRow row(packed, v, list.length());
     uint64_t part = 0;
     const auto add = [&](int64_t i, int64_t neighbor) { part += term(v, list.begin + i, neighbor); };

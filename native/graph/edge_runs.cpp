@@ -73,7 +73,7 @@ Convert converter(WeightType from, WeightType to) {
 }
 
 template <class Id>
-SortedRun make_run(const EdgeRules& rules, const Id* sources, const Id* targets, const void* weights, WeightType type,
+SortedRun make_run(const graph::EdgeRules& rules, const Id* sources, const Id* targets, const void* weights, WeightType type,
                    int64_t count, RunScratch& scratch) {
   const int64_t most = count * rules.directions();
   scratch.items.reserve(most * sizeof(Item<Id>));
@@ -84,7 +84,7 @@ SortedRun make_run(const EdgeRules& rules, const Id* sources, const Id* targets,
   bool ascend = true;
   for (int64_t i = 0; i < count; ++i) {
     for (int direction = 0; direction < rules.directions(); ++direction) {
-      const RowEntry entry = row_entry(rules, Edge{sources[i], targets[i]}, direction);
+      const graph::RowEntry entry = row_entry(rules, graph::Edge{sources[i], targets[i]}, direction);
       if (!entry.kept) continue;
       items[entries++] = {static_cast<Id>(entry.row), static_cast<Id>(entry.neighbor), static_cast<uint32_t>(i)};
       rows |= entry.row;
@@ -136,7 +136,7 @@ void SortedRun::release(int64_t mark) {
 }
 
 template <class Id>
-std::vector<SortedRun> make_runs(const EdgeRules& rules, const Id* sources, const Id* targets, const void* weights,
+std::vector<SortedRun> make_runs(const graph::EdgeRules& rules, const Id* sources, const Id* targets, const void* weights,
                                  WeightType type, int64_t count, RunScratch& scratch) {
   std::vector<SortedRun> runs;
   const int64_t most = ceil_div(count, kRunEdges);
@@ -149,9 +149,9 @@ std::vector<SortedRun> make_runs(const EdgeRules& rules, const Id* sources, cons
   return runs;
 }
 
-template std::vector<SortedRun> make_runs(const EdgeRules&, const int32_t*, const int32_t*, const void*, WeightType, int64_t,
+template std::vector<SortedRun> make_runs(const graph::EdgeRules&, const int32_t*, const int32_t*, const void*, WeightType, int64_t,
                                           RunScratch&);
-template std::vector<SortedRun> make_runs(const EdgeRules&, const int64_t*, const int64_t*, const void*, WeightType, int64_t,
+template std::vector<SortedRun> make_runs(const graph::EdgeRules&, const int64_t*, const int64_t*, const void*, WeightType, int64_t,
                                           RunScratch&);
 
 void EdgeRuns::append(std::vector<SortedRun> runs) {

@@ -92,7 +92,7 @@ struct RunScratch {
 
 // The runs of what `count` edges add to the rows. Weights are of the type `type`.
 template <class Id>
-std::vector<SortedRun> make_runs(const EdgeRules& rules, const Id* sources, const Id* targets, const void* weights,
+std::vector<SortedRun> make_runs(const graph::EdgeRules& rules, const Id* sources, const Id* targets, const void* weights,
                                  WeightType type, int64_t count, RunScratch& scratch);
 
 class EdgeRuns {
@@ -113,7 +113,7 @@ class EdgeRuns {
       const int64_t mark = (i - first_[run]) / SortedRun::kMarkEvery;
       int64_t at = first_[run] + mark * SortedRun::kMarkEvery;
       runs_[run].read(mark, [&](int64_t row, int64_t neighbor, const uint8_t*) {
-        if (at >= i) visit(at, Edge{row, neighbor});
+        if (at >= i) visit(at, graph::Edge{row, neighbor});
         return ++at < end;
       });
       i = at;

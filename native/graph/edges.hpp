@@ -26,7 +26,7 @@ struct ListedEdges {
 
   template <class Visit>
   void walk(int64_t begin, int64_t end, Visit&& visit) const {
-    for (int64_t i = begin; i < end; ++i) visit(i, Edge{static_cast<int64_t>(from[i]), static_cast<int64_t>(to[i])});
+    for (int64_t i = begin; i < end; ++i) visit(i, graph::Edge{static_cast<int64_t>(from[i]), static_cast<int64_t>(to[i])});
   }
 };
 
@@ -47,7 +47,7 @@ struct CsrEdges {
     int64_t row_end = end_of(row);
     for (int64_t i = begin; i < end; ++i) {
       while (i >= row_end) row_end = end_of(++row);
-      visit(i, Edge{row, static_cast<int64_t>(indices[i])});
+      visit(i, graph::Edge{row, static_cast<int64_t>(indices[i])});
     }
   }
 };
@@ -67,7 +67,7 @@ struct GeneratedEdges {
 
 struct EdgeSource {
   std::variant<ListedEdges<int32_t>, ListedEdges<int64_t>, CsrEdges<int32_t>, CsrEdges<int64_t>, RunEdges,
-               GeneratedEdges<Kronecker>, GeneratedEdges<Uniform>, GeneratedEdges<Grid>, GeneratedEdges<Communities>>
+               GeneratedEdges<graph::Kronecker>, GeneratedEdges<graph::Uniform>, GeneratedEdges<graph::Grid>, GeneratedEdges<graph::Communities>>
       edges;
 };
 

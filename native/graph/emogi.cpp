@@ -7,7 +7,7 @@ namespace hinterland::native {
 namespace {
 
 template <class App>
-void level(const EmogiCase& run, const EmogiState& state) {
+void level(const EmogiCase& run, const graph::EmogiState& state) {
   with_policies(run, [&](auto access, const auto& assignment, auto edge) {
     using Access = decltype(access);
     const auto* edges = static_cast<const decltype(edge)*>(run.edges);
@@ -27,16 +27,16 @@ void level(const EmogiCase& run, const EmogiState& state) {
 int64_t blocks_of(const EmogiCase& run) {
   int64_t blocks = 0;
   with_policies(run, [&](auto access, const auto& assignment, auto) {
-    blocks = emogi_blocks<decltype(access)>(assignment, kEmogiWarps, kWarpLanes);
+    blocks = emogi_blocks<decltype(access)>(assignment, graph::kEmogiWarps, kWarpLanes);
   });
   return blocks;
 }
 
-void emogi_level(const EmogiCase& run, const std::string& algorithm, const EmogiState& state) {
-  if (algorithm == "bfs") return level<EmogiBfs>(run, state);
-  if (algorithm == "sssp") return level<EmogiSssp>(run, state);
-  if (algorithm == "cc") return level<EmogiComponents>(run, state);
-  level<EmogiPagerank>(run, state);
+void emogi_level(const EmogiCase& run, const std::string& algorithm, const graph::EmogiState& state) {
+  if (algorithm == "bfs") return level<graph::EmogiBfs>(run, state);
+  if (algorithm == "sssp") return level<graph::EmogiSssp>(run, state);
+  if (algorithm == "cc") return level<graph::EmogiComponents>(run, state);
+  level<graph::EmogiPagerank>(run, state);
 }
 
 }  // namespace hinterland::native

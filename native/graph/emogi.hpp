@@ -9,7 +9,7 @@
 namespace hinterland::native {
 
 struct EmogiCase {
-  Division division;
+  graph::Division division;
   const void* edges;
   int edge_bytes;
   std::string access, assignment;
@@ -17,9 +17,9 @@ struct EmogiCase {
 
 template <class Body>
 void with_access(const std::string& name, Body&& body) {
-  if (name == "naive") return body(NaiveAccess{});
-  if (name == "merged") return body(MergedAccess{});
-  return body(AlignedAccess{});
+  if (name == "naive") return body(graph::NaiveAccess{});
+  if (name == "merged") return body(graph::MergedAccess{});
+  return body(graph::AlignedAccess{});
 }
 
 // body(access, assignment, edge) with values of the case's types; Python has checked the names.
@@ -32,9 +32,9 @@ void with_policies(const EmogiCase& run, Body&& body) {
       else
         body(access, assignment, int64_t{});
     };
-    if (run.assignment == "vertices") return with_edges(ConsecutiveVertices{run.division});
-    if (run.assignment == "transposed") return with_edges(TransposedVertices{run.division});
-    return with_edges(EdgeTiles{run.division});
+    if (run.assignment == "vertices") return with_edges(graph::ConsecutiveVertices{run.division});
+    if (run.assignment == "transposed") return with_edges(graph::TransposedVertices{run.division});
+    return with_edges(graph::EdgeTiles{run.division});
   });
 }
 
@@ -42,6 +42,6 @@ void with_policies(const EmogiCase& run, Body&& body) {
 int64_t blocks_of(const EmogiCase& run);
 
 // One level of "bfs", "sssp", "cc" or "pagerank".
-void emogi_level(const EmogiCase& run, const std::string& algorithm, const EmogiState& state);
+void emogi_level(const EmogiCase& run, const std::string& algorithm, const graph::EmogiState& state);
 
 }  // namespace hinterland::native

@@ -4,11 +4,11 @@
 
 namespace hinterland::native {
 
-EdgeSource generated_edges(GeneratorKind kind, int64_t edges, const GraphShape& shape) {
+EdgeSource generated_edges(GeneratorKind kind, int64_t edges, const graph::GraphShape& shape) {
   switch (kind) {
-    case GeneratorKind::kKronecker: return {GeneratedEdges<Kronecker>{Kronecker(shape), edges}};
-    case GeneratorKind::kUniform: return {GeneratedEdges<Uniform>{Uniform(shape), edges}};
-    default: return {GeneratedEdges<Grid>{Grid(shape), edges}};
+    case GeneratorKind::kKronecker: return {GeneratedEdges<graph::Kronecker>{graph::Kronecker(shape), edges}};
+    case GeneratorKind::kUniform: return {GeneratedEdges<graph::Uniform>{graph::Uniform(shape), edges}};
+    default: return {GeneratedEdges<graph::Grid>{graph::Grid(shape), edges}};
   }
 }
 
@@ -17,14 +17,14 @@ namespace {
 template <class Weight, class Edges>
 void fill_weights(const Edges& edges, const int64_t* names, uint64_t seed, void* weights) {
   constexpr int64_t kPiece = 1 << 14;
-  const EdgeWeight<Weight> weight(seed);
+  const graph::EdgeWeight<Weight> weight(seed);
   Weight* const out = static_cast<Weight*>(weights);
   const auto name = [&](int64_t v) { return names == nullptr || v < 0 || v >= edges.vertices ? v : names[v]; };
   parallel_for(
       ceil_div(edges.count(), kPiece),
       [&](int64_t piece) {
         edges.walk(piece * kPiece, min_of((piece + 1) * kPiece, edges.count()),
-                   [&](int64_t i, Edge edge) { out[i] = weight(name(edge.from), name(edge.to)); });
+                   [&](int64_t i, graph::Edge edge) { out[i] = weight(name(edge.from), name(edge.to)); });
       },
       1);
 }
@@ -52,7 +52,7 @@ void generate_weights(const int64_t* indptr, int64_t vertices, NeighborArray nei
 void list_edges(const EdgeSource& source, int64_t begin, int64_t end, int64_t* from, int64_t* to) {
   std::visit(
       [&](const auto& edges) {
-        edges.walk(begin, end, [&](int64_t i, Edge edge) {
+        edges.walk(begin, end, [&](int64_t i, graph::Edge edge) {
           from[i - begin] = edge.from;
           to[i - begin] = edge.to;
         });
@@ -61,7 +61,7 @@ void list_edges(const EdgeSource& source, int64_t begin, int64_t end, int64_t* f
 }
 
 void list_permutation(uint64_t key, int64_t size, int64_t first, int64_t count, int64_t* to) {
-  const Permutation permutation(key, size);
+  const graph::Permutation permutation(key, size);
   for (int64_t i = 0; i < count; ++i) to[i] = permutation(first + i);
 }
 

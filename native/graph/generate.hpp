@@ -9,7 +9,7 @@ namespace hinterland::native {
 
 enum class GeneratorKind : int { kKronecker = 0, kUniform = 1, kGrid = 2 };
 
-EdgeSource generated_edges(GeneratorKind kind, int64_t edges, const GraphShape& shape);
+EdgeSource generated_edges(GeneratorKind kind, int64_t edges, const graph::GraphShape& shape);
 
 // weights[i], uint8, int32 or float32, of the edge that entry i of the rows stands for. Vertex v counts as names[v], or as v
 // where names is null.

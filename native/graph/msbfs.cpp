@@ -6,16 +6,16 @@
 
 namespace hinterland::native {
 
-void msbfs(const GraphWords& out, const GraphWords* in, const int64_t* sources, int64_t num_sources, int32_t* levels,
+void msbfs(const graph::GraphWords& out, const graph::GraphWords* in, const int64_t* sources, int64_t num_sources, int32_t* levels,
            char* scratch, int mask_bytes) {
   with_graph(out, in, [&](const auto& graph, const auto* incoming) {
-    const MsBfsLayout at(graph.num_vertices, graph.num_edges);
+    const graph::MsBfsLayout at(graph.num_vertices, graph.num_edges);
     ThreadTeam team;
-    const auto search = [&](auto state) { hinterland::msbfs(team, graph, incoming, state, sources, num_sources); };
+    const auto search = [&](auto state) { graph::msbfs(team, graph, incoming, state, sources, num_sources); };
     if (mask_bytes == 8)
-      search(MsBfsState<uint64_t>(levels, scratch, at, graph.num_vertices));
+      search(graph::MsBfsState<uint64_t>(levels, scratch, at, graph.num_vertices));
     else
-      search(MsBfsState<uint32_t>(levels, scratch, at, graph.num_vertices));
+      search(graph::MsBfsState<uint32_t>(levels, scratch, at, graph.num_vertices));
   });
 }
 

@@ -6,15 +6,15 @@
 
 namespace hinterland::native {
 
-void pagerank(const GraphWords& out, const GraphWords& in, const PagerankOptions& options, int64_t max_iterations,
+void pagerank(const graph::GraphWords& out, const graph::GraphWords& in, const graph::PagerankOptions& options, int64_t max_iterations,
               bool by_degree, const void* personal, void* contributions, void* sums, int real_bytes, char* scratch) {
   with_graph(out, &in, [&](const auto& graph, const auto* incoming) {
-    const PagerankLayout at(incoming->num_vertices, incoming->num_edges);
+    const graph::PagerankLayout at(incoming->num_vertices, incoming->num_edges);
     ThreadTeam team;
     const auto run = [&]<class Real>(Real* typed) {
-      const PagerankState<Real> state(typed, static_cast<Real*>(sums), static_cast<const Real*>(personal), options, scratch, at,
+      const graph::PagerankState<Real> state(typed, static_cast<Real*>(sums), static_cast<const Real*>(personal), options, scratch, at,
                                       incoming->num_vertices);
-      hinterland::pagerank(team, graph, *incoming, state, max_iterations, by_degree);
+      graph::pagerank(team, graph, *incoming, state, max_iterations, by_degree);
     };
     if (real_bytes == 8)
       run(static_cast<double*>(contributions));

@@ -5,7 +5,7 @@
 
 #include "hinterland/graph/adjacency.hpp"
 
-namespace hinterland {
+namespace hinterland::graph {
 struct PagerankOptions;
 }
 
@@ -13,7 +13,7 @@ namespace hinterland::native {
 
 // `in` may be `out` itself. Numbers of `personal` (which may be null), contributions and sums have real_bytes (4 or 8) bytes.
 // Arrays are those of include/hinterland/graph/pagerank.hpp.
-void pagerank(const GraphWords& out, const GraphWords& in, const PagerankOptions& options, int64_t max_iterations,
+void pagerank(const graph::GraphWords& out, const graph::GraphWords& in, const graph::PagerankOptions& options, int64_t max_iterations,
               bool by_degree, const void* personal, void* contributions, void* sums, int real_bytes, char* scratch);
 
 }  // namespace hinterland::native

@@ -27,7 +27,7 @@ void queue_order(const int64_t* indptr, int64_t vertices, NeighborArray neighbor
   std::vector<Joined> joined;
   const auto sort = [&](int64_t first) {
     joined.clear();
-    for (int64_t i = first; i < end; ++i) joined.push_back({list_within(indptr, order[i], edges).length(), order[i]});
+    for (int64_t i = first; i < end; ++i) joined.push_back({graph::list_within(indptr, order[i], edges).length(), order[i]});
     std::sort(joined.begin(), joined.end());
     for (int64_t i = first; i < end; ++i) order[i] = joined[i - first].v;
   };
@@ -36,7 +36,7 @@ void queue_order(const int64_t* indptr, int64_t vertices, NeighborArray neighbor
     for (int64_t root = 0, head = 0; root < vertices; ++root) {
       for (join(roots[root]); head < end; ++head) {
         const int64_t u = order[head], first = end;
-        const Piece list = list_within(indptr, u, edges);
+        const graph::Piece list = graph::list_within(indptr, u, edges);
         for (int64_t i = list.begin; i < list.end; ++i) {
           if (i + kAhead < list.end) __builtin_prefetch(met.data() + ids[i + kAhead]);
           join(ids[i]);
@@ -54,8 +54,8 @@ bool renumber_rows(const int64_t* indptr, NeighborArray neighbors, WeightArray w
   std::atomic<bool> all{true};
   with_neighbors(neighbors, [&](const auto* ids) {
     with_neighbors(to_neighbors, [&](auto* to) {
-      for_each_row(to_indptr, vertices, edges, [&](int64_t row, const Piece& list) {
-        const int64_t from = list_within(indptr, order[row], edges).begin, at = list.begin;
+      for_each_row(to_indptr, vertices, edges, [&](int64_t row, const graph::Piece& list) {
+        const int64_t from = graph::list_within(indptr, order[row], edges).begin, at = list.begin;
         const int64_t count = std::min(list.length(), edges - from);
         for (int64_t i = 0; i < count; ++i) {
           if (i + kAhead < count) __builtin_prefetch(numbers + ids[from + i + kAhead]);

@@ -68,7 +68,7 @@ void for_each_row(const int64_t* indptr, int64_t vertices, int64_t entries, Visi
       [&](int64_t piece) {
         const int64_t begin = row_at(piece * kPieceEdges);
         const int64_t end = std::min(row_at((piece + 1) * kPieceEdges), begin + kPieceEdges);
-        for (int64_t row = begin; row < end; ++row) visit(row, list_within(indptr, row, entries));
+        for (int64_t row = begin; row < end; ++row) visit(row, graph::list_within(indptr, row, entries));
       },
       1);
 }

@@ -8,8 +8,8 @@
 namespace hinterland::native {
 
 // Arguments are those of the kernels in sssp.cu and sswp.cu.
-void sssp(const GraphWords& words, WeightKind kind, int64_t source, void* keys, char* scratch, double delta, int64_t light);
-void sswp(const GraphWords& words, WeightKind kind, int64_t source, void* keys, char* scratch, double delta, int64_t light);
+void sssp(const graph::GraphWords& words, WeightKind kind, int64_t source, void* keys, char* scratch, double delta, int64_t light);
+void sswp(const graph::GraphWords& words, WeightKind kind, int64_t source, void* keys, char* scratch, double delta, int64_t light);
 
 // In the order in which they are reported. kGraph and kEdge are about an edge, the others about a vertex.
 enum class PathRule : int64_t { kNone, kSource, kRange, kGraph, kEdge, kTight };
@@ -21,6 +21,6 @@ struct PathFinding {
 };
 
 // Lists are not compressed. `found` are distances, or widths if `widest`: int64 for integer weights, else of the weights' type.
-PathFinding verify_paths(const GraphWords& words, WeightKind kind, bool widest, int64_t source, const void* found);
+PathFinding verify_paths(const graph::GraphWords& words, WeightKind kind, bool widest, int64_t source, const void* found);
 
 }  // namespace hinterland::native

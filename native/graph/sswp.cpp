@@ -5,10 +5,10 @@
 
 namespace hinterland::native {
 
-void sswp(const GraphWords& words, WeightKind kind, int64_t source, void* keys, char* scratch, double delta, int64_t light) {
+void sswp(const graph::GraphWords& words, WeightKind kind, int64_t source, void* keys, char* scratch, double delta, int64_t light) {
   with_weighted_graph(words, kind, [&](const auto& graph) {
     using Weight = typename std::decay_t<decltype(graph)>::Weight;
-    const PathState<Widest<Weight>> state(keys, scratch, {graph.num_vertices, graph.num_edges}, graph.num_vertices);
+    const graph::PathState<graph::Widest<Weight>> state(keys, scratch, {graph.num_vertices, graph.num_edges}, graph.num_vertices);
     ThreadTeam team;
     best_paths(team, graph, state, source, {delta, light});
   });

@@ -299,7 +299,7 @@ struct EdgeParser::Outcome {
   [[nodiscard]] bool done() const { return !wide_vertex && !wide_weight && !real_weight; }
 };
 
-EdgeParser::EdgeParser(TextLayout layout, int64_t first_line, std::optional<EdgeRules> rules)
+EdgeParser::EdgeParser(TextLayout layout, int64_t first_line, std::optional<graph::EdgeRules> rules)
     : layout_(std::move(layout)), line_(first_line), rules_(rules) {
   switch (layout_.weights) {
     case WeightColumn::kNone: weight_type_ = WeightType::kNone; break;

@@ -29,7 +29,7 @@ struct TextLayout {
 
 class EdgeParser {
  public:
-  EdgeParser(TextLayout layout, int64_t first_line, std::optional<EdgeRules> rules);
+  EdgeParser(TextLayout layout, int64_t first_line, std::optional<graph::EdgeRules> rules);
 
   // Parses the whole lines of [text, text + bytes), and the last one without a line end too if `at_end`. Returns the
   // bytes parsed. FormatError names the file, the line, the value and the remedy.
@@ -67,7 +67,7 @@ class EdgeParser {
 
   TextLayout layout_;
   int64_t line_;
-  std::optional<EdgeRules> rules_;
+  std::optional<graph::EdgeRules> rules_;
   int64_t edges_ = 0;
   int64_t listed_ = 0;  // those of them that are in the arrays
   int64_t largest_ = -1;

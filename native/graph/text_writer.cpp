@@ -24,7 +24,7 @@ std::string format_piece(const EdgeRun& run, const EdgeText& text, int64_t begin
   std::string out;
   size_t used = 0;
   const CsrEdges<Id> edges{run.indptr, static_cast<const Id*>(run.indices), run.vertices, end};
-  edges.walk(begin, end, [&](int64_t i, const Edge& edge) {
+  edges.walk(begin, end, [&](int64_t i, const graph::Edge& edge) {
     if (text.lower_only && edge.to > edge.from) return;
     if (out.size() - used < longest) out.resize(std::max(out.size() * 2, (end - begin) * size_t{8} + longest));
     char* at = std::copy(text.start.begin(), text.start.end(), out.data() + used);

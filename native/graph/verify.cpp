@@ -50,13 +50,13 @@ void check_vertices(int64_t num_vertices, int64_t source, const int32_t* levels,
 }
 
 template <class Edge>
-void check_edges(const GraphWords& graph, const int32_t* levels, const int64_t* parents, Findings& found) {
+void check_edges(const graph::GraphWords& graph, const int32_t* levels, const int64_t* parents, Findings& found) {
   const Edge* edges = static_cast<const Edge*>(graph.edges);
-  std::vector<uint32_t> has_tree_edge(ceil_div<int64_t>(graph.num_vertices, kGroup));
+  std::vector<uint32_t> has_tree_edge(ceil_div<int64_t>(graph.num_vertices, graph::kGroup));
 #pragma omp parallel for schedule(dynamic, 256)
   for (int64_t u = 0; u < graph.num_vertices; ++u) {
     if (levels[u] == -1) continue;
-    const Piece list = list_within(graph.offsets, u, graph.num_edges);
+    const graph::Piece list = list_within(graph.offsets, u, graph.num_edges);
     for (int64_t i = list.begin; i < list.end; ++i) {
       const int64_t v = edges[i];
       if (v < 0 || v >= graph.num_vertices) {
@@ -66,19 +66,19 @@ void check_edges(const GraphWords& graph, const int32_t* levels, const int64_t* 
       } else if (levels[v] > levels[u] + 1) {
         found.report(BfsRule::kEdgeLevel, i);
       } else if (parents != nullptr ? parents[v] == u : levels[v] == levels[u] + 1) {
-        uint32_t& word = has_tree_edge[group_of(v)];
-        if (!(atomic_load(word) & bit_of(v))) atomic_or(word, bit_of(v));
+        uint32_t& word = has_tree_edge[graph::group_of(v)];
+        if (!(atomic_load(word) & graph::bit_of(v))) atomic_or(word, graph::bit_of(v));
       }
     }
   }
 #pragma omp parallel for schedule(static)
   for (int64_t v = 0; v < graph.num_vertices; ++v)
-    if (levels[v] > 0 && !(has_tree_edge[group_of(v)] & bit_of(v))) found.report(BfsRule::kTreeEdge, v);
+    if (levels[v] > 0 && !(has_tree_edge[graph::group_of(v)] & graph::bit_of(v))) found.report(BfsRule::kTreeEdge, v);
 }
 
 }  // namespace
 
-BfsFinding verify_bfs(const GraphWords& graph, int64_t source, const int32_t* levels, const int64_t* parents) {
+BfsFinding verify_bfs(const graph::GraphWords& graph, int64_t source, const int32_t* levels, const int64_t* parents) {
   Findings found;
   if (parents != nullptr)
     check_vertices(graph.num_vertices, source, levels, parents, found);

@@ -57,7 +57,7 @@ class Verifier {
   using Result = typename Rules::Result;
 
   Verifier(const Graph& graph, int64_t source, const Result* found)
-      : graph_(graph), source_(source), found_(found), seen_(ceil_div<int64_t>(graph.num_vertices, kGroup)) {
+      : graph_(graph), source_(source), found_(found), seen_(ceil_div<int64_t>(graph.num_vertices, graph::kGroup)) {
     for (int64_t& position : first_) position = kNowhere;
   }
 
@@ -72,7 +72,7 @@ class Verifier {
     search();
 #pragma omp parallel for schedule(static)
     for (int64_t v = 0; v < graph_.num_vertices; ++v)
-      if (found_[v] != Rules::kUnreached && !(seen_[group_of(v)] & bit_of(v))) report(PathRule::kTight, v);
+      if (found_[v] != Rules::kUnreached && !(seen_[graph::group_of(v)] & graph::bit_of(v))) report(PathRule::kTight, v);
     return finding();
   }
 
@@ -91,7 +91,7 @@ class Verifier {
 #pragma omp parallel for schedule(dynamic, 256)
     for (int64_t u = 0; u < graph_.num_vertices; ++u) {
       if (found_[u] == Rules::kUnreached) continue;
-      const Piece list = list_within(graph_.offsets, u, graph_.num_edges);
+      const graph::Piece list = list_within(graph_.offsets, u, graph_.num_edges);
       for (int64_t i = list.begin; i < list.end; ++i) {
         const int64_t v = graph_.edges.read(i);
         if (!graph_.has(v))
@@ -105,23 +105,23 @@ class Verifier {
   // Marks in `seen_` what tight edges lead to, level by level.
   void search() {
     std::vector<int64_t> level{source_}, next(graph_.num_vertices);
-    seen_[group_of(source_)] |= bit_of(source_);
+    seen_[graph::group_of(source_)] |= graph::bit_of(source_);
     ThreadTeam team;
     while (!level.empty()) {
       int64_t count = 0;
-      const Bag<int64_t> bag{next.data(), &count, graph_.num_vertices};
+      const graph::Bag<int64_t> bag{next.data(), &count, graph_.num_vertices};
       team.take(static_cast<int64_t>(level.size()), [&](const auto& items) {
         auto to = team.appender(bag);
         items([&](int64_t at) {
           const int64_t u = level[at];
-          const Piece list = list_within(graph_.offsets, u, graph_.num_edges);
+          const graph::Piece list = list_within(graph_.offsets, u, graph_.num_edges);
           for (int64_t i = list.begin; i < list.end; ++i) {
             const int64_t v = graph_.edges.read(i);
             if (!graph_.has(v)) continue;
-            uint32_t& word = seen_[group_of(v)];
-            if ((atomic_load(word) & bit_of(v)) || found_[v] == Rules::kUnreached) continue;
+            uint32_t& word = seen_[graph::group_of(v)];
+            if ((atomic_load(word) & graph::bit_of(v)) || found_[v] == Rules::kUnreached) continue;
             if (Rules::extend(found_[u], graph_.weights.read(i)) != found_[v]) continue;
-            if (!(atomic_or(word, bit_of(v)) & bit_of(v))) to.append(v);
+            if (!(atomic_or(word, graph::bit_of(v)) & graph::bit_of(v))) to.append(v);
           }
         });
       });
@@ -138,7 +138,7 @@ class Verifier {
 
 }  // namespace
 
-PathFinding verify_paths(const GraphWords& words, WeightKind kind, bool widest, int64_t source, const void* found) {
+PathFinding verify_paths(const graph::GraphWords& words, WeightKind kind, bool widest, int64_t source, const void* found) {
   PathFinding finding{};
   with_weight(kind, [&](auto weight) {
     using Weight = decltype(weight);
@@ -148,7 +148,7 @@ PathFinding verify_paths(const GraphWords& words, WeightKind kind, bool widest, 
       finding = widest ? Verifier<Widths<Weight>, Graph>(graph, source, results).run()
                        : Verifier<Distances<Weight>, Graph>(graph, source, results).run();
     };
-    words.edge_bytes == 8 ? verify(Csr<int64_t, Weight>(words)) : verify(Csr<int32_t, Weight>(words));
+    words.edge_bytes == 8 ? verify(graph::Csr<int64_t, Weight>(words)) : verify(graph::Csr<int32_t, Weight>(words));
   });
   return finding;
 }

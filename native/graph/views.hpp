@@ -11,15 +11,15 @@ namespace hinterland::native {
 
 // f(graph, incoming) with both in the type that the words describe; incoming is null where `in` is.
 template <class F>
-void with_graph(const GraphWords& out, const GraphWords* in, const F& f) {
+void with_graph(const graph::GraphWords& out, const graph::GraphWords* in, const F& f) {
   const auto call = [&](auto graph) {
     if (in == nullptr) return f(graph, static_cast<const decltype(graph)*>(nullptr));
     const decltype(graph) incoming(*in);
     f(graph, &incoming);
   };
-  if (out.packed != nullptr) return out.edge_bytes == 8 ? call(PackedCsr<int64_t>(out)) : call(PackedCsr<int32_t>(out));
-  if (out.edge_bytes == 8) return call(Csr<int64_t>(out));
-  call(Csr<int32_t>(out));
+  if (out.packed != nullptr) return out.edge_bytes == 8 ? call(graph::PackedCsr<int64_t>(out)) : call(graph::PackedCsr<int32_t>(out));
+  if (out.edge_bytes == 8) return call(graph::Csr<int64_t>(out));
+  call(graph::Csr<int32_t>(out));
 }
 
 // How a weight is stored: its bytes, and whether it is unsigned, signed or a float (src/hinterland/graph/arrays.py).
@@ -37,12 +37,12 @@ void with_weight(WeightKind kind, const F& f) {
 
 // f(graph) with the type that words and kind describe.
 template <class F>
-void with_weighted_graph(const GraphWords& words, WeightKind kind, const F& f) {
+void with_weighted_graph(const graph::GraphWords& words, WeightKind kind, const F& f) {
   with_weight(kind, [&](auto weight) {
     using Weight = decltype(weight);
     if (words.packed != nullptr)
-      return words.edge_bytes == 8 ? f(PackedCsr<int64_t, Weight>(words)) : f(PackedCsr<int32_t, Weight>(words));
-    words.edge_bytes == 8 ? f(Csr<int64_t, Weight>(words)) : f(Csr<int32_t, Weight>(words));
+      return words.edge_bytes == 8 ? f(graph::PackedCsr<int64_t, Weight>(words)) : f(graph::PackedCsr<int32_t, Weight>(words));
+    words.edge_bytes == 8 ? f(graph::Csr<int64_t, Weight>(words)) : f(graph::Csr<int32_t, Weight>(words));
   });
 }
 

@@ -12,7 +12,7 @@ void bind_hotness(nb::module_& m) {
   m.def(
       "propagate_layout",
       [](int64_t num_vertices, int64_t num_edges) {
-        const FrontierLayout at(num_vertices, num_edges);
+        const graph::FrontierLayout at(num_vertices, num_edges);
         return scratch_layout(at, at);
       },
       nb::arg("num_vertices"), nb::arg("num_edges"), "Scratch memory of a step.");

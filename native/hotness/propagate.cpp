@@ -6,11 +6,11 @@
 
 namespace hinterland::native {
 
-void propagate(const GraphWords& words, const double* values, double* sums, bool pull, char* scratch) {
+void propagate(const graph::GraphWords& words, const double* values, double* sums, bool pull, char* scratch) {
   with_graph(words, nullptr, [&](const auto& graph, const auto*) {
-    const FrontierLayout at(graph.num_vertices, graph.num_edges);
+    const graph::FrontierLayout at(graph.num_vertices, graph.num_edges);
     ThreadTeam team;
-    hinterland::propagate(team, graph, Frontier(scratch, at, graph.num_vertices), values, sums, pull);
+    hotness::propagate(team, graph, graph::Frontier(scratch, at, graph.num_vertices), values, sums, pull);
   });
 }
 

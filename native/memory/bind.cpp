@@ -19,7 +19,7 @@ namespace {
 template <class Table>
 nb::tuple copy_from(const Table& table, uintptr_t packed, uintptr_t indices, int64_t index_bytes, int64_t count,
                     int64_t row_bytes, bool into_table) {
-  IndexFault fault;
+  memory::IndexFault fault;
   {
     GilReleased released;
     fault = copy_rows({table, reinterpret_cast<char*>(packed), reinterpret_cast<const void*>(indices), index_bytes, nullptr,
@@ -64,7 +64,7 @@ void bind_memory(nb::module_& m) {
       "copy_rows",
       [](uintptr_t table, int64_t table_rows, uintptr_t packed, uintptr_t indices, int64_t index_bytes, int64_t count,
          int64_t row_bytes, bool into_table) {
-        const PointerTable rows{reinterpret_cast<char*>(table), table_rows};
+        const memory::PointerTable rows{reinterpret_cast<char*>(table), table_rows};
         return copy_from(rows, packed, indices, index_bytes, count, row_bytes, into_table);
       },
       nb::arg("table"), nb::arg("table_rows"), nb::arg("packed"), nb::arg("indices"), nb::arg("index_bytes"),
@@ -77,7 +77,7 @@ void bind_memory(nb::module_& m) {
       },
       nb::arg("table"), nb::arg("packed"), nb::arg("indices"), nb::arg("index_bytes"), nb::arg("count"),
       nb::arg("row_bytes"), nb::arg("into_table"));
-  m.attr("CLOCK_SUMS") = 3 * Chunks::kMost;
+  m.attr("CLOCK_SUMS") = 3 * memory::Chunks::kMost;
   m.def(
       "admit_rows",
       [](const ClockWords& words, uintptr_t table, uintptr_t local, int64_t row_bytes) {

@@ -5,12 +5,12 @@
 
 namespace hinterland::native {
 
-void admit(const Clock& clock, const ClockBatch& batch, char* table, char* local, int64_t row_bytes) {
+void admit(const memory::Clock& clock, const memory::ClockBatch& batch, char* table, char* local, int64_t row_bytes) {
   ThreadTeam team;
-  hinterland::admit(team, clock, batch);
+  memory::admit(team, clock, batch);
   if (row_bytes == 0) return;
   // A gather to slots: position s gets row row_of[s], and only the filled positions are visited.
-  const RowCopy<PointerTable> copy{
+  const memory::RowCopy<memory::PointerTable> copy{
       {table, clock.rows}, local, clock.row_of, 8, batch.filled, clock.hand->admitted, row_bytes, 0};
   copy_rows(copy);
 }

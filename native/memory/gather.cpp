@@ -10,7 +10,7 @@ constexpr int64_t kParallelBytes = 64 << 10;  // below this, waking threads cost
 
 // Row sizes that one load and store can move: known to the compiler, so that memcpy becomes just that. 0 is any other.
 template <int64_t kRowBytes, class Table>
-void copy_all(const RowCopy<Table>& copy, IndexFault& fault) {
+void copy_all(const memory::RowCopy<Table>& copy, memory::IndexFault& fault) {
   const int64_t row_bytes = kRowBytes > 0 ? kRowBytes : copy.row_bytes;
 #pragma omp parallel for schedule(static) if (copy.count * (row_bytes + 8) > kParallelBytes)
   for (int64_t turn = 0; turn < copy.count; ++turn) {
@@ -31,8 +31,8 @@ void copy_all(const RowCopy<Table>& copy, IndexFault& fault) {
 }
 
 template <class Table>
-IndexFault copy_by_size(const RowCopy<Table>& copy) {
-  IndexFault fault{kNoFault, 0, copy.table.rows, 0, 0};
+memory::IndexFault copy_by_size(const memory::RowCopy<Table>& copy) {
+  memory::IndexFault fault{memory::kNoFault, 0, copy.table.rows, 0, 0};
   switch (copy.row_bytes) {
     case 1: copy_all<1>(copy, fault); break;
     case 2: copy_all<2>(copy, fault); break;
@@ -47,12 +47,12 @@ IndexFault copy_by_size(const RowCopy<Table>& copy) {
 
 }  // namespace
 
-IndexFault copy_rows(const RowCopy<PointerTable>& copy) { return copy_by_size(copy); }
+memory::IndexFault copy_rows(const memory::RowCopy<memory::PointerTable>& copy) { return copy_by_size(copy); }
 
-IndexFault copy_rows(const RowCopy<TieredTable>& copy) {
-  const IndexFault fault = copy_by_size(copy);
+memory::IndexFault copy_rows(const memory::RowCopy<memory::TieredTable>& copy) {
+  const memory::IndexFault fault = copy_by_size(copy);
   if (!copy.into_table || copy.table.others == 0) return fault;
-  const TieredTable& table = copy.table;
+  const memory::TieredTable& table = copy.table;
 #pragma omp parallel for schedule(static) if (copy.count * (copy.row_bytes + 8) > kParallelBytes)
   for (int64_t turn = 0; turn < copy.count; ++turn) {  // as replicate_rows does on a GPU
     const int64_t place = copy.place(copy.index_at(turn)), at = place * copy.row_bytes;

@@ -8,13 +8,13 @@
 namespace hinterland::native {
 
 // Copies rows on all threads; which positions were outside the table, if any.
-IndexFault copy_rows(const RowCopy<PointerTable>& copy);
-IndexFault copy_rows(const RowCopy<TieredTable>& copy);
+memory::IndexFault copy_rows(const memory::RowCopy<memory::PointerTable>& copy);
+memory::IndexFault copy_rows(const memory::RowCopy<memory::TieredTable>& copy);
 
 // The fields of a TieredTable in their order, as src/hinterland/memory/gather.py has them.
 using TableWords = std::array<int64_t, 12>;
 
-inline TieredTable tiered_table(const TableWords& words) {
+inline memory::TieredTable tiered_table(const TableWords& words) {
   return {reinterpret_cast<char*>(words[0]),
           words[1],
           reinterpret_cast<const void*>(words[2]),

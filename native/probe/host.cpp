@@ -10,14 +10,14 @@
 namespace hinterland::native {
 
 uint32_t read_sequence(const void* base, int64_t bytes) {
-  const PointerSource<Word<4>> source{static_cast<const Word<4>*>(base)};
+  const memory::PointerSource<probe::Word<4>> source{static_cast<const probe::Word<4>*>(base)};
   const int64_t words = bytes / 4;
   uint32_t all = 0;
 #pragma omp parallel reduction(^ : all)
   {
     const int64_t part = ceil_div<int64_t>(words, omp_get_num_threads());
     const int64_t first = std::min(words, part * omp_get_thread_num());
-    all ^= fold_sequence(source, first, std::min(words, first + part), 1);
+    all ^= probe::fold_sequence(source, first, std::min(words, first + part), 1);
   }
   return all;
 }
@@ -34,7 +34,7 @@ void write_chain(int64_t* base, int64_t count, int64_t stride) {
 }
 
 int64_t read_chain(const int64_t* base, int64_t at, int64_t steps) {
-  return follow(PointerSource<int64_t>{base}, at, steps);
+  return probe::follow(memory::PointerSource<int64_t>{base}, at, steps);
 }
 
 }  // namespace hinterland::native

@@ -7,6 +7,6 @@
 
 namespace hinterland::native {
 
-void sample_neighbors(const BatchWords& batch, int64_t from, int64_t to);
+void sample_neighbors(const sampling::BatchWords& batch, int64_t from, int64_t to);
 
 }  // namespace hinterland::native

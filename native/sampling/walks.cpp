@@ -5,10 +5,10 @@
 
 namespace hinterland::native {
 
-void random_walks(const GraphWords& words, const WalkWords& task) {
+void random_walks(const graph::GraphWords& words, const sampling::WalkWords& task) {
   with_graph(words, nullptr, [&](const auto& graph, const auto*) {
     ThreadTeam team;
-    hinterland::random_walks<std::decay_t<decltype(graph)>>(team, words, task);
+    sampling::random_walks<std::decay_t<decltype(graph)>>(team, words, task);
   });
 }
 

@@ -5,6 +5,6 @@
 
 namespace hinterland::native {
 
-void random_walks(const GraphWords& graph, const WalkWords& task);
+void random_walks(const graph::GraphWords& graph, const sampling::WalkWords& task);
 
 }  // namespace hinterland::native

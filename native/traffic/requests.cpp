@@ -11,7 +11,7 @@ namespace {
 struct Reading {
   int32_t level;
   int64_t turn;
-  Piece piece;
+  graph::Piece piece;
 };
 
 // Counts of one thread, by level.
@@ -41,7 +41,7 @@ class Replay {
 
   void add_to(LevelTraffic* levels) const {
     for (size_t i = 0; i < levels_.size(); ++i) {
-      for (int k = 0; k < kLineSectors; ++k) levels[i].requests.of[k] += levels_[i].requests.of[k];
+      for (int k = 0; k < traffic::kLineSectors; ++k) levels[i].requests.of[k] += levels_[i].requests.of[k];
       levels[i].longest = std::max(levels[i].longest, levels_[i].longest);
     }
   }
@@ -49,12 +49,12 @@ class Replay {
  private:
   // Lists that lanes read in step with each other. Returns how often the warp waits.
   template <class Access>
-  int64_t read(const Reading* readings, size_t count, RequestCounts& requests) {
+  int64_t read(const Reading* readings, size_t count, traffic::RequestCounts& requests) {
     int used = 0;
     int64_t steps = 0;
     for (size_t i = 0; i < count; ++i)
       for (int lane = 0; lane < (Access::kByWarp ? kWarpLanes : 1); ++lane) {
-        const Piece& piece = readings[i].piece;
+        const graph::Piece& piece = readings[i].piece;
         strips_[used] = Access::strip(lane, kWarpLanes, piece.begin, piece.end, line_elements_);
         steps = std::max(steps, strips_[used++].steps());
       }
@@ -71,9 +71,9 @@ class Replay {
 
   int64_t line_elements_;
   int element_bytes_;
-  Strip strips_[kWarpLanes];
-  TouchedLines loads_[2];
-  TouchedLines *now_ = &loads_[0], *before_ = &loads_[1];
+  graph::Strip strips_[kWarpLanes];
+  traffic::TouchedLines loads_[2];
+  traffic::TouchedLines *now_ = &loads_[0], *before_ = &loads_[1];
   std::vector<LevelTraffic> levels_;
 };
 
@@ -82,20 +82,20 @@ template <class Access, class Assignment>
 void readings_of(const Assignment& assignment, const int32_t* stamps, int64_t block, int64_t warp,
                  std::vector<Reading>& readings) {
   const auto add = [&](int64_t worker, int64_t v, int64_t turn) {
-    if (v == Division::kNoVertex || stamps[v] < 0) return;
-    const Piece piece = assignment.piece(worker, v);
+    if (v == graph::Division::kNoVertex || stamps[v] < 0) return;
+    const graph::Piece piece = assignment.piece(worker, v);
     if (piece.begin < piece.end) readings.push_back({stamps[v], turn, piece});
   };
   readings.clear();
   if constexpr (Access::kByWarp) {
-    const WarpShare<Assignment> share(assignment, block, warp, kEmogiWarps);
+    const graph::WarpShare<Assignment> share(assignment, block, warp, graph::kEmogiWarps);
     for (int64_t number = 0; number < share.turns; ++number) {
       const auto turn = share.turn(number);
       add(turn.worker, turn.vertex, number);
     }
   } else {
     for (int lane = 0; lane < kWarpLanes; ++lane) {
-      const int64_t worker = thread_worker(block, warp, kEmogiWarps, lane, kWarpLanes);
+      const int64_t worker = graph::thread_worker(block, warp, graph::kEmogiWarps, lane, kWarpLanes);
       const int64_t turns = worker < assignment.workers() ? assignment.turns(worker) : 0;
       for (int64_t number = 0; number < turns; ++number) add(worker, assignment.vertex(worker, number), number);
     }
@@ -103,14 +103,14 @@ void readings_of(const Assignment& assignment, const int32_t* stamps, int64_t bl
 }
 
 // What does not depend on the policies: the lists of each level, and the sectors that hold them.
-void count_lists(const Division& division, const int32_t* stamps, int element_bytes, LevelTraffic* levels,
+void count_lists(const graph::Division& division, const int32_t* stamps, int element_bytes, LevelTraffic* levels,
                  int64_t num_levels) {
   std::vector<int64_t> last(num_levels, -1);  // sector that the level's list before this one ends in
   for (int64_t v = 0; v < division.num_vertices; ++v) {
     if (stamps[v] < 0) continue;
     LevelTraffic& level = levels[stamps[v]];
     ++level.vertices;
-    const Piece list = division.list(v);
+    const graph::Piece list = division.list(v);
     const int64_t begin = list.begin * element_bytes, end = list.end * element_bytes;
     if (begin == end) continue;
     const int64_t from = std::max(begin / kSectorBytes, last[stamps[v]] + 1), to = (end - 1) / kSectorBytes;
@@ -127,14 +127,14 @@ void count_traffic(const EmogiCase& run, const int32_t* stamps, int element_byte
   count_lists(run.division, stamps, element_bytes, levels, num_levels);
   with_policies(run, [&](auto access, const auto& assignment, auto edge) {
     using Access = decltype(access);
-    const int64_t blocks = emogi_blocks<Access>(assignment, kEmogiWarps, kWarpLanes);
+    const int64_t blocks = emogi_blocks<Access>(assignment, graph::kEmogiWarps, kWarpLanes);
 #pragma omp parallel
     {
       Replay replay(kLineBytes / sizeof(edge), element_bytes, num_levels);
       std::vector<Reading> readings;
 #pragma omp for schedule(dynamic, 64) nowait
       for (int64_t block = 0; block < blocks; ++block)
-        for (int64_t warp = 0; warp < kEmogiWarps; ++warp) {
+        for (int64_t warp = 0; warp < graph::kEmogiWarps; ++warp) {
           readings_of<Access>(assignment, stamps, block, warp, readings);
           replay.warp<Access>(readings);
         }

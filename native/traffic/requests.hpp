@@ -9,7 +9,7 @@
 namespace hinterland::native {
 
 struct LevelTraffic {
-  RequestCounts requests;
+  traffic::RequestCounts requests;
   int64_t vertices;        // served, each counted once
   int64_t useful_bytes;    // of their lists
   int64_t distinct_bytes;  // of the sectors that hold them, each counted once: what a cache without end would let through

@@ -24,12 +24,12 @@ T* at(Address address) {
 // The fields of Bags, in their order.
 using BagWords = std::array<int64_t, 10>;
 
-Bags bags_of(const BagWords& w) {
+training::Bags bags_of(const BagWords& w) {
   return {at<const void>(w[0]), w[1], w[2], at<const void>(w[3]), w[4], w[5], w[6], w[7], w[8], w[9]};
 }
 
 // first, value, size of what it is outside of, how many
-std::array<int64_t, 4> words_of(const IndexFault& fault) { return {fault.first, fault.value, fault.table_rows, fault.count}; }
+std::array<int64_t, 4> words_of(const memory::IndexFault& fault) { return {fault.first, fault.value, fault.table_rows, fault.count}; }
 
 }  // namespace
 

@@ -19,17 +19,17 @@ void with_element(Element element, const Each& each) {
 
 }  // namespace
 
-BagFaults pool_bags(Element element, const TieredTable& table, int64_t dim, const Bags& bags, const float* weights, void* pooled,
+BagFaults pool_bags(Element element, const memory::TieredTable& table, int64_t dim, const training::Bags& bags, const float* weights, void* pooled,
                     int64_t* best, int64_t* counts) {
-  BagFaults faults{{kNoFault, 0, 0, 0, 0}, {kNoFault, 0, 0, 0, 0}};
+  BagFaults faults{{memory::kNoFault, 0, 0, 0, 0}, {memory::kNoFault, 0, 0, 0, 0}};
   const int64_t steps = ceil_div<int64_t>(dim, kWide), pieces = bags.bags * steps;
   volatile int64_t flag = 0;
   with_element(element, [&](auto kind) {
     using T = decltype(kind);
-    const TableRows<T> rows{table, dim};
-    const Pooled<T> to{static_cast<T*>(pooled), best, counts};
-    const auto one = best == nullptr ? &hinterland::pool_bags<kWide, false, T>
-                                     : &hinterland::pool_bags<kWide, true, T>;
+    const training::TableRows<T> rows{table, dim};
+    const training::Pooled<T> to{static_cast<T*>(pooled), best, counts};
+    const auto one = best == nullptr ? &training::pool_bags<kWide, false, T>
+                                     : &training::pool_bags<kWide, true, T>;
 #pragma omp parallel for schedule(dynamic, 64) if (pieces > kAlone)
     for (int64_t i = 0; i < pieces; ++i) {
       one(rows, bags, weights, to, 1, steps, i, pieces, faults.rows, faults.offsets, &flag, &flag);
@@ -38,42 +38,42 @@ BagFaults pool_bags(Element element, const TieredTable& table, int64_t dim, cons
   return faults;
 }
 
-void weigh_entries(Element element, const TieredTable& table, int64_t dim, const Bags& bags, const void* gradient, float* found) {
+void weigh_entries(Element element, const memory::TieredTable& table, int64_t dim, const training::Bags& bags, const void* gradient, float* found) {
   with_element(element, [&](auto kind) {
     using T = decltype(kind);
-    const TableRows<T> rows{table, dim};
+    const training::TableRows<T> rows{table, dim};
 #pragma omp parallel for schedule(dynamic, 64) if (bags.count > kAlone)
     for (int64_t i = 0; i < bags.count; ++i) {
-      hinterland::weigh_entries<kWide>(rows, bags, static_cast<const T*>(gradient), found, 1, i, bags.count);
+      training::weigh_entries<kWide>(rows, bags, static_cast<const T*>(gradient), found, 1, i, bags.count);
     }
   });
 }
 
-void note_entries(const Bags& bags, const float* weights, const int64_t* counts, const EntryNotes& notes) {
+void note_entries(const training::Bags& bags, const float* weights, const int64_t* counts, const training::EntryNotes& notes) {
   const int64_t all = max_of(bags.count, bags.bags);
 #pragma omp parallel for schedule(static) if (all > kAlone)
   for (int64_t i = 0; i < all; ++i) note_entry(bags, weights, counts, notes, i);
 }
 
-void update_rows(Element element, const TieredTable& table, int64_t dim, float* state, const AnyGradients& given, int64_t rate,
+void update_rows(Element element, const memory::TieredTable& table, int64_t dim, float* state, const AnyGradients& given, int64_t rate,
                  int64_t eps) {
   const int64_t steps = ceil_div<int64_t>(dim, kWide), pieces = given.count * steps;
   with_element(element, [&](auto kind) {
     using T = decltype(kind);
-    const TableRows<T> weights{table, dim};
-    const StateRows states{state, dim};
-    const SortedGradients<T> sorted{given.keys, given.key_bytes, given.order, given.count, given.bag,
+    const training::TableRows<T> weights{table, dim};
+    const training::StateRows states{state, dim};
+    const training::SortedGradients<T> sorted{given.keys, given.key_bytes, given.order, given.count, given.bag,
                                     given.factor, given.best, static_cast<const T*>(given.rows), given.bad};
     const auto by = [&](const auto& rule) {
 #pragma omp parallel for schedule(dynamic, 64) if (pieces > kAlone)
       for (int64_t i = 0; i < pieces; ++i) {
-        hinterland::update_rows<kWide>(weights, states, rule, sorted, 1, steps, i, pieces);
+        training::update_rows<kWide>(weights, states, rule, sorted, 1, steps, i, pieces);
       }
     };
     if (state == nullptr) {
-      by(SgdRule(rate, eps));
+      by(training::SgdRule(rate, eps));
     } else {
-      by(AdagradRule(rate, eps));
+      by(training::AdagradRule(rate, eps));
     }
   });
 }

@@ -9,14 +9,14 @@ namespace hinterland::native {
 enum class Element : int64_t { kFloat32, kFloat16, kBfloat16 };
 
 struct BagFaults {
-  IndexFault rows, offsets;
+  memory::IndexFault rows, offsets;
 };
 
 // Arguments without a type are arrays of `element`. `best` is null unless maxima are asked for.
-BagFaults pool_bags(Element element, const TieredTable& table, int64_t dim, const Bags& bags, const float* weights, void* pooled,
+BagFaults pool_bags(Element element, const memory::TieredTable& table, int64_t dim, const training::Bags& bags, const float* weights, void* pooled,
                     int64_t* best, int64_t* counts);
-void weigh_entries(Element element, const TieredTable& table, int64_t dim, const Bags& bags, const void* gradient, float* found);
-void note_entries(const Bags& bags, const float* weights, const int64_t* counts, const EntryNotes& notes);
+void weigh_entries(Element element, const memory::TieredTable& table, int64_t dim, const training::Bags& bags, const void* gradient, float* found);
+void note_entries(const training::Bags& bags, const float* weights, const int64_t* counts, const training::EntryNotes& notes);
 
 // What update_rows needs of SortedGradients<T> for any T.
 struct AnyGradients {
@@ -32,7 +32,7 @@ struct AnyGradients {
 };
 
 // By Adagrad where there is a state, else by SGD.
-void update_rows(Element element, const TieredTable& table, int64_t dim, float* state, const AnyGradients& given, int64_t rate,
+void update_rows(Element element, const memory::TieredTable& table, int64_t dim, float* state, const AnyGradients& given, int64_t rate,
                  int64_t eps);
 
 }  // namespace hinterland::native

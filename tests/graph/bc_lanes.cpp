@@ -62,14 +62,14 @@ bool agrees(unsigned seed) {
     offsets.push_back(edges.size() - padding);
   }
   const HeldOffsets held(offsets, seed % 2);
-  GraphWords words{};
+  graph::GraphWords words{};
   words.num_vertices = vertices;
   words.num_edges = offsets.back();
   words.offsets = held.view();
   words.edges = edges.data() + padding;
-  const Csr<Edge> graph(words);
+  const graph::Csr<Edge> graph(words);
 
-  const BcLayout at(vertices, graph.num_edges, history_size);
+  const graph::BcLayout at(vertices, graph.num_edges, history_size);
   std::vector<int32_t> levels(vertices, -1);
   std::vector<double> sigma(vertices), scores(vertices), expected(vertices);
   for (int turn = 0; turn < 2; ++turn) {
@@ -77,12 +77,12 @@ bool agrees(unsigned seed) {
     const std::vector<double> delta = brandes(neighbours, source);
     std::vector<char> scratch(at.bytes, 0x55);
     std::fill_n(scratch.begin(), at.zeroed, 0);
-    const BcState state(levels.data(), sigma.data(), scores.data(), scratch.data(), at, vertices, history_size);
+    const graph::BcState state(levels.data(), sigma.data(), scores.data(), scratch.data(), at, vertices, history_size);
     Lanes::run([&] {
       LaneTeam team;
       betweenness(team, graph, state, source);
     });
-    if (state.frontier.control->bad != FrontierControl::kNone || *state.overflow != 0) return false;
+    if (state.frontier.control->bad != graph::FrontierControl::kNone || *state.overflow != 0) return false;
     for (int64_t v = 0; v < vertices; ++v) {
       expected[v] += delta[v];
       if (!(std::abs(scores[v] - expected[v]) <= 1e-9 * (1 + expected[v]))) return false;

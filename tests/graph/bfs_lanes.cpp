@@ -66,12 +66,12 @@ bool agrees(unsigned seed) {
   }
 
   const HeldOffsets held(offsets, seed % 2);
-  GraphWords words{};
+  graph::GraphWords words{};
   words.num_vertices = vertices;
   words.num_edges = offsets.back();
   words.offsets = held.view();
   words.edges = edges.data() + padding;
-  const Csr<Edge> graph(words);
+  const graph::Csr<Edge> graph(words);
 
   // The transposed graph, its lists ascending, with some heads.
   std::vector<std::vector<int>> before(vertices);
@@ -88,27 +88,27 @@ bool agrees(unsigned seed) {
     in_offsets.push_back(in_edges.size());
   }
   const HeldOffsets in_held(in_offsets, seed / 2 % 2);
-  GraphWords in_words = words;
+  graph::GraphWords in_words = words;
   in_words.offsets = in_held.view();
   in_words.edges = in_edges.data();
   in_words.heads = heads.data();
   in_words.heads_per_vertex = heads_per_vertex;
-  const Csr<Edge> incoming(in_words);
+  const graph::Csr<Edge> incoming(in_words);
 
-  for (const Csr<Edge>* in : {static_cast<const Csr<Edge>*>(nullptr), &incoming}) {
-    const BfsLayout at(vertices, offsets.back());
+  for (const graph::Csr<Edge>* in : {static_cast<const graph::Csr<Edge>*>(nullptr), &incoming}) {
+    const graph::BfsLayout at(vertices, offsets.back());
     std::vector<char> scratch(at.bytes, 0x55);
     std::fill_n(scratch.begin(), at.zeroed, 0);
     std::vector<int32_t> found_levels(vertices, -1);
-    std::vector<Id> found_parents(vertices, BfsState<Id>::kUnset);
-    const BfsState<Id> state(found_parents.data(), found_levels.data(), scratch.data(), at, vertices);
+    std::vector<Id> found_parents(vertices, graph::BfsState<Id>::kUnset);
+    const graph::BfsState<Id> state(found_parents.data(), found_levels.data(), scratch.data(), at, vertices);
     Lanes::run([&] {
       LaneTeam team;
       bfs(team, graph, in, state, source);
     });
-    const FrontierControl& control = *state.frontier.control;
+    const graph::FrontierControl& control = *state.frontier.control;
     if (found_levels != levels || found_parents != parents || control.explored != examined ||
-        control.bad != FrontierControl::kNone)
+        control.bad != graph::FrontierControl::kNone)
       return false;
     if (in != nullptr)
       for (int64_t depth = 0; depth < control.depth; ++depth) pulled += state.frontier.record(depth).pulled;

@@ -19,7 +19,7 @@ template <class Edge>
 struct Arrays {
   HeldOffsets held;
   std::vector<Edge> edges, heads;
-  GraphWords words{};
+  graph::GraphWords words{};
 
   Arrays(const std::vector<std::vector<int>>& lists, int64_t padding, int64_t heads_per_vertex, bool narrow)
       : edges(padding, -1) {
@@ -69,19 +69,19 @@ bool agrees(unsigned seed) {
   for (int v = 0; v < vertices; ++v) count += labels[v] == static_cast<Id>(v);
 
   const Arrays<Edge> forward(out, random() % 40, random() % 4, seed % 2), backward(in, random() % 40, 0, seed / 2 % 2);
-  const Csr<Edge> graph(forward.words), incoming(backward.words);
-  for (const Csr<Edge>* other : {static_cast<const Csr<Edge>*>(nullptr), &incoming, symmetric ? &graph : nullptr})
+  const graph::Csr<Edge> graph(forward.words), incoming(backward.words);
+  for (const graph::Csr<Edge>* other : {static_cast<const graph::Csr<Edge>*>(nullptr), &incoming, symmetric ? &graph : nullptr})
     for (const bool reread : {false, true}) {
-      const ComponentsLayout at(vertices, graph.num_edges);
+      const graph::ComponentsLayout at(vertices, graph.num_edges);
       std::vector<char> scratch(at.bytes, 0x55);
       std::fill_n(scratch.begin(), at.zeroed, 0);
       std::vector<Id> found(vertices, 12345);
-      const ComponentsState<Id> state(found.data(), scratch.data(), at, vertices);
+      const graph::ComponentsState<Id> state(found.data(), scratch.data(), at, vertices);
       Lanes::run([&] {
         LaneTeam team;
         connected_components(team, graph, other, state, reread);
       });
-      if (found != labels || state.control->count != count || state.frontier.control->bad != FrontierControl::kNone)
+      if (found != labels || state.control->count != count || state.frontier.control->bad != graph::FrontierControl::kNone)
         return false;
     }
   return true;

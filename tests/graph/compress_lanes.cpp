@@ -28,28 +28,28 @@ struct Packed {
   Packed(const Adjacency& lists, int64_t vertices) : vertices(vertices) {
     std::vector<uint8_t> stream;
     for (const auto& list : lists) {
-      const PackedShape shape(vertices, list.size());
+      const graph::PackedShape shape(vertices, list.size());
       stream.resize(at.back() + packed_list_bytes(shape, list.data()));
       pack_list(shape, list.data(), stream.data() + at.back(), static_cast<int64_t>(stream.size()) - at.back());
       at.push_back(stream.size());
       offsets.push_back(offsets.back() + list.size());
     }
-    words.resize(packed_bytes(stream.size()) / 4);
+    words.resize(graph::packed_bytes(stream.size()) / 4);
     std::copy(stream.begin(), stream.end(), reinterpret_cast<uint8_t*>(words.data()));
   }
   Packed(const Packed&) = delete;
 
   // The graph as it is now, with either kind of offsets in four bytes or in eight.
-  GraphWords view(int widths) {
+  graph::GraphWords view(int widths) {
     held = HeldOffsets(offsets, widths % 2);
     held_at = HeldOffsets(at, widths / 2 % 2);
-    GraphWords view{};
+    graph::GraphWords view{};
     view.num_vertices = vertices;
     view.num_edges = offsets.back();
     view.offsets = held.view();
     view.packed = words.data();
     view.packed_offsets = held_at.view();
-    view.packed_end = static_cast<int64_t>(words.size()) * 4 - packed_bytes(0);
+    view.packed_end = static_cast<int64_t>(words.size()) * 4 - graph::packed_bytes(0);
     return view;
   }
 
@@ -96,31 +96,31 @@ bool visits_every_edge(unsigned seed, int64_t vertices) {
   const int64_t lists = 1 + random() % 200;
   const Adjacency neighbours = random_lists(random, lists, vertices);
   Packed packed(neighbours, vertices);
-  const PackedCsr<Edge> graph(packed.view(seed));
+  const graph::PackedCsr<Edge> graph(packed.view(seed));
 
-  const int64_t groups = ceil_div<int64_t>(lists, kGroup);
-  const FrontierLayout layout(vertices, graph.num_edges);
+  const int64_t groups = ceil_div<int64_t>(lists, graph::kGroup);
+  const graph::FrontierLayout layout(vertices, graph.num_edges);
   std::vector<char> scratch(layout.bytes, 0);
-  const Frontier frontier(scratch.data(), layout, vertices);
+  const graph::Frontier frontier(scratch.data(), layout, vertices);
   Edges expected;
   Collect collect;
   int64_t bytes = 0;
   bool bad = false;
   for (int64_t v = 0; v < lists; ++v) {
     if (random() % 4 == 0) continue;
-    frontier.current[group_of(v)] |= bit_of(v);
+    frontier.current[graph::group_of(v)] |= graph::bit_of(v);
     for (int64_t u : neighbours[v]) expected.emplace_back(v, u);
   }
   Lanes::run([&] {
-    StepCounts counts;
+    graph::StepCounts counts;
     for (int64_t group = 0; group < groups; ++group) {
-      const int64_t v = group * kGroup + Warp::lane();
+      const int64_t v = group * graph::kGroup + Warp::lane();
       const bool active = frontier.current[group] >> Warp::lane() & 1u;
       const int64_t chunks = lists_of(graph, v, active, counts).chunks;
-      for (int64_t first = 0; first < chunks; first += kTaskChunks) visit(graph, frontier, {group, first}, collect, counts);
+      for (int64_t first = 0; first < chunks; first += graph::kTaskChunks) visit(graph, frontier, {group, first}, collect, counts);
     }
     const int64_t all = Warp::sum(counts.bytes);
-    const bool any = Warp::any(counts.bad != FrontierControl::kNone);
+    const bool any = Warp::any(counts.bad != graph::FrontierControl::kNone);
     if (Warp::lane() == 0) bytes = all, bad = any;
   });
   Edges found = collect.all();
@@ -138,7 +138,7 @@ bool finds_neighbours(unsigned seed) {
   Adjacency neighbours = random_lists(random, 30, vertices);
   neighbours.resize(vertices);
   Packed packed(neighbours, vertices);
-  const PackedCsr<Edge> graph(packed.view(seed));
+  const graph::PackedCsr<Edge> graph(packed.view(seed));
   bool right = false;
   Lanes::run([&] {
     bool holds = true;
@@ -147,7 +147,7 @@ bool finds_neighbours(unsigned seed) {
       for (const int64_t from : {size_t{0}, list.size() / 2, list.size()})
         for (const int64_t wanted : {list.empty() ? 0 : list[list.size() / 3], vertices / 2, int64_t{-1}}) {
           const auto test = [&](int64_t u) { return u >= wanted && wanted >= 0; };
-          StepCounts counts;
+          graph::StepCounts counts;
           const int64_t end = graph.offsets[v + 1];
           const int64_t found = find_neighbor(graph, v, graph.offsets[v] + from, end, test, counts);
           const auto place = std::find_if(list.begin() + from, list.end(), test);
@@ -182,19 +182,19 @@ bool searches(unsigned seed, int64_t& pulled) {
     }
   }
   Packed out(neighbours, vertices), in(before, vertices);
-  const PackedCsr<int32_t> graph(out.view(seed)), incoming(in.view(seed / 2));
-  for (const auto* lists : {static_cast<const PackedCsr<int32_t>*>(nullptr), &incoming}) {
-    const BfsLayout at(vertices, graph.num_edges);
+  const graph::PackedCsr<int32_t> graph(out.view(seed)), incoming(in.view(seed / 2));
+  for (const auto* lists : {static_cast<const graph::PackedCsr<int32_t>*>(nullptr), &incoming}) {
+    const graph::BfsLayout at(vertices, graph.num_edges);
     std::vector<char> scratch(at.bytes, 0x55);
     std::fill_n(scratch.begin(), at.zeroed, 0);
     std::vector<int32_t> found_levels(vertices, -1);
-    std::vector<uint32_t> found_parents(vertices, BfsState<uint32_t>::kUnset);
-    const BfsState<uint32_t> state(found_parents.data(), found_levels.data(), scratch.data(), at, vertices);
+    std::vector<uint32_t> found_parents(vertices, graph::BfsState<uint32_t>::kUnset);
+    const graph::BfsState<uint32_t> state(found_parents.data(), found_levels.data(), scratch.data(), at, vertices);
     Lanes::run([&] {
       LaneTeam team;
       bfs(team, graph, lists, state, source);
     });
-    if (found_levels != levels || found_parents != parents || state.frontier.control->bad != FrontierControl::kNone)
+    if (found_levels != levels || found_parents != parents || state.frontier.control->bad != graph::FrontierControl::kNone)
       return false;
     for (int64_t depth = 0; depth < state.frontier.control->depth; ++depth) pulled += state.frontier.record(depth).pulled;
   }
@@ -208,19 +208,19 @@ bool survives(unsigned seed) {
   Packed packed(random_lists(random, vertices, vertices), vertices);
   for (int i = 0; i < 20; ++i) packed.words[random() % packed.words.size()] = static_cast<uint32_t>(random());
   for (int i = 0; i < 3; ++i) packed.at[random() % vertices] = static_cast<int64_t>(random());
-  const PackedCsr<int32_t> graph(packed.view(seed));
-  const FrontierLayout layout(vertices, graph.num_edges);
+  const graph::PackedCsr<int32_t> graph(packed.view(seed));
+  const graph::FrontierLayout layout(vertices, graph.num_edges);
   std::vector<char> scratch(layout.bytes, 0);
-  const Frontier frontier(scratch.data(), layout, vertices);
-  for (int64_t v = 0; v < vertices; ++v) frontier.current[group_of(v)] |= bit_of(v);
+  const graph::Frontier frontier(scratch.data(), layout, vertices);
+  for (int64_t v = 0; v < vertices; ++v) frontier.current[graph::group_of(v)] |= graph::bit_of(v);
   bool vertex = false, bad = false;
   Collect collect;
   Lanes::run([&] {
-    StepCounts counts;
+    graph::StepCounts counts;
     for (int64_t group = 0; group < layout.groups; ++group)
-      for (int64_t first = 0; first < 10 * kTaskChunks; first += kTaskChunks)
+      for (int64_t first = 0; first < 10 * graph::kTaskChunks; first += graph::kTaskChunks)
         visit(graph, frontier, {group, first}, collect, counts);
-    const bool any_bad = Warp::any(counts.bad != FrontierControl::kNone);
+    const bool any_bad = Warp::any(counts.bad != graph::FrontierControl::kNone);
     bool other = false;
     for (int64_t v = 0; v < vertices; ++v)
       other |= find_neighbor(graph, v, graph.offsets[v], graph.offsets[v + 1],
@@ -238,12 +238,12 @@ bool decodes(unsigned seed, int64_t vertices) {
   std::mt19937_64 random(seed);
   const Adjacency neighbours = random_lists(random, 50, vertices);
   const Packed packed(neighbours, vertices);
-  const BitReader<PointerSource<uint32_t>> bits{{packed.words.data()}};
+  const graph::BitReader<memory::PointerSource<uint32_t>> bits{{packed.words.data()}};
   bool right = true;
   for (size_t v = 0; v < neighbours.size(); ++v) {
-    const PackedShape shape(vertices, neighbours[v].size());
+    const graph::PackedShape shape(vertices, neighbours[v].size());
     for (int64_t i = 0; i < shape.degree; ++i)
-      right &= PackedBlock(bits, 8 * packed.at[v], shape, i / kPackedBlock).neighbor(bits, i % kPackedBlock) == neighbours[v][i];
+      right &= graph::PackedBlock(bits, 8 * packed.at[v], shape, i / graph::kPackedBlock).neighbor(bits, i % graph::kPackedBlock) == neighbours[v][i];
     std::vector<int64_t> visited(shape.degree, -1);
     const auto keep = [&](int64_t i, int64_t neighbor) { visited[i] = neighbor; };
     right &= packed_list_is_right(bits, 8 * packed.at[v], shape, vertices, packed.at[v + 1] - packed.at[v], keep);

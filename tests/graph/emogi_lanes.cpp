@@ -11,7 +11,7 @@ using namespace hinterland;
 
 namespace {
 
-struct Visits : EmogiApp {
+struct Visits : graph::EmogiApp {
   using Value = int64_t;
   std::vector<uint8_t> is_active;
   std::vector<int> visits;
@@ -45,10 +45,10 @@ bool once_each(unsigned seed, int64_t largest_size) {
   Visits app{{{vertices, nullptr, nullptr, nullptr, nullptr, 0, report}}, {}, {}};
   app.visits.resize(offsets.back());
   for (int64_t v = 0; v < vertices; ++v) app.is_active.push_back(random() % 3 != 0);
-  const int64_t blocks = emogi_blocks<Access>(assignment, kEmogiWarps, Warp::kWidth);
+  const int64_t blocks = emogi_blocks<Access>(assignment, graph::kEmogiWarps, Warp::kWidth);
   for (int64_t block = 0; block < blocks; ++block)
-    for (int64_t warp = 0; warp < kEmogiWarps; ++warp)
-      Lanes::run([&] { serve<Access>(assignment, edges.data(), app, block, warp, kEmogiWarps); });
+    for (int64_t warp = 0; warp < graph::kEmogiWarps; ++warp)
+      Lanes::run([&] { serve<Access>(assignment, edges.data(), app, block, warp, graph::kEmogiWarps); });
   for (int64_t v = 0; v < vertices; ++v)
     for (int64_t i = offsets[v]; i < offsets[v + 1]; ++i)
       if (app.visits[i] != app.is_active[v]) return false;
@@ -57,15 +57,15 @@ bool once_each(unsigned seed, int64_t largest_size) {
 
 template <class Access>
 bool all(unsigned seed) {
-  return once_each<Access, ConsecutiveVertices, int32_t>(seed, 50) && once_each<Access, TransposedVertices, int64_t>(seed, 300) &&
-         once_each<Access, EdgeTiles, int32_t>(seed, 200) && once_each<Access, EdgeTiles, int64_t>(seed, 200);
+  return once_each<Access, graph::ConsecutiveVertices, int32_t>(seed, 50) && once_each<Access, graph::TransposedVertices, int64_t>(seed, 300) &&
+         once_each<Access, graph::EdgeTiles, int32_t>(seed, 200) && once_each<Access, graph::EdgeTiles, int64_t>(seed, 200);
 }
 
 }  // namespace
 
 int main() {
   for (unsigned seed = 0; seed < 8; ++seed)
-    if (!all<NaiveAccess>(seed) || !all<MergedAccess>(seed) || !all<AlignedAccess>(seed)) {
+    if (!all<graph::NaiveAccess>(seed) || !all<graph::MergedAccess>(seed) || !all<graph::AlignedAccess>(seed)) {
       std::printf("seed %u\n", seed);
       return 1;
     }

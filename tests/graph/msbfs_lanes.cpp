@@ -38,7 +38,7 @@ template <class Edge>
 struct Arrays {
   HeldOffsets held;
   std::vector<Edge> edges, heads;
-  GraphWords words{};
+  graph::GraphWords words{};
 
   Arrays(const Adjacency& lists, int64_t padding, int64_t heads_per_vertex, bool narrow)
       : edges(padding, -1), heads(heads_per_vertex * lists.size(), -1) {
@@ -68,7 +68,7 @@ bool agrees(unsigned seed) {
   for (int64_t u = 0; u < vertices; ++u)
     for (int v : neighbours[u]) before[v].push_back(u);
   const Arrays<Edge> out(neighbours, random() % 40, 0, seed % 2), in(before, random() % 40, random() % 4, seed / 2 % 2);
-  const Csr<Edge> graph(out.words), incoming(in.words);
+  const graph::Csr<Edge> graph(out.words), incoming(in.words);
 
   std::vector<int64_t> sources(count), reached(count), sums(count), farthest(count);
   std::vector<int32_t> levels(count * vertices, -1);
@@ -84,25 +84,25 @@ bool agrees(unsigned seed) {
     }
   }
 
-  for (const Csr<Edge>* in : {static_cast<const Csr<Edge>*>(nullptr), &incoming}) {
-    const MsBfsLayout at(vertices, graph.num_edges);
+  for (const graph::Csr<Edge>* in : {static_cast<const graph::Csr<Edge>*>(nullptr), &incoming}) {
+    const graph::MsBfsLayout at(vertices, graph.num_edges);
     std::vector<char> scratch(at.bytes, 0x55);
     std::fill_n(scratch.begin(), at.zeroed, 0);
     std::vector<int32_t> found(count * vertices, -1);
-    const MsBfsState<Mask> state(found.data(), scratch.data(), at, vertices);
+    const graph::MsBfsState<Mask> state(found.data(), scratch.data(), at, vertices);
     Lanes::run([&] {
       LaneTeam team;
       msbfs(team, graph, in, state, sources.data(), count);
     });
-    const MsBfsControl& control = *state.control;
-    const FrontierControl& common = *state.frontier.control;
-    if (found != levels || common.bad != FrontierControl::kNone || !std::equal(reached.begin(), reached.end(), control.reached) ||
+    const graph::MsBfsControl& control = *state.control;
+    const graph::FrontierControl& common = *state.frontier.control;
+    if (found != levels || common.bad != graph::FrontierControl::kNone || !std::equal(reached.begin(), reached.end(), control.reached) ||
         !std::equal(sums.begin(), sums.end(), control.distance_sum) ||
         !std::equal(farthest.begin(), farthest.end(), control.eccentricity))
       return false;
     if (in != nullptr)
       for (int64_t depth = 0; depth < common.depth; ++depth) {
-        const StepRecord& record = state.frontier.record(depth);
+        const graph::StepRecord& record = state.frontier.record(depth);
         pulled += record.pulled;
         both += record.pulled != 0 && record.tasks != 0;
       }

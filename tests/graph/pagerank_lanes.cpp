@@ -20,7 +20,7 @@ template <class Edge>
 struct Arrays {
   HeldOffsets held;
   std::vector<Edge> edges;
-  GraphWords words{};
+  graph::GraphWords words{};
 
   Arrays(const Adjacency& lists, int64_t padding, bool narrow) : edges(padding, -1) {
     std::vector<int64_t> offsets{0};
@@ -74,14 +74,14 @@ bool agrees(unsigned seed) {
   const std::vector<double> uniform(vertices, 1.0 / vertices);
 
   const Arrays<Edge> forward(out, random() % 40, seed % 2), backward(in, random() % 40, seed / 2 % 2);
-  const Csr<Edge> graph(forward.words), incoming(symmetric ? forward.words : backward.words);
-  const PagerankOptions options{0.2, sizeof(Real) == 4 ? 1e-5 : 1e-7};  // a few iterations show what goes wrong
+  const graph::Csr<Edge> graph(forward.words), incoming(symmetric ? forward.words : backward.words);
+  const graph::PagerankOptions options{0.2, sizeof(Real) == 4 ? 1e-5 : 1e-7};  // a few iterations show what goes wrong
   const Real* p = random() % 2 ? personal.data() : nullptr;
-  const PagerankLayout at(vertices, graph.num_edges);
+  const graph::PagerankLayout at(vertices, graph.num_edges);
   std::vector<char> scratch(at.bytes, 0x55);
   std::fill_n(scratch.begin(), at.zeroed, 0);
   std::vector<Real> contributions(vertices, 5), sums(vertices, 7);
-  const PagerankState<Real> state(contributions.data(), sums.data(), p, options, scratch.data(), at, vertices);
+  const graph::PagerankState<Real> state(contributions.data(), sums.data(), p, options, scratch.data(), at, vertices);
   Lanes::run([&] {
     LaneTeam team;
     pagerank(team, graph, incoming, state, 100, seed % 2);
@@ -91,7 +91,7 @@ bool agrees(unsigned seed) {
   double away = 0;
   for (int v = 0; v < vertices; ++v) away += std::abs(expected[v] - static_cast<double>(sums[v]));
   return away < options.tolerance && state.control->final_error < options.tolerance &&
-         state.frontier.control->bad == FrontierControl::kNone;
+         state.frontier.control->bad == graph::FrontierControl::kNone;
 }
 
 }  // namespace

@@ -40,13 +40,13 @@ bool agrees(unsigned seed) {
     offsets.push_back(to.size() - padding);
   }
   const HeldOffsets held(offsets, seed % 2);
-  GraphWords words{};
+  graph::GraphWords words{};
   words.num_vertices = vertices;
   words.num_edges = offsets.back();
   words.offsets = held.view();
   words.edges = to.data() + padding;
   words.weights = weights.data() + padding;
-  const Csr<Edge, Weight> graph(words);
+  const graph::Csr<Edge, Weight> graph(words);
 
   std::vector<Key> expected(vertices, Policy::kUnset);
   using Entry = std::pair<Key, int64_t>;
@@ -63,16 +63,16 @@ bool agrees(unsigned seed) {
 
   const double infinity = std::numeric_limits<double>::infinity();
   for (const double delta : {1.0, 30.0, infinity}) {
-    const PathLayout at(vertices, offsets.back());
+    const graph::PathLayout at(vertices, offsets.back());
     std::vector<char> scratch(at.bytes, 0x55);
     std::fill_n(scratch.begin(), at.zeroed, 0);
     std::vector<Key> keys(vertices, Policy::kUnset);
-    const PathState<Policy> state(keys.data(), scratch.data(), at, vertices);
+    const graph::PathState<Policy> state(keys.data(), scratch.data(), at, vertices);
     Lanes::run([&] {
       LaneTeam team;
       best_paths(team, graph, state, source, {delta, delta == 1.0 ? 50 : -1});
     });
-    if (keys != expected || state.frontier.control->bad != FrontierControl::kNone) return false;
+    if (keys != expected || state.frontier.control->bad != graph::FrontierControl::kNone) return false;
     if (delta == infinity && state.path->buckets != 0) return false;
     buckets += state.path->buckets;
   }
@@ -90,7 +90,7 @@ bool all_agree(unsigned seed) {
 
 int main() {
   for (unsigned seed = 0; seed < Lanes::rounds(4); ++seed)
-    if (!all_agree<Shortest>(seed) || !all_agree<Widest>(seed)) {
+    if (!all_agree<graph::Shortest>(seed) || !all_agree<graph::Widest>(seed)) {
       std::printf("seed %u\n", seed);
       return 1;
     }

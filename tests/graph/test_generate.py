@@ -311,7 +311,7 @@ def fake_launch(file, instance, device, grid, block, *args):
                 array(out, count, ctypes.c_uint8 if "uint8_t" in instance else ctypes.c_int32)[i] = drawn >> 16
         return
     edges, seed, vertices, scale, columns, *rest = args
-    kind = [f"hinterland::{name}>" in instance for name in ("Kronecker", "Uniform", "Grid")].index(True)
+    kind = [f"{name}>" in instance for name in ("Kronecker", "Uniform", "Grid")].index(True)
     ends = listed(kind, edges, seed % 2**64, vertices, scale, columns)
     rows, cols = np.concatenate([ends, ends[::-1]], axis=1)[:, np.tile(ends[0] != ends[1], 2)]
     if "count_rows" in instance:

@@ -36,25 +36,25 @@ bool agrees(unsigned seed) {
     for (int u : lists[v]) expected[u] += values[v];
   }
   const HeldOffsets held(offsets, seed % 2);
-  GraphWords words{};
+  graph::GraphWords words{};
   words.num_vertices = vertices;
   words.num_edges = offsets.back();
   words.offsets = held.view();
   words.edges = targets.data() + padding;
 
-  const FrontierLayout at(vertices, words.num_edges);
+  const graph::FrontierLayout at(vertices, words.num_edges);
   std::vector<char> scratch(at.bytes, 0x55);
   std::fill_n(scratch.begin(), at.zeroed, 0);
-  const Frontier frontier(scratch.data(), at, vertices);
+  const graph::Frontier frontier(scratch.data(), at, vertices);
   Lanes::run([&] {
     LaneTeam team;
-    propagate(team, Csr<Edge>(words), frontier, values.data(), sums.data(), mutual);
+    hotness::propagate(team, graph::Csr<Edge>(words), frontier, values.data(), sums.data(), mutual);
   });
   for (int v = 0; v < vertices; ++v) {
     if (sums[v] == expected[v] + 1) continue;  // infinity, too
     if (!(std::abs(sums[v] - expected[v] - 1) < 1e-9 * (1 + expected[v]))) return false;
   }
-  return frontier.control->bad == FrontierControl::kNone;
+  return frontier.control->bad == graph::FrontierControl::kNone;
 }
 
 }  // namespace

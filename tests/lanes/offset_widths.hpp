@@ -18,7 +18,7 @@ class HeldOffsets {
       wide_ = offsets;
   }
 
-  Offsets view() const { return narrow_.empty() ? Offsets{wide_.data(), 8} : Offsets{narrow_.data(), 4}; }
+  graph::Offsets view() const { return narrow_.empty() ? graph::Offsets{wide_.data(), 8} : graph::Offsets{narrow_.data(), 4}; }
 
  private:
   std::vector<int64_t> wide_;

@@ -5,8 +5,8 @@
 using namespace hinterland;
 
 extern "C" void admit_rows(const native::ClockWords* words) {
-  const Clock clock = native::clock_of(*words);
-  const ClockBatch batch = native::clock_batch(*words);
+  const memory::Clock clock = native::clock_of(*words);
+  const memory::ClockBatch batch = native::clock_batch(*words);
   Lanes::run([&] {
     LaneTeam team;
     admit(team, clock, batch);

@@ -13,7 +13,7 @@ using namespace hinterland;
 namespace {
 
 template <int kUnit, class Table>
-void run(const RowCopy<Table>& copy, const RowCut& cut, bool chunks, int64_t threads, IndexFault& fault,
+void run(const memory::RowCopy<Table>& copy, const memory::RowCut& cut, bool chunks, int64_t threads, memory::IndexFault& fault,
          volatile int64_t* flag) {
   for (int64_t thread = 0; thread < threads; ++thread) {
     if constexpr (kUnit < 16) {
@@ -28,18 +28,18 @@ void run(const RowCopy<Table>& copy, const RowCut& cut, bool chunks, int64_t thr
 
 // The launch that follows a scatter into a table with replicas.
 template <int kUnit>
-void replicate(const RowCopy<TieredTable>& copy, const RowCut& cut, int64_t threads) {
+void replicate(const memory::RowCopy<memory::TieredTable>& copy, const memory::RowCut& cut, int64_t threads) {
   for (int64_t thread = 0; thread < threads; ++thread) replicate_rows<kUnit>(copy, cut, thread, threads);
 }
 
 template <int kUnit>
-void replicate(const RowCopy<PointerTable>&, const RowCut&, int64_t) {}
+void replicate(const memory::RowCopy<memory::PointerTable>&, const memory::RowCut&, int64_t) {}
 
 // fault receives first, value, table_rows, count, lock; the result is the flag.
 template <class Table>
-int64_t emulate_copy(const RowCopy<Table>& copy, int64_t unit, const RowCut& cut, bool chunks, int64_t threads,
+int64_t emulate_copy(const memory::RowCopy<Table>& copy, int64_t unit, const memory::RowCut& cut, bool chunks, int64_t threads,
                      int64_t* fault) {
-  IndexFault found{kNoFault, 0, 0, 0, 0};
+  memory::IndexFault found{memory::kNoFault, 0, 0, 0, 0};
   volatile int64_t flag = 0;
   const auto both = [&]<int kUnit>() {
     run<kUnit>(copy, cut, chunks, threads, found, &flag);
@@ -63,23 +63,23 @@ extern "C" {
 int64_t emulate(char* table, int64_t table_rows, char* packed, const void* indices, int64_t index_bytes,
                 const int64_t* visit, int64_t count, int64_t row_bytes, int64_t into_table, int64_t unit, int64_t lanes,
                 int64_t steps, int64_t shifted, int64_t chunks, int64_t threads, int64_t* fault) {
-  const RowCopy<PointerTable> copy{{table, table_rows}, packed, indices, index_bytes, visit, count, row_bytes, into_table};
+  const memory::RowCopy<memory::PointerTable> copy{{table, table_rows}, packed, indices, index_bytes, visit, count, row_bytes, into_table};
   return emulate_copy(copy, unit, {row_bytes / unit, lanes, steps, shifted}, chunks, threads, fault);
 }
 
 // `table`: the twelve fields of a TieredTable, each 8 bytes.
-int64_t emulate_tiered(const TieredTable* table, char* packed, const void* indices, int64_t index_bytes, const int64_t* visit,
+int64_t emulate_tiered(const memory::TieredTable* table, char* packed, const void* indices, int64_t index_bytes, const int64_t* visit,
                        int64_t count, int64_t row_bytes, int64_t into_table, int64_t unit, int64_t lanes, int64_t steps,
                        int64_t shifted, int64_t chunks, int64_t threads, int64_t* fault) {
-  static_assert(sizeof(TieredTable) == 12 * 8);
-  const RowCopy<TieredTable> copy{*table, packed, indices, index_bytes, visit, count, row_bytes, into_table};
+  static_assert(sizeof(memory::TieredTable) == 12 * 8);
+  const memory::RowCopy<memory::TieredTable> copy{*table, packed, indices, index_bytes, visit, count, row_bytes, into_table};
   return emulate_copy(copy, unit, {row_bytes / unit, lanes, steps, shifted}, chunks, threads, fault);
 }
 
 // A gather in bulk, one thread after another. The result has bit 1 set if rows were loaded into a room that was not empty.
 int64_t emulate_bulk(char* table, int64_t table_rows, char* packed, const void* indices, int64_t index_bytes,
                      const int64_t* visit, int64_t count, int64_t row_bytes, int64_t threads, int64_t* fault) {
-  const RowCopy<PointerTable> copy{{table, table_rows}, packed, indices, index_bytes, visit, count, row_bytes, 0};
+  const memory::RowCopy<memory::PointerTable> copy{{table, table_rows}, packed, indices, index_bytes, visit, count, row_bytes, 0};
   struct Room {
     const char* from = nullptr;
     bool misused = false;
@@ -93,7 +93,7 @@ int64_t emulate_bulk(char* table, int64_t table_rows, char* packed, const void* 
       from = nullptr;
     }
   };
-  IndexFault found{kNoFault, 0, 0, 0, 0};
+  memory::IndexFault found{memory::kNoFault, 0, 0, 0, 0};
   volatile int64_t flag = 0;
   bool misused = false;
   for (int64_t thread = 0; thread < threads; ++thread) {
@@ -106,22 +106,22 @@ int64_t emulate_bulk(char* table, int64_t table_rows, char* packed, const void* 
 }
 
 // Whether the 16 bytes at `from` may be read whole.
-int64_t whole(const TieredTable* table, const char* from, int64_t row_bytes) { return table->whole(from, row_bytes); }
+int64_t whole(const memory::TieredTable* table, const char* from, int64_t row_bytes) { return table->whole(from, row_bytes); }
 
 // The memory (0 to gpus - 1) and the place in it of the slot that is `dealt`-th among those dealt out.
-int64_t dealt_to(const TieredTable* table, int64_t dealt) {
+int64_t dealt_to(const memory::TieredTable* table, int64_t dealt) {
   return reinterpret_cast<int64_t>(table->at(table->local_rows + dealt, 1));
 }
 
 // Requests (a line touched by one access of a warp) for one row at `address`, read with or without the circular shift.
 int64_t requests(uint64_t address, int64_t row_bytes, int64_t unit, int64_t shifted) {
   const int64_t units = row_bytes / unit;
-  const int64_t head = shifted ? head_units(address, unit) : 0;
+  const int64_t head = shifted ? memory::head_units(address, unit) : 0;
   int64_t sum = 0;
   for (int64_t from = 0; from < units; from += kWarpLanes) {
     std::set<uint64_t> lines;
     for (int64_t place = from; place < min_of(from + kWarpLanes, units); ++place) {
-      lines.insert((address + shifted_unit(place, head, units) * unit) / kLineBytes);
+      lines.insert((address + memory::shifted_unit(place, head, units) * unit) / kLineBytes);
     }
     sum += static_cast<int64_t>(lines.size());
   }
@@ -134,7 +134,7 @@ int64_t chunk_requests(uint64_t address, int64_t row_bytes) {
   for (int64_t from = 0; from < row_bytes; from += kWarpLanes) {
     std::set<uint64_t> lines;
     for (int64_t place = from; place < from + kWarpLanes; ++place) {
-      const Chunk chunk = chunk_at(address, row_bytes, place);
+      const memory::Chunk chunk = memory::chunk_at(address, row_bytes, place);
       if (chunk.high > 0) lines.insert((address + chunk.at) / kLineBytes);
     }
     sum += static_cast<int64_t>(lines.size());

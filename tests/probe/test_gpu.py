@@ -17,7 +17,7 @@ def test_the_chain_kernel_follows_the_chain_that_the_cpu_follows():
     table = UnifiedTensor.empty((count * stride,), torch.int64)
     _core.write_chain(table.cpu().data_ptr(), count, stride)
     at = torch.zeros(1, dtype=torch.int64, device=GPU)
-    launch(link.KERNELS, "hinterland::read_chain", GPU, 1, 1, table.cuda(GPU).data_ptr(), 777, at.data_ptr())
+    launch(link.KERNELS, "read_chain", GPU, 1, 1, table.cuda(GPU).data_ptr(), 777, at.data_ptr())
     assert at.item() == _core.read_chain(table.cpu().data_ptr(), 0, 777)
 
 

@@ -9,7 +9,7 @@ using namespace hinterland;
 namespace {
 
 template <class F>
-void in_lanes(const GraphWords& words, const F& f) {
+void in_lanes(const graph::GraphWords& words, const F& f) {
   native::with_graph(words, nullptr, [&](const auto& graph, const auto*) {
     Lanes::run([&] {
       LaneTeam team;
@@ -20,13 +20,13 @@ void in_lanes(const GraphWords& words, const F& f) {
 
 }  // namespace
 
-extern "C" void random_walks(const GraphWords* words, const WalkWords* task) {
+extern "C" void random_walks(const graph::GraphWords* words, const sampling::WalkWords* task) {
   in_lanes(*words, [&](LaneTeam& team, const auto& graph) {
     random_walks<std::decay_t<decltype(graph)>>(team, *words, *task);
   });
 }
 
-extern "C" void negative_edges(const GraphWords* words, const NegativeWords* task, int64_t phase) {
+extern "C" void negative_edges(const graph::GraphWords* words, const sampling::NegativeWords* task, int64_t phase) {
   in_lanes(*words, [&](LaneTeam& team, const auto& graph) {
     negative_edges<std::decay_t<decltype(graph)>>(team, *words, *task, phase);
   });

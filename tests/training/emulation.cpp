@@ -10,13 +10,13 @@ namespace {
 
 using Words = const int64_t*;
 
-TieredTable table_of(Words w) {
+memory::TieredTable table_of(Words w) {
   const auto at = [](int64_t address) { return reinterpret_cast<char*>(address); };
   const auto list = [](int64_t address) { return reinterpret_cast<char* const*>(address); };
   return {at(w[0]), w[1], at(w[2]), w[3], at(w[4]), w[5], w[6], list(w[7]), w[8], w[9], list(w[10]), w[11]};
 }
 
-Bags bags_of(Words w) {
+training::Bags bags_of(Words w) {
   const auto at = [](int64_t address) { return reinterpret_cast<const void*>(address); };
   return {at(w[0]), w[1], w[2], at(w[3]), w[4], w[5], w[6], w[7], w[8], w[9]};
 }
@@ -50,19 +50,19 @@ extern "C" {
 // faults: the fields of the offsets' IndexFault and those of the rows'; flags: theirs
 void pool(int64_t element, int64_t wide, int64_t warps, Words table, int64_t dim, Words words, const float* weights,
           char* pooled, int64_t* best, int64_t* counts, int64_t lanes, int64_t steps, int64_t* faults, int64_t* flags) {
-  const Bags bags = bags_of(words);
-  IndexFault offsets{kNoFault, 0, 0, 0, 0}, rows{kNoFault, 0, 0, 0, 0};
+  const training::Bags bags = bags_of(words);
+  memory::IndexFault offsets{memory::kNoFault, 0, 0, 0, 0}, rows{memory::kNoFault, 0, 0, 0, 0};
   with_width(element, wide, [&](auto kind, auto width) {
     using T = decltype(kind);
     constexpr int kWide = decltype(width)::value;
-    const TableRows<T> from{table_of(table), dim};
-    const Pooled<T> to{reinterpret_cast<T*>(pooled), best, counts};
+    const training::TableRows<T> from{table_of(table), dim};
+    const training::Pooled<T> to{reinterpret_cast<T*>(pooled), best, counts};
     run(warps, [&](int64_t thread) {
-      const auto share = best == nullptr ? &pool_bags<kWide, false, T> : &pool_bags<kWide, true, T>;
+      const auto share = best == nullptr ? &training::pool_bags<kWide, false, T> : &training::pool_bags<kWide, true, T>;
       share(from, bags, weights, to, lanes, steps, thread, warps * 32, rows, offsets, flags + 1, flags);
     });
   });
-  const IndexFault found[] = {offsets, rows};
+  const memory::IndexFault found[] = {offsets, rows};
   for (int i = 0; i < 2; ++i) {
     const int64_t fields[] = {found[i].first, found[i].value, found[i].table_rows, found[i].count};
     for (int k = 0; k < 4; ++k) faults[4 * i + k] = fields[k];
@@ -71,10 +71,10 @@ void pool(int64_t element, int64_t wide, int64_t warps, Words table, int64_t dim
 
 void weigh(int64_t element, int64_t wide, int64_t warps, Words table, int64_t dim, Words words, const char* gradient,
            float* found, int64_t lanes) {
-  const Bags bags = bags_of(words);
+  const training::Bags bags = bags_of(words);
   with_width(element, wide, [&](auto kind, auto width) {
     using T = decltype(kind);
-    const TableRows<T> from{table_of(table), dim};
+    const training::TableRows<T> from{table_of(table), dim};
     run(warps, [&](int64_t thread) {
       weigh_entries<decltype(width)::value>(from, bags, reinterpret_cast<const T*>(gradient), found, lanes, thread, warps * 32);
     });
@@ -88,15 +88,15 @@ void update(int64_t element, int64_t wide, int64_t warps, Words table, int64_t d
   with_width(element, wide, [&](auto kind, auto width) {
     using T = decltype(kind);
     constexpr int kWide = decltype(width)::value;
-    const TableRows<T> weights{table_of(table), dim};
-    const StateRows states{state, dim};
+    const training::TableRows<T> weights{table_of(table), dim};
+    const training::StateRows states{state, dim};
     const T* const slopes = reinterpret_cast<const T*>(gradient);
-    const SortedGradients<T> given{keys, key_bytes, order, count, bag, factor, best, slopes, bad};
+    const training::SortedGradients<T> given{keys, key_bytes, order, count, bag, factor, best, slopes, bad};
     run(warps, [&](int64_t thread) {
       if (state == nullptr) {
-        update_rows<kWide>(weights, states, SgdRule(rate, eps), given, lanes, steps, thread, warps * 32);
+        update_rows<kWide>(weights, states, training::SgdRule(rate, eps), given, lanes, steps, thread, warps * 32);
       } else {
-        update_rows<kWide>(weights, states, AdagradRule(rate, eps), given, lanes, steps, thread, warps * 32);
+        update_rows<kWide>(weights, states, training::AdagradRule(rate, eps), given, lanes, steps, thread, warps * 32);
       }
     });
   });

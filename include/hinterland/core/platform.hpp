@@ -57,6 +57,9 @@ using stdlib::uintptr_t;
 inline constexpr int kLineBytes = 128;
 inline constexpr int kSectorBytes = 32;
 
+// Lanes of a GPU's warp, for arithmetic about its warps that any processor does (Warp::kWidth is that of the processor at hand).
+inline constexpr int kWarpLanes = 32;
+
 template <class T>
 HINTERLAND_FN constexpr T ceil_div(T a, T b) {
   return (a + b - 1) / b;

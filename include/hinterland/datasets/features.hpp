@@ -7,7 +7,7 @@
 #include "hinterland/core/platform.hpp"
 #include "hinterland/graph/generate.hpp"
 
-namespace hinterland {
+namespace hinterland::datasets {
 
 class CommunityFeatures {
  public:
@@ -15,8 +15,8 @@ class CommunityFeatures {
   static constexpr int kQuad = 4;     // columns whose noise one random block decides
 
   HINTERLAND_FN CommunityFeatures(uint64_t seed, int64_t communities)
-      : noise_{stream_key(seed, Stream::kFeatures)},
-        centers_{stream_key(seed, Stream::kCenters)},
+      : noise_{stream_key(seed, graph::Stream::kFeatures)},
+        centers_{stream_key(seed, graph::Stream::kCenters)},
         communities_(static_cast<uint64_t>(communities)) {}
 
   // The community whose centre `vertex` shows.
@@ -54,4 +54,4 @@ class CommunityFeatures {
   uint64_t communities_;
 };
 
-}  // namespace hinterland
+}  // namespace hinterland::datasets

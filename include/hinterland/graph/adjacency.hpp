@@ -3,7 +3,7 @@
 
 #include "hinterland/memory/source.hpp"
 
-namespace hinterland {
+namespace hinterland::graph {
 
 // Where lists begin, and the last one ends: int64, or uint32, which halves what they take of a GPU's memory where the last is below
 // 2^32. All lists of a graph have offsets of one width, so the branch goes one way for a whole warp.
@@ -46,7 +46,7 @@ inline constexpr int64_t kPageEdges = int64_t{1} << kPageShift;
 template <class T>
 struct TieredSource {
   using value_type = T;
-  using Span = typename PointerSource<T>::Span;
+  using Span = typename memory::PointerSource<T>::Span;
 
   const T* home;
   const T* hot;
@@ -102,4 +102,4 @@ struct Csr {
   HINTERLAND_FN int64_t degree(int64_t vertex) const { return unchecked_degree(offsets, vertex); }
 };
 
-}  // namespace hinterland
+}  // namespace hinterland::graph

@@ -4,7 +4,7 @@
 
 #include "hinterland/graph/visit.hpp"
 
-namespace hinterland {
+namespace hinterland::graph {
 
 // The tasks of step `step`: the lists of all vertices for which holds(vertex).
 template <class Team, class Graph, class Holds>
@@ -104,4 +104,4 @@ class SumOverLists {
   bool is_first_ = true;  // of the task's lists
 };
 
-}  // namespace hinterland
+}  // namespace hinterland::graph

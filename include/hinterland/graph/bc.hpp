@@ -13,7 +13,7 @@
 
 #include "hinterland/graph/visit.hpp"
 
-namespace hinterland {
+namespace hinterland::graph {
 
 // The search's memory besides levels, sigma and scores. The first `zeroed` bytes must be zero at the start.
 // `history` remembers in which groups the vertices of each level lie, for the way back: at most `history_size` numbers.
@@ -254,4 +254,4 @@ HINTERLAND_FN void betweenness(Team& team, const Graph& graph, const BcState& st
   team.lead([&] { frontier.end(team.now_ns()); });
 }
 
-}  // namespace hinterland
+}  // namespace hinterland::graph

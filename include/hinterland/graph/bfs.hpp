@@ -15,7 +15,7 @@
 
 #include "hinterland/graph/visit.hpp"
 
-namespace hinterland {
+namespace hinterland::graph {
 
 // A level that is a list: its vertices, and the edges out of them.
 struct Listed {
@@ -402,4 +402,4 @@ HINTERLAND_FN void bfs(Team& team, const Graph& graph, const Graph* incoming, co
   team.lead([&] { frontier.end(team.now_ns()); });
 }
 
-}  // namespace hinterland
+}  // namespace hinterland::graph

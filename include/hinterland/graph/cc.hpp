@@ -13,7 +13,7 @@
 #include "hinterland/core/philox.hpp"
 #include "hinterland/graph/all_lists.hpp"
 
-namespace hinterland {
+namespace hinterland::graph {
 
 inline constexpr int64_t kLinkedFirst = 2;      // neighbours of each vertex that are linked at first
 inline constexpr int64_t kLabelSamples = 1024;  // vertices that are asked which component is the largest
@@ -204,4 +204,4 @@ HINTERLAND_FN void connected_components(Team& team, const Graph& graph, const Gr
   team.lead([&] { frontier.end(team.now_ns()); });
 }
 
-}  // namespace hinterland
+}  // namespace hinterland::graph

@@ -9,7 +9,7 @@
 #include "hinterland/graph/generate.hpp"
 #include "hinterland/graph/permute.hpp"
 
-namespace hinterland {
+namespace hinterland::graph {
 
 // Vertices of one type. Before they are renumbered, x is in community x mod `communities` (and small numbers are hubs), so
 // that a vertex of another community with about the same degree is never far.
@@ -79,4 +79,4 @@ class Communities {
   int levels_ = 0;
 };
 
-}  // namespace hinterland
+}  // namespace hinterland::graph

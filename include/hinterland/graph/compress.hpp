@@ -15,7 +15,7 @@
 #include "hinterland/core/platform.hpp"
 #include "hinterland/core/warp.hpp"
 
-namespace hinterland {
+namespace hinterland::graph {
 
 inline constexpr int kPackedBlock = 32;
 
@@ -240,4 +240,4 @@ HINTERLAND_FN bool packed_list_is_right(const BitReader<Words>& bits, int64_t li
   return ceil_div<int64_t>(end, 8) == bytes;
 }
 
-}  // namespace hinterland
+}  // namespace hinterland::graph

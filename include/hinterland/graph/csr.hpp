@@ -4,7 +4,7 @@
 
 #include "hinterland/core/platform.hpp"
 
-namespace hinterland {
+namespace hinterland::graph {
 
 struct Edge {
   int64_t from, to;
@@ -39,4 +39,4 @@ HINTERLAND_FN bool offset_is_wrong(const Offsets& indptr, int64_t i, int64_t ver
   return i == vertices && here != edges;
 }
 
-}  // namespace hinterland
+}  // namespace hinterland::graph

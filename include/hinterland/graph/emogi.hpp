@@ -13,9 +13,8 @@
 #include "hinterland/core/warp.hpp"
 #include "hinterland/graph/lists.hpp"
 
-namespace hinterland {
+namespace hinterland::graph {
 
-inline constexpr int kWarpLanes = 32;  // of a GPU; arithmetic about its warps is done on any processor
 inline constexpr int kEmogiWarps = 8;  // in a block of the GPU
 inline constexpr int kStepsInFlight = 8;  // of a list, which a warp requests before it looks at the first
 inline constexpr int kIdle = -1;  // for the neighbour of a lane that has none
@@ -281,4 +280,4 @@ struct EmogiPagerank : EmogiApp {
   }
 };
 
-}  // namespace hinterland
+}  // namespace hinterland::graph

@@ -10,7 +10,7 @@
 #include "hinterland/core/grid.hpp"
 #include "hinterland/graph/lists.hpp"
 
-namespace hinterland {
+namespace hinterland::graph {
 
 // Vertices are kept in groups: the bits of one bitmap word.
 inline constexpr int kGroup = 32;
@@ -338,4 +338,4 @@ HINTERLAND_FN void for_each_vertex(Team& team, const Frontier& frontier, int64_t
   });
 }
 
-}  // namespace hinterland
+}  // namespace hinterland::graph

@@ -7,7 +7,7 @@
 #include "hinterland/graph/csr.hpp"
 #include "hinterland/graph/permute.hpp"
 
-namespace hinterland {
+namespace hinterland::graph {
 
 // What all generators are made from. Kronecker graphs have 2^scale vertices; a grid has rows of `columns` vertices.
 struct GraphShape {
@@ -126,4 +126,4 @@ class EdgeWeight {
   Philox random_;
 };
 
-}  // namespace hinterland
+}  // namespace hinterland::graph

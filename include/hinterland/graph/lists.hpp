@@ -4,7 +4,7 @@
 #include "hinterland/core/platform.hpp"
 #include "hinterland/core/warp.hpp"
 
-namespace hinterland {
+namespace hinterland::graph {
 
 // Elements [begin, end) of an array.
 struct Piece {
@@ -88,4 +88,4 @@ struct Window {
   }
 };
 
-}  // namespace hinterland
+}  // namespace hinterland::graph

@@ -17,7 +17,7 @@
 
 #include "hinterland/graph/visit.hpp"
 
-namespace hinterland {
+namespace hinterland::graph {
 
 inline constexpr int kMostSources = 64;  // of one search
 
@@ -446,4 +446,4 @@ HINTERLAND_FN void msbfs(Team& team, const Graph& graph, const Graph* incoming, 
   team.lead([&] { frontier.end(team.now_ns()); });
 }
 
-}  // namespace hinterland
+}  // namespace hinterland::graph

@@ -13,7 +13,7 @@
 
 #include "hinterland/graph/all_lists.hpp"
 
-namespace hinterland {
+namespace hinterland::graph {
 
 // In the order in which Python gives them.
 struct PagerankOptions {
@@ -184,4 +184,4 @@ HINTERLAND_FN void pagerank(Team& team, const Graph& graph, const Graph& incomin
   });
 }
 
-}  // namespace hinterland
+}  // namespace hinterland::graph

@@ -5,7 +5,7 @@
 #include "hinterland/core/philox.hpp"
 #include "hinterland/core/platform.hpp"
 
-namespace hinterland {
+namespace hinterland::graph {
 
 class Permutation {
  public:
@@ -53,4 +53,4 @@ class Permutation {
   uint64_t keys_[kRounds];
 };
 
-}  // namespace hinterland
+}  // namespace hinterland::graph

@@ -20,7 +20,7 @@
 
 #include "hinterland/graph/visit.hpp"
 
-namespace hinterland {
+namespace hinterland::graph {
 
 template <class Weight>
 using KeyFor = stdlib::conditional_t<sizeof(Weight) == 8, uint64_t, uint32_t>;
@@ -276,4 +276,4 @@ HINTERLAND_FN void best_paths(Team& team, const Graph& graph, const PathState<Po
   team.lead([&] { frontier.end(team.now_ns()); });
 }
 
-}  // namespace hinterland
+}  // namespace hinterland::graph

@@ -3,7 +3,7 @@
 
 #include "hinterland/graph/sssp.hpp"
 
-namespace hinterland {
+namespace hinterland::graph {
 
 // A key is the complement of a width, in the order of the weights: a wider path has a smaller key. Weights may be negative.
 template <class WeightType>
@@ -35,4 +35,4 @@ struct Widest {
   HINTERLAND_FN static Key past(Key least, double delta) { return key_past(least, delta, kUnset); }
 };
 
-}  // namespace hinterland
+}  // namespace hinterland::graph

@@ -7,7 +7,7 @@
 #include "hinterland/graph/adjacency.hpp"
 #include "hinterland/graph/frontier.hpp"
 
-namespace hinterland {
+namespace hinterland::graph {
 
 inline constexpr int kChunksInFlight = 4;  // chunks that a warp requests before it looks at the first
 
@@ -162,4 +162,4 @@ HINTERLAND_FN void visit(const Graph& graph, const Frontier& frontier, const Tas
   }
 }
 
-}  // namespace hinterland
+}  // namespace hinterland::graph

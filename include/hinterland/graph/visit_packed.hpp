@@ -5,7 +5,7 @@
 #include "hinterland/graph/compress.hpp"
 #include "hinterland/graph/visit.hpp"
 
-namespace hinterland {
+namespace hinterland::graph {
 
 // A graph whose lists are packed. `slots` and `hot_edges` of GraphWords, if there, are pages of the packed lists' words.
 template <class EdgeType, class WeightType = NoWeight>
@@ -49,7 +49,7 @@ struct PackedCsr {
         found += min_of(end, (page + 1) * kPageBytes) - max_of(begin, page * kPageBytes);
     return found;
   }
-  HINTERLAND_FN PointerSource<uint8_t> bytes() const { return {reinterpret_cast<const uint8_t*>(bits.words.home)}; }
+  HINTERLAND_FN memory::PointerSource<uint8_t> bytes() const { return {reinterpret_cast<const uint8_t*>(bits.words.home)}; }
 };
 
 // Where the packed list of a vertex lies in the stream, in bytes; nowhere if its offsets are broken, and then no neighbour of it
@@ -246,7 +246,7 @@ class PackedTraffic {
     return skipped;
   }
 
-  PointerSource<uint8_t> bytes_;
+  memory::PointerSource<uint8_t> bytes_;
   PackedBounds list_;
   int64_t entries_, payloads_;  // the sectors before these have been read, or are none of the list's
 };
@@ -373,4 +373,4 @@ HINTERLAND_FN void look_through(const PackedCsr<Edge, Weight>& graph, int64_t ve
   }
 }
 
-}  // namespace hinterland
+}  // namespace hinterland::graph

@@ -14,7 +14,7 @@
 
 #include "hinterland/graph/all_lists.hpp"
 
-namespace hinterland {
+namespace hinterland::hotness {
 
 // A visitor: sums[u] += values[v] for every u in v's list.
 class PushAlongLists {
@@ -36,7 +36,7 @@ class PushAlongLists {
 };
 
 template <class Visitor, class Team, class Graph, class Gives>
-HINTERLAND_FN void visit_all(Team& team, const Graph& graph, const Frontier& frontier, const double* values, double* sums,
+HINTERLAND_FN void visit_all(Team& team, const Graph& graph, const graph::Frontier& frontier, const double* values, double* sums,
                              const Gives& gives) {
   team.lead([&] {
     frontier.begin();
@@ -47,7 +47,7 @@ HINTERLAND_FN void visit_all(Team& team, const Graph& graph, const Frontier& fro
   const int64_t num_tasks = frontier.num_tasks(0);
   team.lead([&] { frontier.begin_visit(0, num_tasks, team.now_ns()); });
   team.take(num_tasks, [&](const auto& items) {
-    StepCounts counts;
+    graph::StepCounts counts;
     items([&](int64_t i) {
       Visitor visitor(values, sums);
       visit(graph, frontier, frontier.tasks[i], visitor, counts);
@@ -60,12 +60,12 @@ HINTERLAND_FN void visit_all(Team& team, const Graph& graph, const Frontier& fro
 
 // The step. To pull, the graph must be undirected. The frontier is as FrontierLayout asks for; sums are added to what is there.
 template <class Team, class Graph>
-HINTERLAND_FN void propagate(Team& team, const Graph& graph, const Frontier& frontier, const double* values, double* sums,
+HINTERLAND_FN void propagate(Team& team, const Graph& graph, const graph::Frontier& frontier, const double* values, double* sums,
                              bool pull) {
   if (pull)
-    visit_all<SumOverLists<double>>(team, graph, frontier, values, sums, [](int64_t) { return true; });
+    visit_all<graph::SumOverLists<double>>(team, graph, frontier, values, sums, [](int64_t) { return true; });
   else
     visit_all<PushAlongLists>(team, graph, frontier, values, sums, [&](int64_t vertex) { return values[vertex] != 0; });
 }
 
-}  // namespace hinterland
+}  // namespace hinterland::hotness

@@ -6,7 +6,7 @@
 
 #include "hinterland/memory/gather.hpp"
 
-namespace hinterland {
+namespace hinterland::memory {
 
 // A row on its way: where it comes from, and to which of the packed rows it goes.
 struct BulkRow {
@@ -42,4 +42,4 @@ HINTERLAND_FN void gather_bulk(const RowCopy<Table>& copy, int64_t thread, int64
   }
 }
 
-}  // namespace hinterland
+}  // namespace hinterland::memory

@@ -21,7 +21,7 @@
 #include "hinterland/core/grid.hpp"
 #include "hinterland/memory/gather.hpp"
 
-namespace hinterland {
+namespace hinterland::memory {
 
 struct ClockHand {
   int64_t at;        // the slot that the hand comes to next
@@ -241,4 +241,4 @@ HINTERLAND_FN void admit(Team& team, const Clock& clock, const ClockBatch& batch
   });
 }
 
-}  // namespace hinterland
+}  // namespace hinterland::memory

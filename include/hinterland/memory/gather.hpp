@@ -11,7 +11,7 @@
 #include "hinterland/core/atomic.hpp"
 #include "hinterland/core/platform.hpp"
 
-namespace hinterland {
+namespace hinterland::memory {
 
 // Positions outside the table, found while rows are copied: the first of them, what it held, and the rows of that table.
 struct IndexFault {
@@ -107,7 +107,6 @@ struct RowCut {
   int64_t shifted;  // for copy_rows alone; 1: start every row at a line (rows longer than a line that do not all begin at one)
 };
 
-inline constexpr int kWarpLanes = 32;
 inline constexpr int kFlight = 4;
 
 template <int kBytes>
@@ -309,4 +308,4 @@ HINTERLAND_FN void gather_chunks(const RowCopy<Table>& copy, const RowCut& cut, 
   }
 }
 
-}  // namespace hinterland
+}  // namespace hinterland::memory

@@ -7,7 +7,7 @@
 #include "hinterland/core/platform.hpp"
 #include "hinterland/core/warp.hpp"
 
-namespace hinterland {
+namespace hinterland::memory {
 
 // Any address that this processor can load from: its own memory, a peer GPU's, or mapped host memory.
 template <class T>
@@ -49,4 +49,4 @@ struct PointerSource {
   HINTERLAND_FN Span span(int64_t begin, int64_t end) const { return {base, begin, end}; }
 };
 
-}  // namespace hinterland
+}  // namespace hinterland::memory

@@ -8,7 +8,7 @@
 #include "hinterland/core/philox.hpp"
 #include "hinterland/memory/gather.hpp"
 
-namespace hinterland {
+namespace hinterland::memory {
 
 // What one processor reads rows through. All memories begin at multiples of 512 bytes, so one cut (plan.py) fits all, and those
 // of GPUs are padded to whole lines.
@@ -98,4 +98,4 @@ HINTERLAND_FN void replicate_rows(const RowCopy<TieredTable>& copy, const RowCut
   }
 }
 
-}  // namespace hinterland
+}  // namespace hinterland::memory

@@ -5,7 +5,7 @@
 #include "hinterland/core/philox.hpp"
 #include "hinterland/core/platform.hpp"
 
-namespace hinterland {
+namespace hinterland::probe {
 
 // One load of a thread: 4, 8 or 16 bytes, fetched by one instruction.
 template <int kBytes>
@@ -42,4 +42,4 @@ HINTERLAND_FN int64_t follow(const Source& source, int64_t at, int64_t steps) {
   return at;
 }
 
-}  // namespace hinterland
+}  // namespace hinterland::probe

@@ -19,7 +19,7 @@
 #include "hinterland/sampling/draw.hpp"
 #include "hinterland/sampling/lists.hpp"
 
-namespace hinterland {
+namespace hinterland::sampling {
 
 // Draw `i` of `count` without replacement from [0, degree): Floyd's algorithm (Bentley and Floyd, "A sample of brilliance",
 // CACM 1987), where tries[i] is uniform in [0, degree - count + i]. It takes the try, or, if that has been taken, the largest
@@ -220,4 +220,4 @@ HINTERLAND_FN int64_t choose_with_replacement(const Candidates<Graph>& from, con
   return count;
 }
 
-}  // namespace hinterland
+}  // namespace hinterland::sampling

@@ -10,7 +10,7 @@
 
 #include "hinterland/core/philox.hpp"
 
-namespace hinterland {
+namespace hinterland::sampling {
 
 class Draws {
  public:
@@ -60,4 +60,4 @@ class Draws {
   Philox philox_;
 };
 
-}  // namespace hinterland
+}  // namespace hinterland::sampling

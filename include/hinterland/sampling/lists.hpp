@@ -4,27 +4,27 @@
 
 #include "hinterland/graph/visit_packed.hpp"
 
-namespace hinterland {
+namespace hinterland::sampling {
 
 struct ListPlace {
   int64_t vertex, begin, degree;
 };
 
 template <class Edge, class Weight>
-HINTERLAND_FN int64_t neighbor_at(const Csr<Edge, Weight>& graph, const ListPlace& list, int64_t i) {
+HINTERLAND_FN int64_t neighbor_at(const graph::Csr<Edge, Weight>& graph, const ListPlace& list, int64_t i) {
   return graph.edges.read(list.begin + i);
 }
 
 // Three fields of the list's Elias-Fano block (compress.hpp): its directory entry, its high bits, one neighbour's low bits. -1
 // if the list does not lie within its bytes.
 template <class Edge, class Weight>
-HINTERLAND_FN int64_t neighbor_at(const PackedCsr<Edge, Weight>& graph, const ListPlace& list, int64_t i) {
-  const PackedBounds bytes(graph, list.vertex, true);
-  const PackedShape shape(graph.num_vertices, list.degree);
+HINTERLAND_FN int64_t neighbor_at(const graph::PackedCsr<Edge, Weight>& graph, const ListPlace& list, int64_t i) {
+  const graph::PackedBounds bytes(graph, list.vertex, true);
+  const graph::PackedShape shape(graph.num_vertices, list.degree);
   if (8 * bytes.begin + shape.directory_bits() > 8 * bytes.end) return -1;
-  const PackedBlock block(graph.bits, 8 * bytes.begin, shape, i / kPackedBlock);
+  const graph::PackedBlock block(graph.bits, 8 * bytes.begin, shape, i / graph::kPackedBlock);
   if (block.low_bits > shape.vertex_bits || block.end() > 8 * bytes.end) return -1;
-  return block.neighbor(graph.bits, static_cast<int>(i % kPackedBlock));
+  return block.neighbor(graph.bits, static_cast<int>(i % graph::kPackedBlock));
 }
 
 // Weights of the types that paths know, as doubles: what a sampler does with one is a comparison or a division.
@@ -32,7 +32,7 @@ class SampleWeights {
  public:
   enum Kind : int64_t { kNone = -1, kUint8, kInt32, kInt64, kFloat32, kFloat64 };  // as in Python (sampling/batch.py)
 
-  HINTERLAND_FN SampleWeights(const GraphWords& words, int64_t kind) : words_(words), kind_(kind) {}
+  HINTERLAND_FN SampleWeights(const graph::GraphWords& words, int64_t kind) : words_(words), kind_(kind) {}
 
   HINTERLAND_FN bool any() const { return kind_ != kNone; }
   HINTERLAND_FN double read(int64_t edge) const {
@@ -51,11 +51,11 @@ class SampleWeights {
   HINTERLAND_FN double as(int64_t edge) const {
     const int32_t* const slots = words_.hot_weights == nullptr ? nullptr : words_.slots;
     return static_cast<double>(
-        TieredSource<T>{static_cast<const T*>(words_.weights), static_cast<const T*>(words_.hot_weights), slots}.read(edge));
+        graph::TieredSource<T>{static_cast<const T*>(words_.weights), static_cast<const T*>(words_.hot_weights), slots}.read(edge));
   }
 
-  const GraphWords& words_;
+  const graph::GraphWords& words_;
   int64_t kind_;
 };
 
-}  // namespace hinterland
+}  // namespace hinterland::sampling

@@ -9,7 +9,7 @@
 #include "hinterland/sampling/draw.hpp"
 #include "hinterland/sampling/lists.hpp"
 
-namespace hinterland {
+namespace hinterland::sampling {
 
 inline constexpr int64_t kNegativeTries = 64;
 
@@ -38,8 +38,8 @@ static_assert(sizeof(NegativeWords) == 10 * sizeof(int64_t));
 template <class Graph>
 class Absent {
  public:
-  HINTERLAND_FN Absent(const Graph& graph, int64_t vertex, StepCounts& counts) : graph_(graph), counts_(counts) {
-    const ListBounds bounds(graph, vertex, true, counts);
+  HINTERLAND_FN Absent(const Graph& graph, int64_t vertex, graph::StepCounts& counts) : graph_(graph), counts_(counts) {
+    const graph::ListBounds bounds(graph, vertex, true, counts);
     list_ = {vertex, bounds.begin, bounds.end - bounds.begin};
   }
 
@@ -94,7 +94,7 @@ class Absent {
   }
 
   const Graph& graph_;
-  StepCounts& counts_;
+  graph::StepCounts& counts_;
   ListPlace list_;
 };
 
@@ -103,12 +103,12 @@ enum NegativePhase : int64_t { kTryPairs, kCountAbsent, kPickAbsent };
 // One phase: tries, and where sources are given what follows when they fail; the count of what is missing in each list; the pairs
 // that tries have left, by these counts. Called by all threads of a team.
 template <class Graph, class Team>
-HINTERLAND_FN void negative_edges(Team& team, const GraphWords& words, const NegativeWords& task, int64_t phase) {
+HINTERLAND_FN void negative_edges(Team& team, const graph::GraphWords& words, const NegativeWords& task, int64_t phase) {
   const Graph graph(words);
   const int64_t vertices = graph.num_vertices;
   team.loop(phase == kCountAbsent ? vertices : task.count, [&](const auto& ranges) {
     const Draws draws(static_cast<uint64_t>(task.seed), static_cast<uint64_t>(task.batch), Draws::kNegatives);
-    StepCounts counts;
+    graph::StepCounts counts;
     const auto try_pair = [&](int64_t i) {
       const uint64_t place = static_cast<uint64_t>(i);
       int64_t source = task.sources == nullptr ? -1 : task.sources[i / task.each];
@@ -163,8 +163,8 @@ HINTERLAND_FN void negative_edges(Team& team, const GraphWords& words, const Neg
           pick(i);
       }
     });
-    if (counts.bad != FrontierControl::kNone) atomic_min(task.control->bad_list, counts.bad);
+    if (counts.bad != graph::FrontierControl::kNone) atomic_min(task.control->bad_list, counts.bad);
   });
 }
 
-}  // namespace hinterland
+}  // namespace hinterland::sampling

@@ -16,7 +16,7 @@
 #include "hinterland/sampling/choose.hpp"
 #include "hinterland/sampling/renumber.hpp"
 
-namespace hinterland {
+namespace hinterland::sampling {
 
 // What Python fills in (src/hinterland/sampling/batch.py has the same order). Numbers within a batch are below 2^48.
 
@@ -33,7 +33,7 @@ struct VertexSet {
 };
 
 struct Relation {
-  const GraphWords* lists;
+  const graph::GraphWords* lists;
   int64_t source, target;  // types
   const int64_t* fanouts;  // for each hop; -1 is all of the list
   int64_t* ends;           // ends[h]: edges before hop h
@@ -170,9 +170,9 @@ class HopStep {
   HINTERLAND_FN uint64_t batch() const { return static_cast<uint64_t>(batch_.batch); }
 
   // The list of vertex i of the frontier, empty where the vertex is none or its list is broken, and notes of both.
-  HINTERLAND_FN ListPlace open(int64_t i, StepCounts& counts) const {
+  HINTERLAND_FN ListPlace open(int64_t i, graph::StepCounts& counts) const {
     const int64_t vertex = target_.node[frontier_ + i];
-    const ListBounds list(graph_, vertex, static_cast<uint64_t>(vertex) < static_cast<uint64_t>(target_.num_vertices), counts);
+    const graph::ListBounds list(graph_, vertex, static_cast<uint64_t>(vertex) < static_cast<uint64_t>(target_.num_vertices), counts);
     batch_.begins[i] = list.begin;
     batch_.degrees[i] = list.end - list.begin;
     return {vertex, list.begin, list.end - list.begin};
@@ -184,8 +184,8 @@ class HopStep {
     const int64_t limit = batch_.limits == nullptr ? 0 : batch_.limits[target_.tree[frontier_ + i]];
     return {graph_, weights_, rule_, source_.num_vertices, list, limit};
   }
-  HINTERLAND_FN void report(const StepCounts& counts) const {
-    if (counts.bad != FrontierControl::kNone) atomic_min(batch_.control->bad_list, number_ << Draws::kPlaceBits | counts.bad);
+  HINTERLAND_FN void report(const graph::StepCounts& counts) const {
+    if (counts.bad != graph::FrontierControl::kNone) atomic_min(batch_.control->bad_list, number_ << Draws::kPlaceBits | counts.bad);
   }
 
   // A lane for each vertex.
@@ -193,7 +193,7 @@ class HopStep {
   HINTERLAND_FN void choose_by_position(Team& team) const {
     team.loop(size_, [&](const auto& ranges) {
       const Draws draws(seed(), batch(), Draws::kNeighbors);
-      StepCounts counts;
+      graph::StepCounts counts;
       ranges([&](int64_t first, int64_t last) {
         for (int64_t i = first + Warp::lane(); i < last; i += Warp::kWidth) {
           const int64_t degree = open(i, counts).degree;
@@ -217,7 +217,7 @@ class HopStep {
   HINTERLAND_FN void choose_by_candidate(Team& team) const {
     team.take(size_, [&](const auto& each) {
       const ChoiceStreams streams(seed(), batch());
-      StepCounts counts;
+      graph::StepCounts counts;
       each([&](int64_t i) {
         const Candidates<Graph> from = candidates(i, open(i, counts));
         int64_t count = 0;
@@ -278,7 +278,7 @@ class HopStep {
   template <class Team>
   HINTERLAND_FN void read_neighbors(Team& team, const NumberTable& table, int64_t edges, int64_t base) const {
     team.loop(ceil_div(edges, kRun), [&](const auto& ranges) {
-      StepCounts counts;
+      graph::StepCounts counts;
       ranges([&](int64_t first, int64_t last) {
         int64_t e = first * kRun + Warp::lane();
         const int64_t end = min_of(last * kRun, edges);
@@ -332,4 +332,4 @@ HINTERLAND_FN void sample_neighbors(Team& team, const BatchWords& batch, int64_t
   }
 }
 
-}  // namespace hinterland
+}  // namespace hinterland::sampling

@@ -9,7 +9,7 @@
 #include "hinterland/core/philox.hpp"
 #include "hinterland/core/warp.hpp"
 
-namespace hinterland {
+namespace hinterland::sampling {
 
 // All bits are one where nothing is.
 struct NumberEntry {
@@ -103,4 +103,4 @@ HINTERLAND_FN void prefix(Team& team, int64_t items, int64_t* sums, int64_t& tot
   });
 }
 
-}  // namespace hinterland
+}  // namespace hinterland::sampling

@@ -12,7 +12,7 @@
 #include "hinterland/core/grid.hpp"
 #include "hinterland/sampling/choose.hpp"
 
-namespace hinterland {
+namespace hinterland::sampling {
 
 struct WalkControl {
   int64_t bad_start, bad_list;  // the smallest walk whose start is no vertex, the smallest vertex with a broken list; or kNone
@@ -39,7 +39,7 @@ static_assert(sizeof(WalkWords) == 11 * sizeof(int64_t));
 template <class Graph>
 class WalkDraws {
  public:
-  HINTERLAND_FN WalkDraws(const Graph& graph, const GraphWords& words, const WalkWords& task)
+  HINTERLAND_FN WalkDraws(const Graph& graph, const graph::GraphWords& words, const WalkWords& task)
       : graph_(graph),
         weights_(words, task.weights),
         rule_{true, false, nullptr, nullptr, task.most_weight},
@@ -113,11 +113,11 @@ inline constexpr int kWalksTogether = Warp::kWidth == 1 ? 8 : 1;  // walks of on
 
 // All walks. Called by all threads of a team.
 template <class Graph, class Team>
-HINTERLAND_FN void random_walks(Team& team, const GraphWords& words, const WalkWords& task) {
+HINTERLAND_FN void random_walks(Team& team, const graph::GraphWords& words, const WalkWords& task) {
   const Graph graph(words);
   team.loop(ceil_div<int64_t>(task.num_walks, kWalksTogether), [&](const auto& ranges) {
     const WalkDraws<Graph> draws(graph, words, task);
-    StepCounts counts;
+    graph::StepCounts counts;
     ranges([&](int64_t first, int64_t last) {
       const int64_t run = first + Warp::lane(), begin = run * kWalksTogether;
       const int64_t count = run < last ? min_of<int64_t>(task.num_walks - begin, kWalksTogether) : 0;
@@ -137,7 +137,7 @@ HINTERLAND_FN void random_walks(Team& team, const GraphWords& words, const WalkW
         bool returns[kWalksTogether];
         for (int k = 0; k < kWalksTogether; ++k) {
           returns[k] = at[k] >= 0 && draws.restarts(draws.place(task.first + begin + k, step));
-          const ListBounds bounds(graph, at[k], at[k] >= 0 && !returns[k], counts);
+          const graph::ListBounds bounds(graph, at[k], at[k] >= 0 && !returns[k], counts);
           list[k] = {at[k], bounds.begin, bounds.end - bounds.begin};
         }
         for (int k = 0; k < kWalksTogether; ++k) position[k] = draws.choose(list[k], draws.place(task.first + begin + k, step));
@@ -153,8 +153,8 @@ HINTERLAND_FN void random_walks(Team& team, const GraphWords& words, const WalkW
           if (k < count) task.walks[(begin + k) * (task.length + 1) + step + 1] = at[k];
       }
     });
-    if (counts.bad != FrontierControl::kNone) atomic_min(task.control->bad_list, counts.bad);
+    if (counts.bad != graph::FrontierControl::kNone) atomic_min(task.control->bad_list, counts.bad);
   });
 }
 
-}  // namespace hinterland
+}  // namespace hinterland::sampling

@@ -5,7 +5,7 @@
 
 #include "hinterland/core/platform.hpp"
 
-namespace hinterland {
+namespace hinterland::traffic {
 
 inline constexpr int kLineSectors = kLineBytes / kSectorBytes;
 
@@ -81,4 +81,4 @@ class TouchedLines {
   uint8_t index_[kPlaces] = {};  // one more than the line's, 0 where there is none
 };
 
-}  // namespace hinterland
+}  // namespace hinterland::traffic

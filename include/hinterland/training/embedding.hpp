@@ -13,12 +13,12 @@
 #include "hinterland/core/warp.hpp"
 #include "hinterland/memory/tiers.hpp"
 
-namespace hinterland {
+namespace hinterland::training {
 
 // The rows of the table, in whatever tiers; a table in one piece is one that has none but the host's.
 template <class T>
 struct TableRows {
-  TieredTable table;
+  memory::TieredTable table;
   int64_t dim;
 
   HINTERLAND_FN int64_t row_bytes() const { return dim * static_cast<int64_t>(sizeof(T)); }
@@ -58,7 +58,7 @@ struct Bags {
   static constexpr int64_t kSkipped = -1, kOutside = -2;
 
   HINTERLAND_FN int64_t begin(int64_t bag) const {
-    return offsets == nullptr ? bag * each : read_index(offsets, offset_bytes, bag);
+    return offsets == nullptr ? bag * each : memory::read_index(offsets, offset_bytes, bag);
   }
   HINTERLAND_FN int64_t end(int64_t bag) const {
     return offsets == nullptr ? (bag + 1) * each : bag + 1 < bags + closed ? begin(bag + 1) : count;
@@ -72,7 +72,7 @@ struct Bags {
 
   // The row of an entry; kSkipped for padding, kOutside for a number that is no row.
   HINTERLAND_FN int64_t row(int64_t entry) const {
-    const int64_t number = read_index(indices, index_bytes, entry);
+    const int64_t number = memory::read_index(indices, index_bytes, entry);
     if (number < 0 || number >= rows) return kOutside;
     return number == padding ? kSkipped : number;
   }
@@ -141,7 +141,7 @@ struct Pieces {
       using Plain = stdlib::remove_const_t<U>;
       constexpr int kEach = 16 / sizeof(U);
       for (int i = 0; i < kWide; i += kEach) {
-        const auto unit = stdlib::bit_cast<Elements<Plain>>(*reinterpret_cast<const Unit16*>(row + at + i));
+        const auto unit = stdlib::bit_cast<Elements<Plain>>(*reinterpret_cast<const memory::Unit16*>(row + at + i));
         for (int k = 0; k < kEach; ++k) to.element[i + k] = unit.element[k];
       }
     } else {
@@ -162,7 +162,7 @@ struct Pieces {
       for (int i = 0; i < kWide; i += kEach) {
         Elements<U> unit;
         for (int k = 0; k < kEach; ++k) unit.element[k] = from.element[i + k];
-        *reinterpret_cast<Unit16*>(row + at + i) = stdlib::bit_cast<Unit16>(unit);
+        *reinterpret_cast<memory::Unit16*>(row + at + i) = stdlib::bit_cast<memory::Unit16>(unit);
       }
     } else if constexpr (!kInPlace<kWide>) {
       for (int i = 0; i < kWide; ++i) row[at + i] = from.element[i];
@@ -265,7 +265,7 @@ HINTERLAND_FN bool pool_piece(const TableRows<T>& table, const Bags& bags, const
 }
 
 // Reports what is wrong with a bag: entries that are no rows, or the offset that makes it no bag.
-HINTERLAND_FN void report_bag(const Bags& bags, int64_t bag, IndexFault& rows, IndexFault& offsets) {
+HINTERLAND_FN void report_bag(const Bags& bags, int64_t bag, memory::IndexFault& rows, memory::IndexFault& offsets) {
   if (!bags.valid(bag)) {
     const int64_t begin = bags.begin(bag);
     const bool own = begin < 0 || begin > bags.count || (bag == 0 && begin != 0);  // else it is where the bag ends
@@ -273,7 +273,7 @@ HINTERLAND_FN void report_bag(const Bags& bags, int64_t bag, IndexFault& rows, I
     return;
   }
   for (int64_t entry = bags.begin(bag); entry < bags.end(bag); ++entry) {
-    const int64_t number = read_index(bags.indices, bags.index_bytes, entry);
+    const int64_t number = memory::read_index(bags.indices, bags.index_bytes, entry);
     if (bags.row(entry) == Bags::kOutside) report_fault(rows, entry, number, bags.rows);
   }
 }
@@ -281,7 +281,7 @@ HINTERLAND_FN void report_bag(const Bags& bags, int64_t bag, IndexFault& rows, I
 // The share of thread `thread` of `threads` in pooling all bags. Threads need not run in step.
 template <int kWide, bool kMax, class T>
 HINTERLAND_FN void pool_bags(const TableRows<T>& table, const Bags& bags, const float* weights, const Pooled<T>& to, int64_t lanes,
-                             int64_t steps, int64_t thread, int64_t threads, IndexFault& rows, IndexFault& offsets,
+                             int64_t steps, int64_t thread, int64_t threads, memory::IndexFault& rows, memory::IndexFault& offsets,
                              volatile int64_t* row_flag, volatile int64_t* offset_flag) {
   for_pieces(bags.bags, lanes, steps, thread, threads, [&](int64_t bag, int64_t piece) {
     const bool outside = pool_piece<kWide, kMax>(table, bags, weights, to, bag, piece);
@@ -359,7 +359,7 @@ struct SortedGradients {
   const T* rows;         // [bags, dim] the bags' gradients
   const int64_t* bad;
 
-  HINTERLAND_FN int64_t key(int64_t place) const { return read_index(keys, key_bytes, place); }
+  HINTERLAND_FN int64_t key(int64_t place) const { return memory::read_index(keys, key_bytes, place); }
   HINTERLAND_FN bool belongs(int64_t place, int64_t row) const { return place < count && key(place) == row; }
 };
 
@@ -448,4 +448,4 @@ HINTERLAND_FN void update_rows(const TableRows<T>& table, const StateRows& state
   });
 }
 
-}  // namespace hinterland
+}  // namespace hinterland::training

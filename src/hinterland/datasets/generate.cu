@@ -1,7 +1,7 @@
 // Features of generated data sets on the GPU: one thread for four columns of a row, neighbouring threads side by side.
 #include "hinterland/datasets/features.hpp"
 
-namespace hinterland {
+namespace hinterland::datasets {
 
 __global__ void fill_features(int64_t seed, int64_t communities, const int32_t* community_of, int64_t begin, int64_t end,
                               int64_t columns, float* to) {
@@ -23,4 +23,4 @@ __global__ void fill_features(int64_t seed, int64_t communities, const int32_t* 
   }
 }
 
-}  // namespace hinterland
+}  // namespace hinterland::datasets

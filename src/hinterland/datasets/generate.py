@@ -27,7 +27,7 @@ from .dataset import SPLITS, AnyDataset, Dataset, EdgeType, HeteroDataset
 from .files import placements
 from .source import FLOATS, HOMOGENEOUS, Placement
 
-_FILL = "hinterland::fill_features"
+_FILL = "fill_features"
 _KERNELS = KernelFile("datasets/generate.cu", (_FILL,))
 _BLOCK = 256
 _PIECE = 256 << 20  # bytes of features made at once

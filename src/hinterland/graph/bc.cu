@@ -2,7 +2,7 @@
 #include "hinterland/graph/bc.hpp"
 #include "hinterland/graph/visit_packed.hpp"
 
-namespace hinterland {
+namespace hinterland::graph {
 
 // Everything is 0 in the first part of `scratch` and in `sigma`, and -1 in `levels`.
 template <class Graph>
@@ -16,4 +16,4 @@ __global__ void __launch_bounds__(512, 2)
   betweenness(team, graph, state, source);
 }
 
-}  // namespace hinterland
+}  // namespace hinterland::graph

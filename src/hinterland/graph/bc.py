@@ -22,7 +22,7 @@ from .traversal_stats import summarise
 
 
 def _instance(graph: str) -> str:
-    return f"hinterland::bc_kernel<{graph}>"
+    return f"bc_kernel<{graph}>"
 
 
 _FORMS = tuple(csr_type(edge, packed=packed) for edge in (4, 8) for packed in (False, True))

@@ -24,7 +24,7 @@ MODES = ("auto", "top-down")
 
 
 def _instance(graph: str, vertex_bytes: int) -> str:
-    return f"hinterland::bfs_kernel<{graph}, hinterland::uint{8 * vertex_bytes}_t>"
+    return f"bfs_kernel<{graph}, uint{8 * vertex_bytes}_t>"
 
 
 _WIDTHS = ((4, 4, False), (8, 4, False), (8, 8, False), (4, 4, True), (8, 8, True))

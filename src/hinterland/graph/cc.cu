@@ -2,7 +2,7 @@
 #include "hinterland/graph/cc.hpp"
 #include "hinterland/graph/visit_packed.hpp"
 
-namespace hinterland {
+namespace hinterland::graph {
 
 // `incoming` is null, `graph` again for an undirected graph, or the lists of in-neighbours. Everything is 0 in the first part of
 // `scratch`; labels need not be set.
@@ -16,4 +16,4 @@ __global__ void __launch_bounds__(512, 2)
   connected_components(team, out, incoming == nullptr ? nullptr : &in, state, reread != 0);
 }
 
-}  // namespace hinterland
+}  // namespace hinterland::graph

@@ -36,7 +36,7 @@ MODES = ("auto", "all-lists")
 
 
 def _instance(graph: str, label_bytes: int) -> str:
-    return f"hinterland::cc_kernel<{graph}, hinterland::uint{8 * label_bytes}_t>"
+    return f"cc_kernel<{graph}, uint{8 * label_bytes}_t>"
 
 
 _WIDTHS = ((4, 4, False), (8, 4, False), (8, 8, False), (4, 4, True), (8, 8, True))

@@ -1,7 +1,7 @@
 // One level of a traversal of EMOGI: one launch, as published.
 #include "hinterland/graph/emogi.hpp"
 
-namespace hinterland {
+namespace hinterland::graph {
 
 template <class App, class Access, class Assignment, class Edge>
 __global__ void __launch_bounds__(kEmogiWarps* kWarpLanes)
@@ -14,4 +14,4 @@ __global__ void __launch_bounds__(kEmogiWarps* kWarpLanes)
   if (__syncthreads_or(app.found) && threadIdx.x == 0) app.report_found();
 }
 
-}  // namespace hinterland
+}  // namespace hinterland::graph

@@ -39,8 +39,9 @@ _APPS = {"bfs": "EmogiBfs", "sssp": "EmogiSssp", "cc": "EmogiComponents", "pager
 
 
 def _instance(algorithm: str, access: str, policy: str, edge_bytes: int) -> str:
-    types = (_APPS[algorithm], f"{access.capitalize()}Access", _POLICIES[policy], f"int{8 * edge_bytes}_t")
-    return f"hinterland::emogi_level<{', '.join(f'hinterland::{t}' for t in types)}>"
+    types = (_APPS[algorithm], f"{access.capitalize()}Access", _POLICIES[policy])
+    names = ", ".join(f"{name}" for name in types)
+    return f"emogi_level<{names}, int{8 * edge_bytes}_t>"
 
 
 KERNELS = KernelFile("graph/emogi.cu", tuple(_instance(*case) for case in product(_APPS, ACCESSES, _POLICIES, (4, 8))))

@@ -3,7 +3,7 @@
 #include "hinterland/core/warp.hpp"
 #include "hinterland/graph/generate.hpp"
 
-namespace hinterland {
+namespace hinterland::graph {
 
 // Generated graphs are undirected and have no self loops.
 inline constexpr EdgeRules kGenerated{true, false, true};
@@ -56,4 +56,4 @@ __global__ void key_weights(const int64_t* keys, int64_t count, int64_t bits, ui
   }
 }
 
-}  // namespace hinterland
+}  // namespace hinterland::graph

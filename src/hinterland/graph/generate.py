@@ -26,16 +26,16 @@ _CLASSES = {"kronecker": "Kronecker", "uniform": "Uniform", "grid": "Grid"}
 KINDS = tuple(_CLASSES)
 
 _WEIGHT_CLASSES = {
-    torch.uint8: "hinterland::uint8_t",
-    torch.int32: "hinterland::int32_t",
+    torch.uint8: "uint8_t",
+    torch.int32: "int32_t",
     torch.float32: "float",
 }
 
 _KERNELS = KernelFile(
     "graph/generate.cu",
     (
-        *(f"hinterland::{kernel}<hinterland::{name}>" for name in _CLASSES.values() for kernel in ("count_rows", "row_keys")),
-        *(f"hinterland::key_weights<{name}>" for name in _WEIGHT_CLASSES.values()),
+        *(f"{kernel}<{name}>" for name in _CLASSES.values() for kernel in ("count_rows", "row_keys")),
+        *(f"key_weights<{name}>" for name in _WEIGHT_CLASSES.values()),
     ),
     apart=True,
 )
@@ -61,7 +61,7 @@ class _Recipe:
         return _core.generated_edges(kind, self.edges, self.seed, self.vertices, self.scale, self.columns)
 
     def kernel(self, name: str) -> str:
-        return f"hinterland::{name}<hinterland::{_CLASSES[self.kind]}>"
+        return f"{name}<{_CLASSES[self.kind]}>"
 
     def kernel_args(self) -> tuple[int, ...]:
         return self.edges, _signed(self.seed), self.vertices, self.scale, self.columns
@@ -282,7 +282,7 @@ def _rows_in_pieces(
         if weights is not None:
             drawn = torch.empty(keys.numel(), dtype=weights, device=device)
             args = (keys.data_ptr(), keys.numel(), bits, _signed(recipe.seed), drawn.data_ptr())
-            launch(_KERNELS, f"hinterland::key_weights<{_WEIGHT_CLASSES[weights]}>", device, grid, _BLOCK, *args)
+            launch(_KERNELS, f"key_weights<{_WEIGHT_CLASSES[weights]}>", device, grid, _BLOCK, *args)
             edge_weights.append(drawn)
         kept += keys.numel()
         indices.append((keys & ((1 << bits) - 1)).to(arrays.index_dtype(recipe.vertices)))

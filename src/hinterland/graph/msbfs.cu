@@ -2,7 +2,7 @@
 #include "hinterland/graph/msbfs.hpp"
 #include "hinterland/graph/visit_packed.hpp"
 
-namespace hinterland {
+namespace hinterland::graph {
 
 // `graph` and `incoming` (null: only push) describe lists in any memory that the GPU addresses. Everything is 0 in the first
 // part of `scratch`, and -1 in `levels`, which may be null.
@@ -17,4 +17,4 @@ __global__ void __launch_bounds__(512, 2)
   msbfs(team, out, incoming == nullptr ? nullptr : &in, state, sources, num_sources);
 }
 
-}  // namespace hinterland
+}  // namespace hinterland::graph

@@ -26,7 +26,7 @@ MOST_SOURCES = 64  # kMostSources: bits of the widest mask
 
 
 def _instance(graph: str, mask_bytes: int) -> str:
-    return f"hinterland::msbfs_kernel<{graph}, hinterland::uint{8 * mask_bytes}_t>"
+    return f"msbfs_kernel<{graph}, uint{8 * mask_bytes}_t>"
 
 
 _FORMS = tuple(csr_type(edge, packed=packed) for edge in (4, 8) for packed in (False, True))

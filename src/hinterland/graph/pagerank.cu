@@ -2,7 +2,7 @@
 #include "hinterland/graph/pagerank.hpp"
 #include "hinterland/graph/visit_packed.hpp"
 
-namespace hinterland {
+namespace hinterland::graph {
 
 // `incoming` are the lists of in-neighbours, `graph` again for an undirected graph. `personal` may be null. Everything is 0 in
 // the first part of `scratch`; contributions and sums need not be set. Scores end up in `sums`.
@@ -17,4 +17,4 @@ __global__ void __launch_bounds__(512, 2)
   pagerank(team, out, in, state, max_iterations, by_degree != 0);
 }
 
-}  // namespace hinterland
+}  // namespace hinterland::graph

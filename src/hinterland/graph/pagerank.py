@@ -36,7 +36,7 @@ Personalization = torch.Tensor | Mapping[int, float]
 
 
 def _instance(graph: str, dtype: torch.dtype) -> str:
-    return f"hinterland::pagerank_kernel<{graph}, {'float' if dtype == torch.float32 else 'double'}>"
+    return f"pagerank_kernel<{graph}, {'float' if dtype == torch.float32 else 'double'}>"
 
 
 _LISTS = [csr_type(edge, packed=packed) for edge in (4, 8) for packed in (False, True)]

@@ -1,7 +1,7 @@
 // Every list of a graph once: what reading, and decoding, the neighbours costs before an algorithm does anything with them.
 #include "hinterland/graph/visit_packed.hpp"
 
-namespace hinterland {
+namespace hinterland::graph {
 
 struct SumOfNeighbors {
   int64_t sum = 0;
@@ -39,4 +39,4 @@ __global__ void __launch_bounds__(512, 2) scan_lists(const GraphWords* words, ch
   });
 }
 
-}  // namespace hinterland
+}  // namespace hinterland::graph

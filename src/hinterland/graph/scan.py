@@ -14,7 +14,7 @@ from .traversal import BLOCK, ScratchLayout, csr_type, graph_type, scratch_for
 
 
 def _instance(graph: str) -> str:
-    return f"hinterland::scan_lists<{graph}>"
+    return f"scan_lists<{graph}>"
 
 
 KERNELS = KernelFile(

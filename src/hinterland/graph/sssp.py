@@ -24,9 +24,9 @@ from .traversal_stats import summarise
 
 MODES = ("auto", "bellman-ford")
 WEIGHT_CLASSES = {
-    torch.uint8: "hinterland::uint8_t",
-    torch.int32: "hinterland::int32_t",
-    torch.int64: "hinterland::int64_t",
+    torch.uint8: "uint8_t",
+    torch.int32: "int32_t",
+    torch.int64: "int64_t",
     torch.float32: "float",
     torch.float64: "double",
 }
@@ -38,7 +38,7 @@ def path_instances(kernel: str) -> tuple[str, ...]:
     """The instances of a kernel of paths: all weights with neighbours of four bytes, and those wider than one with eight."""
     pairs = [(edge, weight) for edge in (4, 8) for weight in WEIGHT_CLASSES if edge + weight.itemsize != 9]
     types = [csr_type(edge, WEIGHT_CLASSES[weight], packed) for packed in (False, True) for edge, weight in pairs]
-    return tuple(f"hinterland::{kernel}<{graph}>" for graph in types)
+    return tuple(f"{kernel}<{graph}>" for graph in types)
 
 
 KERNELS = KernelFile("graph/sssp.cu", path_instances("sssp_kernel"), apart=True)
@@ -231,7 +231,7 @@ def search(prepared: Prepared, source: int, width: BucketWidth, algorithm: str, 
     dtype, vertices = graph.weights.dtype, graph.num_vertices
     kind = arrays.WEIGHT_TYPES[dtype]
     layout = ScratchLayout(*_core.path_layout(vertices, graph.num_edges))
-    instance = f"hinterland::{algorithm}_kernel<{graph_type(prepared, WEIGHT_CLASSES[dtype])}>"
+    instance = f"{algorithm}_kernel<{graph_type(prepared, WEIGHT_CLASSES[dtype])}>"
     on_cpu = functools.partial(_ON_CPU[algorithm], weight_bytes=kind.bytes, weight_order=kind.order)
     run = runner(prepared, on_cpu, kernels, instance)
     step = _CPU_STEP_EDGES if device.type == "cpu" else _GPU_STEP_EDGES

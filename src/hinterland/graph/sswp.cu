@@ -2,7 +2,7 @@
 #include "hinterland/graph/sswp.hpp"
 #include "hinterland/graph/visit_packed.hpp"
 
-namespace hinterland {
+namespace hinterland::graph {
 
 // `graph` describes lists and weights in any memory that the GPU addresses. Everything is 0 in the first part of `scratch`,
 // and unset in `keys`. `delta` are the bits of a double.
@@ -15,4 +15,4 @@ __global__ void __launch_bounds__(512, 2)
   best_paths(team, graph, state, source, {stdlib::bit_cast<double>(delta), light});
 }
 
-}  // namespace hinterland
+}  // namespace hinterland::graph

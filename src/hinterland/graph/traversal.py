@@ -43,8 +43,8 @@ def graph_type(prepared: Prepared, weight: str | None = None) -> str:
 
 
 def csr_type(edge_bytes: int, weight: str | None = None, packed: bool = False) -> str:
-    form, edge = "PackedCsr" if packed else "Csr", f"hinterland::int{8 * edge_bytes}_t"
-    return f"hinterland::{form}<{edge}>" if weight is None else f"hinterland::{form}<{edge}, {weight}>"
+    form, edge = "PackedCsr" if packed else "Csr", f"int{8 * edge_bytes}_t"
+    return f"graph::{form}<{edge}>" if weight is None else f"graph::{form}<{edge}, {weight}>"
 
 
 def scratch_for(layout: ScratchLayout, device: torch.device) -> torch.Tensor:

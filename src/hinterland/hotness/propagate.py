@@ -16,7 +16,7 @@ _AT_ONCE = 1 << 20  # seeds that are written together, which bounds the memory t
 
 
 def _instance(graph: str) -> str:
-    return f"hinterland::propagate_kernel<{graph}>"
+    return f"propagate_kernel<{graph}>"
 
 
 KERNELS = KernelFile(

@@ -2,7 +2,7 @@
 #include "hinterland/memory/bulk.hpp"
 #include "hinterland/memory/tiers.hpp"
 
-namespace hinterland {
+namespace hinterland::memory {
 
 #if __CUDA_ARCH__ >= 900
 
@@ -79,4 +79,4 @@ __global__ void __launch_bounds__(1024)
   gather_through_shared(copy, fault, flag);
 }
 
-}  // namespace hinterland
+}  // namespace hinterland::memory

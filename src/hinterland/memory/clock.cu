@@ -1,7 +1,7 @@
 // The GPU's shells around memory/clock.hpp: slots for the rows of a batch in one cooperative launch, then the rows themselves.
 #include "hinterland/memory/clock.hpp"
 
-namespace hinterland {
+namespace hinterland::memory {
 
 // `control` is zero.
 __global__ void __launch_bounds__(512, 2)
@@ -30,4 +30,4 @@ __global__ void __launch_bounds__(1024)
   }
 }
 
-}  // namespace hinterland
+}  // namespace hinterland::memory

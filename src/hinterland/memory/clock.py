@@ -20,9 +20,9 @@ from .gather import _THREADS, _UNITS, index_bytes
 from .plan import cut_rows
 from .tiers import _padded
 
-_ADMIT = "hinterland::admit_kernel"
+_ADMIT = "admit_kernel"
 _FILL = {
-    (unit, chunks): f"hinterland::fill_slots_kernel<{unit}, {str(chunks).lower()}>"
+    (unit, chunks): f"fill_slots_kernel<{unit}, {str(chunks).lower()}>"
     for chunks in (False, True)
     for unit in (_UNITS[:-1] if chunks else _UNITS)
 }

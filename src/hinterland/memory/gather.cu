@@ -1,7 +1,7 @@
 // The GPU's shells around memory/gather.hpp, one instance for each width of unit.
 #include "hinterland/memory/gather.hpp"
 
-namespace hinterland {
+namespace hinterland::memory {
 
 template <int kUnitBytes>
 __global__ void __launch_bounds__(1024)
@@ -25,4 +25,4 @@ __global__ void __launch_bounds__(1024)
   gather_chunks<kUnitBytes>(copy, cut, thread, static_cast<int64_t>(gridDim.x) * blockDim.x, *fault, flag);
 }
 
-}  // namespace hinterland
+}  // namespace hinterland::memory

@@ -18,15 +18,15 @@ from . import faults
 from .plan import cut_rows
 
 _UNITS = (1, 2, 4, 8, 16)
-_COPY = {unit: f"hinterland::copy_rows_kernel<{unit}>" for unit in _UNITS}
-_CHUNKS = {unit: f"hinterland::gather_chunks_kernel<{unit}>" for unit in _UNITS[:-1]}
+_COPY = {unit: f"copy_rows_kernel<{unit}>" for unit in _UNITS}
+_CHUNKS = {unit: f"gather_chunks_kernel<{unit}>" for unit in _UNITS[:-1]}
 KERNEL = KernelFile("memory/gather.cu", (*_COPY.values(), *_CHUNKS.values()), apart=True)
 _TIERED = {
-    way: {unit: f"hinterland::tiered_rows_kernel<{unit}, hinterland::Pass::{way}>" for unit in units}
+    way: {unit: f"tiered_rows_kernel<{unit}, Pass::{way}>" for unit in units}
     for way, units in (("kRows", _UNITS), ("kChunks", _UNITS[:-1]), ("kReplicas", _UNITS))
 }
 TIERED_KERNEL = KernelFile("memory/tiers.cu", tuple(name for names in _TIERED.values() for name in names.values()), apart=True)
-_BULK = KernelFile("memory/bulk.cu", ("hinterland::bulk_rows_kernel", "hinterland::bulk_tiered_rows_kernel"))
+_BULK = KernelFile("memory/bulk.cu", ("bulk_rows_kernel", "bulk_tiered_rows_kernel"))
 _THREADS = 1024
 _BARRIER = 8  # bytes
 _BULK_LEAST = 256  # bytes of a row that is copied in bulk; more threads than there are would be needed for shorter ones

@@ -1,7 +1,7 @@
 // The GPU's shell around memory/gather.hpp for a table over several tiers, one instance for each width of unit and pass.
 #include "hinterland/memory/tiers.hpp"
 
-namespace hinterland {
+namespace hinterland::memory {
 
 enum class Pass { kRows, kChunks, kReplicas };
 
@@ -23,4 +23,4 @@ __global__ void __launch_bounds__(1024)
   if constexpr (kPass == Pass::kReplicas) replicate_rows<kUnitBytes>(copy, cut, thread, threads);
 }
 
-}  // namespace hinterland
+}  // namespace hinterland::memory

@@ -2,7 +2,7 @@
 #include "hinterland/probe/reads.hpp"
 #include "hinterland/memory/source.hpp"
 
-namespace hinterland {
+namespace hinterland::probe {
 
 namespace {
 
@@ -16,7 +16,7 @@ __device__ int64_t thread_count() { return gridDim.x * static_cast<int64_t>(bloc
 
 template <int kBytes>
 __global__ void read_sequence(const Word<kBytes>* base, int64_t words, uint32_t* sink) {
-  const PointerSource<Word<kBytes>> source{base};
+  const memory::PointerSource<Word<kBytes>> source{base};
   const uint32_t all = fold_sequence(source, thread_index(), words, thread_count());
   if (all == kUnlikely) *sink = all;
 }
@@ -24,7 +24,7 @@ __global__ void read_sequence(const Word<kBytes>* base, int64_t words, uint32_t*
 // `draws` random rows of `words` 16-byte words, `words` threads a row.
 __global__ void read_random(const Word<16>* base, int64_t rows, int64_t words, int64_t draws, int64_t seed,
                             uint32_t* sink) {
-  const PointerSource<Word<16>> source{base};
+  const memory::PointerSource<Word<16>> source{base};
   const Philox philox{static_cast<uint64_t>(seed)};
   uint32_t all = 0;
   for (int64_t i = thread_index(); i < draws * words; i += thread_count()) {
@@ -35,7 +35,7 @@ __global__ void read_random(const Word<16>* base, int64_t rows, int64_t words, i
 
 // One thread. *at is where the chain was left, and where it goes on.
 __global__ void read_chain(const int64_t* base, int64_t steps, int64_t* at) {
-  *at = follow(PointerSource<int64_t>{base}, *at, steps);
+  *at = follow(memory::PointerSource<int64_t>{base}, *at, steps);
 }
 
-}  // namespace hinterland
+}  // namespace hinterland::probe

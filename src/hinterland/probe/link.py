@@ -15,11 +15,11 @@ from .timing import best, seconds
 KERNELS = KernelFile(
     "probe/link.cu",
     (
-        "hinterland::read_sequence<4>",
-        "hinterland::read_sequence<8>",
-        "hinterland::read_sequence<16>",
-        "hinterland::read_random",
-        "hinterland::read_chain",
+        "read_sequence<4>",
+        "read_sequence<8>",
+        "read_sequence<16>",
+        "read_random",
+        "read_chain",
     ),
 )
 BLOCK = 1024
@@ -42,7 +42,7 @@ def sequence_rate(device: torch.device, base: int, size: int, access_bytes: int,
     """Bytes a second at which ``blocks`` blocks of 1024 threads read ``size`` bytes at ``base`` in sequence."""
     sink = torch.zeros(1, dtype=torch.int32, device=device)
     words = size // access_bytes
-    instance = f"hinterland::read_sequence<{access_bytes}>"
+    instance = f"read_sequence<{access_bytes}>"
 
     def work() -> None:
         launch(KERNELS, instance, device, blocks, BLOCK, base, words, sink.data_ptr())
@@ -84,7 +84,7 @@ def chain_latency(device: torch.device, table: UnifiedTensor) -> float:
     at = torch.zeros(1, dtype=torch.int64, device=device)  # each run goes on where the last stopped: nothing is cached
 
     def run(steps: int) -> float:
-        return seconds(lambda: launch(KERNELS, "hinterland::read_chain", device, 1, 1, base, steps, at.data_ptr()), device)
+        return seconds(lambda: launch(KERNELS, "read_chain", device, 1, 1, base, steps, at.data_ptr()), device)
 
     run(100)
     return min(run(9000) - run(1000) for _ in range(3)) / 8000

@@ -41,6 +41,6 @@ def _random_rate(reader: torch.device, held: torch.Tensor, blocks: int) -> float
 
     def work() -> None:
         args = (held.data_ptr(), rows, _ROW_BYTES // _WORD_BYTES, rows, next(seeds), sink.data_ptr())
-        launch(KERNELS, "hinterland::read_random", reader, blocks, BLOCK, *args)
+        launch(KERNELS, "read_random", reader, blocks, BLOCK, *args)
 
     return rows * _ROW_BYTES / best(work, reader, repeats=3)

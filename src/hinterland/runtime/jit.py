@@ -64,7 +64,7 @@ class KernelFile:
 
     Args:
         path: the file, from the package's folder.
-        instances: the C++ names of the kernels.
+        instances: the C++ names of the kernels, as from within the namespace of the file's folder.
         apart: compile each instance on its own, where one takes seconds and a process launches few of them.
     """
 
@@ -84,8 +84,9 @@ class KernelFile:
         return [(instance,) for instance in self.instances] if self.apart else [self.instances]
 
     def source(self) -> str:
-        """The text that NVRTC compiles."""
-        return (PACKAGE / self.path).read_text()
+        """The text that NVRTC compiles. At its end the names of instances are looked up, by their capability's short names."""
+        text, capability = (PACKAGE / self.path).read_text(), Path(self.path).parent.name
+        return text + f"\nusing namespace hinterland;\nusing namespace hinterland::{capability};\n" if capability else text
 
     def key(self, arch: str, unit: tuple[str, ...] | None = None) -> str:
         """The name of a unit's cubin in the cache: a hash of everything that decides its content."""

@@ -38,7 +38,7 @@ _LITTLE = 128 << 20  # bytes that are allocated without asking how many are free
 
 
 def _instance(lists: str, compares: bool) -> str:
-    return f"hinterland::sample_kernel<{lists}, {str(compares).lower()}>"
+    return f"sample_kernel<{lists}, {str(compares).lower()}>"
 
 
 _FORMS = tuple(csr_type(edge, packed=packed) for edge in (4, 8) for packed in (False, True))

@@ -19,7 +19,7 @@ NONE = 2**63 - 1  # kNone of the control blocks
 def kernel_file(name: str) -> KernelFile:
     """``sampling/NAME.cu``, whose kernel ``NAME_kernel`` takes lists of every form."""
     forms = (csr_type(edge, packed=packed) for edge in (4, 8) for packed in (False, True))
-    return KernelFile(f"sampling/{name}.cu", tuple(f"hinterland::{name}_kernel<{form}>" for form in forms), apart=True)
+    return KernelFile(f"sampling/{name}.cu", tuple(f"{name}_kernel<{form}>" for form in forms), apart=True)
 
 
 def call(

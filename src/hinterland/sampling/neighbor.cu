@@ -1,7 +1,7 @@
 // A mini-batch of sampled neighbours in one cooperative launch, or in several where memory is allocated between.
 #include "hinterland/sampling/neighbors.hpp"
 
-namespace hinterland {
+namespace hinterland::sampling {
 
 // `batch` describes memory of any kind that the GPU addresses; `team` is zero.
 template <class Graph, bool kMayCompare>
@@ -11,4 +11,4 @@ __global__ void __launch_bounds__(512, 2)
   sample_neighbors<Graph, kMayCompare>(team, *batch, from, to);
 }
 
-}  // namespace hinterland
+}  // namespace hinterland::sampling

@@ -2,7 +2,7 @@
 // table comes first, as the fields of TieredTable, and the bags as those of Bags.
 #include "hinterland/training/embedding.hpp"
 
-namespace hinterland {
+namespace hinterland::training {
 
 inline constexpr int kBlock = 256;
 
@@ -16,8 +16,8 @@ __global__ void __launch_bounds__(kBlock)
                 int64_t dim, const void* indices, int64_t index_bytes, int64_t count, const void* offsets,
                 int64_t offset_bytes, int64_t closed, int64_t each, int64_t bags, int64_t rows, int64_t padding,
                 const float* weights, T* pooled, int64_t* best, int64_t* counts, int64_t lanes, int64_t steps,
-                IndexFault* offset_fault, volatile int64_t* offset_flag, IndexFault* row_fault, volatile int64_t* row_flag) {
-  const TieredTable table{host,     table_rows, slots, slot_bytes, local,    local_rows,
+                memory::IndexFault* offset_fault, volatile int64_t* offset_flag, memory::IndexFault* row_fault, volatile int64_t* row_flag) {
+  const memory::TieredTable table{host,     table_rows, slots, slot_bytes, local,    local_rows,
                           resident, shards,     gpus,  reciprocal, replicas, others};
   const Bags given{indices, index_bytes, count, offsets, offset_bytes, closed, each, bags, rows, padding};
   pool_bags<kWide, kMax>(TableRows<T>{table, dim}, given, weights, Pooled<T>{pooled, best, counts}, lanes, steps, this_thread(),
@@ -31,7 +31,7 @@ __global__ void __launch_bounds__(kBlock)
                  int64_t dim, const void* indices, int64_t index_bytes, int64_t count, const void* offsets,
                  int64_t offset_bytes, int64_t closed, int64_t each, int64_t bags, int64_t rows, int64_t padding,
                  const T* gradient, float* found, int64_t lanes) {
-  const TieredTable table{host,     table_rows, slots, slot_bytes, local,    local_rows,
+  const memory::TieredTable table{host,     table_rows, slots, slot_bytes, local,    local_rows,
                           resident, shards,     gpus,  reciprocal, replicas, others};
   const Bags given{indices, index_bytes, count, offsets, offset_bytes, closed, each, bags, rows, padding};
   weigh_entries<kWide>(TableRows<T>{table, dim}, given, gradient, found, lanes, this_thread(), all_threads());
@@ -53,11 +53,11 @@ __global__ void __launch_bounds__(kBlock)
                   int64_t others, int64_t dim, float* state, const void* keys, int64_t key_bytes, const int64_t* order,
                   int64_t count, const int64_t* bag, const float* factor, const int64_t* best, const T* gradient,
                   const int64_t* bad, int64_t rate, int64_t eps, int64_t lanes, int64_t steps) {
-  const TieredTable table{host,     table_rows, slots, slot_bytes, local,    local_rows,
+  const memory::TieredTable table{host,     table_rows, slots, slot_bytes, local,    local_rows,
                           resident, shards,     gpus,  reciprocal, replicas, others};
   const SortedGradients<T> given{keys, key_bytes, order, count, bag, factor, best, gradient, bad};
   update_rows<kWide>(TableRows<T>{table, dim}, StateRows{state, dim}, Rule(rate, eps), given, lanes, steps, this_thread(),
                      all_threads());
 }
 
-}  // namespace hinterland
+}  // namespace hinterland::training

@@ -23,29 +23,29 @@ from ..runtime.launch import launch
 # The types that tables have: what _core calls them (native/training/embedding.hpp), and their C++ names.
 _ELEMENTS = {
     torch.float32: (0, "float"),
-    torch.float16: (1, "hinterland::Float16"),
-    torch.bfloat16: (2, "hinterland::Bfloat16"),
+    torch.float16: (1, "Float16"),
+    torch.bfloat16: (2, "Bfloat16"),
 }
 DTYPES = tuple(_ELEMENTS)
 _UNIT = 16  # bytes of the widest load
 _WARP = 32
 _THREADS = 256
 _BLOCKS_PER_SM = 8
-_NOTE = "hinterland::note_kernel"
-_RULES = {False: "hinterland::SgdRule", True: "hinterland::AdagradRule"}
+_NOTE = "note_kernel"
+_RULES = {False: "SgdRule", True: "AdagradRule"}
 _WIDTHS = [(name, wide) for dtype, (_, name) in _ELEMENTS.items() for wide in (_UNIT // dtype.itemsize, 1)]
 
 
 def _pool(name: str, wide: int, largest: bool) -> str:
-    return f"hinterland::pool_kernel<{name}, {wide}, {str(largest).lower()}>"
+    return f"pool_kernel<{name}, {wide}, {str(largest).lower()}>"
 
 
 def _weigh(name: str, wide: int) -> str:
-    return f"hinterland::weigh_kernel<{name}, {wide}>"
+    return f"weigh_kernel<{name}, {wide}>"
 
 
 def _update(name: str, wide: int, rule: str) -> str:
-    return f"hinterland::update_kernel<{name}, {wide}, {rule}>"
+    return f"update_kernel<{name}, {wide}, {rule}>"
 
 
 KERNELS = KernelFile(
