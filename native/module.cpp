@@ -1,11 +1,13 @@
 // hinterland._core: what only compiled code on the CPU can do. Python passes pointers and sizes (tensor.data_ptr()), so the
 // module knows neither torch nor CUDA.
+#include <nanobind/stl/string.h>
 #include <pthread.h>
 
 #include "bindings.hpp"
 #include "core/errors.hpp"
 #include "core/parallel.hpp"
 #include "core/team.hpp"
+#include "params.hpp"
 
 NB_MODULE(_core, m) {
   namespace hn = hinterland::native;
@@ -20,6 +22,13 @@ NB_MODULE(_core, m) {
   };
   m.def("num_threads", &hn::num_threads, "Threads that the parallel loops of this module use.");
   m.def("set_num_threads", &hn::set_num_threads, nanobind::arg("threads"));
+  nanobind::dict told;
+  for (const hn::Struct& one : hn::structs()) {
+    nanobind::list fields;
+    for (const hn::Field& field : one.fields) fields.append(nanobind::make_tuple(field.name, field.offset, field.kind));
+    told[one.name.c_str()] = nanobind::make_tuple(one.size, fields);
+  }
+  m.attr("STRUCTS") = told;
   hn::bind_memory(m);
   hn::bind_storage(m);
   hn::bind_graph_build(m);

@@ -2,21 +2,17 @@
 
 #include "core/team.hpp"
 #include "graph/views.hpp"
-#include "hinterland/graph/bfs.hpp"
 
 namespace hinterland::native {
 
-void bfs(const graph::GraphWords& out, const graph::GraphWords* in, int64_t source, void* parents, int id_bytes, int32_t* levels,
-         char* scratch) {
-  with_graph(out, in, [&](const auto& graph, const auto* incoming) {
+void bfs(const graph::BfsParams& p, int id_bytes) {
+  with_graph(*p.graph, p.incoming, [&](const auto& graph, const auto* incoming) {
     const graph::BfsLayout at(graph.num_vertices, graph.num_edges);
-    ThreadTeam team;
-    if (id_bytes == 8)
-      graph::bfs(team, graph, incoming,
-                      graph::BfsState<uint64_t>(static_cast<uint64_t*>(parents), levels, scratch, at, graph.num_vertices), source);
-    else
-      graph::bfs(team, graph, incoming,
-                      graph::BfsState<uint32_t>(static_cast<uint32_t*>(parents), levels, scratch, at, graph.num_vertices), source);
+    const auto search = [&](auto* parents) {
+      ThreadTeam team;
+      graph::bfs(team, graph, incoming, graph::BfsState(parents, p.levels, p.scratch, at, graph.num_vertices), p.source);
+    };
+    id_bytes == 8 ? search(static_cast<uint64_t*>(p.parents)) : search(static_cast<uint32_t*>(p.parents));
   });
 }
 

@@ -3,13 +3,12 @@
 
 #include <cstdint>
 
-#include "hinterland/graph/adjacency.hpp"
+#include "hinterland/graph/bfs.hpp"
 
 namespace hinterland::native {
 
-// `in` may be null; id_bytes (4 or 8) is the width of a parent. Arrays are those of include/hinterland/graph/bfs.hpp.
-void bfs(const graph::GraphWords& out, const graph::GraphWords* in, int64_t source, void* parents, int id_bytes, int32_t* levels,
-         char* scratch);
+// id_bytes (4 or 8) is the width of a parent.
+void bfs(const graph::BfsParams& params, int id_bytes);
 
 // In the order in which they are reported. kGraph, kClosed and kEdgeLevel are about an edge, the others about a vertex.
 enum class BfsRule : int64_t { kNone, kSource, kReached, kTreeLevel, kGraph, kClosed, kEdgeLevel, kTreeEdge };

@@ -6,11 +6,13 @@
 #include "graph/bfs.hpp"
 #include "graph/bind_views.hpp"
 #include "hinterland/core/philox.hpp"
-#include "hinterland/graph/bfs.hpp"
+#include "params.hpp"
 
 namespace nb = nanobind;
 
 namespace hinterland::native {
+
+HINTERLAND_STRUCT(graph::BfsParams, graph, incoming, source, parents, levels, scratch);
 
 void bind_graph_bfs(nb::module_& m) {
   nb::dict rules;
@@ -39,14 +41,11 @@ void bind_graph_bfs(nb::module_& m) {
       nb::arg("num_vertices"), nb::arg("num_edges"));
   m.def(
       "bfs",
-      [](uintptr_t graph, uintptr_t incoming, int64_t source, uintptr_t parents, uintptr_t levels, uintptr_t scratch,
-         int id_bytes) {
+      [](uintptr_t params, int id_bytes) {
         GilReleased released;
-        bfs(*words(graph), words(incoming), source, reinterpret_cast<void*>(parents), id_bytes,
-            reinterpret_cast<int32_t*>(levels), reinterpret_cast<char*>(scratch));
+        bfs(*reinterpret_cast<const graph::BfsParams*>(params), id_bytes);
       },
-      nb::arg("graph"), nb::arg("incoming"), nb::arg("source"), nb::arg("parents"), nb::arg("levels"), nb::arg("scratch"),
-      nb::arg("id_bytes"));
+      nb::arg("params"), nb::arg("id_bytes"));
   m.def(
       "verify_bfs",
       [](uintptr_t graph, int64_t source, uintptr_t levels, uintptr_t parents) {

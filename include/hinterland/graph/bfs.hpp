@@ -79,6 +79,16 @@ struct BfsState {
   HINTERLAND_FN static bool are_few(int64_t edges, int64_t of) { return edges <= max_of<int64_t>(of / 256, 1 << 16); }
 };
 
+// What a search is given. Graphs lie in memory that the processor addresses; ids are as wide as the instance's.
+struct BfsParams {
+  const GraphWords* graph;
+  const GraphWords* incoming;  // lists of in-neighbours, ascending; null: only push
+  int64_t source;
+  void* parents;    // Id [vertices], all unset
+  int32_t* levels;  // [vertices], all -1
+  char* scratch;    // BfsLayout
+};
+
 // What a vertex gets as it enters the frontier.
 template <class Id>
 struct EnterLevel {

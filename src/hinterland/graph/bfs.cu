@@ -4,16 +4,13 @@
 
 namespace hinterland::graph {
 
-// `graph` and `incoming` (null: only push) describe lists in any memory that the GPU addresses. Everything is 0 in the first
-// part of `scratch`, and -1 in `parents` and `levels`.
 template <class Graph, class Id>
-__global__ void __launch_bounds__(512, 2)
-    bfs_kernel(const GraphWords* graph, const GraphWords* incoming, int64_t source, Id* parents, int32_t* levels, char* scratch) {
-  const Graph out(*graph), in(incoming == nullptr ? *graph : *incoming);
+__global__ void __launch_bounds__(512, 2) bfs_kernel(BfsParams p) {
+  const Graph out(*p.graph), in(p.incoming == nullptr ? *p.graph : *p.incoming);
   const BfsLayout at(out.num_vertices, out.num_edges);
-  const BfsState<Id> state(parents, levels, scratch, at, out.num_vertices);
+  const BfsState<Id> state(static_cast<Id*>(p.parents), p.levels, p.scratch, at, out.num_vertices);
   GridTeam team(&state.frontier.control->team);
-  bfs(team, out, incoming == nullptr ? nullptr : &in, state, source);
+  bfs(team, out, p.incoming == nullptr ? nullptr : &in, state, p.source);
 }
 
 }  // namespace hinterland::graph

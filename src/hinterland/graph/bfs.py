@@ -14,6 +14,7 @@ from ..runtime import arguments, devices
 from ..runtime.asked import Asked
 from ..runtime.errors import ConfigError, IndexOutOfRange
 from ..runtime.jit import KernelFile
+from ..runtime.params import struct
 from ..runtime.shown import Shown
 from .graph import Graph
 from .prepare import STATE_BYTES, Prepared, allocated, graph_of, prepared_for
@@ -30,6 +31,7 @@ def _instance(graph: str, vertex_bytes: int) -> str:
 _WIDTHS = ((4, 4, False), (8, 4, False), (8, 8, False), (4, 4, True), (8, 8, True))
 _INSTANCES = tuple(_instance(csr_type(edge, packed=packed), vertex) for edge, vertex, packed in _WIDTHS)
 KERNELS = KernelFile("graph/bfs.cu", _INSTANCES, apart=True)
+_PARAMS = struct("graph::BfsParams")
 
 
 @dataclass(frozen=True, repr=False)
@@ -130,8 +132,16 @@ def _run(prepared: Prepared, source: int, mode: str, stats: bool) -> BfsResult:
         levels = torch.full((vertices,), -1, dtype=torch.int32, device=device)
         parents = torch.full((vertices,), -1, dtype=id_type, device=device)
         scratch = scratch_for(layout, device)
-        arrays = (parents.data_ptr(), levels.data_ptr(), scratch.data_ptr())
-        search(prepared.out.words, incoming.words if pulls and incoming else 0, source, *arrays)
+        search(
+            _PARAMS(
+                graph=prepared.out.words,
+                incoming=incoming.words if pulls and incoming else 0,
+                source=source,
+                parents=parents.data_ptr(),
+                levels=levels.data_ptr(),
+                scratch=scratch.data_ptr(),
+            )
+        )
     finished = finish(prepared, scratch, layout)
     del scratch
     with clock:

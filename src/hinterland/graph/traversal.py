@@ -11,6 +11,7 @@ import torch
 from ..runtime.errors import GraphError
 from ..runtime.jit import KernelFile
 from ..runtime.launch import launch, resident_blocks
+from ..runtime.params import Params
 from .graph import Graph
 from .prepare import Prepared, allocated
 
@@ -101,19 +102,15 @@ def outer_bytes(graph: Graph, width: int) -> int:
     return allocated(8 * vertices) + allocated(width * vertices) + 5 * allocated(8 * min(vertices, _AT_ONCE))
 
 
-def runner(prepared: Prepared, on_cpu: Callable[..., None], kernels: KernelFile, instance: str) -> Callable[..., None]:
-    """The traversal as a function of its arguments, which are addresses and integers: ``on_cpu``, or one cooperative launch of
-    a kernel that takes the same ones. Compiles the kernel if need be, before any clock runs."""
+def runner(prepared: Prepared, on_cpu: Callable[[int], None], kernels: KernelFile, instance: str) -> Callable[[Params], None]:
+    """The traversal as a function of its parameters: ``on_cpu``, which takes their address, or one cooperative launch of a kernel.
+    Compiles the kernel if need be, before any clock runs."""
     if prepared.device.type == "cpu":
-        return on_cpu
+        return lambda params: on_cpu(params.address)
     device = prepared.device
     # A small graph cannot occupy the whole GPU, and fewer blocks wait for each other in less time.
     grid = min(resident_blocks(kernels, instance, device, BLOCK), 1 + prepared.graph.num_edges // (8 * BLOCK))
-
-    def on_gpu(*args: int) -> None:
-        launch(kernels, instance, device, grid, BLOCK, *args, cooperative=True)
-
-    return on_gpu
+    return lambda params: launch(kernels, instance, device, grid, BLOCK, params, cooperative=True)
 
 
 class Finished(NamedTuple):

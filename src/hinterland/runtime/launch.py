@@ -1,11 +1,11 @@
 """Launching kernels on the caller's torch stream.
 
-Every kernel parameter of this library is a pointer or a 64-bit integer, so that Python ints and ``tensor.data_ptr()`` pass
-as they are.
+A kernel has one parameter, a struct (params.py), passed by value.
 """
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import threading
 from typing import Any
@@ -15,6 +15,7 @@ import torch
 from . import devices
 from .errors import DeviceError
 from .jit import KernelFile
+from .params import Params
 
 _SHARED = 48 << 10  # bytes of shared memory that every kernel may have
 
@@ -34,18 +35,25 @@ def _enter(device: torch.device) -> None:
         _thread.has_context = True
 
 
-@functools.lru_cache(maxsize=1024)
-def _config(grid: int, block: int, cooperative: bool, shared: int) -> Any:
-    from cuda.core import LaunchConfig
+_Pointers = ctypes.c_void_p * 1  # what the driver reads: the address of each parameter
 
-    return LaunchConfig(grid=grid, block=block, is_cooperative=cooperative, shmem_size=shared)
+
+@functools.cache
+def _driver() -> Any:
+    from cuda.bindings import driver
+
+    return driver
+
+
+@functools.cache
+def _function(file: KernelFile, instance: str, device: torch.device) -> Any:
+    return _driver().CUfunction(int(file.kernel(instance, device).handle))
 
 
 @functools.cache
 def _allow_shared(file: KernelFile, instance: str, device: torch.device) -> None:
     """Lets a kernel have all the shared memory that a block of ``device`` can have."""
-    from cuda.bindings import driver
-
+    driver = _driver()
     most = devices.shared_bytes(device)
     attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
     (error,) = driver.cuKernelSetAttribute(attribute, most, file.kernel(instance, device).handle, device.index)
@@ -59,24 +67,47 @@ def launch(
     device: torch.device,
     grid: int,
     block: int,
-    *args: int,
+    params: Params,
     cooperative: bool = False,
     shared: int = 0,
 ) -> None:
-    """Queues one kernel on ``device``, on the current torch stream. ``grid`` and ``block`` are 1-D sizes, ``shared`` bytes of
-    shared memory."""
-    from cuda.core import launch as core_launch
+    """Queues one kernel on ``device``, on the current torch stream.
 
+    Args:
+        file: has the kernel.
+        instance: its C++ name.
+        device: a GPU.
+        grid: blocks.
+        block: threads of each.
+        params: the kernel's parameter.
+        cooperative: all blocks run at once, and may wait for each other.
+        shared: bytes of shared memory of each block.
+
+    Raises:
+        DeviceError: the driver refuses.
+    """
     _enter(device)
-    kernel = file.kernel(instance, device)
-    config = _config(grid, block, cooperative, shared)
+    function = _function(file, instance, device)
     if shared > _SHARED:
         _allow_shared(file, instance, device)
     if torch.cuda.current_device() == device.index:
-        core_launch(devices.current_stream(device), config, kernel, *args)
+        error = _queue(function, device, grid, block, params, cooperative, shared)
     else:
         with torch.cuda.device(device):
-            core_launch(devices.current_stream(device), config, kernel, *args)
+            error = _queue(function, device, grid, block, params, cooperative, shared)
+    if error != 0:
+        raise DeviceError(f"CUDA did not launch {instance} on {device}: {error.name}")
+
+
+def _queue(function: Any, device: torch.device, grid: int, block: int, params: Params, cooperative: bool, shared: int) -> Any:
+    stream = torch._C._cuda_getCurrentRawStream(device.index)
+    pointers = _Pointers(ctypes.addressof(params))
+    shape = (function, grid, 1, 1, block, 1, 1, shared, stream, ctypes.addressof(pointers))
+    if cooperative:
+        (error,) = _driver().cuLaunchCooperativeKernel(*shape)
+    else:
+        (error,) = _driver().cuLaunchKernel(*shape, 0)
+    return error
 
 
 @functools.cache

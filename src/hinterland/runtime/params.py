@@ -1,0 +1,60 @@
+"""Parameter structs of kernels and native loops, laid out as C++ declares them.
+
+``native/params.hpp`` tells ``_core.STRUCTS`` every field's name, offset and kind, so nothing of that is written down here. A struct
+is made by its fields' names, ``struct("graph::BfsParams")(graph=..., source=..., ...)``: addresses and integers, floats, and
+structs within structs. What is left out is zero.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from typing import Any
+
+import torch
+
+from .. import _core
+
+_KINDS: dict[str, Any] = {
+    "pointer": ctypes.c_uint64,
+    "int64": ctypes.c_int64,
+    "uint64": ctypes.c_uint64,
+    "int32": ctypes.c_int32,
+    "uint32": ctypes.c_uint32,
+    "float": ctypes.c_float,
+    "double": ctypes.c_double,
+}
+
+
+class Params(ctypes.Structure):
+    """A struct of C++, filled in; what :func:`struct` returns are its subclasses."""
+
+    @property
+    def address(self) -> int:
+        """Where it lies in the CPU's memory, as long as this object lives."""
+        return ctypes.addressof(self)
+
+    def on(self, device: torch.device) -> torch.Tensor:
+        """Its bytes in memory of ``device``: uint8 ``[size]``."""
+        return torch.frombuffer(bytearray(self), dtype=torch.uint8).to(device)
+
+
+@functools.cache
+def struct(name: str) -> type[Params]:
+    """The struct that C++ calls ``hinterland::NAME``.
+
+    Raises:
+        KeyError: it is not among ``_core.STRUCTS``.
+    """
+    size, fields = _core.STRUCTS[name]
+    made = type(name.rpartition("::")[2], (Params,), {"_fields_": [(field, _type(kind)) for field, _, kind in fields]})
+    offsets = [(getattr(made, field).offset, offset) for field, offset, _ in fields]
+    if ctypes.sizeof(made) != size or any(ours != theirs for ours, theirs in offsets):
+        raise AssertionError(f"ctypes lays {name} out otherwise than C++ does")
+    return made
+
+
+def _type(kind: str) -> Any:
+    name, _, count = kind.partition("[")
+    one = _KINDS[name] if name in _KINDS else struct(name)
+    return one * int(count[:-1]) if count else one

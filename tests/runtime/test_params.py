@@ -1,0 +1,67 @@
+"""Structs that Python fills in lie as C++ declares them, and none of their fields is left out."""
+
+from __future__ import annotations
+
+import ctypes
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import torch
+
+from hinterland import _core
+from hinterland.runtime import params
+
+NATIVE = Path(__file__).resolve().parent.parent.parent / "native"
+
+
+@pytest.mark.parametrize("name", sorted(_core.STRUCTS))
+def test_every_struct_is_laid_out_as_in_cpp(name):
+    size, fields = _core.STRUCTS[name]
+    made = params.struct(name)
+    assert ctypes.sizeof(made) == size and fields
+    assert [(field, getattr(made, field).offset) for field, _ in made._fields_] == [(field, at) for field, at, _ in fields]
+    assert bytes(made()) == bytes(size)
+
+
+def test_what_is_given_is_what_cpp_reads():
+    made = params.struct("graph::BfsParams")(source=-3, scratch=2**64 - 1)
+    words = made.on(torch.device("cpu")).view(torch.int64)
+    assert words.tolist() == [0, 0, -3, 0, 0, -1]
+    assert (ctypes.c_char * 48).from_address(made.address).raw == bytes(made)
+    with pytest.raises(TypeError):
+        params.struct("graph::BfsParams")(no_such_field=1)
+
+
+STRUCT = """
+#include <cstdio>
+#include "params.hpp"
+namespace hinterland {{
+struct Inner {{ int64_t a; float b; }};
+struct Outer {{ int32_t a; const char* b; Inner c; int64_t d[3]; float e; }};
+namespace native {{
+HINTERLAND_STRUCT(Inner, a, b);
+HINTERLAND_STRUCT(Outer, {fields});
+}}
+}}
+int main() {{
+  for (const auto& one : hinterland::native::structs())
+    for (const auto& field : one.fields) std::printf("%s.%s %zu %s\\n", one.name.c_str(), field.name.c_str(), field.offset, field.kind.c_str());
+}}
+"""
+
+
+@pytest.mark.skipif(shutil.which("g++") is None or not NATIVE.exists(), reason="no g++")
+@pytest.mark.parametrize("fields", ["a, b, c, d, e", "b, c, d, e", "a, c, d, e", "a, b, c, d", "a, c, b, d, e"])
+def test_a_field_that_is_not_told_is_an_error_as_the_module_loads(fields, tmp_path):
+    (tmp_path / "struct.cpp").write_text(STRUCT.format(fields=fields))
+    program = tmp_path / "struct"
+    subprocess.run(["g++", "-std=c++20", "-I", NATIVE, tmp_path / "struct.cpp", "-o", program], check=True)
+    done = subprocess.run([program], capture_output=True, text=True, check=False)
+    if fields != "a, b, c, d, e":
+        assert done.returncode != 0 and "Outer: what comes " in done.stderr
+        return
+    assert [line for line in done.stdout.splitlines() if line.startswith("Outer")] == [
+        "Outer.a 0 int32", "Outer.b 8 pointer", "Outer.c 16 Inner", "Outer.d 32 int64[3]", "Outer.e 56 float"
+    ]  # fmt: skip
