@@ -30,7 +30,7 @@ def test_what_is_given_is_what_cpp_reads():
     words = made.on(torch.device("cpu")).view(torch.int64)
     assert words.tolist() == [0, 0, -3, 0, 0, -1]
     assert (ctypes.c_char * 48).from_address(made.address).raw == bytes(made)
-    with pytest.raises(TypeError):
+    with pytest.raises(AttributeError):
         params.struct("graph::BfsParams")(no_such_field=1)
 
 
@@ -47,7 +47,8 @@ HINTERLAND_STRUCT(Outer, {fields});
 }}
 int main() {{
   for (const auto& one : hinterland::native::structs())
-    for (const auto& field : one.fields) std::printf("%s.%s %zu %s\\n", one.name.c_str(), field.name.c_str(), field.offset, field.kind.c_str());
+    for (const auto& f : one.fields)
+      std::printf("%s.%s %zu %s\\n", one.name.c_str(), f.name.c_str(), f.offset, f.kind.c_str());
 }}
 """
 

@@ -103,8 +103,8 @@ def outer_bytes(graph: Graph, width: int) -> int:
 
 
 def runner(prepared: Prepared, on_cpu: Callable[[int], None], kernels: KernelFile, instance: str) -> Callable[[Params], None]:
-    """The traversal as a function of its parameters: ``on_cpu``, which takes their address, or one cooperative launch of a kernel.
-    Compiles the kernel if need be, before any clock runs."""
+    """The traversal as a function of its parameters: ``on_cpu``, which takes their address, or one cooperative launch. Compiles
+    the kernel if need be, before any clock runs."""
     if prepared.device.type == "cpu":
         return lambda params: on_cpu(params.address)
     device = prepared.device

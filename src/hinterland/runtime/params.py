@@ -1,8 +1,8 @@
 """Parameter structs of kernels and native loops, laid out as C++ declares them.
 
-``native/params.hpp`` tells ``_core.STRUCTS`` every field's name, offset and kind, so nothing of that is written down here. A struct
-is made by its fields' names, ``struct("graph::BfsParams")(graph=..., source=..., ...)``: addresses and integers, floats, and
-structs within structs. What is left out is zero.
+``native/params.hpp`` tells ``_core.STRUCTS`` every field's name, offset and kind, so nothing of that is written down here. A
+struct is made by its fields' names, ``struct("graph::BfsParams")(graph=..., source=..., ...)``: addresses and integers, floats,
+and structs within structs. What is left out is zero; a name that C++ does not have is an AttributeError.
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ _KINDS: dict[str, Any] = {
 class Params(ctypes.Structure):
     """A struct of C++, filled in; what :func:`struct` returns are its subclasses."""
 
+    __slots__ = ()
+
     @property
     def address(self) -> int:
         """Where it lies in the CPU's memory, as long as this object lives."""
@@ -47,7 +49,8 @@ def struct(name: str) -> type[Params]:
         KeyError: it is not among ``_core.STRUCTS``.
     """
     size, fields = _core.STRUCTS[name]
-    made = type(name.rpartition("::")[2], (Params,), {"_fields_": [(field, _type(kind)) for field, _, kind in fields]})
+    layout = [(field, _type(kind)) for field, _, kind in fields]
+    made = type(name.rpartition("::")[2], (Params,), {"__slots__": (), "_fields_": layout})
     offsets = [(getattr(made, field).offset, offset) for field, offset, _ in fields]
     if ctypes.sizeof(made) != size or any(ours != theirs for ours, theirs in offsets):
         raise AssertionError(f"ctypes lays {name} out otherwise than C++ does")
