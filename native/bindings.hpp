@@ -45,6 +45,19 @@ class GilHeld {
   PyGILState_STATE state_;
 };
 
+// Python's name for a loop over the struct that Python has filled in: it gets the struct's address, and whatever else the loop
+// takes, as `more` names it.
+template <class Params, class... Rest, class... More>
+void def_loop(nanobind::module_& m, const char* name, void (*loop)(const Params&, Rest...), More... more) {
+  m.def(
+      name,
+      [loop](uintptr_t params, Rest... rest) {
+        GilReleased released;
+        loop(*reinterpret_cast<const Params*>(params), rest...);
+      },
+      nanobind::arg("params"), more...);
+}
+
 void bind_memory(nanobind::module_& m);
 void bind_storage(nanobind::module_& m);
 void bind_graph_build(nanobind::module_& m);
@@ -54,11 +67,11 @@ void bind_graph_pagerank(nanobind::module_& m);
 void bind_graph_bfs(nanobind::module_& m);
 void bind_graph_sssp(nanobind::module_& m);
 void bind_graph_bc(nanobind::module_& m);
-void bind_graph_bfs(nanobind::module_& m);
 void bind_graph_msbfs(nanobind::module_& m);
 void bind_graph_compress(nanobind::module_& m);
 void bind_graph_cc(nanobind::module_& m);
 void bind_graph_emogi(nanobind::module_& m);
+void bind_graph_scan(nanobind::module_& m);
 void bind_hotness(nanobind::module_& m);
 void bind_datasets(nanobind::module_& m);
 void bind_probe(nanobind::module_& m);

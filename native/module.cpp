@@ -42,6 +42,7 @@ NB_MODULE(_core, m) {
   hn::bind_graph_cc(m);
   hn::bind_graph_pagerank(m);
   hn::bind_graph_emogi(m);
+  hn::bind_graph_scan(m);
   hn::bind_hotness(m);
   hn::bind_datasets(m);
   hn::bind_probe(m);

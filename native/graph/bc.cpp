@@ -2,16 +2,15 @@
 
 #include "core/team.hpp"
 #include "graph/views.hpp"
-#include "hinterland/graph/bc.hpp"
 
 namespace hinterland::native {
 
-void betweenness(const graph::GraphWords& words, int64_t source, int32_t* levels, double* sigma, double* scores, char* scratch,
-                 int64_t history_size) {
-  with_graph(words, nullptr, [&](const auto& graph, const auto*) {
-    const graph::BcLayout at(graph.num_vertices, graph.num_edges, history_size);
+void betweenness(const graph::BcParams& p) {
+  with_graph(*p.graph, nullptr, [&](const auto& graph, const auto*) {
+    const graph::BcLayout at(graph.num_vertices, graph.num_edges, p.history_size);
     ThreadTeam team;
-    graph::betweenness(team, graph, graph::BcState(levels, sigma, scores, scratch, at, graph.num_vertices, history_size), source);
+    const graph::BcState state(p.levels, p.sigma, p.scores, p.scratch, at, graph.num_vertices, p.history_size);
+    graph::betweenness(team, graph, state, p.source);
   });
 }
 

@@ -3,11 +3,13 @@
 #include "bindings.hpp"
 #include "graph/bc.hpp"
 #include "graph/bind_views.hpp"
-#include "hinterland/graph/bc.hpp"
+#include "params.hpp"
 
 namespace nb = nanobind;
 
 namespace hinterland::native {
+
+HINTERLAND_STRUCT(graph::BcParams, graph, source, levels, sigma, scores, scratch, history_size);
 
 void bind_graph_bc(nb::module_& m) {
   m.def(
@@ -17,16 +19,7 @@ void bind_graph_bc(nb::module_& m) {
         return std::tuple(scratch_layout(at, at.frontier), at.overflow);
       },
       nb::arg("num_vertices"), nb::arg("num_edges"), nb::arg("history_size"));
-  m.def(
-      "betweenness",
-      [](uintptr_t graph, int64_t source, uintptr_t levels, uintptr_t sigma, uintptr_t scores, uintptr_t scratch,
-         int64_t history_size) {
-        GilReleased released;
-        betweenness(*words(graph), source, reinterpret_cast<int32_t*>(levels), reinterpret_cast<double*>(sigma),
-                    reinterpret_cast<double*>(scores), reinterpret_cast<char*>(scratch), history_size);
-      },
-      nb::arg("graph"), nb::arg("source"), nb::arg("levels"), nb::arg("sigma"), nb::arg("scores"), nb::arg("scratch"),
-      nb::arg("history_size"));
+  def_loop(m, "betweenness", betweenness);
 }
 
 }  // namespace hinterland::native

@@ -24,6 +24,9 @@ void bind_graph_bfs(nb::module_& m) {
   rules["edge_level"] = static_cast<int64_t>(BfsRule::kEdgeLevel);
   rules["tree_edge"] = static_cast<int64_t>(BfsRule::kTreeEdge);
   m.attr("BFS_RULES") = rules;
+  m.attr("STEP_RECORDS") = graph::kStepRecords;
+  m.attr("NO_VERTEX") = int64_t{graph::FrontierControl::kNone};
+  m.attr("PAGE_EDGES") = int64_t{graph::kPageEdges};
   m.def(
       "draw_below",
       [](uint64_t bound, int64_t count, uint64_t seed) {
@@ -39,13 +42,7 @@ void bind_graph_bfs(nb::module_& m) {
         return scratch_layout(at, at.frontier);
       },
       nb::arg("num_vertices"), nb::arg("num_edges"));
-  m.def(
-      "bfs",
-      [](uintptr_t params, int id_bytes) {
-        GilReleased released;
-        bfs(*reinterpret_cast<const graph::BfsParams*>(params), id_bytes);
-      },
-      nb::arg("params"), nb::arg("id_bytes"));
+  def_loop(m, "bfs", bfs, nb::arg("id_bytes"));
   m.def(
       "verify_bfs",
       [](uintptr_t graph, int64_t source, uintptr_t levels, uintptr_t parents) {

@@ -4,11 +4,14 @@
 #include "bindings.hpp"
 #include "graph/bind_views.hpp"
 #include "graph/cc.hpp"
-#include "hinterland/graph/cc.hpp"
+#include "params.hpp"
 
 namespace nb = nanobind;
 
 namespace hinterland::native {
+
+HINTERLAND_STRUCT(graph::ComponentsParams, graph, incoming, reread, labels, scratch);
+HINTERLAND_STRUCT(graph::ComponentsControl, count, apart0, rarest, apart1);
 
 void bind_graph_cc(nb::module_& m) {
   nb::dict rules;
@@ -21,17 +24,10 @@ void bind_graph_cc(nb::module_& m) {
       "components_layout",
       [](int64_t num_vertices, int64_t num_edges) {
         const graph::ComponentsLayout at(num_vertices, num_edges);
-        return std::pair(scratch_layout(at, at.frontier), at.control + offsetof(graph::ComponentsControl, count));
+        return std::pair(scratch_layout(at, at.frontier), at.control);
       },
-      nb::arg("num_vertices"), nb::arg("num_edges"), "Scratch memory of a run, and where in it the number of components lies.");
-  m.def(
-      "connected_components",
-      [](uintptr_t graph, uintptr_t incoming, int64_t reread, uintptr_t labels, uintptr_t scratch, int id_bytes) {
-        GilReleased released;
-        connected_components(*words(graph), words(incoming), reread != 0, reinterpret_cast<void*>(labels), id_bytes,
-                             reinterpret_cast<char*>(scratch));
-      },
-      nb::arg("graph"), nb::arg("incoming"), nb::arg("reread"), nb::arg("labels"), nb::arg("scratch"), nb::arg("id_bytes"));
+      nb::arg("num_vertices"), nb::arg("num_edges"), "Scratch memory of a run, and where in it ComponentsControl lies.");
+  def_loop(m, "connected_components", connected_components, nb::arg("id_bytes"));
   m.def(
       "verify_components",
       [](uintptr_t graph, uintptr_t labels) {

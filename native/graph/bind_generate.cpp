@@ -4,10 +4,16 @@
 
 #include "bindings.hpp"
 #include "graph/generate.hpp"
+#include "params.hpp"
 
 namespace nb = nanobind;
 
 namespace hinterland::native {
+
+HINTERLAND_STRUCT(graph::GraphShape, seed, vertices, scale, columns);
+HINTERLAND_STRUCT(graph::CountRowsParams, shape, edges, degrees);
+HINTERLAND_STRUCT(graph::RowKeysParams, shape, edges, first_row, end_row, bits, cursor, keys);
+HINTERLAND_STRUCT(graph::KeyWeightsParams, keys, count, bits, seed, weights);
 
 void bind_graph_generate(nb::module_& m) {
   m.def("generated_edges",

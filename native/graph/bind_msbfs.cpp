@@ -3,13 +3,18 @@
 #include "bindings.hpp"
 #include "graph/bind_views.hpp"
 #include "graph/msbfs.hpp"
-#include "hinterland/graph/msbfs.hpp"
+#include "params.hpp"
 
 namespace nb = nanobind;
 
 namespace hinterland::native {
 
+HINTERLAND_STRUCT(graph::MsBfsParams, graph, incoming, sources, num_sources, levels, scratch);
+HINTERLAND_STRUCT(graph::MsBfsControl, reached, distance_sum, eccentricity, seen_edges, new_edges, found, apart, full, full_edges,
+                  apart_too);
+
 void bind_graph_msbfs(nb::module_& m) {
+  m.attr("MSBFS_SOURCES") = graph::kMostSources;
   m.def(
       "msbfs_layout",
       [](int64_t num_vertices, int64_t num_edges) {
@@ -17,16 +22,7 @@ void bind_graph_msbfs(nb::module_& m) {
         return std::tuple(scratch_layout(at, at.frontier), at.control);
       },
       nb::arg("num_vertices"), nb::arg("num_edges"));
-  m.def(
-      "msbfs",
-      [](uintptr_t graph, uintptr_t incoming, uintptr_t sources, int64_t num_sources, uintptr_t levels, uintptr_t scratch,
-         int mask_bytes) {
-        GilReleased released;
-        msbfs(*words(graph), words(incoming), reinterpret_cast<const int64_t*>(sources), num_sources,
-              reinterpret_cast<int32_t*>(levels), reinterpret_cast<char*>(scratch), mask_bytes);
-      },
-      nb::arg("graph"), nb::arg("incoming"), nb::arg("sources"), nb::arg("num_sources"), nb::arg("levels"),
-      nb::arg("scratch"), nb::arg("mask_bytes"));
+  def_loop(m, "msbfs", msbfs, nb::arg("mask_bytes"));
 }
 
 }  // namespace hinterland::native

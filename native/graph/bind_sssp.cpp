@@ -1,32 +1,23 @@
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/tuple.h>
 
-#include <bit>
-
 #include "bindings.hpp"
 #include "graph/bind_views.hpp"
 #include "graph/sssp.hpp"
-#include "hinterland/graph/sswp.hpp"
+#include "params.hpp"
 
 namespace nb = nanobind;
 
 namespace hinterland::native {
 
+HINTERLAND_STRUCT(graph::PathParams, graph, source, keys, scratch, delta, light);
+HINTERLAND_STRUCT(graph::PathControl, least, buckets, apart);
+
 namespace {
 
-// A kernel's parameters are integers; so are the CPU's, and the bits of delta come as one.
-template <auto run>
-void bind_paths(nb::module_& m, const char* name) {
-  m.def(
-      name,
-      [](uintptr_t graph, int64_t source, uintptr_t keys, uintptr_t scratch, int64_t delta, int64_t light,
-         int64_t weight_bytes, int64_t weight_order) {
-        GilReleased released;
-        run(*words(graph), {weight_bytes, weight_order}, source, reinterpret_cast<void*>(keys),
-            reinterpret_cast<char*>(scratch), std::bit_cast<double>(delta), light);
-      },
-      nb::arg("graph"), nb::arg("source"), nb::arg("keys"), nb::arg("scratch"), nb::arg("delta"), nb::arg("light"),
-      nb::arg("weight_bytes"), nb::arg("weight_order"));
+template <void (*loop)(const graph::PathParams&, WeightKind)>
+void by_kind(const graph::PathParams& params, int64_t weight_bytes, int64_t weight_order) {
+  loop(params, {weight_bytes, weight_order});
 }
 
 }  // namespace
@@ -43,11 +34,11 @@ void bind_graph_sssp(nb::module_& m) {
       "path_layout",
       [](int64_t num_vertices, int64_t num_edges) {
         const graph::PathLayout at(num_vertices, num_edges);
-        return scratch_layout(at, at.frontier);
+        return std::pair(scratch_layout(at, at.frontier), at.path);
       },
-      nb::arg("num_vertices"), nb::arg("num_edges"));
-  bind_paths<sssp>(m, "sssp");
-  bind_paths<sswp>(m, "sswp");
+      nb::arg("num_vertices"), nb::arg("num_edges"), "Scratch memory of a search, and where in it PathControl lies.");
+  def_loop(m, "sssp", by_kind<sssp>, nb::arg("weight_bytes"), nb::arg("weight_order"));
+  def_loop(m, "sswp", by_kind<sswp>, nb::arg("weight_bytes"), nb::arg("weight_order"));
   m.def(
       "verify_paths",
       [](uintptr_t graph, int64_t weight_bytes, int64_t weight_order, bool widest, int64_t source, uintptr_t found) {

@@ -6,22 +6,18 @@
 
 #include "core/team.hpp"
 #include "graph/views.hpp"
-#include "hinterland/graph/cc.hpp"
 
 namespace hinterland::native {
 
-void connected_components(const graph::GraphWords& out, const graph::GraphWords* in, bool reread, void* labels, int id_bytes,
-                          char* scratch) {
-  with_graph(out, in, [&](const auto& graph, const auto* incoming) {
+void connected_components(const graph::ComponentsParams& p, int id_bytes) {
+  with_graph(*p.graph, p.incoming, [&](const auto& graph, const auto* incoming) {
     const graph::ComponentsLayout at(graph.num_vertices, graph.num_edges);
-    ThreadTeam team;
-    const auto run = [&](auto* typed) {
-      graph::connected_components(team, graph, incoming, graph::ComponentsState(typed, scratch, at, graph.num_vertices), reread);
+    const auto run = [&](auto* labels) {
+      ThreadTeam team;
+      const graph::ComponentsState state(labels, p.scratch, at, graph.num_vertices);
+      graph::connected_components(team, graph, incoming, state, p.reread != 0);
     };
-    if (id_bytes == 8)
-      run(static_cast<uint64_t*>(labels));
-    else
-      run(static_cast<uint32_t*>(labels));
+    id_bytes == 8 ? run(static_cast<uint64_t*>(p.labels)) : run(static_cast<uint32_t*>(p.labels));
   });
 }
 

@@ -3,13 +3,12 @@
 
 #include <cstdint>
 
-#include "hinterland/graph/adjacency.hpp"
+#include "hinterland/graph/cc.hpp"
 
 namespace hinterland::native {
 
-// `in` is null, `out` itself or the lists of in-neighbours; id_bytes (4 or 8) is the width of a label. Arrays are those of
-// include/hinterland/graph/cc.hpp.
-void connected_components(const graph::GraphWords& out, const graph::GraphWords* in, bool reread, void* labels, int id_bytes, char* scratch);
+// id_bytes (4 or 8) is the width of a label.
+void connected_components(const graph::ComponentsParams& params, int id_bytes);
 
 // In the order in which they are reported. kGraph and kEdge are about an edge, the others about a vertex.
 enum class ComponentsRule : int64_t { kNone, kSmallest, kGraph, kEdge, kConnected };

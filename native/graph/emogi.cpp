@@ -7,14 +7,14 @@ namespace hinterland::native {
 namespace {
 
 template <class App>
-void level(const EmogiCase& run, const graph::EmogiState& state) {
+void level(const EmogiCase& run) {
   with_policies(run, [&](auto access, const auto& assignment, auto edge) {
     using Access = decltype(access);
-    const auto* edges = static_cast<const decltype(edge)*>(run.edges);
+    const auto* edges = static_cast<const decltype(edge)*>(run.params.edges);
     parallel_for(
         emogi_blocks<Access>(assignment, 1, Warp::kWidth),
         [&](int64_t block) {
-          App app{{state}};
+          App app{{run.params.state}};
           serve<Access>(assignment, edges, app, block, 0, 1);
           if (app.found) app.report_found();
         },
@@ -32,11 +32,11 @@ int64_t blocks_of(const EmogiCase& run) {
   return blocks;
 }
 
-void emogi_level(const EmogiCase& run, const std::string& algorithm, const graph::EmogiState& state) {
-  if (algorithm == "bfs") return level<graph::EmogiBfs>(run, state);
-  if (algorithm == "sssp") return level<graph::EmogiSssp>(run, state);
-  if (algorithm == "cc") return level<graph::EmogiComponents>(run, state);
-  level<graph::EmogiPagerank>(run, state);
+void emogi_level(const EmogiCase& run, const std::string& algorithm) {
+  if (algorithm == "bfs") return level<graph::EmogiBfs>(run);
+  if (algorithm == "sssp") return level<graph::EmogiSssp>(run);
+  if (algorithm == "cc") return level<graph::EmogiComponents>(run);
+  level<graph::EmogiPagerank>(run);
 }
 
 }  // namespace hinterland::native

@@ -8,9 +8,9 @@
 
 namespace hinterland::native {
 
+// The arrays of one level, of which the state may be left out, and the policies.
 struct EmogiCase {
-  graph::Division division;
-  const void* edges;
+  graph::EmogiParams params;
   int edge_bytes;
   std::string access, assignment;
 };
@@ -32,9 +32,9 @@ void with_policies(const EmogiCase& run, Body&& body) {
       else
         body(access, assignment, int64_t{});
     };
-    if (run.assignment == "vertices") return with_edges(graph::ConsecutiveVertices{run.division});
-    if (run.assignment == "transposed") return with_edges(graph::TransposedVertices{run.division});
-    return with_edges(graph::EdgeTiles{run.division});
+    if (run.assignment == "vertices") return with_edges(graph::ConsecutiveVertices{run.params.division});
+    if (run.assignment == "transposed") return with_edges(graph::TransposedVertices{run.params.division});
+    return with_edges(graph::EdgeTiles{run.params.division});
   });
 }
 
@@ -42,6 +42,6 @@ void with_policies(const EmogiCase& run, Body&& body) {
 int64_t blocks_of(const EmogiCase& run);
 
 // One level of "bfs", "sssp", "cc" or "pagerank".
-void emogi_level(const EmogiCase& run, const std::string& algorithm, const graph::EmogiState& state);
+void emogi_level(const EmogiCase& run, const std::string& algorithm);
 
 }  // namespace hinterland::native

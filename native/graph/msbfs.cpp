@@ -2,20 +2,18 @@
 
 #include "core/team.hpp"
 #include "graph/views.hpp"
-#include "hinterland/graph/msbfs.hpp"
 
 namespace hinterland::native {
 
-void msbfs(const graph::GraphWords& out, const graph::GraphWords* in, const int64_t* sources, int64_t num_sources, int32_t* levels,
-           char* scratch, int mask_bytes) {
-  with_graph(out, in, [&](const auto& graph, const auto* incoming) {
+void msbfs(const graph::MsBfsParams& p, int mask_bytes) {
+  with_graph(*p.graph, p.incoming, [&](const auto& graph, const auto* incoming) {
     const graph::MsBfsLayout at(graph.num_vertices, graph.num_edges);
-    ThreadTeam team;
-    const auto search = [&](auto state) { graph::msbfs(team, graph, incoming, state, sources, num_sources); };
-    if (mask_bytes == 8)
-      search(graph::MsBfsState<uint64_t>(levels, scratch, at, graph.num_vertices));
-    else
-      search(graph::MsBfsState<uint32_t>(levels, scratch, at, graph.num_vertices));
+    const auto search = [&](auto mask) {
+      ThreadTeam team;
+      const graph::MsBfsState<decltype(mask)> state(p.levels, p.scratch, at, graph.num_vertices);
+      graph::msbfs(team, graph, incoming, state, p.sources, p.num_sources);
+    };
+    mask_bytes == 8 ? search(uint64_t{}) : search(uint32_t{});
   });
 }
 

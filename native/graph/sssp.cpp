@@ -1,16 +1,15 @@
-#include "hinterland/graph/sssp.hpp"
+#include "graph/sssp.hpp"
 
 #include "core/team.hpp"
-#include "graph/sssp.hpp"
 
 namespace hinterland::native {
 
-void sssp(const graph::GraphWords& words, WeightKind kind, int64_t source, void* keys, char* scratch, double delta, int64_t light) {
-  with_weighted_graph(words, kind, [&](const auto& graph) {
+void sssp(const graph::PathParams& p, WeightKind kind) {
+  with_weighted_graph(*p.graph, kind, [&](const auto& graph) {
     using Weight = typename std::decay_t<decltype(graph)>::Weight;
-    const graph::PathState<graph::Shortest<Weight>> state(keys, scratch, {graph.num_vertices, graph.num_edges}, graph.num_vertices);
+    const graph::PathState<graph::Shortest<Weight>> state(p.keys, p.scratch, {graph.num_vertices, graph.num_edges}, graph.num_vertices);
     ThreadTeam team;
-    best_paths(team, graph, state, source, {delta, light});
+    best_paths(team, graph, state, p.source, {p.delta, p.light});
   });
 }
 

@@ -4,12 +4,12 @@
 #include <cstdint>
 
 #include "graph/views.hpp"
+#include "hinterland/graph/sssp.hpp"
 
 namespace hinterland::native {
 
-// Arguments are those of the kernels in sssp.cu and sswp.cu.
-void sssp(const graph::GraphWords& words, WeightKind kind, int64_t source, void* keys, char* scratch, double delta, int64_t light);
-void sswp(const graph::GraphWords& words, WeightKind kind, int64_t source, void* keys, char* scratch, double delta, int64_t light);
+void sssp(const graph::PathParams& params, WeightKind kind);
+void sswp(const graph::PathParams& params, WeightKind kind);
 
 // In the order in which they are reported. kGraph and kEdge are about an edge, the others about a vertex.
 enum class PathRule : int64_t { kNone, kSource, kRange, kGraph, kEdge, kTight };

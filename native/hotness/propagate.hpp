@@ -1,11 +1,10 @@
 // A step of the hotness scores on the CPU.
 #pragma once
 
-#include "hinterland/graph/adjacency.hpp"
+#include "hinterland/hotness/propagate.hpp"
 
 namespace hinterland::native {
 
-// Arrays are those of include/hinterland/hotness/propagate.hpp, [num_vertices] each; scratch is as FrontierLayout asks for.
-void propagate(const graph::GraphWords& graph, const double* values, double* sums, bool pull, char* scratch);
+void propagate(const hotness::PropagateParams& params);
 
 }  // namespace hinterland::native

@@ -291,36 +291,34 @@ def test_wrong_sizes_get_a_sentence(kind, options, says):
         generate(kind, **options)
 
 
-def fake_launch(file, instance, device, grid, block, *args):
+def fake_launch(file, instance, device, grid, block, params):
     """The kernels of generate.cu in numpy, on the CPU's edges, so that the pieces' plan is tested without a GPU."""
 
     def array(address: int, count: int, kind=ctypes.c_int64) -> np.ndarray:
         return np.ctypeslib.as_array(ctypes.cast(address, ctypes.POINTER(kind)), (count,))
 
     if "key_weights" in instance:
-        keys, count, bits, seed, out = args
-        keys = array(keys, count)
-        words = _core.philox(seed % 2**64, 2, ALL_ONES)
+        keys = array(params.keys, params.count)
+        words = _core.philox(params.seed, 2, ALL_ONES)
         for i, key in enumerate(keys.tolist()):
-            u, v = sorted((key >> bits, key & ((1 << bits) - 1)))
+            u, v = sorted((key >> params.bits, key & ((1 << params.bits) - 1)))
             low = _core.philox(words[1] << 32 | words[0], u, v)
             drawn = (1 << 16) + ((low[1] << 32 | low[0]) * (255 << 16) >> 64)
             if instance.endswith("<float>"):
-                array(out, count, ctypes.c_float)[i] = drawn / 2**24
+                array(params.weights, params.count, ctypes.c_float)[i] = drawn / 2**24
             else:
-                array(out, count, ctypes.c_uint8 if "uint8_t" in instance else ctypes.c_int32)[i] = drawn >> 16
+                kind = ctypes.c_uint8 if "uint8_t" in instance else ctypes.c_int32
+                array(params.weights, params.count, kind)[i] = drawn >> 16
         return
-    edges, seed, vertices, scale, columns, *rest = args
-    kind = [f"{name}>" in instance for name in ("Kronecker", "Uniform", "Grid")].index(True)
-    ends = listed(kind, edges, seed % 2**64, vertices, scale, columns)
+    kind, shape = [f"{name}>" in instance for name in ("Kronecker", "Uniform", "Grid")].index(True), params.shape
+    ends = listed(kind, params.edges, shape.seed, shape.vertices, shape.scale, shape.columns)
     rows, cols = np.concatenate([ends, ends[::-1]], axis=1)[:, np.tile(ends[0] != ends[1], 2)]
     if "count_rows" in instance:
-        np.add.at(array(rest[0], vertices), rows, 1)
+        np.add.at(array(params.degrees, shape.vertices), rows, 1)
     else:
-        first, end, bits, cursor, keys = rest
-        mine = (rows >= first) & (rows < end)
-        assert array(cursor, 1)[0] == 0
-        array(keys, mine.sum())[:] = rows[mine] << bits | cols[mine]
+        mine = (rows >= params.first_row) & (rows < params.end_row)
+        assert array(params.cursor, 1)[0] == 0
+        array(params.keys, mine.sum())[:] = rows[mine] << params.bits | cols[mine]
 
 
 @pytest.mark.parametrize(("piece", "weights"), [(1 << 28, torch.int32), (3000, torch.uint8), (2000, torch.float32)])

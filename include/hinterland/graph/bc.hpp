@@ -17,6 +17,16 @@ namespace hinterland::graph {
 
 // The search's memory besides levels, sigma and scores. The first `zeroed` bytes must be zero at the start.
 // `history` remembers in which groups the vertices of each level lie, for the way back: at most `history_size` numbers.
+struct BcParams {
+  const GraphWords* graph;
+  int64_t source;
+  int32_t* levels;  // [vertices], all -1
+  double* sigma;    // [vertices], all 0: shortest paths from the source
+  double* scores;   // [vertices], added to
+  char* scratch;    // BcLayout
+  int64_t history_size;
+};
+
 struct BcLayout {
   int64_t overflow, zeroed, dependencies, history, bytes;
   FrontierLayout frontier;

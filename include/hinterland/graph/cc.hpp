@@ -19,6 +19,15 @@ inline constexpr int64_t kLinkedFirst = 2;      // neighbours of each vertex tha
 inline constexpr int64_t kLabelSamples = 1024;  // vertices that are asked which component is the largest
 inline constexpr uint64_t kSampleKey = 0x636f6d706f6e656eull;
 
+// What a run is given. Graphs lie in memory that the processor addresses; labels are as wide as the instance's, and need not be set.
+struct ComponentsParams {
+  const GraphWords* graph;
+  const GraphWords* incoming;  // lists of in-neighbours, `graph` itself for an undirected graph; null where they are not there
+  int64_t reread;              // whether reading a list twice costs little
+  void* labels;                // Id [vertices]
+  char* scratch;               // ComponentsLayout
+};
+
 struct ComponentsControl {
   int64_t count;   // components
   int64_t apart0[15];

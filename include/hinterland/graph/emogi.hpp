@@ -211,6 +211,13 @@ struct EmogiState {
   int64_t* report;         // whether BFS found a vertex, and the smallest vertex with a bad neighbour
 };
 
+// What one level is given.
+struct EmogiParams {
+  Division division;
+  const void* edges;  // Edge [num_edges]
+  EmogiState state;
+};
+
 struct EmogiApp : EmogiState {
   bool found = false;  // a vertex of the next level; told once a thread, for so many would meet at the report
 

@@ -17,6 +17,29 @@ struct GraphShape {
   int64_t columns;
 };
 
+// What the kernels of generate.cu are given.
+struct CountRowsParams {
+  GraphShape shape;
+  int64_t edges;
+  int64_t* degrees;  // [vertices], added to
+};
+
+struct RowKeysParams {
+  GraphShape shape;
+  int64_t edges;
+  int64_t first_row, end_row;
+  int64_t bits;     // a key is row << bits | neighbour
+  int64_t* cursor;  // keys so far
+  int64_t* keys;
+};
+
+struct KeyWeightsParams {
+  const int64_t* keys;
+  int64_t count, bits;
+  uint64_t seed;
+  void* weights;  // Weight [count]
+};
+
 // Independent random streams of one seed. Edges draw from Philox(seed) at counters whose upper half is small, so these
 // keys, drawn where it is all ones, are not among their values.
 enum class Stream : uint64_t { kPermutation = 1, kWeights = 2, kFeatures = 3, kCenters = 4 };

@@ -21,6 +21,16 @@ namespace hinterland::graph {
 
 inline constexpr int kMostSources = 64;  // of one search
 
+// What a search is given. Graphs lie in memory that the processor addresses.
+struct MsBfsParams {
+  const GraphWords* graph;
+  const GraphWords* incoming;  // lists of in-neighbours; null: only push
+  const int64_t* sources;      // [num_sources]
+  int64_t num_sources;
+  int32_t* levels;  // [num_sources][vertices], all -1; null where they are not asked for
+  char* scratch;    // MsBfsLayout
+};
+
 // What is known of each source at the end, and counters in between.
 struct MsBfsControl {
   int64_t reached[kMostSources], distance_sum[kMostSources], eccentricity[kMostSources];

@@ -20,6 +20,19 @@ struct PagerankOptions {
   double damping, tolerance;
 };
 
+// What a run is given. Graphs lie in memory that the processor addresses; numbers are as wide as the instance's.
+struct PagerankParams {
+  const GraphWords* graph;
+  const GraphWords* incoming;  // lists of in-neighbours, `graph` itself for an undirected graph
+  PagerankOptions options;
+  int64_t max_iterations;
+  int64_t by_degree;     // begin with the guess by degree
+  const void* personal;  // Real [vertices], or null
+  void* contributions;   // Real [vertices]
+  void* sums;            // the same; the scores end up here
+  char* scratch;         // PagerankLayout
+};
+
 // Counters with two places alternate between iterations: one is cleared while the other is in use.
 struct PagerankControl {
   int64_t iterations;

@@ -71,6 +71,16 @@ struct Shortest {
   }
 };
 
+// What a search is given.
+struct PathParams {
+  const GraphWords* graph;  // lists and weights, in memory that the processor addresses
+  int64_t source;
+  void* keys;     // of the instance's paths, [vertices], all unset
+  char* scratch;  // PathLayout
+  double delta;   // BucketWidth
+  int64_t light;
+};
+
 // Shared by all threads. `least[b % 2]` is the least key known to be far when bucket b begins; the other collects the same for
 // the bucket after it.
 struct PathControl {

@@ -58,6 +58,14 @@ HINTERLAND_FN void visit_all(Team& team, const Graph& graph, const graph::Fronti
   team.lead([&] { frontier.end(team.now_ns()); });
 }
 
+struct PropagateParams {
+  const graph::GraphWords* graph;
+  const double* values;  // [vertices]
+  double* sums;          // [vertices], added to
+  int64_t pull;          // which an undirected graph allows
+  char* scratch;         // graph::FrontierLayout
+};
+
 // The step. To pull, the graph must be undirected. The frontier is as FrontierLayout asks for; sums are added to what is there.
 template <class Team, class Graph>
 HINTERLAND_FN void propagate(Team& team, const Graph& graph, const graph::Frontier& frontier, const double* values, double* sums,

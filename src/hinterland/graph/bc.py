@@ -13,6 +13,7 @@ from ..runtime import arguments, devices
 from ..runtime.asked import Asked
 from ..runtime.errors import ConfigError, GraphError
 from ..runtime.jit import KernelFile
+from ..runtime.params import struct
 from ..runtime.shown import Shown
 from .graph import Graph
 from .msbfs import check_sources, to_inner
@@ -27,6 +28,7 @@ def _instance(graph: str) -> str:
 
 _FORMS = tuple(csr_type(edge, packed=packed) for edge in (4, 8) for packed in (False, True))
 KERNELS = KernelFile("graph/bc.cu", tuple(_instance(form) for form in _FORMS), apart=True)
+_PARAMS = struct("graph::BcParams")
 
 
 @dataclass(frozen=True, repr=False)
@@ -156,8 +158,17 @@ def _run(prepared: Prepared, sources: list[int], stats: bool) -> tuple[torch.Ten
         clock = Clock(device)
         with clock:
             scratch[: layout.zeroed].zero_()
-            arrays = (levels.data_ptr(), sigma.data_ptr(), scores.data_ptr(), scratch.data_ptr())
-            search(prepared.out.words, inner, *arrays, history_size)
+            search(
+                _PARAMS(
+                    graph=prepared.out.words,
+                    source=inner,
+                    levels=levels.data_ptr(),
+                    sigma=sigma.data_ptr(),
+                    scores=scores.data_ptr(),
+                    scratch=scratch.data_ptr(),
+                    history_size=history_size,
+                )
+            )
         finished = finish(prepared, scratch, layout)
         if scratch[overflow : overflow + 8].view(torch.int64).item():
             raise GraphError(

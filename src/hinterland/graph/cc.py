@@ -13,6 +13,7 @@ from ..runtime import arguments, devices
 from ..runtime.asked import Asked
 from ..runtime.errors import ConfigError, VerificationError
 from ..runtime.jit import KernelFile
+from ..runtime.params import struct
 from ..runtime.shown import Shown
 from .compress import decompress
 from .graph import Graph, require_graph, require_result
@@ -42,6 +43,7 @@ def _instance(graph: str, label_bytes: int) -> str:
 _WIDTHS = ((4, 4, False), (8, 4, False), (8, 8, False), (4, 4, True), (8, 8, True))
 _INSTANCES = tuple(_instance(csr_type(edge, packed=packed), label) for edge, label, packed in _WIDTHS)
 KERNELS = KernelFile("graph/cc.cu", _INSTANCES, apart=True)
+_PARAMS, _CONTROL = struct("graph::ComponentsParams"), struct("graph::ComponentsControl")
 
 
 @dataclass(frozen=True, repr=False)
@@ -97,8 +99,8 @@ def connected_components(
 
 
 def _layout(graph: Graph) -> tuple[ScratchLayout, int]:
-    layout, count_at = _core.components_layout(graph.num_vertices, graph.num_edges)
-    return ScratchLayout(*layout), count_at
+    layout, control_at = _core.components_layout(graph.num_vertices, graph.num_edges)
+    return ScratchLayout(*layout), control_at
 
 
 def _state_bytes(graph: Graph) -> int:
@@ -116,7 +118,7 @@ STATE_BYTES["cc"] = _state_bytes
 def _run(prepared: Prepared, mode: str, stats: bool) -> ComponentsResult:
     graph, device = prepared.graph, prepared.device
     vertices, width = graph.num_vertices, id_bytes(graph.num_vertices)
-    layout, count_at = _layout(graph)
+    layout, control_at = _layout(graph)
     run = runner(
         prepared, functools.partial(_core.connected_components, id_bytes=width), KERNELS, _instance(graph_type(prepared), width)
     )
@@ -127,10 +129,17 @@ def _run(prepared: Prepared, mode: str, stats: bool) -> ComponentsResult:
     with clock:
         labels = torch.empty(vertices, dtype=torch.int64 if width == 8 else torch.int32, device=device)
         scratch = scratch_for(layout, device)
-        words = (prepared.out.words, incoming.words if incoming else 0)
-        run(*words, int(reread), labels.data_ptr(), scratch.data_ptr())
+        run(
+            _PARAMS(
+                graph=prepared.out.words,
+                incoming=incoming.words if incoming else 0,
+                reread=reread,
+                labels=labels.data_ptr(),
+                scratch=scratch.data_ptr(),
+            )
+        )
     finished = finish(prepared, scratch, layout)
-    count = int(scratch[count_at : count_at + 8].view(torch.int64))
+    count = _CONTROL.read(scratch, control_at).count
     del scratch
     with clock:
         labels = smallest_outer(prepared.order_on(device), labels).to(torch.int64)

@@ -19,6 +19,7 @@ from ..runtime import arguments, devices
 from ..runtime.errors import ConfigError, GraphError
 from ..runtime.jit import KernelFile
 from ..runtime.launch import launch
+from ..runtime.params import Params, struct
 from ..runtime.shown import Shown
 from . import arrays
 from .bfs import check_source
@@ -33,7 +34,6 @@ LINE_BYTES = 4096  # a cache line of BaM: a tile, and what coarsening fills
 CHUNK = 8  # vertices of a warp in EMOGI's chunked form
 STRIDE = 128  # of the transposed assignment; the best for most graphs (Mailthody 2022, section 7.1.6)
 
-_NO_VERTEX = 2**63 - 1
 _POLICIES = {"vertices": "ConsecutiveVertices", "transposed": "TransposedVertices", "tiles": "EdgeTiles"}
 _APPS = {"bfs": "EmogiBfs", "sssp": "EmogiSssp", "cc": "EmogiComponents", "pagerank": "EmogiPagerank"}
 
@@ -45,6 +45,7 @@ def _instance(algorithm: str, access: str, policy: str, edge_bytes: int) -> str:
 
 
 KERNELS = KernelFile("graph/emogi.cu", tuple(_instance(*case) for case in product(_APPS, ACCESSES, _POLICIES, (4, 8))))
+_PARAMS, _DIVISION, _STATE = (struct(f"graph::{name}") for name in ("EmogiParams", "Division", "EmogiState"))
 
 
 @dataclass(frozen=True, repr=False)
@@ -250,7 +251,7 @@ class Traversal:
         self.offsets, self.edges = offsets.clone() if on_host else offsets, edges
         self.weights = _weights(graph, self.device) if algorithm == "sssp" else None
         self.division = Division(graph, self.offsets, access, assignment, size, self.edges.element_size())
-        self._report = torch.tensor([0, _NO_VERTEX], device=self.device)
+        self._report = torch.tensor([0, _core.NO_VERTEX], device=self.device)
         if self.device.type == "cuda":
             KERNELS.kernel(self._instance(), self.device)  # compiled before any clock runs
 
@@ -268,18 +269,24 @@ class Traversal:
         if self.division.only_active:
             tiles = self.division.active_tiles(values == depth if active is None else active)
         self._report[0] = 0
-        case = self.division.case(self.edges, tiles)
-        flags, other, weights = _address(active), _address(beside), _address(self.weights)
-        report = self._report.data_ptr()
+        state = _STATE(
+            num_vertices=self.graph.num_vertices,
+            values=values.data_ptr(),
+            active=_address(active),
+            beside=_address(beside),
+            weights=_address(self.weights),
+            level=depth,
+            report=self._report.data_ptr(),
+        )
+        params = _PARAMS(division=self.division.params(tiles), edges=self.edges.data_ptr(), state=state)
+        case = self.division.case(params)
         if self.device.type == "cpu":
-            _core.emogi_level(case, self.algorithm, values.data_ptr(), flags, other, weights, depth, report)
+            _core.emogi_level(case, self.algorithm)
         elif case.blocks() > 0:
-            arrays = (self.offsets.data_ptr(), self.edges.data_ptr(), self.graph.num_vertices, self.graph.num_edges)
-            division, state = self.division.arguments(tiles), (values.data_ptr(), flags, other, weights, depth, report)
-            launch(KERNELS, self._instance(), self.device, case.blocks(), _core.EMOGI_BLOCK, *arrays, *division, *state)
+            launch(KERNELS, self._instance(), self.device, case.blocks(), _core.EMOGI_BLOCK, params)
         self.launches += 1
         found, bad = self._report.tolist()
-        if bad != _NO_VERTEX:
+        if bad != _core.NO_VERTEX:
             raise GraphError(
                 f"the neighbour list of vertex {bad} names a vertex outside [0, {self.graph.num_vertices}); check the file "
                 "it came from"
@@ -328,19 +335,26 @@ class Division:
         arrays.check_offsets(offsets, graph.num_edges)  # all vertices are looked at in every level
         self._firsts = self._first_vertices() if self.policy == "tiles" else None
 
-    def case(self, edges: torch.Tensor | None = None, tiles: torch.Tensor | None = None) -> _core.EmogiCase:
-        """The same for native code; ``edges`` may be left out where they are not read."""
-        arrays = (self.offsets.data_ptr(), 0 if edges is None else edges.data_ptr(), self.edge_bytes)
-        counts = (self.graph.num_vertices, self.graph.num_edges)
-        return _core.EmogiCase(self.access, self.policy, *arrays, *counts, *self.arguments(tiles))
+    def case(self, params: Params) -> _core.EmogiCase:
+        """A level, for native code."""
+        return _core.EmogiCase(params.address, self.edge_bytes, self.access, self.policy)
 
-    def arguments(self, tiles: torch.Tensor | None) -> tuple[int, int, int, int]:
-        """Size, first vertices, tiles to serve (null: all) and their number."""
-        if self._firsts is None:
-            return self.size, 0, 0, 0
-        if tiles is None:
-            return self.size, self._firsts.data_ptr(), 0, len(self._firsts) - 1
-        return self.size, self._firsts.data_ptr(), tiles.data_ptr(), len(tiles)
+    def without_arrays(self) -> _core.EmogiCase:
+        """A level of which only the division is looked at."""
+        return self.case(_PARAMS(division=self.params(None)))
+
+    def params(self, tiles: torch.Tensor | None) -> Params:
+        """The header's Division; ``tiles`` to serve, int64 ``[n]``, or None: all."""
+        firsts = self._firsts
+        return _DIVISION(
+            offsets=self.offsets.data_ptr(),
+            num_vertices=self.graph.num_vertices,
+            num_edges=self.graph.num_edges,
+            size=self.size,
+            first_vertices=_address(firsts),
+            tiles=_address(tiles),
+            num_tiles=len(tiles) if tiles is not None else 0 if firsts is None else len(firsts) - 1,
+        )
 
     def active_tiles(self, active: torch.Tensor) -> torch.Tensor:
         """The tiles with elements of active vertices' lists, in order: BaM's active lines (Mailthody 2022, section 8.2)."""

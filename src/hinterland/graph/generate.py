@@ -18,6 +18,7 @@ from ..runtime import arguments, devices
 from ..runtime.errors import ConfigError
 from ..runtime.jit import KernelFile
 from ..runtime.launch import launch
+from ..runtime.params import Params, struct
 from . import arrays
 from .build import build
 from .graph import Graph, require_graph
@@ -38,6 +39,9 @@ _KERNELS = KernelFile(
         *(f"key_weights<{name}>" for name in _WEIGHT_CLASSES.values()),
     ),
     apart=True,
+)
+_SHAPE, _COUNT, _LIST, _WEIGH = (
+    struct(f"graph::{name}") for name in ("GraphShape", "CountRowsParams", "RowKeysParams", "KeyWeightsParams")
 )
 _BLOCK = 256
 _PIECE = 1 << 28  # entries sorted at once, if there is room: more would not be faster
@@ -63,8 +67,8 @@ class _Recipe:
     def kernel(self, name: str) -> str:
         return f"{name}<{_CLASSES[self.kind]}>"
 
-    def kernel_args(self) -> tuple[int, ...]:
-        return self.edges, _signed(self.seed), self.vertices, self.scale, self.columns
+    def shape(self) -> Params:
+        return _SHAPE(seed=self.seed, vertices=self.vertices, scale=self.scale, columns=self.columns)
 
 
 def generate(
@@ -256,7 +260,8 @@ def _rows_in_pieces(
     """Offsets, and neighbours and weights piece by piece; None if one row alone is larger than ``piece``."""
     grid = devices.sm_count(device) * 8
     ends = torch.zeros(recipe.vertices + 1, dtype=torch.int64, device=device)
-    launch(_KERNELS, recipe.kernel("count_rows"), device, grid, _BLOCK, *recipe.kernel_args(), ends[1:].data_ptr())
+    counting = _COUNT(shape=recipe.shape(), edges=recipe.edges, degrees=ends[1:].data_ptr())
+    launch(_KERNELS, recipe.kernel("count_rows"), device, grid, _BLOCK, counting)
     if int(ends.max()) > piece:
         return None
     ends = ends.cumsum(0)
@@ -274,15 +279,23 @@ def _rows_in_pieces(
         until = int(ends[end])
         keys = torch.empty(until - done, dtype=torch.int64, device=device)
         cursor.zero_()
-        args = (*recipe.kernel_args(), row, end, bits, cursor.data_ptr(), keys.data_ptr())
-        launch(_KERNELS, recipe.kernel("row_keys"), device, grid, _BLOCK, *args)
+        listing = _LIST(
+            shape=recipe.shape(),
+            edges=recipe.edges,
+            first_row=row,
+            end_row=end,
+            bits=bits,
+            cursor=cursor.data_ptr(),
+            keys=keys.data_ptr(),
+        )
+        launch(_KERNELS, recipe.kernel("row_keys"), device, grid, _BLOCK, listing)
         keys = torch.unique_consecutive(keys.sort().values)
         firsts = torch.arange(row + 1, end + 1, dtype=torch.int64, device=device) << bits
         indptr[row + 1 : end + 1] = torch.searchsorted(keys, firsts) + kept
         if weights is not None:
             drawn = torch.empty(keys.numel(), dtype=weights, device=device)
-            args = (keys.data_ptr(), keys.numel(), bits, _signed(recipe.seed), drawn.data_ptr())
-            launch(_KERNELS, f"key_weights<{_WEIGHT_CLASSES[weights]}>", device, grid, _BLOCK, *args)
+            weighing = _WEIGH(keys=keys.data_ptr(), count=keys.numel(), bits=bits, seed=recipe.seed, weights=drawn.data_ptr())
+            launch(_KERNELS, f"key_weights<{_WEIGHT_CLASSES[weights]}>", device, grid, _BLOCK, weighing)
             edge_weights.append(drawn)
         kept += keys.numel()
         indices.append((keys & ((1 << bits) - 1)).to(arrays.index_dtype(recipe.vertices)))
@@ -306,8 +319,3 @@ def _join(parts: list[torch.Tensor], dtype: torch.dtype, place: str, device: tor
         into[at : at + part.numel()].copy_(part)
         at += part.numel()
     return held
-
-
-def _signed(bits: int) -> int:
-    """A 64-bit pattern as the signed integer that kernels are passed."""
-    return bits - 2**64 if bits >= 2**63 else bits

@@ -15,6 +15,7 @@ from ..runtime import arguments, devices
 from ..runtime.asked import Asked
 from ..runtime.errors import ConfigError
 from ..runtime.jit import KernelFile
+from ..runtime.params import struct
 from ..runtime.shown import Shown
 from .bfs import MODES, check_source
 from .graph import Graph
@@ -22,7 +23,7 @@ from .prepare import STATE_BYTES, WORDS_BYTES, Prepared, allocated, graph_of, pr
 from .traversal import Clock, ScratchLayout, csr_type, finish, graph_type, outer_bytes, runner, scratch_for, to_outer
 from .traversal_stats import summarise
 
-MOST_SOURCES = 64  # kMostSources: bits of the widest mask
+MOST_SOURCES = _core.MSBFS_SOURCES
 
 
 def _instance(graph: str, mask_bytes: int) -> str:
@@ -31,6 +32,7 @@ def _instance(graph: str, mask_bytes: int) -> str:
 
 _FORMS = tuple(csr_type(edge, packed=packed) for edge in (4, 8) for packed in (False, True))
 KERNELS = KernelFile("graph/msbfs.cu", tuple(_instance(form, mask) for form in _FORMS for mask in (4, 8)), apart=True)
+_PARAMS, _CONTROL = struct("graph::MsBfsParams"), struct("graph::MsBfsControl")
 
 
 @dataclass(frozen=True, repr=False)
@@ -112,9 +114,9 @@ def to_inner(graph: Graph, sources: list[int]) -> list[int]:
 
 
 def _layout(graph: Graph) -> tuple[ScratchLayout, int]:
-    """The scratch memory of a search, and where in it the totals of the sources lie."""
-    layout, totals = _core.msbfs_layout(graph.num_vertices, graph.num_edges)
-    return ScratchLayout(*layout), totals
+    """The scratch memory of a search, and where in it MsBfsControl lies."""
+    layout, control_at = _core.msbfs_layout(graph.num_vertices, graph.num_edges)
+    return ScratchLayout(*layout), control_at
 
 
 def _state_bytes(graph: Graph) -> int:
@@ -127,7 +129,7 @@ STATE_BYTES["msbfs"] = _state_bytes
 
 def _run(prepared: Prepared, sources: list[int], wants_levels: bool, mode: str, stats: bool) -> MultiBfsResult:
     graph, device = prepared.graph, prepared.device
-    layout, totals_at = _layout(graph)
+    layout, control_at = _layout(graph)
     mask_bytes = 4 if len(sources) <= 32 else 8
     on_cpu = functools.partial(_core.msbfs, mask_bytes=mask_bytes)
     search = runner(prepared, on_cpu, KERNELS, _instance(graph_type(prepared), mask_bytes))
@@ -144,11 +146,19 @@ def _run(prepared: Prepared, sources: list[int], wants_levels: bool, mode: str, 
             scratch[: layout.zeroed].zero_()
             if written is not None:
                 rows = written[first : first + MOST_SOURCES].fill_(-1).data_ptr()
-            views = (prepared.out.words, incoming.words if incoming else 0)
-            search(*views, some.data_ptr(), len(some), rows, scratch.data_ptr())
+            search(
+                _PARAMS(
+                    graph=prepared.out.words,
+                    incoming=incoming.words if incoming else 0,
+                    sources=some.data_ptr(),
+                    num_sources=len(some),
+                    levels=rows,
+                    scratch=scratch.data_ptr(),
+                )
+            )
         finished = finish(prepared, scratch, layout)
-        found = scratch[totals_at : totals_at + 3 * 8 * MOST_SOURCES].view(torch.int64).view(3, MOST_SOURCES)
-        totals.append(found[:, : len(some)].to("cpu", copy=True))  # the next search takes the same memory
+        found = _CONTROL.read(scratch, control_at)
+        totals.append(torch.tensor([found.reached[:], found.distance_sum[:], found.eccentricity[:]])[:, : len(some)])
         if stats:
             searches.append(summarise(finished, clock.seconds(), prepared, mode))
     del scratch

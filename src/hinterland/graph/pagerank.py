@@ -17,6 +17,7 @@ from ..runtime import arguments, devices
 from ..runtime.asked import Asked
 from ..runtime.errors import ConfigError, VerificationError
 from ..runtime.jit import KernelFile
+from ..runtime.params import struct
 from ..runtime.shown import Shown
 from .graph import Graph, require_graph, require_result
 from .prepare import STATE_BYTES, Prepared, allocated, graph_of, prepared_for
@@ -42,6 +43,7 @@ def _instance(graph: str, dtype: torch.dtype) -> str:
 _LISTS = [csr_type(edge, packed=packed) for edge in (4, 8) for packed in (False, True)]
 _INSTANCES = tuple(_instance(lists, real) for lists in _LISTS for real in LEAST_TOLERANCE)
 KERNELS = KernelFile("graph/pagerank.cu", _INSTANCES, apart=True)
+_PARAMS, _OPTIONS, _CONTROL = (struct(f"graph::Pagerank{name}") for name in ("Params", "Options", "Control"))
 
 
 @dataclass(frozen=True, repr=False)
@@ -161,14 +163,14 @@ def distribution(personalization: Personalization, num_vertices: int) -> torch.T
 
 
 def _layout(graph: Graph) -> tuple[ScratchLayout, int]:
-    layout, results_at = _core.pagerank_layout(graph.num_vertices, graph.num_edges)
-    return ScratchLayout(*layout), results_at
+    layout, control_at = _core.pagerank_layout(graph.num_vertices, graph.num_edges)
+    return ScratchLayout(*layout), control_at
 
 
 def _state_bytes(graph: Graph, dtype: torch.dtype) -> int:
     """GPU memory of one run: scores, and besides them contributions and scratch, or what it takes to renumber the scores."""
     real = allocated(dtype.itemsize * graph.num_vertices)
-    return real + max(real + allocated(_layout(graph)[0].bytes) + allocated(16), outer_bytes(graph, dtype.itemsize))
+    return real + max(real + allocated(_layout(graph)[0].bytes), outer_bytes(graph, dtype.itemsize))
 
 
 for _dtype, _name in _ALGORITHMS.items():
@@ -187,7 +189,7 @@ def _run(
 ) -> PagerankResult:
     graph, device = prepared.graph, prepared.device
     assert prepared.incoming is not None
-    layout, results_at = _layout(graph)
+    layout, control_at = _layout(graph)
     on_cpu = functools.partial(_core.pagerank, real_bytes=dtype.itemsize)
     run = runner(prepared, on_cpu, KERNELS, _instance(graph_type(prepared), dtype))
     by_degree = mode == "auto" and prepared.incoming is prepared.out
@@ -198,17 +200,26 @@ def _run(
         shares = held.cuda(device) if device.type == "cuda" else held.cpu()
     clock = Clock(device)
     with clock:
-        options = torch.tensor([damping, tolerance], dtype=torch.float64).to(device)
         contributions = torch.empty(graph.num_vertices, dtype=dtype, device=device)
         scores = torch.empty(graph.num_vertices, dtype=dtype, device=device)
         scratch = scratch_for(layout, device)
-        words = (prepared.out.words, prepared.incoming.words, options.data_ptr(), max_iterations, int(by_degree))
-        arrays = (0 if shares is None else shares.data_ptr(), contributions.data_ptr(), scores.data_ptr(), scratch.data_ptr())
-        run(*words, *arrays)
+        run(
+            _PARAMS(
+                graph=prepared.out.words,
+                incoming=prepared.incoming.words,
+                options=_OPTIONS(damping=damping, tolerance=tolerance),
+                max_iterations=max_iterations,
+                by_degree=by_degree,
+                personal=0 if shares is None else shares.data_ptr(),
+                contributions=contributions.data_ptr(),
+                sums=scores.data_ptr(),
+                scratch=scratch.data_ptr(),
+            )
+        )
     finished = finish(prepared, scratch, layout)
-    iterations = int(scratch[results_at : results_at + 8].view(torch.int64))
-    error = float(scratch[results_at + 8 : results_at + 16].view(torch.float64))
-    del scratch, contributions, options
+    control = _CONTROL.read(scratch, control_at)
+    iterations, error = control.iterations, control.final_error
+    del scratch, contributions
     with clock:
         scores = to_outer(prepared.order_on(device), scores)
     found = None

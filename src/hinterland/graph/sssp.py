@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import struct
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -14,6 +13,7 @@ from ..runtime import arguments, devices
 from ..runtime.asked import Asked
 from ..runtime.errors import ConfigError, GraphError
 from ..runtime.jit import KernelFile
+from ..runtime.params import struct
 from ..runtime.shown import Shown
 from . import arrays
 from .bfs import check_source
@@ -42,6 +42,7 @@ def path_instances(kernel: str) -> tuple[str, ...]:
 
 
 KERNELS = KernelFile("graph/sssp.cu", path_instances("sssp_kernel"), apart=True)
+_PARAMS, _CONTROL = struct("graph::PathParams"), struct("graph::PathControl")
 
 
 @dataclass(frozen=True, repr=False)
@@ -230,7 +231,8 @@ def search(prepared: Prepared, source: int, width: BucketWidth, algorithm: str, 
     assert graph.weights is not None
     dtype, vertices = graph.weights.dtype, graph.num_vertices
     kind = arrays.WEIGHT_TYPES[dtype]
-    layout = ScratchLayout(*_core.path_layout(vertices, graph.num_edges))
+    taken, control_at = _core.path_layout(vertices, graph.num_edges)
+    layout = ScratchLayout(*taken)
     instance = f"{algorithm}_kernel<{graph_type(prepared, WEIGHT_CLASSES[dtype])}>"
     on_cpu = functools.partial(_ON_CPU[algorithm], weight_bytes=kind.bytes, weight_order=kind.order)
     run = runner(prepared, on_cpu, kernels, instance)
@@ -241,10 +243,18 @@ def search(prepared: Prepared, source: int, width: BucketWidth, algorithm: str, 
     with clock:
         keys = torch.full((vertices,), _unset(algorithm, dtype), dtype=_key_type(dtype), device=device)
         scratch = scratch_for(layout, device)
-        delta = struct.unpack("<q", struct.pack("<d", width.delta))[0]
-        run(view.words, inner, keys.data_ptr(), scratch.data_ptr(), delta, light)
+        run(
+            _PARAMS(
+                graph=view.words,
+                source=inner,
+                keys=keys.data_ptr(),
+                scratch=scratch.data_ptr(),
+                delta=width.delta,
+                light=light,
+            )
+        )
     finished = finish(prepared, scratch, layout)
-    buckets = 1 + int(scratch[16:24].view(torch.int64))  # PathControl comes first
+    buckets = 1 + _CONTROL.read(scratch, control_at).buckets
     del scratch
     with clock:
         keys = to_outer(prepared.order_on(device), keys)
@@ -269,7 +279,7 @@ def path_state_bytes(graph: Graph) -> int:
     vertices, dtype = graph.num_vertices, torch.int32 if graph.weights is None else graph.weights.dtype
     wide = dtype.itemsize == 8
     result = allocated(8 * vertices) + allocated(vertices) if wide or not dtype.is_floating_point else allocated(4 * vertices)
-    scratch = allocated(_core.path_layout(vertices, graph.num_edges)[0])
+    scratch = allocated(_core.path_layout(vertices, graph.num_edges)[0][0])
     key_bytes = 8 if wide else 4
     return allocated(key_bytes * vertices) + max(scratch, result, outer_bytes(graph, key_bytes))
 

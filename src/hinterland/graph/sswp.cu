@@ -4,15 +4,12 @@
 
 namespace hinterland::graph {
 
-// `graph` describes lists and weights in any memory that the GPU addresses. Everything is 0 in the first part of `scratch`,
-// and unset in `keys`. `delta` are the bits of a double.
 template <class Graph>
-__global__ void __launch_bounds__(512, 2)
-    sswp_kernel(const GraphWords* words, int64_t source, void* keys, char* scratch, int64_t delta, int64_t light) {
-  const Graph graph(*words);
-  const PathState<Widest<typename Graph::Weight>> state(keys, scratch, {graph.num_vertices, graph.num_edges}, graph.num_vertices);
+__global__ void __launch_bounds__(512, 2) sswp_kernel(PathParams p) {
+  const Graph graph(*p.graph);
+  const PathState<Widest<typename Graph::Weight>> state(p.keys, p.scratch, {graph.num_vertices, graph.num_edges}, graph.num_vertices);
   GridTeam team(&state.frontier.control->team);
-  best_paths(team, graph, state, source, {stdlib::bit_cast<double>(delta), light});
+  best_paths(team, graph, state, p.source, {p.delta, p.light});
 }
 
 }  // namespace hinterland::graph

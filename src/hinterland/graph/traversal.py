@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+import ctypes
 import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
 
+from .. import _core
 from ..runtime.errors import GraphError
 from ..runtime.jit import KernelFile
 from ..runtime.launch import launch, resident_blocks
-from ..runtime.params import Params
+from ..runtime.params import Params, struct
 from .graph import Graph
 from .prepare import Prepared, allocated
 
 BLOCK = 512  # threads of a block, as in the kernels' launch bounds
 EDGE_TYPES = ("int32_t", "int64_t")
-_NO_VERTEX = 2**63 - 1  # FrontierControl::kNone
-RECORDS = 4097  # kStepRecords + 1
-FIELDS = ("vertices", "tasks", "edges", "bytes", "cached", "pulled", "start_ns", "visit_ns")  # StepRecord
+RECORDS = _core.STEP_RECORDS + 1  # the last is shared by all steps after the others
+_CONTROL, _RECORD = struct("graph::FrontierControl"), struct("graph::StepRecord")
+FIELDS = tuple(name for name, _ in _RECORD._fields_)
 _ID_WIDE_FROM = 2**31  # vertices from which a vertex number takes eight bytes
 _AT_ONCE = 1 << 22  # vertices that are renumbered together, which bounds the memory that takes
 
@@ -127,23 +129,22 @@ def finish(prepared: Prepared, scratch: torch.Tensor, layout: ScratchLayout) -> 
     Raises:
         GraphError: a neighbour list that the run met is broken.
     """
-    control = scratch[layout.control : layout.control + 24].view(torch.int64)
-    depth, bad, end_ns = control.tolist()
+    control = _CONTROL.read(scratch, layout.control)
+    depth, bad, end_ns = control.depth, control.bad, control.end_ns
     vertices, edges = prepared.graph.num_vertices, prepared.graph.num_edges
     if bad == vertices:
         raise GraphError(
             f"the neighbour lists of the {vertices} vertices overlap: their offsets do not lie in order within the "
             f"{edges} edges; check the file they came from"
         )
-    if bad != _NO_VERTEX:
+    if bad != _core.NO_VERTEX:
         bad = bad if prepared.graph._outer is None else int(prepared.graph._outer[bad])
         raise GraphError(
             f"the neighbour list of vertex {bad} is broken: its offsets do not lie in order within the "
             f"{edges} edges, or it names a vertex outside [0, {vertices}); check the file they came from"
         )
     rows = min(depth, RECORDS)
-    row_bytes = 8 * len(FIELDS)
-    records = scratch[layout.records : layout.records + rows * row_bytes].view(torch.int64).view(rows, len(FIELDS))
+    records = scratch[layout.records : layout.records + rows * ctypes.sizeof(_RECORD)].view(torch.int64).view(rows, len(FIELDS))
     return Finished(depth, end_ns, records.cpu())
 
 

@@ -4,14 +4,12 @@
 
 namespace hinterland::hotness {
 
-// Everything is 0 in the first part of `scratch`.
 template <class Graph>
-__global__ void __launch_bounds__(512, 2)
-    propagate_kernel(const graph::GraphWords* words, const double* values, double* sums, int64_t pull, char* scratch) {
-  const Graph graph(*words);
-  const graph::Frontier frontier(scratch, graph::FrontierLayout(graph.num_vertices, graph.num_edges), graph.num_vertices);
+__global__ void __launch_bounds__(512, 2) propagate_kernel(PropagateParams p) {
+  const Graph graph(*p.graph);
+  const graph::Frontier frontier(p.scratch, graph::FrontierLayout(graph.num_vertices, graph.num_edges), graph.num_vertices);
   GridTeam team(&frontier.control->team);
-  propagate(team, graph, frontier, values, sums, pull != 0);
+  propagate(team, graph, frontier, p.values, p.sums, p.pull != 0);
 }
 
 }  // namespace hinterland::hotness

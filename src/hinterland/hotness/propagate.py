@@ -9,6 +9,7 @@ from ..graph import Graph, Prepared, prepare
 from ..graph.prepare import STATE_BYTES, allocated, prepared_for
 from ..graph.traversal import ScratchLayout, csr_type, finish, graph_type, outer_bytes, runner, scratch_for, to_outer
 from ..runtime.jit import KernelFile
+from ..runtime.params import struct
 
 ARRAYS = 3  # numbers for each vertex that a score keeps at once, at most
 _MANY = 8  # a step pulls, if it can, where more than one in so many vertices has something to give
@@ -24,10 +25,11 @@ KERNELS = KernelFile(
     tuple(_instance(csr_type(edge, packed=packed)) for edge in (4, 8) for packed in (False, True)),
     apart=True,
 )
+_PARAMS = struct("hotness::PropagateParams")
 
 
 def _layout(graph: Graph) -> ScratchLayout:
-    return ScratchLayout(*_core.propagate_layout(graph.num_vertices, graph.num_edges))
+    return ScratchLayout(*_core.frontier_layout(graph.num_vertices, graph.num_edges))
 
 
 def _state_bytes(graph: Graph) -> int:
@@ -82,7 +84,15 @@ class Steps:
         prepared = self.prepared
         self._scratch[: self._layout.zeroed].zero_()
         pull = not prepared.graph.directed and (givers is None or _MANY * givers > len(values))
-        self._run(prepared.out.words, values.data_ptr(), sums.data_ptr(), int(pull), self._scratch.data_ptr())
+        self._run(
+            _PARAMS(
+                graph=prepared.out.words,
+                values=values.data_ptr(),
+                sums=sums.data_ptr(),
+                pull=pull,
+                scratch=self._scratch.data_ptr(),
+            )
+        )
         finish(prepared, self._scratch, self._layout)
 
     def result(self, values: torch.Tensor) -> torch.Tensor:

@@ -36,6 +36,11 @@ class Params(ctypes.Structure):
         """Where it lies in the CPU's memory, as long as this object lives."""
         return ctypes.addressof(self)
 
+    @classmethod
+    def read(cls, memory: torch.Tensor, at: int) -> Any:
+        """The struct that lies at byte ``at`` of ``memory``, uint8 ``[n]``, as it is now; waits for a GPU."""
+        return cls.from_buffer_copy(memory[at : at + ctypes.sizeof(cls)].cpu().numpy())
+
     def on(self, device: torch.device) -> torch.Tensor:
         """Its bytes in memory of ``device``: uint8 ``[size]``."""
         return torch.frombuffer(bytearray(self), dtype=torch.uint8).to(device)
@@ -58,6 +63,8 @@ def struct(name: str) -> type[Params]:
 
 
 def _type(kind: str) -> Any:
-    name, _, count = kind.partition("[")
-    one = _KINDS[name] if name in _KINDS else struct(name)
-    return one * int(count[:-1]) if count else one
+    name, *counts = kind.replace("]", "").split("[")
+    made = _KINDS[name] if name in _KINDS else struct(name)
+    for count in counts:
+        made = made * int(count)
+    return made

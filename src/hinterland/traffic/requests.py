@@ -157,7 +157,7 @@ class Replay:
         """Adds levels: ``stamps`` (int32 ``[V]``, CPU) says in which of them each vertex is active, -1 in none."""
         levels = int(stamps.max()) + 1 if len(stamps) else 0
         counts = torch.zeros((len(self._elements), levels, _core.TRAFFIC_FIELDS), dtype=torch.int64)
-        case = self._division.case()
+        case = self._division.without_arrays()
         for size, table in zip(self._elements, counts, strict=True):
             _core.count_traffic(case, stamps.data_ptr(), size, table.data_ptr(), levels)
         total = counts.sum(0)
