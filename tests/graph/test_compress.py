@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 
 import hinterland as hl
 from hinterland import _core
-from hinterland.graph import Scan
 from hinterland.graph.compress import bits_per_edge, first_neighbors, from_packed
 from hinterland.memory import UnifiedTensor
 from hinterland.runtime import jit
@@ -182,18 +181,6 @@ def test_a_search_of_compressed_lists_within_a_budget(budget):
     with hl.prepare(packed, budget, "cuda") as prepared:
         found = hl.bfs(prepared, 5)
     assert torch.equal(found.levels.cpu(), expected.levels) and torch.equal(found.parents.cpu(), expected.parents)
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("form", [lambda graph: graph, hl.compress])
-def test_a_scan_adds_up_all_neighbours(form):
-    graph = form(hl.generate("uniform", scale=12, placement="host"))
-    with hl.prepare(graph, device="cuda") as prepared:
-        scan = Scan(prepared)
-        scan()
-        total, moved = scan.result()
-    assert total == int(graph.indices.sum(dtype=torch.int64))
-    assert graph.lists.nbytes - 12 <= moved <= graph.lists.nbytes + 2 * 32 * -(-graph.num_vertices // 32)
 
 
 @given(graph=lists(), count=st.integers(1, 40))

@@ -16,11 +16,12 @@ def test_every_neighbour_is_met_once(device, form, vertices):
     src, dst = torch.randint(0, vertices, (2, 9 * vertices), generator=draw)
     hub = torch.zeros(5000, dtype=torch.int64)  # one list of several tasks
     graph = hl.from_edges(torch.cat([src, hub]), torch.cat([dst, hub]), num_vertices=vertices)
-    scan = Scan(hl.prepare(form(graph), device=device))
+    graph = form(graph)
+    stored, scan = graph.lists.nbytes, Scan(hl.prepare(graph, device=device))
     for _ in range(2):
         scan()
         total, moved = scan.result()
         assert total == int(graph.indices.sum())
-    if form is not hl.compress:
-        assert moved >= 4 * graph.num_edges
-    assert moved > 0 and moved % 32 == 0
+        # The lists of 32 vertices are read together on a GPU, those of one vertex on the CPU.
+        runs = vertices if scan.device.type == "cpu" else -(-vertices // 32)
+        assert stored - 12 <= moved <= stored + 2 * 32 * runs

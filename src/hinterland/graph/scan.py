@@ -27,11 +27,11 @@ class Scan:
     """Reads all lists of a prepared graph whenever it is called: on a GPU, on the current stream."""
 
     def __init__(self, prepared: Prepared) -> None:
-        graph, device = prepared.graph, prepared.device
+        graph, self.device = prepared.graph, prepared.device
         self._view = prepared.opened().out
         self._layout = ScratchLayout(*_core.frontier_layout(graph.num_vertices, graph.num_edges))
-        self._scratch = scratch_for(self._layout, device)
-        self._found = torch.empty(2, dtype=torch.int64, device=device)
+        self._scratch = scratch_for(self._layout, self.device)
+        self._found = torch.empty(2, dtype=torch.int64, device=self.device)
         self._run = runner(prepared, _core.scan_lists, KERNELS, _instance(graph_type(prepared)))
 
     def __call__(self) -> None:

@@ -21,7 +21,7 @@ BLOCK = 512  # threads of a block, as in the kernels' launch bounds
 EDGE_TYPES = ("int32_t", "int64_t")
 RECORDS = _core.STEP_RECORDS + 1  # the last is shared by all steps after the others
 _CONTROL, _RECORD = struct("graph::FrontierControl"), struct("graph::StepRecord")
-FIELDS = tuple(name for name, _ in _RECORD._fields_)
+FIELDS = tuple(field for field, _, _ in _core.STRUCTS["graph::StepRecord"][1])
 _ID_WIDE_FROM = 2**31  # vertices from which a vertex number takes eight bytes
 _AT_ONCE = 1 << 22  # vertices that are renumbered together, which bounds the memory that takes
 

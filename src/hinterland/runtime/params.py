@@ -39,7 +39,7 @@ class Params(ctypes.Structure):
     @classmethod
     def read(cls, memory: torch.Tensor, at: int) -> Any:
         """The struct that lies at byte ``at`` of ``memory``, uint8 ``[n]``, as it is now; waits for a GPU."""
-        return cls.from_buffer_copy(memory[at : at + ctypes.sizeof(cls)].cpu().numpy())
+        return cls.from_buffer_copy(memory[at : at + ctypes.sizeof(cls)].cpu().numpy().tobytes())
 
     def on(self, device: torch.device) -> torch.Tensor:
         """Its bytes in memory of ``device``: uint8 ``[size]``."""
