@@ -9,7 +9,7 @@ namespace nb = nanobind;
 
 namespace hinterland::native {
 
-HINTERLAND_STRUCT(graph::ScanParams, graph, scratch, result);
+HINTERLAND_STRUCT(graph::ScanParams, graph, scratch, sum);
 
 void bind_graph_scan(nb::module_& m) {
   m.def(

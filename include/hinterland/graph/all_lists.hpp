@@ -1,33 +1,9 @@
-// Going through the lists of all vertices, or of many, in one step: what an iteration of PageRank, the last steps of connected
-// components and the scores of include/hinterland/hotness share.
+// Sums over lists: what an iteration of PageRank and the scores of include/hinterland/hotness share.
 #pragma once
 
-#include "hinterland/graph/visit.hpp"
+#include "hinterland/graph/advance.hpp"
 
 namespace hinterland::graph {
-
-// The tasks of step `step`: the lists of all vertices for which holds(vertex).
-template <class Team, class Graph, class Holds>
-HINTERLAND_FN void collect_where(Team& team, const Graph& graph, const Frontier& frontier, int64_t step, const Holds& holds) {
-  team.loop(frontier.num_groups, [&](const auto& ranges) {
-    auto tasks = team.appender(frontier.task_bag(step));
-    EnterNothing enter;
-    StepCounts counts;
-    ranges([&](int64_t first, int64_t last) {
-      for (int64_t group = first; group < last; ++group) {
-        uint32_t word = 0;
-        for (int sub = 0; sub < kGroup; sub += Warp::kWidth) {
-          const int64_t vertex = group * kGroup + sub + Warp::lane();
-          word |= Warp::ballot(vertex < frontier.num_vertices && holds(vertex)) << sub;
-        }
-        if (Warp::lane() == 0) frontier.next[group] = word;
-      }
-      Warp::sync();
-      collect(graph, frontier, frontier.all_groups(), first, last, enter, tasks, counts);
-    });
-    counts.add_to(frontier, step);
-  });
-}
 
 // A visitor: sums[v] += values[u] for every u in v's list. Chunks come in the order of lists, so most belong to the vertex of the
 // chunk before: each lane then adds to its own part of that vertex's sum, and the parts meet when the vertex changes.
@@ -50,7 +26,12 @@ class SumOverLists {
     }
   }
 
-  // After the last edge of a task. All lanes call it together.
+  HINTERLAND_FN void end_task() {
+    flush();
+    is_first_ = true;
+  }
+
+ private:
   HINTERLAND_FN void flush() {
     if (owner_ < 0) return;
     const double sum = Warp::sum(part_);
@@ -58,7 +39,6 @@ class SumOverLists {
     leave();
   }
 
- private:
   // A warp of one lane goes through lists one by one, and all but the first and the last of a task are whole: nobody else adds to
   // their sums. There an atomic operation would have a CPU wait for every value before it asks for those of the next list.
   HINTERLAND_FN void end_list() {

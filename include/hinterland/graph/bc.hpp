@@ -11,7 +11,7 @@
 // the same in any order of addition, up to 2^53. Sums depend on the order in their last bits.
 #pragma once
 
-#include "hinterland/graph/visit.hpp"
+#include "hinterland/graph/advance.hpp"
 
 namespace hinterland::graph {
 
@@ -72,7 +72,6 @@ struct EnterPaths {
     state.levels[vertex] = depth;
     state.c[vertex] = 1 / state.sigma[vertex];
   }
-  HINTERLAND_FN void group(int64_t, uint32_t) const {}
 };
 
 // Forward: every path to u goes on to the neighbours that have no level yet.
@@ -171,19 +170,6 @@ class Trail {
   int64_t levels_ = 0, kept_ = 0, end_ = 0;
 };
 
-// Marks the vertices of level `depth` in groups [first, last) of a list, at most one a lane, so that they are collected again.
-HINTERLAND_FN void mark_again(const BcState& state, const GroupList& groups, int64_t first, int64_t last, int32_t depth) {
-  for (int turn = 0; turn < last - first; ++turn) {
-    const int64_t group = groups[first + turn];
-    uint32_t word = 0;
-    for (int sub = 0; sub < kGroup; sub += Warp::kWidth) {
-      const int64_t vertex = group * kGroup + sub + Warp::lane();
-      word |= Warp::ballot(vertex < state.frontier.num_vertices && state.levels[vertex] == depth) << sub;
-    }
-    if (Warp::lane() == turn) state.frontier.next[group] = word;  // the lane that collects this group
-  }
-}
-
 // One source's share is added to the scores. Levels and sigma end as they began, at -1 and 0.
 template <class Team, class Graph>
 HINTERLAND_FN void betweenness(Team& team, const Graph& graph, const BcState& state, int64_t source) {
@@ -201,23 +187,13 @@ HINTERLAND_FN void betweenness(Team& team, const Graph& graph, const BcState& st
     const GroupList groups = frontier.groups(depth);
     team.lead([&] { frontier.begin_step(depth, team.now_ns()); });
     trail.add(team, groups);
-    team.loop(groups.count, [&](const auto& ranges) {
-      auto tasks = team.appender(frontier.task_bag(depth));
-      const EnterPaths enter{state, static_cast<int32_t>(depth)};
-      StepCounts counts;
-      ranges([&](int64_t first, int64_t last) { collect(graph, frontier, groups, first, last, enter, tasks, counts); });
-      counts.add_to(frontier, depth);
-    });
+    collect_groups(team, graph, frontier, depth, groups, [&] { return EnterPaths{state, static_cast<int32_t>(depth)}; });
     // Where every vertex has its level no edge leads to another.
     const bool done = frontier.reached(depth) == graph.num_vertices;
     const int64_t num_tasks = done ? 0 : frontier.num_tasks(depth);
     team.lead([&] { frontier.begin_visit(depth, num_tasks, team.now_ns()); });
-    team.take(num_tasks, [&](const auto& items) {
-      auto touched = team.appender(frontier.touched_bag(depth));
-      const CountPaths<decltype(touched)> visitor{state, touched};
-      StepCounts counts;
-      items([&](int64_t i) { visit(graph, frontier, frontier.tasks[i], visitor, counts); });
-      counts.add_to(frontier, depth);
+    visit_tasks(team, graph, frontier, depth, num_tasks, [&](auto& touched) {
+      return CountPaths<stdlib::remove_reference_t<decltype(touched)>>{state, touched};
     });
   }
 
@@ -227,23 +203,9 @@ HINTERLAND_FN void betweenness(Team& team, const Graph& graph, const BcState& st
   for (int64_t level = deepest - 1; level > 0; --level, ++depth) {
     const GroupList groups = trail.back(team);
     team.lead([&] { frontier.begin_step(depth, team.now_ns()); });
-    team.loop(groups.count, [&](const auto& ranges) {
-      auto tasks = team.appender(frontier.task_bag(depth));
-      const EnterNothing nothing;
-      StepCounts counts;
-      ranges([&](int64_t first, int64_t last) {
-        mark_again(state, groups, first, last, static_cast<int32_t>(level));
-        collect(graph, frontier, groups, first, last, nothing, tasks, counts);
-      });
-      counts.add_to(frontier, depth);
-    });
-    const int64_t num_tasks = frontier.num_tasks(depth);
-    team.lead([&] { frontier.begin_visit(depth, num_tasks, team.now_ns()); });
-    team.take(num_tasks, [&](const auto& items) {
-      const GatherDependencies visitor{state, static_cast<int32_t>(level)};
-      StepCounts counts;
-      items([&](int64_t i) { visit(graph, frontier, frontier.tasks[i], visitor, counts); });
-      counts.add_to(frontier, depth);
+    const auto in_level = [&](int64_t vertex) { return state.levels[vertex] == level; };
+    advance(team, graph, frontier, depth, groups, where(frontier, groups, in_level), [&](auto&) {
+      return GatherDependencies{state, static_cast<int32_t>(level)};
     });
   }
 

@@ -13,7 +13,7 @@
 // `visited` does not change while its edges are visited, and is valid in such levels only.
 #pragma once
 
-#include "hinterland/graph/visit.hpp"
+#include "hinterland/graph/advance.hpp"
 
 namespace hinterland::graph {
 
@@ -319,61 +319,39 @@ HINTERLAND_FN void list_level(Team& team, const BfsState<Id>& state, int64_t dep
   });
 }
 
-inline constexpr int kPullGroups = 8;  // that a warp takes at once
+// What advance_pull() does for a group of vertices, and for a part of a long list.
+template <class Graph, class Id>
+struct PullParents {
+  const Graph& incoming;
+  const BfsState<Id>& state;
 
-template <class Team, class Graph, class Id>
-HINTERLAND_FN void pull_level(Team& team, const Graph& incoming, const BfsState<Id>& state, int64_t depth) {
-  const Frontier& frontier = state.frontier;
-  team.lead([&] { frontier.record(depth).pulled = 1; });
-  team.take(ceil_div<int64_t>(frontier.num_groups, kPullGroups), [&](const auto& items) {
-    auto touched = team.appender(frontier.touched_bag(depth));
-    auto parts = team.appender(frontier.part_bag(depth));
-    StepCounts counts;
-    items([&](int64_t i) {
-      const int64_t end = min_of((i + 1) * kPullGroups, frontier.num_groups);
-      for (int64_t group = i * kPullGroups; group < end; ++group)
-        pull(incoming, state, group, touched, parts, counts);
-    });
-    counts.add_to(frontier, depth);
-  });
-  const int64_t num_parts = frontier.num_parts(depth);
-  if (num_parts == 0) return;
-  team.take(num_parts, [&](const auto& items) {
-    auto touched = team.appender(frontier.touched_bag(depth));
-    StepCounts counts;
-    items([&](int64_t i) { pull_part(incoming, state, frontier.tasks[i], touched, counts); });
-    counts.add_to(frontier, depth);
-  });
-}
+  template <class Touched, class Tasks>
+  HINTERLAND_FN void group(int64_t group, Touched& touched, Tasks& parts, StepCounts& counts) const {
+    pull(incoming, state, group, touched, parts, counts);
+  }
+  template <class Touched>
+  HINTERLAND_FN void part(const Task& task, Touched& touched, StepCounts& counts) const {
+    pull_part(incoming, state, task, touched, counts);
+  }
+};
 
 // Expands a level that is a bitmap, in the direction that is likely to read less, and marks the next. Returns how many edges
 // lead out of vertices that are in no level yet.
 template <class Team, class Graph, class Id>
 HINTERLAND_FN int64_t expand_bitmap(Team& team, const Graph& graph, const Graph* incoming, const BfsState<Id>& state, int64_t depth) {
   const Frontier& frontier = state.frontier;
-  const GroupList groups = frontier.all_groups();
-  team.loop(groups.count, [&](const auto& ranges) {
-    auto tasks = team.appender(frontier.task_bag(depth));
-    EnterLevel<Id> enter{state, static_cast<int32_t>(depth)};
-    StepCounts counts;
-    ranges([&](int64_t first, int64_t last) { collect(graph, frontier, groups, first, last, enter, tasks, counts); });
-    counts.add_to(frontier, depth);
-  });
+  const EnterLevel<Id> enter{state, static_cast<int32_t>(depth)};
+  collect_groups(team, graph, frontier, depth, frontier.all_groups(), [&] { return enter; });
   // Where every vertex has its level no edge finds another.
   const int64_t num_tasks = frontier.reached(depth) == graph.num_vertices ? 0 : frontier.num_tasks(depth);
   team.lead([&] { frontier.begin_visit(depth, num_tasks, team.now_ns()); });
   const int64_t left = graph.num_edges - frontier.explored(depth);
-  if (num_tasks != 0 && incoming != nullptr && Direction::pulls(*incoming, frontier, depth)) {
-    pull_level(team, *incoming, state, depth);
-    return left;
-  }
-  team.take(num_tasks, [&](const auto& items) {
-    auto touched = team.appender(frontier.touched_bag(depth));
-    Push<Id, decltype(touched)> push{state, touched};
-    StepCounts counts;
-    items([&](int64_t i) { visit(graph, frontier, frontier.tasks[i], push, counts); });
-    counts.add_to(frontier, depth);
-  });
+  if (num_tasks != 0 && incoming != nullptr && Direction::pulls(*incoming, frontier, depth))
+    advance_pull(team, frontier, depth, PullParents<Graph, Id>{*incoming, state});
+  else
+    visit_tasks(team, graph, frontier, depth, num_tasks, [&](auto& touched) {
+      return Push<Id, stdlib::remove_reference_t<decltype(touched)>>{state, touched};
+    });
   return left;
 }
 

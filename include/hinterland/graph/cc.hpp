@@ -11,7 +11,7 @@
 #pragma once
 
 #include "hinterland/core/philox.hpp"
-#include "hinterland/graph/all_lists.hpp"
+#include "hinterland/graph/advance.hpp"
 
 namespace hinterland::graph {
 
@@ -161,15 +161,9 @@ template <class Team, class Graph, class Id>
 HINTERLAND_FN void link_rest(Team& team, const Graph& graph, const ComponentsState<Id>& state, int64_t step, int64_t passed) {
   const Frontier& frontier = state.frontier;
   team.lead([&] { frontier.begin_step(step, team.now_ns()); });
-  collect_where(team, graph, frontier, step, [&](int64_t vertex) { return static_cast<int64_t>(state.label(vertex)) != passed; });
-  const int64_t num_tasks = frontier.num_tasks(step);
-  team.lead([&] { frontier.begin_visit(step, num_tasks, team.now_ns()); });
-  team.take(num_tasks, [&](const auto& items) {
-    LinkEnds<Id> link{state};
-    StepCounts counts;
-    items([&](int64_t i) { visit(graph, frontier, frontier.tasks[i], link, counts); });
-    counts.add_to(frontier, step);
-  });
+  const auto is_open = [&](int64_t vertex) { return static_cast<int64_t>(state.label(vertex)) != passed; };
+  const GroupList all = frontier.all_groups();
+  advance(team, graph, frontier, step, all, where(frontier, all, is_open), [&](auto&) { return LinkEnds<Id>{state}; });
   compress_all(team, state, step);
 }
 

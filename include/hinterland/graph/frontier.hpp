@@ -282,7 +282,6 @@ struct ListBounds {
 // For collect(), where a vertex gets nothing as it enters the frontier.
 struct EnterNothing {
   HINTERLAND_FN void operator()(int64_t) const {}
-  HINTERLAND_FN void group(int64_t, uint32_t) const {}
 };
 
 // Collects groups [first, last) of a list, at most one a lane. A lane looks after the words and the tasks of its group; the
@@ -297,7 +296,7 @@ HINTERLAND_FN void collect(const Graph& graph, const Frontier& frontier, const G
   if (has_group) frontier.current[own_group] = own_word;
   if (own_word != 0) {
     frontier.next[own_group] = 0;
-    enter.group(own_group, own_word);
+    if constexpr (requires { enter.group(own_group, own_word); }) enter.group(own_group, own_word);
   }
   if (!Warp::any(own_word != 0)) return;
   int64_t own_chunks = 0;

@@ -15,7 +15,7 @@
 // Bits only ever get set, so levels do not depend on direction, the number of threads, or the processor.
 #pragma once
 
-#include "hinterland/graph/visit.hpp"
+#include "hinterland/graph/advance.hpp"
 
 namespace hinterland::graph {
 
@@ -361,32 +361,22 @@ struct MsDirection {
   }
 };
 
-inline constexpr int kMsPullGroups = 8;  // that a warp takes at once
+// What advance_pull() does for a group of vertices, and for a part of a long list.
+template <class Graph, class Mask>
+struct PullSources {
+  const Graph& incoming;
+  const MsBfsState<Mask>& state;
+  Mask pulled;
 
-template <class Team, class Graph, class Mask>
-HINTERLAND_FN void pull_level(Team& team, const Graph& incoming, const MsBfsState<Mask>& state, Mask pulled, int64_t depth) {
-  const Frontier& frontier = state.frontier;
-  team.lead([&] { frontier.record(depth).pulled = 1; });
-  team.take(ceil_div<int64_t>(frontier.num_groups, kMsPullGroups), [&](const auto& items) {
-    auto touched = team.appender(frontier.touched_bag(depth));
-    auto parts = team.appender(frontier.part_bag(depth));
-    StepCounts counts;
-    items([&](int64_t i) {
-      const int64_t end = min_of((i + 1) * kMsPullGroups, frontier.num_groups);
-      for (int64_t group = i * kMsPullGroups; group < end; ++group)
-        pull(incoming, state, pulled, group, touched, parts, counts);
-    });
-    counts.add_to(frontier, depth);
-  });
-  const int64_t num_parts = frontier.num_parts(depth);
-  if (num_parts == 0) return;
-  team.take(num_parts, [&](const auto& items) {
-    auto touched = team.appender(frontier.touched_bag(depth));
-    StepCounts counts;
-    items([&](int64_t i) { pull_part(incoming, state, pulled, frontier.tasks[i], touched, counts); });
-    counts.add_to(frontier, depth);
-  });
-}
+  template <class Touched, class Tasks>
+  HINTERLAND_FN void group(int64_t group, Touched& touched, Tasks& parts, StepCounts& counts) const {
+    pull(incoming, state, pulled, group, touched, parts, counts);
+  }
+  template <class Touched>
+  HINTERLAND_FN void part(const Task& task, Touched& touched, StepCounts& counts) const {
+    pull_part(incoming, state, pulled, task, touched, counts);
+  }
+};
 
 // The search from sources[0] to sources[num_sources - 1], no more than a mask has bits. `incoming` are the lists of
 // in-neighbours, or null where it may only push.
@@ -443,15 +433,11 @@ HINTERLAND_FN void msbfs(Team& team, const Graph& graph, const Graph* incoming, 
       control.found[(depth + 1) & 1] = 0;
     });
     if (num_tasks != 0)
-      team.take(num_tasks, [&](const auto& items) {
-        auto touched = team.appender(frontier.touched_bag(depth));
-        const MsPush<Mask, decltype(touched)> push{state, touched};
-        StepCounts counts;
-        items([&](int64_t i) { visit(graph, frontier, frontier.tasks[i], push, counts); });
-        counts.add_to(frontier, depth);
+      visit_tasks(team, graph, frontier, depth, num_tasks, [&](auto& touched) {
+        return MsPush<Mask, stdlib::remove_reference_t<decltype(touched)>>{state, touched};
       });
     const Mask pulled = active & ~pushed;
-    if (pulled != 0) pull_level(team, *incoming, state, pulled, depth);
+    if (pulled != 0) advance_pull(team, frontier, depth, PullSources<Graph, Mask>{*incoming, state, pulled});
   }
   team.lead([&] { frontier.end(team.now_ns()); });
 }

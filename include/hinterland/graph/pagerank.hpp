@@ -159,7 +159,8 @@ HINTERLAND_FN void pagerank(Team& team, const Graph& graph, const Graph& incomin
     frontier.begin_step(0, team.now_ns());
   });
   team.wait();  // nothing is reported before that
-  collect_where(team, incoming, frontier, 0, [](int64_t) { return true; });
+  const auto any = [](int64_t) { return true; };
+  collect_groups(team, incoming, frontier, 0, frontier.all_groups(), where(frontier, frontier.all_groups(), any));
   first_guess(team, graph, state, by_degree);
   const int64_t num_tasks = frontier.num_tasks(0);
   double error = 0;
@@ -173,14 +174,8 @@ HINTERLAND_FN void pagerank(Team& team, const Graph& graph, const Graph& incomin
       frontier.begin_visit(iteration, num_tasks, team.now_ns());
       control.dangling[(iteration + 1) % 2] = 0;
     });
-    team.take(num_tasks, [&](const auto& items) {
-      StepCounts counts;
-      items([&](int64_t i) {
-        SumOverLists<Real> sum(state.contributions, state.sums);
-        visit(incoming, frontier, frontier.tasks[i], sum, counts);
-        sum.flush();
-      });
-      counts.add_to(frontier, iteration);
+    visit_tasks(team, incoming, frontier, iteration, num_tasks, [&](auto&) {
+      return SumOverLists<Real>(state.contributions, state.sums);
     });
     update_scores(team, graph, state, iteration);
     error = atomic_load(control.error[iteration % 2]);

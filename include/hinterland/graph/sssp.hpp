@@ -18,7 +18,7 @@
 // first argument, also where it rounds. So they are the same, to the last bit, for any delta, order and number of threads.
 #pragma once
 
-#include "hinterland/graph/visit.hpp"
+#include "hinterland/graph/advance.hpp"
 
 namespace hinterland::graph {
 
@@ -147,8 +147,11 @@ struct Relax {
 
   const PathState<Policy>& state;
   Touched& touched;
+  int64_t bucket;
   Key threshold;
   Key least = Policy::kUnset;  // among the keys that this thread made far
+
+  HINTERLAND_FN void finish() const { state.report_least(bucket, least); }
 
   template <class Batch>
   HINTERLAND_FN void operator()(const Batch& batch) {
@@ -209,6 +212,24 @@ HINTERLAND_FN void settle(const PathState<Policy>& state, int64_t first, int64_t
   state.frontier.next[own_group] = own_ready;
 }
 
+// What is done before groups are collected: where a bucket begins, its vertices come from the far ones.
+template <class Policy>
+struct EnterBucket {
+  using Key = typename Policy::Key;
+
+  const PathState<Policy>& state;
+  int64_t bucket;
+  bool begins;
+  Key below, threshold;
+  Key least = Policy::kUnset;  // of those that stay far
+
+  HINTERLAND_FN void before(int64_t first, int64_t last) {
+    if (begins) settle(state, first, last, below, threshold, least);
+  }
+  HINTERLAND_FN void operator()(int64_t) const {}
+  HINTERLAND_FN void finish() const { state.report_least(bucket, least); }
+};
+
 // The width of buckets. Every thread keeps its own, and all the same.
 class BucketWidth {
  public:
@@ -254,19 +275,9 @@ HINTERLAND_FN void best_paths(Team& team, const Graph& graph, const PathState<Po
     }
     const GroupList groups = advances ? frontier.all_groups() : frontier.groups(step);
     team.lead([&] { frontier.begin_step(step, team.now_ns()); });
-    team.loop(groups.count, [&](const auto& ranges) {
-      auto tasks = team.appender(frontier.task_bag(step));
-      EnterNothing enter;
-      StepCounts counts;
-      Key least = Policy::kUnset;
-      ranges([&](int64_t first, int64_t last) {
-        if (advances) settle(state, first, last, below, threshold, least);
-        collect(graph, frontier, groups, first, last, enter, tasks, counts);
-      });
-      state.report_least(bucket, least);
-      counts.add_to(frontier, step);
+    collect_groups(team, graph, frontier, step, groups, [&] {
+      return EnterBucket<Policy>{state, bucket, advances, below, threshold};
     });
-
     const int64_t num_tasks = frontier.num_tasks(step);
     explored = frontier.explored(step);
     team.lead([&] {
@@ -274,13 +285,8 @@ HINTERLAND_FN void best_paths(Team& team, const Graph& graph, const PathState<Po
       state.path->least[bucket % 2] = Policy::kUnset;  // read by all, and free for the bucket after the next
       state.path->buckets = bucket;
     });
-    team.take(num_tasks, [&](const auto& items) {
-      auto touched = team.appender(frontier.touched_bag(step));
-      Relax<Policy, decltype(touched)> relax{state, touched, threshold};
-      StepCounts counts;
-      items([&](int64_t i) { visit(graph, frontier, frontier.tasks[i], relax, counts); });
-      state.report_least(bucket, relax.least);
-      counts.add_to(frontier, step);
+    visit_tasks(team, graph, frontier, step, num_tasks, [&](auto& touched) {
+      return Relax<Policy, stdlib::remove_reference_t<decltype(touched)>>{state, touched, bucket, threshold};
     });
   }
   team.lead([&] { frontier.end(team.now_ns()); });

@@ -28,7 +28,6 @@ class PushAlongLists {
     for (int k = 0; k < Batch::kSize; ++k)
       if (batch.from[k] >= 0) atomic_add(sums_[batch.to[k]], value[k]);
   }
-  HINTERLAND_FN void flush() const {}
 
  private:
   const double* values_;
@@ -43,18 +42,8 @@ HINTERLAND_FN void visit_all(Team& team, const Graph& graph, const graph::Fronti
     frontier.begin_step(0, team.now_ns());
   });
   team.wait();  // nothing is reported before that
-  collect_where(team, graph, frontier, 0, gives);
-  const int64_t num_tasks = frontier.num_tasks(0);
-  team.lead([&] { frontier.begin_visit(0, num_tasks, team.now_ns()); });
-  team.take(num_tasks, [&](const auto& items) {
-    graph::StepCounts counts;
-    items([&](int64_t i) {
-      Visitor visitor(values, sums);
-      visit(graph, frontier, frontier.tasks[i], visitor, counts);
-      visitor.flush();
-    });
-    counts.add_to(frontier, 0);
-  });
+  const graph::GroupList all = frontier.all_groups();
+  advance(team, graph, frontier, 0, all, graph::where(frontier, all, gives), [&](auto&) { return Visitor(values, sums); });
   team.lead([&] { frontier.end(team.now_ns()); });
 }
 

@@ -9,7 +9,7 @@ __global__ void __launch_bounds__(512, 2) scan_kernel(ScanParams p) {
   const Graph graph(*p.graph);
   const Frontier frontier(p.scratch, FrontierLayout(graph.num_vertices, graph.num_edges), graph.num_vertices);
   GridTeam team(&frontier.control->team);
-  scan_lists(team, graph, frontier, p.result);
+  scan_lists(team, graph, frontier, p.sum);
 }
 
 }  // namespace hinterland::graph

@@ -8,7 +8,7 @@ from .. import _core
 from ..runtime.jit import KernelFile
 from ..runtime.params import struct
 from .prepare import Prepared
-from .traversal import ScratchLayout, csr_type, graph_type, runner, scratch_for
+from .traversal import FIELDS, ScratchLayout, csr_type, finish, graph_type, runner, scratch_for
 
 
 def _instance(graph: str) -> str:
@@ -27,20 +27,25 @@ class Scan:
     """Reads all lists of a prepared graph whenever it is called: on a GPU, on the current stream."""
 
     def __init__(self, prepared: Prepared) -> None:
-        graph, self.device = prepared.graph, prepared.device
-        self._view = prepared.opened().out
+        self._prepared, self.device = prepared.opened(), prepared.device
+        graph = prepared.graph
         self._layout = ScratchLayout(*_core.frontier_layout(graph.num_vertices, graph.num_edges))
         self._scratch = scratch_for(self._layout, self.device)
-        self._found = torch.empty(2, dtype=torch.int64, device=self.device)
+        self._sum = torch.empty(1, dtype=torch.int64, device=self.device)
         self._run = runner(prepared, _core.scan_lists, KERNELS, _instance(graph_type(prepared)))
 
     def __call__(self) -> None:
         """Begins a scan."""
-        self._found.zero_()
+        self._sum.zero_()
         self._scratch[: self._layout.zeroed].zero_()
-        self._run(_PARAMS(graph=self._view.words, scratch=self._scratch.data_ptr(), result=self._found.data_ptr()))
+        words = self._prepared.out.words
+        self._run(_PARAMS(graph=words, scratch=self._scratch.data_ptr(), sum=self._sum.data_ptr()))
 
     def result(self) -> tuple[int, int]:
-        """(Sum of all neighbours, bytes of their lists in whole sectors) of the last scan; waits for it."""
-        total, moved = self._found.tolist()
-        return total, moved
+        """(Sum of all neighbours, bytes of their lists in whole sectors) of the last scan; waits for it.
+
+        Raises:
+            GraphError: a neighbour list is broken.
+        """
+        (record,) = finish(self._prepared, self._scratch, self._layout).records.tolist()
+        return int(self._sum), record[FIELDS.index("bytes")]

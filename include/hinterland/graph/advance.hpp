@@ -1,0 +1,134 @@
+// One step of a traversal, for a frontier that is a bitmap (advance, in the words of Gunrock: Wang et al., PPoPP 2016). The push
+// form collects the frontier's vertices into tasks of about the same number of edges, and visits these; the pull form has every
+// group of vertices look through the lists of in-neighbours.
+//
+// What an algorithm does is a few functions of small values, one of which each thread makes for itself:
+//   enter(vertex)                                  as a vertex enters the frontier
+//   enter.group(group, word)                       the same, for all of a group's vertices at once
+//   enter.before(first, last)                      before groups [first, last) of the list are collected
+//   visitor(batch)                                 edges from the frontier (visit.hpp)
+//   visitor.end_task()                             after a task
+//   enter.finish(), visitor.finish()               at a thread's end
+// All lanes of a warp call them together, but for the first two; only enter(vertex) and visitor(batch) have to be there.
+#pragma once
+
+#include "hinterland/graph/visit.hpp"
+
+namespace hinterland::graph {
+
+template <class Enter>
+HINTERLAND_FN void call_before(Enter& enter, int64_t first, int64_t last) {
+  if constexpr (requires { enter.before(first, last); }) enter.before(first, last);
+}
+template <class Visitor>
+HINTERLAND_FN void call_end_task(Visitor& visitor) {
+  if constexpr (requires { visitor.end_task(); }) visitor.end_task();
+}
+template <class Hooks>
+HINTERLAND_FN void call_finish(Hooks& hooks) {
+  if constexpr (requires { hooks.finish(); }) hooks.finish();
+}
+
+// The tasks of step `step`: the lists of the marked vertices in some groups. entering() makes an enter.
+template <class Team, class Graph, class Entering>
+HINTERLAND_FN void collect_groups(Team& team, const Graph& graph, const Frontier& frontier, int64_t step, const GroupList& groups,
+                                  const Entering& entering) {
+  team.loop(groups.count, [&](const auto& ranges) {
+    auto tasks = team.appender(frontier.task_bag(step));
+    auto enter = entering();
+    StepCounts counts;
+    ranges([&](int64_t first, int64_t last) {
+      call_before(enter, first, last);
+      collect(graph, frontier, groups, first, last, enter, tasks, counts);
+    });
+    call_finish(enter);
+    counts.add_to(frontier, step);
+  });
+}
+
+// Visits the edges of the tasks that were collected. visiting(touched) makes a visitor, which marks vertices through `touched`.
+template <class Team, class Graph, class Visiting>
+HINTERLAND_FN void visit_tasks(Team& team, const Graph& graph, const Frontier& frontier, int64_t step, int64_t num_tasks,
+                               const Visiting& visiting) {
+  team.take(num_tasks, [&](const auto& items) {
+    auto touched = team.appender(frontier.touched_bag(step));
+    auto visitor = visiting(touched);
+    StepCounts counts;
+    items([&](int64_t i) {
+      visit(graph, frontier, frontier.tasks[i], visitor, counts);
+      call_end_task(visitor);
+    });
+    call_finish(visitor);
+    counts.add_to(frontier, step);
+  });
+}
+
+// A step that pushes, for which begin_step() has been called.
+template <class Team, class Graph, class Entering, class Visiting>
+HINTERLAND_FN void advance(Team& team, const Graph& graph, const Frontier& frontier, int64_t step, const GroupList& groups,
+                           const Entering& entering, const Visiting& visiting) {
+  collect_groups(team, graph, frontier, step, groups, entering);
+  const int64_t num_tasks = frontier.num_tasks(step);
+  team.lead([&] { frontier.begin_visit(step, num_tasks, team.now_ns()); });
+  visit_tasks(team, graph, frontier, step, num_tasks, visiting);
+}
+
+inline constexpr int kPullGroups = 8;  // that a warp takes at once
+
+// A step that pulls: puller.group(group, touched, parts, counts) for every group, then puller.part(task, touched, counts) for
+// the parts of long lists that this has left in `parts`.
+template <class Team, class Puller>
+HINTERLAND_FN void advance_pull(Team& team, const Frontier& frontier, int64_t step, const Puller& puller) {
+  team.lead([&] { frontier.record(step).pulled = 1; });
+  team.take(ceil_div<int64_t>(frontier.num_groups, kPullGroups), [&](const auto& items) {
+    auto touched = team.appender(frontier.touched_bag(step));
+    auto parts = team.appender(frontier.part_bag(step));
+    StepCounts counts;
+    items([&](int64_t i) {
+      const int64_t end = min_of((i + 1) * kPullGroups, frontier.num_groups);
+      for (int64_t group = i * kPullGroups; group < end; ++group) puller.group(group, touched, parts, counts);
+    });
+    counts.add_to(frontier, step);
+  });
+  const int64_t num_parts = frontier.num_parts(step);
+  if (num_parts == 0) return;
+  team.take(num_parts, [&](const auto& items) {
+    auto touched = team.appender(frontier.touched_bag(step));
+    StepCounts counts;
+    items([&](int64_t i) { puller.part(frontier.tasks[i], touched, counts); });
+    counts.add_to(frontier, step);
+  });
+}
+
+// Marks the vertices of groups [first, last) of a list for which holds(vertex), so that they are collected.
+template <class Holds>
+HINTERLAND_FN void mark_where(const Frontier& frontier, const GroupList& groups, int64_t first, int64_t last, const Holds& holds) {
+  for (int turn = 0; turn < last - first; ++turn) {
+    const int64_t group = groups[first + turn];
+    uint32_t word = 0;
+    for (int sub = 0; sub < kGroup; sub += Warp::kWidth) {
+      const int64_t vertex = group * kGroup + sub + Warp::lane();
+      word |= Warp::ballot(vertex < frontier.num_vertices && holds(vertex)) << sub;
+    }
+    if (Warp::lane() == turn) frontier.next[group] = word;  // the lane that collects this group
+  }
+}
+
+// An enter that marks the vertices for which holds(vertex) first, and does nothing more.
+template <class Holds>
+struct EnterWhere {
+  const Frontier& frontier;
+  GroupList groups;
+  const Holds& holds;
+
+  HINTERLAND_FN void before(int64_t first, int64_t last) const { mark_where(frontier, groups, first, last, holds); }
+  HINTERLAND_FN void operator()(int64_t) const {}
+};
+
+// entering() for the vertices in `groups` for which holds(vertex).
+template <class Holds>
+HINTERLAND_FN auto where(const Frontier& frontier, const GroupList& groups, const Holds& holds) {
+  return [=, &frontier, &holds] { return EnterWhere<Holds>{frontier, groups, holds}; };
+}
+
+}  // namespace hinterland::graph
