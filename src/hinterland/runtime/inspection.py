@@ -60,19 +60,20 @@ def resources(entry: Path) -> list[Resources]:
         DeviceError: the entry is not whole, or does not say.
     """
     symbols, cubin, said = jit.read_entry(entry) or ({}, b"", "")
-    functions = {found["symbol"]: found for found in _FUNCTION.finditer(said)}
-    if not symbols or any(symbol not in functions for symbol in symbols.values()):
+    functions = list(_FUNCTION.finditer(said))
+    kernels = {found["symbol"]: found for found in functions if found["registers"]}
+    if not symbols or not kernels.keys() >= set(symbols.values()):
         raise DeviceError(f"{entry} does not say what its kernels take; delete it and try again")
-    called = [found for found in functions.values() if found["registers"] is None]
+    called = [found for found in functions if not found["registers"]]
     code = _code_bytes(cubin)
     return [
         Resources(
             short_name(instance),
-            registers=int(functions[symbol]["registers"]),
-            stack_bytes=max(int(functions[symbol]["stack"]), _bytes("cumulative stack size", functions[symbol])),
-            spill_store_bytes=sum(int(found["stores"]) for found in (functions[symbol], *called)),
-            spill_load_bytes=sum(int(found["loads"]) for found in (functions[symbol], *called)),
-            shared_bytes=_bytes("smem", functions[symbol]),
+            registers=int(kernels[symbol]["registers"]),
+            stack_bytes=max(int(kernels[symbol]["stack"]), _bytes("cumulative stack size", kernels[symbol])),
+            spill_store_bytes=sum(int(found["stores"]) for found in (kernels[symbol], *called)),
+            spill_load_bytes=sum(int(found["loads"]) for found in (kernels[symbol], *called)),
+            shared_bytes=_bytes("smem", kernels[symbol]),
             instructions=code[symbol] // _INSTRUCTION_BYTES,
         )
         for instance, symbol in symbols.items()
