@@ -1,9 +1,10 @@
 # `make demo` and `make test` are all a newcomer needs; each makes .venv on first use.
 PYTHON ?= python3
 BIN := .venv/bin
+CPP_FILES := git ls-files '*.cpp' '*.hpp' '*.cu'
 CORE_SOURCES := $(shell find native include src -name '*.cpp' -o -name '*.hpp' -o -name '*.py' -o -name '*.cu') CMakeLists.txt pyproject.toml
 
-.PHONY: demo test lint site dev clean
+.PHONY: demo test lint format hooks site dev clean
 
 demo: .venv/installed
 	$(BIN)/hinterland demo $(if $(GRAPH),--graph $(GRAPH))
@@ -14,7 +15,17 @@ test: .venv/installed
 lint: .venv/installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/clang-format --dry-run -Werror $$($(CPP_FILES))
 	cd build && ../$(BIN)/mypy --config-file ../pyproject.toml -p hinterland
+
+format: .venv/requirements
+	$(BIN)/ruff format .
+	$(BIN)/clang-format -i $$($(CPP_FILES))
+
+# Has `git commit` try what is committed: .pre-commit-config.yaml says what.
+hooks: .venv/requirements
+	$(BIN)/python -m pip install -q -c constraints.txt $$($(BIN)/python tools/requirements.py hooks)
+	$(BIN)/pre-commit install
 
 site: .venv/requirements
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build

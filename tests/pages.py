@@ -1,4 +1,4 @@
-"""The code that README.md and docs/ print, and the files that it names, small."""
+"""The code that README.md, CONTRIBUTING.md and docs/ print, and the files that it names, small."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from hinterland.machine import cache
 from hinterland.machine.model import Cpu, Disk, Machine
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = [page for page in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))) if page.exists()]
+PAGES = [
+    page for page in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))) if page.exists()
+]
 
 # The only changes to what is printed: sizes that a test has no time for.
 SIZES = {

@@ -1,4 +1,4 @@
-"""README.md and docs/: every block of code runs as printed, but for sizes, on whatever this machine has; and mypy passes it."""
+"""README.md, CONTRIBUTING.md and docs/: all code runs as printed, but for sizes, on what this machine has; mypy passes it."""
 
 from __future__ import annotations
 
@@ -131,6 +131,8 @@ def _is_known(words: list[str]) -> bool:
             extras = (ROOT / "pyproject.toml").read_text().partition("[project.optional-dependencies]")[2].partition("\n[")[0]
             for extra in re.findall(r"\[(.+)\]", what)[0].split(","):
                 assert re.search(rf"^{extra} = ", extras, re.MULTILINE), f"{what}: there is no extra {extra}"
+        case [_, ".venv/bin/python", "-m", "pytest", "-q", *files]:
+            assert all((ROOT / file).exists() for file in files)
         case ["python", "-m", "benchmarks", name, *_]:
             assert (ROOT / "benchmarks" / f"{name}.py").exists()
         case [program, *_]:
@@ -144,6 +146,26 @@ def test_code_is_fenced(page):
     text = re.sub(r"^( *)```.*?^\1```$", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
     assert not re.findall(r"^ +(?:import |from \w+ import |hinterland |pip |python |\w+ = hl\.)", text, re.MULTILINE)
     assert set(re.findall(r"^ *```(\w*)$", page.read_text(), re.MULTILINE)) <= {"python", "sh", ""}
+
+
+# Files at the root, or with folders before them: not `.cu`, nor what a reader may call otherwise.
+_FILE = re.compile(r"`((?:[\w.]+/)+[\w.]*|\.?[\w-]+\.(?:md|txt|yml|toml))(?: [A-Z]+)?`|\]\(([\w/.-]+)\)")
+
+
+def test_the_walks_name_files_that_there_are():
+    """Whoever follows CONTRIBUTING.md finds each of them."""
+    named = {code or link for code, link in _FILE.findall((ROOT / "CONTRIBUTING.md").read_text())}
+    assert len(named) > 50
+    assert [name for name in sorted(named) if not (ROOT / name).exists()] == []
+
+
+def test_what_commits_try_is_in_the_environment():
+    """The hooks are the tools that `make` pins, and nothing that is fetched."""
+    text = (ROOT / ".pre-commit-config.yaml").read_text()
+    pinned = {line.partition("==")[0] for line in (ROOT / "constraints.txt").read_text().split()}
+    assert {"ruff", "clang-format", "pre-commit", "pre-commit-hooks"} <= pinned
+    assert re.findall(r"repo: (\S+)", text) == ["local"]
+    assert text.count("language: system, entry: .venv/bin/") == text.count("{ id: ") > 5
 
 
 JSON = [

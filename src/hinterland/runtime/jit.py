@@ -11,17 +11,18 @@ from __future__ import annotations
 import fcntl
 import functools
 import hashlib
+import io
 import json
 import os
 import re
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
@@ -31,9 +32,11 @@ from .files import replacing
 from .progress import notice
 from .trust import is_ours
 
+T = TypeVar("T")
 PACKAGE = Path(__file__).resolve().parent.parent
-_FLAGS = {"std": "c++20", "device_as_default_execution_space": True}
-_MAGIC = b"HLKERN1\n"
+# -v changes no instruction: ptxas then says what a kernel takes, which an entry keeps for `kernels build --report`.
+_FLAGS = {"std": "c++20", "device_as_default_execution_space": True, "ptxas_options": "-v"}
+_MAGIC = b"HLKERN2\n"
 _INCLUDE = re.compile(r'^\s*#\s*include\s*["<](hinterland/[^">]+)[">]', re.MULTILINE)
 
 REGISTRY: dict[str, KernelFile] = {}
@@ -165,21 +168,35 @@ def _toolchain() -> str:
     return f"nvrtc {major}.{minor} cuda-core {metadata.version('cuda-core')}"
 
 
-def _compile(file: KernelFile, arch: str, unit: tuple[str, ...]) -> tuple[dict[str, str], bytes]:
+def translate(file: KernelFile, arch: str, unit: tuple[str, ...]) -> tuple[Any, Any, str]:
+    """Compiles a unit: cuda-core's program, its object code (a cubin), and what the compiler said."""
     from cuda.core import Program, ProgramOptions
 
     toolchain = _toolchain()
     options = ProgramOptions(arch=arch, include_path=str(INCLUDE_DIR), **_FLAGS)
+    said = io.StringIO()
     try:
-        code = Program(file.source(), "c++", options).compile("cubin", name_expressions=unit)
+        program = Program(file.source(), "c++", options)
+        code = program.compile("cubin", name_expressions=unit, logs=said)
     except Exception as error:
         raise DeviceError(f"NVRTC ({toolchain}) could not compile {file.path} for {arch}:\n{error}") from error
+    return program, code, said.getvalue()
+
+
+def _compile(file: KernelFile, arch: str, unit: tuple[str, ...]) -> tuple[dict[str, str], bytes, str]:
+    _, code, said = translate(file, arch, unit)
     mapping = {str(name): symbol.decode() for name, symbol in code.symbol_mapping.items()}
-    return mapping, bytes(code.code)
+    return mapping, bytes(code.code), said
 
 
 def _load(entry: Path) -> tuple[dict[str, str], bytes] | None:
     """The symbols and the cubin of a cache entry; None where there is none, it is damaged, or others could have written it."""
+    whole = read_entry(entry)
+    return whole and whole[:2]
+
+
+def read_entry(entry: Path) -> tuple[dict[str, str], bytes, str] | None:
+    """The symbols, the cubin and what the compiler said of a cache entry; None where :func:`_load` finds none."""
     try:
         with open(entry, "rb") as file:
             if not is_ours(os.fstat(file.fileno())):
@@ -192,15 +209,16 @@ def _load(entry: Path) -> tuple[dict[str, str], bytes] | None:
     head, _, payload = blob.removeprefix(_MAGIC).partition(b"\n")
     if not blob.startswith(_MAGIC) or hashlib.sha256(payload).hexdigest().encode() != head:
         return None
-    symbols, _, cubin = payload.partition(b"\n")
+    about, _, cubin = payload.partition(b"\n")
     try:
-        return json.loads(symbols), cubin
+        symbols, said = json.loads(about)
+        return symbols, cubin, said
     except (ValueError, RecursionError):
         return None
 
 
-def _store(entry: Path, symbols: dict[str, str], cubin: bytes) -> None:
-    payload = json.dumps(symbols).encode() + b"\n" + cubin
+def _store(entry: Path, symbols: dict[str, str], cubin: bytes, said: str = "") -> None:
+    payload = json.dumps([symbols, said]).encode() + b"\n" + cubin
     blob = _MAGIC + hashlib.sha256(payload).hexdigest().encode() + b"\n" + payload
     try:
         with replacing(entry, mode=0o644) as output:
@@ -248,17 +266,35 @@ def _lock(entry: Path) -> Iterator[None]:
         os.close(handle)
 
 
-def build_all(archs: Iterable[str], folder: Path | None = None) -> Iterator[tuple[str, str, Path]]:
-    """Compiles every kernel for every architecture, on all cores; yields (kernel file, architecture, cache entry)."""
+def chosen(archs: Iterable[str], only: Iterable[str] = ()) -> list[tuple[KernelFile, str]]:
+    """Each kernel file with each architecture; ``only``: files by name, as ``graph/bfs`` or ``graph/bfs.cu``; none means all.
+
+    Raises:
+        ConfigError: no architecture, or one or a file that does not exist.
+    """
     archs = list(archs)
     if not archs:
         raise ConfigError("no architecture is named; write for example sm_90")
     for arch in archs:
         if not re.fullmatch(r"sm_\d+[a-z]?", arch):
             raise ConfigError(f"not an architecture: {arch!r}; write for example sm_90")
+    paths = [name.removesuffix(".cu") + ".cu" for name in only]
+    for path in paths:
+        if path not in REGISTRY:
+            raise ConfigError(f"there is no kernel file {path}; there are {', '.join(sorted(REGISTRY))}")
+    return [(REGISTRY[path], arch) for arch in archs for path in paths or REGISTRY]
+
+
+def on_all_cores(make: Callable[[Any], T], work: list[Any]) -> Iterator[T]:
+    """What ``make`` makes of each, in order; NVRTC compiles as many at a time as there are cores."""
     _toolchain()  # imports what the threads will need: two that import at once get in each other's way
-    work = [(file, arch, unit) for arch in archs for file in REGISTRY.values() for unit in file.units()]
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        entries = pool.map(lambda item: item[0].build(item[1], folder or cache_dir(), item[2]), work)
-        for (file, arch, _), entry in zip(work, entries, strict=True):
-            yield file.path, arch, entry
+        yield from pool.map(make, work)
+
+
+def build_all(archs: Iterable[str], folder: Path | None = None, only: Iterable[str] = ()) -> Iterator[tuple[str, str, Path]]:
+    """Compiles what is :func:`chosen`, on all cores; yields (kernel file, architecture, cache entry)."""
+    work = [(file, arch, unit) for file, arch in chosen(archs, only) for unit in file.units()]
+    entries = on_all_cores(lambda item: item[0].build(item[1], folder or cache_dir(), item[2]), work)
+    for (file, arch, _), entry in zip(work, entries, strict=True):
+        yield file.path, arch, entry

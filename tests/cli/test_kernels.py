@@ -1,0 +1,65 @@
+"""``hinterland kernels build``, with one small kernel."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import pytest
+
+from hinterland import cli
+from hinterland.runtime import inspection
+
+pytest.importorskip("cuda.bindings.nvrtc")
+
+
+@pytest.fixture
+def build(monkeypatch, capsys, tmp_path):
+    """Runs the command; gives its exit status and what it printed."""
+
+    def run(*more, only="datasets/generate"):
+        words = ["hinterland", "kernels", "build", "--only", only, "--output", str(tmp_path / "built"), *more]
+        monkeypatch.setattr(sys, "argv", words)
+        try:
+            cli.main()
+            status = 0
+        except SystemExit as ended:
+            status = ended.code
+        return status, *capsys.readouterr()
+
+    return run
+
+
+def test_the_report_is_a_table(build):
+    status, out, err = build("--arch", "sm_80,sm_90", "--report")
+    assert status == 0 and err.count("datasets/generate.cu") == 2
+    heads = [line.split() for line in out.splitlines() if line.startswith("registers")]
+    columns = ["registers", "stack", "spilled", "reloaded", "shared", "instructions", "datasets/generate.cu", "for"]
+    assert heads == [[*columns, "sm_80"], [*columns, "sm_90"]]
+    rows = [line.split() for line in out.splitlines() if line.endswith("fill_features")]
+    assert len(rows) == 2 and all(int(number.replace(",", "")) >= 0 for row in rows for number in row[:-1])
+    assert out.splitlines()[-1].startswith("2 modules in ")
+
+
+def test_the_report_as_json(build):
+    status, out, _ = build("--report", "--json")
+    result = json.loads(out)
+    assert status == 0 and set(result) == {"kernels", "seconds", "resources"}
+    (taken,) = result["resources"]
+    assert (taken["file"], taken["arch"], taken["kernel"]) == ("datasets/generate.cu", "sm_90", "fill_features")
+    assert 8 <= taken["registers"] <= 255 and taken["instructions"] > 8
+    again = json.loads(build("--report", "--json")[1])  # of what is kept, without a compile
+    assert again["resources"] == result["resources"]
+
+
+def test_a_dump(build, tmp_path, monkeypatch):
+    monkeypatch.setattr(inspection, "disassembler", lambda: None)
+    status, out, err = build("--dump", str(tmp_path / "text"), "--json")
+    file = tmp_path / "text" / "sm_90" / "datasets" / "generate" / "fill_features.ptx"
+    assert status == 0 and json.loads(out)["dumped"] == [str(file)] and "fill_features" in file.read_text()
+    assert "no SASS is written" in err and "pip install nvidia-cuda-nvdisasm" in err
+
+
+def test_a_kernel_file_that_does_not_exist(build):
+    status, out, err = build(only="graph/bsf")
+    assert status == 1 and not out and "there is no kernel file graph/bsf.cu; there are datasets/generate.cu, " in err
