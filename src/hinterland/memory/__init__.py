@@ -4,8 +4,9 @@ from .allocator import Report, allocate, report
 from .cached import CachedTensor
 from .clock import SlotPlan, plan_slots
 from .faults import synchronize
-from .order import hottest_first, reorder_rows
+from .order import hottest_first
 from .plan import SortPlan, plan_sort
+from .reorder import reorder_rows
 from .tiered import TierCount, TieredTensor
 from .tiers import TierPlan, plan_tiers
 from .unified import UnifiedTensor

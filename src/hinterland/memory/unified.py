@@ -6,7 +6,7 @@ import math
 import operator
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -17,15 +17,15 @@ from ..runtime.shown import table_of
 from ..runtime.units import parse_bytes
 from . import faults, load, ops  # noqa: F401  (ops registers torch.ops.hinterland.gather)
 from .allocator import Buffer, allocate
+from .cached import CachedTensor
+from .clock import plan_slots
+from .host import HostTable
 from .plan import sorts
-from .rows import RowTable, numbers
-
-if TYPE_CHECKING:
-    from .cached import CachedTensor
-    from .tiered import Devices, TieredTensor
+from .rows import numbers
+from .tiered import Devices, TieredTensor, make
 
 
-class UnifiedTensor(RowTable):
+class UnifiedTensor(HostTable):
     """A tensor in host memory, row-major, with at least one dimension.
 
     ``ut[index]`` returns rows on the device of ``index``: a GPU reads them over the link, in pieces as small as a cache
@@ -160,8 +160,6 @@ class UnifiedTensor(RowTable):
             ConfigError: sizes, scores, an order or devices that cannot be used; heap memory, which no GPU sees.
             OutOfMemory: a GPU has less free than the tiers take; nothing is allocated then.
         """
-        from .tiered import make
-
         return make(self, local, peers, scores, order, devices)
 
     def cached(self, budget: int | str, device: torch.device | str | int | None = None) -> CachedTensor:
@@ -177,9 +175,6 @@ class UnifiedTensor(RowTable):
             ConfigError: a budget that holds no row; heap memory, which no GPU sees; a table that requires grad.
             OutOfMemory: the GPU has less free; nothing is allocated then.
         """
-        from .cached import CachedTensor
-        from .clock import plan_slots
-
         plan = plan_slots(len(self), self._row_bytes, parse_bytes(budget))
         return CachedTensor(self, plan, devices.as_device(device))
 

@@ -26,6 +26,7 @@ from ..runtime.shown import Shown
 from ..runtime.units import format_bytes, parse_bytes
 from ..sampling import NeighborSampler, Sample
 from .cache_costs import Costs, measured, now, rated
+from .cache_plot import Curve, plot
 from .cache_split import Entries, Split, rows_within, slots_within, split
 
 POLICIES = ("auto", "features", "degree", "clock", "none")
@@ -112,9 +113,12 @@ class CachePlan(Shown):
 
     def plot(self, path: str | Path) -> None:
         """Draws how many reads each further byte serves, and where the plan stops; see :func:`.cache_plot.plot`."""
-        from .cache_plot import plot
-
-        plot(self, Path(path))
+        s, p = self.split, self.predicted
+        curves = (
+            Curve("rows of features", self.row_reads(), self.row_bytes, s.rows, s.feature_bytes, p.rows),
+            Curve("neighbour lists", self.page_reads(), self.page_bytes, s.pages, s.adjacency_bytes, p.edges),
+        )
+        plot(f"{self.policy}: {format_bytes(s.held)} of {format_bytes(self.budget)}", curves, Path(path))
 
     def apply(self) -> tuple[NeighborSampler, TieredTensor | CachedTensor]:
         """Fills both caches: the sampler over the lists and the table of features, as ``Loader`` takes them.
