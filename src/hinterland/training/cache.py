@@ -15,7 +15,10 @@ import torch
 
 from .. import hotness
 from ..graph import Graph
-from ..graph.prepare import STATE_BYTES, WORDS_BYTES, Prepared, View, allocated
+from ..graph.algorithms import state_bytes
+from ..graph.plan import GraphPlan
+from ..graph.prepare import Prepared
+from ..graph.view import WORDS_BYTES, View, allocated
 from ..hotness.presample import mini_batches
 from ..memory import CachedTensor, SlotPlan, UnifiedTensor, hottest_first
 from ..memory.clock import Clock
@@ -347,14 +350,16 @@ def _sampler(graph: Graph, given: NeighborSampler | Iterable[int], device: torch
 
 def _bare(graph: Graph, device: torch.device) -> Prepared:
     """The graph with room for a batch, and nothing kept of it yet."""
-    state = STATE_BYTES["sampling"](graph) + 2 * allocated(WORDS_BYTES)
+    state = state_bytes("sampling", graph) + 2 * allocated(WORDS_BYTES)
     return Prepared(graph, device, state, ("sampling",), False, many_runs=True)
 
 
 def _fill(view: View, room: int, offsets: bool, weighted: bool, scores: torch.Tensor) -> None:
+    plan = GraphPlan(room, weighted)
     if offsets:
-        room = view.keep_offsets(room)
-    view.keep_edges(room, weighted, scores)
+        plan.keep_offsets(view)
+    plan.keep_edges(view)
+    plan.apply(scores)
 
 
 def _count(given: _Given, slots: SlotPlan | None) -> _Counts:
@@ -411,11 +416,11 @@ def _cross(
 
 
 def _inner(graph: Graph, values: torch.Tensor) -> torch.Tensor:
-    return values if graph._outer is None else values[graph._outer]
+    return values if graph.outer is None else values[graph.outer]
 
 
 def _on_gpu(view: View) -> bool:
-    return view.graph.lists.is_cuda
+    return view.lists.on_gpu
 
 
 def _share(hits: float, of: float) -> float:
