@@ -6,8 +6,9 @@ import pytest
 import torch
 
 import hinterland as hl
-from hinterland.graph.algorithms import state_bytes
-from hinterland.graph.plan import GraphPlan
+from hinterland.graph import algorithms
+from hinterland.graph.algorithms import Algorithm, state_bytes
+from hinterland.graph.plan import GraphPlan, plan_graph
 from hinterland.graph.view import WORDS_BYTES, View, _offset_type, allocated, page_sums
 from hinterland.runtime.errors import ConfigError
 
@@ -115,6 +116,50 @@ def test_offsets_and_heads_are_kept_as_narrow_as_they_can_be(graph, form):
     for v in (0, 1, 77, 255):
         first = graph.indices[graph.indptr[v] : graph.indptr[v + 1]][:4].tolist()
         assert narrow.heads[:, v].tolist() == first + [-1] * (4 - len(first))
+
+
+@pytest.mark.parametrize("form", [lambda graph: graph, hl.compress])
+def test_a_plan_copies_nothing_and_says_what_it_found_room_for(form):
+    graph = form(hl.generate("kronecker", scale=11, edge_factor=8, seed=1, device="cpu", weights=True))
+    view = View(graph.neighbor_lists, torch.device("cpu"))
+    offsets, whole = view.offsets_bytes, view.edge_bytes(True)
+    for room, said in (
+        (0, "read where they lie"),
+        (offsets, "offsets"),
+        (offsets + whole - 1, "pages of"),
+        (1 << 30, "all edges"),
+    ):
+        view, plan = View(graph.neighbor_lists, torch.device("cpu")), GraphPlan(room, weighted=True)
+        kept = plan.of(view)
+        plan.keep_offsets(view)
+        plan.keep_edges(view)
+        assert kept.nbytes == room - plan.left >= 0 and said in plan.explain()
+        assert view.held == 0 and view.slots is None and view.offsets.dtype == torch.int64
+        plan.apply()
+        assert view.held == kept.nbytes and bool(kept.whole) == bool(view.keeps(torch.arange(view.edges.numel())).all())
+
+
+@pytest.mark.parametrize("searching", [False, True])
+@pytest.mark.parametrize("incoming_only", [False, True])
+def test_a_plan_keeps_the_lists_that_an_algorithm_reads(searching, incoming_only):
+    graph = hl.from_edges(torch.arange(4000) % 50, torch.arange(4000) % 77)
+    out, incoming = (View(g.neighbor_lists, torch.device("cpu")) for g in (graph, graph.transpose()))
+    wanted = [Algorithm("new", lambda graph: 0, searching, incoming_only)]
+    room = 2 * out.offsets_bytes + incoming.heads_bytes(1)
+    kept = plan_graph(room, out, incoming, None, wanted, weighted=False, many_runs=True).kept
+    assert kept[out].offsets and kept[incoming].offsets == (searching or incoming_only)
+    assert kept[incoming].heads == searching and kept[out].heads == 0
+    kept = plan_graph(1 << 30, out, incoming, None, wanted, weighted=False, many_runs=True).kept
+    assert kept[out].whole == (not incoming_only) and kept[incoming].whole == (searching or incoming_only)
+
+
+def test_an_algorithm_is_known_once_it_is_registered(graph, monkeypatch):
+    monkeypatch.setattr(algorithms, "_known", dict(algorithms._known))
+    with pytest.raises(ConfigError, match=r"new: not among the algorithms, bc, bfs"):
+        hl.prepare(graph, device="cpu", algorithms="new")
+    algorithms.register(Algorithm("new", lambda graph: graph.num_edges))
+    assert algorithms.state_bytes("new", graph) == graph.num_edges
+    hl.prepare(graph, device="cpu", algorithms=("new", "bfs")).close()
 
 
 @pytest.mark.parametrize(("last", "dtype"), [(0, torch.uint32), (2**32 - 1, torch.uint32), (2**32, torch.int64)])

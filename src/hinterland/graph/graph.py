@@ -62,7 +62,11 @@ class Graph(Shown):
         directed: bool = True,
         placement: str | Mapping[str, str] = "host",
     ) -> None:
-        self._hold(NeighborLists.checked(indptr, indices, weights, placement, mirrored=not directed), directed)
+        self.neighbor_lists = NeighborLists.checked(indptr, indices, weights, placement, mirrored=not directed)
+        self.directed = directed
+        self.numbering: Order | None = None
+        self.labels: Asked[Sequence[Hashable]] = None
+        self._transposed: Callable[[], Graph | None] = lambda: None
 
     @classmethod
     def of(
@@ -74,18 +78,9 @@ class Graph(Shown):
     ) -> Graph:
         """A graph of lists that are known to be right, whose neighbours are vertices, with what it remembers."""
         graph = cls.__new__(cls)
-        graph._hold(lists, directed, numbering, labels)
+        graph.neighbor_lists, graph.directed, graph.numbering, graph.labels = lists, directed, numbering, labels
+        graph._transposed = lambda: None
         return graph
-
-    def _hold(
-        self,
-        lists: NeighborLists,
-        directed: bool,
-        numbering: Order | None = None,
-        labels: Asked[Sequence[Hashable]] = None,
-    ) -> None:
-        self.neighbor_lists, self.directed, self.numbering, self.labels = lists, directed, numbering, labels
-        self._transposed: Callable[[], Graph | None] = lambda: None
 
     def over(self, lists: NeighborLists) -> Graph:
         """A graph with the same edges, and all that this one remembers, over other lists."""

@@ -125,22 +125,22 @@ def plan_graph(
         many_runs: keep what pays only over several runs, too.
     """
     plan = GraphPlan(room, weighted)
-    views = [incoming] if incoming is not None and all(a.incoming_only for a in algorithms) else [out]
-    searching = incoming is not None and any(a.searching for a in algorithms)
-    if incoming is not None and searching and incoming not in views:
-        views.append(incoming)
-    for view in (out, incoming):
-        if view is not None:
-            plan.of(view)
+    known = [out] if incoming is None else list(dict.fromkeys([out, incoming]))
+    for view in known:
+        plan.of(view)
     if room == 0:
         return plan
-    for view in dict.fromkeys([*views, out]):  # degrees are asked for even where no list is read
+    read = known[-1:] if all(a.incoming_only for a in algorithms) else [out]
+    searching = incoming is not None and any(a.searching for a in algorithms)
+    if searching and known[-1] not in read:
+        read.append(known[-1])
+    for view in dict.fromkeys([*read, out]):  # degrees are asked for even where no list is read
         plan.keep_offsets(view)
     plan.order = many_runs and order is not None and plan.take(allocated(order.nbytes))
     if many_runs or any(a.incoming_only for a in algorithms):
         if incoming is not None and searching and plan.left < out.edge_bytes(weighted):
             plan.keep_heads(incoming)
-        for view in views:
+        for view in read:
             plan.keep_edges(view)
     return plan
 

@@ -6,10 +6,9 @@ from .clock import SlotPlan, plan_slots
 from .faults import synchronize
 from .order import hottest_first
 from .plan import SortPlan, plan_sort
-from .reorder import reorder_rows
 from .tiered import TierCount, TieredTensor
 from .tiers import TierPlan, plan_tiers
-from .unified import UnifiedTensor
+from .unified import UnifiedTensor, reorder_rows
 
 __all__ = [
     "CachedTensor",

@@ -251,35 +251,22 @@ def make(
             _require_free(plan, gpu)
     sharing = "registered" if host.placement == "registered" else "heap"
     homes = [_Home(gpu, _block(plan, gpu, sharing)) for gpu in gpus]
-    tiers = _Tiers(host, plan, homes, _State(allocate(_State.BYTES, sharing)), owner=True)
+    tiers = _Tiers(host, plan, homes, _State.over(allocate(ctypes.sizeof(_State), sharing)), owner=True)
     _fill(tiers, order if plan.slot_bytes else None)
     return TieredTensor(tiers)
 
 
-class _State:
+class _State(ctypes.Structure):
     """Two words that all processes see: whether GPU memory is ahead of the host's, and whether the owner has closed it."""
 
-    BYTES = 16
+    _fields_ = (("written", ctypes.c_int64), ("closed", ctypes.c_int64))
+    buffer: Buffer
 
-    def __init__(self, buffer: Buffer) -> None:
-        self.buffer = buffer
-        self._words = (ctypes.c_int64 * 2).from_address(buffer.address)
-
-    @property
-    def written(self) -> int:
-        return self._words[0]
-
-    @written.setter
-    def written(self, value: int) -> None:
-        self._words[0] = value
-
-    @property
-    def closed(self) -> int:
-        return self._words[1]
-
-    @closed.setter
-    def closed(self, value: int) -> None:
-        self._words[1] = value
+    @classmethod
+    def over(cls, buffer: Buffer) -> _State:
+        state = cls.from_address(buffer.address)
+        state.buffer = buffer
+        return state
 
 
 @dataclass(eq=False)
@@ -408,7 +395,7 @@ def _close(tiers: _Tiers, process: int) -> None:
 
 def _attach(host: HostTable, plan: TierPlan, homes: list[tuple[torch.device, Any]], state: Buffer) -> TieredTensor:
     """A table over tiers that another process made."""
-    return TieredTensor(_Tiers(host, plan, [_Home(*home) for home in homes], _State(state), owner=False))
+    return TieredTensor(_Tiers(host, plan, [_Home(*home) for home in homes], _State.over(state), owner=False))
 
 
 def _devices(devices: Devices | None) -> list[torch.device]:
