@@ -29,9 +29,9 @@ def test_they_may_name_what_has_no_list():
 
 
 def test_an_adjacency_is_no_graph_and_shares_the_lists_of_one():
-    assert isinstance(Adjacency(INDPTR, INDICES, 1000).lists, NeighborLists)
+    assert isinstance(Adjacency(INDPTR, INDICES, 1000).neighbor_lists, NeighborLists)
     graph = hl.from_edges(torch.tensor([0, 0, 2]), torch.tensor([1, 2, 0]))
-    assert Adjacency.of(graph, 3, 3).lists is graph.neighbor_lists
+    assert Adjacency.of(graph, 3, 3).neighbor_lists is graph.neighbor_lists
 
 
 def test_packed_and_plain_ones_are_the_same():

@@ -112,8 +112,7 @@ def build(
         _core.sort_rows(offsets, num_vertices, _address(slots), slots.dtype.itemsize, 0, 0, 0, 0)
         columns = (weight_from, weight_to, weight_type.bytes)
         _core.resolve_entries(edges, rules, _address(slots), entries, *neighbors, *columns)
-    moved = {n: arrays.placed(a.cpu(), a.dtype, "gpu") if final[n] == "gpu" else a for n, a in held.items()}
-    return NeighborLists(moved, is_sorted=True if sort_neighbors or remove_duplicates else None)
+    return NeighborLists(held, is_sorted=True if sort_neighbors or remove_duplicates else None).moved(final)
 
 
 def _check_placed(offsets: UnifiedTensor, entries: int) -> None:

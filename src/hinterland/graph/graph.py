@@ -16,13 +16,13 @@ from ..runtime.units import format_bytes
 from . import arrays, export
 from .arrays import Array
 from .build import transposed
-from .lists import NeighborLists
+from .lists import NeighborLists, OverLists
 from .order import Order, renumber, reordered
 
 _turning = threading.Lock()  # two threads that ask for a transpose get the same one, and its memory is taken once
 
 
-class Graph(Shown):
+class Graph(OverLists, Shown):
     """A graph in CSR form: the neighbours of v are ``indices[indptr[v]:indptr[v + 1]]``.
 
     An undirected graph stores each edge in the rows of both its ends (a self loop once), and ``num_edges`` counts what is
@@ -103,32 +103,9 @@ class Graph(Shown):
         return self.neighbor_lists.num_lists
 
     @property
-    def num_edges(self) -> int:
-        """Stored edges: those of an undirected graph count once for each direction."""
-        return self.neighbor_lists.num_edges
-
-    @property
     def num_isolated(self) -> int:
         """Vertices without neighbours in their lists; counted once and kept."""
         return self.neighbor_lists.num_isolated
-
-    @property
-    def indptr(self) -> torch.Tensor:
-        """Offsets, int64 ``[num_vertices + 1]``: a view, on the CPU unless they are placed on a GPU."""
-        return self.neighbor_lists.indptr
-
-    @property
-    def indices(self) -> torch.Tensor:
-        """Neighbours, int32 or int64 ``[num_edges]``: a view, on the CPU unless they are placed on a GPU.
-
-        Those of a compressed graph are decoded at each call, on the CPU: ``decompress`` once where they are needed often.
-        """
-        return self.neighbor_lists.indices
-
-    @property
-    def weights(self) -> Asked[torch.Tensor]:
-        """Edge weights ``[num_edges]`` or None: a view, on the CPU unless they are placed on a GPU."""
-        return self.neighbor_lists.weights
 
     @property
     def weight_range(self) -> arrays.WeightRange | None:

@@ -202,6 +202,35 @@ class NeighborLists:
         return self.over({name: _moved(array, places[home.get(name, name)]) for name, array in self.arrays.items()})
 
 
+class OverLists:
+    """What those show of their arrays that stand on lists."""
+
+    neighbor_lists: NeighborLists
+
+    @property
+    def num_edges(self) -> int:
+        """Stored edges: those of an undirected graph count once for each direction."""
+        return self.neighbor_lists.num_edges
+
+    @property
+    def indptr(self) -> torch.Tensor:
+        """Offsets, int64, one more than there are lists: a view, on the CPU unless they are placed on a GPU."""
+        return self.neighbor_lists.indptr
+
+    @property
+    def indices(self) -> torch.Tensor:
+        """Neighbours, int32 or int64 ``[num_edges]``: a view, on the CPU unless they are placed on a GPU.
+
+        Those of a compressed graph are decoded at each call, on the CPU: ``decompress`` once where they are needed often.
+        """
+        return self.neighbor_lists.indices
+
+    @property
+    def weights(self) -> Asked[torch.Tensor]:
+        """Edge weights ``[num_edges]`` or None: a view, on the CPU unless they are placed on a GPU."""
+        return self.neighbor_lists.weights
+
+
 def _moved(array: Array, placement: str) -> Array:
     """``array`` where ``placement`` says; itself if it lies there already."""
     lies = "gpu" if isinstance(array, torch.Tensor) else array.placement

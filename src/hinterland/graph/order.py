@@ -144,8 +144,7 @@ def reordered(lists: NeighborLists, order: Order, placement: str | Mapping[str, 
     if not all_are_vertices:
         arrays.check_neighbors(indices, vertices)
     _core.sort_rows(*rows, weights_to, kind.bytes, kind.order, 0)
-    moved = {n: arrays.placed(a.cpu(), a.dtype, "gpu") if places[n] == "gpu" else a for n, a in held.items()}
-    return NeighborLists(moved, is_sorted=True)
+    return NeighborLists(held, is_sorted=True).moved(places)
 
 
 def renumber(vertices: torch.Tensor | int, numbers: torch.Tensor | None, num_vertices: int) -> torch.Tensor:

@@ -22,23 +22,14 @@ _AT_ONCE = 1 << 12, 1 << 22  # the fewest and the most vertices whose offsets ar
 
 @dataclass
 class Kept:
-    """What a device keeps of lists that lie elsewhere.
+    """What a device keeps of lists that lie elsewhere."""
 
-    Attributes:
-        offsets: all of them, as narrow as they can be.
-        heads: so many first neighbours of each vertex.
-        pages: so many pages of the edges.
-        whole: all edges.
-        weighted: weights along with the edges.
-        nbytes: what all of this takes.
-    """
-
-    offsets: bool = False
-    heads: int = 0
-    pages: int = 0
-    whole: bool = False
-    weighted: bool = False
-    nbytes: int = 0
+    offsets: bool = False  # all of them, as narrow as they can be
+    heads: int = 0  # first neighbours of each vertex
+    pages: int = 0  # of the edges
+    whole: bool = False  # all edges
+    weighted: bool = False  # weights along with the edges
+    nbytes: int = 0  # that all of this takes
 
 
 def checked_view(lists: NeighborLists) -> View:

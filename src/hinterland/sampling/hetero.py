@@ -84,7 +84,7 @@ class HeteroSampler:
         for relation in edge_times or {}:
             if relation not in self.graphs:
                 raise ConfigError(f"edge_times of relation {relation!r}, which is not among the graphs")
-        rows = {n: g.lists if isinstance(g, Adjacency) else g.neighbor_lists for n, g in self.graphs.items()}
+        rows = {name: graph.neighbor_lists for name, graph in self.graphs.items()}
         if weighted and not any("weights" in lists.placement for lists in rows.values()):
             raise ConfigError("weighted=True needs weights in one of the relations, as in Adjacency(..., weights=...)")
         self.replace, self.temporal_strategy = replace, temporal_strategy
