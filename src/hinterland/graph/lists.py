@@ -186,15 +186,17 @@ class NeighborLists:
         made = pack(indptr, indices, {name: "heap" if place == "gpu" else place for name, place in places.items()})
         if made is None:
             return None
-        held = {**self.arrays, "packed_offsets": made[0], "packed": made[1]}
-        del held["indices"]
-        return self.over(held, is_sorted=True).moved(places)
+        return self._with({"packed_offsets": made[0], "packed": made[1]}).moved(places)
 
     def plain(self, places: Mapping[str, str]) -> NeighborLists:
         """Packed lists decoded, where ``places`` says. GraphError where a list is damaged."""
-        held = {name: array for name, array in self.arrays.items() if name in arrays.NAMES}
-        held["indices"] = self.packed_lists().unpacked("heap" if places["indices"] == "gpu" else places["indices"])
-        return self.over(held, is_sorted=True).moved(places)
+        unpacked = self.packed_lists().unpacked("heap" if places["indices"] == "gpu" else places["indices"])
+        return self._with({"indices": unpacked}).moved(places)
+
+    def _with(self, lists: Mapping[str, Array]) -> NeighborLists:
+        """The same lists in their other form, which is sorted, beside these offsets and weights."""
+        weights = {"weights": self.arrays["weights"]} if "weights" in self.arrays else {}
+        return self.over({"indptr": self.arrays["indptr"], **lists, **weights}, is_sorted=True)
 
     def moved(self, places: Mapping[str, str]) -> NeighborLists:
         """These lists where ``places`` says for the arrays of plain ones; arrays that lie there already are shared."""
