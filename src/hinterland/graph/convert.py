@@ -126,14 +126,7 @@ def from_igraph(graph: Any, weight: str | None = None, placement: str | Mapping[
             )
         weights = _weights(graph.es[weight], weight, lambda i: tuple(ends[i].tolist()))
     src, dst = (torch.from_numpy(np.ascontiguousarray(side)) for side in ends.T)
-    made = from_edges(
-        src,
-        dst,
-        weights,
-        num_vertices=graph.vcount(),
-        symmetrize=not graph.is_directed(),
-        placement=placement,
-    )
+    made = from_edges(src, dst, weights, num_vertices=graph.vcount(), symmetrize=not graph.is_directed(), placement=placement)
     made.labels = graph.vs["name"] if "name" in graph.vs.attributes() else None
     return made
 

@@ -88,12 +88,7 @@ def from_edges(
 
 
 def from_runs(
-    parser: _core.EdgeParser,
-    num_vertices: int,
-    *,
-    directed: bool,
-    remove_duplicates: bool,
-    placement: str | Mapping[str, str],
+    parser: _core.EdgeParser, num_vertices: int, *, directed: bool, remove_duplicates: bool, placement: str | Mapping[str, str]
 ) -> Graph:
     """A graph of what the edges of a text add to the rows, by the rules of its parser, which is empty afterwards."""
     lists = build(

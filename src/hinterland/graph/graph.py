@@ -70,11 +70,7 @@ class Graph(OverLists, Shown):
 
     @classmethod
     def of(
-        cls,
-        lists: NeighborLists,
-        directed: bool,
-        numbering: Order | None = None,
-        labels: Sequence[Hashable] | None = None,
+        cls, lists: NeighborLists, directed: bool, numbering: Order | None = None, labels: Sequence[Hashable] | None = None
     ) -> Graph:
         """A graph of lists that are known to be right, whose neighbours are vertices, with what it remembers."""
         graph = cls.__new__(cls)

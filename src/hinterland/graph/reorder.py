@@ -22,11 +22,7 @@ ORDERS = ("degree", "bfs", "rcm")
 
 
 def reorder(
-    graph: Graph,
-    by: str | None = None,
-    placement: str | Mapping[str, str] | None = None,
-    *,
-    order: torch.Tensor | None = None,
+    graph: Graph, by: str | None = None, placement: str | Mapping[str, str] | None = None, *, order: torch.Tensor | None = None
 ) -> Graph:
     """The graph with its vertices renumbered, which remembers the old numbers in ``.order``.
 
@@ -92,14 +88,6 @@ def _by_queue(graph: Graph, cuthill_mckee: bool) -> torch.Tensor:
     indptr, indices, _ = both_ways.checked_rows()
     roots = torch.sort(indptr.diff(), descending=not cuthill_mckee, stable=True).indices
     order = torch.empty(graph.num_vertices, dtype=torch.int64)
-    _core.queue_order(
-        indptr.data_ptr(),
-        graph.num_vertices,
-        indices.data_ptr(),
-        indices.element_size(),
-        both_ways.num_edges,
-        roots.data_ptr(),
-        cuthill_mckee,
-        order.data_ptr(),
-    )
+    rows = (indptr.data_ptr(), graph.num_vertices, indices.data_ptr(), indices.element_size(), both_ways.num_edges)
+    _core.queue_order(*rows, roots.data_ptr(), cuthill_mckee, order.data_ptr())
     return order.flip(0) if cuthill_mckee else order

@@ -166,12 +166,7 @@ class HeteroSampler:
             trees[name] = torch.arange(count, count + len(given), device=self.device)
             count += len(given)
         return {
-            name: VertexSet(
-                size,
-                seeds.get(name, none),
-                trees.get(name, none) if self.disjoint else None,
-                self._times[name],
-            )
+            name: VertexSet(size, seeds.get(name, none), trees.get(name, none) if self.disjoint else None, self._times[name])
             for name, size in self.num_vertices.items()
         }
 
