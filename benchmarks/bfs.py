@@ -18,6 +18,7 @@ from scipy.sparse.csgraph import breadth_first_order
 
 import hinterland as hl
 from hinterland.graph import Graph, Prepared, verify_bfs
+from hinterland.graph.lists import NeighborLists
 from hinterland.graph.sources import draw_sources
 from hinterland.memory import UnifiedTensor
 from hinterland.probe.link import copy_rates
@@ -79,7 +80,7 @@ def with_wide_edges(graph: Graph) -> Graph:
     """The same graph with eight-byte neighbours in host memory."""
     indices = UnifiedTensor.empty((graph.num_edges,), torch.int64)
     indices.cpu().copy_(graph.indices)
-    return Graph._of({"indptr": graph._arrays["indptr"], "indices": indices}, graph.directed)
+    return Graph.of(NeighborLists({"indptr": graph.neighbor_lists.arrays["indptr"], "indices": indices}), graph.directed)
 
 
 def measure(prepared: Prepared, kind: str, mode: str, name: str, rival: float, results: dict[str, Any]) -> None:

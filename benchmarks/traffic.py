@@ -19,6 +19,7 @@ import torch
 
 import hinterland as hl
 from hinterland.graph import Graph, emogi
+from hinterland.graph.lists import NeighborLists
 from hinterland.memory import UnifiedTensor
 from hinterland.traffic import analyse
 from hinterland.traffic.requests import SIZES
@@ -64,7 +65,7 @@ def graph_of(kind: str, scale: int, edge_bytes: int, on_gpu: bool = True) -> Gra
         return graph
     indices = UnifiedTensor.empty((graph.num_edges,), torch.int64)
     indices.cpu().copy_(graph.indices)
-    return Graph._of({**graph._arrays, "indices": indices}, graph.directed)
+    return Graph.of(NeighborLists({**graph.neighbor_lists.arrays, "indices": indices}), graph.directed)
 
 
 def _ncu() -> str:

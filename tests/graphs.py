@@ -6,6 +6,7 @@ import numpy as np
 import torch
 
 import hinterland as hl
+from hinterland.graph.lists import NeighborLists
 
 
 def skewed(vertices, edges, seed=1, **options):
@@ -19,4 +20,4 @@ def skewed(vertices, edges, seed=1, **options):
 def with_wide_edges(graph):
     """The same graph with eight-byte neighbours."""
     indices = hl.UnifiedTensor.from_tensor(graph.indices.to(torch.int64))
-    return hl.Graph._of(graph._arrays | {"indices": indices}, graph.directed)
+    return hl.Graph.of(NeighborLists(graph.neighbor_lists.arrays | {"indices": indices}), graph.directed)

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import hinterland as hl
-from hinterland.graph.prepare import View
+from hinterland.graph.view import View
 from hinterland.memory import faults
 from hinterland.runtime.errors import ConfigError
 from hinterland.sampling import NeighborSampler, PinSAGESampler
@@ -55,7 +55,7 @@ def by_threads(work, threads=THREADS):
 
 
 def test_threads_that_come_first_together_read_the_same_words(graph, monkeypatch):
-    view, late, real = View(graph, torch.device("cpu")), threading.Event(), torch.tensor
+    view, late, real = View(graph.neighbor_lists, torch.device("cpu")), threading.Event(), torch.tensor
 
     def slow(*args, **kwargs):
         late.wait(0.02)  # the others come meanwhile

@@ -15,10 +15,10 @@ if TYPE_CHECKING:  # not from .graph, whose functions and modules have the same 
     from . import datasets, hotness, sampling, traffic, training
     from .graph.bc import BetweennessResult, betweenness_centrality
     from .graph.bfs import BfsResult, bfs
-    from .graph.build import from_edges
     from .graph.cc import ComponentsResult, connected_components
     from .graph.compress import compress, decompress
     from .graph.convert import from_igraph, from_networkx, from_scipy
+    from .graph.edges import from_edges
     from .graph.formats import load_graph, save_graph
     from .graph.generate import generate, random_weights
     from .graph.graph import Graph

@@ -26,8 +26,9 @@ import torch
 import hinterland as hl
 from hinterland import _core, hotness
 from hinterland.graph import arrays, emogi
-from hinterland.graph.compress import first_neighbors
+from hinterland.graph.lists import NeighborLists
 from hinterland.graph.order import Order
+from hinterland.graph.plan import GraphPlan
 from hinterland.graph.scan import Scan
 from hinterland.memory import UnifiedTensor, allocator
 from hinterland.runtime.errors import HinterlandError, OutOfMemory
@@ -88,7 +89,7 @@ def drawn(symmetrize: bool) -> hl.Graph:
 FORMS: dict[str, Callable[[], hl.Graph]] = {
     "directed": lambda: drawn(False),
     "undirected": lambda: drawn(True),
-    "floats": lambda: drawn(False)._with_weights(UnifiedTensor.from_tensor(drawn(False).weights / 4)),
+    "floats": lambda: drawn(False).with_weights(UnifiedTensor.from_tensor(drawn(False).weights / 4)),
     "compressed": lambda: hl.compress(drawn(True)),
     "compressed, directed": lambda: hl.compress(drawn(False)),
     "reordered": lambda: hl.reorder(drawn(True), "degree"),
@@ -99,7 +100,7 @@ FORMS: dict[str, Callable[[], hl.Graph]] = {
 def held_by(graph: hl.Graph, name: str) -> torch.Tensor:
     """The array itself, which a user may write to."""
     order = graph.order
-    return order if name == "order" and order is not None else arrays.tensor_of(graph._arrays[name])
+    return order if name == "order" and order is not None else arrays.tensor_of(graph.neighbor_lists.arrays[name])
 
 
 class Form:
@@ -110,7 +111,7 @@ class Form:
         self._made = made = FORMS[name]()
         if placement == "gpu":
             held = {array: made.array(array, device) for array in made.placement}
-            self._made = hl.Graph._of(held, made.directed, None, made._order)
+            self._made = hl.Graph.of(NeighborLists(held), made.directed, made.numbering)
         self._before = {array: held_by(self._made, array).clone() for array in made.placement}
         self._order = None if made.order is None else made.order.clone()
 
@@ -119,7 +120,7 @@ class Form:
         for name, array in self._before.items():
             held_by(self._made, name).copy_(array)
         order = None if self._order is None else Order(self._order.clone())
-        return hl.Graph._of(self._made._arrays, self._made.directed, None, order)
+        return hl.Graph.of(NeighborLists(self._made.neighbor_lists.arrays), self._made.directed, order)
 
 
 # --- damage -----------------------------------------------------------------------------------------------------------------
@@ -243,9 +244,10 @@ def budgeted(graph: hl.Graph, device: str) -> None:
     for budget in ("64KiB", "1MiB", None):
         with hl.prepare(graph, budget, device=device, algorithms=("bfs", "cc", "sssp"), weighted=True) as held:
             for view in {held.out, held.incoming} - {None}:
-                view.keep_heads(1 << 20)
-                view.keep_offsets(1 << 20)
-                view.keep_edges(24 << 10, True)
+                for keep, room in (("heads", 1 << 20), ("offsets", 1 << 20), ("edges", 24 << 10)):
+                    plan = GraphPlan(room, weighted=True)
+                    getattr(plan, f"keep_{keep}")(view)
+                    plan.apply()
             hl.bfs(held, 3)
             hl.connected_components(held)
             hl.sssp(held, 3)
@@ -348,7 +350,9 @@ OPERATIONS: dict[str, Operation] = {
     "compress": after(lambda g, d: hl.compress(g)),
     "compress, reordered": after(lambda g, d: hl.compress(g, reorder="degree")),
     "decompress": after(lambda g, d: hl.decompress(g)),
-    "first neighbours": after(lambda g, d: first_neighbors(g if g.is_compressed else hl.compress(g), 40)),
+    "first neighbours": after(
+        lambda g, d: (g if g.is_compressed else hl.compress(g)).neighbor_lists.packed_lists().first_neighbors(40)
+    ),
     "transpose": after(lambda g, d: g.transpose()),
     "simplify": after(lambda g, d: hl.graph.simplify(g)),
     "simplify, all": after(lambda g, d: hl.graph.simplify(g, remove_self_loops=True, remove_duplicates=True)),

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 import hinterland as hl
 from hinterland import _core
 from hinterland.graph import simplify, verify_betweenness
-from hinterland.graph.prepare import STATE_BYTES
+from hinterland.graph.algorithms import state_bytes
+from hinterland.graph.lists import NeighborLists
 from hinterland.graph.traversal import RECORDS
 from hinterland.memory import UnifiedTensor
 from hinterland.runtime import jit
@@ -224,7 +225,7 @@ def test_broken_arrays_get_a_sentence(device):
     held = {"indptr": UnifiedTensor.from_tensor(torch.tensor([0, 1, 3, 4]))}
     held["indices"] = UnifiedTensor.from_tensor(torch.tensor([1, 2, 3, 0], dtype=torch.int32))
     with pytest.raises(GraphError, match="neighbour list of vertex 1 is broken"):
-        hl.betweenness_centrality(hl.Graph._of(held, True), [0], device=device)
+        hl.betweenness_centrality(hl.Graph.of(NeighborLists(held), True), [0], device=device)
 
 
 def test_the_verifier_finds_wrong_scores():
@@ -275,7 +276,7 @@ def test_a_gpu_finds_what_the_cpu_finds(wide):
 def test_a_budget_bounds_what_is_taken(vertices):
     graph = skewed(vertices, 4 * vertices, symmetrize=True, remove_duplicates=True)
     hl.betweenness_centrality(graph, [0], device="cuda")  # the kernel is compiled and loaded
-    least = STATE_BYTES["bc"](graph)
+    least = state_bytes("bc", graph)
     for extra in (2048, 8 * vertices + (3 << 20), 1 << 30):
         torch.cuda.synchronize()
         before = torch.cuda.memory_allocated()

@@ -18,8 +18,9 @@ from scipy.sparse.csgraph import shortest_path
 import hinterland as hl
 from hinterland import _core
 from hinterland.graph import verify_bfs
+from hinterland.graph.algorithms import state_bytes
 from hinterland.graph.bfs import MODES
-from hinterland.graph.prepare import STATE_BYTES
+from hinterland.graph.lists import NeighborLists
 from hinterland.graph.traversal import RECORDS
 from hinterland.memory import UnifiedTensor
 from hinterland.runtime.errors import ConfigError, GraphError, IndexOutOfRange
@@ -210,7 +211,7 @@ def test_broken_arrays_get_a_sentence(device):
     def raw(indptr, indices):
         held = {"indptr": UnifiedTensor.from_tensor(torch.tensor(indptr))}
         held["indices"] = UnifiedTensor.from_tensor(torch.tensor(indices, dtype=torch.int32))
-        return hl.Graph._of(held, True)
+        return hl.Graph.of(NeighborLists(held), True)
 
     for indptr, indices in (
         ([0, 1, 3, 4], [1, 2, 3, 0]),
@@ -257,7 +258,7 @@ def test_parents_of_eight_bytes_on_a_gpu(monkeypatch):
 def test_a_budget_bounds_what_is_taken(vertices):
     graph = skewed(vertices, 4 * vertices, symmetrize=True)
     hl.bfs(graph, 0, device="cuda")  # the kernel is compiled and loaded
-    least = STATE_BYTES["bfs"](graph)
+    least = state_bytes("bfs", graph)
     for extra in (2048, 8 * vertices + (3 << 20), 24 * vertices + (6 << 20), 1 << 30):
         torch.cuda.synchronize()
         before = torch.cuda.memory_allocated()

@@ -16,8 +16,9 @@ from scipy.sparse import csgraph
 import hinterland as hl
 from hinterland import _core
 from hinterland.graph import verify_components
+from hinterland.graph.algorithms import state_bytes
 from hinterland.graph.cc import MODES
-from hinterland.graph.prepare import STATE_BYTES
+from hinterland.graph.lists import NeighborLists
 from hinterland.memory import UnifiedTensor
 from hinterland.runtime.errors import ConfigError, GraphError, VerificationError
 
@@ -190,7 +191,7 @@ def test_broken_arrays_get_a_sentence(device, directed, indptr, indices):
     held = {"indptr": UnifiedTensor.from_tensor(torch.tensor(indptr))}
     held["indices"] = UnifiedTensor.from_tensor(torch.tensor(indices, dtype=torch.int32))
     with pytest.raises(GraphError, match="neighbour list of vertex 1 is broken"):
-        hl.connected_components(hl.Graph._of(held, directed), device=device)
+        hl.connected_components(hl.Graph.of(NeighborLists(held), directed), device=device)
 
 
 # 0-1-2 and 3-4, and 5 alone.
@@ -244,7 +245,7 @@ def test_a_budget_bounds_what_is_taken(directed):
     _, labels = expected_labels(graph)
     graph.transpose()
     hl.connected_components(graph, device="cuda")  # the kernel is compiled and loaded
-    least = STATE_BYTES["cc"](graph)
+    least = state_bytes("cc", graph)
     for extra in (2048, 8 * vertices + (3 << 20), 24 * vertices + (6 << 20), 1 << 30):
         torch.cuda.synchronize()
         before = torch.cuda.memory_allocated()

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import hinterland as hl
 from hinterland import _core
-from hinterland.graph.compress import bits_per_edge, first_neighbors, from_packed
+from hinterland.graph.compress import bits_per_edge, from_packed
 from hinterland.memory import UnifiedTensor
 from hinterland.runtime import jit
 from hinterland.runtime.errors import ConfigError, FormatError, GraphError
@@ -188,7 +188,7 @@ def test_first_neighbours_are_the_heads_of_the_lists(graph, count):
     packed = hl.compress(graph)
     rows = [row.tolist() for row in packed.indices.split(packed.degrees().tolist())]
     heads = [[row[j] if j < len(row) else -1 for row in rows] for j in range(count)]
-    assert first_neighbors(packed, count).tolist() == heads
+    assert packed.neighbor_lists.packed_lists().first_neighbors(count).tolist() == heads
 
 
 def test_a_list_damaged_in_memory_is_reported():

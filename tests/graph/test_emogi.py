@@ -13,6 +13,7 @@ from scipy.sparse.csgraph import connected_components, dijkstra
 
 import hinterland as hl
 from hinterland.graph import emogi
+from hinterland.graph.lists import NeighborLists
 from hinterland.memory import UnifiedTensor
 from hinterland.runtime.errors import ConfigError, GraphError, IndexOutOfRange
 
@@ -26,7 +27,7 @@ def widened(graph, edge_bytes):
     if edge_bytes == 4:
         return graph
     indices = UnifiedTensor.from_tensor(graph.indices.to(torch.int64))
-    return hl.Graph._of({**graph._arrays, "indices": indices}, graph.directed)
+    return hl.Graph.of(NeighborLists({**graph.neighbor_lists.arrays, "indices": indices}), graph.directed)
 
 
 @accesses
@@ -133,8 +134,7 @@ def test_bad_input():
     negative = hl.Graph(graph.indptr, graph.indices, torch.tensor([1, -2], dtype=torch.int32))
     with pytest.raises(GraphError, match="weight of edge 1 is negative"):
         emogi.sssp(negative, 0, device="cpu")
-    broken = hl.Graph._of(
-        {**graph._arrays, "indices": UnifiedTensor.from_tensor(torch.tensor([1, 7], dtype=torch.int32))}, True
-    )
+    wrong = UnifiedTensor.from_tensor(torch.tensor([1, 7], dtype=torch.int32))
+    broken = hl.Graph.of(NeighborLists({**graph.neighbor_lists.arrays, "indices": wrong}), True)
     with pytest.raises(GraphError, match="neighbour list of vertex 1 names a vertex outside \\[0, 3\\)"):
         emogi.bfs(broken, 0, device="cpu")

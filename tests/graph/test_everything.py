@@ -21,8 +21,10 @@ from scipy.sparse.csgraph import connected_components, dijkstra
 
 import hinterland as hl
 from hinterland import _core
+from hinterland.graph.algorithms import state_bytes
 from hinterland.graph.arrays import WeightRange
-from hinterland.graph.prepare import STATE_BYTES
+from hinterland.graph.lists import NeighborLists
+from hinterland.graph.plan import GraphPlan
 from hinterland.runtime.errors import ConfigError, GraphError, IndexOutOfRange
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
@@ -352,7 +354,7 @@ ALGORITHMS = {
 
 def as_new(graph):
     """``graph`` with no transposed graph kept."""
-    return graph._of_arrays(graph._arrays)
+    return graph.over(graph.neighbor_lists.over(graph.neighbor_lists.arrays))
 
 
 def with_weights(graph, dtype):
@@ -360,7 +362,7 @@ def with_weights(graph, dtype):
     if dtype is None:
         return as_new(graph.without_weights())
     weights = graph.weights.to(dtype)
-    return graph._with_weights(hl.UnifiedTensor.from_tensor(weights / FLOAT_SCALE if dtype.is_floating_point else weights))
+    return graph.with_weights(hl.UnifiedTensor.from_tensor(weights / FLOAT_SCALE if dtype.is_floating_point else weights))
 
 
 @functools.lru_cache(maxsize=5)  # weights of five types, or none: tests of one graph follow each other
@@ -392,12 +394,14 @@ def on_cpu(form, algorithm):
 def keep_offsets(prepared):
     """Offsets below 2^32 become uint32, which on a CPU only tests ask for."""
     for view in {prepared.out, prepared.incoming} - {None}:
-        view.keep_offsets(room=2**60)
+        plan = GraphPlan(room=2**60)
+        plan.keep_offsets(view)
+        plan.apply()
 
 
 def on_gpu(form, algorithm, device):
     """Every budget, for one run and for many."""
-    needed = STATE_BYTES[algorithm.plan](form)
+    needed = state_bytes(algorithm.plan, form)
     budgets = {"all memory": None, "room for pages": needed + (4 << 20), "tight": needed + 2048, "none": 0}
     for name, budget in budgets.items():
         yield name, form, {"device": device, "gpu_budget": budget}
@@ -453,7 +457,7 @@ def test_a_budget_bounds_what_a_reordered_graph_takes(name):
     with hl.prepare(graph, device="cpu", algorithms=name) as prepared:
         expected = CALLS[name](prepared)
     CALLS[name](graph)  # the kernel is compiled and loaded
-    needed = STATE_BYTES[name](graph)
+    needed = state_bytes(name, graph)
     for extra in (2048, 8 * graph.num_vertices + (3 << 20), 24 * graph.num_vertices + (6 << 20), 1 << 30):
         torch.cuda.synchronize()
         before = torch.cuda.memory_allocated()
@@ -499,10 +503,12 @@ def test_lists_far_into_the_edges(algorithm, skipped, kept):
     if how.weights is not None:
         weights = one.weights / FLOAT_SCALE if how.weights.is_floating_point else one.weights
         held["weights"] = sparse(skipped, how.weights, weights)
-    graph = hl.Graph._of(held, directed=True, sorted_lists=True)
+    graph = hl.Graph.of(NeighborLists(held, is_sorted=True), directed=True)
     if how.weights is not None:  # which would look at all of them
         least, most = float(weights.min()), float(weights.max())
-        graph._weight_range = WeightRange(least, most, most / 2) if weights.is_floating_point() else WeightRange(1, 255, 128.0)
+        graph.neighbor_lists.weight_range = (
+            WeightRange(least, most, most / 2) if weights.is_floating_point() else WeightRange(1, 255, 128.0)
+        )
     at = shifted(small)
     with hl.prepare(graph, device="cpu", algorithms=how.plan) as prepared:
         keep_offsets(prepared)

@@ -17,7 +17,8 @@ from scipy.sparse.csgraph import shortest_path
 import hinterland as hl
 from hinterland import _core
 from hinterland.graph import verify_multi_source_bfs
-from hinterland.graph.prepare import STATE_BYTES
+from hinterland.graph.algorithms import state_bytes
+from hinterland.graph.lists import NeighborLists
 from hinterland.graph.traversal import RECORDS
 from hinterland.memory import UnifiedTensor
 from hinterland.runtime import jit
@@ -196,7 +197,7 @@ def test_broken_arrays_get_a_sentence(device):
     def raw(indptr, indices):
         held = {"indptr": UnifiedTensor.from_tensor(torch.tensor(indptr))}
         held["indices"] = UnifiedTensor.from_tensor(torch.tensor(indices, dtype=torch.int32))
-        return hl.Graph._of(held, True)
+        return hl.Graph.of(NeighborLists(held), True)
 
     for indptr, indices in (([0, 1, 3, 4], [1, 2, 3, 0]), ([0, 1, 3, 4], [1, 2, -1, 0]), ([0, 1, 0, 4], [1, 2, 1, 0])):
         with pytest.raises(GraphError, match="neighbour list of vertex 1 is broken"):
@@ -273,7 +274,7 @@ def test_a_gpu_finds_what_the_cpu_finds(wide):
 def test_a_budget_bounds_what_is_taken(vertices):
     graph = skewed(vertices, 4 * vertices, symmetrize=True)
     hl.multi_source_bfs(graph, [0], device="cuda")  # the kernel is compiled and loaded
-    least = STATE_BYTES["msbfs"](graph)
+    least = state_bytes("msbfs", graph)
     for extra in (2048, 8 * vertices + (3 << 20), 1 << 30):
         torch.cuda.synchronize()
         before = torch.cuda.memory_allocated()

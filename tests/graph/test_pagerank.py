@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 import hinterland as hl
 from hinterland import _core
 from hinterland.graph import verify_pagerank
-from hinterland.graph.prepare import STATE_BYTES
+from hinterland.graph.algorithms import state_bytes
+from hinterland.graph.lists import NeighborLists
 from hinterland.memory import UnifiedTensor
 from hinterland.runtime.errors import ConfigError, GraphError, VerificationError
 
@@ -241,7 +242,7 @@ def test_broken_arrays_get_a_sentence(device, indptr, indices):
     held = {"indptr": UnifiedTensor.from_tensor(torch.tensor(indptr))}
     held["indices"] = UnifiedTensor.from_tensor(torch.tensor(indices, dtype=torch.int32))
     with pytest.raises(GraphError, match="neighbour list of vertex 1 is broken"):
-        hl.pagerank(hl.Graph._of(held, directed=False), device=device)
+        hl.pagerank(hl.Graph.of(NeighborLists(held), directed=False), device=device)
 
 
 @pytest.fixture
@@ -298,7 +299,7 @@ def test_a_budget_bounds_what_is_taken(directed, name, dtype):
     p = torch.arange(vertices).double()
     expected = hl.pagerank(graph, device="cpu", dtype=torch.float64, personalization=p).scores
     hl.pagerank(graph, device="cuda", dtype=dtype)  # the kernel is compiled and loaded
-    least = STATE_BYTES[name](graph)
+    least = state_bytes(name, graph)
     for extra in (2048, 8 * vertices + (3 << 20), 24 * vertices + (6 << 20), 1 << 30):
         torch.cuda.synchronize()
         before = torch.cuda.memory_allocated()

@@ -6,7 +6,10 @@ import pytest
 import torch
 
 import hinterland as hl
-from hinterland.graph.prepare import STATE_BYTES, WORDS_BYTES, View, _offset_type, allocated, page_sums
+from hinterland.graph import algorithms
+from hinterland.graph.algorithms import Algorithm, state_bytes
+from hinterland.graph.plan import GraphPlan, plan_graph
+from hinterland.graph.view import WORDS_BYTES, View, _offset_type, allocated, page_sums
 from hinterland.runtime.errors import ConfigError
 
 
@@ -66,17 +69,27 @@ def test_pages_are_kept_by_scores_within_the_room(graph, form, weighted):
     cold = torch.zeros(graph.num_vertices, dtype=torch.float64)
     cold[graph.indptr[1:] > graph.num_edges // 2] = 1  # the later half of the lists
     for room in (0, 100, 4096 + 512, 8192 + 512, 9000, 13_000, 1 << 22):
-        view = View(graph, torch.device("cpu"))
+        view = View(graph.neighbor_lists, torch.device("cpu"))
         expected = graph.num_edges if (whole := view.edge_bytes(weighted)) <= room else 0
         count = view.pages_within(room, weighted)
-        left = view.keep_edges(room, weighted, cold)
-        assert left == room - view.held >= 0
+        plan = GraphPlan(room, weighted)
+        plan.keep_edges(view)
+        plan.apply(cold)
+        assert plan.left == room - view.held >= 0
         kept = view.keeps(torch.arange(view.edges.numel()))
         if expected:
             assert view.held == whole and bool(kept.all())
         else:
             assert int(kept.sum()) == count * view.page
             assert count == 0 or count > view.num_pages // 2 or bool(kept.nonzero().min() > view.edges.numel() // 3)
+
+
+def planned(view, room, heads=False):
+    """The plan that keeps offsets or heads of a view, as far as there is room, once it is carried out."""
+    plan = GraphPlan(room)
+    (plan.keep_heads if heads else plan.keep_offsets)(view)
+    plan.apply()
+    return plan
 
 
 def test_scores_that_cannot_be_used_are_refused(graph):
@@ -88,21 +101,65 @@ def test_scores_that_cannot_be_used_are_refused(graph):
 @pytest.mark.parametrize("form", [lambda graph: graph, hl.compress])
 def test_offsets_and_heads_are_kept_as_narrow_as_they_can_be(graph, form):
     graph = form(graph)
-    wide, narrow = View(graph, torch.device("cpu")), View(graph, torch.device("cpu"))
+    wide, narrow = View(graph.neighbor_lists, torch.device("cpu")), View(graph.neighbor_lists, torch.device("cpu"))
     size = (1 + graph.is_compressed) * allocated(4 * (graph.num_vertices + 1))
-    assert narrow.keep_offsets(size - 1) == size - 1 and narrow.offsets.dtype == torch.int64 and narrow.held == 0
-    assert narrow.keep_offsets(size) == 0 and narrow.held == size
+    assert planned(narrow, size - 1).left == size - 1 and narrow.offsets.dtype == torch.int64 and narrow.held == 0
+    assert planned(narrow, size).left == 0 and narrow.held == size
     for name in ("offsets", "packed_offsets"):
         kept, was = getattr(narrow, name), getattr(wide, name)
         assert kept is was is None or (kept.dtype == torch.uint32 and torch.equal(kept.long(), was))
     for view in (wide, narrow):
         assert torch.equal(view.degrees(torch.empty(graph.num_vertices, dtype=torch.float64)), graph.degrees().double())
-    wide.keep_heads(1 << 20)
-    narrow.keep_heads(1 << 20)
+    for view in (wide, narrow):
+        planned(view, 1 << 20, heads=True)
     assert torch.equal(wide.heads, narrow.heads)
     for v in (0, 1, 77, 255):
         first = graph.indices[graph.indptr[v] : graph.indptr[v + 1]][:4].tolist()
         assert narrow.heads[:, v].tolist() == first + [-1] * (4 - len(first))
+
+
+@pytest.mark.parametrize("form", [lambda graph: graph, hl.compress])
+def test_a_plan_copies_nothing_and_says_what_it_found_room_for(form):
+    graph = form(hl.generate("kronecker", scale=11, edge_factor=8, seed=1, device="cpu", weights=True))
+    view = View(graph.neighbor_lists, torch.device("cpu"))
+    offsets, whole = view.offsets_bytes, view.edge_bytes(True)
+    for room, said in (
+        (0, "read where they lie"),
+        (offsets, "offsets"),
+        (offsets + whole - 1, "pages of"),
+        (1 << 30, "all edges"),
+    ):
+        view, plan = View(graph.neighbor_lists, torch.device("cpu")), GraphPlan(room, weighted=True)
+        kept = plan.of(view)
+        plan.keep_offsets(view)
+        plan.keep_edges(view)
+        assert kept.nbytes == room - plan.left >= 0 and said in plan.explain()
+        assert view.held == 0 and view.slots is None and view.offsets.dtype == torch.int64
+        plan.apply()
+        assert view.held == kept.nbytes and bool(kept.whole) == bool(view.keeps(torch.arange(view.edges.numel())).all())
+
+
+@pytest.mark.parametrize("searching", [False, True])
+@pytest.mark.parametrize("incoming_only", [False, True])
+def test_a_plan_keeps_the_lists_that_an_algorithm_reads(searching, incoming_only):
+    graph = hl.from_edges(torch.arange(4000) % 50, torch.arange(4000) % 77)
+    out, incoming = (View(g.neighbor_lists, torch.device("cpu")) for g in (graph, graph.transpose()))
+    wanted = [Algorithm("new", lambda graph: 0, searching, incoming_only)]
+    room = 2 * out.offsets_bytes + incoming.heads_bytes(1)
+    kept = plan_graph(room, out, incoming, None, wanted, weighted=False, many_runs=True).kept
+    assert kept[out].offsets and kept[incoming].offsets == (searching or incoming_only)
+    assert kept[incoming].heads == searching and kept[out].heads == 0
+    kept = plan_graph(1 << 30, out, incoming, None, wanted, weighted=False, many_runs=True).kept
+    assert kept[out].whole == (not incoming_only) and kept[incoming].whole == (searching or incoming_only)
+
+
+def test_an_algorithm_is_known_once_it_is_registered(graph, monkeypatch):
+    monkeypatch.setattr(algorithms, "_known", dict(algorithms._known))
+    with pytest.raises(ConfigError, match=r"new: not among the algorithms, bc, bfs"):
+        hl.prepare(graph, device="cpu", algorithms="new")
+    algorithms.register(Algorithm("new", lambda graph: graph.num_edges))
+    assert algorithms.state_bytes("new", graph) == graph.num_edges
+    hl.prepare(graph, device="cpu", algorithms=("new", "bfs")).close()
 
 
 @pytest.mark.parametrize(("last", "dtype"), [(0, torch.uint32), (2**32 - 1, torch.uint32), (2**32, torch.int64)])
@@ -115,7 +172,7 @@ def test_offsets_are_narrow_below_two_to_the_32(last, dtype):
 @pytest.mark.parametrize("form", [lambda graph: graph, hl.compress])
 def test_kept_offsets_take_four_bytes_a_vertex(form):
     graph = form(hl.generate("uniform", scale=16, edge_factor=8, seed=1))
-    needed = STATE_BYTES["bc"](graph) + 2 * allocated(WORDS_BYTES)
+    needed = state_bytes("bc", graph) + 2 * allocated(WORDS_BYTES)
     size = (1 + graph.is_compressed) * allocated(4 * (graph.num_vertices + 1))
     expected = hl.betweenness_centrality(graph, [5, 9], device="cpu").scores
     for room, dtype in ((size - 1, torch.int64), (size, torch.uint32)):  # what is no room for offsets is room for pages
@@ -136,7 +193,7 @@ def test_kept_offsets_take_four_bytes_a_vertex(form):
 @pytest.mark.parametrize("name", ["bfs", "cc"])
 def test_heads_are_fetched_within_the_budget(name, scale):
     graph = hl.generate("uniform", scale=scale, edge_factor=4, seed=1)
-    vertices, needed = graph.num_vertices, STATE_BYTES[name](graph) + 2 * allocated(WORDS_BYTES)
+    vertices, needed = graph.num_vertices, state_bytes(name, graph) + 2 * allocated(WORDS_BYTES)
     room = allocated(4 * (vertices + 1)) + allocated(2 * 4 * vertices)  # offsets and two heads
     torch.cuda.synchronize()
     before = torch.cuda.memory_allocated()
@@ -150,7 +207,7 @@ def test_heads_are_fetched_within_the_budget(name, scale):
 @pytest.mark.parametrize("names", [("bfs",), ("bfs", "cc", "pagerank"), ("sssp",)])
 def test_what_is_kept_stays_within_the_budget(names):
     graph = hl.random_weights(hl.generate("kronecker", scale=14, edge_factor=16, seed=1), "int32")
-    state = max(STATE_BYTES[name](graph) for name in names)
+    state = max(state_bytes(name, graph) for name in names)
     for spare in (1 << 12, 1 << 20, 3 << 20, 64 << 20):
         torch.cuda.synchronize()
         before = torch.cuda.memory_allocated()

@@ -18,7 +18,8 @@ from scipy.sparse.csgraph import dijkstra
 import hinterland as hl
 from hinterland import _core
 from hinterland.graph import verify_sssp, verify_sswp
-from hinterland.graph.prepare import STATE_BYTES
+from hinterland.graph.algorithms import state_bytes
+from hinterland.graph.lists import NeighborLists
 from hinterland.memory import UnifiedTensor
 from hinterland.runtime.errors import ConfigError, GraphError, IndexOutOfRange, VerificationError
 
@@ -276,7 +277,7 @@ def test_broken_arrays_get_a_sentence(device):
         held["indices"] = UnifiedTensor.from_tensor(torch.tensor(indices, dtype=torch.int32))
         held["weights"] = UnifiedTensor.from_tensor(torch.ones(4, dtype=torch.int32))
         with pytest.raises(GraphError, match="neighbour list of vertex 1 is broken"):
-            hl.sssp(hl.Graph._of(held, True), 0, device=device)
+            hl.sssp(hl.Graph.of(NeighborLists(held), True), 0, device=device)
 
 
 def diamond(dtype=torch.int32):
@@ -355,7 +356,7 @@ def test_a_budget_bounds_what_is_taken(algorithm, dtype):
     graph, run = weighted(200_000, 1_000_000, dtype), getattr(hl, algorithm)
     run(graph, 0, device="cuda")  # the kernel is compiled and loaded
     expected = run(graph, 0, device="cpu")
-    least = STATE_BYTES[algorithm](graph)
+    least = state_bytes(algorithm, graph)
     for extra in (2048, 8 * graph.num_vertices + (6 << 20), 1 << 30):
         torch.cuda.synchronize()
         before = torch.cuda.memory_allocated()
@@ -373,7 +374,7 @@ def test_a_budget_bounds_what_is_taken(algorithm, dtype):
 @pytest.mark.gpu
 def test_hot_pages_without_weights_are_refused():
     graph = weighted(20_000, 2_000_000)
-    budget = STATE_BYTES["sssp"](graph) + 8 * graph.num_vertices + (8 << 20)
+    budget = state_bytes("sssp", graph) + 8 * graph.num_vertices + (8 << 20)
     with hl.prepare(graph, gpu_budget=budget, algorithms="sssp") as prepared:
         assert prepared.out.slots is not None
         with pytest.raises(ConfigError, match="prepared without its weights"):

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 import hinterland as hl
 from hinterland import _core, hotness
-from hinterland.graph.prepare import STATE_BYTES
+from hinterland.graph.algorithms import state_bytes
+from hinterland.graph.lists import NeighborLists
 from hinterland.memory import UnifiedTensor
 from hinterland.runtime.errors import ConfigError, GraphError, IndexOutOfRange
 
@@ -102,7 +103,7 @@ def test_every_form_of_a_graph(device, directed, form, skewed_graphs):
 def test_a_graph_in_gpu_memory(directed, skewed_graphs):
     graph = skewed_graphs[directed]
     held = {name: graph.array(name, "cuda:0").clone() for name in ("indptr", "indices")}
-    check(graph, list(range(100)), "cuda:0", of=hl.Graph._of(held, directed))
+    check(graph, list(range(100)), "cuda:0", of=hl.Graph.of(NeighborLists(held), directed))
 
 
 @settings(max_examples=50, deadline=None)
@@ -189,7 +190,7 @@ def test_broken_arrays_get_a_sentence(device):
         held = {"indptr": UnifiedTensor.from_tensor(torch.tensor([0, 1, 2, 3]))}
         held["indices"] = UnifiedTensor.from_tensor(torch.tensor([1, 7, 0], dtype=torch.int32))
         with pytest.raises(GraphError, match="neighbour list of vertex 1 is broken"):
-            hotness.reverse_pagerank(hl.Graph._of(held, directed), device=device)
+            hotness.reverse_pagerank(hl.Graph.of(NeighborLists(held), directed), device=device)
 
 
 WRONG = [
@@ -243,7 +244,7 @@ def test_a_budget_bounds_what_is_taken(directed):
     seeds = torch.arange(0, vertices, 50)
     expected = hotness.inclusion_probability(graph, seeds, [5, 5], 100, device="cpu")
     hotness.inclusion_probability(graph, seeds, [5, 5], 100, device="cuda")  # the kernel is compiled and loaded
-    least = STATE_BYTES["hotness"](graph)
+    least = state_bytes("hotness", graph)
     for extra in (2048, 8 * vertices + (3 << 20), 1 << 30):
         torch.cuda.synchronize()
         before = torch.cuda.memory_allocated()

@@ -213,7 +213,7 @@ def test_wrong_seeds_are_named(academia, device):
 
 def test_broken_lists_are_named(device):
     lists = Adjacency(torch.tensor([0, 2, 3]), torch.tensor([4, 1, 0]), 5)
-    lists._rows._arrays["indices"].cpu()[2] = 5
+    lists.neighbor_lists.arrays["indices"].cpu()[2] = 5
     with pytest.raises(GraphError, match=r"list of vertex 1 is broken.*outside \[0, 5\)"):
         HeteroSampler({("a", "to", "b"): lists}, [-1], device=device).sample({"b": [0, 1]})
 

@@ -168,7 +168,7 @@ def test_any_small_graph(case):
 def test_broken_lists_are_named(device):
     broken = hl.from_edges(torch.tensor([0, 0, 1, 1, 2]), torch.tensor([1, 2, 0, 2, 0]), num_vertices=3)
     assert broken.has_sorted_lists
-    broken._arrays["indptr"].cpu()[2] = 10**12
+    broken.neighbor_lists.arrays["indptr"].cpu()[2] = 10**12
     with pytest.raises(GraphError, match="list of vertex 1 is broken"):
         negative_edges(broken, 9, positives=torch.ones((2, 1), dtype=torch.int64), device=device)
 

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import hinterland as hl
+from hinterland.graph.lists import NeighborLists
 from hinterland.runtime.errors import ConfigError, GraphError, IndexOutOfRange
 from hinterland.sampling import NeighborSampler
 from hinterland.sampling import batch as batches
@@ -165,7 +166,9 @@ def test_compressed_lists_are_the_sorted_ones(device, options, lanes):
 
 def test_edges_wider_than_four_bytes(graph, device):
     """Neighbours are int64 from 2^31 vertices on, which no test can afford; kernels take them at any count."""
-    wide = hl.Graph._of({**graph._arrays, "indices": hl.UnifiedTensor.from_tensor(graph.indices.long())}, True)
+    wide = hl.Graph.of(
+        NeighborLists({**graph.neighbor_lists.arrays, "indices": hl.UnifiedTensor.from_tensor(graph.indices.long())}), True
+    )
     seeds = seeds_of(graph, 20)
     oracle.same(
         NeighborSampler(wide, [4, 4], device=device).sample(seeds), NeighborSampler(graph, [4, 4], device="cpu").sample(seeds)
@@ -226,7 +229,7 @@ def test_seeds_that_a_reordered_graph_does_not_have_are_named(graph, device):
 def test_a_reordered_graphs_numbers_are_not_copied_for_each_batch(graph):
     ordered, gpu = hl.reorder(graph, "degree"), torch.device("cuda:0")
     inner, outer = ordered.to_inner(torch.arange(graph.num_vertices)), ordered.order.clone()
-    for numbers_on, numbers in ((ordered._order.outer_on, outer), (ordered._order.inner_on, inner)):
+    for numbers_on, numbers in ((ordered.numbering.outer_on, outer), (ordered.numbering.inner_on, inner)):
         few = [numbers_on(gpu, 10) for _ in range(2)]
         assert few[0].data_ptr() == few[1].data_ptr()
         many = [numbers_on(gpu, graph.num_vertices) for _ in range(2)]
@@ -375,7 +378,7 @@ def test_seeds_that_are_no_vertices_are_refused(graph, device):
 def test_broken_lists_are_named(device):
     for array, at, value in (("indices", 3, 99), ("indices", 3, -5), ("indptr", 2, 10**12)):
         broken = hl.from_edges(torch.tensor([0, 0, 1, 1, 2]), torch.tensor([1, 2, 0, 2, 0]), num_vertices=3)
-        broken._arrays[array].cpu()[at] = value
+        broken.neighbor_lists.arrays[array].cpu()[at] = value
         times = {"times": torch.zeros(3, dtype=torch.int64), "edge_times": torch.zeros(5, dtype=torch.int64)}
         for options in ({}, {"times": times["times"]}, times):
             with pytest.raises(GraphError, match=r"list of vertex 1 is broken"):

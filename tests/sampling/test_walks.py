@@ -191,7 +191,7 @@ def test_starts_that_are_no_vertices_are_refused(graph, device):
 def test_broken_lists_are_named(device):
     for array, at, value in (("indices", 3, 99), ("indices", 3, -5), ("indptr", 2, 10**12)):
         broken = hl.from_edges(torch.tensor([0, 0, 1, 1, 2]), torch.tensor([1, 2, 0, 2, 0]), num_vertices=3)
-        broken._arrays[array].cpu()[at] = value
+        broken.neighbor_lists.arrays[array].cpu()[at] = value
         with pytest.raises(GraphError, match=r"list of vertex 1 is broken"):
             random_walks(broken, [1] * 100, 1, device=device)
 

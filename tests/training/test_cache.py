@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import hinterland as hl
-from hinterland.graph.prepare import View, allocated
+from hinterland.graph.plan import GraphPlan
+from hinterland.graph.view import View, allocated
 from hinterland.memory import plan_tiers
 from hinterland.runtime.errors import ConfigError, IndexOutOfRange
 from hinterland.sampling import NeighborSampler
@@ -75,7 +76,7 @@ def best_split(budget: int, entries: Entries, row_order_bytes: int) -> float:
 )
 def test_the_greedy_split_is_near_the_best_of_all(scale, edge_factor, row_bytes, ratio, share, weighted, seed):
     graph = hl.generate("kronecker", scale=scale, edge_factor=edge_factor, seed=seed, device="cpu", weights=weighted or None)
-    view = View(graph, torch.device("cpu"))
+    view = View(graph.neighbor_lists, torch.device("cpu"))
     generator = torch.Generator().manual_seed(seed)
     rows = torch.rand(graph.num_vertices, generator=generator, dtype=torch.float64) ** 4
     draws = torch.rand(graph.num_vertices, generator=generator, dtype=torch.float64) ** 8 * ratio
@@ -218,7 +219,10 @@ def test_slopes_are_what_hits_save(graph, features, seeds, monkeypatch):
     device = torch.device("cpu")
     rough = cache_costs.rated(features.row_bytes, features.nbytes, 1000, graph.lists.nbytes, "mapped")
     bare, kept = (hl.prepare(graph, device="cpu", algorithms="sampling") for _ in range(2))
-    kept.out.keep_edges(kept.out.keep_offsets(300_000), False)
+    plan = GraphPlan(300_000)
+    plan.keep_offsets(kept.out)
+    plan.keep_edges(kept.out)
+    plan.apply()
     sampler = NeighborSampler(bare, [10, 5])
     batches = [(0, seeds[:64]), (1, seeds[64:128])]
     samples = [sampler.sample(part, batch=number) for number, part in batches]

@@ -17,7 +17,7 @@ struct Offsets {
   }
 };
 
-// What Python fills in: addresses, counts and 0 for what is not there (src/hinterland/graph/prepare.py has the same order).
+// What Python fills in: addresses, counts and 0 for what is not there (src/hinterland/graph/view.py).
 struct GraphWords {
   int64_t num_vertices, num_edges;
   int64_t edge_bytes;  // of a neighbour: 4 or 8
@@ -37,7 +37,6 @@ struct GraphWords {
   Offsets packed_offsets;
   int64_t packed_end;  // no list ends after this byte of `packed`
 };
-static_assert(sizeof(GraphWords) == 17 * sizeof(int64_t));
 
 inline constexpr int kPageShift = 10;
 inline constexpr int64_t kPageEdges = int64_t{1} << kPageShift;

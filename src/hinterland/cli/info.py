@@ -44,7 +44,7 @@ def info(
         "sorted": ascending,
         "index_bytes": index_dtype(graph.num_vertices).itemsize,
         "compressed": graph.is_compressed,
-        "reordered": graph._outer is not None,
+        "reordered": graph.outer is not None,
         "bits_per_edge": round(bits_per_edge(graph), 3),
         "memory_bytes": graph.nbytes,
     }

@@ -243,18 +243,17 @@ class _Maker:
         mirror = same and (symmetrize or self._sizes.undirected)
         drawn = math.ceil(wanted * _DRAWN)
         while True:
-            graph = build(
+            lists = build(
                 _core.community_edges(drawn, self._stream(1, number), self._kinds[target], self._kinds[source]),
                 _core.EdgeRules(mirror=mirror, drop_loops=same),
                 max(self._sizes.vertices[source], self._sizes.vertices[target]),
-                directed=not mirror,
                 remove_duplicates=True,
                 placement=placement,
             )
-            found = graph.num_edges / (2 if mirror else 1)
+            found = lists.num_edges / (2 if mirror else 1)
             if found >= _ENOUGH * wanted or drawn >= _MOST_DRAWN * wanted:
-                return graph
-            del graph
+                return Graph.of(lists, directed=not mirror)
+            del lists
             drawn = math.ceil(min(drawn * wanted / max(found, 1), _MOST_DRAWN * wanted))
 
     def communities(self, kind: str) -> torch.Tensor:

@@ -20,7 +20,7 @@ import torch
 
 from .. import _core
 from ..graph import Graph
-from ..graph.build import from_runs
+from ..graph.edges import from_runs
 from ..graph.formats import ogb as raw
 from ..graph.formats.arrays import Archive
 from ..graph.formats.content import Options

@@ -236,7 +236,7 @@ def as_undirected(graph: Graph) -> Graph:
         indptr, indices = graph.indptr.cpu(), graph.indices.cpu()
         rows = (indptr.data_ptr(), graph.num_vertices, indices.data_ptr(), indices.element_size())
         if _core.is_mirrored(*rows, 0, 0, 0, graph.num_edges):
-            return Graph._of(graph._arrays, directed=False, sorted_lists=graph._sorted_lists)
+            return Graph.of(graph.neighbor_lists, directed=False)
     return graph
 
 

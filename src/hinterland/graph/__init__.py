@@ -1,12 +1,12 @@
 """Graphs in CSR form: files, generators and traversals."""
 
-from . import emogi
+from . import emogi, registered  # noqa: F401  (the second makes algorithms known to prepare())
 from .bc import BetweennessResult, betweenness_centrality
 from .bfs import BfsResult, bfs
-from .build import from_edges, simplify
 from .cc import ComponentsResult, connected_components, verify_components
 from .compress import compress, decompress
 from .convert import from_igraph, from_networkx, from_scipy
+from .edges import from_edges, simplify
 from .formats import load_graph, save_graph
 from .generate import generate, random_weights
 from .graph import Graph

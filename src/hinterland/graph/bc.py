@@ -15,11 +15,13 @@ from ..runtime.errors import ConfigError, GraphError
 from ..runtime.jit import KernelFile
 from ..runtime.params import struct
 from ..runtime.shown import Shown
+from .algorithms import Algorithm
 from .graph import Graph
 from .msbfs import check_sources, to_inner
-from .prepare import STATE_BYTES, Prepared, allocated, graph_of, prepared_for
+from .prepare import Prepared, graph_of, prepared_for
 from .traversal import Clock, ScratchLayout, csr_type, finish, graph_type, outer_bytes, runner, scratch_for, to_outer
 from .traversal_stats import summarise
+from .view import allocated
 
 
 def _instance(graph: str) -> str:
@@ -141,7 +143,7 @@ def _state_bytes(graph: Graph) -> int:
     return allocated(8 * graph.num_vertices) + max(search, outer_bytes(graph, 8))
 
 
-STATE_BYTES["bc"] = _state_bytes
+ALGORITHM = Algorithm("bc", _state_bytes)
 
 
 def _run(prepared: Prepared, sources: list[int], stats: bool) -> tuple[torch.Tensor, dict[str, Any] | None]:

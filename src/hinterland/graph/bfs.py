@@ -16,10 +16,12 @@ from ..runtime.errors import ConfigError, IndexOutOfRange
 from ..runtime.jit import KernelFile
 from ..runtime.params import struct
 from ..runtime.shown import Shown
+from .algorithms import Algorithm
 from .graph import Graph
-from .prepare import STATE_BYTES, Prepared, allocated, graph_of, prepared_for
+from .prepare import Prepared, graph_of, prepared_for
 from .traversal import Clock, ScratchLayout, csr_type, finish, graph_type, id_bytes, outer_bytes, runner, scratch_for, to_outer
 from .traversal_stats import summarise
+from .view import allocated
 
 MODES = ("auto", "top-down")
 
@@ -116,7 +118,7 @@ def _state_bytes(graph: Graph) -> int:
     return result + max(allocated(scratch), allocated(widened), outer_bytes(graph, width))
 
 
-STATE_BYTES["bfs"] = _state_bytes
+ALGORITHM = Algorithm("bfs", _state_bytes, searching=True)
 
 
 def _run(prepared: Prepared, source: int, mode: str, stats: bool) -> BfsResult:
@@ -125,7 +127,7 @@ def _run(prepared: Prepared, source: int, mode: str, stats: bool) -> BfsResult:
     layout = ScratchLayout(*_core.bfs_layout(vertices, graph.num_edges))
     search = runner(prepared, functools.partial(_core.bfs, id_bytes=width), KERNELS, _instance(graph_type(prepared), width))
     incoming = prepared.incoming
-    pulls = mode == "auto" and incoming is not None and incoming.graph.has_sorted_lists
+    pulls = mode == "auto" and incoming is not None and incoming.lists.is_sorted
     clock = Clock(device)
     with clock:
         id_type = torch.int64 if width == 8 else torch.int32

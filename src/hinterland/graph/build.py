@@ -9,172 +9,45 @@ as they are placed.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import torch
 
 from .. import _core
 from ..memory import UnifiedTensor, report
 from ..memory.limits import require_host_memory, returning
-from ..runtime import arguments
-from ..runtime.errors import ConfigError, GraphError
+from ..runtime.errors import GraphError
 from . import arrays
-from .graph import Graph, require_graph
-from .order import Order
+from .lists import NeighborLists
 
 
-def from_edges(
-    src: torch.Tensor,
-    dst: torch.Tensor,
-    weights: torch.Tensor | None = None,
-    *,
-    num_vertices: int | None = None,
-    directed: bool = True,
-    symmetrize: bool = False,
-    remove_self_loops: bool = False,
-    remove_duplicates: bool = False,
-    sort_neighbors: bool = True,
-    placement: str | Mapping[str, str] = "host",
-) -> Graph:
-    """A graph from its edges ``src[i] -> dst[i]``.
+def transposed(lists: NeighborLists) -> NeighborLists:
+    """The lists with every edge turned round, in the same places, sorted by (number, weight). GraphError as ``rebuilt``."""
+    return rebuilt(lists, _core.EdgeRules(flip=True), placement=lists.places)
 
-    The result does not depend on the number of threads.
 
-    Args:
-        src, dst: vertex numbers from 0, ``[E]``, any integer type.
-        weights: one for each edge, ``[E]``, any integer or floating type, no NaN.
-        num_vertices: by default, one more than the largest number.
-        directed: False promises that the edges hold both directions of each edge already, with the same weight.
-        symmetrize: adds each edge's mirror (with its weight; not that of a self loop), which makes the graph undirected.
-            Where the edges hold both directions already, ask for ``remove_duplicates`` too.
-        remove_self_loops: leaves out edges from a vertex to itself.
-        remove_duplicates: keeps one of several edges between the same vertices in the same direction, that with the
-            smallest weight. This sorts the neighbours, whatever ``sort_neighbors`` says.
-        sort_neighbors: True orders the neighbours of a vertex by (number, weight); False keeps the order of the input.
-        placement: where each array goes; see Graph.
+def rebuilt(lists: NeighborLists, rules: _core.EdgeRules, **options: Any) -> NeighborLists:
+    """New lists of the edges of old ones, whose vertices are those that have lists; ``options`` are those of :func:`build`.
 
     Raises:
-        GraphError: a vertex number is negative or not below ``num_vertices``, the lengths differ, a weight is NaN, an edge of
-            an undirected graph has no reverse.
-        OutOfMemory: the graph, or what building it needs, does not fit.
+        GraphError: the arrays were changed since the lists were made.
+        OutOfMemory: the new arrays, or what building them needs, do not fit.
     """
-    for name, array in (("src", src), ("dst", dst), ("weights", weights)):
-        if array is not None or name != "weights":
-            arrays.require_array(name, array)
-    src, dst = (arrays.tensor_of(arrays.integers(name, t.cpu())) for name, t in (("src", src), ("dst", dst)))
-    if src.numel() != dst.numel():
-        raise GraphError(f"src has {src.numel()} elements and dst {dst.numel()}, but each edge has one of both")
-    if src.dtype != dst.dtype:
-        src, dst = src.long(), dst.long()
-    if weights is not None:
-        weights = weights.cpu().contiguous()
-        arrays.check_weights(weights, src.numel())
-    if num_vertices is None:
-        num_vertices = max(int(src.max()), int(dst.max()), -1) + 1 if src.numel() else 0
-    elif (num_vertices := arguments.whole_number("num_vertices", num_vertices)) < 0:
-        raise ConfigError(f"num_vertices cannot be negative: {num_vertices}")
-    edges = _core.listed_edges(src.data_ptr(), dst.data_ptr(), src.numel(), src.element_size())
-    rules = _core.EdgeRules(mirror=symmetrize, drop_loops=remove_self_loops)
+    indptr, indices, weights = lists.checked_rows()
+    vertices = lists.num_lists
+    edges = _core.csr_edges(indptr.data_ptr(), indices.data_ptr(), vertices, lists.num_edges, indices.element_size())
     try:
-        built = build(
-            edges,
-            rules,
-            num_vertices,
-            weights,
-            directed=directed and not symmetrize,
-            remove_duplicates=remove_duplicates,
-            sort_neighbors=sort_neighbors,
-            placement=placement,
-        )
-    except _EdgeOutside as outside:
-        i = outside.position
-        raise GraphError(
-            f"edge {i} joins vertices {int(src[i])} and {int(dst[i])}, but the vertices are numbered from 0 to "
-            f"{num_vertices - 1}; correct it or raise num_vertices"
-        ) from None
-    if not (directed or symmetrize):
-        arrays.check_mirrored(built.indptr, built.indices, built.weights)
-    return built
-
-
-def from_runs(
-    parser: _core.EdgeParser,
-    num_vertices: int,
-    *,
-    directed: bool,
-    remove_duplicates: bool,
-    placement: str | Mapping[str, str],
-) -> Graph:
-    """A graph of what the edges of a text add to the rows, by the rules of its parser, which is empty afterwards."""
-    return build(
-        parser.runs(),
-        _core.EdgeRules(),
-        num_vertices,
-        None if parser.weight_type is None else getattr(torch, parser.weight_type),
-        directed=directed,
-        remove_duplicates=remove_duplicates,
-        placement=placement,
-        runs=parser.nbytes,
-    )
-
-
-def simplify(
-    graph: Graph,
-    *,
-    symmetrize: bool = False,
-    remove_self_loops: bool = False,
-    remove_duplicates: bool = False,
-    sort_neighbors: bool = True,
-    placement: str | Mapping[str, str] | None = None,
-) -> Graph:
-    """A new graph from an old one, with the options of :func:`from_edges`; ``placement`` defaults to the old one's.
-
-    An undirected graph is symmetric already: ``symmetrize`` then adds nothing. The result is a plain graph, a compressed one's
-    too, and remembers the order of a reordered one.
-
-    Raises:
-        GraphError: the graph's arrays were changed since it was made.
-        OutOfMemory: the graph, or what building it needs, does not fit.
-    """
-    require_graph(graph)
-    return _rebuild(
-        graph,
-        _core.EdgeRules(mirror=symmetrize and graph.directed, drop_loops=remove_self_loops),
-        directed=graph.directed and not symmetrize,
-        remove_duplicates=remove_duplicates,
-        sort_neighbors=sort_neighbors,
-        placement=places_like(graph) if placement is None else placement,
-    )
-
-
-def transposed(graph: Graph) -> Graph:
-    """``graph`` with every edge turned round; use :meth:`Graph.transpose`, which keeps it."""
-    return _rebuild(graph, _core.EdgeRules(flip=True), directed=True, placement=places_like(graph))
-
-
-def places_like(graph: Graph) -> dict[str, str]:
-    """The placement to ask for, for the arrays of a plain graph to lie where those of ``graph`` do."""
-    found = {name: arrays.place_like(array) for name, array in graph._arrays.items() if name in arrays.NAMES}
-    return {"indices": arrays.place_like(graph._arrays["packed"]), **found} if graph.is_compressed else found
-
-
-def _rebuild(graph: Graph, rules: _core.EdgeRules, **options: object) -> Graph:
-    indptr, indices, weights = graph.checked_rows()
-    vertices = graph.num_vertices
-    edges = _core.csr_edges(indptr.data_ptr(), indices.data_ptr(), vertices, graph.num_edges, indices.element_size())
-    try:
-        built = build(edges, rules, vertices, weights, order=graph._order, **options)  # type: ignore[arg-type]
-    except _EdgeOutside as outside:
+        return build(edges, rules, vertices, weights, **options)
+    except EdgeOutside as outside:
         arrays.check_neighbors(indices, vertices)
         raise _changed() from outside
-    built.labels = graph.labels
-    return built
 
 
 def _changed() -> GraphError:
     return GraphError("the edges changed while a graph was being built from them; build it when nobody writes to them")
 
 
-class _EdgeOutside(Exception):
+class EdgeOutside(Exception):
     """An edge with an end that is no vertex."""
 
     def __init__(self, position: int) -> None:
@@ -187,14 +60,12 @@ def build(
     num_vertices: int,
     weights: torch.Tensor | torch.dtype | None = None,
     *,
-    directed: bool,
     remove_duplicates: bool = False,
     sort_neighbors: bool = True,
-    order: Order | None = None,
     placement: str | Mapping[str, str] = "host",
     runs: int = 0,
-) -> Graph:
-    """A graph from any native edge source; ``weights`` are those of its edges, on the CPU; ``order`` is what it remembers.
+) -> NeighborLists:
+    """Neighbour lists from any native edge source; ``weights`` are those of its edges, on the CPU.
 
     ``runs``: the source is a parser's runs (``EdgeParser.runs``), which hold so many bytes; ``weights`` is then their type.
     """
@@ -208,7 +79,7 @@ def build(
     offsets = _address(held["indptr"])
     entries, bad = _core.count_entries(edges, rules, num_vertices, offsets)
     if bad >= 0:
-        raise _EdgeOutside(bad)
+        raise EdgeOutside(bad)
     dtype = arrays.index_dtype(num_vertices)
     given = weights.dtype if isinstance(weights, torch.Tensor) else weights
     types = {"indices": dtype} if given is None else {"indices": dtype, "weights": given}
@@ -241,8 +112,7 @@ def build(
         _core.sort_rows(offsets, num_vertices, _address(slots), slots.dtype.itemsize, 0, 0, 0, 0)
         columns = (weight_from, weight_to, weight_type.bytes)
         _core.resolve_entries(edges, rules, _address(slots), entries, *neighbors, *columns)
-    moved = {n: arrays.placed(a.cpu(), a.dtype, "gpu") if final[n] == "gpu" else a for n, a in held.items()}
-    return Graph._of(moved, directed, True if sort_neighbors or remove_duplicates else None, order)
+    return NeighborLists(held, is_sorted=True if sort_neighbors or remove_duplicates else None).moved(final)
 
 
 def _check_placed(offsets: UnifiedTensor, entries: int) -> None:

@@ -15,9 +15,10 @@ from ..runtime.errors import ConfigError, VerificationError
 from ..runtime.jit import KernelFile
 from ..runtime.params import struct
 from ..runtime.shown import Shown
+from .algorithms import Algorithm
 from .compress import decompress
 from .graph import Graph, require_graph, require_result
-from .prepare import STATE_BYTES, Prepared, allocated, checked_view, prepared_for
+from .prepare import Prepared, prepared_for
 from .reorder import restored
 from .traversal import (
     Clock,
@@ -32,6 +33,7 @@ from .traversal import (
     smallest_outer,
 )
 from .traversal_stats import summarise
+from .view import allocated, checked_view
 
 MODES = ("auto", "all-lists")
 
@@ -108,11 +110,11 @@ def _state_bytes(graph: Graph) -> int:
     renumber them."""
     vertices, width = graph.num_vertices, id_bytes(graph.num_vertices)
     widened = 8 * vertices if width == 4 else 0
-    renumbering = 0 if graph._outer is None else outer_bytes(graph, width) + allocated(width * vertices)
+    renumbering = 0 if graph.outer is None else outer_bytes(graph, width) + allocated(width * vertices)
     return allocated(width * vertices) + max(allocated(_layout(graph)[0].bytes), allocated(widened), renumbering)
 
 
-STATE_BYTES["cc"] = _state_bytes
+ALGORITHM = Algorithm("cc", _state_bytes, searching=True)
 
 
 def _run(prepared: Prepared, mode: str, stats: bool) -> ComponentsResult:
@@ -171,7 +173,7 @@ def verify_components(graph: Graph, result: ComponentsResult) -> None:
         raise ConfigError(f"labels are {labels.dtype}, but must be int64")
     if labels.shape != (graph.num_vertices,):
         raise VerificationError(f"labels have shape {tuple(labels.shape)}, but the graph has {graph.num_vertices} vertices")
-    view = checked_view(decompress(restored(graph)))
+    view = checked_view(decompress(restored(graph)).neighbor_lists)
     rule, at = _core.verify_components(view.words, labels.data_ptr())
     if rule == _core.COMPONENTS_RULES["smallest"]:
         raise VerificationError(

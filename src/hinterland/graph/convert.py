@@ -1,4 +1,4 @@
-"""Graphs from and to NetworkX, SciPy and igraph.
+"""Graphs from NetworkX, SciPy and igraph; :mod:`.export` is the way back.
 
 Vertices there may have any names. Here they are numbers, in the order in which the other library lists them; ``Graph.labels``
 keeps the names, so that the way back gives the graph that came.
@@ -6,7 +6,6 @@ keeps the names, so that the way back gives the graph that came.
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Hashable, Iterable, Mapping
 from itertools import chain
 from typing import Any
@@ -16,10 +15,9 @@ import torch
 
 from ..runtime.arguments import shown
 from ..runtime.errors import ConfigError, GraphError
-from . import arrays
-from .build import from_edges
+from .edges import from_edges
+from .export import module_of
 from .graph import Graph
-from .reorder import restored
 
 
 def from_networkx(graph: Any, weight: str | None = None, placement: str | Mapping[str, str] = "host") -> Graph:
@@ -38,7 +36,7 @@ def from_networkx(graph: Any, weight: str | None = None, placement: str | Mappin
         GraphError: a weight is no number, or NaN.
         ConfigError: ``graph`` is no networkx graph.
     """
-    networkx = _module("networkx")
+    networkx = module_of("networkx")
     if weight is not None and not isinstance(weight, Hashable):
         raise ConfigError(f"weight is the name of an edge attribute, not {shown(weight)}")
     if not isinstance(graph, networkx.Graph):
@@ -78,28 +76,6 @@ def edge_values(graph: Any, attribute: str, default: Any = 1) -> list[Any]:
     return [data.get(attribute, default) for row in lists for data in row.values()]
 
 
-def to_networkx(graph: Graph, weight: str = "weight") -> Any:
-    """A networkx graph: ``Graph`` or ``DiGraph``, or its multigraph where there are parallel edges.
-
-    Args:
-        graph: any graph. Its nodes there are ``graph.labels``, or the vertex numbers.
-        weight: the edge attribute that takes the weights, if there are any.
-    """
-    networkx = _module("networkx")
-    src, dst, weights = _edges(graph)
-    parallel = len(np.unique(np.stack([src, dst]), axis=1)[0]) < len(src)
-    kinds = (networkx.Graph, networkx.MultiGraph, networkx.DiGraph, networkx.MultiDiGraph)
-    made = kinds[2 * graph.directed + parallel]()
-    nodes = range(graph.num_vertices) if graph.labels is None else graph.labels
-    made.add_nodes_from(nodes)
-    ends = [[nodes[i] for i in side.tolist()] for side in (src, dst)]
-    if weights is None:
-        made.add_edges_from(zip(*ends, strict=True))
-    else:
-        made.add_weighted_edges_from(zip(*ends, weights.tolist(), strict=True), weight=weight)
-    return made
-
-
 def from_scipy(matrix: Any, *, directed: bool = True, placement: str | Mapping[str, str] = "host") -> Graph:
     """A square sparse matrix of scipy, in any of its forms: a stored entry (u, v) is an edge from u to v, its value the weight.
 
@@ -114,7 +90,7 @@ def from_scipy(matrix: Any, *, directed: bool = True, placement: str | Mapping[s
         GraphError: it is not square, or holds complex numbers or NaN.
         ConfigError: it is no sparse matrix.
     """
-    sparse = _module("scipy.sparse")
+    sparse = module_of("scipy.sparse")
     if not sparse.issparse(matrix):
         raise ConfigError(f"from_scipy takes a sparse matrix of scipy, not {type(matrix).__name__}")
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
@@ -124,20 +100,6 @@ def from_scipy(matrix: Any, *, directed: bool = True, placement: str | Mapping[s
     row, col = (torch.from_numpy(np.ascontiguousarray(side)) for side in (entries.row, entries.col))
     weights = None if entries.data.dtype == bool else _tensor(entries.data)
     return from_edges(row, col, weights, num_vertices=matrix.shape[0], directed=directed, placement=placement)
-
-
-def to_scipy(graph: Graph) -> Any:
-    """The adjacency matrix as a ``scipy.sparse.csr_array`` of its own memory; an edge without a weight is an int64 1."""
-    sparse = _module("scipy.sparse")
-    graph = restored(graph)
-    indptr, indices, weights = graph.checked_rows()
-    arrays.check_neighbors(indices, graph.num_vertices)
-    if weights is None:
-        weights = torch.ones(graph.num_edges, dtype=torch.int64)
-    elif weights.dtype in (torch.bfloat16, torch.float16):  # scipy knows neither
-        weights = weights.float()
-    shape = (graph.num_vertices, graph.num_vertices)
-    return sparse.csr_array((weights.numpy(), indices.numpy(), indptr.numpy()), shape=shape, copy=True)
 
 
 def from_igraph(graph: Any, weight: str | None = None, placement: str | Mapping[str, str] = "host") -> Graph:
@@ -152,7 +114,7 @@ def from_igraph(graph: Any, weight: str | None = None, placement: str | Mapping[
         GraphError: a weight is no number, or NaN.
         ConfigError: ``graph`` is no igraph graph, or its edges have no such attribute.
     """
-    igraph = _module("igraph")
+    igraph = module_of("igraph")
     if not isinstance(graph, igraph.Graph):
         raise ConfigError(f"from_igraph takes an igraph.Graph, not {type(graph).__name__}")
     ends = np.array(graph.get_edgelist(), dtype=np.int64).reshape(-1, 2)
@@ -164,48 +126,9 @@ def from_igraph(graph: Any, weight: str | None = None, placement: str | Mapping[
             )
         weights = _weights(graph.es[weight], weight, lambda i: tuple(ends[i].tolist()))
     src, dst = (torch.from_numpy(np.ascontiguousarray(side)) for side in ends.T)
-    made = from_edges(
-        src,
-        dst,
-        weights,
-        num_vertices=graph.vcount(),
-        symmetrize=not graph.is_directed(),
-        placement=placement,
-    )
+    made = from_edges(src, dst, weights, num_vertices=graph.vcount(), symmetrize=not graph.is_directed(), placement=placement)
     made.labels = graph.vs["name"] if "name" in graph.vs.attributes() else None
     return made
-
-
-def to_igraph(graph: Graph, weight: str = "weight") -> Any:
-    """An ``igraph.Graph``; weights become the edge attribute ``weight``, ``labels`` the vertex attribute ``name``."""
-    igraph = _module("igraph")
-    src, dst, weights = _edges(graph)
-    made = igraph.Graph(graph.num_vertices, np.stack([src, dst], axis=1), directed=graph.directed)
-    if weights is not None:
-        made.es[weight] = weights.tolist()
-    if graph.labels is not None:
-        made.vs["name"] = graph.labels
-    return made
-
-
-def _module(name: str) -> Any:
-    try:
-        return importlib.import_module(name)
-    except ImportError as error:
-        package = name.partition(".")[0]
-        raise ConfigError(f"converting graphs of {package} needs it: pip install {package}") from error
-
-
-def _edges(graph: Graph) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-    """Both ends and the weights of every edge; an undirected graph stores each twice, but a self loop once."""
-    graph = restored(graph)
-    indptr, indices, weights = graph.checked_rows()
-    arrays.check_neighbors(indices, graph.num_vertices)
-    src, dst = torch.repeat_interleave(indptr.diff()).numpy(), indices.numpy()
-    once = slice(None) if graph.directed else src <= dst
-    if weights is not None and weights.dtype == torch.bfloat16:
-        weights = weights.float()
-    return src[once], dst[once], None if weights is None else weights.numpy()[once]
 
 
 def _weights(values: list[Any], name: str, edge: Any) -> torch.Tensor:

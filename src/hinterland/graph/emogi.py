@@ -183,7 +183,7 @@ def cc(
             run.level(labels, active, fallen)
             active, fallen = fallen, active
             fallen.zero_()
-    order = None if graph._outer is None else graph._outer.to(labels.device)
+    order = None if graph.outer is None else graph.outer.to(labels.device)
     return EmogiResult(smallest_outer(order, labels), run.stats(moved))
 
 

@@ -22,6 +22,7 @@ from ..runtime.params import Params, struct
 from . import arrays
 from .build import build
 from .graph import Graph, require_graph
+from .lists import NeighborLists
 
 _CLASSES = {"kronecker": "Kronecker", "uniform": "Uniform", "grid": "Grid"}
 KINDS = tuple(_CLASSES)
@@ -144,13 +145,13 @@ def random_weights(
         indices.data_ptr(),
         indices.element_size(),
         graph.num_edges,
-        0 if graph._outer is None else graph._outer.data_ptr(),
+        0 if graph.outer is None else graph.outer.data_ptr(),
         seed,
         held.cpu().data_ptr(),
         kind.bytes,
         kind.order,
     )
-    return graph._with_weights(arrays.placed(held.cpu(), drawn, "gpu") if place == "gpu" else held)
+    return graph.with_weights(arrays.placed(held.cpu(), drawn, "gpu") if place == "gpu" else held)
 
 
 def _weight_dtype(name: str | torch.dtype | bool) -> torch.dtype:
@@ -204,14 +205,14 @@ def _recipe(
 
 def _on_cpu(recipe: _Recipe, weights: torch.dtype | None, placement: str | Mapping[str, str]) -> Graph:
     rules = _core.EdgeRules(mirror=True, drop_loops=True)
-    graph = build(
+    lists = build(
         recipe.source(),
         rules,
         recipe.vertices,
-        directed=False,
         remove_duplicates=True,
         placement=placement,
     )
+    graph = Graph.of(lists, directed=False)
     return graph if weights is None else random_weights(graph, weights, recipe.seed, placement)
 
 
@@ -239,7 +240,7 @@ def _on_gpu(
             held["weights"] = _join(edge_weights, weights, place["weights"], device)
     except torch.OutOfMemoryError:
         return None
-    return Graph._of(held, directed=False, sorted_lists=True)
+    return Graph.of(NeighborLists(held, is_sorted=True), directed=False)
 
 
 def _piece_size(recipe: _Recipe, weights: torch.dtype | None, place: dict[str, str], free: int) -> int | None:

@@ -9,20 +9,20 @@ from typing import Any
 
 import torch
 
-from ..memory import UnifiedTensor
-from ..runtime import arguments, devices
+from ..runtime import arguments
 from ..runtime.asked import Asked
 from ..runtime.shown import Shown, Size, type_name
 from ..runtime.units import format_bytes
-from . import arrays
+from . import arrays, export
 from .arrays import Array
-from .order import Order, renumber
+from .build import transposed
+from .lists import NeighborLists, OverLists
+from .order import Order, renumber, reordered
 
-_ARRAYS = (*arrays.NAMES, "packed", "packed_offsets")
 _turning = threading.Lock()  # two threads that ask for a transpose get the same one, and its memory is taken once
 
 
-class Graph(Shown):
+class Graph(OverLists, Shown):
     """A graph in CSR form: the neighbours of v are ``indices[indptr[v]:indptr[v + 1]]``.
 
     An undirected graph stores each edge in the rows of both its ends (a self loop once), and ``num_edges`` counts what is
@@ -41,7 +41,9 @@ class Graph(Shown):
     Attributes:
         directed: as given.
         labels: what the vertices are called elsewhere, ``[num_vertices]``, or None where their numbers are their names;
-            :mod:`.convert` sets and reads it.
+            :mod:`.convert` sets it, :mod:`.export` reads it.
+        neighbor_lists: the arrays, where they lie and what is known of them, for who needs no more of a graph.
+        numbering: what a reordered graph remembers, else None.
 
     Raises:
         GraphError: the arrays are no graph: names the array, the position and the value. An edge of an undirected graph has no
@@ -60,127 +62,61 @@ class Graph(Shown):
         directed: bool = True,
         placement: str | Mapping[str, str] = "host",
     ) -> None:
-        places = arrays.placements(placement)
-        indptr, indices = arrays.integers("indptr", indptr), arrays.integers("indices", indices)
-        offsets, neighbors = arrays.tensor_of(indptr), arrays.tensor_of(indices)
-        on_cpu = offsets.to("cpu", torch.int64)
-        arrays.check_offsets(on_cpu, neighbors.numel())
-        num_vertices = offsets.numel() - 1
-        ascend = arrays.check_lists(on_cpu, neighbors, num_vertices)
-        if weights is not None:
-            arrays.require_array("weights", weights)
-            if not isinstance(weights, UnifiedTensor):
-                weights = weights.contiguous()
-            arrays.check_weights(arrays.tensor_of(weights), neighbors.numel())
-        if not directed:
-            arrays.check_mirrored(offsets, neighbors, None if weights is None else arrays.tensor_of(weights))
+        self.neighbor_lists = NeighborLists.checked(indptr, indices, weights, placement, mirrored=not directed)
         self.directed = directed
-        self._arrays = {
-            "indptr": arrays.placed(indptr, torch.int64, places["indptr"]),
-            "indices": arrays.placed(indices, arrays.index_dtype(num_vertices), places["indices"]),
-        }
-        if weights is not None:
-            self._arrays["weights"] = arrays.placed(weights, weights.dtype, places["weights"])
-        self._order: Order | None = None
+        self.numbering: Order | None = None
         self.labels: Asked[Sequence[Hashable]] = None
-        self._sorted_lists = ascend
         self._transposed: Callable[[], Graph | None] = lambda: None
-        self._num_isolated: int | None = None
-        self._weight_range: arrays.WeightRange | None = None
-        self._packed_edges = 0  # of a compressed graph, whose offsets alone say it
 
     @classmethod
-    def _of(
-        cls, held: Mapping[str, Array], directed: bool, sorted_lists: bool | None = None, order: Order | None = None
+    def of(
+        cls, lists: NeighborLists, directed: bool, numbering: Order | None = None, labels: Sequence[Hashable] | None = None
     ) -> Graph:
-        """A graph of arrays that are known to be right, of the right types and in their places.
-
-        ``sorted_lists``: whether each vertex's neighbours ascend, if that is known.
-        """
+        """A graph of lists that are known to be right, whose neighbours are vertices, with what it remembers."""
         graph = cls.__new__(cls)
-        graph.directed = directed
-        graph._arrays = dict(held)
-        graph._order = order
-        graph.labels = None
-        graph._sorted_lists = sorted_lists
+        graph.neighbor_lists, graph.directed, graph.numbering, graph.labels = lists, directed, numbering, labels
         graph._transposed = lambda: None
-        graph._num_isolated = None
-        graph._weight_range = None
-        graph._packed_edges = int(arrays.tensor_of(held["indptr"])[-1]) if "packed" in held else 0
         return graph
 
-    def _with_weights(self, weights: Array) -> Graph:
+    def over(self, lists: NeighborLists) -> Graph:
+        """A graph with the same edges, and all that this one remembers, over other lists."""
+        return Graph.of(lists, self.directed, self.numbering, self.labels)
+
+    def with_weights(self, weights: Array) -> Graph:
         """This graph's arrays and ``weights``, which are known to be right."""
-        return self._of_arrays({**self._arrays, "weights": weights})
+        return self.over(self.neighbor_lists.over({**self.neighbor_lists.arrays, "weights": weights}))
 
     def without_weights(self) -> Graph:
         """This graph's other arrays alone; itself where it has no weights."""
-        if "weights" not in self._arrays:
+        held = self.neighbor_lists.arrays
+        if "weights" not in held:
             return self
-        return self._of_arrays({name: array for name, array in self._arrays.items() if name != "weights"})
-
-    def _of_arrays(self, held: Mapping[str, Array], sorted_lists: bool | None = None) -> Graph:
-        """A graph with the same edges as this one; ``sorted_lists`` as in ``_of``, by default what this one knows."""
-        graph = Graph._of(held, self.directed, self._sorted_lists if sorted_lists is None else sorted_lists, self._order)
-        graph.labels = self.labels
-        if graph.is_compressed:
-            graph._packed_edges = self.num_edges
-        return graph
+        return self.over(self.neighbor_lists.over({name: array for name, array in held.items() if name != "weights"}))
 
     @property
     def num_vertices(self) -> int:
         """Vertices, numbered from 0."""
-        return int(self._arrays["indptr"].shape[0]) - 1
-
-    @property
-    def num_edges(self) -> int:
-        """Stored edges: those of an undirected graph count once for each direction."""
-        held = self._arrays.get("indices")
-        return self._packed_edges if held is None else int(held.shape[0])
+        return self.neighbor_lists.num_lists
 
     @property
     def num_isolated(self) -> int:
         """Vertices without neighbours in their lists; counted once and kept."""
-        if self._num_isolated is None:
-            self._num_isolated = arrays.count_empty_lists(self.indptr)
-        return self._num_isolated
-
-    @property
-    def indptr(self) -> torch.Tensor:
-        """Offsets, int64 ``[num_vertices + 1]``: a view, on the CPU unless they are placed on a GPU."""
-        return arrays.tensor_of(self._arrays["indptr"])
-
-    @property
-    def indices(self) -> torch.Tensor:
-        """Neighbours, int32 or int64 ``[num_edges]``: a view, on the CPU unless they are placed on a GPU.
-
-        Those of a compressed graph are decoded at each call, on the CPU: ``decompress`` once where they are needed often.
-        """
-        held = self._arrays.get("indices")
-        return self._decoded() if held is None else arrays.tensor_of(held)
-
-    @property
-    def weights(self) -> Asked[torch.Tensor]:
-        """Edge weights ``[num_edges]`` or None: a view, on the CPU unless they are placed on a GPU."""
-        held = self._arrays.get("weights")
-        return None if held is None else arrays.tensor_of(held)
+        return self.neighbor_lists.num_isolated
 
     @property
     def weight_range(self) -> arrays.WeightRange | None:
         """The least and the largest weight and about their mean, or None without weights; looked at once and kept."""
-        if self._weight_range is None and self.weights is not None:
-            self._weight_range = arrays.weight_range(self.weights)
-        return self._weight_range
+        return self.neighbor_lists.weight_range
 
     @property
     def lists(self) -> torch.Tensor:
         """The array that holds the neighbours, in either form: ``indices``, or ``packed`` of a compressed graph."""
-        return arrays.tensor_of(self._arrays["packed" if self.is_compressed else "indices"])
+        return self.neighbor_lists.listed
 
     @property
     def is_compressed(self) -> bool:
         """Whether the neighbours are held as packed lists (see ``compress``)."""
-        return "packed" in self._arrays
+        return self.neighbor_lists.is_compressed
 
     @property
     def order(self) -> Asked[torch.Tensor]:
@@ -188,12 +124,18 @@ class Graph(Shown):
 
         A copy, made at the first call and kept: changing it changes nothing here.
         """
-        return None if self._order is None else self._order.shown
+        return None if self.numbering is None else self.numbering.shown
 
     @property
-    def _outer(self) -> torch.Tensor | None:
-        """``order`` itself."""
-        return None if self._order is None else self._order.outer
+    def outer(self) -> torch.Tensor | None:
+        """``order`` itself, for those who only read it."""
+        return None if self.numbering is None else self.numbering.outer
+
+    def outer_lists(self) -> NeighborLists:
+        """The lists under the numbers that users know; those of a reordered graph are made at each call, in pageable memory."""
+        if self.numbering is None:
+            return self.neighbor_lists
+        return reordered(self.neighbor_lists, Order(self.numbering.inner), "heap")
 
     def to_inner(self, vertices: torch.Tensor | int) -> torch.Tensor:
         """Vertices of the graph before it was reordered as this graph numbers them: int64, of the same shape and device.
@@ -201,7 +143,7 @@ class Graph(Shown):
         Raises:
             IndexOutOfRange: one of them is no vertex.
         """
-        return renumber(vertices, None if self._order is None else self._order.inner, self.num_vertices)
+        return renumber(vertices, None if self.numbering is None else self.numbering.inner, self.num_vertices)
 
     def to_outer(self, values: torch.Tensor, *, vertices: bool = False) -> torch.Tensor:
         """Per-vertex values ``[..., num_vertices]`` of this graph in the order of the graph before it was reordered.
@@ -210,18 +152,17 @@ class Graph(Shown):
         ones, which stand for none, stay. Where the graph was not reordered, the
         result is ``values`` itself.
         """
-        return values if self._order is None else self._order.to_outer(values, vertices)
+        return values if self.numbering is None else self.numbering.to_outer(values, vertices)
 
     @property
     def placement(self) -> dict[str, str]:
         """Where each array lies, by its name."""
-        return {n: a.placement if isinstance(a, UnifiedTensor) else "gpu" for n, a in self._arrays.items()}
+        return self.neighbor_lists.placement
 
     @property
     def nbytes(self) -> int:
         """Bytes of all arrays together, without ``order``, which no traversal reads."""
-        held = (arrays.tensor_of(array) for array in self._arrays.values())
-        return sum(tensor.numel() * tensor.element_size() for tensor in held)
+        return self.neighbor_lists.nbytes
 
     def array(self, name: str, device: torch.device | str | int | None = "cpu") -> Asked[torch.Tensor]:
         """``indptr``, ``indices`` or ``weights`` as ``device`` addresses it; None where there are no weights.
@@ -229,12 +170,7 @@ class Graph(Shown):
         Host memory is not copied, whatever the device. An array that lies on a GPU is copied for any other device. A
         compressed graph also has ``packed`` and ``packed_offsets``; its ``indices`` are decoded at each call.
         """
-        device = devices.as_device(device)
-        arguments.one_of("array", name, _ARRAYS)
-        if name == "indices" and self.is_compressed:
-            return self._decoded().to(device)
-        held = self._arrays.get(name)
-        return None if held is None else held.to(device)
+        return self.neighbor_lists.array(name, device)
 
     def checked_rows(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
         """Offsets, neighbours and weights on the CPU, for who goes through all lists. Those of a compressed graph are decoded.
@@ -244,17 +180,7 @@ class Graph(Shown):
         Raises:
             GraphError: names the offset that is wrong by now, or the vertex whose packed list is.
         """
-        indptr, weights = self.array("indptr", "cpu"), self.array("weights", "cpu")
-        assert indptr is not None
-        arrays.check_offsets(indptr, self.num_edges)
-        indices = self.array("indices", "cpu")
-        assert indices is not None
-        return indptr, indices, weights
-
-    def _decoded(self) -> torch.Tensor:
-        from .compress import unpacked
-
-        return unpacked(self).cpu()
+        return self.neighbor_lists.checked_rows()
 
     def degrees(self) -> torch.Tensor:
         """Neighbours of each vertex: int64 ``[num_vertices]``, on the device of ``indptr``."""
@@ -266,9 +192,12 @@ class Graph(Shown):
 
         Looked at once, by all threads or by the GPU that holds them, and then known; builders that sort know it already.
         """
-        if self._sorted_lists is None:
-            self._sorted_lists = arrays.lists_ascend(self.indptr, self.indices)
-        return self._sorted_lists
+        return self.neighbor_lists.is_sorted
+
+    @property
+    def known_transpose(self) -> Graph | None:
+        """What ``transpose()`` has made and still is, or the graph that this is the transpose of; None if there is none."""
+        return self._transposed()
 
     def transpose(self) -> Graph:
         """The graph with every edge turned round, weights carried along, neighbours sorted by (number, weight).
@@ -287,45 +216,43 @@ class Graph(Shown):
             return known
 
     def _turned(self) -> Graph:
-        from .build import transposed
-        from .compress import compress
-
-        turned = transposed(self)
-        built = compress(turned) if self.is_compressed else turned
+        turned = transposed(self.neighbor_lists)
+        packed = turned.packed(arrays.placements(turned.places)) if self.is_compressed else turned
+        assert packed is not None  # what is built is sorted
+        built = self.over(packed)
         built._transposed = weakref.ref(self)  # weak, so that no cycle keeps large arrays from being released
         self._transposed = lambda: built
         return built
 
     def to_networkx(self, weight: str = "weight") -> Any:
-        """This graph as networkx has it; see :func:`.convert.to_networkx`."""
-        from .convert import to_networkx
+        """A networkx graph: ``Graph`` or ``DiGraph``, or its multigraph where there are parallel edges.
 
-        return to_networkx(self, weight)
+        Its nodes are ``labels``, or the vertex numbers; the edge attribute ``weight`` takes the weights, if there are any.
+        """
+        return export.to_networkx(self.outer_lists(), self.directed, self.labels, weight)
 
     def to_scipy(self) -> Any:
-        """The adjacency matrix as a ``scipy.sparse.csr_array``; see :func:`.convert.to_scipy`."""
-        from .convert import to_scipy
-
-        return to_scipy(self)
+        """The adjacency matrix as a ``scipy.sparse.csr_array`` of its own memory; an edge without a weight is an int64 1."""
+        return export.to_scipy(self.outer_lists())
 
     def to_igraph(self, weight: str = "weight") -> Any:
-        """This graph as igraph has it; see :func:`.convert.to_igraph`."""
-        from .convert import to_igraph
-
-        return to_igraph(self, weight)
+        """An ``igraph.Graph``; weights become the edge attribute ``weight``, ``labels`` the vertex attribute ``name``."""
+        return export.to_igraph(self.outer_lists(), self.directed, self.labels, weight)
 
     def _form(self) -> str:
-        return ", compressed" * self.is_compressed + ", reordered" * (self._order is not None)
+        return ", compressed" * self.is_compressed + ", reordered" * (self.numbering is not None)
 
     def _facts(self) -> dict[str, Any]:
         kind = ("directed" if self.directed else "undirected") + self._form()
         sizes = {"vertices": f"{self.num_vertices:,}", "stored edges": f"{self.num_edges:,}", "kind": kind}
-        places = {name: f"{type_name(self._arrays[name].dtype)}, {place}" for name, place in self.placement.items()}
+        held = self.neighbor_lists.arrays
+        places = {name: f"{type_name(held[name].dtype)}, {place}" for name, place in self.placement.items()}
         return {**sizes, "size": Size(self.nbytes), **places}
 
     def __repr__(self) -> str:
         kind = "directed" if self.directed else "undirected"
-        places = ", ".join(f"{name}: {self._arrays[name].dtype} {place}" for name, place in self.placement.items())
+        held = self.neighbor_lists.arrays
+        places = ", ".join(f"{name}: {held[name].dtype} {place}" for name, place in self.placement.items())
         return (
             f"Graph({self.num_vertices:,} vertices, {self.num_edges:,} stored edges, {kind}{self._form()}, "
             f"{format_bytes(self.nbytes)}; {places})"

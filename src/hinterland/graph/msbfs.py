@@ -17,11 +17,13 @@ from ..runtime.errors import ConfigError
 from ..runtime.jit import KernelFile
 from ..runtime.params import struct
 from ..runtime.shown import Shown
+from .algorithms import Algorithm
 from .bfs import MODES, check_source
 from .graph import Graph
-from .prepare import STATE_BYTES, WORDS_BYTES, Prepared, allocated, graph_of, prepared_for
+from .prepare import Prepared, graph_of, prepared_for
 from .traversal import Clock, ScratchLayout, csr_type, finish, graph_type, outer_bytes, runner, scratch_for, to_outer
 from .traversal_stats import summarise
+from .view import WORDS_BYTES, allocated
 
 MOST_SOURCES = _core.MSBFS_SOURCES
 
@@ -124,7 +126,7 @@ def _state_bytes(graph: Graph) -> int:
     return max(allocated(_layout(graph)[0].bytes), outer_bytes(graph, 4)) + allocated(8 * MOST_SOURCES)
 
 
-STATE_BYTES["msbfs"] = _state_bytes
+ALGORITHM = Algorithm("msbfs", _state_bytes, searching=True)
 
 
 def _run(prepared: Prepared, sources: list[int], wants_levels: bool, mode: str, stats: bool) -> MultiBfsResult:
@@ -162,7 +164,7 @@ def _run(prepared: Prepared, sources: list[int], wants_levels: bool, mode: str, 
         if stats:
             searches.append(summarise(finished, clock.seconds(), prepared, mode))
     del scratch
-    if levels is not None and graph._outer is not None:
+    if levels is not None and graph.outer is not None:
         order = prepared.order_on(levels.device)
         for row in levels:
             row.copy_(to_outer(order, row))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
@@ -11,6 +12,8 @@ from .. import _core
 from ..memory import UnifiedTensor
 from ..runtime import arguments
 from ..runtime.errors import ConfigError, GraphError, IndexOutOfRange
+from . import arrays
+from .lists import NeighborLists
 
 _UNSIGNED = (torch.uint16, torch.uint32, torch.uint64)  # which torch neither clamps nor compares
 
@@ -98,6 +101,39 @@ def checked(outer: torch.Tensor, num_vertices: int) -> Order:
             else f"the order is no permutation: it leaves out vertex {int((~seen).nonzero()[0])}"
         )
     return Order(outer)
+
+
+def reordered(lists: NeighborLists, order: Order, placement: str | Mapping[str, str] | None) -> NeighborLists:
+    """The lists in which vertex i is vertex ``order.outer[i]`` of these: plain, sorted, by default placed as these are.
+
+    Raises:
+        GraphError: the arrays were changed since the lists were made.
+        OutOfMemory: the new arrays do not fit beside the old ones.
+    """
+    indptr, indices, weights = lists.checked_rows()
+    places = arrays.placements(lists.places if placement is None else placement)
+    # What goes to a GPU is made in host memory first.
+    host = {name: "heap" if place == "gpu" else place for name, place in places.items()}
+    vertices, edges, dtype = lists.num_lists, lists.num_edges, arrays.index_dtype(lists.num_lists)
+    held = {
+        "indptr": UnifiedTensor.empty((vertices + 1,), torch.int64, placement=host["indptr"]),
+        "indices": UnifiedTensor.empty((edges,), dtype, placement=host["indices"]),
+    }
+    starts = held["indptr"].cpu()
+    starts[0] = 0
+    torch.cumsum(indptr.diff()[order.outer], 0, out=starts[1:])
+    arrays.check_offsets(starts, edges)  # wrong if others are changing the graph's just now
+    kind, weights_from, weights_to = arrays.WeightType(0, 0), 0, 0
+    if weights is not None:
+        held["weights"] = UnifiedTensor.empty((edges,), weights.dtype, placement=host["weights"])
+        kind = arrays.WEIGHT_TYPES[weights.dtype]
+        weights_from, weights_to = weights.data_ptr(), held["weights"].cpu().data_ptr()
+    old = (indptr.data_ptr(), indices.data_ptr(), indices.element_size(), weights_from, kind.bytes, edges)
+    rows = (starts.data_ptr(), vertices, held["indices"].cpu().data_ptr(), dtype.itemsize)
+    if not _core.renumber_rows(*old, order.outer.data_ptr(), order.inner.data_ptr(), *rows, weights_to):
+        arrays.check_neighbors(indices, vertices)
+    _core.sort_rows(*rows, weights_to, kind.bytes, kind.order, 0)
+    return NeighborLists(held, is_sorted=True).moved(places)
 
 
 def renumber(vertices: torch.Tensor | int, numbers: torch.Tensor | None, num_vertices: int) -> torch.Tensor:

@@ -19,18 +19,20 @@ from ..runtime.errors import ConfigError, VerificationError
 from ..runtime.jit import KernelFile
 from ..runtime.params import struct
 from ..runtime.shown import Shown
+from .algorithms import Algorithm
 from .graph import Graph, require_graph, require_result
-from .prepare import STATE_BYTES, Prepared, allocated, graph_of, prepared_for
+from .prepare import Prepared, graph_of, prepared_for
 from .reorder import restored
 from .traversal import Clock, ScratchLayout, csr_type, finish, graph_type, outer_bytes, runner, scratch_for, to_outer
 from .traversal_stats import summarise
+from .view import allocated
 
 MODES = ("auto", "power-iteration")
 # The least tolerance that scores of a type resolve: rounding alone changes their sum by about a tenth of it.
 LEAST_TOLERANCE = {torch.float32: 1e-6, torch.float64: 1e-14}
 MOST_ITERATIONS = 2**31 - 1
 # What runs with scores of a type are called where memory is planned for them.
-_ALGORITHMS = {torch.float32: "pagerank", torch.float64: "pagerank-float64"}
+_NAMES = {torch.float32: "pagerank", torch.float64: "pagerank-float64"}
 _EDGES_AT_ONCE = 1 << 24  # that the verifier looks at together, which bounds its memory
 
 Personalization = torch.Tensor | Mapping[int, float]
@@ -117,7 +119,7 @@ def pagerank(
     limit = _check_numbers(damping, tolerance, max_iterations, dtype)
     of = graph_of(graph)
     personal = None if personalization is None else distribution(personalization, of.num_vertices)
-    prepared = prepared_for(graph, _ALGORITHMS[dtype], gpu_budget, device)
+    prepared = prepared_for(graph, _NAMES[dtype], gpu_budget, device)
     if prepared.incoming is None:
         raise ConfigError("the graph was prepared without its in-neighbours; prepare it with algorithms='pagerank'")
     with devices.on(prepared.device):
@@ -173,8 +175,9 @@ def _state_bytes(graph: Graph, dtype: torch.dtype) -> int:
     return real + max(real + allocated(_layout(graph)[0].bytes), outer_bytes(graph, dtype.itemsize))
 
 
-for _dtype, _name in _ALGORITHMS.items():
-    STATE_BYTES[_name] = functools.partial(_state_bytes, dtype=_dtype)
+ALGORITHMS = [
+    Algorithm(name, functools.partial(_state_bytes, dtype=dtype), incoming_only=True) for dtype, name in _NAMES.items()
+]
 
 
 def _run(
@@ -195,7 +198,7 @@ def _run(
     by_degree = mode == "auto" and prepared.incoming is prepared.out
     shares: torch.Tensor | None = None
     if personal is not None:
-        personal = personal if graph._outer is None else personal[graph._outer]
+        personal = personal if graph.outer is None else personal[graph.outer]
         held = UnifiedTensor.from_tensor(personal.to(dtype))
         shares = held.cuda(device) if device.type == "cuda" else held.cpu()
     clock = Clock(device)

@@ -11,23 +11,18 @@ from collections.abc import Mapping
 import torch
 
 from .. import _core
-from ..memory import UnifiedTensor
 from ..runtime.arguments import shown
 from ..runtime.errors import ConfigError
 from . import arrays
-from .build import places_like, simplify
+from .edges import simplify
 from .graph import Graph, require_graph
-from .order import Order, checked
+from .order import Order, checked, reordered
 
 ORDERS = ("degree", "bfs", "rcm")
 
 
 def reorder(
-    graph: Graph,
-    by: str | None = None,
-    placement: str | Mapping[str, str] | None = None,
-    *,
-    order: torch.Tensor | None = None,
+    graph: Graph, by: str | None = None, placement: str | Mapping[str, str] | None = None, *, order: torch.Tensor | None = None
 ) -> Graph:
     """The graph with its vertices renumbered, which remembers the old numbers in ``.order``.
 
@@ -59,7 +54,9 @@ def reorder(
         raise ConfigError(f"reorder by {shown(by)} is none of {', '.join(ORDERS)}")
     else:
         chosen = Order(_by_degree(graph) if by == "degree" else _by_queue(graph, by == "rcm"))
-    return _renumbered(graph, chosen, chosen.after(graph._order), placement)
+    return Graph.of(
+        reordered(graph.neighbor_lists, chosen, placement), graph.directed, chosen.after(graph.numbering), graph.labels
+    )
 
 
 def renumbered(graph: Graph, order: torch.Tensor, placement: str | Mapping[str, str] | None = None) -> Graph:
@@ -72,60 +69,14 @@ def renumbered(graph: Graph, order: torch.Tensor, placement: str | Mapping[str, 
         placement: as in ``reorder``.
     """
     chosen = checked(order, graph.num_vertices)
-    made = _renumbered(graph, Order(graph.to_inner(order)), None, placement)
-    if graph.labels is not None:
-        made.labels = [graph.labels[v] for v in chosen.outer.tolist()]
-    return made
+    labels = None if graph.labels is None else [graph.labels[v] for v in chosen.outer.tolist()]
+    return Graph.of(reordered(graph.neighbor_lists, Order(graph.to_inner(order)), placement), graph.directed, None, labels)
 
 
 def restored(graph: Graph) -> Graph:
     """The graph under the numbers that it had before it was reordered, with sorted neighbours, in pageable memory; a graph that
     was not reordered as it is."""
-    if graph._order is None:
-        return graph
-    return _renumbered(graph, Order(graph._order.inner), None, "heap")
-
-
-def _renumbered(graph: Graph, order: Order, known: Order | None, placement: str | Mapping[str, str] | None) -> Graph:
-    """Vertex i of the result is vertex ``order.outer[i]`` of ``graph``; ``known`` is what it remembers."""
-    indptr, indices, weights = graph.checked_rows()
-    places = arrays.placements(places_like(graph) if placement is None else placement)
-    # What goes to a GPU is made in host memory first.
-    host = {name: "heap" if place == "gpu" else place for name, place in places.items()}
-    vertices, edges, dtype = graph.num_vertices, graph.num_edges, arrays.index_dtype(graph.num_vertices)
-    held = {
-        "indptr": UnifiedTensor.empty((vertices + 1,), torch.int64, placement=host["indptr"]),
-        "indices": UnifiedTensor.empty((edges,), dtype, placement=host["indices"]),
-    }
-    starts = held["indptr"].cpu()
-    starts[0] = 0
-    torch.cumsum(indptr.diff()[order.outer], 0, out=starts[1:])
-    arrays.check_offsets(starts, edges)  # wrong if others are changing the graph's just now
-    kind, weights_from, weights_to = arrays.WeightType(0, 0), 0, 0
-    if weights is not None:
-        held["weights"] = UnifiedTensor.empty((edges,), weights.dtype, placement=host["weights"])
-        kind = arrays.WEIGHT_TYPES[weights.dtype]
-        weights_from, weights_to = weights.data_ptr(), held["weights"].cpu().data_ptr()
-    rows = (starts.data_ptr(), vertices, held["indices"].cpu().data_ptr(), dtype.itemsize)
-    all_are_vertices = _core.renumber_rows(
-        indptr.data_ptr(),
-        indices.data_ptr(),
-        indices.element_size(),
-        weights_from,
-        kind.bytes,
-        edges,
-        order.outer.data_ptr(),
-        order.inner.data_ptr(),
-        *rows,
-        weights_to,
-    )
-    if not all_are_vertices:
-        arrays.check_neighbors(indices, vertices)
-    _core.sort_rows(*rows, weights_to, kind.bytes, kind.order, 0)
-    moved = {n: arrays.placed(a.cpu(), a.dtype, "gpu") if places[n] == "gpu" else a for n, a in held.items()}
-    made = Graph._of(moved, graph.directed, sorted_lists=True, order=known)
-    made.labels = graph.labels
-    return made
+    return graph if graph.numbering is None else Graph.of(graph.outer_lists(), graph.directed, None, graph.labels)
 
 
 def _by_degree(graph: Graph) -> torch.Tensor:
@@ -137,14 +88,6 @@ def _by_queue(graph: Graph, cuthill_mckee: bool) -> torch.Tensor:
     indptr, indices, _ = both_ways.checked_rows()
     roots = torch.sort(indptr.diff(), descending=not cuthill_mckee, stable=True).indices
     order = torch.empty(graph.num_vertices, dtype=torch.int64)
-    _core.queue_order(
-        indptr.data_ptr(),
-        graph.num_vertices,
-        indices.data_ptr(),
-        indices.element_size(),
-        both_ways.num_edges,
-        roots.data_ptr(),
-        cuthill_mckee,
-        order.data_ptr(),
-    )
+    rows = (indptr.data_ptr(), graph.num_vertices, indices.data_ptr(), indices.element_size(), both_ways.num_edges)
+    _core.queue_order(*rows, roots.data_ptr(), cuthill_mckee, order.data_ptr())
     return order.flip(0) if cuthill_mckee else order

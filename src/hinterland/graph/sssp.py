@@ -16,11 +16,13 @@ from ..runtime.jit import KernelFile
 from ..runtime.params import struct
 from ..runtime.shown import Shown
 from . import arrays
+from .algorithms import Algorithm
 from .bfs import check_source
 from .graph import Graph
-from .prepare import STATE_BYTES, Prepared, allocated, graph_of, prepared_for
+from .prepare import Prepared, graph_of, prepared_for
 from .traversal import Clock, ScratchLayout, csr_type, finish, graph_type, outer_bytes, runner, scratch_for, to_outer
 from .traversal_stats import summarise
+from .view import allocated
 
 MODES = ("auto", "bellman-ford")
 WEIGHT_CLASSES = {
@@ -284,4 +286,4 @@ def path_state_bytes(graph: Graph) -> int:
     return allocated(key_bytes * vertices) + max(scratch, result, outer_bytes(graph, key_bytes))
 
 
-STATE_BYTES["sssp"] = path_state_bytes
+ALGORITHM = Algorithm("sssp", path_state_bytes)

@@ -13,9 +13,10 @@ from ..runtime.errors import GraphError
 from ..runtime.jit import KernelFile
 from ..runtime.shown import Shown
 from . import arrays
+from .algorithms import Algorithm
 from .bfs import check_source
 from .graph import Graph
-from .prepare import STATE_BYTES, Prepared, graph_of, prepared_for
+from .prepare import Prepared, graph_of, prepared_for
 from .sssp import bucket_width, check_width, path_instances, path_state_bytes, require_weights, search
 
 KERNELS = KernelFile("graph/sswp.cu", path_instances("sswp_kernel"), apart=True)
@@ -113,4 +114,4 @@ def _widths(keys: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     return widths if keys.dtype == torch.int64 else widths.masked_fill_(widths == least, torch.iinfo(torch.int64).min)
 
 
-STATE_BYTES["sswp"] = path_state_bytes
+ALGORITHM = Algorithm("sswp", path_state_bytes)

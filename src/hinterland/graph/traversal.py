@@ -15,7 +15,8 @@ from ..runtime.jit import KernelFile
 from ..runtime.launch import launch, resident_blocks
 from ..runtime.params import Params, struct
 from .graph import Graph
-from .prepare import Prepared, allocated
+from .prepare import Prepared
+from .view import allocated
 
 BLOCK = 512  # threads of a block, as in the kernels' launch bounds
 EDGE_TYPES = ("int32_t", "int64_t")
@@ -99,7 +100,7 @@ def outer_bytes(graph: Graph, width: int) -> int:
     """GPU memory that ``to_outer`` takes besides values of ``width`` bytes: the order, the result, and what it renumbers at
     once. 0 for graphs that were not reordered."""
     vertices = graph.num_vertices
-    if graph._outer is None:
+    if graph.outer is None:
         return 0
     return allocated(8 * vertices) + allocated(width * vertices) + 5 * allocated(8 * min(vertices, _AT_ONCE))
 
@@ -138,7 +139,7 @@ def finish(prepared: Prepared, scratch: torch.Tensor, layout: ScratchLayout) -> 
             f"{edges} edges; check the file they came from"
         )
     if bad != _core.NO_VERTEX:
-        bad = bad if prepared.graph._outer is None else int(prepared.graph._outer[bad])
+        bad = bad if prepared.graph.outer is None else int(prepared.graph.outer[bad])
         raise GraphError(
             f"the neighbour list of vertex {bad} is broken: its offsets do not lie in order within the "
             f"{edges} edges, or it names a vertex outside [0, {vertices}); check the file they came from"

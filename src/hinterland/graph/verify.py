@@ -17,8 +17,8 @@ from .bfs import BfsResult
 from .compress import decompress
 from .graph import Graph, require_graph, require_result
 from .msbfs import MultiBfsResult, check_sources, multi_source_bfs
-from .prepare import View, checked_view
 from .reorder import restored
+from .view import View, checked_view
 
 
 def verify_bfs(graph: Graph, source: int, result: BfsResult) -> None:
@@ -57,7 +57,7 @@ def verify_bfs(graph: Graph, source: int, result: BfsResult) -> None:
         )
     if not 0 <= source < vertices:
         raise VerificationError(f"source {source} is not a vertex: the graph has {vertices} vertices, numbered from 0")
-    view = checked_view(graph)
+    view = checked_view(graph.neighbor_lists)
     rule, at = _core.verify_bfs(view.words, source, levels.data_ptr(), parents.data_ptr())
     if rule:
         raise VerificationError(_sentence(rule, at, view, levels, parents))
@@ -89,7 +89,7 @@ def verify_multi_source_bfs(graph: Graph, sources: Iterable[int] | torch.Tensor,
     shape = (len(listed), graph.num_vertices)
     if result.levels.shape != shape:
         raise VerificationError(f"levels have shape {tuple(result.levels.shape)}, but must have {shape}")
-    view = checked_view(decompress(restored(graph)))
+    view = checked_view(decompress(restored(graph)).neighbor_lists)
     for row, source in enumerate(listed):
         levels = result.levels[row].cpu().contiguous()
         rule, at = _core.verify_bfs(view.words, source, levels.data_ptr(), 0)

@@ -10,10 +10,10 @@ from ..runtime.errors import ConfigError, VerificationError
 from . import arrays
 from .compress import decompress
 from .graph import Graph, require_graph, require_result
-from .prepare import View, checked_view
 from .reorder import restored
 from .sssp import SsspResult, require_weights
 from .sswp import SswpResult
+from .view import View, checked_view
 
 
 def verify_sssp(graph: Graph, source: int, result: SsspResult) -> None:
@@ -78,7 +78,7 @@ def _verify(graph: Graph, source: int, found: torch.Tensor, widest: bool) -> Non
     if not 0 <= source < vertices:
         raise VerificationError(f"source {source} is not a vertex: the graph has {vertices} vertices, numbered from 0")
     graph = decompress(restored(graph))
-    view, kind = checked_view(graph), arrays.WEIGHT_TYPES[dtype]
+    view, kind = checked_view(graph.neighbor_lists), arrays.WEIGHT_TYPES[dtype]
     rule, at = _core.verify_paths(view.words, kind.bytes, kind.order, widest, source, found.data_ptr())
     if rule:
         raise VerificationError(_sentence(rule, at, view, found, name))

@@ -6,8 +6,10 @@ import torch
 
 from .. import _core
 from ..graph import Graph, Prepared, prepare
-from ..graph.prepare import STATE_BYTES, allocated, prepared_for
+from ..graph.algorithms import Algorithm
+from ..graph.prepare import prepared_for
 from ..graph.traversal import ScratchLayout, csr_type, finish, graph_type, outer_bytes, runner, scratch_for, to_outer
+from ..graph.view import allocated
 from ..runtime.jit import KernelFile
 from ..runtime.params import struct
 
@@ -39,7 +41,7 @@ def _state_bytes(graph: Graph) -> int:
     return max(ARRAYS * each + seeds + allocated(_layout(graph).bytes), each + outer_bytes(graph, 8))
 
 
-STATE_BYTES["hotness"] = _state_bytes
+ALGORITHM = Algorithm("hotness", _state_bytes)
 
 
 def prepared_graph(graph: Graph | Prepared, device: torch.device | str | int | None, steps: int) -> Prepared:

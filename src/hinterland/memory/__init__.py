@@ -4,11 +4,11 @@ from .allocator import Report, allocate, report
 from .cached import CachedTensor
 from .clock import SlotPlan, plan_slots
 from .faults import synchronize
-from .order import hottest_first, reorder_rows
+from .order import hottest_first
 from .plan import SortPlan, plan_sort
 from .tiered import TierCount, TieredTensor
 from .tiers import TierPlan, plan_tiers
-from .unified import UnifiedTensor
+from .unified import UnifiedTensor, reorder_rows
 
 __all__ = [
     "CachedTensor",

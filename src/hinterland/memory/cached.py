@@ -13,10 +13,10 @@ from ..runtime.errors import ConfigError
 from ..runtime.shown import table_of
 from .clock import Clock, SlotPlan
 from .gather import TieredTable
+from .host import HostTable
 from .plan import sorts
 from .rows import Index, RowTable
 from .tiered import TierCount
-from .unified import UnifiedTensor
 
 
 class CachedTensor(RowTable):
@@ -31,7 +31,7 @@ class CachedTensor(RowTable):
     change nothing. It is read only: write to the UnifiedTensor, and then ``clear()``.
     """
 
-    def __init__(self, host: UnifiedTensor, plan: SlotPlan, device: torch.device) -> None:
+    def __init__(self, host: HostTable, plan: SlotPlan, device: torch.device) -> None:
         self._host, self._plan, self._device = host, plan, device
         self._rows, self._row_shape = len(host), host.shape[1:]
         self._row_bytes, self._dtype = host.row_bytes, host.dtype
@@ -44,7 +44,7 @@ class CachedTensor(RowTable):
         self._done = None if device.type == "cpu" else torch.cuda.current_stream(device).record_event()
 
     @property
-    def host(self) -> UnifiedTensor:
+    def host(self) -> HostTable:
         """The table in host memory."""
         return self._host
 

@@ -1,4 +1,4 @@
-"""Orders of rows: by score, and tables whose rows are put into one."""
+"""Orders of rows: by score, or as they are given."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ import torch
 from .. import _core
 from ..runtime import arguments
 from ..runtime.errors import ConfigError
-from .gather import copy_rows
-from .unified import UnifiedTensor
 
 
 def hottest_first(scores: torch.Tensor, rows: int) -> torch.Tensor:
@@ -51,24 +49,3 @@ def permutation(order: torch.Tensor, rows: int) -> torch.Tensor:
     if not bool(seen.all()):
         raise ConfigError(f"the order is no permutation: it leaves out row {int((~seen).nonzero()[0])}")
     return order
-
-
-def reorder_rows(table: UnifiedTensor, order: torch.Tensor, placement: str | None = None) -> UnifiedTensor:
-    """A table whose row i is row ``order[i]`` of ``table``, copied by all threads, with no memory beside the two tables.
-
-    Args:
-        table: the rows.
-        order: int64 ``[rows]``, each row once.
-        placement: where the new table goes; by default where the old one is.
-
-    Raises:
-        ConfigError: ``order`` is no permutation of the rows.
-        OutOfMemory: the new table does not fit beside the old one.
-    """
-    arguments.instance("table", table, UnifiedTensor, "make one with UnifiedTensor.from_tensor(tensor)")
-    order = permutation(order, len(table))
-    if placement is None:  # asked for by name, mapped memory is an error where it has run out
-        placement = "host" if table.placement == "mapped" else table.placement
-    made = UnifiedTensor._allocate(tuple(table.shape), table.dtype, placement, False, touch=False)
-    copy_rows(table.cpu().data_ptr(), len(table), table.row_bytes, made.cpu(), order)
-    return made

@@ -19,12 +19,12 @@ from ..runtime.units import format_bytes, parse_bytes
 from . import ops
 from .allocator import Buffer, allocate
 from .gather import TieredTable, copy_rows
+from .host import HostTable
 from .order import hottest_first, permutation
 from .peers import ForeignBlock, GpuBlock, unlinked
 from .plan import sorts
 from .rows import Index, RowTable
 from .tiers import TierPlan, plan_tiers
-from .unified import UnifiedTensor
 
 _BOUNCE = 32 << 20  # bytes that are on the way to a GPU, or back, at a time
 
@@ -59,7 +59,7 @@ class TieredTensor(RowTable):
         weakref.finalize(self, _close, tiers, os.getpid())
 
     @property
-    def host(self) -> UnifiedTensor:
+    def host(self) -> HostTable:
         """The table in host memory, where rows of GPU memory may be out of date until ``flush()``."""
         return self._tiers.host
 
@@ -223,7 +223,7 @@ class TierCount:
 
 
 def make(
-    host: UnifiedTensor,
+    host: HostTable,
     local: int | str | None,
     peers: int | str | None,
     scores: torch.Tensor | None,
@@ -251,35 +251,22 @@ def make(
             _require_free(plan, gpu)
     sharing = "registered" if host.placement == "registered" else "heap"
     homes = [_Home(gpu, _block(plan, gpu, sharing)) for gpu in gpus]
-    tiers = _Tiers(host, plan, homes, _State(allocate(_State.BYTES, sharing)), owner=True)
+    tiers = _Tiers(host, plan, homes, _State.over(allocate(ctypes.sizeof(_State), sharing)), owner=True)
     _fill(tiers, order if plan.slot_bytes else None)
     return TieredTensor(tiers)
 
 
-class _State:
+class _State(ctypes.Structure):
     """Two words that all processes see: whether GPU memory is ahead of the host's, and whether the owner has closed it."""
 
-    BYTES = 16
+    _fields_ = (("written", ctypes.c_int64), ("closed", ctypes.c_int64))
+    buffer: Buffer
 
-    def __init__(self, buffer: Buffer) -> None:
-        self.buffer = buffer
-        self._words = (ctypes.c_int64 * 2).from_address(buffer.address)
-
-    @property
-    def written(self) -> int:
-        return self._words[0]
-
-    @written.setter
-    def written(self, value: int) -> None:
-        self._words[0] = value
-
-    @property
-    def closed(self) -> int:
-        return self._words[1]
-
-    @closed.setter
-    def closed(self, value: int) -> None:
-        self._words[1] = value
+    @classmethod
+    def over(cls, buffer: Buffer) -> _State:
+        state = cls.from_address(buffer.address)
+        state.buffer = buffer
+        return state
 
 
 @dataclass(eq=False)
@@ -297,7 +284,7 @@ class _Home:
 class _Tiers:
     """The memory of a TieredTensor, which outlives it until it is given back."""
 
-    def __init__(self, host: UnifiedTensor, plan: TierPlan, homes: list[_Home], state: _State, owner: bool) -> None:
+    def __init__(self, host: HostTable, plan: TierPlan, homes: list[_Home], state: _State, owner: bool) -> None:
         self.host, self.plan, self.homes, self.state, self.owner = host, plan, homes, state, owner
         self.open = True
         self.reader = 0  # whose part the CPU takes where homes are on it
@@ -406,9 +393,9 @@ def _close(tiers: _Tiers, process: int) -> None:
         raise
 
 
-def _attach(host: UnifiedTensor, plan: TierPlan, homes: list[tuple[torch.device, Any]], state: Buffer) -> TieredTensor:
+def _attach(host: HostTable, plan: TierPlan, homes: list[tuple[torch.device, Any]], state: Buffer) -> TieredTensor:
     """A table over tiers that another process made."""
-    return TieredTensor(_Tiers(host, plan, [_Home(*home) for home in homes], _State(state), owner=False))
+    return TieredTensor(_Tiers(host, plan, [_Home(*home) for home in homes], _State.over(state), owner=False))
 
 
 def _devices(devices: Devices | None) -> list[torch.device]:

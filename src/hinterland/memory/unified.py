@@ -6,7 +6,7 @@ import math
 import operator
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -17,15 +17,17 @@ from ..runtime.shown import table_of
 from ..runtime.units import parse_bytes
 from . import faults, load, ops  # noqa: F401  (ops registers torch.ops.hinterland.gather)
 from .allocator import Buffer, allocate
+from .cached import CachedTensor
+from .clock import plan_slots
+from .gather import copy_rows
+from .host import HostTable
+from .order import permutation
 from .plan import sorts
-from .rows import RowTable, numbers
-
-if TYPE_CHECKING:
-    from .cached import CachedTensor
-    from .tiered import Devices, TieredTensor
+from .rows import numbers
+from .tiered import Devices, TieredTensor, make
 
 
-class UnifiedTensor(RowTable):
+class UnifiedTensor(HostTable):
     """A tensor in host memory, row-major, with at least one dimension.
 
     ``ut[index]`` returns rows on the device of ``index``: a GPU reads them over the link, in pieces as small as a cache
@@ -160,8 +162,6 @@ class UnifiedTensor(RowTable):
             ConfigError: sizes, scores, an order or devices that cannot be used; heap memory, which no GPU sees.
             OutOfMemory: a GPU has less free than the tiers take; nothing is allocated then.
         """
-        from .tiered import make
-
         return make(self, local, peers, scores, order, devices)
 
     def cached(self, budget: int | str, device: torch.device | str | int | None = None) -> CachedTensor:
@@ -177,9 +177,6 @@ class UnifiedTensor(RowTable):
             ConfigError: a budget that holds no row; heap memory, which no GPU sees; a table that requires grad.
             OutOfMemory: the GPU has less free; nothing is allocated then.
         """
-        from .cached import CachedTensor
-        from .clock import plan_slots
-
         plan = plan_slots(len(self), self._row_bytes, parse_bytes(budget))
         return CachedTensor(self, plan, devices.as_device(device))
 
@@ -245,6 +242,27 @@ class UnifiedTensor(RowTable):
 
     def _sorts(self, rows: int) -> bool:
         return sorts(self._buffer.mapping, rows, self._row_bytes, self.nbytes)
+
+
+def reorder_rows(table: UnifiedTensor, order: torch.Tensor, placement: str | None = None) -> UnifiedTensor:
+    """A table whose row i is row ``order[i]`` of ``table``, copied by all threads, with no memory beside the two tables.
+
+    Args:
+        table: the rows.
+        order: int64 ``[rows]``, each row once.
+        placement: where the new table goes; by default where the old one is.
+
+    Raises:
+        ConfigError: ``order`` is no permutation of the rows.
+        OutOfMemory: the new table does not fit beside the old one.
+    """
+    arguments.instance("table", table, UnifiedTensor, "make one with UnifiedTensor.from_tensor(tensor)")
+    order = permutation(order, len(table))
+    if placement is None:  # asked for by name, mapped memory is an error where it has run out
+        placement = "host" if table.placement == "mapped" else table.placement
+    made = UnifiedTensor._allocate(tuple(table.shape), table.dtype, placement, False, touch=False)
+    copy_rows(table.cpu().data_ptr(), len(table), table.row_bytes, made.cpu(), order)
+    return made
 
 
 def _shape(shape: int | Sequence[int]) -> tuple[int, ...]:

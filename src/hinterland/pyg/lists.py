@@ -83,8 +83,7 @@ class Lists:
         """Values of edges, in the user's order, in that of the lists, and where these lie."""
         order = self.permutation(torch.device("cpu"))
         values = values.cpu() if order is None else values.cpu()[order]
-        held = self.graph._arrays
-        return arrays.placed(values, values.dtype, arrays.place_like(held["packed" if self.graph.is_compressed else "indices"]))
+        return arrays.placed(values, values.dtype, self.graph.neighbor_lists.places["indices"])
 
     def sampled(self, sizes: tuple[int, int], typed: bool, weights: torch.Tensor | None = None) -> Graph | Adjacency:
         """The lists as samplers take them, over the same memory; ``weights``: one for each edge in the user's order."""
@@ -92,7 +91,7 @@ class Lists:
         if weights is not None:
             if weights.dtype in (torch.float16, torch.bfloat16):
                 weights = weights.float()
-            graph = graph._with_weights(self.by_target(weights))
+            graph = graph.with_weights(self.by_target(weights))
         return Adjacency.of(graph, sizes[1], sizes[0]) if typed else graph
 
 

@@ -1,12 +1,15 @@
 """Samplers of graphs larger than GPU memory."""
 
+from ..graph.algorithms import register
 from .adjacency import Adjacency
 from .hetero import HeteroSampler
 from .negatives import negative_edges
-from .neighbor import NeighborSampler
+from .neighbor import ALGORITHM, NeighborSampler
 from .pinsage import PinSAGESampler, pinsage_neighbors
 from .sample import HeteroSample, Sample
 from .walks import random_walks
+
+register(ALGORITHM)
 
 __all__ = [
     "Adjacency",

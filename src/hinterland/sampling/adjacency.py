@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import torch
-
-from ..graph import arrays
 from ..graph.arrays import Array
 from ..graph.graph import Graph, require_graph
-from ..memory import UnifiedTensor
+from ..graph.lists import NeighborLists, OverLists
 from ..runtime import arguments
 from ..runtime.errors import GraphError
 
 
-class Adjacency:
+class Adjacency(OverLists):
     """Lists of vertices of one type for vertices of another: vertex t has ``indices[indptr[t]:indptr[t + 1]]``.
 
     As samplers use it, the lists of relation ``(src, rel, dst)`` belong to vertices of ``dst`` and name vertices of ``src``:
@@ -30,6 +27,7 @@ class Adjacency:
     Attributes:
         num_targets: vertices that have lists.
         num_sources: vertices that can be listed.
+        neighbor_lists: the arrays.
 
     Raises:
         GraphError: the arrays are no such lists: names the array, the position and the value.
@@ -46,23 +44,8 @@ class Adjacency:
         placement: str | Mapping[str, str] = "host",
     ) -> None:
         num_sources = arguments.whole_number("num_sources", num_sources, 0)
-        places = arrays.placements(placement)
-        indptr, indices = arrays.integers("indptr", indptr), arrays.integers("indices", indices)
-        listed = arrays.tensor_of(indices)
-        arrays.check_offsets(arrays.tensor_of(indptr).to("cpu", torch.int64), listed.numel())
-        arrays.check_neighbors(listed, num_sources)
-        held = {
-            "indptr": arrays.placed(indptr, torch.int64, places["indptr"]),
-            "indices": arrays.placed(indices, arrays.index_dtype(num_sources), places["indices"]),
-        }
-        if weights is not None:
-            arrays.require_array("weights", weights)
-            weights = weights if isinstance(weights, UnifiedTensor) else weights.contiguous()
-            arrays.check_weights(arrays.tensor_of(weights), listed.numel())
-            held["weights"] = arrays.placed(weights, weights.dtype, places["weights"])
-        # Its rows as a graph, for what reads lists and does not ask what they name; no algorithm gets to see it.
-        self._rows = Graph._of(held, directed=True)
-        self.num_targets, self.num_sources = self._rows.num_vertices, num_sources
+        self.neighbor_lists = NeighborLists.checked(indptr, indices, weights, placement, num_sources)
+        self.num_targets, self.num_sources = self.neighbor_lists.num_lists, num_sources
 
     @classmethod
     def of(cls, graph: Graph, num_targets: int, num_sources: int) -> Adjacency:
@@ -79,28 +62,10 @@ class Adjacency:
                 f"lists of {num_targets} vertices that name {num_sources} are more than a graph of {graph.num_vertices}"
             )
         adjacency = cls.__new__(cls)
-        adjacency._rows, adjacency.num_targets, adjacency.num_sources = graph, num_targets, num_sources
+        adjacency.neighbor_lists, adjacency.num_targets, adjacency.num_sources = graph.neighbor_lists, num_targets, num_sources
         return adjacency
 
-    @property
-    def num_edges(self) -> int:
-        """Listed vertices of all lists together."""
-        return self._rows.num_edges
-
-    @property
-    def indptr(self) -> torch.Tensor:
-        """Offsets, int64 ``[num_targets + 1]``: a view, on the CPU unless they are placed on a GPU."""
-        return self._rows.indptr
-
-    @property
-    def indices(self) -> torch.Tensor:
-        """Listed vertices, int32 or int64 ``[num_edges]``: a view."""
-        return self._rows.indices
-
-    @property
-    def weights(self) -> torch.Tensor | None:
-        """Edge weights ``[num_edges]`` or None: a view."""
-        return self._rows.weights
-
     def __repr__(self) -> str:
-        return f"Adjacency({self.num_targets:,} x {self.num_sources:,}, {self.num_edges:,} edges; {self._rows.placement})"
+        return (
+            f"Adjacency({self.num_targets:,} x {self.num_sources:,}, {self.num_edges:,} edges; {self.neighbor_lists.placement})"
+        )

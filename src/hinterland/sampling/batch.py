@@ -18,8 +18,8 @@ from typing import NamedTuple
 import torch
 
 from .. import _core
-from ..graph.prepare import View, allocated
 from ..graph.traversal import BLOCK, csr_type
+from ..graph.view import View, allocated
 from ..runtime import devices
 from ..runtime.errors import GraphError, IndexOutOfRange, OutOfMemory
 from ..runtime.jit import KernelFile
@@ -124,7 +124,7 @@ class Relation:
     @property
     def form(self) -> str:
         """The C++ type through which kernels see the lists."""
-        return csr_type(self.view.edge_type.itemsize, packed=self.view.graph.is_compressed)
+        return csr_type(self.view.edge_type.itemsize, packed=self.view.lists.is_compressed)
 
 
 class Bound(NamedTuple):
@@ -294,9 +294,9 @@ class Batch:
                 edges = self._read()
                 # Each vertex draws once a hop and tree, but a seed may be given several times.
                 lists = seeds if hop == 0 or self.rule.disjoint else 1
-                if fanout < 0 and edges > lists * relation.view.graph.num_edges:
+                if fanout < 0 and edges > lists * relation.view.lists.num_edges:
                     raise GraphError(
-                        f"lists of {edges} neighbours were met, but there are {relation.view.graph.num_edges} edges: the "
+                        f"lists of {edges} neighbours were met, but there are {relation.view.lists.num_edges} edges: the "
                         "offsets do not lie in order; check the file they came from"
                     )
                 relation.reserve(relation.count + edges)

@@ -50,7 +50,7 @@ def check_list(prepared: Prepared, bad: int) -> None:
     if bad == NONE:
         return
     graph = prepared.graph
-    vertex = bad if graph._outer is None else int(graph._outer[bad])
+    vertex = bad if graph.outer is None else int(graph.outer[bad])
     raise GraphError(
         f"the neighbour list of vertex {vertex} is broken: its offsets do not lie in order, or it names a vertex outside "
         f"[0, {graph.num_vertices}); check the file it came from"

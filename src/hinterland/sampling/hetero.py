@@ -8,7 +8,7 @@ import torch
 
 from ..graph import arrays
 from ..graph.graph import Graph
-from ..graph.prepare import Prepared
+from ..graph.prepare import view_for
 from ..runtime import devices
 from ..runtime.arguments import shown
 from ..runtime.errors import ConfigError, GraphError
@@ -22,6 +22,7 @@ from .neighbor import (
     integer,
     limits_on,
     steps,
+    usual_bytes,
     vertex_times_on,
     vertices_on,
     weights_of,
@@ -83,7 +84,7 @@ class HeteroSampler:
         for relation in edge_times or {}:
             if relation not in self.graphs:
                 raise ConfigError(f"edge_times of relation {relation!r}, which is not among the graphs")
-        rows = {name: graph._rows if isinstance(graph, Adjacency) else graph for name, graph in self.graphs.items()}
+        rows = {name: graph.neighbor_lists for name, graph in self.graphs.items()}
         if weighted and not any("weights" in lists.placement for lists in rows.values()):
             raise ConfigError("weighted=True needs weights in one of the relations, as in Adjacency(..., weights=...)")
         self.replace, self.temporal_strategy = replace, temporal_strategy
@@ -96,9 +97,7 @@ class HeteroSampler:
         times, edge_times = times or {}, edge_times or {}
         self._times = {n: vertex_times_on(self.device, times.get(n), count, None) for n, count in self.num_vertices.items()}
         self._edge_times = {n: edge_times_on(self.device, edge_times.get(n), lists.num_edges) for n, lists in rows.items()}
-        self._prepared = {
-            name: Prepared(lists, self.device, None, ("sampling",), weighted, many_runs=False) for name, lists in rows.items()
-        }
+        self._views = {n: view_for(lists, self.device, usual_bytes(lists.num_lists)) for n, lists in rows.items()}
 
     def sample(
         self,
@@ -135,7 +134,7 @@ class HeteroSampler:
             limits = self._limits(chosen, seed_times or {})
             relations = [
                 Relation(
-                    self._prepared[key].out,
+                    self._views[key],
                     names.index(key[0]),
                     names.index(key[2]),
                     self.fanouts[key],
@@ -167,12 +166,7 @@ class HeteroSampler:
             trees[name] = torch.arange(count, count + len(given), device=self.device)
             count += len(given)
         return {
-            name: VertexSet(
-                size,
-                seeds.get(name, none),
-                trees.get(name, none) if self.disjoint else None,
-                self._times[name],
-            )
+            name: VertexSet(size, seeds.get(name, none), trees.get(name, none) if self.disjoint else None, self._times[name])
             for name, size in self.num_vertices.items()
         }
 
@@ -205,7 +199,7 @@ def _count_types(graphs: Mapping[EdgeType, Adjacency | Graph]) -> dict[str, int]
             raise ConfigError(f"relation {name!r} is not named by three words, as in ('author', 'writes', 'paper')")
         if isinstance(graph, Adjacency):
             ends = ((name[0], graph.num_sources), (name[2], graph.num_targets))
-        elif isinstance(graph, Graph) and graph._outer is None:
+        elif isinstance(graph, Graph) and graph.outer is None:
             ends = ((name[0], graph.num_vertices), (name[2], graph.num_vertices))
         elif isinstance(graph, Graph):
             raise ConfigError(f"the graph of relation {name} was reordered, which samplers of several types do not take")

@@ -130,7 +130,7 @@ def _check(prepared: Prepared, sources: torch.Tensor | None, count: int, control
     if sources is not None and full_source != NONE:
         at = full_source // count
         source = int(sources[at])
-        source = source if graph._outer is None else int(graph._outer[source])
+        source = source if graph.outer is None else int(graph.outer[source])
         raise GraphError(
             f"vertex {source}, the source of positive edge {at}, has all other vertices as neighbours, and no negative edge; "
             "leave it out, or exact=False draws pairs without looking them up"

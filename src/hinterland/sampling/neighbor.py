@@ -10,8 +10,11 @@ from collections.abc import Iterable, Sequence
 import torch
 
 from ..graph import arrays
+from ..graph.algorithms import Algorithm
 from ..graph.graph import Graph
-from ..graph.prepare import STATE_BYTES, Prepared, View, graph_of, kept_for
+from ..graph.lists import NeighborLists
+from ..graph.prepare import Prepared, graph_of, kept_for
+from ..graph.view import View
 from ..memory import UnifiedTensor
 from ..runtime import arguments, devices
 from ..runtime.errors import ConfigError, GraphError
@@ -23,8 +26,13 @@ UNTIMED = "seed_times say how new neighbours may be, and need a sampler with tim
 _NO_INTEGERS = (torch.bool, torch.quint8, torch.qint8, torch.qint32)
 _MOST_FANOUT = 2**16 - 1  # races of one vertex are numbered with 16 bits (choose.hpp)
 
-# What prepare() leaves free for a batch of the usual size.
-STATE_BYTES["sampling"] = lambda graph: state_bytes(graph.num_vertices, 1024, (15, 10, 5))
+
+def usual_bytes(num_vertices: int) -> int:
+    """What is left free for a batch of the usual size."""
+    return state_bytes(num_vertices, 1024, (15, 10, 5))
+
+
+ALGORITHM = Algorithm("sampling", lambda graph: usual_bytes(graph.num_vertices))
 
 
 class NeighborSampler:
@@ -83,11 +91,11 @@ class NeighborSampler:
         self.replace, self.weighted, self.temporal_strategy = replace, weighted, temporal_strategy
         self.disjoint = disjoint or self._temporal
         self.seed = integer("seed", seed)
-        self._weights = weights_of(self.graph) if weighted else (-1, 1.0)
+        self._weights = weights_of(self.graph.neighbor_lists) if weighted else (-1, 1.0)
         # The last: it allocates.
         self._prepared = kept_for(graph, "sampling", None, device, weighted)
         self.device = self._prepared.device
-        self._times = vertex_times_on(self.device, times, self.graph.num_vertices, self.graph._outer)
+        self._times = vertex_times_on(self.device, times, self.graph.num_vertices, self.graph.outer)
         self._edge_times = edge_times_on(self.device, edge_times, self.graph.num_edges)
 
     def sample(
@@ -234,9 +242,9 @@ def check_rule(replace: bool, weighted: bool, temporal: bool, strategy: str) -> 
         raise ConfigError(f"temporal_strategy 'last' draws nothing at random; leave out {which}=True")
 
 
-def weights_of(graph: Graph) -> tuple[int, float]:
-    """How the graph's weights are stored (``WEIGHT_KINDS``), and the largest."""
-    weights, spread = graph.weights, graph.weight_range
+def weights_of(lists: NeighborLists) -> tuple[int, float]:
+    """How the weights are stored (``WEIGHT_KINDS``), and the largest."""
+    weights, spread = lists.weights, lists.weight_range
     if weights is None or spread is None:
         raise ConfigError("weighted=True needs a graph with weights, as in Graph(indptr, indices, weights)")
     if weights.dtype not in WEIGHT_KINDS:
@@ -296,7 +304,7 @@ def vertices_on(device: torch.device, name: str, vertices: torch.Tensor | Sequen
 def numbered_inside(prepared: Prepared, vertices: torch.Tensor) -> torch.Tensor:
     """The user's ``vertices``, int64 on the prepared device, as a reordered graph numbers them. What is no vertex stays as it
     is, for the kernel to refuse."""
-    order, count = prepared.graph._order, prepared.graph.num_vertices
+    order, count = prepared.graph.numbering, prepared.graph.num_vertices
     if order is None or not count:
         return vertices
     inside = vertices.clamp(0, count - 1)

@@ -86,7 +86,7 @@ class WalkRule(NamedTuple):
         length, restart = whole_number("length", length), check_share("restart", restart)
         if not 1 <= length <= _MOST_STEPS:
             raise ConfigError(f"length {length} is not between 1 and {_MOST_STEPS} steps")
-        return cls(length, *(weights_of(graph) if weighted else (-1, 1.0)), restart, integer("seed", seed))
+        return cls(length, *(weights_of(graph.neighbor_lists) if weighted else (-1, 1.0)), restart, integer("seed", seed))
 
 
 def walks_from(

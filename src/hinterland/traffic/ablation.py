@@ -16,6 +16,7 @@ import torch
 
 from ..graph import emogi, generate, random_weights
 from ..graph.graph import Graph
+from ..graph.lists import NeighborLists
 from ..graph.sources import draw_sources
 from ..memory import UnifiedTensor, cuda
 from ..memory.allocator import Buffer
@@ -182,7 +183,7 @@ def _with_width(graph: Graph, width: int) -> Graph:
         return graph
     indices = UnifiedTensor.empty((graph.num_edges,), torch.int64)
     indices.cpu().copy_(graph.indices)
-    return Graph._of({**graph._arrays, "indices": indices}, graph.directed)
+    return Graph.of(NeighborLists({**graph.neighbor_lists.arrays, "indices": indices}), graph.directed)
 
 
 def _traverse(graph: Graph, algorithm: str, source: int, **options: Any) -> emogi.EmogiResult:
@@ -200,7 +201,7 @@ def _migrating(graph: Graph, device: torch.device) -> tuple[Graph, Callable[[], 
             f"UVM over {format_bytes(need)} of edges would not fit in the free memory of {device}, {format_bytes(free)}; "
             "choose a smaller scale"
         )
-    moved: dict[str, Any] = {"indptr": graph._arrays["indptr"]}
+    moved: dict[str, Any] = {"indptr": graph.neighbor_lists.arrays["indptr"]}
     regions: list[tuple[int, int]] = []
     for name, tensor in held.items():
         address = cuda.allocate_managed(tensor.nbytes)
@@ -215,7 +216,7 @@ def _migrating(graph: Graph, device: torch.device) -> tuple[Graph, Callable[[], 
         for address, nbytes in regions:
             cuda.copy_on_read(address, nbytes)
 
-    return Graph._of(moved, graph.directed), come_home
+    return Graph.of(NeighborLists(moved), graph.directed), come_home
 
 
 def _pages(graph: Graph, levels: torch.Tensor, width: int) -> int:

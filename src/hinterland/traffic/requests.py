@@ -126,7 +126,7 @@ def analyse(
         source = int(graph.to_outer(graph.degrees()).argmax()) if graph.num_vertices else 0
     if algorithm == "bfs":
         levels = bfs(graph, 0 if source is None else source, device="cpu").levels
-        replay.levels(levels if graph._outer is None else levels[graph._outer])  # as the arrays are numbered
+        replay.levels(levels if graph.outer is None else levels[graph.outer])  # as the arrays are numbered
     else:
         run = getattr(emogi, algorithm)
         observe: Callable[[torch.Tensor], None] = lambda active: replay.levels(active.to(torch.int32) - 1)  # noqa: E731

@@ -15,7 +15,10 @@ import torch
 
 from .. import hotness
 from ..graph import Graph
-from ..graph.prepare import STATE_BYTES, WORDS_BYTES, Prepared, View, allocated
+from ..graph.algorithms import state_bytes
+from ..graph.plan import GraphPlan
+from ..graph.prepare import Prepared
+from ..graph.view import WORDS_BYTES, View, allocated
 from ..hotness.presample import mini_batches
 from ..memory import CachedTensor, SlotPlan, UnifiedTensor, hottest_first
 from ..memory.clock import Clock
@@ -26,6 +29,7 @@ from ..runtime.shown import Shown
 from ..runtime.units import format_bytes, parse_bytes
 from ..sampling import NeighborSampler, Sample
 from .cache_costs import Costs, measured, now, rated
+from .cache_plot import Curve, plot
 from .cache_split import Entries, Split, rows_within, slots_within, split
 
 POLICIES = ("auto", "features", "degree", "clock", "none")
@@ -112,9 +116,12 @@ class CachePlan(Shown):
 
     def plot(self, path: str | Path) -> None:
         """Draws how many reads each further byte serves, and where the plan stops; see :func:`.cache_plot.plot`."""
-        from .cache_plot import plot
-
-        plot(self, Path(path))
+        s, p = self.split, self.predicted
+        curves = (
+            Curve("rows of features", self.row_reads(), self.row_bytes, s.rows, s.feature_bytes, p.rows),
+            Curve("neighbour lists", self.page_reads(), self.page_bytes, s.pages, s.adjacency_bytes, p.edges),
+        )
+        plot(f"{self.policy}: {format_bytes(s.held)} of {format_bytes(self.budget)}", curves, Path(path))
 
     def apply(self) -> tuple[NeighborSampler, TieredTensor | CachedTensor]:
         """Fills both caches: the sampler over the lists and the table of features, as ``Loader`` takes them.
@@ -343,14 +350,16 @@ def _sampler(graph: Graph, given: NeighborSampler | Iterable[int], device: torch
 
 def _bare(graph: Graph, device: torch.device) -> Prepared:
     """The graph with room for a batch, and nothing kept of it yet."""
-    state = STATE_BYTES["sampling"](graph) + 2 * allocated(WORDS_BYTES)
+    state = state_bytes("sampling", graph) + 2 * allocated(WORDS_BYTES)
     return Prepared(graph, device, state, ("sampling",), False, many_runs=True)
 
 
 def _fill(view: View, room: int, offsets: bool, weighted: bool, scores: torch.Tensor) -> None:
+    plan = GraphPlan(room, weighted)
     if offsets:
-        room = view.keep_offsets(room)
-    view.keep_edges(room, weighted, scores)
+        plan.keep_offsets(view)
+    plan.keep_edges(view)
+    plan.apply(scores)
 
 
 def _count(given: _Given, slots: SlotPlan | None) -> _Counts:
@@ -407,11 +416,11 @@ def _cross(
 
 
 def _inner(graph: Graph, values: torch.Tensor) -> torch.Tensor:
-    return values if graph._outer is None else values[graph._outer]
+    return values if graph.outer is None else values[graph.outer]
 
 
 def _on_gpu(view: View) -> bool:
-    return view.graph.lists.is_cuda
+    return view.lists.on_gpu
 
 
 def _share(hits: float, of: float) -> float:

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from ..graph.prepare import View
+from ..graph.view import View
 from ..machine import load
 from ..memory import UnifiedTensor, plan_sort
 from ..sampling import NeighborSampler

@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 
 from ..runtime.pictures import check_plot, save_figure
 from ..runtime.units import format_bytes
-from .cache import CachePlan
 
 _POINTS = 400
 
 
-def plot(plan: CachePlan, path: Path) -> None:
+class Curve(NamedTuple):
+    """What one cache serves: the reads of each entry, bytes of one, and how many are kept, in how many bytes, at what rate."""
+
+    name: str
+    reads: torch.Tensor
+    each: int
+    kept: int
+    held: int
+    rate: float
+
+
+def plot(title: str, curves: Iterable[Curve], path: Path) -> None:
     """Writes the picture; the end of the name says as what.
 
     The curves are of reads met in advance, hottest first; the cross is what the plan keeps, at the hit rate that it predicts.
@@ -25,13 +37,9 @@ def plot(plan: CachePlan, path: Path) -> None:
     check_plot(path)
     from matplotlib.figure import Figure
 
-    split, rates = plan.split, plan.predicted
     figure = Figure(figsize=(7, 4.5), layout="constrained")
     axes = figure.subplots()
-    for name, reads, each, kept, held, rate in (
-        ("rows of features", plan.row_reads(), plan.row_bytes, split.rows, split.feature_bytes, rates.rows),
-        ("neighbour lists", plan.page_reads(), plan.page_bytes, split.pages, split.adjacency_bytes, rates.edges),
-    ):
+    for name, reads, each, kept, held, rate in curves:
         if not len(reads) or not reads.sum():
             continue
         served = reads.double().sort(descending=True).values.cumsum(0)
@@ -40,6 +48,6 @@ def plot(plan: CachePlan, path: Path) -> None:
         (line,) = axes.plot(sizes.tolist(), shares.tolist(), label=f"{name}: {format_bytes(held)} kept")
         axes.plot([kept * each / 2**20], [100 * rate], "x", color=line.get_color(), markersize=9, markeredgewidth=2)
     axes.set(xlabel="GPU memory for them, MiB", ylabel="reads served, %", ylim=(0, 103))
-    axes.set_title(f"{plan.policy}: {format_bytes(split.held)} of {format_bytes(plan.budget)}")
+    axes.set_title(title)
     axes.legend(loc="lower right")
     save_figure(figure, path)

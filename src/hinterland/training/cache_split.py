@@ -12,14 +12,14 @@ from typing import Protocol
 
 import torch
 
-from ..graph.prepare import allocated
+from ..graph.view import allocated
 from ..memory import SlotPlan, plan_slots, plan_tiers
 
 _SPLIT_OFF = 1 << 20  # what allocated() adds to large blocks
 
 
 class Lists(Protocol):
-    """What keeping parts of the neighbour lists takes, in bytes (see ``graph.prepare.View``)."""
+    """What keeping parts of the neighbour lists takes, in bytes (see ``graph.view.View``)."""
 
     @property
     def num_pages(self) -> int: ...

@@ -9,6 +9,7 @@ import torch
 from torch.autograd.function import once_differentiable
 
 from ..memory import TieredTensor, UnifiedTensor
+from ..memory.host import HostTable
 from ..runtime import arguments
 from ..runtime.errors import ConfigError
 from .embedding_launch import DTYPES, Bags, Gradient, check_type, note, pool, weigh
@@ -61,7 +62,7 @@ class TableParameter(torch.nn.Parameter):
         self.gradients.append(gradient)
 
     @property
-    def host(self) -> UnifiedTensor:
+    def host(self) -> HostTable:
         """The table's host memory, where rows of GPU memory may be out of date."""
         return self.rows.host if isinstance(self.rows, TieredTensor) else self.rows
 

@@ -53,13 +53,13 @@ def served(sample: Sample, sampler: NeighborSampler, rows: Mapping[str, int], ro
         rows: of its vertices by tier (:func:`tiers_of`), of ``row_bytes`` each.
     """
     view, edges = sampler.lists, len(sample.edge)
-    on_gpu = view.graph.lists.is_cuda
+    on_gpu = view.lists.on_gpu
     kept = edges if on_gpu else int(view.keeps(sample.edge).sum())
     link = 0
     if sampler.device.type == "cuda":
         link = rows["host"] * row_bytes + (edges - kept) * _SECTOR
-        where = view.graph.array("indptr", sampler.device)
-        if not view.graph.indptr.is_cuda and where is not None and where.data_ptr() == view.offsets.data_ptr():
+        where = view.lists.array("indptr", sampler.device)
+        if not view.lists.indptr.is_cuda and where is not None and where.data_ptr() == view.offsets.data_ptr():
             link += (len(sample.node) - sample.num_sampled_nodes[-1]) * _SECTOR
     return Served(rows["local"], rows["peers"], rows["host"], edges, kept, link)
 

@@ -222,7 +222,7 @@ def test_what_a_format_cannot_hold_is_refused(tmp_path):
     ):
         with pytest.raises(ConfigError, match=words):
             hl.save_graph(graph, tmp_path / name)
-    lopsided = hl.Graph._of(hl.Graph(torch.tensor([0, 1, 1]), torch.tensor([1]))._arrays, directed=False)
+    lopsided = hl.Graph.of(hl.Graph(torch.tensor([0, 1, 1]), torch.tensor([1])).neighbor_lists, directed=False)
     with pytest.raises(GraphError, match="says undirected"):
         hl.save_graph(lopsided, tmp_path / "a.mtx")
     assert list(tmp_path.iterdir()) == []

@@ -19,8 +19,8 @@ from ...runtime import arguments
 from ...runtime.errors import ConfigError, FormatError, GraphError, HinterlandError, OutOfMemory
 from ...runtime.files import check_place
 from ..arrays import WEIGHT_TYPES, check_mirrored, check_neighbors, placements
-from ..build import from_edges, from_runs, simplify
-from ..compress import check_packed, from_packed
+from ..compress import from_packed
+from ..edges import from_edges, from_runs, simplify
 from ..graph import Graph, require_graph
 from ..order import checked as checked_order
 from ..reorder import restored
@@ -209,9 +209,7 @@ def save_graph(graph: Graph, path: str | os.PathLike[str], format: str | None = 
 def _check_arrays(graph: Graph) -> None:
     """Raises GraphError where the arrays were changed since the graph was made, so that nobody could read the file."""
     if graph.is_compressed:
-        offsets, at, stream = (graph.array(name, "cpu") for name in ("indptr", "packed_offsets", "packed"))
-        assert offsets is not None and at is not None and stream is not None
-        check_packed(offsets, at, stream, graph.num_edges)
+        graph.neighbor_lists.packed_lists().check()
     else:
         check_neighbors(graph.checked_rows()[1], graph.num_vertices)
 
@@ -283,7 +281,7 @@ def _held(content: Rows | Packed, options: Options) -> Graph:
     )
     if content.sorted and not graph.has_sorted_lists:
         raise GraphError("the header says that neighbours ascend, but some do not; convert the original file again")
-    return Graph._of(graph._arrays, graph.directed, graph._sorted_lists, order)
+    return Graph.of(graph.neighbor_lists, graph.directed, order)
 
 
 def _weights(path: str, content: EdgeList | Rows | Packed, options: Options) -> torch.Tensor | UnifiedTensor | None:
@@ -314,4 +312,4 @@ def _redirected(graph: Graph, directed: bool) -> Graph:
     """The same arrays under another flag; undirected only if every edge has its reverse."""
     if not directed:
         check_mirrored(graph.indptr, graph.indices, graph.weights)
-    return Graph._of(graph._arrays, directed, graph._sorted_lists, graph._order)
+    return Graph.of(graph.neighbor_lists, directed, graph.numbering)

@@ -195,14 +195,14 @@ def _narrow(indices: UnifiedTensor, vertices: int, options: Options) -> UnifiedT
 def write(graph: Graph, path: str) -> None:
     """Writes the graph as it is: the arrays that it has, in their types, and its order."""
     names = ("packed_offsets", "packed") if graph.is_compressed else ("indices",)
-    found = [*(graph.array(name, "cpu") for name in ("indptr", *names, "weights")), graph._outer]
+    found = [*(graph.array(name, "cpu") for name in ("indptr", *names, "weights")), graph.outer]
     arrays = [array.contiguous() for array in found if array is not None]
     flags = (
         _DIRECTED * graph.directed
         | _SORTED * graph.has_sorted_lists
         | _WEIGHTED * (graph.weights is not None)
         | _COMPRESSED * graph.is_compressed
-        | _REORDERED * (graph._outer is not None)
+        | _REORDERED * (graph.outer is not None)
     )
     types = (torch.int64, arrays[len(names)].dtype, *(() if graph.weights is None else (graph.weights.dtype,)))
     packed_bytes = arrays[2].numel() if graph.is_compressed else 0

@@ -1,0 +1,243 @@
+"""Neighbour lists as they lie in memory, plain or packed: what Graph and ``sampling.Adjacency`` stand on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+
+import torch
+
+from ..memory import UnifiedTensor
+from ..runtime import arguments, devices
+from ..runtime.asked import Asked
+from . import arrays
+from .arrays import Array
+from .packed import PackedLists, pack
+
+ARRAYS = (*arrays.NAMES, "packed", "packed_offsets")
+
+
+class NeighborLists:
+    """A list for each vertex: that of v is ``indices[indptr[v]:indptr[v + 1]]``, or packed. What is listed may have no list.
+
+    The arrays are known to be right, of the right types and in their places; ``checked`` takes those that are not.
+
+    Args:
+        held: the arrays by name: ``indptr``, ``indices``, perhaps ``weights``; or in place of ``indices`` those of packed
+            lists, ``packed`` and ``packed_offsets`` (see :func:`.compress`).
+        is_sorted: whether each list ascends, if that is known.
+        num_edges: of packed lists; None is what their offsets end with.
+
+    Attributes:
+        arrays: as given.
+        num_edges: what all lists hold together.
+        known_sorted: as given, or found out since.
+    """
+
+    def __init__(self, held: Mapping[str, Array], is_sorted: bool | None = None, num_edges: int | None = None) -> None:
+        self.arrays = dict(held)
+        self.known_sorted = is_sorted
+        if not self.is_compressed:
+            num_edges = int(held["indices"].shape[0])
+        self.num_edges = int(self.indptr[-1]) if num_edges is None else num_edges
+
+    @classmethod
+    def checked(
+        cls,
+        indptr: Array,
+        indices: Array,
+        weights: Array | None,
+        placement: str | Mapping[str, str],
+        num_sources: int | None = None,
+        mirrored: bool = False,
+    ) -> NeighborLists:
+        """Plain lists of arrays from elsewhere, once they are known to be right, each in its place.
+
+        Args:
+            indptr, indices, weights, placement: as for :class:`Graph`.
+            num_sources: how many vertices can be listed; None are those that have lists.
+            mirrored: the reverse of every edge must be there, with the same weight.
+
+        Raises:
+            GraphError, ConfigError, DeviceError, OutOfMemory: as :class:`Graph`.
+        """
+        places = arrays.placements(placement)
+        indptr, indices = arrays.integers("indptr", indptr), arrays.integers("indices", indices)
+        offsets, listed = arrays.tensor_of(indptr), arrays.tensor_of(indices)
+        on_cpu, ascend = offsets.to("cpu", torch.int64), None
+        arrays.check_offsets(on_cpu, listed.numel())
+        if num_sources is None:
+            num_sources = offsets.numel() - 1
+            ascend = arrays.check_lists(on_cpu, listed, num_sources)
+        else:
+            arrays.check_neighbors(listed, num_sources)
+        if weights is not None:
+            arrays.require_array("weights", weights)
+            weights = weights if isinstance(weights, UnifiedTensor) else weights.contiguous()
+            arrays.check_weights(arrays.tensor_of(weights), listed.numel())
+        if mirrored:
+            arrays.check_mirrored(offsets, listed, None if weights is None else arrays.tensor_of(weights))
+        held = {
+            "indptr": arrays.placed(indptr, torch.int64, places["indptr"]),
+            "indices": arrays.placed(indices, arrays.index_dtype(num_sources), places["indices"]),
+        }
+        if weights is not None:
+            held["weights"] = arrays.placed(weights, weights.dtype, places["weights"])
+        return cls(held, ascend)
+
+    def over(self, held: Mapping[str, Array], is_sorted: bool | None = None) -> NeighborLists:
+        """The same lists in other arrays; ``is_sorted`` is by default what is known of these."""
+        return NeighborLists(held, self.known_sorted if is_sorted is None else is_sorted, self.num_edges)
+
+    @property
+    def num_lists(self) -> int:
+        """Vertices that have a list, perhaps an empty one."""
+        return int(self.arrays["indptr"].shape[0]) - 1
+
+    @cached_property
+    def num_isolated(self) -> int:
+        """How many lists are empty; counted once and kept."""
+        return arrays.count_empty_lists(self.indptr)
+
+    @property
+    def indptr(self) -> torch.Tensor:
+        """Offsets, int64 ``[num_lists + 1]``: a view."""
+        return arrays.tensor_of(self.arrays["indptr"])
+
+    @property
+    def indices(self) -> torch.Tensor:
+        """What is listed, int32 or int64 ``[num_edges]``: a view; packed lists are decoded at each call, on the CPU."""
+        return self.packed_lists().unpacked().cpu() if self.is_compressed else self.listed
+
+    @property
+    def listed(self) -> torch.Tensor:
+        """The array that holds the lists, in either form: a view of ``indices`` or ``packed``."""
+        return arrays.tensor_of(self.arrays["packed" if self.is_compressed else "indices"])
+
+    @property
+    def weights(self) -> torch.Tensor | None:
+        """Edge weights ``[num_edges]`` or None: a view."""
+        held = self.arrays.get("weights")
+        return None if held is None else arrays.tensor_of(held)
+
+    @cached_property
+    def weight_range(self) -> arrays.WeightRange | None:
+        """The least and the largest weight and about their mean, or None without weights; looked at once and kept."""
+        return None if self.weights is None else arrays.weight_range(self.weights)
+
+    @property
+    def is_compressed(self) -> bool:
+        """Whether the lists are packed."""
+        return "packed" in self.arrays
+
+    @property
+    def is_sorted(self) -> bool:
+        """Whether every list ascends; looked at once and kept."""
+        if self.known_sorted is None:
+            self.known_sorted = arrays.lists_ascend(self.indptr, self.indices)
+        return self.known_sorted
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether the lists lie in a GPU's memory; their offsets and weights may lie elsewhere."""
+        return self.listed.is_cuda
+
+    @property
+    def placement(self) -> dict[str, str]:
+        """Where each array lies, by its name."""
+        return {n: a.placement if isinstance(a, UnifiedTensor) else "gpu" for n, a in self.arrays.items()}
+
+    @property
+    def places(self) -> dict[str, str]:
+        """The placement to ask for, for the arrays of plain lists to lie where these do."""
+        found = {name: arrays.place_like(array) for name, array in self.arrays.items() if name in arrays.NAMES}
+        return {"indices": arrays.place_like(self.arrays["packed"]), **found} if self.is_compressed else found
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all arrays together."""
+        return sum(arrays.tensor_of(array).nbytes for array in self.arrays.values())
+
+    def array(self, name: str, device: torch.device | str | int | None = "cpu") -> Asked[torch.Tensor]:
+        """An array as ``device`` addresses it; see :meth:`.Graph.array`."""
+        device = devices.as_device(device)
+        arguments.one_of("array", name, ARRAYS)
+        if name == "indices" and self.is_compressed:
+            return self.indices.to(device)
+        held = self.arrays.get(name)
+        return None if held is None else held.to(device)
+
+    def checked_rows(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
+        """Offsets, neighbours and weights on the CPU, once the offsets are known to be right still; see
+        :meth:`.Graph.checked_rows`."""
+        indptr = self.indptr.cpu()
+        arrays.check_offsets(indptr, self.num_edges)
+        return indptr, self.indices.cpu(), self.array("weights", "cpu")
+
+    def packed_lists(self) -> PackedLists:
+        """The arrays of packed lists, on the CPU."""
+        offsets, starts, stream = (self.arrays[name].to("cpu") for name in ("indptr", "packed_offsets", "packed"))
+        return PackedLists(offsets, starts, stream, self.num_edges)
+
+    def packed(self, places: Mapping[str, str]) -> NeighborLists | None:
+        """Plain lists packed, where ``places`` says for the arrays of plain ones; None where a list does not ascend, or names
+        a vertex that has none. GraphError where the offsets are wrong by now."""
+        indptr, indices, _ = self.checked_rows()
+        made = pack(indptr, indices, {name: "heap" if place == "gpu" else place for name, place in places.items()})
+        if made is None:
+            return None
+        return self._with({"packed_offsets": made[0], "packed": made[1]}).moved(places)
+
+    def plain(self, places: Mapping[str, str]) -> NeighborLists:
+        """Packed lists decoded, where ``places`` says. GraphError where a list is damaged."""
+        unpacked = self.packed_lists().unpacked("heap" if places["indices"] == "gpu" else places["indices"])
+        return self._with({"indices": unpacked}).moved(places)
+
+    def _with(self, lists: Mapping[str, Array]) -> NeighborLists:
+        """The same lists in their other form, which is sorted, beside these offsets and weights."""
+        weights = {"weights": self.arrays["weights"]} if "weights" in self.arrays else {}
+        return self.over({"indptr": self.arrays["indptr"], **lists, **weights}, is_sorted=True)
+
+    def moved(self, places: Mapping[str, str]) -> NeighborLists:
+        """These lists where ``places`` says for the arrays of plain ones; arrays that lie there already are shared."""
+        home = {"packed": "indices", "packed_offsets": "indptr"}
+        return self.over({name: _moved(array, places[home.get(name, name)]) for name, array in self.arrays.items()})
+
+
+class OverLists:
+    """What those show of their arrays that stand on lists."""
+
+    neighbor_lists: NeighborLists
+
+    @property
+    def num_edges(self) -> int:
+        """Stored edges: those of an undirected graph count once for each direction."""
+        return self.neighbor_lists.num_edges
+
+    @property
+    def indptr(self) -> torch.Tensor:
+        """Offsets, int64, one more than there are lists: a view, on the CPU unless they are placed on a GPU."""
+        return self.neighbor_lists.indptr
+
+    @property
+    def indices(self) -> torch.Tensor:
+        """Neighbours, int32 or int64 ``[num_edges]``: a view, on the CPU unless they are placed on a GPU.
+
+        Those of a compressed graph are decoded at each call, on the CPU: ``decompress`` once where they are needed often.
+        """
+        return self.neighbor_lists.indices
+
+    @property
+    def weights(self) -> Asked[torch.Tensor]:
+        """Edge weights ``[num_edges]`` or None: a view, on the CPU unless they are placed on a GPU."""
+        return self.neighbor_lists.weights
+
+
+def _moved(array: Array, placement: str) -> Array:
+    """``array`` where ``placement`` says; itself if it lies there already."""
+    lies = "gpu" if isinstance(array, torch.Tensor) else array.placement
+    best = ("mapped", "registered") if devices.cuda_available() else ("mapped", "registered", "heap")
+    if lies == placement or (placement == "host" and lies in best):
+        return array
+    tensor = arrays.tensor_of(array)
+    return arrays.placed(tensor, tensor.dtype, placement)

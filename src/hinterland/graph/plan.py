@@ -1,0 +1,163 @@
+"""What a traversal keeps on the GPU of a graph that lies in host memory, planned within a budget.
+
+In the order in which memory is given out:
+
+1. the state of the largest of the algorithms, which is left free;
+2. the offsets, which every list that is read needs: 4 bytes a vertex, or 8 where the last is 2^32 or more;
+   And of a reordered graph the order (8 bytes a vertex), for the results of many runs;
+3. *heads*, the first neighbours of each vertex: an algorithm that looks for one neighbour among many (bottom-up search,
+   Afforest) finds it there most of the time, and reads no list;
+4. *hot pages* of the edge array, with their weights: those whose lists are longest, because hubs are reached first, in every
+   search, and again whenever a distance improves. Or by scores that say how often lists are read, as counts of mini-batch
+   sampling do. Where all edges fit, all of them.
+
+Everything else is read where it lies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from ..runtime import devices
+from ..runtime.errors import OutOfMemory
+from ..runtime.units import format_bytes
+from .algorithms import Algorithm
+from .view import Kept, View, allocated
+
+MOST_HEADS = 4
+
+
+class GraphPlan:
+    """What a device keeps of lists that lie elsewhere. Nothing is copied before :meth:`apply`.
+
+    Args:
+        room: bytes of the device's memory, given out in the order in which parts are asked for.
+        weighted: weights are kept along with the edges.
+
+    Attributes:
+        left: bytes of the room that nothing was found for.
+        kept: what there is room for of each view's lists.
+        order: whether the order of a reordered graph is kept.
+    """
+
+    def __init__(self, room: int, weighted: bool = False) -> None:
+        self.room = self.left = room
+        self.weighted = weighted
+        self.kept: dict[View, Kept] = {}
+        self.order = False
+
+    def of(self, view: View) -> Kept:
+        """What is kept of a view's lists, by now."""
+        return self.kept.setdefault(view, Kept(weighted=self.weighted))
+
+    def take(self, size: int, view: View | None = None) -> bool:
+        """Takes so many bytes, for a view's lists if one is named; False where there is no room for them."""
+        if size > self.left:
+            return False
+        self.left -= size
+        if view is not None:
+            self.of(view).nbytes += size
+        return True
+
+    def keep_offsets(self, view: View) -> None:
+        """The offsets, if they lie in host memory and there is room."""
+        if (size := view.offsets_bytes) and self.take(size, view):
+            self.of(view).offsets = True
+
+    def keep_heads(self, view: View) -> None:
+        """The first neighbours of every vertex, as many as there is room for."""
+        count = max(k for k in range(MOST_HEADS + 1) if view.heads_bytes(k) <= self.left)
+        if count and view.lists.num_lists and self.take(view.heads_bytes(count), view):
+            self.of(view).heads = count
+
+    def keep_edges(self, view: View) -> None:
+        """All edges that lie in host memory, or as many pages of them as there is room for."""
+        if view.lists.on_gpu or not view.lists.num_edges:
+            return
+        kept = self.of(view)
+        kept.whole = self.take(view.edge_bytes(self.weighted), view)
+        if not kept.whole and (count := view.pages_within(self.left, self.weighted)):
+            kept.pages = count
+            self.take(view.pages_bytes(count, self.weighted), view)
+
+    def apply(self, scores: torch.Tensor | None = None) -> None:
+        """Copies to the device what is kept of each view's lists; ``scores`` as for :meth:`View.keep`."""
+        for view, kept in self.kept.items():
+            view.keep(kept, scores)
+
+    def explain(self) -> str:
+        """What is kept of which lists, and in how much room, a line each."""
+        lines = []
+        for view, kept in self.kept.items():
+            parts = ["offsets"] if kept.offsets else []
+            parts += [f"{kept.heads} heads a vertex"] if kept.heads else []
+            parts += ["all edges"] if kept.whole else []
+            if kept.pages:
+                share, unit = kept.pages * view.page / view.edges.numel(), "bytes" if view.lists.is_compressed else "edges"
+                parts.append(f"{kept.pages} pages of {view.page} {unit} ({share:.0%})")
+            lines.append(f"{view.name}: {', '.join(parts) or 'read where they lie'}")
+        if self.order:
+            lines.append("order of the vertices: kept")
+        if self.room:
+            room = f"{format_bytes(self.room - self.left)} of {format_bytes(self.room)} beside the state of an algorithm"
+            lines.append(f"given out: {room}; offsets first, then heads, then edges")
+        return "\n".join(lines)
+
+
+def plan_graph(
+    room: int,
+    out: View,
+    incoming: View | None,
+    order: torch.Tensor | None,
+    algorithms: Sequence[Algorithm],
+    weighted: bool,
+    many_runs: bool,
+) -> GraphPlan:
+    """What is kept for runs of ``algorithms``.
+
+    Args:
+        room: bytes; 0 where the CPU runs them.
+        out, incoming: the lists, and those of in-neighbours, if they are known.
+        order: that of a reordered graph.
+        weighted: keep weights along with the edges.
+        many_runs: keep what pays only over several runs, too.
+    """
+    plan = GraphPlan(room, weighted)
+    known = [out] if incoming is None else list(dict.fromkeys([out, incoming]))
+    for view in known:
+        plan.of(view)
+    if room == 0:
+        return plan
+    read = known[-1:] if all(a.incoming_only for a in algorithms) else [out]
+    searching = incoming is not None and any(a.searching for a in algorithms)
+    if searching and known[-1] not in read:
+        read.append(known[-1])
+    for view in dict.fromkeys([*read, out]):  # degrees are asked for even where no list is read
+        plan.keep_offsets(view)
+    plan.order = many_runs and order is not None and plan.take(allocated(order.nbytes))
+    if many_runs or any(a.incoming_only for a in algorithms):
+        if incoming is not None and searching and plan.left < out.edge_bytes(weighted):
+            plan.keep_heads(incoming)
+        for view in read:
+            plan.keep_edges(view)
+    return plan
+
+
+def room_within(device: torch.device, budget: int | None, reserved: int, num_vertices: int) -> int:
+    """Bytes that may be kept on ``device`` beside ``reserved``, which are left free; 0 on the CPU.
+
+    Raises:
+        OutOfMemory: ``reserved`` exceeds what is free.
+    """
+    if device.type == "cpu":
+        return 0
+    free = devices.free_bytes(device)
+    limit = free if budget is None else min(budget, free)
+    if reserved > limit:
+        raise OutOfMemory(
+            f"traversing {num_vertices} vertices needs {format_bytes(reserved)} on {device} and "
+            f"{format_bytes(free)} are free; free some, or run it with device='cpu'"
+        )
+    return limit - reserved

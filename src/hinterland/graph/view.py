@@ -1,0 +1,276 @@
+"""Neighbour lists as a device sees them: their arrays, what it keeps of them, and the words that native code reads."""
+
+from __future__ import annotations
+
+import bisect
+import ctypes
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+
+from .. import _core
+from ..runtime.errors import GraphError
+from ..runtime.params import Params, struct
+from . import arrays
+from .arrays import index_dtype
+from .lists import NeighborLists
+
+_WORDS, _OFFSETS = struct("graph::GraphWords"), struct("graph::Offsets")
+WORDS_BYTES = ctypes.sizeof(_WORDS)
+_AT_ONCE = 1 << 12, 1 << 22  # the fewest and the most vertices whose offsets are looked at together
+
+
+@dataclass
+class Kept:
+    """What a device keeps of lists that lie elsewhere."""
+
+    offsets: bool = False  # all of them, as narrow as they can be
+    heads: int = 0  # first neighbours of each vertex
+    pages: int = 0  # of the edges
+    whole: bool = False  # all edges
+    weighted: bool = False  # weights along with the edges
+    nbytes: int = 0  # that all of this takes
+
+
+def checked_view(lists: NeighborLists) -> View:
+    """The arrays as the CPU reads them, for verifiers, which go through all lists.
+
+    Raises:
+        GraphError: the arrays were changed since they were checked, and their offsets are wrong by now.
+    """
+    lists.checked_rows()
+    return View(lists, torch.device("cpu"))
+
+
+class View:
+    """Neighbour lists as a device reads them, and their addresses (``GraphWords`` of adjacency.hpp).
+
+    Args:
+        lists: of a graph, or others.
+        device: who reads them.
+        name: what a plan calls them.
+    """
+
+    def __init__(self, lists: NeighborLists, device: torch.device, name: str = "lists") -> None:
+        self.lists, self.device, self.name = lists, device, name
+        offsets, edges = lists.array("indptr", device), lists.array("packed" if lists.is_compressed else "indices", device)
+        assert offsets is not None and edges is not None
+        self.offsets, self.edges = offsets, edges
+        self.packed_offsets = lists.array("packed_offsets", device)
+        self.edge_type = index_dtype(lists.num_lists) if lists.is_compressed else edges.dtype
+        # Elements of a page: edges, or the bytes of as many 32-bit words of packed lists.
+        self.page = _core.PAGE_EDGES * (4 if lists.is_compressed else 1)
+        self.weights = lists.array("weights", device)
+        self.slots: torch.Tensor | None = None
+        self.hot_edges: torch.Tensor | None = None
+        self.hot_weights: torch.Tensor | None = None
+        self.heads: torch.Tensor | None = None
+        self.held = 0
+        if device.type == "cuda":  # arrays that lie on another GPU come over whole
+            homes = [arrays.tensor_of(array) for array in lists.arrays.values()]
+            self.held = sum(allocated(a.nbytes) for a in homes if a.is_cuda and a.device != device)
+        self._whole = False  # all edges are kept
+        self._words: torch.Tensor | None = None
+        self._making = threading.Lock()
+
+    @property
+    def over_link(self) -> bool:
+        """Whether edges are read over the link between host and GPU."""
+        return self.device.type == "cuda" and not self.lists.on_gpu and not self._whole
+
+    @property
+    def words(self) -> int:
+        """The address of the graph's words, in memory of the device, as long as this view lives."""
+        words = self._words
+        if words is None:
+            with self._making:  # once: a second array would replace the one that another thread has the address of
+                words = self._words = self._made_words() if self._words is None else self._words
+        return words.data_ptr()
+
+    def _made_words(self) -> torch.Tensor:
+        lists = self.lists
+        edges, packed = (None, self.edges) if lists.is_compressed else (self.edges, None)
+        words = _WORDS(
+            num_vertices=lists.num_lists,
+            num_edges=lists.num_edges,
+            edge_bytes=self.edge_type.itemsize,
+            offsets=_offsets(self.offsets),
+            edges=_address(edges),
+            weights=_address(self.weights),
+            slots=_address(self.slots),
+            hot_edges=_address(self.hot_edges),
+            hot_weights=_address(self.hot_weights),
+            heads=_address(self.heads),
+            heads_per_vertex=0 if self.heads is None else self.heads.shape[0],
+            num_isolated=lists.num_isolated,
+            packed=_address(packed),
+            packed_offsets=_offsets(self.packed_offsets),
+            packed_end=0 if packed is None else packed.numel() - _core.packed_bytes(0),
+        )
+        return words.on(self.device)
+
+    def _kept_offset_types(self) -> list[torch.dtype]:
+        last = [self.lists.num_edges] if self.packed_offsets is None else [self.lists.num_edges, self.edges.nbytes]
+        return [_offset_type(number) for number in last]
+
+    @property
+    def offsets_bytes(self) -> int:
+        """What keeping the offsets takes; 0 where they lie on the GPU anyway."""
+        if self.lists.indptr.is_cuda:
+            return 0
+        return sum(allocated(self.offsets.numel() * dtype.itemsize) for dtype in self._kept_offset_types())
+
+    def heads_bytes(self, count: int) -> int:
+        """What keeping ``count`` first neighbours of each vertex takes."""
+        return allocated(count * self.lists.num_lists * self.edge_type.itemsize)
+
+    def keep(self, kept: Kept, scores: torch.Tensor | None = None) -> None:
+        """Copies to the device what a plan found room for.
+
+        Args:
+            kept: what that is.
+            scores: float64 ``[V]`` on the CPU, as the lists themselves are numbered: how often an element of each list is read,
+                by which pages are chosen. None is the length of the list.
+
+        Raises:
+            GraphError: a neighbour among the heads is no vertex: the arrays were changed.
+        """
+        self._words = None
+        if kept.offsets:
+            types = self._kept_offset_types()
+            self.offsets = self.offsets.to(types[0], copy=True)
+            if self.packed_offsets is not None:
+                self.packed_offsets = self.packed_offsets.to(types[1], copy=True)
+        if kept.heads:
+            self.heads = self._first_neighbors(kept.heads)
+        if kept.whole:
+            self._whole = True
+            held = [array.clone() for array in self._edge_arrays(kept.weighted)]
+            self.edges = held[0]
+            if len(held) > 1:
+                self.weights = held[1]
+        elif kept.pages:
+            self._keep_pages(kept.pages, kept.weighted, scores)
+        self.held += kept.nbytes
+
+    def _first_neighbors(self, count: int) -> torch.Tensor:
+        """The heads: ``[count, num_lists]`` on the device, -1 for none."""
+        lists, vertices = self.lists, self.lists.num_lists
+        if lists.is_compressed:
+            return lists.packed_lists().first_neighbors(count).to(self.device)
+        heads = torch.full((count, vertices), -1, dtype=self.edges.dtype, device=self.device)
+        wrong = torch.zeros((), dtype=torch.bool, device=self.device)
+        for begin, end, offsets in self._parts():
+            for j in range(count):
+                at = offsets[:-1] + j
+                there = (at < offsets[1:]) & (offsets[:-1] >= 0) & (offsets[1:] <= lists.num_edges)
+                part = heads[j, begin:end]
+                found = self.edges[at[there]]
+                part[there] = found
+                wrong |= ((found < 0) | (found >= vertices)).any()  # kernels take heads as they are
+        if bool(wrong):
+            raise GraphError(
+                f"a neighbour is no vertex: among the first {count} of each list is one outside [0, {vertices}); the "
+                "arrays were changed after the graph was made, so make it again"
+            )
+        return heads
+
+    def _keep_pages(self, count: int, weighted: bool, scores: torch.Tensor | None) -> None:
+        pages = self.num_pages
+        chosen = torch.topk(self.page_scores(scores), count, sorted=False).indices.sort().values
+        slots = torch.full((pages + 1,), -1, dtype=torch.int32)
+        slots[chosen] = torch.arange(count, dtype=torch.int32)
+        self.slots = slots.to(self.device)
+        chosen = chosen.to(self.device)
+        held = self._paged_arrays(weighted)
+        kept = [a[: pages * self.page].view(pages, self.page).index_select(0, chosen) for a in held]
+        self.hot_edges, self.hot_weights = kept[0], kept[1] if len(kept) > 1 else None
+
+    def degrees(self, out: torch.Tensor) -> torch.Tensor:
+        """Writes how long each vertex's list is to ``out``, ``[num_vertices]`` of any type on the view's device."""
+        for begin, end, offsets in self._parts():
+            torch.sub(offsets[1:], offsets[:-1], out=out[begin:end])
+        return out
+
+    def _parts(self) -> Iterator[tuple[int, int, torch.Tensor]]:
+        """Ranges of vertices with their offsets as int64. What is made of a range takes some 40 bytes for each of its vertices,
+        less than any algorithm's state."""
+        fewest, most = _AT_ONCE
+        step = max(fewest, min(self.lists.num_lists // 8, most))
+        for begin in range(0, self.lists.num_lists, step):
+            end = min(begin + step, self.lists.num_lists)
+            yield begin, end, self.offsets[begin : end + 1].to(self.device, torch.int64)
+
+    def edge_bytes(self, weighted: bool) -> int:
+        """What keeping all edges takes."""
+        return sum(allocated(a.nbytes) for a in self._edge_arrays(weighted))
+
+    def _edge_arrays(self, weighted: bool) -> list[torch.Tensor]:
+        return [self.edges, self.weights] if weighted and self.weights is not None else [self.edges]
+
+    def pages_bytes(self, count: int, weighted: bool) -> int:
+        """What keeping ``count`` pages of the edges takes, the table that finds them included."""
+        return allocated(4 * (self.num_pages + 1)) + sum(allocated(count * size) for size in self.page_sizes(weighted))
+
+    def page_sizes(self, weighted: bool) -> list[int]:
+        """Bytes of a page of each array that pages are kept of."""
+        return [self.page * a.element_size() for a in self._paged_arrays(weighted)]
+
+    @property
+    def num_pages(self) -> int:
+        """Whole pages of the edge array; a last one that is not full is never kept alone."""
+        return self.edges.numel() // self.page
+
+    def _paged_arrays(self, weighted: bool) -> list[torch.Tensor]:
+        # Pages of packed lists are not those of the weights.
+        return [self.edges] if self.lists.is_compressed else self._edge_arrays(weighted)
+
+    def pages_within(self, room: int, weighted: bool) -> int:
+        """How many pages there is room for."""
+        return max(0, bisect.bisect_right(range(self.num_pages + 1), room, key=lambda n: self.pages_bytes(n, weighted)) - 1)
+
+    def keeps(self, edges: torch.Tensor) -> torch.Tensor:
+        """Of positions in the edge array (int64), whether they are read from what is kept: bool, of the same shape."""
+        if self.slots is None:
+            return torch.full_like(edges, self._whole, dtype=torch.bool)
+        return self.slots[edges // self.page] >= 0
+
+    def page_scores(self, scores: torch.Tensor | None = None) -> torch.Tensor:
+        """The sum over the elements of each page of the scores of their lists (see :meth:`keep`): float64 on the CPU."""
+        starts = self.lists.array("packed_offsets" if self.lists.is_compressed else "indptr", "cpu")
+        assert starts is not None
+        return page_sums(starts, self.page, self.num_pages, scores)
+
+
+def allocated(size: int) -> int:
+    """What torch's caching allocator may set aside for ``size`` bytes: multiples of 512 B, and from large blocks up to 1 MiB
+    that is not worth splitting off."""
+    rounded = -(-size // 512) * 512
+    return rounded if rounded <= 1 << 20 else rounded + (1 << 20)
+
+
+def _address(array: torch.Tensor | None) -> int:
+    return 0 if array is None else array.data_ptr()
+
+
+def _offsets(array: torch.Tensor | None) -> Params:
+    return _OFFSETS() if array is None else _OFFSETS(at=array.data_ptr(), bytes=array.element_size())
+
+
+def _offset_type(last: int) -> torch.dtype:
+    """The type of offsets up to ``last`` that are kept."""
+    return torch.uint32 if last < 2**32 else torch.int64
+
+
+def page_sums(offsets: torch.Tensor, page: int, pages: int, scores: torch.Tensor | None = None) -> torch.Tensor:
+    """For each page of ``page`` elements the sum over its elements of the score of the list that each is in: float64
+    ``[pages]``. None scores each list by its length."""
+    degrees = offsets.diff()
+    each = degrees.double() if scores is None else scores
+    before = torch.zeros(len(offsets), dtype=torch.float64)  # sum over the elements before a list
+    torch.cumsum(degrees * each, 0, out=before[1:])
+    at = torch.arange(pages + 1, dtype=torch.int64) * page
+    owner = (torch.searchsorted(offsets, at, right=True) - 1).clamp_(max=len(degrees) - 1)
+    return (before[owner] + (at - offsets[owner]) * each[owner]).diff()

@@ -1,0 +1,101 @@
+"""Who imports whom in src/hinterland: no circles, and no arrow up (docs/architecture.md). An import inside a function, or one
+that is there for type checkers alone, counts as any other; there are no exceptions."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+import hinterland
+
+ROOT = Path(hinterland.__file__).parent
+# From the ground up; wings of one level know nothing of each other. "" is hinterland/__init__.py, which has the public names.
+LEVELS = (
+    ("_core",),
+    ("runtime",),
+    ("machine",),
+    ("memory",),
+    ("probe",),
+    ("graph",),
+    ("datasets", "hotness", "sampling", "traffic"),
+    ("training",),
+    ("demo",),
+    ("pyg",),
+    ("",),
+    ("cli", "nx_backend"),
+)
+
+
+def imports(root: Path) -> dict[str, set[str]]:
+    """The modules of the package at ``root``, and which others of them each imports anywhere in its text."""
+    files = {_module(root, path): path for path in root.rglob("*.py")}
+    known = files.keys() | {f"{root.name}._core"}
+    return {name: set(_imported(name, path, known)) - {name} for name, path in files.items()}
+
+
+def _module(root: Path, path: Path) -> str:
+    parts = path.relative_to(root.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def _imported(name: str, path: Path, known: set[str]) -> Iterator[str]:
+    package = name.split(".") if path.name == "__init__.py" else name.split(".")[:-1]
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name in known)
+        if isinstance(node, ast.ImportFrom):
+            above = package[: len(package) - node.level + 1] if node.level else []
+            base = ".".join([*above, *([node.module] if node.module else [])])
+            for alias in node.names:
+                inside = f"{base}.{alias.name}"
+                yield from {inside if inside in known else base} & known
+
+
+def circle(found: dict[str, set[str]]) -> list[str]:
+    """Modules that import each other round and round; empty where there are none."""
+    try:
+        TopologicalSorter(found).prepare()
+    except CycleError as error:
+        return error.args[1]
+    return []
+
+
+def test_no_module_imports_itself_through_others():
+    found = circle(imports(ROOT))
+    assert not found, " imports ".join(reversed(found))
+
+
+def test_arrows_between_wings_point_down():
+    height = {wing: level for level, wings in enumerate(LEVELS) for wing in wings}
+    wings = [
+        (name, target, *([*module.split("."), ""][1] for module in (name, target)))
+        for name, targets in imports(ROOT).items()
+        for target in targets
+    ]
+    unknown = {wing for *_, one, other in wings for wing in (one, other)} - height.keys()
+    assert not unknown, f"{unknown}: give new wings their level in LEVELS, and in docs/architecture.md"
+    up = [f"{name} imports {target}" for name, target, a, b in wings if a != b and height[a] <= height[b]]
+    assert up == []
+
+
+@pytest.mark.parametrize(
+    "back",
+    [
+        "from . import above",
+        "import house.above",
+        "def lazy():\n    from .above import roof",
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from house.above import roof",
+    ],
+)
+def test_circles_are_found_wherever_an_import_stands(tmp_path, back):
+    house = tmp_path / "house"
+    house.mkdir()
+    for name, text in (("__init__", ""), ("above", "from .ground import floor\nroof = 2"), ("ground", "floor = 1")):
+        (house / f"{name}.py").write_text(text)
+    assert imports(house)["house.above"] == {"house.ground"} and circle(imports(house)) == []
+    (house / "ground.py").write_text(f"{back}\nfloor = 1")
+    assert set(circle(imports(house))) == {"house.above", "house.ground"}
