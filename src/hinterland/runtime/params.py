@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
-from typing import Any
+from typing import Any, Self
 
 import torch
 
@@ -39,6 +39,12 @@ class Params(ctypes.Structure):
     def on(self, device: torch.device) -> torch.Tensor:
         """Its bytes in memory of ``device``: uint8 ``[size]``."""
         return torch.frombuffer(bytearray(self), dtype=torch.uint8).to(device)
+
+    @classmethod
+    def read(cls, block: torch.Tensor) -> Self:
+        """What is in uint8 ``[size]`` on any device, once the device is done with it."""
+        here = block.cpu()
+        return cls.from_buffer_copy(cls.from_address(here.data_ptr()))
 
 
 @functools.cache
