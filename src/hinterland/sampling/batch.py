@@ -78,7 +78,7 @@ class VertexSet:
             self.node = _grown(self.node, capacity)
             self.tree = None if self.tree is None else _grown(self.tree, capacity)
         size = 1 << max(2 * capacity - 1, 1).bit_length()
-        if not first and size <= len(self.entries):
+        if not first and size <= self.entries.shape[0]:
             return False
         self.entries = torch.full((size, _ENTRY_BYTES // 8), -1, dtype=torch.int64, device=self.seeds.device)
         return True
@@ -218,8 +218,10 @@ class Batch:
         for number, r in enumerate(relations):
             self._block.fanouts[number][:] = r.fanouts
         self._memory = torch.empty(ctypes.sizeof(self._block), dtype=torch.uint8, device=device)
+        at = type(self._block).state
+        self._state = self._memory[at.offset : at.offset + at.size]
         self._choice: torch.Tensor | None = None  # what choosing needs in a step, one after another
-        self._chosen: dict[str, int] = {}  # where each is
+        self._chosen: dict[str, int] = {}  # where each is, by its name in SampleParams
         self._found: torch.Tensor | None = None
         self._counts: _Counts | None = None
         self._disjoint = types[0].trees is not None
@@ -280,7 +282,7 @@ class Batch:
         for _, alike in itertools.groupby(halves, lambda half: forms[self._number(half)]):  # one launch, if all are alike
             first, *others = alike
             self._launch(first, first + 1 + len(others), most.step_edges)
-        self._counts = _Counts(self._written())
+        self._counts = _Counts(self._state)
 
     def _number(self, half: int) -> int:
         """The relation of a half of a step; the first one for what comes before."""
@@ -321,13 +323,13 @@ class Batch:
         self._read()
 
     def _reserve_choice(self, frontier: int, picks: int) -> None:
-        keys = picks if self._compares else 0
-        sizes = {"begins": frontier, "degrees": frontier, "firsts": frontier, "picks": picks, "keys": keys}
-        *offsets, size = itertools.accumulate((-(-size // _LINE) * _LINE for size in sizes.values()), initial=0)
-        if self._choice is None or size > len(self._choice):
+        frontier, picks = -(-frontier // _LINE) * _LINE, -(-picks // _LINE) * _LINE
+        size = 3 * frontier + (2 if self._compares else 1) * picks
+        if self._choice is None or size > self._choice.shape[0]:
             self._choice = self._array(size)
-        base = self._choice.data_ptr()
-        self._chosen = {name: base + 8 * offset for name, offset in zip(sizes, offsets, strict=True)}
+        begins = self._choice.data_ptr()
+        degrees, firsts, picked = (begins + 8 * frontier * before for before in (1, 2, 3))
+        self._chosen = {"begins": begins, "degrees": degrees, "firsts": firsts, "picks": picked, "keys": picked + 8 * picks}
 
     def _reserve_found(self, edges: int) -> None:
         if self._found is None or edges > len(self._found):
@@ -363,7 +365,7 @@ class Batch:
                 tree=address(t.tree),
                 ends=next(ends),
                 entries=address(t.entries),
-                table_size=len(t.entries),
+                table_size=t.entries.shape[0],
                 num_known=t.known if entering in (None, number) else 0,
                 times=address(t.times),
             )
@@ -404,15 +406,10 @@ class Batch:
         Raises:
             IndexOutOfRange, GraphError: as :meth:`finish`.
         """
-        return self._take(self._written())
+        return self._take(self._state)
 
-    def _written(self) -> torch.Tensor:
-        """The bytes of the state, on the device."""
-        state = type(self._block).state
-        return self._memory[state.offset : state.offset + state.size]
-
-    def _take(self, written: torch.Tensor) -> int:
-        state = type(self._block.state).read(written)
+    def _take(self, counts: torch.Tensor) -> int:
+        state = type(self._block.state).read(counts)
         self._check(state.control.bad_seed, state.control.bad_list)
         ends = [of_one[:] for of_one in state.ends]
         self.vertex_ends, self.edge_ends = ends[: len(self.types)], ends[len(self.types) :]
