@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <tuple>
 
+#include "core/bind_team.hpp"
 #include "hinterland/graph/adjacency.hpp"
 #include "hinterland/graph/frontier.hpp"
 #include "params.hpp"
@@ -13,7 +14,6 @@ namespace hinterland::native {
 HINTERLAND_STRUCT(graph::Offsets, at, bytes);
 HINTERLAND_STRUCT(graph::GraphWords, num_vertices, num_edges, edge_bytes, offsets, edges, weights, slots, hot_edges, hot_weights, heads,
                   heads_per_vertex, num_isolated, packed, packed_offsets, packed_end);
-HINTERLAND_STRUCT(TeamControl, arrived, apart0, taken, apart1);
 HINTERLAND_STRUCT(graph::StepRecord, vertices, tasks, edges, bytes, cached, pulled, start_ns, visit_ns);
 HINTERLAND_STRUCT(graph::FrontierControl, depth, bad, end_ns, apart0, team, num_touched, apart1, num_tasks, num_parts, apart2, vertices,
                   edges, reached, explored, apart3);

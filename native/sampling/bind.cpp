@@ -1,5 +1,8 @@
+#include <initializer_list>
+#include <utility>
+
 #include "bindings.hpp"
-#include "graph/bind_views.hpp"
+#include "core/bind_team.hpp"
 #include "sampling/negatives.hpp"
 #include "sampling/neighbors.hpp"
 #include "sampling/walks.hpp"
@@ -8,31 +11,44 @@ namespace nb = nanobind;
 
 namespace hinterland::native {
 
+HINTERLAND_STRUCT(sampling::NumberEntry, key, number);
+HINTERLAND_STRUCT(sampling::VertexSet, num_vertices, node, tree, ends, entries, table_size, num_known, times);
+HINTERLAND_STRUCT(sampling::Relation, lists, source, target, fanouts, ends, row, col, edge, weights, most_weight, times);
+HINTERLAND_STRUCT(sampling::BatchControl, bad_seed, bad_list, num_edges, num_new);
+HINTERLAND_STRUCT(sampling::SampleRule, seed, batch, replace, newest);
+HINTERLAND_STRUCT(sampling::SampleParams, first, end, rule, num_types, num_relations, types, relations, control, team, limits,
+                  begins, degrees, firsts, picks, keys, found, sums);
+HINTERLAND_STRUCT(sampling::WalkControl, team, bad_start, bad_list);
+HINTERLAND_STRUCT(sampling::WalkParams, graph, seed, batch, first, num_walks, length, restart, weights, most_weight, starts,
+                  walks, control);
+HINTERLAND_STRUCT(sampling::NegativeControl, team, bad_source, full_source, bad_list, left);
+HINTERLAND_STRUCT(sampling::NegativeParams, graph, phase, seed, batch, count, each, sources, exact, source, target, absent,
+                  control);
+
+namespace {
+
+nb::dict named(std::initializer_list<std::pair<const char*, int64_t>> values) {
+  nb::dict all;
+  for (const auto& [name, value] : values) all[name] = value;
+  return all;
+}
+
+}  // namespace
+
 void bind_sampling(nb::module_& m) {
-  m.attr("SAMPLE_TILES") = sampling::Tiles::kRoom;
-  m.def(
-      "sample_neighbors",
-      [](uintptr_t batch, uintptr_t, int64_t from, int64_t to) {
-        GilReleased released;
-        sample_neighbors(*reinterpret_cast<const sampling::BatchWords*>(batch), from, to);
-      },
-      nb::arg("batch"), nb::arg("team"), nb::arg("from_half"), nb::arg("to_half"),
-      "Halves of a batch's steps (include/hinterland/sampling/neighbors.hpp). `team` is what the GPU's kernel takes besides.");
-  m.def(
-      "random_walks",
-      [](uintptr_t graph, uintptr_t task, uintptr_t) {
-        GilReleased released;
-        random_walks(*words(graph), *reinterpret_cast<const sampling::WalkWords*>(task));
-      },
-      nb::arg("graph"), nb::arg("task"), nb::arg("team"), "Random walks (include/hinterland/sampling/walks.hpp).");
-  m.def(
-      "negative_edges",
-      [](uintptr_t graph, uintptr_t task, uintptr_t, int64_t phase) {
-        GilReleased released;
-        negative_edges(*words(graph), *reinterpret_cast<const sampling::NegativeWords*>(task), phase);
-      },
-      nb::arg("graph"), nb::arg("task"), nb::arg("team"), nb::arg("phase"),
-      "A phase of drawing pairs that are no edges (include/hinterland/sampling/negatives.hpp).");
+  using namespace sampling;
+  using Weights = SampleWeights;
+  m.attr("SAMPLE_NONE") = kNone;
+  m.attr("SAMPLE_WEIGHTS") = named({{"none", Weights::kNone}, {"uint8", Weights::kUint8}, {"int32", Weights::kInt32},
+                                   {"int64", Weights::kInt64}, {"float32", Weights::kFloat32}, {"float64", Weights::kFloat64}});
+  m.attr("SAMPLE_TILES") = Tiles::kRoom;
+  m.attr("SAMPLE_PLACE_BITS") = Draws::kPlaceBits;
+  m.attr("SAMPLE_MOST_FANOUT") = kMostFanout;
+  m.attr("WALK_MOST_STEPS") = kMostSteps;
+  m.attr("NEGATIVE_PHASES") = named({{"try", kTryPairs}, {"count", kCountAbsent}, {"pick", kPickAbsent}});
+  def_loop(m, "sample_neighbors", native::sample_neighbors, "Steps of a batch (include/hinterland/sampling/neighbors.hpp).");
+  def_loop(m, "random_walks", native::random_walks, "Random walks (include/hinterland/sampling/walks.hpp).");
+  def_loop(m, "negative_edges", native::negative_edges, "A phase of drawing pairs (include/hinterland/sampling/negatives.hpp).");
 }
 
 }  // namespace hinterland::native

@@ -5,10 +5,10 @@
 
 namespace hinterland::native {
 
-void negative_edges(const graph::GraphWords& words, const sampling::NegativeWords& task, int64_t phase) {
-  with_graph(words, nullptr, [&](const auto& graph, const auto*) {
+void negative_edges(const sampling::NegativeParams& params) {
+  with_graph(*params.graph, nullptr, [&](const auto& graph, const auto*) {
     ThreadTeam team;
-    sampling::negative_edges<std::decay_t<decltype(graph)>>(team, words, task, phase);
+    sampling::negative_edges<std::decay_t<decltype(graph)>>(team, params);
   });
 }
 

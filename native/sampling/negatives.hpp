@@ -5,6 +5,6 @@
 
 namespace hinterland::native {
 
-void negative_edges(const graph::GraphWords& graph, const sampling::NegativeWords& task, int64_t phase);
+void negative_edges(const sampling::NegativeParams& params);
 
 }  // namespace hinterland::native

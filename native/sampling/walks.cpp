@@ -5,10 +5,10 @@
 
 namespace hinterland::native {
 
-void random_walks(const graph::GraphWords& words, const sampling::WalkWords& task) {
-  with_graph(words, nullptr, [&](const auto& graph, const auto*) {
+void random_walks(const sampling::WalkParams& params) {
+  with_graph(*params.graph, nullptr, [&](const auto& graph, const auto*) {
     ThreadTeam team;
-    sampling::random_walks<std::decay_t<decltype(graph)>>(team, words, task);
+    sampling::random_walks<std::decay_t<decltype(graph)>>(team, params);
   });
 }
 

@@ -5,6 +5,6 @@
 
 namespace hinterland::native {
 
-void random_walks(const graph::GraphWords& graph, const sampling::WalkWords& task);
+void random_walks(const sampling::WalkParams& params);
 
 }  // namespace hinterland::native

@@ -29,6 +29,7 @@ def test_what_is_given_is_what_cpp_reads():
     made = params.struct("graph::BfsParams")(source=-3, scratch=2**64 - 1)
     words = made.on(torch.device("cpu")).view(torch.int64)
     assert words.tolist() == [0, 0, -3, 0, 0, -1]
+    assert params.struct("graph::BfsParams").read(words).source == -3
     assert (ctypes.c_char * 48).from_address(made.address).raw == bytes(made)
     with pytest.raises(AttributeError):
         params.struct("graph::BfsParams")(no_such_field=1)

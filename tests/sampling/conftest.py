@@ -29,21 +29,21 @@ def _compiled(name, folder):
     return ctypes.CDLL(str(library))
 
 
-def _function(library, name, arguments):
+def _function(library, name):
     function = getattr(library, name)
-    function.argtypes, function.restype = [ctypes.c_int64] * arguments, None
+    function.argtypes, function.restype = [ctypes.c_int64], None
     return function
 
 
 @pytest.fixture(scope="session")
 def lanes_library(tmp_path_factory):
-    return _function(_compiled("neighbors", tmp_path_factory.mktemp("lanes")), "sample_neighbors", 3)
+    return _function(_compiled("neighbors", tmp_path_factory.mktemp("lanes")), "sample_neighbors")
 
 
 @pytest.fixture(scope="session")
 def walk_lanes_library(tmp_path_factory):
     library = _compiled("walks", tmp_path_factory.mktemp("lanes"))
-    return _function(library, "random_walks", 2), _function(library, "negative_edges", 3)
+    return _function(library, "random_walks"), _function(library, "negative_edges")
 
 
 @pytest.fixture
@@ -52,8 +52,8 @@ def walk_lanes(walk_lanes_library, monkeypatch):
     walks, negatives = walk_lanes_library
 
     def turn():
-        monkeypatch.setattr(_core, "random_walks", lambda graph, task, team: walks(graph, task))
-        monkeypatch.setattr(_core, "negative_edges", lambda graph, task, team, phase: negatives(graph, task, phase))
+        monkeypatch.setattr(_core, "random_walks", walks)
+        monkeypatch.setattr(_core, "negative_edges", negatives)
 
     return turn
 
@@ -63,7 +63,7 @@ def lanes(lanes_library, monkeypatch):
     """A function that turns to the lanes for the rest of the test."""
 
     def turn():
-        monkeypatch.setattr(_core, "sample_neighbors", lambda batch, team, first, end: lanes_library(batch, first, end))
+        monkeypatch.setattr(_core, "sample_neighbors", lanes_library)
 
     return turn
 

@@ -3,14 +3,14 @@
 #include "hinterland/sampling/neighbors.hpp"
 #include "lane_team.hpp"
 
-extern "C" void sample_neighbors(const hinterland::sampling::BatchWords* batch, int64_t from, int64_t to) {
+extern "C" void sample_neighbors(const hinterland::sampling::SampleParams* params) {
   using namespace hinterland;
-  const int64_t first = from == 0 ? 0 : (from - 1) / 2 % batch->num_relations;
-  native::with_graph(*batch->relations[first].lists, nullptr, [&](const auto& graph, const auto*) {
+  const int64_t first = params->first == 0 ? 0 : (params->first - 1) / 2 % params->num_relations;
+  native::with_graph(*params->relations[first].lists, nullptr, [&](const auto& graph, const auto*) {
     using Graph = std::decay_t<decltype(graph)>;
     Lanes::run([&] {
       LaneTeam team;
-      sampling::sample_neighbors<Graph, true>(team, *batch, from, to);
+      sampling::sample_neighbors<Graph, true>(team, *params);
     });
   });
 }

@@ -37,6 +37,9 @@ HINTERLAND_FN int64_t floyd(const int64_t* tries, int64_t degree, int64_t count,
   }
 }
 
+inline constexpr int kListBits = 40;  // of a position in a list; a race is numbered with what they leave of a draw's
+inline constexpr int64_t kMostFanout = (int64_t{1} << (Draws::kDrawBits - kListBits)) - 1;
+
 struct ChoiceRule {
   bool replace, newest;
   const int64_t* times;       // of the vertices that lists name, or null
@@ -92,8 +95,6 @@ class Candidates {
   }
 
  private:
-  static constexpr int kListBits = 40;  // of a position in a list
-
   // The last moment is that of no vertex: a broken list, which whoever follows the edge reports, or none to choose.
   HINTERLAND_FN int64_t vertex_time(int64_t i) const {
     const int64_t neighbor = neighbor_at(graph_, list_, i);

@@ -6,6 +6,9 @@
 
 namespace hinterland::sampling {
 
+// No vertex, seed, walk or pair: in control blocks, whose others get the smallest there is.
+inline constexpr int64_t kNone = graph::FrontierControl::kNone;
+
 struct ListPlace {
   int64_t vertex, begin, degree;
 };
@@ -30,7 +33,7 @@ HINTERLAND_FN int64_t neighbor_at(const graph::PackedCsr<Edge, Weight>& graph, c
 // Weights of the types that paths know, as doubles: what a sampler does with one is a comparison or a division.
 class SampleWeights {
  public:
-  enum Kind : int64_t { kNone = -1, kUint8, kInt32, kInt64, kFloat32, kFloat64 };  // as in Python (sampling/batch.py)
+  enum Kind : int64_t { kNone = -1, kUint8, kInt32, kInt64, kFloat32, kFloat64 };
 
   HINTERLAND_FN SampleWeights(const graph::GraphWords& words, int64_t kind) : words_(words), kind_(kind) {}
 

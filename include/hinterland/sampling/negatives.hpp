@@ -14,16 +14,17 @@ namespace hinterland::sampling {
 inline constexpr int64_t kNegativeTries = 64;
 
 struct NegativeControl {
+  TeamControl team;
   int64_t bad_source, full_source;  // the smallest pair whose source is no vertex, and whose source lacks no neighbour; or kNone
   int64_t bad_list;                 // the smallest vertex with a broken list, or kNone
   int64_t left;                     // pairs that no try found
-
-  static constexpr int64_t kNone = stdlib::numeric_limits<int64_t>::max();
 };
 
-// What Python fills in (src/hinterland/sampling/negatives.py has the same order).
-struct NegativeWords {
-  int64_t seed, batch;
+// What a phase is given.
+struct NegativeParams {
+  const graph::GraphWords* graph;
+  int64_t phase;  // NegativePhase
+  uint64_t seed, batch;
   int64_t count;
   int64_t each;            // pairs of one source
   const int64_t* sources;  // pair i has sources[i / each]; null to draw sources as well
@@ -32,7 +33,6 @@ struct NegativeWords {
   int64_t* absent;  // [num_vertices + 1]: how many are missing in each list, after which Python adds up those before each
   NegativeControl* control;
 };
-static_assert(sizeof(NegativeWords) == 10 * sizeof(int64_t));
 
 // The list of one vertex, and what is not in it.
 template <class Graph>
@@ -103,11 +103,11 @@ enum NegativePhase : int64_t { kTryPairs, kCountAbsent, kPickAbsent };
 // One phase: tries, and where sources are given what follows when they fail; the count of what is missing in each list; the pairs
 // that tries have left, by these counts. Called by all threads of a team.
 template <class Graph, class Team>
-HINTERLAND_FN void negative_edges(Team& team, const graph::GraphWords& words, const NegativeWords& task, int64_t phase) {
-  const Graph graph(words);
-  const int64_t vertices = graph.num_vertices;
+HINTERLAND_FN void negative_edges(Team& team, const NegativeParams& task) {
+  const Graph graph(*task.graph);
+  const int64_t phase = task.phase, vertices = graph.num_vertices;
   team.loop(phase == kCountAbsent ? vertices : task.count, [&](const auto& ranges) {
-    const Draws draws(static_cast<uint64_t>(task.seed), static_cast<uint64_t>(task.batch), Draws::kNegatives);
+    const Draws draws(task.seed, task.batch, Draws::kNegatives);
     graph::StepCounts counts;
     const auto try_pair = [&](int64_t i) {
       const uint64_t place = static_cast<uint64_t>(i);
@@ -163,7 +163,7 @@ HINTERLAND_FN void negative_edges(Team& team, const graph::GraphWords& words, co
           pick(i);
       }
     });
-    if (counts.bad != graph::FrontierControl::kNone) atomic_min(task.control->bad_list, counts.bad);
+    if (counts.bad != kNone) atomic_min(task.control->bad_list, counts.bad);
   });
 }
 

@@ -18,9 +18,7 @@
 
 namespace hinterland::sampling {
 
-// What Python fills in (src/hinterland/sampling/batch.py has the same order). Numbers within a batch are below 2^48.
-
-// The vertices of one type.
+// The vertices of one type. Numbers within a batch are below 2^kPlaceBits.
 struct VertexSet {
   int64_t num_vertices;
   int64_t* node;  // the vertices of the batch, by their numbers in it
@@ -46,17 +44,23 @@ struct Relation {
 struct BatchControl {
   int64_t bad_seed, bad_list;  // the smallest type and number of a seed, relation and vertex: see kPlaceBits; or kNone
   int64_t num_edges, num_new;  // of a step
-
-  static constexpr int64_t kNone = stdlib::numeric_limits<int64_t>::max();
 };
 
-struct BatchWords {
-  int64_t seed, batch;
+// How vertices draw.
+struct SampleRule {
+  uint64_t seed, batch;
   int64_t replace, newest;
+};
+
+// What a launch is given. It may be one of several of its batch.
+struct SampleParams {
+  int64_t first, end;  // halves of steps: see sample_neighbors()
+  SampleRule rule;
   int64_t num_types, num_relations;
   const VertexSet* types;
   const Relation* relations;
   BatchControl* control;
+  TeamControl* team;  // zero at each launch
   const int64_t* limits;  // of each tree: the latest time of its vertices; null without times
   // Of one step: for each vertex of the frontier its list, its first edge, and `fanout` picks with keys; for each edge where
   // its neighbour is in the table; and Tiles::kRoom sums.
@@ -64,12 +68,10 @@ struct BatchWords {
   uint64_t* keys;
   int64_t *found, *sums;
 };
-static_assert(sizeof(VertexSet) == 8 * sizeof(int64_t) && sizeof(Relation) == 11 * sizeof(int64_t));
-static_assert(sizeof(BatchWords) == 17 * sizeof(int64_t));
 
 // Enters the known vertices of all types in their tables.
 template <class Team>
-HINTERLAND_FN void enter_known(Team& team, const BatchWords& batch) {
+HINTERLAND_FN void enter_known(Team& team, const SampleParams& batch) {
   for (int64_t type = 0; type < batch.num_types; ++type) {
     const VertexSet& set = batch.types[type];
     const NumberTable table(set.entries, set.table_size);
@@ -92,7 +94,7 @@ HINTERLAND_FN void enter_known(Team& team, const BatchWords& batch) {
 template <class Graph, bool kMayCompare>
 class HopStep {
  public:
-  HINTERLAND_FN HopStep(const BatchWords& batch, int64_t hop, int64_t number)
+  HINTERLAND_FN HopStep(const SampleParams& batch, int64_t hop, int64_t number)
       : batch_(batch),
         hop_(hop),
         number_(number),
@@ -101,7 +103,7 @@ class HopStep {
         target_(batch.types[relation_.target]),
         graph_(*relation_.lists),
         weights_(*relation_.lists, relation_.weights),
-        rule_{batch.replace != 0, batch.newest != 0, source_.times, relation_.times, relation_.most_weight},
+        rule_{batch.rule.replace != 0, batch.rule.newest != 0, source_.times, relation_.times, relation_.most_weight},
         fanout_(relation_.fanouts[hop]),
         frontier_(hop == 0 ? 0 : target_.ends[hop - 1]),
         size_(target_.ends[hop] - frontier_) {}
@@ -166,8 +168,6 @@ class HopStep {
   HINTERLAND_FN uint64_t place(int64_t i) const {
     return static_cast<uint64_t>(number_ << Draws::kPlaceBits | (frontier_ + i));
   }
-  HINTERLAND_FN uint64_t seed() const { return static_cast<uint64_t>(batch_.seed); }
-  HINTERLAND_FN uint64_t batch() const { return static_cast<uint64_t>(batch_.batch); }
 
   // The list of vertex i of the frontier, empty where the vertex is none or its list is broken, and notes of both.
   HINTERLAND_FN ListPlace open(int64_t i, graph::StepCounts& counts) const {
@@ -185,14 +185,14 @@ class HopStep {
     return {graph_, weights_, rule_, source_.num_vertices, list, limit};
   }
   HINTERLAND_FN void report(const graph::StepCounts& counts) const {
-    if (counts.bad != graph::FrontierControl::kNone) atomic_min(batch_.control->bad_list, number_ << Draws::kPlaceBits | counts.bad);
+    if (counts.bad != kNone) atomic_min(batch_.control->bad_list, number_ << Draws::kPlaceBits | counts.bad);
   }
 
   // A lane for each vertex.
   template <class Team>
   HINTERLAND_FN void choose_by_position(Team& team) const {
     team.loop(size_, [&](const auto& ranges) {
-      const Draws draws(seed(), batch(), Draws::kNeighbors);
+      const Draws draws(batch_.rule.seed, batch_.rule.batch, Draws::kNeighbors);
       graph::StepCounts counts;
       ranges([&](int64_t first, int64_t last) {
         for (int64_t i = first + Warp::lane(); i < last; i += Warp::kWidth) {
@@ -216,7 +216,7 @@ class HopStep {
   template <class Team>
   HINTERLAND_FN void choose_by_candidate(Team& team) const {
     team.take(size_, [&](const auto& each) {
-      const ChoiceStreams streams(seed(), batch());
+      const ChoiceStreams streams(batch_.rule.seed, batch_.rule.batch);
       graph::StepCounts counts;
       each([&](int64_t i) {
         const Candidates<Graph> from = candidates(i, open(i, counts));
@@ -303,7 +303,7 @@ class HopStep {
     });
   }
 
-  const BatchWords& batch_;
+  const SampleParams& batch_;
   int64_t hop_, number_;
   const Relation& relation_;
   const VertexSet &source_, &target_;
@@ -314,11 +314,11 @@ class HopStep {
   int64_t frontier_, size_;  // the vertices that draw: the first one's number, and how many
 };
 
-// Halves [from, to) of a batch's steps: 0 enters the seeds, and from 1 on there are two for each relation of each hop. Those of
-// one call have lists of one form.
+// Halves [first, end) of a batch's steps: 0 enters the seeds, and from 1 on there are two for each relation of each hop. Those
+// of one call have lists of one form.
 template <class Graph, bool kMayCompare, class Team>
-HINTERLAND_FN void sample_neighbors(Team& team, const BatchWords& batch, int64_t from, int64_t to) {
-  for (int64_t half = from; half < to; ++half) {
+HINTERLAND_FN void sample_neighbors(Team& team, const SampleParams& batch) {
+  for (int64_t half = batch.first; half < batch.end; ++half) {
     if (half == 0) {
       enter_known(team, batch);
       continue;

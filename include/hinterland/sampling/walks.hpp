@@ -14,17 +14,19 @@
 
 namespace hinterland::sampling {
 
-struct WalkControl {
-  int64_t bad_start, bad_list;  // the smallest walk whose start is no vertex, the smallest vertex with a broken list; or kNone
+inline constexpr int64_t kMostSteps = (int64_t{1} << (64 - Draws::kPlaceBits)) - 1;  // of a walk: see WalkDraws::place()
 
-  static constexpr int64_t kNone = stdlib::numeric_limits<int64_t>::max();
+struct WalkControl {
+  TeamControl team;
+  int64_t bad_start, bad_list;  // the smallest walk whose start is no vertex, the smallest vertex with a broken list; or kNone
 };
 
-// What Python fills in (src/hinterland/sampling/walks.py has the same order).
-struct WalkWords {
-  int64_t seed, batch;
+// What a call is given.
+struct WalkParams {
+  const graph::GraphWords* graph;
+  uint64_t seed, batch;
   int64_t first;              // the first walk's number; each number has draws of its own
-  int64_t num_walks, length;  // length is below 2^16
+  int64_t num_walks, length;  // length is at most kMostSteps
   double restart;
   int64_t weights;  // SampleWeights::Kind
   double most_weight;
@@ -32,18 +34,17 @@ struct WalkWords {
   int64_t* walks;  // [num_walks, length + 1]
   WalkControl* control;
 };
-static_assert(sizeof(WalkWords) == 11 * sizeof(int64_t));
 
 // How one step of any walk is drawn. Its place is the walk and the step; draw 0 decides on the restart and draws a neighbour where
 // all are alike, then come the trials, and from kRace on the keys.
 template <class Graph>
 class WalkDraws {
  public:
-  HINTERLAND_FN WalkDraws(const Graph& graph, const graph::GraphWords& words, const WalkWords& task)
+  HINTERLAND_FN WalkDraws(const Graph& graph, const WalkParams& task)
       : graph_(graph),
-        weights_(words, task.weights),
+        weights_(*task.graph, task.weights),
         rule_{true, false, nullptr, nullptr, task.most_weight},
-        draws_(static_cast<uint64_t>(task.seed), static_cast<uint64_t>(task.batch), Draws::kWalks),
+        draws_(task.seed, task.batch, Draws::kWalks),
         restart_(task.restart) {}
 
   HINTERLAND_FN static uint64_t place(int64_t walk, int64_t step) {
@@ -113,10 +114,10 @@ inline constexpr int kWalksTogether = Warp::kWidth == 1 ? 8 : 1;  // walks of on
 
 // All walks. Called by all threads of a team.
 template <class Graph, class Team>
-HINTERLAND_FN void random_walks(Team& team, const graph::GraphWords& words, const WalkWords& task) {
-  const Graph graph(words);
+HINTERLAND_FN void random_walks(Team& team, const WalkParams& task) {
+  const Graph graph(*task.graph);
   team.loop(ceil_div<int64_t>(task.num_walks, kWalksTogether), [&](const auto& ranges) {
-    const WalkDraws<Graph> draws(graph, words, task);
+    const WalkDraws<Graph> draws(graph, task);
     graph::StepCounts counts;
     ranges([&](int64_t first, int64_t last) {
       const int64_t run = first + Warp::lane(), begin = run * kWalksTogether;
@@ -153,7 +154,7 @@ HINTERLAND_FN void random_walks(Team& team, const graph::GraphWords& words, cons
           if (k < count) task.walks[(begin + k) * (task.length + 1) + step + 1] = at[k];
       }
     });
-    if (counts.bad != graph::FrontierControl::kNone) atomic_min(task.control->bad_list, counts.bad);
+    if (counts.bad != kNone) atomic_min(task.control->bad_list, counts.bad);
   });
 }
 

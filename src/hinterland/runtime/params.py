@@ -36,14 +36,15 @@ class Params(ctypes.Structure):
         """Where it lies in the CPU's memory, as long as this object lives."""
         return ctypes.addressof(self)
 
-    @classmethod
-    def read(cls, memory: torch.Tensor, at: int) -> Any:
-        """The struct that lies at byte ``at`` of ``memory``, uint8 ``[n]``, as it is now; waits for a GPU."""
-        return cls.from_buffer_copy(memory[at : at + ctypes.sizeof(cls)].cpu().numpy().tobytes())
-
     def on(self, device: torch.device) -> torch.Tensor:
         """Its bytes in memory of ``device``: uint8 ``[size]``."""
         return torch.frombuffer(bytearray(self), dtype=torch.uint8).to(device)
+
+    @classmethod
+    def read(cls, memory: torch.Tensor, at: int = 0) -> Any:
+        """The struct that lies at byte ``at`` of ``memory``, ``[n]`` on any device, once the device is done with it."""
+        here = memory.view(torch.uint8)[at : at + ctypes.sizeof(cls)].cpu()
+        return cls.from_buffer_copy(cls.from_address(here.data_ptr()))
 
 
 @functools.cache

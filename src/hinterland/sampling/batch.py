@@ -7,13 +7,12 @@ of a step's edges is known; the sample is the same.
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import itertools
-import struct
-from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
@@ -24,14 +23,17 @@ from ..runtime import devices
 from ..runtime.errors import GraphError, IndexOutOfRange, OutOfMemory
 from ..runtime.jit import KernelFile
 from ..runtime.launch import launch, resident_blocks
+from ..runtime.params import Params, struct
 from ..runtime.units import format_bytes
 
-WEIGHT_KINDS = {torch.uint8: 0, torch.int32: 1, torch.int64: 2, torch.float32: 3, torch.float64: 4}  # SampleWeights::Kind
-_NONE = 2**63 - 1  # BatchControl::kNone
-_PLACE_BITS = 48  # Draws::kPlaceBits
-_TEAM_WORDS, _BATCH_WORDS, _SET_WORDS, _RELATION_WORDS = 32, 17, 8, 11  # TeamControl, BatchWords, VertexSet, Relation
+WEIGHT_KINDS = {getattr(torch, name): kind for name, kind in _core.SAMPLE_WEIGHTS.items() if name != "none"}
+NO_WEIGHTS: tuple[int, float] = (_core.SAMPLE_WEIGHTS["none"], 1.0)  # weight_kind and most_weight of a Relation
+RULE = struct("sampling::SampleRule")
+_PARAMS, _SET, _RELATION = (struct(f"sampling::{name}") for name in ("SampleParams", "VertexSet", "Relation"))
+_CONTROL, _TEAM = struct("sampling::BatchControl"), struct("TeamControl")
+_ENTRY_BYTES = ctypes.sizeof(struct("sampling::NumberEntry"))
+_PLACES = 1 << _core.SAMPLE_PLACE_BITS
 _LINE = 16  # words of a cache line
-_ENTRY_BYTES = 16  # of NumberEntry
 _MOST_AHEAD = 1 << 30  # bytes that are allocated for any outcome; with more it pays to wait for what is needed
 _ARRAYS, _LARGE = 11, 1 << 21  # of a batch and its result, and bytes from which on the allocator may waste some of each
 _LITTLE = 128 << 20  # bytes that are allocated without asking how many are free, which takes long on some GPUs
@@ -44,16 +46,6 @@ def _instance(lists: str, compares: bool) -> str:
 _FORMS = tuple(csr_type(edge, packed=packed) for edge in (4, 8) for packed in (False, True))
 _INSTANCES = tuple(_instance(form, compares) for form in _FORMS for compares in (False, True))
 KERNELS = KernelFile("sampling/neighbor.cu", _INSTANCES, apart=True)
-
-
-class Rule(NamedTuple):
-    """How vertices draw from their lists."""
-
-    replace: bool
-    newest: bool
-    disjoint: bool
-    seed: int
-    batch: int
 
 
 @dataclass
@@ -86,9 +78,9 @@ class VertexSet:
             self.node = _grown(self.node, capacity)
             self.tree = None if self.tree is None else _grown(self.tree, capacity)
         size = 1 << max(2 * capacity - 1, 1).bit_length()
-        if not first and size * 2 <= self.entries.numel():
+        if not first and size <= self.entries.shape[0]:
             return False
-        self.entries = torch.full((2 * size,), -1, dtype=torch.int64, device=self.seeds.device)
+        self.entries = torch.full((size, _ENTRY_BYTES // 8), -1, dtype=torch.int64, device=self.seeds.device)
         return True
 
 
@@ -100,7 +92,7 @@ class Relation:
         view: the lists as the device reads them.
         source, target: the types, by position among the batch's vertex sets: whose vertices are listed, and who has the lists.
         fanouts: for each hop how many neighbours a vertex draws; -1 is all.
-        weight_kind, most_weight: how weights are stored, -1 to ignore them, and the largest one.
+        weight_kind, most_weight: how weights are stored (``SAMPLE_WEIGHTS``), and the largest one.
         times: int64 ``[edges of the lists]`` as the device reads it, or None.
     """
 
@@ -108,8 +100,8 @@ class Relation:
     source: int
     target: int
     fanouts: Sequence[int]
-    weight_kind: int = -1
-    most_weight: float = 1.0
+    weight_kind: int
+    most_weight: float
     times: torch.Tensor | None = None
     edges: torch.Tensor = field(init=False)  # [3, capacity]: row, col and edge of a Sample
     count: int = field(init=False, default=0)  # edges so far
@@ -174,13 +166,34 @@ def bound(
     return Bound(tuple(vertices), tuple(edges), *most)
 
 
+@functools.lru_cache
+def _block(types: int, relations: int, hops: int) -> Any:
+    """The class of what a batch keeps in one array of its device; its state is what the CPU reads back."""
+    ends = ctypes.c_int64 * (hops + 1)  # of a type's vertices or a relation's edges
+
+    class State(Params):
+        _fields_ = (("control", _CONTROL), ("ends", ends * (types + relations)))
+
+    class Block(Params):
+        _fields_ = (
+            ("team", _TEAM),  # what lies before the state is sent at each launch,
+            ("types", _SET * types),
+            ("relations", _RELATION * relations),
+            ("state", State),  # the state and the fanouts with the first one,
+            ("fanouts", ctypes.c_int64 * hops * relations),
+            ("sums", ctypes.c_int64 * _core.SAMPLE_TILES),  # and the sums never
+        )
+
+    return Block
+
+
 class Batch:
     """Samples one mini-batch.
 
     Args:
         types: the vertex sets, each with its seeds.
         relations: in the order in which a hop goes through them.
-        rule: how vertices draw.
+        rule: how vertices draw, a ``RULE``.
         limits: int64 ``[seeds of all types]``, the latest time of each subtree's vertices; None without times.
         device: where to sample, and where everything lies.
 
@@ -191,31 +204,30 @@ class Batch:
         self,
         types: Sequence[VertexSet],
         relations: Sequence[Relation],
-        rule: Rule,
+        rule: Params,
         limits: torch.Tensor | None,
         device: torch.device,
     ) -> None:
         self.types, self.relations, self.rule, self.limits, self.device = types, relations, rule, limits, device
         self.hops = len(relations[0].fanouts)
-        # What the kernel writes and the CPU reads back: control, the ends of types and relations, the fanouts.
-        start = [_NONE, _NONE, 0, 0]
-        self._ends: list[int] = []
-        for counts in ([len(t.seeds) for t in types], [0] * len(relations)):
-            for count in counts:
-                self._ends.append(len(start))
-                start += [count] + [0] * self.hops
-        self._fanouts = [len(start) + number * self.hops for number in range(len(relations))]
-        for relation in relations:
-            start += relation.fanouts
-        # One array: the words that kernels read, this state (the first launch sends both in one copy), and the sums.
-        told = _TEAM_WORDS + _BATCH_WORDS + _SET_WORDS * len(types) + _RELATION_WORDS * len(relations)
-        self._memory = self._array(told + len(start) + _core.SAMPLE_TILES)
-        self._state, self._unsent = self._memory[told : told + len(start)], start
-        self._choice: torch.Tensor | None = None  # begins, degrees, firsts, picks and keys of a step, one after another
-        self._offsets = [0] * 5  # of these, in words
+        self._block, self._sent = _block(len(types), len(relations), self.hops)(), False
+        state = self._block.state
+        state.control.bad_seed = state.control.bad_list = _core.SAMPLE_NONE
+        for number, t in enumerate(types):
+            state.ends[number][0] = len(t.seeds)
+        for number, r in enumerate(relations):
+            self._block.fanouts[number][:] = r.fanouts
+        self._memory = torch.empty(ctypes.sizeof(self._block), dtype=torch.uint8, device=device)
+        at = type(self._block).state
+        self._state = self._memory[at.offset : at.offset + at.size]
+        self._choice: torch.Tensor | None = None  # what choosing needs in a step, one after another
+        self._chosen: dict[str, int] = {}  # where each is, by its name in SampleParams
         self._found: torch.Tensor | None = None
         self._counts: _Counts | None = None
-        self._compares = any(r.weight_kind >= 0 or r.times is not None or types[r.source].times is not None for r in relations)
+        self._disjoint = types[0].trees is not None
+        self._compares = any(
+            r.weight_kind != NO_WEIGHTS[0] or r.times is not None or types[r.source].times is not None for r in relations
+        )
 
     def begin(self) -> None:
         """Samples, but does not wait for the counts where all hops are one launch.
@@ -225,7 +237,7 @@ class Batch:
             OutOfMemory: the batch does not fit on the device.
         """
         seeds = tuple(len(t.seeds) for t in self.types)
-        trees = sum(seeds) if self.rule.disjoint else 1
+        trees = sum(seeds) if self._disjoint else 1
         limits = tuple(t.num_vertices * trees for t in self.types)
         most = bound(seeds, limits, tuple((r.source, r.target, tuple(r.fanouts)) for r in self.relations))
         try:
@@ -293,7 +305,7 @@ class Batch:
                 self._launch(half, half + 1, size * max(fanout, 1))
                 edges = self._read()
                 # Each vertex draws once a hop and tree, but a seed may be given several times.
-                lists = seeds if hop == 0 or self.rule.disjoint else 1
+                lists = seeds if hop == 0 or self._disjoint else 1
                 if fanout < 0 and edges > lists * relation.view.lists.num_edges:
                     raise GraphError(
                         f"lists of {edges} neighbours were met, but there are {relation.view.lists.num_edges} edges: the "
@@ -311,10 +323,13 @@ class Batch:
         self._read()
 
     def _reserve_choice(self, frontier: int, picks: int) -> None:
-        sizes = (frontier, frontier, frontier, picks, picks if self._compares else 0)
-        *self._offsets, size = itertools.accumulate((-(-size // _LINE) * _LINE for size in sizes), initial=0)
-        if self._choice is None or size > len(self._choice):
+        frontier, picks = -(-frontier // _LINE) * _LINE, -(-picks // _LINE) * _LINE
+        size = 3 * frontier + (2 if self._compares else 1) * picks
+        if self._choice is None or size > self._choice.shape[0]:
             self._choice = self._array(size)
+        begins = self._choice.data_ptr()
+        degrees, firsts, picked = (begins + 8 * frontier * before for before in (1, 2, 3))
+        self._chosen = {"begins": begins, "degrees": degrees, "firsts": firsts, "picks": picked, "keys": picked + 8 * picks}
 
     def _reserve_found(self, edges: int) -> None:
         if self._found is None or edges > len(self._found):
@@ -322,12 +337,12 @@ class Batch:
 
     def _launch(self, first: int, end: int, work: int, entering: int | None = None) -> None:
         """Halves [first, end) of the steps. ``entering``: the only type whose known vertices are entered."""
-        words = self._words(entering) + self._unsent
-        self._unsent = []
-        self._memory[: len(words)].copy_(torch.frombuffer(array("q", words), dtype=torch.int64), non_blocking=True)
-        base = self._memory.data_ptr()
+        params = self._params(first, end, entering)
+        size = (type(self._block).state if self._sent else type(self._block).sums).offset
+        self._memory[:size].copy_(torch.frombuffer(self._block, dtype=torch.uint8, count=size), non_blocking=True)
+        self._sent = True
         if self.device.type == "cpu":
-            _core.sample_neighbors(base + 8 * _TEAM_WORDS, base, first, end)
+            _core.sample_neighbors(params.address)
             return
         instance = _instance(self.relations[self._number(first)].form, self._compares)
         # Few edges cannot occupy the whole GPU, and fewer blocks wait for each other in less time. Where the link bounds a
@@ -335,28 +350,55 @@ class Batch:
         grid = min(resident_blocks(KERNELS, instance, self.device, BLOCK), 1 + work // BLOCK)
         if any(r.view.over_link for r in self.relations):
             grid = min(grid, devices.quarter(self.device))
-        launch(KERNELS, instance, self.device, grid, BLOCK, base + 8 * _TEAM_WORDS, base, first, end, cooperative=True)
+        launch(KERNELS, instance, self.device, grid, BLOCK, params, cooperative=True)
 
-    def _words(self, entering: int | None) -> list[int]:
-        """TeamControl, BatchWords, then the types and the relations."""
-        state, choice = self._state.data_ptr(), _address(self._choice)
-        ends = [state + 8 * at for at in self._ends]
-        types: list[int] = []
+    def _params(self, first: int, end: int, entering: int | None) -> Params:
+        """Those of a launch, whose block is filled in."""
+        block, parts, base = self._block, type(self._block), self._memory.data_ptr()
+        state, of_state = base + parts.state.offset, type(block.state)
+        ends = itertools.count(state + of_state.ends.offset, 8 * (self.hops + 1))
+        fanouts = itertools.count(base + parts.fanouts.offset, 8 * self.hops)
         for number, t in enumerate(self.types):
-            arrays = (_address(t.node), _address(t.tree), ends[number], _address(t.entries))
-            known = t.known if entering in (None, number) else 0
-            types += [t.num_vertices, *arrays, t.entries.numel() // 2, known, _address(t.times)]
-        relations: list[int] = []
+            block.types[number] = _SET(
+                num_vertices=t.num_vertices,
+                node=address(t.node),
+                tree=address(t.tree),
+                ends=next(ends),
+                entries=address(t.entries),
+                table_size=t.entries.shape[0],
+                num_known=t.known if entering in (None, number) else 0,
+                times=address(t.times),
+            )
         for number, r in enumerate(self.relations):
-            relations += [r.view.words, r.source, r.target, state + 8 * self._fanouts[number], ends[len(self.types) + number]]
-            relations += [r.edges.data_ptr() + 8 * r.edges.shape[1] * row for row in range(3)]
-            relations += [r.weight_kind, _bits(r.most_weight), _address(r.times)]
-        at = self._memory.data_ptr() + 8 * (_TEAM_WORDS + _BATCH_WORDS)
-        rule = self.rule
-        batch = [rule.seed, rule.batch, rule.replace, rule.newest, len(self.types), len(self.relations)]
-        batch += [at, at + 8 * len(types), state, _address(self.limits), *(choice + 8 * part for part in self._offsets)]
-        batch += [_address(self._found), state + 8 * self._state.numel()]
-        return [0] * _TEAM_WORDS + batch + types + relations
+            edges, stride = r.edges.data_ptr(), 8 * r.edges.shape[1]
+            block.relations[number] = _RELATION(
+                lists=r.view.words,
+                source=r.source,
+                target=r.target,
+                fanouts=next(fanouts),
+                ends=next(ends),
+                row=edges,
+                col=edges + stride,
+                edge=edges + 2 * stride,
+                weights=r.weight_kind,
+                most_weight=r.most_weight,
+                times=address(r.times),
+            )
+        return _PARAMS(
+            first=first,
+            end=end,
+            rule=self.rule,
+            num_types=len(self.types),
+            num_relations=len(self.relations),
+            types=base + parts.types.offset,
+            relations=base + parts.relations.offset,
+            control=state + of_state.control.offset,
+            team=base + parts.team.offset,
+            limits=address(self.limits),
+            **self._chosen,
+            found=address(self._found),
+            sums=base + parts.sums.offset,
+        )
 
     def _read(self) -> int:
         """Waits for what was launched, and takes the counts. Returns the edges of the step under way.
@@ -364,30 +406,31 @@ class Batch:
         Raises:
             IndexOutOfRange, GraphError: as :meth:`finish`.
         """
-        return self._take(self._state.tolist())
+        return self._take(self._state)
 
-    def _take(self, state: list[int]) -> int:
-        self._check(*state[:2])
-        ends = [state[at : at + self.hops + 1] for at in self._ends]
+    def _take(self, counts: torch.Tensor) -> int:
+        state = type(self._block.state).read(counts)
+        self._check(state.control.bad_seed, state.control.bad_list)
+        ends = [of_one[:] for of_one in state.ends]
         self.vertex_ends, self.edge_ends = ends[: len(self.types)], ends[len(self.types) :]
         for t, at in zip(self.types, self.vertex_ends, strict=True):
             t.known = max(at)
         for r, at in zip(self.relations, self.edge_ends, strict=True):
             r.count = max(at)
-        return state[2]
+        return int(state.control.num_edges)
 
     def _check(self, bad_seed: int, bad_list: int) -> None:
-        if bad_seed != _NONE:
-            at = bad_seed % 2**_PLACE_BITS
-            vertices = self.types[bad_seed >> _PLACE_BITS]
+        if bad_seed != _core.SAMPLE_NONE:
+            at = bad_seed % _PLACES
+            vertices = self.types[bad_seed // _PLACES]
             raise IndexOutOfRange(
                 f"seed {int(vertices.seeds[at])} at position {at} is no vertex: there are {vertices.num_vertices}, "
                 "numbered from 0"
             )
-        if bad_list != _NONE:
-            relation = self.relations[bad_list >> _PLACE_BITS]
+        if bad_list != _core.SAMPLE_NONE:
+            relation = self.relations[bad_list // _PLACES]
             raise GraphError(
-                f"the neighbour list of vertex {bad_list % 2**_PLACE_BITS} is broken: its offsets do not lie in order, or it "
+                f"the neighbour list of vertex {bad_list % _PLACES} is broken: its offsets do not lie in order, or it "
                 f"names a vertex outside [0, {self.types[relation.source].num_vertices}); check the file it came from"
             )
 
@@ -408,10 +451,10 @@ class _Counts:
     def are_there(self) -> bool:
         return self._copied is None or self._copied.query()
 
-    def read(self) -> list[int]:
+    def read(self) -> torch.Tensor:
         if self._copied is not None:
             self._copied.synchronize()
-        return self._here.tolist()
+        return self._here
 
 
 def state_bytes(num_vertices: int, seeds: int, fanouts: Sequence[int]) -> int:
@@ -434,10 +477,5 @@ def _grown(array: torch.Tensor, capacity: int) -> torch.Tensor:
     return grown
 
 
-def _address(array: torch.Tensor | None) -> int:
+def address(array: torch.Tensor | None) -> int:
     return 0 if array is None else array.data_ptr()
-
-
-def _bits(value: float) -> int:
-    """A double's bits as a signed number."""
-    return int(struct.unpack("<q", struct.pack("<d", value))[0])

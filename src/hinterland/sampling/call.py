@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
-import torch
-
+from .. import _core
 from ..graph.prepare import Prepared
 from ..graph.traversal import BLOCK, csr_type, graph_type
 from ..runtime.errors import GraphError
 from ..runtime.jit import KernelFile
 from ..runtime.launch import launch, resident_blocks
-from .batch import _TEAM_WORDS
-
-NONE = 2**63 - 1  # kNone of the control blocks
+from ..runtime.params import Params
 
 
 def kernel_file(name: str) -> KernelFile:
@@ -22,32 +19,27 @@ def kernel_file(name: str) -> KernelFile:
     return KernelFile(f"sampling/{name}.cu", tuple(f"{name}_kernel<{form}>" for form in forms), apart=True)
 
 
-def call(
-    prepared: Prepared, kernels: KernelFile, on_cpu: Callable[..., None], words: Sequence[int], items: int, *more: int
-) -> None:
-    """One call of ``on_cpu``, or one cooperative launch of the kernel that takes the same arguments.
+def call(prepared: Prepared, kernels: KernelFile, on_cpu: Callable[[int], None], params: Params, items: int) -> None:
+    """One call of ``on_cpu``, or one cooperative launch of the kernel that takes the same parameters.
 
     Args:
         prepared: the graph and the device.
         kernels: what :func:`kernel_file` made.
-        words: what the kernel's parameter block holds: integers and addresses.
+        params: those of the kernel.
         items: what the loop goes over, which bounds the grid.
-        more: arguments besides.
     """
     device = prepared.device
-    block = torch.tensor([0] * _TEAM_WORDS + list(words), dtype=torch.int64).to(device)
-    arguments = (prepared.out.words, block.data_ptr() + 8 * _TEAM_WORDS, block.data_ptr(), *more)
     if device.type == "cpu":
-        on_cpu(*arguments)
+        on_cpu(params.address)
         return
     instance = next(name for name in kernels.instances if name.endswith(f"<{graph_type(prepared)}>"))
     grid = min(resident_blocks(kernels, instance, device, BLOCK), 1 + items // BLOCK)
-    launch(kernels, instance, device, grid, BLOCK, *arguments, cooperative=True)
+    launch(kernels, instance, device, grid, BLOCK, params, cooperative=True)
 
 
 def check_list(prepared: Prepared, bad: int) -> None:
-    """Raises GraphError where ``bad`` is a vertex, as the device numbers it, and not ``NONE``."""
-    if bad == NONE:
+    """Raises GraphError where ``bad`` is a vertex, as the device numbers it, and not ``SAMPLE_NONE``."""
+    if bad == _core.SAMPLE_NONE:
         return
     graph = prepared.graph
     vertex = bad if graph.outer is None else int(graph.outer[bad])

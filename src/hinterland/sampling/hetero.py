@@ -13,7 +13,7 @@ from ..runtime import devices
 from ..runtime.arguments import shown
 from ..runtime.errors import ConfigError, GraphError
 from .adjacency import Adjacency
-from .batch import Batch, Relation, Rule, VertexSet, cut
+from .batch import NO_WEIGHTS, RULE, Batch, Relation, VertexSet, cut
 from .neighbor import (
     UNTIMED,
     check_fanouts,
@@ -92,7 +92,7 @@ class HeteroSampler:
         self.seed = integer("seed", seed)
         self.device = devices.as_device(device)
         self._weights = {
-            name: weights_of(lists) if weighted and lists.weights is not None else (-1, 1.0) for name, lists in rows.items()
+            name: weights_of(lists) if weighted and lists.weights is not None else NO_WEIGHTS for name, lists in rows.items()
         }
         times, edge_times = times or {}, edge_times or {}
         self._times = {n: vertex_times_on(self.device, times.get(n), count, None) for n, count in self.num_vertices.items()}
@@ -143,7 +143,8 @@ class HeteroSampler:
                 )
                 for key in self.graphs
             ]
-            rule = Rule(self.replace, self.temporal_strategy == "last", self.disjoint, self.seed, integer("batch", batch))
+            number, newest = integer("batch", batch), self.temporal_strategy == "last"
+            rule = RULE(seed=self.seed, batch=number, replace=bool(self.replace), newest=newest)
             run = Batch(list(sets.values()), relations, rule, limits, self.device)
             run.begin()
             run.finish()

@@ -3,12 +3,10 @@
 
 namespace hinterland::sampling {
 
-// `control` is zero.
 template <class Graph>
-__global__ void __launch_bounds__(512, 2)
-    negatives_kernel(const graph::GraphWords* graph, const NegativeWords* task, TeamControl* control, int64_t phase) {
-  GridTeam team(control);
-  negative_edges<Graph>(team, *graph, *task, phase);
+__global__ void __launch_bounds__(512, 2) negatives_kernel(const __grid_constant__ NegativeParams p) {
+  GridTeam team(&p.control->team);
+  negative_edges<Graph>(team, p);
 }
 
 }  // namespace hinterland::sampling

@@ -10,12 +10,15 @@ from ..graph.prepare import Prepared, graph_of, prepared_for
 from ..memory.allocator import require_room
 from ..runtime import arguments, devices
 from ..runtime.errors import ConfigError, GraphError, IndexOutOfRange, OutOfMemory
+from ..runtime.params import Params, struct
 from ..runtime.units import format_bytes
-from .call import NONE, call, check_list, kernel_file
+from .batch import address
+from .call import call, check_list, kernel_file
 from .neighbor import integer, numbered_inside, vertices_on
 
 KERNELS = kernel_file("negatives")
-_TRY, _COUNT, _PICK = range(3)  # NegativePhase
+_PARAMS, _CONTROL = struct("sampling::NegativeParams"), struct("sampling::NegativeControl")
+_NONE = _core.SAMPLE_NONE
 
 
 def negative_edges(
@@ -64,7 +67,7 @@ def negative_edges(
             "negative_edges looks edges up in sorted lists, but the neighbours of some vertex do not ascend; pass "
             "compress(graph), whose lists are sorted, or exact=False"
         )
-    numbers = [integer("seed", seed), integer("batch", batch)]
+    seed, batch = integer("seed", seed), integer("batch", batch)
     prepared = prepared_for(graph, "sampling", None, device)
     place = prepared.device
     with devices.on(place):
@@ -85,27 +88,39 @@ def negative_edges(
         vertices = inner.num_vertices
         if vertices < 2:
             raise GraphError(f"a graph of {vertices} vertices has no pair of different ones; there is no negative edge")
-        control = torch.tensor([NONE, NONE, NONE, 0], dtype=torch.int64, device=place)
         absent: torch.Tensor | None = None
 
-        def run(phase: int, items: int) -> list[int]:
-            words = [*numbers, total, max(count, 1), 0 if sources is None else sources.data_ptr(), int(exact)]
-            words += [pairs[0].data_ptr(), pairs[1].data_ptr(), 0 if absent is None else absent.data_ptr(), control.data_ptr()]
-            call(prepared, KERNELS, _core.negative_edges, words, items, phase)
-            found: list[int] = control.tolist()
+        def run(phase: str, items: int) -> Params:
+            control = _CONTROL(bad_source=_NONE, full_source=_NONE, bad_list=_NONE).on(place)
+            params = _PARAMS(
+                graph=prepared.out.words,
+                phase=_core.NEGATIVE_PHASES[phase],
+                seed=seed,
+                batch=batch,
+                count=total,
+                each=max(count, 1),
+                sources=address(sources),
+                exact=int(exact),
+                source=pairs[0].data_ptr(),
+                target=pairs[1].data_ptr(),
+                absent=address(absent),
+                control=control.data_ptr(),
+            )
+            call(prepared, KERNELS, _core.negative_edges, params, items)
+            found = _CONTROL.read(control)
             _check(prepared, sources, count, found)
             return found
 
-        if run(_TRY, total)[3] > 0:
+        if run("try", total).left > 0:
             absent = torch.zeros(vertices + 1, dtype=torch.int64, device=place)
-            run(_COUNT, vertices)
+            run("count", vertices)
             absent = torch.cat([absent.new_zeros(1), absent[:-1].cumsum(0)])
             if int(absent[-1]) == 0:
                 raise GraphError(
                     f"the graph of {vertices} vertices is complete: every pair of different ones is an edge, and there is no "
                     "negative edge; exact=False draws pairs without looking them up"
                 )
-            run(_PICK, total)
+            run("pick", total)
         order = prepared.order_for(pairs.numel())
         return pairs if order is None else order[pairs]
 
@@ -118,17 +133,16 @@ def _sources(device: torch.device, positives: torch.Tensor) -> torch.Tensor:
     return vertices_on(device, "positives", arguments.dense("positives", positives)[0])
 
 
-def _check(prepared: Prepared, sources: torch.Tensor | None, count: int, control: list[int]) -> None:
-    bad_source, full_source, bad_list, _ = control
+def _check(prepared: Prepared, sources: torch.Tensor | None, count: int, control: Params) -> None:
     graph = prepared.graph
-    if sources is not None and bad_source != NONE:
-        at = bad_source // count
+    if sources is not None and control.bad_source != _NONE:
+        at = control.bad_source // count
         raise IndexOutOfRange(
             f"source {int(sources[at])} of positive edge {at} is no vertex: there are {graph.num_vertices}, numbered from 0"
         )
-    check_list(prepared, bad_list)
-    if sources is not None and full_source != NONE:
-        at = full_source // count
+    check_list(prepared, control.bad_list)
+    if sources is not None and control.full_source != _NONE:
+        at = control.full_source // count
         source = int(sources[at])
         source = source if graph.outer is None else int(graph.outer[source])
         raise GraphError(

@@ -3,12 +3,10 @@
 
 namespace hinterland::sampling {
 
-// `batch` describes memory of any kind that the GPU addresses; `team` is zero.
 template <class Graph, bool kMayCompare>
-__global__ void __launch_bounds__(512, 2)
-    sample_kernel(const BatchWords* batch, TeamControl* control, int64_t from, int64_t to) {
-  GridTeam team(control);
-  sample_neighbors<Graph, kMayCompare>(team, *batch, from, to);
+__global__ void __launch_bounds__(512, 2) sample_kernel(const __grid_constant__ SampleParams p) {
+  GridTeam team(p.team);
+  sample_neighbors<Graph, kMayCompare>(team, p);
 }
 
 }  // namespace hinterland::sampling

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 
 import torch
 
+from .. import _core
 from ..graph import arrays
 from ..graph.algorithms import Algorithm
 from ..graph.graph import Graph
@@ -18,13 +19,12 @@ from ..graph.view import View
 from ..memory import UnifiedTensor
 from ..runtime import arguments, devices
 from ..runtime.errors import ConfigError, GraphError
-from .batch import WEIGHT_KINDS, Batch, Relation, Rule, VertexSet, cut, state_bytes
+from .batch import NO_WEIGHTS, RULE, WEIGHT_KINDS, Batch, Relation, VertexSet, cut, state_bytes
 from .sample import Sample
 
 STRATEGIES = ("uniform", "last")
 UNTIMED = "seed_times say how new neighbours may be, and need a sampler with times= or edge_times="
 _NO_INTEGERS = (torch.bool, torch.quint8, torch.qint8, torch.qint32)
-_MOST_FANOUT = 2**16 - 1  # races of one vertex are numbered with 16 bits (choose.hpp)
 
 
 def usual_bytes(num_vertices: int) -> int:
@@ -91,7 +91,7 @@ class NeighborSampler:
         self.replace, self.weighted, self.temporal_strategy = replace, weighted, temporal_strategy
         self.disjoint = disjoint or self._temporal
         self.seed = integer("seed", seed)
-        self._weights = weights_of(self.graph.neighbor_lists) if weighted else (-1, 1.0)
+        self._weights = weights_of(self.graph.neighbor_lists) if weighted else NO_WEIGHTS
         # The last: it allocates.
         self._prepared = kept_for(graph, "sampling", None, device, weighted)
         self.device = self._prepared.device
@@ -139,7 +139,8 @@ class NeighborSampler:
             trees = torch.arange(len(given), device=self.device) if self.disjoint else None
             vertices = VertexSet(prepared.graph.num_vertices, given, trees, self._times)
             relation = Relation(prepared.out, 0, 0, self.fanouts, *self._weights, self._edge_times)
-            rule = Rule(self.replace, self.temporal_strategy == "last", self.disjoint, self.seed, integer("batch", batch))
+            number, newest = integer("batch", batch), self.temporal_strategy == "last"
+            rule = RULE(seed=self.seed, batch=number, replace=bool(self.replace), newest=newest)
             run = Batch([vertices], [relation], rule, limits, self.device)
             run.begin()
             return Begun(run, prepared)
@@ -225,9 +226,10 @@ def check_fanouts(fanouts: Iterable[int]) -> list[int]:
     if not checked:
         raise ConfigError("fanouts is empty; name how many neighbours each hop draws, as in [15, 10, 5]")
     for hop, fanout in enumerate(checked):
-        if not -1 <= fanout <= _MOST_FANOUT:
+        if not -1 <= fanout <= _core.SAMPLE_MOST_FANOUT:
             raise ConfigError(
-                f"fanout {arguments.shown(fanout)} of hop {hop} is not between 0 and {_MOST_FANOUT}; -1 takes whole lists"
+                f"fanout {arguments.shown(fanout)} of hop {hop} is not between 0 and {_core.SAMPLE_MOST_FANOUT}; "
+                "-1 takes whole lists"
             )
     return checked
 

@@ -3,11 +3,10 @@
 
 namespace hinterland::sampling {
 
-// `control` is zero.
 template <class Graph>
-__global__ void __launch_bounds__(512, 2) walks_kernel(const graph::GraphWords* graph, const WalkWords* task, TeamControl* control) {
-  GridTeam team(control);
-  random_walks<Graph>(team, *graph, *task);
+__global__ void __launch_bounds__(512, 2) walks_kernel(const __grid_constant__ WalkParams p) {
+  GridTeam team(&p.control->team);
+  random_walks<Graph>(team, p);
 }
 
 }  // namespace hinterland::sampling

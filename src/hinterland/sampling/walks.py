@@ -14,13 +14,14 @@ from ..memory.allocator import require_room
 from ..runtime import devices
 from ..runtime.arguments import number, whole_number
 from ..runtime.errors import ConfigError, IndexOutOfRange, OutOfMemory
+from ..runtime.params import struct
 from ..runtime.units import format_bytes
-from .batch import _bits
-from .call import NONE, call, check_list, kernel_file
+from .batch import NO_WEIGHTS
+from .call import call, check_list, kernel_file
 from .neighbor import integer, numbered_inside, vertices_on, weights_of
 
 KERNELS = kernel_file("walks")
-_MOST_STEPS = 2**16 - 1  # steps are numbered with 16 bits (walks.hpp)
+_PARAMS, _CONTROL = struct("sampling::WalkParams"), struct("sampling::WalkControl")
 
 
 def random_walks(
@@ -72,10 +73,10 @@ def random_walks(
 
 
 class WalkRule(NamedTuple):
-    """How walks go: their steps, how weights are stored (-1 to ignore them) and the largest one."""
+    """How walks go, fields of WalkParams: their steps, how weights are stored (``SAMPLE_WEIGHTS``) and the largest one."""
 
     length: int
-    weight_kind: int
+    weights: int
     most_weight: float
     restart: float
     seed: int
@@ -84,9 +85,9 @@ class WalkRule(NamedTuple):
     def of(cls, graph: Graph, length: int, weighted: bool, restart: float, seed: int) -> WalkRule:
         """The rule that a user gave, if it can be used."""
         length, restart = whole_number("length", length), check_share("restart", restart)
-        if not 1 <= length <= _MOST_STEPS:
-            raise ConfigError(f"length {length} is not between 1 and {_MOST_STEPS} steps")
-        return cls(length, *(weights_of(graph.neighbor_lists) if weighted else (-1, 1.0)), restart, integer("seed", seed))
+        if not 1 <= length <= _core.WALK_MOST_STEPS:
+            raise ConfigError(f"length {length} is not between 1 and {_core.WALK_MOST_STEPS} steps")
+        return cls(length, *(weights_of(graph.neighbor_lists) if weighted else NO_WEIGHTS), restart, integer("seed", seed))
 
 
 def walks_from(
@@ -115,17 +116,25 @@ def walks_from(
             f"{shape[0]} walks of {rule.length} steps take {format_bytes(8 * shape[0] * shape[1])}, which {device} "
             "does not have; walk from fewer starts at a time"
         ) from error
-    control = torch.full((2,), NONE, dtype=torch.int64, device=device)
-    words = [rule.seed, batch, first, *shape[:1], rule.length, _bits(rule.restart), rule.weight_kind, _bits(rule.most_weight)]
-    words += [array.data_ptr() for array in (given, walks, control)]
-    call(prepared, KERNELS, _core.random_walks, words, len(given))
-    bad_start, bad_list = control.tolist()
-    if bad_start != NONE:
+    control = _CONTROL(bad_start=_core.SAMPLE_NONE, bad_list=_core.SAMPLE_NONE).on(device)
+    params = _PARAMS(
+        graph=prepared.out.words,
+        batch=batch,
+        first=first,
+        num_walks=len(given),
+        **rule._asdict(),
+        starts=given.data_ptr(),
+        walks=walks.data_ptr(),
+        control=control.data_ptr(),
+    )
+    call(prepared, KERNELS, _core.random_walks, params, len(given))
+    found = _CONTROL.read(control)
+    if found.bad_start != _core.SAMPLE_NONE:
         raise IndexOutOfRange(
-            f"{name} {int(given[bad_start])} at position {(first + bad_start) // each} is no vertex: there are "
+            f"{name} {int(given[found.bad_start])} at position {(first + found.bad_start) // each} is no vertex: there are "
             f"{inner.num_vertices}, numbered from 0"
         )
-    check_list(prepared, bad_list)
+    check_list(prepared, found.bad_list)
     order = prepared.order_for(walks.numel())
     return walks if order is None else torch.where(walks < 0, walks, order[walks.clamp(min=0)])
 
