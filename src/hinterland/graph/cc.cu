@@ -5,7 +5,7 @@
 namespace hinterland::graph {
 
 template <class Graph, class Id>
-__global__ void __launch_bounds__(512, 2) cc_kernel(ComponentsParams p) {
+__global__ void __launch_bounds__(512, 2) cc_kernel(const __grid_constant__ ComponentsParams p) {
   const Graph out(*p.graph), in(p.incoming == nullptr ? *p.graph : *p.incoming);
   const ComponentsLayout at(out.num_vertices, out.num_edges);
   const ComponentsState<Id> state(static_cast<Id*>(p.labels), p.scratch, at, out.num_vertices);

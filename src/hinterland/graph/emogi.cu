@@ -4,7 +4,7 @@
 namespace hinterland::graph {
 
 template <class App, class Access, class Assignment, class Edge>
-__global__ void __launch_bounds__(kEmogiWarps* kWarpLanes) emogi_level(EmogiParams p) {
+__global__ void __launch_bounds__(kEmogiWarps* kWarpLanes) emogi_level(const __grid_constant__ EmogiParams p) {
   const Assignment assignment{p.division};
   App app{{p.state}};
   serve<Access>(assignment, static_cast<const Edge*>(p.edges), app, blockIdx.x, threadIdx.x / kWarpLanes, kEmogiWarps);

@@ -10,7 +10,7 @@ inline constexpr EdgeRules kGenerated{true, false, true};
 
 // p.degrees[v] += the entries that all edges add to row v.
 template <class Generator>
-__global__ void count_rows(CountRowsParams p) {
+__global__ void count_rows(const __grid_constant__ CountRowsParams p) {
   const Generator generator(p.shape);
   const int64_t step = static_cast<int64_t>(gridDim.x) * blockDim.x;
   for (int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < p.edges; i += step) {
@@ -24,7 +24,7 @@ __global__ void count_rows(CountRowsParams p) {
 
 // The entries of rows [first_row, end_row) as keys, in no order, appended at *cursor.
 template <class Generator>
-__global__ void row_keys(RowKeysParams p) {
+__global__ void row_keys(const __grid_constant__ RowKeysParams p) {
   const Generator generator(p.shape);
   const int64_t step = static_cast<int64_t>(gridDim.x) * blockDim.x;
   // All lanes of a warp stay in the loop together: they take places in `keys` with one atomic operation.
@@ -45,7 +45,7 @@ __global__ void row_keys(RowKeysParams p) {
 }
 
 template <class Weight>
-__global__ void key_weights(KeyWeightsParams p) {
+__global__ void key_weights(const __grid_constant__ KeyWeightsParams p) {
   const EdgeWeight<Weight> weight(p.seed);
   Weight* const weights = static_cast<Weight*>(p.weights);
   const int64_t mask = (int64_t{1} << p.bits) - 1;

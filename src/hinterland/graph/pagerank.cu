@@ -5,7 +5,7 @@
 namespace hinterland::graph {
 
 template <class Graph, class Real>
-__global__ void __launch_bounds__(512, 2) pagerank_kernel(PagerankParams p) {
+__global__ void __launch_bounds__(512, 2) pagerank_kernel(const __grid_constant__ PagerankParams p) {
   const Graph out(*p.graph), in(*p.incoming);
   const PagerankLayout at(in.num_vertices, in.num_edges);
   const PagerankState<Real> state(static_cast<Real*>(p.contributions), static_cast<Real*>(p.sums),

@@ -5,7 +5,7 @@
 namespace hinterland::graph {
 
 template <class Graph>
-__global__ void __launch_bounds__(512, 2) scan_kernel(ScanParams p) {
+__global__ void __launch_bounds__(512, 2) scan_kernel(const __grid_constant__ ScanParams p) {
   const Graph graph(*p.graph);
   const Frontier frontier(p.scratch, FrontierLayout(graph.num_vertices, graph.num_edges), graph.num_vertices);
   GridTeam team(&frontier.control->team);

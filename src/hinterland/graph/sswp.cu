@@ -5,7 +5,7 @@
 namespace hinterland::graph {
 
 template <class Graph>
-__global__ void __launch_bounds__(512, 2) sswp_kernel(PathParams p) {
+__global__ void __launch_bounds__(512, 2) sswp_kernel(const __grid_constant__ PathParams p) {
   const Graph graph(*p.graph);
   const PathState<Widest<typename Graph::Weight>> state(p.keys, p.scratch, {graph.num_vertices, graph.num_edges}, graph.num_vertices);
   GridTeam team(&state.frontier.control->team);

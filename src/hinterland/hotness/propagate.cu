@@ -5,7 +5,7 @@
 namespace hinterland::hotness {
 
 template <class Graph>
-__global__ void __launch_bounds__(512, 2) propagate_kernel(PropagateParams p) {
+__global__ void __launch_bounds__(512, 2) propagate_kernel(const __grid_constant__ PropagateParams p) {
   const Graph graph(*p.graph);
   const graph::Frontier frontier(p.scratch, graph::FrontierLayout(graph.num_vertices, graph.num_edges), graph.num_vertices);
   GridTeam team(&frontier.control->team);
