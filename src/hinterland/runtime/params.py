@@ -27,9 +27,14 @@ _KINDS: dict[str, Any] = {
 
 
 class Params(ctypes.Structure):
-    """A struct of C++, filled in; what :func:`struct` returns are its subclasses."""
+    """A struct of C++, filled in; what :func:`struct` returns are its subclasses.
 
-    __slots__ = ()
+    ``keeps`` may hold what its addresses point to: that stays for who holds this.
+    """
+
+    __slots__ = ("keeps",)
+
+    keeps: Any
 
     @property
     def address(self) -> int:
