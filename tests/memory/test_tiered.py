@@ -6,6 +6,7 @@ import ctypes
 import gc
 import multiprocessing
 import os
+import weakref
 
 import pytest
 import torch
@@ -126,6 +127,19 @@ def test_the_gpus_code_thread_by_thread(emulation, row_bytes, rows, local, share
     for reader in range(homes):
         tiers.reader = reader
         assert torch.equal(table[torch.arange(rows)], source)
+
+
+def test_what_is_being_read_stays_when_the_table_is_closed():
+    _, host = fresh(4, 64)
+    table = host.tiered("1MiB", devices=TWO)
+    reader = table.reach(torch.arange(3))
+    memory = [weakref.ref(home.memory) for home in table._tiers.homes]
+    table.close()
+    gc.collect()
+    assert all(held() is not None for held in memory)
+    del reader
+    gc.collect()
+    assert all(held() is None for held in memory)
 
 
 def test_a_row_written_twice_is_the_same_in_every_gpu(emulation):

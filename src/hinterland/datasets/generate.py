@@ -294,15 +294,9 @@ class _Maker:
 
     def _filling(self, kind: str, communities: torch.Tensor, begin: int, rows: torch.Tensor) -> Params:
         """How ``rows`` are filled in, those of vertices from ``begin`` on, which are in ``communities``."""
-        return _FeatureParams(
-            seed=self._seeds[kind],
-            communities=self._classes,
-            community_of=communities.data_ptr(),
-            begin=begin,
-            end=begin + len(rows),
-            columns=rows.shape[1],
-            to=rows.data_ptr(),
-        )
+        made = _FeatureParams(seed=self._seeds[kind], communities=self._classes, community_of=communities.data_ptr())
+        made.begin, made.end, made.columns, made.to = begin, begin + len(rows), rows.shape[1], rows.data_ptr()
+        return made
 
     def splits(self) -> dict[str, torch.Tensor]:
         """Random vertices of the target type, ascending."""

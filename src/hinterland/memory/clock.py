@@ -163,14 +163,9 @@ class Clock:
         filled = scratch.data_ptr()
         admit, fill = _AdmitParams.from_buffer_copy(self._admit), _FillParams.from_buffer_copy(self._fill)
         batch, copy = admit.batch, fill.copy
-        batch.indices = index.data_ptr()
-        batch.index_bytes = index_bytes(index)
-        batch.count = count
-        batch.filled = filled
-        batch.claimed = filled + 8 * room
-        batch.sums = filled + 16 * room
-        copy.table.base = table
-        copy.visit = filled
+        batch.indices, batch.index_bytes, batch.count = index.data_ptr(), index_bytes(index), count
+        batch.filled, batch.claimed, batch.sums = filled, filled + 8 * room, filled + 16 * room
+        copy.table.base, copy.visit = table, filled
         if self.device.type == "cpu":
             try:
                 _core.admit_rows(admit.address)

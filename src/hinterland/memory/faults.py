@@ -59,7 +59,7 @@ class FaultWatch:
             if not self.raised():
                 return None
             torch.cuda.synchronize(self._device)
-            met = _IndexFault.from_buffer_copy(self._record.cpu().numpy())
+            met = _IndexFault.from_buffer_copy(bytes(self._record.tolist()))
             self._record.copy_(_CLEAR.on(torch.device("cpu")))
             self._word.value = 0
             torch.cuda.synchronize(self._device)

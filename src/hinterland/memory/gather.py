@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
@@ -112,7 +112,7 @@ def copy_rows(
 
 def _on_cpu(table: int | Params, rows: int, row_bytes: int, packed: int, index: torch.Tensor, width: int, into: bool) -> None:
     copy = _copy(table, rows, row_bytes, packed, index, width, into)
-    fault = _core.copy_rows(copy.address) if isinstance(table, int) else _core.copy_tiered_rows(copy.address)
+    fault: Any = _core.copy_rows(copy.address) if isinstance(table, int) else _core.copy_tiered_rows(copy.address)
     if fault is not None:
         raise faults.out_of_range(*fault)
 
@@ -122,17 +122,12 @@ def _copy(table: int | Params, rows: int, row_bytes: int, packed: int, index: to
     if isinstance(table, int):
         copy = RowCopy()
         place = copy.table
-        place.base = table
-        place.rows = rows
+        place.base, place.rows = table, rows
     else:
         copy = TieredCopy()
         copy.table = table
-    copy.packed = packed
-    copy.indices = index.data_ptr()
-    copy.index_bytes = width
-    copy.count = index.numel()
-    copy.row_bytes = row_bytes
-    copy.into_table = into
+    copy.packed, copy.indices, copy.index_bytes, copy.count = packed, index.data_ptr(), width, index.numel()
+    copy.row_bytes, copy.into_table = row_bytes, into
     return copy
 
 
@@ -166,8 +161,7 @@ def _on_gpu(
     copy = _copy(table, rows, row_bytes, to, index, width, into_table)
     if visit is not None:
         copy.visit = visit.data_ptr()
-    copy.cut = shape.cut
-    copy.report = watched.report
+    copy.cut, copy.report = shape.cut, watched.report
     bulk = 0 if loads else _bulk_threads(device, row_bytes, (base | to) & _IN_UNIT)
     if bulk:
         blocks = _BULK_BLOCKS if row_bytes >= 2 * _BULK_LEAST else 2 * _BULK_BLOCKS

@@ -42,14 +42,8 @@ def _random_rate(reader: torch.device, held: torch.Tensor, blocks: int) -> float
     seeds = itertools.count()
 
     def work() -> None:
-        params = _RandomParams(
-            base=held.data_ptr(),
-            rows=rows,
-            words=_ROW_BYTES // _WORD_BYTES,
-            draws=rows,
-            seed=next(seeds),
-            sink=sink.data_ptr(),
-        )
+        params = _RandomParams(base=held.data_ptr(), rows=rows, draws=rows, seed=next(seeds), sink=sink.data_ptr())
+        params.words = _ROW_BYTES // _WORD_BYTES
         launch(KERNELS, "read_random", reader, blocks, BLOCK, params)
 
     return rows * _ROW_BYTES / best(work, reader, repeats=3)

@@ -96,16 +96,11 @@ class Bags:
     def of(self, rows: int) -> Params:
         """These bags for C++, of a table of ``rows`` rows."""
         bags = _Bags()
-        bags.indices = self.index.data_ptr()
-        bags.index_bytes = self.index.element_size()
-        bags.count = self.index.numel()
-        bags.offsets = _address(self.offsets)
-        bags.offset_bytes = 0 if self.offsets is None else self.offsets.element_size()
-        bags.closed = self.closed
-        bags.each = self.each
-        bags.bags = self.count
-        bags.rows = rows
-        bags.padding = self.padding
+        index, offsets = self.index, self.offsets
+        bags.indices, bags.index_bytes, bags.count = index.data_ptr(), index.element_size(), index.numel()
+        if offsets is not None:
+            bags.offsets, bags.offset_bytes = offsets.data_ptr(), offsets.element_size()
+        bags.closed, bags.each, bags.bags, bags.rows, bags.padding = self.closed, self.each, self.count, rows, self.padding
         return bags
 
 
@@ -135,15 +130,10 @@ def pool(
     best = torch.empty(shape, dtype=torch.int64, device=device) if mode == "max" else None
     counts = torch.empty(bags.count, dtype=torch.int64, device=device) if mode == "mean" else None
     name = _ELEMENTS[table.dtype]
-    source = table.reach(bags.index)  # keeps the memory of tiers
-    params = _PoolParams()
-    params.table = source
-    params.dim = dim
-    params.bags = bags.of(len(table))
-    params.weights = _address(weights)
-    params.pooled = rows.data_ptr()
-    params.best = _address(best)
-    params.counts = _address(counts)
+    source, params = table.reach(bags.index), _PoolParams()  # `source` keeps the memory of tiers
+    params.table, params.dim, params.bags = source, dim, bags.of(len(table))
+    params.weights, params.pooled = _address(weights), rows.data_ptr()
+    params.best, params.counts = _address(best), _address(counts)
     if device.type == "cpu":
         broken, outside = _core.pool_bags(params.address, _core.ELEMENTS[name])
         if broken is not None:
@@ -179,13 +169,9 @@ def weigh(table: RowTable, bags: Bags, gradient: torch.Tensor) -> torch.Tensor:
     device, dim = bags.index.device, table.shape[1]
     found = torch.empty(bags.index.numel(), dtype=torch.float32, device=device)
     name = _ELEMENTS[table.dtype]
-    source = table.reach(bags.index)  # keeps the memory of tiers
-    params = _WeighParams()
-    params.table = source
-    params.dim = dim
-    params.bags = bags.of(len(table))
-    params.gradient = gradient.data_ptr()
-    params.found = found.data_ptr()
+    source, params = table.reach(bags.index), _WeighParams()
+    params.table, params.dim, params.bags = source, dim, bags.of(len(table))
+    params.gradient, params.found = gradient.data_ptr(), found.data_ptr()
     if device.type == "cpu":
         _core.weigh_entries(params.address, _core.ELEMENTS[name])
     elif len(found):
@@ -237,13 +223,9 @@ def note(
     )
     params = _NoteParams()
     params.bags = bags.of(rows)
-    params.weights = _address(weights)
-    params.counts = _address(counts)
-    params.keys = made.keys.data_ptr()
-    params.key_bytes = made.keys.element_size()
-    params.bag = made.bag.data_ptr()
-    params.factor = _address(made.factor)
-    params.bad = made.bad.data_ptr()
+    params.weights, params.counts = _address(weights), _address(counts)
+    params.keys, params.key_bytes = made.keys.data_ptr(), made.keys.element_size()
+    params.bag, params.factor, params.bad = made.bag.data_ptr(), _address(made.factor), made.bad.data_ptr()
     if device.type == "cpu":
         _core.note_entries(params.address)
     elif n or bags.count:
@@ -288,22 +270,14 @@ def update(table: RowTable, state: UnifiedTensor | None, given: Gradient, rate: 
         return
     ordered, order = torch.sort(given.keys, stable=True)
     name = _ELEMENTS[table.dtype]
-    source = table.reach(given.keys)  # keeps the memory of tiers
-    params = _UpdateParams()
-    params.table = source
-    params.dim = dim
+    source, params = table.reach(given.keys), _UpdateParams()
+    params.table, params.dim = source, dim
     params.state = 0 if state is None else state.to(device).data_ptr()
-    params.keys = ordered.data_ptr()
-    params.key_bytes = ordered.element_size()
-    params.order = order.data_ptr()
-    params.count = n
-    params.bag = given.bag.data_ptr()
-    params.factor = _address(given.factor)
-    params.best = _address(given.best)
-    params.gradient = given.rows.data_ptr()
-    params.bad = given.bad.data_ptr()
-    params.rate = rate
-    params.eps = eps
+    params.keys, params.key_bytes = ordered.data_ptr(), ordered.element_size()
+    params.order, params.count = order.data_ptr(), n
+    params.bag, params.factor, params.best = given.bag.data_ptr(), _address(given.factor), _address(given.best)
+    params.gradient, params.bad = given.rows.data_ptr(), given.bad.data_ptr()
+    params.rate, params.eps = rate, eps
     if device.type == "cpu":
         _core.update_rows(params.address, _core.ELEMENTS[name])
         return
