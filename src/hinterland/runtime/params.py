@@ -39,7 +39,7 @@ class Params(ctypes.Structure):
     @property
     def address(self) -> int:
         """Where it lies in the CPU's memory, as long as this object lives."""
-        return ctypes.addressof(self)
+        return _core.address_of(self)
 
     def on(self, device: torch.device) -> torch.Tensor:
         """Its bytes in memory of ``device``: uint8 ``[size]``."""
