@@ -56,10 +56,11 @@ void update_rows(const training::UpdateParams& params, Element element) {
   const int64_t pieces = p.count * p.steps;
   with_element(element, [&](auto kind) {
     using T = decltype(kind);
-    const auto one = p.state == nullptr ? &training::update_rows<T, kWide, training::SgdRule>
-                                        : &training::update_rows<T, kWide, training::AdagradRule>;
+    const auto by = [&]<class Rule>() {
 #pragma omp parallel for schedule(dynamic, 64) if (pieces > kAlone)
-    for (int64_t i = 0; i < pieces; ++i) one(p, i, pieces);
+      for (int64_t i = 0; i < pieces; ++i) training::update_rows<T, kWide, Rule>(p, i, pieces);
+    };
+    p.state == nullptr ? by.template operator()<training::SgdRule>() : by.template operator()<training::AdagradRule>();
   });
 }
 

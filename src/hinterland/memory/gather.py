@@ -126,7 +126,8 @@ def _copy(table: int | Params, rows: int, row_bytes: int, packed: int, index: to
     else:
         copy = TieredCopy()
         copy.table = table
-    copy.packed, copy.indices, copy.index_bytes, copy.count = packed, index.data_ptr(), width, index.numel()
+    copy.packed, copy.indices = packed, index.data_ptr()
+    copy.index_bytes, copy.count = width, index.numel()
     copy.row_bytes, copy.into_table = row_bytes, into
     return copy
 
