@@ -67,19 +67,21 @@ def test_what_is_read_at_exit_is_there(tmp_path):
 # call nothing of torch here.
 DAEMONS = """
 import threading, time, torch, hinterland as hl
+from hinterland.memory.gather import PointerTable, RowCopy
 rows, index = torch.ones(1 << 18, 16), torch.randint(0, 1 << 18, (20000,))
 tables = [hl.UnifiedTensor.from_tensor(rows, placement=place) for place in ("heap", "registered")]
 turns = [0, 0]
 
-def read(i, address, *arguments):
+def read(i, copy):
     while True:
-        hl._core.copy_rows(address, *arguments)
+        hl._core.copy_rows(copy.address)
         turns[i] += 1
 
 outs = [torch.empty(len(index), 16) for _ in tables]
 for i, (table, out) in enumerate(zip(tables, outs)):
-    words = (table.cpu().data_ptr(), len(rows), out.data_ptr(), index.data_ptr(), 8, len(index), table.row_bytes, False)
-    threading.Thread(target=read, args=(i, *words), daemon=True).start()
+    place = PointerTable(base=table.cpu().data_ptr(), rows=len(rows))
+    copy = RowCopy(table=place, packed=out.data_ptr(), indices=index.data_ptr(), index_bytes=8, count=len(index), row_bytes=64)
+    threading.Thread(target=read, args=(i, copy), daemon=True).start()
 while min(turns) < 50:
     time.sleep(0.01)
 """

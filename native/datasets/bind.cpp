@@ -1,10 +1,13 @@
 #include "bindings.hpp"
 #include "datasets/generate.hpp"
 #include "graph/edges.hpp"
+#include "params.hpp"
 
 namespace nb = nanobind;
 
 namespace hinterland::native {
+
+HINTERLAND_STRUCT(datasets::FeatureParams, seed, communities, community_of, begin, end, columns, to);
 
 void bind_datasets(nb::module_& m) {
   nb::class_<graph::CommunityVertices>(m, "CommunityVertices")
@@ -19,10 +22,9 @@ void bind_datasets(nb::module_& m) {
     GilReleased released;
     fill_communities(vertices, reinterpret_cast<int32_t*>(communities));
   });
-  m.def("fill_features", [](const graph::CommunityVertices& vertices, uintptr_t communities, int64_t begin, int64_t end,
-                            int64_t columns, uintptr_t to) {
+  m.def("fill_features", [](uintptr_t params) {
     GilReleased released;
-    fill_features(vertices, reinterpret_cast<const int32_t*>(communities), begin, end, columns, reinterpret_cast<float*>(to));
+    fill_features(*reinterpret_cast<const datasets::FeatureParams*>(params));
   });
 }
 

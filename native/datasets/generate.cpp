@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "core/parallel.hpp"
-#include "hinterland/datasets/features.hpp"
 
 namespace hinterland::native {
 
@@ -13,14 +12,14 @@ void fill_communities(const graph::CommunityVertices& vertices, int32_t* communi
                1 << 14);
 }
 
-void fill_features(const graph::CommunityVertices& vertices, const int32_t* communities, int64_t begin, int64_t end, int64_t columns,
-                   float* to) {
+void fill_features(const datasets::FeatureParams& p) {
   using Features = datasets::CommunityFeatures;
-  const Features features(vertices.seed, vertices.communities);
+  const Features features(p.seed, p.communities);
+  const int64_t columns = p.columns;
   const auto row = [&](int64_t i) {
-    const int64_t vertex = begin + i;
-    const int64_t shown = features.shown(vertex, communities[i]);
-    float* const out = to + i * columns;
+    const int64_t vertex = p.begin + i;
+    const int64_t shown = features.shown(vertex, p.community_of[i]);
+    float* const out = p.to + i * columns;
     for (int64_t first = 0; first < columns; first += Features::kGroup) {
       const Philox::Block center = features.center(shown, first / Features::kGroup);
       const int64_t last = std::min(first + Features::kGroup, columns);
@@ -35,7 +34,7 @@ void fill_features(const graph::CommunityVertices& vertices, const int32_t* comm
       }
     }
   };
-  parallel_for(end - begin, row, 256);
+  parallel_for(p.end - p.begin, row, 256);
 }
 
 }  // namespace hinterland::native

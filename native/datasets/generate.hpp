@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "hinterland/datasets/features.hpp"
 #include "hinterland/graph/communities.hpp"
 
 namespace hinterland::native {
@@ -10,8 +11,6 @@ namespace hinterland::native {
 // communities[v] = the community of vertex v, for all of them.
 void fill_communities(const graph::CommunityVertices& vertices, int32_t* communities);
 
-// to[i * columns + j] = feature j of vertex begin + i, whose community is communities[i], for begin + i < end.
-void fill_features(const graph::CommunityVertices& vertices, const int32_t* communities, int64_t begin, int64_t end, int64_t columns,
-                   float* to);
+void fill_features(const datasets::FeatureParams& params);
 
 }  // namespace hinterland::native

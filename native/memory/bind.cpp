@@ -1,9 +1,8 @@
 #include <nanobind/ndarray.h>
-#include <nanobind/stl/array.h>
-
-#include <array>
 
 #include "bindings.hpp"
+#include "hinterland/memory/bulk.hpp"
+#include "memory/bind_params.hpp"
 #include "memory/clock.hpp"
 #include "memory/gather.hpp"
 #include "memory/order.hpp"
@@ -13,25 +12,46 @@ namespace nb = nanobind;
 
 namespace hinterland::native {
 
+HINTERLAND_STRUCT(memory::IndexFault, first, value, table_rows, count, lock);
+HINTERLAND_STRUCT(memory::PointerTable, base, rows);
+HINTERLAND_STRUCT(memory::RowCut, lanes, steps, shifted);
+HINTERLAND_STRUCT(memory::RowCopy<memory::PointerTable>, table, packed, indices, index_bytes, visit, count, row_bytes, into_table,
+                  cut, report);
+HINTERLAND_STRUCT(memory::RowCopy<memory::TieredTable>, table, packed, indices, index_bytes, visit, count, row_bytes, into_table,
+                  cut, report);
+HINTERLAND_STRUCT(memory::Clock, rows, capacity, slots, row_of, used, marked, hand);
+HINTERLAND_STRUCT(memory::ClockBatch, indices, index_bytes, count, filled, claimed, sums);
+HINTERLAND_STRUCT(memory::AdmitParams, clock, batch, control);
+HINTERLAND_STRUCT(memory::FillParams, copy, hand);
+
 namespace {
 
-// (first bad position or -1, its value, how many)
 template <class Table>
-nb::tuple copy_from(const Table& table, uintptr_t packed, uintptr_t indices, int64_t index_bytes, int64_t count,
-                    int64_t row_bytes, bool into_table) {
+nb::object copy_from(uintptr_t copy) {
   memory::IndexFault fault;
   {
     GilReleased released;
-    fault = copy_rows({table, reinterpret_cast<char*>(packed), reinterpret_cast<const void*>(indices), index_bytes, nullptr,
-                       count, row_bytes, into_table});
+    fault = copy_rows(*reinterpret_cast<const memory::RowCopy<Table>*>(copy));
   }
-  return nb::make_tuple(fault.count == 0 ? int64_t{-1} : fault.first, fault.value, fault.count);
+  return found(fault);
 }
 
 }  // namespace
 
 void bind_memory(nb::module_& m) {
   using Released = nb::call_guard<GilReleased>;
+  m.attr("LINE_BYTES") = kLineBytes;
+  m.attr("WARP_LANES") = kWarpLanes;
+  m.attr("UNIT_BYTES") = sizeof(memory::Unit16);
+  m.attr("FLIGHT") = memory::kFlight;
+  m.attr("COPY_THREADS") = memory::kCopyThreads;
+  m.attr("BULK_BARRIER_BYTES") = sizeof(memory::BulkBarrier);
+  m.attr("NO_FAULT") = memory::kNoFault;
+  m.attr("ADMIT_THREADS") = memory::kAdmitThreads;
+  m.attr("CLOCK_MOST") = memory::Clock::kMost;
+  m.attr("CLOCK_SLOTS_IN_WORD") = memory::Clock::kSlotsInWord;
+  m.attr("CLOCK_HAND_AT") = offsetof(memory::ClockState, hand);
+  m.attr("CLOCK_STATE_BYTES") = sizeof(memory::ClockState);
   m.def(
       "map_pages", [](int fd, int64_t bytes) { return reinterpret_cast<uintptr_t>(map_pages(fd, bytes)); }, nb::arg("fd"),
       nb::arg("bytes"), Released());
@@ -60,31 +80,16 @@ void bind_memory(nb::module_& m) {
       },
       nb::arg("address"), nb::arg("bytes"), nb::arg("owner"), nb::arg("cuda_device") = -1);
 
-  m.def(
-      "copy_rows",
-      [](uintptr_t table, int64_t table_rows, uintptr_t packed, uintptr_t indices, int64_t index_bytes, int64_t count,
-         int64_t row_bytes, bool into_table) {
-        const memory::PointerTable rows{reinterpret_cast<char*>(table), table_rows};
-        return copy_from(rows, packed, indices, index_bytes, count, row_bytes, into_table);
-      },
-      nb::arg("table"), nb::arg("table_rows"), nb::arg("packed"), nb::arg("indices"), nb::arg("index_bytes"),
-      nb::arg("count"), nb::arg("row_bytes"), nb::arg("into_table"));
-  m.def(
-      "copy_tiered_rows",
-      [](const TableWords& words, uintptr_t packed, uintptr_t indices, int64_t index_bytes, int64_t count,
-         int64_t row_bytes, bool into_table) {
-        return copy_from(tiered_table(words), packed, indices, index_bytes, count, row_bytes, into_table);
-      },
-      nb::arg("table"), nb::arg("packed"), nb::arg("indices"), nb::arg("index_bytes"), nb::arg("count"),
-      nb::arg("row_bytes"), nb::arg("into_table"));
+  m.def("copy_rows", &copy_from<memory::PointerTable>, nb::arg("copy"));
+  m.def("copy_tiered_rows", &copy_from<memory::TieredTable>, nb::arg("copy"));
   m.attr("CLOCK_SUMS") = 3 * memory::Chunks::kMost;
   m.def(
       "admit_rows",
-      [](const ClockWords& words, uintptr_t table, uintptr_t local, int64_t row_bytes) {
-        admit(clock_of(words), clock_batch(words), reinterpret_cast<char*>(table), reinterpret_cast<char*>(local), row_bytes);
-      },
-      nb::arg("words"), nb::arg("table"), nb::arg("local"), nb::arg("row_bytes"), Released(),
-      "Slots for the rows of a batch (include/hinterland/memory/clock.hpp), and those rows copied to them.");
+      [](uintptr_t params) { admit_rows(*reinterpret_cast<const memory::AdmitParams*>(params)); }, nb::arg("params"), Released(),
+      "Slots for the rows of a batch (include/hinterland/memory/clock.hpp).");
+  m.def(
+      "fill_slots", [](uintptr_t params) { fill_slots(*reinterpret_cast<const memory::FillParams*>(params)); },
+      nb::arg("params"), Released(), "Those rows copied to their slots.");
   m.def(
       "hottest_first",
       [](uintptr_t scores, int64_t rows, uintptr_t order) {

@@ -32,7 +32,7 @@ void copy_all(const memory::RowCopy<Table>& copy, memory::IndexFault& fault) {
 
 template <class Table>
 memory::IndexFault copy_by_size(const memory::RowCopy<Table>& copy) {
-  memory::IndexFault fault{memory::kNoFault, 0, copy.table.rows, 0, 0};
+  memory::IndexFault fault;
   switch (copy.row_bytes) {
     case 1: copy_all<1>(copy, fault); break;
     case 2: copy_all<2>(copy, fault); break;

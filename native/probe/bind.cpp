@@ -1,6 +1,8 @@
 #include <nanobind/stl/string.h>
 
 #include "bindings.hpp"
+#include "hinterland/probe/reads.hpp"
+#include "params.hpp"
 #include "probe/disk.hpp"
 #include "probe/host.hpp"
 
@@ -8,6 +10,10 @@ namespace nb = nanobind;
 using namespace nanobind::literals;
 
 namespace hinterland::native {
+
+HINTERLAND_STRUCT(probe::SequenceParams, base, words, sink);
+HINTERLAND_STRUCT(probe::RandomParams, base, rows, words, draws, seed, sink);
+HINTERLAND_STRUCT(probe::ChainParams, base, steps, at);
 
 void bind_probe(nb::module_& m) {
   using Released = nb::call_guard<GilReleased>;

@@ -19,62 +19,48 @@ void with_element(Element element, const Each& each) {
 
 }  // namespace
 
-BagFaults pool_bags(Element element, const memory::TieredTable& table, int64_t dim, const training::Bags& bags, const float* weights, void* pooled,
-                    int64_t* best, int64_t* counts) {
-  BagFaults faults{{memory::kNoFault, 0, 0, 0, 0}, {memory::kNoFault, 0, 0, 0, 0}};
-  const int64_t steps = ceil_div<int64_t>(dim, kWide), pieces = bags.bags * steps;
+BagFaults pool_bags(const training::PoolParams& params, Element element) {
+  BagFaults faults;
   volatile int64_t flag = 0;
+  training::PoolParams p = params;
+  p.lanes = 1, p.steps = ceil_div<int64_t>(p.dim, kWide);
+  p.offsets = {&faults.offsets, &flag}, p.entries = {&faults.entries, &flag};
+  const int64_t pieces = p.bags.bags * p.steps;
   with_element(element, [&](auto kind) {
     using T = decltype(kind);
-    const training::TableRows<T> rows{table, dim};
-    const training::Pooled<T> to{static_cast<T*>(pooled), best, counts};
-    const auto one = best == nullptr ? &training::pool_bags<kWide, false, T>
-                                     : &training::pool_bags<kWide, true, T>;
+    const auto one = p.best == nullptr ? &training::pool_bags<T, kWide, false> : &training::pool_bags<T, kWide, true>;
 #pragma omp parallel for schedule(dynamic, 64) if (pieces > kAlone)
-    for (int64_t i = 0; i < pieces; ++i) {
-      one(rows, bags, weights, to, 1, steps, i, pieces, faults.rows, faults.offsets, &flag, &flag);
-    }
+    for (int64_t i = 0; i < pieces; ++i) one(p, i, pieces);
   });
   return faults;
 }
 
-void weigh_entries(Element element, const memory::TieredTable& table, int64_t dim, const training::Bags& bags, const void* gradient, float* found) {
+void weigh_entries(const training::WeighParams& params, Element element) {
+  training::WeighParams p = params;
+  p.lanes = 1;
   with_element(element, [&](auto kind) {
-    using T = decltype(kind);
-    const training::TableRows<T> rows{table, dim};
-#pragma omp parallel for schedule(dynamic, 64) if (bags.count > kAlone)
-    for (int64_t i = 0; i < bags.count; ++i) {
-      training::weigh_entries<kWide>(rows, bags, static_cast<const T*>(gradient), found, 1, i, bags.count);
-    }
+#pragma omp parallel for schedule(dynamic, 64) if (p.bags.count > kAlone)
+    for (int64_t i = 0; i < p.bags.count; ++i) training::weigh_entries<decltype(kind), kWide>(p, i, p.bags.count);
   });
 }
 
-void note_entries(const training::Bags& bags, const float* weights, const int64_t* counts, const training::EntryNotes& notes) {
-  const int64_t all = max_of(bags.count, bags.bags);
+void note_entries(const training::NoteParams& p) {
+  const int64_t all = max_of(p.bags.count, p.bags.bags);
 #pragma omp parallel for schedule(static) if (all > kAlone)
-  for (int64_t i = 0; i < all; ++i) note_entry(bags, weights, counts, notes, i);
+  for (int64_t i = 0; i < all; ++i) note_entry(p, i);
 }
 
-void update_rows(Element element, const memory::TieredTable& table, int64_t dim, float* state, const AnyGradients& given, int64_t rate,
-                 int64_t eps) {
-  const int64_t steps = ceil_div<int64_t>(dim, kWide), pieces = given.count * steps;
+void update_rows(const training::UpdateParams& params, Element element) {
+  training::UpdateParams p = params;
+  p.lanes = 1, p.steps = ceil_div<int64_t>(p.dim, kWide);
+  const int64_t pieces = p.count * p.steps;
   with_element(element, [&](auto kind) {
     using T = decltype(kind);
-    const training::TableRows<T> weights{table, dim};
-    const training::StateRows states{state, dim};
-    const training::SortedGradients<T> sorted{given.keys, given.key_bytes, given.order, given.count, given.bag,
-                                    given.factor, given.best, static_cast<const T*>(given.rows), given.bad};
-    const auto by = [&](const auto& rule) {
+    const auto by = [&]<class Rule>() {
 #pragma omp parallel for schedule(dynamic, 64) if (pieces > kAlone)
-      for (int64_t i = 0; i < pieces; ++i) {
-        training::update_rows<kWide>(weights, states, rule, sorted, 1, steps, i, pieces);
-      }
+      for (int64_t i = 0; i < pieces; ++i) training::update_rows<T, kWide, Rule>(p, i, pieces);
     };
-    if (state == nullptr) {
-      by(training::SgdRule(rate, eps));
-    } else {
-      by(training::AdagradRule(rate, eps));
-    }
+    p.state == nullptr ? by.template operator()<training::SgdRule>() : by.template operator()<training::AdagradRule>();
   });
 }
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 import hinterland as hl
 from hinterland import _core
 from hinterland.runtime.errors import ConfigError
+from hinterland.runtime.params import struct
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +64,9 @@ def test_features_are_what_they_are_said_to_be(columns):
     seed, classes, count = 77, 5, 6
     labels = torch.tensor([0, 1, 2, 3, 4, 0], dtype=torch.int32)
     table = torch.empty(count, columns)
-    _core.fill_features(_core.CommunityVertices(seed, count, classes), labels.data_ptr(), 0, count, columns, table.data_ptr())
+    params = struct("datasets::FeatureParams")(seed=seed, communities=classes, community_of=labels.data_ptr(), end=count)
+    params.columns, params.to = columns, table.data_ptr()
+    _core.fill_features(params.address)
     key = {}
     for name, stream in (("noise", 3), ("center", 4)):
         low, high, *_ = _philox(seed, stream, 2**64 - 1)

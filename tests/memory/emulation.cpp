@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "hinterland/memory/bulk.hpp"
+#include "hinterland/memory/clock.hpp"
 #include "hinterland/memory/tiers.hpp"
 
 using namespace hinterland;
@@ -13,37 +14,36 @@ using namespace hinterland;
 namespace {
 
 template <int kUnit, class Table>
-void run(const memory::RowCopy<Table>& copy, const memory::RowCut& cut, bool chunks, int64_t threads, memory::IndexFault& fault,
-         volatile int64_t* flag) {
+void run(const memory::RowCopy<Table>& copy, bool chunks, int64_t threads) {
   for (int64_t thread = 0; thread < threads; ++thread) {
     if constexpr (kUnit < 16) {
       if (chunks) {
-        gather_chunks<kUnit>(copy, cut, thread, threads, fault, flag);
+        gather_chunks<kUnit>(copy, thread, threads);
         continue;
       }
     }
-    copy_rows<kUnit>(copy, cut, thread, threads, fault, flag);
+    copy_rows<kUnit>(copy, thread, threads);
   }
 }
 
 // The launch that follows a scatter into a table with replicas.
 template <int kUnit>
-void replicate(const memory::RowCopy<memory::TieredTable>& copy, const memory::RowCut& cut, int64_t threads) {
-  for (int64_t thread = 0; thread < threads; ++thread) replicate_rows<kUnit>(copy, cut, thread, threads);
+void replicate(const memory::RowCopy<memory::TieredTable>& copy, int64_t threads) {
+  for (int64_t thread = 0; thread < threads; ++thread) replicate_rows<kUnit>(copy, thread, threads);
 }
 
 template <int kUnit>
-void replicate(const memory::RowCopy<memory::PointerTable>&, const memory::RowCut&, int64_t) {}
+void replicate(const memory::RowCopy<memory::PointerTable>&, int64_t) {}
 
-// fault receives first, value, table_rows, count, lock; the result is the flag.
+// The result is the flag.
 template <class Table>
-int64_t emulate_copy(const memory::RowCopy<Table>& copy, int64_t unit, const memory::RowCut& cut, bool chunks, int64_t threads,
-                     int64_t* fault) {
-  memory::IndexFault found{memory::kNoFault, 0, 0, 0, 0};
+int64_t emulate_copy(memory::RowCopy<Table> copy, int64_t unit, bool chunks, int64_t threads, memory::IndexFault* fault) {
   volatile int64_t flag = 0;
+  *fault = {};
+  copy.report = {fault, &flag};
   const auto both = [&]<int kUnit>() {
-    run<kUnit>(copy, cut, chunks, threads, found, &flag);
-    if (copy.into_table) replicate<kUnit>(copy, cut, threads);
+    run<kUnit>(copy, chunks, threads);
+    if (copy.into_table) replicate<kUnit>(copy, threads);
   };
   switch (unit) {
     case 1: both.template operator()<1>(); break;
@@ -52,7 +52,6 @@ int64_t emulate_copy(const memory::RowCopy<Table>& copy, int64_t unit, const mem
     case 8: both.template operator()<8>(); break;
     case 16: both.template operator()<16>(); break;
   }
-  fault[0] = found.first, fault[1] = found.value, fault[2] = found.table_rows, fault[3] = found.count, fault[4] = found.lock;
   return flag;
 }
 
@@ -60,26 +59,23 @@ int64_t emulate_copy(const memory::RowCopy<Table>& copy, int64_t unit, const mem
 
 extern "C" {
 
-int64_t emulate(char* table, int64_t table_rows, char* packed, const void* indices, int64_t index_bytes,
-                const int64_t* visit, int64_t count, int64_t row_bytes, int64_t into_table, int64_t unit, int64_t lanes,
-                int64_t steps, int64_t shifted, int64_t chunks, int64_t threads, int64_t* fault) {
-  const memory::RowCopy<memory::PointerTable> copy{{table, table_rows}, packed, indices, index_bytes, visit, count, row_bytes, into_table};
-  return emulate_copy(copy, unit, {row_bytes / unit, lanes, steps, shifted}, chunks, threads, fault);
+int64_t emulate(const memory::RowCopy<memory::PointerTable>* copy, int64_t unit, int64_t chunks, int64_t threads,
+                memory::IndexFault* fault) {
+  return emulate_copy(*copy, unit, chunks, threads, fault);
 }
 
-// `table`: the twelve fields of a TieredTable, each 8 bytes.
-int64_t emulate_tiered(const memory::TieredTable* table, char* packed, const void* indices, int64_t index_bytes, const int64_t* visit,
-                       int64_t count, int64_t row_bytes, int64_t into_table, int64_t unit, int64_t lanes, int64_t steps,
-                       int64_t shifted, int64_t chunks, int64_t threads, int64_t* fault) {
-  static_assert(sizeof(memory::TieredTable) == 12 * 8);
-  const memory::RowCopy<memory::TieredTable> copy{*table, packed, indices, index_bytes, visit, count, row_bytes, into_table};
-  return emulate_copy(copy, unit, {row_bytes / unit, lanes, steps, shifted}, chunks, threads, fault);
+int64_t emulate_tiered(const memory::RowCopy<memory::TieredTable>* copy, int64_t unit, int64_t chunks, int64_t threads,
+                       memory::IndexFault* fault) {
+  return emulate_copy(*copy, unit, chunks, threads, fault);
+}
+
+// The launch of fill_slots_kernel.
+int64_t emulate_fill(const memory::FillParams* params, int64_t unit, int64_t chunks, int64_t threads, memory::IndexFault* fault) {
+  return emulate_copy(params->filled(), unit, chunks, threads, fault);
 }
 
 // A gather in bulk, one thread after another. The result has bit 1 set if rows were loaded into a room that was not empty.
-int64_t emulate_bulk(char* table, int64_t table_rows, char* packed, const void* indices, int64_t index_bytes,
-                     const int64_t* visit, int64_t count, int64_t row_bytes, int64_t threads, int64_t* fault) {
-  const memory::RowCopy<memory::PointerTable> copy{{table, table_rows}, packed, indices, index_bytes, visit, count, row_bytes, 0};
+int64_t emulate_bulk(const memory::RowCopy<memory::PointerTable>* params, int64_t threads, memory::IndexFault* fault) {
   struct Room {
     const char* from = nullptr;
     bool misused = false;
@@ -93,15 +89,16 @@ int64_t emulate_bulk(char* table, int64_t table_rows, char* packed, const void* 
       from = nullptr;
     }
   };
-  memory::IndexFault found{memory::kNoFault, 0, 0, 0, 0};
   volatile int64_t flag = 0;
   bool misused = false;
+  *fault = {};
+  memory::RowCopy<memory::PointerTable> copy = *params;
+  copy.report = {fault, &flag};
   for (int64_t thread = 0; thread < threads; ++thread) {
     Room room;
-    gather_bulk(copy, thread, threads, room, found, &flag);
+    gather_bulk(copy, thread, threads, room);
     misused |= room.misused || room.from != nullptr;
   }
-  fault[0] = found.first, fault[1] = found.value, fault[2] = found.table_rows, fault[3] = found.count, fault[4] = found.lock;
   return flag + 2 * misused;
 }
 

@@ -16,6 +16,8 @@ import hinterland as hl
 from hinterland import _core
 from hinterland.memory import SlotPlan, clock, plan_slots
 from hinterland.memory.clock import Clock
+from hinterland.memory.faults import _IndexFault
+from hinterland.memory.gather import TieredCopy, row_cut
 from hinterland.memory.plan import cut_rows
 from hinterland.runtime.errors import ConfigError, IndexOutOfRange, OutOfMemory
 from hinterland.runtime.jit import INCLUDE_DIR
@@ -70,12 +72,12 @@ def state(ring: Clock) -> tuple[list[int], list[bool], int]:
 
 @pytest.fixture(scope="session")
 def lanes(tmp_path_factory):
-    """``_core.admit_rows`` without its copies, by a warp of 32 emulated lanes."""
+    """``_core.admit_rows`` by a warp of 32 emulated lanes."""
     library = tmp_path_factory.mktemp("lanes") / "clock.so"
     paths = ["-I", str(TESTS / "lanes"), "-I", str(INCLUDE_DIR), "-I", str(TESTS.parent / "native")]
     flags = ["-std=c++20", "-O1", "-shared", "-fPIC", "-fsanitize=undefined", "-fno-sanitize-recover", *paths]
     subprocess.run(["g++", *flags, str(TESTS / "memory" / "clock_lanes.cpp"), "-o", str(library)], check=True)
-    return lambda words, *_: ctypes.CDLL(str(library)).admit_rows((ctypes.c_int64 * 13)(*words))
+    return lambda params: ctypes.CDLL(str(library)).admit_rows(ctypes.c_void_p(params))
 
 
 @settings(max_examples=80)
@@ -150,28 +152,30 @@ def test_the_gpus_launches_thread_by_thread(emulation, lanes, row_bytes, rows, c
     index, found = torch.randint(-rows, rows, (70,)), []
     first = len((index % rows).unique())
 
-    def launches(words, *_):
-        lanes(words)
+    def fill(params):
+        given = clock._FillParams.from_address(params)
         admitted = int(ours._state[clock._CONTROL_BYTES :].view(torch.int64)[2])
         cut = cut_rows(row_bytes, base & 127, local & 127)
-        copy = (base, rows, local, ours.row_of.data_ptr(), 8, words[10], admitted, row_bytes, 0)
-        flag, _ = emulate(emulation.emulate, copy, cut)
+        given.copy.cut = row_cut(cut)
+        flag, _ = emulate(emulation.emulate_fill, given, cut)
         found.append((flag, admitted))
 
-    def emulate(function, copy, cut):
-        fault = (ctypes.c_int64 * 5)()
-        shape = (cut.unit, cut.lanes, cut.steps, int(cut.shifted), int(cut.chunks), warps * 32)
-        return function(*(ctypes.c_int64(number) for number in copy + shape), fault), fault
+    def emulate(function, given, cut):
+        fault = _IndexFault()
+        shape = map(ctypes.c_int64, (cut.unit, cut.chunks, warps * 32))
+        return function(ctypes.byref(given), *shape, ctypes.byref(fault)), fault
 
     for _ in range(3):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(_core, "admit_rows", launches)
+            patch.setattr(_core, "admit_rows", lanes)
+            patch.setattr(_core, "fill_slots", fill)
             table.admit(index)
         packed = torch.randint(0, 256, (70, row_bytes), dtype=torch.uint8)
-        words = (ctypes.c_int64 * 12)(*table.reach(index))
-        copy = (ctypes.addressof(words), packed.data_ptr(), index.data_ptr(), 8, 0, 70, row_bytes, 0)
-        flag, fault = emulate(emulation.emulate_tiered, copy, cut_rows(row_bytes, 0, packed.data_ptr()))
-        assert flag == 0 and fault[3] == 0
+        cut = cut_rows(row_bytes, 0, packed.data_ptr())
+        copy = TieredCopy(table=table.reach(index), packed=packed.data_ptr(), indices=index.data_ptr(), index_bytes=8)
+        copy.count, copy.row_bytes, copy.cut = 70, row_bytes, row_cut(cut)
+        flag, fault = emulate(emulation.emulate_tiered, copy, cut)
+        assert flag == 0 and fault.count == 0
         assert torch.equal(packed, source[index])
         index = torch.randint(-rows, rows, (70,))
     assert [flag for flag, _ in found] == [0] * 3

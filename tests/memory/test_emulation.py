@@ -7,6 +7,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hinterland.memory.faults import _IndexFault
+from hinterland.memory.gather import PointerTable, RowCopy, row_cut
 from hinterland.memory.plan import cut_rows
 
 
@@ -17,22 +19,24 @@ def gpu(emulation):
 
 def _emulate(gpu, table, packed, index, rows, row_bytes, *, warps, into_table=False, visit=None, cut=None):
     cut = cut_rows(row_bytes, table, packed, into_table) if cut is None else cut
-    fault = (ctypes.c_int64 * 5)()
-    visited = 0 if visit is None else visit.data_ptr()
-    copy = (
-        table,
-        rows,
-        packed,
-        index.data_ptr(),
-        index.element_size(),
-        visited,
-        index.numel(),
-        row_bytes,
-        int(into_table),
+    fault = _IndexFault()
+    copy = _copy(table, packed, index, rows, row_bytes, visit)
+    copy.into_table, copy.cut = into_table, row_cut(cut)
+    shape = map(ctypes.c_int64, (cut.unit, cut.chunks, warps * 32))
+    flag = gpu.emulate(ctypes.byref(copy), *shape, ctypes.byref(fault))
+    return flag, [fault.first, fault.value, fault.table_rows, fault.count, fault.lock]
+
+
+def _copy(table, packed, index, rows, row_bytes, visit):
+    return RowCopy(
+        table=PointerTable(base=table, rows=rows),
+        packed=packed,
+        indices=index.data_ptr(),
+        index_bytes=index.element_size(),
+        visit=0 if visit is None else visit.data_ptr(),
+        count=index.numel(),
+        row_bytes=row_bytes,
     )
-    shape = (cut.unit, cut.lanes, cut.steps, int(cut.shifted), int(cut.chunks), warps * 32)
-    flag = gpu.emulate(*(ctypes.c_int64(number) for number in copy + shape), fault)
-    return flag, list(fault)
 
 
 @settings(deadline=None, max_examples=150)
@@ -172,10 +176,9 @@ def test_rows_in_bulk(gpu, row_bytes, rows, count, threads, wide, ordered, bad):
         index[at], expected[at] = value, 0
     packed = torch.full((count, row_bytes), 7, dtype=torch.uint8)
     visit = torch.randperm(count) if ordered else None
-    fault = (ctypes.c_int64 * 5)()
-    pointers = (table.data_ptr(), rows, packed.data_ptr(), index.data_ptr(), index.element_size())
-    numbers = (*pointers, 0 if visit is None else visit.data_ptr(), count, row_bytes, threads)
-    assert gpu.emulate_bulk(*map(ctypes.c_int64, numbers), fault) == int(bool(bad))
+    fault = _IndexFault()
+    copy = _copy(table.data_ptr(), packed.data_ptr(), index, rows, row_bytes, visit)
+    assert gpu.emulate_bulk(ctypes.byref(copy), ctypes.c_int64(threads), ctypes.byref(fault)) == int(bool(bad))
     assert torch.equal(packed, expected)
     if bad:
-        assert list(fault)[:4] == [min(bad), bad[min(bad)], rows, len(bad)]
+        assert (fault.first, fault.value, fault.table_rows, fault.count) == (min(bad), bad[min(bad)], rows, len(bad))

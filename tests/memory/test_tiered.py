@@ -6,6 +6,7 @@ import ctypes
 import gc
 import multiprocessing
 import os
+import weakref
 
 import pytest
 import torch
@@ -14,7 +15,8 @@ from hypothesis import strategies as st
 
 import hinterland as hl
 from hinterland.memory import hottest_first, peers, plan_tiers, reorder_rows, tiered
-from hinterland.memory.gather import TieredTable
+from hinterland.memory.faults import _IndexFault
+from hinterland.memory.gather import TieredCopy, TieredTable, row_cut
 from hinterland.memory.plan import cut_rows
 from hinterland.runtime import devices
 from hinterland.runtime.errors import ConfigError, DeviceError, IndexOutOfRange, OutOfMemory
@@ -93,7 +95,6 @@ def test_the_gpus_code_thread_by_thread(emulation, row_bytes, rows, local, share
     assume(table.devices)
     tiers = table._tiers
     tiers.state.written = int(into)
-    words = (ctypes.c_int64 * 12)(*tiers.table(tiers.homes[-1]))
     count = rows if into else 90
     index = torch.randperm(rows) if into else torch.randint(-rows, rows, (count,))
     bad = sorted({int(i) for i in torch.randint(0, count, (count // 20,))})
@@ -106,16 +107,39 @@ def test_the_gpus_code_thread_by_thread(emulation, row_bytes, rows, local, share
     if into:
         source[index[good]] = packed[good]
     cut = cut_rows(row_bytes, 0, packed.data_ptr(), into)
-    fault = (ctypes.c_int64 * 5)()
-    numbers = (packed.data_ptr(), index.data_ptr(), 8, 0, count, row_bytes, int(into))
-    numbers += (cut.unit, cut.lanes, cut.steps, int(cut.shifted), int(cut.chunks), warps * 32)
-    flag = emulation.emulate_tiered(ctypes.byref(words), *map(ctypes.c_int64, numbers), fault)
+    copy = TieredCopy(
+        table=tiers.table(tiers.homes[-1]),
+        packed=packed.data_ptr(),
+        indices=index.data_ptr(),
+        index_bytes=8,
+        count=count,
+        row_bytes=row_bytes,
+        into_table=into,
+        cut=row_cut(cut),
+    )
+    fault = _IndexFault()
+    shape = map(ctypes.c_int64, (cut.unit, cut.chunks, warps * 32))
+    flag = emulation.emulate_tiered(ctypes.byref(copy), *shape, ctypes.byref(fault))
     assert flag == bool(bad)
-    assert list(fault)[3] == len(bad) and (not bad or list(fault)[:3] == [bad[0], rows + 7, rows])
+    assert fault.count == len(bad)
+    assert not bad or (fault.first, fault.value, fault.table_rows) == (bad[0], rows + 7, rows)
     assert torch.equal(packed, expected)
     for reader in range(homes):
         tiers.reader = reader
         assert torch.equal(table[torch.arange(rows)], source)
+
+
+def test_what_is_being_read_stays_when_the_table_is_closed():
+    _, host = fresh(4, 64)
+    table = host.tiered("1MiB", devices=TWO)
+    reader = table.reach(torch.arange(3))
+    memory = [weakref.ref(home.memory) for home in table._tiers.homes]
+    table.close()
+    gc.collect()
+    assert all(held() is not None for held in memory)
+    del reader
+    gc.collect()
+    assert all(held() is None for held in memory)
 
 
 def test_a_row_written_twice_is_the_same_in_every_gpu(emulation):
@@ -133,22 +157,22 @@ def test_a_row_written_twice_is_the_same_in_every_gpu(emulation):
 @given(row_bytes=st.integers(1, 40), rows=st.integers(1, 20), begin=st.integers(0, 15))
 def test_only_the_ends_of_the_host_table_are_read_in_parts(emulation, row_bytes, rows, begin):
     host = (1 << 20) + begin
-    words = (ctypes.c_int64 * 12)(*TieredTable(host, rows, 0, 0, 1 << 30, 5, 5, 0, 1, 0, 0, 0))
+    table = TieredTable(host=host, rows=rows, local=1 << 30, local_rows=5, resident=5, gpus=1)
     end = host + rows * row_bytes
     for at in range((1 << 20) - 16, end + 32, 16):
         torn = at < host < at + 16 or at < end < at + 16
-        assert emulation.whole(ctypes.byref(words), ctypes.c_int64(at), ctypes.c_int64(row_bytes)) == (not torn)
+        assert emulation.whole(ctypes.byref(table), ctypes.c_int64(at), ctypes.c_int64(row_bytes)) == (not torn)
     for at in range(1 << 30, (1 << 30) + 6 * row_bytes, 16):
-        assert emulation.whole(ctypes.byref(words), ctypes.c_int64(at), ctypes.c_int64(row_bytes))
+        assert emulation.whole(ctypes.byref(table), ctypes.c_int64(at), ctypes.c_int64(row_bytes))
 
 
 @given(gpus=st.integers(2, 64), dealt=st.integers(0, 2**40) | st.integers(0, 2**20))
 def test_rows_are_dealt_out_in_turn(emulation, gpus, dealt):
     """The division by multiplication is one."""
     shards = torch.arange(gpus) << 48
-    words = TieredTable(0, 0, 0, 0, 0, 3, 1 << 62, shards.data_ptr(), gpus, (1 << 63) // gpus + 1, 0, 0)
+    table = TieredTable(local_rows=3, resident=1 << 62, shards=shards.data_ptr(), gpus=gpus, reciprocal=(1 << 63) // gpus + 1)
     emulation.dealt_to.restype = ctypes.c_int64
-    at = emulation.dealt_to(ctypes.byref((ctypes.c_int64 * 12)(*words)), ctypes.c_int64(dealt))
+    at = emulation.dealt_to(ctypes.byref(table), ctypes.c_int64(dealt))
     assert (at >> 48, at & (1 << 48) - 1) == (dealt % gpus, dealt // gpus)
 
 

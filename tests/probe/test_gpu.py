@@ -7,6 +7,7 @@ from hinterland import _core
 from hinterland.memory import UnifiedTensor
 from hinterland.probe import link, peers, rows
 from hinterland.runtime.launch import launch
+from hinterland.runtime.params import struct
 
 pytestmark = pytest.mark.gpu
 GPU = torch.device("cuda", 0)
@@ -17,7 +18,8 @@ def test_the_chain_kernel_follows_the_chain_that_the_cpu_follows():
     table = UnifiedTensor.empty((count * stride,), torch.int64)
     _core.write_chain(table.cpu().data_ptr(), count, stride)
     at = torch.zeros(1, dtype=torch.int64, device=GPU)
-    launch(link.KERNELS, "read_chain", GPU, 1, 1, table.cuda(GPU).data_ptr(), 777, at.data_ptr())
+    params = struct("probe::ChainParams")(base=table.cuda(GPU).data_ptr(), steps=777, at=at.data_ptr())
+    launch(link.KERNELS, "read_chain", GPU, 1, 1, params)
     assert at.item() == _core.read_chain(table.cpu().data_ptr(), 0, 777)
 
 

@@ -12,7 +12,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hinterland import UnifiedTensor
+from hinterland import UnifiedTensor, _core
+from hinterland.memory.faults import _IndexFault
 from hinterland.runtime.jit import INCLUDE_DIR
 from hinterland.training import embedding_launch as calls
 
@@ -32,37 +33,33 @@ def gpu(tmp_path_factory):
     return ctypes.CDLL(str(library))
 
 
-def _call(function, *args):
+def _call(function, params, dtype, wide, warps, *found):
     function.restype = None
-    function(*(arg if isinstance(arg, ctypes.Array) else ctypes.c_int64(arg) for arg in args))
-
-
-def _array(words):
-    return (ctypes.c_int64 * len(words))(*words)
+    element = _core.ELEMENTS[calls._ELEMENTS[dtype]]
+    function(ctypes.byref(params), *map(ctypes.c_int64, (element, wide, warps)), *found)
 
 
 def _pool(gpu, table, bags, mode, weights, warps):
     rows = torch.empty(bags.count, table.shape[1], dtype=table.dtype)
     best = torch.empty(rows.shape, dtype=torch.int64) if mode == "max" else None
     counts = torch.empty(bags.count, dtype=torch.int64) if mode == "mean" else None
-    source = table.reach(bags.index)
-    wide, lanes, steps = calls._cut(source, rows)
-    faults, flags = (ctypes.c_int64 * 8)(), (ctypes.c_int64 * 2)()
-    outputs = [calls._address(tensor) for tensor in (weights, rows, best, counts)]
-    place = (calls._ELEMENTS[table.dtype][0], wide, warps, _array(source), table.shape[1])
-    _call(gpu.pool, *place, _array(bags.words(len(table))), *outputs, lanes, steps, faults, flags)
-    return rows, best, counts, list(faults), list(flags)
+    params = calls._PoolParams(table=table.reach(bags.index), dim=table.shape[1], bags=bags.of(len(table)))
+    params.weights, params.pooled, params.best, params.counts = map(calls._address, (weights, rows, best, counts))
+    wide, params.lanes, params.steps = calls._cut(params.table, rows)
+    faults, flags = (_IndexFault * 2)(), (ctypes.c_int64 * 2)()
+    _call(gpu.pool, params, table.dtype, wide, warps, faults, flags)
+    return rows, best, counts, [[f.first, f.value, f.table_rows, f.count] for f in faults], list(flags)
 
 
 def _update(gpu, table, state, given, rate, eps, warps):
     ordered, order = torch.sort(given.keys, stable=True)
-    words = [ordered.data_ptr(), ordered.element_size(), order.data_ptr(), len(order), given.bag.data_ptr()]
-    words += [calls._address(tensor) for tensor in (given.factor, given.best, given.rows, given.bad)]
-    source = table.reach(given.keys)
-    wide, lanes, steps = calls._cut(source, given.rows)
-    place = (calls._ELEMENTS[table.dtype][0], wide, warps, _array(source), table.shape[1])
-    sums = 0 if state is None else state.cpu().data_ptr()
-    _call(gpu.update, *place, sums, *words, calls._bits(rate), calls._bits(eps), lanes, steps)
+    params = calls._UpdateParams(table=table.reach(given.keys), dim=table.shape[1], rate=rate, eps=eps)
+    params.state = 0 if state is None else state.cpu().data_ptr()
+    params.keys, params.key_bytes, params.order, params.count = ordered.data_ptr(), 4, order.data_ptr(), len(order)
+    params.factor, params.best = calls._address(given.factor), calls._address(given.best)
+    params.bag, params.gradient, params.bad = given.bag.data_ptr(), given.rows.data_ptr(), given.bad.data_ptr()
+    wide, params.lanes, params.steps = calls._cut(params.table, given.rows)
+    _call(gpu.update, params, table.dtype, wide, warps)
 
 
 @settings(deadline=None, max_examples=40)
@@ -96,16 +93,16 @@ def test_lanes_do_what_the_cpu_does(gpu, dtype, mode, rows, dim, lengths, wide, 
     want = calls.pool(ours, bags, kind, weights, "sync")
     *got, faults, flags = _pool(gpu, theirs, bags, kind, weights, warps)
     assert flags == [0, 0]
-    assert (faults[3], faults[7]) == (0, 0)
+    assert (faults[0][3], faults[1][3]) == (0, 0)
     for a, b in zip(want, got, strict=True):
         assert a is b is None or torch.equal(a, b)
 
     gradient = torch.randn(len(lengths), dim).to(dtype)
     slopes = torch.full((count,), 7.0)
-    source = theirs.reach(index)
-    cut, lanes, _ = calls._cut(source, gradient)
-    place = (calls._ELEMENTS[dtype][0], cut, warps, _array(source), dim)
-    _call(gpu.weigh, *place, _array(bags.words(rows)), gradient.data_ptr(), slopes.data_ptr(), lanes)
+    params = calls._WeighParams(table=theirs.reach(index), dim=dim, bags=bags.of(rows))
+    params.gradient, params.found = gradient.data_ptr(), slopes.data_ptr()
+    cut, params.lanes, _ = calls._cut(params.table, gradient)
+    _call(gpu.weigh, params, dtype, cut, warps)
     torch.testing.assert_close(slopes, calls.weigh(ours, bags, gradient), rtol=1e-4, atol=1e-4)
 
     given = calls.note(ours, bags, weights, *want[1:], gradient)
@@ -130,7 +127,7 @@ def test_lanes_report_what_is_wrong(gpu, dim):
     offsets = torch.tensor([0, 2, 5])
     rows, _, _, faults, flags = _pool(gpu, table, calls.Bags(index, offsets, False, 0, 3, -1), "sum", None, 2)
     assert flags == [0, 1]
-    assert faults[4:] == [2, -1, 10, 3]
+    assert faults[1] == [2, -1, 10, 3]
     assert rows[:, 0].tolist() == [2, 1, 1]
     index.clamp_(0, 9)
     for numbers, closed, first, value in [
@@ -143,7 +140,7 @@ def test_lanes_report_what_is_wrong(gpu, dim):
         bags = calls.Bags(index, torch.tensor(numbers), closed, 0, 3 - closed, -1)
         *_, faults, flags = _pool(gpu, table, bags, "sum", None, 2)
         assert flags == [1, 0], numbers
-        assert faults[:3] == [first, value, 7], numbers
+        assert faults[0][:3] == [first, value, 7], numbers
 
 
 @pytest.mark.parametrize("spoilt", ["index", "offsets"])

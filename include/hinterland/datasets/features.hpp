@@ -54,4 +54,14 @@ class CommunityFeatures {
   uint64_t communities_;
 };
 
+// What is given to those who fill in the features of vertices [begin, end).
+struct FeatureParams {
+  uint64_t seed;
+  int64_t communities;
+  const int32_t* community_of;  // of vertices from `begin` on
+  int64_t begin, end;
+  int64_t columns;
+  float* to;  // [end - begin, columns]
+};
+
 }  // namespace hinterland::datasets

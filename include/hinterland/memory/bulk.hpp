@@ -8,6 +8,8 @@
 
 namespace hinterland::memory {
 
+using BulkBarrier = uint64_t;  // in shared memory, one for each room
+
 // A row on its way: where it comes from, and to which of the packed rows it goes.
 struct BulkRow {
   int64_t position, index, place;  // place: -1 for a row that is not there
@@ -24,8 +26,7 @@ HINTERLAND_FN BulkRow bulk_row(const RowCopy<Table>& copy, int64_t turn) {
 // store() waits for it and begins to take it away, and the next load() waits until it has left. Rows are multiples of 16 bytes
 // that begin at such, in the table and packed. Bad positions give zero rows and are reported as by copy_rows.
 template <class Table, class Room>
-HINTERLAND_FN void gather_bulk(const RowCopy<Table>& copy, int64_t thread, int64_t threads, Room& room, IndexFault& fault,
-                               volatile int64_t* flag) {
+HINTERLAND_FN void gather_bulk(const RowCopy<Table>& copy, int64_t thread, int64_t threads, Room& room) {
   BulkRow row = bulk_row(copy, thread);
   for (int64_t turn = thread; turn < copy.count; turn += threads) {
     char* const to = copy.packed_row(row.position);
@@ -35,8 +36,8 @@ HINTERLAND_FN void gather_bulk(const RowCopy<Table>& copy, int64_t thread, int64
       room.store(to, copy.row_bytes);
     } else {
       for (int64_t at = 0; at < copy.row_bytes; at += 16) *reinterpret_cast<Unit16*>(to + at) = Unit16{};
-      report_fault(fault, row.position, row.index, copy.table.rows);
-      *flag = 1;
+      report_fault(*copy.report.fault, row.position, row.index, copy.table.rows);
+      *copy.report.flag = 1;
     }
     row = next;
   }

@@ -29,10 +29,10 @@ struct ClockHand {
   int64_t admitted;  // rows that the last batch took in
 };
 
-// A ring of slots (src/hinterland/memory/clock.py has the same order).
+// A ring of slots.
 struct Clock {
   int64_t rows;
-  int64_t capacity;  // slots, fewer than 2^31
+  int64_t capacity;  // slots, at most kMost
   int32_t* slots;    // [rows]: each row's slot or kNoSlot; during a batch also claims, which are below that
   int64_t* row_of;   // [capacity]: the row in each slot, or -1
   uint32_t* used;    // [words()]: a bit for each slot, set where its row was asked for since the hand passed
@@ -41,10 +41,11 @@ struct Clock {
 
   static constexpr int32_t kNoSlot = -1;
   static constexpr int64_t kSlotsInWord = 32;
+  static constexpr int64_t kMost = stdlib::numeric_limits<int32_t>::max() - 1;  // slots, and positions of a batch
 
   HINTERLAND_FN int64_t words() const { return ceil_div(capacity, kSlotsInWord); }
 
-  // The lowest position has the lowest claim. A batch has fewer than 2^31 - 1 positions, so claims stay below kNoSlot.
+  // The lowest position has the lowest claim. A batch has at most kMost positions, so claims stay below kNoSlot.
   HINTERLAND_FN static int32_t claim_of(int64_t position) {
     return static_cast<int32_t>(stdlib::numeric_limits<int32_t>::min() + position);
   }
@@ -118,13 +119,41 @@ struct Chunks {
 struct ClockBatch {
   const void* indices;
   int64_t index_bytes;
-  int64_t count;     // fewer than 2^31 - 1
+  int64_t count;     // at most Clock::kMost
   int64_t* filled;   // [min(count, capacity)]: the slots that get new rows, in the order of the claims
   int64_t* claimed;  // the same: those rows
   int64_t* sums;     // [3, Chunks::kMost]: claims, clear slots and set ones of each chunk
 
   HINTERLAND_FN int64_t row(int64_t position, int64_t rows) const {
     return resolve_index(read_index(indices, index_bytes, position), rows);
+  }
+};
+
+// What a GPU's team and the hand keep, one behind the other.
+struct ClockState {
+  TeamControl control;
+  ClockHand hand;
+};
+
+inline constexpr int kAdmitThreads = 512;  // of a block
+
+// What is given to those who admit rows.
+struct AdmitParams {
+  Clock clock;
+  ClockBatch batch;
+  TeamControl* control;  // of a GPU: zero
+};
+
+// A gather to the slots that were filled: position s gets row row_of[s], and only the filled positions are visited. How many
+// there are the hand knows.
+struct FillParams {
+  RowCopy<PointerTable> copy;
+  const ClockHand* hand;
+
+  HINTERLAND_FN RowCopy<PointerTable> filled() const {
+    RowCopy<PointerTable> all = copy;
+    all.count = hand->admitted;
+    return all;
   }
 };
 

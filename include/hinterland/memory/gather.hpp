@@ -13,16 +13,22 @@
 
 namespace hinterland::memory {
 
+inline constexpr int64_t kNoFault = stdlib::numeric_limits<int64_t>::max();
+
 // Positions outside the table, found while rows are copied: the first of them, what it held, and the rows of that table.
 struct IndexFault {
-  int64_t first;  // kNoFault while there is none
-  int64_t value;
-  int64_t table_rows;
-  int64_t count;
-  int64_t lock;
+  int64_t first = kNoFault;
+  int64_t value = 0;
+  int64_t table_rows = 0;
+  int64_t count = 0;
+  int64_t lock = 0;
 };
 
-inline constexpr int64_t kNoFault = stdlib::numeric_limits<int64_t>::max();
+// Where a kernel reports them.
+struct FaultReport {
+  IndexFault* fault;
+  volatile int64_t* flag;  // a word in host memory, so that the CPU learns of them without asking the GPU
+};
 
 // Keeps the lowest position. The lock is seldom taken: only by a thread whose position is lower than all before it.
 HINTERLAND_FN void report_fault(IndexFault& fault, int64_t position, int64_t value, int64_t table_rows) {
@@ -76,7 +82,14 @@ struct PointerTable {
   }
 };
 
-// All that one launch copies.
+// How a GPU cuts rows.
+struct RowCut {
+  int64_t lanes;
+  int64_t steps;    // of `lanes` units that a row takes, at least 1; above 1 only with 32 lanes
+  int64_t shifted;  // for copy_rows alone; 1: start every row at a line (rows longer than a line that do not all begin at one)
+};
+
+// What a gather or a scatter is given.
 template <class Table>
 struct RowCopy {
   Table table;
@@ -87,6 +100,8 @@ struct RowCopy {
   int64_t count;
   int64_t row_bytes;
   int64_t into_table;   // 0: gather, 1: scatter
+  RowCut cut;           // of a GPU
+  FaultReport report;   // of a GPU
 
   HINTERLAND_FN int64_t position(int64_t turn) const { return visit == nullptr ? turn : visit[turn]; }
   HINTERLAND_FN int64_t index_at(int64_t position) const { return read_index(indices, index_bytes, position); }
@@ -99,15 +114,8 @@ struct RowCopy {
   HINTERLAND_FN char* packed_row(int64_t position) const { return packed + position * row_bytes; }
 };
 
-// How a GPU cuts the rows of a RowCopy.
-struct RowCut {
-  int64_t row_units;  // for copy_rows alone
-  int64_t lanes;
-  int64_t steps;    // of `lanes` units that a row takes, at least 1; above 1 only with 32 lanes
-  int64_t shifted;  // for copy_rows alone; 1: start every row at a line (rows longer than a line that do not all begin at one)
-};
-
 inline constexpr int kFlight = 4;
+inline constexpr int kCopyThreads = 1024;  // of a block, at most
 
 template <int kBytes>
 struct UnitOf;
@@ -164,24 +172,25 @@ struct PieceWalk {
 // Looks again at the kFlight pieces of one group, `stride` apart from `first` on, for row numbers outside the table. Apart from
 // copy_rows, which is short of registers and needs this seldom.
 template <class Table>
-HINTERLAND_FN void report_faults(const RowCopy<Table>& copy, const RowCut& cut, int64_t first, int64_t stride, IndexFault& fault) {
+HINTERLAND_FN void report_faults(const RowCopy<Table>& copy, int64_t first, int64_t stride) {
+  const RowCut cut = copy.cut;
   for (int64_t k = 0; k < kFlight; ++k) {
     const int64_t piece = first + k * stride;
     if (piece >= copy.count * cut.steps || piece % cut.steps != 0) continue;  // a row is reported by its first piece
     const int64_t position = copy.position(piece / cut.steps);
     const int64_t index = copy.index_at(position);
-    if (resolve_index(index, copy.table.rows) < 0) report_fault(fault, position, index, copy.table.rows);
+    if (resolve_index(index, copy.table.rows) < 0) report_fault(*copy.report.fault, position, index, copy.table.rows);
   }
 }
 
 // The share of thread `thread` of `threads` (both counted in whole warps) in a copy. Threads need not run in step, so a test
-// may run them one after another. Bad positions give zero rows in a gather, are left out of a scatter, and are reported to
-// `fault` and `flag` (a word in host memory, so that the CPU learns of them without asking the GPU).
+// may run them one after another. Bad positions give zero rows in a gather, are left out of a scatter, and are reported.
 template <int kUnitBytes, class Table>
-HINTERLAND_FN void copy_rows(const RowCopy<Table>& copy, const RowCut& cut, int64_t thread, int64_t threads,
-                             IndexFault& fault, volatile int64_t* flag) {
+HINTERLAND_FN void copy_rows(const RowCopy<Table>& copy, int64_t thread, int64_t threads) {
   using Unit = typename UnitOf<kUnitBytes>::type;
   constexpr int64_t kNone = -1;
+  const RowCut cut = copy.cut;
+  const int64_t row_units = copy.row_bytes / kUnitBytes;
   const int64_t groups = kWarpLanes / cut.lanes, batch = groups * kFlight;
   for (int64_t base = thread / kWarpLanes * batch; base < copy.count * cut.steps; base += threads / kWarpLanes * batch) {
     PieceWalk walk(cut, base, thread);
@@ -190,7 +199,7 @@ HINTERLAND_FN void copy_rows(const RowCopy<Table>& copy, const RowCut& cut, int6
     for (int k = 0; k < kFlight; ++k, walk.next()) {
       const bool live = walk.turn < copy.count;
       position[k] = live ? copy.position(walk.turn) : 0;
-      unit[k] = live && walk.place < cut.row_units ? walk.place : kNone;
+      unit[k] = live && walk.place < row_units ? walk.place : kNone;
     }
     for (int k = 0; k < kFlight; ++k) index[k] = unit[k] == kNone ? 0 : copy.index_at(position[k]);
     if constexpr (Table::kMapped) {
@@ -210,7 +219,7 @@ HINTERLAND_FN void copy_rows(const RowCopy<Table>& copy, const RowCut& cut, int6
       char* const there = copy.table_row(place < 0 ? 0 : place);
       char* const here = copy.packed_row(position[k]);
       const int64_t head = cut.shifted ? head_units(reinterpret_cast<uintptr_t>(there), kUnitBytes) : 0;
-      const int64_t at = shifted_unit(unit[k], head, cut.row_units) * kUnitBytes;
+      const int64_t at = shifted_unit(unit[k], head, row_units) * kUnitBytes;
       if (place >= 0) value[k] = *reinterpret_cast<Unit*>((copy.into_table ? here : there) + at);
       if (place >= 0 || !copy.into_table) target[k] = reinterpret_cast<Unit*>((copy.into_table ? there : here) + at);
     }
@@ -218,8 +227,8 @@ HINTERLAND_FN void copy_rows(const RowCopy<Table>& copy, const RowCut& cut, int6
       if (target[k] != nullptr) *target[k] = value[k];
     }
     if (bad && walk.lane == 0) {
-      report_faults(copy, cut, base + thread % kWarpLanes / cut.lanes, groups, fault);
-      *flag = 1;
+      report_faults(copy, base + thread % kWarpLanes / cut.lanes, groups);
+      *copy.report.flag = 1;
     }
   }
 }
@@ -266,8 +275,8 @@ HINTERLAND_FN void store_chunk(char* to, const Unit16& value, int32_t low, int32
 // bytes all the same, so that four whole lines make one access of a warp, and stores in units. The link is what is scarce; the
 // stores go to the GPU's own memory. Up to 15 bytes before and after a row are read with it, of sectors that it has anyway.
 template <int kUnitBytes, class Table>
-HINTERLAND_FN void gather_chunks(const RowCopy<Table>& copy, const RowCut& cut, int64_t thread, int64_t threads,
-                                 IndexFault& fault, volatile int64_t* flag) {
+HINTERLAND_FN void gather_chunks(const RowCopy<Table>& copy, int64_t thread, int64_t threads) {
+  const RowCut cut = copy.cut;
   const int64_t groups = kWarpLanes / cut.lanes, batch = groups * kFlight;
   for (int64_t base = thread / kWarpLanes * batch; base < copy.count * cut.steps; base += threads / kWarpLanes * batch) {
     PieceWalk walk(cut, base, thread);
@@ -302,8 +311,8 @@ HINTERLAND_FN void gather_chunks(const RowCopy<Table>& copy, const RowCut& cut, 
       }
     }
     if (bad && walk.lane == 0) {
-      report_faults(copy, cut, base + thread % kWarpLanes / cut.lanes, groups, fault);
-      *flag = 1;
+      report_faults(copy, base + thread % kWarpLanes / cut.lanes, groups);
+      *copy.report.flag = 1;
     }
   }
 }

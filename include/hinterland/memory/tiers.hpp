@@ -84,13 +84,15 @@ struct TieredTable {
 // What follows a scatter where rows are replicated: the bytes that it left in this processor's memory go to the other GPUs, so
 // that all hold the same even where a row was given twice. The share of thread `thread` of `threads`, counted in whole warps.
 template <int kUnitBytes>
-HINTERLAND_FN void replicate_rows(const RowCopy<TieredTable>& copy, const RowCut& cut, int64_t thread, int64_t threads) {
+HINTERLAND_FN void replicate_rows(const RowCopy<TieredTable>& copy, int64_t thread, int64_t threads) {
   using Unit = typename UnitOf<kUnitBytes>::type;
+  const RowCut cut = copy.cut;
+  const int64_t row_units = copy.row_bytes / kUnitBytes;
   const int64_t groups = kWarpLanes / cut.lanes, lane = thread & (cut.lanes - 1);
   for (int64_t turn = thread / cut.lanes; turn < copy.count; turn += threads / kWarpLanes * groups) {
     const int64_t place = copy.place(copy.index_at(turn));
     if (!copy.table.is_local(place)) continue;
-    for (int64_t unit = lane; unit < cut.row_units; unit += cut.lanes) {
+    for (int64_t unit = lane; unit < row_units; unit += cut.lanes) {
       const int64_t at = place * copy.row_bytes + unit * kUnitBytes;
       const Unit value = *reinterpret_cast<const Unit*>(copy.table.local + at);
       for (int64_t i = 0; i < copy.table.others; ++i) *reinterpret_cast<Unit*>(copy.table.replicas[i] + at) = value;

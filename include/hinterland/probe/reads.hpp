@@ -42,4 +42,27 @@ HINTERLAND_FN int64_t follow(const Source& source, int64_t at, int64_t steps) {
   return at;
 }
 
+// What the kernels are given. They write to `sink` what almost never is written.
+
+// `words` words in sequence.
+struct SequenceParams {
+  const void* base;
+  int64_t words;
+  uint32_t* sink;
+};
+
+// `draws` random rows of `words` 16-byte words, `words` threads a row.
+struct RandomParams {
+  const Word<16>* base;
+  int64_t rows, words, draws;
+  uint64_t seed;
+  uint32_t* sink;
+};
+
+struct ChainParams {
+  const int64_t* base;
+  int64_t steps;
+  int64_t* at;  // where the chain was left, and where it goes on
+};
+
 }  // namespace hinterland::probe

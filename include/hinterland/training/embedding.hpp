@@ -18,7 +18,7 @@ namespace hinterland::training {
 // The rows of the table, in whatever tiers; a table in one piece is one that has none but the host's.
 template <class T>
 struct TableRows {
-  memory::TieredTable table;
+  const memory::TieredTable& table;
   int64_t dim;
 
   HINTERLAND_FN int64_t row_bytes() const { return dim * static_cast<int64_t>(sizeof(T)); }
@@ -32,14 +32,6 @@ struct TableRows {
     if (!table.is_local(place)) return;
     for (int64_t i = 0; i < table.others; ++i) each(reinterpret_cast<T*>(table.replicas[i] + place * row_bytes()));
   }
-};
-
-// Rows one after another, of what an optimizer keeps of each row; null where it keeps nothing.
-struct StateRows {
-  float* base;
-  int64_t dim;
-
-  HINTERLAND_FN float* row(int64_t number) const { return base + number * dim; }
 };
 
 // The entries of all bags, one bag after another. Bag b has entries [begin(b), end(b)).
@@ -195,27 +187,35 @@ HINTERLAND_FN void for_pieces(int64_t items, int64_t lanes, int64_t steps, int64
   for (int64_t i = thread / lanes; i < items * steps; i += groups) each(i / steps, i % steps * lanes + lane);
 }
 
-// What the bags become.
-template <class T>
-struct Pooled {
-  T* rows;          // [bags, dim]
-  int64_t* best;    // [bags, dim] the entry that each maximum is of, or -1; of maxima alone
-  int64_t* counts;  // [bags] entries that are rows other than the padding; of means alone, else null
+inline constexpr int kBagThreads = 256;  // of a GPU's block
+
+// What pooling is given. T are the elements of the table.
+struct PoolParams {
+  memory::TieredTable table;
+  int64_t dim;
+  Bags bags;
+  const float* weights;         // of each entry, or null
+  void* pooled;                 // T [bags, dim]
+  int64_t* best;                // [bags, dim] the entry that each maximum is of, or -1; of maxima alone, else null
+  int64_t* counts;              // [bags] entries that are rows other than the padding; of means alone, else null
+  int64_t lanes, steps;         // of a GPU
+  memory::FaultReport offsets;  // of a GPU: offsets that make no bag
+  memory::FaultReport entries;  // of a GPU: entries that are no rows
 };
 
 // One piece of one bag. Bags without entries give zeros, and so do bags that are not valid; entries that are no rows count for
 // nothing. Returns whether there were any such entries.
 template <int kWide, bool kMax, class T>
-HINTERLAND_FN bool pool_piece(const TableRows<T>& table, const Bags& bags, const float* weights, const Pooled<T>& to, int64_t bag,
-                              int64_t piece) {
+HINTERLAND_FN bool pool_piece(const TableRows<T>& table, const PoolParams& p, int64_t bag, int64_t piece) {
   constexpr int kAtOnce = kRowsAtOnce<kWide>;
+  const Bags& bags = p.bags;
   const Pieces<T, kWide> here(piece, table.dim);
   if (here.none()) return false;
   const bool valid = bags.valid(bag);
   const int64_t begin = valid ? bags.begin(bag) : 0, end = valid ? bags.end(bag) : 0;
   float sum[kWide]{};
   Piece<int64_t, kWide> best{};
-  if constexpr (kMax) here.begin(to.best + bag * table.dim, best);
+  if constexpr (kMax) here.begin(p.best + bag * table.dim, best);
   int64_t taken = 0;
   bool outside = false;
   for (int64_t first = begin; first < end; first += kAtOnce) {
@@ -244,28 +244,28 @@ HINTERLAND_FN bool pool_piece(const TableRows<T>& table, const Bags& bags, const
           best.element[i] = first + k;
         }
       } else {
-        const float weight = weights == nullptr ? 1.0f : weights[first + k];
+        const float weight = p.weights == nullptr ? 1.0f : p.weights[first + k];
         for (int i = 0; i < here.size(); ++i) sum[i] += weight * widen(value[k].element[i]);
       }
       ++taken;
     }
   }
-  const float over = to.counts != nullptr && taken > 0 ? static_cast<float>(taken) : 1.0f;
-  T* const pooled = to.rows + bag * table.dim;
+  const float over = p.counts != nullptr && taken > 0 ? static_cast<float>(taken) : 1.0f;
+  T* const pooled = static_cast<T*>(p.pooled) + bag * table.dim;
   Piece<T, kWide> result{};
   here.begin(pooled, result);
   for (int i = 0; i < here.size(); ++i) narrow(sum[i] / over, result.element[i]);
   here.store(result, pooled);
   if constexpr (kMax) {
     for (int i = 0; i < here.size() && taken == 0; ++i) best.element[i] = -1;
-    here.store(best, to.best + bag * table.dim);
+    here.store(best, p.best + bag * table.dim);
   }
-  if (to.counts != nullptr && piece == 0) to.counts[bag] = taken;
+  if (p.counts != nullptr && piece == 0) p.counts[bag] = taken;
   return outside;
 }
 
 // Reports what is wrong with a bag: entries that are no rows, or the offset that makes it no bag.
-HINTERLAND_FN void report_bag(const Bags& bags, int64_t bag, memory::IndexFault& rows, memory::IndexFault& offsets) {
+HINTERLAND_FN void report_bag(const Bags& bags, int64_t bag, memory::IndexFault& entries, memory::IndexFault& offsets) {
   if (!bags.valid(bag)) {
     const int64_t begin = bags.begin(bag);
     const bool own = begin < 0 || begin > bags.count || (bag == 0 && begin != 0);  // else it is where the bag ends
@@ -274,30 +274,41 @@ HINTERLAND_FN void report_bag(const Bags& bags, int64_t bag, memory::IndexFault&
   }
   for (int64_t entry = bags.begin(bag); entry < bags.end(bag); ++entry) {
     const int64_t number = memory::read_index(bags.indices, bags.index_bytes, entry);
-    if (bags.row(entry) == Bags::kOutside) report_fault(rows, entry, number, bags.rows);
+    if (bags.row(entry) == Bags::kOutside) report_fault(entries, entry, number, bags.rows);
   }
 }
 
 // The share of thread `thread` of `threads` in pooling all bags. Threads need not run in step.
-template <int kWide, bool kMax, class T>
-HINTERLAND_FN void pool_bags(const TableRows<T>& table, const Bags& bags, const float* weights, const Pooled<T>& to, int64_t lanes,
-                             int64_t steps, int64_t thread, int64_t threads, memory::IndexFault& rows, memory::IndexFault& offsets,
-                             volatile int64_t* row_flag, volatile int64_t* offset_flag) {
-  for_pieces(bags.bags, lanes, steps, thread, threads, [&](int64_t bag, int64_t piece) {
-    const bool outside = pool_piece<kWide, kMax>(table, bags, weights, to, bag, piece);
+template <class T, int kWide, bool kMax>
+HINTERLAND_FN void pool_bags(const PoolParams& p, int64_t thread, int64_t threads) {
+  const TableRows<T> table{p.table, p.dim};
+  for_pieces(p.bags.bags, p.lanes, p.steps, thread, threads, [&](int64_t bag, int64_t piece) {
+    const bool outside = pool_piece<kWide, kMax>(table, p, bag, piece);
     if (piece != 0) return;
-    const bool valid = bags.valid(bag);
+    const bool valid = p.bags.valid(bag);
     if (!outside && valid) return;
-    report_bag(bags, bag, rows, offsets);
-    *(valid ? row_flag : offset_flag) = 1;
+    report_bag(p.bags, bag, *p.entries.fault, *p.offsets.fault);
+    *(valid ? p.entries.flag : p.offsets.flag) = 1;
   });
 }
 
+// What weigh_entries is given.
+struct WeighParams {
+  memory::TieredTable table;
+  int64_t dim;
+  Bags bags;
+  const void* gradient;  // T [bags, dim]
+  float* found;          // [entries]
+  int64_t lanes;         // of a GPU
+};
+
 // The gradients of the weights of all entries: what each row and the gradient of its bag multiply to, added up. Lanes of a warp
 // run in step.
-template <int kWide, class T>
-HINTERLAND_FN void weigh_entries(const TableRows<T>& table, const Bags& bags, const T* gradient, float* found, int64_t lanes,
-                                 int64_t thread, int64_t threads) {
+template <class T, int kWide>
+HINTERLAND_FN void weigh_entries(const WeighParams& p, int64_t thread, int64_t threads) {
+  const TableRows<T> table{p.table, p.dim};
+  const Bags& bags = p.bags;
+  const int64_t lanes = p.lanes;
   const int64_t lane = thread & (lanes - 1), groups = threads / lanes, first = thread / lanes;
   const int64_t in_warp = first - first % max_of<int64_t>(Warp::kWidth / lanes, 1);  // the warp's first group
   for (int64_t base = 0; in_warp + base < bags.count; base += groups) {
@@ -305,7 +316,7 @@ HINTERLAND_FN void weigh_entries(const TableRows<T>& table, const Bags& bags, co
     const int64_t row = entry < bags.count ? bags.row(entry) : Bags::kSkipped;
     float sum[kWide]{};
     if (row >= 0) {
-      const T* const given = gradient + bags.bag_of(entry) * table.dim;
+      const T* const given = static_cast<const T*>(p.gradient) + bags.bag_of(entry) * table.dim;
       for (int64_t piece = lane; piece * kWide < table.dim; piece += lanes) {
         const Pieces<T, kWide> here(piece, table.dim);
         Piece<const T, kWide> value{}, slope{};
@@ -316,13 +327,17 @@ HINTERLAND_FN void weigh_entries(const TableRows<T>& table, const Bags& bags, co
     }
     for (int i = 1; i < kWide; ++i) sum[0] += sum[i];
     const float product = Warp::sum_within(sum[0], static_cast<int>(lanes));
-    if (entry < bags.count && lane == 0) found[entry] = product;
+    if (entry < bags.count && lane == 0) p.found[entry] = product;
   }
 }
 
-// What an update needs to know of each entry. Keys are row numbers, and `rows` (past all of them) for entries that change none.
-struct EntryNotes {
-  void* keys;  // to be sorted: as many bytes each as sort faster
+// What note_entry is given, and notes of each entry, for an update. Keys are row numbers, and `rows` (past all of them) for
+// entries that change none.
+struct NoteParams {
+  Bags bags;
+  const float* weights;   // of each entry, or null
+  const int64_t* counts;  // as pooling found them for means, or null
+  void* keys;             // to be sorted: as many bytes each as sort faster
   int64_t key_bytes;
   int64_t* bag;
   float* factor;  // by which the bag's gradient counts for this entry, or null where it is 1
@@ -330,25 +345,28 @@ struct EntryNotes {
 };
 
 // Takes entry i and looks at bag i, for every i below the larger of their numbers.
-HINTERLAND_FN void note_entry(const Bags& bags, const float* weights, const int64_t* counts, const EntryNotes& to, int64_t i) {
-  if (i < bags.bags && !bags.valid(i)) atomic_store(*to.bad, int64_t{1});
+HINTERLAND_FN void note_entry(const NoteParams& p, int64_t i) {
+  const Bags& bags = p.bags;
+  if (i < bags.bags && !bags.valid(i)) atomic_store(*p.bad, int64_t{1});
   if (i >= bags.count) return;
   const int64_t row = bags.row(i), bag = bags.bag_of(i);
-  if (row == Bags::kOutside) atomic_store(*to.bad, int64_t{1});
+  if (row == Bags::kOutside) atomic_store(*p.bad, int64_t{1});
   const int64_t key = row >= 0 ? row : bags.rows;
-  if (to.key_bytes == 4) {
-    static_cast<int32_t*>(to.keys)[i] = static_cast<int32_t>(key);
+  if (p.key_bytes == 4) {
+    static_cast<int32_t*>(p.keys)[i] = static_cast<int32_t>(key);
   } else {
-    static_cast<int64_t*>(to.keys)[i] = key;
+    static_cast<int64_t*>(p.keys)[i] = key;
   }
-  to.bag[i] = bag;
-  if (weights != nullptr) to.factor[i] = weights[i];
-  if (counts != nullptr) to.factor[i] = 1.0f / static_cast<float>(max_of<int64_t>(counts[bag], 1));
+  p.bag[i] = bag;
+  if (p.weights != nullptr) p.factor[i] = p.weights[i];
+  if (p.counts != nullptr) p.factor[i] = 1.0f / static_cast<float>(max_of<int64_t>(p.counts[bag], 1));
 }
 
-// The entries of an update, sorted by row and within a row by their place.
-template <class T>
-struct SortedGradients {
+// What an update is given: its entries, sorted by row and within a row by their place.
+struct UpdateParams {
+  memory::TieredTable table;
+  int64_t dim;
+  float* state;  // [rows, dim] of what the optimizer keeps of each row, or null where it keeps nothing
   const void* keys;
   int64_t key_bytes;
   const int64_t* order;  // the entry of each key
@@ -356,21 +374,24 @@ struct SortedGradients {
   const int64_t* bag;    // of each entry
   const float* factor;   // of each entry, or null
   const int64_t* best;   // [bags, dim] of maxima: the entry that alone has the gradient; else null
-  const T* rows;         // [bags, dim] the bags' gradients
+  const void* gradient;  // T [bags, dim]
   const int64_t* bad;
+  float rate, eps;
+  int64_t lanes, steps;  // of a GPU
 
+  HINTERLAND_FN float* state_row(int64_t row) const { return state + row * dim; }
   HINTERLAND_FN int64_t key(int64_t place) const { return memory::read_index(keys, key_bytes, place); }
   HINTERLAND_FN bool belongs(int64_t place, int64_t row) const { return place < count && key(place) == row; }
 };
 
-// How a row learns. Rules are made of the bits of float32 numbers: kernels take none but integers.
+// How a row learns.
 
 // w - rate g: torch.optim.SGD on sparse gradients.
 struct SgdRule {
   static constexpr bool kState = false;
   float rate;
 
-  HINTERLAND_FN SgdRule(int64_t rate_bits, int64_t) : rate(float_of(static_cast<uint32_t>(rate_bits))) {}
+  HINTERLAND_FN explicit SgdRule(const UpdateParams& p) : rate(p.rate) {}
   HINTERLAND_FN float step(float weight, float gradient, float&) const { return weight - rate * gradient; }
 };
 
@@ -379,8 +400,7 @@ struct AdagradRule {
   static constexpr bool kState = true;
   float rate, eps;
 
-  HINTERLAND_FN AdagradRule(int64_t rate_bits, int64_t eps_bits)
-      : rate(float_of(static_cast<uint32_t>(rate_bits))), eps(float_of(static_cast<uint32_t>(eps_bits))) {}
+  HINTERLAND_FN explicit AdagradRule(const UpdateParams& p) : rate(p.rate), eps(p.eps) {}
   HINTERLAND_FN float step(float weight, float gradient, float& sum) const {
     sum += gradient * gradient;
     return weight - rate * (gradient / (square_root(sum) + eps));
@@ -390,8 +410,7 @@ struct AdagradRule {
 // One piece of the row whose first entry is at `place`, if any is: adds up its gradients in sorted order, and takes one step.
 // No other thread has this piece, so every copy of it is written here.
 template <int kWide, class Rule, class T>
-HINTERLAND_FN void update_piece(const TableRows<T>& table, const StateRows& states, const Rule& rule, const SortedGradients<T>& given,
-                                int64_t place, int64_t piece) {
+HINTERLAND_FN void update_piece(const TableRows<T>& table, const Rule& rule, const UpdateParams& given, int64_t place, int64_t piece) {
   constexpr int kAtOnce = kGradientsAtOnce<kWide>;
   const Pieces<T, kWide> here(piece, table.dim);
   const int64_t row = given.key(place), rows = table.table.rows;
@@ -399,13 +418,14 @@ HINTERLAND_FN void update_piece(const TableRows<T>& table, const StateRows& stat
   if constexpr (kInPlace<kWide>) {
     const int64_t soon = place + kPrefetch < given.count ? given.key(place + kPrefetch) : rows;
     if (soon < rows) here.prefetch(table.row(soon));
-    if (soon < rows && Rule::kState) here.prefetch(states.row(soon));
+    if (soon < rows && Rule::kState) here.prefetch(given.state_row(soon));
   }
   T* const own = table.row(row);
+  const T* const gradient = static_cast<const T*>(given.gradient);
   Piece<T, kWide> weight{};
   Piece<float, kWide> state{};
   here.load(own, weight);  // asked for first: they come over the link
-  if constexpr (Rule::kState) here.load(states.row(row), state);
+  if constexpr (Rule::kState) here.load(given.state_row(row), state);
 
   float sum[kWide]{};
   for (int64_t first = place; given.belongs(first, row); first += kAtOnce) {
@@ -414,7 +434,7 @@ HINTERLAND_FN void update_piece(const TableRows<T>& table, const StateRows& stat
     for (int k = 0; k < kAtOnce; ++k) entry[k] = given.belongs(first + k, row) ? given.order[first + k] : -1;
     for (int k = 0; k < kAtOnce; ++k) from[k] = entry[k] < 0 ? 0 : given.bag[entry[k]] * table.dim;
     for (int k = 0; k < kAtOnce; ++k) {
-      if (entry[k] >= 0) here.load(given.rows + from[k], value[k]);
+      if (entry[k] >= 0) here.load(gradient + from[k], value[k]);
     }
     for (int k = 0; k < kAtOnce; ++k) {
       if (entry[k] < 0) continue;
@@ -435,16 +455,17 @@ HINTERLAND_FN void update_piece(const TableRows<T>& table, const StateRows& stat
   }
   here.store(weight, own);
   table.replicas(row, [&](T* replica) { here.copy(weight, replica); });
-  if constexpr (Rule::kState) here.store(state, states.row(row));
+  if constexpr (Rule::kState) here.store(state, given.state_row(row));
 }
 
 // The share of a thread in an update. Threads need not run in step. Nothing is written where anything is bad.
-template <int kWide, class Rule, class T>
-HINTERLAND_FN void update_rows(const TableRows<T>& table, const StateRows& states, const Rule& rule, const SortedGradients<T>& given,
-                               int64_t lanes, int64_t steps, int64_t thread, int64_t threads) {
-  if (*given.bad != 0) return;
-  for_pieces(given.count, lanes, steps, thread, threads, [&](int64_t place, int64_t piece) {
-    update_piece<kWide>(table, states, rule, given, place, piece);
+template <class T, int kWide, class Rule>
+HINTERLAND_FN void update_rows(const UpdateParams& p, int64_t thread, int64_t threads) {
+  if (*p.bad != 0) return;
+  const TableRows<T> table{p.table, p.dim};
+  const Rule rule(p);
+  for_pieces(p.count, p.lanes, p.steps, thread, threads, [&](int64_t place, int64_t piece) {
+    update_piece<kWide>(table, rule, p, place, piece);
   });
 }
 

@@ -3,18 +3,17 @@
 
 namespace hinterland::datasets {
 
-__global__ void fill_features(int64_t seed, int64_t communities, const int32_t* community_of, int64_t begin, int64_t end,
-                              int64_t columns, float* to) {
+__global__ void fill_features(FeatureParams p) {
   using Features = CommunityFeatures;
-  const Features features(static_cast<uint64_t>(seed), communities);
-  const int64_t quads = ceil_div(columns, int64_t{Features::kQuad});
+  const Features features(p.seed, p.communities);
+  const int64_t columns = p.columns, quads = ceil_div(columns, int64_t{Features::kQuad});
   const int64_t step = static_cast<int64_t>(gridDim.x) * blockDim.x;
-  for (int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < (end - begin) * quads; i += step) {
-    const int64_t vertex = begin + i / quads, quad = i % quads;
-    const int64_t shown = features.shown(vertex, community_of[vertex - begin]);
+  for (int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < (p.end - p.begin) * quads; i += step) {
+    const int64_t vertex = p.begin + i / quads, quad = i % quads;
+    const int64_t shown = features.shown(vertex, p.community_of[vertex - p.begin]);
     float values[Features::kQuad];
     features.values(vertex, quad, features.center(shown, quad * Features::kQuad / Features::kGroup), values);
-    float* const out = to + (vertex - begin) * columns + quad * Features::kQuad;
+    float* const out = p.to + (vertex - p.begin) * columns + quad * Features::kQuad;
     if (columns % Features::kQuad == 0) {
       *reinterpret_cast<float4*>(out) = make_float4(values[0], values[1], values[2], values[3]);
     } else {

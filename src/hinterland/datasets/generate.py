@@ -22,6 +22,7 @@ from ..runtime import arguments, devices
 from ..runtime.errors import ConfigError
 from ..runtime.jit import KernelFile
 from ..runtime.launch import launch
+from ..runtime.params import Params, struct
 from ..runtime.progress import progress
 from .dataset import SPLITS, AnyDataset, Dataset, EdgeType, HeteroDataset
 from .files import placements
@@ -29,6 +30,7 @@ from .source import FLOATS, HOMOGENEOUS, Placement
 
 _FILL = "fill_features"
 _KERNELS = KernelFile("datasets/generate.cu", (_FILL,))
+_FeatureParams = struct("datasets::FeatureParams")
 _BLOCK = 256
 _PIECE = 256 << 20  # bytes of features made at once
 _DRAWN = 1.14  # edges drawn for each edge of the shape: about so many are repeated or self loops, and go
@@ -275,9 +277,8 @@ class _Maker:
                     part.copy_(self._on_gpu(kind, communities[begin:end], begin, columns, device))
                 else:
                     values = part if part.dtype == torch.float32 else torch.empty(part.shape)
-                    _core.fill_features(
-                        self._kinds[kind], communities[begin:].data_ptr(), begin, end, columns, values.data_ptr()
-                    )
+                    filling = self._filling(kind, communities[begin:end], begin, values)
+                    _core.fill_features(filling.address)
                     if values is not part:
                         part.copy_(values)
                 done(part.nbytes)
@@ -287,10 +288,14 @@ class _Maker:
         """Rows from ``begin`` on, on the GPU."""
         held = communities.to(device)
         rows = torch.empty(len(held), columns, device=device)
-        seed = self._seeds[kind] - (self._seeds[kind] >> 63 << 64)  # the same bits as a signed number
-        args = (seed, self._classes, held.data_ptr(), begin, begin + len(held), columns, rows.data_ptr())
-        launch(_KERNELS, _FILL, device, devices.sm_count(device) * 8, _BLOCK, *args)
+        launch(_KERNELS, _FILL, device, devices.sm_count(device) * 8, _BLOCK, self._filling(kind, held, begin, rows))
         return rows.to(self._sizes.dtype)
+
+    def _filling(self, kind: str, communities: torch.Tensor, begin: int, rows: torch.Tensor) -> Params:
+        """How ``rows`` are filled in, those of vertices from ``begin`` on, which are in ``communities``."""
+        made = _FeatureParams(seed=self._seeds[kind], communities=self._classes, community_of=communities.data_ptr())
+        made.begin, made.end, made.columns, made.to = begin, begin + len(rows), rows.shape[1], rows.data_ptr()
+        return made
 
     def splits(self) -> dict[str, torch.Tensor]:
         """Random vertices of the target type, ascending."""

@@ -9,7 +9,7 @@ namespace hinterland::memory {
 // A row's bytes of shared memory, and the barrier that counts those that have come.
 class SharedRoom {
  public:
-  __device__ SharedRoom(char* bytes, uint64_t* barrier)
+  __device__ SharedRoom(char* bytes, BulkBarrier* barrier)
       : bytes_(static_cast<uint32_t>(__cvta_generic_to_shared(bytes))),
         barrier_(static_cast<uint32_t>(__cvta_generic_to_shared(barrier))) {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(barrier_) : "memory");
@@ -45,38 +45,24 @@ class SharedRoom {
 };
 
 template <class Table>
-__device__ void gather_through_shared(const RowCopy<Table>& copy, IndexFault* fault, volatile int64_t* flag) {
+__device__ void gather_through_shared(const RowCopy<Table>& copy) {
   extern __shared__ __align__(128) char shared[];  // a row for each thread, then a barrier for each
-  uint64_t* const barriers = reinterpret_cast<uint64_t*>(shared + blockDim.x * copy.row_bytes);
+  BulkBarrier* const barriers = reinterpret_cast<BulkBarrier*>(shared + blockDim.x * copy.row_bytes);
   SharedRoom room(shared + threadIdx.x * copy.row_bytes, barriers + threadIdx.x);
   const int64_t thread = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
-  gather_bulk(copy, thread, static_cast<int64_t>(gridDim.x) * blockDim.x, room, *fault, flag);
+  gather_bulk(copy, thread, static_cast<int64_t>(gridDim.x) * blockDim.x, room);
   room.finish();
 }
 
 #else
 
 template <class Table>
-__device__ void gather_through_shared(const RowCopy<Table>&, IndexFault*, volatile int64_t*) {}
+__device__ void gather_through_shared(const RowCopy<Table>&) {}
 
 #endif
 
-__global__ void __launch_bounds__(1024)
-    bulk_rows_kernel(char* table, int64_t table_rows, char* packed, const void* indices, int64_t index_bytes,
-                     const int64_t* visit, int64_t count, int64_t row_bytes, IndexFault* fault, volatile int64_t* flag) {
-  const RowCopy<PointerTable> copy{{table, table_rows}, packed, indices, index_bytes, visit, count, row_bytes, 0};
-  gather_through_shared(copy, fault, flag);
-}
+__global__ void __launch_bounds__(kCopyThreads) bulk_rows_kernel(RowCopy<PointerTable> copy) { gather_through_shared(copy); }
 
-__global__ void __launch_bounds__(1024)
-    bulk_tiered_rows_kernel(char* host, int64_t rows, const void* slots, int64_t slot_bytes, char* local, int64_t local_rows,
-                            int64_t resident, char* const* shards, int64_t gpus, int64_t reciprocal, char* const* replicas,
-                            int64_t others, char* packed, const void* indices, int64_t index_bytes, const int64_t* visit,
-                            int64_t count, int64_t row_bytes, IndexFault* fault, volatile int64_t* flag) {
-  const RowCopy<TieredTable> copy{
-      {host, rows, slots, slot_bytes, local, local_rows, resident, shards, gpus, reciprocal, replicas, others},
-      packed, indices, index_bytes, visit, count, row_bytes, 0};
-  gather_through_shared(copy, fault, flag);
-}
+__global__ void __launch_bounds__(kCopyThreads) bulk_tiered_rows_kernel(RowCopy<TieredTable> copy) { gather_through_shared(copy); }
 
 }  // namespace hinterland::memory

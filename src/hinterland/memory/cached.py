@@ -10,6 +10,7 @@ from typing import Any, Literal, NoReturn, Self
 import torch
 
 from ..runtime.errors import ConfigError
+from ..runtime.params import Params
 from ..runtime.shown import table_of
 from .clock import Clock, SlotPlan
 from .gather import TieredTable
@@ -164,7 +165,7 @@ class CachedTensor(RowTable):
             finally:
                 stream.record_event(self._done)
 
-    def _source(self, index: torch.Tensor) -> int | TieredTable:
+    def _source(self, index: torch.Tensor) -> int | Params:
         clock, plan = self._open(), self._plan
         if index.device != self._device and index.is_cuda:
             raise ConfigError(
@@ -176,15 +177,10 @@ class CachedTensor(RowTable):
             host=self._host.cpu().data_ptr(),
             rows=plan.rows,
             slots=clock.slots.data_ptr(),
-            slot_bytes=4,
+            slot_bytes=clock.slots.element_size(),
             local=clock.block.data_ptr(),
             local_rows=plan.capacity,
             resident=plan.capacity,
-            shards=0,
-            gpus=0,
-            reciprocal=0,
-            replicas=0,
-            others=0,
         )
 
     def _sorts(self, rows: int) -> bool:

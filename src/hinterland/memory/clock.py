@@ -12,11 +12,12 @@ from ..runtime import arguments, devices
 from ..runtime.errors import ConfigError, OutOfMemory
 from ..runtime.jit import KernelFile
 from ..runtime.launch import launch, resident_blocks
+from ..runtime.params import Params, struct
 from ..runtime.shown import Shown
 from ..runtime.units import format_bytes
 from . import faults
 from .allocator import allocate
-from .gather import _THREADS, _UNITS, index_bytes
+from .gather import _IN_LINE, _THREADS, _UNITS, RowCopy, index_bytes, pieces_per_block, row_cut
 from .plan import cut_rows
 from .tiers import _padded
 
@@ -26,11 +27,12 @@ _FILL = {
     for chunks in (False, True)
     for unit in (_UNITS[:-1] if chunks else _UNITS)
 }
+_Ring, _AdmitParams, _FillParams = struct("memory::Clock"), struct("memory::AdmitParams"), struct("memory::FillParams")
 KERNELS = KernelFile("memory/clock.cu", (_ADMIT, *_FILL.values()), apart=True)
-_BLOCK = 512  # threads of admit_kernel
-_CONTROL_BYTES = 256  # of TeamControl
-_STATE_BYTES = 512  # TeamControl, then ClockHand
-_MOST = (1 << 31) - 2  # positions of a batch that may claim a slot, and slots
+_BLOCK = _core.ADMIT_THREADS
+_CONTROL_BYTES = _core.CLOCK_HAND_AT  # of the team's control block, before the hand
+_STATE_BYTES = _padded(_core.CLOCK_STATE_BYTES)
+_MOST = _core.CLOCK_MOST  # positions of a batch that may claim a slot, and slots
 
 
 @dataclass(frozen=True, repr=False)
@@ -63,8 +65,8 @@ class SlotPlan(Shown):
 
     @property
     def words(self) -> int:
-        """Words of 32 slots' bits."""
-        return -(-self.capacity // 32)
+        """Words of slots' bits."""
+        return -(-self.capacity // _core.CLOCK_SLOTS_IN_WORD)
 
     @property
     def state_offset(self) -> int:
@@ -123,6 +125,14 @@ class Clock:
         self.row_of = self.block[plan.rows_offset :][: 8 * plan.capacity].view(torch.int64)  # [capacity], -1 for none
         self._bits = self.block[plan.bits_offset : plan.state_offset]
         self._state = self.block[plan.state_offset :]
+        used, hand = self._bits.data_ptr(), self._state.data_ptr() + _CONTROL_BYTES
+        ring = _Ring(rows=plan.rows, capacity=plan.capacity, slots=self.slots.data_ptr(), row_of=self.row_of.data_ptr())
+        ring.used, ring.marked, ring.hand = used, used + 4 * plan.words, hand
+        copy = RowCopy(packed=self.block.data_ptr(), indices=ring.row_of, index_bytes=8, row_bytes=plan.row_bytes)
+        copy.table.rows = plan.rows
+        # What is the same for every batch; they are never changed.
+        self._admit = _AdmitParams(clock=ring, control=self._state.data_ptr())
+        self._fill = _FillParams(copy=copy, hand=hand)
         self.clear()
 
     def clear(self) -> None:
@@ -150,13 +160,17 @@ class Clock:
             return
         room = min(count, plan.capacity)
         scratch = torch.empty(2 * room + _core.CLOCK_SUMS, dtype=torch.int64, device=self.device)
-        used, hand = self._bits.data_ptr(), self._state.data_ptr() + _CONTROL_BYTES
-        clock = (plan.rows, plan.capacity, self.slots.data_ptr(), self.row_of.data_ptr(), used, used + 4 * plan.words, hand)
         filled = scratch.data_ptr()
-        batch = (index.data_ptr(), index_bytes(index), count, filled, filled + 8 * room, filled + 16 * room)
+        admit, fill = _AdmitParams.from_buffer_copy(self._admit), _FillParams.from_buffer_copy(self._fill)
+        batch, copy = admit.batch, fill.copy
+        batch.indices, batch.index_bytes, batch.count = index.data_ptr(), index_bytes(index), count
+        batch.filled, batch.claimed, batch.sums = filled, filled + 8 * room, filled + 16 * room
+        copy.table.base, copy.visit = table, filled
         if self.device.type == "cpu":
             try:
-                _core.admit_rows((*clock, *batch), table, self.block.data_ptr(), plan.row_bytes)
+                _core.admit_rows(admit.address)
+                if plan.row_bytes:
+                    _core.fill_slots(fill.address)
             except BaseException:  # Ctrl-C between two steps
                 self.clear()
                 raise
@@ -165,20 +179,20 @@ class Clock:
         blocks = 2 * (devices.sm_count(self.device) if max_blocks is None else max(1, max_blocks))
         needed = 1 + max(count, plan.words) // _BLOCK
         grid = min(resident_blocks(KERNELS, _ADMIT, self.device, _BLOCK), blocks, needed)
-        launch(KERNELS, _ADMIT, self.device, grid, _BLOCK, *clock, *batch, self._state.data_ptr(), cooperative=True)
+        launch(KERNELS, _ADMIT, self.device, grid, _BLOCK, admit, cooperative=True)
         if plan.row_bytes:
-            self._fill(table, filled, room, hand, max_blocks)
+            self._fill_on_gpu(fill, room, max_blocks)
 
-    def _fill(self, table: int, filled: int, room: int, hand: int, max_blocks: int | None) -> None:
+    def _fill_on_gpu(self, fill: Params, room: int, max_blocks: int | None) -> None:
         """Copies the rows of the filled slots, at most ``room``, over the link."""
-        plan, device, local = self.plan, self.device, self.block.data_ptr()
-        cut = cut_rows(plan.row_bytes, table & 127, local & 127)
+        device, copy = self.device, fill.copy
+        cut = cut_rows(copy.row_bytes, copy.table.base & _IN_LINE, copy.packed & _IN_LINE)
+        copy.cut = row_cut(cut)
+        # No row number here is bad.
+        copy.report = faults.watch(device, torch._C._cuda_getCurrentRawStream(device.index)).report
         blocks = devices.quarter(device) if max_blocks is None else max(1, max_blocks)
-        grid = min(blocks, -(-room * cut.steps // (_THREADS // cut.lanes * 4)))
-        watched = faults.watch(device, torch._C._cuda_getCurrentRawStream(device.index))  # no row number here is bad
-        source = (table, plan.rows, local, self.row_of.data_ptr(), filled, hand, plan.row_bytes)
-        shape = (cut.lanes, cut.steps, int(cut.shifted), watched.record_address, watched.flag_address)
-        launch(KERNELS, _FILL[cut.unit, cut.chunks], device, grid, _THREADS, *source, *shape)
+        grid = min(blocks, -(-room * cut.steps // pieces_per_block(cut)))
+        launch(KERNELS, _FILL[cut.unit, cut.chunks], device, grid, _THREADS, fill)
 
 
 def _block(nbytes: int, device: torch.device) -> torch.Tensor:

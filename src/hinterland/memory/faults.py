@@ -12,11 +12,13 @@ from collections.abc import Callable
 
 import torch
 
+from .. import _core
 from ..runtime.arguments import shown
 from ..runtime.errors import HinterlandError, IndexOutOfRange
+from ..runtime.params import struct
 
-_NONE = (1 << 63) - 1  # kNoFault
-_CLEAR = [_NONE, 0, 0, 0, 0]  # the fields of IndexFault
+_IndexFault = struct("memory::IndexFault")
+_CLEAR = _IndexFault(first=_core.NO_FAULT)
 
 # The exception for a fault: from its first position, what was there, the rows of the table, and how many such positions.
 Sentence = Callable[[int, int, int, int], HinterlandError]
@@ -40,12 +42,11 @@ class FaultWatch:
         self._device = device
         self._sentence = sentence
         with torch.inference_mode(False):  # it is cleared outside of what may be such a mode now
-            self._record = torch.tensor(_CLEAR, dtype=torch.int64, device=device)
+            self._record = _CLEAR.on(device)
         # Pinned memory of torch is mapped for every GPU at its own address (unified virtual addressing).
         self._flag = torch.zeros(1, dtype=torch.int64, device="cpu", pin_memory=True)
         self._word = ctypes.c_int64.from_address(self._flag.data_ptr())
-        self.record_address = self._record.data_ptr()
-        self.flag_address = self._flag.data_ptr()
+        self.report = struct("memory::FaultReport")(fault=self._record.data_ptr(), flag=self._flag.data_ptr())
         torch.cuda.synchronize(device)  # the record is read on other streams than the one that cleared it
 
     def raised(self) -> bool:
@@ -58,11 +59,11 @@ class FaultWatch:
             if not self.raised():
                 return None
             torch.cuda.synchronize(self._device)
-            first, value, rows, count, _ = self._record.tolist()
-            self._record.copy_(torch.tensor(_CLEAR))
+            met = _IndexFault.from_buffer_copy(bytes(self._record.tolist()))
+            self._record.copy_(_CLEAR.on(torch.device("cpu")))
             self._word.value = 0
             torch.cuda.synchronize(self._device)
-        return self._sentence(first, value, rows, count)
+        return self._sentence(met.first, met.value, met.table_rows, met.count)
 
     def check(self) -> None:
         """Raises the fault, if there is one."""

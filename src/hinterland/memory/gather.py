@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -14,8 +13,9 @@ from ..runtime.arguments import shown, whole_number
 from ..runtime.errors import ConfigError
 from ..runtime.jit import KernelFile
 from ..runtime.launch import launch
+from ..runtime.params import Params, struct
 from . import faults
-from .plan import cut_rows
+from .plan import Cut, cut_rows
 
 _UNITS = (1, 2, 4, 8, 16)
 _COPY = {unit: f"copy_rows_kernel<{unit}>" for unit in _UNITS}
@@ -27,11 +27,11 @@ _TIERED = {
 }
 TIERED_KERNEL = KernelFile("memory/tiers.cu", tuple(name for names in _TIERED.values() for name in names.values()), apart=True)
 _BULK = KernelFile("memory/bulk.cu", ("bulk_rows_kernel", "bulk_tiered_rows_kernel"))
-_THREADS = 1024
-_BARRIER = 8  # bytes
+_THREADS = _core.COPY_THREADS
 _BULK_LEAST = 256  # bytes of a row that is copied in bulk; more threads than there are would be needed for shorter ones
 _BULK_THREADS = 16  # at least: a block's shared memory holds as many rows, which ends this at 14 KiB a row
 _BULK_BLOCKS = 4  # fill the link with rows of 512 bytes or more, twice as many with shorter ones (docs/notes/gather-on-h200.md)
+_IN_LINE, _IN_UNIT = _core.LINE_BYTES - 1, _core.UNIT_BYTES - 1  # an address's place within a line, or within a unit
 _INDEX_BYTES = {torch.int32: 4, torch.int64: 8}
 
 
@@ -53,32 +53,15 @@ def few_blocks(device: torch.device, row_bytes: int, tiered: bool = False) -> in
     return 4 if tiered or row_bytes < 2 * _BULK_LEAST else 2
 
 
-class _Words(NamedTuple):
-    host: int
-    rows: int
-    slots: int
-    slot_bytes: int
-    local: int
-    local_rows: int
-    resident: int
-    shards: int
-    gpus: int
-    reciprocal: int
-    replicas: int
-    others: int
-
-
-class TieredTable(_Words):
-    """What one processor reads the rows of several tiers through: addresses and counts, as in include/.../memory/tiers.hpp.
-
-    ``keeps`` is the memory that they point to: it stays for who holds this, also when the table is closed meanwhile.
-    """
-
-    keeps: Sequence[Any] = ()
+TieredTable = struct("memory::TieredTable")  # what one processor reads the rows of several tiers through
+PointerTable = struct("memory::PointerTable")
+RowCut = struct("memory::RowCut")
+RowCopy = struct("memory::RowCopy<memory::PointerTable>")
+TieredCopy = struct("memory::RowCopy<memory::TieredTable>")
 
 
 def copy_rows(
-    table: int | TieredTable,
+    table: int | Params,
     rows: int,
     row_bytes: int,
     packed: torch.Tensor,
@@ -92,7 +75,7 @@ def copy_rows(
     """Copies ``index.numel()`` rows from the table to ``packed``, or back.
 
     Args:
-        table: address of ``rows`` rows of ``row_bytes`` that the device of ``index`` can reach, or where each of them is.
+        table: address of ``rows`` rows of ``row_bytes`` that the device of ``index`` can reach, or a TieredTable of them.
         packed: contiguous, on the device of ``index``: as many rows as ``index`` has entries.
         index: contiguous int32 or int64 row numbers.
         into_table: writes to the table (scatter) instead of reading from it (gather).
@@ -127,20 +110,30 @@ def copy_rows(
         _on_gpu(table, rows, row_bytes, packed, index, width, into_table, visit, max_blocks, check)
 
 
-def _on_cpu(
-    table: int | TieredTable, rows: int, row_bytes: int, packed: int, index: torch.Tensor, width: int, into: bool
-) -> None:
-    copy = (packed, index.data_ptr(), width, index.numel(), row_bytes, into)
+def _on_cpu(table: int | Params, rows: int, row_bytes: int, packed: int, index: torch.Tensor, width: int, into: bool) -> None:
+    copy = _copy(table, rows, row_bytes, packed, index, width, into)
+    fault: Any = _core.copy_rows(copy.address) if isinstance(table, int) else _core.copy_tiered_rows(copy.address)
+    if fault is not None:
+        raise faults.out_of_range(*fault)
+
+
+def _copy(table: int | Params, rows: int, row_bytes: int, packed: int, index: torch.Tensor, width: int, into: bool) -> Params:
+    """The parameters of a copy. Fields are set one by one, which takes half the time of doing so by their names in a call."""
     if isinstance(table, int):
-        first, value, count = _core.copy_rows(table, rows, *copy)
+        copy = RowCopy()
+        place = copy.table
+        place.base, place.rows = table, rows
     else:
-        first, value, count = _core.copy_tiered_rows(table, *copy)
-    if count:
-        raise faults.out_of_range(first, value, rows, count)
+        copy = TieredCopy()
+        copy.table = table
+    copy.packed, copy.indices = packed, index.data_ptr()
+    copy.index_bytes, copy.count = width, index.numel()
+    copy.row_bytes, copy.into_table = row_bytes, into
+    return copy
 
 
 def _on_gpu(
-    table: int | TieredTable,
+    table: int | Params,
     rows: int,
     row_bytes: int,
     packed: torch.Tensor,
@@ -153,39 +146,38 @@ def _on_gpu(
 ) -> None:
     """Launches on the current stream of the index's GPU, which is the current one."""
     device = index.device
-    to = packed.data_ptr()
-    source: tuple[int, ...]
-    if isinstance(table, int):
-        kernels, source = KERNEL, (table, rows)
-        shape = _shape(device, row_bytes, table & 127, to & 127, into_table)
-    else:
-        kernels, source = TIERED_KERNEL, tuple(table)
-        shape = _tiered_shape(device, row_bytes, to & 127, into_table)
-    count = index.numel()
-    stream = devices.current_stream(device)
+    to, count = packed.data_ptr(), index.numel()
     watched = faults.watch(device, torch._C._cuda_getCurrentRawStream(device.index))
-    arguments = (*source, to, index.data_ptr(), width, 0 if visit is None else visit.data_ptr(), count, row_bytes)
-    checks = watched.record_address, watched.flag_address
     # Rows in GPU memory, which is faster than the link, are worth all multiprocessors unless the caller says how many. Rows of
     # other GPUs have not been copied in bulk yet, neither tried nor measured.
     tiered = not isinstance(table, int)
-    loads = into_table or (not isinstance(table, int) and (max_blocks is None or table.gpus > 1))
-    bulk = 0 if loads else _bulk_threads(device, row_bytes, (source[0] | to) & 15)
+    if isinstance(table, int):
+        kernels, base = KERNEL, table
+        shape = _shape(device, row_bytes, table & _IN_LINE, to & _IN_LINE, into_table)
+        loads = into_table
+    else:
+        kernels, base = TIERED_KERNEL, table.host
+        shape = _tiered_shape(device, row_bytes, to & _IN_LINE, into_table)
+        loads = into_table or max_blocks is None or table.gpus > 1
+    copy = _copy(table, rows, row_bytes, to, index, width, into_table)
+    if visit is not None:
+        copy.visit = visit.data_ptr()
+    copy.cut, copy.report = shape.cut, watched.report
+    bulk = 0 if loads else _bulk_threads(device, row_bytes, (base | to) & _IN_UNIT)
     if bulk:
         blocks = _BULK_BLOCKS if row_bytes >= 2 * _BULK_LEAST else 2 * _BULK_BLOCKS
         grid = min(-(-count // bulk), blocks if max_blocks is None else max_blocks)
-        instance = _BULK.instances[tiered]
-        launch(_BULK, instance, device, grid, bulk, *arguments, *checks, shared=bulk * (row_bytes + _BARRIER))
+        shared = bulk * (row_bytes + _core.BULK_BARRIER_BYTES)
+        launch(_BULK, _BULK.instances[tiered], device, grid, bulk, copy, shared=shared)
     else:
         grid = min(-(-count * shape.steps // shape.pieces_per_block), shape.blocks if max_blocks is None else max_blocks)
-        arguments += (int(into_table), shape.lanes, shape.steps, shape.shifted, *checks)
-        launch(kernels, shape.instance, device, grid, _THREADS, *arguments)
+        launch(kernels, shape.instance, device, grid, _THREADS, copy)
         if into_table and not isinstance(table, int) and table.others:
-            launch(kernels, shape.replicate, device, grid, _THREADS, *arguments)
+            launch(kernels, shape.replicate, device, grid, _THREADS, copy)
     if check == "async":
         faults.defer(device, watched)
         return
-    stream.sync()
+    devices.current_stream(device).sync()
     watched.check()
 
 
@@ -194,21 +186,20 @@ def _bulk_threads(device: torch.device, row_bytes: int, low: int) -> int:
     """Threads of a block that copies rows in bulk, as many as there is shared memory for; 0 where rows are not copied so.
 
     Args:
-        low: bits of the addresses below 16 bytes.
+        low: bits of the addresses below a unit.
     """
-    if row_bytes < _BULK_LEAST or row_bytes % 16 or low or torch.cuda.get_device_capability(device) < (9, 0):
+    if row_bytes < _BULK_LEAST or row_bytes % _core.UNIT_BYTES or low or torch.cuda.get_device_capability(device) < (9, 0):
         return 0
-    threads = min(_THREADS, devices.shared_bytes(device) // (row_bytes + _BARRIER))
+    threads = min(_THREADS, devices.shared_bytes(device) // (row_bytes + _core.BULK_BARRIER_BYTES))
     return threads // _BULK_THREADS * _BULK_THREADS
 
 
 class _Shape(NamedTuple):
-    """What a launch needs beyond pointers: its instance, the cut, the pieces that a block holds, and its blocks unless said."""
+    """What a launch needs beyond pointers: its instance, the cut, what a block holds of it, and its blocks unless said."""
 
     instance: str
-    lanes: int
+    cut: Params
     steps: int
-    shifted: int
     pieces_per_block: int
     blocks: int
     replicate: str = ""
@@ -218,7 +209,7 @@ class _Shape(NamedTuple):
 def _shape(device: torch.device, row_bytes: int, table_low: int, packed_low: int, into_table: bool) -> _Shape:
     cut = cut_rows(row_bytes, table_low, packed_low, into_table)
     instance = (_CHUNKS if cut.chunks else _COPY)[cut.unit]
-    return _Shape(instance, cut.lanes, cut.steps, int(cut.shifted), _THREADS // cut.lanes * 4, devices.quarter(device))
+    return _Shape(instance, row_cut(cut), cut.steps, pieces_per_block(cut), devices.quarter(device))
 
 
 @functools.lru_cache(maxsize=4096)
@@ -226,6 +217,15 @@ def _tiered_shape(device: torch.device, row_bytes: int, packed_low: int, into_ta
     """Every tier begins at a line. Memory of GPUs is faster than the link, and takes all multiprocessors to fill."""
     cut = cut_rows(row_bytes, 0, packed_low, into_table)
     instance = _TIERED["kChunks" if cut.chunks else "kRows"][cut.unit]
-    pieces = _THREADS // cut.lanes * 4
     replicate = _TIERED["kReplicas"][cut.unit]
-    return _Shape(instance, cut.lanes, cut.steps, int(cut.shifted), pieces, devices.sm_count(device), replicate)
+    return _Shape(instance, row_cut(cut), cut.steps, pieces_per_block(cut), devices.sm_count(device), replicate)
+
+
+def row_cut(cut: Cut) -> Params:
+    """What kernels take of a cut."""
+    return RowCut(lanes=cut.lanes, steps=cut.steps, shifted=cut.shifted)
+
+
+def pieces_per_block(cut: Cut) -> int:
+    """Pieces that a block has under way at once."""
+    return _THREADS // cut.lanes * _core.FLIGHT

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from .. import _core
 from ..machine import Machine, load
 from ..runtime import arguments
 from ..runtime.errors import ConfigError
@@ -20,9 +21,9 @@ from ..runtime.shown import Shown
 from ..runtime.units import format_bytes
 
 _GIB = 1 << 30
-_LINE = 128
-_WARP = 32
-_CHUNK = 16  # bytes of the widest load
+_LINE = _core.LINE_BYTES
+_WARP = _core.WARP_LANES
+_CHUNK = _core.UNIT_BYTES  # of the widest load
 _LEAST_SORTED = 1 << 16  # fewer rows take less time than the sort's launches
 _FILLS_LINK = 256  # bytes of a row in mapped memory: 200 M a second are as many as the link takes
 _REACH = 1 << 30  # tables up to this size are translated without misses

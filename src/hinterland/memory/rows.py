@@ -10,6 +10,7 @@ import torch
 
 from ..runtime.arguments import dense, not_dense, shown
 from ..runtime.errors import ConfigError
+from ..runtime.params import Params
 from ..runtime.shown import Shown
 from . import faults
 from .gather import TieredTable, copy_rows, index_bytes
@@ -27,8 +28,8 @@ class RowTable(Shown, ABC):
     _dtype: torch.dtype
 
     @abstractmethod
-    def _source(self, index: torch.Tensor) -> int | TieredTable:
-        """The table's address on the device of ``index``, or where each row is for it."""
+    def _source(self, index: torch.Tensor) -> int | Params:
+        """The table's address on the device of ``index``, or a TieredTable for it."""
 
     @abstractmethod
     def _sorts(self, rows: int) -> bool:
@@ -38,12 +39,10 @@ class RowTable(Shown, ABC):
     def _require_apart(self, tensor: torch.Tensor, name: str) -> None:
         """Rows are copied by many threads in no order, so a copy within the table has no defined result."""
 
-    def reach(self, index: torch.Tensor) -> TieredTable:
-        """Where each row is for the device of ``index``, for kernels that read and write rows themselves."""
+    def reach(self, index: torch.Tensor) -> Params:
+        """A TieredTable for the device of ``index``, for kernels that read and write rows themselves."""
         source = self._source(self._index(index))
-        if isinstance(source, TieredTable):
-            return source
-        return TieredTable(source, self._rows, *[0] * (len(TieredTable._fields) - 2))
+        return TieredTable(host=source, rows=self._rows) if isinstance(source, int) else source
 
     def writer(self, device: torch.device) -> torch.device:
         """The device that is to write what is on ``device``, and now begins to."""

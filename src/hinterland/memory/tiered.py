@@ -14,6 +14,7 @@ import torch
 from ..runtime import devices as machine
 from ..runtime.arguments import shown
 from ..runtime.errors import ConfigError, IndexOutOfRange, OutOfMemory
+from ..runtime.params import Params
 from ..runtime.shown import table_of
 from ..runtime.units import format_bytes, parse_bytes
 from . import ops
@@ -178,7 +179,7 @@ class TieredTensor(RowTable):
         tiers.require_open()
         return _attach, (tiers.host, tiers.plan, [(home.device, home.memory) for home in tiers.homes], tiers.state.buffer)
 
-    def _source(self, index: torch.Tensor) -> int | TieredTable:
+    def _source(self, index: torch.Tensor) -> int | Params:
         tiers = self._tiers
         tiers.require_open()
         if not tiers.homes:
@@ -275,7 +276,7 @@ class _Home:
 
     device: torch.device
     memory: Buffer | GpuBlock | ForeignBlock
-    table: TieredTable | None = None
+    table: Params | None = None
 
     def address(self, reader: torch.device) -> int:
         return self.memory.address if isinstance(self.memory, Buffer) else self.memory.address(reader)
@@ -301,7 +302,7 @@ class _Tiers:
                 return home
         return self.homes[self.reader] if device.type == "cpu" and self.homes and self.homes[0].device.type == "cpu" else None
 
-    def table(self, home: _Home) -> TieredTable:
+    def table(self, home: _Home) -> Params:
         """What ``home`` reads through, made when it first does."""
         if home.table is None:
             plan, reader, homes = self.plan, home.device, self.homes

@@ -15,27 +15,25 @@ __device__ int64_t thread_count() { return gridDim.x * static_cast<int64_t>(bloc
 }  // namespace
 
 template <int kBytes>
-__global__ void read_sequence(const Word<kBytes>* base, int64_t words, uint32_t* sink) {
-  const memory::PointerSource<Word<kBytes>> source{base};
-  const uint32_t all = fold_sequence(source, thread_index(), words, thread_count());
-  if (all == kUnlikely) *sink = all;
+__global__ void read_sequence(SequenceParams p) {
+  const memory::PointerSource<Word<kBytes>> source{static_cast<const Word<kBytes>*>(p.base)};
+  const uint32_t all = fold_sequence(source, thread_index(), p.words, thread_count());
+  if (all == kUnlikely) *p.sink = all;
 }
 
-// `draws` random rows of `words` 16-byte words, `words` threads a row.
-__global__ void read_random(const Word<16>* base, int64_t rows, int64_t words, int64_t draws, int64_t seed,
-                            uint32_t* sink) {
-  const memory::PointerSource<Word<16>> source{base};
-  const Philox philox{static_cast<uint64_t>(seed)};
+__global__ void read_random(RandomParams p) {
+  const memory::PointerSource<Word<16>> source{p.base};
+  const Philox philox{p.seed};
   uint32_t all = 0;
-  for (int64_t i = thread_index(); i < draws * words; i += thread_count()) {
-    all ^= fold_random(source, philox, rows, words, i / words, i % words);
+  for (int64_t i = thread_index(); i < p.draws * p.words; i += thread_count()) {
+    all ^= fold_random(source, philox, p.rows, p.words, i / p.words, i % p.words);
   }
-  if (all == kUnlikely) *sink = all;
+  if (all == kUnlikely) *p.sink = all;
 }
 
-// One thread. *at is where the chain was left, and where it goes on.
-__global__ void read_chain(const int64_t* base, int64_t steps, int64_t* at) {
-  *at = follow(memory::PointerSource<int64_t>{base}, *at, steps);
+// One thread.
+__global__ void read_chain(ChainParams p) {
+  *p.at = follow(memory::PointerSource<int64_t>{p.base}, *p.at, p.steps);
 }
 
 }  // namespace hinterland::probe

@@ -10,6 +10,7 @@ from ..memory import UnifiedTensor
 from ..runtime import devices
 from ..runtime.jit import KernelFile
 from ..runtime.launch import launch
+from ..runtime.params import struct
 from .timing import best, seconds
 
 KERNELS = KernelFile(
@@ -22,10 +23,11 @@ KERNELS = KernelFile(
         "read_chain",
     ),
 )
+_SequenceParams, _ChainParams = struct("probe::SequenceParams"), struct("probe::ChainParams")
 BLOCK = 1024
 _ACCESS_BYTES = (4, 8, 16)
 _SHIFTS = (32, 64, 96)  # bytes past a line: whole sectors, the misalignments that EMOGI's figure 4 compares
-_LINE = 128
+_LINE = _core.LINE_BYTES
 _CHAIN_STRIDE = 512  # bytes between the places of the latency chain: no two on one line, nor on neighbours
 
 
@@ -43,9 +45,10 @@ def sequence_rate(device: torch.device, base: int, size: int, access_bytes: int,
     sink = torch.zeros(1, dtype=torch.int32, device=device)
     words = size // access_bytes
     instance = f"read_sequence<{access_bytes}>"
+    params = _SequenceParams(base=base, words=words, sink=sink.data_ptr())
 
     def work() -> None:
-        launch(KERNELS, instance, device, blocks, BLOCK, base, words, sink.data_ptr())
+        launch(KERNELS, instance, device, blocks, BLOCK, params)
 
     return words * access_bytes / best(work, device, repeats=3)
 
@@ -84,7 +87,8 @@ def chain_latency(device: torch.device, table: UnifiedTensor) -> float:
     at = torch.zeros(1, dtype=torch.int64, device=device)  # each run goes on where the last stopped: nothing is cached
 
     def run(steps: int) -> float:
-        return seconds(lambda: launch(KERNELS, "read_chain", device, 1, 1, base, steps, at.data_ptr()), device)
+        params = _ChainParams(base=base, steps=steps, at=at.data_ptr())
+        return seconds(lambda: launch(KERNELS, "read_chain", device, 1, 1, params), device)
 
     run(100)
     return min(run(9000) - run(1000) for _ in range(3)) / 8000

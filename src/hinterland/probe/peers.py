@@ -10,9 +10,11 @@ from ..machine.model import Peer
 from ..memory.peers import enable_access
 from ..runtime import devices
 from ..runtime.launch import launch
+from ..runtime.params import struct
 from .link import BLOCK, KERNELS, sequence_rate
 from .timing import best
 
+_RandomParams = struct("probe::RandomParams")
 _ROW_BYTES = 64
 _WORD_BYTES = 16
 
@@ -40,7 +42,8 @@ def _random_rate(reader: torch.device, held: torch.Tensor, blocks: int) -> float
     seeds = itertools.count()
 
     def work() -> None:
-        args = (held.data_ptr(), rows, _ROW_BYTES // _WORD_BYTES, rows, next(seeds), sink.data_ptr())
-        launch(KERNELS, "read_random", reader, blocks, BLOCK, *args)
+        params = _RandomParams(base=held.data_ptr(), rows=rows, draws=rows, seed=next(seeds), sink=sink.data_ptr())
+        params.words = _ROW_BYTES // _WORD_BYTES
+        launch(KERNELS, "read_random", reader, blocks, BLOCK, params)
 
     return rows * _ROW_BYTES / best(work, reader, repeats=3)

@@ -27,14 +27,19 @@ _KINDS: dict[str, Any] = {
 
 
 class Params(ctypes.Structure):
-    """A struct of C++, filled in; what :func:`struct` returns are its subclasses."""
+    """A struct of C++, filled in; what :func:`struct` returns are its subclasses.
 
-    __slots__ = ()
+    ``keeps`` may hold what its addresses point to: that stays for who holds this.
+    """
+
+    __slots__ = ("keeps",)
+
+    keeps: Any
 
     @property
     def address(self) -> int:
         """Where it lies in the CPU's memory, as long as this object lives."""
-        return ctypes.addressof(self)
+        return _core.address_of(self)
 
     def on(self, device: torch.device) -> torch.Tensor:
         """Its bytes in memory of ``device``: uint8 ``[size]``."""

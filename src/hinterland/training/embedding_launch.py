@@ -5,35 +5,32 @@ Everything here is queued on the current stream of the GPU that the arguments ar
 
 from __future__ import annotations
 
-import struct
 from dataclasses import dataclass
 
 import torch
 
 from .. import _core
 from ..memory import UnifiedTensor, faults
-from ..memory.gather import TieredTable, index_bytes
+from ..memory.gather import index_bytes
 from ..memory.rows import RowTable
 from ..runtime import devices
 from ..runtime.arguments import dense
 from ..runtime.errors import ConfigError, IndexOutOfRange
 from ..runtime.jit import KernelFile
 from ..runtime.launch import launch
+from ..runtime.params import Params, struct
 
-# The types that tables have: what _core calls them (native/training/embedding.hpp), and their C++ names.
-_ELEMENTS = {
-    torch.float32: (0, "float"),
-    torch.float16: (1, "Float16"),
-    torch.bfloat16: (2, "Bfloat16"),
-}
+_ELEMENTS = {torch.float32: "float", torch.float16: "Float16", torch.bfloat16: "Bfloat16"}  # of tables, and their C++ names
 DTYPES = tuple(_ELEMENTS)
-_UNIT = 16  # bytes of the widest load
-_WARP = 32
-_THREADS = 256
+_UNIT = _core.UNIT_BYTES  # of the widest load
+_THREADS = _core.BAG_THREADS
+_Bags, _PoolParams, _WeighParams, _NoteParams, _UpdateParams = (
+    struct(f"training::{name}") for name in ("Bags", "PoolParams", "WeighParams", "NoteParams", "UpdateParams")
+)
 _BLOCKS_PER_SM = 8
 _NOTE = "note_kernel"
 _RULES = {False: "SgdRule", True: "AdagradRule"}
-_WIDTHS = [(name, wide) for dtype, (_, name) in _ELEMENTS.items() for wide in (_UNIT // dtype.itemsize, 1)]
+_WIDTHS = [(name, wide) for dtype, name in _ELEMENTS.items() for wide in (_UNIT // dtype.itemsize, 1)]
 
 
 def _pool(name: str, wide: int, largest: bool) -> str:
@@ -96,11 +93,15 @@ class Bags:
     count: int
     padding: int
 
-    def words(self, rows: int) -> tuple[int, ...]:
-        """The fields of the header's Bags."""
-        begins = (0, 8) if self.offsets is None else (self.offsets.data_ptr(), self.offsets.element_size())
-        index = (self.index.data_ptr(), self.index.element_size(), self.index.numel())
-        return (*index, *begins, int(self.closed), self.each, self.count, rows, self.padding)
+    def of(self, rows: int) -> Params:
+        """These bags for C++, of a table of ``rows`` rows."""
+        bags = _Bags()
+        index, offsets = self.index, self.offsets
+        bags.indices, bags.index_bytes, bags.count = index.data_ptr(), index.element_size(), index.numel()
+        if offsets is not None:
+            bags.offsets, bags.offset_bytes = offsets.data_ptr(), offsets.element_size()
+        bags.closed, bags.each, bags.bags, bags.rows, bags.padding = self.closed, self.each, self.count, rows, self.padding
+        return bags
 
 
 def pool(
@@ -128,26 +129,27 @@ def pool(
     rows = torch.empty(shape, dtype=table.dtype, device=device)
     best = torch.empty(shape, dtype=torch.int64, device=device) if mode == "max" else None
     counts = torch.empty(bags.count, dtype=torch.int64, device=device) if mode == "mean" else None
-    outputs = (_address(weights), rows.data_ptr(), _address(best), _address(counts))
-    element, name = _ELEMENTS[table.dtype]
-    words, source = bags.words(len(table)), table.reach(bags.index)
+    name = _ELEMENTS[table.dtype]
+    source, params = table.reach(bags.index), _PoolParams()  # `source` keeps the memory of tiers
+    params.table, params.dim, params.bags = source, dim, bags.of(len(table))
+    params.weights, params.pooled = _address(weights), rows.data_ptr()
+    params.best, params.counts = _address(best), _address(counts)
     if device.type == "cpu":
-        outside, broken = _core.pool_bags(element, source, dim, words, *outputs)
-        if broken[3]:
+        broken, outside = _core.pool_bags(params.address, _core.ELEMENTS[name])
+        if broken is not None:
             raise bad_offset(*broken)
-        if outside[3]:
+        if outside is not None:
             raise row_out_of_range(*outside)
         return rows, best, counts
     faults.raise_deferred(device.index)
     if bags.count == 0:
         return rows, best, counts
     with devices.on(device):
-        wide, lanes, steps = _cut(source, rows)
+        wide, params.lanes, params.steps = _cut(source, rows)
         stream = torch._C._cuda_getCurrentRawStream(device.index)
         watches = [faults.watch(device, stream, sentence) for sentence in (bad_offset, row_out_of_range)]
-        records = [word for watch in watches for word in (watch.record_address, watch.flag_address)]
-        instance = _pool(name, wide, mode == "max")
-        _launch(device, instance, bags.count * steps * lanes, *source, dim, *words, *outputs, lanes, steps, *records)
+        params.offsets, params.entries = (watch.report for watch in watches)
+        _launch(device, _pool(name, wide, mode == "max"), bags.count * params.steps * params.lanes, params)
         if check == "async":
             for watch in watches:
                 faults.defer(device, watch)
@@ -166,15 +168,16 @@ def weigh(table: RowTable, bags: Bags, gradient: torch.Tensor) -> torch.Tensor:
     """
     device, dim = bags.index.device, table.shape[1]
     found = torch.empty(bags.index.numel(), dtype=torch.float32, device=device)
-    element, name = _ELEMENTS[table.dtype]
-    words, source = bags.words(len(table)), table.reach(bags.index)
-    ends = (gradient.data_ptr(), found.data_ptr())
+    name = _ELEMENTS[table.dtype]
+    source, params = table.reach(bags.index), _WeighParams()
+    params.table, params.dim, params.bags = source, dim, bags.of(len(table))
+    params.gradient, params.found = gradient.data_ptr(), found.data_ptr()
     if device.type == "cpu":
-        _core.weigh_entries(element, source, dim, words, *ends)
+        _core.weigh_entries(params.address, _core.ELEMENTS[name])
     elif len(found):
         with devices.on(device):
-            wide, lanes, _ = _cut(source, gradient)
-            _launch(device, _weigh(name, wide), len(found) * lanes, *source, dim, *words, *ends, lanes)
+            wide, params.lanes, _ = _cut(source, gradient)
+            _launch(device, _weigh(name, wide), len(found) * params.lanes, params)
     return found
 
 
@@ -218,13 +221,16 @@ def note(
         gradient.to(table.dtype, memory_format=torch.contiguous_format, copy=True),
         torch.zeros(1, dtype=torch.int64, device=device),
     )
-    words = (_address(weights), _address(counts), made.keys.data_ptr(), made.keys.element_size())
-    notes = (made.bag.data_ptr(), _address(made.factor), made.bad.data_ptr())
+    params = _NoteParams()
+    params.bags = bags.of(rows)
+    params.weights, params.counts = _address(weights), _address(counts)
+    params.keys, params.key_bytes = made.keys.data_ptr(), made.keys.element_size()
+    params.bag, params.factor, params.bad = made.bag.data_ptr(), _address(made.factor), made.bad.data_ptr()
     if device.type == "cpu":
-        _core.note_entries(bags.words(rows), *words, *notes)
+        _core.note_entries(params.address)
     elif n or bags.count:
         with devices.on(device):
-            _launch(device, _NOTE, max(n, bags.count), *bags.words(rows), *words, *notes)
+            _launch(device, _NOTE, max(n, bags.count), params)
     return made
 
 
@@ -263,20 +269,21 @@ def update(table: RowTable, state: UnifiedTensor | None, given: Gradient, rate: 
     if n == 0:
         return
     ordered, order = torch.sort(given.keys, stable=True)
-    keys = (ordered.data_ptr(), ordered.element_size(), order.data_ptr(), n)
-    notes = (given.bag.data_ptr(), _address(given.factor), _address(given.best), given.rows.data_ptr(), given.bad.data_ptr())
-    options = (_bits(rate), _bits(eps))
-    element, name = _ELEMENTS[table.dtype]
-    source = table.reach(given.keys)
+    name = _ELEMENTS[table.dtype]
+    source, params = table.reach(given.keys), _UpdateParams()
+    params.table, params.dim = source, dim
+    params.state = 0 if state is None else state.to(device).data_ptr()
+    params.keys, params.key_bytes = ordered.data_ptr(), ordered.element_size()
+    params.order, params.count = order.data_ptr(), n
+    params.bag, params.factor, params.best = given.bag.data_ptr(), _address(given.factor), _address(given.best)
+    params.gradient, params.bad = given.rows.data_ptr(), given.bad.data_ptr()
+    params.rate, params.eps = rate, eps
     if device.type == "cpu":
-        sums = 0 if state is None else state.cpu().data_ptr()
-        _core.update_rows(element, source, dim, sums, *keys, *notes, *options)
+        _core.update_rows(params.address, _core.ELEMENTS[name])
         return
     with devices.on(device):
-        wide, lanes, steps = _cut(source, given.rows)
-        sums = 0 if state is None else state.cuda(device).data_ptr()
-        instance = _update(name, wide, _RULES[state is not None])
-        _launch(device, instance, n * steps * lanes, *source, dim, sums, *keys, *notes, *options, lanes, steps)
+        wide, params.lanes, params.steps = _cut(source, given.rows)
+        _launch(device, _update(name, wide, _RULES[state is not None]), n * params.steps * params.lanes, params)
 
 
 def check_type(tensor: torch.Tensor, name: str) -> None:
@@ -286,24 +293,20 @@ def check_type(tensor: torch.Tensor, name: str) -> None:
     index_bytes(tensor)
 
 
-def _cut(table: TieredTable, rows: torch.Tensor) -> tuple[int, int, int]:
+def _cut(table: Params, rows: torch.Tensor) -> tuple[int, int, int]:
     """Elements of a piece, lanes of a row, and pieces a lane takes of it; ``rows`` are of the table's type and length."""
     dim, size = rows.shape[1], rows.dtype.itemsize
     aligned = (dim * size) % _UNIT == 0 and not (table.host | rows.data_ptr()) % _UNIT
     wide = _UNIT // size if aligned else 1
     pieces = -(-dim // wide)
-    lanes = min(_WARP, 1 << (pieces - 1).bit_length())
+    lanes = min(_core.WARP_LANES, 1 << (pieces - 1).bit_length())
     return wide, lanes, -(-pieces // lanes)
 
 
-def _launch(device: torch.device, instance: str, threads: int, *args: int) -> None:
+def _launch(device: torch.device, instance: str, threads: int, params: Params) -> None:
     grid = min(-(-threads // _THREADS), _BLOCKS_PER_SM * devices.sm_count(device))
-    launch(KERNELS, instance, device, grid, _THREADS, *args)
+    launch(KERNELS, instance, device, grid, _THREADS, params)
 
 
 def _address(tensor: torch.Tensor | None) -> int:
     return 0 if tensor is None else tensor.data_ptr()
-
-
-def _bits(value: float) -> int:
-    return int(struct.unpack("I", struct.pack("f", value))[0])
