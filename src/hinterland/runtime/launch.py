@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from .. import _core
 from . import devices
 from .errors import DeviceError
 from .jit import KernelFile
@@ -101,8 +102,8 @@ def launch(
 
 def _queue(function: Any, device: torch.device, grid: int, block: int, params: Params, cooperative: bool, shared: int) -> Any:
     stream = torch._C._cuda_getCurrentRawStream(device.index)
-    pointers = _Pointers(ctypes.addressof(params))
-    shape = (function, grid, 1, 1, block, 1, 1, shared, stream, ctypes.addressof(pointers))
+    pointers = _Pointers(params.address)
+    shape = (function, grid, 1, 1, block, 1, 1, shared, stream, _core.address_of(pointers))
     if cooperative:
         (error,) = _driver().cuLaunchCooperativeKernel(*shape)
     else:
