@@ -15,10 +15,10 @@ namespace hinterland::native {
 HINTERLAND_STRUCT(memory::IndexFault, first, value, table_rows, count, lock);
 HINTERLAND_STRUCT(memory::PointerTable, base, rows);
 HINTERLAND_STRUCT(memory::RowCut, lanes, steps, shifted);
-HINTERLAND_STRUCT(memory::RowCopy<memory::PointerTable>, table, packed, indices, index_bytes, visit, count, row_bytes, into_table,
-                  cut, report);
-HINTERLAND_STRUCT(memory::RowCopy<memory::TieredTable>, table, packed, indices, index_bytes, visit, count, row_bytes, into_table,
-                  cut, report);
+HINTERLAND_STRUCT(memory::RowCopy<memory::PointerTable>, table, packed, indices, index_bytes, visit, count, row_bytes,
+                  into_table, cut, report);
+HINTERLAND_STRUCT(memory::RowCopy<memory::TieredTable>, table, packed, indices, index_bytes, visit, count, row_bytes,
+                  into_table, cut, report);
 HINTERLAND_STRUCT(memory::Clock, rows, capacity, slots, row_of, used, marked, hand);
 HINTERLAND_STRUCT(memory::ClockBatch, indices, index_bytes, count, filled, claimed, sums);
 HINTERLAND_STRUCT(memory::AdmitParams, clock, batch, control);
@@ -85,8 +85,8 @@ void bind_memory(nb::module_& m) {
   m.attr("CLOCK_SUMS") = 3 * memory::Chunks::kMost;
   m.def(
       "admit_rows",
-      [](uintptr_t params) { admit_rows(*reinterpret_cast<const memory::AdmitParams*>(params)); }, nb::arg("params"), Released(),
-      "Slots for the rows of a batch (include/hinterland/memory/clock.hpp).");
+      [](uintptr_t params) { admit_rows(*reinterpret_cast<const memory::AdmitParams*>(params)); }, nb::arg("params"),
+      Released(), "Slots for the rows of a batch (include/hinterland/memory/clock.hpp).");
   m.def(
       "fill_slots", [](uintptr_t params) { fill_slots(*reinterpret_cast<const memory::FillParams*>(params)); },
       nb::arg("params"), Released(), "Those rows copied to their slots.");

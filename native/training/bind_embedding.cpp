@@ -10,8 +10,8 @@ HINTERLAND_STRUCT(training::Bags, indices, index_bytes, count, offsets, offset_b
 HINTERLAND_STRUCT(training::PoolParams, table, dim, bags, weights, pooled, best, counts, lanes, steps, offsets, entries);
 HINTERLAND_STRUCT(training::WeighParams, table, dim, bags, gradient, found, lanes);
 HINTERLAND_STRUCT(training::NoteParams, bags, weights, counts, keys, key_bytes, bag, factor, bad);
-HINTERLAND_STRUCT(training::UpdateParams, table, dim, state, keys, key_bytes, order, count, bag, factor, best, gradient, bad, rate,
-                  eps, lanes, steps);
+HINTERLAND_STRUCT(training::UpdateParams, table, dim, state, keys, key_bytes, order, count, bag, factor, best, gradient, bad,
+                  rate, eps, lanes, steps);
 
 namespace {
 
@@ -48,7 +48,8 @@ void bind_training_embedding(nb::module_& m) {
   m.def(
       "note_entries", [](uintptr_t params) { note_entries(at<training::NoteParams>(params)); }, nb::arg("params"), Released());
   m.def(
-      "update_rows", [](uintptr_t params, int64_t element) { update_rows(at<training::UpdateParams>(params), Element{element}); },
+      "update_rows",
+      [](uintptr_t params, int64_t element) { update_rows(at<training::UpdateParams>(params), Element{element}); },
       nb::arg("params"), nb::arg("element"), Released());
 }
 

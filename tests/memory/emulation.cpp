@@ -70,7 +70,8 @@ int64_t emulate_tiered(const memory::RowCopy<memory::TieredTable>* copy, int64_t
 }
 
 // The launch of fill_slots_kernel.
-int64_t emulate_fill(const memory::FillParams* params, int64_t unit, int64_t chunks, int64_t threads, memory::IndexFault* fault) {
+int64_t emulate_fill(const memory::FillParams* params, int64_t unit, int64_t chunks, int64_t threads,
+                     memory::IndexFault* fault) {
   return emulate_copy(params->filled(), unit, chunks, threads, fault);
 }
 

@@ -50,7 +50,8 @@ void pool(const training::PoolParams* params, int64_t element, int64_t wide, int
 
 void weigh(const training::WeighParams* p, int64_t element, int64_t wide, int64_t warps) {
   with_width(element, wide, [&](auto kind, auto width) {
-    run(warps, [&](int64_t thread) { training::weigh_entries<decltype(kind), decltype(width)::value>(*p, thread, warps * 32); });
+    using T = decltype(kind);
+    run(warps, [&](int64_t thread) { training::weigh_entries<T, decltype(width)::value>(*p, thread, warps * 32); });
   });
 }
 

@@ -410,7 +410,8 @@ struct AdagradRule {
 // One piece of the row whose first entry is at `place`, if any is: adds up its gradients in sorted order, and takes one step.
 // No other thread has this piece, so every copy of it is written here.
 template <int kWide, class Rule, class T>
-HINTERLAND_FN void update_piece(const TableRows<T>& table, const Rule& rule, const UpdateParams& given, int64_t place, int64_t piece) {
+HINTERLAND_FN void update_piece(const TableRows<T>& table, const Rule& rule, const UpdateParams& given, int64_t place,
+                                int64_t piece) {
   constexpr int kAtOnce = kGradientsAtOnce<kWide>;
   const Pieces<T, kWide> here(piece, table.dim);
   const int64_t row = given.key(place), rows = table.table.rows;

@@ -63,6 +63,8 @@ __device__ void gather_through_shared(const RowCopy<Table>&) {}
 
 __global__ void __launch_bounds__(kCopyThreads) bulk_rows_kernel(RowCopy<PointerTable> copy) { gather_through_shared(copy); }
 
-__global__ void __launch_bounds__(kCopyThreads) bulk_tiered_rows_kernel(RowCopy<TieredTable> copy) { gather_through_shared(copy); }
+__global__ void __launch_bounds__(kCopyThreads) bulk_tiered_rows_kernel(RowCopy<TieredTable> copy) {
+  gather_through_shared(copy);
+}
 
 }  // namespace hinterland::memory
