@@ -60,7 +60,8 @@ inline bool tell(Struct told) {
   const auto aligned = [](size_t at, size_t to) { return (at + to - 1) / to * to; };
   size_t end = 0;
   for (const Field& field : told.fields) {
-    if (field.offset != aligned(end, field.alignment)) throw std::logic_error(told.name + ": what comes before " + field.name + "?");
+    if (field.offset != aligned(end, field.alignment))
+      throw std::logic_error(told.name + ": what comes before " + field.name + "?");
     end = field.offset + field.size;
   }
   if (told.size != aligned(end, told.alignment)) throw std::logic_error(told.name + ": what comes last?");
@@ -83,10 +84,10 @@ inline bool tell(Struct told) {
 #define HINTERLAND_FIELD(T, name) \
   {#name, kind_of<decltype(T::name)>(), offsetof(T, name), sizeof(T::name), alignof(decltype(T::name))},
 
-#define HINTERLAND_STRUCT(T, ...)                                                                     \
-  template <>                                                                                         \
-  struct StructName<T> {                                                                              \
-    static constexpr const char* value = #T;                                                          \
+#define HINTERLAND_STRUCT(T, ...)                                                                                           \
+  template <>                                                                                                               \
+  struct StructName<T> {                                                                                                    \
+    static constexpr const char* value = #T;                                                                                \
     static inline const bool told = tell({#T, sizeof(T), alignof(T), {HINTERLAND_EACH(HINTERLAND_FIELD, T, __VA_ARGS__)}}); \
-  };                                                                                                  \
+  };                                                                                                                        \
   template struct StructName<T>

@@ -26,7 +26,7 @@ struct Team {
 struct Member {
   Team* team = nullptr;
   int number = 0;
-  int singles = 0;  // met so far
+  int singles = 0;                     // met so far
   long begin = 0, end = 0, chunk = 1;  // of the loop that it is in, or the turns of its sections
   long following = 0;
 

@@ -6,6 +6,6 @@
 
 namespace hinterland::native {
 
-HINTERLAND_STRUCT(TeamControl, arrived, apart0, taken, apart1);
+HINTERLAND_STRUCT(TeamControl, arrived, padding0, taken, padding1);
 
 }  // namespace hinterland::native

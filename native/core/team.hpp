@@ -16,7 +16,7 @@ inline void (*check_interrupt)() = nullptr;
 class ThreadTeam {
  public:
   template <class F>
-  void lead(const F& f) const {
+  void single(const F& f) const {
     f();
   }
   void wait() const {}
@@ -26,13 +26,13 @@ class ThreadTeam {
     return std::chrono::duration_cast<std::chrono::nanoseconds>(steady_clock::now().time_since_epoch()).count();
   }
 
-  // Collects a thread's items and appends them to a bag by the hundred, so that threads seldom meet at its counter.
-  template <class Bag>
+  // Collects a thread's items and appends them to a queue by the hundred, so that threads seldom meet at its counter.
+  template <class Queue>
   class Appender {
    public:
-    using Item = typename Bag::value_type;
+    using Item = typename Queue::value_type;
 
-    explicit Appender(const Bag& bag) : bag_(bag) {}
+    explicit Appender(const Queue& queue) : queue_(queue) {}
     Appender(const Appender&) = delete;
     Appender& operator=(const Appender&) = delete;
     ~Appender() { flush(); }
@@ -50,23 +50,23 @@ class ThreadTeam {
    private:
     void flush() {
       if (size_ == 0) return;
-      const int64_t place = atomic_add(*bag_.count, static_cast<int64_t>(size_));
-      for (size_t i = 0; i < size_; ++i) bag_.put(place + static_cast<int64_t>(i), items_[i]);
+      const int64_t place = atomic_add(*queue_.count, static_cast<int64_t>(size_));
+      for (size_t i = 0; i < size_; ++i) queue_.put(place + static_cast<int64_t>(i), items_[i]);
       size_ = 0;
     }
 
-    Bag bag_;
+    Queue queue_;
     std::array<Item, 128> items_;
     size_t size_ = 0;
   };
 
-  template <class Bag>
-  static Appender<Bag> appender(const Bag& bag) {
-    return Appender<Bag>(bag);
+  template <class Queue>
+  static Appender<Queue> appender(const Queue& queue) {
+    return Appender<Queue>(queue);
   }
 
   template <class Body>
-  void loop(int64_t count, const Body& body) {
+  void static_for(int64_t count, const Body& body) {
 #pragma omp parallel if (count > kAlone)
     body([&](const auto& each) {
 #pragma omp for schedule(dynamic, 16) nowait
@@ -76,7 +76,7 @@ class ThreadTeam {
   }
 
   template <class Body>
-  void take(int64_t count, const Body& body) {
+  void dynamic_for(int64_t count, const Body& body) {
 #pragma omp parallel if (count > kTasksAlone)
     body([&](const auto& each) {
 #pragma omp for schedule(dynamic, 4) nowait

@@ -8,8 +8,8 @@ namespace hinterland::native {
 
 void fill_communities(const graph::CommunityVertices& vertices, int32_t* communities) {
   const graph::Permutation renumber = vertices.renumber();
-  parallel_for(vertices.count, [&](int64_t x) { communities[renumber(x)] = static_cast<int32_t>(vertices.community(x)); },
-               1 << 14);
+  parallel_for(
+      vertices.count, [&](int64_t x) { communities[renumber(x)] = static_cast<int32_t>(vertices.community(x)); }, 1 << 14);
 }
 
 void fill_features(const datasets::FeatureParams& p) {

@@ -47,13 +47,13 @@ void bind_graph_build(nb::module_& m) {
     const CountResult result = count_entries(source, rules, vertices, at<int64_t>(indptr));
     return std::pair{result.entries, result.first_bad};
   });
-  m.def("scatter_entries", [](const EdgeSource& source, const graph::EdgeRules& rules, int64_t vertices, uintptr_t indptr,
-                              uintptr_t neighbors, int neighbor_bytes, uintptr_t weights_from, uintptr_t weights_to,
-                              int weight_bytes) {
-    GilReleased released;
-    scatter_entries(source, rules, vertices, at<int64_t>(indptr), neighbors_at(neighbors, neighbor_bytes),
-                    weights_at(weights_from, weight_bytes, 0), weights_at(weights_to, weight_bytes, 0));
-  });
+  m.def("scatter_entries",
+        [](const EdgeSource& source, const graph::EdgeRules& rules, int64_t vertices, uintptr_t indptr, uintptr_t neighbors,
+           int neighbor_bytes, uintptr_t weights_from, uintptr_t weights_to, int weight_bytes) {
+          GilReleased released;
+          scatter_entries(source, rules, vertices, at<int64_t>(indptr), neighbors_at(neighbors, neighbor_bytes),
+                          weights_at(weights_from, weight_bytes, 0), weights_at(weights_to, weight_bytes, 0));
+        });
   m.def(
       "scatter_runs",
       [](const EdgeSource& source, uintptr_t indptr, int64_t vertices, uintptr_t neighbors, int neighbor_bytes,
@@ -64,11 +64,11 @@ void bind_graph_build(nb::module_& m) {
                             weights_at(weights, weight_bytes, 0), edges.weights);
       },
       "scatter_entries of the entries of a text, which are gone afterwards.");
-  m.def("scatter_order", [](const EdgeSource& source, const graph::EdgeRules& rules, int64_t vertices, uintptr_t indptr,
-                            uintptr_t order) {
-    GilReleased released;
-    scatter_order(source, rules, vertices, at<int64_t>(indptr), at<int64_t>(order));
-  });
+  m.def("scatter_order",
+        [](const EdgeSource& source, const graph::EdgeRules& rules, int64_t vertices, uintptr_t indptr, uintptr_t order) {
+          GilReleased released;
+          scatter_order(source, rules, vertices, at<int64_t>(indptr), at<int64_t>(order));
+        });
   m.def("resolve_entries",
         [](const EdgeSource& source, const graph::EdgeRules& rules, uintptr_t order, int64_t entries, uintptr_t neighbors,
            int neighbor_bytes, uintptr_t weights_from, uintptr_t weights_to, int weight_bytes) {
@@ -82,11 +82,10 @@ void bind_graph_build(nb::module_& m) {
     return sort_rows(at<int64_t>(indptr), vertices, neighbors_at(neighbors, neighbor_bytes),
                      weights_at(weights, weight_bytes, weight_order), at<int64_t>(kept));
   });
-  m.def("compact_rows",
-        [](uintptr_t indptr, uintptr_t kept, int64_t vertices, uintptr_t from, uintptr_t to, int bytes) {
-          GilReleased released;
-          compact_rows(at<int64_t>(indptr), at<int64_t>(kept), vertices, at<void>(from), at<void>(to), bytes);
-        });
+  m.def("compact_rows", [](uintptr_t indptr, uintptr_t kept, int64_t vertices, uintptr_t from, uintptr_t to, int bytes) {
+    GilReleased released;
+    compact_rows(at<int64_t>(indptr), at<int64_t>(kept), vertices, at<void>(from), at<void>(to), bytes);
+  });
   m.def("first_wrong_offset", [](uintptr_t indptr, int64_t vertices, int64_t edges) {
     GilReleased released;
     return first_wrong_offset(at<int64_t>(indptr), vertices, edges);
@@ -99,12 +98,12 @@ void bind_graph_build(nb::module_& m) {
     GilReleased released;
     return rows_ascend(at<int64_t>(indptr), vertices, neighbors_at(neighbors, bytes), edges);
   });
-  m.def("check_rows", [](uintptr_t indptr, int64_t vertices, uintptr_t neighbors, int bytes,
-                         int64_t edges) -> std::optional<bool> {
-    GilReleased released;
-    const Rows found = check_rows(at<int64_t>(indptr), vertices, neighbors_at(neighbors, bytes), edges);
-    return found == Rows::kWrong ? std::nullopt : std::optional(found == Rows::kAscend);
-  });
+  m.def("check_rows",
+        [](uintptr_t indptr, int64_t vertices, uintptr_t neighbors, int bytes, int64_t edges) -> std::optional<bool> {
+          GilReleased released;
+          const Rows found = check_rows(at<int64_t>(indptr), vertices, neighbors_at(neighbors, bytes), edges);
+          return found == Rows::kWrong ? std::nullopt : std::optional(found == Rows::kAscend);
+        });
   m.def("is_mirrored", [](uintptr_t indptr, int64_t vertices, uintptr_t neighbors, int bytes, uintptr_t weights,
                           int weight_bytes, int weight_order, int64_t edges) {
     GilReleased released;

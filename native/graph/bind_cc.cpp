@@ -11,7 +11,7 @@ namespace nb = nanobind;
 namespace hinterland::native {
 
 HINTERLAND_STRUCT(graph::ComponentsParams, graph, incoming, reread, labels, scratch);
-HINTERLAND_STRUCT(graph::ComponentsControl, count, apart0, rarest, apart1);
+HINTERLAND_STRUCT(graph::ComponentsControl, count, padding0, rarest, padding1);
 
 void bind_graph_cc(nb::module_& m) {
   nb::dict rules;

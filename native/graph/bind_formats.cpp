@@ -55,9 +55,9 @@ std::optional<std::string> weight_name(const EdgeParser& parser) {
 }
 
 struct Survey {
-  int64_t loops = 0;  // edges from a vertex to itself
-  int64_t lower = 0;  // edges to a vertex that is not larger
-  bool sorted = true; // each vertex's neighbours ascend
+  int64_t loops = 0;   // edges from a vertex to itself
+  int64_t lower = 0;   // edges to a vertex that is not larger
+  bool sorted = true;  // each vertex's neighbours ascend
 };
 
 template <class Id>
@@ -89,9 +89,8 @@ void bind_graph_formats(nb::module_& m) {
                                         : weights == "integer" ? WeightColumn::kInteger
                                         : weights == "real"    ? WeightColumn::kReal
                                                                : WeightColumn::kAny;
-            new (self) EdgeParser(
-                {path.native(), comments, tag.empty() ? '\0' : tag[0], commas, base, vertices, edges, column}, first_line,
-                rules);
+            new (self) EdgeParser({path.native(), comments, tag.empty() ? '\0' : tag[0], commas, base, vertices, edges, column},
+                                  first_line, rules);
           },
           nb::arg("path"), nb::kw_only(), nb::arg("comments"), nb::arg("tag") = "", nb::arg("commas") = false,
           nb::arg("base") = 0, nb::arg("vertices") = -1, nb::arg("edges") = -1, nb::arg("weights") = "none",
@@ -122,19 +121,18 @@ void bind_graph_formats(nb::module_& m) {
         std::vector<std::string> pieces;
         {
           GilReleased released;
-          pieces = format_edges({reinterpret_cast<const int64_t*>(indptr), vertices,
-                                 reinterpret_cast<const void*>(indices), index_bytes,
-                                 reinterpret_cast<const int64_t*>(integers), reinterpret_cast<const double*>(reals),
-                                 begin, end},
-                                {start, separator.at(0), base, lower_only});
+          pieces = format_edges(
+              {reinterpret_cast<const int64_t*>(indptr), vertices, reinterpret_cast<const void*>(indices), index_bytes,
+               reinterpret_cast<const int64_t*>(integers), reinterpret_cast<const double*>(reals), begin, end},
+              {start, separator.at(0), base, lower_only});
         }
         nb::list text;
         for (const std::string& piece : pieces) text.append(nb::bytes(piece.data(), piece.size()));
         return text;
       },
-      nb::arg("indptr"), nb::arg("vertices"), nb::arg("indices"), nb::arg("index_bytes"), nb::arg("integers"),
-      nb::arg("reals"), nb::arg("begin"), nb::arg("end"), nb::kw_only(), nb::arg("start"), nb::arg("separator"),
-      nb::arg("base"), nb::arg("lower_only"));
+      nb::arg("indptr"), nb::arg("vertices"), nb::arg("indices"), nb::arg("index_bytes"), nb::arg("integers"), nb::arg("reals"),
+      nb::arg("begin"), nb::arg("end"), nb::kw_only(), nb::arg("start"), nb::arg("separator"), nb::arg("base"),
+      nb::arg("lower_only"));
 
   m.def(
       "survey_graph",

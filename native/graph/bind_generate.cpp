@@ -16,10 +16,9 @@ HINTERLAND_STRUCT(graph::RowKeysParams, shape, edges, first_row, end_row, bits, 
 HINTERLAND_STRUCT(graph::KeyWeightsParams, keys, count, bits, seed, weights);
 
 void bind_graph_generate(nb::module_& m) {
-  m.def("generated_edges",
-        [](int kind, int64_t edges, uint64_t seed, int64_t vertices, int64_t scale, int64_t columns) {
-          return generated_edges(static_cast<GeneratorKind>(kind), edges, graph::GraphShape{seed, vertices, scale, columns});
-        });
+  m.def("generated_edges", [](int kind, int64_t edges, uint64_t seed, int64_t vertices, int64_t scale, int64_t columns) {
+    return generated_edges(static_cast<GeneratorKind>(kind), edges, graph::GraphShape{seed, vertices, scale, columns});
+  });
   m.def("generate_weights", [](uintptr_t indptr, int64_t vertices, uintptr_t neighbors, int neighbor_bytes, int64_t edges,
                                uintptr_t names, uint64_t seed, uintptr_t weights, int weight_bytes, int weight_order) {
     GilReleased released;

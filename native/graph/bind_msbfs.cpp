@@ -10,8 +10,8 @@ namespace nb = nanobind;
 namespace hinterland::native {
 
 HINTERLAND_STRUCT(graph::MsBfsParams, graph, incoming, sources, num_sources, levels, scratch);
-HINTERLAND_STRUCT(graph::MsBfsControl, reached, distance_sum, eccentricity, seen_edges, new_edges, found, apart, full, full_edges,
-                  apart_too);
+HINTERLAND_STRUCT(graph::MsBfsControl, reached, distance_sum, eccentricity, seen_edges, new_edges, found, padding, full,
+                  full_edges, padding_too);
 
 void bind_graph_msbfs(nb::module_& m) {
   m.attr("MSBFS_SOURCES") = graph::kMostSources;

@@ -11,8 +11,10 @@ namespace nb = nanobind;
 namespace hinterland::native {
 
 HINTERLAND_STRUCT(graph::PagerankOptions, damping, tolerance);
-HINTERLAND_STRUCT(graph::PagerankParams, graph, incoming, options, max_iterations, by_degree, personal, contributions, sums, scratch);
-HINTERLAND_STRUCT(graph::PagerankControl, iterations, final_error, apart0, error, apart1, dangling, apart2, dangling_share, apart3);
+HINTERLAND_STRUCT(graph::PagerankParams, graph, incoming, options, max_iterations, by_degree, personal, contributions, sums,
+                  scratch);
+HINTERLAND_STRUCT(graph::PagerankControl, iterations, final_error, padding0, error, padding1, dangling, padding2,
+                  dangling_share, padding3);
 
 void bind_graph_pagerank(nb::module_& m) {
   m.def(
@@ -21,8 +23,7 @@ void bind_graph_pagerank(nb::module_& m) {
         const graph::PagerankLayout at(num_vertices, num_edges);
         return std::pair(scratch_layout(at, at.frontier), at.control);
       },
-      nb::arg("num_vertices"), nb::arg("num_edges"),
-      "Scratch memory of a run, and where in it PagerankControl lies.");
+      nb::arg("num_vertices"), nb::arg("num_edges"), "Scratch memory of a run, and where in it PagerankControl lies.");
   def_loop(m, "pagerank", pagerank, nb::arg("real_bytes"));
 }
 

@@ -11,7 +11,7 @@ namespace nb = nanobind;
 namespace hinterland::native {
 
 HINTERLAND_STRUCT(graph::PathParams, graph, source, keys, scratch, delta, light);
-HINTERLAND_STRUCT(graph::PathControl, least, buckets, apart);
+HINTERLAND_STRUCT(graph::PathControl, least, buckets, padding);
 
 namespace {
 
@@ -43,8 +43,8 @@ void bind_graph_sssp(nb::module_& m) {
       "verify_paths",
       [](uintptr_t graph, int64_t weight_bytes, int64_t weight_order, bool widest, int64_t source, uintptr_t found) {
         GilReleased released;
-        const PathFinding finding = verify_paths(*words(graph), {weight_bytes, weight_order}, widest, source,
-                                                 reinterpret_cast<const void*>(found));
+        const PathFinding finding =
+            verify_paths(*words(graph), {weight_bytes, weight_order}, widest, source, reinterpret_cast<const void*>(found));
         return std::pair(static_cast<int64_t>(finding.rule), finding.position);
       },
       nb::arg("graph"), nb::arg("weight_bytes"), nb::arg("weight_order"), nb::arg("widest"), nb::arg("source"),

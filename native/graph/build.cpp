@@ -16,7 +16,7 @@ namespace hinterland::native {
 
 namespace {
 
-constexpr int64_t kHugeRow = 1 << 20;     // rows from here on are sorted by all threads together
+constexpr int64_t kHugeRow = 1 << 20;       // rows from here on are sorted by all threads together
 constexpr int64_t kWorthThreads = 1 << 14;  // with fewer elements, waking threads takes longer than one loop
 constexpr int64_t kNone = std::numeric_limits<int64_t>::max();
 
@@ -58,7 +58,8 @@ void for_each_batch(const Edges& edges, const graph::EdgeRules& rules, Visit&& v
 // Takes a slot of its row for each entry and calls put(entry, slot). `address` is where put will write. The edges may have
 // changed since they were counted: a batch with an entry that has no row or no slot now is left out.
 template <class Edges, class Address, class Put>
-void scatter(const Edges& edges, const graph::EdgeRules& rules, int64_t vertices, int64_t* indptr, Address&& address, Put&& put) {
+void scatter(const Edges& edges, const graph::EdgeRules& rules, int64_t vertices, int64_t* indptr, Address&& address,
+             Put&& put) {
   const uint64_t rows = static_cast<uint64_t>(vertices), slots = static_cast<uint64_t>(indptr[vertices]);
   for_each_batch(edges, rules, [&](const Entry* batch, int count) {
     int64_t slot[kBatch];
@@ -67,21 +68,21 @@ void scatter(const Edges& edges, const graph::EdgeRules& rules, int64_t vertices
       fits &= static_cast<uint64_t>(batch[k].row) < rows;
       __builtin_prefetch(indptr + batch[k].row, 1);
     }
-    if (!fits) [[unlikely]] return;
+    if (!fits) [[unlikely]]
+      return;
     for (int k = 0; k < count; ++k) {
       slot[k] = atomic_add(indptr[batch[k].row], int64_t{-1}) - 1;
       fits &= static_cast<uint64_t>(slot[k]) < slots;
       __builtin_prefetch(address(slot[k]), 1);
     }
-    if (!fits) [[unlikely]] return;
+    if (!fits) [[unlikely]]
+      return;
     for (int k = 0; k < count; ++k) put(batch[k], slot[k]);
   });
 }
 
 void copy_word(const void* from, int64_t i, void* to, int64_t j, int bytes) {
-  const auto copy = [&](auto word) {
-    static_cast<decltype(word)*>(to)[j] = static_cast<const decltype(word)*>(from)[i];
-  };
+  const auto copy = [&](auto word) { static_cast<decltype(word)*>(to)[j] = static_cast<const decltype(word)*>(from)[i]; };
   switch (bytes) {
     case 1: return copy(uint8_t{});
     case 2: return copy(uint16_t{});
@@ -145,10 +146,7 @@ void sort_together(T* begin, int64_t count) {
   for (int64_t width = 1; width < parts; width *= 2) {
     parallel_for(
         parts / (2 * width),
-        [&](int64_t p) {
-          std::inplace_merge(edge(2 * width * p), edge(2 * width * p + width), edge(2 * width * (p + 1)));
-        },
-        1);
+        [&](int64_t p) { std::inplace_merge(edge(2 * width * p), edge(2 * width * p + width), edge(2 * width * (p + 1))); }, 1);
   }
 }
 
@@ -279,8 +277,7 @@ void compact_rows(const int64_t* indptr, const int64_t* kept, int64_t vertices, 
   for_each_row(indptr, vertices, indptr[vertices], [&](int64_t row, const graph::Piece& list) {
     const int64_t count = kept[row + 1] - kept[row];
     if (count == 0) return;
-    std::memcpy(static_cast<char*>(to) + kept[row] * bytes, static_cast<const char*>(from) + list.begin * bytes,
-                count * bytes);
+    std::memcpy(static_cast<char*>(to) + kept[row] * bytes, static_cast<const char*>(from) + list.begin * bytes, count * bytes);
   });
 }
 

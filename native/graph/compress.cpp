@@ -53,7 +53,8 @@ class PackedRow {
 
 }  // namespace
 
-int64_t pack_offsets(const int64_t* indptr, int64_t rows, int64_t vertices, NeighborArray neighbors, int64_t edges, int64_t* at) {
+int64_t pack_offsets(const int64_t* indptr, int64_t rows, int64_t vertices, NeighborArray neighbors, int64_t edges,
+                     int64_t* at) {
   std::atomic<bool> ascend{true};
   at[0] = 0;
   with_neighbors(neighbors, [&](const auto* ids) {

@@ -19,7 +19,8 @@ struct PackedArrays {
 
 // Sets at[0 .. rows] to where each packed list will begin. Returns how many bytes they take, or -1 if a list does not
 // ascend among the vertices: sort_rows first.
-int64_t pack_offsets(const int64_t* indptr, int64_t rows, int64_t vertices, NeighborArray neighbors, int64_t edges, int64_t* at);
+int64_t pack_offsets(const int64_t* indptr, int64_t rows, int64_t vertices, NeighborArray neighbors, int64_t edges,
+                     int64_t* at);
 
 // Writes the packed lists to stream[0 .. packed_bytes(at[rows])).
 void pack_rows(const int64_t* indptr, const int64_t* at, int64_t rows, int64_t vertices, NeighborArray neighbors, int64_t edges,

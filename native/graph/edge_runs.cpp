@@ -31,9 +31,7 @@ struct Item {
 template <class Id>
 Item<Id>* sort_by_row(Item<Id>* items, Item<Id>* other, int64_t count, int64_t largest) {
   for (int shift = 0; largest >> shift != 0; shift += kDigit) {
-    const auto digit = [&](const Item<Id>& item) {
-      return static_cast<uint64_t>(item.row) >> shift & ((1 << kDigit) - 1);
-    };
+    const auto digit = [&](const Item<Id>& item) { return static_cast<uint64_t>(item.row) >> shift & ((1 << kDigit) - 1); };
     std::array<int32_t, 1 << kDigit> place{};
     for (int64_t i = 0; i < count; ++i) ++place[digit(items[i])];
     int32_t before = 0;
@@ -149,10 +147,10 @@ std::vector<SortedRun> make_runs(const graph::EdgeRules& rules, const Id* source
   return runs;
 }
 
-template std::vector<SortedRun> make_runs(const graph::EdgeRules&, const int32_t*, const int32_t*, const void*, WeightType, int64_t,
-                                          RunScratch&);
-template std::vector<SortedRun> make_runs(const graph::EdgeRules&, const int64_t*, const int64_t*, const void*, WeightType, int64_t,
-                                          RunScratch&);
+template std::vector<SortedRun> make_runs(const graph::EdgeRules&, const int32_t*, const int32_t*, const void*, WeightType,
+                                          int64_t, RunScratch&);
+template std::vector<SortedRun> make_runs(const graph::EdgeRules&, const int64_t*, const int64_t*, const void*, WeightType,
+                                          int64_t, RunScratch&);
 
 void EdgeRuns::append(std::vector<SortedRun> runs) {
   for (SortedRun& run : runs) {

@@ -32,9 +32,9 @@ class GrowingBytes {
     if (bytes <= capacity_) return;
     size_t wanted = std::max({bytes, capacity_ + capacity_ / 2, size_t{1} << 16});
     wanted = (wanted + 4095) / 4096 * 4096;
-    void* grown = data_ == nullptr ? ::mmap(nullptr, wanted, PROT_READ | PROT_WRITE,
-                                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0)
-                                   : ::mremap(data_, capacity_, wanted, MREMAP_MAYMOVE);
+    void* grown = data_ == nullptr
+                      ? ::mmap(nullptr, wanted, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0)
+                      : ::mremap(data_, capacity_, wanted, MREMAP_MAYMOVE);
     if (grown == MAP_FAILED) {
       throw OutOfMemory("the edges read so far need " + std::to_string(wanted) +
                         " bytes, which the system does not grant; free memory or raise the process's limit");

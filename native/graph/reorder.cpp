@@ -60,7 +60,8 @@ bool renumber_rows(const int64_t* indptr, NeighborArray neighbors, WeightArray w
         for (int64_t i = 0; i < count; ++i) {
           if (i + kAhead < count) __builtin_prefetch(numbers + ids[from + i + kAhead]);
           int64_t v = ids[from + i];
-          if (static_cast<uint64_t>(v) >= static_cast<uint64_t>(vertices)) [[unlikely]] all = false, v = 0;
+          if (static_cast<uint64_t>(v) >= static_cast<uint64_t>(vertices)) [[unlikely]]
+            all = false, v = 0;
           to[at + i] = static_cast<std::remove_reference_t<decltype(*to)>>(numbers[v]);
         }
         if (weights.data && count > 0)

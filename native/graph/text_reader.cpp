@@ -189,9 +189,9 @@ Line parse_line(const TextLayout& layout, const char* begin, const char* end, Ed
     ++cursor.at;
     if (*start.at != layout.tag || cursor.at == end || !is_space(*cursor.at)) {
       return wrong([&] {
-        return Complaint{"the line starts with " + quote(start.at, start.field_end()),
-                         std::string("only lines that start with '") + layout.tag + "' or '" + layout.comments +
-                             "' may follow the header"};
+        return Complaint{
+            "the line starts with " + quote(start.at, start.field_end()),
+            std::string("only lines that start with '") + layout.tag + "' or '" + layout.comments + "' may follow the header"};
       });
     }
     cursor.skip_spaces();
@@ -225,8 +225,7 @@ Line parse_line(const TextLayout& layout, const char* begin, const char* end, Ed
   if (cursor.at != end) {
     return wrong([&] {
       const bool weighted = !std::is_same_v<Weight, Nothing>;
-      return Complaint{"after the " + std::string(weighted ? "weight" : "neighbour") + " follows " +
-                           quote(cursor.at, end),
+      return Complaint{"after the " + std::string(weighted ? "weight" : "neighbour") + " follows " + quote(cursor.at, end),
                        weighted ? "lines must hold two vertices and a weight" : "lines must hold two vertices"};
     });
   }
@@ -308,9 +307,7 @@ EdgeParser::EdgeParser(TextLayout layout, int64_t first_line, std::optional<grap
   }
 }
 
-int64_t EdgeParser::bytes_per_edge() const {
-  return (wide_ ? 16 : 8) + weight_bytes(weight_type_);
-}
+int64_t EdgeParser::bytes_per_edge() const { return (wide_ ? 16 : 8) + weight_bytes(weight_type_); }
 
 int64_t EdgeParser::feed(const char* text, int64_t bytes, bool at_end) {
   const char* end = text + bytes;
@@ -344,9 +341,8 @@ EdgeParser::Outcome EdgeParser::parse_block(const char* begin, const char* end) 
   if (rules_) {
     scratch_.resize(num_threads());
   } else {
-    parallel_tasks(pieces.size(), [&](int64_t i, int64_t) {
-      pieces[i].edges = std::count(pieces[i].begin, pieces[i].end, '\n') + 1;
-    });
+    parallel_tasks(pieces.size(),
+                   [&](int64_t i, int64_t) { pieces[i].edges = std::count(pieces[i].begin, pieces[i].end, '\n') + 1; });
     int64_t lines = 0;
     for (Piece& piece : pieces) piece.at = std::exchange(lines, lines + piece.edges);
     sources_.reserve((listed_ + lines) * sizeof(Id));
@@ -483,8 +479,8 @@ void EdgeParser::fail(const char* block, const char* at, const char* end) const 
     complaint = {"this is more than the " + std::to_string(layout_.edges) + " entries that the header promises",
                  "correct the header or remove what follows"};
   }
-  throw FormatError(layout_.path + ": line " + std::to_string(line_ + std::count(block, at, '\n')) + ": " +
-                    complaint.what + "; " + complaint.remedy);
+  throw FormatError(layout_.path + ": line " + std::to_string(line_ + std::count(block, at, '\n')) + ": " + complaint.what +
+                    "; " + complaint.remedy);
 }
 
 }  // namespace hinterland::native

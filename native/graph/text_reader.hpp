@@ -17,13 +17,13 @@ namespace hinterland::native {
 enum class WeightColumn { kNone, kInteger, kReal, kAny };
 
 struct TextLayout {
-  std::string path;           // for messages
-  std::string comments;       // a line that starts with one of these is skipped
-  char tag = '\0';            // what each edge line starts with (DIMACS: 'a')
-  bool commas = false;        // a comma may stand between two columns
-  int64_t base = 0;           // the number of the first vertex
-  int64_t vertices = -1;      // what the header promises; -1: no header
-  int64_t edges = -1;         // the same
+  std::string path;       // for messages
+  std::string comments;   // a line that starts with one of these is skipped
+  char tag = '\0';        // what each edge line starts with (DIMACS: 'a')
+  bool commas = false;    // a comma may stand between two columns
+  int64_t base = 0;       // the number of the first vertex
+  int64_t vertices = -1;  // what the header promises; -1: no header
+  int64_t edges = -1;     // the same
   WeightColumn weights = WeightColumn::kNone;
 };
 

@@ -59,8 +59,8 @@ std::vector<std::string> format_edges(const EdgeRun& run, const EdgeText& text) 
       static_cast<int64_t>(pieces.size()),
       [&](int64_t i) {
         const int64_t begin = run.begin + i * kEdgesPerPiece, end = std::min(begin + kEdgesPerPiece, run.end);
-        pieces[i] = run.index_bytes == 4 ? format_piece<int32_t>(run, text, begin, end)
-                                         : format_piece<int64_t>(run, text, begin, end);
+        pieces[i] =
+            run.index_bytes == 4 ? format_piece<int32_t>(run, text, begin, end) : format_piece<int64_t>(run, text, begin, end);
       },
       1);
   return pieces;

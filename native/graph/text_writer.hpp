@@ -10,15 +10,15 @@ namespace hinterland::native {
 struct EdgeRun {
   const int64_t* indptr;
   int64_t vertices;
-  const void* indices;       // of the whole graph
-  int index_bytes;           // 4 or 8
-  const int64_t* integers;   // weights of this run only; or
-  const double* reals;       // these; or neither
-  int64_t begin, end;        // positions in `indices`
+  const void* indices;      // of the whole graph
+  int index_bytes;          // 4 or 8
+  const int64_t* integers;  // weights of this run only; or
+  const double* reals;      // these; or neither
+  int64_t begin, end;       // positions in `indices`
 };
 
 struct EdgeText {
-  std::string start;        // what each line begins with
+  std::string start;  // what each line begins with
   char separator = ' ';
   int64_t base = 0;         // the number of the first vertex
   bool lower_only = false;  // only edges to a vertex that is not larger: one triangle of a symmetric matrix

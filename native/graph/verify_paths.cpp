@@ -40,8 +40,7 @@ template <class Weight>
 struct Widths {
   using Result = ResultFor<Weight>;
   static constexpr bool kFloat = std::is_floating_point_v<Weight>;
-  static constexpr Result kUnreached =
-      kFloat ? -std::numeric_limits<Result>::infinity() : std::numeric_limits<Result>::min();
+  static constexpr Result kUnreached = kFloat ? -std::numeric_limits<Result>::infinity() : std::numeric_limits<Result>::min();
 
   static Result source() {
     return kFloat ? std::numeric_limits<Result>::infinity() : static_cast<Result>(std::numeric_limits<Weight>::max());
@@ -109,8 +108,8 @@ class Verifier {
     ThreadTeam team;
     while (!level.empty()) {
       int64_t count = 0;
-      const graph::Bag<int64_t> bag{next.data(), &count, graph_.num_vertices};
-      team.take(static_cast<int64_t>(level.size()), [&](const auto& items) {
+      const graph::AppendQueue<int64_t> bag{next.data(), &count, graph_.num_vertices};
+      team.dynamic_for(static_cast<int64_t>(level.size()), [&](const auto& items) {
         auto to = team.appender(bag);
         items([&](int64_t at) {
           const int64_t u = level[at];

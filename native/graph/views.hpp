@@ -17,7 +17,8 @@ void with_graph(const graph::GraphWords& out, const graph::GraphWords* in, const
     const decltype(graph) incoming(*in);
     f(graph, &incoming);
   };
-  if (out.packed != nullptr) return out.edge_bytes == 8 ? call(graph::PackedCsr<int64_t>(out)) : call(graph::PackedCsr<int32_t>(out));
+  if (out.packed != nullptr)
+    return out.edge_bytes == 8 ? call(graph::PackedCsr<int64_t>(out)) : call(graph::PackedCsr<int32_t>(out));
   if (out.edge_bytes == 8) return call(graph::Csr<int64_t>(out));
   call(graph::Csr<int32_t>(out));
 }

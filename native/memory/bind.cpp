@@ -43,7 +43,7 @@ void bind_memory(nb::module_& m) {
   m.attr("LINE_BYTES") = kLineBytes;
   m.attr("WARP_LANES") = kWarpLanes;
   m.attr("UNIT_BYTES") = sizeof(memory::Unit16);
-  m.attr("FLIGHT") = memory::kFlight;
+  m.attr("FLIGHT") = memory::kInFlight;
   m.attr("COPY_THREADS") = memory::kCopyThreads;
   m.attr("BULK_BARRIER_BYTES") = sizeof(memory::BulkBarrier);
   m.attr("NO_FAULT") = memory::kNoFault;
@@ -84,9 +84,8 @@ void bind_memory(nb::module_& m) {
   m.def("copy_tiered_rows", &copy_from<memory::TieredTable>, nb::arg("copy"));
   m.attr("CLOCK_SUMS") = 3 * memory::Chunks::kMost;
   m.def(
-      "admit_rows",
-      [](uintptr_t params) { admit_rows(*reinterpret_cast<const memory::AdmitParams*>(params)); }, nb::arg("params"),
-      Released(), "Slots for the rows of a batch (include/hinterland/memory/clock.hpp).");
+      "admit_rows", [](uintptr_t params) { admit_rows(*reinterpret_cast<const memory::AdmitParams*>(params)); },
+      nb::arg("params"), Released(), "Slots for the rows of a batch (include/hinterland/memory/clock.hpp).");
   m.def(
       "fill_slots", [](uintptr_t params) { fill_slots(*reinterpret_cast<const memory::FillParams*>(params)); },
       nb::arg("params"), Released(), "Those rows copied to their slots.");

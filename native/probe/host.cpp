@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "hinterland/probe/reads.hpp"
 #include "hinterland/memory/source.hpp"
+#include "hinterland/probe/reads.hpp"
 
 namespace hinterland::native {
 

@@ -39,8 +39,12 @@ void bind_sampling(nb::module_& m) {
   using namespace sampling;
   using Weights = SampleWeights;
   m.attr("SAMPLE_NONE") = kNone;
-  m.attr("SAMPLE_WEIGHTS") = named({{"none", Weights::kNone}, {"uint8", Weights::kUint8}, {"int32", Weights::kInt32},
-                                   {"int64", Weights::kInt64}, {"float32", Weights::kFloat32}, {"float64", Weights::kFloat64}});
+  m.attr("SAMPLE_WEIGHTS") = named({{"none", Weights::kNone},
+                                    {"uint8", Weights::kUint8},
+                                    {"int32", Weights::kInt32},
+                                    {"int64", Weights::kInt64},
+                                    {"float32", Weights::kFloat32},
+                                    {"float64", Weights::kFloat64}});
   m.attr("SAMPLE_TILES") = Tiles::kRoom;
   m.attr("SAMPLE_PLACE_BITS") = Draws::kPlaceBits;
   m.attr("SAMPLE_MOST_FANOUT") = kMostFanout;
@@ -48,7 +52,8 @@ void bind_sampling(nb::module_& m) {
   m.attr("NEGATIVE_PHASES") = named({{"try", kTryPairs}, {"count", kCountAbsent}, {"pick", kPickAbsent}});
   def_loop(m, "sample_neighbors", native::sample_neighbors, "Steps of a batch (include/hinterland/sampling/neighbors.hpp).");
   def_loop(m, "random_walks", native::random_walks, "Random walks (include/hinterland/sampling/walks.hpp).");
-  def_loop(m, "negative_edges", native::negative_edges, "A phase of drawing pairs (include/hinterland/sampling/negatives.hpp).");
+  def_loop(m, "negative_edges", native::negative_edges,
+           "A phase of drawing pairs (include/hinterland/sampling/negatives.hpp).");
 }
 
 }  // namespace hinterland::native

@@ -12,8 +12,7 @@ inline constexpr int64_t kChecksumBlock = 1 << 20;
 // Four lanes of 8 bytes, each step a bijection of the lane (xor, odd multiplication, xor-shift), so that the multiplications
 // overlap and the memory is the limit.
 inline uint64_t checksum(const void* data, int64_t bytes, uint64_t seed) {
-  constexpr uint64_t kOdd[4] = {0x9E3779B97F4A7C15ull, 0xC2B2AE3D27D4EB4Full, 0x165667B19E3779F9ull,
-                                0xD6E8FEB86659FD93ull};
+  constexpr uint64_t kOdd[4] = {0x9E3779B97F4A7C15ull, 0xC2B2AE3D27D4EB4Full, 0x165667B19E3779F9ull, 0xD6E8FEB86659FD93ull};
   const auto step = [&](uint64_t lane, uint64_t word, int i) {
     lane = (lane ^ word) * kOdd[i];
     return lane ^ (lane >> 32);

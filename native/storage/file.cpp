@@ -71,12 +71,11 @@ void for_each_block(int64_t count, int threads, const Body& body) {
 
 }  // namespace
 
-void read_file(const std::string& path, int64_t offset, void* to, int64_t bytes, int threads,
-               std::span<const uint64_t> sums) {
+void read_file(const std::string& path, int64_t offset, void* to, int64_t bytes, int threads, std::span<const uint64_t> sums) {
   if (bytes == 0) return;
   Descriptor buffered(path, O_RDONLY);
   if (!buffered.open()) throw_errno("cannot open " + path, errno);
-  struct stat info {};
+  struct stat info{};
   if (::fstat(buffered.get(), &info) != 0) throw_errno("cannot read the size of " + path, errno);
   if (info.st_size < offset || info.st_size - offset < bytes) {
     throw FormatError(path + ": truncated: " + std::to_string(bytes) + " bytes at offset " + std::to_string(offset) +

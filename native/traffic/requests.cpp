@@ -122,8 +122,7 @@ void count_lists(const graph::Division& division, const int32_t* stamps, int ele
 
 }  // namespace
 
-void count_traffic(const EmogiCase& run, const int32_t* stamps, int element_bytes, LevelTraffic* levels,
-                   int64_t num_levels) {
+void count_traffic(const EmogiCase& run, const int32_t* stamps, int element_bytes, LevelTraffic* levels, int64_t num_levels) {
   count_lists(run.params.division, stamps, element_bytes, levels, num_levels);
   with_policies(run, [&](auto access, const auto& assignment, auto edge) {
     using Access = decltype(access);

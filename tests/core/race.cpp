@@ -22,8 +22,8 @@ void add(int64_t& sum, int64_t n) {
 int main() {
   int64_t sum = 0;
   native::ThreadTeam team;
-  team.loop(1000, [&](const auto& each) { each([&](int64_t first, int64_t last) { add(sum, last - first); }); });
-  team.take(1000, [&](const auto& each) { each([&](int64_t) { add(sum, 1); }); });
+  team.static_for(1000, [&](const auto& each) { each([&](int64_t first, int64_t last) { add(sum, last - first); }); });
+  team.dynamic_for(1000, [&](const auto& each) { each([&](int64_t) { add(sum, 1); }); });
   native::parallel_for(1000, [&](int64_t) { add(sum, 1); }, 10);
 #pragma omp parallel for reduction(+ : sum)
   for (int64_t i = 0; i < 1000; ++i) sum += i;

@@ -29,11 +29,11 @@ Adjacency random_graph(std::mt19937& random) {
   if (kind == 0)  // empty lists among those that fill a few lines
     for (auto& list : neighbours) list.resize(random() % 2 * (random() % 60)), std::generate(list.begin(), list.end(), any);
   if (kind == 1) add(8 * vertices, any), add(6000, [&] { return any() % 3; });  // hubs of several tasks
-  if (kind == 2) add(20 * vertices, [&] { return any() / 7 * 7; });           // gaps between active vertices
-  if (kind == 4)  // many small levels, then a hub
+  if (kind == 2) add(20 * vertices, [&] { return any() / 7 * 7; });             // gaps between active vertices
+  if (kind == 4)                                                                // many small levels, then a hub
     for (int v = 0; v < vertices; ++v) neighbours[v] = {(v + 1) % vertices, (v + 7) % vertices};
   if (kind == 4) add(5000, [&] { return vertices / 2; });
-  if (kind == 3) add(40 * vertices, any);                                     // dense groups
+  if (kind == 3) add(40 * vertices, any);  // dense groups
   return neighbours;
 }
 

@@ -51,7 +51,8 @@ bool agrees(unsigned seed) {
     out[u].push_back(v);
     if (symmetric) out[v].push_back(u);
   };
-  if (kind == 0) for (int v = 1; v < vertices; ++v) add(v, v - 1);
+  if (kind == 0)
+    for (int v = 1; v < vertices; ++v) add(v, v - 1);
   const int edges = kind == 1 ? 5000 : kind == 2 ? vertices / 2 : vertices;
   for (int i = 0; i < edges; ++i) add(random() % (kind == 1 ? std::min(vertices, 3) : vertices), random() % vertices);
   for (int u = 0; u < vertices; ++u)

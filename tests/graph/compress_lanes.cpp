@@ -117,7 +117,8 @@ bool visits_every_edge(unsigned seed, int64_t vertices) {
       const int64_t v = group * graph::kGroup + Warp::lane();
       const bool active = frontier.current[group] >> Warp::lane() & 1u;
       const int64_t chunks = lists_of(graph, v, active, counts).chunks;
-      for (int64_t first = 0; first < chunks; first += graph::kTaskChunks) visit(graph, frontier, {group, first}, collect, counts);
+      for (int64_t first = 0; first < chunks; first += graph::kTaskChunks)
+        visit(graph, frontier, {group, first}, collect, counts);
     }
     const int64_t all = Warp::sum(counts.bytes);
     const bool any = Warp::any(counts.bad != graph::FrontierControl::kNone);
@@ -223,8 +224,8 @@ bool survives(unsigned seed) {
     const bool any_bad = Warp::any(counts.bad != graph::FrontierControl::kNone);
     bool other = false;
     for (int64_t v = 0; v < vertices; ++v)
-      other |= find_neighbor(graph, v, graph.offsets[v], graph.offsets[v + 1],
-                             [&](int64_t u) { return !graph.has(u); }, counts) != -1;
+      other |= find_neighbor(
+                   graph, v, graph.offsets[v], graph.offsets[v + 1], [&](int64_t u) { return !graph.has(u); }, counts) != -1;
     other = Warp::any(other);
     if (Warp::lane() == 0) vertex = !other, bad = any_bad;
   });
@@ -243,7 +244,9 @@ bool decodes(unsigned seed, int64_t vertices) {
   for (size_t v = 0; v < neighbours.size(); ++v) {
     const graph::PackedShape shape(vertices, neighbours[v].size());
     for (int64_t i = 0; i < shape.degree; ++i)
-      right &= graph::PackedBlock(bits, 8 * packed.at[v], shape, i / graph::kPackedBlock).neighbor(bits, i % graph::kPackedBlock) == neighbours[v][i];
+      right &=
+          graph::PackedBlock(bits, 8 * packed.at[v], shape, i / graph::kPackedBlock).neighbor(bits, i % graph::kPackedBlock) ==
+          neighbours[v][i];
     std::vector<int64_t> visited(shape.degree, -1);
     const auto keep = [&](int64_t i, int64_t neighbor) { visited[i] = neighbor; };
     right &= packed_list_is_right(bits, 8 * packed.at[v], shape, vertices, packed.at[v + 1] - packed.at[v], keep);

@@ -36,7 +36,8 @@ bool once_each(unsigned seed, int64_t largest_size) {
   std::mt19937 random(seed);
   const int64_t vertices = 1 + random() % 200, size = 1 + random() % largest_size;
   std::vector<int64_t> offsets{0};
-  for (int64_t v = 0; v < vertices; ++v) offsets.push_back(offsets.back() + (random() % 20 == 0 ? random() % 400 : random() % 9));
+  for (int64_t v = 0; v < vertices; ++v)
+    offsets.push_back(offsets.back() + (random() % 20 == 0 ? random() % 400 : random() % 9));
   const std::vector<Edge> edges(offsets.back() + 1);
   const std::vector<int64_t> firsts = first_vertices(offsets, size);
   const Assignment assignment{
@@ -57,7 +58,8 @@ bool once_each(unsigned seed, int64_t largest_size) {
 
 template <class Access>
 bool all(unsigned seed) {
-  return once_each<Access, graph::ConsecutiveVertices, int32_t>(seed, 50) && once_each<Access, graph::TransposedVertices, int64_t>(seed, 300) &&
+  return once_each<Access, graph::ConsecutiveVertices, int32_t>(seed, 50) &&
+         once_each<Access, graph::TransposedVertices, int64_t>(seed, 300) &&
          once_each<Access, graph::EdgeTiles, int32_t>(seed, 200) && once_each<Access, graph::EdgeTiles, int64_t>(seed, 200);
 }
 

@@ -96,7 +96,8 @@ bool agrees(unsigned seed) {
     });
     const graph::MsBfsControl& control = *state.control;
     const graph::FrontierControl& common = *state.frontier.control;
-    if (found != levels || common.bad != graph::FrontierControl::kNone || !std::equal(reached.begin(), reached.end(), control.reached) ||
+    if (found != levels || common.bad != graph::FrontierControl::kNone ||
+        !std::equal(reached.begin(), reached.end(), control.reached) ||
         !std::equal(sums.begin(), sums.end(), control.distance_sum) ||
         !std::equal(farthest.begin(), farthest.end(), control.eccentricity))
       return false;

@@ -7,20 +7,20 @@ namespace hinterland {
 
 struct LaneTeam {
   template <class F>
-  void lead(const F& f) const {
+  void single(const F& f) const {
     if (Warp::lane() == 0) f();
   }
   void wait() const { Warp::sync(); }
   static int64_t now_ns() { return 0; }
 
-  template <class Bag>
-  static Bag appender(const Bag& bag) {
-    return bag;
+  template <class Queue>
+  static Queue appender(const Queue& queue) {
+    return queue;
   }
 
   // Batches of changing size, so that all of them are met.
   template <class Body>
-  void loop(int64_t count, const Body& body) {
+  void static_for(int64_t count, const Body& body) {
     const int64_t batch = 1 + ++loops_ * 5 % Warp::kWidth;
     body([&](const auto& each) {
       for (int64_t i = 0; i < count; i += batch) each(i, i + batch < count ? i + batch : count);
@@ -29,7 +29,7 @@ struct LaneTeam {
   }
 
   template <class Body>
-  void take(int64_t count, const Body& body) const {
+  void dynamic_for(int64_t count, const Body& body) const {
     body([&](const auto& each) {
       for (int64_t i = 0; i < count; ++i) each(i);
     });

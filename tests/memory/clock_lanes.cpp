@@ -1,6 +1,6 @@
 // What a GPU does to the slots of a cache, by a warp of 32 emulated lanes.
-#include "lane_team.hpp"
 #include "hinterland/memory/clock.hpp"
+#include "lane_team.hpp"
 
 using namespace hinterland;
 

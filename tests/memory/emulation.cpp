@@ -77,7 +77,7 @@ int64_t emulate_fill(const memory::FillParams* params, int64_t unit, int64_t chu
 
 // A gather in bulk, one thread after another. The result has bit 1 set if rows were loaded into a room that was not empty.
 int64_t emulate_bulk(const memory::RowCopy<memory::PointerTable>* params, int64_t threads, memory::IndexFault* fault) {
-  struct Room {
+  struct Staging {
     const char* from = nullptr;
     bool misused = false;
     void load(const char* row, int64_t) {
@@ -96,9 +96,9 @@ int64_t emulate_bulk(const memory::RowCopy<memory::PointerTable>* params, int64_
   memory::RowCopy<memory::PointerTable> copy = *params;
   copy.report = {fault, &flag};
   for (int64_t thread = 0; thread < threads; ++thread) {
-    Room room;
-    gather_bulk(copy, thread, threads, room);
-    misused |= room.misused || room.from != nullptr;
+    Staging staging;
+    gather_bulk(copy, thread, threads, staging);
+    misused |= staging.misused || staging.from != nullptr;
   }
   return flag + 2 * misused;
 }

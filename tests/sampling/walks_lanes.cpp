@@ -21,13 +21,11 @@ void in_lanes(const graph::GraphWords& words, const F& f) {
 }  // namespace
 
 extern "C" void random_walks(const sampling::WalkParams* params) {
-  in_lanes(*params->graph, [&](LaneTeam& team, const auto& graph) {
-    random_walks<std::decay_t<decltype(graph)>>(team, *params);
-  });
+  in_lanes(*params->graph,
+           [&](LaneTeam& team, const auto& graph) { random_walks<std::decay_t<decltype(graph)>>(team, *params); });
 }
 
 extern "C" void negative_edges(const sampling::NegativeParams* params) {
-  in_lanes(*params->graph, [&](LaneTeam& team, const auto& graph) {
-    negative_edges<std::decay_t<decltype(graph)>>(team, *params);
-  });
+  in_lanes(*params->graph,
+           [&](LaneTeam& team, const auto& graph) { negative_edges<std::decay_t<decltype(graph)>>(team, *params); });
 }

@@ -18,35 +18,35 @@ namespace hinterland {
 #define HINTERLAND_ADDRESS(place) "l"(__cvta_generic_to_global(&(place)))
 
 // atomic_load(place) and atomic_store(place, value). `reg`: the constraint of a register for a T; `bits`: its width in PTX.
-#define HINTERLAND_ATOMIC_ACCESS(T, reg, bits)                                                                              \
-  HINTERLAND_FN T atomic_load(T& place) {                                                                                   \
-    T value;                                                                                                                \
-    asm volatile("ld.relaxed.gpu.global." bits " %0, [%1];" : "=" reg(value) : HINTERLAND_ADDRESS(place) : "memory");       \
-    return value;                                                                                                           \
-  }                                                                                                                         \
-  HINTERLAND_FN void atomic_store(T& place, T value) {                                                                      \
-    asm volatile("st.relaxed.gpu.global." bits " [%0], %1;" ::HINTERLAND_ADDRESS(place), reg(value) : "memory");            \
+#define HINTERLAND_ATOMIC_ACCESS(T, reg, bits)                                                                        \
+  HINTERLAND_FN T atomic_load(T& place) {                                                                             \
+    T value;                                                                                                          \
+    asm volatile("ld.relaxed.gpu.global." bits " %0, [%1];" : "=" reg(value) : HINTERLAND_ADDRESS(place) : "memory"); \
+    return value;                                                                                                     \
+  }                                                                                                                   \
+  HINTERLAND_FN void atomic_store(T& place, T value) {                                                                \
+    asm volatile("st.relaxed.gpu.global." bits " [%0], %1;" ::HINTERLAND_ADDRESS(place), reg(value) : "memory");      \
   }
 
 // name(place, value) writes what `operation` makes of both, and returns what was there before.
-#define HINTERLAND_ATOMIC_UPDATE(name, T, reg, order, operation)                                                            \
-  HINTERLAND_FN T name(T& place, T value) {                                                                                 \
-    T before;                                                                                                               \
-    asm volatile("atom." order ".gpu.global." operation " %0, [%1], %2;"                                                    \
-                 : "=" reg(before)                                                                                          \
-                 : HINTERLAND_ADDRESS(place), reg(value)                                                                    \
-                 : "memory");                                                                                               \
-    return before;                                                                                                          \
+#define HINTERLAND_ATOMIC_UPDATE(name, T, reg, order, operation)         \
+  HINTERLAND_FN T name(T& place, T value) {                              \
+    T before;                                                            \
+    asm volatile("atom." order ".gpu.global." operation " %0, [%1], %2;" \
+                 : "=" reg(before)                                       \
+                 : HINTERLAND_ADDRESS(place), reg(value)                 \
+                 : "memory");                                            \
+    return before;                                                       \
   }
 
-#define HINTERLAND_ATOMIC_CAS(T, reg, bits)                                                                                 \
-  HINTERLAND_FN T atomic_cas(T& place, T expected, T value) {                                                               \
-    T before;                                                                                                               \
-    asm volatile("atom.relaxed.gpu.global.cas." bits " %0, [%1], %2, %3;"                                                   \
-                 : "=" reg(before)                                                                                          \
-                 : HINTERLAND_ADDRESS(place), reg(expected), reg(value)                                                     \
-                 : "memory");                                                                                               \
-    return before;                                                                                                          \
+#define HINTERLAND_ATOMIC_CAS(T, reg, bits)                               \
+  HINTERLAND_FN T atomic_cas(T& place, T expected, T value) {             \
+    T before;                                                             \
+    asm volatile("atom.relaxed.gpu.global.cas." bits " %0, [%1], %2, %3;" \
+                 : "=" reg(before)                                        \
+                 : HINTERLAND_ADDRESS(place), reg(expected), reg(value)   \
+                 : "memory");                                             \
+    return before;                                                        \
   }
 
 HINTERLAND_ATOMIC_ACCESS(int32_t, "r", "b32")

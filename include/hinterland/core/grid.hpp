@@ -13,9 +13,9 @@ namespace hinterland {
 // What the threads of a team share; zero at the start. Each counter has a cache line of its own.
 struct TeamControl {
   uint64_t arrived;  // at the barrier; it only grows, so nobody resets it
-  int64_t apart0[15];
+  int64_t padding0[15];
   int64_t taken[2];  // items handed out in the current loop and, being cleared, the next
-  int64_t apart1[14];
+  int64_t padding1[14];
 };
 
 #if defined(__CUDACC__)
@@ -26,7 +26,7 @@ class GridTeam {
 
   // f(), by one thread. Others see what it did after the next loop.
   template <class F>
-  __device__ void lead(const F& f) const {
+  __device__ void single(const F& f) const {
     if (blockIdx.x == 0 && threadIdx.x == 0) f();
   }
 
@@ -36,16 +36,16 @@ class GridTeam {
     return now;
   }
 
-  // What appends to a bag on behalf of a warp: here the bag itself.
-  template <class Bag>
-  __device__ static Bag appender(const Bag& bag) {
-    return bag;
+  // What appends to a queue on behalf of a warp: here the queue itself.
+  template <class Queue>
+  __device__ static Queue appender(const Queue& queue) {
+    return queue;
   }
 
   // A loop over [0, count) in order of memory. Each warp calls body once, with a function that calls each(first, last) for
   // the warp's ranges, of at most kWidth items. All wait for each other at the end.
   template <class Body>
-  __device__ void loop(int64_t count, const Body& body) {
+  __device__ void static_for(int64_t count, const Body& body) {
     const int64_t all = warps(), batch = min_of<int64_t>(ceil_div(count, all), Warp::kWidth);
     body([&](const auto& each) {
       for (int64_t i = warp() * batch; i < count; i += all * batch) each(i, min_of(i + batch, count));
@@ -55,9 +55,9 @@ class GridTeam {
 
   // The same for items that differ in work: each(i), handed out one by one.
   template <class Body>
-  __device__ void take(int64_t count, const Body& body) {
+  __device__ void dynamic_for(int64_t count, const Body& body) {
     int64_t& taken = control_->taken[takes_ % 2];
-    lead([&] { control_->taken[(takes_ + 1) % 2] = 0; });
+    single([&] { control_->taken[(takes_ + 1) % 2] = 0; });
     ++takes_;
     body([&](const auto& each) {
       for (int64_t i = warp(); i < count;) {

@@ -95,9 +95,7 @@ struct Csr {
         heads_per_vertex(words.heads_per_vertex),
         num_isolated(words.num_isolated) {}
 
-  HINTERLAND_FN bool has(int64_t vertex) const {
-    return static_cast<uint64_t>(vertex) < static_cast<uint64_t>(num_vertices);
-  }
+  HINTERLAND_FN bool has(int64_t vertex) const { return static_cast<uint64_t>(vertex) < static_cast<uint64_t>(num_vertices); }
   HINTERLAND_FN int64_t degree(int64_t vertex) const { return unchecked_degree(offsets, vertex); }
 };
 

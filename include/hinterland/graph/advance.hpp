@@ -31,10 +31,10 @@ HINTERLAND_FN void call_finish(Hooks& hooks) {
 
 // The tasks of step `step`: the lists of the marked vertices in some groups. entering() makes an enter.
 template <class Team, class Graph, class Entering>
-HINTERLAND_FN void collect_groups(Team& team, const Graph& graph, const Frontier& frontier, int64_t step, const GroupList& groups,
-                                  const Entering& entering) {
-  team.loop(groups.count, [&](const auto& ranges) {
-    auto tasks = team.appender(frontier.task_bag(step));
+HINTERLAND_FN void collect_groups(Team& team, const Graph& graph, const Frontier& frontier, int64_t step,
+                                  const GroupList& groups, const Entering& entering) {
+  team.static_for(groups.count, [&](const auto& ranges) {
+    auto tasks = team.appender(frontier.task_queue(step));
     auto enter = entering();
     StepCounts counts;
     ranges([&](int64_t first, int64_t last) {
@@ -50,8 +50,8 @@ HINTERLAND_FN void collect_groups(Team& team, const Graph& graph, const Frontier
 template <class Team, class Graph, class Visiting>
 HINTERLAND_FN void visit_tasks(Team& team, const Graph& graph, const Frontier& frontier, int64_t step, int64_t num_tasks,
                                const Visiting& visiting) {
-  team.take(num_tasks, [&](const auto& items) {
-    auto touched = team.appender(frontier.touched_bag(step));
+  team.dynamic_for(num_tasks, [&](const auto& items) {
+    auto touched = team.appender(frontier.touched_queue(step));
     auto visitor = visiting(touched);
     StepCounts counts;
     items([&](int64_t i) {
@@ -69,7 +69,7 @@ HINTERLAND_FN void advance(Team& team, const Graph& graph, const Frontier& front
                            const Entering& entering, const Visiting& visiting) {
   collect_groups(team, graph, frontier, step, groups, entering);
   const int64_t num_tasks = frontier.num_tasks(step);
-  team.lead([&] { frontier.begin_visit(step, num_tasks, team.now_ns()); });
+  team.single([&] { frontier.begin_visit(step, num_tasks, team.now_ns()); });
   visit_tasks(team, graph, frontier, step, num_tasks, visiting);
 }
 
@@ -79,10 +79,10 @@ inline constexpr int kPullGroups = 8;  // that a warp takes at once
 // the parts of long lists that this has left in `parts`.
 template <class Team, class Puller>
 HINTERLAND_FN void advance_pull(Team& team, const Frontier& frontier, int64_t step, const Puller& puller) {
-  team.lead([&] { frontier.record(step).pulled = 1; });
-  team.take(ceil_div<int64_t>(frontier.num_groups, kPullGroups), [&](const auto& items) {
-    auto touched = team.appender(frontier.touched_bag(step));
-    auto parts = team.appender(frontier.part_bag(step));
+  team.single([&] { frontier.record(step).pulled = 1; });
+  team.dynamic_for(ceil_div<int64_t>(frontier.num_groups, kPullGroups), [&](const auto& items) {
+    auto touched = team.appender(frontier.touched_queue(step));
+    auto parts = team.appender(frontier.part_queue(step));
     StepCounts counts;
     items([&](int64_t i) {
       const int64_t end = min_of((i + 1) * kPullGroups, frontier.num_groups);
@@ -92,8 +92,8 @@ HINTERLAND_FN void advance_pull(Team& team, const Frontier& frontier, int64_t st
   });
   const int64_t num_parts = frontier.num_parts(step);
   if (num_parts == 0) return;
-  team.take(num_parts, [&](const auto& items) {
-    auto touched = team.appender(frontier.touched_bag(step));
+  team.dynamic_for(num_parts, [&](const auto& items) {
+    auto touched = team.appender(frontier.touched_queue(step));
     StepCounts counts;
     items([&](int64_t i) { puller.part(frontier.tasks[i], touched, counts); });
     counts.add_to(frontier, step);
@@ -102,7 +102,8 @@ HINTERLAND_FN void advance_pull(Team& team, const Frontier& frontier, int64_t st
 
 // Marks the vertices of groups [first, last) of a list for which holds(vertex), so that they are collected.
 template <class Holds>
-HINTERLAND_FN void mark_where(const Frontier& frontier, const GroupList& groups, int64_t first, int64_t last, const Holds& holds) {
+HINTERLAND_FN void mark_where(const Frontier& frontier, const GroupList& groups, int64_t first, int64_t last,
+                              const Holds& holds) {
   for (int turn = 0; turn < last - first; ++turn) {
     const int64_t group = groups[first + turn];
     uint32_t word = 0;

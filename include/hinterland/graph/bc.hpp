@@ -137,12 +137,12 @@ class Trail {
     if (kept_ < levels_++ || end_ + kept + 1 > state_.history_size) return;
     ++kept_;
     uint32_t* to = state_.history + end_;
-    team.loop(kept, [&](const auto& ranges) {
+    team.static_for(kept, [&](const auto& ranges) {
       ranges([&](int64_t first, int64_t last) {
         if (first + Warp::lane() < last) to[first + Warp::lane()] = static_cast<uint32_t>(groups[first + Warp::lane()]);
       });
     });
-    team.lead([&] { to[kept] = groups.all() ? kAll : static_cast<uint32_t>(kept); });
+    team.single([&] { to[kept] = groups.all() ? kAll : static_cast<uint32_t>(kept); });
     end_ += kept + 1;
   }
 
@@ -155,7 +155,7 @@ class Trail {
     if (count == kAll) return state_.frontier.all_groups();
     end_ -= count;
     const uint32_t* from = state_.history + end_;
-    team.loop(count, [&](const auto& ranges) {
+    team.static_for(count, [&](const auto& ranges) {
       ranges([&](int64_t first, int64_t last) {
         if (first + Warp::lane() < last) state_.frontier.touched[first + Warp::lane()] = from[first + Warp::lane()];
       });
@@ -175,7 +175,7 @@ template <class Team, class Graph>
 HINTERLAND_FN void betweenness(Team& team, const Graph& graph, const BcState& state, int64_t source) {
   const Frontier& frontier = state.frontier;
   Trail trail(state);
-  team.lead([&] {
+  team.single([&] {
     frontier.begin();
     frontier.start(source);
     state.sigma[source] = 1;
@@ -185,16 +185,15 @@ HINTERLAND_FN void betweenness(Team& team, const Graph& graph, const BcState& st
   int64_t depth = 0;
   for (; frontier.num_touched(depth) != 0; ++depth) {
     const GroupList groups = frontier.groups(depth);
-    team.lead([&] { frontier.begin_step(depth, team.now_ns()); });
+    team.single([&] { frontier.begin_step(depth, team.now_ns()); });
     trail.add(team, groups);
     collect_groups(team, graph, frontier, depth, groups, [&] { return EnterPaths{state, static_cast<int32_t>(depth)}; });
     // Where every vertex has its level no edge leads to another.
     const bool done = frontier.reached(depth) == graph.num_vertices;
     const int64_t num_tasks = done ? 0 : frontier.num_tasks(depth);
-    team.lead([&] { frontier.begin_visit(depth, num_tasks, team.now_ns()); });
-    visit_tasks(team, graph, frontier, depth, num_tasks, [&](auto& touched) {
-      return CountPaths<stdlib::remove_reference_t<decltype(touched)>>{state, touched};
-    });
+    team.single([&] { frontier.begin_visit(depth, num_tasks, team.now_ns()); });
+    visit_tasks(team, graph, frontier, depth, num_tasks,
+                [&](auto& touched) { return CountPaths<stdlib::remove_reference_t<decltype(touched)>>{state, touched}; });
   }
 
   // The deepest level has nobody to gather from, and the source is not between itself and others. Steps go on being numbered.
@@ -202,14 +201,13 @@ HINTERLAND_FN void betweenness(Team& team, const Graph& graph, const BcState& st
   trail.back(team);
   for (int64_t level = deepest - 1; level > 0; --level, ++depth) {
     const GroupList groups = trail.back(team);
-    team.lead([&] { frontier.begin_step(depth, team.now_ns()); });
+    team.single([&] { frontier.begin_step(depth, team.now_ns()); });
     const auto in_level = [&](int64_t vertex) { return state.levels[vertex] == level; };
-    advance(team, graph, frontier, depth, groups, where(frontier, groups, in_level), [&](auto&) {
-      return GatherDependencies{state, static_cast<int32_t>(level)};
-    });
+    advance(team, graph, frontier, depth, groups, where(frontier, groups, in_level),
+            [&](auto&) { return GatherDependencies{state, static_cast<int32_t>(level)}; });
   }
 
-  team.loop(frontier.num_groups, [&](const auto& ranges) {
+  team.static_for(frontier.num_groups, [&](const auto& ranges) {
     ranges([&](int64_t first, int64_t last) {
       for (int64_t group = first; group < last; ++group)
         for (int sub = 0; sub < kGroup; sub += Warp::kWidth) {
@@ -223,7 +221,7 @@ HINTERLAND_FN void betweenness(Team& team, const Graph& graph, const BcState& st
         }
     });
   });
-  team.lead([&] { frontier.end(team.now_ns()); });
+  team.single([&] { frontier.end(team.now_ns()); });
 }
 
 }  // namespace hinterland::graph

@@ -18,17 +18,17 @@
 namespace hinterland::graph {
 
 // A level that is a list: its vertices, and the edges out of them.
-struct Listed {
+struct SparseLevel {
   int64_t vertices, edges;
 };
 
 // The search's memory besides parents and levels: one block, of which the first `zeroed` bytes must be zero at the start.
 struct BfsLayout {
-  int64_t listed, visited, zeroed, bytes;
+  int64_t sparse, visited, zeroed, bytes;
   FrontierLayout frontier;
 
   HINTERLAND_FN BfsLayout(int64_t num_vertices, int64_t num_edges, Layout layout = {})
-      : listed(layout.take<Listed>(3)),
+      : sparse(layout.take<SparseLevel>(3)),
         visited(layout.take<uint32_t>(ceil_div<int64_t>(num_vertices, kGroup))),
         frontier(num_vertices, num_edges, layout) {
     zeroed = frontier.zeroed;
@@ -43,14 +43,14 @@ struct BfsState {
 
   Id* parents;
   int32_t* levels;
-  Listed* listed;     // of this level, the next, and the one after, being cleared
-  uint32_t* visited;  // one bit a vertex: in the frontier or in a level before it
+  SparseLevel* sparse;  // of this level, the next, and the one after, being cleared
+  uint32_t* visited;    // one bit a vertex: in the frontier or in a level before it
   Frontier frontier;
 
   HINTERLAND_FN BfsState(Id* parents, int32_t* levels, char* scratch, const BfsLayout& at, int64_t num_vertices)
       : parents(parents),
         levels(levels),
-        listed(reinterpret_cast<Listed*>(scratch + at.listed)),
+        sparse(reinterpret_cast<SparseLevel*>(scratch + at.sparse)),
         visited(reinterpret_cast<uint32_t*>(scratch + at.visited)),
         frontier(scratch, at.frontier, num_vertices) {}
 
@@ -59,18 +59,18 @@ struct BfsState {
     parents[source] = static_cast<Id>(source);
     levels[source] = 0;
     list(true)[0] = source;
-    listed[0].vertices = 1;
+    sparse[0].vertices = 1;
   }
 
   // Lists of vertices lie where bitmaps have their groups and tasks; of two that follow each other one is `first`.
   HINTERLAND_FN int64_t* list(bool first) const {
     return first ? frontier.touched : reinterpret_cast<int64_t*>(frontier.tasks);
   }
-  HINTERLAND_FN Bag<int64_t> list_bag(int64_t depth, bool first) const {
-    return {list(first), &listed[depth % 3].vertices, frontier.num_groups};
+  HINTERLAND_FN AppendQueue<int64_t> list_queue(int64_t depth, bool first) const {
+    return {list(first), &sparse[depth % 3].vertices, frontier.num_groups};
   }
   // Parts of long lists of neighbours, in what the lists of vertices leave of the tasks.
-  HINTERLAND_FN Bag<Task> part_bag(int64_t depth) const {
+  HINTERLAND_FN AppendQueue<Task> part_queue(int64_t depth) const {
     const int64_t used = ceil_div<int64_t>(frontier.num_groups, 2);
     return {frontier.tasks + used, &frontier.control->num_parts[depth % 2], frontier.task_capacity - used};
   }
@@ -123,7 +123,7 @@ struct Push {
 
 // Push from a list: a vertex is open until its level is known, and while that is the level being discovered.
 template <class Graph, class Id, class Next>
-struct PushListed {
+struct PushSparse {
   const Graph& graph;
   const BfsState<Id>& state;
   int32_t level;  // of what is discovered
@@ -152,7 +152,7 @@ struct PushListed {
 
   HINTERLAND_FN void finish() const {
     const int64_t all = Warp::sum(edges);
-    if (all != 0 && Warp::lane() == 0) atomic_add(state.listed[level % 3].edges, all);
+    if (all != 0 && Warp::lane() == 0) atomic_add(state.sparse[level % 3].edges, all);
   }
 };
 
@@ -203,8 +203,8 @@ HINTERLAND_FN void pull_part(const Graph& incoming, const BfsState<Id>& state, c
   const uint32_t* current = state.frontier.current;
   const int64_t list_end = min_of(incoming.offsets[task.group + 1], incoming.num_edges);
   const int64_t end = min_of(task.first_chunk + kTaskEdges, list_end);
-  const int64_t u = find_neighbor(incoming, task.group, task.first_chunk, end,
-                                  [&](int64_t v) { return (current[group_of(v)] & bit_of(v)) != 0; }, counts);
+  const int64_t u = find_neighbor(
+      incoming, task.group, task.first_chunk, end, [&](int64_t v) { return (current[group_of(v)] & bit_of(v)) != 0; }, counts);
   if (u < 0 || Warp::lane() != 0) return;
   if (atomic_min(state.parents[task.group], static_cast<Id>(u)) == BfsState<Id>::kUnset)
     state.frontier.mark(task.group, touched);
@@ -217,7 +217,8 @@ struct Direction {
 
   template <class Graph>
   HINTERLAND_FN static bool pulls(const Graph& incoming, const Frontier& frontier, int64_t depth) {
-    const double pushed = static_cast<double>(frontier.edges(depth)), in_frontier = static_cast<double>(frontier.vertices(depth));
+    const double pushed = static_cast<double>(frontier.edges(depth)),
+                 in_frontier = static_cast<double>(frontier.vertices(depth));
     const double left = max_of(0.0, static_cast<double>(incoming.num_edges - frontier.explored(depth)));
     const double unvisited =
         max_of(0.0, static_cast<double>(incoming.num_vertices - incoming.num_isolated - frontier.reached(depth)));
@@ -233,15 +234,16 @@ struct Direction {
 
 // Expands a level that is a list of vertices, and lists the next.
 template <class Team, class Graph, class Id>
-HINTERLAND_FN void expand_list(Team& team, const Graph& graph, const BfsState<Id>& state, int64_t depth, bool first) {
+HINTERLAND_FN void expand_sparse(Team& team, const Graph& graph, const BfsState<Id>& state, int64_t depth, bool first) {
   const Frontier& frontier = state.frontier;
   const int64_t* const list = state.list(first);
   const auto push_to = [&](auto& next) {
-    return PushListed<Graph, Id, stdlib::remove_reference_t<decltype(next)>>{graph, state, static_cast<int32_t>(depth + 1), next};
+    return PushSparse<Graph, Id, stdlib::remove_reference_t<decltype(next)>>{graph, state, static_cast<int32_t>(depth + 1),
+                                                                             next};
   };
-  team.loop(atomic_load(state.listed[depth % 3].vertices), [&](const auto& ranges) {
-    auto next = team.appender(state.list_bag(depth + 1, !first));
-    auto parts = team.appender(state.part_bag(depth));
+  team.static_for(atomic_load(state.sparse[depth % 3].vertices), [&](const auto& ranges) {
+    auto next = team.appender(state.list_queue(depth + 1, !first));
+    auto parts = team.appender(state.part_queue(depth));
     auto push = push_to(next);
     StepCounts counts;
     ranges([&](int64_t begin, int64_t end) {
@@ -251,19 +253,20 @@ HINTERLAND_FN void expand_list(Team& team, const Graph& graph, const BfsState<Id
       const bool is_long = own.length() > kTaskEdges;
       counts.vertices += has;
       counts.edges += own.length();
-      parts.append(is_long ? ceil_div<int64_t>(own.length(), kTaskEdges) : 0, [&](int64_t k) { return Task{vertex, k * kTaskChunks}; });
+      parts.append(is_long ? ceil_div<int64_t>(own.length(), kTaskEdges) : 0,
+                   [&](int64_t k) { return Task{vertex, k * kTaskChunks}; });
       if (Warp::any(is_long)) own = lists_of(graph, vertex, has && !is_long, counts);
       visit_chunks(graph, own, vertex, 0, own.chunks, push, counts);
     });
     push.finish();
     counts.add_to(frontier, depth);
   });
-  const Bag<Task> parts = state.part_bag(depth);
+  const AppendQueue<Task> parts = state.part_queue(depth);
   const int64_t num_parts = atomic_load(*parts.count);
   if (num_parts == 0) return;
   if (num_parts > parts.capacity) return frontier.report_bad(frontier.num_vertices);
-  team.take(num_parts, [&](const auto& items) {
-    auto next = team.appender(state.list_bag(depth + 1, !first));
+  team.dynamic_for(num_parts, [&](const auto& items) {
+    auto next = team.appender(state.list_queue(depth + 1, !first));
     auto push = push_to(next);
     StepCounts counts;
     items([&](int64_t i) {
@@ -278,9 +281,9 @@ HINTERLAND_FN void expand_list(Team& team, const Graph& graph, const BfsState<Id
 
 // From a list to a bitmap, by the levels.
 template <class Team, class Id>
-HINTERLAND_FN void mark_level(Team& team, const BfsState<Id>& state, int64_t depth) {
+HINTERLAND_FN void make_dense(Team& team, const BfsState<Id>& state, int64_t depth) {
   const Frontier& frontier = state.frontier;
-  team.loop(frontier.num_groups, [&](const auto& ranges) {
+  team.static_for(frontier.num_groups, [&](const auto& ranges) {
     ranges([&](int64_t first, int64_t last) {
       for (int64_t group = first; group < last; ++group) {
         uint32_t visited = 0, marked = 0;
@@ -300,10 +303,10 @@ HINTERLAND_FN void mark_level(Team& team, const BfsState<Id>& state, int64_t dep
 
 // From a bitmap to a list.
 template <class Team, class Id>
-HINTERLAND_FN void list_level(Team& team, const BfsState<Id>& state, int64_t depth) {
+HINTERLAND_FN void make_sparse(Team& team, const BfsState<Id>& state, int64_t depth) {
   const Frontier& frontier = state.frontier;
-  team.loop(frontier.num_touched(depth), [&](const auto& ranges) {
-    auto list = team.appender(state.list_bag(depth, false));
+  team.static_for(frontier.num_touched(depth), [&](const auto& ranges) {
+    auto list = team.appender(state.list_queue(depth, false));
     ranges([&](int64_t first, int64_t last) {
       const bool has = first + Warp::lane() < last;
       const int64_t group = has ? frontier.touched[first + Warp::lane()] : 0;
@@ -338,20 +341,20 @@ struct PullParents {
 // Expands a level that is a bitmap, in the direction that is likely to read less, and marks the next. Returns how many edges
 // lead out of vertices that are in no level yet.
 template <class Team, class Graph, class Id>
-HINTERLAND_FN int64_t expand_bitmap(Team& team, const Graph& graph, const Graph* incoming, const BfsState<Id>& state, int64_t depth) {
+HINTERLAND_FN int64_t expand_dense(Team& team, const Graph& graph, const Graph* incoming, const BfsState<Id>& state,
+                                   int64_t depth) {
   const Frontier& frontier = state.frontier;
   const EnterLevel<Id> enter{state, static_cast<int32_t>(depth)};
   collect_groups(team, graph, frontier, depth, frontier.all_groups(), [&] { return enter; });
   // Where every vertex has its level no edge finds another.
   const int64_t num_tasks = frontier.reached(depth) == graph.num_vertices ? 0 : frontier.num_tasks(depth);
-  team.lead([&] { frontier.begin_visit(depth, num_tasks, team.now_ns()); });
+  team.single([&] { frontier.begin_visit(depth, num_tasks, team.now_ns()); });
   const int64_t left = graph.num_edges - frontier.explored(depth);
   if (num_tasks != 0 && incoming != nullptr && Direction::pulls(*incoming, frontier, depth))
     advance_pull(team, frontier, depth, PullParents<Graph, Id>{*incoming, state});
   else
-    visit_tasks(team, graph, frontier, depth, num_tasks, [&](auto& touched) {
-      return Push<Id, stdlib::remove_reference_t<decltype(touched)>>{state, touched};
-    });
+    visit_tasks(team, graph, frontier, depth, num_tasks,
+                [&](auto& touched) { return Push<Id, stdlib::remove_reference_t<decltype(touched)>>{state, touched}; });
   return left;
 }
 
@@ -359,35 +362,36 @@ HINTERLAND_FN int64_t expand_bitmap(Team& team, const Graph& graph, const Graph*
 template <class Team, class Graph, class Id>
 HINTERLAND_FN void bfs(Team& team, const Graph& graph, const Graph* incoming, const BfsState<Id>& state, int64_t source) {
   const Frontier& frontier = state.frontier;
-  team.lead([&] { state.begin_at(source); });
+  team.single([&] { state.begin_at(source); });
   team.wait();
-  bool listed = true, first = true;  // the level is a list, and which of the two
+  bool sparse = true, first = true;  // the level is a list, and which of the two
   int64_t left = graph.num_edges;    // edges out of vertices in no level, as far as known
   for (int64_t depth = 0;; ++depth) {
-    const int64_t found = listed ? atomic_load(state.listed[depth % 3].vertices) : frontier.num_touched(depth);
+    const int64_t found = sparse ? atomic_load(state.sparse[depth % 3].vertices) : frontier.num_touched(depth);
     if (found == 0) break;
-    const bool fits = listed ? state.is_short(found) && state.are_few(atomic_load(state.listed[depth % 3].edges), graph.num_edges)
-                             : state.is_short(found * kGroup) && state.are_few(left, graph.num_edges);
-    team.lead([&] {
+    const bool fits = sparse
+                          ? state.is_short(found) && state.are_few(atomic_load(state.sparse[depth % 3].edges), graph.num_edges)
+                          : state.is_short(found * kGroup) && state.are_few(left, graph.num_edges);
+    team.single([&] {
       frontier.begin_step(depth, team.now_ns());
-      state.listed[(depth + 2) % 3] = Listed{0, 0};  // last read in the level before
+      state.sparse[(depth + 2) % 3] = SparseLevel{0, 0};  // last read in the level before
     });
-    if (listed && !fits) {
-      mark_level(team, state, depth);
-      listed = false;
-    } else if (!listed && fits) {
-      list_level(team, state, depth);
-      listed = true;
+    if (sparse && !fits) {
+      make_dense(team, state, depth);
+      sparse = false;
+    } else if (!sparse && fits) {
+      make_sparse(team, state, depth);
+      sparse = true;
       first = false;
     }
-    if (listed) {
-      expand_list(team, graph, state, depth, first);
+    if (sparse) {
+      expand_sparse(team, graph, state, depth, first);
       first = !first;
     } else {
-      left = expand_bitmap(team, graph, incoming, state, depth);
+      left = expand_dense(team, graph, incoming, state, depth);
     }
   }
-  team.lead([&] { frontier.end(team.now_ns()); });
+  team.single([&] { frontier.end(team.now_ns()); });
 }
 
 }  // namespace hinterland::graph

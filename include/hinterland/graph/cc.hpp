@@ -29,10 +29,10 @@ struct ComponentsParams {
 };
 
 struct ComponentsControl {
-  int64_t count;   // components
-  int64_t apart0[15];
+  int64_t count;  // components
+  int64_t padding0[15];
   int64_t rarest;  // kLabelSamples less the votes of the most frequent label, and which sample has it
-  int64_t apart1[15];
+  int64_t padding1[15];
 };
 
 // Memory besides labels: one block, of which the first `zeroed` bytes must be zero at the start.
@@ -136,15 +136,15 @@ HINTERLAND_FN void link_first(Team& team, const Graph& graph, const ComponentsSt
 template <class Team, class Id>
 HINTERLAND_FN int64_t most_frequent_label(Team& team, const ComponentsState<Id>& state) {
   int64_t& rarest = state.control->rarest;
-  team.lead([&] { rarest = stdlib::numeric_limits<int64_t>::max(); });
-  team.loop(kLabelSamples, [&](const auto& ranges) {
+  team.single([&] { rarest = stdlib::numeric_limits<int64_t>::max(); });
+  team.static_for(kLabelSamples, [&](const auto& ranges) {
     ranges([&](int64_t first, int64_t last) {
       const int64_t i = first + Warp::lane();
       if (i < last)
         state.samples[i] = state.label(static_cast<int64_t>(Philox{kSampleKey}.below(state.frontier.num_vertices, i)));
     });
   });
-  team.loop(kLabelSamples, [&](const auto& ranges) {
+  team.static_for(kLabelSamples, [&](const auto& ranges) {
     ranges([&](int64_t first, int64_t last) {
       const int64_t i = first + Warp::lane();
       if (i >= last) return;
@@ -160,7 +160,7 @@ HINTERLAND_FN int64_t most_frequent_label(Team& team, const ComponentsState<Id>&
 template <class Team, class Graph, class Id>
 HINTERLAND_FN void link_rest(Team& team, const Graph& graph, const ComponentsState<Id>& state, int64_t step, int64_t passed) {
   const Frontier& frontier = state.frontier;
-  team.lead([&] { frontier.begin_step(step, team.now_ns()); });
+  team.single([&] { frontier.begin_step(step, team.now_ns()); });
   const auto is_open = [&](int64_t vertex) { return static_cast<int64_t>(state.label(vertex)) != passed; };
   const GroupList all = frontier.all_groups();
   advance(team, graph, frontier, step, all, where(frontier, all, is_open), [&](auto&) { return LinkEnds<Id>{state}; });
@@ -174,7 +174,7 @@ HINTERLAND_FN void connected_components(Team& team, const Graph& graph, const Gr
                                         bool reread) {
   const Frontier& frontier = state.frontier;
   const bool passes = incoming != nullptr && graph.num_edges != 0;
-  team.lead([&] {
+  team.single([&] {
     frontier.begin();
     frontier.begin_step(0, team.now_ns());
   });
@@ -195,7 +195,7 @@ HINTERLAND_FN void connected_components(Team& team, const Graph& graph, const Gr
     link_rest(team, lists, state, step, passed);
     if (passes) lists = *incoming, passed = state.labels[passed];  // its root may have been hooked onto another
   }
-  team.loop(frontier.num_groups, [&](const auto& ranges) {
+  team.static_for(frontier.num_groups, [&](const auto& ranges) {
     int64_t roots = 0;
     ranges([&](int64_t first, int64_t last) {
       for (int64_t vertex = first * kGroup + Warp::lane(); vertex < last * kGroup; vertex += Warp::kWidth)
@@ -204,7 +204,7 @@ HINTERLAND_FN void connected_components(Team& team, const Graph& graph, const Gr
     roots = Warp::sum(roots);
     if (roots != 0 && Warp::lane() == 0) atomic_add(state.control->count, roots);
   });
-  team.lead([&] { frontier.end(team.now_ns()); });
+  team.single([&] { frontier.end(team.now_ns()); });
 }
 
 }  // namespace hinterland::graph

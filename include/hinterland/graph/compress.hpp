@@ -156,7 +156,6 @@ class BitWriter {
   }
 
  private:
-
   uint8_t* out_;
   uint8_t* const end_;
   uint64_t held_ = 0;

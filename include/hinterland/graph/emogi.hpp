@@ -15,9 +15,9 @@
 
 namespace hinterland::graph {
 
-inline constexpr int kEmogiWarps = 8;  // in a block of the GPU
-inline constexpr int kStepsInFlight = 8;  // of a list, which a warp requests before it looks at the first
-inline constexpr int kIdle = -1;  // for the neighbour of a lane that has none
+inline constexpr int kEmogiWarps = 8;     // in a block of the GPU
+inline constexpr int kEmogiInFlight = 8;  // of a list, which a warp requests before it looks at the first
+inline constexpr int kIdle = -1;          // for the neighbour of a lane that has none
 
 // What one lane reads of a list [begin, end): in step k the element at(k), where holds(k).
 struct Strip {
@@ -38,7 +38,7 @@ struct NaiveAccess {
 // The lanes of a warp read consecutive elements, from the beginning of the list on.
 struct MergedAccess {
   static constexpr bool kByWarp = true;
-  static constexpr int kInFlight = kStepsInFlight;
+  static constexpr int kInFlight = kEmogiInFlight;
   HINTERLAND_FN static Strip strip(int lane, int lanes, int64_t begin, int64_t end, int64_t) {
     return {begin, end, begin + lane, lanes};
   }
@@ -47,7 +47,7 @@ struct MergedAccess {
 // Listing 2.2: from the cache line on that holds the beginning; lanes before the list idle in the first step.
 struct AlignedAccess {
   static constexpr bool kByWarp = true;
-  static constexpr int kInFlight = kStepsInFlight;
+  static constexpr int kInFlight = kEmogiInFlight;
   HINTERLAND_FN static Strip strip(int lane, int lanes, int64_t begin, int64_t end, int64_t line_elements) {
     return {begin, end, begin - begin % line_elements + lane, lanes};
   }
@@ -208,7 +208,7 @@ struct EmogiState {
   void* beside;            // components: whose label fell in this level; PageRank: what a vertex gives each neighbour
   const int32_t* weights;  // shortest paths: [num_edges]
   int64_t level;
-  int64_t* report;         // whether BFS found a vertex, and the smallest vertex with a bad neighbour
+  int64_t* report;  // whether BFS found a vertex, and the smallest vertex with a bad neighbour
 };
 
 // What one level is given.

@@ -20,7 +20,7 @@ HINTERLAND_FN uint32_t bit_of(int64_t vertex) { return 1u << (vertex % kGroup); 
 
 // Items that all threads add in any order. What exceeds its capacity is counted and not kept.
 template <class T>
-struct Bag {
+struct AppendQueue {
   using value_type = T;
 
   T* items;
@@ -73,16 +73,16 @@ struct FrontierControl {
   int64_t depth;  // steps finished
   int64_t bad;    // the smallest vertex with a broken neighbour list, num_vertices if lists overlap, or kNone
   int64_t end_ns;
-  int64_t apart0[13];
+  int64_t padding0[13];
   TeamControl team;
   int64_t num_touched[2];
-  int64_t apart1[14];
+  int64_t padding1[14];
   int64_t num_tasks[2];
   int64_t num_parts[2];  // tasks that pulling makes of long lists
-  int64_t apart2[12];
+  int64_t padding2[12];
   int64_t vertices[2], edges[2];  // of a step: in its frontier, and out of it
   int64_t reached, explored;      // the same, summed over the steps before
-  int64_t apart3[10];
+  int64_t padding3[10];
 
   static constexpr int64_t kNone = stdlib::numeric_limits<int64_t>::max();
 };
@@ -167,7 +167,7 @@ struct Frontier {
   HINTERLAND_FN void begin_step(int64_t step, int64_t now) const {
     settle(step - 1);
     if (step <= kStepRecords) record(step).start_ns = now;
-    control->num_touched[(step + 1) % 2] = 0;  // last read in the step before
+    control->num_touched[(step + 1) % 2] = 0;                      // last read in the step before
     atomic_store(control->num_parts[(step + 1) % 2], int64_t{0});  // threads may still be reading it where there were none
     control->depth = step + 1;
   }
@@ -206,12 +206,16 @@ struct Frontier {
   HINTERLAND_FN int64_t num_parts(int64_t step) const { return counted(control->num_parts[step % 2]); }
 
   // Where threads put the groups in which they mark vertices for the step after `step`.
-  HINTERLAND_FN Bag<int64_t> touched_bag(int64_t step) const {
+  HINTERLAND_FN AppendQueue<int64_t> touched_queue(int64_t step) const {
     return {touched, &control->num_touched[(step + 1) % 2], num_groups};
   }
-  HINTERLAND_FN Bag<Task> task_bag(int64_t step) const { return {tasks, &control->num_tasks[step % 2], task_capacity}; }
+  HINTERLAND_FN AppendQueue<Task> task_queue(int64_t step) const {
+    return {tasks, &control->num_tasks[step % 2], task_capacity};
+  }
   // Parts of long lists take the place of the step's tasks.
-  HINTERLAND_FN Bag<Task> part_bag(int64_t step) const { return {tasks, &control->num_parts[step % 2], task_capacity}; }
+  HINTERLAND_FN AppendQueue<Task> part_queue(int64_t step) const {
+    return {tasks, &control->num_parts[step % 2], task_capacity};
+  }
 
   // Marks v for the step to come.
   template <class Touched>
@@ -255,7 +259,8 @@ struct StepCounts {
   // Adds the lanes' sums. Every loop of a driver ends here; inlined, that would be half of a kernel. All four in one call: the
   // shuffles of one sum are waited for while the others' are under way.
   HINTERLAND_RARE static void add(StepCounts counts, int64_t* vertices, int64_t* edges, StepRecord* record) {
-    const int64_t sums[] = {Warp::sum(counts.vertices), Warp::sum(counts.edges), Warp::sum(counts.bytes), Warp::sum(counts.cached)};
+    const int64_t sums[] = {Warp::sum(counts.vertices), Warp::sum(counts.edges), Warp::sum(counts.bytes),
+                            Warp::sum(counts.cached)};
     if (Warp::lane() != 0) return;
     if (sums[0] != 0) atomic_add(*vertices, sums[0]);
     if (sums[1] != 0) atomic_add(*edges, sums[1]);
@@ -317,14 +322,13 @@ HINTERLAND_FN void collect(const Graph& graph, const Frontier& frontier, const G
     }
     if (Warp::lane() == turn) own_chunks = chunks;
   }
-  tasks.append(ceil_div<int64_t>(own_chunks, kTaskChunks),
-               [&](int64_t k) { return Task{own_group, k * kTaskChunks}; });
+  tasks.append(ceil_div<int64_t>(own_chunks, kTaskChunks), [&](int64_t k) { return Task{own_group, k * kTaskChunks}; });
 }
 
 // body(vertex, there, counts) for all vertices, the lanes of a warp together; there is none for some lanes of the last group.
 template <class Team, class Body>
 HINTERLAND_FN void for_each_vertex(Team& team, const Frontier& frontier, int64_t step, const Body& body) {
-  team.loop(frontier.num_groups, [&](const auto& ranges) {
+  team.static_for(frontier.num_groups, [&](const auto& ranges) {
     StepCounts counts;
     ranges([&](int64_t first, int64_t last) {
       HINTERLAND_ROLLED

@@ -19,7 +19,8 @@ struct Piece {
 template <class Offsets>
 HINTERLAND_FN Piece list_within(const Offsets& offsets, int64_t vertex, int64_t elements) {
   Piece list{offsets[vertex], offsets[vertex + 1]};
-  if (!list.lies_within(elements)) [[unlikely]] list = {};
+  if (!list.lies_within(elements)) [[unlikely]]
+    list = {};
   return list;
 }
 

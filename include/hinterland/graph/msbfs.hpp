@@ -37,10 +37,10 @@ struct MsBfsControl {
   int64_t seen_edges[kMostSources];    // out of the vertices that the source has reached
   int64_t new_edges[2][kMostSources];  // out of those it reached in this level, and in the one before or after
   uint64_t found[2];                   // the sources that reached a vertex in this level, and in the one before or after
-  int64_t apart[14];
+  int64_t padding[14];
   int64_t full;        // vertices that lack no source
   int64_t full_edges;  // out of them
-  int64_t apart_too[14];
+  int64_t padding_too[14];
 };
 
 // The search's memory besides levels: one block, of which the first `zeroed` bytes must be zero at the start. It is planned for
@@ -180,8 +180,7 @@ class Arrivals {
   HINTERLAND_FN void write_levels(int64_t vertex, Mask fresh) const {
     for (Mask left = Warp::bits_of_all(fresh); left != 0; left &= left - 1) {
       const int source = stdlib::countr_zero(left);
-      if (fresh >> source & 1u)
-        state_.levels[source * state_.frontier.num_vertices + vertex] = static_cast<int32_t>(depth_);
+      if (fresh >> source & 1u) state_.levels[source * state_.frontier.num_vertices + vertex] = static_cast<int32_t>(depth_);
     }
   }
 
@@ -209,7 +208,7 @@ HINTERLAND_FN void settle(const MsBfsState<Mask>& state, Mask pushed, const Grou
       }
       stay |= Warp::ballot((fresh & pushed) != 0) << sub;
     }
-    Warp::sync();  // all lanes have read the word
+    Warp::sync();                                                          // all lanes have read the word
     if (i - first == Warp::lane()) state.frontier.next[groups[i]] = stay;  // that collect() reads in the same lane
   }
 }
@@ -238,9 +237,9 @@ struct MsPush {
 template <class Graph, class Mask>
 HINTERLAND_FN Mask look_for(const Graph& incoming, const MsBfsState<Mask>& state, int64_t vertex, int64_t from, int64_t end,
                             Mask missing, StepCounts& counts) {
-  const auto look = [&](const int64_t (&to)[kChunksInFlight]) {
+  const auto look = [&](const int64_t (&to)[kInFlight]) {
     Mask seen = 0;
-    for (int k = 0; k < kChunksInFlight; ++k)
+    for (int k = 0; k < kInFlight; ++k)
       if (to[k] >= 0) seen |= state.seen[to[k]];
     missing &= ~Warp::bits_of_all(seen);
     return missing == 0;
@@ -385,13 +384,13 @@ HINTERLAND_FN void msbfs(Team& team, const Graph& graph, const Graph* incoming, 
                          const int64_t* sources, int64_t num_sources) {
   const Frontier& frontier = state.frontier;
   MsBfsControl& control = *state.control;
-  team.lead([&] {
+  team.single([&] {
     frontier.begin();
     control.found[1] = ~uint64_t{0} >> (kMostSources - num_sources);  // as if found in level -1
   });
   team.wait();
-  team.loop(num_sources, [&](const auto& ranges) {
-    auto touched = team.appender(frontier.touched_bag(-1));
+  team.static_for(num_sources, [&](const auto& ranges) {
+    auto touched = team.appender(frontier.touched_queue(-1));
     ranges([&](int64_t first, int64_t last) {
       const int64_t i = first + Warp::lane();
       if (i >= last) return;
@@ -402,11 +401,11 @@ HINTERLAND_FN void msbfs(Team& team, const Graph& graph, const Graph* incoming, 
 
   for (int64_t depth = 0; frontier.num_touched(depth) != 0; ++depth) {
     const GroupList groups = frontier.groups(depth);
-    team.lead([&] {
+    team.single([&] {
       frontier.begin_step(depth, team.now_ns());
       for (int64_t& edges : control.new_edges[(depth + 1) & 1]) edges = 0;
     });
-    team.loop(groups.count, [&](const auto& ranges) {
+    team.static_for(groups.count, [&](const auto& ranges) {
       Arrivals<Mask> arrivals(state, depth);
       StepCounts counts;
       ranges([&](int64_t first, int64_t last) { arrivals.count(graph, groups, first, last, counts); });
@@ -417,8 +416,8 @@ HINTERLAND_FN void msbfs(Team& team, const Graph& graph, const Graph* incoming, 
     // Where no vertex lacks a source no edge finds another.
     const Mask active = atomic_load(control.full) == graph.num_vertices ? 0 : state.active(depth);
     const Mask pushed = incoming == nullptr ? active : active & MsDirection::to_push(*incoming, state, depth);
-    team.loop(groups.count, [&](const auto& ranges) {
-      auto tasks = team.appender(frontier.task_bag(depth));
+    team.static_for(groups.count, [&](const auto& ranges) {
+      auto tasks = team.appender(frontier.task_queue(depth));
       const EnterNothing nothing;
       StepCounts counted_before;
       ranges([&](int64_t first, int64_t last) {
@@ -428,18 +427,17 @@ HINTERLAND_FN void msbfs(Team& team, const Graph& graph, const Graph* incoming, 
     });
 
     const int64_t num_tasks = frontier.num_tasks(depth);
-    team.lead([&] {
+    team.single([&] {
       frontier.begin_visit(depth, num_tasks, team.now_ns());
       control.found[(depth + 1) & 1] = 0;
     });
     if (num_tasks != 0)
-      visit_tasks(team, graph, frontier, depth, num_tasks, [&](auto& touched) {
-        return MsPush<Mask, stdlib::remove_reference_t<decltype(touched)>>{state, touched};
-      });
+      visit_tasks(team, graph, frontier, depth, num_tasks,
+                  [&](auto& touched) { return MsPush<Mask, stdlib::remove_reference_t<decltype(touched)>>{state, touched}; });
     const Mask pulled = active & ~pushed;
     if (pulled != 0) advance_pull(team, frontier, depth, PullSources<Graph, Mask>{*incoming, state, pulled});
   }
-  team.lead([&] { frontier.end(team.now_ns()); });
+  team.single([&] { frontier.end(team.now_ns()); });
 }
 
 }  // namespace hinterland::graph

@@ -37,13 +37,13 @@ struct PagerankParams {
 struct PagerankControl {
   int64_t iterations;
   double final_error;
-  int64_t apart0[14];
+  int64_t padding0[14];
   double error[2];  // sum of the scores' changes
-  int64_t apart1[14];
+  int64_t padding1[14];
   double dangling[2];  // scores of vertices without out-edges
-  int64_t apart2[14];
+  int64_t padding2[14];
   double dangling_share;  // of p
-  int64_t apart3[15];
+  int64_t padding3[15];
 };
 static_assert(sizeof(PagerankControl) == 4 * kLineBytes);
 
@@ -63,14 +63,14 @@ template <class Real>
 struct PagerankState {
   // What a vertex gives along each out-edge: its score over its out-degree, or over 1 where it has none: nobody reads it then.
   Real* contributions;
-  Real* sums;         // of the contributions that a vertex gets; at the end, the scores
+  Real* sums;            // of the contributions that a vertex gets; at the end, the scores
   const Real* personal;  // p, or null for 1 / V
   PagerankOptions options;
   PagerankControl* control;
   Frontier frontier;
 
   HINTERLAND_FN PagerankState(Real* contributions, Real* sums, const Real* personal, const PagerankOptions& options,
-                           char* scratch, const PagerankLayout& at, int64_t num_vertices)
+                              char* scratch, const PagerankLayout& at, int64_t num_vertices)
       : contributions(contributions),
         sums(sums),
         personal(personal),
@@ -86,7 +86,7 @@ struct PagerankState {
 // body(vertex, parts) for all vertices: what it adds to a part ends up in the total of the same number.
 template <class Team, class Body, int kTotals>
 HINTERLAND_FN void sum_over_vertices(Team& team, const Frontier& frontier, double* const (&totals)[kTotals], const Body& body) {
-  team.loop(frontier.num_groups, [&](const auto& ranges) {
+  team.static_for(frontier.num_groups, [&](const auto& ranges) {
     double parts[kTotals] = {};
     ranges([&](int64_t first, int64_t last) {
       const int64_t end = min_of(last * kGroup, frontier.num_vertices);
@@ -117,7 +117,7 @@ HINTERLAND_FN void first_guess(Team& team, const Graph& graph, const PagerankSta
   const double damping = by_degree ? state.options.damping : 0, share = min_of(atomic_load(control.dangling_share), 1.0);
   const double dangling = (1 - damping) * share / (1 - damping * share);
   const double edges = static_cast<double>(max_of<int64_t>(graph.num_edges, 1));
-  team.lead([&] { control.dangling[0] = dangling; });
+  team.single([&] { control.dangling[0] = dangling; });
   for_each_vertex(team, state.frontier, 0, [&](int64_t vertex, bool there, StepCounts&) {
     if (!there) return;
     const double score = (1 - damping + damping * dangling) * state.p(vertex) +
@@ -132,7 +132,7 @@ template <class Team, class Graph, class Real>
 HINTERLAND_FN void update_scores(Team& team, const Graph& graph, const PagerankState<Real>& state, int64_t iteration) {
   PagerankControl& control = *state.control;
   const double damping = state.options.damping, dangling = atomic_load(control.dangling[iteration % 2]);
-  team.lead([&] { control.error[(iteration + 1) % 2] = 0; });
+  team.single([&] { control.error[(iteration + 1) % 2] = 0; });
   sum_over_vertices(team, state.frontier, {&control.error[iteration % 2], &control.dangling[(iteration + 1) % 2]},
                     [&](int64_t vertex, double* parts) {
                       const int64_t degree = graph.degree(vertex);
@@ -151,10 +151,10 @@ HINTERLAND_FN void update_scores(Team& team, const Graph& graph, const PagerankS
 // changes scores by less than the tolerance, summed over all vertices, or after max_iterations. `by_degree`: how it begins.
 template <class Team, class Graph, class Real>
 HINTERLAND_FN void pagerank(Team& team, const Graph& graph, const Graph& incoming, const PagerankState<Real>& state,
-                         int64_t max_iterations, bool by_degree) {
+                            int64_t max_iterations, bool by_degree) {
   const Frontier& frontier = state.frontier;
   PagerankControl& control = *state.control;
-  team.lead([&] {
+  team.single([&] {
     frontier.begin();
     frontier.begin_step(0, team.now_ns());
   });
@@ -166,7 +166,7 @@ HINTERLAND_FN void pagerank(Team& team, const Graph& graph, const Graph& incomin
   double error = 0;
   int64_t iteration = 0;
   for (bool goes_on = true; goes_on; ++iteration) {
-    team.lead([&] {
+    team.single([&] {
       if (iteration != 0) {
         frontier.begin_step(iteration, team.now_ns());
         frontier.control->edges[iteration % 2] += incoming.num_edges;  // as the first iteration counted when it collected
@@ -174,9 +174,8 @@ HINTERLAND_FN void pagerank(Team& team, const Graph& graph, const Graph& incomin
       frontier.begin_visit(iteration, num_tasks, team.now_ns());
       control.dangling[(iteration + 1) % 2] = 0;
     });
-    visit_tasks(team, incoming, frontier, iteration, num_tasks, [&](auto&) {
-      return SumOverLists<Real>(state.contributions, state.sums);
-    });
+    visit_tasks(team, incoming, frontier, iteration, num_tasks,
+                [&](auto&) { return SumOverLists<Real>(state.contributions, state.sums); });
     update_scores(team, graph, state, iteration);
     error = atomic_load(control.error[iteration % 2]);
     goes_on = error >= state.options.tolerance && iteration + 1 < max_iterations;
@@ -185,7 +184,7 @@ HINTERLAND_FN void pagerank(Team& team, const Graph& graph, const Graph& incomin
     if (!there) return;
     state.sums[vertex] = static_cast<Real>(degree_or_one(graph, vertex) * static_cast<double>(state.contributions[vertex]));
   });
-  team.lead([&] {
+  team.single([&] {
     control.iterations = iteration;
     control.final_error = error;
     frontier.end(team.now_ns());

@@ -28,7 +28,7 @@ struct SumOfNeighbors {
 
 template <class Team, class Graph>
 HINTERLAND_FN void scan_lists(Team& team, const Graph& graph, const Frontier& frontier, int64_t* sum) {
-  team.lead([&] {
+  team.single([&] {
     frontier.begin();
     frontier.begin_step(0, team.now_ns());
   });
@@ -36,7 +36,7 @@ HINTERLAND_FN void scan_lists(Team& team, const Graph& graph, const Frontier& fr
   const auto any = [](int64_t) { return true; };
   const GroupList all = frontier.all_groups();
   advance(team, graph, frontier, 0, all, where(frontier, all, any), [&](auto&) { return SumOfNeighbors{sum}; });
-  team.lead([&] { frontier.end(team.now_ns()); });
+  team.single([&] { frontier.end(team.now_ns()); });
 }
 
 }  // namespace hinterland::graph

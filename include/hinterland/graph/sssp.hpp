@@ -86,7 +86,7 @@ struct PathParams {
 struct PathControl {
   uint64_t least[2];
   int64_t buckets;  // after the first
-  int64_t apart[13];
+  int64_t padding[13];
 };
 static_assert(sizeof(PathControl) == kLineBytes);
 
@@ -185,21 +185,21 @@ template <class Policy>
 HINTERLAND_FN void settle(const PathState<Policy>& state, int64_t first, int64_t last, typename Policy::Key below,
                           typename Policy::Key threshold, typename Policy::Key& least) {
   using Key = typename Policy::Key;
-  constexpr int kAtOnce = Warp::kWidth == 1 ? 1 : 4;  // groups whose keys a warp requests together
+  constexpr int kInFlight = Warp::kWidth == 1 ? 1 : 4;  // groups whose keys a warp requests together
   const int64_t own_group = first + Warp::lane();
   const uint32_t own_far = own_group < last ? state.far[own_group] : 0;
   const uint32_t groups = Warp::ballot(own_far != 0);
   if (groups == 0) return;
   uint32_t own_ready = 0, own_kept = 0;
-  for (int turn = 0; turn < last - first; turn += kAtOnce) {
-    if ((groups >> turn & ((1u << kAtOnce) - 1)) == 0) continue;
+  for (int turn = 0; turn < last - first; turn += kInFlight) {
+    if ((groups >> turn & ((1u << kInFlight) - 1)) == 0) continue;
     for (int sub = 0; sub < kGroup; sub += Warp::kWidth) {
-      Key key[kAtOnce];  // 0, which is settled, where there is none
-      for (int k = 0; k < kAtOnce; ++k) {
+      Key key[kInFlight];  // 0, which is settled, where there is none
+      for (int k = 0; k < kInFlight; ++k) {
         const bool is_far = Warp::broadcast(own_far, (turn + k) % Warp::kWidth) >> (sub + Warp::lane()) & 1u;
         key[k] = is_far && turn + k < last - first ? state.keys[(first + turn + k) * kGroup + sub + Warp::lane()] : 0;
       }
-      for (int k = 0; k < kAtOnce; ++k) {
+      for (int k = 0; k < kInFlight; ++k) {
         const uint32_t ready = Warp::ballot(key[k] >= below && key[k] < threshold) << sub;
         const uint32_t kept = Warp::ballot(key[k] >= threshold) << sub;
         if (key[k] >= threshold) least = min_of(least, key[k]);
@@ -260,7 +260,7 @@ HINTERLAND_FN void best_paths(Team& team, const Graph& graph, const PathState<Po
                               BucketWidth width) {
   using Key = typename Policy::Key;
   const Frontier& frontier = state.frontier;
-  team.lead([&] { state.begin_at(source); });
+  team.single([&] { state.begin_at(source); });
   team.wait();
   int64_t bucket = 0, explored = 0;
   Key below = 0, threshold = Policy::past(Policy::source(), width.delta());
@@ -274,13 +274,12 @@ HINTERLAND_FN void best_paths(Team& team, const Graph& graph, const PathState<Po
       threshold = Policy::past(least, width.delta());
     }
     const GroupList groups = advances ? frontier.all_groups() : frontier.groups(step);
-    team.lead([&] { frontier.begin_step(step, team.now_ns()); });
-    collect_groups(team, graph, frontier, step, groups, [&] {
-      return EnterBucket<Policy>{state, bucket, advances, below, threshold};
-    });
+    team.single([&] { frontier.begin_step(step, team.now_ns()); });
+    collect_groups(team, graph, frontier, step, groups,
+                   [&] { return EnterBucket<Policy>{state, bucket, advances, below, threshold}; });
     const int64_t num_tasks = frontier.num_tasks(step);
     explored = frontier.explored(step);
-    team.lead([&] {
+    team.single([&] {
       frontier.begin_visit(step, num_tasks, team.now_ns());
       state.path->least[bucket % 2] = Policy::kUnset;  // read by all, and free for the bucket after the next
       state.path->buckets = bucket;
@@ -289,7 +288,7 @@ HINTERLAND_FN void best_paths(Team& team, const Graph& graph, const PathState<Po
       return Relax<Policy, stdlib::remove_reference_t<decltype(touched)>>{state, touched, bucket, threshold};
     });
   }
-  team.lead([&] { frontier.end(team.now_ns()); });
+  team.single([&] { frontier.end(team.now_ns()); });
 }
 
 }  // namespace hinterland::graph

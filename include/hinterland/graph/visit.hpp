@@ -9,13 +9,13 @@
 
 namespace hinterland::graph {
 
-inline constexpr int kChunksInFlight = 4;  // chunks that a warp requests before it looks at the first
+inline constexpr int kInFlight = 4;  // chunks that a warp requests before it looks at the first
 
-// What a lane sees of kChunksInFlight chunks: edges from[k] -> to[k], where from[k] is not -1. An algorithm goes over k once
+// What a lane sees of kInFlight chunks: edges from[k] -> to[k], where from[k] is not -1. An algorithm goes over k once
 // for each memory access, so that a warp waits once for several.
 template <class Edge, class Weight>
 struct EdgeBatch {
-  static constexpr int kSize = kChunksInFlight;
+  static constexpr int kSize = kInFlight;
 
   int64_t from[kSize];
   Edge to[kSize];
@@ -38,7 +38,7 @@ HINTERLAND_FN void visit_chunks(const Csr<Edge, Weight>& graph, const Lists& lis
   using Graph = Csr<Edge, Weight>;
   if (from == 0) counts.bytes += lists.bytes;  // who begins the lists counts for those that go on
   const auto check_and_visit = [&](EdgeBatch<Edge, Weight>& batch) {
-    for (int k = 0; k < kChunksInFlight; ++k)
+    for (int k = 0; k < kInFlight; ++k)
       if (batch.from[k] >= 0 && !graph.has(batch.to[k])) {
         counts.bad = min_of(counts.bad, batch.from[k]);
         batch.from[k] = -1;
@@ -48,7 +48,7 @@ HINTERLAND_FN void visit_chunks(const Csr<Edge, Weight>& graph, const Lists& lis
   if constexpr (Warp::kWidth == 1) {  // one list, whose elements lie one after the other
     const auto visit_next = [&](int64_t i, int count) {
       EdgeBatch<Edge, Weight> batch;
-      for (int k = 0; k < kChunksInFlight; ++k) {
+      for (int k = 0; k < kInFlight; ++k) {
         const int64_t at = i + min_of(k, count - 1);
         batch.from[k] = k < count ? vertex : -1;
         batch.to[k] = graph.edges.read(at);
@@ -58,15 +58,15 @@ HINTERLAND_FN void visit_chunks(const Csr<Edge, Weight>& graph, const Lists& lis
     };
     int64_t i = lists.begin + from;
     const int64_t end = lists.begin + to;
-    for (; i + kChunksInFlight <= end; i += kChunksInFlight) visit_next(i, kChunksInFlight);
+    for (; i + kInFlight <= end; i += kInFlight) visit_next(i, kInFlight);
     if (i < end) visit_next(i, static_cast<int>(end - i));
     return;
   }
   const Window window(lists, from, to);
   const int32_t length = static_cast<int32_t>(to - from) * Warp::kWidth;
-  for (int32_t place = Warp::lane(); place - Warp::lane() < length; place += kChunksInFlight * Warp::kWidth) {
+  for (int32_t place = Warp::lane(); place - Warp::lane() < length; place += kInFlight * Warp::kWidth) {
     EdgeBatch<Edge, Weight> batch;
-    for (int k = 0; k < kChunksInFlight; ++k) {
+    for (int k = 0; k < kInFlight; ++k) {
       const Window::Element element = window.at(place + k * Warp::kWidth);
       const int64_t owner = Warp::broadcast(vertex, element.owner);
       batch.from[k] = element.valid ? owner : -1;
@@ -109,9 +109,9 @@ template <class Edge, class Weight, class Look>
 HINTERLAND_FN void look_through(const Csr<Edge, Weight>& graph, int64_t vertex, int64_t from, int64_t end, const Look& look,
                                 StepCounts& counts) {
   int64_t chunk = graph.edges.span(from, end).aligned_begin();
-  for (int chunks = 1; chunk < end; chunk += chunks * Warp::kWidth, chunks = min_of(2 * chunks, kChunksInFlight)) {
-    int64_t to[kChunksInFlight];
-    for (int k = 0; k < kChunksInFlight; ++k) {
+  for (int chunks = 1; chunk < end; chunk += chunks * Warp::kWidth, chunks = min_of(2 * chunks, kInFlight)) {
+    int64_t to[kInFlight];
+    for (int k = 0; k < kInFlight; ++k) {
       const int64_t i = chunk + k * Warp::kWidth + Warp::lane();
       to[k] = -1;
       if (k >= chunks || i < from || i >= end) continue;
@@ -130,8 +130,8 @@ template <class Graph, class Test>
 HINTERLAND_FN int64_t find_neighbor(const Graph& graph, int64_t vertex, int64_t from, int64_t end, const Test& test,
                                     StepCounts& counts) {
   int64_t found = -1;
-  const auto look = [&](const int64_t (&to)[kChunksInFlight]) {
-    for (int k = 0; k < kChunksInFlight; ++k) {
+  const auto look = [&](const int64_t (&to)[kInFlight]) {
+    for (int k = 0; k < kInFlight; ++k) {
       const uint32_t finders = Warp::ballot(to[k] >= 0 && test(to[k]));
       if (finders == 0) continue;
       found = Warp::broadcast(to[k], stdlib::countr_zero(finders));

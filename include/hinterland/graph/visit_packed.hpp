@@ -35,9 +35,7 @@ struct PackedCsr {
         num_isolated(words.num_isolated),
         packed_end(words.packed_end) {}
 
-  HINTERLAND_FN bool has(int64_t vertex) const {
-    return static_cast<uint64_t>(vertex) < static_cast<uint64_t>(num_vertices);
-  }
+  HINTERLAND_FN bool has(int64_t vertex) const { return static_cast<uint64_t>(vertex) < static_cast<uint64_t>(num_vertices); }
   HINTERLAND_FN int64_t degree(int64_t vertex) const { return unchecked_degree(offsets, vertex); }
   // Bytes of the packed lists' bytes [begin, end) that are kept on the GPU.
   HINTERLAND_FN int64_t cached(int64_t begin, int64_t end) const {
@@ -45,8 +43,7 @@ struct PackedCsr {
     constexpr int64_t kPageBytes = kPageEdges * static_cast<int64_t>(sizeof(uint32_t));
     int64_t found = 0;
     for (int64_t page = begin / kPageBytes; page * kPageBytes < end; ++page)
-      if (bits.words.slots[page] >= 0)
-        found += min_of(end, (page + 1) * kPageBytes) - max_of(begin, page * kPageBytes);
+      if (bits.words.slots[page] >= 0) found += min_of(end, (page + 1) * kPageBytes) - max_of(begin, page * kPageBytes);
     return found;
   }
   HINTERLAND_FN memory::PointerSource<uint8_t> bytes() const { return {reinterpret_cast<const uint8_t*>(bits.words.home)}; }
@@ -180,9 +177,7 @@ class PackedFinder {
       if (list.begin != held_list_ || number != held_block_) {
         const PackedBlock block(bits_, 8 * list.begin, shape, number);
         if (!fits(block, shape, list.end)) return -1;
-        block.for_each(bits_, [&](int place, int64_t neighbor) {
-          held_[place] = static_cast<typename Graph::Edge>(neighbor);
-        });
+        block.for_each(bits_, [&](int place, int64_t neighbor) { held_[place] = static_cast<typename Graph::Edge>(neighbor); });
         held_list_ = list.begin;
         held_block_ = number;
       }
@@ -287,14 +282,14 @@ HINTERLAND_FN void visit_chunks(const PackedCsr<Edge, Weight>& graph, const Pack
   const int64_t degree = lists.length();
   const int64_t to_list = window.shift - lists.begin;  // from a place in the window to one in this lane's list
   const int32_t length = static_cast<int32_t>(to - from) * Warp::kWidth;
-  for (int32_t place = Warp::lane(); place - Warp::lane() < length; place += kChunksInFlight * Warp::kWidth) {
+  for (int32_t place = Warp::lane(); place - Warp::lane() < length; place += kInFlight * Warp::kWidth) {
     const int32_t step = place - Warp::lane();
     if (step % PackedFinder<Graph>::kStaged == 0) {
       const int32_t begin = max_of(window.start, step), end = min_of(window.stop, step + PackedFinder<Graph>::kStaged);
       find.stage({graph.num_vertices, degree}, lists.packed, begin < end, begin + to_list, end - 1 + to_list);
     }
     EdgeBatch<Edge, Weight> batch;
-    for (int k = 0; k < kChunksInFlight; ++k) {
+    for (int k = 0; k < kInFlight; ++k) {
       const Window::Element element = window.at(place + k * Warp::kWidth);
       const int64_t owner = Warp::broadcast(vertex, element.owner);
       const PackedShape shape(graph.num_vertices, Warp::broadcast(degree, element.owner));
@@ -348,11 +343,11 @@ HINTERLAND_FN void look_through(const PackedCsr<Edge, Weight>& graph, int64_t ve
   PackedTraffic traffic(graph, packed);
   int64_t uncounted = (from - begin) / kPackedBlock;
   int64_t chunk = from;
-  for (int chunks = 1; chunk < end; chunk += chunks * Warp::kWidth, chunks = kChunksInFlight) {
+  for (int chunks = 1; chunk < end; chunk += chunks * Warp::kWidth, chunks = kInFlight) {
     const int64_t stop = min_of(chunk + chunks * Warp::kWidth, end);
     find.stage(shape, packed, Warp::lane() == 0, chunk - begin, stop - 1 - begin);
-    int64_t to[kChunksInFlight];
-    for (int k = 0; k < kChunksInFlight; ++k) {
+    int64_t to[kInFlight];
+    for (int k = 0; k < kInFlight; ++k) {
       const int64_t i = chunk + k * Warp::kWidth + Warp::lane();
       to[k] = -1;
       if (k >= chunks || i >= end) continue;

@@ -35,16 +35,16 @@ class PushAlongLists {
 };
 
 template <class Visitor, class Team, class Graph, class Gives>
-HINTERLAND_FN void visit_all(Team& team, const Graph& graph, const graph::Frontier& frontier, const double* values, double* sums,
-                             const Gives& gives) {
-  team.lead([&] {
+HINTERLAND_FN void visit_all(Team& team, const Graph& graph, const graph::Frontier& frontier, const double* values,
+                             double* sums, const Gives& gives) {
+  team.single([&] {
     frontier.begin();
     frontier.begin_step(0, team.now_ns());
   });
   team.wait();  // nothing is reported before that
   const graph::GroupList all = frontier.all_groups();
   advance(team, graph, frontier, 0, all, graph::where(frontier, all, gives), [&](auto&) { return Visitor(values, sums); });
-  team.lead([&] { frontier.end(team.now_ns()); });
+  team.single([&] { frontier.end(team.now_ns()); });
 }
 
 struct PropagateParams {
@@ -57,8 +57,8 @@ struct PropagateParams {
 
 // The step. To pull, the graph must be undirected. The frontier is as FrontierLayout asks for; sums are added to what is there.
 template <class Team, class Graph>
-HINTERLAND_FN void propagate(Team& team, const Graph& graph, const graph::Frontier& frontier, const double* values, double* sums,
-                             bool pull) {
+HINTERLAND_FN void propagate(Team& team, const Graph& graph, const graph::Frontier& frontier, const double* values,
+                             double* sums, bool pull) {
   if (pull)
     visit_all<graph::SumOverLists<double>>(team, graph, frontier, values, sums, [](int64_t) { return true; });
   else

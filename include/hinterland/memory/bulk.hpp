@@ -25,15 +25,15 @@ HINTERLAND_FN BulkRow bulk_row(const RowCopy<Table>& copy, int64_t turn) {
 // The share of thread `thread` of `threads` in a gather, with room for one row. `room` moves it: load() begins to bring a row,
 // store() waits for it and begins to take it away, and the next load() waits until it has left. Rows are multiples of 16 bytes
 // that begin at such, in the table and packed. Bad positions give zero rows and are reported as by copy_rows.
-template <class Table, class Room>
-HINTERLAND_FN void gather_bulk(const RowCopy<Table>& copy, int64_t thread, int64_t threads, Room& room) {
+template <class Table, class Staging>
+HINTERLAND_FN void gather_bulk(const RowCopy<Table>& copy, int64_t thread, int64_t threads, Staging& staging) {
   BulkRow row = bulk_row(copy, thread);
   for (int64_t turn = thread; turn < copy.count; turn += threads) {
     char* const to = copy.packed_row(row.position);
-    if (row.place >= 0) room.load(copy.table_row(row.place), copy.row_bytes);
+    if (row.place >= 0) staging.load(copy.table_row(row.place), copy.row_bytes);
     const BulkRow next = bulk_row(copy, turn + threads);  // is looked up while the row comes
     if (row.place >= 0) {
-      room.store(to, copy.row_bytes);
+      staging.store(to, copy.row_bytes);
     } else {
       for (int64_t at = 0; at < copy.row_bytes; at += 16) *reinterpret_cast<Unit16*>(to + at) = Unit16{};
       report_fault(*copy.report.fault, row.position, row.index, copy.table.rows);

@@ -24,9 +24,9 @@
 namespace hinterland::memory {
 
 struct ClockHand {
-  int64_t at;        // the slot that the hand comes to next
-  int64_t following; // the same after the batch at hand
-  int64_t admitted;  // rows that the last batch took in
+  int64_t at;         // the slot that the hand comes to next
+  int64_t following;  // the same after the batch at hand
+  int64_t admitted;   // rows that the last batch took in
 };
 
 // A ring of slots.
@@ -166,8 +166,8 @@ HINTERLAND_FN int64_t sum_of_chunks(const int64_t* sums, int64_t count) {
 
 // The slots of `run` that are in `bits`, in their order, as the (at)-th slots to fill and so on, as far as they are needed.
 // Returns the bit of the last one needed, or 0 if that is in another run.
-HINTERLAND_FN uint32_t fill_slots(const Clock& clock, const ClockBatch& batch, const Clock::Run& run, uint32_t bits,
-                                  int64_t at, int64_t admitted) {
+HINTERLAND_FN uint32_t fill_slots(const Clock& clock, const ClockBatch& batch, const Clock::Run& run, uint32_t bits, int64_t at,
+                                  int64_t admitted) {
   for (; bits != 0 && at < admitted; bits &= bits - 1, ++at) {
     const int64_t slot = run.word * Clock::kSlotsInWord + stdlib::countr_zero(bits);
     batch.filled[at] = slot;
@@ -187,14 +187,14 @@ HINTERLAND_FN void admit(Team& team, const Clock& clock, const ClockBatch& batch
   int64_t* const clear = claims + Chunks::kMost;
   int64_t* const set = clear + Chunks::kMost;
 
-  team.loop(batch.count, [&](const auto& ranges) {
+  team.static_for(batch.count, [&](const auto& ranges) {
     ranges([&](int64_t first, int64_t last) {
       const int64_t position = first + Warp::lane();
       if (position < last) clock.ask(batch.row(position, clock.rows), position);
     });
   });
 
-  team.take(asked.count + lap.count, [&](const auto& items) {
+  team.dynamic_for(asked.count + lap.count, [&](const auto& items) {
     items([&](int64_t item) {
       int64_t first = 0, second = 0;
       if (item < asked.count) {
@@ -224,7 +224,7 @@ HINTERLAND_FN void admit(Team& team, const Clock& clock, const ClockBatch& batch
   const int64_t first_lap = sum_of_chunks(clear, lap.count), room = first_lap + sum_of_chunks(set, lap.count);
   const int64_t admitted = min_of(sum_of_chunks(claims, asked.count), room);
 
-  team.take(asked.count + lap.count, [&](const auto& items) {
+  team.dynamic_for(asked.count + lap.count, [&](const auto& items) {
     items([&](int64_t item) {
       if (item < asked.count) {
         int64_t at = sum_of_chunks(claims, item);
@@ -258,11 +258,11 @@ HINTERLAND_FN void admit(Team& team, const Clock& clock, const ClockBatch& batch
     });
   });
 
-  team.lead([&] {
+  team.single([&] {
     if (admitted > 0) clock.hand->at = clock.hand->following;
     clock.hand->admitted = admitted;
   });
-  team.loop(admitted, [&](const auto& ranges) {
+  team.static_for(admitted, [&](const auto& ranges) {
     ranges([&](int64_t first, int64_t last) {
       const int64_t i = first + Warp::lane();
       if (i < last) clock.give(batch.filled[i], batch.claimed[i]);

@@ -4,7 +4,7 @@
 //
 // A row is cut into units of 1 to 16 bytes, the widest that its size and both addresses allow. `lanes` neighbouring threads
 // (a power of two, 1 to 32) take one unit each, so a row costs `steps` passes of its lanes; short rows share a warp. One pass
-// over one row is a piece. Every thread keeps kFlight pieces in flight before it stores the first: a few blocks then keep
+// over one row is a piece. Every thread keeps kInFlight pieces in flight before it stores the first: a few blocks then keep
 // the link busy (Min 2022, section 3.3.2, "Asynchronous Operations and Resource Provisioning").
 #pragma once
 
@@ -93,15 +93,15 @@ struct RowCut {
 template <class Table>
 struct RowCopy {
   Table table;
-  char* packed;         // count rows, one after another
-  const void* indices;  // count row numbers of the table
-  int64_t index_bytes;  // 4 or 8
-  const int64_t* visit; // the order in which positions are visited (a permutation), or null for 0, 1, 2, ...
+  char* packed;          // count rows, one after another
+  const void* indices;   // count row numbers of the table
+  int64_t index_bytes;   // 4 or 8
+  const int64_t* visit;  // the order in which positions are visited (a permutation), or null for 0, 1, 2, ...
   int64_t count;
   int64_t row_bytes;
-  int64_t into_table;   // 0: gather, 1: scatter
-  RowCut cut;           // of a GPU
-  FaultReport report;   // of a GPU
+  int64_t into_table;  // 0: gather, 1: scatter
+  RowCut cut;          // of a GPU
+  FaultReport report;  // of a GPU
 
   HINTERLAND_FN int64_t position(int64_t turn) const { return visit == nullptr ? turn : visit[turn]; }
   HINTERLAND_FN int64_t index_at(int64_t position) const { return read_index(indices, index_bytes, position); }
@@ -114,7 +114,7 @@ struct RowCopy {
   HINTERLAND_FN char* packed_row(int64_t position) const { return packed + position * row_bytes; }
 };
 
-inline constexpr int kFlight = 4;
+inline constexpr int kInFlight = 4;
 inline constexpr int kCopyThreads = 1024;  // of a block, at most
 
 template <int kBytes>
@@ -169,12 +169,12 @@ struct PieceWalk {
   }
 };
 
-// Looks again at the kFlight pieces of one group, `stride` apart from `first` on, for row numbers outside the table. Apart from
+// Looks again at the kInFlight pieces of one group, `stride` apart from `first` on, for row numbers outside the table. Apart from
 // copy_rows, which is short of registers and needs this seldom.
 template <class Table>
 HINTERLAND_FN void report_faults(const RowCopy<Table>& copy, int64_t first, int64_t stride) {
   const RowCut cut = copy.cut;
-  for (int64_t k = 0; k < kFlight; ++k) {
+  for (int64_t k = 0; k < kInFlight; ++k) {
     const int64_t piece = first + k * stride;
     if (piece >= copy.count * cut.steps || piece % cut.steps != 0) continue;  // a row is reported by its first piece
     const int64_t position = copy.position(piece / cut.steps);
@@ -191,26 +191,26 @@ HINTERLAND_FN void copy_rows(const RowCopy<Table>& copy, int64_t thread, int64_t
   constexpr int64_t kNone = -1;
   const RowCut cut = copy.cut;
   const int64_t row_units = copy.row_bytes / kUnitBytes;
-  const int64_t groups = kWarpLanes / cut.lanes, batch = groups * kFlight;
+  const int64_t groups = kWarpLanes / cut.lanes, batch = groups * kInFlight;
   for (int64_t base = thread / kWarpLanes * batch; base < copy.count * cut.steps; base += threads / kWarpLanes * batch) {
     PieceWalk walk(cut, base, thread);
-    int64_t position[kFlight], index[kFlight];
-    int64_t unit[kFlight];  // in the order of reading; kNone where this lane has nothing to copy
-    for (int k = 0; k < kFlight; ++k, walk.next()) {
+    int64_t position[kInFlight], index[kInFlight];
+    int64_t unit[kInFlight];  // in the order of reading; kNone where this lane has nothing to copy
+    for (int k = 0; k < kInFlight; ++k, walk.next()) {
       const bool live = walk.turn < copy.count;
       position[k] = live ? copy.position(walk.turn) : 0;
       unit[k] = live && walk.place < row_units ? walk.place : kNone;
     }
-    for (int k = 0; k < kFlight; ++k) index[k] = unit[k] == kNone ? 0 : copy.index_at(position[k]);
+    for (int k = 0; k < kInFlight; ++k) index[k] = unit[k] == kNone ? 0 : copy.index_at(position[k]);
     if constexpr (Table::kMapped) {
-      for (int k = 0; k < kFlight; ++k) index[k] = unit[k] == kNone ? -1 : resolve_index(index[k], copy.table.rows);
+      for (int k = 0; k < kInFlight; ++k) index[k] = unit[k] == kNone ? -1 : resolve_index(index[k], copy.table.rows);
       copy.table.locate(index);
     }
 
-    Unit value[kFlight];
-    Unit* target[kFlight];
+    Unit value[kInFlight];
+    Unit* target[kInFlight];
     bool bad = false;
-    for (int k = 0; k < kFlight; ++k) {
+    for (int k = 0; k < kInFlight; ++k) {
       value[k] = Unit{};
       target[k] = nullptr;
       if (unit[k] == kNone) continue;
@@ -223,7 +223,7 @@ HINTERLAND_FN void copy_rows(const RowCopy<Table>& copy, int64_t thread, int64_t
       if (place >= 0) value[k] = *reinterpret_cast<Unit*>((copy.into_table ? here : there) + at);
       if (place >= 0 || !copy.into_table) target[k] = reinterpret_cast<Unit*>((copy.into_table ? there : here) + at);
     }
-    for (int k = 0; k < kFlight; ++k) {
+    for (int k = 0; k < kInFlight; ++k) {
       if (target[k] != nullptr) *target[k] = value[k];
     }
     if (bad && walk.lane == 0) {
@@ -277,24 +277,24 @@ HINTERLAND_FN void store_chunk(char* to, const Unit16& value, int32_t low, int32
 template <int kUnitBytes, class Table>
 HINTERLAND_FN void gather_chunks(const RowCopy<Table>& copy, int64_t thread, int64_t threads) {
   const RowCut cut = copy.cut;
-  const int64_t groups = kWarpLanes / cut.lanes, batch = groups * kFlight;
+  const int64_t groups = kWarpLanes / cut.lanes, batch = groups * kInFlight;
   for (int64_t base = thread / kWarpLanes * batch; base < copy.count * cut.steps; base += threads / kWarpLanes * batch) {
     PieceWalk walk(cut, base, thread);
-    int64_t position[kFlight], unit[kFlight], index[kFlight];
-    for (int k = 0; k < kFlight; ++k, walk.next()) {
+    int64_t position[kInFlight], unit[kInFlight], index[kInFlight];
+    for (int k = 0; k < kInFlight; ++k, walk.next()) {
       position[k] = walk.turn < copy.count ? copy.position(walk.turn) : -1;
       unit[k] = walk.place;
     }
-    for (int k = 0; k < kFlight; ++k) index[k] = position[k] < 0 ? 0 : copy.index_at(position[k]);
+    for (int k = 0; k < kInFlight; ++k) index[k] = position[k] < 0 ? 0 : copy.index_at(position[k]);
     if constexpr (Table::kMapped) {
-      for (int k = 0; k < kFlight; ++k) index[k] = position[k] < 0 ? -1 : resolve_index(index[k], copy.table.rows);
+      for (int k = 0; k < kInFlight; ++k) index[k] = position[k] < 0 ? -1 : resolve_index(index[k], copy.table.rows);
       copy.table.locate(index);
     }
 
-    Unit16 value[kFlight];
-    Chunk chunk[kFlight];
+    Unit16 value[kInFlight];
+    Chunk chunk[kInFlight];
     bool bad = false;
-    for (int k = 0; k < kFlight; ++k) {
+    for (int k = 0; k < kInFlight; ++k) {
       const int64_t place = Table::kMapped ? index[k] : copy.place(index[k]);
       const char* const there = copy.table_row(place < 0 ? 0 : place);
       value[k] = Unit16{};
@@ -305,7 +305,7 @@ HINTERLAND_FN void gather_chunks(const RowCopy<Table>& copy, int64_t thread, int
       if (place < 0 || chunk[k].high == 0) continue;
       value[k] = load_chunk<kUnitBytes>(copy, there + chunk[k].at, chunk[k].low, chunk[k].high);
     }
-    for (int k = 0; k < kFlight; ++k) {
+    for (int k = 0; k < kInFlight; ++k) {
       if (chunk[k].high > 0) {
         store_chunk<kUnitBytes>(copy.packed_row(position[k]) + chunk[k].at, value[k], chunk[k].low, chunk[k].high);
       }

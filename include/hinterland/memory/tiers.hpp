@@ -15,17 +15,17 @@ namespace hinterland::memory {
 struct TieredTable {
   static constexpr bool kMapped = true;
 
-  char* host;              // all rows by their numbers; those that have a slot are not read here
+  char* host;  // all rows by their numbers; those that have a slot are not read here
   int64_t rows;
-  const void* slots;       // [rows]: each row's slot, negative for one on the host; null where row i has slot i
-  int64_t slot_bytes;      // 4 or 8
-  char* local;             // slots [0, local_rows), in this processor's own memory
+  const void* slots;   // [rows]: each row's slot, negative for one on the host; null where row i has slot i
+  int64_t slot_bytes;  // 4 or 8
+  char* local;         // slots [0, local_rows), in this processor's own memory
   int64_t local_rows;
-  int64_t resident;        // slots [local_rows, resident) are dealt out over `gpus` memories
-  char* const* shards;     // [gpus]
+  int64_t resident;     // slots [local_rows, resident) are dealt out over `gpus` memories
+  char* const* shards;  // [gpus]
   int64_t gpus;
-  int64_t reciprocal;      // of gpus: 2^63 / gpus + 1, rounded down, for two GPUs or more
-  char* const* replicas;   // [others]: the other GPUs' memories of slots [0, local_rows)
+  int64_t reciprocal;     // of gpus: 2^63 / gpus + 1, rounded down, for two GPUs or more
+  char* const* replicas;  // [others]: the other GPUs' memories of slots [0, local_rows)
   int64_t others;
 
   // Rows to places: a row's slot, or behind all slots for one on the host; negative ones stay. All look-ups in the map are under

@@ -29,8 +29,8 @@ HINTERLAND_FN uint32_t fold_sequence(const Source& source, int64_t first, int64_
 
 // Word `lane` of the `draw`-th random row of a table of `rows` rows of `words` words; its lanes all draw the same row.
 template <class Source>
-HINTERLAND_FN uint32_t fold_random(const Source& source, const Philox& philox, int64_t rows, int64_t words,
-                                   int64_t draw, int64_t lane) {
+HINTERLAND_FN uint32_t fold_random(const Source& source, const Philox& philox, int64_t rows, int64_t words, int64_t draw,
+                                   int64_t lane) {
   const auto row = static_cast<int64_t>(philox.below(static_cast<uint64_t>(rows), static_cast<uint64_t>(draw)));
   return source.read(row * words + lane).fold();
 }

@@ -165,8 +165,8 @@ struct ChoiceStreams {
       : trials(seed, batch, Draws::kTrials), races(seed, batch, Draws::kRaces) {}
 };
 
-inline constexpr int64_t kTrialsPerDraw = 8;    // without replacement, of long lists
-inline constexpr int64_t kLongPerTrial = 32;    // a list is long if it has so many neighbours for each trial: a line of edges
+inline constexpr int64_t kTrialsPerDraw = 8;  // without replacement, of long lists
+inline constexpr int64_t kLongPerTrial = 32;  // a list is long if it has so many neighbours for each trial: a line of edges
 inline constexpr int64_t kTrialsWithReplacement = 32;
 
 // Chooses up to `count` positions without replacement, in the order of the draws: returns how many. All lanes call it together.

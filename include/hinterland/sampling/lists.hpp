@@ -54,7 +54,8 @@ class SampleWeights {
   HINTERLAND_FN double as(int64_t edge) const {
     const int32_t* const slots = words_.hot_weights == nullptr ? nullptr : words_.slots;
     return static_cast<double>(
-        graph::TieredSource<T>{static_cast<const T*>(words_.weights), static_cast<const T*>(words_.hot_weights), slots}.read(edge));
+        graph::TieredSource<T>{static_cast<const T*>(words_.weights), static_cast<const T*>(words_.hot_weights), slots}.read(
+            edge));
   }
 
   const graph::GraphWords& words_;

@@ -15,9 +15,10 @@ inline constexpr int64_t kNegativeTries = 64;
 
 struct NegativeControl {
   TeamControl team;
-  int64_t bad_source, full_source;  // the smallest pair whose source is no vertex, and whose source lacks no neighbour; or kNone
-  int64_t bad_list;                 // the smallest vertex with a broken list, or kNone
-  int64_t left;                     // pairs that no try found
+  int64_t bad_source,
+      full_source;   // the smallest pair whose source is no vertex, and whose source lacks no neighbour; or kNone
+  int64_t bad_list;  // the smallest vertex with a broken list, or kNone
+  int64_t left;      // pairs that no try found
 };
 
 // What a phase is given.
@@ -26,9 +27,9 @@ struct NegativeParams {
   int64_t phase;  // NegativePhase
   uint64_t seed, batch;
   int64_t count;
-  int64_t each;            // pairs of one source
-  const int64_t* sources;  // pair i has sources[i / each]; null to draw sources as well
-  int64_t exact;           // 0: pairs are not looked up
+  int64_t each;              // pairs of one source
+  const int64_t* sources;    // pair i has sources[i / each]; null to draw sources as well
+  int64_t exact;             // 0: pairs are not looked up
   int64_t *source, *target;  // [count]; the target is -1 where no try found one
   int64_t* absent;  // [num_vertices + 1]: how many are missing in each list, after which Python adds up those before each
   NegativeControl* control;
@@ -106,7 +107,7 @@ template <class Graph, class Team>
 HINTERLAND_FN void negative_edges(Team& team, const NegativeParams& task) {
   const Graph graph(*task.graph);
   const int64_t phase = task.phase, vertices = graph.num_vertices;
-  team.loop(phase == kCountAbsent ? vertices : task.count, [&](const auto& ranges) {
+  team.static_for(phase == kCountAbsent ? vertices : task.count, [&](const auto& ranges) {
     const Draws draws(task.seed, task.batch, Draws::kNegatives);
     graph::StepCounts counts;
     const auto try_pair = [&](int64_t i) {
@@ -122,8 +123,7 @@ HINTERLAND_FN void negative_edges(Team& team, const NegativeParams& task) {
         const Philox::Block block = draws.bits(place, static_cast<uint64_t>(draw));
         const uint64_t low = static_cast<uint64_t>(block.word[1]) << 32 | block.word[0];
         const uint64_t high = static_cast<uint64_t>(block.word[3]) << 32 | block.word[2];
-        if (task.sources == nullptr)
-          source = static_cast<int64_t>(Philox::multiply_high(low, static_cast<uint64_t>(vertices)));
+        if (task.sources == nullptr) source = static_cast<int64_t>(Philox::multiply_high(low, static_cast<uint64_t>(vertices)));
         int64_t target = static_cast<int64_t>(Philox::multiply_high(high, static_cast<uint64_t>(vertices - 1)));
         target += target >= source;
         if (task.exact != 0 && Absent<Graph>(graph, source, counts).lists(target)) continue;

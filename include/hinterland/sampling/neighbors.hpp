@@ -26,19 +26,19 @@ struct VertexSet {
   int64_t* ends;  // ends[h]: how many there were before hop h
   NumberEntry* entries;
   int64_t table_size;
-  int64_t num_known;  // of `node`, which the first step enters in the table
+  int64_t num_known;     // of `node`, which the first step enters in the table
   const int64_t* times;  // of all vertices of the type, or null
 };
 
 struct Relation {
   const graph::GraphWords* lists;
-  int64_t source, target;  // types
-  const int64_t* fanouts;  // for each hop; -1 is all of the list
-  int64_t* ends;           // ends[h]: edges before hop h
+  int64_t source, target;     // types
+  const int64_t* fanouts;     // for each hop; -1 is all of the list
+  int64_t* ends;              // ends[h]: edges before hop h
   int64_t *row, *col, *edge;  // of each edge: source and target as numbered in the batch, and its place among all edges
-  int64_t weights;         // SampleWeights::Kind
+  int64_t weights;            // SampleWeights::Kind
   double most_weight;
-  const int64_t* times;    // of all edges of the lists, or null
+  const int64_t* times;  // of all edges of the lists, or null
 };
 
 struct BatchControl {
@@ -60,7 +60,7 @@ struct SampleParams {
   const VertexSet* types;
   const Relation* relations;
   BatchControl* control;
-  TeamControl* team;  // zero at each launch
+  TeamControl* team;      // zero at each launch
   const int64_t* limits;  // of each tree: the latest time of its vertices; null without times
   // Of one step: for each vertex of the frontier its list, its first edge, and `fanout` picks with keys; for each edge where
   // its neighbour is in the table; and Tiles::kRoom sums.
@@ -75,7 +75,7 @@ HINTERLAND_FN void enter_known(Team& team, const SampleParams& batch) {
   for (int64_t type = 0; type < batch.num_types; ++type) {
     const VertexSet& set = batch.types[type];
     const NumberTable table(set.entries, set.table_size);
-    team.loop(set.num_known, [&](const auto& ranges) {
+    team.static_for(set.num_known, [&](const auto& ranges) {
       ranges([&](int64_t first, int64_t last) {
         for (int64_t i = first + Warp::lane(); i < last; i += Warp::kWidth) {
           const int64_t vertex = set.node[i];
@@ -115,8 +115,9 @@ class HopStep {
     } else {
       choose_by_position(team);
     }
-    prefix(team, size_, batch_.sums, batch_.control->num_edges, [&](int64_t i) { return batch_.firsts[i]; },
-           [&](int64_t i, int64_t, int64_t before) { batch_.firsts[i] = before; });
+    prefix(
+        team, size_, batch_.sums, batch_.control->num_edges, [&](int64_t i) { return batch_.firsts[i]; },
+        [&](int64_t i, int64_t, int64_t before) { batch_.firsts[i] = before; });
   }
 
   template <class Team>
@@ -126,7 +127,7 @@ class HopStep {
     const NumberTable table(source_.entries, source_.table_size);
     if constexpr (kMayCompare)
       if (compares() && takes_all()) list_candidates(team, base);
-    team.lead([&] { relation_.ends[hop_ + 1] = base + edges; });
+    team.single([&] { relation_.ends[hop_ + 1] = base + edges; });
     read_neighbors(team, table, edges, base);
     prefix(
         team, edges, batch_.sums, batch_.control->num_new,
@@ -142,7 +143,7 @@ class HopStep {
           if (source_.tree != nullptr) source_.tree[number] = tree;
           table.set_number(at, static_cast<uint64_t>(number));
         });
-    team.lead([&] {
+    team.single([&] {
       source_.ends[hop_ + 1] = known + batch_.control->num_new;
       if (number_ == batch_.num_relations - 1)  // the hop is over, for all types
         for (int64_t type = 0; type < batch_.num_types; ++type) {
@@ -150,7 +151,7 @@ class HopStep {
           ends[hop_ + 1] = max_of(ends[hop_], ends[hop_ + 1]);
         }
     });
-    team.loop(ceil_div(edges, kRun), [&](const auto& ranges) {
+    team.static_for(ceil_div(edges, kRun), [&](const auto& ranges) {
       ranges([&](int64_t first, int64_t last) {
         for (int64_t e = first * kRun + Warp::lane(); e < min_of(last * kRun, edges); e += Warp::kWidth) {
           const int64_t at = batch_.found[e];
@@ -172,14 +173,13 @@ class HopStep {
   // The list of vertex i of the frontier, empty where the vertex is none or its list is broken, and notes of both.
   HINTERLAND_FN ListPlace open(int64_t i, graph::StepCounts& counts) const {
     const int64_t vertex = target_.node[frontier_ + i];
-    const graph::ListBounds list(graph_, vertex, static_cast<uint64_t>(vertex) < static_cast<uint64_t>(target_.num_vertices), counts);
+    const graph::ListBounds list(graph_, vertex, static_cast<uint64_t>(vertex) < static_cast<uint64_t>(target_.num_vertices),
+                                 counts);
     batch_.begins[i] = list.begin;
     batch_.degrees[i] = list.end - list.begin;
     return {vertex, list.begin, list.end - list.begin};
   }
-  HINTERLAND_FN ListPlace opened(int64_t i) const {
-    return {target_.node[frontier_ + i], batch_.begins[i], batch_.degrees[i]};
-  }
+  HINTERLAND_FN ListPlace opened(int64_t i) const { return {target_.node[frontier_ + i], batch_.begins[i], batch_.degrees[i]}; }
   HINTERLAND_FN Candidates<Graph> candidates(int64_t i, const ListPlace& list) const {
     const int64_t limit = batch_.limits == nullptr ? 0 : batch_.limits[target_.tree[frontier_ + i]];
     return {graph_, weights_, rule_, source_.num_vertices, list, limit};
@@ -191,7 +191,7 @@ class HopStep {
   // A lane for each vertex.
   template <class Team>
   HINTERLAND_FN void choose_by_position(Team& team) const {
-    team.loop(size_, [&](const auto& ranges) {
+    team.static_for(size_, [&](const auto& ranges) {
       const Draws draws(batch_.rule.seed, batch_.rule.batch, Draws::kNeighbors);
       graph::StepCounts counts;
       ranges([&](int64_t first, int64_t last) {
@@ -215,7 +215,7 @@ class HopStep {
   // A warp for each vertex, since it looks at the list.
   template <class Team>
   HINTERLAND_FN void choose_by_candidate(Team& team) const {
-    team.take(size_, [&](const auto& each) {
+    team.dynamic_for(size_, [&](const auto& each) {
       const ChoiceStreams streams(batch_.rule.seed, batch_.rule.batch);
       graph::StepCounts counts;
       each([&](int64_t i) {
@@ -239,7 +239,7 @@ class HopStep {
   // The edges of lists that are taken whole but for what has weight 0.
   template <class Team>
   HINTERLAND_FN void list_candidates(Team& team, int64_t base) const {
-    team.take(size_, [&](const auto& each) {
+    team.dynamic_for(size_, [&](const auto& each) {
       each([&](int64_t i) {
         const Candidates<Graph> from = candidates(i, opened(i));
         int64_t to = base + batch_.firsts[i];
@@ -277,7 +277,7 @@ class HopStep {
 
   template <class Team>
   HINTERLAND_FN void read_neighbors(Team& team, const NumberTable& table, int64_t edges, int64_t base) const {
-    team.loop(ceil_div(edges, kRun), [&](const auto& ranges) {
+    team.static_for(ceil_div(edges, kRun), [&](const auto& ranges) {
       graph::StepCounts counts;
       ranges([&](int64_t first, int64_t last) {
         int64_t e = first * kRun + Warp::lane();

@@ -78,7 +78,7 @@ struct Tiles {
 template <class Team, class Count, class Put>
 HINTERLAND_FN void prefix(Team& team, int64_t items, int64_t* sums, int64_t& total, const Count& count, const Put& put) {
   const Tiles tiles(items);
-  team.take(tiles.count, [&](const auto& each) {
+  team.dynamic_for(tiles.count, [&](const auto& each) {
     each([&](int64_t tile) {
       int64_t own = 0;
       for (int64_t i = tiles.begin(tile) + Warp::lane(); i < tiles.end(tile); i += Warp::kWidth) own += count(i);
@@ -86,7 +86,7 @@ HINTERLAND_FN void prefix(Team& team, int64_t items, int64_t* sums, int64_t& tot
       if (Warp::lane() == 0) sums[tile] = own;
     });
   });
-  team.take(tiles.count, [&](const auto& each) {
+  team.dynamic_for(tiles.count, [&](const auto& each) {
     each([&](int64_t tile) {
       int64_t before = 0;
       for (int64_t i = Warp::lane(); i < tile; i += Warp::kWidth) before += sums[i];

@@ -116,7 +116,7 @@ inline constexpr int kWalksTogether = Warp::kWidth == 1 ? 8 : 1;  // walks of on
 template <class Graph, class Team>
 HINTERLAND_FN void random_walks(Team& team, const WalkParams& task) {
   const Graph graph(*task.graph);
-  team.loop(ceil_div<int64_t>(task.num_walks, kWalksTogether), [&](const auto& ranges) {
+  team.static_for(ceil_div<int64_t>(task.num_walks, kWalksTogether), [&](const auto& ranges) {
     const WalkDraws<Graph> draws(graph, task);
     graph::StepCounts counts;
     ranges([&](int64_t first, int64_t last) {

@@ -465,9 +465,8 @@ HINTERLAND_FN void update_rows(const UpdateParams& p, int64_t thread, int64_t th
   if (*p.bad != 0) return;
   const TableRows<T> table{p.table, p.dim};
   const Rule rule(p);
-  for_pieces(p.count, p.lanes, p.steps, thread, threads, [&](int64_t place, int64_t piece) {
-    update_piece<kWide>(table, rule, p, place, piece);
-  });
+  for_pieces(p.count, p.lanes, p.steps, thread, threads,
+             [&](int64_t place, int64_t piece) { update_piece<kWide>(table, rule, p, place, piece); });
 }
 
 }  // namespace hinterland::training

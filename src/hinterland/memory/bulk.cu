@@ -7,9 +7,9 @@ namespace hinterland::memory {
 #if __CUDA_ARCH__ >= 900
 
 // A row's bytes of shared memory, and the barrier that counts those that have come.
-class SharedRoom {
+class SharedStaging {
  public:
-  __device__ SharedRoom(char* bytes, BulkBarrier* barrier)
+  __device__ SharedStaging(char* bytes, BulkBarrier* barrier)
       : bytes_(static_cast<uint32_t>(__cvta_generic_to_shared(bytes))),
         barrier_(static_cast<uint32_t>(__cvta_generic_to_shared(barrier))) {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(barrier_) : "memory");
@@ -26,7 +26,8 @@ class SharedRoom {
 
   __device__ void store(char* to, int64_t size) {
     asm volatile(
-        "{\n.reg .pred come;\nagain: mbarrier.try_wait.parity.shared::cta.b64 come, [%0], %1;\n@!come bra again;\n}" ::"r"(barrier_),
+        "{\n.reg .pred come;\nagain: mbarrier.try_wait.parity.shared::cta.b64 come, [%0], %1;\n@!come bra again;\n}" ::"r"(
+            barrier_),
         "r"(parity_)
         : "memory");
     parity_ ^= 1;
@@ -48,10 +49,10 @@ template <class Table>
 __device__ void gather_through_shared(const RowCopy<Table>& copy) {
   extern __shared__ __align__(128) char shared[];  // a row for each thread, then a barrier for each
   BulkBarrier* const barriers = reinterpret_cast<BulkBarrier*>(shared + blockDim.x * copy.row_bytes);
-  SharedRoom room(shared + threadIdx.x * copy.row_bytes, barriers + threadIdx.x);
+  SharedStaging staging(shared + threadIdx.x * copy.row_bytes, barriers + threadIdx.x);
   const int64_t thread = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
-  gather_bulk(copy, thread, static_cast<int64_t>(gridDim.x) * blockDim.x, room);
-  room.finish();
+  gather_bulk(copy, thread, static_cast<int64_t>(gridDim.x) * blockDim.x, staging);
+  staging.finish();
 }
 
 #else

@@ -1,6 +1,6 @@
 // What a GPU reads from memory that is not its own: shells around the timed reads of probe/reads.hpp.
-#include "hinterland/probe/reads.hpp"
 #include "hinterland/memory/source.hpp"
+#include "hinterland/probe/reads.hpp"
 
 namespace hinterland::probe {
 
@@ -32,8 +32,6 @@ __global__ void read_random(RandomParams p) {
 }
 
 // One thread.
-__global__ void read_chain(ChainParams p) {
-  *p.at = follow(memory::PointerSource<int64_t>{p.base}, *p.at, p.steps);
-}
+__global__ void read_chain(ChainParams p) { *p.at = follow(memory::PointerSource<int64_t>{p.base}, *p.at, p.steps); }
 
 }  // namespace hinterland::probe
