@@ -12,7 +12,7 @@ import torch
 
 from hinterland.runtime.errors import ConfigError, PipelineStalled
 from hinterland.training import Pipeline, Stage
-from hinterland.training.ahead import Ahead
+from hinterland.training.prefetch import Prefetcher
 
 CPU = torch.device("cpu")
 
@@ -55,7 +55,7 @@ def test_no_more_waits_than_there_is_room_for():
     assert list(items) == list(range(1, 100))
 
 
-@pytest.mark.parametrize("kind", [Pipeline, Ahead])
+@pytest.mark.parametrize("kind", [Pipeline, Prefetcher])
 @pytest.mark.parametrize("where", [0, 1, 2, "source"])
 def test_what_a_stage_raises_arrives_with_its_traceback(kind, where):
     def breaks(i):

@@ -23,10 +23,10 @@ from ..runtime.shown import Shown
 from ..runtime.shuffle import shuffled
 from ..sampling import NeighborSampler, Sample
 from ..sampling.neighbor import Begun
-from .ahead import Ahead
 from .cache import CachePlan, require_plannable
 from .cache_room import after_a_step, filled, wanted
 from .pipeline import Pipeline, Stage, at_a_time
+from .prefetch import Prefetcher
 from .rows import gather_blocks_for, rows_of
 from .served import Served, served, tiers_of
 
@@ -206,7 +206,7 @@ class Loader:
     def __iter__(self) -> Iterator[Batch]:
         epoch, done = self.position
         source = self.numbered(epoch, done)
-        kind = Ahead if self._only_launches() else Pipeline
+        kind = Prefetcher if self._only_launches() else Pipeline
         run = partial(kind, stages=self.stages, device=self.device, depth=self.prefetch, timeout=self.timeout)
         for batch in run(source) if self._wanted is None else self._measured(source, run):
             done += 1

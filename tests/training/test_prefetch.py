@@ -11,7 +11,7 @@ import hinterland as hl
 from hinterland.runtime.errors import IndexOutOfRange, PipelineStalled
 from hinterland.sampling import NeighborSampler
 from hinterland.training import Loader, Stage
-from hinterland.training.ahead import Ahead
+from hinterland.training.prefetch import Prefetcher
 
 CPU = torch.device("cpu")
 
@@ -23,7 +23,7 @@ def stages(*works):
 @pytest.mark.parametrize("depth", [1, 3])
 def test_items_come_in_order(device, depth):
     works = (lambda i: torch.full((1000,), i, device=device), lambda t: t * 2, lambda t: t + 1)
-    ahead = Ahead(range(50), stages(*works), device, depth=depth)
+    ahead = Prefetcher(range(50), stages(*works), device, depth=depth)
     for _ in range(2):  # may be iterated again
         sums = [tensor.sum() for tensor in ahead]
         assert torch.stack(sums).tolist() == [1000 * (2 * i + 1) for i in range(50)]
@@ -34,7 +34,7 @@ def test_items_come_in_order(device, depth):
 def test_later_items_are_begun_before_one_is_handed_out():
     done, threads = [], threading.active_count()
     works = [lambda i, stage=stage: (done.append((stage, i)), i)[1] for stage in "ab"]
-    items = iter(Ahead(range(10), stages(*works), CPU, depth=2))
+    items = iter(Prefetcher(range(10), stages(*works), CPU, depth=2))
     assert next(items) == 0
     assert done == [("a", 0), ("a", 1), ("b", 0), ("b", 1), ("a", 2), ("a", 3)]
     assert next(items) == 1
@@ -56,14 +56,14 @@ class Slow:
 
 def test_an_item_is_taken_when_it_is_ready():
     works = (lambda i: Slow(i, looks=3), lambda slow: (slow.number, slow.looks))
-    assert list(Ahead(range(4), stages(*works), CPU)) == [(i, -1) for i in range(4)]
+    assert list(Prefetcher(range(4), stages(*works), CPU)) == [(i, -1) for i in range(4)]
 
 
 def test_an_item_that_never_gets_ready_names_its_stage():
     works = [Stage("sample", lambda i: Slow(i, 10**9 if i == 2 else 0)), Stage("gather", lambda slow: slow.number)]
     got = []
     with pytest.raises(PipelineStalled, match=r"stage 'sample' has worked on item .* for 0.2 s .* raise timeout="):
-        for item in Ahead(range(10), works, CPU, timeout=0.2):
+        for item in Prefetcher(range(10), works, CPU, timeout=0.2):
             got.append(item)
     assert got == [0, 1]
 
@@ -116,12 +116,12 @@ def test_a_stage_that_raises_leaves_nothing_under_way():
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        list(Ahead(range(3), stages(lambda i: i, breaks), device))
+        list(Prefetcher(range(3), stages(lambda i: i, breaks), device))
     assert streams[0].query()
 
 
 def test_items_that_were_begun_in_inference_mode_can_be_trained_on():
-    items = iter(Ahead(range(4), stages(lambda i: torch.ones(3), lambda t: t * 2), CPU))
+    items = iter(Prefetcher(range(4), stages(lambda i: torch.ones(3), lambda t: t * 2), CPU))
     with torch.inference_mode():
         next(items)
     assert not any(tensor.is_inference() for tensor in items)

@@ -24,7 +24,7 @@ from .pipeline import Pipeline, Stage
 _NAP = 5e-5  # seconds between looks at the GPU
 
 
-class Ahead(Pipeline):
+class Prefetcher(Pipeline):
     """A :class:`Pipeline` on a GPU whose stages only launch, without threads.
 
     A stage whose outcome the CPU must know before the next one can launch hands on an item with ``is_ready()``, which says
