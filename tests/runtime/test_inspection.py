@@ -11,7 +11,7 @@ from hinterland.runtime.errors import ConfigError, DeviceError
 pytest.importorskip("cuda.bindings.nvrtc")
 
 SOURCE = """
-namespace hinterland {
+namespace hinterland::graph {
 
 template <int kWords>
 __global__ void through_shared(int* out) {
@@ -55,7 +55,7 @@ def kernels(request, tmp_path, monkeypatch):
     (tmp_path / "graph" / "few.cu").write_text(SOURCE)
     monkeypatch.setattr(jit, "PACKAGE", tmp_path)
     monkeypatch.setattr(jit, "REGISTRY", {})
-    return jit.KernelFile("graph/few.cu", tuple(f"hinterland::{kernel}" for kernel in KERNELS), apart=request.param)
+    return jit.KernelFile("graph/few.cu", KERNELS, apart=request.param)
 
 
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90", "sm_100"])
@@ -112,7 +112,7 @@ def test_a_disassembler_that_refuses_is_quoted(kernels, tmp_path, monkeypatch):
 
 
 def test_files_can_be_chosen(kernels):
-    other = jit.KernelFile("graph/other.cu", ("hinterland::other",))
+    other = jit.KernelFile("graph/other.cu", ("other",))
     assert jit.chosen(["sm_80", "sm_90"]) == [(file, arch) for arch in ("sm_80", "sm_90") for file in (kernels, other)]
     assert jit.chosen(["sm_90"], ["graph/other"]) == jit.chosen(["sm_90"], ["graph/other.cu"]) == [(other, "sm_90")]
     with pytest.raises(ConfigError, match=r"no kernel file graph/othre\.cu; there are graph/few\.cu, graph/other\.cu"):

@@ -630,6 +630,17 @@ def test_options_of_each_table():
     assert [bag.weight.cpu()[1, 0].item() for bag in bags] == [-2, -1]
 
 
+@pytest.mark.parametrize("rate", [1e39, float("inf"), float("nan")])
+def test_a_rate_that_float32_does_not_hold_changes_no_row(rate):
+    bag = UnifiedEmbeddingBag.from_pretrained(torch.ones(10, 4), freeze=False, mode="sum")
+    optimizer = SparseSGD(bag.parameters(), lr=1.0)
+    bag(torch.tensor([[1, 2]])).sum().backward()
+    optimizer.param_groups[0]["lr"] = rate
+    with pytest.raises(ConfigError, match="the rate of a step is"):
+        optimizer.step()
+    assert torch.equal(bag.weight.cpu(), torch.ones(10, 4))
+
+
 def test_in_a_compiled_function():
     bag = UnifiedEmbeddingBag.from_pretrained(torch.zeros(10, 4), freeze=False, mode="sum")
     optimizer = SparseSGD(bag.parameters(), lr=1)

@@ -15,8 +15,7 @@
 
 namespace hinterland::graph {
 
-// The search's memory besides levels, sigma and scores. The first `zeroed` bytes must be zero at the start.
-// `history` remembers in which groups the vertices of each level lie, for the way back: at most `history_size` numbers.
+// What a source's run is given.
 struct BcParams {
   const GraphWords* graph;
   int64_t source;
@@ -27,6 +26,8 @@ struct BcParams {
   int64_t history_size;
 };
 
+// The search's memory besides levels, sigma and scores. The first `zeroed` bytes must be zero at the start.
+// `history` remembers in which groups the vertices of each level lie, for the way back: at most `history_size` numbers.
 struct BcLayout {
   int64_t overflow, zeroed, dependencies, history, bytes;
   FrontierLayout frontier;

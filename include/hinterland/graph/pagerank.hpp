@@ -15,7 +15,6 @@
 
 namespace hinterland::graph {
 
-// In the order in which Python gives them.
 struct PagerankOptions {
   double damping, tolerance;
 };

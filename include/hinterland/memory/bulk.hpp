@@ -8,7 +8,7 @@
 
 namespace hinterland::memory {
 
-using BulkBarrier = uint64_t;  // in shared memory, one for each room
+using BulkBarrier = uint64_t;  // in shared memory, one for each thread's row
 
 // A row on its way: where it comes from, and to which of the packed rows it goes.
 struct BulkRow {
@@ -22,7 +22,7 @@ HINTERLAND_FN BulkRow bulk_row(const RowCopy<Table>& copy, int64_t turn) {
   return {position, index, copy.place(index)};
 }
 
-// The share of thread `thread` of `threads` in a gather, with room for one row. `room` moves it: load() begins to bring a row,
+// The share of thread `thread` of `threads` in a gather, with room for one row. `staging` moves it: load() begins to bring a row,
 // store() waits for it and begins to take it away, and the next load() waits until it has left. Rows are multiples of 16 bytes
 // that begin at such, in the table and packed. Bad positions give zero rows and are reported as by copy_rows.
 template <class Table, class Staging>

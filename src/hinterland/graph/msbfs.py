@@ -160,7 +160,8 @@ def _run(prepared: Prepared, sources: list[int], wants_levels: bool, mode: str, 
             )
         finished = finish(prepared, scratch, layout)
         found = _CONTROL.read(scratch, control_at)
-        totals.append(torch.tensor([found.reached[:], found.distance_sum[:], found.eccentricity[:]])[:, : len(some)])
+        each = (found.reached, found.distance_sum, found.eccentricity)
+        totals.append(torch.stack([torch.frombuffer(one, dtype=torch.int64)[: len(some)] for one in each]))
         if stats:
             searches.append(summarise(finished, clock.seconds(), prepared, mode))
     del scratch

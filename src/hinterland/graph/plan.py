@@ -102,7 +102,7 @@ class GraphPlan:
             lines.append("order of the vertices: kept")
         if self.room:
             room = f"{format_bytes(self.room - self.left)} of {format_bytes(self.room)} beside the state of an algorithm"
-            lines.append(f"given out: {room}; offsets first, then heads, then edges")
+            lines.append(f"given out: {room}; offsets first, then the order, then heads, then edges")
         return "\n".join(lines)
 
 

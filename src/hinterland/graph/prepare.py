@@ -50,6 +50,8 @@ class Prepared(Shown):
         self.incoming = self.out if known is graph else None
         if known is not None and known is not graph and _alike(known.neighbor_lists, graph.neighbor_lists):
             self.incoming = View(known.neighbor_lists, device, "in-neighbours' lists")
+        views = {view for view in (self.out, self.incoming) if view is not None}
+        room = max(0, room - sum(view.held for view in views))  # arrays that lie on another GPU have come over whole
         self.plan = plan_graph(room, self.out, self.incoming, graph.outer, wanted, weighted, many_runs)
         with devices.on(device):
             self._order = graph.outer.to(device) if self.plan.order and graph.outer is not None else None
@@ -218,8 +220,9 @@ def view_for(lists: NeighborLists, device: torch.device, state_bytes: int) -> Vi
         OutOfMemory: the state exceeds the free GPU memory.
     """
     room = room_within(device, None, state_bytes + 2 * allocated(WORDS_BYTES), lists.num_lists)
-    view, plan = View(lists, device), GraphPlan(room)
-    if room:
+    view = View(lists, device)
+    plan = GraphPlan(max(0, room - view.held))
+    if plan.room:
         plan.keep_offsets(view)
     with devices.on(device):
         plan.apply()

@@ -172,9 +172,11 @@ def _block(types: int, relations: int, hops: int) -> Any:
     ends = ctypes.c_int64 * (hops + 1)  # of a type's vertices or a relation's edges
 
     class State(Params):
+        __slots__ = ()
         _fields_ = (("control", _CONTROL), ("ends", ends * (types + relations)))
 
     class Block(Params):
+        __slots__ = ()
         _fields_ = (
             ("team", _TEAM),  # what lies before the state is sent at each launch,
             ("types", _SET * types),

@@ -135,7 +135,7 @@ class CachePlan(Shown):
         given, s = self._given, self.split
         prepared = _bare(given.graph, given.sampler.device)
         with devices.on(prepared.device):
-            _fill(prepared.out, s.adjacency_bytes, s.offsets, given.weighted, self._list_scores)
+            _fill(prepared, s.adjacency_bytes, s.offsets, given.weighted, self._list_scores)
         home = str(prepared.device)
         scores = self._row_scores.float()  # of 32 bits all threads sort; counts below 2^24 are exact
         table: TieredTensor | CachedTensor
@@ -354,11 +354,11 @@ def _bare(graph: Graph, device: torch.device) -> Prepared:
     return Prepared(graph, device, state, ("sampling",), False, many_runs=True)
 
 
-def _fill(view: View, room: int, offsets: bool, weighted: bool, scores: torch.Tensor) -> None:
-    plan = GraphPlan(room, weighted)
+def _fill(prepared: Prepared, room: int, offsets: bool, weighted: bool, scores: torch.Tensor) -> None:
+    prepared.plan = plan = GraphPlan(room, weighted)
     if offsets:
-        plan.keep_offsets(view)
-    plan.keep_edges(view)
+        plan.keep_offsets(prepared.out)
+    plan.keep_edges(prepared.out)
     plan.apply(scores)
 
 
@@ -396,7 +396,7 @@ def _costs(given: _Given, counts: _Counts, scores: torch.Tensor, budget: int) ->
     if not _on_gpu(sampler.lists) and not graph.is_compressed:
         prepared = _bare(graph, sampler.device)
         with devices.on(sampler.device):
-            _fill(prepared.out, budget // 2, True, given.weighted, scores)
+            _fill(prepared, budget // 2, True, given.weighted, scores)
         if prepared.out.held:
             trial = sampler.over(prepared), prepared.out
     room = min(budget // 2, _MEASURED_ROWS)

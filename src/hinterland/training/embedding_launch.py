@@ -264,7 +264,14 @@ def update(table: RowTable, state: UnifiedTensor | None, given: Gradient, rate: 
 
     The state is float32 and of the table's shape. Each row's gradients are added in the order of their entries. Queued on a
     GPU, and not waited for.
+
+    Raises:
+        ConfigError: a rate or an eps that float32 does not hold.
     """
+    most = torch.finfo(torch.float32).max
+    for what, value in (("rate", rate), ("eps", eps)):
+        if not abs(value) <= most:
+            raise ConfigError(f"the {what} of a step is {value}, but steps are made in float32, up to {most:.4g}")
     n, dim, device = len(given.keys), table.shape[1], given.rows.device
     if n == 0:
         return
