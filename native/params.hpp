@@ -19,12 +19,12 @@ namespace hinterland::native {
 
 struct Field {
   std::string name, kind;
-  size_t offset, size, alignment;
+  size_t offset, size;
 };
 
 struct Struct {
   std::string name;
-  size_t size, alignment;
+  size_t size;
   std::vector<Field> fields;
 };
 
@@ -80,13 +80,12 @@ inline bool tell(Struct told) {
 #define HINTERLAND_EACH_STEP(f, T, name, ...) f(T, name) __VA_OPT__(HINTERLAND_EACH_AGAIN HINTERLAND_PARENS(f, T, __VA_ARGS__))
 #define HINTERLAND_EACH_AGAIN() HINTERLAND_EACH_STEP
 
-#define HINTERLAND_FIELD(T, name) \
-  {#name, kind_of<decltype(T::name)>(), offsetof(T, name), sizeof(T::name), alignof(decltype(T::name))},
+#define HINTERLAND_FIELD(T, name) {#name, kind_of<decltype(T::name)>(), offsetof(T, name), sizeof(T::name)},
 
-#define HINTERLAND_STRUCT(T, ...)                                                                                           \
-  template <>                                                                                                               \
-  struct StructName<T> {                                                                                                    \
-    static constexpr const char* value = #T;                                                                                \
-    static inline const bool told = tell({#T, sizeof(T), alignof(T), {HINTERLAND_EACH(HINTERLAND_FIELD, T, __VA_ARGS__)}}); \
-  };                                                                                                                        \
+#define HINTERLAND_STRUCT(T, ...)                                                                               \
+  template <>                                                                                                   \
+  struct StructName<T> {                                                                                        \
+    static constexpr const char* value = #T;                                                                    \
+    static inline const bool told = tell({#T, sizeof(T), {HINTERLAND_EACH(HINTERLAND_FIELD, T, __VA_ARGS__)}}); \
+  };                                                                                                            \
   template struct StructName<T>

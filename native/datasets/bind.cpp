@@ -22,10 +22,7 @@ void bind_datasets(nb::module_& m) {
     GilReleased released;
     fill_communities(vertices, reinterpret_cast<int32_t*>(communities));
   });
-  m.def("fill_features", [](uintptr_t params) {
-    GilReleased released;
-    fill_features(*reinterpret_cast<const datasets::FeatureParams*>(params));
-  });
+  def_loop(m, "fill_features", fill_features);
 }
 
 }  // namespace hinterland::native

@@ -83,12 +83,8 @@ void bind_memory(nb::module_& m) {
   m.def("copy_rows", &copy_from<memory::PointerTable>, nb::arg("copy"));
   m.def("copy_tiered_rows", &copy_from<memory::TieredTable>, nb::arg("copy"));
   m.attr("CLOCK_SUMS") = 3 * memory::Chunks::kMost;
-  m.def(
-      "admit_rows", [](uintptr_t params) { admit_rows(*reinterpret_cast<const memory::AdmitParams*>(params)); },
-      nb::arg("params"), Released(), "Slots for the rows of a batch (include/hinterland/memory/clock.hpp).");
-  m.def(
-      "fill_slots", [](uintptr_t params) { fill_slots(*reinterpret_cast<const memory::FillParams*>(params)); },
-      nb::arg("params"), Released(), "Those rows copied to their slots.");
+  def_loop(m, "admit_rows", admit_rows, "Slots for the rows of a batch (include/hinterland/memory/clock.hpp).");
+  def_loop(m, "fill_slots", fill_slots, "Those rows copied to their slots.");
   m.def(
       "hottest_first",
       [](uintptr_t scores, int64_t rows, uintptr_t order) {

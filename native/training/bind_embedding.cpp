@@ -45,8 +45,7 @@ void bind_training_embedding(nb::module_& m) {
       "weigh_entries",
       [](uintptr_t params, int64_t element) { weigh_entries(at<training::WeighParams>(params), Element{element}); },
       nb::arg("params"), nb::arg("element"), Released());
-  m.def(
-      "note_entries", [](uintptr_t params) { note_entries(at<training::NoteParams>(params)); }, nb::arg("params"), Released());
+  def_loop(m, "note_entries", note_entries);
   m.def(
       "update_rows",
       [](uintptr_t params, int64_t element) { update_rows(at<training::UpdateParams>(params), Element{element}); },

@@ -19,7 +19,7 @@ from ..runtime import arguments, devices
 from ..runtime.errors import ConfigError, GraphError
 from ..runtime.jit import KernelFile
 from ..runtime.launch import launch
-from ..runtime.params import Params, struct
+from ..runtime.params import Params, address, struct
 from ..runtime.shown import Shown
 from . import arrays
 from .bfs import check_source
@@ -272,9 +272,9 @@ class Traversal:
         state = _STATE(
             num_vertices=self.graph.num_vertices,
             values=values.data_ptr(),
-            active=_address(active),
-            beside=_address(beside),
-            weights=_address(self.weights),
+            active=address(active),
+            beside=address(beside),
+            weights=address(self.weights),
             level=depth,
             report=self._report.data_ptr(),
         )
@@ -351,8 +351,8 @@ class Division:
             num_vertices=self.graph.num_vertices,
             num_edges=self.graph.num_edges,
             size=self.size,
-            first_vertices=_address(firsts),
-            tiles=_address(tiles),
+            first_vertices=address(firsts),
+            tiles=address(tiles),
             num_tiles=len(tiles) if tiles is not None else 0 if firsts is None else len(firsts) - 1,
         )
 
@@ -374,10 +374,6 @@ class Division:
         firsts = (torch.searchsorted(self.offsets, begins, right=True) - 1).clamp_(0, max(self.graph.num_vertices - 1, 0))
         last = torch.tensor([max(self.graph.num_vertices - 1, 0)], device=self.offsets.device)
         return torch.cat([firsts, last])
-
-
-def _address(tensor: torch.Tensor | None) -> int:
-    return 0 if tensor is None else tensor.data_ptr()
 
 
 def _weights(graph: Graph, device: torch.device) -> torch.Tensor:

@@ -17,7 +17,7 @@ from ..runtime import arguments, devices
 from ..runtime.asked import Asked
 from ..runtime.errors import ConfigError, VerificationError
 from ..runtime.jit import KernelFile
-from ..runtime.params import struct
+from ..runtime.params import address, struct
 from ..runtime.shown import Shown
 from .algorithms import Algorithm
 from .graph import Graph, require_graph, require_result
@@ -213,7 +213,7 @@ def _run(
                 options=_OPTIONS(damping=damping, tolerance=tolerance),
                 max_iterations=max_iterations,
                 by_degree=by_degree,
-                personal=0 if shares is None else shares.data_ptr(),
+                personal=address(shares),
                 contributions=contributions.data_ptr(),
                 sums=scores.data_ptr(),
                 scratch=scratch.data_ptr(),

@@ -12,7 +12,7 @@ import torch
 
 from .. import _core
 from ..runtime.errors import GraphError
-from ..runtime.params import Params, struct
+from ..runtime.params import Params, address, struct
 from . import arrays
 from .arrays import index_dtype
 from .lists import NeighborLists
@@ -97,15 +97,15 @@ class View:
             num_edges=lists.num_edges,
             edge_bytes=self.edge_type.itemsize,
             offsets=_offsets(self.offsets),
-            edges=_address(edges),
-            weights=_address(self.weights),
-            slots=_address(self.slots),
-            hot_edges=_address(self.hot_edges),
-            hot_weights=_address(self.hot_weights),
-            heads=_address(self.heads),
+            edges=address(edges),
+            weights=address(self.weights),
+            slots=address(self.slots),
+            hot_edges=address(self.hot_edges),
+            hot_weights=address(self.hot_weights),
+            heads=address(self.heads),
             heads_per_vertex=0 if self.heads is None else self.heads.shape[0],
             num_isolated=lists.num_isolated,
-            packed=_address(packed),
+            packed=address(packed),
             packed_offsets=_offsets(self.packed_offsets),
             packed_end=0 if packed is None else packed.numel() - _core.packed_bytes(0),
         )
@@ -249,10 +249,6 @@ def allocated(size: int) -> int:
     that is not worth splitting off."""
     rounded = -(-size // 512) * 512
     return rounded if rounded <= 1 << 20 else rounded + (1 << 20)
-
-
-def _address(array: torch.Tensor | None) -> int:
-    return 0 if array is None else array.data_ptr()
 
 
 def _offsets(array: torch.Tensor | None) -> Params:

@@ -74,3 +74,8 @@ def _type(kind: str) -> Any:
     for count in counts:
         made = made * int(count)
     return made
+
+
+def address(array: torch.Tensor | None) -> int:
+    """What a pointer field takes: where a tensor's elements lie, on its device; 0 for none."""
+    return 0 if array is None else array.data_ptr()

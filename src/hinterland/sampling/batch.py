@@ -23,7 +23,7 @@ from ..runtime import devices
 from ..runtime.errors import GraphError, IndexOutOfRange, OutOfMemory
 from ..runtime.jit import KernelFile
 from ..runtime.launch import launch, resident_blocks
-from ..runtime.params import Params, struct
+from ..runtime.params import Params, address, struct
 from ..runtime.units import format_bytes
 
 WEIGHT_KINDS = {getattr(torch, name): kind for name, kind in _core.SAMPLE_WEIGHTS.items() if name != "none"}
@@ -477,7 +477,3 @@ def _grown(array: torch.Tensor, capacity: int) -> torch.Tensor:
     grown = torch.empty((*array.shape[:-1], capacity), dtype=array.dtype, device=array.device)
     grown[..., : array.shape[-1]] = array
     return grown
-
-
-def address(array: torch.Tensor | None) -> int:
-    return 0 if array is None else array.data_ptr()

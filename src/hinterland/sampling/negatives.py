@@ -10,9 +10,8 @@ from ..graph.prepare import Prepared, graph_of, prepared_for
 from ..memory.allocator import require_room
 from ..runtime import arguments, devices
 from ..runtime.errors import ConfigError, GraphError, IndexOutOfRange, OutOfMemory
-from ..runtime.params import Params, struct
+from ..runtime.params import Params, address, struct
 from ..runtime.units import format_bytes
-from .batch import address
 from .call import call, check_list, kernel_file
 from .neighbor import integer, numbered_inside, vertices_on
 

@@ -18,7 +18,7 @@ from ..runtime.arguments import dense
 from ..runtime.errors import ConfigError, IndexOutOfRange
 from ..runtime.jit import KernelFile
 from ..runtime.launch import launch
-from ..runtime.params import Params, struct
+from ..runtime.params import Params, address, struct
 
 _ELEMENTS = {torch.float32: "float", torch.float16: "Float16", torch.bfloat16: "Bfloat16"}  # of tables, and their C++ names
 DTYPES = tuple(_ELEMENTS)
@@ -132,8 +132,8 @@ def pool(
     name = _ELEMENTS[table.dtype]
     source, params = table.reach(bags.index), _PoolParams()  # `source` keeps the memory of tiers
     params.table, params.dim, params.bags = source, dim, bags.of(len(table))
-    params.weights, params.pooled = _address(weights), rows.data_ptr()
-    params.best, params.counts = _address(best), _address(counts)
+    params.weights, params.pooled = address(weights), rows.data_ptr()
+    params.best, params.counts = address(best), address(counts)
     if device.type == "cpu":
         broken, outside = _core.pool_bags(params.address, _core.ELEMENTS[name])
         if broken is not None:
@@ -223,9 +223,9 @@ def note(
     )
     params = _NoteParams()
     params.bags = bags.of(rows)
-    params.weights, params.counts = _address(weights), _address(counts)
+    params.weights, params.counts = address(weights), address(counts)
     params.keys, params.key_bytes = made.keys.data_ptr(), made.keys.element_size()
-    params.bag, params.factor, params.bad = made.bag.data_ptr(), _address(made.factor), made.bad.data_ptr()
+    params.bag, params.factor, params.bad = made.bag.data_ptr(), address(made.factor), made.bad.data_ptr()
     if device.type == "cpu":
         _core.note_entries(params.address)
     elif n or bags.count:
@@ -282,7 +282,7 @@ def update(table: RowTable, state: UnifiedTensor | None, given: Gradient, rate: 
     params.state = 0 if state is None else state.to(device).data_ptr()
     params.keys, params.key_bytes = ordered.data_ptr(), ordered.element_size()
     params.order, params.count = order.data_ptr(), n
-    params.bag, params.factor, params.best = given.bag.data_ptr(), _address(given.factor), _address(given.best)
+    params.bag, params.factor, params.best = given.bag.data_ptr(), address(given.factor), address(given.best)
     params.gradient, params.bad = given.rows.data_ptr(), given.bad.data_ptr()
     params.rate, params.eps = rate, eps
     if device.type == "cpu":
@@ -313,7 +313,3 @@ def _cut(table: Params, rows: torch.Tensor) -> tuple[int, int, int]:
 def _launch(device: torch.device, instance: str, threads: int, params: Params) -> None:
     grid = min(-(-threads // _THREADS), _BLOCKS_PER_SM * devices.sm_count(device))
     launch(KERNELS, instance, device, grid, _THREADS, params)
-
-
-def _address(tensor: torch.Tensor | None) -> int:
-    return 0 if tensor is None else tensor.data_ptr()
