@@ -11,7 +11,7 @@
 // differs from run to run where a list is shared by tasks: scores agree up to rounding, not bit by bit.
 #pragma once
 
-#include "hinterland/graph/all_lists.hpp"
+#include "hinterland/graph/sum_over_lists.hpp"
 
 namespace hinterland::graph {
 

@@ -12,7 +12,7 @@
 // Sums are double precision, added in any order: they agree between runs and devices up to rounding.
 #pragma once
 
-#include "hinterland/graph/all_lists.hpp"
+#include "hinterland/graph/sum_over_lists.hpp"
 
 namespace hinterland::hotness {
 
