@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from hinterland import UnifiedTensor, _core
 from hinterland.memory.faults import _IndexFault
 from hinterland.runtime.jit import INCLUDE_DIR
+from hinterland.runtime.params import address
 from hinterland.training import embedding_launch as calls
 
 TESTS = Path(__file__).resolve().parent.parent
@@ -44,7 +45,7 @@ def _pool(gpu, table, bags, mode, weights, warps):
     best = torch.empty(rows.shape, dtype=torch.int64) if mode == "max" else None
     counts = torch.empty(bags.count, dtype=torch.int64) if mode == "mean" else None
     params = calls._PoolParams(table=table.reach(bags.index), dim=table.shape[1], bags=bags.of(len(table)))
-    params.weights, params.pooled, params.best, params.counts = map(calls._address, (weights, rows, best, counts))
+    params.weights, params.pooled, params.best, params.counts = map(address, (weights, rows, best, counts))
     wide, params.lanes, params.steps = calls._cut(params.table, rows)
     faults, flags = (_IndexFault * 2)(), (ctypes.c_int64 * 2)()
     _call(gpu.pool, params, table.dtype, wide, warps, faults, flags)
@@ -56,7 +57,7 @@ def _update(gpu, table, state, given, rate, eps, warps):
     params = calls._UpdateParams(table=table.reach(given.keys), dim=table.shape[1], rate=rate, eps=eps)
     params.state = 0 if state is None else state.cpu().data_ptr()
     params.keys, params.key_bytes, params.order, params.count = ordered.data_ptr(), 4, order.data_ptr(), len(order)
-    params.factor, params.best = calls._address(given.factor), calls._address(given.best)
+    params.factor, params.best = address(given.factor), address(given.best)
     params.bag, params.gradient, params.bad = given.bag.data_ptr(), given.rows.data_ptr(), given.bad.data_ptr()
     wide, params.lanes, params.steps = calls._cut(params.table, given.rows)
     _call(gpu.update, params, table.dtype, wide, warps)
