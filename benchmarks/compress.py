@@ -123,7 +123,9 @@ def _on_gpu(kind: str, scale: int) -> list[dict[str, Any]]:
                         continue
                     scan = Scan(prepared)
                     seconds = _gpu_seconds(scan)
-                    found, moved = scan.result()
+                    metered = Scan(prepared, stats=True)
+                    metered()
+                    found, moved = metered.result()
                     assert order is not None or found == total
                 rows.append(
                     {

@@ -26,7 +26,7 @@ void bind_graph_bfs(nb::module_& m) {
   m.attr("BFS_RULES") = rules;
   m.attr("STEP_RECORDS") = graph::kStepRecords;
   m.attr("NO_VERTEX") = int64_t{graph::FrontierControl::kNone};
-  m.attr("PAGE_EDGES") = int64_t{graph::kPageEdges};
+  m.attr("PAGE_ELEMENTS") = int64_t{memory::kPageElements};
   m.def(
       "draw_below",
       [](uint64_t bound, int64_t count, uint64_t seed) {

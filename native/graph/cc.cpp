@@ -33,18 +33,17 @@ int64_t first_wrong_label(int64_t num_vertices, const int64_t* labels) {
   return first;
 }
 
-template <class Edge>
-ComponentsFinding first_wrong_edge(const graph::GraphWords& graph, const int64_t* labels) {
-  const Edge* edges = static_cast<const Edge*>(graph.edges);
+template <class Graph>
+ComponentsFinding first_wrong_edge(const Graph& graph, const int64_t* labels) {
   int64_t broken = kNowhere, leaving = kNowhere;
 #pragma omp parallel for schedule(dynamic, 256) reduction(min : broken, leaving)
   for (int64_t u = 0; u < graph.num_vertices; ++u) {
-    const graph::Piece list = list_within(graph.offsets, u, graph.num_edges);
-    for (int64_t i = list.begin; i < list.end; ++i)
-      if (edges[i] < 0 || edges[i] >= graph.num_vertices)
+    for_each_entry(graph, u, [&](int64_t i, int64_t v) {
+      if (!graph.has(v))
         broken = min_of(broken, i);
-      else if (labels[edges[i]] != labels[u])
+      else if (labels[v] != labels[u])
         leaving = min_of(leaving, i);
+    });
   }
   if (broken != kNowhere) return {ComponentsRule::kGraph, broken};
   if (leaving != kNowhere) return {ComponentsRule::kEdge, leaving};
@@ -82,16 +81,15 @@ class DisjointSets {
 };
 
 // Labels that agree along every edge are at most as many as there are components; if they are as many, each is one.
-template <class Edge, class Id>
-ComponentsFinding first_apart(const graph::GraphWords& graph, const int64_t* labels) {
-  const Edge* edges = static_cast<const Edge*>(graph.edges);
+template <class Id, class Graph>
+ComponentsFinding first_apart(const Graph& graph, const int64_t* labels) {
   int64_t num_labels = 0;
   for (int64_t v = 0; v < graph.num_vertices; ++v) num_labels += labels[v] == v;
   DisjointSets<Id> sets(graph.num_vertices);
   for (int64_t u = 0; u < graph.num_vertices && sets.num_sets() != num_labels; ++u) {
-    const graph::Piece list = list_within(graph.offsets, u, graph.num_edges);
-    for (int64_t i = list.begin; i < list.end; ++i)
-      if (const int64_t v = edges[i]; v >= 0 && v < graph.num_vertices) sets.join(u, v);
+    for_each_entry(graph, u, [&](int64_t, int64_t v) {
+      if (graph.has(v)) sets.join(u, v);
+    });
   }
   if (sets.num_sets() == num_labels) return {ComponentsRule::kNone, 0};
   int64_t v = 0;
@@ -104,10 +102,11 @@ ComponentsFinding first_apart(const graph::GraphWords& graph, const int64_t* lab
 ComponentsFinding verify_components(const graph::GraphWords& graph, const int64_t* labels) {
   const int64_t wrong = first_wrong_label(graph.num_vertices, labels);
   if (wrong != kNowhere) return {ComponentsRule::kSmallest, wrong};
-  const bool wide = graph.edge_bytes == 8;
-  const ComponentsFinding edge = wide ? first_wrong_edge<int64_t>(graph, labels) : first_wrong_edge<int32_t>(graph, labels);
-  if (edge.rule != ComponentsRule::kNone) return edge;
-  return wide ? first_apart<int64_t, uint64_t>(graph, labels) : first_apart<int32_t, uint32_t>(graph, labels);
+  return with_plain_graph(graph, [&](const auto& lists) {
+    using Id = std::make_unsigned_t<typename std::decay_t<decltype(lists)>::Edge>;
+    const ComponentsFinding edge = first_wrong_edge(lists, labels);
+    return edge.rule != ComponentsRule::kNone ? edge : first_apart<Id>(lists, labels);
+  });
 }
 
 }  // namespace hinterland::native

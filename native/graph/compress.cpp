@@ -15,8 +15,8 @@ namespace hinterland::native {
 
 namespace {
 
-graph::BitReader<memory::PointerSource<uint32_t>> bits_of(const PackedArrays& packed) {
-  return {{static_cast<const uint32_t*>(packed.stream)}};
+graph::BitReader<memory::Pointer<uint32_t>> bits_of(const PackedArrays& packed) {
+  return {memory::Pointer<uint32_t>(packed.stream)};
 }
 
 constexpr int64_t kNone = std::numeric_limits<int64_t>::max();
@@ -46,7 +46,7 @@ class PackedRow {
   }
 
  private:
-  graph::BitReader<memory::PointerSource<uint32_t>> bits_;
+  graph::BitReader<memory::Pointer<uint32_t>> bits_;
   graph::PackedShape shape_;
   graph::Piece bytes_;
 };

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "graph/bfs.hpp"
+#include "graph/views.hpp"
 #include "hinterland/graph/frontier.hpp"
 
 namespace hinterland::native {
@@ -49,17 +50,14 @@ void check_vertices(int64_t num_vertices, int64_t source, const int32_t* levels,
   }
 }
 
-template <class Edge>
-void check_edges(const graph::GraphWords& graph, const int32_t* levels, const int64_t* parents, Findings& found) {
-  const Edge* edges = static_cast<const Edge*>(graph.edges);
+template <class Graph>
+void check_edges(const Graph& graph, const int32_t* levels, const int64_t* parents, Findings& found) {
   std::vector<uint32_t> has_tree_edge(ceil_div<int64_t>(graph.num_vertices, graph::kGroup));
 #pragma omp parallel for schedule(dynamic, 256)
   for (int64_t u = 0; u < graph.num_vertices; ++u) {
     if (levels[u] == -1) continue;
-    const graph::Piece list = list_within(graph.offsets, u, graph.num_edges);
-    for (int64_t i = list.begin; i < list.end; ++i) {
-      const int64_t v = edges[i];
-      if (v < 0 || v >= graph.num_vertices) {
+    for_each_entry(graph, u, [&](int64_t i, int64_t v) {
+      if (!graph.has(v)) {
         found.report(BfsRule::kGraph, i);
       } else if (levels[v] == -1) {
         found.report(BfsRule::kClosed, i);
@@ -69,7 +67,7 @@ void check_edges(const graph::GraphWords& graph, const int32_t* levels, const in
         uint32_t& word = has_tree_edge[graph::group_of(v)];
         if (!(atomic_load(word) & graph::bit_of(v))) atomic_or(word, graph::bit_of(v));
       }
-    }
+    });
   }
 #pragma omp parallel for schedule(static)
   for (int64_t v = 0; v < graph.num_vertices; ++v)
@@ -85,10 +83,7 @@ BfsFinding verify_bfs(const graph::GraphWords& graph, int64_t source, const int3
   else
     check_levels(graph.num_vertices, source, levels, found);
   if (found.any()) return found.finding();  // what follows indexes by levels and parents, and counts on them
-  if (graph.edge_bytes == 8)
-    check_edges<int64_t>(graph, levels, parents, found);
-  else
-    check_edges<int32_t>(graph, levels, parents, found);
+  with_plain_graph(graph, [&](const auto& lists) { check_edges(lists, levels, parents, found); });
   return found.finding();
 }
 

@@ -90,14 +90,12 @@ class Verifier {
 #pragma omp parallel for schedule(dynamic, 256)
     for (int64_t u = 0; u < graph_.num_vertices; ++u) {
       if (found_[u] == Rules::kUnreached) continue;
-      const graph::Piece list = list_within(graph_.offsets, u, graph_.num_edges);
-      for (int64_t i = list.begin; i < list.end; ++i) {
-        const int64_t v = graph_.edges.read(i);
+      for_each_entry(graph_, u, [&](int64_t i, int64_t v) {
         if (!graph_.has(v))
           report(PathRule::kGraph, i);
-        else if (Rules::better(Rules::extend(found_[u], graph_.weights.read(i)), found_[v]))
+        else if (Rules::better(Rules::extend(found_[u], graph_.weights.read_alone(i)), found_[v]))
           report(PathRule::kEdge, i);
-      }
+      });
     }
   }
 
@@ -113,15 +111,13 @@ class Verifier {
         auto to = team.appender(bag);
         items([&](int64_t at) {
           const int64_t u = level[at];
-          const graph::Piece list = list_within(graph_.offsets, u, graph_.num_edges);
-          for (int64_t i = list.begin; i < list.end; ++i) {
-            const int64_t v = graph_.edges.read(i);
-            if (!graph_.has(v)) continue;
+          for_each_entry(graph_, u, [&](int64_t i, int64_t v) {
+            if (!graph_.has(v)) return;
             uint32_t& word = seen_[graph::group_of(v)];
-            if ((atomic_load(word) & graph::bit_of(v)) || found_[v] == Rules::kUnreached) continue;
-            if (Rules::extend(found_[u], graph_.weights.read(i)) != found_[v]) continue;
+            if ((atomic_load(word) & graph::bit_of(v)) || found_[v] == Rules::kUnreached) return;
+            if (Rules::extend(found_[u], graph_.weights.read_alone(i)) != found_[v]) return;
             if (!(atomic_or(word, graph::bit_of(v)) & graph::bit_of(v))) to.append(v);
-          }
+          });
         });
       });
       level.assign(next.begin(), next.begin() + count);
@@ -147,7 +143,8 @@ PathFinding verify_paths(const graph::GraphWords& words, WeightKind kind, bool w
       finding = widest ? Verifier<Widths<Weight>, Graph>(graph, source, results).run()
                        : Verifier<Distances<Weight>, Graph>(graph, source, results).run();
     };
-    words.edge_bytes == 8 ? verify(graph::Csr<int64_t, Weight>(words)) : verify(graph::Csr<int32_t, Weight>(words));
+    words.edge_bytes == 8 ? verify(graph::Csr<int64_t, Weight, Sources>(words))
+                          : verify(graph::Csr<int32_t, Weight, Sources>(words));
   });
   return finding;
 }

@@ -4,23 +4,46 @@
 
 #include <stdexcept>
 
+#include "graph/sources.hpp"
 #include "hinterland/graph/adjacency.hpp"
 #include "hinterland/graph/visit_packed.hpp"
 
 namespace hinterland::native {
 
 // f(graph, incoming) with both in the type that the words describe; incoming is null where `in` is.
-template <class F>
-void with_graph(const graph::GraphWords& out, const graph::GraphWords* in, const F& f) {
+template <class Sources, class F>
+void with_graph_of(const graph::GraphWords& out, const graph::GraphWords* in, const F& f) {
+  using graph::Csr, graph::NoWeight, graph::PackedCsr;
   const auto call = [&](auto graph) {
     if (in == nullptr) return f(graph, static_cast<const decltype(graph)*>(nullptr));
     const decltype(graph) incoming(*in);
     f(graph, &incoming);
   };
+  const bool wide = out.edge_bytes == 8;
   if (out.packed != nullptr)
-    return out.edge_bytes == 8 ? call(graph::PackedCsr<int64_t>(out)) : call(graph::PackedCsr<int32_t>(out));
-  if (out.edge_bytes == 8) return call(graph::Csr<int64_t>(out));
-  call(graph::Csr<int32_t>(out));
+    return wide ? call(PackedCsr<int64_t, NoWeight, Sources>(out)) : call(PackedCsr<int32_t, NoWeight, Sources>(out));
+  wide ? call(Csr<int64_t, NoWeight, Sources>(out)) : call(Csr<int32_t, NoWeight, Sources>(out));
+}
+
+template <class F>
+void with_graph(const graph::GraphWords& out, const graph::GraphWords* in, const F& f) {
+  out.metered != 0 ? with_graph_of<MeteredSources>(out, in, f) : with_graph_of<Sources>(out, in, f);
+}
+
+// use(i, neighbour) for each entry i of the list of u, none if the list does not lie among the edges: for those who check results,
+// which go through plain lists one by one.
+template <class Graph, class Use>
+void for_each_entry(const Graph& graph, int64_t u, const Use& use) {
+  const graph::Piece list{graph.offsets.read_alone(u), graph.offsets.read_alone(u + 1)};
+  if (!list.lies_within(graph.num_edges)) return;
+  for (int64_t i = list.begin; i < list.end; ++i) use(i, int64_t{graph.edges.read_alone(i)});
+}
+
+// f(graph) with plain lists.
+template <class F>
+auto with_plain_graph(const graph::GraphWords& words, const F& f) {
+  return words.edge_bytes == 8 ? f(graph::Csr<int64_t, graph::NoWeight, Sources>(words))
+                               : f(graph::Csr<int32_t, graph::NoWeight, Sources>(words));
 }
 
 // How a weight is stored: its bytes, and whether it is unsigned, signed or a float (src/hinterland/graph/arrays.py).
@@ -39,11 +62,17 @@ void with_weight(WeightKind kind, const F& f) {
 // f(graph) with the type that words and kind describe.
 template <class F>
 void with_weighted_graph(const graph::GraphWords& words, WeightKind kind, const F& f) {
+  const auto with_sources = [&]<class Sources, class Weight>() {
+    using graph::Csr, graph::PackedCsr;
+    const bool wide = words.edge_bytes == 8;
+    if (words.packed != nullptr)
+      return wide ? f(PackedCsr<int64_t, Weight, Sources>(words)) : f(PackedCsr<int32_t, Weight, Sources>(words));
+    wide ? f(Csr<int64_t, Weight, Sources>(words)) : f(Csr<int32_t, Weight, Sources>(words));
+  };
   with_weight(kind, [&](auto weight) {
     using Weight = decltype(weight);
-    if (words.packed != nullptr)
-      return words.edge_bytes == 8 ? f(graph::PackedCsr<int64_t, Weight>(words)) : f(graph::PackedCsr<int32_t, Weight>(words));
-    words.edge_bytes == 8 ? f(graph::Csr<int64_t, Weight>(words)) : f(graph::Csr<int32_t, Weight>(words));
+    words.metered != 0 ? with_sources.template operator()<MeteredSources, Weight>()
+                       : with_sources.template operator()<Sources, Weight>();
   });
 }
 

@@ -10,7 +10,7 @@
 namespace hinterland::native {
 
 uint32_t read_sequence(const void* base, int64_t bytes) {
-  const memory::PointerSource<probe::Word<4>> source{static_cast<const probe::Word<4>*>(base)};
+  const memory::Pointer<probe::Word<4>> source(base);
   const int64_t words = bytes / 4;
   uint32_t all = 0;
 #pragma omp parallel reduction(^ : all)
@@ -34,7 +34,7 @@ void write_chain(int64_t* base, int64_t count, int64_t stride) {
 }
 
 int64_t read_chain(const int64_t* base, int64_t at, int64_t steps) {
-  return probe::follow(memory::PointerSource<int64_t>{base}, at, steps);
+  return probe::follow(memory::Pointer<int64_t>(base), at, steps);
 }
 
 }  // namespace hinterland::native

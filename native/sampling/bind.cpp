@@ -37,7 +37,7 @@ nb::dict named(std::initializer_list<std::pair<const char*, int64_t>> values) {
 
 void bind_sampling(nb::module_& m) {
   using namespace sampling;
-  using Weights = SampleWeights;
+  using Weights = sampling::WeightKind;
   m.attr("SAMPLE_NONE") = kNone;
   m.attr("SAMPLE_WEIGHTS") = named({{"none", Weights::kNone},
                                     {"uint8", Weights::kUint8},

@@ -6,7 +6,7 @@
 namespace hinterland::native {
 
 void random_walks(const sampling::WalkParams& params) {
-  with_graph(*params.graph, nullptr, [&](const auto& graph, const auto*) {
+  with_graph_of<Sources>(*params.graph, nullptr, [&](const auto& graph, const auto*) {
     ThreadTeam team;
     sampling::random_walks<std::decay_t<decltype(graph)>>(team, params);
   });

@@ -47,6 +47,7 @@ struct Packed {
     view.num_vertices = vertices;
     view.num_edges = offsets.back();
     view.offsets = held.view();
+    view.metered = 1;
     view.packed = words.data();
     view.packed_offsets = held_at.view();
     view.packed_end = static_cast<int64_t>(words.size()) * 4 - graph::packed_bytes(0);
@@ -91,12 +92,15 @@ struct Collect {
 };
 
 template <class Edge>
+using Metered = graph::PackedCsr<Edge, graph::NoWeight, memory::Metered>;
+
+template <class Edge>
 bool visits_every_edge(unsigned seed, int64_t vertices) {
   std::mt19937_64 random(seed);
   const int64_t lists = 1 + random() % 200;
   const Adjacency neighbours = random_lists(random, lists, vertices);
   Packed packed(neighbours, vertices);
-  const graph::PackedCsr<Edge> graph(packed.view(seed));
+  const Metered<Edge> graph(packed.view(seed));
 
   const int64_t groups = ceil_div<int64_t>(lists, graph::kGroup);
   const graph::FrontierLayout layout(vertices, graph.num_edges);
@@ -112,7 +116,7 @@ bool visits_every_edge(unsigned seed, int64_t vertices) {
     for (int64_t u : neighbours[v]) expected.emplace_back(v, u);
   }
   Lanes::run([&] {
-    graph::StepCounts counts;
+    graph::CountsOf<std::decay_t<decltype(graph)>> counts;
     for (int64_t group = 0; group < groups; ++group) {
       const int64_t v = group * graph::kGroup + Warp::lane();
       const bool active = frontier.current[group] >> Warp::lane() & 1u;
@@ -120,16 +124,16 @@ bool visits_every_edge(unsigned seed, int64_t vertices) {
       for (int64_t first = 0; first < chunks; first += graph::kTaskChunks)
         visit(graph, frontier, {group, first}, collect, counts);
     }
-    const int64_t all = Warp::sum(counts.bytes);
+    const int64_t all = Warp::sum((counts.meter.home.bytes + counts.meter.kept.bytes));
     const bool any = Warp::any(counts.bad != graph::FrontierControl::kNone);
     if (Warp::lane() == 0) bytes = all, bad = any;
   });
   Edges found = collect.all();
   std::sort(expected.begin(), expected.end());
   std::sort(found.begin(), found.end());
-  // At most a sector more at each end of each run, and of each run there is at least one byte.
+  // Whole lines are staged, some twice, and of each run there is at least one byte.
   return !bad && found == expected && bytes % kSectorBytes == 0 && (expected.empty() || bytes > 0) &&
-         bytes <= packed.at.back() + 2 * kSectorBytes * lists;
+         bytes <= 2 * packed.at.back() + 2 * kLineBytes * lists;
 }
 
 template <class Edge>
@@ -139,7 +143,7 @@ bool finds_neighbours(unsigned seed) {
   Adjacency neighbours = random_lists(random, 30, vertices);
   neighbours.resize(vertices);
   Packed packed(neighbours, vertices);
-  const graph::PackedCsr<Edge> graph(packed.view(seed));
+  const Metered<Edge> graph(packed.view(seed));
   bool right = false;
   Lanes::run([&] {
     bool holds = true;
@@ -148,13 +152,14 @@ bool finds_neighbours(unsigned seed) {
       for (const int64_t from : {size_t{0}, list.size() / 2, list.size()})
         for (const int64_t wanted : {list.empty() ? 0 : list[list.size() / 3], vertices / 2, int64_t{-1}}) {
           const auto test = [&](int64_t u) { return u >= wanted && wanted >= 0; };
-          graph::StepCounts counts;
-          const int64_t end = graph.offsets[v + 1];
-          const int64_t found = find_neighbor(graph, v, graph.offsets[v] + from, end, test, counts);
+          graph::CountsOf<std::decay_t<decltype(graph)>> counts;
+          const int64_t end = graph.offsets.read_alone(v + 1);
+          const int64_t found = find_neighbor(graph, v, graph.offsets.read_alone(v) + from, end, test, counts);
           const auto place = std::find_if(list.begin() + from, list.end(), test);
-          const int64_t bytes = Warp::sum(counts.bytes), whole = packed.at[v + 1] - packed.at[v];
+          const int64_t bytes = Warp::sum((counts.meter.home.bytes + counts.meter.kept.bytes)),
+                        whole = packed.at[v + 1] - packed.at[v];
           holds &= found == (place == list.end() ? -1 : *place);
-          holds &= bytes <= whole + 3 * kSectorBytes && (bytes > 0) == (from < static_cast<int64_t>(list.size()));
+          holds &= bytes <= 3 * whole + 4 * kLineBytes && (bytes > 0) == (from < static_cast<int64_t>(list.size()));
         }
     }
     holds = !Warp::any(!holds);
@@ -209,7 +214,7 @@ bool survives(unsigned seed) {
   Packed packed(random_lists(random, vertices, vertices), vertices);
   for (int i = 0; i < 20; ++i) packed.words[random() % packed.words.size()] = static_cast<uint32_t>(random());
   for (int i = 0; i < 3; ++i) packed.at[random() % vertices] = static_cast<int64_t>(random());
-  const graph::PackedCsr<int32_t> graph(packed.view(seed));
+  const Metered<int32_t> graph(packed.view(seed));
   const graph::FrontierLayout layout(vertices, graph.num_edges);
   std::vector<char> scratch(layout.bytes, 0);
   const graph::Frontier frontier(scratch.data(), layout, vertices);
@@ -217,7 +222,7 @@ bool survives(unsigned seed) {
   bool vertex = false, bad = false;
   Collect collect;
   Lanes::run([&] {
-    graph::StepCounts counts;
+    graph::CountsOf<std::decay_t<decltype(graph)>> counts;
     for (int64_t group = 0; group < layout.groups; ++group)
       for (int64_t first = 0; first < 10 * graph::kTaskChunks; first += graph::kTaskChunks)
         visit(graph, frontier, {group, first}, collect, counts);
@@ -225,7 +230,8 @@ bool survives(unsigned seed) {
     bool other = false;
     for (int64_t v = 0; v < vertices; ++v)
       other |= find_neighbor(
-                   graph, v, graph.offsets[v], graph.offsets[v + 1], [&](int64_t u) { return !graph.has(u); }, counts) != -1;
+                   graph, v, graph.offsets.read_alone(v), graph.offsets.read_alone(v + 1),
+                   [&](int64_t u) { return !graph.has(u); }, counts) != -1;
     other = Warp::any(other);
     if (Warp::lane() == 0) vertex = !other, bad = any_bad;
   });
@@ -239,7 +245,7 @@ bool decodes(unsigned seed, int64_t vertices) {
   std::mt19937_64 random(seed);
   const Adjacency neighbours = random_lists(random, 50, vertices);
   const Packed packed(neighbours, vertices);
-  const graph::BitReader<memory::PointerSource<uint32_t>> bits{{packed.words.data()}};
+  const graph::BitReader bits{memory::Pointer<uint32_t>(packed.words.data())};
   bool right = true;
   for (size_t v = 0; v < neighbours.size(); ++v) {
     const graph::PackedShape shape(vertices, neighbours[v].size());

@@ -10,11 +10,6 @@ namespace hinterland::graph {
 struct Offsets {
   const void* at;
   int64_t bytes;  // of each: 8 or 4
-
-  HINTERLAND_FN int64_t operator[](int64_t i) const {
-    // Half of `bytes` says it as well, and takes one register.
-    return static_cast<int32_t>(bytes) == 4 ? int64_t{static_cast<const uint32_t*>(at)[i]} : static_cast<const int64_t*>(at)[i];
-  }
 };
 
 // What Python fills in: addresses, counts and 0 for what is not there (src/hinterland/graph/view.py).
@@ -36,67 +31,88 @@ struct GraphWords {
   const void* packed;
   Offsets packed_offsets;
   int64_t packed_end;  // no list ends after this byte of `packed`
+  int64_t metered;     // 1: a CPU counts what it reads; a GPU does where its kernel's graph is Metered
 };
 
-inline constexpr int kPageShift = 10;
-inline constexpr int64_t kPageEdges = int64_t{1} << kPageShift;
+// Offsets as kernels read them. They are small beside edges, and not metered.
+template <class Sources>
+class OffsetSource {
+ public:
+  HINTERLAND_FN OffsetSource(const Offsets& words, int64_t count) : words_(words), count_(count) {}
 
-// One number for each edge, some pages of them kept on the GPU.
-template <class T>
-struct TieredSource {
-  using value_type = T;
-  using Span = typename memory::PointerSource<T>::Span;
-
-  const T* home;
-  const T* hot;
-  const int32_t* slots;  // null where no page is kept
-
-  HINTERLAND_FN bool is_hot(int64_t i) const { return slots != nullptr && slots[i >> kPageShift] >= 0; }
-  HINTERLAND_FN T read(int64_t i) const {
-    if (slots != nullptr) {
-      const int64_t slot = slots[i >> kPageShift];
-      if (slot >= 0) return hot[slot << kPageShift | (i & (kPageEdges - 1))];
-    }
-    return home[i];
+  HINTERLAND_FN bool operator==(const OffsetSource& other) const { return words_.at == other.words_.at; }
+  HINTERLAND_FN int64_t read_alone(int64_t at) const {
+    return is_narrow() ? int64_t{source<uint32_t>().read_alone(at)} : source<int64_t>().read_alone(at);
   }
-  HINTERLAND_FN Span span(int64_t begin, int64_t end) const { return {home, begin, end}; }
+
+  template <int kCount>
+  HINTERLAND_FN void read(const int64_t (&at)[kCount], int64_t (&to)[kCount]) const {
+    if (!is_narrow()) return source<int64_t>().read(at, to);
+    uint32_t narrow[kCount];
+    source<uint32_t>().read(at, narrow);
+    for (int k = 0; k < kCount; ++k) to[k] = narrow[k];
+  }
+
+ private:
+  // Half of `bytes` says it as well, and takes one register.
+  HINTERLAND_FN bool is_narrow() const { return static_cast<int32_t>(words_.bytes) == 4; }
+  template <class T>
+  HINTERLAND_FN auto source() const {
+    return typename Sources::template Whole<T>(words_.at, count_);
+  }
+
+  Offsets words_;
+  int64_t count_;
 };
 
 // In place of a weight type: no weights are read.
 struct NoWeight {};
 
-// How long the list of `vertex` is by its offsets, which nobody has checked: any number, for what is only counted.
-HINTERLAND_FN int64_t unchecked_degree(const Offsets& offsets, int64_t vertex) {
-  return static_cast<int64_t>(static_cast<uint64_t>(offsets[vertex + 1]) - static_cast<uint64_t>(offsets[vertex]));
-}
-
-template <class EdgeType, class WeightType = NoWeight>
-struct Csr {
+// What lists of every form have: `Sources` is a family of memory/source.hpp, through which all that is large is read.
+template <class EdgeType, class WeightType, class Sources>
+struct ListsOf {
   using Edge = EdgeType;
   using Weight = WeightType;
+  using Family = Sources;
+  using Meter = typename Sources::Meter;
+  template <class T>
+  using Large = typename Sources::template Large<T>;
   static constexpr bool kWeighted = !stdlib::is_same_v<Weight, NoWeight>;
 
   int64_t num_vertices, num_edges;
-  Offsets offsets;
-  TieredSource<Edge> edges;
-  TieredSource<Weight> weights;
-  const Edge* heads;
+  OffsetSource<Sources> offsets;
+  Large<Weight> weights;
+  memory::Pointer<Edge> heads;  // which are kept where they are read
   int64_t heads_per_vertex;
   int64_t num_isolated;
 
-  HINTERLAND_FN explicit Csr(const GraphWords& words)
+  HINTERLAND_FN ListsOf(const GraphWords& words, const void* kept_weights)
       : num_vertices(words.num_vertices),
         num_edges(words.num_edges),
-        offsets(words.offsets),
-        edges{static_cast<const Edge*>(words.edges), static_cast<const Edge*>(words.hot_edges), words.slots},
-        weights{static_cast<const Weight*>(words.weights), static_cast<const Weight*>(words.hot_weights),
-                words.hot_weights == nullptr ? nullptr : words.slots},
-        heads(static_cast<const Edge*>(words.heads)),
+        offsets(words.offsets, words.num_vertices + 1),
+        weights(words.weights, words.num_edges, kept_weights, words.slots),
+        heads(words.heads, words.heads_per_vertex * words.num_vertices),
         heads_per_vertex(words.heads_per_vertex),
         num_isolated(words.num_isolated) {}
 
   HINTERLAND_FN bool has(int64_t vertex) const { return static_cast<uint64_t>(vertex) < static_cast<uint64_t>(num_vertices); }
-  HINTERLAND_FN int64_t degree(int64_t vertex) const { return unchecked_degree(offsets, vertex); }
+  HINTERLAND_FN int64_t head(int64_t vertex, int64_t j) const { return heads.read_alone(j * num_vertices + vertex); }
+
+  // How long the list of a vertex is by its offsets, which nobody has checked: any number, for what is only counted.
+  HINTERLAND_FN int64_t degree(int64_t vertex) const {
+    return static_cast<int64_t>(static_cast<uint64_t>(offsets.read_alone(vertex + 1)) -
+                                static_cast<uint64_t>(offsets.read_alone(vertex)));
+  }
+};
+
+// Plain lists.
+template <class EdgeType, class WeightType = NoWeight, class Sources = memory::Unmetered>
+struct Csr : ListsOf<EdgeType, WeightType, Sources> {
+  typename Sources::template Large<EdgeType> edges;
+
+  HINTERLAND_FN explicit Csr(const GraphWords& words)
+      : ListsOf<EdgeType, WeightType, Sources>(words, words.hot_weights),
+        edges(words.edges, words.num_edges, words.hot_edges, words.slots) {}
 };
 
 }  // namespace hinterland::graph

@@ -36,7 +36,7 @@ HINTERLAND_FN void collect_groups(Team& team, const Graph& graph, const Frontier
   team.static_for(groups.count, [&](const auto& ranges) {
     auto tasks = team.appender(frontier.task_queue(step));
     auto enter = entering();
-    StepCounts counts;
+    CountsOf<Graph> counts;
     ranges([&](int64_t first, int64_t last) {
       call_before(enter, first, last);
       collect(graph, frontier, groups, first, last, enter, tasks, counts);
@@ -53,7 +53,7 @@ HINTERLAND_FN void visit_tasks(Team& team, const Graph& graph, const Frontier& f
   team.dynamic_for(num_tasks, [&](const auto& items) {
     auto touched = team.appender(frontier.touched_queue(step));
     auto visitor = visiting(touched);
-    StepCounts counts;
+    CountsOf<Graph> counts;
     items([&](int64_t i) {
       visit(graph, frontier, frontier.tasks[i], visitor, counts);
       call_end_task(visitor);
@@ -75,15 +75,15 @@ HINTERLAND_FN void advance(Team& team, const Graph& graph, const Frontier& front
 
 inline constexpr int kPullGroups = 8;  // that a warp takes at once
 
-// A step that pulls: puller.group(group, touched, parts, counts) for every group, then puller.part(task, touched, counts) for
+// A step that pulls from `graph`: puller.group(group, touched, parts, counts) for every group, then puller.part(task, touched, counts) for
 // the parts of long lists that this has left in `parts`.
-template <class Team, class Puller>
-HINTERLAND_FN void advance_pull(Team& team, const Frontier& frontier, int64_t step, const Puller& puller) {
+template <class Team, class Graph, class Puller>
+HINTERLAND_FN void advance_pull(Team& team, const Graph&, const Frontier& frontier, int64_t step, const Puller& puller) {
   team.single([&] { frontier.record(step).pulled = 1; });
   team.dynamic_for(ceil_div<int64_t>(frontier.num_groups, kPullGroups), [&](const auto& items) {
     auto touched = team.appender(frontier.touched_queue(step));
     auto parts = team.appender(frontier.part_queue(step));
-    StepCounts counts;
+    CountsOf<Graph> counts;
     items([&](int64_t i) {
       const int64_t end = min_of((i + 1) * kPullGroups, frontier.num_groups);
       for (int64_t group = i * kPullGroups; group < end; ++group) puller.group(group, touched, parts, counts);
@@ -94,7 +94,7 @@ HINTERLAND_FN void advance_pull(Team& team, const Frontier& frontier, int64_t st
   if (num_parts == 0) return;
   team.dynamic_for(num_parts, [&](const auto& items) {
     auto touched = team.appender(frontier.touched_queue(step));
-    StepCounts counts;
+    CountsOf<Graph> counts;
     items([&](int64_t i) { puller.part(frontier.tasks[i], touched, counts); });
     counts.add_to(frontier, step);
   });

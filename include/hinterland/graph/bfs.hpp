@@ -157,9 +157,9 @@ struct PushSparse {
 };
 
 // Pull: the unvisited vertices of a group look for parents. `long_lists` takes those whose lists are shared by many warps.
-template <class Graph, class Id, class Touched, class Tasks>
+template <class Graph, class Id, class Touched, class Tasks, class Counts>
 HINTERLAND_FN void pull(const Graph& incoming, const BfsState<Id>& state, int64_t group, Touched& touched, Tasks& long_lists,
-                        StepCounts& counts) {
+                        Counts& counts) {
   const uint32_t* current = state.frontier.current;
   const auto in_frontier = [&](int64_t u) { return (current[group_of(u)] & bit_of(u)) != 0; };
   const uint32_t unvisited = ~state.visited[group];
@@ -170,7 +170,7 @@ HINTERLAND_FN void pull(const Graph& incoming, const BfsState<Id>& state, int64_
     int64_t parent = -1;
     bool undecided = looks;
     for (int64_t j = 0; j < incoming.heads_per_vertex && undecided; ++j) {
-      const int64_t u = incoming.heads[j * incoming.num_vertices + own];
+      const int64_t u = incoming.head(own, j);
       if (incoming.has(u) && in_frontier(u)) parent = u;
       undecided = incoming.has(u) && parent < 0;
     }
@@ -197,11 +197,11 @@ HINTERLAND_FN void pull(const Graph& incoming, const BfsState<Id>& state, int64_
 }
 
 // Pull, for a part of a long list: task.group is a vertex, task.first_chunk a position.
-template <class Graph, class Id, class Touched>
+template <class Graph, class Id, class Touched, class Counts>
 HINTERLAND_FN void pull_part(const Graph& incoming, const BfsState<Id>& state, const Task& task, Touched& touched,
-                             StepCounts& counts) {
+                             Counts& counts) {
   const uint32_t* current = state.frontier.current;
-  const int64_t list_end = min_of(incoming.offsets[task.group + 1], incoming.num_edges);
+  const int64_t list_end = min_of(incoming.offsets.read_alone(task.group + 1), incoming.num_edges);
   const int64_t end = min_of(task.first_chunk + kTaskEdges, list_end);
   const int64_t u = find_neighbor(
       incoming, task.group, task.first_chunk, end, [&](int64_t v) { return (current[group_of(v)] & bit_of(v)) != 0; }, counts);
@@ -245,7 +245,7 @@ HINTERLAND_FN void expand_sparse(Team& team, const Graph& graph, const BfsState<
     auto next = team.appender(state.list_queue(depth + 1, !first));
     auto parts = team.appender(state.part_queue(depth));
     auto push = push_to(next);
-    StepCounts counts;
+    CountsOf<Graph> counts;
     ranges([&](int64_t begin, int64_t end) {
       const bool has = begin + Warp::lane() < end;
       const int64_t vertex = has ? list[begin + Warp::lane()] : 0;
@@ -268,7 +268,7 @@ HINTERLAND_FN void expand_sparse(Team& team, const Graph& graph, const BfsState<
   team.dynamic_for(num_parts, [&](const auto& items) {
     auto next = team.appender(state.list_queue(depth + 1, !first));
     auto push = push_to(next);
-    StepCounts counts;
+    CountsOf<Graph> counts;
     items([&](int64_t i) {
       const Task part = parts.items[i];
       const auto own = lists_of(graph, part.group, Warp::lane() == 0, counts);
@@ -328,12 +328,12 @@ struct PullParents {
   const Graph& incoming;
   const BfsState<Id>& state;
 
-  template <class Touched, class Tasks>
-  HINTERLAND_FN void group(int64_t group, Touched& touched, Tasks& parts, StepCounts& counts) const {
+  template <class Touched, class Tasks, class Counts>
+  HINTERLAND_FN void group(int64_t group, Touched& touched, Tasks& parts, Counts& counts) const {
     pull(incoming, state, group, touched, parts, counts);
   }
-  template <class Touched>
-  HINTERLAND_FN void part(const Task& task, Touched& touched, StepCounts& counts) const {
+  template <class Touched, class Counts>
+  HINTERLAND_FN void part(const Task& task, Touched& touched, Counts& counts) const {
     pull_part(incoming, state, task, touched, counts);
   }
 };
@@ -351,7 +351,7 @@ HINTERLAND_FN int64_t expand_dense(Team& team, const Graph& graph, const Graph* 
   team.single([&] { frontier.begin_visit(depth, num_tasks, team.now_ns()); });
   const int64_t left = graph.num_edges - frontier.explored(depth);
   if (num_tasks != 0 && incoming != nullptr && Direction::pulls(*incoming, frontier, depth))
-    advance_pull(team, frontier, depth, PullParents<Graph, Id>{*incoming, state});
+    advance_pull(team, *incoming, frontier, depth, PullParents<Graph, Id>{*incoming, state});
   else
     visit_tasks(team, graph, frontier, depth, num_tasks,
                 [&](auto& touched) { return Push<Id, stdlib::remove_reference_t<decltype(touched)>>{state, touched}; });

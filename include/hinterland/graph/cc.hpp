@@ -105,8 +105,8 @@ struct LinkEnds {
 };
 
 template <class Team, class Id>
-HINTERLAND_FN void compress_all(Team& team, const ComponentsState<Id>& state, int64_t step) {
-  for_each_vertex(team, state.frontier, step, [&](int64_t vertex, bool there, StepCounts&) {
+HINTERLAND_FN void compress_all(Team& team, const ComponentsState<Id>& state) {
+  for_each_vertex(team, state.frontier, [&](int64_t vertex, bool there) {
     if (there) state.compress(vertex);
   });
 }
@@ -117,19 +117,19 @@ template <class Team, class Graph, class Id>
 HINTERLAND_FN void link_first(Team& team, const Graph& graph, const ComponentsState<Id>& state, bool reread) {
   const Frontier& frontier = state.frontier;
   if (reread) {
-    for_each_vertex(team, frontier, 0, [&](int64_t vertex, bool there, StepCounts& counts) {
+    for_each_list(team, graph, frontier, 0, [&](int64_t vertex, bool there, auto& counts) {
       const int64_t u = nth_neighbor(graph, vertex, 0, there, counts);
       if (there) state.labels[vertex] = static_cast<Id>(u >= 0 ? min_of(u, vertex) : vertex);
     });
-    compress_all(team, state, 0);
+    compress_all(team, state);
   }
-  for_each_vertex(team, frontier, 0, [&](int64_t vertex, bool there, StepCounts& counts) {
+  for_each_list(team, graph, frontier, 0, [&](int64_t vertex, bool there, auto& counts) {
     int64_t to[kLinkedFirst];
     for (int64_t j = reread; j < kLinkedFirst; ++j) to[j] = nth_neighbor(graph, vertex, j, there, counts);
     for (int64_t j = reread; j < kLinkedFirst; ++j)
       if (to[j] >= 0) state.link(state.label(vertex), state.label(to[j]));
   });
-  compress_all(team, state, 0);
+  compress_all(team, state);
 }
 
 // The label that most of some drawn vertices have, by majority among them; the same for any team.
@@ -164,7 +164,7 @@ HINTERLAND_FN void link_rest(Team& team, const Graph& graph, const ComponentsSta
   const auto is_open = [&](int64_t vertex) { return static_cast<int64_t>(state.label(vertex)) != passed; };
   const GroupList all = frontier.all_groups();
   advance(team, graph, frontier, step, all, where(frontier, all, is_open), [&](auto&) { return LinkEnds<Id>{state}; });
-  compress_all(team, state, step);
+  compress_all(team, state);
 }
 
 // The whole algorithm. `incoming` are the lists of in-neighbours, those of `graph` itself if it is undirected, or null where
@@ -180,7 +180,7 @@ HINTERLAND_FN void connected_components(Team& team, const Graph& graph, const Gr
   });
   team.wait();  // nothing is reported before that
   if (!passes || !reread)
-    for_each_vertex(team, frontier, 0, [&](int64_t vertex, bool there, StepCounts&) {
+    for_each_vertex(team, frontier, [&](int64_t vertex, bool there) {
       if (there) state.labels[vertex] = static_cast<Id>(vertex);
     });
   int64_t passed = -1;
@@ -189,7 +189,7 @@ HINTERLAND_FN void connected_components(Team& team, const Graph& graph, const Gr
     passed = most_frequent_label(team, state);
   }
   // A loop, so that its code is there once: twice took half as long again to compile.
-  const int64_t last_step = passes && incoming->offsets.at != graph.offsets.at ? 2 : 1;
+  const int64_t last_step = passes && !(incoming->offsets == graph.offsets) ? 2 : 1;
   Graph lists = graph;
   for (int64_t step = 1; step <= last_step; ++step) {
     link_rest(team, lists, state, step, passed);

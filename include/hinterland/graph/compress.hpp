@@ -73,17 +73,24 @@ struct PackedShape {
   HINTERLAND_FN static int64_t payload_bits(int low_bits, int n) { return static_cast<int64_t>(n - 1) * (low_bits + 2); }
 };
 
-// Bits of a stream of 32-bit words; `at` counts bits from the stream's start.
+// In place of a list's first bit: none of its fields is there, and nothing is read.
+inline constexpr int64_t kNoBit = stdlib::numeric_limits<int64_t>::min() / 2;
+
+// Bits of a stream of 32-bit words, for a lane on its own; `at` counts bits from the stream's start. What reads bits for all lanes
+// together (StagedBits) has the same calls.
 template <class Words>
 struct BitReader {
   Words words;
+
+  // Whether this holds for one of those who read together.
+  HINTERLAND_FN bool any(bool holds) const { return holds; }
 
   // A field of at most 63 bits.
   HINTERLAND_FN uint64_t operator()(int64_t at, int count) const {
     const int64_t word = at / 32;
     const int skip = static_cast<int>(at % 32);
-    uint64_t found = (static_cast<uint64_t>(words.read(word + 1)) << 32 | words.read(word)) >> skip;
-    if (skip + count > 64) found |= static_cast<uint64_t>(words.read(word + 2)) << (64 - skip);
+    uint64_t found = (static_cast<uint64_t>(words.read_alone(word + 1)) << 32 | words.read_alone(word)) >> skip;
+    if (skip + count > 64) found |= static_cast<uint64_t>(words.read_alone(word + 2)) << (64 - skip);
     return found & ((uint64_t{1} << count) - 1);
   }
 };
@@ -103,8 +110,12 @@ struct PackedBlock {
     const uint64_t start = bits(entry, at_once ? shape.entry_bits() : start_bits);
     first = static_cast<int64_t>(start & ((uint64_t{1} << shape.vertex_bits) - 1));
     low_bits = static_cast<int>(start >> shape.vertex_bits & ((uint64_t{1} << shape.low_field) - 1));
-    payload = list_bit + shape.directory_bits() +
-              static_cast<int64_t>(at_once ? start >> start_bits : bits(entry + start_bits, shape.position_bits));
+    uint64_t position = start >> start_bits;
+    if (bits.any(!at_once)) {
+      const uint64_t read = bits(at_once ? kNoBit : entry + start_bits, shape.position_bits);
+      if (!at_once) position = read;
+    }
+    payload = list_bit + shape.directory_bits() + static_cast<int64_t>(position);
   }
 
   template <class Bits>
@@ -126,7 +137,10 @@ struct PackedBlock {
   // Neighbour j of [0, size).
   template <class Bits>
   HINTERLAND_FN int64_t neighbor(const Bits& bits, int j) const {
-    return j == 0 ? first : value(select_one(high_bits(bits), j - 1), low(bits, j), j);
+    if (!bits.any(j != 0)) return first;
+    const int64_t lows = payload + 2 * (size - 1) + static_cast<int64_t>(j - 1) * low_bits;
+    const uint64_t high = bits(j == 0 ? kNoBit : payload, 2 * (size - 1)), low = bits(j == 0 ? kNoBit : lows, low_bits);
+    return j == 0 ? first : value(select_one(high, j - 1), static_cast<int64_t>(low), j);
   }
 
   // visit(j, neighbour) for all, in order, by one thread: a step from one to the next is cheaper than a search.

@@ -9,6 +9,7 @@
 
 #include "hinterland/core/grid.hpp"
 #include "hinterland/graph/lists.hpp"
+#include "hinterland/memory/meter.hpp"
 
 namespace hinterland::graph {
 
@@ -61,10 +62,10 @@ struct StepRecord {
   int64_t vertices;  // in the frontier
   int64_t tasks;
   int64_t edges;   // out of the frontier
-  int64_t bytes;   // read from where the edges lie, in whole sectors, weights included
-  int64_t cached;  // bytes read instead from what is kept on the GPU
   int64_t pulled;  // 1 if the step looked for parents instead of children
   int64_t start_ns, visit_ns;
+  // What reading edges and their weights cost, if it was metered: where they lie, and in what the GPU keeps of them.
+  memory::TierCount home, kept;
 };
 
 // Counters of a traversal. Those that many threads hit have a cache line of their own. Counters with two places alternate
@@ -112,9 +113,9 @@ struct FrontierLayout {
     // because the offsets fall somewhere, can have more: num_tasks() finds that out.
     task_capacity = 2 * groups + 2 * (num_edges / kTaskEdges) + 1;
     control = layout.take<FrontierControl>(1);
-    records = layout.take<StepRecord>(kStepRecords + 1);
     next = layout.take<uint32_t>(groups);
-    zeroed = layout.end;
+    records = layout.take<StepRecord>(kStepRecords + 1);
+    zeroed = records + static_cast<int64_t>(sizeof(StepRecord));  // the others are zeroed one by one
     current = layout.take<uint32_t>(groups);
     touched = layout.take<int64_t>(groups);
     tasks = layout.take<Task>(task_capacity);
@@ -166,6 +167,7 @@ struct Frontier {
   // One thread calls this as a step begins, before the step's first loop ends.
   HINTERLAND_FN void begin_step(int64_t step, int64_t now) const {
     settle(step - 1);
+    if (step < kStepRecords) records[step + 1] = {};
     if (step <= kStepRecords) record(step).start_ns = now;
     control->num_touched[(step + 1) % 2] = 0;                      // last read in the step before
     atomic_store(control->num_parts[(step + 1) % 2], int64_t{0});  // threads may still be reading it where there were none
@@ -246,41 +248,69 @@ struct Frontier {
 };
 
 // What a thread did in a step; add_to() reports it once.
+template <class Meter = memory::NoMeter>
 struct StepCounts {
-  int64_t vertices = 0, edges = 0, bytes = 0, cached = 0;
+  int64_t vertices = 0, edges = 0;
   int64_t bad = FrontierControl::kNone;
+  Meter meter;
 
   HINTERLAND_FN void add_to(const Frontier& frontier, int64_t step) const {
     if (bad != FrontierControl::kNone) frontier.report_bad(bad);
-    add(*this, &frontier.control->vertices[step % 2], &frontier.control->edges[step % 2], &frontier.record(step));
+    add(vertices, edges, &frontier.control->vertices[step % 2], &frontier.control->edges[step % 2]);
+    if constexpr (Meter::kCounts) {
+      StepRecord& record = frontier.record(step);
+      add(meter.home, record.home);
+      add(meter.kept, record.kept);
+    }
   }
 
  private:
-  // Adds the lanes' sums. Every loop of a driver ends here; inlined, that would be half of a kernel. All four in one call: the
-  // shuffles of one sum are waited for while the others' are under way.
-  HINTERLAND_RARE static void add(StepCounts counts, int64_t* vertices, int64_t* edges, StepRecord* record) {
-    const int64_t sums[] = {Warp::sum(counts.vertices), Warp::sum(counts.edges), Warp::sum(counts.bytes),
-                            Warp::sum(counts.cached)};
+  // Adds the lanes' sums. Every loop of a driver ends here; inlined, that would be half of a kernel. Both in one call: the
+  // shuffles of one sum are waited for while the other's are under way.
+  HINTERLAND_RARE static void add(int64_t first, int64_t second, int64_t* to_first, int64_t* to_second) {
+    first = Warp::sum(first);
+    second = Warp::sum(second);
     if (Warp::lane() != 0) return;
-    if (sums[0] != 0) atomic_add(*vertices, sums[0]);
-    if (sums[1] != 0) atomic_add(*edges, sums[1]);
-    if (sums[2] != 0) atomic_add(record->bytes, sums[2]);
-    if (sums[3] != 0) atomic_add(record->cached, sums[3]);
+    if (first != 0) atomic_add(*to_first, first);
+    if (second != 0) atomic_add(*to_second, second);
+  }
+  HINTERLAND_FN static void add(const memory::TierCount& count, memory::TierCount& to) {
+    add(count.bytes, count.requests, &to.bytes, &to.requests);
+    add(count.hits, 0, &to.hits, &to.hits);
   }
 };
 
-// The list of `vertex` if the vertex is active; an empty one where it does not lie in the edge array.
+// Those of a loop that reads this graph.
+template <class Graph>
+using CountsOf = StepCounts<typename Graph::Meter>;
+
+// Where the list of a vertex lies in the edge array; nowhere if its offsets do not lie there, and then the vertex is bad.
 struct ListBounds {
   int64_t begin = 0, end = 0;
 
-  template <class Graph>
-  HINTERLAND_FN ListBounds(const Graph& graph, int64_t vertex, bool active, StepCounts& counts) {
-    if (!active) return;
-    begin = graph.offsets[vertex];
-    end = graph.offsets[vertex + 1];
-    if (begin >= 0 && begin <= end && end <= graph.num_edges) return;
-    counts.bad = min_of(counts.bad, vertex);
-    begin = end = 0;
+  // Of each lane's vertex, if it is active. All lanes call it together.
+  template <class Graph, class Counts>
+  HINTERLAND_FN ListBounds(const Graph& graph, int64_t vertex, bool active, Counts& counts) {
+    const int64_t at[] = {active ? vertex : memory::kNowhere, active ? vertex + 1 : memory::kNowhere};
+    int64_t found[2];
+    graph.offsets.read(at, found);
+    if (active) *this = ListBounds(graph, vertex, found[0], found[1], counts);
+  }
+
+  template <class Graph, class Counts>
+  HINTERLAND_FN static ListBounds alone(const Graph& graph, int64_t vertex, Counts& counts) {
+    return {graph, vertex, graph.offsets.read_alone(vertex), graph.offsets.read_alone(vertex + 1), counts};
+  }
+
+ private:
+  template <class Graph, class Counts>
+  HINTERLAND_FN ListBounds(const Graph& graph, int64_t vertex, int64_t from, int64_t to, Counts& counts) {
+    if (from >= 0 && from <= to && to <= graph.num_edges) {
+      begin = from;
+      end = to;
+    } else {
+      counts.bad = min_of(counts.bad, vertex);
+    }
   }
 };
 
@@ -292,9 +322,9 @@ struct EnterNothing {
 // Collects groups [first, last) of a list, at most one a lane. A lane looks after the words and the tasks of its group; the
 // vertices of each group are shared by all lanes. enter(vertex) is told each vertex of the new frontier, enter.group(group,
 // word) its vertices of a group at once.
-template <class Graph, class Enter, class Tasks>
+template <class Graph, class Enter, class Tasks, class Counts>
 HINTERLAND_FN void collect(const Graph& graph, const Frontier& frontier, const GroupList& groups, int64_t first, int64_t last,
-                           Enter& enter, Tasks& tasks, StepCounts& counts) {
+                           Enter& enter, Tasks& tasks, Counts& counts) {
   const bool has_group = first + Warp::lane() < last;
   const int64_t own_group = has_group ? groups[first + Warp::lane()] : 0;
   const uint32_t own_word = has_group ? frontier.next[own_group] : 0;
@@ -325,18 +355,29 @@ HINTERLAND_FN void collect(const Graph& graph, const Frontier& frontier, const G
   tasks.append(ceil_div<int64_t>(own_chunks, kTaskChunks), [&](int64_t k) { return Task{own_group, k * kTaskChunks}; });
 }
 
-// body(vertex, there, counts) for all vertices, the lanes of a warp together; there is none for some lanes of the last group.
+template <class Ranges, class Body>
+HINTERLAND_FN void for_each_vertex_of(const Ranges& ranges, const Frontier& frontier, const Body& body) {
+  ranges([&](int64_t first, int64_t last) {
+    HINTERLAND_ROLLED
+    for (int64_t begin = first * kGroup; begin < last * kGroup; begin += Warp::kWidth) {
+      const int64_t vertex = begin + Warp::lane();
+      body(vertex, vertex < frontier.num_vertices);
+    }
+  });
+}
+
+// body(vertex, there) for all vertices, the lanes of a warp together; there is none for some lanes of the last group.
 template <class Team, class Body>
-HINTERLAND_FN void for_each_vertex(Team& team, const Frontier& frontier, int64_t step, const Body& body) {
+HINTERLAND_FN void for_each_vertex(Team& team, const Frontier& frontier, const Body& body) {
+  team.static_for(frontier.num_groups, [&](const auto& ranges) { for_each_vertex_of(ranges, frontier, body); });
+}
+
+// body(vertex, there, counts), where it reads the lists of `graph`.
+template <class Team, class Graph, class Body>
+HINTERLAND_FN void for_each_list(Team& team, const Graph&, const Frontier& frontier, int64_t step, const Body& body) {
   team.static_for(frontier.num_groups, [&](const auto& ranges) {
-    StepCounts counts;
-    ranges([&](int64_t first, int64_t last) {
-      HINTERLAND_ROLLED
-      for (int64_t begin = first * kGroup; begin < last * kGroup; begin += Warp::kWidth) {
-        const int64_t vertex = begin + Warp::lane();
-        body(vertex, vertex < frontier.num_vertices, counts);
-      }
-    });
+    CountsOf<Graph> counts;
+    for_each_vertex_of(ranges, frontier, [&](int64_t vertex, bool there) { body(vertex, there, counts); });
     counts.add_to(frontier, step);
   });
 }

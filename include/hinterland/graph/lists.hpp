@@ -32,7 +32,6 @@ struct Lists {
   int64_t begin, end;  // this lane's list
   int64_t position;    // its place among the elements of all chunks; nowhere less than that of the lane before
   int64_t chunks;      // of all lanes together
-  int64_t bytes;       // what reading this lane's run moves, in whole sectors; 0 except in the run's last lane
 
   HINTERLAND_FN int64_t length() const { return end - begin; }
 
@@ -49,13 +48,10 @@ struct Lists {
     const uint32_t firsts = lanes & ~joined, lasts = lanes & ~(joined >> 1);
     const int first = active ? 31 - stdlib::countl_zero(firsts & (Warp::kAll >> (31 - lane))) : lane;
     const auto run = edges.span(Warp::broadcast(begin, first), end);
-    const int64_t aligned = run.aligned_begin();
-    const bool counts = lasts >> lane & 1u;
-    const int64_t own = counts ? ceil_div<int64_t>(end - aligned, Warp::kWidth) : 0;
+    const int64_t own = lasts >> lane & 1u ? run.chunks() : 0;
     const int64_t before = Warp::exclusive_sum(own);
     chunks = Warp::broadcast(before + own, Warp::kWidth - 1);
-    position = before * Warp::kWidth + (active ? begin - aligned : 0);
-    bytes = counts ? run.sector_bytes() : 0;
+    position = before * Warp::kWidth + (active ? begin - run.first : 0);
   }
 };
 

@@ -107,8 +107,8 @@ class Arrivals {
       : state_(state), depth_(depth), wanted_(state.active(depth - 1)) {}
 
   // Groups [first, last) of a list, before they are settled.
-  template <class Graph>
-  HINTERLAND_FN void count(const Graph& graph, const GroupList& groups, int64_t first, int64_t last, StepCounts& counts) {
+  template <class Graph, class Counts>
+  HINTERLAND_FN void count(const Graph& graph, const GroupList& groups, int64_t first, int64_t last, Counts& counts) {
     for (int64_t i = first; i < last; ++i) {
       const uint32_t word = state_.frontier.next[groups[i]];
       for (int sub = 0; sub < kGroup; sub += Warp::kWidth) {
@@ -234,9 +234,9 @@ struct MsPush {
 
 // What of `missing` none of the neighbours at positions [from, end) of the vertex's list has seen: 0 as soon as all has been
 // found. All lanes look together.
-template <class Graph, class Mask>
+template <class Graph, class Mask, class Counts>
 HINTERLAND_FN Mask look_for(const Graph& incoming, const MsBfsState<Mask>& state, int64_t vertex, int64_t from, int64_t end,
-                            Mask missing, StepCounts& counts) {
+                            Mask missing, Counts& counts) {
   const auto look = [&](const int64_t (&to)[kInFlight]) {
     Mask seen = 0;
     for (int k = 0; k < kInFlight; ++k)
@@ -250,9 +250,9 @@ HINTERLAND_FN Mask look_for(const Graph& incoming, const MsBfsState<Mask>& state
 
 // Pull: the vertices of a group look for the sources `pulled` that they lack, besides what has been pushed in this level.
 // `long_lists` takes the vertices whose lists are shared by many warps.
-template <class Graph, class Mask, class Touched, class Tasks>
+template <class Graph, class Mask, class Touched, class Tasks, class Counts>
 HINTERLAND_FN void pull(const Graph& incoming, const MsBfsState<Mask>& state, Mask pulled, int64_t group, Touched& touched,
-                        Tasks& long_lists, StepCounts& counts) {
+                        Tasks& long_lists, Counts& counts) {
   uint32_t found = 0;
   for (int sub = 0; sub < kGroup; sub += Warp::kWidth) {
     const int64_t base = group * kGroup + sub, own = base + Warp::lane();
@@ -261,7 +261,7 @@ HINTERLAND_FN void pull(const Graph& incoming, const MsBfsState<Mask>& state, Ma
     Mask missing = lacking;
     bool goes_on = missing != 0;
     for (int64_t j = 0; j < incoming.heads_per_vertex && goes_on; ++j) {
-      const int64_t u = incoming.heads[j * incoming.num_vertices + own];
+      const int64_t u = incoming.head(own, j);
       if (incoming.has(u)) missing &= ~state.seen[u];
       goes_on = u >= 0 && missing != 0;
     }
@@ -288,10 +288,10 @@ HINTERLAND_FN void pull(const Graph& incoming, const MsBfsState<Mask>& state, Ma
 
 // Pull, for a part of a long list: task.group is a vertex, task.first_chunk a position. What other parts have found by now is
 // not looked for.
-template <class Graph, class Mask, class Touched>
+template <class Graph, class Mask, class Touched, class Counts>
 HINTERLAND_FN void pull_part(const Graph& incoming, const MsBfsState<Mask>& state, Mask pulled, const Task& task,
-                             Touched& touched, StepCounts& counts) {
-  const int64_t list_end = min_of(incoming.offsets[task.group + 1], incoming.num_edges);
+                             Touched& touched, Counts& counts) {
+  const int64_t list_end = min_of(incoming.offsets.read_alone(task.group + 1), incoming.num_edges);
   const int64_t end = min_of(task.first_chunk + kTaskEdges, list_end);
   const Mask lacking = pulled & ~Warp::broadcast(atomic_load(state.coming[task.group]), 0);
   if (lacking == 0) return;
@@ -367,12 +367,12 @@ struct PullSources {
   const MsBfsState<Mask>& state;
   Mask pulled;
 
-  template <class Touched, class Tasks>
-  HINTERLAND_FN void group(int64_t group, Touched& touched, Tasks& parts, StepCounts& counts) const {
+  template <class Touched, class Tasks, class Counts>
+  HINTERLAND_FN void group(int64_t group, Touched& touched, Tasks& parts, Counts& counts) const {
     pull(incoming, state, pulled, group, touched, parts, counts);
   }
-  template <class Touched>
-  HINTERLAND_FN void part(const Task& task, Touched& touched, StepCounts& counts) const {
+  template <class Touched, class Counts>
+  HINTERLAND_FN void part(const Task& task, Touched& touched, Counts& counts) const {
     pull_part(incoming, state, pulled, task, touched, counts);
   }
 };
@@ -407,7 +407,7 @@ HINTERLAND_FN void msbfs(Team& team, const Graph& graph, const Graph* incoming, 
     });
     team.static_for(groups.count, [&](const auto& ranges) {
       Arrivals<Mask> arrivals(state, depth);
-      StepCounts counts;
+      CountsOf<Graph> counts;
       ranges([&](int64_t first, int64_t last) { arrivals.count(graph, groups, first, last, counts); });
       arrivals.add_to_control();
       counts.add_to(frontier, depth);
@@ -419,7 +419,7 @@ HINTERLAND_FN void msbfs(Team& team, const Graph& graph, const Graph* incoming, 
     team.static_for(groups.count, [&](const auto& ranges) {
       auto tasks = team.appender(frontier.task_queue(depth));
       const EnterNothing nothing;
-      StepCounts counted_before;
+      StepCounts<> counted_before;
       ranges([&](int64_t first, int64_t last) {
         settle(state, pushed, groups, first, last);
         collect(graph, frontier, groups, first, last, nothing, tasks, counted_before);
@@ -435,7 +435,7 @@ HINTERLAND_FN void msbfs(Team& team, const Graph& graph, const Graph* incoming, 
       visit_tasks(team, graph, frontier, depth, num_tasks,
                   [&](auto& touched) { return MsPush<Mask, stdlib::remove_reference_t<decltype(touched)>>{state, touched}; });
     const Mask pulled = active & ~pushed;
-    if (pulled != 0) advance_pull(team, frontier, depth, PullSources<Graph, Mask>{*incoming, state, pulled});
+    if (pulled != 0) advance_pull(team, *incoming, frontier, depth, PullSources<Graph, Mask>{*incoming, state, pulled});
   }
   team.single([&] { frontier.end(team.now_ns()); });
 }

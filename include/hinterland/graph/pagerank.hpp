@@ -117,7 +117,7 @@ HINTERLAND_FN void first_guess(Team& team, const Graph& graph, const PagerankSta
   const double dangling = (1 - damping) * share / (1 - damping * share);
   const double edges = static_cast<double>(max_of<int64_t>(graph.num_edges, 1));
   team.single([&] { control.dangling[0] = dangling; });
-  for_each_vertex(team, state.frontier, 0, [&](int64_t vertex, bool there, StepCounts&) {
+  for_each_vertex(team, state.frontier, [&](int64_t vertex, bool there) {
     if (!there) return;
     const double score = (1 - damping + damping * dangling) * state.p(vertex) +
                          damping * (1 - dangling) * static_cast<double>(graph.degree(vertex)) / edges;
@@ -179,7 +179,7 @@ HINTERLAND_FN void pagerank(Team& team, const Graph& graph, const Graph& incomin
     error = atomic_load(control.error[iteration % 2]);
     goes_on = error >= state.options.tolerance && iteration + 1 < max_iterations;
   }
-  for_each_vertex(team, frontier, 0, [&](int64_t vertex, bool there, StepCounts&) {
+  for_each_vertex(team, frontier, [&](int64_t vertex, bool there) {
     if (!there) return;
     state.sums[vertex] = static_cast<Real>(degree_or_one(graph, vertex) * static_cast<double>(state.contributions[vertex]));
   });

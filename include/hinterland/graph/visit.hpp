@@ -23,21 +23,21 @@ struct EdgeBatch {
 };
 
 // The lists of the active lanes' vertices. All lanes call it together.
-template <class Edge, class Weight>
-HINTERLAND_FN Lists lists_of(const Csr<Edge, Weight>& graph, int64_t vertex, bool active, StepCounts& counts) {
+template <class Edge, class Weight, class Sources, class Counts>
+HINTERLAND_FN Lists lists_of(const Csr<Edge, Weight, Sources>& graph, int64_t vertex, bool active, Counts& counts) {
   const ListBounds list(graph, vertex, active, counts);
-  Lists lists(graph.edges, list.begin, list.end, active);
-  if constexpr (Csr<Edge, Weight>::kWeighted) lists.bytes += Lists(graph.weights, list.begin, list.end, active).bytes;
-  return lists;
+  return {graph.edges, list.begin, list.end, active};
 }
 
 // Visits chunks [from, to) of the lists of the lanes' vertices: visitor(batch) is called by all lanes together.
-template <class Edge, class Weight, class Visitor>
-HINTERLAND_FN void visit_chunks(const Csr<Edge, Weight>& graph, const Lists& lists, int64_t vertex, int64_t from, int64_t to,
-                                Visitor& visitor, StepCounts& counts) {
-  using Graph = Csr<Edge, Weight>;
-  if (from == 0) counts.bytes += lists.bytes;  // who begins the lists counts for those that go on
-  const auto check_and_visit = [&](EdgeBatch<Edge, Weight>& batch) {
+template <class Edge, class Weight, class Sources, class Visitor, class Counts>
+HINTERLAND_FN void visit_chunks(const Csr<Edge, Weight, Sources>& graph, const Lists& lists, int64_t vertex, int64_t from,
+                                int64_t to, Visitor& visitor, Counts& counts) {
+  using Graph = Csr<Edge, Weight, Sources>;
+  // Edges at[k], as far as they are any: batch.from says whose they are.
+  const auto read_and_visit = [&](EdgeBatch<Edge, Weight>& batch, const int64_t (&at)[kInFlight]) {
+    graph.edges.read(at, batch.to, counts.meter);
+    if constexpr (Graph::kWeighted) graph.weights.read(at, batch.weight, counts.meter);
     for (int k = 0; k < kInFlight; ++k)
       if (batch.from[k] >= 0 && !graph.has(batch.to[k])) {
         counts.bad = min_of(counts.bad, batch.from[k]);
@@ -45,16 +45,17 @@ HINTERLAND_FN void visit_chunks(const Csr<Edge, Weight>& graph, const Lists& lis
       }
     visitor(batch);
   };
+  counts.meter.begin_run();
+  EdgeBatch<Edge, Weight> batch;
+  int64_t at[kInFlight];
   if constexpr (Warp::kWidth == 1) {  // one list, whose elements lie one after the other
     const auto visit_next = [&](int64_t i, int count) {
-      EdgeBatch<Edge, Weight> batch;
+      if (i < 0) __builtin_unreachable();  // so that no element of a whole batch is asked whether it is there
       for (int k = 0; k < kInFlight; ++k) {
-        const int64_t at = i + min_of(k, count - 1);
         batch.from[k] = k < count ? vertex : -1;
-        batch.to[k] = graph.edges.read(at);
-        if constexpr (Graph::kWeighted) batch.weight[k] = graph.weights.read(at);
+        at[k] = k < count ? i + k : memory::kNowhere;
       }
-      check_and_visit(batch);
+      read_and_visit(batch, at);
     };
     int64_t i = lists.begin + from;
     const int64_t end = lists.begin + to;
@@ -65,70 +66,62 @@ HINTERLAND_FN void visit_chunks(const Csr<Edge, Weight>& graph, const Lists& lis
   const Window window(lists, from, to);
   const int32_t length = static_cast<int32_t>(to - from) * Warp::kWidth;
   for (int32_t place = Warp::lane(); place - Warp::lane() < length; place += kInFlight * Warp::kWidth) {
-    EdgeBatch<Edge, Weight> batch;
     for (int k = 0; k < kInFlight; ++k) {
       const Window::Element element = window.at(place + k * Warp::kWidth);
       const int64_t owner = Warp::broadcast(vertex, element.owner);
       batch.from[k] = element.valid ? owner : -1;
-      batch.to[k] = 0;
-      if (!element.valid) continue;
-      batch.to[k] = graph.edges.read(element.index);
-      if constexpr (Graph::kWeighted) batch.weight[k] = graph.weights.read(element.index);
-      if (graph.edges.is_hot(element.index)) counts.cached += sizeof(Edge) + (Graph::kWeighted ? sizeof(Weight) : 0);
+      at[k] = element.valid ? element.index : memory::kNowhere;
     }
-    check_and_visit(batch);
+    read_and_visit(batch, at);
   }
 }
 
 // The j-th neighbour of `vertex`, or -1 if it has no more than j. Each lane asks for a vertex of its own, or for none; all call
 // it together.
-template <class Edge, class Weight>
-HINTERLAND_FN int64_t nth_neighbor(const Csr<Edge, Weight>& graph, int64_t vertex, int64_t j, bool active, StepCounts& counts) {
-  int64_t found = -1;
-  int64_t sector = -1;  // of the edge array that this lane reads from
-  if (j < graph.heads_per_vertex) {
-    if (active) found = graph.heads[j * graph.num_vertices + vertex];
-  } else {
-    const ListBounds list(graph, vertex, active, counts);
-    if (list.begin + j < list.end) {
-      found = graph.edges.read(list.begin + j);
-      if (graph.edges.is_hot(list.begin + j)) counts.cached += sizeof(Edge);
-      sector = (list.begin + j) * static_cast<int64_t>(sizeof(Edge)) / kSectorBytes;
-      if (!graph.has(found)) counts.bad = min_of(counts.bad, vertex), found = -1;
-    }
-    const int64_t before = Warp::broadcast(sector, max_of(Warp::lane() - 1, 0));
-    if (sector >= 0 && (Warp::lane() == 0 || sector != before)) counts.bytes += kSectorBytes;
-  }
-  return found;
+template <class Edge, class Weight, class Sources, class Counts>
+HINTERLAND_FN int64_t nth_neighbor(const Csr<Edge, Weight, Sources>& graph, int64_t vertex, int64_t j, bool active,
+                                   Counts& counts) {
+  if (j < graph.heads_per_vertex) return active ? graph.head(vertex, j) : -1;
+  const ListBounds list(graph, vertex, active, counts);
+  const bool there = list.begin + j < list.end;
+  const int64_t at[] = {there ? list.begin + j : memory::kNowhere};
+  counts.meter.begin_run();
+  Edge found[1];
+  graph.edges.read(at, found, counts.meter);
+  if (!there) return -1;
+  if (graph.has(found[0])) return found[0];
+  counts.bad = min_of(counts.bad, vertex);
+  return -1;
 }
 
 // Looks through the list of one vertex, from position `from` on to the end of the list, `end`: look(to) is called by all lanes
 // together, with neighbours to[k], or -1 where there is none, and says (the same in every lane) whether that was enough. A line at
 // first, since most searches end there, then two, then several at a time.
-template <class Edge, class Weight, class Look>
-HINTERLAND_FN void look_through(const Csr<Edge, Weight>& graph, int64_t vertex, int64_t from, int64_t end, const Look& look,
-                                StepCounts& counts) {
-  int64_t chunk = graph.edges.span(from, end).aligned_begin();
+template <class Edge, class Weight, class Sources, class Look, class Counts>
+HINTERLAND_FN void look_through(const Csr<Edge, Weight, Sources>& graph, int64_t vertex, int64_t from, int64_t end,
+                                const Look& look, Counts& counts) {
+  counts.meter.begin_run();
+  int64_t chunk = graph.edges.span(from, end).first;
   for (int chunks = 1; chunk < end; chunk += chunks * Warp::kWidth, chunks = min_of(2 * chunks, kInFlight)) {
-    int64_t to[kInFlight];
+    int64_t at[kInFlight], to[kInFlight];
+    Edge found[kInFlight];
     for (int k = 0; k < kInFlight; ++k) {
       const int64_t i = chunk + k * Warp::kWidth + Warp::lane();
-      to[k] = -1;
-      if (k >= chunks || i < from || i >= end) continue;
-      to[k] = graph.edges.read(i);
-      if (!graph.has(to[k])) counts.bad = min_of(counts.bad, vertex), to[k] = -1;
-      if (graph.edges.is_hot(i)) counts.cached += sizeof(Edge);
+      at[k] = k < chunks && i >= from && i < end ? i : memory::kNowhere;
     }
-    if (Warp::lane() == 0)
-      counts.bytes += graph.edges.span(max_of(chunk, from), min_of(chunk + chunks * Warp::kWidth, end)).sector_bytes();
+    graph.edges.read(at, found, counts.meter);
+    for (int k = 0; k < kInFlight; ++k) {
+      to[k] = at[k] == memory::kNowhere ? -1 : static_cast<int64_t>(found[k]);
+      if (at[k] != memory::kNowhere && !graph.has(to[k])) counts.bad = min_of(counts.bad, vertex), to[k] = -1;
+    }
     if (look(to)) return;
   }
 }
 
 // The first neighbour u with test(u) at or after position `from` of the list that ends before `end`, or -1.
-template <class Graph, class Test>
+template <class Graph, class Test, class Counts>
 HINTERLAND_FN int64_t find_neighbor(const Graph& graph, int64_t vertex, int64_t from, int64_t end, const Test& test,
-                                    StepCounts& counts) {
+                                    Counts& counts) {
   int64_t found = -1;
   const auto look = [&](const int64_t (&to)[kInFlight]) {
     for (int k = 0; k < kInFlight; ++k) {
@@ -145,8 +138,8 @@ HINTERLAND_FN int64_t find_neighbor(const Graph& graph, int64_t vertex, int64_t 
 
 // Visits the edges of one task. On the GPU the lists of the group are laid out together; on the CPU, where a warp has one
 // lane, one after the other.
-template <class Graph, class Visitor>
-HINTERLAND_FN void visit(const Graph& graph, const Frontier& frontier, const Task& task, Visitor& visitor, StepCounts& counts) {
+template <class Graph, class Visitor, class Counts>
+HINTERLAND_FN void visit(const Graph& graph, const Frontier& frontier, const Task& task, Visitor& visitor, Counts& counts) {
   const uint32_t word = frontier.current[task.group];
   int64_t skip = task.first_chunk;  // chunks of the group that other tasks have taken
   int64_t left = kTaskChunks;

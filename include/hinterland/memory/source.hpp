@@ -1,52 +1,114 @@
-// Sources: what kernels read large data through (DESIGN: "a kernel never knows where a row lives"). A source is a small
-// value with two calls. read(i) is one element. span(begin, end) is a run of elements that a warp reads together: its
-// first() steps back to the cache line that holds `begin`, so that every request of the warp starts on a line (merged and
-// aligned access, Min 2022, listing 2.2).
+// Sources: what kernels read large arrays through, wherever these lie (DESIGN: "a kernel never knows where a row lives"). A source is
+// a small value with four calls, and no address among them:
+//
+//   read(at, to, meter)   elements at[k] to to[k], for all k at once: all are asked for, and then waited for once. kNowhere asks for
+//                         nothing, and gives zero. All lanes of a warp call it together.
+//   read_alone(at)        one element, for a lane that the others do not wait for.
+//   count(at, meter)      has the meter count what read() would, for whoever reads the same lines again and again.
+//   span(begin, end)      how a warp reads a run of elements: from the cache line on that holds the first, so that each of its
+//                         requests begins on a line (merged and aligned access, Min 2022, listing 2.2).
+//
+// A family of sources says which one an array gets: ByAddress is the one whose arrays a processor can load from. Another family
+// (lines that come from storage, say) is another argument of the templates that read graphs.
 #pragma once
 
 #include "hinterland/core/platform.hpp"
 #include "hinterland/core/warp.hpp"
+#include "hinterland/memory/meter.hpp"
 
 namespace hinterland::memory {
 
-// Any address that this processor can load from: its own memory, a peer GPU's, or mapped host memory.
-template <class T>
-struct PointerSource {
-  using value_type = T;
+inline constexpr int64_t kNowhere = -1;
 
+// Elements [begin, end), of which a warp takes chunks of one for each lane.
+struct Span {
+  int64_t first, begin, end;  // the first chunk begins at `first`, less than a chunk before `begin`
+
+  HINTERLAND_FN int64_t chunks() const { return ceil_div<int64_t>(end - first, Warp::kWidth); }
+};
+
+// An array in any memory that this processor can load from: its own, a peer GPU's, or mapped host memory.
+template <class T>
+struct Pointer {
   const T* base;
 
-  struct Span {
-    const T* base;
-    int64_t begin, end;
+  HINTERLAND_FN explicit Pointer(const void* base, int64_t /*count*/ = 0) : base(static_cast<const T*>(base)) {}
 
-    // This lane's first index; lanes before `begin` idle in the first step (holds() is false for them). The next index
-    // of a lane is Warp::kWidth further.
-    HINTERLAND_FN int64_t first() const { return aligned_begin() + Warp::lane(); }
-    HINTERLAND_FN bool holds(int64_t i) const { return i >= begin && i < end; }
-    HINTERLAND_FN T operator[](int64_t i) const { return base[i]; }
+  HINTERLAND_FN bool operator==(const Pointer& other) const { return base == other.base; }
+  HINTERLAND_FN T read_alone(int64_t at) const { return base[at]; }
 
-    HINTERLAND_FN int64_t aligned_begin() const {
-      if constexpr (Warp::kWidth == 1) {
-        return begin;
-      } else {
-        const uintptr_t address = reinterpret_cast<uintptr_t>(base + begin);
-        const int64_t past_line = static_cast<int64_t>(address % kLineBytes / sizeof(T));
-        return begin - past_line;
-      }
-    }
+  template <int kCount>
+  HINTERLAND_FN void read(const int64_t (&at)[kCount], T (&to)[kCount]) const {
+    for (int k = 0; k < kCount; ++k) to[k] = at[k] == kNowhere ? T{} : base[at[k]];
+  }
 
-    // Bytes that cross the link: whole sectors, from the one that holds `begin` to the one that holds `end - 1`.
-    HINTERLAND_FN int64_t sector_bytes() const {
-      if (begin >= end) return 0;
-      const uintptr_t from = reinterpret_cast<uintptr_t>(base + begin) / kSectorBytes;
-      const uintptr_t to = (reinterpret_cast<uintptr_t>(base + end) - 1) / kSectorBytes;
-      return static_cast<int64_t>(to - from + 1) * kSectorBytes;
-    }
-  };
+  HINTERLAND_FN Span span(int64_t begin, int64_t end) const { return span_from(base, begin, end); }
 
-  HINTERLAND_FN T read(int64_t i) const { return base[i]; }
-  HINTERLAND_FN Span span(int64_t begin, int64_t end) const { return {base, begin, end}; }
+  HINTERLAND_FN static Span span_from(const T* base, int64_t begin, int64_t end) {
+    if constexpr (Warp::kWidth == 1) return {begin, begin, end};
+    const auto past_line = reinterpret_cast<uintptr_t>(base + begin) % kLineBytes / sizeof(T);
+    return {begin - static_cast<int64_t>(past_line), begin, end};
+  }
 };
+
+inline constexpr int kPageShift = 10;
+inline constexpr int64_t kPageElements = int64_t{1} << kPageShift;
+
+// An array of which the GPU keeps some pages: those that have a slot.
+template <class T>
+struct Paged {
+  const T* home;
+  const T* kept;
+  const int32_t* slots;  // of each page, or -1; null where none is kept
+
+  HINTERLAND_FN Paged(const void* home, int64_t /*count*/, const void* kept, const int32_t* slots)
+      : home(static_cast<const T*>(home)), kept(static_cast<const T*>(kept)), slots(kept == nullptr ? nullptr : slots) {}
+
+  HINTERLAND_FN T read_alone(int64_t at) const {
+    if (slots != nullptr) {
+      const int64_t slot = slots[at >> kPageShift];
+      if (slot >= 0) return kept[slot << kPageShift | (at & (kPageElements - 1))];
+    }
+    return home[at];
+  }
+
+  template <class Meter>
+  HINTERLAND_FN T read_alone(int64_t at, Meter& meter) const {
+    const int64_t all[] = {at};
+    count(all, meter);
+    return read_alone(at);
+  }
+
+  template <int kCount, class Meter>
+  HINTERLAND_FN void read(const int64_t (&at)[kCount], T (&to)[kCount], Meter& meter) const {
+    for (int k = 0; k < kCount; ++k) to[k] = at[k] == kNowhere ? T{} : read_alone(at[k]);
+    count(at, meter);
+  }
+
+  template <int kCount, class Meter>
+  HINTERLAND_FN void count(const int64_t (&at)[kCount], Meter& meter) const {
+    if constexpr (Meter::kCounts)
+      for (int k = 0; k < kCount; ++k)
+        meter.count(at[k] == kNowhere ? nullptr : home + at[k], at[k] != kNowhere && is_kept(at[k]));
+  }
+
+  HINTERLAND_FN Span span(int64_t begin, int64_t end) const { return Pointer<T>::span_from(home, begin, end); }
+
+ private:
+  HINTERLAND_FN bool is_kept(int64_t at) const { return slots != nullptr && slots[at >> kPageShift] >= 0; }
+};
+
+// Arrays that a processor can load from. A large one may have pages that are kept.
+template <class MeterType>
+struct ByAddress {
+  using Meter = MeterType;
+  template <class T>
+  using Whole = Pointer<T>;
+  template <class T>
+  using Large = Paged<T>;
+};
+
+using Unmetered = ByAddress<NoMeter>;
+using Metered = ByAddress<Meter>;
 
 }  // namespace hinterland::memory

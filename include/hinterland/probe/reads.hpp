@@ -1,5 +1,5 @@
 // The reads that a probe times: in sequence, at random, and one after another. Each is one line of arithmetic around
-// source.read(), so that what is timed is the memory and not the code. The fold keeps a compiler from dropping them.
+// source.read_alone(), so that what is timed is the memory and not the code. The fold keeps a compiler from dropping them.
 #pragma once
 
 #include "hinterland/core/philox.hpp"
@@ -23,7 +23,7 @@ struct alignas(kBytes) Word {
 template <class Source>
 HINTERLAND_FN uint32_t fold_sequence(const Source& source, int64_t first, int64_t end, int64_t step) {
   uint32_t all = 0;
-  for (int64_t i = first; i < end; i += step) all ^= source.read(i).fold();
+  for (int64_t i = first; i < end; i += step) all ^= source.read_alone(i).fold();
   return all;
 }
 
@@ -32,13 +32,13 @@ template <class Source>
 HINTERLAND_FN uint32_t fold_random(const Source& source, const Philox& philox, int64_t rows, int64_t words, int64_t draw,
                                    int64_t lane) {
   const auto row = static_cast<int64_t>(philox.below(static_cast<uint64_t>(rows), static_cast<uint64_t>(draw)));
-  return source.read(row * words + lane).fold();
+  return source.read_alone(row * words + lane).fold();
 }
 
 // Each element holds the index of the next: `steps` reads of which none can start before the last has come back.
 template <class Source>
 HINTERLAND_FN int64_t follow(const Source& source, int64_t at, int64_t steps) {
-  for (int64_t i = 0; i < steps; ++i) at = source.read(at);
+  for (int64_t i = 0; i < steps; ++i) at = source.read_alone(at);
   return at;
 }
 

@@ -55,14 +55,16 @@ inline constexpr uint64_t kNoKey = ~uint64_t{0};
 template <class Graph>
 class Candidates {
  public:
-  HINTERLAND_FN Candidates(const Graph& graph, const SampleWeights& weights, const ChoiceRule& rule, int64_t num_sources,
+  using Weights = SampleWeights<typename Graph::Family>;
+
+  HINTERLAND_FN Candidates(const Graph& graph, const Weights& weights, const ChoiceRule& rule, int64_t num_sources,
                            const ListPlace& list, int64_t limit)
       : graph_(graph), weights_(weights), rule_(rule), num_sources_(num_sources), list_(list), limit_(limit) {}
 
   HINTERLAND_FN int64_t degree() const { return list_.degree; }
 
   HINTERLAND_FN double weight(int64_t i) const {
-    const double weight = weights_.read(list_.begin + i);
+    const double weight = weights_.read_alone(list_.begin + i);
     return !rule_.temporal() || time(i) <= limit_ ? weight : 0.0;
   }
 
@@ -97,12 +99,12 @@ class Candidates {
  private:
   // The last moment is that of no vertex: a broken list, which whoever follows the edge reports, or none to choose.
   HINTERLAND_FN int64_t vertex_time(int64_t i) const {
-    const int64_t neighbor = neighbor_at(graph_, list_, i);
+    const int64_t neighbor = neighbor_alone(graph_, list_, i);
     return static_cast<uint64_t>(neighbor) < static_cast<uint64_t>(num_sources_) ? rule_.times[neighbor] : limit_;
   }
 
   const Graph& graph_;
-  const SampleWeights& weights_;
+  const Weights& weights_;
   const ChoiceRule& rule_;
   int64_t num_sources_;
   ListPlace list_;

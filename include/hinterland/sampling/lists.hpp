@@ -1,5 +1,5 @@
-// A vertex's list as samplers see it: its i-th neighbour, whatever form the list has, for any lane on its own. visit.hpp reads
-// whole lists; a sampler reads few neighbours of many lists, and each costs one request.
+// A vertex's list as samplers see it: its i-th neighbour, whatever form the list has. visit.hpp reads whole lists; a sampler reads few
+// neighbours of many lists, and each costs one request.
 #pragma once
 
 #include "hinterland/graph/visit_packed.hpp"
@@ -13,32 +13,57 @@ struct ListPlace {
   int64_t vertex, begin, degree;
 };
 
-template <class Edge, class Weight>
-HINTERLAND_FN int64_t neighbor_at(const graph::Csr<Edge, Weight>& graph, const ListPlace& list, int64_t i) {
-  return graph.edges.read(list.begin + i);
+// Neighbour i of a list, for a lane that the others do not wait for: which neighbours it reads follows from those before.
+template <class Edge, class Weight, class Sources>
+HINTERLAND_FN int64_t neighbor_alone(const graph::Csr<Edge, Weight, Sources>& graph, const ListPlace& list, int64_t i) {
+  return graph.edges.read_alone(list.begin + i);
 }
 
 // Three fields of the list's Elias-Fano block (compress.hpp): its directory entry, its high bits, one neighbour's low bits. -1
 // if the list does not lie within its bytes.
-template <class Edge, class Weight>
-HINTERLAND_FN int64_t neighbor_at(const graph::PackedCsr<Edge, Weight>& graph, const ListPlace& list, int64_t i) {
-  const graph::PackedBounds bytes(graph, list.vertex, true);
+template <class Edge, class Weight, class Sources>
+HINTERLAND_FN int64_t neighbor_alone(const graph::PackedCsr<Edge, Weight, Sources>& graph, const ListPlace& list, int64_t i) {
+  const auto bytes = graph::PackedBounds::alone(graph, list.vertex);
   const graph::PackedShape shape(graph.num_vertices, list.degree);
   if (8 * bytes.begin + shape.directory_bits() > 8 * bytes.end) return -1;
-  const graph::PackedBlock block(graph.bits, 8 * bytes.begin, shape, i / graph::kPackedBlock);
+  const graph::BitReader bits{graph.words};
+  const graph::PackedBlock block(bits, 8 * bytes.begin, shape, i / graph::kPackedBlock);
   if (block.low_bits > shape.vertex_bits || block.end() > 8 * bytes.end) return -1;
-  return block.neighbor(graph.bits, static_cast<int>(i % graph::kPackedBlock));
+  return block.neighbor(bits, static_cast<int>(i % graph::kPackedBlock));
 }
 
-// Weights of the types that paths know, as doubles: what a sampler does with one is a comparison or a division.
-class SampleWeights {
- public:
-  enum Kind : int64_t { kNone = -1, kUint8, kInt32, kInt64, kFloat32, kFloat64 };
+// Neighbours i[k] of lists list[k], or -1 where i[k] is -1. All lanes call it together.
+template <class Edge, class Weight, class Sources, int kCount>
+HINTERLAND_FN void read_neighbors(const graph::Csr<Edge, Weight, Sources>& graph, const ListPlace (&list)[kCount],
+                                  const int64_t (&i)[kCount], int64_t (&neighbor)[kCount]) {
+  memory::NoMeter nobody_asks;
+  int64_t at[kCount];
+  Edge found[kCount];
+  for (int k = 0; k < kCount; ++k) at[k] = i[k] < 0 ? memory::kNowhere : list[k].begin + i[k];
+  graph.edges.read(at, found, nobody_asks);
+  for (int k = 0; k < kCount; ++k) neighbor[k] = i[k] < 0 ? -1 : static_cast<int64_t>(found[k]);
+}
 
+// A field tells where the next one is: each lane finds its own.
+template <class Edge, class Weight, class Sources, int kCount>
+HINTERLAND_FN void read_neighbors(const graph::PackedCsr<Edge, Weight, Sources>& graph, const ListPlace (&list)[kCount],
+                                  const int64_t (&i)[kCount], int64_t (&neighbor)[kCount]) {
+  for (int k = 0; k < kCount; ++k) neighbor[k] = i[k] < 0 ? -1 : neighbor_alone(graph, list[k], i[k]);
+}
+
+struct WeightKind {
+  enum Kind : int64_t { kNone = -1, kUint8, kInt32, kInt64, kFloat32, kFloat64 };
+};
+
+// Weights of the types that paths know, as doubles: what a sampler does with one is a comparison or a division. A lane reads them
+// alone: which ones follows from its draws.
+template <class Sources>
+class SampleWeights : WeightKind {
+ public:
   HINTERLAND_FN SampleWeights(const graph::GraphWords& words, int64_t kind) : words_(words), kind_(kind) {}
 
   HINTERLAND_FN bool any() const { return kind_ != kNone; }
-  HINTERLAND_FN double read(int64_t edge) const {
+  HINTERLAND_FN double read_alone(int64_t edge) const {
     switch (kind_) {
       case kUint8: return as<uint8_t>(edge);
       case kInt32: return as<int32_t>(edge);
@@ -52,10 +77,8 @@ class SampleWeights {
  private:
   template <class T>
   HINTERLAND_FN double as(int64_t edge) const {
-    const int32_t* const slots = words_.hot_weights == nullptr ? nullptr : words_.slots;
-    return static_cast<double>(
-        graph::TieredSource<T>{static_cast<const T*>(words_.weights), static_cast<const T*>(words_.hot_weights), slots}.read(
-            edge));
+    using Source = typename Sources::template Large<T>;
+    return static_cast<double>(Source(words_.weights, words_.num_edges, words_.hot_weights, words_.slots).read_alone(edge));
   }
 
   const graph::GraphWords& words_;

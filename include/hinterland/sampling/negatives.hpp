@@ -35,12 +35,13 @@ struct NegativeParams {
   NegativeControl* control;
 };
 
-// The list of one vertex, and what is not in it.
+// The list of one vertex, and what is not in it. A lane searches it alone: lanes search lists of different lengths, at different
+// tries.
 template <class Graph>
 class Absent {
  public:
-  HINTERLAND_FN Absent(const Graph& graph, int64_t vertex, graph::StepCounts& counts) : graph_(graph), counts_(counts) {
-    const graph::ListBounds bounds(graph, vertex, true, counts);
+  HINTERLAND_FN Absent(const Graph& graph, int64_t vertex, graph::StepCounts<>& counts) : graph_(graph), counts_(counts) {
+    const auto bounds = graph::ListBounds::alone(graph, vertex, counts);
     list_ = {vertex, bounds.begin, bounds.end - bounds.begin};
   }
 
@@ -67,7 +68,7 @@ class Absent {
 
  private:
   HINTERLAND_FN int64_t neighbor(int64_t i) const {
-    const int64_t found = neighbor_at(graph_, list_, i);
+    const int64_t found = neighbor_alone(graph_, list_, i);
     if (graph_.has(found)) return found;
     counts_.bad = min_of(counts_.bad, list_.vertex);
     return -1;
@@ -95,7 +96,7 @@ class Absent {
   }
 
   const Graph& graph_;
-  graph::StepCounts& counts_;
+  graph::StepCounts<>& counts_;
   ListPlace list_;
 };
 
@@ -109,7 +110,7 @@ HINTERLAND_FN void negative_edges(Team& team, const NegativeParams& task) {
   const int64_t phase = task.phase, vertices = graph.num_vertices;
   team.static_for(phase == kCountAbsent ? vertices : task.count, [&](const auto& ranges) {
     const Draws draws(task.seed, task.batch, Draws::kNegatives);
-    graph::StepCounts counts;
+    graph::StepCounts<> counts;
     const auto try_pair = [&](int64_t i) {
       const uint64_t place = static_cast<uint64_t>(i);
       int64_t source = task.sources == nullptr ? -1 : task.sources[i / task.each];

@@ -36,7 +36,7 @@ struct Relation {
   const int64_t* fanouts;     // for each hop; -1 is all of the list
   int64_t* ends;              // ends[h]: edges before hop h
   int64_t *row, *col, *edge;  // of each edge: source and target as numbered in the batch, and its place among all edges
-  int64_t weights;            // SampleWeights::Kind
+  int64_t weights;            // WeightKind
   double most_weight;
   const int64_t* times;  // of all edges of the lists, or null
 };
@@ -128,7 +128,7 @@ class HopStep {
     if constexpr (kMayCompare)
       if (compares() && takes_all()) list_candidates(team, base);
     team.single([&] { relation_.ends[hop_ + 1] = base + edges; });
-    read_neighbors(team, table, edges, base);
+    follow_edges(team, table, edges, base);
     prefix(
         team, edges, batch_.sums, batch_.control->num_new,
         [&](int64_t e) -> int64_t {
@@ -170,13 +170,16 @@ class HopStep {
     return static_cast<uint64_t>(number_ << Draws::kPlaceBits | (frontier_ + i));
   }
 
-  // The list of vertex i of the frontier, empty where the vertex is none or its list is broken, and notes of both.
-  HINTERLAND_FN ListPlace open(int64_t i, graph::StepCounts& counts) const {
-    const int64_t vertex = target_.node[frontier_ + i];
+  // The list of vertex i of the frontier, empty where the vertex is none or its list is broken, and notes of both. All lanes call it
+  // together, each with a vertex of its own or with none, or all with the same.
+  HINTERLAND_FN ListPlace open(int64_t i, bool there, graph::StepCounts<>& counts) const {
+    const int64_t vertex = there ? target_.node[frontier_ + i] : -1;
     const graph::ListBounds list(graph_, vertex, static_cast<uint64_t>(vertex) < static_cast<uint64_t>(target_.num_vertices),
                                  counts);
-    batch_.begins[i] = list.begin;
-    batch_.degrees[i] = list.end - list.begin;
+    if (there) {
+      batch_.begins[i] = list.begin;
+      batch_.degrees[i] = list.end - list.begin;
+    }
     return {vertex, list.begin, list.end - list.begin};
   }
   HINTERLAND_FN ListPlace opened(int64_t i) const { return {target_.node[frontier_ + i], batch_.begins[i], batch_.degrees[i]}; }
@@ -184,7 +187,7 @@ class HopStep {
     const int64_t limit = batch_.limits == nullptr ? 0 : batch_.limits[target_.tree[frontier_ + i]];
     return {graph_, weights_, rule_, source_.num_vertices, list, limit};
   }
-  HINTERLAND_FN void report(const graph::StepCounts& counts) const {
+  HINTERLAND_FN void report(const graph::StepCounts<>& counts) const {
     if (counts.bad != kNone) atomic_min(batch_.control->bad_list, number_ << Draws::kPlaceBits | counts.bad);
   }
 
@@ -193,10 +196,12 @@ class HopStep {
   HINTERLAND_FN void choose_by_position(Team& team) const {
     team.static_for(size_, [&](const auto& ranges) {
       const Draws draws(batch_.rule.seed, batch_.rule.batch, Draws::kNeighbors);
-      graph::StepCounts counts;
+      graph::StepCounts<> counts;
       ranges([&](int64_t first, int64_t last) {
-        for (int64_t i = first + Warp::lane(); i < last; i += Warp::kWidth) {
-          const int64_t degree = open(i, counts).degree;
+        for (int64_t base = first; base < last; base += Warp::kWidth) {
+          const int64_t i = base + Warp::lane();
+          const int64_t degree = open(i, i < last, counts).degree;
+          if (i >= last) continue;
           if (takes_all() || (!rule_.replace && degree <= fanout_)) {
             batch_.firsts[i] = degree;
             continue;
@@ -217,9 +222,9 @@ class HopStep {
   HINTERLAND_FN void choose_by_candidate(Team& team) const {
     team.dynamic_for(size_, [&](const auto& each) {
       const ChoiceStreams streams(batch_.rule.seed, batch_.rule.batch);
-      graph::StepCounts counts;
+      graph::StepCounts<> counts;
       each([&](int64_t i) {
-        const Candidates<Graph> from = candidates(i, open(i, counts));
+        const Candidates<Graph> from = candidates(i, open(i, true, counts));
         int64_t count = 0;
         if (takes_all()) {
           for (int64_t at = Warp::lane(); at < from.degree(); at += Warp::kWidth) count += from.weight(at) > 0.0;
@@ -276,27 +281,31 @@ class HopStep {
   }
 
   template <class Team>
-  HINTERLAND_FN void read_neighbors(Team& team, const NumberTable& table, int64_t edges, int64_t base) const {
+  HINTERLAND_FN void follow_edges(Team& team, const NumberTable& table, int64_t edges, int64_t base) const {
     team.static_for(ceil_div(edges, kRun), [&](const auto& ranges) {
-      graph::StepCounts counts;
+      graph::StepCounts<> counts;
       ranges([&](int64_t first, int64_t last) {
-        int64_t e = first * kRun + Warp::lane();
         const int64_t end = min_of(last * kRun, edges);
-        for (int64_t i = e < end ? owner(e) : 0; e < end; e += Warp::kWidth) {
-          while (i + 1 < size_ && batch_.firsts[i + 1] <= e) ++i;
-          const ListPlace list = opened(i);
-          const int64_t at = position(i, e, base);
-          const bool listed = static_cast<uint64_t>(at) < static_cast<uint64_t>(list.degree);
-          const int64_t neighbor = listed ? neighbor_at(graph_, list, at) : -1;
-          relation_.edge[base + e] = list.begin + at;
+        int64_t e = first * kRun + Warp::lane();
+        int64_t i = e < end ? owner(e) : 0;
+        for (; e - Warp::lane() < end; e += Warp::kWidth) {
+          const bool there = e < end;
+          while (there && i + 1 < size_ && batch_.firsts[i + 1] <= e) ++i;
+          const ListPlace list[] = {there ? opened(i) : ListPlace{}};
+          int64_t at = there ? position(i, e, base) : -1, neighbor[1];
+          const int64_t asked[] = {static_cast<uint64_t>(at) < static_cast<uint64_t>(list[0].degree) ? at : -1};
+          read_neighbors(graph_, list, asked, neighbor);
+          if (!there) continue;
+          relation_.edge[base + e] = list[0].begin + at;
           relation_.col[base + e] = frontier_ + i;
           batch_.found[e] = -1;
-          if (static_cast<uint64_t>(neighbor) >= static_cast<uint64_t>(source_.num_vertices)) {
-            counts.bad = min_of(counts.bad, list.vertex);
+          if (static_cast<uint64_t>(neighbor[0]) >= static_cast<uint64_t>(source_.num_vertices)) {
+            counts.bad = min_of(counts.bad, list[0].vertex);
             continue;
           }
           const int64_t tree = source_.tree == nullptr ? 0 : target_.tree[frontier_ + i];
-          batch_.found[e] = table.enter(tree * source_.num_vertices + neighbor, NumberTable::kNew + static_cast<uint64_t>(e));
+          batch_.found[e] =
+              table.enter(tree * source_.num_vertices + neighbor[0], NumberTable::kNew + static_cast<uint64_t>(e));
         }
       });
       report(counts);
@@ -308,7 +317,7 @@ class HopStep {
   const Relation& relation_;
   const VertexSet &source_, &target_;
   Graph graph_;
-  SampleWeights weights_;
+  SampleWeights<typename Graph::Family> weights_;
   ChoiceRule rule_;
   int64_t fanout_;
   int64_t frontier_, size_;  // the vertices that draw: the first one's number, and how many

@@ -28,7 +28,7 @@ struct WalkParams {
   int64_t first;              // the first walk's number; each number has draws of its own
   int64_t num_walks, length;  // length is at most kMostSteps
   double restart;
-  int64_t weights;  // SampleWeights::Kind
+  int64_t weights;  // WeightKind
   double most_weight;
   const int64_t* starts;
   int64_t* walks;  // [num_walks, length + 1]
@@ -104,7 +104,7 @@ class WalkDraws {
   }
 
   const Graph& graph_;
-  SampleWeights weights_;
+  SampleWeights<typename Graph::Family> weights_;
   ChoiceRule rule_;
   Draws draws_;
   double restart_;
@@ -118,7 +118,7 @@ HINTERLAND_FN void random_walks(Team& team, const WalkParams& task) {
   const Graph graph(*task.graph);
   team.static_for(ceil_div<int64_t>(task.num_walks, kWalksTogether), [&](const auto& ranges) {
     const WalkDraws<Graph> draws(graph, task);
-    graph::StepCounts counts;
+    graph::StepCounts<> counts;
     ranges([&](int64_t first, int64_t last) {
       const int64_t run = first + Warp::lane(), begin = run * kWalksTogether;
       const int64_t count = run < last ? min_of<int64_t>(task.num_walks - begin, kWalksTogether) : 0;
@@ -142,9 +142,11 @@ HINTERLAND_FN void random_walks(Team& team, const WalkParams& task) {
           list[k] = {at[k], bounds.begin, bounds.end - bounds.begin};
         }
         for (int k = 0; k < kWalksTogether; ++k) position[k] = draws.choose(list[k], draws.place(task.first + begin + k, step));
+        int64_t next[kWalksTogether];
+        read_neighbors(graph, list, position, next);
         for (int k = 0; k < kWalksTogether; ++k) {
           const int64_t from = at[k];
-          at[k] = returns[k] ? start[k] : position[k] < 0 ? -1 : neighbor_at(graph, list[k], position[k]);
+          at[k] = returns[k] ? start[k] : next[k];
           if (position[k] >= 0 && !graph.has(at[k])) {
             counts.bad = min_of(counts.bad, from);
             at[k] = -1;

@@ -20,7 +20,7 @@ from .graph import Graph
 from .msbfs import check_sources, to_inner
 from .prepare import Prepared, graph_of, prepared_for
 from .traversal import Clock, ScratchLayout, csr_type, finish, graph_type, outer_bytes, runner, scratch_for, to_outer
-from .traversal_stats import summarise
+from .traversal_stats import sum_tiers, summarise
 from .view import allocated
 
 
@@ -74,7 +74,7 @@ def betweenness_centrality(
         gpu_budget: most bytes of GPU memory that the call may take, result included (``"1GiB"`` or a number); None is what
             is free. Where it has no room for the search's state, the CPU does the work.
         device: where to run; None is the current GPU, or the CPU on a machine without one.
-        stats: also report ``device``, ``seconds``, ``edges``, ``bytes``, ``cached``, ``held``, and the same and more for each
+        stats: also report ``device``, ``seconds``, ``edges``, ``bytes``, ``cached``, ``tiers``, ``held``, and the same and more for each
             source (``searches``; see ``traversal_stats.summarise``; their levels are those on the way there, then those on
             the way back).
 
@@ -150,7 +150,7 @@ def _run(prepared: Prepared, sources: list[int], stats: bool) -> tuple[torch.Ten
     graph, device = prepared.graph, prepared.device
     history_size = _history_size(graph, device)
     layout, overflow = _layout(graph, history_size)
-    search = runner(prepared, _core.betweenness, KERNELS, _instance(graph_type(prepared)))
+    search = runner(prepared, _core.betweenness, KERNELS, _instance(graph_type(prepared, metered=stats)))
     levels = torch.full((graph.num_vertices,), -1, dtype=torch.int32, device=device)
     sigma = torch.zeros(graph.num_vertices, dtype=torch.float64, device=device)
     scores = torch.zeros(graph.num_vertices, dtype=torch.float64, device=device)
@@ -162,7 +162,7 @@ def _run(prepared: Prepared, sources: list[int], stats: bool) -> tuple[torch.Ten
             scratch[: layout.zeroed].zero_()
             search(
                 _PARAMS(
-                    graph=prepared.out.words,
+                    graph=prepared.out.words_for(stats),
                     source=inner,
                     levels=levels.data_ptr(),
                     sigma=sigma.data_ptr(),
@@ -185,7 +185,10 @@ def _run(prepared: Prepared, sources: list[int], stats: bool) -> tuple[torch.Ten
 
 
 def _summary(prepared: Prepared, searches: list[dict[str, Any]]) -> dict[str, Any]:
-    total = {field: sum(search[field] for search in searches) for field in ("seconds", "edges", "bytes", "cached")}
+    total: dict[str, Any] = {
+        field: sum(search[field] for search in searches) for field in ("seconds", "edges", "bytes", "cached")
+    }
+    total["tiers"] = sum_tiers(search["tiers"] for search in searches)
     return {"device": str(prepared.device), **total, "held": prepared.held, "searches": searches}
 
 

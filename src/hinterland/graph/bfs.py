@@ -125,7 +125,9 @@ def _run(prepared: Prepared, source: int, mode: str, stats: bool) -> BfsResult:
     graph, device = prepared.graph, prepared.device
     vertices, width = graph.num_vertices, id_bytes(graph.num_vertices)
     layout = ScratchLayout(*_core.bfs_layout(vertices, graph.num_edges))
-    search = runner(prepared, functools.partial(_core.bfs, id_bytes=width), KERNELS, _instance(graph_type(prepared), width))
+    search = runner(
+        prepared, functools.partial(_core.bfs, id_bytes=width), KERNELS, _instance(graph_type(prepared, metered=stats), width)
+    )
     incoming = prepared.incoming
     pulls = mode == "auto" and incoming is not None and incoming.lists.is_sorted
     clock = Clock(device)
@@ -136,8 +138,8 @@ def _run(prepared: Prepared, source: int, mode: str, stats: bool) -> BfsResult:
         scratch = scratch_for(layout, device)
         search(
             _PARAMS(
-                graph=prepared.out.words,
-                incoming=incoming.words if pulls and incoming else 0,
+                graph=prepared.out.words_for(stats),
+                incoming=incoming.words_for(stats) if pulls and incoming else 0,
                 source=source,
                 parents=parents.data_ptr(),
                 levels=levels.data_ptr(),

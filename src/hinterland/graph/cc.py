@@ -121,9 +121,8 @@ def _run(prepared: Prepared, mode: str, stats: bool) -> ComponentsResult:
     graph, device = prepared.graph, prepared.device
     vertices, width = graph.num_vertices, id_bytes(graph.num_vertices)
     layout, control_at = _layout(graph)
-    run = runner(
-        prepared, functools.partial(_core.connected_components, id_bytes=width), KERNELS, _instance(graph_type(prepared), width)
-    )
+    on_cpu = functools.partial(_core.connected_components, id_bytes=width)
+    run = runner(prepared, on_cpu, KERNELS, _instance(graph_type(prepared, metered=stats), width))
     incoming = prepared.incoming if mode == "auto" else None
     # Over the link, the first lines of all lists are read once, not once for each neighbour that is linked.
     reread = prepared.out.heads is not None or not prepared.out.over_link
@@ -133,8 +132,8 @@ def _run(prepared: Prepared, mode: str, stats: bool) -> ComponentsResult:
         scratch = scratch_for(layout, device)
         run(
             _PARAMS(
-                graph=prepared.out.words,
-                incoming=incoming.words if incoming else 0,
+                graph=prepared.out.words_for(stats),
+                incoming=incoming.words_for(stats) if incoming else 0,
                 reread=reread,
                 labels=labels.data_ptr(),
                 scratch=scratch.data_ptr(),

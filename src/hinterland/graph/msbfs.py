@@ -22,7 +22,7 @@ from .bfs import MODES, check_source
 from .graph import Graph
 from .prepare import Prepared, graph_of, prepared_for
 from .traversal import Clock, ScratchLayout, csr_type, finish, graph_type, outer_bytes, runner, scratch_for, to_outer
-from .traversal_stats import summarise
+from .traversal_stats import sum_tiers, summarise
 from .view import WORDS_BYTES, allocated
 
 MOST_SOURCES = _core.MSBFS_SOURCES
@@ -82,7 +82,7 @@ def multi_source_bfs(
             is free. Levels for which it has no room go to host memory, and where it has none for the search's state, the CPU
             does the work.
         device: where to run; None is the current GPU, or the CPU on a machine without one.
-        stats: also report ``device``, ``mode``, ``seconds``, ``edges``, ``bytes``, ``cached``, ``held``, and the same and
+        stats: also report ``device``, ``mode``, ``seconds``, ``edges``, ``bytes``, ``cached``, ``tiers``, ``held``, and the same and
             more for each search of up to 64 sources (``searches``; see ``traversal_stats.summarise``).
 
     Returns:
@@ -134,7 +134,7 @@ def _run(prepared: Prepared, sources: list[int], wants_levels: bool, mode: str, 
     layout, control_at = _layout(graph)
     mask_bytes = 4 if len(sources) <= 32 else 8
     on_cpu = functools.partial(_core.msbfs, mask_bytes=mask_bytes)
-    search = runner(prepared, on_cpu, KERNELS, _instance(graph_type(prepared), mask_bytes))
+    search = runner(prepared, on_cpu, KERNELS, _instance(graph_type(prepared, metered=stats), mask_bytes))
     incoming = prepared.incoming if mode == "auto" else None
     written, levels = _room_for_levels(prepared, len(sources)) if wants_levels else (None, None)
     scratch = scratch_for(layout, device)
@@ -150,8 +150,8 @@ def _run(prepared: Prepared, sources: list[int], wants_levels: bool, mode: str, 
                 rows = written[first : first + MOST_SOURCES].fill_(-1).data_ptr()
             search(
                 _PARAMS(
-                    graph=prepared.out.words,
-                    incoming=incoming.words if incoming else 0,
+                    graph=prepared.out.words_for(stats),
+                    incoming=incoming.words_for(stats) if incoming else 0,
                     sources=some.data_ptr(),
                     num_sources=len(some),
                     levels=rows,
@@ -191,5 +191,8 @@ def _room_for_levels(prepared: Prepared, count: int) -> tuple[torch.Tensor, torc
 
 
 def _summary(prepared: Prepared, mode: str, searches: list[dict[str, Any]]) -> dict[str, Any]:
-    total = {field: sum(search[field] for search in searches) for field in ("seconds", "edges", "bytes", "cached")}
+    total: dict[str, Any] = {
+        field: sum(search[field] for search in searches) for field in ("seconds", "edges", "bytes", "cached")
+    }
+    total["tiers"] = sum_tiers(search["tiers"] for search in searches)
     return {"device": str(prepared.device), "mode": mode, **total, "held": prepared.held, "searches": searches}

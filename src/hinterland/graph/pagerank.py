@@ -194,7 +194,7 @@ def _run(
     assert prepared.incoming is not None
     layout, control_at = _layout(graph)
     on_cpu = functools.partial(_core.pagerank, real_bytes=dtype.itemsize)
-    run = runner(prepared, on_cpu, KERNELS, _instance(graph_type(prepared), dtype))
+    run = runner(prepared, on_cpu, KERNELS, _instance(graph_type(prepared, metered=stats), dtype))
     by_degree = mode == "auto" and prepared.incoming is prepared.out
     shares: torch.Tensor | None = None
     if personal is not None:
@@ -208,8 +208,8 @@ def _run(
         scratch = scratch_for(layout, device)
         run(
             _PARAMS(
-                graph=prepared.out.words,
-                incoming=prepared.incoming.words,
+                graph=prepared.out.words_for(stats),
+                incoming=prepared.incoming.words_for(stats),
                 options=_OPTIONS(damping=damping, tolerance=tolerance),
                 max_iterations=max_iterations,
                 by_degree=by_degree,

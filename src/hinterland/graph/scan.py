@@ -24,28 +24,33 @@ _PARAMS = struct("graph::ScanParams")
 
 
 class Scan:
-    """Reads all lists of a prepared graph whenever it is called: on a GPU, on the current stream."""
+    """Reads all lists of a prepared graph whenever it is called: on a GPU, on the current stream.
 
-    def __init__(self, prepared: Prepared) -> None:
+    ``stats``: also counts the bytes, which takes time.
+    """
+
+    def __init__(self, prepared: Prepared, stats: bool = False) -> None:
         self._prepared, self.device = prepared.opened(), prepared.device
+        self._stats = stats
         graph = prepared.graph
         self._layout = ScratchLayout(*_core.frontier_layout(graph.num_vertices, graph.num_edges))
         self._scratch = scratch_for(self._layout, self.device)
         self._sum = torch.empty(1, dtype=torch.int64, device=self.device)
-        self._run = runner(prepared, _core.scan_lists, KERNELS, _instance(graph_type(prepared)))
+        self._run = runner(prepared, _core.scan_lists, KERNELS, _instance(graph_type(prepared, metered=stats)))
 
     def __call__(self) -> None:
         """Begins a scan."""
         self._sum.zero_()
         self._scratch[: self._layout.zeroed].zero_()
-        words = self._prepared.out.words
+        words = self._prepared.out.words_for(self._stats)
         self._run(_PARAMS(graph=words, scratch=self._scratch.data_ptr(), sum=self._sum.data_ptr()))
 
     def result(self) -> tuple[int, int]:
-        """(Sum of all neighbours, bytes of their lists in whole sectors) of the last scan; waits for it.
+        """(Sum of all neighbours, bytes of their lists in whole sectors, or 0 if none were counted) of the last scan; waits
+        for it.
 
         Raises:
             GraphError: a neighbour list is broken.
         """
         (record,) = finish(self._prepared, self._scratch, self._layout).records.tolist()
-        return int(self._sum), record[FIELDS.index("bytes")]
+        return int(self._sum), record[FIELDS.index("home_bytes")]

@@ -109,7 +109,7 @@ def sssp(
     prepared = prepared_for(graph, "sssp", gpu_budget, device, weighted=True)
     width = bucket_width(mode, delta, _first_delta(given, weights, prepared.device))
     with devices.on(prepared.device):
-        run = search(prepared, source, width, "sssp")
+        run = search(prepared, source, width, stats, "sssp")
         with run.clock:
             distances = _distances(run.keys, run.weights)
     return SsspResult(distances, run.stats(prepared, mode, width, distances != unreachable(distances)) if stats else None)
@@ -225,7 +225,9 @@ class Search(NamedTuple):
 _ON_CPU = {"sssp": _core.sssp, "sswp": _core.sswp}
 
 
-def search(prepared: Prepared, source: int, width: BucketWidth, algorithm: str, kernels: KernelFile = KERNELS) -> Search:
+def search(
+    prepared: Prepared, source: int, width: BucketWidth, stats: bool, algorithm: str, kernels: KernelFile = KERNELS
+) -> Search:
     """Runs the search from the user's vertex ``source`` on the current device."""
     graph, device, view = prepared.graph, prepared.device, prepared.out
     if view.slots is not None and view.hot_weights is None and not graph.is_compressed:
@@ -235,7 +237,7 @@ def search(prepared: Prepared, source: int, width: BucketWidth, algorithm: str, 
     kind = arrays.WEIGHT_TYPES[dtype]
     taken, control_at = _core.path_layout(vertices, graph.num_edges)
     layout = ScratchLayout(*taken)
-    instance = f"{algorithm}_kernel<{graph_type(prepared, WEIGHT_CLASSES[dtype])}>"
+    instance = f"{algorithm}_kernel<{graph_type(prepared, WEIGHT_CLASSES[dtype], stats)}>"
     on_cpu = functools.partial(_ON_CPU[algorithm], weight_bytes=kind.bytes, weight_order=kind.order)
     run = runner(prepared, on_cpu, kernels, instance)
     step = _CPU_STEP_EDGES if device.type == "cpu" else _GPU_STEP_EDGES
@@ -247,7 +249,7 @@ def search(prepared: Prepared, source: int, width: BucketWidth, algorithm: str, 
         scratch = scratch_for(layout, device)
         run(
             _PARAMS(
-                graph=view.words,
+                graph=view.words_for(stats),
                 source=inner,
                 keys=keys.data_ptr(),
                 scratch=scratch.data_ptr(),

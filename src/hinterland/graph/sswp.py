@@ -83,7 +83,7 @@ def sswp(
     width = bucket_width(mode, delta, max(1.0, (ends[0] - ends[1]) / _BUCKETS))
     prepared = prepared_for(graph, "sswp", gpu_budget, device, weighted=True)
     with devices.on(prepared.device):
-        run = search(prepared, source, width, "sswp", KERNELS)
+        run = search(prepared, source, width, stats, "sswp", KERNELS)
         with run.clock:
             widths = _widths(run.keys, dtype)
     return SswpResult(widths, run.stats(prepared, mode, width, widths != no_width(widths)) if stats else None)

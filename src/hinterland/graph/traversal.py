@@ -13,7 +13,7 @@ from .. import _core
 from ..runtime.errors import GraphError
 from ..runtime.jit import KernelFile
 from ..runtime.launch import launch, resident_blocks
-from ..runtime.params import Params, struct
+from ..runtime.params import Params, leaves, struct
 from .graph import Graph
 from .prepare import Prepared
 from .view import allocated
@@ -22,7 +22,7 @@ BLOCK = 512  # threads of a block, as in the kernels' launch bounds
 EDGE_TYPES = ("int32_t", "int64_t")
 RECORDS = _core.STEP_RECORDS + 1  # the last is shared by all steps after the others
 _CONTROL, _RECORD = struct("graph::FrontierControl"), struct("graph::StepRecord")
-FIELDS = tuple(field for field, _, _ in _core.STRUCTS["graph::StepRecord"][1])
+FIELDS = tuple(leaves("graph::StepRecord"))
 _ID_WIDE_FROM = 2**31  # vertices from which a vertex number takes eight bytes
 _AT_ONCE = 1 << 22  # vertices that are renumbered together, which bounds the memory that takes
 
@@ -41,13 +41,15 @@ def id_bytes(num_vertices: int) -> int:
     return 8 if num_vertices >= _ID_WIDE_FROM else 4
 
 
-def graph_type(prepared: Prepared, weight: str | None = None) -> str:
-    """The C++ type through which kernels see the graph."""
-    return csr_type(prepared.out.edge_type.itemsize, weight, prepared.graph.is_compressed)
+def graph_type(prepared: Prepared, weight: str | None = None, metered: bool = False) -> str:
+    """The C++ type through which kernels see the graph. ``metered``: it counts what it reads, which costs registers."""
+    return csr_type(prepared.out.edge_type.itemsize, weight, prepared.graph.is_compressed, metered)
 
 
-def csr_type(edge_bytes: int, weight: str | None = None, packed: bool = False) -> str:
+def csr_type(edge_bytes: int, weight: str | None = None, packed: bool = False, metered: bool = False) -> str:
     form, edge = "PackedCsr" if packed else "Csr", f"int{8 * edge_bytes}_t"
+    if metered:
+        return f"graph::{form}<{edge}, {weight or 'graph::NoWeight'}, memory::Metered>"
     return f"graph::{form}<{edge}>" if weight is None else f"graph::{form}<{edge}, {weight}>"
 
 
@@ -121,7 +123,7 @@ class Finished(NamedTuple):
 
     depth: int
     end_ns: int
-    records: torch.Tensor  # int64 [steps, 8], fields as in StepRecord
+    records: torch.Tensor  # int64 [steps, len(FIELDS)]
 
 
 def finish(prepared: Prepared, scratch: torch.Tensor, layout: ScratchLayout) -> Finished:

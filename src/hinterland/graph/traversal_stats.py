@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from ..machine import load as load_machine
+from ..runtime.params import leaves
 from .prepare import Prepared
 from .traversal import FIELDS, Finished
 
+TIERS = "local", "peers", "host"  # where bytes come from: the device's own memory, other GPUs', the CPU's
+_COUNTS = leaves("memory::TierCount")
 _HEAVY = 0.9  # the heavy levels are the fewest that move this share of all bytes
 
 
@@ -28,16 +32,19 @@ def summarise(finished: Finished, seconds: float, prepared: Prepared, mode: str)
 
     Returns:
         A dict that JSON can take: ``device``, ``mode``, ``seconds``, ``levels`` (steps), ``reached``, ``edges`` (out of
-        the vertices of all frontiers; not all of them need be examined), ``bytes`` (read from where the edges lie, in whole
-        32-byte sectors), ``cached`` (bytes read instead from what the GPU keeps), ``held`` (bytes of GPU memory kept between
-        runs), ``link`` (None unless the edges crossed it: ``bytes``, ``bandwidth``, ``ceiling``, ``share``, and ``heavy``,
-        the same over the fewest levels that moved nine tenths of all bytes), ``per_level``.
+        the vertices of all frontiers; not all of them need be examined), ``tiers`` (what reading edges and their weights
+        took of each of TIERS: ``bytes`` in whole 32-byte sectors, ``requests`` for cache lines, and ``hits``, the elements
+        that were found there), ``bytes`` (those from where the edges lie), ``cached`` (those from what the GPU keeps of
+        them), ``held`` (bytes of GPU memory kept between runs), ``link`` (None unless the edges crossed it: ``bytes``,
+        ``bandwidth``, ``ceiling``, ``share``, and ``heavy``, the same over the fewest levels that moved nine tenths of all
+        bytes), ``per_level``.
     """
     rows = [dict(zip(FIELDS, row, strict=True)) for row in finished.records.tolist()]
     starts = [*(row["start_ns"] for row in rows), finished.end_ns]
     levels: list[dict[str, Any]] = []
     for number, row in enumerate(rows):
-        row["bytes"] = max(0, row["bytes"] - row["cached"])
+        parts = {part: [row.pop(f"{part}_{count}") for count in _COUNTS] for part in ("home", "kept")}
+        row |= {"bytes": parts["home"][0], "cached": parts["kept"][0], "tiers": _by_tier(prepared, **parts)}
         row["direction"] = "pull" if row.pop("pulled") else "push"
         start, visit = row.pop("start_ns"), row.pop("visit_ns")
         collecting = visit - start if visit else 0  # 0 where a step is one loop
@@ -52,12 +59,25 @@ def summarise(finished: Finished, seconds: float, prepared: Prepared, mode: str)
         "levels": finished.depth,
         "reached": total["vertices"],
         "edges": total["edges"],
+        "tiers": sum_tiers([level["tiers"] for level in levels]),
         "bytes": total["bytes"],
         "cached": total["cached"],
         "held": prepared.held,
         "link": _link(levels, total["bytes"], seconds) if over_link else None,
         "per_level": levels,
     }
+
+
+def _by_tier(prepared: Prepared, home: list[int], kept: list[int]) -> dict[str, dict[str, int]]:
+    held = [{prepared.out.home: home}, {"local": kept}]
+    zero = [0] * len(_COUNTS)
+    return sum_tiers([{tier: dict(zip(_COUNTS, one.get(tier, zero), strict=True)) for tier in TIERS} for one in held])
+
+
+def sum_tiers(parts: Iterable[dict[str, dict[str, int]]]) -> dict[str, dict[str, int]]:
+    """The ``tiers`` of several parts together."""
+    parts = list(parts)
+    return {tier: {count: sum(part[tier][count] for part in parts) for count in _COUNTS} for tier in TIERS}
 
 
 def _link(levels: list[dict[str, Any]], moved: int, seconds: float) -> dict[str, Any]:

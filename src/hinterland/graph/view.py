@@ -18,7 +18,7 @@ from .arrays import index_dtype
 from .lists import NeighborLists
 
 _WORDS, _OFFSETS = struct("graph::GraphWords"), struct("graph::Offsets")
-WORDS_BYTES = ctypes.sizeof(_WORDS)
+WORDS_BYTES = 2 * ctypes.sizeof(_WORDS)  # with reads counted, and without
 _AT_ONCE = 1 << 12, 1 << 22  # the fewest and the most vertices whose offsets are looked at together
 
 
@@ -61,7 +61,7 @@ class View:
         self.packed_offsets = lists.array("packed_offsets", device)
         self.edge_type = index_dtype(lists.num_lists) if lists.is_compressed else edges.dtype
         # Elements of a page: edges, or the bytes of as many 32-bit words of packed lists.
-        self.page = _core.PAGE_EDGES * (4 if lists.is_compressed else 1)
+        self.page = _core.PAGE_ELEMENTS * (4 if lists.is_compressed else 1)
         self.weights = lists.array("weights", device)
         self.slots: torch.Tensor | None = None
         self.hot_edges: torch.Tensor | None = None
@@ -81,13 +81,22 @@ class View:
         return self.device.type == "cuda" and not self.lists.on_gpu and not self._whole
 
     @property
+    def home(self) -> str:
+        """The tier that the edges lie in: ``host``, or ``local`` in the device's own memory."""
+        return "host" if self.device.type == "cpu" or self.over_link else "local"
+
+    @property
     def words(self) -> int:
         """The address of the graph's words, in memory of the device, as long as this view lives."""
+        return self.words_for(metered=False)
+
+    def words_for(self, metered: bool) -> int:
+        """The same; ``metered``: of words that have reads counted."""
         words = self._words
         if words is None:
             with self._making:  # once: a second array would replace the one that another thread has the address of
                 words = self._words = self._made_words() if self._words is None else self._words
-        return words.data_ptr()
+        return words.data_ptr() + (ctypes.sizeof(_WORDS) if metered else 0)
 
     def _made_words(self) -> torch.Tensor:
         lists = self.lists
@@ -109,7 +118,9 @@ class View:
             packed_offsets=_offsets(self.packed_offsets),
             packed_end=0 if packed is None else packed.numel() - _core.packed_bytes(0),
         )
-        return words.on(self.device)
+        both = bytearray(words)
+        words.metered = 1
+        return torch.frombuffer(both + bytearray(words), dtype=torch.uint8).to(self.device)
 
     def _kept_offset_types(self) -> list[torch.dtype]:
         last = [self.lists.num_edges] if self.packed_offsets is None else [self.lists.num_edges, self.edges.nbytes]

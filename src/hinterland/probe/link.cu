@@ -16,13 +16,13 @@ __device__ int64_t thread_count() { return gridDim.x * static_cast<int64_t>(bloc
 
 template <int kBytes>
 __global__ void read_sequence(SequenceParams p) {
-  const memory::PointerSource<Word<kBytes>> source{static_cast<const Word<kBytes>*>(p.base)};
+  const memory::Pointer<Word<kBytes>> source(p.base);
   const uint32_t all = fold_sequence(source, thread_index(), p.words, thread_count());
   if (all == kUnlikely) *p.sink = all;
 }
 
 __global__ void read_random(RandomParams p) {
-  const memory::PointerSource<Word<16>> source{p.base};
+  const memory::Pointer<Word<16>> source(p.base);
   const Philox philox{p.seed};
   uint32_t all = 0;
   for (int64_t i = thread_index(); i < p.draws * p.words; i += thread_count()) {
@@ -32,6 +32,6 @@ __global__ void read_random(RandomParams p) {
 }
 
 // One thread.
-__global__ void read_chain(ChainParams p) { *p.at = follow(memory::PointerSource<int64_t>{p.base}, *p.at, p.steps); }
+__global__ void read_chain(ChainParams p) { *p.at = follow(memory::Pointer<int64_t>(p.base), *p.at, p.steps); }
 
 }  // namespace hinterland::probe

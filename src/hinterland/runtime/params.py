@@ -68,6 +68,16 @@ def struct(name: str) -> type[Params]:
     return made
 
 
+def leaves(name: str) -> list[str]:
+    """The names of a struct's fields in order; of a struct within it, ``OUTER_INNER``."""
+    fields = [(field, kind) for field, _, kind in _core.STRUCTS[name][1]]
+    return [
+        leaf
+        for field, kind in fields
+        for leaf in ([f"{field}_{inner}" for inner in leaves(kind)] if kind in _core.STRUCTS else [field])
+    ]
+
+
 def _type(kind: str) -> Any:
     name, *counts = kind.replace("]", "").split("[")
     made = _KINDS[name] if name in _KINDS else struct(name)
