@@ -41,8 +41,12 @@ struct Packed {
 
   // The graph as it is now, with either kind of offsets in four bytes or in eight.
   graph::GraphWords view(int widths) {
-    held = HeldOffsets(offsets, widths % 2);
-    held_at = HeldOffsets(at, widths / 2 % 2);
+    const auto of_all = [&](std::vector<int64_t> some) {  // vertices behind the last list have none
+      some.resize(vertices + 1, some.back());
+      return some;
+    };
+    held = HeldOffsets(of_all(offsets), widths % 2);
+    held_at = HeldOffsets(of_all(at), widths / 2 % 2);
     graph::GraphWords view{};
     view.num_vertices = vertices;
     view.num_edges = offsets.back();

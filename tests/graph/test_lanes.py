@@ -15,12 +15,23 @@ TESTS = Path(__file__).resolve().parent.parent
 PROGRAMS = sorted(path for path in TESTS.rglob("*_lanes.cpp") if "int main()" in path.read_text())
 
 
+def headers(source):
+    """The names of our headers that a program includes, at any depth."""
+    return {listed.split("\n")[0] for listed in jit._headers(source.read_text().replace("lane_team.hpp", ""))}
+
+
 @pytest.mark.skipif(shutil.which("g++") is None, reason="no g++")
 @pytest.mark.parametrize("source", PROGRAMS, ids=lambda path: path.stem)
-def test_a_warp_of_lanes_agrees_with_its_oracle(source, tmp_path, monkeypatch):
+@pytest.mark.parametrize("cached", [False, True], ids=["in memory", "through a cache"])
+def test_a_warp_of_lanes_agrees_with_its_oracle(source, cached, tmp_path, monkeypatch):
+    if cached and "hinterland/memory/source.hpp" not in headers(source):
+        pytest.skip("reads no graph")
     monkeypatch.delenv("LD_PRELOAD", raising=False)  # a sanitizer's runtime, meant for Python
     program = tmp_path / source.stem
-    paths = ["-I", str(TESTS / "lanes"), "-I", str(jit.INCLUDE_DIR)]
+    if cached:
+        monkeypatch.setenv("HINTERLAND_CACHED_SOURCES", "1")
+    folders = [TESTS / "cached"] * cached + [TESTS / "lanes", jit.INCLUDE_DIR]
+    paths = [part for folder in folders for part in ("-I", str(folder))]
     flags = ["-std=c++20", "-O1", "-Wall", "-Wextra", "-Werror", *paths]
     subprocess.run(["g++", *flags, str(source), "-o", str(program)], check=True)
     done = subprocess.run([str(program)], capture_output=True, text=True, check=False, timeout=120)

@@ -121,7 +121,7 @@ class StagedBits {
     source_.read(at, part, for_none);
     const int64_t last = reaches_third ? word + 2 : word + 1;
     const int64_t moved[] = {word, asked && last % kSectorWords < 2 ? last : memory::kNowhere};
-    source_.count(moved, meter_);
+    source_.count_reads(moved, meter_);
   }
 
   HINTERLAND_FN Piece copy(int64_t begin, int64_t end, int to_line, int most, const Piece& before) const {
@@ -140,7 +140,7 @@ class StagedBits {
       }
       memory::NoMeter for_none;
       source_.read(at, words, for_none);
-      source_.count(fresh, meter_);  // lines that were just read are at hand
+      source_.count_reads(fresh, meter_);  // lines that were just read are at hand
       for (int k = 0; k < kInFlight; ++k)
         if (line + k < lines) to[(line + k) * kLineWords] = words[k];
     }

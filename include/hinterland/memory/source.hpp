@@ -4,7 +4,7 @@
 //   read(at, to, meter)   elements at[k] to to[k], for all k at once: all are asked for, and then waited for once. kNowhere asks for
 //                         nothing, and gives zero. All lanes of a warp call it together.
 //   read_alone(at)        one element, for a lane that the others do not wait for.
-//   count(at, meter)      has the meter count what read() would, for whoever reads the same lines again and again.
+//   count_reads(at, meter) has the meter count what read() would, for whoever reads the same lines again and again.
 //   span(begin, end)      how a warp reads a run of elements: from the cache line on that holds the first, so that each of its
 //                         requests begins on a line (merged and aligned access, Min 2022, listing 2.2).
 //
@@ -75,18 +75,18 @@ struct Paged {
   template <class Meter>
   HINTERLAND_FN T read_alone(int64_t at, Meter& meter) const {
     const int64_t all[] = {at};
-    count(all, meter);
+    count_reads(all, meter);
     return read_alone(at);
   }
 
   template <int kCount, class Meter>
   HINTERLAND_FN void read(const int64_t (&at)[kCount], T (&to)[kCount], Meter& meter) const {
     for (int k = 0; k < kCount; ++k) to[k] = at[k] == kNowhere ? T{} : read_alone(at[k]);
-    count(at, meter);
+    count_reads(at, meter);
   }
 
   template <int kCount, class Meter>
-  HINTERLAND_FN void count(const int64_t (&at)[kCount], Meter& meter) const {
+  HINTERLAND_FN void count_reads(const int64_t (&at)[kCount], Meter& meter) const {
     if constexpr (Meter::kCounts)
       for (int k = 0; k < kCount; ++k)
         meter.count(at[k] == kNowhere ? nullptr : home + at[k], at[k] != kNowhere && is_kept(at[k]));
