@@ -1,4 +1,4 @@
-"""Launches from any thread: what the driver gets, and that it is asked only after the thread has a context. No GPU is touched."""
+"""Launches from any thread: what the driver gets, and that it is asked only after the thread has a context. No GPU is used."""
 
 from __future__ import annotations
 
