@@ -8,7 +8,7 @@ from ..machine import load as load_machine
 from .prepare import Prepared
 from .traversal import FIELDS, Finished
 
-_HEAVY = 0.9  # the heavy levels are the fewest that move this share of all bytes
+_HEAVY = 0.9  # the heavy levels are the fewest that move this share of all bytes: a definition
 
 
 def link_ceiling() -> float | None:
