@@ -58,6 +58,7 @@ void def_loop(nanobind::module_& m, const char* name, void (*loop)(const Params&
       nanobind::arg("params"), more...);
 }
 
+void bind_runtime(nanobind::module_& m);
 void bind_memory(nanobind::module_& m);
 void bind_storage(nanobind::module_& m);
 void bind_graph_build(nanobind::module_& m);

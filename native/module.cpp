@@ -29,16 +29,7 @@ NB_MODULE(_core, m) {
     told[one.name.c_str()] = nanobind::make_tuple(one.size, fields);
   }
   m.attr("STRUCTS") = told;
-  m.def(
-      "address_of",
-      [](nanobind::handle object) {
-        Py_buffer bytes;
-        if (PyObject_GetBuffer(object.ptr(), &bytes, PyBUF_SIMPLE) != 0) throw nanobind::python_error();
-        const auto address = reinterpret_cast<uintptr_t>(bytes.buf);
-        PyBuffer_Release(&bytes);
-        return address;
-      },
-      nanobind::arg("object"), "ctypes.addressof, of which torch.compile would warn.");
+  hn::bind_runtime(m);
   hn::bind_memory(m);
   hn::bind_storage(m);
   hn::bind_graph_build(m);

@@ -24,6 +24,8 @@ void translate(const std::exception_ptr& error, void*) {
     raise("StorageError", e.what());
   } catch (const OutOfMemory& e) {
     raise("OutOfMemory", e.what());
+  } catch (const DeviceError& e) {
+    raise("DeviceError", e.what());
   }
 }
 

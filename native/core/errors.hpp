@@ -18,6 +18,10 @@ struct OutOfMemory : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+struct DeviceError : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
 // "what: strerror(code)", for a failed system call.
 [[noreturn]] void throw_errno(const std::string& what, int code);
 

@@ -69,7 +69,7 @@ class ThreadTeam {
   void static_for(int64_t count, const Body& body) {
 #pragma omp parallel if (count > kAlone)
     body([&](const auto& each) {
-#pragma omp for schedule(dynamic, 16) nowait
+#pragma omp for schedule(dynamic, kItemsAtOnce) nowait
       for (int64_t i = 0; i < count; ++i) each(i, i + 1);
     });
     poll();
@@ -79,17 +79,20 @@ class ThreadTeam {
   void dynamic_for(int64_t count, const Body& body) {
 #pragma omp parallel if (count > kTasksAlone)
     body([&](const auto& each) {
-#pragma omp for schedule(dynamic, 4) nowait
+#pragma omp for schedule(dynamic, kTasksAtOnce) nowait
       for (int64_t i = 0; i < count; ++i) each(i);
     });
     poll();
   }
 
  private:
-  // Loops of no more items than this take less time than waking other threads: one thread does them.
+  // One thread does loops of no more items, or tasks, than these; waking others would take longer. On two that spin, 8 are
+  // better for grids and 512 worse (docs/notes/thresholds.md); with more cores a barrier costs more.
   static constexpr int64_t kAlone = 64;
-  static constexpr int64_t kTasksAlone = 16;
-  static constexpr int64_t kPollEvery = 50'000'000;  // nanoseconds between questions whether to go on
+  static constexpr int64_t kTasksAlone = 16;  // chosen, not measured
+  // What a thread takes at a time: fewer tasks, which are longer. Chosen, not measured.
+  static constexpr int64_t kItemsAtOnce = 16, kTasksAtOnce = 4;
+  static constexpr int64_t kPollEvery = 50'000'000;  // nanoseconds between questions whether to go on: Ctrl-C seems immediate
 
   void poll() {
     if (check_interrupt == nullptr || now_ns() - polled_ < kPollEvery) return;

@@ -16,8 +16,9 @@ namespace hinterland::native {
 
 namespace {
 
-constexpr int64_t kHugeRow = 1 << 20;       // rows from here on are sorted by all threads together
-constexpr int64_t kWorthThreads = 1 << 14;  // with fewer elements, waking threads takes longer than one loop
+constexpr int64_t kHugeRow = 1 << 20;  // rows from here on are sorted by all threads together: chosen, not measured
+// With fewer elements, waking threads takes longer than one loop: two gain in a sum from here on (docs/notes/thresholds.md).
+constexpr int64_t kWorthThreads = 1 << 14;
 constexpr int64_t kNone = std::numeric_limits<int64_t>::max();
 
 int64_t none_is_minus_one(int64_t position) { return position == kNone ? -1 : position; }
@@ -27,7 +28,7 @@ struct Entry {
   int64_t row, neighbor, source;
 };
 
-constexpr int kBatch = 256;
+constexpr int kBatch = 256;  // entries: 3.6 times as fast as one at a time (docs/graph.md); other sizes were not measured
 
 // visit(entries, count) for all the entries that the edges add, by all threads, in batches. What happens to a batch comes in
 // steps (fetch ahead, then change), so that a thread waits for many memory lines at once: rows are hit at random, and an

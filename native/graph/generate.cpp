@@ -16,7 +16,7 @@ namespace {
 
 template <class Weight, class Edges>
 void fill_weights(const Edges& edges, const int64_t* names, uint64_t seed, void* weights) {
-  constexpr int64_t kPiece = 1 << 14;
+  constexpr int64_t kPiece = 1 << 14;  // edges that a thread takes at a time: chosen, not measured
   const graph::EdgeWeight<Weight> weight(seed);
   Weight* const out = static_cast<Weight*>(weights);
   const auto name = [&](int64_t v) { return names == nullptr || v < 0 || v >= edges.vertices ? v : names[v]; };

@@ -10,6 +10,10 @@
 
 namespace hinterland::native {
 
+// Entries of a list between one that is asked for and the one that is looked at. Chosen: in lists of 64 two cores do as well with
+// none (docs/notes/thresholds.md).
+constexpr int64_t kAhead = 16;
+
 void queue_order(const int64_t* indptr, int64_t vertices, NeighborArray neighbors, int64_t edges, const int64_t* roots,
                  bool by_degree, int64_t* order) {
   std::vector<char> met(vertices, 0);
@@ -31,7 +35,6 @@ void queue_order(const int64_t* indptr, int64_t vertices, NeighborArray neighbor
     std::sort(joined.begin(), joined.end());
     for (int64_t i = first; i < end; ++i) order[i] = joined[i - first].v;
   };
-  constexpr int64_t kAhead = 16;
   with_neighbors(neighbors, [&](const auto* ids) {
     for (int64_t root = 0, head = 0; root < vertices; ++root) {
       for (join(roots[root]); head < end; ++head) {
@@ -50,7 +53,6 @@ void queue_order(const int64_t* indptr, int64_t vertices, NeighborArray neighbor
 bool renumber_rows(const int64_t* indptr, NeighborArray neighbors, WeightArray weights, int64_t edges, const int64_t* order,
                    const int64_t* numbers, const int64_t* to_indptr, int64_t vertices, NeighborArray to_neighbors,
                    WeightArray to_weights) {
-  constexpr int64_t kAhead = 16;
   std::atomic<bool> all{true};
   with_neighbors(neighbors, [&](const auto* ids) {
     with_neighbors(to_neighbors, [&](auto* to) {

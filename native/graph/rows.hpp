@@ -12,7 +12,9 @@
 
 namespace hinterland::native {
 
-inline constexpr int64_t kPieceEdges = 1 << 16;  // what a thread takes at once
+inline constexpr int64_t kPieceEdges = 1 << 16;  // what a thread takes at once: chosen, not measured
+// Numbers that are worth a thread in a sum: two are as fast as one with some 2^13 together (docs/notes/thresholds.md).
+inline constexpr int64_t kSumPiece = 4096;
 
 template <class Use>
 void with_neighbors(NeighborArray neighbors, Use&& use) {
@@ -25,7 +27,7 @@ void with_neighbors(NeighborArray neighbors, Use&& use) {
 
 // values[i] becomes the sum of values[0 .. i]. Returns the total.
 inline int64_t inclusive_sum(int64_t* values, int64_t count) {
-  const int64_t pieces = std::min<int64_t>(num_threads(), std::max<int64_t>(count / 4096, 1));
+  const int64_t pieces = std::min<int64_t>(num_threads(), std::max<int64_t>(count / kSumPiece, 1));
   std::vector<int64_t> before(pieces + 1, 0);
   const auto edge = [&](int64_t piece) { return count / pieces * piece + std::min(piece, count % pieces); };
 #pragma omp parallel for schedule(static, 1) if (pieces > 1)

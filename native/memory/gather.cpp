@@ -6,7 +6,8 @@ namespace hinterland::native {
 
 namespace {
 
-constexpr int64_t kParallelBytes = 64 << 10;  // below this, waking threads costs more than the copy
+// Up to here waking threads costs more than the copy gains; if they spin, two gain from 32 KiB on (docs/notes/thresholds.md).
+constexpr int64_t kParallelBytes = 64 << 10;
 
 // Row sizes that one load and store can move: known to the compiler, so that memcpy becomes just that. 0 is any other.
 template <int64_t kRowBytes, class Table>

@@ -15,7 +15,8 @@ namespace hinterland::native {
 namespace {
 
 constexpr int64_t kPage = 4096;
-constexpr int64_t kChunk = 1 << 20;
+constexpr int64_t kChunk =
+    1 << 20;  // bytes that a thread copies at a time; fewer are not worth waking one. Chosen, not measured
 
 }  // namespace
 

@@ -19,7 +19,7 @@ namespace hinterland::native {
 
 namespace {
 
-constexpr int64_t kBlock = 4 << 20;
+constexpr int64_t kBlock = 4 << 20;  // bytes of one sequential request: chosen, not measured
 constexpr int64_t kPage = kDirectAlign;
 
 void require(const Descriptor& file, const std::string& path) {

@@ -22,7 +22,8 @@ namespace hinterland::native {
 
 namespace {
 
-// One request: large enough for the disk's sequential rate, with many in flight; and what one checksum covers.
+// One request: large enough for the disk's sequential rate with 64 in flight (docs/notes/load-on-h200.md: 2.9 GB/s, where 16 of
+// 4 MiB reached 2.6); and what one checksum covers.
 constexpr int64_t kBlock = kChecksumBlock;
 
 // Up to `bytes` bytes; fewer only at the end of the file or on an error, which is returned through `error`.

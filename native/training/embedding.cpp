@@ -4,8 +4,9 @@ namespace hinterland::native {
 
 namespace {
 
-constexpr int kWide = 128;       // elements of a piece: whole rows, mostly, whose sums fit the first cache
-constexpr int64_t kAlone = 512;  // fewer pieces take less time than waking other threads
+constexpr int kWide = 128;  // elements of a piece: whole rows, mostly, whose sums fit the first cache. Chosen, not measured
+// One thread does as many pieces, or entries; others take them 64 at a time. Chosen, not measured.
+constexpr int64_t kAlone = 512, kPiecesAtOnce = 64;
 
 // each(T{}) for the type of the table's elements.
 template <class Each>
@@ -29,7 +30,7 @@ BagFaults pool_bags(const training::PoolParams& params, Element element) {
   with_element(element, [&](auto kind) {
     using T = decltype(kind);
     const auto one = p.best == nullptr ? &training::pool_bags<T, kWide, false> : &training::pool_bags<T, kWide, true>;
-#pragma omp parallel for schedule(dynamic, 64) if (pieces > kAlone)
+#pragma omp parallel for schedule(dynamic, kPiecesAtOnce) if (pieces > kAlone)
     for (int64_t i = 0; i < pieces; ++i) one(p, i, pieces);
   });
   return faults;
@@ -39,7 +40,7 @@ void weigh_entries(const training::WeighParams& params, Element element) {
   training::WeighParams p = params;
   p.lanes = 1;
   with_element(element, [&](auto kind) {
-#pragma omp parallel for schedule(dynamic, 64) if (p.bags.count > kAlone)
+#pragma omp parallel for schedule(dynamic, kPiecesAtOnce) if (p.bags.count > kAlone)
     for (int64_t i = 0; i < p.bags.count; ++i) training::weigh_entries<decltype(kind), kWide>(p, i, p.bags.count);
   });
 }
@@ -57,7 +58,7 @@ void update_rows(const training::UpdateParams& params, Element element) {
   with_element(element, [&](auto kind) {
     using T = decltype(kind);
     const auto by = [&]<class Rule>() {
-#pragma omp parallel for schedule(dynamic, 64) if (pieces > kAlone)
+#pragma omp parallel for schedule(dynamic, kPiecesAtOnce) if (pieces > kAlone)
       for (int64_t i = 0; i < pieces; ++i) training::update_rows<T, kWide, Rule>(p, i, pieces);
     };
     p.state == nullptr ? by.template operator()<training::SgdRule>() : by.template operator()<training::AdagradRule>();

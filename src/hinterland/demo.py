@@ -27,8 +27,7 @@ from .runtime.units import format_bytes
 COLUMNS = 128
 SCALE_CPU, SCALE_GPU = 16, 22  # a second or two of work for a traversal on either
 _SOURCES = 3
-_MOST_TABLE_BYTES = 4 << 30
-_MOST_GATHERED = 1 << 20
+_MOST_TABLE_BYTES, _MOST_GATHERED = 4 << 30, 1 << 20  # so that the whole takes a minute at most: chosen, not measured
 
 PYTHON = """\
 import torch, hinterland as hl

@@ -47,7 +47,9 @@ class CommunityFeatures {
   }
 
  private:
-  static constexpr uint32_t kAstray = static_cast<uint32_t>(0.4 * 4294967296.0);  // vertices that show any community
+  // Two vertices of five show any community, and a centre is half a deviation of the noise away: features alone say little, and
+  // neighbours' add to it. Chosen, not measured.
+  static constexpr uint32_t kAstray = static_cast<uint32_t>(0.4 * 4294967296.0);
   static constexpr int kSignal = 72;
 
   Philox noise_, centers_;

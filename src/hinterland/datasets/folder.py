@@ -40,8 +40,8 @@ VERSION = 2
 HEADER = "dataset.json"
 SUMS = "checksums.npy"
 _FORMAT = "hinterland dataset"
-_BLOCK = 64 << 20
-_LARGEST_HEADER = 1 << 20
+# Bytes that are copied at a time, and the longest header that is read: chosen, not measured.
+_BLOCK, _LARGEST_HEADER = 64 << 20, 1 << 20
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _OURS = re.compile(r"dataset\.json|graph(\.[\w.-]+)?\.hl|[\w.-]+\.npy|\..+\.part|\.hinterland-writes-here")
 

@@ -32,7 +32,8 @@ _FILL = "fill_features"
 _KERNELS = KernelFile("datasets/generate.cu", (_FILL,))
 _FeatureParams = struct("datasets::FeatureParams")
 _BLOCK = 256
-_PIECE = 256 << 20  # bytes of features made at once
+_BLOCKS_PER_SM = 8  # of 256 threads, all that a multiprocessor holds
+_PIECE = 256 << 20  # bytes of features made at once: chosen, not measured
 _DRAWN = 1.14  # edges drawn for each edge of the shape: about so many are repeated or self loops, and go
 _ENOUGH, _MOST_DRAWN = 0.97, 2.0  # shares of the shape's edges: with fewer than the first, more are drawn, up to the second
 _LEAST_TRAINED = 20  # training vertices of each class, on average; smaller data sets have fewer classes
@@ -288,7 +289,8 @@ class _Maker:
         """Rows from ``begin`` on, on the GPU."""
         held = communities.to(device)
         rows = torch.empty(len(held), columns, device=device)
-        launch(_KERNELS, _FILL, device, devices.sm_count(device) * 8, _BLOCK, self._filling(kind, held, begin, rows))
+        grid = devices.sm_count(device) * _BLOCKS_PER_SM
+        launch(_KERNELS, _FILL, device, grid, _BLOCK, self._filling(kind, held, begin, rows))
         return rows.to(self._sizes.dtype)
 
     def _filling(self, kind: str, communities: torch.Tensor, begin: int, rows: torch.Tensor) -> Params:

@@ -26,7 +26,7 @@ from .dataset import SPLITS, EdgeType
 FLOATS = (torch.float16, torch.float32, torch.float64)
 HOMOGENEOUS = ("node", "to", "node")
 _LARGEST_LABEL = 1 << 24
-_CHUNK = 1 << 20  # labels that are looked at together
+_CHUNK = 1 << 20  # labels that are looked at together: chosen, not measured
 
 Placement = str | Mapping[str, str]
 

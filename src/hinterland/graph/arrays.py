@@ -18,6 +18,7 @@ Array = UnifiedTensor | torch.Tensor
 NAMES = ("indptr", "indices", "weights")
 PLACEMENTS = ("gpu", "host", "mapped", "registered", "heap")
 _SIGNED = {torch.uint16: torch.int16, torch.uint32: torch.int32, torch.uint64: torch.int64}
+# Chosen, not measured; each bounds memory or time.
 _LISTS_AT_ONCE = 1 << 20  # whose degrees are looked at together, on whatever device
 _SAMPLE = 1 << 20  # weights of which the mean is taken
 _CHECK_AT_ONCE = 1 << 26  # elements of a GPU array that one check looks at, which bounds its scratch memory

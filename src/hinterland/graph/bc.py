@@ -124,7 +124,7 @@ def _draw(vertices: int, count: int, seed: int) -> list[int]:
 
 def _history_size(graph: Graph, device: torch.device) -> int:
     """Numbers for the way back. Enough for any graph on the CPU, which is slow to look through all vertices for a level's; on a
-    GPU, which is fast, an eighth of a number a vertex."""
+    GPU, which is fast, an eighth of a number a vertex (chosen, not measured)."""
     return graph.num_vertices // 8 if device.type == "cuda" else 2 * graph.num_vertices + 2
 
 

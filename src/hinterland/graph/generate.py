@@ -45,8 +45,10 @@ _SHAPE, _COUNT, _LIST, _WEIGH = (
     struct(f"graph::{name}") for name in ("GraphShape", "CountRowsParams", "RowKeysParams", "KeyWeightsParams")
 )
 _BLOCK = 256
-_PIECE = 1 << 28  # entries sorted at once, if there is room: more would not be faster
-_LEAST_PIECE = 1 << 20  # with less room than for this many, the CPU is faster
+# Chosen, not measured: entries sorted at once, if there is room (more would not be faster), those of which the CPU is faster,
+# and one part in so many of what is free, which is left so.
+_PIECE, _LEAST_PIECE, _LEFT = 1 << 28, 1 << 20, 10
+_BLOCKS_PER_SM = 8  # of 256 threads, all that a multiprocessor holds
 _SORT_BYTES = 64  # GPU memory for each entry of a piece: its key, torch.sort's outputs and buffers, the unique keys
 
 
@@ -251,7 +253,7 @@ def _piece_size(recipe: _Recipe, weights: torch.dtype | None, place: dict[str, s
     if weights is not None:
         results += weights.itemsize * entries * (2 if place["weights"] == "gpu" else 1)
     offsets = 8 * 5 * recipe.vertices  # degrees, their sums, the offsets, and what finds the rows of a piece
-    room = (free * 9 // 10 - results - offsets) // _SORT_BYTES
+    room = (free - free // _LEFT - results - offsets) // _SORT_BYTES
     return min(_PIECE, room) if room >= min(_LEAST_PIECE, entries) else None
 
 
@@ -259,7 +261,7 @@ def _rows_in_pieces(
     recipe: _Recipe, weights: torch.dtype | None, bits: int, piece: int, device: torch.device
 ) -> tuple[torch.Tensor, list[torch.Tensor], list[torch.Tensor]] | None:
     """Offsets, and neighbours and weights piece by piece; None if one row alone is larger than ``piece``."""
-    grid = devices.sm_count(device) * 8
+    grid = devices.sm_count(device) * _BLOCKS_PER_SM
     ends = torch.zeros(recipe.vertices + 1, dtype=torch.int64, device=device)
     counting = _COUNT(shape=recipe.shape(), edges=recipe.edges, degrees=ends[1:].data_ptr())
     launch(_KERNELS, recipe.kernel("count_rows"), device, grid, _BLOCK, counting)

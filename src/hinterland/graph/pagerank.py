@@ -33,7 +33,7 @@ LEAST_TOLERANCE = {torch.float32: 1e-6, torch.float64: 1e-14}
 MOST_ITERATIONS = 2**31 - 1
 # What runs with scores of a type are called where memory is planned for them.
 _NAMES = {torch.float32: "pagerank", torch.float64: "pagerank-float64"}
-_EDGES_AT_ONCE = 1 << 24  # that the verifier looks at together, which bounds its memory
+_EDGES_AT_ONCE = 1 << 24  # that the verifier looks at together, which bounds its memory: chosen, not measured
 
 Personalization = torch.Tensor | Mapping[int, float]
 

@@ -26,7 +26,7 @@ from ..runtime.units import format_bytes
 from .algorithms import Algorithm
 from .view import Kept, View, allocated
 
-MOST_HEADS = 4
+MOST_HEADS = 4  # of a vertex, as its line of them is read in one piece; one gives most (docs/notes/traversal-on-h200.md)
 
 
 class GraphPlan:

@@ -32,7 +32,10 @@ WEIGHT_CLASSES = {
     torch.float32: "float",
     torch.float64: "double",
 }
-_GPU_STEP_EDGES, _CPU_STEP_EDGES = 1 << 15, 1 << 10  # that are read in the time that a step takes without any
+# Edges that are read in the time that a step takes without any. Chosen for GPUs: a step takes 11 us, and the link brings 2^17
+# edges in it at most (docs/notes/traversal-on-h200.md). On a CPU 2^7 to 2^14 are all as good (docs/notes/thresholds.md).
+_GPU_STEP_EDGES, _CPU_STEP_EDGES = 1 << 15, 1 << 10
+_STEP_VERTICES = 256  # for which a bucket's look at the bitmap takes as long as an edge: eight words. Chosen, not measured
 _OVERFLOW = -2  # Shortest::kOverflow, as a signed number
 
 
@@ -241,7 +244,7 @@ def search(
     on_cpu = functools.partial(_ON_CPU[algorithm], weight_bytes=kind.bytes, weight_order=kind.order)
     run = runner(prepared, on_cpu, kernels, instance)
     step = _CPU_STEP_EDGES if device.type == "cpu" else _GPU_STEP_EDGES
-    light = step + vertices // 256 if width.adapts else -1  # a new bucket looks at a word for each 32 vertices
+    light = step + vertices // _STEP_VERTICES if width.adapts else -1  # a new bucket looks at a word for each 32 vertices
     inner = int(graph.to_inner(source))
     clock = Clock(device)
     with clock:

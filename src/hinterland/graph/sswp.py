@@ -20,7 +20,7 @@ from .prepare import Prepared, graph_of, prepared_for
 from .sssp import bucket_width, check_width, path_instances, path_state_bytes, require_weights, search
 
 KERNELS = KernelFile("graph/sswp.cu", path_instances("sswp_kernel"), apart=True)
-_BUCKETS = 4096  # between the least and the largest weight, at first
+_BUCKETS = 4096  # from the least to the largest weight, at first; on a CPU 64 to 2^18 are as good (docs/notes/thresholds.md)
 
 
 @dataclass(frozen=True, repr=False)

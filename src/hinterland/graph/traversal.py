@@ -24,7 +24,8 @@ RECORDS = _core.STEP_RECORDS + 1  # the last is shared by all steps after the ot
 _CONTROL, _RECORD = struct("graph::FrontierControl"), struct("graph::StepRecord")
 FIELDS = tuple(leaves("graph::StepRecord"))
 _ID_WIDE_FROM = 2**31  # vertices from which a vertex number takes eight bytes
-_AT_ONCE = 1 << 22  # vertices that are renumbered together, which bounds the memory that takes
+_AT_ONCE = 1 << 22  # vertices that are renumbered together, which bounds the memory that takes: chosen, not measured
+_EDGES_OF_THREAD = 8  # a grid has no more threads than an eighth of the edges: chosen, not measured
 
 
 class ScratchLayout(NamedTuple):
@@ -114,7 +115,7 @@ def runner(prepared: Prepared, on_cpu: Callable[[int], None], kernels: KernelFil
         return lambda params: on_cpu(params.address)
     device = prepared.device
     # A small graph cannot occupy the whole GPU, and fewer blocks wait for each other in less time.
-    grid = min(resident_blocks(kernels, instance, device, BLOCK), 1 + prepared.graph.num_edges // (8 * BLOCK))
+    grid = min(resident_blocks(kernels, instance, device, BLOCK), 1 + prepared.graph.num_edges // (_EDGES_OF_THREAD * BLOCK))
     return lambda params: launch(kernels, instance, device, grid, BLOCK, params, cooperative=True)
 
 

@@ -12,7 +12,7 @@ from .traversal import FIELDS, Finished
 
 TIERS = "local", "peers", "host"  # where bytes come from: the device's own memory, other GPUs', the CPU's
 _COUNTS = leaves("memory::TierCount")
-_HEAVY = 0.9  # the heavy levels are the fewest that move this share of all bytes
+_HEAVY = 0.9  # the heavy levels are the fewest that move this share of all bytes: a definition
 
 
 def link_ceiling() -> float | None:

@@ -19,7 +19,7 @@ from .lists import NeighborLists
 
 _WORDS, _OFFSETS = struct("graph::GraphWords"), struct("graph::Offsets")
 WORDS_BYTES = 2 * ctypes.sizeof(_WORDS)  # with reads counted, and without
-_AT_ONCE = 1 << 12, 1 << 22  # the fewest and the most vertices whose offsets are looked at together
+_AT_ONCE = 1 << 12, 1 << 22  # the fewest and the most vertices whose offsets are looked at together: chosen, not measured
 
 
 @dataclass

@@ -14,8 +14,10 @@ from ..runtime.jit import KernelFile
 from ..runtime.params import struct
 
 ARRAYS = 3  # numbers for each vertex that a score keeps at once, at most
-_MANY = 8  # a step pulls, if it can, where more than one in so many vertices has something to give
-_AT_ONCE = 1 << 20  # seeds that are written together, which bounds the memory that takes
+# A step pulls, if it can, where more than one in so many vertices has something to give: pulling takes all lists, at 1.8 times
+# as many edges a second (docs/hotness.md). The share is chosen, not measured.
+_MANY = 8
+_AT_ONCE = 1 << 20  # seeds that are written together, which bounds the memory that takes: chosen, not measured
 
 
 def _instance(graph: str) -> str:

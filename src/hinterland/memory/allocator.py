@@ -30,7 +30,7 @@ from ..runtime.units import format_bytes
 from . import cuda
 from .limits import require_host_memory
 
-_ALWAYS_FITS = 1 << 24  # bytes
+_ALWAYS_FITS = 1 << 24  # bytes that are taken without asking what is free: chosen, not measured
 MAPPINGS = ("host", "mapped", "registered", "heap")
 
 _held: weakref.WeakSet[Buffer] = weakref.WeakSet()

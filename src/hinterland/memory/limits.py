@@ -15,7 +15,7 @@ from ..runtime.errors import OutOfMemory
 from ..runtime.units import format_bytes, parse_bytes
 
 _UNLIMITED = 1 << 60  # what version 1 control groups say when there is no limit is near 2^63
-_KEPT = 32  # one part in this many of the memory is left to everything else
+_KEPT = 32  # one part in this many of the memory is left to everything else: chosen, not measured
 
 _returning: ContextVar[int] = ContextVar("returning", default=0)
 

@@ -24,9 +24,12 @@ _GIB = 1 << 30
 _LINE = _core.LINE_BYTES
 _WARP = _core.WARP_LANES
 _CHUNK = _core.UNIT_BYTES  # of the widest load
-_LEAST_SORTED = 1 << 16  # fewer rows take less time than the sort's launches
-_FILLS_LINK = 256  # bytes of a row in mapped memory: 200 M a second are as many as the link takes
-_REACH = 1 << 30  # tables up to this size are translated without misses
+# What these stand on is in docs/notes/gather-on-h200.md: a sort's launches take 50 us, and fewer rows of 64 B gain no more;
+# rows from 256 B on fill the link as they come, at 200 M a second. A GPU translates tables of up to a gibibyte without misses
+# (docs/memory.md).
+_LEAST_SORTED = 1 << 16
+_FILLS_LINK = 256  # bytes of a row in mapped memory
+_REACH = 1 << 30
 _PAGE = 2 << 20  # what the GPU's address translation works in
 
 

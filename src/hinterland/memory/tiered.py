@@ -27,7 +27,7 @@ from .plan import sorts
 from .rows import Index, RowTable
 from .tiers import TierPlan, plan_tiers
 
-_BOUNCE = 32 << 20  # bytes that are on the way to a GPU, or back, at a time
+_BOUNCE = 32 << 20  # bytes that are on the way to a GPU, or back, at a time: chosen, not measured
 
 Devices = Sequence[torch.device | str | int] | torch.device | str | int
 

@@ -17,9 +17,8 @@ from ..runtime.errors import StorageError
 from ..runtime.units import format_bytes
 
 _PIECE = 256 << 20  # one native call; between two of them time and Ctrl-C are looked at
-_SMALLEST = 64 << 20
-_KEEP_FREE = 1 << 30
-_SEQUENTIAL_THREADS = 8
+# Chosen, not measured: the least that is written, what stays free, and threads that read or write in sequence.
+_SMALLEST, _KEEP_FREE, _SEQUENTIAL_THREADS = 64 << 20, 1 << 30, 8
 _SECONDS = 3.0  # about what each of the three phases may take
 
 

@@ -14,7 +14,7 @@ from ..memory.limits import host_memory, meminfo
 from . import rows
 from .timing import best
 
-_SMALLEST_BUFFER = 64 << 20
+_SMALLEST_BUFFER = 64 << 20  # bytes, where memory is short: larger than most caches. Chosen, not measured
 _CHAIN_STRIDE = 512  # bytes: no two places of the latency chain on one line, nor on neighbours
 
 

@@ -28,6 +28,7 @@ BLOCK = 1024
 _ACCESS_BYTES = (4, 8, 16)
 _SHIFTS = (32, 64, 96)  # bytes past a line: whole sectors, the misalignments that EMOGI's figure 4 compares
 _LINE = _core.LINE_BYTES
+_SATURATED = 0.95  # of the best rate: a definition
 _CHAIN_STRIDE = 512  # bytes between the places of the latency chain: no two on one line, nor on neighbours
 
 
@@ -106,4 +107,4 @@ def _sweep(device: torch.device, base: int, size: int, access: int) -> list[Sequ
 def _saturating_blocks(sweep: list[SequentialPoint], access: int) -> int:
     points = [p for p in sweep if p.access_bytes == access]
     ceiling = max(p.bandwidth for p in points)
-    return min(p.blocks for p in points if p.bandwidth >= 0.95 * ceiling)
+    return min(p.blocks for p in points if p.bandwidth >= _SATURATED * ceiling)

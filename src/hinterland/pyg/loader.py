@@ -45,7 +45,7 @@ _OF_WORKERS = (
 )
 _PATIENCE = 300.0  # seconds without a batch, where DataLoader's timeout is not given
 _USUAL = 1024  # inputs of a batch, where a batch_sampler of the user's decides
-_DEPTH = 2  # batches that may wait after each stage
+_DEPTH = 2  # batches that may wait after each stage: chosen, not measured
 _STAGES = 2
 _OF_ROWS = ("auto", "features", caching.PRESAMPLE, caching.SCORES)  # what also works where only rows can be kept
 

@@ -16,7 +16,7 @@ from .neighbor import check_fanouts, integer, vertices_on
 from .sample import Sample
 from .walks import WalkRule, walks_from
 
-_AT_ONCE = 1 << 24  # steps that are made and counted together, which bounds the memory that takes
+_AT_ONCE = 1 << 24  # steps that are made and counted together, which bounds the memory that takes: chosen, not measured
 
 
 def pinsage_neighbors(

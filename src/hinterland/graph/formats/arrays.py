@@ -20,9 +20,10 @@ from .content import LARGEST_VERTEX, store_ids
 from .files import read_into, size_of
 
 MAGIC = b"\x93NUMPY"
-_CHUNK = 1 << 22
+# Chosen, not measured; each bounds memory.
+_CHUNK = 1 << 22  # elements that are converted at a time
 _SUMMED = 64 << 20  # bytes that are read at once where they are summed
-_LARGEST_HEADER = 1 << 16
+_LARGEST_HEADER = 1 << 16  # bytes; real ones have about 100
 _LARGEST_SMALL = 1 << 13  # bytes
 _LARGEST_RATIO = 1032  # deflate cannot compress better (zlib's manual: "a factor of 1032:1")
 _TORCH_TYPES = {

@@ -30,7 +30,7 @@ from .gr import whole
 _HEADER = struct.Struct("<qQ")
 _STAMP = int.from_bytes(b"HLG\x89", "little") << 32
 _STAMP_BYTES = 0xFFFFFFFF << 32
-_CHUNK = 1 << 23
+_CHUNK = 1 << 23  # elements that are converted at a time: chosen, not measured
 PARTS = (".col", ".dst", ".val")
 _Part = tuple[str, torch.Tensor, Callable[[torch.Tensor], torch.Tensor], int]  # ending, elements, as stored, bytes of one
 

@@ -15,9 +15,9 @@ from ..arrays import Array
 from ..graph import Graph
 
 LARGEST_VERTEX = 1 << 48
-_CHUNK = 1 << 22
+_CHUNK = 1 << 22  # weights that are looked at together, which bounds the memory that takes: chosen, not measured
 # A vertex takes 8 bytes in the graph but none in a list of edges: a list that would make a graph of over 32 MiB almost
-# without edges holds hashes or other identifiers, not vertex numbers, or its header lies.
+# without edges holds hashes or other identifiers, not vertex numbers, or its header lies. Chosen, not measured.
 _SPARSE_VERTICES = 1 << 22
 _SPARSE_RATIO = 256
 

@@ -21,7 +21,7 @@ from .files import read_head, read_into, size_of
 from .gr import whole
 
 _HEADER = struct.Struct("<Bqq")
-_CHUNK = 1 << 23
+_CHUNK = 1 << 23  # edges that are read or written at a time: chosen, not measured
 _LIMIT = 1 << 31
 
 

@@ -15,7 +15,7 @@ from ..graph import Graph
 from .arrays import ArrayFile, open_npy
 from .content import EdgeList, Options, check_counts, check_sparsity, csr, store_ids
 
-_CHUNK = 1 << 21
+_CHUNK = 1 << 21  # edges that are read or written at a time: chosen, not measured
 _INT32_LIMIT = 1 << 31
 
 

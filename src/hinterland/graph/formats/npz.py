@@ -21,7 +21,7 @@ from .content import EdgeList, Options, Rows, check_counts, check_sparsity, csr
 from .ogb import read_packed
 
 _FORMATS = ("csr", "csc", "coo")
-_CHUNK = 1 << 22
+_CHUNK = 1 << 22  # elements that are written at a time: chosen, not measured
 
 
 def read(path: str, options: Options) -> Rows | EdgeList:

@@ -23,11 +23,11 @@ from ..graph import Graph
 from .content import EdgeList, EdgeRuns, csr
 from .files import GZIP_MAGIC, open_text, read_head, size_of
 
-BLOCK = 16 << 20
+# Bytes of text in memory at a time, all threads' pieces together: a 32nd of the file within these bounds. Chosen, not measured.
+BLOCK, _SMALLEST_BLOCK, _BLOCKS = 16 << 20, 1 << 20, 32
 LONGEST_LINE = 1 << 20
-_SMALLEST_BLOCK = 1 << 20
 _SHORTEST_LINE = len(b"1 1\n")
-_EDGES_PER_BLOCK = 1 << 22
+_EDGES_PER_BLOCK = 1 << 22  # that are written at a time: chosen, not measured
 
 
 def passing(comment: bytes) -> re.Pattern[bytes]:
@@ -47,7 +47,7 @@ class TextReader:
         self.line = 0
         self.compressed = read_head(path, 2) == GZIP_MAGIC
         self.bytes = size_of(path)
-        self._block = min(BLOCK, max(self.bytes // 32, _SMALLEST_BLOCK))
+        self._block = min(BLOCK, max(self.bytes // _BLOCKS, _SMALLEST_BLOCK))
         self._text, self._done = open_text(path)
 
     def __enter__(self) -> TextReader:

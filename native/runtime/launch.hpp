@@ -1,0 +1,30 @@
+// Kernel launches through CUDA's driver. Its library is opened when the first kernel is launched, and its functions are declared
+// here: the module is built and loaded where there is no CUDA.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace hinterland::native {
+
+constexpr int kInvalidContext = 201;  // CUDA_ERROR_INVALID_CONTEXT
+
+// One-dimensional, as all of ours are.
+struct Launch {
+  uintptr_t function;  // a CUfunction, or the CUkernel that the driver takes for one
+  int device;
+  unsigned grid, block;  // blocks, threads of each
+  unsigned shared;       // bytes of shared memory of each block
+  uintptr_t stream;      // a CUstream
+  bool cooperative;      // all blocks run at once
+};
+
+// Queues a kernel whose one parameter is the struct at `params`, which the driver copies. The driver's error number; also
+// kInvalidContext, with nothing queued, where the calling thread has no context, or one of another device. Waits while the
+// stream's queue is full.
+int launch(const Launch& kernel, void* params);
+
+// What the driver calls one of its error numbers.
+std::string error_name(int error);
+
+}  // namespace hinterland::native
