@@ -8,10 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from .output import emit
-
-
-def register(app: typer.Typer) -> None:
-    app.command("bench")(bench)
+from .parameters import Device, Json
 
 
 def bench(
@@ -22,8 +19,8 @@ def bench(
     edge_factor: Annotated[int, typer.Option(min=1, help="Edges a vertex, before mirroring.")] = 16,
     sources: Annotated[int, typer.Option(min=1, help="Searches, each from another vertex.")] = 4,
     seed: Annotated[int, typer.Option(help="Of graphs, weights and sources.")] = 1,
-    device: Annotated[str | None, typer.Option(help="cpu or cuda; by default the GPU, if there is one.")] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")] = False,
+    device: Device = None,
+    json: Json = False,
 ) -> None:
     """Measure traversals on generated graphs, in the terms of EMOGI's paper."""
     from ..runtime import devices

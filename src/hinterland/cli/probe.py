@@ -9,13 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from .output import emit
+from .parameters import Json
 
 if TYPE_CHECKING:
     from ..machine import Machine
-
-
-def register(app: typer.Typer) -> None:
-    app.command("probe")(probe)
 
 
 def probe(
@@ -25,7 +22,7 @@ def probe(
         Path | None, typer.Option(help="Folder whose disk is measured; without it, the cache folder's.")
     ] = None,
     html: Annotated[Path | None, typer.Option(help="Write a page with the curves, complete in one file.")] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")] = False,
+    json: Json = False,
 ) -> None:
     """Measure this machine, or show what was measured before. Planners read the result."""
     from ..probe.measure import probe as run_probe

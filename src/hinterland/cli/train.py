@@ -12,14 +12,11 @@ import typer
 
 from ..runtime.errors import ConfigError
 from .output import emit
+from .parameters import Device, Json
 
 if TYPE_CHECKING:
     from .. import datasets
     from ..training import CachePlan, FactoredPlan, Ranks
-
-
-def register(app: typer.Typer) -> None:
-    app.command("train")(train)
 
 
 def train(
@@ -36,7 +33,7 @@ def train(
     dropout: Annotated[float, typer.Option(help="Share of each layer's inputs that training drops.")] = 0.5,
     patience: Annotated[int | None, typer.Option(help="End after so many epochs without a lower validation loss.")] = None,
     seed: Annotated[int, typer.Option(help="Of parameters, order, samples, dropout, and of splits where there are none.")] = 0,
-    device: Annotated[str | None, typer.Option(help="cpu or cuda; by default the GPU, if there is one.")] = None,
+    device: Device = None,
     cache: Annotated[
         str | None,
         typer.Option(
@@ -54,7 +51,7 @@ def train(
     checkpoint: Annotated[Path | None, typer.Option(metavar="FILE", help="Write what is needed to go on, each epoch.")] = None,
     checkpoint_every: Annotated[int | None, typer.Option(help="Write it after so many batches, too.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the checkpoint, if it is there.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")] = False,
+    json: Json = False,
 ) -> None:
     """Train a graph neural network to classify vertices, and say how well and how fast.
 
