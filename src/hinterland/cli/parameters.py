@@ -58,7 +58,9 @@ class Options:
 def spread(command: Callable[..., None]) -> Callable[..., None]:
     """``command`` as typer reads it: each dataclass among its parameters becomes options, one for each field."""
     signature = inspect.signature(command, eval_str=True)
-    groups = {name: of.annotation for name, of in signature.parameters.items() if dataclasses.is_dataclass(of.annotation)}
+    groups: dict[str, Any] = {
+        name: of.annotation for name, of in signature.parameters.items() if dataclasses.is_dataclass(of.annotation)
+    }
     parameters: list[inspect.Parameter] = []
     for name, parameter in signature.parameters.items():
         if name not in groups:
