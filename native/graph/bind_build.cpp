@@ -21,9 +21,7 @@ WeightArray weights_at(uintptr_t address, int bytes, int order) {
   return {bytes ? at<void>(address) : nullptr, bytes, static_cast<WeightOrder>(order)};
 }
 
-}  // namespace
-
-void bind_graph_build(nb::module_& m) {
+void bind_edges(nb::module_& m) {
   nb::class_<graph::EdgeRules>(m, "EdgeRules")
       .def(
           "__init__",
@@ -76,6 +74,9 @@ void bind_graph_build(nb::module_& m) {
           resolve_entries(source, rules, at<int64_t>(order), entries, neighbors_at(neighbors, neighbor_bytes),
                           weights_at(weights_from, weight_bytes, 0), weights_at(weights_to, weight_bytes, 0));
         });
+}
+
+void bind_rows(nb::module_& m) {
   m.def("sort_rows", [](uintptr_t indptr, int64_t vertices, uintptr_t neighbors, int neighbor_bytes, uintptr_t weights,
                         int weight_bytes, int weight_order, uintptr_t kept) {
     GilReleased released;
@@ -108,12 +109,19 @@ void bind_graph_build(nb::module_& m) {
                           int weight_bytes, int weight_order, int64_t edges) {
     GilReleased released;
     return is_mirrored(at<int64_t>(indptr), vertices, neighbors_at(neighbors, bytes),
-                       WeightArray{at<void>(weights), weight_bytes, static_cast<WeightOrder>(weight_order)}, edges);
+                       weights_at(weights, weight_bytes, weight_order), edges);
   });
   m.def("first_nan", [](uintptr_t values, int64_t count, int bytes, uint64_t infinity) {
     GilReleased released;
     return first_nan(at<void>(values), count, bytes, infinity);
   });
+}
+
+}  // namespace
+
+void bind_graph_build(nb::module_& m) {
+  bind_edges(m);
+  bind_rows(m);
 }
 
 }  // namespace hinterland::native
