@@ -1,6 +1,9 @@
 // What the bindings of all traversals share.
 #pragma once
 
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/tuple.h>
+
 #include <cstdint>
 #include <tuple>
 
@@ -25,6 +28,18 @@ template <class AlgorithmLayout>
 std::tuple<int64_t, int64_t, int64_t, int64_t> scratch_layout(const AlgorithmLayout& at,
                                                               const graph::FrontierLayout& frontier) {
   return {at.bytes, at.zeroed, frontier.control, frontier.records};
+}
+
+// The same of a layout that has a frontier's in it, and where in it what a run leaves behind lies.
+template <class AlgorithmLayout>
+void def_layout(nanobind::module_& m, const char* name, int64_t AlgorithmLayout::* left) {
+  m.def(
+      name,
+      [left](int64_t num_vertices, int64_t num_edges) {
+        const AlgorithmLayout at(num_vertices, num_edges);
+        return std::pair(scratch_layout(at, at.frontier), at.*left);
+      },
+      nanobind::arg("num_vertices"), nanobind::arg("num_edges"));
 }
 
 }  // namespace hinterland::native

@@ -24,11 +24,8 @@ const Params& at(uintptr_t params) {
 
 void bind_training_embedding(nb::module_& m) {
   using Released = nb::call_guard<GilReleased>;
-  nb::dict elements;  // by their C++ names
-  elements["float"] = static_cast<int64_t>(Element::kFloat32);
-  elements["Float16"] = static_cast<int64_t>(Element::kFloat16);
-  elements["Bfloat16"] = static_cast<int64_t>(Element::kBfloat16);
-  m.attr("ELEMENTS") = elements;
+  m.attr("ELEMENTS") = named<Element>(  // by their C++ names
+      {{"float", Element::kFloat32}, {"Float16", Element::kFloat16}, {"Bfloat16", Element::kBfloat16}});
   m.attr("BAG_THREADS") = training::kBagThreads;
   m.def(
       "pool_bags",
