@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from .output import emit
+from .output import emit, print_table
 from .parameters import Device, Json
 
 
@@ -42,24 +42,16 @@ def bench(
 
 
 def _print(name: str, rows: list[dict[str, Any]]) -> None:
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-
     from ..traffic.ablation import title
 
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console = Console(highlight=False, width=200)
-    table = Table(box=box.SIMPLE_HEAD if console.is_terminal else None)
-    for column in rows[0]:
-        table.add_column(column.replace("_", " "), justify="left" if column == "graph" else "right")
-    for row in rows:
-        table.add_row(*(f"{cell:.3g}" if isinstance(cell, float) and cell < 100 else _plain(cell) for cell in row.values()))
-    console.print(f"{name.replace('_', ' ').capitalize()}: {title(name)}", style="bold", markup=False)
-    console.print(table)
-    console.print()
+    print_table(
+        f"{name.replace('_', ' ').capitalize()}: {title(name)}",
+        [(column.replace("_", " "), column != "graph") for column in rows[0]],
+        [map(_plain, row.values()) for row in rows],
+    )
 
 
 def _plain(cell: Any) -> str:
-    return f"{cell:,.0f}" if isinstance(cell, float) else str(cell)
+    if isinstance(cell, float):
+        return f"{cell:.3g}" if cell < 100 else f"{cell:,.0f}"
+    return str(cell)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .output import emit
+from .output import emit, print_table
 from .parameters import Json
 
 if TYPE_CHECKING:
@@ -41,26 +41,10 @@ def probe(
 
 
 def _print(machine: Machine) -> None:
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-
     from ..probe.report import sections
 
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console = Console(highlight=False, width=200)
     for section in sections(machine):
-        table = Table(
-            show_header=any(section.columns),
-            box=box.SIMPLE_HEAD if console.is_terminal else None,
-        )
-        for i, column in enumerate(section.columns):
-            table.add_column(column, justify="left" if i == 0 or not any(section.columns) else "right")
-        for row in section.rows:
-            table.add_row(*row)
-        console.print(section.title, style="bold", markup=False)
-        console.print(table)
-        console.print()
+        right = [i > 0 and any(section.columns) for i in range(len(section.columns))]
+        print_table(section.title, list(zip(section.columns, right, strict=True)), section.rows)
     for sentence in machine.left_out:
-        console.print(f"Left out: {sentence}", markup=False)
+        print(f"Left out: {sentence}")

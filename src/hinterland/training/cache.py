@@ -30,7 +30,7 @@ from ..runtime.errors import ConfigError
 from ..runtime.shown import Shown
 from ..runtime.units import format_bytes, parse_bytes
 from ..sampling import NeighborSampler, Sample
-from .cache_costs import Costs, measured, now, rated
+from .cache_costs import Costs, measured, rated
 from .cache_plot import Curve, plot
 from .cache_split import Entries, Split, rows_within, slots_within, split
 
@@ -157,7 +157,7 @@ class CachePlan(Shown):
             table.admit(hottest_first(scores, len(table))[: s.rows].to(prepared.device))
         else:
             table = given.features.tiered(local=s.local, scores=scores, devices=[home])
-        now(prepared.device)  # loaders read on streams of their own
+        devices.idle_at(prepared.device)  # loaders read on streams of their own
         return given.sampler.over(prepared), table
 
     def measure(
@@ -181,13 +181,13 @@ class CachePlan(Shown):
         sampling = gathering = 0.0
         parts = mini_batches(given.graph.num_vertices, given.seeds, given.batch_size, epochs, given.seed, first)
         for number, part in parts:
-            begin = now(sampler.device)
+            begin = devices.idle_at(sampler.device)
             sample = sampler.sample(part, batch=number)
-            sampling += now(sampler.device) - begin
+            sampling += devices.idle_at(sampler.device) - begin
             row_hits += table.count(sample.node).rows["local"]  # before the gather, which may keep them
-            begin = now(sampler.device)
+            begin = devices.idle_at(sampler.device)
             table.gather(sample.node)
-            gathering += now(sampler.device) - begin
+            gathering += devices.idle_at(sampler.device) - begin
             batches, rows, edges = batches + 1, rows + len(sample.node), edges + len(sample.edge)
             edge_hits += len(sample.edge) if _on_gpu(view) else int(view.keeps(sample.edge).sum())
         found = Rates(_share(row_hits, rows), _share(edge_hits, edges), sampling / batches, gathering / batches)
