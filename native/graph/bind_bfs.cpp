@@ -39,15 +39,7 @@ void bind_graph_bfs(nb::module_& m) {
       },
       nb::arg("num_vertices"), nb::arg("num_edges"));
   def_loop(m, "bfs", bfs, nb::arg("id_bytes"));
-  m.def(
-      "verify_bfs",
-      [](uintptr_t graph, int64_t source, uintptr_t levels, uintptr_t parents) {
-        GilReleased released;
-        const BfsFinding finding = verify_bfs(*words(graph), source, reinterpret_cast<const int32_t*>(levels),
-                                              reinterpret_cast<const int64_t*>(parents));
-        return std::pair(static_cast<int64_t>(finding.rule), finding.position);
-      },
-      nb::arg("graph"), nb::arg("source"), nb::arg("levels"), nb::arg("parents"));
+  def_native(m, "verify_bfs", verify_bfs, nb::arg("graph"), nb::arg("source"), nb::arg("levels"), nb::arg("parents"));
 }
 
 }  // namespace hinterland::native

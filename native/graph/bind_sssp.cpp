@@ -28,16 +28,8 @@ void bind_graph_sssp(nb::module_& m) {
   def_layout(m, "path_layout", &graph::PathLayout::path);
   def_loop(m, "sssp", by_kind<sssp>, nb::arg("weight_bytes"), nb::arg("weight_order"));
   def_loop(m, "sswp", by_kind<sswp>, nb::arg("weight_bytes"), nb::arg("weight_order"));
-  m.def(
-      "verify_paths",
-      [](uintptr_t graph, int64_t weight_bytes, int64_t weight_order, bool widest, int64_t source, uintptr_t found) {
-        GilReleased released;
-        const PathFinding finding =
-            verify_paths(*words(graph), {weight_bytes, weight_order}, widest, source, reinterpret_cast<const void*>(found));
-        return std::pair(static_cast<int64_t>(finding.rule), finding.position);
-      },
-      nb::arg("graph"), nb::arg("weight_bytes"), nb::arg("weight_order"), nb::arg("widest"), nb::arg("source"),
-      nb::arg("found"));
+  def_native(m, "verify_paths", verify_paths, nb::arg("graph"), nb::arg("weight_bytes"), nb::arg("weight_order"),
+             nb::arg("widest"), nb::arg("source"), nb::arg("found"));
 }
 
 }  // namespace hinterland::native

@@ -7,7 +7,9 @@
 #include <cstdint>
 #include <tuple>
 
+#include "bindings.hpp"
 #include "core/bind_team.hpp"
+#include "graph/views.hpp"
 #include "hinterland/graph/adjacency.hpp"
 #include "hinterland/graph/frontier.hpp"
 #include "params.hpp"
@@ -21,7 +23,17 @@ HINTERLAND_STRUCT(graph::StepRecord, vertices, tasks, edges, bytes, cached, pull
 HINTERLAND_STRUCT(graph::FrontierControl, depth, bad, end_ns, padding0, team, num_touched, padding1, num_tasks, num_parts,
                   padding2, vertices, edges, reached, explored, padding3);
 
-inline const graph::GraphWords* words(uintptr_t address) { return reinterpret_cast<const graph::GraphWords*>(address); }
+template <>
+struct Given<const graph::GraphWords&> {
+  using Parts = std::tuple<uintptr_t>;
+  static const graph::GraphWords& whole(uintptr_t address) { return *reinterpret_cast<const graph::GraphWords*>(address); }
+};
+
+template <>
+struct Given<WeightKind> {
+  using Parts = std::tuple<int64_t, int64_t>;
+  static WeightKind whole(int64_t bytes, int64_t order) { return {bytes, order}; }
+};
 
 // Bytes of a traversal's scratch memory, how many at its beginning must be zero, and where control and records lie in it.
 template <class AlgorithmLayout>

@@ -1,6 +1,5 @@
 // The rules of Graph500 for a breadth-first search tree (graph500.org, specification, "validation"), checked in one pass over
 // the vertices and one over the edges. Nothing is traversed again: a result that obeys the rules is a shortest-path tree.
-#include <limits>
 #include <vector>
 
 #include "graph/bfs.hpp"
@@ -10,33 +9,17 @@ namespace hinterland::native {
 
 namespace {
 
-constexpr int64_t kNowhere = std::numeric_limits<int64_t>::max();
-
-// The smallest position at which each rule was seen broken.
-struct Findings {
-  int64_t first[static_cast<int>(BfsRule::kTreeEdge) + 1];
-
-  Findings() {
-    for (int64_t& position : first) position = kNowhere;
-  }
-  void report(BfsRule rule, int64_t position) { atomic_min(first[static_cast<int>(rule)], position); }
-  BfsFinding finding() const {
-    for (int rule = 1; rule <= static_cast<int>(BfsRule::kTreeEdge); ++rule)
-      if (first[rule] != kNowhere) return {static_cast<BfsRule>(rule), first[rule]};
-    return {BfsRule::kNone, 0};
-  }
-  bool any() const { return finding().rule != BfsRule::kNone; }
-};
+using BfsFindings = Findings<BfsRule, BfsRule::kTreeEdge>;
 
 // Levels alone: each row of levels, which may come without parents.
-void check_levels(int64_t num_vertices, int64_t source, const int32_t* levels, Findings& found) {
+void check_levels(int64_t num_vertices, int64_t source, const int32_t* levels, BfsFindings& found) {
   if (levels[source] != 0) found.report(BfsRule::kSource, source);
 #pragma omp parallel for schedule(static)
   for (int64_t v = 0; v < num_vertices; ++v)
     if (v != source && (levels[v] < -1 || levels[v] == 0)) found.report(BfsRule::kReached, v);
 }
 
-void check_vertices(int64_t num_vertices, int64_t source, const int32_t* levels, const int64_t* parents, Findings& found) {
+void check_vertices(int64_t num_vertices, int64_t source, const int32_t* levels, const int64_t* parents, BfsFindings& found) {
   if (levels[source] != 0 || parents[source] != source) found.report(BfsRule::kSource, source);
 #pragma omp parallel for schedule(static)
   for (int64_t v = 0; v < num_vertices; ++v) {
@@ -50,7 +33,7 @@ void check_vertices(int64_t num_vertices, int64_t source, const int32_t* levels,
 }
 
 template <class Edge>
-void check_edges(const graph::GraphWords& graph, const int32_t* levels, const int64_t* parents, Findings& found) {
+void check_edges(const graph::GraphWords& graph, const int32_t* levels, const int64_t* parents, BfsFindings& found) {
   const Edge* edges = static_cast<const Edge*>(graph.edges);
   std::vector<uint32_t> has_tree_edge(ceil_div<int64_t>(graph.num_vertices, graph::kGroup));
 #pragma omp parallel for schedule(dynamic, 256)
@@ -78,18 +61,18 @@ void check_edges(const graph::GraphWords& graph, const int32_t* levels, const in
 
 }  // namespace
 
-BfsFinding verify_bfs(const graph::GraphWords& graph, int64_t source, const int32_t* levels, const int64_t* parents) {
-  Findings found;
+Finding verify_bfs(const graph::GraphWords& graph, int64_t source, const int32_t* levels, const int64_t* parents) {
+  BfsFindings found;
   if (parents != nullptr)
     check_vertices(graph.num_vertices, source, levels, parents, found);
   else
     check_levels(graph.num_vertices, source, levels, found);
-  if (found.any()) return found.finding();  // what follows indexes by levels and parents, and counts on them
+  if (found.any()) return found.first();  // what follows indexes by levels and parents, and counts on them
   if (graph.edge_bytes == 8)
     check_edges<int64_t>(graph, levels, parents, found);
   else
     check_edges<int32_t>(graph, levels, parents, found);
-  return found.finding();
+  return found.first();
 }
 
 }  // namespace hinterland::native
