@@ -10,15 +10,6 @@ namespace hinterland::native {
 HINTERLAND_STRUCT(graph::PathParams, graph, source, keys, scratch, delta, light);
 HINTERLAND_STRUCT(graph::PathControl, least, buckets, padding);
 
-namespace {
-
-template <void (*loop)(const graph::PathParams&, WeightKind)>
-void by_kind(const graph::PathParams& params, int64_t weight_bytes, int64_t weight_order) {
-  loop(params, {weight_bytes, weight_order});
-}
-
-}  // namespace
-
 void bind_graph_sssp(nb::module_& m) {
   m.attr("PATH_RULES") = named<PathRule>({{"source", PathRule::kSource},
                                           {"range", PathRule::kRange},
@@ -26,8 +17,8 @@ void bind_graph_sssp(nb::module_& m) {
                                           {"edge", PathRule::kEdge},
                                           {"tight", PathRule::kTight}});
   def_layout(m, "path_layout", &graph::PathLayout::path);
-  def_loop(m, "sssp", by_kind<sssp>, nb::arg("weight_bytes"), nb::arg("weight_order"));
-  def_loop(m, "sswp", by_kind<sswp>, nb::arg("weight_bytes"), nb::arg("weight_order"));
+  def_loop(m, "sssp", sssp, nb::arg("weight_bytes"), nb::arg("weight_order"));
+  def_loop(m, "sswp", sswp, nb::arg("weight_bytes"), nb::arg("weight_order"));
   def_native(m, "verify_paths", verify_paths, nb::arg("graph"), nb::arg("weight_bytes"), nb::arg("weight_order"),
              nb::arg("widest"), nb::arg("source"), nb::arg("found"));
 }

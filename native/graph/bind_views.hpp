@@ -24,12 +24,6 @@ HINTERLAND_STRUCT(graph::FrontierControl, depth, bad, end_ns, padding0, team, nu
                   padding2, vertices, edges, reached, explored, padding3);
 
 template <>
-struct Given<const graph::GraphWords&> {
-  using Parts = std::tuple<uintptr_t>;
-  static const graph::GraphWords& whole(uintptr_t address) { return *reinterpret_cast<const graph::GraphWords*>(address); }
-};
-
-template <>
 struct Given<WeightKind> {
   using Parts = std::tuple<int64_t, int64_t>;
   static WeightKind whole(int64_t bytes, int64_t order) { return {bytes, order}; }

@@ -13,17 +13,7 @@ HINTERLAND_STRUCT(training::NoteParams, bags, weights, counts, keys, key_bytes, 
 HINTERLAND_STRUCT(training::UpdateParams, table, dim, state, keys, key_bytes, order, count, bag, factor, best, gradient, bad,
                   rate, eps, lanes, steps);
 
-namespace {
-
-template <class Params>
-const Params& at(uintptr_t params) {
-  return *reinterpret_cast<const Params*>(params);
-}
-
-}  // namespace
-
 void bind_training_embedding(nb::module_& m) {
-  using Released = nb::call_guard<GilReleased>;
   m.attr("ELEMENTS") = named<Element>(  // by their C++ names
       {{"float", Element::kFloat32}, {"Float16", Element::kFloat16}, {"Bfloat16", Element::kBfloat16}});
   m.attr("BAG_THREADS") = training::kBagThreads;
@@ -33,20 +23,14 @@ void bind_training_embedding(nb::module_& m) {
         BagFaults faults;
         {
           GilReleased released;
-          faults = pool_bags(at<training::PoolParams>(params), Element{element});
+          faults = pool_bags(*reinterpret_cast<const training::PoolParams*>(params), Element{element});
         }
         return nb::make_tuple(found(faults.offsets), found(faults.entries));
       },
       nb::arg("params"), nb::arg("element"), "What is wrong with offsets, and with entries.");
-  m.def(
-      "weigh_entries",
-      [](uintptr_t params, int64_t element) { weigh_entries(at<training::WeighParams>(params), Element{element}); },
-      nb::arg("params"), nb::arg("element"), Released());
+  def_loop(m, "weigh_entries", weigh_entries, nb::arg("element"));
   def_loop(m, "note_entries", note_entries);
-  m.def(
-      "update_rows",
-      [](uintptr_t params, int64_t element) { update_rows(at<training::UpdateParams>(params), Element{element}); },
-      nb::arg("params"), nb::arg("element"), Released());
+  def_loop(m, "update_rows", update_rows, nb::arg("element"));
 }
 
 }  // namespace hinterland::native
