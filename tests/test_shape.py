@@ -9,9 +9,7 @@ from pathlib import Path
 
 import pytest
 
-import hinterland
-
-ROOT = Path(hinterland.__file__).parents[2]
+ROOT = Path(__file__).parents[1]
 MOST_LINES = 80
 MOST_PARAMETERS = 12
 

@@ -41,13 +41,14 @@ class GraphPlan:
         weighted: weights are kept along with the edges.
 
     Attributes:
-        left: bytes of the room that nothing was found for.
+        budget: the room.
+        left: bytes of it that nothing was found for.
         kept: what there is room for of each view's lists.
         order: whether the order of a reordered graph is kept.
     """
 
     def __init__(self, room: int, weighted: bool = False) -> None:
-        self.room = self.left = room
+        self.budget = self.left = room
         self.weighted = weighted
         self.kept: dict[View, Kept] = {}
         self.order = False
@@ -58,14 +59,9 @@ class GraphPlan:
         return self.kept.setdefault(view, Kept(weighted=self.weighted))
 
     @property
-    def budget(self) -> int:
-        """The room."""
-        return self.room
-
-    @property
     def held_bytes(self) -> int:
         """Bytes that are given out."""
-        return self.room - self.left
+        return self.budget - self.left
 
     def take(self, part: Part) -> bool:
         """Gives out a part's bytes; False where there is no room for them."""
@@ -128,7 +124,7 @@ class GraphPlan:
 
     def notes(self) -> list[str]:
         """That an algorithm's state comes first."""
-        return ["the state of an algorithm comes before all of this"] if self.room else []
+        return ["the state of an algorithm comes before all of this"] if self.budget else []
 
     def explain(self) -> str:
         """What is kept of which lists, and in how much room, a line each."""
