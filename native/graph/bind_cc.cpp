@@ -17,7 +17,15 @@ void bind_graph_cc(nb::module_& m) {
                                                       {"connected", ComponentsRule::kConnected}});
   def_layout(m, "components_layout", &graph::ComponentsLayout::control);
   def_loop(m, "connected_components", connected_components, nb::arg("id_bytes"));
-  def_native(m, "verify_components", verify_components, nb::arg("graph"), nb::arg("labels"));
+  m.def(
+      "verify_components",
+      [](uintptr_t graph, uintptr_t labels) {
+        GilReleased released;
+        const ComponentsFinding finding =
+            verify_components(*reinterpret_cast<const graph::GraphWords*>(graph), reinterpret_cast<const int64_t*>(labels));
+        return std::pair(static_cast<int64_t>(finding.rule), finding.position);
+      },
+      nb::arg("graph"), nb::arg("labels"));
 }
 
 }  // namespace hinterland::native

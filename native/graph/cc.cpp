@@ -1,5 +1,6 @@
 #include "graph/cc.hpp"
 
+#include <limits>
 #include <numeric>
 #include <vector>
 
@@ -22,26 +23,32 @@ void connected_components(const graph::ComponentsParams& p, int id_bytes) {
 
 namespace {
 
-using Broken = Findings<ComponentsRule, ComponentsRule::kConnected>;
+constexpr int64_t kNowhere = std::numeric_limits<int64_t>::max();
 
-void check_labels(int64_t num_vertices, const int64_t* labels, Broken& broken) {
-#pragma omp parallel for
+int64_t first_wrong_label(int64_t num_vertices, const int64_t* labels) {
+  int64_t first = kNowhere;
+#pragma omp parallel for reduction(min : first)
   for (int64_t v = 0; v < num_vertices; ++v)
-    if (labels[v] < 0 || labels[v] > v || labels[labels[v]] != labels[v]) broken.report(ComponentsRule::kSmallest, v);
+    if (labels[v] < 0 || labels[v] > v || labels[labels[v]] != labels[v]) first = min_of(first, v);
+  return first;
 }
 
 template <class Edge>
-void check_edges(const graph::GraphWords& graph, const int64_t* labels, Broken& broken) {
+ComponentsFinding first_wrong_edge(const graph::GraphWords& graph, const int64_t* labels) {
   const Edge* edges = static_cast<const Edge*>(graph.edges);
-#pragma omp parallel for schedule(dynamic, 256)
+  int64_t broken = kNowhere, leaving = kNowhere;
+#pragma omp parallel for schedule(dynamic, 256) reduction(min : broken, leaving)
   for (int64_t u = 0; u < graph.num_vertices; ++u) {
     const graph::Piece list = list_within(graph.offsets, u, graph.num_edges);
     for (int64_t i = list.begin; i < list.end; ++i)
       if (edges[i] < 0 || edges[i] >= graph.num_vertices)
-        broken.report(ComponentsRule::kGraph, i);
+        broken = min_of(broken, i);
       else if (labels[edges[i]] != labels[u])
-        broken.report(ComponentsRule::kEdge, i);
+        leaving = min_of(leaving, i);
   }
+  if (broken != kNowhere) return {ComponentsRule::kGraph, broken};
+  if (leaving != kNowhere) return {ComponentsRule::kEdge, leaving};
+  return {ComponentsRule::kNone, 0};
 }
 
 // Sets joined one edge after another, the smaller one below the larger: none of it is the algorithm that is being checked.
@@ -76,7 +83,7 @@ class DisjointSets {
 
 // Labels that agree along every edge are at most as many as there are components; if they are as many, each is one.
 template <class Edge, class Id>
-void check_connected(const graph::GraphWords& graph, const int64_t* labels, Broken& broken) {
+ComponentsFinding first_apart(const graph::GraphWords& graph, const int64_t* labels) {
   const Edge* edges = static_cast<const Edge*>(graph.edges);
   int64_t num_labels = 0;
   for (int64_t v = 0; v < graph.num_vertices; ++v) num_labels += labels[v] == v;
@@ -86,23 +93,21 @@ void check_connected(const graph::GraphWords& graph, const int64_t* labels, Brok
     for (int64_t i = list.begin; i < list.end; ++i)
       if (const int64_t v = edges[i]; v >= 0 && v < graph.num_vertices) sets.join(u, v);
   }
-  if (sets.num_sets() == num_labels) return;
+  if (sets.num_sets() == num_labels) return {ComponentsRule::kNone, 0};
   int64_t v = 0;
   while (v < graph.num_vertices - 1 && sets.find(v) == sets.find(labels[v])) ++v;
-  broken.report(ComponentsRule::kConnected, v);
+  return {ComponentsRule::kConnected, v};
 }
 
 }  // namespace
 
-Finding verify_components(const graph::GraphWords& graph, const int64_t* labels) {
-  Broken broken;
+ComponentsFinding verify_components(const graph::GraphWords& graph, const int64_t* labels) {
+  const int64_t wrong = first_wrong_label(graph.num_vertices, labels);
+  if (wrong != kNowhere) return {ComponentsRule::kSmallest, wrong};
   const bool wide = graph.edge_bytes == 8;
-  check_labels(graph.num_vertices, labels, broken);
-  if (!broken.any()) wide ? check_edges<int64_t>(graph, labels, broken) : check_edges<int32_t>(graph, labels, broken);
-  if (!broken.any())
-    wide ? check_connected<int64_t, uint64_t>(graph, labels, broken)
-         : check_connected<int32_t, uint32_t>(graph, labels, broken);
-  return broken.first();
+  const ComponentsFinding edge = wide ? first_wrong_edge<int64_t>(graph, labels) : first_wrong_edge<int32_t>(graph, labels);
+  if (edge.rule != ComponentsRule::kNone) return edge;
+  return wide ? first_apart<int64_t, uint64_t>(graph, labels) : first_apart<int32_t, uint32_t>(graph, labels);
 }
 
 }  // namespace hinterland::native

@@ -16,19 +16,19 @@ using Finding = std::pair<int64_t, int64_t>;
 
 // Rules are reported in the order of their enumeration, which begins with kNone and ends with `last`.
 template <class Rule, Rule last>
-class Findings {
+class FirstBroken {
  public:
-  Findings() { std::fill(std::begin(first_), std::end(first_), kNowhere); }
+  FirstBroken() { std::fill(std::begin(first_), std::end(first_), kNowhere); }
 
   void report(Rule rule, int64_t position) { atomic_min(first_[static_cast<int64_t>(rule)], position); }
 
-  [[nodiscard]] Finding first() const {
+  [[nodiscard]] Finding finding() const {
     for (int64_t rule = 1; rule <= static_cast<int64_t>(last); ++rule)
       if (first_[rule] != kNowhere) return {rule, first_[rule]};
     return {0, 0};
   }
 
-  [[nodiscard]] bool any() const { return first().first != 0; }
+  [[nodiscard]] bool any() const { return finding().first != 0; }
 
  private:
   static constexpr int64_t kNowhere = std::numeric_limits<int64_t>::max();

@@ -9,17 +9,17 @@ namespace hinterland::native {
 
 namespace {
 
-using BfsFindings = Findings<BfsRule, BfsRule::kTreeEdge>;
+using Findings = FirstBroken<BfsRule, BfsRule::kTreeEdge>;
 
 // Levels alone: each row of levels, which may come without parents.
-void check_levels(int64_t num_vertices, int64_t source, const int32_t* levels, BfsFindings& found) {
+void check_levels(int64_t num_vertices, int64_t source, const int32_t* levels, Findings& found) {
   if (levels[source] != 0) found.report(BfsRule::kSource, source);
 #pragma omp parallel for schedule(static)
   for (int64_t v = 0; v < num_vertices; ++v)
     if (v != source && (levels[v] < -1 || levels[v] == 0)) found.report(BfsRule::kReached, v);
 }
 
-void check_vertices(int64_t num_vertices, int64_t source, const int32_t* levels, const int64_t* parents, BfsFindings& found) {
+void check_vertices(int64_t num_vertices, int64_t source, const int32_t* levels, const int64_t* parents, Findings& found) {
   if (levels[source] != 0 || parents[source] != source) found.report(BfsRule::kSource, source);
 #pragma omp parallel for schedule(static)
   for (int64_t v = 0; v < num_vertices; ++v) {
@@ -33,7 +33,7 @@ void check_vertices(int64_t num_vertices, int64_t source, const int32_t* levels,
 }
 
 template <class Edge>
-void check_edges(const graph::GraphWords& graph, const int32_t* levels, const int64_t* parents, BfsFindings& found) {
+void check_edges(const graph::GraphWords& graph, const int32_t* levels, const int64_t* parents, Findings& found) {
   const Edge* edges = static_cast<const Edge*>(graph.edges);
   std::vector<uint32_t> has_tree_edge(ceil_div<int64_t>(graph.num_vertices, graph::kGroup));
 #pragma omp parallel for schedule(dynamic, 256)
@@ -62,17 +62,17 @@ void check_edges(const graph::GraphWords& graph, const int32_t* levels, const in
 }  // namespace
 
 Finding verify_bfs(const graph::GraphWords& graph, int64_t source, const int32_t* levels, const int64_t* parents) {
-  BfsFindings found;
+  Findings found;
   if (parents != nullptr)
     check_vertices(graph.num_vertices, source, levels, parents, found);
   else
     check_levels(graph.num_vertices, source, levels, found);
-  if (found.any()) return found.first();  // what follows indexes by levels and parents, and counts on them
+  if (found.any()) return found.finding();  // what follows indexes by levels and parents, and counts on them
   if (graph.edge_bytes == 8)
     check_edges<int64_t>(graph, levels, parents, found);
   else
     check_edges<int32_t>(graph, levels, parents, found);
-  return found.first();
+  return found.finding();
 }
 
 }  // namespace hinterland::native

@@ -59,22 +59,23 @@ class Verifier {
       : graph_(graph), source_(source), found_(found), seen_(ceil_div<int64_t>(graph.num_vertices, graph::kGroup)) {}
 
   Finding run() {
-    if (found_[source_] != Rules::source()) broken_.report(PathRule::kSource, source_);
+    if (found_[source_] != Rules::source()) report(PathRule::kSource, source_);
 #pragma omp parallel for schedule(static)
     for (int64_t v = 0; v < graph_.num_vertices; ++v)
-      if (found_[v] != Rules::kUnreached && !Rules::in_range(found_[v])) broken_.report(PathRule::kRange, v);
-    if (broken_.any()) return broken_.first();
+      if (found_[v] != Rules::kUnreached && !Rules::in_range(found_[v])) report(PathRule::kRange, v);
+    if (broken_.any()) return broken_.finding();
     check_edges();
-    if (broken_.any()) return broken_.first();
+    if (broken_.any()) return broken_.finding();
     search();
 #pragma omp parallel for schedule(static)
     for (int64_t v = 0; v < graph_.num_vertices; ++v)
-      if (found_[v] != Rules::kUnreached && !(seen_[graph::group_of(v)] & graph::bit_of(v)))
-        broken_.report(PathRule::kTight, v);
-    return broken_.first();
+      if (found_[v] != Rules::kUnreached && !(seen_[graph::group_of(v)] & graph::bit_of(v))) report(PathRule::kTight, v);
+    return broken_.finding();
   }
 
  private:
+  void report(PathRule rule, int64_t position) { broken_.report(rule, position); }
+
   void check_edges() {
 #pragma omp parallel for schedule(dynamic, 256)
     for (int64_t u = 0; u < graph_.num_vertices; ++u) {
@@ -83,9 +84,9 @@ class Verifier {
       for (int64_t i = list.begin; i < list.end; ++i) {
         const int64_t v = graph_.edges.read(i);
         if (!graph_.has(v))
-          broken_.report(PathRule::kGraph, i);
+          report(PathRule::kGraph, i);
         else if (Rules::better(Rules::extend(found_[u], graph_.weights.read(i)), found_[v]))
-          broken_.report(PathRule::kEdge, i);
+          report(PathRule::kEdge, i);
       }
     }
   }
@@ -121,7 +122,7 @@ class Verifier {
   int64_t source_;
   const Result* found_;
   std::vector<uint32_t> seen_;
-  Findings<PathRule, PathRule::kTight> broken_;
+  FirstBroken<PathRule, PathRule::kTight> broken_;
 };
 
 }  // namespace
