@@ -13,9 +13,22 @@ HINTERLAND_STRUCT(training::NoteParams, bags, weights, counts, keys, key_bytes, 
 HINTERLAND_STRUCT(training::UpdateParams, table, dim, state, keys, key_bytes, order, count, bag, factor, best, gradient, bad,
                   rate, eps, lanes, steps);
 
+namespace {
+
+template <class Params>
+const Params& at(uintptr_t params) {
+  return *reinterpret_cast<const Params*>(params);
+}
+
+}  // namespace
+
 void bind_training_embedding(nb::module_& m) {
-  m.attr("ELEMENTS") = named<Element>(  // by their C++ names
-      {{"float", Element::kFloat32}, {"Float16", Element::kFloat16}, {"Bfloat16", Element::kBfloat16}});
+  using Released = nb::call_guard<GilReleased>;
+  nb::dict elements;  // by their C++ names
+  elements["float"] = static_cast<int64_t>(Element::kFloat32);
+  elements["Float16"] = static_cast<int64_t>(Element::kFloat16);
+  elements["Bfloat16"] = static_cast<int64_t>(Element::kBfloat16);
+  m.attr("ELEMENTS") = elements;
   m.attr("BAG_THREADS") = training::kBagThreads;
   m.def(
       "pool_bags",
@@ -23,14 +36,20 @@ void bind_training_embedding(nb::module_& m) {
         BagFaults faults;
         {
           GilReleased released;
-          faults = pool_bags(*reinterpret_cast<const training::PoolParams*>(params), Element{element});
+          faults = pool_bags(at<training::PoolParams>(params), Element{element});
         }
         return nb::make_tuple(found(faults.offsets), found(faults.entries));
       },
       nb::arg("params"), nb::arg("element"), "What is wrong with offsets, and with entries.");
-  def_loop(m, "weigh_entries", weigh_entries, nb::arg("element"));
+  m.def(
+      "weigh_entries",
+      [](uintptr_t params, int64_t element) { weigh_entries(at<training::WeighParams>(params), Element{element}); },
+      nb::arg("params"), nb::arg("element"), Released());
   def_loop(m, "note_entries", note_entries);
-  def_loop(m, "update_rows", update_rows, nb::arg("element"));
+  m.def(
+      "update_rows",
+      [](uintptr_t params, int64_t element) { update_rows(at<training::UpdateParams>(params), Element{element}); },
+      nb::arg("params"), nb::arg("element"), Released());
 }
 
 }  // namespace hinterland::native
