@@ -6,6 +6,16 @@
 #include <nanobind/nanobind.h>
 #include <unistd.h>
 
+#include <array>
+#include <cstdint>
+#include <initializer_list>
+#include <numeric>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+#include "params.hpp"
+
 namespace hinterland::native {
 
 // f(), which takes Python's lock. When the process ends, Python (before 3.14) ends the other threads that ask for it there, and
@@ -45,17 +55,71 @@ class GilHeld {
   PyGILState_STATE state_;
 };
 
-// Python's name for a loop over the struct that Python has filled in: it gets the struct's address, and whatever else the loop
-// takes, as `more` names it.
-template <class Params, class... Rest, class... More>
-void def_loop(nanobind::module_& m, const char* name, void (*loop)(const Params&, Rest...), More... more) {
-  m.def(
-      name,
-      [loop](uintptr_t params, Rest... rest) {
-        GilReleased released;
-        loop(*reinterpret_cast<const Params*>(params), rest...);
-      },
-      nanobind::arg("params"), more...);
+// How Python gives native code an argument: a pointer as an address, anything else as it is. Arrays that are several arguments
+// have a specialisation of their own.
+template <class T>
+struct Given {
+  using Parts = std::tuple<T>;
+  static T whole(T part) { return part; }
+};
+
+template <class T>
+struct Given<T*> {
+  using Parts = std::tuple<uintptr_t>;
+  static T* whole(uintptr_t address) { return reinterpret_cast<T*>(address); }
+};
+
+// A struct that Python fills in by its fields' names.
+template <class T>
+  requires requires { StructName<T>::value; }
+struct Given<const T&> {
+  using Parts = std::tuple<uintptr_t>;
+  static const T& whole(uintptr_t address) { return *reinterpret_cast<const T*>(address); }
+};
+
+template <class T>
+  requires std::is_enum_v<T>
+struct Given<T> {
+  using Parts = std::tuple<int64_t>;
+  static T whole(int64_t number) { return static_cast<T>(number); }
+};
+
+// Python's name for a function that takes what Given knows how to make. Other threads run meanwhile.
+template <class Result, class... Args, class... More>
+void def_native(nanobind::module_& m, const char* name, Result (*function)(Args...), More... more) {
+  constexpr std::array<size_t, sizeof...(Args)> sizes{std::tuple_size_v<typename Given<Args>::Parts>...};
+  const auto whole = [=]<class Arg, size_t which>(const auto& parts) -> decltype(auto) {
+    constexpr size_t begin = std::accumulate(sizes.begin(), sizes.begin() + which, size_t{0});
+    return [&]<size_t... J>(std::index_sequence<J...>) -> decltype(auto) {
+      return Given<Arg>::whole(std::get<begin + J>(parts)...);
+    }(std::make_index_sequence<sizes[which]>{});
+  };
+  const auto define = [&]<class... Parts, size_t... I>(std::type_identity<std::tuple<Parts...>>, std::index_sequence<I...>) {
+    m.def(
+        name,
+        [=](Parts... parts) -> Result {
+          GilReleased released;
+          const std::tuple<Parts...> all(parts...);
+          return function(whole.template operator()<Args, I>(all)...);
+        },
+        more...);
+  };
+  define(std::type_identity<decltype(std::tuple_cat(std::declval<typename Given<Args>::Parts>()...))>{},
+         std::index_sequence_for<Args...>{});
+}
+
+// Python's name for a loop over what a struct says, and whatever else it takes, as `more` names it.
+template <class Loop, class... More>
+void def_loop(nanobind::module_& m, const char* name, Loop* loop, More... more) {
+  def_native(m, name, loop, nanobind::arg("params"), more...);
+}
+
+// Values by name.
+template <class Value>
+nanobind::dict named(std::initializer_list<std::pair<const char*, Value>> values) {
+  nanobind::dict all;
+  for (const auto& [name, value] : values) all[name] = static_cast<int64_t>(value);
+  return all;
 }
 
 void bind_runtime(nanobind::module_& m);

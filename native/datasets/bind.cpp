@@ -18,10 +18,7 @@ void bind_datasets(nb::module_& m) {
         [](int64_t edges, uint64_t seed, const graph::CommunityVertices& owners, const graph::CommunityVertices& members) {
           return EdgeSource{GeneratedEdges<graph::Communities>{graph::Communities(seed, owners, members), edges}};
         });
-  m.def("fill_communities", [](const graph::CommunityVertices& vertices, uintptr_t communities) {
-    GilReleased released;
-    fill_communities(vertices, reinterpret_cast<int32_t*>(communities));
-  });
+  def_native(m, "fill_communities", fill_communities);
   def_loop(m, "fill_features", fill_features);
 }
 

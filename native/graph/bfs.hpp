@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "graph/findings.hpp"
 #include "hinterland/graph/bfs.hpp"
 
 namespace hinterland::native {
@@ -13,13 +14,7 @@ void bfs(const graph::BfsParams& params, int id_bytes);
 // In the order in which they are reported. kGraph, kClosed and kEdgeLevel are about an edge, the others about a vertex.
 enum class BfsRule : int64_t { kNone, kSource, kReached, kTreeLevel, kGraph, kClosed, kEdgeLevel, kTreeEdge };
 
-// The first rule that does not hold, and the smallest vertex, or position in the edge array, where it does not.
-struct BfsFinding {
-  BfsRule rule;
-  int64_t position;
-};
-
 // `parents` may be null: then each vertex but the source must have an edge from any vertex one level nearer.
-BfsFinding verify_bfs(const graph::GraphWords& graph, int64_t source, const int32_t* levels, const int64_t* parents);
+Finding verify_bfs(const graph::GraphWords& graph, int64_t source, const int32_t* levels, const int64_t* parents);
 
 }  // namespace hinterland::native

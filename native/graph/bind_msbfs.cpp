@@ -1,5 +1,3 @@
-#include <nanobind/stl/tuple.h>
-
 #include "bindings.hpp"
 #include "graph/bind_views.hpp"
 #include "graph/msbfs.hpp"
@@ -15,13 +13,7 @@ HINTERLAND_STRUCT(graph::MsBfsControl, reached, distance_sum, eccentricity, seen
 
 void bind_graph_msbfs(nb::module_& m) {
   m.attr("MSBFS_SOURCES") = graph::kMostSources;
-  m.def(
-      "msbfs_layout",
-      [](int64_t num_vertices, int64_t num_edges) {
-        const graph::MsBfsLayout at(num_vertices, num_edges);
-        return std::tuple(scratch_layout(at, at.frontier), at.control);
-      },
-      nb::arg("num_vertices"), nb::arg("num_edges"));
+  def_layout(m, "msbfs_layout", &graph::MsBfsLayout::control);
   def_loop(m, "msbfs", msbfs, nb::arg("mask_bytes"));
 }
 

@@ -1,6 +1,3 @@
-#include <nanobind/stl/pair.h>
-#include <nanobind/stl/tuple.h>
-
 #include "bindings.hpp"
 #include "graph/bind_views.hpp"
 #include "graph/pagerank.hpp"
@@ -17,13 +14,7 @@ HINTERLAND_STRUCT(graph::PagerankControl, iterations, final_error, padding0, err
                   dangling_share, padding3);
 
 void bind_graph_pagerank(nb::module_& m) {
-  m.def(
-      "pagerank_layout",
-      [](int64_t num_vertices, int64_t num_edges) {
-        const graph::PagerankLayout at(num_vertices, num_edges);
-        return std::pair(scratch_layout(at, at.frontier), at.control);
-      },
-      nb::arg("num_vertices"), nb::arg("num_edges"), "Scratch memory of a run, and where in it PagerankControl lies.");
+  def_layout(m, "pagerank_layout", &graph::PagerankLayout::control);
   def_loop(m, "pagerank", pagerank, nb::arg("real_bytes"));
 }
 

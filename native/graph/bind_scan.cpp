@@ -1,5 +1,3 @@
-#include <nanobind/stl/tuple.h>
-
 #include "bindings.hpp"
 #include "graph/bind_views.hpp"
 #include "graph/scan.hpp"

@@ -1,10 +1,15 @@
 // What the bindings of all traversals share.
 #pragma once
 
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/tuple.h>
+
 #include <cstdint>
 #include <tuple>
 
+#include "bindings.hpp"
 #include "core/bind_team.hpp"
+#include "graph/views.hpp"
 #include "hinterland/graph/adjacency.hpp"
 #include "hinterland/graph/frontier.hpp"
 #include "params.hpp"
@@ -19,13 +24,29 @@ HINTERLAND_STRUCT(graph::StepRecord, vertices, tasks, edges, pulled, start_ns, v
 HINTERLAND_STRUCT(graph::FrontierControl, depth, bad, end_ns, padding0, team, num_touched, padding1, num_tasks, num_parts,
                   padding2, vertices, edges, reached, explored, padding3);
 
-inline const graph::GraphWords* words(uintptr_t address) { return reinterpret_cast<const graph::GraphWords*>(address); }
+template <>
+struct Given<WeightKind> {
+  using Parts = std::tuple<int64_t, int64_t>;
+  static WeightKind whole(int64_t bytes, int64_t order) { return {bytes, order}; }
+};
 
 // Bytes of a traversal's scratch memory, how many at its beginning must be zero, and where control and records lie in it.
 template <class AlgorithmLayout>
 std::tuple<int64_t, int64_t, int64_t, int64_t> scratch_layout(const AlgorithmLayout& at,
                                                               const graph::FrontierLayout& frontier) {
   return {at.bytes, at.zeroed, frontier.control, frontier.records};
+}
+
+// The same of a layout that has a frontier's in it, and where in it what a run leaves behind lies.
+template <class AlgorithmLayout>
+void def_layout(nanobind::module_& m, const char* name, int64_t AlgorithmLayout::* left) {
+  m.def(
+      name,
+      [left](int64_t num_vertices, int64_t num_edges) {
+        const AlgorithmLayout at(num_vertices, num_edges);
+        return std::pair(scratch_layout(at, at.frontier), at.*left);
+      },
+      nanobind::arg("num_vertices"), nanobind::arg("num_edges"));
 }
 
 }  // namespace hinterland::native

@@ -181,7 +181,8 @@ int64_t sort_row(Id* neighbors, WeightArray weights, int64_t from, int64_t count
 
 }  // namespace
 
-CountResult count_entries(const EdgeSource& source, const graph::EdgeRules& rules, int64_t vertices, int64_t* indptr) {
+std::pair<int64_t, int64_t> count_entries(const EdgeSource& source, const graph::EdgeRules& rules, int64_t vertices,
+                                          int64_t* indptr) {
 #pragma omp parallel for if (vertices > kWorthThreads)
   for (int64_t v = 0; v <= vertices; ++v) indptr[v] = 0;
   int64_t first_bad = kNone;

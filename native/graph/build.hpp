@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
 
 #include "graph/edges.hpp"
 
@@ -25,13 +26,10 @@ struct WeightArray {
   WeightOrder order = WeightOrder::kUnsigned;
 };
 
-struct CountResult {
-  int64_t entries;    // what all rows hold together
-  int64_t first_bad;  // the first edge with an end outside [0, vertices), or -1
-};
-
-// Sets indptr[v] to the *end* of row v, and indptr[vertices] to the number of entries.
-CountResult count_entries(const EdgeSource& source, const graph::EdgeRules& rules, int64_t vertices, int64_t* indptr);
+// Sets indptr[v] to the *end* of row v, and indptr[vertices] to the number of entries. Returns that, and the first edge with an
+// end outside [0, vertices), or -1.
+std::pair<int64_t, int64_t> count_entries(const EdgeSource& source, const graph::EdgeRules& rules, int64_t vertices,
+                                          int64_t* indptr);
 
 // Puts each entry into its row, in no particular order, and thereby turns the ends in `indptr` into beginnings. If the edges have
 // changed since they were counted, the beginnings may fall somewhere; nothing is written outside the arrays.

@@ -67,7 +67,7 @@ int64_t pack_offsets(const int64_t* indptr, int64_t rows, int64_t vertices, Neig
   return ascend ? inclusive_sum(at + 1, rows) : -1;
 }
 
-void pack_rows(const int64_t* indptr, const int64_t* at, int64_t rows, int64_t vertices, NeighborArray neighbors, int64_t edges,
+void pack_rows(const int64_t* indptr, int64_t rows, int64_t vertices, NeighborArray neighbors, int64_t edges, const int64_t* at,
                uint8_t* stream) {
   with_neighbors(neighbors, [&](const auto* ids) {
     for_each_row(indptr, rows, edges, [&](int64_t v, const graph::Piece& list) {
@@ -146,7 +146,7 @@ int64_t first_wrong_list(const PackedArrays& packed) {
   return check_lists(packed, [](int64_t, int64_t, int64_t) { return uint64_t{0}; }).first_wrong;
 }
 
-UndirectedCheck check_undirected(const PackedArrays& packed, WeightArray weights) {
+std::pair<int64_t, bool> check_undirected(const PackedArrays& packed, WeightArray weights) {
   const auto weighted = [&](int64_t row, int64_t i, int64_t neighbor) {
     return up_less_down(row, neighbor, weight_bits(weights, i));
   };

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
 
 #include "graph/build.hpp"
 
@@ -23,7 +24,7 @@ int64_t pack_offsets(const int64_t* indptr, int64_t rows, int64_t vertices, Neig
                      int64_t* at);
 
 // Writes the packed lists to stream[0 .. packed_bytes(at[rows])).
-void pack_rows(const int64_t* indptr, const int64_t* at, int64_t rows, int64_t vertices, NeighborArray neighbors, int64_t edges,
+void pack_rows(const int64_t* indptr, int64_t rows, int64_t vertices, NeighborArray neighbors, int64_t edges, const int64_t* at,
                uint8_t* stream);
 
 // Both return the first row with a block that does not lie within the row's bytes, or -1.
@@ -34,11 +35,7 @@ int64_t unpack_heads(const PackedArrays& packed, NeighborArray heads, int64_t co
 // The first row whose packed list is not what its degree and bytes promise, or -1.
 int64_t first_wrong_list(const PackedArrays& packed);
 
-struct UndirectedCheck {
-  int64_t first_wrong;  // as first_wrong_list
-  bool mirrored;        // as is_mirrored, if no list is wrong
-};
-// Both in one pass. There is a weight for each neighbour, or none at all.
-UndirectedCheck check_undirected(const PackedArrays& packed, WeightArray weights);
+// In one pass first_wrong_list, and is_mirrored if no list is wrong. There is a weight for each neighbour, or none at all.
+std::pair<int64_t, bool> check_undirected(const PackedArrays& packed, WeightArray weights);
 
 }  // namespace hinterland::native

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "graph/findings.hpp"
 #include "graph/views.hpp"
 #include "hinterland/graph/sssp.hpp"
 
@@ -14,13 +15,7 @@ void sswp(const graph::PathParams& params, WeightKind kind);
 // In the order in which they are reported. kGraph and kEdge are about an edge, the others about a vertex.
 enum class PathRule : int64_t { kNone, kSource, kRange, kGraph, kEdge, kTight };
 
-// The first rule that does not hold, and the smallest vertex, or position in the edge array, where it does not.
-struct PathFinding {
-  PathRule rule;
-  int64_t position;
-};
-
 // Lists are not compressed. `found` are distances, or widths if `widest`: int64 for integer weights, else of the weights' type.
-PathFinding verify_paths(const graph::GraphWords& words, WeightKind kind, bool widest, int64_t source, const void* found);
+Finding verify_paths(const graph::GraphWords& words, WeightKind kind, bool widest, int64_t source, const void* found);
 
 }  // namespace hinterland::native

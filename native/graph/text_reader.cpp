@@ -271,6 +271,44 @@ const char* line_end(const char* begin, const char* end) {
   return newline == nullptr ? end : static_cast<const char*>(newline);
 }
 
+// What some line of a block has that the arrays' types do not hold.
+struct Misfits {
+  std::atomic<bool> wide_vertex{false}, wide_weight{false}, real_weight{false};
+  [[nodiscard]] bool any() const { return wide_vertex || wide_weight || real_weight; }
+};
+
+// The edges of a piece, up to the first line that is wrong.
+template <class Id, class Weight>
+void parse_piece(const TextLayout& layout, Piece& piece, Id* sources, Id* targets, [[maybe_unused]] Weight* weights,
+                 Misfits& misfits) {
+  piece.edges = 0;
+  for (const char* p = piece.begin; p < piece.end;) {
+    const char* const stop = line_end(p, piece.end);
+    Edge<Weight> edge{};
+    const Line line = parse_line<Id>(layout, p, stop, edge);
+    if (line == Line::kEdge) {
+      const int64_t place = piece.edges++;
+      sources[place] = static_cast<Id>(edge.source);
+      targets[place] = static_cast<Id>(edge.target);
+      if constexpr (!std::is_same_v<Weight, Nothing>) weights[place] = edge.weight;
+      const int64_t larger = std::max(edge.source, edge.target);
+      if (larger > piece.largest) {
+        piece.largest = larger;
+        piece.largest_line = piece.lines;
+      }
+    } else if (line == Line::kWrong) {
+      piece.wrong_at = p;
+      return;
+    } else if (line != Line::kBlank) {
+      (line == Line::kWideVertex   ? misfits.wide_vertex
+       : line == Line::kWideWeight ? misfits.wide_weight
+                                   : misfits.real_weight) = true;
+    }
+    piece.lines += stop < piece.end;
+    p = stop + 1;
+  }
+}
+
 template <class To, class From>
 GrowingBytes convert(const GrowingBytes& from, int64_t count) {
   GrowingBytes to;
@@ -351,38 +389,13 @@ EdgeParser::Outcome EdgeParser::parse_block(const char* begin, const char* end) 
     if constexpr (kWeighted) weights_.reserve((listed_ + lines) * sizeof(Weight));
   }
 
-  std::atomic<bool> wide_vertex{false}, wide_weight{false}, real_weight{false};
-  const auto parse = [&](Piece& piece, Id* sources, Id* targets, [[maybe_unused]] Weight* weights) {
-    piece.edges = 0;
-    for (const char* p = piece.begin; p < piece.end;) {
-      const char* const stop = line_end(p, piece.end);
-      Edge<Weight> edge{};
-      const Line line = parse_line<Id>(layout_, p, stop, edge);
-      if (line == Line::kEdge) {
-        const int64_t place = piece.edges++;
-        sources[place] = static_cast<Id>(edge.source);
-        targets[place] = static_cast<Id>(edge.target);
-        if constexpr (kWeighted) weights[place] = edge.weight;
-        const int64_t larger = std::max(edge.source, edge.target);
-        if (larger > piece.largest) {
-          piece.largest = larger;
-          piece.largest_line = piece.lines;
-        }
-      } else if (line == Line::kWrong) {
-        piece.wrong_at = p;
-        return;
-      } else if (line != Line::kBlank) {
-        (line == Line::kWideVertex ? wide_vertex : line == Line::kWideWeight ? wide_weight : real_weight) = true;
-      }
-      piece.lines += stop < piece.end;
-      p = stop + 1;
-    }
-  };
+  Misfits misfits;
   parallel_tasks(pieces.size(), [&](int64_t i, int64_t thread) {
     Piece& piece = pieces[i];
     if (!rules_) {
       const int64_t at = listed_ + piece.at;
-      parse(piece, sources_.as<Id>() + at, targets_.as<Id>() + at, kWeighted ? weights_.as<Weight>() + at : nullptr);
+      Weight* const weights = kWeighted ? weights_.as<Weight>() + at : nullptr;
+      parse_piece(layout_, piece, sources_.as<Id>() + at, targets_.as<Id>() + at, weights, misfits);
       return;
     }
     Scratch& scratch = scratch_[thread];
@@ -393,15 +406,15 @@ EdgeParser::Outcome EdgeParser::parse_block(const char* begin, const char* end) 
     Id* const sources = scratch.sources.as<Id>();
     Id* const targets = scratch.targets.as<Id>();
     Weight* const weights = scratch.weights.as<Weight>();
-    parse(piece, sources, targets, weights);
-    if (piece.wrong_at != nullptr || wide_vertex || wide_weight || real_weight) return;  // nobody will want the runs
+    parse_piece(layout_, piece, sources, targets, weights, misfits);
+    if (piece.wrong_at != nullptr || misfits.any()) return;  // nobody will want the runs
     piece.runs = make_runs(*rules_, sources, targets, weights, weight_type_, piece.edges, scratch.runs);
   });
 
   for (const Piece& piece : pieces) {
     if (piece.wrong_at != nullptr) fail(begin, piece.wrong_at, end);
   }
-  const Outcome outcome{wide_vertex, wide_weight, real_weight};
+  const Outcome outcome{misfits.wide_vertex, misfits.wide_weight, misfits.real_weight};
   if (!outcome.done()) return outcome;
 
   const int64_t before = listed_;

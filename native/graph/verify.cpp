@@ -1,6 +1,5 @@
 // The rules of Graph500 for a breadth-first search tree (graph500.org, specification, "validation"), checked in one pass over
 // the vertices and one over the edges. Nothing is traversed again: a result that obeys the rules is a shortest-path tree.
-#include <limits>
 #include <vector>
 
 #include "graph/bfs.hpp"
@@ -11,23 +10,7 @@ namespace hinterland::native {
 
 namespace {
 
-constexpr int64_t kNowhere = std::numeric_limits<int64_t>::max();
-
-// The smallest position at which each rule was seen broken.
-struct Findings {
-  int64_t first[static_cast<int>(BfsRule::kTreeEdge) + 1];
-
-  Findings() {
-    for (int64_t& position : first) position = kNowhere;
-  }
-  void report(BfsRule rule, int64_t position) { atomic_min(first[static_cast<int>(rule)], position); }
-  BfsFinding finding() const {
-    for (int rule = 1; rule <= static_cast<int>(BfsRule::kTreeEdge); ++rule)
-      if (first[rule] != kNowhere) return {static_cast<BfsRule>(rule), first[rule]};
-    return {BfsRule::kNone, 0};
-  }
-  bool any() const { return finding().rule != BfsRule::kNone; }
-};
+using Findings = FirstBroken<BfsRule, BfsRule::kTreeEdge>;
 
 // Levels alone: each row of levels, which may come without parents.
 void check_levels(int64_t num_vertices, int64_t source, const int32_t* levels, Findings& found) {
@@ -76,7 +59,7 @@ void check_edges(const Graph& graph, const int32_t* levels, const int64_t* paren
 
 }  // namespace
 
-BfsFinding verify_bfs(const graph::GraphWords& graph, int64_t source, const int32_t* levels, const int64_t* parents) {
+Finding verify_bfs(const graph::GraphWords& graph, int64_t source, const int32_t* levels, const int64_t* parents) {
   Findings found;
   if (parents != nullptr)
     check_vertices(graph.num_vertices, source, levels, parents, found);

@@ -56,35 +56,25 @@ class Verifier {
   using Result = typename Rules::Result;
 
   Verifier(const Graph& graph, int64_t source, const Result* found)
-      : graph_(graph), source_(source), found_(found), seen_(ceil_div<int64_t>(graph.num_vertices, graph::kGroup)) {
-    for (int64_t& position : first_) position = kNowhere;
-  }
+      : graph_(graph), source_(source), found_(found), seen_(ceil_div<int64_t>(graph.num_vertices, graph::kGroup)) {}
 
-  PathFinding run() {
+  Finding run() {
     if (found_[source_] != Rules::source()) report(PathRule::kSource, source_);
 #pragma omp parallel for schedule(static)
     for (int64_t v = 0; v < graph_.num_vertices; ++v)
       if (found_[v] != Rules::kUnreached && !Rules::in_range(found_[v])) report(PathRule::kRange, v);
-    if (finding().rule != PathRule::kNone) return finding();
+    if (broken_.any()) return broken_.finding();
     check_edges();
-    if (finding().rule != PathRule::kNone) return finding();
+    if (broken_.any()) return broken_.finding();
     search();
 #pragma omp parallel for schedule(static)
     for (int64_t v = 0; v < graph_.num_vertices; ++v)
       if (found_[v] != Rules::kUnreached && !(seen_[graph::group_of(v)] & graph::bit_of(v))) report(PathRule::kTight, v);
-    return finding();
+    return broken_.finding();
   }
 
  private:
-  static constexpr int64_t kNowhere = std::numeric_limits<int64_t>::max();
-
-  // The smallest position at which each rule was seen broken.
-  void report(PathRule rule, int64_t position) { atomic_min(first_[static_cast<int>(rule)], position); }
-  PathFinding finding() const {
-    for (int rule = 1; rule <= static_cast<int>(PathRule::kTight); ++rule)
-      if (first_[rule] != kNowhere) return {static_cast<PathRule>(rule), first_[rule]};
-    return {PathRule::kNone, 0};
-  }
+  void report(PathRule rule, int64_t position) { broken_.report(rule, position); }
 
   void check_edges() {
 #pragma omp parallel for schedule(dynamic, 256)
@@ -128,13 +118,13 @@ class Verifier {
   int64_t source_;
   const Result* found_;
   std::vector<uint32_t> seen_;
-  int64_t first_[static_cast<int>(PathRule::kTight) + 1];
+  FirstBroken<PathRule, PathRule::kTight> broken_;
 };
 
 }  // namespace
 
-PathFinding verify_paths(const graph::GraphWords& words, WeightKind kind, bool widest, int64_t source, const void* found) {
-  PathFinding finding{};
+Finding verify_paths(const graph::GraphWords& words, WeightKind kind, bool widest, int64_t source, const void* found) {
+  Finding finding;
   with_weight(kind, [&](auto weight) {
     using Weight = decltype(weight);
     const auto verify = [&](auto graph) {

@@ -55,19 +55,10 @@ void bind_memory(nb::module_& m) {
   m.def(
       "map_pages", [](int fd, int64_t bytes) { return reinterpret_cast<uintptr_t>(map_pages(fd, bytes)); }, nb::arg("fd"),
       nb::arg("bytes"), Released());
-  m.def(
-      "unmap_pages", [](uintptr_t address, int64_t bytes) { unmap_pages(reinterpret_cast<void*>(address), bytes); },
-      nb::arg("address"), nb::arg("bytes"), Released());
+  def_native(m, "unmap_pages", unmap_pages, nb::arg("address"), nb::arg("bytes"));
   m.def("shared_pages", &shared_pages, nb::arg("bytes"));
-  m.def(
-      "touch", [](uintptr_t address, int64_t bytes) { touch_pages(reinterpret_cast<void*>(address), bytes); },
-      nb::arg("address"), nb::arg("bytes"), Released());
-  m.def(
-      "copy_bytes",
-      [](uintptr_t to, uintptr_t from, int64_t bytes) {
-        copy_bytes(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), bytes);
-      },
-      nb::arg("to"), nb::arg("from_"), nb::arg("bytes"), Released());
+  def_native(m, "touch", touch_pages, nb::arg("address"), nb::arg("bytes"));
+  def_native(m, "copy_bytes", copy_bytes, nb::arg("to"), nb::arg("from_"), nb::arg("bytes"));
 
   // A one-dimensional array of bytes that keeps `owner` alive; torch.from_dlpack makes it a tensor. The device is stated, not
   // looked up: managed memory belongs to none, and is seen from each GPU as its own.
@@ -85,12 +76,7 @@ void bind_memory(nb::module_& m) {
   m.attr("CLOCK_SUMS") = 3 * memory::Chunks::kMost;
   def_loop(m, "admit_rows", admit_rows, "Slots for the rows of a batch (include/hinterland/memory/clock.hpp).");
   def_loop(m, "fill_slots", fill_slots, "Those rows copied to their slots.");
-  m.def(
-      "hottest_first",
-      [](uintptr_t scores, int64_t rows, uintptr_t order) {
-        hottest_first(reinterpret_cast<const float*>(scores), rows, reinterpret_cast<int64_t*>(order));
-      },
-      nb::arg("scores"), nb::arg("rows"), nb::arg("order"), Released());
+  def_native(m, "hottest_first", hottest_first, nb::arg("scores"), nb::arg("rows"), nb::arg("order"));
 }
 
 }  // namespace hinterland::native

@@ -1,6 +1,3 @@
-#include <initializer_list>
-#include <utility>
-
 #include "bindings.hpp"
 #include "core/bind_team.hpp"
 #include "sampling/negatives.hpp"
@@ -25,31 +22,21 @@ HINTERLAND_STRUCT(sampling::NegativeControl, team, bad_source, full_source, bad_
 HINTERLAND_STRUCT(sampling::NegativeParams, graph, phase, seed, batch, count, each, sources, exact, source, target, absent,
                   control);
 
-namespace {
-
-nb::dict named(std::initializer_list<std::pair<const char*, int64_t>> values) {
-  nb::dict all;
-  for (const auto& [name, value] : values) all[name] = value;
-  return all;
-}
-
-}  // namespace
-
 void bind_sampling(nb::module_& m) {
   using namespace sampling;
   using Weights = sampling::WeightKind;
   m.attr("SAMPLE_NONE") = kNone;
-  m.attr("SAMPLE_WEIGHTS") = named({{"none", Weights::kNone},
-                                    {"uint8", Weights::kUint8},
-                                    {"int32", Weights::kInt32},
-                                    {"int64", Weights::kInt64},
-                                    {"float32", Weights::kFloat32},
-                                    {"float64", Weights::kFloat64}});
+  m.attr("SAMPLE_WEIGHTS") = named<int64_t>({{"none", Weights::kNone},
+                                             {"uint8", Weights::kUint8},
+                                             {"int32", Weights::kInt32},
+                                             {"int64", Weights::kInt64},
+                                             {"float32", Weights::kFloat32},
+                                             {"float64", Weights::kFloat64}});
   m.attr("SAMPLE_TILES") = Tiles::kRoom;
   m.attr("SAMPLE_PLACE_BITS") = Draws::kPlaceBits;
   m.attr("SAMPLE_MOST_FANOUT") = kMostFanout;
   m.attr("WALK_MOST_STEPS") = kMostSteps;
-  m.attr("NEGATIVE_PHASES") = named({{"try", kTryPairs}, {"count", kCountAbsent}, {"pick", kPickAbsent}});
+  m.attr("NEGATIVE_PHASES") = named<int64_t>({{"try", kTryPairs}, {"count", kCountAbsent}, {"pick", kPickAbsent}});
   def_loop(m, "sample_neighbors", native::sample_neighbors, "Steps of a batch (include/hinterland/sampling/neighbors.hpp).");
   def_loop(m, "random_walks", native::random_walks, "Random walks (include/hinterland/sampling/walks.hpp).");
   def_loop(m, "negative_edges", native::negative_edges,

@@ -154,9 +154,9 @@ def _gather(table: UnifiedTensor, device: torch.device, ceiling: float | None) -
     times = []
     for seed in range(5):
         index = torch.randint(rows, (count,), generator=torch.Generator().manual_seed(seed)).to(device)
-        start = _now(device)
+        start = devices.idle_at(device)
         found = table[index]
-        times.append(_now(device) - start)
+        times.append(devices.idle_at(device) - start)
         if not torch.equal(found.cpu(), table.cpu()[index.cpu()]):
             raise VerificationError(f"gathered rows differ from torch's own (row numbers of seed {seed})")
     seconds = median(times[1:])  # the first run compiles
@@ -169,12 +169,6 @@ def _gather(table: UnifiedTensor, device: torch.device, ceiling: float | None) -
         "checked": True,
         **_rate(moved, seconds, ceiling),
     }
-
-
-def _now(device: torch.device) -> float:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-    return time.perf_counter()
 
 
 def _rate(moved: int, seconds: float, ceiling: float | None) -> dict[str, float | None]:

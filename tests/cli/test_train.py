@@ -17,6 +17,7 @@ import typer
 
 from hinterland import cli, datasets
 from hinterland.cli import train as train_command
+from hinterland.cli.parameters import spread
 from hinterland.runtime.devices import cuda_available
 from hinterland.training import checkpoint as checkpoints
 
@@ -124,7 +125,7 @@ def test_a_cache_without_a_budget_on_the_cpu(command, folder):
 def test_every_option_is_on_the_page_of_the_command_line():
     page = (Path(__file__).parents[2] / "docs" / "cli.md").read_text()
     app = typer.Typer(add_completion=False)
-    train_command.register(app)
+    app.command("train")(spread(train_command.train))
     options = typer.main.get_command(app).params
     named = [option.opts[0] for option in options if option.opts[0].startswith("--") and option.name != "help"]
     assert len(named) > 15

@@ -1,4 +1,4 @@
-"""The ``hinterland`` command. Each command is one file beside this one, named as the command is.
+"""The ``hinterland`` command. Each command is a function in a file beside this one, both named as the command is.
 
 A command imports what it runs when it runs: ``--help`` and a wrong option are answered without torch.
 """
@@ -81,6 +81,7 @@ def _run() -> None:
         sys.exit("hinterland: the command line needs typer and rich: pip install 'hinterland[cli]'")
     from ..runtime.errors import HinterlandError
     from .output import flush, lost, require_open, say
+    from .parameters import spread
 
     app = typer.Typer(
         name="hinterland",
@@ -91,7 +92,11 @@ def _run() -> None:
         rich_markup_mode=None,
     )
     for name in ("version", *COMMANDS):
-        importlib.import_module(f".{name}", __name__).register(app)
+        module = importlib.import_module(f".{name}", __name__)
+        if hasattr(module, "register"):  # a group of commands
+            module.register(app)
+        else:
+            app.command(name)(spread(getattr(module, name)))
     try:
         require_open()
         try:

@@ -9,23 +9,15 @@ import typer
 from . import parameters
 
 
-def register(app: typer.Typer) -> None:
-    app.command("bc")(bc)
-
-
 def bc(
     graph: parameters.GraphFile,
+    *,
     sources: parameters.Sources = None,
     count: Annotated[int | None, typer.Option(min=1, help="Estimate from so many random vertices, not from all.")] = None,
     raw: Annotated[bool, typer.Option("--raw", help="Do not divide by the number of pairs of vertices.")] = False,
     runs: parameters.Repeats = 1,
     seed: parameters.Seed = 1,
-    gpu_budget: parameters.GpuBudget = None,
-    device: parameters.Device = None,
-    verify: parameters.Verify = False,
-    output: parameters.Output = None,
-    stats: parameters.Stats = False,
-    json: parameters.Json = False,
+    options: parameters.Options,
 ) -> None:
     """Find how many shortest paths lead through each vertex, and how fast that went.
 
@@ -36,7 +28,7 @@ def bc(
     from .traversal import Algorithm, by_vertex
 
     # Drawn among all vertices, each once: anything else would bias the estimate.
-    starts = traversal.all_at_once(sources, count, runs, output, own_draw=True)
+    starts = traversal.all_at_once(sources, count, runs, options.output, own_draw=True)
     loaded = graphs.load_graph(graph)
     algorithm = Algorithm(
         name="bc",
@@ -48,5 +40,4 @@ def bc(
         settings={"normalized": not raw},
         fields=lambda result: {"count": len(result.sources)},
     )
-    options = parameters.Options(None, gpu_budget, device, verify, output, stats, json)
     traversal.traverse(algorithm, loaded, starts(loaded, seed), options)

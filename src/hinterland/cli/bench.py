@@ -7,11 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from .output import emit
-
-
-def register(app: typer.Typer) -> None:
-    app.command("bench")(bench)
+from .output import emit, print_table
+from .parameters import Device, Json
 
 
 def bench(
@@ -22,8 +19,8 @@ def bench(
     edge_factor: Annotated[int, typer.Option(min=1, help="Edges a vertex, before mirroring.")] = 16,
     sources: Annotated[int, typer.Option(min=1, help="Searches, each from another vertex.")] = 4,
     seed: Annotated[int, typer.Option(help="Of graphs, weights and sources.")] = 1,
-    device: Annotated[str | None, typer.Option(help="cpu or cuda; by default the GPU, if there is one.")] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")] = False,
+    device: Device = None,
+    json: Json = False,
 ) -> None:
     """Measure traversals on generated graphs, in the terms of EMOGI's paper."""
     from ..runtime import devices
@@ -45,24 +42,16 @@ def bench(
 
 
 def _print(name: str, rows: list[dict[str, Any]]) -> None:
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-
     from ..traffic.ablation import title
 
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console = Console(highlight=False, width=200)
-    table = Table(box=box.SIMPLE_HEAD if console.is_terminal else None)
-    for column in rows[0]:
-        table.add_column(column.replace("_", " "), justify="left" if column == "graph" else "right")
-    for row in rows:
-        table.add_row(*(f"{cell:.3g}" if isinstance(cell, float) and cell < 100 else _plain(cell) for cell in row.values()))
-    console.print(f"{name.replace('_', ' ').capitalize()}: {title(name)}", style="bold", markup=False)
-    console.print(table)
-    console.print()
+    print_table(
+        f"{name.replace('_', ' ').capitalize()}: {title(name)}",
+        [(column.replace("_", " "), column != "graph") for column in rows[0]],
+        [map(_plain, row.values()) for row in rows],
+    )
 
 
 def _plain(cell: Any) -> str:
-    return f"{cell:,.0f}" if isinstance(cell, float) else str(cell)
+    if isinstance(cell, float):
+        return f"{cell:.3g}" if cell < 100 else f"{cell:,.0f}"
+    return str(cell)

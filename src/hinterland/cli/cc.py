@@ -4,25 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-import typer
-
 from . import parameters
-
-
-def register(app: typer.Typer) -> None:
-    app.command("cc")(cc)
 
 
 def cc(
     graph: parameters.GraphFile,
+    *,
     runs: parameters.Repeats = 1,
     mode: parameters.Mode = "auto",
-    gpu_budget: parameters.GpuBudget = None,
-    device: parameters.Device = None,
-    verify: parameters.Verify = False,
-    output: parameters.Output = None,
-    stats: parameters.Stats = False,
-    json: parameters.Json = False,
+    options: parameters.Options,
 ) -> None:
     """Find the connected components, whatever the directions of the edges, and how fast that went.
 
@@ -36,13 +26,13 @@ def cc(
     algorithm = Algorithm(
         name="cc",
         call=graphs.connected_components,
+        mode=mode,
         array=lambda result: result.labels,
         table=lambda result: by_vertex(component=result.labels),
         found=lambda run: f"{run['components']:,} components, the largest of {run['largest']:,} vertices",
         fields=_sizes,
         verify=graphs.verify_components,
     )
-    options = parameters.Options(mode, gpu_budget, device, verify, output, stats, json)
     traversal.traverse(algorithm, loaded, traversal.Starts([{}] * runs, []), options)
 
 

@@ -12,10 +12,7 @@ import typer
 from ..runtime.errors import ConfigError
 from ..runtime.units import format_rate
 from .output import emit
-
-
-def register(app: typer.Typer) -> None:
-    app.command("convert")(convert)
+from .parameters import Json
 
 
 def convert(
@@ -35,7 +32,7 @@ def convert(
     format: Annotated[
         str | None, typer.Option(help="Format to write, whatever the ending: hl, mtx, edges, gr, sg, wsg, bel, npz, npy.")
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")] = False,
+    json: Json = False,
 ) -> None:
     """Convert a graph file, for example to .hl, which loads fastest."""
     from ..graph import compress, formats, load_graph, save_graph

@@ -10,8 +10,8 @@ import typer
 
 from ..runtime.units import format_bytes, format_rate
 from .output import emit
+from .parameters import Device, Json
 
-_JSON = typer.Option("--json", help="Print one JSON object on standard output.")
 _OVERWRITE = typer.Option("--overwrite", help="Replace a data set of this library that is there.")
 _SYMMETRIZE = typer.Option("--symmetrize", help="Add the reverse of every edge; between two types, as relations of their own.")
 _CLASSES = typer.Option(help="Which labels of IGB: 19 or 2983.")
@@ -36,7 +36,7 @@ def convert(
     num_classes: Annotated[int | None, _CLASSES] = None,
     format: Annotated[str | None, _FORMAT] = None,
     overwrite: Annotated[bool, _OVERWRITE] = False,
-    json: Annotated[bool, _JSON] = False,
+    json: Json = False,
 ) -> None:
     """Convert a data set as it was downloaded to a folder that opens fastest. Done once; nothing is fetched."""
     from .. import datasets
@@ -52,9 +52,9 @@ def generate(
     scale: Annotated[float, typer.Option(help="What counts of vertices and edges are multiplied by.")] = 0.01,
     seed: Annotated[int, typer.Option(help="The same seed gives the same data set on every machine.")] = 1,
     symmetrize: Annotated[bool, _SYMMETRIZE] = False,
-    device: Annotated[str | None, typer.Option(help="cpu or cuda; by default the GPU, if there is one.")] = None,
+    device: Device = None,
     overwrite: Annotated[bool, _OVERWRITE] = False,
-    json: Annotated[bool, _JSON] = False,
+    json: Json = False,
 ) -> None:
     """Make a data set of the shape of a known one, at any scale: hubs, communities, features, labels that can be learned."""
     from .. import datasets
@@ -72,7 +72,7 @@ def info(
     path: Annotated[str, typer.Argument(metavar="DATASET", help="A folder of this library, or the original files.")],
     num_classes: Annotated[int | None, _CLASSES] = None,
     format: Annotated[str | None, _FORMAT] = None,
-    json: Annotated[bool, _JSON] = False,
+    json: Json = False,
 ) -> None:
     """Describe a data set: all of it is read and checked."""
     from .. import datasets

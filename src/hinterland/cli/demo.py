@@ -10,10 +10,7 @@ import typer
 
 from ..runtime.units import format_bytes, format_rate
 from .output import emit
-
-
-def register(app: typer.Typer) -> None:
-    app.command("demo")(demo)
+from .parameters import Json
 
 
 def demo(
@@ -23,7 +20,7 @@ def demo(
     scale: Annotated[
         int | None, typer.Option(min=1, max=30, help="Two to this power is the number of generated vertices.")
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")] = False,
+    json: Json = False,
 ) -> None:
     """Put a graph and a feature table in host memory, traverse one, gather from the other, and say what moved."""
     from ..demo import run

@@ -9,10 +9,7 @@ from typing import Annotated
 import typer
 
 from .output import emit
-
-
-def register(app: typer.Typer) -> None:
-    app.command("generate")(generate)
+from .parameters import Device, Json
 
 
 def generate(
@@ -27,8 +24,8 @@ def generate(
     weights: Annotated[
         str | None, typer.Option(metavar="TYPE", help="Add random weights: uint8 or int32 from 1 to 255, or float32 below 1.")
     ] = None,
-    device: Annotated[str | None, typer.Option(help="cpu or cuda; by default the GPU, if there is one.")] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")] = False,
+    device: Device = None,
+    json: Json = False,
 ) -> None:
     """Make a random graph or a grid: undirected, without self loops and duplicates."""
     from ..graph import formats, save_graph

@@ -10,7 +10,7 @@ import typer
 
 from ..runtime.errors import ConfigError
 from .output import emit
-from .parameters import Device
+from .parameters import Device, Json
 
 SHARES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5)
 _SEEDS_SHARE = 0.01  # of the vertices, as in papers100M
@@ -21,10 +21,6 @@ if TYPE_CHECKING:
 
     from ..graph import Graph
     from ..hotness import Comparison
-
-
-def register(app: typer.Typer) -> None:
-    app.command("hotness")(hotness)
 
 
 def hotness(
@@ -41,7 +37,7 @@ def hotness(
     seed: Annotated[int, typer.Option(min=0, help="Draws seeds, their order and the samples.")] = 0,
     plot: Annotated[Path | None, typer.Option(help="Write a picture (.png, .svg or .pdf).")] = None,
     device: Device = None,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")] = False,
+    json: Json = False,
 ) -> None:
     """Hit rate against cached share for every score: what a cache of the hottest rows would serve of the rows fetched."""
     from ..graph import load_graph

@@ -8,15 +8,12 @@ from typing import Annotated, Any
 import typer
 
 from .output import emit
-
-
-def register(app: typer.Typer) -> None:
-    app.command("info")(info)
+from .parameters import Json
 
 
 def info(
     file: Annotated[str, typer.Argument(metavar="FILE", help="A graph in any format that is read.")],
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")] = False,
+    json: Json = False,
 ) -> None:
     """Describe a graph: the whole file is read and checked, so what it prints is what a traversal would see."""
     import torch

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from .output import emit, say
+from .parameters import Json
 
 
 def register(app: typer.Typer) -> None:
@@ -30,7 +31,7 @@ def build(
     dump: Annotated[
         Path | None, typer.Option(help="Folder for the kernels' text: PTX, and SASS where nvdisasm is found.")
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")] = False,
+    json: Json = False,
 ) -> None:
     """Compile every kernel of the library. Needs NVRTC (pip install 'hinterland[cuda]'), but no GPU."""
     from ..runtime import inspection, jit

@@ -10,12 +10,9 @@ import typer
 from . import parameters
 
 
-def register(app: typer.Typer) -> None:
-    app.command("msbfs")(msbfs)
-
-
 def msbfs(
     graph: parameters.GraphFile,
+    *,
     sources: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Begin at all vertices in this file: one number a line, or .npy.")
     ] = None,
@@ -23,12 +20,7 @@ def msbfs(
     runs: parameters.Repeats = 1,
     seed: parameters.Seed = 1,
     mode: parameters.Mode = "auto",
-    gpu_budget: parameters.GpuBudget = None,
-    device: parameters.Device = None,
-    verify: parameters.Verify = False,
-    output: parameters.Output = None,
-    stats: parameters.Stats = False,
-    json: parameters.Json = False,
+    options: parameters.Options,
 ) -> None:
     """Find the distance of every vertex from each of many sources, reading the edges for all of them together.
 
@@ -40,12 +32,14 @@ def msbfs(
     from . import traversal
     from .traversal import Algorithm
 
+    output = options.output
     starts = traversal.all_at_once(sources, 64 if sources is None and count is None else count, runs, output)
     loaded = graphs.load_graph(graph)
     drawn = starts(loaded, seed)
     algorithm = Algorithm(
         name="msbfs",
         call=graphs.multi_source_bfs,
+        mode=mode,
         array=lambda result: result.levels,
         table=lambda result: {
             "source": torch.tensor(drawn.runs[-1]["sources"]),
@@ -54,11 +48,10 @@ def msbfs(
             "eccentricity": result.eccentricity,
         },
         found=lambda run: f"{len(run['sources'])} sources reach {run['reached_by_all']:,} vertices together",
-        settings={"levels": verify or (output is not None and output.suffix != ".parquet")},
+        settings={"levels": options.verify or (output is not None and output.suffix != ".parquet")},
         fields=_totals,
         verify=graphs.verify_multi_source_bfs,
     )
-    options = parameters.Options(mode, gpu_budget, device, verify, output, stats, json)
     traversal.traverse(algorithm, loaded, drawn, options)
 
 

@@ -7,6 +7,7 @@ import json
 import math
 import os
 import sys
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ..runtime.errors import StorageError
@@ -49,6 +50,26 @@ def say(sentence: str) -> None:
         print(sentence, file=sys.stderr, flush=True)
     except OSError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+
+
+def print_table(title: str, columns: Sequence[tuple[str, bool]], rows: Iterable[Iterable[str]]) -> None:
+    """Prints a table for people, each column with a heading (empty ones: none at all) and whether it is aligned right."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console = Console(highlight=False, width=200)
+    headed = any(heading for heading, _ in columns)
+    table = Table(show_header=headed, box=box.SIMPLE_HEAD if console.is_terminal else None)
+    for heading, right in columns:
+        table.add_column(heading, justify="right" if right else "left")
+    for row in rows:
+        table.add_row(*row)
+    console.print(title, style="bold", markup=False)
+    console.print(table)
+    console.print()
 
 
 def require_open() -> None:

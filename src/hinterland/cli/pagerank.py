@@ -10,12 +10,9 @@ import typer
 from . import parameters
 
 
-def register(app: typer.Typer) -> None:
-    app.command("pagerank")(pagerank)
-
-
 def pagerank(
     graph: parameters.GraphFile,
+    *,
     damping: Annotated[float, typer.Option(help="The share of walks that follow an edge instead of jumping.")] = 0.85,
     tolerance: Annotated[float, typer.Option(help="Stop when the scores change by less than this altogether.")] = 1e-4,
     max_iterations: Annotated[int, typer.Option(min=1, help="Stop after so many iterations at the latest.")] = 100,
@@ -25,12 +22,7 @@ def pagerank(
     ] = None,
     runs: parameters.Repeats = 1,
     mode: parameters.Mode = "auto",
-    gpu_budget: parameters.GpuBudget = None,
-    device: parameters.Device = None,
-    verify: parameters.Verify = False,
-    output: parameters.Output = None,
-    stats: parameters.Stats = False,
-    json: parameters.Json = False,
+    options: parameters.Options,
 ) -> None:
     """Rank vertices by how often a random walk comes by, and say how fast that went.
 
@@ -57,6 +49,7 @@ def pagerank(
     algorithm = Algorithm(
         name="pagerank",
         call=graphs.pagerank,
+        mode=mode,
         array=lambda result: result.scores,
         table=lambda result: by_vertex(score=result.scores),
         found=lambda run: (
@@ -66,5 +59,4 @@ def pagerank(
         settings=settings,
         fields=lambda result: {"iterations": result.iterations, "error": result.error, "converged": result.converged},
     )
-    options = parameters.Options(mode, gpu_budget, device, verify, output, stats, json)
     traversal.traverse(algorithm, loaded, traversal.Starts([{}] * runs, []), options)

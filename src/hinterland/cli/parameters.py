@@ -2,43 +2,81 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
+import inspect
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
 GraphFile = Annotated[Path, typer.Argument(metavar="GRAPH", help="A graph file of any format that convert reads.")]
-Source = Annotated[str, typer.Option(help="The vertex to begin at, or random.")]
 Sources = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Begin at each vertex in this file: one number a line, or .npy.")
 ]
 MOST_RUNS = 1_000_000  # each is a line of the report
-Runs = Annotated[int, typer.Option(min=1, max=MOST_RUNS, help="Times to run; each from a new vertex if the source is random.")]
 Repeats = Annotated[int, typer.Option("--runs", min=1, max=MOST_RUNS, help="Times to run.")]
 Seed = Annotated[int, typer.Option(help="Draws the random sources, among vertices that have neighbours.")]
 RandomWeights = Annotated[
     str | None, typer.Option(metavar="TYPE", help="Draw weights first: uint8 or int32 from 1 to 255, or float32 below 1.")
 ]
 Mode = Annotated[str, typer.Option(help="auto, or one of the modes on the algorithm's page.")]
-GpuBudget = Annotated[str | None, typer.Option(metavar="SIZE", help="Most GPU memory to take, as 4GiB; 0 runs on the CPU.")]
 Device = Annotated[str | None, typer.Option(help="cpu or cuda; by default the GPU, if there is one.")]
-Verify = Annotated[bool, typer.Option("--verify", help="Check every result by the properties that define it.")]
-Output = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Write the result: a table as .parquet, else one array as .npy.")
-]
-Stats = Annotated[bool, typer.Option("--stats", help="Also report each level or iteration.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
 
 
 @dataclass(frozen=True)
-class Options:
-    """The options of the same names; ``mode`` is None for an algorithm that has but one."""
+class Start:
+    """Where the runs of a search begin."""
 
-    mode: str | None = "auto"
-    gpu_budget: str | None = None
-    device: str | None = None
-    verify: bool = False
-    output: Path | None = None
-    stats: bool = False
-    json: bool = False
+    source: Annotated[str, typer.Option(help="The vertex to begin at, or random.")] = "random"
+    sources: Sources = None
+    runs: Annotated[
+        int, typer.Option(min=1, max=MOST_RUNS, help="Times to run; each from a new vertex if the source is random.")
+    ] = 1
+    seed: Seed = 1
+
+
+@dataclass(frozen=True)
+class Options:
+    """How an algorithm is run, and what is done with its result."""
+
+    gpu_budget: Annotated[
+        str | None, typer.Option(metavar="SIZE", help="Most GPU memory to take, as 4GiB; 0 runs on the CPU.")
+    ] = None
+    device: Device = None
+    verify: Annotated[bool, typer.Option("--verify", help="Check every result by the properties that define it.")] = False
+    output: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the result: a table as .parquet, else one array as .npy.")
+    ] = None
+    stats: Annotated[bool, typer.Option("--stats", help="Also report each level or iteration.")] = False
+    json: Json = False
+
+
+def spread(command: Callable[..., None]) -> Callable[..., None]:
+    """``command`` as typer reads it: each dataclass among its parameters becomes options, one for each field."""
+    signature = inspect.signature(command, eval_str=True)
+    groups: dict[str, Any] = {
+        name: of.annotation for name, of in signature.parameters.items() if dataclasses.is_dataclass(of.annotation)
+    }
+    parameters: list[inspect.Parameter] = []
+    for name, parameter in signature.parameters.items():
+        if name not in groups:
+            parameters.append(parameter)
+            continue
+        types = get_type_hints(groups[name], include_extras=True)
+        parameters += [
+            inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=types[field.name])
+            for field in dataclasses.fields(groups[name])
+        ]
+
+    @functools.wraps(command)
+    def run(**given: Any) -> None:
+        for name, group in groups.items():
+            given[name] = group(**{field.name: given.pop(field.name) for field in dataclasses.fields(group)})
+        command(**given)
+
+    vars(run)["__signature__"] = signature.replace(parameters=parameters)
+    return run

@@ -8,14 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .output import emit
+from .output import emit, print_table
+from .parameters import Json
 
 if TYPE_CHECKING:
     from ..machine import Machine
-
-
-def register(app: typer.Typer) -> None:
-    app.command("probe")(probe)
 
 
 def probe(
@@ -25,7 +22,7 @@ def probe(
         Path | None, typer.Option(help="Folder whose disk is measured; without it, the cache folder's.")
     ] = None,
     html: Annotated[Path | None, typer.Option(help="Write a page with the curves, complete in one file.")] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")] = False,
+    json: Json = False,
 ) -> None:
     """Measure this machine, or show what was measured before. Planners read the result."""
     from ..probe.measure import probe as run_probe
@@ -44,26 +41,10 @@ def probe(
 
 
 def _print(machine: Machine) -> None:
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-
     from ..probe.report import sections
 
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console = Console(highlight=False, width=200)
     for section in sections(machine):
-        table = Table(
-            show_header=any(section.columns),
-            box=box.SIMPLE_HEAD if console.is_terminal else None,
-        )
-        for i, column in enumerate(section.columns):
-            table.add_column(column, justify="left" if i == 0 or not any(section.columns) else "right")
-        for row in section.rows:
-            table.add_row(*row)
-        console.print(section.title, style="bold", markup=False)
-        console.print(table)
-        console.print()
+        right = [i > 0 and any(section.columns) for i in range(len(section.columns))]
+        print_table(section.title, list(zip(section.columns, right, strict=True)), section.rows)
     for sentence in machine.left_out:
-        console.print(f"Left out: {sentence}", markup=False)
+        print(f"Left out: {sentence}")

@@ -10,17 +10,14 @@ import typer
 
 from ..runtime.units import format_bytes, format_rate
 from .output import emit
+from .parameters import GraphFile, Json
 
 if TYPE_CHECKING:
     from ..traffic import LinkModel, Traffic
 
 
-def register(app: typer.Typer) -> None:
-    app.command("traffic")(traffic)
-
-
 def traffic(
-    graph: Annotated[Path, typer.Argument(metavar="GRAPH", help="A graph file of any format that convert reads.")],
+    graph: GraphFile,
     algorithm: Annotated[str, typer.Option(help="bfs, sssp, cc or pagerank.")] = "bfs",
     access: Annotated[str, typer.Option(help="naive, merged or aligned.")] = "aligned",
     assignment: Annotated[str, typer.Option(help="warp, chunked, transposed, coarsened, odt or odt-active.")] = "warp",
@@ -31,7 +28,7 @@ def traffic(
     rate: Annotated[float | None, typer.Option(help="The link's GB/s, overhead included; by default as measured.")] = None,
     latency: Annotated[float | None, typer.Option(help="The link's microseconds a request; by default as measured.")] = None,
     plot: Annotated[Path | None, typer.Option(help="Write a picture (.png, .svg or .pdf).")] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")] = False,
+    json: Json = False,
 ) -> None:
     """Count the link requests of a traversal by size, as EMOGI's FPGA did, and estimate bandwidth and requests in flight."""
     from ..graph import load_graph

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,31 +13,36 @@ import typer
 
 from ..runtime.errors import ConfigError
 from .output import emit
+from .parameters import Device, Json
 
 if TYPE_CHECKING:
     from .. import datasets
-    from ..training import CachePlan, FactoredPlan, Ranks
+    from ..training import CachePlan, FactoredPlan, Ranks, Trained
 
 
-def register(app: typer.Typer) -> None:
-    app.command("train")(train)
+@dataclass(frozen=True)
+class Settings:
+    """What decides the result, as of hinterland.training.given.Settings."""
+
+    model: Annotated[str, typer.Option(help="One of sage, gcn, gat, pinsage.")] = "sage"
+    fanout: Annotated[
+        str, typer.Option(help="Neighbours of each hop, nearest to the seeds first; -1: all. For pinsage the most visited.")
+    ] = "15,10,5"
+    epochs: Annotated[int, typer.Option(help="In all, those before a resumption included.")] = 10
+    hidden: Annotated[int, typer.Option(help="Width of the inner layers.")] = 256
+    batch_size: Annotated[int, typer.Option(help="Seeds of a batch, in each process.")] = 1024
+    lr: Annotated[float, typer.Option(help="Adam's learning rate.")] = 1e-3
+    weight_decay: Annotated[float, typer.Option(help="Of the first layer's matrices.")] = 0.0
+    dropout: Annotated[float, typer.Option(help="Share of each layer's inputs that training drops.")] = 0.5
+    patience: Annotated[int | None, typer.Option(help="End after so many epochs without a lower validation loss.")] = None
+    seed: Annotated[int, typer.Option(help="Of parameters, order, samples, dropout, and of splits where there are none.")] = 0
 
 
 def train(
     dataset: Annotated[Path, typer.Argument(metavar="DATASET", help="A data set's folder, or an .npz of Shchur et al.")],
-    model: Annotated[str, typer.Option(help="One of sage, gcn, gat, pinsage.")] = "sage",
-    fanout: Annotated[
-        str, typer.Option(help="Neighbours of each hop, nearest to the seeds first; -1: all. For pinsage the most visited.")
-    ] = "15,10,5",
-    epochs: Annotated[int, typer.Option(help="In all, those before a resumption included.")] = 10,
-    hidden: Annotated[int, typer.Option(help="Width of the inner layers.")] = 256,
-    batch_size: Annotated[int, typer.Option(help="Seeds of a batch, in each process.")] = 1024,
-    lr: Annotated[float, typer.Option(help="Adam's learning rate.")] = 1e-3,
-    weight_decay: Annotated[float, typer.Option(help="Of the first layer's matrices.")] = 0.0,
-    dropout: Annotated[float, typer.Option(help="Share of each layer's inputs that training drops.")] = 0.5,
-    patience: Annotated[int | None, typer.Option(help="End after so many epochs without a lower validation loss.")] = None,
-    seed: Annotated[int, typer.Option(help="Of parameters, order, samples, dropout, and of splits where there are none.")] = 0,
-    device: Annotated[str | None, typer.Option(help="cpu or cuda; by default the GPU, if there is one.")] = None,
+    *,
+    how: Settings,
+    device: Device = None,
     cache: Annotated[
         str | None,
         typer.Option(
@@ -54,7 +60,7 @@ def train(
     checkpoint: Annotated[Path | None, typer.Option(metavar="FILE", help="Write what is needed to go on, each epoch.")] = None,
     checkpoint_every: Annotated[int | None, typer.Option(help="Write it after so many batches, too.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the checkpoint, if it is there.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")] = False,
+    json: Json = False,
 ) -> None:
     """Train a graph neural network to classify vertices, and say how well and how fast.
 
@@ -68,10 +74,11 @@ def train(
     from ..training import train as training
     from ..training.cache_room import wanted
     from ..training.epoch_line import epoch_line
-    from ..training.given import check, check_checkpoint
+    from ..training.given import check_checkpoint, parted
 
-    fanouts = _numbers(fanout)
-    check(model, fanouts, epochs, hidden, batch_size, lr, weight_decay, dropout, patience, seed, checkpoint_every)
+    options: Any = {name: value for name, value in vars(how).items() if name not in ("model", "fanout")}
+    fanouts = _numbers(how.fanout)
+    parted(how.model, fanouts, options)  # refuses what makes no run
     check_checkpoint(checkpoint, checkpoint_every, resume)
     kept = wanted(cache, gpu_budget)
     if factored == "all":
@@ -80,19 +87,11 @@ def train(
     home = several[0] if several else device
     where = devices.as_device(home)
     with joined(home) as ranks:
-        loaded = _opened(dataset, seed, ranks)
+        loaded = _opened(dataset, how.seed, ranks)
         found = training(
             loaded,
-            model,
+            how.model,
             fanouts,
-            epochs=epochs,
-            hidden=hidden,
-            batch_size=batch_size,
-            lr=lr,
-            weight_decay=weight_decay,
-            dropout=dropout,
-            patience=patience,
-            seed=seed,
             device=device,
             devices=several,
             round=round,
@@ -102,6 +101,7 @@ def train(
             checkpoint_every=checkpoint_every,
             resume=resume,
             on_epoch=lambda epoch: print(epoch_line(epoch), file=sys.stderr),
+            **options,
         )
     if not ranks.is_first:
         return
@@ -110,7 +110,14 @@ def train(
         print(f"hinterland: --cache {cache} kept nothing: {why}; name --gpu-budget", file=sys.stderr)
     if found.test is not None and not math.isfinite(found.test["loss"]):
         print("hinterland: the test loss is not finite: some features are not, of what its vertices hear from", file=sys.stderr)
-    result = {
+    result = _report(loaded, how.model, fanouts, where.type, ranks.world_size, found)
+    emit(result, json, _text(result, found.cache) + ("" if found.roles is None else f"\n{found.roles.explain()}"))
+
+
+def _report(
+    loaded: datasets.Dataset, model: str, fanouts: list[int], device: str, ranks: int, found: Trained
+) -> dict[str, Any]:
+    return {
         "dataset": {
             "name": loaded.name,
             "vertices": loaded.num_vertices,
@@ -121,8 +128,8 @@ def train(
         },
         "model": model,
         "fanouts": fanouts,
-        "device": where.type,
-        "ranks": ranks.world_size,
+        "device": device,
+        "ranks": ranks,
         "roles": _roles(found.roles),
         "parameters": sum(p.numel() for p in found.model.parameters()),
         "epochs": found.history,
@@ -130,7 +137,6 @@ def train(
         "test": found.test,
         "cache": None if found.cache is None else _kept(found.cache),
     }
-    emit(result, json, _text(result, found.cache) + ("" if found.roles is None else f"\n{found.roles.explain()}"))
 
 
 def _numbers(fanout: str) -> list[int]:

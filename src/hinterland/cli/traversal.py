@@ -14,7 +14,7 @@ import numpy as np
 import torch
 import typer
 
-from ..graph import Graph, from_edges, prepare, random_weights
+from ..graph import Graph, from_edges, load_graph, prepare, random_weights
 from ..graph.compress import decompress
 from ..graph.reorder import restored
 from ..graph.sources import draw_sources, read_sources
@@ -24,7 +24,7 @@ from ..runtime.errors import ConfigError, GraphError
 from ..runtime.files import check_place, replacing, writing
 from ..runtime.units import format_bytes, format_rate
 from .output import emit
-from .parameters import MOST_RUNS, Options
+from .parameters import MOST_RUNS, Options, Start
 
 
 @dataclass(frozen=True)
@@ -37,6 +37,8 @@ class Algorithm:
         array: what ``--output`` writes of a result as ``.npy``.
         table: what it writes as ``.parquet``: columns by name.
         found: what a run found, for people, from its object in the JSON.
+        mode: as asked for; None for an algorithm that has but one.
+        weighted: whether it goes by weights.
         settings: arguments that all runs share.
         fields: what the result adds to that object.
         verify: raises VerificationError unless the result of a run is right.
@@ -47,6 +49,8 @@ class Algorithm:
     array: Callable[[Any], torch.Tensor]
     table: Callable[[Any], dict[str, torch.Tensor]]
     found: Callable[[Mapping[str, Any]], str]
+    mode: str | None = None
+    weighted: bool = False
     settings: Mapping[str, Any] = field(default_factory=dict)
     fields: Callable[[Any], dict[str, Any]] = lambda _: {}
     verify: Callable[..., None] | None = None
@@ -136,6 +140,15 @@ def with_weights(graph: Graph, drawn: str | None, seed: int) -> Graph:
     return graph
 
 
+def search(algorithm: Algorithm, file: Path, start: Start, options: Options, drawn: str | None = None) -> None:
+    """Runs one that begins at single sources on the graph in ``file``; ``drawn`` as for :func:`with_weights`."""
+    starts = single_source(start.source, start.sources, start.runs, options.output)
+    graph = load_graph(file)
+    if algorithm.weighted:
+        graph = with_weights(graph, drawn, start.seed)
+    traverse(algorithm, graph, starts(graph, start.seed), options)
+
+
 def traverse(algorithm: Algorithm, graph: Graph, starts: Starts, options: Options) -> None:
     """Runs the algorithm from each start, then prints and writes what was found."""
     check_output(options.output)
@@ -146,7 +159,7 @@ def traverse(algorithm: Algorithm, graph: Graph, starts: Starts, options: Option
     kept = prepare(graph, options.gpu_budget, options.device, algorithm.name, graph.weights is not None) if many else None
     prepared_in = time.perf_counter() - began
     where: dict[str, Any] = {} if many else {"gpu_budget": options.gpu_budget, "device": options.device}
-    settings = {**algorithm.settings, **_mode(options)}
+    settings = {**algorithm.settings, **_mode(algorithm)}
     done: list[dict[str, Any]] = []
     known = decompress(restored(graph)) if options.verify else graph  # once, not for each run
     with kept or nullcontext():
@@ -176,8 +189,8 @@ def traverse(algorithm: Algorithm, graph: Graph, starts: Starts, options: Option
             _write(options.output, algorithm, result)
 
 
-def _mode(options: Options) -> dict[str, str]:
-    return {} if options.mode is None else {"mode": options.mode}
+def _mode(algorithm: Algorithm) -> dict[str, str]:
+    return {} if algorithm.mode is None else {"mode": algorithm.mode}
 
 
 def _ceiling(algorithm: Algorithm, graph: Graph, starts: Starts, options: Options) -> float | None:
@@ -188,7 +201,7 @@ def _ceiling(algorithm: Algorithm, graph: Graph, starts: Starts, options: Option
     weights = None if graph.weights is None else torch.ones(2, dtype=graph.weights.dtype)
     one_edge = from_edges(torch.tensor([0, 1]), torch.tensor([1, 0]), weights, directed=graph.directed)
     start = {"source": 0} if "source" in starts.runs[0] else {"sources": [0]} if "sources" in starts.runs[0] else {}
-    algorithm.call(one_edge, **start, **_mode(options), device=where, stats=True)
+    algorithm.call(one_edge, **start, **_mode(algorithm), device=where, stats=True)
     return copy_rates(where)[0]
 
 

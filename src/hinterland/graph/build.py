@@ -88,21 +88,20 @@ def build(
         for name, kind in types.items():  # runs give memory back where untouched pages are filled
             held[name] = UnifiedTensor._allocate((entries,), kind, first[name], False, touch=not runs)
     neighbors = (_address(held["indices"]), dtype.itemsize)
-    weight_type = arrays.WeightType(0, 0) if given is None else arrays.WEIGHT_TYPES[given]
-    weight_from = weights.data_ptr() if isinstance(weights, torch.Tensor) else 0
-    weight_to = 0 if given is None else _address(held["weights"])
+    how = (0, 0) if given is None else arrays.WEIGHT_TYPES[given][:2]
+    weights_from = (weights.data_ptr() if isinstance(weights, torch.Tensor) else 0, *how)
+    weights_to = (0 if given is None else _address(held["weights"]), *how)
 
     if sort_neighbors or remove_duplicates:
         if runs:
-            _core.scatter_runs(edges, offsets, num_vertices, *neighbors, weight_to, weight_type.bytes)
+            _core.scatter_runs(edges, offsets, num_vertices, *neighbors, *weights_to)
         else:
-            _core.scatter_entries(edges, rules, num_vertices, offsets, *neighbors, weight_from, weight_to, weight_type.bytes)
+            _core.scatter_entries(edges, rules, num_vertices, offsets, *neighbors, *weights_from, *weights_to)
         _check_placed(held["indptr"], entries)
         kept = None
         if remove_duplicates:
             kept = UnifiedTensor.empty((num_vertices + 1,), torch.int64, placement="heap")
-        keys = (weight_to, weight_type.bytes, weight_type.order)
-        _core.sort_rows(offsets, num_vertices, *neighbors, *keys, 0 if kept is None else _address(kept))
+        _core.sort_rows(offsets, num_vertices, *neighbors, *weights_to, 0 if kept is None else _address(kept))
         if kept is not None:
             held = _compact(held, kept, host)
     else:
@@ -110,8 +109,7 @@ def build(
         _core.scatter_order(edges, rules, num_vertices, offsets, _address(slots))
         _check_placed(held["indptr"], entries)
         _core.sort_rows(offsets, num_vertices, _address(slots), slots.dtype.itemsize, 0, 0, 0, 0)
-        columns = (weight_from, weight_to, weight_type.bytes)
-        _core.resolve_entries(edges, rules, _address(slots), entries, *neighbors, *columns)
+        _core.resolve_entries(edges, rules, _address(slots), entries, *neighbors, *weights_from, *weights_to)
     return NeighborLists(held, is_sorted=True if sort_neighbors or remove_duplicates else None).moved(final)
 
 

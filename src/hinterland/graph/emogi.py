@@ -6,7 +6,7 @@ each whether there is another.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import product
@@ -130,19 +130,14 @@ def sssp(
         cost = torch.full((graph.num_vertices,), far, device=run.device)
         cost[graph.to_inner(source)] = 0
         settled = torch.full_like(cost, far)
-        active = cost < settled
-    moved = torch.zeros((), dtype=torch.int64, device=run.device)
-    per_list = run.list_bytes()
-    while True:
-        if observe is not None:
-            observe(active)
-        moved += (per_list * active).sum()
-        with run.timed():
-            settled.copy_(cost)
-            run.level(cost, active)
-            torch.lt(cost, settled, out=active)
-            if not active.any():
-                break
+        begun = cost < settled
+
+    def level(active: torch.Tensor) -> torch.Tensor:
+        settled.copy_(cost)
+        run.level(cost, active)
+        return torch.lt(cost, settled, out=active)
+
+    moved = run.levels(level, begun, observe)
     return EmogiResult(graph.to_outer(cost.masked_fill_(cost == far, -1)), run.stats(moved))
 
 
@@ -171,18 +166,14 @@ def cc(
     run = Traversal(graph, "cc", access, assignment, size, device)
     with run.timed():
         labels = torch.arange(graph.num_vertices, device=run.device)
-        active = torch.ones(graph.num_vertices, dtype=torch.bool, device=run.device)
+        begun = torch.ones(graph.num_vertices, dtype=torch.bool, device=run.device)
+
+    def level(active: torch.Tensor) -> torch.Tensor:
         fallen = torch.zeros_like(active)
-    moved = torch.zeros((), dtype=torch.int64, device=run.device)
-    per_list = run.list_bytes()
-    while bool(active.any()):
-        if observe is not None:
-            observe(active)
-        moved += (per_list * active).sum()
-        with run.timed():
-            run.level(labels, active, fallen)
-            active, fallen = fallen, active
-            fallen.zero_()
+        run.level(labels, active, fallen)
+        return fallen
+
+    moved = run.levels(level, begun, observe)
     order = None if graph.outer is None else graph.outer.to(labels.device)
     return EmogiResult(smallest_outer(order, labels), run.stats(moved))
 
@@ -222,19 +213,15 @@ def pagerank(
         share = damping / run.offsets.diff().clamp(min=1)
         waiting = torch.full((graph.num_vertices,), 1 - damping, dtype=torch.float32, device=run.device)
         scores = torch.zeros_like(waiting)
-        active = waiting > tolerance
-    moved = torch.zeros((), dtype=torch.int64, device=run.device)
-    per_list = run.list_bytes()
-    while bool(active.any()):
-        if observe is not None:
-            observe(active)
-        moved += (per_list * active).sum()
-        with run.timed():
-            scores += torch.where(active, waiting, 0)
-            part = waiting * share
-            waiting.masked_fill_(active, 0)
-            run.level(waiting, active, part)
-            active = waiting > tolerance
+
+    def level(active: torch.Tensor) -> torch.Tensor:
+        scores.add_(torch.where(active, waiting, 0))
+        part = waiting * share
+        waiting.masked_fill_(active, 0)
+        run.level(waiting, active, part)
+        return waiting > tolerance
+
+    moved = run.levels(level, waiting > tolerance, observe)
     return EmogiResult(graph.to_outer(scores + waiting), run.stats(moved))
 
 
@@ -260,6 +247,17 @@ class Traversal:
         """A with-block on the run's device whose time counts."""
         with devices.on(self.device), self.clock:
             yield
+
+    def levels(self, level: Callable[[torch.Tensor], torch.Tensor], active: torch.Tensor, observe: Any) -> torch.Tensor:
+        """Calls ``level`` with the active vertices, of which it gives the next, until there are none. Bytes of their lists."""
+        moved, per_list = torch.zeros((), dtype=torch.int64, device=self.device), self.list_bytes()
+        while bool(active.any()):
+            if observe is not None:
+                observe(active)
+            moved += (per_list * active).sum()
+            with self.timed():
+                active = level(active)
+        return moved
 
     def level(
         self, values: torch.Tensor, active: torch.Tensor | None = None, beside: torch.Tensor | None = None, depth: int = 0

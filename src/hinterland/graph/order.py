@@ -128,11 +128,11 @@ def reordered(lists: NeighborLists, order: Order, placement: str | Mapping[str, 
         held["weights"] = UnifiedTensor.empty((edges,), weights.dtype, placement=host["weights"])
         kind = arrays.WEIGHT_TYPES[weights.dtype]
         weights_from, weights_to = weights.data_ptr(), held["weights"].cpu().data_ptr()
-    old = (indptr.data_ptr(), indices.data_ptr(), indices.element_size(), weights_from, kind.bytes, edges)
+    old = (indptr.data_ptr(), indices.data_ptr(), indices.element_size(), weights_from, *kind[:2], edges)
     rows = (starts.data_ptr(), vertices, held["indices"].cpu().data_ptr(), dtype.itemsize)
-    if not _core.renumber_rows(*old, order.outer.data_ptr(), order.inner.data_ptr(), *rows, weights_to):
+    if not _core.renumber_rows(*old, order.outer.data_ptr(), order.inner.data_ptr(), *rows, weights_to, *kind[:2]):
         arrays.check_neighbors(indices, vertices)
-    _core.sort_rows(*rows, weights_to, kind.bytes, kind.order, 0)
+    _core.sort_rows(*rows, weights_to, *kind[:2], 0)
     return NeighborLists(held, is_sorted=True).moved(places)
 
 

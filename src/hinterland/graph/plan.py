@@ -17,10 +17,14 @@ Everything else is read where it lies.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
 import torch
 
+from ..runtime import budget as budgets
 from ..runtime import devices
+from ..runtime.budget import Part, share
 from ..runtime.errors import OutOfMemory
 from ..runtime.units import format_bytes
 from .algorithms import Algorithm
@@ -37,73 +41,94 @@ class GraphPlan:
         weighted: weights are kept along with the edges.
 
     Attributes:
-        left: bytes of the room that nothing was found for.
+        budget: the room.
+        left: bytes of it that nothing was found for.
         kept: what there is room for of each view's lists.
         order: whether the order of a reordered graph is kept.
     """
 
     def __init__(self, room: int, weighted: bool = False) -> None:
-        self.room = self.left = room
+        self.budget = self.left = room
         self.weighted = weighted
         self.kept: dict[View, Kept] = {}
         self.order = False
+        self._spent: list[Part] = []
 
     def of(self, view: View) -> Kept:
         """What is kept of a view's lists, by now."""
         return self.kept.setdefault(view, Kept(weighted=self.weighted))
 
-    def take(self, size: int, view: View | None = None) -> bool:
-        """Takes so many bytes, for a view's lists if one is named; False where there is no room for them."""
-        if size > self.left:
+    @property
+    def held_bytes(self) -> int:
+        """Bytes that are given out."""
+        return self.budget - self.left
+
+    def take(self, part: Part) -> bool:
+        """Gives out a part's bytes; False where there is no room for them."""
+        if part.nbytes > self.left:
             return False
-        self.left -= size
-        if view is not None:
-            self.of(view).nbytes += size
+        self.left -= part.nbytes
+        self._spent.append(part)
+        return True
+
+    def _keep(self, view: View, what: str, said: str = "all", **more: Any) -> bool:
+        """Keeps more of a view's lists than is kept by now, if there is room for it."""
+        kept = self.of(view)
+        nbytes = view.kept_bytes(replace(kept, **more))
+        if not self.take(Part(f"{what} of {view.name}", said, nbytes - kept.nbytes)):
+            return False
+        vars(kept).update(more, nbytes=nbytes)
         return True
 
     def keep_offsets(self, view: View) -> None:
         """The offsets, if they lie in host memory and there is room."""
-        if (size := view.offsets_bytes) and self.take(size, view):
-            self.of(view).offsets = True
+        if view.offsets_bytes:
+            self._keep(view, "offsets", offsets=True)
 
     def keep_heads(self, view: View) -> None:
         """The first neighbours of every vertex, as many as there is room for."""
         count = max(k for k in range(MOST_HEADS + 1) if view.heads_bytes(k) <= self.left)
-        if count and view.lists.num_lists and self.take(view.heads_bytes(count), view):
-            self.of(view).heads = count
+        if count and view.lists.num_lists:
+            self._keep(view, "heads", f"{count} of each", heads=count)
 
     def keep_edges(self, view: View) -> None:
         """All edges that lie in host memory, or as many pages of them as there is room for."""
         if view.lists.on_gpu or not view.lists.num_edges:
             return
-        kept = self.of(view)
-        kept.whole = self.take(view.edge_bytes(self.weighted), view)
-        if not kept.whole and (count := view.pages_within(self.left, self.weighted)):
-            kept.pages = count
-            self.take(view.pages_bytes(count, self.weighted), view)
+        if not self.keep_all_edges(view):
+            self.keep_pages(view, view.pages_within(self.left, self.weighted))
+
+    def keep_all_edges(self, view: View) -> bool:
+        """All edges; False where there is no room for them."""
+        return self._keep(view, "edges", "all edges", whole=True)
+
+    def keep_pages(self, view: View, count: int) -> None:
+        """So many pages of the edges, if there is room for them."""
+        if count:
+            unit = "bytes" if view.lists.is_compressed else "edges"
+            said = f"{count} pages of {view.page} {unit} {share(count * view.page, view.edges.numel())}"
+            self._keep(view, "edges", said, pages=count)
 
     def apply(self, scores: torch.Tensor | None = None) -> None:
         """Copies to the device what is kept of each view's lists; ``scores`` as for :meth:`View.keep`."""
         for view, kept in self.kept.items():
             view.keep(kept, scores)
 
+    def about(self) -> str:
+        """The lists."""
+        return "; ".join(f"{view.name} of {view.lists.num_lists:,} vertices" for view in self.kept)
+
+    def parts(self) -> list[Part]:
+        """What is kept, in the order in which it was asked for; then the lists of which nothing is."""
+        return [*self._spent, *(Part(view.name, "read where they lie") for view, kept in self.kept.items() if not kept.nbytes)]
+
+    def notes(self) -> list[str]:
+        """That an algorithm's state comes first."""
+        return ["the state of an algorithm comes before all of this"] if self.budget else []
+
     def explain(self) -> str:
         """What is kept of which lists, and in how much room, a line each."""
-        lines = []
-        for view, kept in self.kept.items():
-            parts = ["offsets"] if kept.offsets else []
-            parts += [f"{kept.heads} heads a vertex"] if kept.heads else []
-            parts += ["all edges"] if kept.whole else []
-            if kept.pages:
-                share, unit = kept.pages * view.page / view.edges.numel(), "bytes" if view.lists.is_compressed else "edges"
-                parts.append(f"{kept.pages} pages of {view.page} {unit} ({share:.0%})")
-            lines.append(f"{view.name}: {', '.join(parts) or 'read where they lie'}")
-        if self.order:
-            lines.append("order of the vertices: kept")
-        if self.room:
-            room = f"{format_bytes(self.room - self.left)} of {format_bytes(self.room)} beside the state of an algorithm"
-            lines.append(f"given out: {room}; offsets first, then the order, then heads, then edges")
-        return "\n".join(lines)
+        return budgets.explain(self)
 
 
 def plan_graph(
@@ -136,7 +161,8 @@ def plan_graph(
         read.append(known[-1])
     for view in dict.fromkeys([*read, out]):  # degrees are asked for even where no list is read
         plan.keep_offsets(view)
-    plan.order = many_runs and order is not None and plan.take(allocated(order.nbytes))
+    if many_runs and order is not None:
+        plan.order = plan.take(Part("order of the vertices", "all", allocated(order.nbytes)))
     if many_runs or any(a.incoming_only for a in algorithms):
         if incoming is not None and searching and plan.left < out.edge_bytes(weighted):
             plan.keep_heads(incoming)

@@ -222,7 +222,7 @@ def view_for(lists: NeighborLists, device: torch.device, state_bytes: int) -> Vi
     room = room_within(device, None, state_bytes + 2 * allocated(WORDS_BYTES), lists.num_lists)
     view = View(lists, device)
     plan = GraphPlan(max(0, room - view.held))
-    if plan.room:
+    if plan.budget:
         plan.keep_offsets(view)
     with devices.on(device):
         plan.apply()

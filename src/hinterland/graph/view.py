@@ -137,6 +137,14 @@ class View:
         """What keeping ``count`` first neighbours of each vertex takes."""
         return allocated(count * self.lists.num_lists * self.edge_type.itemsize)
 
+    def kept_bytes(self, kept: Kept) -> int:
+        """What keeping so much takes."""
+        offsets = self.offsets_bytes if kept.offsets else 0
+        heads = self.heads_bytes(kept.heads) if kept.heads else 0
+        if kept.whole:
+            return offsets + heads + self.edge_bytes(kept.weighted)
+        return offsets + heads + (self.pages_bytes(kept.pages, kept.weighted) if kept.pages else 0)
+
     def keep(self, kept: Kept, scores: torch.Tensor | None = None) -> None:
         """Copies to the device what a plan found room for.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ..runtime.pictures import check_plot, save_figure
+from ..runtime.pictures import picture
 from .compare import ORACLE, Comparison
 
 _SHARES = [percent / 100 for percent in range(101)]
@@ -17,14 +17,10 @@ def plot(comparison: Comparison, path: Path, title: str) -> None:
         ConfigError: matplotlib is missing, or the name ends in none of .pdf, .png and .svg.
         StorageError: the file cannot be written.
     """
-    check_plot(path)
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(7, 5), layout="constrained")
-    axes = figure.subplots()
-    for name, rates in comparison.hit_rates(_SHARES).items():
-        line = ":k" if name == ORACLE else "-"
-        axes.plot([100 * share for share in _SHARES], [100 * rate for rate in rates], line, label=name)
-    axes.set(xlabel="rows cached, %", ylabel="fetches served, %", xlim=(0, 100), ylim=(0, 100), title=title)
-    axes.legend()
-    save_figure(figure, path)
+    with picture(path, 7, 5) as figure:
+        axes = figure.subplots()
+        for name, rates in comparison.hit_rates(_SHARES).items():
+            line = ":k" if name == ORACLE else "-"
+            axes.plot([100 * share for share in _SHARES], [100 * rate for rate in rates], line, label=name)
+        axes.set(xlabel="rows cached, %", ylabel="fetches served, %", xlim=(0, 100), ylim=(0, 100), title=title)
+        axes.legend()

@@ -9,6 +9,8 @@ import torch
 
 from .. import _core
 from ..runtime import arguments, devices
+from ..runtime import budget as budgets
+from ..runtime.budget import Part, share
 from ..runtime.errors import ConfigError, OutOfMemory
 from ..runtime.jit import KernelFile
 from ..runtime.launch import launch, resident_blocks
@@ -42,11 +44,13 @@ class SlotPlan(Shown):
     Attributes:
         rows, row_bytes: of the table.
         capacity: slots.
+        budget: bytes that they were planned in, if that is known.
     """
 
     rows: int
     row_bytes: int
     capacity: int
+    budget: int | None = None
 
     @property
     def map_offset(self) -> int:
@@ -78,17 +82,26 @@ class SlotPlan(Shown):
         """All bytes."""
         return self.state_offset + _STATE_BYTES if self.capacity else 0
 
+    def about(self) -> str:
+        """The table."""
+        return f"{self.rows:,} rows of {self.row_bytes} B, {format_bytes(self.rows * self.row_bytes)} in all"
+
+    def parts(self) -> list[Part]:
+        """The id map, the slots' state, and the slots."""
+        ids, rows = 4 * self.rows if self.capacity else 0, self.capacity * self.row_bytes
+        return [
+            Part("id map", "4 B a row", ids),
+            Part("state", "whose each slot is", self.held_bytes - ids - rows),
+            Part("slots", f"{self.capacity:,} rows {share(self.capacity, self.rows)}", rows),
+        ]
+
+    def notes(self) -> list[str]:
+        """Nothing."""
+        return []
+
     def explain(self) -> str:
         """Slots, share and bytes, a line each."""
-        rows = self.capacity * self.row_bytes
-        return "\n".join(
-            [
-                f"{self.rows:,} rows of {self.row_bytes} B, {format_bytes(self.rows * self.row_bytes)} in all",
-                f"slots   {self.capacity:,} ({self.capacity / max(self.rows, 1):.1%}), {format_bytes(rows)}",
-                f"id map and state  {format_bytes(self.held_bytes - rows)}",
-                f"held    {format_bytes(self.held_bytes)}",
-            ]
-        )
+        return budgets.explain(self)
 
 
 def plan_slots(rows: int, row_bytes: int, budget: int) -> SlotPlan:
@@ -100,7 +113,7 @@ def plan_slots(rows: int, row_bytes: int, budget: int) -> SlotPlan:
     rows, row_bytes = arguments.whole_number("rows", rows, 0), arguments.whole_number("row_bytes", row_bytes, 0)
     budget = arguments.whole_number("budget", budget, 0)
     if rows == 0 or row_bytes == 0:
-        return SlotPlan(rows, row_bytes, 0)
+        return SlotPlan(rows, row_bytes, 0, budget)
     most = min(rows, _MOST, budget // row_bytes)
     capacity = bisect.bisect_right(range(1, most + 1), budget, key=lambda n: SlotPlan(rows, row_bytes, n).held_bytes)
     if capacity == 0:
@@ -109,7 +122,7 @@ def plan_slots(rows: int, row_bytes: int, budget: int) -> SlotPlan:
             f"a budget of {format_bytes(budget)} holds no row: one row of {row_bytes} B, the id map of {rows:,} rows and the "
             f"state take {least:,} bytes; give that or more, or read the table without a cache"
         )
-    return SlotPlan(rows, row_bytes, capacity)
+    return SlotPlan(rows, row_bytes, capacity, budget)
 
 
 class Clock:

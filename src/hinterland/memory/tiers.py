@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..runtime import arguments
+from ..runtime import budget as budgets
+from ..runtime.budget import Part, share
 from ..runtime.shown import Shown
 from ..runtime.units import format_bytes
 
@@ -66,26 +68,34 @@ class TierPlan(Shown):
         """All bytes that one GPU holds."""
         return self.block_bytes + (_POINTERS if self.resident and self.gpus > 1 else 0)
 
+    @property
+    def budget(self) -> int:
+        """Bytes that one GPU may hold."""
+        return self.local + self.peers // self.gpus if self.gpus else 0
+
+    def about(self) -> str:
+        """The table."""
+        whole = format_bytes(self.rows * self.row_bytes)
+        each = ", and bytes of each of them" if self.gpus > 1 else ""
+        return f"{self.rows:,} rows of {self.row_bytes} B, {whole} in all; GPUs with tiers: {self.gpus}{each}"
+
+    def parts(self) -> list[Part]:
+        """The id map, and rows by tier."""
+        tiers = (("local", self.local_rows, self.local_rows), ("peers", self.peer_rows, self.shard_rows))
+        parts = [Part("id map", f"{self.slot_bytes} B a row", self.rows * self.slot_bytes)] if self.slot_bytes else []
+        parts += [
+            Part(tier, f"{rows:,} rows {share(rows, self.rows)}", in_each * self.row_bytes) for tier, rows, in_each in tiers
+        ]
+        left = self.rows - self.resident
+        return [*parts, Part("host", f"{left:,} rows {share(left, self.rows)}")]
+
+    def notes(self) -> list[str]:
+        """Where rows could not go."""
+        return [f"{self.unlinked}: rows meant for peers stay on the host"] if self.unlinked else []
+
     def explain(self) -> str:
         """Rows, share and bytes of each tier, a line each."""
-        where = "each GPU" if self.gpus != 1 else "the GPU"
-        tiers = [
-            ("local", self.local_rows, f", {format_bytes(self.local_rows * self.row_bytes)} in {where}"),
-            ("peers", self.peer_rows, f", {format_bytes(self.shard_rows * self.row_bytes)} in {where}"),
-            ("host", self.rows - self.resident, ""),
-        ]
-        whole = format_bytes(self.rows * self.row_bytes)
-        lines = [f"{self.rows:,} rows of {self.row_bytes} B, {whole} in all; GPUs with tiers: {self.gpus}"]
-        for name, rows, bytes_ in tiers:
-            lines.append(f"{name:<7} {rows:,} rows ({rows / max(self.rows, 1):.1%}){bytes_ if rows else ''}")
-        if self.slot_bytes:
-            lines.append(f"id map  {format_bytes(self.rows * self.slot_bytes)} in {where}")
-        if self.gpus:
-            asked = self.local + self.peers // self.gpus
-            lines.append(f"held    {format_bytes(self.held_bytes)} in {where} of {format_bytes(asked)} that were asked for")
-        if self.unlinked:
-            lines.append(f"{self.unlinked}: rows meant for peers stay on the host")
-        return "\n".join(lines)
+        return budgets.explain(self)
 
 
 def plan_tiers(

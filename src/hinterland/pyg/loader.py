@@ -274,20 +274,8 @@ class NeighborLoader(_Pipelined, torch_geometric.loader.NeighborLoader):  # type
     ) -> None:
         given = self._prepare(data, device, placement, cache, gpu_budget, kwargs)
         if neighbor_sampler is None:
-            neighbor_sampler = Sampler(
-                data,
-                num_neighbors,
-                subgraph_type,
-                replace,
-                disjoint,
-                temporal_strategy,
-                time_attr,
-                weight_attr,
-                is_sorted,
-                directed,
-                device=self.device,
-                placement=placement,
-            )
+            how = (subgraph_type, replace, disjoint, temporal_strategy, time_attr, weight_attr, is_sorted, directed)
+            neighbor_sampler = Sampler(data, num_neighbors, *how, device=self.device, placement=placement)
         super().__init__(
             data,
             num_neighbors,
@@ -347,20 +335,8 @@ class LinkNeighborLoader(_Pipelined, torch_geometric.loader.LinkNeighborLoader):
         given = self._prepare(data, device, placement, cache, gpu_budget, kwargs)
         edge_label_index = edge_label_index_of(given, edge_label_index)
         if neighbor_sampler is None:
-            neighbor_sampler = Sampler(
-                data,
-                num_neighbors,
-                subgraph_type,
-                replace,
-                disjoint,
-                temporal_strategy,
-                time_attr,
-                weight_attr,
-                is_sorted,
-                directed,
-                device=self.device,
-                placement=placement,
-            )
+            how = (subgraph_type, replace, disjoint, temporal_strategy, time_attr, weight_attr, is_sorted, directed)
+            neighbor_sampler = Sampler(data, num_neighbors, *how, device=self.device, placement=placement)
         super().__init__(
             data,
             num_neighbors,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import time
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +36,13 @@ def require_cuda(what: str) -> None:
     if torch.cuda.is_available():
         raise DeviceError(f"{what} needs cuda-core to launch kernels: pip install 'hinterland[cuda]'")
     raise DeviceError(f"{what} needs an NVIDIA GPU, and torch {torch.__version__} sees none on this machine")
+
+
+def idle_at(device: torch.device) -> float:
+    """The time in seconds, once ``device`` has nothing left to do."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    return time.perf_counter()
 
 
 def keeps_on_gpu(what: str) -> bool:

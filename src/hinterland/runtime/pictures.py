@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -28,14 +30,19 @@ def check_plot(path: Path) -> str:
     return kind
 
 
-def save_figure(figure: Any, path: Path) -> None:
-    """Writes a matplotlib figure as what the end of the name says.
+@contextmanager
+def picture(path: Path, width: float, height: float) -> Iterator[Any]:
+    """An empty matplotlib figure of so many inches; at the end of the with-block it is written as what the name's end says.
 
     Raises:
         ConfigError: as :func:`check_plot`.
         StorageError: the file cannot be written.
     """
-    picture = io.BytesIO()
-    figure.savefig(picture, format=check_plot(path))
+    kind, drawn = check_plot(path), io.BytesIO()
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), layout="constrained")
+    yield figure
+    figure.savefig(drawn, format=kind)
     with replacing(path) as output:
-        output.write(picture.getvalue())
+        output.write(drawn.getvalue())

@@ -82,46 +82,53 @@ def negative_edges(
             raise OutOfMemory(
                 f"{total} pairs take {format_bytes(16 * total)}, which {place} does not have; draw fewer at a time"
             ) from error
-        if total == 0:
-            return pairs
-        vertices = inner.num_vertices
-        if vertices < 2:
-            raise GraphError(f"a graph of {vertices} vertices has no pair of different ones; there is no negative edge")
-        absent: torch.Tensor | None = None
-
-        def run(phase: str, items: int) -> Params:
-            control = _CONTROL(bad_source=_NONE, full_source=_NONE, bad_list=_NONE).on(place)
-            params = _PARAMS(
-                graph=prepared.out.words,
-                phase=_core.NEGATIVE_PHASES[phase],
-                seed=seed,
-                batch=batch,
-                count=total,
-                each=max(count, 1),
-                sources=address(sources),
-                exact=int(exact),
-                source=pairs[0].data_ptr(),
-                target=pairs[1].data_ptr(),
-                absent=address(absent),
-                control=control.data_ptr(),
-            )
-            call(prepared, KERNELS, _core.negative_edges, params, items)
-            found = _CONTROL.read(control)
-            _check(prepared, sources, count, found)
-            return found
-
-        if run("try", total).left > 0:
-            absent = torch.zeros(vertices + 1, dtype=torch.int64, device=place)
-            run("count", vertices)
-            absent = torch.cat([absent.new_zeros(1), absent[:-1].cumsum(0)])
-            if int(absent[-1]) == 0:
-                raise GraphError(
-                    f"the graph of {vertices} vertices is complete: every pair of different ones is an edge, and there is no "
-                    "negative edge; exact=False draws pairs without looking them up"
-                )
-            run("pick", total)
-        order = prepared.order_for(pairs.numel())
+        if total > 0:
+            _draw(prepared, pairs, sources, count, seed, batch, exact)
+        order = prepared.order_for(pairs.numel()) if total else None
         return pairs if order is None else order[pairs]
+
+
+def _draw(
+    prepared: Prepared, pairs: torch.Tensor, sources: torch.Tensor | None, count: int, seed: int, batch: int, exact: bool
+) -> None:
+    """Fills in ``pairs``, in the graph's own numbers."""
+    vertices, place, total = prepared.graph.num_vertices, prepared.device, pairs.shape[1]
+    if vertices < 2:
+        raise GraphError(f"a graph of {vertices} vertices has no pair of different ones; there is no negative edge")
+    absent: torch.Tensor | None = None
+
+    def run(phase: str, items: int) -> Params:
+        control = _CONTROL(bad_source=_NONE, full_source=_NONE, bad_list=_NONE).on(place)
+        params = _PARAMS(
+            graph=prepared.out.words,
+            phase=_core.NEGATIVE_PHASES[phase],
+            seed=seed,
+            batch=batch,
+            count=total,
+            each=max(count, 1),
+            sources=address(sources),
+            exact=int(exact),
+            source=pairs[0].data_ptr(),
+            target=pairs[1].data_ptr(),
+            absent=address(absent),
+            control=control.data_ptr(),
+        )
+        call(prepared, KERNELS, _core.negative_edges, params, items)
+        found = _CONTROL.read(control)
+        _check(prepared, sources, count, found)
+        return found
+
+    if run("try", total).left == 0:
+        return
+    absent = torch.zeros(vertices + 1, dtype=torch.int64, device=place)
+    run("count", vertices)
+    absent = torch.cat([absent.new_zeros(1), absent[:-1].cumsum(0)])
+    if int(absent[-1]) == 0:
+        raise GraphError(
+            f"the graph of {vertices} vertices is complete: every pair of different ones is an edge, and there is no negative "
+            "edge; exact=False draws pairs without looking them up"
+        )
+    run("pick", total)
 
 
 def _sources(device: torch.device, positives: torch.Tensor) -> torch.Tensor:

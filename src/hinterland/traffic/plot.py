@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ..runtime.pictures import check_plot, save_figure
+from ..runtime.pictures import picture
 from .requests import SIZES, Traffic
 
 
@@ -15,27 +15,23 @@ def plot(traffic: Traffic, path: Path) -> None:
         ConfigError: matplotlib is missing, or the name ends in none of .pdf, .png and .svg.
         StorageError: the file cannot be written.
     """
-    check_plot(path)
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(7, 8), layout="constrained")
-    sizes, rates, flight = figure.subplots(3)
-    levels = traffic.levels
-    below = [0] * len(levels)
-    for size in SIZES:
-        counts = [level["requests"][str(size)] for level in levels]
-        sizes.bar(range(len(levels)), counts, bottom=below, label=f"{size} B")
-        below = [lower + count for lower, count in zip(below, counts, strict=True)]
-    sizes.set(xlabel="level", ylabel="requests", title=_title(traffic))
-    if levels:
-        sizes.legend(title="request")
-    edges = [1e3 * level["start"] for level in levels] + [1e3 * traffic.total["seconds"]]
-    rates.stairs([level["bandwidth"] / 1e9 for level in levels], edges, fill=True)
-    rates.axhline(traffic.link.rate / 1e9, linestyle=":", color="grey")
-    rates.set(xlabel="ms, by the model of the link", ylabel="GB/s")
-    flight.stairs([level["in_flight"] for level in levels], edges, fill=True)
-    flight.set(xlabel="ms, by the model of the link", ylabel="requests in flight")
-    save_figure(figure, path)
+    with picture(path, 7, 8) as figure:
+        sizes, rates, flight = figure.subplots(3)
+        levels = traffic.levels
+        below = [0] * len(levels)
+        for size in SIZES:
+            counts = [level["requests"][str(size)] for level in levels]
+            sizes.bar(range(len(levels)), counts, bottom=below, label=f"{size} B")
+            below = [lower + count for lower, count in zip(below, counts, strict=True)]
+        sizes.set(xlabel="level", ylabel="requests", title=_title(traffic))
+        if levels:
+            sizes.legend(title="request")
+        edges = [1e3 * level["start"] for level in levels] + [1e3 * traffic.total["seconds"]]
+        rates.stairs([level["bandwidth"] / 1e9 for level in levels], edges, fill=True)
+        rates.axhline(traffic.link.rate / 1e9, linestyle=":", color="grey")
+        rates.set(xlabel="ms, by the model of the link", ylabel="GB/s")
+        flight.stairs([level["in_flight"] for level in levels], edges, fill=True)
+        flight.set(xlabel="ms, by the model of the link", ylabel="requests in flight")
 
 
 def _title(traffic: Traffic) -> str:

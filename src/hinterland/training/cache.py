@@ -24,11 +24,13 @@ from ..memory import CachedTensor, SlotPlan, UnifiedTensor, hottest_first
 from ..memory.clock import Clock
 from ..memory.tiered import TieredTensor
 from ..runtime import arguments, devices
+from ..runtime import budget as budgets
+from ..runtime.budget import Part, share
 from ..runtime.errors import ConfigError
 from ..runtime.shown import Shown
 from ..runtime.units import format_bytes, parse_bytes
 from ..sampling import NeighborSampler, Sample
-from .cache_costs import Costs, measured, now, rated
+from .cache_costs import Costs, measured, rated
 from .cache_plot import Curve, plot
 from .cache_split import Entries, Split, rows_within, slots_within, split
 
@@ -79,22 +81,32 @@ class CachePlan(Shown):
     _row_scores: torch.Tensor = field(repr=False)
     _list_scores: torch.Tensor = field(repr=False)
 
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of both caches."""
+        return self.split.held
+
+    def about(self) -> str:
+        """The policy, and what a batch reads."""
+        return f"policy {self.policy}: of a batch's {self.rows:,.0f} rows of features and {self.edges:,.0f} edges"
+
+    def parts(self) -> list[Part]:
+        """What is kept of the lists, as a graph's plan says it, and rows of features."""
+        said = f"{self.split.rows:,} rows {share(self.split.rows, self._given.graph.num_vertices)}"
+        lists = _lists_plan(self._given.sampler.lists, self.split, self._given.weighted)
+        return [*lists.parts(), Part("features", said, self.split.feature_bytes)]
+
+    def notes(self) -> list[str]:
+        """Predicted hit rates and seconds, and where they come from."""
+        p = self.predicted
+        return [
+            f"predicted: {p.rows:.1%} of rows and {p.edges:.1%} of edges served from {self.batches} batches' hit rates",
+            f"a batch: {p.sampling * 1e3:.3f} ms to sample, {p.gathering * 1e3:.3f} ms to gather; costs {self.costs.source}",
+        ]
+
     def explain(self) -> str:
-        """Bytes of both caches, predicted hit rates and seconds, a line each."""
-        s, p = self.split, self.predicted
-        kept = ["offsets"] if s.offsets else []
-        if s.whole or s.pages:
-            kept.append("all edges" if s.whole else f"{s.pages:,} pages")
-        return "\n".join(
-            [
-                f"policy {self.policy}: {format_bytes(s.held)} of {format_bytes(self.budget)}",
-                f"features  {format_bytes(s.feature_bytes)}, {s.rows:,} rows; {p.rows:.1%} of {self.rows:,.0f} rows a batch",
-                f"adjacency {format_bytes(s.adjacency_bytes)}, {', '.join(kept) or 'nothing'}; {p.edges:.1%} of "
-                f"{self.edges:,.0f} edges a batch",
-                f"a batch   {p.sampling * 1e3:.3f} ms to sample, {p.gathering * 1e3:.3f} ms to gather",
-                f"costs     {self.costs.source}; hit rates from {self.batches} batches",
-            ]
-        )
+        """What is kept, bytes, predicted hit rates and seconds, a line each."""
+        return budgets.explain(self)
 
     def row_reads(self) -> torch.Tensor:
         """float64 ``[V]``: how often each row was fetched in advance."""
@@ -135,7 +147,8 @@ class CachePlan(Shown):
         given, s = self._given, self.split
         prepared = _bare(given.graph, given.sampler.device)
         with devices.on(prepared.device):
-            _fill(prepared, s.adjacency_bytes, s.offsets, given.weighted, self._list_scores)
+            prepared.plan = _lists_plan(prepared.out, s, given.weighted)
+            prepared.plan.apply(self._list_scores)
         home = str(prepared.device)
         scores = self._row_scores.float()  # of 32 bits all threads sort; counts below 2^24 are exact
         table: TieredTensor | CachedTensor
@@ -144,7 +157,7 @@ class CachePlan(Shown):
             table.admit(hottest_first(scores, len(table))[: s.rows].to(prepared.device))
         else:
             table = given.features.tiered(local=s.local, scores=scores, devices=[home])
-        now(prepared.device)  # loaders read on streams of their own
+        devices.idle_at(prepared.device)  # loaders read on streams of their own
         return given.sampler.over(prepared), table
 
     def measure(
@@ -168,13 +181,13 @@ class CachePlan(Shown):
         sampling = gathering = 0.0
         parts = mini_batches(given.graph.num_vertices, given.seeds, given.batch_size, epochs, given.seed, first)
         for number, part in parts:
-            begin = now(sampler.device)
+            begin = devices.idle_at(sampler.device)
             sample = sampler.sample(part, batch=number)
-            sampling += now(sampler.device) - begin
+            sampling += devices.idle_at(sampler.device) - begin
             row_hits += table.count(sample.node).rows["local"]  # before the gather, which may keep them
-            begin = now(sampler.device)
+            begin = devices.idle_at(sampler.device)
             table.gather(sample.node)
-            gathering += now(sampler.device) - begin
+            gathering += devices.idle_at(sampler.device) - begin
             batches, rows, edges = batches + 1, rows + len(sample.node), edges + len(sample.edge)
             edge_hits += len(sample.edge) if _on_gpu(view) else int(view.keeps(sample.edge).sum())
         found = Rates(_share(row_hits, rows), _share(edge_hits, edges), sampling / batches, gathering / batches)
@@ -274,21 +287,26 @@ def plan_cache(
         kept = Split(rows, local, held)
     ranks = counts.fetched if policy != "degree" else [row_scores, row_scores]
     served = _cross(ranks, counts.fetched, kept.rows) if slots is None else _share(counts.hits, counts.replayed)
-    if _on_gpu(bare) or kept.whole:
-        drawn = 1.0
-    else:
-        drawn = 0.0
-        if kept.pages:
-            sums = [bare.page_scores(half) for half in halves]
-            drawn = _cross(sums, sums, kept.pages, [float(half.sum()) for half in counts.drawn])
-    rows_each, lists_each, edges_each = counts.rows * each, counts.lists * each, counts.edges * each
-    at_lists = costs.list_gpu if kept.offsets or _on_gpu(bare) else costs.list_host
-    sampling = lists_each * at_lists + edges_each * (drawn * costs.edge_gpu + (1 - drawn) * costs.edge_host)
-    gathering = rows_each * (served * costs.row_gpu + (1 - served) * costs.row_host)
-    predicted = Rates(served, drawn, sampling, gathering)
+    predicted = _predicted(bare, counts, costs, kept, served, halves)
+    rows_each, edges_each = counts.rows * each, counts.edges * each
     return CachePlan(
         policy, size, kept, costs, counts.batches, rows_each, edges_each, predicted, given, fetched, row_scores, scores
     )
+
+
+def _predicted(lists: View, counts: _Counts, costs: Costs, kept: Split, served: float, halves: Sequence[torch.Tensor]) -> Rates:
+    """What ``kept`` gives, where it serves that share of rows; ``halves``: draws of each edge, of either half of the epochs."""
+    each, drawn = 1 / counts.batches, 0.0
+    if _on_gpu(lists) or kept.whole:
+        drawn = 1.0
+    elif kept.pages:
+        sums = [lists.page_scores(half) for half in halves]
+        drawn = _cross(sums, sums, kept.pages, [float(half.sum()) for half in counts.drawn])
+    rows, vertices, edges = counts.rows * each, counts.lists * each, counts.edges * each
+    at_lists = costs.list_gpu if kept.offsets or _on_gpu(lists) else costs.list_host
+    sampling = vertices * at_lists + edges * (drawn * costs.edge_gpu + (1 - drawn) * costs.edge_host)
+    gathering = rows * (served * costs.row_gpu + (1 - served) * costs.row_host)
+    return Rates(served, drawn, sampling, gathering)
 
 
 @dataclass(frozen=True)
@@ -354,12 +372,17 @@ def _bare(graph: Graph, device: torch.device) -> Prepared:
     return Prepared(graph, device, state, ("sampling",), False, many_runs=True)
 
 
-def _fill(prepared: Prepared, room: int, offsets: bool, weighted: bool, scores: torch.Tensor) -> None:
-    prepared.plan = plan = GraphPlan(room, weighted)
-    if offsets:
-        plan.keep_offsets(prepared.out)
-    plan.keep_edges(prepared.out)
-    plan.apply(scores)
+def _lists_plan(view: View, split: Split, weighted: bool) -> GraphPlan:
+    """The plan that keeps of a view's lists what a split does."""
+    plan = GraphPlan(split.adjacency_bytes, weighted)
+    plan.of(view)
+    if split.offsets:
+        plan.keep_offsets(view)
+    if split.whole:
+        plan.keep_all_edges(view)
+    else:
+        plan.keep_pages(view, split.pages)
+    return plan
 
 
 def _count(given: _Given, slots: SlotPlan | None) -> _Counts:
@@ -396,7 +419,10 @@ def _costs(given: _Given, counts: _Counts, scores: torch.Tensor, budget: int) ->
     if not _on_gpu(sampler.lists) and not graph.is_compressed:
         prepared = _bare(graph, sampler.device)
         with devices.on(sampler.device):
-            _fill(prepared, budget // 2, True, given.weighted, scores)
+            prepared.plan = plan = GraphPlan(budget // 2, given.weighted)
+            plan.keep_offsets(prepared.out)
+            plan.keep_edges(prepared.out)
+            plan.apply(scores)
         if prepared.out.held:
             trial = sampler.over(prepared), prepared.out
     room = min(budget // 2, _MEASURED_ROWS)

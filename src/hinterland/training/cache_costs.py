@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import statistics
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -13,6 +12,7 @@ import torch
 from ..graph.view import View
 from ..machine import load
 from ..memory import UnifiedTensor, plan_sort
+from ..runtime.devices import idle_at
 from ..sampling import NeighborSampler
 
 _SECTOR = 32  # bytes of the least read over the link or of GPU memory
@@ -118,14 +118,7 @@ def _seconds(work: Callable[[], Any], device: torch.device) -> float:
     """The median time of some repeats, after one that does not count."""
     times = []
     for _ in range(1 + _REPEATS):
-        begin = now(device)
+        begin = idle_at(device)
         work()
-        times.append(now(device) - begin)
+        times.append(idle_at(device) - begin)
     return statistics.median(times[1:])
-
-
-def now(device: torch.device) -> float:
-    """The time in seconds, once ``device`` has nothing left to do."""
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-    return time.perf_counter()

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import torch
 
-from ..runtime.pictures import check_plot, save_figure
+from ..runtime.pictures import picture
 from ..runtime.units import format_bytes
 
 _POINTS = 400
@@ -34,20 +34,16 @@ def plot(title: str, curves: Iterable[Curve], path: Path) -> None:
         ConfigError: matplotlib is missing, or the name ends in none of .pdf, .png and .svg.
         StorageError: the file cannot be written.
     """
-    check_plot(path)
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(7, 4.5), layout="constrained")
-    axes = figure.subplots()
-    for name, reads, each, kept, held, rate in curves:
-        if not len(reads) or not reads.sum():
-            continue
-        served = reads.double().sort(descending=True).values.cumsum(0)
-        at = torch.linspace(0, len(reads) - 1, min(_POINTS, len(reads))).long()
-        sizes, shares = (at + 1) * each / 2**20, 100 * served[at] / served[-1]
-        (line,) = axes.plot(sizes.tolist(), shares.tolist(), label=f"{name}: {format_bytes(held)} kept")
-        axes.plot([kept * each / 2**20], [100 * rate], "x", color=line.get_color(), markersize=9, markeredgewidth=2)
-    axes.set(xlabel="GPU memory for them, MiB", ylabel="reads served, %", ylim=(0, 103))
-    axes.set_title(title)
-    axes.legend(loc="lower right")
-    save_figure(figure, path)
+    with picture(path, 7, 4.5) as figure:
+        axes = figure.subplots()
+        for name, reads, each, kept, held, rate in curves:
+            if not len(reads) or not reads.sum():
+                continue
+            served = reads.double().sort(descending=True).values.cumsum(0)
+            at = torch.linspace(0, len(reads) - 1, min(_POINTS, len(reads))).long()
+            sizes, shares = (at + 1) * each / 2**20, 100 * served[at] / served[-1]
+            (line,) = axes.plot(sizes.tolist(), shares.tolist(), label=f"{name}: {format_bytes(held)} kept")
+            axes.plot([kept * each / 2**20], [100 * rate], "x", color=line.get_color(), markersize=9, markeredgewidth=2)
+        axes.set(xlabel="GPU memory for them, MiB", ylabel="reads served, %", ylim=(0, 103))
+        axes.set_title(title)
+        axes.legend(loc="lower right")

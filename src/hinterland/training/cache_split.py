@@ -8,27 +8,13 @@ finds a row, the table that finds a page. So each way to open the two caches is 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
 
 import torch
 
-from ..graph.view import allocated
+from ..graph.view import Kept, View, allocated
 from ..memory import SlotPlan, plan_slots, plan_tiers
 
 _SPLIT_OFF = 1 << 20  # what allocated() adds to large blocks
-
-
-class Lists(Protocol):
-    """What keeping parts of the neighbour lists takes, in bytes (see ``graph.view.View``)."""
-
-    @property
-    def num_pages(self) -> int: ...
-
-    def pages_bytes(self, count: int, weighted: bool) -> int: ...
-
-    def pages_within(self, room: int, weighted: bool) -> int: ...
-
-    def edge_bytes(self, weighted: bool) -> int: ...
 
 
 @dataclass(frozen=True)
@@ -50,7 +36,7 @@ class Entries:
     all_edges: float
     offsets: float
     offsets_bytes: int
-    lists: Lists | None
+    lists: View | None
     weighted: bool
 
 
@@ -92,17 +78,19 @@ def split(budget: int, entries: Entries) -> Split:
         if room < 0:
             continue
         for pages, whole in _pages(room, entries):
-            edges = _edge_bytes(pages, whole, entries)
-            rows, local, row_bytes = rows_within(room - edges, len(entries.rows), entries.row_bytes)
+            kept = Kept(offsets=offsets, pages=pages, whole=whole, weighted=entries.weighted)
+            rows, local, row_bytes = rows_within(budget - _nbytes(kept, entries), len(entries.rows), entries.row_bytes)
             if not whole and entries.lists is not None:  # what the rows leave
-                pages = max(pages, entries.lists.pages_within(room - row_bytes, entries.weighted))
-                edges = _edge_bytes(pages, whole, entries)
+                kept.pages = max(pages, entries.lists.pages_within(room - row_bytes, entries.weighted))
             saved = (entries.offsets if offsets else 0.0) + float(row_sums[rows])
-            saved += entries.all_edges if whole else float(page_sums[pages])
-            adjacency = edges + (entries.offsets_bytes if offsets else 0)
+            saved += entries.all_edges if whole else float(page_sums[kept.pages])
             if saved > best.saved:
-                best = Split(rows, local, row_bytes, offsets, pages, whole, adjacency, saved)
+                best = Split(rows, local, row_bytes, offsets, kept.pages, whole, _nbytes(kept, entries), saved)
     return best
+
+
+def _nbytes(kept: Kept, entries: Entries) -> int:
+    return 0 if entries.lists is None else entries.lists.kept_bytes(kept)
 
 
 def rows_within(room: int, rows: int, row_bytes: int) -> tuple[int, int, int]:
@@ -141,12 +129,6 @@ def _pages(room: int, entries: Entries) -> list[tuple[int, bool]]:
         for found_by in (allocated(4 * len(entries.rows)), 0):
             counts.add(min(most, int((used + found_by + fixed <= room).sum())))
     return found + [(count, False) for count in sorted(counts)]
-
-
-def _edge_bytes(pages: int, whole: bool, entries: Entries) -> int:
-    if entries.lists is None or not (whole or pages):
-        return 0
-    return entries.lists.edge_bytes(entries.weighted) if whole else entries.lists.pages_bytes(pages, entries.weighted)
 
 
 def _sums(gains: torch.Tensor) -> torch.Tensor:

@@ -285,13 +285,13 @@ class Factored:
         times = []
         for i, (batch_number, seeds) in enumerate(itertools.islice(self.loader.numbered(number, first), 1 + _MEASURED)):
             replica.follow(i, self._ready())
-            marks = [_idle(by)]
+            marks = [machine.idle_at(by)]
             sampled = sampler.sample(seeds.to(by), batch=batch_number), seeds.to(by)
-            marks.append(_idle(by))
+            marks.append(machine.idle_at(by))
             batch = self.loader.batch_of(*moved(sampled, to))
-            marks.append(_idle(to))
+            marks.append(machine.idle_at(to))
             self._gradients(replica, batch, self.loader.seed_of(number, first + i), False)
-            marks.append(_idle(to))
+            marks.append(machine.idle_at(to))
             times.append([after - before for before, after in itertools.pairwise(marks)])
         return StageTimes(*(statistics.median(stage) for stage in zip(*(times[1:] or times), strict=True)))
 
@@ -362,13 +362,6 @@ def _done(stream: torch.cuda.Stream | None) -> torch.cuda.Event | None:
     event: torch.cuda.Event = stream.record_event()
     event.synchronize()
     return event
-
-
-def _idle(device: torch.device) -> float:
-    """The time at which a device has done what it was given."""
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-    return time.perf_counter()
 
 
 def _generator(device: torch.device) -> torch.Generator:

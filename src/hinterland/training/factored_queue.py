@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import statistics
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -12,9 +11,8 @@ from typing import Any
 
 import torch
 
-from ..runtime.errors import PipelineStalled
+from ..runtime.watch import Watch
 from .factored_plan import FactoredPlan, assign
-from .pipeline import GLANCE
 
 
 @dataclass(frozen=True)
@@ -93,7 +91,7 @@ class Epoch:
         first: int,
         total: int,
     ) -> None:
-        self._plan, self._depth, self._timeout, self._tally = plan, depth, timeout, tally
+        self._plan, self._depth, self._tally = plan, depth, tally
         self._numbered, self._first, self._total = numbered, first, total
         self._issued = self._taken = first  # batches that samplers, and trainers, were given; both in order
         self._samples: dict[int, Task] = {}
@@ -101,8 +99,7 @@ class Epoch:
         self._made: dict[int, Made] = {}
         self._round: int | None = None  # at hand
         self.ready: torch.cuda.Event | None = None  # when the model's parameters are those of that round
-        self._busy: dict[int, tuple[str, torch.device, int, float]] = {}  # by thread: stage, where, batch, since when
-        self._last_made = time.monotonic()
+        self._watch = Watch(timeout, "batch")
         self._error: BaseException | None = None
         self._closed = False
         self._changed = threading.Condition()
@@ -126,11 +123,9 @@ class Epoch:
     @contextmanager
     def doing(self, stage: str, device: torch.device, i: int, who: int | None = None) -> Iterator[None]:
         """Around work on one batch: for the watch, and for the times."""
-        began = time.monotonic()
-        self._busy[threading.get_ident()] = stage, device, i, began
-        yield
-        del self._busy[threading.get_ident()]
-        took = time.monotonic() - began
+        with self._watch.over(f"{stage!r} on {device}", i) as work:
+            yield
+        took = work.seconds
         with self._changed:
             self._tally.seconds[stage] += took
             if who is not None:
@@ -197,7 +192,7 @@ class Epoch:
         with self._changed:
             self._made[i] = made
             self._tally.trained[who] += 1
-            self._last_made = time.monotonic()
+            self._watch.came()
             self._changed.notify_all()
 
     # The caller
@@ -214,7 +209,7 @@ class Epoch:
         """Begins the round of batch ``i``: the model's parameters are its own."""
         with self._changed:
             self._round, self.ready = self._plan.round_of(i), ready
-            self._last_made = time.monotonic()
+            self._watch.came()
             self._changed.notify_all()
 
     def gradients(self, first: int, end: int) -> list[Made]:
@@ -224,22 +219,10 @@ class Epoch:
             PipelineStalled: no batch for ``timeout`` seconds.
             BaseException: what a thread raised.
         """
-        timeout = self._timeout
         with self._changed:
             while self._error is None and not all(i in self._made for i in range(first, end)):
-                self._changed.wait(min(GLANCE, timeout))  # and not longer, to hear Ctrl-C
-                if time.monotonic() - self._last_made > timeout:
-                    raise PipelineStalled(self._who_is_stuck())
+                self._changed.wait(self._watch.glance)  # and not longer, to hear Ctrl-C
+                self._watch.look()
             if self._error is not None:
                 raise self._error
             return [self._made.pop(i) for i in range(first, end)]
-
-    def _who_is_stuck(self) -> str:
-        busy = list(self._busy.values())
-        if not busy:
-            return f"no batch came for {self._timeout:g} s although no stage works on one; what gives the seeds may wait"
-        stage, device, i, since = min(busy, key=lambda work: work[-1])
-        return (
-            f"stage {stage!r} on {device} has worked on batch {i} for {time.monotonic() - since:.0f} s "
-            f"(timeout {self._timeout:g} s); raise timeout= if it may take that long"
-        )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import zlib
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from ..runtime.errors import ConfigError, GraphError
 from ..runtime.files import check_place
 from ..sampling.neighbor import check_fanouts
 from .factored import as_devices
+from .loader import ReadingOptions
 from .models import check_model
 from .rows import rows_of
 
@@ -24,37 +26,91 @@ _LARGEST = torch.finfo(torch.float32).max  # what parameters are made of
 _PROBED = 1024  # vertices that a dataset's fingerprint looks at
 
 
-def check(
-    model: str,
-    fanouts: Sequence[int],
-    epochs: int,
-    hidden: int,
-    batch_size: int,
-    lr: float,
-    weight_decay: float,
-    dropout: float,
-    patience: int | None,
-    seed: int,
-    checkpoint_every: int | None,
-) -> None:
-    """Refuses arguments that :func:`train` cannot use, whatever the dataset."""
-    if not len(fanouts) or 0 in check_fanouts(fanouts):
-        raise ConfigError(f"fanouts={list(fanouts)} sample nothing; use 1 or more for each hop, or -1 for all neighbours")
-    check_model(model, hidden, len(fanouts), dropout)
-    least_one = {"epochs": epochs, "batch_size": batch_size, "patience": patience, "checkpoint_every": checkpoint_every}
-    for name, value in least_one.items():
-        if (value is not None or name in ("epochs", "batch_size")) and arguments.whole_number(name, value) < 1:
-            raise ConfigError(f"{name}={value} is too small; use 1 or more")
-    lr, weight_decay = arguments.number("lr", lr), arguments.number("weight_decay", weight_decay)
-    if not 0 < lr <= _LARGEST:
-        raise ConfigError(f"lr={lr} is no learning rate; use a number above 0, as 0.001")
-    if not 0 <= weight_decay <= _LARGEST:
-        raise ConfigError(f"weight_decay={weight_decay} is no decay; use 0 or more")
-    arguments.whole_number("seed", seed, 0, 2**64 - 1)
+class TrainOptions(ReadingOptions, total=False):
+    """What :func:`train` takes by name besides; the first are those of Settings."""
+
+    epochs: int
+    hidden: int
+    batch_size: int
+    lr: float
+    weight_decay: float
+    dropout: float
+    patience: int | None
+    seed: int
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What decides the result of a run of :func:`train`; refused where no run can use it, whatever the dataset.
+
+    Attributes:
+        model, fanouts: as of train.
+        epochs: how many in all, those before a resumption included.
+        hidden: width of the inner layers.
+        batch_size: seeds of a batch, in each process.
+        lr, weight_decay: Adam's. The decay is that of the first layer's matrices (Kipf and Welling 2017, section 5.2).
+        dropout: share of each layer's inputs that training drops.
+        patience: ends training after so many epochs without a lower validation loss; None trains all epochs.
+        seed: of parameters, shuffling, sampling and dropout.
+    """
+
+    model: str
+    fanouts: Sequence[int]
+    epochs: int = 10
+    hidden: int = 256
+    batch_size: int = 1024
+    lr: float = 1e-3
+    weight_decay: float = 0.0
+    dropout: float = 0.5
+    patience: int | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not len(self.fanouts) or 0 in check_fanouts(self.fanouts):
+            raise ConfigError(
+                f"fanouts={list(self.fanouts)} sample nothing; use 1 or more for each hop, or -1 for all neighbours"
+            )
+        check_model(self.model, self.hidden, len(self.fanouts), self.dropout)
+        _require_one("epochs", self.epochs)
+        _require_one("batch_size", self.batch_size)
+        if self.patience is not None:
+            _require_one("patience", self.patience)
+        lr, weight_decay = arguments.number("lr", self.lr), arguments.number("weight_decay", self.weight_decay)
+        if not 0 < lr <= _LARGEST:
+            raise ConfigError(f"lr={lr} is no learning rate; use a number above 0, as 0.001")
+        if not 0 <= weight_decay <= _LARGEST:
+            raise ConfigError(f"weight_decay={weight_decay} is no decay; use 0 or more")
+        arguments.whole_number("seed", self.seed, 0, 2**64 - 1)
+
+    @property
+    def fixed(self) -> dict[str, Any]:
+        """Those that a run which goes on from a checkpoint must have in common with the one that wrote it."""
+        free = ("epochs", "patience")
+        found = {name: value for name, value in vars(self).items() if name not in free}
+        return {**found, "fanouts": tuple(self.fanouts), "lr": float(self.lr), "weight_decay": float(self.weight_decay)}
+
+
+def parted(model: str, fanouts: Sequence[int], options: TrainOptions) -> tuple[Settings, dict[str, Any]]:
+    """The options that decide the result, with model and fanouts; and those of how batches are read.
+
+    Raises:
+        ConfigError: as of Settings.
+        TypeError: an option that there is not.
+    """
+    named: dict[str, Any] = dict(options)
+    reading = {name: named.pop(name) for name in ReadingOptions.__annotations__ if name in named}
+    return Settings(model, tuple(fanouts) if isinstance(fanouts, Sequence) else tuple(check_fanouts(fanouts)), **named), reading
+
+
+def _require_one(name: str, value: Any) -> None:
+    if arguments.whole_number(name, value) < 1:
+        raise ConfigError(f"{name}={value} is too small; use 1 or more")
 
 
 def check_checkpoint(path: str | Path | None, every: int | None, resume: bool) -> None:
     """Refuses a place that cannot be written, and to write over a run that may be wanted."""
+    if every is not None:
+        _require_one("checkpoint_every", every)
     if path is None:
         if resume or every is not None:
             raise ConfigError("there is no checkpoint to write or to go on from; name its file")

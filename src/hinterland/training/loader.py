@@ -10,7 +10,7 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Protocol, TypedDict, Unpack
 
 import numpy as np
 import torch
@@ -70,6 +70,21 @@ class Batch(Shown):
         return torch.stack([self.sample.row, self.sample.col])
 
 
+class ReadingOptions(TypedDict, total=False):
+    """How batches are read; what each means, and what it is by default, stands at :class:`Loader`."""
+
+    gather_blocks: int | None
+    timeout: float
+    cache: str | int | None
+    gpu_budget: int | str | None
+
+
+class LoaderOptions(ReadingOptions, total=False):
+    """As ReadingOptions."""
+
+    prefetch: int
+
+
 class Loader:
     """Epoch after epoch of mini-batches; each ``iter()`` is one epoch, or the rest of one that was left or loaded.
 
@@ -122,14 +137,10 @@ class Loader:
         shuffle: bool = False,
         drop_last: bool = False,
         seed: int = 0,
-        prefetch: int = 2,
-        gather_blocks: int | None = None,
         rank: int = 0,
         world_size: int = 1,
         device: torch.device | str | int | None = None,
-        timeout: float = 300.0,
-        cache: str | int | None = None,
-        gpu_budget: int | str | None = None,
+        **reading: Unpack[LoaderOptions],
     ) -> None:
         if not callable(getattr(sampler, "sample", None)):
             raise ConfigError(f"sampler is a {type(sampler).__name__}; pass a NeighborSampler, or what has its sample()")
@@ -147,39 +158,50 @@ class Loader:
             raise ConfigError(f"rank={rank} is not one of {world_size} ranks, numbered from 0")
         if not isinstance(seed, int | np.integer) or seed < 0:
             raise ConfigError(f"seed={arguments.shown(seed)} is not a whole number from 0 on")
-        if (prefetch := arguments.whole_number("prefetch", prefetch)) < 1:
-            raise ConfigError(f"prefetch={prefetch} leaves no room between stages; use 1 or more")
-        if gather_blocks is not None and (gather_blocks := arguments.whole_number("gather_blocks", gather_blocks)) < 1:
-            raise ConfigError(f"gather_blocks={gather_blocks} leaves no block to run; use 1 or more, or None for the default")
         for name, table in (("features", features), ("labels", labels)):
             _check_rows(name, table, seeds)
         self.sampler, self.seeds, self.batch_size = sampler, seeds.to("cpu", torch.int64), batch_size
         self.features, self.labels = features, labels
         self.shuffle, self.drop_last, self.seed = shuffle, drop_last, int(seed)
-        self.prefetch, self.timeout = prefetch, arguments.seconds("timeout", timeout)
-        self.device = devices.as_device(device)
-        self.gather_blocks = gather_blocks_for(features, self.device) if gather_blocks is None else gather_blocks
-        self._own_blocks = gather_blocks is None
-        self.rank, self.world_size = rank, world_size
+        self.device, self.rank, self.world_size = devices.as_device(device), rank, world_size
         # Through a weak reference: a loader that is let go gives its GPU memory back then, not when cycles are collected.
         me = weakref.proxy(self)
         self.stages = [Stage("sample", lambda item: me._sample(item)), Stage("gather", lambda item: me._gather(item))]
         self._epoch = 0
         self._delivered = 0  # batches of the epoch that the caller has been given
         self.cache_plan: Asked[CachePlan] = None
-        self._wanted = wanted(cache, gpu_budget)
-        if not len(self):
+        self._reads(**reading)
+
+    def _reads(
+        self,
+        *,
+        prefetch: int = 2,
+        gather_blocks: int | None = None,
+        timeout: float = 300.0,
+        cache: str | int | None = None,
+        gpu_budget: int | str | None = None,
+    ) -> None:
+        """Takes the options that say how batches are read, and fills a cache whose size is known."""
+        if (prefetch := arguments.whole_number("prefetch", prefetch)) < 1:
+            raise ConfigError(f"prefetch={prefetch} leaves no room between stages; use 1 or more")
+        if gather_blocks is not None and (gather_blocks := arguments.whole_number("gather_blocks", gather_blocks)) < 1:
+            raise ConfigError(f"gather_blocks={gather_blocks} leaves no block to run; use 1 or more, or None for the default")
+        self.prefetch, self.timeout = prefetch, arguments.seconds("timeout", timeout)
+        self.gather_blocks = gather_blocks_for(self.features, self.device) if gather_blocks is None else gather_blocks
+        self._own_blocks = gather_blocks is None
+        asked = wanted(cache, gpu_budget)
+        self._wanted = asked if len(self) else None
+        if self._wanted is None:
+            return
+        if not isinstance(self.sampler, NeighborSampler):
+            raise ConfigError(
+                f"a cache is planned for a NeighborSampler, not for a {type(self.sampler).__name__}; leave out cache="
+            )
+        require_plannable(self.sampler.graph, self.features, self._wanted.policy)
+        if self._wanted.budget is not None:
+            self._fill(self._wanted.budget)
+        elif self.device.type == "cpu":
             self._wanted = None
-        if self._wanted is not None:
-            if not isinstance(sampler, NeighborSampler):
-                raise ConfigError(
-                    f"a cache is planned for a NeighborSampler, not for a {type(sampler).__name__}; leave out cache="
-                )
-            require_plannable(sampler.graph, features, self._wanted.policy)
-            if self._wanted.budget is not None:
-                self._fill(self._wanted.budget)
-            elif self.device.type == "cpu":
-                self._wanted = None
 
     def _fill(self, budget: int) -> None:
         """Plans a cache for what this rank's batches read, fills it, and reads through it from now on."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import nullcontext
@@ -18,10 +17,10 @@ from typing import Any
 import torch
 
 from ..runtime import arguments
-from ..runtime.errors import ConfigError, PipelineStalled
+from ..runtime.errors import ConfigError
+from ..runtime.watch import Watch
 
 PATIENCE = 0.5  # seconds that each stage gets to finish what it does when the pipeline is closed
-GLANCE = 0.2  # seconds after which a waiting consumer looks whether it was interrupted
 
 
 @dataclasses.dataclass
@@ -73,56 +72,41 @@ class Pipeline:
         self.timeout = arguments.seconds("timeout", timeout)
 
     def __iter__(self) -> Generator[Any]:
-        channels = [_Channel(self.depth) for _ in self.stages]
+        watch, channels = Watch(self.timeout), [_Channel(self.depth) for _ in self.stages]
         workers = []
         taken: Iterator[Any] = ((item, None) for item in self.source)
         for stage, channel in zip(self.stages, channels, strict=True):
-            workers.append(_Worker(stage, taken, channel, self.device))
+            workers.append(_Worker(stage, taken, channel, self.device, watch))
             taken = iter(channel)
         try:
             for worker in workers:
                 worker.start()
-            yield from self._items(channels[-1], workers)
+            yield from self._items(channels[-1], watch)
         finally:
             for channel in channels:
                 channel.close()
             for worker in filter(_Worker.is_alive, workers):  # Ctrl-C may come before all are started
                 worker.join(PATIENCE)
 
-    def _items(self, channel: _Channel, workers: list[_Worker]) -> Iterator[Any]:
-        waiting_since = time.monotonic()
+    def _items(self, channel: _Channel, watch: Watch) -> Iterator[Any]:
         while True:
             try:
-                item, ready = channel.get(min(GLANCE, self.timeout))
+                item, ready = channel.get(watch.glance)
             except TimeoutError:
-                if time.monotonic() - waiting_since < self.timeout:
-                    continue
-                raise PipelineStalled(_who_is_stuck(workers, self.timeout)) from None
+                watch.look()
+                continue
             except StopIteration:
                 return
             if isinstance(item, _Failure):
                 raise item.error
             receive(item, ready, self.device)
             yield item
-            waiting_since = time.monotonic()
+            watch.came()
 
 
 def at_a_time(stages: int, depth: int) -> int:
     """The most items that there are at once: one in each stage, ``depth`` after it, and the consumer's."""
     return stages * (1 + depth) + 1
-
-
-def _who_is_stuck(workers: list[_Worker], timeout: float) -> str:
-    now = time.monotonic()
-    busy = [worker for worker in workers if worker.since is not None]
-    if not busy:
-        return f"no item came for {timeout:g} s although no stage works on one; the source may wait for something"
-    stuck = min(busy, key=lambda worker: worker.since or now)
-    took = now - (stuck.since or now)
-    return (
-        f"stage {stuck.stage.name!r} has worked on item {stuck.stage.items} for {took:.0f} s (timeout {timeout:g} s); "
-        "raise timeout= if it may take that long"
-    )
 
 
 @dataclasses.dataclass
@@ -133,10 +117,9 @@ class _Failure:
 class _Worker(threading.Thread):
     """The thread of one stage: takes from the stage before, works, hands on."""
 
-    def __init__(self, stage: Stage, taken: Iterator[Any], given: _Channel, device: torch.device) -> None:
+    def __init__(self, stage: Stage, taken: Iterator[Any], given: _Channel, device: torch.device, watch: Watch) -> None:
         super().__init__(name=f"hinterland {stage.name}", daemon=True)
-        self.stage, self.taken, self.given, self.device = stage, taken, given, device
-        self.since: float | None = None  # when the item at hand was begun
+        self.stage, self.taken, self.given, self.device, self.watch = stage, taken, given, device, watch
 
     def run(self) -> None:
         stream = torch.cuda.Stream(self.device) if self.device.type == "cuda" else None
@@ -153,13 +136,12 @@ class _Worker(threading.Thread):
             self.given.put((_Failure(error), None))
 
     def _work(self, item: Any, ready: torch.cuda.Event | None, stream: torch.cuda.Stream | None) -> tuple[Any, Any]:
-        self.since = time.monotonic()
-        receive(item, ready, self.device)
-        made = self.stage.work(item)
-        done = stream.record_event() if stream is not None else None
-        self.stage.seconds += time.monotonic() - self.since
+        with self.watch.over(repr(self.stage.name), self.stage.items) as work:
+            receive(item, ready, self.device)
+            made = self.stage.work(item)
+            done = stream.record_event() if stream is not None else None
+        self.stage.seconds += work.seconds
         self.stage.items += 1
-        self.since = None
         return made, done
 
 

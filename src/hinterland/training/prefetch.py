@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from ..memory.cuda import checked
-from ..runtime.errors import PipelineStalled
+from ..runtime.watch import Watch
 from .pipeline import Pipeline, Stage
 
 _NAP = 5e-5  # seconds between looks at the GPU
@@ -85,16 +85,13 @@ class Prefetcher(Pipeline):
 
     def _until_ready(self, item: Any, stage: Stage) -> None:
         is_ready = getattr(item, "is_ready", None)
-        if is_ready is None:
+        if is_ready is None or is_ready():
             return
-        since = time.monotonic()
-        while not is_ready():
-            if time.monotonic() - since > self.timeout:
-                raise PipelineStalled(
-                    f"stage {stage.name!r} has worked on item {stage.items} for {self.timeout:g} s on {self.device}; raise "
-                    "timeout= if it may take that long"
-                )
-            time.sleep(_NAP)
+        watch = Watch(self.timeout)
+        with watch.over(repr(stage.name), stage.items):
+            while not is_ready():
+                watch.look()
+                time.sleep(_NAP)
 
 
 def _stream(device: torch.device, number: int) -> torch.cuda.Stream | None:

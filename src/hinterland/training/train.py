@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Unpack
 
 import torch
 import torch.nn.functional as F
@@ -23,7 +23,6 @@ from ..runtime.errors import ConfigError, HinterlandError
 from ..runtime.progress import progress
 from ..runtime.shown import Shown
 from ..sampling import NeighborSampler, PinSAGESampler
-from ..sampling.neighbor import check_fanouts
 from . import checkpoint as checkpoints
 from .cache import CachePlan
 from .cache_room import wanted
@@ -31,7 +30,7 @@ from .epoch_line import show_epoch
 from .factored import Factored
 from .factored_plan import FactoredPlan
 from .finite import check_splits, not_finite, refuse_neighbours
-from .given import check, check_checkpoint, check_dataset, fingerprint, several_devices
+from .given import TrainOptions, check_checkpoint, check_dataset, fingerprint, parted, several_devices
 from .loader import Batch, Loader, Sampler
 from .models import GNN, make_model
 from .ranks import Ranks, joined
@@ -78,25 +77,14 @@ def train(
     model: str = "sage",
     fanouts: Sequence[int] = (15, 10, 5),
     *,
-    epochs: int = 10,
-    hidden: int = 256,
-    batch_size: int = 1024,
-    lr: float = 1e-3,
-    weight_decay: float = 0.0,
-    dropout: float = 0.5,
-    patience: int | None = None,
-    seed: int = 0,
     device: torch.device | str | int | None = None,
     devices: Sequence[torch.device | str | int] | None = None,
     round: int | None = None,
-    gather_blocks: int | None = None,
-    cache: str | int | None = None,
-    gpu_budget: int | str | None = None,
     checkpoint: str | Path | None = None,
     checkpoint_every: int | None = None,
     resume: bool = False,
-    timeout: float = 300.0,
     on_epoch: Callable[[dict[str, Any]], None] | None = show_epoch,
+    **options: Unpack[TrainOptions],
 ) -> Trained:
     """Trains a model to classify vertices, with cross entropy and Adam.
 
@@ -111,24 +99,19 @@ def train(
             Graphs of at most 2^20 edges are validated and tested with full neighbourhoods, larger ones with ``fanouts``.
             For "pinsage" they are the most visited vertices of random walks, always, and count by their visits
             (hinterland.sampling.PinSAGESampler).
-        epochs: how many in all, those before a resumption included.
-        hidden: width of the inner layers.
-        lr, weight_decay: Adam's. The decay is that of the first layer's matrices (Kipf and Welling 2017, section 5.2).
-        dropout: share of each layer's inputs that training drops.
-        patience: ends training after so many epochs without a lower validation loss; None trains all epochs.
-        seed: of parameters, shuffling, sampling and dropout.
         device: None is the current GPU, or the CPU without one. Several ranks take a GPU each.
         devices: in place of ``device``, those of this process of which some sample and others train (:class:`.Factored`); the
             first one validates.
         round: with ``devices``, batches whose gradients each step averages; None is as many as devices. Devices change no
             result, the round does.
-        gather_blocks: as for Loader.
-        cache, gpu_budget: as for Loader; each rank plans for its own GPU. They change no result: a run may go on with others.
         checkpoint: file to write after each epoch, and after every ``checkpoint_every`` batches inside one.
         resume: goes on from ``checkpoint`` if it is there.
-        timeout: seconds without a batch, or without an answer of another rank, after which the run ends with an error.
         on_epoch: gets each epoch's object of the history, in rank 0; by default a line of it is printed where standard error is
             a terminal. None says nothing but how far an epoch has come, there too.
+        options: ``epochs``, ``hidden``, ``batch_size``, ``lr``, ``weight_decay``, ``dropout``, ``patience`` and ``seed`` are
+            those of :class:`.Settings`, and decide the result. ``gather_blocks``, ``cache`` and ``gpu_budget`` (each rank plans
+            for its own GPU) are those of Loader, and change none: a run may go on with others. So is ``timeout``: seconds
+            without a batch, or without an answer of another rank, after which the run ends with an error.
 
     Raises:
         ConfigError: arguments that make no run, ranks that differ, a checkpoint of another run or one that would be lost,
@@ -137,32 +120,26 @@ def train(
             that are not finite (found before the first epoch) or of what these hear from (found at its end).
         PipelineStalled, RankLost: a stage or a rank gave nothing for too long.
     """
-    fanouts = tuple(fanouts) if isinstance(fanouts, Sequence) else tuple(check_fanouts(fanouts))
     arguments.function("on_epoch", on_epoch)
-    check(model, fanouts, epochs, hidden, batch_size, lr, weight_decay, dropout, patience, seed, checkpoint_every)
-    lr, weight_decay = float(lr), float(weight_decay)
+    settings, reading = parted(model, fanouts, options)
     check_checkpoint(checkpoint, checkpoint_every, resume)
-    if wanted(cache, gpu_budget) is not None and devices is not None:
+    if wanted(reading.get("cache"), reading.get("gpu_budget")) is not None and devices is not None:
         raise ConfigError("a cache is planned for one GPU, and devices= names several; leave out one of the two")
     check_dataset(dataset)
     several = several_devices(device, devices, round)
-    with joined(several[0] if several else device, timeout) as ranks:
-        config = {
-            **{"model": model, "fanouts": fanouts, "hidden": hidden, "batch_size": batch_size, "lr": lr, "seed": seed},
-            **{"weight_decay": weight_decay, "dropout": dropout, "ranks": ranks.world_size},
-            "round": (len(several) if round is None else round) if several else 1,
-            **fingerprint(dataset),
-        }
-        ranks.check_same({**config, "epochs": epochs, "patience": patience, "checkpoint_every": checkpoint_every})
+    with joined(several[0] if several else device, reading.get("timeout", 300.0)) as ranks:
+        rounds = (len(several) if round is None else round) if several else 1
+        config = {**settings.fixed, "ranks": ranks.world_size, "round": rounds, **fingerprint(dataset)}
+        ranks.check_same({**vars(settings), **config, "checkpoint_every": checkpoint_every})
         if several and ranks.world_size > 1:
             raise ConfigError("devices= are of one process, and torchrun started several; leave out one of the two")
         cuda = sorted({where.index for where in several or [ranks.device] if where.type == "cuda"})
         with torch.random.fork_rng(cuda):
-            run = _Run(dataset, config, ranks, several, gather_blocks, timeout, checkpoint, checkpoint_every, cache, gpu_budget)
+            run = _Run(dataset, config, ranks, several, checkpoint, checkpoint_every, reading)
             if resume:
                 run.resume()
             check_splits(dataset.features, run.splits, ranks)
-            while len(run.history) < epochs and not run.is_over(patience):
+            while len(run.history) < settings.epochs and not run.is_over(settings.patience):
                 run.epoch()
                 if on_epoch is not None and ranks.is_first:
                     on_epoch(run.history[-1])
@@ -198,32 +175,22 @@ class _Run:
         config: dict[str, Any],
         ranks: Ranks,
         several: list[torch.device],
-        gather_blocks: int | None,
-        timeout: float,
         checkpoint: str | Path | None,
         checkpoint_every: int | None,
-        cache: str | int | None,
-        gpu_budget: int | str | None,
+        reading: dict[str, Any],
     ) -> None:
         self.dataset, self.config, self.ranks = dataset, config, ranks
         self.splits = {name: part for name, part in dataset.splits.items() if len(part)}
         if "test" in self.splits:  # without vertices whose labels are held back
             self.splits["test"] = self.splits["test"][rows_of(dataset.labels, self.splits["test"]) != -1]
-        self.gather_blocks, self.timeout = gather_blocks, timeout
         self.checkpoint, self.checkpoint_every = checkpoint, checkpoint_every
         graph, fanouts, seed, device = dataset.graph, list(config["fanouts"]), config["seed"], ranks.device
         sampler, tester = _samplers(graph, config["model"], fanouts, seed, device)
         self.tester = None if tester is sampler else tester  # None: what the loader samples with, which a cache exchanges
-        self.loader = self._loader(
-            sampler,
-            self.splits["train"],
-            dataset.features,
-            shuffle=True,
-            rank=ranks.rank,
-            world_size=ranks.world_size,
-            cache=cache,
-            gpu_budget=gpu_budget,
-        )
+        kept = {name: reading.pop(name, None) for name in ("cache", "gpu_budget")}  # of training alone
+        self.reading = reading
+        share = {"rank": ranks.rank, "world_size": ranks.world_size}
+        self.loader = self._loader(sampler, self.splits["train"], dataset.features, shuffle=True, **share, **kept)
         self.degree: dict[torch.device, torch.Tensor] = {}
         if config["model"] == "gcn":
             degree = graph.to_outer(graph.degrees()).to(torch.float32)
@@ -265,9 +232,8 @@ class _Run:
             features=features,
             labels=self.dataset.labels,
             seed=self.config["seed"],
-            gather_blocks=self.gather_blocks,
             device=self.ranks.device,
-            timeout=self.timeout,
+            **self.reading,
             **options,
         )
 

@@ -144,39 +144,53 @@ def load_graph(
             content = _transposed(content)
         if not isinstance(content, EdgeRuns):
             content.weights = _weights(path, content, options)
-        if isinstance(content, EdgeRuns):
-            graph = from_runs(
-                content.parser,
-                content.num_vertices,
-                directed=content.directed and not symmetrize,
-                remove_duplicates=remove_duplicates,
-                placement=placement,
-            )
-        elif isinstance(content, EdgeList):
-            graph = from_edges(
-                content.sources,
-                content.targets,
-                content.weights,
-                num_vertices=content.num_vertices,
-                directed=content.directed,
-                symmetrize=symmetrize or content.symmetric,
-                remove_self_loops=remove_self_loops,
-                remove_duplicates=remove_duplicates,
-                sort_neighbors=sort_neighbors is not False,
-                placement=placement,
-            )
-        else:
-            graph = _held(content, options)
-            sort = isinstance(content, Rows) and bool(sort_neighbors) and not content.sorted
-            if symmetrize or remove_self_loops or remove_duplicates or sort:
-                graph = simplify(
-                    graph,
-                    symmetrize=symmetrize and graph.directed,
-                    remove_self_loops=remove_self_loops,
-                    remove_duplicates=remove_duplicates,
-                    sort_neighbors=sort_neighbors is not False,
-                )
+        shape = {"symmetrize": symmetrize, "remove_self_loops": remove_self_loops, "remove_duplicates": remove_duplicates}
+        graph = _made(content, options, sort_neighbors, **shape)
         return graph if directed is None or directed == graph.directed else _redirected(graph, directed)
+
+
+def _made(
+    content: EdgeRuns | EdgeList | Rows | Packed,
+    options: Options,
+    sort_neighbors: bool | None,
+    *,
+    symmetrize: bool,
+    remove_self_loops: bool,
+    remove_duplicates: bool,
+) -> Graph:
+    """The graph of what a file holds."""
+    if isinstance(content, EdgeRuns):
+        return from_runs(
+            content.parser,
+            content.num_vertices,
+            directed=content.directed and not symmetrize,
+            remove_duplicates=remove_duplicates,
+            placement=options.placement,
+        )
+    if isinstance(content, EdgeList):
+        return from_edges(
+            content.sources,
+            content.targets,
+            content.weights,
+            num_vertices=content.num_vertices,
+            directed=content.directed,
+            symmetrize=symmetrize or content.symmetric,
+            remove_self_loops=remove_self_loops,
+            remove_duplicates=remove_duplicates,
+            sort_neighbors=sort_neighbors is not False,
+            placement=options.placement,
+        )
+    graph = _held(content, options)
+    sort = isinstance(content, Rows) and bool(sort_neighbors) and not content.sorted
+    if not (symmetrize or remove_self_loops or remove_duplicates or sort):
+        return graph
+    return simplify(
+        graph,
+        symmetrize=symmetrize and graph.directed,
+        remove_self_loops=remove_self_loops,
+        remove_duplicates=remove_duplicates,
+        sort_neighbors=sort_neighbors is not False,
+    )
 
 
 def save_graph(graph: Graph, path: str | os.PathLike[str], format: str | None = None) -> None:

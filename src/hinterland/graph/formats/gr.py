@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import torch
 
-from ... import _core
-from ...runtime.errors import ConfigError, FormatError
+from ...runtime.errors import ConfigError
 from ..graph import Graph
-from .content import EdgeList, EdgeRuns, Options, check_counts, check_sparsity, plain_weights
+from .content import EdgeList, EdgeRuns, Options, check_counts, plain_weights
 from .text import TextReader, edge_text, integers, parsed, passing, write_text
 
 _PASSED = passing(rb"c(?:[ \t\r\f\v][^\n]*+)?+")
@@ -38,29 +37,9 @@ def read(path: str, options: Options) -> EdgeList | EdgeRuns:
         vertices, arcs = integers(reader, words[2:], "the problem line")
         check_counts(path, vertices, arcs)
         shortest = len(b"a 1 1 1\n")
-        if not reader.compressed and arcs * shortest - 1 > reader.bytes:
-            raise reader.fail(
-                f"the header promises {arcs} arcs, at least {arcs * shortest - 1} bytes, "
-                f"but the file holds {reader.bytes}; it is truncated or the header is wrong"
-            )
-        parser = _core.EdgeParser(
-            path,
-            comments="c",
-            tag="a",
-            base=1,
-            vertices=vertices,
-            edges=arcs,
-            weights="any",
-            first_line=reader.line + 1,
-            rules=options.rules,
+        parser = reader.parse_promised(
+            vertices, arcs, "arcs", shortest, comments="c", tag="a", weights="any", rules=options.rules
         )
-        reader.parse(parser)
-        if parser.edges < arcs:
-            raise FormatError(
-                f"{path}: truncated: the header promises {arcs} arcs, but the file ends after {parser.edges}, "
-                f"at line {parser.line}"
-            )
-    check_sparsity(path, vertices, arcs, " in the header")
     return parsed(parser, vertices, options.rules)
 
 

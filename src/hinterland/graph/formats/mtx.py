@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import torch
 
-from ... import _core
 from ...runtime.errors import FormatError, GraphError
 from ..graph import Graph
-from .content import EdgeList, EdgeRuns, Options, check_counts, check_sparsity, plain_weights, survey
+from .content import EdgeList, EdgeRuns, Options, check_counts, plain_weights, survey
 from .text import TextReader, edge_text, integers, parsed, passing, write_text
 
 _PASSED = passing(rb"%[^\n]*+")
@@ -38,30 +37,9 @@ def read(path: str, options: Options) -> EdgeList | EdgeRuns:
         if rows != columns:
             raise reader.fail(f"the matrix has {rows} rows and {columns} columns; only a square one is a graph")
         check_counts(path, rows, entries)
-        shortest = 4 if field == "none" else 6  # "1 1\n", "1 1 1\n"; the last line may lack its end
-        if not reader.compressed and entries * shortest - 1 > reader.bytes:
-            raise reader.fail(
-                f"the header promises {entries} entries, at least {entries * shortest - 1} bytes, "
-                f"but the file holds {reader.bytes}; it is truncated or the header is wrong"
-            )
         rules = {"general": options.rules, "symmetric": options.mirrored}.get(symmetry)
-        parser = _core.EdgeParser(
-            path,
-            comments="%",
-            base=1,
-            vertices=rows,
-            edges=entries,
-            weights=field,
-            first_line=reader.line + 1,
-            rules=rules,
-        )
-        reader.parse(parser)
-        if parser.edges < entries:
-            raise FormatError(
-                f"{path}: truncated: the header promises {entries} entries, but the file ends after {parser.edges}, "
-                f"at line {parser.line}"
-            )
-    check_sparsity(path, rows, entries, " in the header")
+        shortest = 4 if field == "none" else 6  # "1 1\n", "1 1 1\n"
+        parser = reader.parse_promised(rows, entries, "entries", shortest, comments="%", weights=field, rules=rules)
     content = parsed(parser, rows, rules, symmetry == "symmetric")
     if symmetry == "skew-symmetric":
         assert isinstance(content, EdgeList)

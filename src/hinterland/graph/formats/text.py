@@ -20,7 +20,7 @@ from ...runtime.errors import FormatError
 from ...runtime.files import refused, replacing
 from ...runtime.progress import progress
 from ..graph import Graph
-from .content import EdgeList, EdgeRuns, csr
+from .content import EdgeList, EdgeRuns, check_sparsity, csr
 from .files import GZIP_MAGIC, open_text, read_head, size_of
 
 # Bytes of text in memory at a time, all threads' pieces together: a 32nd of the file within these bounds. Chosen, not measured.
@@ -84,6 +84,24 @@ class TextReader:
             if not line or not passed.fullmatch(line if line.endswith(b"\n") else line + b"\n"):
                 return line
             see(line)
+
+    def parse_promised(self, vertices: int, count: int, what: str, shortest: int, **options: Any) -> _core.EdgeParser:
+        """The edges that follow a header which promises so many, each on a line of at least ``shortest`` bytes."""
+        least = count * shortest - 1  # the last line may lack its end
+        if not self.compressed and least > self.bytes:
+            raise self.fail(
+                f"the header promises {count} {what}, at least {least} bytes, but the file holds {self.bytes}; it is truncated "
+                "or the header is wrong"
+            )
+        parser = _core.EdgeParser(self.path, base=1, vertices=vertices, edges=count, first_line=self.line + 1, **options)
+        self.parse(parser)
+        if parser.edges < count:
+            raise FormatError(
+                f"{self.path}: truncated: the header promises {count} {what}, but the file ends after {parser.edges}, at line "
+                f"{parser.line}"
+            )
+        check_sparsity(self.path, vertices, count, " in the header")
+        return parser
 
     def parse(self, parser: Any, first: bytes = b"") -> None:
         """Feeds ``first`` (a line already read, or nothing) and the rest of the file to a ``_core.EdgeParser``."""
