@@ -59,6 +59,7 @@ void def_loop(nanobind::module_& m, const char* name, void (*loop)(const Params&
 }
 
 void bind_memory(nanobind::module_& m);
+void bind_memory_embedding(nanobind::module_& m);
 void bind_storage(nanobind::module_& m);
 void bind_graph_build(nanobind::module_& m);
 void bind_graph_formats(nanobind::module_& m);
@@ -77,6 +78,5 @@ void bind_datasets(nanobind::module_& m);
 void bind_probe(nanobind::module_& m);
 void bind_traffic(nanobind::module_& m);
 void bind_sampling(nanobind::module_& m);
-void bind_training_embedding(nanobind::module_& m);
 
 }  // namespace hinterland::native

@@ -40,6 +40,7 @@ NB_MODULE(_core, m) {
       },
       nanobind::arg("object"), "ctypes.addressof, of which torch.compile would warn.");
   hn::bind_memory(m);
+  hn::bind_memory_embedding(m);
   hn::bind_storage(m);
   hn::bind_graph_build(m);
   hn::bind_graph_formats(m);
@@ -58,5 +59,4 @@ NB_MODULE(_core, m) {
   hn::bind_probe(m);
   hn::bind_traffic(m);
   hn::bind_sampling(m);
-  hn::bind_training_embedding(m);
 }

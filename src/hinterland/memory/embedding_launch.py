@@ -1,4 +1,4 @@
-"""Pools bags of rows and updates rows: launches training/embedding.cu, or runs its loops on the CPU.
+"""Pools bags of rows and updates rows: launches memory/embedding.cu, or runs its loops on the CPU.
 
 Everything here is queued on the current stream of the GPU that the arguments are on, and knows nothing of autograd.
 """
@@ -10,22 +10,23 @@ from dataclasses import dataclass
 import torch
 
 from .. import _core
-from ..memory import UnifiedTensor, faults
-from ..memory.gather import index_bytes
-from ..memory.rows import RowTable
 from ..runtime import devices
 from ..runtime.arguments import dense
 from ..runtime.errors import ConfigError, IndexOutOfRange
 from ..runtime.jit import KernelFile
 from ..runtime.launch import launch
 from ..runtime.params import Params, address, struct
+from . import faults
+from .gather import index_bytes
+from .rows import RowTable
+from .unified import UnifiedTensor
 
 _ELEMENTS = {torch.float32: "float", torch.float16: "Float16", torch.bfloat16: "Bfloat16"}  # of tables, and their C++ names
 DTYPES = tuple(_ELEMENTS)
 _UNIT = _core.UNIT_BYTES  # of the widest load
 _THREADS = _core.BAG_THREADS
 _Bags, _PoolParams, _WeighParams, _NoteParams, _UpdateParams = (
-    struct(f"training::{name}") for name in ("Bags", "PoolParams", "WeighParams", "NoteParams", "UpdateParams")
+    struct(f"memory::{name}") for name in ("Bags", "PoolParams", "WeighParams", "NoteParams", "UpdateParams")
 )
 _BLOCKS_PER_SM = 8
 _NOTE = "note_kernel"
@@ -46,7 +47,7 @@ def _update(name: str, wide: int, rule: str) -> str:
 
 
 KERNELS = KernelFile(
-    "training/embedding.cu",
+    "memory/embedding.cu",
     (
         _NOTE,
         *(_pool(*width, largest) for width in _WIDTHS for largest in (False, True)),

@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hinterland import UnifiedTensor, _core
+from hinterland.memory import embedding_launch as calls
 from hinterland.memory.faults import _IndexFault
 from hinterland.runtime.jit import INCLUDE_DIR
 from hinterland.runtime.params import address
-from hinterland.training import embedding_launch as calls
 
 TESTS = Path(__file__).resolve().parent.parent
 DTYPES = [torch.float32, torch.float16, torch.bfloat16]
@@ -29,7 +29,7 @@ def gpu(tmp_path_factory):
     library = tmp_path_factory.mktemp("emulation") / "embedding.so"
     paths = ["-I", str(TESTS / "lanes"), "-I", str(INCLUDE_DIR)]
     flags = ["-std=c++20", "-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-fsanitize=undefined"]
-    source = str(Path(__file__).with_name("emulation.cpp"))
+    source = str(Path(__file__).with_name("embedding_emulation.cpp"))
     subprocess.run(["g++", *flags, "-fno-sanitize-recover", *paths, source, "-o", library], check=True)
     return ctypes.CDLL(str(library))
 

@@ -13,12 +13,12 @@
 #include "hinterland/core/warp.hpp"
 #include "hinterland/memory/tiers.hpp"
 
-namespace hinterland::training {
+namespace hinterland::memory {
 
 // The rows of the table, in whatever tiers; a table in one piece is one that has none but the host's.
 template <class T>
 struct TableRows {
-  const memory::TieredTable& table;
+  const TieredTable& table;
   int64_t dim;
 
   HINTERLAND_FN int64_t row_bytes() const { return dim * static_cast<int64_t>(sizeof(T)); }
@@ -50,7 +50,7 @@ struct Bags {
   static constexpr int64_t kSkipped = -1, kOutside = -2;
 
   HINTERLAND_FN int64_t begin(int64_t bag) const {
-    return offsets == nullptr ? bag * each : memory::read_index(offsets, offset_bytes, bag);
+    return offsets == nullptr ? bag * each : read_index(offsets, offset_bytes, bag);
   }
   HINTERLAND_FN int64_t end(int64_t bag) const {
     return offsets == nullptr ? (bag + 1) * each : bag + 1 < bags + closed ? begin(bag + 1) : count;
@@ -64,7 +64,7 @@ struct Bags {
 
   // The row of an entry; kSkipped for padding, kOutside for a number that is no row.
   HINTERLAND_FN int64_t row(int64_t entry) const {
-    const int64_t number = memory::read_index(indices, index_bytes, entry);
+    const int64_t number = read_index(indices, index_bytes, entry);
     if (number < 0 || number >= rows) return kOutside;
     return number == padding ? kSkipped : number;
   }
@@ -133,7 +133,7 @@ struct Pieces {
       using Plain = stdlib::remove_const_t<U>;
       constexpr int kEach = 16 / sizeof(U);
       for (int i = 0; i < kWide; i += kEach) {
-        const auto unit = stdlib::bit_cast<Elements<Plain>>(*reinterpret_cast<const memory::Unit16*>(row + at + i));
+        const auto unit = stdlib::bit_cast<Elements<Plain>>(*reinterpret_cast<const Unit16*>(row + at + i));
         for (int k = 0; k < kEach; ++k) to.element[i + k] = unit.element[k];
       }
     } else {
@@ -154,7 +154,7 @@ struct Pieces {
       for (int i = 0; i < kWide; i += kEach) {
         Elements<U> unit;
         for (int k = 0; k < kEach; ++k) unit.element[k] = from.element[i + k];
-        *reinterpret_cast<memory::Unit16*>(row + at + i) = stdlib::bit_cast<memory::Unit16>(unit);
+        *reinterpret_cast<Unit16*>(row + at + i) = stdlib::bit_cast<Unit16>(unit);
       }
     } else if constexpr (!kInPlace<kWide>) {
       for (int i = 0; i < kWide; ++i) row[at + i] = from.element[i];
@@ -191,16 +191,16 @@ inline constexpr int kBagThreads = 256;  // of a GPU's block
 
 // What pooling is given. T are the elements of the table.
 struct PoolParams {
-  memory::TieredTable table;
+  TieredTable table;
   int64_t dim;
   Bags bags;
-  const float* weights;         // of each entry, or null
-  void* pooled;                 // T [bags, dim]
-  int64_t* best;                // [bags, dim] the entry that each maximum is of, or -1; of maxima alone, else null
-  int64_t* counts;              // [bags] entries that are rows other than the padding; of means alone, else null
-  int64_t lanes, steps;         // of a GPU
-  memory::FaultReport offsets;  // of a GPU: offsets that make no bag
-  memory::FaultReport entries;  // of a GPU: entries that are no rows
+  const float* weights;  // of each entry, or null
+  void* pooled;          // T [bags, dim]
+  int64_t* best;         // [bags, dim] the entry that each maximum is of, or -1; of maxima alone, else null
+  int64_t* counts;       // [bags] entries that are rows other than the padding; of means alone, else null
+  int64_t lanes, steps;  // of a GPU
+  FaultReport offsets;   // of a GPU: offsets that make no bag
+  FaultReport entries;   // of a GPU: entries that are no rows
 };
 
 // One piece of one bag. Bags without entries give zeros, and so do bags that are not valid; entries that are no rows count for
@@ -265,7 +265,7 @@ HINTERLAND_FN bool pool_piece(const TableRows<T>& table, const PoolParams& p, in
 }
 
 // Reports what is wrong with a bag: entries that are no rows, or the offset that makes it no bag.
-HINTERLAND_FN void report_bag(const Bags& bags, int64_t bag, memory::IndexFault& entries, memory::IndexFault& offsets) {
+HINTERLAND_FN void report_bag(const Bags& bags, int64_t bag, IndexFault& entries, IndexFault& offsets) {
   if (!bags.valid(bag)) {
     const int64_t begin = bags.begin(bag);
     const bool own = begin < 0 || begin > bags.count || (bag == 0 && begin != 0);  // else it is where the bag ends
@@ -273,7 +273,7 @@ HINTERLAND_FN void report_bag(const Bags& bags, int64_t bag, memory::IndexFault&
     return;
   }
   for (int64_t entry = bags.begin(bag); entry < bags.end(bag); ++entry) {
-    const int64_t number = memory::read_index(bags.indices, bags.index_bytes, entry);
+    const int64_t number = read_index(bags.indices, bags.index_bytes, entry);
     if (bags.row(entry) == Bags::kOutside) report_fault(entries, entry, number, bags.rows);
   }
 }
@@ -294,7 +294,7 @@ HINTERLAND_FN void pool_bags(const PoolParams& p, int64_t thread, int64_t thread
 
 // What weigh_entries is given.
 struct WeighParams {
-  memory::TieredTable table;
+  TieredTable table;
   int64_t dim;
   Bags bags;
   const void* gradient;  // T [bags, dim]
@@ -364,7 +364,7 @@ HINTERLAND_FN void note_entry(const NoteParams& p, int64_t i) {
 
 // What an update is given: its entries, sorted by row and within a row by their place.
 struct UpdateParams {
-  memory::TieredTable table;
+  TieredTable table;
   int64_t dim;
   float* state;  // [rows, dim] of what the optimizer keeps of each row, or null where it keeps nothing
   const void* keys;
@@ -380,7 +380,7 @@ struct UpdateParams {
   int64_t lanes, steps;  // of a GPU
 
   HINTERLAND_FN float* state_row(int64_t row) const { return state + row * dim; }
-  HINTERLAND_FN int64_t key(int64_t place) const { return memory::read_index(keys, key_bytes, place); }
+  HINTERLAND_FN int64_t key(int64_t place) const { return read_index(keys, key_bytes, place); }
   HINTERLAND_FN bool belongs(int64_t place, int64_t row) const { return place < count && key(place) == row; }
 };
 
@@ -469,4 +469,4 @@ HINTERLAND_FN void update_rows(const UpdateParams& p, int64_t thread, int64_t th
              [&](int64_t place, int64_t piece) { update_piece<kWide>(table, rule, p, place, piece); });
 }
 
-}  // namespace hinterland::training
+}  // namespace hinterland::memory
