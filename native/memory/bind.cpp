@@ -13,12 +13,11 @@ namespace nb = nanobind;
 namespace hinterland::native {
 
 HINTERLAND_STRUCT(memory::IndexFault, first, value, table_rows, count, lock);
-HINTERLAND_STRUCT(memory::PointerTable, base, rows);
 HINTERLAND_STRUCT(memory::RowCut, lanes, steps, shifted);
-HINTERLAND_STRUCT(memory::RowCopy<memory::PointerTable>, table, packed, indices, index_bytes, visit, count, row_bytes,
+HINTERLAND_STRUCT(memory::RowCopy<memory::OneRange>, placement, packed, indices, index_bytes, visit, count, row_bytes,
                   into_table, cut, report);
-HINTERLAND_STRUCT(memory::RowCopy<memory::TieredTable>, table, packed, indices, index_bytes, visit, count, row_bytes,
-                  into_table, cut, report);
+HINTERLAND_STRUCT(memory::RowCopy<memory::Tiers>, placement, packed, indices, index_bytes, visit, count, row_bytes, into_table,
+                  cut, report);
 HINTERLAND_STRUCT(memory::Clock, rows, capacity, slots, row_of, used, marked, hand);
 HINTERLAND_STRUCT(memory::ClockBatch, indices, index_bytes, count, filled, claimed, sums);
 HINTERLAND_STRUCT(memory::AdmitParams, clock, batch, control);
@@ -26,12 +25,12 @@ HINTERLAND_STRUCT(memory::FillParams, copy, hand);
 
 namespace {
 
-template <class Table>
+template <class Placement>
 nb::object copy_from(uintptr_t copy) {
   memory::IndexFault fault;
   {
     GilReleased released;
-    fault = copy_rows(*reinterpret_cast<const memory::RowCopy<Table>*>(copy));
+    fault = copy_rows(*reinterpret_cast<const memory::RowCopy<Placement>*>(copy));
   }
   return found(fault);
 }
@@ -80,8 +79,8 @@ void bind_memory(nb::module_& m) {
       },
       nb::arg("address"), nb::arg("bytes"), nb::arg("owner"), nb::arg("cuda_device") = -1);
 
-  m.def("copy_rows", &copy_from<memory::PointerTable>, nb::arg("copy"));
-  m.def("copy_tiered_rows", &copy_from<memory::TieredTable>, nb::arg("copy"));
+  m.def("copy_rows", &copy_from<memory::OneRange>, nb::arg("copy"));
+  m.def("copy_tiered_rows", &copy_from<memory::Tiers>, nb::arg("copy"));
   m.attr("CLOCK_SUMS") = 3 * memory::Chunks::kMost;
   def_loop(m, "admit_rows", admit_rows, "Slots for the rows of a batch (include/hinterland/memory/clock.hpp).");
   def_loop(m, "fill_slots", fill_slots, "Those rows copied to their slots.");

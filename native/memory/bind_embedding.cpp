@@ -7,10 +7,10 @@ namespace nb = nanobind;
 namespace hinterland::native {
 
 HINTERLAND_STRUCT(memory::Bags, indices, index_bytes, count, offsets, offset_bytes, closed, each, bags, rows, padding);
-HINTERLAND_STRUCT(memory::PoolParams, table, dim, bags, weights, pooled, best, counts, lanes, steps, offsets, entries);
-HINTERLAND_STRUCT(memory::WeighParams, table, dim, bags, gradient, found, lanes);
+HINTERLAND_STRUCT(memory::PoolParams, placement, dim, bags, weights, pooled, best, counts, lanes, steps, offsets, entries);
+HINTERLAND_STRUCT(memory::WeighParams, placement, dim, bags, gradient, found, lanes);
 HINTERLAND_STRUCT(memory::NoteParams, bags, weights, counts, keys, key_bytes, bag, factor, bad);
-HINTERLAND_STRUCT(memory::UpdateParams, table, dim, state, keys, key_bytes, order, count, bag, factor, best, gradient, bad,
+HINTERLAND_STRUCT(memory::UpdateParams, placement, dim, state, keys, key_bytes, order, count, bag, factor, best, gradient, bad,
                   rate, eps, lanes, steps);
 
 namespace {

@@ -3,14 +3,16 @@
 
 #include <nanobind/nanobind.h>
 
-#include "hinterland/memory/tiers.hpp"
+#include "hinterland/memory/gather.hpp"
 #include "params.hpp"
 
 namespace hinterland::native {
 
 HINTERLAND_STRUCT(memory::FaultReport, fault, flag);
-HINTERLAND_STRUCT(memory::TieredTable, host, rows, slots, slot_bytes, local, local_rows, resident, shards, gpus, reciprocal,
-                  replicas, others);
+HINTERLAND_STRUCT(memory::OneRange, base, rows);
+HINTERLAND_STRUCT(memory::DealtRound, memories, count, reciprocal);
+HINTERLAND_STRUCT(memory::SlotMap, slots, slot_bytes);
+HINTERLAND_STRUCT(memory::Tiers, host, map, local, local_rows, resident, dealt, replicas, others);
 
 // The arguments of the sentences in src/hinterland/memory/faults.py, or None.
 inline nanobind::object found(const memory::IndexFault& fault) {

@@ -13,7 +13,7 @@ from ..runtime.errors import ConfigError
 from ..runtime.params import Params
 from ..runtime.shown import table_of
 from .clock import Clock, SlotPlan
-from .gather import TieredTable
+from .gather import OneRange, SlotMap, Tiers
 from .host import HostTable
 from .plan import sorts
 from .rows import Index, RowTable
@@ -173,11 +173,9 @@ class CachedTensor(RowTable):
             )
         if index.device != self._device or plan.capacity == 0:
             return self._host._source(index)
-        return TieredTable(
-            host=self._host.cpu().data_ptr(),
-            rows=plan.rows,
-            slots=clock.slots.data_ptr(),
-            slot_bytes=clock.slots.element_size(),
+        return Tiers(
+            host=OneRange(base=self._host.cpu().data_ptr(), rows=plan.rows),
+            map=SlotMap(slots=clock.slots.data_ptr(), slot_bytes=clock.slots.element_size()),
             local=clock.block.data_ptr(),
             local_rows=plan.capacity,
             resident=plan.capacity,

@@ -132,7 +132,7 @@ def pool(
     counts = torch.empty(bags.count, dtype=torch.int64, device=device) if mode == "mean" else None
     name = _ELEMENTS[table.dtype]
     source, params = table.reach(bags.index), _PoolParams()  # `source` keeps the memory of tiers
-    params.table, params.dim, params.bags = source, dim, bags.of(len(table))
+    params.placement, params.dim, params.bags = source, dim, bags.of(len(table))
     params.weights, params.pooled = address(weights), rows.data_ptr()
     params.best, params.counts = address(best), address(counts)
     if device.type == "cpu":
@@ -171,7 +171,7 @@ def weigh(table: RowTable, bags: Bags, gradient: torch.Tensor) -> torch.Tensor:
     found = torch.empty(bags.index.numel(), dtype=torch.float32, device=device)
     name = _ELEMENTS[table.dtype]
     source, params = table.reach(bags.index), _WeighParams()
-    params.table, params.dim, params.bags = source, dim, bags.of(len(table))
+    params.placement, params.dim, params.bags = source, dim, bags.of(len(table))
     params.gradient, params.found = gradient.data_ptr(), found.data_ptr()
     if device.type == "cpu":
         _core.weigh_entries(params.address, _core.ELEMENTS[name])
@@ -279,7 +279,7 @@ def update(table: RowTable, state: UnifiedTensor | None, given: Gradient, rate: 
     ordered, order = torch.sort(given.keys, stable=True)
     name = _ELEMENTS[table.dtype]
     source, params = table.reach(given.keys), _UpdateParams()
-    params.table, params.dim = source, dim
+    params.placement, params.dim = source, dim
     params.state = 0 if state is None else state.to(device).data_ptr()
     params.keys, params.key_bytes = ordered.data_ptr(), ordered.element_size()
     params.order, params.count = order.data_ptr(), n
@@ -304,7 +304,7 @@ def check_type(tensor: torch.Tensor, name: str) -> None:
 def _cut(table: Params, rows: torch.Tensor) -> tuple[int, int, int]:
     """Elements of a piece, lanes of a row, and pieces a lane takes of it; ``rows`` are of the table's type and length."""
     dim, size = rows.shape[1], rows.dtype.itemsize
-    aligned = (dim * size) % _UNIT == 0 and not (table.host | rows.data_ptr()) % _UNIT
+    aligned = (dim * size) % _UNIT == 0 and not (table.host.base | rows.data_ptr()) % _UNIT
     wide = _UNIT // size if aligned else 1
     pieces = -(-dim // wide)
     lanes = min(_core.WARP_LANES, 1 << (pieces - 1).bit_length())
