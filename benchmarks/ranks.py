@@ -33,7 +33,7 @@ import torch.nn.functional as F
 import hinterland as hl
 from hinterland import hotness, sampling
 from hinterland.training import Batch, Factored, Loader, Ranks, joined
-from hinterland.training.parallel import data_parallel
+from hinterland.training.shared import data_parallel
 
 from .gnn import FANOUTS, new_model, random_features, random_labels, random_seeds
 

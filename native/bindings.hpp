@@ -59,7 +59,6 @@ void def_loop(nanobind::module_& m, const char* name, void (*loop)(const Params&
 }
 
 void bind_memory(nanobind::module_& m);
-void bind_memory_embedding(nanobind::module_& m);
 void bind_storage(nanobind::module_& m);
 void bind_graph_build(nanobind::module_& m);
 void bind_graph_formats(nanobind::module_& m);

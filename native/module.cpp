@@ -40,7 +40,6 @@ NB_MODULE(_core, m) {
       },
       nanobind::arg("object"), "ctypes.addressof, of which torch.compile would warn.");
   hn::bind_memory(m);
-  hn::bind_memory_embedding(m);
   hn::bind_storage(m);
   hn::bind_graph_build(m);
   hn::bind_graph_formats(m);

@@ -10,15 +10,15 @@ constexpr int64_t kParallelBytes = 64 << 10;  // below this, waking threads cost
 
 // Row sizes that one load and store can move: known to the compiler, so that memcpy becomes just that. 0 is any other.
 template <int64_t kRowBytes, class Placement>
-void copy_all(const memory::RowCopy<Placement>& copy, memory::IndexFault& fault) {
-  const int64_t row_bytes = kRowBytes > 0 ? kRowBytes : copy.row_bytes;
-#pragma omp parallel for schedule(static) if (copy.count * (row_bytes + 8) > kParallelBytes)
+void copy_all(memory::RowCopy<Placement> copy, memory::IndexFault& fault) {
+  if (kRowBytes > 0) copy.row_bytes = kRowBytes;
+#pragma omp parallel for schedule(static) firstprivate(copy) if (copy.count * (copy.row_bytes + 8) > kParallelBytes)
   for (int64_t turn = 0; turn < copy.count; ++turn) {
-    const int64_t position = copy.position(turn);
+    const int64_t row_bytes = kRowBytes > 0 ? kRowBytes : copy.row_bytes, position = copy.position(turn);
     const memory::Rows<Placement, 1> found = copy.find(position);
     if (!found.has(0)) copy.report_outside(position, fault);
     if (row_bytes == 0) continue;  // rows of nothing: only their numbers are checked
-    const memory::Move move = copy.move(position, found.has(0), found.row(0));
+    const memory::Move move = found.has(0) ? copy.move(position, true, found.row(0)) : copy.move(position, false, nullptr);
     if (move.reads) {
       std::memcpy(move.to, move.from, row_bytes);
     } else if (move.writes) {
@@ -49,10 +49,11 @@ memory::IndexFault copy_rows(const memory::RowCopy<memory::OneRange>& copy) { re
 memory::IndexFault copy_rows(const memory::RowCopy<memory::Tiers>& copy) {
   const memory::IndexFault fault = copy_by_size(copy);
   if (!copy.into_table || copy.placement.others == 0) return fault;
-  memory::RowCopy<memory::Tiers> by_bytes = copy;
-  by_bytes.cut.lanes = 1;
 #pragma omp parallel for schedule(static) if (copy.count * (copy.row_bytes + 8) > kParallelBytes)
-  for (int64_t thread = 0; thread < kWarpLanes; ++thread) memory::replicate_rows<1>(by_bytes, thread, kWarpLanes);
+  for (int64_t turn = 0; turn < copy.count; ++turn) {  // as replicate_rows, in whole rows
+    const memory::Copies copies = copy.find(turn).copies(0);
+    copies.each([&](char* other) { std::memcpy(other, copies.own + copies.offset, copy.row_bytes); });
+  }
   return fault;
 }
 

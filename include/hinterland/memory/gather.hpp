@@ -110,7 +110,8 @@ struct RowCopy {
   HINTERLAND_FN char* packed_row(int64_t position) const { return packed + position * row_bytes; }
   HINTERLAND_FN Move move(int64_t position, bool is_row, char* there) const {
     char* const here = packed_row(position);
-    return {into_table ? here : there, into_table ? there : here, is_row, is_row || !into_table};
+    if (into_table) return {here, there, is_row, is_row};
+    return {there, here, is_row, true};
   }
   HINTERLAND_FN void report_outside(int64_t position, IndexFault& fault) const {
     report_fault(fault, position, index_at(position), placement.size());
@@ -159,47 +160,55 @@ HINTERLAND_FN void report_faults(const RowCopy<Placement>& copy, int64_t first, 
   }
 }
 
-// The share of thread `thread` of `threads` (both counted in whole warps) in a copy. Threads need not run in step, so a test
-// may run them one after another. Bad positions give zero rows in a gather, are left out of a scatter, and are reported.
-template <int kUnitBytes, class Placement>
-HINTERLAND_FN void copy_rows(const RowCopy<Placement>& copy, int64_t thread, int64_t threads) {
-  using Unit = typename UnitOf<kUnitBytes>::type;
+// Takes the share of thread `thread` of `threads` (both counted in whole warps) in a copy, kInFlight pieces at a time:
+// each(position, place, found) gets the positions and the rows found, and of each row which unit is this lane's; a position below 0
+// is none. Threads need not run in step, so a test may run them one after another. Bad positions are reported.
+template <class Placement, class Each>
+HINTERLAND_FN void for_pieces_in_flight(const RowCopy<Placement>& copy, int64_t row_units, int64_t thread, int64_t threads,
+                                        const Each& each) {
   const RowCut cut = copy.cut;
-  const int64_t row_units = copy.row_bytes / kUnitBytes;
   const int64_t groups = kWarpLanes / cut.lanes, batch = groups * kInFlight;
   for (int64_t base = thread / kWarpLanes * batch; base < copy.count * cut.steps; base += threads / kWarpLanes * batch) {
     PieceWalk walk(cut, base, thread);
-    int64_t position[kInFlight];  // -1 where this lane has nothing to copy
-    int64_t unit[kInFlight];      // in the order of reading
+    int64_t position[kInFlight], place[kInFlight];
     for (int k = 0; k < kInFlight; ++k, walk.next()) {
       position[k] = walk.turn < copy.count && walk.place < row_units ? copy.position(walk.turn) : -1;
-      unit[k] = walk.place;
+      place[k] = walk.place;
     }
     const Rows<Placement, kInFlight> found = copy.find(position);
+    bool bad = false;
+    for (int k = 0; k < kInFlight; ++k) bad |= position[k] >= 0 && !found.has(k);
+    each(position, place, found);
+    if (bad && walk.lane == 0) {
+      report_faults(copy, base + thread % kWarpLanes / cut.lanes, groups);
+      *copy.report.flag = 1;
+    }
+  }
+}
 
+// A thread's share in a copy. Bad positions give zero rows in a gather, and are left out of a scatter.
+template <int kUnitBytes, class Placement>
+HINTERLAND_FN void copy_rows(const RowCopy<Placement>& copy, int64_t thread, int64_t threads) {
+  using Unit = UnitOf<kUnitBytes>;
+  const int64_t row_units = copy.row_bytes / kUnitBytes;
+  for_pieces_in_flight(copy, row_units, thread, threads, [&](const auto& position, const auto& place, const auto& found) {
     Unit value[kInFlight];
     Unit* target[kInFlight];
-    bool bad = false;
     for (int k = 0; k < kInFlight; ++k) {
       value[k] = Unit{};
       target[k] = nullptr;
       if (position[k] < 0) continue;
-      bad |= !found.has(k);
       char* const there = found.row(k);
       const Move move = copy.move(position[k], found.has(k), there);
-      const int64_t head = cut.shifted ? head_units(reinterpret_cast<uintptr_t>(there), kUnitBytes) : 0;
-      const int64_t at = shifted_unit(unit[k], head, row_units) * kUnitBytes;
+      const int64_t head = copy.cut.shifted ? head_units(reinterpret_cast<uintptr_t>(there), kUnitBytes) : 0;
+      const int64_t at = shifted_unit(place[k], head, row_units) * kUnitBytes;
       if (move.reads) value[k] = *reinterpret_cast<const Unit*>(move.from + at);
       if (move.writes) target[k] = reinterpret_cast<Unit*>(move.to + at);
     }
     for (int k = 0; k < kInFlight; ++k) {
       if (target[k] != nullptr) *target[k] = value[k];
     }
-    if (bad && walk.lane == 0) {
-      report_faults(copy, base + thread % kWarpLanes / cut.lanes, groups);
-      *copy.report.flag = 1;
-    }
-  }
+  });
 }
 
 // The aligned 16 bytes that one lane reads of a row at `address`: `at` is where they begin, counted from the row's start (the
@@ -220,7 +229,7 @@ HINTERLAND_FN Chunk chunk_at(uintptr_t address, int64_t row_bytes, int64_t place
 // Stores the units of a chunk that belong to the row.
 template <int kUnitBytes>
 HINTERLAND_FN void store_chunk(char* to, const Unit16& value, int32_t low, int32_t high) {
-  using Unit = typename UnitOf<kUnitBytes>::type;
+  using Unit = UnitOf<kUnitBytes>;
   for (int32_t byte = 0; byte < 16; byte += kUnitBytes) {
     const uint64_t half = byte < 8 ? value.low : value.high;
     if (byte >= low && byte < high) *reinterpret_cast<Unit*>(to + byte) = static_cast<Unit>(half >> (byte % 8 * 8));
@@ -232,47 +241,31 @@ HINTERLAND_FN void store_chunk(char* to, const Unit16& value, int32_t low, int32
 // stores go to the GPU's own memory. Up to 15 bytes before and after a row are read with it, of sectors that it has anyway.
 template <int kUnitBytes, class Placement>
 HINTERLAND_FN void gather_chunks(const RowCopy<Placement>& copy, int64_t thread, int64_t threads) {
-  const RowCut cut = copy.cut;
-  const int64_t groups = kWarpLanes / cut.lanes, batch = groups * kInFlight;
-  for (int64_t base = thread / kWarpLanes * batch; base < copy.count * cut.steps; base += threads / kWarpLanes * batch) {
-    PieceWalk walk(cut, base, thread);
-    int64_t position[kInFlight], unit[kInFlight];
-    for (int k = 0; k < kInFlight; ++k, walk.next()) {
-      position[k] = walk.turn < copy.count ? copy.position(walk.turn) : -1;
-      unit[k] = walk.place;
-    }
-    const Rows<Placement, kInFlight> found = copy.find(position);
-
+  const int64_t most = copy.cut.lanes * copy.cut.steps;  // chunks; chunk_at() knows how many a row has
+  for_pieces_in_flight(copy, most, thread, threads, [&](const auto& position, const auto& place, const auto& found) {
     Unit16 value[kInFlight];
     Chunk chunk[kInFlight];
-    bool bad = false;
     for (int k = 0; k < kInFlight; ++k) {
       value[k] = Unit16{};
       chunk[k] = {0, 0, 0};
       if (position[k] < 0) continue;
-      bad |= !found.has(k);
       const char* const there = found.row(k);
-      chunk[k] = chunk_at(reinterpret_cast<uintptr_t>(there), copy.row_bytes, unit[k]);
+      chunk[k] = chunk_at(reinterpret_cast<uintptr_t>(there), copy.row_bytes, place[k]);
       if (!found.has(k) || chunk[k].high == 0) continue;
       value[k] = found.template load_around<kUnitBytes>(there + chunk[k].at, chunk[k].low, chunk[k].high);
     }
     for (int k = 0; k < kInFlight; ++k) {
-      if (chunk[k].high > 0) {
-        store_chunk<kUnitBytes>(copy.packed_row(position[k]) + chunk[k].at, value[k], chunk[k].low, chunk[k].high);
-      }
+      if (chunk[k].high == 0) continue;
+      store_chunk<kUnitBytes>(copy.packed_row(position[k]) + chunk[k].at, value[k], chunk[k].low, chunk[k].high);
     }
-    if (bad && walk.lane == 0) {
-      report_faults(copy, base + thread % kWarpLanes / cut.lanes, groups);
-      *copy.report.flag = 1;
-    }
-  }
+  });
 }
 
 // What follows a scatter where rows are replicated: the bytes that it left in the copy that this processor reads go to the others,
 // so that all hold the same even where a row was given twice. The share of thread `thread` of `threads`, counted in whole warps.
 template <int kUnitBytes, class Placement>
 HINTERLAND_FN void replicate_rows(const RowCopy<Placement>& copy, int64_t thread, int64_t threads) {
-  using Unit = typename UnitOf<kUnitBytes>::type;
+  using Unit = UnitOf<kUnitBytes>;
   const RowCut cut = copy.cut;
   const int64_t row_units = copy.row_bytes / kUnitBytes;
   const int64_t groups = kWarpLanes / cut.lanes, lane = thread & (cut.lanes - 1);

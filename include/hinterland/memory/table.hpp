@@ -1,5 +1,10 @@
-// Rows by their numbers, wherever they lie: what kernels read, write and update rows through (Min 2022, sections 3.3 and 4.3).
-// Where a row lies is its placement's business (placement.hpp), chosen by whoever made the table; no kernel asks.
+// Rows by their numbers, wherever they lie (Min 2022, sections 3.3 and 4.3). Where that is, is the business of a placement
+// (placement.hpp), chosen by whoever made the table; no kernel asks. Kernels find several rows at once, and then
+//
+//   read    load from each before they need the first;
+//   write   store to them. Bytes of a row that several threads write may be any one's of them, and other copies wait for
+//           replicate_rows (gather.hpp);
+//   update  load, compute and store, to the other copies as well, when they are alone with a row: as its only owner, or by a lock.
 #pragma once
 
 #include "hinterland/core/platform.hpp"
@@ -7,32 +12,14 @@
 
 namespace hinterland::memory {
 
-// What one load or store moves.
-template <int kBytes>
-struct UnitOf;
-template <>
-struct UnitOf<1> {
-  using type = uint8_t;
-};
-template <>
-struct UnitOf<2> {
-  using type = uint16_t;
-};
-template <>
-struct UnitOf<4> {
-  using type = uint32_t;
-};
-template <>
-struct UnitOf<8> {
-  using type = uint64_t;
-};
+// What one load or store moves: 1 to 16 bytes.
 struct alignas(16) Unit16 {
   uint64_t low, high;
 };
-template <>
-struct UnitOf<16> {
-  using type = Unit16;
-};
+template <int kBytes>
+using UnitUpTo4 = stdlib::conditional_t<kBytes == 4, uint32_t, stdlib::conditional_t<kBytes == 2, uint16_t, uint8_t>>;
+template <int kBytes>
+using UnitOf = stdlib::conditional_t<kBytes == 16, Unit16, stdlib::conditional_t<kBytes == 8, uint64_t, UnitUpTo4<kBytes>>>;
 
 // Several rows of a table, to be read or written as long as this lasts.
 template <class Placement, int kRows>
@@ -48,15 +35,13 @@ struct Rows {
     const Spot spot = placement.spot(max_of(place[k], int64_t{0}));
     return reinterpret_cast<T*>(spot.memory + spot.row * row_bytes);
   }
-  // Its other copies. Whoever is alone with a row (its only owner in an update, or the last after all writers) writes to them what
-  // the row holds.
   HINTERLAND_FN Copies copies(int k) const { return placement.copies(place[k], row_bytes); }
 
   // The aligned 16 bytes at `from`, of which [low, high) are a row's. Where they reach over an end of the table, only those are
   // read, in units.
   template <int kUnitBytes>
   HINTERLAND_FN Unit16 load_around(const char* from, int32_t low, int32_t high) const {
-    using Unit = typename UnitOf<kUnitBytes>::type;
+    using Unit = UnitOf<kUnitBytes>;
     if (placement.whole(from, row_bytes)) return *reinterpret_cast<const Unit16*>(from);
     Unit16 value{};
     for (int32_t byte = low; byte < high; byte += kUnitBytes) {

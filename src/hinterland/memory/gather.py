@@ -150,11 +150,11 @@ def _on_gpu(
     tiered = not isinstance(table, int)
     if isinstance(table, int):
         base = table
-        shape = _shape(device, row_bytes, table & _IN_LINE, to & _IN_LINE, into_table)
+        shape = _shape("OneRange", device, row_bytes, table & _IN_LINE, to & _IN_LINE, into_table)
         loads = into_table
     else:
         base = table.host.base
-        shape = _tiered_shape(device, row_bytes, to & _IN_LINE, into_table)
+        shape = _shape("Tiers", device, row_bytes, 0, to & _IN_LINE, into_table)
         loads = into_table or max_blocks is None or table.dealt.count > 1
     copy = _copy(table, rows, row_bytes, to, index, width, into_table)
     if visit is not None:
@@ -169,7 +169,7 @@ def _on_gpu(
     else:
         grid = min(-(-count * shape.steps // shape.pieces_per_block), shape.blocks if max_blocks is None else max_blocks)
         launch(KERNELS, shape.instance, device, grid, _THREADS, copy)
-        if into_table and not isinstance(table, int) and table.others:
+        if into_table and shape.replicate is not None and not isinstance(table, int) and table.others:
             launch(KERNELS, shape.replicate, device, grid, _THREADS, copy)
     if check == "async":
         faults.defer(device, watched)
@@ -199,26 +199,18 @@ class _Shape(NamedTuple):
     steps: int
     pieces_per_block: int
     blocks: int
-    replicate: str = ""
+    replicate: str | None
 
 
 @functools.lru_cache(maxsize=4096)
-def _shape(device: torch.device, row_bytes: int, table_low: int, packed_low: int, into_table: bool) -> _Shape:
-    cut = cut_rows(row_bytes, table_low, packed_low, into_table)
-    instance = _PASSES["OneRange", _way(cut), cut.unit]
-    return _Shape(instance, row_cut(cut), cut.steps, pieces_per_block(cut), devices.quarter(device))
-
-
-@functools.lru_cache(maxsize=4096)
-def _tiered_shape(device: torch.device, row_bytes: int, packed_low: int, into_table: bool) -> _Shape:
-    """Every tier begins at a line. Memory of GPUs is faster than the link, and takes all multiprocessors to fill."""
-    cut = cut_rows(row_bytes, 0, packed_low, into_table)
-    instance, replicate = (_PASSES["Tiers", way, cut.unit] for way in (_way(cut), "kReplicas"))
-    return _Shape(instance, row_cut(cut), cut.steps, pieces_per_block(cut), devices.sm_count(device), replicate)
-
-
-def _way(cut: Cut) -> str:
-    return "kChunks" if cut.chunks else "kRows"
+def _shape(placement: str, device: torch.device, row_bytes: int, low: int, packed_low: int, into_table: bool) -> _Shape:
+    """``low`` and ``packed_low`` are places within a line. The memory of GPUs is faster than the link, and takes all
+    multiprocessors to fill."""
+    cut = cut_rows(row_bytes, low, packed_low, into_table)
+    blocks = (devices.sm_count if placement == "Tiers" else devices.quarter)(device)
+    instance = _PASSES[placement, "kChunks" if cut.chunks else "kRows", cut.unit]
+    replicate = _PASSES.get((placement, "kReplicas", cut.unit))
+    return _Shape(instance, row_cut(cut), cut.steps, pieces_per_block(cut), blocks, replicate)
 
 
 def row_cut(cut: Cut) -> Params:

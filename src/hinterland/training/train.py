@@ -35,10 +35,10 @@ from .finite import check_splits, not_finite, refuse_neighbours
 from .given import check, check_checkpoint, check_dataset, fingerprint, several_devices
 from .loader import Batch, Loader, Sampler
 from .models import GNN, make_model
-from .parallel import data_parallel
 from .rows import rows_of
 from .served import FIELDS as SERVED
 from .served import rates
+from .shared import data_parallel
 
 _FULL_BELOW = 1 << 20  # edges of a graph that is validated with full neighbourhoods
 _COUNTED = ("seeds", "vertices", "edges", "bytes")
