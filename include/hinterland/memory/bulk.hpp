@@ -14,15 +14,14 @@ using BulkBarrier = uint64_t;  // in shared memory, one for each thread's row
 struct BulkRow {
   int64_t position;
   const char* from;
-  bool there;
 };
 
 template <class Placement>
 HINTERLAND_FN BulkRow bulk_row(const RowCopy<Placement>& copy, int64_t turn) {
-  if (turn >= copy.count) return {0, nullptr, false};
+  if (turn >= copy.count) return {0, nullptr};
   const int64_t position = copy.position(turn);
   const Rows<Placement, 1> row = copy.find(position);
-  return {position, row.row(0), row.has(0)};
+  return {position, row.has(0) ? row.row(0) : nullptr};
 }
 
 // The share of thread `thread` of `threads` in a gather, with room for one row. `staging` moves it: load() begins to bring a row,
@@ -33,9 +32,9 @@ HINTERLAND_FN void gather_bulk(const RowCopy<Placement>& copy, int64_t thread, i
   BulkRow row = bulk_row(copy, thread);
   for (int64_t turn = thread; turn < copy.count; turn += threads) {
     char* const to = copy.packed_row(row.position);
-    if (row.there) staging.load(row.from, copy.row_bytes);
+    if (row.from != nullptr) staging.load(row.from, copy.row_bytes);
     const BulkRow next = bulk_row(copy, turn + threads);  // is looked up while the row comes
-    if (row.there) {
+    if (row.from != nullptr) {
       staging.store(to, copy.row_bytes);
     } else {
       for (int64_t at = 0; at < copy.row_bytes; at += 16) *reinterpret_cast<Unit16*>(to + at) = Unit16{};

@@ -108,6 +108,7 @@ struct RowCopy {
     return table().find(row);
   }
   HINTERLAND_FN char* packed_row(int64_t position) const { return packed + position * row_bytes; }
+  // `there`: the row that is asked for, if it is one.
   HINTERLAND_FN Move move(int64_t position, bool is_row, char* there) const {
     char* const here = packed_row(position);
     if (into_table) return {here, there, is_row, is_row};

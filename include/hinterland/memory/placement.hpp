@@ -76,7 +76,7 @@ struct SlotMap {
   const void* slots;   // [rows]: each row's slot, negative for none; null where row i has slot i
   int64_t slot_bytes;  // 4 or 8
 
-  // Looks several rows up at once. Whatever stands for a negative one is no slot of its.
+  // Looks several rows up at once; a negative one gets any slot.
   template <int kRows>
   HINTERLAND_FN void look_up(const int64_t (&row)[kRows], int64_t (&slot)[kRows]) const {
     if (slots == nullptr) {
