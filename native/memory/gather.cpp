@@ -16,10 +16,11 @@ void copy_all(memory::RowCopy<Placement> copy, memory::IndexFault& fault) {
   for (int64_t turn = 0; turn < copy.count; ++turn) {
     const int64_t row_bytes = kRowBytes > 0 ? kRowBytes : copy.row_bytes, position = copy.position(turn);
     const memory::Rows<Placement, 1> found = copy.find(position);
-    if (!found.has(0)) copy.report_outside(position, fault);
+    if (!found.has(0)) [[unlikely]]
+      copy.report_outside(position, fault);
     if (row_bytes == 0) continue;  // rows of nothing: only their numbers are checked
     const memory::Move move = found.has(0) ? copy.move(position, true, found.row(0)) : copy.move(position, false, nullptr);
-    if (move.reads) {
+    if (move.reads) [[likely]] {
       std::memcpy(move.to, move.from, row_bytes);
     } else if (move.writes) {
       std::memset(move.to, 0, row_bytes);
