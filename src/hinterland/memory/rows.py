@@ -13,7 +13,7 @@ from ..runtime.errors import ConfigError
 from ..runtime.params import Params
 from ..runtime.shown import Shown
 from . import faults
-from .gather import OneRange, Tiers, copy_rows, index_bytes
+from .gather import Tiers, copy_rows, index_bytes
 from .plan import visiting_order
 
 Index = torch.Tensor | Sequence[int]
@@ -42,7 +42,12 @@ class RowTable(Shown, ABC):
     def reach(self, index: torch.Tensor) -> Params:
         """Its Tiers for the device of ``index``, for kernels that read and write rows themselves."""
         source = self._source(self._index(index))
-        return Tiers(host=OneRange(base=source, rows=self._rows)) if isinstance(source, int) else source
+        if not isinstance(source, int):
+            return source
+        tiers = Tiers()
+        host = tiers.host
+        host.base, host.rows = source, self._rows
+        return tiers
 
     def writer(self, device: torch.device) -> torch.device:
         """The device that is to write what is on ``device``, and now begins to."""
