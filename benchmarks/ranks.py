@@ -32,8 +32,8 @@ import torch.nn.functional as F
 
 import hinterland as hl
 from hinterland import hotness, sampling
-from hinterland.training import Batch, Factored, Loader, joined
-from hinterland.training.ranks import Ranks
+from hinterland.training import Batch, Factored, Loader, Ranks, joined
+from hinterland.training.shared import data_parallel
 
 from .gnn import FANOUTS, new_model, random_features, random_labels, random_seeds
 
@@ -121,7 +121,7 @@ class _Bench:
     def together(self, table: Any) -> float:
         """Seeds a second of all, by the slowest."""
         loader = self._loader(table, self.seeds, rank=self.ranks.rank, world_size=self.ranks.world_size)
-        model = self.ranks.parallel(new_model().to(self.ranks.device))
+        model = data_parallel(new_model().to(self.ranks.device), self.ranks)
         seconds = torch.tensor(_seconds(_steps(model, loader), self.batches))
         dist.all_reduce(seconds, dist.ReduceOp.MAX, group=self._turns)
         return self.ranks.world_size * self.batches * self.size / float(seconds)

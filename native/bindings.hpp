@@ -142,6 +142,5 @@ void bind_datasets(nanobind::module_& m);
 void bind_probe(nanobind::module_& m);
 void bind_traffic(nanobind::module_& m);
 void bind_sampling(nanobind::module_& m);
-void bind_training_embedding(nanobind::module_& m);
 
 }  // namespace hinterland::native

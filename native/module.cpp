@@ -49,5 +49,4 @@ NB_MODULE(_core, m) {
   hn::bind_probe(m);
   hn::bind_traffic(m);
   hn::bind_sampling(m);
-  hn::bind_training_embedding(m);
 }

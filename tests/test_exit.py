@@ -67,7 +67,7 @@ def test_what_is_read_at_exit_is_there(tmp_path):
 # call nothing of torch here.
 DAEMONS = """
 import threading, time, torch, hinterland as hl
-from hinterland.memory.gather import PointerTable, RowCopy
+from hinterland.memory.gather import OneRange, RowCopy
 rows, index = torch.ones(1 << 18, 16), torch.randint(0, 1 << 18, (20000,))
 tables = [hl.UnifiedTensor.from_tensor(rows, placement=place) for place in ("heap", "registered")]
 turns = [0, 0]
@@ -79,8 +79,9 @@ def read(i, copy):
 
 outs = [torch.empty(len(index), 16) for _ in tables]
 for i, (table, out) in enumerate(zip(tables, outs)):
-    place = PointerTable(base=table.cpu().data_ptr(), rows=len(rows))
-    copy = RowCopy(table=place, packed=out.data_ptr(), indices=index.data_ptr(), index_bytes=8, count=len(index), row_bytes=64)
+    place = OneRange(base=table.cpu().data_ptr(), rows=len(rows))
+    copy = RowCopy(placement=place, packed=out.data_ptr(), indices=index.data_ptr(), index_bytes=8)
+    copy.count, copy.row_bytes = len(index), 64
     threading.Thread(target=read, args=(i, copy), daemon=True).start()
 while min(turns) < 50:
     time.sleep(0.01)

@@ -10,29 +10,27 @@ namespace {
 constexpr int64_t kParallelBytes = 64 << 10;
 
 // Row sizes that one load and store can move: known to the compiler, so that memcpy becomes just that. 0 is any other.
-template <int64_t kRowBytes, class Table>
-void copy_all(const memory::RowCopy<Table>& copy, memory::IndexFault& fault) {
-  const int64_t row_bytes = kRowBytes > 0 ? kRowBytes : copy.row_bytes;
-#pragma omp parallel for schedule(static) if (copy.count * (row_bytes + 8) > kParallelBytes)
+template <int64_t kRowBytes, class Placement>
+void copy_all(memory::RowCopy<Placement> copy, memory::IndexFault& fault) {
+  if (kRowBytes > 0) copy.row_bytes = kRowBytes;
+#pragma omp parallel for schedule(static) firstprivate(copy) if (copy.count * (copy.row_bytes + 8) > kParallelBytes)
   for (int64_t turn = 0; turn < copy.count; ++turn) {
-    const int64_t position = copy.position(turn);
-    const int64_t index = copy.index_at(position);
-    const int64_t place = copy.place(index);
-    char* const here = copy.packed_row(position);
-    if (place < 0) report_fault(fault, position, index, copy.table.rows);
+    const int64_t row_bytes = kRowBytes > 0 ? kRowBytes : copy.row_bytes, position = copy.position(turn);
+    const memory::Rows<Placement, 1> found = copy.find(position);
+    if (!found.has(0)) [[unlikely]]
+      copy.report_outside(position, fault);
     if (row_bytes == 0) continue;  // rows of nothing: only their numbers are checked
-    if (place < 0) {
-      if (!copy.into_table) std::memset(here, 0, row_bytes);
-    } else if (copy.into_table) {
-      std::memcpy(copy.table_row(place), here, row_bytes);
-    } else {
-      std::memcpy(here, copy.table_row(place), row_bytes);
+    const memory::Move move = found.has(0) ? copy.move(position, true, found.row(0)) : copy.move(position, false, nullptr);
+    if (move.reads) [[likely]] {
+      std::memcpy(move.to, move.from, row_bytes);
+    } else if (move.writes) {
+      std::memset(move.to, 0, row_bytes);
     }
   }
 }
 
-template <class Table>
-memory::IndexFault copy_by_size(const memory::RowCopy<Table>& copy) {
+template <class Placement>
+memory::IndexFault copy_by_size(const memory::RowCopy<Placement>& copy) {
   memory::IndexFault fault;
   switch (copy.row_bytes) {
     case 1: copy_all<1>(copy, fault); break;
@@ -48,17 +46,15 @@ memory::IndexFault copy_by_size(const memory::RowCopy<Table>& copy) {
 
 }  // namespace
 
-memory::IndexFault copy_rows(const memory::RowCopy<memory::PointerTable>& copy) { return copy_by_size(copy); }
+memory::IndexFault copy_rows(const memory::RowCopy<memory::OneRange>& copy) { return copy_by_size(copy); }
 
-memory::IndexFault copy_rows(const memory::RowCopy<memory::TieredTable>& copy) {
+memory::IndexFault copy_rows(const memory::RowCopy<memory::Tiers>& copy) {
   const memory::IndexFault fault = copy_by_size(copy);
-  if (!copy.into_table || copy.table.others == 0) return fault;
-  const memory::TieredTable& table = copy.table;
+  if (!copy.into_table || copy.placement.others == 0) return fault;
 #pragma omp parallel for schedule(static) if (copy.count * (copy.row_bytes + 8) > kParallelBytes)
-  for (int64_t turn = 0; turn < copy.count; ++turn) {  // as replicate_rows does on a GPU
-    const int64_t place = copy.place(copy.index_at(turn)), at = place * copy.row_bytes;
-    if (!table.is_local(place)) continue;
-    for (int64_t i = 0; i < table.others; ++i) std::memcpy(table.replicas[i] + at, table.local + at, copy.row_bytes);
+  for (int64_t turn = 0; turn < copy.count; ++turn) {  // as replicate_rows, in whole rows
+    const memory::Copies copies = copy.find(turn).copies(0);
+    copies.each([&](char* other) { std::memcpy(other, copies.own + copies.offset, copy.row_bytes); });
   }
   return fault;
 }

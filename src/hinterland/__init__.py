@@ -29,9 +29,8 @@ if TYPE_CHECKING:  # not from .graph, whose functions and modules have the same 
     from .graph.sssp import SsspResult, sssp
     from .graph.sswp import SswpResult, sswp
     from .machine import Machine
-    from .memory import CachedTensor, TieredTensor, UnifiedTensor
+    from .memory import CachedTensor, TieredTensor, UnifiedEmbeddingBag, UnifiedTensor
     from .probe.measure import probe
-    from .training import UnifiedEmbeddingBag
 
 __version__ = "0.1.0"
 __all__ = [
@@ -83,7 +82,7 @@ _HOMES = {
     "CachedTensor": "memory",
     "Machine": "machine",
     "TieredTensor": "memory",
-    "UnifiedEmbeddingBag": "training",
+    "UnifiedEmbeddingBag": "memory",
     "UnifiedTensor": "memory",
     "probe": "probe.measure",
 }

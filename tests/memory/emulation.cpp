@@ -7,14 +7,13 @@
 
 #include "hinterland/memory/bulk.hpp"
 #include "hinterland/memory/clock.hpp"
-#include "hinterland/memory/tiers.hpp"
 
 using namespace hinterland;
 
 namespace {
 
-template <int kUnit, class Table>
-void run(const memory::RowCopy<Table>& copy, bool chunks, int64_t threads) {
+template <int kUnit, class Placement>
+void run(const memory::RowCopy<Placement>& copy, bool chunks, int64_t threads) {
   for (int64_t thread = 0; thread < threads; ++thread) {
     if constexpr (kUnit < 16) {
       if (chunks) {
@@ -27,17 +26,16 @@ void run(const memory::RowCopy<Table>& copy, bool chunks, int64_t threads) {
 }
 
 // The launch that follows a scatter into a table with replicas.
-template <int kUnit>
-void replicate(const memory::RowCopy<memory::TieredTable>& copy, int64_t threads) {
-  for (int64_t thread = 0; thread < threads; ++thread) replicate_rows<kUnit>(copy, thread, threads);
+template <int kUnit, class Placement>
+void replicate(const memory::RowCopy<Placement>& copy, int64_t threads) {
+  if constexpr (requires { copy.placement.replicas; }) {
+    for (int64_t thread = 0; thread < threads; ++thread) replicate_rows<kUnit>(copy, thread, threads);
+  }
 }
 
-template <int kUnit>
-void replicate(const memory::RowCopy<memory::PointerTable>&, int64_t) {}
-
 // The result is the flag.
-template <class Table>
-int64_t emulate_copy(memory::RowCopy<Table> copy, int64_t unit, bool chunks, int64_t threads, memory::IndexFault* fault) {
+template <class Placement>
+int64_t emulate_copy(memory::RowCopy<Placement> copy, int64_t unit, bool chunks, int64_t threads, memory::IndexFault* fault) {
   volatile int64_t flag = 0;
   *fault = {};
   copy.report = {fault, &flag};
@@ -59,14 +57,31 @@ int64_t emulate_copy(memory::RowCopy<Table> copy, int64_t unit, bool chunks, int
 
 extern "C" {
 
-int64_t emulate(const memory::RowCopy<memory::PointerTable>* copy, int64_t unit, int64_t chunks, int64_t threads,
+int64_t emulate(const memory::RowCopy<memory::OneRange>* copy, int64_t unit, int64_t chunks, int64_t threads,
                 memory::IndexFault* fault) {
   return emulate_copy(*copy, unit, chunks, threads, fault);
 }
 
-int64_t emulate_tiered(const memory::RowCopy<memory::TieredTable>* copy, int64_t unit, int64_t chunks, int64_t threads,
+int64_t emulate_tiered(const memory::RowCopy<memory::Tiers>* copy, int64_t unit, int64_t chunks, int64_t threads,
                        memory::IndexFault* fault) {
   return emulate_copy(*copy, unit, chunks, threads, fault);
+}
+
+// A copy whose table lies in ranges, of which Python knows nothing yet.
+int64_t emulate_ranges(const memory::RowCopy<memory::OneRange>* like, char* const* memories, const int64_t* bounds,
+                       int64_t count, int64_t unit, int64_t chunks, int64_t threads, memory::IndexFault* fault) {
+  const memory::RowCopy<memory::OneRange>& c = *like;
+  const memory::RowCopy<memory::Ranges> copy{{memories, bounds, count},
+                                             c.packed,
+                                             c.indices,
+                                             c.index_bytes,
+                                             c.visit,
+                                             c.count,
+                                             c.row_bytes,
+                                             c.into_table,
+                                             c.cut,
+                                             c.report};
+  return emulate_copy(copy, unit, chunks, threads, fault);
 }
 
 // The launch of fill_slots_kernel.
@@ -76,7 +91,7 @@ int64_t emulate_fill(const memory::FillParams* params, int64_t unit, int64_t chu
 }
 
 // A gather in bulk, one thread after another. The result has bit 1 set if rows were loaded into a room that was not empty.
-int64_t emulate_bulk(const memory::RowCopy<memory::PointerTable>* params, int64_t threads, memory::IndexFault* fault) {
+int64_t emulate_bulk(const memory::RowCopy<memory::OneRange>* params, int64_t threads, memory::IndexFault* fault) {
   struct Staging {
     const char* from = nullptr;
     bool misused = false;
@@ -93,7 +108,7 @@ int64_t emulate_bulk(const memory::RowCopy<memory::PointerTable>* params, int64_
   volatile int64_t flag = 0;
   bool misused = false;
   *fault = {};
-  memory::RowCopy<memory::PointerTable> copy = *params;
+  memory::RowCopy<memory::OneRange> copy = *params;
   copy.report = {fault, &flag};
   for (int64_t thread = 0; thread < threads; ++thread) {
     Staging staging;
@@ -104,11 +119,12 @@ int64_t emulate_bulk(const memory::RowCopy<memory::PointerTable>* params, int64_
 }
 
 // Whether the 16 bytes at `from` may be read whole.
-int64_t whole(const memory::TieredTable* table, const char* from, int64_t row_bytes) { return table->whole(from, row_bytes); }
+int64_t whole(const memory::Tiers* tiers, const char* from, int64_t row_bytes) { return tiers->whole(from, row_bytes); }
 
 // The memory (0 to gpus - 1) and the place in it of the slot that is `dealt`-th among those dealt out.
-int64_t dealt_to(const memory::TieredTable* table, int64_t dealt) {
-  return reinterpret_cast<int64_t>(table->at(table->local_rows + dealt, 1));
+int64_t dealt_to(const memory::Tiers* tiers, int64_t dealt) {
+  const memory::Spot spot = tiers->spot(tiers->local_rows + dealt);
+  return reinterpret_cast<int64_t>(spot.memory + spot.row);
 }
 
 // Requests (a line touched by one access of a warp) for one row at `address`, read with or without the circular shift.

@@ -172,7 +172,7 @@ def test_the_gpus_launches_thread_by_thread(emulation, lanes, row_bytes, rows, c
             table.admit(index)
         packed = torch.randint(0, 256, (70, row_bytes), dtype=torch.uint8)
         cut = cut_rows(row_bytes, 0, packed.data_ptr())
-        copy = TieredCopy(table=table.reach(index), packed=packed.data_ptr(), indices=index.data_ptr(), index_bytes=8)
+        copy = TieredCopy(placement=table.reach(index), packed=packed.data_ptr(), indices=index.data_ptr(), index_bytes=8)
         copy.count, copy.row_bytes, copy.cut = 70, row_bytes, row_cut(cut)
         flag, fault = emulate(emulation.emulate_tiered, copy, cut)
         assert flag == 0 and fault.count == 0

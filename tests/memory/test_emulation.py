@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hinterland.memory.faults import _IndexFault
-from hinterland.memory.gather import PointerTable, RowCopy, row_cut
+from hinterland.memory.gather import OneRange, RowCopy, row_cut
 from hinterland.memory.plan import cut_rows
 
 
@@ -29,7 +29,7 @@ def _emulate(gpu, table, packed, index, rows, row_bytes, *, warps, into_table=Fa
 
 def _copy(table, packed, index, rows, row_bytes, visit):
     return RowCopy(
-        table=PointerTable(base=table, rows=rows),
+        placement=OneRange(base=table, rows=rows),
         packed=packed,
         indices=index.data_ptr(),
         index_bytes=index.element_size(),
@@ -74,6 +74,45 @@ def test_every_byte_is_copied_once(gpu, row_bytes, rows, count, shift, warps, wi
     assert fault[3] == 0
     assert torch.equal(table, expected)
     assert torch.equal(packed, before if into else table[index.long()])
+
+
+@settings(deadline=None, max_examples=80)
+@given(
+    row_bytes=st.sampled_from([1, 12, 128, 260, 512]),
+    parts=st.lists(st.integers(0, 9), min_size=1, max_size=6).filter(any),
+    warps=st.integers(1, 3),
+    into=st.booleans(),
+    bad=st.booleans(),
+)
+def test_rows_in_ranges(gpu, row_bytes, parts, warps, into, bad):
+    """Neighbouring rows lie in one memory, and some memories have none; memory of GPUs is padded."""
+    rows = sum(parts)
+    source = torch.randint(0, 256, (rows, row_bytes), dtype=torch.uint8)
+    bounds = torch.tensor([0, *parts]).cumsum(0)
+    memories = [torch.zeros(len(part) * row_bytes + 1024, dtype=torch.uint8) for part in source.split(parts)]
+    memories = [memory[-memory.data_ptr() % 512 :] for memory in memories]
+    held = [memory[: n * row_bytes].view(n, row_bytes) for memory, n in zip(memories, parts, strict=True)]
+    for own, part in zip(held, source.split(parts), strict=True):
+        own.copy_(part)
+    index = torch.randperm(rows) if into else torch.randint(-rows, rows, (70,))
+    if bad:
+        index[len(index) // 2] = rows
+    packed = torch.randint(0, 256, (len(index), row_bytes), dtype=torch.uint8)
+    good, expected = index < rows, packed.clone()
+    if into:
+        source[index[good]] = packed[good]
+    else:
+        expected = torch.where(good[:, None], source[index % rows], 0)
+    cut, fault = cut_rows(row_bytes, 0, packed.data_ptr(), into), _IndexFault()
+    copy = _copy(0, packed.data_ptr(), index, 0, row_bytes, None)
+    copy.into_table, copy.cut = into, row_cut(cut)
+    pointers = torch.tensor([memory.data_ptr() for memory in memories])
+    where = (ctypes.c_void_p(pointers.data_ptr()), ctypes.c_void_p(bounds.data_ptr()))
+    shape = map(ctypes.c_int64, (len(parts), cut.unit, cut.chunks, warps * 32))
+    assert gpu.emulate_ranges(ctypes.byref(copy), *where, *shape, ctypes.byref(fault)) == bad
+    assert (fault.count, fault.table_rows) == ((1, rows) if bad else (0, 0))
+    assert torch.equal(packed, expected)
+    assert torch.equal(torch.cat(held), source)
 
 
 @settings(deadline=None, max_examples=60)

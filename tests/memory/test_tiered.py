@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import hinterland as hl
 from hinterland.memory import hottest_first, peers, plan_tiers, reorder_rows, tiered
 from hinterland.memory.faults import _IndexFault
-from hinterland.memory.gather import TieredCopy, TieredTable, row_cut
+from hinterland.memory.gather import DealtRound, OneRange, TieredCopy, Tiers, row_cut
 from hinterland.memory.plan import cut_rows
 from hinterland.runtime import devices
 from hinterland.runtime.errors import ConfigError, DeviceError, IndexOutOfRange, OutOfMemory
@@ -108,7 +108,7 @@ def test_the_gpus_code_thread_by_thread(emulation, row_bytes, rows, local, share
         source[index[good]] = packed[good]
     cut = cut_rows(row_bytes, 0, packed.data_ptr(), into)
     copy = TieredCopy(
-        table=tiers.table(tiers.homes[-1]),
+        placement=tiers.table(tiers.homes[-1]),
         packed=packed.data_ptr(),
         indices=index.data_ptr(),
         index_bytes=8,
@@ -157,7 +157,7 @@ def test_a_row_written_twice_is_the_same_in_every_gpu(emulation):
 @given(row_bytes=st.integers(1, 40), rows=st.integers(1, 20), begin=st.integers(0, 15))
 def test_only_the_ends_of_the_host_table_are_read_in_parts(emulation, row_bytes, rows, begin):
     host = (1 << 20) + begin
-    table = TieredTable(host=host, rows=rows, local=1 << 30, local_rows=5, resident=5, gpus=1)
+    table = Tiers(host=OneRange(base=host, rows=rows), local=1 << 30, local_rows=5, resident=5)
     end = host + rows * row_bytes
     for at in range((1 << 20) - 16, end + 32, 16):
         torn = at < host < at + 16 or at < end < at + 16
@@ -170,7 +170,8 @@ def test_only_the_ends_of_the_host_table_are_read_in_parts(emulation, row_bytes,
 def test_rows_are_dealt_out_in_turn(emulation, gpus, dealt):
     """The division by multiplication is one."""
     shards = torch.arange(gpus) << 48
-    table = TieredTable(local_rows=3, resident=1 << 62, shards=shards.data_ptr(), gpus=gpus, reciprocal=(1 << 63) // gpus + 1)
+    dealt_round = DealtRound(memories=shards.data_ptr(), count=gpus, reciprocal=(1 << 63) // gpus + 1)
+    table = Tiers(local_rows=3, resident=1 << 62, dealt=dealt_round)
     emulation.dealt_to.restype = ctypes.c_int64
     at = emulation.dealt_to(ctypes.byref(table), ctypes.c_int64(dealt))
     assert (at >> 48, at & (1 << 48) - 1) == (dealt % gpus, dealt // gpus)

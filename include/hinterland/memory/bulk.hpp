@@ -10,33 +10,35 @@ namespace hinterland::memory {
 
 using BulkBarrier = uint64_t;  // in shared memory, one for each thread's row
 
-// A row on its way: where it comes from, and to which of the packed rows it goes.
+// A row on its way: to which of the packed rows it goes, and where it comes from; null for a row that is not there.
 struct BulkRow {
-  int64_t position, index, place;  // place: -1 for a row that is not there
+  int64_t position;
+  const char* from;
 };
 
-template <class Table>
-HINTERLAND_FN BulkRow bulk_row(const RowCopy<Table>& copy, int64_t turn) {
-  if (turn >= copy.count) return {0, 0, -1};
-  const int64_t position = copy.position(turn), index = copy.index_at(position);
-  return {position, index, copy.place(index)};
+template <class Placement>
+HINTERLAND_FN BulkRow bulk_row(const RowCopy<Placement>& copy, int64_t turn) {
+  if (turn >= copy.count) return {0, nullptr};
+  const int64_t position = copy.position(turn);
+  const Rows<Placement, 1> row = copy.find(position);
+  return {position, row.has(0) ? row.row(0) : nullptr};
 }
 
 // The share of thread `thread` of `threads` in a gather, with room for one row. `staging` moves it: load() begins to bring a row,
 // store() waits for it and begins to take it away, and the next load() waits until it has left. Rows are multiples of 16 bytes
 // that begin at such, in the table and packed. Bad positions give zero rows and are reported as by copy_rows.
-template <class Table, class Staging>
-HINTERLAND_FN void gather_bulk(const RowCopy<Table>& copy, int64_t thread, int64_t threads, Staging& staging) {
+template <class Placement, class Staging>
+HINTERLAND_FN void gather_bulk(const RowCopy<Placement>& copy, int64_t thread, int64_t threads, Staging& staging) {
   BulkRow row = bulk_row(copy, thread);
   for (int64_t turn = thread; turn < copy.count; turn += threads) {
     char* const to = copy.packed_row(row.position);
-    if (row.place >= 0) staging.load(copy.table_row(row.place), copy.row_bytes);
+    if (row.from != nullptr) staging.load(row.from, copy.row_bytes);
     const BulkRow next = bulk_row(copy, turn + threads);  // is looked up while the row comes
-    if (row.place >= 0) {
+    if (row.from != nullptr) {
       staging.store(to, copy.row_bytes);
     } else {
       for (int64_t at = 0; at < copy.row_bytes; at += 16) *reinterpret_cast<Unit16*>(to + at) = Unit16{};
-      report_fault(*copy.report.fault, row.position, row.index, copy.table.rows);
+      copy.report_outside(row.position, *copy.report.fault);
       *copy.report.flag = 1;
     }
     row = next;

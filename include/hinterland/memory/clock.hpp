@@ -147,11 +147,11 @@ struct AdmitParams {
 // A gather to the slots that were filled: position s gets row row_of[s], and only the filled positions are visited. How many
 // there are the hand knows.
 struct FillParams {
-  RowCopy<PointerTable> copy;
+  RowCopy<OneRange> copy;
   const ClockHand* hand;
 
-  HINTERLAND_FN RowCopy<PointerTable> filled() const {
-    RowCopy<PointerTable> all = copy;
+  HINTERLAND_FN RowCopy<OneRange> filled() const {
+    RowCopy<OneRange> all = copy;
     all.count = hand->admitted;
     return all;
   }

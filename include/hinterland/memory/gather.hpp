@@ -1,6 +1,4 @@
-// Rows of a table at given positions, copied to packed rows (gather) or from them (scatter). Where a row lies is the table's
-// business: PointerTable is one range of memory, the case that matters being host memory that a GPU reads over the link;
-// TieredTable (memory/tiers.hpp) is several.
+// Rows of a table at given positions, copied to packed rows (gather) or from them (scatter).
 //
 // A row is cut into units of 1 to 16 bytes, the widest that its size and both addresses allow. `lanes` neighbouring threads
 // (a power of two, 1 to 32) take one unit each, so a row costs `steps` passes of its lanes; short rows share a warp. One pass
@@ -10,6 +8,7 @@
 
 #include "hinterland/core/atomic.hpp"
 #include "hinterland/core/platform.hpp"
+#include "hinterland/memory/table.hpp"
 
 namespace hinterland::memory {
 
@@ -66,22 +65,6 @@ HINTERLAND_FN int64_t shifted_unit(int64_t place, int64_t head, int64_t row_unit
   return unit < row_units ? unit : unit - row_units;
 }
 
-// Rows one after another, in any memory that this processor can address. What every table offers: locate() turns a row into a
-// place, at() the place into an address, and whole() says whether 16 bytes that begin at an aligned address and hold bytes of a
-// row lie within the table. Where locate() reads memory (kMapped) it takes several at once.
-struct PointerTable {
-  static constexpr bool kMapped = false;
-
-  char* base;
-  int64_t rows;
-
-  HINTERLAND_FN int64_t locate(int64_t row) const { return row; }
-  HINTERLAND_FN char* at(int64_t place, int64_t row_bytes) const { return base + place * row_bytes; }
-  HINTERLAND_FN bool whole(const char* from, int64_t row_bytes) const {
-    return from >= base && from + 16 <= base + rows * row_bytes;
-  }
-};
-
 // How a GPU cuts rows.
 struct RowCut {
   int64_t lanes;
@@ -89,10 +72,17 @@ struct RowCut {
   int64_t shifted;  // for copy_rows alone; 1: start every row at a line (rows longer than a line that do not all begin at one)
 };
 
+// What becomes of one position. A row number outside the table is left out of a scatter, and gives a zero row in a gather.
+struct Move {
+  const char* from;
+  char* to;
+  bool reads, writes;  // whether there is anything at `from`, and whether `to` gets it, or else zeros
+};
+
 // What a gather or a scatter is given.
-template <class Table>
+template <class Placement>
 struct RowCopy {
-  Table table;
+  Placement placement;   // of the table
   char* packed;          // count rows, one after another
   const void* indices;   // count row numbers of the table
   int64_t index_bytes;   // 4 or 8
@@ -105,43 +95,32 @@ struct RowCopy {
 
   HINTERLAND_FN int64_t position(int64_t turn) const { return visit == nullptr ? turn : visit[turn]; }
   HINTERLAND_FN int64_t index_at(int64_t position) const { return read_index(indices, index_bytes, position); }
-  HINTERLAND_FN char* table_row(int64_t place) const { return table.at(place, row_bytes); }
-  // Where the row with this number lies, or -1.
-  HINTERLAND_FN int64_t place(int64_t index) const {
-    const int64_t row = resolve_index(index, table.rows);
-    return row < 0 ? -1 : table.locate(row);
+  HINTERLAND_FN Table<Placement> table() const { return {placement, row_bytes}; }
+  HINTERLAND_FN Rows<Placement, 1> find(int64_t position) const {
+    return table().find(resolve_index(index_at(position), placement.size()));
+  }
+  // The rows that are asked for at several positions; none at a negative one.
+  template <int kRows>
+  HINTERLAND_FN Rows<Placement, kRows> find(const int64_t (&position)[kRows]) const {
+    int64_t row[kRows];
+    for (int k = 0; k < kRows; ++k) row[k] = position[k] < 0 ? 0 : index_at(position[k]);
+    for (int k = 0; k < kRows; ++k) row[k] = position[k] < 0 ? -1 : resolve_index(row[k], placement.size());
+    return table().find(row);
   }
   HINTERLAND_FN char* packed_row(int64_t position) const { return packed + position * row_bytes; }
+  // `there`: the row that is asked for, if it is one.
+  HINTERLAND_FN Move move(int64_t position, bool is_row, char* there) const {
+    char* const here = packed_row(position);
+    if (into_table) return {here, there, is_row, is_row};
+    return {there, here, is_row, true};
+  }
+  HINTERLAND_FN void report_outside(int64_t position, IndexFault& fault) const {
+    report_fault(fault, position, index_at(position), placement.size());
+  }
 };
 
 inline constexpr int kInFlight = 4;
 inline constexpr int kCopyThreads = 1024;  // of a block, at most
-
-template <int kBytes>
-struct UnitOf;
-template <>
-struct UnitOf<1> {
-  using type = uint8_t;
-};
-template <>
-struct UnitOf<2> {
-  using type = uint16_t;
-};
-template <>
-struct UnitOf<4> {
-  using type = uint32_t;
-};
-template <>
-struct UnitOf<8> {
-  using type = uint64_t;
-};
-struct alignas(16) Unit16 {
-  uint64_t low, high;
-};
-template <>
-struct UnitOf<16> {
-  using type = Unit16;
-};
 
 // The pieces that one thread takes, one after another: whose turn it is, and which unit of that row is this lane's.
 struct PieceWalk {
@@ -171,66 +150,66 @@ struct PieceWalk {
 
 // Looks again at the kInFlight pieces of one group, `stride` apart from `first` on, for row numbers outside the table. Apart from
 // copy_rows, which is short of registers and needs this seldom.
-template <class Table>
-HINTERLAND_FN void report_faults(const RowCopy<Table>& copy, int64_t first, int64_t stride) {
+template <class Placement>
+HINTERLAND_FN void report_faults(const RowCopy<Placement>& copy, int64_t first, int64_t stride) {
   const RowCut cut = copy.cut;
   for (int64_t k = 0; k < kInFlight; ++k) {
     const int64_t piece = first + k * stride;
     if (piece >= copy.count * cut.steps || piece % cut.steps != 0) continue;  // a row is reported by its first piece
     const int64_t position = copy.position(piece / cut.steps);
-    const int64_t index = copy.index_at(position);
-    if (resolve_index(index, copy.table.rows) < 0) report_fault(*copy.report.fault, position, index, copy.table.rows);
+    if (!copy.find(position).has(0)) copy.report_outside(position, *copy.report.fault);
   }
 }
 
-// The share of thread `thread` of `threads` (both counted in whole warps) in a copy. Threads need not run in step, so a test
-// may run them one after another. Bad positions give zero rows in a gather, are left out of a scatter, and are reported.
-template <int kUnitBytes, class Table>
-HINTERLAND_FN void copy_rows(const RowCopy<Table>& copy, int64_t thread, int64_t threads) {
-  using Unit = typename UnitOf<kUnitBytes>::type;
-  constexpr int64_t kNone = -1;
+// Takes the share of thread `thread` of `threads` (both counted in whole warps) in a copy, kInFlight pieces at a time:
+// each(position, place, found) gets the positions and the rows found, and of each row which unit is this lane's; a position below 0
+// is none. Threads need not run in step, so a test may run them one after another. Bad positions are reported.
+template <class Placement, class Each>
+HINTERLAND_FN void for_pieces_in_flight(const RowCopy<Placement>& copy, int64_t row_units, int64_t thread, int64_t threads,
+                                        const Each& each) {
   const RowCut cut = copy.cut;
-  const int64_t row_units = copy.row_bytes / kUnitBytes;
   const int64_t groups = kWarpLanes / cut.lanes, batch = groups * kInFlight;
   for (int64_t base = thread / kWarpLanes * batch; base < copy.count * cut.steps; base += threads / kWarpLanes * batch) {
     PieceWalk walk(cut, base, thread);
-    int64_t position[kInFlight], index[kInFlight];
-    int64_t unit[kInFlight];  // in the order of reading; kNone where this lane has nothing to copy
+    int64_t position[kInFlight], place[kInFlight];
     for (int k = 0; k < kInFlight; ++k, walk.next()) {
-      const bool live = walk.turn < copy.count;
-      position[k] = live ? copy.position(walk.turn) : 0;
-      unit[k] = live && walk.place < row_units ? walk.place : kNone;
+      position[k] = walk.turn < copy.count && walk.place < row_units ? copy.position(walk.turn) : -1;
+      place[k] = walk.place;
     }
-    for (int k = 0; k < kInFlight; ++k) index[k] = unit[k] == kNone ? 0 : copy.index_at(position[k]);
-    if constexpr (Table::kMapped) {
-      for (int k = 0; k < kInFlight; ++k) index[k] = unit[k] == kNone ? -1 : resolve_index(index[k], copy.table.rows);
-      copy.table.locate(index);
-    }
-
-    Unit value[kInFlight];
-    Unit* target[kInFlight];
+    const Rows<Placement, kInFlight> found = copy.find(position);
     bool bad = false;
-    for (int k = 0; k < kInFlight; ++k) {
-      value[k] = Unit{};
-      target[k] = nullptr;
-      if (unit[k] == kNone) continue;
-      const int64_t place = Table::kMapped ? index[k] : copy.place(index[k]);
-      bad |= place < 0;
-      char* const there = copy.table_row(place < 0 ? 0 : place);
-      char* const here = copy.packed_row(position[k]);
-      const int64_t head = cut.shifted ? head_units(reinterpret_cast<uintptr_t>(there), kUnitBytes) : 0;
-      const int64_t at = shifted_unit(unit[k], head, row_units) * kUnitBytes;
-      if (place >= 0) value[k] = *reinterpret_cast<Unit*>((copy.into_table ? here : there) + at);
-      if (place >= 0 || !copy.into_table) target[k] = reinterpret_cast<Unit*>((copy.into_table ? there : here) + at);
-    }
-    for (int k = 0; k < kInFlight; ++k) {
-      if (target[k] != nullptr) *target[k] = value[k];
-    }
+    for (int k = 0; k < kInFlight; ++k) bad |= position[k] >= 0 && !found.has(k);
+    each(position, place, found);
     if (bad && walk.lane == 0) {
       report_faults(copy, base + thread % kWarpLanes / cut.lanes, groups);
       *copy.report.flag = 1;
     }
   }
+}
+
+// A thread's share in a copy. Bad positions give zero rows in a gather, and are left out of a scatter.
+template <int kUnitBytes, class Placement>
+HINTERLAND_FN void copy_rows(const RowCopy<Placement>& copy, int64_t thread, int64_t threads) {
+  using Unit = UnitOf<kUnitBytes>;
+  const int64_t row_units = copy.row_bytes / kUnitBytes;
+  for_pieces_in_flight(copy, row_units, thread, threads, [&](const auto& position, const auto& place, const auto& found) {
+    Unit value[kInFlight];
+    Unit* target[kInFlight];
+    for (int k = 0; k < kInFlight; ++k) {
+      value[k] = Unit{};
+      target[k] = nullptr;
+      if (position[k] < 0) continue;
+      char* const there = found.row(k);
+      const Move move = copy.move(position[k], found.has(k), there);
+      const int64_t head = copy.cut.shifted ? head_units(reinterpret_cast<uintptr_t>(there), kUnitBytes) : 0;
+      const int64_t at = shifted_unit(place[k], head, row_units) * kUnitBytes;
+      if (move.reads) value[k] = *reinterpret_cast<const Unit*>(move.from + at);
+      if (move.writes) target[k] = reinterpret_cast<Unit*>(move.to + at);
+    }
+    for (int k = 0; k < kInFlight; ++k) {
+      if (target[k] != nullptr) *target[k] = value[k];
+    }
+  });
 }
 
 // The aligned 16 bytes that one lane reads of a row at `address`: `at` is where they begin, counted from the row's start (the
@@ -248,23 +227,10 @@ HINTERLAND_FN Chunk chunk_at(uintptr_t address, int64_t row_bytes, int64_t place
   return {at, static_cast<int32_t>(max_of(-at, int64_t{0})), static_cast<int32_t>(min_of(row_bytes - at, int64_t{16}))};
 }
 
-// The 16 bytes at `from`, of which [low, high) are wanted. Where they reach over an end of the table, only those are read.
-template <int kUnitBytes, class Table>
-HINTERLAND_FN Unit16 load_chunk(const RowCopy<Table>& copy, const char* from, int32_t low, int32_t high) {
-  using Unit = typename UnitOf<kUnitBytes>::type;
-  if (copy.table.whole(from, copy.row_bytes)) return *reinterpret_cast<const Unit16*>(from);
-  Unit16 value{};
-  for (int32_t byte = low; byte < high; byte += kUnitBytes) {
-    uint64_t& half = byte < 8 ? value.low : value.high;
-    half |= static_cast<uint64_t>(*reinterpret_cast<const Unit*>(from + byte)) << (byte % 8 * 8);
-  }
-  return value;
-}
-
 // Stores the units of a chunk that belong to the row.
 template <int kUnitBytes>
 HINTERLAND_FN void store_chunk(char* to, const Unit16& value, int32_t low, int32_t high) {
-  using Unit = typename UnitOf<kUnitBytes>::type;
+  using Unit = UnitOf<kUnitBytes>;
   for (int32_t byte = 0; byte < 16; byte += kUnitBytes) {
     const uint64_t half = byte < 8 ? value.low : value.high;
     if (byte >= low && byte < high) *reinterpret_cast<Unit*>(to + byte) = static_cast<Unit>(half >> (byte % 8 * 8));
@@ -274,45 +240,42 @@ HINTERLAND_FN void store_chunk(char* to, const Unit16& value, int32_t low, int32
 // copy_rows for a gather of rows that are longer than a line and not cut in units of 16 bytes: reads the table in aligned 16
 // bytes all the same, so that four whole lines make one access of a warp, and stores in units. The link is what is scarce; the
 // stores go to the GPU's own memory. Up to 15 bytes before and after a row are read with it, of sectors that it has anyway.
-template <int kUnitBytes, class Table>
-HINTERLAND_FN void gather_chunks(const RowCopy<Table>& copy, int64_t thread, int64_t threads) {
-  const RowCut cut = copy.cut;
-  const int64_t groups = kWarpLanes / cut.lanes, batch = groups * kInFlight;
-  for (int64_t base = thread / kWarpLanes * batch; base < copy.count * cut.steps; base += threads / kWarpLanes * batch) {
-    PieceWalk walk(cut, base, thread);
-    int64_t position[kInFlight], unit[kInFlight], index[kInFlight];
-    for (int k = 0; k < kInFlight; ++k, walk.next()) {
-      position[k] = walk.turn < copy.count ? copy.position(walk.turn) : -1;
-      unit[k] = walk.place;
-    }
-    for (int k = 0; k < kInFlight; ++k) index[k] = position[k] < 0 ? 0 : copy.index_at(position[k]);
-    if constexpr (Table::kMapped) {
-      for (int k = 0; k < kInFlight; ++k) index[k] = position[k] < 0 ? -1 : resolve_index(index[k], copy.table.rows);
-      copy.table.locate(index);
-    }
-
+template <int kUnitBytes, class Placement>
+HINTERLAND_FN void gather_chunks(const RowCopy<Placement>& copy, int64_t thread, int64_t threads) {
+  const int64_t most = copy.cut.lanes * copy.cut.steps;  // chunks; chunk_at() knows how many a row has
+  for_pieces_in_flight(copy, most, thread, threads, [&](const auto& position, const auto& place, const auto& found) {
     Unit16 value[kInFlight];
     Chunk chunk[kInFlight];
-    bool bad = false;
     for (int k = 0; k < kInFlight; ++k) {
-      const int64_t place = Table::kMapped ? index[k] : copy.place(index[k]);
-      const char* const there = copy.table_row(place < 0 ? 0 : place);
       value[k] = Unit16{};
       chunk[k] = {0, 0, 0};
       if (position[k] < 0) continue;
-      bad |= place < 0;
-      chunk[k] = chunk_at(reinterpret_cast<uintptr_t>(there), copy.row_bytes, unit[k]);
-      if (place < 0 || chunk[k].high == 0) continue;
-      value[k] = load_chunk<kUnitBytes>(copy, there + chunk[k].at, chunk[k].low, chunk[k].high);
+      const char* const there = found.row(k);
+      chunk[k] = chunk_at(reinterpret_cast<uintptr_t>(there), copy.row_bytes, place[k]);
+      if (!found.has(k) || chunk[k].high == 0) continue;
+      value[k] = found.template load_around<kUnitBytes>(there + chunk[k].at, chunk[k].low, chunk[k].high);
     }
     for (int k = 0; k < kInFlight; ++k) {
-      if (chunk[k].high > 0) {
-        store_chunk<kUnitBytes>(copy.packed_row(position[k]) + chunk[k].at, value[k], chunk[k].low, chunk[k].high);
-      }
+      if (chunk[k].high == 0) continue;
+      store_chunk<kUnitBytes>(copy.packed_row(position[k]) + chunk[k].at, value[k], chunk[k].low, chunk[k].high);
     }
-    if (bad && walk.lane == 0) {
-      report_faults(copy, base + thread % kWarpLanes / cut.lanes, groups);
-      *copy.report.flag = 1;
+  });
+}
+
+// What follows a scatter where rows are replicated: the bytes that it left in the copy that this processor reads go to the others,
+// so that all hold the same even where a row was given twice. The share of thread `thread` of `threads`, counted in whole warps.
+template <int kUnitBytes, class Placement>
+HINTERLAND_FN void replicate_rows(const RowCopy<Placement>& copy, int64_t thread, int64_t threads) {
+  using Unit = UnitOf<kUnitBytes>;
+  const RowCut cut = copy.cut;
+  const int64_t row_units = copy.row_bytes / kUnitBytes;
+  const int64_t groups = kWarpLanes / cut.lanes, lane = thread & (cut.lanes - 1);
+  for (int64_t turn = thread / cut.lanes; turn < copy.count; turn += threads / kWarpLanes * groups) {
+    const Copies copies = copy.find(turn).copies(0);
+    if (copies.count == 0) continue;
+    for (int64_t unit = lane; unit < row_units; unit += cut.lanes) {
+      const Unit value = copies.template read<Unit>(unit * kUnitBytes);
+      copies.each([&](char* other) { *reinterpret_cast<Unit*>(other) = value; }, unit * kUnitBytes);
     }
   }
 }

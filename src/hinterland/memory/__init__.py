@@ -3,24 +3,36 @@
 from .allocator import Report, allocate, report
 from .cached import CachedTensor
 from .clock import SlotPlan, plan_slots
+from .embedding import TableParameter, UnifiedEmbeddingBag
 from .faults import synchronize
+from .optim import SparseAdagrad, SparseSGD
 from .order import hottest_first
 from .plan import SortPlan, plan_sort
+from .ranks import Ranks, joined
+from .sharded import ShardedTensor, Shards
 from .tiered import TierCount, TieredTensor
 from .tiers import TierPlan, plan_tiers
 from .unified import UnifiedTensor, reorder_rows
 
 __all__ = [
     "CachedTensor",
+    "Ranks",
     "Report",
+    "ShardedTensor",
+    "Shards",
     "SlotPlan",
     "SortPlan",
+    "SparseAdagrad",
+    "SparseSGD",
+    "TableParameter",
     "TierCount",
     "TierPlan",
     "TieredTensor",
+    "UnifiedEmbeddingBag",
     "UnifiedTensor",
     "allocate",
     "hottest_first",
+    "joined",
     "plan_slots",
     "plan_sort",
     "plan_tiers",

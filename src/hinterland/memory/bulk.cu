@@ -1,6 +1,5 @@
-// The GPU's shells around memory/bulk.hpp, for both kinds of tables. Never launched below compute capability 9.0.
+// The GPU's shell around memory/bulk.hpp, one instance for each placement of rows. Never launched below compute capability 9.0.
 #include "hinterland/memory/bulk.hpp"
-#include "hinterland/memory/tiers.hpp"
 
 namespace hinterland::memory {
 
@@ -45,8 +44,8 @@ class SharedStaging {
   uint32_t parity_ = 0;
 };
 
-template <class Table>
-__device__ void gather_through_shared(const RowCopy<Table>& copy) {
+template <class Placement>
+__device__ void gather_through_shared(const RowCopy<Placement>& copy) {
   extern __shared__ __align__(128) char shared[];  // a row for each thread, then a barrier for each
   BulkBarrier* const barriers = reinterpret_cast<BulkBarrier*>(shared + blockDim.x * copy.row_bytes);
   SharedStaging staging(shared + threadIdx.x * copy.row_bytes, barriers + threadIdx.x);
@@ -57,14 +56,13 @@ __device__ void gather_through_shared(const RowCopy<Table>& copy) {
 
 #else
 
-template <class Table>
-__device__ void gather_through_shared(const RowCopy<Table>&) {}
+template <class Placement>
+__device__ void gather_through_shared(const RowCopy<Placement>&) {}
 
 #endif
 
-__global__ void __launch_bounds__(kCopyThreads) bulk_rows_kernel(RowCopy<PointerTable> copy) { gather_through_shared(copy); }
-
-__global__ void __launch_bounds__(kCopyThreads) bulk_tiered_rows_kernel(RowCopy<TieredTable> copy) {
+template <class Placement>
+__global__ void __launch_bounds__(kCopyThreads) bulk_rows_kernel(RowCopy<Placement> copy) {
   gather_through_shared(copy);
 }
 

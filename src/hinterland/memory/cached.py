@@ -13,7 +13,7 @@ from ..runtime.errors import ConfigError
 from ..runtime.params import Params
 from ..runtime.shown import table_of
 from .clock import Clock, SlotPlan
-from .gather import TieredTable
+from .gather import Tiers
 from .host import HostTable
 from .plan import sorts
 from .rows import Index, RowTable
@@ -173,15 +173,12 @@ class CachedTensor(RowTable):
             )
         if index.device != self._device or plan.capacity == 0:
             return self._host._source(index)
-        return TieredTable(
-            host=self._host.cpu().data_ptr(),
-            rows=plan.rows,
-            slots=clock.slots.data_ptr(),
-            slot_bytes=clock.slots.element_size(),
-            local=clock.block.data_ptr(),
-            local_rows=plan.capacity,
-            resident=plan.capacity,
-        )
+        tiers = Tiers()
+        host, slots = tiers.host, tiers.map
+        host.base, host.rows = self._host.cpu().data_ptr(), plan.rows
+        slots.slots, slots.slot_bytes = clock.slots.data_ptr(), clock.slots.element_size()
+        tiers.local, tiers.local_rows, tiers.resident = clock.block.data_ptr(), plan.capacity, plan.capacity
+        return tiers
 
     def _sorts(self, rows: int) -> bool:
         # At least the rows for which there are no slots come from the host.

@@ -10,7 +10,7 @@ __global__ void __launch_bounds__(kAdmitThreads, 2) admit_kernel(AdmitParams p) 
 
 template <int kUnitBytes, bool kChunks>
 __global__ void __launch_bounds__(kCopyThreads) fill_slots_kernel(FillParams p) {
-  const RowCopy<PointerTable> copy = p.filled();
+  const RowCopy<OneRange> copy = p.filled();
   const int64_t thread = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
   const int64_t threads = static_cast<int64_t>(gridDim.x) * blockDim.x;
   if constexpr (kChunks) {

@@ -142,7 +142,7 @@ class Clock:
         ring = _Ring(rows=plan.rows, capacity=plan.capacity, slots=self.slots.data_ptr(), row_of=self.row_of.data_ptr())
         ring.used, ring.marked, ring.hand = used, used + 4 * plan.words, hand
         copy = RowCopy(packed=self.block.data_ptr(), indices=ring.row_of, index_bytes=8, row_bytes=plan.row_bytes)
-        copy.table.rows = plan.rows
+        copy.placement.rows = plan.rows
         # What is the same for every batch; they are never changed.
         self._admit = _AdmitParams(clock=ring, control=self._state.data_ptr())
         self._fill = _FillParams(copy=copy, hand=hand)
@@ -178,7 +178,7 @@ class Clock:
         batch, copy = admit.batch, fill.copy
         batch.indices, batch.index_bytes, batch.count = index.data_ptr(), index_bytes(index), count
         batch.filled, batch.claimed, batch.sums = filled, filled + 8 * room, filled + 16 * room
-        copy.table.base, copy.visit = table, filled
+        copy.placement.base, copy.visit = table, filled
         if self.device.type == "cpu":
             try:
                 _core.admit_rows(admit.address)
@@ -199,7 +199,7 @@ class Clock:
     def _fill_on_gpu(self, fill: Params, room: int, max_blocks: int | None) -> None:
         """Copies the rows of the filled slots, at most ``room``, over the link."""
         device, copy = self.device, fill.copy
-        cut = cut_rows(copy.row_bytes, copy.table.base & _IN_LINE, copy.packed & _IN_LINE)
+        cut = cut_rows(copy.row_bytes, copy.placement.base & _IN_LINE, copy.packed & _IN_LINE)
         copy.cut = row_cut(cut)
         # No row number here is bad.
         copy.report = faults.watch(device, torch._C._cuda_getCurrentRawStream(device.index)).report

@@ -1,18 +1,17 @@
-// The GPU's shells around memory/gather.hpp, one instance for each width of unit.
+// The GPU's shell around memory/gather.hpp, one instance for each placement of rows, width of unit and pass.
 #include "hinterland/memory/gather.hpp"
 
 namespace hinterland::memory {
 
-template <int kUnitBytes>
-__global__ void __launch_bounds__(kCopyThreads) copy_rows_kernel(RowCopy<PointerTable> copy) {
-  const int64_t thread = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
-  copy_rows<kUnitBytes>(copy, thread, static_cast<int64_t>(gridDim.x) * blockDim.x);
-}
+enum class Pass { kRows, kChunks, kReplicas };
 
-template <int kUnitBytes>
-__global__ void __launch_bounds__(kCopyThreads) gather_chunks_kernel(RowCopy<PointerTable> copy) {
+template <class Placement, int kUnitBytes, Pass kPass>
+__global__ void __launch_bounds__(kCopyThreads) rows_kernel(RowCopy<Placement> copy) {
   const int64_t thread = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
-  gather_chunks<kUnitBytes>(copy, thread, static_cast<int64_t>(gridDim.x) * blockDim.x);
+  const int64_t threads = static_cast<int64_t>(gridDim.x) * blockDim.x;
+  if constexpr (kPass == Pass::kRows) copy_rows<kUnitBytes>(copy, thread, threads);
+  if constexpr (kPass == Pass::kChunks) gather_chunks<kUnitBytes>(copy, thread, threads);
+  if constexpr (kPass == Pass::kReplicas) replicate_rows<kUnitBytes>(copy, thread, threads);
 }
 
 }  // namespace hinterland::memory

@@ -1,8 +1,9 @@
-"""Copies rows between a table and packed rows: launches memory/gather.cu, tiers.cu or bulk.cu, or loops on the CPU."""
+"""Copies rows between a table and packed rows: launches memory/gather.cu or bulk.cu, or loops on the CPU."""
 
 from __future__ import annotations
 
 import functools
+from itertools import product
 from typing import Any, NamedTuple
 
 import torch
@@ -18,15 +19,13 @@ from . import faults
 from .plan import Cut, cut_rows
 
 _UNITS = (1, 2, 4, 8, 16)
-_COPY = {unit: f"copy_rows_kernel<{unit}>" for unit in _UNITS}
-_CHUNKS = {unit: f"gather_chunks_kernel<{unit}>" for unit in _UNITS[:-1]}
-KERNEL = KernelFile("memory/gather.cu", (*_COPY.values(), *_CHUNKS.values()), apart=True)
-_TIERED = {
-    way: {unit: f"tiered_rows_kernel<{unit}, Pass::{way}>" for unit in units}
-    for way, units in (("kRows", _UNITS), ("kChunks", _UNITS[:-1]), ("kReplicas", _UNITS))
+_PASSES = {
+    (placement, way, unit): f"rows_kernel<{placement}, {unit}, Pass::{way}>"
+    for placement, way in (*product(("OneRange", "Tiers"), ("kRows", "kChunks")), ("Tiers", "kReplicas"))
+    for unit in (_UNITS[:-1] if way == "kChunks" else _UNITS)
 }
-TIERED_KERNEL = KernelFile("memory/tiers.cu", tuple(name for names in _TIERED.values() for name in names.values()), apart=True)
-_BULK = KernelFile("memory/bulk.cu", ("bulk_rows_kernel", "bulk_tiered_rows_kernel"))
+KERNELS = KernelFile("memory/gather.cu", tuple(_PASSES.values()), apart=True)
+_BULK = KernelFile("memory/bulk.cu", ("bulk_rows_kernel<OneRange>", "bulk_rows_kernel<Tiers>"))
 _THREADS = _core.COPY_THREADS
 # Bytes of a row that is copied in bulk; shorter ones would need more threads than there are (docs/notes/gather-on-h200.md).
 _BULK_LEAST = 256
@@ -54,11 +53,9 @@ def few_blocks(device: torch.device, row_bytes: int, tiered: bool = False) -> in
     return 4 if tiered or row_bytes < 2 * _BULK_LEAST else 2
 
 
-TieredTable = struct("memory::TieredTable")  # what one processor reads the rows of several tiers through
-PointerTable = struct("memory::PointerTable")
+OneRange, DealtRound, SlotMap, Tiers = (struct(f"memory::{name}") for name in ("OneRange", "DealtRound", "SlotMap", "Tiers"))
 RowCut = struct("memory::RowCut")
-RowCopy = struct("memory::RowCopy<memory::PointerTable>")
-TieredCopy = struct("memory::RowCopy<memory::TieredTable>")
+RowCopy, TieredCopy = (struct(f"memory::RowCopy<memory::{placement}>") for placement in ("OneRange", "Tiers"))
 
 
 def copy_rows(
@@ -76,7 +73,7 @@ def copy_rows(
     """Copies ``index.numel()`` rows from the table to ``packed``, or back.
 
     Args:
-        table: address of ``rows`` rows of ``row_bytes`` that the device of ``index`` can reach, or a TieredTable of them.
+        table: address of ``rows`` rows of ``row_bytes`` that the device of ``index`` can reach, or their Tiers.
         packed: contiguous, on the device of ``index``: as many rows as ``index`` has entries.
         index: contiguous int32 or int64 row numbers.
         into_table: writes to the table (scatter) instead of reading from it (gather).
@@ -122,11 +119,11 @@ def _copy(table: int | Params, rows: int, row_bytes: int, packed: int, index: to
     """The parameters of a copy. Fields are set one by one, which takes half the time of doing so by their names in a call."""
     if isinstance(table, int):
         copy = RowCopy()
-        place = copy.table
+        place = copy.placement
         place.base, place.rows = table, rows
     else:
         copy = TieredCopy()
-        copy.table = table
+        copy.placement = table
     copy.packed, copy.indices = packed, index.data_ptr()
     copy.index_bytes, copy.count = width, index.numel()
     copy.row_bytes, copy.into_table = row_bytes, into
@@ -153,13 +150,13 @@ def _on_gpu(
     # other GPUs have not been copied in bulk yet, neither tried nor measured.
     tiered = not isinstance(table, int)
     if isinstance(table, int):
-        kernels, base = KERNEL, table
-        shape = _shape(device, row_bytes, table & _IN_LINE, to & _IN_LINE, into_table)
+        base = table
+        shape = _shape("OneRange", device, row_bytes, table & _IN_LINE, to & _IN_LINE, into_table)
         loads = into_table
     else:
-        kernels, base = TIERED_KERNEL, table.host
-        shape = _tiered_shape(device, row_bytes, to & _IN_LINE, into_table)
-        loads = into_table or max_blocks is None or table.gpus > 1
+        base = table.host.base
+        shape = _shape("Tiers", device, row_bytes, 0, to & _IN_LINE, into_table)
+        loads = into_table or max_blocks is None or table.dealt.count > 1
     copy = _copy(table, rows, row_bytes, to, index, width, into_table)
     if visit is not None:
         copy.visit = visit.data_ptr()
@@ -172,9 +169,9 @@ def _on_gpu(
         launch(_BULK, _BULK.instances[tiered], device, grid, bulk, copy, shared=shared)
     else:
         grid = min(-(-count * shape.steps // shape.pieces_per_block), shape.blocks if max_blocks is None else max_blocks)
-        launch(kernels, shape.instance, device, grid, _THREADS, copy)
-        if into_table and not isinstance(table, int) and table.others:
-            launch(kernels, shape.replicate, device, grid, _THREADS, copy)
+        launch(KERNELS, shape.instance, device, grid, _THREADS, copy)
+        if into_table and shape.replicate is not None and not isinstance(table, int) and table.others:
+            launch(KERNELS, shape.replicate, device, grid, _THREADS, copy)
     if check == "async":
         faults.defer(device, watched)
         return
@@ -203,23 +200,18 @@ class _Shape(NamedTuple):
     steps: int
     pieces_per_block: int
     blocks: int
-    replicate: str = ""
+    replicate: str | None
 
 
 @functools.lru_cache(maxsize=4096)
-def _shape(device: torch.device, row_bytes: int, table_low: int, packed_low: int, into_table: bool) -> _Shape:
-    cut = cut_rows(row_bytes, table_low, packed_low, into_table)
-    instance = (_CHUNKS if cut.chunks else _COPY)[cut.unit]
-    return _Shape(instance, row_cut(cut), cut.steps, pieces_per_block(cut), devices.quarter(device))
-
-
-@functools.lru_cache(maxsize=4096)
-def _tiered_shape(device: torch.device, row_bytes: int, packed_low: int, into_table: bool) -> _Shape:
-    """Every tier begins at a line. Memory of GPUs is faster than the link, and takes all multiprocessors to fill."""
-    cut = cut_rows(row_bytes, 0, packed_low, into_table)
-    instance = _TIERED["kChunks" if cut.chunks else "kRows"][cut.unit]
-    replicate = _TIERED["kReplicas"][cut.unit]
-    return _Shape(instance, row_cut(cut), cut.steps, pieces_per_block(cut), devices.sm_count(device), replicate)
+def _shape(placement: str, device: torch.device, row_bytes: int, low: int, packed_low: int, into_table: bool) -> _Shape:
+    """``low`` and ``packed_low`` are places within a line. The memory of GPUs is faster than the link, and takes all
+    multiprocessors to fill."""
+    cut = cut_rows(row_bytes, low, packed_low, into_table)
+    blocks = (devices.sm_count if placement == "Tiers" else devices.quarter)(device)
+    instance = _PASSES[placement, "kChunks" if cut.chunks else "kRows", cut.unit]
+    replicate = _PASSES.get((placement, "kReplicas", cut.unit))
+    return _Shape(instance, row_cut(cut), cut.steps, pieces_per_block(cut), blocks, replicate)
 
 
 def row_cut(cut: Cut) -> Params:

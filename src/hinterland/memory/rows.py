@@ -13,7 +13,7 @@ from ..runtime.errors import ConfigError
 from ..runtime.params import Params
 from ..runtime.shown import Shown
 from . import faults
-from .gather import TieredTable, copy_rows, index_bytes
+from .gather import Tiers, copy_rows, index_bytes
 from .plan import visiting_order
 
 Index = torch.Tensor | Sequence[int]
@@ -29,7 +29,7 @@ class RowTable(Shown, ABC):
 
     @abstractmethod
     def _source(self, index: torch.Tensor) -> int | Params:
-        """The table's address on the device of ``index``, or a TieredTable for it."""
+        """The table's address on the device of ``index``, or its Tiers."""
 
     @abstractmethod
     def _sorts(self, rows: int) -> bool:
@@ -40,9 +40,14 @@ class RowTable(Shown, ABC):
         """Rows are copied by many threads in no order, so a copy within the table has no defined result."""
 
     def reach(self, index: torch.Tensor) -> Params:
-        """A TieredTable for the device of ``index``, for kernels that read and write rows themselves."""
+        """Its Tiers for the device of ``index``, for kernels that read and write rows themselves."""
         source = self._source(self._index(index))
-        return TieredTable(host=source, rows=self._rows) if isinstance(source, int) else source
+        if not isinstance(source, int):
+            return source
+        tiers = Tiers()
+        host = tiers.host
+        host.base, host.rows = source, self._rows
+        return tiers
 
     def writer(self, device: torch.device) -> torch.device:
         """The device that is to write what is on ``device``, and now begins to."""

@@ -19,7 +19,7 @@ from ..runtime.shown import table_of
 from ..runtime.units import format_bytes, parse_bytes
 from . import ops
 from .allocator import Buffer, allocate
-from .gather import TieredTable, copy_rows
+from .gather import DealtRound, OneRange, SlotMap, Tiers, copy_rows
 from .host import HostTable
 from .order import hottest_first, permutation
 from .peers import ForeignBlock, GpuBlock, unlinked
@@ -313,17 +313,14 @@ class _Tiers:
             if pointers.numel() and reader.type == "cuda":
                 pointers = pointers.to(reader)
             own, at = home.address(reader), pointers.data_ptr() if pointers.numel() else 0
-            table = TieredTable(
-                host=self.host.cpu().data_ptr(),
-                rows=plan.rows,
-                slots=own + plan.slots_offset if plan.slot_bytes else 0,
-                slot_bytes=plan.slot_bytes,
+            reciprocal = (1 << 63) // plan.gpus + 1 if plan.gpus > 1 else 0
+            table = Tiers(
+                host=OneRange(base=self.host.cpu().data_ptr(), rows=plan.rows),
+                map=SlotMap(slots=own + plan.slots_offset if plan.slot_bytes else 0, slot_bytes=plan.slot_bytes),
                 local=own,
                 local_rows=plan.local_rows,
                 resident=plan.resident,
-                shards=at,
-                gpus=plan.gpus,
-                reciprocal=(1 << 63) // plan.gpus + 1 if plan.gpus > 1 else 0,
+                dealt=DealtRound(memories=at, count=plan.gpus, reciprocal=reciprocal),
                 replicas=at + 8 * len(shards),
                 others=len(others),
             )

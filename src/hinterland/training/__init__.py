@@ -1,16 +1,14 @@
 """Mini-batch training over tables and graphs larger than GPU memory: sampled and gathered while the model trains."""
 
+from ..memory import Ranks, ShardedTensor, Shards, SparseAdagrad, SparseSGD, TableParameter, UnifiedEmbeddingBag, joined
 from .cache import CachePlan, plan_cache
 from .cache_costs import Costs
-from .embedding import TableParameter, UnifiedEmbeddingBag
 from .factored import Averaged, Factored
 from .factored_plan import FactoredPlan, StageTimes
 from .loader import Batch, Loader
 from .models import GNN, MODELS, make_model
-from .optim import SparseAdagrad, SparseSGD
 from .pipeline import Pipeline, Stage
-from .ranks import Ranks, joined
-from .sharded import ShardedTensor, Shards, open_shared
+from .shared import open_shared
 from .train import Trained, train
 
 __all__ = [

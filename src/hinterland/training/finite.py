@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
+from ..memory.ranks import Ranks
 from ..runtime.errors import GraphError
-from .ranks import Ranks
 from .rows import rows_of
 
 _PIECE = 64 << 20  # bytes that are looked at together

@@ -11,9 +11,9 @@ from ..memory import UnifiedTensor
 from ..memory.cached import CachedTensor
 from ..memory.gather import few_blocks
 from ..memory.rows import RowTable
+from ..memory.sharded import ShardedTensor
 from ..memory.tiered import TieredTensor
 from ..runtime import devices
-from .sharded import ShardedTensor
 
 _LOAD_BYTES = 16  # of one thread's load in a gather
 _FEW_BLOCKS = 8  # fill an H200's link (docs/notes/training-on-h200.md)

@@ -17,6 +17,7 @@ import torch
 import torch.nn.functional as F
 
 from ..graph import Graph
+from ..memory.ranks import Ranks, joined
 from ..runtime import arguments
 from ..runtime.asked import Asked
 from ..runtime.errors import ConfigError, HinterlandError
@@ -33,10 +34,10 @@ from .finite import check_splits, not_finite, refuse_neighbours
 from .given import TrainOptions, check_checkpoint, check_dataset, fingerprint, parted, several_devices
 from .loader import Batch, Loader, Sampler
 from .models import GNN, make_model
-from .ranks import Ranks, joined
 from .rows import rows_of
 from .served import FIELDS as SERVED
 from .served import rates
+from .shared import data_parallel
 
 _FULL_BELOW = 1 << 20  # edges of a graph that is validated with full neighbourhoods
 _COUNTED = ("seeds", "vertices", "edges", "bytes")
@@ -204,7 +205,7 @@ class _Run:
             len(fanouts),
             config["dropout"],
         ).to(device)
-        self.parallel = ranks.parallel(self.model)
+        self.parallel = data_parallel(self.model, ranks)
         first = [p for p in self.model.convs[0].parameters() if p.dim() > 1]
         rest = [p for p in self.model.parameters() if not any(p is one for one in first)]
         groups = [{"params": first, "weight_decay": config["weight_decay"]}, {"params": rest}]

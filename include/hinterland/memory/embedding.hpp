@@ -11,28 +11,15 @@
 #include "hinterland/core/floats.hpp"
 #include "hinterland/core/platform.hpp"
 #include "hinterland/core/warp.hpp"
-#include "hinterland/memory/tiers.hpp"
+#include "hinterland/memory/gather.hpp"
 
-namespace hinterland::training {
+namespace hinterland::memory {
 
-// The rows of the table, in whatever tiers; a table in one piece is one that has none but the host's.
+// A table of rows of `dim` elements. One that is all on the host is one whose tiers have no rows.
 template <class T>
-struct TableRows {
-  const memory::TieredTable& table;
-  int64_t dim;
-
-  HINTERLAND_FN int64_t row_bytes() const { return dim * static_cast<int64_t>(sizeof(T)); }
-  HINTERLAND_FN T* row(int64_t number) const { return reinterpret_cast<T*>(table.at(table.locate(number), row_bytes())); }
-
-  // each(row) for the copies of a row in the other GPUs.
-  template <class Each>
-  HINTERLAND_FN void replicas(int64_t number, const Each& each) const {
-    if (table.others == 0) return;
-    const int64_t place = table.locate(number);
-    if (!table.is_local(place)) return;
-    for (int64_t i = 0; i < table.others; ++i) each(reinterpret_cast<T*>(table.replicas[i] + place * row_bytes()));
-  }
-};
+HINTERLAND_FN Table<Tiers> table_of(const Tiers& placement, int64_t dim) {
+  return {placement, dim * static_cast<int64_t>(sizeof(T))};
+}
 
 // The entries of all bags, one bag after another. Bag b has entries [begin(b), end(b)).
 struct Bags {
@@ -50,7 +37,7 @@ struct Bags {
   static constexpr int64_t kSkipped = -1, kOutside = -2;
 
   HINTERLAND_FN int64_t begin(int64_t bag) const {
-    return offsets == nullptr ? bag * each : memory::read_index(offsets, offset_bytes, bag);
+    return offsets == nullptr ? bag * each : read_index(offsets, offset_bytes, bag);
   }
   HINTERLAND_FN int64_t end(int64_t bag) const {
     return offsets == nullptr ? (bag + 1) * each : bag + 1 < bags + closed ? begin(bag + 1) : count;
@@ -64,7 +51,7 @@ struct Bags {
 
   // The row of an entry; kSkipped for padding, kOutside for a number that is no row.
   HINTERLAND_FN int64_t row(int64_t entry) const {
-    const int64_t number = memory::read_index(indices, index_bytes, entry);
+    const int64_t number = read_index(indices, index_bytes, entry);
     if (number < 0 || number >= rows) return kOutside;
     return number == padding ? kSkipped : number;
   }
@@ -133,7 +120,7 @@ struct Pieces {
       using Plain = stdlib::remove_const_t<U>;
       constexpr int kEach = 16 / sizeof(U);
       for (int i = 0; i < kWide; i += kEach) {
-        const auto unit = stdlib::bit_cast<Elements<Plain>>(*reinterpret_cast<const memory::Unit16*>(row + at + i));
+        const auto unit = stdlib::bit_cast<Elements<Plain>>(*reinterpret_cast<const Unit16*>(row + at + i));
         for (int k = 0; k < kEach; ++k) to.element[i + k] = unit.element[k];
       }
     } else {
@@ -154,7 +141,7 @@ struct Pieces {
       for (int i = 0; i < kWide; i += kEach) {
         Elements<U> unit;
         for (int k = 0; k < kEach; ++k) unit.element[k] = from.element[i + k];
-        *reinterpret_cast<memory::Unit16*>(row + at + i) = stdlib::bit_cast<memory::Unit16>(unit);
+        *reinterpret_cast<Unit16*>(row + at + i) = stdlib::bit_cast<Unit16>(unit);
       }
     } else if constexpr (!kInPlace<kWide>) {
       for (int i = 0; i < kWide; ++i) row[at + i] = from.element[i];
@@ -191,31 +178,32 @@ inline constexpr int kBagThreads = 256;  // of a GPU's block
 
 // What pooling is given. T are the elements of the table.
 struct PoolParams {
-  memory::TieredTable table;
+  Tiers placement;  // of the table
   int64_t dim;
   Bags bags;
-  const float* weights;         // of each entry, or null
-  void* pooled;                 // T [bags, dim]
-  int64_t* best;                // [bags, dim] the entry that each maximum is of, or -1; of maxima alone, else null
-  int64_t* counts;              // [bags] entries that are rows other than the padding; of means alone, else null
-  int64_t lanes, steps;         // of a GPU
-  memory::FaultReport offsets;  // of a GPU: offsets that make no bag
-  memory::FaultReport entries;  // of a GPU: entries that are no rows
+  const float* weights;  // of each entry, or null
+  void* pooled;          // T [bags, dim]
+  int64_t* best;         // [bags, dim] the entry that each maximum is of, or -1; of maxima alone, else null
+  int64_t* counts;       // [bags] entries that are rows other than the padding; of means alone, else null
+  int64_t lanes, steps;  // of a GPU
+  FaultReport offsets;   // of a GPU: offsets that make no bag
+  FaultReport entries;   // of a GPU: entries that are no rows
 };
 
 // One piece of one bag. Bags without entries give zeros, and so do bags that are not valid; entries that are no rows count for
 // nothing. Returns whether there were any such entries.
-template <int kWide, bool kMax, class T>
-HINTERLAND_FN bool pool_piece(const TableRows<T>& table, const PoolParams& p, int64_t bag, int64_t piece) {
+template <class T, int kWide, bool kMax>
+HINTERLAND_FN bool pool_piece(const PoolParams& p, int64_t bag, int64_t piece) {
   constexpr int kAtOnce = kRowsAtOnce<kWide>;
+  const Table<Tiers> table = table_of<T>(p.placement, p.dim);
   const Bags& bags = p.bags;
-  const Pieces<T, kWide> here(piece, table.dim);
+  const Pieces<T, kWide> here(piece, p.dim);
   if (here.none()) return false;
   const bool valid = bags.valid(bag);
   const int64_t begin = valid ? bags.begin(bag) : 0, end = valid ? bags.end(bag) : 0;
   float sum[kWide]{};
   Piece<int64_t, kWide> best{};
-  if constexpr (kMax) here.begin(p.best + bag * table.dim, best);
+  if constexpr (kMax) here.begin(p.best + bag * p.dim, best);
   int64_t taken = 0;
   bool outside = false;
   for (int64_t first = begin; first < end; first += kAtOnce) {
@@ -223,16 +211,17 @@ HINTERLAND_FN bool pool_piece(const TableRows<T>& table, const PoolParams& p, in
     const T* from[kAtOnce];
     Piece<const T, kWide> value[kAtOnce]{};
     for (int k = 0; k < kAtOnce; ++k) row[k] = first + k < end ? bags.row(first + k) : Bags::kSkipped;
+    for (int k = 0; k < kAtOnce; ++k) outside |= row[k] == Bags::kOutside;
+    const Rows<Tiers, kAtOnce> found = table.find(row);
     for (int k = 0; k < kAtOnce; ++k) {
-      outside |= row[k] == Bags::kOutside;
-      from[k] = row[k] < 0 ? nullptr : table.row(row[k]);
+      from[k] = found.template row<const T>(k);
     }
     for (int k = 0; k < kAtOnce; ++k) {
       if (row[k] >= 0) here.load(from[k], value[k]);
     }
     if constexpr (kInPlace<kWide>) {  // entries of the bags after this one, too
       const int64_t soon = first + kPrefetch < bags.count ? bags.row(first + kPrefetch) : Bags::kSkipped;
-      if (soon >= 0) here.prefetch(table.row(soon));
+      if (soon >= 0) here.prefetch(table.find(soon).row<const T>(0));
     }
     for (int k = 0; k < kAtOnce; ++k) {
       if (row[k] < 0) continue;
@@ -251,21 +240,21 @@ HINTERLAND_FN bool pool_piece(const TableRows<T>& table, const PoolParams& p, in
     }
   }
   const float over = p.counts != nullptr && taken > 0 ? static_cast<float>(taken) : 1.0f;
-  T* const pooled = static_cast<T*>(p.pooled) + bag * table.dim;
+  T* const pooled = static_cast<T*>(p.pooled) + bag * p.dim;
   Piece<T, kWide> result{};
   here.begin(pooled, result);
   for (int i = 0; i < here.size(); ++i) narrow(sum[i] / over, result.element[i]);
   here.store(result, pooled);
   if constexpr (kMax) {
     for (int i = 0; i < here.size() && taken == 0; ++i) best.element[i] = -1;
-    here.store(best, p.best + bag * table.dim);
+    here.store(best, p.best + bag * p.dim);
   }
   if (p.counts != nullptr && piece == 0) p.counts[bag] = taken;
   return outside;
 }
 
 // Reports what is wrong with a bag: entries that are no rows, or the offset that makes it no bag.
-HINTERLAND_FN void report_bag(const Bags& bags, int64_t bag, memory::IndexFault& entries, memory::IndexFault& offsets) {
+HINTERLAND_FN void report_bag(const Bags& bags, int64_t bag, IndexFault& entries, IndexFault& offsets) {
   if (!bags.valid(bag)) {
     const int64_t begin = bags.begin(bag);
     const bool own = begin < 0 || begin > bags.count || (bag == 0 && begin != 0);  // else it is where the bag ends
@@ -273,7 +262,7 @@ HINTERLAND_FN void report_bag(const Bags& bags, int64_t bag, memory::IndexFault&
     return;
   }
   for (int64_t entry = bags.begin(bag); entry < bags.end(bag); ++entry) {
-    const int64_t number = memory::read_index(bags.indices, bags.index_bytes, entry);
+    const int64_t number = read_index(bags.indices, bags.index_bytes, entry);
     if (bags.row(entry) == Bags::kOutside) report_fault(entries, entry, number, bags.rows);
   }
 }
@@ -281,9 +270,8 @@ HINTERLAND_FN void report_bag(const Bags& bags, int64_t bag, memory::IndexFault&
 // The share of thread `thread` of `threads` in pooling all bags. Threads need not run in step.
 template <class T, int kWide, bool kMax>
 HINTERLAND_FN void pool_bags(const PoolParams& p, int64_t thread, int64_t threads) {
-  const TableRows<T> table{p.table, p.dim};
   for_pieces(p.bags.bags, p.lanes, p.steps, thread, threads, [&](int64_t bag, int64_t piece) {
-    const bool outside = pool_piece<kWide, kMax>(table, p, bag, piece);
+    const bool outside = pool_piece<T, kWide, kMax>(p, bag, piece);
     if (piece != 0) return;
     const bool valid = p.bags.valid(bag);
     if (!outside && valid) return;
@@ -294,7 +282,7 @@ HINTERLAND_FN void pool_bags(const PoolParams& p, int64_t thread, int64_t thread
 
 // What weigh_entries is given.
 struct WeighParams {
-  memory::TieredTable table;
+  Tiers placement;  // of the table
   int64_t dim;
   Bags bags;
   const void* gradient;  // T [bags, dim]
@@ -306,7 +294,7 @@ struct WeighParams {
 // run in step.
 template <class T, int kWide>
 HINTERLAND_FN void weigh_entries(const WeighParams& p, int64_t thread, int64_t threads) {
-  const TableRows<T> table{p.table, p.dim};
+  const Table<Tiers> table = table_of<T>(p.placement, p.dim);
   const Bags& bags = p.bags;
   const int64_t lanes = p.lanes;
   const int64_t lane = thread & (lanes - 1), groups = threads / lanes, first = thread / lanes;
@@ -316,11 +304,12 @@ HINTERLAND_FN void weigh_entries(const WeighParams& p, int64_t thread, int64_t t
     const int64_t row = entry < bags.count ? bags.row(entry) : Bags::kSkipped;
     float sum[kWide]{};
     if (row >= 0) {
-      const T* const given = static_cast<const T*>(p.gradient) + bags.bag_of(entry) * table.dim;
-      for (int64_t piece = lane; piece * kWide < table.dim; piece += lanes) {
-        const Pieces<T, kWide> here(piece, table.dim);
+      const T* const own = table.find(row).row<const T>(0);
+      const T* const given = static_cast<const T*>(p.gradient) + bags.bag_of(entry) * p.dim;
+      for (int64_t piece = lane; piece * kWide < p.dim; piece += lanes) {
+        const Pieces<T, kWide> here(piece, p.dim);
         Piece<const T, kWide> value{}, slope{};
-        here.load(static_cast<const T*>(table.row(row)), value);
+        here.load(own, value);
         here.load(given, slope);
         for (int i = 0; i < here.size(); ++i) sum[i] += widen(value.element[i]) * widen(slope.element[i]);
       }
@@ -364,7 +353,7 @@ HINTERLAND_FN void note_entry(const NoteParams& p, int64_t i) {
 
 // What an update is given: its entries, sorted by row and within a row by their place.
 struct UpdateParams {
-  memory::TieredTable table;
+  Tiers placement;  // of the table
   int64_t dim;
   float* state;  // [rows, dim] of what the optimizer keeps of each row, or null where it keeps nothing
   const void* keys;
@@ -380,7 +369,7 @@ struct UpdateParams {
   int64_t lanes, steps;  // of a GPU
 
   HINTERLAND_FN float* state_row(int64_t row) const { return state + row * dim; }
-  HINTERLAND_FN int64_t key(int64_t place) const { return memory::read_index(keys, key_bytes, place); }
+  HINTERLAND_FN int64_t key(int64_t place) const { return read_index(keys, key_bytes, place); }
   HINTERLAND_FN bool belongs(int64_t place, int64_t row) const { return place < count && key(place) == row; }
 };
 
@@ -409,19 +398,19 @@ struct AdagradRule {
 
 // One piece of the row whose first entry is at `place`, if any is: adds up its gradients in sorted order, and takes one step.
 // No other thread has this piece, so every copy of it is written here.
-template <int kWide, class Rule, class T>
-HINTERLAND_FN void update_piece(const TableRows<T>& table, const Rule& rule, const UpdateParams& given, int64_t place,
-                                int64_t piece) {
+template <class T, int kWide, class Rule>
+HINTERLAND_FN void update_piece(const UpdateParams& given, const Rule& rule, int64_t place, int64_t piece) {
   constexpr int kAtOnce = kGradientsAtOnce<kWide>;
-  const Pieces<T, kWide> here(piece, table.dim);
-  const int64_t row = given.key(place), rows = table.table.rows;
+  const Table<Tiers> table = table_of<T>(given.placement, given.dim);
+  const Pieces<T, kWide> here(piece, given.dim);
+  const int64_t row = given.key(place), rows = table.size();
   if (here.none() || row >= rows || (place > 0 && given.key(place - 1) == row)) return;
   if constexpr (kInPlace<kWide>) {
     const int64_t soon = place + kPrefetch < given.count ? given.key(place + kPrefetch) : rows;
-    if (soon < rows) here.prefetch(table.row(soon));
+    if (soon < rows) here.prefetch(table.find(soon).row<const T>(0));
     if (soon < rows && Rule::kState) here.prefetch(given.state_row(soon));
   }
-  T* const own = table.row(row);
+  T* const own = table.find(row).row<T>(0);
   const T* const gradient = static_cast<const T*>(given.gradient);
   Piece<T, kWide> weight{};
   Piece<float, kWide> state{};
@@ -433,7 +422,7 @@ HINTERLAND_FN void update_piece(const TableRows<T>& table, const Rule& rule, con
     int64_t entry[kAtOnce], from[kAtOnce];
     Piece<const T, kWide> value[kAtOnce]{};
     for (int k = 0; k < kAtOnce; ++k) entry[k] = given.belongs(first + k, row) ? given.order[first + k] : -1;
-    for (int k = 0; k < kAtOnce; ++k) from[k] = entry[k] < 0 ? 0 : given.bag[entry[k]] * table.dim;
+    for (int k = 0; k < kAtOnce; ++k) from[k] = entry[k] < 0 ? 0 : given.bag[entry[k]] * given.dim;
     for (int k = 0; k < kAtOnce; ++k) {
       if (entry[k] >= 0) here.load(gradient + from[k], value[k]);
     }
@@ -455,7 +444,7 @@ HINTERLAND_FN void update_piece(const TableRows<T>& table, const Rule& rule, con
     narrow(rule.step(widen(weight.element[i]), sum[i], sums), weight.element[i]);
   }
   here.store(weight, own);
-  table.replicas(row, [&](T* replica) { here.copy(weight, replica); });
+  table.find(row).copies(0).each([&](char* other) { here.copy(weight, reinterpret_cast<T*>(other)); });
   if constexpr (Rule::kState) here.store(state, given.state_row(row));
 }
 
@@ -463,10 +452,9 @@ HINTERLAND_FN void update_piece(const TableRows<T>& table, const Rule& rule, con
 template <class T, int kWide, class Rule>
 HINTERLAND_FN void update_rows(const UpdateParams& p, int64_t thread, int64_t threads) {
   if (*p.bad != 0) return;
-  const TableRows<T> table{p.table, p.dim};
   const Rule rule(p);
   for_pieces(p.count, p.lanes, p.steps, thread, threads,
-             [&](int64_t place, int64_t piece) { update_piece<kWide>(table, rule, p, place, piece); });
+             [&](int64_t place, int64_t piece) { update_piece<T, kWide>(p, rule, place, piece); });
 }
 
-}  // namespace hinterland::training
+}  // namespace hinterland::memory

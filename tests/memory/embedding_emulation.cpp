@@ -1,8 +1,8 @@
-// Runs the GPU's share of training/embedding.hpp on the CPU, warp by warp, each of 32 emulated lanes: compiled by
+// Runs the GPU's share of memory/embedding.hpp on the CPU, warp by warp, each of 32 emulated lanes: compiled by
 // test_embedding_emulation.py, with tests/lanes before include/.
 #include <cstdint>
 
-#include "hinterland/training/embedding.hpp"
+#include "hinterland/memory/embedding.hpp"
 
 using namespace hinterland;
 
@@ -35,32 +35,32 @@ void with_width(int64_t element, int64_t wide, const Each& each) {
 extern "C" {
 
 // faults: the offsets' and the entries'; flags: theirs
-void pool(const training::PoolParams* params, int64_t element, int64_t wide, int64_t warps, memory::IndexFault* faults,
+void pool(const memory::PoolParams* params, int64_t element, int64_t wide, int64_t warps, memory::IndexFault* faults,
           int64_t* flags) {
-  training::PoolParams p = *params;
+  memory::PoolParams p = *params;
   faults[0] = faults[1] = {};
   p.offsets = {faults, flags}, p.entries = {faults + 1, flags + 1};
   with_width(element, wide, [&](auto kind, auto width) {
     using T = decltype(kind);
     constexpr int kWide = decltype(width)::value;
-    const auto share = p.best == nullptr ? &training::pool_bags<T, kWide, false> : &training::pool_bags<T, kWide, true>;
+    const auto share = p.best == nullptr ? &memory::pool_bags<T, kWide, false> : &memory::pool_bags<T, kWide, true>;
     run(warps, [&](int64_t thread) { share(p, thread, warps * 32); });
   });
 }
 
-void weigh(const training::WeighParams* p, int64_t element, int64_t wide, int64_t warps) {
+void weigh(const memory::WeighParams* p, int64_t element, int64_t wide, int64_t warps) {
   with_width(element, wide, [&](auto kind, auto width) {
     using T = decltype(kind);
-    run(warps, [&](int64_t thread) { training::weigh_entries<T, decltype(width)::value>(*p, thread, warps * 32); });
+    run(warps, [&](int64_t thread) { memory::weigh_entries<T, decltype(width)::value>(*p, thread, warps * 32); });
   });
 }
 
-void update(const training::UpdateParams* p, int64_t element, int64_t wide, int64_t warps) {
+void update(const memory::UpdateParams* p, int64_t element, int64_t wide, int64_t warps) {
   with_width(element, wide, [&](auto kind, auto width) {
     using T = decltype(kind);
     constexpr int kWide = decltype(width)::value;
-    const auto share = p->state == nullptr ? &training::update_rows<T, kWide, training::SgdRule>
-                                           : &training::update_rows<T, kWide, training::AdagradRule>;
+    const auto share = p->state == nullptr ? &memory::update_rows<T, kWide, memory::SgdRule>
+                                           : &memory::update_rows<T, kWide, memory::AdagradRule>;
     run(warps, [&](int64_t thread) { share(*p, thread, warps * 32); });
   });
 }

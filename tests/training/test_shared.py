@@ -1,4 +1,4 @@
-"""Tables that several processes hold together: every row comes as from a whole table, and nobody waits for ever."""
+"""Features that several processes hold together: every row comes as from a whole table, and nobody waits for ever."""
 
 from __future__ import annotations
 
@@ -22,25 +22,12 @@ from hinterland.graph.formats.arrays import Archive
 from hinterland.runtime import devices
 from hinterland.runtime.errors import FormatError
 from hinterland.training import Shards
-from hinterland.training.sharded import PartOfRows
+from hinterland.training.shared import PartOfRows
 
 from .test_train import free_port, same
 
 # 161 vertices validate and 193 are tested: in batches of 16, the first of two ranks has a batch more than the second.
 SHAPE = datasets.Shape({"node": 600}, {"node": 64}, {("node", "to", "node"): 6000}, (240, 161, 193), 4, undirected=True)
-
-
-@given(st.integers(0, 100_000), st.integers(1, 9))
-def test_every_row_has_one_place(rows, nodes):
-    """The node and number that a row is found at are those that lead back to it; nodes hold about equally many."""
-    shards = Shards(rows, nodes)
-    owner, number = shards.find(torch.arange(rows))
-    counts = torch.bincount(owner, minlength=nodes).tolist()
-    assert counts == [shards.count(node) for node in range(nodes)] and sum(counts) == rows
-    assert max(counts) - min(counts) <= shards.block
-    for row in range(0, rows, max(1, rows // 50)):
-        assert shards.row(int(owner[row]), int(number[row])) == row
-        assert int(number[row]) < counts[int(owner[row])]
 
 
 @given(st.integers(0, 400), st.integers(1, 5), st.lists(st.integers(1, 90), min_size=1, max_size=5))
@@ -83,14 +70,14 @@ def test_damage_in_the_part_of_another_node(tmp_path, save):
 
 
 class Job:
-    """A run of sharded_ranks.py: ``nodes`` times ``local`` processes, as torchrun would tell them who they are."""
+    """A run of shared_ranks.py: ``nodes`` times ``local`` processes, as torchrun would tell them who they are."""
 
     def __init__(self, nodes, local, folder, device="cpu"):
         self.nodes, self.local, self.folder = nodes, local, folder
         datasets.save(datasets.generate(SHAPE, seed=1, device="cpu"), folder / "set")
         shared = {**os.environ, "WORLD_SIZE": str(nodes * local), "LOCAL_WORLD_SIZE": str(local), "OMP_NUM_THREADS": "1"}
         shared |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
-        program = Path(__file__).with_name("sharded_ranks.py")
+        program = Path(__file__).with_name("shared_ranks.py")
         started = [
             subprocess.Popen(
                 [sys.executable, str(program), str(folder), device],

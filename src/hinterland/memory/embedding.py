@@ -8,11 +8,12 @@ from typing import Any, Literal
 import torch
 from torch.autograd.function import once_differentiable
 
-from ..memory import TieredTensor, UnifiedTensor
-from ..memory.host import HostTable
 from ..runtime import arguments
 from ..runtime.errors import ConfigError
 from .embedding_launch import DTYPES, Bags, Gradient, check_type, note, pool, weigh
+from .host import HostTable
+from .tiered import TieredTensor
+from .unified import UnifiedTensor
 
 MODES = ("sum", "mean", "max")
 _PART = 32 << 20  # bytes that are on the way to tiers at a time

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 import hinterland as hl
 from hinterland import UnifiedEmbeddingBag, UnifiedTensor, _core, memory
+from hinterland.memory import SparseAdagrad, SparseSGD
 from hinterland.runtime.errors import ConfigError, IndexOutOfRange, OutOfMemory
-from hinterland.training import SparseAdagrad, SparseSGD
 
 MODES = ["sum", "mean", "max"]
 DTYPES = [torch.float32, torch.float16, torch.bfloat16]

@@ -1,4 +1,4 @@
-#include "training/embedding.hpp"
+#include "memory/embedding.hpp"
 
 namespace hinterland::native {
 
@@ -20,48 +20,48 @@ void with_element(Element element, const Each& each) {
 
 }  // namespace
 
-BagFaults pool_bags(const training::PoolParams& params, Element element) {
+BagFaults pool_bags(const memory::PoolParams& params, Element element) {
   BagFaults faults;
   volatile int64_t flag = 0;
-  training::PoolParams p = params;
+  memory::PoolParams p = params;
   p.lanes = 1, p.steps = ceil_div<int64_t>(p.dim, kWide);
   p.offsets = {&faults.offsets, &flag}, p.entries = {&faults.entries, &flag};
   const int64_t pieces = p.bags.bags * p.steps;
   with_element(element, [&](auto kind) {
     using T = decltype(kind);
-    const auto one = p.best == nullptr ? &training::pool_bags<T, kWide, false> : &training::pool_bags<T, kWide, true>;
+    const auto one = p.best == nullptr ? &memory::pool_bags<T, kWide, false> : &memory::pool_bags<T, kWide, true>;
 #pragma omp parallel for schedule(dynamic, kPiecesAtOnce) if (pieces > kAlone)
     for (int64_t i = 0; i < pieces; ++i) one(p, i, pieces);
   });
   return faults;
 }
 
-void weigh_entries(const training::WeighParams& params, Element element) {
-  training::WeighParams p = params;
+void weigh_entries(const memory::WeighParams& params, Element element) {
+  memory::WeighParams p = params;
   p.lanes = 1;
   with_element(element, [&](auto kind) {
 #pragma omp parallel for schedule(dynamic, kPiecesAtOnce) if (p.bags.count > kAlone)
-    for (int64_t i = 0; i < p.bags.count; ++i) training::weigh_entries<decltype(kind), kWide>(p, i, p.bags.count);
+    for (int64_t i = 0; i < p.bags.count; ++i) memory::weigh_entries<decltype(kind), kWide>(p, i, p.bags.count);
   });
 }
 
-void note_entries(const training::NoteParams& p) {
+void note_entries(const memory::NoteParams& p) {
   const int64_t all = max_of(p.bags.count, p.bags.bags);
 #pragma omp parallel for schedule(static) if (all > kAlone)
   for (int64_t i = 0; i < all; ++i) note_entry(p, i);
 }
 
-void update_rows(const training::UpdateParams& params, Element element) {
-  training::UpdateParams p = params;
+void update_rows(const memory::UpdateParams& params, Element element) {
+  memory::UpdateParams p = params;
   p.lanes = 1, p.steps = ceil_div<int64_t>(p.dim, kWide);
   const int64_t pieces = p.count * p.steps;
   with_element(element, [&](auto kind) {
     using T = decltype(kind);
     const auto by = [&]<class Rule>() {
 #pragma omp parallel for schedule(dynamic, kPiecesAtOnce) if (pieces > kAlone)
-      for (int64_t i = 0; i < pieces; ++i) training::update_rows<T, kWide, Rule>(p, i, pieces);
+      for (int64_t i = 0; i < pieces; ++i) memory::update_rows<T, kWide, Rule>(p, i, pieces);
     };
-    p.state == nullptr ? by.template operator()<training::SgdRule>() : by.template operator()<training::AdagradRule>();
+    p.state == nullptr ? by.template operator()<memory::SgdRule>() : by.template operator()<memory::AdagradRule>();
   });
 }
 

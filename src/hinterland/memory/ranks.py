@@ -1,4 +1,4 @@
-"""The processes of a data-parallel run: who they are, what they agree on, and what happens when one is lost."""
+"""The processes of a torchrun job: who they are, what they agree on, and what happens when one is lost."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
 
 from ..runtime import devices
 from ..runtime.errors import ConfigError, HinterlandError, RankLost
@@ -25,7 +23,7 @@ _LOADING = datetime.timedelta(days=1)  # one rank may read a table while the oth
 
 @dataclass(frozen=True)
 class Ranks:
-    """This process, ``rank`` of ``world_size`` that train together, on ``device``.
+    """This process, ``rank`` of ``world_size`` that work together, on ``device``.
 
     The processes of one machine (a node) follow one another: torchrun numbers them so. Each has ``local_world_size`` of them.
     ``timeout``: seconds after which a rank that gives no answer is lost.
@@ -55,15 +53,6 @@ class Ranks:
     def nodes(self) -> int:
         """How many machines there are."""
         return self.world_size // self.local_world_size
-
-    def parallel(self, model: nn.Module) -> nn.Module:
-        """The model whose gradients are averaged over all ranks; they are views of what was summed: clone those to be kept."""
-        if self.world_size == 1:
-            return model
-        # The CPU bounds a step, so as little as possible is done beside it: gradients are views of what is summed, batches are
-        # not looked through for tensors to move (no device_ids), and 25 MB are summed at a time. (Named, this holds for the
-        # first piece too, which by default ends at 1 MB.)
-        return DistributedDataParallel(model, gradient_as_bucket_view=True, bucket_cap_mb=25)
 
     def sum(self, values: Sequence[float]) -> list[float]:
         """Each value's sum over all ranks."""

@@ -13,11 +13,11 @@ from typing import Any
 
 import torch
 
-from ..memory import UnifiedTensor
 from ..runtime import arguments
 from ..runtime.errors import ConfigError
 from .embedding import TableParameter
 from .embedding_launch import joined, update
+from .unified import UnifiedTensor
 
 
 class _SparseOptimizer(torch.optim.Optimizer):

@@ -1,4 +1,4 @@
-"""What each of several processes does for test_sharded.py; LOCAL_WORLD_SIZE says how many of them count as one machine."""
+"""What each of several processes does for test_shared.py; LOCAL_WORLD_SIZE says how many of them count as one machine."""
 
 from __future__ import annotations
 

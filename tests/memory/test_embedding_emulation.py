@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hinterland import UnifiedTensor, _core
+from hinterland.memory import embedding_launch as calls
 from hinterland.memory.faults import _IndexFault
 from hinterland.runtime.jit import INCLUDE_DIR
 from hinterland.runtime.params import address
-from hinterland.training import embedding_launch as calls
 
 TESTS = Path(__file__).resolve().parent.parent
 DTYPES = [torch.float32, torch.float16, torch.bfloat16]
@@ -29,7 +29,7 @@ def gpu(tmp_path_factory):
     library = tmp_path_factory.mktemp("emulation") / "embedding.so"
     paths = ["-I", str(TESTS / "lanes"), "-I", str(INCLUDE_DIR)]
     flags = ["-std=c++20", "-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-fsanitize=undefined"]
-    source = str(Path(__file__).with_name("emulation.cpp"))
+    source = str(Path(__file__).with_name("embedding_emulation.cpp"))
     subprocess.run(["g++", *flags, "-fno-sanitize-recover", *paths, source, "-o", library], check=True)
     return ctypes.CDLL(str(library))
 
@@ -44,9 +44,9 @@ def _pool(gpu, table, bags, mode, weights, warps):
     rows = torch.empty(bags.count, table.shape[1], dtype=table.dtype)
     best = torch.empty(rows.shape, dtype=torch.int64) if mode == "max" else None
     counts = torch.empty(bags.count, dtype=torch.int64) if mode == "mean" else None
-    params = calls._PoolParams(table=table.reach(bags.index), dim=table.shape[1], bags=bags.of(len(table)))
+    params = calls._PoolParams(placement=table.reach(bags.index), dim=table.shape[1], bags=bags.of(len(table)))
     params.weights, params.pooled, params.best, params.counts = map(address, (weights, rows, best, counts))
-    wide, params.lanes, params.steps = calls._cut(params.table, rows)
+    wide, params.lanes, params.steps = calls._cut(params.placement, rows)
     faults, flags = (_IndexFault * 2)(), (ctypes.c_int64 * 2)()
     _call(gpu.pool, params, table.dtype, wide, warps, faults, flags)
     return rows, best, counts, [[f.first, f.value, f.table_rows, f.count] for f in faults], list(flags)
@@ -54,12 +54,12 @@ def _pool(gpu, table, bags, mode, weights, warps):
 
 def _update(gpu, table, state, given, rate, eps, warps):
     ordered, order = torch.sort(given.keys, stable=True)
-    params = calls._UpdateParams(table=table.reach(given.keys), dim=table.shape[1], rate=rate, eps=eps)
+    params = calls._UpdateParams(placement=table.reach(given.keys), dim=table.shape[1], rate=rate, eps=eps)
     params.state = 0 if state is None else state.cpu().data_ptr()
     params.keys, params.key_bytes, params.order, params.count = ordered.data_ptr(), 4, order.data_ptr(), len(order)
     params.factor, params.best = address(given.factor), address(given.best)
     params.bag, params.gradient, params.bad = given.bag.data_ptr(), given.rows.data_ptr(), given.bad.data_ptr()
-    wide, params.lanes, params.steps = calls._cut(params.table, given.rows)
+    wide, params.lanes, params.steps = calls._cut(params.placement, given.rows)
     _call(gpu.update, params, table.dtype, wide, warps)
 
 
@@ -100,9 +100,9 @@ def test_lanes_do_what_the_cpu_does(gpu, dtype, mode, rows, dim, lengths, wide, 
 
     gradient = torch.randn(len(lengths), dim).to(dtype)
     slopes = torch.full((count,), 7.0)
-    params = calls._WeighParams(table=theirs.reach(index), dim=dim, bags=bags.of(rows))
+    params = calls._WeighParams(placement=theirs.reach(index), dim=dim, bags=bags.of(rows))
     params.gradient, params.found = gradient.data_ptr(), slopes.data_ptr()
-    cut, params.lanes, _ = calls._cut(params.table, gradient)
+    cut, params.lanes, _ = calls._cut(params.placement, gradient)
     _call(gpu.weigh, params, dtype, cut, warps)
     torch.testing.assert_close(slopes, calls.weigh(ours, bags, gradient), rtol=1e-4, atol=1e-4)
 

@@ -1,32 +1,23 @@
-"""Tables that the processes of a torchrun job hold together: once on each machine, and over several machines a part on each.
+"""Tables that the processes of a torchrun job hold together over several machines, a part on each.
 
-On one machine the first rank reads the table into registered memory, and the others map the same pages (memory/allocator.py).
-Over several, a rank asks those with its own local rank on the other nodes for rows, by all-to-all.
+A rank asks those with its own local rank on the other nodes for rows, by all-to-all. The ranks of one node may hold its part in
+registered memory, where they map the same pages (allocator.py).
 """
 
 from __future__ import annotations
 
 import datetime
-import os
 from dataclasses import dataclass
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 import torch.distributed as dist
 
-from ..datasets.dataset import AnyDataset
-from ..datasets.files import placed, placements, read_rows, source_of
-from ..memory import UnifiedTensor
-from ..memory.faults import out_of_range
-from ..memory.rows import Index, RowTable
-from ..runtime import arguments
 from ..runtime.errors import ConfigError, HinterlandError
 from ..runtime.shown import Shown, table_of
+from .faults import out_of_range
 from .ranks import Ranks, hearing
-
-if TYPE_CHECKING:
-    from ..datasets.source import Rows
+from .rows import Index, RowTable
 
 _LARGEST_BLOCK = 8192  # rows: some megabytes, which files are read in as fast as in one piece
 _BLOCKS = 64  # of each node at least, where there are rows enough: no node has all of the hottest
@@ -175,67 +166,3 @@ class ShardedTensor(Shown):
             sentence = out_of_range(first, int(index[first]), self.shards.rows, len(positions))
             error = type(sentence)(f"rank {self._ranks.rank}: {sentence}")
         self._ranks.raise_together(error, self._group)
-
-
-class PartOfRows:
-    """The rows of one node, out of the rows of a file."""
-
-    def __init__(self, rows: Rows, shards: Shards, node: int) -> None:
-        self.path, self.dtype, self.shape = rows.path, rows.dtype, (shards.count(node), rows.shape[1])
-        self._rows, self._shards, self._node = rows, shards, node
-        self._taken = 0  # rows of the node
-        self._at = 0  # rows of the file
-
-    def read(self, target: torch.Tensor) -> None:
-        done = 0
-        while done < len(target):
-            begin = self._shards.row(self._node, self._taken)
-            length = min(self._shards.block - begin % self._shards.block, len(target) - done)
-            self._rows.skip(begin - self._at)
-            self._rows.read(target[done : done + length])
-            self._at, self._taken, done = begin + length, self._taken + length, done + length
-        if self._taken == self.shape[0]:
-            self._rows.skip(
-                self._rows.shape[0] - self._at
-            )  # at the end of what is compressed or an archive stands its checksum
-            self._at = self._rows.shape[0]
-
-    def skip(self, count: int) -> None:
-        self._taken += count
-
-
-def open_shared(
-    path: str | os.PathLike[str],
-    ranks: Ranks,
-    *,
-    symmetrize: bool = False,
-    num_classes: int | None = None,
-    format: str | None = None,
-) -> AnyDataset:
-    """A data set whose features the processes of a torchrun job hold together; everything else each has for itself.
-
-    On one machine they share one registered table. On several, each machine reads only its part of the features from the
-    file, and they are a ShardedTensor. One process alone gets what ``datasets.open`` gives. So does every process for a data
-    set without splits, which is small and about to be cut (``largest_component``).
-
-    Args:
-        ranks: who shares (:func:`.joined`); all of them call this.
-        path, symmetrize, num_classes, format: as in ``datasets.open``. Every node finds the files under the same path.
-
-    Raises:
-        FormatError, StorageError, OutOfMemory: as in ``datasets.open``; of features, in all ranks alike.
-        RankLost: another rank died.
-    """
-    arguments.instance("ranks", ranks, Ranks, "as training.joined() gives")
-    source = source_of(path, format, num_classes)
-    alone = ranks.world_size == 1 or not any(len(part) for part in source.splits.values())
-    table = partial(read_rows, placement="host") if alone else partial(_held_together, ranks)
-    with hearing(ranks.timeout):
-        return placed(source, placements("host"), symmetrize, table)
-
-
-def _held_together(ranks: Ranks, rows: Rows, what: str) -> UnifiedTensor | ShardedTensor:
-    placement = "registered" if ranks.local_world_size > 1 else "host"
-    mine = rows if ranks.nodes == 1 else PartOfRows(rows, Shards(rows.shape[0], ranks.nodes), ranks.node)
-    part = ranks.from_node(lambda: read_rows(mine, what, placement))
-    return part if ranks.nodes == 1 else ShardedTensor(part, rows.shape[0], ranks)

@@ -1,4 +1,4 @@
-"""Pools bags of rows and updates rows: launches training/embedding.cu, or runs its loops on the CPU.
+"""Pools bags of rows and updates rows: launches memory/embedding.cu, or runs its loops on the CPU.
 
 Everything here is queued on the current stream of the GPU that the arguments are on, and knows nothing of autograd.
 """
@@ -10,22 +10,23 @@ from dataclasses import dataclass
 import torch
 
 from .. import _core
-from ..memory import UnifiedTensor, faults
-from ..memory.gather import index_bytes
-from ..memory.rows import RowTable
 from ..runtime import devices
 from ..runtime.arguments import dense
 from ..runtime.errors import ConfigError, IndexOutOfRange
 from ..runtime.jit import KernelFile
 from ..runtime.launch import launch
 from ..runtime.params import Params, address, struct
+from . import faults
+from .gather import index_bytes
+from .rows import RowTable
+from .unified import UnifiedTensor
 
 _ELEMENTS = {torch.float32: "float", torch.float16: "Float16", torch.bfloat16: "Bfloat16"}  # of tables, and their C++ names
 DTYPES = tuple(_ELEMENTS)
 _UNIT = _core.UNIT_BYTES  # of the widest load
 _THREADS = _core.BAG_THREADS
 _Bags, _PoolParams, _WeighParams, _NoteParams, _UpdateParams = (
-    struct(f"training::{name}") for name in ("Bags", "PoolParams", "WeighParams", "NoteParams", "UpdateParams")
+    struct(f"memory::{name}") for name in ("Bags", "PoolParams", "WeighParams", "NoteParams", "UpdateParams")
 )
 _BLOCKS_PER_SM = 8
 _NOTE = "note_kernel"
@@ -46,7 +47,7 @@ def _update(name: str, wide: int, rule: str) -> str:
 
 
 KERNELS = KernelFile(
-    "training/embedding.cu",
+    "memory/embedding.cu",
     (
         _NOTE,
         *(_pool(*width, largest) for width in _WIDTHS for largest in (False, True)),
@@ -131,7 +132,7 @@ def pool(
     counts = torch.empty(bags.count, dtype=torch.int64, device=device) if mode == "mean" else None
     name = _ELEMENTS[table.dtype]
     source, params = table.reach(bags.index), _PoolParams()  # `source` keeps the memory of tiers
-    params.table, params.dim, params.bags = source, dim, bags.of(len(table))
+    params.placement, params.dim, params.bags = source, dim, bags.of(len(table))
     params.weights, params.pooled = address(weights), rows.data_ptr()
     params.best, params.counts = address(best), address(counts)
     if device.type == "cpu":
@@ -170,7 +171,7 @@ def weigh(table: RowTable, bags: Bags, gradient: torch.Tensor) -> torch.Tensor:
     found = torch.empty(bags.index.numel(), dtype=torch.float32, device=device)
     name = _ELEMENTS[table.dtype]
     source, params = table.reach(bags.index), _WeighParams()
-    params.table, params.dim, params.bags = source, dim, bags.of(len(table))
+    params.placement, params.dim, params.bags = source, dim, bags.of(len(table))
     params.gradient, params.found = gradient.data_ptr(), found.data_ptr()
     if device.type == "cpu":
         _core.weigh_entries(params.address, _core.ELEMENTS[name])
@@ -278,7 +279,7 @@ def update(table: RowTable, state: UnifiedTensor | None, given: Gradient, rate: 
     ordered, order = torch.sort(given.keys, stable=True)
     name = _ELEMENTS[table.dtype]
     source, params = table.reach(given.keys), _UpdateParams()
-    params.table, params.dim = source, dim
+    params.placement, params.dim = source, dim
     params.state = 0 if state is None else state.to(device).data_ptr()
     params.keys, params.key_bytes = ordered.data_ptr(), ordered.element_size()
     params.order, params.count = order.data_ptr(), n
@@ -303,7 +304,7 @@ def check_type(tensor: torch.Tensor, name: str) -> None:
 def _cut(table: Params, rows: torch.Tensor) -> tuple[int, int, int]:
     """Elements of a piece, lanes of a row, and pieces a lane takes of it; ``rows`` are of the table's type and length."""
     dim, size = rows.shape[1], rows.dtype.itemsize
-    aligned = (dim * size) % _UNIT == 0 and not (table.host | rows.data_ptr()) % _UNIT
+    aligned = (dim * size) % _UNIT == 0 and not (table.host.base | rows.data_ptr()) % _UNIT
     wide = _UNIT // size if aligned else 1
     pieces = -(-dim // wide)
     lanes = min(_core.WARP_LANES, 1 << (pieces - 1).bit_length())

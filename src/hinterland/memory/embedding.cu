@@ -1,7 +1,7 @@
-// The GPU's shells around training/embedding.hpp. T: the elements of the table; kWide: as many as 16 bytes hold, or one.
-#include "hinterland/training/embedding.hpp"
+// The GPU's shells around memory/embedding.hpp. T: the elements of the table; kWide: as many as 16 bytes hold, or one.
+#include "hinterland/memory/embedding.hpp"
 
-namespace hinterland::training {
+namespace hinterland::memory {
 
 __device__ int64_t this_thread() { return static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; }
 __device__ int64_t all_threads() { return static_cast<int64_t>(gridDim.x) * blockDim.x; }
@@ -25,4 +25,4 @@ __global__ void __launch_bounds__(kBagThreads) update_kernel(UpdateParams p) {
   update_rows<T, kWide, Rule>(p, this_thread(), all_threads());
 }
 
-}  // namespace hinterland::training
+}  // namespace hinterland::memory

@@ -1,0 +1,22 @@
+// The CPU's shells around hinterland/memory/embedding.hpp.
+#pragma once
+
+#include "hinterland/memory/embedding.hpp"
+
+namespace hinterland::native {
+
+// What tables are made of: T of the parameters.
+enum class Element : int64_t { kFloat32, kFloat16, kBfloat16 };
+
+struct BagFaults {
+  memory::IndexFault offsets, entries;
+};
+
+BagFaults pool_bags(const memory::PoolParams& params, Element element);
+void weigh_entries(const memory::WeighParams& params, Element element);
+void note_entries(const memory::NoteParams& params);
+
+// By Adagrad where there is a state, else by SGD.
+void update_rows(const memory::UpdateParams& params, Element element);
+
+}  // namespace hinterland::native

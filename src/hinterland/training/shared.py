@@ -1,0 +1,99 @@
+"""What the processes of a torchrun job have together: the features of a data set, and the gradients of a model.
+
+On one machine the first rank reads the table into registered memory, and the others map the same pages. Over several, every
+machine reads its part of a ShardedTensor.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import partial
+from typing import TYPE_CHECKING
+
+import torch
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+from ..datasets.dataset import AnyDataset
+from ..datasets.files import placed, placements, read_rows, source_of
+from ..memory import UnifiedTensor
+from ..memory.ranks import Ranks, hearing
+from ..memory.sharded import ShardedTensor, Shards
+from ..runtime import arguments
+
+if TYPE_CHECKING:
+    from ..datasets.source import Rows
+
+
+class PartOfRows:
+    """The rows of one node, out of the rows of a file."""
+
+    def __init__(self, rows: Rows, shards: Shards, node: int) -> None:
+        self.path, self.dtype, self.shape = rows.path, rows.dtype, (shards.count(node), rows.shape[1])
+        self._rows, self._shards, self._node = rows, shards, node
+        self._taken = 0  # rows of the node
+        self._at = 0  # rows of the file
+
+    def read(self, target: torch.Tensor) -> None:
+        done = 0
+        while done < len(target):
+            begin = self._shards.row(self._node, self._taken)
+            length = min(self._shards.block - begin % self._shards.block, len(target) - done)
+            self._rows.skip(begin - self._at)
+            self._rows.read(target[done : done + length])
+            self._at, self._taken, done = begin + length, self._taken + length, done + length
+        if self._taken == self.shape[0]:
+            self._rows.skip(
+                self._rows.shape[0] - self._at
+            )  # at the end of what is compressed or an archive stands its checksum
+            self._at = self._rows.shape[0]
+
+    def skip(self, count: int) -> None:
+        self._taken += count
+
+
+def open_shared(
+    path: str | os.PathLike[str],
+    ranks: Ranks,
+    *,
+    symmetrize: bool = False,
+    num_classes: int | None = None,
+    format: str | None = None,
+) -> AnyDataset:
+    """A data set whose features the processes of a torchrun job hold together; everything else each has for itself.
+
+    On one machine they share one registered table. On several, each machine reads only its part of the features from the
+    file, and they are a ShardedTensor. One process alone gets what ``datasets.open`` gives. So does every process for a data
+    set without splits, which is small and about to be cut (``largest_component``).
+
+    Args:
+        ranks: who shares (:func:`.joined`); all of them call this.
+        path, symmetrize, num_classes, format: as in ``datasets.open``. Every node finds the files under the same path.
+
+    Raises:
+        FormatError, StorageError, OutOfMemory: as in ``datasets.open``; of features, in all ranks alike.
+        RankLost: another rank died.
+    """
+    arguments.instance("ranks", ranks, Ranks, "as training.joined() gives")
+    source = source_of(path, format, num_classes)
+    alone = ranks.world_size == 1 or not any(len(part) for part in source.splits.values())
+    table = partial(read_rows, placement="host") if alone else partial(_held_together, ranks)
+    with hearing(ranks.timeout):
+        return placed(source, placements("host"), symmetrize, table)
+
+
+def _held_together(ranks: Ranks, rows: Rows, what: str) -> UnifiedTensor | ShardedTensor:
+    placement = "registered" if ranks.local_world_size > 1 else "host"
+    mine = rows if ranks.nodes == 1 else PartOfRows(rows, Shards(rows.shape[0], ranks.nodes), ranks.node)
+    part = ranks.from_node(lambda: read_rows(mine, what, placement))
+    return part if ranks.nodes == 1 else ShardedTensor(part, rows.shape[0], ranks)
+
+
+def data_parallel(model: nn.Module, ranks: Ranks) -> nn.Module:
+    """The model whose gradients are averaged over all ranks; they are views of what was summed: clone those to be kept."""
+    if ranks.world_size == 1:
+        return model
+    # The CPU bounds a step, so as little as possible is done beside it: gradients are views of what is summed, batches are not
+    # looked through for tensors to move (no device_ids), and 25 MB are summed at a time. (Named, this holds for the first piece
+    # too, which by default ends at 1 MB.)
+    return DistributedDataParallel(model, gradient_as_bucket_view=True, bucket_cap_mb=25)
