@@ -10,7 +10,7 @@ template <class App>
 void level(const EmogiCase& run) {
   with_policies(run, [&](auto access, const auto& assignment, auto edge) {
     using Access = decltype(access);
-    const auto* edges = static_cast<const decltype(edge)*>(run.params.edges);
+    const memory::Pointer<decltype(edge)> edges(run.params.edges);
     parallel_for(
         emogi_blocks<Access>(assignment, 1, Warp::kWidth),
         [&](int64_t block) {

@@ -49,7 +49,7 @@ bool once_each(unsigned seed, int64_t largest_size) {
   const int64_t blocks = emogi_blocks<Access>(assignment, graph::kEmogiWarps, Warp::kWidth);
   for (int64_t block = 0; block < blocks; ++block)
     for (int64_t warp = 0; warp < graph::kEmogiWarps; ++warp)
-      Lanes::run([&] { serve<Access>(assignment, edges.data(), app, block, warp, graph::kEmogiWarps); });
+      Lanes::run([&] { serve<Access>(assignment, memory::Pointer<Edge>(edges.data()), app, block, warp, graph::kEmogiWarps); });
   for (int64_t v = 0; v < vertices; ++v)
     for (int64_t i = offsets[v]; i < offsets[v + 1]; ++i)
       if (app.visits[i] != app.is_active[v]) return false;

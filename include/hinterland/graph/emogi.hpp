@@ -12,6 +12,7 @@
 #include "hinterland/core/platform.hpp"
 #include "hinterland/core/warp.hpp"
 #include "hinterland/graph/lists.hpp"
+#include "hinterland/memory/source.hpp"
 
 namespace hinterland::graph {
 
@@ -64,7 +65,11 @@ struct Division {
   int64_t num_tiles;              // to serve
 
   HINTERLAND_FN int64_t vertex_or_none(int64_t v) const { return v < num_vertices ? v : kNoVertex; }
-  HINTERLAND_FN Piece list(int64_t v) const { return list_within(offsets, v, num_edges); }
+  HINTERLAND_FN Piece list(int64_t v) const {
+    const memory::Pointer<int64_t> at(offsets);
+    const Piece found{at.read_alone(v), at.read_alone(v + 1)};
+    return found.lies_within(num_edges) ? found : Piece{};
+  }
 };
 
 // A worker serves `size` vertices that follow each other: 1 is EMOGI's warp for each vertex, 8 its chunks, and what fills a cache
@@ -142,9 +147,11 @@ HINTERLAND_FN int64_t emogi_blocks(const Assignment& assignment, int64_t warps, 
   return ceil_div(assignment.workers(), warps * (Access::kByWarp ? assignment.workers_of_warp() : lanes));
 }
 
-// Reads one piece of the list of v and visits its edges, in three loops: a warp waits once for several loads.
-template <class Access, class Edge, class App>
-HINTERLAND_FN void walk(const Edge* edges, int64_t v, const Piece& piece, App& app) {
+// Reads one piece of the list of v and visits its edges, in three loops: a warp waits once for several loads. Lanes read alone, as
+// they do in the published kernels: each leaves the loop at the end of its own strip.
+template <class Access, class Source, class App>
+HINTERLAND_FN void walk(const Source& edges, int64_t v, const Piece& piece, App& app) {
+  using Edge = typename Source::Element;
   constexpr int64_t kLineElements = kLineBytes / sizeof(Edge);
   constexpr int kInFlight = Access::kInFlight;
   const Strip strip = Access::strip(Warp::lane(), Warp::kWidth, piece.begin, piece.end, kLineElements);
@@ -154,7 +161,7 @@ HINTERLAND_FN void walk(const Edge* edges, int64_t v, const Piece& piece, App& a
     int64_t weight[kInFlight];
     typename App::Value seen[kInFlight];
     for (int j = 0; j < kInFlight; ++j) {
-      neighbour[j] = strip.holds(k + j) ? edges[strip.at(k + j)] : kIdle;
+      neighbour[j] = strip.holds(k + j) ? edges.read_alone(strip.at(k + j)) : kIdle;
       weight[j] = strip.holds(k + j) ? app.weight(strip.at(k + j)) : 0;
     }
     for (int j = 0; j < kInFlight; ++j) {
@@ -172,8 +179,8 @@ HINTERLAND_FN void walk(const Edge* edges, int64_t v, const Piece& piece, App& a
 }
 
 // What one warp does in a level.
-template <class Access, class Assignment, class Edge, class App>
-HINTERLAND_FN void serve(const Assignment& assignment, const Edge* edges, App& app, int64_t block, int64_t warp,
+template <class Access, class Assignment, class Source, class App>
+HINTERLAND_FN void serve(const Assignment& assignment, const Source& edges, App& app, int64_t block, int64_t warp,
                          int64_t warps) {
   if constexpr (Access::kByWarp) {
     const WarpShare<Assignment> share(assignment, block, warp, warps);
@@ -250,7 +257,7 @@ struct EmogiSssp : EmogiApp {
   HINTERLAND_FN bool active(int64_t v) const { return EmogiState::active[v] != 0; }
   HINTERLAND_FN Value own(int64_t v) const { return look(v); }
   HINTERLAND_FN Value look(int64_t v) const { return atomic_load(cost(v)); }
-  HINTERLAND_FN int64_t weight(int64_t i) const { return weights[i]; }
+  HINTERLAND_FN int64_t weight(int64_t i) const { return memory::Pointer<int32_t>(weights).read_alone(i); }
   // A vertex whose own cost has fallen meanwhile will be served again, with the better cost.
   HINTERLAND_FN bool goes_on(int64_t v, Value own) const { return look(v) == own; }
   HINTERLAND_FN void visit(int64_t, Value own, int64_t w, int64_t weight, Value seen) const {

@@ -30,6 +30,8 @@ struct Span {
 // An array in any memory that this processor can load from: its own, a peer GPU's, or mapped host memory.
 template <class T>
 struct Pointer {
+  using Element = T;
+
   const T* base;
 
   HINTERLAND_FN explicit Pointer(const void* base, int64_t /*count*/ = 0) : base(static_cast<const T*>(base)) {}

@@ -74,8 +74,8 @@ def betweenness_centrality(
         gpu_budget: most bytes of GPU memory that the call may take, result included (``"1GiB"`` or a number); None is what
             is free. Where it has no room for the search's state, the CPU does the work.
         device: where to run; None is the current GPU, or the CPU on a machine without one.
-        stats: also report ``device``, ``seconds``, ``edges``, ``bytes``, ``cached``, ``tiers``, ``held``, and the same and more for each
-            source (``searches``; see ``traversal_stats.summarise``; their levels are those on the way there, then those on
+        stats: also report ``device``, ``seconds``, ``edges``, ``bytes``, ``cached``, ``tiers``, ``held``, and the same and
+            more for each source (``searches``; see ``traversal_stats.summarise``; their levels are those on the way there, then those on
             the way back).
 
     Returns:

@@ -7,7 +7,7 @@ template <class App, class Access, class Assignment, class Edge>
 __global__ void __launch_bounds__(kEmogiWarps* kWarpLanes) emogi_level(const __grid_constant__ EmogiParams p) {
   const Assignment assignment{p.division};
   App app{{p.state}};
-  serve<Access>(assignment, static_cast<const Edge*>(p.edges), app, blockIdx.x, threadIdx.x / kWarpLanes, kEmogiWarps);
+  serve<Access>(assignment, memory::Pointer<Edge>(p.edges), app, blockIdx.x, threadIdx.x / kWarpLanes, kEmogiWarps);
   if (__syncthreads_or(app.found) && threadIdx.x == 0) app.report_found();
 }
 

@@ -82,8 +82,8 @@ def multi_source_bfs(
             is free. Levels for which it has no room go to host memory, and where it has none for the search's state, the CPU
             does the work.
         device: where to run; None is the current GPU, or the CPU on a machine without one.
-        stats: also report ``device``, ``mode``, ``seconds``, ``edges``, ``bytes``, ``cached``, ``tiers``, ``held``, and the same and
-            more for each search of up to 64 sources (``searches``; see ``traversal_stats.summarise``).
+        stats: also report ``device``, ``mode``, ``seconds``, ``edges``, ``bytes``, ``cached``, ``tiers``, ``held``, and the
+            same and more for each search of up to 64 sources (``searches``; see ``traversal_stats.summarise``).
 
     Returns:
         ``MultiBfsResult(levels int32 [S, V], reached int64 [S], distance_sum int64 [S], eccentricity int32 [S], stats)``.
