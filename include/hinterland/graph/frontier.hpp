@@ -9,7 +9,7 @@
 
 #include "hinterland/core/grid.hpp"
 #include "hinterland/graph/lists.hpp"
-#include "hinterland/memory/meter.hpp"
+#include "hinterland/memory/source.hpp"
 
 namespace hinterland::graph {
 
