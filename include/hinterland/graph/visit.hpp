@@ -35,9 +35,9 @@ HINTERLAND_FN void visit_chunks(const Csr<Edge, Weight, Sources>& graph, const L
                                 int64_t to, Visitor& visitor, Counts& counts) {
   using Graph = Csr<Edge, Weight, Sources>;
   // Edges at[k], as far as they are any: batch.from says whose they are.
-  const auto read_and_visit = [&](EdgeBatch<Edge, Weight>& batch, const int64_t (&at)[kInFlight]) {
-    graph.edges.read(at, batch.to, counts.meter);
-    if constexpr (Graph::kWeighted) graph.weights.read(at, batch.weight, counts.meter);
+  const auto read_and_visit = [&](EdgeBatch<Edge, Weight>& batch, const int64_t (&at)[kInFlight], auto& meter) {
+    graph.edges.read(at, batch.to, meter);
+    if constexpr (Graph::kWeighted) graph.weights.read(at, batch.weight, meter);
     for (int k = 0; k < kInFlight; ++k)
       if (batch.from[k] >= 0 && !graph.has(batch.to[k])) {
         counts.bad = min_of(counts.bad, batch.from[k]);
@@ -45,20 +45,22 @@ HINTERLAND_FN void visit_chunks(const Csr<Edge, Weight, Sources>& graph, const L
       }
     visitor(batch);
   };
-  counts.meter.begin_run();
   EdgeBatch<Edge, Weight> batch;
   int64_t at[kInFlight];
   if constexpr (Warp::kWidth == 1) {  // one list, whose elements lie one after the other
+    memory::NoMeter counted_below;
     const auto visit_next = [&](int64_t i, int count) {
       if (i < 0) __builtin_unreachable();  // so that no element of a whole batch is asked whether it is there
       for (int k = 0; k < kInFlight; ++k) {
         batch.from[k] = k < count ? vertex : -1;
         at[k] = k < count ? i + k : memory::kNowhere;
       }
-      read_and_visit(batch, at);
+      read_and_visit(batch, at, counted_below);
     };
     int64_t i = lists.begin + from;
     const int64_t end = lists.begin + to;
+    graph.edges.count_run(i, end, counts.meter);
+    if constexpr (Graph::kWeighted) graph.weights.count_run(i, end, counts.meter);
     for (; i + kInFlight <= end; i += kInFlight) visit_next(i, kInFlight);
     if (i < end) visit_next(i, static_cast<int>(end - i));
     return;
@@ -72,7 +74,7 @@ HINTERLAND_FN void visit_chunks(const Csr<Edge, Weight, Sources>& graph, const L
       batch.from[k] = element.valid ? owner : -1;
       at[k] = element.valid ? element.index : memory::kNowhere;
     }
-    read_and_visit(batch, at);
+    read_and_visit(batch, at, counts.meter);
   }
 }
 

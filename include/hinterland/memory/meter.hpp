@@ -28,7 +28,16 @@ class Meter {
   TierCount home, kept;  // where an array lies, and what a nearer memory keeps of it
 
   // What was read before is no longer at hand: so that counts are the same however lists are shared among threads.
-  HINTERLAND_FN void begin_run() { ++run_; }
+  HINTERLAND_FN void begin_run() { last_ = kNone, ++run_; }
+
+  // `hits` elements that one lane reads in order, which fill the bytes [from, to).
+  HINTERLAND_FN void count_run(const void* from, const void* to, int64_t hits, bool is_kept) {
+    const auto begin = reinterpret_cast<uintptr_t>(from), last = reinterpret_cast<uintptr_t>(to) - 1;
+    TierCount& tier = is_kept ? kept : home;
+    tier.bytes += static_cast<int64_t>(last / kSectorBytes - begin / kSectorBytes + 1) * kSectorBytes;
+    tier.requests += static_cast<int64_t>(last / kLineBytes - begin / kLineBytes + 1);
+    tier.hits += hits;
+  }
 
   // An access that a warp makes together: this lane reads what lies at `address`, or nothing if that is null. Of the lanes that
   // read in a sector the first moves it, as far as they follow each other.
@@ -59,6 +68,8 @@ class Meter {
   // An access of one lane. A processor whose warps have one lane has at hand what it has just read, of several arrays in turn.
   HINTERLAND_FN void count_alone(const void* address, bool is_kept) {
     const int64_t sector = sector_of(address), line = sector / kSectors;
+    if (sector == last_) return add(false, false, is_kept);  // most are
+    last_ = sector;
     Recent& recent = recent_[line % kRecent];
     const bool is_new = recent.line != line || recent.run != run_;
     if (is_new) recent = {line, run_, 0};
@@ -74,7 +85,7 @@ class Meter {
     if (is_new_line) ++tier.requests;
   }
 
-  int64_t run_ = 0;
+  int64_t run_ = 0, last_ = kNone;
   Recent recent_[kRecent];
 };
 

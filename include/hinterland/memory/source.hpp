@@ -1,12 +1,14 @@
 // Sources: what kernels read large arrays through, wherever these lie (DESIGN: "a kernel never knows where a row lives"). A source is
-// a small value with four calls, and no address among them:
+// a small value with three calls, and no address among them:
 //
 //   read(at, to, meter)   elements at[k] to to[k], for all k at once: all are asked for, and then waited for once. kNowhere asks for
 //                         nothing, and gives zero. All lanes of a warp call it together.
 //   read_alone(at)        one element, for a lane that the others do not wait for.
-//   count_reads(at, meter) has the meter count what read() would, for whoever reads the same lines again and again.
 //   span(begin, end)      how a warp reads a run of elements: from the cache line on that holds the first, so that each of its
 //                         requests begins on a line (merged and aligned access, Min 2022, listing 2.2).
+//
+// and for whoever has the meter count in another order than it reads, because lines are read again and again, or a lane reads a
+// whole run: count_reads(at, meter), which counts what read() would, and count_run(begin, end, meter).
 //
 // A family of sources says which one an array gets: ByAddress is the one whose arrays a processor can load from. Another family
 // (lines that come from storage, say) is another argument of the templates that read graphs.
@@ -92,6 +94,15 @@ struct Paged {
     if constexpr (Meter::kCounts)
       for (int k = 0; k < kCount; ++k)
         meter.count(at[k] == kNowhere ? nullptr : home + at[k], at[k] != kNowhere && is_kept(at[k]));
+  }
+
+  template <class Meter>
+  HINTERLAND_FN void count_run(int64_t begin, int64_t end, Meter& meter) const {
+    if constexpr (Meter::kCounts)
+      for (int64_t from = begin, to; from < end; from = to) {
+        to = slots == nullptr ? end : min_of(end, ((from >> kPageShift) + 1) << kPageShift);
+        meter.count_run(home + from, home + to, to - from, is_kept(from));
+      }
   }
 
   HINTERLAND_FN Span span(int64_t begin, int64_t end) const { return Pointer<T>::span_from(home, begin, end); }

@@ -127,6 +127,8 @@ struct Cached {
   }
   template <int kCount, class Meter>
   void count_reads(const int64_t (&)[kCount], Meter&) const {}
+  template <class Meter>
+  void count_run(int64_t, int64_t, Meter&) const {}
 
   Span span(int64_t begin, int64_t end) const { return {begin - begin % Warp::kWidth, begin, end}; }
 
