@@ -182,6 +182,12 @@ def test_stats_add_up(device):
     assert stats["reached"] == int(reached.sum()) and stats["edges"] == int(graph.degrees()[reached].sum())
     assert [level["vertices"] for level in stats["per_level"]] == torch.bincount(levels[reached]).tolist()
     assert stats["bytes"] >= 4 * stats["edges"] and stats["bytes"] % 32 == 0
+    tiers = stats["tiers"]
+    assert stats["bytes"] + stats["cached"] == sum(tier["bytes"] for tier in tiers.values())
+    assert (
+        stats["edges"] == sum(tier["hits"] for tier in tiers.values()) >= sum(tier["requests"] for tier in tiers.values()) > 0
+    )
+    assert device.type == "cuda" or tiers["local"] == tiers["peers"] == {"bytes": 0, "requests": 0, "hits": 0}
     assert stats["seconds"] > 0 and stats["device"] == str(device)
     assert hl.bfs(graph, 2, device=device).stats is None
 

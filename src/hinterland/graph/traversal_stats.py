@@ -42,9 +42,10 @@ def summarise(finished: Finished, seconds: float, prepared: Prepared, mode: str)
     rows = [dict(zip(FIELDS, row, strict=True)) for row in finished.records.tolist()]
     starts = [*(row["start_ns"] for row in rows), finished.end_ns]
     levels: list[dict[str, Any]] = []
+    home = prepared.out.home
     for number, row in enumerate(rows):
         parts = {part: [row.pop(f"{part}_{count}") for count in _COUNTS] for part in ("home", "kept")}
-        row |= {"bytes": parts["home"][0], "cached": parts["kept"][0], "tiers": _by_tier(prepared, **parts)}
+        row |= {"bytes": parts["home"][0], "cached": parts["kept"][0], "tiers": _by_tier(home, **parts)}
         row["direction"] = "pull" if row.pop("pulled") else "push"
         start, visit = row.pop("start_ns"), row.pop("visit_ns")
         collecting = visit - start if visit else 0  # 0 where a step is one loop
@@ -68,10 +69,13 @@ def summarise(finished: Finished, seconds: float, prepared: Prepared, mode: str)
     }
 
 
-def _by_tier(prepared: Prepared, home: list[int], kept: list[int]) -> dict[str, dict[str, int]]:
-    held = [{prepared.out.home: home}, {"local": kept}]
-    zero = [0] * len(_COUNTS)
-    return sum_tiers([{tier: dict(zip(_COUNTS, one.get(tier, zero), strict=True)) for tier in TIERS} for one in held])
+def _by_tier(at: str, home: list[int], kept: list[int]) -> dict[str, dict[str, int]]:
+    """What edges where they lie, in tier ``at``, and what the GPU keeps of them were read for."""
+    tiers = {tier: dict.fromkeys(_COUNTS, 0) for tier in TIERS}
+    for tier, counts in ((at, home), ("local", kept)):
+        for name, count in zip(_COUNTS, counts, strict=True):
+            tiers[tier][name] += count
+    return tiers
 
 
 def sum_tiers(parts: Iterable[dict[str, dict[str, int]]]) -> dict[str, dict[str, int]]:
