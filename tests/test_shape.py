@@ -20,8 +20,6 @@ NOT_OURS = {
     ("src/hinterland/pyg/loader.py", "LinkNeighborLoader.__init__"): _PYG,
 }
 
-TO_BE_CUT = {("include/hinterland/memory/clock.hpp", "admit")}  # functions that are still long; none may be added
-
 
 def python_functions(text: str) -> Iterator[tuple[str, int, int]]:
     """Each function's name, lines from its ``def`` to its end, and parameters (``self`` and ``cls`` are none)."""
@@ -104,8 +102,7 @@ def test_no_cpp_function_is_long():
     found = [(path, *function) for path in sources for function in cpp_functions(path.read_text())]
     assert len(found) > 500  # the scan sees functions
     long = long_ones(found)
-    assert {where: lines for where, lines in long.items() if where not in TO_BE_CUT} == {}
-    assert TO_BE_CUT - long.keys() == set(), "these are short by now"
+    assert long == {}
 
 
 @pytest.mark.parametrize("head", ["def f():", "async def f():", "class C:\n  def f(self):", "def g():\n  def f():"])

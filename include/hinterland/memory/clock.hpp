@@ -178,14 +178,81 @@ HINTERLAND_FN uint32_t fill_slots(const Clock& clock, const ClockBatch& batch, c
   return 0;
 }
 
+// Who admits a batch: steps 2 and 3 for chunks of its positions, and of the hand's lap. Lanes of a warp call these together.
+struct Admission {
+  Clock clock;
+  ClockBatch batch;
+  Chunks asked, lap;
+  int64_t *claims, *clear, *set;  // sums of the chunks
+
+  HINTERLAND_FN Admission(const Clock& clock, const ClockBatch& batch)
+      : clock(clock),
+        batch(batch),
+        asked(batch.count),
+        lap(clock.words() + 1),
+        claims(batch.sums),
+        clear(claims + Chunks::kMost),
+        set(clear + Chunks::kMost) {}
+
+  HINTERLAND_FN void count_claims(int64_t chunk) const {
+    int64_t found = 0;
+    for (int64_t i = asked.begin(chunk) + Warp::lane(); i < asked.end(chunk); i += Warp::kWidth)
+      found += clock.claims(batch.row(i, clock.rows), i) ? 1 : 0;
+    found = Warp::sum(found);
+    if (Warp::lane() == 0) claims[chunk] = found;
+  }
+
+  HINTERLAND_FN void count_slots(int64_t chunk) const {
+    int64_t first = 0, second = 0;
+    for (int64_t i = lap.begin(chunk) + Warp::lane(); i < lap.end(chunk); i += Warp::kWidth) {
+      const Clock::Run run = clock.run(i);
+      first += stdlib::popcount(run.clear);
+      second += stdlib::popcount(run.set);
+    }
+    first = Warp::sum(first);
+    second = Warp::sum(second);
+    if (Warp::lane() == 0) clear[chunk] = first, set[chunk] = second;
+  }
+
+  HINTERLAND_FN void number_claims(int64_t chunk, int64_t admitted) const {
+    int64_t at = sum_of_chunks(claims, chunk);
+    for (int64_t from = asked.begin(chunk); from < asked.end(chunk); from += Warp::kWidth) {
+      const int64_t position = from + Warp::lane();
+      const int64_t row = position < asked.end(chunk) ? batch.row(position, clock.rows) : -1;
+      const bool claimed = clock.claims(row, position);
+      const uint32_t votes = Warp::ballot(claimed);
+      const int64_t mine = at + stdlib::popcount(votes & ((1u << Warp::lane()) - 1));
+      if (claimed && mine < admitted) batch.claimed[mine] = row;
+      if (claimed && mine >= admitted) atomic_store(clock.slots[row], Clock::kNoSlot);
+      at += stdlib::popcount(votes);
+    }
+  }
+
+  // `first_lap`: slots that the hand finds in its first lap.
+  HINTERLAND_FN void turn_hand(int64_t chunk, int64_t admitted, int64_t first_lap) const {
+    int64_t at = sum_of_chunks(clear, chunk), later = first_lap + sum_of_chunks(set, chunk);
+    for (int64_t from = lap.begin(chunk); from < lap.end(chunk); from += Warp::kWidth) {
+      const int64_t i = from + Warp::lane();
+      const Clock::Run run = i < lap.end(chunk) ? clock.run(i) : Clock::Run{};
+      const int64_t in_first = stdlib::popcount(run.clear), in_second = stdlib::popcount(run.set);
+      const int64_t mine = at + Warp::exclusive_sum(in_first);
+      const uint32_t last = fill_slots(clock, batch, run, run.clear, mine, admitted);
+      fill_slots(clock, batch, run, run.set, later + Warp::exclusive_sum(in_second), admitted);
+      // The hand passes this run whole, up to the last slot that it fills, or not at all.
+      const uint32_t passed = admitted > first_lap ? run.all : last != 0 ? last | (last - 1) : mine < admitted ? run.all : 0;
+      clock.pass(run, passed);
+      at += Warp::sum(in_first);
+      later += Warp::sum(in_second);
+    }
+  }
+};
+
 // Gives slots to the rows of a batch. The rows themselves are copied afterwards: to hand->admitted slots, those in `filled`.
 // Called by all threads of a team, for at least one slot and one position.
 template <class Team>
 HINTERLAND_FN void admit(Team& team, const Clock& clock, const ClockBatch& batch) {
-  const Chunks asked(batch.count), lap(clock.words() + 1);
-  int64_t* const claims = batch.sums;
-  int64_t* const clear = claims + Chunks::kMost;
-  int64_t* const set = clear + Chunks::kMost;
+  const Admission admission(clock, batch);
+  const int64_t asked = admission.asked.count, lap = admission.lap.count;
 
   team.static_for(batch.count, [&](const auto& ranges) {
     ranges([&](int64_t first, int64_t last) {
@@ -194,67 +261,19 @@ HINTERLAND_FN void admit(Team& team, const Clock& clock, const ClockBatch& batch
     });
   });
 
-  team.dynamic_for(asked.count + lap.count, [&](const auto& items) {
-    items([&](int64_t item) {
-      int64_t first = 0, second = 0;
-      if (item < asked.count) {
-        for (int64_t i = asked.begin(item) + Warp::lane(); i < asked.end(item); i += Warp::kWidth) {
-          first += clock.claims(batch.row(i, clock.rows), i) ? 1 : 0;
-        }
-      } else {
-        const int64_t chunk = item - asked.count;
-        for (int64_t i = lap.begin(chunk) + Warp::lane(); i < lap.end(chunk); i += Warp::kWidth) {
-          const Clock::Run run = clock.run(i);
-          first += stdlib::popcount(run.clear);
-          second += stdlib::popcount(run.set);
-        }
-      }
-      first = Warp::sum(first);
-      second = Warp::sum(second);
-      if (Warp::lane() != 0) return;
-      if (item < asked.count) {
-        claims[item] = first;
-      } else {
-        clear[item - asked.count] = first;
-        set[item - asked.count] = second;
-      }
-    });
+  team.dynamic_for(asked + lap, [&](const auto& items) {
+    items([&](int64_t item) { item < asked ? admission.count_claims(item) : admission.count_slots(item - asked); });
   });
 
-  const int64_t first_lap = sum_of_chunks(clear, lap.count), room = first_lap + sum_of_chunks(set, lap.count);
-  const int64_t admitted = min_of(sum_of_chunks(claims, asked.count), room);
+  const int64_t first_lap = sum_of_chunks(admission.clear, lap), room = first_lap + sum_of_chunks(admission.set, lap);
+  const int64_t admitted = min_of(sum_of_chunks(admission.claims, asked), room);
 
-  team.dynamic_for(asked.count + lap.count, [&](const auto& items) {
+  team.dynamic_for(asked + lap, [&](const auto& items) {
     items([&](int64_t item) {
-      if (item < asked.count) {
-        int64_t at = sum_of_chunks(claims, item);
-        for (int64_t from = asked.begin(item); from < asked.end(item); from += Warp::kWidth) {
-          const int64_t position = from + Warp::lane();
-          const int64_t row = position < asked.end(item) ? batch.row(position, clock.rows) : -1;
-          const bool claimed = clock.claims(row, position);
-          const uint32_t votes = Warp::ballot(claimed);
-          const int64_t mine = at + stdlib::popcount(votes & ((1u << Warp::lane()) - 1));
-          if (claimed && mine < admitted) batch.claimed[mine] = row;
-          if (claimed && mine >= admitted) atomic_store(clock.slots[row], Clock::kNoSlot);
-          at += stdlib::popcount(votes);
-        }
-        return;
-      }
-      const int64_t chunk = item - asked.count;
-      int64_t at = sum_of_chunks(clear, chunk), later = first_lap + sum_of_chunks(set, chunk);
-      for (int64_t from = lap.begin(chunk); from < lap.end(chunk); from += Warp::kWidth) {
-        const int64_t i = from + Warp::lane();
-        const Clock::Run run = i < lap.end(chunk) ? clock.run(i) : Clock::Run{};
-        const int64_t in_first = stdlib::popcount(run.clear), in_second = stdlib::popcount(run.set);
-        const int64_t mine = at + Warp::exclusive_sum(in_first);
-        const uint32_t last = fill_slots(clock, batch, run, run.clear, mine, admitted);
-        fill_slots(clock, batch, run, run.set, later + Warp::exclusive_sum(in_second), admitted);
-        // The hand passes this run whole, up to the last slot that it fills, or not at all.
-        const uint32_t passed = admitted > first_lap ? run.all : last != 0 ? last | (last - 1) : mine < admitted ? run.all : 0;
-        clock.pass(run, passed);
-        at += Warp::sum(in_first);
-        later += Warp::sum(in_second);
-      }
+      if (item < asked)
+        admission.number_claims(item, admitted);
+      else
+        admission.turn_hand(item - asked, admitted, first_lap);
     });
   });
 
