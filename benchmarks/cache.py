@@ -19,7 +19,10 @@ import dataclasses
 import time
 from typing import Any
 
+import torch
+
 import hinterland as hl
+from hinterland.graph.view import Kept, View
 from hinterland.runtime.shuffle import shuffled
 from hinterland.training import CachePlan, plan_cache
 from hinterland.training.cache_split import Split, rows_within
@@ -43,8 +46,9 @@ def run(small: bool) -> dict[str, Any]:
     began = time.perf_counter()
     auto = plan_cache(graph, features, FANOUTS, seeds, batch_size, budget, seed=SEED, device=device)
     planning = time.perf_counter() - began
+    lists = View(graph.neighbor_lists, torch.device(device))
     cases = [_measured("auto", auto)]
-    cases += [_measured(f"{10 * tenths}%", _fixed(auto, tenths / 10, features)) for tenths in range(11)]
+    cases += [_measured(f"{10 * tenths}%", _fixed(auto, tenths / 10, features, lists)) for tenths in range(11)]
     for policy in ("degree", "clock"):
         plan = plan_cache(
             graph, features, FANOUTS, seeds, batch_size, budget, policy, seed=SEED, costs=auto.costs, device=device
@@ -64,11 +68,15 @@ def run(small: bool) -> dict[str, Any]:
     }
 
 
-def _fixed(auto: CachePlan, share: float, features: hl.UnifiedTensor) -> CachePlan:
-    """The plan with this share of the budget for rows, all else equal."""
+def _fixed(auto: CachePlan, share: float, features: hl.UnifiedTensor, lists: View) -> CachePlan:
+    """The plan with this share of the budget for rows, and as many pages of the lists as the rest has room for."""
     rows, local, held = rows_within(int(auto.budget * share), len(features), features.row_bytes)
-    lists = int(auto.budget * (1 - share))
-    return dataclasses.replace(auto, split=Split(rows, local, held, offsets=True, adjacency_bytes=lists))
+    room = int(auto.budget * (1 - share))
+    kept = Kept(offsets=True, whole=True)
+    if lists.kept_bytes(kept) > room:
+        kept = Kept(offsets=True, pages=lists.pages_within(room - lists.offsets_bytes, weighted=False))
+    split = Split(rows, local, held, offsets=True, pages=kept.pages, whole=kept.whole, adjacency_bytes=lists.kept_bytes(kept))
+    return dataclasses.replace(auto, split=split)
 
 
 def _measured(name: str, plan: CachePlan) -> dict[str, Any]:

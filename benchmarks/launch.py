@@ -23,7 +23,7 @@ from hinterland.runtime.launch import launch
 from hinterland.runtime.params import struct
 
 LAUNCHES = 100  # in a round
-STRUCTS = {6: "graph::BfsParams", 10: "training::Bags"}  # by their fields, pointers and 64-bit integers
+STRUCTS = {6: "graph::BfsParams", 10: "memory::Bags"}  # by their fields, pointers and 64-bit integers
 KERNELS = """
 template <int n> struct Fields { long long field[n]; };
 template <int n> __global__ void one(const __grid_constant__ Fields<n>) {}

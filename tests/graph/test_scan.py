@@ -6,7 +6,9 @@ import pytest
 import torch
 
 import hinterland as hl
-from hinterland.graph.scan import Scan
+from hinterland.graph.scan import KERNELS, Scan, _instance
+from hinterland.graph.traversal import csr_type
+from hinterland.runtime import jit
 
 
 @pytest.mark.parametrize("form", [lambda graph: graph, hl.compress], ids=["plain", "packed"])
@@ -29,3 +31,13 @@ def test_every_neighbour_is_met_once(device, form, vertices):
         if graph.is_compressed and scan.device.type == "cuda":
             bound = 2 * stored + 2 * 128 * runs  # whole lines are staged, those of directories twice
         assert stored - 12 <= moved <= bound
+
+
+@pytest.mark.parametrize("packed", [False, True], ids=["plain", "packed"])
+def test_kernels_that_count_compile(packed):
+    """They are no instances that are built ahead."""
+    pytest.importorskip("cuda.core")
+    instance = _instance(csr_type(8, packed=packed, metered=True))
+    assert instance not in KERNELS.instances
+    mapping, cubin, _ = jit._compile(KERNELS, "sm_90", (instance,))
+    assert set(mapping) == {instance} and cubin

@@ -20,7 +20,7 @@ from .graph import Graph
 from .msbfs import check_sources, to_inner
 from .prepare import Prepared, graph_of, prepared_for
 from .traversal import Clock, ScratchLayout, csr_type, finish, graph_type, outer_bytes, runner, scratch_for, to_outer
-from .traversal_stats import sum_tiers, summarise
+from .traversal_stats import Run, summarise_all
 from .view import allocated
 
 
@@ -91,9 +91,11 @@ def betweenness_centrality(
     chosen = _sources(graph_of(graph), sources, seed)
     prepared = prepared_for(graph, "bc", gpu_budget, device)
     with devices.on(prepared.device):
-        scores, summary = _run(prepared, chosen, stats)
+        counted = _run(prepared, chosen, True)[1] if stats else []
+        scores, runs = _run(prepared, chosen, False)
         _rescale(scores, chosen, normalized, prepared.graph.directed)
-    return BetweennessResult(scores, torch.tensor(chosen, dtype=torch.int64), summary)
+    report = summarise_all(runs, counted, prepared, "auto") if stats else None
+    return BetweennessResult(scores, torch.tensor(chosen, dtype=torch.int64), report)
 
 
 def _sources(graph: Graph, sources: int | Iterable[int] | torch.Tensor | None, seed: int) -> list[int]:
@@ -146,23 +148,23 @@ def _state_bytes(graph: Graph) -> int:
 ALGORITHM = Algorithm("bc", _state_bytes)
 
 
-def _run(prepared: Prepared, sources: list[int], stats: bool) -> tuple[torch.Tensor, dict[str, Any] | None]:
+def _run(prepared: Prepared, sources: list[int], counts: bool) -> tuple[torch.Tensor, list[Run]]:
     graph, device = prepared.graph, prepared.device
     history_size = _history_size(graph, device)
     layout, overflow = _layout(graph, history_size)
-    search = runner(prepared, _core.betweenness, KERNELS, _instance(graph_type(prepared, metered=stats)))
+    search = runner(prepared, _core.betweenness, KERNELS, _instance(graph_type(prepared, metered=counts)))
     levels = torch.full((graph.num_vertices,), -1, dtype=torch.int32, device=device)
     sigma = torch.zeros(graph.num_vertices, dtype=torch.float64, device=device)
     scores = torch.zeros(graph.num_vertices, dtype=torch.float64, device=device)
     scratch = scratch_for(layout, device)
-    searches: list[dict[str, Any]] = []
+    runs: list[Run] = []
     for source, inner in zip(sources, to_inner(graph, sources), strict=True):
         clock = Clock(device)
         with clock:
             scratch[: layout.zeroed].zero_()
             search(
                 _PARAMS(
-                    graph=prepared.out.words_for(stats),
+                    graph=prepared.out.words_for(counts),
                     source=inner,
                     levels=levels.data_ptr(),
                     sigma=sigma.data_ptr(),
@@ -177,19 +179,9 @@ def _run(prepared: Prepared, sources: list[int], stats: bool) -> tuple[torch.Ten
                 f"there are more shortest paths from vertex {source} than a double counts (1.8e308); leave that source out, or "
                 "remove parallel edges with simplify(graph, remove_duplicates=True)"
             )
-        if stats:
-            searches.append(summarise(finished, clock.seconds(), prepared, "auto"))
+        runs.append(Run(finished, clock.seconds()))
     del levels, sigma, scratch
-    scores = to_outer(prepared.order_on(device), scores)
-    return scores, _summary(prepared, searches) if stats else None
-
-
-def _summary(prepared: Prepared, searches: list[dict[str, Any]]) -> dict[str, Any]:
-    total: dict[str, Any] = {
-        field: sum(search[field] for search in searches) for field in ("seconds", "edges", "bytes", "cached")
-    }
-    total["tiers"] = sum_tiers(search["tiers"] for search in searches)
-    return {"device": str(prepared.device), **total, "held": prepared.held, "searches": searches}
+    return to_outer(prepared.order_on(device), scores), runs
 
 
 def _rescale(scores: torch.Tensor, sources: list[int], normalized: bool, directed: bool) -> None:

@@ -20,7 +20,7 @@ from .algorithms import Algorithm
 from .graph import Graph
 from .prepare import Prepared, graph_of, prepared_for
 from .traversal import Clock, ScratchLayout, csr_type, finish, graph_type, id_bytes, outer_bytes, runner, scratch_for, to_outer
-from .traversal_stats import summarise
+from .traversal_stats import Run, with_stats
 from .view import allocated
 
 MODES = ("auto", "top-down")
@@ -92,7 +92,8 @@ def bfs(
     inner = int(given.to_inner(check_source(given, source)))
     prepared = prepared_for(graph, "bfs", gpu_budget, device)
     with devices.on(prepared.device):
-        return _run(prepared, inner, mode, stats)
+        (levels, parents), report = with_stats(lambda counts: _run(prepared, inner, mode, counts), stats, prepared, mode)
+        return BfsResult(levels, parents, report)
 
 
 def check_source(graph: Graph, source: int) -> int:
@@ -121,12 +122,12 @@ def _state_bytes(graph: Graph) -> int:
 ALGORITHM = Algorithm("bfs", _state_bytes, searching=True)
 
 
-def _run(prepared: Prepared, source: int, mode: str, stats: bool) -> BfsResult:
+def _run(prepared: Prepared, source: int, mode: str, counts: bool) -> tuple[tuple[torch.Tensor, torch.Tensor], Run]:
     graph, device = prepared.graph, prepared.device
     vertices, width = graph.num_vertices, id_bytes(graph.num_vertices)
     layout = ScratchLayout(*_core.bfs_layout(vertices, graph.num_edges))
     search = runner(
-        prepared, functools.partial(_core.bfs, id_bytes=width), KERNELS, _instance(graph_type(prepared, metered=stats), width)
+        prepared, functools.partial(_core.bfs, id_bytes=width), KERNELS, _instance(graph_type(prepared, metered=counts), width)
     )
     incoming = prepared.incoming
     pulls = mode == "auto" and incoming is not None and incoming.lists.is_sorted
@@ -138,8 +139,8 @@ def _run(prepared: Prepared, source: int, mode: str, stats: bool) -> BfsResult:
         scratch = scratch_for(layout, device)
         search(
             _PARAMS(
-                graph=prepared.out.words_for(stats),
-                incoming=incoming.words_for(stats) if pulls and incoming else 0,
+                graph=prepared.out.words_for(counts),
+                incoming=incoming.words_for(counts) if pulls and incoming else 0,
                 source=source,
                 parents=parents.data_ptr(),
                 levels=levels.data_ptr(),
@@ -154,6 +155,4 @@ def _run(prepared: Prepared, source: int, mode: str, stats: bool) -> BfsResult:
         parents = to_outer(order, parents, vertices=True)
         del order
         parents = parents.to(torch.int64)
-    if not stats:
-        return BfsResult(levels, parents)
-    return BfsResult(levels, parents, summarise(finished, clock.seconds(), prepared, mode))
+    return (levels, parents), Run(finished, clock.seconds())

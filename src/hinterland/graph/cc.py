@@ -32,7 +32,7 @@ from .traversal import (
     scratch_for,
     smallest_outer,
 )
-from .traversal_stats import summarise
+from .traversal_stats import Run, with_stats
 from .view import allocated, checked_view
 
 MODES = ("auto", "all-lists")
@@ -97,7 +97,8 @@ def connected_components(
     arguments.one_of("mode", mode, MODES)
     prepared = prepared_for(graph, "cc", gpu_budget, device)
     with devices.on(prepared.device):
-        return _run(prepared, mode, stats)
+        (labels, count), report = with_stats(lambda counts: _run(prepared, mode, counts), stats, prepared, mode)
+        return ComponentsResult(labels, count, report)
 
 
 def _layout(graph: Graph) -> tuple[ScratchLayout, int]:
@@ -117,12 +118,12 @@ def _state_bytes(graph: Graph) -> int:
 ALGORITHM = Algorithm("cc", _state_bytes, searching=True)
 
 
-def _run(prepared: Prepared, mode: str, stats: bool) -> ComponentsResult:
+def _run(prepared: Prepared, mode: str, counts: bool) -> tuple[tuple[torch.Tensor, int], Run]:
     graph, device = prepared.graph, prepared.device
     vertices, width = graph.num_vertices, id_bytes(graph.num_vertices)
     layout, control_at = _layout(graph)
     on_cpu = functools.partial(_core.connected_components, id_bytes=width)
-    run = runner(prepared, on_cpu, KERNELS, _instance(graph_type(prepared, metered=stats), width))
+    run = runner(prepared, on_cpu, KERNELS, _instance(graph_type(prepared, metered=counts), width))
     incoming = prepared.incoming if mode == "auto" else None
     # Over the link, the first lines of all lists are read once, not once for each neighbour that is linked.
     reread = prepared.out.heads is not None or not prepared.out.over_link
@@ -132,8 +133,8 @@ def _run(prepared: Prepared, mode: str, stats: bool) -> ComponentsResult:
         scratch = scratch_for(layout, device)
         run(
             _PARAMS(
-                graph=prepared.out.words_for(stats),
-                incoming=incoming.words_for(stats) if incoming else 0,
+                graph=prepared.out.words_for(counts),
+                incoming=incoming.words_for(counts) if incoming else 0,
                 reread=reread,
                 labels=labels.data_ptr(),
                 scratch=scratch.data_ptr(),
@@ -144,9 +145,7 @@ def _run(prepared: Prepared, mode: str, stats: bool) -> ComponentsResult:
     del scratch
     with clock:
         labels = smallest_outer(prepared.order_on(device), labels).to(torch.int64)
-    if not stats:
-        return ComponentsResult(labels, count)
-    return ComponentsResult(labels, count, summarise(finished, clock.seconds(), prepared, mode))
+    return (labels, count), Run(finished, clock.seconds())
 
 
 def verify_components(graph: Graph, result: ComponentsResult) -> None:

@@ -251,12 +251,14 @@ class Traversal:
     def levels(self, level: Callable[[torch.Tensor], torch.Tensor], active: torch.Tensor, observe: Any) -> torch.Tensor:
         """Calls ``level`` with the active vertices, of which it gives the next, until there are none. Bytes of their lists."""
         moved, per_list = torch.zeros((), dtype=torch.int64, device=self.device), self.list_bytes()
-        while bool(active.any()):
+        goes_on = bool(active.any())
+        while goes_on:
             if observe is not None:
                 observe(active)
             moved += (per_list * active).sum()
             with self.timed():
                 active = level(active)
+                goes_on = bool(active.any())
         return moved
 
     def level(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ from .bfs import MODES, check_source
 from .graph import Graph
 from .prepare import Prepared, graph_of, prepared_for
 from .traversal import Clock, ScratchLayout, csr_type, finish, graph_type, outer_bytes, runner, scratch_for, to_outer
-from .traversal_stats import sum_tiers, summarise
+from .traversal_stats import Run, summarise_all
 from .view import WORDS_BYTES, allocated
 
 MOST_SOURCES = _core.MSBFS_SOURCES
@@ -99,7 +100,9 @@ def multi_source_bfs(
     inner = to_inner(given, check_sources(given, sources))
     prepared = prepared_for(graph, "msbfs", gpu_budget, device)
     with devices.on(prepared.device):
-        return _run(prepared, inner, levels, mode, stats)
+        counted = _run(prepared, inner, levels, mode, True)[1] if stats else []
+        result, runs = _run(prepared, inner, levels, mode, False)
+    return dataclasses.replace(result, stats=summarise_all(runs, counted, prepared, mode)) if stats else result
 
 
 def check_sources(graph: Graph, sources: Iterable[int] | torch.Tensor) -> list[int]:
@@ -129,17 +132,19 @@ def _state_bytes(graph: Graph) -> int:
 ALGORITHM = Algorithm("msbfs", _state_bytes, searching=True)
 
 
-def _run(prepared: Prepared, sources: list[int], wants_levels: bool, mode: str, stats: bool) -> MultiBfsResult:
+def _run(
+    prepared: Prepared, sources: list[int], wants_levels: bool, mode: str, counts: bool
+) -> tuple[MultiBfsResult, list[Run]]:
     graph, device = prepared.graph, prepared.device
     layout, control_at = _layout(graph)
     mask_bytes = 4 if len(sources) <= 32 else 8
     on_cpu = functools.partial(_core.msbfs, mask_bytes=mask_bytes)
-    search = runner(prepared, on_cpu, KERNELS, _instance(graph_type(prepared, metered=stats), mask_bytes))
+    search = runner(prepared, on_cpu, KERNELS, _instance(graph_type(prepared, metered=counts), mask_bytes))
     incoming = prepared.incoming if mode == "auto" else None
     written, levels = _room_for_levels(prepared, len(sources)) if wants_levels else (None, None)
     scratch = scratch_for(layout, device)
     totals: list[torch.Tensor] = []
-    searches: list[dict[str, Any]] = []
+    runs: list[Run] = []
     for first in range(0, len(sources), MOST_SOURCES):
         some = torch.tensor(sources[first : first + MOST_SOURCES]).to(device)
         rows = 0
@@ -150,8 +155,8 @@ def _run(prepared: Prepared, sources: list[int], wants_levels: bool, mode: str, 
                 rows = written[first : first + MOST_SOURCES].fill_(-1).data_ptr()
             search(
                 _PARAMS(
-                    graph=prepared.out.words_for(stats),
-                    incoming=incoming.words_for(stats) if incoming else 0,
+                    graph=prepared.out.words_for(counts),
+                    incoming=incoming.words_for(counts) if incoming else 0,
                     sources=some.data_ptr(),
                     num_sources=len(some),
                     levels=rows,
@@ -162,16 +167,14 @@ def _run(prepared: Prepared, sources: list[int], wants_levels: bool, mode: str, 
         found = _CONTROL.read(scratch, control_at)
         each = (found.reached, found.distance_sum, found.eccentricity)
         totals.append(torch.stack([torch.frombuffer(one, dtype=torch.int64)[: len(some)] for one in each]))
-        if stats:
-            searches.append(summarise(finished, clock.seconds(), prepared, mode))
+        runs.append(Run(finished, clock.seconds()))
     del scratch
     if levels is not None and graph.outer is not None:
         order = prepared.order_on(levels.device)
         for row in levels:
             row.copy_(to_outer(order, row))
     reached, distance_sum, eccentricity = torch.cat([torch.empty((3, 0), dtype=torch.int64), *totals], dim=1)
-    summary = _summary(prepared, mode, searches) if stats else None
-    return MultiBfsResult(levels, reached, distance_sum, eccentricity.int(), summary)
+    return MultiBfsResult(levels, reached, distance_sum, eccentricity.int()), runs
 
 
 def _room_for_levels(prepared: Prepared, count: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -188,11 +191,3 @@ def _room_for_levels(prepared: Prepared, count: int) -> tuple[torch.Tensor, torc
             return table.cuda(device), table.cpu()
     levels = torch.empty(shape, dtype=torch.int32, device=device)
     return levels, levels
-
-
-def _summary(prepared: Prepared, mode: str, searches: list[dict[str, Any]]) -> dict[str, Any]:
-    total: dict[str, Any] = {
-        field: sum(search[field] for search in searches) for field in ("seconds", "edges", "bytes", "cached")
-    }
-    total["tiers"] = sum_tiers(search["tiers"] for search in searches)
-    return {"device": str(prepared.device), "mode": mode, **total, "held": prepared.held, "searches": searches}

@@ -17,14 +17,14 @@ from ..runtime import arguments, devices
 from ..runtime.asked import Asked
 from ..runtime.errors import ConfigError, VerificationError
 from ..runtime.jit import KernelFile
-from ..runtime.params import address, struct
+from ..runtime.params import Params, address, struct
 from ..runtime.shown import Shown
 from .algorithms import Algorithm
 from .graph import Graph, require_graph, require_result
 from .prepare import Prepared, graph_of, prepared_for
 from .reorder import restored
 from .traversal import Clock, ScratchLayout, csr_type, finish, graph_type, outer_bytes, runner, scratch_for, to_outer
-from .traversal_stats import summarise
+from .traversal_stats import Run, with_stats
 from .view import allocated
 
 MODES = ("auto", "power-iteration")
@@ -123,7 +123,11 @@ def pagerank(
     if prepared.incoming is None:
         raise ConfigError("the graph was prepared without its in-neighbours; prepare it with algorithms='pagerank'")
     with devices.on(prepared.device):
-        return _run(prepared, damping, tolerance, limit, personal, dtype, mode, stats)
+        options = _OPTIONS(damping=damping, tolerance=tolerance)
+        (scores, iterations, error), report = with_stats(
+            lambda counts: _run(prepared, options, limit, personal, dtype, mode, counts), stats, prepared, mode
+        )
+        return PagerankResult(scores, iterations, error, error < tolerance, report)
 
 
 def _check_numbers(damping: float, tolerance: float, max_iterations: int, dtype: torch.dtype) -> int:
@@ -182,19 +186,18 @@ ALGORITHMS = [
 
 def _run(
     prepared: Prepared,
-    damping: float,
-    tolerance: float,
+    options: Params,
     max_iterations: int,
     personal: torch.Tensor | None,
     dtype: torch.dtype,
     mode: str,
-    stats: bool,
-) -> PagerankResult:
+    counts: bool,
+) -> tuple[tuple[torch.Tensor, int, float], Run]:
     graph, device = prepared.graph, prepared.device
     assert prepared.incoming is not None
     layout, control_at = _layout(graph)
     on_cpu = functools.partial(_core.pagerank, real_bytes=dtype.itemsize)
-    run = runner(prepared, on_cpu, KERNELS, _instance(graph_type(prepared, metered=stats), dtype))
+    run = runner(prepared, on_cpu, KERNELS, _instance(graph_type(prepared, metered=counts), dtype))
     by_degree = mode == "auto" and prepared.incoming is prepared.out
     shares: torch.Tensor | None = None
     if personal is not None:
@@ -208,9 +211,9 @@ def _run(
         scratch = scratch_for(layout, device)
         run(
             _PARAMS(
-                graph=prepared.out.words_for(stats),
-                incoming=prepared.incoming.words_for(stats),
-                options=_OPTIONS(damping=damping, tolerance=tolerance),
+                graph=prepared.out.words_for(counts),
+                incoming=prepared.incoming.words_for(counts),
+                options=options,
                 max_iterations=max_iterations,
                 by_degree=by_degree,
                 personal=address(shares),
@@ -225,10 +228,7 @@ def _run(
     del scratch, contributions
     with clock:
         scores = to_outer(prepared.order_on(device), scores)
-    found = None
-    if stats:
-        found = summarise(finished, clock.seconds(), prepared, mode)
-    return PagerankResult(scores, iterations, error, error < tolerance, found)
+    return (scores, iterations, error), Run(finished, clock.seconds())
 
 
 def verify_pagerank(

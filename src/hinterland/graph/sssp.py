@@ -20,8 +20,8 @@ from .algorithms import Algorithm
 from .bfs import check_source
 from .graph import Graph
 from .prepare import Prepared, graph_of, prepared_for
-from .traversal import Clock, ScratchLayout, csr_type, finish, graph_type, outer_bytes, runner, scratch_for, to_outer
-from .traversal_stats import summarise
+from .traversal import Clock, Finished, ScratchLayout, csr_type, finish, graph_type, outer_bytes, runner, scratch_for, to_outer
+from .traversal_stats import Run, summarise
 from .view import allocated
 
 MODES = ("auto", "bellman-ford")
@@ -112,10 +112,11 @@ def sssp(
     prepared = prepared_for(graph, "sssp", gpu_budget, device, weighted=True)
     width = bucket_width(mode, delta, _first_delta(given, weights, prepared.device))
     with devices.on(prepared.device):
-        run = search(prepared, source, width, stats, "sssp")
+        counted = search(prepared, source, width, True, "sssp") if stats else None
+        run = search(prepared, source, width, False, "sssp")
         with run.clock:
             distances = _distances(run.keys, run.weights)
-    return SsspResult(distances, run.stats(prepared, mode, width, distances != unreachable(distances)) if stats else None)
+    return SsspResult(distances, run.stats(counted, prepared, mode, width, distances != unreachable(distances)))
 
 
 def unreachable(distances: torch.Tensor) -> float:
@@ -217,10 +218,19 @@ class Search(NamedTuple):
     weights: torch.dtype
     buckets: int
     clock: Clock
-    finished: Any
+    finished: Finished
 
-    def stats(self, prepared: Prepared, mode: str, width: BucketWidth, reached: torch.Tensor) -> dict[str, Any]:
-        report = summarise(self.finished, self.clock.seconds(), prepared, mode)
+    @property
+    def run(self) -> Run:
+        return Run(self.finished, self.clock.seconds())
+
+    def stats(
+        self, counted: Search | None, prepared: Prepared, mode: str, width: BucketWidth, reached: torch.Tensor
+    ) -> dict[str, Any] | None:
+        """``counted``: of a search that counted what it read; None if nobody asked for stats."""
+        if counted is None:
+            return None
+        report = summarise(self.run, counted.run, prepared, mode)
         visits, found = report["reached"], int(reached.sum())
         return {**report, "reached": found, "visits": visits, "buckets": self.buckets, "delta": width.delta}
 
@@ -229,9 +239,9 @@ _ON_CPU = {"sssp": _core.sssp, "sswp": _core.sswp}
 
 
 def search(
-    prepared: Prepared, source: int, width: BucketWidth, stats: bool, algorithm: str, kernels: KernelFile = KERNELS
+    prepared: Prepared, source: int, width: BucketWidth, counts: bool, algorithm: str, kernels: KernelFile = KERNELS
 ) -> Search:
-    """Runs the search from the user's vertex ``source`` on the current device."""
+    """Runs the search from the user's vertex ``source`` on the current device. ``counts``: what it reads."""
     graph, device, view = prepared.graph, prepared.device, prepared.out
     if view.slots is not None and view.hot_weights is None and not graph.is_compressed:
         raise ConfigError(f"the graph is prepared without its weights; use prepare(graph, ..., weighted=True) for {algorithm}")
@@ -240,7 +250,7 @@ def search(
     kind = arrays.WEIGHT_TYPES[dtype]
     taken, control_at = _core.path_layout(vertices, graph.num_edges)
     layout = ScratchLayout(*taken)
-    instance = f"{algorithm}_kernel<{graph_type(prepared, WEIGHT_CLASSES[dtype], stats)}>"
+    instance = f"{algorithm}_kernel<{graph_type(prepared, WEIGHT_CLASSES[dtype], counts)}>"
     on_cpu = functools.partial(_ON_CPU[algorithm], weight_bytes=kind.bytes, weight_order=kind.order)
     run = runner(prepared, on_cpu, kernels, instance)
     step = _CPU_STEP_EDGES if device.type == "cpu" else _GPU_STEP_EDGES
@@ -252,7 +262,7 @@ def search(
         scratch = scratch_for(layout, device)
         run(
             _PARAMS(
-                graph=view.words_for(stats),
+                graph=view.words_for(counts),
                 source=inner,
                 keys=keys.data_ptr(),
                 scratch=scratch.data_ptr(),

@@ -83,10 +83,11 @@ def sswp(
     width = bucket_width(mode, delta, max(1.0, (ends[0] - ends[1]) / _BUCKETS))
     prepared = prepared_for(graph, "sswp", gpu_budget, device, weighted=True)
     with devices.on(prepared.device):
-        run = search(prepared, source, width, stats, "sswp", KERNELS)
+        counted = search(prepared, source, width, True, "sswp", KERNELS) if stats else None
+        run = search(prepared, source, width, False, "sswp", KERNELS)
         with run.clock:
             widths = _widths(run.keys, dtype)
-    return SswpResult(widths, run.stats(prepared, mode, width, widths != no_width(widths)) if stats else None)
+    return SswpResult(widths, run.stats(counted, prepared, mode, width, widths != no_width(widths)))
 
 
 def no_width(widths: torch.Tensor) -> float:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 from ..machine import load as load_machine
 from ..runtime.params import leaves
@@ -12,7 +12,17 @@ from .traversal import FIELDS, Finished
 
 TIERS = "local", "peers", "host"  # where bytes come from: the device's own memory, other GPUs', the CPU's
 _COUNTS = leaves("memory::TierCount")
+_READ = FIELDS.index("home_bytes")  # from there on a record has what was read
 _HEAVY = 0.9  # the heavy levels are the fewest that move this share of all bytes: a definition
+
+Result = TypeVar("Result")
+
+
+class Run(NamedTuple):
+    """What a run left, and how long it took."""
+
+    finished: Finished
+    seconds: float
 
 
 def link_ceiling() -> float | None:
@@ -21,12 +31,37 @@ def link_ceiling() -> float | None:
     return machine.link.h2d if machine is not None and machine.link is not None else None
 
 
-def summarise(finished: Finished, seconds: float, prepared: Prepared, mode: str) -> dict[str, Any]:
+def with_stats(
+    run: Callable[[bool], tuple[Result, Run]], asked: bool, prepared: Prepared, mode: str
+) -> tuple[Result, dict[str, Any] | None]:
+    """The result of ``run`` and, if they are asked for, its stats: of one run that counts what it reads, and one that is timed.
+
+    Args:
+        run: runs, and counts if its argument says so.
+        asked: the stats are wanted.
+        prepared, mode: as of :func:`summarise`.
+    """
+    counted = run(True)[1] if asked else None  # whose result goes before the next one is made
+    result, timed = run(False)
+    return result, None if counted is None else summarise(timed, counted, prepared, mode)
+
+
+def summarise_all(runs: Sequence[Run], counted: Sequence[Run], prepared: Prepared, mode: str) -> dict[str, Any]:
+    """The ``stats`` of several searches: totals, and those of each (``searches``)."""
+    searches = [summarise(timed, before, prepared, mode) for timed, before in zip(runs, counted, strict=True)]
+    fields = ("seconds", "edges", "bytes", "cached")
+    total: dict[str, Any] = {field: sum(search[field] for search in searches) for field in fields}
+    total["tiers"] = _sum_tiers([search["tiers"] for search in searches])
+    return {"device": str(prepared.device), "mode": mode, **total, "held": prepared.held, "searches": searches}
+
+
+def summarise(run: Run, counted: Run, prepared: Prepared, mode: str) -> dict[str, Any]:
     """The ``stats`` of a traversal.
 
     Args:
-        finished: what the run left in its control block; steps past the last record share it.
-        seconds: time of the whole run.
+        run: that was timed; steps past the last record share it.
+        counted: one that counted what it read. Where that had more steps (those of shortest paths on a GPU are not always the
+            same), the last one has what is left.
         prepared: what it ran on.
         mode: the mode that was asked for.
 
@@ -39,7 +74,12 @@ def summarise(finished: Finished, seconds: float, prepared: Prepared, mode: str)
         ``bandwidth``, ``ceiling``, ``share``, and ``heavy``, the same over the fewest levels that moved nine tenths of all
         bytes), ``per_level``.
     """
-    rows = [dict(zip(FIELDS, row, strict=True)) for row in finished.records.tolist()]
+    finished, read = run.finished, counted.finished.records
+    steps, records = len(finished.records), finished.records.clone()
+    if steps:
+        records[: len(read), _READ:] = read[:steps, _READ:]
+        records[-1, _READ:] += read[steps:, _READ:].sum(dim=0)
+    rows = [dict(zip(FIELDS, row, strict=True)) for row in records.tolist()]
     starts = [*(row["start_ns"] for row in rows), finished.end_ns]
     levels: list[dict[str, Any]] = []
     home = prepared.out.home
@@ -56,15 +96,15 @@ def summarise(finished: Finished, seconds: float, prepared: Prepared, mode: str)
     return {
         "device": str(prepared.device),
         "mode": mode,
-        "seconds": seconds,
+        "seconds": run.seconds,
         "levels": finished.depth,
         "reached": total["vertices"],
         "edges": total["edges"],
-        "tiers": sum_tiers([level["tiers"] for level in levels]),
+        "tiers": _sum_tiers([level["tiers"] for level in levels]),
         "bytes": total["bytes"],
         "cached": total["cached"],
         "held": prepared.held,
-        "link": _link(levels, total["bytes"], seconds) if over_link else None,
+        "link": _link(levels, total["bytes"], run.seconds) if over_link else None,
         "per_level": levels,
     }
 
@@ -78,9 +118,7 @@ def _by_tier(at: str, home: list[int], kept: list[int]) -> dict[str, dict[str, i
     return tiers
 
 
-def sum_tiers(parts: Iterable[dict[str, dict[str, int]]]) -> dict[str, dict[str, int]]:
-    """The ``tiers`` of several parts together."""
-    parts = list(parts)
+def _sum_tiers(parts: Sequence[dict[str, dict[str, int]]]) -> dict[str, dict[str, int]]:
     return {tier: {count: sum(part[tier][count] for part in parts) for count in _COUNTS} for tier in TIERS}
 
 

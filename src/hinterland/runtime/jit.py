@@ -61,13 +61,14 @@ def cache_dir() -> Path:
 
 @dataclass(frozen=True, eq=False)  # compared by identity: it is looked up at every launch
 class KernelFile:
-    """One ``.cu`` file of this package and the instances of its kernels that are ever launched.
+    """One ``.cu`` file of this package and the instances of its kernels.
 
     Creating one registers it, so that ``hinterland kernels build`` knows every kernel.
 
     Args:
         path: the file, from the package's folder.
-        instances: the C++ names of the kernels, as from within the namespace of the file's folder.
+        instances: the C++ names of the kernels, as from within the namespace of the file's folder: those that are compiled
+            ahead. Others (kernels that count what they read) are compiled when they are first launched, if ``apart``.
         apart: compile each instance on its own, where one takes seconds and a process launches few of them.
     """
 
