@@ -149,7 +149,7 @@ def finish(prepared: Prepared, scratch: torch.Tensor, layout: ScratchLayout) -> 
         )
     rows = min(depth, RECORDS)
     records = scratch[layout.records : layout.records + rows * ctypes.sizeof(_RECORD)].view(torch.int64).view(rows, len(FIELDS))
-    return Finished(depth, end_ns, records.cpu())
+    return Finished(depth, end_ns, records.to("cpu", copy=True))  # the memory may be for the next run
 
 
 class Clock:
