@@ -179,7 +179,7 @@ def _run(prepared: Prepared, sources: list[int], counts: bool) -> tuple[torch.Te
                 f"there are more shortest paths from vertex {source} than a double counts (1.8e308); leave that source out, or "
                 "remove parallel edges with simplify(graph, remove_duplicates=True)"
             )
-        runs.append(Run(finished, clock.seconds()))
+        runs.append(Run(finished, clock))
     del levels, sigma, scratch
     return to_outer(prepared.order_on(device), scores), runs
 

@@ -155,4 +155,4 @@ def _run(prepared: Prepared, source: int, mode: str, counts: bool) -> tuple[tupl
         parents = to_outer(order, parents, vertices=True)
         del order
         parents = parents.to(torch.int64)
-    return (levels, parents), Run(finished, clock.seconds())
+    return (levels, parents), Run(finished, clock)

@@ -145,7 +145,7 @@ def _run(prepared: Prepared, mode: str, counts: bool) -> tuple[tuple[torch.Tenso
     del scratch
     with clock:
         labels = smallest_outer(prepared.order_on(device), labels).to(torch.int64)
-    return (labels, count), Run(finished, clock.seconds())
+    return (labels, count), Run(finished, clock)
 
 
 def verify_components(graph: Graph, result: ComponentsResult) -> None:

@@ -167,7 +167,7 @@ def _run(
         found = _CONTROL.read(scratch, control_at)
         each = (found.reached, found.distance_sum, found.eccentricity)
         totals.append(torch.stack([torch.frombuffer(one, dtype=torch.int64)[: len(some)] for one in each]))
-        runs.append(Run(finished, clock.seconds()))
+        runs.append(Run(finished, clock))
     del scratch
     if levels is not None and graph.outer is not None:
         order = prepared.order_on(levels.device)

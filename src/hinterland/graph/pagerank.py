@@ -228,7 +228,7 @@ def _run(
     del scratch, contributions
     with clock:
         scores = to_outer(prepared.order_on(device), scores)
-    return (scores, iterations, error), Run(finished, clock.seconds())
+    return (scores, iterations, error), Run(finished, clock)
 
 
 def verify_pagerank(

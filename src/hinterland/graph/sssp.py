@@ -222,7 +222,7 @@ class Search(NamedTuple):
 
     @property
     def run(self) -> Run:
-        return Run(self.finished, self.clock.seconds())
+        return Run(self.finished, self.clock)
 
     def stats(
         self, counted: Search | None, prepared: Prepared, mode: str, width: BucketWidth, reached: torch.Tensor

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeVar
 from ..machine import load as load_machine
 from ..runtime.params import leaves
 from .prepare import Prepared
-from .traversal import FIELDS, Finished
+from .traversal import FIELDS, Clock, Finished
 
 TIERS = "local", "peers", "host"  # where bytes come from: the device's own memory, other GPUs', the CPU's
 _COUNTS = leaves("memory::TierCount")
@@ -19,10 +19,10 @@ Result = TypeVar("Result")
 
 
 class Run(NamedTuple):
-    """What a run left, and how long it took."""
+    """What a run left, and what knows how long it took."""
 
     finished: Finished
-    seconds: float
+    clock: Clock
 
 
 def link_ceiling() -> float | None:
@@ -74,7 +74,7 @@ def summarise(run: Run, counted: Run, prepared: Prepared, mode: str) -> dict[str
         ``bandwidth``, ``ceiling``, ``share``, and ``heavy``, the same over the fewest levels that moved nine tenths of all
         bytes), ``per_level``.
     """
-    finished, read = run.finished, counted.finished.records
+    finished, read, seconds = run.finished, counted.finished.records, run.clock.seconds()
     steps, records = len(finished.records), finished.records.clone()
     if steps:
         records[: len(read), _READ:] = read[:steps, _READ:]
@@ -96,7 +96,7 @@ def summarise(run: Run, counted: Run, prepared: Prepared, mode: str) -> dict[str
     return {
         "device": str(prepared.device),
         "mode": mode,
-        "seconds": run.seconds,
+        "seconds": seconds,
         "levels": finished.depth,
         "reached": total["vertices"],
         "edges": total["edges"],
@@ -104,7 +104,7 @@ def summarise(run: Run, counted: Run, prepared: Prepared, mode: str) -> dict[str
         "bytes": total["bytes"],
         "cached": total["cached"],
         "held": prepared.held,
-        "link": _link(levels, total["bytes"], run.seconds) if over_link else None,
+        "link": _link(levels, total["bytes"], seconds) if over_link else None,
         "per_level": levels,
     }
 
