@@ -34,7 +34,7 @@ void with_graph(const graph::GraphWords& out, const graph::GraphWords* in, const
 // which go through plain lists one by one.
 template <class Graph, class Use>
 void for_each_entry(const Graph& graph, int64_t u, const Use& use) {
-  const graph::Piece list{graph.offsets.read_alone(u), graph.offsets.read_alone(u + 1)};
+  const graph::Piece list = graph.offsets.list_alone(u);
   if (!list.lies_within(graph.num_edges)) return;
   for (int64_t i = list.begin; i < list.end; ++i) use(i, int64_t{graph.edges.read_alone(i)});
 }

@@ -1,6 +1,7 @@
 // A graph as a traversal sees it: its arrays, wherever they lie, and what of them is kept on the GPU.
 #pragma once
 
+#include "hinterland/graph/lists.hpp"
 #include "hinterland/memory/source.hpp"
 
 namespace hinterland::graph {
@@ -45,17 +46,24 @@ class OffsetSource {
     return is_narrow() ? int64_t{source<uint32_t>().read_alone(at)} : source<int64_t>().read_alone(at);
   }
 
-  template <int kCount>
-  HINTERLAND_FN void read(const int64_t (&at)[kCount], int64_t (&to)[kCount]) const {
-    if (!is_narrow()) return source<int64_t>().read(at, to);
-    uint32_t narrow[kCount];
-    source<uint32_t>().read(at, narrow);
-    for (int k = 0; k < kCount; ++k) to[k] = narrow[k];
+  // Where the list of a vertex lies by its offsets, which nobody has checked: of each lane's, if it is active, and all lanes call it
+  // together; or of one lane's.
+  HINTERLAND_FN Piece list(int64_t vertex, bool active) const {
+    const int64_t at[] = {active ? vertex : memory::kNowhere, active ? vertex + 1 : memory::kNowhere};
+    if (is_narrow()) return found<uint32_t>(at);
+    return found<int64_t>(at);
   }
+  HINTERLAND_FN Piece list_alone(int64_t vertex) const { return {read_alone(vertex), read_alone(vertex + 1)}; }
 
  private:
   // Half of `bytes` says it as well, and takes one register.
   HINTERLAND_FN bool is_narrow() const { return static_cast<int32_t>(words_.bytes) == 4; }
+  template <class T>
+  HINTERLAND_FN Piece found(const int64_t (&at)[2]) const {
+    T ends[2];
+    source<T>().read(at, ends);
+    return {static_cast<int64_t>(ends[0]), static_cast<int64_t>(ends[1])};
+  }
   template <class T>
   HINTERLAND_FN auto source() const {
     return typename Sources::template Whole<T>(words_.at, count_);
@@ -100,8 +108,8 @@ struct ListsOf {
 
   // How long the list of a vertex is by its offsets, which nobody has checked: any number, for what is only counted.
   HINTERLAND_FN int64_t degree(int64_t vertex) const {
-    return static_cast<int64_t>(static_cast<uint64_t>(offsets.read_alone(vertex + 1)) -
-                                static_cast<uint64_t>(offsets.read_alone(vertex)));
+    const Piece list = offsets.list_alone(vertex);
+    return static_cast<int64_t>(static_cast<uint64_t>(list.end) - static_cast<uint64_t>(list.begin));
   }
 };
 

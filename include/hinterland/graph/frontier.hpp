@@ -291,23 +291,21 @@ struct ListBounds {
   // Of each lane's vertex, if it is active. All lanes call it together.
   template <class Graph, class Counts>
   HINTERLAND_FN ListBounds(const Graph& graph, int64_t vertex, bool active, Counts& counts) {
-    const int64_t at[] = {active ? vertex : memory::kNowhere, active ? vertex + 1 : memory::kNowhere};
-    int64_t found[2];
-    graph.offsets.read(at, found);
-    if (active) *this = ListBounds(graph, vertex, found[0], found[1], counts);
+    const Piece found = graph.offsets.list(vertex, active);
+    if (active) *this = ListBounds(graph, vertex, found, counts);
   }
 
   template <class Graph, class Counts>
   HINTERLAND_FN static ListBounds alone(const Graph& graph, int64_t vertex, Counts& counts) {
-    return {graph, vertex, graph.offsets.read_alone(vertex), graph.offsets.read_alone(vertex + 1), counts};
+    return {graph, vertex, graph.offsets.list_alone(vertex), counts};
   }
 
  private:
   template <class Graph, class Counts>
-  HINTERLAND_FN ListBounds(const Graph& graph, int64_t vertex, int64_t from, int64_t to, Counts& counts) {
-    if (from >= 0 && from <= to && to <= graph.num_edges) {
-      begin = from;
-      end = to;
+  HINTERLAND_FN ListBounds(const Graph& graph, int64_t vertex, const Piece& found, Counts& counts) {
+    if (found.lies_within(graph.num_edges)) {
+      begin = found.begin;
+      end = found.end;
     } else {
       counts.bad = min_of(counts.bad, vertex);
     }

@@ -1,6 +1,6 @@
 // Visiting edges: how a warp reads neighbour lists, whatever form they have, and hands them to an algorithm.
 //
-// A graph type G is one that lists_of(), visit_chunks(), nth_neighbor() and look_through() are overloaded for. Here they are for
+// A graph type G is one that lists_of(), visit_chunks(), read_one() and look_through() are overloaded for. Here they are for
 // plain lists (Csr).
 #pragma once
 
@@ -78,20 +78,27 @@ HINTERLAND_FN void visit_chunks(const Csr<Edge, Weight, Sources>& graph, const L
   }
 }
 
-// The j-th neighbour of `vertex`, or -1 if it has no more than j. Each lane asks for a vertex of its own, or for none; all call
-// it together.
+// Neighbour j of the list, for the lanes where it is there.
 template <class Edge, class Weight, class Sources, class Counts>
-HINTERLAND_FN int64_t nth_neighbor(const Csr<Edge, Weight, Sources>& graph, int64_t vertex, int64_t j, bool active,
-                                   Counts& counts) {
-  if (j < graph.heads_per_vertex) return active ? graph.head(vertex, j) : -1;
-  const ListBounds list(graph, vertex, active, counts);
-  const bool there = list.begin + j < list.end;
+HINTERLAND_FN int64_t read_one(const Csr<Edge, Weight, Sources>& graph, int64_t, const ListBounds& list, int64_t j, bool there,
+                               Counts& counts) {
   const int64_t at[] = {there ? list.begin + j : memory::kNowhere};
   counts.meter.begin_run();
   Edge found[1];
   graph.edges.read(at, found, counts.meter);
+  return found[0];
+}
+
+// The j-th neighbour of `vertex`, or -1 if it has no more than j. Each lane asks for a vertex of its own, or for none; all call
+// it together.
+template <class Graph, class Counts>
+HINTERLAND_FN int64_t nth_neighbor(const Graph& graph, int64_t vertex, int64_t j, bool active, Counts& counts) {
+  if (j < graph.heads_per_vertex) return active ? graph.head(vertex, j) : -1;
+  const ListBounds list(graph, vertex, active, counts);
+  const bool there = list.begin + j < list.end;
+  const int64_t found = read_one(graph, vertex, list, j, there, counts);
   if (!there) return -1;
-  if (graph.has(found[0])) return found[0];
+  if (graph.has(found)) return found;
   counts.bad = min_of(counts.bad, vertex);
   return -1;
 }

@@ -33,20 +33,17 @@ struct PackedBounds {
   // All lanes of a warp call it together.
   template <class Graph>
   HINTERLAND_FN PackedBounds(const Graph& graph, int64_t vertex, bool active) {
-    const int64_t at[] = {active ? vertex : memory::kNowhere, active ? vertex + 1 : memory::kNowhere};
-    int64_t found[2];
-    graph.packed_offsets.read(at, found);
-    *this = within(found[0], found[1], graph.packed_end);
+    *this = within(graph.packed_offsets.list(vertex, active), graph.packed_end);
   }
 
   template <class Graph>
   HINTERLAND_FN static PackedBounds alone(const Graph& graph, int64_t vertex) {
-    return within(graph.packed_offsets.read_alone(vertex), graph.packed_offsets.read_alone(vertex + 1), graph.packed_end);
+    return within(graph.packed_offsets.list_alone(vertex), graph.packed_end);
   }
 
  private:
-  HINTERLAND_FN static PackedBounds within(int64_t begin, int64_t end, int64_t packed_end) {
-    return begin < 0 || begin > end || end > packed_end ? PackedBounds(0, 0) : PackedBounds(begin, end);
+  HINTERLAND_FN static PackedBounds within(const Piece& bytes, int64_t packed_end) {
+    return bytes.lies_within(packed_end) ? PackedBounds(bytes.begin, bytes.end) : PackedBounds(0, 0);
   }
 };
 
@@ -241,7 +238,7 @@ class PackedFinder {
 
 // Elements are places in lists, not in lines: a run begins at a chunk, wherever it lies.
 struct Places {
-  HINTERLAND_FN memory::Span span(int64_t begin, int64_t end) const { return {begin, begin, end}; }
+  HINTERLAND_FN memory::Span span(int64_t begin, int64_t end) const { return {begin, end}; }
 };
 
 struct PackedLists : Lists {
@@ -295,17 +292,11 @@ HINTERLAND_FN void visit_chunks(const PackedCsr<Edge, Weight, Sources>& graph, c
 }
 
 template <class Edge, class Weight, class Sources, class Counts>
-HINTERLAND_FN int64_t nth_neighbor(const PackedCsr<Edge, Weight, Sources>& graph, int64_t vertex, int64_t j, bool active,
-                                   Counts& counts) {
-  if (j < graph.heads_per_vertex) return active ? graph.head(vertex, j) : -1;
-  const ListBounds list(graph, vertex, active, counts);
-  const bool there = list.begin + j < list.end;
+HINTERLAND_FN int64_t read_one(const PackedCsr<Edge, Weight, Sources>& graph, int64_t vertex, const ListBounds& list, int64_t j,
+                               bool there, Counts& counts) {
   const PackedBounds packed(graph, vertex, there);
   PackedFinder<PackedCsr<Edge, Weight, Sources>> find(graph, counts.meter);
-  const int64_t found = find(PackedShape(graph.num_vertices, list.end - list.begin), packed, j, there);
-  if (!there || graph.has(found)) return found;
-  counts.bad = min_of(counts.bad, vertex);
-  return -1;
+  return find(PackedShape(graph.num_vertices, list.end - list.begin), packed, j, there);
 }
 
 template <class Edge, class Weight, class Sources, class Look, class Counts>

@@ -22,9 +22,9 @@ namespace hinterland::memory {
 
 inline constexpr int64_t kNowhere = -1;
 
-// Elements [begin, end), of which a warp takes chunks of one for each lane.
+// A run of elements up to `end`, of which a warp takes chunks of one for each lane.
 struct Span {
-  int64_t first, begin, end;  // the first chunk begins at `first`, less than a chunk before `begin`
+  int64_t first, end;  // the first chunk begins at `first`, less than a chunk before the run
 
   HINTERLAND_FN int64_t chunks() const { return ceil_div<int64_t>(end - first, Warp::kWidth); }
 };
@@ -38,20 +38,11 @@ struct Pointer {
 
   HINTERLAND_FN explicit Pointer(const void* base, int64_t /*count*/ = 0) : base(static_cast<const T*>(base)) {}
 
-  HINTERLAND_FN bool operator==(const Pointer& other) const { return base == other.base; }
   HINTERLAND_FN T read_alone(int64_t at) const { return base[at]; }
 
   template <int kCount>
   HINTERLAND_FN void read(const int64_t (&at)[kCount], T (&to)[kCount]) const {
     for (int k = 0; k < kCount; ++k) to[k] = at[k] == kNowhere ? T{} : base[at[k]];
-  }
-
-  HINTERLAND_FN Span span(int64_t begin, int64_t end) const { return span_from(base, begin, end); }
-
-  HINTERLAND_FN static Span span_from(const T* base, int64_t begin, int64_t end) {
-    if constexpr (Warp::kWidth == 1) return {begin, begin, end};
-    const auto past_line = reinterpret_cast<uintptr_t>(base + begin) % kLineBytes / sizeof(T);
-    return {begin - static_cast<int64_t>(past_line), begin, end};
   }
 };
 
@@ -105,7 +96,11 @@ struct Paged {
       }
   }
 
-  HINTERLAND_FN Span span(int64_t begin, int64_t end) const { return Pointer<T>::span_from(home, begin, end); }
+  HINTERLAND_FN Span span(int64_t begin, int64_t end) const {
+    if constexpr (Warp::kWidth == 1) return {begin, end};
+    const auto past_line = reinterpret_cast<uintptr_t>(home + begin) % kLineBytes / sizeof(T);
+    return {begin - static_cast<int64_t>(past_line), end};
+  }
 
  private:
   HINTERLAND_FN bool is_kept(int64_t at) const { return slots != nullptr && slots[at >> kPageShift] >= 0; }

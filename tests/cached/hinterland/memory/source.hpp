@@ -130,7 +130,7 @@ struct Cached {
   template <class Meter>
   void count_run(int64_t, int64_t, Meter&) const {}
 
-  Span span(int64_t begin, int64_t end) const { return {begin - begin % Warp::kWidth, begin, end}; }
+  Span span(int64_t begin, int64_t end) const { return {begin - begin % Warp::kWidth, end}; }
 
  private:
   const char* line(int64_t at) const {
