@@ -12,24 +12,17 @@ from .. import _core
 from ..runtime import arguments, devices
 from ..runtime.asked import Asked
 from ..runtime.errors import ConfigError, GraphError
-from ..runtime.jit import KernelFile
 from ..runtime.params import struct
 from ..runtime.shown import Shown
 from .algorithms import Algorithm
 from .graph import Graph
 from .msbfs import check_sources, to_inner
 from .prepare import Prepared, graph_of, prepared_for
-from .traversal import Clock, ScratchLayout, csr_type, finish, graph_type, outer_bytes, runner, scratch_for, to_outer
+from .traversal import Clock, ScratchLayout, finish, graph_type, kernel_file, outer_bytes, runner, scratch_for, to_outer
 from .traversal_stats import Run, summarise_all
 from .view import allocated
 
-
-def _instance(graph: str) -> str:
-    return f"bc_kernel<{graph}>"
-
-
-_FORMS = tuple(csr_type(edge, packed=packed) for edge in (4, 8) for packed in (False, True))
-KERNELS = KernelFile("graph/bc.cu", tuple(_instance(form) for form in _FORMS), apart=True)
+KERNELS = kernel_file("graph/bc")
 _PARAMS = struct("graph::BcParams")
 
 
@@ -130,17 +123,11 @@ def _history_size(graph: Graph, device: torch.device) -> int:
     return graph.num_vertices // 8 if device.type == "cuda" else 2 * graph.num_vertices + 2
 
 
-def _layout(graph: Graph, history_size: int) -> tuple[ScratchLayout, int]:
-    """The scratch memory of a search, and where in it the mark of too many paths lies."""
-    layout, overflow = _core.bc_layout(graph.num_vertices, graph.num_edges, history_size)
-    return ScratchLayout(*layout), overflow
-
-
 def _state_bytes(graph: Graph) -> int:
     """GPU memory of a search: scores, and besides them levels, path counts and scratch, together about 30 bytes a vertex, or
     what it takes to renumber the scores."""
-    history_size = _history_size(graph, torch.device("cuda"))
-    arrays = (4 * graph.num_vertices, 8 * graph.num_vertices, _layout(graph, history_size)[0].bytes)
+    layout = ScratchLayout.of(_core.bc_layout, graph, _history_size(graph, torch.device("cuda")))
+    arrays = (4 * graph.num_vertices, 8 * graph.num_vertices, layout.bytes)
     search = sum(allocated(size) for size in arrays)
     return allocated(8 * graph.num_vertices) + max(search, outer_bytes(graph, 8))
 
@@ -151,8 +138,8 @@ ALGORITHM = Algorithm("bc", _state_bytes)
 def _run(prepared: Prepared, sources: list[int], counts: bool) -> tuple[torch.Tensor, list[Run]]:
     graph, device = prepared.graph, prepared.device
     history_size = _history_size(graph, device)
-    layout, overflow = _layout(graph, history_size)
-    search = runner(prepared, _core.betweenness, KERNELS, _instance(graph_type(prepared, metered=counts)))
+    layout = ScratchLayout.of(_core.bc_layout, graph, history_size)
+    search = runner(prepared, _core.betweenness, KERNELS, graph_type(prepared, metered=counts))
     levels = torch.full((graph.num_vertices,), -1, dtype=torch.int32, device=device)
     sigma = torch.zeros(graph.num_vertices, dtype=torch.float64, device=device)
     scores = torch.zeros(graph.num_vertices, dtype=torch.float64, device=device)
@@ -174,7 +161,7 @@ def _run(prepared: Prepared, sources: list[int], counts: bool) -> tuple[torch.Te
                 )
             )
         finished = finish(prepared, scratch, layout)
-        if scratch[overflow : overflow + 8].view(torch.int64).item():
+        if scratch[layout.left : layout.left + 8].view(torch.int64).item():  # a mark
             raise GraphError(
                 f"there are more shortest paths from vertex {source} than a double counts (1.8e308); leave that source out, or "
                 "remove parallel edges with simplify(graph, remove_duplicates=True)"

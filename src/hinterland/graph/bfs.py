@@ -13,26 +13,30 @@ from .. import _core
 from ..runtime import arguments, devices
 from ..runtime.asked import Asked
 from ..runtime.errors import ConfigError, IndexOutOfRange
-from ..runtime.jit import KernelFile
 from ..runtime.params import struct
 from ..runtime.shown import Shown
 from .algorithms import Algorithm
 from .graph import Graph
 from .prepare import Prepared, graph_of, prepared_for
-from .traversal import Clock, ScratchLayout, csr_type, finish, graph_type, id_bytes, outer_bytes, runner, scratch_for, to_outer
+from .traversal import (
+    NUMBERED_FORMS,
+    Clock,
+    ScratchLayout,
+    finish,
+    graph_type,
+    id_bytes,
+    kernel_file,
+    outer_bytes,
+    runner,
+    scratch_for,
+    to_outer,
+)
 from .traversal_stats import Run, with_stats
 from .view import allocated
 
 MODES = ("auto", "top-down")
 
-
-def _instance(graph: str, vertex_bytes: int) -> str:
-    return f"bfs_kernel<{graph}, uint{8 * vertex_bytes}_t>"
-
-
-_WIDTHS = ((4, 4, False), (8, 4, False), (8, 8, False), (4, 4, True), (8, 8, True))
-_INSTANCES = tuple(_instance(csr_type(edge, packed=packed), vertex) for edge, vertex, packed in _WIDTHS)
-KERNELS = KernelFile("graph/bfs.cu", _INSTANCES, apart=True)
+KERNELS = kernel_file("graph/bfs", NUMBERED_FORMS)
 _PARAMS = struct("graph::BfsParams")
 
 
@@ -126,9 +130,8 @@ def _run(prepared: Prepared, source: int, mode: str, counts: bool) -> tuple[tupl
     graph, device = prepared.graph, prepared.device
     vertices, width = graph.num_vertices, id_bytes(graph.num_vertices)
     layout = ScratchLayout(*_core.bfs_layout(vertices, graph.num_edges))
-    search = runner(
-        prepared, functools.partial(_core.bfs, id_bytes=width), KERNELS, _instance(graph_type(prepared, metered=counts), width)
-    )
+    types = f"{graph_type(prepared, metered=counts)}, uint{8 * width}_t"
+    search = runner(prepared, functools.partial(_core.bfs, id_bytes=width), KERNELS, types)
     incoming = prepared.incoming
     pulls = mode == "auto" and incoming is not None and incoming.lists.is_sorted
     clock = Clock(device)

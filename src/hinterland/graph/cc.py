@@ -12,7 +12,6 @@ from .. import _core
 from ..runtime import arguments, devices
 from ..runtime.asked import Asked
 from ..runtime.errors import ConfigError, VerificationError
-from ..runtime.jit import KernelFile
 from ..runtime.params import struct
 from ..runtime.shown import Shown
 from .algorithms import Algorithm
@@ -21,12 +20,13 @@ from .graph import Graph, require_graph, require_result
 from .prepare import Prepared, prepared_for
 from .reorder import restored
 from .traversal import (
+    NUMBERED_FORMS,
     Clock,
     ScratchLayout,
-    csr_type,
     finish,
     graph_type,
     id_bytes,
+    kernel_file,
     outer_bytes,
     runner,
     scratch_for,
@@ -37,14 +37,7 @@ from .view import allocated, checked_view
 
 MODES = ("auto", "all-lists")
 
-
-def _instance(graph: str, label_bytes: int) -> str:
-    return f"cc_kernel<{graph}, uint{8 * label_bytes}_t>"
-
-
-_WIDTHS = ((4, 4, False), (8, 4, False), (8, 8, False), (4, 4, True), (8, 8, True))
-_INSTANCES = tuple(_instance(csr_type(edge, packed=packed), label) for edge, label, packed in _WIDTHS)
-KERNELS = KernelFile("graph/cc.cu", _INSTANCES, apart=True)
+KERNELS = kernel_file("graph/cc", NUMBERED_FORMS)
 _PARAMS, _CONTROL = struct("graph::ComponentsParams"), struct("graph::ComponentsControl")
 
 
@@ -101,18 +94,14 @@ def connected_components(
         return ComponentsResult(labels, count, report)
 
 
-def _layout(graph: Graph) -> tuple[ScratchLayout, int]:
-    layout, control_at = _core.components_layout(graph.num_vertices, graph.num_edges)
-    return ScratchLayout(*layout), control_at
-
-
 def _state_bytes(graph: Graph) -> int:
     """GPU memory of one run: labels, and besides them scratch, or the labels once more in eight bytes, or what it takes to
     renumber them."""
     vertices, width = graph.num_vertices, id_bytes(graph.num_vertices)
     widened = 8 * vertices if width == 4 else 0
     renumbering = 0 if graph.outer is None else outer_bytes(graph, width) + allocated(width * vertices)
-    return allocated(width * vertices) + max(allocated(_layout(graph)[0].bytes), allocated(widened), renumbering)
+    scratch = ScratchLayout.of(_core.components_layout, graph).bytes
+    return allocated(width * vertices) + max(allocated(scratch), allocated(widened), renumbering)
 
 
 ALGORITHM = Algorithm("cc", _state_bytes, searching=True)
@@ -121,9 +110,9 @@ ALGORITHM = Algorithm("cc", _state_bytes, searching=True)
 def _run(prepared: Prepared, mode: str, counts: bool) -> tuple[tuple[torch.Tensor, int], Run]:
     graph, device = prepared.graph, prepared.device
     vertices, width = graph.num_vertices, id_bytes(graph.num_vertices)
-    layout, control_at = _layout(graph)
+    layout = ScratchLayout.of(_core.components_layout, graph)
     on_cpu = functools.partial(_core.connected_components, id_bytes=width)
-    run = runner(prepared, on_cpu, KERNELS, _instance(graph_type(prepared, metered=counts), width))
+    run = runner(prepared, on_cpu, KERNELS, f"{graph_type(prepared, metered=counts)}, uint{8 * width}_t")
     incoming = prepared.incoming if mode == "auto" else None
     # Over the link, the first lines of all lists are read once, not once for each neighbour that is linked.
     reread = prepared.out.heads is not None or not prepared.out.over_link
@@ -141,7 +130,7 @@ def _run(prepared: Prepared, mode: str, counts: bool) -> tuple[tuple[torch.Tenso
             )
         )
     finished = finish(prepared, scratch, layout)
-    count = _CONTROL.read(scratch, control_at).count
+    count = _CONTROL.read(scratch, layout.left).count
     del scratch
     with clock:
         labels = smallest_outer(prepared.order_on(device), labels).to(torch.int64)

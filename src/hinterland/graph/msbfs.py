@@ -15,26 +15,18 @@ from ..memory import UnifiedTensor
 from ..runtime import arguments, devices
 from ..runtime.asked import Asked
 from ..runtime.errors import ConfigError
-from ..runtime.jit import KernelFile
 from ..runtime.params import struct
 from ..runtime.shown import Shown
 from .algorithms import Algorithm
 from .bfs import MODES, check_source
 from .graph import Graph
 from .prepare import Prepared, graph_of, prepared_for
-from .traversal import Clock, ScratchLayout, csr_type, finish, graph_type, outer_bytes, runner, scratch_for, to_outer
+from .traversal import FORMS, Clock, ScratchLayout, finish, graph_type, kernel_file, outer_bytes, runner, scratch_for, to_outer
 from .traversal_stats import Run, summarise_all
 from .view import WORDS_BYTES, allocated
 
 MOST_SOURCES = _core.MSBFS_SOURCES
-
-
-def _instance(graph: str, mask_bytes: int) -> str:
-    return f"msbfs_kernel<{graph}, uint{8 * mask_bytes}_t>"
-
-
-_FORMS = tuple(csr_type(edge, packed=packed) for edge in (4, 8) for packed in (False, True))
-KERNELS = KernelFile("graph/msbfs.cu", tuple(_instance(form, mask) for form in _FORMS for mask in (4, 8)), apart=True)
+KERNELS = kernel_file("graph/msbfs", (f"{form}, uint{8 * mask_bytes}_t" for form in FORMS for mask_bytes in (4, 8)))
 _PARAMS, _CONTROL = struct("graph::MsBfsParams"), struct("graph::MsBfsControl")
 
 
@@ -118,15 +110,10 @@ def to_inner(graph: Graph, sources: list[int]) -> list[int]:
     return graph.to_inner(torch.tensor(sources, dtype=torch.int64)).tolist()
 
 
-def _layout(graph: Graph) -> tuple[ScratchLayout, int]:
-    """The scratch memory of a search, and where in it MsBfsControl lies."""
-    layout, control_at = _core.msbfs_layout(graph.num_vertices, graph.num_edges)
-    return ScratchLayout(*layout), control_at
-
-
 def _state_bytes(graph: Graph) -> int:
     """GPU memory of a search without levels: 17.6 bytes a vertex, and 1/128 of a byte for each edge."""
-    return max(allocated(_layout(graph)[0].bytes), outer_bytes(graph, 4)) + allocated(8 * MOST_SOURCES)
+    scratch = ScratchLayout.of(_core.msbfs_layout, graph).bytes
+    return max(allocated(scratch), outer_bytes(graph, 4)) + allocated(8 * MOST_SOURCES)
 
 
 ALGORITHM = Algorithm("msbfs", _state_bytes, searching=True)
@@ -136,10 +123,10 @@ def _run(
     prepared: Prepared, sources: list[int], wants_levels: bool, mode: str, counts: bool
 ) -> tuple[MultiBfsResult, list[Run]]:
     graph, device = prepared.graph, prepared.device
-    layout, control_at = _layout(graph)
+    layout = ScratchLayout.of(_core.msbfs_layout, graph)
     mask_bytes = 4 if len(sources) <= 32 else 8
     on_cpu = functools.partial(_core.msbfs, mask_bytes=mask_bytes)
-    search = runner(prepared, on_cpu, KERNELS, _instance(graph_type(prepared, metered=counts), mask_bytes))
+    search = runner(prepared, on_cpu, KERNELS, f"{graph_type(prepared, metered=counts)}, uint{8 * mask_bytes}_t")
     incoming = prepared.incoming if mode == "auto" else None
     written, levels = _room_for_levels(prepared, len(sources)) if wants_levels else (None, None)
     scratch = scratch_for(layout, device)
@@ -164,7 +151,7 @@ def _run(
                 )
             )
         finished = finish(prepared, scratch, layout)
-        found = _CONTROL.read(scratch, control_at)
+        found = _CONTROL.read(scratch, layout.left)
         each = (found.reached, found.distance_sum, found.eccentricity)
         totals.append(torch.stack([torch.frombuffer(one, dtype=torch.int64)[: len(some)] for one in each]))
         runs.append(Run(finished, clock))

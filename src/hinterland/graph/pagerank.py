@@ -16,14 +16,13 @@ from ..memory import UnifiedTensor
 from ..runtime import arguments, devices
 from ..runtime.asked import Asked
 from ..runtime.errors import ConfigError, VerificationError
-from ..runtime.jit import KernelFile
 from ..runtime.params import Params, address, struct
 from ..runtime.shown import Shown
 from .algorithms import Algorithm
 from .graph import Graph, require_graph, require_result
 from .prepare import Prepared, graph_of, prepared_for
 from .reorder import restored
-from .traversal import Clock, ScratchLayout, csr_type, finish, graph_type, outer_bytes, runner, scratch_for, to_outer
+from .traversal import FORMS, Clock, ScratchLayout, finish, graph_type, kernel_file, outer_bytes, runner, scratch_for, to_outer
 from .traversal_stats import Run, with_stats
 from .view import allocated
 
@@ -37,14 +36,8 @@ _EDGES_AT_ONCE = 1 << 24  # that the verifier looks at together, which bounds it
 
 Personalization = torch.Tensor | Mapping[int, float]
 
-
-def _instance(graph: str, dtype: torch.dtype) -> str:
-    return f"pagerank_kernel<{graph}, {'float' if dtype == torch.float32 else 'double'}>"
-
-
-_LISTS = [csr_type(edge, packed=packed) for edge in (4, 8) for packed in (False, True)]
-_INSTANCES = tuple(_instance(lists, real) for lists in _LISTS for real in LEAST_TOLERANCE)
-KERNELS = KernelFile("graph/pagerank.cu", _INSTANCES, apart=True)
+_REALS = {torch.float32: "float", torch.float64: "double"}
+KERNELS = kernel_file("graph/pagerank", (f"{form}, {real}" for form in FORMS for real in _REALS.values()))
 _PARAMS, _OPTIONS, _CONTROL = (struct(f"graph::Pagerank{name}") for name in ("Params", "Options", "Control"))
 
 
@@ -168,15 +161,11 @@ def distribution(personalization: Personalization, num_vertices: int) -> torch.T
     return shares / total
 
 
-def _layout(graph: Graph) -> tuple[ScratchLayout, int]:
-    layout, control_at = _core.pagerank_layout(graph.num_vertices, graph.num_edges)
-    return ScratchLayout(*layout), control_at
-
-
 def _state_bytes(graph: Graph, dtype: torch.dtype) -> int:
     """GPU memory of one run: scores, and besides them contributions and scratch, or what it takes to renumber the scores."""
     real = allocated(dtype.itemsize * graph.num_vertices)
-    return real + max(real + allocated(_layout(graph)[0].bytes), outer_bytes(graph, dtype.itemsize))
+    scratch = ScratchLayout.of(_core.pagerank_layout, graph).bytes
+    return real + max(real + allocated(scratch), outer_bytes(graph, dtype.itemsize))
 
 
 ALGORITHMS = [
@@ -195,9 +184,9 @@ def _run(
 ) -> tuple[tuple[torch.Tensor, int, float], Run]:
     graph, device = prepared.graph, prepared.device
     assert prepared.incoming is not None
-    layout, control_at = _layout(graph)
+    layout = ScratchLayout.of(_core.pagerank_layout, graph)
     on_cpu = functools.partial(_core.pagerank, real_bytes=dtype.itemsize)
-    run = runner(prepared, on_cpu, KERNELS, _instance(graph_type(prepared, metered=counts), dtype))
+    run = runner(prepared, on_cpu, KERNELS, f"{graph_type(prepared, metered=counts)}, {_REALS[dtype]}")
     by_degree = mode == "auto" and prepared.incoming is prepared.out
     shares: torch.Tensor | None = None
     if personal is not None:
@@ -223,7 +212,7 @@ def _run(
             )
         )
     finished = finish(prepared, scratch, layout)
-    control = _CONTROL.read(scratch, control_at)
+    control = _CONTROL.read(scratch, layout.left)
     iterations, error = control.iterations, control.final_error
     del scratch, contributions
     with clock:

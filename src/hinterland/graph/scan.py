@@ -5,21 +5,11 @@ from __future__ import annotations
 import torch
 
 from .. import _core
-from ..runtime.jit import KernelFile
 from ..runtime.params import struct
 from .prepare import Prepared
-from .traversal import FIELDS, ScratchLayout, csr_type, finish, graph_type, runner, scratch_for
+from .traversal import FIELDS, ScratchLayout, finish, graph_type, kernel_file, runner, scratch_for
 
-
-def _instance(graph: str) -> str:
-    return f"scan_kernel<{graph}>"
-
-
-KERNELS = KernelFile(
-    "graph/scan.cu",
-    tuple(_instance(csr_type(edge, packed=packed)) for edge in (4, 8) for packed in (False, True)),
-    apart=True,
-)
+KERNELS = kernel_file("graph/scan")
 _PARAMS = struct("graph::ScanParams")
 
 
@@ -36,7 +26,7 @@ class Scan:
         self._layout = ScratchLayout(*_core.frontier_layout(graph.num_vertices, graph.num_edges))
         self._scratch = scratch_for(self._layout, self.device)
         self._sum = torch.empty(1, dtype=torch.int64, device=self.device)
-        self._run = runner(prepared, _core.scan_lists, KERNELS, _instance(graph_type(prepared, metered=stats)))
+        self._run = runner(prepared, _core.scan_lists, KERNELS, graph_type(prepared, metered=stats))
 
     def __call__(self) -> None:
         """Begins a scan."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -20,8 +21,19 @@ from .algorithms import Algorithm
 from .bfs import check_source
 from .graph import Graph
 from .prepare import Prepared, graph_of, prepared_for
-from .traversal import Clock, Finished, ScratchLayout, csr_type, finish, graph_type, outer_bytes, runner, scratch_for, to_outer
-from .traversal_stats import Run, summarise
+from .traversal import (
+    Clock,
+    ScratchLayout,
+    csr_type,
+    finish,
+    graph_type,
+    kernel_file,
+    outer_bytes,
+    runner,
+    scratch_for,
+    to_outer,
+)
+from .traversal_stats import Run, with_stats
 from .view import allocated
 
 MODES = ("auto", "bellman-ford")
@@ -39,14 +51,15 @@ _STEP_VERTICES = 256  # for which a bucket's look at the bitmap takes as long as
 _OVERFLOW = -2  # Shortest::kOverflow, as a signed number
 
 
-def path_instances(kernel: str) -> tuple[str, ...]:
-    """The instances of a kernel of paths: all weights with neighbours of four bytes, and those wider than one with eight."""
-    pairs = [(edge, weight) for edge in (4, 8) for weight in WEIGHT_CLASSES if edge + weight.itemsize != 9]
-    types = [csr_type(edge, WEIGHT_CLASSES[weight], packed) for packed in (False, True) for edge, weight in pairs]
-    return tuple(f"{kernel}<{graph}>" for graph in types)
-
-
-KERNELS = KernelFile("graph/sssp.cu", path_instances("sssp_kernel"), apart=True)
+# All weights with neighbours of four bytes, and those wider than one with eight.
+WEIGHTED_FORMS = tuple(
+    csr_type(edge, name, packed)
+    for packed in (False, True)
+    for edge in (4, 8)
+    for weight, name in WEIGHT_CLASSES.items()
+    if edge + weight.itemsize != 9
+)
+KERNELS = kernel_file("graph/sssp", WEIGHTED_FORMS)
 _PARAMS, _CONTROL = struct("graph::PathParams"), struct("graph::PathControl")
 
 
@@ -111,17 +124,7 @@ def sssp(
     check_width(mode, delta)
     prepared = prepared_for(graph, "sssp", gpu_budget, device, weighted=True)
     width = bucket_width(mode, delta, _first_delta(given, weights, prepared.device))
-    with devices.on(prepared.device):
-        counted = search(prepared, source, width, True, "sssp") if stats else None
-        run = search(prepared, source, width, False, "sssp")
-        with run.clock:
-            distances = _distances(run.keys, run.weights)
-    return SsspResult(distances, run.stats(counted, prepared, mode, width, distances != unreachable(distances)))
-
-
-def unreachable(distances: torch.Tensor) -> float:
-    """The distance of vertices that no path leads to."""
-    return float("inf") if distances.is_floating_point() else -1
+    return SsspResult(*search(_PATHS, prepared, source, mode, width, stats))
 
 
 def _negative(graph: Graph) -> GraphError:
@@ -148,7 +151,7 @@ def _first_delta(graph: Graph, weights: arrays.WeightRange, device: torch.device
 
 
 def _distances(keys: torch.Tensor, weights: torch.dtype) -> torch.Tensor:
-    """Keys, of signed numbers as wide, as distances; in place as far as that goes."""
+    """Keys as distances."""
     if weights.is_floating_point:
         return keys.view(weights)
     if weights == torch.int64:
@@ -211,54 +214,58 @@ def bucket_width(mode: str, delta: float | None, first: float) -> BucketWidth:
     return BucketWidth(first, True) if delta is None else BucketWidth(float(delta), False)
 
 
-class Search(NamedTuple):
-    """A finished search: keys as signed numbers of their width, in the user's order, and what it reports."""
+class Paths(NamedTuple):
+    """What a search for shortest or widest paths has of its own.
 
-    keys: torch.Tensor
-    weights: torch.dtype
-    buckets: int
-    clock: Clock
-    finished: Finished
+    Attributes:
+        name: of the algorithm.
+        kernels: its kernels.
+        on_cpu: its native loop.
+        unset: the key of vertices that no path leads to, by the type of the weights, as a signed number of the key's width.
+        values: makes the result of keys, signed numbers, and the type of the weights; in place as far as that goes.
+        unreachable: the value of vertices that no path leads to, by the values.
+    """
 
-    @property
-    def run(self) -> Run:
-        return Run(self.finished, self.clock)
-
-    def stats(
-        self, counted: Search | None, prepared: Prepared, mode: str, width: BucketWidth, reached: torch.Tensor
-    ) -> dict[str, Any] | None:
-        """``counted``: of a search that counted what it read; None if nobody asked for stats."""
-        if counted is None:
-            return None
-        report = summarise(self.run, counted.run, prepared, mode)
-        visits, found = report["reached"], int(reached.sum())
-        return {**report, "reached": found, "visits": visits, "buckets": self.buckets, "delta": width.delta}
-
-
-_ON_CPU = {"sssp": _core.sssp, "sswp": _core.sswp}
+    name: str
+    kernels: KernelFile
+    on_cpu: Callable[..., None]
+    unset: Callable[[torch.dtype], int]
+    values: Callable[[torch.Tensor, torch.dtype], torch.Tensor]
+    unreachable: Callable[[torch.Tensor], float]
 
 
 def search(
-    prepared: Prepared, source: int, width: BucketWidth, counts: bool, algorithm: str, kernels: KernelFile = KERNELS
-) -> Search:
-    """Runs the search from the user's vertex ``source`` on the current device. ``counts``: what it reads."""
+    paths: Paths, prepared: Prepared, source: int, mode: str, width: BucketWidth, stats: bool
+) -> tuple[torch.Tensor, dict[str, Any] | None]:
+    """The values ``[num_vertices]`` of paths from the user's vertex ``source``, and the stats if they are asked for."""
+    with devices.on(prepared.device):
+        (values, buckets), report = with_stats(functools.partial(_run, paths, prepared, source, width), stats, prepared, mode)
+        if report is not None:
+            reached = int((values != paths.unreachable(values)).sum())
+            report |= {"reached": reached, "visits": report["reached"], "buckets": buckets, "delta": width.delta}
+    return values, report
+
+
+def _run(
+    paths: Paths, prepared: Prepared, source: int, width: BucketWidth, counts: bool
+) -> tuple[tuple[torch.Tensor, int], Run]:
+    """Values, and how many buckets there were."""
     graph, device, view = prepared.graph, prepared.device, prepared.out
     if view.slots is not None and view.hot_weights is None and not graph.is_compressed:
-        raise ConfigError(f"the graph is prepared without its weights; use prepare(graph, ..., weighted=True) for {algorithm}")
+        raise ConfigError(f"the graph is prepared without its weights; use prepare(graph, ..., weighted=True) for {paths.name}")
     assert graph.weights is not None
     dtype, vertices = graph.weights.dtype, graph.num_vertices
     kind = arrays.WEIGHT_TYPES[dtype]
-    taken, control_at = _core.path_layout(vertices, graph.num_edges)
-    layout = ScratchLayout(*taken)
-    instance = f"{algorithm}_kernel<{graph_type(prepared, WEIGHT_CLASSES[dtype], counts)}>"
-    on_cpu = functools.partial(_ON_CPU[algorithm], weight_bytes=kind.bytes, weight_order=kind.order)
-    run = runner(prepared, on_cpu, kernels, instance)
+    layout = ScratchLayout.of(_core.path_layout, graph)
+    on_cpu = functools.partial(paths.on_cpu, weight_bytes=kind.bytes, weight_order=kind.order)
+    run = runner(prepared, on_cpu, paths.kernels, graph_type(prepared, WEIGHT_CLASSES[dtype], counts))
     step = _CPU_STEP_EDGES if device.type == "cpu" else _GPU_STEP_EDGES
     light = step + vertices // _STEP_VERTICES if width.adapts else -1  # a new bucket looks at a word for each 32 vertices
     inner = int(graph.to_inner(source))
     clock = Clock(device)
     with clock:
-        keys = torch.full((vertices,), _unset(algorithm, dtype), dtype=_key_type(dtype), device=device)
+        key_type = torch.int64 if dtype.itemsize == 8 else torch.int32
+        keys = torch.full((vertices,), paths.unset(dtype), dtype=key_type, device=device)
         scratch = scratch_for(layout, device)
         run(
             _PARAMS(
@@ -271,23 +278,11 @@ def search(
             )
         )
     finished = finish(prepared, scratch, layout)
-    buckets = 1 + _CONTROL.read(scratch, control_at).buckets
+    buckets = 1 + _CONTROL.read(scratch, layout.left).buckets
     del scratch
     with clock:
-        keys = to_outer(prepared.order_on(device), keys)
-    return Search(keys, dtype, buckets, clock, finished)
-
-
-def _key_type(weights: torch.dtype) -> torch.dtype:
-    return torch.int64 if weights.itemsize == 8 else torch.int32
-
-
-def _unset(algorithm: str, weights: torch.dtype) -> int:
-    """``kUnset`` of Shortest and Widest, as a signed number."""
-    if not weights.is_floating_point:
-        return -1
-    infinity = arrays.WEIGHT_TYPES[weights].infinity
-    return infinity if algorithm == "sssp" else infinity - (1 << (8 * weights.itemsize - 1))
+        values = paths.values(to_outer(prepared.order_on(device), keys), dtype)
+    return (values, buckets), Run(finished, clock)
 
 
 def path_state_bytes(graph: Graph) -> int:
@@ -296,9 +291,19 @@ def path_state_bytes(graph: Graph) -> int:
     vertices, dtype = graph.num_vertices, torch.int32 if graph.weights is None else graph.weights.dtype
     wide = dtype.itemsize == 8
     result = allocated(8 * vertices) + allocated(vertices) if wide or not dtype.is_floating_point else allocated(4 * vertices)
-    scratch = allocated(_core.path_layout(vertices, graph.num_edges)[0][0])
+    scratch = allocated(ScratchLayout.of(_core.path_layout, graph).bytes)
     key_bytes = 8 if wide else 4
     return allocated(key_bytes * vertices) + max(scratch, result, outer_bytes(graph, key_bytes))
 
 
+def _unset(weights: torch.dtype) -> int:
+    """``Shortest::kUnset``."""
+    return arrays.WEIGHT_TYPES[weights].infinity if weights.is_floating_point else -1
+
+
+def _unreachable(distances: torch.Tensor) -> float:
+    return float("inf") if distances.is_floating_point() else -1
+
+
+_PATHS = Paths("sssp", KERNELS, _core.sssp, _unset, _distances, _unreachable)
 ALGORITHM = Algorithm("sssp", path_state_bytes)

@@ -7,19 +7,19 @@ from typing import Any
 
 import torch
 
-from ..runtime import devices
+from .. import _core
 from ..runtime.asked import Asked
 from ..runtime.errors import GraphError
-from ..runtime.jit import KernelFile
 from ..runtime.shown import Shown
 from . import arrays
 from .algorithms import Algorithm
 from .bfs import check_source
 from .graph import Graph
 from .prepare import Prepared, graph_of, prepared_for
-from .sssp import bucket_width, check_width, path_instances, path_state_bytes, require_weights, search
+from .sssp import WEIGHTED_FORMS, Paths, bucket_width, check_width, path_state_bytes, require_weights, search
+from .traversal import kernel_file
 
-KERNELS = KernelFile("graph/sswp.cu", path_instances("sswp_kernel"), apart=True)
+KERNELS = kernel_file("graph/sswp", WEIGHTED_FORMS)
 _BUCKETS = 4096  # from the least to the largest weight, at first; on a CPU 64 to 2^18 are as good (docs/notes/thresholds.md)
 
 
@@ -82,17 +82,7 @@ def sswp(
     ends = _key(weights.least, dtype), _key(weights.most, dtype)
     width = bucket_width(mode, delta, max(1.0, (ends[0] - ends[1]) / _BUCKETS))
     prepared = prepared_for(graph, "sswp", gpu_budget, device, weighted=True)
-    with devices.on(prepared.device):
-        counted = search(prepared, source, width, True, "sswp", KERNELS) if stats else None
-        run = search(prepared, source, width, False, "sswp", KERNELS)
-        with run.clock:
-            widths = _widths(run.keys, dtype)
-    return SswpResult(widths, run.stats(counted, prepared, mode, width, widths != no_width(widths)))
-
-
-def no_width(widths: torch.Tensor) -> float:
-    """The width of vertices that no path leads to."""
-    return float("-inf") if widths.is_floating_point() else torch.iinfo(torch.int64).min
+    return SswpResult(*search(_PATHS, prepared, source, mode, width, stats))
 
 
 def _key(weight: float, dtype: torch.dtype) -> int:
@@ -105,7 +95,7 @@ def _key(weight: float, dtype: torch.dtype) -> int:
 
 
 def _widths(keys: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """Keys, as signed numbers of their width, as widths; in place as far as that goes."""
+    """Keys as widths."""
     least = torch.iinfo(keys.dtype).min
     if dtype.is_floating_point:
         # Keys of negative widths are their bits; those of others, whose sign bit is clear, the complement of the rest.
@@ -115,4 +105,14 @@ def _widths(keys: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     return widths if keys.dtype == torch.int64 else widths.masked_fill_(widths == least, torch.iinfo(torch.int64).min)
 
 
+def _unset(weights: torch.dtype) -> int:
+    """``Widest::kUnset``."""
+    return arrays.WEIGHT_TYPES[weights].infinity - (1 << (8 * weights.itemsize - 1)) if weights.is_floating_point else -1
+
+
+def _unreachable(widths: torch.Tensor) -> float:
+    return float("-inf") if widths.is_floating_point() else torch.iinfo(torch.int64).min
+
+
+_PATHS = Paths("sswp", KERNELS, _core.sswp, _unset, _widths, _unreachable)
 ALGORITHM = Algorithm("sswp", path_state_bytes)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import torch
@@ -19,7 +19,6 @@ from .prepare import Prepared
 from .view import allocated
 
 BLOCK = 512  # threads of a block, as in the kernels' launch bounds
-EDGE_TYPES = ("int32_t", "int64_t")
 RECORDS = _core.STEP_RECORDS + 1  # the last is shared by all steps after the others
 _CONTROL, _RECORD = struct("graph::FrontierControl"), struct("graph::StepRecord")
 FIELDS = tuple(leaves("graph::StepRecord"))
@@ -29,12 +28,20 @@ _EDGES_OF_THREAD = 8  # a grid has no more threads than an eighth of the edges: 
 
 
 class ScratchLayout(NamedTuple):
-    """Bytes of a run's scratch memory, how many at its beginning must be zero, and where control and records lie in it."""
+    """Bytes of a run's scratch memory, how many at its beginning must be zero, where control and records lie in it, and where
+    what the algorithm leaves besides, if it leaves any."""
 
     bytes: int
     zeroed: int
     control: int
     records: int
+    left: int = 0
+
+    @classmethod
+    def of(cls, layout: Callable[..., tuple[tuple[int, int, int, int], int]], graph: Graph, *more: int) -> ScratchLayout:
+        """That of an algorithm that leaves something, by its ``layout`` of ``_core``; ``more``: what that takes besides."""
+        shared, left = layout(graph.num_vertices, graph.num_edges, *more)
+        return cls(*shared, left)
 
 
 def id_bytes(num_vertices: int) -> int:
@@ -52,6 +59,23 @@ def csr_type(edge_bytes: int, weight: str | None = None, packed: bool = False, m
     if metered:
         return f"graph::{form}<{edge}, {weight or 'graph::NoWeight'}, memory::Metered>"
     return f"graph::{form}<{edge}>" if weight is None else f"graph::{form}<{edge}, {weight}>"
+
+
+FORMS = tuple(csr_type(edge, packed=packed) for edge in (4, 8) for packed in (False, True))  # of lists without weights
+# The same with the type of vertex numbers. Lists of fewer than 2^31 vertices may be wide; packed ones are not.
+NUMBERED_FORMS = tuple(
+    f"{csr_type(edge, packed=packed)}, uint{8 * vertex}_t"
+    for edge, vertex, packed in ((4, 4, False), (8, 4, False), (8, 8, False), (4, 4, True), (8, 8, True))
+)
+
+
+def kernel_file(path: str, types: Iterable[str] = FORMS) -> KernelFile:
+    """The file ``PATH.cu``, with its kernel ``NAME_kernel`` for each of ``types``."""
+    return KernelFile(f"{path}.cu", tuple(_instance(path, of) for of in types), apart=True)
+
+
+def _instance(path: str, types: str) -> str:
+    return f"{path.rpartition('/')[2]}_kernel<{types}>"
 
 
 def scratch_for(layout: ScratchLayout, device: torch.device) -> torch.Tensor:
@@ -108,14 +132,25 @@ def outer_bytes(graph: Graph, width: int) -> int:
     return allocated(8 * vertices) + allocated(width * vertices) + 5 * allocated(8 * min(vertices, _AT_ONCE))
 
 
-def runner(prepared: Prepared, on_cpu: Callable[[int], None], kernels: KernelFile, instance: str) -> Callable[[Params], None]:
-    """The traversal as a function of its parameters: ``on_cpu``, which takes their address, or one cooperative launch. Compiles
-    the kernel if need be, before any clock runs."""
+def runner(
+    prepared: Prepared, on_cpu: Callable[[int], None], kernels: KernelFile, types: str, items: int | None = None
+) -> Callable[[Params], None]:
+    """One run as a function of its parameters: ``on_cpu``, which takes their address, or one cooperative launch. Compiles the
+    kernel if need be, before any clock runs.
+
+    Args:
+        prepared: the graph and the device.
+        on_cpu: the native loop.
+        kernels: what :func:`kernel_file` made.
+        types: of the kernel's instance.
+        items: what the loop goes over, a thread each; None for a traversal, which goes over the edges.
+    """
     if prepared.device.type == "cpu":
         return lambda params: on_cpu(params.address)
-    device = prepared.device
-    # A small graph cannot occupy the whole GPU, and fewer blocks wait for each other in less time.
-    grid = min(resident_blocks(kernels, instance, device, BLOCK), 1 + prepared.graph.num_edges // (_EDGES_OF_THREAD * BLOCK))
+    device, instance = prepared.device, _instance(kernels.path.removesuffix(".cu"), types)
+    threads = prepared.graph.num_edges // _EDGES_OF_THREAD if items is None else items
+    # Little work cannot occupy the whole GPU, and fewer blocks wait for each other in less time.
+    grid = min(resident_blocks(kernels, instance, device, BLOCK), 1 + threads // BLOCK)
     return lambda params: launch(kernels, instance, device, grid, BLOCK, params, cooperative=True)
 
 
@@ -142,14 +177,19 @@ def finish(prepared: Prepared, scratch: torch.Tensor, layout: ScratchLayout) -> 
             f"{edges} edges; check the file they came from"
         )
     if bad != _core.NO_VERTEX:
-        bad = bad if prepared.graph.outer is None else int(prepared.graph.outer[bad])
-        raise GraphError(
-            f"the neighbour list of vertex {bad} is broken: its offsets do not lie in order within the "
-            f"{edges} edges, or it names a vertex outside [0, {vertices}); check the file they came from"
-        )
+        raise broken_list(prepared.graph, bad)
     rows = min(depth, RECORDS)
     records = scratch[layout.records : layout.records + rows * ctypes.sizeof(_RECORD)].view(torch.int64).view(rows, len(FIELDS))
     return Finished(depth, end_ns, records.to("cpu", copy=True))  # the memory may be for the next run
+
+
+def broken_list(graph: Graph, vertex: int) -> GraphError:
+    """What to raise for the list of a vertex, as the graph numbers it."""
+    known = vertex if graph.outer is None else int(graph.outer[vertex])
+    return GraphError(
+        f"the neighbour list of vertex {known} is broken: its offsets do not lie in order within the {graph.num_edges} edges, "
+        f"or it names a vertex outside [0, {graph.num_vertices}); check the file they came from"
+    )
 
 
 class Clock:

@@ -8,9 +8,8 @@ from .. import _core
 from ..graph import Graph, Prepared, prepare
 from ..graph.algorithms import Algorithm
 from ..graph.prepare import prepared_for
-from ..graph.traversal import ScratchLayout, csr_type, finish, graph_type, outer_bytes, runner, scratch_for, to_outer
+from ..graph.traversal import ScratchLayout, finish, graph_type, kernel_file, outer_bytes, runner, scratch_for, to_outer
 from ..graph.view import allocated
-from ..runtime.jit import KernelFile
 from ..runtime.params import struct
 
 ARRAYS = 3  # numbers for each vertex that a score keeps at once, at most
@@ -19,16 +18,7 @@ ARRAYS = 3  # numbers for each vertex that a score keeps at once, at most
 _MANY = 8
 _AT_ONCE = 1 << 20  # seeds that are written together, which bounds the memory that takes: chosen, not measured
 
-
-def _instance(graph: str) -> str:
-    return f"propagate_kernel<{graph}>"
-
-
-KERNELS = KernelFile(
-    "hotness/propagate.cu",
-    tuple(_instance(csr_type(edge, packed=packed)) for edge in (4, 8) for packed in (False, True)),
-    apart=True,
-)
+KERNELS = kernel_file("hotness/propagate")
 _PARAMS = struct("hotness::PropagateParams")
 
 
@@ -60,7 +50,7 @@ class Steps:
         self.prepared = prepared
         self._layout = _layout(prepared.graph)
         self._scratch = scratch_for(self._layout, prepared.device)
-        self._run = runner(prepared, _core.propagate, KERNELS, _instance(graph_type(prepared)))
+        self._run = runner(prepared, _core.propagate, KERNELS, graph_type(prepared))
 
     def array(self) -> torch.Tensor:
         """A new array of zeros."""

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import torch
 
 from .. import _core
-from ..graph.traversal import BLOCK, csr_type
+from ..graph.traversal import BLOCK, FORMS, csr_type
 from ..graph.view import View, allocated
 from ..runtime import devices
 from ..runtime.errors import GraphError, IndexOutOfRange, OutOfMemory
@@ -43,8 +43,7 @@ def _instance(lists: str, compares: bool) -> str:
     return f"sample_kernel<{lists}, {str(compares).lower()}>"
 
 
-_FORMS = tuple(csr_type(edge, packed=packed) for edge in (4, 8) for packed in (False, True))
-_INSTANCES = tuple(_instance(form, compares) for form in _FORMS for compares in (False, True))
+_INSTANCES = tuple(_instance(form, compares) for form in FORMS for compares in (False, True))
 KERNELS = KernelFile("sampling/neighbor.cu", _INSTANCES, apart=True)
 
 

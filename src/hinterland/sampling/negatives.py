@@ -7,15 +7,15 @@ import torch
 from .. import _core
 from ..graph.graph import Graph
 from ..graph.prepare import Prepared, graph_of, prepared_for
+from ..graph.traversal import broken_list, graph_type, kernel_file, runner
 from ..memory.allocator import require_room
 from ..runtime import arguments, devices
 from ..runtime.errors import ConfigError, GraphError, IndexOutOfRange, OutOfMemory
 from ..runtime.params import Params, address, struct
 from ..runtime.units import format_bytes
-from .call import call, check_list, kernel_file
 from .neighbor import integer, numbered_inside, vertices_on
 
-KERNELS = kernel_file("negatives")
+KERNELS = kernel_file("sampling/negatives")
 _PARAMS, _CONTROL = struct("sampling::NegativeParams"), struct("sampling::NegativeControl")
 _NONE = _core.SAMPLE_NONE
 
@@ -113,7 +113,7 @@ def _draw(
             absent=address(absent),
             control=control.data_ptr(),
         )
-        call(prepared, KERNELS, _core.negative_edges, params, items)
+        runner(prepared, _core.negative_edges, KERNELS, graph_type(prepared), items)(params)
         found = _CONTROL.read(control)
         _check(prepared, sources, count, found)
         return found
@@ -146,7 +146,8 @@ def _check(prepared: Prepared, sources: torch.Tensor | None, count: int, control
         raise IndexOutOfRange(
             f"source {int(sources[at])} of positive edge {at} is no vertex: there are {graph.num_vertices}, numbered from 0"
         )
-    check_list(prepared, control.bad_list)
+    if control.bad_list != _NONE:
+        raise broken_list(graph, control.bad_list)
     if sources is not None and control.full_source != _NONE:
         at = control.full_source // count
         source = int(sources[at])

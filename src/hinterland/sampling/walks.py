@@ -10,6 +10,7 @@ import torch
 from .. import _core
 from ..graph.graph import Graph
 from ..graph.prepare import Prepared, graph_of, prepared_for
+from ..graph.traversal import broken_list, graph_type, kernel_file, runner
 from ..memory.allocator import require_room
 from ..runtime import devices
 from ..runtime.arguments import number, whole_number
@@ -17,10 +18,9 @@ from ..runtime.errors import ConfigError, IndexOutOfRange, OutOfMemory
 from ..runtime.params import struct
 from ..runtime.units import format_bytes
 from .batch import NO_WEIGHTS
-from .call import call, check_list, kernel_file
 from .neighbor import integer, numbered_inside, vertices_on, weights_of
 
-KERNELS = kernel_file("walks")
+KERNELS = kernel_file("sampling/walks")
 _PARAMS, _CONTROL = struct("sampling::WalkParams"), struct("sampling::WalkControl")
 
 
@@ -127,14 +127,15 @@ def walks_from(
         walks=walks.data_ptr(),
         control=control.data_ptr(),
     )
-    call(prepared, KERNELS, _core.random_walks, params, len(given))
+    runner(prepared, _core.random_walks, KERNELS, graph_type(prepared), len(given))(params)
     found = _CONTROL.read(control)
     if found.bad_start != _core.SAMPLE_NONE:
         raise IndexOutOfRange(
             f"{name} {int(given[found.bad_start])} at position {(first + found.bad_start) // each} is no vertex: there are "
             f"{inner.num_vertices}, numbered from 0"
         )
-    check_list(prepared, found.bad_list)
+    if found.bad_list != _core.SAMPLE_NONE:
+        raise broken_list(inner, found.bad_list)
     order = prepared.order_for(walks.numel())
     return walks if order is None else torch.where(walks < 0, walks, order[walks.clamp(min=0)])
 
