@@ -15,7 +15,7 @@ from ..graph.graph import require_graph
 from ..memory import UnifiedTensor
 from ..runtime import arguments
 from ..runtime.errors import ConfigError
-from ..runtime.shown import Shown
+from ..runtime.shown import Shown, type_name
 from ..runtime.units import format_bytes
 
 EdgeType = tuple[str, str, str]
@@ -127,7 +127,7 @@ AnyDataset: TypeAlias = Dataset | Any
 
 
 def _table(features: UnifiedTensor) -> str:
-    dtype = str(features.dtype).removeprefix("torch.")
+    dtype = type_name(features.dtype)
     return f"{tuple(features.shape)} {dtype} ({format_bytes(features.nbytes)})"
 
 

@@ -15,7 +15,6 @@ first; of others at random, from a seed of their own.
 from __future__ import annotations
 
 import os
-from functools import partial
 
 import torch
 
@@ -82,9 +81,7 @@ def _read(path: str, num_classes: int | None, kinds: tuple[tuple[str, str, str],
     relations = {}
     for source, name, target in kinds:
         file = os.path.join(folder, f"{source}__{name}__{target}", "edge_index.npy")
-        open_npy(file)  # a missing file is found now
-        ends = tables[source].shape[0], tables[target].shape[0]
-        relations[source, name, target] = relation_of(file, partial(open_npy, file), "[E,2]", *ends)
+        relations[source, name, target] = relation_of(file, "[E,2]", tables[source].shape[0], tables[target].shape[0])
     place = os.path.join(folder, "paper", _LABELS[classes])
     papers = tables["paper"].shape[0]
     require_memory(place, "labels and splits", 16 * papers)

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import operator
 import os
-from functools import partial
 from typing import Any
 
 import torch
@@ -43,9 +42,7 @@ def read(path: str, num_classes: int | None) -> Source:
     relations = {}
     for source, name, target in RELATIONS:
         file = os.path.join(path, "processed", f"{source}___{name}___{target}", "edge_index.npy")
-        open_npy(file)  # a missing file is found now
-        relation = relation_of(file, partial(open_npy, file), "[2,E]", counts[source], counts[target])
-        relations[source, name, target] = relation
+        relations[source, name, target] = relation_of(file, "[2,E]", counts[source], counts[target])
     labels = array_labels(open_npy(os.path.join(papers, "node_label.npy")), counts["paper"])
     parts = os.path.join(path, "split_dict.pt")
     return Source(

@@ -16,7 +16,7 @@ import torch
 
 from .. import _core
 from ..graph import Graph, from_edges
-from ..graph.formats.arrays import ArrayFile
+from ..graph.formats.arrays import ArrayFile, open_npy
 from ..graph.formats.content import Options
 from ..graph.formats.files import read_into, require_memory, size_of
 from ..graph.formats.npy import read_columns
@@ -200,12 +200,13 @@ class Source:
             raise FormatError(f"{path}: a source is {int(graph.indices.max())}, but its type has {sources} vertices")
 
 
-def relation_of(path: str, open_array: Callable[[], ArrayFile], layout: str, sources: int, targets: int) -> Relation:
-    """Edges in an array of sources and targets: ``layout`` is ``"[2,E]"`` or ``"[E,2]"``."""
+def relation_of(path: str, layout: str, sources: int, targets: int) -> Relation:
+    """Edges in a ``.npy`` file of sources and targets: ``layout`` is ``"[2,E]"`` or ``"[E,2]"``."""
+    open_npy(path)  # a missing file is found now
 
     def read(symmetrize: bool, placement: Placement) -> Graph:
         options = Options({}, layout=layout)
-        ends = read_columns(path, open_array(), options, max(sources, targets))
+        ends = read_columns(path, open_npy(path), options, max(sources, targets))
         for what, column, count in zip(("source", "target"), ends, (sources, targets), strict=True):
             if column.numel() and int(column.max()) >= count:
                 bad = int(column.argmax())

@@ -12,17 +12,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
+from ..graph.formats.arrays import write_header
 from ..graph.formats.files import read_into, require_memory, size_of
-from ..memory.load import locate
+from ..memory.load import Stored, locate
 from ..runtime.checksums import BLOCK, Running
 from ..runtime.errors import FormatError
 from ..runtime.files import replacing
+from ..runtime.shown import type_name
 
 _TYPES = {
-    str(dtype).removeprefix("torch."): dtype
+    type_name(dtype): dtype
     for dtype in (
         *(torch.float16, torch.float32, torch.float64, torch.bool, torch.uint8),
         *(torch.int8, torch.int16, torch.int32, torch.int64),
@@ -31,17 +32,13 @@ _TYPES = {
 
 
 @dataclass(frozen=True)
-class Layout:
-    """An array in a file: its type, its shape, and the byte where its elements begin; nothing follows them."""
-
-    dtype: torch.dtype
-    shape: tuple[int, ...]
-    offset: int
+class Layout(Stored):
+    """An array in a file, of which its elements are the end."""
 
     @property
     def bytes(self) -> int:
         """Of the whole file."""
-        return self.offset + math.prod(self.shape) * self.dtype.itemsize
+        return self.offset + self.nbytes
 
     @property
     def blocks(self) -> int:
@@ -49,7 +46,7 @@ class Layout:
         return -(-self.bytes // BLOCK)
 
     def to_json(self) -> dict[str, Any]:
-        return {"dtype": str(self.dtype).removeprefix("torch."), "shape": list(self.shape), "offset": self.offset}
+        return {"dtype": type_name(self.dtype), "shape": list(self.shape), "offset": self.offset}
 
     @classmethod
     def from_json(cls, found: dict[str, Any]) -> Layout:
@@ -62,8 +59,7 @@ class Layout:
 
 def located(path: str) -> Layout:
     """An array as its ``.npy`` file says."""
-    found = locate(path, None, None, 0)
-    return Layout(found.dtype, found.shape, found.offset)
+    return Layout(**vars(locate(path, None, None, 0)))
 
 
 class SummedRows:
@@ -106,9 +102,7 @@ def write(path: Path, dtype: torch.dtype, shape: tuple[int, ...], parts: Iterabl
     """Writes a ``.npy`` file of contiguous parts that follow one another; returns its checksums."""
     sums = Running()
     with replacing(path) as output:
-        descr = np.lib.format.dtype_to_descr(torch.empty(0, dtype=dtype).numpy().dtype)
-        fields = {"descr": descr, "fortran_order": False, "shape": shape}
-        np.lib.format.write_array_header_1_0(output, fields)  # type: ignore[arg-type]
+        write_header(output, dtype, shape)
         layout = Layout(dtype, shape, output.file.tell())
         output.file.seek(0)
         sums.add(torch.frombuffer(bytearray(output.file.read(layout.offset)), dtype=torch.uint8))

@@ -69,6 +69,16 @@ def placements(placement: str | Mapping[str, str]) -> dict[str, str]:
     return chosen
 
 
+def host_place(placement: str) -> str:
+    """Where host memory is taken for an array of this placement: what goes to a GPU is made on the heap first."""
+    return "heap" if placement == "gpu" else placement
+
+
+def host_places(places: Mapping[str, str]) -> dict[str, str]:
+    """The same for several arrays, by name."""
+    return {name: host_place(place) for name, place in places.items()}
+
+
 def place_like(array: Array) -> str:
     """The placement to ask for, for another array to lie where this one does."""
     if isinstance(array, torch.Tensor):

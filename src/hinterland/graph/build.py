@@ -70,9 +70,8 @@ def build(
     ``runs``: the source is a parser's runs (``EdgeParser.runs``), which hold so many bytes; ``weights`` is then their type.
     """
     final = arrays.placements(placement)
-    # What goes to a GPU is made in host memory first.
-    host = {name: "heap" if place == "gpu" else place for name, place in final.items()}
-    # So is what will be copied once more, without its duplicates.
+    host = arrays.host_places(final)
+    # What will be copied once more, without its duplicates, is on the heap first, too.
     first = dict.fromkeys(arrays.NAMES, "heap") if remove_duplicates else host
 
     held = {"indptr": UnifiedTensor.empty((num_vertices + 1,), torch.int64, placement=first["indptr"])}

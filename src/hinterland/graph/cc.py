@@ -33,7 +33,7 @@ from .traversal import (
     smallest_outer,
 )
 from .traversal_stats import Run, with_stats
-from .view import allocated, checked_view
+from .view import allocated, checked_view, edge_at
 
 MODES = ("auto", "all-lists")
 
@@ -169,9 +169,7 @@ def verify_components(graph: Graph, result: ComponentsResult) -> None:
     if rule == _core.COMPONENTS_RULES["connected"]:
         raise VerificationError(f"rule 3: vertices {int(labels[at])} and {at} have the same label, but no path connects them")
     if rule:
-        v = int(view.edges[at])
-        u = int(torch.searchsorted(view.offsets, at, right=True)) - 1
-        edge = f"edge {u} -> {v} (position {at})"
+        u, v, edge = edge_at(view, at)
         if rule == _core.COMPONENTS_RULES["graph"]:
             raise VerificationError(f"the graph is broken: {edge} leads to no vertex")
         raise VerificationError(f"rule 2: {edge} leads from label {int(labels[u])} to label {int(labels[v])}")

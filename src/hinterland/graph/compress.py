@@ -48,8 +48,7 @@ def compress(graph: Graph, reorder: str | None = None, placement: str | Mapping[
     places = arrays.placements(graph.neighbor_lists.places if placement is None else placement)
     packed = graph.neighbor_lists.packed(places)
     if packed is None:  # a list does not ascend, or names no vertex, which simplify() refuses
-        host = {name: "heap" if place == "gpu" else place for name, place in places.items()}
-        return compress(simplify(graph, placement=host), None, places)
+        return compress(simplify(graph, placement=arrays.host_places(places)), None, places)
     return graph.over(packed)
 
 

@@ -20,7 +20,7 @@ from ..runtime.errors import ConfigError, GraphError
 from ..runtime.jit import KernelFile
 from ..runtime.launch import launch
 from ..runtime.params import Params, address, struct
-from ..runtime.shown import Shown
+from ..runtime.shown import Shown, type_name
 from . import arrays
 from .bfs import check_source
 from .graph import Graph
@@ -313,10 +313,8 @@ class Division:
     def __init__(
         self, graph: Graph, offsets: torch.Tensor, access: str, assignment: str, size: int | None, edge_bytes: int
     ) -> None:
-        if not isinstance(access, str) or access not in ACCESSES:
-            raise ConfigError(f"access {arguments.shown(access)} is not one of {', '.join(ACCESSES)}")
-        if not isinstance(assignment, str) or assignment not in ASSIGNMENTS:
-            raise ConfigError(f"assignment {arguments.shown(assignment)} is not one of {', '.join(ASSIGNMENTS)}")
+        arguments.one_of("access", access, ACCESSES)
+        arguments.one_of("assignment", assignment, ASSIGNMENTS)
         line = LINE_BYTES // edge_bytes
         mean = max(graph.num_edges / max(graph.num_vertices, 1), 1)
         self.policy, usual = {
@@ -379,7 +377,7 @@ class Division:
 def _weights(graph: Graph, device: torch.device) -> torch.Tensor:
     weights = graph.array("weights", device)
     if weights is None or weights.dtype != torch.int32:
-        found = "none" if weights is None else f"{str(weights.dtype).removeprefix('torch.')} ones"
+        found = "none" if weights is None else f"{type_name(weights.dtype)} ones"
         raise GraphError(f"EMOGI's shortest paths need int32 weights, and this graph has {found}")
     if len(weights) and int(weights.min()) < 0:
         raise GraphError(

@@ -19,6 +19,7 @@ from ..runtime.errors import ConfigError
 from ..runtime.jit import KernelFile
 from ..runtime.launch import launch
 from ..runtime.params import Params, struct
+from ..runtime.shown import type_name
 from . import arrays
 from .build import build
 from .graph import Graph, require_graph
@@ -138,7 +139,7 @@ def random_weights(
     require_graph(graph)
     seed = _check_seed(seed)
     place = arrays.placements(placement)["weights"]
-    held = UnifiedTensor.empty((graph.num_edges,), drawn, placement="heap" if place == "gpu" else place)
+    held = UnifiedTensor.empty((graph.num_edges,), drawn, placement=arrays.host_place(place))
     indptr, indices, _ = graph.checked_rows()
     kind = arrays.WEIGHT_TYPES[drawn]
     _core.generate_weights(
@@ -157,7 +158,7 @@ def random_weights(
 
 
 def _weight_dtype(name: str | torch.dtype | bool) -> torch.dtype:
-    names = {str(dtype).removeprefix("torch."): dtype for dtype in _WEIGHT_CLASSES}
+    names = {type_name(dtype): dtype for dtype in _WEIGHT_CLASSES}
     known = isinstance(name, str | torch.dtype)
     found = names.get("int32" if name is True else str(name).removeprefix("torch.") if known else "")
     if found is None:

@@ -183,14 +183,14 @@ class NeighborLists:
         """Plain lists packed, where ``places`` says for the arrays of plain ones; None where a list does not ascend, or names
         a vertex that has none. GraphError where the offsets are wrong by now."""
         indptr, indices, _ = self.checked_rows()
-        made = pack(indptr, indices, {name: "heap" if place == "gpu" else place for name, place in places.items()})
+        made = pack(indptr, indices, arrays.host_places(places))
         if made is None:
             return None
         return self._with({"packed_offsets": made[0], "packed": made[1]}).moved(places)
 
     def plain(self, places: Mapping[str, str]) -> NeighborLists:
         """Packed lists decoded, where ``places`` says. GraphError where a list is damaged."""
-        unpacked = self.packed_lists().unpacked("heap" if places["indices"] == "gpu" else places["indices"])
+        unpacked = self.packed_lists().unpacked(arrays.host_place(places["indices"]))
         return self._with({"indices": unpacked}).moved(places)
 
     def _with(self, lists: Mapping[str, Array]) -> NeighborLists:

@@ -112,8 +112,7 @@ def reordered(lists: NeighborLists, order: Order, placement: str | Mapping[str, 
     """
     indptr, indices, weights = lists.checked_rows()
     places = arrays.placements(lists.places if placement is None else placement)
-    # What goes to a GPU is made in host memory first.
-    host = {name: "heap" if place == "gpu" else place for name, place in places.items()}
+    host = arrays.host_places(places)
     vertices, edges, dtype = lists.num_lists, lists.num_edges, arrays.index_dtype(lists.num_lists)
     held = {
         "indptr": UnifiedTensor.empty((vertices + 1,), torch.int64, placement=host["indptr"]),

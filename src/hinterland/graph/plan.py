@@ -22,9 +22,8 @@ from typing import Any
 
 import torch
 
-from ..runtime import budget as budgets
 from ..runtime import devices
-from ..runtime.budget import Part, share
+from ..runtime.budget import Explained, Part, share
 from ..runtime.errors import OutOfMemory
 from ..runtime.units import format_bytes
 from .algorithms import Algorithm
@@ -33,7 +32,7 @@ from .view import Kept, View, allocated
 MOST_HEADS = 4  # of a vertex, as its line of them is read in one piece; one gives most (docs/notes/traversal-on-h200.md)
 
 
-class GraphPlan:
+class GraphPlan(Explained):
     """What a device keeps of lists that lie elsewhere. Nothing is copied before :meth:`apply`.
 
     Args:
@@ -125,10 +124,6 @@ class GraphPlan:
     def notes(self) -> list[str]:
         """That an algorithm's state comes first."""
         return ["the state of an algorithm comes before all of this"] if self.budget else []
-
-    def explain(self) -> str:
-        """What is kept of which lists, and in how much room, a line each."""
-        return budgets.explain(self)
 
 
 def plan_graph(

@@ -15,7 +15,7 @@ from ..runtime.asked import Asked
 from ..runtime.errors import ConfigError, GraphError
 from ..runtime.jit import KernelFile
 from ..runtime.params import struct
-from ..runtime.shown import Shown
+from ..runtime.shown import Shown, type_name
 from . import arrays
 from .algorithms import Algorithm
 from .bfs import check_source
@@ -163,7 +163,7 @@ def _distances(keys: torch.Tensor, weights: torch.dtype) -> torch.Tensor:
         at = int(distances.argmax())
     if int(distances[at]) == overflow:
         raise GraphError(
-            f"the distance of vertex {at} exceeds {most}, the most for {str(weights).removeprefix('torch.')} weights; "
+            f"the distance of vertex {at} exceeds {most}, the most for {type_name(weights)} weights; "
             f"convert the weights to {remedy}"
         )
     return distances
@@ -171,7 +171,7 @@ def _distances(keys: torch.Tensor, weights: torch.dtype) -> torch.Tensor:
 
 def require_weights(graph: Graph, algorithm: str) -> arrays.WeightRange:
     """The range of the graph's weights, if it has some of a type that searches for paths take."""
-    weights, known = graph.weights, ", ".join(str(dtype).removeprefix("torch.") for dtype in WEIGHT_CLASSES)
+    weights, known = graph.weights, ", ".join(type_name(dtype) for dtype in WEIGHT_CLASSES)
     if weights is None:
         raise ConfigError(
             f"{algorithm} needs weights, and the graph has none; give it some, as in Graph(indptr, indices, weights) or "
@@ -180,7 +180,7 @@ def require_weights(graph: Graph, algorithm: str) -> arrays.WeightRange:
     neighbors = arrays.index_dtype(graph.num_vertices) if graph.is_compressed else graph.lists.dtype
     if weights.dtype not in WEIGHT_CLASSES or weights.itemsize + neighbors.itemsize == 9:
         raise ConfigError(
-            f"the weights are {str(weights.dtype).removeprefix('torch.')} with {neighbors} neighbours, but "
+            f"the weights are {type_name(weights.dtype)} with {neighbors} neighbours, but "
             f"{algorithm} takes {known} (uint8 only below 2^31 vertices); convert them, as in "
             "Graph(graph.indptr, graph.indices, graph.weights.int())"
         )

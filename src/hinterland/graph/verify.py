@@ -18,7 +18,7 @@ from .compress import decompress
 from .graph import Graph, require_graph, require_result
 from .msbfs import MultiBfsResult, check_sources, multi_source_bfs
 from .reorder import restored
-from .view import View, checked_view
+from .view import View, checked_view, edge_at
 
 
 def verify_bfs(graph: Graph, source: int, result: BfsResult) -> None:
@@ -146,11 +146,8 @@ def verify_betweenness(graph: Graph, result: BetweennessResult, normalized: bool
 
 
 def _sentence(rule: int, at: int, view: View, levels: torch.Tensor, parents: torch.Tensor | None) -> str:
-    indptr, indices = view.offsets, view.edges
     if rule in (_core.BFS_RULES["graph"], _core.BFS_RULES["closed"], _core.BFS_RULES["edge_level"]):
-        v = int(indices[at])
-        u = int(torch.searchsorted(indptr, at, right=True)) - 1
-        edge = f"edge {u} -> {v} (position {at})"
+        u, v, edge = edge_at(view, at)
         if rule == _core.BFS_RULES["graph"]:
             return f"the graph is broken: {edge} leads to no vertex"
         if rule == _core.BFS_RULES["closed"]:

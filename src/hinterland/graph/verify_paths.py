@@ -13,7 +13,7 @@ from .graph import Graph, require_graph, require_result
 from .reorder import restored
 from .sssp import SsspResult, require_weights
 from .sswp import SswpResult
-from .view import View, checked_view
+from .view import View, checked_view, edge_at
 
 
 def verify_sssp(graph: Graph, source: int, result: SsspResult) -> None:
@@ -87,8 +87,7 @@ def _verify(graph: Graph, source: int, found: torch.Tensor, widest: bool) -> Non
 def _sentence(rule: int, at: int, view: View, found: torch.Tensor, name: str) -> str:
     rules = _core.PATH_RULES
     if rule in (rules["graph"], rules["edge"]):
-        u, v = int(torch.searchsorted(view.offsets, at, right=True)) - 1, int(view.edges[at])
-        edge = f"edge {u} -> {v} (position {at})"
+        u, v, edge = edge_at(view, at)
         if rule == rules["graph"]:
             return f"the graph is broken: {edge} leads to no vertex"
         assert view.weights is not None

@@ -263,6 +263,12 @@ class View:
         return page_sums(starts, self.page, self.num_pages, scores)
 
 
+def edge_at(view: View, at: int) -> tuple[int, int, str]:
+    """The ends of the edge at a position of the lists of a graph, and what a sentence calls it."""
+    u, v = int(torch.searchsorted(view.offsets, at, right=True)) - 1, int(view.edges[at])
+    return u, v, f"edge {u} -> {v} (position {at})"
+
+
 def allocated(size: int) -> int:
     """What torch's caching allocator may set aside for ``size`` bytes: multiples of 512 B, and from large blocks up to 1 MiB
     that is not worth splitting off."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -73,9 +72,7 @@ def compare(
     scores: dict[str, torch.Tensor] = {}
     seconds: dict[str, float] = {}
     for name, make in makers.items():
-        began = time.perf_counter()
+        began = devices.idle_at(device)
         scores[name] = make()
-        if device.type == "cuda":
-            torch.cuda.synchronize(device)
-        seconds[name] = time.perf_counter() - began
+        seconds[name] = devices.idle_at(device) - began
     return Comparison(scores[ORACLE], scores, seconds)

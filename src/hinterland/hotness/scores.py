@@ -110,7 +110,7 @@ def weighted_reverse_pagerank(
 def _pagerank(
     graph: Graph | Prepared, seeds: torch.Tensor | None, iterations: int, damping: float, device: _Device
 ) -> torch.Tensor:
-    iterations = _checked_iterations(iterations)
+    iterations = arguments.whole_number("iterations", iterations, 1, _MOST_ITERATIONS)
     if not 0 <= (damping := arguments.number("damping", damping)) < 1:
         raise ConfigError(f"damping {damping} is not in [0, 1)")
     prepared = prepared_graph(graph, device, iterations)
@@ -180,10 +180,6 @@ def inclusion_probability(
             missed_always += missed
         del missed, given
         return steps.result(missed_always.expm1_().abs_())
-
-
-def _checked_iterations(iterations: int) -> int:
-    return arguments.whole_number("iterations", iterations, 1, _MOST_ITERATIONS)
 
 
 def _checked_fanouts(fanouts: Sequence[int]) -> list[float]:

@@ -9,8 +9,7 @@ import torch
 
 from .. import _core
 from ..runtime import arguments, devices
-from ..runtime import budget as budgets
-from ..runtime.budget import Part, share
+from ..runtime.budget import Explained, Part, share
 from ..runtime.errors import ConfigError, OutOfMemory
 from ..runtime.jit import KernelFile
 from ..runtime.launch import launch, resident_blocks
@@ -21,7 +20,7 @@ from . import faults
 from .allocator import allocate
 from .gather import _IN_LINE, _THREADS, _UNITS, RowCopy, index_bytes, pieces_per_block, row_cut
 from .plan import cut_rows
-from .tiers import _padded
+from .tiers import padded
 
 _ADMIT = "admit_kernel"
 _FILL = {
@@ -33,12 +32,12 @@ _Ring, _AdmitParams, _FillParams = struct("memory::Clock"), struct("memory::Admi
 KERNELS = KernelFile("memory/clock.cu", (_ADMIT, *_FILL.values()), apart=True)
 _BLOCK = _core.ADMIT_THREADS
 _CONTROL_BYTES = _core.CLOCK_HAND_AT  # of the team's control block, before the hand
-_STATE_BYTES = _padded(_core.CLOCK_STATE_BYTES)
+_STATE_BYTES = padded(_core.CLOCK_STATE_BYTES)
 _MOST = _core.CLOCK_MOST  # positions of a batch that may claim a slot, and slots
 
 
 @dataclass(frozen=True, repr=False)
-class SlotPlan(Shown):
+class SlotPlan(Explained, Shown):
     """How many slots a cache has for the rows of a table, and what that takes of GPU memory.
 
     Attributes:
@@ -55,17 +54,17 @@ class SlotPlan(Shown):
     @property
     def map_offset(self) -> int:
         """Bytes before the id map, 4 for each row of the table; the slots' rows come first."""
-        return _padded(self.capacity * self.row_bytes)
+        return padded(self.capacity * self.row_bytes)
 
     @property
     def rows_offset(self) -> int:
         """Bytes before the numbers of the rows that the slots have, 8 for each."""
-        return self.map_offset + _padded(4 * self.rows)
+        return self.map_offset + padded(4 * self.rows)
 
     @property
     def bits_offset(self) -> int:
         """Bytes before the two bits of each slot."""
-        return self.rows_offset + _padded(8 * self.capacity)
+        return self.rows_offset + padded(8 * self.capacity)
 
     @property
     def words(self) -> int:
@@ -75,7 +74,7 @@ class SlotPlan(Shown):
     @property
     def state_offset(self) -> int:
         """Bytes before the hand."""
-        return self.bits_offset + _padded(8 * self.words)
+        return self.bits_offset + padded(8 * self.words)
 
     @property
     def held_bytes(self) -> int:
@@ -94,14 +93,6 @@ class SlotPlan(Shown):
             Part("state", "whose each slot is", self.held_bytes - ids - rows),
             Part("slots", f"{self.capacity:,} rows {share(self.capacity, self.rows)}", rows),
         ]
-
-    def notes(self) -> list[str]:
-        """Nothing."""
-        return []
-
-    def explain(self) -> str:
-        """Slots, share and bytes, a line each."""
-        return budgets.explain(self)
 
 
 def plan_slots(rows: int, row_bytes: int, budget: int) -> SlotPlan:

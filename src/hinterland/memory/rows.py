@@ -218,6 +218,13 @@ def numbers(index: Sequence[int]) -> torch.Tensor:
         raise ConfigError(f"row numbers are a tensor or a list of integers, not {shown(index)}: {error}") from None
 
 
+def require_outside(tensor: torch.Tensor, name: str, own: int, nbytes: int) -> None:
+    """ConfigError where a tensor overlaps the table's ``nbytes`` bytes at the address ``own``."""
+    begin = tensor.data_ptr()
+    if tensor.numel() and begin < own + nbytes and own < begin + tensor.nbytes:
+        raise ConfigError(f"{name} lies in the table's own memory; copy it first, as in {name}.clone()")
+
+
 def _require(tensor: torch.Tensor, name: str, shape: torch.Size, dtype: torch.dtype, device: torch.device) -> None:
     if dense(name, tensor).is_conj() or tensor.is_neg():
         raise ConfigError(f"{name} is a lazily conjugated or negated view; use {name}.resolve_conj().resolve_neg()")

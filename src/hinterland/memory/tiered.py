@@ -24,7 +24,7 @@ from .host import HostTable
 from .order import hottest_first, permutation
 from .peers import ForeignBlock, GpuBlock, unlinked
 from .plan import sorts
-from .rows import Index, RowTable
+from .rows import Index, RowTable, require_outside
 from .tiers import TierPlan, plan_tiers
 
 _BOUNCE = 32 << 20  # bytes that are on the way to a GPU, or back, at a time: chosen, not measured
@@ -201,13 +201,9 @@ class TieredTensor(RowTable):
 
     def _require_apart(self, tensor: torch.Tensor, name: str) -> None:
         self.host._require_apart(tensor, name)
-        begin = tensor.data_ptr()
         for home in self._tiers.homes:
-            if isinstance(home.memory, ForeignBlock):
-                continue  # no tensor lies there
-            own = home.address(home.device)
-            if tensor.numel() and begin < own + home.memory.nbytes and own < begin + tensor.nbytes:
-                raise ConfigError(f"{name} lies in the table's own memory; copy it first, as in {name}.clone()")
+            if not isinstance(home.memory, ForeignBlock):  # where no tensor lies
+                require_outside(tensor, name, home.address(home.device), home.memory.nbytes)
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..runtime import arguments
-from ..runtime import budget as budgets
-from ..runtime.budget import Part, share
+from ..runtime.budget import Explained, Part, share
 from ..runtime.shown import Shown
 from ..runtime.units import format_bytes
 
@@ -15,7 +14,7 @@ _POINTERS = 512  # bytes: where the other GPUs' tiers are, kept in each of sever
 
 
 @dataclass(frozen=True, repr=False)
-class TierPlan(Shown):
+class TierPlan(Explained, Shown):
     """Rows by tier, and what that takes of each GPU.
 
     Attributes:
@@ -51,17 +50,17 @@ class TierPlan(Shown):
     @property
     def shard_offset(self) -> int:
         """Bytes before a GPU's share of the ``peers`` tier; its ``local`` tier comes first."""
-        return _padded(self.local_rows * self.row_bytes)
+        return padded(self.local_rows * self.row_bytes)
 
     @property
     def slots_offset(self) -> int:
         """Bytes before a GPU's id map, which comes last."""
-        return self.shard_offset + _padded(self.shard_rows * self.row_bytes)
+        return self.shard_offset + padded(self.shard_rows * self.row_bytes)
 
     @property
     def block_bytes(self) -> int:
         """Bytes of both tiers and the id map in one GPU."""
-        return self.slots_offset + _padded(self.rows * self.slot_bytes)
+        return self.slots_offset + padded(self.rows * self.slot_bytes)
 
     @property
     def held_bytes(self) -> int:
@@ -93,10 +92,6 @@ class TierPlan(Shown):
         """Where rows could not go."""
         return [f"{self.unlinked}: rows meant for peers stay on the host"] if self.unlinked else []
 
-    def explain(self) -> str:
-        """Rows, share and bytes of each tier, a line each."""
-        return budgets.explain(self)
-
 
 def plan_tiers(
     rows: int, row_bytes: int, gpus: int, local: int = 0, peers: int = 0, *, ordered: bool = False, unlinked: str = ""
@@ -120,7 +115,7 @@ def plan_tiers(
     def fit(slot_bytes: int) -> tuple[int, int]:
         if gpus == 0 or rows == 0 or row_bytes == 0:
             return 0, 0
-        left = in_each - _padded(rows * slot_bytes) - (_POINTERS if gpus > 1 else 0)
+        left = in_each - padded(rows * slot_bytes) - (_POINTERS if gpus > 1 else 0)
         local_rows = min(rows, max(left, 0) // _ALIGNED * _ALIGNED // row_bytes)
         in_shard = max(dealt + min(left, 0), 0) // _ALIGNED * _ALIGNED // row_bytes
         return local_rows, min(rows - local_rows, in_shard * gpus)
@@ -135,5 +130,6 @@ def plan_tiers(
     return TierPlan(rows, row_bytes, gpus, local, peers, *fitting, slot_bytes, unlinked)
 
 
-def _padded(nbytes: int) -> int:
+def padded(nbytes: int) -> int:
+    """``nbytes``, and what is left out up to where the next tier begins."""
     return -(-nbytes // _ALIGNED) * _ALIGNED

@@ -13,7 +13,7 @@ import torch
 from .. import _core
 from ..runtime import arguments, devices
 from ..runtime.errors import ConfigError
-from ..runtime.shown import table_of
+from ..runtime.shown import table_of, type_name
 from ..runtime.units import parse_bytes
 from . import faults, load, ops  # noqa: F401  (ops registers torch.ops.hinterland.gather)
 from .allocator import Buffer, allocate
@@ -23,7 +23,7 @@ from .gather import copy_rows
 from .host import HostTable
 from .order import permutation
 from .plan import sorts
-from .rows import numbers
+from .rows import numbers, require_outside
 from .tiered import Devices, TieredTensor, make
 
 
@@ -74,7 +74,7 @@ class UnifiedTensor(HostTable):
         if not isinstance(dtype, torch.dtype):
             raise ConfigError(f"dtype is a torch type such as torch.float32, not {arguments.shown(dtype)}")
         buffer = allocate(math.prod(shape) * dtype.itemsize, placement, oversubscribe, touch)
-        buffer.name = f"{str(dtype).removeprefix('torch.')} {list(shape)}"
+        buffer.name = f"{type_name(dtype)} {list(shape)}"
         return cls(buffer, dtype, shape)
 
     @classmethod
@@ -236,9 +236,7 @@ class UnifiedTensor(HostTable):
         return self._buffer.address
 
     def _require_apart(self, tensor: torch.Tensor, name: str) -> None:
-        begin, own = tensor.data_ptr(), self._buffer.address
-        if tensor.numel() and begin < own + self._buffer.nbytes and own < begin + tensor.nbytes:
-            raise ConfigError(f"{name} lies in the table's own memory; copy it first, as in {name}.clone()")
+        require_outside(tensor, name, self._buffer.address, self._buffer.nbytes)
 
     def _sorts(self, rows: int) -> bool:
         return sorts(self._buffer.mapping, rows, self._row_bytes, self.nbytes)

@@ -24,12 +24,12 @@ from ..runtime.errors import ConfigError
 from ..sampling import NeighborSampler
 from ..training import CachePlan, Pipeline, Stage
 from ..training.cache_room import after_a_step, filled
-from ..training.pipeline import at_a_time
+from ..training.pipeline import at_a_time, moved
 from . import cache as caching
-from .given import Given
+from .given import Given, ends
 from .inputs import edge_label_index_of, input_nodes_of
 from .others import Elsewhere
-from .readable import add_missing_types, moved, readable
+from .readable import add_missing_types, readable
 from .rows import Rows
 from .sampler import Negatives, Sampler, checked_placement
 
@@ -354,8 +354,7 @@ class LinkNeighborLoader(_Pipelined, torch_geometric.loader.LinkNeighborLoader):
         )
         self.num_neighbors, self.time_attr, self.neighbor_sampler = num_neighbors, time_attr, neighbor_sampler
         self.edge_label, self.edge_label_time = edge_label, edge_label_time
-        edge_type = self.input_data.input_type
-        source, target = (None, None) if edge_type is None else (edge_type[0], edge_type[-1])
+        source, target = ends(self.input_data.input_type)
         given.check_nodes(source, self.input_data.row, "edge_label_index")
         given.check_nodes(target, self.input_data.col, "edge_label_index")
         _check_times("edge_label_time", self.input_data.time, self.input_data.row, "edges of edge_label_index")
@@ -367,10 +366,10 @@ class LinkNeighborLoader(_Pipelined, torch_geometric.loader.LinkNeighborLoader):
     def _seeds(self) -> tuple[torch.Tensor, int]:
         """Both ends of all edges; with negative edges theirs among them, as many as there will be."""
         edges, given = self.input_data, self.neg_sampling
-        ends = [edges.row.cpu(), edges.col.cpu()]
+        parts = [edges.row.cpu(), edges.col.cpu()]
         if given is not None:
             count = math.ceil(given.amount * len(edges.row))
             negatives, nodes = Negatives(given, 0), self._given.num_nodes[None]
-            ends += [negatives.sample(count, "src", nodes)] * given.is_binary() + [negatives.sample(count, "dst", nodes)]
-        seeds = torch.cat(ends)
+            parts += [negatives.sample(count, "src", nodes)] * given.is_binary() + [negatives.sample(count, "dst", nodes)]
+        seeds = torch.cat(parts)
         return seeds, round((self.batch_size or _USUAL) * len(seeds) / max(len(edges.row), 1))

@@ -94,13 +94,3 @@ def add_missing_types(out: HeteroSamplerOutput, data: Any, device: torch.device)
         for found in (out.row, out.col, out.edge):
             if found is not None:
                 found.setdefault(edge_type, empty)
-
-
-def moved(value: Any, device: torch.device) -> Any:
-    if isinstance(value, torch.Tensor):
-        return value.to(device)
-    if isinstance(value, dict):
-        return {key: moved(part, device) for key, part in value.items()}
-    if isinstance(value, list | tuple):
-        return type(value)(moved(part, device) for part in value)
-    return value

@@ -200,7 +200,7 @@ class Sampler(BaseSampler):  # type: ignore[misc]
     ) -> SamplerOutput | HeteroSamplerOutput:
         """The neighbourhood of both ends of edges, and of negative ones."""
         number = _number(number)
-        source, target = (None, None) if index.input_type is None else (index.input_type[0], index.input_type[-1])
+        source, target = ends(index.input_type)
         self._given.check_nodes(source, index.row, "edge_label_index")
         self._given.check_nodes(target, index.col, "edge_label_index")
         if index.time is not None and not self._is_temporal:

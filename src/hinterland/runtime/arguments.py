@@ -56,6 +56,18 @@ def whole_number(name: str, value: Any, least: int = -MOST - 1, most: int = MOST
     return number
 
 
+def at_least_one(name: str, value: Any, fault: str) -> int:
+    """``value`` as an int, if it is a whole number from 1 on; ``fault`` ends the sentence: ``"makes no batch; use 1 or more"``.
+
+    Raises:
+        ConfigError: it is less, or something else.
+    """
+    given = whole_number(name, value)
+    if given < 1:
+        raise ConfigError(f"{name}={given} {fault}")
+    return given
+
+
 def number(name: str, value: Any) -> float:
     """``value`` as a float, if it is a real number; NaN and infinity are numbers here, and the caller's to refuse.
 

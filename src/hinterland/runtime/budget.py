@@ -45,13 +45,21 @@ class Plan(Protocol):
         """What else there is to say."""
 
 
-def explain(plan: Plan) -> str:
-    """What is kept and the bytes of each part, in the order in which the budget is spent, a line each."""
-    parts = plan.parts()
-    width = max((len(part.name) for part in parts), default=0)
-    lines = [f"{part.name:<{width}}  {part.kept}" + (f", {format_bytes(part.nbytes)}" if part.nbytes else "") for part in parts]
-    of = "" if plan.budget is None else f" of {format_bytes(plan.budget)}"
-    return "\n".join([plan.about(), *lines, f"held {format_bytes(plan.held_bytes)}{of}", *plan.notes()])
+class Explained:
+    """A :class:`Plan` that says what it keeps."""
+
+    def notes(self) -> Sequence[str]:
+        """What else there is to say: nothing, if a plan does not say otherwise."""
+        return ()
+
+    def explain(self: Plan) -> str:
+        """What is kept and the bytes of each part, in the order in which the budget is spent, a line each."""
+        parts = self.parts()
+        width = max((len(part.name) for part in parts), default=0)
+        taken = [f", {format_bytes(part.nbytes)}" if part.nbytes else "" for part in parts]
+        lines = [f"{part.name:<{width}}  {part.kept}{size}" for part, size in zip(parts, taken, strict=True)]
+        of = "" if self.budget is None else f" of {format_bytes(self.budget)}"
+        return "\n".join([self.about(), *lines, f"held {format_bytes(self.held_bytes)}{of}", *self.notes()])
 
 
 def share(count: int, of: int) -> str:

@@ -19,6 +19,7 @@ from ..graph.view import View
 from ..memory import UnifiedTensor
 from ..runtime import arguments, devices
 from ..runtime.errors import ConfigError, GraphError
+from ..runtime.shown import type_name
 from .batch import NO_WEIGHTS, RULE, WEIGHT_KINDS, Batch, Relation, VertexSet, cut, state_bytes
 from .sample import Sample
 
@@ -250,7 +251,7 @@ def weights_of(lists: NeighborLists) -> tuple[int, float]:
     if weights is None or spread is None:
         raise ConfigError("weighted=True needs a graph with weights, as in Graph(indptr, indices, weights)")
     if weights.dtype not in WEIGHT_KINDS:
-        names = ", ".join(str(dtype).removeprefix("torch.") for dtype in WEIGHT_KINDS)
+        names = ", ".join(type_name(dtype) for dtype in WEIGHT_KINDS)
         raise ConfigError(f"weights are {weights.dtype}, but sampling takes {names}; convert them, as in weights.float()")
     if spread.least < 0:
         raise GraphError(f"a weight is {spread.least}, but sampling in proportion needs weights from 0 on")
@@ -330,10 +331,4 @@ def limits_on(
 
 def integer(name: str, value: int) -> int:
     """``value`` as a signed number of 64 bits, if it is an integer that these hold, with a sign or without."""
-    try:
-        number = operator.index(value)
-    except (TypeError, ValueError, RuntimeError):  # the last two are a tensor's
-        raise ConfigError(f"{name} {arguments.shown(value)} is not a whole number") from None
-    if not -(2**63) <= number < 2**64:
-        raise ConfigError(f"{name} {arguments.shown(number)} takes more than 64 bits; use a number from 0 to 2^64 - 1")
-    return (number + 2**63) % 2**64 - 2**63
+    return (arguments.whole_number(name, value, -(2**63), 2**64 - 1) + 2**63) % 2**64 - 2**63

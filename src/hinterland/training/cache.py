@@ -24,8 +24,7 @@ from ..memory import CachedTensor, SlotPlan, UnifiedTensor, hottest_first
 from ..memory.clock import Clock
 from ..memory.tiered import TieredTensor
 from ..runtime import arguments, devices
-from ..runtime import budget as budgets
-from ..runtime.budget import Part, share
+from ..runtime.budget import Explained, Part, share
 from ..runtime.errors import ConfigError
 from ..runtime.shown import Shown
 from ..runtime.units import format_bytes, parse_bytes
@@ -56,7 +55,7 @@ class Rates:
 
 
 @dataclass(frozen=True, repr=False)
-class CachePlan(Shown):
+class CachePlan(Explained, Shown):
     """What is kept, and what it is expected to save (:func:`plan_cache`).
 
     Attributes:
@@ -103,10 +102,6 @@ class CachePlan(Shown):
             f"predicted: {p.rows:.1%} of rows and {p.edges:.1%} of edges served from {self.batches} batches' hit rates",
             f"a batch: {p.sampling * 1e3:.3f} ms to sample, {p.gathering * 1e3:.3f} ms to gather; costs {self.costs.source}",
         ]
-
-    def explain(self) -> str:
-        """What is kept, bytes, predicted hit rates and seconds, a line each."""
-        return budgets.explain(self)
 
     def row_reads(self) -> torch.Tensor:
         """float64 ``[V]``: how often each row was fetched in advance."""
@@ -189,7 +184,7 @@ class CachePlan(Shown):
             table.gather(sample.node)
             gathering += devices.idle_at(sampler.device) - begin
             batches, rows, edges = batches + 1, rows + len(sample.node), edges + len(sample.edge)
-            edge_hits += len(sample.edge) if _on_gpu(view) else int(view.keeps(sample.edge).sum())
+            edge_hits += len(sample.edge) if view.lists.on_gpu else int(view.keeps(sample.edge).sum())
         found = Rates(_share(row_hits, rows), _share(edge_hits, edges), sampling / batches, gathering / batches)
         return Measured(self.predicted, found, batches)
 
@@ -258,11 +253,12 @@ def plan_cache(
     counts = _count(given, slots)
     bare = given.sampler.lists
     degrees = graph.indptr.diff().to("cpu").clamp(min=1) if graph.num_vertices else torch.zeros(0)
-    halves = [_inner(graph, drawn) / degrees for drawn in counts.drawn]  # draws of each edge of a list
+    drawn = counts.drawn if graph.outer is None else [half[graph.outer] for half in counts.drawn]
+    halves = [half / degrees for half in drawn]  # draws of each edge of a list
     scores = halves[0] + halves[1]
     if costs is None:
         costs = _costs(given, counts, scores, size)
-    lists = not _on_gpu(bare) and not graph.is_compressed
+    lists = not bare.lists.on_gpu and not graph.is_compressed
     each = 1 / counts.batches
     fetched = counts.fetched[0] + counts.fetched[1]
     row_scores = fetched if policy != "degree" else hotness.degree(graph, device=given.sampler.device).cpu()
@@ -297,13 +293,13 @@ def plan_cache(
 def _predicted(lists: View, counts: _Counts, costs: Costs, kept: Split, served: float, halves: Sequence[torch.Tensor]) -> Rates:
     """What ``kept`` gives, where it serves that share of rows; ``halves``: draws of each edge, of either half of the epochs."""
     each, drawn = 1 / counts.batches, 0.0
-    if _on_gpu(lists) or kept.whole:
+    if lists.lists.on_gpu or kept.whole:
         drawn = 1.0
     elif kept.pages:
         sums = [lists.page_scores(half) for half in halves]
         drawn = _cross(sums, sums, kept.pages, [float(half.sum()) for half in counts.drawn])
     rows, vertices, edges = counts.rows * each, counts.lists * each, counts.edges * each
-    at_lists = costs.list_gpu if kept.offsets or _on_gpu(lists) else costs.list_host
+    at_lists = costs.list_gpu if kept.offsets or lists.lists.on_gpu else costs.list_host
     sampling = vertices * at_lists + edges * (drawn * costs.edge_gpu + (1 - drawn) * costs.edge_host)
     gathering = rows * (served * costs.row_gpu + (1 - served) * costs.row_host)
     return Rates(served, drawn, sampling, gathering)
@@ -416,7 +412,7 @@ def _costs(given: _Given, counts: _Counts, scores: torch.Tensor, budget: int) ->
         return costs
     first = mini_batches(graph.num_vertices, given.seeds, given.batch_size, 1, given.seed)
     trial = None
-    if not _on_gpu(sampler.lists) and not graph.is_compressed:
+    if not sampler.lists.lists.on_gpu and not graph.is_compressed:
         prepared = _bare(graph, sampler.device)
         with devices.on(sampler.device):
             prepared.plan = plan = GraphPlan(budget // 2, given.weighted)
@@ -439,14 +435,6 @@ def _cross(
     ways = ((0, 1), (1, 0)) if min(totals) > 0 else ((0, 0),)
     hits = sum(float(counts[other][torch.topk(ranks[one], kept).indices].sum()) for one, other in ways)
     return _share(hits, sum(totals[other] for _, other in ways))
-
-
-def _inner(graph: Graph, values: torch.Tensor) -> torch.Tensor:
-    return values if graph.outer is None else values[graph.outer]
-
-
-def _on_gpu(view: View) -> bool:
-    return view.lists.on_gpu
 
 
 def _share(hits: float, of: float) -> float:

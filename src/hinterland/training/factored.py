@@ -24,7 +24,7 @@ from torch import nn
 from ..memory.embedding import TableParameter
 from ..runtime import arguments
 from ..runtime import devices as machine
-from ..runtime.arguments import shown, whole_number
+from ..runtime.arguments import shown
 from ..runtime.errors import ConfigError, PipelineStalled
 from .factored_plan import FactoredPlan, StageTimes, plan_roles
 from .factored_queue import Epoch, Made, Pace, Tally, Task
@@ -102,12 +102,10 @@ class Factored:
         self._devices = as_devices(devices)
         arguments.instance("loader", loader, Loader, "as Loader(sampler, seeds, batch_size) is")
         arguments.instance("model", model, nn.Module, "as make_model() gives")
-        self.round = len(self._devices) if round is None else whole_number("round", round)
-        if self.round < 1:
-            raise ConfigError(f"round={round} averages no batch; use 1 or more")
-        self.depth = 2 * self.round if depth is None else whole_number("depth", depth)
-        if self.depth < 1:
-            raise ConfigError(f"depth={depth} leaves samples no room; use 1 or more")
+        round = len(self._devices) if round is None else round
+        self.round = arguments.at_least_one("round", round, "averages no batch; use 1 or more")
+        depth = 2 * self.round if depth is None else depth
+        self.depth = arguments.at_least_one("depth", depth, "leaves samples no room; use 1 or more")
         self._learning = [n for n, p in enumerate(model.parameters()) if p.requires_grad]
         if not self._learning:
             raise ConfigError("the model has no parameter that requires a gradient; there is nothing to train")

@@ -23,6 +23,7 @@ from .rows import rows_of
 
 _WHOLE = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)  # torch compares and gathers no others
 _LARGEST = torch.finfo(torch.float32).max  # what parameters are made of
+_TOO_SMALL = "is too small; use 1 or more"
 _PROBED = 1024  # vertices that a dataset's fingerprint looks at
 
 
@@ -71,10 +72,10 @@ class Settings:
                 f"fanouts={list(self.fanouts)} sample nothing; use 1 or more for each hop, or -1 for all neighbours"
             )
         check_model(self.model, self.hidden, len(self.fanouts), self.dropout)
-        _require_one("epochs", self.epochs)
-        _require_one("batch_size", self.batch_size)
+        arguments.at_least_one("epochs", self.epochs, _TOO_SMALL)
+        arguments.at_least_one("batch_size", self.batch_size, _TOO_SMALL)
         if self.patience is not None:
-            _require_one("patience", self.patience)
+            arguments.at_least_one("patience", self.patience, _TOO_SMALL)
         lr, weight_decay = arguments.number("lr", self.lr), arguments.number("weight_decay", self.weight_decay)
         if not 0 < lr <= _LARGEST:
             raise ConfigError(f"lr={lr} is no learning rate; use a number above 0, as 0.001")
@@ -102,15 +103,10 @@ def parted(model: str, fanouts: Sequence[int], options: TrainOptions) -> tuple[S
     return Settings(model, tuple(fanouts) if isinstance(fanouts, Sequence) else tuple(check_fanouts(fanouts)), **named), reading
 
 
-def _require_one(name: str, value: Any) -> None:
-    if arguments.whole_number(name, value) < 1:
-        raise ConfigError(f"{name}={value} is too small; use 1 or more")
-
-
 def check_checkpoint(path: str | Path | None, every: int | None, resume: bool) -> None:
     """Refuses a place that cannot be written, and to write over a run that may be wanted."""
     if every is not None:
-        _require_one("checkpoint_every", every)
+        arguments.at_least_one("checkpoint_every", every, _TOO_SMALL)
     if path is None:
         if resume or every is not None:
             raise ConfigError("there is no checkpoint to write or to go on from; name its file")

@@ -149,8 +149,7 @@ class Loader:
             raise ConfigError(
                 "seeds are a one-dimensional int32 or int64 tensor of vertex numbers; for a mask use mask.nonzero().view(-1)"
             )
-        if (batch_size := arguments.whole_number("batch_size", batch_size)) < 1:
-            raise ConfigError(f"batch_size={batch_size} makes no batch; use 1 or more")
+        batch_size = arguments.at_least_one("batch_size", batch_size, "makes no batch; use 1 or more")
         # Repeated, seeds make the ranks even: no more ranks than can be counted so.
         rank = arguments.whole_number("rank", rank)
         world_size = arguments.whole_number("world_size", world_size, most=_MOST_RANKS)
@@ -182,13 +181,14 @@ class Loader:
         gpu_budget: int | str | None = None,
     ) -> None:
         """Takes the options that say how batches are read, and fills a cache whose size is known."""
-        if (prefetch := arguments.whole_number("prefetch", prefetch)) < 1:
-            raise ConfigError(f"prefetch={prefetch} leaves no room between stages; use 1 or more")
-        if gather_blocks is not None and (gather_blocks := arguments.whole_number("gather_blocks", gather_blocks)) < 1:
-            raise ConfigError(f"gather_blocks={gather_blocks} leaves no block to run; use 1 or more, or None for the default")
-        self.prefetch, self.timeout = prefetch, arguments.seconds("timeout", timeout)
-        self.gather_blocks = gather_blocks_for(self.features, self.device) if gather_blocks is None else gather_blocks
+        self.prefetch = arguments.at_least_one("prefetch", prefetch, "leaves no room between stages; use 1 or more")
+        self.timeout = arguments.seconds("timeout", timeout)
         self._own_blocks = gather_blocks is None
+        if gather_blocks is None:
+            self.gather_blocks = gather_blocks_for(self.features, self.device)
+        else:
+            fault = "leaves no block to run; use 1 or more, or None for the default"
+            self.gather_blocks = arguments.at_least_one("gather_blocks", gather_blocks, fault)
         asked = wanted(cache, gpu_budget)
         self._wanted = asked if len(self) else None
         if self._wanted is None:

@@ -59,8 +59,7 @@ class Pipeline:
         depth: int = 2,
         timeout: float = 300.0,
     ) -> None:
-        if (depth := arguments.whole_number("depth", depth)) < 1:
-            raise ConfigError(f"depth={depth} leaves no room between stages; use 1 or more")
+        self.depth = arguments.at_least_one("depth", depth, "leaves no room between stages; use 1 or more")
         if not isinstance(source, Iterable) or (
             isinstance(source, torch.Tensor) and arguments.dense("source", source).ndim == 0
         ):
@@ -68,7 +67,7 @@ class Pipeline:
         arguments.instance("device", device, torch.device, "as torch.device('cpu') is")
         if not isinstance(stages, Sequence) or not stages or not all(isinstance(stage, Stage) for stage in stages):
             raise ConfigError(f"stages are a list of Stage, one at least, not {arguments.shown(stages)}")
-        self.source, self.stages, self.device, self.depth = source, list(stages), device, depth
+        self.source, self.stages, self.device = source, list(stages), device
         self.timeout = arguments.seconds("timeout", timeout)
 
     def __iter__(self) -> Generator[Any]:

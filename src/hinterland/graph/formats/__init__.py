@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 
@@ -51,7 +52,7 @@ FORMATS = {
         Format("edges", "edge list", _TEXT + tuple(end + ".gz" for end in _TEXT), edges.read, edges.write),
         Format("gr", "DIMACS", (".gr", ".gr.gz"), gr.read, gr.write),
         Format("sg", "GAP", (".sg",), gap.read, gap.write),
-        Format("wsg", "GAP, weighted", (".wsg",), gap.read_weighted, gap.write),
+        Format("wsg", "GAP, weighted", (".wsg",), partial(gap.read, weighted=True), gap.write),
         Format("bel", "EMOGI", (".bel",), bel.read, bel.write),
         Format("npz", "SciPy sparse matrix", (".npz",), npz.read, npz.write),
         Format("npy", "NumPy edge array", (".npy",), npy.read, npy.write),

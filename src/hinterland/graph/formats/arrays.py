@@ -187,6 +187,12 @@ class ArrayFile:
             target[begin : begin + len(part)].copy_(torch.from_numpy(part))
 
 
+def write_header(file: Any, dtype: torch.dtype, shape: tuple[int, ...]) -> None:
+    """Begins an array of this type and shape in ``.npy`` form; its elements follow, row by row."""
+    descr = np.lib.format.dtype_to_descr(torch.empty(0, dtype=dtype).numpy().dtype)
+    np.lib.format.write_array_header_1_0(file, {"descr": descr, "fortran_order": False, "shape": shape})
+
+
 def open_npy(path: str) -> ArrayFile:
     """The array of a ``.npy`` file."""
     size = size_of(path)

@@ -11,7 +11,7 @@ from ... import _core
 from ...memory import UnifiedTensor
 from ...runtime.errors import ConfigError, FormatError, OutOfMemory
 from ...runtime.units import format_bytes
-from ..arrays import Array
+from ..arrays import Array, host_place
 from ..graph import Graph
 
 LARGEST_VERTEX = 1 << 48
@@ -38,7 +38,7 @@ class Options:
 
     def place(self, name: str) -> str:
         """Where to read the array ``name`` to. What shall lie in GPU memory passes through the heap."""
-        return "heap" if self.placement[name] == "gpu" else self.placement[name]
+        return host_place(self.placement[name])
 
     def handed(self, name: str, array: UnifiedTensor) -> Array:
         """An array as ``Graph`` takes it: a UnifiedTensor stays where it is, a tensor goes to the GPU."""

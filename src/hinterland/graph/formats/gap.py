@@ -43,17 +43,11 @@ def matches(head: bytes, path: str) -> str | None:
     return fitting[0] if fitting else None
 
 
-def read(path: str, options: Options) -> Rows:
-    """The graph of a ``.sg`` file. The inverse of a directed graph is not read: ``Graph.transpose`` makes it."""
-    return _read(path, options, weighted=False)
+def read(path: str, options: Options, weighted: bool = False) -> Rows:
+    """The graph of a ``.sg`` file, or of a ``.wsg`` file, with int32 weights.
 
-
-def read_weighted(path: str, options: Options) -> Rows:
-    """The graph of a ``.wsg`` file, with int32 weights."""
-    return _read(path, options, weighted=True)
-
-
-def _read(path: str, options: Options, weighted: bool) -> Rows:
+    The inverse of a directed graph is not read: ``Graph.transpose`` makes it.
+    """
     head = read_head(path, _HEADER.size)
     if len(head) < _HEADER.size:
         raise FormatError(f"{path}: truncated: {len(head)} bytes, but the header of a GAP graph takes {_HEADER.size}")

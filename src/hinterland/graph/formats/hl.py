@@ -32,6 +32,7 @@ from ...runtime.checksums import checksums
 from ...runtime.errors import FormatError
 from ...runtime.files import replacing
 from ...runtime.progress import progress
+from ...runtime.shown import type_name
 from ..arrays import WEIGHT_TYPES, index_dtype
 from ..graph import Graph
 from .content import LARGEST_VERTEX, Options, Packed, Rows, check_counts
@@ -45,7 +46,7 @@ _SUM = struct.Struct("<Q")
 _DIRECTED, _SORTED, _WEIGHTED, _COMPRESSED, _REORDERED = 1, 2, 4, 8, 16
 _FLAGS = _DIRECTED | _SORTED | _WEIGHTED | _COMPRESSED | _REORDERED
 _HOMES = {"packed_offsets": "indptr", "packed": "indices"}  # whose placement they take
-_TYPES = {str(dtype).removeprefix("torch."): dtype for dtype in WEIGHT_TYPES}
+_TYPES = {type_name(dtype): dtype for dtype in WEIGHT_TYPES}
 
 
 @dataclass
@@ -89,7 +90,7 @@ class Header:
 
     def pack(self) -> bytes:
         """The first page."""
-        names = [str(dtype).removeprefix("torch.").encode() for dtype in self.types] + [b""] * (3 - len(self.types))
+        names = [type_name(dtype).encode() for dtype in self.types] + [b""] * (3 - len(self.types))
         counts = (self.version, self.flags, self.vertices, self.edges)
         fields = _FIELDS.pack(MAGIC, *counts, *names, _core.CHECKSUM_BLOCK, self.packed_bytes)
         page = bytearray(fields.ljust(_PAGE, b"\0"))

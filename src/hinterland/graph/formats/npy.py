@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-import numpy as np
 import torch
 
 from ...memory import UnifiedTensor
@@ -12,7 +11,7 @@ from ...runtime.errors import ConfigError, FormatError
 from ...runtime.files import replacing
 from ...runtime.progress import progress
 from ..graph import Graph
-from .arrays import ArrayFile, open_npy
+from .arrays import ArrayFile, open_npy, write_header
 from .content import EdgeList, Options, check_counts, check_sparsity, csr, store_ids
 
 _CHUNK = 1 << 21  # edges that are read or written at a time: chosen, not measured
@@ -116,8 +115,7 @@ def write(graph: Graph, path: str) -> None:
     indptr, indices = csr(graph)
     edges = graph.num_edges
     with replacing(path) as output:
-        shape = {"descr": np.lib.format.dtype_to_descr(indices[:0].numpy().dtype), "fortran_order": False, "shape": (2, edges)}
-        np.lib.format.write_array_header_1_0(output, shape)  # type: ignore[arg-type]
+        write_header(output, indices.dtype, (2, edges))
         for begin in range(0, edges, _CHUNK):
             places = torch.arange(begin, min(begin + _CHUNK, edges))
             rows = torch.searchsorted(indptr, places, right=True) - 1

@@ -16,7 +16,7 @@ from ...runtime.errors import FormatError
 from ...runtime.files import replacing, writing
 from ..arrays import index_dtype
 from ..graph import Graph
-from .arrays import Archive, ArrayFile
+from .arrays import Archive, ArrayFile, write_header
 from .content import EdgeList, Options, Rows, check_counts, check_sparsity, csr
 from .ogb import read_packed
 
@@ -124,8 +124,6 @@ def _put_array(archive: zipfile.ZipFile, name: str, array: np.ndarray) -> None:
 
 def _put(archive: zipfile.ZipFile, name: str, values: torch.Tensor, dtype: torch.dtype) -> None:
     with archive.open(name + ".npy", "w", force_zip64=True) as member:
-        descr = np.lib.format.dtype_to_descr(torch.empty(0, dtype=dtype).numpy().dtype)
-        header = {"descr": descr, "fortran_order": False, "shape": (values.numel(),)}
-        np.lib.format.write_array_header_1_0(member, header)
+        write_header(member, dtype, (values.numel(),))
         for begin in range(0, values.numel(), _CHUNK):
             member.write(values[begin : begin + _CHUNK].to(dtype).contiguous().numpy().tobytes())
