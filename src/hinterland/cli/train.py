@@ -74,11 +74,11 @@ def train(
     from ..training import train as training
     from ..training.cache_room import wanted
     from ..training.epoch_line import epoch_line
-    from ..training.given import check_checkpoint, parted
+    from ..training.given import check_checkpoint, split_options
 
     options: Any = {name: value for name, value in vars(how).items() if name not in ("model", "fanout")}
     fanouts = _numbers(how.fanout)
-    parted(how.model, fanouts, options)  # refuses what makes no run
+    split_options(how.model, fanouts, options)  # refuses what makes no run
     check_checkpoint(checkpoint, checkpoint_every, resume)
     kept = wanted(cache, gpu_budget)
     if factored == "all":

@@ -21,25 +21,25 @@ from ..graph.formats.files import require_memory, size_of
 from ..runtime.errors import FormatError
 
 
-class _Bag:
+class _StandIn:
     """Stands for an object of PyG: its attributes, as they were stored."""
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
 
 
-class _Data(_Bag):
+class _Data(_StandIn):
     """``torch_geometric.data.Data``."""
 
 
-class _Storage(_Bag):
+class _Storage(_StandIn):
     """``torch_geometric.data.storage.GlobalStorage``, in which a ``Data`` keeps its tensors since PyG 2.0."""
 
 
 _STAND_INS: list[Any] = [
     (_Data, "torch_geometric.data.data.Data"),
     (_Storage, "torch_geometric.data.storage.GlobalStorage"),
-    *((_Bag, f"torch_geometric.data.data.{name}") for name in ("DataEdgeAttr", "DataTensorAttr")),  # classes that it names
+    *((_StandIn, f"torch_geometric.data.data.{name}") for name in ("DataEdgeAttr", "DataTensorAttr")),  # classes that it names
 ]
 # What NumPy's pickles call, by the names of NumPy 1 and 2.
 _REBUILD, _SCALAR = np.zeros(1).__reduce__()[0], np.float64(0).__reduce__()[0]  # type: ignore[index]

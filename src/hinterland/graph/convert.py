@@ -68,12 +68,12 @@ def from_networkx(graph: Any, weight: str | None = None, placement: str | Mappin
     return made
 
 
-def edge_values(graph: Any, attribute: str, default: Any = 1) -> list[Any]:
-    """An attribute of every stored edge of a networkx graph, in the order of its adjacency."""
+def edge_values(graph: Any, attribute: str) -> list[Any]:
+    """An attribute of every stored edge of a networkx graph, 1 where it has none, in the order of its adjacency."""
     lists = graph._adj.values()
     if graph.is_multigraph():
-        return [data.get(attribute, default) for row in lists for edges in row.values() for data in edges.values()]
-    return [data.get(attribute, default) for row in lists for data in row.values()]
+        return [data.get(attribute, 1) for row in lists for edges in row.values() for data in edges.values()]
+    return [data.get(attribute, 1) for row in lists for data in row.values()]
 
 
 def from_scipy(matrix: Any, *, directed: bool = True, placement: str | Mapping[str, str] = "host") -> Graph:

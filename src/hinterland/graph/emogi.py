@@ -249,7 +249,8 @@ class Traversal:
             yield
 
     def levels(self, level: Callable[[torch.Tensor], torch.Tensor], active: torch.Tensor, observe: Any) -> torch.Tensor:
-        """Calls ``level`` with the active vertices, of which it gives the next, until there are none. Bytes of their lists."""
+        """Calls ``level`` with the active vertices until it returns none for the next level. Gives the bytes of the lists that
+        were read."""
         moved, per_list = torch.zeros((), dtype=torch.int64, device=self.device), self.list_bytes()
         goes_on = bool(active.any())
         while goes_on:

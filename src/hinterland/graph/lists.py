@@ -18,9 +18,10 @@ ARRAYS = (*arrays.NAMES, "packed", "packed_offsets")
 
 
 class NeighborLists:
-    """A list for each vertex: that of v is ``indices[indptr[v]:indptr[v + 1]]``, or packed. What is listed may have no list.
+    """A list for each vertex: that of v is ``indices[indptr[v]:indptr[v + 1]]``, or packed.
 
-    The arrays are known to be right, of the right types and in their places; ``checked`` takes those that are not.
+    Listed vertices may be of another type, and have no lists here. The arrays are known to be right, of the right types and in
+    their places; ``checked`` takes those that are not.
 
     Args:
         held: the arrays by name: ``indptr``, ``indices``, perhaps ``weights``; or in place of ``indices`` those of packed
@@ -205,7 +206,7 @@ class NeighborLists:
 
 
 class OverLists:
-    """What those show of their arrays that stand on lists."""
+    """What a class that stands on lists, as Graph does, shows of them."""
 
     neighbor_lists: NeighborLists
 

@@ -4,7 +4,7 @@ In the order in which memory is given out:
 
 1. the state of the largest of the algorithms, which is left free;
 2. the offsets, which every list that is read needs: 4 bytes a vertex, or 8 where the last is 2^32 or more;
-   And of a reordered graph the order (8 bytes a vertex), for the results of many runs;
+   then, of a reordered graph, the order (8 bytes a vertex), by which the results of many runs are renumbered;
 3. *heads*, the first neighbours of each vertex: an algorithm that looks for one neighbour among many (bottom-up search,
    Afforest) finds it there most of the time, and reads no list;
 4. *hot pages* of the edge array, with their weights: those whose lists are longest, because hubs are reached first, in every
@@ -41,7 +41,7 @@ class GraphPlan(Explained):
 
     Attributes:
         budget: the room.
-        left: bytes of it that nothing was found for.
+        left: bytes of it that are not given out.
         kept: what there is room for of each view's lists.
         order: whether the order of a reordered graph is kept.
     """

@@ -74,8 +74,8 @@ class Prepared(Shown):
         return order.to(device) if kept is None else kept
 
     def order_for(self, lookups: int) -> torch.Tensor | None:
-        """``graph.order`` for ``lookups`` of its numbers on the prepared device; what is not kept there as of
-        :meth:`.Order.outer_on`."""
+        """``graph.order`` on the prepared device, for ``lookups`` of its numbers: the one that is kept there, or what
+        :meth:`.Order.outer_on` gives."""
         order, kept = self.graph.numbering, self._order
         if order is None or kept is not None:
             return kept

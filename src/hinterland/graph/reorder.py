@@ -59,18 +59,17 @@ def reorder(
     )
 
 
-def renumbered(graph: Graph, order: torch.Tensor, placement: str | Mapping[str, str] | None = None) -> Graph:
+def renumbered(graph: Graph, order: torch.Tensor) -> Graph:
     """The graph in which vertex i is what the user knows as ``order[i]`` of ``graph``, and which knows of no other numbers.
 
     For who renumbers everything that belongs to the graph as well; ``reorder`` leads results back to the old numbers.
 
     Args:
         order: int64 ``[num_vertices]`` on the CPU, every vertex once.
-        placement: as in ``reorder``.
     """
     chosen = checked(order, graph.num_vertices)
     labels = None if graph.labels is None else [graph.labels[v] for v in chosen.outer.tolist()]
-    return Graph.of(reordered(graph.neighbor_lists, Order(graph.to_inner(order)), placement), graph.directed, None, labels)
+    return Graph.of(reordered(graph.neighbor_lists, Order(graph.to_inner(order)), None), graph.directed, None, labels)
 
 
 def restored(graph: Graph) -> Graph:

@@ -110,7 +110,7 @@ def summarise(run: Run, counted: Run, prepared: Prepared, mode: str) -> dict[str
 
 
 def _by_tier(at: str, home: list[int], kept: list[int]) -> dict[str, dict[str, int]]:
-    """What edges where they lie, in tier ``at``, and what the GPU keeps of them were read for."""
+    """Counts by tier: ``home``, of edges where they lie, which is tier ``at``; ``kept``, of edges that the GPU keeps."""
     tiers = {tier: dict.fromkeys(_COUNTS, 0) for tier in TIERS}
     for tier, counts in ((at, home), ("local", kept)):
         for name, count in zip(_COUNTS, counts, strict=True):

@@ -68,7 +68,7 @@ class SlotPlan(Explained, Shown):
 
     @property
     def words(self) -> int:
-        """Words of slots' bits."""
+        """How many words hold one bit of each slot; there are two such arrays."""
         return -(-self.capacity // _core.CLOCK_SLOTS_IN_WORD)
 
     @property

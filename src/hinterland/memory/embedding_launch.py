@@ -5,6 +5,7 @@ Everything here is queued on the current stream of the GPU that the arguments ar
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 
 import torch
@@ -12,7 +13,7 @@ import torch
 from .. import _core
 from ..runtime import devices
 from ..runtime.arguments import dense
-from ..runtime.errors import ConfigError, IndexOutOfRange
+from ..runtime.errors import ConfigError
 from ..runtime.jit import KernelFile
 from ..runtime.launch import launch
 from ..runtime.params import Params, address, struct
@@ -58,12 +59,7 @@ KERNELS = KernelFile(
 )
 
 
-def row_out_of_range(first: int, value: int, rows: int, count: int) -> IndexOutOfRange:
-    """The sentence for ``count`` entries of bags that are no rows: as torch has it, -1 is none either."""
-    more = f" ({count} such positions)" if count > 1 else ""
-    return IndexOutOfRange(
-        f"index {value} at position {first} is outside a table of {rows} rows{more}; row numbers go from 0 to {rows - 1}"
-    )
+row_out_of_range = functools.partial(faults.out_of_range, from_end=False)  # as torch has it, -1 is no row of a bag
 
 
 def bad_offset(first: int, value: int, entries: int, count: int) -> ConfigError:

@@ -24,12 +24,13 @@ _CLEAR = _IndexFault(first=_core.NO_FAULT)
 Sentence = Callable[[int, int, int, int], HinterlandError]
 
 
-def out_of_range(first: int, value: int, rows: int, count: int) -> IndexOutOfRange:
-    """The sentence for ``count`` bad row numbers, of which ``value`` at position ``first`` is the first."""
+def out_of_range(first: int, value: int, rows: int, count: int, from_end: bool = True) -> IndexOutOfRange:
+    """The sentence for ``count`` bad row numbers, of which ``value`` at position ``first`` is the first; ``from_end``: negative
+    ones count from the end."""
     more = f" ({count} such positions)" if count > 1 else ""
     return IndexOutOfRange(
-        f"index {shown(value)} at position {first} is outside a table of {rows} rows{more}; row numbers go from {-rows} to "
-        f"{rows - 1}"
+        f"index {shown(value)} at position {first} is outside a table of {rows} rows{more}; row numbers go from "
+        f"{-rows if from_end else 0} to {rows - 1}"
         if rows
         else f"index {shown(value)} at position {first}: the table has no rows{more}"
     )

@@ -45,9 +45,11 @@ def index_bytes(index: torch.Tensor) -> int:
 
 
 def few_blocks(device: torch.device, row_bytes: int, tiered: bool = False) -> int | None:
-    """Blocks of a gather that leave a GPU to other work and are nearly as fast as any number: in rows that a kernel copies in
-    bulk, two for the link, and four for rows of less than 512 bytes or where some lie in GPU memory. None where that is not
-    known."""
+    """The fewest blocks that gather nearly as fast as any number, so that most of a GPU is left to other work.
+
+    Known for rows that are copied in bulk: two blocks, or four for rows of less than 512 bytes or where some lie in GPU memory.
+    None for others.
+    """
     if not _bulk_threads(device, row_bytes, 0):
         return None
     return 4 if tiered or row_bytes < 2 * _BULK_LEAST else 2

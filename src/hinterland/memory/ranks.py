@@ -169,7 +169,7 @@ def joined(device: torch.device | str | int | None = None, timeout: float = 300.
     ours = not dist.is_initialized() and int(os.environ.get("WORLD_SIZE", "1")) > 1
     try:
         where = _device(device, ours or dist.is_initialized())
-        with hearing(timeout):
+        with naming_lost_ranks(timeout):
             if ours:
                 backend = "nccl" if where.type == "cuda" else "gloo"
                 dist.init_process_group(backend, timeout=datetime.timedelta(seconds=timeout))
@@ -183,7 +183,7 @@ def joined(device: torch.device | str | int | None = None, timeout: float = 300.
 
 
 @contextmanager
-def hearing(timeout: float) -> Iterator[None]:
+def naming_lost_ranks(timeout: float) -> Iterator[None]:
     """Turns what torch.distributed raises when another rank is silent into RankLost."""
     try:
         yield

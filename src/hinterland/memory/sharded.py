@@ -16,7 +16,7 @@ import torch.distributed as dist
 from ..runtime.errors import ConfigError, HinterlandError
 from ..runtime.shown import Shown, table_of
 from .faults import out_of_range
-from .ranks import Ranks, hearing
+from .ranks import Ranks, naming_lost_ranks
 from .rows import Index, RowTable
 
 _LARGEST_BLOCK = 8192  # rows: some megabytes, which files are read in as fast as in one piece
@@ -128,7 +128,7 @@ class ShardedTensor(Shown):
         index = RowTable._index(index)
         if self._group is None:
             return self.part.gather(index, max_blocks=max_blocks)
-        with hearing(self._ranks.timeout):
+        with naming_lost_ranks(self._ranks.timeout):
             rows = self._gather(index.reshape(-1).to(torch.int64), max_blocks)
         return rows.view(index.shape + self.shape[1:])
 

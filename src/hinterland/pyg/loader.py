@@ -28,7 +28,7 @@ from ..training.pipeline import at_a_time, moved
 from . import cache as caching
 from .given import Given, ends
 from .inputs import edge_label_index_of, input_nodes_of
-from .others import Elsewhere
+from .others import ForeignSampler
 from .readable import add_missing_types, readable
 from .rows import Rows
 from .sampler import Negatives, Sampler, checked_placement
@@ -92,7 +92,7 @@ class _Pipelined:
         """After PyG's constructor: the sampler and the data as batches are made of them."""
         # DataLoader keeps the method bound to this loader, a cycle that holds GPU memory until it is collected.
         self.__dict__.pop("collate_fn")
-        self._sampler = sampler.on(self.device) if isinstance(sampler, Sampler) else Elsewhere(sampler, self.device)
+        self._sampler = sampler.on(self.device) if isinstance(sampler, Sampler) else ForeignSampler(sampler, self.device)
         self._read = readable(given, self.device, self.placement)
         self._given, self._wanted = given, caching.check(self.cache, self.gpu_budget)
         self.cache_plan: CachePlan | None = None

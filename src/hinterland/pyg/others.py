@@ -10,7 +10,7 @@ import torch_geometric.data
 from torch_geometric.sampler import BaseSampler, SamplerOutput
 
 
-class Elsewhere(BaseSampler):  # type: ignore[misc]
+class ForeignSampler(BaseSampler):  # type: ignore[misc]
     """Another library's sampler, which works on the CPU and with draws of its own."""
 
     def __init__(self, sampler: BaseSampler, device: torch.device) -> None:
@@ -35,7 +35,7 @@ class Elsewhere(BaseSampler):  # type: ignore[misc]
         return out
 
 
-class Moved(torch_geometric.data.FeatureStore):  # type: ignore[misc]
+class ForeignFeatureStore(torch_geometric.data.FeatureStore):  # type: ignore[misc]
     """Another library's feature store, asked on the CPU, its answers moved."""
 
     def __init__(self, store: Any, device: torch.device) -> None:

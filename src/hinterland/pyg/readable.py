@@ -16,7 +16,7 @@ from ..runtime import devices
 from ..runtime.errors import GraphError
 from .given import ONE_ROW_PER_NODE, Given
 from .once import once
-from .others import Moved
+from .others import ForeignFeatureStore
 from .rows import Rows, is_table, table_of
 from .stores import FeatureStore
 
@@ -26,7 +26,8 @@ def readable(given: Given, device: torch.device, placement: str) -> Any:
     data = given.data
     if not isinstance(data, Data | HeteroData):
         features, graphs = data
-        return (features if isinstance(features, FeatureStore) or device.type == "cpu" else Moved(features, device)), graphs
+        own = isinstance(features, FeatureStore) or device.type == "cpu"
+        return features if own else ForeignFeatureStore(features, device), graphs
     read = copy.copy(data)
     for store, out in zip(data.stores, read.stores, strict=True):
         counts = row_counts(given, store)

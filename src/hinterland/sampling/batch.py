@@ -177,12 +177,15 @@ def _block(types: int, relations: int, hops: int) -> Any:
     class Block(Params):
         __slots__ = ()
         _fields_ = (
-            ("team", _TEAM),  # what lies before the state is sent at each launch,
+            # Sent to the device at each launch:
+            ("team", _TEAM),
             ("types", _SET * types),
             ("relations", _RELATION * relations),
-            ("state", State),  # the state and the fanouts with the first one,
+            # Sent with the first launch:
+            ("state", State),
             ("fanouts", ctypes.c_int64 * hops * relations),
-            ("sums", ctypes.c_int64 * _core.SAMPLE_TILES),  # and the sums never
+            # Never sent:
+            ("sums", ctypes.c_int64 * _core.SAMPLE_TILES),
         )
 
     return Block

@@ -124,7 +124,7 @@ class NeighborSampler:
 
     def begin(
         self, seeds: torch.Tensor | Sequence[int], batch: int = 0, seed_times: torch.Tensor | Sequence[int] | None = None
-    ) -> Begun:
+    ) -> PendingSample:
         """Begins a :meth:`sample` on the current stream, and does not wait for a GPU where a batch is one launch: meanwhile
         the caller can launch something else. Its ``finish()`` is the sample. Until then seeds and times in pinned memory
         must not be overwritten.
@@ -144,7 +144,7 @@ class NeighborSampler:
             rule = RULE(seed=self.seed, batch=number, replace=bool(self.replace), newest=newest)
             run = Batch([vertices], [relation], rule, limits, self.device)
             run.begin()
-            return Begun(run, prepared)
+            return PendingSample(run, prepared)
 
     def _limits(self, seeds: torch.Tensor, seed_times: torch.Tensor | Sequence[int] | None) -> torch.Tensor | None:
         if not self._temporal:
@@ -179,8 +179,8 @@ class NeighborSampler:
         return f"NeighborSampler({', '.join([str(self.fanouts), *kind])}, seed {self.seed}, on {self.device}; {self.graph!r})"
 
 
-class Begun:
-    """A sample that a GPU may still be working on."""
+class PendingSample:
+    """A sample that a GPU may still be working on; :meth:`NeighborSampler.begin` gives one."""
 
     def __init__(self, run: Batch, prepared: Prepared) -> None:
         self._run, self._prepared = run, prepared

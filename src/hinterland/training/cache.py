@@ -429,8 +429,10 @@ def _costs(given: _Given, counts: _Counts, scores: torch.Tensor, budget: int) ->
 def _cross(
     ranks: Sequence[torch.Tensor], counts: Sequence[torch.Tensor], kept: int, totals: Sequence[float] | None = None
 ) -> float:
-    """The share of the counts of one half that the hottest of the other half serve, both ways: ranked and counted by the same
-    batches, what is hot by chance would flatter it."""
+    """The share of reads that the hottest entries serve, ranked by one half of the epochs and counted in the other, both ways.
+
+    Ranked and counted by the same batches, entries that are hot by chance would flatter the share.
+    """
     totals = [float(half.sum()) for half in counts] if totals is None else totals
     ways = ((0, 1), (1, 0)) if min(totals) > 0 else ((0, 0),)
     hits = sum(float(counts[other][torch.topk(ranks[one], kept).indices].sum()) for one, other in ways)

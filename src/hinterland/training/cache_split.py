@@ -126,8 +126,8 @@ def _pages(room: int, entries: Entries) -> list[tuple[int, bool]]:
         hotter = torch.searchsorted(-entries.rows / entries.row_bytes, -entries.pages / page_bytes, right=True)
         used = torch.arange(1, len(entries.pages) + 1) * page_bytes + hotter * entries.row_bytes
         fixed = lists.pages_bytes(0, weighted)
-        for found_by in (allocated(4 * len(entries.rows)), 0):
-            counts.add(min(most, int((used + found_by + fixed <= room).sum())))
+        for id_map in (allocated(4 * len(entries.rows)), 0):
+            counts.add(min(most, int((used + id_map + fixed <= room).sum())))
     return found + [(count, False) for count in sorted(counts)]
 
 

@@ -27,7 +27,7 @@ from ..runtime import devices as machine
 from ..runtime.arguments import shown
 from ..runtime.errors import ConfigError, PipelineStalled
 from .factored_plan import FactoredPlan, StageTimes, plan_roles
-from .factored_queue import Epoch, Made, Pace, Tally, Task
+from .factored_queue import BatchResult, Epoch, Pace, Tally, Task
 from .loader import Batch, Loader, Sampler
 from .pipeline import PATIENCE, Pipeline, Stage, moved, receive, tensors_of
 
@@ -210,7 +210,7 @@ class Factored:
         """When the model's parameters are what the next round begins with."""
         return torch.cuda.current_stream(self._home).record_event() if self._home.type == "cuda" else None
 
-    def _average(self, made: list[Made]) -> Averaged:
+    def _average(self, made: list[BatchResult]) -> Averaged:
         """Leaves the mean of the gradients in the model, summed in the order of the batches."""
         if self._home.type == "cuda":
             for tensor in tensors_of(made):
@@ -260,7 +260,7 @@ class Factored:
             _done(torch.cuda.current_stream(device) if device.type == "cuda" else None)
         return task.i, batch
 
-    def _gradients(self, replica: _Replica, batch: Batch, seed: int, keeps_buffers: bool) -> Made:
+    def _gradients(self, replica: _Replica, batch: Batch, seed: int, keeps_buffers: bool) -> BatchResult:
         with self._drawing[replica.device]:  # replicas of one device share its generator
             _generator(replica.device).manual_seed(seed)
             loss = self.step(replica.model, batch)
@@ -272,7 +272,7 @@ class Factored:
         parameters = list(replica.model.parameters())
         gradients = torch.autograd.grad(loss, [parameters[n] for n in self._learning], allow_unused=True)
         buffers = [buffer.clone() for buffer in replica.model.buffers()] if keeps_buffers else []
-        made: Made = moved(Made(loss.detach().view(()), gradients, buffers, seen), self._home)
+        made: BatchResult = moved(BatchResult(loss.detach().view(()), gradients, buffers, seen), self._home)
         return made
 
     def _measure(self) -> StageTimes:

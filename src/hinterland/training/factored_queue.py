@@ -26,7 +26,7 @@ class Task:
 
 
 @dataclass(frozen=True)
-class Made:
+class BatchResult:
     """What training on one batch gave, on the model's device."""
 
     loss: torch.Tensor
@@ -96,7 +96,7 @@ class Epoch:
         self._issued = self._taken = first  # batches that samplers, and trainers, were given; both in order
         self._samples: dict[int, Task] = {}
         self._owners: dict[int, int] = {}  # of the batches of the last round that was dealt out
-        self._made: dict[int, Made] = {}
+        self._made: dict[int, BatchResult] = {}
         self._round: int | None = None  # at hand
         self.ready: torch.cuda.Event | None = None  # when the model's parameters are those of that round
         self._watch = Watch(timeout, "batch")
@@ -188,7 +188,7 @@ class Epoch:
             self._changed.wait_for(lambda: self._closed or self._round == self._plan.round_of(i))
             return not self._closed
 
-    def give(self, i: int, who: int, made: Made) -> None:
+    def give(self, i: int, who: int, made: BatchResult) -> None:
         with self._changed:
             self._made[i] = made
             self._tally.trained[who] += 1
@@ -212,7 +212,7 @@ class Epoch:
             self._watch.came()
             self._changed.notify_all()
 
-    def gradients(self, first: int, end: int) -> list[Made]:
+    def gradients(self, first: int, end: int) -> list[BatchResult]:
         """What the batches of a round gave, in order.
 
         Raises:

@@ -91,7 +91,7 @@ class Settings:
         return {**found, "fanouts": tuple(self.fanouts), "lr": float(self.lr), "weight_decay": float(self.weight_decay)}
 
 
-def parted(model: str, fanouts: Sequence[int], options: TrainOptions) -> tuple[Settings, dict[str, Any]]:
+def split_options(model: str, fanouts: Sequence[int], options: TrainOptions) -> tuple[Settings, dict[str, Any]]:
     """The options that decide the result, with model and fanouts; and those of how batches are read.
 
     Raises:

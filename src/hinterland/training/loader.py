@@ -22,7 +22,7 @@ from ..runtime.errors import ConfigError, IndexOutOfRange
 from ..runtime.shown import Shown
 from ..runtime.shuffle import shuffled
 from ..sampling import NeighborSampler, Sample
-from ..sampling.neighbor import Begun
+from ..sampling.neighbor import PendingSample
 from .cache import CachePlan, require_plannable
 from .cache_room import after_a_step, filled, wanted
 from .pipeline import Pipeline, Stage, at_a_time
@@ -283,7 +283,7 @@ class Loader:
 
     def _gather(self, sampled: _Sampled) -> Batch:
         sample, waits = sampled.sample, True
-        if isinstance(sample, Begun):
+        if isinstance(sample, PendingSample):
             sample, waits = sample.finish(), False
         counts = sampled.number // self.world_size % len(self) % _COUNTED_EVERY == 0 and self.features is not None
         if not counts or not isinstance(self.sampler, NeighborSampler):
@@ -349,12 +349,12 @@ class _Sampled:
     """A batch between sampling and gathering: its seeds are on the CPU and ``here``, where it is made."""
 
     number: int
-    sample: Sample | Begun
+    sample: Sample | PendingSample
     seeds: torch.Tensor
     here: torch.Tensor
 
     def is_ready(self) -> bool:
-        return not isinstance(self.sample, Begun) or self.sample.is_ready()
+        return not isinstance(self.sample, PendingSample) or self.sample.is_ready()
 
 
 def _check_rows(name: str, table: Any, seeds: torch.Tensor) -> None:

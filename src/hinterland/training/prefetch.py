@@ -38,49 +38,49 @@ class Prefetcher(Pipeline):
 
     def __iter__(self) -> Generator[Any]:
         source = iter(self.source)
-        lines = [_Line(stage, _stream(self.device, number)) for number, stage in enumerate(self.stages)]
+        streamed = [_StreamedStage(stage, _stream(self.device, number)) for number, stage in enumerate(self.stages)]
         begins, error = 0, None  # the first stage that goes on, and what ended the one before it
         try:
             while True:
                 caller = None if self.device.type == "cpu" else torch.cuda.current_stream(self.device)
                 launched = None if caller is None else caller.record_event()
-                for line in lines:
-                    line.wait(launched)
+                for one in streamed:
+                    one.wait(launched)
                 # The last stage first: what it takes was launched in an earlier round, and is done by now.
-                for number in range(len(lines) - 1, begins - 1, -1):
+                for number in range(len(streamed) - 1, begins - 1, -1):
                     try:
-                        while len(lines[number].made) < self.depth and self._advance(number, lines, source):
+                        while len(streamed[number].made) < self.depth and self._advance(number, streamed, source):
                             pass
                     except Exception as raised:
                         begins, error = number + 1, raised
                         break
-                if lines[-1].made:
-                    item, done = lines[-1].made.popleft()
+                if streamed[-1].made:
+                    item, done = streamed[-1].made.popleft()
                     if caller is not None and done is not None:
                         caller.wait_event(done)
                     yield item
-                elif not any(line.made for line in lines[max(begins - 1, 0) :]):
+                elif not any(one.made for one in streamed[max(begins - 1, 0) :]):
                     break
             if error is not None:
                 raise error
         finally:
-            for line in lines:
-                line.count(wait=True)
+            for one in streamed:
+                one.count(wait=True)
 
-    def _advance(self, number: int, lines: list[_Line], source: Iterator[Any]) -> bool:
+    def _advance(self, number: int, streamed: list[_StreamedStage], source: Iterator[Any]) -> bool:
         """Launches a stage's work on the next item; False if there is none."""
         if number == 0:
             for item in source:
-                lines[0].launch(item, None)
+                streamed[0].launch(item, None)
                 return True
             return False
-        before = lines[number - 1]
+        before = streamed[number - 1]
         if not before.made:
             return False
         item, done = before.made[0]
         self._until_ready(item, before.stage)
         before.made.popleft()
-        lines[number].launch(item, done)
+        streamed[number].launch(item, done)
         return True
 
     def _until_ready(self, item: Any, stage: Stage) -> None:
@@ -114,13 +114,13 @@ def _own_stream(device: torch.device, number: int, caller: int, thread: int) -> 
     return torch.cuda.ExternalStream(int(handle), device)
 
 
-class _Line:
+class _StreamedStage:
     """A stage, its stream, and what it has made."""
 
     def __init__(self, stage: Stage, stream: torch.cuda.Stream | None) -> None:
         self.stage, self.stream = stage, stream
         self.made = deque[tuple[Any, torch.cuda.Event | None]]()
-        self._under_way = deque[tuple[torch.cuda.Event, torch.cuda.Event, Any]]()  # begin, end, and what was taken
+        self._in_flight = deque[tuple[torch.cuda.Event, torch.cuda.Event, Any]]()  # begin, end, and what was taken
 
     def wait(self, event: torch.cuda.Event | None) -> None:
         """What is launched from now on waits for what was recorded."""
@@ -143,7 +143,7 @@ class _Line:
                 raise
             end.record(self.stream)
         self.made.append((made, end))
-        self._under_way.append((begin, end, item))
+        self._in_flight.append((begin, end, item))
         self.count(wait=False)
 
     def _work(self, item: Any) -> Any:
@@ -152,8 +152,8 @@ class _Line:
 
     def count(self, wait: bool) -> None:
         """Lets go of what the GPU is done with, and adds its time to the stage's seconds."""
-        while self._under_way and (wait or self._under_way[0][1].query()):
-            begin, end, _ = self._under_way.popleft()
+        while self._in_flight and (wait or self._in_flight[0][1].query()):
+            begin, end, _ = self._in_flight.popleft()
             end.synchronize()
             self.stage.seconds += begin.elapsed_time(end) / 1e3
             self.stage.items += 1

@@ -17,7 +17,7 @@ from torch.nn.parallel import DistributedDataParallel
 from ..datasets.dataset import AnyDataset
 from ..datasets.files import placed, placements, read_rows, source_of
 from ..memory import UnifiedTensor
-from ..memory.ranks import Ranks, hearing
+from ..memory.ranks import Ranks, naming_lost_ranks
 from ..memory.sharded import ShardedTensor, Shards
 from ..runtime import arguments
 
@@ -43,9 +43,7 @@ class PartOfRows:
             self._rows.read(target[done : done + length])
             self._at, self._taken, done = begin + length, self._taken + length, done + length
         if self._taken == self.shape[0]:
-            self._rows.skip(
-                self._rows.shape[0] - self._at
-            )  # at the end of what is compressed or an archive stands its checksum
+            self._rows.skip(self._rows.shape[0] - self._at)  # to the end, where an archive has its checksum
             self._at = self._rows.shape[0]
 
     def skip(self, count: int) -> None:
@@ -78,7 +76,7 @@ def open_shared(
     source = source_of(path, format, num_classes)
     alone = ranks.world_size == 1 or not any(len(part) for part in source.splits.values())
     table = partial(read_rows, placement="host") if alone else partial(_held_together, ranks)
-    with hearing(ranks.timeout):
+    with naming_lost_ranks(ranks.timeout):
         return placed(source, placements("host"), symmetrize, table)
 
 

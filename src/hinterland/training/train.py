@@ -31,7 +31,7 @@ from .epoch_line import show_epoch
 from .factored import Factored
 from .factored_plan import FactoredPlan
 from .finite import check_splits, not_finite, refuse_neighbours
-from .given import TrainOptions, check_checkpoint, check_dataset, fingerprint, parted, several_devices
+from .given import TrainOptions, check_checkpoint, check_dataset, fingerprint, several_devices, split_options
 from .loader import Batch, Loader, Sampler
 from .models import GNN, make_model
 from .rows import rows_of
@@ -122,7 +122,7 @@ def train(
         PipelineStalled, RankLost: a stage or a rank gave nothing for too long.
     """
     arguments.function("on_epoch", on_epoch)
-    settings, reading = parted(model, fanouts, options)
+    settings, reading = split_options(model, fanouts, options)
     check_checkpoint(checkpoint, checkpoint_every, resume)
     if wanted(reading.get("cache"), reading.get("gpu_budget")) is not None and devices is not None:
         raise ConfigError("a cache is planned for one GPU, and devices= names several; leave out one of the two")

@@ -26,7 +26,7 @@ from ..graph import Graph, require_graph
 from ..order import checked as checked_order
 from ..reorder import restored
 from . import bel, edges, gap, gr, hl, mtx, npy, npz, ogb
-from .content import EdgeList, EdgeRuns, Options, Packed, Rows, cast_weights, check_weights, survey
+from .content import CsrArrays, EdgeList, EdgeRuns, Options, PackedArrays, cast_weights, check_weights, survey
 from .sniff import sniff
 
 __all__ = ["FORMATS", "Format", "check_target", "detect", "files_of", "load_graph", "save_graph", "survey"]
@@ -39,7 +39,7 @@ class Format:
     name: str
     title: str
     endings: tuple[str, ...]
-    read: Callable[[str, Options], EdgeList | EdgeRuns | Rows | Packed]
+    read: Callable[[str, Options], EdgeList | EdgeRuns | CsrArrays | PackedArrays]
     write: Callable[[Graph, str], None] | None
 
 
@@ -141,7 +141,7 @@ def load_graph(
         options = replace(options, rules=rules[0], mirrored=rules[1])
     with _naming(path):
         content = entry.read(path, options)
-        if isinstance(content, Rows) and content.columns:
+        if isinstance(content, CsrArrays) and content.columns:
             content = _transposed(content)
         if not isinstance(content, EdgeRuns):
             content.weights = _weights(path, content, options)
@@ -151,7 +151,7 @@ def load_graph(
 
 
 def _made(
-    content: EdgeRuns | EdgeList | Rows | Packed,
+    content: EdgeRuns | EdgeList | CsrArrays | PackedArrays,
     options: Options,
     sort_neighbors: bool | None,
     *,
@@ -182,7 +182,7 @@ def _made(
             placement=options.placement,
         )
     graph = _held(content, options)
-    sort = isinstance(content, Rows) and bool(sort_neighbors) and not content.sorted
+    sort = isinstance(content, CsrArrays) and bool(sort_neighbors) and not content.sorted
     if not (symmetrize or remove_self_loops or remove_duplicates or sort):
         return graph
     return simplify(
@@ -273,11 +273,11 @@ def _naming(path: str) -> Iterator[None]:
         raise
 
 
-def _held(content: Rows | Packed, options: Options) -> Graph:
+def _held(content: CsrArrays | PackedArrays, options: Options) -> Graph:
     """The graph of arrays that were read to their places."""
     order = None if content.order is None else checked_order(content.order, content.indptr.shape[0] - 1)
     weights = None if content.weights is None else options.handed("weights", content.weights)
-    if isinstance(content, Packed):
+    if isinstance(content, PackedArrays):
         return from_packed(
             content.indptr,
             content.packed_offsets,
@@ -299,7 +299,7 @@ def _held(content: Rows | Packed, options: Options) -> Graph:
     return Graph.of(graph.neighbor_lists, graph.directed, order)
 
 
-def _weights(path: str, content: EdgeList | Rows | Packed, options: Options) -> torch.Tensor | UnifiedTensor | None:
+def _weights(path: str, content: EdgeList | CsrArrays | PackedArrays, options: Options) -> torch.Tensor | UnifiedTensor | None:
     """The weights, checked and in the type that the caller wants."""
     weights = content.weights
     if weights is None:
@@ -315,7 +315,7 @@ def _weights(path: str, content: EdgeList | Rows | Packed, options: Options) -> 
     return cast
 
 
-def _transposed(content: Rows) -> EdgeList:
+def _transposed(content: CsrArrays) -> EdgeList:
     """The edges of CSC arrays, whose rows are the targets."""
     graph = Graph(content.indptr, content.indices, content.weights, placement="heap")  # checks the arrays
     targets = torch.arange(graph.num_vertices, dtype=content.indices.dtype).repeat_interleave(graph.degrees().cpu())

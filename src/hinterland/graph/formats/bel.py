@@ -23,7 +23,7 @@ from ...runtime.files import replacing_all
 from ...runtime.progress import progress
 from ..arrays import index_dtype
 from ..graph import Graph
-from .content import Options, Rows, csr, store_ids
+from .content import CsrArrays, Options, csr, store_ids
 from .files import read_head, read_into, size_of
 from .gr import whole
 
@@ -47,7 +47,7 @@ def matches(path: str) -> bool:
     return base is not None and os.path.exists(base + ".col")
 
 
-def read(path: str, options: Options) -> Rows:
+def read(path: str, options: Options) -> CsrArrays:
     """The graph, directed. ``weight_dtype=torch.float32`` reads ``.val`` as floats; otherwise it holds integers."""
     base = stem(path)
     if base is None:
@@ -82,7 +82,7 @@ def read(path: str, options: Options) -> Rows:
         weights = _weights(base + ".val", edges, options) if weighted else None
     if _stamps(base) != stamps:
         raise FormatError(f"{base}: another graph was saved under this name while this one was read; load it again")
-    return Rows(indptr, indices, weights, directed=True)
+    return CsrArrays(indptr, indices, weights, directed=True)
 
 
 def _count(path: str, element: int) -> int:

@@ -67,7 +67,7 @@ class EdgeRuns:
 
 
 @dataclass
-class Rows:
+class CsrArrays:
     """CSR arrays, read straight to their place. ``columns``: they are the columns of the adjacency matrix (CSC).
 
     ``order``: int64 [V], the vertices' numbers before the graph was reordered.
@@ -83,8 +83,8 @@ class Rows:
 
 
 @dataclass
-class Packed:
-    """The arrays of a compressed graph, read straight to their place; see ``Rows``."""
+class PackedArrays:
+    """The arrays of a compressed graph, read straight to their place; see ``CsrArrays``."""
 
     indptr: UnifiedTensor
     packed_offsets: UnifiedTensor

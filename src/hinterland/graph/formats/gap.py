@@ -16,7 +16,7 @@ from ...runtime.errors import ConfigError, FormatError
 from ...runtime.files import Output, replacing
 from ...runtime.progress import progress
 from ..graph import Graph
-from .content import Options, Rows, check_counts, csr, store_ids
+from .content import CsrArrays, Options, check_counts, csr, store_ids
 from .files import read_head, read_into, size_of
 from .gr import whole
 
@@ -43,7 +43,7 @@ def matches(head: bytes, path: str) -> str | None:
     return fitting[0] if fitting else None
 
 
-def read(path: str, options: Options, weighted: bool = False) -> Rows:
+def read(path: str, options: Options, weighted: bool = False) -> CsrArrays:
     """The graph of a ``.sg`` file, or of a ``.wsg`` file, with int32 weights.
 
     The inverse of a directed graph is not read: ``Graph.transpose`` makes it.
@@ -81,7 +81,7 @@ def read(path: str, options: Options, weighted: bool = False) -> Rows:
                 store_ids(path, "neighbours", part[:, 0], indices.cpu()[begin:end], vertices, begin)
                 weights.cpu()[begin:end].copy_(part[:, 1])
                 step(8 * len(part))
-    return Rows(indptr, indices, weights, bool(directed))
+    return CsrArrays(indptr, indices, weights, bool(directed))
 
 
 def write(graph: Graph, path: str) -> None:

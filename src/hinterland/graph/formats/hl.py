@@ -35,7 +35,7 @@ from ...runtime.progress import progress
 from ...runtime.shown import type_name
 from ..arrays import WEIGHT_TYPES, index_dtype
 from ..graph import Graph
-from .content import LARGEST_VERTEX, Options, Packed, Rows, check_counts
+from .content import LARGEST_VERTEX, CsrArrays, Options, PackedArrays, check_counts
 from .files import read_head, read_into, size_of
 
 MAGIC = b"\x89HLG\r\n\x1a\n"
@@ -151,7 +151,7 @@ def read_header(path: str) -> Header:
     return header
 
 
-def read(path: str, options: Options) -> Rows | Packed:
+def read(path: str, options: Options) -> CsrArrays | PackedArrays:
     """The graph, each array read straight to its place, then checked against its checksums."""
     header = read_header(path)
     *places, (sums_at, sums_bytes) = header.sections()
@@ -178,9 +178,9 @@ def read(path: str, options: Options) -> Rows | Packed:
     order = held["order"].cpu() if "order" in held else None
     directed, weights = bool(header.flags & _DIRECTED), held.get("weights")
     if header.flags & _COMPRESSED:
-        return Packed(held["indptr"], held["packed_offsets"], held["packed"], weights, directed, order)
+        return PackedArrays(held["indptr"], held["packed_offsets"], held["packed"], weights, directed, order)
     indices = _narrow(held["indices"], header.vertices, options)
-    return Rows(held["indptr"], indices, weights, directed, bool(header.flags & _SORTED), order=order)
+    return CsrArrays(held["indptr"], indices, weights, directed, bool(header.flags & _SORTED), order=order)
 
 
 def _narrow(indices: UnifiedTensor, vertices: int, options: Options) -> UnifiedTensor:

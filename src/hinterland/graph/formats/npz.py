@@ -17,14 +17,14 @@ from ...runtime.files import replacing, writing
 from ..arrays import index_dtype
 from ..graph import Graph
 from .arrays import Archive, ArrayFile, write_header
-from .content import EdgeList, Options, Rows, check_counts, check_sparsity, csr
+from .content import CsrArrays, EdgeList, Options, check_counts, check_sparsity, csr
 from .ogb import read_packed
 
 _FORMATS = ("csr", "csc", "coo")
 _CHUNK = 1 << 22  # elements that are written at a time: chosen, not measured
 
 
-def read(path: str, options: Options) -> Rows | EdgeList:
+def read(path: str, options: Options) -> CsrArrays | EdgeList:
     """The matrix as a graph; boolean entries (a pattern) give no weights."""
     with Archive(path) as archive:
         if {"edge_index", "num_nodes_list"} <= archive.names:
@@ -58,7 +58,7 @@ def _flat(array: ArrayFile, count: int | None = None) -> ArrayFile:
     return array
 
 
-def _read_rows(archive: Archive, prefix: str, kind: str, vertices: int, options: Options) -> Rows:
+def _read_rows(archive: Archive, prefix: str, kind: str, vertices: int, options: Options) -> CsrArrays:
     indices = _flat(archive.open(prefix + "indices"))
     check_counts(archive.path, vertices, indices.count)
     indptr = _flat(archive.open(prefix + "indptr"), vertices + 1)
@@ -67,7 +67,7 @@ def _read_rows(archive: Archive, prefix: str, kind: str, vertices: int, options:
     neighbours = UnifiedTensor.empty((indices.count,), index_dtype(vertices), options.place("indices"))
     indices.read_ids(neighbours.cpu(), vertices)
     weights = _values(archive, prefix + "data", indices.count, options)
-    return Rows(held, neighbours, weights, directed=True, columns=kind == "csc")
+    return CsrArrays(held, neighbours, weights, directed=True, columns=kind == "csc")
 
 
 def _read_coo(archive: Archive, vertices: int, options: Options) -> EdgeList:
