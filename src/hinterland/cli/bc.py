@@ -24,11 +24,10 @@ def bc(
     The array of --output is the scores (float64).
     """
     from .. import graph as graphs
-    from . import traversal
-    from .traversal import Algorithm, by_vertex
+    from .traversal import Algorithm, all_at_once, by_vertex, traverse
 
     # Drawn among all vertices, each once: anything else would bias the estimate.
-    starts = traversal.all_at_once(sources, count, runs, options.output, own_draw=True)
+    starts = all_at_once(sources, count, runs, options.output, own_draw=True)
     loaded = graphs.load_graph(graph)
     algorithm = Algorithm(
         name="bc",
@@ -40,4 +39,4 @@ def bc(
         settings={"normalized": not raw},
         fields=lambda result: {"count": len(result.sources)},
     )
-    traversal.traverse(algorithm, loaded, starts(loaded, seed), options)
+    traverse(algorithm, loaded, starts(loaded, seed), options)

@@ -18,8 +18,7 @@ def bfs(
     read from the edge array, in whole 32-byte sectors. The array of --output is the levels (int32, -1 where unreachable).
     """
     from .. import graph as graphs
-    from . import traversal
-    from .traversal import Algorithm, by_vertex
+    from .traversal import Algorithm, by_vertex, search
 
     algorithm = Algorithm(
         name="bfs",
@@ -30,4 +29,4 @@ def bfs(
         found=lambda run: f"{run['reached']:,} vertices in {run['levels']} levels",
         verify=graphs.verify_bfs,
     )
-    traversal.search(algorithm, graph, start, options)
+    search(algorithm, graph, start, options)

@@ -19,8 +19,7 @@ def cc(
     The array of --output is each vertex's component, named by its smallest vertex (int64).
     """
     from .. import graph as graphs
-    from . import traversal
-    from .traversal import Algorithm, by_vertex
+    from .traversal import Algorithm, Starts, by_vertex, traverse
 
     loaded = graphs.load_graph(graph)
     algorithm = Algorithm(
@@ -33,7 +32,7 @@ def cc(
         fields=_sizes,
         verify=graphs.verify_components,
     )
-    traversal.traverse(algorithm, loaded, traversal.Starts([{}] * runs, []), options)
+    traverse(algorithm, loaded, Starts([{}] * runs, []), options)
 
 
 def _sizes(result: Any) -> dict[str, int]:

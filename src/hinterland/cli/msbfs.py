@@ -29,11 +29,10 @@ def msbfs(
     import torch
 
     from .. import graph as graphs
-    from . import traversal
-    from .traversal import Algorithm
+    from .traversal import Algorithm, all_at_once, traverse
 
     output = options.output
-    starts = traversal.all_at_once(sources, 64 if sources is None and count is None else count, runs, output)
+    starts = all_at_once(sources, 64 if sources is None and count is None else count, runs, output)
     loaded = graphs.load_graph(graph)
     drawn = starts(loaded, seed)
     algorithm = Algorithm(
@@ -52,7 +51,7 @@ def msbfs(
         fields=_totals,
         verify=graphs.verify_multi_source_bfs,
     )
-    traversal.traverse(algorithm, loaded, drawn, options)
+    traverse(algorithm, loaded, drawn, options)
 
 
 def _totals(result: Any) -> dict[str, int]:

@@ -32,8 +32,7 @@ def pagerank(
 
     from .. import graph as graphs
     from ..graph.sources import read_sources
-    from . import traversal
-    from .traversal import Algorithm, by_vertex
+    from .traversal import Algorithm, Starts, by_vertex, traverse
 
     loaded = graphs.load_graph(graph)
     jumps = None
@@ -59,4 +58,4 @@ def pagerank(
         settings=settings,
         fields=lambda result: {"iterations": result.iterations, "error": result.error, "converged": result.converged},
     )
-    traversal.traverse(algorithm, loaded, traversal.Starts([{}] * runs, []), options)
+    traverse(algorithm, loaded, Starts([{}] * runs, []), options)

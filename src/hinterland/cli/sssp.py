@@ -18,8 +18,7 @@ def sssp(
     The array of --output is the distances (-1, or inf for float weights, where unreachable).
     """
     from .. import graph as graphs
-    from . import traversal
-    from .traversal import Algorithm, by_vertex
+    from .traversal import Algorithm, by_vertex, search
 
     algorithm = Algorithm(
         name="sssp",
@@ -31,4 +30,4 @@ def sssp(
         found=lambda run: f"{run['reached']:,} vertices in {run['levels']} steps",
         verify=graphs.verify_sssp,
     )
-    traversal.search(algorithm, graph, start, options, random_weights)
+    search(algorithm, graph, start, options, random_weights)

@@ -18,8 +18,7 @@ def sswp(
     The array of --output is the widths (-2^63, or -inf for float weights, where unreachable).
     """
     from .. import graph as graphs
-    from . import traversal
-    from .traversal import Algorithm, by_vertex
+    from .traversal import Algorithm, by_vertex, search
 
     algorithm = Algorithm(
         name="sswp",
@@ -31,4 +30,4 @@ def sswp(
         found=lambda run: f"{run['reached']:,} vertices in {run['levels']} steps",
         verify=graphs.verify_sswp,
     )
-    traversal.search(algorithm, graph, start, options, random_weights)
+    search(algorithm, graph, start, options, random_weights)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import torch
 
 from .. import _core
-from ..runtime import arguments, devices
+from ..runtime import arguments
 from ..runtime.asked import Asked
 from ..runtime.errors import ConfigError, GraphError
 from ..runtime.params import struct
@@ -19,7 +20,7 @@ from .graph import Graph
 from .msbfs import check_sources, to_inner
 from .prepare import Prepared, graph_of, prepared_for
 from .traversal import Clock, ScratchLayout, finish, graph_type, kernel_file, outer_bytes, runner, scratch_for, to_outer
-from .traversal_stats import Run, summarise_all
+from .traversal_stats import Run, summarise_all, with_stats
 from .view import allocated
 
 KERNELS = kernel_file("graph/bc")
@@ -83,11 +84,8 @@ def betweenness_centrality(
     """
     chosen = _sources(graph_of(graph), sources, seed)
     prepared = prepared_for(graph, "bc", gpu_budget, device)
-    with devices.on(prepared.device):
-        counted = _run(prepared, chosen, True)[1] if stats else []
-        scores, runs = _run(prepared, chosen, False)
-        _rescale(scores, chosen, normalized, prepared.graph.directed)
-    report = summarise_all(runs, counted, prepared, "auto") if stats else None
+    scores, report = with_stats(functools.partial(_run, prepared, chosen), stats, prepared, "auto", summarise_all)
+    _rescale(scores, chosen, normalized, prepared.graph.directed)
     return BetweennessResult(scores, torch.tensor(chosen, dtype=torch.int64), report)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from .. import _core
-from ..runtime import arguments, devices
+from ..runtime import arguments
 from ..runtime.asked import Asked
 from ..runtime.errors import ConfigError, IndexOutOfRange
 from ..runtime.params import struct
@@ -95,9 +95,8 @@ def bfs(
     given = graph_of(graph)
     inner = int(given.to_inner(check_source(given, source)))
     prepared = prepared_for(graph, "bfs", gpu_budget, device)
-    with devices.on(prepared.device):
-        (levels, parents), report = with_stats(lambda counts: _run(prepared, inner, mode, counts), stats, prepared, mode)
-        return BfsResult(levels, parents, report)
+    (levels, parents), report = with_stats(functools.partial(_run, prepared, inner, mode), stats, prepared, mode)
+    return BfsResult(levels, parents, report)
 
 
 def check_source(graph: Graph, source: int) -> int:

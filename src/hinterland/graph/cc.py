@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from .. import _core
-from ..runtime import arguments, devices
+from ..runtime import arguments
 from ..runtime.asked import Asked
 from ..runtime.errors import ConfigError, VerificationError
 from ..runtime.params import struct
@@ -89,9 +89,8 @@ def connected_components(
     """
     arguments.one_of("mode", mode, MODES)
     prepared = prepared_for(graph, "cc", gpu_budget, device)
-    with devices.on(prepared.device):
-        (labels, count), report = with_stats(lambda counts: _run(prepared, mode, counts), stats, prepared, mode)
-        return ComponentsResult(labels, count, report)
+    (labels, count), report = with_stats(functools.partial(_run, prepared, mode), stats, prepared, mode)
+    return ComponentsResult(labels, count, report)
 
 
 def _state_bytes(graph: Graph) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -22,7 +21,7 @@ from .bfs import MODES, check_source
 from .graph import Graph
 from .prepare import Prepared, graph_of, prepared_for
 from .traversal import FORMS, Clock, ScratchLayout, finish, graph_type, kernel_file, outer_bytes, runner, scratch_for, to_outer
-from .traversal_stats import Run, summarise_all
+from .traversal_stats import Run, summarise_all, with_stats
 from .view import WORDS_BYTES, allocated
 
 MOST_SOURCES = _core.MSBFS_SOURCES
@@ -91,10 +90,9 @@ def multi_source_bfs(
     given = graph_of(graph)
     inner = to_inner(given, check_sources(given, sources))
     prepared = prepared_for(graph, "msbfs", gpu_budget, device)
-    with devices.on(prepared.device):
-        counted = _run(prepared, inner, levels, mode, True)[1] if stats else []
-        result, runs = _run(prepared, inner, levels, mode, False)
-    return dataclasses.replace(result, stats=summarise_all(runs, counted, prepared, mode)) if stats else result
+    run = functools.partial(_run, prepared, inner, levels, mode)
+    found, report = with_stats(run, stats, prepared, mode, summarise_all)
+    return MultiBfsResult(*found, report)
 
 
 def check_sources(graph: Graph, sources: Iterable[int] | torch.Tensor) -> list[int]:
@@ -121,7 +119,7 @@ ALGORITHM = Algorithm("msbfs", _state_bytes, searching=True)
 
 def _run(
     prepared: Prepared, sources: list[int], wants_levels: bool, mode: str, counts: bool
-) -> tuple[MultiBfsResult, list[Run]]:
+) -> tuple[tuple[torch.Tensor | None, torch.Tensor, torch.Tensor, torch.Tensor], list[Run]]:
     graph, device = prepared.graph, prepared.device
     layout = ScratchLayout.of(_core.msbfs_layout, graph)
     mask_bytes = 4 if len(sources) <= 32 else 8
@@ -161,7 +159,7 @@ def _run(
         for row in levels:
             row.copy_(to_outer(order, row))
     reached, distance_sum, eccentricity = torch.cat([torch.empty((3, 0), dtype=torch.int64), *totals], dim=1)
-    return MultiBfsResult(levels, reached, distance_sum, eccentricity.int()), runs
+    return (levels, reached, distance_sum, eccentricity.int()), runs
 
 
 def _room_for_levels(prepared: Prepared, count: int) -> tuple[torch.Tensor, torch.Tensor]:

@@ -13,7 +13,7 @@ import torch
 
 from .. import _core
 from ..memory import UnifiedTensor
-from ..runtime import arguments, devices
+from ..runtime import arguments
 from ..runtime.asked import Asked
 from ..runtime.errors import ConfigError, VerificationError
 from ..runtime.params import Params, address, struct
@@ -115,12 +115,10 @@ def pagerank(
     prepared = prepared_for(graph, _NAMES[dtype], gpu_budget, device)
     if prepared.incoming is None:
         raise ConfigError("the graph was prepared without its in-neighbours; prepare it with algorithms='pagerank'")
-    with devices.on(prepared.device):
-        options = _OPTIONS(damping=damping, tolerance=tolerance)
-        (scores, iterations, error), report = with_stats(
-            lambda counts: _run(prepared, options, limit, personal, dtype, mode, counts), stats, prepared, mode
-        )
-        return PagerankResult(scores, iterations, error, error < tolerance, report)
+    options = _OPTIONS(damping=damping, tolerance=tolerance)
+    run = functools.partial(_run, prepared, options, limit, personal, dtype, mode)
+    (scores, iterations, error), report = with_stats(run, stats, prepared, mode)
+    return PagerankResult(scores, iterations, error, error < tolerance, report)
 
 
 def _check_numbers(damping: float, tolerance: float, max_iterations: int, dtype: torch.dtype) -> int:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import torch
 
 from .. import _core
-from ..runtime import arguments, devices
+from ..runtime import arguments
 from ..runtime.asked import Asked
 from ..runtime.errors import ConfigError, GraphError
 from ..runtime.jit import KernelFile
@@ -238,11 +238,10 @@ def search(
     paths: Paths, prepared: Prepared, source: int, mode: str, width: BucketWidth, stats: bool
 ) -> tuple[torch.Tensor, dict[str, Any] | None]:
     """The values ``[num_vertices]`` of paths from the user's vertex ``source``, and the stats if they are asked for."""
-    with devices.on(prepared.device):
-        (values, buckets), report = with_stats(functools.partial(_run, paths, prepared, source, width), stats, prepared, mode)
-        if report is not None:
-            reached = int((values != paths.unreachable(values)).sum())
-            report |= {"reached": reached, "visits": report["reached"], "buckets": buckets, "delta": width.delta}
+    (values, buckets), report = with_stats(functools.partial(_run, paths, prepared, source, width), stats, prepared, mode)
+    if report is not None:
+        reached = int((values != paths.unreachable(values)).sum())
+        report |= {"reached": reached, "visits": report["reached"], "buckets": buckets, "delta": width.delta}
     return values, report
 
 

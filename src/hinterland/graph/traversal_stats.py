@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from ..machine import load as load_machine
+from ..runtime import devices
 from ..runtime.params import leaves
 from .prepare import Prepared
 from .traversal import FIELDS, Clock, Finished
@@ -29,21 +30,6 @@ def link_ceiling() -> float | None:
     """Bytes per second that the copy engine moves from host to GPU here, if ``hinterland probe`` has measured it."""
     machine = load_machine()
     return machine.link.h2d if machine is not None and machine.link is not None else None
-
-
-def with_stats(
-    run: Callable[[bool], tuple[Result, Run]], asked: bool, prepared: Prepared, mode: str
-) -> tuple[Result, dict[str, Any] | None]:
-    """The result of ``run`` and, if they are asked for, its stats: of one run that counts what it reads, and one that is timed.
-
-    Args:
-        run: runs, and counts if its argument says so.
-        asked: the stats are wanted.
-        prepared, mode: as of :func:`summarise`.
-    """
-    counted = run(True)[1] if asked else None  # whose result goes before the next one is made
-    result, timed = run(False)
-    return result, None if counted is None else summarise(timed, counted, prepared, mode)
 
 
 def summarise_all(runs: Sequence[Run], counted: Sequence[Run], prepared: Prepared, mode: str) -> dict[str, Any]:
@@ -107,6 +93,27 @@ def summarise(run: Run, counted: Run, prepared: Prepared, mode: str) -> dict[str
         "link": _link(levels, total["bytes"], seconds) if over_link else None,
         "per_level": levels,
     }
+
+
+def with_stats(
+    run: Callable[[bool], tuple[Result, Any]],
+    asked: bool,
+    prepared: Prepared,
+    mode: str,
+    summary: Callable[..., dict[str, Any]] = summarise,
+) -> tuple[Result, dict[str, Any] | None]:
+    """The result of ``run`` and, if they are asked for, its stats: of one run that counts what it reads, and one that is timed.
+
+    Args:
+        run: runs on the current device, and counts if its argument says so.
+        asked: the stats are wanted.
+        prepared, mode: as of :func:`summarise`.
+        summary: makes the stats; :func:`summarise_all` where ``run`` is several searches.
+    """
+    with devices.on(prepared.device):
+        counted = run(True)[1] if asked else None  # whose result goes before the next one is made
+        result, timed = run(False)
+    return result, None if counted is None else summary(timed, counted, prepared, mode)
 
 
 def _by_tier(at: str, home: list[int], kept: list[int]) -> dict[str, dict[str, int]]:

@@ -14,18 +14,14 @@ from ..runtime.units import format_bytes
 
 def allocate_managed(nbytes: int) -> int:
     """Managed memory: its address."""
-    from cuda.bindings import driver
-
-    _with_context()
+    driver = _started()
     flags = driver.CUmemAttach_flags.CU_MEM_ATTACH_GLOBAL.value
     return int(checked(driver.cuMemAllocManaged(nbytes, flags), f"allocate {format_bytes(nbytes)} of managed memory"))
 
 
 def free_managed(address: int) -> None:
     """Gives managed memory back, once the GPUs are done with it."""
-    from cuda.bindings import driver
-
-    _with_context()
+    driver = _started()
     _wait_for_gpus()
     checked(driver.cuMemFree(address), "free managed memory")
 
@@ -36,19 +32,14 @@ def keep_on_host(address: int, nbytes: int) -> None:
 
     host = driver.CUmemLocation()
     host.type = driver.CUmemLocationType.CU_MEM_LOCATION_TYPE_HOST
-    advise = driver.CUmem_advise
-    checked(
-        driver.cuMemAdvise(address, nbytes, advise.CU_MEM_ADVISE_SET_PREFERRED_LOCATION, host),
-        "keep managed memory on the host",
-    )
+    preferred = driver.CUmem_advise.CU_MEM_ADVISE_SET_PREFERRED_LOCATION
+    accessed = driver.CUmem_advise.CU_MEM_ADVISE_SET_ACCESSED_BY
+    checked(driver.cuMemAdvise(address, nbytes, preferred, host), "keep managed memory on the host")
     for gpu in devices.gpus():
         reader = driver.CUmemLocation()
         reader.type = driver.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
         reader.id = gpu.index
-        checked(
-            driver.cuMemAdvise(address, nbytes, advise.CU_MEM_ADVISE_SET_ACCESSED_BY, reader),
-            f"map managed memory for {gpu}",
-        )
+        checked(driver.cuMemAdvise(address, nbytes, accessed, reader), f"map managed memory for {gpu}")
 
 
 def copy_on_read(address: int, nbytes: int) -> None:
@@ -57,9 +48,7 @@ def copy_on_read(address: int, nbytes: int) -> None:
     The baseline that EMOGI is compared with: nothing else in this library lets pages migrate. The memory must stay below the
     GPU's free memory.
     """
-    from cuda.bindings import driver
-
-    _with_context()
+    driver = _started()
     host = driver.CUmemLocation()
     host.type = driver.CUmemLocationType.CU_MEM_LOCATION_TYPE_HOST
     advise, what = driver.CUmem_advise, "make managed memory read-mostly"
@@ -72,9 +61,7 @@ def copy_on_read(address: int, nbytes: int) -> None:
 
 def register(address: int, nbytes: int) -> None:
     """Page-locks host memory and maps it for every GPU, at the address that the CPU uses."""
-    from cuda.bindings import driver
-
-    _with_context()
+    driver = _started()
     flags = driver.CU_MEMHOSTREGISTER_PORTABLE | driver.CU_MEMHOSTREGISTER_DEVICEMAP
     checked(driver.cuMemHostRegister(address, nbytes, flags), f"register {format_bytes(nbytes)} of host memory")
     mapped = int(checked(driver.cuMemHostGetDevicePointer(address, 0), "map registered memory"))
@@ -85,9 +72,7 @@ def register(address: int, nbytes: int) -> None:
 
 def unregister(address: int) -> None:
     """Undoes ``register``, once the GPUs are done with the memory."""
-    from cuda.bindings import driver
-
-    _with_context()
+    driver = _started()
     _wait_for_gpus()
     checked(driver.cuMemHostUnregister(address), "unregister host memory")
 
@@ -95,9 +80,7 @@ def unregister(address: int) -> None:
 @functools.cache
 def managed_memory_works() -> bool:
     """Whether every GPU can read managed memory while the CPU uses it (Linux, Pascal and later)."""
-    from cuda.bindings import driver
-
-    _with_context()
+    driver = _started()
     attribute = driver.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS
     return all(checked(driver.cuDeviceGetAttribute(attribute, gpu.index), "ask a GPU") for gpu in devices.gpus())
 
@@ -112,12 +95,13 @@ def _wait_for_gpus() -> None:
             torch.cuda.synchronize(gpu)
 
 
-def _with_context() -> None:
-    """Starts the driver, and gives this thread a CUDA context."""
+def _started() -> Any:
+    """The driver's functions, once it is started and this thread has a CUDA context."""
     from cuda.bindings import driver
 
     checked(driver.cuInit(0), "start the CUDA driver")
     devices.give_context(devices.as_device("cuda"))
+    return driver
 
 
 def checked(result: tuple[Any, ...], what: str) -> Any:

@@ -14,7 +14,7 @@ import statistics
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,7 +29,7 @@ from ..runtime.errors import ConfigError, PipelineStalled
 from .factored_plan import FactoredPlan, StageTimes, plan_roles
 from .factored_queue import BatchResult, Epoch, Pace, Tally, Task
 from .loader import Batch, Loader, Sampler
-from .pipeline import PATIENCE, Pipeline, Stage, moved, receive, tensors_of
+from .pipeline import PATIENCE, Pipeline, Stage, moved, own_stream, receive, tensors_of
 
 _MEASURED = 3  # batches, after one that loads kernels and fills the allocator's cache
 
@@ -227,7 +227,7 @@ class Factored:
     def _sample(self, epoch: Epoch, made: tuple[torch.device, Sampler]) -> None:
         """The thread of a sampler."""
         device, sampler = made
-        with _own_stream(device) as stream:
+        with own_stream(device) as stream:
             while (wanted := epoch.wanted()) is not None:
                 i, number, seeds = wanted
                 with epoch.doing("sample", device, i):
@@ -242,7 +242,7 @@ class Factored:
         device = replica.device
         gather = Stage("gather", functools.partial(self._gather, epoch, who))
         batches = Pipeline(epoch.tasks_of(who), [gather], device, depth=1, timeout=math.inf)  # the epoch has the watch
-        with _own_stream(device) as stream, closing(iter(batches)) as gathered:
+        with own_stream(device) as stream, closing(iter(batches)) as gathered:
             for i, batch in gathered:
                 if not epoch.begun(i):
                     return
@@ -343,14 +343,6 @@ def _join(threads: Sequence[threading.Thread], seconds: float) -> None:
     deadline = time.monotonic() + seconds
     for thread in filter(threading.Thread.is_alive, threads):  # Ctrl-C may come before all are started
         thread.join(max(0.0, deadline - time.monotonic()))
-
-
-@contextmanager
-def _own_stream(device: torch.device) -> Iterator[torch.cuda.Stream | None]:
-    """A stream for the work of a thread; None on the CPU."""
-    stream = torch.cuda.Stream(device) if device.type == "cuda" else None
-    with nullcontext() if stream is None else torch.cuda.stream(stream):
-        yield stream
 
 
 def _done(stream: torch.cuda.Stream | None) -> torch.cuda.Event | None:

@@ -11,7 +11,7 @@ import dataclasses
 import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -103,6 +103,14 @@ class Pipeline:
             watch.came()
 
 
+@contextmanager
+def own_stream(device: torch.device) -> Iterator[torch.cuda.Stream | None]:
+    """A stream for the work of a thread; None on the CPU."""
+    stream = torch.cuda.Stream(device) if device.type == "cuda" else None
+    with nullcontext() if stream is None else torch.cuda.stream(stream):
+        yield stream
+
+
 def at_a_time(stages: int, depth: int) -> int:
     """The most items that there are at once: one in each stage, ``depth`` after it, and the consumer's."""
     return stages * (1 + depth) + 1
@@ -121,9 +129,8 @@ class _Worker(threading.Thread):
         self.stage, self.taken, self.given, self.device, self.watch = stage, taken, given, device, watch
 
     def run(self) -> None:
-        stream = torch.cuda.Stream(self.device) if self.device.type == "cuda" else None
         try:
-            with nullcontext() if stream is None else torch.cuda.stream(stream):
+            with own_stream(self.device) as stream:
                 for item, ready in self.taken:
                     if isinstance(item, _Failure):
                         self.given.put((item, None))
