@@ -12,7 +12,7 @@ from ..runtime.errors import ConfigError
 from ..runtime.shown import Shown, Size
 from ..runtime.units import format_bytes, parse_bytes
 from .algorithms import named
-from .graph import Graph
+from .graph import Graph, require_graph
 from .lists import NeighborLists
 from .plan import GraphPlan, plan_graph, room_within
 from .view import WORDS_BYTES, View, allocated
@@ -143,8 +143,7 @@ def prepare(
         OutOfMemory: the state exceeds the free GPU memory. (Where it exceeds ``gpu_budget``, the CPU does the work.)
         ConfigError: an unknown algorithm, a budget that is no size, scores that are not one number for each vertex.
     """
-    if not isinstance(graph, Graph):
-        raise ConfigError(f"prepare() takes a Graph, not a {type(graph).__name__}")
+    require_graph(graph)
     try:
         names = (algorithms,) if isinstance(algorithms, str) else tuple(algorithms)
     except (TypeError, RuntimeError):  # the last is a tensor's

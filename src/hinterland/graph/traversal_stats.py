@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-from ..machine import load as load_machine
+from ..machine import measured_link
 from ..runtime import devices
 from ..runtime.params import leaves
 from .prepare import Prepared
@@ -28,8 +28,8 @@ class Run(NamedTuple):
 
 def link_ceiling() -> float | None:
     """Bytes per second that the copy engine moves from host to GPU here, if ``hinterland probe`` has measured it."""
-    machine = load_machine()
-    return machine.link.h2d if machine is not None and machine.link is not None else None
+    link = measured_link()
+    return None if link is None else link.h2d
 
 
 def summarise_all(runs: Sequence[Run], counted: Sequence[Run], prepared: Prepared, mode: str) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 This package only keeps and reads the figures; ``hinterland.probe`` measures them.
 """
 
-from .cache import load
+from .cache import load, measured_link
 from .model import Cpu, Disk, Gpu, Link, Machine, Peer, RowPoint, SequentialPoint
 
-__all__ = ["Cpu", "Disk", "Gpu", "Link", "Machine", "Peer", "RowPoint", "SequentialPoint", "load"]
+__all__ = ["Cpu", "Disk", "Gpu", "Link", "Machine", "Peer", "RowPoint", "SequentialPoint", "load", "measured_link"]

@@ -16,7 +16,7 @@ from ..runtime import devices, jit
 from ..runtime.errors import ConfigError, FormatError, StorageError
 from ..runtime.files import replacing
 from ..runtime.trust import is_ours
-from .model import Gpu, Machine
+from .model import Gpu, Link, Machine
 
 
 def path() -> Path:
@@ -38,6 +38,12 @@ def load() -> Machine | None:
     if not is_ours(stamp):
         return None
     return _load(file, stamp.st_mtime_ns, stamp.st_size)
+
+
+def measured_link() -> Link | None:
+    """The link of this machine, if there is one that was measured."""
+    machine = load()
+    return None if machine is None else machine.link
 
 
 @functools.lru_cache(maxsize=4)

@@ -17,7 +17,7 @@ from .. import _core
 from ..graph import emogi
 from ..graph.bfs import bfs
 from ..graph.graph import Graph, require_graph
-from ..machine import load as load_machine
+from ..machine import measured_link
 from ..runtime import arguments
 from ..runtime.errors import ConfigError
 from ..runtime.shown import Shown
@@ -55,10 +55,8 @@ class LinkModel:
     @classmethod
     def here(cls) -> LinkModel:
         """This machine's link, if a probe has measured it, else that of an H200."""
-        machine = load_machine()
-        if machine is None or machine.link is None:
-            return cls()
-        return cls(machine.link.h2d, machine.link.latency, measured=True)
+        link = measured_link()
+        return cls() if link is None else cls(link.h2d, link.latency, measured=True)
 
 
 @dataclass(frozen=True, repr=False)

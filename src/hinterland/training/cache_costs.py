@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from ..graph.view import View
-from ..machine import load
+from ..machine import measured_link
 from ..memory import UnifiedTensor, plan_sort
 from ..runtime.devices import idle_at
 from ..sampling import NeighborSampler
@@ -48,8 +48,7 @@ def rated(row_bytes: int, table_bytes: int, rows: int, lists_bytes: int, placeme
         plan = plan_sort(mapping, max(rows, 1), size, whole)
         return (plan.sorted + plan.sorting if plan.sort else plan.as_given) / max(rows, 1)
 
-    machine = load()
-    probed = machine is not None and machine.link is not None
+    link = "an H200 by built-in rates" if measured_link() is None else "the link by the probe"
     sector = host(_SECTOR, lists_bytes)
     return Costs(
         host(row_bytes, table_bytes),
@@ -58,7 +57,7 @@ def rated(row_bytes: int, table_bytes: int, rows: int, lists_bytes: int, placeme
         _SECTOR / _GPU_RATE,
         sector,
         _SECTOR / _GPU_RATE,
-        f"not measured: {'the link by the probe' if probed else 'an H200 by built-in rates'}, GPU memory at 2 TB/s",
+        f"not measured: {link}, GPU memory at 2 TB/s",
     )
 
 

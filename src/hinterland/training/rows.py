@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from ..machine import load
+from ..machine import measured_link
 from ..memory import UnifiedTensor
 from ..memory.cached import CachedTensor
 from ..memory.gather import few_blocks
@@ -51,6 +51,5 @@ def gather_blocks_for(table: Any, device: torch.device) -> int | None:
         return few
     if tiered:
         return devices.quarter(device)
-    machine = load()
-    known = {} if machine is None or machine.link is None else machine.link.threads_to_saturate
-    return known.get(_LOAD_BYTES, _FEW_BLOCKS)
+    link = measured_link()
+    return _FEW_BLOCKS if link is None else link.threads_to_saturate.get(_LOAD_BYTES, _FEW_BLOCKS)
