@@ -149,8 +149,7 @@ class Graph(OverLists, Shown):
         """Per-vertex values ``[..., num_vertices]`` of this graph in the order of the graph before it was reordered.
 
         With ``vertices=True`` the values are themselves vertex numbers (parents, labels) and are renumbered too; negative
-        ones, which stand for none, stay. Where the graph was not reordered, the
-        result is ``values`` itself.
+        ones, which stand for none, stay. Where the graph was not reordered, the result is ``values`` itself.
         """
         return values if self.numbering is None else self.numbering.to_outer(values, vertices)
 

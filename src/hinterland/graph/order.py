@@ -26,7 +26,7 @@ class Order:
 
     @cached_property
     def shown(self) -> torch.Tensor:
-        """``outer`` for users, who may change what they are given; this one indexes arrays, and stays a permutation."""
+        """A copy of ``outer`` for users, who may change it; ``outer`` itself indexes arrays, and must stay a permutation."""
         return self.outer.clone()
 
     @cached_property

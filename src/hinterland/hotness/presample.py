@@ -12,7 +12,7 @@ from ..graph.order import renumber
 from ..runtime.arguments import whole_number
 from ..runtime.errors import ConfigError
 from ..runtime.shuffle import shuffled
-from .seeds import checked_batch_size, integers
+from .seeds import integers
 
 
 class Sampler(Protocol):
@@ -77,7 +77,7 @@ def mini_batches(
     first_epoch: int = 0,
 ) -> Iterator[tuple[int, torch.Tensor]]:
     """Number and seeds of each mini-batch of a shuffling ``training.Loader``; arguments and errors as in :func:`presample`."""
-    size = checked_batch_size(batch_size)
+    size = whole_number("batch_size", batch_size, 1)
     first, seed = whole_number("first_epoch", first_epoch, 0), whole_number("seed", seed, 0)
     count = whole_number("epochs", epochs, 1)
     known = renumber(integers(seeds), None, num_vertices).cpu()

@@ -17,7 +17,7 @@ from ..graph.prepare import graph_of
 from ..runtime import arguments, devices
 from ..runtime.errors import ConfigError
 from .propagate import Steps, prepared_graph
-from .seeds import checked_batch_size, checked_seeds
+from .seeds import checked_seeds
 
 _MOST_ITERATIONS = 2**31 - 1
 _Device = torch.device | str | int | None
@@ -164,7 +164,9 @@ def inclusion_probability(
         GraphError, OutOfMemory: as :func:`degree`.
     """
     hops = _checked_fanouts(fanouts)
-    chance = min(1.0, checked_batch_size(batch_size) / len(known := checked_seeds(seeds, graph_of(graph))))
+    batch_size = arguments.whole_number("batch_size", batch_size, 1)
+    known = checked_seeds(seeds, graph_of(graph))
+    chance = min(1.0, batch_size / len(known))
     prepared = prepared_graph(graph, device, len(hops))
     with devices.on(prepared.device):
         steps = Steps(prepared)

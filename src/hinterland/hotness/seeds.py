@@ -33,8 +33,3 @@ def checked_seeds(seeds: torch.Tensor | Sequence[int], graph: Graph) -> torch.Te
         IndexOutOfRange: one of them is no vertex.
     """
     return graph.to_inner(integers(seeds)).unique()
-
-
-def checked_batch_size(batch_size: int) -> int:
-    """The batch size; ConfigError unless it is a whole number from 1 on."""
-    return arguments.whole_number("batch_size", batch_size, 1)

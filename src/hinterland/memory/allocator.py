@@ -17,7 +17,7 @@ import threading
 import weakref
 from collections import Counter
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from multiprocessing import reduction
 from typing import Any
 
@@ -230,12 +230,19 @@ class Report:
     """Host memory held by this library in this process, largest buffer first."""
 
     buffers: list[Holding]
-    totals: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def totals(self) -> dict[str, int]:
+        """Bytes by mapping."""
+        totals: Counter[str] = Counter()
+        for held in self.buffers:
+            totals[held.mapping] += held.nbytes
+        return dict(totals)
 
     @property
     def nbytes(self) -> int:
         """All of it, in bytes."""
-        return sum(self.totals.values())
+        return sum(held.nbytes for held in self.buffers)
 
     def __str__(self) -> str:
         lines = [f"{format_bytes(held.nbytes):>12}  {held.mapping:<10}  {held.name}" for held in self.buffers]
@@ -247,7 +254,4 @@ def report() -> Report:
     """What host memory this library holds now; ``print(report())`` shows it as a table."""
     with _lock:
         buffers = [Holding(buffer.name, buffer.nbytes, buffer.mapping) for buffer in _held]
-    totals: Counter[str] = Counter()
-    for held in buffers:
-        totals[held.mapping] += held.nbytes
-    return Report(sorted(buffers, key=lambda held: -held.nbytes), dict(totals))
+    return Report(sorted(buffers, key=lambda held: -held.nbytes))

@@ -152,7 +152,8 @@ class CachedTensor(RowTable):
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """After all that was started on other streams, and before all that will be; nested calls are one."""
+        """A with-block that runs after all earlier ones, on whatever stream they were, and before all later ones. Nested blocks
+        are one."""
         with self._lock:
             if self._done is None or self._clock is None:
                 yield

@@ -50,7 +50,7 @@ class RowTable(Shown, ABC):
         return tiers
 
     def writer(self, device: torch.device) -> torch.device:
-        """The device that is to write what is on ``device``, and now begins to."""
+        """The device that writes rows that are given on ``device``; whoever asks begins to write now."""
         return device
 
     @property

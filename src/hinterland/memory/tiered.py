@@ -119,7 +119,8 @@ class TieredTensor(RowTable):
         return super().scatter_(index, rows, max_blocks=max_blocks, check=check)
 
     def writer(self, device: torch.device) -> torch.device:
-        """The device that is to write what is on ``device``, and now begins to: for the CPU the first GPU with tiers.
+        """The device that writes rows that are given on ``device``: for those on the CPU the first GPU with tiers. Whoever asks
+        begins to write now.
 
         Raises:
             ConfigError: rows are replicated in GPUs that cannot reach each other's memory.

@@ -43,15 +43,18 @@ def refused(path: str | Path, doing: str, error: OSError) -> StorageError:
 
 
 class Output:
-    """A file being written beside its final place. Every refused write is a StorageError that names the final file."""
+    """A file being written beside its final place. Every refused write is a StorageError that names the final file.
 
-    def __init__(self, final: Path, aside: Path, file: io.RawIOBase) -> None:
-        self.final, self.aside, self._file = final, aside, file
+    ``file`` is for libraries that write to a file object; wrap their calls in ``writing``.
+    """
+
+    def __init__(self, final: Path, aside: Path, file: Any) -> None:
+        self.final, self.aside, self.file = final, aside, file
 
     def write(self, content: Any) -> None:
         """Appends bytes."""
         try:
-            self._file.write(content)
+            self.file.write(content)
         except OSError as error:
             raise refused(self.final, "written", error) from error
 
@@ -70,12 +73,7 @@ class Output:
     def sync(self) -> None:
         """Waits until what was written lies on the disk."""
         with writing(self.final):
-            os.fsync(self._file.fileno())
-
-    @property
-    def file(self) -> Any:
-        """For libraries that write to a file object; wrap their calls in ``writing``."""
-        return self._file
+            os.fsync(self.file.fileno())
 
 
 def check_place(path: str | Path) -> None:

@@ -29,7 +29,7 @@ _KINDS: dict[str, Any] = {
 class Params(ctypes.Structure):
     """A struct of C++, filled in; what :func:`struct` returns are its subclasses.
 
-    ``keeps`` may hold what its addresses point to: that stays for who holds this.
+    ``keeps`` may hold what its addresses point to, which then lives as long as this object.
     """
 
     __slots__ = ("keeps",)

@@ -84,10 +84,13 @@ class WalkRule(NamedTuple):
     @classmethod
     def of(cls, graph: Graph, length: int, weighted: bool, restart: float, seed: int) -> WalkRule:
         """The rule that a user gave, if it can be used."""
-        length, restart = whole_number("length", length), check_share("restart", restart)
+        length = whole_number("length", length)
+        if not 0 <= number("restart", restart) < 1:
+            raise ConfigError(f"restart {restart!r} is not a probability from 0 to below 1; use 0.15, or 0 for none")
         if not 1 <= length <= _core.WALK_MOST_STEPS:
             raise ConfigError(f"length {length} is not between 1 and {_core.WALK_MOST_STEPS} steps")
-        return cls(length, *(weights_of(graph.neighbor_lists) if weighted else NO_WEIGHTS), restart, integer("seed", seed))
+        weights = weights_of(graph.neighbor_lists) if weighted else NO_WEIGHTS
+        return cls(length, *weights, float(restart), integer("seed", seed))
 
 
 def walks_from(
@@ -138,10 +141,3 @@ def walks_from(
         raise broken_list(inner, found.bad_list)
     order = prepared.order_for(walks.numel())
     return walks if order is None else torch.where(walks < 0, walks, order[walks.clamp(min=0)])
-
-
-def check_share(name: str, share: float) -> float:
-    """``share`` as a number in [0, 1), if it is one."""
-    if not 0 <= number(name, share) < 1:
-        raise ConfigError(f"{name} {share!r} is not a probability from 0 to below 1; use 0.15, or 0 for none")
-    return float(share)

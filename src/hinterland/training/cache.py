@@ -92,7 +92,7 @@ class CachePlan(Explained, Shown):
     def parts(self) -> list[Part]:
         """What is kept of the lists, as a graph's plan says it, and rows of features."""
         said = f"{self.split.rows:,} rows {share(self.split.rows, self._given.graph.num_vertices)}"
-        lists = _lists_plan(self._given.sampler.lists, self.split, self._given.weighted)
+        lists = _lists_plan(self._given.sampler.lists, self.split, self._given.sampler.weighted)
         return [*lists.parts(), Part("features", said, self.split.feature_bytes)]
 
     def notes(self) -> list[str]:
@@ -119,7 +119,7 @@ class CachePlan(Explained, Shown):
     @property
     def page_bytes(self) -> int:
         """Bytes of a page of the lists, with its weights where they are read."""
-        return sum(self._given.sampler.lists.page_sizes(self._given.weighted))
+        return sum(self._given.sampler.lists.page_sizes(self._given.sampler.weighted))
 
     def plot(self, path: str | Path) -> None:
         """Draws how many reads each further byte serves, and where the plan stops; see :func:`.cache_plot.plot`."""
@@ -142,7 +142,7 @@ class CachePlan(Explained, Shown):
         given, s = self._given, self.split
         prepared = _bare(given.graph, given.sampler.device)
         with devices.on(prepared.device):
-            prepared.plan = _lists_plan(prepared.out, s, given.weighted)
+            prepared.plan = _lists_plan(prepared.out, s, given.sampler.weighted)
             prepared.plan.apply(self._list_scores)
         home = str(prepared.device)
         scores = self._row_scores.float()  # of 32 bits all threads sort; counts below 2^24 are exact
@@ -273,7 +273,7 @@ def plan_cache(
             offsets=counts.lists * each * (costs.list_host - costs.list_gpu),
             offsets_bytes=bare.offsets_bytes if lists else 0,
             lists=bare if lists else None,
-            weighted=given.weighted,
+            weighted=given.sampler.weighted,
         )
         kept = split(size, entries)
     elif slots is not None:
@@ -314,10 +314,6 @@ class _Given:
     batch_size: int
     epochs: int
     seed: int
-
-    @property
-    def weighted(self) -> bool:
-        return self.sampler.weighted
 
 
 @dataclass
@@ -415,7 +411,7 @@ def _costs(given: _Given, counts: _Counts, scores: torch.Tensor, budget: int) ->
     if not sampler.lists.lists.on_gpu and not graph.is_compressed:
         prepared = _bare(graph, sampler.device)
         with devices.on(sampler.device):
-            prepared.plan = plan = GraphPlan(budget // 2, given.weighted)
+            prepared.plan = plan = GraphPlan(budget // 2, given.sampler.weighted)
             plan.keep_offsets(prepared.out)
             plan.keep_edges(prepared.out)
             plan.apply(scores)

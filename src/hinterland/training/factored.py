@@ -61,9 +61,10 @@ class Factored:
     Each trainer has a replica of ``model``. Before every step the replicas take its parameters; ``averaged`` comes when the
     mean of the round's gradients is in ``model``. Buffers, as batch normalisation's, become what the round's first batch made
     of them.
-    Sampling runs ahead of training up to ``depth`` batches. A sampler's device trains, too, in rounds that begin with all
-    samples made that there is room for, where that is profitable (:func:`.factored_plan.assign`); it goes back when samples
-    are wanted. On one device both alternate.
+
+    Sampling runs ahead of training by up to ``depth`` batches. Where a round begins with so many samples ready, a sampler's
+    device trains in it, too, if that is profitable (:func:`.factored_plan.assign`), and then samples again. On one device both
+    alternate.
 
     Whatever a thread raises is raised where steps are taken, with its own traceback. However iteration ends, its threads do.
     There is one iteration at a time, since replicas belong to it.
