@@ -19,7 +19,7 @@ from .algorithms import Algorithm
 from .graph import Graph
 from .msbfs import check_sources, to_inner
 from .prepare import Prepared, graph_of, prepared_for
-from .traversal import Clock, ScratchLayout, finish, graph_type, kernel_file, outer_bytes, runner, scratch_for, to_outer
+from .traversal import Clock, ScratchLayout, finish, kernel_file, outer_bytes, runner, scratch_for, to_outer
 from .traversal_stats import Run, summarise_all, with_stats
 from .view import allocated
 
@@ -137,7 +137,7 @@ def _run(prepared: Prepared, sources: list[int], counts: bool) -> tuple[torch.Te
     graph, device = prepared.graph, prepared.device
     history_size = _history_size(graph, device)
     layout = ScratchLayout.of(_core.bc_layout, graph, history_size)
-    search = runner(prepared, _core.betweenness, KERNELS, graph_type(prepared, metered=counts))
+    search = runner(prepared, _core.betweenness, KERNELS, counts=counts)
     levels = torch.full((graph.num_vertices,), -1, dtype=torch.int32, device=device)
     sigma = torch.zeros(graph.num_vertices, dtype=torch.float64, device=device)
     scores = torch.zeros(graph.num_vertices, dtype=torch.float64, device=device)

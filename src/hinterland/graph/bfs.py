@@ -23,7 +23,6 @@ from .traversal import (
     Clock,
     ScratchLayout,
     finish,
-    graph_type,
     id_bytes,
     kernel_file,
     outer_bytes,
@@ -129,8 +128,8 @@ def _run(prepared: Prepared, source: int, mode: str, counts: bool) -> tuple[tupl
     graph, device = prepared.graph, prepared.device
     vertices, width = graph.num_vertices, id_bytes(graph.num_vertices)
     layout = ScratchLayout(*_core.bfs_layout(vertices, graph.num_edges))
-    types = f"{graph_type(prepared, metered=counts)}, uint{8 * width}_t"
-    search = runner(prepared, functools.partial(_core.bfs, id_bytes=width), KERNELS, types)
+    on_cpu = functools.partial(_core.bfs, id_bytes=width)
+    search = runner(prepared, on_cpu, KERNELS, f"uint{8 * width}_t", counts=counts)
     incoming = prepared.incoming
     pulls = mode == "auto" and incoming is not None and incoming.lists.is_sorted
     clock = Clock(device)

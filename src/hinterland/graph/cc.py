@@ -24,7 +24,6 @@ from .traversal import (
     Clock,
     ScratchLayout,
     finish,
-    graph_type,
     id_bytes,
     kernel_file,
     outer_bytes,
@@ -111,7 +110,7 @@ def _run(prepared: Prepared, mode: str, counts: bool) -> tuple[tuple[torch.Tenso
     vertices, width = graph.num_vertices, id_bytes(graph.num_vertices)
     layout = ScratchLayout.of(_core.components_layout, graph)
     on_cpu = functools.partial(_core.connected_components, id_bytes=width)
-    run = runner(prepared, on_cpu, KERNELS, f"{graph_type(prepared, metered=counts)}, uint{8 * width}_t")
+    run = runner(prepared, on_cpu, KERNELS, f"uint{8 * width}_t", counts=counts)
     incoming = prepared.incoming if mode == "auto" else None
     # Over the link, the first lines of all lists are read once, not once for each neighbour that is linked.
     reread = prepared.out.heads is not None or not prepared.out.over_link

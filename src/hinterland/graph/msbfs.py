@@ -20,7 +20,7 @@ from .algorithms import Algorithm
 from .bfs import MODES, check_source
 from .graph import Graph
 from .prepare import Prepared, graph_of, prepared_for
-from .traversal import FORMS, Clock, ScratchLayout, finish, graph_type, kernel_file, outer_bytes, runner, scratch_for, to_outer
+from .traversal import FORMS, Clock, ScratchLayout, finish, kernel_file, outer_bytes, runner, scratch_for, to_outer
 from .traversal_stats import Run, summarise_all, with_stats
 from .view import WORDS_BYTES, allocated
 
@@ -124,7 +124,7 @@ def _run(
     layout = ScratchLayout.of(_core.msbfs_layout, graph)
     mask_bytes = 4 if len(sources) <= 32 else 8
     on_cpu = functools.partial(_core.msbfs, mask_bytes=mask_bytes)
-    search = runner(prepared, on_cpu, KERNELS, f"{graph_type(prepared, metered=counts)}, uint{8 * mask_bytes}_t")
+    search = runner(prepared, on_cpu, KERNELS, f"uint{8 * mask_bytes}_t", counts=counts)
     incoming = prepared.incoming if mode == "auto" else None
     written, levels = _room_for_levels(prepared, len(sources)) if wants_levels else (None, None)
     scratch = scratch_for(layout, device)

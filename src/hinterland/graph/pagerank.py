@@ -22,7 +22,7 @@ from .algorithms import Algorithm
 from .graph import Graph, require_graph, require_result
 from .prepare import Prepared, graph_of, prepared_for
 from .reorder import restored
-from .traversal import FORMS, Clock, ScratchLayout, finish, graph_type, kernel_file, outer_bytes, runner, scratch_for, to_outer
+from .traversal import FORMS, Clock, ScratchLayout, finish, kernel_file, outer_bytes, runner, scratch_for, to_outer
 from .traversal_stats import Run, with_stats
 from .view import allocated
 
@@ -184,7 +184,7 @@ def _run(
     assert prepared.incoming is not None
     layout = ScratchLayout.of(_core.pagerank_layout, graph)
     on_cpu = functools.partial(_core.pagerank, real_bytes=dtype.itemsize)
-    run = runner(prepared, on_cpu, KERNELS, f"{graph_type(prepared, metered=counts)}, {_REALS[dtype]}")
+    run = runner(prepared, on_cpu, KERNELS, _REALS[dtype], counts=counts)
     by_degree = mode == "auto" and prepared.incoming is prepared.out
     shares: torch.Tensor | None = None
     if personal is not None:

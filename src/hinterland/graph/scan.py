@@ -7,7 +7,7 @@ import torch
 from .. import _core
 from ..runtime.params import struct
 from .prepare import Prepared
-from .traversal import FIELDS, ScratchLayout, finish, graph_type, kernel_file, runner, scratch_for
+from .traversal import FIELDS, ScratchLayout, finish, kernel_file, runner, scratch_for
 
 KERNELS = kernel_file("graph/scan")
 _PARAMS = struct("graph::ScanParams")
@@ -26,7 +26,7 @@ class Scan:
         self._layout = ScratchLayout(*_core.frontier_layout(graph.num_vertices, graph.num_edges))
         self._scratch = scratch_for(self._layout, self.device)
         self._sum = torch.empty(1, dtype=torch.int64, device=self.device)
-        self._run = runner(prepared, _core.scan_lists, KERNELS, graph_type(prepared, metered=stats))
+        self._run = runner(prepared, _core.scan_lists, KERNELS, counts=stats)
 
     def __call__(self) -> None:
         """Begins a scan."""

@@ -26,7 +26,6 @@ from .traversal import (
     ScratchLayout,
     csr_type,
     finish,
-    graph_type,
     kernel_file,
     outer_bytes,
     runner,
@@ -257,7 +256,7 @@ def _run(
     kind = arrays.WEIGHT_TYPES[dtype]
     layout = ScratchLayout.of(_core.path_layout, graph)
     on_cpu = functools.partial(paths.on_cpu, weight_bytes=kind.bytes, weight_order=kind.order)
-    run = runner(prepared, on_cpu, paths.kernels, graph_type(prepared, WEIGHT_CLASSES[dtype], counts))
+    run = runner(prepared, on_cpu, paths.kernels, weight=WEIGHT_CLASSES[dtype], counts=counts)
     step = _CPU_STEP_EDGES if device.type == "cpu" else _GPU_STEP_EDGES
     light = step + vertices // _STEP_VERTICES if width.adapts else -1  # a new bucket looks at a word for each 32 vertices
     inner = int(graph.to_inner(source))

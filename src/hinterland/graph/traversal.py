@@ -133,7 +133,13 @@ def outer_bytes(graph: Graph, width: int) -> int:
 
 
 def runner(
-    prepared: Prepared, on_cpu: Callable[[int], None], kernels: KernelFile, types: str, items: int | None = None
+    prepared: Prepared,
+    on_cpu: Callable[[int], None],
+    kernels: KernelFile,
+    *types: str,
+    weight: str | None = None,
+    counts: bool = False,
+    items: int | None = None,
 ) -> Callable[[Params], None]:
     """One run as a function of its parameters: ``on_cpu``, which takes their address, or one cooperative launch. Compiles the
     kernel if need be, before any clock runs.
@@ -142,12 +148,14 @@ def runner(
         prepared: the graph and the device.
         on_cpu: the native loop.
         kernels: what :func:`kernel_file` made.
-        types: of the kernel's instance.
+        types: C++ types of the kernel's instance, after that of the graph.
+        weight, counts: of the graph's type (:func:`graph_type`).
         items: what the loop goes over, a thread each; None for a traversal, which goes over the edges.
     """
     if prepared.device.type == "cpu":
         return lambda params: on_cpu(params.address)
-    device, instance = prepared.device, _instance(kernels.path.removesuffix(".cu"), types)
+    device, of = prepared.device, ", ".join((graph_type(prepared, weight, counts), *types))
+    instance = _instance(kernels.path.removesuffix(".cu"), of)
     threads = prepared.graph.num_edges // _EDGES_OF_THREAD if items is None else items
     # Little work cannot occupy the whole GPU, and fewer blocks wait for each other in less time.
     grid = min(resident_blocks(kernels, instance, device, BLOCK), 1 + threads // BLOCK)

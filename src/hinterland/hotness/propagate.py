@@ -8,7 +8,7 @@ from .. import _core
 from ..graph import Graph, Prepared, prepare
 from ..graph.algorithms import Algorithm
 from ..graph.prepare import prepared_for
-from ..graph.traversal import ScratchLayout, finish, graph_type, kernel_file, outer_bytes, runner, scratch_for, to_outer
+from ..graph.traversal import ScratchLayout, finish, kernel_file, outer_bytes, runner, scratch_for, to_outer
 from ..graph.view import allocated
 from ..runtime.params import struct
 
@@ -50,7 +50,7 @@ class Steps:
         self.prepared = prepared
         self._layout = _layout(prepared.graph)
         self._scratch = scratch_for(self._layout, prepared.device)
-        self._run = runner(prepared, _core.propagate, KERNELS, graph_type(prepared))
+        self._run = runner(prepared, _core.propagate, KERNELS)
 
     def array(self) -> torch.Tensor:
         """A new array of zeros."""

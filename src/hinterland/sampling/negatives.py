@@ -7,7 +7,7 @@ import torch
 from .. import _core
 from ..graph.graph import Graph
 from ..graph.prepare import Prepared, graph_of, prepared_for
-from ..graph.traversal import broken_list, graph_type, kernel_file, runner
+from ..graph.traversal import broken_list, kernel_file, runner
 from ..memory.allocator import require_room
 from ..runtime import arguments, devices
 from ..runtime.errors import ConfigError, GraphError, IndexOutOfRange, OutOfMemory
@@ -113,7 +113,7 @@ def _draw(
             absent=address(absent),
             control=control.data_ptr(),
         )
-        runner(prepared, _core.negative_edges, KERNELS, graph_type(prepared), items)(params)
+        runner(prepared, _core.negative_edges, KERNELS, items=items)(params)
         found = _CONTROL.read(control)
         _check(prepared, sources, count, found)
         return found

@@ -10,7 +10,7 @@ import torch
 from .. import _core
 from ..graph.graph import Graph
 from ..graph.prepare import Prepared, graph_of, prepared_for
-from ..graph.traversal import broken_list, graph_type, kernel_file, runner
+from ..graph.traversal import broken_list, kernel_file, runner
 from ..memory.allocator import require_room
 from ..runtime import devices
 from ..runtime.arguments import number, whole_number
@@ -130,7 +130,7 @@ def walks_from(
         walks=walks.data_ptr(),
         control=control.data_ptr(),
     )
-    runner(prepared, _core.random_walks, KERNELS, graph_type(prepared), len(given))(params)
+    runner(prepared, _core.random_walks, KERNELS, items=len(given))(params)
     found = _CONTROL.read(control)
     if found.bad_start != _core.SAMPLE_NONE:
         raise IndexOutOfRange(
