@@ -6,12 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from ..machine import load as load_machine
-from ..runtime.params import leaves
+from ..memory.count import COUNTS, TIERS
 from .prepare import Prepared
 from .traversal import FIELDS, Clock, Finished
 
-TIERS = "local", "peers", "host"  # where bytes come from: the device's own memory, other GPUs', the CPU's
-_COUNTS = leaves("memory::TierCount")
 _READ = FIELDS.index("home_bytes")  # from there on a record has what was read
 _HEAVY = 0.9  # the heavy levels are the fewest that move this share of all bytes: a definition
 
@@ -84,7 +82,7 @@ def summarise(run: Run, counted: Run, prepared: Prepared, mode: str) -> dict[str
     levels: list[dict[str, Any]] = []
     home = prepared.out.home
     for number, row in enumerate(rows):
-        parts = {part: [row.pop(f"{part}_{count}") for count in _COUNTS] for part in ("home", "kept")}
+        parts = {part: [row.pop(f"{part}_{count}") for count in COUNTS] for part in ("home", "kept")}
         row |= {"bytes": parts["home"][0], "cached": parts["kept"][0], "tiers": _by_tier(home, **parts)}
         row["direction"] = "pull" if row.pop("pulled") else "push"
         start, visit = row.pop("start_ns"), row.pop("visit_ns")
@@ -111,15 +109,15 @@ def summarise(run: Run, counted: Run, prepared: Prepared, mode: str) -> dict[str
 
 def _by_tier(at: str, home: list[int], kept: list[int]) -> dict[str, dict[str, int]]:
     """What edges where they lie, in tier ``at``, and what the GPU keeps of them were read for."""
-    tiers = {tier: dict.fromkeys(_COUNTS, 0) for tier in TIERS}
+    tiers = {tier: dict.fromkeys(COUNTS, 0) for tier in TIERS}
     for tier, counts in ((at, home), ("local", kept)):
-        for name, count in zip(_COUNTS, counts, strict=True):
+        for name, count in zip(COUNTS, counts, strict=True):
             tiers[tier][name] += count
     return tiers
 
 
 def _sum_tiers(parts: Sequence[dict[str, dict[str, int]]]) -> dict[str, dict[str, int]]:
-    return {tier: {count: sum(part[tier][count] for part in parts) for count in _COUNTS} for tier in TIERS}
+    return {tier: {count: sum(part[tier][count] for part in parts) for count in COUNTS} for tier in TIERS}
 
 
 def _link(levels: list[dict[str, Any]], moved: int, seconds: float) -> dict[str, Any]:
