@@ -18,12 +18,14 @@ HINTERLAND_STRUCT(memory::FaultReport, fault, flag);
 HINTERLAND_STRUCT(memory::OneRange, base, rows);
 HINTERLAND_STRUCT(memory::DealtRound, memories, count, reciprocal);
 HINTERLAND_STRUCT(memory::SlotMap, slots, slot_bytes);
-HINTERLAND_STRUCT(memory::Tiers, host, map, local, local_rows, resident, dealt, replicas, others);
+HINTERLAND_STRUCT(memory::Tiers, host, map, local, local_rows, resident, dealt, reader, replicas, others);
 HINTERLAND_STRUCT(memory::RowCut, lanes, steps, shifted);
 HINTERLAND_STRUCT(memory::RowCopy<memory::OneRange>, placement, packed, indices, index_bytes, visit, count, row_bytes,
                   into_table, cut, report);
 HINTERLAND_STRUCT(memory::RowCopy<memory::Tiers>, placement, packed, indices, index_bytes, visit, count, row_bytes, into_table,
                   cut, report);
+HINTERLAND_STRUCT(memory::CountParams<memory::OneRange>, rows, tiers);
+HINTERLAND_STRUCT(memory::CountParams<memory::Tiers>, rows, tiers);
 HINTERLAND_STRUCT(memory::Clock, rows, capacity, slots, row_of, used, marked, hand);
 HINTERLAND_STRUCT(memory::ClockBatch, indices, index_bytes, count, filled, claimed, sums);
 HINTERLAND_STRUCT(memory::AdmitParams, clock, batch, control);
@@ -125,6 +127,9 @@ void bind_memory(nb::module_& m) {
 
   m.def("copy_rows", &copy_from<memory::OneRange>, nb::arg("copy"));
   m.def("copy_tiered_rows", &copy_from<memory::Tiers>, nb::arg("copy"));
+  m.attr("TIERS") = nb::make_tuple("local", "peers", "host");  // as memory::Tier numbers them
+  def_native<void, const memory::CountParams<memory::OneRange>&>(m, "count_rows", count_rows, nb::arg("params"));
+  def_native<void, const memory::CountParams<memory::Tiers>&>(m, "count_tiered_rows", count_rows, nb::arg("params"));
   m.attr("CLOCK_SUMS") = 3 * memory::Chunks::kMost;
   def_loop(m, "admit_rows", admit_rows, "Slots for the rows of a batch (include/hinterland/memory/clock.hpp).");
   def_loop(m, "fill_slots", fill_slots, "Those rows copied to their slots.");

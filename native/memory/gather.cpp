@@ -1,5 +1,7 @@
 #include "memory/gather.hpp"
 
+#include <omp.h>
+
 #include <cstring>
 
 namespace hinterland::native {
@@ -44,7 +46,16 @@ memory::IndexFault copy_by_size(const memory::RowCopy<Placement>& copy) {
   return fault;
 }
 
+template <class Placement>
+void count_all(const memory::CountParams<Placement>& params) {
+#pragma omp parallel if (params.rows.count > kParallelBytes / 8)
+  memory::count_rows(params, omp_get_thread_num(), omp_get_num_threads());
+}
+
 }  // namespace
+
+void count_rows(const memory::CountParams<memory::OneRange>& params) { count_all(params); }
+void count_rows(const memory::CountParams<memory::Tiers>& params) { count_all(params); }
 
 memory::IndexFault copy_rows(const memory::RowCopy<memory::OneRange>& copy) { return copy_by_size(copy); }
 

@@ -59,6 +59,15 @@ struct PackedShape {
         low_field(vertex_bits < 32 ? 5 : 6),  // together at most 63: there are less than 2^57 vertices
         position_bits(blocks < 2 ? 0 : bit_length((blocks - 1) * (kPackedBlock - 1) * (vertex_bits + 2))) {}
 
+  // The shape of one lane's list, for all: those of one graph differ by their degrees alone.
+  HINTERLAND_FN PackedShape of_lane(int lane) const {
+    PackedShape shape = *this;
+    shape.degree = Warp::broadcast(degree, lane);
+    shape.blocks = ceil_div<int64_t>(shape.degree, kPackedBlock);
+    shape.position_bits = Warp::broadcast(position_bits, lane);
+    return shape;
+  }
+
   HINTERLAND_FN int entry_bits() const { return vertex_bits + low_field + position_bits; }
   HINTERLAND_FN int64_t directory_bits() const { return blocks * entry_bits(); }
   HINTERLAND_FN int size(int64_t block) const {
@@ -73,9 +82,6 @@ struct PackedShape {
   HINTERLAND_FN static int64_t payload_bits(int low_bits, int n) { return static_cast<int64_t>(n - 1) * (low_bits + 2); }
 };
 
-// In place of a list's first bit: none of its fields is there, and nothing is read.
-inline constexpr int64_t kNoBit = stdlib::numeric_limits<int64_t>::min() / 2;
-
 // Bits of a stream of 32-bit words, for a lane on its own; `at` counts bits from the stream's start. What reads bits for all lanes
 // together (StagedBits) has the same calls.
 template <class Words>
@@ -85,13 +91,21 @@ struct BitReader {
   // Whether this holds for one of those who read together.
   HINTERLAND_FN bool any(bool holds) const { return holds; }
 
-  // A field of at most 63 bits.
-  HINTERLAND_FN uint64_t operator()(int64_t at, int count) const {
+  // A field of at most 63 bits; 0 for a lane that does not want one, whose `count` is any number.
+  HINTERLAND_FN uint64_t operator()(int64_t at, int count, bool wanted = true) const {
+    if (!wanted) return 0;
     const int64_t word = at / 32;
     const int skip = static_cast<int>(at % 32);
     uint64_t found = (static_cast<uint64_t>(words.read_alone(word + 1)) << 32 | words.read_alone(word)) >> skip;
     if (skip + count > 64) found |= static_cast<uint64_t>(words.read_alone(word + 2)) << (64 - skip);
     return found & ((uint64_t{1} << count) - 1);
+  }
+
+  // Several fields at once.
+  template <int kFields>
+  HINTERLAND_FN void read(const int64_t (&at)[kFields], const int (&count)[kFields], bool wanted,
+                          uint64_t (&to)[kFields]) const {
+    for (int k = 0; k < kFields; ++k) to[k] = (*this)(at[k], count[k], wanted);
   }
 };
 
@@ -101,19 +115,21 @@ struct PackedBlock {
   int64_t payload;  // the bit of the stream where the high bits begin
   int low_bits, size;
 
+  // Nothing of it is read if it is not wanted: for a lane whose neighbours read theirs.
   template <class Bits>
-  HINTERLAND_FN PackedBlock(const Bits& bits, int64_t list_bit, const PackedShape& shape, int64_t block)
+  HINTERLAND_FN PackedBlock(const Bits& bits, int64_t list_bit, const PackedShape& shape, int64_t block, bool wanted = true)
       : size(shape.size(block)) {
     const int64_t entry = list_bit + block * shape.entry_bits();
     const int start_bits = shape.vertex_bits + shape.low_field;
     const bool at_once = shape.entry_bits() < 64;
-    const uint64_t start = bits(entry, at_once ? shape.entry_bits() : start_bits);
+    const uint64_t start = bits(entry, at_once ? shape.entry_bits() : start_bits, wanted);
     first = static_cast<int64_t>(start & ((uint64_t{1} << shape.vertex_bits) - 1));
     low_bits = static_cast<int>(start >> shape.vertex_bits & ((uint64_t{1} << shape.low_field) - 1));
     uint64_t position = start >> start_bits;
-    if (bits.any(!at_once)) {
-      const uint64_t read = bits(at_once ? kNoBit : entry + start_bits, shape.position_bits);
-      if (!at_once) position = read;
+    const bool follows = wanted && !at_once;
+    if (bits.any(follows)) {
+      const uint64_t read = bits(entry + start_bits, shape.position_bits, follows);
+      if (follows) position = read;
     }
     payload = list_bit + shape.directory_bits() + static_cast<int64_t>(position);
   }
@@ -137,10 +153,11 @@ struct PackedBlock {
   // Neighbour j of [0, size).
   template <class Bits>
   HINTERLAND_FN int64_t neighbor(const Bits& bits, int j) const {
-    if (!bits.any(j != 0)) return first;
-    const int64_t lows = payload + 2 * (size - 1) + static_cast<int64_t>(j - 1) * low_bits;
-    const uint64_t high = bits(j == 0 ? kNoBit : payload, 2 * (size - 1)), low = bits(j == 0 ? kNoBit : lows, low_bits);
-    return j == 0 ? first : value(select_one(high, j - 1), static_cast<int64_t>(low), j);
+    const int64_t at[] = {payload, payload + 2 * (size - 1) + static_cast<int64_t>(j - 1) * low_bits};
+    const int count[] = {2 * (size - 1), low_bits};
+    uint64_t found[2];
+    bits.read(at, count, j != 0, found);
+    return j == 0 ? first : value(select_one(found[0], j - 1), static_cast<int64_t>(found[1]), j);
   }
 
   // visit(j, neighbour) for all, in order, by one thread: a step from one to the next is cheaper than a search.

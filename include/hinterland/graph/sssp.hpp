@@ -248,7 +248,8 @@ class BucketWidth {
   }
 
  private:
-  static constexpr int64_t kHeavy = 4, kPatience = 16;
+  // A bucket is heavy with so many times `light`, and buckets grow after so many light ones: docs/notes/thresholds.md.
+  static constexpr int64_t kHeavy = 16, kPatience = 4;
 
   double delta_, first_;
   int64_t light_, explored_ = 0, quiet_ = 0;

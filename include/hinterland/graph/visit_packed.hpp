@@ -72,27 +72,38 @@ class StagedBits {
     payloads_ = copy(begin, end, kEntryLines, Warp::kScratchWords / kLineWords - kEntryLines, payloads_);
   }
 
-  // As BitReader. What was not copied is read where the stream lies; of a lane without a field, nothing is.
+  // As BitReader. What was not copied is read where the stream lies.
   HINTERLAND_FN bool any(bool holds) const { return Warp::any(holds); }
-  HINTERLAND_FN uint64_t operator()(int64_t at, int count) const {
-    const int64_t word = at >> 5;
-    const int skip = static_cast<int>(at & 31);
-    const bool among_payloads = payloads_.has(word), is_near = among_payloads || entries_.has(word);
-    uint32_t part[3]{};
-    if (is_near) {
-      const uint32_t* const near =
-          Warp::scratch() + (among_payloads ? kEntryLines * kLineWords + payloads_.place(word) : entries_.place(word));
-      for (int k = 0; k < 3; ++k) part[k] = near[k];
+  HINTERLAND_FN uint64_t operator()(int64_t at, int count, bool wanted = true) const {
+    const int64_t alone[] = {at};
+    const int counts[] = {count};
+    uint64_t found[1];
+    read(alone, counts, wanted, found);
+    return found[0];
+  }
+
+  template <int kFields>
+  HINTERLAND_FN void read(const int64_t (&at)[kFields], const int (&count)[kFields], bool wanted,
+                          uint64_t (&to)[kFields]) const {
+    uint32_t part[kFields][3];
+    bool is_far[kFields], any_far = false;
+    for (int f = 0; f < kFields; ++f) {
+      const int64_t word = at[f] >> 5;
+      const bool among_payloads = payloads_.has(word), is_near = among_payloads || entries_.has(word);
+      const int place = among_payloads ? kEntryLines * kLineWords + payloads_.place(word) : entries_.place(word);
+      const uint32_t* const near = Warp::scratch() + (is_near ? place : 0);
+      for (int k = 0; k < 3; ++k) part[f][k] = near[k];
+      is_far[f] = wanted && !is_near;
+      any_far = any_far || is_far[f];
     }
-    const bool is_far = at >= 0 && !is_near;
-    if (Warp::any(is_far)) {
-      uint32_t far[3];
-      read_far(is_far ? word : memory::kNowhere, skip + count > 64, far);
-      for (int k = 0; k < 3 && is_far; ++k) part[k] = far[k];
+    if (Warp::any(any_far))
+      for (int f = 0; f < kFields; ++f) read_far(is_far[f], at[f], count[f], part[f]);
+    for (int f = 0; f < kFields; ++f) {
+      const int skip = static_cast<int>(at[f] & 31);
+      const uint64_t low = (static_cast<uint64_t>(part[f][1]) << 32 | part[f][0]) >> skip;
+      const uint64_t high = static_cast<uint64_t>(part[f][2]) << (63 - skip) << 1;
+      to[f] = wanted ? (low | high) & ((uint64_t{1} << count[f]) - 1) : 0;
     }
-    const uint64_t low = (static_cast<uint64_t>(part[1]) << 32 | part[0]) >> skip;
-    const uint64_t high = static_cast<uint64_t>(part[2]) << (63 - skip) << 1;
-    return (low | high) & ((uint64_t{1} << count) - 1);
   }
 
  private:
@@ -110,14 +121,17 @@ class StagedBits {
     HINTERLAND_FN int place(int64_t word) const { return static_cast<int>(word - first); }
   };
 
-  HINTERLAND_FN void read_far(int64_t word, bool reaches_third, uint32_t (&part)[3]) const {
+  // The words of a field, to those lanes that ask.
+  HINTERLAND_FN void read_far(bool asks, int64_t at, int count, uint32_t (&part)[3]) const {
     constexpr int64_t kSectorWords = kSectorBytes / sizeof(uint32_t);
+    const bool reaches_third = (at & 31) + count > 64;
+    const int64_t word = asks ? at >> 5 : memory::kNowhere, last = word + (reaches_third ? 2 : 1);
+    const int64_t words[] = {word, asks ? word + 1 : memory::kNowhere, asks && reaches_third ? last : memory::kNowhere};
     memory::NoMeter for_none;
-    const bool asked = word != memory::kNowhere;
-    const int64_t at[] = {word, asked ? word + 1 : memory::kNowhere, asked && reaches_third ? word + 2 : memory::kNowhere};
-    source_.read(at, part, for_none);
-    const int64_t last = reaches_third ? word + 2 : word + 1;
-    const int64_t moved[] = {word, asked && last % kSectorWords < 2 ? last : memory::kNowhere};
+    uint32_t found[3];
+    source_.read(words, found, for_none);
+    for (int k = 0; k < 3 && asks; ++k) part[k] = found[k];
+    const int64_t moved[] = {word, asks && last % kSectorWords < 2 ? last : memory::kNowhere};
     source_.count_reads(moved, meter_);
   }
 
@@ -179,11 +193,11 @@ class PackedFinder {
       bits_.stage_entries(Warp::broadcast(list_bit + first_block * shape.entry_bits(), front),
                           Warp::broadcast(list_bit + (last_block + 1) * shape.entry_bits(), front));
       const bool is_front = Warp::lane() == front, cuts = Warp::lane() == back && last + 1 < shape.degree;
-      const int64_t payload = PackedBlock(bits_, is_front ? list_bit : kNoBit, shape, first_block).payload;
+      const int64_t payload = PackedBlock(bits_, list_bit, shape, first_block, is_front).payload;
       const int64_t begin = Warp::broadcast(payload, front);
       int64_t end = list_end;
       if (Warp::any(cuts)) {
-        const int64_t block_end = PackedBlock(bits_, cuts ? list_bit : kNoBit, shape, last_block).end();
+        const int64_t block_end = PackedBlock(bits_, list_bit, shape, last_block, cuts).end();
         if (cuts) end = block_end;
       }
       end = Warp::broadcast(end, back);
@@ -210,7 +224,8 @@ class PackedFinder {
       }
       return held_[j];
     } else {
-      const PackedBlock block(bits_, listed ? 8 * list.begin : kNoBit, shape, number);
+      if (!Warp::any(listed)) return -1;
+      const PackedBlock block(bits_, 8 * list.begin, shape, number, listed);
       const bool right = listed && fits(block, shape, list.end);
       const int64_t neighbor = block.neighbor(bits_, right ? j : 0);
       return right ? neighbor : -1;
@@ -257,21 +272,21 @@ HINTERLAND_FN void visit_chunks(const PackedCsr<Edge, Weight, Sources>& graph, c
   using Graph = PackedCsr<Edge, Weight, Sources>;
   PackedFinder<Graph> find(graph, counts.meter);
   const Window window(lists, from, to);
-  const int64_t degree = lists.length();
+  const PackedShape own(graph.num_vertices, lists.length());
   const int64_t to_list = window.shift - lists.begin;  // from a place in the window to one in this lane's list
   const int32_t length = static_cast<int32_t>(to - from) * Warp::kWidth;
   for (int32_t place = Warp::lane(); place - Warp::lane() < length; place += kInFlight * Warp::kWidth) {
     const int32_t step = place - Warp::lane();
     if (step % PackedFinder<Graph>::kStaged == 0) {
       const int32_t begin = max_of(window.start, step), end = min_of(window.stop, step + PackedFinder<Graph>::kStaged);
-      find.stage({graph.num_vertices, degree}, lists.packed, begin < end, begin + to_list, end - 1 + to_list);
+      find.stage(own, lists.packed, begin < end, begin + to_list, end - 1 + to_list);
     }
     EdgeBatch<Edge, Weight> batch;
     int64_t at[kInFlight];
     for (int k = 0; k < kInFlight; ++k) {
       const Window::Element element = window.at(place + k * Warp::kWidth);
       const int64_t owner = Warp::broadcast(vertex, element.owner);
-      const PackedShape shape(graph.num_vertices, Warp::broadcast(degree, element.owner));
+      const PackedShape shape = own.of_lane(element.owner);
       const int64_t i = place + k * Warp::kWidth + Warp::broadcast(to_list, element.owner);
       const int64_t begin = Warp::broadcast(lists.packed.begin, element.owner);
       const int64_t end = Warp::broadcast(lists.packed.end, element.owner);

@@ -1,5 +1,5 @@
-// What reads cost, and which tier served them. Sources count, and nothing else does: whoever wants to know hands them a Meter, and
-// whoever does not a NoMeter, for which no code is made.
+// What reads cost, and which tier served them. Sources and tables count, and nothing else does. Whoever wants to know of a source
+// hands it a Meter, and whoever does not a NoMeter, for which no code is made; of a table, count_rows (count.hpp).
 #pragma once
 
 #include "hinterland/core/platform.hpp"
@@ -11,8 +11,20 @@ namespace hinterland::memory {
 struct TierCount {
   int64_t bytes = 0;     // in whole sectors
   int64_t requests = 0;  // a warp's accesses to a line
-  int64_t hits = 0;      // elements that were found there
+  int64_t hits = 0;      // elements, or rows, that were found there
+
+  // `found` elements that are read in order, which fill the bytes [from, to).
+  HINTERLAND_FN void add_run(const void* from, const void* to, int64_t found) {
+    hits += found;
+    if (from == to) return;
+    const auto begin = reinterpret_cast<uintptr_t>(from), last = reinterpret_cast<uintptr_t>(to) - 1;
+    bytes += static_cast<int64_t>(last / kSectorBytes - begin / kSectorBytes + 1) * kSectorBytes;
+    requests += static_cast<int64_t>(last / kLineBytes - begin / kLineBytes + 1);
+  }
 };
+
+// Where a row lies, as its reader sees it.
+enum Tier { kLocal, kPeers, kHost, kTiers };
 
 struct NoMeter {
   static constexpr bool kCounts = false;
@@ -32,11 +44,7 @@ class Meter {
 
   // `hits` elements that one lane reads in order, which fill the bytes [from, to).
   HINTERLAND_FN void count_run(const void* from, const void* to, int64_t hits, bool is_kept) {
-    const auto begin = reinterpret_cast<uintptr_t>(from), last = reinterpret_cast<uintptr_t>(to) - 1;
-    TierCount& tier = is_kept ? kept : home;
-    tier.bytes += static_cast<int64_t>(last / kSectorBytes - begin / kSectorBytes + 1) * kSectorBytes;
-    tier.requests += static_cast<int64_t>(last / kLineBytes - begin / kLineBytes + 1);
-    tier.hits += hits;
+    (is_kept ? kept : home).add_run(from, to, hits);
   }
 
   // An access that a warp makes together: this lane reads what lies at `address`, or nothing if that is null. Of the lanes that

@@ -3,6 +3,7 @@
 //   spot(place)               where a row lies. Its place is its number, unless
 //   locate(places)            makes places of several numbers first. It reads memory, and all look-ups are under way before the
 //                             first is needed. Negative numbers stay
+//   tier(place)               which tier that is for the processor that reads
 //   whole(from, row_bytes)    whether the 16 bytes that begin at an aligned address, some of them a row's, may all be read
 //   copies(place, row_bytes)  where else a row is kept. Asked of tables that are updated
 //
@@ -12,6 +13,7 @@
 
 #include "hinterland/core/philox.hpp"
 #include "hinterland/core/platform.hpp"
+#include "hinterland/memory/meter.hpp"
 
 namespace hinterland::memory {
 
@@ -30,6 +32,7 @@ struct OneRange {
 
   HINTERLAND_FN int64_t size() const { return rows; }
   HINTERLAND_FN Spot spot(int64_t row) const { return {base, row}; }
+  HINTERLAND_FN Tier tier(int64_t) const { return kHost; }
   HINTERLAND_FN bool whole(const char* from, int64_t row_bytes) const {
     return from >= base && from + 16 <= base + rows * row_bytes;
   }
@@ -45,6 +48,7 @@ struct DealtRound {
     const int64_t round = turn(row);
     return {memories[row - round * count], round};
   }
+  HINTERLAND_FN int64_t owner(int64_t row) const { return row - turn(row) * count; }
 
  private:
   // row / count by a multiplication, exact below 2^63 / count (Granlund and Montgomery, "Division by invariant integers using
@@ -126,6 +130,7 @@ struct Tiers {
   int64_t local_rows;
   int64_t resident;  // slots [local_rows, resident) are dealt out
   DealtRound dealt;
+  int64_t reader;         // which of the GPUs that they are dealt to this processor is
   char* const* replicas;  // [others]: the other GPUs' memories of slots [0, local_rows)
   int64_t others;
 
@@ -143,6 +148,11 @@ struct Tiers {
   HINTERLAND_FN Spot spot(int64_t place) const {
     if (place >= resident) return host.spot(place - resident);
     return place < local_rows ? Spot{local, place} : dealt.spot(place - local_rows);
+  }
+
+  HINTERLAND_FN Tier tier(int64_t place) const {
+    if (place >= resident) return kHost;
+    return place < local_rows || dealt.owner(place - local_rows) == reader ? kLocal : kPeers;
   }
 
   HINTERLAND_FN bool whole(const char* from, int64_t row_bytes) const {

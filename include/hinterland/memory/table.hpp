@@ -35,6 +35,11 @@ struct Rows {
     const Spot spot = placement.spot(max_of(place[k], int64_t{0}));
     return reinterpret_cast<T*>(spot.memory + spot.row * row_bytes);
   }
+  // Adds what reading a row takes of the tier where it lies.
+  HINTERLAND_FN void count(int k, TierCount (&tiers)[kTiers]) const {
+    const char* const from = row(k);
+    tiers[placement.tier(place[k])].add_run(from, from + row_bytes, 1);
+  }
   HINTERLAND_FN Copies copies(int k) const { return placement.copies(place[k], row_bytes); }
 
   // The aligned 16 bytes at `from`, of which [low, high) are a row's. Where they reach over an end of the table, only those are

@@ -6,13 +6,11 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from ..machine import measured_link
+from ..memory.count import COUNTS, TIERS
 from ..runtime import devices
-from ..runtime.params import leaves
 from .prepare import Prepared
 from .traversal import FIELDS, Clock, Finished
 
-TIERS = "local", "peers", "host"  # where bytes come from: the device's own memory, other GPUs', the CPU's
-_COUNTS = leaves("memory::TierCount")
 _READ = FIELDS.index("home_bytes")  # from there on a record has what was read
 _HEAVY = 0.9  # the heavy levels are the fewest that move this share of all bytes: a definition
 
@@ -70,7 +68,7 @@ def summarise(run: Run, counted: Run, prepared: Prepared, mode: str) -> dict[str
     levels: list[dict[str, Any]] = []
     home = prepared.out.home
     for number, row in enumerate(rows):
-        parts = {part: [row.pop(f"{part}_{count}") for count in _COUNTS] for part in ("home", "kept")}
+        parts = {part: [row.pop(f"{part}_{count}") for count in COUNTS] for part in ("home", "kept")}
         row |= {"bytes": parts["home"][0], "cached": parts["kept"][0], "tiers": _by_tier(home, **parts)}
         row["direction"] = "pull" if row.pop("pulled") else "push"
         start, visit = row.pop("start_ns"), row.pop("visit_ns")
@@ -118,15 +116,15 @@ def with_stats(
 
 def _by_tier(at: str, home: list[int], kept: list[int]) -> dict[str, dict[str, int]]:
     """Counts by tier: ``home``, of edges where they lie, which is tier ``at``; ``kept``, of edges that the GPU keeps."""
-    tiers = {tier: dict.fromkeys(_COUNTS, 0) for tier in TIERS}
+    tiers = {tier: dict.fromkeys(COUNTS, 0) for tier in TIERS}
     for tier, counts in ((at, home), ("local", kept)):
-        for name, count in zip(_COUNTS, counts, strict=True):
+        for name, count in zip(COUNTS, counts, strict=True):
             tiers[tier][name] += count
     return tiers
 
 
 def _sum_tiers(parts: Sequence[dict[str, dict[str, int]]]) -> dict[str, dict[str, int]]:
-    return {tier: {count: sum(part[tier][count] for part in parts) for count in _COUNTS} for tier in TIERS}
+    return {tier: {count: sum(part[tier][count] for part in parts) for count in COUNTS} for tier in TIERS}
 
 
 def _link(levels: list[dict[str, Any]], moved: int, seconds: float) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from .allocator import Report, allocate, report
 from .cached import CachedTensor
 from .clock import SlotPlan, plan_slots
+from .count import TierCount
 from .embedding import TableParameter, UnifiedEmbeddingBag
 from .faults import synchronize
 from .optim import SparseAdagrad, SparseSGD
@@ -10,7 +11,7 @@ from .order import hottest_first
 from .plan import SortPlan, plan_sort
 from .ranks import Ranks, joined
 from .sharded import ShardedTensor, Shards
-from .tiered import TierCount, TieredTensor
+from .tiered import TieredTensor
 from .tiers import TierPlan, plan_tiers
 from .unified import UnifiedTensor, reorder_rows
 

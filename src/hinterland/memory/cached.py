@@ -13,11 +13,11 @@ from ..runtime.errors import ConfigError
 from ..runtime.params import Params
 from ..runtime.shown import table_of
 from .clock import Clock, SlotPlan
+from .count import TierCount, count_rows
 from .gather import Tiers
 from .host import HostTable
 from .plan import sorts
 from .rows import Index, RowTable
-from .tiered import TierCount
 
 
 class CachedTensor(RowTable):
@@ -108,9 +108,7 @@ class CachedTensor(RowTable):
         """
         rows = self._row_numbers(index)
         with self._alone():
-            clock = self._open()
-            local = int(clock.holds(rows).sum()) if rows.device == self._device else 0
-        return TierCount({"local": local, "peers": 0, "host": rows.numel() - local}, self._row_bytes)
+            return count_rows(self._source(rows), self._rows, self._row_bytes, rows)
 
     def clear(self) -> None:
         """Forgets all rows in GPU memory: after rows of the UnifiedTensor were written."""

@@ -19,6 +19,7 @@ from ..runtime.shown import table_of
 from ..runtime.units import format_bytes, parse_bytes
 from . import ops
 from .allocator import Buffer, allocate
+from .count import TierCount, count_rows
 from .gather import DealtRound, OneRange, SlotMap, Tiers, copy_rows
 from .host import HostTable
 from .order import hottest_first, permutation
@@ -145,18 +146,12 @@ class TieredTensor(RowTable):
         Raises:
             IndexOutOfRange: naming the first bad position.
         """
-        tiers, plan = self._tiers, self.plan
+        tiers = self._tiers
         tiers.require_open()
         rows = self._row_numbers(index)
         home = tiers.home(rows.device)
-        local = peers = 0
-        if home is not None and plan.resident:
-            slot = tiers.slots_of(home, rows)
-            dealt = (slot >= plan.local_rows).logical_and_(slot < plan.resident)
-            away = dealt & ((slot - plan.local_rows) % plan.gpus != tiers.homes.index(home))
-            peers = int(away.sum())
-            local = int((slot >= 0).sum()) - peers
-        return TierCount({"local": local, "peers": peers, "host": rows.numel() - local - peers}, self._row_bytes)
+        table = tiers.host._source(rows) if home is None else tiers.table(home)
+        return count_rows(table, self._rows, self._row_bytes, rows)
 
     def flush(self) -> None:
         """Writes back to the UnifiedTensor what ``scatter_`` has written to GPU memory."""
@@ -205,19 +200,6 @@ class TieredTensor(RowTable):
         for home in self._tiers.homes:
             if not isinstance(home.memory, ForeignBlock):  # where no tensor lies
                 require_outside(tensor, name, home.address(home.device), home.memory.nbytes)
-
-
-@dataclass(frozen=True)
-class TierCount:
-    """Rows of a gather by where they come from: the reader's own memory, other GPUs' (``peers``), or the host's."""
-
-    rows: dict[str, int]
-    row_bytes: int
-
-    @property
-    def bytes(self) -> dict[str, int]:
-        """Bytes of those rows."""
-        return {tier: rows * self.row_bytes for tier, rows in self.rows.items()}
 
 
 def make(
@@ -318,6 +300,7 @@ class _Tiers:
                 local_rows=plan.local_rows,
                 resident=plan.resident,
                 dealt=DealtRound(memories=at, count=plan.gpus, reciprocal=reciprocal),
+                reader=homes.index(home),
                 replicas=at + 8 * len(shards),
                 others=len(others),
             )
