@@ -16,9 +16,10 @@
 
 namespace hinterland::native {
 
+HINTERLAND_STRUCT(memory::ArrayWords, home, kept, slots);
 HINTERLAND_STRUCT(graph::Offsets, at, bytes);
-HINTERLAND_STRUCT(graph::GraphWords, num_vertices, num_edges, edge_bytes, offsets, edges, weights, slots, hot_edges,
-                  hot_weights, heads, heads_per_vertex, num_isolated, packed, packed_offsets, packed_end, metered);
+HINTERLAND_STRUCT(graph::GraphWords, num_vertices, num_edges, edge_bytes, offsets, edges, weights, heads, heads_per_vertex,
+                  num_isolated, packed, packed_offsets, packed_end, metered);
 HINTERLAND_STRUCT(memory::TierCount, bytes, requests, hits);
 HINTERLAND_STRUCT(graph::StepRecord, vertices, tasks, edges, pulled, start_ns, visit_ns, home, kept);
 HINTERLAND_STRUCT(graph::FrontierControl, depth, bad, end_ns, padding0, team, num_touched, padding1, num_tasks, num_parts,

@@ -20,7 +20,7 @@ void with_graph_of(const graph::GraphWords& out, const graph::GraphWords* in, co
     f(graph, &incoming);
   };
   const bool wide = out.edge_bytes == 8;
-  if (out.packed != nullptr)
+  if (out.packed.home != nullptr)
     return wide ? call(PackedCsr<int64_t, NoWeight, Sources>(out)) : call(PackedCsr<int32_t, NoWeight, Sources>(out));
   wide ? call(Csr<int64_t, NoWeight, Sources>(out)) : call(Csr<int32_t, NoWeight, Sources>(out));
 }
@@ -65,7 +65,7 @@ void with_weighted_graph(const graph::GraphWords& words, WeightKind kind, const 
   const auto with_sources = [&]<class Sources, class Weight>() {
     using graph::Csr, graph::PackedCsr;
     const bool wide = words.edge_bytes == 8;
-    if (words.packed != nullptr)
+    if (words.packed.home != nullptr)
       return wide ? f(PackedCsr<int64_t, Weight, Sources>(words)) : f(PackedCsr<int32_t, Weight, Sources>(words));
     wide ? f(Csr<int64_t, Weight, Sources>(words)) : f(Csr<int32_t, Weight, Sources>(words));
   };

@@ -1,5 +1,5 @@
 #include "bindings.hpp"
-#include "core/bind_team.hpp"
+#include "graph/bind_views.hpp"
 #include "sampling/negatives.hpp"
 #include "sampling/neighbors.hpp"
 #include "sampling/walks.hpp"

@@ -66,7 +66,7 @@ bool agrees(unsigned seed) {
   words.num_vertices = vertices;
   words.num_edges = offsets.back();
   words.offsets = held.view();
-  words.edges = edges.data() + padding;
+  words.edges.home = edges.data() + padding;
   const graph::Csr<Edge> graph(words);
 
   const graph::BcLayout at(vertices, graph.num_edges, history_size);

@@ -70,7 +70,7 @@ bool agrees(unsigned seed) {
   words.num_vertices = vertices;
   words.num_edges = offsets.back();
   words.offsets = held.view();
-  words.edges = edges.data() + padding;
+  words.edges.home = edges.data() + padding;
   const graph::Csr<Edge> graph(words);
 
   // The transposed graph, its lists ascending, with some heads.
@@ -90,7 +90,7 @@ bool agrees(unsigned seed) {
   const HeldOffsets in_held(in_offsets, seed / 2 % 2);
   graph::GraphWords in_words = words;
   in_words.offsets = in_held.view();
-  in_words.edges = in_edges.data();
+  in_words.edges.home = in_edges.data();
   in_words.heads = heads.data();
   in_words.heads_per_vertex = heads_per_vertex;
   const graph::Csr<Edge> incoming(in_words);

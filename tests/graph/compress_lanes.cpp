@@ -52,7 +52,7 @@ struct Packed {
     view.num_edges = offsets.back();
     view.offsets = held.view();
     view.metered = 1;
-    view.packed = words.data();
+    view.packed.home = words.data();
     view.packed_offsets = held_at.view();
     view.packed_end = static_cast<int64_t>(words.size()) * 4 - graph::packed_bytes(0);
     return view;

@@ -53,7 +53,7 @@ struct Arrays {
     words.num_vertices = lists.size();
     words.num_edges = offsets.back();
     words.offsets = held.view();
-    words.edges = edges.data() + padding;
+    words.edges.home = edges.data() + padding;
     words.heads = heads.data();
     words.heads_per_vertex = heads_per_vertex;
   }

@@ -32,7 +32,7 @@ struct Arrays {
     words.num_vertices = lists.size();
     words.num_edges = offsets.back();
     words.offsets = held.view();
-    words.edges = edges.data() + padding;
+    words.edges.home = edges.data() + padding;
   }
 };
 

@@ -44,8 +44,8 @@ bool agrees(unsigned seed) {
   words.num_vertices = vertices;
   words.num_edges = offsets.back();
   words.offsets = held.view();
-  words.edges = to.data() + padding;
-  words.weights = weights.data() + padding;
+  words.edges.home = to.data() + padding;
+  words.weights.home = weights.data() + padding;
   const graph::Csr<Edge, Weight> graph(words);
 
   std::vector<Key> expected(vertices, Policy::kUnset);

@@ -40,7 +40,7 @@ bool agrees(unsigned seed) {
   words.num_vertices = vertices;
   words.num_edges = offsets.back();
   words.offsets = held.view();
-  words.edges = targets.data() + padding;
+  words.edges.home = targets.data() + padding;
 
   const graph::FrontierLayout at(vertices, words.num_edges);
   std::vector<char> scratch(at.bytes, 0x55);

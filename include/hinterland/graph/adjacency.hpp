@@ -18,18 +18,13 @@ struct GraphWords {
   int64_t num_vertices, num_edges;
   int64_t edge_bytes;  // of a neighbour: 4 or 8
   Offsets offsets;
-  const void* edges;
-  const void* weights;
-  // Pages of the edge array that are kept on the GPU: the slot of each page, or -1, and the pages' content.
-  const int32_t* slots;
-  const void* hot_edges;
-  const void* hot_weights;
+  memory::ArrayWords edges, weights;
   // The first neighbours of each vertex: neighbour j of v is heads[j * num_vertices + v], or -1 where there is none.
   const void* heads;
   int64_t heads_per_vertex;
   int64_t num_isolated;  // vertices without neighbours, 0 if not counted
   // Compressed lists (graph/compress.hpp) in place of `edges`.
-  const void* packed;
+  memory::ArrayWords packed;
   Offsets packed_offsets;
   int64_t packed_end;  // no list ends after this byte of `packed`
   int64_t metered;     // 1: a CPU counts what it reads; a GPU does where its kernel's graph is Metered
@@ -94,11 +89,11 @@ struct ListsOf {
   int64_t heads_per_vertex;
   int64_t num_isolated;
 
-  HINTERLAND_FN ListsOf(const GraphWords& words, const void* kept_weights)
+  HINTERLAND_FN explicit ListsOf(const GraphWords& words)
       : num_vertices(words.num_vertices),
         num_edges(words.num_edges),
         offsets(words.offsets, words.num_vertices + 1),
-        weights(words.weights, words.num_edges, kept_weights, words.slots),
+        weights(words.weights, words.num_edges),
         heads(words.heads, words.heads_per_vertex * words.num_vertices),
         heads_per_vertex(words.heads_per_vertex),
         num_isolated(words.num_isolated) {}
@@ -119,8 +114,7 @@ struct Csr : ListsOf<EdgeType, WeightType, Sources> {
   typename Sources::template Large<EdgeType> edges;
 
   HINTERLAND_FN explicit Csr(const GraphWords& words)
-      : ListsOf<EdgeType, WeightType, Sources>(words, words.hot_weights),
-        edges(words.edges, words.num_edges, words.hot_edges, words.slots) {}
+      : ListsOf<EdgeType, WeightType, Sources>(words), edges(words.edges, words.num_edges) {}
 };
 
 }  // namespace hinterland::graph

@@ -40,13 +40,16 @@ HINTERLAND_FN int64_t floyd(const int64_t* tries, int64_t degree, int64_t count,
 inline constexpr int kListBits = 40;  // of a position in a list; a race is numbered with what they leave of a draw's
 inline constexpr int64_t kMostFanout = (int64_t{1} << (Draws::kDrawBits - kListBits)) - 1;
 
+// How the vertices of one relation choose. A lane reads times alone, as it does weights: how many follows from its draws.
+template <class Sources>
 struct ChoiceRule {
-  bool replace, newest;
-  const int64_t* times;       // of the vertices that lists name, or null
-  const int64_t* edge_times;  // of all edges, or null
-  double most;                // the largest weight
+  bool replace = false, newest = false;
+  double most = 1.0;  // the largest weight
+  bool has_times = false, has_edge_times = false;
+  typename Sources::template Whole<int64_t> times{nullptr, 0};                    // of the vertices that lists name
+  typename Sources::template Large<int64_t> edge_times{memory::ArrayWords{}, 0};  // of all edges
 
-  HINTERLAND_FN bool temporal() const { return times != nullptr || edge_times != nullptr; }
+  HINTERLAND_FN bool temporal() const { return has_times || has_edge_times; }
 };
 
 inline constexpr uint64_t kNoKey = ~uint64_t{0};
@@ -56,8 +59,9 @@ template <class Graph>
 class Candidates {
  public:
   using Weights = SampleWeights<typename Graph::Family>;
+  using Rule = ChoiceRule<typename Graph::Family>;
 
-  HINTERLAND_FN Candidates(const Graph& graph, const Weights& weights, const ChoiceRule& rule, int64_t num_sources,
+  HINTERLAND_FN Candidates(const Graph& graph, const Weights& weights, const Rule& rule, int64_t num_sources,
                            const ListPlace& list, int64_t limit)
       : graph_(graph), weights_(weights), rule_(rule), num_sources_(num_sources), list_(list), limit_(limit) {}
 
@@ -70,9 +74,9 @@ class Candidates {
 
   // The moment from which on neighbour i is there.
   HINTERLAND_FN int64_t time(int64_t i) const {
-    if (rule_.edge_times == nullptr) return vertex_time(i);
-    const int64_t time = rule_.edge_times[list_.begin + i];
-    return rule_.times == nullptr ? time : max_of(time, vertex_time(i));
+    if (!rule_.has_edge_times) return vertex_time(i);
+    const int64_t time = rule_.edge_times.read_alone(list_.begin + i);
+    return rule_.has_times ? max_of(time, vertex_time(i)) : time;
   }
 
   // The smaller the key, the earlier a neighbour is drawn in race `race`.
@@ -100,12 +104,12 @@ class Candidates {
   // The last moment is that of no vertex: a broken list, which whoever follows the edge reports, or none to choose.
   HINTERLAND_FN int64_t vertex_time(int64_t i) const {
     const int64_t neighbor = neighbor_alone(graph_, list_, i);
-    return static_cast<uint64_t>(neighbor) < static_cast<uint64_t>(num_sources_) ? rule_.times[neighbor] : limit_;
+    return static_cast<uint64_t>(neighbor) < static_cast<uint64_t>(num_sources_) ? rule_.times.read_alone(neighbor) : limit_;
   }
 
   const Graph& graph_;
   const Weights& weights_;
-  const ChoiceRule& rule_;
+  const Rule& rule_;
   int64_t num_sources_;
   ListPlace list_;
   int64_t limit_;
@@ -173,8 +177,8 @@ inline constexpr int64_t kTrialsWithReplacement = 32;
 
 // Chooses up to `count` positions without replacement, in the order of the draws: returns how many. All lanes call it together.
 template <class Graph>
-HINTERLAND_FN int64_t choose_distinct(const Candidates<Graph>& from, const ChoiceRule& rule, const ChoiceStreams& streams,
-                                      uint64_t place, int64_t count, int64_t* picks, uint64_t* keys) {
+HINTERLAND_FN int64_t choose_distinct(const Candidates<Graph>& from, bool newest, const ChoiceStreams& streams, uint64_t place,
+                                      int64_t count, int64_t* picks, uint64_t* keys) {
   if (count == 0) return 0;
   int64_t found = 0;
   const auto has = [&](int64_t i) {
@@ -183,7 +187,7 @@ HINTERLAND_FN int64_t choose_distinct(const Candidates<Graph>& from, const Choic
     return taken;
   };
   const int64_t trials = kTrialsPerDraw * count;
-  if (!rule.newest && from.degree() >= kLongPerTrial * trials) {
+  if (!newest && from.degree() >= kLongPerTrial * trials) {
     for (int64_t first = 0; first < trials && found < count; first += Warp::kWidth) {
       const int64_t trial = first + Warp::lane();
       const int64_t own = trial < trials ? from.trial(streams.trials, place, static_cast<uint64_t>(trial)) : -1;

@@ -38,7 +38,7 @@ struct Relation {
   int64_t *row, *col, *edge;  // of each edge: source and target as numbered in the batch, and its place among all edges
   int64_t weights;            // WeightKind
   double most_weight;
-  const int64_t* times;  // of all edges of the lists, or null
+  memory::ArrayWords times;  // of all edges of the lists, if they have any
 };
 
 struct BatchControl {
@@ -103,7 +103,13 @@ class HopStep {
         target_(batch.types[relation_.target]),
         graph_(*relation_.lists),
         weights_(*relation_.lists, relation_.weights),
-        rule_{batch.rule.replace != 0, batch.rule.newest != 0, source_.times, relation_.times, relation_.most_weight},
+        rule_{.replace = batch.rule.replace != 0,
+              .newest = batch.rule.newest != 0,
+              .most = relation_.most_weight,
+              .has_times = source_.times != nullptr,
+              .has_edge_times = relation_.times.home != nullptr,
+              .times{source_.times, source_.num_vertices},
+              .edge_times{relation_.times, graph_.num_edges}},
         fanout_(relation_.fanouts[hop]),
         frontier_(hop == 0 ? 0 : target_.ends[hop - 1]),
         size_(target_.ends[hop] - frontier_) {}
@@ -233,7 +239,7 @@ class HopStep {
           int64_t* const picks = batch_.picks + i * fanout_;
           uint64_t* const keys = batch_.keys + i * fanout_;
           count = rule_.replace ? choose_with_replacement(from, streams, place(i), fanout_, picks, keys)
-                                : choose_distinct(from, rule_, streams, place(i), fanout_, picks, keys);
+                                : choose_distinct(from, rule_.newest, streams, place(i), fanout_, picks, keys);
         }
         if (Warp::lane() == 0) batch_.firsts[i] = count;
       });
@@ -318,7 +324,7 @@ class HopStep {
   const VertexSet &source_, &target_;
   Graph graph_;
   SampleWeights<typename Graph::Family> weights_;
-  ChoiceRule rule_;
+  ChoiceRule<typename Graph::Family> rule_;
   int64_t fanout_;
   int64_t frontier_, size_;  // the vertices that draw: the first one's number, and how many
 };

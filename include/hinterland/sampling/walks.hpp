@@ -43,7 +43,7 @@ class WalkDraws {
   HINTERLAND_FN WalkDraws(const Graph& graph, const WalkParams& task)
       : graph_(graph),
         weights_(*task.graph, task.weights),
-        rule_{true, false, nullptr, nullptr, task.most_weight},
+        rule_{.replace = true, .most = task.most_weight},
         draws_(task.seed, task.batch, Draws::kWalks),
         restart_(task.restart) {}
 
@@ -105,7 +105,7 @@ class WalkDraws {
 
   const Graph& graph_;
   SampleWeights<typename Graph::Family> weights_;
-  ChoiceRule rule_;
+  ChoiceRule<typename Graph::Family> rule_;
   Draws draws_;
   double restart_;
 };
