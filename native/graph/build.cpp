@@ -313,7 +313,7 @@ bool rows_ascend(const int64_t* indptr, int64_t vertices, NeighborArray neighbor
   return ascend;
 }
 
-Rows check_rows(const int64_t* indptr, int64_t vertices, NeighborArray neighbors, int64_t edges) {
+std::optional<bool> check_rows(const int64_t* indptr, int64_t vertices, NeighborArray neighbors, int64_t edges) {
   std::atomic<bool> right{true}, ascend{true};
   with_neighbors(neighbors, [&](const auto* ids) {
     for_each_row(indptr, vertices, edges, [&](int64_t, const graph::Piece& list) {
@@ -329,7 +329,7 @@ Rows check_rows(const int64_t* indptr, int64_t vertices, NeighborArray neighbors
       if (!up) ascend.store(false, std::memory_order_relaxed);
     });
   });
-  return !right ? Rows::kWrong : ascend ? Rows::kAscend : Rows::kMixed;
+  return right ? std::optional<bool>(ascend) : std::nullopt;
 }
 
 bool is_mirrored(const int64_t* indptr, int64_t vertices, NeighborArray neighbors, WeightArray weights, int64_t edges) {

@@ -75,16 +75,12 @@ HINTERLAND_FN void enter_known(Team& team, const SampleParams& batch) {
   for (int64_t type = 0; type < batch.num_types; ++type) {
     const VertexSet& set = batch.types[type];
     const NumberTable table(set.entries, set.table_size);
-    team.static_for(set.num_known, [&](const auto& ranges) {
-      ranges([&](int64_t first, int64_t last) {
-        for (int64_t i = first + Warp::lane(); i < last; i += Warp::kWidth) {
-          const int64_t vertex = set.node[i];
-          if (static_cast<uint64_t>(vertex) >= static_cast<uint64_t>(set.num_vertices))
-            atomic_min(batch.control->bad_seed, type << Draws::kPlaceBits | i);
-          else
-            table.enter(set.tree == nullptr ? vertex : set.tree[i] * set.num_vertices + vertex, static_cast<uint64_t>(i));
-        }
-      });
+    for_each(team, set.num_known, [&](int64_t i) {
+      const int64_t vertex = set.node[i];
+      if (static_cast<uint64_t>(vertex) >= static_cast<uint64_t>(set.num_vertices))
+        atomic_min(batch.control->bad_seed, type << Draws::kPlaceBits | i);
+      else
+        table.enter(set.tree == nullptr ? vertex : set.tree[i] * set.num_vertices + vertex, static_cast<uint64_t>(i));
     });
   }
 }
