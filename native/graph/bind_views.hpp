@@ -31,7 +31,7 @@ struct Given<WeightKind> {
   static WeightKind whole(int64_t bytes, int64_t order) { return {bytes, order}; }
 };
 
-// Where an array lies in the scratch memory of a run that has none: its address.
+// The offset of an array in the scratch memory of a state without memory: its address.
 inline int64_t offset_of(const void* array) { return reinterpret_cast<intptr_t>(array); }
 
 // Bytes of a traversal's scratch memory, how many at its beginning must be zero, and where control and records lie in it.

@@ -19,10 +19,6 @@ namespace {
 constexpr int64_t kHugeRow = 1 << 20;  // rows from here on are sorted by all threads together: chosen, not measured
 // With fewer elements, waking threads takes longer than one loop: two gain in a sum from here on (docs/notes/thresholds.md).
 constexpr int64_t kWorthThreads = 1 << 14;
-constexpr int64_t kNone = std::numeric_limits<int64_t>::max();
-
-int64_t none_is_minus_one(int64_t position) { return position == kNone ? -1 : position; }
-
 // An entry of a row on its way to its slot; `source` is 2 * edge + direction.
 struct Entry {
   int64_t row, neighbor, source;

@@ -47,10 +47,6 @@ graph::BitReader<memory::Pointer<uint32_t>> bits_of(const PackedArrays& packed) 
   return {memory::Pointer<uint32_t>(packed.stream)};
 }
 
-constexpr int64_t kNone = std::numeric_limits<int64_t>::max();
-
-int64_t none_is_minus_one(int64_t row) { return row == kNone ? -1 : row; }
-
 // The packed list of one row, read block by block.
 class PackedRow {
  public:

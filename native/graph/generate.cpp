@@ -5,6 +5,7 @@
 
 #include "core/parallel.hpp"
 #include "graph/bind_arrays.hpp"
+#include "graph/rows.hpp"
 
 namespace nb = nanobind;
 
@@ -56,11 +57,7 @@ void generate_weights(const int64_t* indptr, int64_t vertices, NeighborArray nei
       fill_weights<int32_t>(edges, names, seed, weights.data);
     }
   };
-  if (neighbors.bytes == 4) {
-    fill(CsrEdges<int32_t>{indptr, static_cast<const int32_t*>(neighbors.data), vertices, edges});
-  } else {
-    fill(CsrEdges<int64_t>{indptr, static_cast<const int64_t*>(neighbors.data), vertices, edges});
-  }
+  with_neighbors(neighbors, [&]<class Id>(Id* ids) { fill(CsrEdges<Id>{indptr, ids, vertices, edges}); });
 }
 
 // Edges [begin, end) of a source as two columns.

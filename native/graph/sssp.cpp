@@ -149,14 +149,11 @@ Finding verify_paths(const graph::GraphWords& words, WeightKind kind, bool wides
   Finding finding;
   with_weight(kind, [&](auto weight) {
     using Weight = decltype(weight);
-    const auto verify = [&](auto graph) {
-      using Graph = decltype(graph);
+    with_plain_graph<Weight>(words, [&]<class Graph>(const Graph& graph) {
       const auto* results = static_cast<const ResultFor<Weight>*>(found);
       finding = widest ? Verifier<Widths<Weight>, Graph>(graph, source, results).run()
                        : Verifier<Distances<Weight>, Graph>(graph, source, results).run();
-    };
-    words.edge_bytes == 8 ? verify(graph::Csr<int64_t, Weight, Sources>(words))
-                          : verify(graph::Csr<int32_t, Weight, Sources>(words));
+    });
   });
   return finding;
 }

@@ -66,7 +66,7 @@ void bind_memory(nb::module_& m) {
   m.attr("LINE_BYTES") = kLineBytes;
   m.attr("WARP_LANES") = kWarpLanes;
   m.attr("UNIT_BYTES") = sizeof(memory::Unit16);
-  m.attr("FLIGHT") = memory::kInFlight;
+  m.attr("IN_FLIGHT") = memory::kInFlight;
   m.attr("COPY_THREADS") = memory::kCopyThreads;
   m.attr("BULK_BARRIER_BYTES") = sizeof(memory::BulkBarrier);
   m.attr("NO_FAULT") = memory::kNoFault;

@@ -8,7 +8,8 @@
 
 namespace hinterland::native {
 
-// The arguments of the sentences in src/hinterland/memory/faults.py, if there are any: `first`, `value`, `table_rows` and `count`.
+// The arguments of the sentences in src/hinterland/memory/faults.py, if there are any: `first`, `value`, `table_rows` and
+// `count`.
 using FoundFault = std::optional<std::tuple<int64_t, int64_t, int64_t, int64_t>>;
 
 inline FoundFault found(const memory::IndexFault& fault) {

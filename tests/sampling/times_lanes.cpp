@@ -1,5 +1,5 @@
-// Weights and times of the neighbours that a sampler chooses among, of edges and of vertices: all come through sources, here of a
-// family whose arrays lie nowhere: an address is the number of an array. Prints the first check that goes wrong.
+// Weights and times of the neighbours that a sampler chooses among, of edges and of vertices: all come through sources, here of
+// a family whose arrays lie nowhere: an address is the number of an array. Prints the first check that goes wrong.
 #include <array>
 #include <cstdio>
 

@@ -19,7 +19,8 @@ struct GraphWords {
   int64_t edge_bytes;  // of a neighbour: 4 or 8
   Offsets offsets;
   memory::ArrayWords edges, weights;
-  // The first neighbours of each vertex: neighbour j of v is heads[j * num_vertices + v], or -1 where there is none.
+  // Heads, a cache of the first neighbours of each vertex: neighbour j of v is heads[j * num_vertices + v], or -1 if there is
+  // none.
   const void* heads;
   int64_t heads_per_vertex;
   int64_t num_isolated;  // vertices without neighbours, 0 if not counted
@@ -51,7 +52,7 @@ class OffsetSource {
   HINTERLAND_FN Piece list_alone(int64_t vertex) const { return {read_alone(vertex), read_alone(vertex + 1)}; }
 
  private:
-  // Half of `bytes` says it as well, and takes one register.
+  // The low half of `bytes` says it as well, and takes one register, not two.
   HINTERLAND_FN bool is_narrow() const { return static_cast<int32_t>(words_.bytes) == 4; }
   template <class T>
   HINTERLAND_FN Piece found(const int64_t (&at)[2]) const {

@@ -96,7 +96,7 @@ struct Push {
   template <class Batch>
   HINTERLAND_FN void operator()(const Batch& batch) const {
     uint32_t seen[Batch::kSize];
-    Id before[Batch::kSize];  // parent before this visit; 0, which no vertex is less than, where there is none to make
+    Id before[Batch::kSize];  // parent before this visit; 0, below which no vertex is, where the visit makes none
     for (int k = 0; k < Batch::kSize; ++k)
       seen[k] = batch.from[k] < 0 ? 1 : state.visited[group_of(batch.to[k])] & bit_of(batch.to[k]);
     for (int k = 0; k < Batch::kSize; ++k) before[k] = seen[k] ? 0 : atomic_load(state.parents[batch.to[k]]);

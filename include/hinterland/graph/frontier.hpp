@@ -89,8 +89,8 @@ struct FrontierControl {
 };
 static_assert(sizeof(FrontierControl) == 6 * kLineBytes);
 
-// The memory of a run, from which its state takes one array after another, each from a cache line on. Of a run without memory
-// Python learns how much it would take.
+// The memory of a run, from which its state takes one array after another, each from a cache line on. A state without memory
+// tells Python how much it takes, and where in it the arrays lie.
 struct Scratch {
   char* memory;
   int64_t bytes = 0;   // taken so far

@@ -11,8 +11,8 @@
 // whole run: count_reads(at, meter), which counts what read() would, and count_run(begin, end, meter).
 //
 // A family of sources says which one an array gets: ByAddress is the one whose arrays a processor can load from. Another family
-// (lines that come from storage, say) is another argument of the templates that read graphs. It makes a source of an address and a
-// number of elements, and one of a large array of its words.
+// (lines that come from storage, say) is another argument of the templates that read graphs. It makes a source of an address
+// and a number of elements, and one of a large array of its words.
 #pragma once
 
 #include "hinterland/core/platform.hpp"

@@ -12,8 +12,8 @@
 //   with replacement     trials for each draw, and where all fail the least key of a pass over the list.
 //   newest               the least of minus the time.
 //
-// A neighbour is there once both its edge and its vertex are, by those of the two that have times. One newer than the limit
-// is one of weight 0, and what has weight 0 is never drawn.
+// A neighbour is there from its edge's time on, or from its vertex's if that is later; of the two, those count that are given.
+// If that is after the limit, it counts as one of weight 0, and those are never drawn.
 #pragma once
 
 #include "hinterland/sampling/draw.hpp"
@@ -40,7 +40,8 @@ HINTERLAND_FN int64_t floyd(const int64_t* tries, int64_t degree, int64_t count,
 inline constexpr int kListBits = 40;  // of a position in a list; a race is numbered with what they leave of a draw's
 inline constexpr int64_t kMostFanout = (int64_t{1} << (Draws::kDrawBits - kListBits)) - 1;
 
-// How the vertices of one relation choose. A lane reads times alone, as it does weights: how many follows from its draws.
+// How the vertices of one relation choose. Lanes read times alone, as they read weights: which ones follows from the draws of
+// each.
 template <class Sources>
 struct ChoiceRule {
   bool replace = false, newest = false;
@@ -93,10 +94,8 @@ class Candidates {
   // Trial `draw`: a position, or -1 if it is not accepted.
   HINTERLAND_FN int64_t trial(const Draws& trials, uint64_t place, uint64_t draw) const {
     const Philox::Block block = trials.bits(place, draw);
-    const uint64_t low = static_cast<uint64_t>(block.word[1]) << 32 | block.word[0];
-    const uint64_t high = static_cast<uint64_t>(block.word[3]) << 32 | block.word[2];
-    const int64_t i = static_cast<int64_t>(Philox::multiply_high(low, static_cast<uint64_t>(list_.degree)));
-    const double level = static_cast<double>(high >> 11) * 0x1p-53 * rule_.most;
+    const int64_t i = static_cast<int64_t>(Philox::multiply_high(block.half(0), static_cast<uint64_t>(list_.degree)));
+    const double level = uniform(block.half(1)) * rule_.most;
     return level < weight(i) ? i : -1;
   }
 

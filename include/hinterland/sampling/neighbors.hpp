@@ -325,8 +325,8 @@ class HopStep {
   int64_t frontier_, size_;  // the vertices that draw: the first one's number, and how many
 };
 
-// Halves [first, end) of a batch's steps: 0 enters the seeds, and from 1 on there are two for each relation of each hop. Those
-// of one call have lists of one form.
+// Halves [first, end) of a batch's steps: 0 enters the seeds, and from 1 on there are two for each relation of each hop. The
+// lists that one call reads are all plain, or all packed.
 template <class Graph, bool kMayCompare, class Team>
 HINTERLAND_FN void sample_neighbors(Team& team, const SampleParams& batch) {
   for (int64_t half = batch.first; half < batch.end; ++half) {
