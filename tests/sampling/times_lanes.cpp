@@ -58,10 +58,9 @@ int main() {
   const sampling::SampleWeights<ListedSources> weights(words, sampling::WeightKind::kInt32);
   for (const bool vertices_have : {false, true})
     for (const bool edges_have : {false, true}) {
-      sampling::ChoiceRule<ListedSources> rule;
-      rule.has_times = vertices_have, rule.has_edge_times = edges_have;
-      rule.times = {name(kTimes), kVertices};
-      rule.edge_times = {memory::ArrayWords{name(kEdgeTimes), nullptr, nullptr}, kDegree};
+      const memory::ArrayWords edge_times{name(kEdgeTimes), nullptr, nullptr};
+      const sampling::ChoiceRule rule{false, false, vertices_have ? static_cast<const int64_t*>(name(kTimes)) : nullptr,
+                                      edges_have ? &edge_times : nullptr, 1.0};
       const int64_t limit = 45;
       const sampling::Candidates<Graph> from(graph, weights, rule, kVertices, {0, 0, kDegree}, limit);
       for (int64_t i = 0; i < kDegree; ++i) {

@@ -40,29 +40,26 @@ HINTERLAND_FN int64_t floyd(const int64_t* tries, int64_t degree, int64_t count,
 inline constexpr int kListBits = 40;  // of a position in a list; a race is numbered with what they leave of a draw's
 inline constexpr int64_t kMostFanout = (int64_t{1} << (Draws::kDrawBits - kListBits)) - 1;
 
-// How the vertices of one relation choose. Lanes read times alone, as they read weights: which ones follows from the draws of
-// each.
-template <class Sources>
+// How the vertices of one relation choose.
 struct ChoiceRule {
-  bool replace = false, newest = false;
-  double most = 1.0;  // the largest weight
-  bool has_times = false, has_edge_times = false;
-  typename Sources::template Whole<int64_t> times{nullptr, 0};                    // of the vertices that lists name
-  typename Sources::template Large<int64_t> edge_times{memory::ArrayWords{}, 0};  // of all edges
+  bool replace, newest;
+  const int64_t* times;                  // of the vertices that lists name, or null
+  const memory::ArrayWords* edge_times;  // of all edges, or null
+  double most;                           // the largest weight
 
-  HINTERLAND_FN bool temporal() const { return has_times || has_edge_times; }
+  HINTERLAND_FN bool temporal() const { return times != nullptr || edge_times != nullptr; }
 };
 
 inline constexpr uint64_t kNoKey = ~uint64_t{0};
 
-// The neighbours of one list, as a choice by weight and time sees them.
+// The neighbours of one list, as a choice by weight and time sees them. Lanes read times alone, as they read weights: which ones
+// follows from the draws of each. Sources are made anew at each read, since few registers are left to keep them in.
 template <class Graph>
 class Candidates {
  public:
   using Weights = SampleWeights<typename Graph::Family>;
-  using Rule = ChoiceRule<typename Graph::Family>;
 
-  HINTERLAND_FN Candidates(const Graph& graph, const Weights& weights, const Rule& rule, int64_t num_sources,
+  HINTERLAND_FN Candidates(const Graph& graph, const Weights& weights, const ChoiceRule& rule, int64_t num_sources,
                            const ListPlace& list, int64_t limit)
       : graph_(graph), weights_(weights), rule_(rule), num_sources_(num_sources), list_(list), limit_(limit) {}
 
@@ -75,9 +72,10 @@ class Candidates {
 
   // The moment from which on neighbour i is there.
   HINTERLAND_FN int64_t time(int64_t i) const {
-    if (!rule_.has_edge_times) return vertex_time(i);
-    const int64_t time = rule_.edge_times.read_alone(list_.begin + i);
-    return rule_.has_times ? max_of(time, vertex_time(i)) : time;
+    if (rule_.edge_times == nullptr) return vertex_time(i);
+    const typename Graph::template Large<int64_t> times(*rule_.edge_times, graph_.num_edges);
+    const int64_t time = times.read_alone(list_.begin + i);
+    return rule_.times == nullptr ? time : max_of(time, vertex_time(i));
   }
 
   // The smaller the key, the earlier a neighbour is drawn in race `race`.
@@ -103,12 +101,13 @@ class Candidates {
   // The last moment is that of no vertex: a broken list, which whoever follows the edge reports, or none to choose.
   HINTERLAND_FN int64_t vertex_time(int64_t i) const {
     const int64_t neighbor = neighbor_alone(graph_, list_, i);
-    return static_cast<uint64_t>(neighbor) < static_cast<uint64_t>(num_sources_) ? rule_.times.read_alone(neighbor) : limit_;
+    const typename Graph::Family::template Whole<int64_t> times(rule_.times, num_sources_);
+    return static_cast<uint64_t>(neighbor) < static_cast<uint64_t>(num_sources_) ? times.read_alone(neighbor) : limit_;
   }
 
   const Graph& graph_;
   const Weights& weights_;
-  const Rule& rule_;
+  const ChoiceRule& rule_;
   int64_t num_sources_;
   ListPlace list_;
   int64_t limit_;

@@ -99,13 +99,8 @@ class HopStep {
         target_(batch.types[relation_.target]),
         graph_(*relation_.lists),
         weights_(*relation_.lists, relation_.weights),
-        rule_{.replace = batch.rule.replace != 0,
-              .newest = batch.rule.newest != 0,
-              .most = relation_.most_weight,
-              .has_times = source_.times != nullptr,
-              .has_edge_times = relation_.times.home != nullptr,
-              .times{source_.times, source_.num_vertices},
-              .edge_times{relation_.times, graph_.num_edges}},
+        rule_{batch.rule.replace != 0, batch.rule.newest != 0, source_.times,
+              relation_.times.home == nullptr ? nullptr : &relation_.times, relation_.most_weight},
         fanout_(relation_.fanouts[hop]),
         frontier_(hop == 0 ? 0 : target_.ends[hop - 1]),
         size_(target_.ends[hop] - frontier_) {}
@@ -320,7 +315,7 @@ class HopStep {
   const VertexSet &source_, &target_;
   Graph graph_;
   SampleWeights<typename Graph::Family> weights_;
-  ChoiceRule<typename Graph::Family> rule_;
+  ChoiceRule rule_;
   int64_t fanout_;
   int64_t frontier_, size_;  // the vertices that draw: the first one's number, and how many
 };

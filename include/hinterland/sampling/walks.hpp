@@ -43,7 +43,7 @@ class WalkDraws {
   HINTERLAND_FN WalkDraws(const Graph& graph, const WalkParams& task)
       : graph_(graph),
         weights_(*task.graph, task.weights),
-        rule_{.replace = true, .most = task.most_weight},
+        rule_{true, false, nullptr, nullptr, task.most_weight},
         draws_(task.seed, task.batch, Draws::kWalks),
         restart_(task.restart) {}
 
@@ -102,7 +102,7 @@ class WalkDraws {
 
   const Graph& graph_;
   SampleWeights<typename Graph::Family> weights_;
-  ChoiceRule<typename Graph::Family> rule_;
+  ChoiceRule rule_;
   Draws draws_;
   double restart_;
 };
