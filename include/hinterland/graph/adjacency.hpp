@@ -90,11 +90,11 @@ struct ListsOf {
   int64_t heads_per_vertex;
   int64_t num_isolated;
 
-  HINTERLAND_FN explicit ListsOf(const GraphWords& words)
+  HINTERLAND_FN ListsOf(const GraphWords& words, const memory::ArrayWords& weights)
       : num_vertices(words.num_vertices),
         num_edges(words.num_edges),
         offsets(words.offsets, words.num_vertices + 1),
-        weights(words.weights, words.num_edges),
+        weights(weights, words.num_edges),
         heads(words.heads, words.heads_per_vertex * words.num_vertices),
         heads_per_vertex(words.heads_per_vertex),
         num_isolated(words.num_isolated) {}
@@ -115,7 +115,7 @@ struct Csr : ListsOf<EdgeType, WeightType, Sources> {
   typename Sources::template Large<EdgeType> edges;
 
   HINTERLAND_FN explicit Csr(const GraphWords& words)
-      : ListsOf<EdgeType, WeightType, Sources>(words), edges(words.edges, words.num_edges) {}
+      : ListsOf<EdgeType, WeightType, Sources>(words, words.weights), edges(words.edges, words.num_edges) {}
 };
 
 }  // namespace hinterland::graph
