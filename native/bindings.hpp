@@ -134,6 +134,7 @@ void bind_graph_sssp(nanobind::module_& m);
 void bind_graph_bc(nanobind::module_& m);
 void bind_graph_msbfs(nanobind::module_& m);
 void bind_graph_compress(nanobind::module_& m);
+void bind_graph_reorder(nanobind::module_& m);
 void bind_graph_cc(nanobind::module_& m);
 void bind_graph_emogi(nanobind::module_& m);
 void bind_graph_scan(nanobind::module_& m);

@@ -40,6 +40,7 @@ NB_MODULE(_core, m) {
   hn::bind_graph_sssp(m);
   hn::bind_graph_msbfs(m);
   hn::bind_graph_compress(m);
+  hn::bind_graph_reorder(m);
   hn::bind_graph_cc(m);
   hn::bind_graph_pagerank(m);
   hn::bind_graph_emogi(m);

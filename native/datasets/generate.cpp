@@ -1,11 +1,20 @@
-#include "datasets/generate.hpp"
-
+// Edges, labels and features of generated data sets on the CPU.
 #include <algorithm>
 
+#include "bindings.hpp"
 #include "core/parallel.hpp"
+#include "graph/edges.hpp"
+#include "hinterland/datasets/features.hpp"
+
+namespace nb = nanobind;
 
 namespace hinterland::native {
 
+HINTERLAND_STRUCT(datasets::FeatureParams, seed, communities, community_of, begin, end, columns, to);
+
+namespace {
+
+// communities[v] = the community of vertex v, for all of them.
 void fill_communities(const graph::CommunityVertices& vertices, int32_t* communities) {
   const graph::Permutation renumber = vertices.renumber();
   parallel_for(
@@ -35,6 +44,18 @@ void fill_features(const datasets::FeatureParams& p) {
     }
   };
   parallel_for(p.end - p.begin, row, 256);
+}
+
+}  // namespace
+
+void bind_datasets(nb::module_& m) {
+  nb::class_<graph::CommunityVertices>(m, "CommunityVertices").def(nb::init<uint64_t, int64_t, int64_t>());
+  m.def("community_edges",
+        [](int64_t edges, uint64_t seed, const graph::CommunityVertices& owners, const graph::CommunityVertices& members) {
+          return EdgeSource{GeneratedEdges<graph::Communities>{graph::Communities(seed, owners, members), edges}};
+        });
+  def_native(m, "fill_communities", fill_communities);
+  def_loop(m, "fill_features", fill_features);
 }
 
 }  // namespace hinterland::native

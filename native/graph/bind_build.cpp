@@ -16,17 +16,16 @@ T* at(uintptr_t address) {
   return reinterpret_cast<T*>(address);
 }
 
-constexpr auto neighbors_at = Given<NeighborArray>::whole;
-constexpr auto weights_at = Given<WeightArray>::whole;
+// scatter_entries of the entries of a text, which are gone afterwards.
+void scatter_runs(const EdgeSource& source, int64_t* indptr, int64_t vertices, NeighborArray neighbors, WeightArray weights) {
+  const RunEdges& edges = std::get<RunEdges>(source.edges);
+  edges.runs->scatter(indptr, vertices, neighbors, weights, edges.weights);
+}
 
 void bind_edges(nb::module_& m) {
   nb::class_<graph::EdgeRules>(m, "EdgeRules")
-      .def(
-          "__init__",
-          [](graph::EdgeRules* self, bool mirror, bool flip, bool drop_loops) {
-            new (self) graph::EdgeRules{mirror, flip, drop_loops};
-          },
-          nb::kw_only(), nb::arg("mirror") = false, nb::arg("flip") = false, nb::arg("drop_loops") = false);
+      .def(nb::init<bool, bool, bool>(), nb::kw_only(), nb::arg("mirror") = false, nb::arg("flip") = false,
+           nb::arg("drop_loops") = false);
 
   // Edge sources point into arrays that they do not keep alive.
   nb::class_<EdgeSource>(m, "EdgeSource");
@@ -40,16 +39,7 @@ void bind_edges(nb::module_& m) {
   });
   def_native(m, "count_entries", count_entries);
   def_native(m, "scatter_entries", scatter_entries);
-  m.def(
-      "scatter_runs",
-      [](const EdgeSource& source, uintptr_t indptr, int64_t vertices, uintptr_t neighbors, int neighbor_bytes,
-         uintptr_t weights, int weight_bytes, int weight_order) {
-        GilReleased released;
-        const RunEdges& edges = std::get<RunEdges>(source.edges);
-        edges.runs->scatter(at<int64_t>(indptr), vertices, neighbors_at(neighbors, neighbor_bytes),
-                            weights_at(weights, weight_bytes, weight_order), edges.weights);
-      },
-      "scatter_entries of the entries of a text, which are gone afterwards.");
+  def_native(m, "scatter_runs", scatter_runs);
   def_native(m, "scatter_order", scatter_order);
   def_native(m, "resolve_entries", resolve_entries);
 }
@@ -62,12 +52,7 @@ void bind_rows(nb::module_& m) {
   def_native(m, "rows_ascend", rows_ascend);
   def_native(m, "is_mirrored", is_mirrored);
   def_native(m, "first_nan", first_nan);
-  m.def("check_rows",
-        [](uintptr_t indptr, int64_t vertices, uintptr_t neighbors, int bytes, int64_t edges) -> std::optional<bool> {
-          GilReleased released;
-          const Rows found = check_rows(at<int64_t>(indptr), vertices, neighbors_at(neighbors, bytes), edges);
-          return found == Rows::kWrong ? std::nullopt : std::optional(found == Rows::kAscend);
-        });
+  def_native(m, "check_rows", check_rows);
 }
 
 }  // namespace

@@ -16,9 +16,10 @@
 
 namespace hinterland::native {
 
+HINTERLAND_STRUCT(memory::ArrayWords, home, kept, slots);
 HINTERLAND_STRUCT(graph::Offsets, at, bytes);
-HINTERLAND_STRUCT(graph::GraphWords, num_vertices, num_edges, edge_bytes, offsets, edges, weights, slots, hot_edges,
-                  hot_weights, heads, heads_per_vertex, num_isolated, packed, packed_offsets, packed_end, metered);
+HINTERLAND_STRUCT(graph::GraphWords, num_vertices, num_edges, edge_bytes, offsets, edges, weights, heads, heads_per_vertex,
+                  num_isolated, packed, packed_offsets, packed_end, metered);
 HINTERLAND_STRUCT(memory::TierCount, bytes, requests, hits);
 HINTERLAND_STRUCT(graph::StepRecord, vertices, tasks, edges, pulled, start_ns, visit_ns, home, kept);
 HINTERLAND_STRUCT(graph::FrontierControl, depth, bad, end_ns, padding0, team, num_touched, padding1, num_tasks, num_parts,
@@ -30,21 +31,23 @@ struct Given<WeightKind> {
   static WeightKind whole(int64_t bytes, int64_t order) { return {bytes, order}; }
 };
 
+// The offset of an array in the scratch memory of a state without memory: its address.
+inline int64_t offset_of(const void* array) { return reinterpret_cast<intptr_t>(array); }
+
 // Bytes of a traversal's scratch memory, how many at its beginning must be zero, and where control and records lie in it.
-template <class AlgorithmLayout>
-std::tuple<int64_t, int64_t, int64_t, int64_t> scratch_layout(const AlgorithmLayout& at,
-                                                              const graph::FrontierLayout& frontier) {
-  return {at.bytes, at.zeroed, frontier.control, frontier.records};
+inline std::tuple<int64_t, int64_t, int64_t, int64_t> scratch_layout(const graph::Scratch& none,
+                                                                     const graph::Frontier& frontier) {
+  return {none.bytes, none.zeroed, offset_of(frontier.control), offset_of(frontier.records)};
 }
 
-// The same of a layout that has a frontier's in it, and where in it what a run leaves behind lies.
-template <class AlgorithmLayout>
-void def_layout(nanobind::module_& m, const char* name, int64_t AlgorithmLayout::* left) {
+// The same of a run's state, and where what the run leaves behind lies.
+template <class State, class Control>
+void def_layout(nanobind::module_& m, const char* name, Control* State::* left) {
   m.def(
       name,
       [left](int64_t num_vertices, int64_t num_edges) {
-        const AlgorithmLayout at(num_vertices, num_edges);
-        return std::pair(scratch_layout(at, at.frontier), at.*left);
+        const State none({}, num_vertices, num_edges);
+        return std::pair(scratch_layout(none.scratch, none.frontier), offset_of(none.*left));
       },
       nanobind::arg("num_vertices"), nanobind::arg("num_edges"));
 }

@@ -19,10 +19,6 @@ namespace {
 constexpr int64_t kHugeRow = 1 << 20;  // rows from here on are sorted by all threads together: chosen, not measured
 // With fewer elements, waking threads takes longer than one loop: two gain in a sum from here on (docs/notes/thresholds.md).
 constexpr int64_t kWorthThreads = 1 << 14;
-constexpr int64_t kNone = std::numeric_limits<int64_t>::max();
-
-int64_t none_is_minus_one(int64_t position) { return position == kNone ? -1 : position; }
-
 // An entry of a row on its way to its slot; `source` is 2 * edge + direction.
 struct Entry {
   int64_t row, neighbor, source;
@@ -313,7 +309,7 @@ bool rows_ascend(const int64_t* indptr, int64_t vertices, NeighborArray neighbor
   return ascend;
 }
 
-Rows check_rows(const int64_t* indptr, int64_t vertices, NeighborArray neighbors, int64_t edges) {
+std::optional<bool> check_rows(const int64_t* indptr, int64_t vertices, NeighborArray neighbors, int64_t edges) {
   std::atomic<bool> right{true}, ascend{true};
   with_neighbors(neighbors, [&](const auto* ids) {
     for_each_row(indptr, vertices, edges, [&](int64_t, const graph::Piece& list) {
@@ -329,7 +325,7 @@ Rows check_rows(const int64_t* indptr, int64_t vertices, NeighborArray neighbors
       if (!up) ascend.store(false, std::memory_order_relaxed);
     });
   });
-  return !right ? Rows::kWrong : ascend ? Rows::kAscend : Rows::kMixed;
+  return right ? std::optional<bool>(ascend) : std::nullopt;
 }
 
 bool is_mirrored(const int64_t* indptr, int64_t vertices, NeighborArray neighbors, WeightArray weights, int64_t edges) {

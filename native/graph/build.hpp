@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <utility>
 
 #include "graph/edges.hpp"
@@ -59,10 +60,8 @@ int64_t first_wrong_neighbor(NeighborArray neighbors, int64_t edges, int64_t ver
 // Whether each row's neighbours ascend; equal ones may follow each other.
 bool rows_ascend(const int64_t* indptr, int64_t vertices, NeighborArray neighbors, int64_t edges);
 
-enum class Rows { kWrong, kMixed, kAscend };
-
-// kWrong where a neighbour lies outside [0, vertices), else whether each row's neighbours ascend: one pass for both.
-Rows check_rows(const int64_t* indptr, int64_t vertices, NeighborArray neighbors, int64_t edges);
+// Whether each row's neighbours ascend, nothing where a neighbour lies outside [0, vertices): one pass for both.
+std::optional<bool> check_rows(const int64_t* indptr, int64_t vertices, NeighborArray neighbors, int64_t edges);
 
 // Whether each edge is there as often as its reverse, with the same weights. True but for a coincidence of random
 // numbers of 64 bits, false for certain.

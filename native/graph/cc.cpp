@@ -1,53 +1,56 @@
-#include "graph/cc.hpp"
+// Connected components and their verifier on the CPU.
+#include "hinterland/graph/cc.hpp"
 
-#include <limits>
 #include <numeric>
 #include <vector>
 
 #include "core/team.hpp"
-#include "graph/views.hpp"
+#include "graph/bind_views.hpp"
+#include "graph/findings.hpp"
+
+namespace nb = nanobind;
 
 namespace hinterland::native {
 
-void connected_components(const graph::ComponentsParams& p, int id_bytes) {
-  with_graph(*p.graph, p.incoming, [&](const auto& graph, const auto* incoming) {
-    const graph::ComponentsLayout at(graph.num_vertices, graph.num_edges);
-    const auto run = [&](auto* labels) {
-      ThreadTeam team;
-      const graph::ComponentsState state(labels, p.scratch, at, graph.num_vertices);
-      graph::connected_components(team, graph, incoming, state, p.reread != 0);
-    };
-    id_bytes == 8 ? run(static_cast<uint64_t*>(p.labels)) : run(static_cast<uint32_t*>(p.labels));
-  });
-}
+HINTERLAND_STRUCT(graph::ComponentsParams, graph, incoming, reread, labels, scratch);
+HINTERLAND_STRUCT(graph::ComponentsControl, count, padding0, rarest, padding1);
 
 namespace {
 
-constexpr int64_t kNowhere = std::numeric_limits<int64_t>::max();
+// id_bytes (4 or 8) is the width of a label.
+void connected_components(const graph::ComponentsParams& p, int id_bytes) {
+  with_graph(*p.graph, p.incoming, [&](const auto& graph, const auto* incoming) {
+    const auto run = [&]<class Id>() {
+      ThreadTeam team;
+      const graph::ComponentsState<Id> state(p, graph.num_vertices, graph.num_edges);
+      graph::connected_components(team, graph, incoming, state, p.reread != 0);
+    };
+    id_bytes == 8 ? run.template operator()<uint64_t>() : run.template operator()<uint32_t>();
+  });
+}
 
-int64_t first_wrong_label(int64_t num_vertices, const int64_t* labels) {
-  int64_t first = kNowhere;
-#pragma omp parallel for reduction(min : first)
+// In the order in which they are reported. kGraph and kEdge are about an edge, the others about a vertex.
+enum class ComponentsRule : int64_t { kNone, kSmallest, kGraph, kEdge, kConnected };
+
+using Findings = FirstBroken<ComponentsRule, ComponentsRule::kConnected>;
+
+void check_labels(int64_t num_vertices, const int64_t* labels, Findings& found) {
+#pragma omp parallel for schedule(static)
   for (int64_t v = 0; v < num_vertices; ++v)
-    if (labels[v] < 0 || labels[v] > v || labels[labels[v]] != labels[v]) first = min_of(first, v);
-  return first;
+    if (labels[v] < 0 || labels[v] > v || labels[labels[v]] != labels[v]) found.report(ComponentsRule::kSmallest, v);
 }
 
 template <class Graph>
-ComponentsFinding first_wrong_edge(const Graph& graph, const int64_t* labels) {
-  int64_t broken = kNowhere, leaving = kNowhere;
-#pragma omp parallel for schedule(dynamic, 256) reduction(min : broken, leaving)
+void check_edges(const Graph& graph, const int64_t* labels, Findings& found) {
+#pragma omp parallel for schedule(dynamic, 256)
   for (int64_t u = 0; u < graph.num_vertices; ++u) {
     for_each_entry(graph, u, [&](int64_t i, int64_t v) {
       if (!graph.has(v))
-        broken = min_of(broken, i);
+        found.report(ComponentsRule::kGraph, i);
       else if (labels[v] != labels[u])
-        leaving = min_of(leaving, i);
+        found.report(ComponentsRule::kEdge, i);
     });
   }
-  if (broken != kNowhere) return {ComponentsRule::kGraph, broken};
-  if (leaving != kNowhere) return {ComponentsRule::kEdge, leaving};
-  return {ComponentsRule::kNone, 0};
 }
 
 // Sets joined one edge after another, the smaller one below the larger: none of it is the algorithm that is being checked.
@@ -82,7 +85,7 @@ class DisjointSets {
 
 // Labels that agree along every edge are at most as many as there are components; if they are as many, each is one.
 template <class Id, class Graph>
-ComponentsFinding first_apart(const Graph& graph, const int64_t* labels) {
+void check_connected(const Graph& graph, const int64_t* labels, Findings& found) {
   int64_t num_labels = 0;
   for (int64_t v = 0; v < graph.num_vertices; ++v) num_labels += labels[v] == v;
   DisjointSets<Id> sets(graph.num_vertices);
@@ -91,22 +94,34 @@ ComponentsFinding first_apart(const Graph& graph, const int64_t* labels) {
       if (graph.has(v)) sets.join(u, v);
     });
   }
-  if (sets.num_sets() == num_labels) return {ComponentsRule::kNone, 0};
+  if (sets.num_sets() == num_labels) return;
   int64_t v = 0;
   while (v < graph.num_vertices - 1 && sets.find(v) == sets.find(labels[v])) ++v;
-  return {ComponentsRule::kConnected, v};
+  found.report(ComponentsRule::kConnected, v);
+}
+
+Finding verify_components(const graph::GraphWords& words, const int64_t* labels) {
+  Findings found;
+  check_labels(words.num_vertices, labels, found);
+  if (found.any()) return found.finding();
+  with_plain_graph(words, [&](const auto& graph) {
+    using Id = std::make_unsigned_t<typename std::decay_t<decltype(graph)>::Edge>;
+    check_edges(graph, labels, found);
+    if (!found.any()) check_connected<Id>(graph, labels, found);
+  });
+  return found.finding();
 }
 
 }  // namespace
 
-ComponentsFinding verify_components(const graph::GraphWords& graph, const int64_t* labels) {
-  const int64_t wrong = first_wrong_label(graph.num_vertices, labels);
-  if (wrong != kNowhere) return {ComponentsRule::kSmallest, wrong};
-  return with_plain_graph(graph, [&](const auto& lists) {
-    using Id = std::make_unsigned_t<typename std::decay_t<decltype(lists)>::Edge>;
-    const ComponentsFinding edge = first_wrong_edge(lists, labels);
-    return edge.rule != ComponentsRule::kNone ? edge : first_apart<Id>(lists, labels);
-  });
+void bind_graph_cc(nb::module_& m) {
+  m.attr("COMPONENTS_RULES") = named<ComponentsRule>({{"smallest", ComponentsRule::kSmallest},
+                                                      {"graph", ComponentsRule::kGraph},
+                                                      {"edge", ComponentsRule::kEdge},
+                                                      {"connected", ComponentsRule::kConnected}});
+  def_layout(m, "components_layout", &graph::ComponentsState<uint32_t>::control);
+  def_loop(m, "connected_components", connected_components, nb::arg("id_bytes"));
+  def_native(m, "verify_components", verify_components, nb::arg("graph"), nb::arg("labels"));
 }
 
 }  // namespace hinterland::native

@@ -1,27 +1,51 @@
-#include "graph/compress.hpp"
+// Packed neighbour lists of whole graphs. Python allocates between the steps.
+#include "hinterland/graph/compress.hpp"
+
+#include <nanobind/stl/pair.h>
 
 #include <atomic>
 #include <cstring>
 #include <limits>
 
 #include "core/parallel.hpp"
+#include "graph/bind_arrays.hpp"
 #include "graph/mirror.hpp"
 #include "graph/rows.hpp"
 #include "hinterland/core/atomic.hpp"
-#include "hinterland/graph/compress.hpp"
 #include "hinterland/memory/source.hpp"
 
 namespace hinterland::native {
+
+// Packed rows: their degrees follow from indptr; row v is bytes [at[v], at[v + 1]) of `stream`. Its neighbours are below
+// `vertices`, which decides how wide the fields are.
+struct PackedArrays {
+  const int64_t* indptr;
+  const int64_t* at;
+  const void* stream;
+  int64_t rows, vertices, edges;
+  int64_t stream_bytes;
+};
+
+template <>
+struct Given<const PackedArrays&> {
+  using Parts = std::tuple<uintptr_t, uintptr_t, uintptr_t, int64_t, int64_t, int64_t, int64_t>;
+  static PackedArrays whole(uintptr_t indptr, uintptr_t offsets, uintptr_t stream, int64_t stream_bytes, int64_t rows,
+                            int64_t vertices, int64_t edges) {
+    return {reinterpret_cast<const int64_t*>(indptr),
+            reinterpret_cast<const int64_t*>(offsets),
+            reinterpret_cast<const void*>(stream),
+            rows,
+            vertices,
+            edges,
+            stream_bytes};
+  }
+};
 
 namespace {
 
 graph::BitReader<memory::Pointer<uint32_t>> bits_of(const PackedArrays& packed) {
   return {memory::Pointer<uint32_t>(packed.stream)};
 }
-
-constexpr int64_t kNone = std::numeric_limits<int64_t>::max();
-
-int64_t none_is_minus_one(int64_t row) { return row == kNone ? -1 : row; }
 
 // The packed list of one row, read block by block.
 class PackedRow {
@@ -51,8 +75,8 @@ class PackedRow {
   graph::Piece bytes_;
 };
 
-}  // namespace
-
+// Sets at[0 .. rows] to where each packed list will begin. Returns how many bytes they take, or -1 if a list does not
+// ascend among the vertices: sort_rows first.
 int64_t pack_offsets(const int64_t* indptr, int64_t rows, int64_t vertices, NeighborArray neighbors, int64_t edges,
                      int64_t* at) {
   std::atomic<bool> ascend{true};
@@ -67,6 +91,7 @@ int64_t pack_offsets(const int64_t* indptr, int64_t rows, int64_t vertices, Neig
   return ascend ? inclusive_sum(at + 1, rows) : -1;
 }
 
+// Writes the packed lists to stream[0 .. packed_bytes(at[rows])).
 void pack_rows(const int64_t* indptr, int64_t rows, int64_t vertices, NeighborArray neighbors, int64_t edges, const int64_t* at,
                uint8_t* stream) {
   with_neighbors(neighbors, [&](const auto* ids) {
@@ -77,6 +102,7 @@ void pack_rows(const int64_t* indptr, int64_t rows, int64_t vertices, NeighborAr
   std::memset(stream + at[rows], 0, graph::packed_bytes(at[rows]) - at[rows]);
 }
 
+// This and unpack_heads() return the first row with a block that does not lie within the row's bytes, or -1.
 int64_t unpack_rows(const PackedArrays& packed, NeighborArray neighbors) {
   int64_t first = kNone;
   with_neighbors(neighbors, [&](auto* ids) {
@@ -96,6 +122,7 @@ int64_t unpack_rows(const PackedArrays& packed, NeighborArray neighbors) {
   return none_is_minus_one(first);
 }
 
+// The first `count` neighbours of each row, neighbour j of row v at heads[j * rows + v]; -1 where there is none.
 int64_t unpack_heads(const PackedArrays& packed, NeighborArray heads, int64_t count) {
   int64_t first = kNone;
   with_neighbors(heads, [&](auto* ids) {
@@ -116,8 +143,6 @@ int64_t unpack_heads(const PackedArrays& packed, NeighborArray heads, int64_t co
   });
   return none_is_minus_one(first);
 }
-
-namespace {
 
 struct ListsCheck {
   int64_t first_wrong;
@@ -140,12 +165,12 @@ ListsCheck check_lists(const PackedArrays& packed, Term&& term) {
   return {none_is_minus_one(first), sum};
 }
 
-}  // namespace
-
+// The first row whose packed list is not what its degree and bytes promise, or -1.
 int64_t first_wrong_list(const PackedArrays& packed) {
   return check_lists(packed, [](int64_t, int64_t, int64_t) { return uint64_t{0}; }).first_wrong;
 }
 
+// In one pass first_wrong_list, and is_mirrored if no list is wrong. There is a weight for each neighbour, or none at all.
 std::pair<int64_t, bool> check_undirected(const PackedArrays& packed, WeightArray weights) {
   const auto weighted = [&](int64_t row, int64_t i, int64_t neighbor) {
     return up_less_down(row, neighbor, weight_bits(weights, i));
@@ -153,6 +178,18 @@ std::pair<int64_t, bool> check_undirected(const PackedArrays& packed, WeightArra
   const auto plain = [](int64_t row, int64_t, int64_t neighbor) { return up_less_down(row, neighbor, 0); };
   const ListsCheck found = weights.data == nullptr ? check_lists(packed, plain) : check_lists(packed, weighted);
   return {found.first_wrong, found.sum == 0};
+}
+
+}  // namespace
+
+void bind_graph_compress(nanobind::module_& m) {
+  m.def("packed_bytes", &graph::packed_bytes);
+  def_native(m, "pack_offsets", pack_offsets);
+  def_native(m, "pack_rows", pack_rows);
+  def_native(m, "unpack_rows", unpack_rows);
+  def_native(m, "unpack_heads", unpack_heads);
+  def_native(m, "first_wrong_list", first_wrong_list);
+  def_native(m, "check_undirected", check_undirected);
 }
 
 }  // namespace hinterland::native

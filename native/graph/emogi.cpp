@@ -1,8 +1,18 @@
+// EMOGI's traversals on the CPU.
 #include "graph/emogi.hpp"
 
+#include <nanobind/stl/string.h>
+
+#include "bindings.hpp"
 #include "core/parallel.hpp"
 
+namespace nb = nanobind;
+
 namespace hinterland::native {
+
+HINTERLAND_STRUCT(graph::Division, offsets, num_vertices, num_edges, size, first_vertices, tiles, num_tiles);
+HINTERLAND_STRUCT(graph::EmogiState, num_vertices, values, active, beside, weights, level, report);
+HINTERLAND_STRUCT(graph::EmogiParams, division, edges, state);
 
 namespace {
 
@@ -22,8 +32,6 @@ void level(const EmogiCase& run) {
   });
 }
 
-}  // namespace
-
 int64_t blocks_of(const EmogiCase& run) {
   int64_t blocks = 0;
   with_policies(run, [&](auto access, const auto& assignment, auto) {
@@ -32,11 +40,30 @@ int64_t blocks_of(const EmogiCase& run) {
   return blocks;
 }
 
+// One level of "bfs", "sssp", "cc" or "pagerank".
 void emogi_level(const EmogiCase& run, const std::string& algorithm) {
   if (algorithm == "bfs") return level<graph::EmogiBfs>(run);
   if (algorithm == "sssp") return level<graph::EmogiSssp>(run);
   if (algorithm == "cc") return level<graph::EmogiComponents>(run);
   level<graph::EmogiPagerank>(run);
+}
+
+}  // namespace
+
+void bind_graph_emogi(nb::module_& m) {
+  m.attr("EMOGI_BLOCK") = graph::kEmogiWarps * kWarpLanes;
+  m.attr("EMOGI_IN_FLIGHT") = graph::kEmogiInFlight;
+  nb::class_<EmogiCase>(m, "EmogiCase", "The arrays that a level of EMOGI reads, as they are now, and its policies by name.")
+      .def(
+          "__init__",
+          [](EmogiCase* self, uintptr_t params, int edge_bytes, std::string access, std::string assignment) {
+            new (self) EmogiCase{*reinterpret_cast<const graph::EmogiParams*>(params), edge_bytes, std::move(access),
+                                 std::move(assignment)};
+          },
+          nb::arg("params"), nb::arg("edge_bytes"), nb::arg("access"), nb::arg("assignment"))
+      .def("blocks", &blocks_of, "Blocks of the GPU's launch. Reads none of the arrays.");
+  def_native(m, "emogi_level", emogi_level, nb::arg("run"), nb::arg("algorithm"),
+             "One level of bfs, sssp, cc or pagerank on the CPU.");
 }
 
 }  // namespace hinterland::native

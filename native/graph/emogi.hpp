@@ -38,10 +38,4 @@ void with_policies(const EmogiCase& run, Body&& body) {
   });
 }
 
-// Blocks of the GPU's launch.
-int64_t blocks_of(const EmogiCase& run);
-
-// One level of "bfs", "sssp", "cc" or "pagerank".
-void emogi_level(const EmogiCase& run, const std::string& algorithm);
-
 }  // namespace hinterland::native

@@ -1,18 +1,33 @@
-#include "graph/generate.hpp"
+// Generated edges and weights on the CPU.
+#include <nanobind/stl/array.h>
+
+#include <array>
 
 #include "core/parallel.hpp"
+#include "graph/bind_arrays.hpp"
+#include "graph/rows.hpp"
+
+namespace nb = nanobind;
 
 namespace hinterland::native {
 
-EdgeSource generated_edges(GeneratorKind kind, int64_t edges, const graph::GraphShape& shape) {
+HINTERLAND_STRUCT(graph::GraphShape, seed, vertices, scale, columns);
+HINTERLAND_STRUCT(graph::CountRowsParams, shape, edges, degrees);
+HINTERLAND_STRUCT(graph::RowKeysParams, shape, edges, first_row, end_row, bits, cursor, keys);
+HINTERLAND_STRUCT(graph::KeyWeightsParams, keys, count, bits, seed, weights);
+
+namespace {
+
+enum class GeneratorKind : int { kKronecker = 0, kUniform = 1, kGrid = 2 };
+
+EdgeSource generated_edges(GeneratorKind kind, int64_t edges, uint64_t seed, int64_t vertices, int64_t scale, int64_t columns) {
+  const graph::GraphShape shape{seed, vertices, scale, columns};
   switch (kind) {
     case GeneratorKind::kKronecker: return {GeneratedEdges<graph::Kronecker>{graph::Kronecker(shape), edges}};
     case GeneratorKind::kUniform: return {GeneratedEdges<graph::Uniform>{graph::Uniform(shape), edges}};
     default: return {GeneratedEdges<graph::Grid>{graph::Grid(shape), edges}};
   }
 }
-
-namespace {
 
 template <class Weight, class Edges>
 void fill_weights(const Edges& edges, const int64_t* names, uint64_t seed, void* weights) {
@@ -29,8 +44,8 @@ void fill_weights(const Edges& edges, const int64_t* names, uint64_t seed, void*
       1);
 }
 
-}  // namespace
-
+// weights[i], uint8, int32 or float32, of the edge that entry i of the rows stands for. Vertex v counts as names[v], or as v
+// where names is null.
 void generate_weights(const int64_t* indptr, int64_t vertices, NeighborArray neighbors, int64_t edges, const int64_t* names,
                       uint64_t seed, WeightArray weights) {
   const auto fill = [&](const auto& edges) {
@@ -42,13 +57,10 @@ void generate_weights(const int64_t* indptr, int64_t vertices, NeighborArray nei
       fill_weights<int32_t>(edges, names, seed, weights.data);
     }
   };
-  if (neighbors.bytes == 4) {
-    fill(CsrEdges<int32_t>{indptr, static_cast<const int32_t*>(neighbors.data), vertices, edges});
-  } else {
-    fill(CsrEdges<int64_t>{indptr, static_cast<const int64_t*>(neighbors.data), vertices, edges});
-  }
+  with_neighbors(neighbors, [&]<class Id>(Id* ids) { fill(CsrEdges<Id>{indptr, ids, vertices, edges}); });
 }
 
+// Edges [begin, end) of a source as two columns.
 void list_edges(const EdgeSource& source, int64_t begin, int64_t end, int64_t* from, int64_t* to) {
   std::visit(
       [&](const auto& edges) {
@@ -60,9 +72,25 @@ void list_edges(const EdgeSource& source, int64_t begin, int64_t end, int64_t* f
       source.edges);
 }
 
+// to[i] = the Permutation of [0, size) with this key at `first` + i.
 void list_permutation(uint64_t key, int64_t size, int64_t first, int64_t count, int64_t* to) {
   const graph::Permutation permutation(key, size);
   for (int64_t i = 0; i < count; ++i) to[i] = permutation(first + i);
+}
+
+}  // namespace
+
+void bind_graph_generate(nb::module_& m) {
+  def_native(m, "generated_edges", generated_edges);
+  def_native(m, "generate_weights", generate_weights);
+
+  // What the tests look at.
+  def_native(m, "list_edges", list_edges);
+  def_native(m, "list_permutation", list_permutation);
+  m.def("philox", [](uint64_t key, uint64_t low, uint64_t high) {
+    const Philox::Block block = Philox{key}(low, high);
+    return std::array<uint32_t, 4>{block.word[0], block.word[1], block.word[2], block.word[3]};
+  });
 }
 
 }  // namespace hinterland::native

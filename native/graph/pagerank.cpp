@@ -1,21 +1,36 @@
-#include "graph/pagerank.hpp"
+// PageRank on the CPU.
+#include "hinterland/graph/pagerank.hpp"
 
 #include "core/team.hpp"
-#include "graph/views.hpp"
+#include "graph/bind_views.hpp"
 
 namespace hinterland::native {
 
+HINTERLAND_STRUCT(graph::PagerankOptions, damping, tolerance);
+HINTERLAND_STRUCT(graph::PagerankParams, graph, incoming, options, max_iterations, by_degree, personal, contributions, sums,
+                  scratch);
+HINTERLAND_STRUCT(graph::PagerankControl, iterations, final_error, padding0, error, padding1, dangling, padding2,
+                  dangling_share, padding3);
+
+namespace {
+
+// real_bytes (4 or 8) is the width of a number.
 void pagerank(const graph::PagerankParams& p, int real_bytes) {
   with_graph(*p.graph, p.incoming, [&](const auto& graph, const auto* incoming) {
-    const graph::PagerankLayout at(incoming->num_vertices, incoming->num_edges);
-    const auto run = [&]<class Real>(Real* contributions) {
+    const auto run = [&]<class Real>() {
       ThreadTeam team;
-      const graph::PagerankState<Real> state(contributions, static_cast<Real*>(p.sums), static_cast<const Real*>(p.personal),
-                                             p.options, p.scratch, at, incoming->num_vertices);
+      const graph::PagerankState<Real> state(p, incoming->num_vertices, incoming->num_edges);
       graph::pagerank(team, graph, *incoming, state, p.max_iterations, p.by_degree != 0);
     };
-    real_bytes == 8 ? run(static_cast<double*>(p.contributions)) : run(static_cast<float*>(p.contributions));
+    real_bytes == 8 ? run.template operator()<double>() : run.template operator()<float>();
   });
+}
+
+}  // namespace
+
+void bind_graph_pagerank(nanobind::module_& m) {
+  def_layout(m, "pagerank_layout", &graph::PagerankState<float>::control);
+  def_loop(m, "pagerank", pagerank, nanobind::arg("real_bytes"));
 }
 
 }  // namespace hinterland::native

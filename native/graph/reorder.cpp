@@ -1,19 +1,24 @@
-#include "graph/reorder.hpp"
-
+// Vertex orders that put the neighbours of a vertex near each other.
 #include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <type_traits>
 #include <vector>
 
+#include "graph/bind_arrays.hpp"
 #include "graph/rows.hpp"
 
 namespace hinterland::native {
 
+namespace {
+
 // Entries of a list between one that is asked for and the one that is looked at. Chosen: in lists of 64 two cores do as well with
 // none (docs/notes/thresholds.md).
-constexpr int64_t kAhead = 16;
+constexpr int64_t kPrefetchDistance = 16;
 
+// The order in which a queue meets the vertices: order[i] is the i-th. Where the queue runs empty, the next vertex of `roots`
+// (every vertex once) that was not met yet begins anew. The neighbours of a vertex join as its row has them or, with
+// `by_degree`, those of smaller degree first, ties by number: Cuthill and McKee's order (1969), which George (1971) reverses.
 void queue_order(const int64_t* indptr, int64_t vertices, NeighborArray neighbors, int64_t edges, const int64_t* roots,
                  bool by_degree, int64_t* order) {
   std::vector<char> met(vertices, 0);
@@ -41,7 +46,7 @@ void queue_order(const int64_t* indptr, int64_t vertices, NeighborArray neighbor
         const int64_t u = order[head], first = end;
         const graph::Piece list = graph::list_within(indptr, u, edges);
         for (int64_t i = list.begin; i < list.end; ++i) {
-          if (i + kAhead < list.end) __builtin_prefetch(met.data() + ids[i + kAhead]);
+          if (i + kPrefetchDistance < list.end) __builtin_prefetch(met.data() + ids[i + kPrefetchDistance]);
           join(ids[i]);
         }
         if (by_degree && end - first > 1) sort(first);
@@ -50,6 +55,8 @@ void queue_order(const int64_t* indptr, int64_t vertices, NeighborArray neighbor
   });
 }
 
+// Row i becomes row order[i] of `indptr`, with each neighbour v as numbers[v] and with its weights. `to_indptr` has the offsets
+// of the new rows, whose neighbours are in the order of the old ones: sort_rows follows. Returns whether all are vertices.
 bool renumber_rows(const int64_t* indptr, NeighborArray neighbors, WeightArray weights, int64_t edges, const int64_t* order,
                    const int64_t* numbers, const int64_t* to_indptr, int64_t vertices, NeighborArray to_neighbors,
                    WeightArray to_weights) {
@@ -60,7 +67,7 @@ bool renumber_rows(const int64_t* indptr, NeighborArray neighbors, WeightArray w
         const int64_t from = graph::list_within(indptr, order[row], edges).begin, at = list.begin;
         const int64_t count = std::min(list.length(), edges - from);
         for (int64_t i = 0; i < count; ++i) {
-          if (i + kAhead < count) __builtin_prefetch(numbers + ids[from + i + kAhead]);
+          if (i + kPrefetchDistance < count) __builtin_prefetch(numbers + ids[from + i + kPrefetchDistance]);
           int64_t v = ids[from + i];
           if (static_cast<uint64_t>(v) >= static_cast<uint64_t>(vertices)) [[unlikely]]
             all = false, v = 0;
@@ -73,6 +80,13 @@ bool renumber_rows(const int64_t* indptr, NeighborArray neighbors, WeightArray w
     });
   });
   return all;
+}
+
+}  // namespace
+
+void bind_graph_reorder(nanobind::module_& m) {
+  def_native(m, "queue_order", queue_order);
+  def_native(m, "renumber_rows", renumber_rows);
 }
 
 }  // namespace hinterland::native

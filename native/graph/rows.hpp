@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "core/parallel.hpp"
@@ -15,6 +16,10 @@ namespace hinterland::native {
 inline constexpr int64_t kPieceEdges = 1 << 16;  // what a thread takes at once: chosen, not measured
 // Numbers that are worth a thread in a sum: two are as fast as one with some 2^13 together (docs/notes/thresholds.md).
 inline constexpr int64_t kSumPiece = 4096;
+
+// In place of a position while the first one is sought, and -1 for it when none was found.
+inline constexpr int64_t kNone = std::numeric_limits<int64_t>::max();
+inline int64_t none_is_minus_one(int64_t position) { return position == kNone ? -1 : position; }
 
 template <class Use>
 void with_neighbors(NeighborArray neighbors, Use&& use) {

@@ -271,14 +271,8 @@ const char* line_end(const char* begin, const char* end) {
   return newline == nullptr ? end : static_cast<const char*>(newline);
 }
 
-// What some line of a block has that the arrays' types do not hold.
-struct Misfits {
-  std::atomic<bool> wide_vertex{false}, wide_weight{false}, real_weight{false};
-  [[nodiscard]] bool any() const { return wide_vertex || wide_weight || real_weight; }
-};
-
 // The edges of a piece, up to the first line that is wrong.
-template <class Id, class Weight>
+template <class Id, class Weight, class Misfits>
 void parse_piece(const TextLayout& layout, Piece& piece, Id* sources, Id* targets, [[maybe_unused]] Weight* weights,
                  Misfits& misfits) {
   piece.edges = 0;
@@ -332,9 +326,10 @@ bool all_exact(const GrowingBytes& weights, int64_t count) {
 
 }  // namespace
 
-struct EdgeParser::Outcome {
-  bool wide_vertex = false, wide_weight = false, real_weight = false;
-  [[nodiscard]] bool done() const { return !wide_vertex && !wide_weight && !real_weight; }
+// What some line of a block has that the arrays' types do not hold.
+struct EdgeParser::Misfits {
+  std::atomic<bool> wide_vertex{false}, wide_weight{false}, real_weight{false};
+  [[nodiscard]] bool any() const { return wide_vertex || wide_weight || real_weight; }
 };
 
 EdgeParser::EdgeParser(TextLayout layout, int64_t first_line, std::optional<graph::EdgeRules> rules)
@@ -355,26 +350,27 @@ int64_t EdgeParser::feed(const char* text, int64_t bytes, bool at_end) {
   }
   if (end == text) return 0;
   for (;;) {
-    const Outcome outcome = wide_ ? parse_as<int64_t>(text, end) : parse_as<int32_t>(text, end);
-    if (outcome.done()) break;
-    widen(outcome);  // then this block once more
+    Misfits misfits;
+    wide_ ? parse_as<int64_t>(text, end, misfits) : parse_as<int32_t>(text, end, misfits);
+    if (!misfits.any()) break;
+    widen(misfits);  // then this block once more
   }
   return end - text;
 }
 
 template <class Id>
-EdgeParser::Outcome EdgeParser::parse_as(const char* begin, const char* end) {
+void EdgeParser::parse_as(const char* begin, const char* end, Misfits& misfits) {
   switch (weight_type_) {
-    case WeightType::kNone: return parse_block<Id, Nothing>(begin, end);
-    case WeightType::kInt32: return parse_block<Id, int32_t>(begin, end);
-    case WeightType::kInt64: return parse_block<Id, int64_t>(begin, end);
-    case WeightType::kFloat32: return parse_block<Id, float>(begin, end);
-    default: return parse_block<Id, double>(begin, end);
+    case WeightType::kNone: return parse_block<Id, Nothing>(begin, end, misfits);
+    case WeightType::kInt32: return parse_block<Id, int32_t>(begin, end, misfits);
+    case WeightType::kInt64: return parse_block<Id, int64_t>(begin, end, misfits);
+    case WeightType::kFloat32: return parse_block<Id, float>(begin, end, misfits);
+    default: return parse_block<Id, double>(begin, end, misfits);
   }
 }
 
 template <class Id, class Weight>
-EdgeParser::Outcome EdgeParser::parse_block(const char* begin, const char* end) {
+void EdgeParser::parse_block(const char* begin, const char* end, Misfits& misfits) {
   constexpr bool kWeighted = !std::is_same_v<Weight, Nothing>;
   std::vector<Piece> pieces = cut(begin, end);
   if (rules_) {
@@ -389,7 +385,6 @@ EdgeParser::Outcome EdgeParser::parse_block(const char* begin, const char* end) 
     if constexpr (kWeighted) weights_.reserve((listed_ + lines) * sizeof(Weight));
   }
 
-  Misfits misfits;
   parallel_tasks(pieces.size(), [&](int64_t i, int64_t thread) {
     Piece& piece = pieces[i];
     if (!rules_) {
@@ -414,8 +409,7 @@ EdgeParser::Outcome EdgeParser::parse_block(const char* begin, const char* end) 
   for (const Piece& piece : pieces) {
     if (piece.wrong_at != nullptr) fail(begin, piece.wrong_at, end);
   }
-  const Outcome outcome{misfits.wide_vertex, misfits.wide_weight, misfits.real_weight};
-  if (!outcome.done()) return outcome;
+  if (misfits.any()) return;
 
   const int64_t before = listed_;
   int64_t found = edges_;
@@ -442,7 +436,6 @@ EdgeParser::Outcome EdgeParser::parse_block(const char* begin, const char* end) 
     }
     line_ += piece.lines;
   }
-  return outcome;
 }
 
 RunEdges EdgeParser::runs() {
@@ -450,14 +443,14 @@ RunEdges EdgeParser::runs() {
   return {&runs_, weight_type_};
 }
 
-void EdgeParser::widen(const Outcome& outcome) {
-  if (outcome.wide_vertex) {
+void EdgeParser::widen(const Misfits& misfits) {
+  if (misfits.wide_vertex) {
     sources_ = convert<int64_t, int32_t>(sources_, listed_);
     targets_ = convert<int64_t, int32_t>(targets_, listed_);
     wide_ = true;
   }
-  if (!outcome.wide_weight && !outcome.real_weight) return;
-  if (outcome.real_weight) {
+  if (!misfits.wide_weight && !misfits.real_weight) return;
+  if (misfits.real_weight) {
     const bool exact = runs_.all_exact() && (weight_type_ == WeightType::kInt32 ? all_exact<int32_t>(weights_, listed_)
                                                                                 : all_exact<int64_t>(weights_, listed_));
     weights_ = weight_type_ == WeightType::kInt32

@@ -53,16 +53,16 @@ class EdgeParser {
   GrowingBytes take_weights() { return std::move(weights_); }
 
  private:
-  struct Outcome;
+  struct Misfits;
   struct Scratch {
     GrowingBytes sources, targets, weights;
     RunScratch runs;
   };
   template <class Id, class Weight>
-  Outcome parse_block(const char* begin, const char* end);
+  void parse_block(const char* begin, const char* end, Misfits& misfits);
   template <class Id>
-  Outcome parse_as(const char* begin, const char* end);
-  void widen(const Outcome& outcome);
+  void parse_as(const char* begin, const char* end, Misfits& misfits);
+  void widen(const Misfits& misfits);
   [[noreturn]] void fail(const char* block, const char* begin, const char* end) const;
 
   TextLayout layout_;

@@ -2,27 +2,34 @@
 // Python names when it launches a kernel.
 #pragma once
 
-#include <stdexcept>
-
-#include "graph/sources.hpp"
 #include "hinterland/graph/adjacency.hpp"
 #include "hinterland/graph/visit_packed.hpp"
+#include "hinterland/memory/source.hpp"
 
 namespace hinterland::native {
+
+// Through what the CPU reads graphs: arrays in its own memory, with what is read counted or not.
+using Sources = memory::Unmetered;
+using MeteredSources = memory::Metered;
+
+// f(graph) with the type that the words describe, and weights of the type Weight.
+template <class Sources, class Weight, class F>
+void with_lists(const graph::GraphWords& words, const F& f) {
+  using graph::Csr, graph::PackedCsr;
+  const bool wide = words.edge_bytes == 8;
+  if (words.packed.home != nullptr)
+    return wide ? f(PackedCsr<int64_t, Weight, Sources>(words)) : f(PackedCsr<int32_t, Weight, Sources>(words));
+  wide ? f(Csr<int64_t, Weight, Sources>(words)) : f(Csr<int32_t, Weight, Sources>(words));
+}
 
 // f(graph, incoming) with both in the type that the words describe; incoming is null where `in` is.
 template <class Sources, class F>
 void with_graph_of(const graph::GraphWords& out, const graph::GraphWords* in, const F& f) {
-  using graph::Csr, graph::NoWeight, graph::PackedCsr;
-  const auto call = [&](auto graph) {
-    if (in == nullptr) return f(graph, static_cast<const decltype(graph)*>(nullptr));
-    const decltype(graph) incoming(*in);
+  with_lists<Sources, graph::NoWeight>(out, [&]<class Graph>(const Graph& graph) {
+    if (in == nullptr) return f(graph, static_cast<const Graph*>(nullptr));
+    const Graph incoming(*in);
     f(graph, &incoming);
-  };
-  const bool wide = out.edge_bytes == 8;
-  if (out.packed != nullptr)
-    return wide ? call(PackedCsr<int64_t, NoWeight, Sources>(out)) : call(PackedCsr<int32_t, NoWeight, Sources>(out));
-  wide ? call(Csr<int64_t, NoWeight, Sources>(out)) : call(Csr<int32_t, NoWeight, Sources>(out));
+  });
 }
 
 template <class F>
@@ -39,11 +46,10 @@ void for_each_entry(const Graph& graph, int64_t u, const Use& use) {
   for (int64_t i = list.begin; i < list.end; ++i) use(i, int64_t{graph.edges.read_alone(i)});
 }
 
-// f(graph) with plain lists.
-template <class F>
-auto with_plain_graph(const graph::GraphWords& words, const F& f) {
-  return words.edge_bytes == 8 ? f(graph::Csr<int64_t, graph::NoWeight, Sources>(words))
-                               : f(graph::Csr<int32_t, graph::NoWeight, Sources>(words));
+// f(graph) with plain lists, which are not metered.
+template <class Weight = graph::NoWeight, class F>
+void with_plain_graph(const graph::GraphWords& words, const F& f) {
+  words.edge_bytes == 8 ? f(graph::Csr<int64_t, Weight, Sources>(words)) : f(graph::Csr<int32_t, Weight, Sources>(words));
 }
 
 // How a weight is stored: its bytes, and whether it is unsigned, signed or a float (src/hinterland/graph/arrays.py).
@@ -62,17 +68,8 @@ void with_weight(WeightKind kind, const F& f) {
 // f(graph) with the type that words and kind describe.
 template <class F>
 void with_weighted_graph(const graph::GraphWords& words, WeightKind kind, const F& f) {
-  const auto with_sources = [&]<class Sources, class Weight>() {
-    using graph::Csr, graph::PackedCsr;
-    const bool wide = words.edge_bytes == 8;
-    if (words.packed != nullptr)
-      return wide ? f(PackedCsr<int64_t, Weight, Sources>(words)) : f(PackedCsr<int32_t, Weight, Sources>(words));
-    wide ? f(Csr<int64_t, Weight, Sources>(words)) : f(Csr<int32_t, Weight, Sources>(words));
-  };
-  with_weight(kind, [&](auto weight) {
-    using Weight = decltype(weight);
-    words.metered != 0 ? with_sources.template operator()<MeteredSources, Weight>()
-                       : with_sources.template operator()<Sources, Weight>();
+  with_weight(kind, [&]<class Weight>(Weight) {
+    words.metered != 0 ? with_lists<MeteredSources, Weight>(words, f) : with_lists<Sources, Weight>(words, f);
   });
 }
 

@@ -1,16 +1,26 @@
-#include "hotness/propagate.hpp"
+// A step of the hotness scores on the CPU.
+#include "hinterland/hotness/propagate.hpp"
 
 #include "core/team.hpp"
-#include "graph/views.hpp"
+#include "graph/bind_views.hpp"
 
 namespace hinterland::native {
 
+HINTERLAND_STRUCT(hotness::PropagateParams, graph, values, sums, pull, scratch);
+
+namespace {
+
 void propagate(const hotness::PropagateParams& p) {
   with_graph_of<Sources>(*p.graph, nullptr, [&](const auto& graph, const auto*) {
-    const graph::FrontierLayout at(graph.num_vertices, graph.num_edges);
+    graph::Scratch scratch{p.scratch};
+    const graph::Frontier frontier(scratch, graph.num_vertices, graph.num_edges);
     ThreadTeam team;
-    hotness::propagate(team, graph, graph::Frontier(p.scratch, at, graph.num_vertices), p.values, p.sums, p.pull != 0);
+    hotness::propagate(team, graph, frontier, p.values, p.sums, p.pull != 0);
   });
 }
+
+}  // namespace
+
+void bind_hotness(nanobind::module_& m) { def_loop(m, "propagate", propagate); }
 
 }  // namespace hinterland::native

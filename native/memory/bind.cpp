@@ -1,8 +1,12 @@
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/tuple.h>
 
 #include "bindings.hpp"
+#include "core/team.hpp"
 #include "hinterland/memory/bulk.hpp"
-#include "memory/clock.hpp"
+#include "hinterland/memory/clock.hpp"
 #include "memory/embedding.hpp"
 #include "memory/gather.hpp"
 #include "memory/order.hpp"
@@ -39,54 +43,21 @@ HINTERLAND_STRUCT(memory::UpdateParams, placement, dim, state, keys, key_bytes, 
 
 namespace {
 
-// The arguments of the sentences in src/hinterland/memory/faults.py, or None.
-nb::object found(const memory::IndexFault& fault) {
-  if (fault.count == 0) return nb::none();
-  return nb::make_tuple(fault.first, fault.value, fault.table_rows, fault.count);
+void admit_rows(const memory::AdmitParams& params) {
+  ThreadTeam team;
+  admit(team, params.clock, params.batch);
 }
 
-template <class Placement>
-nb::object copy_from(uintptr_t copy) {
-  memory::IndexFault fault;
-  {
-    GilReleased released;
-    fault = copy_rows(*reinterpret_cast<const memory::RowCopy<Placement>*>(copy));
-  }
-  return found(fault);
-}
-
-template <class Params>
-const Params& at(uintptr_t params) {
-  return *reinterpret_cast<const Params*>(params);
-}
+void fill_slots(const memory::FillParams& params) { copy_rows(params.filled()); }
 
 void bind_embedding(nb::module_& m) {
-  using Released = nb::call_guard<GilReleased>;
-  nb::dict elements;  // by their C++ names
-  elements["float"] = static_cast<int64_t>(Element::kFloat32);
-  elements["Float16"] = static_cast<int64_t>(Element::kFloat16);
-  elements["Bfloat16"] = static_cast<int64_t>(Element::kBfloat16);
-  m.attr("ELEMENTS") = elements;
+  m.attr("ELEMENTS") = named<Element>(
+      {{"float", Element::kFloat32}, {"Float16", Element::kFloat16}, {"Bfloat16", Element::kBfloat16}});  // their C++ names
   m.attr("BAG_THREADS") = memory::kBagThreads;
-  m.def(
-      "pool_bags",
-      [](uintptr_t params, int64_t element) {
-        BagFaults faults;
-        {
-          GilReleased released;
-          faults = pool_bags(at<memory::PoolParams>(params), Element{element});
-        }
-        return nb::make_tuple(found(faults.offsets), found(faults.entries));
-      },
-      nb::arg("params"), nb::arg("element"), "What is wrong with offsets, and with entries.");
-  m.def(
-      "weigh_entries",
-      [](uintptr_t params, int64_t element) { weigh_entries(at<memory::WeighParams>(params), Element{element}); },
-      nb::arg("params"), nb::arg("element"), Released());
+  def_loop(m, "pool_bags", pool_bags, nb::arg("element"), "What is wrong with offsets, and with entries.");
+  def_loop(m, "weigh_entries", weigh_entries, nb::arg("element"));
   def_loop(m, "note_entries", note_entries);
-  m.def(
-      "update_rows", [](uintptr_t params, int64_t element) { update_rows(at<memory::UpdateParams>(params), Element{element}); },
-      nb::arg("params"), nb::arg("element"), Released());
+  def_loop(m, "update_rows", update_rows, nb::arg("element"));
 }
 
 }  // namespace
@@ -97,7 +68,7 @@ void bind_memory(nb::module_& m) {
   m.attr("LINE_BYTES") = kLineBytes;
   m.attr("WARP_LANES") = kWarpLanes;
   m.attr("UNIT_BYTES") = sizeof(memory::Unit16);
-  m.attr("FLIGHT") = memory::kInFlight;
+  m.attr("IN_FLIGHT") = memory::kInFlight;
   m.attr("COPY_THREADS") = memory::kCopyThreads;
   m.attr("BULK_BARRIER_BYTES") = sizeof(memory::BulkBarrier);
   m.attr("NO_FAULT") = memory::kNoFault;
@@ -125,11 +96,11 @@ void bind_memory(nb::module_& m) {
       },
       nb::arg("address"), nb::arg("bytes"), nb::arg("owner"), nb::arg("cuda_device") = -1);
 
-  m.def("copy_rows", &copy_from<memory::OneRange>, nb::arg("copy"));
-  m.def("copy_tiered_rows", &copy_from<memory::Tiers>, nb::arg("copy"));
+  def_native(m, "copy_rows", copy_rows, nb::arg("copy"));
+  def_native(m, "copy_tiered_rows", copy_tiered_rows, nb::arg("copy"));
   m.attr("TIERS") = nb::make_tuple("local", "peers", "host");  // as memory::Tier numbers them
-  def_native<void, const memory::CountParams<memory::OneRange>&>(m, "count_rows", count_rows, nb::arg("params"));
-  def_native<void, const memory::CountParams<memory::Tiers>&>(m, "count_tiered_rows", count_rows, nb::arg("params"));
+  def_loop(m, "count_rows", count_rows);
+  def_loop(m, "count_tiered_rows", count_tiered_rows);
   m.attr("CLOCK_SUMS") = 3 * memory::Chunks::kMost;
   def_loop(m, "admit_rows", admit_rows, "Slots for the rows of a batch (include/hinterland/memory/clock.hpp).");
   def_loop(m, "fill_slots", fill_slots, "Those rows copied to their slots.");

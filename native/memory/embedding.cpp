@@ -20,12 +20,12 @@ void with_element(Element element, const Each& each) {
 
 }  // namespace
 
-BagFaults pool_bags(const memory::PoolParams& params, Element element) {
-  BagFaults faults;
+std::pair<FoundFault, FoundFault> pool_bags(const memory::PoolParams& params, Element element) {
+  memory::IndexFault offsets, entries;
   volatile int64_t flag = 0;
   memory::PoolParams p = params;
   p.lanes = 1, p.steps = ceil_div<int64_t>(p.dim, kWide);
-  p.offsets = {&faults.offsets, &flag}, p.entries = {&faults.entries, &flag};
+  p.offsets = {&offsets, &flag}, p.entries = {&entries, &flag};
   const int64_t pieces = p.bags.bags * p.steps;
   with_element(element, [&](auto kind) {
     using T = decltype(kind);
@@ -33,7 +33,7 @@ BagFaults pool_bags(const memory::PoolParams& params, Element element) {
 #pragma omp parallel for schedule(dynamic, kPiecesAtOnce) if (pieces > kAlone)
     for (int64_t i = 0; i < pieces; ++i) one(p, i, pieces);
   });
-  return faults;
+  return {found(offsets), found(entries)};
 }
 
 void weigh_entries(const memory::WeighParams& params, Element element) {

@@ -1,18 +1,18 @@
 // The CPU's shells around hinterland/memory/embedding.hpp.
 #pragma once
 
+#include <utility>
+
 #include "hinterland/memory/embedding.hpp"
+#include "memory/gather.hpp"
 
 namespace hinterland::native {
 
 // What tables are made of: T of the parameters.
 enum class Element : int64_t { kFloat32, kFloat16, kBfloat16 };
 
-struct BagFaults {
-  memory::IndexFault offsets, entries;
-};
-
-BagFaults pool_bags(const memory::PoolParams& params, Element element);
+// What is wrong with offsets, and with entries.
+std::pair<FoundFault, FoundFault> pool_bags(const memory::PoolParams& params, Element element);
 void weigh_entries(const memory::WeighParams& params, Element element);
 void note_entries(const memory::NoteParams& params);
 

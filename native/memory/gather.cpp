@@ -32,7 +32,7 @@ void copy_all(memory::RowCopy<Placement> copy, memory::IndexFault& fault) {
 }
 
 template <class Placement>
-memory::IndexFault copy_by_size(const memory::RowCopy<Placement>& copy) {
+FoundFault copy_by_size(const memory::RowCopy<Placement>& copy) {
   memory::IndexFault fault;
   switch (copy.row_bytes) {
     case 1: copy_all<1>(copy, fault); break;
@@ -43,7 +43,7 @@ memory::IndexFault copy_by_size(const memory::RowCopy<Placement>& copy) {
     case 32: copy_all<32>(copy, fault); break;
     default: copy_all<0>(copy, fault); break;
   }
-  return fault;
+  return found(fault);
 }
 
 template <class Placement>
@@ -55,12 +55,12 @@ void count_all(const memory::CountParams<Placement>& params) {
 }  // namespace
 
 void count_rows(const memory::CountParams<memory::OneRange>& params) { count_all(params); }
-void count_rows(const memory::CountParams<memory::Tiers>& params) { count_all(params); }
+void count_tiered_rows(const memory::CountParams<memory::Tiers>& params) { count_all(params); }
 
-memory::IndexFault copy_rows(const memory::RowCopy<memory::OneRange>& copy) { return copy_by_size(copy); }
+FoundFault copy_rows(const memory::RowCopy<memory::OneRange>& copy) { return copy_by_size(copy); }
 
-memory::IndexFault copy_rows(const memory::RowCopy<memory::Tiers>& copy) {
-  const memory::IndexFault fault = copy_by_size(copy);
+FoundFault copy_tiered_rows(const memory::RowCopy<memory::Tiers>& copy) {
+  const FoundFault fault = copy_by_size(copy);
   if (!copy.into_table || copy.placement.others == 0) return fault;
 #pragma omp parallel for schedule(static) if (copy.count * (copy.row_bytes + 8) > kParallelBytes)
   for (int64_t turn = 0; turn < copy.count; ++turn) {  // as replicate_rows, in whole rows

@@ -1,10 +1,9 @@
-#include "bindings.hpp"
-#include "core/bind_team.hpp"
-#include "sampling/negatives.hpp"
-#include "sampling/neighbors.hpp"
-#include "sampling/walks.hpp"
-
-namespace nb = nanobind;
+// The samplers on the CPU.
+#include "core/team.hpp"
+#include "graph/bind_views.hpp"
+#include "hinterland/sampling/negatives.hpp"
+#include "hinterland/sampling/neighbors.hpp"
+#include "hinterland/sampling/walks.hpp"
 
 namespace hinterland::native {
 
@@ -22,7 +21,34 @@ HINTERLAND_STRUCT(sampling::NegativeControl, team, bad_source, full_source, bad_
 HINTERLAND_STRUCT(sampling::NegativeParams, graph, phase, seed, batch, count, each, sources, exact, source, target, absent,
                   control);
 
-void bind_sampling(nb::module_& m) {
+namespace {
+
+void run_neighbors(const sampling::SampleParams& params) {
+  // Lists of one call have the form of those of its first step.
+  const int64_t first = params.first == 0 ? 0 : (params.first - 1) / 2 % params.num_relations;
+  with_graph_of<Sources>(*params.relations[first].lists, nullptr, [&]<class Graph>(const Graph&, const auto*) {
+    ThreadTeam team;
+    sampling::sample_neighbors<Graph, true>(team, params);
+  });
+}
+
+void run_walks(const sampling::WalkParams& params) {
+  with_graph_of<Sources>(*params.graph, nullptr, [&]<class Graph>(const Graph&, const auto*) {
+    ThreadTeam team;
+    sampling::random_walks<Graph>(team, params);
+  });
+}
+
+void run_negatives(const sampling::NegativeParams& params) {
+  with_graph_of<Sources>(*params.graph, nullptr, [&]<class Graph>(const Graph&, const auto*) {
+    ThreadTeam team;
+    sampling::negative_edges<Graph>(team, params);
+  });
+}
+
+}  // namespace
+
+void bind_sampling(nanobind::module_& m) {
   using namespace sampling;
   using Weights = sampling::WeightKind;
   m.attr("SAMPLE_NONE") = kNone;
@@ -37,10 +63,9 @@ void bind_sampling(nb::module_& m) {
   m.attr("SAMPLE_MOST_FANOUT") = kMostFanout;
   m.attr("WALK_MOST_STEPS") = kMostSteps;
   m.attr("NEGATIVE_PHASES") = named<int64_t>({{"try", kTryPairs}, {"count", kCountAbsent}, {"pick", kPickAbsent}});
-  def_loop(m, "sample_neighbors", native::sample_neighbors, "Steps of a batch (include/hinterland/sampling/neighbors.hpp).");
-  def_loop(m, "random_walks", native::random_walks, "Random walks (include/hinterland/sampling/walks.hpp).");
-  def_loop(m, "negative_edges", native::negative_edges,
-           "A phase of drawing pairs (include/hinterland/sampling/negatives.hpp).");
+  def_loop(m, "sample_neighbors", run_neighbors, "Steps of a batch (include/hinterland/sampling/neighbors.hpp).");
+  def_loop(m, "random_walks", run_walks, "Random walks (include/hinterland/sampling/walks.hpp).");
+  def_loop(m, "negative_edges", run_negatives, "A phase of drawing pairs (include/hinterland/sampling/negatives.hpp).");
 }
 
 }  // namespace hinterland::native

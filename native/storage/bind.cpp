@@ -13,42 +13,38 @@ namespace nb = nanobind;
 
 namespace hinterland::native {
 
+template <>
+struct Given<std::span<const uint64_t>> {
+  using Parts = std::tuple<uintptr_t, size_t>;
+  static std::span<const uint64_t> whole(uintptr_t address, size_t count) {
+    return {reinterpret_cast<const uint64_t*>(address), count};
+  }
+};
+
+namespace {
+
+// One sum for each block, written to `sums`.
+void checksums(const char* data, int64_t bytes, uint64_t seed, uint64_t* sums) {
+  const int64_t blocks = (bytes + kChecksumBlock - 1) / kChecksumBlock;
+  constexpr int64_t kBlocksAtOnce = 4;  // that a thread takes: chosen, not measured
+#pragma omp parallel for schedule(dynamic, kBlocksAtOnce) if (blocks > kBlocksAtOnce)
+  for (int64_t i = 0; i < blocks; ++i) {
+    const int64_t at = i * kChecksumBlock;
+    sums[i] = checksum(data + at, std::min(kChecksumBlock, bytes - at), seed + i);
+  }
+}
+
+}  // namespace
+
 void bind_storage(nb::module_& m) {
   m.attr("CHECKSUM_BLOCK") = kChecksumBlock;
-  m.def(
-      "checksums",
-      [](uintptr_t data, int64_t bytes, uint64_t seed, uintptr_t sums) {
-        GilReleased released;
-        const char* const from = reinterpret_cast<const char*>(data);
-        uint64_t* const to = reinterpret_cast<uint64_t*>(sums);
-        const int64_t blocks = (bytes + kChecksumBlock - 1) / kChecksumBlock;
-        constexpr int64_t kBlocksAtOnce = 4;  // that a thread takes: chosen, not measured
-#pragma omp parallel for schedule(dynamic, kBlocksAtOnce) if (blocks > kBlocksAtOnce)
-        for (int64_t i = 0; i < blocks; ++i) {
-          const int64_t at = i * kChecksumBlock;
-          to[i] = checksum(from + at, std::min(kChecksumBlock, bytes - at), seed + i);
-        }
-      },
-      nb::arg("data"), nb::arg("bytes"), nb::arg("seed"), nb::arg("sums"),
-      "One 64-bit sum for each CHECKSUM_BLOCK bytes, written to `sums`.");
-  m.def(
-      "read_file",
-      [](const std::filesystem::path& path, int64_t offset, uintptr_t to, int64_t bytes, int threads, uintptr_t sums,
-         size_t blocks) {
-        GilReleased released;
-        read_file(path.native(), offset, reinterpret_cast<void*>(to), bytes, threads,
-                  {reinterpret_cast<const uint64_t*>(sums), blocks});
-      },
-      nb::arg("path"), nb::arg("offset"), nb::arg("to"), nb::arg("bytes"), nb::arg("threads") = 64, nb::arg("sums") = 0,
-      nb::arg("blocks") = 0,
-      "Fills `bytes` bytes at `to`. `sums`: where the checksums of all the file's blocks are, to be checked against.");
-  m.def(
-      "write_file",
-      [](const std::filesystem::path& path, int64_t offset, uintptr_t from, int64_t bytes, int threads) {
-        GilReleased released;
-        write_file(path.native(), offset, reinterpret_cast<const void*>(from), bytes, threads);
-      },
-      nb::arg("path"), nb::arg("offset"), nb::arg("from_"), nb::arg("bytes"), nb::arg("threads") = 8);
+  def_native(m, "checksums", checksums, nb::arg("data"), nb::arg("bytes"), nb::arg("seed"), nb::arg("sums"),
+             "One 64-bit sum for each CHECKSUM_BLOCK bytes, written to `sums`.");
+  def_native(m, "read_file", read_file, nb::arg("path"), nb::arg("offset"), nb::arg("to"), nb::arg("bytes"),
+             nb::arg("threads") = 64, nb::arg("sums") = 0, nb::arg("blocks") = 0,
+             "Fills `bytes` bytes at `to`. `sums`: where the checksums of all the file's blocks are, to be checked against.");
+  def_native(m, "write_file", write_file, nb::arg("path"), nb::arg("offset"), nb::arg("from_"), nb::arg("bytes"),
+             nb::arg("threads") = 8);
   m.def(
       "exchange",
       [](const std::filesystem::path& one, const std::filesystem::path& other) {

@@ -72,8 +72,10 @@ void for_each_block(int64_t count, int threads, const Body& body) {
 
 }  // namespace
 
-void read_file(const std::string& path, int64_t offset, void* to, int64_t bytes, int threads, std::span<const uint64_t> sums) {
+void read_file(const std::filesystem::path& file, int64_t offset, void* to, int64_t bytes, int threads,
+               std::span<const uint64_t> sums) {
   if (bytes == 0) return;
+  const std::string& path = file.native();
   Descriptor buffered(path, O_RDONLY);
   if (!buffered.open()) throw_errno("cannot open " + path, errno);
   struct stat info{};
@@ -114,8 +116,9 @@ void read_file(const std::string& path, int64_t offset, void* to, int64_t bytes,
   });
 }
 
-void write_file(const std::string& path, int64_t offset, const void* from, int64_t bytes, int threads) {
+void write_file(const std::filesystem::path& name, int64_t offset, const void* from, int64_t bytes, int threads) {
   if (bytes == 0) return;
+  const std::string& path = name.native();
   Descriptor file(path, O_WRONLY);
   if (!file.open()) throw_errno("cannot write " + path, errno);
   const char* const in = static_cast<const char*>(from);

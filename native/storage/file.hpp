@@ -2,8 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <span>
-#include <string>
 
 namespace hinterland::native {
 
@@ -11,10 +11,10 @@ namespace hinterland::native {
 // larger than half the memory does not push itself out of it through the page cache. FormatError where the file is too short.
 // With `sums`, one for each kChecksumBlock bytes of the whole file, every block that is touched is read whole and has to match
 // its sum, block i with the seed i; FormatError for the first that does not.
-void read_file(const std::string& path, int64_t offset, void* to, int64_t bytes, int threads,
-               std::span<const uint64_t> sums = {});
+void read_file(const std::filesystem::path& path, int64_t offset, void* to, int64_t bytes, int threads,
+               std::span<const uint64_t> sums);
 
 // Writes `bytes` bytes from `from` at `offset` of `path`, which must exist. StorageError when the disk is full.
-void write_file(const std::string& path, int64_t offset, const void* from, int64_t bytes, int threads);
+void write_file(const std::filesystem::path& path, int64_t offset, const void* from, int64_t bytes, int threads);
 
 }  // namespace hinterland::native

@@ -1,11 +1,25 @@
-#include "traffic/requests.hpp"
+// Replays a traversal of EMOGI warp by warp and counts what its loads ask of the link.
+#include "hinterland/traffic/requests.hpp"
 
 #include <algorithm>
 #include <vector>
 
+#include "bindings.hpp"
+#include "graph/emogi.hpp"
+
+namespace nb = nanobind;
+
 namespace hinterland::native {
 
 namespace {
+
+struct LevelTraffic {
+  traffic::RequestCounts requests;
+  int64_t vertices;        // served, each counted once
+  int64_t useful_bytes;    // of their lists
+  int64_t distinct_bytes;  // of the sectors that hold them, each counted once: what a cache without end would let through
+  int64_t longest;         // times that the busiest warp waits for the link
+};
 
 // A list that lanes of a warp read in a level: all of them if the access is by warp, else one.
 struct Reading {
@@ -120,8 +134,8 @@ void count_lists(const graph::Division& division, const int32_t* stamps, int ele
   }
 }
 
-}  // namespace
-
+// `stamps` says in which level each vertex is active, -1 never; a vertex is active in at most one. An element of the array that
+// is read takes element_bytes: those of an edge, or of a weight beside it. Adds to levels[0 .. num_levels - 1].
 void count_traffic(const EmogiCase& run, const int32_t* stamps, int element_bytes, LevelTraffic* levels, int64_t num_levels) {
   count_lists(run.params.division, stamps, element_bytes, levels, num_levels);
   with_policies(run, [&](auto access, const auto& assignment, auto edge) {
@@ -141,6 +155,16 @@ void count_traffic(const EmogiCase& run, const int32_t* stamps, int element_byte
       replay.add_to(levels);
     }
   });
+}
+
+}  // namespace
+
+void bind_traffic(nb::module_& m) {
+  m.attr("TRAFFIC_FIELDS") = sizeof(LevelTraffic) / sizeof(int64_t);
+  def_native(m, "count_traffic", count_traffic, nb::arg("run"), nb::arg("stamps"), nb::arg("element_bytes"), nb::arg("levels"),
+             nb::arg("num_levels"),
+             "Adds the requests of each level to int64 [levels, 8]: those of 32, 64, 96 and 128 bytes, vertices served, useful "
+             "bytes, distinct bytes, and how often the busiest warp waits.");
 }
 
 }  // namespace hinterland::native

@@ -9,6 +9,7 @@
 #include "hinterland/graph/bc.hpp"
 #include "lane_team.hpp"
 #include "offset_widths.hpp"
+#include "scratch.hpp"
 
 using namespace hinterland;
 
@@ -66,18 +67,21 @@ bool agrees(unsigned seed) {
   words.num_vertices = vertices;
   words.num_edges = offsets.back();
   words.offsets = held.view();
-  words.edges = edges.data() + padding;
+  words.edges.home = edges.data() + padding;
   const graph::Csr<Edge> graph(words);
 
-  const graph::BcLayout at(vertices, graph.num_edges, history_size);
   std::vector<int32_t> levels(vertices, -1);
   std::vector<double> sigma(vertices), scores(vertices), expected(vertices);
   for (int turn = 0; turn < 2; ++turn) {
     const int source = random() % vertices;
     const std::vector<double> delta = brandes(neighbours, source);
-    std::vector<char> scratch(at.bytes, 0x55);
-    std::fill_n(scratch.begin(), at.zeroed, 0);
-    const graph::BcState state(levels.data(), sigma.data(), scores.data(), scratch.data(), at, vertices, history_size);
+    graph::BcParams p{};
+    p.levels = levels.data();
+    p.sigma = sigma.data();
+    p.scores = scores.data();
+    p.history_size = history_size;
+    std::vector<char> scratch = scratch_of<graph::BcState>(p, vertices, graph.num_edges);
+    const graph::BcState state(p, vertices, graph.num_edges);
     Lanes::run([&] {
       LaneTeam team;
       betweenness(team, graph, state, source);

@@ -10,6 +10,7 @@
 #include "hinterland/graph/bfs.hpp"
 #include "lane_team.hpp"
 #include "offset_widths.hpp"
+#include "scratch.hpp"
 
 using namespace hinterland;
 
@@ -70,7 +71,7 @@ bool agrees(unsigned seed) {
   words.num_vertices = vertices;
   words.num_edges = offsets.back();
   words.offsets = held.view();
-  words.edges = edges.data() + padding;
+  words.edges.home = edges.data() + padding;
   const graph::Csr<Edge> graph(words);
 
   // The transposed graph, its lists ascending, with some heads.
@@ -90,18 +91,19 @@ bool agrees(unsigned seed) {
   const HeldOffsets in_held(in_offsets, seed / 2 % 2);
   graph::GraphWords in_words = words;
   in_words.offsets = in_held.view();
-  in_words.edges = in_edges.data();
+  in_words.edges.home = in_edges.data();
   in_words.heads = heads.data();
   in_words.heads_per_vertex = heads_per_vertex;
   const graph::Csr<Edge> incoming(in_words);
 
   for (const graph::Csr<Edge>* in : {static_cast<const graph::Csr<Edge>*>(nullptr), &incoming}) {
-    const graph::BfsLayout at(vertices, offsets.back());
-    std::vector<char> scratch(at.bytes, 0x55);
-    std::fill_n(scratch.begin(), at.zeroed, 0);
     std::vector<int32_t> found_levels(vertices, -1);
     std::vector<Id> found_parents(vertices, graph::BfsState<Id>::kUnset);
-    const graph::BfsState<Id> state(found_parents.data(), found_levels.data(), scratch.data(), at, vertices);
+    graph::BfsParams p{};
+    p.parents = found_parents.data();
+    p.levels = found_levels.data();
+    std::vector<char> scratch = scratch_of<graph::BfsState<Id>>(p, vertices, offsets.back());
+    const graph::BfsState<Id> state(p, vertices, offsets.back());
     Lanes::run([&] {
       LaneTeam team;
       bfs(team, graph, in, state, source);

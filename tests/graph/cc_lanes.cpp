@@ -9,6 +9,7 @@
 #include "hinterland/graph/cc.hpp"
 #include "lane_team.hpp"
 #include "offset_widths.hpp"
+#include "scratch.hpp"
 
 using namespace hinterland;
 
@@ -35,7 +36,7 @@ struct Arrays {
     words.num_vertices = vertices;
     words.num_edges = offsets.back();
     words.offsets = held.view();
-    words.edges = edges.data() + padding;
+    words.edges.home = edges.data() + padding;
     words.heads = heads.data();
     words.heads_per_vertex = heads_per_vertex;
   }
@@ -73,11 +74,11 @@ bool agrees(unsigned seed) {
   const graph::Csr<Edge> graph(forward.words), incoming(backward.words);
   for (const graph::Csr<Edge>* other : {static_cast<const graph::Csr<Edge>*>(nullptr), &incoming, symmetric ? &graph : nullptr})
     for (const bool reread : {false, true}) {
-      const graph::ComponentsLayout at(vertices, graph.num_edges);
-      std::vector<char> scratch(at.bytes, 0x55);
-      std::fill_n(scratch.begin(), at.zeroed, 0);
       std::vector<Id> found(vertices, 12345);
-      const graph::ComponentsState<Id> state(found.data(), scratch.data(), at, vertices);
+      graph::ComponentsParams p{};
+      p.labels = found.data();
+      std::vector<char> scratch = scratch_of<graph::ComponentsState<Id>>(p, vertices, graph.num_edges);
+      const graph::ComponentsState<Id> state(p, vertices, graph.num_edges);
       Lanes::run([&] {
         LaneTeam team;
         connected_components(team, graph, other, state, reread);

@@ -12,6 +12,7 @@
 #include "hinterland/graph/visit_packed.hpp"
 #include "lane_team.hpp"
 #include "offset_widths.hpp"
+#include "scratch.hpp"
 
 using namespace hinterland;
 
@@ -52,7 +53,7 @@ struct Packed {
     view.num_edges = offsets.back();
     view.offsets = held.view();
     view.metered = 1;
-    view.packed = words.data();
+    view.packed.home = words.data();
     view.packed_offsets = held_at.view();
     view.packed_end = static_cast<int64_t>(words.size()) * 4 - graph::packed_bytes(0);
     return view;
@@ -107,9 +108,9 @@ bool visits_every_edge(unsigned seed, int64_t vertices) {
   const Metered<Edge> graph(packed.view(seed));
 
   const int64_t groups = ceil_div<int64_t>(lists, graph::kGroup);
-  const graph::FrontierLayout layout(vertices, graph.num_edges);
-  std::vector<char> scratch(layout.bytes, 0);
-  const graph::Frontier frontier(scratch.data(), layout, vertices);
+  HeldFrontier held(vertices, graph.num_edges);
+  const graph::Frontier& frontier = held.frontier;
+  std::fill_n(frontier.current, frontier.num_groups, 0);
   Edges expected;
   Collect collect;
   int64_t bytes = 0;
@@ -194,12 +195,13 @@ bool searches(unsigned seed, int64_t& pulled) {
   Packed out(neighbours, vertices), in(before, vertices);
   const graph::PackedCsr<int32_t> graph(out.view(seed)), incoming(in.view(seed / 2));
   for (const auto* lists : {static_cast<const graph::PackedCsr<int32_t>*>(nullptr), &incoming}) {
-    const graph::BfsLayout at(vertices, graph.num_edges);
-    std::vector<char> scratch(at.bytes, 0x55);
-    std::fill_n(scratch.begin(), at.zeroed, 0);
     std::vector<int32_t> found_levels(vertices, -1);
     std::vector<uint32_t> found_parents(vertices, graph::BfsState<uint32_t>::kUnset);
-    const graph::BfsState<uint32_t> state(found_parents.data(), found_levels.data(), scratch.data(), at, vertices);
+    graph::BfsParams p{};
+    p.parents = found_parents.data();
+    p.levels = found_levels.data();
+    std::vector<char> scratch = scratch_of<graph::BfsState<uint32_t>>(p, vertices, graph.num_edges);
+    const graph::BfsState<uint32_t> state(p, vertices, graph.num_edges);
     Lanes::run([&] {
       LaneTeam team;
       bfs(team, graph, lists, state, source);
@@ -219,15 +221,15 @@ bool survives(unsigned seed) {
   for (int i = 0; i < 20; ++i) packed.words[random() % packed.words.size()] = static_cast<uint32_t>(random());
   for (int i = 0; i < 3; ++i) packed.at[random() % vertices] = static_cast<int64_t>(random());
   const Metered<int32_t> graph(packed.view(seed));
-  const graph::FrontierLayout layout(vertices, graph.num_edges);
-  std::vector<char> scratch(layout.bytes, 0);
-  const graph::Frontier frontier(scratch.data(), layout, vertices);
+  HeldFrontier held(vertices, graph.num_edges);
+  const graph::Frontier& frontier = held.frontier;
+  std::fill_n(frontier.current, frontier.num_groups, 0);
   for (int64_t v = 0; v < vertices; ++v) frontier.current[graph::group_of(v)] |= graph::bit_of(v);
   bool vertex = false, bad = false;
   Collect collect;
   Lanes::run([&] {
     graph::CountsOf<std::decay_t<decltype(graph)>> counts;
-    for (int64_t group = 0; group < layout.groups; ++group)
+    for (int64_t group = 0; group < frontier.num_groups; ++group)
       for (int64_t first = 0; first < 10 * graph::kTaskChunks; first += graph::kTaskChunks)
         visit(graph, frontier, {group, first}, collect, counts);
     const bool any_bad = Warp::any(counts.bad != graph::FrontierControl::kNone);

@@ -9,6 +9,7 @@
 #include "hinterland/graph/msbfs.hpp"
 #include "lane_team.hpp"
 #include "offset_widths.hpp"
+#include "scratch.hpp"
 
 using namespace hinterland;
 
@@ -53,7 +54,7 @@ struct Arrays {
     words.num_vertices = lists.size();
     words.num_edges = offsets.back();
     words.offsets = held.view();
-    words.edges = edges.data() + padding;
+    words.edges.home = edges.data() + padding;
     words.heads = heads.data();
     words.heads_per_vertex = heads_per_vertex;
   }
@@ -85,11 +86,11 @@ bool agrees(unsigned seed) {
   }
 
   for (const graph::Csr<Edge>* in : {static_cast<const graph::Csr<Edge>*>(nullptr), &incoming}) {
-    const graph::MsBfsLayout at(vertices, graph.num_edges);
-    std::vector<char> scratch(at.bytes, 0x55);
-    std::fill_n(scratch.begin(), at.zeroed, 0);
     std::vector<int32_t> found(count * vertices, -1);
-    const graph::MsBfsState<Mask> state(found.data(), scratch.data(), at, vertices);
+    graph::MsBfsParams p{};
+    p.levels = found.data();
+    std::vector<char> scratch = scratch_of<graph::MsBfsState<Mask>>(p, vertices, graph.num_edges);
+    const graph::MsBfsState<Mask> state(p, vertices, graph.num_edges);
     Lanes::run([&] {
       LaneTeam team;
       msbfs(team, graph, in, state, sources.data(), count);

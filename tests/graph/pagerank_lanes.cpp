@@ -9,6 +9,7 @@
 #include "hinterland/graph/pagerank.hpp"
 #include "lane_team.hpp"
 #include "offset_widths.hpp"
+#include "scratch.hpp"
 
 using namespace hinterland;
 
@@ -32,7 +33,7 @@ struct Arrays {
     words.num_vertices = lists.size();
     words.num_edges = offsets.back();
     words.offsets = held.view();
-    words.edges = edges.data() + padding;
+    words.edges.home = edges.data() + padding;
   }
 };
 
@@ -76,18 +77,21 @@ bool agrees(unsigned seed) {
   const Arrays<Edge> forward(out, random() % 40, seed % 2), backward(in, random() % 40, seed / 2 % 2);
   const graph::Csr<Edge> graph(forward.words), incoming(symmetric ? forward.words : backward.words);
   const graph::PagerankOptions options{0.2, sizeof(Real) == 4 ? 1e-5 : 1e-7};  // a few iterations show what goes wrong
-  const Real* p = random() % 2 ? personal.data() : nullptr;
-  const graph::PagerankLayout at(vertices, graph.num_edges);
-  std::vector<char> scratch(at.bytes, 0x55);
-  std::fill_n(scratch.begin(), at.zeroed, 0);
+  const Real* shares = random() % 2 ? personal.data() : nullptr;
   std::vector<Real> contributions(vertices, 5), sums(vertices, 7);
-  const graph::PagerankState<Real> state(contributions.data(), sums.data(), p, options, scratch.data(), at, vertices);
+  graph::PagerankParams p{};
+  p.options = options;
+  p.personal = shares;
+  p.contributions = contributions.data();
+  p.sums = sums.data();
+  std::vector<char> scratch = scratch_of<graph::PagerankState<Real>>(p, vertices, graph.num_edges);
+  const graph::PagerankState<Real> state(p, vertices, graph.num_edges);
   Lanes::run([&] {
     LaneTeam team;
     pagerank(team, graph, incoming, state, 100, seed % 2);
   });
-  const std::vector<double> expected =
-      expected_scores(out, p == nullptr ? uniform : std::vector<double>(personal.begin(), personal.end()), options.damping);
+  const std::vector<double> expected = expected_scores(
+      out, shares == nullptr ? uniform : std::vector<double>(personal.begin(), personal.end()), options.damping);
   double away = 0;
   for (int v = 0; v < vertices; ++v) away += std::abs(expected[v] - static_cast<double>(sums[v]));
   return away < options.tolerance && state.control->final_error < options.tolerance &&

@@ -9,6 +9,7 @@
 #include "hinterland/graph/sswp.hpp"
 #include "lane_team.hpp"
 #include "offset_widths.hpp"
+#include "scratch.hpp"
 
 using namespace hinterland;
 
@@ -44,8 +45,8 @@ bool agrees(unsigned seed) {
   words.num_vertices = vertices;
   words.num_edges = offsets.back();
   words.offsets = held.view();
-  words.edges = to.data() + padding;
-  words.weights = weights.data() + padding;
+  words.edges.home = to.data() + padding;
+  words.weights.home = weights.data() + padding;
   const graph::Csr<Edge, Weight> graph(words);
 
   std::vector<Key> expected(vertices, Policy::kUnset);
@@ -63,11 +64,11 @@ bool agrees(unsigned seed) {
 
   const double infinity = std::numeric_limits<double>::infinity();
   for (const double delta : {1.0, 30.0, infinity}) {
-    const graph::PathLayout at(vertices, offsets.back());
-    std::vector<char> scratch(at.bytes, 0x55);
-    std::fill_n(scratch.begin(), at.zeroed, 0);
     std::vector<Key> keys(vertices, Policy::kUnset);
-    const graph::PathState<Policy> state(keys.data(), scratch.data(), at, vertices);
+    graph::PathParams p{};
+    p.keys = keys.data();
+    std::vector<char> scratch = scratch_of<graph::PathState<Policy>>(p, vertices, offsets.back());
+    const graph::PathState<Policy> state(p, vertices, offsets.back());
     Lanes::run([&] {
       LaneTeam team;
       best_paths(team, graph, state, source, {delta, delta == 1.0 ? 50 : -1});

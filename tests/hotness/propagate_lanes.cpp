@@ -8,6 +8,7 @@
 #include "hinterland/hotness/propagate.hpp"
 #include "lane_team.hpp"
 #include "offset_widths.hpp"
+#include "scratch.hpp"
 
 using namespace hinterland;
 
@@ -40,12 +41,10 @@ bool agrees(unsigned seed) {
   words.num_vertices = vertices;
   words.num_edges = offsets.back();
   words.offsets = held.view();
-  words.edges = targets.data() + padding;
+  words.edges.home = targets.data() + padding;
 
-  const graph::FrontierLayout at(vertices, words.num_edges);
-  std::vector<char> scratch(at.bytes, 0x55);
-  std::fill_n(scratch.begin(), at.zeroed, 0);
-  const graph::Frontier frontier(scratch.data(), at, vertices);
+  HeldFrontier held_frontier(vertices, words.num_edges);
+  const graph::Frontier& frontier = held_frontier.frontier;
   Lanes::run([&] {
     LaneTeam team;
     hotness::propagate(team, graph::Csr<Edge>(words), frontier, values.data(), sums.data(), mutual);

@@ -97,4 +97,15 @@ class GridTeam {
 
 #endif
 
+// body(i) for each i of [0, count), one to a lane.
+template <class Team, class Body>
+HINTERLAND_FN void for_each(Team& team, int64_t count, const Body& body) {
+  team.static_for(count, [&](const auto& ranges) {
+    ranges([&](int64_t first, int64_t last) {
+      const int64_t i = first + Warp::lane();
+      if (i < last) body(i);
+    });
+  });
+}
+
 }  // namespace hinterland

@@ -37,17 +37,6 @@ template <bool kFirst, class A, class B>
 using conditional_t = typename Conditional<kFirst, A, B>::type;
 
 template <class T>
-struct RemoveReference {
-  using type = T;
-};
-template <class T>
-struct RemoveReference<T&> {
-  using type = T;
-};
-template <class T>
-using remove_reference_t = typename RemoveReference<T>::type;
-
-template <class T>
 struct RemoveConst {
   using type = T;
 };

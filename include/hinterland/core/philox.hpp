@@ -9,6 +9,8 @@ namespace hinterland {
 struct Philox {
   struct Block {
     uint32_t word[4];
+
+    HINTERLAND_FN uint64_t half(int i) const { return static_cast<uint64_t>(word[2 * i + 1]) << 32 | word[2 * i]; }
   };
 
   uint64_t key;
@@ -28,10 +30,7 @@ struct Philox {
     return c;
   }
 
-  HINTERLAND_FN uint64_t bits64(uint64_t low, uint64_t high = 0) const {
-    const Block b = (*this)(low, high);
-    return (static_cast<uint64_t>(b.word[1]) << 32) | b.word[0];
-  }
+  HINTERLAND_FN uint64_t bits64(uint64_t low, uint64_t high = 0) const { return (*this)(low, high).half(0); }
 
   // Uniform in [0, bound), by multiply and shift (Lemire 2019); the bias is below bound / 2^64.
   HINTERLAND_FN uint64_t below(uint64_t bound, uint64_t low, uint64_t high = 0) const {

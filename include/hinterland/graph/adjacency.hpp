@@ -18,18 +18,14 @@ struct GraphWords {
   int64_t num_vertices, num_edges;
   int64_t edge_bytes;  // of a neighbour: 4 or 8
   Offsets offsets;
-  const void* edges;
-  const void* weights;
-  // Pages of the edge array that are kept on the GPU: the slot of each page, or -1, and the pages' content.
-  const int32_t* slots;
-  const void* hot_edges;
-  const void* hot_weights;
-  // The first neighbours of each vertex: neighbour j of v is heads[j * num_vertices + v], or -1 where there is none.
+  memory::ArrayWords edges, weights;
+  // Heads, a cache of the first neighbours of each vertex: neighbour j of v is heads[j * num_vertices + v], or -1 if there is
+  // none.
   const void* heads;
   int64_t heads_per_vertex;
   int64_t num_isolated;  // vertices without neighbours, 0 if not counted
   // Compressed lists (graph/compress.hpp) in place of `edges`.
-  const void* packed;
+  memory::ArrayWords packed;
   Offsets packed_offsets;
   int64_t packed_end;  // no list ends after this byte of `packed`
   int64_t metered;     // 1: a CPU counts what it reads; a GPU does where its kernel's graph is Metered
@@ -56,7 +52,7 @@ class OffsetSource {
   HINTERLAND_FN Piece list_alone(int64_t vertex) const { return {read_alone(vertex), read_alone(vertex + 1)}; }
 
  private:
-  // Half of `bytes` says it as well, and takes one register.
+  // The low half of `bytes` says it as well, and takes one register, not two.
   HINTERLAND_FN bool is_narrow() const { return static_cast<int32_t>(words_.bytes) == 4; }
   template <class T>
   HINTERLAND_FN Piece found(const int64_t (&at)[2]) const {
@@ -94,11 +90,11 @@ struct ListsOf {
   int64_t heads_per_vertex;
   int64_t num_isolated;
 
-  HINTERLAND_FN ListsOf(const GraphWords& words, const void* kept_weights)
+  HINTERLAND_FN ListsOf(const GraphWords& words, const memory::ArrayWords& weights)
       : num_vertices(words.num_vertices),
         num_edges(words.num_edges),
         offsets(words.offsets, words.num_vertices + 1),
-        weights(words.weights, words.num_edges, kept_weights, words.slots),
+        weights(weights, words.num_edges),
         heads(words.heads, words.heads_per_vertex * words.num_vertices),
         heads_per_vertex(words.heads_per_vertex),
         num_isolated(words.num_isolated) {}
@@ -119,8 +115,7 @@ struct Csr : ListsOf<EdgeType, WeightType, Sources> {
   typename Sources::template Large<EdgeType> edges;
 
   HINTERLAND_FN explicit Csr(const GraphWords& words)
-      : ListsOf<EdgeType, WeightType, Sources>(words, words.hot_weights),
-        edges(words.edges, words.num_edges, words.hot_edges, words.slots) {}
+      : ListsOf<EdgeType, WeightType, Sources>(words, words.weights), edges(words.edges, words.num_edges) {}
 };
 
 }  // namespace hinterland::graph

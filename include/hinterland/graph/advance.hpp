@@ -73,6 +73,16 @@ HINTERLAND_FN void advance(Team& team, const Graph& graph, const Frontier& front
   visit_tasks(team, graph, frontier, step, num_tasks, visiting);
 }
 
+// The beginning of a run whose step 0 needs no frontier.
+template <class Team>
+HINTERLAND_FN void begin_first_step(Team& team, const Frontier& frontier) {
+  team.single([&] {
+    frontier.begin();
+    frontier.begin_step(0, team.now_ns());
+  });
+  team.wait();  // nothing is reported before that
+}
+
 inline constexpr int kPullGroups = 8;  // that a warp takes at once
 
 // A step that pulls from `graph`: puller.group(group, touched, parts, counts) for every group, then puller.part(task, touched, counts) for
@@ -130,6 +140,16 @@ struct EnterWhere {
 template <class Holds>
 HINTERLAND_FN auto where(const Frontier& frontier, const GroupList& groups, const Holds& holds) {
   return [=, &frontier, &holds] { return EnterWhere<Holds>{frontier, groups, holds}; };
+}
+
+// A run that is one step: the lists of all vertices for which holds(vertex).
+template <class Team, class Graph, class Holds, class Visiting>
+HINTERLAND_FN void visit_lists(Team& team, const Graph& graph, const Frontier& frontier, const Holds& holds,
+                               const Visiting& visiting) {
+  begin_first_step(team, frontier);
+  const GroupList all = frontier.all_groups();
+  advance(team, graph, frontier, 0, all, where(frontier, all, holds), visiting);
+  team.single([&] { frontier.end(team.now_ns()); });
 }
 
 }  // namespace hinterland::graph

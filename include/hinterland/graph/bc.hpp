@@ -22,46 +22,31 @@ struct BcParams {
   int32_t* levels;  // [vertices], all -1
   double* sigma;    // [vertices], all 0: shortest paths from the source
   double* scores;   // [vertices], added to
-  char* scratch;    // BcLayout
+  char* scratch;    // that of a BcState
   int64_t history_size;
-};
-
-// The search's memory besides levels, sigma and scores. The first `zeroed` bytes must be zero at the start.
-// `history` remembers in which groups the vertices of each level lie, for the way back: at most `history_size` numbers.
-struct BcLayout {
-  int64_t overflow, zeroed, dependencies, history, bytes;
-  FrontierLayout frontier;
-
-  HINTERLAND_FN BcLayout(int64_t num_vertices, int64_t num_edges, int64_t history_size, Layout layout = {})
-      : overflow(layout.take<int64_t>(1)), frontier(num_vertices, num_edges, layout) {
-    zeroed = frontier.zeroed;
-    layout.end = frontier.bytes;
-    dependencies = layout.take<double>(num_vertices);
-    history = layout.take<uint32_t>(history_size);
-    bytes = layout.end;
-  }
 };
 
 struct BcState {
-  int32_t* levels;  // -1: not reached yet
-  double* sigma;    // 0 likewise
-  double* scores;   // of all sources so far
-  double* c;
+  Scratch scratch;
+  int32_t* levels;    // -1: not reached yet
+  double* sigma;      // 0 likewise
+  double* scores;     // of all sources so far
   int64_t* overflow;  // 1 if there were more paths than a double counts
-  uint32_t* history;
-  int64_t history_size;
   Frontier frontier;
+  double* c;
+  uint32_t* history;  // in which groups the vertices of each level lie, for the way back: at most `history_size` numbers
+  int64_t history_size;
 
-  HINTERLAND_FN BcState(int32_t* levels, double* sigma, double* scores, char* scratch, const BcLayout& at, int64_t num_vertices,
-                        int64_t history_size)
-      : levels(levels),
-        sigma(sigma),
-        scores(scores),
-        c(reinterpret_cast<double*>(scratch + at.dependencies)),
-        overflow(reinterpret_cast<int64_t*>(scratch + at.overflow)),
-        history(reinterpret_cast<uint32_t*>(scratch + at.history)),
-        history_size(history_size),
-        frontier(scratch, at.frontier, num_vertices) {}
+  HINTERLAND_FN BcState(const BcParams& p, int64_t num_vertices, int64_t num_edges)
+      : scratch{p.scratch},
+        levels(p.levels),
+        sigma(p.sigma),
+        scores(p.scores),
+        overflow(scratch.take<int64_t>(1)),
+        frontier(scratch, num_vertices, num_edges),
+        c(scratch.take<double>(num_vertices)),
+        history(scratch.take<uint32_t>(p.history_size)),
+        history_size(p.history_size) {}
 };
 
 // What a vertex gets as it enters the frontier on the way forward: all paths to it have been counted.
@@ -138,11 +123,7 @@ class Trail {
     if (kept_ < levels_++ || end_ + kept + 1 > state_.history_size) return;
     ++kept_;
     uint32_t* to = state_.history + end_;
-    team.static_for(kept, [&](const auto& ranges) {
-      ranges([&](int64_t first, int64_t last) {
-        if (first + Warp::lane() < last) to[first + Warp::lane()] = static_cast<uint32_t>(groups[first + Warp::lane()]);
-      });
-    });
+    for_each(team, kept, [&](int64_t i) { to[i] = static_cast<uint32_t>(groups[i]); });
     team.single([&] { to[kept] = groups.all() ? kAll : static_cast<uint32_t>(kept); });
     end_ += kept + 1;
   }
@@ -156,11 +137,7 @@ class Trail {
     if (count == kAll) return state_.frontier.all_groups();
     end_ -= count;
     const uint32_t* from = state_.history + end_;
-    team.static_for(count, [&](const auto& ranges) {
-      ranges([&](int64_t first, int64_t last) {
-        if (first + Warp::lane() < last) state_.frontier.touched[first + Warp::lane()] = from[first + Warp::lane()];
-      });
-    });
+    for_each(team, count, [&](int64_t i) { state_.frontier.touched[i] = from[i]; });
     return {state_.frontier.touched, count};
   }
 
@@ -194,7 +171,7 @@ HINTERLAND_FN void betweenness(Team& team, const Graph& graph, const BcState& st
     const int64_t num_tasks = done ? 0 : frontier.num_tasks(depth);
     team.single([&] { frontier.begin_visit(depth, num_tasks, team.now_ns()); });
     visit_tasks(team, graph, frontier, depth, num_tasks,
-                [&](auto& touched) { return CountPaths<stdlib::remove_reference_t<decltype(touched)>>{state, touched}; });
+                [&]<class Touched>(Touched& touched) { return CountPaths<Touched>{state, touched}; });
   }
 
   // The deepest level has nobody to gather from, and the source is not between itself and others. Steps go on being numbered.

@@ -17,23 +17,19 @@
 
 namespace hinterland::graph {
 
+// What a search is given. Graphs lie in memory that the processor addresses; ids are as wide as the instance's.
+struct BfsParams {
+  const GraphWords* graph;
+  const GraphWords* incoming;  // lists of in-neighbours, ascending; null: only push
+  int64_t source;
+  void* parents;    // Id [vertices], all unset
+  int32_t* levels;  // [vertices], all -1
+  char* scratch;    // that of a BfsState
+};
+
 // A level that is a list: its vertices, and the edges out of them.
 struct SparseLevel {
   int64_t vertices, edges;
-};
-
-// The search's memory besides parents and levels: one block, of which the first `zeroed` bytes must be zero at the start.
-struct BfsLayout {
-  int64_t sparse, visited, zeroed, bytes;
-  FrontierLayout frontier;
-
-  HINTERLAND_FN BfsLayout(int64_t num_vertices, int64_t num_edges, Layout layout = {})
-      : sparse(layout.take<SparseLevel>(3)),
-        visited(layout.take<uint32_t>(ceil_div<int64_t>(num_vertices, kGroup))),
-        frontier(num_vertices, num_edges, layout) {
-    zeroed = frontier.zeroed;
-    bytes = frontier.bytes;
-  }
 };
 
 // Id is unsigned: an unset parent is its largest value, which as a signed number reads -1.
@@ -41,18 +37,20 @@ template <class Id>
 struct BfsState {
   static constexpr Id kUnset = stdlib::numeric_limits<Id>::max();
 
+  Scratch scratch;
   Id* parents;
   int32_t* levels;
   SparseLevel* sparse;  // of this level, the next, and the one after, being cleared
   uint32_t* visited;    // one bit a vertex: in the frontier or in a level before it
   Frontier frontier;
 
-  HINTERLAND_FN BfsState(Id* parents, int32_t* levels, char* scratch, const BfsLayout& at, int64_t num_vertices)
-      : parents(parents),
-        levels(levels),
-        sparse(reinterpret_cast<SparseLevel*>(scratch + at.sparse)),
-        visited(reinterpret_cast<uint32_t*>(scratch + at.visited)),
-        frontier(scratch, at.frontier, num_vertices) {}
+  HINTERLAND_FN BfsState(const BfsParams& p, int64_t num_vertices, int64_t num_edges)
+      : scratch{p.scratch},
+        parents(static_cast<Id*>(p.parents)),
+        levels(p.levels),
+        sparse(scratch.take<SparseLevel>(3)),
+        visited(scratch.take<uint32_t>(ceil_div<int64_t>(num_vertices, kGroup))),
+        frontier(scratch, num_vertices, num_edges) {}
 
   HINTERLAND_FN void begin_at(int64_t source) const {
     frontier.begin();
@@ -79,16 +77,6 @@ struct BfsState {
   HINTERLAND_FN static bool are_few(int64_t edges, int64_t of) { return edges <= max_of<int64_t>(of / 256, 1 << 16); }
 };
 
-// What a search is given. Graphs lie in memory that the processor addresses; ids are as wide as the instance's.
-struct BfsParams {
-  const GraphWords* graph;
-  const GraphWords* incoming;  // lists of in-neighbours, ascending; null: only push
-  int64_t source;
-  void* parents;    // Id [vertices], all unset
-  int32_t* levels;  // [vertices], all -1
-  char* scratch;    // BfsLayout
-};
-
 // What a vertex gets as it enters the frontier.
 template <class Id>
 struct EnterLevel {
@@ -108,7 +96,7 @@ struct Push {
   template <class Batch>
   HINTERLAND_FN void operator()(const Batch& batch) const {
     uint32_t seen[Batch::kSize];
-    Id before[Batch::kSize];  // parent before this visit; 0, which no vertex is less than, where there is none to make
+    Id before[Batch::kSize];  // parent before this visit; 0, below which no vertex is, where the visit makes none
     for (int k = 0; k < Batch::kSize; ++k)
       seen[k] = batch.from[k] < 0 ? 1 : state.visited[group_of(batch.to[k])] & bit_of(batch.to[k]);
     for (int k = 0; k < Batch::kSize; ++k) before[k] = seen[k] ? 0 : atomic_load(state.parents[batch.to[k]]);
@@ -156,59 +144,65 @@ struct PushSparse {
   }
 };
 
-// Pull: the unvisited vertices of a group look for parents. `long_lists` takes those whose lists are shared by many warps.
-template <class Graph, class Id, class Touched, class Tasks, class Counts>
-HINTERLAND_FN void pull(const Graph& incoming, const BfsState<Id>& state, int64_t group, Touched& touched, Tasks& long_lists,
-                        Counts& counts) {
-  const uint32_t* current = state.frontier.current;
-  const auto in_frontier = [&](int64_t u) { return (current[group_of(u)] & bit_of(u)) != 0; };
-  const uint32_t unvisited = ~state.visited[group];
-  uint32_t found = 0;
-  for (int sub = 0; sub < kGroup; sub += Warp::kWidth) {
-    const int64_t base = group * kGroup + sub, own = base + Warp::lane();
-    const bool looks = (unvisited >> (sub + Warp::lane()) & 1u) && incoming.has(own);
-    int64_t parent = -1;
-    bool undecided = looks;
-    for (int64_t j = 0; j < incoming.heads_per_vertex && undecided; ++j) {
-      const int64_t u = incoming.head(own, j);
-      if (incoming.has(u) && in_frontier(u)) parent = u;
-      undecided = incoming.has(u) && parent < 0;
-    }
-    const ListBounds list(incoming, own, undecided, counts);
-    const int64_t from = min_of(list.begin + incoming.heads_per_vertex, list.end);
-    const bool is_long = list.end - from > kTaskEdges;
-    long_lists.append(is_long ? ceil_div<int64_t>(list.end - from, kTaskEdges) : 0,
-                      [&](int64_t k) { return Task{own, from + k * kTaskEdges}; });
-    uint32_t searching = Warp::ballot(from < list.end && !is_long);
-    while (searching != 0) {
-      const int lane = stdlib::countr_zero(searching);
-      searching &= searching - 1;
-      const int64_t u = find_neighbor(incoming, base + lane, Warp::broadcast(from, lane), Warp::broadcast(list.end, lane),
-                                      in_frontier, counts);
-      if (Warp::lane() == lane) parent = u;
-    }
-    if (parent >= 0) state.parents[own] = static_cast<Id>(parent);
-    found |= Warp::ballot(parent >= 0) << sub;
-  }
-  if (found != 0 && Warp::lane() == 0) {
-    state.frontier.next[group] = found;
-    touched.append(group);
-  }
-}
+// Pull, as advance_pull() asks for it.
+template <class Graph, class Id>
+struct PullParents {
+  const Graph& incoming;
+  const BfsState<Id>& state;
 
-// Pull, for a part of a long list: task.group is a vertex, task.first_chunk a position.
-template <class Graph, class Id, class Touched, class Counts>
-HINTERLAND_FN void pull_part(const Graph& incoming, const BfsState<Id>& state, const Task& task, Touched& touched,
-                             Counts& counts) {
-  const uint32_t* current = state.frontier.current;
-  const int64_t list_end = min_of(incoming.offsets.read_alone(task.group + 1), incoming.num_edges);
-  const int64_t end = min_of(task.first_chunk + kTaskEdges, list_end);
-  const int64_t u = find_neighbor(
-      incoming, task.group, task.first_chunk, end, [&](int64_t v) { return (current[group_of(v)] & bit_of(v)) != 0; }, counts);
-  if (u < 0 || Warp::lane() != 0) return;
-  if (atomic_min(state.parents[task.group], static_cast<Id>(u)) == BfsState<Id>::kUnset)
-    state.frontier.mark(task.group, touched);
-}
+  // The unvisited vertices of a group look for parents. `long_lists` takes those whose lists are shared by many warps.
+  template <class Touched, class Tasks, class Counts>
+  HINTERLAND_FN void group(int64_t group, Touched& touched, Tasks& long_lists, Counts& counts) const {
+    const uint32_t* current = state.frontier.current;
+    const auto in_frontier = [&](int64_t u) { return (current[group_of(u)] & bit_of(u)) != 0; };
+    const uint32_t unvisited = ~state.visited[group];
+    uint32_t found = 0;
+    for (int sub = 0; sub < kGroup; sub += Warp::kWidth) {
+      const int64_t base = group * kGroup + sub, own = base + Warp::lane();
+      const bool looks = (unvisited >> (sub + Warp::lane()) & 1u) && incoming.has(own);
+      int64_t parent = -1;
+      bool undecided = looks;
+      for (int64_t j = 0; j < incoming.heads_per_vertex && undecided; ++j) {
+        const int64_t u = incoming.head(own, j);
+        if (incoming.has(u) && in_frontier(u)) parent = u;
+        undecided = incoming.has(u) && parent < 0;
+      }
+      const ListBounds list(incoming, own, undecided, counts);
+      const int64_t from = min_of(list.begin + incoming.heads_per_vertex, list.end);
+      const bool is_long = list.end - from > kTaskEdges;
+      long_lists.append(is_long ? ceil_div<int64_t>(list.end - from, kTaskEdges) : 0,
+                        [&](int64_t k) { return Task{own, from + k * kTaskEdges}; });
+      uint32_t searching = Warp::ballot(from < list.end && !is_long);
+      while (searching != 0) {
+        const int lane = stdlib::countr_zero(searching);
+        searching &= searching - 1;
+        const int64_t u = find_neighbor(incoming, base + lane, Warp::broadcast(from, lane), Warp::broadcast(list.end, lane),
+                                        in_frontier, counts);
+        if (Warp::lane() == lane) parent = u;
+      }
+      if (parent >= 0) state.parents[own] = static_cast<Id>(parent);
+      found |= Warp::ballot(parent >= 0) << sub;
+    }
+    if (found != 0 && Warp::lane() == 0) {
+      state.frontier.next[group] = found;
+      touched.append(group);
+    }
+  }
+
+  // A part of a long list: task.group is a vertex, task.first_chunk a position.
+  template <class Touched, class Counts>
+  HINTERLAND_FN void part(const Task& task, Touched& touched, Counts& counts) const {
+    const uint32_t* current = state.frontier.current;
+    const int64_t list_end = min_of(incoming.offsets.read_alone(task.group + 1), incoming.num_edges);
+    const int64_t end = min_of(task.first_chunk + kTaskEdges, list_end);
+    const int64_t u = find_neighbor(
+        incoming, task.group, task.first_chunk, end, [&](int64_t v) { return (current[group_of(v)] & bit_of(v)) != 0; },
+        counts);
+    if (u < 0 || Warp::lane() != 0) return;
+    if (atomic_min(state.parents[task.group], static_cast<Id>(u)) == BfsState<Id>::kUnset)
+      state.frontier.mark(task.group, touched);
+  }
+};
 
 // Whether pulling level `depth` is likely to read less than pushing it. An unvisited vertex has no neighbour in the levels
 // before, so each of its neighbours is in the frontier with the share that the frontier's edges have in those left.
@@ -237,9 +231,8 @@ template <class Team, class Graph, class Id>
 HINTERLAND_FN void expand_sparse(Team& team, const Graph& graph, const BfsState<Id>& state, int64_t depth, bool first) {
   const Frontier& frontier = state.frontier;
   const int64_t* const list = state.list(first);
-  const auto push_to = [&](auto& next) {
-    return PushSparse<Graph, Id, stdlib::remove_reference_t<decltype(next)>>{graph, state, static_cast<int32_t>(depth + 1),
-                                                                             next};
+  const auto push_to = [&]<class Next>(Next& next) {
+    return PushSparse<Graph, Id, Next>{graph, state, static_cast<int32_t>(depth + 1), next};
   };
   team.static_for(atomic_load(state.sparse[depth % 3].vertices), [&](const auto& ranges) {
     auto next = team.appender(state.list_queue(depth + 1, !first));
@@ -322,22 +315,6 @@ HINTERLAND_FN void make_sparse(Team& team, const BfsState<Id>& state, int64_t de
   });
 }
 
-// What advance_pull() does for a group of vertices, and for a part of a long list.
-template <class Graph, class Id>
-struct PullParents {
-  const Graph& incoming;
-  const BfsState<Id>& state;
-
-  template <class Touched, class Tasks, class Counts>
-  HINTERLAND_FN void group(int64_t group, Touched& touched, Tasks& parts, Counts& counts) const {
-    pull(incoming, state, group, touched, parts, counts);
-  }
-  template <class Touched, class Counts>
-  HINTERLAND_FN void part(const Task& task, Touched& touched, Counts& counts) const {
-    pull_part(incoming, state, task, touched, counts);
-  }
-};
-
 // Expands a level that is a bitmap, in the direction that is likely to read less, and marks the next. Returns how many edges
 // lead out of vertices that are in no level yet.
 template <class Team, class Graph, class Id>
@@ -354,7 +331,7 @@ HINTERLAND_FN int64_t expand_dense(Team& team, const Graph& graph, const Graph* 
     advance_pull(team, *incoming, frontier, depth, PullParents<Graph, Id>{*incoming, state});
   else
     visit_tasks(team, graph, frontier, depth, num_tasks,
-                [&](auto& touched) { return Push<Id, stdlib::remove_reference_t<decltype(touched)>>{state, touched}; });
+                [&]<class Touched>(Touched& touched) { return Push<Id, Touched>{state, touched}; });
   return left;
 }
 

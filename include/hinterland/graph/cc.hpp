@@ -25,7 +25,7 @@ struct ComponentsParams {
   const GraphWords* incoming;  // lists of in-neighbours, `graph` itself for an undirected graph; null where they are not there
   int64_t reread;              // whether reading a list twice costs little
   void* labels;                // Id [vertices]
-  char* scratch;               // ComponentsLayout
+  char* scratch;               // that of a ComponentsState
 };
 
 struct ComponentsControl {
@@ -35,32 +35,20 @@ struct ComponentsControl {
   int64_t padding1[15];
 };
 
-// Memory besides labels: one block, of which the first `zeroed` bytes must be zero at the start.
-struct ComponentsLayout {
-  int64_t control, samples, zeroed, bytes;
-  FrontierLayout frontier;
-
-  HINTERLAND_FN ComponentsLayout(int64_t num_vertices, int64_t num_edges, Layout layout = {})
-      : control(layout.take<ComponentsControl>(1)),
-        samples(layout.take<int64_t>(kLabelSamples)),
-        frontier(num_vertices, num_edges, layout) {
-    zeroed = frontier.zeroed;
-    bytes = frontier.bytes;
-  }
-};
-
 template <class Id>
 struct ComponentsState {
+  Scratch scratch;
   Id* labels;
   ComponentsControl* control;
   int64_t* samples;
   Frontier frontier;
 
-  HINTERLAND_FN ComponentsState(Id* labels, char* scratch, const ComponentsLayout& at, int64_t num_vertices)
-      : labels(labels),
-        control(reinterpret_cast<ComponentsControl*>(scratch + at.control)),
-        samples(reinterpret_cast<int64_t*>(scratch + at.samples)),
-        frontier(scratch, at.frontier, num_vertices) {}
+  HINTERLAND_FN ComponentsState(const ComponentsParams& p, int64_t num_vertices, int64_t num_edges)
+      : scratch{p.scratch},
+        labels(static_cast<Id*>(p.labels)),
+        control(scratch.take<ComponentsControl>(1)),
+        samples(scratch.take<int64_t>(kLabelSamples)),
+        frontier(scratch, num_vertices, num_edges) {}
 
   HINTERLAND_FN Id label(int64_t vertex) const { return atomic_load(labels[vertex]); }
 
@@ -137,21 +125,13 @@ template <class Team, class Id>
 HINTERLAND_FN int64_t most_frequent_label(Team& team, const ComponentsState<Id>& state) {
   int64_t& rarest = state.control->rarest;
   team.single([&] { rarest = stdlib::numeric_limits<int64_t>::max(); });
-  team.static_for(kLabelSamples, [&](const auto& ranges) {
-    ranges([&](int64_t first, int64_t last) {
-      const int64_t i = first + Warp::lane();
-      if (i < last)
-        state.samples[i] = state.label(static_cast<int64_t>(Philox{kSampleKey}.below(state.frontier.num_vertices, i)));
-    });
+  for_each(team, kLabelSamples, [&](int64_t i) {
+    state.samples[i] = state.label(static_cast<int64_t>(Philox{kSampleKey}.below(state.frontier.num_vertices, i)));
   });
-  team.static_for(kLabelSamples, [&](const auto& ranges) {
-    ranges([&](int64_t first, int64_t last) {
-      const int64_t i = first + Warp::lane();
-      if (i >= last) return;
-      int64_t others = 0;
-      for (int64_t j = 0; j < kLabelSamples; ++j) others += state.samples[j] != state.samples[i];
-      atomic_min(rarest, others * kLabelSamples + i);
-    });
+  for_each(team, kLabelSamples, [&](int64_t i) {
+    int64_t others = 0;
+    for (int64_t j = 0; j < kLabelSamples; ++j) others += state.samples[j] != state.samples[i];
+    atomic_min(rarest, others * kLabelSamples + i);
   });
   return state.samples[atomic_load(rarest) % kLabelSamples];
 }
@@ -174,11 +154,7 @@ HINTERLAND_FN void connected_components(Team& team, const Graph& graph, const Gr
                                         bool reread) {
   const Frontier& frontier = state.frontier;
   const bool passes = incoming != nullptr && graph.num_edges != 0;
-  team.single([&] {
-    frontier.begin();
-    frontier.begin_step(0, team.now_ns());
-  });
-  team.wait();  // nothing is reported before that
+  begin_first_step(team, frontier);
   if (!passes || !reread)
     for_each_vertex(team, frontier, [&](int64_t vertex, bool there) {
       if (there) state.labels[vertex] = static_cast<Id>(vertex);

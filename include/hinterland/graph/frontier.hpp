@@ -89,37 +89,18 @@ struct FrontierControl {
 };
 static_assert(sizeof(FrontierControl) == 6 * kLineBytes);
 
-// Lays out arrays in one block of memory, each from a cache line on.
-struct Layout {
-  int64_t end = 0;
+// The memory of a run, from which its state takes one array after another, each from a cache line on. A state without memory
+// tells Python how much it takes, and where in it the arrays lie.
+struct Scratch {
+  char* memory;
+  int64_t bytes = 0;   // taken so far
+  int64_t zeroed = 0;  // bytes at the beginning that must be zero at the start
 
   template <class T>
-  HINTERLAND_FN int64_t take(int64_t count) {
-    const int64_t begin = end;
-    end += ceil_div<int64_t>(count * static_cast<int64_t>(sizeof(T)), kLineBytes) * kLineBytes;
-    return begin;
-  }
-};
-
-// A frontier's memory: about 1.5 bytes a vertex and 1/64 byte an edge. The first `zeroed` bytes must be zero at the start.
-struct FrontierLayout {
-  int64_t control, records, next, zeroed, current, touched, tasks, bytes;
-  int64_t groups, task_capacity;
-
-  HINTERLAND_FN FrontierLayout(int64_t num_vertices, int64_t num_edges, Layout layout = {}) {
-    groups = ceil_div<int64_t>(num_vertices, kGroup);
-    // A group's runs, at most kGroup / 2 of them, end in at most two partly filled chunks each; so all groups together have
-    // at most num_edges / kWidth + kGroup * groups chunks, and a group's last task may be partly filled. Lists that overlap,
-    // because the offsets fall somewhere, can have more: num_tasks() finds that out.
-    task_capacity = 2 * groups + 2 * (num_edges / kTaskEdges) + 1;
-    control = layout.take<FrontierControl>(1);
-    next = layout.take<uint32_t>(groups);
-    records = layout.take<StepRecord>(kStepRecords + 1);
-    zeroed = records + static_cast<int64_t>(sizeof(StepRecord));  // the others are zeroed one by one
-    current = layout.take<uint32_t>(groups);
-    touched = layout.take<int64_t>(groups);
-    tasks = layout.take<Task>(task_capacity);
-    bytes = layout.end;
+  HINTERLAND_FN T* take(int64_t count) {
+    T* const array = reinterpret_cast<T*>(memory + bytes);
+    bytes += ceil_div<int64_t>(count * static_cast<int64_t>(sizeof(T)), kLineBytes) * kLineBytes;
+    return array;
   }
 };
 
@@ -135,25 +116,31 @@ struct GroupList {
 // A step is dense if at least one in so many groups has marked vertices.
 inline constexpr int64_t kDenseShare = 16;
 
+// It takes about 1.5 bytes a vertex and 1/64 byte an edge. What a run takes before it must be zero at the start.
 struct Frontier {
+  int64_t num_vertices, num_groups, task_capacity;
   FrontierControl* control;
+  uint32_t* next;  // marked for the step to come
   StepRecord* records;
-  uint32_t* next;     // marked for the step to come
   uint32_t* current;  // in this step; valid for groups that have tasks, and everywhere after a dense collect
   int64_t* touched;   // groups with a bit in `next`, each once
   Task* tasks;
-  int64_t num_vertices, num_groups, task_capacity;
 
-  HINTERLAND_FN Frontier(char* scratch, const FrontierLayout& at, int64_t num_vertices)
-      : control(reinterpret_cast<FrontierControl*>(scratch + at.control)),
-        records(reinterpret_cast<StepRecord*>(scratch + at.records)),
-        next(reinterpret_cast<uint32_t*>(scratch + at.next)),
-        current(reinterpret_cast<uint32_t*>(scratch + at.current)),
-        touched(reinterpret_cast<int64_t*>(scratch + at.touched)),
-        tasks(reinterpret_cast<Task*>(scratch + at.tasks)),
-        num_vertices(num_vertices),
-        num_groups(at.groups),
-        task_capacity(at.task_capacity) {}
+  HINTERLAND_FN Frontier(Scratch& scratch, int64_t num_vertices, int64_t num_edges)
+      : num_vertices(num_vertices),
+        num_groups(ceil_div<int64_t>(num_vertices, kGroup)),
+        // A group's runs, at most kGroup / 2 of them, end in at most two partly filled chunks each; so all groups together have
+        // at most num_edges / kWidth + kGroup * num_groups chunks, and a group's last task may be partly filled. Lists that
+        // overlap, because the offsets fall somewhere, can have more: num_tasks() finds that out.
+        task_capacity(2 * num_groups + 2 * (num_edges / kTaskEdges) + 1),
+        control(scratch.take<FrontierControl>(1)),
+        next(scratch.take<uint32_t>(num_groups)) {
+    scratch.zeroed = scratch.bytes + static_cast<int64_t>(sizeof(StepRecord));  // records but the first are zeroed one by one
+    records = scratch.take<StepRecord>(kStepRecords + 1);
+    current = scratch.take<uint32_t>(num_groups);
+    touched = scratch.take<int64_t>(num_groups);
+    tasks = scratch.take<Task>(task_capacity);
+  }
 
   // One thread calls these before the first step: begin(), then start() for each vertex to begin at.
   HINTERLAND_FN void begin() const { control->bad = FrontierControl::kNone; }

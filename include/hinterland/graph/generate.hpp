@@ -89,12 +89,11 @@ class Uniform {
 
   HINTERLAND_FN Edge operator()(int64_t i) const {
     const Philox::Block b = random_(static_cast<uint64_t>(i));
-    return {pick(b.word[0], b.word[1]), pick(b.word[2], b.word[3])};
+    return {pick(b.half(0)), pick(b.half(1))};
   }
 
  private:
-  HINTERLAND_FN int64_t pick(uint32_t low, uint32_t high) const {
-    const uint64_t bits = (static_cast<uint64_t>(high) << 32) | low;
+  HINTERLAND_FN int64_t pick(uint64_t bits) const {
     return static_cast<int64_t>(Philox::multiply_high(bits, static_cast<uint64_t>(vertices_)));
   }
 

@@ -28,7 +28,7 @@ struct MsBfsParams {
   const int64_t* sources;      // [num_sources]
   int64_t num_sources;
   int32_t* levels;  // [num_sources][vertices], all -1; null where they are not asked for
-  char* scratch;    // MsBfsLayout
+  char* scratch;    // that of an MsBfsState
 };
 
 // What is known of each source at the end, and counters in between.
@@ -43,37 +43,23 @@ struct MsBfsControl {
   int64_t padding_too[14];
 };
 
-// The search's memory besides levels: one block, of which the first `zeroed` bytes must be zero at the start. It is planned for
-// the widest masks.
-struct MsBfsLayout {
-  int64_t control, seen, coming, zeroed, bytes;
-  FrontierLayout frontier;
-
-  HINTERLAND_FN MsBfsLayout(int64_t num_vertices, int64_t num_edges, Layout layout = {})
-      : control(layout.take<MsBfsControl>(1)),
-        seen(layout.take<uint64_t>(num_vertices)),
-        coming(layout.take<uint64_t>(num_vertices)),
-        frontier(num_vertices, num_edges, layout) {
-    zeroed = frontier.zeroed;
-    bytes = frontier.bytes;
-  }
-};
-
-// Mask is uint32_t or uint64_t.
+// Mask is uint32_t or uint64_t, for which the memory is planned.
 template <class Mask>
 struct MsBfsState {
+  Scratch scratch;
   MsBfsControl* control;
   Mask* seen;
   Mask* coming;
   int32_t* levels;  // source after source, or null where nobody wants them
   Frontier frontier;
 
-  HINTERLAND_FN MsBfsState(int32_t* levels, char* scratch, const MsBfsLayout& at, int64_t num_vertices)
-      : control(reinterpret_cast<MsBfsControl*>(scratch + at.control)),
-        seen(reinterpret_cast<Mask*>(scratch + at.seen)),
-        coming(reinterpret_cast<Mask*>(scratch + at.coming)),
-        levels(levels),
-        frontier(scratch, at.frontier, num_vertices) {}
+  HINTERLAND_FN MsBfsState(const MsBfsParams& p, int64_t num_vertices, int64_t num_edges)
+      : scratch{p.scratch},
+        control(scratch.take<MsBfsControl>(1)),
+        seen(reinterpret_cast<Mask*>(scratch.take<uint64_t>(num_vertices))),
+        coming(reinterpret_cast<Mask*>(scratch.take<uint64_t>(num_vertices))),
+        levels(p.levels),
+        frontier(scratch, num_vertices, num_edges) {}
 
   // The sources whose last level was not empty.
   HINTERLAND_FN Mask active(int64_t depth) const { return static_cast<Mask>(atomic_load(control->found[depth & 1])); }
@@ -248,58 +234,64 @@ HINTERLAND_FN Mask look_for(const Graph& incoming, const MsBfsState<Mask>& state
   return missing;
 }
 
-// Pull: the vertices of a group look for the sources `pulled` that they lack, besides what has been pushed in this level.
-// `long_lists` takes the vertices whose lists are shared by many warps.
-template <class Graph, class Mask, class Touched, class Tasks, class Counts>
-HINTERLAND_FN void pull(const Graph& incoming, const MsBfsState<Mask>& state, Mask pulled, int64_t group, Touched& touched,
-                        Tasks& long_lists, Counts& counts) {
-  uint32_t found = 0;
-  for (int sub = 0; sub < kGroup; sub += Warp::kWidth) {
-    const int64_t base = group * kGroup + sub, own = base + Warp::lane();
-    const Mask before = incoming.has(own) ? state.coming[own] : pulled;
-    const Mask lacking = pulled & ~before;
-    Mask missing = lacking;
-    bool goes_on = missing != 0;
-    for (int64_t j = 0; j < incoming.heads_per_vertex && goes_on; ++j) {
-      const int64_t u = incoming.head(own, j);
-      if (incoming.has(u)) missing &= ~state.seen[u];
-      goes_on = u >= 0 && missing != 0;
-    }
-    const ListBounds list(incoming, own, goes_on, counts);
-    const int64_t from = min_of(list.begin + incoming.heads_per_vertex, list.end);
-    const bool is_long = list.end - from > kTaskEdges;
-    long_lists.append(is_long ? ceil_div<int64_t>(list.end - from, kTaskEdges) : 0,
-                      [&](int64_t k) { return Task{own, from + k * kTaskEdges}; });
-    for (uint32_t searching = Warp::ballot(from < list.end && !is_long); searching != 0; searching &= searching - 1) {
-      const int lane = stdlib::countr_zero(searching);
-      const Mask left = look_for(incoming, state, base + lane, Warp::broadcast(from, lane), Warp::broadcast(list.end, lane),
-                                 Warp::broadcast(missing, lane), counts);
-      if (Warp::lane() == lane) missing = left;
-    }
-    if (missing != lacking) state.coming[own] = before | (lacking & ~missing);
-    found |= Warp::ballot(missing != lacking) << sub;
-  }
-  if (found != 0 && Warp::lane() == 0) {
-    uint32_t& next = state.frontier.next[group];
-    if (next == 0) touched.append(group);
-    next |= found;
-  }
-}
+// Pull, as advance_pull() asks for it: the sources `pulled`.
+template <class Graph, class Mask>
+struct PullSources {
+  const Graph& incoming;
+  const MsBfsState<Mask>& state;
+  Mask pulled;
 
-// Pull, for a part of a long list: task.group is a vertex, task.first_chunk a position. What other parts have found by now is
-// not looked for.
-template <class Graph, class Mask, class Touched, class Counts>
-HINTERLAND_FN void pull_part(const Graph& incoming, const MsBfsState<Mask>& state, Mask pulled, const Task& task,
-                             Touched& touched, Counts& counts) {
-  const int64_t list_end = min_of(incoming.offsets.read_alone(task.group + 1), incoming.num_edges);
-  const int64_t end = min_of(task.first_chunk + kTaskEdges, list_end);
-  const Mask lacking = pulled & ~Warp::broadcast(atomic_load(state.coming[task.group]), 0);
-  if (lacking == 0) return;
-  const Mask fresh = lacking & ~look_for(incoming, state, task.group, task.first_chunk, end, lacking, counts);
-  if (fresh == 0 || Warp::lane() != 0) return;
-  atomic_or(state.coming[task.group], fresh);
-  state.mark(task.group, touched);
-}
+  // The vertices of a group look for those that they lack, besides what has been pushed in this level. `long_lists` takes the
+  // vertices whose lists are shared by many warps.
+  template <class Touched, class Tasks, class Counts>
+  HINTERLAND_FN void group(int64_t group, Touched& touched, Tasks& long_lists, Counts& counts) const {
+    uint32_t found = 0;
+    for (int sub = 0; sub < kGroup; sub += Warp::kWidth) {
+      const int64_t base = group * kGroup + sub, own = base + Warp::lane();
+      const Mask before = incoming.has(own) ? state.coming[own] : pulled;
+      const Mask lacking = pulled & ~before;
+      Mask missing = lacking;
+      bool goes_on = missing != 0;
+      for (int64_t j = 0; j < incoming.heads_per_vertex && goes_on; ++j) {
+        const int64_t u = incoming.head(own, j);
+        if (incoming.has(u)) missing &= ~state.seen[u];
+        goes_on = u >= 0 && missing != 0;
+      }
+      const ListBounds list(incoming, own, goes_on, counts);
+      const int64_t from = min_of(list.begin + incoming.heads_per_vertex, list.end);
+      const bool is_long = list.end - from > kTaskEdges;
+      long_lists.append(is_long ? ceil_div<int64_t>(list.end - from, kTaskEdges) : 0,
+                        [&](int64_t k) { return Task{own, from + k * kTaskEdges}; });
+      for (uint32_t searching = Warp::ballot(from < list.end && !is_long); searching != 0; searching &= searching - 1) {
+        const int lane = stdlib::countr_zero(searching);
+        const Mask left = look_for(incoming, state, base + lane, Warp::broadcast(from, lane), Warp::broadcast(list.end, lane),
+                                   Warp::broadcast(missing, lane), counts);
+        if (Warp::lane() == lane) missing = left;
+      }
+      if (missing != lacking) state.coming[own] = before | (lacking & ~missing);
+      found |= Warp::ballot(missing != lacking) << sub;
+    }
+    if (found != 0 && Warp::lane() == 0) {
+      uint32_t& next = state.frontier.next[group];
+      if (next == 0) touched.append(group);
+      next |= found;
+    }
+  }
+
+  // A part of a long list: task.group is a vertex, task.first_chunk a position. What other parts have found by now is not
+  // looked for.
+  template <class Touched, class Counts>
+  HINTERLAND_FN void part(const Task& task, Touched& touched, Counts& counts) const {
+    const int64_t list_end = min_of(incoming.offsets.read_alone(task.group + 1), incoming.num_edges);
+    const int64_t end = min_of(task.first_chunk + kTaskEdges, list_end);
+    const Mask lacking = pulled & ~Warp::broadcast(atomic_load(state.coming[task.group]), 0);
+    if (lacking == 0) return;
+    const Mask fresh = lacking & ~look_for(incoming, state, task.group, task.first_chunk, end, lacking, counts);
+    if (fresh == 0 || Warp::lane() != 0) return;
+    atomic_or(state.coming[task.group], fresh);
+    state.mark(task.group, touched);
+  }
+};
 
 // The sources to push in level `depth`, so that it is likely to read least. A vertex that lacks a source has no neighbour in
 // that source's levels before, so each neighbour brings the source with the share that the source's frontier has of the edges
@@ -360,23 +352,6 @@ struct MsDirection {
   }
 };
 
-// What advance_pull() does for a group of vertices, and for a part of a long list.
-template <class Graph, class Mask>
-struct PullSources {
-  const Graph& incoming;
-  const MsBfsState<Mask>& state;
-  Mask pulled;
-
-  template <class Touched, class Tasks, class Counts>
-  HINTERLAND_FN void group(int64_t group, Touched& touched, Tasks& parts, Counts& counts) const {
-    pull(incoming, state, pulled, group, touched, parts, counts);
-  }
-  template <class Touched, class Counts>
-  HINTERLAND_FN void part(const Task& task, Touched& touched, Counts& counts) const {
-    pull_part(incoming, state, pulled, task, touched, counts);
-  }
-};
-
 // The search from sources[0] to sources[num_sources - 1], no more than a mask has bits. `incoming` are the lists of
 // in-neighbours, or null where it may only push.
 template <class Team, class Graph, class Mask>
@@ -433,7 +408,7 @@ HINTERLAND_FN void msbfs(Team& team, const Graph& graph, const Graph* incoming, 
     });
     if (num_tasks != 0)
       visit_tasks(team, graph, frontier, depth, num_tasks,
-                  [&](auto& touched) { return MsPush<Mask, stdlib::remove_reference_t<decltype(touched)>>{state, touched}; });
+                  [&]<class Touched>(Touched& touched) { return MsPush<Mask, Touched>{state, touched}; });
     const Mask pulled = active & ~pushed;
     if (pulled != 0) advance_pull(team, *incoming, frontier, depth, PullSources<Graph, Mask>{*incoming, state, pulled});
   }

@@ -29,7 +29,7 @@ struct PagerankParams {
   const void* personal;  // Real [vertices], or null
   void* contributions;   // Real [vertices]
   void* sums;            // the same; the scores end up here
-  char* scratch;         // PagerankLayout
+  char* scratch;         // that of a PagerankState
 };
 
 // Counters with two places alternate between iterations: one is cleared while the other is in use.
@@ -46,20 +46,9 @@ struct PagerankControl {
 };
 static_assert(sizeof(PagerankControl) == 4 * kLineBytes);
 
-// Memory besides the two arrays: one block, of which the first `zeroed` bytes must be zero at the start.
-struct PagerankLayout {
-  int64_t control, zeroed, bytes;
-  FrontierLayout frontier;
-
-  HINTERLAND_FN PagerankLayout(int64_t num_vertices, int64_t num_edges, Layout layout = {})
-      : control(layout.take<PagerankControl>(1)), frontier(num_vertices, num_edges, layout) {
-    zeroed = frontier.zeroed;
-    bytes = frontier.bytes;
-  }
-};
-
 template <class Real>
 struct PagerankState {
+  Scratch scratch;
   // What a vertex gives along each out-edge: its score over its out-degree, or over 1 where it has none: nobody reads it then.
   Real* contributions;
   Real* sums;            // of the contributions that a vertex gets; at the end, the scores
@@ -68,14 +57,14 @@ struct PagerankState {
   PagerankControl* control;
   Frontier frontier;
 
-  HINTERLAND_FN PagerankState(Real* contributions, Real* sums, const Real* personal, const PagerankOptions& options,
-                              char* scratch, const PagerankLayout& at, int64_t num_vertices)
-      : contributions(contributions),
-        sums(sums),
-        personal(personal),
-        options(options),
-        control(reinterpret_cast<PagerankControl*>(scratch + at.control)),
-        frontier(scratch, at.frontier, num_vertices) {}
+  HINTERLAND_FN PagerankState(const PagerankParams& p, int64_t num_vertices, int64_t num_edges)
+      : scratch{p.scratch},
+        contributions(static_cast<Real*>(p.contributions)),
+        sums(static_cast<Real*>(p.sums)),
+        personal(static_cast<const Real*>(p.personal)),
+        options(p.options),
+        control(scratch.take<PagerankControl>(1)),
+        frontier(scratch, num_vertices, num_edges) {}
 
   HINTERLAND_FN double p(int64_t vertex) const {
     return personal == nullptr ? 1.0 / static_cast<double>(frontier.num_vertices) : static_cast<double>(personal[vertex]);
@@ -153,11 +142,7 @@ HINTERLAND_FN void pagerank(Team& team, const Graph& graph, const Graph& incomin
                             int64_t max_iterations, bool by_degree) {
   const Frontier& frontier = state.frontier;
   PagerankControl& control = *state.control;
-  team.single([&] {
-    frontier.begin();
-    frontier.begin_step(0, team.now_ns());
-  });
-  team.wait();  // nothing is reported before that
+  begin_first_step(team, frontier);
   const auto any = [](int64_t) { return true; };
   collect_groups(team, incoming, frontier, 0, frontier.all_groups(), where(frontier, frontier.all_groups(), any));
   first_guess(team, graph, state, by_degree);

@@ -7,7 +7,7 @@ namespace hinterland::graph {
 
 struct ScanParams {
   const GraphWords* graph;
-  char* scratch;  // FrontierLayout
+  char* scratch;  // that of a Frontier
   int64_t* sum;   // of all neighbours, added to
 };
 
@@ -28,15 +28,7 @@ struct SumOfNeighbors {
 
 template <class Team, class Graph>
 HINTERLAND_FN void scan_lists(Team& team, const Graph& graph, const Frontier& frontier, int64_t* sum) {
-  team.single([&] {
-    frontier.begin();
-    frontier.begin_step(0, team.now_ns());
-  });
-  team.wait();  // nothing is reported before that
-  const auto any = [](int64_t) { return true; };
-  const GroupList all = frontier.all_groups();
-  advance(team, graph, frontier, 0, all, where(frontier, all, any), [&](auto&) { return SumOfNeighbors{sum}; });
-  team.single([&] { frontier.end(team.now_ns()); });
+  visit_lists(team, graph, frontier, [](int64_t) { return true; }, [&](auto&) { return SumOfNeighbors{sum}; });
 }
 
 }  // namespace hinterland::graph

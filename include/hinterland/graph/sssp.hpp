@@ -76,7 +76,7 @@ struct PathParams {
   const GraphWords* graph;  // lists and weights, in memory that the processor addresses
   int64_t source;
   void* keys;     // of the instance's paths, [vertices], all unset
-  char* scratch;  // PathLayout
+  char* scratch;  // that of a PathState
   double delta;   // BucketWidth
   int64_t light;
 };
@@ -90,34 +90,22 @@ struct PathControl {
 };
 static_assert(sizeof(PathControl) == kLineBytes);
 
-// Memory besides the keys: one block, of which the first `zeroed` bytes must be zero at the start.
-struct PathLayout {
-  int64_t path, far, zeroed, bytes;
-  FrontierLayout frontier;
-
-  HINTERLAND_FN PathLayout(int64_t num_vertices, int64_t num_edges, Layout layout = {})
-      : path(layout.take<PathControl>(1)),
-        far(layout.take<uint32_t>(ceil_div<int64_t>(num_vertices, kGroup))),
-        frontier(num_vertices, num_edges, layout) {
-    zeroed = frontier.zeroed;
-    bytes = frontier.bytes;
-  }
-};
-
 template <class Policy>
 struct PathState {
   using Key = typename Policy::Key;
 
+  Scratch scratch;
   Key* keys;  // Policy::kUnset at the start
   PathControl* path;
   uint32_t* far;  // one bit a vertex; it may stay set when its vertex comes below the threshold
   Frontier frontier;
 
-  HINTERLAND_FN PathState(void* keys, char* scratch, const PathLayout& at, int64_t num_vertices)
-      : keys(static_cast<Key*>(keys)),
-        path(reinterpret_cast<PathControl*>(scratch + at.path)),
-        far(reinterpret_cast<uint32_t*>(scratch + at.far)),
-        frontier(scratch, at.frontier, num_vertices) {}
+  HINTERLAND_FN PathState(const PathParams& p, int64_t num_vertices, int64_t num_edges)
+      : scratch{p.scratch},
+        keys(static_cast<Key*>(p.keys)),
+        path(scratch.take<PathControl>(1)),
+        far(scratch.take<uint32_t>(ceil_div<int64_t>(num_vertices, kGroup))),
+        frontier(scratch, num_vertices, num_edges) {}
 
   HINTERLAND_FN void begin_at(int64_t source) const {
     path->least[0] = path->least[1] = Policy::kUnset;
@@ -285,9 +273,8 @@ HINTERLAND_FN void best_paths(Team& team, const Graph& graph, const PathState<Po
       state.path->least[bucket % 2] = Policy::kUnset;  // read by all, and free for the bucket after the next
       state.path->buckets = bucket;
     });
-    visit_tasks(team, graph, frontier, step, num_tasks, [&](auto& touched) {
-      return Relax<Policy, stdlib::remove_reference_t<decltype(touched)>>{state, touched, bucket, threshold};
-    });
+    visit_tasks(team, graph, frontier, step, num_tasks,
+                [&]<class Touched>(Touched& touched) { return Relax<Policy, Touched>{state, touched, bucket, threshold}; });
   }
   team.single([&] { frontier.end(team.now_ns()); });
 }

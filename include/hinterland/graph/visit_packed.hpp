@@ -7,7 +7,7 @@
 
 namespace hinterland::graph {
 
-// A graph whose lists are packed. Pages, if any are kept, are those of the packed lists' words.
+// A graph whose lists are packed. Pages, if any are kept, are those of the packed lists' words, and none of the weights.
 template <class EdgeType, class WeightType = NoWeight, class Sources = memory::Unmetered>
 struct PackedCsr : ListsOf<EdgeType, WeightType, Sources> {
   using Words = typename Sources::template Large<uint32_t>;
@@ -17,9 +17,9 @@ struct PackedCsr : ListsOf<EdgeType, WeightType, Sources> {
   int64_t packed_end;
 
   HINTERLAND_FN explicit PackedCsr(const GraphWords& w)
-      : ListsOf<EdgeType, WeightType, Sources>(w, nullptr),
+      : ListsOf<EdgeType, WeightType, Sources>(w, {w.weights.home, nullptr, nullptr}),
         packed_offsets(w.packed_offsets, w.num_vertices + 1),
-        words(w.packed, packed_bytes(w.packed_end) / static_cast<int64_t>(sizeof(uint32_t)), w.hot_edges, w.slots),
+        words(w.packed, packed_bytes(w.packed_end) / static_cast<int64_t>(sizeof(uint32_t))),
         packed_end(w.packed_end) {}
 };
 

@@ -17,52 +17,38 @@
 namespace hinterland::hotness {
 
 // A visitor: sums[u] += values[v] for every u in v's list.
-class PushAlongLists {
- public:
-  HINTERLAND_FN PushAlongLists(const double* values, double* sums) : values_(values), sums_(sums) {}
+struct PushAlongLists {
+  const double* values;
+  double* sums;
 
   template <class Batch>
   HINTERLAND_FN void operator()(const Batch& batch) const {
     double value[Batch::kSize];
-    for (int k = 0; k < Batch::kSize; ++k) value[k] = batch.from[k] < 0 ? 0 : values_[batch.from[k]];
+    for (int k = 0; k < Batch::kSize; ++k) value[k] = batch.from[k] < 0 ? 0 : values[batch.from[k]];
     for (int k = 0; k < Batch::kSize; ++k)
-      if (batch.from[k] >= 0) atomic_add(sums_[batch.to[k]], value[k]);
+      if (batch.from[k] >= 0) atomic_add(sums[batch.to[k]], value[k]);
   }
-
- private:
-  const double* values_;
-  double* sums_;
 };
-
-template <class Visitor, class Team, class Graph, class Gives>
-HINTERLAND_FN void visit_all(Team& team, const Graph& graph, const graph::Frontier& frontier, const double* values,
-                             double* sums, const Gives& gives) {
-  team.single([&] {
-    frontier.begin();
-    frontier.begin_step(0, team.now_ns());
-  });
-  team.wait();  // nothing is reported before that
-  const graph::GroupList all = frontier.all_groups();
-  advance(team, graph, frontier, 0, all, graph::where(frontier, all, gives), [&](auto&) { return Visitor(values, sums); });
-  team.single([&] { frontier.end(team.now_ns()); });
-}
 
 struct PropagateParams {
   const graph::GraphWords* graph;
   const double* values;  // [vertices]
   double* sums;          // [vertices], added to
   int64_t pull;          // which an undirected graph allows
-  char* scratch;         // graph::FrontierLayout
+  char* scratch;         // that of a graph::Frontier
 };
 
-// The step. To pull, the graph must be undirected. The frontier is as FrontierLayout asks for; sums are added to what is there.
+// The step. To pull, the graph must be undirected. Sums are added to what is there.
 template <class Team, class Graph>
 HINTERLAND_FN void propagate(Team& team, const Graph& graph, const graph::Frontier& frontier, const double* values,
                              double* sums, bool pull) {
-  if (pull)
-    visit_all<graph::SumOverLists<double>>(team, graph, frontier, values, sums, [](int64_t) { return true; });
-  else
-    visit_all<PushAlongLists>(team, graph, frontier, values, sums, [&](int64_t vertex) { return values[vertex] != 0; });
+  if (pull) {
+    const auto all = [](int64_t) { return true; };
+    visit_lists(team, graph, frontier, all, [&](auto&) { return graph::SumOverLists<double>(values, sums); });
+  } else {
+    const auto gives = [&](int64_t vertex) { return values[vertex] != 0; };
+    visit_lists(team, graph, frontier, gives, [&](auto&) { return PushAlongLists{values, sums}; });
+  }
 }
 
 }  // namespace hinterland::hotness

@@ -254,12 +254,7 @@ HINTERLAND_FN void admit(Team& team, const Clock& clock, const ClockBatch& batch
   const Admission admission(clock, batch);
   const int64_t asked = admission.asked.count, lap = admission.lap.count;
 
-  team.static_for(batch.count, [&](const auto& ranges) {
-    ranges([&](int64_t first, int64_t last) {
-      const int64_t position = first + Warp::lane();
-      if (position < last) clock.ask(batch.row(position, clock.rows), position);
-    });
-  });
+  for_each(team, batch.count, [&](int64_t position) { clock.ask(batch.row(position, clock.rows), position); });
 
   team.dynamic_for(asked + lap, [&](const auto& items) {
     items([&](int64_t item) { item < asked ? admission.count_claims(item) : admission.count_slots(item - asked); });
@@ -281,12 +276,7 @@ HINTERLAND_FN void admit(Team& team, const Clock& clock, const ClockBatch& batch
     if (admitted > 0) clock.hand->at = clock.hand->following;
     clock.hand->admitted = admitted;
   });
-  team.static_for(admitted, [&](const auto& ranges) {
-    ranges([&](int64_t first, int64_t last) {
-      const int64_t i = first + Warp::lane();
-      if (i < last) clock.give(batch.filled[i], batch.claimed[i]);
-    });
-  });
+  for_each(team, admitted, [&](int64_t i) { clock.give(batch.filled[i], batch.claimed[i]); });
 }
 
 }  // namespace hinterland::memory

@@ -74,12 +74,12 @@ inline constexpr bool kInPlace = kWide > 16;
 
 // How many rows a thread has under way before it needs the first, and how many gradients, which are nearer.
 template <int kWide>
-inline constexpr int kRowsAtOnce = kInPlace<kWide> ? 1 : 8;
+inline constexpr int kRowsInFlight = kInPlace<kWide> ? 1 : 8;
 template <int kWide>
-inline constexpr int kGradientsAtOnce = kInPlace<kWide> ? 1 : 4;
+inline constexpr int kGradientsInFlight = kInPlace<kWide> ? 1 : 4;
 
 // How many entries ahead of its use the CPU asks for a row.
-inline constexpr int64_t kPrefetch = 12;
+inline constexpr int64_t kPrefetchDistance = 12;
 
 // Elements of a row: a copy of them, or where they are.
 template <class T, int kWide, bool = kInPlace<kWide>>
@@ -194,7 +194,7 @@ struct PoolParams {
 // nothing. Returns whether there were any such entries.
 template <class T, int kWide, bool kMax>
 HINTERLAND_FN bool pool_piece(const PoolParams& p, int64_t bag, int64_t piece) {
-  constexpr int kAtOnce = kRowsAtOnce<kWide>;
+  constexpr int kInFlight = kRowsInFlight<kWide>;
   const Table<Tiers> table = table_of<T>(p.placement, p.dim);
   const Bags& bags = p.bags;
   const Pieces<T, kWide> here(piece, p.dim);
@@ -206,24 +206,24 @@ HINTERLAND_FN bool pool_piece(const PoolParams& p, int64_t bag, int64_t piece) {
   if constexpr (kMax) here.begin(p.best + bag * p.dim, best);
   int64_t taken = 0;
   bool outside = false;
-  for (int64_t first = begin; first < end; first += kAtOnce) {
-    int64_t row[kAtOnce];
-    const T* from[kAtOnce];
-    Piece<const T, kWide> value[kAtOnce]{};
-    for (int k = 0; k < kAtOnce; ++k) row[k] = first + k < end ? bags.row(first + k) : Bags::kSkipped;
-    for (int k = 0; k < kAtOnce; ++k) outside |= row[k] == Bags::kOutside;
-    const Rows<Tiers, kAtOnce> found = table.find(row);
-    for (int k = 0; k < kAtOnce; ++k) {
+  for (int64_t first = begin; first < end; first += kInFlight) {
+    int64_t row[kInFlight];
+    const T* from[kInFlight];
+    Piece<const T, kWide> value[kInFlight]{};
+    for (int k = 0; k < kInFlight; ++k) row[k] = first + k < end ? bags.row(first + k) : Bags::kSkipped;
+    for (int k = 0; k < kInFlight; ++k) outside |= row[k] == Bags::kOutside;
+    const Rows<Tiers, kInFlight> found = table.find(row);
+    for (int k = 0; k < kInFlight; ++k) {
       from[k] = found.template row<const T>(k);
     }
-    for (int k = 0; k < kAtOnce; ++k) {
+    for (int k = 0; k < kInFlight; ++k) {
       if (row[k] >= 0) here.load(from[k], value[k]);
     }
     if constexpr (kInPlace<kWide>) {  // entries of the bags after this one, too
-      const int64_t soon = first + kPrefetch < bags.count ? bags.row(first + kPrefetch) : Bags::kSkipped;
+      const int64_t soon = first + kPrefetchDistance < bags.count ? bags.row(first + kPrefetchDistance) : Bags::kSkipped;
       if (soon >= 0) here.prefetch(table.find(soon).row<const T>(0));
     }
-    for (int k = 0; k < kAtOnce; ++k) {
+    for (int k = 0; k < kInFlight; ++k) {
       if (row[k] < 0) continue;
       if constexpr (kMax) {
         for (int i = 0; i < here.size(); ++i) {
@@ -400,13 +400,13 @@ struct AdagradRule {
 // No other thread has this piece, so every copy of it is written here.
 template <class T, int kWide, class Rule>
 HINTERLAND_FN void update_piece(const UpdateParams& given, const Rule& rule, int64_t place, int64_t piece) {
-  constexpr int kAtOnce = kGradientsAtOnce<kWide>;
+  constexpr int kInFlight = kGradientsInFlight<kWide>;
   const Table<Tiers> table = table_of<T>(given.placement, given.dim);
   const Pieces<T, kWide> here(piece, given.dim);
   const int64_t row = given.key(place), rows = table.size();
   if (here.none() || row >= rows || (place > 0 && given.key(place - 1) == row)) return;
   if constexpr (kInPlace<kWide>) {
-    const int64_t soon = place + kPrefetch < given.count ? given.key(place + kPrefetch) : rows;
+    const int64_t soon = place + kPrefetchDistance < given.count ? given.key(place + kPrefetchDistance) : rows;
     if (soon < rows) here.prefetch(table.find(soon).row<const T>(0));
     if (soon < rows && Rule::kState) here.prefetch(given.state_row(soon));
   }
@@ -418,15 +418,15 @@ HINTERLAND_FN void update_piece(const UpdateParams& given, const Rule& rule, int
   if constexpr (Rule::kState) here.load(given.state_row(row), state);
 
   float sum[kWide]{};
-  for (int64_t first = place; given.belongs(first, row); first += kAtOnce) {
-    int64_t entry[kAtOnce], from[kAtOnce];
-    Piece<const T, kWide> value[kAtOnce]{};
-    for (int k = 0; k < kAtOnce; ++k) entry[k] = given.belongs(first + k, row) ? given.order[first + k] : -1;
-    for (int k = 0; k < kAtOnce; ++k) from[k] = entry[k] < 0 ? 0 : given.bag[entry[k]] * given.dim;
-    for (int k = 0; k < kAtOnce; ++k) {
+  for (int64_t first = place; given.belongs(first, row); first += kInFlight) {
+    int64_t entry[kInFlight], from[kInFlight];
+    Piece<const T, kWide> value[kInFlight]{};
+    for (int k = 0; k < kInFlight; ++k) entry[k] = given.belongs(first + k, row) ? given.order[first + k] : -1;
+    for (int k = 0; k < kInFlight; ++k) from[k] = entry[k] < 0 ? 0 : given.bag[entry[k]] * given.dim;
+    for (int k = 0; k < kInFlight; ++k) {
       if (entry[k] >= 0) here.load(gradient + from[k], value[k]);
     }
-    for (int k = 0; k < kAtOnce; ++k) {
+    for (int k = 0; k < kInFlight; ++k) {
       if (entry[k] < 0) continue;
       const float factor = given.factor == nullptr ? 1.0f : given.factor[entry[k]];
       if (given.best == nullptr) {

@@ -148,8 +148,8 @@ struct PieceWalk {
   }
 };
 
-// Looks again at the kInFlight pieces of one group, `stride` apart from `first` on, for row numbers outside the table. Apart from
-// copy_rows, which is short of registers and needs this seldom.
+// Looks again at the kInFlight pieces of one group, `stride` apart from `first` on, for row numbers outside the table. It is no
+// part of copy_rows, which is short of registers and seldom needs it.
 template <class Placement>
 HINTERLAND_FN void report_faults(const RowCopy<Placement>& copy, int64_t first, int64_t stride) {
   const RowCut cut = copy.cut;

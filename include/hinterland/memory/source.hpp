@@ -11,7 +11,8 @@
 // whole run: count_reads(at, meter), which counts what read() would, and count_run(begin, end, meter).
 //
 // A family of sources says which one an array gets: ByAddress is the one whose arrays a processor can load from. Another family
-// (lines that come from storage, say) is another argument of the templates that read graphs.
+// (lines that come from storage, say) is another argument of the templates that read graphs. It makes a source of an address
+// and a number of elements, and one of a large array of its words.
 #pragma once
 
 #include "hinterland/core/platform.hpp"
@@ -29,6 +30,13 @@ struct Span {
   HINTERLAND_FN int64_t chunks() const { return ceil_div<int64_t>(end - first, Warp::kWidth); }
 };
 
+// A large array as Python describes it (src/hinterland/graph/view.py). What a new tier has to know of it is a word more here.
+struct ArrayWords {
+  const void* home;      // null where the array is not there
+  const void* kept;      // the pages of it that the GPU keeps, one after another; null where none is
+  const int32_t* slots;  // which of them each page is, or -1
+};
+
 // An array in any memory that this processor can load from: its own, a peer GPU's, or mapped host memory.
 template <class T>
 struct Pointer {
@@ -36,7 +44,7 @@ struct Pointer {
 
   const T* base;
 
-  HINTERLAND_FN explicit Pointer(const void* base, int64_t /*count*/ = 0) : base(static_cast<const T*>(base)) {}
+  HINTERLAND_FN Pointer(const void* base, int64_t /*count*/ = 0) : base(static_cast<const T*>(base)) {}
 
   HINTERLAND_FN T read_alone(int64_t at) const { return base[at]; }
 
@@ -54,10 +62,10 @@ template <class T>
 struct Paged {
   const T* home;
   const T* kept;
-  const int32_t* slots;  // of each page, or -1; null where none is kept
+  const int32_t* slots;
 
-  HINTERLAND_FN Paged(const void* home, int64_t /*count*/, const void* kept, const int32_t* slots)
-      : home(static_cast<const T*>(home)), kept(static_cast<const T*>(kept)), slots(kept == nullptr ? nullptr : slots) {}
+  HINTERLAND_FN Paged(const ArrayWords& words, int64_t /*count*/)
+      : home(static_cast<const T*>(words.home)), kept(static_cast<const T*>(words.kept)), slots(words.slots) {}
 
   HINTERLAND_FN T read_alone(int64_t at) const {
     if (slots != nullptr) {

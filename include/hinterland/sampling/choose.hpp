@@ -12,8 +12,8 @@
 //   with replacement     trials for each draw, and where all fail the least key of a pass over the list.
 //   newest               the least of minus the time.
 //
-// A neighbour is there once both its edge and its vertex are, by those of the two that have times. One newer than the limit
-// is one of weight 0, and what has weight 0 is never drawn.
+// A neighbour is there from its edge's time on, or from its vertex's if that is later; of the two, those count that are given.
+// If that is after the limit, it counts as one of weight 0, and those are never drawn.
 #pragma once
 
 #include "hinterland/sampling/draw.hpp"
@@ -40,18 +40,20 @@ HINTERLAND_FN int64_t floyd(const int64_t* tries, int64_t degree, int64_t count,
 inline constexpr int kListBits = 40;  // of a position in a list; a race is numbered with what they leave of a draw's
 inline constexpr int64_t kMostFanout = (int64_t{1} << (Draws::kDrawBits - kListBits)) - 1;
 
+// How the vertices of one relation choose.
 struct ChoiceRule {
   bool replace, newest;
-  const int64_t* times;       // of the vertices that lists name, or null
-  const int64_t* edge_times;  // of all edges, or null
-  double most;                // the largest weight
+  const int64_t* times;                  // of the vertices that lists name, or null
+  const memory::ArrayWords* edge_times;  // of all edges, or null
+  double most;                           // the largest weight
 
   HINTERLAND_FN bool temporal() const { return times != nullptr || edge_times != nullptr; }
 };
 
 inline constexpr uint64_t kNoKey = ~uint64_t{0};
 
-// The neighbours of one list, as a choice by weight and time sees them.
+// The neighbours of one list, as a choice by weight and time sees them. Lanes read times alone, as they read weights: which ones
+// follows from the draws of each. Sources are made anew at each read, since few registers are left to keep them in.
 template <class Graph>
 class Candidates {
  public:
@@ -71,7 +73,8 @@ class Candidates {
   // The moment from which on neighbour i is there.
   HINTERLAND_FN int64_t time(int64_t i) const {
     if (rule_.edge_times == nullptr) return vertex_time(i);
-    const int64_t time = rule_.edge_times[list_.begin + i];
+    const typename Graph::template Large<int64_t> times(*rule_.edge_times, graph_.num_edges);
+    const int64_t time = times.read_alone(list_.begin + i);
     return rule_.times == nullptr ? time : max_of(time, vertex_time(i));
   }
 
@@ -89,10 +92,8 @@ class Candidates {
   // Trial `draw`: a position, or -1 if it is not accepted.
   HINTERLAND_FN int64_t trial(const Draws& trials, uint64_t place, uint64_t draw) const {
     const Philox::Block block = trials.bits(place, draw);
-    const uint64_t low = static_cast<uint64_t>(block.word[1]) << 32 | block.word[0];
-    const uint64_t high = static_cast<uint64_t>(block.word[3]) << 32 | block.word[2];
-    const int64_t i = static_cast<int64_t>(Philox::multiply_high(low, static_cast<uint64_t>(list_.degree)));
-    const double level = static_cast<double>(high >> 11) * 0x1p-53 * rule_.most;
+    const int64_t i = static_cast<int64_t>(Philox::multiply_high(block.half(0), static_cast<uint64_t>(list_.degree)));
+    const double level = uniform(block.half(1)) * rule_.most;
     return level < weight(i) ? i : -1;
   }
 
@@ -100,7 +101,8 @@ class Candidates {
   // The last moment is that of no vertex: a broken list, which whoever follows the edge reports, or none to choose.
   HINTERLAND_FN int64_t vertex_time(int64_t i) const {
     const int64_t neighbor = neighbor_alone(graph_, list_, i);
-    return static_cast<uint64_t>(neighbor) < static_cast<uint64_t>(num_sources_) ? rule_.times[neighbor] : limit_;
+    const typename Graph::Family::template Whole<int64_t> times(rule_.times, num_sources_);
+    return static_cast<uint64_t>(neighbor) < static_cast<uint64_t>(num_sources_) ? times.read_alone(neighbor) : limit_;
   }
 
   const Graph& graph_;
@@ -173,8 +175,8 @@ inline constexpr int64_t kTrialsWithReplacement = 32;
 
 // Chooses up to `count` positions without replacement, in the order of the draws: returns how many. All lanes call it together.
 template <class Graph>
-HINTERLAND_FN int64_t choose_distinct(const Candidates<Graph>& from, const ChoiceRule& rule, const ChoiceStreams& streams,
-                                      uint64_t place, int64_t count, int64_t* picks, uint64_t* keys) {
+HINTERLAND_FN int64_t choose_distinct(const Candidates<Graph>& from, bool newest, const ChoiceStreams& streams, uint64_t place,
+                                      int64_t count, int64_t* picks, uint64_t* keys) {
   if (count == 0) return 0;
   int64_t found = 0;
   const auto has = [&](int64_t i) {
@@ -183,7 +185,7 @@ HINTERLAND_FN int64_t choose_distinct(const Candidates<Graph>& from, const Choic
     return taken;
   };
   const int64_t trials = kTrialsPerDraw * count;
-  if (!rule.newest && from.degree() >= kLongPerTrial * trials) {
+  if (!newest && from.degree() >= kLongPerTrial * trials) {
     for (int64_t first = 0; first < trials && found < count; first += Warp::kWidth) {
       const int64_t trial = first + Warp::lane();
       const int64_t own = trial < trials ? from.trial(streams.trials, place, static_cast<uint64_t>(trial)) : -1;

@@ -12,6 +12,9 @@
 
 namespace hinterland::sampling {
 
+// Uniform in [0, 1), of random bits.
+HINTERLAND_FN double uniform(uint64_t bits) { return static_cast<double>(bits >> 11) * 0x1p-53; }
+
 class Draws {
  public:
   enum Purpose : uint64_t { kNeighbors, kTrials, kRaces, kWalks, kNegatives };
@@ -37,8 +40,7 @@ class Draws {
     Philox::Block block{};
     const auto next = [&] {
       if (used % 2 == 0) block = philox_(used / 2 << kDrawBits | draw, place);
-      const int half = static_cast<int>(used++ % 2) * 2;
-      return static_cast<uint64_t>(block.word[half + 1]) << 32 | block.word[half];
+      return block.half(static_cast<int>(used++ % 2));
     };
     for (int64_t whole = 0;; ++whole) {
       const uint64_t fraction = next();

@@ -77,8 +77,7 @@ class SampleWeights : WeightKind {
  private:
   template <class T>
   HINTERLAND_FN double as(int64_t edge) const {
-    using Source = typename Sources::template Large<T>;
-    return static_cast<double>(Source(words_.weights, words_.num_edges, words_.hot_weights, words_.slots).read_alone(edge));
+    return static_cast<double>(typename Sources::template Large<T>(words_.weights, words_.num_edges).read_alone(edge));
   }
 
   const graph::GraphWords& words_;

@@ -122,10 +122,9 @@ HINTERLAND_FN void negative_edges(Team& team, const NegativeParams& task) {
       }
       for (int64_t draw = 0; draw < kNegativeTries; ++draw) {
         const Philox::Block block = draws.bits(place, static_cast<uint64_t>(draw));
-        const uint64_t low = static_cast<uint64_t>(block.word[1]) << 32 | block.word[0];
-        const uint64_t high = static_cast<uint64_t>(block.word[3]) << 32 | block.word[2];
-        if (task.sources == nullptr) source = static_cast<int64_t>(Philox::multiply_high(low, static_cast<uint64_t>(vertices)));
-        int64_t target = static_cast<int64_t>(Philox::multiply_high(high, static_cast<uint64_t>(vertices - 1)));
+        if (task.sources == nullptr)
+          source = static_cast<int64_t>(Philox::multiply_high(block.half(0), static_cast<uint64_t>(vertices)));
+        int64_t target = static_cast<int64_t>(Philox::multiply_high(block.half(1), static_cast<uint64_t>(vertices - 1)));
         target += target >= source;
         if (task.exact != 0 && Absent<Graph>(graph, source, counts).lists(target)) continue;
         task.source[i] = source;

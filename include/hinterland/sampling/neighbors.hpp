@@ -38,7 +38,7 @@ struct Relation {
   int64_t *row, *col, *edge;  // of each edge: source and target as numbered in the batch, and its place among all edges
   int64_t weights;            // WeightKind
   double most_weight;
-  const int64_t* times;  // of all edges of the lists, or null
+  memory::ArrayWords times;  // of all edges of the lists, if they have any
 };
 
 struct BatchControl {
@@ -75,16 +75,12 @@ HINTERLAND_FN void enter_known(Team& team, const SampleParams& batch) {
   for (int64_t type = 0; type < batch.num_types; ++type) {
     const VertexSet& set = batch.types[type];
     const NumberTable table(set.entries, set.table_size);
-    team.static_for(set.num_known, [&](const auto& ranges) {
-      ranges([&](int64_t first, int64_t last) {
-        for (int64_t i = first + Warp::lane(); i < last; i += Warp::kWidth) {
-          const int64_t vertex = set.node[i];
-          if (static_cast<uint64_t>(vertex) >= static_cast<uint64_t>(set.num_vertices))
-            atomic_min(batch.control->bad_seed, type << Draws::kPlaceBits | i);
-          else
-            table.enter(set.tree == nullptr ? vertex : set.tree[i] * set.num_vertices + vertex, static_cast<uint64_t>(i));
-        }
-      });
+    for_each(team, set.num_known, [&](int64_t i) {
+      const int64_t vertex = set.node[i];
+      if (static_cast<uint64_t>(vertex) >= static_cast<uint64_t>(set.num_vertices))
+        atomic_min(batch.control->bad_seed, type << Draws::kPlaceBits | i);
+      else
+        table.enter(set.tree == nullptr ? vertex : set.tree[i] * set.num_vertices + vertex, static_cast<uint64_t>(i));
     });
   }
 }
@@ -103,7 +99,8 @@ class HopStep {
         target_(batch.types[relation_.target]),
         graph_(*relation_.lists),
         weights_(*relation_.lists, relation_.weights),
-        rule_{batch.rule.replace != 0, batch.rule.newest != 0, source_.times, relation_.times, relation_.most_weight},
+        rule_{batch.rule.replace != 0, batch.rule.newest != 0, source_.times,
+              relation_.times.home == nullptr ? nullptr : &relation_.times, relation_.most_weight},
         fanout_(relation_.fanouts[hop]),
         frontier_(hop == 0 ? 0 : target_.ends[hop - 1]),
         size_(target_.ends[hop] - frontier_) {}
@@ -233,7 +230,7 @@ class HopStep {
           int64_t* const picks = batch_.picks + i * fanout_;
           uint64_t* const keys = batch_.keys + i * fanout_;
           count = rule_.replace ? choose_with_replacement(from, streams, place(i), fanout_, picks, keys)
-                                : choose_distinct(from, rule_, streams, place(i), fanout_, picks, keys);
+                                : choose_distinct(from, rule_.newest, streams, place(i), fanout_, picks, keys);
         }
         if (Warp::lane() == 0) batch_.firsts[i] = count;
       });
@@ -323,8 +320,8 @@ class HopStep {
   int64_t frontier_, size_;  // the vertices that draw: the first one's number, and how many
 };
 
-// Halves [first, end) of a batch's steps: 0 enters the seeds, and from 1 on there are two for each relation of each hop. Those
-// of one call have lists of one form.
+// Halves [first, end) of a batch's steps: 0 enters the seeds, and from 1 on there are two for each relation of each hop. The
+// lists that one call reads are all plain, or all packed.
 template <class Graph, bool kMayCompare, class Team>
 HINTERLAND_FN void sample_neighbors(Team& team, const SampleParams& batch) {
   for (int64_t half = batch.first; half < batch.end; ++half) {

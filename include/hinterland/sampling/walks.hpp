@@ -52,10 +52,7 @@ class WalkDraws {
   }
 
   HINTERLAND_FN bool restarts(uint64_t place) const {
-    if (restart_ == 0.0) return false;
-    const Philox::Block block = draws_.bits(place, 0);
-    const uint64_t high = static_cast<uint64_t>(block.word[3]) << 32 | block.word[2];
-    return static_cast<double>(high >> 11) * 0x1p-53 < restart_;
+    return restart_ != 0.0 && uniform(draws_.bits(place, 0).half(1)) < restart_;
   }
 
   // A position in the list, or -1 if there is nothing to draw. All lanes call it together, each with a list or an empty one.

@@ -7,8 +7,7 @@ namespace hinterland::graph {
 template <class Graph>
 __global__ void __launch_bounds__(512, 2) bc_kernel(const __grid_constant__ BcParams p) {
   const Graph graph(*p.graph);
-  const BcLayout at(graph.num_vertices, graph.num_edges, p.history_size);
-  const BcState state(p.levels, p.sigma, p.scores, p.scratch, at, graph.num_vertices, p.history_size);
+  const BcState state(p, graph.num_vertices, graph.num_edges);
   GridTeam team(&state.frontier.control->team);
   betweenness(team, graph, state, p.source);
 }

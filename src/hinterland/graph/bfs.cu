@@ -7,8 +7,7 @@ namespace hinterland::graph {
 template <class Graph, class Id>
 __global__ void __launch_bounds__(512, 2) bfs_kernel(const __grid_constant__ BfsParams p) {
   const Graph out(*p.graph), in(p.incoming == nullptr ? *p.graph : *p.incoming);
-  const BfsLayout at(out.num_vertices, out.num_edges);
-  const BfsState<Id> state(static_cast<Id*>(p.parents), p.levels, p.scratch, at, out.num_vertices);
+  const BfsState<Id> state(p, out.num_vertices, out.num_edges);
   GridTeam team(&state.frontier.control->team);
   bfs(team, out, p.incoming == nullptr ? nullptr : &in, state, p.source);
 }

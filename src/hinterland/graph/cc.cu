@@ -7,8 +7,7 @@ namespace hinterland::graph {
 template <class Graph, class Id>
 __global__ void __launch_bounds__(512, 2) cc_kernel(const __grid_constant__ ComponentsParams p) {
   const Graph out(*p.graph), in(p.incoming == nullptr ? *p.graph : *p.incoming);
-  const ComponentsLayout at(out.num_vertices, out.num_edges);
-  const ComponentsState<Id> state(static_cast<Id*>(p.labels), p.scratch, at, out.num_vertices);
+  const ComponentsState<Id> state(p, out.num_vertices, out.num_edges);
   GridTeam team(&state.frontier.control->team);
   connected_components(team, out, p.incoming == nullptr ? nullptr : &in, state, p.reread != 0);
 }

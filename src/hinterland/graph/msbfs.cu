@@ -7,8 +7,7 @@ namespace hinterland::graph {
 template <class Graph, class Mask>
 __global__ void __launch_bounds__(512, 2) msbfs_kernel(const __grid_constant__ MsBfsParams p) {
   const Graph out(*p.graph), in(p.incoming == nullptr ? *p.graph : *p.incoming);
-  const MsBfsLayout at(out.num_vertices, out.num_edges);
-  const MsBfsState<Mask> state(p.levels, p.scratch, at, out.num_vertices);
+  const MsBfsState<Mask> state(p, out.num_vertices, out.num_edges);
   GridTeam team(&state.frontier.control->team);
   msbfs(team, out, p.incoming == nullptr ? nullptr : &in, state, p.sources, p.num_sources);
 }

@@ -7,9 +7,7 @@ namespace hinterland::graph {
 template <class Graph, class Real>
 __global__ void __launch_bounds__(512, 2) pagerank_kernel(const __grid_constant__ PagerankParams p) {
   const Graph out(*p.graph), in(*p.incoming);
-  const PagerankLayout at(in.num_vertices, in.num_edges);
-  const PagerankState<Real> state(static_cast<Real*>(p.contributions), static_cast<Real*>(p.sums),
-                                  static_cast<const Real*>(p.personal), p.options, p.scratch, at, in.num_vertices);
+  const PagerankState<Real> state(p, in.num_vertices, in.num_edges);
   GridTeam team(&state.frontier.control->team);
   pagerank(team, out, in, state, p.max_iterations, p.by_degree != 0);
 }

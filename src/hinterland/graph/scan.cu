@@ -7,7 +7,8 @@ namespace hinterland::graph {
 template <class Graph>
 __global__ void __launch_bounds__(512, 2) scan_kernel(const __grid_constant__ ScanParams p) {
   const Graph graph(*p.graph);
-  const Frontier frontier(p.scratch, FrontierLayout(graph.num_vertices, graph.num_edges), graph.num_vertices);
+  Scratch scratch{p.scratch};
+  const Frontier frontier(scratch, graph.num_vertices, graph.num_edges);
   GridTeam team(&frontier.control->team);
   scan_lists(team, graph, frontier, p.sum);
 }

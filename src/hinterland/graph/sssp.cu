@@ -7,8 +7,7 @@ namespace hinterland::graph {
 template <class Graph>
 __global__ void __launch_bounds__(512, 2) sssp_kernel(const __grid_constant__ PathParams p) {
   const Graph graph(*p.graph);
-  const PathState<Shortest<typename Graph::Weight>> state(p.keys, p.scratch, {graph.num_vertices, graph.num_edges},
-                                                          graph.num_vertices);
+  const PathState<Shortest<typename Graph::Weight>> state(p, graph.num_vertices, graph.num_edges);
   GridTeam team(&state.frontier.control->team);
   best_paths(team, graph, state, p.source, {p.delta, p.light});
 }

@@ -17,7 +17,7 @@ from . import arrays
 from .arrays import index_dtype
 from .lists import NeighborLists
 
-_WORDS, _OFFSETS = struct("graph::GraphWords"), struct("graph::Offsets")
+_WORDS, _OFFSETS, _ARRAY = struct("graph::GraphWords"), struct("graph::Offsets"), struct("memory::ArrayWords")
 WORDS_BYTES = 2 * ctypes.sizeof(_WORDS)  # with reads counted, and without
 _AT_ONCE = 1 << 12, 1 << 22  # the fewest and the most vertices whose offsets are looked at together: chosen, not measured
 
@@ -100,23 +100,20 @@ class View:
 
     def _made_words(self) -> torch.Tensor:
         lists = self.lists
-        edges, packed = (None, self.edges) if lists.is_compressed else (self.edges, None)
+        edges = _array(self.edges, self.hot_edges, self.slots)
         words = _WORDS(
             num_vertices=lists.num_lists,
             num_edges=lists.num_edges,
             edge_bytes=self.edge_type.itemsize,
             offsets=_offsets(self.offsets),
-            edges=address(edges),
-            weights=address(self.weights),
-            slots=address(self.slots),
-            hot_edges=address(self.hot_edges),
-            hot_weights=address(self.hot_weights),
+            edges=_ARRAY() if lists.is_compressed else edges,
+            weights=_array(self.weights, self.hot_weights, self.slots),
             heads=address(self.heads),
             heads_per_vertex=0 if self.heads is None else self.heads.shape[0],
             num_isolated=lists.num_isolated,
-            packed=address(packed),
+            packed=edges if lists.is_compressed else _ARRAY(),
             packed_offsets=_offsets(self.packed_offsets),
-            packed_end=0 if packed is None else packed.numel() - _core.packed_bytes(0),
+            packed_end=self.edges.numel() - _core.packed_bytes(0) if lists.is_compressed else 0,
         )
         both = bytearray(words)
         words.metered = 1
@@ -274,6 +271,15 @@ def allocated(size: int) -> int:
     that is not worth splitting off."""
     rounded = -(-size // 512) * 512
     return rounded if rounded <= 1 << 20 else rounded + (1 << 20)
+
+
+def array_words(home: torch.Tensor | None) -> Params:
+    """An array as native code reads it: none of it is kept elsewhere."""
+    return _array(home, None, None)
+
+
+def _array(home: torch.Tensor | None, kept: torch.Tensor | None, slots: torch.Tensor | None) -> Params:
+    return _ARRAY(home=address(home), kept=address(kept), slots=0 if kept is None else address(slots))
 
 
 def _offsets(array: torch.Tensor | None) -> Params:

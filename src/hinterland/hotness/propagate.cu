@@ -7,7 +7,8 @@ namespace hinterland::hotness {
 template <class Graph>
 __global__ void __launch_bounds__(512, 2) propagate_kernel(const __grid_constant__ PropagateParams p) {
   const Graph graph(*p.graph);
-  const graph::Frontier frontier(p.scratch, graph::FrontierLayout(graph.num_vertices, graph.num_edges), graph.num_vertices);
+  graph::Scratch scratch{p.scratch};
+  const graph::Frontier frontier(scratch, graph.num_vertices, graph.num_edges);
   GridTeam team(&frontier.control->team);
   propagate(team, graph, frontier, p.values, p.sums, p.pull != 0);
 }

@@ -225,4 +225,4 @@ def row_cut(cut: Cut) -> Params:
 
 def pieces_per_block(cut: Cut) -> int:
     """Pieces that a block has under way at once."""
-    return _THREADS // cut.lanes * _core.FLIGHT
+    return _THREADS // cut.lanes * _core.IN_FLIGHT

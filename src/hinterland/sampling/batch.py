@@ -18,7 +18,7 @@ import torch
 
 from .. import _core
 from ..graph.traversal import BLOCK, FORMS, csr_type
-from ..graph.view import View, allocated
+from ..graph.view import View, allocated, array_words
 from ..runtime import devices
 from ..runtime.errors import GraphError, IndexOutOfRange, OutOfMemory
 from ..runtime.jit import KernelFile
@@ -386,7 +386,7 @@ class Batch:
                 edge=edges + 2 * stride,
                 weights=r.weight_kind,
                 most_weight=r.most_weight,
-                times=address(r.times),
+                times=array_words(r.times),
             )
         return _PARAMS(
             first=first,

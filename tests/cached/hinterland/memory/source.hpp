@@ -94,8 +94,8 @@ struct Cached {
   const T* home;
   int64_t count;
 
-  explicit Cached(const void* home, int64_t count = 0, const void* = nullptr, const int32_t* = nullptr)
-      : home(static_cast<const T*>(home)), count(count) {}
+  Cached(const void* home, int64_t count) : home(static_cast<const T*>(home)), count(count) {}
+  Cached(const ArrayWords& words, int64_t count) : Cached(words.home, count) {}
 
   T read_alone(int64_t at) const {
     if (!LineCache::is_on()) return home[at];
