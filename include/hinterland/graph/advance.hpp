@@ -83,7 +83,7 @@ HINTERLAND_FN void begin_first_step(Team& team, const Frontier& frontier) {
   team.wait();  // nothing is reported before that
 }
 
-inline constexpr int kPullGroups = 8;  // that a warp takes at once
+inline constexpr int kPullGroups = 8;  // that a warp takes at once: docs/notes/thresholds.md
 
 // A step that pulls from `graph`: puller.group(group, touched, parts, counts) for every group, then puller.part(task, touched, counts) for
 // the parts of long lists that this has left in `parts`.

@@ -207,7 +207,7 @@ struct PullParents {
 // Whether pulling level `depth` is likely to read less than pushing it. An unvisited vertex has no neighbour in the levels
 // before, so each of its neighbours is in the frontier with the share that the frontier's edges have in those left.
 struct Direction {
-  static constexpr double kListCost = 16;  // reading a list costs as much as so many more edges
+  static constexpr double kListCost = 16;  // reading a list costs as much as so many more edges: docs/notes/thresholds.md
 
   template <class Graph>
   HINTERLAND_FN static bool pulls(const Graph& incoming, const Frontier& frontier, int64_t depth) {

@@ -46,6 +46,7 @@ struct AppendQueue {
   }
 };
 
+// Of a task, as many as take a warp longer than taking a task does: docs/notes/thresholds.md.
 inline constexpr int kTaskEdges = 2048;
 inline constexpr int kTaskChunks = kTaskEdges / Warp::kWidth;
 
@@ -113,7 +114,7 @@ struct GroupList {
   HINTERLAND_FN bool all() const { return numbers == nullptr; }
 };
 
-// A step is dense if at least one in so many groups has marked vertices.
+// A step is dense if at least one in so many groups has marked vertices (docs/notes/thresholds.md).
 inline constexpr int64_t kDenseShare = 16;
 
 // It takes about 1.5 bytes a vertex and 1/64 byte an edge. What a run takes before it must be zero at the start.

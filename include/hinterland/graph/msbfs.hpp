@@ -298,8 +298,8 @@ struct PullSources {
 // it has not left behind. Vertices that pull read on until the source of the smallest share has come; so the sources of small
 // shares are those to push, where their frontiers have fewer edges than that saves. All lanes call it together.
 struct MsDirection {
-  static constexpr double kListCost = 16;  // reading a list costs as much as so many more edges
-  static constexpr double kLeastShare = 1e-6;
+  // Reading a list costs as much as so many more edges; and the least share that is divided by. Both: docs/notes/thresholds.md.
+  static constexpr double kListCost = 16, kLeastShare = 1e-6;
 
   template <class Graph, class Mask>
   HINTERLAND_FN static Mask to_push(const Graph& incoming, const MsBfsState<Mask>& state, int64_t depth) {

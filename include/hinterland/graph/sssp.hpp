@@ -173,7 +173,7 @@ template <class Policy>
 HINTERLAND_FN void settle(const PathState<Policy>& state, int64_t first, int64_t last, typename Policy::Key below,
                           typename Policy::Key threshold, typename Policy::Key& least) {
   using Key = typename Policy::Key;
-  constexpr int kInFlight = Warp::kWidth == 1 ? 1 : 4;  // groups whose keys a warp requests together
+  constexpr int kInFlight = Warp::kWidth == 1 ? 1 : 4;  // groups whose keys a warp requests together: docs/notes/thresholds.md
   const int64_t own_group = first + Warp::lane();
   const uint32_t own_far = own_group < last ? state.far[own_group] : 0;
   const uint32_t groups = Warp::ballot(own_far != 0);

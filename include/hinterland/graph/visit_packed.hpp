@@ -108,8 +108,8 @@ class StagedBits {
 
  private:
   static constexpr int kLineWords = kLineBytes / static_cast<int>(sizeof(uint32_t));
-  static constexpr int kEntryLines = 4;
-  static constexpr int kInFlight = 4;  // lines that are requested before the first is stored
+  // Lines of a directory that are staged, and lines that are requested before the first is stored: docs/notes/thresholds.md.
+  static constexpr int kEntryLines = 4, kInFlight = 4;
 
   // What of the stream is staged: words from `first` on, `count` of them with two more behind.
   struct Piece {
@@ -172,7 +172,7 @@ class PackedFinder {
   using Meter = typename Graph::Meter;
 
  public:
-  // Neighbours that are staged together, of one list or of several that lie end to end.
+  // Neighbours that are staged together, of one list or of several that lie end to end: docs/notes/thresholds.md.
   static constexpr int kStaged = 16 * Warp::kWidth;
 
   HINTERLAND_FN PackedFinder(const Graph& graph, Meter& meter) : bits_(bits_of(graph, meter)) { meter.begin_run(); }

@@ -104,8 +104,8 @@ struct Clock {
 
 // Items cut into chunks of the same size, so that each chunk's place in a sum over all of them is a short sum over chunks.
 struct Chunks {
-  static constexpr int64_t kMost = 1024;
-  static constexpr int64_t kLeast = 1024;  // items of a chunk, if there are as many
+  // Chunks; and items of one, if there are as many. Chosen, not measured.
+  static constexpr int64_t kMost = 1024, kLeast = 1024;
 
   int64_t items, size, count;
 
@@ -135,7 +135,7 @@ struct ClockState {
   ClockHand hand;
 };
 
-inline constexpr int kAdmitThreads = 512;  // of a block
+inline constexpr int kAdmitThreads = 512;  // of a block: chosen, not measured
 
 // What is given to those who admit rows.
 struct AdmitParams {

@@ -72,13 +72,14 @@ struct Bags {
 template <int kWide>
 inline constexpr bool kInPlace = kWide > 16;
 
-// How many rows a thread has under way before it needs the first, and how many gradients, which are nearer.
+// How many rows a thread has under way before it needs the first, and how many gradients, which are nearer
+// (docs/notes/thresholds.md).
 template <int kWide>
 inline constexpr int kRowsInFlight = kInPlace<kWide> ? 1 : 8;
 template <int kWide>
 inline constexpr int kGradientsInFlight = kInPlace<kWide> ? 1 : 4;
 
-// How many entries ahead of its use the CPU asks for a row.
+// How many entries ahead of its use the CPU asks for a row: docs/notes/thresholds.md.
 inline constexpr int64_t kPrefetchDistance = 12;
 
 // Elements of a row: a copy of them, or where they are.
@@ -174,7 +175,7 @@ HINTERLAND_FN void for_pieces(int64_t items, int64_t lanes, int64_t steps, int64
   for (int64_t i = thread / lanes; i < items * steps; i += groups) each(i / steps, i % steps * lanes + lane);
 }
 
-inline constexpr int kBagThreads = 256;  // of a GPU's block
+inline constexpr int kBagThreads = 256;  // of a GPU's block: chosen, not measured
 
 // What pooling is given. T are the elements of the table.
 struct PoolParams {

@@ -119,7 +119,7 @@ struct RowCopy {
   }
 };
 
-inline constexpr int kInFlight = 4;
+inline constexpr int kInFlight = 4;        // pieces of a thread: chosen, not measured
 inline constexpr int kCopyThreads = 1024;  // of a block, at most
 
 // The pieces that one thread takes, one after another: whose turn it is, and which unit of that row is this lane's.

@@ -145,7 +145,7 @@ struct LeastKeys {
 // The least keys of positions [0, degree), of those that have one: key_of(i), or kNoKey. All lanes call it together.
 template <class KeyOf>
 HINTERLAND_FN void race(int64_t degree, const KeyOf& key_of, LeastKeys& least) {
-  constexpr int kInFlight = 4;
+  constexpr int kInFlight = 4;  // docs/notes/thresholds.md
   for (int64_t first = 0; first < degree; first += kInFlight * Warp::kWidth) {
     uint64_t own[kInFlight];
     for (int k = 0; k < kInFlight; ++k) {
@@ -169,6 +169,7 @@ struct ChoiceStreams {
       : trials(seed, batch, Draws::kTrials), races(seed, batch, Draws::kRaces) {}
 };
 
+// What seeds mean depends on these: other numbers draw other neighbours (docs/notes/thresholds.md).
 inline constexpr int64_t kTrialsPerDraw = 8;  // without replacement, of long lists
 inline constexpr int64_t kLongPerTrial = 32;  // a list is long if it has so many neighbours for each trial: a line of edges
 inline constexpr int64_t kTrialsWithReplacement = 32;

@@ -11,7 +11,7 @@
 
 namespace hinterland::sampling {
 
-inline constexpr int64_t kNegativeTries = 64;
+inline constexpr int64_t kNegativeTries = 64;  // chosen, not measured
 
 struct NegativeControl {
   TeamControl team;

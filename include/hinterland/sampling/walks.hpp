@@ -107,7 +107,7 @@ class WalkDraws {
   double restart_;
 };
 
-inline constexpr int kWalksTogether = Warp::kWidth == 1 ? 8 : 1;  // walks of one lane
+inline constexpr int kWalksTogether = Warp::kWidth == 1 ? 8 : 1;  // walks of one lane: chosen, not measured
 
 // All walks. Called by all threads of a team.
 template <class Graph, class Team>

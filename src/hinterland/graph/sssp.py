@@ -46,7 +46,7 @@ WEIGHT_CLASSES = {
 # Edges that are read in the time that a step takes without any. Chosen for GPUs: a step takes 11 us, and the link brings 2^17
 # edges in it at most (docs/notes/traversal-on-h200.md). On a CPU 2^7 to 2^14 are all as good (docs/notes/thresholds.md).
 _GPU_STEP_EDGES, _CPU_STEP_EDGES = 1 << 15, 1 << 10
-_STEP_VERTICES = 256  # for which a bucket's look at the bitmap takes as long as an edge: eight words. Chosen, not measured
+_STEP_VERTICES = 256  # for which a bucket's look at the bitmap takes as long as an edge: eight words. docs/notes/thresholds.md
 _OVERFLOW = -2  # Shortest::kOverflow, as a signed number
 
 

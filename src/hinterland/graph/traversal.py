@@ -24,7 +24,7 @@ _CONTROL, _RECORD = struct("graph::FrontierControl"), struct("graph::StepRecord"
 FIELDS = tuple(leaves("graph::StepRecord"))
 _ID_WIDE_FROM = 2**31  # vertices from which a vertex number takes eight bytes
 _AT_ONCE = 1 << 22  # vertices that are renumbered together, which bounds the memory that takes: chosen, not measured
-_EDGES_OF_THREAD = 8  # a grid has no more threads than an eighth of the edges: chosen, not measured
+_EDGES_OF_THREAD = 8  # a grid has no more threads than an eighth of the edges: docs/notes/thresholds.md
 
 
 class ScratchLayout(NamedTuple):

@@ -29,7 +29,7 @@ _BULK = KernelFile("memory/bulk.cu", ("bulk_rows_kernel<OneRange>", "bulk_rows_k
 _THREADS = _core.COPY_THREADS
 # Bytes of a row that is copied in bulk; shorter ones would need more threads than there are (docs/notes/gather-on-h200.md).
 _BULK_LEAST = 256
-_BULK_THREADS = 16  # at least, for each of which shared memory holds a row, so up to 14 KiB a row: chosen, not measured
+_BULK_THREADS = 16  # at least, for each of which shared memory holds a row, so up to 14 KiB a row: docs/notes/thresholds.md
 _BULK_BLOCKS = 4  # fill the link with rows of 512 bytes or more, twice as many with shorter ones (docs/notes/gather-on-h200.md)
 _IN_LINE, _IN_UNIT = _core.LINE_BYTES - 1, _core.UNIT_BYTES - 1  # an address's place within a line, or within a unit
 _INDEX_BYTES = {torch.int32: 4, torch.int64: 8}

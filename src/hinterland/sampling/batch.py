@@ -36,7 +36,7 @@ _PLACES = 1 << _core.SAMPLE_PLACE_BITS
 _LINE = 16  # words of a cache line
 _MOST_AHEAD = 1 << 30  # bytes that are allocated for any outcome; with more, the GPU waits for the count. Chosen, not measured
 _ARRAYS, _LARGE = 11, 1 << 21  # of a batch and its result, and bytes from which on the allocator may waste some of each
-_LITTLE = 128 << 20  # bytes that are allocated without asking how many are free, which takes long: chosen, not measured
+_LITTLE = 128 << 20  # bytes that are allocated without asking how many are free, which takes long: docs/notes/thresholds.md
 
 
 def _instance(lists: str, compares: bool) -> str:
