@@ -1,5 +1,5 @@
-// One function for each bind*.cpp under native/, which adds that file's functions to the module, and how they let go of
-// Python's lock.
+// One function for each capability, which adds what stands in its file, or in its bind.cpp, to the module; and how functions let go
+// of Python's lock.
 #pragma once
 
 #include <cxxabi.h>

@@ -52,7 +52,6 @@ void emogi_level(const EmogiCase& run, const std::string& algorithm) {
 
 void bind_graph_emogi(nb::module_& m) {
   m.attr("EMOGI_BLOCK") = graph::kEmogiWarps * kWarpLanes;
-  m.attr("EMOGI_IN_FLIGHT") = graph::kEmogiInFlight;
   nb::class_<EmogiCase>(m, "EmogiCase", "The arrays that a level of EMOGI reads, as they are now, and its policies by name.")
       .def(
           "__init__",

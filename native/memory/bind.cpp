@@ -98,7 +98,8 @@ void bind_memory(nb::module_& m) {
 
   def_native(m, "copy_rows", copy_rows, nb::arg("copy"));
   def_native(m, "copy_tiered_rows", copy_tiered_rows, nb::arg("copy"));
-  m.attr("TIERS") = nb::make_tuple("local", "peers", "host");  // as memory::Tier numbers them
+  static_assert(memory::kLocal == 0 && memory::kPeers == 1 && memory::kHost == 2 && memory::kTiers == 3);
+  m.attr("TIERS") = nb::make_tuple("local", "peers", "host");
   def_loop(m, "count_rows", count_rows);
   def_loop(m, "count_tiered_rows", count_tiered_rows);
   m.attr("CLOCK_SUMS") = 3 * memory::Chunks::kMost;

@@ -11,6 +11,8 @@ namespace {
 // Up to here waking threads costs more than the copy gains; if they spin, two gain from 32 KiB on (docs/notes/thresholds.md).
 constexpr int64_t kParallelBytes = 64 << 10;
 
+constexpr int64_t kFewRows = 1 << 13;  // are counted by one thread: chosen, not measured
+
 // Row sizes that one load and store can move: known to the compiler, so that memcpy becomes just that. 0 is any other.
 template <int64_t kRowBytes, class Placement>
 void copy_all(memory::RowCopy<Placement> copy, memory::IndexFault& fault) {
@@ -48,7 +50,7 @@ FoundFault copy_by_size(const memory::RowCopy<Placement>& copy) {
 
 template <class Placement>
 void count_all(const memory::CountParams<Placement>& params) {
-#pragma omp parallel if (params.rows.count > kParallelBytes / 8)
+#pragma omp parallel if (params.rows.count > kFewRows)
   memory::count_rows(params, omp_get_thread_num(), omp_get_num_threads());
 }
 

@@ -10,7 +10,7 @@ namespace hinterland::memory {
 // Of one tier.
 struct TierCount {
   int64_t bytes = 0;     // in whole sectors
-  int64_t requests = 0;  // a warp's accesses to a line
+  int64_t requests = 0;  // a warp's accesses to a line, or a row's lines
   int64_t hits = 0;      // elements, or rows, that were found there
 
   // `found` elements that are read in order, which fill the bytes [from, to).

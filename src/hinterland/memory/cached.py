@@ -108,7 +108,9 @@ class CachedTensor(RowTable):
         """
         rows = self._row_numbers(index)
         with self._alone():
-            return count_rows(self._source(rows), self._rows, self._row_bytes, rows)
+            here = rows.device == self._device
+            table = self._source(rows) if here else self._host.cpu().data_ptr()
+            return count_rows(table, self._rows, self._row_bytes, rows)
 
     def clear(self) -> None:
         """Forgets all rows in GPU memory: after rows of the UnifiedTensor were written."""

@@ -41,7 +41,7 @@ class TierCount:
 
     @property
     def bytes(self) -> dict[str, int]:
-        """Bytes of those rows."""
+        """Bytes of those rows themselves; ``tiers`` has those of all sectors that they lie in."""
         return {tier: rows * self.row_bytes for tier, rows in self.rows.items()}
 
 
@@ -49,7 +49,7 @@ def count_rows(table: int | Params, rows: int, row_bytes: int, index: torch.Tens
     """What copying the rows at ``index`` out of the table would read.
 
     Args:
-        table: address of ``rows`` rows in host memory that the device of ``index`` can reach, or their Tiers.
+        table: address of ``rows`` rows in host memory, of which none is read, or their Tiers.
         index: contiguous int64 row numbers on the reader, all of them rows of the table.
     """
     device = index.device

@@ -150,7 +150,7 @@ class TieredTensor(RowTable):
         tiers.require_open()
         rows = self._row_numbers(index)
         home = tiers.home(rows.device)
-        table = tiers.host._source(rows) if home is None else tiers.table(home)
+        table = tiers.host.cpu().data_ptr() if home is None else tiers.table(home)
         return count_rows(table, self._rows, self._row_bytes, rows)
 
     def flush(self) -> None:
