@@ -17,8 +17,8 @@
 namespace hinterland::graph {
 
 inline constexpr int kEmogiWarps = 8;  // in a block of the GPU: chosen, not measured
-inline constexpr int kEmogiInFlight =
-    8;                            // of a list, which a warp requests before it looks at the first: docs/notes/thresholds.md
+// Of a list, which a warp requests before it looks at the first: docs/notes/thresholds.md.
+inline constexpr int kEmogiInFlight = 8;
 inline constexpr int kIdle = -1;  // for the neighbour of a lane that has none
 
 // What one lane reads of a list [begin, end): in step k the element at(k), where holds(k).

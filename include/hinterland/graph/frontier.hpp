@@ -46,7 +46,7 @@ struct AppendQueue {
   }
 };
 
-// Of a task, as many as take a warp longer than taking a task does: docs/notes/thresholds.md.
+// Of a task, at most: docs/notes/thresholds.md.
 inline constexpr int kTaskEdges = 2048;
 inline constexpr int kTaskChunks = kTaskEdges / Warp::kWidth;
 

@@ -44,7 +44,7 @@ struct Pointer {
 
   const T* base;
 
-  HINTERLAND_FN Pointer(const void* base, int64_t /*count*/ = 0) : base(static_cast<const T*>(base)) {}
+  HINTERLAND_FN explicit Pointer(const void* base, int64_t /*count*/ = 0) : base(static_cast<const T*>(base)) {}
 
   HINTERLAND_FN T read_alone(int64_t at) const { return base[at]; }
 
