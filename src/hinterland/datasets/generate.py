@@ -267,7 +267,7 @@ class _Maker:
 
     def features(self, kind: str, placement: str, device: torch.device) -> UnifiedTensor:
         count, columns = self._sizes.vertices[kind], self._sizes.columns[kind]
-        table = UnifiedTensor._allocate((count, columns), self._sizes.dtype, placement, False, touch=False)
+        table = UnifiedTensor._allocate((count, columns), self._sizes.dtype, placement)
         communities = self.communities(kind)
         step = max(_PIECE // (4 * max(columns, 1)), 1)
         with progress(f"features of {kind}", table.nbytes) as done:

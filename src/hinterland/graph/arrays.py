@@ -9,6 +9,7 @@ import torch
 
 from .. import _core
 from ..memory import UnifiedTensor
+from ..memory.allocator import place_again
 from ..runtime import arguments, devices
 from ..runtime.errors import ConfigError, GraphError, OutOfMemory
 from ..runtime.units import format_bytes
@@ -83,8 +84,7 @@ def place_like(array: Array) -> str:
     """The placement to ask for, for another array to lie where this one does."""
     if isinstance(array, torch.Tensor):
         return "gpu"
-    # Asked for by name, mapped memory is an error where it has run out; as "host" it falls back to registered memory.
-    return "host" if array.placement == "mapped" else array.placement
+    return place_again(array.placement)
 
 
 def require_array(name: str, array: object) -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import torch
 
 from .. import _core
+from ..memory import UnifiedTensor
 from ..runtime.errors import GraphError
 from ..runtime.params import Params, address, struct
 from . import arrays
@@ -84,6 +85,14 @@ class View:
     def home(self) -> str:
         """The tier that the edges lie in: ``host``, or ``local`` in the device's own memory."""
         return "host" if self.device.type == "cpu" or self.over_link else "local"
+
+    def slow_places(self) -> list[str]:
+        """What to know of arrays that a GPU reads over the link and that are not all mapped in large pages."""
+        if not self.over_link:
+            return []
+        held = {name: array for name, array in self.lists.arrays.items() if isinstance(array, UnifiedTensor)}
+        slow = {name: array for name, array in held.items() if array.placement in ("split", "registered")}
+        return [f"{name} of {self.name}: {array.explain()}" for name, array in slow.items()]
 
     @property
     def words(self) -> int:

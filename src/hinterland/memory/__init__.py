@@ -6,6 +6,7 @@ from .clock import SlotPlan, plan_slots
 from .count import TierCount
 from .embedding import TableParameter, UnifiedEmbeddingBag
 from .faults import synchronize
+from .mapping import MappingPlan, mapped_limit, plan_mapping, set_mapped_limit
 from .optim import SparseAdagrad, SparseSGD
 from .order import hottest_first
 from .plan import SortPlan, plan_sort
@@ -17,6 +18,7 @@ from .unified import UnifiedTensor, reorder_rows
 
 __all__ = [
     "CachedTensor",
+    "MappingPlan",
     "Ranks",
     "Report",
     "ShardedTensor",
@@ -34,10 +36,13 @@ __all__ = [
     "allocate",
     "hottest_first",
     "joined",
+    "mapped_limit",
+    "plan_mapping",
     "plan_slots",
     "plan_sort",
     "plan_tiers",
     "reorder_rows",
     "report",
+    "set_mapped_limit",
     "synchronize",
 ]
