@@ -15,7 +15,7 @@ import torch
 import hinterland
 from hinterland import UnifiedTensor, memory
 from hinterland.machine.model import Cpu
-from hinterland.memory import allocator, mapping, plan
+from hinterland.memory import allocator, copies, mapping, plan
 from hinterland.runtime import devices, warned
 from hinterland.runtime.errors import ConfigError, DeviceError, OutOfMemory
 
@@ -267,6 +267,7 @@ def test_mapped_until_the_gpus_memory_is_reached(driver, nothing_left):
 def gpu_of_80_mib(driver, monkeypatch):
     monkeypatch.setattr(devices, "free_bytes", lambda device: 80 << 20)
     monkeypatch.setattr(warned, "_told", set())
+    monkeypatch.setattr(mapping, "_SMALL", 1 << 20)
     yield driver
     memory.set_mapped_limit(None)
 
@@ -357,6 +358,20 @@ def test_the_limit_can_be_said(gpu_of_80_mib, monkeypatch, nothing_left):
     assert memory.allocate(1 << 20).mapping == "registered"
     with pytest.raises(ConfigError, match="may also be 'unlimited'"):
         memory.set_mapped_limit("much")
+
+
+def test_small_tables_are_not_split(gpu_of_80_mib, monkeypatch, nothing_left):
+    monkeypatch.setattr(mapping, "_SMALL", 1 << 30)
+    assert memory.allocate(100 << 20).mapping == "registered"
+
+
+def test_copies_are_cut_at_a_boundary(monkeypatch):
+    """What is copied is the same for any number of boundaries; on the CPU nothing needs cutting, so the cut itself is asked."""
+    source = torch.arange(24, dtype=torch.float64).view(6, 4)
+    at = source.data_ptr()
+    monkeypatch.setattr(copies, "boundaries", lambda: [at, at + 8, at + 80, at + source.nbytes, at + 10_000])
+    assert copies._cuts(source) == [1, 10] and copies._cuts(source[3:]) == []
+    assert torch.equal(copies.copied(source, torch.device("cpu")), source)
 
 
 def test_more_managed_memory_than_the_limit_is_never_asked_for(gpu_of_80_mib, nothing_left):

@@ -14,6 +14,7 @@ import torch
 
 from .. import _core
 from ..memory import UnifiedTensor
+from ..memory.copies import copy
 from ..runtime import arguments, devices
 from ..runtime.errors import ConfigError
 from ..runtime.jit import KernelFile
@@ -320,6 +321,6 @@ def _join(parts: list[torch.Tensor], dtype: torch.dtype, place: str, device: tor
     at = 0
     while parts:
         part = parts.pop(0)
-        into[at : at + part.numel()].copy_(part)
+        copy(into[at : at + part.numel()], part)
         at += part.numel()
     return held

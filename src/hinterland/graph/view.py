@@ -12,6 +12,7 @@ import torch
 
 from .. import _core
 from ..memory import UnifiedTensor
+from ..memory.copies import copied
 from ..runtime.errors import GraphError
 from ..runtime.params import Params, address, struct
 from . import arrays
@@ -165,14 +166,14 @@ class View:
         self._words = None
         if kept.offsets:
             types = self._kept_offset_types()
-            self.offsets = self.offsets.to(types[0], copy=True)
+            self.offsets = copied(self.offsets, self.device, types[0])
             if self.packed_offsets is not None:
-                self.packed_offsets = self.packed_offsets.to(types[1], copy=True)
+                self.packed_offsets = copied(self.packed_offsets, self.device, types[1])
         if kept.heads:
             self.heads = self._first_neighbors(kept.heads)
         if kept.whole:
             self._whole = True
-            held = [array.clone() for array in self._edge_arrays(kept.weighted)]
+            held = [copied(array, self.device) for array in self._edge_arrays(kept.weighted)]
             self.edges = held[0]
             if len(held) > 1:
                 self.weights = held[1]

@@ -3,6 +3,7 @@
 from .allocator import Report, allocate, report
 from .cached import CachedTensor
 from .clock import SlotPlan, plan_slots
+from .copies import copy
 from .count import TierCount
 from .embedding import TableParameter, UnifiedEmbeddingBag
 from .faults import synchronize
@@ -34,6 +35,7 @@ __all__ = [
     "UnifiedEmbeddingBag",
     "UnifiedTensor",
     "allocate",
+    "copy",
     "hottest_first",
     "joined",
     "mapped_limit",

@@ -164,6 +164,12 @@ def place_again(placement: str) -> str:
     return "host" if placement in ("mapped", "split") else placement
 
 
+def boundaries() -> list[int]:
+    """The addresses at which the second mapping of memory that is held begins."""
+    with _lock:
+        return [buffer.address + buffer.mapped for buffer in _held if buffer.mapping == "split"]
+
+
 def require_room(nbytes: int) -> None:
     """Raises OutOfMemory unless ``nbytes`` of host memory, which torch is about to allocate, can be had.
 

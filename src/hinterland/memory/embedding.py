@@ -11,6 +11,7 @@ from torch.autograd.function import once_differentiable
 from ..runtime import arguments
 from ..runtime.errors import ConfigError
 from .allocator import place_again
+from .copies import copy
 from .embedding_launch import DTYPES, Bags, Gradient, check_type, note, pool, weigh
 from .host import HostTable
 from .tiered import TieredTensor
@@ -83,7 +84,7 @@ class TableParameter(torch.nn.Parameter):
         """Has the table hold ``values``, wherever its rows are."""
         rows = self.on_cpu()
         if values.data_ptr() != rows.data_ptr():
-            rows.copy_(values)
+            copy(rows, values)
         if isinstance(self.rows, TieredTensor):
             for part in torch.arange(len(self.rows)).split(max(1, _PART // self.rows.row_bytes)):
                 self.rows.scatter_(part, rows[part])

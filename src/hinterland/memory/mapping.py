@@ -24,6 +24,7 @@ UNLIMITED = 1 << 62
 _SETTING = "HINTERLAND_MAPPED_LIMIT"
 _LINE = 128  # bytes of the rows that a plan predicts the rate of: the shortest that fill the link from mapped memory
 _NOTABLY = 0.8
+_SMALL = 1 << 30  # a GPU translates so much of registered memory without misses (docs/memory.md)
 
 _chosen: int | None = None
 
@@ -139,10 +140,13 @@ def explain_table(mapping: str, nbytes: int, mapped: int, row_bytes: int) -> str
 
 
 def plan_mapping(nbytes: int, held: int) -> MappingPlan:
-    """As much mapped memory as may be taken when ``held`` bytes of it are held."""
+    """As much mapped memory as may be taken when ``held`` bytes of it are held; of what is small all or nothing, since
+    registered memory of that size is as fast."""
     limit = mapped_limit()
     left = max(0, limit.nbytes - held)
-    return MappingPlan(nbytes, nbytes if nbytes <= left else left // GRAIN * GRAIN, limit, held)
+    if nbytes <= left:
+        return MappingPlan(nbytes, nbytes, limit, held)
+    return MappingPlan(nbytes, left // GRAIN * GRAIN if nbytes > _SMALL else 0, limit, held)
 
 
 REMEDY = (

@@ -19,6 +19,7 @@ from . import faults, load, ops  # noqa: F401  (ops registers torch.ops.hinterla
 from .allocator import Buffer, allocate, place_again
 from .cached import CachedTensor
 from .clock import plan_slots
+from .copies import copy
 from .gather import copy_rows
 from .host import HostTable
 from .mapping import explain_table
@@ -83,7 +84,7 @@ class UnifiedTensor(HostTable):
         if source.is_cpu and source.is_contiguous() and not source.is_neg() and not source.is_conj():
             _core.copy_bytes(made._cpu.data_ptr(), source.data_ptr(), made.nbytes)
         else:
-            made._cpu.copy_(source)
+            copy(made._cpu, source)
         return made
 
     @classmethod
