@@ -18,9 +18,10 @@ _free = []  # buffers that no tensor lies in; kept, since the driver does not pl
 
 
 def across_boundary(tensor):
-    """A copy of ``tensor`` whose first half is mapped and whose second half is registered."""
+    """A copy of ``tensor``, from the beginning of a cache line on, whose first half is mapped and whose second half is registered;
+    all of it is, where it fits in one line."""
     tensor = tensor.contiguous()
-    front = tensor.numel() // 2 * tensor.itemsize
+    front = -(-tensor.nbytes // 2) // _core.LINE_BYTES * _core.LINE_BYTES
     assert front <= GRAIN and tensor.nbytes - front <= _REST
     whole = _free.pop() if _free else split(GRAIN + _REST)
     held = ExitStack()
