@@ -18,7 +18,7 @@ _free = []  # buffers that no tensor lies in; kept, since the driver does not pl
 
 
 def across_boundary(tensor):
-    """A copy of ``tensor``, from the beginning of a cache line on, whose first half is mapped and whose second half is registered;
+    """A copy of ``tensor`` from the beginning of a cache line on, its first half mapped and its second half registered;
     all of it is, where it fits in one line."""
     tensor = tensor.contiguous()
     front = -(-tensor.nbytes // 2) // _core.LINE_BYTES * _core.LINE_BYTES
