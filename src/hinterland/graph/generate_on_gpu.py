@@ -76,9 +76,9 @@ def _piece_size(recipe: Recipe, weights: torch.dtype | None, place: Mapping[str,
     room = free - free // _LEFT - 2 * here - (8 * recipe.vertices if place["indptr"] == "gpu" else 0)
     if room < offsets:
         return None
-    # Beside mapped memory, which counts as if it were the GPU's, or, where both do not fit, a smaller piece before it.
+    # Beside mapped memory, which counts as if it were the GPU's; where both do not fit, half of what there is is left to that.
     most, least = (min(_MOST_PIECE, max(_PIECE, entries // passes)) for passes in (_PASSES, 2 * _PASSES))
-    beside, alone = (room - there) // _SORT_BYTES, room // _SORT_BYTES
+    beside, alone = (room - there) // _SORT_BYTES, room // 2 // _SORT_BYTES
     if beside >= min(_LEAST_PIECE, entries) and beside >= min(least, entries):
         return min(most, beside)
     return min(least, alone) if alone >= min(_LEAST_PIECE, entries) else None
