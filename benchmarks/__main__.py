@@ -22,15 +22,19 @@ RESULTS = HERE / "results"
 def main() -> None:
     names = sorted(path.stem for path in HERE.glob("*.py") if not path.stem.startswith("_"))
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("name", choices=[*names, "show"])
+    parser.add_argument("name", choices=[*names, "show"], help="NAME --help lists the options that it has of its own")
     parser.add_argument("--small", action="store_true", help="a quick run that any machine can do; kept only with --output")
     parser.add_argument("--output", type=Path, help="where to keep the results, instead of benchmarks/results/")
+    module = importlib.import_module(f"benchmarks.{sys.argv[1]}") if sys.argv[1:] and sys.argv[1] in names else None
+    if hasattr(module, "add_options"):
+        module.add_options(parser)
     options = parser.parse_args()
     if options.name == "show":
         for path in sorted(RESULTS.glob("*.json")):
             show(json.loads(path.read_text()))
         return
-    results = importlib.import_module(f"benchmarks.{options.name}").run(options.small)
+    module = module or importlib.import_module(f"benchmarks.{options.name}")
+    results = module.run(options if hasattr(module, "add_options") else options.small)
     record = {
         "benchmark": options.name,
         "date": datetime.date.today().isoformat(),

@@ -44,7 +44,7 @@ def run(small: bool) -> dict[str, Any]:
 
 
 def _graphs(scale: int) -> dict[str, Graph]:
-    found = {f"{kind} {scale}": hl.generate(kind, scale=scale) for kind in ("kronecker", "uniform")}
+    found = {f"{kind} {scale}": hl.generate(kind, scale=scale) for kind in ("kronecker", "uniform", "web")}
     side = 1 << scale // 2
     found[f"grid {side} x {side}"] = hl.generate("grid", rows=side, cols=side)
     for name in REAL:

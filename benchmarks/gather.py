@@ -39,14 +39,14 @@ def run(small: bool) -> dict[str, Any]:
         "copy_engine_gbs": ceiling / 1e9,
         "table_gib": size / GIB,
         "rows": rows,
-        "mapped": [_row(table, row_bytes, rows, ceiling, device) for row_bytes in ROW_BYTES],
+        "mapped": [measure_row(table, row_bytes, rows, ceiling, device) for row_bytes in ROW_BYTES],
         "max_blocks": [_blocks(table, blocks, rows, ceiling, device) for blocks in (4, 8, 16, 32)],
         "torch_512": _torch(table, rows, device),
         "one_row_us": {check: _one_row(table, check, device) for check in ("sync", "async")},
     }
     del table
     table = filled(size, "registered")
-    results["registered"] = [_row(table, row_bytes, rows, ceiling, device) for row_bytes in (128, 512)]
+    results["registered"] = [measure_row(table, row_bytes, rows, ceiling, device) for row_bytes in (128, 512)]
     ours = next(row["random_gbs"] for row in results["mapped"] if row["row_bytes"] == 512)
     results["mapped_over_torch_512"] = ours / results["torch_512"]["gbs"]
     results["mapped_over_registered_512"] = ours / results["registered"][1]["random_gbs"]
@@ -60,7 +60,7 @@ def filled(size: int, placement: str) -> UnifiedTensor:
     return table
 
 
-def _row(table: UnifiedTensor, row_bytes: int, rows: int, ceiling: float, device: torch.device) -> dict[str, Any]:
+def measure_row(table: UnifiedTensor, row_bytes: int, rows: int, ceiling: float, device: torch.device) -> dict[str, Any]:
     """Rates for one row size: as given, sorted beforehand, and as the planner decides, with what that costs."""
     view = _as_rows(table, row_bytes)
     indices = _indices(len(view), rows, device)

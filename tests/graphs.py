@@ -8,6 +8,23 @@ import torch
 import hinterland as hl
 from hinterland.graph.lists import NeighborLists
 
+# Generated graphs of every shape, by what sets each apart: hubs, nothing, depth, depth and numbers row by row, hubs and numbers
+# by host and path, few far edges.
+FAMILIES = {
+    "kronecker": ("kronecker", {}),
+    "uniform": ("uniform", {}),
+    "grid": ("grid", {}),
+    "grid by rows": ("grid", {"permute": False, "missing": 0.1}),
+    "web": ("web", {}),
+    "ring": ("ring", {"edge_factor": 4}),
+}
+
+
+def family(name, scale, **options):
+    """A graph of a family, with ``options`` of ``generate``."""
+    kind, own = FAMILIES[name]
+    return hl.generate(kind, scale=scale, **{**options, **own})
+
 
 def skewed(vertices, edges, seed=1, **options):
     """A random graph in which few vertices have most of the edges."""

@@ -141,7 +141,8 @@ def cases() -> Cases:
         device=None,
     )
     case("uniform", hl.generate, kind="uniform", vertices=5)
-    case("grid", partial(hl.generate, "grid"), rows=3, cols=3)
+    case("grid", partial(hl.generate, "grid"), rows=3, cols=3, missing=0.5)
+    case("ring", partial(hl.generate, "ring"), vertices=5, edge_factor=2, rewired=0.5)
     case("load_graph", hl.load_graph, path="/dev/null", placement="host", directed=None, weight_dtype=None, format=None)
     case("save_graph", hl.save_graph, graph=plain, path=nowhere + ".hl", format=None)
     case("verify_bfs", graph.verify_bfs, graph=plain, source=0, result=hl.bfs(plain, 0))

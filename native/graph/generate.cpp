@@ -11,21 +11,24 @@ namespace nb = nanobind;
 
 namespace hinterland::native {
 
-HINTERLAND_STRUCT(graph::GraphShape, seed, vertices, scale, columns);
-HINTERLAND_STRUCT(graph::CountRowsParams, shape, edges, degrees);
-HINTERLAND_STRUCT(graph::RowKeysParams, shape, edges, first_row, end_row, bits, cursor, keys);
+HINTERLAND_STRUCT(graph::GraphShape, seed, vertices, scale, columns, permuted, share);
+HINTERLAND_STRUCT(graph::CountRowsParams, shape, edges, mirror, degrees);
+HINTERLAND_STRUCT(graph::RowKeysParams, shape, edges, mirror, first_row, end_row, bits, cursor, keys);
 HINTERLAND_STRUCT(graph::KeyWeightsParams, keys, count, bits, seed, weights);
 
 namespace {
 
-enum class GeneratorKind : int { kKronecker = 0, kUniform = 1, kGrid = 2 };
+enum class GeneratorKind : int { kKronecker = 0, kUniform = 1, kGrid = 2, kRing = 3, kWeb = 4 };
 
-EdgeSource generated_edges(GeneratorKind kind, int64_t edges, uint64_t seed, int64_t vertices, int64_t scale, int64_t columns) {
-  const graph::GraphShape shape{seed, vertices, scale, columns};
+EdgeSource generated_edges(GeneratorKind kind, int64_t edges, uint64_t seed, int64_t vertices, int64_t scale, int64_t columns,
+                           bool permuted, int64_t share) {
+  const graph::GraphShape shape{seed, vertices, scale, columns, permuted, share};
   switch (kind) {
     case GeneratorKind::kKronecker: return {GeneratedEdges<graph::Kronecker>{graph::Kronecker(shape), edges}};
     case GeneratorKind::kUniform: return {GeneratedEdges<graph::Uniform>{graph::Uniform(shape), edges}};
-    default: return {GeneratedEdges<graph::Grid>{graph::Grid(shape), edges}};
+    case GeneratorKind::kGrid: return {GeneratedEdges<graph::Grid>{graph::Grid(shape), edges}};
+    case GeneratorKind::kRing: return {GeneratedEdges<graph::Ring>{graph::Ring(shape), edges}};
+    default: return {GeneratedEdges<graph::Web>{graph::Web(shape), edges}};
   }
 }
 

@@ -25,7 +25,7 @@ from hinterland.graph.traversal import RECORDS
 from hinterland.memory import UnifiedTensor
 from hinterland.runtime.errors import ConfigError, GraphError, IndexOutOfRange
 
-from ..graphs import skewed, with_wide_edges
+from ..graphs import FAMILIES, family, skewed, with_wide_edges
 
 bfs_module = importlib.import_module("hinterland.graph.bfs")
 TASK_EDGES = 2048  # kTaskEdges: longer neighbour lists are shared by several warps
@@ -239,9 +239,10 @@ def test_every_placement_on_a_gpu(placement):
 
 
 @pytest.mark.gpu
+@pytest.mark.parametrize("kind", FAMILIES)
 @pytest.mark.parametrize("wide", [False, True])
-def test_a_gpu_finds_what_the_cpu_finds(wide):
-    graph = hl.generate("kronecker", scale=16, edge_factor=16, seed=1)
+def test_a_gpu_finds_what_the_cpu_finds(kind, wide):
+    graph = family(kind, 16)
     if wide:
         graph = with_wide_edges(graph)
 

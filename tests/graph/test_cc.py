@@ -22,7 +22,7 @@ from hinterland.graph.lists import NeighborLists
 from hinterland.memory import UnifiedTensor
 from hinterland.runtime.errors import ConfigError, GraphError, VerificationError
 
-from ..graphs import skewed, with_wide_edges
+from ..graphs import FAMILIES, family, skewed, with_wide_edges
 
 cc_module = importlib.import_module("hinterland.graph.cc")
 
@@ -226,10 +226,10 @@ def test_verifier_wants_labels_of_the_graph():
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("kind", ["kronecker", "uniform"])
+@pytest.mark.parametrize("kind", FAMILIES)
 @pytest.mark.parametrize("wide", [False, True])
 def test_a_gpu_finds_what_the_cpu_finds(kind, wide):
-    graph = hl.generate(kind, scale=16, edge_factor=16, seed=1)
+    graph = family(kind, 16)
     graph = with_wide_edges(graph) if wide else graph
     expected = hl.connected_components(graph, device="cpu")
     for mode in MODES:

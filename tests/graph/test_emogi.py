@@ -33,7 +33,7 @@ def widened(graph, edge_bytes):
 @accesses
 @assignments
 @widths
-@pytest.mark.parametrize("kind", ["kronecker", "uniform"])
+@pytest.mark.parametrize("kind", ["kronecker", "uniform", "web"])
 def test_bfs_finds_the_levels_of_bfs(device, access, assignment, edge_bytes, kind):
     graph = widened(hl.generate(kind, scale=10, edge_factor=8, seed=3, device="cpu"), edge_bytes)
     source = int(graph.degrees().argmax())

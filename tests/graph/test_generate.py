@@ -16,13 +16,16 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hinterland import _core, from_edges, generate, load_graph, random_weights
+from hinterland import _core, compress, from_edges, generate, load_graph, random_weights
 from hinterland.cli import main
 from hinterland.graph.arrays import placements
+from hinterland.graph.compress import bits_per_edge
+from hinterland.graph.recipe import CLASSES, recipe
 from hinterland.runtime.errors import ConfigError
 
 # The package's `generate` is the function.
 module = importlib.import_module("hinterland.graph.generate")
+gpu_module = importlib.import_module("hinterland.graph.generate_on_gpu")
 
 ALL_ONES = 2**64 - 1
 SMALL = [
@@ -31,7 +34,13 @@ SMALL = [
     ("uniform", {"vertices": 1000, "edge_factor": 5}),
     ("grid", {"rows": 30, "cols": 41}),
     ("grid", {"scale": 9}),
+    ("grid", {"rows": 30, "cols": 41, "permute": False, "missing": 0.1}),
+    ("ring", {"vertices": 700, "edge_factor": 4}),
+    ("web", {"scale": 10}),
+    ("web", {"vertices": 1000, "edge_factor": 9, "permute": True}),
 ]
+DIRECTED = [("kronecker", {"scale": 10}), ("grid", {"scale": 6, "permute": False}), ("web", {"scale": 10})]
+DIRECTED = [(kind, {**sizes, "directed": True}) for kind, sizes in DIRECTED]
 
 
 def digest(graph) -> str:
@@ -89,9 +98,11 @@ def test_each_place_is_as_likely():
         assert scipy.stats.chisquare(np.bincount(where[:, element], minlength=size)).pvalue > 1e-4
 
 
-def listed(kind: int, edges: int, seed: int, vertices: int, scale: int = 0, columns: int = 1) -> np.ndarray:
+def listed(
+    kind: int, edges: int, seed: int, vertices: int, scale: int = 0, columns: int = 1, permuted: int = 1, share: int = 0
+) -> np.ndarray:
     ends = torch.empty(2, edges, dtype=torch.int64)
-    source = _core.generated_edges(kind, edges, seed, vertices, scale, columns)
+    source = _core.generated_edges(kind, edges, seed, vertices, scale, columns, bool(permuted), share)
     _core.list_edges(source, 0, edges, ends[0].data_ptr(), ends[1].data_ptr())
     return ends.numpy()
 
@@ -149,6 +160,98 @@ def test_a_grid_of_odd_scale_is_two_squares():
     graph = generate("grid", scale=5)
     assert graph.num_vertices == 32
     assert graph.num_edges == 2 * (4 * 7 + 3 * 8)
+
+
+def test_a_grid_that_is_not_permuted_goes_row_by_row():
+    graph = generate("grid", rows=5, cols=7, permute=False)
+    at = torch.arange(35).view(5, 7)
+    ends = [torch.stack([at[:, :-1].flatten(), at[:, 1:].flatten()]), torch.stack([at[:-1].flatten(), at[1:].flatten()])]
+    assert digest(graph) == digest(from_edges(*torch.cat(ends, 1), num_vertices=35, symmetrize=True))
+
+
+def test_a_part_of_the_edges_of_a_grid_is_missing():
+    whole, part = (matrix(generate("grid", rows=200, cols=300, seed=4, missing=m)) for m in (None, 0.1))
+    assert part.nnz / whole.nnz == pytest.approx(0.9, abs=0.005)
+    assert abs(part - part.multiply(whole)).nnz == 0
+    assert generate("grid", rows=9, cols=9, missing=1).num_edges == 0
+
+
+def test_a_ring_that_is_not_rewired_is_a_ring():
+    graph = generate("ring", vertices=50, edge_factor=3, rewired=0)
+    ours = networkx.from_scipy_sparse_array(matrix(graph))
+    assert nodes_equal(ours, networkx.watts_strogatz_graph(50, 6, 0))
+
+
+def nodes_equal(ours, theirs) -> bool:
+    return {frozenset(edge) for edge in ours.edges} == {frozenset(edge) for edge in theirs.edges}
+
+
+def test_a_part_of_the_edges_of_a_ring_leads_anywhere():
+    vertices = 20_000
+    graph = generate("ring", vertices=vertices, edge_factor=4, rewired=0.05, directed=True, seed=3)
+    rows = np.repeat(np.arange(vertices), graph.degrees().numpy())
+    ahead = (graph.indices.numpy() - rows) % vertices
+    far = ahead[ahead > 4]
+    assert len(far) / graph.num_edges == pytest.approx(0.05, abs=0.004)
+    assert scipy.stats.kstest(far / vertices, "uniform").pvalue > 1e-4
+
+
+# What is known of the web (Broder et al. 2000; Boldi and Vigna 2004): in-degrees fall as a power of about 2.1 and out-degrees
+# of 2.7, so both have hubs; most links stay on their host and near by number, at distances that fall as a power of 1.2 to 1.5;
+# nine pages of ten hang together; pages side by side link to much the same pages.
+
+
+def test_a_web_has_hubs_and_links_near():
+    graph = generate("web", scale=16, directed=True, seed=3)
+    vertices, edges = graph.num_vertices, graph.num_edges
+    out = graph.degrees().numpy()
+    rows, cols = np.repeat(np.arange(vertices), out), graph.indices.numpy()
+    into = np.bincount(cols, minlength=vertices)
+    percent = vertices // 100
+    assert np.sort(into)[-percent:].sum() > 0.15 * edges  # a uniform graph: 0.02
+    assert into.max() > 200 * into.mean() and out.max() > 50 * out.mean()
+    away = np.abs(rows - cols)
+    assert (away < 256).mean() > 0.6 and (away < 1024).mean() > 0.75
+    counts = np.bincount(np.log2(away).astype(int))[4:14]
+    slope = np.polyfit(np.arange(4, 14), np.log2(counts) - np.arange(4, 14), 1)[0]
+    assert -1.6 < slope < -1.1
+    assert out.min() > 0
+
+
+def test_a_web_hangs_together_and_neighbours_link_alike():
+    ours = matrix(generate("web", scale=14, seed=5))
+    _, labels = scipy.sparse.csgraph.connected_components(ours, directed=False)
+    assert np.bincount(labels).max() > 0.9 * len(labels)
+    links = matrix(generate("web", scale=14, seed=5, directed=True))
+    both = links[:-1].multiply(links[1:]).sum(1)
+    either = (links[:-1] + links[1:] != 0).sum(1)
+    assert (both / either).mean() > 0.3
+
+
+def test_a_web_packs_well_because_of_its_numbers():
+    web, permuted, kronecker = (
+        bits_per_edge(compress(generate(kind, scale=16, **options)))
+        for kind, options in (("web", {}), ("web", {"permute": True}), ("kronecker", {}))
+    )
+    assert web < 0.8 * permuted and web < 0.95 * kronecker
+
+
+@pytest.mark.parametrize("kind", ["kronecker", "web", "ring"])
+def test_permuted_or_not_the_graph_is_the_same(kind):
+    ours, theirs = (generate(kind, scale=9, permute=permute, seed=6) for permute in (False, True))
+    words = _core.philox(6, 1, ALL_ONES)
+    order = permutation(words[1] << 32 | words[0], 512)
+    assert abs(matrix(ours) - matrix(theirs)[order][:, order]).nnz == 0
+
+
+@pytest.mark.parametrize(("kind", "sizes"), DIRECTED)
+def test_directed_graphs_have_the_drawn_direction(kind, sizes):
+    graph = generate(kind, **sizes, seed=2, weights=True)
+    assert graph.directed
+    both = matrix(generate(kind, **{**sizes, "directed": False}, seed=2, weights=True))
+    ours = matrix(graph)
+    assert abs(ours - ours.T).nnz > 0 and abs(ours.maximum(ours.T) - both).nnz == 0
+    assert ours.has_canonical_format and not ours.diagonal().any()
 
 
 def matrix(graph) -> scipy.sparse.csr_array:
@@ -242,7 +345,7 @@ def test_seeds_give_different_graphs_and_each_its_own_again():
     assert digest(generate("kronecker", scale=8, seed=2**63 + 1)) == digests[3]
 
 
-@pytest.mark.parametrize(("kind", "sizes"), SMALL)
+@pytest.mark.parametrize(("kind", "sizes"), SMALL + DIRECTED)
 def test_any_number_of_threads_gives_the_same_graph(kind, sizes):
     before = _core.num_threads()
     try:
@@ -273,7 +376,7 @@ def test_graphs_without_edges(kind, sizes, device):
 @pytest.mark.parametrize(
     ("kind", "options", "says"),
     [
-        ("star", {"scale": 3}, "no generator is called 'star'; there are kronecker, uniform, grid"),
+        ("star", {"scale": 3}, "no generator is called 'star'; there are kronecker, uniform, grid, ring, web"),
         ("kronecker", {}, "sized by scale, but nothing was given"),
         ("kronecker", {"scale": 3, "vertices": 8}, "sized by scale, but scale, vertices was given"),
         ("uniform", {"rows": 3}, "sized by scale, or vertices, but rows"),
@@ -284,6 +387,11 @@ def test_graphs_without_edges(kind, sizes, device):
         ("grid", {"rows": 1 << 30, "cols": 1 << 30}, "more than 2\\^40"),
         ("kronecker", {"scale": 3, "seed": -1}, "seed -1"),
         ("kronecker", {"scale": 3, "edge_factor": -1}, "edge_factor -1"),
+        ("web", {"rows": 3}, "a web graph is sized by scale, or vertices, but rows"),
+        ("grid", {"scale": 4, "missing": 1.5}, "missing 1.5 is not from 0 to 1"),
+        ("ring", {"scale": 4, "rewired": float("nan")}, "rewired nan is not from 0 to 1"),
+        ("web", {"scale": 4, "missing": 0.1}, "missing=0.1 is for a grid, and a web graph has no such edges"),
+        ("grid", {"scale": 4, "rewired": 0.1}, "rewired=0.1 is for a ring"),
     ],
 )
 def test_wrong_sizes_get_a_sentence(kind, options, says):
@@ -310,9 +418,11 @@ def fake_launch(file, instance, device, grid, block, params):
                 kind = ctypes.c_uint8 if "uint8_t" in instance else ctypes.c_int32
                 array(params.weights, params.count, kind)[i] = drawn >> 16
         return
-    kind, shape = [f"{name}>" in instance for name in ("Kronecker", "Uniform", "Grid")].index(True), params.shape
-    ends = listed(kind, params.edges, shape.seed, shape.vertices, shape.scale, shape.columns)
-    rows, cols = np.concatenate([ends, ends[::-1]], axis=1)[:, np.tile(ends[0] != ends[1], 2)]
+    kind, shape = [f"<{name}>" in instance for name in CLASSES.values()].index(True), params.shape
+    how = (shape.vertices, shape.scale, shape.columns, shape.permuted, shape.share)
+    ends = listed(kind, params.edges, shape.seed, *how)
+    ends = ends[:, ends[0] != ends[1]]
+    rows, cols = np.concatenate([ends, ends[::-1]], axis=1) if params.mirror else ends
     if "count_rows" in instance:
         np.add.at(array(params.degrees, shape.vertices), rows, 1)
     else:
@@ -321,44 +431,66 @@ def fake_launch(file, instance, device, grid, block, params):
         array(params.keys, mine.sum())[:] = rows[mine] << params.bits | cols[mine]
 
 
+@pytest.fixture
+def faked(monkeypatch):
+    """Makes graphs as a GPU does, ``piece`` entries at a time, with the kernels in numpy."""
+    monkeypatch.setattr(gpu_module, "launch", fake_launch)
+    monkeypatch.setattr(gpu_module.devices, "sm_count", lambda device: 1)
+    monkeypatch.setattr(gpu_module.devices, "free_bytes", lambda device: 1 << 40)
+    lengths = []
+
+    def make(kind, weights, piece, **sizes):
+        monkeypatch.setattr(gpu_module, "_piece_size", lambda *args: piece)
+        fill = gpu_module._Filling.append
+        monkeypatch.setattr(
+            gpu_module._Filling, "append", lambda self, part: (lengths.append(part.numel()), fill(self, part))[1]
+        )
+        return gpu_module.on_gpu(recipe(kind, **sizes), weights, "heap", torch.device("cpu")), lengths
+
+    return make
+
+
 @pytest.mark.parametrize(("piece", "weights"), [(1 << 28, torch.int32), (3000, torch.uint8), (2000, torch.float32)])
-@pytest.mark.parametrize(("kind", "sizes"), SMALL)
-def test_pieces_put_together_are_the_graph(kind, sizes, piece, weights, monkeypatch):
-    monkeypatch.setattr(module, "launch", fake_launch)
-    monkeypatch.setattr(module.devices, "sm_count", lambda device: 1)
-    recipe = module._recipe(
-        kind, **{"scale": None, "edge_factor": 16, "vertices": None, "rows": None, "cols": None} | sizes, seed=9
-    )
-    bits = max((recipe.vertices - 1).bit_length(), 1)
-    parts = module._rows_in_pieces(recipe, weights, bits, piece, torch.device("cpu"))
+@pytest.mark.parametrize(("kind", "sizes"), SMALL + DIRECTED)
+def test_pieces_put_together_are_the_graph(kind, sizes, piece, weights, faked):
+    made, lengths = faked(kind, weights, piece, **sizes, seed=9)
     graph = generate(kind, **sizes, seed=9, weights=weights, device="cpu")
-    assert parts is not None
-    indptr, indices, drawn = parts
-    assert len(indices) >= min(2, 2 * recipe.edges // piece)
-    assert torch.equal(indptr, graph.indptr)
-    assert torch.equal(torch.cat(indices), graph.indices)
-    assert torch.equal(torch.cat(drawn), graph.weights)
+    assert made is not None and max(lengths) <= max(piece, graph.num_vertices)
+    assert len(lengths) >= 1 + 3 * (recipe(kind, **sizes).entries // piece)
+    assert digest(made) == digest(graph) and made.directed == graph.directed
 
 
-def test_a_row_larger_than_a_piece_goes_to_the_cpu(monkeypatch):
-    monkeypatch.setattr(module, "launch", fake_launch)
-    monkeypatch.setattr(module.devices, "sm_count", lambda device: 1)
-    recipe = module._recipe("kronecker", 10, 16, None, None, None, 1)
-    assert module._rows_in_pieces(recipe, None, 10, 10, torch.device("cpu")) is None
+def test_what_duplicates_would_have_taken_is_never_touched(faked):
+    """The place is as long as all entries may be; pages that nothing is written to stay without memory."""
+    made, _ = faked("kronecker", None, 1 << 16, scale=8, edge_factor=400)
+    indices = made.neighbor_lists.arrays["indices"]
+    assert indices.nbytes == 4 * made.num_edges < indices._buffer.nbytes // 2
+
+
+def test_a_row_larger_than_a_piece_goes_to_the_cpu(faked):
+    assert faked("kronecker", None, 10, scale=10)[0] is None
 
 
 def test_the_plan_keeps_to_the_free_memory():
-    recipe = module._recipe("kronecker", 25, 16, None, None, None, 1)
+    def plan(scale, weights, place, free):
+        return gpu_module._piece_size(recipe("kronecker", scale), weights, place, int(free * 2**30))
+
     host, gpu = placements("heap"), dict.fromkeys(("indptr", "indices", "weights"), "gpu")
-    assert module._piece_size(recipe, None, host, 140 << 30) == 1 << 28
-    assert 1 << 20 <= module._piece_size(recipe, None, host, 12 << 30) < 1 << 28
-    assert module._piece_size(recipe, None, host, 4 << 30) is None
-    assert module._piece_size(recipe, torch.int32, gpu, 16 << 30) is None
+    assert plan(25, None, host, 140) == 1 << 28
+    assert 1 << 20 <= plan(25, None, host, 12) < 1 << 28
+    assert plan(25, None, host, 0.4) is None
+    assert plan(25, torch.int32, gpu, 16) is None
+    # Larger than the GPU's memory: its own 126 GiB, twice that with weights, do not count where they lie on the host.
+    assert plan(30, torch.int32, host, 139) == 1 << 29
+    assert plan(28, None, host, 139) == 1 << 28
+    assert plan(28, None, gpu, 60) is None
 
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("weights", [None, "uint8", "int32", "float32"])
-@pytest.mark.parametrize(("kind", "sizes"), [*SMALL, ("kronecker", {"scale": 16}), ("uniform", {"vertices": 100_003})])
+@pytest.mark.parametrize(
+    ("kind", "sizes"), [*SMALL, *DIRECTED, ("kronecker", {"scale": 16}), ("uniform", {"vertices": 100_003})]
+)
 def test_cpu_and_gpu_make_the_same_graph(kind, sizes, weights):
     for seed in (1, 2**63 + 5):
         on_cpu = generate(kind, **sizes, seed=seed, weights=weights, device="cpu", placement="heap")
@@ -369,7 +501,7 @@ def test_cpu_and_gpu_make_the_same_graph(kind, sizes, weights):
 @pytest.mark.gpu
 @pytest.mark.parametrize("place", ["gpu", "host", "mapped", "registered", "heap"])
 def test_gpu_pieces_and_placements(place, monkeypatch):
-    monkeypatch.setattr(module, "_PIECE", 50_000)
+    monkeypatch.setattr(gpu_module, "_piece_size", lambda *args: 50_000)
     on_cpu = generate("kronecker", scale=13, weights=True, device="cpu", placement="heap")
     on_gpu = generate("kronecker", scale=13, weights=True, device="cuda", placement=place)
     assert place in ("host", *on_gpu.placement.values())
@@ -378,8 +510,8 @@ def test_gpu_pieces_and_placements(place, monkeypatch):
 
 @pytest.mark.gpu
 def test_a_full_gpu_leaves_it_to_the_cpu(monkeypatch):
-    monkeypatch.setattr(module.devices, "free_bytes", lambda device: 1 << 10)
-    monkeypatch.setattr(module, "_rows_in_pieces", lambda *args: pytest.fail("the GPU was used"))
+    monkeypatch.setattr(gpu_module.devices, "free_bytes", lambda device: 1 << 10)
+    monkeypatch.setattr(gpu_module, "_in_pieces", lambda *args: pytest.fail("the GPU was used"))
     assert generate("kronecker", scale=13, device="cuda").num_vertices == 1 << 13
 
 
@@ -402,6 +534,24 @@ def test_the_command_saves_the_graph_and_prints_json(monkeypatch, capsys, tmp_pa
     assert printed["graph"] == {"vertices": 256, "edges": expected.num_edges}
     assert printed["file"] == str(file)
     assert printed["seconds"] > 0
+
+
+def test_the_command_takes_what_a_kind_has(monkeypatch, tmp_path):
+    words = {
+        "grid": ("--rows", "9", "--cols", "8", "--missing", "0.2", "--no-permute"),
+        "ring": ("--vertices", "80", "--edge-factor", "3", "--rewired", "0.3", "--permute"),
+        "web": ("--scale", "7", "--directed"),
+    }
+    options = {
+        "grid": {"rows": 9, "cols": 8, "missing": 0.2, "permute": False},
+        "ring": {"vertices": 80, "edge_factor": 3, "rewired": 0.3, "permute": True},
+        "web": {"scale": 7, "directed": True},
+    }
+    for kind, more in words.items():
+        assert command(monkeypatch, kind, *more, "--device", "cpu", "--output", str(tmp_path / f"{kind}.hl")) == 0
+        saved = load_graph(tmp_path / f"{kind}.hl")
+        assert digest(saved) == digest(generate(kind, **options[kind], device="cpu"))
+        assert saved.directed == (kind == "web")
 
 
 def test_the_command_says_what_is_wrong(monkeypatch, capsys, tmp_path):

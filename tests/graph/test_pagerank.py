@@ -20,7 +20,7 @@ from hinterland.graph.lists import NeighborLists
 from hinterland.memory import UnifiedTensor
 from hinterland.runtime.errors import ConfigError, GraphError, VerificationError
 
-from ..graphs import skewed, with_wide_edges
+from ..graphs import FAMILIES, family, skewed, with_wide_edges
 
 NONE = torch.tensor([], dtype=torch.int64)
 
@@ -277,10 +277,10 @@ def test_verifier_knows_damping_and_personalization(graph):
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("kind", ["kronecker", "uniform"])
+@pytest.mark.parametrize("kind", FAMILIES)
 @pytest.mark.parametrize("wide", [False, True])
 def test_a_gpu_finds_what_the_cpu_finds(kind, wide):
-    graph = hl.generate(kind, scale=16, edge_factor=16, seed=1)
+    graph = family(kind, 16)
     graph = with_wide_lists(graph) if wide else graph
     results = [hl.pagerank(graph, device=device, dtype=torch.float64) for device in ("cpu", "cuda")]
     assert results[0].iterations == results[1].iterations

@@ -23,7 +23,7 @@ from hinterland.graph.lists import NeighborLists
 from hinterland.memory import UnifiedTensor
 from hinterland.runtime.errors import ConfigError, GraphError, IndexOutOfRange, VerificationError
 
-from ..graphs import with_wide_edges
+from ..graphs import FAMILIES, family, with_wide_edges
 
 TYPES = [torch.uint8, torch.int32, torch.int64, torch.float32, torch.float64]
 NO_WIDTH = -(2**63)
@@ -117,9 +117,9 @@ def test_any_graph(data):
     check(graph, data.draw(vertex))
 
 
-@pytest.mark.parametrize("kind", ["kronecker", "uniform", "grid"])
+@pytest.mark.parametrize("kind", FAMILIES)
 def test_distances_as_scipy_finds_them(device, kind):
-    graph = hl.generate(kind, scale=11, weights="int32", device="cpu")
+    graph = family(kind, 11, weights="int32", device="cpu")
     source = int(graph.degrees().argmax())
     matrix = (graph.weights.numpy().astype(float), graph.indices.numpy(), graph.indptr.numpy())
     expected = dijkstra(sp.csr_matrix(matrix, shape=(graph.num_vertices,) * 2), indices=source)
