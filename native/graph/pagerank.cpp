@@ -7,10 +7,11 @@
 namespace hinterland::native {
 
 HINTERLAND_STRUCT(graph::PagerankOptions, damping, tolerance);
-HINTERLAND_STRUCT(graph::PagerankParams, graph, incoming, options, max_iterations, by_degree, personal, contributions, sums,
+HINTERLAND_STRUCT(graph::PagerankParams, graph, incoming, options, max_iterations, undirected, personal, contributions, others, sums,
                   scratch);
-HINTERLAND_STRUCT(graph::PagerankControl, iterations, final_error, padding0, error, padding1, dangling, padding2,
-                  dangling_share, padding3);
+HINTERLAND_STRUCT(graph::Relaxation, reach, weight, square);
+HINTERLAND_STRUCT(graph::PagerankTotals, error, square, dangling, padding);
+HINTERLAND_STRUCT(graph::PagerankControl, iterations, final_error, dangling_share, relaxation, padding, totals);
 
 namespace {
 
@@ -20,7 +21,7 @@ void pagerank(const graph::PagerankParams& p, int real_bytes) {
     const auto run = [&]<class Real>() {
       ThreadTeam team;
       const graph::PagerankState<Real> state(p, incoming->num_vertices, incoming->num_edges);
-      graph::pagerank(team, graph, *incoming, state, p.max_iterations, p.by_degree != 0);
+      graph::pagerank(team, graph, *incoming, state, p.max_iterations, p.undirected != 0);
     };
     real_bytes == 8 ? run.template operator()<double>() : run.template operator()<float>();
   });

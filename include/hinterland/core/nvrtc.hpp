@@ -88,6 +88,7 @@ __device__ int bit_width(T bits) {
 }
 
 __device__ inline float sqrt(float value) { return sqrtf(value); }
+__device__ inline double sqrt(double value) { return __dsqrt_rn(value); }
 
 }  // namespace hinterland::stdlib
 

@@ -4,11 +4,13 @@
 //   score(v) = (1 - d) p(v) + d (sum over u -> v of score(u) / out-degree(u) + dangling p(v)),
 //
 // with damping d, personalisation p (1 / V unless given) and the scores of vertices without out-edges, together, as `dangling`.
-// An iteration reads all lists of in-neighbours once; on a GPU, over the link. So what counts most is to need few, and they
-// start from scores that come near the last ones (see first_guess).
+// An iteration reads all lists of in-neighbours once; on a GPU, over the link. So what counts most is to need few: in undirected
+// graphs they start from scores that come near the last ones (first_guess), and each goes further than to the right-hand side
+// (Relaxation).
 //
-// Sums over a list are made in double precision, lane by lane, and added to the vertex's place once for each task. Their order
-// differs from run to run where a list is shared by tasks: scores agree up to rounding, not bit by bit.
+// Sums over a list are made in double precision. A warp of one lane takes a list of up to kTaskEdges neighbours whole and finds the
+// vertex's new score at once; elsewhere sums are made lane by lane and added to the vertex's place once for each task, in an order
+// that differs from run to run where a list is shared by tasks: scores agree up to rounding, not bit by bit.
 #pragma once
 
 #include "hinterland/graph/sum_over_lists.hpp"
@@ -25,33 +27,73 @@ struct PagerankParams {
   const GraphWords* incoming;  // lists of in-neighbours, `graph` itself for an undirected graph
   PagerankOptions options;
   int64_t max_iterations;
-  int64_t by_degree;     // begin with the guess by degree
+  int64_t undirected;    // begin with the guess by degree, and relax
   const void* personal;  // Real [vertices], or null
-  void* contributions;   // Real [vertices]
-  void* sums;            // the same; the scores end up here
+  void* contributions;   // Real [vertices], of every second iteration
+  void* others;          // the same, of those between; `contributions` itself where a warp has many lanes and does not relax
+  void* sums;            // Real [vertices]; the scores end up here
   char* scratch;         // that of a PagerankState
 };
 
-// Counters with two places alternate between iterations: one is cleared while the other is in use.
+// How far an iteration goes: with G(x) for the right-hand side of the equation above,
+//
+//   next = weight (G(now) - before) + before.
+//
+// With weight 1 that is G(now), and errors shrink by d. An undirected graph's matrix is similar to a symmetric one, so that its
+// eigenvalues are real; if all that count lie within [-reach, reach], Chebyshev's semi-iteration (Golub and Varga 1961),
+//
+//   weight = 2 / (2 - reach^2), then 1 / (1 - reach^2 weight / 4) of the weight before,
+//
+// has errors shrink by s = reach / (1 + sqrt(1 - reach^2)): 0.56 for reach = d = 0.85. Most graphs mix well, and a reach of d would
+// double their iterations. So it begins small, and grows as residuals show larger eigenvalues: where these shrink by q > s, the
+// eigenvalue that does it is reach / 2 (q / s + s / q) (Hageman and Young, "Applied iterative methods", 1981, chapter 5). In the norm
+// in which the matrix is symmetric, sum of x(v)^2 / degree(v), q never says too much; in the sum of absolute values it does.
+struct Relaxation {
+  static constexpr double kFirst = 0.3, kSlow = 0.6;  // of d; from kSlow on it is d: docs/notes/pagerank.md
+
+  double reach;   // 0: do not relax
+  double weight;  // of the iteration to come
+  double square;  // of the residual's norm, 0 before the first iteration
+
+  HINTERLAND_RARE void next(double now, double damping) {
+    double last = weight;
+    if (square == 0) {
+      last = 2;
+    } else if (reach > 0) {
+      const double root = stdlib::sqrt(1 - reach * reach), shrinks = reach / (1 + root), rate = stdlib::sqrt(now / square);
+      const double seen = reach / 2 * (rate / shrinks + shrinks / rate);
+      if (rate > shrinks) reach = seen > kSlow * damping ? damping : max_of(seen, reach);
+      if (rate > 1) reach = 0;  // eigenvalues are not real: someone called a directed graph undirected
+    }
+    weight = 1 / (1 - reach * reach * last / 4);
+    square = now;
+  }
+};
+
+// Sums over all vertices that an iteration makes.
+struct PagerankTotals {
+  double error;     // of the scores' changes
+  double square;    // of a change's square over the degree
+  double dangling;  // of new scores of vertices without out-edges
+  int64_t padding[13];
+};
+
 struct PagerankControl {
   int64_t iterations;
   double final_error;
-  int64_t padding0[14];
-  double error[2];  // sum of the scores' changes
-  int64_t padding1[14];
-  double dangling[2];  // scores of vertices without out-edges
-  int64_t padding2[14];
   double dangling_share;  // of p
-  int64_t padding3[15];
+  Relaxation relaxation;
+  int64_t padding[10];
+  PagerankTotals totals[2];  // they alternate between iterations: one is cleared while the other is in use
 };
-static_assert(sizeof(PagerankControl) == 4 * kLineBytes);
+static_assert(sizeof(PagerankControl) == 3 * kLineBytes);
 
 template <class Real>
 struct PagerankState {
   Scratch scratch;
   // What a vertex gives along each out-edge: its score over its out-degree, or over 1 where it has none: nobody reads it then.
-  Real* contributions;
-  Real* sums;            // of the contributions that a vertex gets; at the end, the scores
+  Real *contributions, *others;
+  Real* sums;            // of the contributions that a vertex gets from lists that are not taken whole; at the end, the scores
   const Real* personal;  // p, or null for 1 / V
   PagerankOptions options;
   PagerankControl* control;
@@ -60,6 +102,7 @@ struct PagerankState {
   HINTERLAND_FN PagerankState(const PagerankParams& p, int64_t num_vertices, int64_t num_edges)
       : scratch{p.scratch},
         contributions(static_cast<Real*>(p.contributions)),
+        others(static_cast<Real*>(p.others)),
         sums(static_cast<Real*>(p.sums)),
         personal(static_cast<const Real*>(p.personal)),
         options(p.options),
@@ -69,21 +112,28 @@ struct PagerankState {
   HINTERLAND_FN double p(int64_t vertex) const {
     return personal == nullptr ? 1.0 / static_cast<double>(frontier.num_vertices) : static_cast<double>(personal[vertex]);
   }
+  // The contributions that an iteration reads. The one after it overwrites them.
+  HINTERLAND_FN Real* of(int64_t iteration) const { return iteration % 2 == 0 ? contributions : others; }
+  HINTERLAND_FN PagerankTotals& totals(int64_t iteration) const { return control->totals[iteration % 2]; }
 };
 
-// body(vertex, parts) for all vertices: what it adds to a part ends up in the total of the same number.
-template <class Team, class Body, int kTotals>
-HINTERLAND_FN void sum_over_vertices(Team& team, const Frontier& frontier, double* const (&totals)[kTotals], const Body& body) {
+// body(vertex, parts, counts) for all vertices: what it adds to a part ends up in the total of the same number. counts: of what a
+// lane reads of lists by itself.
+template <class Graph, class Team, class Body, int kTotals>
+HINTERLAND_FN void sum_over_vertices(Team& team, const Frontier& frontier, int64_t step, double* const (&totals)[kTotals],
+                                     const Body& body) {
   team.static_for(frontier.num_groups, [&](const auto& ranges) {
     double parts[kTotals] = {};
+    CountsOf<Graph> counts;
     ranges([&](int64_t first, int64_t last) {
       const int64_t end = min_of(last * kGroup, frontier.num_vertices);
-      for (int64_t vertex = first * kGroup + Warp::lane(); vertex < end; vertex += Warp::kWidth) body(vertex, parts);
+      for (int64_t vertex = first * kGroup + Warp::lane(); vertex < end; vertex += Warp::kWidth) body(vertex, parts, counts);
     });
     for (int i = 0; i < kTotals; ++i) {
       const double sum = Warp::sum(parts[i]);
       if (Warp::lane() == 0) atomic_add(*totals[i], sum);
     }
+    if constexpr (Warp::kWidth == 1) counts.add_to(frontier, step);
   });
 }
 
@@ -99,74 +149,123 @@ HINTERLAND_FN double degree_or_one(const Graph& graph, int64_t vertex) {
 template <class Team, class Graph, class Real>
 HINTERLAND_FN void first_guess(Team& team, const Graph& graph, const PagerankState<Real>& state, bool by_degree) {
   PagerankControl& control = *state.control;
-  sum_over_vertices(team, state.frontier, {&control.dangling_share}, [&](int64_t vertex, double* parts) {
+  sum_over_vertices<Graph>(team, state.frontier, 0, {&control.dangling_share}, [&](int64_t vertex, double* parts, auto&) {
     if (graph.degree(vertex) == 0) parts[0] += state.p(vertex);
   });
   const double damping = by_degree ? state.options.damping : 0, share = min_of(atomic_load(control.dangling_share), 1.0);
   const double dangling = (1 - damping) * share / (1 - damping * share);
   const double edges = static_cast<double>(max_of<int64_t>(graph.num_edges, 1));
-  team.single([&] { control.dangling[0] = dangling; });
+  team.single([&] { control.totals[1].dangling = dangling; });
   for_each_vertex(team, state.frontier, [&](int64_t vertex, bool there) {
     if (!there) return;
     const double score = (1 - damping + damping * dangling) * state.p(vertex) +
                          damping * (1 - dangling) * static_cast<double>(graph.degree(vertex)) / edges;
-    state.contributions[vertex] = static_cast<Real>(score / degree_or_one(graph, vertex));
+    state.contributions[vertex] = state.others[vertex] = static_cast<Real>(score / degree_or_one(graph, vertex));
     state.sums[vertex] = 0;
   });
 }
 
-// From sums to new scores; counts their change, and the next iteration's dangling scores.
+// A visitor of one list by one lane.
+template <class Real>
+struct SumOverList {
+  const Real* values;
+  double sum = 0;
+
+  template <class Batch>
+  HINTERLAND_FN void operator()(const Batch& batch) {
+    for (int k = 0; k < Batch::kSize; ++k)
+      if (batch.from[k] >= 0) sum += static_cast<double>(values[batch.to[k]]);
+  }
+};
+
+// Whether a list is cut into tasks, which sum it up before update_scores(). A warp of many lanes does so with all lists.
+HINTERLAND_FN bool is_cut(int64_t length) { return Warp::kWidth > 1 || length > kTaskEdges; }
+
+// Sum of the contributions to a vertex, from its list or, where that is cut, from what tasks have added up.
+template <class Graph, class Real, class Counts>
+HINTERLAND_FN double received(const Graph& incoming, const PagerankState<Real>& state, const Real* values, int64_t vertex,
+                              Counts& counts) {
+  if constexpr (Warp::kWidth == 1) {
+    const auto lists = lists_of(incoming, vertex, true, counts);
+    if (!is_cut(lists.length())) {
+      SumOverList<Real> list{values};
+      visit_chunks(incoming, lists, vertex, 0, lists.chunks, list, counts);
+      return list.sum;
+    }
+  }
+  const double sum = static_cast<double>(state.sums[vertex]);
+  state.sums[vertex] = 0;
+  return sum;
+}
+
+// From sums to new scores, and what PagerankTotals has. Scores that are relaxed may fall below 0, and are 0 in the end: that changes
+// the right-hand side for them by at most (1 + d) times as much, which is counted as an error now.
 template <class Team, class Graph, class Real>
-HINTERLAND_FN void update_scores(Team& team, const Graph& graph, const PagerankState<Real>& state, int64_t iteration) {
-  PagerankControl& control = *state.control;
-  const double damping = state.options.damping, dangling = atomic_load(control.dangling[iteration % 2]);
-  team.single([&] { control.error[(iteration + 1) % 2] = 0; });
-  sum_over_vertices(team, state.frontier, {&control.error[iteration % 2], &control.dangling[(iteration + 1) % 2]},
-                    [&](int64_t vertex, double* parts) {
-                      const int64_t degree = graph.degree(vertex);
-                      const double over = degree_or_one(graph, vertex);
-                      const double sum = static_cast<double>(state.sums[vertex]);
-                      const double before = over * static_cast<double>(state.contributions[vertex]);
-                      const double score = (1 - damping) * state.p(vertex) + damping * (sum + dangling * state.p(vertex));
-                      state.contributions[vertex] = static_cast<Real>(score / over);
-                      state.sums[vertex] = 0;
-                      parts[0] += score < before ? before - score : score - before;
-                      if (degree == 0) parts[1] += score;
-                    });
+HINTERLAND_FN void update_scores(Team& team, const Graph& graph, const Graph& incoming, const PagerankState<Real>& state,
+                                 int64_t iteration) {
+  const double damping = state.options.damping, dangling = atomic_load(state.totals(iteration + 1).dangling);
+  const double weight = atomic_load(state.control->relaxation.weight);
+  const Real* const now = state.of(iteration);
+  Real* const next = state.of(iteration + 1);
+  PagerankTotals& totals = state.totals(iteration);
+  sum_over_vertices<Graph>(
+      team, state.frontier, iteration, {&totals.error, &totals.square, &totals.dangling},
+      [&](int64_t vertex, double* parts, auto& counts) {
+        const int64_t degree = graph.degree(vertex);
+        const double over = degree_or_one(graph, vertex), before = static_cast<double>(next[vertex]);
+        const double old = static_cast<double>(now[vertex]) * over;
+        const double sum = received(incoming, state, now, vertex, counts);
+        const double score = (1 - damping) * state.p(vertex) + damping * (sum + dangling * state.p(vertex));
+        const double contribution = score / over, change = score - old;
+        const double relaxed = before + weight * (contribution - before);
+        next[vertex] = static_cast<Real>(relaxed);
+        parts[0] += max_of(change, -change) - (1 + damping) * min_of(old, 0.0);
+        parts[1] += change * change / over;
+        if (degree == 0) parts[2] += relaxed;
+      });
 }
 
 // The whole algorithm. Tasks are the same in every iteration, so they are collected once. It ends after the iteration that
-// changes scores by less than the tolerance, summed over all vertices, or after max_iterations. `by_degree`: how it begins.
+// changes scores by less than the tolerance, summed over all vertices, or after max_iterations. The scores are then those before that
+// iteration where it relaxes, since what changes by less is what it began with, or else those after it. `undirected`: it starts by
+// degree, and relaxes.
 template <class Team, class Graph, class Real>
 HINTERLAND_FN void pagerank(Team& team, const Graph& graph, const Graph& incoming, const PagerankState<Real>& state,
-                            int64_t max_iterations, bool by_degree) {
+                            int64_t max_iterations, bool undirected) {
   const Frontier& frontier = state.frontier;
   PagerankControl& control = *state.control;
   begin_first_step(team, frontier);
-  const auto any = [](int64_t) { return true; };
-  collect_groups(team, incoming, frontier, 0, frontier.all_groups(), where(frontier, frontier.all_groups(), any));
-  first_guess(team, graph, state, by_degree);
+  const auto cut = [&](int64_t vertex) { return is_cut(Warp::kWidth > 1 ? 0 : incoming.degree(vertex)); };
+  collect_groups(team, incoming, frontier, 0, frontier.all_groups(), where(frontier, frontier.all_groups(), cut));
+  first_guess(team, graph, state, undirected);
   const int64_t num_tasks = frontier.num_tasks(0);
   double error = 0;
   int64_t iteration = 0;
   for (bool goes_on = true; goes_on; ++iteration) {
     team.single([&] {
-      if (iteration != 0) {
+      if (iteration == 0) {
+        control.relaxation = {undirected ? Relaxation::kFirst * state.options.damping : 0, 1, 0};
+      } else {
         frontier.begin_step(iteration, team.now_ns());
-        frontier.control->edges[iteration % 2] += incoming.num_edges;  // as the first iteration counted when it collected
+        control.relaxation.next(state.totals(iteration - 1).square, state.options.damping);
       }
+      // What collecting has counted of them, which is less where lists are taken whole, is the same in every iteration.
+      frontier.control->vertices[iteration % 2] = iteration == 0 ? incoming.num_vertices : 0;
+      frontier.control->edges[iteration % 2] = incoming.num_edges;
       frontier.begin_visit(iteration, num_tasks, team.now_ns());
-      control.dangling[(iteration + 1) % 2] = 0;
+      PagerankTotals& totals = state.totals(iteration);
+      totals.error = totals.square = totals.dangling = 0;
     });
-    visit_tasks(team, incoming, frontier, iteration, num_tasks,
-                [&](auto&) { return SumOverLists<Real>(state.contributions, state.sums); });
-    update_scores(team, graph, state, iteration);
-    error = atomic_load(control.error[iteration % 2]);
+    const Real* const now = state.of(iteration);
+    visit_tasks(team, incoming, frontier, iteration, num_tasks, [&](auto&) { return SumOverLists<Real>(now, state.sums); });
+    update_scores(team, graph, incoming, state, iteration);
+    error = atomic_load(state.totals(iteration).error);
     goes_on = error >= state.options.tolerance && iteration + 1 < max_iterations;
   }
+  const Real* const last = state.of(undirected ? iteration - 1 : iteration);
   for_each_vertex(team, frontier, [&](int64_t vertex, bool there) {
     if (!there) return;
-    state.sums[vertex] = static_cast<Real>(degree_or_one(graph, vertex) * static_cast<double>(state.contributions[vertex]));
+    state.sums[vertex] = static_cast<Real>(degree_or_one(graph, vertex) * max_of(static_cast<double>(last[vertex]), 0.0));
   });
   team.single([&] {
     control.iterations = iteration;

@@ -9,7 +9,7 @@ __global__ void __launch_bounds__(512, 2) pagerank_kernel(const __grid_constant_
   const Graph out(*p.graph), in(*p.incoming);
   const PagerankState<Real> state(p, in.num_vertices, in.num_edges);
   GridTeam team(&state.frontier.control->team);
-  pagerank(team, out, in, state, p.max_iterations, p.by_degree != 0);
+  pagerank(team, out, in, state, p.max_iterations, p.undirected != 0);
 }
 
 }  // namespace hinterland::graph

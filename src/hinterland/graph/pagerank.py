@@ -160,10 +160,11 @@ def distribution(personalization: Personalization, num_vertices: int) -> torch.T
 
 
 def _state_bytes(graph: Graph, dtype: torch.dtype) -> int:
-    """GPU memory of one run: scores, and besides them contributions and scratch, or what it takes to renumber the scores."""
+    """GPU memory of one run: scores, and besides them contributions, in undirected graphs of two iterations, and scratch, or what
+    it takes to renumber the scores."""
     real = allocated(dtype.itemsize * graph.num_vertices)
     scratch = ScratchLayout.of(_core.pagerank_layout, graph).bytes
-    return real + max(real + allocated(scratch), outer_bytes(graph, dtype.itemsize))
+    return real + max((1 if graph.directed else 2) * real + allocated(scratch), outer_bytes(graph, dtype.itemsize))
 
 
 ALGORITHMS = [
@@ -185,7 +186,7 @@ def _run(
     layout = ScratchLayout.of(_core.pagerank_layout, graph)
     on_cpu = functools.partial(_core.pagerank, real_bytes=dtype.itemsize)
     run = runner(prepared, on_cpu, KERNELS, _REALS[dtype], counts=counts)
-    by_degree = mode == "auto" and prepared.incoming is prepared.out
+    relaxed = mode == "auto" and prepared.incoming is prepared.out
     shares: torch.Tensor | None = None
     if personal is not None:
         personal = personal if graph.outer is None else personal[graph.outer]
@@ -194,7 +195,9 @@ def _run(
     clock = Clock(device)
     with clock:
         contributions = torch.empty(graph.num_vertices, dtype=dtype, device=device)
-        scores = torch.empty(graph.num_vertices, dtype=dtype, device=device)
+        # A GPU that does not relax overwrites contributions in place.
+        others = torch.empty_like(contributions) if relaxed or device.type == "cpu" else contributions
+        scores = torch.empty_like(contributions)
         scratch = scratch_for(layout, device)
         run(
             _PARAMS(
@@ -202,9 +205,10 @@ def _run(
                 incoming=prepared.incoming.words_for(counts),
                 options=options,
                 max_iterations=max_iterations,
-                by_degree=by_degree,
+                undirected=relaxed,
                 personal=address(shares),
                 contributions=contributions.data_ptr(),
+                others=others.data_ptr(),
                 sums=scores.data_ptr(),
                 scratch=scratch.data_ptr(),
             )
@@ -212,7 +216,7 @@ def _run(
     finished = finish(prepared, scratch, layout)
     control = _CONTROL.read(scratch, layout.left)
     iterations, error = control.iterations, control.final_error
-    del scratch, contributions
+    del scratch, contributions, others
     with clock:
         scores = to_outer(prepared.order_on(device), scores)
     return (scores, iterations, error), Run(finished, clock)
