@@ -12,7 +12,7 @@ namespace nb = nanobind;
 
 namespace hinterland::native {
 
-HINTERLAND_STRUCT(graph::ComponentsParams, graph, incoming, reread, labels, scratch);
+HINTERLAND_STRUCT(graph::ComponentsParams, graph, incoming, reread, labels, seconds, scratch);
 HINTERLAND_STRUCT(graph::ComponentsControl, count, padding0, rarest, padding1);
 
 namespace {

@@ -26,6 +26,7 @@ struct ComponentsParams {
   const GraphWords* incoming;  // lists of in-neighbours, `graph` itself for an undirected graph; null where they are not there
   int64_t reread;              // whether reading a list twice costs little
   void* labels;                // Id [vertices]
+  void* seconds;               // Id [vertices] that may be overwritten, where there is room for them; or null
   char* scratch;               // that of a ComponentsState
 };
 
@@ -39,21 +40,23 @@ struct ComponentsControl {
 template <class Id>
 struct ComponentsState {
   Scratch scratch;
-  Id* labels;
+  Id *labels, *seconds;
   ComponentsControl* control;
-  int64_t* samples;
+  Id* samples;
   Frontier frontier;
 
   HINTERLAND_FN ComponentsState(const ComponentsParams& p, int64_t num_vertices, int64_t num_edges)
       : scratch{p.scratch},
         labels(static_cast<Id*>(p.labels)),
+        seconds(static_cast<Id*>(p.seconds)),
         control(scratch.take<ComponentsControl>(1)),
-        samples(scratch.take<int64_t>(kLabelSamples)),
+        samples(reinterpret_cast<Id*>(scratch.take<int64_t>(kLabelSamples))),  // one layout for labels of both widths
         frontier(scratch, num_vertices, num_edges) {}
 
   HINTERLAND_FN Id label(int64_t vertex) const { return atomic_load(labels[vertex]); }
 
-  // Joins the trees that a and b are in.
+  // Joins the trees that a and b are in. A vertex passed on the way up is pointed at the one two steps above it (path halving),
+  // or all who climb after it would go the whole way again: in a graph with local numbers the ways are as long as it is wide.
   HINTERLAND_FN void link(Id a, Id b) const {
     while (a != b) {
       const Id high = max_of(a, b), low = min_of(a, b);
@@ -62,6 +65,7 @@ struct ComponentsState {
       if (above == high || above == low) return;
       a = label(above);
       b = label(low);
+      if (a != above) atomic_store(labels[high], a);  // no root any more, so nobody hooks it onto another
     }
   }
 
@@ -100,24 +104,36 @@ HINTERLAND_FN void compress_all(Team& team, const ComponentsState<Id>& state) {
   });
 }
 
-// Links each vertex with its first neighbours. `reread`: reading a list twice costs little. Then the first neighbour becomes
-// the label where it is smaller, which needs no atomic operation, and trees are low before the second is linked.
+// Links each vertex with its first neighbours. `reread`: reading a list twice costs little. Then, or where second neighbours
+// can be put down, the first neighbour becomes the label where it is smaller, which needs no atomic operation, and trees are low
+// before the second is linked.
 template <class Team, class Graph, class Id>
 HINTERLAND_FN void link_first(Team& team, const Graph& graph, const ComponentsState<Id>& state, bool reread) {
   const Frontier& frontier = state.frontier;
+  const bool kept = Warp::kWidth == 1 && reread && state.seconds != nullptr;  // a GPU has none
   if (reread) {
     for_each_list(team, graph, frontier, 0, [&](int64_t vertex, bool there, auto& counts) {
       const int64_t u = nth_neighbor(graph, vertex, 0, there, counts);
       if (there) state.labels[vertex] = static_cast<Id>(u >= 0 ? min_of(u, vertex) : vertex);
+      if (kept) {
+        const int64_t second = nth_neighbor(graph, vertex, 1, there, counts);
+        if (there) state.seconds[vertex] = static_cast<Id>(second >= 0 ? second : vertex);
+      }
     });
     compress_all(team, state);
   }
-  for_each_list(team, graph, frontier, 0, [&](int64_t vertex, bool there, auto& counts) {
-    int64_t to[kLinkedFirst];
-    for (int64_t j = reread; j < kLinkedFirst; ++j) to[j] = nth_neighbor(graph, vertex, j, there, counts);
-    for (int64_t j = reread; j < kLinkedFirst; ++j)
-      if (to[j] >= 0) state.link(state.label(vertex), state.label(to[j]));
-  });
+  if (kept) {
+    for_each_vertex(team, frontier, [&](int64_t vertex, bool there) {
+      if (there) state.link(state.label(vertex), state.label(state.seconds[vertex]));
+    });
+  } else {
+    for_each_list(team, graph, frontier, 0, [&](int64_t vertex, bool there, auto& counts) {
+      int64_t to[kLinkedFirst];
+      for (int64_t j = reread; j < kLinkedFirst; ++j) to[j] = nth_neighbor(graph, vertex, j, there, counts);
+      for (int64_t j = reread; j < kLinkedFirst; ++j)
+        if (to[j] >= 0) state.link(state.label(vertex), state.label(to[j]));
+    });
+  }
   compress_all(team, state);
 }
 
@@ -130,22 +146,40 @@ HINTERLAND_FN int64_t most_frequent_label(Team& team, const ComponentsState<Id>&
     state.samples[i] = state.label(static_cast<int64_t>(Philox{kSampleKey}.below(state.frontier.num_vertices, i)));
   });
   for_each(team, kLabelSamples, [&](int64_t i) {
-    int64_t others = 0;
+    Id others = 0;  // as wide as a label, so that a CPU compares as many at once as it can
     for (int64_t j = 0; j < kLabelSamples; ++j) others += state.samples[j] != state.samples[i];
-    atomic_min(rarest, others * kLabelSamples + i);
+    atomic_min(rarest, static_cast<int64_t>(others) * kLabelSamples + i);
   });
-  return state.samples[atomic_load(rarest) % kLabelSamples];
+  return static_cast<int64_t>(state.samples[atomic_load(rarest) % kLabelSamples]);
 }
 
 // Step `step`: the vertices whose label is not `passed` link all of their neighbours in `graph`.
 template <class Team, class Graph, class Id>
 HINTERLAND_FN void link_rest(Team& team, const Graph& graph, const ComponentsState<Id>& state, int64_t step, int64_t passed) {
   const Frontier& frontier = state.frontier;
-  team.single([&] { frontier.begin_step(step, team.now_ns()); });
-  const auto is_open = [&](int64_t vertex) { return static_cast<int64_t>(state.label(vertex)) != passed; };
+  team.single([&] {
+    frontier.begin_step(step, team.now_ns());
+    state.control->count = 0;
+  });
+  // Most of those that are left of a skewed graph have no list: no task is made of them.
+  const auto is_open = [&](int64_t vertex) {
+    return static_cast<int64_t>(state.label(vertex)) != passed && (passed < 0 || graph.degree(vertex) != 0);
+  };
   const GroupList all = frontier.all_groups();
   advance(team, graph, frontier, step, all, where(frontier, all, is_open), [&](auto&) { return LinkEnds<Id>{state}; });
-  compress_all(team, state);
+}
+
+// Points all vertices at their roots, and counts these.
+template <class Team, class Id>
+HINTERLAND_FN void compress_and_count(Team& team, const ComponentsState<Id>& state) {
+  team.static_for(state.frontier.num_groups, [&](const auto& ranges) {
+    int64_t roots = 0;
+    for_each_vertex_of(ranges, state.frontier, [&](int64_t vertex, bool there) {
+      if (there) roots += static_cast<int64_t>(state.compress(vertex)) == vertex;
+    });
+    roots = Warp::sum(roots);
+    if (roots != 0 && Warp::lane() == 0) atomic_add(state.control->count, roots);
+  });
 }
 
 // The whole algorithm. `incoming` are the lists of in-neighbours, those of `graph` itself if it is undirected, or null where
@@ -170,17 +204,9 @@ HINTERLAND_FN void connected_components(Team& team, const Graph& graph, const Gr
   Graph lists = graph;
   for (int64_t step = 1; step <= last_step; ++step) {
     link_rest(team, lists, state, step, passed);
+    compress_and_count(team, state);
     if (passes) lists = *incoming, passed = state.labels[passed];  // its root may have been hooked onto another
   }
-  team.static_for(frontier.num_groups, [&](const auto& ranges) {
-    int64_t roots = 0;
-    ranges([&](int64_t first, int64_t last) {
-      for (int64_t vertex = first * kGroup + Warp::lane(); vertex < last * kGroup; vertex += Warp::kWidth)
-        roots += vertex < frontier.num_vertices && static_cast<int64_t>(state.labels[vertex]) == vertex;
-    });
-    roots = Warp::sum(roots);
-    if (roots != 0 && Warp::lane() == 0) atomic_add(state.control->count, roots);
-  });
   team.single([&] { frontier.end(team.now_ns()); });
 }
 

@@ -26,7 +26,7 @@ from .traversal import (
     finish,
     id_bytes,
     kernel_file,
-    outer_bytes,
+    renumbering_bytes,
     runner,
     scratch_for,
     smallest_outer,
@@ -92,14 +92,29 @@ def connected_components(
     return ComponentsResult(labels, count, report)
 
 
+# A run's memory is that of its result, eight bytes a vertex. Labels of four bytes lie in the first half; the second is scratch on
+# a GPU, and second neighbours on a CPU. At the end labels are widened where they lie.
+_LINE = 128  # bytes, at which halves begin
+_HALVINGS = 4  # in which labels are widened; the sixteenth that is left goes by way of other memory
+
+
+def _half_bytes(vertices: int) -> int:
+    return -(-4 * vertices // _LINE) * _LINE
+
+
+def _scratch_fits(graph: Graph, layout: ScratchLayout) -> bool:
+    """Whether scratch lies in the second half: from some 2^18 vertices and up to some 160 edges a vertex on."""
+    return id_bytes(graph.num_vertices) == 4 and layout.bytes <= _half_bytes(graph.num_vertices)
+
+
 def _state_bytes(graph: Graph) -> int:
-    """GPU memory of one run: labels, and besides them scratch, or the labels once more in eight bytes, or what it takes to
+    """GPU memory of one run: the result, and besides it scratch that has no room in it, or what it takes to widen labels or to
     renumber them."""
     vertices, width = graph.num_vertices, id_bytes(graph.num_vertices)
-    widened = 8 * vertices if width == 4 else 0
-    renumbering = 0 if graph.outer is None else outer_bytes(graph, width) + allocated(width * vertices)
-    scratch = ScratchLayout.of(_core.components_layout, graph).bytes
-    return allocated(width * vertices) + max(allocated(scratch), allocated(widened), renumbering)
+    layout = ScratchLayout.of(_core.components_layout, graph)
+    scratch = 0 if _scratch_fits(graph, layout) else allocated(layout.bytes)
+    widening = allocated(8 * (vertices >> _HALVINGS))
+    return allocated(2 * _half_bytes(vertices)) + max(scratch, widening, renumbering_bytes(graph, width))
 
 
 ALGORITHM = Algorithm("cc", _state_bytes, searching=True)
@@ -108,7 +123,7 @@ ALGORITHM = Algorithm("cc", _state_bytes, searching=True)
 def _run(prepared: Prepared, mode: str, counts: bool) -> tuple[tuple[torch.Tensor, int], Run]:
     graph, device = prepared.graph, prepared.device
     vertices, width = graph.num_vertices, id_bytes(graph.num_vertices)
-    layout = ScratchLayout.of(_core.components_layout, graph)
+    layout, half, on_gpu = ScratchLayout.of(_core.components_layout, graph), _half_bytes(vertices), device.type == "cuda"
     on_cpu = functools.partial(_core.connected_components, id_bytes=width)
     run = runner(prepared, on_cpu, KERNELS, f"uint{8 * width}_t", counts=counts)
     incoming = prepared.incoming if mode == "auto" else None
@@ -116,14 +131,17 @@ def _run(prepared: Prepared, mode: str, counts: bool) -> tuple[tuple[torch.Tenso
     reread = prepared.out.heads is not None or not prepared.out.over_link
     clock = Clock(device)
     with clock:
-        labels = torch.empty(vertices, dtype=torch.int64 if width == 8 else torch.int32, device=device)
-        scratch = scratch_for(layout, device)
+        memory = torch.empty(2 * half, dtype=torch.uint8, device=device)
+        labels = memory[: width * vertices].view(torch.int64 if width == 8 else torch.int32)
+        second = memory[half:] if width == 4 else None
+        scratch = scratch_for(layout, device, second if on_gpu and _scratch_fits(graph, layout) else None)
         run(
             _PARAMS(
                 graph=prepared.out.words_for(counts),
                 incoming=incoming.words_for(counts) if incoming else 0,
                 reread=reread,
                 labels=labels.data_ptr(),
+                seconds=0 if on_gpu or second is None else second.data_ptr(),
                 scratch=scratch.data_ptr(),
             )
         )
@@ -131,8 +149,23 @@ def _run(prepared: Prepared, mode: str, counts: bool) -> tuple[tuple[torch.Tenso
     count = _CONTROL.read(scratch, layout.left).count
     del scratch
     with clock:
-        labels = smallest_outer(prepared.order_on(device), labels).to(torch.int64)
+        if prepared.order is not None:
+            room = torch.empty_like(labels) if second is None else second[: width * vertices].view(labels.dtype)
+            labels.copy_(smallest_outer(prepared.order, labels, room))
+        labels = labels if width == 8 else _widened(labels, memory[: 8 * vertices].view(torch.int64))
     return (labels, count), Run(finished, clock)
+
+
+def _widened(labels: torch.Tensor, result: torch.Tensor) -> torch.Tensor:
+    """``result``, to which ``labels``, the first half of its memory, are copied: from the end, the half of them each time, which is
+    written where nothing is left to be read."""
+    end = len(labels)
+    for _ in range(_HALVINGS):
+        begin = -(-end // 2)
+        result[begin:end] = labels[begin:end]
+        end = begin
+    result[:end] = labels[:end].to(torch.int64)
+    return result
 
 
 def verify_components(graph: Graph, result: ComponentsResult) -> None:

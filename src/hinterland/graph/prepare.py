@@ -74,6 +74,11 @@ class Prepared(Shown):
             return order
         return copied(order, device) if kept is None else kept
 
+    @property
+    def order(self) -> torch.Tensor | None:
+        """``graph.order`` where it lies: on the device if it is kept there, or else on the CPU."""
+        return self.graph.outer if self._order is None else self._order
+
     def order_for(self, lookups: int) -> torch.Tensor | None:
         """``graph.order`` on the prepared device, for ``lookups`` of its numbers: the one that is kept there, or what
         :meth:`.Order.outer_on` gives."""

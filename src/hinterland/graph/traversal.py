@@ -78,9 +78,9 @@ def _instance(path: str, types: str) -> str:
     return f"{path.rpartition('/')[2]}_kernel<{types}>"
 
 
-def scratch_for(layout: ScratchLayout, device: torch.device) -> torch.Tensor:
-    """A run's scratch memory, uint8 ``[layout.bytes]``, zero where it must be."""
-    scratch = torch.empty(layout.bytes, dtype=torch.uint8, device=device)
+def scratch_for(layout: ScratchLayout, device: torch.device, memory: torch.Tensor | None = None) -> torch.Tensor:
+    """A run's scratch memory, uint8 ``[layout.bytes]``, zero where it must be; the beginning of ``memory``, where that is given."""
+    scratch = torch.empty(layout.bytes, dtype=torch.uint8, device=device) if memory is None else memory[: layout.bytes]
     zeroed = scratch[: layout.zeroed]
     if zeroed.is_cuda:
         zeroed.zero_()
@@ -109,18 +109,35 @@ def to_outer(order: torch.Tensor | None, values: torch.Tensor, vertices: bool = 
     return found
 
 
-def smallest_outer(order: torch.Tensor | None, labels: torch.Tensor) -> torch.Tensor:
-    """Labels that are vertices, equal within a component, as the smallest vertex of each component before the reordering."""
+def smallest_outer(order: torch.Tensor | None, labels: torch.Tensor, room: torch.Tensor | None = None) -> torch.Tensor:
+    """Labels that are vertices, equal within a component, as the smallest vertex of each component before the reordering.
+
+    Args:
+        order: as for :func:`to_outer`, but on any device: a part of it is copied at a time.
+        labels: ``[num_vertices]``; they are overwritten, unless ``order`` is None: they are the result then.
+        room: as long and of the same type, for the result.
+    """
     if order is None:
         return labels
-    smallest = torch.full_like(labels, len(order))
-    for begin in range(0, len(order), _AT_ONCE):
-        at, part = order[begin : begin + _AT_ONCE], labels[begin : begin + _AT_ONCE].long()
-        smallest.scatter_reduce_(0, part, at.to(labels.dtype), "amin")
-    found = torch.empty_like(labels)
-    for begin in range(0, len(order), _AT_ONCE):
-        found[order[begin : begin + _AT_ONCE]] = smallest[labels[begin : begin + _AT_ONCE].long()]
+    parts = [slice(begin, begin + _AT_ONCE) for begin in range(0, len(order), _AT_ONCE)]
+    found = torch.empty_like(labels) if room is None else room
+    found.fill_(len(order))
+    for part in parts:
+        found.scatter_reduce_(0, labels[part].long(), order[part].to(labels.device, labels.dtype), "amin")
+    for part in parts:
+        labels[part] = found[labels[part].long()]
+    for part in parts:
+        found[order[part].to(labels.device)] = labels[part]
     return found
+
+
+def renumbering_bytes(graph: Graph, width: int) -> int:
+    """GPU memory that ``smallest_outer`` takes besides labels of ``width`` bytes and, if they have four, as much room again. 0 for
+    graphs that were not reordered."""
+    if graph.outer is None:
+        return 0
+    room = allocated(8 * graph.num_vertices) if width == 8 else 0
+    return room + 5 * allocated(8 * min(graph.num_vertices, _AT_ONCE))
 
 
 def outer_bytes(graph: Graph, width: int) -> int:
