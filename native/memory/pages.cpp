@@ -15,6 +15,7 @@ namespace hinterland::native {
 namespace {
 
 constexpr int64_t kPage = 4096;
+constexpr uintptr_t kHugePage = 2 << 20;
 constexpr int64_t kChunk =
     1 << 20;  // bytes that a thread copies at a time; fewer are not worth waking one. Chosen, not measured
 
@@ -26,8 +27,14 @@ void* map_pages(int fd, int64_t bytes) {
   if (address == MAP_FAILED) {
     throw OutOfMemory("the system refused to map " + std::to_string(bytes) + " bytes: " + std::strerror(errno));
   }
-  ::madvise(address, bytes, MADV_HUGEPAGE);  // a wish: systems without huge pages refuse it
+  prefer_huge_pages(address, bytes);
   return address;
+}
+
+void prefer_huge_pages(void* address, int64_t bytes) {
+  const uintptr_t at = reinterpret_cast<uintptr_t>(address);
+  const uintptr_t begin = (at + kHugePage - 1) / kHugePage * kHugePage, end = (at + bytes) / kHugePage * kHugePage;
+  if (begin < end) ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);  // some systems refuse
 }
 
 void unmap_pages(void* address, int64_t bytes) { ::munmap(address, bytes); }
