@@ -42,6 +42,13 @@ class ThreadTeam {
       if (size_ == items_.size()) flush();
     }
 
+    // The same if it holds, without a branch on that.
+    void append_if(bool holds, const Item& item) {
+      items_[size_] = item;
+      size_ += holds;
+      if (size_ == items_.size()) flush();
+    }
+
     template <class Make>
     void append(int64_t n, const Make& make) {
       for (int64_t k = 0; k < n; ++k) append(make(k));

@@ -3,12 +3,16 @@
 
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
+#include <memory>
 #include <vector>
 
 #include "core/team.hpp"
+#include "graph/bfs_lists.hpp"
 #include "graph/bind_views.hpp"
 #include "graph/findings.hpp"
 #include "hinterland/core/philox.hpp"
+#include "memory/pages.hpp"
 
 namespace nb = nanobind;
 
@@ -18,14 +22,26 @@ HINTERLAND_STRUCT(graph::BfsParams, graph, incoming, source, parents, levels, sc
 
 namespace {
 
-// id_bytes (4 or 8) is the width of a parent.
+// Vertices whose numbers take more than 32 bits leave no room for a level in the same word.
+template <class Graph>
+void bfs_of_wide(const Graph& graph, const Graph* incoming, const graph::BfsParams& p) {
+  std::fill_n(p.levels, graph.num_vertices, -1);
+  std::fill_n(static_cast<int64_t*>(p.parents), graph.num_vertices, -1);
+  ThreadTeam team;
+  graph::bfs(team, graph, incoming, graph::BfsState<uint64_t>(p, graph.num_vertices, graph.num_edges), p.source);
+}
+
+// Parents are int64 for all graphs, and what both arrays hold before does not count. id_bytes (4 or 8): of a vertex' number.
 void bfs(const graph::BfsParams& p, int id_bytes) {
-  with_graph(*p.graph, p.incoming, [&](const auto& graph, const auto* incoming) {
-    const auto search = [&]<class Id>() {
-      ThreadTeam team;
-      graph::bfs(team, graph, incoming, graph::BfsState<Id>(p, graph.num_vertices, graph.num_edges), p.source);
-    };
-    id_bytes == 8 ? search.template operator()<uint64_t>() : search.template operator()<uint32_t>();
+  with_graph(*p.graph, p.incoming, [&]<class Graph>(const Graph& graph, const Graph* incoming) {
+    if (id_bytes == 8) return bfs_of_wide(graph, incoming, p);
+    prefer_huge_pages(p.parents, graph.num_vertices * 8);
+    prefer_huge_pages(p.levels, graph.num_vertices * 4);
+    const graph::BfsState<uint32_t> state(p, graph.num_vertices, graph.num_edges);
+    const auto listed = std::make_unique_for_overwrite<uint32_t[]>(graph.num_vertices);
+    ListSearch<Graph> search(graph, incoming, state, static_cast<uint64_t*>(p.parents), listed.get());
+    search.run(p.source);
+    search.finish(p.levels, static_cast<int64_t*>(p.parents));
   });
 }
 

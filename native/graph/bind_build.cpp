@@ -51,6 +51,7 @@ void bind_rows(nb::module_& m) {
   def_native(m, "first_wrong_neighbor", first_wrong_neighbor);
   def_native(m, "rows_ascend", rows_ascend);
   def_native(m, "is_mirrored", is_mirrored);
+  def_native(m, "sum_edges", sum_edges);
   def_native(m, "first_nan", first_nan);
   def_native(m, "check_rows", check_rows);
 }

@@ -340,6 +340,20 @@ bool is_mirrored(const int64_t* indptr, int64_t vertices, NeighborArray neighbor
   return difference == 0;
 }
 
+uint64_t sum_edges(const int64_t* indptr, int64_t vertices, NeighborArray neighbors, WeightArray weights, int64_t edges,
+                   bool turned) {
+  std::atomic<uint64_t> sum{0};
+  with_neighbors(neighbors, [&](const auto* ids) {
+    for_each_row(indptr, vertices, edges, [&](int64_t row, const graph::Piece& list) {
+      uint64_t part = 0;
+      for (int64_t i = list.begin; i < list.end; ++i)
+        part += edge_number(turned ? ids[i] : row, turned ? row : ids[i], weight_bits(weights, i));
+      if (part != 0) sum.fetch_add(part, std::memory_order_relaxed);
+    });
+  });
+  return sum;
+}
+
 int64_t first_nan(const void* values, int64_t count, int bytes, uint64_t infinity) {
   int64_t first = kNone;
   const auto look = [&](auto word) {

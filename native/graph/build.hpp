@@ -67,6 +67,11 @@ std::optional<bool> check_rows(const int64_t* indptr, int64_t vertices, Neighbor
 // numbers of 64 bits, false for certain.
 bool is_mirrored(const int64_t* indptr, int64_t vertices, NeighborArray neighbors, WeightArray weights, int64_t edges);
 
+// The sum of a random number for each edge and its weight: the same for the same edges in any order, and for those of the transposed
+// graph where they are taken as `turned` round.
+uint64_t sum_edges(const int64_t* indptr, int64_t vertices, NeighborArray neighbors, WeightArray weights, int64_t edges,
+                   bool turned);
+
 // The position of the first NaN among floats of `bytes` bytes whose infinity has the bits `infinity`; -1 if there is none.
 int64_t first_nan(const void* values, int64_t count, int bytes, uint64_t infinity);
 

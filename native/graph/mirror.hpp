@@ -28,12 +28,16 @@ inline uint64_t weight_bits(WeightArray weights, int64_t i) {
   return is_zero ? 0 : bits;  // either zero
 }
 
-// A random number of the edge's two ends and its weight, added on the way up and taken away on the way down: what an edge and
+// A random number of an edge's two ends and its weight.
+inline uint64_t edge_number(int64_t from, int64_t to, uint64_t weight) {
+  constexpr uint64_t kFrom = 0x9E3779B97F4A7C15u, kTo = 0xD1342543DE82EF95u, kWeight = 0xDA942042E4DD58B5u;  // any, but odd
+  return mixed(from * kFrom + to * kTo + weight * kWeight);
+}
+
+// The number of the edge's lower end, its higher one and its weight, added on the way up and taken away on the way down: what an edge and
 // its reverse add is 0, and so is the sum over all edges if each has its reverse. Otherwise it is 0 by coincidence only.
 inline uint64_t up_less_down(int64_t from, int64_t to, uint64_t weight) {
-  constexpr uint64_t kLow = 0x9E3779B97F4A7C15u, kHigh = 0xD1342543DE82EF95u, kWeight = 0xDA942042E4DD58B5u;  // any, but odd
-  const uint64_t low = std::min(from, to), high = std::max(from, to);
-  const uint64_t number = mixed(low * kLow + high * kHigh + weight * kWeight);
+  const uint64_t number = edge_number(std::min(from, to), std::max(from, to), weight);
   return from < to ? number : from > to ? -number : 0;
 }
 

@@ -15,6 +15,7 @@ namespace hinterland::native {
 namespace {
 
 constexpr int64_t kPage = 4096;
+constexpr uintptr_t kHugePage = 2 << 20;
 constexpr int64_t kChunk =
     1 << 20;  // bytes that a thread copies at a time; fewer are not worth waking one. Chosen, not measured
 
@@ -31,7 +32,7 @@ void* mapped(void* at, int64_t bytes, int protection, int flags, int fd) {
 void* map_pages(int fd, int64_t bytes, void* at) {
   const int flags = (fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED) | (at == nullptr ? 0 : MAP_FIXED);
   void* const address = mapped(at, bytes, PROT_READ | PROT_WRITE, flags, fd);
-  ::madvise(address, bytes, MADV_HUGEPAGE);  // a wish: systems without huge pages refuse it
+  prefer_huge_pages(address, bytes);
   return address;
 }
 
@@ -52,6 +53,12 @@ bool reserve_pages_at(void* at, int64_t bytes) {
   void* const address = ::mmap(at, bytes, PROT_NONE, kFlags, -1, 0);
   if (address != MAP_FAILED && address != at) ::munmap(address, bytes);  // a kernel that does not know the last flag
   return address == at;
+}
+
+void prefer_huge_pages(void* address, int64_t bytes) {
+  const uintptr_t at = reinterpret_cast<uintptr_t>(address);
+  const uintptr_t begin = (at + kHugePage - 1) / kHugePage * kHugePage, end = (at + bytes) / kHugePage * kHugePage;
+  if (begin < end) ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);  // some systems refuse
 }
 
 void unmap_pages(void* address, int64_t bytes) { ::munmap(address, bytes); }

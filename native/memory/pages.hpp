@@ -18,6 +18,9 @@ void unmap_pages(void* address, int64_t bytes);
 // An anonymous shared memory object of `bytes` bytes; the caller closes it.
 int shared_pages(int64_t bytes);
 
+// Asks for huge pages where none has been touched yet: fewer faults, and fewer addresses to translate. A wish.
+void prefer_huge_pages(void* address, int64_t bytes);
+
 // Makes the system give every page now, its content unchanged: pages come to the CPU's memory, and a loop that fills them
 // later does not wait for them one by one.
 void touch_pages(void* address, int64_t bytes);

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import warnings
+
 import pytest
 import torch
 
@@ -218,3 +221,56 @@ def test_what_is_kept_stays_within_the_budget(names):
         with hl.prepare(graph, gpu_budget=state + spare, algorithms=names, weighted=True) as prepared:
             assert prepared.device.type == "cuda" and prepared.held <= spare
             assert torch.cuda.max_memory_allocated() - before <= state + spare
+
+
+@pytest.fixture
+def one_way():
+    ends = torch.randint(0, 500, (2, 4000), generator=torch.Generator().manual_seed(1))
+    return hl.from_edges(*ends, num_vertices=500)
+
+
+def test_a_directed_graph_is_prepared_with_its_transpose(one_way):
+    with hl.prepare(one_way, device="cpu") as prepared:
+        assert one_way.known_transpose is not None and prepared.incoming.lists is one_way.known_transpose.neighbor_lists
+        assert "in-neighbours' lists of 19.54 KiB were built" in prepared.explain()
+        stats = hl.bfs(prepared, 3, stats=True).stats
+    assert any(level["pulled"] for level in stats["per_level"])
+    with hl.prepare(one_way, device="cpu") as again:
+        assert "were built" not in again.explain()
+
+
+def test_algorithms_that_follow_out_edges_build_no_transpose(one_way):
+    with hl.prepare(one_way, device="cpu", algorithms="sssp") as prepared:
+        assert prepared.incoming is None and "transpose" not in prepared.explain()
+    assert one_way.known_transpose is None
+
+
+def test_without_memory_for_the_transpose_it_says_what_it_would_take(one_way, monkeypatch):
+    monkeypatch.setenv("HINTERLAND_HOST_MEMORY", str(hl.memory.report().nbytes + 70_000))
+    with hl.prepare(one_way, device="cpu") as prepared:
+        assert prepared.incoming is None
+        assert "graph.transpose() builds it, 19.54 KiB where there is memory for it" in prepared.explain()
+        assert torch.equal(hl.bfs(prepared, 3).levels, hl.bfs(one_way, 3, device="cpu").levels)
+
+
+def test_a_single_run_builds_no_transpose(one_way):
+    hl.bfs(one_way, 3, device="cpu")
+    assert one_way.known_transpose is None
+
+
+def test_a_budget_without_room_for_the_state_is_warned_of_at_the_callers_line(one_way):
+    def warned(budget, **options):
+        with warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter("always")
+            result = hl.bfs(one_way, 3, device="cuda", gpu_budget=budget, **options)
+        assert result.levels.device.type == "cpu"
+        return found
+
+    (warning,) = warned("1KiB")
+    assert warning.filename == __file__
+    least = re.search(r"so the CPU does the work; (\d+) bytes", str(warning.message))
+    assert int(least[1]) == state_bytes("bfs", one_way) + 2 * allocated(WORDS_BYTES)
+    assert len(warned(int(least[1]) - 1)) == 1 and not warned(0)
+    with pytest.warns(UserWarning, match="no room for the state of bfs, cc") as found:
+        hl.prepare(one_way, device="cuda", gpu_budget=100, algorithms=("cc", "bfs")).close()
+    assert found[0].filename == __file__

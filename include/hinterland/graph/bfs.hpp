@@ -22,8 +22,8 @@ struct BfsParams {
   const GraphWords* graph;
   const GraphWords* incoming;  // lists of in-neighbours, ascending; null: only push
   int64_t source;
-  void* parents;    // Id [vertices], all unset
-  int32_t* levels;  // [vertices], all -1
+  void* parents;    // Id [vertices], all unset; on the CPU int64, of any content
+  int32_t* levels;  // [vertices], all -1; on the CPU of any content
   char* scratch;    // that of a BfsState
 };
 

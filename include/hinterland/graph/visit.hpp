@@ -9,7 +9,8 @@
 
 namespace hinterland::graph {
 
-inline constexpr int kInFlight = 4;  // chunks that a warp requests before it looks at the first: docs/notes/thresholds.md
+// Chunks that a warp requests before it looks at the first: docs/notes/thresholds.md. A thread's processor looks ahead by itself.
+inline constexpr int kInFlight = Warp::kWidth == 1 ? 1 : 4;
 
 // What a lane sees of kInFlight chunks: edges from[k] -> to[k], where from[k] is not -1. An algorithm goes over k once
 // for each memory access, so that a warp waits once for several.
@@ -34,6 +35,22 @@ template <class Edge, class Weight, class Sources, class Visitor, class Counts>
 HINTERLAND_FN void visit_chunks(const Csr<Edge, Weight, Sources>& graph, const Lists& lists, int64_t vertex, int64_t from,
                                 int64_t to, Visitor& visitor, Counts& counts) {
   using Graph = Csr<Edge, Weight, Sources>;
+  if constexpr (Warp::kWidth == 1) {  // one list, whose elements lie one after the other
+    const auto edges = graph.edges;
+    const int64_t end = lists.begin + to;
+    edges.count_run(lists.begin + from, end, counts.meter);
+    if constexpr (Graph::kWeighted) graph.weights.count_run(lists.begin + from, end, counts.meter);
+    for (int64_t i = lists.begin + from; i < end; ++i) {
+      if (vertex < 0) __builtin_unreachable();  // so that no visitor asks whether the edge is there
+      EdgeBatch<Edge, Weight> batch{{vertex}, {edges.read_alone(i)}, {}};
+      if constexpr (Graph::kWeighted) batch.weight[0] = graph.weights.read_alone(i);
+      if (!graph.has(batch.to[0])) [[unlikely]]
+        counts.bad = min_of(counts.bad, vertex);
+      else
+        visitor(batch);
+    }
+    return;
+  }
   // Edges at[k], as far as they are any: batch.from says whose they are.
   const auto read_and_visit = [&](EdgeBatch<Edge, Weight>& batch, const int64_t (&at)[kInFlight], auto& meter) {
     graph.edges.read(at, batch.to, meter);
@@ -47,24 +64,6 @@ HINTERLAND_FN void visit_chunks(const Csr<Edge, Weight, Sources>& graph, const L
   };
   EdgeBatch<Edge, Weight> batch;
   int64_t at[kInFlight];
-  if constexpr (Warp::kWidth == 1) {  // one list, whose elements lie one after the other
-    memory::NoMeter counted_below;
-    const auto visit_next = [&](int64_t i, int count) {
-      if (i < 0) __builtin_unreachable();  // so that no element of a whole batch is asked whether it is there
-      for (int k = 0; k < kInFlight; ++k) {
-        batch.from[k] = k < count ? vertex : -1;
-        at[k] = k < count ? i + k : memory::kNowhere;
-      }
-      read_and_visit(batch, at, counted_below);
-    };
-    int64_t i = lists.begin + from;
-    const int64_t end = lists.begin + to;
-    graph.edges.count_run(i, end, counts.meter);
-    if constexpr (Graph::kWeighted) graph.weights.count_run(i, end, counts.meter);
-    for (; i + kInFlight <= end; i += kInFlight) visit_next(i, kInFlight);
-    if (i < end) visit_next(i, static_cast<int>(end - i));
-    return;
-  }
   const Window window(lists, from, to);
   const int32_t length = static_cast<int32_t>(to - from) * Warp::kWidth;
   for (int32_t place = Warp::lane(); place - Warp::lane() < length; place += kInFlight * Warp::kWidth) {
@@ -110,6 +109,16 @@ template <class Edge, class Weight, class Sources, class Look, class Counts>
 HINTERLAND_FN void look_through(const Csr<Edge, Weight, Sources>& graph, int64_t vertex, int64_t from, int64_t end,
                                 const Look& look, Counts& counts) {
   counts.meter.begin_run();
+  if constexpr (Warp::kWidth == 1) {
+    const auto edges = graph.edges;
+    for (int64_t i = from; i < end; ++i) {
+      int64_t to[] = {edges.read_alone(i, counts.meter)};
+      if (!graph.has(to[0])) [[unlikely]]
+        counts.bad = min_of(counts.bad, vertex), to[0] = -1;
+      if (look(to)) return;
+    }
+    return;
+  }
   int64_t chunk = graph.edges.span(from, end).first;
   for (int chunks = 1; chunk < end; chunk += chunks * Warp::kWidth, chunks = min_of(2 * chunks, kInFlight)) {
     int64_t at[kInFlight], to[kInFlight];

@@ -49,6 +49,7 @@ def convert(
         symmetrize=symmetrize,
         remove_self_loops=remove_self_loops,
         remove_duplicates=remove_duplicates,
+        transpose=False,
     )
     loaded = time.perf_counter()
     print(f"read {source} in {loaded - start:.2f} s: {graph}", file=sys.stderr)

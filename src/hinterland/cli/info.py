@@ -23,7 +23,7 @@ def info(
     from ..graph.compress import bits_per_edge
 
     kind = formats.detect(file)
-    graph = load_graph(file, "heap")
+    graph = load_graph(file, "heap", transpose=False)
     degrees, weights = graph.degrees(), graph.weights
     loops, _, ascending = formats.survey(graph)
     result: dict[str, Any] = {

@@ -254,6 +254,27 @@ def check_mirrored(indptr: torch.Tensor, indices: torch.Tensor, weights: torch.T
     raise GraphError(f"not every edge has its reverse: {u} -> {v} is there more often than {v} -> {u}; {remedy}")
 
 
+def check_inverse(lists: Mapping[str, Array], inverse: Mapping[str, Array]) -> None:
+    """Raises GraphError unless the plain lists ``inverse`` hold the edges of ``lists`` turned round, with the same weights: by a
+    sum of 64 bits over all edges. The offsets of both are right."""
+    if _edge_sum(lists, turned=False) != _edge_sum(inverse, turned=True):
+        raise GraphError(
+            "the lists of in-neighbours do not hold the graph's edges turned round; read it without them, as in "
+            "load_graph(path, transpose=False), or convert the original file again"
+        )
+
+
+def _edge_sum(held: Mapping[str, Array], turned: bool) -> int:
+    """The sum of a random number for each edge of plain lists, ``turned`` round or not, and its weight."""
+    indptr, indices = (tensor_of(held[name]).cpu() for name in ("indptr", "indices"))
+    weights = tensor_of(held["weights"]).cpu() if "weights" in held else None
+    kind = WeightType(1, 0) if weights is None else WEIGHT_TYPES[weights.dtype]
+    rows = (indptr.data_ptr(), indptr.numel() - 1, indices.data_ptr(), indices.element_size())
+    return _core.sum_edges(
+        *rows, 0 if weights is None else weights.data_ptr(), kind.bytes, kind.order, indices.numel(), turned
+    )
+
+
 class WeightRange(NamedTuple):
     """The least and the largest of some weights, and the mean of a sample of those that are finite; 0 where there are none."""
 

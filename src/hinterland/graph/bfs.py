@@ -124,6 +124,14 @@ def _state_bytes(graph: Graph) -> int:
 ALGORITHM = Algorithm("bfs", _state_bytes, searching=True)
 
 
+def _unset(vertices: int, width: int, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
+    """Levels and parents for a search to fill in: on a GPU as if nothing were reached, on the CPU of any content."""
+    if device.type == "cpu":
+        return torch.empty(vertices, dtype=torch.int32), torch.empty(vertices, dtype=torch.int64)
+    id_type = torch.int64 if width == 8 else torch.int32
+    return tuple(torch.full((vertices,), -1, dtype=dtype, device=device) for dtype in (torch.int32, id_type))
+
+
 def _run(prepared: Prepared, source: int, mode: str, counts: bool) -> tuple[tuple[torch.Tensor, torch.Tensor], Run]:
     graph, device = prepared.graph, prepared.device
     vertices, width = graph.num_vertices, id_bytes(graph.num_vertices)
@@ -134,9 +142,7 @@ def _run(prepared: Prepared, source: int, mode: str, counts: bool) -> tuple[tupl
     pulls = mode == "auto" and incoming is not None and incoming.lists.is_sorted
     clock = Clock(device)
     with clock:
-        id_type = torch.int64 if width == 8 else torch.int32
-        levels = torch.full((vertices,), -1, dtype=torch.int32, device=device)
-        parents = torch.full((vertices,), -1, dtype=id_type, device=device)
+        levels, parents = _unset(vertices, width, device)
         scratch = scratch_for(layout, device)
         search(
             _PARAMS(

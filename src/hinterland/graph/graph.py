@@ -201,7 +201,8 @@ class Graph(OverLists, Shown):
     def transpose(self) -> Graph:
         """The graph with every edge turned round, weights carried along, neighbours sorted by (number, weight).
 
-        An undirected graph is its own. Otherwise it is built once, with the same placement, and kept with this graph.
+        An undirected graph is its own. Otherwise it is built once, with the same placement, and kept with this graph; that of a
+        file which carries it (``load_graph``) lists neighbours as the file does.
         """
         if not self.directed:
             return self
@@ -219,9 +220,21 @@ class Graph(OverLists, Shown):
         packed = turned.packed(arrays.placements(turned.places)) if self.is_compressed else turned
         assert packed is not None  # what is built is sorted
         built = self.over(packed)
-        built._transposed = weakref.ref(self)  # weak, so that no cycle keeps large arrays from being released
-        self._transposed = lambda: built
+        self._keep_transpose(built)
         return built
+
+    def join(self, other: Graph) -> None:
+        """Takes a graph whose edges are said to be this one's turned round as the transpose.
+
+        Raises:
+            GraphError: they are others.
+        """
+        arrays.check_inverse(self.neighbor_lists.arrays, other.neighbor_lists.arrays)
+        self._keep_transpose(other)
+
+    def _keep_transpose(self, turned: Graph) -> None:
+        turned._transposed = weakref.ref(self)  # weak, so that no cycle keeps large arrays from being released
+        self._transposed = lambda: turned
 
     def to_networkx(self, weight: str = "weight") -> Any:
         """A networkx graph: ``Graph`` or ``DiGraph``, or its multigraph where there are parallel edges.

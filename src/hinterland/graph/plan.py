@@ -44,6 +44,7 @@ class GraphPlan(Explained):
         left: bytes of it that are not given out.
         kept: what there is room for of each view's lists.
         order: whether the order of a reordered graph is kept.
+        said: what else :meth:`explain` says.
     """
 
     def __init__(self, room: int, weighted: bool = False) -> None:
@@ -51,6 +52,7 @@ class GraphPlan(Explained):
         self.weighted = weighted
         self.kept: dict[View, Kept] = {}
         self.order = False
+        self.said: list[str] = []
         self._spent: list[Part] = []
 
     def of(self, view: View) -> Kept:
@@ -122,9 +124,9 @@ class GraphPlan(Explained):
         return [*self._spent, *(Part(view.name, "read where they lie") for view, kept in self.kept.items() if not kept.nbytes)]
 
     def notes(self) -> list[str]:
-        """That an algorithm's state comes first, and which arrays are not all mapped in large pages."""
+        """That an algorithm's state comes first, which arrays are not all mapped in large pages, and what else there is to say."""
         first = ["the state of an algorithm comes before all of this"] if self.budget else []
-        return [*first, *(note for view in self.kept for note in view.slow_places())]
+        return [*first, *(note for view in self.kept for note in view.slow_places()), *self.said]
 
 
 def plan_graph(

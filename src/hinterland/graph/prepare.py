@@ -9,13 +9,16 @@ import torch
 
 from ..memory.copies import copied
 from ..runtime import arguments, devices
+from ..runtime.callers import warn_caller
 from ..runtime.errors import ConfigError
 from ..runtime.shown import Shown, Size
 from ..runtime.units import format_bytes, parse_bytes
 from .algorithms import named
+from .arrays import index_dtype
 from .graph import Graph, require_graph
 from .lists import NeighborLists
 from .plan import GraphPlan, plan_graph, room_within
+from .room import is_little
 from .view import WORDS_BYTES, View, allocated
 
 _CLOSED = "the prepared graph has been closed; prepare it again"
@@ -42,11 +45,24 @@ class Prepared(Shown):
         wanted = named(algorithms)
         reserved = max((algorithm.state_bytes(graph) for algorithm in wanted), default=0) + 2 * allocated(WORDS_BYTES)
         if budget is not None and reserved > budget:
-            device = torch.device("cpu")
+            device = _without_gpu(device, budget, reserved, algorithms)
         self.graph, self.device, self.budget = graph, device, budget
         room = room_within(device, budget, reserved, graph.num_vertices)
         incoming_only = any(algorithm.incoming_only for algorithm in wanted)
         known = graph.transpose() if incoming_only or not graph.directed else graph.known_transpose
+        said = []
+        if known is None and any(algorithm.searching for algorithm in wanted):
+            taken = _transpose_bytes(graph)
+            on_gpu = taken if graph.neighbor_lists.on_gpu else 0
+            if many_runs and on_gpu <= room and is_little(taken, "heap"):
+                known, room = graph.transpose(), room - on_gpu
+                said.append(f"in-neighbours' lists of {format_bytes(taken)} were built, to search in both directions")
+            else:
+                lacks = " where there is memory for it" if many_runs else ""
+                said.append(
+                    f"a directed graph without its transpose is searched along out-edges only; graph.transpose() builds it, "
+                    f"{format_bytes(taken)}{lacks}, and a search then looks at a fraction of the edges"
+                )
         self.out = View(graph.neighbor_lists, device)
         self.incoming = self.out if known is graph else None
         if known is not None and known is not graph and _alike(known.neighbor_lists, graph.neighbor_lists):
@@ -54,6 +70,7 @@ class Prepared(Shown):
         views = {view for view in (self.out, self.incoming) if view is not None}
         room = max(0, room - sum(view.held for view in views))  # arrays that lie on another GPU have come over whole
         self.plan = plan_graph(room, self.out, self.incoming, graph.outer, wanted, weighted, many_runs)
+        self.plan.said += said
         with devices.on(device):
             self._order = copied(graph.outer, device) if self.plan.order and graph.outer is not None else None
             self.plan.apply(scores)
@@ -133,7 +150,8 @@ def prepare(
     """Copies to the GPU what saves the most traffic over the link, for many runs of ``algorithms`` on ``graph``.
 
     Args:
-        graph: the graph; a directed one is searched bottom-up only if ``graph.transpose()`` has been called.
+        graph: the graph. To search a directed one in both directions its transpose is built, as by ``graph.transpose()``, where
+            that takes at most a quarter of the free memory and, of a graph on the GPU, fits in the budget; ``explain()`` says so.
         gpu_budget: most bytes of GPU memory for what is kept and the algorithms' state together; None is what is free.
         device: where to run; None is the current GPU, or the CPU on a machine without one.
         algorithms: the names of what will run: ``"bfs"``, ``"cc"``, ...; the largest one's state is left free.
@@ -146,7 +164,8 @@ def prepare(
 
     Raises:
         GraphError: arrays that were changed since the graph was made: a neighbour to be kept is no vertex.
-        OutOfMemory: the state exceeds the free GPU memory. (Where it exceeds ``gpu_budget``, the CPU does the work.)
+        OutOfMemory: the state exceeds the free GPU memory. (Where it exceeds ``gpu_budget``, the CPU does the work, and a
+            warning says how much it would take; a budget of 0 asks for the CPU.)
         ConfigError: an unknown algorithm, a budget that is no size, scores that are not one number for each vertex.
     """
     require_graph(graph)
@@ -232,6 +251,23 @@ def view_for(lists: NeighborLists, device: torch.device, state_bytes: int) -> Vi
     with devices.on(device):
         plan.apply()
     return view
+
+
+def _without_gpu(device: torch.device, budget: int, reserved: int, algorithms: Iterable[str]) -> torch.device:
+    """The CPU, where a budget is too small for what runs; the user is told once, unless the budget is 0."""
+    if device.type == "cuda" and budget > 0:
+        warn_caller(
+            f"gpu_budget={format_bytes(budget)} has no room for the state of {', '.join(sorted(algorithms))}, so the CPU does "
+            f"the work; {reserved} bytes ({format_bytes(reserved)}) are the least that run on {device}"
+        )
+    return torch.device("cpu")
+
+
+def _transpose_bytes(graph: Graph) -> int:
+    """What the transpose of a graph takes, and of a compressed one while it is built."""
+    lists = graph.neighbor_lists
+    of_edge = index_dtype(lists.num_lists).itemsize + (0 if lists.weights is None else lists.weights.dtype.itemsize)
+    return 8 * (lists.num_lists + 1) + of_edge * lists.num_edges
 
 
 def _alike(one: NeighborLists, other: NeighborLists) -> bool:

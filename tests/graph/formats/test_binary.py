@@ -72,6 +72,59 @@ def test_gap_files_have_gaps_layout(folder, graph, directed):
 
 
 @few
+@given(graphs(weights=("none", "int")))
+def test_the_inverse_of_a_gap_file_is_the_transpose(folder, graph):
+    path = folder / ("g.wsg" if graph.weights is not None else "g.sg")
+    hl.save_graph(graph, path)
+    assert hl.load_graph(path, transpose=False).known_transpose is None
+    for transpose in (None, True):
+        loaded = hl.load_graph(path, transpose=transpose)
+        known = loaded.known_transpose
+        assert known is loaded.transpose() and same(known, graph.transpose())
+        assert known.known_transpose is loaded and known.has_sorted_lists
+    assert hl.load_graph(path, remove_duplicates=True).known_transpose is None
+    if graph.weights is not None:
+        assert hl.load_graph(path, weight_dtype=torch.float64).transpose().weights.dtype == torch.float64
+
+
+def test_a_plain_load_leaves_the_inverse_where_memory_is_short(folder, monkeypatch):
+    graph = hl.from_edges(torch.arange(1000), torch.arange(1000).roll(1))
+    hl.save_graph(graph, folder / "g.sg")
+    held = hl.memory.report().nbytes
+    for free, known in ((4 * graph.nbytes - 1, False), (4 * graph.nbytes + (1 << 20), True)):
+        monkeypatch.setenv("HINTERLAND_HOST_MEMORY", str(held + graph.nbytes + free))
+        loaded = hl.load_graph(folder / "g.sg")
+        assert (loaded.known_transpose is not None) == known and same(loaded, graph)
+        del loaded
+
+
+def test_an_inverse_of_other_edges_is_refused(folder):
+    graph = hl.from_edges(torch.tensor([0, 0, 1, 2]), torch.tensor([1, 2, 2, 3]))
+    hl.save_graph(graph, folder / "g.sg")
+    content = bytearray((folder / "g.sg").read_bytes())
+    inverse = 17 + 8 * 5 + 4 * 4
+    assert np.frombuffer(content, np.int32, 4, inverse + 40).tolist() == [0, 0, 1, 2]
+    content[inverse + 40 : inverse + 44] = np.int32(3).tobytes()
+    (folder / "g.sg").write_bytes(content)
+    with pytest.raises(hl.FormatError, match=r"g\.sg: the lists of in-neighbours do not hold the graph's edges turned round"):
+        hl.load_graph(folder / "g.sg")
+    assert same(hl.load_graph(folder / "g.sg", transpose=False), graph)
+    content[inverse + 40 : inverse + 44] = np.int32(4).tobytes()
+    (folder / "g.sg").write_bytes(content)
+    with pytest.raises(hl.FormatError, match=r"indices\[0\] is 4"):
+        hl.load_graph(folder / "g.sg")
+
+
+def test_other_files_get_a_transpose_where_it_is_asked_for(folder):
+    graph = hl.from_edges(torch.tensor([0, 0, 1]), torch.tensor([1, 2, 2]))
+    hl.save_graph(graph, folder / "g.hl")
+    assert hl.load_graph(folder / "g.hl").known_transpose is None
+    assert same(hl.load_graph(folder / "g.hl", transpose=True).known_transpose, graph.transpose())
+    with pytest.raises(hl.ConfigError, match="transpose"):
+        hl.load_graph(folder / "g.hl", transpose=1)
+
+
+@few
 @given(graphs(weights=("none", "length")))
 def test_emogi_files_have_emogis_layout(folder, graph):
     hl.save_graph(graph, folder / "g.bel")

@@ -99,6 +99,7 @@ def load_graph(
     sort_neighbors: bool | None = None,
     weight_dtype: torch.dtype | None = None,
     format: str | None = None,
+    transpose: bool | None = None,
 ) -> Graph:
     """Reads a graph from a file of any format in ``FORMATS``, or from an OGB data set's folder.
 
@@ -116,6 +117,9 @@ def load_graph(
             what its weights are, ``torch.float32`` reads them as floats.
         format: a name in ``FORMATS`` instead of what ending and content say; ``npy[2,E]`` or ``npy[E,2]`` for an edge array of
             the shape [2, 2].
+        transpose: whether the graph comes with its transpose, by which a directed one is searched in both directions, and which
+            takes as much memory once more. True: it is read where the file carries it (``.sg`` and ``.wsg``), and built
+            otherwise. None takes it from the file where that is at most a quarter of the free memory. False leaves it there.
 
     Returns:
         The graph: int64 offsets, int32 neighbours below 2^31 vertices.
@@ -131,11 +135,13 @@ def load_graph(
         raise ConfigError(
             f"weight_dtype={arguments.shown(weight_dtype)}: weights are integers or real numbers, as torch.float32"
         )
-    for name, given in (("directed", directed), ("sort_neighbors", sort_neighbors)):
+    for name, given in (("directed", directed), ("sort_neighbors", sort_neighbors), ("transpose", transpose)):
         if given is not None and not isinstance(given, bool):
             raise ConfigError(f"{name}={arguments.shown(given)} is none of True, False and None")
     entry, layout = _format(detect(path) if format is None else format, path)
-    options = Options(placements(placement), weight_dtype, layout)
+    # Lists that become others have another inverse.
+    others = symmetrize or remove_self_loops or remove_duplicates or sort_neighbors or directed is False
+    options = Options(placements(placement), weight_dtype, layout, False if others else transpose)
     if weight_dtype is None and sort_neighbors is not False:
         rules = [_core.EdgeRules(mirror=mirror, drop_loops=remove_self_loops) for mirror in (symmetrize, True)]
         options = replace(options, rules=rules[0], mirrored=rules[1])
@@ -145,9 +151,15 @@ def load_graph(
             content = _transposed(content)
         if not isinstance(content, EdgeRuns):
             content.weights = _weights(path, content, options)
+        if isinstance(content, CsrArrays) and content.inverse is not None:
+            content.inverse.weights = _weights(path, content.inverse, options)
         shape = {"symmetrize": symmetrize, "remove_self_loops": remove_self_loops, "remove_duplicates": remove_duplicates}
         graph = _made(content, options, sort_neighbors, **shape)
-        return graph if directed is None or directed == graph.directed else _redirected(graph, directed)
+        if directed is not None and directed != graph.directed:
+            graph = _redirected(graph, directed)
+        if transpose:
+            graph.transpose()
+        return graph
 
 
 def _made(
@@ -296,7 +308,10 @@ def _held(content: CsrArrays | PackedArrays, options: Options) -> Graph:
     )
     if content.sorted and not graph.has_sorted_lists:
         raise GraphError("the header says that neighbours ascend, but some do not; convert the original file again")
-    return Graph.of(graph.neighbor_lists, graph.directed, order)
+    held = Graph.of(graph.neighbor_lists, graph.directed, order)
+    if content.inverse is not None:
+        held.join(_held(content.inverse, options))
+    return held
 
 
 def _weights(path: str, content: EdgeList | CsrArrays | PackedArrays, options: Options) -> torch.Tensor | UnifiedTensor | None:

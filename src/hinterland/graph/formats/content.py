@@ -26,6 +26,7 @@ _SPARSE_RATIO = 256
 class Options:
     """What ``load_graph`` was asked for, as readers need it.
 
+    ``transpose``: whether to read the inverse lists that a file carries; None: where little of the free memory is enough.
     ``rules``: what becomes of an edge; ``mirrored``: of one that stands for both directions. None where readers must hand a
     list over, in the file's order.
     """
@@ -33,6 +34,7 @@ class Options:
     placement: Mapping[str, str]
     weight_dtype: torch.dtype | None = None
     layout: str | None = None
+    transpose: bool | None = False
     rules: _core.EdgeRules | None = None
     mirrored: _core.EdgeRules | None = None
 
@@ -70,7 +72,7 @@ class EdgeRuns:
 class CsrArrays:
     """CSR arrays, read straight to their place. ``columns``: they are the columns of the adjacency matrix (CSC).
 
-    ``order``: int64 [V], the vertices' numbers before the graph was reordered.
+    ``order``: int64 [V], the vertices' numbers before the graph was reordered. ``inverse``: the lists of in-neighbours.
     """
 
     indptr: UnifiedTensor
@@ -80,6 +82,7 @@ class CsrArrays:
     sorted: bool = False
     columns: bool = False
     order: torch.Tensor | None = None
+    inverse: CsrArrays | None = None
 
 
 @dataclass

@@ -16,6 +16,7 @@ from ...runtime.errors import ConfigError, FormatError
 from ...runtime.files import Output, replacing
 from ...runtime.progress import progress
 from ..graph import Graph
+from ..room import is_little
 from .content import CsrArrays, Options, check_counts, csr, store_ids
 from .files import read_head, read_into, size_of
 from .gr import whole
@@ -44,10 +45,7 @@ def matches(head: bytes, path: str) -> str | None:
 
 
 def read(path: str, options: Options, weighted: bool = False) -> CsrArrays:
-    """The graph of a ``.sg`` file, or of a ``.wsg`` file, with int32 weights.
-
-    The inverse of a directed graph is not read: ``Graph.transpose`` makes it.
-    """
+    """The graph of a ``.sg`` file, or of a ``.wsg`` file, with int32 weights, and the inverse of a directed one if it is wanted."""
     head = read_head(path, _HEADER.size)
     if len(head) < _HEADER.size:
         raise FormatError(f"{path}: truncated: {len(head)} bytes, but the header of a GAP graph takes {_HEADER.size}")
@@ -63,12 +61,23 @@ def read(path: str, options: Options, weighted: bool = False) -> CsrArrays:
             f"{path}: the header promises {vertices} vertices and {edges} {'weighted ' if weighted else ''}edges, "
             f"{expected} bytes, but the file holds {size}; it is {'truncated' if size < expected else 'of another format'}"
         )
+    rows = _read_rows(path, options, _HEADER.size, vertices, edges, weighted)
+    rows.directed = bool(directed)
+    nbytes = (expected - _HEADER.size) // (1 + directed)
+    wanted = is_little(nbytes, options.placement["indices"]) if options.transpose is None else options.transpose
+    if directed and wanted:
+        rows.inverse = _read_rows(path, options, _HEADER.size + nbytes, vertices, edges, weighted)
+    return rows
+
+
+def _read_rows(path: str, options: Options, at: int, vertices: int, edges: int, weighted: bool) -> CsrArrays:
+    """The offsets that lie at ``at``, and the neighbours after them."""
     indptr = UnifiedTensor.empty((vertices + 1,), torch.int64, options.place("indptr"))
     indices = UnifiedTensor.empty((edges,), torch.int32, options.place("indices"))
     weights = UnifiedTensor.empty((edges,), torch.int32, options.place("weights")) if weighted else None
-    start = _HEADER.size + 8 * (vertices + 1)
+    start = at + 8 * (vertices + 1)
     with progress(f"reading {path}", 8 * vertices + (8 if weighted else 4) * edges) as step:
-        read_into(path, _HEADER.size, indptr.cpu())
+        read_into(path, at, indptr.cpu())
         step(8 * vertices)
         if weights is None:
             read_into(path, start, indices.cpu())
@@ -81,7 +90,7 @@ def read(path: str, options: Options, weighted: bool = False) -> CsrArrays:
                 store_ids(path, "neighbours", part[:, 0], indices.cpu()[begin:end], vertices, begin)
                 weights.cpu()[begin:end].copy_(part[:, 1])
                 step(8 * len(part))
-    return CsrArrays(indptr, indices, weights, bool(directed))
+    return CsrArrays(indptr, indices, weights, directed=True)
 
 
 def write(graph: Graph, path: str) -> None:

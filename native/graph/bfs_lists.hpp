@@ -1,0 +1,340 @@
+// Breadth-first search on the CPU: the levels and parents of include/hinterland/graph/bfs.hpp, by loops of one lane.
+//
+// What differs is how things are kept.
+//   A vertex has one word, its level above its parent. The least word that any edge offers is what both shall be, so an edge costs
+//   one look, and a change where it offers less. The words lie where the parents will.
+//   A level that is pushed is a list of vertices, as a thread reads one list of neighbours after the other anyway. Large ones
+//   ascend, so that what is read of offsets, edges and words follows each other in memory.
+//   A level that is pulled is a bitmap.
+#pragma once
+
+#include <algorithm>
+#include <utility>
+
+#include "core/parallel.hpp"
+#include "core/team.hpp"
+#include "hinterland/graph/bfs.hpp"
+
+namespace hinterland::native {
+
+template <class Graph>
+class ListSearch {
+ public:
+  using Id = uint32_t;
+  using State = graph::BfsState<Id>;
+
+  // `words` and `listed` have room for each vertex of the graph.
+  ListSearch(const Graph& graph, const Graph* incoming, const State& state, uint64_t* words, Id* listed)
+      : graph_(graph),
+        incoming_(incoming),
+        state_(state),
+        words_(words),
+        listed_(listed),
+        front_(state.frontier.current),
+        next_(state.frontier.next) {}
+
+  void run(int64_t source) {
+    each_piece([&](int64_t begin, int64_t end) { std::fill(words_ + begin, words_ + end, kUnset); });
+    frontier().begin();
+    words_[source] = word(0, source);
+    listed_[0] = static_cast<Id>(source);
+    found_ = 1;
+    for (int64_t depth = 0; found_ != 0; ++depth) step(depth);
+    frontier().end(team_.now_ns());
+  }
+
+  // The results, which take the place of the words.
+  void finish(int32_t* levels, int64_t* parents) {
+    each_piece([&](int64_t begin, int64_t end) {
+      for (int64_t vertex = begin; vertex < end; ++vertex) {
+        const uint64_t found = words_[vertex];
+        levels[vertex] = static_cast<int32_t>(found >> 32);
+        parents[vertex] = static_cast<int32_t>(found);  // an unset word is -1 twice
+      }
+    });
+  }
+
+ private:
+  using Counts = graph::CountsOf<Graph>;
+  static constexpr uint64_t kUnset = ~uint64_t{0};
+  static constexpr int64_t kPiece = 1 << 14;     // vertices: chosen, not measured
+  static constexpr int64_t kAscendFrom = 64;     // a level ascends if it has one vertex in so many: docs/notes/bfs-on-cpu.md
+  static constexpr int64_t kAhead = 8;          // lists that are asked for before they are read: docs/notes/bfs-on-cpu.md
+  static constexpr int64_t kCountAlone = 4096;  // vertices whose degrees one thread adds up: chosen, not measured
+
+  static uint64_t word(int64_t level, int64_t parent) {
+    return static_cast<uint64_t>(level) << 32 | static_cast<uint32_t>(parent);
+  }
+  static bool is_at(uint64_t found, int64_t depth) { return static_cast<int64_t>(found >> 32) == depth; }
+
+  const graph::Frontier& frontier() const { return state_.frontier; }
+
+  template <class Body>
+  void each_piece(const Body& body) {
+    const int64_t pieces = ceil_div<int64_t>(graph_.num_vertices, kPiece);
+    team_.dynamic_for(pieces, [&](const auto& items) {
+      items([&](int64_t i) { body(i * kPiece, std::min((i + 1) * kPiece, graph_.num_vertices)); });
+    });
+  }
+
+  void step(int64_t depth) {
+    frontier().begin_step(depth, team_.now_ns());
+    if (as_list_ && found_ * kAscendFrom >= graph_.num_vertices) relist(depth);
+    frontier().control->vertices[depth % 2] = found_;
+    frontier().control->edges[depth % 2] = as_list_ ? edges_of_list() : found_edges_;
+    frontier().begin_visit(depth, 0, team_.now_ns());
+    const int64_t vertices = std::exchange(found_, 0), edges = frontier().edges(depth);
+    found_edges_ = 0;
+    if (frontier().reached(depth) == graph_.num_vertices) return;  // no edge finds another vertex
+    if (incoming_ != nullptr && !State::are_few(edges, graph_.num_edges) && pulls(depth)) {
+      if (as_list_) each_group([&](int64_t group) { front_[group] = at(group, depth); });
+      as_list_ = false;
+      pull(depth);
+    } else {
+      if (!as_list_) list_bitmap();
+      as_list_ = true;
+      push(depth, vertices);
+    }
+  }
+
+  // Whether pulling is likely to take less time. Costs are in edges that a pull looks at, which lie one after the other; what a
+  // push looks at does not: docs/notes/bfs-on-cpu.md.
+  bool pulls(int64_t depth) const {
+    constexpr double kPushed = 4, kList = 3, kVertex = 0.5;
+    const double pushed = static_cast<double>(frontier().edges(depth));
+    const double left = std::max(0.0, static_cast<double>(incoming_->num_edges - frontier().explored(depth)));
+    const double unvisited =
+        std::max(1.0, static_cast<double>(incoming_->num_vertices - incoming_->num_isolated - frontier().reached(depth)));
+    const double share = pushed / std::max(1.0, pushed + left);
+    const double examined = std::min(left, unvisited / std::max(share, 1e-9));
+    return examined + kList * unvisited + kVertex * static_cast<double>(graph_.num_vertices) < kPushed * pushed;
+  }
+
+  // Offsets that were changed may give any number; what comes of that is reported as the list is read.
+  int64_t degree(int64_t vertex) const { return std::clamp<int64_t>(graph_.degree(vertex), 0, graph_.num_edges); }
+
+  // Edges out of the level that is listed last.
+  int64_t edges_of_list() {
+    const Id* const list = listed_ + end_ - found_;
+    const auto sum = [&](int64_t begin, int64_t end) {
+      int64_t edges = 0;
+      for (int64_t i = begin; i < end; ++i) edges += degree(list[i]);
+      return edges;
+    };
+    if (found_ <= kCountAlone) return sum(0, found_);
+    int64_t all = 0;
+    team_.dynamic_for(ceil_div<int64_t>(found_, kCountAlone), [&](const auto& items) {
+      items([&](int64_t i) { atomic_add(all, sum(i * kCountAlone, std::min((i + 1) * kCountAlone, found_))); });
+    });
+    return all;
+  }
+
+  // What a thread finds of the next level by pulling, added up at its end.
+  struct Found {
+    ListSearch& search;
+    int64_t vertices = 0, edges = 0;
+
+    void add(int64_t vertex) {
+      ++vertices;
+      edges += search.degree(vertex);
+    }
+    void finish() const {
+      atomic_add(search.found_, vertices);
+      atomic_add(search.found_edges_, edges);
+    }
+  };
+
+  // The vertices of the level that is discovered, after all that are listed.
+  graph::AppendQueue<Id> queue() { return {listed_ + end_, &found_, graph_.num_vertices - end_}; }
+
+  // What edges offer. Where one thread does all of it, kShared is false: an atomic update makes a processor wait for all that it has
+  // under way.
+  template <bool kShared, class Next>
+  struct Push {
+    uint64_t* words;
+    int64_t level;
+    Next& next;
+
+    template <class Batch>
+    void operator()(const Batch& batch) const {
+      for (int k = 0; k < Batch::kSize; ++k)
+        if (batch.from[k] >= 0) offer(word(level, batch.from[k]), batch.to[k]);
+    }
+
+   private:
+    // Without branches but for the one that spares an atomic update: which edges discover no processor can guess.
+    void offer(uint64_t offered, int64_t to) const {
+      uint64_t known = atomic_load(words[to]);
+      if constexpr (!kShared)
+        words[to] = std::min(known, offered);
+      else if (known > offered)
+        known = atomic_min(words[to], offered);
+      next.append_if(known == kUnset, static_cast<Id>(to));
+    }
+  };
+
+  // body(push, counts) in each thread, with what it needs to visit edges out of level `depth`.
+  template <class Body>
+  void pushing(int64_t depth, const Body& body) {
+    auto next = team_.appender(queue());
+    Counts counts;
+    const auto with = [&]<bool kShared>() {
+      Push<kShared, decltype(next)> push{words_, depth + 1, next};
+      body(push, counts);
+    };
+    num_threads() == 1 ? with.template operator()<false>() : with.template operator()<true>();
+    counts.add_to(frontier(), depth);
+  }
+
+  void push(int64_t depth, int64_t vertices) {
+    const Id* const list = listed_ + end_ - vertices;
+    team_.static_for(vertices, [&](const auto& ranges) {
+      auto parts = team_.appender(frontier().part_queue(depth));
+      pushing(depth, [&](auto& push, Counts& counts) {
+        ranges([&](int64_t i, int64_t) {
+          if (i + kAhead < vertices) prefetch(list[i + kAhead]);
+          const int64_t vertex = list[i];
+          const auto own = lists_of(graph_, vertex, true, counts);
+          if (own.length() <= graph::kTaskEdges) return visit_chunks(graph_, own, vertex, 0, own.chunks, push, counts);
+          for (int64_t from = 0; from < own.chunks; from += graph::kTaskChunks) parts.append({vertex, from});
+        });
+      });
+    });
+    if (const int64_t parts = frontier().num_parts(depth); parts != 0) push_parts(depth, parts);
+    end_ += found_;
+  }
+
+  // Asks for the list of a vertex, whose offsets have been read before.
+  void prefetch(int64_t vertex) const {
+    if constexpr (requires { graph_.edges; }) graph_.edges.prefetch(graph_.offsets.read_alone(vertex));
+  }
+
+  // Long lists, shared by all threads.
+  void push_parts(int64_t depth, int64_t num_parts) {
+    team_.dynamic_for(num_parts, [&](const auto& items) {
+      pushing(depth, [&](auto& push, Counts& counts) {
+        items([&](int64_t i) {
+          const graph::Task part = frontier().tasks[i];
+          const auto own = lists_of(graph_, part.group, true, counts);
+          const int64_t end = std::min(part.first_chunk + graph::kTaskChunks, own.chunks);
+          visit_chunks(graph_, own, part.group, part.first_chunk, end, push, counts);
+        });
+      });
+    });
+  }
+
+  auto in_front() const {
+    return [front = front_](uint64_t u) { return (front[u / graph::kGroup] >> u % graph::kGroup & 1u) != 0; };
+  }
+
+  void pull(int64_t depth) {
+    frontier().record(depth).pulled = 1;
+    const int64_t groups = frontier().num_groups;
+    team_.dynamic_for(ceil_div<int64_t>(groups, graph::kPullGroups), [&](const auto& items) {
+      auto parts = team_.appender(frontier().part_queue(depth));
+      Found found{*this};
+      Counts counts;
+      items([&](int64_t i) {
+        const int64_t last = std::min((i + 1) * graph::kPullGroups, groups);
+        for (int64_t group = i * graph::kPullGroups; group < last; ++group)
+          next_[group] = pull_group(group, depth + 1, parts, found, counts);
+      });
+      found.finish();
+      counts.add_to(frontier(), depth);
+    });
+    if (const int64_t parts = frontier().num_parts(depth); parts != 0) pull_parts(depth, parts);
+    std::swap(front_, next_);
+  }
+
+  // Which vertices of a group are in level `level`, found by looking for a parent in the one before.
+  template <class Parts>
+  uint32_t pull_group(int64_t group, int64_t level, Parts& parts, Found& found, Counts& counts) const {
+    uint32_t bits = 0;
+    for_each_of(group, [&](int64_t vertex) {
+      if (words_[vertex] != kUnset) return;
+      const auto list = graph::ListBounds::alone(*incoming_, vertex, counts);
+      if (list.end - list.begin > graph::kTaskEdges) {
+        for (int64_t from = list.begin; from < list.end; from += graph::kTaskEdges) parts.append({vertex, from});
+        return;
+      }
+      const int64_t parent = find_neighbor(*incoming_, vertex, list.begin, list.end, in_front(), counts);
+      if (parent < 0) return;
+      words_[vertex] = word(level, parent);
+      bits |= graph::bit_of(vertex);
+      found.add(vertex);
+    });
+    return bits;
+  }
+
+  void pull_parts(int64_t depth, int64_t num_parts) {
+    team_.dynamic_for(num_parts, [&](const auto& items) {
+      Found found{*this};
+      Counts counts;
+      items([&](int64_t i) {
+        const graph::Task part = frontier().tasks[i];
+        const int64_t vertex = part.group, list_end = graph::ListBounds::alone(*incoming_, vertex, counts).end;
+        const int64_t end = std::min(part.first_chunk + graph::kTaskEdges, list_end);
+        const int64_t parent = find_neighbor(*incoming_, vertex, part.first_chunk, end, in_front(), counts);
+        if (parent < 0 || atomic_min(words_[vertex], word(depth + 1, parent)) != kUnset) return;
+        atomic_or(next_[graph::group_of(vertex)], graph::bit_of(vertex));
+        found.add(vertex);
+      });
+      found.finish();
+      counts.add_to(frontier(), depth);
+    });
+  }
+
+  template <class Body>
+  void for_each_of(int64_t group, const Body& body) const {
+    const int64_t begin = group * graph::kGroup, end = std::min(begin + graph::kGroup, graph_.num_vertices);
+    for (int64_t vertex = begin; vertex < end; ++vertex) body(vertex);
+  }
+
+  // The vertices of a group that are in level `depth`.
+  uint32_t at(int64_t group, int64_t depth) const {
+    uint32_t bits = 0;
+    for_each_of(group, [&](int64_t vertex) { bits |= is_at(words_[vertex], depth) ? graph::bit_of(vertex) : 0; });
+    return bits;
+  }
+
+  template <class Body>
+  void each_group(const Body& body) {
+    each_piece([&](int64_t begin, int64_t end) {
+      for (int64_t group = begin / graph::kGroup; group * graph::kGroup < end; ++group) body(group);
+    });
+  }
+
+  // Lists what bits(group) says of each group, ascending within each piece, in the place of what is listed from `begin` on.
+  template <class Bits>
+  void list_groups(int64_t begin, const Bits& bits) {
+    end_ = begin;
+    int64_t taken = 0;
+    const graph::AppendQueue<Id> to{listed_ + begin, &taken, graph_.num_vertices - begin};
+    each_piece([&](int64_t first, int64_t last) {
+      auto list = team_.appender(to);
+      for (int64_t group = first / graph::kGroup; group * graph::kGroup < last; ++group)
+        for (uint32_t rest = bits(group); rest != 0; rest &= rest - 1)
+          list.append(static_cast<Id>(group * graph::kGroup + stdlib::countr_zero(rest)));
+    });
+    end_ += taken;
+  }
+  void relist(int64_t depth) {
+    list_groups(end_ - found_, [&](int64_t group) { return at(group, depth); });
+  }
+  void list_bitmap() {
+    list_groups(end_, [&](int64_t group) { return front_[group]; });
+  }
+
+  const Graph& graph_;
+  const Graph* incoming_;
+  const State& state_;
+  uint64_t* words_;
+  Id* listed_;
+  uint32_t *front_, *next_;  // bitmaps of a level that is pulled, and of the one that is found
+  bool as_list_ = true;      // the level is the last of the lists
+  int64_t end_ = 1;          // of the lists
+  int64_t found_ = 0, found_edges_ = 0;
+  ThreadTeam team_;
+};
+
+}  // namespace hinterland::native
