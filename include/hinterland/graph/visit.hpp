@@ -9,7 +9,7 @@
 
 namespace hinterland::graph {
 
-inline constexpr int kInFlight = 4;  // chunks that a warp requests before it looks at the first: docs/notes/thresholds.md
+inline constexpr int kInFlight = Warp::kWidth == 1 ? 1 : 4;  // chunks that a warp requests before it looks at the first: docs/notes/thresholds.md
 
 // What a lane sees of kInFlight chunks: edges from[k] -> to[k], where from[k] is not -1. An algorithm goes over k once
 // for each memory access, so that a warp waits once for several.
