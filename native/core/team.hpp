@@ -1,11 +1,14 @@
 // ThreadTeam: the CPU's side of a traversal's driver (include/hinterland/core/grid.hpp is the GPU's). One thread runs the driver;
-// its loops are OpenMP's.
+// others help with its loops (core/pool.hpp).
 #pragma once
 
+#include <algorithm>
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 
+#include "core/pool.hpp"
 #include "hinterland/core/atomic.hpp"
 
 namespace hinterland::native {
@@ -72,24 +75,18 @@ class ThreadTeam {
     return Appender<Queue>(queue);
   }
 
+  // The number of the thread that asks, within a loop: below threads().
+  static int thread() { return thread_; }
+  static int threads() { return num_threads(); }
+
   template <class Body>
   void static_for(int64_t count, const Body& body) {
-#pragma omp parallel if (count > kAlone)
-    body([&](const auto& each) {
-#pragma omp for schedule(dynamic, kItemsAtOnce) nowait
-      for (int64_t i = 0; i < count; ++i) each(i, i + 1);
-    });
-    poll();
+    loop(count, kAlone, kItemsAtOnce, body, [](const auto& each, int64_t i) { each(i, i + 1); });
   }
 
   template <class Body>
   void dynamic_for(int64_t count, const Body& body) {
-#pragma omp parallel if (count > kTasksAlone)
-    body([&](const auto& each) {
-#pragma omp for schedule(dynamic, kTasksAtOnce) nowait
-      for (int64_t i = 0; i < count; ++i) each(i);
-    });
-    poll();
+    loop(count, kTasksAlone, kTasksAtOnce, body, [](const auto& each, int64_t i) { each(i); });
   }
 
  private:
@@ -101,6 +98,24 @@ class ThreadTeam {
   static constexpr int64_t kItemsAtOnce = 16, kTasksAtOnce = 4;
   static constexpr int64_t kPollEvery = 50'000'000;  // nanoseconds between questions whether to go on: Ctrl-C seems immediate
 
+  // Threads that come take `at_once` items at a time until there are none.
+  template <class Body, class Item>
+  void loop(int64_t count, int64_t alone, int64_t at_once, const Body& body, const Item& item) {
+    std::atomic<int64_t> taken{0};
+    const auto work = [&](int thread) {
+      thread_ = thread;
+      body([&](const auto& each) {
+        for (int64_t first; (first = taken.fetch_add(at_once, std::memory_order_relaxed)) < count;)
+          for (int64_t i = first; i < std::min(first + at_once, count); ++i) item(each, i);
+      });
+    };
+    if (count > alone)
+      Pool::own().run(threads(), work);
+    else
+      work(0);
+    poll();
+  }
+
   void poll() {
     if (check_interrupt == nullptr || now_ns() - polled_ < kPollEvery) return;
     check_interrupt();
@@ -108,6 +123,7 @@ class ThreadTeam {
   }
 
   int64_t polled_ = now_ns();
+  inline static thread_local int thread_ = 0;
 };
 
 }  // namespace hinterland::native

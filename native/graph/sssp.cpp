@@ -8,6 +8,7 @@
 #include "core/team.hpp"
 #include "graph/bind_views.hpp"
 #include "graph/findings.hpp"
+#include "graph/path_bins.hpp"
 #include "hinterland/graph/sswp.hpp"
 
 namespace nb = nanobind;
@@ -25,7 +26,7 @@ void paths(const graph::PathParams& p, WeightKind kind) {
     using Weight = typename std::decay_t<decltype(graph)>::Weight;
     const graph::PathState<Policy<Weight>> state(p, graph.num_vertices, graph.num_edges);
     ThreadTeam team;
-    best_paths(team, graph, state, p.source, {p.delta, p.light});
+    BinnedPaths<Policy<Weight>, std::decay_t<decltype(graph)>>(team, graph, state, {p.delta, p.light}).run(p.source);
   });
 }
 

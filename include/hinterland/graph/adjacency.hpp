@@ -49,6 +49,9 @@ class OffsetSource {
     if (is_narrow()) return found<uint32_t>(at);
     return found<int64_t>(at);
   }
+#if !HINTERLAND_ON_GPU
+  void prefetch(int64_t vertex) const { __builtin_prefetch(static_cast<const char*>(words_.at) + vertex * words_.bytes); }
+#endif
   HINTERLAND_FN Piece list_alone(int64_t vertex) const { return {read_alone(vertex), read_alone(vertex + 1)}; }
 
  private:

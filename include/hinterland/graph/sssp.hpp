@@ -60,6 +60,15 @@ struct Shortest {
     }
   }
 
+  // How far `key` lies behind `base`, which is no worse.
+  HINTERLAND_FN static double between(Key base, Key key) {
+    if constexpr (kFloat) {
+      return static_cast<double>(stdlib::bit_cast<Weight>(key)) - static_cast<double>(stdlib::bit_cast<Weight>(base));
+    } else {
+      return static_cast<double>(key - base);
+    }
+  }
+
   // The threshold for a bucket that begins at `least`.
   HINTERLAND_FN static Key past(Key least, double delta) {
     if constexpr (kFloat) {
@@ -225,6 +234,7 @@ class BucketWidth {
   HINTERLAND_FN BucketWidth(double delta, int64_t light) : delta_(delta), first_(delta), light_(light) {}
 
   HINTERLAND_FN double delta() const { return delta_; }
+  HINTERLAND_FN double first() const { return first_; }
 
   // A bucket has ended; so far, edges have been visited `explored` times.
   HINTERLAND_FN void adapt(int64_t explored) {

@@ -32,6 +32,7 @@ struct Widest {
     }
   }
   HINTERLAND_FN static Key extend(Key key, Weight weight) { return max_of(key, key_of(weight)); }
+  HINTERLAND_FN static double between(Key base, Key key) { return static_cast<double>(key - base); }
   HINTERLAND_FN static Key past(Key least, double delta) { return key_past(least, delta, kUnset); }
 };
 

@@ -7,7 +7,7 @@
 //   span(begin, end)      how a warp reads a run of elements: from the cache line on that holds the first, so that each of its
 //                         requests begins on a line (merged and aligned access, Min 2022, listing 2.2).
 //
-// and for whoever has the meter count in another order than it reads, because lines are read again and again, or a lane reads a
+// prefetch() asks a CPU for what will be read soon; a source need not have it. For whoever has the meter count in another order than it reads, because lines are read again and again, or a lane reads a
 // whole run: count_reads(at, meter), which counts what read() would, and count_run(begin, end, meter).
 //
 // A family of sources says which one an array gets: ByAddress is the one whose arrays a processor can load from. Another family
@@ -22,6 +22,7 @@
 namespace hinterland::memory {
 
 inline constexpr int64_t kNowhere = -1;
+inline constexpr int64_t kProcessorLine = 64;  // bytes that a CPU reads at once
 
 // A run of elements up to `end`, of which a warp takes chunks of one for each lane.
 struct Span {
@@ -47,6 +48,9 @@ struct Pointer {
   HINTERLAND_FN explicit Pointer(const void* base, int64_t /*count*/ = 0) : base(static_cast<const T*>(base)) {}
 
   HINTERLAND_FN T read_alone(int64_t at) const { return base[at]; }
+#if !HINTERLAND_ON_GPU
+  void prefetch(int64_t at) const { __builtin_prefetch(base + at); }
+#endif
 
   template <int kCount>
   HINTERLAND_FN void read(const int64_t (&at)[kCount], T (&to)[kCount]) const {
@@ -74,6 +78,11 @@ struct Paged {
     }
     return home[at];
   }
+#if !HINTERLAND_ON_GPU
+  void prefetch(int64_t begin, int64_t end) const {
+    for (int64_t at = begin; at < end; at += kProcessorLine / static_cast<int64_t>(sizeof(T))) __builtin_prefetch(home + at);
+  }
+#endif
 
   template <class Meter>
   HINTERLAND_FN T read_alone(int64_t at, Meter& meter) const {

@@ -45,7 +45,7 @@ WEIGHT_CLASSES = {
 }
 # Edges that are read in the time that a step takes without any. Chosen for GPUs: a step takes 11 us, and the link brings 2^17
 # edges in it at most (docs/notes/traversal-on-h200.md). On a CPU 2^7 to 2^14 are all as good (docs/notes/thresholds.md).
-_GPU_STEP_EDGES, _CPU_STEP_EDGES = 1 << 15, 1 << 10
+_GPU_STEP_EDGES, _CPU_BUCKET_EDGES = 1 << 15, 1 << 10
 _STEP_VERTICES = 256  # for which a bucket's look at the bitmap takes as long as an edge: eight words. docs/notes/thresholds.md
 _OVERFLOW = -2  # Shortest::kOverflow, as a signed number
 
@@ -257,8 +257,7 @@ def _run(
     layout = ScratchLayout.of(_core.path_layout, graph)
     on_cpu = functools.partial(paths.on_cpu, weight_bytes=kind.bytes, weight_order=kind.order)
     run = runner(prepared, on_cpu, paths.kernels, weight=WEIGHT_CLASSES[dtype], counts=counts)
-    step = _CPU_STEP_EDGES if device.type == "cpu" else _GPU_STEP_EDGES
-    light = step + vertices // _STEP_VERTICES if width.adapts else -1  # a new bucket looks at a word for each 32 vertices
+    light = _light(vertices, device) if width.adapts else -1
     inner = int(graph.to_inner(source))
     clock = Clock(device)
     with clock:
@@ -281,6 +280,13 @@ def _run(
     with clock:
         values = paths.values(to_outer(prepared.order_on(device), keys), dtype)
     return (values, buckets), Run(finished, clock)
+
+
+def _light(vertices: int, device: torch.device) -> int:
+    """Edges that take as long as a bucket does without any."""
+    if device.type == "cpu":
+        return _CPU_BUCKET_EDGES
+    return _GPU_STEP_EDGES + vertices // _STEP_VERTICES  # a new bucket looks at a word for each 32 vertices
 
 
 def path_state_bytes(graph: Graph) -> int:
