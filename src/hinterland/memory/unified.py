@@ -19,11 +19,12 @@ from . import faults, load, ops  # noqa: F401  (ops registers torch.ops.hinterla
 from .allocator import Buffer, allocate
 from .cached import CachedTensor
 from .clock import plan_slots
+from .count import TierCount, count_rows
 from .gather import copy_rows
 from .host import HostTable
 from .order import permutation
 from .plan import sorts
-from .rows import numbers, require_outside
+from .rows import Index, numbers, require_outside
 from .tiered import Devices, TieredTensor, make
 
 
@@ -184,6 +185,18 @@ class UnifiedTensor(HostTable):
     def placement(self) -> str:
         """``"mapped"``, ``"registered"`` or ``"heap"``: what ``placement="host"`` has become here."""
         return self._buffer.mapping
+
+    def count(self, index: Index) -> TierCount:
+        """What a gather reads of the host's memory: rows, and what that takes in sectors and lines.
+
+        Args:
+            index: as in ``gather``.
+
+        Raises:
+            IndexOutOfRange: naming the first bad position.
+        """
+        rows = self._row_numbers(index)
+        return count_rows(self._source(rows), self._rows, self._row_bytes, rows)
 
     def _facts(self) -> dict[str, Any]:
         return table_of(self.shape, self.dtype, placement=self.placement)
