@@ -78,8 +78,16 @@ void bind_memory(nb::module_& m) {
   m.attr("CLOCK_HAND_AT") = offsetof(memory::ClockState, hand);
   m.attr("CLOCK_STATE_BYTES") = sizeof(memory::ClockState);
   m.def(
-      "map_pages", [](int fd, int64_t bytes) { return reinterpret_cast<uintptr_t>(map_pages(fd, bytes)); }, nb::arg("fd"),
-      nb::arg("bytes"), Released());
+      "map_pages",
+      [](int fd, int64_t bytes, uintptr_t at) {
+        return reinterpret_cast<uintptr_t>(map_pages(fd, bytes, reinterpret_cast<void*>(at)));
+      },
+      nb::arg("fd"), nb::arg("bytes"), nb::arg("at") = 0, Released());
+  m.def(
+      "reserve_pages",
+      [](int64_t bytes, int64_t alignment) { return reinterpret_cast<uintptr_t>(reserve_pages(bytes, alignment)); },
+      nb::arg("bytes"), nb::arg("alignment"));
+  def_native(m, "reserve_pages_at", reserve_pages_at, nb::arg("at"), nb::arg("bytes"));
   def_native(m, "unmap_pages", unmap_pages, nb::arg("address"), nb::arg("bytes"));
   m.def("shared_pages", &shared_pages, nb::arg("bytes"));
   def_native(m, "touch", touch_pages, nb::arg("address"), nb::arg("bytes"));

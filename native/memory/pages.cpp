@@ -18,16 +18,40 @@ constexpr int64_t kPage = 4096;
 constexpr int64_t kChunk =
     1 << 20;  // bytes that a thread copies at a time; fewer are not worth waking one. Chosen, not measured
 
-}  // namespace
-
-void* map_pages(int fd, int64_t bytes) {
-  const int flags = fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED;
-  void* const address = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, flags, fd, 0);
+void* mapped(void* at, int64_t bytes, int protection, int flags, int fd) {
+  void* const address = ::mmap(at, bytes, protection, flags, fd, 0);
   if (address == MAP_FAILED) {
     throw OutOfMemory("the system refused to map " + std::to_string(bytes) + " bytes: " + std::strerror(errno));
   }
+  return address;
+}
+
+}  // namespace
+
+void* map_pages(int fd, int64_t bytes, void* at) {
+  const int flags = (fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED) | (at == nullptr ? 0 : MAP_FIXED);
+  void* const address = mapped(at, bytes, PROT_READ | PROT_WRITE, flags, fd);
   ::madvise(address, bytes, MADV_HUGEPAGE);  // a wish: systems without huge pages refuse it
   return address;
+}
+
+void* reserve_pages(int64_t bytes, int64_t alignment) {
+  bytes = (bytes + kPage - 1) / kPage * kPage;
+  const int64_t more = bytes + alignment;
+  char* const first = static_cast<char*>(mapped(nullptr, more, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1));
+  // The last place that is aligned, so that what lies free below the system's choice and what is given back here are one.
+  const int64_t past = static_cast<int64_t>((reinterpret_cast<uintptr_t>(first) + alignment) % alignment);
+  char* const at = first + alignment - past;
+  if (at != first) ::munmap(first, at - first);
+  if (at + bytes != first + more) ::munmap(at + bytes, first + more - (at + bytes));
+  return at;
+}
+
+bool reserve_pages_at(void* at, int64_t bytes) {
+  constexpr int kFlags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE;
+  void* const address = ::mmap(at, bytes, PROT_NONE, kFlags, -1, 0);
+  if (address != MAP_FAILED && address != at) ::munmap(address, bytes);  // a kernel that does not know the last flag
+  return address == at;
 }
 
 void unmap_pages(void* address, int64_t bytes) { ::munmap(address, bytes); }

@@ -27,6 +27,8 @@ from hinterland.graph.lists import NeighborLists
 from hinterland.graph.plan import GraphPlan
 from hinterland.runtime.errors import ConfigError, GraphError, IndexOutOfRange
 
+from ..split import across_boundary
+
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 TASK_EDGES = 2048  # kTaskEdges: longer neighbour lists are shared by several workers
 DAMPING = 0.25  # converges in few iterations
@@ -375,12 +377,21 @@ def forms(name, weights, placement):
     placed = {**dict.fromkeys(("indices", "weights"), placement), "indptr": "host"}
     graph = hl.Graph(graph.indptr, graph.indices, graph.weights, directed=graph.directed, placement=placed)
     found = {"in-neighbours": graph, "compressed": hl.compress(graph)}
+    if placement == "host" and graph.num_edges:
+        found["two mappings"] = in_two_mappings(graph)
     if graph.num_vertices:
         found["reordered"] = hl.reorder(graph, "rcm")
         found["compressed, reordered"] = hl.compress(graph, reorder="degree")
     for form in found.values():
         form.transpose()
     return {"plain": as_new(graph), **found}
+
+
+def in_two_mappings(graph):
+    """The graph with a boundary between two mappings in the middle of each array."""
+    given = {"indptr": graph.indptr, "indices": graph.indices, "weights": graph.weights}
+    held = {name: across_boundary(array) for name, array in given.items() if array is not None}
+    return hl.Graph(**held, directed=graph.directed)
 
 
 def on_cpu(form, algorithm):

@@ -45,6 +45,7 @@ def a_machine(**changes) -> Machine:
         peers=(Peer(0, 1, 3.7e11, 3.3e11),),
         disk=Disk("/tmp", True, 1e9, 1e9, {1: 1e4, 64: 1e5}),
         left_out=("nothing much",),
+        mapped_limit=1 << 36,
     )
     return dataclasses.replace(whole, **changes)
 

@@ -8,8 +8,11 @@ import torch
 
 from hinterland import UnifiedTensor, memory
 from hinterland.memory import cuda
+from hinterland.memory.rate import random_rows
 from hinterland.runtime import devices
 from hinterland.runtime.errors import ConfigError, DeviceError, IndexOutOfRange, OutOfMemory
+
+from ..split import across_boundary
 
 pytestmark = pytest.mark.gpu
 MAPPINGS = ["mapped", "registered"]
@@ -151,9 +154,48 @@ def test_mapped_memory_stays_below_the_gpus(gpu, monkeypatch):
     monkeypatch.setattr(devices, "free_bytes", lambda device: 1 << 20)
     assert UnifiedTensor.empty(1 << 19, torch.uint8).placement == "mapped"
     assert UnifiedTensor.empty(1 << 21, torch.uint8).placement == "registered"
-    assert UnifiedTensor.empty(1 << 21, torch.uint8, oversubscribe=True).placement == "mapped"
-    with pytest.raises(OutOfMemory, match="oversubscribe"):
+    with pytest.raises(OutOfMemory, match="all of it may be"):
         UnifiedTensor.empty(1 << 21, torch.uint8, placement="mapped")
+
+
+@pytest.mark.parametrize("row_bytes", [4, 60, 128, 512, 480])
+def test_rows_on_both_sides_of_a_boundary(row_bytes, gpu, nothing_left):
+    """The GPU and the CPU read and write one range of addresses, half of it mapped and half of it registered."""
+    rows = 4099
+    source = torch.randint(0, 256, (rows, row_bytes), dtype=torch.uint8)
+    table = across_boundary(source)
+    assert 0 < table.mapped_bytes < table.nbytes
+    index = torch.randint(0, rows, (20_000,), device=gpu)
+    for sort in (False, True):
+        assert torch.equal(table.gather(index, sort=sort).cpu(), source[index.cpu()])
+    back, there = torch.empty_like(source), torch.empty_like(source, device=gpu)
+    memory.copy(back, table.cuda())
+    memory.copy(there, table.cpu())
+    assert torch.equal(back, source) and torch.equal(there.cpu(), source)
+    memory.copy(table.cpu(), there.flip(0))
+    assert torch.equal(table.cpu(), source.flip(0))
+    memory.copy(table.cpu(), source)
+    written = torch.randint(0, 256, (rows, row_bytes), dtype=torch.uint8)
+    order = torch.randperm(rows)
+    table.scatter_(order.to(gpu), written.to(gpu))
+    torch.cuda.synchronize()
+    assert torch.equal(table.cpu()[order], written)
+    tiered = table.tiered(local=rows * row_bytes // 3)
+    assert torch.equal(tiered[index].cpu(), table.cpu()[index.cpu()])
+
+
+def test_a_large_table_is_split_by_the_limit(gpu, nothing_left):
+    gc.collect()
+    memory.set_mapped_limit("1GiB")
+    try:
+        table = UnifiedTensor.empty((3 << 20, 1024), torch.uint8)
+    finally:
+        memory.set_mapped_limit(None)
+    assert table.placement == "split" and table.mapped_bytes <= 1 << 30
+    edge = table.mapped_bytes // 1024
+    table.cpu()[edge - 2 : edge + 2] = torch.arange(4, dtype=torch.uint8)[:, None]
+    assert table[torch.arange(edge - 2, edge + 2, device=gpu)][:, 5].tolist() == [0, 1, 2, 3]
+    assert random_rows(table.cuda().view(-1)[: table.mapped_bytes]) > 1e6
 
 
 def test_released_by_another_thread(mapping, gpu, nothing_left):

@@ -59,6 +59,22 @@ def test_predictions_are_near_the_measurements(mapping, gib, log_rows, row_bytes
     assert rows / chosen.sorted / 1e6 == pytest.approx(ordered, rel=0.3)
 
 
+def test_a_split_table_lies_between_its_mappings():
+    """Each part is read at its own rate: seconds add up, and the more is mapped the fewer they are."""
+    whole, rows = 96 * GIB, 1 << 20
+    parts = (0, 16 * GIB, 48 * GIB, 80 * GIB, whole)
+    seconds = [memory.plan_sort("split", rows, 128, whole, part).as_given for part in parts[1:-1]]
+    ends = [memory.plan_sort(mapping, rows, 128, whole).as_given for mapping in ("registered", "mapped")]
+    assert [ends[0], *seconds, ends[1]] == sorted([ends[0], *seconds, ends[1]], reverse=True)
+    assert [rows / s for s in seconds] == pytest.approx([plan.row_rate("split", 128, whole, p) for p in parts[1:-1]])
+    front = memory.plan_sort("mapped", rows // 2, 128, 48 * GIB).as_given
+    back = memory.plan_sort("registered", rows // 2, 128, 48 * GIB).as_given
+    assert seconds[1] == pytest.approx(front + back)
+    chosen = memory.plan_sort("split", 1 << 22, 512, whole, 16 * GIB)
+    assert chosen.sort and plan.sorts("split", 1 << 22, 512, whole, 16 * GIB)  # 512 B fill the link from mapped memory alone
+    assert "96.00 GiB (16.00 GiB mapped, the rest registered) of split memory" in chosen.explain()
+
+
 def test_a_measured_machine_decides(monkeypatch):
     class Point:
         mapping, table_bytes, row_bytes, random = "mapped", 48 * GIB, 64, 64 * 20e6

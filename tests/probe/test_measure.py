@@ -14,7 +14,7 @@ import torch
 import hinterland
 from hinterland import _core
 from hinterland.probe import disk, host, measure, rows
-from hinterland.runtime.errors import StorageError
+from hinterland.runtime.errors import ConfigError, StorageError
 
 
 @pytest.fixture(autouse=True)
@@ -156,6 +156,24 @@ def test_refresh_and_full_measure_again(monkeypatch):
     for arguments, expected in [({}, "1"), ({}, "1"), ({"refresh": True}, "2"), ({"full": True}, "3"), ({}, "3")]:
         assert hinterland.probe(**arguments).date == expected
     assert made == [False, False, True]
+
+
+def test_what_may_be_mapped_is_kept_until_it_is_said_anew(monkeypatch):
+    cpu = hinterland.machine.Cpu("a CPU", 2, 1, 1.0, 1.0, 1.0, 1.0)
+    made = hinterland.Machine("now", hinterland.machine.cache.fingerprint(), False, cpu)
+    monkeypatch.setattr(measure, "_measure", lambda full, folder, say: made)
+    assert hinterland.probe().mapped_limit is None
+    for arguments, expected in [
+        ({"mapped_limit": "64GiB"}, 64 << 30),
+        ({}, 64 << 30),
+        ({"refresh": True}, 64 << 30),
+        ({"mapped_limit": "unlimited"}, 1 << 62),
+        ({"mapped_limit": 0, "refresh": True}, 0),
+    ]:
+        assert hinterland.probe(**arguments).mapped_limit == expected
+        assert hinterland.machine.load().mapped_limit == expected
+    with pytest.raises(ConfigError, match="may also be 'unlimited'"):
+        hinterland.probe(mapped_limit="lots")
 
 
 def test_a_measurement_that_cannot_be_kept_is_still_returned(tmp_path, monkeypatch):

@@ -21,6 +21,9 @@ def probe(
     disk_path: Annotated[
         Path | None, typer.Option(help="Folder whose disk is measured; without it, the cache folder's.")
     ] = None,
+    mapped_limit: Annotated[
+        str | None, typer.Option(help="Keep this as the most mapped host memory on this machine, as 64GiB, or unlimited.")
+    ] = None,
     html: Annotated[Path | None, typer.Option(help="Write a page with the curves, complete in one file.")] = None,
     json: Json = False,
 ) -> None:
@@ -29,7 +32,13 @@ def probe(
     from ..probe.page import page
     from ..runtime.files import replacing
 
-    machine = run_probe(full, refresh, disk_path=disk_path, progress=lambda phrase: print(phrase, file=sys.stderr))
+    machine = run_probe(
+        full,
+        refresh,
+        disk_path=disk_path,
+        mapped_limit=mapped_limit,
+        progress=lambda phrase: print(phrase, file=sys.stderr),
+    )
     if html:
         with replacing(html) as output:
             output.write(page(machine).encode())

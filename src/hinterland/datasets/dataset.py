@@ -13,6 +13,7 @@ import torch
 from ..graph import Graph, connected_components, from_edges
 from ..graph.graph import require_graph
 from ..memory import UnifiedTensor
+from ..memory.allocator import place_again
 from ..runtime import arguments
 from ..runtime.errors import ConfigError
 from ..runtime.shown import Shown, type_name
@@ -231,5 +232,5 @@ def largest_component(dataset: Dataset) -> Dataset:
         directed=dataset.graph.directed,
     )
     splits = {name: renumbered[part][kept[part]] for name, part in dataset.splits.items()}
-    features = UnifiedTensor.from_tensor(dataset.features.cpu()[kept], dataset.features.placement)
+    features = UnifiedTensor.from_tensor(dataset.features.cpu()[kept], place_again(dataset.features.placement))
     return dataclasses.replace(dataset, graph=graph, features=features, labels=dataset.labels[kept], splits=splits)

@@ -241,6 +241,6 @@ def placements(placement: Placement) -> dict[str, str]:
 
 def read_rows(rows: Rows, what: str, placement: str, progress: Progress | None = None) -> UnifiedTensor:
     """All rows as a table in host memory."""
-    table = UnifiedTensor._allocate(rows.shape, rows.dtype, placement, False, touch=False)
+    table = UnifiedTensor._allocate(rows.shape, rows.dtype, placement)
     deque(fill(rows, what, progress, lambda begin, end: table.cpu()[begin:end]), maxlen=0)
     return table

@@ -18,6 +18,7 @@ from .. import _core
 from ..graph import Graph, arrays
 from ..graph.build import build
 from ..memory import UnifiedTensor
+from ..memory.copies import copy
 from ..runtime import arguments, devices
 from ..runtime.errors import ConfigError
 from ..runtime.jit import KernelFile
@@ -267,7 +268,7 @@ class _Maker:
 
     def features(self, kind: str, placement: str, device: torch.device) -> UnifiedTensor:
         count, columns = self._sizes.vertices[kind], self._sizes.columns[kind]
-        table = UnifiedTensor._allocate((count, columns), self._sizes.dtype, placement, False, touch=False)
+        table = UnifiedTensor._allocate((count, columns), self._sizes.dtype, placement)
         communities = self.communities(kind)
         step = max(_PIECE // (4 * max(columns, 1)), 1)
         with progress(f"features of {kind}", table.nbytes) as done:
@@ -275,7 +276,7 @@ class _Maker:
                 end = min(begin + step, count)
                 part = table.cpu()[begin:end]
                 if device.type == "cuda":
-                    part.copy_(self._on_gpu(kind, communities[begin:end], begin, columns, device))
+                    copy(part, self._on_gpu(kind, communities[begin:end], begin, columns, device))
                 else:
                     values = part if part.dtype == torch.float32 else torch.empty(part.shape)
                     filling = self._filling(kind, communities[begin:end], begin, values)

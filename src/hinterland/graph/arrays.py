@@ -9,6 +9,8 @@ import torch
 
 from .. import _core
 from ..memory import UnifiedTensor
+from ..memory.allocator import place_again
+from ..memory.copies import copied, copy
 from ..runtime import arguments, devices
 from ..runtime.errors import ConfigError, GraphError, OutOfMemory
 from ..runtime.units import format_bytes
@@ -83,8 +85,7 @@ def place_like(array: Array) -> str:
     """The placement to ask for, for another array to lie where this one does."""
     if isinstance(array, torch.Tensor):
         return "gpu"
-    # Asked for by name, mapped memory is an error where it has run out; as "host" it falls back to registered memory.
-    return "host" if array.placement == "mapped" else array.placement
+    return place_again(array.placement)
 
 
 def require_array(name: str, array: object) -> None:
@@ -110,14 +111,14 @@ def placed(array: Array, dtype: torch.dtype, placement: str) -> Array:
     if tensor.dtype == dtype and not tensor.is_cuda:
         return UnifiedTensor.from_tensor(tensor, placement=placement)
     held = UnifiedTensor.empty(tuple(tensor.shape), dtype, placement=placement)
-    held.cpu().copy_(tensor)
+    copy(held.cpu(), tensor)
     return held
 
 
 def _on_gpu(tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     device = tensor.device if tensor.is_cuda else devices.as_device("cuda")
     try:
-        return tensor.to(device, dtype).contiguous()
+        return copied(tensor, device, dtype).contiguous() if tensor.device != device else tensor.to(dtype).contiguous()
     except torch.OutOfMemoryError as error:
         raise OutOfMemory(
             f"{format_bytes(tensor.numel() * dtype.itemsize)} of memory asked for on {device}, but "

@@ -85,7 +85,7 @@ def build(
     with returning(runs):
         require_host_memory(entries * sum(kind.itemsize for kind in types.values()), report().nbytes)
         for name, kind in types.items():  # runs give memory back where untouched pages are filled
-            held[name] = UnifiedTensor._allocate((entries,), kind, first[name], False, touch=not runs)
+            held[name] = UnifiedTensor._allocate((entries,), kind, first[name], touch=not runs)
     neighbors = (_address(held["indices"]), dtype.itemsize)
     how = (0, 0) if given is None else arrays.WEIGHT_TYPES[given][:2]
     weights_from = (weights.data_ptr() if isinstance(weights, torch.Tensor) else 0, *how)

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from .. import _core
+from ..memory.copies import copied
 from ..runtime import arguments, devices
 from ..runtime.errors import ConfigError, GraphError
 from ..runtime.jit import KernelFile
@@ -235,7 +236,7 @@ class Traversal:
         offsets, edges = graph.array("indptr", self.device), graph.array("indices", self.device)
         assert offsets is not None and edges is not None
         on_host = self.device.type == "cuda" and not graph.indptr.is_cuda
-        self.offsets, self.edges = offsets.clone() if on_host else offsets, edges
+        self.offsets, self.edges = copied(offsets, self.device) if on_host else offsets, edges
         self.weights = _weights(graph, self.device) if algorithm == "sssp" else None
         self.division = Division(graph, self.offsets, access, assignment, size, self.edges.element_size())
         self._report = torch.tensor([0, _core.NO_VERTEX], device=self.device)

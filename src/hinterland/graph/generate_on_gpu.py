@@ -12,6 +12,8 @@ import torch
 
 from .. import _core
 from ..memory import UnifiedTensor
+from ..memory.copies import copy
+from ..memory.rate import LEAST_MEASURED, check_rate
 from ..runtime import devices
 from ..runtime.jit import KernelFile
 from ..runtime.launch import launch
@@ -164,7 +166,7 @@ class _Filling:
         if place == "gpu":
             self._into = torch.empty(most, dtype=dtype, device=device)
         else:
-            self._held = UnifiedTensor._allocate((most,), dtype, place, False, touch=False)
+            self._held = UnifiedTensor._allocate((most,), dtype, place, touch=False)
             self._into = self._held.cpu()
 
     def append(self, part: torch.Tensor) -> None:
@@ -172,10 +174,13 @@ class _Filling:
         into = self._into[self.filled : self.filled + part.numel()]
         if self._held is not None:
             _core.touch(into.data_ptr(), into.nbytes)  # by all threads; a copy would fetch the pages one by one
-        into.copy_(part)
+        copy(into, part)
         self.filled += part.numel()
 
     def whole(self) -> arrays.Array:
         if self._held is not None:
-            return self._held.view((self.filled,))
+            made = self._held.view((self.filled,))
+            if made.mapped_bytes >= LEAST_MEASURED:
+                check_rate(made.view((made.mapped_bytes,), torch.uint8).cuda())
+            return made
         return self._into if self.filled == self._into.numel() else self._into[: self.filled].clone()

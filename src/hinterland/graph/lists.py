@@ -237,7 +237,7 @@ class OverLists:
 def _moved(array: Array, placement: str) -> Array:
     """``array`` where ``placement`` says; itself if it lies there already."""
     lies = "gpu" if isinstance(array, torch.Tensor) else array.placement
-    best = ("mapped", "registered") if devices.cuda_available() else ("mapped", "registered", "heap")
+    best = ("mapped", "split", "registered") if devices.cuda_available() else ("mapped", "split", "registered", "heap")
     if lies == placement or (placement == "host" and lies in best):
         return array
     tensor = arrays.tensor_of(array)

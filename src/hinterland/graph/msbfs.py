@@ -11,6 +11,7 @@ import torch
 
 from .. import _core
 from ..memory import UnifiedTensor
+from ..memory.copies import copy
 from ..runtime import arguments, devices
 from ..runtime.asked import Asked
 from ..runtime.errors import ConfigError
@@ -157,7 +158,7 @@ def _run(
     if levels is not None and graph.outer is not None:
         order = prepared.order_on(levels.device)
         for row in levels:
-            row.copy_(to_outer(order, row))
+            copy(row, to_outer(order, row))
     reached, distance_sum, eccentricity = torch.cat([torch.empty((3, 0), dtype=torch.int64), *totals], dim=1)
     return (levels, reached, distance_sum, eccentricity.int()), runs
 

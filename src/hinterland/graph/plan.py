@@ -84,9 +84,9 @@ class GraphPlan(Explained):
         if view.offsets_bytes:
             self._keep(view, "offsets", offsets=True)
 
-    def keep_heads(self, view: View) -> None:
+    def keep_heads(self, view: View, room: int) -> None:
         """The first neighbours of every vertex, as many as there is room for."""
-        count = max(k for k in range(MOST_HEADS + 1) if view.heads_bytes(k) <= self.left)
+        count = max((k for k in range(MOST_HEADS + 1) if view.heads_bytes(k) <= room), default=0)
         if count and view.lists.num_lists:
             self._keep(view, "heads", f"{count} of each", heads=count)
 
@@ -122,8 +122,9 @@ class GraphPlan(Explained):
         return [*self._spent, *(Part(view.name, "read where they lie") for view, kept in self.kept.items() if not kept.nbytes)]
 
     def notes(self) -> list[str]:
-        """That an algorithm's state comes first."""
-        return ["the state of an algorithm comes before all of this"] if self.budget else []
+        """That an algorithm's state comes first, and which arrays are not all mapped in large pages."""
+        first = ["the state of an algorithm comes before all of this"] if self.budget else []
+        return [*first, *(note for view in self.kept for note in view.slow_places())]
 
 
 def plan_graph(
@@ -159,8 +160,10 @@ def plan_graph(
     if many_runs and order is not None:
         plan.order = plan.take(Part("order of the vertices", "all", allocated(order.nbytes)))
     if many_runs or any(a.incoming_only for a in algorithms):
-        if incoming is not None and searching and plan.left < out.edge_bytes(weighted):
-            plan.keep_heads(incoming)
+        if incoming is not None and searching:
+            # They pay beside all edges, too, but not in their place.
+            beside = plan.left - sum(view.edge_bytes(weighted) for view in read if not view.lists.on_gpu)
+            plan.keep_heads(incoming, beside if beside >= 0 else plan.left)
         for view in read:
             plan.keep_edges(view)
     return plan

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from ..memory.copies import copied
 from ..runtime import arguments, devices
 from ..runtime.errors import ConfigError
 from ..runtime.shown import Shown, Size
@@ -54,7 +55,7 @@ class Prepared(Shown):
         room = max(0, room - sum(view.held for view in views))  # arrays that lie on another GPU have come over whole
         self.plan = plan_graph(room, self.out, self.incoming, graph.outer, wanted, weighted, many_runs)
         with devices.on(device):
-            self._order = graph.outer.to(device) if self.plan.order and graph.outer is not None else None
+            self._order = copied(graph.outer, device) if self.plan.order and graph.outer is not None else None
             self.plan.apply(scores)
 
     def _facts(self) -> dict[str, Any]:
@@ -71,7 +72,7 @@ class Prepared(Shown):
         order, kept, device = self.graph.outer, self._order, devices.as_device(device)
         if order is None or device.type == "cpu":
             return order
-        return order.to(device) if kept is None else kept
+        return copied(order, device) if kept is None else kept
 
     def order_for(self, lookups: int) -> torch.Tensor | None:
         """``graph.order`` on the prepared device, for ``lookups`` of its numbers: the one that is kept there, or what

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 import torch
 
 from .. import _core
+from ..memory import UnifiedTensor
+from ..memory.copies import copied
 from ..runtime.errors import GraphError
 from ..runtime.params import Params, address, struct
 from . import arrays
@@ -85,6 +87,14 @@ class View:
         """The tier that the edges lie in: ``host``, or ``local`` in the device's own memory."""
         return "host" if self.device.type == "cpu" or self.over_link else "local"
 
+    def slow_places(self) -> list[str]:
+        """What to know of arrays that a GPU reads over the link and that are not all mapped in large pages."""
+        if not self.over_link:
+            return []
+        held = {name: array for name, array in self.lists.arrays.items() if isinstance(array, UnifiedTensor)}
+        slow = {name: array for name, array in held.items() if array.placement in ("split", "registered")}
+        return [f"{name} of {self.name}: {array.explain()}" for name, array in slow.items()]
+
     @property
     def words(self) -> int:
         """The address of the graph's words, in memory of the device, as long as this view lives."""
@@ -156,14 +166,14 @@ class View:
         self._words = None
         if kept.offsets:
             types = self._kept_offset_types()
-            self.offsets = self.offsets.to(types[0], copy=True)
+            self.offsets = copied(self.offsets, self.device, types[0])
             if self.packed_offsets is not None:
-                self.packed_offsets = self.packed_offsets.to(types[1], copy=True)
+                self.packed_offsets = copied(self.packed_offsets, self.device, types[1])
         if kept.heads:
             self.heads = self._first_neighbors(kept.heads)
         if kept.whole:
             self._whole = True
-            held = [array.clone() for array in self._edge_arrays(kept.weighted)]
+            held = [copied(array, self.device) for array in self._edge_arrays(kept.weighted)]
             self.edges = held[0]
             if len(held) > 1:
                 self.weights = held[1]

@@ -3,9 +3,11 @@
 from .allocator import Report, allocate, report
 from .cached import CachedTensor
 from .clock import SlotPlan, plan_slots
+from .copies import copy
 from .count import TierCount
 from .embedding import TableParameter, UnifiedEmbeddingBag
 from .faults import synchronize
+from .mapping import MappingPlan, mapped_limit, plan_mapping, set_mapped_limit
 from .optim import SparseAdagrad, SparseSGD
 from .order import hottest_first
 from .plan import SortPlan, plan_sort
@@ -17,6 +19,7 @@ from .unified import UnifiedTensor, reorder_rows
 
 __all__ = [
     "CachedTensor",
+    "MappingPlan",
     "Ranks",
     "Report",
     "ShardedTensor",
@@ -32,12 +35,16 @@ __all__ = [
     "UnifiedEmbeddingBag",
     "UnifiedTensor",
     "allocate",
+    "copy",
     "hottest_first",
     "joined",
+    "mapped_limit",
+    "plan_mapping",
     "plan_slots",
     "plan_sort",
     "plan_tiers",
     "reorder_rows",
     "report",
+    "set_mapped_limit",
     "synchronize",
 ]

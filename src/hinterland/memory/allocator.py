@@ -6,6 +6,7 @@ mapping     what it is                                                 when
 mapped      managed memory kept on the host, every GPU mapped to it    the default with CUDA: random rows at the
             in large pages                                             link's speed (docs/memory.md)
 registered  shared memory, page-locked and mapped for every GPU        tables that several processes share
+split       mapped from its beginning on, the rest registered          what is more than may be mapped (mapping.py)
 heap        plain pages that no GPU sees                               without CUDA
 ==========  =========================================================  ========================================
 """
@@ -27,10 +28,14 @@ from .. import _core
 from ..runtime import arguments, devices
 from ..runtime.errors import ConfigError, DeviceError, OutOfMemory
 from ..runtime.units import format_bytes
+from ..runtime.warned import warn_once
 from . import cuda
 from .limits import require_host_memory
+from .mapping import GRAIN, REMEDY, MappingPlan, plan_mapping
+from .rate import LEAST_MEASURED, check_rate
 
 _ALWAYS_FITS = 1 << 24  # bytes that are taken without asking what is free: chosen, not measured
+_TRIES = 8  # for two mappings to lie beside each other: one, unless the address space has holes of just that size
 MAPPINGS = ("host", "mapped", "registered", "heap")
 
 _held: weakref.WeakSet[Buffer] = weakref.WeakSet()
@@ -38,16 +43,17 @@ _lock = threading.RLock()
 
 
 class Buffer:
-    """``nbytes`` bytes of host memory at ``address``.
+    """``nbytes`` bytes of host memory at ``address``, the first ``mapped`` of them managed memory.
 
     Released once, when the last tensor over it is gone. What is left when the interpreter exits is the system's to release:
     until the process is gone, finalizers and daemon threads may read it.
     """
 
-    def __init__(self, address: int, nbytes: int, mapping: str, release: ExitStack, fd: int = -1) -> None:
+    def __init__(self, address: int, nbytes: int, mapping: str, release: ExitStack, fd: int = -1, mapped: int = 0) -> None:
         self.address = address
         self.nbytes = nbytes
         self.mapping = mapping
+        self.mapped = mapped
         self.name = ""
         self._fd = fd
         self._release = weakref.finalize(self, _close, release, os.getpid())
@@ -108,15 +114,15 @@ class _Held:
         )
 
 
-def allocate(nbytes: int, mapping: str = "host", oversubscribe: bool = False, touch: bool = True) -> Buffer:
+def allocate(nbytes: int, mapping: str = "host", touch: bool = True) -> Buffer:
     """``nbytes`` bytes of host memory, their content undefined.
 
     Args:
-        mapping: ``mapped``, ``registered`` or ``heap`` (see the module); ``host`` is ``mapped`` with CUDA, as long as
-            all mapped memory stays below the current GPU's free memory, ``registered`` past that and where GPUs and CPU
-            cannot share managed memory, and ``heap`` without CUDA.
-        oversubscribe: lets mapped memory exceed the GPU's free memory.
-        touch: has all CPU threads touch every page; leave it out only where they are about to fill it.
+        mapping: ``mapped``, ``registered`` or ``heap`` (see the module); ``host`` is ``mapped`` with CUDA, as far as
+            mapped memory is allowed (:func:`.set_mapped_limit`), ``split`` or ``registered`` past that, ``registered`` where
+            GPUs and CPU cannot share managed memory, and ``heap`` without CUDA.
+        touch: has all CPU threads touch every page, and measures the mapping's rate; leave it out only where memory is given
+            back while this is filled.
 
     Raises:
         OutOfMemory: before anything is allocated, if the memory cannot be had.
@@ -129,14 +135,39 @@ def allocate(nbytes: int, mapping: str = "host", oversubscribe: bool = False, to
             f"placement {arguments.shown(mapping)} is not one of {', '.join(MAPPINGS)}; GPU memory is a plain tensor: t.cuda()"
         )
     with _lock:
+        plan = None
         if mapping in ("host", "mapped"):
-            mapping = _choose(nbytes, mapping, oversubscribe)
+            mapping, plan = _choose(nbytes, mapping)
         require_host_memory(nbytes, sum(buffer.nbytes for buffer in _held))
-        if mapping == "registered":
-            return _registered(_core.shared_pages(max(nbytes, 1)), nbytes)
-        if nbytes == 0:
-            return Buffer(0, 0, mapping, ExitStack())
-        return _mapped(nbytes, touch) if mapping == "mapped" else _heap(nbytes, touch)
+        made = _made(nbytes, mapping, plan, touch)
+    if touch and made.mapped >= LEAST_MEASURED:
+        check_rate(made.tensor(torch.uint8, torch.Size([made.mapped]), devices.as_device("cuda")))
+    return made
+
+
+def _made(nbytes: int, mapping: str, plan: MappingPlan | None, touch: bool) -> Buffer:
+    if mapping == "split" and plan is not None:
+        made = _split(nbytes, plan)
+        if made is not None:
+            return made
+        mapping = "registered"
+    if mapping == "registered":
+        return _registered(_core.shared_pages(max(nbytes, 1)), nbytes)
+    if nbytes == 0:
+        return Buffer(0, 0, mapping, ExitStack())
+    return _mapped(nbytes, touch) if mapping == "mapped" else _heap(nbytes, touch)
+
+
+def place_again(placement: str) -> str:
+    """The placement to ask for, for other memory to lie where some does: asked for by name, mapped memory is an error where no
+    more is allowed."""
+    return "host" if placement in ("mapped", "split") else placement
+
+
+def boundaries() -> list[int]:
+    """The addresses at which the second mapping of memory that is held begins."""
+    with _lock:
+        return [buffer.address + buffer.mapped for buffer in _held if buffer.mapping == "split"]
 
 
 def require_room(nbytes: int) -> None:
@@ -149,36 +180,88 @@ def require_room(nbytes: int) -> None:
             require_host_memory(nbytes, sum(buffer.nbytes for buffer in _held))
 
 
-def _choose(nbytes: int, mapping: str, oversubscribe: bool) -> str:
-    """``mapped`` where its rule allows it (docs/memory.md), else what ``host`` falls back to."""
+def _choose(nbytes: int, mapping: str) -> tuple[str, MappingPlan | None]:
+    """``mapped`` where its rule allows it (docs/memory.md), else what ``host`` falls back to; and the plan, if there is one."""
     if not devices.cuda_available():
         if mapping == "mapped":
             devices.require_cuda("placement='mapped'")
-        return "heap"
+        return "heap", None
     if not cuda.managed_memory_works():
         if mapping == "mapped":
             raise DeviceError("this system's GPUs cannot share managed memory with the CPU; use placement='registered'")
-        return "registered"
-    held = sum(buffer.nbytes for buffer in _held if buffer.mapping == "mapped")
-    free = devices.free_bytes(devices.as_device("cuda"))
-    if oversubscribe or held + nbytes < free:
-        return "mapped"
-    if mapping == "mapped":
+        return "registered", None
+    held = _mapped_bytes()
+    plan = plan_mapping(nbytes, held)
+    if mapping == "mapped" and plan.mapping != "mapped":
         raise OutOfMemory(
-            f"{format_bytes(nbytes)} of mapped memory asked for with {format_bytes(held)} held, but all of it must "
-            f"stay below the GPU's free memory, {format_bytes(free)}; use placement='registered', or oversubscribe=True"
+            f"{format_bytes(nbytes)} of mapped memory asked for with {format_bytes(held)} held, but all of it may be "
+            f"{format_bytes(plan.limit.nbytes)}, by {plan.limit.source}; use placement='host', which maps as much as is "
+            "allowed and registers the rest"
         )
-    return "registered"
+    if plan.is_slow:
+        warn_once("mappings", f"{plan.explain()}. {REMEDY}")
+    return plan.mapping, plan
+
+
+def _mapped_bytes() -> int:
+    return sum(buffer.mapped for buffer in _held)
+
+
+def _managed(nbytes: int, undo: ExitStack) -> int:
+    """Managed memory, which ``undo`` frees: its address. All of it comes from here, and is never more than the limit."""
+    plan = plan_mapping(nbytes, _mapped_bytes())
+    assert plan.mapped == nbytes, f"{nbytes} bytes beside {plan.held} are more than {plan.limit}"
+    address = cuda.allocate_managed(nbytes)
+    undo.callback(cuda.free_managed, address)
+    return address
 
 
 def _mapped(nbytes: int, touch: bool) -> Buffer:
     with ExitStack() as undo:
-        address = cuda.allocate_managed(nbytes)
-        undo.callback(cuda.free_managed, address)
+        address = _managed(nbytes, undo)
         cuda.keep_on_host(address, nbytes)
         if touch:
             _core.touch(address, nbytes)
-        return Buffer(address, nbytes, "mapped", undo.pop_all())
+        return Buffer(address, nbytes, "mapped", undo.pop_all(), mapped=nbytes)
+
+
+def _split(nbytes: int, plan: MappingPlan) -> Buffer | None:
+    """Managed memory with registered memory behind it, as one range of addresses; None where there was no place for both."""
+    rest = nbytes - plan.mapped
+    with ExitStack() as undo:
+        address = _beside(plan.mapped, rest, undo)
+        if address is None:
+            return None
+        cuda.keep_on_host(address, plan.mapped)
+        fd = _core.shared_pages(rest)
+        undo.callback(os.close, fd)
+        _core.map_pages(fd, rest, address + plan.mapped)
+        _core.touch(address, nbytes)
+        cuda.register(address + plan.mapped, rest)
+        undo.callback(cuda.unregister, address + plan.mapped)
+        return Buffer(address, nbytes, "split", undo.pop_all(), mapped=plan.mapped)
+
+
+def _beside(mapped: int, rest: int, undo: ExitStack) -> int | None:
+    """The address of managed memory right before addresses that are reserved for ``rest`` bytes.
+
+    The driver takes the highest addresses where ``mapped`` bytes are free, as the system does. So room for both is reserved
+    where the system likes, and its first part given back: the driver takes that, unless there is a higher hole of just the
+    right size. Then the hole is filled for the time, and it is tried again.
+    """
+    with ExitStack() as holes:
+        for _ in range(_TRIES):
+            with ExitStack() as attempt:
+                base = _core.reserve_pages(mapped + rest, GRAIN)
+                attempt.callback(_core.unmap_pages, base + mapped, rest)
+                _core.unmap_pages(base, mapped)
+                address = _managed(mapped, attempt)
+                if address == base:
+                    undo.push(attempt.pop_all())
+                    return address
+            if _core.reserve_pages_at(address, mapped):
+                holes.callback(_core.unmap_pages, address, mapped)
+    return None
 
 
 def _registered(fd: int, nbytes: int) -> Buffer:

@@ -10,6 +10,8 @@ from torch.autograd.function import once_differentiable
 
 from ..runtime import arguments
 from ..runtime.errors import ConfigError
+from .allocator import place_again
+from .copies import copy
 from .embedding_launch import DTYPES, Bags, Gradient, check_type, note, pool, weigh
 from .host import HostTable
 from .tiered import TieredTensor
@@ -69,7 +71,7 @@ class TableParameter(torch.nn.Parameter):
 
     def placement_beside(self) -> str:
         """Where another array of the table's size is to lie: mapped memory may have no room for it."""
-        return "host" if self.host.placement == "mapped" else self.host.placement
+        return place_again(self.host.placement)
 
     def on_cpu(self) -> torch.Tensor:
         """All rows in host memory, the table's own, after waiting for steps under way and writing tiers back."""
@@ -82,7 +84,7 @@ class TableParameter(torch.nn.Parameter):
         """Has the table hold ``values``, wherever its rows are."""
         rows = self.on_cpu()
         if values.data_ptr() != rows.data_ptr():
-            rows.copy_(values)
+            copy(rows, values)
         if isinstance(self.rows, TieredTensor):
             for part in torch.arange(len(self.rows)).split(max(1, _PART // self.rows.row_bytes)):
                 self.rows.scatter_(part, rows[part])

@@ -15,7 +15,7 @@ class HostTable(RowTable):
     @property
     @abstractmethod
     def placement(self) -> str:
-        """``"mapped"``, ``"registered"`` or ``"heap"``: what ``placement="host"`` has become here."""
+        """``"mapped"``, ``"split"``, ``"registered"`` or ``"heap"``: what ``placement="host"`` has become here."""
 
     @abstractmethod
     def cpu(self) -> torch.Tensor:

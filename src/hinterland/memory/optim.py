@@ -15,6 +15,7 @@ import torch
 
 from ..runtime import arguments
 from ..runtime.errors import ConfigError
+from .copies import copy
 from .embedding import TableParameter
 from .embedding_launch import joined, update
 from .unified import UnifiedTensor
@@ -119,7 +120,7 @@ class _SparseOptimizer(torch.optim.Optimizer):
         super().load_state_dict({**state_dict, "state": light})
         for param, rows in self._sums.items():
             param.ready(torch.device("cpu"))
-            rows.cpu().copy_(saved[param]["sum"])
+            copy(rows.cpu(), saved[param]["sum"])
 
     def _params(self) -> list[TableParameter]:
         return list(chain.from_iterable(group["params"] for group in self.param_groups))

@@ -67,6 +67,7 @@ class SortPlan(Shown):
     rows: int
     row_bytes: int
     table_bytes: int
+    mapped_bytes: int
     as_given: float
     sorted: float
     sorting: float
@@ -75,41 +76,65 @@ class SortPlan(Shown):
         """The plan in one sentence."""
         verdict = "sorted first" if self.sort else "taken as given"
         return (
-            f"{self.rows} rows of {self.row_bytes} B from {format_bytes(self.table_bytes)} of {self.mapping} memory "
+            f"{self.rows} rows of {self.row_bytes} B from {self._lying()} memory "
             f"are {verdict}: {self.as_given * 1e3:.2f} ms as given, {self.sorted * 1e3:.2f} ms sorted and "
             f"{self.sorting * 1e3:.2f} ms for sorting"
         )
 
+    def _lying(self) -> str:
+        of = f"({format_bytes(self.mapped_bytes)} mapped, the rest registered) " if self.mapping == "split" else ""
+        return f"{format_bytes(self.table_bytes)} {of}of {self.mapping}"
 
-def plan_sort(mapping: str, rows: int, row_bytes: int, table_bytes: int) -> SortPlan:
+
+def plan_sort(mapping: str, rows: int, row_bytes: int, table_bytes: int, mapped_bytes: int = 0) -> SortPlan:
     """Weighs a gather of ``rows`` random rows as given against the same with its row numbers sorted.
 
     Args:
-        mapping: where the table lies; only ``"mapped"`` and ``"registered"`` tables are ever sorted.
+        mapping: where the table lies; only ``"mapped"``, ``"registered"`` and ``"split"`` tables are ever sorted.
         rows: how many rows one call takes.
         row_bytes, table_bytes: sizes in bytes.
+        mapped_bytes: of a split table, how many from its beginning on are mapped.
     """
     if not isinstance(mapping, str):
         raise ConfigError(f"mapping is where a table lies, as 'mapped' or 'registered', not {arguments.shown(mapping)}")
     rows, row_bytes = arguments.whole_number("rows", rows, 0), arguments.whole_number("row_bytes", row_bytes, 0)
     table_bytes = arguments.whole_number("table_bytes", table_bytes, 0)
+    mapped_bytes = min(arguments.whole_number("mapped_bytes", mapped_bytes, 0), table_bytes)
     machine = load()
-    link = _link_rate(machine)
-    payload = max(row_bytes, 1) / link
-    given = rows * max(1 / _random_rate(machine, mapping, table_bytes), payload)
-    ordered = rows * max(1 / _sorted_rate(machine, mapping, table_bytes, rows), payload)
+    payload = max(row_bytes, 1) / _link_rate(machine)
+    given = ordered = 0.0
+    for part, nbytes in _parts(mapping, table_bytes, mapped_bytes):
+        count = rows * nbytes / max(table_bytes, 1) if mapping == "split" else rows
+        given += count * max(1 / _random_rate(machine, part, nbytes), payload)
+        ordered += count * max(1 / _sorted_rate(machine, part, nbytes, round(count)), payload)
     sorting = _sort_seconds(machine, rows)
-    worthwhile = mapping in ("mapped", "registered") and table_bytes > _REACH and rows >= _LEAST_SORTED
+    worthwhile = mapping in ("mapped", "registered", "split") and table_bytes > _REACH and rows >= _LEAST_SORTED
     sort = worthwhile and given > ordered + sorting
-    return SortPlan(sort, mapping, rows, row_bytes, table_bytes, given, ordered, sorting)
+    return SortPlan(sort, mapping, rows, row_bytes, table_bytes, mapped_bytes, given, ordered, sorting)
 
 
-def sorts(mapping: str, rows: int, row_bytes: int, table_bytes: int) -> bool:
+def sorts(mapping: str, rows: int, row_bytes: int, table_bytes: int, mapped_bytes: int = 0) -> bool:
     """``plan_sort(...).sort``, at no cost for gathers that are never sorted: of few rows, from a small table, or of rows that
     fill the link as they come."""
     if rows < _LEAST_SORTED or table_bytes <= _REACH or (mapping == "mapped" and row_bytes >= _FILLS_LINK):
         return False
-    return plan_sort(mapping, rows, row_bytes, table_bytes).sort
+    return plan_sort(mapping, rows, row_bytes, table_bytes, mapped_bytes).sort
+
+
+def row_rate(mapping: str, row_bytes: int, table_bytes: int, mapped_bytes: int = 0) -> float:
+    """Rows a second at which a GPU reads random rows of a table in host memory as they come, by the same figures."""
+    machine = load()
+    payload = max(row_bytes, 1) / _link_rate(machine)
+    parts = _parts(mapping, table_bytes, mapped_bytes)
+    each = [nbytes * max(1 / _random_rate(machine, part, nbytes), payload) for part, nbytes in parts]
+    return sum(nbytes for _, nbytes in parts) / sum(each)
+
+
+def _parts(mapping: str, table_bytes: int, mapped_bytes: int) -> list[tuple[str, int]]:
+    """A table's mappings, with the bytes of each; reads of one do not hide those of the other, whose threads wait longest."""
+    if mapping == "split":
+        return [("mapped", mapped_bytes), ("registered", table_bytes - mapped_bytes)]
+    return [(mapping, max(table_bytes, 1))]
 
 
 def visiting_order(index: torch.Tensor, row_bytes: int, table_bytes: int) -> torch.Tensor:

@@ -16,12 +16,14 @@ from ..runtime.errors import ConfigError
 from ..runtime.shown import table_of, type_name
 from ..runtime.units import parse_bytes
 from . import faults, load, ops  # noqa: F401  (ops registers torch.ops.hinterland.gather)
-from .allocator import Buffer, allocate
+from .allocator import Buffer, allocate, place_again
 from .cached import CachedTensor
 from .clock import plan_slots
+from .copies import copy
 from .count import TierCount, count_rows
 from .gather import copy_rows
 from .host import HostTable
+from .mapping import explain_table
 from .order import permutation
 from .plan import sorts
 from .rows import Index, numbers, require_outside
@@ -32,8 +34,8 @@ class UnifiedTensor(HostTable):
     """A tensor in host memory, row-major, with at least one dimension.
 
     ``ut[index]`` returns rows on the device of ``index``: a GPU reads them over the link, in pieces as small as a cache
-    line. Where the memory comes from is its ``placement``: ``"mapped"``, ``"registered"`` or ``"heap"``
-    (memory/allocator.py).
+    line. Where the memory comes from is its ``placement``: ``"mapped"``, ``"registered"``, ``"split"`` between these two, or
+    ``"heap"`` (memory/allocator.py).
     """
 
     def __init__(self, buffer: Buffer, dtype: torch.dtype, shape: Sequence[int]) -> None:
@@ -53,42 +55,37 @@ class UnifiedTensor(HostTable):
         shape: int | Sequence[int],
         dtype: torch.dtype = torch.float32,
         placement: str = "host",
-        *,
-        oversubscribe: bool = False,
     ) -> UnifiedTensor:
         """A table of ``shape``, its content undefined.
 
         Args:
             placement: ``"host"`` (the fastest that the machine offers), ``"mapped"``, ``"registered"`` (can be sent to
                 other processes) or ``"heap"`` (no GPU sees it).
-            oversubscribe: lets mapped memory exceed the GPU's free memory.
 
         Raises:
             OutOfMemory: before anything is allocated.
         """
-        return cls._allocate(_shape(shape), dtype, placement, oversubscribe, touch=True)
+        return cls._allocate(_shape(shape), dtype, placement)
 
     @classmethod
-    def _allocate(
-        cls, shape: tuple[int, ...], dtype: torch.dtype, placement: str, oversubscribe: bool, touch: bool
-    ) -> UnifiedTensor:
+    def _allocate(cls, shape: tuple[int, ...], dtype: torch.dtype, placement: str, touch: bool = True) -> UnifiedTensor:
         if not isinstance(dtype, torch.dtype):
             raise ConfigError(f"dtype is a torch type such as torch.float32, not {arguments.shown(dtype)}")
-        buffer = allocate(math.prod(shape) * dtype.itemsize, placement, oversubscribe, touch)
+        buffer = allocate(math.prod(shape) * dtype.itemsize, placement, touch)
         buffer.name = f"{type_name(dtype)} {list(shape)}"
         return cls(buffer, dtype, shape)
 
     @classmethod
-    def from_tensor(cls, tensor: torch.Tensor, placement: str = "host", *, oversubscribe: bool = False) -> UnifiedTensor:
+    def from_tensor(cls, tensor: torch.Tensor, placement: str = "host") -> UnifiedTensor:
         """A copy of ``tensor``, made by all CPU threads where it lies in host memory."""
         if arguments.dense("tensor", tensor).dim() == 0:
             _shape(())
-        made = cls._allocate(tuple(tensor.shape), tensor.dtype, placement, oversubscribe, touch=False)
+        made = cls._allocate(tuple(tensor.shape), tensor.dtype, placement)
         source = tensor.detach()
         if source.is_cpu and source.is_contiguous() and not source.is_neg() and not source.is_conj():
             _core.copy_bytes(made._cpu.data_ptr(), source.data_ptr(), made.nbytes)
         else:
-            made._cpu.copy_(source)
+            copy(made._cpu, source)
         return made
 
     @classmethod
@@ -100,7 +97,6 @@ class UnifiedTensor(HostTable):
         shape: Sequence[int] | None = None,
         offset: int = 0,
         placement: str = "host",
-        oversubscribe: bool = False,
     ) -> UnifiedTensor:
         """The tensor of a ``.npy`` file, a torch file or raw binary, read by many threads into its final place.
 
@@ -117,7 +113,7 @@ class UnifiedTensor(HostTable):
         """
         path = arguments.path("path", path)
         stored = load.locate(path, dtype, None if shape is None else load.asked_shape(shape), offset)
-        made = cls._allocate(stored.shape, stored.dtype, placement, oversubscribe, touch=False)
+        made = cls._allocate(stored.shape, stored.dtype, placement)
         made._buffer.name += f" from {path}"
         _core.read_file(path, stored.offset, made._cpu.data_ptr(), stored.nbytes)
         return made
@@ -183,8 +179,18 @@ class UnifiedTensor(HostTable):
 
     @property
     def placement(self) -> str:
-        """``"mapped"``, ``"registered"`` or ``"heap"``: what ``placement="host"`` has become here."""
+        """``"mapped"``, ``"split"``, ``"registered"`` or ``"heap"``: what ``placement="host"`` has become here."""
         return self._buffer.mapping
+
+    @property
+    def mapped_bytes(self) -> int:
+        """How many bytes from the beginning on are mapped in large pages, where GPUs read random rows at the link's speed; of a
+        split table the hottest rows belong there."""
+        return min(self._buffer.mapped, self.nbytes)
+
+    def explain(self) -> str:
+        """Where the table lies, and at what rate a GPU is expected to read random rows of it."""
+        return explain_table(self.placement, self.nbytes, self.mapped_bytes, self._row_bytes)
 
     def count(self, index: Index) -> TierCount:
         """What a gather reads of the host's memory: rows, and what that takes in sectors and lines.
@@ -252,7 +258,7 @@ class UnifiedTensor(HostTable):
         require_outside(tensor, name, self._buffer.address, self._buffer.nbytes)
 
     def _sorts(self, rows: int) -> bool:
-        return sorts(self._buffer.mapping, rows, self._row_bytes, self.nbytes)
+        return sorts(self._buffer.mapping, rows, self._row_bytes, self.nbytes, self.mapped_bytes)
 
 
 def reorder_rows(table: UnifiedTensor, order: torch.Tensor, placement: str | None = None) -> UnifiedTensor:
@@ -269,9 +275,9 @@ def reorder_rows(table: UnifiedTensor, order: torch.Tensor, placement: str | Non
     """
     arguments.instance("table", table, UnifiedTensor, "make one with UnifiedTensor.from_tensor(tensor)")
     order = permutation(order, len(table))
-    if placement is None:  # asked for by name, mapped memory is an error where it has run out
-        placement = "host" if table.placement == "mapped" else table.placement
-    made = UnifiedTensor._allocate(tuple(table.shape), table.dtype, placement, False, touch=False)
+    if placement is None:
+        placement = place_again(table.placement)
+    made = UnifiedTensor._allocate(tuple(table.shape), table.dtype, placement)
     copy_rows(table.cpu().data_ptr(), len(table), table.row_bytes, made.cpu(), order)
     return made
 

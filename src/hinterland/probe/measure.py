@@ -12,6 +12,7 @@ import torch
 
 from ..machine import cache
 from ..machine.model import Machine
+from ..memory.mapping import parse_limit
 from ..runtime import arguments, devices
 from ..runtime.errors import HinterlandError, StorageError
 from . import disk, host, link, peers, rows
@@ -22,6 +23,7 @@ def probe(
     refresh: bool = False,
     *,
     disk_path: str | Path | None = None,
+    mapped_limit: int | str | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Machine:
     """What this machine can do, measured now or, if it has been measured before, read from ``machine.json``.
@@ -30,6 +32,8 @@ def probe(
         full: measure larger tables and for longer (minutes instead of seconds). A kept quick measurement does not do.
         refresh: measure again even if a measurement is kept.
         disk_path: the folder whose disk is measured; without it, the cache folder's.
+        mapped_limit: most bytes of mapped host memory on this machine (:func:`hinterland.memory.set_mapped_limit`), kept with
+            the measurement; None leaves it as it is.
         progress: called with a phrase as each part begins.
 
     Returns:
@@ -39,16 +43,19 @@ def probe(
     say = progress or (lambda phrase: None)
     arguments.function("progress", progress)
     folder = _folder(disk_path) if disk_path is not None else cache.path().parent / "tmp"
-    machine = None if refresh else cache.load()
+    kept = cache.load()
+    limit = kept.mapped_limit if kept is not None and mapped_limit is None else parse_limit(mapped_limit)
+    machine = None if refresh else kept
     if machine is None or (full and not machine.full):
         machine = _measure(full, folder, say)
     elif disk_path and (machine.disk is None or machine.disk.path != str(folder)):
         say(f"disk under {folder}")
         measured, sentences = disk.measure(folder, full)
-        kept = [sentence for sentence in machine.left_out if not sentence.startswith("disk ")]
-        machine = dataclasses.replace(machine, disk=measured, left_out=(*kept, *sentences))
-    else:
+        others = [sentence for sentence in machine.left_out if not sentence.startswith("disk ")]
+        machine = dataclasses.replace(machine, disk=measured, left_out=(*others, *sentences))
+    elif machine.mapped_limit == limit:
         return machine
+    machine = dataclasses.replace(machine, mapped_limit=limit)
     try:
         cache.store(machine)
     except HinterlandError as error:

@@ -403,7 +403,7 @@ def _count(given: _Given, slots: SlotPlan | None) -> _Counts:
 def _costs(given: _Given, counts: _Counts, scores: torch.Tensor, budget: int) -> Costs:
     graph, features, sampler = given.graph, given.features, given.sampler
     rows = counts.rows // counts.batches
-    costs = rated(features.row_bytes, features.nbytes, rows, graph.lists.nbytes, features.placement)
+    costs = rated(features.row_bytes, features.nbytes, rows, graph.lists.nbytes, features.placement, features.mapped_bytes)
     if sampler.device.type != "cuda":
         return costs
     first = mini_batches(graph.num_vertices, given.seeds, given.batch_size, 1, given.seed)

@@ -40,12 +40,13 @@ class Costs:
     source: str = "given"
 
 
-def rated(row_bytes: int, table_bytes: int, rows: int, lists_bytes: int, placement: str) -> Costs:
-    """Costs by the rates of the machine's probe, or by those of an H200 that are built in."""
-    mapping = "registered" if placement == "registered" else "mapped"
+def rated(row_bytes: int, table_bytes: int, rows: int, lists_bytes: int, placement: str, mapped_bytes: int = 0) -> Costs:
+    """Costs by the rates of the machine's probe, or by those of an H200 that are built in. ``placement`` and ``mapped_bytes``
+    are those of the features, and lists are taken to lie alike."""
+    mapping = placement if placement in ("registered", "split") else "mapped"
 
     def host(size: int, whole: int) -> float:
-        plan = plan_sort(mapping, max(rows, 1), size, whole)
+        plan = plan_sort(mapping, max(rows, 1), size, whole, whole * mapped_bytes // max(table_bytes, 1))
         return (plan.sorted + plan.sorting if plan.sort else plan.as_given) / max(rows, 1)
 
     link = "an H200 by built-in rates" if measured_link() is None else "the link by the probe"
