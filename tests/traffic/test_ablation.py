@@ -11,6 +11,7 @@ import torch
 import hinterland as hl
 from hinterland import cli
 from hinterland.graph import emogi
+from hinterland.runtime.errors import ConfigError
 from hinterland.traffic import ablation, analyse
 
 
@@ -71,6 +72,25 @@ def test_every_column_is_there_on_a_gpu():
     assert {"uvm", "aligned_over_uvm"} <= set(tables["figure_9_bfs_speed"][0])
     assert "measured" in tables["figure_8_bandwidth"][0]
     assert all(row["speedup"] > 0 for row in tables["figure_11_applications"])
+
+
+@pytest.mark.gpu
+def test_uvm_beyond_its_budget_gives_the_same_results():
+    """Edges of 128 MiB where 64 are left: pages go as others come."""
+    device = torch.device("cuda", 0)
+    graph = hl.generate("uniform", scale=20, seed=1, placement={"indptr": "gpu", "indices": "host"}, device="cuda")
+    expected = emogi.bfs(graph, 5).values
+    migrating, come_home = ablation._migrating(graph, device, 64 << 20)
+    with ablation._only(64 << 20, device):
+        assert ablation.devices.free_bytes(device) <= 68 << 20
+        come_home()
+        assert torch.equal(emogi.bfs(migrating, 5).values, expected)
+    assert ablation.devices.free_bytes(device) > 1 << 30
+
+
+def test_a_budget_for_uvm_is_a_size():
+    with pytest.raises(ConfigError, match="x"):
+        ablation.ablation(["uniform"], scale=6, sources=1, device="cpu", uvm_budget="x")
 
 
 @pytest.fixture

@@ -19,6 +19,10 @@ def bench(
     edge_factor: Annotated[int, typer.Option(min=1, help="Edges a vertex, before mirroring.")] = 16,
     sources: Annotated[int, typer.Option(min=1, help="Searches, each from another vertex.")] = 4,
     seed: Annotated[int, typer.Option(help="Of graphs, weights and sources.")] = 1,
+    uvm_budget: Annotated[
+        str | None,
+        typer.Option(metavar="SIZE", help="GPU memory that UVM has, as 8GiB, and edges may exceed; by default all."),
+    ] = None,
     device: Device = None,
     json: Json = False,
 ) -> None:
@@ -32,7 +36,8 @@ def bench(
         raise typer.BadParameter("say what to measure: --ablation", param_hint="traversal")
     where = devices.as_device(device)
     scale = scale if scale is not None else 25 if where.type == "cuda" else 14
-    options: dict[str, Any] = {"scale": scale, "edge_factor": edge_factor, "sources": sources, "seed": seed}
+    sizes = {"scale": scale, "edge_factor": edge_factor, "sources": sources}
+    options: dict[str, Any] = {**sizes, "seed": seed, "uvm_budget": uvm_budget}
     tables = ablation(kind or KINDS, device=where, progress=lambda phrase: print(phrase, file=sys.stderr), **options)
     if json:
         emit({"device": str(where), **options, "tables": tables}, True, "")

@@ -56,7 +56,7 @@ def _link(rate: float | None, latency: float | None) -> LinkModel:
     here = LinkModel.here()
     if rate is None and latency is None:
         return here
-    return LinkModel(here.rate if rate is None else rate * 1e9, here.latency if latency is None else latency * 1e-6)
+    return LinkModel.of(here.rate if rate is None else rate * 1e9, here.latency if latency is None else latency * 1e-6)
 
 
 def _text(found: Traffic) -> str:

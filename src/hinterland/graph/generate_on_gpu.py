@@ -13,6 +13,7 @@ import torch
 from .. import _core
 from ..memory import UnifiedTensor
 from ..memory.copies import copy
+from ..memory.rate import LEAST_MEASURED, check_rate
 from ..runtime import devices
 from ..runtime.jit import KernelFile
 from ..runtime.launch import launch
@@ -178,5 +179,8 @@ class _Filling:
 
     def whole(self) -> arrays.Array:
         if self._held is not None:
-            return self._held.view((self.filled,))
+            made = self._held.view((self.filled,))
+            if made.mapped_bytes >= LEAST_MEASURED:
+                check_rate(made.view((made.mapped_bytes,), torch.uint8).cuda())
+            return made
         return self._into if self.filled == self._into.numel() else self._into[: self.filled].clone()

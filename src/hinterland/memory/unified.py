@@ -20,12 +20,13 @@ from .allocator import Buffer, allocate, place_again
 from .cached import CachedTensor
 from .clock import plan_slots
 from .copies import copy
+from .count import TierCount, count_rows
 from .gather import copy_rows
 from .host import HostTable
 from .mapping import explain_table
 from .order import permutation
 from .plan import sorts
-from .rows import numbers, require_outside
+from .rows import Index, numbers, require_outside
 from .tiered import Devices, TieredTensor, make
 
 
@@ -190,6 +191,18 @@ class UnifiedTensor(HostTable):
     def explain(self) -> str:
         """Where the table lies, and at what rate a GPU is expected to read random rows of it."""
         return explain_table(self.placement, self.nbytes, self.mapped_bytes, self._row_bytes)
+
+    def count(self, index: Index) -> TierCount:
+        """What a gather reads of the host's memory: rows, and what that takes in sectors and lines.
+
+        Args:
+            index: as in ``gather``.
+
+        Raises:
+            IndexOutOfRange: naming the first bad position.
+        """
+        rows = self._row_numbers(index)
+        return count_rows(self._source(rows), self._rows, self._row_bytes, rows)
 
     def _facts(self) -> dict[str, Any]:
         return table_of(self.shape, self.dtype, placement=self.placement)

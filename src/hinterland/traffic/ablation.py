@@ -8,8 +8,8 @@ the CPU, bandwidths those of the model, and the columns of UVM are missing.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
@@ -22,7 +22,7 @@ from ..memory import UnifiedTensor, cuda
 from ..memory.allocator import Buffer
 from ..runtime import devices
 from ..runtime.errors import OutOfMemory
-from ..runtime.units import format_bytes
+from ..runtime.units import format_bytes, parse_bytes
 from .requests import SIZES, LinkModel, Replay
 
 KINDS = ("kronecker", "uniform")
@@ -40,6 +40,7 @@ def ablation(
     sources: int = 4,
     seed: int = 1,
     device: torch.device | str | int | None = None,
+    uvm_budget: int | str | None = None,
     progress: Progress = lambda phrase: None,
 ) -> dict[str, list[Row]]:
     """Tables by the name of the figure that they correspond to.
@@ -49,12 +50,15 @@ def ablation(
             weights.
         sources: searches from so many random vertices with neighbours; a row has the mean of their times.
         device: where to run; on a GPU the edges lie in host memory.
+        uvm_budget: bytes of GPU memory that migrating pages find free, as in ``"8GiB"``; plain allocations take the rest, and
+            edges may exceed it. None is all that is free, below which edges have to stay.
         progress: is told what is being measured.
 
     Raises:
-        OutOfMemory: a graph does not fit in host memory, or for UVM in the GPU's free memory.
+        OutOfMemory: a graph does not fit in host memory, or for UVM, without a budget, in the GPU's free memory.
     """
     where = devices.as_device(device)
+    budget = None if uvm_budget is None else parse_bytes(uvm_budget)
     tables: dict[str, list[Row]] = {name: [] for name in _TABLES}
     for kind in kinds:
         progress(f"generating {kind} of scale {scale}")
@@ -62,7 +66,7 @@ def ablation(
         options: dict[str, Any] = {"scale": scale, "edge_factor": edge_factor, "seed": seed, "placement": place}
         graph = random_weights(generate(kind, device=where, **options), "int32", seed)
         starts = draw_sources(graph, sources, seed)
-        bench = _Bench(graph, kind, starts, where, progress)
+        bench = _Bench(graph, kind, starts, where, budget, progress)
         for width in WIDTHS:
             bench.measure(width)
         bench.fill(tables)
@@ -90,8 +94,11 @@ def title(table: str) -> str:
 class _Bench:
     """One graph: its measurements, by width of an edge, and its rows of every table."""
 
-    def __init__(self, graph: Graph, kind: str, sources: list[int], device: torch.device, progress: Progress) -> None:
+    def __init__(
+        self, graph: Graph, kind: str, sources: list[int], device: torch.device, budget: int | None, progress: Progress
+    ) -> None:
         self._graph, self._kind, self._sources, self._device, self._progress = graph, kind, sources, device, progress
+        self._budget = budget
         self._levels = [emogi.bfs(graph, s, device=device).values.cpu() for s in sources]  # also compiles the kernels
         self._link = LinkModel.here()
         self._ms: dict[tuple[str, str, int], float] = {}  # by algorithm, access or assignment, width
@@ -108,9 +115,10 @@ class _Bench:
         for algorithm in emogi.ALGORITHMS[1:]:
             self._time(algorithm, "aligned", width, graph)
         if self._device.type == "cuda":
-            migrating, come_home = _migrating(graph, self._device)
-            for algorithm in emogi.ALGORITHMS:
-                self._time(algorithm, "uvm", width, migrating, before=come_home)
+            migrating, come_home = _migrating(graph, self._device, self._budget)
+            with _only(self._budget, self._device):
+                for algorithm in emogi.ALGORITHMS:
+                    self._time(algorithm, "uvm", width, migrating, before=come_home)
         self._moved["bfs", "uvm", width] = PAGE_BYTES * statistics.mean(_pages(graph, levels, width) for levels in self._levels)
 
     def _time(
@@ -166,12 +174,13 @@ class _Bench:
     def _speeds(self, tables: Mapping[str, list[Row]], where: Row, width: int) -> None:
         ms = {access: self._ms["bfs", access, width] for access in emogi.ACCESSES}
         base = self._ms.get(("bfs", "uvm", width))
+        room: Row = {} if base is None or self._budget is None else {"uvm_budget": self._budget}
         against = {} if base is None else {"uvm": base, **{f"{name}_over_uvm": base / took for name, took in ms.items()}}
-        tables["figure_9_bfs_speed"].append({**where, **ms, **against})
+        tables["figure_9_bfs_speed"].append({**where, **ms, **room, **against})
         for algorithm in emogi.ALGORITHMS:
             took = self._ms[algorithm, "aligned", width]
             uvm = self._ms.get((algorithm, "uvm", width))
-            row = {} if uvm is None else {"uvm_ms": uvm, "speedup": uvm / took}
+            row = {} if uvm is None else {**room, "uvm_ms": uvm, "speedup": uvm / took}
             tables["figure_11_applications"].append({**where, "algorithm": algorithm, "aligned_ms": took, **row})
         by_assignment = {name: self._ms["bfs", name, width] for name in emogi.ASSIGNMENTS[1:]}
         tables["assignments"].append({**where, "warp": ms["aligned"], **by_assignment})
@@ -192,14 +201,29 @@ def _traverse(graph: Graph, algorithm: str, source: int, **options: Any) -> emog
     return result
 
 
-def _migrating(graph: Graph, device: torch.device) -> tuple[Graph, Callable[[], None]]:
+@contextmanager
+def _only(budget: int | None, device: torch.device) -> Iterator[None]:
+    """Plain allocations take what is free of the GPU's memory but ``budget``. The kernels' own state is taken of that."""
+    if budget is None:
+        yield
+        return
+    torch.cuda.empty_cache()
+    taken = torch.empty(max(0, devices.free_bytes(device) - budget), dtype=torch.uint8, device=device)
+    try:
+        yield
+    finally:
+        del taken
+        torch.cuda.empty_cache()
+
+
+def _migrating(graph: Graph, device: torch.device, budget: int | None = None) -> tuple[Graph, Callable[[], None]]:
     """The same graph with edges and weights in managed memory that migrates, and a call that brings all pages home."""
     held = {name: tensor for name in ("indices", "weights") if (tensor := graph.array(name, "cpu")) is not None}
     need, free = sum(tensor.nbytes for tensor in held.values()), devices.free_bytes(device)
-    if need >= free:
+    if need >= free and budget is None:
         raise OutOfMemory(
             f"UVM over {format_bytes(need)} of edges would not fit in the free memory of {device}, {format_bytes(free)}; "
-            "choose a smaller scale"
+            "choose a smaller scale, or give UVM a budget that it may exceed"
         )
     moved: dict[str, Any] = {"indptr": graph.neighbor_lists.arrays["indptr"]}
     regions: list[tuple[int, int]] = []

@@ -35,28 +35,41 @@ class LinkModel:
         latency: seconds from a request to its data.
         overhead: bytes that a request takes on the wire besides its data.
         measured: whether rate and latency are of this machine (``hinterland probe``).
+        requests: how many it serves a second at most, which binds those of less than a line.
     """
 
     rate: float = 55.6e9  # PCIe 5.0 x16, an H200
     latency: float = 1.38e-6
     overhead: int = 12  # docs/notes/gather-on-h200.md
     measured: bool = False
+    requests: float = 460e6  # docs/notes/traversal-on-h200.md
 
     def __post_init__(self) -> None:
-        for name in ("rate", "latency"):
+        for name in ("rate", "latency", "requests"):
             arguments.number(name, getattr(self, name))
         arguments.whole_number("overhead", self.overhead)
-        if not (1 <= self.rate <= 1e18 and 0 < self.latency <= 1e9 and self.overhead >= 0):  # NaN is in no range
+        rates = 1 <= self.rate <= 1e18 and 1 <= self.requests <= 1e18  # NaN is in no range
+        if not (rates and 0 < self.latency <= 1e9 and self.overhead >= 0):
             raise ConfigError(
-                "a link has a rate from 1 to 1e18 bytes a second, a latency above 0 and at most 1e9 seconds, "
+                "a link has a rate from 1 to 1e18 bytes a second, as many requests, a latency above 0 and at most 1e9 seconds, "
                 f"and no negative overhead, unlike {self}"
             )
+
+    def seconds(self, nbytes: int, requests: int, waits: int) -> float:
+        """The time for so many bytes in so many requests, if the warp with most work waits ``waits`` times."""
+        wire = (nbytes + self.overhead * requests) / self.rate
+        return max(wire, requests / self.requests, waits * self.latency)
 
     @classmethod
     def here(cls) -> LinkModel:
         """This machine's link, if a probe has measured it, else that of an H200."""
         link = measured_link()
-        return cls() if link is None else cls(link.h2d, link.latency, measured=True)
+        return cls() if link is None else cls.of(link.h2d, link.latency, measured=True)
+
+    @classmethod
+    def of(cls, rate: float, latency: float, measured: bool = False) -> LinkModel:
+        """A link that serves as many requests, in proportion to its rate, as an H200's."""
+        return cls(rate, latency, measured=measured, requests=max(1.0, cls.requests * rate / cls.rate))
 
 
 @dataclass(frozen=True, repr=False)
@@ -168,8 +181,7 @@ class Replay:
         clock = 0.0
         for row in self._counts:
             level = {"level": len(levels), **_counted(row)}
-            wire = level["bytes"] + link.overhead * sum(row[: len(SIZES)])
-            seconds = max(wire / link.rate, level["waits"] * link.latency)
+            seconds = link.seconds(level["bytes"], sum(row[: len(SIZES)]), level["waits"])
             levels.append({**level, "start": clock, **_timed(level, seconds, link)})
             clock += seconds
         total = _counted([sum(column) for column in zip(*self._counts, strict=True)] or [0] * _core.TRAFFIC_FIELDS)

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from ..graph.traversal_stats import link_ceiling
+from ..memory import UnifiedTensor
 from ..sampling import NeighborSampler, Sample
 
 _SECTOR = 32  # bytes of the least read over the link
@@ -39,7 +40,7 @@ FIELDS = tuple(field.name for field in dataclasses.fields(Served))
 
 def tiers_of(features: Any, node: torch.Tensor) -> dict[str, int]:
     """From where the rows of ``node`` come, if they are fetched now: how many by tier. Waits for the device."""
-    if hasattr(features, "count"):  # a table of several tiers
+    if hasattr(features, "count") and not isinstance(features, UnifiedTensor):  # a table of several tiers
         return dict(features.count(node).rows)
     tier = "local" if isinstance(features, torch.Tensor) and features.is_cuda else "host"
     return {"local": 0, "peers": 0, "host": 0, tier: len(node)}
