@@ -84,4 +84,29 @@ class SumOverLists {
   bool is_first_ = true;  // of the task's lists
 };
 
+// The sum of values[u] for every u in v's list, by a warp of one lane.
+template <class Graph, class Real, class Counts>
+HINTERLAND_FN double sum_over_list(const Graph& graph, int64_t vertex, const ListBounds& list, const Real* values, Counts& counts) {
+  double sum = 0;
+  if constexpr (requires { graph.edges; }) {
+    const auto edges = graph.edges;
+    edges.count_run(list.begin, list.end, counts.meter);
+    for (int64_t i = list.begin; i < list.end; ++i) {
+      const auto to = edges.read_alone(i);
+      if (graph.has(to)) [[likely]]
+        sum += static_cast<double>(values[to]);
+      else
+        counts.bad = min_of(counts.bad, vertex);
+    }
+  } else {
+    const auto lists = lists_of(graph, vertex, true, counts);
+    auto add = [&](const auto& batch) {
+      for (int k = 0; k < batch.kSize; ++k)
+        if (batch.from[k] >= 0) sum += static_cast<double>(values[batch.to[k]]);
+    };
+    visit_chunks(graph, lists, vertex, 0, lists.chunks, add, counts);
+  }
+  return sum;
+}
+
 }  // namespace hinterland::graph
