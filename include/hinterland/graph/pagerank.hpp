@@ -29,8 +29,8 @@ struct PagerankParams {
   int64_t max_iterations;
   int64_t undirected;    // begin with the guess by degree, and relax
   const void* personal;  // Real [vertices], or null
-  void* contributions;   // Real [vertices], of every second iteration
-  void* others;          // the same, of those between; `contributions` itself where a warp has many lanes and does not relax
+  void* contributions;   // Real [vertices]
+  void* others;          // those of the iteration before; `contributions` itself where a warp has many lanes and does not relax
   void* sums;            // Real [vertices]; the scores end up here
   char* scratch;         // that of a PagerankState
 };
@@ -94,8 +94,7 @@ struct PagerankState {
   // What a vertex gives along each out-edge: its score over its out-degree, or over 1 where it has none: nobody reads it then.
   Real *contributions, *others;
   Real* sums;            // of the contributions that a vertex gets from lists that are not taken whole; at the end, the scores
-  const Real* personal;  // p, or null for `equal`
-  double equal;          // 1 / V
+  const Real* personal;  // p, or null for 1 / V
   PagerankOptions options;
   PagerankControl* control;
   Frontier frontier;
@@ -106,16 +105,17 @@ struct PagerankState {
         others(static_cast<Real*>(p.others)),
         sums(static_cast<Real*>(p.sums)),
         personal(static_cast<const Real*>(p.personal)),
-        equal(1.0 / static_cast<double>(num_vertices)),
         options(p.options),
         control(scratch.take<PagerankControl>(1)),
         frontier(scratch, num_vertices, num_edges) {}
 
   HINTERLAND_FN double p(int64_t vertex) const {
-    return personal == nullptr ? equal : static_cast<double>(personal[vertex]);
+    return personal == nullptr ? 1.0 / static_cast<double>(frontier.num_vertices) : static_cast<double>(personal[vertex]);
   }
-  // The contributions that an iteration reads. The one after it overwrites them.
-  HINTERLAND_FN Real* of(int64_t iteration) const { return iteration % 2 == 0 ? contributions : others; }
+  // The contributions that an iteration reads, and those of the iteration before. A warp of one lane reads lists while it writes, so
+  // there arrays change places; a GPU writes when all lists have been read, and moves what it had.
+  HINTERLAND_FN Real* of(int64_t iteration) const { return Warp::kWidth > 1 || iteration % 2 == 0 ? contributions : others; }
+  HINTERLAND_FN Real* before(int64_t iteration) const { return Warp::kWidth > 1 ? others : of(iteration + 1); }
   HINTERLAND_FN PagerankTotals& totals(int64_t iteration) const { return control->totals[iteration % 2]; }
 };
 
@@ -204,7 +204,7 @@ HINTERLAND_FN void update_scores(Team& team, const Graph& graph, const Graph& in
   const double damping = state.options.damping, dangling = atomic_load(state.totals(iteration + 1).dangling);
   const double weight = atomic_load(state.control->relaxation.weight), jumps = 1 - damping + damping * dangling;
   const Real* const now = state.of(iteration);
-  Real* const next = state.of(iteration + 1);
+  Real *const before = state.before(iteration), *const next = state.of(iteration + 1);
   PagerankTotals& totals = state.totals(iteration);
   team.static_for(state.frontier.num_groups, [&](const auto& ranges) {
     double parts[3] = {};
@@ -214,11 +214,12 @@ HINTERLAND_FN void update_scores(Team& team, const Graph& graph, const Graph& in
       const Received received(incoming, state, now, begin, end, counts);
       for (int64_t vertex = begin + Warp::lane(); vertex < end; vertex += Warp::kWidth) {
         const int64_t degree = graph.degree(vertex);
-        const double over = degree_or_one(graph, vertex), before = static_cast<double>(next[vertex]);
+        const double over = degree_or_one(graph, vertex), earlier = static_cast<double>(before[vertex]);
         const double was = static_cast<double>(now[vertex]), old = was * over;
         const double score = jumps * state.p(vertex) + damping * received(vertex);
         const double contribution = score / over, change = score - old;
-        const double relaxed = before + weight * (contribution - before);
+        const double relaxed = earlier + weight * (contribution - earlier);
+        if (Warp::kWidth > 1) before[vertex] = now[vertex];
         next[vertex] = static_cast<Real>(relaxed);
         parts[0] += max_of(change, -change) - (1 + damping) * min_of(old, 0.0);
         parts[1] += change * (contribution - was);
@@ -261,13 +262,13 @@ HINTERLAND_FN void pagerank(Team& team, const Graph& graph, const Graph& incomin
       PagerankTotals& totals = state.totals(iteration);
       totals.error = totals.square = totals.dangling = 0;
     });
-    const Real* const now = state.of(iteration);
-    visit_tasks(team, incoming, frontier, iteration, num_tasks, [&](auto&) { return SumOverLists<Real>(now, state.sums); });
+    visit_tasks(team, incoming, frontier, iteration, num_tasks,
+                [&](auto&) { return SumOverLists<Real>(state.of(iteration), state.sums); });
     update_scores(team, graph, incoming, state, iteration);
     error = atomic_load(state.totals(iteration).error);
     goes_on = error >= state.options.tolerance && iteration + 1 < max_iterations;
   }
-  const Real* const last = state.of(undirected ? iteration - 1 : iteration);
+  const Real* const last = Warp::kWidth > 1 || undirected ? state.before(iteration) : state.of(iteration);
   for_each_vertex(team, frontier, [&](int64_t vertex, bool there) {
     if (!there) return;
     state.sums[vertex] = static_cast<Real>(degree_or_one(graph, vertex) * max_of(static_cast<double>(last[vertex]), 0.0));
