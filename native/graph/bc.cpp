@@ -6,14 +6,15 @@
 
 namespace hinterland::native {
 
-HINTERLAND_STRUCT(graph::BcParams, graph, source, levels, sigma, scores, scratch, history_size);
+HINTERLAND_STRUCT(graph::BcParams, graph, source, undirected, levels, sigma, scores, scratch, history_size);
 
 namespace {
 
 void betweenness(const graph::BcParams& p) {
   with_graph(*p.graph, nullptr, [&](const auto& graph, const auto*) {
     ThreadTeam team;
-    graph::betweenness(team, graph, graph::BcState(p, graph.num_vertices, graph.num_edges), p.source);
+    const graph::BcState state(p, graph.num_vertices, graph.num_edges);
+    graph::betweenness(team, graph, state, p.source, p.undirected != 0);
   });
 }
 

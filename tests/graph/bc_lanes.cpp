@@ -84,7 +84,7 @@ bool agrees(unsigned seed) {
     const graph::BcState state(p, vertices, graph.num_edges);
     Lanes::run([&] {
       LaneTeam team;
-      betweenness(team, graph, state, source);
+      betweenness(team, graph, state, source, false);
     });
     if (state.frontier.control->bad != graph::FrontierControl::kNone || *state.overflow != 0) return false;
     for (int64_t v = 0; v < vertices; ++v) {

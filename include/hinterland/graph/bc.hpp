@@ -7,11 +7,14 @@
 // Kept is  c[v] = (1 + delta[v]) / sigma[v] = 1 / sigma[v] + the sum for v.  It begins as 1 / sigma[v] when v's level is known,
 // and the backward pass only adds c to c: a vertex whose list many warps share needs no second pass over its parts.
 //
-// Both passes read the lists of a level's vertices, so the transposed graph is not needed. Path counts are doubles: exact, and so
+// Both passes read the lists of a level's vertices, so the transposed graph is not needed. In an undirected graph a CPU may read
+// the lists at the other end of the same edges, where these are fewer: forward those of all vertices without a level, which look for
+// neighbours in the frontier (Beamer, Asanovic and Patterson, "Direction-optimizing breadth-first search", 2012), and backward those
+// of the level below, which add to the one above. Path counts are doubles: exact, and so
 // the same in any order of addition, up to 2^53. Sums depend on the order in their last bits.
 #pragma once
 
-#include "hinterland/graph/advance.hpp"
+#include "hinterland/graph/sum_over_lists.hpp"
 
 namespace hinterland::graph {
 
@@ -19,10 +22,11 @@ namespace hinterland::graph {
 struct BcParams {
   const GraphWords* graph;
   int64_t source;
-  int32_t* levels;  // [vertices], all -1
-  double* sigma;    // [vertices], all 0: shortest paths from the source
-  double* scores;   // [vertices], added to
-  char* scratch;    // that of a BcState
+  int64_t undirected;  // every edge is there in both directions
+  int32_t* levels;     // [vertices], all -1
+  double* sigma;       // [vertices], all 0: shortest paths from the source
+  double* scores;      // [vertices], added to
+  char* scratch;       // that of a BcState
   int64_t history_size;
 };
 
@@ -80,7 +84,64 @@ struct CountPaths {
   }
 };
 
-// Backward: u gathers from its neighbours one level further. The elements of one list follow each other, so a warp sums them by
+// Forward, where a warp is one lane: vertices without a level look for all their neighbours in the frontier.
+template <class Graph>
+struct PullPaths {
+  const Graph& graph;
+  const BcState& state;
+  int32_t depth;
+
+  struct InFrontier {
+    const BcState& state;
+    int32_t depth;
+    HINTERLAND_FN double operator[](int64_t vertex) const { return state.levels[vertex] == depth ? state.sigma[vertex] : 0; }
+  };
+
+  template <class Touched, class Parts, class Counts>
+  HINTERLAND_FN void group(int64_t group, Touched& touched, Parts&, Counts& counts) const {
+    uint32_t found = 0;
+    const int64_t end = min_of((group + 1) * kGroup, graph.num_vertices);
+    for (int64_t vertex = group * kGroup; vertex < end; ++vertex) {
+      if (state.levels[vertex] >= 0) continue;
+      const ListBounds list(graph, vertex, true, counts);
+      const double paths = sum_over_list(graph, vertex, list, InFrontier{state, depth}, counts);
+      if (paths == 0) continue;
+      state.sigma[vertex] = paths;
+      found |= bit_of(vertex);
+    }
+    if (found == 0) return;
+    state.frontier.next[group] = found;
+    touched.append(group);
+  }
+  template <class Touched, class Counts>
+  HINTERLAND_FN void part(const Task&, Touched&, Counts&) const {}  // lists are not cut
+};
+
+// Whether reading `far` edges at the other ends, and looking at all vertices, costs less than reading `near` edges. An edge costs
+// about as much as four vertices: chosen, not measured.
+HINTERLAND_FN bool is_cheaper(int64_t far, int64_t near, int64_t num_vertices) { return far + num_vertices / 4 < near; }
+
+// What a vertex of a level gets from a neighbour: something from the next level alone.
+struct FromNextLevel {
+  const BcState& state;
+  int32_t depth;
+  HINTERLAND_FN double operator[](int64_t vertex) const { return state.levels[vertex] == depth + 1 ? state.c[vertex] : 0; }
+};
+
+// Backward from the other end: v adds to its neighbours one level up.
+struct GiveDependencies {
+  const BcState& state;
+  int32_t depth;  // of the neighbours
+
+  template <class Batch>
+  HINTERLAND_FN void operator()(const Batch& batch) const {
+    for (int k = 0; k < Batch::kSize; ++k)
+      if (batch.from[k] >= 0 && state.levels[batch.to[k]] == depth)
+        atomic_add(state.c[batch.to[k]], state.c[batch.from[k]]);
+  }
+};
+
+// Backward, where a warp has many lanes: u gathers from its neighbours one level further. The elements of one list follow each other, so a warp sums them by
 // shuffles, and one lane adds the sum to memory.
 struct GatherDependencies {
   const BcState& state;
@@ -150,7 +211,7 @@ class Trail {
 
 // One source's share is added to the scores. Levels and sigma end as they began, at -1 and 0.
 template <class Team, class Graph>
-HINTERLAND_FN void betweenness(Team& team, const Graph& graph, const BcState& state, int64_t source) {
+HINTERLAND_FN void betweenness(Team& team, const Graph& graph, const BcState& state, int64_t source, bool undirected) {
   const Frontier& frontier = state.frontier;
   Trail trail(state);
   team.single([&] {
@@ -168,21 +229,41 @@ HINTERLAND_FN void betweenness(Team& team, const Graph& graph, const BcState& st
     collect_groups(team, graph, frontier, depth, groups, [&] { return EnterPaths{state, static_cast<int32_t>(depth)}; });
     // Where every vertex has its level no edge leads to another.
     const bool done = frontier.reached(depth) == graph.num_vertices;
-    const int64_t num_tasks = done ? 0 : frontier.num_tasks(depth);
+    const int64_t num_tasks = done ? 0 : frontier.num_tasks(depth), edges = frontier.edges(depth);
     team.single([&] { frontier.begin_visit(depth, num_tasks, team.now_ns()); });
+    if constexpr (Warp::kWidth == 1)
+      if (undirected && !done && is_cheaper(graph.num_edges - frontier.explored(depth), edges, graph.num_vertices)) {
+        advance_pull(team, graph, frontier, depth, PullPaths<Graph>{graph, state, static_cast<int32_t>(depth)});
+        continue;
+      }
     visit_tasks(team, graph, frontier, depth, num_tasks,
                 [&]<class Touched>(Touched& touched) { return CountPaths<Touched>{state, touched}; });
   }
 
   // The deepest level has nobody to gather from, and the source is not between itself and others. Steps go on being numbered.
   const int64_t deepest = depth - 1;
-  trail.back(team);
+  GroupList groups = trail.back(team);
   for (int64_t level = deepest - 1; level > 0; --level, ++depth) {
-    const GroupList groups = trail.back(team);
     team.single([&] { frontier.begin_step(depth, team.now_ns()); });
+    const int32_t own = static_cast<int32_t>(level);
+    if constexpr (Warp::kWidth == 1) {
+      const int64_t below = frontier.record(level + 1).edges, edges = frontier.record(level).edges;
+      if (undirected && level + 1 < kStepRecords && is_cheaper(below, edges, graph.num_vertices)) {
+        const auto in_next = [&](int64_t vertex) { return state.levels[vertex] == level + 1; };
+        advance(team, graph, frontier, depth, groups, where(frontier, groups, in_next),
+                [&](auto&) { return GiveDependencies{state, own}; });
+        groups = trail.back(team);
+        continue;
+      }
+    }
+    groups = trail.back(team);
     const auto in_level = [&](int64_t vertex) { return state.levels[vertex] == level; };
-    advance(team, graph, frontier, depth, groups, where(frontier, groups, in_level),
-            [&](auto&) { return GatherDependencies{state, static_cast<int32_t>(level)}; });
+    advance(team, graph, frontier, depth, groups, where(frontier, groups, in_level), [&](auto&) {
+      if constexpr (Warp::kWidth == 1)
+        return SumOverLists<double, FromNextLevel>({state, own}, state.c);
+      else
+        return GatherDependencies{state, own};
+    });
   }
 
   team.static_for(frontier.num_groups, [&](const auto& ranges) {

@@ -29,8 +29,8 @@ struct PagerankParams {
   int64_t max_iterations;
   int64_t undirected;    // begin with the guess by degree, and relax
   const void* personal;  // Real [vertices], or null
-  void* contributions;   // Real [vertices], of every second iteration
-  void* others;          // the same, of those between; `contributions` itself where a warp has many lanes and does not relax
+  void* contributions;   // Real [vertices]
+  void* others;          // those of the iteration before; `contributions` itself where a warp has many lanes and does not relax
   void* sums;            // Real [vertices]; the scores end up here
   char* scratch;         // that of a PagerankState
 };
@@ -112,29 +112,20 @@ struct PagerankState {
   HINTERLAND_FN double p(int64_t vertex) const {
     return personal == nullptr ? 1.0 / static_cast<double>(frontier.num_vertices) : static_cast<double>(personal[vertex]);
   }
-  // The contributions that an iteration reads. The one after it overwrites them.
-  HINTERLAND_FN Real* of(int64_t iteration) const { return iteration % 2 == 0 ? contributions : others; }
+  // The contributions that an iteration reads, and those of the iteration before. A warp of one lane reads lists while it writes, so
+  // there arrays change places; a GPU writes when all lists have been read, and moves what it had.
+  HINTERLAND_FN Real* of(int64_t iteration) const { return Warp::kWidth > 1 || iteration % 2 == 0 ? contributions : others; }
+  HINTERLAND_FN Real* before(int64_t iteration) const { return Warp::kWidth > 1 ? others : of(iteration + 1); }
   HINTERLAND_FN PagerankTotals& totals(int64_t iteration) const { return control->totals[iteration % 2]; }
 };
 
-// body(vertex, parts, counts) for all vertices: what it adds to a part ends up in the total of the same number. counts: of what a
-// lane reads of lists by itself.
-template <class Graph, class Team, class Body, int kTotals>
-HINTERLAND_FN void sum_over_vertices(Team& team, const Frontier& frontier, int64_t step, double* const (&totals)[kTotals],
-                                     const Body& body) {
-  team.static_for(frontier.num_groups, [&](const auto& ranges) {
-    double parts[kTotals] = {};
-    CountsOf<Graph> counts;
-    ranges([&](int64_t first, int64_t last) {
-      const int64_t end = min_of(last * kGroup, frontier.num_vertices);
-      for (int64_t vertex = first * kGroup + Warp::lane(); vertex < end; vertex += Warp::kWidth) body(vertex, parts, counts);
-    });
-    for (int i = 0; i < kTotals; ++i) {
-      const double sum = Warp::sum(parts[i]);
-      if (Warp::lane() == 0) atomic_add(*totals[i], sum);
-    }
-    if constexpr (Warp::kWidth == 1) counts.add_to(frontier, step);
-  });
+// A lane's parts of some sums over all vertices, for which parts(vertex, part) adds to part[i] what belongs to totals[i].
+template <int kTotals>
+HINTERLAND_FN void add_parts(const double (&parts)[kTotals], double* const (&totals)[kTotals]) {
+  for (int i = 0; i < kTotals; ++i) {
+    const double sum = Warp::sum(parts[i]);
+    if (Warp::lane() == 0) atomic_add(*totals[i], sum);
+  }
 }
 
 template <class Graph>
@@ -149,8 +140,12 @@ HINTERLAND_FN double degree_or_one(const Graph& graph, int64_t vertex) {
 template <class Team, class Graph, class Real>
 HINTERLAND_FN void first_guess(Team& team, const Graph& graph, const PagerankState<Real>& state, bool by_degree) {
   PagerankControl& control = *state.control;
-  sum_over_vertices<Graph>(team, state.frontier, 0, {&control.dangling_share}, [&](int64_t vertex, double* parts, auto&) {
-    if (graph.degree(vertex) == 0) parts[0] += state.p(vertex);
+  team.static_for(state.frontier.num_groups, [&](const auto& ranges) {
+    double parts[1] = {};
+    for_each_vertex_of(ranges, state.frontier, [&](int64_t vertex, bool there) {
+      if (there && graph.degree(vertex) == 0) parts[0] += state.p(vertex);
+    });
+    add_parts(parts, {&control.dangling_share});
   });
   const double damping = by_degree ? state.options.damping : 0, share = min_of(atomic_load(control.dangling_share), 1.0);
   const double dangling = (1 - damping) * share / (1 - damping * share);
@@ -165,38 +160,41 @@ HINTERLAND_FN void first_guess(Team& team, const Graph& graph, const PagerankSta
   });
 }
 
-// A visitor of one list by one lane.
-template <class Real>
-struct SumOverList {
-  const Real* values;
-  double sum = 0;
-
-  template <class Batch>
-  HINTERLAND_FN void operator()(const Batch& batch) {
-    for (int k = 0; k < Batch::kSize; ++k)
-      if (batch.from[k] >= 0) sum += static_cast<double>(values[batch.to[k]]);
-  }
-};
-
 // Whether a list is cut into tasks, which sum it up before update_scores(). A warp of many lanes does so with all lists.
 HINTERLAND_FN bool is_cut(int64_t length) { return Warp::kWidth > 1 || length > kTaskEdges; }
 
-// Sum of the contributions to a vertex, from its list or, where that is cut, from what tasks have added up.
-template <class Graph, class Real, class Counts>
-HINTERLAND_FN double received(const Graph& incoming, const PagerankState<Real>& state, const Real* values, int64_t vertex,
-                              Counts& counts) {
-  if constexpr (Warp::kWidth == 1) {
-    const auto lists = lists_of(incoming, vertex, true, counts);
-    if (!is_cut(lists.length())) {
-      SumOverList<Real> list{values};
-      visit_chunks(incoming, lists, vertex, 0, lists.chunks, list, counts);
-      return list.sum;
-    }
+// The sums of the contributions to some vertices, as update_scores() asks for them: to all lanes' vertices, from what tasks have added
+// up; or, where a warp is one lane, to those of a group, whose lists it goes through at once before any score is made of a sum.
+template <class Graph, class Real>
+class Received {
+ public:
+  HINTERLAND_FN Received(const Graph& incoming, const PagerankState<Real>& state, const Real* values, int64_t begin, int64_t end,
+                         CountsOf<Graph>& counts)
+      : state_(state), begin_(begin) {
+    if constexpr (Warp::kWidth == 1)
+      for (int64_t vertex = begin; vertex < end; ++vertex) {
+        const ListBounds list(incoming, vertex, true, counts);
+        held_[vertex - begin] =
+            is_cut(list.end - list.begin) ? take(vertex) : sum_over_list(incoming, vertex, list, values, counts);
+      }
   }
-  const double sum = static_cast<double>(state.sums[vertex]);
-  state.sums[vertex] = 0;
-  return sum;
-}
+
+  HINTERLAND_FN double operator()(int64_t vertex) const {
+    if constexpr (Warp::kWidth == 1) return held_[vertex - begin_];
+    return take(vertex);
+  }
+
+ private:
+  HINTERLAND_FN double take(int64_t vertex) const {
+    const double sum = static_cast<double>(state_.sums[vertex]);
+    state_.sums[vertex] = 0;
+    return sum;
+  }
+
+  const PagerankState<Real>& state_;
+  int64_t begin_;
+  double held_[Warp::kWidth == 1 ? kGroup : 1];
+};
 
 // From sums to new scores, and what PagerankTotals has. Scores that are relaxed may fall below 0, and are 0 in the end: that changes
 // the right-hand side for them by at most (1 + d) times as much, which is counted as an error now.
@@ -204,25 +202,33 @@ template <class Team, class Graph, class Real>
 HINTERLAND_FN void update_scores(Team& team, const Graph& graph, const Graph& incoming, const PagerankState<Real>& state,
                                  int64_t iteration) {
   const double damping = state.options.damping, dangling = atomic_load(state.totals(iteration + 1).dangling);
-  const double weight = atomic_load(state.control->relaxation.weight);
+  const double weight = atomic_load(state.control->relaxation.weight), jumps = 1 - damping + damping * dangling;
   const Real* const now = state.of(iteration);
-  Real* const next = state.of(iteration + 1);
+  Real *const before = state.before(iteration), *const next = state.of(iteration + 1);
   PagerankTotals& totals = state.totals(iteration);
-  sum_over_vertices<Graph>(
-      team, state.frontier, iteration, {&totals.error, &totals.square, &totals.dangling},
-      [&](int64_t vertex, double* parts, auto& counts) {
+  team.static_for(state.frontier.num_groups, [&](const auto& ranges) {
+    double parts[3] = {};
+    CountsOf<Graph> counts;
+    ranges([&](int64_t first, int64_t last) {
+      const int64_t begin = first * kGroup, end = min_of(last * kGroup, state.frontier.num_vertices);
+      const Received received(incoming, state, now, begin, end, counts);
+      for (int64_t vertex = begin + Warp::lane(); vertex < end; vertex += Warp::kWidth) {
         const int64_t degree = graph.degree(vertex);
-        const double over = degree_or_one(graph, vertex), before = static_cast<double>(next[vertex]);
-        const double old = static_cast<double>(now[vertex]) * over;
-        const double sum = received(incoming, state, now, vertex, counts);
-        const double score = (1 - damping) * state.p(vertex) + damping * (sum + dangling * state.p(vertex));
+        const double over = degree_or_one(graph, vertex), earlier = static_cast<double>(before[vertex]);
+        const double was = static_cast<double>(now[vertex]), old = was * over;
+        const double score = jumps * state.p(vertex) + damping * received(vertex);
         const double contribution = score / over, change = score - old;
-        const double relaxed = before + weight * (contribution - before);
+        const double relaxed = earlier + weight * (contribution - earlier);
+        if (Warp::kWidth > 1) before[vertex] = now[vertex];
         next[vertex] = static_cast<Real>(relaxed);
         parts[0] += max_of(change, -change) - (1 + damping) * min_of(old, 0.0);
-        parts[1] += change * change / over;
+        parts[1] += change * (contribution - was);
         if (degree == 0) parts[2] += relaxed;
-      });
+      }
+    });
+    add_parts(parts, {&totals.error, &totals.square, &totals.dangling});
+    if constexpr (Warp::kWidth == 1) counts.add_to(state.frontier, iteration);
+  });
 }
 
 // The whole algorithm. Tasks are the same in every iteration, so they are collected once. It ends after the iteration that
@@ -256,13 +262,13 @@ HINTERLAND_FN void pagerank(Team& team, const Graph& graph, const Graph& incomin
       PagerankTotals& totals = state.totals(iteration);
       totals.error = totals.square = totals.dangling = 0;
     });
-    const Real* const now = state.of(iteration);
-    visit_tasks(team, incoming, frontier, iteration, num_tasks, [&](auto&) { return SumOverLists<Real>(now, state.sums); });
+    visit_tasks(team, incoming, frontier, iteration, num_tasks,
+                [&](auto&) { return SumOverLists<Real>(state.of(iteration), state.sums); });
     update_scores(team, graph, incoming, state, iteration);
     error = atomic_load(state.totals(iteration).error);
     goes_on = error >= state.options.tolerance && iteration + 1 < max_iterations;
   }
-  const Real* const last = state.of(undirected ? iteration - 1 : iteration);
+  const Real* const last = Warp::kWidth > 1 || undirected ? state.before(iteration) : state.of(iteration);
   for_each_vertex(team, frontier, [&](int64_t vertex, bool there) {
     if (!there) return;
     state.sums[vertex] = static_cast<Real>(degree_or_one(graph, vertex) * max_of(static_cast<double>(last[vertex]), 0.0));

@@ -5,12 +5,12 @@
 
 namespace hinterland::graph {
 
-// A visitor: sums[v] += values[u] for every u in v's list. Chunks come in the order of lists, so most belong to the vertex of the
+// A visitor: sums[v] += values[u] for every u in v's list; `values` is an array, or computes them. Chunks come in the order of lists, so most belong to the vertex of the
 // chunk before: each lane then adds to its own part of that vertex's sum, and the parts meet when the vertex changes.
-template <class Real>
+template <class Real, class Values = const Real*>
 class SumOverLists {
  public:
-  HINTERLAND_FN SumOverLists(const Real* values, Real* sums) : values_(values), sums_(sums) {}
+  HINTERLAND_FN SumOverLists(Values values, Real* sums) : values_(values), sums_(sums) {}
 
   template <class Batch>
   HINTERLAND_FN void operator()(const Batch& batch) {
@@ -77,11 +77,37 @@ class SumOverLists {
     owner_ = -1;
   }
 
-  const Real* values_;
+  Values values_;
   Real* sums_;
   int64_t owner_ = -1;  // the same in all lanes
   double part_ = 0;
   bool is_first_ = true;  // of the task's lists
 };
+
+// The sum of values[u] for every u in v's list, by a warp of one lane.
+template <class Graph, class Values, class Counts>
+HINTERLAND_FN double sum_over_list(const Graph& graph, int64_t vertex, const ListBounds& list, const Values& values,
+                                   Counts& counts) {
+  double sum = 0;
+  if constexpr (requires { graph.edges; }) {
+    const auto edges = graph.edges;
+    edges.count_run(list.begin, list.end, counts.meter);
+    for (int64_t i = list.begin; i < list.end; ++i) {
+      const auto to = edges.read_alone(i);
+      if (graph.has(to)) [[likely]]
+        sum += static_cast<double>(values[to]);
+      else
+        counts.bad = min_of(counts.bad, vertex);
+    }
+  } else {
+    const auto lists = lists_of(graph, vertex, true, counts);
+    auto add = [&](const auto& batch) {
+      for (int k = 0; k < batch.kSize; ++k)
+        if (batch.from[k] >= 0) sum += static_cast<double>(values[batch.to[k]]);
+    };
+    visit_chunks(graph, lists, vertex, 0, lists.chunks, add, counts);
+  }
+  return sum;
+}
 
 }  // namespace hinterland::graph

@@ -9,7 +9,7 @@ __global__ void __launch_bounds__(512, 2) bc_kernel(const __grid_constant__ BcPa
   const Graph graph(*p.graph);
   const BcState state(p, graph.num_vertices, graph.num_edges);
   GridTeam team(&state.frontier.control->team);
-  betweenness(team, graph, state, p.source);
+  betweenness(team, graph, state, p.source, p.undirected != 0);
 }
 
 }  // namespace hinterland::graph

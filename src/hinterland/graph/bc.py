@@ -151,6 +151,7 @@ def _run(prepared: Prepared, sources: list[int], counts: bool) -> tuple[torch.Te
                 _PARAMS(
                     graph=prepared.out.words_for(counts),
                     source=inner,
+                    undirected=not graph.directed,
                     levels=levels.data_ptr(),
                     sigma=sigma.data_ptr(),
                     scores=scores.data_ptr(),
