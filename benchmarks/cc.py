@@ -92,8 +92,8 @@ def _numberings(bits: int, places: tuple[str, ...], device: str) -> list[dict[st
 
 
 def _local_graphs(bits: int) -> dict[str, torch.Tensor]:
-    """Ends of edges ``[2, edges]``: a grid without a tenth of its edges, a small-world ring, a path, and a graph as the web is, whose
-    links are short and whose degrees are skewed."""
+    """Ends of edges ``[2, edges]``: a grid without a tenth of its edges, a small-world ring, a path, and a graph as the web is,
+    whose links are short and whose degrees are skewed."""
     random = torch.Generator().manual_seed(1)
     count, v = 1 << bits, torch.arange(1 << bits)
     square = v.view(1 << bits // 2, -1)

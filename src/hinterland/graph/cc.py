@@ -93,7 +93,8 @@ def connected_components(
 
 
 # A run's memory is that of its result, eight bytes a vertex. Labels of four bytes lie in its first half; in the second, a GPU
-# has its scratch, and a CPU puts second neighbours. At the end labels are widened where they lie.
+# has its scratch, and a CPU puts second neighbours. At the end labels are widened where they lie, unless a GPU has room for
+# more.
 _LINE = 128  # bytes, at which halves begin
 _HALVINGS = 4  # in which labels are widened; the sixteenth that is left goes by way of other memory
 
@@ -152,7 +153,10 @@ def _run(prepared: Prepared, mode: str, counts: bool) -> tuple[tuple[torch.Tenso
         if prepared.order is not None:
             room = torch.empty_like(labels) if second is None else second[: width * vertices].view(labels.dtype)
             labels.copy_(smallest_outer(prepared.order, labels, room))
-        labels = labels if width == 8 else _widened(labels, memory[: 8 * vertices].view(torch.int64))
+        if prepared.plan.left >= allocated(8 * vertices):
+            labels = labels.to(torch.int64)  # one pass in place of several, where there is room
+        elif width == 4:
+            labels = _widened(labels, memory[: 8 * vertices].view(torch.int64))
     return (labels, count), Run(finished, clock)
 
 
