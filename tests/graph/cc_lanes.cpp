@@ -89,9 +89,32 @@ bool agrees(unsigned seed) {
   return true;
 }
 
+// Linking the end of a long way with a smaller vertex halves that way, and leaves every vertex a way to the root.
+bool halves_ways() {
+  constexpr int64_t kLength = 1000;
+  std::vector<uint32_t> labels(kLength + 1);
+  for (int64_t v = 1; v <= kLength; ++v) labels[v] = v == 1 ? 1 : v - 1;
+  graph::ComponentsParams p{};
+  p.labels = labels.data();
+  const graph::ComponentsState<uint32_t> state(p, kLength + 1, 0);
+  const auto steps = [&](uint32_t v) {
+    int64_t count = 0;
+    for (; labels[v] != v; v = labels[v]) ++count;
+    return v == 0 ? count : -1;
+  };
+  state.link(kLength, 0);
+  for (uint32_t v = 0; v <= kLength; ++v)
+    if (steps(v) < 0) return false;
+  return steps(kLength) <= kLength / 2 + 1;
+}
+
 }  // namespace
 
 int main() {
+  if (!halves_ways()) {
+    std::printf("a way was not halved\n");
+    return 1;
+  }
   for (unsigned seed = 0; seed < Lanes::rounds(12); ++seed)
     if (!agrees<int32_t, uint32_t>(seed) || !agrees<int64_t, uint32_t>(seed) || !agrees<int64_t, uint64_t>(seed)) {
       std::printf("seed %u\n", seed);

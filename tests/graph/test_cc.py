@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from types import SimpleNamespace
 
 import networkx as nx
 import numpy as np
@@ -15,7 +16,7 @@ from scipy.sparse import csgraph
 
 import hinterland as hl
 from hinterland import _core
-from hinterland.graph import verify_components
+from hinterland.graph import traversal, verify_components
 from hinterland.graph.algorithms import state_bytes
 from hinterland.graph.cc import MODES
 from hinterland.graph.lists import NeighborLists
@@ -154,6 +155,67 @@ def test_most_edges_are_never_looked_at():
     assert hl.connected_components(graph, device="cpu", stats=True).stats["edges"] < graph.num_edges / 100
 
 
+def grid(height, width, missing, seed):
+    """Row-major numbers, some edges missing."""
+    numbers = torch.arange(height * width).view(height, width)
+    across = torch.stack([numbers[:, :-1].reshape(-1), numbers[:, 1:].reshape(-1)])
+    ends = torch.cat([across, torch.stack([numbers[:-1].reshape(-1), numbers[1:].reshape(-1)])], 1)
+    return ends[:, torch.rand(ends.shape[1], generator=torch.Generator().manual_seed(seed)) >= missing]
+
+
+def bit_reversed(bits):
+    numbers = torch.arange(1 << bits)
+    return sum(((numbers >> bit) & 1) << (bits - 1 - bit) for bit in range(bits))
+
+
+@pytest.mark.parametrize("directed", [True, False])
+@pytest.mark.parametrize("numbers", ["row-major", "reversed", "bit-reversed", "permuted"])
+@pytest.mark.parametrize("height", [2, 64])
+def test_grid_in_any_numbering(device, directed, numbers, height):
+    """Ways through first neighbours are as long as the grid, or short, by how its vertices are numbered."""
+    count = 1 << 12
+    given = torch.arange(count)
+    renumbered = {
+        "row-major": given,
+        "reversed": given.flip(0),
+        "bit-reversed": bit_reversed(12),
+        "permuted": torch.randperm(count, generator=torch.Generator().manual_seed(5)),
+    }[numbers]
+    src, dst = renumbered[grid(height, count // height, 0.1, seed=3)]
+    check(hl.from_edges(src, dst, num_vertices=count, symmetrize=not directed), device)
+
+
+def test_vertices_without_lists_are_not_visited():
+    """2,000 of them, and a component that the first links do not find whole."""
+    src, dst = torch.tensor([0, 1, 2, 3, 4, 5, 6]), torch.tensor([7, 7, 7, 7, 7, 7, 7])
+    graph = hl.from_edges(src, dst, num_vertices=2008, symmetrize=True)
+    result = hl.connected_components(graph, device="cpu", stats=True)
+    assert result.count == 2001 and result.stats["reached"] <= 8
+    assert hl.connected_components(graph, "all-lists", device="cpu", stats=True).stats["reached"] == 2008
+
+
+@pytest.mark.parametrize("vertices", [*range(40), 1000, 65537])
+def test_labels_are_widened_where_they_lie(vertices):
+    memory = torch.empty(vertices, dtype=torch.int64)
+    labels = memory.view(torch.int32)[:vertices]
+    given = torch.randint(0, 2**31 - 1, (vertices,), dtype=torch.int32)
+    labels.copy_(given)
+    assert torch.equal(cc_module._widened(labels, memory), given.long())
+
+
+@pytest.mark.parametrize("vertices", [1 << 20, 1 << 30])
+@pytest.mark.parametrize("edges", [4, 16, 32])
+def test_ten_bytes_of_state_a_vertex(vertices, edges):
+    """By the layout alone, result included."""
+    graph = SimpleNamespace(num_vertices=vertices, num_edges=edges * vertices, outer=None)
+    assert cc_module.ALGORITHM.state_bytes(graph) <= 10 * vertices
+
+
+def test_ten_bytes_of_state_a_vertex_of_a_reordered_graph():
+    graph = SimpleNamespace(num_vertices=1 << 30, num_edges=32 << 30, outer=object())
+    assert cc_module.ALGORITHM.state_bytes(graph) <= 10 << 30
+
+
 def test_real_network(real_data, device):
     ends = torch.from_numpy(np.loadtxt(real_data / "soc-Epinions1.txt", dtype=np.int64, comments="#"))
     for symmetrize in (True, False):
@@ -166,8 +228,10 @@ def test_compressed_graph(device, directed, edges):
     check(hl.compress(skewed(5000, edges, symmetrize=not directed)), device)
 
 
-def test_labels_of_a_reordered_graph():
+@pytest.mark.parametrize("at_once", [7, 1 << 22])
+def test_labels_of_a_reordered_graph(monkeypatch, at_once):
     """They are the smallest numbers that the vertices had before."""
+    monkeypatch.setattr(traversal, "_AT_ONCE", at_once)
     graph = skewed(500, 400, symmetrize=True)
     turned = hl.compress(graph, reorder="degree")
     found, expected = (hl.connected_components(g, device="cpu") for g in (turned, graph))

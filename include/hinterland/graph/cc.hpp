@@ -26,7 +26,7 @@ struct ComponentsParams {
   const GraphWords* incoming;  // lists of in-neighbours, `graph` itself for an undirected graph; null where they are not there
   int64_t reread;              // whether reading a list twice costs little
   void* labels;                // Id [vertices]
-  void* seconds;               // Id [vertices] that may be overwritten, where there is room for them; or null
+  void* seconds;               // Id [vertices] where a CPU puts second neighbours; null on a GPU, or without room
   char* scratch;               // that of a ComponentsState
 };
 
@@ -104,13 +104,13 @@ HINTERLAND_FN void compress_all(Team& team, const ComponentsState<Id>& state) {
   });
 }
 
-// Links each vertex with its first neighbours. `reread`: reading a list twice costs little. Then, or where second neighbours
-// can be put down, the first neighbour becomes the label where it is smaller, which needs no atomic operation, and trees are low
-// before the second is linked.
+// Links each vertex with its first neighbours. `reread`: reading a list twice costs little. Then the first neighbour becomes
+// the label where it is smaller, which needs no atomic operation, and trees are low before the second is linked. A CPU reads a
+// list once all the same: the second neighbour is put down on the way.
 template <class Team, class Graph, class Id>
 HINTERLAND_FN void link_first(Team& team, const Graph& graph, const ComponentsState<Id>& state, bool reread) {
   const Frontier& frontier = state.frontier;
-  const bool kept = Warp::kWidth == 1 && reread && state.seconds != nullptr;  // a GPU has none
+  const bool kept = Warp::kWidth == 1 && reread && state.seconds != nullptr;  // never in a GPU's code
   if (reread) {
     for_each_list(team, graph, frontier, 0, [&](int64_t vertex, bool there, auto& counts) {
       const int64_t u = nth_neighbor(graph, vertex, 0, there, counts);

@@ -92,8 +92,9 @@ def connected_components(
     return ComponentsResult(labels, count, report)
 
 
-# A run's memory is that of its result, eight bytes a vertex. Labels of four bytes lie in the first half; the second is scratch on
-# a GPU, and second neighbours on a CPU. At the end labels are widened where they lie.
+# A run's memory is that of its result, eight bytes a vertex. Labels of four bytes lie in its first half; in the second, a GPU
+# has its scratch, and a CPU puts second neighbours. At the end labels are widened where they lie, unless a GPU has room for
+# more.
 _LINE = 128  # bytes, at which halves begin
 _HALVINGS = 4  # in which labels are widened; the sixteenth that is left goes by way of other memory
 
@@ -108,8 +109,8 @@ def _scratch_fits(graph: Graph, layout: ScratchLayout) -> bool:
 
 
 def _state_bytes(graph: Graph) -> int:
-    """GPU memory of one run: the result, and besides it scratch that has no room in it, or what it takes to widen labels or to
-    renumber them."""
+    """GPU memory of one run: the result, and besides it scratch that has no room there, or what widening labels takes, or
+    renumbering them."""
     vertices, width = graph.num_vertices, id_bytes(graph.num_vertices)
     layout = ScratchLayout.of(_core.components_layout, graph)
     scratch = 0 if _scratch_fits(graph, layout) else allocated(layout.bytes)
@@ -152,13 +153,16 @@ def _run(prepared: Prepared, mode: str, counts: bool) -> tuple[tuple[torch.Tenso
         if prepared.order is not None:
             room = torch.empty_like(labels) if second is None else second[: width * vertices].view(labels.dtype)
             labels.copy_(smallest_outer(prepared.order, labels, room))
-        labels = labels if width == 8 else _widened(labels, memory[: 8 * vertices].view(torch.int64))
+        if prepared.plan.left >= allocated(8 * vertices):
+            labels = labels.to(torch.int64)  # one pass in place of several, where there is room
+        elif width == 4:
+            labels = _widened(labels, memory[: 8 * vertices].view(torch.int64))
     return (labels, count), Run(finished, clock)
 
 
 def _widened(labels: torch.Tensor, result: torch.Tensor) -> torch.Tensor:
-    """``result``, to which ``labels``, the first half of its memory, are copied: from the end, the half of them each time, which is
-    written where nothing is left to be read."""
+    """``result``, to which ``labels``, the first half of its memory, are copied: from the end, half of those that are left each
+    time, which are written where nothing is to be read any more."""
     end = len(labels)
     for _ in range(_HALVINGS):
         begin = -(-end // 2)

@@ -79,7 +79,7 @@ def _instance(path: str, types: str) -> str:
 
 
 def scratch_for(layout: ScratchLayout, device: torch.device, memory: torch.Tensor | None = None) -> torch.Tensor:
-    """A run's scratch memory, uint8 ``[layout.bytes]``, zero where it must be; the beginning of ``memory``, where that is given."""
+    """A run's scratch memory, uint8 ``[layout.bytes]``, zero where it must be; of ``memory`` if that is given."""
     scratch = torch.empty(layout.bytes, dtype=torch.uint8, device=device) if memory is None else memory[: layout.bytes]
     zeroed = scratch[: layout.zeroed]
     if zeroed.is_cuda:
@@ -132,8 +132,8 @@ def smallest_outer(order: torch.Tensor | None, labels: torch.Tensor, room: torch
 
 
 def renumbering_bytes(graph: Graph, width: int) -> int:
-    """GPU memory that ``smallest_outer`` takes besides labels of ``width`` bytes and, if they have four, as much room again. 0 for
-    graphs that were not reordered."""
+    """GPU memory that ``smallest_outer`` takes besides labels of ``width`` bytes and, if they have four, as much room again. 0
+    for graphs that were not reordered."""
     if graph.outer is None:
         return 0
     room = allocated(8 * graph.num_vertices) if width == 8 else 0
