@@ -25,7 +25,7 @@ import torch.nn.functional as F
 import hinterland as hl
 from hinterland.graph import Graph, verify_bfs, verify_components, verify_pagerank, verify_sssp
 from hinterland.graph.sources import draw_sources
-from hinterland.memory import copy, report
+from hinterland.memory import report
 from hinterland.probe import timing
 from hinterland.probe.link import copy_rates
 from hinterland.runtime import devices
@@ -95,7 +95,8 @@ def _take(device: torch.device, free_gib: float) -> torch.Tensor | None:
 def _table(size: int, device: torch.device, ceiling: float) -> list[dict[str, Any]]:
     start = time.perf_counter()
     table = filled(size, "host")
-    made = {"gib": size / GIB, "placement": table.placement, "fill_s": time.perf_counter() - start}
+    made = {"gib": size / GIB, "mapped_gib": table.mapped_bytes / GIB, "fill_s": time.perf_counter() - start}
+    print(table.explain(), file=sys.stderr)
     if device.type == "cuda":
         return [{**made, **measure_row(table, row_bytes, 1 << 20, ceiling, device)} for row_bytes in ROW_BYTES]
     rows = []
@@ -182,8 +183,8 @@ def _training(graph: Graph, device: torch.device, batches: int | None) -> list[d
     features = hl.UnifiedTensor.empty((graph.num_vertices, COLUMNS))
     generator = torch.Generator(device=device).manual_seed(4)
     for part in features.to(device).split(1 << 22):
-        copy(part, torch.randn(part.shape, generator=generator, device=device))
-    labels = torch.randint(CLASSES, (graph.num_vertices,), dtype=torch.int16, generator=torch.Generator().manual_seed(2))
+        part.normal_(generator=generator)
+    labels = torch.randint(CLASSES, (graph.num_vertices,), dtype=torch.uint8, generator=generator, device=device)
     seeds = _seeds(graph, min(SEEDS, graph.num_vertices // 8))
     if batches is not None:
         seeds = seeds[: batches * BATCH]
@@ -198,7 +199,7 @@ def _training(graph: Graph, device: torch.device, batches: int | None) -> list[d
         count = _epoch(model, loader, labels)
         seconds = time.perf_counter() - start
         row = {"cache": cache or "none", "batches": count, "epoch_s": seconds, "ms_a_batch": 1e3 * seconds / count}
-        rows.append({**row, "features_gib": features.nbytes / GIB, "features in": features.placement})
+        rows.append({**row, "features_gib": features.nbytes / GIB, "mapped_gib": features.mapped_bytes / GIB})
         print(rows[-1], file=sys.stderr)
         del loader, sampler
     return rows
@@ -210,8 +211,7 @@ def _epoch(model: torch.nn.Module, loader: Loader, labels: torch.Tensor) -> int:
     count = 0
     for batch in loader:
         optimizer.zero_grad(set_to_none=True)
-        classes = labels[batch.seeds.cpu()].to(batch.seeds.device).long()
-        F.cross_entropy(model(batch.x, batch.sample), classes).backward()
+        F.cross_entropy(model(batch.x, batch.sample), labels[batch.seeds].long()).backward()
         optimizer.step()
         count += 1
     if torch.cuda.is_available():

@@ -73,7 +73,7 @@ def measure_row(table: UnifiedTensor, row_bytes: int, rows: int, ceiling: float,
         _verify(view, sets[-1], out)
         found[f"{kind}_gbs"] = rate / 1e9
         found[f"{kind}_ratio"] = rate / ceiling
-    found["auto_sorts"] = plan_sort(view.placement, rows, row_bytes, view.nbytes).sort
+    found["auto_sorts"] = plan_sort(view.placement, rows, row_bytes, view.nbytes, view.mapped_bytes).sort
     return found
 
 

@@ -467,6 +467,11 @@ def test_what_duplicates_would_have_taken_is_never_touched(faked):
     assert indices.nbytes == 4 * made.num_edges < indices._buffer.nbytes // 2
 
 
+def test_pieces_of_no_edges(faked):
+    made, _ = faked("uniform", torch.int32, 1 << 20, vertices=5, edge_factor=0)
+    assert made.num_vertices == 5 and made.num_edges == 0 and made.indptr.tolist() == [0] * 6
+
+
 def test_a_row_larger_than_a_piece_goes_to_the_cpu(faked):
     assert faked("kronecker", None, 10, scale=10)[0] is None
 

@@ -131,7 +131,8 @@ def _in_pieces(
         if edge_weights is not None and weights is not None:
             drawn = torch.empty(keys.numel(), dtype=weights, device=device)
             weighing = _WEIGH(keys=keys.data_ptr(), count=keys.numel(), bits=bits, seed=recipe.seed, weights=drawn.data_ptr())
-            launch(_KERNELS, f"key_weights<{WEIGHT_CLASSES[weights]}>", device, grid, _BLOCK, weighing)
+            if keys.numel():
+                launch(_KERNELS, f"key_weights<{WEIGHT_CLASSES[weights]}>", device, grid, _BLOCK, weighing)
             edge_weights.append(drawn)
         indices.append((keys & ((1 << bits) - 1)).to(indices.dtype))
         row, done = end, until
