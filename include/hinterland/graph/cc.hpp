@@ -97,10 +97,26 @@ struct LinkEnds {
   }
 };
 
-template <class Team, class Id>
+// Points all vertices at their roots, and counts these if it is the last time. A GPU's warps go through the vertices side by
+// side, so that what is above a vertex has been compressed, or is at the same time. With a range for each warp ways would lead
+// through ranges of which most is yet to come, one step at a time.
+template <bool kCounts = false, class Team, class Id>
 HINTERLAND_FN void compress_all(Team& team, const ComponentsState<Id>& state) {
-  for_each_vertex(team, state.frontier, [&](int64_t vertex, bool there) {
-    if (there) state.compress(vertex);
+  constexpr bool kSideBySide = Warp::kWidth > 1;
+  const Frontier& frontier = state.frontier;
+  team.static_for(kSideBySide ? frontier.num_vertices : frontier.num_groups, [&](const auto& ranges) {
+    int64_t roots = 0;
+    const auto compress = [&](int64_t vertex, bool there) {
+      if (there) roots += static_cast<int64_t>(state.compress(vertex)) == vertex;
+    };
+    if constexpr (kSideBySide)
+      ranges([&](int64_t first, int64_t last) { compress(first + Warp::lane(), first + Warp::lane() < last); });
+    else
+      for_each_vertex_of(ranges, frontier, compress);
+    if constexpr (kCounts) {
+      roots = Warp::sum(roots);
+      if (roots != 0 && Warp::lane() == 0) atomic_add(state.control->count, roots);
+    }
   });
 }
 
@@ -169,19 +185,6 @@ HINTERLAND_FN void link_rest(Team& team, const Graph& graph, const ComponentsSta
   advance(team, graph, frontier, step, all, where(frontier, all, is_open), [&](auto&) { return LinkEnds<Id>{state}; });
 }
 
-// Points all vertices at their roots, and counts these.
-template <class Team, class Id>
-HINTERLAND_FN void compress_and_count(Team& team, const ComponentsState<Id>& state) {
-  team.static_for(state.frontier.num_groups, [&](const auto& ranges) {
-    int64_t roots = 0;
-    for_each_vertex_of(ranges, state.frontier, [&](int64_t vertex, bool there) {
-      if (there) roots += static_cast<int64_t>(state.compress(vertex)) == vertex;
-    });
-    roots = Warp::sum(roots);
-    if (roots != 0 && Warp::lane() == 0) atomic_add(state.control->count, roots);
-  });
-}
-
 // The whole algorithm. `incoming` are the lists of in-neighbours, those of `graph` itself if it is undirected, or null where
 // they are not there.
 template <class Team, class Graph, class Id>
@@ -204,7 +207,7 @@ HINTERLAND_FN void connected_components(Team& team, const Graph& graph, const Gr
   Graph lists = graph;
   for (int64_t step = 1; step <= last_step; ++step) {
     link_rest(team, lists, state, step, passed);
-    compress_and_count(team, state);
+    compress_all<true>(team, state);
     if (passes) lists = *incoming, passed = state.labels[passed];  // its root may have been hooked onto another
   }
   team.single([&] { frontier.end(team.now_ns()); });
