@@ -2,8 +2,8 @@
 //
 // OpenMP's threads spin where they wait. On a machine with other work, a thread that spins takes the core from the one it waits
 // for, and a traversal of a thousand short loops took ten to thirty times as long on two threads as on one. Here a thread looks
-// a short while and then sleeps, and nobody waits for a thread that has not come: the loops hand out their items as threads come
-// free, so one that the system did not run leaves its share to the others.
+// a short while and then sleeps, and nobody waits for a thread that has not come: the loops hand out their items as threads
+// come free, so one that the system did not run leaves its share to the others.
 #pragma once
 
 #include <omp.h>
@@ -40,11 +40,11 @@ class Pool {
     for (std::thread& helper : helpers_) helper.join();
   }
 
-  // work(thread), by the caller as thread 0 and by those of threads 1 to threads - 1 that come before the caller is through. The
-  // first exception leaves it once all are through.
+  // work(thread), by the caller as thread 0 and by those of threads 1 to threads - 1 that come before the caller is through.
+  // The first exception leaves it once all are through.
   template <class Work>
   void run(int threads, const Work& work) {
-    if (threads > 1 && omp_get_proc_bind() != omp_proc_bind_false) {  // the caller is bound to a core, where its helpers would stay
+    if (threads > 1 && omp_get_proc_bind() != omp_proc_bind_false) {  // the caller is bound to a core, where helpers would stay
       std::exception_ptr thrown;
       std::atomic<bool> failed{false};
 #pragma omp parallel num_threads(threads)
@@ -70,7 +70,7 @@ class Pool {
   }
 
  private:
-  // How often a thread looks before it sleeps, some 20 us: docs/notes/paths.md.
+  // How often a thread looks before it sleeps, some 20 us: chosen, not measured (docs/notes/thresholds.md).
   static constexpr int kLooks = 1000;
   static constexpr uint32_t kClosed = uint32_t{1} << 31;
 

@@ -1,4 +1,4 @@
-// ThreadTeam: the CPU's side of a traversal's driver (include/hinterland/core/grid.hpp is the GPU's). One thread runs the driver;
+// ThreadTeam: the CPU's side of a traversal's driver (include/hinterland/core/grid.hpp is the GPU's). One thread runs it;
 // others help with its loops (core/pool.hpp).
 #pragma once
 

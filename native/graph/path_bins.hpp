@@ -1,5 +1,6 @@
-// Shortest and widest paths on CPU threads: delta-stepping with bins of their own for all threads (Zhang et al., "Optimizing
-// ordered graph algorithms with GraphIt", CGO 2020). Keys, and what an edge does to them, are those of hinterland/graph/sssp.hpp.
+// Shortest and widest paths on CPU threads: delta-stepping with bins of their own for all threads, which go on with what they
+// find in a bucket (Zhang et al., "Optimizing ordered graph algorithms with GraphIt", CGO 2020). What keys are, and how an edge
+// extends them, is in hinterland/graph/sssp.hpp.
 //
 // A thread puts each vertex whose key it lowers into a bin, by the key. A bucket is some bins that follow each other: what they
 // hold is cut into pieces, which threads take as they come free. What a thread finds within the bucket it goes on with at once,
@@ -52,6 +53,7 @@ class BinnedPaths {
   }
 
  private:
+  // Chosen, and hardly measured: docs/notes/thresholds.md.
   static constexpr int64_t kLastBin = 1023;  // for all that lies beyond the others
   static constexpr int64_t kPiece = 32;      // vertices that a thread takes at a time
   static constexpr int64_t kOwn = 1024;      // that it goes on with by itself
@@ -59,11 +61,7 @@ class BinnedPaths {
   static constexpr int64_t kEdgesAhead = 64;
   static constexpr double kBinsInBucket = 8;  // at most, once buckets have grown
 
-  // A vertex that got this key. Once it has a better one it is in a bin again, and this says nothing any more.
-  struct Reached {
-    Vertex vertex;
-    Key key;
-  };
+  using Reached = graph::Reached<Vertex, Key>;
   using List = std::vector<Reached>;
 
   struct Piece {

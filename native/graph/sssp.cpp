@@ -16,7 +16,9 @@ namespace nb = nanobind;
 namespace hinterland::native {
 
 HINTERLAND_STRUCT(graph::PathParams, graph, source, keys, scratch, delta, light);
-HINTERLAND_STRUCT(graph::PathControl, least, buckets, padding);
+HINTERLAND_STRUCT(graph::FarSide, least, groups);
+HINTERLAND_STRUCT(graph::StepTurn, groups, heavy, edges);
+HINTERLAND_STRUCT(graph::PathControl, far, buckets, padding0, turns, padding1);
 
 namespace {
 

@@ -1,5 +1,5 @@
-// Shortest and widest paths as a warp of a GPU finds them, against a queue: random graphs with hubs, gaps and empty lists, arrays
-// that begin anywhere within a cache line, buckets of any width. Prints the first seed that goes wrong.
+// Shortest and widest paths as a warp of a GPU finds them, against a queue: random graphs with hubs, gaps and empty lists,
+// arrays that begin anywhere within a cache line, buckets of any width. Prints the first seed that goes wrong.
 #include <cstdio>
 #include <limits>
 #include <queue>
@@ -15,7 +15,7 @@ using namespace hinterland;
 
 namespace {
 
-int64_t buckets = 0;
+int64_t buckets = 0, steps = 0, steps_at_once = 0;
 
 template <class Edge, class Weight, template <class> class PolicyFor>
 bool agrees(unsigned seed) {
@@ -63,7 +63,9 @@ bool agrees(unsigned seed) {
   }
 
   const double infinity = std::numeric_limits<double>::infinity();
-  for (const double delta : {1.0, 30.0, infinity}) {
+  // With all steps of one loop, with none, and with both.
+  for (const double delta : {1.0, 30.0, infinity})
+    for (const int64_t thin : {1000, 0, 2}) {
     std::vector<Key> keys(vertices, Policy::kUnset);
     graph::PathParams p{};
     p.keys = keys.data();
@@ -71,11 +73,12 @@ bool agrees(unsigned seed) {
     const graph::PathState<Policy> state(p, vertices, offsets.back());
     Lanes::run([&] {
       LaneTeam team;
-      best_paths(team, graph, state, source, {delta, delta == 1.0 ? 50 : -1});
+      best_paths(team, graph, state, source, {delta, delta == 1.0 ? 50 : -1}, thin);
     });
     if (keys != expected || state.frontier.control->bad != graph::FrontierControl::kNone) return false;
     if (delta == infinity && state.path->buckets != 0) return false;
     buckets += state.path->buckets;
+    (thin == 0 ? steps : steps_at_once) += thin == 2 ? 0 : state.frontier.control->depth;
   }
   return true;
 }
@@ -97,6 +100,11 @@ int main() {
     }
   if (buckets < Lanes::rounds(500)) {
     std::printf("only %lld buckets\n", static_cast<long long>(buckets));
+    return 1;
+  }
+  // A warp goes on with what it finds, so it takes fewer steps.
+  if (steps_at_once * 4 > steps * 3) {
+    std::printf("%lld steps at once of %lld\n", static_cast<long long>(steps_at_once), static_cast<long long>(steps));
     return 1;
   }
 }

@@ -101,6 +101,17 @@ struct Warp {
 #endif
   }
 
+  // kCount items of the caller's own that the lanes share, with the same limit; on one lane there are none.
+  template <class T, int kCount>
+  HINTERLAND_FN static T* shared() {
+#if HINTERLAND_ON_GPU
+    __shared__ T items[16][kCount];
+    return items[threadIdx.x / 32];
+#else
+    return nullptr;
+#endif
+  }
+
   // All lanes wait for each other, and see what the others wrote.
   HINTERLAND_FN static void sync() {
 #if HINTERLAND_ON_GPU

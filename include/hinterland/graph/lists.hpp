@@ -53,6 +53,13 @@ struct Lists {
     chunks = Warp::broadcast(before + own, Warp::kWidth - 1);
     position = before * Warp::kWidth + (active ? begin - run.first : 0);
   }
+
+  // Only the lists of active lanes, end to end wherever they lie: one chunk has many short ones, and requests begin anywhere.
+  HINTERLAND_FN void pack(bool active) {
+    if (!active) begin = end = 0;
+    position = Warp::exclusive_sum(length());
+    chunks = ceil_div<int64_t>(Warp::broadcast(position + length(), Warp::kWidth - 1), Warp::kWidth);
+  }
 };
 
 // A window of chunks [from, to) of some Lists: which list an element belongs to, and where in the edge array it lies.

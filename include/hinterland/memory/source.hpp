@@ -7,8 +7,9 @@
 //   span(begin, end)      how a warp reads a run of elements: from the cache line on that holds the first, so that each of its
 //                         requests begins on a line (merged and aligned access, Min 2022, listing 2.2).
 //
-// prefetch() asks a CPU for what will be read soon; a source need not have it. For whoever has the meter count in another order than it reads, because lines are read again and again, or a lane reads a
-// whole run: count_reads(at, meter), which counts what read() would, and count_run(begin, end, meter).
+// and for whoever has the meter count in another order than it reads, because lines are read again and again, or a lane reads a
+// whole run: count_reads(at, meter), which counts what read() would, and count_run(begin, end, meter). prefetch() asks a CPU for
+// what will be read soon; a source need not have it.
 //
 // A family of sources says which one an array gets: ByAddress is the one whose arrays a processor can load from. Another family
 // (lines that come from storage, say) is another argument of the templates that read graphs. It makes a source of an address

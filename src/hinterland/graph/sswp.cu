@@ -9,7 +9,7 @@ __global__ void __launch_bounds__(512, 2) sswp_kernel(const __grid_constant__ Pa
   const Graph graph(*p.graph);
   const PathState<Widest<typename Graph::Weight>> state(p, graph.num_vertices, graph.num_edges);
   GridTeam team(&state.frontier.control->team);
-  best_paths(team, graph, state, p.source, {p.delta, p.light});
+  best_paths(team, graph, state, p.source, {p.delta, p.light}, state.capacity);
 }
 
 }  // namespace hinterland::graph

@@ -197,6 +197,12 @@ struct Warp {
     return words;
   }
 
+  template <class T, int kItems>
+  static T* shared() {
+    static T items[kItems];
+    return items;
+  }
+
   static void sync() { Lanes::current().sync(); }
 
  private:

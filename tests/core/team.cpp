@@ -1,0 +1,44 @@
+// Loops of a team of threads: each item once, an exception reaches the caller, and a loop is over when its items are, whether
+// or not all threads have come to it.
+#include "core/team.hpp"
+
+#include <cstdio>
+#include <stdexcept>
+#include <vector>
+
+using namespace hinterland;
+
+int main() {
+  const int threads = 4 * static_cast<int>(std::max(4u, std::thread::hardware_concurrency())), loops = 500;
+  native::set_num_threads(threads);
+  native::ThreadTeam team;
+  std::vector<int64_t> visits(1000);
+  int64_t came = 0;
+  bool known = true;
+  for (int loop = 0; loop < loops; ++loop)
+    team.dynamic_for(static_cast<int64_t>(visits.size()), [&](const auto& items) {
+      atomic_add(came, int64_t{1});
+      if (team.thread() < 0 || team.thread() >= threads) known = false;
+      items([&](int64_t i) { ++visits[i]; });
+    });
+  for (const int64_t each : visits)
+    if (each != loops) return std::printf("an item was visited %lld times\n", static_cast<long long>(each)), 1;
+  if (!known) return std::printf("a thread without a number\n"), 1;
+  if (came < loops || came >= int64_t{threads} * loops) return std::printf("%lld came\n", static_cast<long long>(came)), 1;
+  for (int time = 0; time < 50; ++time) {
+    bool caught = false;
+    try {
+      team.dynamic_for(1000, [](const auto& items) {
+        items([](int64_t i) {
+          if (i == 500) throw std::runtime_error("item 500");
+        });
+      });
+    } catch (const std::runtime_error&) {
+      caught = true;
+    }
+    if (!caught) return std::printf("an exception was lost\n"), 1;
+  }
+  int64_t sum = 0;
+  team.static_for(1000, [&](const auto& ranges) { ranges([&](int64_t first, int64_t) { atomic_add(sum, first); }); });
+  return sum == 499500 ? 0 : 1;
+}
