@@ -212,6 +212,7 @@ HINTERLAND_FN void update_scores(Team& team, const Graph& graph, const Graph& in
     ranges([&](int64_t first, int64_t last) {
       const int64_t begin = first * kGroup, end = min_of(last * kGroup, state.frontier.num_vertices);
       const Received received(incoming, state, now, begin, end, counts);
+      HINTERLAND_ROLLED
       for (int64_t vertex = begin + Warp::lane(); vertex < end; vertex += Warp::kWidth) {
         const int64_t degree = graph.degree(vertex);
         const double over = degree_or_one(graph, vertex), earlier = static_cast<double>(before[vertex]);
