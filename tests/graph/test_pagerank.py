@@ -207,7 +207,7 @@ def undirected_star(leaves):
 
 
 def plain_iterations(graph, tolerance, damping=0.85, p=None):
-    """How many iterations it takes from the same start, by degree, if each goes to the equation's right-hand side and no further."""
+    """Iterations from the same start, by degree, if each goes to the equation's right-hand side and no further."""
     vertices, degrees, indices = graph.num_vertices, graph.degrees().numpy(), graph.indices.numpy()
     pull = sp.csr_matrix((np.ones(len(indices)), indices, graph.indptr.numpy()), shape=(vertices,) * 2)
     p = np.full(vertices, 1 / vertices) if p is None else p
