@@ -92,8 +92,8 @@ def pagerank(
         dtype: of scores and of the run's state, float32 or float64; None is float32 if the tolerance is at least 1e-6, which
             is what that resolves.
         mode: in undirected graphs ``"auto"`` starts from scores by degree and relaxes by Chebyshev's semi-iteration, which
-            saves iterations; ``"power-iteration"``, and ``"auto"`` in directed graphs, starts from ``personalization`` and takes
-            plain steps.
+            saves iterations; ``"power-iteration"``, and ``"auto"`` in directed graphs, starts from ``personalization`` and
+            takes plain steps.
         gpu_budget: most bytes of GPU memory that the call may take, result included (``"1GiB"`` or a number); None is what
             is free. Where it has no room for scores and state, the CPU does the work. (To :func:`prepare`, runs with float64
             are ``"pagerank-float64"``.)
