@@ -7,8 +7,8 @@
 namespace hinterland::native {
 
 HINTERLAND_STRUCT(graph::PagerankOptions, damping, tolerance);
-HINTERLAND_STRUCT(graph::PagerankParams, graph, incoming, options, max_iterations, undirected, personal, contributions, others, sums,
-                  scratch);
+HINTERLAND_STRUCT(graph::PagerankParams, graph, incoming, options, max_iterations, undirected, personal, contributions, others,
+                  sums, scratch);
 HINTERLAND_STRUCT(graph::Relaxation, reach, weight, square);
 HINTERLAND_STRUCT(graph::PagerankTotals, error, square, dangling, padding);
 HINTERLAND_STRUCT(graph::PagerankControl, iterations, final_error, dangling_share, relaxation, padding, totals);

@@ -245,6 +245,21 @@ def test_the_verifier_finds_wrong_scores():
         verify_betweenness(graph, hl.BetweennessResult(result.scores.float(), result.sources))
 
 
+@pytest.mark.parametrize("form", [lambda graph: graph, hl.compress])
+def test_a_cpu_reads_the_shorter_lists_of_an_undirected_graph(form):
+    """Most edges leave a few vertices of one level: those of all others are fewer. Also hubs whose lists are cut into tasks."""
+    lists = simplify(hl.generate("kronecker", scale=12, edge_factor=16, seed=1, device="cpu"), remove_duplicates=True)
+    graph = form(lists)
+    source = int(graph.degrees().argmax())
+    result = hl.betweenness_centrality(graph, [source], device="cpu", stats=True)
+    assert result.stats["tiers"]["host"]["hits"] < graph.num_edges  # lists of a level each way would be nearly twice as many
+    verify_betweenness(graph, result)
+    directed = hl.Graph.of(lists.neighbor_lists, directed=True)  # which is searched from one end
+    expected = hl.betweenness_centrality(directed, [source], device="cpu", normalized=False).scores
+    found = hl.betweenness_centrality(graph, [source], device="cpu", normalized=False).scores
+    torch.testing.assert_close(2 * found, expected, rtol=1e-9, atol=1e-9, equal_nan=True)
+
+
 @pytest.mark.skipif(shutil.which("g++") is None, reason="no g++")
 def test_a_warp_of_lanes_finds_what_a_queue_finds(tmp_path, monkeypatch):
     monkeypatch.delenv("LD_PRELOAD", raising=False)  # a sanitizer's runtime, meant for Python

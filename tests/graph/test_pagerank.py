@@ -194,6 +194,80 @@ def test_degrees_are_a_good_guess():
         check(graph, mode="power-iteration")
 
 
+def grid(side, missing=0.1):
+    at = torch.arange(side * side).view(side, side)
+    ends = [torch.stack([a.reshape(-1), b.reshape(-1)]) for a, b in ((at[:, :-1], at[:, 1:]), (at[:-1], at[1:]))]
+    edges = torch.cat(ends, 1)
+    edges = edges[:, torch.rand(edges.shape[1], generator=torch.Generator().manual_seed(3)) >= missing]
+    return hl.from_edges(edges[0], edges[1], num_vertices=side * side, symmetrize=True)
+
+
+def undirected_star(leaves):
+    return hl.from_edges(torch.zeros(leaves, dtype=torch.int64), torch.arange(1, leaves + 1), symmetrize=True)
+
+
+def plain_iterations(graph, tolerance, damping=0.85, p=None):
+    """Iterations from the same start, by degree, if each goes to the equation's right-hand side and no further."""
+    vertices, degrees, indices = graph.num_vertices, graph.degrees().numpy(), graph.indices.numpy()
+    pull = sp.csr_matrix((np.ones(len(indices)), indices, graph.indptr.numpy()), shape=(vertices,) * 2)
+    p = np.full(vertices, 1 / vertices) if p is None else p
+    share = p[degrees == 0].sum()
+    dangling = (1 - damping) * share / (1 - damping * share)
+    scores = (1 - damping + damping * dangling) * p + damping * (1 - dangling) * degrees / len(indices)
+    for iteration in range(1, 5000):
+        before, over = scores, np.maximum(degrees, 1)
+        scores = (1 - damping) * p + damping * (pull @ (before / over) + before[degrees == 0].sum() * p)
+        if np.abs(scores - before).sum() < tolerance:
+            return iteration
+    raise AssertionError("it does not come to an end")
+
+
+UNDIRECTED = {
+    "grid": lambda: grid(64),
+    "path": lambda: hl.from_edges(torch.arange(2999), torch.arange(1, 3000), symmetrize=True),
+    "star": lambda: undirected_star(5000),
+    "pairs": lambda: hl.from_edges(torch.arange(0, 2000, 2), torch.arange(1, 2000, 2), num_vertices=2500, symmetrize=True),
+    "kronecker": lambda: hl.generate("kronecker", scale=12, edge_factor=16, seed=1, device="cpu"),
+    "uniform": lambda: hl.generate("uniform", scale=12, edge_factor=16, seed=1, device="cpu"),
+}
+
+
+@pytest.mark.parametrize(("kind", "share"), [("grid", 0.5), ("path", 0.5), ("kronecker", 0.6), ("uniform", 0.8)])
+def test_relaxation_saves_iterations_in_undirected_graphs(kind, share):
+    """Slow graphs and such as mix well, in which Chebyshev's iteration over all possible eigenvalues takes twice as many."""
+    graph = UNDIRECTED[kind]()
+    found = hl.pagerank(graph, tolerance=1e-8, device="cpu").iterations
+    assert found <= share * plain_iterations(graph, 1e-8)
+
+
+@pytest.mark.parametrize("kind", UNDIRECTED)
+@pytest.mark.parametrize("damping", [0.5, 0.95])
+@pytest.mark.parametrize("one", [False, True])
+def test_relaxed_scores_hold_what_the_error_says(kind, damping, one, device):
+    """Not negative, of sum 1, and a further step changes them by less than the tolerance, however loose; and no slower."""
+    graph = UNDIRECTED[kind]()
+    personal = torch.zeros(graph.num_vertices).double().index_fill(0, graph.degrees().argmax(), 1.0) if one else None
+    options = {"damping": damping, "personalization": personal, "device": device}
+    for tolerance in (0.3, 0.01, 1e-4, 1e-9):
+        result = hl.pagerank(graph, tolerance=tolerance, **options)
+        assert result.converged and result.error < tolerance
+        verify_pagerank(graph, result, damping, tolerance, personal)
+        plain = plain_iterations(graph, tolerance, damping, personal.numpy() if one else None)
+        assert result.iterations <= plain + 2
+
+
+def test_a_directed_graph_that_is_called_undirected():
+    """Its eigenvalues are not real, so that relaxed iterations would run away."""
+    vertices = 1000
+    following = (torch.arange(vertices) + 1) % vertices
+    arrays = {"indptr": torch.arange(vertices + 1), "indices": following.to(torch.int32)}
+    held = {name: UnifiedTensor.from_tensor(array) for name, array in arrays.items()}
+    graph = hl.Graph.of(NeighborLists(held), directed=False)
+    result = hl.pagerank(graph, personalization={0: 1.0}, tolerance=1e-8, max_iterations=1000, device="cpu")
+    assert result.converged
+    assert abs(float(result.scores.sum()) - 1) < 1e-8
+
+
 def test_type_follows_tolerance(graph):
     for tolerance, dtype in ((1e-6, torch.float32), (9e-7, torch.float64)):
         assert hl.pagerank(graph, tolerance=tolerance, device="cpu").scores.dtype == dtype

@@ -7,11 +7,11 @@
 // Kept is  c[v] = (1 + delta[v]) / sigma[v] = 1 / sigma[v] + the sum for v.  It begins as 1 / sigma[v] when v's level is known,
 // and the backward pass only adds c to c: a vertex whose list many warps share needs no second pass over its parts.
 //
-// Both passes read the lists of a level's vertices, so the transposed graph is not needed. In an undirected graph a CPU may read
-// the lists at the other end of the same edges, where these are fewer: forward those of all vertices without a level, which look for
-// neighbours in the frontier (Beamer, Asanovic and Patterson, "Direction-optimizing breadth-first search", 2012), and backward those
-// of the level below, which add to the one above. Path counts are doubles: exact, and so
-// the same in any order of addition, up to 2^53. Sums depend on the order in their last bits.
+// Both passes read the lists of a level's vertices, so the transposed graph is not needed. In an undirected graph a CPU may
+// read the lists at the other end of the same edges, where these are fewer: forward those of all vertices without a level,
+// which look for neighbours in the frontier (Beamer, Asanovic and Patterson, "Direction-optimizing breadth-first search",
+// 2012), and backward those of the level below, which add to the one above. Path counts are doubles: exact, and so the same in
+// any order of addition, up to 2^53. Sums depend on the order in their last bits.
 #pragma once
 
 #include "hinterland/graph/sum_over_lists.hpp"
@@ -117,8 +117,8 @@ struct PullPaths {
   HINTERLAND_FN void part(const Task&, Touched&, Counts&) const {}  // lists are not cut
 };
 
-// Whether reading `far` edges at the other ends, and looking at all vertices, costs less than reading `near` edges. An edge costs
-// about as much as four vertices: chosen, not measured.
+// Whether reading `far` edges at the other ends, and looking at all vertices, costs less than reading `near` edges. An edge
+// costs about as much as four vertices: chosen, not measured.
 HINTERLAND_FN bool is_cheaper(int64_t far, int64_t near, int64_t num_vertices) { return far + num_vertices / 4 < near; }
 
 // What a vertex of a level gets from a neighbour: something from the next level alone.
@@ -136,13 +136,12 @@ struct GiveDependencies {
   template <class Batch>
   HINTERLAND_FN void operator()(const Batch& batch) const {
     for (int k = 0; k < Batch::kSize; ++k)
-      if (batch.from[k] >= 0 && state.levels[batch.to[k]] == depth)
-        atomic_add(state.c[batch.to[k]], state.c[batch.from[k]]);
+      if (batch.from[k] >= 0 && state.levels[batch.to[k]] == depth) atomic_add(state.c[batch.to[k]], state.c[batch.from[k]]);
   }
 };
 
-// Backward, where a warp has many lanes: u gathers from its neighbours one level further. The elements of one list follow each other, so a warp sums them by
-// shuffles, and one lane adds the sum to memory.
+// Backward, where a warp has many lanes: u gathers from its neighbours one level further. The elements of one list follow each
+// other, so a warp sums them by shuffles, and one lane adds the sum to memory.
 struct GatherDependencies {
   const BcState& state;
   int32_t depth;
@@ -170,9 +169,9 @@ struct GatherDependencies {
   }
 };
 
-// The groups of the levels, as they come up on the way forward and again, in reverse, on the way back. Only the first levels may
-// have room in the history; where a level has none, and where it has vertices almost everywhere, all groups are gone through.
-// All threads keep the same copy.
+// The groups of the levels, as they come up on the way forward and again, in reverse, on the way back. Only the first levels
+// may have room in the history; where a level has none, and where it has vertices almost everywhere, all groups are gone
+// through. All threads keep the same copy.
 class Trail {
  public:
   HINTERLAND_FN explicit Trail(const BcState& state) : state_(state) {}

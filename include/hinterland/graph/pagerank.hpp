@@ -4,13 +4,13 @@
 //   score(v) = (1 - d) p(v) + d (sum over u -> v of score(u) / out-degree(u) + dangling p(v)),
 //
 // with damping d, personalisation p (1 / V unless given) and the scores of vertices without out-edges, together, as `dangling`.
-// An iteration reads all lists of in-neighbours once; on a GPU, over the link. So what counts most is to need few: in undirected
-// graphs they start from scores that come near the last ones (first_guess), and each goes further than to the right-hand side
-// (Relaxation).
+// An iteration reads all lists of in-neighbours once; on a GPU, over the link. So what counts most is to need few: in
+// undirected graphs they start from scores that come near the last ones (first_guess), and each goes further than to the
+// right-hand side (Relaxation).
 //
-// Sums over a list are made in double precision. A warp of one lane takes a list of up to kTaskEdges neighbours whole and finds the
-// vertex's new score at once; elsewhere sums are made lane by lane and added to the vertex's place once for each task, in an order
-// that differs from run to run where a list is shared by tasks: scores agree up to rounding, not bit by bit.
+// Sums over a list are made in double precision. A warp of one lane takes a list of up to kTaskEdges neighbours whole and finds
+// the vertex's new score at once; elsewhere sums are made lane by lane and added to the vertex's place once for each task, in
+// an order that differs from run to run where a list is shared by tasks: scores agree up to rounding, not bit by bit.
 #pragma once
 
 #include "hinterland/graph/sum_over_lists.hpp"
@@ -44,10 +44,11 @@ struct PagerankParams {
 //
 //   weight = 2 / (2 - reach^2), then 1 / (1 - reach^2 weight / 4) of the weight before,
 //
-// has errors shrink by s = reach / (1 + sqrt(1 - reach^2)): 0.56 for reach = d = 0.85. Most graphs mix well, and a reach of d would
-// double their iterations. So it begins small, and grows as residuals show larger eigenvalues: where these shrink by q > s, the
-// eigenvalue that does it is reach / 2 (q / s + s / q) (Hageman and Young, "Applied iterative methods", 1981, chapter 5). In the norm
-// in which the matrix is symmetric, sum of x(v)^2 / degree(v), q never says too much; in the sum of absolute values it does.
+// has errors shrink by s = reach / (1 + sqrt(1 - reach^2)): 0.56 for reach = d = 0.85. Most graphs mix well, and a reach of d
+// would double their iterations. So it begins small, and grows as residuals show larger eigenvalues: where these shrink by q >
+// s, the eigenvalue that does it is reach / 2 (q / s + s / q) (Hageman and Young, "Applied iterative methods", 1981, chapter
+// 5). In the norm in which the matrix is symmetric, sum of x(v)^2 / degree(v), q never says too much; in the sum of absolute
+// values it does.
 struct Relaxation {
   static constexpr double kFirst = 0.3, kSlow = 0.6;  // of d; from kSlow on it is d: docs/notes/pagerank.md
 
@@ -112,14 +113,14 @@ struct PagerankState {
   HINTERLAND_FN double p(int64_t vertex) const {
     return personal == nullptr ? 1.0 / static_cast<double>(frontier.num_vertices) : static_cast<double>(personal[vertex]);
   }
-  // The contributions that an iteration reads, and those of the iteration before. A warp of one lane reads lists while it writes, so
-  // there arrays change places; a GPU writes when all lists have been read, and moves what it had.
+  // The contributions that an iteration reads, and those of the iteration before. A warp of one lane reads lists while it
+  // writes, so there arrays change places; a GPU writes when all lists have been read, and moves what it had.
   HINTERLAND_FN Real* of(int64_t iteration) const { return Warp::kWidth > 1 || iteration % 2 == 0 ? contributions : others; }
   HINTERLAND_FN Real* before(int64_t iteration) const { return Warp::kWidth > 1 ? others : of(iteration + 1); }
   HINTERLAND_FN PagerankTotals& totals(int64_t iteration) const { return control->totals[iteration % 2]; }
 };
 
-// A lane's parts of some sums over all vertices, for which parts(vertex, part) adds to part[i] what belongs to totals[i].
+// Adds a warp's parts of some sums over all vertices to the sums.
 template <int kTotals>
 HINTERLAND_FN void add_parts(const double (&parts)[kTotals], double* const (&totals)[kTotals]) {
   for (int i = 0; i < kTotals; ++i) {
@@ -133,8 +134,8 @@ HINTERLAND_FN double degree_or_one(const Graph& graph, int64_t vertex) {
   return static_cast<double>(max_of<int64_t>(graph.degree(vertex), 1));
 }
 
-// Scores to begin with: p, or, by degree, those that an undirected graph would have if each edge led from a vertex drawn at random: in
-// proportion to degrees, D being what vertices without edges hold together,
+// Scores to begin with: p, or, by degree, those that an undirected graph would have if each edge led from a vertex drawn at
+// random: in proportion to degrees, D being what vertices without edges hold together,
 //   score(v) = (1 - d) p(v) + d (D p(v) + (1 - D) degree(v) / E);
 // summed over those vertices this is an equation for D. With d = 0 it is p. docs/pagerank.md has iterations from both.
 template <class Team, class Graph, class Real>
@@ -163,13 +164,14 @@ HINTERLAND_FN void first_guess(Team& team, const Graph& graph, const PagerankSta
 // Whether a list is cut into tasks, which sum it up before update_scores(). A warp of many lanes does so with all lists.
 HINTERLAND_FN bool is_cut(int64_t length) { return Warp::kWidth > 1 || length > kTaskEdges; }
 
-// The sums of the contributions to some vertices, as update_scores() asks for them: to all lanes' vertices, from what tasks have added
-// up; or, where a warp is one lane, to those of a group, whose lists it goes through at once before any score is made of a sum.
+// The sums of the contributions to some vertices, as update_scores() asks for them: to all lanes' vertices, from what tasks
+// have added up; or, where a warp is one lane, to those of a group, whose lists it goes through at once before any score is
+// made of a sum.
 template <class Graph, class Real>
 class Received {
  public:
-  HINTERLAND_FN Received(const Graph& incoming, const PagerankState<Real>& state, const Real* values, int64_t begin, int64_t end,
-                         CountsOf<Graph>& counts)
+  HINTERLAND_FN Received(const Graph& incoming, const PagerankState<Real>& state, const Real* values, int64_t begin,
+                         int64_t end, CountsOf<Graph>& counts)
       : state_(state), begin_(begin) {
     if constexpr (Warp::kWidth == 1)
       for (int64_t vertex = begin; vertex < end; ++vertex) {
@@ -196,8 +198,8 @@ class Received {
   double held_[Warp::kWidth == 1 ? kGroup : 1];
 };
 
-// From sums to new scores, and what PagerankTotals has. Scores that are relaxed may fall below 0, and are 0 in the end: that changes
-// the right-hand side for them by at most (1 + d) times as much, which is counted as an error now.
+// From sums to new scores, and what PagerankTotals has. Scores that are relaxed may fall below 0, and are 0 in the end: that
+// changes the right-hand side for them by at most (1 + d) times as much, which is counted as an error now.
 template <class Team, class Graph, class Real>
 HINTERLAND_FN void update_scores(Team& team, const Graph& graph, const Graph& incoming, const PagerankState<Real>& state,
                                  int64_t iteration) {
@@ -212,6 +214,7 @@ HINTERLAND_FN void update_scores(Team& team, const Graph& graph, const Graph& in
     ranges([&](int64_t first, int64_t last) {
       const int64_t begin = first * kGroup, end = min_of(last * kGroup, state.frontier.num_vertices);
       const Received received(incoming, state, now, begin, end, counts);
+      HINTERLAND_ROLLED
       for (int64_t vertex = begin + Warp::lane(); vertex < end; vertex += Warp::kWidth) {
         const int64_t degree = graph.degree(vertex);
         const double over = degree_or_one(graph, vertex), earlier = static_cast<double>(before[vertex]);
@@ -232,9 +235,9 @@ HINTERLAND_FN void update_scores(Team& team, const Graph& graph, const Graph& in
 }
 
 // The whole algorithm. Tasks are the same in every iteration, so they are collected once. It ends after the iteration that
-// changes scores by less than the tolerance, summed over all vertices, or after max_iterations. The scores are then those before that
-// iteration where it relaxes, since what changes by less is what it began with, or else those after it. `undirected`: it starts by
-// degree, and relaxes.
+// changes scores by less than the tolerance, summed over all vertices, or after max_iterations. The scores are then those
+// before that iteration where it relaxes, since what changes by less is what it began with, or else those after it.
+// `undirected`: it starts by degree, and relaxes.
 template <class Team, class Graph, class Real>
 HINTERLAND_FN void pagerank(Team& team, const Graph& graph, const Graph& incoming, const PagerankState<Real>& state,
                             int64_t max_iterations, bool undirected) {

@@ -5,8 +5,9 @@
 
 namespace hinterland::graph {
 
-// A visitor: sums[v] += values[u] for every u in v's list; `values` is an array, or computes them. Chunks come in the order of lists, so most belong to the vertex of the
-// chunk before: each lane then adds to its own part of that vertex's sum, and the parts meet when the vertex changes.
+// A visitor: sums[v] += values[u] for every u in v's list; `values` is an array, or computes them. Chunks come in the order of
+// lists, so most belong to the vertex of the chunk before: each lane then adds to its own part of that vertex's sum, and the
+// parts meet when the vertex changes.
 template <class Real, class Values = const Real*>
 class SumOverLists {
  public:
@@ -39,8 +40,8 @@ class SumOverLists {
     leave();
   }
 
-  // A warp of one lane goes through lists one by one, and all but the first and the last of a task are whole: nobody else adds to
-  // their sums. There an atomic operation would have a CPU wait for every value before it asks for those of the next list.
+  // A warp of one lane goes through lists one by one, and all but the first and the last of a task are whole: nobody else adds
+  // to their sums. There an atomic operation would have a CPU wait for every value before it asks for those of the next list.
   HINTERLAND_FN void end_list() {
     if (Warp::kWidth > 1 || is_first_) return flush();
     if (owner_ >= 0) sums_[owner_] += static_cast<Real>(part_);

@@ -48,7 +48,8 @@ class PagerankResult(Shown):
     Attributes:
         scores: ``[num_vertices]`` of the type asked for; they sum to 1; on the device that ran it.
         iterations: how often all edges were read.
-        error: the change that the last iteration made, summed over all vertices.
+        error: the change that the last iteration made, summed over all vertices; in mode ``"auto"`` of an undirected graph what
+            one more step of the walk would change, at most.
         converged: whether ``error`` came below the tolerance.
         stats: what the run did (see :func:`pagerank`), or None unless asked for.
     """
@@ -82,15 +83,17 @@ def pagerank(
         graph: the graph, or what :func:`prepare` made of it for many runs. The lists of in-neighbours are read: of a
             directed graph, ``transpose()`` is made.
         damping: in [0, 1).
-        tolerance: the iteration that changes scores by less, summed over all vertices, is the last one.
+        tolerance: the last iteration is the one that finds scores to change by less in a step of the walk, summed over all
+            vertices.
         max_iterations: from 1 to 2**31 - 1. Where they do not suffice, the result says ``converged=False`` and the error
             reached.
         personalization: for each vertex its share, not negative: a floating tensor ``[V]``, or a mapping from vertices to
             shares, 0 for those left out. Normalised to sum 1. It stays in host memory. None means the same for all.
         dtype: of scores and of the run's state, float32 or float64; None is float32 if the tolerance is at least 1e-6, which
             is what that resolves.
-        mode: ``"auto"`` starts from scores by degree in undirected graphs, which saves iterations; ``"power-iteration"``, and
-            ``"auto"`` in directed graphs, from ``personalization``.
+        mode: in undirected graphs ``"auto"`` starts from scores by degree and relaxes by Chebyshev's semi-iteration, which
+            saves iterations; ``"power-iteration"``, and ``"auto"`` in directed graphs, starts from ``personalization`` and
+            takes plain steps.
         gpu_budget: most bytes of GPU memory that the call may take, result included (``"1GiB"`` or a number); None is what
             is free. Where it has no room for scores and state, the CPU does the work. (To :func:`prepare`, runs with float64
             are ``"pagerank-float64"``.)
@@ -160,8 +163,8 @@ def distribution(personalization: Personalization, num_vertices: int) -> torch.T
 
 
 def _state_bytes(graph: Graph, dtype: torch.dtype) -> int:
-    """GPU memory of one run: scores, and besides them contributions, in undirected graphs of two iterations, and scratch, or what
-    it takes to renumber the scores."""
+    """GPU memory of one run: scores, and besides them scratch and contributions, in undirected graphs of two iterations,
+    or what it takes to renumber the scores."""
     real = allocated(dtype.itemsize * graph.num_vertices)
     scratch = ScratchLayout.of(_core.pagerank_layout, graph).bytes
     return real + max((1 if graph.directed else 2) * real + allocated(scratch), outer_bytes(graph, dtype.itemsize))
