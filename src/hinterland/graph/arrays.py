@@ -269,9 +269,7 @@ def _edge_sum(held: Mapping[str, Array], turned: bool) -> int:
     weights = tensor_of(held["weights"]).cpu() if "weights" in held else None
     kind = WeightType(1, 0) if weights is None else WEIGHT_TYPES[weights.dtype]
     rows = (indptr.data_ptr(), indptr.numel() - 1, indices.data_ptr(), indices.element_size())
-    return _core.sum_edges(
-        *rows, 0 if weights is None else weights.data_ptr(), kind.bytes, kind.order, indices.numel(), turned
-    )
+    return _core.sum_edges(*rows, 0 if weights is None else weights.data_ptr(), kind.bytes, kind.order, indices.numel(), turned)
 
 
 class WeightRange(NamedTuple):
