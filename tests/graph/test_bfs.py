@@ -308,13 +308,13 @@ def test_a_small_budget_is_for_the_state_and_a_larger_one_for_the_result():
 @pytest.mark.gpu
 def test_a_result_without_room_on_the_gpu_is_on_the_cpu():
     graph = skewed(300_000, 1_200_000, symmetrize=True)
-    for given in (graph, hl.reorder(graph, "degree")):
-        least, ample = state_bytes("bfs", given), bfs_module.ALGORITHM.ample(given)
+    for searched in (graph, hl.reorder(graph, "degree")):
+        least, ample = state_bytes("bfs", searched), bfs_module.ALGORITHM.ample(searched)
         for budget, place in ((least + 4096, "cpu"), (ample + 4096, "cuda")):
-            result = hl.bfs(given, 0, device="cuda", gpu_budget=budget, stats=True)
+            result = hl.bfs(searched, 0, device="cuda", gpu_budget=budget, stats=True)
             assert result.stats["device"].startswith("cuda")
             assert result.levels.device.type == result.parents.device.type == place
-            verify_bfs(given, 0, result)
+            verify_bfs(searched, 0, result)
 
 
 @pytest.mark.gpu

@@ -65,12 +65,11 @@ struct BfsState {
     return first ? reinterpret_cast<Id*>(frontier.touched) : reinterpret_cast<Id*>(frontier.tasks);
   }
   HINTERLAND_FN AppendQueue<Id> list_queue(int64_t depth, bool first) const {
-    constexpr int64_t kIdsOfGroup = sizeof(Id) / sizeof(uint32_t);  // a group's number has four bytes
-    return {list(first), &sparse[depth % 3].vertices, frontier.num_groups / kIdsOfGroup};
+    return {list(first), &sparse[depth % 3].vertices, frontier.num_groups};
   }
   // Parts of long lists of neighbours, in what the lists of vertices leave of the tasks.
   HINTERLAND_FN AppendQueue<Task> part_queue(int64_t depth) const {
-    const int64_t used = ceil_div<int64_t>(frontier.num_groups, 2);
+    const int64_t used = ceil_div<int64_t>(frontier.num_groups * sizeof(Id), sizeof(Task));
     return {frontier.tasks + used, &frontier.control->num_parts[depth % 2], frontier.task_capacity - used};
   }
   HINTERLAND_FN bool is_short(int64_t vertices) const { return vertices <= frontier.num_groups / 4; }

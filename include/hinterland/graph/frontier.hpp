@@ -116,24 +116,24 @@ struct Scratch {
 
 // Groups by number, or all of them.
 struct GroupList {
-  const uint32_t* numbers;
+  const int64_t* numbers;
   int64_t count;
 
-  HINTERLAND_FN int64_t operator[](int64_t i) const { return numbers == nullptr ? i : int64_t{numbers[i]}; }
+  HINTERLAND_FN int64_t operator[](int64_t i) const { return numbers == nullptr ? i : numbers[i]; }
   HINTERLAND_FN bool all() const { return numbers == nullptr; }
 };
 
 // A step is dense if at least one in so many groups has marked vertices (docs/notes/thresholds.md).
 inline constexpr int64_t kDenseShare = 16;
 
-// It takes about 0.9 bytes a vertex and 1/128 byte an edge. What a run takes before it must be zero at the start.
+// It takes about 1 byte a vertex and 1/128 byte an edge. What a run takes before it must be zero at the start.
 struct Frontier {
   int64_t num_vertices, num_groups, task_capacity;
   FrontierControl* control;
   uint32_t* next;  // marked for the step to come
   StepRecord* records;
   uint32_t* current;  // in this step; valid for groups that have tasks, and everywhere after a dense collect
-  uint32_t* touched;  // groups with a bit in `next`, each once
+  int64_t* touched;   // groups with a bit in `next`, each once
   Task* tasks;
 
   HINTERLAND_FN Frontier(Scratch& scratch, int64_t num_vertices, int64_t num_edges)
@@ -148,14 +148,14 @@ struct Frontier {
     scratch.zeroed = scratch.bytes + static_cast<int64_t>(sizeof(StepRecord));  // records but the first are zeroed one by one
     records = scratch.take<StepRecord>(kStepRecords + 1);
     current = scratch.take<uint32_t>(num_groups);
-    touched = scratch.take<uint32_t>(num_groups);
+    touched = scratch.take<int64_t>(num_groups);
     tasks = scratch.take<Task>(task_capacity);
   }
 
   // One thread calls these before the first step: begin(), then start() for each vertex to begin at.
   HINTERLAND_FN void begin() const { control->bad = FrontierControl::kNone; }
   HINTERLAND_FN void start(int64_t vertex) const {
-    if (next[group_of(vertex)] == 0) touched[control->num_touched[0]++] = static_cast<uint32_t>(group_of(vertex));
+    if (next[group_of(vertex)] == 0) touched[control->num_touched[0]++] = group_of(vertex);
     next[group_of(vertex)] |= bit_of(vertex);
   }
 
@@ -205,7 +205,7 @@ struct Frontier {
   HINTERLAND_FN int64_t num_parts(int64_t step) const { return counted(control->num_parts[step % 2]); }
 
   // Where threads put the groups in which they mark vertices for the step after `step`.
-  HINTERLAND_FN AppendQueue<uint32_t> touched_queue(int64_t step) const {
+  HINTERLAND_FN AppendQueue<int64_t> touched_queue(int64_t step) const {
     return {touched, &control->num_touched[(step + 1) % 2], num_groups};
   }
   HINTERLAND_FN AppendQueue<Task> task_queue(int64_t step) const {
@@ -219,7 +219,7 @@ struct Frontier {
   // Marks v for the step to come.
   template <class Touched>
   HINTERLAND_FN void mark(int64_t v, Touched& to) const {
-    if (atomic_or(next[group_of(v)], bit_of(v)) == 0) to.append(static_cast<uint32_t>(group_of(v)));
+    if (atomic_or(next[group_of(v)], bit_of(v)) == 0) to.append(group_of(v));
   }
 
   HINTERLAND_FN void report_bad(int64_t vertex) const { atomic_min(control->bad, vertex); }

@@ -254,8 +254,10 @@ def check_mirrored(indptr: torch.Tensor, indices: torch.Tensor, weights: torch.T
 
 
 def check_inverse(lists: Mapping[str, Array], inverse: Mapping[str, Array]) -> None:
-    """Raises GraphError unless the plain lists ``inverse`` hold the edges of ``lists`` turned round, with the same weights: by a
-    sum of 64 bits over all edges. The offsets of both are right."""
+    """Raises GraphError unless the plain lists ``inverse`` hold the edges of ``lists`` turned round, with the same weights.
+
+    By a sum of 64 bits over all edges. The offsets of both are right.
+    """
     if _edge_sum(lists, turned=False) != _edge_sum(inverse, turned=True):
         raise GraphError(
             "the lists of in-neighbours do not hold the graph's edges turned round; read it without them, as in "

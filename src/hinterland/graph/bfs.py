@@ -41,8 +41,7 @@ _PARAMS = struct("graph::BfsParams")
 
 @dataclass(frozen=True, repr=False)
 class BfsResult(Shown):
-    """What a breadth-first search found, on the device that ran it; on the CPU where a ``gpu_budget`` has room for the search but
-    not for these.
+    """What a breadth-first search found, on the device that ran it; on the CPU where a ``gpu_budget`` has no room for it.
 
     Attributes:
         levels: int32 ``[num_vertices]``; edges on a shortest path from the source, -1 where unreachable.
@@ -75,9 +74,10 @@ def bfs(
     Args:
         graph: the graph, or what :func:`prepare` made of it for many searches; edges ``u -> v`` are followed from u to v.
         source: a vertex number.
-        mode: ``"top-down"``, or ``"auto"``, which also searches bottom-up where that reads less, if lists of neighbours ascend: in
-            undirected graphs, and in directed ones whose transpose is known, because ``transpose()`` was called, the file
-            carried it (``load_graph``) or :func:`prepare` has built it. A call builds none: that takes longer than a search.
+        mode: ``"top-down"``, or ``"auto"``, which also searches bottom-up where that reads less, if lists of neighbours
+            ascend: in undirected graphs, and in directed ones whose transpose is known, because ``transpose()`` was called,
+            the file carried it (``load_graph``) or :func:`prepare` has built it. A call builds none: that takes longer than
+            a search.
         gpu_budget: most bytes of GPU memory that the call may take, result included (``"1GiB"`` or a number); None is what
             is free. Where it has no room for the result as it is returned (12 bytes a vertex, and 4 while it is made), the
             result goes to the CPU; where it has none for the search's state (about 9 bytes a vertex), the CPU does the work,
@@ -140,7 +140,8 @@ def _unset(vertices: int, width: int, device: torch.device) -> tuple[torch.Tenso
     if device.type == "cpu":
         return torch.empty(vertices, dtype=torch.int32), torch.empty(vertices, dtype=torch.int64)
     id_type = torch.int64 if width == 8 else torch.int32
-    return tuple(torch.full((vertices,), -1, dtype=dtype, device=device) for dtype in (torch.int32, id_type))
+    levels = torch.full((vertices,), -1, dtype=torch.int32, device=device)
+    return levels, torch.full((vertices,), -1, dtype=id_type, device=device)
 
 
 def _run(prepared: Prepared, source: int, mode: str, counts: bool) -> tuple[tuple[torch.Tensor, torch.Tensor], Run]:

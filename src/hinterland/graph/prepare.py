@@ -150,8 +150,9 @@ def prepare(
     """Copies to the GPU what saves the most traffic over the link, for many runs of ``algorithms`` on ``graph``.
 
     Args:
-        graph: the graph. To search a directed one in both directions its transpose is built, as by ``graph.transpose()``, where
-            that takes at most a quarter of the free memory and, of a graph on the GPU, fits in the budget; ``explain()`` says so.
+        graph: the graph. To search a directed one in both directions its transpose is built, as by ``graph.transpose()``,
+            where that takes at most a quarter of the free memory and, of a graph on the GPU, fits in the budget;
+            ``explain()`` says so.
         gpu_budget: most bytes of GPU memory for what is kept and the algorithms' state together; None is what is free.
         device: where to run; None is the current GPU, or the CPU on a machine without one.
         algorithms: the names of what will run: ``"bfs"``, ``"cc"``, ...; the largest one's state is left free.
