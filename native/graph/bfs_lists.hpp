@@ -60,6 +60,7 @@ class ListSearch {
   static constexpr int64_t kPiece = 1 << 14;     // vertices: chosen, not measured
   static constexpr int64_t kAscendFrom = 64;     // a level ascends if it has one vertex in so many: docs/notes/bfs-on-cpu.md
   static constexpr int64_t kAhead = 8;          // lists that are asked for before they are read: docs/notes/bfs-on-cpu.md
+  static constexpr int64_t kFewEdges = 256;     // one edge in so many is pushed without asking: docs/notes/thresholds.md
   static constexpr int64_t kCountAlone = 4096;  // vertices whose degrees one thread adds up: chosen, not measured
 
   static uint64_t word(int64_t level, int64_t parent) {
@@ -86,7 +87,7 @@ class ListSearch {
     const int64_t vertices = std::exchange(found_, 0), edges = frontier().edges(depth);
     found_edges_ = 0;
     if (frontier().reached(depth) == graph_.num_vertices) return;  // no edge finds another vertex
-    if (incoming_ != nullptr && !State::are_few(edges, graph_.num_edges) && pulls(depth)) {
+    if (incoming_ != nullptr && edges * kFewEdges > graph_.num_edges && pulls(depth)) {
       if (as_list_) each_group([&](int64_t group) { front_[group] = at(group, depth); });
       as_list_ = false;
       pull(depth);
@@ -190,13 +191,14 @@ class ListSearch {
     const Id* const list = listed_ + end_ - vertices;
     team_.static_for(vertices, [&](const auto& ranges) {
       auto parts = team_.appender(frontier().part_queue(depth));
+      const Graph own_graph = graph_;  // a thread's own: words that are written could be the graph's, for all the compiler knows
       pushing(depth, [&](auto& push, Counts& counts) {
         ranges([&](int64_t i, int64_t) {
           if (i + kAhead < vertices) prefetch(list[i + kAhead]);
           const int64_t vertex = list[i];
-          const auto own = lists_of(graph_, vertex, true, counts);
-          if (own.length() <= graph::kTaskEdges) return visit_chunks(graph_, own, vertex, 0, own.chunks, push, counts);
-          for (int64_t from = 0; from < own.chunks; from += graph::kTaskChunks) parts.append({vertex, from});
+          const auto own = lists_of(own_graph, vertex, true, counts);
+          if (own.length() <= graph::kTaskEdges) return visit_chunks(own_graph, own, vertex, 0, own.chunks, push, counts);
+          for (int64_t k = 0; k * graph::kTaskChunks < own.chunks; ++k) parts.append(graph::Task::of(vertex, k));
         });
       });
     });
@@ -215,9 +217,9 @@ class ListSearch {
       pushing(depth, [&](auto& push, Counts& counts) {
         items([&](int64_t i) {
           const graph::Task part = frontier().tasks[i];
-          const auto own = lists_of(graph_, part.group, true, counts);
-          const int64_t end = std::min(part.first_chunk + graph::kTaskChunks, own.chunks);
-          visit_chunks(graph_, own, part.group, part.first_chunk, end, push, counts);
+          const auto own = lists_of(graph_, part.vertex(), true, counts);
+          const int64_t from = part.first_chunk();
+          visit_chunks(graph_, own, part.vertex(), from, std::min(from + graph::kTaskChunks, own.chunks), push, counts);
         });
       });
     });
@@ -234,10 +236,11 @@ class ListSearch {
       auto parts = team_.appender(frontier().part_queue(depth));
       Found found{*this};
       Counts counts;
+      const Graph incoming = *incoming_;  // a thread's own, as above
       items([&](int64_t i) {
         const int64_t last = std::min((i + 1) * graph::kPullGroups, groups);
         for (int64_t group = i * graph::kPullGroups; group < last; ++group)
-          next_[group] = pull_group(group, depth + 1, parts, found, counts);
+          next_[group] = pull_group(incoming, group, depth + 1, parts, found, counts);
       });
       found.finish();
       counts.add_to(frontier(), depth);
@@ -248,16 +251,17 @@ class ListSearch {
 
   // Which vertices of a group are in level `level`, found by looking for a parent in the one before.
   template <class Parts>
-  uint32_t pull_group(int64_t group, int64_t level, Parts& parts, Found& found, Counts& counts) const {
+  uint32_t pull_group(const Graph& incoming, int64_t group, int64_t level, Parts& parts, Found& found, Counts& counts) const {
     uint32_t bits = 0;
     for_each_of(group, [&](int64_t vertex) {
       if (words_[vertex] != kUnset) return;
-      const auto list = graph::ListBounds::alone(*incoming_, vertex, counts);
-      if (list.end - list.begin > graph::kTaskEdges) {
-        for (int64_t from = list.begin; from < list.end; from += graph::kTaskEdges) parts.append({vertex, from});
+      const auto list = graph::ListBounds::alone(incoming, vertex, counts);
+      const int64_t length = list.end - list.begin;
+      if (length > graph::kTaskEdges) {
+        for (int64_t k = 0; k * graph::kTaskEdges < length; ++k) parts.append(graph::Task::of(vertex, k));
         return;
       }
-      const int64_t parent = find_neighbor(*incoming_, vertex, list.begin, list.end, in_front(), counts);
+      const int64_t parent = find_neighbor(incoming, vertex, list.begin, list.end, in_front(), counts);
       if (parent < 0) return;
       words_[vertex] = word(level, parent);
       bits |= graph::bit_of(vertex);
@@ -271,10 +275,9 @@ class ListSearch {
       Found found{*this};
       Counts counts;
       items([&](int64_t i) {
-        const graph::Task part = frontier().tasks[i];
-        const int64_t vertex = part.group, list_end = graph::ListBounds::alone(*incoming_, vertex, counts).end;
-        const int64_t end = std::min(part.first_chunk + graph::kTaskEdges, list_end);
-        const int64_t parent = find_neighbor(*incoming_, vertex, part.first_chunk, end, in_front(), counts);
+        const int64_t vertex = frontier().tasks[i].vertex();
+        const graph::Piece part = part_of(*incoming_, frontier().tasks[i]);
+        const int64_t parent = find_neighbor(*incoming_, vertex, part.begin, part.end, in_front(), counts);
         if (parent < 0 || atomic_min(words_[vertex], word(depth + 1, parent)) != kUnset) return;
         atomic_or(next_[graph::group_of(vertex)], graph::bit_of(vertex));
         found.add(vertex);

@@ -127,7 +127,7 @@ bool visits_every_edge(unsigned seed, int64_t vertices) {
       const bool active = frontier.current[group] >> Warp::lane() & 1u;
       const int64_t chunks = lists_of(graph, v, active, counts).chunks;
       for (int64_t first = 0; first < chunks; first += graph::kTaskChunks)
-        visit(graph, frontier, {group, first}, collect, counts);
+        visit(graph, frontier, graph::Task::of(group, first / graph::kTaskChunks), collect, counts);
     }
     const int64_t all = Warp::sum((counts.meter.home.bytes + counts.meter.kept.bytes));
     const bool any = Warp::any(counts.bad != graph::FrontierControl::kNone);
@@ -231,7 +231,7 @@ bool survives(unsigned seed) {
     graph::CountsOf<std::decay_t<decltype(graph)>> counts;
     for (int64_t group = 0; group < frontier.num_groups; ++group)
       for (int64_t first = 0; first < 10 * graph::kTaskChunks; first += graph::kTaskChunks)
-        visit(graph, frontier, {group, first}, collect, counts);
+        visit(graph, frontier, graph::Task::of(group, first / graph::kTaskChunks), collect, counts);
     const bool any_bad = Warp::any(counts.bad != graph::FrontierControl::kNone);
     bool other = false;
     for (int64_t v = 0; v < vertices; ++v)

@@ -291,6 +291,33 @@ def test_without_room_on_the_gpu_the_cpu_searches(budget):
     verify_bfs(graph, 0, result)
 
 
+@pytest.mark.parametrize("scale", [20, 30])
+def test_a_search_takes_at_most_ten_bytes_a_vertex(scale):
+    vertices = 1 << scale
+    scratch, *_ = _core.bfs_layout(vertices, 32 * vertices)
+    assert scratch + (4 + 4) * vertices <= 10 * vertices  # levels and parents of four bytes
+
+
+def test_a_small_budget_is_for_the_state_and_a_larger_one_for_the_result():
+    graph = hl.from_edges(torch.arange(1 << 16), torch.arange(1 << 16).roll(1), symmetrize=True)
+    least, ample = state_bytes("bfs", graph), bfs_module.ALGORITHM.ample(graph)
+    assert least < 10 * graph.num_vertices + (1 << 20) and ample >= 16 * graph.num_vertices
+    reordered = hl.reorder(graph, "degree")
+    assert state_bytes("bfs", reordered) == least and bfs_module.ALGORITHM.ample(reordered) > ample
+
+
+@pytest.mark.gpu
+def test_a_result_without_room_on_the_gpu_is_on_the_cpu():
+    graph = skewed(300_000, 1_200_000, symmetrize=True)
+    for searched in (graph, hl.reorder(graph, "degree")):
+        least, ample = state_bytes("bfs", searched), bfs_module.ALGORITHM.ample(searched)
+        for budget, place in ((least + 4096, "cpu"), (ample + 4096, "cuda")):
+            result = hl.bfs(searched, 0, device="cuda", gpu_budget=budget, stats=True)
+            assert result.stats["device"].startswith("cuda")
+            assert result.levels.device.type == result.parents.device.type == place
+            verify_bfs(searched, 0, result)
+
+
 @pytest.mark.gpu
 def test_another_stream():
     graph = skewed(5000, 60000)

@@ -305,7 +305,7 @@ def test_wrong_arguments(options, sentence):
 def test_a_graph_prepared_without_in_neighbours():
     graph = hl.from_edges(torch.arange(3), torch.arange(1, 4))
     with (
-        hl.prepare(graph, device="cpu", algorithms="bfs") as prepared,
+        hl.prepare(graph, device="cpu", algorithms="sssp") as prepared,
         pytest.raises(ConfigError, match="algorithms='pagerank'"),
     ):
         hl.pagerank(prepared)

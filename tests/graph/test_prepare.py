@@ -13,6 +13,7 @@ from hinterland.graph import algorithms
 from hinterland.graph.algorithms import Algorithm, state_bytes
 from hinterland.graph.plan import GraphPlan, plan_graph
 from hinterland.graph.view import WORDS_BYTES, View, _offset_type, allocated, page_sums
+from hinterland.runtime import devices, warned
 from hinterland.runtime.errors import ConfigError
 
 
@@ -233,8 +234,8 @@ def test_a_directed_graph_is_prepared_with_its_transpose(one_way):
     with hl.prepare(one_way, device="cpu") as prepared:
         assert one_way.known_transpose is not None and prepared.incoming.lists is one_way.known_transpose.neighbor_lists
         assert "in-neighbours' lists of 19.54 KiB were built" in prepared.explain()
-        stats = hl.bfs(prepared, 3, stats=True).stats
-    assert any(level["pulled"] for level in stats["per_level"])
+        levels = hl.bfs(prepared, 3, stats=True).stats["per_level"]
+    assert "pull" in {level["direction"] for level in levels}
     with hl.prepare(one_way, device="cpu") as again:
         assert "were built" not in again.explain()
 
@@ -258,19 +259,18 @@ def test_a_single_run_builds_no_transpose(one_way):
     assert one_way.known_transpose is None
 
 
-def test_a_budget_without_room_for_the_state_is_warned_of_at_the_callers_line(one_way):
-    def warned(budget, **options):
-        with warnings.catch_warnings(record=True) as found:
-            warnings.simplefilter("always")
-            result = hl.bfs(one_way, 3, device="cuda", gpu_budget=budget, **options)
-        assert result.levels.device.type == "cpu"
-        return found
-
-    (warning,) = warned("1KiB")
-    assert warning.filename == __file__
-    least = re.search(r"so the CPU does the work; (\d+) bytes", str(warning.message))
-    assert int(least[1]) == state_bytes("bfs", one_way) + 2 * allocated(WORDS_BYTES)
-    assert len(warned(int(least[1]) - 1)) == 1 and not warned(0)
-    with pytest.warns(UserWarning, match="no room for the state of bfs, cc") as found:
+def test_a_budget_without_room_for_the_state_is_warned_of_at_the_callers_line(one_way, monkeypatch):
+    monkeypatch.setattr(warned, "_told", set())
+    monkeypatch.setattr(devices, "as_device", torch.device)  # a GPU that need not be there, as nothing is put on it
+    with pytest.warns(UserWarning, match="no room for the state of bfs, so the CPU does the work") as found:
+        result = hl.bfs(one_way, 3, device="cuda", gpu_budget="1KiB")
+    assert result.levels.device.type == "cpu" and found[0].filename == __file__ and len(found) == 1
+    least = int(re.search(r"is (\d+) bytes", str(found[0].message))[1])
+    assert least == state_bytes("bfs", one_way) + 2 * allocated(WORDS_BYTES)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        hl.bfs(one_way, 3, device="cuda", gpu_budget=least - 1)  # once is enough
+        hl.connected_components(one_way, device="cuda", gpu_budget=0)  # asks for the CPU
+    with pytest.warns(UserWarning, match="state of bfs, cc") as found:
         hl.prepare(one_way, device="cuda", gpu_budget=100, algorithms=("cc", "bfs")).close()
     assert found[0].filename == __file__

@@ -85,6 +85,15 @@ HINTERLAND_FN void begin_first_step(Team& team, const Frontier& frontier) {
 
 inline constexpr int kPullGroups = 8;  // that a warp takes at once: docs/notes/thresholds.md
 
+// The edges of a part of a vertex' list, of those after the heads. Its offsets were looked at when it was cut; should they have
+// changed, it is still some edges.
+template <class Graph>
+HINTERLAND_FN Piece part_of(const Graph& graph, const Task& task) {
+  const Piece list = graph.offsets.list_alone(task.vertex());
+  const int64_t begin = max_of(list.begin, int64_t{0}) + graph.heads_per_vertex + task.part() * kTaskEdges;
+  return {begin, min_of(begin + kTaskEdges, min_of(list.end, graph.num_edges))};
+}
+
 // A step that pulls from `graph`: puller.group(group, touched, parts, counts) for every group, then puller.part(task, touched, counts) for
 // the parts of long lists that this has left in `parts`.
 template <class Team, class Graph, class Puller>

@@ -56,20 +56,20 @@ struct BfsState {
     frontier.begin();
     parents[source] = static_cast<Id>(source);
     levels[source] = 0;
-    list(true)[0] = source;
+    list(true)[0] = static_cast<Id>(source);
     sparse[0].vertices = 1;
   }
 
   // Lists of vertices lie where bitmaps have their groups and tasks; of two that follow each other one is `first`.
-  HINTERLAND_FN int64_t* list(bool first) const {
-    return first ? frontier.touched : reinterpret_cast<int64_t*>(frontier.tasks);
+  HINTERLAND_FN Id* list(bool first) const {
+    return first ? reinterpret_cast<Id*>(frontier.touched) : reinterpret_cast<Id*>(frontier.tasks);
   }
-  HINTERLAND_FN AppendQueue<int64_t> list_queue(int64_t depth, bool first) const {
+  HINTERLAND_FN AppendQueue<Id> list_queue(int64_t depth, bool first) const {
     return {list(first), &sparse[depth % 3].vertices, frontier.num_groups};
   }
   // Parts of long lists of neighbours, in what the lists of vertices leave of the tasks.
   HINTERLAND_FN AppendQueue<Task> part_queue(int64_t depth) const {
-    const int64_t used = ceil_div<int64_t>(frontier.num_groups, 2);
+    const int64_t used = ceil_div<int64_t>(frontier.num_groups * sizeof(Id), sizeof(Task));
     return {frontier.tasks + used, &frontier.control->num_parts[depth % 2], frontier.task_capacity - used};
   }
   HINTERLAND_FN bool is_short(int64_t vertices) const { return vertices <= frontier.num_groups / 4; }
@@ -128,12 +128,12 @@ struct PushSparse {
       before[k] = open ? atomic_min(state.parents[batch.to[k]], static_cast<Id>(batch.from[k])) : 0;
     }
     int found = 0;
-    int64_t discovered[Batch::kSize];
+    Id discovered[Batch::kSize];
     for (int k = 0; k < Batch::kSize; ++k) {
       if (before[k] != BfsState<Id>::kUnset) continue;
       atomic_store(state.levels[batch.to[k]], level);
       edges += graph.degree(batch.to[k]);
-      discovered[found++] = batch.to[k];
+      discovered[found++] = static_cast<Id>(batch.to[k]);
     }
     next.append(found, [&](int64_t i) { return discovered[i]; });
   }
@@ -171,7 +171,7 @@ struct PullParents {
       const int64_t from = min_of(list.begin + incoming.heads_per_vertex, list.end);
       const bool is_long = list.end - from > kTaskEdges;
       long_lists.append(is_long ? ceil_div<int64_t>(list.end - from, kTaskEdges) : 0,
-                        [&](int64_t k) { return Task{own, from + k * kTaskEdges}; });
+                        [&](int64_t k) { return Task::of(own, k); });
       uint32_t searching = Warp::ballot(from < list.end && !is_long);
       while (searching != 0) {
         const int lane = stdlib::countr_zero(searching);
@@ -189,18 +189,16 @@ struct PullParents {
     }
   }
 
-  // A part of a long list: task.group is a vertex, task.first_chunk a position.
+  // A part of a long list.
   template <class Touched, class Counts>
   HINTERLAND_FN void part(const Task& task, Touched& touched, Counts& counts) const {
     const uint32_t* current = state.frontier.current;
-    const int64_t list_end = min_of(incoming.offsets.read_alone(task.group + 1), incoming.num_edges);
-    const int64_t end = min_of(task.first_chunk + kTaskEdges, list_end);
+    const int64_t vertex = task.vertex();
+    const Piece part = part_of(incoming, task);
     const int64_t u = find_neighbor(
-        incoming, task.group, task.first_chunk, end, [&](int64_t v) { return (current[group_of(v)] & bit_of(v)) != 0; },
-        counts);
+        incoming, vertex, part.begin, part.end, [&](int64_t v) { return (current[group_of(v)] & bit_of(v)) != 0; }, counts);
     if (u < 0 || Warp::lane() != 0) return;
-    if (atomic_min(state.parents[task.group], static_cast<Id>(u)) == BfsState<Id>::kUnset)
-      state.frontier.mark(task.group, touched);
+    if (atomic_min(state.parents[vertex], static_cast<Id>(u)) == BfsState<Id>::kUnset) state.frontier.mark(vertex, touched);
   }
 };
 
@@ -230,7 +228,7 @@ struct Direction {
 template <class Team, class Graph, class Id>
 HINTERLAND_FN void expand_sparse(Team& team, const Graph& graph, const BfsState<Id>& state, int64_t depth, bool first) {
   const Frontier& frontier = state.frontier;
-  const int64_t* const list = state.list(first);
+  const Id* const list = state.list(first);
   const auto push_to = [&]<class Next>(Next& next) {
     return PushSparse<Graph, Id, Next>{graph, state, static_cast<int32_t>(depth + 1), next};
   };
@@ -241,13 +239,13 @@ HINTERLAND_FN void expand_sparse(Team& team, const Graph& graph, const BfsState<
     CountsOf<Graph> counts;
     ranges([&](int64_t begin, int64_t end) {
       const bool has = begin + Warp::lane() < end;
-      const int64_t vertex = has ? list[begin + Warp::lane()] : 0;
+      const int64_t vertex = has ? static_cast<int64_t>(list[begin + Warp::lane()]) : 0;
       auto own = lists_of(graph, vertex, has, counts);
       const bool is_long = own.length() > kTaskEdges;
       counts.vertices += has;
       counts.edges += own.length();
       parts.append(is_long ? ceil_div<int64_t>(own.length(), kTaskEdges) : 0,
-                   [&](int64_t k) { return Task{vertex, k * kTaskChunks}; });
+                   [&](int64_t k) { return Task::of(vertex, k); });
       if (Warp::any(is_long)) own = lists_of(graph, vertex, has && !is_long, counts);
       visit_chunks(graph, own, vertex, 0, own.chunks, push, counts);
     });
@@ -264,8 +262,9 @@ HINTERLAND_FN void expand_sparse(Team& team, const Graph& graph, const BfsState<
     CountsOf<Graph> counts;
     items([&](int64_t i) {
       const Task part = parts.items[i];
-      const auto own = lists_of(graph, part.group, Warp::lane() == 0, counts);
-      visit_chunks(graph, own, part.group, part.first_chunk, min_of(part.first_chunk + kTaskChunks, own.chunks), push, counts);
+      const auto own = lists_of(graph, part.vertex(), Warp::lane() == 0, counts);
+      const int64_t from = part.first_chunk();
+      visit_chunks(graph, own, part.vertex(), from, min_of(from + kTaskChunks, own.chunks), push, counts);
     });
     push.finish();
     counts.add_to(frontier, depth);
@@ -309,7 +308,7 @@ HINTERLAND_FN void make_sparse(Team& team, const BfsState<Id>& state, int64_t de
         const int64_t vertex = group * kGroup + stdlib::countr_zero(word);
         word &= word - 1;
         state.levels[vertex] = static_cast<int32_t>(depth);
-        return vertex;
+        return static_cast<Id>(vertex);
       });
     });
   });

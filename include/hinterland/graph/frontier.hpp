@@ -50,9 +50,18 @@ struct AppendQueue {
 inline constexpr int kTaskEdges = 2048;
 inline constexpr int kTaskChunks = kTaskEdges / Warp::kWidth;
 
-// Chunks first_chunk to first_chunk + kTaskChunks of the lists of a group's vertices.
+// Part `part` of the lists of a group's vertices, of kTaskChunks chunks; or of the list of one vertex, of kTaskEdges edges. Numbers
+// of groups and vertices stay below 2^38, and no list has 2^37 edges.
 struct Task {
-  int64_t group, first_chunk;
+  static constexpr int kPartBits = 26;
+
+  uint64_t word;
+
+  HINTERLAND_FN static Task of(int64_t owner, int64_t part) { return {static_cast<uint64_t>(owner << kPartBits | part)}; }
+  HINTERLAND_FN int64_t group() const { return static_cast<int64_t>(word >> kPartBits); }
+  HINTERLAND_FN int64_t vertex() const { return group(); }
+  HINTERLAND_FN int64_t part() const { return static_cast<int64_t>(word & ((1u << kPartBits) - 1)); }
+  HINTERLAND_FN int64_t first_chunk() const { return part() * kTaskChunks; }
 };
 
 // Steps with a record of their own; later ones share the record after the last.
@@ -117,7 +126,7 @@ struct GroupList {
 // A step is dense if at least one in so many groups has marked vertices (docs/notes/thresholds.md).
 inline constexpr int64_t kDenseShare = 16;
 
-// It takes about 1.5 bytes a vertex and 1/64 byte an edge. What a run takes before it must be zero at the start.
+// It takes about 1 byte a vertex and 1/128 byte an edge. What a run takes before it must be zero at the start.
 struct Frontier {
   int64_t num_vertices, num_groups, task_capacity;
   FrontierControl* control;
@@ -338,7 +347,7 @@ HINTERLAND_FN void collect(const Graph& graph, const Frontier& frontier, const G
     }
     if (Warp::lane() == turn) own_chunks = chunks;
   }
-  tasks.append(ceil_div<int64_t>(own_chunks, kTaskChunks), [&](int64_t k) { return Task{own_group, k * kTaskChunks}; });
+  tasks.append(ceil_div<int64_t>(own_chunks, kTaskChunks), [&](int64_t k) { return Task::of(own_group, k); });
 }
 
 template <class Ranges, class Body>

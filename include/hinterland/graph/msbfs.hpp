@@ -261,7 +261,7 @@ struct PullSources {
       const int64_t from = min_of(list.begin + incoming.heads_per_vertex, list.end);
       const bool is_long = list.end - from > kTaskEdges;
       long_lists.append(is_long ? ceil_div<int64_t>(list.end - from, kTaskEdges) : 0,
-                        [&](int64_t k) { return Task{own, from + k * kTaskEdges}; });
+                        [&](int64_t k) { return Task::of(own, k); });
       for (uint32_t searching = Warp::ballot(from < list.end && !is_long); searching != 0; searching &= searching - 1) {
         const int lane = stdlib::countr_zero(searching);
         const Mask left = look_for(incoming, state, base + lane, Warp::broadcast(from, lane), Warp::broadcast(list.end, lane),
@@ -278,18 +278,17 @@ struct PullSources {
     }
   }
 
-  // A part of a long list: task.group is a vertex, task.first_chunk a position. What other parts have found by now is not
-  // looked for.
+  // A part of a long list. What other parts have found by now is not looked for.
   template <class Touched, class Counts>
   HINTERLAND_FN void part(const Task& task, Touched& touched, Counts& counts) const {
-    const int64_t list_end = min_of(incoming.offsets.read_alone(task.group + 1), incoming.num_edges);
-    const int64_t end = min_of(task.first_chunk + kTaskEdges, list_end);
-    const Mask lacking = pulled & ~Warp::broadcast(atomic_load(state.coming[task.group]), 0);
+    const int64_t vertex = task.vertex();
+    const Mask lacking = pulled & ~Warp::broadcast(atomic_load(state.coming[vertex]), 0);
     if (lacking == 0) return;
-    const Mask fresh = lacking & ~look_for(incoming, state, task.group, task.first_chunk, end, lacking, counts);
+    const Piece part = part_of(incoming, task);
+    const Mask fresh = lacking & ~look_for(incoming, state, vertex, part.begin, part.end, lacking, counts);
     if (fresh == 0 || Warp::lane() != 0) return;
-    atomic_or(state.coming[task.group], fresh);
-    state.mark(task.group, touched);
+    atomic_or(state.coming[vertex], fresh);
+    state.mark(vertex, touched);
   }
 };
 

@@ -158,13 +158,13 @@ HINTERLAND_FN int64_t find_neighbor(const Graph& graph, int64_t vertex, int64_t 
 // lane, one after the other.
 template <class Graph, class Visitor, class Counts>
 HINTERLAND_FN void visit(const Graph& graph, const Frontier& frontier, const Task& task, Visitor& visitor, Counts& counts) {
-  const uint32_t word = frontier.current[task.group];
-  int64_t skip = task.first_chunk;  // chunks of the group that other tasks have taken
+  const uint32_t word = frontier.current[task.group()];
+  int64_t skip = task.first_chunk();  // chunks of the group that other tasks have taken
   int64_t left = kTaskChunks;
   for (int sub = 0; sub < kGroup && left > 0; sub += Warp::kWidth) {
     const bool active = word >> (sub + Warp::lane()) & 1u;
     if (!Warp::any(active)) continue;
-    const int64_t vertex = task.group * kGroup + sub + Warp::lane();
+    const int64_t vertex = task.group() * kGroup + sub + Warp::lane();
     const auto lists = lists_of(graph, vertex, active, counts);
     const int64_t from = min_of(skip, lists.chunks), to = min_of(from + left, lists.chunks);
     visit_chunks(graph, lists, vertex, from, to, visitor, counts);

@@ -16,7 +16,8 @@ class Algorithm:
 
     Attributes:
         name: by which :func:`prepare` knows it.
-        state_bytes: GPU memory that it takes besides a graph, its result included.
+        state_bytes: GPU memory that it takes besides a graph at least, its result included.
+        ample_bytes: the same with which the result stays there, as its users get it; None where ``state_bytes`` is that.
         searching: it looks for one neighbour in the lists of in-neighbours, so their heads help.
         incoming_only: it reads the lists of in-neighbours only, all of them and several times in one run.
     """
@@ -25,6 +26,11 @@ class Algorithm:
     state_bytes: Callable[[Graph], int]
     searching: bool = False
     incoming_only: bool = False
+    ample_bytes: Callable[[Graph], int] | None = None
+
+    def ample(self, graph: Graph) -> int:
+        """GPU memory that it takes besides ``graph`` where there is room."""
+        return (self.ample_bytes or self.state_bytes)(graph)
 
 
 _known: dict[str, Algorithm] = {}

@@ -255,8 +255,10 @@ def check_mirrored(indptr: torch.Tensor, indices: torch.Tensor, weights: torch.T
 
 
 def check_inverse(lists: Mapping[str, Array], inverse: Mapping[str, Array]) -> None:
-    """Raises GraphError unless the plain lists ``inverse`` hold the edges of ``lists`` turned round, with the same weights: by a
-    sum of 64 bits over all edges. The offsets of both are right."""
+    """Raises GraphError unless the plain lists ``inverse`` hold the edges of ``lists`` turned round, with the same weights.
+
+    By a sum of 64 bits over all edges. The offsets of both are right.
+    """
     if _edge_sum(lists, turned=False) != _edge_sum(inverse, turned=True):
         raise GraphError(
             "the lists of in-neighbours do not hold the graph's edges turned round; read it without them, as in "
@@ -270,9 +272,7 @@ def _edge_sum(held: Mapping[str, Array], turned: bool) -> int:
     weights = tensor_of(held["weights"]).cpu() if "weights" in held else None
     kind = WeightType(1, 0) if weights is None else WEIGHT_TYPES[weights.dtype]
     rows = (indptr.data_ptr(), indptr.numel() - 1, indices.data_ptr(), indices.element_size())
-    return _core.sum_edges(
-        *rows, 0 if weights is None else weights.data_ptr(), kind.bytes, kind.order, indices.numel(), turned
-    )
+    return _core.sum_edges(*rows, 0 if weights is None else weights.data_ptr(), kind.bytes, kind.order, indices.numel(), turned)
 
 
 class WeightRange(NamedTuple):

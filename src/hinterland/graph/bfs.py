@@ -41,7 +41,7 @@ _PARAMS = struct("graph::BfsParams")
 
 @dataclass(frozen=True, repr=False)
 class BfsResult(Shown):
-    """What a breadth-first search found, on the device that ran it.
+    """What a breadth-first search found, on the device that ran it; on the CPU where a ``gpu_budget`` has no room for it.
 
     Attributes:
         levels: int32 ``[num_vertices]``; edges on a shortest path from the source, -1 where unreachable.
@@ -74,15 +74,19 @@ def bfs(
     Args:
         graph: the graph, or what :func:`prepare` made of it for many searches; edges ``u -> v`` are followed from u to v.
         source: a vertex number.
-        mode: ``"top-down"``, or ``"auto"``, which also searches bottom-up where that reads less: in undirected graphs, and in
-            directed ones whose ``transpose()`` has been made, if their lists of neighbours ascend.
+        mode: ``"top-down"``, or ``"auto"``, which also searches bottom-up where that reads less, if lists of neighbours
+            ascend: in undirected graphs, and in directed ones whose transpose is known, because ``transpose()`` was called,
+            the file carried it (``load_graph``) or :func:`prepare` has built it. A call builds none: that takes longer than
+            a search.
         gpu_budget: most bytes of GPU memory that the call may take, result included (``"1GiB"`` or a number); None is what
-            is free. Where it has no room for the search's state, the CPU does the work.
+            is free. Where it has no room for the result as it is returned (12 bytes a vertex, and 4 while it is made), the
+            result goes to the CPU; where it has none for the search's state (about 9 bytes a vertex), the CPU does the work,
+            and a warning says what would be enough.
         device: where to run; None is the current GPU, or the CPU on a machine without one.
         stats: also report seconds, edges, bytes read from the edge array, and the same for each level.
 
     Returns:
-        ``BfsResult(levels int32 [V], parents int64 [V], stats)``, tensors on the device that ran it.
+        ``BfsResult(levels int32 [V], parents int64 [V], stats)``, tensors on the device that ran it, or on the CPU (above).
 
     Raises:
         ConfigError: an unknown mode, a source that is no integer, a budget that is no size.
@@ -112,16 +116,23 @@ def check_source(graph: Graph, source: int) -> int:
 
 
 def _state_bytes(graph: Graph) -> int:
-    """GPU memory of one search: levels and parents, and besides them scratch, or the parents once more in eight bytes, or
-    what it takes to renumber them."""
+    """GPU memory of one search: levels, narrow parents and scratch. They are widened and renumbered on the CPU."""
+    return _found_bytes(graph) + allocated(ScratchLayout(*_core.bfs_layout(graph.num_vertices, graph.num_edges)).bytes)
+
+
+def _ample_bytes(graph: Graph) -> int:
+    """The same, or without the scratch what it takes besides to renumber the result on the GPU and to widen the parents."""
     vertices, width = graph.num_vertices, id_bytes(graph.num_vertices)
-    widened = 8 * vertices if width == 4 else 0
-    result = allocated(4 * vertices) + allocated(width * vertices)
-    scratch = ScratchLayout(*_core.bfs_layout(vertices, graph.num_edges)).bytes
-    return result + max(allocated(scratch), allocated(widened), outer_bytes(graph, width))
+    widened = allocated(8 * vertices) if width == 4 else 0
+    return max(_state_bytes(graph), _found_bytes(graph) + max(widened, outer_bytes(graph, width)))
 
 
-ALGORITHM = Algorithm("bfs", _state_bytes, searching=True)
+def _found_bytes(graph: Graph) -> int:
+    """Levels and parents as the search finds them."""
+    return allocated(4 * graph.num_vertices) + allocated(id_bytes(graph.num_vertices) * graph.num_vertices)
+
+
+ALGORITHM = Algorithm("bfs", _state_bytes, searching=True, ample_bytes=_ample_bytes)
 
 
 def _unset(vertices: int, width: int, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
@@ -129,7 +140,8 @@ def _unset(vertices: int, width: int, device: torch.device) -> tuple[torch.Tenso
     if device.type == "cpu":
         return torch.empty(vertices, dtype=torch.int32), torch.empty(vertices, dtype=torch.int64)
     id_type = torch.int64 if width == 8 else torch.int32
-    return tuple(torch.full((vertices,), -1, dtype=dtype, device=device) for dtype in (torch.int32, id_type))
+    levels = torch.full((vertices,), -1, dtype=torch.int32, device=device)
+    return levels, torch.full((vertices,), -1, dtype=id_type, device=device)
 
 
 def _run(prepared: Prepared, source: int, mode: str, counts: bool) -> tuple[tuple[torch.Tensor, torch.Tensor], Run]:
@@ -156,10 +168,11 @@ def _run(prepared: Prepared, source: int, mode: str, counts: bool) -> tuple[tupl
         )
     finished = finish(prepared, scratch, layout)
     del scratch
+    home = device if prepared.reserved >= _ample_bytes(graph) else torch.device("cpu")
     with clock:
-        order = prepared.order_on(device)
-        levels = to_outer(order, levels)
-        parents = to_outer(order, parents, vertices=True)
+        order = prepared.order_on(home)
+        levels = to_outer(order, levels.to(home))
+        parents = to_outer(order, parents.to(home), vertices=True)
         del order
         parents = parents.to(torch.int64)
     return (levels, parents), Run(finished, clock)

@@ -9,10 +9,10 @@ import torch
 
 from ..memory.copies import copied
 from ..runtime import arguments, devices
-from ..runtime.callers import warn_caller
 from ..runtime.errors import ConfigError
 from ..runtime.shown import Shown, Size
 from ..runtime.units import format_bytes, parse_bytes
+from ..runtime.warned import warn_once
 from .algorithms import named
 from .arrays import index_dtype
 from .graph import Graph, require_graph
@@ -30,6 +30,7 @@ class Prepared(Shown):
     Attributes:
         graph: the graph.
         device: where the algorithms run: the CPU where the budget has no room for their state.
+        reserved: bytes of the device's memory that are left free for one run.
     """
 
     def __init__(
@@ -43,11 +44,16 @@ class Prepared(Shown):
         scores: torch.Tensor | None = None,
     ) -> None:
         wanted = named(algorithms)
-        reserved = max((algorithm.state_bytes(graph) for algorithm in wanted), default=0) + 2 * allocated(WORDS_BYTES)
-        if budget is not None and reserved > budget:
-            device = _without_gpu(device, budget, reserved, algorithms)
+        words = 2 * allocated(WORDS_BYTES)
+        least = words + max((algorithm.state_bytes(graph) for algorithm in wanted), default=0)
+        ample = words + max((algorithm.ample(graph) for algorithm in wanted), default=0)
+        if budget is not None and least > budget:
+            device = _without_gpu(device, budget, least, algorithms)
         self.graph, self.device, self.budget = graph, device, budget
-        room = room_within(device, budget, reserved, graph.num_vertices)
+        room = room_within(device, budget, least, graph.num_vertices)
+        reserved = ample if ample - least <= room else least
+        room -= min(room, reserved - least)
+        self.reserved = reserved - words
         incoming_only = any(algorithm.incoming_only for algorithm in wanted)
         known = graph.transpose() if incoming_only or not graph.directed else graph.known_transpose
         said = []
@@ -150,8 +156,9 @@ def prepare(
     """Copies to the GPU what saves the most traffic over the link, for many runs of ``algorithms`` on ``graph``.
 
     Args:
-        graph: the graph. To search a directed one in both directions its transpose is built, as by ``graph.transpose()``, where
-            that takes at most a quarter of the free memory and, of a graph on the GPU, fits in the budget; ``explain()`` says so.
+        graph: the graph. To search a directed one in both directions its transpose is built, as by ``graph.transpose()``,
+            where that takes at most a quarter of the free memory and, of a graph on the GPU, fits in the budget;
+            ``explain()`` says so.
         gpu_budget: most bytes of GPU memory for what is kept and the algorithms' state together; None is what is free.
         device: where to run; None is the current GPU, or the CPU on a machine without one.
         algorithms: the names of what will run: ``"bfs"``, ``"cc"``, ...; the largest one's state is left free.
@@ -253,12 +260,14 @@ def view_for(lists: NeighborLists, device: torch.device, state_bytes: int) -> Vi
     return view
 
 
-def _without_gpu(device: torch.device, budget: int, reserved: int, algorithms: Iterable[str]) -> torch.device:
+def _without_gpu(device: torch.device, budget: int, least: int, algorithms: Iterable[str]) -> torch.device:
     """The CPU, where a budget is too small for what runs; the user is told once, unless the budget is 0."""
     if device.type == "cuda" and budget > 0:
-        warn_caller(
-            f"gpu_budget={format_bytes(budget)} has no room for the state of {', '.join(sorted(algorithms))}, so the CPU does "
-            f"the work; {reserved} bytes ({format_bytes(reserved)}) are the least that run on {device}"
+        names = ", ".join(sorted(algorithms))
+        warn_once(
+            f"gpu_budget of {names}",
+            f"gpu_budget={format_bytes(budget)} has no room for the state of {names}, so the CPU does the work; the smallest "
+            f"budget that runs on {device} is {least} bytes ({format_bytes(least)})",
         )
     return torch.device("cpu")
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import hinterland as hl
 from hinterland.graph.arrays import WEIGHT_TYPES
-from hinterland.runtime.errors import ConfigError, GraphError
+from hinterland.runtime.errors import ConfigError, FormatError, GraphError
 
 from .samples import few, graphs, listed, memory_folder
 
@@ -106,12 +106,12 @@ def test_an_inverse_of_other_edges_is_refused(folder):
     assert np.frombuffer(content, np.int32, 4, inverse + 40).tolist() == [0, 0, 1, 2]
     content[inverse + 40 : inverse + 44] = np.int32(3).tobytes()
     (folder / "g.sg").write_bytes(content)
-    with pytest.raises(hl.FormatError, match=r"g\.sg: the lists of in-neighbours do not hold the graph's edges turned round"):
+    with pytest.raises(FormatError, match=r"g\.sg: the lists of in-neighbours do not hold the graph's edges turned round"):
         hl.load_graph(folder / "g.sg")
     assert same(hl.load_graph(folder / "g.sg", transpose=False), graph)
     content[inverse + 40 : inverse + 44] = np.int32(4).tobytes()
     (folder / "g.sg").write_bytes(content)
-    with pytest.raises(hl.FormatError, match=r"indices\[0\] is 4"):
+    with pytest.raises(FormatError, match=r"indices\[0\] is 4"):
         hl.load_graph(folder / "g.sg")
 
 
@@ -120,7 +120,7 @@ def test_other_files_get_a_transpose_where_it_is_asked_for(folder):
     hl.save_graph(graph, folder / "g.hl")
     assert hl.load_graph(folder / "g.hl").known_transpose is None
     assert same(hl.load_graph(folder / "g.hl", transpose=True).known_transpose, graph.transpose())
-    with pytest.raises(hl.ConfigError, match="transpose"):
+    with pytest.raises(ConfigError, match="transpose"):
         hl.load_graph(folder / "g.hl", transpose=1)
 
 

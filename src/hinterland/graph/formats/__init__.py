@@ -152,7 +152,7 @@ def load_graph(
         if not isinstance(content, EdgeRuns):
             content.weights = _weights(path, content, options)
         if isinstance(content, CsrArrays) and content.inverse is not None:
-            content.inverse.weights = _weights(path, content.inverse, options)
+            content.inverse.weights = _weights(path, content.inverse, options)  # type: ignore[assignment]  # as above
         shape = {"symmetrize": symmetrize, "remove_self_loops": remove_self_loops, "remove_duplicates": remove_duplicates}
         graph = _made(content, options, sort_neighbors, **shape)
         if directed is not None and directed != graph.directed:

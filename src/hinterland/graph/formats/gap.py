@@ -45,7 +45,7 @@ def matches(head: bytes, path: str) -> str | None:
 
 
 def read(path: str, options: Options, weighted: bool = False) -> CsrArrays:
-    """The graph of a ``.sg`` file, or of a ``.wsg`` file, with int32 weights, and the inverse of a directed one if it is wanted."""
+    """The graph of a ``.sg`` or ``.wsg`` file (with int32 weights), and the inverse of a directed one if it is wanted."""
     head = read_head(path, _HEADER.size)
     if len(head) < _HEADER.size:
         raise FormatError(f"{path}: truncated: {len(head)} bytes, but the header of a GAP graph takes {_HEADER.size}")
