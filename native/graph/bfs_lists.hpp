@@ -57,8 +57,8 @@ class ListSearch {
  private:
   using Counts = graph::CountsOf<Graph>;
   static constexpr uint64_t kUnset = ~uint64_t{0};
-  static constexpr int64_t kPiece = 1 << 14;     // vertices: chosen, not measured
-  static constexpr int64_t kAscendFrom = 64;     // a level ascends if it has one vertex in so many: docs/notes/bfs-on-cpu.md
+  static constexpr int64_t kPiece = 1 << 14;    // vertices: chosen, not measured
+  static constexpr int64_t kAscendFrom = 64;    // a level ascends if it has one vertex in so many: docs/notes/bfs-on-cpu.md
   static constexpr int64_t kAhead = 8;          // lists that are asked for before they are read: docs/notes/bfs-on-cpu.md
   static constexpr int64_t kFewEdges = 256;     // one edge in so many is pushed without asking: docs/notes/thresholds.md
   static constexpr int64_t kCountAlone = 4096;  // vertices whose degrees one thread adds up: chosen, not measured
@@ -191,7 +191,8 @@ class ListSearch {
     const Id* const list = listed_ + end_ - vertices;
     team_.static_for(vertices, [&](const auto& ranges) {
       auto parts = team_.appender(frontier().part_queue(depth));
-      const Graph own_graph = graph_;  // a thread's own: words that are written could be the graph's, for all the compiler knows
+      // A thread's own: words that are written could be the graph's, for all the compiler knows.
+      const Graph own_graph = graph_;
       pushing(depth, [&](auto& push, Counts& counts) {
         ranges([&](int64_t i, int64_t) {
           if (i + kAhead < vertices) prefetch(list[i + kAhead]);

@@ -203,11 +203,11 @@ class BinnedPaths {
   const Graph& graph_;
   const State& state_;
   graph::BucketWidth width_;
-  std::vector<Finder> finders_;    // one for each thread
-  Key base_{};                     // where the bins begin
-  double bins_per_key_ = 0;        // one over how wide a bin is
-  int64_t bucket_end_ = 0;         // the bin after the bucket's last
-  std::vector<List> handed_out_;   // what the pieces are parts of
+  std::vector<Finder> finders_;   // one for each thread
+  Key base_{};                    // where the bins begin
+  double bins_per_key_ = 0;       // one over how wide a bin is
+  int64_t bucket_end_ = 0;        // the bin after the bucket's last
+  std::vector<List> handed_out_;  // what the pieces are parts of
   std::vector<Piece> pieces_;
 };
 

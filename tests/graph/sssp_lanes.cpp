@@ -66,20 +66,20 @@ bool agrees(unsigned seed) {
   // With all steps of one loop, with none, and with both.
   for (const double delta : {1.0, 30.0, infinity})
     for (const int64_t thin : {1000, 0, 2}) {
-    std::vector<Key> keys(vertices, Policy::kUnset);
-    graph::PathParams p{};
-    p.keys = keys.data();
-    std::vector<char> scratch = scratch_of<graph::PathState<Policy>>(p, vertices, offsets.back());
-    const graph::PathState<Policy> state(p, vertices, offsets.back());
-    Lanes::run([&] {
-      LaneTeam team;
-      best_paths(team, graph, state, source, {delta, delta == 1.0 ? 50 : -1}, thin);
-    });
-    if (keys != expected || state.frontier.control->bad != graph::FrontierControl::kNone) return false;
-    if (delta == infinity && state.path->buckets != 0) return false;
-    buckets += state.path->buckets;
-    (thin == 0 ? steps : steps_at_once) += thin == 2 ? 0 : state.frontier.control->depth;
-  }
+      std::vector<Key> keys(vertices, Policy::kUnset);
+      graph::PathParams p{};
+      p.keys = keys.data();
+      std::vector<char> scratch = scratch_of<graph::PathState<Policy>>(p, vertices, offsets.back());
+      const graph::PathState<Policy> state(p, vertices, offsets.back());
+      Lanes::run([&] {
+        LaneTeam team;
+        best_paths(team, graph, state, source, {delta, delta == 1.0 ? 50 : -1}, thin);
+      });
+      if (keys != expected || state.frontier.control->bad != graph::FrontierControl::kNone) return false;
+      if (delta == infinity && state.path->buckets != 0) return false;
+      buckets += state.path->buckets;
+      (thin == 0 ? steps : steps_at_once) += thin == 2 ? 0 : state.frontier.control->depth;
+    }
   return true;
 }
 

@@ -244,8 +244,7 @@ HINTERLAND_FN void expand_sparse(Team& team, const Graph& graph, const BfsState<
       const bool is_long = own.length() > kTaskEdges;
       counts.vertices += has;
       counts.edges += own.length();
-      parts.append(is_long ? ceil_div<int64_t>(own.length(), kTaskEdges) : 0,
-                   [&](int64_t k) { return Task::of(vertex, k); });
+      parts.append(is_long ? ceil_div<int64_t>(own.length(), kTaskEdges) : 0, [&](int64_t k) { return Task::of(vertex, k); });
       if (Warp::any(is_long)) own = lists_of(graph, vertex, has && !is_long, counts);
       visit_chunks(graph, own, vertex, 0, own.chunks, push, counts);
     });

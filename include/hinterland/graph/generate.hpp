@@ -190,7 +190,7 @@ class Web {
   }
 
  private:
-  static constexpr int64_t kListed = 8;             // of so many links one is of a long list
+  static constexpr int64_t kListed = 8;            // of so many links one is of a long list
   static constexpr int kDirectory = 4, kHost = 8;  // of 2^4 and 2^8 pages
   static constexpr uint32_t kCommon = 3u << 30;    // of 2^32: links that a page has in common with its directory
   // Upper halves of counters.

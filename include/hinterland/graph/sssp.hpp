@@ -446,8 +446,8 @@ class BucketWidth {
 
 // All paths from `source`; `width` says how wide a bucket is. Groups are few up to `thin` of them.
 template <class Team, class Graph, class Policy>
-HINTERLAND_FN void best_paths(Team& team, const Graph& graph, const PathState<Policy>& state, int64_t source,
-                              BucketWidth width, int64_t thin) {
+HINTERLAND_FN void best_paths(Team& team, const Graph& graph, const PathState<Policy>& state, int64_t source, BucketWidth width,
+                              int64_t thin) {
   using Key = typename Policy::Key;
   const Frontier& frontier = state.frontier;
   team.single([&] { state.begin_at(source); });

@@ -124,7 +124,7 @@ class GraphPlan(Explained):
         return [*self._spent, *(Part(view.name, "read where they lie") for view, kept in self.kept.items() if not kept.nbytes)]
 
     def notes(self) -> list[str]:
-        """That an algorithm's state comes first, which arrays are not all mapped in large pages, and what else there is to say."""
+        """That an algorithm's state comes first, which arrays are not all mapped in large pages, and more."""
         first = ["the state of an algorithm comes before all of this"] if self.budget else []
         return [*first, *(note for view in self.kept for note in view.slow_places()), *self.said]
 
