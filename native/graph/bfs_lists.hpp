@@ -209,7 +209,10 @@ class ListSearch {
 
   // Asks for the list of a vertex, whose offsets have been read before.
   void prefetch(int64_t vertex) const {
-    if constexpr (requires { graph_.edges; }) graph_.edges.prefetch(graph_.offsets.read_alone(vertex));
+    if constexpr (requires { graph_.edges.prefetch(0, 0); }) {
+      const int64_t first = graph_.offsets.read_alone(vertex);
+      graph_.edges.prefetch(first, first + 1);
+    }
   }
 
   // Long lists, shared by all threads.

@@ -91,10 +91,7 @@ def test_pages_are_kept_by_scores_within_the_room(graph, form, weighted):
 def planned(view, room, heads=False):
     """The plan that keeps offsets or heads of a view, as far as there is room, once it is carried out."""
     plan = GraphPlan(room)
-    if heads:
-        plan.keep_heads(view, room)
-    else:
-        plan.keep_offsets(view)
+    (plan.keep_heads if heads else plan.keep_offsets)(view)
     plan.apply()
     return plan
 

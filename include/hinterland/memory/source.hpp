@@ -114,11 +114,6 @@ struct Paged {
       }
   }
 
-  // Asks for an element that a CPU will read soon. It need not be there.
-  HINTERLAND_FN void prefetch([[maybe_unused]] int64_t at) const {
-    if constexpr (Warp::kWidth == 1) __builtin_prefetch(home + at);
-  }
-
   HINTERLAND_FN Span span(int64_t begin, int64_t end) const {
     if constexpr (Warp::kWidth == 1) return {begin, end};
     const auto past_line = reinterpret_cast<uintptr_t>(home + begin) % kLineBytes / sizeof(T);

@@ -10,7 +10,7 @@ import torch
 
 from .. import _core
 from ..memory import UnifiedTensor
-from ..memory.copies import copied
+from ..memory.copies import moved
 from ..runtime import arguments
 from ..runtime.errors import ConfigError, GraphError, IndexOutOfRange
 from . import arrays
@@ -40,11 +40,11 @@ class Order:
     def outer_on(self, device: torch.device, lookups: int) -> torch.Tensor:
         """``outer`` for ``lookups`` of its numbers on ``device``: a GPU reads few of them in host memory, and otherwise gets a
         copy."""
-        return self._outer_table.cuda(device) if self._stays(device, lookups) else copied(self.outer, device)
+        return self._outer_table.cuda(device) if self._stays(device, lookups) else moved(self.outer, device)
 
     def inner_on(self, device: torch.device, lookups: int) -> torch.Tensor:
         """``inner`` in the same way."""
-        return self._inner_table.cuda(device) if self._stays(device, lookups) else copied(self.inner, device)
+        return self._inner_table.cuda(device) if self._stays(device, lookups) else moved(self.inner, device)
 
     def _stays(self, device: torch.device, lookups: int) -> bool:
         # A lookup over the link is a request of 32 bytes, a number that is copied 8.

@@ -86,8 +86,9 @@ class GraphPlan(Explained):
         if view.offsets_bytes:
             self._keep(view, "offsets", offsets=True)
 
-    def keep_heads(self, view: View, room: int) -> None:
-        """The first neighbours of every vertex, as many as there is room for."""
+    def keep_heads(self, view: View, room: int | None = None) -> None:
+        """The first neighbours of every vertex, as many as there is room for, or as ``room`` bytes of it hold."""
+        room = self.left if room is None else room
         count = max((k for k in range(MOST_HEADS + 1) if view.heads_bytes(k) <= room), default=0)
         if count and view.lists.num_lists:
             self._keep(view, "heads", f"{count} of each", heads=count)
@@ -165,7 +166,7 @@ def plan_graph(
         if incoming is not None and searching:
             # They pay beside all edges, too, but not in their place.
             beside = plan.left - sum(view.edge_bytes(weighted) for view in read if not view.lists.on_gpu)
-            plan.keep_heads(incoming, beside if beside >= 0 else plan.left)
+            plan.keep_heads(incoming, beside if beside >= 0 else None)
         for view in read:
             plan.keep_edges(view)
     return plan

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from ..memory.copies import copied
+from ..memory.copies import copied, moved
 from ..runtime import arguments, devices
 from ..runtime.errors import ConfigError
 from ..runtime.shown import Shown, Size
@@ -95,7 +95,7 @@ class Prepared(Shown):
         order, kept, device = self.graph.outer, self._order, devices.as_device(device)
         if order is None or device.type == "cpu":
             return order
-        return copied(order, device) if kept is None else kept
+        return moved(order, device) if kept is None else kept
 
     @property
     def order(self) -> torch.Tensor | None:

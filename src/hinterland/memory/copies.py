@@ -34,6 +34,11 @@ def copied(tensor: torch.Tensor, device: torch.device, dtype: torch.dtype | None
     return made
 
 
+def moved(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
+    """``tensor`` itself if it lies on ``device``, or a copy there."""
+    return tensor if tensor.device == device else copied(tensor, device)
+
+
 def _cuts(tensor: torch.Tensor) -> list[int]:
     """The elements that are the first behind a boundary."""
     begin, end = tensor.data_ptr(), tensor.data_ptr() + tensor.nbytes
