@@ -1,9 +1,10 @@
 """Ours and GAP's programs (sbeamer/gapbs) on the same graphs, sources and threads, in one command; the runs alternate.
 
-A row for each graph, algorithm and way of running: GAP on the CPU; ours there, and on a GPU if there is one, with the graph in
-host memory, prepared within a quarter of its bytes besides the algorithm's state, and by a direct call. Times are medians. GAP's
-delta is the best of those tried. Betweenness is of one source. ``limit_ms`` is the least that must be read once, at the rate at which this run reads
-memory with all threads, or the link: all lists (for PageRank in each iteration), for searches and components a line of each.
+A row for each graph, algorithm and way of running: GAP on the CPU; ours there, and on a GPU if there is one, with the graph
+in host memory, prepared within a quarter of its bytes besides the algorithm's state, and by a direct call. Times are medians.
+GAP's delta is the best of those tried. Betweenness is of one source. ``limit_ms`` is the least that must be read once, at the
+rate at which this run reads memory with all threads, or the link: all lists (for PageRank in each iteration), for searches
+and components a line of each.
 One result of each row is verified.
 """
 
