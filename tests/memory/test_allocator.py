@@ -314,6 +314,7 @@ def test_mappings_lie_beside_each_other_whatever_the_driver_takes_first(gpu_of_8
     assert _mapped_bytes() < before + (110 << 20)
 
 
+@pytest.mark.unsanitized  # the sanitizer leaves holes, which the first of the two takes
 def test_registered_where_the_mappings_find_no_place(gpu_of_80_mib, monkeypatch, nothing_left):
     real, below = allocator.cuda.allocate_managed, []
 
