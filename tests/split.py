@@ -14,6 +14,7 @@ from hinterland.memory.mapping import GRAIN, Limit, MappingPlan
 from hinterland.runtime import devices
 
 _REST = 16 << 20  # bytes behind the boundary, for the second halves of what tests make
+_BALLAST = 64  # times GRAIN bytes of managed memory at most
 _free = []  # buffers that no tensor lies in; kept, since the driver does not place every small one as it is wanted
 
 
@@ -38,16 +39,18 @@ def split(nbytes):
     if devices.cuda_available():
         with ExitStack() as ballast:  # fills what the driver has in stock for small allocations
             made = allocator._split(nbytes, plan)
-            while made is None:
-                ballast.callback(allocator.cuda.free_managed, allocator.cuda.allocate_managed(GRAIN))
+            for _ in range(_BALLAST):
+                if made is not None:
+                    break
+                allocator.managed(GRAIN, ballast)
                 made = allocator._split(nbytes, plan)
     else:
         with (
-            mock.patch.multiple(allocator, _managed=_private),
+            mock.patch.multiple(allocator, managed=_private),
             mock.patch.multiple(allocator.cuda, keep_on_host=mock.DEFAULT, register=mock.DEFAULT, unregister=mock.DEFAULT),
         ):
             made = allocator._split(nbytes, plan)
-        assert made is not None, "the two mappings found no place beside each other"
+    assert made is not None, "the two mappings found no place beside each other"
     allocator._held.discard(made)  # no test counts it
     return made
 

@@ -21,7 +21,10 @@ def bench(
     seed: Annotated[int, typer.Option(help="Of graphs, weights and sources.")] = 1,
     uvm_budget: Annotated[
         str | None,
-        typer.Option(metavar="SIZE", help="GPU memory that UVM has, as 8GiB, and edges may exceed; by default all."),
+        typer.Option(
+            metavar="SIZE",
+            help="GPU memory that UVM has, as 8GiB; by default all. HINTERLAND_MAPPED_LIMIT=unlimited: edges may exceed it.",
+        ),
     ] = None,
     device: Device = None,
     json: Json = False,

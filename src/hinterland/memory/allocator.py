@@ -18,7 +18,7 @@ import threading
 import weakref
 from collections import Counter
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing import reduction
 from typing import Any
 
@@ -140,6 +140,8 @@ def allocate(nbytes: int, mapping: str = "host", touch: bool = True) -> Buffer:
             mapping, plan = _choose(nbytes, mapping)
         require_host_memory(nbytes, sum(buffer.nbytes for buffer in _held))
         made = _made(nbytes, mapping, plan, touch)
+        if plan is not None and (taken := replace(plan, mapped=made.mapped)).is_slow:
+            warn_once("mappings", f"{taken.explain()}. {REMEDY}")
     if touch and made.mapped >= LEAST_MEASURED:
         check_rate(made.tensor(torch.uint8, torch.Size([made.mapped]), devices.as_device("cuda")))
     return made
@@ -190,7 +192,7 @@ def _choose(nbytes: int, mapping: str) -> tuple[str, MappingPlan | None]:
         if mapping == "mapped":
             raise DeviceError("this system's GPUs cannot share managed memory with the CPU; use placement='registered'")
         return "registered", None
-    held = _mapped_bytes()
+    held = mapped_bytes()
     plan = plan_mapping(nbytes, held)
     if mapping == "mapped" and plan.mapping != "mapped":
         raise OutOfMemory(
@@ -198,18 +200,17 @@ def _choose(nbytes: int, mapping: str) -> tuple[str, MappingPlan | None]:
             f"{format_bytes(plan.limit.nbytes)}, by {plan.limit.source}; use placement='host', which maps as much as is "
             "allowed and registers the rest"
         )
-    if plan.is_slow:
-        warn_once("mappings", f"{plan.explain()}. {REMEDY}")
     return plan.mapping, plan
 
 
-def _mapped_bytes() -> int:
+def mapped_bytes() -> int:
+    """Managed memory that is held."""
     return sum(buffer.mapped for buffer in _held)
 
 
-def _managed(nbytes: int, undo: ExitStack) -> int:
+def managed(nbytes: int, undo: ExitStack) -> int:
     """Managed memory, which ``undo`` frees: its address. All of it comes from here, and is never more than the limit."""
-    plan = plan_mapping(nbytes, _mapped_bytes())
+    plan = plan_mapping(nbytes, mapped_bytes())
     assert plan.mapped == nbytes, f"{nbytes} bytes beside {plan.held} are more than {plan.limit}"
     address = cuda.allocate_managed(nbytes)
     undo.callback(cuda.free_managed, address)
@@ -218,7 +219,7 @@ def _managed(nbytes: int, undo: ExitStack) -> int:
 
 def _mapped(nbytes: int, touch: bool) -> Buffer:
     with ExitStack() as undo:
-        address = _managed(nbytes, undo)
+        address = managed(nbytes, undo)
         cuda.keep_on_host(address, nbytes)
         if touch:
             _core.touch(address, nbytes)
@@ -255,7 +256,7 @@ def _beside(mapped: int, rest: int, undo: ExitStack) -> int | None:
                 base = _core.reserve_pages(mapped + rest, GRAIN)
                 attempt.callback(_core.unmap_pages, base + mapped, rest)
                 _core.unmap_pages(base, mapped)
-                address = _managed(mapped, attempt)
+                address = managed(mapped, attempt)
                 if address == base:
                     undo.push(attempt.pop_all())
                     return address

@@ -19,7 +19,8 @@ from ..graph.graph import Graph
 from ..graph.lists import NeighborLists
 from ..graph.sources import draw_sources
 from ..memory import UnifiedTensor, cuda
-from ..memory.allocator import Buffer
+from ..memory.allocator import Buffer, managed, mapped_bytes
+from ..memory.mapping import UNLIMITED, mapped_limit
 from ..runtime import devices
 from ..runtime.errors import OutOfMemory
 from ..runtime.units import format_bytes, parse_bytes
@@ -51,11 +52,11 @@ def ablation(
         sources: searches from so many random vertices with neighbours; a row has the mean of their times.
         device: where to run; on a GPU the edges lie in host memory.
         uvm_budget: bytes of GPU memory that migrating pages find free, as in ``"8GiB"``; plain allocations take the rest, and
-            edges may exceed it. None is all that is free, below which edges have to stay.
+            edges may exceed it where ``mapped_limit`` is ``"unlimited"``. None is all that is free.
         progress: is told what is being measured.
 
     Raises:
-        OutOfMemory: a graph does not fit in host memory, or for UVM, without a budget, in the GPU's free memory.
+        OutOfMemory: a graph does not fit in host memory, or for UVM, in what managed memory may take.
     """
     where = devices.as_device(device)
     budget = None if uvm_budget is None else parse_bytes(uvm_budget)
@@ -115,7 +116,7 @@ class _Bench:
         for algorithm in emogi.ALGORITHMS[1:]:
             self._time(algorithm, "aligned", width, graph)
         if self._device.type == "cuda":
-            migrating, come_home = _migrating(graph, self._device, self._budget)
+            migrating, come_home = _migrating(graph, self._budget)
             with _only(self._budget, self._device):
                 for algorithm in emogi.ALGORITHMS:
                     self._time(algorithm, "uvm", width, migrating, before=come_home)
@@ -216,22 +217,26 @@ def _only(budget: int | None, device: torch.device) -> Iterator[None]:
         torch.cuda.empty_cache()
 
 
-def _migrating(graph: Graph, device: torch.device, budget: int | None = None) -> tuple[Graph, Callable[[], None]]:
+def _migrating(graph: Graph, budget: int | None = None) -> tuple[Graph, Callable[[], None]]:
     """The same graph with edges and weights in managed memory that migrates, and a call that brings all pages home."""
     held = {name: tensor for name in ("indices", "weights") if (tensor := graph.array(name, "cpu")) is not None}
-    need, free = sum(tensor.nbytes for tensor in held.values()), devices.free_bytes(device)
-    if need >= free and budget is None:
+    need, limit = sum(tensor.nbytes for tensor in held.values()), mapped_limit()
+    room = limit.nbytes - mapped_bytes()
+    if budget is not None and limit.nbytes != UNLIMITED:
+        room = min(room, budget)  # plain allocations will take the rest
+    if need > room:
         raise OutOfMemory(
-            f"UVM over {format_bytes(need)} of edges would not fit in the free memory of {device}, {format_bytes(free)}; "
-            "choose a smaller scale, or give UVM a budget that it may exceed"
+            f"UVM over {format_bytes(need)} of edges asked for, but {format_bytes(max(0, room))} of managed memory can be had "
+            f"(the limit is by {limit.source}); choose a smaller scale, or where the driver is known to bear more than the GPU "
+            "has free, and nobody shares the machine, HINTERLAND_MAPPED_LIMIT=unlimited"
         )
     moved: dict[str, Any] = {"indptr": graph.neighbor_lists.arrays["indptr"]}
     regions: list[tuple[int, int]] = []
     for name, tensor in held.items():
-        address = cuda.allocate_managed(tensor.nbytes)
         release = ExitStack()
-        release.callback(cuda.free_managed, address)
-        table = UnifiedTensor(Buffer(address, tensor.nbytes, "migrating", release), tensor.dtype, tensor.shape)
+        address = managed(tensor.nbytes, release)
+        buffer = Buffer(address, tensor.nbytes, "migrating", release, mapped=tensor.nbytes)
+        table = UnifiedTensor(buffer, tensor.dtype, tensor.shape)
         table.cpu().copy_(tensor)
         moved[name] = table
         regions.append((address, tensor.nbytes))
