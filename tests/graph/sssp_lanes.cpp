@@ -15,7 +15,7 @@ using namespace hinterland;
 
 namespace {
 
-int64_t buckets = 0, steps = 0, steps_at_once = 0;
+int64_t buckets = 0, steps = 0, steps_at_once = 0, handed_over = 0;
 
 template <class Edge, class Weight, template <class> class PolicyFor>
 bool agrees(unsigned seed) {
@@ -63,9 +63,9 @@ bool agrees(unsigned seed) {
   }
 
   const double infinity = std::numeric_limits<double>::infinity();
-  // With all steps of one loop, with none, and with both.
+  // With all steps of one loop, with none, and with both; from the beginning, or once two steps in a row were of few groups.
   for (const double delta : {1.0, 30.0, infinity})
-    for (const int64_t thin : {1000, 0, 2}) {
+    for (const auto& [thin, patience] : {std::pair<int64_t, int64_t>{1000, 0}, {0, 1}, {2, 0}, {2, 2}}) {
       std::vector<Key> keys(vertices, Policy::kUnset);
       graph::PathParams p{};
       p.keys = keys.data();
@@ -73,7 +73,15 @@ bool agrees(unsigned seed) {
       const graph::PathState<Policy> state(p, vertices, offsets.back());
       Lanes::run([&] {
         LaneTeam team;
-        best_paths(team, graph, state, source, {delta, delta == 1.0 ? 50 : -1}, thin);
+        const graph::PathStand begin = state.at_source({delta, delta == 1.0 ? 50 : -1});
+        team.single([&] { state.begin_at(source); });
+        team.wait();
+        if (patience == 0) return best_paths<true>(team, graph, state, begin, thin, patience);
+        best_paths<false>(team, graph, state, begin, thin, patience);
+        team.wait();
+        if (!state.goes_on()) return;
+        team.single([&] { ++handed_over; });
+        best_paths<true>(team, graph, state, state.handover->stand, thin, patience);
       });
       if (keys != expected || state.frontier.control->bad != graph::FrontierControl::kNone) return false;
       if (delta == infinity && state.path->buckets != 0) return false;
@@ -100,6 +108,10 @@ int main() {
     }
   if (buckets < Lanes::rounds(500)) {
     std::printf("only %lld buckets\n", static_cast<long long>(buckets));
+    return 1;
+  }
+  if (handed_over < Lanes::rounds(40)) {
+    std::printf("only %lld searches went on at once\n", static_cast<long long>(handed_over));
     return 1;
   }
   // A warp goes on with what it finds, so it takes fewer steps.

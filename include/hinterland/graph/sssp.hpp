@@ -6,8 +6,9 @@
 // lowers the keys of neighbours. A vertex whose key falls below the threshold goes to the next step's frontier; one that stays
 // above waits in a bitmap, `far`. Once no vertex is left below the threshold, it moves: past the least key among the far ones,
 // by delta, and those that are now below it make the next frontier. That step goes over all groups of vertices in order, unless
-// few have far vertices: they are listed. Of few groups a step is one loop, in which a warp goes on with what it finds below
-// the threshold. On a CPU threads have bins (native/graph/path_bins.hpp).
+// few have far vertices: they are listed. Where step after step has few groups, a second kernel takes over, whose steps may be
+// one loop, in which a warp goes on with what it finds below the threshold: it needs registers that the first has not to spare.
+// On a CPU threads have bins (native/graph/path_bins.hpp).
 //
 // What costs time is reading lists over the link, so no list should be read twice. A vertex is visited again if its key falls
 // after its first visit. That cannot happen while delta is at most the least weight: what is below the threshold is final. A
@@ -85,6 +86,7 @@ struct Shortest {
 // Lists of groups have room for one in so many, and a few more: chosen, not measured. Where more have vertices to visit, all
 // groups are gone over in order.
 inline constexpr int64_t kThinShare = 64, kThinLeast = 64;
+inline constexpr int64_t kThinSteps = 32;  // in a row that are enough for the second kernel: chosen, not measured
 
 // What a search is given.
 struct PathParams {
@@ -110,6 +112,43 @@ struct StepTurn {
   int64_t edges;   // that the step, of one loop, visited
 };
 
+// The width of buckets. Every thread keeps its own, and all the same.
+class BucketWidth {
+ public:
+  // A bucket with fewer edges than `light` takes longer for its steps than for its lists; -1: the width stays as it is.
+  HINTERLAND_FN BucketWidth(double delta, int64_t light) : delta_(delta), first_(delta), light_(light) {}
+
+  HINTERLAND_FN double delta() const { return delta_; }
+  HINTERLAND_FN double first() const { return first_; }
+
+  // Whether the last bucket had many edges.
+  HINTERLAND_FN bool was_heavy() const { return light_ >= 0 && edges_ > kHeavy * light_; }
+
+  // A bucket has ended; so far, edges have been visited `explored` times.
+  HINTERLAND_FN void adapt(int64_t explored) {
+    edges_ = explored - explored_;
+    explored_ = explored;
+    if (edges_ >= light_) quiet_ = 0;
+    if (was_heavy()) delta_ = max_of(first_, delta_ / 2);
+    if (edges_ < light_ && ++quiet_ % kPatience == 0) delta_ *= 2;
+  }
+
+ private:
+  // A bucket is heavy with so many times `light`, and buckets grow after so many light ones: docs/notes/thresholds.md.
+  static constexpr int64_t kHeavy = 16, kPatience = 4;
+
+  double delta_, first_;
+  int64_t light_, explored_ = 0, edges_ = 0, quiet_ = 0;
+};
+
+// Where a search stands between two steps, the same for all threads. Vertices with keys from `below` to `threshold` are near.
+struct PathStand {
+  int64_t step, bucket, explored;
+  int64_t thin_steps;  // in a row, to the last one
+  uint64_t below, threshold;
+  BucketWidth width;
+};
+
 // Shared by all threads.
 struct PathControl {
   FarSide far[3];
@@ -120,6 +159,15 @@ struct PathControl {
 };
 static_assert(sizeof(PathControl) == 2 * kLineBytes);
 
+// What the first kernel begins with, and leaves to the second.
+struct PathHandover {
+  PathStand stand;
+  int64_t goes_on;  // whether the search is not through
+  int64_t padding[3];
+  TeamControl team;  // of the second kernel
+};
+static_assert(sizeof(PathHandover) == kLineBytes + sizeof(TeamControl));
+
 template <class Policy>
 struct PathState {
   using Key = typename Policy::Key;
@@ -127,6 +175,7 @@ struct PathState {
   Scratch scratch;
   Key* keys;  // Policy::kUnset at the start
   PathControl* path;
+  PathHandover* handover;
   uint32_t* far;  // one bit a vertex; it may stay set when its vertex comes below the threshold
   Frontier frontier;
   int64_t capacity;     // of each list of groups
@@ -137,18 +186,26 @@ struct PathState {
       : scratch{p.scratch},
         keys(static_cast<Key*>(p.keys)),
         path(scratch.take<PathControl>(1)),
+        handover(scratch.take<PathHandover>(1)),
         far(scratch.take<uint32_t>(ceil_div<int64_t>(num_vertices, kGroup))),
         frontier(scratch, num_vertices, num_edges),
         capacity(frontier.num_groups / kThinShare + kThinLeast),
         far_lists(scratch.take<int64_t>(2 * capacity)),
         near_lists(scratch.take<int64_t>(2 * capacity)) {}
 
+  // One thread calls it before the search.
   HINTERLAND_FN void begin_at(int64_t source) const {
     for (FarSide& side : path->far) side.least = Policy::kUnset;
     frontier.begin();
     keys[source] = Policy::source();
     frontier.start(source);
+    handover->goes_on = 1;
   }
+  HINTERLAND_FN static PathStand at_source(BucketWidth width) {
+    return {0, 0, 0, 0, 0, Policy::past(Policy::source(), width.delta()), width};
+  }
+
+  HINTERLAND_FN bool goes_on() const { return atomic_load(handover->goes_on) != 0; }
 
   // One thread calls it as a step begins; `advances` where a bucket does.
   HINTERLAND_FN void begin_step(int64_t step, int64_t bucket, bool advances) const {
@@ -415,47 +472,24 @@ HINTERLAND_RARE void visit_at_once(Graph graph, PathState<Policy> state, StepAtO
   counts.add_to(state.frontier, at.step);
 }
 
-// The width of buckets. Every thread keeps its own, and all the same.
-class BucketWidth {
- public:
-  // A bucket with fewer edges than `light` takes longer for its steps than for its lists; -1: the width stays as it is.
-  HINTERLAND_FN BucketWidth(double delta, int64_t light) : delta_(delta), first_(delta), light_(light) {}
-
-  HINTERLAND_FN double delta() const { return delta_; }
-  HINTERLAND_FN double first() const { return first_; }
-
-  // Whether the last bucket had many edges.
-  HINTERLAND_FN bool was_heavy() const { return light_ >= 0 && edges_ > kHeavy * light_; }
-
-  // A bucket has ended; so far, edges have been visited `explored` times.
-  HINTERLAND_FN void adapt(int64_t explored) {
-    edges_ = explored - explored_;
-    explored_ = explored;
-    if (edges_ >= light_) quiet_ = 0;
-    if (was_heavy()) delta_ = max_of(first_, delta_ / 2);
-    if (edges_ < light_ && ++quiet_ % kPatience == 0) delta_ *= 2;
-  }
-
- private:
-  // A bucket is heavy with so many times `light`, and buckets grow after so many light ones: docs/notes/thresholds.md.
-  static constexpr int64_t kHeavy = 16, kPatience = 4;
-
-  double delta_, first_;
-  int64_t light_, explored_ = 0, edges_ = 0, quiet_ = 0;
-};
-
-// All paths from `source`; `width` says how wide a bucket is. Groups are few up to `thin` of them.
-template <class Team, class Graph, class Policy>
-HINTERLAND_FN void best_paths(Team& team, const Graph& graph, const PathState<Policy>& state, int64_t source, BucketWidth width,
-                              int64_t thin) {
+// The search goes on from `begin` until nothing is left or, unless kMayBeAtOnce, `patience` steps in a row had few
+// groups: at most `thin`.
+template <bool kMayBeAtOnce, class Team, class Graph, class Policy>
+HINTERLAND_FN void best_paths(Team& team, const Graph& graph, const PathState<Policy>& state, const PathStand& begin,
+                              int64_t thin, int64_t patience) {
   using Key = typename Policy::Key;
   const Frontier& frontier = state.frontier;
-  team.single([&] { state.begin_at(source); });
-  team.wait();
-  int64_t bucket = 0, explored = 0;
+  int64_t bucket = begin.bucket, explored = begin.explored, thin_steps = begin.thin_steps;
+  Key below = static_cast<Key>(begin.below), threshold = static_cast<Key>(begin.threshold);
+  BucketWidth width = begin.width;
   bool at_once = false;  // the step before was of one loop
-  Key below = 0, threshold = Policy::past(Policy::source(), width.delta());
-  for (int64_t step = 0;; ++step) {
+  for (int64_t step = begin.step;; ++step) {
+    if constexpr (!kMayBeAtOnce) {
+      if (thin_steps == patience) {
+        team.single([&] { state.handover->stand = {step, bucket, explored, thin_steps, below, threshold, width}; });
+        return;
+      }
+    }
     if (at_once) explored += atomic_load(state.path->turns[(step - 1) % 4].edges);
     GroupList groups = at_once ? state.near_groups(step) : frontier.groups(step);
     const bool heavy = at_once && atomic_load(state.path->turns[step % 4].heavy) != 0;
@@ -468,7 +502,9 @@ HINTERLAND_FN void best_paths(Team& team, const Graph& graph, const PathState<Po
       threshold = Policy::past(least, width.delta());
       groups = state.far_groups(bucket);
     }
-    at_once = !groups.all() && groups.count <= thin && !heavy && !width.was_heavy();
+    const bool is_thin = !groups.all() && groups.count <= thin && !heavy && !width.was_heavy();
+    thin_steps = is_thin ? thin_steps + 1 : 0;
+    at_once = kMayBeAtOnce && is_thin;
     team.single([&] {
       frontier.begin_step(step, team.now_ns());
       state.begin_step(step, bucket, advances);
@@ -492,7 +528,29 @@ HINTERLAND_FN void best_paths(Team& team, const Graph& graph, const PathState<Po
       return Relax<Policy, MarkNear<Touched>>{state, {frontier, touched}, bucket, threshold};
     });
   }
-  team.single([&] { frontier.end(team.now_ns()); });
+  team.single([&] {
+    atomic_store(state.handover->goes_on, int64_t{0});
+    frontier.end(team.now_ns());
+  });
 }
+
+#if defined(__CUDACC__)
+
+// A search as two launches, of the first kernel and of the second.
+template <bool kSecond, class Graph, class Policy>
+__device__ void best_paths_of(const PathParams& p) {
+  const Graph graph(*p.graph);
+  const PathState<Policy> state(p, graph.num_vertices, graph.num_edges);
+  GridTeam team(kSecond ? &state.handover->team : &state.frontier.control->team);
+  if constexpr (kSecond) {
+    if (state.goes_on()) best_paths<true>(team, graph, state, state.handover->stand, state.capacity, kThinSteps);
+  } else {
+    team.single([&] { state.begin_at(p.source); });
+    team.wait();
+    best_paths<false>(team, graph, state, state.at_source({p.delta, p.light}), state.capacity, kThinSteps);
+  }
+}
+
+#endif
 
 }  // namespace hinterland::graph

@@ -58,7 +58,9 @@ WEIGHTED_FORMS = tuple(
     for weight, name in WEIGHT_CLASSES.items()
     if edge + weight.itemsize != 9
 )
-KERNELS = kernel_file("graph/sssp", WEIGHTED_FORMS)
+# Each has a first kernel and a second, which goes on where steps are small.
+PATH_FORMS = tuple(f"{form}, {second}" for form in WEIGHTED_FORMS for second in ("false", "true"))
+KERNELS = kernel_file("graph/sssp", PATH_FORMS)
 _PARAMS, _CONTROL = struct("graph::PathParams"), struct("graph::PathControl")
 
 
@@ -256,7 +258,8 @@ def _run(
     kind = arrays.WEIGHT_TYPES[dtype]
     layout = ScratchLayout.of(_core.path_layout, graph)
     on_cpu = functools.partial(paths.on_cpu, weight_bytes=kind.bytes, weight_order=kind.order)
-    run = runner(prepared, on_cpu, paths.kernels, weight=WEIGHT_CLASSES[dtype], counts=counts)
+    kernel = functools.partial(runner, prepared, on_cpu, paths.kernels, weight=WEIGHT_CLASSES[dtype], counts=counts)
+    runs = [kernel("false"), kernel("true")] if device.type == "cuda" else [kernel()]
     light = _light(vertices, device) if width.adapts else -1
     inner = int(graph.to_inner(source))
     clock = Clock(device)
@@ -264,16 +267,16 @@ def _run(
         key_type = torch.int64 if dtype.itemsize == 8 else torch.int32
         keys = torch.full((vertices,), paths.unset(dtype), dtype=key_type, device=device)
         scratch = scratch_for(layout, device)
-        run(
-            _PARAMS(
-                graph=view.words_for(counts),
-                source=inner,
-                keys=keys.data_ptr(),
-                scratch=scratch.data_ptr(),
-                delta=width.delta,
-                light=light,
-            )
+        params = _PARAMS(
+            graph=view.words_for(counts),
+            source=inner,
+            keys=keys.data_ptr(),
+            scratch=scratch.data_ptr(),
+            delta=width.delta,
+            light=light,
         )
+        for run in runs:
+            run(params)
     finished = finish(prepared, scratch, layout)
     buckets = 1 + _CONTROL.read(scratch, layout.left).buckets
     del scratch

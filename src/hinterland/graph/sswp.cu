@@ -1,15 +1,12 @@
-// All widest paths from one vertex in one cooperative launch: the CPU decides nothing between steps.
+// All widest paths from one vertex in two cooperative launches: the CPU decides nothing between steps.
 #include "hinterland/graph/sswp.hpp"
 #include "hinterland/graph/visit_packed.hpp"
 
 namespace hinterland::graph {
 
-template <class Graph>
+template <class Graph, bool kSecond>
 __global__ void __launch_bounds__(512, 2) sswp_kernel(const __grid_constant__ PathParams p) {
-  const Graph graph(*p.graph);
-  const PathState<Widest<typename Graph::Weight>> state(p, graph.num_vertices, graph.num_edges);
-  GridTeam team(&state.frontier.control->team);
-  best_paths(team, graph, state, p.source, {p.delta, p.light}, state.capacity);
+  best_paths_of<kSecond, Graph, Widest<typename Graph::Weight>>(p);
 }
 
 }  // namespace hinterland::graph

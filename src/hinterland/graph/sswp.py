@@ -16,10 +16,10 @@ from .algorithms import Algorithm
 from .bfs import check_source
 from .graph import Graph
 from .prepare import Prepared, graph_of, prepared_for
-from .sssp import WEIGHTED_FORMS, Paths, bucket_width, check_width, path_state_bytes, require_weights, search
+from .sssp import PATH_FORMS, Paths, bucket_width, check_width, path_state_bytes, require_weights, search
 from .traversal import kernel_file
 
-KERNELS = kernel_file("graph/sswp", WEIGHTED_FORMS)
+KERNELS = kernel_file("graph/sswp", PATH_FORMS)
 _BUCKETS = 4096  # from the least to the largest weight, at first; on a CPU 64 to 2^18 are as good (docs/notes/thresholds.md)
 
 
