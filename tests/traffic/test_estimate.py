@@ -37,9 +37,9 @@ def test_a_traversal_takes_what_its_levels_take(device, kind, form):
                 assert level["seconds"] == pytest.approx(max(wire, served, 1e-6 if requests else 0))
 
 
-def test_packed_lists_take_less_of_the_link(device):
+def test_packed_lists_take_less_of_the_link():
     graph = hl.generate("web", scale=14)
-    plain, packed = (estimate(hl.pagerank(form, device=device, stats=True).stats, LINK) for form in (graph, hl.compress(graph)))
+    plain, packed = (estimate(hl.pagerank(form, device="cpu", stats=True).stats, LINK) for form in (graph, hl.compress(graph)))
     assert packed.bytes < 0.6 * plain.bytes and packed.seconds < plain.seconds
 
 
