@@ -98,6 +98,12 @@ def test_any_graph(data):
     check(graph, damping=data.draw(st.sampled_from([0.0, 0.5, 0.85, 0.95])), p=p)
 
 
+def test_what_float32_rounds_is_no_mistake():
+    """The change falls just below the tolerance, and that of the rounded scores does not."""
+    graph = hl.from_edges(torch.tensor([0]), torch.tensor([1]), num_vertices=28, symmetrize=True)
+    check(graph, damping=0.5, p=[2.0] + [1.0] * 18 + [7.0] * 9)
+
+
 @pytest.mark.parametrize("directed", [True, False])
 def test_compressed_graph(device, directed):
     check(hl.compress(skewed(5000, 100000, symmetrize=not directed)), device)

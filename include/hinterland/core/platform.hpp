@@ -25,13 +25,14 @@ namespace stdlib = ::std;
 }
 #endif
 
+// HINTERLAND_APART: a function by itself, where what its caller keeps would push it out of registers, or it out of its caller's.
 #if defined(__CUDACC__)
 #define HINTERLAND_FN __host__ __device__ __forceinline__
-#define HINTERLAND_RARE __host__ __device__ __noinline__
+#define HINTERLAND_APART __host__ __device__ __noinline__
 #define HINTERLAND_ROLLED _Pragma("unroll 1")  // before a loop whose turns are many instructions and not worth one copy each
 #else
 #define HINTERLAND_FN inline
-#define HINTERLAND_RARE inline
+#define HINTERLAND_APART inline __attribute__((noinline))
 #define HINTERLAND_ROLLED
 #endif
 

@@ -264,7 +264,7 @@ struct StepCounts {
  private:
   // Adds the lanes' sums. Every loop of a driver ends here; inlined, that would be half of a kernel. Both in one call: the
   // shuffles of one sum are waited for while the other's are under way.
-  HINTERLAND_RARE static void add(int64_t first, int64_t second, int64_t* to_first, int64_t* to_second) {
+  HINTERLAND_APART static void add(int64_t first, int64_t second, int64_t* to_first, int64_t* to_second) {
     first = Warp::sum(first);
     second = Warp::sum(second);
     if (Warp::lane() != 0) return;

@@ -56,7 +56,7 @@ struct Relaxation {
   double weight;  // of the iteration to come
   double square;  // of the residual's norm, 0 before the first iteration
 
-  HINTERLAND_RARE void next(double now, double damping) {
+  HINTERLAND_APART void next(double now, double damping) {
     double last = weight;
     if (square == 0) {
       last = 2;
@@ -89,6 +89,17 @@ struct PagerankControl {
 };
 static_assert(sizeof(PagerankControl) == 3 * kLineBytes);
 
+// p, as a loop reads it: made before the loop, so that it divides once.
+template <class Real>
+struct Personal {
+  const Real* given;  // or null
+  double equal;
+
+  HINTERLAND_FN double operator()(int64_t vertex) const {
+    return given == nullptr ? equal : static_cast<double>(given[vertex]);
+  }
+};
+
 template <class Real>
 struct PagerankState {
   Scratch scratch;
@@ -110,9 +121,7 @@ struct PagerankState {
         control(scratch.take<PagerankControl>(1)),
         frontier(scratch, num_vertices, num_edges) {}
 
-  HINTERLAND_FN double p(int64_t vertex) const {
-    return personal == nullptr ? 1.0 / static_cast<double>(frontier.num_vertices) : static_cast<double>(personal[vertex]);
-  }
+  HINTERLAND_FN Personal<Real> p() const { return {personal, 1.0 / static_cast<double>(frontier.num_vertices)}; }
   // The contributions that an iteration reads, and those of the iteration before. A warp of one lane reads lists while it
   // writes, so there arrays change places; a GPU writes when all lists have been read, and moves what it had.
   HINTERLAND_FN Real* of(int64_t iteration) const { return Warp::kWidth > 1 || iteration % 2 == 0 ? contributions : others; }
@@ -141,10 +150,11 @@ HINTERLAND_FN double degree_or_one(const Graph& graph, int64_t vertex) {
 template <class Team, class Graph, class Real>
 HINTERLAND_FN void first_guess(Team& team, const Graph& graph, const PagerankState<Real>& state, bool by_degree) {
   PagerankControl& control = *state.control;
+  const Personal<Real> p = state.p();
   team.static_for(state.frontier.num_groups, [&](const auto& ranges) {
     double parts[1] = {};
     for_each_vertex_of(ranges, state.frontier, [&](int64_t vertex, bool there) {
-      if (there && graph.degree(vertex) == 0) parts[0] += state.p(vertex);
+      if (there && graph.degree(vertex) == 0) parts[0] += p(vertex);
     });
     add_parts(parts, {&control.dangling_share});
   });
@@ -154,7 +164,7 @@ HINTERLAND_FN void first_guess(Team& team, const Graph& graph, const PagerankSta
   team.single([&] { control.totals[1].dangling = dangling; });
   for_each_vertex(team, state.frontier, [&](int64_t vertex, bool there) {
     if (!there) return;
-    const double score = (1 - damping + damping * dangling) * state.p(vertex) +
+    const double score = (1 - damping + damping * dangling) * p(vertex) +
                          damping * (1 - dangling) * static_cast<double>(graph.degree(vertex)) / edges;
     state.contributions[vertex] = state.others[vertex] = static_cast<Real>(score / degree_or_one(graph, vertex));
     state.sums[vertex] = 0;
@@ -173,12 +183,7 @@ class Received {
   HINTERLAND_FN Received(const Graph& incoming, const PagerankState<Real>& state, const Real* values, int64_t begin,
                          int64_t end, CountsOf<Graph>& counts)
       : state_(state), begin_(begin) {
-    if constexpr (Warp::kWidth == 1)
-      for (int64_t vertex = begin; vertex < end; ++vertex) {
-        const ListBounds list(incoming, vertex, true, counts);
-        held_[vertex - begin] =
-            is_cut(list.end - list.begin) ? take(vertex) : sum_over_list(incoming, vertex, list, values, counts);
-      }
+    if constexpr (Warp::kWidth == 1) sum_up(incoming, values, end, counts);
   }
 
   HINTERLAND_FN double operator()(int64_t vertex) const {
@@ -187,6 +192,13 @@ class Received {
   }
 
  private:
+  HINTERLAND_APART void sum_up(const Graph& incoming, const Real* values, int64_t end, CountsOf<Graph>& counts) {
+    for (int64_t vertex = begin_; vertex < end; ++vertex) {
+      const ListBounds list(incoming, vertex, true, counts);
+      held_[vertex - begin_] =
+          is_cut(list.end - list.begin) ? take(vertex) : sum_over_list(incoming, vertex, list, values, counts);
+    }
+  }
   HINTERLAND_FN double take(int64_t vertex) const {
     const double sum = static_cast<double>(state_.sums[vertex]);
     state_.sums[vertex] = 0;
@@ -208,6 +220,7 @@ HINTERLAND_FN void update_scores(Team& team, const Graph& graph, const Graph& in
   const Real* const now = state.of(iteration);
   Real *const before = state.before(iteration), *const next = state.of(iteration + 1);
   PagerankTotals& totals = state.totals(iteration);
+  const Personal<Real> p = state.p();
   team.static_for(state.frontier.num_groups, [&](const auto& ranges) {
     double parts[3] = {};
     CountsOf<Graph> counts;
@@ -219,7 +232,7 @@ HINTERLAND_FN void update_scores(Team& team, const Graph& graph, const Graph& in
         const int64_t degree = graph.degree(vertex);
         const double over = degree_or_one(graph, vertex), earlier = static_cast<double>(before[vertex]);
         const double was = static_cast<double>(now[vertex]), old = was * over;
-        const double score = jumps * state.p(vertex) + damping * received(vertex);
+        const double score = jumps * p(vertex) + damping * received(vertex);
         const double contribution = score / over, change = score - old;
         const double relaxed = earlier + weight * (contribution - earlier);
         if (Warp::kWidth > 1) before[vertex] = now[vertex];

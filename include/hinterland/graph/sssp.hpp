@@ -425,7 +425,7 @@ struct StepAtOnce {
 // What a warp does of it: each lane brings a group, or -1. A function by itself, with copies of what it is given, so that the
 // driver's other loops keep theirs in registers.
 template <class Graph, class Policy>
-HINTERLAND_RARE void visit_at_once(Graph graph, PathState<Policy> state, StepAtOnce<typename Policy::Key> at, int64_t group) {
+HINTERLAND_APART void visit_at_once(Graph graph, PathState<Policy> state, StepAtOnce<typename Policy::Key> at, int64_t group) {
   using Key = typename Policy::Key;
   using Vertex = typename Graph::Edge;
   WarpQueue<Policy, Vertex> queue;

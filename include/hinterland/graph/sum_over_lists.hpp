@@ -5,6 +5,31 @@
 
 namespace hinterland::graph {
 
+// The sum of values[u] for every u in v's list, or in a piece of it, by a warp of one lane.
+template <class Graph, class List, class Values, class Counts>
+HINTERLAND_FN double sum_over_list(const Graph& graph, int64_t vertex, const List& list, const Values& values, Counts& counts) {
+  double sum = 0;
+  if constexpr (requires { graph.edges; }) {
+    const auto edges = graph.edges;
+    edges.count_run(list.begin, list.end, counts.meter);
+    for (int64_t i = list.begin; i < list.end; ++i) {
+      const auto to = edges.read_alone(i);
+      if (graph.has(to)) [[likely]]
+        sum += static_cast<double>(values[to]);
+      else
+        counts.bad = min_of(counts.bad, vertex);
+    }
+  } else {
+    const auto lists = lists_of(graph, vertex, true, counts);
+    auto add = [&](const auto& batch) {
+      for (int k = 0; k < batch.kSize; ++k)
+        if (batch.from[k] >= 0) sum += static_cast<double>(values[batch.to[k]]);
+    };
+    visit_chunks(graph, lists, vertex, 0, lists.chunks, add, counts);
+  }
+  return sum;
+}
+
 // A visitor: sums[v] += values[u] for every u in v's list; `values` is an array, or computes them. Chunks come in the order of
 // lists, so most belong to the vertex of the chunk before: each lane then adds to its own part of that vertex's sum, and the
 // parts meet when the vertex changes.
@@ -25,6 +50,12 @@ class SumOverLists {
     } else {
       for (int k = 0; k < Batch::kSize; ++k) add(batch.from[k], static_cast<double>(value[k]));
     }
+  }
+
+  template <class Graph, class Counts>
+  HINTERLAND_APART void run(const Graph& graph, int64_t vertex, const Piece& run, Counts& counts) {
+    const Values values = values_;  // a copy, which no store can change
+    add(vertex, sum_over_list(graph, vertex, run, values, counts));
   }
 
   HINTERLAND_FN void end_task() {
@@ -84,31 +115,5 @@ class SumOverLists {
   double part_ = 0;
   bool is_first_ = true;  // of the task's lists
 };
-
-// The sum of values[u] for every u in v's list, by a warp of one lane.
-template <class Graph, class Values, class Counts>
-HINTERLAND_FN double sum_over_list(const Graph& graph, int64_t vertex, const ListBounds& list, const Values& values,
-                                   Counts& counts) {
-  double sum = 0;
-  if constexpr (requires { graph.edges; }) {
-    const auto edges = graph.edges;
-    edges.count_run(list.begin, list.end, counts.meter);
-    for (int64_t i = list.begin; i < list.end; ++i) {
-      const auto to = edges.read_alone(i);
-      if (graph.has(to)) [[likely]]
-        sum += static_cast<double>(values[to]);
-      else
-        counts.bad = min_of(counts.bad, vertex);
-    }
-  } else {
-    const auto lists = lists_of(graph, vertex, true, counts);
-    auto add = [&](const auto& batch) {
-      for (int k = 0; k < batch.kSize; ++k)
-        if (batch.from[k] >= 0) sum += static_cast<double>(values[batch.to[k]]);
-    };
-    visit_chunks(graph, lists, vertex, 0, lists.chunks, add, counts);
-  }
-  return sum;
-}
 
 }  // namespace hinterland::graph

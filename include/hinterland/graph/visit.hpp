@@ -30,14 +30,17 @@ HINTERLAND_FN Lists lists_of(const Csr<Edge, Weight, Sources>& graph, int64_t ve
   return {graph.edges, list.begin, list.end, active};
 }
 
-// Visits chunks [from, to) of the lists of the lanes' vertices: visitor(batch) is called by all lanes together.
+// Visits chunks [from, to) of the lists of the lanes' vertices: visitor(batch) is called by all lanes together. A warp of one lane
+// gives a visitor that has a `run` all of them at once: visitor.run(graph, vertex, where they lie, counts).
 template <class Edge, class Weight, class Sources, class Visitor, class Counts>
 HINTERLAND_FN void visit_chunks(const Csr<Edge, Weight, Sources>& graph, const Lists& lists, int64_t vertex, int64_t from,
                                 int64_t to, Visitor& visitor, Counts& counts) {
   using Graph = Csr<Edge, Weight, Sources>;
   if constexpr (Warp::kWidth == 1) {  // one list, whose elements lie one after the other
-    const auto edges = graph.edges;
     const int64_t end = lists.begin + to;
+    if constexpr (requires { visitor.run(graph, vertex, Piece{}, counts); })
+      return visitor.run(graph, vertex, Piece{lists.begin + from, end}, counts);
+    const auto edges = graph.edges;
     edges.count_run(lists.begin + from, end, counts.meter);
     if constexpr (Graph::kWeighted) graph.weights.count_run(lists.begin + from, end, counts.meter);
     for (int64_t i = lists.begin + from; i < end; ++i) {

@@ -73,7 +73,7 @@ struct Paged {
       : home(static_cast<const T*>(words.home)), kept(static_cast<const T*>(words.kept)), slots(words.slots) {}
 
   HINTERLAND_FN T read_alone(int64_t at) const {
-    if (slots != nullptr) {
+    if (Warp::kWidth > 1 && slots != nullptr) {  // what a CPU reads lies nowhere nearer
       const int64_t slot = slots[at >> kPageShift];
       if (slot >= 0) return kept[slot << kPageShift | (at & (kPageElements - 1))];
     }
