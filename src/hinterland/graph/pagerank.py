@@ -236,8 +236,8 @@ def verify_pagerank(
 
     1. Scores are finite and not negative.
     2. They sum to 1, within ``tolerance``.
-    3. Following the walk by one more step changes them by less than ``tolerance``, summed over all vertices; or by what comes of
-       scores being rounded to their type, twice its ``eps``, more than that.
+    3. Following the walk by one more step changes them by less than ``tolerance``, summed over all vertices, and twice the
+       ``eps`` of their type, for what rounding to it does.
 
     Args:
         graph: the graph.
