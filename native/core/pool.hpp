@@ -10,11 +10,11 @@
 
 #include <atomic>
 #include <cstdint>
+#include <deque>
 #include <exception>
 #include <memory>
 #include <system_error>
 #include <thread>
-#include <vector>
 
 #include "core/parallel.hpp"
 
@@ -28,52 +28,47 @@ class Pool {
     return pool;
   }
 
+  // Where a caller is bound to a core, helpers would stay there: OpenMP's threads do the work, and are bound too.
+  static bool has_own_threads() { return omp_get_proc_bind() == omp_proc_bind_false; }
+
   Pool(const Pool&) = delete;
   Pool& operator=(const Pool&) = delete;
   ~Pool() {
     if (forked) {  // the threads are the parent's
-      for (std::thread& helper : helpers_) helper.detach();
+      for (Helper& helper : helpers_) helper.thread.detach();
       return;
     }
-    ends_.store(true, std::memory_order_relaxed);
+    ends_ = true;
     call();
-    for (std::thread& helper : helpers_) helper.join();
+    for (Helper& helper : helpers_) helper.thread.join();
   }
 
   // work(thread), by the caller as thread 0 and by those of threads 1 to threads - 1 that come before the caller is through.
   // The first exception leaves it once all are through.
   template <class Work>
   void run(int threads, const Work& work) {
-    if (threads > 1 && omp_get_proc_bind() != omp_proc_bind_false) {  // the caller is bound to a core, where helpers would stay
-      std::exception_ptr thrown;
-      std::atomic<bool> failed{false};
-#pragma omp parallel num_threads(threads)
-      guarded(work, omp_get_thread_num(), failed, thrown);
-      if (thrown) std::rethrow_exception(thrown);
-      return;
-    }
-    if (threads > 1) hire(threads - 1);
     std::exception_ptr thrown;
     std::atomic<bool> failed{false};
     const auto guard = [&](int thread) { guarded(work, thread, failed, thrown); };
-    work_ = {[](const void* given, int thread) { (*static_cast<const decltype(guard)*>(given))(thread); }, &guard, threads};
-    inside_.fetch_and(~kClosed, std::memory_order_release);
-    if (threads > 1) call();
-    guard(0);
-    uint32_t seen = inside_.fetch_or(kClosed, std::memory_order_acquire) | kClosed;
-    for (int look = 0; seen != kClosed; seen = inside_.load(std::memory_order_acquire))
-      if (++look < kLooks)
-        pause();
-      else
-        inside_.wait(seen, std::memory_order_acquire);
+    if (threads > 1 && !has_own_threads()) {
+#pragma omp parallel num_threads(threads)
+      guard(omp_get_thread_num());
+    } else if (threads > 1) {
+      hire(threads - 1);
+      work_ = {[](const void* given, int thread) { (*static_cast<const decltype(guard)*>(given))(thread); }, &guard, threads};
+      call();
+      guard(0);
+      turn_.fetch_add(1);  // closed: who has not come by now does not come
+      for (Helper& helper : helpers_) helper.wait();
+    } else {
+      guard(0);
+    }
     if (thrown) std::rethrow_exception(thrown);
   }
 
  private:
   // How often a thread looks before it sleeps, some 20 us: chosen, not measured (docs/notes/thresholds.md).
   static constexpr int kLooks = 1000;
-  static constexpr uint32_t kClosed = uint32_t{1} << 31;
-
   struct Call {
     void (*function)(const void*, int) = nullptr;
     const void* given = nullptr;
@@ -99,47 +94,65 @@ class Pool {
     }
   }
 
+  // A helper has a line of its own to say that it is at work: a count that all share would go from one to the next.
+  struct alignas(64) Helper {
+    std::atomic<uint32_t> at_work{0};
+    std::thread thread;
+
+    void wait() const {
+      for (int look = 0; at_work.load() != 0;)
+        if (++look < kLooks)
+          pause();
+        else
+          at_work.wait(1);
+    }
+  };
+
   void hire(int helpers) {
     try {
-      while (static_cast<int>(helpers_.size()) < helpers)
-        helpers_.emplace_back([this, thread = static_cast<int>(helpers_.size()) + 1] { help(thread); });
-    } catch (const std::system_error&) {
-      // The system grants no more: those that run do the work.
+      while (static_cast<int>(helpers_.size()) < helpers) {
+        Helper& helper = helpers_.emplace_back();
+        helper.thread = std::thread([this, &helper, thread = static_cast<int>(helpers_.size())] { help(helper, thread); });
+      }
+    } catch (const std::system_error&) {  // the system grants no more: those that run do the work
+      helpers_.pop_back();
     }
   }
 
   void call() {
-    calls_.fetch_add(1, std::memory_order_release);
-    calls_.notify_all();
+    turn_.fetch_add(1);
+    turn_.notify_all();
   }
 
-  void help(int thread) {
+  void help(Helper& helper, int thread) {
     uint32_t seen = 0;
     for (int look = 0;;) {
-      const uint32_t now = calls_.load(std::memory_order_acquire);
-      if (now == seen) {
+      const uint32_t turn = turn_.load();
+      if (turn == seen || turn % 2 == 0) {
+        seen = turn;
         if (++look < kLooks)
           pause();
         else
-          calls_.wait(seen, std::memory_order_acquire);
+          turn_.wait(seen);
         continue;
       }
-      if (ends_.load(std::memory_order_relaxed)) return;
-      seen = now;
+      seen = turn;
       look = 0;
-      if ((inside_.fetch_add(1, std::memory_order_acquire) & kClosed) == 0) {
-        seen = calls_.load(std::memory_order_relaxed);  // nobody calls again while this thread is inside
+      // Either the caller, who closes before it looks, sees this helper at work, or the helper sees that the turn is over.
+      helper.at_work.store(1);
+      if (turn_.load() == turn) {
+        if (ends_) return;
         if (thread < work_.threads) work_.function(work_.given, thread);
       }
-      if (inside_.fetch_sub(1, std::memory_order_release) == kClosed + 1) inside_.notify_one();
+      helper.at_work.store(0);
+      helper.at_work.notify_one();
     }
   }
 
-  Call work_;  // read by those inside
-  std::atomic<bool> ends_{false};
-  alignas(64) std::atomic<uint32_t> calls_{0};         // how often run() has called
-  alignas(64) std::atomic<uint32_t> inside_{kClosed};  // helpers at work, and whether any more may begin
-  alignas(64) std::vector<std::thread> helpers_;
+  Call work_;          // read by those at work
+  bool ends_ = false;  // the same
+  std::deque<Helper> helpers_;
+  alignas(64) std::atomic<uint32_t> turn_{0};  // odd while helpers may begin
 };
 
 }  // namespace hinterland::native

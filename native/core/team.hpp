@@ -7,6 +7,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <vector>
 
 #include "core/pool.hpp"
 #include "hinterland/core/atomic.hpp"
@@ -77,7 +78,7 @@ class ThreadTeam {
 
   // The number of the thread that asks, within a loop: below threads().
   static int thread() { return thread_; }
-  static int threads() { return num_threads(); }
+  int threads() const { return static_cast<int>(shares_.size()); }
 
   template <class Body>
   void static_for(int64_t count, const Body& body) {
@@ -90,26 +91,52 @@ class ThreadTeam {
   }
 
  private:
-  // One thread does loops of no more items, or tasks, than these; waking others would take longer. On two that spin, 8 are
-  // better for grids and 512 worse (docs/notes/thresholds.md); with more cores a barrier costs more.
-  static constexpr int64_t kAlone = 64;
+  // One thread does loops of no more items, or tasks, than these; waking others would take longer (docs/notes/thresholds.md).
+  static constexpr int64_t kAlone = 128;
   static constexpr int64_t kTasksAlone = 16;  // chosen, not measured
-  // What a thread takes at a time, at the least: fewer tasks, which are longer. Chosen, not measured. Long loops are taken in so
-  // many parts a thread: where 16 threads meet at the counter more often, loops take up to 1.7 times as long
+  // What a thread takes at a time, at the least: fewer tasks, which are longer. A thread's share of a loop is taken in so many
+  // parts (docs/notes/gap-on-16-cores.md).
+  static constexpr int64_t kItemsAtOnce = 64, kTasksAtOnce = 4, kParts = 8;
+  // Loops of so many items are not shared out: all threads take parts in order, from one counter. Where they meet there is
+  // nothing beside what such a loop takes, and components are found sooner, as ways lead down in number
   // (docs/notes/gap-on-16-cores.md).
-  static constexpr int64_t kItemsAtOnce = 16, kTasksAtOnce = 4, kParts = 8;
+  static constexpr int64_t kInOrderFrom = 1 << 14;
+  static constexpr int64_t kLong = 1'000'000;  // nanoseconds after which a run is worth having OpenMP's threads out of the way
   static constexpr int64_t kPollEvery = 50'000'000;  // nanoseconds between questions whether to go on: Ctrl-C seems immediate
 
-  // Threads that come take items, several at a time, until there are none.
+  // How many parts of a thread's share of a loop have been taken. It lies in a line of its own, where the others come only once
+  // their shares are done. The loop's number is in it, so that nobody has to clear all of them between loops.
+  struct alignas(64) Share {
+    std::atomic<uint64_t> taken{0};
+
+    // The next part of `parts`, or -1.
+    int64_t take(uint64_t loop, int64_t parts) {
+      uint64_t known = taken.load(std::memory_order_relaxed);
+      while (true) {
+        const int64_t part = known / kMostParts == loop ? static_cast<int64_t>(known % kMostParts) : 0;
+        if (part >= parts) return -1;
+        if (taken.compare_exchange_weak(known, loop * kMostParts + part + 1, std::memory_order_relaxed)) return part;
+      }
+    }
+
+    static constexpr uint64_t kMostParts = 1 << 20;
+  };
+
+  // Short loops are shared out evenly, what follows each other to the same thread. Threads that come take parts of their own share,
+  // then of those of the others, until there are none.
   template <class Body, class Item>
   void loop(int64_t count, int64_t alone, int64_t least, const Body& body, const Item& item) {
-    const int64_t at_once = std::max(least, count / (threads() * kParts));
-    std::atomic<int64_t> taken{0};
+    const int64_t share = count < kInOrderFrom ? std::max(least, ceil_div<int64_t>(count, threads())) : count;
+    const int64_t shares = ceil_div(count, share), at_once = std::max(least, ceil_div(count, threads() * kParts));
+    const uint64_t number = ++loops_;
     const auto work = [&](int thread) {
       thread_ = thread;
       body([&](const auto& each) {
-        for (int64_t first; (first = taken.fetch_add(at_once, std::memory_order_relaxed)) < count;)
-          for (int64_t i = first; i < std::min(first + at_once, count); ++i) item(each, i);
+        for (int64_t k = 0; k < shares; ++k) {
+          const int64_t owner = (thread + k) % shares, begin = owner * share, end = std::min(begin + share, count);
+          for (int64_t part; (part = shares_[owner].take(number, ceil_div(end - begin, at_once))) >= 0;)
+            for (int64_t i = begin + part * at_once; i < std::min(begin + (part + 1) * at_once, end); ++i) item(each, i);
+        }
       });
     };
     if (count > alone)
@@ -120,12 +147,20 @@ class ThreadTeam {
   }
 
   void poll() {
-    if (check_interrupt == nullptr || now_ns() - polled_ < kPollEvery) return;
+    const int64_t now = now_ns();
+    if (!is_long_ && now - polled_ > kLong) {
+      is_long_ = true;
+      if (threads() > 1 && Pool::has_own_threads()) end_idle_openmp_threads();
+    }
+    if (check_interrupt == nullptr || now - polled_ < kPollEvery) return;
     check_interrupt();
-    polled_ = now_ns();
+    polled_ = now;
   }
 
+  std::vector<Share> shares_ = std::vector<Share>(num_threads());  // of each thread, those that never come too
+  uint64_t loops_ = 0;
   int64_t polled_ = now_ns();
+  bool is_long_ = false;
   inline static thread_local int thread_ = 0;
 };
 

@@ -39,6 +39,7 @@ class ListSearch {
     words_[source] = word(0, source);
     listed_[0] = static_cast<Id>(source);
     found_ = 1;
+    found_edges_ = degree(source);
     for (int64_t depth = 0; found_ != 0; ++depth) step(depth);
     frontier().end(team_.now_ns());
   }
@@ -57,11 +58,10 @@ class ListSearch {
  private:
   using Counts = graph::CountsOf<Graph>;
   static constexpr uint64_t kUnset = ~uint64_t{0};
-  static constexpr int64_t kPiece = 1 << 14;    // vertices: chosen, not measured
-  static constexpr int64_t kAscendFrom = 64;    // a level ascends if it has one vertex in so many: docs/notes/bfs-on-cpu.md
-  static constexpr int64_t kAhead = 8;          // lists that are asked for before they are read: docs/notes/bfs-on-cpu.md
-  static constexpr int64_t kFewEdges = 256;     // one edge in so many is pushed without asking: docs/notes/thresholds.md
-  static constexpr int64_t kCountAlone = 4096;  // vertices whose degrees one thread adds up: chosen, not measured
+  static constexpr int64_t kPiece = 1 << 14;  // vertices: chosen, not measured
+  static constexpr int64_t kAscendFrom = 64;  // a level ascends if it has one vertex in so many: docs/notes/bfs-on-cpu.md
+  static constexpr int64_t kAhead = 8;        // lists that are asked for before they are read: docs/notes/bfs-on-cpu.md
+  static constexpr int64_t kFewEdges = 256;   // one edge in so many is pushed without asking: docs/notes/thresholds.md
 
   static uint64_t word(int64_t level, int64_t parent) {
     return static_cast<uint64_t>(level) << 32 | static_cast<uint32_t>(parent);
@@ -69,6 +69,9 @@ class ListSearch {
   static bool is_at(uint64_t found, int64_t depth) { return static_cast<int64_t>(found >> 32) == depth; }
 
   const graph::Frontier& frontier() const { return state_.frontier; }
+
+  // Levels of so many vertices ascend. They are listed twice, and counted the second time.
+  int64_t large() const { return ceil_div(graph_.num_vertices, kAscendFrom); }
 
   template <class Body>
   void each_piece(const Body& body) {
@@ -80,9 +83,9 @@ class ListSearch {
 
   void step(int64_t depth) {
     frontier().begin_step(depth, team_.now_ns());
-    if (as_list_ && found_ * kAscendFrom >= graph_.num_vertices) relist(depth);
+    if (as_list_ && found_ >= large()) relist(depth);
     frontier().control->vertices[depth % 2] = found_;
-    frontier().control->edges[depth % 2] = as_list_ ? edges_of_list() : found_edges_;
+    frontier().control->edges[depth % 2] = found_edges_;
     frontier().begin_visit(depth, 0, team_.now_ns());
     const int64_t vertices = std::exchange(found_, 0), edges = frontier().edges(depth);
     found_edges_ = 0;
@@ -114,22 +117,6 @@ class ListSearch {
   // Offsets that were changed may give any number; what comes of that is reported as the list is read.
   int64_t degree(int64_t vertex) const { return std::clamp<int64_t>(graph_.degree(vertex), 0, graph_.num_edges); }
 
-  // Edges out of the level that is listed last.
-  int64_t edges_of_list() {
-    const Id* const list = listed_ + end_ - found_;
-    const auto sum = [&](int64_t begin, int64_t end) {
-      int64_t edges = 0;
-      for (int64_t i = begin; i < end; ++i) edges += degree(list[i]);
-      return edges;
-    };
-    if (found_ <= kCountAlone) return sum(0, found_);
-    int64_t all = 0;
-    team_.dynamic_for(ceil_div<int64_t>(found_, kCountAlone), [&](const auto& items) {
-      items([&](int64_t i) { atomic_add(all, sum(i * kCountAlone, std::min((i + 1) * kCountAlone, found_))); });
-    });
-    return all;
-  }
-
   // What a thread finds of the next level by pulling, added up at its end.
   struct Found {
     ListSearch& search;
@@ -145,8 +132,29 @@ class ListSearch {
     }
   };
 
-  // The vertices of the level that is discovered, after all that are listed.
-  graph::AppendQueue<Id> queue() { return {listed_ + end_, &found_, graph_.num_vertices - end_}; }
+  // Where a thread lists vertices of a level, after all that are listed. Edges out of them are counted as they are put there: by all
+  // threads at once, and the next step begins with asking for their number.
+  struct LevelQueue : graph::AppendQueue<Id> {
+    const ListSearch& search;
+    int64_t counted;  // places before this one are
+    int64_t& edges;
+
+    void put(int64_t place, Id vertex) const {
+      graph::AppendQueue<Id>::put(place, vertex);
+      if (place < counted) edges += search.degree(vertex);
+    }
+  };
+
+  // body(list) in a thread that appends to the list, whose length is `count`.
+  template <class Body>
+  void listing(int64_t& count, int64_t counted, const Body& body) {
+    int64_t edges = 0;
+    {
+      auto list = team_.appender(LevelQueue{{listed_ + end_, &count, graph_.num_vertices - end_}, *this, counted, edges});
+      body(list);
+    }
+    if (edges != 0) atomic_add(found_edges_, edges);
+  }
 
   // What edges offer. Where one thread does all of it, kShared is false: an atomic update makes a processor wait for all that it has
   // under way.
@@ -177,13 +185,14 @@ class ListSearch {
   // body(push, counts) in each thread, with what it needs to visit edges out of level `depth`.
   template <class Body>
   void pushing(int64_t depth, const Body& body) {
-    auto next = team_.appender(queue());
     Counts counts;
-    const auto with = [&]<bool kShared>() {
-      Push<kShared, decltype(next)> push{words_, depth + 1, next};
-      body(push, counts);
-    };
-    num_threads() == 1 ? with.template operator()<false>() : with.template operator()<true>();
+    listing(found_, large(), [&](auto& next) {
+      const auto with = [&]<bool kShared>() {
+        Push<kShared, stdlib::remove_reference_t<decltype(next)>> push{words_, depth + 1, next};
+        body(push, counts);
+      };
+      team_.threads() == 1 ? with.template operator()<false>() : with.template operator()<true>();
+    });
     counts.add_to(frontier(), depth);
   }
 
@@ -313,23 +322,24 @@ class ListSearch {
 
   // Lists what bits(group) says of each group, ascending within each piece, in the place of what is listed from `begin` on.
   template <class Bits>
-  void list_groups(int64_t begin, const Bits& bits) {
+  void list_groups(int64_t begin, int64_t counted, const Bits& bits) {
     end_ = begin;
     int64_t taken = 0;
-    const graph::AppendQueue<Id> to{listed_ + begin, &taken, graph_.num_vertices - begin};
     each_piece([&](int64_t first, int64_t last) {
-      auto list = team_.appender(to);
-      for (int64_t group = first / graph::kGroup; group * graph::kGroup < last; ++group)
-        for (uint32_t rest = bits(group); rest != 0; rest &= rest - 1)
-          list.append(static_cast<Id>(group * graph::kGroup + stdlib::countr_zero(rest)));
+      listing(taken, counted, [&](auto& list) {
+        for (int64_t group = first / graph::kGroup; group * graph::kGroup < last; ++group)
+          for (uint32_t rest = bits(group); rest != 0; rest &= rest - 1)
+            list.append(static_cast<Id>(group * graph::kGroup + stdlib::countr_zero(rest)));
+      });
     });
     end_ += taken;
   }
   void relist(int64_t depth) {
-    list_groups(end_ - found_, [&](int64_t group) { return at(group, depth); });
+    found_edges_ = 0;
+    list_groups(end_ - found_, found_, [&](int64_t group) { return at(group, depth); });
   }
   void list_bitmap() {
-    list_groups(end_, [&](int64_t group) { return front_[group]; });
+    list_groups(end_, 0, [&](int64_t group) { return front_[group]; });
   }
 
   const Graph& graph_;
