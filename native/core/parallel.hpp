@@ -1,7 +1,6 @@
 // OpenMP loops whose bodies may throw: the first exception leaves the loop, as it would leave a serial one.
 #pragma once
 
-#include <dlfcn.h>
 #include <omp.h>
 
 #include <algorithm>
@@ -18,16 +17,8 @@ namespace hinterland::native {
 // would wait for them for ever, so a forked process works alone.
 inline bool forked = false;
 
-inline int num_threads() { return omp_get_max_threads(); }
+inline int num_threads() { return forked ? 1 : omp_get_max_threads(); }
 inline void set_num_threads(int threads) { omp_set_num_threads(threads < 1 || forked ? 1 : threads); }
-
-// Has the threads end that OpenMP keeps for the calling thread, PyTorch's loops included. After a loop they spin, for 300,000 pauses
-// unless the environment says otherwise, and take cores from threads that are not OpenMP's (docs/notes/gap-on-16-cores.md). Its next
-// loop starts new ones. Libraries older than OpenMP 5 do not know how.
-inline void end_idle_openmp_threads() {
-  static const auto pause = reinterpret_cast<int (*)(int)>(dlsym(RTLD_DEFAULT, "omp_pause_resource_all"));
-  if (pause != nullptr) pause(1);  // omp_pause_soft
-}
 
 inline constexpr int64_t kItemsOfChunk = 1024;  // that a thread takes at a time, by default: chosen, not measured
 

@@ -28,9 +28,6 @@ class Pool {
     return pool;
   }
 
-  // Where a caller is bound to a core, helpers would stay there: OpenMP's threads do the work, and are bound too.
-  static bool has_own_threads() { return omp_get_proc_bind() == omp_proc_bind_false; }
-
   Pool(const Pool&) = delete;
   Pool& operator=(const Pool&) = delete;
   ~Pool() {
@@ -44,13 +41,13 @@ class Pool {
   }
 
   // work(thread), by the caller as thread 0 and by those of threads 1 to threads - 1 that come before the caller is through.
-  // The first exception leaves it once all are through.
+  // The first exception leaves it once all are through. Work does not call run() itself.
   template <class Work>
   void run(int threads, const Work& work) {
     std::exception_ptr thrown;
     std::atomic<bool> failed{false};
     const auto guard = [&](int thread) { guarded(work, thread, failed, thrown); };
-    if (threads > 1 && !has_own_threads()) {
+    if (threads > 1 && omp_get_proc_bind() != omp_proc_bind_false) {  // the caller is bound to a core, where helpers would stay
 #pragma omp parallel num_threads(threads)
       guard(omp_get_thread_num());
     } else if (threads > 1) {
@@ -96,26 +93,29 @@ class Pool {
 
   // A helper has a line of its own to say that it is at work: a count that all share would go from one to the next.
   struct alignas(64) Helper {
-    std::atomic<uint32_t> at_work{0};
+    enum : uint32_t { kIdle, kAtWork, kWaitedFor };
+
+    std::atomic<uint32_t> state{kIdle};
     std::thread thread;
 
-    void wait() const {
-      for (int look = 0; at_work.load() != 0;)
-        if (++look < kLooks)
-          pause();
-        else
-          at_work.wait(1);
+    Helper(Pool& pool, int number) : thread([this, &pool, number] { pool.help(*this, number); }) {}
+
+    void end_work() {
+      if (state.exchange(kIdle) == kWaitedFor) state.notify_one();
+    }
+
+    void wait() {
+      for (int look = 0; state.load() != kIdle && look < kLooks; ++look) pause();
+      for (uint32_t seen = kAtWork; state.compare_exchange_strong(seen, kWaitedFor) || seen == kWaitedFor; seen = kAtWork)
+        state.wait(kWaitedFor);
     }
   };
 
   void hire(int helpers) {
     try {
-      while (static_cast<int>(helpers_.size()) < helpers) {
-        Helper& helper = helpers_.emplace_back();
-        helper.thread = std::thread([this, &helper, thread = static_cast<int>(helpers_.size())] { help(helper, thread); });
-      }
-    } catch (const std::system_error&) {  // the system grants no more: those that run do the work
-      helpers_.pop_back();
+      while (static_cast<int>(helpers_.size()) < helpers) helpers_.emplace_back(*this, static_cast<int>(helpers_.size()) + 1);
+    } catch (const std::system_error&) {
+      // The system grants no more: those that run do the work.
     }
   }
 
@@ -124,11 +124,13 @@ class Pool {
     turn_.notify_all();
   }
 
+  static bool is_open(uint32_t turn) { return turn % 2 == 1; }
+
   void help(Helper& helper, int thread) {
     uint32_t seen = 0;
     for (int look = 0;;) {
       const uint32_t turn = turn_.load();
-      if (turn == seen || turn % 2 == 0) {
+      if (turn == seen || !is_open(turn)) {
         seen = turn;
         if (++look < kLooks)
           pause();
@@ -139,20 +141,19 @@ class Pool {
       seen = turn;
       look = 0;
       // Either the caller, who closes before it looks, sees this helper at work, or the helper sees that the turn is over.
-      helper.at_work.store(1);
+      helper.state.store(Helper::kAtWork);
       if (turn_.load() == turn) {
         if (ends_) return;
         if (thread < work_.threads) work_.function(work_.given, thread);
       }
-      helper.at_work.store(0);
-      helper.at_work.notify_one();
+      helper.end_work();
     }
   }
 
   Call work_;          // read by those at work
   bool ends_ = false;  // the same
   std::deque<Helper> helpers_;
-  alignas(64) std::atomic<uint32_t> turn_{0};  // odd while helpers may begin
+  alignas(64) std::atomic<uint32_t> turn_{0};  // how often it has been opened or closed: open while odd
 };
 
 }  // namespace hinterland::native

@@ -101,7 +101,6 @@ class ThreadTeam {
   // nothing beside what such a loop takes, and components are found sooner, as ways lead down in number
   // (docs/notes/gap-on-16-cores.md).
   static constexpr int64_t kInOrderFrom = 1 << 14;
-  static constexpr int64_t kLong = 1'000'000;  // nanoseconds after which a run is worth having OpenMP's threads out of the way
   static constexpr int64_t kPollEvery = 50'000'000;  // nanoseconds between questions whether to go on: Ctrl-C seems immediate
 
   // How many parts of a thread's share of a loop have been taken. It lies in a line of its own, where the others come only once
@@ -147,20 +146,14 @@ class ThreadTeam {
   }
 
   void poll() {
-    const int64_t now = now_ns();
-    if (!is_long_ && now - polled_ > kLong) {
-      is_long_ = true;
-      if (threads() > 1 && Pool::has_own_threads()) end_idle_openmp_threads();
-    }
-    if (check_interrupt == nullptr || now - polled_ < kPollEvery) return;
+    if (check_interrupt == nullptr || now_ns() - polled_ < kPollEvery) return;
     check_interrupt();
-    polled_ = now;
+    polled_ = now_ns();
   }
 
   std::vector<Share> shares_ = std::vector<Share>(num_threads());  // of each thread, those that never come too
   uint64_t loops_ = 0;
   int64_t polled_ = now_ns();
-  bool is_long_ = false;
   inline static thread_local int thread_ = 0;
 };
 

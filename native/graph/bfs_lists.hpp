@@ -136,7 +136,7 @@ class ListSearch {
   // threads at once, and the next step begins with asking for their number.
   struct LevelQueue : graph::AppendQueue<Id> {
     const ListSearch& search;
-    int64_t counted;  // places before this one are
+    int64_t counted;  // places of the list whose edges are: those before this one
     int64_t& edges;
 
     void put(int64_t place, Id vertex) const {
@@ -145,7 +145,8 @@ class ListSearch {
     }
   };
 
-  // body(list) in a thread that appends to the list, whose length is `count`.
+  // body(list) in a thread that appends to the list, whose length is `count`. Edges are counted once for a level: of a small one as it
+  // is found, of a large one as it is listed again, of one that was pulled by Found.
   template <class Body>
   void listing(int64_t& count, int64_t counted, const Body& body) {
     int64_t edges = 0;
