@@ -44,6 +44,17 @@ int main() {
   std::thread([&] { in_child = native::num_threads(); }).join();
   native::forked = false;
   if (in_child != 1) return std::printf("%d threads in a forked process\n", in_child), 1;
+  // By one thread, in shares that do not come out even, and in order from one counter.
+  for (const int64_t count : {0, 1, 129, 1001, (1 << 14) - 1, (1 << 14) + 1, 1 << 17}) {
+    std::vector<int64_t> seen(count);
+    team.static_for(count, [&](const auto& ranges) { ranges([&](int64_t first, int64_t) { ++seen[first]; }); });
+    team.dynamic_for(count, [&](const auto& items) { items([&](int64_t i) { ++seen[i]; }); });
+    for (const int64_t each : seen)
+      if (each != 2)
+        return std::printf("of %lld items one was visited %lld times\n", static_cast<long long>(count),
+                           static_cast<long long>(each)),
+               1;
+  }
   int64_t sum = 0;
   team.static_for(1000, [&](const auto& ranges) { ranges([&](int64_t first, int64_t) { atomic_add(sum, first); }); });
   return sum == 499500 ? 0 : 1;

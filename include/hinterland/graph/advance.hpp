@@ -7,6 +7,7 @@
 //   enter.group(group, word)                       the same, for all of a group's vertices at once
 //   enter.before(first, last)                      before groups [first, last) of the list are collected
 //   visitor(batch)                                 edges from the frontier (visit.hpp)
+//   visitor.run(graph, vertex, piece, counts)      the same, a piece of a plain list at once, for a warp of one lane
 //   visitor.end_task()                             after a task
 //   enter.finish(), visitor.finish()               at a thread's end
 // All lanes of a warp call them together, but for the first two; only enter(vertex) and visitor(batch) have to be there.

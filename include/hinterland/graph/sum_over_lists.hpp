@@ -5,7 +5,7 @@
 
 namespace hinterland::graph {
 
-// The sum of values[u] for every u in v's list, or in a piece of it, by a warp of one lane.
+// The sum of values[u] for every u in v's list, by a warp of one lane; or in a piece of it, where lists are plain.
 template <class Graph, class List, class Values, class Counts>
 HINTERLAND_FN double sum_over_list(const Graph& graph, int64_t vertex, const List& list, const Values& values, Counts& counts) {
   double sum = 0;
@@ -52,6 +52,7 @@ class SumOverLists {
     }
   }
 
+  // A piece of a plain list at once (visit.hpp).
   template <class Graph, class Counts>
   HINTERLAND_APART void run(const Graph& graph, int64_t vertex, const Piece& run, Counts& counts) {
     const Values values = values_;  // a copy, which no store can change
