@@ -53,48 +53,47 @@ void check_edges(const Graph& graph, const int64_t* labels, Findings& found) {
   }
 }
 
-// Sets joined one edge after another, the smaller one below the larger: none of it is the algorithm that is being checked.
+// Sets joined edge by edge, by all threads: whoever finds two roots puts the larger below the smaller, unless another was first.
 template <class Id>
 class DisjointSets {
  public:
-  explicit DisjointSets(int64_t count) : above_(count), size_(count, 1), num_sets_(count) {
-    std::iota(above_.begin(), above_.end(), Id{0});
-  }
+  explicit DisjointSets(int64_t count) : above_(count) { std::iota(above_.begin(), above_.end(), Id{0}); }
 
   Id find(Id v) {
-    while (above_[v] != v) v = above_[v] = above_[above_[v]];
-    return v;
+    while (true) {
+      const Id up = atomic_load(above_[v]), top = atomic_load(above_[up]);
+      if (up == top) return up;
+      atomic_cas(above_[v], up, top);
+      v = top;
+    }
   }
 
-  void join(Id a, Id b) {
-    a = find(a);
-    b = find(b);
-    if (a == b) return;
-    if (size_[a] < size_[b]) std::swap(a, b);
-    above_[b] = a;
-    size_[a] += size_[b];
-    --num_sets_;
+  // Whether they were two.
+  bool join(Id a, Id b) {
+    while ((a = find(a)) != (b = find(b))) {
+      if (a < b) std::swap(a, b);
+      if (atomic_cas(above_[a], a, b) == a) return true;
+    }
+    return false;
   }
-
-  int64_t num_sets() const { return num_sets_; }
 
  private:
-  std::vector<Id> above_, size_;
-  int64_t num_sets_;
+  std::vector<Id> above_;
 };
 
 // Labels that agree along every edge are at most as many as there are components; if they are as many, each is one.
 template <class Id, class Graph>
 void check_connected(const Graph& graph, const int64_t* labels, Findings& found) {
-  int64_t num_labels = 0;
-  for (int64_t v = 0; v < graph.num_vertices; ++v) num_labels += labels[v] == v;
   DisjointSets<Id> sets(graph.num_vertices);
-  for (int64_t u = 0; u < graph.num_vertices && sets.num_sets() != num_labels; ++u) {
+  int64_t num_joined = 0, num_labels = 0;
+#pragma omp parallel for schedule(dynamic, 256) reduction(+ : num_joined, num_labels)
+  for (int64_t u = 0; u < graph.num_vertices; ++u) {
+    num_labels += labels[u] == u;
     for_each_entry(graph, u, [&](int64_t, int64_t v) {
-      if (graph.has(v)) sets.join(u, v);
+      if (graph.has(v)) num_joined += sets.join(u, v);
     });
   }
-  if (sets.num_sets() == num_labels) return;
+  if (graph.num_vertices - num_joined == num_labels) return;
   int64_t v = 0;
   while (v < graph.num_vertices - 1 && sets.find(v) == sets.find(labels[v])) ++v;
   found.report(ComponentsRule::kConnected, v);

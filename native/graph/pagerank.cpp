@@ -3,6 +3,7 @@
 
 #include "core/team.hpp"
 #include "graph/bind_views.hpp"
+#include "graph/findings.hpp"
 
 namespace hinterland::native {
 
@@ -27,11 +28,31 @@ void pagerank(const graph::PagerankParams& p, int real_bytes) {
   });
 }
 
+// The walk's next step: each vertex's share is added to what its neighbours have so far. Where the first edge is that leads to no
+// vertex, after a 1; or zeros.
+Finding follow_walk(const graph::GraphWords& words, const double* shares, double* after) {
+  enum class Rule : int64_t { kNone, kGraph };
+  FirstBroken<Rule, Rule::kGraph> found;
+  with_plain_graph(words, [&](const auto& graph) {
+#pragma omp parallel for schedule(dynamic, 256)
+    for (int64_t u = 0; u < graph.num_vertices; ++u) {
+      for_each_entry(graph, u, [&](int64_t i, int64_t v) {
+        if (graph.has(v))
+          atomic_add(after[v], shares[u]);
+        else
+          found.report(Rule::kGraph, i);
+      });
+    }
+  });
+  return found.finding();
+}
+
 }  // namespace
 
 void bind_graph_pagerank(nanobind::module_& m) {
   def_layout(m, "pagerank_layout", &graph::PagerankState<float>::control);
   def_loop(m, "pagerank", pagerank, nanobind::arg("real_bytes"));
+  def_native(m, "follow_walk", follow_walk, nanobind::arg("graph"), nanobind::arg("shares"), nanobind::arg("after"));
 }
 
 }  // namespace hinterland::native

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import itertools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,12 +18,13 @@ from ..runtime.errors import ConfigError, VerificationError
 from ..runtime.params import Params, address, struct
 from ..runtime.shown import Shown
 from .algorithms import Algorithm
+from .compress import decompress
 from .graph import Graph, require_graph, require_result
 from .prepare import Prepared, graph_of, prepared_for
 from .reorder import restored
 from .traversal import FORMS, Clock, ScratchLayout, finish, kernel_file, outer_bytes, runner, scratch_for, to_outer
 from .traversal_stats import Run, with_stats
-from .view import allocated
+from .view import allocated, checked_view, edge_at
 
 MODES = ("auto", "power-iteration")
 # The least tolerance that scores of a type resolve: rounding alone changes their sum by about a tenth of it.
@@ -32,7 +32,6 @@ LEAST_TOLERANCE = {torch.float32: 1e-6, torch.float64: 1e-14}
 MOST_ITERATIONS = 2**31 - 1
 # What runs with scores of a type are called where memory is planned for them.
 _NAMES = {torch.float32: "pagerank", torch.float64: "pagerank-float64"}
-_EDGES_AT_ONCE = 1 << 24  # that the verifier looks at together, which bounds its memory: chosen, not measured
 
 Personalization = torch.Tensor | Mapping[int, float]
 
@@ -232,7 +231,7 @@ def verify_pagerank(
     tolerance: float = 1e-4,
     personalization: Personalization | None = None,
 ) -> None:
-    """Checks scores against the equation that defines them, in float64 on the CPU, in one pass over the out-edges.
+    """Checks scores against the equation that defines them, in float64 on the CPU, in one parallel pass over the out-edges.
 
     1. Scores are finite and not negative.
     2. They sum to 1, within ``tolerance``.
@@ -250,8 +249,8 @@ def verify_pagerank(
     require_graph(graph)
     require_result(result, PagerankResult)
     damping, tolerance = arguments.number("damping", damping), arguments.number("tolerance", tolerance)
-    graph, vertices = restored(graph), graph.num_vertices
-    offsets, neighbors, _ = graph.checked_rows()
+    graph, vertices = decompress(restored(graph)), graph.num_vertices
+    view = checked_view(graph.neighbor_lists)
     scores = result.scores.cpu().to(torch.float64)
     if scores.shape != (vertices,):
         raise VerificationError(f"scores have shape {tuple(scores.shape)}, but the graph has {vertices} vertices")
@@ -265,14 +264,12 @@ def verify_pagerank(
         raise VerificationError(f"rule 2: scores sum to {total}, which is not within {tolerance} of 1")
     equal = torch.full((vertices,), 1 / vertices, dtype=torch.float64)
     p = equal if personalization is None else distribution(personalization, vertices)
-    degrees = offsets.diff()
-    contributions = torch.where(degrees > 0, scores / degrees.clamp(min=1), 0.0)
+    degrees = graph.degrees().cpu()
+    shares = torch.where(degrees > 0, damping * scores / degrees.clamp(min=1), 0.0)
     after = ((1 - damping) + damping * float(scores[degrees == 0].sum())) * p
-    for first, last in _row_ranges(offsets):
-        part = neighbors[offsets[first] : offsets[last]].to(torch.int64)
-        if len(part) and not 0 <= int(part.min()) <= int(part.max()) < vertices:
-            raise VerificationError(f"the graph is broken: a neighbour of vertices {first} to {last - 1} is no vertex")
-        after.index_add_(0, part, damping * contributions[first:last].repeat_interleave(degrees[first:last]))
+    broken, at = _core.follow_walk(view.words, shares.data_ptr(), after.data_ptr())
+    if broken:
+        raise VerificationError(f"the graph is broken: {edge_at(view, at)[2]} leads to no vertex")
     change = (after - scores).abs()
     if float(change.sum()) >= tolerance + 2 * torch.finfo(result.scores.dtype).eps:
         at = int(change.argmax())
@@ -280,10 +277,3 @@ def verify_pagerank(
             f"rule 3: a further step changes scores by {float(change.sum()):.3g}, not less than {tolerance}; vertex {at} most, "
             f"from {float(scores[at]):.6g} to {float(after[at]):.6g}"
         )
-
-
-def _row_ranges(offsets: torch.Tensor) -> list[tuple[int, int]]:
-    """Ranges of vertices that together have about ``_EDGES_AT_ONCE`` edges, or a longer list."""
-    ends = torch.arange(0, int(offsets[-1]) + 1, _EDGES_AT_ONCE)[1:]
-    cuts = [0, *torch.searchsorted(offsets, ends).tolist(), len(offsets) - 1]
-    return [(first, last) for first, last in itertools.pairwise(cuts) if first < last]

@@ -260,7 +260,7 @@ def _run(
     on_cpu = functools.partial(paths.on_cpu, weight_bytes=kind.bytes, weight_order=kind.order)
     kernel = functools.partial(runner, prepared, on_cpu, paths.kernels, weight=WEIGHT_CLASSES[dtype], counts=counts)
     runs = [kernel("false"), kernel("true")] if device.type == "cuda" else [kernel()]
-    light = _light(vertices, device) if width.adapts else -1
+    light = bucket_edges(vertices, device) if width.adapts else -1
     inner = int(graph.to_inner(source))
     clock = Clock(device)
     with clock:
@@ -285,7 +285,7 @@ def _run(
     return (values, buckets), Run(finished, clock)
 
 
-def _light(vertices: int, device: torch.device) -> int:
+def bucket_edges(vertices: int, device: torch.device) -> int:
     """Edges that take as long as a bucket does without any."""
     if device.type == "cpu":
         return _CPU_BUCKET_EDGES

@@ -16,11 +16,13 @@ from .algorithms import Algorithm
 from .bfs import check_source
 from .graph import Graph
 from .prepare import Prepared, graph_of, prepared_for
-from .sssp import PATH_FORMS, Paths, bucket_width, check_width, path_state_bytes, require_weights, search
+from .sssp import PATH_FORMS, Paths, bucket_edges, bucket_width, check_width, path_state_bytes, require_weights, search
 from .traversal import kernel_file
 
 KERNELS = kernel_file("graph/sswp", PATH_FORMS)
-_BUCKETS = 4096  # from the least to the largest weight, at first; on a CPU 64 to 2^18 are as good (docs/notes/thresholds.md)
+# Buckets from the least to the largest weight, at first: at most so many, and no more than the graph has edges to pay for, each
+# with so many times what it takes without any. On a CPU 64 to 2^18 are as good (docs/notes/thresholds.md).
+_MOST_BUCKETS, _TIMES_PAID = 4096, 2
 
 
 @dataclass(frozen=True, repr=False)
@@ -79,9 +81,10 @@ def sswp(
     if dtype in (torch.int32, torch.int64) and weights.least == torch.iinfo(dtype).min:
         at = arrays.first_where(given.weights, lambda part: part == weights.least)
         raise GraphError(f"weights[{at}] is {weights.least}, which stands for no path at all; raise it by one")
-    ends = _key(weights.least, dtype), _key(weights.most, dtype)
-    width = bucket_width(mode, delta, max(1.0, (ends[0] - ends[1]) / _BUCKETS))
     prepared = prepared_for(graph, "sswp", gpu_budget, device, weighted=True)
+    ends = _key(weights.least, dtype), _key(weights.most, dtype)
+    buckets = given.num_edges // (_TIMES_PAID * bucket_edges(given.num_vertices, prepared.device))
+    width = bucket_width(mode, delta, max(1.0, (ends[0] - ends[1]) / min(max(1, buckets), _MOST_BUCKETS)))
     return SswpResult(*search(_PATHS, prepared, source, mode, width, stats))
 
 
