@@ -201,8 +201,8 @@ def _sampling(graph: Graph, device: torch.device, batches: int) -> dict[str, Any
 
 
 def _training(graph: Graph, device: torch.device, batches: int | None) -> list[dict[str, Any]]:
-    """Two epochs with nothing of lists and features kept in GPU memory, and two with what training leaves room for: the first plans
-    and fills that."""
+    """Two epochs with nothing of lists and features kept in GPU memory, and two with what training leaves room for, of which the
+    first plans and fills that."""
     features = hl.UnifiedTensor.empty((graph.num_vertices, COLUMNS))
     generator = torch.Generator(device=device).manual_seed(4)
     for part in features.to(device).split(1 << 22):
@@ -249,10 +249,8 @@ def _rivals(names: list[str], graph: Graph, options: argparse.Namespace) -> dict
         for name in names:
             known = gap.ALGORITHMS[name]
             delta = ("-d", _best_delta(programs, options)) if known.weighted else ()
-            runs = [
-                ("-n", 1 if name == "pagerank" else GAP_TRIALS, *known.options, *delta, *root)
-                for root in _roots(known.rooted, sources)
-            ]
+            trials = 1 if name == "pagerank" else GAP_TRIALS
+            runs = [("-n", trials, *known.options, *delta, *root) for root in _roots(known.rooted, sources)]
             rows.append(_rival(GAP, programs, known.program, runs, "wsg" if known.weighted else "sg", graph, options))
         found["gap"] = rows
     if names and (programs := EMOGI.folder(options.emogi)) is not None:
