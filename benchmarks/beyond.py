@@ -201,8 +201,8 @@ def _sampling(graph: Graph, device: torch.device, batches: int) -> dict[str, Any
 
 
 def _training(graph: Graph, device: torch.device, batches: int | None) -> list[dict[str, Any]]:
-    """Two epochs with nothing of lists and features kept in GPU memory, and two with what training leaves room for, of which the
-    first plans and fills that."""
+    """Two epochs with nothing of lists and features kept in GPU memory, and two with what training leaves room for; the first
+    of those plans and fills it."""
     features = hl.UnifiedTensor.empty((graph.num_vertices, COLUMNS))
     generator = torch.Generator(device=device).manual_seed(4)
     for part in features.to(device).split(1 << 22):
