@@ -90,6 +90,14 @@ class ThreadTeam {
     loop(count, kTasksAlone, kTasksAtOnce, body, [](const auto& each, int64_t i) { each(i); });
   }
 
+  // body(begin, end) for pieces of [0, count), each but the last of kPiece items.
+  static constexpr int64_t kPiece = 1 << 14;  // chosen, not measured
+  template <class Body>
+  void pieces_for(int64_t count, const Body& body) {
+    dynamic_for(ceil_div(count, kPiece),
+                [&](const auto& items) { items([&](int64_t i) { body(i * kPiece, std::min((i + 1) * kPiece, count)); }); });
+  }
+
  private:
   // One thread does loops of no more items, or tasks, than these; waking others would take longer (docs/notes/thresholds.md).
   static constexpr int64_t kAlone = 128;

@@ -12,7 +12,6 @@
 #include "graph/bind_views.hpp"
 #include "graph/findings.hpp"
 #include "hinterland/core/philox.hpp"
-#include "memory/pages.hpp"
 
 namespace nb = nanobind;
 
@@ -35,8 +34,6 @@ void bfs_of_wide(const Graph& graph, const Graph* incoming, const graph::BfsPara
 void bfs(const graph::BfsParams& p, int id_bytes) {
   with_graph(*p.graph, p.incoming, [&]<class Graph>(const Graph& graph, const Graph* incoming) {
     if (id_bytes == 8) return bfs_of_wide(graph, incoming, p);
-    prefer_huge_pages(p.parents, graph.num_vertices * 8);
-    prefer_huge_pages(p.levels, graph.num_vertices * 4);
     const graph::BfsState<uint32_t> state(p, graph.num_vertices, graph.num_edges);
     const auto listed = std::make_unique_for_overwrite<uint32_t[]>(graph.num_vertices);
     ListSearch<Graph> search(graph, incoming, state, static_cast<uint64_t*>(p.parents), listed.get());

@@ -58,7 +58,6 @@ class ListSearch {
  private:
   using Counts = graph::CountsOf<Graph>;
   static constexpr uint64_t kUnset = ~uint64_t{0};
-  static constexpr int64_t kPiece = 1 << 14;  // vertices: chosen, not measured
   static constexpr int64_t kAscendFrom = 64;  // a level ascends if it has one vertex in so many: docs/notes/bfs-on-cpu.md
   static constexpr int64_t kAhead = 8;        // lists that are asked for before they are read: docs/notes/bfs-on-cpu.md
   static constexpr int64_t kFewEdges = 256;   // one edge in so many is pushed without asking: docs/notes/thresholds.md
@@ -73,12 +72,11 @@ class ListSearch {
   // Levels of so many vertices ascend. They are listed twice, and counted the second time.
   int64_t large() const { return ceil_div(graph_.num_vertices, kAscendFrom); }
 
+  // body(begin, end) for pieces of the vertices, in whole groups.
   template <class Body>
   void each_piece(const Body& body) {
-    const int64_t pieces = ceil_div<int64_t>(graph_.num_vertices, kPiece);
-    team_.dynamic_for(pieces, [&](const auto& items) {
-      items([&](int64_t i) { body(i * kPiece, std::min((i + 1) * kPiece, graph_.num_vertices)); });
-    });
+    static_assert(ThreadTeam::kPiece % graph::kGroup == 0);
+    team_.pieces_for(graph_.num_vertices, body);
   }
 
   void step(int64_t depth) {

@@ -89,6 +89,7 @@ void bind_memory(nb::module_& m) {
       nb::arg("bytes"), nb::arg("alignment"));
   def_native(m, "reserve_pages_at", reserve_pages_at, nb::arg("at"), nb::arg("bytes"));
   def_native(m, "unmap_pages", unmap_pages, nb::arg("address"), nb::arg("bytes"));
+  def_native(m, "prefer_huge_pages", prefer_huge_pages, nb::arg("address"), nb::arg("bytes"));
   m.def("shared_pages", &shared_pages, nb::arg("bytes"));
   def_native(m, "touch", touch_pages, nb::arg("address"), nb::arg("bytes"));
   def_native(m, "copy_bytes", copy_bytes, nb::arg("to"), nb::arg("from_"), nb::arg("bytes"));

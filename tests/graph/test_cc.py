@@ -194,15 +194,6 @@ def test_vertices_without_lists_are_not_visited():
     assert hl.connected_components(graph, "all-lists", device="cpu", stats=True).stats["reached"] == 2008
 
 
-@pytest.mark.parametrize("vertices", [*range(40), 1000, 65537])
-def test_labels_are_widened_where_they_lie(vertices):
-    memory = torch.empty(vertices, dtype=torch.int64)
-    labels = memory.view(torch.int32)[:vertices]
-    given = torch.randint(0, 2**31 - 1, (vertices,), dtype=torch.int32)
-    labels.copy_(given)
-    assert torch.equal(cc_module._widened(labels, memory), given.long())
-
-
 @pytest.mark.parametrize("vertices", [1 << 20, 1 << 30])
 @pytest.mark.parametrize("edges", [4, 16, 32])
 def test_ten_bytes_of_state_a_vertex(vertices, edges):

@@ -15,11 +15,12 @@ from ..runtime.asked import Asked
 from ..runtime.errors import ConfigError, GraphError
 from ..runtime.params import struct
 from ..runtime.shown import Shown
+from . import passes
 from .algorithms import Algorithm
 from .graph import Graph
 from .msbfs import check_sources, to_inner
 from .prepare import Prepared, graph_of, prepared_for
-from .traversal import Clock, ScratchLayout, finish, kernel_file, outer_bytes, runner, scratch_for, to_outer
+from .traversal import Clock, ScratchLayout, clear, finish, kernel_file, outer_bytes, runner, scratch_for, to_outer
 from .traversal_stats import Run, summarise_all, with_stats
 from .view import allocated
 
@@ -138,15 +139,15 @@ def _run(prepared: Prepared, sources: list[int], counts: bool) -> tuple[torch.Te
     history_size = _history_size(graph, device)
     layout = ScratchLayout.of(_core.bc_layout, graph, history_size)
     search = runner(prepared, _core.betweenness, KERNELS, counts=counts)
-    levels = torch.full((graph.num_vertices,), -1, dtype=torch.int32, device=device)
-    sigma = torch.zeros(graph.num_vertices, dtype=torch.float64, device=device)
-    scores = torch.zeros(graph.num_vertices, dtype=torch.float64, device=device)
+    levels = passes.full(graph.num_vertices, -1, torch.int32, device)
+    sigma = passes.full(graph.num_vertices, 0, torch.float64, device)
+    scores = passes.full(graph.num_vertices, 0, torch.float64, device)
     scratch = scratch_for(layout, device)
     runs: list[Run] = []
     for source, inner in zip(sources, to_inner(graph, sources), strict=True):
         clock = Clock(device)
         with clock:
-            scratch[: layout.zeroed].zero_()
+            clear(scratch, layout)
             search(
                 _PARAMS(
                     graph=prepared.out.words_for(counts),
@@ -175,7 +176,7 @@ def _rescale(scores: torch.Tensor, sources: list[int], normalized: bool, directe
     own, other = scales(len(scores), len(sources), normalized, directed)
     chosen = torch.tensor(sources, dtype=torch.int64, device=scores.device)
     own_scores = scores[chosen] * own
-    scores *= other
+    passes.scale(scores, other)
     scores[chosen] = own_scores
 
 

@@ -15,6 +15,7 @@ from ..runtime.asked import Asked
 from ..runtime.errors import ConfigError, IndexOutOfRange
 from ..runtime.params import struct
 from ..runtime.shown import Shown
+from . import passes
 from .algorithms import Algorithm
 from .graph import Graph
 from .prepare import Prepared, graph_of, prepared_for
@@ -138,7 +139,7 @@ ALGORITHM = Algorithm("bfs", _state_bytes, searching=True, ample_bytes=_ample_by
 def _unset(vertices: int, width: int, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
     """Levels and parents for a search to fill in: on a GPU as if nothing were reached, on the CPU of any content."""
     if device.type == "cpu":
-        return torch.empty(vertices, dtype=torch.int32), torch.empty(vertices, dtype=torch.int64)
+        return passes.empty(vertices, torch.int32, device), passes.empty(vertices, torch.int64, device)
     id_type = torch.int64 if width == 8 else torch.int32
     levels = torch.full((vertices,), -1, dtype=torch.int32, device=device)
     return levels, torch.full((vertices,), -1, dtype=id_type, device=device)

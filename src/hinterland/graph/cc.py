@@ -14,6 +14,7 @@ from ..runtime.asked import Asked
 from ..runtime.errors import ConfigError, VerificationError
 from ..runtime.params import struct
 from ..runtime.shown import Shown
+from . import passes
 from .algorithms import Algorithm
 from .compress import decompress
 from .graph import Graph, require_graph, require_result
@@ -96,7 +97,6 @@ def connected_components(
 # has its scratch, and a CPU puts second neighbours. At the end labels are widened where they lie, unless a GPU has room for
 # more.
 _LINE = 128  # bytes, at which halves begin
-_HALVINGS = 4  # in which labels are widened; the sixteenth that is left goes by way of other memory
 
 
 def _half_bytes(vertices: int) -> int:
@@ -114,7 +114,7 @@ def _state_bytes(graph: Graph) -> int:
     vertices, width = graph.num_vertices, id_bytes(graph.num_vertices)
     layout = ScratchLayout.of(_core.components_layout, graph)
     scratch = 0 if _scratch_fits(graph, layout) else allocated(layout.bytes)
-    widening = allocated(8 * (vertices >> _HALVINGS))
+    widening = allocated(passes.widened_bytes(vertices))
     return allocated(2 * _half_bytes(vertices)) + max(scratch, widening, renumbering_bytes(graph, width))
 
 
@@ -132,7 +132,7 @@ def _run(prepared: Prepared, mode: str, counts: bool) -> tuple[tuple[torch.Tenso
     reread = prepared.out.heads is not None or not prepared.out.over_link
     clock = Clock(device)
     with clock:
-        memory = torch.empty(2 * half, dtype=torch.uint8, device=device)
+        memory = passes.empty(2 * half, torch.uint8, device)
         labels = memory[: width * vertices].view(torch.int64 if width == 8 else torch.int32)
         second = memory[half:] if width == 4 else None
         scratch = scratch_for(layout, device, second if on_gpu and _scratch_fits(graph, layout) else None)
@@ -156,20 +156,8 @@ def _run(prepared: Prepared, mode: str, counts: bool) -> tuple[tuple[torch.Tenso
         if prepared.plan.left >= allocated(8 * vertices):
             labels = labels.to(torch.int64)  # one pass in place of several, where there is room
         elif width == 4:
-            labels = _widened(labels, memory[: 8 * vertices].view(torch.int64))
+            labels = passes.widened(labels, memory[: 8 * vertices].view(torch.int64))
     return (labels, count), Run(finished, clock)
-
-
-def _widened(labels: torch.Tensor, result: torch.Tensor) -> torch.Tensor:
-    """``result``, to which ``labels``, the first half of its memory, are copied: from the end, half of those that are left each
-    time, which are written where nothing is to be read any more."""
-    end = len(labels)
-    for _ in range(_HALVINGS):
-        begin = -(-end // 2)
-        result[begin:end] = labels[begin:end]
-        end = begin
-    result[:end] = labels[:end].to(torch.int64)
-    return result
 
 
 def verify_components(graph: Graph, result: ComponentsResult) -> None:

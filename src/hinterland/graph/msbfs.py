@@ -17,11 +17,12 @@ from ..runtime.asked import Asked
 from ..runtime.errors import ConfigError
 from ..runtime.params import struct
 from ..runtime.shown import Shown
+from . import passes
 from .algorithms import Algorithm
 from .bfs import MODES, check_source
 from .graph import Graph
 from .prepare import Prepared, graph_of, prepared_for
-from .traversal import FORMS, Clock, ScratchLayout, finish, kernel_file, outer_bytes, runner, scratch_for, to_outer
+from .traversal import FORMS, Clock, ScratchLayout, clear, finish, kernel_file, outer_bytes, runner, scratch_for, to_outer
 from .traversal_stats import Run, summarise_all, with_stats
 from .view import WORDS_BYTES, allocated
 
@@ -136,9 +137,9 @@ def _run(
         rows = 0
         clock = Clock(device)
         with clock:
-            scratch[: layout.zeroed].zero_()
+            clear(scratch, layout)
             if written is not None:
-                rows = written[first : first + MOST_SOURCES].fill_(-1).data_ptr()
+                rows = passes.fill(written[first : first + MOST_SOURCES], -1).data_ptr()
             search(
                 _PARAMS(
                     graph=prepared.out.words_for(counts),

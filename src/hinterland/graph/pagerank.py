@@ -17,6 +17,7 @@ from ..runtime.asked import Asked
 from ..runtime.errors import ConfigError, VerificationError
 from ..runtime.params import Params, address, struct
 from ..runtime.shown import Shown
+from . import passes
 from .algorithms import Algorithm
 from .compress import decompress
 from .graph import Graph, require_graph, require_result
@@ -196,10 +197,10 @@ def _run(
         shares = held.cuda(device) if device.type == "cuda" else held.cpu()
     clock = Clock(device)
     with clock:
-        contributions = torch.empty(graph.num_vertices, dtype=dtype, device=device)
+        contributions = passes.empty(graph.num_vertices, dtype, device)
         # A GPU that does not relax overwrites contributions in place.
-        others = torch.empty_like(contributions) if relaxed or device.type == "cpu" else contributions
-        scores = torch.empty_like(contributions)
+        others = passes.empty(graph.num_vertices, dtype, device) if relaxed or device.type == "cpu" else contributions
+        scores = passes.empty(graph.num_vertices, dtype, device)
         scratch = scratch_for(layout, device)
         run(
             _PARAMS(

@@ -16,7 +16,7 @@ from ..runtime.errors import ConfigError, GraphError
 from ..runtime.jit import KernelFile
 from ..runtime.params import struct
 from ..runtime.shown import Shown, type_name
-from . import arrays
+from . import arrays, passes
 from .algorithms import Algorithm
 from .bfs import check_source
 from .graph import Graph
@@ -47,7 +47,6 @@ WEIGHT_CLASSES = {
 # edges in it at most (docs/notes/traversal-on-h200.md). On a CPU 2^7 to 2^14 are all as good (docs/notes/thresholds.md).
 _GPU_STEP_EDGES, _CPU_BUCKET_EDGES = 1 << 15, 1 << 10
 _STEP_VERTICES = 256  # for which a bucket's look at the bitmap takes as long as an edge: eight words. docs/notes/thresholds.md
-_OVERFLOW = -2  # Shortest::kOverflow, as a signed number
 
 
 # All weights with neighbours of four bytes, and those wider than one with eight.
@@ -155,14 +154,9 @@ def _distances(keys: torch.Tensor, weights: torch.dtype) -> torch.Tensor:
     """Keys as distances."""
     if weights.is_floating_point:
         return keys.view(weights)
-    if weights == torch.int64:
-        distances, most, overflow, remedy = keys, 2**63 - 1, _OVERFLOW, "float64"
-        at = int(distances.argmin())
-    else:  # -1 stays, others are unsigned
-        distances = keys.to(torch.int64).add_(1).bitwise_and_(2**32 - 1).sub_(1)
-        most, overflow, remedy = 2**32 - 3, 2**32 + _OVERFLOW, "int64 or float64"
-        at = int(distances.argmax())
-    if int(distances[at]) == overflow:
+    distances, at = passes.distances(keys)
+    if at >= 0:
+        most, remedy = (2**63 - 1, "float64") if weights == torch.int64 else (2**32 - 3, "int64 or float64")
         raise GraphError(
             f"the distance of vertex {at} exceeds {most}, the most for {type_name(weights)} weights; "
             f"convert the weights to {remedy}"
@@ -265,7 +259,7 @@ def _run(
     clock = Clock(device)
     with clock:
         key_type = torch.int64 if dtype.itemsize == 8 else torch.int32
-        keys = torch.full((vertices,), paths.unset(dtype), dtype=key_type, device=device)
+        keys = passes.full(vertices, paths.unset(dtype), key_type, device)
         scratch = scratch_for(layout, device)
         params = _PARAMS(
             graph=view.words_for(counts),

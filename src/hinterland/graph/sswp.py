@@ -11,7 +11,7 @@ from .. import _core
 from ..runtime.asked import Asked
 from ..runtime.errors import GraphError
 from ..runtime.shown import Shown
-from . import arrays
+from . import arrays, passes
 from .algorithms import Algorithm
 from .bfs import check_source
 from .graph import Graph
@@ -97,17 +97,6 @@ def _key(weight: float, dtype: torch.dtype) -> int:
     return bits if bits & sign else bits ^ (sign - 1)
 
 
-def _widths(keys: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """Keys as widths."""
-    least = torch.iinfo(keys.dtype).min
-    if dtype.is_floating_point:
-        # Keys of negative widths are their bits; those of others, whose sign bit is clear, the complement of the rest.
-        flips = keys.bitwise_not().bitwise_right_shift_(8 * dtype.itemsize - 1).bitwise_and_(-least - 1)
-        return keys.bitwise_xor_(flips).view(dtype)
-    widths = keys.bitwise_xor_(-least - 1).to(torch.int64)
-    return widths if keys.dtype == torch.int64 else widths.masked_fill_(widths == least, torch.iinfo(torch.int64).min)
-
-
 def _unset(weights: torch.dtype) -> int:
     """``Widest::kUnset``."""
     return arrays.WEIGHT_TYPES[weights].infinity - (1 << (8 * weights.itemsize - 1)) if weights.is_floating_point else -1
@@ -117,5 +106,5 @@ def _unreachable(widths: torch.Tensor) -> float:
     return float("-inf") if widths.is_floating_point() else torch.iinfo(torch.int64).min
 
 
-_PATHS = Paths("sswp", KERNELS, _core.sswp, _unset, _widths, _unreachable)
+_PATHS = Paths("sswp", KERNELS, _core.sswp, _unset, passes.widths, _unreachable)
 ALGORITHM = Algorithm("sswp", path_state_bytes)

@@ -14,6 +14,7 @@ from ..runtime.errors import GraphError
 from ..runtime.jit import KernelFile
 from ..runtime.launch import launch, resident_blocks
 from ..runtime.params import Params, leaves, struct
+from . import passes
 from .graph import Graph
 from .prepare import Prepared
 from .view import allocated
@@ -80,13 +81,18 @@ def _instance(path: str, types: str) -> str:
 
 def scratch_for(layout: ScratchLayout, device: torch.device, memory: torch.Tensor | None = None) -> torch.Tensor:
     """A run's scratch memory, uint8 ``[layout.bytes]``, zero where it must be; of ``memory`` if that is given."""
-    scratch = torch.empty(layout.bytes, dtype=torch.uint8, device=device) if memory is None else memory[: layout.bytes]
+    scratch = passes.empty(layout.bytes, torch.uint8, device) if memory is None else memory[: layout.bytes]
+    clear(scratch, layout)
+    return scratch
+
+
+def clear(scratch: torch.Tensor, layout: ScratchLayout) -> None:
+    """Zeroes what must be zero of a run's scratch memory."""
     zeroed = scratch[: layout.zeroed]
     if zeroed.is_cuda:
         zeroed.zero_()
     else:
-        zeroed.numpy().fill(0)  # torch would wake all threads for the few bytes of a small graph
-    return scratch
+        passes.fill(zeroed.view(torch.int64), 0)
 
 
 def to_outer(order: torch.Tensor | None, values: torch.Tensor, vertices: bool = False) -> torch.Tensor:
@@ -205,7 +211,7 @@ def finish(prepared: Prepared, scratch: torch.Tensor, layout: ScratchLayout) -> 
         raise broken_list(prepared.graph, bad)
     rows = min(depth, RECORDS)
     records = scratch[layout.records : layout.records + rows * ctypes.sizeof(_RECORD)].view(torch.int64).view(rows, len(FIELDS))
-    return Finished(depth, end_ns, records.to("cpu", copy=True))  # the memory may be for the next run
+    return Finished(depth, end_ns, passes.copied(records))  # the memory may be for the next run
 
 
 def broken_list(graph: Graph, vertex: int) -> GraphError:

@@ -8,7 +8,7 @@ from .. import _core
 from ..graph import Graph, Prepared, prepare
 from ..graph.algorithms import Algorithm
 from ..graph.prepare import prepared_for
-from ..graph.traversal import ScratchLayout, finish, kernel_file, outer_bytes, runner, scratch_for, to_outer
+from ..graph.traversal import ScratchLayout, clear, finish, kernel_file, outer_bytes, runner, scratch_for, to_outer
 from ..graph.view import allocated
 from ..runtime.params import struct
 
@@ -76,7 +76,7 @@ class Steps:
             GraphError: a neighbour list is broken.
         """
         prepared = self.prepared
-        self._scratch[: self._layout.zeroed].zero_()
+        clear(self._scratch, self._layout)
         pull = not prepared.graph.directed and (givers is None or _MANY * givers > len(values))
         self._run(
             _PARAMS(

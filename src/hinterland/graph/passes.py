@@ -1,0 +1,101 @@
+"""Passes over arrays with a number for each vertex, before and after a run.
+
+On the CPU the native module's threads make them. PyTorch's would go on spinning when they are through, on the cores that the
+run, or the next call, needs (docs/notes/gap-on-16-cores.md).
+"""
+
+from __future__ import annotations
+
+import torch
+
+from .. import _core
+from . import arrays
+
+_OVERFLOW = -2  # Shortest::kOverflow, as a signed number
+_HALVINGS = 4  # in which a GPU widens labels; the sixteenth that is left goes by way of other memory
+
+
+def empty(count: int, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+    """``[count]`` elements of any content; on the CPU in huge pages, where the system has them, which are read at random sooner
+    and come sooner."""
+    made = torch.empty(count, dtype=dtype, device=device)
+    if not made.is_cuda:
+        _core.prefer_huge_pages(made.data_ptr(), made.nbytes)
+    return made
+
+
+def full(count: int, value: int, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+    """``[count]`` elements of four or eight bytes, all ``value``; of floats all 0."""
+    if device.type == "cuda":
+        return torch.full((count,), value, dtype=dtype, device=device)
+    return fill(empty(count, dtype, device), value)
+
+
+def fill(array: torch.Tensor, value: int) -> torch.Tensor:
+    """``array`` itself, contiguous, once each of its elements, which have four or eight bytes, is ``value``; of floats 0."""
+    if array.is_cuda:
+        return array.fill_(value)
+    _core.fill(array.data_ptr(), array.itemsize, array.numel(), value)
+    return array
+
+
+def scale(values: torch.Tensor, factor: float) -> None:
+    """Multiplies float64 ``values``, contiguous, by ``factor``."""
+    if values.is_cuda:
+        values *= factor
+    else:
+        _core.scale(values.data_ptr(), values.numel(), factor)
+
+
+def copied(array: torch.Tensor) -> torch.Tensor:
+    """A copy in the CPU's memory of a short array, by one thread."""
+    return array.cpu() if array.is_cuda else torch.from_numpy(array.numpy().copy())
+
+
+def widened_bytes(vertices: int) -> int:
+    """What widening labels takes on a GPU besides the result."""
+    return 8 * (vertices >> _HALVINGS)
+
+
+def widened(labels: torch.Tensor, result: torch.Tensor) -> torch.Tensor:
+    """``result``, int64, to which ``labels``, int32, the first half of its memory, are copied: from the end, half of those that
+    are left each time, which are written where nothing is to be read any more."""
+    if not labels.is_cuda:
+        _core.widen_labels(result.data_ptr(), len(labels))
+        return result
+    end = len(labels)
+    for _ in range(_HALVINGS):
+        begin = -(-end // 2)
+        result[begin:end] = labels[begin:end]
+        end = begin
+    result[:end] = labels[:end].to(torch.int64)
+    return result
+
+
+def distances(keys: torch.Tensor) -> tuple[torch.Tensor, int]:
+    """Keys of shortest paths, int32 or int64 ``[V]``, as distances, int64, and a vertex whose distance is more than keys can
+    say, or -1. Keys of eight bytes are the result."""
+    wide = keys.dtype == torch.int64
+    if not keys.is_cuda:
+        found = keys if wide else empty(len(keys), torch.int64, keys.device)
+        return found, _core.distances(keys.data_ptr(), keys.itemsize, len(keys), found.data_ptr())
+    # -1 stays, others are unsigned.
+    found = keys if wide else keys.to(torch.int64).add_(1).bitwise_and_(2**32 - 1).sub_(1)
+    at = int(found.argmin() if wide else found.argmax())
+    return found, at if int(found[at]) == (_OVERFLOW if wide else 2**32 + _OVERFLOW) else -1
+
+
+def widths(keys: torch.Tensor, weights: torch.dtype) -> torch.Tensor:
+    """Keys of widest paths, signed numbers ``[V]``, as widths, in place as far as that goes."""
+    floats, least = weights.is_floating_point, torch.iinfo(keys.dtype).min
+    if not keys.is_cuda:
+        found = keys if floats or keys.dtype == torch.int64 else empty(len(keys), torch.int64, keys.device)
+        kind = arrays.WEIGHT_TYPES[weights]
+        _core.widths(keys.data_ptr(), kind.bytes, kind.order, len(keys), found.data_ptr())
+        return found.view(weights) if floats else found
+    if floats:
+        # Keys of negative widths are their bits; those of others, whose sign bit is clear, the complement of the rest.
+        flips = keys.bitwise_not().bitwise_right_shift_(8 * weights.itemsize - 1).bitwise_and_(-least - 1)
+        return keys.bitwise_xor_(flips).view(weights)
+    found = keys.bitwise_xor_(-least - 1).to(torch.int64)
+    return found if keys.dtype == torch.int64 else found.masked_fill_(found == least, torch.iinfo(torch.int64).min)

@@ -1,0 +1,178 @@
+"""Passes over arrays before and after a run, and that on a CPU none of a call's is a loop of PyTorch's."""
+
+from __future__ import annotations
+
+import importlib
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import example, given
+from hypothesis import strategies as st
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+import hinterland as hl
+from hinterland import _core
+from hinterland.graph import passes
+
+sswp = importlib.import_module("hinterland.graph.sswp")  # the name is the function's
+PIECE = 1 << 14
+SIZES = (*range(5), 63, 64, 65, PIECE - 1, PIECE, PIECE + 1, 20 * PIECE + 3, 2**19)  # from 17 pieces on threads share them
+
+
+@pytest.fixture(autouse=True)
+def four_threads():
+    before = _core.num_threads()
+    _core.set_num_threads(4)
+    yield
+    _core.set_num_threads(before)
+
+
+def spread(values, count, dtype):
+    """``count`` elements: ``values`` at random, the last one at the end."""
+    some = torch.tensor(values, dtype=dtype)
+    found = some[torch.randint(len(values), (count,))]
+    found[count - 1 :] = some[-1]
+    return found
+
+
+@pytest.mark.parametrize("count", SIZES)
+def test_arrays_are_filled(device, count):
+    for dtype, value in ((torch.int32, -1), (torch.int32, 0x7F800000), (torch.int64, -(2**62) - 1), (torch.float64, 0)):
+        found = passes.full(count, value, dtype, torch.device(device))
+        assert found.dtype == dtype and found.device == torch.device(device)
+        assert torch.equal(found.cpu(), torch.full((count,), value, dtype=dtype))
+    around = torch.zeros(count + 2, dtype=torch.int32, device=device)
+    passes.fill(around[1:-1], 7)
+    assert around.cpu().tolist() == [0, *[7] * count, 0]
+
+
+@pytest.mark.parametrize("count", SIZES)
+def test_values_are_multiplied(device, count):
+    values = torch.rand(count, dtype=torch.float64)
+    found = values.to(device, copy=True)
+    passes.scale(found, 0.3)
+    assert torch.equal(found.cpu(), values * 0.3)
+
+
+@pytest.mark.parametrize("count", [*SIZES, *range(5, 40)])
+def test_labels_are_widened_where_they_lie(device, count):
+    memory = torch.empty(count, dtype=torch.int64, device=device)
+    labels = memory.view(torch.int32)[:count]
+    known = torch.randint(0, 2**31 - 1, (count,), dtype=torch.int32)
+    labels.copy_(known)
+    assert torch.equal(passes.widened(labels, memory).cpu(), known.long())
+
+
+@given(st.sampled_from(SIZES), st.lists(st.integers(0, 2**32 - 1), min_size=1, max_size=20))
+@example(20 * PIECE + 3, [0, 1, 2**31 - 1, 2**31, 2**32 - 3, 2**32 - 1])
+@example(20 * PIECE + 3, [0, 2**32 - 1, 2**32 - 2])
+@example(1, [2**32 - 2])
+def test_keys_of_four_bytes_as_distances(count, values):
+    keys = spread([value - 2**32 if value >= 2**31 else value for value in values], count, torch.int32)
+    known = keys.numpy().view(np.uint32).astype(np.int64)
+    found, at = passes.distances(keys)
+    assert found.dtype == torch.int64
+    assert np.array_equal(found.numpy(), np.where(known == 2**32 - 1, -1, known))
+    assert at == next(iter(np.flatnonzero(known == 2**32 - 2)), -1)
+
+
+@given(st.sampled_from(SIZES), st.lists(st.integers(-2, 2**63 - 1), min_size=1, max_size=20))
+@example(20 * PIECE + 3, [0, -1, 2**63 - 1])
+@example(20 * PIECE + 3, [0, -1, -2])
+def test_keys_of_eight_bytes_are_distances(count, values):
+    keys = spread(values, count, torch.int64)
+    found, at = passes.distances(keys)
+    assert found is keys and at == next(iter(np.flatnonzero(keys.numpy() == -2)), -1)
+
+
+def test_distances_on_every_device(device):
+    for dtype in (torch.int32, torch.int64):
+        keys = torch.tensor([0, -1, 2**31 - 1, 5], dtype=dtype)
+        found, at = passes.distances(keys.to(device))
+        assert found.tolist() == [0, -1, 2**31 - 1, 5] and at == -1
+        keys[2] = -2
+        assert passes.distances(keys.to(device))[1] == 2
+    assert passes.distances(torch.tensor([-3], dtype=torch.int32, device=device))[0].tolist() == [2**32 - 3]
+
+
+@pytest.mark.parametrize("count", SIZES)
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int32, torch.int64, torch.float32, torch.float64])
+def test_widths_are_what_keys_were_made_of(device, count, dtype):
+    if dtype.is_floating_point:
+        tiny, unset = torch.finfo(dtype).smallest_normal / 4, float("-inf")
+        known = [float("inf"), torch.finfo(dtype).max, 1.5, tiny, 0.0, -tiny, -1.5, torch.finfo(dtype).min]
+    else:
+        least, unset = torch.iinfo(dtype).min, -(2**63)
+        known = [0, 1, torch.iinfo(dtype).max] + [least + 1, -1] * (least < 0)
+    key_type = torch.int64 if dtype.itemsize == 8 else torch.int32
+    made = [sswp._key(value, dtype) for value in known] + [sswp._unset(dtype) % 2 ** (8 * key_type.itemsize)]
+    signed = [key - 2 ** (8 * key_type.itemsize) if key > torch.iinfo(key_type).max else key for key in made]
+    which = torch.randint(len(signed), (count,))
+    found = passes.widths(torch.tensor(signed, dtype=key_type)[which].to(device), dtype)
+    of = torch.tensor([*known, unset], dtype=dtype if dtype.is_floating_point else torch.int64)
+    assert found.dtype == of.dtype and torch.equal(found.cpu(), of[which])
+
+
+class Loops(TorchDispatchMode):
+    """Notes what PyTorch does to more elements than it leaves to one thread."""
+
+    at_least = 1 << 15
+    by_position = ("aten.index.Tensor", "aten.index_put_.default")  # which take as long as there are positions
+
+    def __init__(self):
+        super().__init__()
+        self.seen = set()
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        made = func(*args, **(kwargs or {}))
+        name, returns = str(func), [one.alias_info for one in func._schema.returns]
+        view = bool(returns) and all(alias is not None and not alias.is_write for alias in returns)
+        shown = tree_leaves(args[1:] if name in self.by_position else (args, kwargs, made))
+        large = any(isinstance(one, torch.Tensor) and one.numel() >= self.at_least for one in shown)
+        if large and not view and not name.startswith("aten.empty"):
+            self.seen.add(name)
+        return made
+
+
+CALLS = {
+    "bfs": lambda g: hl.bfs(g, 3),
+    "cc": lambda g: hl.connected_components(g),
+    "sssp": lambda g: hl.sssp(g, 3),
+    "sswp": lambda g: hl.sswp(g, 3),
+    "pagerank": lambda g: hl.pagerank(g),
+    "bc": lambda g: hl.betweenness_centrality(g, sources=[3, 5]),
+    "msbfs": lambda g: hl.multi_source_bfs(g, [3, 5], levels=True),
+}
+
+
+TYPES = [torch.uint8, torch.int32, torch.int64, torch.float32, torch.float64]
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype"), [(name, dtype) for name in CALLS for dtype in (TYPES if name in ("sssp", "sswp") else TYPES[:1])]
+)
+def test_no_call_has_a_loop_of_pytorchs(name, dtype):
+    """On a long grid of 2^17 vertices, which takes more steps than have records; the second call, as the first looks at the
+    weights once."""
+    made = hl.generate("grid", rows=1 << 3, cols=1 << 14, permute=False, weights="uint8")
+    graph = hl.Graph(made.indptr, made.indices, made.weights.to(dtype), directed=False)
+    with hl.prepare(graph, None, "cpu", algorithms="pagerank" if name == "pagerank" else "bfs", weighted=True) as prepared:
+        for given in (graph, prepared):
+            CALLS[name](given)
+            with Loops() as loops:
+                CALLS[name](given)
+            assert not loops.seen
+
+
+def test_loops_of_pytorchs_are_noted():
+    with Loops() as loops:
+        large = torch.empty(Loops.at_least, dtype=torch.int32)
+        large.view(torch.uint8)[8:].view(-1, 2)
+        torch.zeros(Loops.at_least - 1)
+        assert not loops.seen
+        large.fill_(3)
+        large.max()
+        torch.zeros(Loops.at_least)
+    assert loops.seen == {"aten.fill_.Scalar", "aten.max.default", "aten.zeros.default"}
