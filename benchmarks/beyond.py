@@ -15,11 +15,13 @@ from __future__ import annotations
 
 import argparse
 import gc
+import itertools
 import statistics
 import sys
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -178,7 +180,7 @@ def _timed(call: Callable[..., Any], graph: Any, sources: list[int], verify: Any
             verify(graph, source, result)
         del result
     stats = call(graph, sources[0], **where, stats=True).stats
-    row = {"ms": statistics.median(times) * 1e3, "best_ms": min(times) * 1e3, "device": stats["device"]}
+    row = {**_milliseconds(times), "device": stats["device"]}
     return {**row, "bytes": stats["bytes"], "cached": stats["cached"], "gb_s": stats["bytes"] / stats["seconds"] / 1e9}
 
 
@@ -240,25 +242,34 @@ def _epoch(model: torch.nn.Module, loader: Loader, labels: torch.Tensor) -> floa
     return time.perf_counter() - start
 
 
+@dataclass(frozen=True)
+class _Program:
+    """A rival's program, the ending of the files that it reads, and the arguments of each run."""
+
+    name: str
+    ending: str
+    runs: list[tuple[object, ...]]
+
+
 def _rivals(names: list[str], graph: Graph, options: argparse.Namespace) -> dict[str, Any]:
-    """Medians of the programs that are there. For shortest paths GAP has the best delta for a small graph of this kind."""
+    """Times of the programs that are there. For shortest paths GAP has the best delta for a small graph of this kind."""
     sources = draw_sources(graph, min(options.sources, RIVAL_SOURCES), SEED)
     found: dict[str, Any] = {}
-    if names and (programs := GAP.folder(options.gap)) is not None:
-        rows = []
+    if names and (folder := GAP.folder(options.gap)) is not None:
+        programs = []
         for name in names:
             known = gap.ALGORITHMS[name]
-            delta = ("-d", _best_delta(programs, options)) if known.weighted else ()
-            trials = 1 if name == "pagerank" else GAP_TRIALS
-            runs = [("-n", trials, *known.options, *delta, *root) for root in _roots(known.rooted, sources)]
-            rows.append(_rival(GAP, programs, known.program, runs, "wsg" if known.weighted else "sg", graph, options))
-        found["gap"] = rows
-    if names and (programs := EMOGI.folder(options.emogi)) is not None:
-        rows = []
-        for name in names:
-            runs = [("-t", 1, "-m", 2, *root) for root in _roots(gap.ALGORITHMS[name].rooted, sources)]
-            rows.append(_rival(EMOGI, programs, name, runs, "bel", graph, options))
-        found["emogi"] = rows
+            more = ["-n", 1 if name == "pagerank" else GAP_TRIALS, *known.options]
+            more += ["-d", _best_delta(folder, options)] if known.weighted else []
+            runs = [(*more, *root) for root in _roots(known.rooted, sources)]
+            programs.append(_Program(known.program, "wsg" if known.weighted else "sg", runs))
+        found["gap"] = _timed_programs(GAP, folder, programs, graph, options)
+    if names and (folder := EMOGI.folder(options.emogi)) is not None:
+        programs = [
+            _Program(name, "bel", [("-t", 1, "-m", 2, *root) for root in _roots(gap.ALGORITHMS[name].rooted, sources)])
+            for name in names
+        ]
+        found["emogi"] = _timed_programs(EMOGI, folder, programs, graph, options)
     return found
 
 
@@ -266,26 +277,28 @@ def _roots(rooted: bool, sources: list[int]) -> list[tuple[object, ...]]:
     return [("-r", source) for source in sources] if rooted else [()]
 
 
-def _rival(
-    rival: Rival, programs: Path, program: str, runs: list[tuple[object, ...]], ending: str, graph: Graph, options: Any
-) -> dict[str, Any]:
-    """A program's times on the graph in a file of its own; the first trial of several warms up."""
+def _timed_programs(
+    rival: Rival, programs_folder: Path, programs: list[_Program], graph: Graph, options: argparse.Namespace
+) -> list[dict[str, Any]]:
+    """A row for each program; the first of several trials warms up."""
+    rows = []
     with tempfile.TemporaryDirectory(dir=options.folder) as folder:
-        file = Path(folder) / f"graph.{ending}"
-        hl.save_graph(graph if ending != "sg" else graph.without_weights(), file)
-        times = [time for run in runs for time in _after_first(rival.run(programs, program, "-f", file, *run))]
-    row = {
-        "program": program,
-        "options": " ".join(map(str, runs[0])),
-        "ms": statistics.median(times) * 1e3,
-        "best_ms": min(times) * 1e3,
-    }
-    print(row, file=sys.stderr)
-    return row
+        for ending, some in itertools.groupby(programs, key=lambda program: program.ending):
+            file = Path(folder) / f"graph.{ending}"
+            hl.save_graph(graph if ending != "sg" else graph.without_weights(), file)
+            for program in some:
+                trials = [rival.run(programs_folder, program.name, "-f", file, *run) for run in program.runs]
+                times = [seconds for run in trials for seconds in (run[1:] or run)]
+                said = " ".join(map(str, program.runs[0]))
+                rows.append({"program": program.name, "options": said, **_milliseconds(times)})
+                print(rows[-1], file=sys.stderr)
+            for part in Path(folder).iterdir():
+                part.unlink()
+    return rows
 
 
-def _after_first(times: list[float]) -> list[float]:
-    return times[1:] or times
+def _milliseconds(times: list[float]) -> dict[str, float]:
+    return {"ms": statistics.median(times) * 1e3, "best_ms": min(times) * 1e3}
 
 
 def _best_delta(programs: Path, options: argparse.Namespace) -> int:
