@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <limits>
+#include <numeric>
 #include <queue>
 #include <random>
 #include <vector>
@@ -21,7 +22,8 @@ int64_t pulled = 0;  // levels that were searched bottom-up
 using Adjacency = std::vector<std::vector<int>>;
 
 Adjacency random_graph(std::mt19937& random) {
-  const int kind = random() % 5, vertices = kind == 4 ? 600 + random() % 900 : 1 + random() % 300;
+  const int kind = random() % 6;
+  const int vertices = kind == 5 ? 2 * graph::kTaskEdges + 2 : kind == 4 ? 600 + random() % 900 : 1 + random() % 300;
   Adjacency neighbours(vertices);
   const auto any = [&] { return static_cast<int>(random() % vertices); };
   const auto add = [&](int edges, auto source) {
@@ -35,6 +37,12 @@ Adjacency random_graph(std::mt19937& random) {
     for (int v = 0; v < vertices; ++v) neighbours[v] = {(v + 1) % vertices, (v + 7) % vertices};
   if (kind == 4) add(5000, [&] { return vertices / 2; });
   if (kind == 3) add(40 * vertices, any);  // dense groups
+  if (kind == 5) {                         // a hub of two tasks and a few edges more or less, the only way to its neighbours
+    const int hub = any(), length = vertices - random() % 50;
+    for (auto& list : neighbours) list = {hub};
+    neighbours[hub].resize(length);
+    std::iota(neighbours[hub].begin(), neighbours[hub].end(), vertices - length);
+  }
   return neighbours;
 }
 

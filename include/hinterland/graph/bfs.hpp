@@ -244,7 +244,8 @@ HINTERLAND_FN void expand_sparse(Team& team, const Graph& graph, const BfsState<
       const bool is_long = own.length() > kTaskEdges;
       counts.vertices += has;
       counts.edges += own.length();
-      parts.append(is_long ? ceil_div<int64_t>(own.length(), kTaskEdges) : 0, [&](int64_t k) { return Task::of(vertex, k); });
+      parts.append(is_long ? ceil_div<int64_t>(own.most_chunks(), kTaskChunks) : 0,
+                   [&](int64_t k) { return Task::of(vertex, k); });
       if (Warp::any(is_long)) own = lists_of(graph, vertex, has && !is_long, counts);
       visit_chunks(graph, own, vertex, 0, own.chunks, push, counts);
     });
@@ -262,7 +263,7 @@ HINTERLAND_FN void expand_sparse(Team& team, const Graph& graph, const BfsState<
     items([&](int64_t i) {
       const Task part = parts.items[i];
       const auto own = lists_of(graph, part.vertex(), Warp::lane() == 0, counts);
-      const int64_t from = part.first_chunk();
+      const int64_t from = min_of(part.first_chunk(), own.chunks);
       visit_chunks(graph, own, part.vertex(), from, min_of(from + kTaskChunks, own.chunks), push, counts);
     });
     push.finish();

@@ -34,6 +34,8 @@ struct Lists {
   int64_t chunks;      // of all lanes together
 
   HINTERLAND_FN int64_t length() const { return end - begin; }
+  // Chunks that this lane's list takes alone, at the most: it may begin with the last element of a line.
+  HINTERLAND_FN int64_t most_chunks() const { return ceil_div<int64_t>(length() + Warp::kWidth - 1, Warp::kWidth); }
 
   template <class Edges>
   HINTERLAND_FN Lists(const Edges& edges, int64_t list_begin, int64_t list_end, bool active) {
