@@ -20,9 +20,10 @@ from .sssp import PATH_FORMS, Paths, bucket_edges, bucket_width, check_width, pa
 from .traversal import kernel_file
 
 KERNELS = kernel_file("graph/sswp", PATH_FORMS)
-# Buckets from the least to the largest weight, at first: at most so many, and no more than the graph has edges to pay for, each
-# with so many times what it takes without any. On a CPU 64 to 2^18 are as good (docs/notes/thresholds.md).
-_MOST_BUCKETS, _TIMES_PAID = 4096, 2
+# Buckets from the least to the largest weight, at first: at most so many; on a CPU 64 to 2^18 are as good. On a GPU each should
+# have so many times the edges that pay for it. But where vertices have fewer neighbours than that, as on roads, ways are long,
+# and every bucket is worth its time (docs/notes/thresholds.md).
+_MOST_BUCKETS, _TIMES_PAID, _FEW_NEIGHBORS = 4096, 8, 5
 
 
 @dataclass(frozen=True, repr=False)
@@ -83,9 +84,15 @@ def sswp(
         raise GraphError(f"weights[{at}] is {weights.least}, which stands for no path at all; raise it by one")
     prepared = prepared_for(graph, "sswp", gpu_budget, device, weighted=True)
     ends = _key(weights.least, dtype), _key(weights.most, dtype)
-    buckets = given.num_edges // (_TIMES_PAID * bucket_edges(given.num_vertices, prepared.device))
-    width = bucket_width(mode, delta, max(1.0, (ends[0] - ends[1]) / min(max(1, buckets), _MOST_BUCKETS)))
+    width = bucket_width(mode, delta, max(1.0, (ends[0] - ends[1]) / _buckets(given, prepared.device)))
     return SswpResult(*search(_PATHS, prepared, source, mode, width, stats))
+
+
+def _buckets(graph: Graph, device: torch.device) -> int:
+    degree = graph.num_edges / max(1, graph.num_vertices - graph.num_isolated)
+    if device.type == "cpu" or degree < _FEW_NEIGHBORS:
+        return _MOST_BUCKETS
+    return max(1, min(_MOST_BUCKETS, graph.num_edges // (_TIMES_PAID * bucket_edges(graph.num_vertices, device))))
 
 
 def _key(weight: float, dtype: torch.dtype) -> int:
