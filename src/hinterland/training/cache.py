@@ -266,8 +266,7 @@ def plan_cache(
         pages = bare.page_scores(scores).clamp_(min=0).sort(descending=True).values if lists else torch.zeros(0)
         edge, row = costs.edge_host - costs.edge_gpu, costs.row_host - costs.row_gpu
         entries = Entries(
-            # Whole numbers: those of 32 bits are sorted five times as fast.
-            rows=row_scores.to(torch.int32).sort(descending=True).values.double() * (each * row),
+            rows=_falling(row_scores) * (each * row),
             row_bytes=features.row_bytes,
             pages=pages * (each * edge),
             all_edges=counts.edges * each * edge,
@@ -289,6 +288,11 @@ def plan_cache(
     return CachePlan(
         policy, size, kept, costs, counts.batches, rows_each, edges_each, predicted, given, fetched, row_scores, scores
     )
+
+
+def _falling(counts: torch.Tensor) -> torch.Tensor:
+    """Whole numbers, sorted as those of 32 bits, which takes a fifth of the time."""
+    return counts.to(torch.int32).sort(descending=True).values.double()
 
 
 def _predicted(lists: View, counts: _Counts, costs: Costs, kept: Split, served: float, halves: Sequence[torch.Tensor]) -> Rates:
