@@ -9,6 +9,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "core/parallel.hpp"
@@ -69,7 +70,7 @@ class ListSearch {
 
   const graph::Frontier& frontier() const { return state_.frontier; }
 
-  // Levels of so many vertices ascend. They are listed twice, and counted the second time.
+  // Levels of so many vertices ascend: they are made bitmaps, and counted, and listed again if they are pushed.
   int64_t large() const { return ceil_div(graph_.num_vertices, kAscendFrom); }
 
   // body(begin, end) for pieces of the vertices, in whole groups.
@@ -81,7 +82,8 @@ class ListSearch {
 
   void step(int64_t depth) {
     frontier().begin_step(depth, team_.now_ns());
-    if (as_list_ && found_ >= large()) relist(depth);
+    const bool is_large = as_list_ && found_ >= large();
+    if (is_large) map(depth);
     frontier().control->vertices[depth % 2] = found_;
     frontier().control->edges[depth % 2] = found_edges_;
     frontier().begin_visit(depth, 0, team_.now_ns());
@@ -89,11 +91,12 @@ class ListSearch {
     found_edges_ = 0;
     if (frontier().reached(depth) == graph_.num_vertices) return;  // no edge finds another vertex
     if (incoming_ != nullptr && edges * kFewEdges > graph_.num_edges && pulls(depth)) {
-      if (as_list_) each_group([&](int64_t group) { front_[group] = at(group, depth); });
+      if (as_list_ && !is_large) map_list(vertices);
       as_list_ = false;
       pull(depth);
     } else {
-      if (!as_list_) list_bitmap();
+      if (is_large) end_ -= vertices;
+      if (is_large || !as_list_) list_bitmap();
       as_list_ = true;
       push(depth, vertices);
     }
@@ -144,7 +147,7 @@ class ListSearch {
   };
 
   // body(list) in a thread that appends to the list, whose length is `count`. Edges are counted once for a level: of a small one as it
-  // is found, of a large one as it is listed again, of one that was pulled by Found.
+  // is found, of a large one as its bitmap is made, of one that was pulled by Found.
   template <class Body>
   void listing(int64_t& count, int64_t counted, const Body& body) {
     int64_t edges = 0;
@@ -265,8 +268,7 @@ class ListSearch {
   template <class Parts>
   uint32_t pull_group(const Graph& incoming, int64_t group, int64_t level, Parts& parts, Found& found, Counts& counts) const {
     uint32_t bits = 0;
-    for_each_of(group, [&](int64_t vertex) {
-      if (words_[vertex] != kUnset) return;
+    for_each_bit(group, words_that(group, [](uint64_t word) { return word == kUnset; }), [&](int64_t vertex) {
       const auto list = graph::ListBounds::alone(incoming, vertex, counts);
       const int64_t length = list.end - list.begin;
       if (length > graph::kTaskEdges) {
@@ -299,46 +301,68 @@ class ListSearch {
     });
   }
 
-  template <class Body>
-  void for_each_of(int64_t group, const Body& body) const {
-    const int64_t begin = group * graph::kGroup, end = std::min(begin + graph::kGroup, graph_.num_vertices);
-    for (int64_t vertex = begin; vertex < end; ++vertex) body(vertex);
-  }
-
-  // The vertices of a group that are in level `depth`.
-  uint32_t at(int64_t group, int64_t depth) const {
+  // Which words of a group test(word) holds for. Eight answers, a byte each, become eight bits by one product.
+  template <class Test>
+  uint32_t words_that(int64_t group, const Test& test) const {
+    const int64_t begin = group * graph::kGroup, count = std::min<int64_t>(graph::kGroup, graph_.num_vertices - begin);
+    uint8_t holds[graph::kGroup] = {};
+    if (count == graph::kGroup)
+      for (int64_t i = 0; i < graph::kGroup; ++i) holds[i] = test(words_[begin + i]);  // several at once
+    else
+      for (int64_t i = 0; i < count; ++i) holds[i] = test(words_[begin + i]);
     uint32_t bits = 0;
-    for_each_of(group, [&](int64_t vertex) { bits |= is_at(words_[vertex], depth) ? graph::bit_of(vertex) : 0; });
+    for (int i = 0; i < graph::kGroup; i += 8) {
+      uint64_t eight;
+      std::memcpy(&eight, holds + i, 8);
+      bits |= static_cast<uint32_t>(eight * 0x0102040810204080 >> 56) << i;
+    }
     return bits;
   }
 
   template <class Body>
-  void each_group(const Body& body) {
+  static void for_each_bit(int64_t group, uint32_t bits, const Body& body) {
+    for (; bits != 0; bits &= bits - 1) body(group * graph::kGroup + stdlib::countr_zero(bits));
+  }
+
+  // body(group) for the groups of vertices [begin, end).
+  template <class Body>
+  static void each_group(int64_t begin, int64_t end, const Body& body) {
+    for (int64_t group = begin / graph::kGroup; group * graph::kGroup < end; ++group) body(group);
+  }
+
+  // The bitmap of level `depth`, by its words, and how many edges lead out of it.
+  void map(int64_t depth) {
+    found_edges_ = 0;
     each_piece([&](int64_t begin, int64_t end) {
-      for (int64_t group = begin / graph::kGroup; group * graph::kGroup < end; ++group) body(group);
+      int64_t edges = 0;
+      each_group(begin, end, [&](int64_t group) {
+        front_[group] = words_that(group, [depth](uint64_t word) { return is_at(word, depth); });
+        for_each_bit(group, front_[group], [&](int64_t vertex) { edges += degree(vertex); });
+      });
+      if (edges != 0) atomic_add(found_edges_, edges);
     });
   }
 
-  // Lists what bits(group) says of each group, ascending within each piece, in the place of what is listed from `begin` on.
-  template <class Bits>
-  void list_groups(int64_t begin, int64_t counted, const Bits& bits) {
-    end_ = begin;
+  // The bitmap of a small level, by its list.
+  void map_list(int64_t vertices) {
+    each_piece([&](int64_t begin, int64_t end) { each_group(begin, end, [&](int64_t group) { front_[group] = 0; }); });
+    const Id* const list = listed_ + end_ - vertices;
+    team_.static_for(vertices, [&](const auto& ranges) {
+      ranges([&](int64_t i, int64_t) { atomic_or(front_[graph::group_of(list[i])], graph::bit_of(list[i])); });
+    });
+  }
+
+  // Lists the bitmap, ascending within each piece, after all that is listed.
+  void list_bitmap() {
     int64_t taken = 0;
-    each_piece([&](int64_t first, int64_t last) {
-      listing(taken, counted, [&](auto& list) {
-        for (int64_t group = first / graph::kGroup; group * graph::kGroup < last; ++group)
-          for (uint32_t rest = bits(group); rest != 0; rest &= rest - 1)
-            list.append(static_cast<Id>(group * graph::kGroup + stdlib::countr_zero(rest)));
+    each_piece([&](int64_t begin, int64_t end) {
+      listing(taken, 0, [&](auto& list) {
+        each_group(begin, end, [&](int64_t group) {
+          for_each_bit(group, front_[group], [&](int64_t vertex) { list.append(static_cast<Id>(vertex)); });
+        });
       });
     });
     end_ += taken;
-  }
-  void relist(int64_t depth) {
-    found_edges_ = 0;
-    list_groups(end_ - found_, found_, [&](int64_t group) { return at(group, depth); });
-  }
-  void list_bitmap() {
-    list_groups(end_, 0, [&](int64_t group) { return front_[group]; });
   }
 
   const Graph& graph_;

@@ -44,8 +44,8 @@ WEIGHT_CLASSES = {
     torch.float64: "double",
 }
 # Edges that are read in the time that a step takes without any. Chosen for GPUs: a step takes 11 us, and the link brings 2^17
-# edges in it at most (docs/notes/traversal-on-h200.md). On a CPU 2^7 to 2^14 are all as good (docs/notes/thresholds.md).
-_GPU_STEP_EDGES, _CPU_BUCKET_EDGES = 1 << 15, 1 << 10
+# edges in it at most (docs/notes/traversal-on-h200.md). Each thread of a CPU needs some to be worth waking, or waiting for.
+_GPU_STEP_EDGES, _CPU_THREAD_EDGES = 1 << 15, 1 << 9
 _STEP_VERTICES = 256  # for which a bucket's look at the bitmap takes as long as an edge: eight words. docs/notes/thresholds.md
 
 
@@ -282,7 +282,7 @@ def _run(
 def bucket_edges(vertices: int, device: torch.device) -> int:
     """Edges that take as long as a bucket does without any."""
     if device.type == "cpu":
-        return _CPU_BUCKET_EDGES
+        return _CPU_THREAD_EDGES * _core.num_threads()
     return _GPU_STEP_EDGES + vertices // _STEP_VERTICES  # a new bucket looks at a word for each 32 vertices
 
 
