@@ -52,9 +52,11 @@ class SumOverLists {
     }
   }
 
-  // A piece of a plain list at once (visit.hpp).
+  // A piece of a plain list at once (visit.hpp). One of nothing, as of a list that the tasks before have read, is not the
+  // task's first.
   template <class Graph, class Counts>
   HINTERLAND_APART void run(const Graph& graph, int64_t vertex, const Piece& run, Counts& counts) {
+    if (run.length() == 0) return;
     const Values values = values_;  // a copy, which no store can change
     add(vertex, sum_over_list(graph, vertex, run, values, counts));
   }
