@@ -1,6 +1,6 @@
 // Breadth-first search as a warp of a GPU does it, against a queue: random graphs with hubs, gaps, empty lists and edge arrays
-// that begin anywhere within a cache line, and lists about as long as they are cut, plain and packed. Prints the first seed that
-// goes wrong.
+// that begin anywhere within a cache line, and lists about as long as they are cut, plain and packed. Prints the first seed
+// that goes wrong.
 #include <algorithm>
 #include <cstdio>
 #include <limits>

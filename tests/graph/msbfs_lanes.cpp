@@ -1,6 +1,6 @@
-// Multi-source search as a warp of a GPU does it, against queues: random graphs with hubs, gaps, empty lists and edge arrays that
-// begin anywhere within a cache line, and lists about as long as they are cut, plain and packed. Prints the first seed that goes
-// wrong.
+// Multi-source search as a warp of a GPU does it, against queues: random graphs with hubs, gaps, empty lists and edge arrays
+// that begin anywhere within a cache line, and lists about as long as they are cut, plain and packed. Prints the first seed that
+// goes wrong.
 #include <algorithm>
 #include <cstdio>
 #include <queue>

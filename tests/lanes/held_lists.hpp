@@ -12,9 +12,9 @@ namespace hinterland {
 
 using Adjacency = std::vector<std::vector<int>>;
 
-// The first `heads_per_vertex` neighbours of each list are there once more. Plain edges, and all weights, come after `padding` that
-// belong to nobody, so they begin anywhere within a cache line; lists that are packed must ascend. Weights are in the order of the
-// lists. `narrow`: of either kind of offsets, a bit each.
+// The first `heads_per_vertex` neighbours of each list are there once more. Plain edges, and all weights, come after `padding`
+// that belong to nobody, so they begin anywhere within a cache line; lists that are packed must ascend. Weights are in the order
+// of the lists. `narrow`: of either kind of offsets, a bit each.
 template <class Graph>
 class HeldLists {
   using Edge = typename Graph::Edge;

@@ -1,5 +1,5 @@
-// Graphs with lists that are about as long as some tasks together, the only way to their neighbours: where lists are cut in a way
-// that loses an edge, a vertex is lost. All lists ascend.
+// Graphs with lists that are about as long as some tasks together, the only way to their neighbours: where lists are cut in a
+// way that loses an edge, a vertex is lost. All lists ascend.
 #pragma once
 
 #include <algorithm>
@@ -80,8 +80,8 @@ inline HubGraph hubs_in_a_crowd(std::mt19937& random, int count, int crowd) {
   return {lists, start};
 }
 
-// Hubs that the same vertices lead to, and a crowd besides, one of it to each: in the hub's list of in-neighbours a search meets
-// that one alone, which is the last, or about where a task ends. Hubs lack up to 4 of the vertices.
+// Hubs that the same vertices lead to, and a crowd besides, one of it to each: in the hub's list of in-neighbours a search
+// meets that one alone, which is the last, or about where a task ends. Hubs lack up to 4 of the vertices.
 inline HubGraph hubs_seen_by_one(std::mt19937& random, int count, int crowd) {
   const int others = graph::kTaskEdges + hub_length(random, 2) - 1, vertices = 1 + count + others + crowd,
             tasks = others / graph::kTaskEdges;
