@@ -1,5 +1,6 @@
 // Betweenness centrality as a warp of a GPU computes it, against Brandes' algorithm with a queue and a stack: random graphs with
-// hubs, parallel edges, and edge arrays that begin anywhere within a cache line. Prints the first seed that goes wrong.
+// hubs, parallel edges, and edge arrays that begin anywhere within a cache line, and lists about as long as they are cut, plain
+// and packed. Prints the first seed that goes wrong.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -7,15 +8,13 @@
 #include <vector>
 
 #include "hinterland/graph/bc.hpp"
+#include "hubs.hpp"
 #include "lane_team.hpp"
-#include "offset_widths.hpp"
 #include "scratch.hpp"
 
 using namespace hinterland;
 
 namespace {
-
-using Adjacency = std::vector<std::vector<int>>;
 
 Adjacency random_graph(std::mt19937& random) {
   const int kind = random() % 4, vertices = 1 + random() % (kind == 3 ? 80 : 300);
@@ -49,31 +48,17 @@ std::vector<double> brandes(const Adjacency& neighbours, int source) {
   return delta;
 }
 
-template <class Edge>
-bool agrees(unsigned seed) {
-  std::mt19937 random(seed);
-  const Adjacency neighbours = random_graph(random);
-  const int64_t vertices = neighbours.size(), padding = random() % 40;
+template <class Graph>
+bool agrees(const Adjacency& neighbours, int start, std::mt19937& random) {
+  const int64_t vertices = neighbours.size();
   const int64_t history_size = random() % 2 == 0 ? 2 * vertices + 2 : random() % (vertices + 1);  // room for all levels, or not
-
-  std::vector<int64_t> offsets{0};
-  std::vector<Edge> edges(padding, -1);
-  for (const auto& list : neighbours) {
-    edges.insert(edges.end(), list.begin(), list.end());
-    offsets.push_back(edges.size() - padding);
-  }
-  const HeldOffsets held(offsets, seed % 2);
-  graph::GraphWords words{};
-  words.num_vertices = vertices;
-  words.num_edges = offsets.back();
-  words.offsets = held.view();
-  words.edges.home = edges.data() + padding;
-  const graph::Csr<Edge> graph(words);
+  const HeldLists<Graph> held(neighbours, random() % 40, 0, random());
+  const Graph graph(held.words);
 
   std::vector<int32_t> levels(vertices, -1);
   std::vector<double> sigma(vertices), scores(vertices), expected(vertices);
   for (int turn = 0; turn < 2; ++turn) {
-    const int source = random() % vertices;
+    const int source = turn == 0 && start >= 0 ? start : random() % vertices;
     const std::vector<double> delta = brandes(neighbours, source);
     graph::BcParams p{};
     p.levels = levels.data();
@@ -97,12 +82,32 @@ bool agrees(unsigned seed) {
   return true;
 }
 
+template <class Graph>
+bool finds(unsigned seed) {
+  std::mt19937 random(seed);
+  const Adjacency neighbours = random_graph(random);
+  return agrees<Graph>(neighbours, -1, random);
+}
+
+template <class Graph>
+bool finds_hubs(unsigned seed) {
+  std::mt19937 random(seed);
+  const HubGraph hubs = seed % 2 == 0 ? chain_of_hubs(random, 1 + random() % 2, 2) : hubs_in_a_crowd(random, 2, 150);
+  return agrees<Graph>(hubs.lists, hubs.start, random);
+}
+
 }  // namespace
 
 int main() {
   for (unsigned seed = 0; seed < Lanes::rounds(24); ++seed)
-    if (!agrees<int32_t>(seed) || !agrees<int64_t>(seed)) {
+    if (!finds<graph::Csr<int32_t>>(seed) || !finds<graph::Csr<int64_t>>(seed)) {
       std::printf("seed %u\n", seed);
+      return 1;
+    }
+  for (unsigned seed = 0; seed < Lanes::rounds(8); ++seed)
+    if (!finds_hubs<graph::Csr<int32_t>>(seed) || !finds_hubs<graph::Csr<int64_t>>(seed) ||
+        !finds_hubs<graph::PackedCsr<int32_t>>(seed)) {
+      std::printf("hubs, seed %u\n", seed);
       return 1;
     }
 }

@@ -1,16 +1,16 @@
 // Breadth-first search as a warp of a GPU does it, against a queue: random graphs with hubs, gaps, empty lists and edge arrays
-// that begin anywhere within a cache line. Prints the first seed that goes wrong.
+// that begin anywhere within a cache line, and lists about as long as they are cut, plain and packed. Prints the first seed
+// that goes wrong.
 #include <algorithm>
 #include <cstdio>
 #include <limits>
-#include <numeric>
 #include <queue>
 #include <random>
 #include <vector>
 
 #include "hinterland/graph/bfs.hpp"
+#include "hubs.hpp"
 #include "lane_team.hpp"
-#include "offset_widths.hpp"
 #include "scratch.hpp"
 
 using namespace hinterland;
@@ -19,11 +19,8 @@ namespace {
 
 int64_t pulled = 0;  // levels that were searched bottom-up
 
-using Adjacency = std::vector<std::vector<int>>;
-
 Adjacency random_graph(std::mt19937& random) {
-  const int kind = random() % 6;
-  const int vertices = kind == 5 ? 2 * graph::kTaskEdges + 2 : kind == 4 ? 600 + random() % 900 : 1 + random() % 300;
+  const int kind = random() % 5, vertices = kind == 4 ? 600 + random() % 900 : 1 + random() % 300;
   Adjacency neighbours(vertices);
   const auto any = [&] { return static_cast<int>(random() % vertices); };
   const auto add = [&](int edges, auto source) {
@@ -37,28 +34,12 @@ Adjacency random_graph(std::mt19937& random) {
     for (int v = 0; v < vertices; ++v) neighbours[v] = {(v + 1) % vertices, (v + 7) % vertices};
   if (kind == 4) add(5000, [&] { return vertices / 2; });
   if (kind == 3) add(40 * vertices, any);  // dense groups
-  if (kind == 5) {                         // a hub of two tasks and a few edges more or less, the only way to its neighbours
-    const int hub = any(), length = vertices - random() % 50;
-    for (auto& list : neighbours) list = {hub};
-    neighbours[hub].resize(length);
-    std::iota(neighbours[hub].begin(), neighbours[hub].end(), vertices - length);
-  }
   return neighbours;
 }
 
-template <class Edge, class Id>
-bool agrees(unsigned seed) {
-  std::mt19937 random(seed);
-  const Adjacency neighbours = random_graph(random);
-  const int64_t vertices = neighbours.size(), padding = random() % 40, source = random() % vertices;
-
-  std::vector<int64_t> offsets{0};
-  std::vector<Edge> edges(padding, -1);
-  for (const auto& list : neighbours) {
-    edges.insert(edges.end(), list.begin(), list.end());
-    offsets.push_back(edges.size() - padding);
-  }
-
+template <class Graph, class Id>
+bool agrees(const Adjacency& neighbours, int64_t source, std::mt19937& random) {
+  const int64_t vertices = neighbours.size();
   std::vector<int32_t> levels(vertices, -1);
   std::vector<Id> parents(vertices, std::numeric_limits<Id>::max());
   std::queue<int> queue({static_cast<int>(source)});
@@ -74,44 +55,17 @@ bool agrees(unsigned seed) {
     }
   }
 
-  const HeldOffsets held(offsets, seed % 2);
-  graph::GraphWords words{};
-  words.num_vertices = vertices;
-  words.num_edges = offsets.back();
-  words.offsets = held.view();
-  words.edges.home = edges.data() + padding;
-  const graph::Csr<Edge> graph(words);
-
-  // The transposed graph, its lists ascending, with some heads.
-  std::vector<std::vector<int>> before(vertices);
-  for (int64_t u = 0; u < vertices; ++u)
-    for (int v : neighbours[u]) before[v].push_back(u);
-  std::vector<int64_t> in_offsets{0};
-  std::vector<Edge> in_edges;
-  const int64_t heads_per_vertex = random() % 4;
-  std::vector<Edge> heads(heads_per_vertex * vertices, -1);
-  for (int64_t v = 0; v < vertices; ++v) {
-    for (size_t j = 0; j < before[v].size() && static_cast<int64_t>(j) < heads_per_vertex; ++j)
-      heads[j * vertices + v] = before[v][j];
-    in_edges.insert(in_edges.end(), before[v].begin(), before[v].end());
-    in_offsets.push_back(in_edges.size());
-  }
-  const HeldOffsets in_held(in_offsets, seed / 2 % 2);
-  graph::GraphWords in_words = words;
-  in_words.offsets = in_held.view();
-  in_words.edges.home = in_edges.data();
-  in_words.heads = heads.data();
-  in_words.heads_per_vertex = heads_per_vertex;
-  const graph::Csr<Edge> incoming(in_words);
-
-  for (const graph::Csr<Edge>* in : {static_cast<const graph::Csr<Edge>*>(nullptr), &incoming}) {
+  const HeldLists<Graph> out(neighbours, random() % 40, 0, random()),
+      before(transposed(neighbours), random() % 40, random() % 4, random());
+  const Graph graph(out.words), incoming(before.words);
+  for (const Graph* in : {static_cast<const Graph*>(nullptr), &incoming}) {
     std::vector<int32_t> found_levels(vertices, -1);
     std::vector<Id> found_parents(vertices, graph::BfsState<Id>::kUnset);
     graph::BfsParams p{};
     p.parents = found_parents.data();
     p.levels = found_levels.data();
-    std::vector<char> scratch = scratch_of<graph::BfsState<Id>>(p, vertices, offsets.back());
-    const graph::BfsState<Id> state(p, vertices, offsets.back());
+    std::vector<char> scratch = scratch_of<graph::BfsState<Id>>(p, vertices, graph.num_edges);
+    const graph::BfsState<Id> state(p, vertices, graph.num_edges);
     Lanes::run([&] {
       LaneTeam team;
       bfs(team, graph, in, state, source);
@@ -126,12 +80,38 @@ bool agrees(unsigned seed) {
   return true;
 }
 
+template <class Edge>
+using Plain = graph::Csr<Edge>;
+template <class Edge>
+using Packed = graph::PackedCsr<Edge>;
+
+template <class Graph, class Id>
+bool finds(unsigned seed) {
+  std::mt19937 random(seed);
+  const Adjacency neighbours = random_graph(random);
+  return agrees<Graph, Id>(neighbours, random() % neighbours.size(), random);
+}
+
+template <class Graph, class Id>
+bool finds_hubs(unsigned seed) {
+  std::mt19937 random(seed);
+  const HubGraph hubs = random_hubs(random, seed);
+  return agrees<Graph, Id>(hubs.lists, hubs.start, random);
+}
+
 }  // namespace
 
 int main() {
-  for (unsigned seed = 0; seed < Lanes::rounds(40); ++seed)
-    if (!agrees<int32_t, uint32_t>(seed) || !agrees<int64_t, uint32_t>(seed) || !agrees<int64_t, uint64_t>(seed)) {
+  for (unsigned seed = 0; seed < Lanes::rounds(36); ++seed)
+    if (!finds<Plain<int32_t>, uint32_t>(seed) || !finds<Plain<int64_t>, uint32_t>(seed) ||
+        !finds<Plain<int64_t>, uint64_t>(seed)) {
       std::printf("seed %u\n", seed);
+      return 1;
+    }
+  for (unsigned seed = 0; seed < Lanes::rounds(18); ++seed)
+    if (!finds_hubs<Plain<int32_t>, uint32_t>(seed) ||
+        !(seed % 2 == 0 ? finds_hubs<Plain<int64_t>, uint64_t>(seed) : finds_hubs<Packed<int32_t>, uint32_t>(seed))) {
+      std::printf("hubs, seed %u\n", seed);
       return 1;
     }
   if (pulled == 0) {

@@ -42,8 +42,8 @@ struct Packed {
 
   // The graph as it is now, with either kind of offsets in four bytes or in eight.
   graph::GraphWords view(int widths) {
-    const auto of_all = [&](std::vector<int64_t> some) {  // vertices behind the last list have none
-      some.resize(vertices + 1, some.back());
+    const auto of_all = [&](std::vector<int64_t> some) {  // vertices behind the last list have none; nobody reads all of many
+      some.resize(std::min<int64_t>(vertices, 1 << 17) + 1, some.back());
       return some;
     };
     held = HeldOffsets(of_all(offsets), widths % 2);
@@ -63,14 +63,19 @@ struct Packed {
   HeldOffsets held, held_at;
 };
 
+template <class Edge>
+using Metered = graph::PackedCsr<Edge, graph::NoWeight, memory::Metered>;
+
 Adjacency random_lists(std::mt19937_64& random, int64_t lists, int64_t vertices) {
   Adjacency neighbours(lists);
   const int kind = random() % 3;
+  const int staged = random() % 2 == 0 ? graph::kPackedBlock : graph::PackedFinder<Metered<int32_t>>::kStaged;
   const int64_t near = 1 + random() % vertices;  // a narrow range makes parallel edges
   for (auto& list : neighbours) {
     const int hub = random() % 40;
     list.resize(kind == 0 ? random() % 2 * (random() % 60) : kind == 1 ? random() % 5 : 20 + random() % 40);
-    if (hub == 0) list.resize(3000);
+    if (hub == 0) list.resize((1 + random() % 2) * graph::kTaskEdges + random() % 81 - 40);
+    if (hub == 1) list.resize((1 + random() % 3) * staged + random() % 5 - 2);
     for (int64_t& v : list) v = vertices - 1 - random() % near;
     std::sort(list.begin(), list.end());
   }
@@ -97,9 +102,6 @@ struct Collect {
 };
 
 template <class Edge>
-using Metered = graph::PackedCsr<Edge, graph::NoWeight, memory::Metered>;
-
-template <class Edge>
 bool visits_every_edge(unsigned seed, int64_t vertices) {
   std::mt19937_64 random(seed);
   const int64_t lists = 1 + random() % 200;
@@ -108,7 +110,7 @@ bool visits_every_edge(unsigned seed, int64_t vertices) {
   const Metered<Edge> graph(packed.view(seed));
 
   const int64_t groups = ceil_div<int64_t>(lists, graph::kGroup);
-  HeldFrontier held(vertices, graph.num_edges);
+  HeldFrontier held(lists, graph.num_edges);
   const graph::Frontier& frontier = held.frontier;
   std::fill_n(frontier.current, frontier.num_groups, 0);
   Edges expected;
@@ -273,7 +275,8 @@ int main() {
   int64_t pulled = 0;
   for (unsigned seed = 0; seed < 8; ++seed) {
     const std::pair<const char*, bool> checks[] = {
-        {"visit", visits_every_edge<int32_t>(seed, 200) && visits_every_edge<int64_t>(seed, 70000)},
+        {"visit", visits_every_edge<int32_t>(seed, 200) && visits_every_edge<int64_t>(seed, 70000) &&
+                      visits_every_edge<int64_t>(seed, int64_t{1} << 40)},
         {"find", finds_neighbours<int32_t>(seed) && finds_neighbours<int64_t>(seed)},
         {"search", searches(seed, pulled)},
         {"damage", survives(seed)},

@@ -36,8 +36,13 @@ bool once_each(unsigned seed, int64_t largest_size) {
   std::mt19937 random(seed);
   const int64_t vertices = 1 + random() % 200, size = 1 + random() % largest_size;
   std::vector<int64_t> offsets{0};
-  for (int64_t v = 0; v < vertices; ++v)
-    offsets.push_back(offsets.back() + (random() % 20 == 0 ? random() % 400 : random() % 9));
+  // Some lists are about as long as some requests of a warp, or tiles, together.
+  for (int64_t v = 0; v < vertices; ++v) {
+    const int64_t kind = random() % 40, several = 1 + random() % 3, more = static_cast<int64_t>(random() % 5) - 2;
+    const int64_t whole = kind == 1 ? graph::kEmogiInFlight * kWarpLanes : kind == 2 ? kWarpLanes : size;
+    const int64_t length = kind == 0 ? random() % 400 : kind < 4 ? several * whole + more : random() % 9;
+    offsets.push_back(offsets.back() + std::max<int64_t>(length, 0));
+  }
   const std::vector<Edge> edges(offsets.back() + 1);
   const std::vector<int64_t> firsts = first_vertices(offsets, size);
   const Assignment assignment{

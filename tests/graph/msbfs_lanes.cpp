@@ -1,5 +1,6 @@
-// Multi-source search as a warp of a GPU does it, against queues: random graphs with hubs, gaps, empty lists and edge arrays that
-// begin anywhere within a cache line. Prints the first seed that goes wrong.
+// Multi-source search as a warp of a GPU does it, against queues: random graphs with hubs, gaps, empty lists and edge arrays
+// that begin anywhere within a cache line, and lists about as long as they are cut, plain and packed. Prints the first seed that
+// goes wrong.
 #include <algorithm>
 #include <cstdio>
 #include <queue>
@@ -7,8 +8,8 @@
 #include <vector>
 
 #include "hinterland/graph/msbfs.hpp"
+#include "hubs.hpp"
 #include "lane_team.hpp"
-#include "offset_widths.hpp"
 #include "scratch.hpp"
 
 using namespace hinterland;
@@ -17,8 +18,6 @@ namespace {
 
 int64_t pulled = 0;  // levels that were searched bottom-up
 int64_t both = 0;    // and of these, those that were pushed for some sources
-
-using Adjacency = std::vector<std::vector<int>>;
 
 Adjacency random_graph(std::mt19937& random) {
   const int vertices = 1 + random() % 300, kind = random() % 4;
@@ -34,48 +33,19 @@ Adjacency random_graph(std::mt19937& random) {
   return neighbours;
 }
 
-// Arrays of a graph, its edges after some that belong to nobody, and the first `heads_per_vertex` of each list once more.
-template <class Edge>
-struct Arrays {
-  HeldOffsets held;
-  std::vector<Edge> edges, heads;
-  graph::GraphWords words{};
-
-  Arrays(const Adjacency& lists, int64_t padding, int64_t heads_per_vertex, bool narrow)
-      : edges(padding, -1), heads(heads_per_vertex * lists.size(), -1) {
-    std::vector<int64_t> offsets{0};
-    for (size_t v = 0; v < lists.size(); ++v) {
-      for (size_t j = 0; j < lists[v].size() && static_cast<int64_t>(j) < heads_per_vertex; ++j)
-        heads[j * lists.size() + v] = lists[v][j];
-      edges.insert(edges.end(), lists[v].begin(), lists[v].end());
-      offsets.push_back(edges.size() - padding);
-    }
-    held = HeldOffsets(offsets, narrow);
-    words.num_vertices = lists.size();
-    words.num_edges = offsets.back();
-    words.offsets = held.view();
-    words.edges.home = edges.data() + padding;
-    words.heads = heads.data();
-    words.heads_per_vertex = heads_per_vertex;
-  }
-};
-
-template <class Edge, class Mask>
-bool agrees(unsigned seed) {
-  std::mt19937 random(seed);
-  const Adjacency neighbours = random_graph(random);
-  const int64_t vertices = neighbours.size(), count = 1 + random() % (8 * sizeof(Mask));
-  Adjacency before(vertices);
-  for (int64_t u = 0; u < vertices; ++u)
-    for (int v : neighbours[u]) before[v].push_back(u);
-  const Arrays<Edge> out(neighbours, random() % 40, 0, seed % 2), in(before, random() % 40, random() % 4, seed / 2 % 2);
-  const graph::Csr<Edge> graph(out.words), incoming(in.words);
+template <class Graph, class Mask>
+bool agrees(const Adjacency& neighbours, int start, std::mt19937& random) {
+  const int64_t vertices = neighbours.size(), count = 1 + random() % (start < 0 ? 8 * sizeof(Mask) : 8);
+  const HeldLists<Graph> out(neighbours, random() % 40, 0, random()),
+      in(transposed(neighbours), random() % 40, random() % 4, random());
+  const Graph graph(out.words), incoming(in.words);
 
   std::vector<int64_t> sources(count), reached(count), sums(count), farthest(count);
   std::vector<int32_t> levels(count * vertices, -1);
   for (int64_t i = 0; i < count; ++i) {
     int32_t* level = levels.data() + i * vertices;
-    sources[i] = random() % vertices;
+    const auto& near = neighbours[std::max(start, 0)];
+    sources[i] = start < 0 ? random() % vertices : i == 0 ? start : near[random() % near.size()];
     std::queue<int> queue({static_cast<int>(sources[i])});
     for (level[sources[i]] = 0; !queue.empty(); queue.pop()) {
       const int u = queue.front();
@@ -85,7 +55,7 @@ bool agrees(unsigned seed) {
     }
   }
 
-  for (const graph::Csr<Edge>* in : {static_cast<const graph::Csr<Edge>*>(nullptr), &incoming}) {
+  for (const Graph* in : {static_cast<const Graph*>(nullptr), &incoming}) {
     std::vector<int32_t> found(count * vertices, -1);
     graph::MsBfsParams p{};
     p.levels = found.data();
@@ -112,12 +82,35 @@ bool agrees(unsigned seed) {
   return true;
 }
 
+template <class Graph, class Mask>
+bool finds(unsigned seed) {
+  std::mt19937 random(seed);
+  const Adjacency neighbours = random_graph(random);
+  return agrees<Graph, Mask>(neighbours, -1, random);
+}
+
+template <class Graph, class Mask>
+bool finds_hubs(unsigned seed) {
+  std::mt19937 random(seed);
+  const HubGraph hubs = random_hubs(random, seed);
+  return agrees<Graph, Mask>(hubs.lists, hubs.start, random);
+}
+
 }  // namespace
 
 int main() {
+  using Narrow = graph::Csr<int32_t>;
+  using Wide = graph::Csr<int64_t>;
+  using Packed = graph::PackedCsr<int32_t>;
   for (unsigned seed = 0; seed < Lanes::rounds(40); ++seed)
-    if (!agrees<int32_t, uint32_t>(seed) || !agrees<int32_t, uint64_t>(seed) || !agrees<int64_t, uint64_t>(seed)) {
+    if (!finds<Narrow, uint32_t>(seed) || !finds<Narrow, uint64_t>(seed) || !finds<Wide, uint64_t>(seed)) {
       std::printf("seed %u\n", seed);
+      return 1;
+    }
+  for (unsigned seed = 0; seed < Lanes::rounds(12); ++seed)
+    if (!finds_hubs<Narrow, uint32_t>(seed) ||
+        !(seed % 2 == 0 ? finds_hubs<Wide, uint64_t>(seed) : finds_hubs<Packed, uint64_t>(seed))) {
+      std::printf("hubs, seed %u\n", seed);
       return 1;
     }
   if (pulled == both || both == 0) {
