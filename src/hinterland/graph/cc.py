@@ -161,7 +161,7 @@ def _run(prepared: Prepared, mode: str, counts: bool) -> tuple[tuple[torch.Tenso
 
 
 def verify_components(graph: Graph, result: ComponentsResult) -> None:
-    """Checks connected components on the CPU, in parallel passes: labels, edges, and connectedness by joining sets edge by edge.
+    """Checks connected components on the CPU, in parallel passes: labels, edges, and, joining sets edge by edge, connectedness.
 
     1. A label is a vertex not greater than its own, and is its own label: the smallest vertex that carries it.
     2. Both ends of every edge have the same label.
