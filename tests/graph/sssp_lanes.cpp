@@ -150,7 +150,7 @@ bool all_find_hubs(unsigned seed) {
 }  // namespace
 
 int main() {
-  for (unsigned seed = 0; seed < Lanes::rounds(4); ++seed)
+  for (unsigned seed = 0; seed < Lanes::rounds(5); ++seed)
     if (!all_agree<graph::Shortest>(10 * seed) || !all_agree<graph::Widest>(10 * seed + 5)) {
       std::printf("seed %u\n", seed);
       return 1;
@@ -164,7 +164,7 @@ int main() {
     std::printf("only %lld buckets\n", static_cast<long long>(buckets));
     return 1;
   }
-  if (handed_over < Lanes::rounds(30)) {
+  if (handed_over < Lanes::rounds(40)) {
     std::printf("only %lld searches went on at once\n", static_cast<long long>(handed_over));
     return 1;
   }
