@@ -7,8 +7,8 @@ traversals, so that both together stay below what there is. A table of ``--table
 direct calls and of calls on a prepared graph, one result of each is verified.
 
 GAP's programs (all CPU cores) and EMOGI's (8-byte edges) run afterwards on the same graph and from the same sources, if their
-folders are given, with all of the GPU's memory; files are written for one program at a time. A file of GAP takes as many bytes
-as the graph in memory, one of EMOGI twice those of neighbours and those of weights; each program holds as much.
+folders are given, with all of the GPU's memory; one file is there at a time. A file of GAP takes as many bytes as the graph in
+memory, one of EMOGI twice those of neighbours and those of weights; each program holds as much.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ import torch
 import torch.nn.functional as F
 
 import hinterland as hl
-from hinterland.graph import Graph, verify_bfs, verify_components, verify_pagerank, verify_sssp
+from hinterland.graph import Graph
 from hinterland.graph.sources import draw_sources
 from hinterland.memory import report, set_mapped_limit
 from hinterland.probe import timing
@@ -43,22 +43,12 @@ from ._rivals import EMOGI, GAP, Rival
 from .gather import filled, measure_row
 
 GIB = 1 << 30
-SEED = 27491095
 FANOUTS, BATCH, HIDDEN, CLASSES, COLUMNS = [15, 10, 5], 1024, 256, 172, 32
 SEEDS = 1_207_179  # papers100M's training vertices
 ROW_BYTES = (128, 512)
-TOLERANCE = 1e-4  # of PageRank, as GAP's
 RIVAL_SOURCES = 2  # at most: their programs read the file again for each
 GAP_TRIALS = 2  # of each source, of which the first warms up; of PageRank, which takes long, there is one
-TRAVERSALS: dict[str, tuple[Callable[..., Any], Callable[[Graph, int, Any], None]]] = {
-    "bfs": (lambda g, s, **on: hl.bfs(g, s, **on), verify_bfs),
-    "cc": (lambda g, s, **on: hl.connected_components(g, **on), lambda g, s, r: verify_components(g, r)),
-    "pagerank": (
-        lambda g, s, **on: hl.pagerank(g, tolerance=TOLERANCE, **on),
-        lambda g, s, r: verify_pagerank(g, r, tolerance=TOLERANCE),
-    ),
-    "sssp": (lambda g, s, **on: hl.sssp(g, s, **on), verify_sssp),
-}
+TRAVERSALS = ("bfs", "cc", "pagerank", "sssp")
 PARTS = ("table", *TRAVERSALS, "sampling", "training")
 
 
@@ -155,10 +145,10 @@ def _graph_parts(
 
 def _traversal(name: str, graph: Graph, runs: int, device: torch.device, budget: int | None) -> list[dict[str, Any]]:
     """A row for direct calls, which keep in GPU memory what pays for one run, and one for a prepared graph."""
-    call, verify = TRAVERSALS[name]
-    weighted = name == "sssp"
+    known = gap.ALGORITHMS[name]
+    call, verify, weighted = known.call, known.verify, known.weighted
     graph = graph if weighted else graph.without_weights()
-    sources = draw_sources(graph, runs, SEED)
+    sources = draw_sources(graph, runs, gap.SEED)
     small = hl.generate("kronecker", scale=10, weights="int32" if weighted else None)
     for stats in (False, True):  # compiles the kernels
         call(small, 0, device=device, stats=stats)
@@ -253,7 +243,7 @@ class _Program:
 
 def _rivals(names: list[str], graph: Graph, options: argparse.Namespace) -> dict[str, Any]:
     """Times of the programs that are there. For shortest paths GAP has the best delta for a small graph of this kind."""
-    sources = draw_sources(graph, min(options.sources, RIVAL_SOURCES), SEED)
+    sources = draw_sources(graph, min(options.sources, RIVAL_SOURCES), gap.SEED)
     found: dict[str, Any] = {}
     if names and (folder := GAP.folder(options.gap)) is not None:
         programs = []
@@ -306,8 +296,4 @@ def _best_delta(programs: Path, options: argparse.Namespace) -> int:
     with tempfile.TemporaryDirectory(dir=options.folder) as folder:
         file = Path(folder) / "graph.wsg"
         hl.save_graph(graph, file)
-        source = draw_sources(graph, 1, SEED)[0]
-        tried = [
-            (min(GAP.run(programs, "sssp", "-f", file, "-n", 4, "-r", source, "-d", delta)), delta) for delta in gap.DELTAS
-        ]
-    return min(tried)[1]
+        return gap.best_delta(programs, file, draw_sources(graph, 1, gap.SEED)[0])

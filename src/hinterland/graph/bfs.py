@@ -141,8 +141,7 @@ def _unset(vertices: int, width: int, device: torch.device) -> tuple[torch.Tenso
     if device.type == "cpu":
         return passes.empty(vertices, torch.int32, device), passes.empty(vertices, torch.int64, device)
     id_type = torch.int64 if width == 8 else torch.int32
-    levels = torch.full((vertices,), -1, dtype=torch.int32, device=device)
-    return levels, torch.full((vertices,), -1, dtype=id_type, device=device)
+    return passes.full(vertices, -1, torch.int32, device), passes.full(vertices, -1, id_type, device)
 
 
 def _run(prepared: Prepared, source: int, mode: str, counts: bool) -> tuple[tuple[torch.Tensor, torch.Tensor], Run]:

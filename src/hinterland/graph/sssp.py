@@ -144,8 +144,7 @@ def _first_delta(graph: Graph, weights: arrays.WeightRange, device: torch.device
     within a distance grows e-fold over about mean weight / mean degree. Half of that hardly makes a GPU read a list again; a
     CPU, to which a list costs less and a bucket more, does best with twice that (docs/sssp.md has counts).
     """
-    degree = graph.num_edges / max(1, graph.num_vertices - graph.num_isolated)
-    growth = weights.mean / max(1.0, degree)
+    growth = weights.mean / max(1.0, mean_degree(graph))
     delta = max(weights.least, growth * (2 if device.type == "cpu" else 0.5))
     return float(delta) if delta > 0 else 1.0
 
@@ -277,6 +276,11 @@ def _run(
     with clock:
         values = paths.values(to_outer(prepared.order_on(device), keys), dtype)
     return (values, buckets), Run(finished, clock)
+
+
+def mean_degree(graph: Graph) -> float:
+    """Neighbours of a vertex that has some, on the average."""
+    return graph.num_edges / max(1, graph.num_vertices - graph.num_isolated)
 
 
 def bucket_edges(vertices: int, device: torch.device) -> int:

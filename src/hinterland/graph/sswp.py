@@ -16,7 +16,17 @@ from .algorithms import Algorithm
 from .bfs import check_source
 from .graph import Graph
 from .prepare import Prepared, graph_of, prepared_for
-from .sssp import PATH_FORMS, Paths, bucket_edges, bucket_width, check_width, path_state_bytes, require_weights, search
+from .sssp import (
+    PATH_FORMS,
+    Paths,
+    bucket_edges,
+    bucket_width,
+    check_width,
+    mean_degree,
+    path_state_bytes,
+    require_weights,
+    search,
+)
 from .traversal import kernel_file
 
 KERNELS = kernel_file("graph/sswp", PATH_FORMS)
@@ -89,8 +99,7 @@ def sswp(
 
 
 def _buckets(graph: Graph, device: torch.device) -> int:
-    degree = graph.num_edges / max(1, graph.num_vertices - graph.num_isolated)
-    if device.type == "cpu" or degree < _FEW_NEIGHBORS:
+    if device.type == "cpu" or mean_degree(graph) < _FEW_NEIGHBORS:
         return _MOST_BUCKETS
     return max(1, min(_MOST_BUCKETS, graph.num_edges // (_TIMES_PAID * bucket_edges(graph.num_vertices, device))))
 
