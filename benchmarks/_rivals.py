@@ -60,6 +60,6 @@ EMOGI = Rival(
     ("bfs", "cc", "sssp", "pagerank"),
     "git clone https://github.com/illinois-impact/EMOGI, make -C EMOGI (CUDA 13's cudaMemAdvise takes a location, no device), "
     "and name the folder with --emogi or EMOGI",
-    r"time\s+([\d.]+) ms",
+    r"time:?\s+([\d.]+) ms",
     1e-3,
 )

@@ -64,8 +64,9 @@ class Pool {
   }
 
  private:
-  // How often a thread looks before it sleeps, some 20 us: chosen, not measured (docs/notes/thresholds.md).
-  static constexpr int kLooks = 1000;
+  // How often a thread looks before it sleeps, first on its core, some 50 us, and then between others that want to run there
+  // (docs/notes/gap-on-16-cores.md).
+  static constexpr int kLooks = 1000, kYields = 1000;
   struct Call {
     void (*function)(const void*, int) = nullptr;
     const void* given = nullptr;
@@ -91,6 +92,13 @@ class Pool {
     }
   }
 
+  // What a thread does that has looked so many times in vain. False: it should sleep.
+  static bool looks_again(int look) {
+    if (look >= kLooks + kYields) return false;
+    look < kLooks ? pause() : std::this_thread::yield();
+    return true;
+  }
+
   // A helper has a line of its own to say that it is at work: a count that all share would go from one to the next.
   struct alignas(64) Helper {
     enum : uint32_t { kIdle, kAtWork, kWaitedFor };
@@ -105,7 +113,8 @@ class Pool {
     }
 
     void wait() {
-      for (int look = 0; state.load() != kIdle && look < kLooks; ++look) pause();
+      for (int look = 0; state.load() != kIdle && looks_again(look); ++look) {
+      }
       for (uint32_t seen = kAtWork; state.compare_exchange_strong(seen, kWaitedFor) || seen == kWaitedFor; seen = kAtWork)
         state.wait(kWaitedFor);
     }
@@ -132,10 +141,7 @@ class Pool {
       const uint32_t turn = turn_.load();
       if (turn == seen || !is_open(turn)) {
         seen = turn;
-        if (++look < kLooks)
-          pause();
-        else
-          turn_.wait(seen);
+        if (!looks_again(look++)) turn_.wait(seen);
         continue;
       }
       seen = turn;

@@ -25,7 +25,12 @@ class BinnedPaths {
   using Vertex = typename Graph::Edge;
 
   BinnedPaths(ThreadTeam& team, const Graph& graph, const State& state, const graph::BucketWidth& width)
-      : team_(team), graph_(graph), state_(state), width_(width), finders_(team.threads()) {}
+      : team_(team),
+        graph_(graph),
+        state_(state),
+        width_(width),
+        own_(ceil_div(kOwnEdges * graph.num_vertices, graph.num_edges + 1)),
+        finders_(team.threads()) {}
 
   void run(int64_t source) {
     const graph::Frontier& frontier = state_.frontier;
@@ -56,7 +61,7 @@ class BinnedPaths {
   // Chosen, and hardly measured: docs/notes/thresholds.md.
   static constexpr int64_t kLastBin = 1023;  // for all that lies beyond the others
   static constexpr int64_t kPiece = 32;      // vertices that a thread takes at a time
-  static constexpr int64_t kOwn = 1024;      // that it goes on with by itself
+  static constexpr int64_t kOwnEdges = 4096;  // of vertices that it goes on with by itself
   static constexpr int64_t kAhead = 8;       // vertices of a list for which memory is asked before their turn
   static constexpr int64_t kEdgesAhead = 64;
   static constexpr double kBinsInBucket = 8;  // at most, once buckets have grown
@@ -138,11 +143,20 @@ class BinnedPaths {
   // Cuts the lists that each_list hands to its argument into pieces; they are empty then.
   template <class EachList>
   void hand_out(const EachList& each_list) {
+    for (List& list : handed_out_) {
+      list.clear();
+      spare_.push_back(std::move(list));
+    }
     handed_out_.clear();
     pieces_.clear();
     each_list([&](List& list) {
       if (list.empty()) return;
-      handed_out_.push_back(std::exchange(list, {}));
+      List spare;
+      if (!spare_.empty()) {
+        spare = std::move(spare_.back());
+        spare_.pop_back();
+      }
+      handed_out_.push_back(std::exchange(list, std::move(spare)));
       const List& taken = handed_out_.back();
       const int64_t size = static_cast<int64_t>(taken.size());
       for (int64_t i = 0; i < size; i += kPiece) pieces_.push_back({taken.data() + i, std::min(kPiece, size - i)});
@@ -160,7 +174,7 @@ class BinnedPaths {
       Finder& finder = finders_[team_.thread()];
       graph::CountsOf<Graph> counts;
       items([&](int64_t i) { visit(pieces_[i], finder, counts); });
-      while (!finder.near.empty() && (alone || static_cast<int64_t>(finder.near.size()) <= kOwn)) {
+      while (!finder.near.empty() && (alone || static_cast<int64_t>(finder.near.size()) <= own_)) {
         finder.going.swap(finder.near);
         finder.near.clear();
         visit({finder.going.data(), static_cast<int64_t>(finder.going.size())}, finder, counts);
@@ -203,11 +217,13 @@ class BinnedPaths {
   const Graph& graph_;
   const State& state_;
   graph::BucketWidth width_;
+  int64_t own_;                   // vertices that a thread goes on with by itself
   std::vector<Finder> finders_;   // one for each thread
   Key base_{};                    // where the bins begin
   double bins_per_key_ = 0;       // one over how wide a bin is
   int64_t bucket_end_ = 0;        // the bin after the bucket's last
   std::vector<List> handed_out_;  // what the pieces are parts of
+  std::vector<List> spare_;       // empty, but with memory: what was handed out before
   std::vector<Piece> pieces_;
 };
 

@@ -372,6 +372,17 @@ def test_a_budget_bounds_what_is_taken(algorithm, dtype):
 
 
 @pytest.mark.gpu
+def test_widest_paths_have_one_bucket_where_edges_lie_on_the_gpu():
+    """Unless ways are long, as on a grid; over the link they have several."""
+    dense, grid = hl.generate("kronecker", scale=18, weights="int32"), hl.generate("grid", scale=16, weights="int32")
+    for graph, one in ((dense, True), (grid, False)):
+        with hl.prepare(graph, device="cuda", algorithms="sswp", weighted=True) as prepared:
+            assert not prepared.out.over_link
+            assert (hl.sswp(prepared, int(graph.degrees().argmax()), stats=True).stats["buckets"] == 1) == one
+    assert hl.sswp(dense, int(dense.degrees().argmax()), device="cuda", stats=True).stats["buckets"] > 1
+
+
+@pytest.mark.gpu
 def test_hot_pages_without_weights_are_refused():
     graph = weighted(20_000, 2_000_000)
     budget = state_bytes("sssp", graph) + 8 * graph.num_vertices + (8 << 20)

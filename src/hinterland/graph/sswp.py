@@ -31,8 +31,9 @@ from .traversal import kernel_file
 
 KERNELS = kernel_file("graph/sswp", PATH_FORMS)
 # Buckets from the least to the largest weight, at first: at most so many; on a CPU 64 to 2^18 are as good. On a GPU each should
-# have so many times the edges that pay for it. But where vertices have fewer neighbours than that, as on roads, ways are long,
-# and every bucket is worth its time (docs/notes/thresholds.md).
+# have so many times the edges that pay for it, where edges come over the link; a GPU reads its own memory again sooner than it
+# begins another bucket. But where vertices have fewer neighbours than that, as on roads, ways are long, and every bucket is
+# worth its time (docs/notes/thresholds.md).
 _MOST_BUCKETS, _TIMES_PAID, _FEW_NEIGHBORS = 4096, 8, 5
 
 
@@ -93,15 +94,20 @@ def sswp(
         at = arrays.first_where(given.weights, lambda part: part == weights.least)
         raise GraphError(f"weights[{at}] is {weights.least}, which stands for no path at all; raise it by one")
     prepared = prepared_for(graph, "sswp", gpu_budget, device, weighted=True)
-    ends = _key(weights.least, dtype), _key(weights.most, dtype)
-    width = bucket_width(mode, delta, max(1.0, (ends[0] - ends[1]) / _buckets(given, prepared.device)))
+    width = bucket_width(mode, delta, _first_width(prepared, _key(weights.least, dtype) - _key(weights.most, dtype)))
     return SswpResult(*search(_PATHS, prepared, source, mode, width, stats))
 
 
-def _buckets(graph: Graph, device: torch.device) -> int:
-    if device.type == "cpu" or mean_degree(graph) < _FEW_NEIGHBORS:
-        return _MOST_BUCKETS
-    return max(1, min(_MOST_BUCKETS, graph.num_edges // (_TIMES_PAID * bucket_edges(graph.num_vertices, device))))
+def _first_width(prepared: Prepared, span: int) -> float:
+    """The width to begin with; ``span``: from the key of the largest weight to that of the least."""
+    graph, device = prepared.graph, prepared.device
+    buckets = _MOST_BUCKETS
+    if device.type == "cuda" and mean_degree(graph) >= _FEW_NEIGHBORS:
+        if not prepared.out.over_link:
+            return float("inf")
+        paid = _TIMES_PAID * bucket_edges(graph.num_vertices, device)
+        buckets = max(1, min(_MOST_BUCKETS, graph.num_edges // paid))
+    return max(1.0, span / buckets)
 
 
 def _key(weight: float, dtype: torch.dtype) -> int:
