@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 import hinterland as hl
-from hinterland.graph.algorithms import state_bytes
+from hinterland.graph.algorithms import named
 from hinterland.graph.sources import draw_sources
 from hinterland.probe import timing
 from hinterland.runtime import devices
@@ -59,8 +59,8 @@ def _stats(graph: hl.Graph, source: int, device: torch.device) -> dict[str, Any]
 
 
 def _least(name: str, graph: hl.Graph) -> int:
-    """A budget for the algorithm's state, and nothing of the lists."""
-    return state_bytes(name, graph) + 2048
+    """A budget for the algorithm's state and its result, and nothing of the lists."""
+    return named([name])[0].ample(graph) + 2048
 
 
 def _gathered(row_bytes: int, size: int, device: torch.device) -> dict[str, Any]:

@@ -59,10 +59,10 @@ class BinnedPaths {
 
  private:
   // Chosen, and hardly measured: docs/notes/thresholds.md.
-  static constexpr int64_t kLastBin = 1023;  // for all that lies beyond the others
-  static constexpr int64_t kPiece = 32;      // vertices that a thread takes at a time
+  static constexpr int64_t kLastBin = 1023;   // for all that lies beyond the others
+  static constexpr int64_t kPiece = 32;       // vertices that a thread takes at a time
   static constexpr int64_t kOwnEdges = 4096;  // of vertices that it goes on with by itself
-  static constexpr int64_t kAhead = 8;       // vertices of a list for which memory is asked before their turn
+  static constexpr int64_t kAhead = 8;        // vertices of a list for which memory is asked before their turn
   static constexpr int64_t kEdgesAhead = 64;
   static constexpr double kBinsInBucket = 8;  // at most, once buckets have grown
 
