@@ -48,6 +48,8 @@ if [ "$sanitizers" = thread ]; then
     look nothing "$(basename "$program" .cpp)" "${lanes[@]}" "$program" & running+=($!)
   done
   for job in "${running[@]}"; do wait "$job"; done
+  # A minute of the software cache, by eight threads.
+  look nothing cache_stress -DOPERATIONS=360000 -pthread -I include tests/storage/cache_stress.cpp
   runtimes=$(g++ -print-file-name=libtsan.so)
   export TSAN_OPTIONS=log_path=$report:suppressions=$PWD/tools/thread_suppressions.txt
   export OMP_NUM_THREADS=1  # torch's: it waits for its threads in libgomp, which is not instrumented. Ours are four at all times.

@@ -39,14 +39,14 @@ namespace hinterland {
     return before;                                                       \
   }
 
-#define HINTERLAND_ATOMIC_CAS(T, reg, bits)                               \
-  HINTERLAND_FN T atomic_cas(T& place, T expected, T value) {             \
-    T before;                                                             \
-    asm volatile("atom.relaxed.gpu.global.cas." bits " %0, [%1], %2, %3;" \
-                 : "=" reg(before)                                        \
-                 : HINTERLAND_ADDRESS(place), reg(expected), reg(value)   \
-                 : "memory");                                             \
-    return before;                                                        \
+#define HINTERLAND_ATOMIC_CAS(name, T, reg, order, bits)                    \
+  HINTERLAND_FN T name(T& place, T expected, T value) {                     \
+    T before;                                                               \
+    asm volatile("atom." order ".gpu.global.cas." bits " %0, [%1], %2, %3;" \
+                 : "=" reg(before)                                          \
+                 : HINTERLAND_ADDRESS(place), reg(expected), reg(value)     \
+                 : "memory");                                               \
+    return before;                                                          \
   }
 
 HINTERLAND_ATOMIC_ACCESS(int32_t, "r", "b32")
@@ -73,12 +73,16 @@ HINTERLAND_ATOMIC_UPDATE(atomic_min, uint32_t, "r", "relaxed", "min.u32")
 HINTERLAND_ATOMIC_UPDATE(atomic_min, int64_t, "l", "relaxed", "min.s64")
 HINTERLAND_ATOMIC_UPDATE(atomic_min, uint64_t, "l", "relaxed", "min.u64")
 
-HINTERLAND_ATOMIC_CAS(int32_t, "r", "b32")
-HINTERLAND_ATOMIC_CAS(uint32_t, "r", "b32")
-HINTERLAND_ATOMIC_CAS(int64_t, "l", "b64")
-HINTERLAND_ATOMIC_CAS(uint64_t, "l", "b64")
+HINTERLAND_ATOMIC_CAS(atomic_cas, int32_t, "r", "relaxed", "b32")
+HINTERLAND_ATOMIC_CAS(atomic_cas, uint32_t, "r", "relaxed", "b32")
+HINTERLAND_ATOMIC_CAS(atomic_cas, int64_t, "l", "relaxed", "b64")
+HINTERLAND_ATOMIC_CAS(atomic_cas, uint64_t, "l", "relaxed", "b64")
 
 HINTERLAND_ATOMIC_UPDATE(atomic_add_release, uint64_t, "l", "release", "add.u64")
+HINTERLAND_ATOMIC_UPDATE(atomic_add_acquire, uint64_t, "l", "acquire", "add.u64")
+HINTERLAND_ATOMIC_UPDATE(atomic_or_release, uint64_t, "l", "release", "or.b64")
+HINTERLAND_ATOMIC_CAS(atomic_cas_acq_rel, uint64_t, "l", "acq_rel", "b64")
+HINTERLAND_ATOMIC_CAS(atomic_cas_acquire, uint32_t, "r", "acquire", "b32")
 HINTERLAND_ATOMIC_UPDATE(atomic_exchange_acquire, int64_t, "l", "acquire", "exch.b64")
 
 HINTERLAND_FN void atomic_store(uint8_t& place, uint8_t value) {
@@ -87,6 +91,10 @@ HINTERLAND_FN void atomic_store(uint8_t& place, uint8_t value) {
 
 HINTERLAND_FN void atomic_store_release(int64_t& place, int64_t value) {
   asm volatile("st.release.gpu.global.b64 [%0], %1;" ::HINTERLAND_ADDRESS(place), "l"(value) : "memory");
+}
+
+HINTERLAND_FN void atomic_store_release(uint32_t& place, uint32_t value) {
+  asm volatile("st.release.gpu.global.b32 [%0], %1;" ::HINTERLAND_ADDRESS(place), "r"(value) : "memory");
 }
 
 // What this thread reads from now on is not older than what it has read by atomic_load().
@@ -144,6 +152,28 @@ HINTERLAND_FN T atomic_min(T& place, T value) {
 template <class T>
 HINTERLAND_FN T atomic_add_release(T& place, T value) {
   return std::atomic_ref<T>(place).fetch_add(value, std::memory_order_release);
+}
+
+template <class T>
+HINTERLAND_FN T atomic_add_acquire(T& place, T value) {
+  return std::atomic_ref<T>(place).fetch_add(value, std::memory_order_acquire);
+}
+
+template <class T>
+HINTERLAND_FN T atomic_or_release(T& place, T bits) {
+  return std::atomic_ref<T>(place).fetch_or(bits, std::memory_order_release);
+}
+
+template <class T>
+HINTERLAND_FN T atomic_cas_acq_rel(T& place, T expected, T value) {
+  std::atomic_ref<T>(place).compare_exchange_strong(expected, value, std::memory_order_acq_rel);
+  return expected;
+}
+
+template <class T>
+HINTERLAND_FN T atomic_cas_acquire(T& place, T expected, T value) {
+  std::atomic_ref<T>(place).compare_exchange_strong(expected, value, std::memory_order_acquire);
+  return expected;
 }
 
 template <class T>

@@ -1,0 +1,170 @@
+// The software cache: frames for the pages of arrays on a device, shared by all threads of a processor (Mailthody 2022, section
+// 5.3.2). Nothing is kept for a page that is not there: a page may lie in any of the ways of one set, which a hash names, and
+// is looked for there.
+//
+// All calls return at once. A thread that gets kWait, kFull or kRefused lets go of every line that it holds, sees to it that
+// the device gets on (poll its completions), and tries again; so whoever waits holds nothing that others wait for. A page that
+// was not there is on its way when try_hold() has said kStarted: it belongs to nobody until it has arrived, and whoever polls
+// the completion says so.
+//
+// Pages get a slot under a lock that is tried, never waited for, and after another look at the set: two threads that miss the
+// same page at the same time would give it two slots. (BaM's threads did: its pull request 39.) What gives way is seen while
+// the lock is held, twice round a set at most, and nothing is waited for meanwhile.
+//
+// A set costs 4 bytes, a slot 12 (its word and the status of its last transfer): 12.5 for each line of the cache.
+#pragma once
+
+#include "hinterland/storage/line.hpp"
+
+namespace hinterland::storage {
+
+enum class Try {
+  kHeld,     // the page is in the slot's frame, until release()
+  kStarted,  // it is being read since now
+  kWait,     // it is being read, or another thread gives it a slot
+  kFull,     // all slots where it may lie are in use; one of them may be on its way to the device since now
+  kRefused,  // the device takes no command at present
+  kFailed,   // it could not be read: status(slot)
+};
+
+struct Found {
+  Try outcome;
+  int64_t slot;  // of kHeld, kStarted and kFailed
+};
+
+// CLOCK: what was held since the hand last came by stays for another round.
+struct Clock {
+  static constexpr bool kMarksUse = true;
+};
+
+// The slot that has had its page longest, as BaM has it.
+struct Fifo {
+  static constexpr bool kMarksUse = false;
+};
+
+// kWays: slots of a set. The words of eight are a line of a CPU's cache, or two sectors of a GPU's.
+template <class Replacement, int64_t kWays = 8>
+struct Cache {
+  uint64_t* words;     // Line, of each slot; 0 at first
+  uint32_t* statuses;  // of each slot's last transfer that failed
+  uint32_t* sets;      // a lock, and where the hand is; 0 at first
+  char* frames;
+  int64_t num_sets;  // below 2^32
+  int64_t line_bytes;
+
+  HINTERLAND_FN int64_t num_slots() const { return num_sets * kWays; }
+  HINTERLAND_FN char* frame(int64_t slot) const { return frames + slot * line_bytes; }
+  HINTERLAND_FN uint32_t status(int64_t slot) const { return atomic_load(statuses[slot]); }
+
+  // The device has try_read(page, slot) and try_write(page, slot), which begin to move the page to or from the frame and return
+  // at once, or refuse.
+  template <class Device>
+  HINTERLAND_FN Found try_hold(Page page, Device& device) const {
+    const int64_t set = set_of(page), slot = find(set, page);
+    if (slot < 0) return start(set, page, device);
+    switch (hold(words[slot], page)) {
+      case Hold::kHeld: mark_used(slot); return {Try::kHeld, slot};
+      case Hold::kFailed: return {Try::kFailed, slot};
+      default:  // not there yet, or not there any more
+        return {Try::kWait, slot};
+    }
+  }
+
+  // Has the page read if it is not there, and holds nothing: kHeld says that it is there.
+  template <class Device>
+  HINTERLAND_FN Found prefetch(Page page, Device& device) const {
+    const int64_t set = set_of(page), slot = find(set, page);
+    if (slot < 0) return start(set, page, device);
+    const Line seen{atomic_load(words[slot])};
+    if (!seen.has(page) || seen.is(Line::kBusy)) return {Try::kWait, slot};
+    return {seen.is(Line::kValid) ? Try::kHeld : Try::kFailed, slot};
+  }
+
+  // Has the slot written back if that is due. kHeld: nothing is; kStarted: since now; kWait: it is being written already.
+  template <class Device>
+  HINTERLAND_FN Try write_back(int64_t slot, Device& device) const {
+    const Line seen{atomic_load(words[slot])};
+    if (seen.is(Line::kWriting)) return Try::kWait;
+    if (!seen.is(Line::kDirty)) return Try::kHeld;
+    return begin(slot, seen, device) ? Try::kStarted : Try::kRefused;
+  }
+
+  // The device has ended a transfer; `status` is 0 if it went well. A line that could not be read says so to all who ask for
+  // it.
+  HINTERLAND_FN void end_read(int64_t slot, uint32_t status) const {
+    if (status != 0) atomic_store(statuses[slot], status);
+    storage::end_read(words[slot], status == 0 ? Read::kArrived : Read::kFailed);
+  }
+  HINTERLAND_FN void end_write(int64_t slot, uint32_t status) const {
+    if (status != 0) atomic_store(statuses[slot], status);
+    storage::end_write(words[slot], status == 0 ? Write::kWritten : Write::kFailed);
+  }
+
+ private:
+  static constexpr uint32_t kLocked = 1, kHandStep = 2;
+
+  HINTERLAND_FN int64_t set_of(Page page) const {
+    uint64_t mixed = (page ^ page >> 31) * 0x9e3779b97f4a7c15ull;
+    mixed = (mixed ^ mixed >> 29) * 0xbf58476d1ce4e5b9ull;
+    return static_cast<int64_t>((mixed >> 32) * static_cast<uint64_t>(num_sets) >> 32);
+  }
+
+  HINTERLAND_FN int64_t find(int64_t set, Page page) const {
+    for (int64_t slot = set * kWays; slot < (set + 1) * kWays; ++slot)
+      if (Line{atomic_load(words[slot])}.has(page)) return slot;
+    return -1;
+  }
+
+  HINTERLAND_FN void mark_used(int64_t slot) const {
+    if constexpr (Replacement::kMarksUse)
+      if (!Line{atomic_load(words[slot])}.is(Line::kUsed)) atomic_or(words[slot], Line::kUsed);
+  }
+
+  // Gives the page a slot and has it read there.
+  template <class Device>
+  HINTERLAND_FN Found start(int64_t set, Page page, Device& device) const {
+    const uint32_t open = atomic_load(sets[set]) & ~kLocked;
+    if (atomic_cas_acquire(sets[set], open, open | kLocked) != open) return {Try::kWait, -1};
+    uint32_t hand = open;
+    int64_t slot = find(set, page);
+    const bool came = slot >= 0;
+    if (!came) slot = give_slot(set, page, hand, device);
+    atomic_store_release(sets[set], hand);
+    if (came) return {Try::kWait, slot};
+    if (slot < 0) return {Try::kFull, -1};
+    if (device.try_read(page, slot)) return {Try::kStarted, slot};
+    storage::end_read(words[slot], Read::kNotBegun);
+    return {Try::kRefused, -1};
+  }
+
+  // From the hand on, the first slot that is free and not used, which is claimed; -1 where there is none. A dirty one that is
+  // met on the way is written back, so that it is free the next time.
+  template <class Device>
+  HINTERLAND_FN int64_t give_slot(int64_t set, Page page, uint32_t& hand, Device& device) const {
+    bool writes = false;
+    for (int64_t looks = 0; looks < 2 * kWays; ++looks) {
+      const int64_t slot = set * kWays + hand / kHandStep;
+      hand = (hand + kHandStep) % (kHandStep * kWays);
+      const Line seen{atomic_load(words[slot])};
+      if (Replacement::kMarksUse && seen.is(Line::kUsed)) {
+        atomic_and(words[slot], ~Line::kUsed);
+      } else if (seen.is_free()) {
+        if (claim(words[slot], seen, page)) return slot;
+      } else if (seen.awaits_writing() && !writes) {
+        writes = begin(slot, seen, device);
+      }
+    }
+    return -1;
+  }
+
+  // Has a dirty line written back; false if the device refuses, or the line has changed.
+  template <class Device>
+  HINTERLAND_FN bool begin(int64_t slot, Line seen, Device& device) const {
+    if (!begin_write(words[slot], seen)) return false;
+    if (device.try_write(seen.page(), slot)) return true;
+    storage::end_write(words[slot], Write::kNotBegun);
+    return false;
+  }
+};
+
+}  // namespace hinterland::storage

@@ -1,0 +1,226 @@
+// Every order of steps of three threads that read, write and flush three or four pages through a cache of two slots, with a
+// device that ends transfers in any order, refuses, and fails. In every state the newest version of each page is where it is
+// looked for, no frame changes under those who hold it, and the threads can come to their end.
+#include <string>
+
+#include "hinterland/storage/cache.hpp"
+
+using namespace hinterland;
+using namespace hinterland::storage;
+
+namespace {
+
+constexpr int kSlots = 2, kPages = 4, kCommands = 2;
+
+struct Frame {
+  int64_t page, version;
+};
+
+struct Command {
+  int64_t op;  // 0: none
+  int64_t page, slot, version;
+};
+constexpr int64_t kRead = 1, kWrite = 2, kServedWrite = 3;
+
+struct World {
+  uint64_t words[kSlots];
+  uint32_t statuses[kSlots];
+  uint32_t sets[2];
+  Frame frames[kSlots];
+  int64_t stored[kPages], newest[kPages];
+  Command commands[kCommands];
+  int64_t room;      // commands that the device takes at once
+  int64_t failures;  // that it may still make
+};
+
+World world;
+
+[[noreturn]] void fail(const char* what) {
+  std::printf("frames %lld v%lld, %lld v%lld; words %llx %llx\n", static_cast<long long>(world.frames[0].page),
+              static_cast<long long>(world.frames[0].version), static_cast<long long>(world.frames[1].page),
+              static_cast<long long>(world.frames[1].version), static_cast<unsigned long long>(world.words[0]),
+              static_cast<unsigned long long>(world.words[1]));
+  explorer::fail(what);
+}
+
+struct Device {
+  bool put(int64_t op, Page page, int64_t slot) {
+    explorer::step();
+    for (Command& command : world.commands)
+      if (command.op == 0 && &command < world.commands + world.room) {
+        command = {op, static_cast<int64_t>(page), slot, 0};
+        return explorer::note(true);
+      }
+    return explorer::note(false);
+  }
+  bool try_read(Page page, int64_t slot) { return put(kRead, page, slot); }
+  bool try_write(Page page, int64_t slot) { return put(kWrite, page, slot); }
+};
+
+template <class CacheType>
+void end(const CacheType& cache, Command& command, bool fails) {
+  const Command ended = command;
+  if (ended.op == kWrite) {  // the device reads the frame; what is written to it from now on is not in this write
+    if (world.frames[ended.slot].page != ended.page) fail("a frame was given away while it was written back");
+    command.op = kServedWrite;
+    command.version = world.frames[ended.slot].version;
+    return;
+  }
+  command = {};
+  world.failures -= fails;
+  if (ended.op == kRead) {
+    if (!fails) world.frames[ended.slot] = {ended.page, world.stored[ended.page]};
+    cache.end_read(ended.slot, fails ? 5 : 0);
+  } else {
+    if (!fails) world.stored[ended.page] = ended.version;
+    cache.end_write(ended.slot, fails ? 6 : 0);
+  }
+}
+
+// Ends, or goes on with, one of the commands.
+template <class CacheType>
+void poll(const CacheType& cache) {
+  const int chosen = explorer::choose(world.failures > 0 ? 2 * kCommands : kCommands);
+  Command& command = world.commands[chosen % kCommands];
+  const bool fails = chosen >= kCommands && world.failures > 0;
+  if (explorer::note(command.op != 0)) end(cache, command, fails);
+}
+
+void look(int64_t slot, int64_t page) {
+  if (world.frames[slot].page != page) fail("another page than was asked for");
+  if (world.frames[slot].version != world.newest[page]) fail("an old version of a page");
+}
+
+template <class CacheType>
+void visit(const CacheType& cache, int64_t page, bool writes, uint64_t place) {
+  Device device;
+  while (true) {
+    explorer::stand_at(place);
+    const Found found = cache.try_hold(static_cast<Page>(page), device);
+    if (found.outcome == Try::kHeld) {
+      explorer::step();
+      look(found.slot, page);
+      if (writes) {
+        explorer::step();
+        look(found.slot, page);
+        world.frames[found.slot].version = ++world.newest[page];
+        wrote(cache.words[found.slot]);
+      }
+      explorer::step();
+      look(found.slot, page);
+      release(cache.words[found.slot]);
+      return;
+    }
+    if (found.outcome == Try::kFailed) forget(cache.words[found.slot], static_cast<Page>(page));
+    poll(cache);
+  }
+}
+
+template <class CacheType>
+void flush(const CacheType& cache, uint64_t place) {
+  Device device;
+  for (int64_t slot = 0; slot < kSlots; ++slot)
+    while (true) {
+      explorer::stand_at(place + static_cast<uint64_t>(slot));
+      if (cache.write_back(slot, device) == Try::kHeld) break;
+      poll(cache);
+    }
+}
+
+void check() {
+  for (int64_t page = 0; page < kPages; ++page) {
+    int copies = 0;
+    bool newest = world.stored[page] == world.newest[page];
+    for (int slot = 0; slot < kSlots; ++slot) {
+      const Line line{world.words[slot]};
+      copies += line.has(static_cast<Page>(page));
+      if (line.has(static_cast<Page>(page)) && line.is(Line::kValid)) {
+        if (world.frames[slot].page != page) fail("a valid line without its page");
+        newest = true;  // look() compares what is read with the newest version
+        if (world.frames[slot].version != world.newest[page]) fail("a valid line of an old version");
+      }
+    }
+    if (copies > 1) fail("a page in two slots");
+    if (!newest) fail("a write is lost");
+  }
+  for (const uint64_t word : world.words)
+    if (Line{word}.holders() > 3) fail("more holders than threads");
+}
+
+template <class CacheType>
+void check_end(const CacheType& cache) {
+  for (const uint64_t word : world.words)
+    if (Line{word}.holders() != 0) fail("somebody still holds a line");
+  for (const uint32_t set : world.sets)
+    if (set % 2 != 0) fail("a set is still locked");
+  Device device;
+  for (int round = 0; round < 4; ++round) {
+    for (Command& command : world.commands)
+      while (command.op != 0) end(cache, command, false);
+    for (int slot = 0; slot < kSlots; ++slot) cache.write_back(slot, device);
+  }
+  for (int64_t page = 0; page < kPages; ++page)
+    if (world.stored[page] != world.newest[page]) fail("a write is lost after a flush");
+}
+
+// What a thread does: read or write a page, or flush.
+struct Act {
+  int page;
+  bool writes = false;
+};
+constexpr Act kFlush{-1};
+
+// At first slot i holds page i, which is dirty if dirty[i].
+template <class Replacement>
+void explore(const char* name, const bool (&dirty)[kSlots], const std::vector<std::vector<Act>>& programs, int failures = 0,
+             int room = kCommands) {
+  const Cache<Replacement, kSlots> cache{world.words, world.statuses, world.sets, nullptr, 1, 4096};
+  world = {};
+  world.failures = failures;
+  world.room = room;
+  for (int slot = 0; slot < kSlots; ++slot) {
+    world.newest[slot] = dirty[slot];
+    world.frames[slot] = {slot, dirty[slot]};
+    world.words[slot] = static_cast<Page>(slot) << Line::kPageShift | Line::kValid | (dirty[slot] ? Line::kDirty : 0);
+  }
+  std::vector<std::function<void()>> threads;
+  for (const auto& program : programs)
+    threads.push_back([&cache, &program] {
+      uint64_t place = 0;
+      for (const auto& [page, writes] : program) {
+        if (page < 0)
+          flush(cache, place);
+        else
+          visit(cache, page, writes, place);
+        place += kSlots;
+      }
+      explorer::stand_at(place);
+    });
+  explorer::Exploration<World> exploration(world, threads, check, [&] { check_end(cache); });
+  const explorer::Counts counts = exploration.run();
+  std::printf("%s: %lld states, %lld ends\n", name, static_cast<long long>(counts.states), static_cast<long long>(counts.ends));
+  std::fflush(stdout);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::string which = argc > 1 ? argv[1] : "";
+  const auto asked = [&](const char* name) { return which.empty() || which == name; };
+  const Act read0{0}, read2{2}, read3{3}, write0{0, true}, write2{2, true};
+  // The device refuses what it has no room for.
+  if (asked("refused")) explore<Fifo>("refused", {true, true}, {{read2}, {read3}}, 0, 1);
+  // A slot is given away while a reader counts himself in.
+  if (asked("retag")) explore<Fifo>("retag", {false, false}, {{read0}, {read2}, {read0}});
+  // Two miss the same page.
+  if (asked("once")) explore<Fifo>("once", {false, false}, {{read2}, {read2}, {read0}});
+  // A dirty line is written back to make room, and held, and written to meanwhile.
+  if (asked("victim")) explore<Fifo>("victim", {true, true}, {{write0}, {read2}});
+  if (asked("flush")) explore<Fifo>("flush", {true, false}, {{write0}, {kFlush}, {read2}});
+  if (asked("clock")) explore<Clock>("clock", {true, false}, {{read0}, {write2}, {read0}});
+  // A read fails, or a write.
+  if (asked("fails")) explore<Fifo>("fails", {true, false}, {{read2}, {kFlush}}, 2);
+  // A page that gave way is asked for again.
+  if (asked("back")) explore<Fifo>("back", {true, false}, {{read2, write0}, {read0}});
+  return 0;
+}
