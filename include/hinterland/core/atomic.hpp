@@ -39,14 +39,25 @@ namespace hinterland {
     return before;                                                       \
   }
 
-#define HINTERLAND_ATOMIC_CAS(T, reg, bits)                               \
-  HINTERLAND_FN T atomic_cas(T& place, T expected, T value) {             \
-    T before;                                                             \
-    asm volatile("atom.relaxed.gpu.global.cas." bits " %0, [%1], %2, %3;" \
-                 : "=" reg(before)                                        \
-                 : HINTERLAND_ADDRESS(place), reg(expected), reg(value)   \
-                 : "memory");                                             \
-    return before;                                                        \
+#define HINTERLAND_ATOMIC_CAS(name, T, reg, order, bits)                    \
+  HINTERLAND_FN T name(T& place, T expected, T value) {                     \
+    T before;                                                               \
+    asm volatile("atom." order ".gpu.global.cas." bits " %0, [%1], %2, %3;" \
+                 : "=" reg(before)                                          \
+                 : HINTERLAND_ADDRESS(place), reg(expected), reg(value)     \
+                 : "memory");                                               \
+    return before;                                                          \
+  }
+
+// A load that acquires and a store that releases, for one type.
+#define HINTERLAND_ATOMIC_ORDERED_ACCESS(T, reg, bits)                                                                \
+  HINTERLAND_FN T atomic_load_acquire(T& place) {                                                                     \
+    T value;                                                                                                          \
+    asm volatile("ld.acquire.gpu.global." bits " %0, [%1];" : "=" reg(value) : HINTERLAND_ADDRESS(place) : "memory"); \
+    return value;                                                                                                     \
+  }                                                                                                                   \
+  HINTERLAND_FN void atomic_store_release(T& place, T value) {                                                        \
+    asm volatile("st.release.gpu.global." bits " [%0], %1;" ::HINTERLAND_ADDRESS(place), reg(value) : "memory");      \
   }
 
 HINTERLAND_ATOMIC_ACCESS(int32_t, "r", "b32")
@@ -73,13 +84,18 @@ HINTERLAND_ATOMIC_UPDATE(atomic_min, uint32_t, "r", "relaxed", "min.u32")
 HINTERLAND_ATOMIC_UPDATE(atomic_min, int64_t, "l", "relaxed", "min.s64")
 HINTERLAND_ATOMIC_UPDATE(atomic_min, uint64_t, "l", "relaxed", "min.u64")
 
-HINTERLAND_ATOMIC_CAS(int32_t, "r", "b32")
-HINTERLAND_ATOMIC_CAS(uint32_t, "r", "b32")
-HINTERLAND_ATOMIC_CAS(int64_t, "l", "b64")
-HINTERLAND_ATOMIC_CAS(uint64_t, "l", "b64")
+HINTERLAND_ATOMIC_CAS(atomic_cas, int32_t, "r", "relaxed", "b32")
+HINTERLAND_ATOMIC_CAS(atomic_cas, uint32_t, "r", "relaxed", "b32")
+HINTERLAND_ATOMIC_CAS(atomic_cas, int64_t, "l", "relaxed", "b64")
+HINTERLAND_ATOMIC_CAS(atomic_cas, uint64_t, "l", "relaxed", "b64")
 
 HINTERLAND_ATOMIC_UPDATE(atomic_add_release, uint64_t, "l", "release", "add.u64")
+HINTERLAND_ATOMIC_UPDATE(atomic_or_acq_rel, uint32_t, "r", "acq_rel", "or.b32")
+HINTERLAND_ATOMIC_UPDATE(atomic_and_acq_rel, uint32_t, "r", "acq_rel", "and.b32")
+HINTERLAND_ATOMIC_CAS(atomic_cas_acq_rel, uint64_t, "l", "acq_rel", "b64")
 HINTERLAND_ATOMIC_UPDATE(atomic_exchange_acquire, int64_t, "l", "acquire", "exch.b64")
+HINTERLAND_ATOMIC_ORDERED_ACCESS(uint32_t, "r", "b32")
+HINTERLAND_ATOMIC_ORDERED_ACCESS(uint64_t, "l", "b64")
 
 HINTERLAND_FN void atomic_store(uint8_t& place, uint8_t value) {
   asm volatile("st.relaxed.gpu.global.b8 [%0], %1;" ::HINTERLAND_ADDRESS(place), "r"(uint32_t{value}) : "memory");
@@ -96,6 +112,7 @@ HINTERLAND_FN void atomic_fence_acquire() { asm volatile("fence.acq_rel.gpu;" ::
 #undef HINTERLAND_ATOMIC_ACCESS
 #undef HINTERLAND_ATOMIC_UPDATE
 #undef HINTERLAND_ATOMIC_CAS
+#undef HINTERLAND_ATOMIC_ORDERED_ACCESS
 
 #else
 
@@ -147,8 +164,29 @@ HINTERLAND_FN T atomic_add_release(T& place, T value) {
 }
 
 template <class T>
+HINTERLAND_FN T atomic_or_acq_rel(T& place, T bits) {
+  return std::atomic_ref<T>(place).fetch_or(bits, std::memory_order_acq_rel);
+}
+
+template <class T>
+HINTERLAND_FN T atomic_and_acq_rel(T& place, T bits) {
+  return std::atomic_ref<T>(place).fetch_and(bits, std::memory_order_acq_rel);
+}
+
+template <class T>
+HINTERLAND_FN T atomic_cas_acq_rel(T& place, T expected, T value) {
+  std::atomic_ref<T>(place).compare_exchange_strong(expected, value, std::memory_order_acq_rel);
+  return expected;
+}
+
+template <class T>
 HINTERLAND_FN T atomic_exchange_acquire(T& place, T value) {
   return std::atomic_ref<T>(place).exchange(value, std::memory_order_acquire);
+}
+
+template <class T>
+HINTERLAND_FN T atomic_load_acquire(T& place) {
+  return std::atomic_ref<T>(place).load(std::memory_order_acquire);
 }
 
 template <class T>
