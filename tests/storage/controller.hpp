@@ -21,15 +21,15 @@ namespace test {
 using namespace hinterland;
 using namespace hinterland::storage;
 
-#define CHECK(holds, ...)                                         \
-  do {                                                            \
-    if (!(holds)) {                                               \
-      std::printf("%s:%d: %s; ", __FILE__, __LINE__, #holds);     \
-      std::printf("" __VA_ARGS__);                                \
-      std::printf("\n");                                          \
-      std::fflush(stdout);                                        \
-      std::_Exit(1);                                              \
-    }                                                             \
+#define CHECK(holds, ...)                                     \
+  do {                                                        \
+    if (!(holds)) {                                           \
+      std::printf("%s:%d: %s; ", __FILE__, __LINE__, #holds); \
+      std::printf("" __VA_ARGS__);                            \
+      std::printf("\n");                                      \
+      std::fflush(stdout);                                    \
+      std::_Exit(1);                                          \
+    }                                                         \
   } while (false)
 
 inline constexpr uint32_t kBlockBytes = 512, kNamespace = 7;
@@ -168,21 +168,15 @@ class Controller {
     uint8_t* disk_at = &disk[(entry.first_block - kBase) * kBlockBytes];
     CHECK(disk_at + bytes <= disk.data() + disk.size(), "blocks");
     CHECK(entry.prp1 % 4 == 0, "PRP1");
-    const uint64_t* list = reinterpret_cast<const uint64_t*>(entry.prp2);
-    uint64_t page = entry.prp1, done = 0;
-    while (done < bytes) {
-      const uint64_t within = std::min(bytes - done, 4096 - page % 4096);
+    const uint64_t pages = (entry.prp1 % 4096 + bytes + 4095) / 4096;
+    const uint64_t* list = pages == 2 ? &entry.prp2 : reinterpret_cast<const uint64_t*>(entry.prp2);
+    CHECK(pages <= 2 || entry.prp2 % 8 == 0, "the list's address");
+    CHECK(pages <= 2 || entry.prp2 % 4096 + 8 * (pages - 1) <= 4096, "the list crosses a page");
+    for (uint64_t i = 0, done = 0; i < pages; ++i) {
+      const uint64_t page = i == 0 ? entry.prp1 : list[i - 1], within = std::min(bytes - done, 4096 - page % 4096);
+      CHECK(i == 0 || page % 4096 == 0, "a PRP has an offset");
       copy(reinterpret_cast<uint8_t*>(page), disk_at + done, within, write, half, done);
-      if (done == 0 && bytes - within <= 4096) {
-        page = entry.prp2;
-      } else {
-        CHECK(bytes - done <= within || list == reinterpret_cast<const uint64_t*>(entry.prp2) ||
-                  reinterpret_cast<uint64_t>(list) % 4096 != 0,
-              "the list goes on into another page");
-        page = bytes - done > within ? *list++ : 0;
-      }
       done += within;
-      CHECK(page % 4096 == 0, "a PRP has an offset");
     }
   }
 

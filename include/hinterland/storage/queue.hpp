@@ -105,9 +105,10 @@ struct QueuePair {
     }
   }
 
-  // `entry` without its identifier. `user` comes back in the report.
-  HINTERLAND_FN Submitted try_submit(SubmissionEntry entry, uint64_t user, uint64_t deadline) const {
+  // `given` has no identifier yet. `user` comes back in the report.
+  HINTERLAND_FN Submitted try_submit(const SubmissionEntry& given, uint64_t user, uint64_t deadline) const {
     if ((atomic_load(control->tail_lock) & kClosed) != 0) return Submitted::kClosed;
+    SubmissionEntry entry = given;
     uint64_t ticket;
     if (!take(ticket, entry.identifier)) return Submitted::kFull;
     Command& command = commands[entry.identifier];
