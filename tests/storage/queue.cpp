@@ -1,22 +1,27 @@
 // Entries, PRPs and a queue pair on the CPU: each rule by itself, and then eight threads against a device in software that fails.
 #include <sched.h>
+#include <unistd.h>
 
+#include <functional>
 #include <set>
+#include <string>
 
 #include "hinterland/core/atomic.hpp"
 
 // What the queue synchronizes by gives way to other threads now and then, just before, so that one core or two see the orders in
-// which thousands of threads would come.
+// which thousands of threads would come. Or a test says what another thread does there.
 namespace test {
-inline void give_way() {
+inline thread_local std::function<void(const char*)> meanwhile;
+inline void give_way(const char* before) {
   static thread_local unsigned state = 12345;
   state = state * 1664525u + 1013904223u;
   if (state >> 28 == 0) sched_yield();
+  if (meanwhile) meanwhile(before);
 }
 }  // namespace test
-#define atomic_and_acq_rel(...) (::test::give_way(), atomic_and_acq_rel(__VA_ARGS__))
-#define atomic_or_acq_rel(...) (::test::give_way(), atomic_or_acq_rel(__VA_ARGS__))
-#define atomic_cas_acq_rel(...) (::test::give_way(), atomic_cas_acq_rel(__VA_ARGS__))
+#define atomic_and_acq_rel(...) (::test::give_way("and"), atomic_and_acq_rel(__VA_ARGS__))
+#define atomic_or_acq_rel(...) (::test::give_way("or"), atomic_or_acq_rel(__VA_ARGS__))
+#define atomic_cas_acq_rel(...) (::test::give_way("cas"), atomic_cas_acq_rel(__VA_ARGS__))
 #include "hinterland/storage/queue.hpp"
 #undef atomic_and_acq_rel
 #undef atomic_or_acq_rel
@@ -135,8 +140,9 @@ struct Hand {
 };
 
 // A completion that comes after its command was given up is not taken for that of another.
-void check_late(uint32_t size) {
+void check_late(uint32_t size, uint64_t start) {
   Rings rings(size, size);
+  rings.start_at(start);
   const QueuePair& queue = rings.pair;
   Hand hand{queue};
   std::vector<Report> reports;
@@ -210,6 +216,88 @@ void check_odd_completions() {
   CHECK(queue.try_submit({}, 5, kNoDeadline) == Submitted::kClosed && queue.abort(kHostPathError, nobody) == 0, "closed");
 }
 
+// Over laps of a small submission ring, a command of long ago still tells how far the device has read by now.
+void check_heads() {
+  Rings rings(4, 16);
+  const QueuePair& queue = rings.pair;
+  Hand hand{queue};
+  const auto submit = [&](uint64_t user) { return queue.try_submit({}, user, kNoDeadline) == Submitted::kYes; };
+  const auto complete = [&](uint64_t identifier, uint64_t head) {
+    hand.post(static_cast<uint16_t>(identifier), kSuccess, head);
+    CHECK(queue.poll([&](const Report& report) { CHECK(report.user == identifier, "whose"); }) == 1, "a completion");
+  };
+  CHECK(submit(0) && submit(1) && submit(2) && !submit(3), "three slots of four");
+  complete(1, 3);
+  CHECK(submit(3) && submit(4) && submit(5) && !submit(6), "three more");
+  complete(0, 6);
+  CHECK(queue.control->submission_head == 6 && submit(6) && submit(7) && submit(8) && !submit(9), "six were read");
+}
+
+// Does `act` once, the first time that this thread comes to an operation of that kind.
+template <class Act>
+void once_before(const std::string& kind, const Act& act) {
+  meanwhile = [=](const char* before) {
+    if (before != kind) return;
+    meanwhile = nullptr;
+    act();
+  };
+}
+
+// What another thread does at the worst time, by name of the operation before which it comes.
+void check_worst_times() {
+  Rings rings(8, 8);
+  const QueuePair& queue = rings.pair;
+  Hand hand{queue};
+  std::vector<uint64_t> heard;
+  const auto hear = [&](const Report& report) { heard.push_back(report.user); };
+  const auto submit = [&](uint64_t user, uint64_t deadline = kNoDeadline) { return queue.try_submit({}, user, deadline); };
+
+  // The holder of the lock has looked, and is about to unlock.
+  once_before("and", [&] { CHECK(submit(1) == Submitted::kYes && hand.told() == 1, "marked only"); });
+  CHECK(submit(0) == Submitted::kYes && hand.told() == 2, "left behind");
+
+  // Another takes the ticket first.
+  once_before("cas", [&] { CHECK(submit(2) == Submitted::kYes, "first"); });
+  CHECK(submit(3) == Submitted::kYes && hand.told() == 4, "second");
+
+  // A command completes as it is about to be given up, and its identifier goes to another, which has time.
+  for (uint64_t i = 0; i < 3; ++i) CHECK(submit(10 + i, 5) == Submitted::kYes, "room");
+  once_before("cas", [&] {
+    hand.post(hand.identifier_at(0), kSuccess, 7);
+    CHECK(queue.poll(hear) == 1 && heard.back() == 0, "completed");
+  });
+  CHECK(queue.expire(5, hear) == 3, "three are late");
+  CHECK((heard == std::vector<uint64_t>{0, 10, 11, 12}), "each once");
+  rings.clear();
+  hand.posted = 0, heard.clear();
+  CHECK(submit(0, 5) == Submitted::kYes, "one that is late");
+  for (uint64_t i = 1; i < 7; ++i) CHECK(submit(i) == Submitted::kYes, "and all others");
+  once_before("cas", [&] {
+    hand.post(hand.identifier_at(0), kSuccess, 7);
+    CHECK(queue.poll(hear) == 1 && submit(7) == Submitted::kYes, "its identifier goes on");
+    CHECK(hand.identifier_at(7) == hand.identifier_at(0), "the only free one");
+  });
+  CHECK(queue.expire(5, hear) == 0 && heard.size() == 1, "another command was given up");
+
+  // A command is given up as its completion is about to be reported, and settled as well.
+  once_before("cas", [&] { CHECK(queue.expire(kNoDeadline, hear) == 7, "given up"); });
+  hand.post(hand.identifier_at(1), kSuccess, 8);
+  CHECK(queue.poll(hear) == 0 && heard.size() == 8 && queue.control->late == 1, "reported twice");
+  once_before("cas", [&] { CHECK(queue.settle(hand.identifier_at(2)), "settled"); });
+  hand.post(hand.identifier_at(2), kSuccess, 8);
+  CHECK(queue.poll(hear) == 0 && queue.control->unexpected == 1 && queue.outstanding() == 5, "free twice");
+
+  // The queue is closed during a submission: before its ticket, and when it has marked its entry.
+  for (const char* const time : {"cas", "or"}) {
+    rings.clear();
+    heard.clear();
+    once_before(time, [&] { queue.abort(kHostPathError, hear); });
+    const bool yes = submit(5) == Submitted::kYes;
+    CHECK(yes == (heard.size() == 1) && queue.outstanding() == 1, "%zu reports", heard.size());
+    CHECK(queue.abort(kHostPathError, nobody) == 0 && queue.expire(kNoDeadline, nobody) == 0, "more reports");
+  }
+}
+
 // What is marked while the holder of the lock is about to leave is not left behind: when all have returned, the device was told of
 // all entries.
 void check_nothing_left_behind(unsigned rounds) {
@@ -271,6 +359,7 @@ constexpr unsigned kOften = 4;
 #endif
 
 int main(int count, char** values) {
+  alarm(100);  // a queue that loses a command would have its clients wait for ever
   const uint64_t seed = count > 1 ? std::strtoull(values[1], nullptr, 10) : 1;
   check_prps();
   check_entries();
@@ -281,9 +370,12 @@ int main(int count, char** values) {
       check_laps(size, 4 * size, start - start % (8 * size));
       check_laps(4 * size, size, start - start % (8 * size));
     }
-    check_late(size);
+    check_late(size, 0);
+    check_late(size, (uint64_t{1} << 32) - 2 * size);
   }
   check_odd_completions();
+  check_heads();
+  check_worst_times();
   check_nothing_left_behind(1000 * kOften);
 
   const Faults all{.retryable = 60, .fatal = 20, .late = 20, .lost = 10, .reorder = true};
