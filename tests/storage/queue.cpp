@@ -238,8 +238,9 @@ template <class Act>
 void once_before(const std::string& kind, const Act& act) {
   meanwhile = [=](const char* before) {
     if (before != kind) return;
+    const Act now = act;  // what runs lies in `meanwhile`
     meanwhile = nullptr;
-    act();
+    now();
   };
 }
 

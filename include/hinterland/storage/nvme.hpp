@@ -28,14 +28,6 @@ struct alignas(64) SubmissionEntry {
   uint32_t application_tag;
 };
 static_assert(sizeof(SubmissionEntry) == 64);
-static_assert(__builtin_offsetof(SubmissionEntry, identifier) == 2);
-static_assert(__builtin_offsetof(SubmissionEntry, namespace_id) == 4);
-static_assert(__builtin_offsetof(SubmissionEntry, metadata) == 16);
-static_assert(__builtin_offsetof(SubmissionEntry, prp1) == 24);
-static_assert(__builtin_offsetof(SubmissionEntry, prp2) == 32);
-static_assert(__builtin_offsetof(SubmissionEntry, first_block) == 40);
-static_assert(__builtin_offsetof(SubmissionEntry, last_block) == 48);
-static_assert(__builtin_offsetof(SubmissionEntry, application_tag) == 60);
 
 // What became of a command: section 4.6. In 32-bit words, because that is how it is read: the device writes the last one last.
 struct alignas(16) CompletionEntry {
@@ -45,8 +37,19 @@ struct alignas(16) CompletionEntry {
   uint32_t last;   // bits 0-15: the command's identifier; 16: phase; 17-31: status
 };
 static_assert(sizeof(CompletionEntry) == 16);
-static_assert(__builtin_offsetof(CompletionEntry, queue) == 8);
-static_assert(__builtin_offsetof(CompletionEntry, last) == 12);
+
+#if !defined(__CUDACC_RTC__)  // has no offsetof, and lays out as the others do
+static_assert(offsetof(SubmissionEntry, identifier) == 2);
+static_assert(offsetof(SubmissionEntry, namespace_id) == 4);
+static_assert(offsetof(SubmissionEntry, metadata) == 16);
+static_assert(offsetof(SubmissionEntry, prp1) == 24);
+static_assert(offsetof(SubmissionEntry, prp2) == 32);
+static_assert(offsetof(SubmissionEntry, first_block) == 40);
+static_assert(offsetof(SubmissionEntry, last_block) == 48);
+static_assert(offsetof(SubmissionEntry, application_tag) == 60);
+static_assert(offsetof(CompletionEntry, queue) == 8);
+static_assert(offsetof(CompletionEntry, last) == 12);
+#endif
 
 HINTERLAND_FN constexpr uint32_t submission_head_of(uint32_t queue) { return queue & 0xffffu; }
 HINTERLAND_FN constexpr uint32_t identifier_of(uint32_t last) { return last & 0xffffu; }
