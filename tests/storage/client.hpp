@@ -24,10 +24,10 @@ struct Rings {
       : submissions(submission_size),
         completions(completion_size),
         marks(submission_size),
-        free_ones(completion_size),
+        free_identifiers(completion_size),
         commands(completion_size),
-        pair{submissions.data(), completions.data(), &doorbells[0],   &doorbells[32],  &control,
-             marks.data(),       free_ones.data(),   commands.data(), submission_size, completion_size} {
+        pair{submissions.data(), completions.data(),      &doorbells[0],   &doorbells[32],  &control,
+             marks.data(),       free_identifiers.data(), commands.data(), submission_size, completion_size} {
     clear();
   }
 
@@ -55,7 +55,7 @@ struct Rings {
     CHECK(doorbells[32] == (control.completion_head & (pair.completion_size - 1)), "completion doorbell");
     std::vector<bool> found(pair.identifiers());
     for (uint64_t at = control.tickets; at < control.put; ++at) {
-      const uint32_t word = free_ones[at & (pair.completion_size - 1)], identifier = identifier_of(word);
+      const uint32_t word = free_identifiers[at & (pair.completion_size - 1)], identifier = identifier_of(word);
       CHECK(phase_of(word) == phase_at(at, pair.completion_size), "a free identifier of another lap");
       CHECK(identifier < pair.identifiers() && !found[identifier], "identifier %u is free twice", identifier);
       found[identifier] = true;
@@ -66,7 +66,7 @@ struct Rings {
 
   std::vector<SubmissionEntry> submissions;
   std::vector<CompletionEntry> completions;
-  std::vector<uint32_t> marks, free_ones;
+  std::vector<uint32_t> marks, free_identifiers;
   std::vector<Command> commands;
   std::array<uint32_t, 64> doorbells{};
   mutable QueueControl control{};
@@ -143,6 +143,12 @@ class Buffer {
 
 struct Counts {
   uint64_t retried = 0, failed = 0, timed_out = 0, settled = 0, removed = 0;
+
+  Counts& operator+=(const Counts& other) {
+    retried += other.retried, failed += other.failed, timed_out += other.timed_out;
+    settled += other.settled, removed += other.removed;
+    return *this;
+  }
 };
 
 // One who has at most one operation at a time, on blocks that nobody else writes.
@@ -303,10 +309,7 @@ class Clients {
     while (!controller_.gone() && queue_.outstanding() != 0) queue_.poll(hear()), std::this_thread::yield();
     controller_.stop();
     device.join();
-    for (const Counts& one : each) {
-      counts.retried += one.retried, counts.failed += one.failed, counts.timed_out += one.timed_out;
-      counts.settled += one.settled, counts.removed += one.removed;
-    }
+    for (const Counts& one : each) counts += one;
   }
 
   Counts counts;

@@ -10,6 +10,7 @@
 //   2. It writes what is known of the command, then the entry, marks the slot, and tries the tail's lock. Who has that moves the
 //      tail over all consecutive marked slots, rings, unlocks and looks again. Lock and unlock are read-modify-write operations:
 //      whoever finds the lock taken has marked its slot before the holder unlocks, so the holder's second look sees the mark.
+//      A thread that is stopped between its ticket and its mark holds back the entries behind its own, but no thread.
 //   3. Who has the completions' lock goes over all new ones, reports each, puts its identifier back and rings once at the end.
 //      Each says how far the device has read the submission ring: those slots have room again.
 //   4. A command is ended by whoever changes its state: a completion, a deadline or an abort. So it is reported once. An
@@ -39,6 +40,7 @@ struct QueueControl {
   uint64_t late;                     // completions of commands that had been given up
   uint64_t unexpected;               // completions of commands that there are not
 };
+static_assert(sizeof(QueueControl) == 5 * kLineBytes);
 
 // What is known of the command that has an identifier. A ticket is given once, so a state never comes back.
 struct Command {
@@ -52,6 +54,7 @@ struct Command {
   HINTERLAND_FN static constexpr uint64_t ticket(uint64_t state) { return state >> 2; }
   HINTERLAND_FN static constexpr uint64_t with(uint64_t state, uint64_t stage) { return (state & ~uint64_t{3}) | stage; }
 };
+static_assert(sizeof(Command) == 24);
 
 inline constexpr uint64_t kNoDeadline = ~uint64_t{0};
 
@@ -74,10 +77,10 @@ struct QueuePair {
   uint32_t* submission_doorbell;  // the device's registers, or words that stand for them
   uint32_t* completion_doorbell;
   QueueControl* control;
-  uint32_t* marks;           // [submission_size]: the phase of the last entry that was written there
-  uint32_t* free_ones;       // [completion_size]: identifiers, with their phase, as in CompletionEntry::last
-  Command* commands;         // [completion_size]
-  uint32_t submission_size;  // powers of two from 2 to 65536
+  uint32_t* marks;             // [submission_size]: the phase of the last entry that was written there
+  uint32_t* free_identifiers;  // [completion_size]: identifiers, with their phase, as in CompletionEntry::last
+  Command* commands;           // [completion_size]
+  uint32_t submission_size;    // powers of two from 2 to 65536
   uint32_t completion_size;
 
   // Commands at most, one fewer than the completion ring has entries: what is in flight always fits. (And none is FFFFh, which
@@ -100,7 +103,7 @@ struct QueuePair {
     }
     for (uint32_t i = 0; i < completion_size; ++i) {
       completions[i] = CompletionEntry{};
-      free_ones[i] = i < identifiers() ? i | kPhaseBit : 0;
+      free_identifiers[i] = i < identifiers() ? i | kPhaseBit : 0;
       commands[i] = Command{};
     }
   }
@@ -179,18 +182,18 @@ struct QueuePair {
     for (;;) {
       const uint64_t head = atomic_load_acquire(control->submission_head);  // before the tickets, which are never behind it
       ticket = atomic_load(control->tickets);
-      const uint32_t free_one = atomic_load_acquire(free_ones[ticket & (completion_size - 1)]);
+      const uint32_t free_identifier = atomic_load_acquire(free_identifiers[ticket & (completion_size - 1)]);
       // A ring is full when one slot is left: section 4.1.
-      const bool room = ticket - head < submission_size - 1 && phase_of(free_one) == phase_at(ticket, completion_size);
+      const bool room = ticket - head < submission_size - 1 && phase_of(free_identifier) == phase_at(ticket, completion_size);
       if (!room && atomic_load(control->tickets) == ticket) return false;
-      identifier = static_cast<uint16_t>(identifier_of(free_one));
+      identifier = static_cast<uint16_t>(identifier_of(free_identifier));
       if (room && atomic_cas_acq_rel(control->tickets, ticket, ticket + 1) == ticket) return true;
     }
   }
 
   HINTERLAND_FN void put(uint32_t identifier) const {
     const uint64_t at = atomic_add(control->put, uint64_t{1});
-    atomic_store_release(free_ones[at & (completion_size - 1)], identifier | phase_at(at, completion_size) * kPhaseBit);
+    atomic_store_release(free_identifiers[at & (completion_size - 1)], identifier | phase_at(at, completion_size) * kPhaseBit);
   }
 
   HINTERLAND_FN bool is_marked(uint64_t position) const {
