@@ -10,7 +10,7 @@ namespace hinterland::storage {
 
 enum class Opcode : uint8_t { kFlush = 0x00, kWrite = 0x01, kRead = 0x02 };
 
-// A command: section 4.2, with the words of reads and writes (sections 6.9 and 6.15).
+// A command: section 4.2, with the words that reads and writes have.
 struct alignas(64) SubmissionEntry {
   uint8_t opcode;
   uint8_t flags;        // 0: not fused, and data is described by PRPs

@@ -17,6 +17,9 @@
 //      identifier whose command was given up stays taken, since the device may still answer: it is free when that completion
 //      arrives, which is counted and dropped, or when settle() says that none will.
 //
+// Words that only threads share are ordered at the GPU's scope; doorbells and completions, at the system's. Causality goes through
+// both: what one thread wrote before its mark is there for the device when another thread rings.
+//
 // Memory for each entry: 68 bytes of the submission ring (64 the device's), 44 of the completion ring (16 the device's); beside
 // that QueueControl.
 #pragma once
