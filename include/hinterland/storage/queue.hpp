@@ -2,7 +2,7 @@
 // returns. BaM has threads of a GPU wait for their place and for their completion (Mailthody 2022, section 5.3.1); what is kept of
 // it is that whoever gets a lock does the work of all who came before, and rings one doorbell for them.
 //
-// Positions in the rings are 64-bit counters that never wrap. Entry, mark and free identifier at a position carry its lap's phase
+// Positions in the rings are 64-bit counters that never wrap. A mark and a free identifier carry the phase of their position
 // (phase_at), as completions do, so a zeroed ring holds nothing.
 //
 //   1. A submission takes the next ticket by compare-and-swap, and only if the ring has room for its entry and an identifier is
