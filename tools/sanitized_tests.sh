@@ -42,6 +42,7 @@ if [ "$sanitizers" = thread ]; then
   look something race_of_words -DRACE=shared_words "${lanes[@]}" tests/lanes/race.cpp
   look something race_to_sum -DRACE=plain_sum "${lanes[@]}" tests/lanes/race.cpp
   look nothing no_race_of_lanes -DRACE=nothing "${lanes[@]}" tests/lanes/race.cpp
+  look nothing queue -I include -pthread tests/storage/queue.cpp
   running=()
   for program in $(grep -rl --include='*_lanes.cpp' 'int main()' tests); do
     [ ${#running[@]} -lt 2 ] || { wait "${running[0]}"; running=("${running[@]:1}"); }

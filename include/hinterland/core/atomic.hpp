@@ -49,6 +49,17 @@ namespace hinterland {
     return before;                                                          \
   }
 
+// A load that acquires and a store that releases, for one type.
+#define HINTERLAND_ATOMIC_ORDERED_ACCESS(T, reg, bits)                                                                \
+  HINTERLAND_FN T atomic_load_acquire(T& place) {                                                                     \
+    T value;                                                                                                          \
+    asm volatile("ld.acquire.gpu.global." bits " %0, [%1];" : "=" reg(value) : HINTERLAND_ADDRESS(place) : "memory"); \
+    return value;                                                                                                     \
+  }                                                                                                                   \
+  HINTERLAND_FN void atomic_store_release(T& place, T value) {                                                        \
+    asm volatile("st.release.gpu.global." bits " [%0], %1;" ::HINTERLAND_ADDRESS(place), reg(value) : "memory");      \
+  }
+
 HINTERLAND_ATOMIC_ACCESS(int32_t, "r", "b32")
 HINTERLAND_ATOMIC_ACCESS(uint32_t, "r", "b32")
 HINTERLAND_ATOMIC_ACCESS(int64_t, "l", "b64")
@@ -83,7 +94,11 @@ HINTERLAND_ATOMIC_UPDATE(atomic_add_acquire, uint64_t, "l", "acquire", "add.u64"
 HINTERLAND_ATOMIC_UPDATE(atomic_or_release, uint64_t, "l", "release", "or.b64")
 HINTERLAND_ATOMIC_CAS(atomic_cas_acq_rel, uint64_t, "l", "acq_rel", "b64")
 HINTERLAND_ATOMIC_CAS(atomic_cas_acquire, uint32_t, "r", "acquire", "b32")
+HINTERLAND_ATOMIC_UPDATE(atomic_or_acq_rel, uint32_t, "r", "acq_rel", "or.b32")
+HINTERLAND_ATOMIC_UPDATE(atomic_and_acq_rel, uint32_t, "r", "acq_rel", "and.b32")
 HINTERLAND_ATOMIC_UPDATE(atomic_exchange_acquire, int64_t, "l", "acquire", "exch.b64")
+HINTERLAND_ATOMIC_ORDERED_ACCESS(uint32_t, "r", "b32")
+HINTERLAND_ATOMIC_ORDERED_ACCESS(uint64_t, "l", "b64")
 
 HINTERLAND_FN void atomic_store(uint8_t& place, uint8_t value) {
   asm volatile("st.relaxed.gpu.global.b8 [%0], %1;" ::HINTERLAND_ADDRESS(place), "r"(uint32_t{value}) : "memory");
@@ -93,10 +108,6 @@ HINTERLAND_FN void atomic_store_release(int64_t& place, int64_t value) {
   asm volatile("st.release.gpu.global.b64 [%0], %1;" ::HINTERLAND_ADDRESS(place), "l"(value) : "memory");
 }
 
-HINTERLAND_FN void atomic_store_release(uint32_t& place, uint32_t value) {
-  asm volatile("st.release.gpu.global.b32 [%0], %1;" ::HINTERLAND_ADDRESS(place), "r"(value) : "memory");
-}
-
 // What this thread reads from now on is not older than what it has read by atomic_load().
 HINTERLAND_FN void atomic_fence_acquire() { asm volatile("fence.acq_rel.gpu;" ::: "memory"); }
 
@@ -104,6 +115,7 @@ HINTERLAND_FN void atomic_fence_acquire() { asm volatile("fence.acq_rel.gpu;" ::
 #undef HINTERLAND_ATOMIC_ACCESS
 #undef HINTERLAND_ATOMIC_UPDATE
 #undef HINTERLAND_ATOMIC_CAS
+#undef HINTERLAND_ATOMIC_ORDERED_ACCESS
 
 #else
 
@@ -165,6 +177,16 @@ HINTERLAND_FN T atomic_or_release(T& place, T bits) {
 }
 
 template <class T>
+HINTERLAND_FN T atomic_or_acq_rel(T& place, T bits) {
+  return std::atomic_ref<T>(place).fetch_or(bits, std::memory_order_acq_rel);
+}
+
+template <class T>
+HINTERLAND_FN T atomic_and_acq_rel(T& place, T bits) {
+  return std::atomic_ref<T>(place).fetch_and(bits, std::memory_order_acq_rel);
+}
+
+template <class T>
 HINTERLAND_FN T atomic_cas_acq_rel(T& place, T expected, T value) {
   std::atomic_ref<T>(place).compare_exchange_strong(expected, value, std::memory_order_acq_rel);
   return expected;
@@ -179,6 +201,11 @@ HINTERLAND_FN T atomic_cas_acquire(T& place, T expected, T value) {
 template <class T>
 HINTERLAND_FN T atomic_exchange_acquire(T& place, T value) {
   return std::atomic_ref<T>(place).exchange(value, std::memory_order_acquire);
+}
+
+template <class T>
+HINTERLAND_FN T atomic_load_acquire(T& place) {
+  return std::atomic_ref<T>(place).load(std::memory_order_acquire);
 }
 
 template <class T>
