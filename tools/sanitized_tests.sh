@@ -43,6 +43,7 @@ if [ "$sanitizers" = thread ]; then
   look something race_to_sum -DRACE=plain_sum "${lanes[@]}" tests/lanes/race.cpp
   look nothing no_race_of_lanes -DRACE=nothing "${lanes[@]}" tests/lanes/race.cpp
   look nothing queue -I include -pthread tests/storage/queue.cpp
+  look nothing device -DWRITES=false -I include -pthread tests/storage/device.cpp
   running=()
   for program in $(grep -rl --include='*_lanes.cpp' 'int main()' tests); do
     [ ${#running[@]} -lt 2 ] || { wait "${running[0]}"; running=("${running[@]:1}"); }
@@ -50,7 +51,7 @@ if [ "$sanitizers" = thread ]; then
   done
   for job in "${running[@]}"; do wait "$job"; done
   # A minute of the software cache, by eight threads.
-  look nothing cache_stress -DOPERATIONS=360000 -pthread -I include tests/storage/cache_stress.cpp
+  look nothing cache_stress -DMILLISECONDS=30000 -pthread -I include tests/storage/cache_stress.cpp
   runtimes=$(g++ -print-file-name=libtsan.so)
   export TSAN_OPTIONS=log_path=$report:suppressions=$PWD/tools/thread_suppressions.txt
   export OMP_NUM_THREADS=1  # torch's: it waits for its threads in libgomp, which is not instrumented. Ours are four at all times.

@@ -20,7 +20,7 @@ struct Command {
   int64_t op;  // 0: none
   int64_t page, slot, version;
 };
-constexpr int64_t kRead = 1, kWrite = 2, kServedWrite = 3;
+constexpr int64_t kRead = 1, kWrite = 2, kServedWrite = 3, kGivingUp = 4, kLateRead = 5, kLateWrite = 6;
 
 struct World {
   uint64_t words[kSlots];
@@ -57,33 +57,52 @@ struct Device {
   bool try_write(Page page, int64_t slot) { return put(kWrite, page, slot); }
 };
 
+enum class Fault { kNone, kFails, kGivenUp };
+
+// The device is through with a command that was given up.
 template <class CacheType>
-void end(const CacheType& cache, Command& command, bool fails) {
+void end_late(const CacheType& cache, Command& command) {
+  const Command late = command;
+  command = {};
+  if (late.op == kLateRead)
+    world.frames[late.slot] = {late.page, world.stored[late.page]};
+  else
+    world.stored[late.page] = late.version;
+  cache.late(late.slot, late.op == kLateWrite);
+}
+
+template <class CacheType>
+void end(const CacheType& cache, Command& command, Fault fault) {
   const Command ended = command;
+  if (ended.op == kGivingUp) return;  // the queue keeps its completion back until whoever gives it up has said so
+  if (ended.op == kLateRead || ended.op == kLateWrite) return end_late(cache, command);
   if (ended.op == kWrite) {  // the device reads the frame; what is written to it from now on is not in this write
     if (world.frames[ended.slot].page != ended.page) fail("a frame was given away while it was written back");
     command.op = kServedWrite;
     command.version = world.frames[ended.slot].version;
     return;
   }
-  command = {};
-  world.failures -= fails;
-  if (ended.op == kRead) {
-    if (!fails) world.frames[ended.slot] = {ended.page, world.stored[ended.page]};
-    cache.end_read(ended.slot, fails ? 5 : 0);
-  } else {
-    if (!fails) world.stored[ended.page] = ended.version;
-    cache.end_write(ended.slot, fails ? 6 : 0);
+  const bool writes = ended.op == kServedWrite;
+  if (fault != Fault::kNone) --world.failures;
+  if (fault == Fault::kGivenUp) {
+    command.op = kGivingUp;
+    cache.give_up(ended.slot, writes, 7);
+    command.op = writes ? kLateWrite : kLateRead;
+    return;
   }
+  command = {};
+  if (fault == Fault::kNone && writes) world.stored[ended.page] = ended.version;
+  if (fault == Fault::kNone && !writes) world.frames[ended.slot] = {ended.page, world.stored[ended.page]};
+  cache.end(ended.slot, writes, fault == Fault::kNone ? 0 : 5);
 }
 
 // Ends, or goes on with, one of the commands.
 template <class CacheType>
 void poll(const CacheType& cache) {
-  const int chosen = explorer::choose(world.failures > 0 ? 2 * kCommands : kCommands);
+  const int chosen = explorer::choose(world.failures > 0 ? 3 * kCommands : kCommands);
   Command& command = world.commands[chosen % kCommands];
-  const bool fails = chosen >= kCommands && world.failures > 0;
-  if (explorer::note(command.op != 0)) end(cache, command, fails);
+  const Fault fault = world.failures > 0 ? static_cast<Fault>(chosen / kCommands) : Fault::kNone;
+  if (explorer::note(command.op != 0)) end(cache, command, fault);
 }
 
 void look(int64_t slot, int64_t page) {
@@ -156,7 +175,7 @@ void check_end(const CacheType& cache) {
   Device device;
   for (int round = 0; round < 4; ++round) {
     for (Command& command : world.commands)
-      while (command.op != 0) end(cache, command, false);
+      while (command.op != 0) end(cache, command, Fault::kNone);
     for (int slot = 0; slot < kSlots; ++slot) cache.write_back(slot, device);
   }
   for (int64_t page = 0; page < kPages; ++page)

@@ -76,29 +76,35 @@ struct Cache {
     const int64_t set = set_of(page), slot = find(set, page);
     if (slot < 0) return start(set, page, device);
     const Line seen{atomic_load(words[slot])};
-    if (!seen.has(page) || seen.is(Line::kBusy)) return {Try::kWait, slot};
-    return {seen.is(Line::kValid) ? Try::kHeld : Try::kFailed, slot};
+    if (seen.has(page) && seen.is(Line::kValid)) return {Try::kHeld, slot};
+    return {seen.has(page) && seen.is(Line::kFailed) ? Try::kFailed : Try::kWait, slot};
   }
 
-  // Has the slot written back if that is due. kHeld: nothing is; kStarted: since now; kWait: it is being written already.
+  // Has the slot written back if that is due. kHeld: nothing is; kStarted: since now; kWait: it is being written already;
+  // kFailed: that was given up, and the device may still be at it.
   template <class Device>
   HINTERLAND_FN Try write_back(int64_t slot, Device& device) const {
     const Line seen{atomic_load(words[slot])};
-    if (seen.is(Line::kWriting)) return Try::kWait;
+    if (seen.is(Line::kWriting)) return seen.is(Line::kFailed) ? Try::kFailed : Try::kWait;
     if (!seen.is(Line::kDirty)) return Try::kHeld;
     return begin(slot, seen, device) ? Try::kStarted : Try::kRefused;
   }
 
-  // The device has ended a transfer; `status` is 0 if it went well. A line that could not be read says so to all who ask for
-  // it.
-  HINTERLAND_FN void end_read(int64_t slot, uint32_t status) const {
+  // The device has ended a transfer; `status` is 0 if it went well. A line that could not be read says so to all who ask for it.
+  HINTERLAND_FN void end(int64_t slot, bool writes, uint32_t status) const {
     if (status != 0) atomic_store(statuses[slot], status);
-    storage::end_read(words[slot], status == 0 ? Read::kArrived : Read::kFailed);
+    if (writes)
+      end_write(words[slot], status == 0 ? Write::kWritten : Write::kFailed);
+    else
+      end_read(words[slot], status == 0 ? Read::kArrived : Read::kFailed);
   }
-  HINTERLAND_FN void end_write(int64_t slot, uint32_t status) const {
-    if (status != 0) atomic_store(statuses[slot], status);
-    storage::end_write(words[slot], status == 0 ? Write::kWritten : Write::kFailed);
+
+  // A transfer takes too long: it has failed, as far as anybody can see. late() when the device is through with it all the same.
+  HINTERLAND_FN void give_up(int64_t slot, bool writes, uint32_t status) const {
+    atomic_store(statuses[slot], status);
+    writes ? give_up_write(words[slot]) : give_up_read(words[slot]);
   }
+  HINTERLAND_FN void late(int64_t slot, bool writes) const { writes ? late_write(words[slot]) : late_read(words[slot]); }
 
  private:
   static constexpr uint32_t kLocked = 1, kHandStep = 2;
@@ -133,12 +139,13 @@ struct Cache {
     if (came) return {Try::kWait, slot};
     if (slot < 0) return {Try::kFull, -1};
     if (device.try_read(page, slot)) return {Try::kStarted, slot};
-    storage::end_read(words[slot], Read::kNotBegun);
+    end_read(words[slot], Read::kNotBegun);
     return {Try::kRefused, -1};
   }
 
-  // From the hand on, the first slot that is free and not used, which is claimed; -1 where there is none. A dirty one that is
-  // met on the way is written back, so that it is free the next time.
+  // From the hand on, the first slot that is free and not used, which is claimed; -1 where there is none. A dirty one that is met
+  // on the way is written back, so that it is free the next time. One that could not be written is tried again if no other is to
+  // be had: it stays dirty, and a set of such lines would have room for no page any more.
   template <class Device>
   HINTERLAND_FN int64_t give_slot(int64_t set, Page page, uint32_t& hand, Device& device) const {
     bool writes = false;
@@ -150,7 +157,7 @@ struct Cache {
         atomic_and(words[slot], ~Line::kUsed);
       } else if (seen.is_free()) {
         if (claim(words[slot], seen, page)) return slot;
-      } else if (seen.awaits_writing() && !writes) {
+      } else if (seen.awaits_writing() && !writes && (looks >= kWays || !seen.is(Line::kFailed))) {
         writes = begin(slot, seen, device);
       }
     }
@@ -162,7 +169,7 @@ struct Cache {
   HINTERLAND_FN bool begin(int64_t slot, Line seen, Device& device) const {
     if (!begin_write(words[slot], seen)) return false;
     if (device.try_write(seen.page(), slot)) return true;
-    storage::end_write(words[slot], Write::kNotBegun);
+    end_write(words[slot], Write::kNotBegun);
     return false;
   }
 };

@@ -21,6 +21,10 @@
 // A valid line that is neither dirty nor being written and that nobody holds, a failed one and an empty one can be claimed for
 // another page. While it is written back a line stays where it is found, and may be held and written to: then it is dirty
 // again.
+//
+// A transfer that takes too long is given up: whoever asks is told that it failed. But the device may still read or write the frame,
+// so the line stays busy, or being written, until the device has said that it is through: no page gets the slot before, and no
+// newer write of the page is overtaken by the old one.
 #pragma once
 
 #include "hinterland/core/atomic.hpp"
@@ -51,8 +55,8 @@ struct Line {
   HINTERLAND_FN bool has(Page wanted) const { return page() == wanted && is(kBusy | kValid | kFailed); }
   // Whether it may get another page at once.
   HINTERLAND_FN bool is_free() const { return holders() == 0 && !is(kBusy | kDirty | kWriting); }
-  // Whether writing it back would make it so, unless somebody holds it. One that could not be written is left alone.
-  HINTERLAND_FN bool awaits_writing() const { return holders() == 0 && is(kDirty) && !is(kWriting | kFailed); }
+  // Whether writing it back would make it so.
+  HINTERLAND_FN bool awaits_writing() const { return holders() == 0 && is(kDirty) && !is(kWriting); }
 };
 
 enum class Hold { kHeld, kBusy, kFailed, kElsewhere };
@@ -63,7 +67,7 @@ HINTERLAND_FN Hold hold(uint64_t& word, Page page) {
   if (seen.page() == page && seen.is(Line::kValid)) return Hold::kHeld;
   atomic_add(word, ~Line::kHolder + 1);
   if (!seen.has(page)) return Hold::kElsewhere;
-  return seen.is(Line::kBusy) ? Hold::kBusy : Hold::kFailed;
+  return seen.is(Line::kFailed) ? Hold::kFailed : Hold::kBusy;
 }
 
 HINTERLAND_FN void release(uint64_t& word) { atomic_add_release(word, ~Line::kHolder + 1); }
@@ -89,6 +93,10 @@ HINTERLAND_FN bool begin_write(uint64_t& word, Line seen) {
   return atomic_cas_acq_rel(word, seen.word, taken) == seen.word;
 }
 
+// The read of a busy line takes too long. When the device is through with the frame, late_read() says so: then it may be forgotten.
+HINTERLAND_FN void give_up_read(uint64_t& word) { atomic_or_release(word, Line::kFailed); }
+HINTERLAND_FN void late_read(uint64_t& word) { atomic_add_release(word, ~Line::kBusy + 1); }
+
 enum class Write : uint64_t { kWritten = 0, kFailed = Line::kDirty | Line::kFailed, kNotBegun = Line::kDirty };
 
 // What could not be written is dirty as before. That is said first: without either flag the line could be claimed.
@@ -97,11 +105,16 @@ HINTERLAND_FN void end_write(uint64_t& word, Write write) {
   atomic_add_release(word, ~Line::kWriting + 1);
 }
 
+// The same for a line that is being written. What it holds is dirty as before, and late_write() lets it be written again.
+HINTERLAND_FN void give_up_write(uint64_t& word) { atomic_or_release(word, Line::kDirty | Line::kFailed); }
+HINTERLAND_FN void late_write(uint64_t& word) { atomic_add_release(word, ~Line::kWriting + 1); }
+
 // Empties a line whose read failed, so that the page is read anew. False: somebody looks at it at this moment, or it is not
 // there.
 HINTERLAND_FN bool forget(uint64_t& word, Page page) {
   const Line seen{atomic_load(word)};
-  if (seen.page() != page || !seen.is(Line::kFailed) || seen.is(Line::kValid) || seen.holders() != 0) return false;
+  if (seen.page() != page || !seen.is(Line::kFailed) || seen.is(Line::kValid | Line::kBusy) || seen.holders() != 0)
+    return false;
   return atomic_cas_acq_rel(word, seen.word, seen.word & ~Line::kFailed) == seen.word;
 }
 

@@ -15,7 +15,8 @@
 //      Each says how far the device has read the submission ring: those slots have room again.
 //   4. A command is ended by whoever changes its state: a completion, a deadline or an abort. So it is reported once. An
 //      identifier whose command was given up stays taken, since the device may still answer: it is free when that completion
-//      arrives, which is counted and dropped, or when settle() says that none will.
+//      arrives, which is counted and told apart, or when settle() says that none will. Until the one who gives a command up has
+//      reported it, its completion is kept back, so nobody hears that a command is over before he hears that it was given up.
 //
 // Words that only threads share are ordered at the GPU's scope; doorbells and completions, at the system's. Causality goes through
 // both: what one thread wrote before its mark is there for the device when another thread rings.
@@ -47,11 +48,11 @@ static_assert(sizeof(QueueControl) == 5 * kLineBytes);
 
 // What is known of the command that has an identifier. A ticket is given once, so a state never comes back.
 struct Command {
-  uint64_t state;     // ticket << 2 | kFree, kInFlight or kGivenUp
+  uint64_t state;     // ticket << 2 | stage
   uint64_t deadline;  // ns of the caller's clock
   uint64_t user;
 
-  static constexpr uint64_t kFree = 0, kInFlight = 1, kGivenUp = 2;
+  static constexpr uint64_t kFree = 0, kInFlight = 1, kGivingUp = 2, kGivenUp = 3;
 
   HINTERLAND_FN static constexpr uint64_t stage(uint64_t state) { return state & 3; }
   HINTERLAND_FN static constexpr uint64_t ticket(uint64_t state) { return state >> 2; }
@@ -132,21 +133,31 @@ struct QueuePair {
   }
 
   // Passes a Report to the handler for each command that has completed; returns how many. None if another thread is at it. The
-  // handler runs with the lock of completions taken: it should be short, and may submit.
-  template <class Handler>
-  HINTERLAND_FN uint32_t poll(const Handler& handler) const {
+  // handler runs with the lock of completions taken: it should be short, and may submit. `late` gets a second Report of a command
+  // that was given up: the device is through with its memory now.
+  template <class Handler, class Late>
+  HINTERLAND_FN uint32_t poll(const Handler& handler, const Late& late) const {
     if (!is_new(atomic_load(control->completion_head))) return 0;  // thousands may look, without a write
     if (atomic_or_acq_rel(control->completion_lock, kLocked) != 0) return 0;
     const uint64_t first = atomic_load(control->completion_head);
     uint64_t head = first;
     uint32_t reported = 0;
-    for (; is_new(head); ++head) reported += complete(completions[head & (completion_size - 1)], handler) ? 1 : 0;
+    for (; is_new(head); ++head) {
+      const Ended ended = complete(completions[head & (completion_size - 1)], handler, late);
+      if (ended == Ended::kNotYet) break;
+      reported += ended == Ended::kReported ? 1 : 0;
+    }
     if (head != first) {
       atomic_store(control->completion_head, head);
       system_store_release(*completion_doorbell, static_cast<uint32_t>(head) & (completion_size - 1));
     }
     atomic_store_release(control->completion_lock, 0u);
     return reported;
+  }
+
+  template <class Handler>
+  HINTERLAND_FN uint32_t poll(const Handler& handler) const {
+    return poll(handler, [](const Report&) {});
   }
 
   // Gives up what is past its deadline: reports it as kAbortedByHost. Until it is settled the device may still read and write the
@@ -228,26 +239,29 @@ struct QueuePair {
     return phase_of(system_load_acquire(entry.last)) == phase_at(position, completion_size);
   }
 
-  // True if it was reported.
-  template <class Handler>
-  HINTERLAND_FN bool complete(CompletionEntry& entry, const Handler& handler) const {
+  enum class Ended { kReported, kDropped, kNotYet };
+
+  template <class Handler, class Late>
+  HINTERLAND_FN Ended complete(CompletionEntry& entry, const Handler& handler, const Late& late) const {
     const uint32_t last = system_load(entry.last), identifier = identifier_of(last);
     Command& command = commands[identifier < identifiers() ? identifier : 0];
     uint64_t state = identifier < identifiers() ? atomic_load_acquire(command.state) : Command::kFree;
     while (Command::stage(state) != Command::kFree) {
-      const uint64_t user = atomic_load(command.user);
+      if (Command::stage(state) == Command::kGivingUp) return Ended::kNotYet;
+      const Report report{atomic_load(command.user), status_of(last), static_cast<uint16_t>(identifier)};
       const uint64_t before = atomic_cas_acq_rel(command.state, state, Command::with(state, Command::kFree));
       if (before == state) {
         read_until(submission_head_of(system_load(entry.queue)), Command::ticket(state));
         put(identifier);
-        if (Command::stage(state) == Command::kGivenUp) return atomic_add(control->late, uint64_t{1}), false;
-        handler(Report{user, status_of(last), static_cast<uint16_t>(identifier)});
-        return true;
+        if (Command::stage(state) == Command::kInFlight) return handler(report), Ended::kReported;
+        atomic_add(control->late, uint64_t{1});
+        late(report);
+        return Ended::kDropped;
       }
       state = before;  // given up or settled meanwhile
     }
     atomic_add(control->unexpected, uint64_t{1});
-    return false;
+    return Ended::kDropped;
   }
 
   // A completion says, in 16 bits, how far the device has read. That is past the command and not before what earlier completions
@@ -279,8 +293,9 @@ struct QueuePair {
       if (Command::stage(state) != Command::kInFlight || atomic_load(command.deadline) > now) continue;
       // Both words are this command's if its state is still the same afterwards.
       const uint64_t user = atomic_load(command.user);
-      if (atomic_cas_acq_rel(command.state, state, Command::with(state, Command::kGivenUp)) != state) continue;
+      if (atomic_cas_acq_rel(command.state, state, Command::with(state, Command::kGivingUp)) != state) continue;
       handler(Report{user, status, static_cast<uint16_t>(identifier)});
+      atomic_store_release(command.state, Command::with(state, Command::kGivenUp));
       ++reported;
     }
     return reported;
