@@ -59,15 +59,15 @@ struct Device {
 
 enum class Fault { kNone, kFails, kGivenUp };
 
-// The device is through with a command that was given up.
+// The device is through with a command that was given up: it has ended it, or dropped it.
 template <class CacheType>
 void end_late(const CacheType& cache, Command& command) {
   const Command late = command;
+  command.op = kGivingUp;  // nobody else ends it
+  const bool dropped = explorer::choose(2) == 1;
+  if (!dropped && late.op == kLateRead) world.frames[late.slot] = {late.page, world.stored[late.page]};
+  if (!dropped && late.op == kLateWrite) world.stored[late.page] = late.version;
   command = {};
-  if (late.op == kLateRead)
-    world.frames[late.slot] = {late.page, world.stored[late.page]};
-  else
-    world.stored[late.page] = late.version;
   cache.late(late.slot, late.op == kLateWrite);
 }
 
