@@ -1,6 +1,6 @@
 // A device in software, for tests of queues: it sees what a device sees (the rings, two doorbells, memory by the addresses that
-// commands name) and nothing of the host's own words. By a seed it answers late, out of order, with errors after half of the data,
-// not at all, or is removed.
+// commands name) and nothing of the host's own words. By a seed it answers late, out of order, with errors after half of the
+// data, not at all, or is removed.
 #pragma once
 
 #include <algorithm>
@@ -35,8 +35,8 @@ using namespace hinterland::storage;
 inline constexpr uint32_t kBlockBytes = 512, kNamespace = 7;
 inline constexpr uint64_t kBase = 40;  // the device's first block that commands may touch
 
-// A checksum over what the host says in an entry, kept in a word that devices do not read: an entry that is seen half written, or
-// a lap too early, has another.
+// A checksum over what the host says in an entry, kept in a word that devices do not read: an entry that is seen half written,
+// or a lap too early, has another.
 inline uint64_t seal(const SubmissionEntry& entry) {
   uint64_t sum = entry.opcode + (uint64_t{entry.namespace_id} << 8) + (uint64_t{entry.last_block} << 40);
   for (const uint64_t word : {entry.metadata, entry.prp1, entry.prp2, entry.first_block}) {

@@ -1,5 +1,5 @@
-// The cache over a queue pair over a device in software that is late, fails and reorders: threads find in every page what was last
-// written there, whatever the size of a line, and in the end it is on the device.
+// The cache over a queue pair over a device in software that is late, fails and reorders: threads find in every page what was
+// last written there, whatever the size of a line, and in the end it is on the device.
 //
 // A device reads frames while their holders may write them, which ThreadSanitizer calls a race, so it gets -DWRITES=false.
 #include "hinterland/storage/device.hpp"

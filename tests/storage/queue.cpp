@@ -1,4 +1,5 @@
-// Entries, PRPs and a queue pair on the CPU: each rule by itself, and then eight threads against a device in software that fails.
+// Entries, PRPs and a queue pair on the CPU: each rule by itself, and then eight threads against a device in software that
+// fails.
 #include <sched.h>
 #include <unistd.h>
 
@@ -8,8 +9,8 @@
 
 #include "hinterland/core/atomic.hpp"
 
-// What the queue synchronizes by gives way to other threads now and then, just before, so that one core or two see the orders in
-// which thousands of threads would come. Or a test says what another thread does there.
+// What the queue synchronizes by gives way to other threads now and then, just before, so that one core or two see the orders
+// in which thousands of threads would come. Or a test says what another thread does there.
 namespace test {
 inline thread_local std::function<void(const char*)> meanwhile;
 inline void give_way(const char* before) {
@@ -186,8 +187,8 @@ void check_late(uint32_t size, uint64_t start) {
   }
 }
 
-// Completions of nothing are counted; a wrong head of the submission ring is not believed; a command of which the device was not
-// told cannot be settled; a lap's old completions are not new ones.
+// Completions of nothing are counted; a wrong head of the submission ring is not believed; a command of which the device was
+// not told cannot be settled; a lap's old completions are not new ones.
 void check_odd_completions() {
   Rings rings(8, 8);
   const QueuePair& queue = rings.pair;
@@ -321,8 +322,8 @@ void check_worst_times() {
   }
 }
 
-// What is marked while the holder of the lock is about to leave is not left behind: when all have returned, the device was told of
-// all entries.
+// What is marked while the holder of the lock is about to leave is not left behind: when all have returned, the device was told
+// of all entries.
 void check_nothing_left_behind(unsigned rounds) {
   constexpr unsigned kThreads = 3, kEach = 4;
   Rings rings(16, 16);

@@ -11,7 +11,7 @@
 // same page at the same time would give it two slots. (BaM's threads did: its pull request 39.) What gives way is seen while
 // the lock is held, twice round a set at most, and nothing is waited for meanwhile.
 //
-// A set costs 4 bytes, a slot 12 (its word and the status of its last transfer): 12.5 for each line of the cache.
+// A set costs 4 bytes, a slot 12 (its word and the status of its last transfer that failed): 12.5 for each line of the cache.
 #pragma once
 
 #include "hinterland/storage/line.hpp"
@@ -90,7 +90,8 @@ struct Cache {
     return begin(slot, seen, device) ? Try::kStarted : Try::kRefused;
   }
 
-  // The device has ended a transfer; `status` is 0 if it went well. A line that could not be read says so to all who ask for it.
+  // The device has ended a transfer; `status` is 0 if it went well. A line that could not be read says so to all who ask for
+  // it.
   HINTERLAND_FN void end(int64_t slot, bool writes, uint32_t status) const {
     if (status != 0) atomic_store(statuses[slot], status);
     if (writes)
@@ -99,7 +100,8 @@ struct Cache {
       end_read(words[slot], status == 0 ? Read::kArrived : Read::kFailed);
   }
 
-  // A transfer takes too long: it has failed, as far as anybody can see. late() when the device is through with it all the same.
+  // A transfer takes too long: it has failed, as far as anybody can see. late() when the device is through with it all the
+  // same.
   HINTERLAND_FN void give_up(int64_t slot, bool writes, uint32_t status) const {
     atomic_store(statuses[slot], status);
     writes ? give_up_write(words[slot]) : give_up_read(words[slot]);
@@ -143,9 +145,9 @@ struct Cache {
     return {Try::kRefused, -1};
   }
 
-  // From the hand on, the first slot that is free and not used, which is claimed; -1 where there is none. A dirty one that is met
-  // on the way is written back, so that it is free the next time. One that could not be written is tried again if no other is to
-  // be had: it stays dirty, and a set of such lines would have room for no page any more.
+  // From the hand on, the first slot that is free and not used, which is claimed; -1 where there is none. A dirty one that is
+  // met on the way is written back, so that it is free the next time. One that could not be written is tried again if no other
+  // is to be had: it stays dirty, and a set of such lines would have room for no page any more.
   template <class Device>
   HINTERLAND_FN int64_t give_slot(int64_t set, Page page, uint32_t& hand, Device& device) const {
     bool writes = false;

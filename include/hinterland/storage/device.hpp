@@ -1,10 +1,10 @@
 // The cache's device behind a queue pair: a page is a run of blocks, and moves between them and a slot's frame.
 //
-// A slot has one transfer at most, so its number and the direction are all that has to come back with a completion, and the PRPs
-// of a slot are always the same: lists, where a line is longer than two memory pages, are written once.
+// A slot has one transfer at most, so its number and the direction are all that has to come back with a completion, and the
+// PRPs of a slot are always the same: lists, where a line is longer than two memory pages, are written once.
 //
-// Who waits for a page calls poll(), and after a while expire(). A command that was given up leaves its line failed, but the slot is
-// not used again before the device has answered.
+// Who waits for a page calls poll(), and after a while expire(). A command that was given up leaves its line failed, but the
+// slot is not used again before the device has answered.
 #pragma once
 
 #include "hinterland/storage/cache.hpp"

@@ -3,7 +3,7 @@
 //
 //   41 bits  page     of all arrays that share the cache, numbered one after the other: 1 PiB in lines of 512 bytes
 //    6 bits  flags
-//   17 bits  holders
+//   17 bits  holders: at most 131,071 at once, so one lane of a warp is to hold a line for all
 //
 // BaM has a word for each page, so whoever counts himself in has the right one. Here a word belongs to a slot, which may get
 // another page at any time that nobody holds it. So a reader counts himself in first, and looks then: with another page there,
@@ -22,9 +22,9 @@
 // another page. While it is written back a line stays where it is found, and may be held and written to: then it is dirty
 // again.
 //
-// A transfer that takes too long is given up: whoever asks is told that it failed. But the device may still read or write the frame,
-// so the line stays busy, or being written, until the device has said that it is through: no page gets the slot before, and no
-// newer write of the page is overtaken by the old one.
+// A transfer that takes too long is given up: whoever asks is told that it failed. But the device may still read or write the
+// frame, so the line stays busy, or being written, until the device has said that it is through: no page gets the slot before,
+// and no newer write of the page is overtaken by the old one.
 #pragma once
 
 #include "hinterland/core/atomic.hpp"
@@ -93,7 +93,8 @@ HINTERLAND_FN bool begin_write(uint64_t& word, Line seen) {
   return atomic_cas_acq_rel(word, seen.word, taken) == seen.word;
 }
 
-// The read of a busy line takes too long. When the device is through with the frame, late_read() says so: then it may be forgotten.
+// The read of a busy line takes too long. When the device is through with the frame, late_read() says so: then it may be
+// forgotten.
 HINTERLAND_FN void give_up_read(uint64_t& word) { atomic_or_release(word, Line::kFailed); }
 HINTERLAND_FN void late_read(uint64_t& word) { atomic_add_release(word, ~Line::kBusy + 1); }
 

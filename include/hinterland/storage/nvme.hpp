@@ -56,8 +56,8 @@ HINTERLAND_FN constexpr uint32_t identifier_of(uint32_t last) { return last & 0x
 HINTERLAND_FN constexpr uint32_t phase_of(uint32_t last) { return last >> 16 & 1u; }
 HINTERLAND_FN constexpr uint16_t status_of(uint32_t last) { return static_cast<uint16_t>(last >> 17); }
 
-// The phase of what is at a position that counts on over all laps of a ring of `size` (a power of two): 1 in the first lap, 0 in
-// the second and so on. In a ring that was zero before, this tells what is new from what a lap before left there.
+// The phase of what is at a position that counts on over all laps of a ring of `size` (a power of two): 1 in the first lap, 0
+// in the second and so on. In a ring that was zero before, this tells what is new from what a lap before left there.
 HINTERLAND_FN constexpr uint32_t phase_at(uint64_t position, uint32_t size) { return (position & size) == 0 ? 1u : 0u; }
 
 // Status: section 4.6.1. Bits 0-7 are the code and 8-10 its type; a device sets kDoNotRetry if the same would fail again.
@@ -83,7 +83,8 @@ HINTERLAND_FN constexpr uint32_t code_of(uint16_t status) { return status & 0xff
 HINTERLAND_FN constexpr uint32_t code_type_of(uint16_t status) { return status >> 8 & 7u; }
 HINTERLAND_FN constexpr bool is_success(uint16_t status) { return (status & 0x7ffu) == kSuccess; }
 
-// Whether the same command may succeed if it is submitted again. A device may leave the bit out of what never will: count tries.
+// Whether the same command may succeed if it is submitted again. A device may leave the bit out of what never will: count
+// tries.
 HINTERLAND_FN constexpr bool is_retryable(uint16_t status) { return !is_success(status) && (status & kDoNotRetry) == 0; }
 
 // Blocks that commands may touch: `blocks` of a namespace from `base` on. No command leaves them, whatever was asked for.
@@ -105,9 +106,9 @@ struct BlockRange {
   }
 };
 
-// Where data lies in memory: physical region pages, section 4.3. The first may begin anywhere in its page, at a multiple of four
-// bytes, and all others are whole pages. One page: PRP1. Two: PRP1 and PRP2. More: PRP2 is the address of a list of all but the
-// first.
+// Where data lies in memory: physical region pages, section 4.3. The first may begin anywhere in its page, at a multiple of
+// four bytes, and all others are whole pages. One page: PRP1. Two: PRP1 and PRP2. More: PRP2 is the address of a list of all
+// but the first.
 inline constexpr uint64_t kMemoryPageBytes = 4096;
 inline constexpr uint64_t kMostTransferBytes = 64 * 1024;
 inline constexpr uint32_t kPrpListEntries = kMostTransferBytes / kMemoryPageBytes;  // 17 pages if it begins within one

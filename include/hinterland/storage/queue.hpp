@@ -1,16 +1,17 @@
-// An NVMe queue pair that thousands of threads use at once. No call waits for another thread or for the device: what cannot go on
-// returns. BaM has threads of a GPU wait for their place and for their completion (Mailthody 2022, section 5.3.1); what is kept of
-// it is that whoever gets a lock does the work of all who came before, and rings one doorbell for them.
+// An NVMe queue pair that thousands of threads use at once. No call waits for another thread or for the device: what cannot go
+// on returns. BaM has threads of a GPU wait for their place and for their completion (Mailthody 2022, section 5.3.1); what is
+// kept of it is that whoever gets a lock does the work of all who came before, and rings one doorbell for them.
 //
 // Positions in the rings are 64-bit counters that never wrap. A mark and a free identifier carry the phase of their position
 // (phase_at), as completions do, so a zeroed ring holds nothing.
 //
 //   1. A submission takes the next ticket by compare-and-swap, and only if the ring has room for its entry and an identifier is
-//      free at the ticket's place in the ring of free ones. So one operation takes both, and a refused try leaves nothing behind.
-//   2. It writes what is known of the command, then the entry, marks the slot, and tries the tail's lock. Who has that moves the
-//      tail over all consecutive marked slots, rings, unlocks and looks again. Lock and unlock are read-modify-write operations:
-//      whoever finds the lock taken has marked its slot before the holder unlocks, so the holder's second look sees the mark.
-//      A thread that is stopped between its ticket and its mark holds back the entries behind its own, but no thread.
+//      free at the ticket's place in the ring of free ones. So one operation takes both, and a refused try leaves nothing
+//      behind.
+//   2. It writes what is known of the command, then the entry, marks the slot, and tries the tail's lock. Who has that moves
+//      the tail over all consecutive marked slots, rings, unlocks and looks again. Lock and unlock are read-modify-write
+//      operations: whoever finds the lock taken has marked its slot before the holder unlocks, so the holder's second look sees
+//      the mark. A thread that is stopped between its ticket and its mark holds back the entries behind its own, but no thread.
 //   3. Who has the completions' lock goes over all new ones, reports each, puts its identifier back and rings once at the end.
 //      Each says how far the device has read the submission ring: those slots have room again.
 //   4. A command is ended by whoever changes its state: a completion, a deadline or an abort. So it is reported once. An
@@ -18,8 +19,8 @@
 //      arrives, which is counted and told apart, or when settle() says that none will. Until the one who gives a command up has
 //      reported it, its completion is kept back, so nobody hears that a command is over before he hears that it was given up.
 //
-// Words that only threads share are ordered at the GPU's scope; doorbells and completions, at the system's. Causality goes through
-// both: what one thread wrote before its mark is there for the device when another thread rings.
+// Words that only threads share are ordered at the GPU's scope; doorbells and completions, at the system's. Causality goes
+// through both: what one thread wrote before its mark is there for the device when another thread rings.
 //
 // Memory for each entry: 68 bytes of the submission ring (64 the device's), 44 of the completion ring (16 the device's); beside
 // that QueueControl.
@@ -133,8 +134,8 @@ struct QueuePair {
   }
 
   // Passes a Report to the handler for each command that has completed; returns how many. None if another thread is at it. The
-  // handler runs with the lock of completions taken: it should be short, and may submit. `late` gets a second Report of a command
-  // that was given up: the device is through with its memory now.
+  // handler runs with the lock of completions taken: it should be short, and may submit. `late` gets a second Report of a
+  // command that was given up: the device is through with its memory now.
   template <class Handler, class Late>
   HINTERLAND_FN uint32_t poll(const Handler& handler, const Late& late) const {
     if (!is_new(atomic_load(control->completion_head))) return 0;  // thousands may look, without a write
@@ -160,8 +161,8 @@ struct QueuePair {
     return poll(handler, [](const Report&) {});
   }
 
-  // Gives up what is past its deadline: reports it as kAbortedByHost. Until it is settled the device may still read and write the
-  // command's memory and, if it was a write, its blocks. Goes over all identifiers.
+  // Gives up what is past its deadline: reports it as kAbortedByHost. Until it is settled the device may still read and write
+  // the command's memory and, if it was a write, its blocks. Goes over all identifiers.
   template <class Handler>
   HINTERLAND_FN uint32_t expire(uint64_t now, const Handler& handler) const {
     return give_up(now, kAbortedByHost, handler);
@@ -264,9 +265,9 @@ struct QueuePair {
     return Ended::kDropped;
   }
 
-  // A completion says, in 16 bits, how far the device has read. That is past the command and not before what earlier completions
-  // said; a head beyond what the device was told of is not believed. settle() must not count here: it may know more than this
-  // completion did when the device made it.
+  // A completion says, in 16 bits, how far the device has read. That is past the command and not before what earlier
+  // completions said; a head beyond what the device was told of is not believed. settle() must not count here: it may know more
+  // than this completion did when the device made it.
   HINTERLAND_FN void read_until(uint32_t device_head, uint64_t ticket) const {
     const uint64_t least = max_of(atomic_load(control->device_head), ticket + 1);
     const uint64_t head = least + ((device_head - static_cast<uint32_t>(least)) & (submission_size - 1));
