@@ -36,14 +36,18 @@ def test_in_every_order_of_steps_pages_are_whole_and_threads_come_to_their_end(m
     assert done.stdout.startswith(case) and states > 1000
 
 
-def test_the_cases_are_all_there_are(model):
+def test_the_cases_are_all_there_are():
     assert set(CASES) == {part.split('"')[0] for part in (HERE / "cache_model.cpp").read_text().split('asked("')[1:]}
 
 
+@pytest.fixture(scope="module")
+def stress(tmp_path_factory):
+    return compiled(HERE / "cache_stress.cpp", tmp_path_factory.mktemp("stress"))
+
+
 @pytest.mark.parametrize("threads", [1, 2, 8, 32])
-def test_many_threads_lose_no_write_and_see_no_other_page(tmp_path, threads):
-    program = compiled(HERE / "cache_stress.cpp", tmp_path)
+def test_many_threads_lose_no_write_and_see_no_other_page(stress, threads):
     for seed in (1, 2):
-        command = [str(program), "500", str(threads), str(seed)]
+        command = [str(stress), "500", str(threads), str(seed)]
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
         assert done.returncode == 0, done.stdout

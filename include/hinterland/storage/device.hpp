@@ -37,15 +37,11 @@ struct PageDevice {
                       [&](const Report& report) { cache.late(slot_of(report), writes(report)); });
   }
 
-  HINTERLAND_FN uint32_t expire(uint64_t now) const {
-    return queue.expire(now, [&](const Report& report) { cache.give_up(slot_of(report), writes(report), report.status); });
-  }
+  HINTERLAND_FN uint32_t expire(uint64_t now) const { return queue.expire(now, given_up()); }
 
-  // The device is gone, and touches no memory any more: all that waits for it fails, and so does what is asked for from now on.
-  HINTERLAND_FN uint32_t abort() const {
-    return queue.abort(kHostPathError,
-                       [&](const Report& report) { cache.end(slot_of(report), writes(report), report.status); });
-  }
+  // The device is gone: all that waits for it fails, and so does what is asked for from now on. Slots stay given up, since a
+  // completion that was there before may still be polled.
+  HINTERLAND_FN uint32_t abort() const { return queue.abort(kHostPathError, given_up()); }
 
  private:
   static constexpr uint64_t kWrites = uint64_t{1} << 63;
@@ -53,6 +49,10 @@ struct PageDevice {
   HINTERLAND_FN static int64_t slot_of(const Report& report) { return static_cast<int64_t>(report.user & ~kWrites); }
   HINTERLAND_FN static bool writes(const Report& report) { return (report.user & kWrites) != 0; }
   HINTERLAND_FN static uint32_t error_of(const Report& report) { return is_success(report.status) ? 0u : report.status; }
+
+  HINTERLAND_FN auto given_up() const {
+    return [this](const Report& report) { cache.give_up(slot_of(report), writes(report), report.status); };
+  }
 
   HINTERLAND_FN uint64_t line() const { return static_cast<uint64_t>(cache.line_bytes); }
   HINTERLAND_FN uint64_t frame(int64_t slot) const { return frames_address + static_cast<uint64_t>(slot) * line(); }
