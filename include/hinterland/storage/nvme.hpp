@@ -69,6 +69,7 @@ inline constexpr uint16_t kInternalError = 0x006;
 inline constexpr uint16_t kAbortRequested = 0x007;
 inline constexpr uint16_t kInvalidNamespace = 0x00b;
 inline constexpr uint16_t kPrpOffsetInvalid = 0x013;
+inline constexpr uint16_t kWriteProtected = 0x020;
 inline constexpr uint16_t kOutOfRange = 0x080;
 inline constexpr uint16_t kNamespaceNotReady = 0x082;
 inline constexpr uint16_t kWriteFault = 0x280;

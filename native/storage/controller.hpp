@@ -1,0 +1,71 @@
+// An NVMe controller in software: host threads that read queue pairs in ordinary memory, which whoever submits sees as well (a
+// GPU, if it is pinned), and serve them from memory or a file. So no device of its own, and no rights, are needed.
+//
+// It has one namespace, of blocks of 512 bytes, and reads, writes and flushes it. PRPs are addresses in this process. A thread
+// serves its queues alone, so queues never wait for each other's locks. Threads never call CUDA and never take Python's lock: a
+// kernel that waits for data must not stop them.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "storage/serving.hpp"
+
+namespace hinterland::native {
+
+class Controller {
+ public:
+  // std::invalid_argument where queues cannot be served. Queues go to the threads in turn.
+  Controller(std::vector<QueueView> queues, std::vector<Region> regions, std::unique_ptr<Namespace> blocks, unsigned threads);
+  ~Controller() { stop(); }
+  Controller(const Controller&) = delete;
+  Controller& operator=(const Controller&) = delete;
+
+  // Serves the queues from slot 0 on, as a device whose queues were just created: their rings and doorbells are zero.
+  void start();
+  // Afterwards no memory is read or written any more. Commands that have not completed never will.
+  void stop();
+
+  // While somebody is live, threads look for commands; else they sleep. What was submitted before the last release is done.
+  void acquire();
+  void release();
+
+  // The device was removed, which only faults bring about: nothing will be answered any more.
+  [[nodiscard]] bool gone() const { return namespace_->gone(); }
+  // What NVMe's Abort would tell. True: the command was read, and will neither touch memory nor complete, which is what
+  // QueuePair::settle() asks for. False: it will complete, or was not read yet.
+  bool abort(uint32_t queue, uint16_t identifier);
+
+  [[nodiscard]] uint64_t blocks() const { return namespace_->blocks(); }
+  // Of each thread, since the last start.
+  std::vector<ServingStats> stats();
+
+ private:
+  struct Worker {
+    std::vector<NumberedQueue> queues;
+    std::unique_ptr<Serving> serving;  // while it runs
+    ServingStats last;
+    std::mutex guard;               // of the two above, for a turn
+    std::atomic<unsigned> asking = 0;  // who wait for the guard: a thread that never rests would not let them in
+    std::thread thread;
+  };
+  class Asking;
+
+  void serve(Worker& worker);
+  void back_off(Worker& worker, uint64_t now, uint64_t idle_ns) const;
+
+  std::vector<Region> regions_;
+  std::unique_ptr<Namespace> namespace_;
+  std::vector<std::unique_ptr<Worker>> workers_;
+  const bool rests_;  // there are few cores: threads that find nothing to do leave them to others
+  std::atomic<int> live_ = 0;
+  std::atomic<bool> stopped_ = true;
+  std::mutex guard_;  // of changes of the two above
+  std::condition_variable changed_;
+};
+
+}  // namespace hinterland::native
