@@ -118,6 +118,7 @@ void Controller::acquire() {
   {
     const std::lock_guard<std::mutex> held(guard_);
     ++live_;
+    ++acquired_;
   }
   changed_.notify_all();
 }
@@ -150,7 +151,9 @@ void Controller::serve(Worker& worker) {
   ::prctl(PR_SET_TIMERSLACK, 1000);  // ns: sleeps are short
   ::pthread_setname_np(::pthread_self(), "hinterland-nvme");
   for (uint64_t busy = clock_ns(); !stopped_;) {
-    const bool nobody = live_ == 0;  // before the turn, which sees what was submitted until then
+    // Before the turn: it sees what was submitted until then. Who comes and goes meanwhile has submitted more.
+    const uint64_t acquired = acquired_;
+    const bool nobody = live_ == 0;
     const uint64_t now = clock_ns();
     while (worker.asking != 0) std::this_thread::yield();
     std::unique_lock<std::mutex> turn(worker.guard);
@@ -159,7 +162,7 @@ void Controller::serve(Worker& worker) {
     } else if (nobody && worker.serving->in_flight() == 0) {
       turn.unlock();
       std::unique_lock<std::mutex> held(guard_);
-      changed_.wait(held, [&] { return stopped_ || live_ > 0; });
+      changed_.wait(held, [&] { return stopped_ || acquired_ != acquired; });
       busy = clock_ns();
     } else {
       back_off(worker, now, now - busy);

@@ -63,8 +63,9 @@ class Controller {
   std::vector<std::unique_ptr<Worker>> workers_;
   const bool rests_;  // there are few cores: threads that find nothing to do leave them to others
   std::atomic<int> live_ = 0;
+  std::atomic<uint64_t> acquired_ = 0;  // so often
   std::atomic<bool> stopped_ = true;
-  std::mutex guard_;  // of changes of the two above
+  std::mutex guard_;  // of changes of these
   std::condition_variable changed_;
 };
 

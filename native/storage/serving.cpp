@@ -18,13 +18,16 @@ uint64_t stage_clock() {
   return static_cast<uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
 }
 
+// Commands in flight: for more a host has no room in its completion ring. If it does not know, other queues do not suffer.
+uint32_t most_of(const QueueView& view) { return view.completion_size - 1; }
+
 }  // namespace
 
 Serving::Serving(const std::vector<NumberedQueue>& queues, std::vector<Region> regions, Namespace& blocks)
     : regions_(std::move(regions)), namespace_(blocks) {
   for (const NumberedQueue& queue : queues) {
     queues_.push_back({queue.view, queue.number});
-    request_count_ += queue.view.completion_size - 1;  // a host whose queue has that many in flight has room for no more
+    request_count_ += most_of(queue.view);
   }
   requests_ = std::make_unique_for_overwrite<Request[]>(request_count_);
   if (kStages) picked_up_.reserve(request_count_);
@@ -49,10 +52,10 @@ bool Serving::turn(uint64_t now) {
   return any;
 }
 
-// A place for a request; null if all are taken. The one that was left last comes first, and those that are never used never
+// A place for a request, of which there are enough. The one that was left last comes first, and those that are never used never
 // become memory.
 Request* Serving::free_place() {
-  if (free_ != nullptr || used_ == request_count_) return free_;
+  if (free_ != nullptr) return free_;
   Request& request = requests_[used_];
   request.index = used_++;
   request.taken = false;
@@ -62,6 +65,7 @@ Request* Serving::free_place() {
 
 void Serving::leave(Request& request) {
   request.taken = false;
+  --queues_[request.queue].taken;
   request.next = std::exchange(free_, &request);
 }
 
@@ -72,8 +76,8 @@ bool Serving::pick_up(uint32_t at, uint64_t now) {
   ++stats_.doorbell_looks;
   if (tail > mask || namespace_.gone()) return false;
   const uint64_t first = queue.read, picked_up = stage_clock();
-  for (; (queue.read & mask) != tail && free_place() != nullptr; ++queue.read) {
-    Request& request = *free_;
+  for (; (queue.read & mask) != tail && queue.taken < most_of(queue.view); ++queue.read) {
+    Request& request = *free_place();
     request.entry = queue.view.submissions[queue.read & mask];
     request.queue = at;
     request.status = decode(request, namespace_.blocks(), regions_);
@@ -84,6 +88,7 @@ bool Serving::pick_up(uint32_t at, uint64_t now) {
       break;
     free_ = next;
     request.taken = true;
+    ++queue.taken;
     if (!kStages) continue;
     request.picked_up = request.submitted = request.ended = picked_up;
     picked_up_.push_back(&request);

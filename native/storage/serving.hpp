@@ -46,6 +46,7 @@ class Serving {
     uint32_t number;
     uint64_t read = 0, posted = 0;  // positions that count on over all laps
     uint32_t host_head = 0;         // how far the host has read completions
+    uint32_t taken = 0;             // requests that are its own
     RequestList ended{};
   };
 
