@@ -39,14 +39,19 @@ class Transfers {
   // Begun and not yet given by poll().
   virtual unsigned in_flight() const = 0;
   virtual const char* name() const = 0;
+
+  // Memory that most transfers go to or come from: the kernel may keep hold of its pages, so that it need not look them up for each.
+  virtual void keep(std::span<char>) {}
 };
 
 enum class Engine { kBest, kUring, kThreads };
 
-bool has_uring();
-
 // With room for `depth` transfers in flight. kBest: io_uring, else threads. StorageError where kUring was asked for and is not
 // to be had.
 std::unique_ptr<Transfers> make_transfers(unsigned depth, Engine engine = Engine::kBest);
+
+// The two; the first is null where the kernel refuses it, or this library was built without liburing.
+std::unique_ptr<Transfers> make_uring(unsigned depth);
+std::unique_ptr<Transfers> make_pread_pool(unsigned depth);
 
 }  // namespace hinterland::native
