@@ -4,9 +4,8 @@
 #include <nanobind/stl/vector.h>
 
 #include "bindings.hpp"
-#include "core/errors.hpp"
-#include "core/parallel.hpp"
 #include "storage/planned.hpp"
+#include "storage/raw.hpp"
 #include "storage/store.hpp"
 
 namespace nb = nanobind;
@@ -30,15 +29,10 @@ struct TableOfStore {
   StoredRows all() const { return {extents, rows, row_bytes}; }
 };
 
-// A forked process has none of the threads, and shares what the kernel knows of the parent's transfers.
-void require_not_forked() {
-  if (forked) throw StorageError("this array was opened before the process was forked; open it anew in the new process");
-}
-
 template <class Result, class... Args>
 auto apart(Result (Store::*method)(Args...)) {
   return [method](Store& self, Args... args) {
-    require_not_forked();
+    self.require_same_process();
     const GilReleased released;
     return (self.*method)(args...);
   };
@@ -47,7 +41,7 @@ auto apart(Result (Store::*method)(Args...)) {
 template <class Address, class Visit>
 auto visiting(const Visit& visit) {
   return [visit](const TableOfStore& self, uintptr_t numbers, int64_t count, uintptr_t rows) {
-    require_not_forked();
+    self.store.require_same_process();
     const GilReleased released;
     visit(self.store, self.all(), reinterpret_cast<const int64_t*>(numbers), count, reinterpret_cast<Address>(rows));
   };
@@ -67,7 +61,7 @@ void bind_store(nb::module_& m) {
       .def(
           "open",
           [](Store& self, const std::filesystem::path& path, bool writable) {
-            require_not_forked();
+            self.require_same_process();
             const GilReleased released;
             return self.open(path, writable);
           },
@@ -96,11 +90,23 @@ void bind_store(nb::module_& m) {
       .def(
           "read_ahead",
           [](const TableOfStore& self, uintptr_t numbers, int64_t count) {
-            require_not_forked();
+            self.store.require_same_process();
             const GilReleased released;
             read_ahead(self.store, self.all(), reinterpret_cast<const int64_t*>(numbers), count);
           },
           nb::arg("numbers"), nb::arg("count"));
+
+  m.def(
+      "run_raw",
+      [](const std::filesystem::path& path, uintptr_t offsets, int64_t count, int64_t bytes, int64_t write_every, int threads,
+         unsigned depth, const std::string& engine) {
+        const GilReleased released;
+        const RawRun run = run_raw(path, reinterpret_cast<const int64_t*>(offsets), count, bytes, write_every, threads, depth,
+                                   engine_of(engine));
+        return std::pair(run.ns, run.cpu_ns);
+      },
+      nb::arg("path"), nb::arg("offsets"), nb::arg("count"), nb::arg("bytes"), nb::arg("write_every"), nb::arg("threads"),
+      nb::arg("depth"), nb::arg("engine"), "Moves blocks without a cache; (nanoseconds, nanoseconds of processor time).");
 }
 
 }  // namespace hinterland::native

@@ -67,11 +67,11 @@ class PreadPool : public Transfers {
     return count;
   }
 
-  void wait(std::chrono::nanoseconds most) override {
+  void wait(std::chrono::nanoseconds most, unsigned enough) override {
     submit();
-    if (in_flight_ == 0) return;
+    if (in_flight_ < enough) return;
     std::unique_lock held(mutex_);
-    has_ended_.wait_for(held, most, [&] { return !done_.empty(); });
+    has_ended_.wait_for(held, most, [&] { return done_.size() >= enough; });
   }
 
   unsigned in_flight() const override { return in_flight_; }

@@ -24,6 +24,7 @@ namespace {
 constexpr uint32_t kFileShrank = 1 << 16;  // beside the system's error numbers
 constexpr uint32_t kMostRepeats = 100;
 constexpr auto kLongestWait = std::chrono::seconds(60);  // for one page: a disk that answers takes milliseconds
+constexpr int64_t kManyTransfers = 1 << 14;  // from which on it is worth touching all frames: chosen, not measured
 constexpr auto kNap = std::chrono::milliseconds(1);
 constexpr int64_t kLargePage = 2 << 20;
 
@@ -55,7 +56,7 @@ int64_t thread_cpu_ns() {
 }
 
 Store::Store(int64_t bytes, int64_t line_bytes, int threads, unsigned depth, Engine engine)
-    : line_shift_(std::countr_zero(static_cast<uint64_t>(line_bytes))), bytes_(bytes), depth_(depth) {
+    : process_(::getpid()), line_shift_(std::countr_zero(static_cast<uint64_t>(line_bytes))), bytes_(bytes), depth_(depth) {
   // A slot's frame, word, status and transfer, and its part of a set.
   const int64_t set = kWays * (line_bytes + static_cast<int64_t>(sizeof(uint64_t) + sizeof(uint32_t) + sizeof(Move))) + 4;
   const int64_t sets = bytes / set;
@@ -75,20 +76,30 @@ Store::Store(int64_t bytes, int64_t line_bytes, int threads, unsigned depth, Eng
   lines_ = {words_.data(), statuses_.data(), sets_.data(), memory, sets, line_bytes};
   for (int i = 0; i < std::max(threads, 1); ++i) {
     rings_.emplace_back().transfers = make_transfers(depth, engine);
-    rings_.back().transfers->keep({memory, static_cast<size_t>(frames)});
   }
 }
 
 Store::~Store() {
+  if (process_ != ::getpid()) {  // the threads and the transfers are the parent's
+    if (reader_.joinable()) reader_.detach();
+    for (Ring& ring : rings_) static_cast<void>(ring.transfers.release());
+    static_cast<void>(frames_.release());
+    return;
+  }
   if (reader_.joinable()) {
     reader_.request_stop();
     reader_.join();
   }
   for (Ring& ring : rings_)
     while (ring.transfers->in_flight() != 0) {
-      ring.transfers->wait(kNap);
+      ring.transfers->wait(kNap, 1);
       end_some(ring);
     }
+}
+
+void Store::require_same_process() const {
+  if (process_ != ::getpid())
+    throw StorageError("this array was opened before the process was forked; open it anew in the new process");
 }
 
 Store::File::File(const std::filesystem::path& file, bool writable)
@@ -161,6 +172,7 @@ bool Store::begin(Page page, int64_t slot, bool writes) {
   const int64_t offset = static_cast<int64_t>(page - file->first) << line_shift_;
   moves_[slot] = {file, offset, static_cast<uint32_t>(std::min(line_bytes(), file->bytes - offset)), 0};
   const bool begun = ring.transfers->try_begin(transfer_of(slot, writes));
+  if (begun && ++ring.begun == kManyTransfers) ring.transfers->keep({lines_.frames, static_cast<size_t>(num_slots() * line_bytes())});
   if (begun) {
     file->in_flight.fetch_add(1, std::memory_order_relaxed);
     in_flight_.fetch_add(1, std::memory_order_relaxed);
@@ -234,7 +246,8 @@ void Store::progress(uint32_t round) {
     ended = end_some(own);
     if (ended == 0 && own.transfers->in_flight() != 0) {
       waits = true;
-      own.transfers->wait(kNap);
+      // Several at a time where many are on their way: to sleep, to wake and to tell the device of new ones costs more than one.
+      own.transfers->wait(kNap, std::max(own.transfers->in_flight() / 8, 1u));
       ended = end_some(own);
     }
     own.give_back();

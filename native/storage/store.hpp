@@ -46,6 +46,9 @@ class Store {
   Store(int64_t bytes, int64_t line_bytes, int threads, unsigned depth, Engine engine);
   ~Store();  // What was written since the last flush is lost
 
+  // StorageError in a forked process, which has none of the threads, and shares what the kernel knows of the parent's transfers.
+  void require_same_process() const;
+
   // Where the file's first byte lies in the store's space. StorageError where it cannot be opened, or another writes it.
   int64_t open(const std::filesystem::path& path, bool writable);
   // No more transfers of it, and it is closed. Nobody reads it any more.
@@ -109,6 +112,7 @@ class Store {
   struct alignas(64) Ring {
     std::atomic<bool> is_taken{false};
     std::unique_ptr<Transfers> transfers;
+    int64_t begun = 0;
 
     bool try_take() {
       return !is_taken.load(std::memory_order_relaxed) && !is_taken.exchange(true, std::memory_order_acquire);
@@ -142,6 +146,7 @@ class Store {
   std::string sentence(const File* file, storage::Page page, bool writes, uint32_t status) const;
   void serve_read_ahead(std::stop_token stops);
 
+  const pid_t process_;
   Lines lines_{};
   int line_shift_;
   int64_t bytes_;

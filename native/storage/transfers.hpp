@@ -34,8 +34,8 @@ class Transfers {
   virtual void submit() = 0;
   // What has ended, each once; returns how many.
   virtual size_t poll(std::span<Ended> to) = 0;
-  // Submits, and sleeps until poll() has something to give, or so long. At once if nothing is in flight.
-  virtual void wait(std::chrono::nanoseconds most) = 0;
+  // Submits, and sleeps until poll() has `enough` to give, or so long. Not if fewer are in flight.
+  virtual void wait(std::chrono::nanoseconds most, unsigned enough) = 0;
   // Begun and not yet given by poll().
   virtual unsigned in_flight() const = 0;
   virtual const char* name() const = 0;

@@ -35,7 +35,7 @@ class Uring : public Transfers {
     if (!is_open_) return;
     Ended ended[64];
     while (in_flight_ != 0) {
-      wait(std::chrono::seconds(1));
+      wait(std::chrono::seconds(1), 1);
       poll(ended);
     }
     io_uring_queue_exit(&ring_);
@@ -59,6 +59,8 @@ class Uring : public Transfers {
     }
     io_uring_sqe_set_data64(entry, transfer.user);
     ++in_flight_;
+    // Who begins many between two waits leaves the device without work otherwise.
+    if (io_uring_sq_ready(&ring_) >= std::max(depth_ / 8, 1u)) submit();
     return true;
   }
 
@@ -80,11 +82,11 @@ class Uring : public Transfers {
     return count;
   }
 
-  void wait(std::chrono::nanoseconds most) override {
-    if (in_flight_ == 0 || io_uring_cq_ready(&ring_) != 0) return submit();
+  void wait(std::chrono::nanoseconds most, unsigned enough) override {
+    if (in_flight_ < enough || io_uring_cq_ready(&ring_) >= enough) return submit();
     __kernel_timespec time{most.count() / 1'000'000'000, most.count() % 1'000'000'000};
     io_uring_cqe* entry;
-    io_uring_submit_and_wait_timeout(&ring_, &entry, 1, &time, nullptr);
+    io_uring_submit_and_wait_timeout(&ring_, &entry, enough, &time, nullptr);
   }
 
   unsigned in_flight() const override { return in_flight_; }
