@@ -77,6 +77,7 @@ RawRun run_raw(const std::filesystem::path& file, const int64_t* offsets, int64_
         cpu_ns += thread_cpu_ns();
       });
   }
+  if (write_every != 0 && ::fdatasync(buffered.get()) != 0) throw_errno("cannot write " + path + " to the disk", errno);
   const auto ns = std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - begin).count();
   for (const auto& error : thrown)
     if (error) std::rethrow_exception(error);
