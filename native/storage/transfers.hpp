@@ -34,19 +34,24 @@ class Transfers {
   virtual void submit() = 0;
   // What has ended, each once; returns how many.
   virtual size_t poll(std::span<Ended> to) = 0;
-  // Submits, and sleeps until poll() has something to give, or so long. At once if nothing is in flight.
-  virtual void wait(std::chrono::nanoseconds most) = 0;
+  // Submits, and sleeps until poll() has `enough` to give, or so long. Not if fewer are in flight.
+  virtual void wait(std::chrono::nanoseconds most, unsigned enough) = 0;
   // Begun and not yet given by poll().
   virtual unsigned in_flight() const = 0;
   virtual const char* name() const = 0;
+
+  // Memory that most transfers go to or come from: the kernel may keep hold of its pages, so that it need not look them up for each.
+  virtual void keep(std::span<char>) {}
 };
 
 enum class Engine { kBest, kUring, kThreads };
 
-bool has_uring();
-
 // With room for `depth` transfers in flight. kBest: io_uring, else threads. StorageError where kUring was asked for and is not
 // to be had.
 std::unique_ptr<Transfers> make_transfers(unsigned depth, Engine engine = Engine::kBest);
+
+// The two; the first is null where the kernel refuses it, or this library was built without liburing.
+std::unique_ptr<Transfers> make_uring(unsigned depth);
+std::unique_ptr<Transfers> make_pread_pool(unsigned depth);
 
 }  // namespace hinterland::native

@@ -45,6 +45,8 @@ __all__ = [
     "Prepared",
     "SsspResult",
     "SswpResult",
+    "StorageArray",
+    "StorageCache",
     "TieredTensor",
     "UnifiedEmbeddingBag",
     "UnifiedTensor",
@@ -76,11 +78,13 @@ __all__ = [
     "training",
 ]
 
-_PACKAGES = ("datasets", "graph", "hotness", "machine", "memory", "sampling", "traffic", "training")
+_PACKAGES = ("datasets", "graph", "hotness", "machine", "memory", "sampling", "storage", "traffic", "training")
 # Where the other names are defined; those that are not here, in graph.
 _HOMES = {
     "CachedTensor": "memory",
     "Machine": "machine",
+    "StorageArray": "storage",
+    "StorageCache": "storage",
     "TieredTensor": "memory",
     "UnifiedEmbeddingBag": "memory",
     "UnifiedTensor": "memory",

@@ -32,7 +32,8 @@ struct Found {
   int64_t slot;  // of kHeld, kStarted and kFailed
 };
 
-// CLOCK: what was held since the hand last came by stays for another round.
+// CLOCK: what was held since the hand last came by stays for another round, and so does what has come since then, or a page that
+// is read ahead would make room for the next before it is needed.
 struct Clock {
   static constexpr bool kMarksUse = true;
 };
@@ -158,7 +159,7 @@ struct Cache {
       if (Replacement::kMarksUse && seen.is(Line::kUsed)) {
         atomic_and(words[slot], ~Line::kUsed);
       } else if (seen.is_free()) {
-        if (claim(words[slot], seen, page)) return slot;
+        if (claim(words[slot], seen, page, Replacement::kMarksUse ? Line::kUsed : 0)) return slot;
       } else if (seen.awaits_writing() && !writes && (looks >= kWays || !seen.is(Line::kFailed))) {
         writes = begin(slot, seen, device);
       }

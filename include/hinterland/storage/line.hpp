@@ -76,9 +76,10 @@ HINTERLAND_FN void release(uint64_t& word) { atomic_add_release(word, ~Line::kHo
 // written back before the write.
 HINTERLAND_FN void wrote(uint64_t& word) { atomic_or_release(word, Line::kDirty); }
 
-// Gives the slot, which was seen to be free, to a page that is going to be read. False: it is not free any more.
-HINTERLAND_FN bool claim(uint64_t& word, Line seen, Page page) {
-  return atomic_cas_acq_rel(word, seen.word, page << Line::kPageShift | Line::kBusy) == seen.word;
+// Gives the slot, which was seen to be free, to a page that is going to be read; `used` is kUsed or 0. False: it is not free any
+// more.
+HINTERLAND_FN bool claim(uint64_t& word, Line seen, Page page, uint64_t used) {
+  return atomic_cas_acq_rel(word, seen.word, page << Line::kPageShift | Line::kBusy | used) == seen.word;
 }
 
 // How the read of a busy line ended. kNotBegun: the device did not take it.

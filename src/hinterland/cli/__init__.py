@@ -28,6 +28,7 @@ COMMANDS = (
     "probe",
     "sssp",
     "sswp",
+    "storage",
     "traffic",
     "train",
 )

@@ -1,0 +1,138 @@
+"""Storage: blocks through an array beside the same blocks by io_uring alone, and rows of tables read in place.
+
+Every pair of runs takes turns on the same file with the same threads and depth, each at other offsets; medians of nine pairs. The
+ceiling is the run without cache or rows (native/storage/raw.hpp), and fio's where it is installed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+import hinterland as hl
+from hinterland import _core
+from hinterland.storage.measure import DEPTH, compare
+
+PAIRS = 9
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--folder", type=Path, default=Path.cwd(), help="where the measured files go: the disk in question")
+    parser.add_argument("--gib", type=float, default=16, help="size of the measured file")
+
+
+def run(options: argparse.Namespace) -> dict[str, Any]:
+    size = int((0.25 if options.small else options.gib) * (1 << 30))
+    with tempfile.TemporaryDirectory(dir=options.folder, prefix="hinterland-bench-") as folder:
+        path = Path(folder) / "file.bin"
+        _fill(path, size)
+        blocks = 5000 if options.small else 100_000
+        return {
+            "blocks": [_blocks(path, blocks, *case) for case in CASES],
+            "fio": _fio(path),
+            "tables": _tables(Path(folder), size // 4, 20_000 if options.small else 500_000),
+        }
+
+
+# Bytes of a block, in sequence or at random, one in how many is a write.
+CASES = ((4096, False, 0), (65536, True, 0), (262144, True, 0), (4096, False, 1), (65536, True, 1), (4096, False, 3))
+
+
+def _fill(path: Path, size: int) -> None:
+    """Random bytes, so that nothing is compressed or left out."""
+    random = np.random.default_rng(1)
+    with path.open("wb") as file:
+        for _ in range(0, size, 64 << 20):
+            file.write(random.bytes(64 << 20))
+        os.fsync(file.fileno())
+
+
+def _blocks(path: Path, blocks: int, block_bytes: int, sequential: bool, write_every: int) -> dict[str, Any]:
+    line = min(block_bytes, 65536)
+    count = max(blocks * 4096 // line // (4 if line > 4096 else 1), 16)
+    kinds: dict[str, Any] = {"sequential": sequential, "write_every": write_every, "blocks": count, "pairs": PAIRS}
+    return asdict(compare(path, block_bytes=line, **kinds))
+
+
+def _fio(path: Path) -> dict[str, float] | None:
+    """Random 4-KiB reads a second by the disk benchmark that others use; None where it is not installed."""
+    if shutil.which("fio") is None:
+        return None
+    threads = torch.get_num_threads()
+    given = f"--rw=randread --bs=4k --direct=1 --ioengine=io_uring --iodepth={DEPTH} --runtime=5 --time_based --norandommap"
+    command = ["fio", "--name=a", f"--filename={path}", *given.split(), f"--numjobs={threads}", "--group_reporting"]
+    found = json.loads(subprocess.run([*command, "--output-format=json"], check=True, capture_output=True).stdout)
+    return {"iops": found["jobs"][0]["read"]["iops"], "threads": threads}
+
+
+def _tables(folder: Path, size: int, ids: int) -> list[dict[str, Any]]:
+    """Rows of 256 bytes in place, as deduplicated pages a second beside the same pages without a cache."""
+    rows = size // 256
+    held = np.lib.format.open_memmap(folder / "table.npy", mode="w+", dtype=np.float32, shape=(rows, 64))
+    begin = held.offset  # type: ignore[attr-defined]
+    del held
+    _fill(folder / "rows", size)
+    with open(folder / "rows", "rb") as source, open(folder / "table.npy", "r+b") as target:
+        target.seek(begin)
+        shutil.copyfileobj(source, target, 16 << 20)
+        os.fsync(target.fileno())
+    (folder / "rows").unlink()
+    return [_table(folder / "table.npy", rows, begin, ids, name, draw) for name, draw in DRAWS.items()]
+
+
+def _uniform(rows: int, ids: int, random: np.random.Generator) -> np.ndarray:
+    return random.integers(0, rows, ids)
+
+
+def _zipf(rows: int, ids: int, random: np.random.Generator) -> np.ndarray:
+    """As words are: rank r with probability 1 / r, dealt over the table."""
+    ranks = np.exp(random.random(ids) * np.log(rows)).astype(np.int64) - 1
+    return ranks * 0x9E3779B1 % rows
+
+
+DRAWS: dict[str, Callable[[int, int, np.random.Generator], np.ndarray]] = {"uniform": _uniform, "zipf": _zipf}
+
+
+def _table(path: Path, rows: int, begin: int, ids: int, name: str, draw: Callable[..., np.ndarray]) -> dict[str, Any]:
+    random, threads = np.random.default_rng(2), torch.get_num_threads()
+    ours, ratios, cpu = [], [], []
+    opened = []
+    for _ in range(PAIRS):
+        start = time.perf_counter()
+        array = hl.StorageArray.open(path, host_budget="128MiB")
+        array[0]
+        opened.append(time.perf_counter() - start)
+        asked = draw(rows, ids, random)
+        before, start = array.stats(), time.perf_counter()
+        array[torch.from_numpy(asked)]
+        seconds, after = time.perf_counter() - start, array.stats()
+        array.close()
+        bytes_of = np.stack([asked * 256 + begin, asked * 256 + begin + 255]) // 4096
+        pages = len(np.unique(bytes_of))
+        other = np.unique(np.stack([v := draw(rows, ids, random) * 256 + begin, v + 255]) // 4096) * 4096
+        offsets = torch.from_numpy(np.minimum(other, (path.stat().st_size - 4096) // 4096 * 4096))
+        ns, cpu_ns = _core.run_raw(str(path), offsets.data_ptr(), len(offsets), 4096, 0, threads, DEPTH, "auto")
+        ours.append(pages / seconds)
+        ratios.append(ours[-1] / (len(offsets) / ns * 1e9))
+        cpu.append((after.cpu_seconds - before.cpu_seconds) / (after.reads - before.reads) / (cpu_ns / len(offsets) / 1e9))
+    return {
+        "ids": name,
+        "rows of 256 B a second": statistics.median(ours) * ids / pages,
+        "pages a second": statistics.median(ours),
+        "of raw": statistics.median(ratios),
+        "cpu of raw": statistics.median(cpu),
+        "ms to the first row": statistics.median(opened) * 1e3,
+    }

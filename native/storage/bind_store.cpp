@@ -1,0 +1,112 @@
+#include <nanobind/stl/filesystem.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include "bindings.hpp"
+#include "storage/planned.hpp"
+#include "storage/raw.hpp"
+#include "storage/store.hpp"
+
+namespace nb = nanobind;
+
+namespace hinterland::native {
+
+HINTERLAND_STRUCT(StoreCounts, reads, writes, bytes_read, bytes_written, hits, misses, cpu_ns);
+
+namespace {
+
+Engine engine_of(const std::string& name) {
+  return name == "io_uring" ? Engine::kUring : name == "threads" ? Engine::kThreads : Engine::kBest;
+}
+
+// Rows of a file, as Python has them: pairs of (first row, byte in the store's space), one after the other.
+struct TableOfStore {
+  Store& store;
+  std::vector<RowExtent> extents;
+  int64_t rows, row_bytes;
+
+  StoredRows all() const { return {extents, rows, row_bytes}; }
+};
+
+template <class Result, class... Args>
+auto apart(Result (Store::*method)(Args...)) {
+  return [method](Store& self, Args... args) {
+    self.require_same_process();
+    const GilReleased released;
+    return (self.*method)(args...);
+  };
+}
+
+template <class Address, class Visit>
+auto visiting(const Visit& visit) {
+  return [visit](const TableOfStore& self, uintptr_t numbers, int64_t count, uintptr_t rows) {
+    self.store.require_same_process();
+    const GilReleased released;
+    visit(self.store, self.all(), reinterpret_cast<const int64_t*>(numbers), count, reinterpret_cast<Address>(rows));
+  };
+}
+
+}  // namespace
+
+void bind_store(nb::module_& m) {
+  nb::class_<Store>(m, "Store", "Pages of files in host memory, and what moves them.")
+      .def(
+          "__init__",
+          [](Store* self, int64_t bytes, int64_t line_bytes, int threads, unsigned depth, const std::string& engine) {
+            const GilReleased released;
+            new (self) Store(bytes, line_bytes, threads, depth, engine_of(engine));
+          },
+          nb::arg("bytes"), nb::arg("line_bytes"), nb::arg("threads"), nb::arg("depth"), nb::arg("engine"))
+      .def(
+          "open",
+          [](Store& self, const std::filesystem::path& path, bool writable) {
+            self.require_same_process();
+            const GilReleased released;
+            return self.open(path, writable);
+          },
+          nb::arg("path"), nb::arg("writable"))
+      .def("close", apart(&Store::close), nb::arg("position"))
+      .def("flush", apart(&Store::flush))
+      .def(
+          "counts", [](const Store& self, uintptr_t to) { *reinterpret_cast<StoreCounts*>(to) = self.counts(); }, nb::arg("to"))
+      .def_prop_ro("bytes", &Store::bytes)
+      .def_prop_ro("line_bytes", &Store::line_bytes)
+      .def_prop_ro("num_slots", &Store::num_slots)
+      .def_prop_ro("engine", &Store::engine)
+      .def_prop_ro("address", [](const Store& self) { return reinterpret_cast<uintptr_t>(&self); });
+
+  nb::class_<TableOfStore>(m, "StoredTable", "Rows that lie in files of a store.")
+      .def(
+          "__init__",
+          [](TableOfStore* self, Store& store, const std::vector<std::pair<int64_t, int64_t>>& extents, int64_t rows,
+             int64_t row_bytes) {
+            new (self) TableOfStore{store, {}, rows, row_bytes};
+            for (const auto& [first_row, position] : extents) self->extents.push_back({first_row, position});
+          },
+          nb::keep_alive<1, 2>(), nb::arg("store"), nb::arg("extents"), nb::arg("rows"), nb::arg("row_bytes"))
+      .def("gather", visiting<char*>(gather_stored), nb::arg("numbers"), nb::arg("count"), nb::arg("out"))
+      .def("scatter", visiting<const char*>(scatter_stored), nb::arg("numbers"), nb::arg("count"), nb::arg("rows"))
+      .def(
+          "read_ahead",
+          [](const TableOfStore& self, uintptr_t numbers, int64_t count) {
+            self.store.require_same_process();
+            const GilReleased released;
+            read_ahead(self.store, self.all(), reinterpret_cast<const int64_t*>(numbers), count);
+          },
+          nb::arg("numbers"), nb::arg("count"));
+
+  m.def(
+      "run_raw",
+      [](const std::filesystem::path& path, uintptr_t offsets, int64_t count, int64_t bytes, int64_t write_every, int threads,
+         unsigned depth, const std::string& engine) {
+        const GilReleased released;
+        const RawRun run = run_raw(path, reinterpret_cast<const int64_t*>(offsets), count, bytes, write_every, threads, depth,
+                                   engine_of(engine));
+        return std::pair(run.ns, run.cpu_ns);
+      },
+      nb::arg("path"), nb::arg("offsets"), nb::arg("count"), nb::arg("bytes"), nb::arg("write_every"), nb::arg("threads"),
+      nb::arg("depth"), nb::arg("engine"), "Moves blocks without a cache; (nanoseconds, nanoseconds of processor time).");
+}
+
+}  // namespace hinterland::native

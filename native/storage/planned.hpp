@@ -1,0 +1,37 @@
+// Rows of files, read and written by their numbers, which are all known before the first is needed: so pages are visited in their
+// order, each once, and many are on their way at a time.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "storage/store.hpp"
+
+namespace hinterland::native {
+
+// Rows [first_row, first_row of the next extent) lie one after the other, the first at a byte of the store's space.
+struct RowExtent {
+  int64_t first_row, position;
+};
+
+// Where the rows of a table lie; extents ascend by their rows, from row 0 on.
+struct StoredRows {
+  std::span<const RowExtent> extents;
+  int64_t rows, row_bytes;
+
+  int64_t position(int64_t row) const;
+};
+
+// The first of `count` row numbers that is not in [0, rows), or -1.
+int64_t first_outside(const int64_t* numbers, int64_t count, int64_t rows);
+
+// Row numbers[i] to out[i], for all of them, which are in [0, rows). StorageError for a page that cannot be read.
+void gather_stored(Store& store, const StoredRows& table, const int64_t* numbers, int64_t count, char* out);
+
+// in[i] to row numbers[i]; of equal numbers the last counts. It is in the file once flush() has returned.
+void scatter_stored(Store& store, const StoredRows& table, const int64_t* numbers, int64_t count, const char* in);
+
+// Has the pages of these rows read in the background.
+void read_ahead(Store& store, const StoredRows& table, const int64_t* numbers, int64_t count);
+
+}  // namespace hinterland::native

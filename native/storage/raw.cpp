@@ -1,0 +1,87 @@
+#include "storage/raw.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <exception>
+#include <thread>
+#include <vector>
+
+#include "core/errors.hpp"
+#include "storage/descriptor.hpp"
+#include "storage/store.hpp"
+
+namespace hinterland::native {
+
+namespace {
+
+// One thread's share.
+struct Run {
+  int fd;
+  const std::string& path;
+  int64_t bytes, write_every;
+  unsigned depth;
+  Engine engine;
+
+  void operator()(const int64_t* offsets, int64_t count) const {
+    const auto transfers = make_transfers(depth, engine);
+    const DirectMemory memory = direct_memory((bytes + kDirectAlign - 1) / kDirectAlign * kDirectAlign * depth);
+    if (!memory) throw OutOfMemory("no memory for " + std::to_string(depth) + " transfers of " + std::to_string(bytes) + " bytes");
+    std::fill_n(memory.get(), bytes * depth, 'h');
+    transfers->keep({memory.get(), static_cast<size_t>(bytes * depth)});
+    std::vector<uint64_t> free_places(depth);
+    for (unsigned i = 0; i < depth; ++i) free_places[i] = i;
+    Ended ended[64];
+    for (int64_t begun = 0, done = 0; done < count;) {
+      for (; begun < count && !free_places.empty(); ++begun) {
+        const uint64_t place = free_places.back();
+        const bool writes = write_every != 0 && begun % write_every == 0;
+        if (!transfers->try_begin({fd, writes, memory.get() + place * bytes, static_cast<uint32_t>(bytes),
+                                   static_cast<uint64_t>(offsets[begun]), place}))
+          break;
+        free_places.pop_back();
+      }
+      transfers->wait(std::chrono::milliseconds(1), std::max(transfers->in_flight() / 8, 1u));
+      const size_t now = transfers->poll(ended);
+      for (size_t i = 0; i < now; ++i) {
+        if (ended[i].result < 0) throw_errno("cannot move blocks of " + path, -ended[i].result);
+        free_places.push_back(ended[i].user);
+      }
+      done += static_cast<int64_t>(now);
+    }
+  }
+};
+
+}  // namespace
+
+RawRun run_raw(const std::filesystem::path& file, const int64_t* offsets, int64_t count, int64_t bytes, int64_t write_every,
+               int threads, unsigned depth, Engine engine) {
+  const std::string& path = file.native();
+  const int mode = write_every != 0 ? O_RDWR : O_RDONLY;
+  const Descriptor buffered(path, mode), direct(path, mode | O_DIRECT);
+  if (!buffered.open()) throw_errno("cannot open " + path, errno);
+  const Run run{(direct.open() ? direct : buffered).get(), path, bytes, write_every, depth, engine};
+  std::atomic<int64_t> cpu_ns{0};
+  std::vector<std::exception_ptr> thrown(static_cast<size_t>(threads));
+  const auto begin = std::chrono::steady_clock::now();
+  {
+    std::vector<std::jthread> team;
+    for (int64_t t = 0; t < threads; ++t)
+      team.emplace_back([&, t] {
+        const int64_t from = count * t / threads, to = count * (t + 1) / threads;
+        try {
+          run(offsets + from, to - from);
+        } catch (...) {
+          thrown[static_cast<size_t>(t)] = std::current_exception();
+        }
+        cpu_ns += thread_cpu_ns();
+      });
+  }
+  if (write_every != 0 && ::fdatasync(buffered.get()) != 0) throw_errno("cannot write " + path + " to the disk", errno);
+  const auto ns = std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - begin).count();
+  for (const auto& error : thrown)
+    if (error) std::rethrow_exception(error);
+  return {ns, cpu_ns};
+}
+
+}  // namespace hinterland::native

@@ -1,0 +1,179 @@
+// Pages of files in host memory: the software cache of include/hinterland/storage over transfers between files and its frames.
+// It is to the CPU what a queue pair with a controller behind it is to a GPU, without the detour.
+//
+// All files of a store are one space of bytes. A file begins at a page of its own, and its page i is the bytes from i *
+// line_bytes on, whatever lies there: a header, rows that begin in one page and end in the next.
+//
+// Threads have transfers of their own, by turns where they are many. Whoever waits for a page holds none, and sees to it that
+// others' transfers end as well: a thread that began some may be at something else by now.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <filesystem>
+#include <memory>
+#include <mutex>
+#include <shared_mutex>
+#include <span>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "hinterland/storage/cache.hpp"
+#include "storage/descriptor.hpp"
+#include "storage/transfers.hpp"
+
+namespace hinterland::native {
+
+// Of all files together, since the store was made.
+struct StoreCounts {
+  int64_t reads, writes;  // transfers
+  int64_t bytes_read, bytes_written;
+  int64_t hits, misses;  // pages that were there, and not, as they were asked for
+  int64_t cpu_ns;        // of the threads that asked, in planned reads and writes and in flush
+};
+
+class Store {
+ public:
+  using Lines = storage::Cache<storage::Clock>;
+  static constexpr int64_t kWays = 8;
+
+  // Frames and all that finds them take `bytes` at the most. A line is a power of two from 512 bytes to 64 KiB. `depth`:
+  // transfers in flight for each of the threads. OutOfMemory, or StorageError where kUring is asked for and not to be had.
+  Store(int64_t bytes, int64_t line_bytes, int threads, unsigned depth, Engine engine);
+  ~Store();  // What was written since the last flush is lost
+
+  // StorageError in a forked process, which has none of the threads, and shares what the kernel knows of the parent's transfers.
+  void require_same_process() const;
+
+  // Where the file's first byte lies in the store's space. StorageError where it cannot be opened, or another writes it.
+  int64_t open(const std::filesystem::path& path, bool writable);
+  // No more transfers of it, and it is closed. Nobody reads it any more.
+  void close(int64_t position);
+
+  // Every write that was done before is in the files, on the disk. StorageError for the first page that cannot be written.
+  void flush();
+
+  // What sources stand on (include/hinterland/storage/source.hpp).
+  storage::Found try_hold(storage::Page page);
+  storage::Found prefetch(storage::Page page);
+  void release(int64_t slot) { storage::release(lines_.words[slot]); }
+  void wrote(int64_t slot) { storage::wrote(lines_.words[slot]); }
+  char* frame(int64_t slot) const { return lines_.frame(slot); }
+  int line_shift() const { return line_shift_; }
+  // For who waits, in the given round of waiting, and holds nothing: has transfers end, and sleeps a while if none does.
+  void progress(uint32_t round);
+  // What was begun is on its way.
+  void submit();
+  // A page could not be read. Readers that cannot throw say so here; the first is kept for check().
+  void fail(storage::Page page, uint32_t status);
+  bool failed() const { return failed_status_.load(std::memory_order_relaxed) != 0; }
+  // StorageError if fail() was called since the last check.
+  void check();
+
+  // The exception for a page that could not be moved, which is read anew when it is asked for again.
+  [[noreturn]] void throw_failed(storage::Page page, int64_t slot);
+  // StorageError after rounds of waiting that have taken too long.
+  static void require_answer(std::chrono::steady_clock::time_point since);
+
+  // Begins reading pages in the background, in this order, as room comes free. Returns at once.
+  void read_ahead(std::vector<storage::Page> pages);
+
+  int64_t line_bytes() const { return lines_.line_bytes; }
+  int64_t num_slots() const { return lines_.num_slots(); }
+  int64_t bytes() const { return bytes_; }
+  unsigned depth() const { return depth_; }
+  int threads() const { return static_cast<int>(rings_.size()); }
+  const char* engine() const { return rings_[0].transfers->name(); }
+  StoreCounts counts() const;
+  void count(int64_t hits, int64_t misses, int64_t cpu_ns);
+
+ private:
+  struct File {
+    File(const std::filesystem::path& path, bool writable);
+
+    std::string path;
+    Descriptor buffered, direct;  // the second not open where the file system offers no direct I/O
+    std::atomic<bool> takes_direct;
+    bool writable;
+    uint64_t device, inode;
+    int64_t bytes;  // as it was opened
+    storage::Page first;
+    storage::Page end;
+    int users = 1;
+    std::atomic<int64_t> in_flight{0};
+    std::atomic<bool> wrote{false};  // since it was last synchronised
+  };
+
+  // Transfers that one thread at a time has.
+  struct alignas(64) Ring {
+    std::atomic<bool> is_taken{false};
+    std::unique_ptr<Transfers> transfers;
+    int64_t begun = 0;
+
+    bool try_take() {
+      return !is_taken.load(std::memory_order_relaxed) && !is_taken.exchange(true, std::memory_order_acquire);
+    }
+    void give_back() { is_taken.store(false, std::memory_order_release); }
+  };
+
+  // What a slot's transfer is.
+  struct Move {
+    File* file;
+    int64_t offset;
+    uint32_t bytes;   // that the file has there
+    uint32_t repeats;  // of what the system asks to be asked again
+  };
+
+  struct Device {
+    Store& store;
+    bool try_read(storage::Page page, int64_t slot) { return store.begin(page, slot, false); }
+    bool try_write(storage::Page page, int64_t slot) { return store.begin(page, slot, true); }
+  };
+
+  static constexpr uint64_t kWrites = uint64_t{1} << 63;
+
+  Ring& own_ring();
+  File* file_of(storage::Page page) const;
+  bool begin(storage::Page page, int64_t slot, bool writes);
+  Transfer transfer_of(int64_t slot, bool writes) const;
+  size_t end_some(Ring& ring);
+  static uint32_t status_of(Move& move, bool writes, int32_t result);
+  void write_back(std::vector<char>& pending, std::string& error);
+  std::string sentence(const File* file, storage::Page page, bool writes, uint32_t status) const;
+  void serve_read_ahead(std::stop_token stops);
+
+  const pid_t process_;
+  Lines lines_{};
+  int line_shift_;
+  int64_t bytes_;
+  unsigned depth_;
+  std::unique_ptr<char, void (*)(char*)> frames_{nullptr, nullptr};
+  std::vector<uint64_t> words_;
+  std::vector<uint32_t> statuses_, sets_;
+  std::vector<Move> moves_;
+  std::deque<Ring> rings_;
+
+  mutable std::shared_mutex files_mutex_;
+  std::vector<std::unique_ptr<File>> files_;  // by their first page
+  storage::Page next_page_ = 0;
+
+  std::atomic<uint32_t> failed_status_{0};
+  std::atomic<storage::Page> failed_page_{0};
+
+  std::atomic<int64_t> in_flight_{0};
+  std::atomic<int64_t> reads_{0}, writes_{0}, bytes_read_{0}, bytes_written_{0}, hits_{0}, misses_{0}, cpu_ns_{0};
+
+  std::mutex ahead_mutex_;
+  std::condition_variable_any has_ahead_;
+  std::deque<std::vector<storage::Page>> ahead_;
+  std::jthread reader_;  // last: it ends first
+};
+
+// The processor time that this thread has taken.
+int64_t thread_cpu_ns();
+
+}  // namespace hinterland::native

@@ -1,0 +1,61 @@
+"""``hinterland storage bench``: what a file's disk gives, and what is reached through an array."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .output import emit, print_table, say
+from .parameters import Json
+
+
+def register(app: typer.Typer) -> None:
+    storage = typer.Typer(help="Files that are read in place: what their disk gives.", no_args_is_help=True)
+    storage.command("bench")(bench)
+    app.add_typer(storage, name="storage")
+
+
+def bench(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Any large file on the disk in question.")],
+    writes: Annotated[
+        bool, typer.Option("--writes", help="Write as well: the file's content is LOST. Without, it is only read.")
+    ] = False,
+    blocks: Annotated[int, typer.Option(min=2, help="Blocks of each run.")] = 20_000,
+    pairs: Annotated[int, typer.Option(min=1, help="Runs of each kind, with and without the library by turns.")] = 9,
+    host_budget: Annotated[str, typer.Option(metavar="SIZE", help="Of the cache, as 1GiB.")] = "128MiB",
+    engine: Annotated[str, typer.Option(help="auto, io_uring or threads.")] = "auto",
+    json: Json = False,
+) -> None:
+    """Compare reads through an array with reads of the same file without one."""
+    from ..storage.measure import compare
+
+    cases = [(4096, False, 0), (65536, True, 0)]
+    if writes:
+        cases += [(4096, False, 1), (65536, True, 1), (4096, False, 3)]
+    found = []
+    for block_bytes, sequential, write_every in cases:
+        say(f"{block_bytes} bytes at a time, {'sequential' if sequential else 'random'}{', with writes' * bool(write_every)}")
+        given = {"blocks": min(blocks, (4096 * blocks) // block_bytes), "pairs": pairs, "host_budget": host_budget}
+        kinds = {"sequential": sequential, "write_every": write_every, "engine": engine}
+        found.append(compare(file, block_bytes=block_bytes, **given, **kinds))  # type: ignore[arg-type]
+    if json:
+        emit({"file": str(file), "runs": [asdict(one) for one in found]}, True, "")
+        return
+    print_table(
+        f"{file}: medians of {pairs} pairs",
+        [("", False), ("block", True), ("a second", True), ("of the disk", True), ("CPU us", True), ("without", True)],
+        [
+            (
+                one.pattern,
+                f"{one.block_bytes:,}",
+                f"{one.requests:,.0f}",
+                f"{one.ratio:.2f} of {one.raw_requests:,.0f}",
+                f"{one.cpu_us:.1f}",
+                f"{one.raw_cpu_us:.1f}",
+            )
+            for one in found
+        ],
+    )

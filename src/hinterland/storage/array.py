@@ -1,0 +1,311 @@
+"""StorageArray: a table in a file, of which pages are kept in host memory (BaM's array: Mailthody 2022, chapter 5)."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Sequence
+from contextlib import nullcontext
+from types import TracebackType
+from typing import Any, Literal, Self
+
+import torch
+
+from .. import _core
+from ..memory.rows import Index, RowTable, numbers
+from ..runtime import arguments
+from ..runtime.errors import ConfigError, HinterlandError, StorageError
+from ..runtime.params import Params
+from ..runtime.shown import table_of
+from .cache import StorageCache, StorageStats
+from .layout import Layout, create, locate
+
+MODES = ("r", "r+")
+_STAGING = 32 << 20  # bytes of pinned memory that rows for a GPU pass through at a time: chosen, not measured
+
+
+class StorageArray(RowTable):
+    """A tensor in a file, row-major, with at least one dimension. Rows come from the disk as they are asked for.
+
+    ``a[index]`` copies rows to a new tensor on the device of ``index``; ``a[index] = rows`` writes them, and ``flush()`` has them
+    on the disk. Pages that were read stay in the array's cache as long as there is room. What is written by other processes
+    meanwhile may or may not be seen.
+
+    Made by ``StorageArray.open`` and ``StorageArray.create``. It is a context manager: the end of the block closes it.
+    """
+
+    def __init__(self, layout: Layout, mode: str, cache: StorageCache) -> None:
+        self._layout, self._mode, self.cache = layout, mode, cache
+        self._dtype = layout.dtype
+        self._rows, self._row_shape = layout.shape[0], torch.Size(layout.shape[1:])
+        self._row_bytes = layout.row_bytes
+        self._closed = True
+        self._position = cache.native.open(layout.path, mode == "r+")
+        self._closed = False
+        rows, extents = 0, []
+        for extent in layout.extents:
+            extents.append((rows, self._position + extent.offset))
+            rows += extent.rows
+        self._table = _core.StoredTable(cache.native, extents or [(0, self._position)], self._rows, self._row_bytes)
+
+    @classmethod
+    def open(
+        cls,
+        path: str | os.PathLike[str],
+        mode: Literal["r", "r+"] = "r",
+        *,
+        name: str | None = None,
+        dtype: torch.dtype | None = None,
+        shape: Sequence[int] | None = None,
+        offset: int = 0,
+        cache: StorageCache | None = None,
+        host_budget: int | str = "256MiB",
+    ) -> StorageArray:
+        """The table of a file, where it lies: nothing is converted, and nothing is read but what says where rows are.
+
+        Args:
+            path: a ``.npy``, safetensors, Arrow, torch or ``.hl`` file, told apart by its content, or raw binary.
+            mode: ``"r"``, or ``"r+"`` to write as well. A file has one writer at a time, and any number of readers.
+            name: of the tensor or column, in files that hold several.
+            dtype, shape, offset: of raw binary: its type, its dimensions, of which one may be -1, and where it begins, in bytes.
+            cache: which keeps its pages, and may keep others'. None makes one of ``host_budget``.
+            host_budget: bytes of host memory, as in ``"1GiB"``.
+
+        Raises:
+            StorageError: the file is missing, cannot be read or written, or is open for writing elsewhere.
+            FormatError: it is damaged, or holds less than it promises.
+            ConfigError: an argument that cannot be used.
+            OutOfMemory: the cache does not fit.
+        """
+        arguments.one_of("mode", mode, MODES)
+        return cls(locate(path, dtype=dtype, shape=shape, offset=offset, name=name), mode, _cache(cache, host_budget))
+
+    @classmethod
+    def create(
+        cls,
+        path: str | os.PathLike[str],
+        shape: Sequence[int] | int,
+        dtype: torch.dtype = torch.float32,
+        *,
+        cache: StorageCache | None = None,
+        host_budget: int | str = "256MiB",
+    ) -> StorageArray:
+        """A new file of zeros, open for writing: ``.npy`` and ``.safetensors`` by its ending, else raw binary. It takes room on
+        the disk as it is written.
+
+        Raises:
+            StorageError: a file is there already, or it cannot be made.
+            ConfigError, OutOfMemory: as for ``open``.
+        """
+        sizes = (shape,) if isinstance(shape, int) else tuple(shape)
+        return cls(create(path, sizes, dtype), "r+", _cache(cache, host_budget))
+
+    @property
+    def path(self) -> str:
+        """The file."""
+        return self._layout.path
+
+    @property
+    def mode(self) -> str:
+        """``"r"`` or ``"r+"``."""
+        return self._mode
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed."""
+        return self._closed
+
+    @property
+    def placement(self) -> str:
+        """``"storage"``."""
+        return "storage"
+
+    def gather(
+        self,
+        index: Index,
+        out: torch.Tensor | None = None,
+        stream: torch.cuda.Stream | None = None,
+        max_blocks: int | None = None,
+        check: Literal["sync", "async"] = "sync",
+        sort: bool | Literal["auto"] = "auto",
+    ) -> torch.Tensor:
+        """Rows at ``index``: shape ``index.shape + shape[1:]``, on the index's device.
+
+        Pages are visited in the file's order, each once for all its rows, and many are read at a time.
+
+        Args:
+            index: int32 or int64, any shape; -1 is the last row.
+            out: contiguous tensor of that shape and type to write to, instead of a new one.
+            stream: where rows are copied to a GPU, instead of the current stream.
+            max_blocks, check, sort: taken for other tables' sake: no kernel runs, numbers are checked first, and pages are
+                sorted always.
+
+        Raises:
+            IndexOutOfRange: naming the first bad position, its value, and the table's rows.
+            ConfigError: an index or ``out`` that cannot be used.
+            StorageError: a page cannot be read.
+        """
+        self._require_open()
+        index = self._index(index)
+        rows = self._row_numbers(index).cpu()
+        shape = index.shape + self._row_shape
+        out = self._taken(out, "out", shape, index.device) if out is not None else None
+        if out is None:
+            out = torch.empty(shape, dtype=self._dtype, device=index.device)
+        if out.is_cpu:
+            self._table.gather(rows.data_ptr(), rows.numel(), out.data_ptr())
+            return out
+        with nullcontext() if stream is None else torch.cuda.stream(stream):
+            self._to_gpu(rows, out.view(rows.numel(), *self._row_shape))
+        return out
+
+    def _to_gpu(self, rows: torch.Tensor, out: torch.Tensor) -> None:
+        """Through two pieces of pinned memory by turns: one is filled while the other is copied."""
+        step = max(1, _STAGING // max(self._row_bytes, 1))
+        staging: list[torch.Tensor] = []
+        copied: list[torch.cuda.Event] = []
+        for turn, begin in enumerate(range(0, rows.numel(), step)):
+            part = rows[begin : begin + step]
+            if turn < 2:
+                size = (min(step, rows.numel()), *self._row_shape)
+                staging.append(torch.empty(size, dtype=self._dtype, pin_memory=True))
+                copied.append(torch.cuda.Event())
+            else:
+                copied[turn % 2].synchronize()
+            held = staging[turn % 2][: part.numel()]
+            self._table.gather(part.data_ptr(), part.numel(), held.data_ptr())
+            out[begin : begin + step].copy_(held, non_blocking=True)
+            copied[turn % 2].record()
+
+    def scatter_(
+        self,
+        index: Index,
+        rows: torch.Tensor,
+        *,
+        max_blocks: int | None = None,
+        check: Literal["sync", "async"] = "sync",
+    ) -> Self:
+        """Writes ``rows`` (shape ``index.shape + shape[1:]``); of equal row numbers the last counts. They are in the file, and
+        survive the process, once ``flush()`` has returned.
+
+        Args:
+            index: int32 or int64, any shape; -1 is the last row.
+            rows: of the table's type; on a GPU or the CPU.
+            max_blocks, check: taken for other tables' sake.
+
+        Raises:
+            IndexOutOfRange: naming the first bad position; nothing is written then.
+            ConfigError: the array is open for reading only; rows of another shape or type.
+            StorageError: a page cannot be read, or written to make room.
+        """
+        self._require_open()
+        if self._mode == "r":
+            raise ConfigError(f"{self.path} is open for reading; open it with mode='r+' to write")
+        index = self._index(index)
+        where = self._row_numbers(index).cpu()
+        rows = arguments.dense("rows", rows).resolve_conj().resolve_neg()
+        rows = self._taken(rows.contiguous(), "rows", index.shape + self._row_shape, rows.device).cpu()
+        self._table.scatter(where.data_ptr(), where.numel(), rows.data_ptr())
+        return self
+
+    def __setitem__(self, index: Any, rows: Any) -> None:
+        if isinstance(index, int) and not isinstance(index, bool):
+            index = numbers([index])
+        elif isinstance(index, slice):
+            wanted = range(self._rows)[index]
+            index = torch.arange(len(wanted)) * wanted.step + wanted.start
+        elif isinstance(index, list):
+            index = numbers(index)
+        if not isinstance(index, torch.Tensor):
+            raise ConfigError(
+                f"a table is indexed by rows: a tensor, a list, an int or a slice, not {arguments.shown(index)}"
+            )
+        try:
+            given = torch.as_tensor(rows, dtype=self._dtype).expand(index.shape + self._row_shape)
+        except (RuntimeError, TypeError, ValueError) as error:
+            shape = tuple(index.shape + self._row_shape)
+            raise ConfigError(f"rows of shape {shape} and {self._dtype} are written here: {error}") from None
+        self.scatter_(index, given)
+
+    def prefetch(self, index: Index) -> None:
+        """Has the pages of these rows read in the background, as far as half the cache holds them, and returns at once.
+
+        Raises:
+            IndexOutOfRange, ConfigError: as ``gather``. Pages that cannot be read are met when they are needed.
+        """
+        self._require_open()
+        rows = self._row_numbers(index).cpu()
+        self._table.read_ahead(rows.data_ptr(), rows.numel())
+
+    def flush(self) -> None:
+        """Everything that was written before is in the file, on the disk, when this returns.
+
+        Raises:
+            StorageError: the first page that could not be written; it is still held, and the next flush tries again.
+        """
+        self._require_open()
+        self.cache.flush()
+
+    def close(self) -> None:
+        """Flushes what was written, and lets the file go.
+
+        Raises:
+            StorageError: as ``flush``; the array stays open then.
+        """
+        if self._closed:
+            return
+        if self._mode == "r+":
+            self.cache.flush()
+        self._closed = True
+        self.cache.native.close(self._position)
+
+    def stats(self) -> StorageStats:
+        """What the array's cache has moved since it was made, for all its arrays."""
+        return self.cache.stats()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if getattr(self, "_closed", True):
+            return
+        try:
+            self.close()
+        except HinterlandError as error:  # nobody is there to catch it
+            warnings.warn(f"{self.path}: what was written last is lost: {error}", ResourceWarning, stacklevel=2)
+
+    def _facts(self) -> dict[str, Any]:
+        return table_of(self.shape, self.dtype, path=self.path, mode=self.mode, cache=self.cache)
+
+    def _source(self, index: torch.Tensor) -> int | Params:
+        raise ConfigError(f"{self.path}: kernels do not read rows of this table; gather them first")
+
+    def _sorts(self, rows: int) -> bool:
+        return False  # for a GPU: rows come from the file in its order anyway
+
+    def _require_apart(self, tensor: torch.Tensor, name: str) -> None:
+        """No tensor lies in a file."""
+
+    def _taken(self, tensor: torch.Tensor, name: str, shape: torch.Size, device: torch.device) -> torch.Tensor:
+        if arguments.dense(name, tensor).shape != shape or tensor.dtype != self._dtype or tensor.device != device:
+            raise ConfigError(
+                f"{name} must be a {self._dtype} tensor of shape {tuple(shape)} on {device}, not {tensor.dtype} of shape "
+                f"{tuple(tensor.shape)} on {tensor.device}"
+            )
+        if not tensor.is_contiguous():
+            raise ConfigError(f"{name} must be contiguous; give {name}.contiguous()")
+        return tensor
+
+    def _require_open(self) -> None:
+        if self._closed:
+            raise StorageError(f"{self.path} was closed; open it again with StorageArray.open")
+
+
+def _cache(cache: StorageCache | None, host_budget: int | str) -> StorageCache:
+    if cache is None:
+        return StorageCache(host_budget)
+    arguments.instance("cache", cache, StorageCache, "as StorageCache('1GiB') is")
+    return cache

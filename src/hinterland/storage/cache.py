@@ -1,0 +1,109 @@
+"""The cache that arrays on storage share: pages of their files in host memory, within a budget."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+
+from .. import _core
+from ..runtime import arguments
+from ..runtime.errors import ConfigError
+from ..runtime.params import struct
+from ..runtime.shown import Shown, Size
+from ..runtime.units import parse_bytes
+
+_Counts = struct("StoreCounts")
+_DEPTH = 128  # transfers in flight for each thread: chosen, not measured
+_LINES = tuple(512 << i for i in range(8))
+ENGINES = ("auto", "io_uring", "threads")
+
+
+@dataclass(frozen=True, repr=False)
+class StorageStats(Shown):
+    """What a cache has moved since it was made.
+
+    Attributes:
+        reads, writes: transfers between files and memory.
+        bytes_read, bytes_written: what they moved.
+        hits, misses: pages that were in memory as rows were asked for, and that were not.
+        cpu_seconds: processor time of the threads that gathered, scattered and flushed, all together.
+    """
+
+    reads: int
+    writes: int
+    bytes_read: int
+    bytes_written: int
+    hits: int
+    misses: int
+    cpu_seconds: float
+
+    @property
+    def cpu_us_per_request(self) -> float:
+        """Microseconds of processor time for each transfer; 0 without any."""
+        requests = self.reads + self.writes
+        return self.cpu_seconds * 1e6 / requests if requests else 0.0
+
+
+class StorageCache(Shown):
+    """Pages of files in host memory, which all arrays that are opened with this cache share (Mailthody 2022, section 5.3.2).
+
+    Args:
+        host_budget: bytes for pages and all that finds them, as in ``"1GiB"``.
+        line_bytes: of a page, a power of two from 512 to 65536. What is read is whole pages: small ones waste less where rows
+            are small and far apart, large ones ask the disk less often.
+        engine: ``"io_uring"``; ``"threads"`` that read and write one page each at a time; ``"auto"`` is io_uring where the kernel
+            offers it.
+
+    Raises:
+        ConfigError: a line of another size, or another engine.
+        OutOfMemory: a budget that holds no set of lines, or that there is no memory for.
+        StorageError: io_uring was asked for and is not to be had.
+    """
+
+    def __init__(
+        self,
+        host_budget: int | str = "256MiB",
+        line_bytes: int = 4096,
+        engine: Literal["auto", "io_uring", "threads"] = "auto",
+    ) -> None:
+        if line_bytes not in _LINES:
+            raise ConfigError(f"line_bytes={arguments.shown(line_bytes)} is no power of two from 512 to 65536")
+        arguments.one_of("engine", engine, ENGINES)
+        threads = torch.get_num_threads() + 1  # and one that reads ahead
+        self.native = _core.Store(parse_bytes(host_budget), line_bytes, threads, _DEPTH, engine)
+
+    @property
+    def host_budget(self) -> int:
+        """Bytes, as given."""
+        return self.native.bytes
+
+    @property
+    def line_bytes(self) -> int:
+        """Bytes of a page."""
+        return self.native.line_bytes
+
+    @property
+    def engine(self) -> str:
+        """``"io_uring"`` or ``"threads"``."""
+        return self.native.engine
+
+    def flush(self) -> None:
+        """Everything that was written before to any array of this cache is in its file, on the disk, when this returns.
+
+        Raises:
+            StorageError: the first page that could not be written; it is still held, and the next flush tries again.
+        """
+        self.native.flush()
+
+    def stats(self) -> StorageStats:
+        """What was moved so far."""
+        counts = _Counts()
+        self.native.counts(counts.address)
+        moved = (counts.reads, counts.writes, counts.bytes_read, counts.bytes_written, counts.hits, counts.misses)
+        return StorageStats(*moved, counts.cpu_ns / 1e9)
+
+    def _facts(self) -> dict[str, Any]:
+        return {"host_budget": Size(self.host_budget), "line_bytes": self.line_bytes, "engine": self.engine}
+

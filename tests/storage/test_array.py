@@ -1,0 +1,378 @@
+"""StorageArray against torch, numpy and what a disk does."""
+
+import gc
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import hinterland as hl
+from hinterland.runtime.errors import ConfigError, IndexOutOfRange, OutOfMemory, StorageError
+
+ENGINES = ("auto", "threads")
+SET = 8 * (512 + 64)  # holds one set of the smallest lines
+
+
+def table(path: Path, rows: int = 1000, width: int = 33, seed: int = 0) -> torch.Tensor:
+    """A file of random numbers, whose rows straddle pages, and what it holds."""
+    x = np.random.default_rng(seed).random((rows, width), dtype=np.float32)
+    np.save(path, x)
+    return torch.from_numpy(x)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("line_bytes", (512, 4096, 65536))
+def test_rows_are_those_of_the_file(tmp_path: Path, engine: str, line_bytes: int) -> None:
+    x = table(tmp_path / "x.npy")
+    cache = hl.StorageCache(64 * line_bytes, line_bytes, engine)
+    with hl.StorageArray.open(tmp_path / "x.npy", cache=cache) as a:
+        assert (a.shape, a.dtype, a.placement, len(a)) == (x.shape, x.dtype, "storage", 1000)
+        index = torch.randint(-1000, 1000, (7, 300), generator=torch.Generator().manual_seed(1))
+        assert torch.equal(a[index], x[index])
+        assert torch.equal(a.gather(index.int()), x[index])
+        out = torch.empty(7, 300, 33)
+        assert a.gather(index, out) is out and torch.equal(out, x[index])
+        assert torch.equal(a[3:-7:5], x[3:-7:5]) and torch.equal(a[-1], x[-1]) and torch.equal(a[[5, 5, -2]], x[[5, 5, -2]])
+        assert torch.equal(a[:], x)
+        assert a[torch.empty(0, dtype=torch.int64)].shape == (0, 33)
+
+
+@settings(max_examples=40, deadline=None)
+@given(data=st.data())
+def test_reads_and_writes_in_any_order(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+    """Against a tensor; what is read at the end is read from the file by numpy."""
+    path = tmp_path_factory.mktemp("any") / "x.bin"
+    rows, width = data.draw(st.integers(1, 60)), data.draw(st.sampled_from((1, 3, 64, 700)))
+    offset = data.draw(st.sampled_from((0, 2, 510, 4096)))
+    x = torch.randint(-(2**15), 2**15, (rows, width), dtype=torch.int16)
+    path.write_bytes(b"\xaa" * offset + x.numpy().tobytes() + b"\xbb" * 5)
+    engine, line = data.draw(st.sampled_from(ENGINES)), data.draw(st.sampled_from((512, 4096)))
+    cache = hl.StorageCache(data.draw(st.integers(8, 40)) * (line + 64), line, engine)
+    with hl.StorageArray.open(path, "r+", dtype=torch.int16, shape=(rows, width), offset=offset, cache=cache) as a:
+        for turn in range(data.draw(st.integers(1, 6))):
+            index = torch.tensor(data.draw(st.lists(st.integers(-rows, rows - 1), max_size=40)), dtype=torch.int64)
+            if data.draw(st.booleans()):
+                assert torch.equal(a[index], x[index])
+            else:
+                new = torch.randint(0, 100, (len(index), width), dtype=torch.int16) + turn
+                a[index] = new
+                for i, row in zip(index.tolist(), new, strict=True):  # the last counts
+                    x[i] = row
+            if data.draw(st.booleans()):
+                a.flush()
+        assert torch.equal(a[:], x)
+    held = path.read_bytes()
+    assert held == b"\xaa" * offset + x.numpy().tobytes() + b"\xbb" * 5, "neither more nor less was written"
+
+
+def test_what_is_set_may_be_broadcast(tmp_path: Path) -> None:
+    with hl.StorageArray.create(tmp_path / "x.npy", (10, 4), torch.int32) as a:
+        a[2] = 7
+        a[4:6] = torch.arange(4)
+        a[[8, 9]] = np.ones((2, 4), dtype=np.int32)
+        with pytest.raises(ConfigError, match=r"rows of shape \(2, 4\)"):
+            a[4:6] = torch.arange(3)
+        with pytest.raises(ConfigError, match="indexed by rows"):
+            a["x"] = 1
+    x = np.load(tmp_path / "x.npy")
+    assert x.sum() == 28 + 12 + 8 and (x[2] == 7).all() and (x[4:6] == np.arange(4)).all() and x.dtype == np.int32
+
+
+def test_wrong_arguments_get_a_sentence(tmp_path: Path) -> None:
+    x = table(tmp_path / "x.npy")
+    a = hl.StorageArray.open(tmp_path / "x.npy")
+    with pytest.raises(IndexOutOfRange, match="index 1000 at position 1"):
+        a[torch.tensor([3, 1000])]
+    with pytest.raises(ConfigError, match="mode='r\\+'"):
+        a[0] = x[0]
+    with pytest.raises(ConfigError, match="out must be"):
+        a.gather(torch.tensor([1]), torch.empty(1, 32))
+    with pytest.raises(ConfigError, match="mode 'w'"):
+        hl.StorageArray.open(tmp_path / "x.npy", "w")  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="power of two"):
+        hl.StorageCache("1MiB", line_bytes=1000)
+    with pytest.raises(OutOfMemory, match="no set of 8 lines"):
+        hl.StorageCache("16KiB")
+    with pytest.raises(StorageError, match="No such file"):
+        hl.StorageArray.open(tmp_path / "y.npy")
+    a.close()
+    a.close()
+    with pytest.raises(StorageError, match="was closed"):
+        a[0]
+
+
+def test_a_cache_smaller_than_what_is_in_flight(tmp_path: Path) -> None:
+    """One set of eight lines for four threads with rows of many pages each: nobody waits for ever."""
+    x = table(tmp_path / "x.npy", rows=300, width=1500)
+    cache = hl.StorageCache(SET, 512)
+    a = hl.StorageArray.open(tmp_path / "x.npy", cache=cache)
+    wrong = []
+
+    def read(seed: int) -> None:
+        index = torch.randint(0, 300, (200,), generator=torch.Generator().manual_seed(seed))
+        if not torch.equal(a[index], x[index]):
+            wrong.append(seed)
+
+    threads = [threading.Thread(target=read, args=(seed,)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def test_arrays_share_a_cache(tmp_path: Path) -> None:
+    """Each sees its own file, and the same file's pages are there once."""
+    cache = hl.StorageCache("1MiB")
+    held = {}
+    for seed in range(5):
+        x = table(tmp_path / f"{seed}.npy", seed=seed)
+        held[seed] = (hl.StorageArray.open(tmp_path / f"{seed}.npy", cache=cache), x)
+    for a, x in held.values():
+        assert torch.equal(a[:], x)
+    reads = cache.stats().reads
+    again = hl.StorageArray.open(tmp_path / "4.npy", cache=cache)
+    assert torch.equal(again[-10:], held[4][1][-10:]) and cache.stats().reads == reads
+    held[0][0].close()
+    assert torch.equal(held[1][0][:], held[1][1])
+    fresh = hl.StorageArray.open(tmp_path / "0.npy", "r+", cache=cache)
+    fresh[1] = 5.0
+    assert bool((fresh[1] == 5).all())
+
+
+def test_a_file_has_one_writer(tmp_path: Path) -> None:
+    table(tmp_path / "x.npy")
+    first = hl.StorageArray.open(tmp_path / "x.npy", "r+")
+    with pytest.raises(StorageError, match="one writer"):
+        hl.StorageArray.open(tmp_path / "x.npy", "r+")
+    hl.StorageArray.open(tmp_path / "x.npy").close()
+    first.close()
+    hl.StorageArray.open(tmp_path / "x.npy", "r+").close()
+
+
+def test_a_file_that_shrinks_while_open(tmp_path: Path) -> None:
+    """An exception, no signal; and what is still there is read."""
+    path = tmp_path / "x.npy"
+    x = table(path, rows=10_000)
+    a = hl.StorageArray.open(path)
+    os.truncate(path, 500_000)
+    with pytest.raises(StorageError, match=r"x\.npy at offset .*shorter than when it was opened"):
+        a[-1]
+    with pytest.raises(StorageError, match="shorter"):
+        a[-1]
+    assert torch.equal(a[:3000], x[:3000])
+
+
+def test_what_another_process_wrote_is_seen_on_pages_not_yet_read(tmp_path: Path) -> None:
+    path = tmp_path / "x.npy"
+    x = table(path, rows=10_000)
+    a = hl.StorageArray.open(path)
+    assert torch.equal(a[0], x[0])
+    with open(path, "r+b") as file:
+        file.seek(-x[0].nbytes, os.SEEK_END)
+        file.write(torch.full((33,), 2.0).numpy().tobytes())
+    assert bool((a[-1] == 2).all())
+
+
+def test_a_sparse_file(tmp_path: Path) -> None:
+    """A tebibyte of zeros takes what is written."""
+    a = hl.StorageArray.create(tmp_path / "x.bin", (1 << 30, 256), torch.float32, host_budget="1MiB")
+    far = torch.tensor([0, 1 << 29, (1 << 30) - 1])
+    assert not a[far].any()
+    a[far] = torch.ones(3, 256)
+    a.flush()
+    assert bool((a[far] == 1).all()) and not a[far[:-1] + 1].any()
+    assert os.stat(a.path).st_size == 1 << 40 and os.stat(a.path).st_blocks * 512 < 1 << 20
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path):  # noqa: ANN201
+    """A file system of a mebibyte."""
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", tmp_path], capture_output=True).returncode != 0:
+        pytest.skip("this user may not mount a file system")
+    yield tmp_path
+    gc.collect()
+    subprocess.run(["umount", "-l", tmp_path], check=True)
+
+
+def test_a_full_disk(small_disk: Path) -> None:
+    """What could not be written is said, is still held, and is written once there is room."""
+    ballast = small_disk / "ballast"
+    ballast.write_bytes(b"x" * (600 << 10))
+    a = hl.StorageArray.create(small_disk / "x.bin", (1024, 1024), torch.uint8, host_budget="4MiB")
+    a[:] = 3
+    with pytest.raises(StorageError, match="No space left on device; make room"):
+        a.flush()
+    with pytest.raises(StorageError, match="No space left"):
+        a.close()
+    ballast.unlink()
+    os.truncate(a.path, 1 << 20)
+    with pytest.raises(StorageError, match="No space left"):  # 1 MiB of file does not fit either
+        a.flush()
+    a[512:] = 0
+    assert bool((a[:512] == 3).all()) and not a[512:].any()
+    a.cache.native.close(a._position)
+    a._closed = True
+
+
+def test_a_file_that_nobody_may_write(tmp_path: Path) -> None:
+    table(tmp_path / "x.npy")
+    (tmp_path / "x.npy").chmod(0o444)
+    if os.access(tmp_path / "x.npy", os.W_OK):
+        pytest.skip("this user may write everything")
+    with pytest.raises(StorageError, match="Permission denied"):
+        hl.StorageArray.open(tmp_path / "x.npy", "r+")
+
+
+def test_neither_file_nor_device(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises((StorageError, ConfigError)):
+        hl.StorageArray.open(tmp_path / "pipe", dtype=torch.uint8, shape=(4,))
+    with pytest.raises((StorageError, ConfigError)):
+        hl.StorageArray.open(tmp_path, dtype=torch.uint8, shape=(4,))
+
+
+WITHOUT_URING = """
+import ctypes, struct
+BPF_LD, BPF_JEQ, BPF_RET, NR = 0x20, 0x15, 0x06, 425
+code = [(BPF_LD, 0, 0, 0), (BPF_JEQ, 0, 1, NR), (BPF_RET, 0, 0, 0x50000 | 38), (BPF_RET, 0, 0, 0x7FFF0000)]
+filters = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *line) for line in code))
+program = struct.pack("HxxxxxxP", len(code), ctypes.addressof(filters))
+libc = ctypes.CDLL(None, use_errno=True)
+assert libc.prctl(38, 1, 0, 0, 0) == 0 and libc.prctl(22, 2, program, 0, 0) == 0
+import sys, torch, hinterland as hl
+a = hl.StorageArray.open(sys.argv[1])
+assert a.cache.engine == "threads" and bool(a[:].sum() > 0)
+try:
+    hl.StorageCache("1MiB", engine="io_uring")
+except hl.runtime.errors.StorageError as error:
+    print(error)
+"""
+
+
+def test_a_kernel_without_io_uring(tmp_path: Path) -> None:
+    table(tmp_path / "x.npy")
+    done = subprocess.run([sys.executable, "-c", WITHOUT_URING, tmp_path / "x.npy"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "io_uring is not to be had" in done.stdout
+
+
+def test_prefetch_is_used_and_may_be_abandoned(tmp_path: Path) -> None:
+    """Nothing is left of arrays that were prefetched and dropped; and what was prefetched is not read again."""
+    x = table(tmp_path / "x.npy", rows=20_000)
+    index = torch.randint(0, 20_000, (3000,), generator=torch.Generator().manual_seed(1))
+    with hl.StorageArray.open(tmp_path / "x.npy") as a:
+        a.prefetch(index)
+        before, until = -1, time.monotonic() + 20
+        while (reads := a.stats().reads) != before and time.monotonic() < until:
+            before = reads
+            time.sleep(0.2)
+        assert torch.equal(a[index], x[index]) and a.stats().reads == reads > 0
+    gc.collect()
+    files, threads = len(os.listdir("/proc/self/fd")), threading.active_count()
+    for _ in range(20):
+        a = hl.StorageArray.open(tmp_path / "x.npy")
+        a.prefetch(index)
+        del a
+    gc.collect()
+    assert len(os.listdir("/proc/self/fd")) <= files and threading.active_count() == threads
+    with hl.StorageArray.open(tmp_path / "x.npy", host_budget="64KiB") as a:
+        a.prefetch(torch.arange(20_000))  # more than there is room for
+        assert torch.equal(a[index], x[index])
+
+
+def test_a_forked_process_opens_its_own(tmp_path: Path) -> None:
+    x = table(tmp_path / "x.npy")
+    a = hl.StorageArray.open(tmp_path / "x.npy")
+    assert torch.equal(a[:5], x[:5])
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            a[7]
+        except StorageError:
+            status = 0 if torch.equal(hl.StorageArray.open(tmp_path / "x.npy")[-3:], x[-3:]) else 2
+        finally:
+            os._exit(status)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert torch.equal(a[:], x)
+
+
+ROWS, WIDTH = 512, 64  # of int64: a row is a sector
+
+
+def _rewrite(path: str, out: int, seed: int) -> None:
+    """Writes rows of a version, flushes and says so, version by version, until it is killed."""
+    cache = hl.StorageCache(24 * (4096 + 64), engine=ENGINES[seed % 2])
+    with hl.StorageArray.open(path, "r+", dtype=torch.int64, shape=(ROWS, WIDTH), cache=cache) as a:
+        for version in range(1, 100_000):
+            rows = _rows_of(seed, version)
+            a[rows] = torch.full((len(rows), WIDTH), version)
+            a.flush()
+            os.write(out, b"%d\n" % version)
+
+
+def _rows_of(seed: int, version: int) -> torch.Tensor:
+    return torch.randint(0, ROWS, (100,), generator=torch.Generator().manual_seed(seed << 20 | version))
+
+
+def killed_writers(path: Path, points: int) -> None:
+    """Kills a writer at so many random points: each sector holds what flush() had confirmed, or something newer."""
+    delays = np.random.default_rng(1).exponential(0.06, points)
+    for seed, delay in enumerate(delays):
+        path.write_bytes(bytes(ROWS * WIDTH * 8))
+        ours, theirs = os.pipe()
+        child = os.fork()
+        if child == 0:
+            try:
+                _rewrite(os.fspath(path), theirs, seed)
+            finally:
+                os._exit(1)
+        os.close(theirs)
+        said = os.read(ours, 10)  # it has begun
+        time.sleep(delay)
+        os.kill(child, signal.SIGKILL)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+        while more := os.read(ours, 1 << 16):
+            said += more
+        os.close(ours)
+        confirmed = int(said.split(b"\n")[-2])
+        held = torch.from_numpy(np.fromfile(path, dtype=np.int64)).view(ROWS, WIDTH)
+        assert bool((held == held[:, :1]).all()), "a torn sector"
+        least = torch.zeros(ROWS, dtype=torch.int64)
+        for version in range(1, confirmed + 1):
+            least[_rows_of(seed, version)] = version
+        newer = torch.zeros(ROWS, dtype=torch.int64)
+        newer[_rows_of(seed, confirmed + 1)] = confirmed + 1
+        assert bool(((held[:, 0] == least) | (held[:, 0] == newer)).all()), f"seed {seed}, confirmed {confirmed}"
+
+
+def test_a_killed_writer_loses_nothing_that_was_flushed(tmp_path: Path) -> None:
+    killed_writers(tmp_path / "x.bin", 20)
+
+
+@pytest.mark.slow
+def test_a_writer_killed_at_200_points(tmp_path: Path) -> None:
+    killed_writers(tmp_path / "x.bin", 200)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("pieces", (1, 5))
+def test_rows_for_a_gpu(tmp_path: Path, pieces: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    x = table(tmp_path / "x.npy", rows=5000)
+    monkeypatch.setattr("hinterland.storage.array._STAGING", 5000 * 132 // pieces)
+    with hl.StorageArray.open(tmp_path / "x.npy", "r+") as a:
+        index = torch.randint(0, 5000, (5000,), device="cuda")
+        rows = a[index]
+        assert rows.is_cuda and torch.equal(rows.cpu(), x[index.cpu()])
+        a[index[:100]] = torch.ones(100, 33, device="cuda")
+        assert bool((a[index[:100]] == 1).all())
