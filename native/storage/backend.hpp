@@ -34,8 +34,8 @@ class Namespace {
  public:
   virtual ~Namespace() = default;
   [[nodiscard]] virtual uint64_t blocks() const = 0;
-  // For one thread, which has at most so many requests in flight.
-  virtual std::unique_ptr<Backend> open(uint32_t most) = 0;
+  // For one thread, which has at most so many requests in flight, whose data lies in these regions.
+  virtual std::unique_ptr<Backend> open(uint32_t most, std::span<const Region> regions) = 0;
   // The device is not there any more: nothing is read from queues, and nothing answered.
   [[nodiscard]] virtual bool gone() const { return false; }
 };

@@ -107,11 +107,8 @@ void Controller::stop() {
     stopped_ = true;
   }
   changed_.notify_all();
-  for (const auto& worker : workers_) {
+  for (const auto& worker : workers_)
     if (worker->thread.joinable()) worker->thread.join();
-    const Asking asking(*worker);
-    worker->serving.reset();
-  }
 }
 
 void Controller::acquire() {
@@ -140,7 +137,7 @@ std::vector<ServingStats> Controller::stats() {
     const Asking asking(*worker);
     clockid_t clock;
     all.push_back(worker->last);
-    if (worker->serving == nullptr || worker->last.cpu_ns != 0) continue;
+    if (worker->serving == nullptr) continue;
     all.back() = worker->serving->stats();
     if (pthread_getcpuclockid(worker->thread.native_handle(), &clock) == 0) all.back().cpu_ns = cpu_ns(clock);
   }
@@ -170,6 +167,7 @@ void Controller::serve(Worker& worker) {
   }
   const std::lock_guard<std::mutex> held(worker.guard);
   worker.last = worker.serving->stats();
+  worker.serving.reset();  // here, since transfers are bound to the thread that has begun them
   worker.last.cpu_ns = cpu_ns(CLOCK_THREAD_CPUTIME_ID);
 }
 

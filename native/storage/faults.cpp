@@ -7,8 +7,8 @@ namespace hinterland::native {
 using storage::kDoNotRetry;
 using storage::Opcode;
 
-std::unique_ptr<Backend> FaultyNamespace::open(uint32_t most) {
-  return std::make_unique<FaultyBackend>(*this, inner_->open(most), seed_++, most);
+std::unique_ptr<Backend> FaultyNamespace::open(uint32_t most, std::span<const Region> regions) {
+  return std::make_unique<FaultyBackend>(*this, inner_->open(most, regions), seed_++, most);
 }
 
 FaultyBackend::FaultyBackend(FaultyNamespace& shared, std::unique_ptr<Backend> inner, uint64_t seed, uint32_t most)

@@ -26,7 +26,7 @@ class FaultyNamespace : public Namespace {
       : inner_(std::move(inner)), faults_(faults), seed_(seed) {}
 
   [[nodiscard]] uint64_t blocks() const override { return inner_->blocks(); }
-  std::unique_ptr<Backend> open(uint32_t most) override;
+  std::unique_ptr<Backend> open(uint32_t most, std::span<const Region> regions) override;
   [[nodiscard]] bool gone() const override { return gone_.load(std::memory_order_acquire); }
 
  private:

@@ -38,7 +38,10 @@ void fail(Request& request, uint16_t status) {
 
 }  // namespace
 
-FileBackend::FileBackend(SharedFile& file, unsigned depth) : file_(file), parts_(depth), transfers_(make_transfers(depth)) {
+FileBackend::FileBackend(SharedFile& file, unsigned depth, std::span<const Region> regions)
+    : file_(file), parts_(depth), transfers_(make_transfers(depth)) {
+  const auto largest = std::max_element(regions.begin(), regions.end(), [](auto& a, auto& b) { return a.bytes < b.bytes; });
+  if (largest != regions.end()) transfers_->keep({reinterpret_cast<char*>(largest->base), largest->bytes});
   for (uint32_t i = depth; i > 0; --i) free_parts_.push_back(i - 1);
 }
 
@@ -116,12 +119,9 @@ bool FileBackend::begin_rest(Request& request) {
   while (request.run < request.run_count && request.status == storage::kSuccess) {
     const Run& run = request.runs[request.run];
     const bool beyond = request.offset + request.done >= file_.bytes;
-    Transfer transfer = next_transfer(request);
+    const Transfer transfer = next_transfer(request);
     if (beyond && !transfer.writes) std::memset(transfer.memory, 0, transfer.bytes);
-    if (!beyond) {
-      if (free_parts_.empty()) return false;
-      begin(request, transfer);
-    }
+    if (!beyond && !begin(request, transfer)) return false;
     request.at += transfer.bytes;
     request.done += transfer.bytes;
     if (request.at < run.bytes) continue;
@@ -148,13 +148,15 @@ Transfer FileBackend::next_transfer(const Request& request) const {
   return transfer;
 }
 
-void FileBackend::begin(Request& request, const Transfer& transfer) {
+bool FileBackend::begin(Request& request, const Transfer& transfer) {
+  if (free_parts_.empty()) return false;
   const uint32_t index = free_parts_.back();
-  free_parts_.pop_back();
   parts_[index] = {&request, transfer};
   parts_[index].transfer.user = index;
+  if (!transfers_->try_begin(parts_[index].transfer)) return false;
+  free_parts_.pop_back();
   ++request.parts;
-  if (!transfers_->try_begin(parts_[index].transfer)) end_part(index, -ENOMEM);  // as many fit as there are parts
+  return true;
 }
 
 // The rest of a transfer that moved less than it should have.
@@ -188,7 +190,6 @@ void FileBackend::end_part(uint32_t index, int32_t result) {
     else
       fail(request, (transfer.writes ? storage::kWriteFault : storage::kUnrecoveredReadError) | kDoNotRetry);
   }
-  part.request = nullptr;
   free_parts_.push_back(index);
   --request.parts;
   finish_if_over(request);
@@ -225,7 +226,7 @@ size_t FileBackend::poll(uint64_t, std::span<Request*> to) {
 }
 
 void FileBackend::wait(uint64_t, uint64_t most) {
-  if (transfers_->in_flight() != 0) return transfers_->wait(std::chrono::nanoseconds(most));
+  if (transfers_->in_flight() != 0) return transfers_->wait(std::chrono::nanoseconds(most), 1);
   if (in_flight_ != 0) std::this_thread::sleep_for(std::chrono::nanoseconds(most));  // a flush
 }
 

@@ -10,7 +10,7 @@ namespace hinterland::native {
 
 class FileBackend : public Backend {
  public:
-  FileBackend(SharedFile& file, unsigned depth);
+  FileBackend(SharedFile& file, unsigned depth, std::span<const Region> regions);
   ~FileBackend() override;
 
   bool try_begin(Request& request, uint64_t now) override;
@@ -21,7 +21,7 @@ class FileBackend : public Backend {
   void wait(uint64_t now, uint64_t most) override;
 
  private:
-  // A transfer, or what is left of it.
+  // A transfer, or what is left of it, and whose it is.
   struct Part {
     Request* request;
     Transfer transfer;
@@ -33,7 +33,7 @@ class FileBackend : public Backend {
   bool has_shrunk();
   bool begin_rest(Request& request);
   Transfer next_transfer(const Request& request) const;
-  void begin(Request& request, const Transfer& transfer);
+  bool begin(Request& request, const Transfer& transfer);
   void go_on(uint32_t index, uint64_t moved);
   void end_part(uint32_t index, int32_t result);
   void finish_if_over(Request& request);

@@ -68,6 +68,8 @@ SharedFile::SharedFile(const std::string& path, bool may_write)
 
 uint64_t FileNamespace::blocks() const { return (file_.bytes + kPage - 1) / kPage * (kPage / kBlockBytes); }
 
-std::unique_ptr<Backend> FileNamespace::open(uint32_t) { return std::make_unique<FileBackend>(file_, depth_); }
+std::unique_ptr<Backend> FileNamespace::open(uint32_t, std::span<const Region> regions) {
+  return std::make_unique<FileBackend>(file_, depth_, regions);
+}
 
 }  // namespace hinterland::native

@@ -65,7 +65,7 @@ class FileNamespace : public Namespace {
   FileNamespace(const std::string& path, bool writable, unsigned depth) : file_(path, writable), depth_(depth) {}
 
   [[nodiscard]] uint64_t blocks() const override;
-  std::unique_ptr<Backend> open(uint32_t most) override;
+  std::unique_ptr<Backend> open(uint32_t most, std::span<const Region> regions) override;
 
  private:
   SharedFile file_;

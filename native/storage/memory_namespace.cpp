@@ -97,6 +97,8 @@ class MemoryBackend : public Backend {
 
 }  // namespace
 
-std::unique_ptr<Backend> MemoryNamespace::open(uint32_t most) { return std::make_unique<MemoryBackend>(memory_, pace_, most); }
+std::unique_ptr<Backend> MemoryNamespace::open(uint32_t most, std::span<const Region>) {
+  return std::make_unique<MemoryBackend>(memory_, pace_, most);
+}
 
 }  // namespace hinterland::native

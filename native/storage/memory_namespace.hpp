@@ -44,7 +44,7 @@ class MemoryNamespace : public Namespace {
   MemoryNamespace(char* memory, uint64_t bytes, const Timing& timing) : memory_(memory), bytes_(bytes), pace_(timing) {}
 
   [[nodiscard]] uint64_t blocks() const override { return bytes_ / kBlockBytes; }
-  std::unique_ptr<Backend> open(uint32_t most) override;
+  std::unique_ptr<Backend> open(uint32_t most, std::span<const Region> regions) override;
 
  private:
   char* memory_;

@@ -31,7 +31,7 @@ Serving::Serving(const std::vector<NumberedQueue>& queues, std::vector<Region> r
   }
   requests_ = std::make_unique_for_overwrite<Request[]>(request_count_);
   if (kStages) picked_up_.reserve(request_count_);
-  backend_ = namespace_.open(request_count_);
+  backend_ = namespace_.open(request_count_, regions_);
 }
 
 bool Serving::turn(uint64_t now) {

@@ -65,7 +65,9 @@ class Inspected : public native::Namespace {
 
   uint64_t blocks() const override { return inner_->blocks(); }
   bool gone() const override { return inner_->gone(); }
-  std::unique_ptr<native::Backend> open(uint32_t most) override { return std::make_unique<Looks>(*this, inner_->open(most)); }
+  std::unique_ptr<native::Backend> open(uint32_t most, std::span<const native::Region> regions) override {
+    return std::make_unique<Looks>(*this, inner_->open(most, regions));
+  }
 
  private:
   std::unique_ptr<native::Namespace> inner_;

@@ -231,7 +231,7 @@ void check_errors() {
   CHECK(status(false, ENOMEM) == kInternalError && status(false, ENXIO) == (kInternalError | kDoNotRetry), "others");
 
   // One transfer of several fails: the command ends when all have ended, and once.
-  FileByHand one(path, true);
+  FileByHand one(make_file(1 << 16), true);
   SubmissionEntry entry = Host::command(Opcode::kRead, 0, 16, one.memory.at(0));
   entry.prp2 = address(one.memory.at(8192));
   int transfers = 0;

@@ -19,7 +19,6 @@ struct Instead {
 };
 inline std::function<Instead(const Transfer&)> instead;
 inline std::function<void(const Transfer&)> seen = [](const Transfer&) {};
-inline unsigned longest_queue = 0;
 
 class PlainTransfers : public Transfers {
  public:
@@ -32,7 +31,6 @@ class PlainTransfers : public Transfers {
   bool try_begin(const Transfer& transfer) override {
     if (begun_.size() == depth_) return false;
     begun_.push_back(transfer);
-    longest_queue = std::max(longest_queue, in_flight());
     return true;
   }
   void submit() override { submitted_ = begun_.size(); }
@@ -41,7 +39,7 @@ class PlainTransfers : public Transfers {
     for (; ended < to.size() && submitted_ > 0; --submitted_, begun_.pop_front()) to[ended++] = done(begun_.front());
     return ended;
   }
-  void wait(std::chrono::nanoseconds) override { submit(); }
+  void wait(std::chrono::nanoseconds, unsigned) override { submit(); }
   unsigned in_flight() const override { return static_cast<unsigned>(begun_.size()); }
   const char* name() const override { return "plain"; }
 
