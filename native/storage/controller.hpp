@@ -49,7 +49,7 @@ class Controller {
     std::vector<NumberedQueue> queues;
     std::unique_ptr<Serving> serving;  // while it runs
     ServingStats last;
-    std::mutex guard;               // of the two above, for a turn
+    std::mutex guard;                  // of the two above, for a turn
     std::atomic<unsigned> asking = 0;  // who wait for the guard: a thread that never rests would not let them in
     std::thread thread;
   };

@@ -70,9 +70,9 @@ class FaultyBackend : public Backend {
   const Faults faults_;
   std::unique_ptr<Backend> inner_;
   std::mt19937_64 random_;
-  std::vector<Fate> fates_;      // by the request's index
-  std::vector<Request*> held_;   // [most], of which held_count_ are there, as they came
-  std::vector<bool> lost_;       // by the request's index
+  std::vector<Fate> fates_;     // by the request's index
+  std::vector<Request*> held_;  // [most], of which held_count_ are there, as they came
+  std::vector<bool> lost_;      // by the request's index
   RequestList over_;
   size_t held_count_ = 0, moving_ = 0, over_count_ = 0;
 };

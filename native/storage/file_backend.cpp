@@ -17,17 +17,13 @@ using storage::Opcode;
 
 uint16_t status_of(int error, bool writes) {
   switch (error) {
-    case EIO:
-      return writes ? storage::kWriteFault : storage::kUnrecoveredReadError;
+    case EIO: return writes ? storage::kWriteFault : storage::kUnrecoveredReadError;
     case ENOSPC:
     case EDQUOT:
     case EFBIG:
-    case EROFS:
-      return storage::kWriteFault | kDoNotRetry;
-    case ENOMEM:
-      return storage::kInternalError;
-    default:
-      return storage::kInternalError | kDoNotRetry;
+    case EROFS: return storage::kWriteFault | kDoNotRetry;
+    case ENOMEM: return storage::kInternalError;
+    default: return storage::kInternalError | kDoNotRetry;
   }
 }
 

@@ -51,8 +51,8 @@ struct SharedFile {
 
   Descriptor cached, direct;
   bool writable;
-  uint64_t bytes;            // when it was opened
-  uint64_t page_of_end;      // where the page begins in which it ends; if it ends with one, its end
+  uint64_t bytes;                               // when it was opened
+  uint64_t page_of_end;                         // where the page begins in which it ends; if it ends with one, its end
   uint32_t align_offset = 0, align_memory = 0;  // for transfers past the cache, if there is that
   std::atomic<bool> cached_only = false;
   std::atomic<uint32_t> direct_writes = 0;  // in flight

@@ -139,9 +139,12 @@ void Serving::complete(Queue& queue, Request& request) {
   system_store(entry.queue, (static_cast<uint32_t>(queue.read) & (view.submission_size - 1)) | (queue.number + 1) << 16);
   system_store_release(entry.last, request.entry.identifier | phase << 16 | uint32_t{request.status} << 17);
   ++stats_.commands;
-  if (request.status != storage::kSuccess) ++stats_.failed;
-  else if (request.opcode == storage::Opcode::kRead) stats_.read_bytes += request.bytes;
-  else stats_.written_bytes += request.bytes;
+  if (request.status != storage::kSuccess)
+    ++stats_.failed;
+  else if (request.opcode == storage::Opcode::kRead)
+    stats_.read_bytes += request.bytes;
+  else
+    stats_.written_bytes += request.bytes;
   if (kStages) {
     stats_.submit_ns += request.submitted - request.picked_up;
     stats_.transfer_ns += request.ended > request.submitted ? request.ended - request.submitted : 0;

@@ -176,8 +176,8 @@ class Controller {
  private:
   static std::unique_ptr<native::Namespace> faulty(std::vector<uint8_t>& memory, Faults faults, uint64_t seed) {
     faults.late_most = 2 * kLateTurns;
-    auto inner = std::make_unique<native::MemoryNamespace>(reinterpret_cast<char*>(memory.data()), memory.size(),
-                                                           native::kNoDelay);
+    auto inner =
+        std::make_unique<native::MemoryNamespace>(reinterpret_cast<char*>(memory.data()), memory.size(), native::kNoDelay);
     return std::make_unique<native::FaultyNamespace>(std::move(inner), faults, seed);
   }
 

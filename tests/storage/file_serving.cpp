@@ -1,7 +1,5 @@
-// The controller in software with a file behind it, in the folder that it is given: data, the file's end, and what goes wrong with
+// The controller in software with a file behind it: data, the file's end, and what goes wrong with
 // files. With -DPLAIN=true by an engine of transfers that fails when it is told to, else by the library's own.
-#include "storage/file_namespace.hpp"
-
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -14,6 +12,7 @@
 #include "core/errors.hpp"
 #include "host.hpp"
 #include "storage/controller.hpp"
+#include "storage/file_namespace.hpp"
 
 #if PLAIN
 #include "plain_transfers.hpp"
@@ -95,7 +94,8 @@ void check_data(uint64_t bytes, unsigned depth) {
       for (uint64_t i = 0; i < count * 512; ++i) memory[i] = static_cast<uint8_t>(random() >> 13);
       memory[-1] = memory[count * 512] = 0x5a;
       if (writes)
-        for (uint64_t i = 0; i < count * 512 && first * 512 + i < bytes; ++i) model[first * 512 + i] = static_cast<char>(memory[i]);
+        for (uint64_t i = 0; i < count * 512 && first * 512 + i < bytes; ++i)
+          model[first * 512 + i] = static_cast<char>(memory[i]);
       CHECK((writes ? one.write(first, count, at) : one.read(first, count, at)) == kSuccess, "round %d", round);
       for (uint64_t i = 0; i < count * 512 && !writes; ++i) {
         const uint64_t from = first * 512 + i;
@@ -104,7 +104,8 @@ void check_data(uint64_t bytes, unsigned depth) {
       CHECK(memory[-1] == 0x5a && memory[count * 512] == 0x5a, "beyond the data");
       if (round % 50 == 0) CHECK(one.flush() == kSuccess, "flush");
     }
-    CHECK(one.read(blocks, 1, 0) == (kOutOfRange | kDoNotRetry) && one.read(blocks - 1, 2, 0) == (kOutOfRange | kDoNotRetry), "end");
+    CHECK(one.read(blocks, 1, 0) == (kOutOfRange | kDoNotRetry) && one.read(blocks - 1, 2, 0) == (kOutOfRange | kDoNotRetry),
+          "end");
   }
   CHECK(content_of(path) == model, "the file, or its size");
 }
@@ -196,16 +197,20 @@ void check_threads() {
         const uint64_t count = whole ? 8 : 1 + random() % 7, first = whole ? random() % 12 * 8 : random() % (kOwn - count);
         uint8_t* const at = memory.at(me * 16 * 4096 + (whole ? 0 : 4 * (random() % 512)));
         const bool writes = random() % 2 != 0;
-        for (uint64_t i = 0; writes && i < count * 512; ++i) model[first * 512 + i] = at[i] = static_cast<uint8_t>(random() >> 9);
+        for (uint64_t i = 0; writes && i < count * 512; ++i)
+          model[first * 512 + i] = at[i] = static_cast<uint8_t>(random() >> 9);
         const Opcode opcode = writes ? Opcode::kWrite : Opcode::kRead;
         const uint16_t status =
             host.run(Host::command(opcode, me * kOwn + first, count, at), [] { std::this_thread::yield(); });
-        CHECK(status == kSuccess && std::equal(at, at + count * 512, model.begin() + static_cast<std::ptrdiff_t>(first * 512)), "data");
+        CHECK(status == kSuccess && std::equal(at, at + count * 512, model.begin() + static_cast<std::ptrdiff_t>(first * 512)),
+              "data");
         if (round % 100 == 99)
           CHECK(host.run(Host::command(Opcode::kFlush, 0, 1, nullptr), [] { std::this_thread::yield(); }) == kSuccess, "flush");
       }
       const std::string there = content_of(path).substr(me * model.size(), model.size());
-      CHECK(std::equal(model.begin(), model.end(), there.begin(), [](uint8_t a, char b) { return a == static_cast<uint8_t>(b); }), "file");
+      CHECK(
+          std::equal(model.begin(), model.end(), there.begin(), [](uint8_t a, char b) { return a == static_cast<uint8_t>(b); }),
+          "file");
     });
   for (std::thread& host : hosts) host.join();
 }
@@ -249,7 +254,9 @@ void check_short_transfers() {
   for (const uint32_t most : {1u << 30, 8192u, 512u, 100u}) {
     FileByHand one(path, true);
     int interrupted = 0;
-    instead = [&](const Transfer&) { return ++interrupted % 3 == 0 ? Instead{interrupted % 2 != 0 ? -EINTR : -EAGAIN} : Instead{0, most}; };
+    instead = [&](const Transfer&) {
+      return ++interrupted % 3 == 0 ? Instead{interrupted % 2 != 0 ? -EINTR : -EAGAIN} : Instead{0, most};
+    };
     CHECK(one.read(0, 104, 4096) == kSuccess, "read");
     for (uint64_t i = 0; i < 104 * 512; ++i) CHECK(*one.memory.at(4096 + i) == (i < 50000 ? byte_at(i) : 0), "byte %d", (int)i);
     CHECK(one.write(8, 96, 4096) == kSuccess, "write");
@@ -286,7 +293,8 @@ void check_transfers() {
   const std::string d = has ? "d" : "c";
   CHECK(ways(one.read(0, 128, 0)) == d + "65536 ", "one transfer");
   CHECK(ways(one.write(0, 128, 0)) == d + "65536 ", "one transfer");
-  CHECK(ways(one.read(1, 1, 512)) == (has && known.align_offset <= 512 && known.align_memory <= 512 ? "d512 " : "c512 "), "512");
+  CHECK(ways(one.read(1, 1, 512)) == (has && known.align_offset <= 512 && known.align_memory <= 512 ? "d512 " : "c512 "),
+        "512");
   CHECK(ways(one.write(248, 16, 0)) == d + "4096 c100 ", "the page of the end");
   CHECK(ways(one.write(257, 7, 0)).empty() && content_of(path).size() == (1 << 17) + 100, "beyond the end");
   CHECK(ways(one.write(0, 8, 0)) == d + "4096 ", "still");
@@ -331,9 +339,11 @@ void check_stop() {
 
 }  // namespace
 
-int main(int, char** values) {
+int main() {
   alarm(100);
-  folder = values[1];
+  char made[] = "/tmp/hinterland-file-XXXXXX";
+  CHECK(::mkdtemp(made) != nullptr, "no folder for files");
+  folder = made;
   for (const uint64_t bytes : {1, 511, 4096, 5000, 65536, 200000})
     for (const unsigned depth : {1u, 32u}) check_data(bytes, depth);
   check_depth();
@@ -348,5 +358,7 @@ int main(int, char** values) {
   check_stop();
 #endif
   check_threads();
+  ::unlink((folder + "/file").c_str());
+  ::rmdir(made);
   return 0;
 }
