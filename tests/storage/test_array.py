@@ -195,7 +195,7 @@ def test_a_sparse_file(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def small_disk(tmp_path: Path):  # noqa: ANN201
+def small_disk(tmp_path: Path):
     """A file system of a mebibyte."""
     if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", tmp_path], capture_output=True).returncode != 0:
         pytest.skip("this user may not mount a file system")

@@ -29,8 +29,8 @@ _STAGING = 32 << 20  # bytes of pinned memory that rows for a GPU pass through a
 class StorageArray(RowTable):
     """A tensor in a file, row-major, with at least one dimension. Rows come from the disk as they are asked for.
 
-    ``a[index]`` copies rows to a new tensor on the device of ``index``; ``a[index] = rows`` writes them, and ``flush()`` has them
-    on the disk. Pages that were read stay in the array's cache as long as there is room. What is written by other processes
+    ``a[index]`` copies rows to a new tensor on the device of ``index``; ``a[index] = rows`` writes them, and ``flush()`` has
+    them on the disk. Pages that were read stay in the array's cache as long as there is room. What is written by other processes
     meanwhile may or may not be seen.
 
     Made by ``StorageArray.open`` and ``StorageArray.create``. It is a context manager: the end of the block closes it.
@@ -64,7 +64,7 @@ class StorageArray(RowTable):
         cache: StorageCache | None = None,
         host_budget: int | str = "256MiB",
     ) -> StorageArray:
-        """The table of a file, where it lies: nothing is converted, and nothing is read but what says where rows are.
+        """The table of a file, where it lies: nothing is converted, and nothing read but what says where rows are.
 
         Args:
             path: a ``.npy``, safetensors, Arrow, torch or ``.hl`` file, told apart by its content, or raw binary.
@@ -206,10 +206,10 @@ class StorageArray(RowTable):
         self._raise_deferred()
 
     def _raise_deferred(self) -> None:
-        for task, numbers, _ in self._tasks:
+        for task, index, _ in self._tasks:
             error, at = task.take_error()
             if at >= 0:
-                raise faults.out_of_range(at, int(numbers[at]), self._rows, 1)
+                raise faults.out_of_range(at, int(index[at]), self._rows, 1)
             if error:
                 raise StorageError(error)
 
@@ -253,9 +253,7 @@ class StorageArray(RowTable):
         elif isinstance(index, list):
             index = numbers(index)
         if not isinstance(index, torch.Tensor):
-            raise ConfigError(
-                f"a table is indexed by rows: a tensor, a list, an int or a slice, not {arguments.shown(index)}"
-            )
+            raise ConfigError(f"a table is indexed by rows: a tensor, a list, an int or a slice, not {arguments.shown(index)}")
         try:
             given = torch.as_tensor(rows, dtype=self._dtype).expand(index.shape + self._row_shape)
         except (RuntimeError, TypeError, ValueError) as error:
