@@ -1,7 +1,7 @@
 """Storage: blocks through an array beside the same blocks by io_uring alone, and rows of tables read in place.
 
-Every pair of runs takes turns on the same file with the same threads and depth, each at other offsets; medians of nine pairs. The
-ceiling is the run without cache or rows (native/storage/raw.hpp), and fio's where it is installed.
+Every pair of runs takes turns on the same file with the same threads and depth, each at other offsets; medians of nine pairs.
+The ceiling is the run without cache or rows (native/storage/raw.hpp), and fio's where it is installed.
 """
 
 from __future__ import annotations

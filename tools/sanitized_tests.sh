@@ -42,11 +42,14 @@ if [ "$sanitizers" = thread ]; then
   look something race_of_words -DRACE=shared_words "${lanes[@]}" tests/lanes/race.cpp
   look something race_to_sum -DRACE=plain_sum "${lanes[@]}" tests/lanes/race.cpp
   look nothing no_race_of_lanes -DRACE=nothing "${lanes[@]}" tests/lanes/race.cpp
-  device=(-I include -I native -pthread native/storage/{request,serving,memory_namespace,faults}.cpp)
-  look nothing queue "${device[@]}" tests/storage/queue.cpp
-  look nothing device -DWRITES=false "${device[@]}" tests/storage/device.cpp
-  look nothing serving "${device[@]}" native/storage/controller.cpp tests/storage/serving.cpp
-  look nothing file_serving "${device[@]}" native/storage/{controller,file_namespace,file_backend,transfers,uring,pread_pool}.cpp \
+  look nothing queue -I include -pthread tests/storage/queue.cpp
+  look nothing device -DWRITES=false -I include -pthread tests/storage/device.cpp
+  look nothing source -I include -pthread tests/storage/source_lanes.cpp
+  served=(-DSERVED -I include -I native -pthread native/storage/{request,serving,memory_namespace,faults}.cpp)
+  look nothing served_queue "${served[@]}" tests/storage/queue.cpp
+  look nothing served_device -DWRITES=false "${served[@]}" tests/storage/device.cpp
+  look nothing serving "${served[@]}" native/storage/controller.cpp tests/storage/serving.cpp
+  look nothing file_serving "${served[@]}" native/storage/{controller,file_namespace,file_backend,transfers,uring,pread_pool}.cpp \
     tests/storage/file_serving.cpp
   running=()
   for program in $(grep -rl --include='*_lanes.cpp' 'int main()' tests); do

@@ -3,6 +3,10 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <cstring>
+#include <mutex>
+#include <utility>
+
 #include "bindings.hpp"
 #include "storage/planned.hpp"
 #include "storage/raw.hpp"
@@ -28,6 +32,38 @@ struct TableOfStore {
 
   StoredRows all() const { return {extents, rows, row_bytes}; }
 };
+
+// A gather whose row numbers are known when a GPU's stream comes to it: a node of a CUDA graph, which the driver's own thread
+// runs (cuLaunchHostFunc). So it must neither call CUDA nor throw.
+struct GatherTask {
+  const TableOfStore& table;
+  int64_t* numbers;  // [count], negative ones from the end
+  int64_t count;
+  char* out;
+  std::mutex guard;
+  std::string error;  // of the first run that failed since it was taken
+  int64_t outside = -1;
+
+  // Where numbers or pages are bad, rows are zero.
+  void run() noexcept {
+    std::string failed;
+    int64_t bad = -1;
+    try {
+      for (int64_t i = 0; i < count; ++i)
+        if (numbers[i] < 0) numbers[i] += table.rows;
+      bad = first_outside(numbers, count, table.rows);
+      if (bad < 0) return gather_stored(table.store, table.all(), numbers, count, out);
+      failed = "row " + std::to_string(numbers[bad]);
+    } catch (const std::exception& thrown) {
+      failed = thrown.what();
+    }
+    std::memset(out, 0, static_cast<size_t>(count * table.row_bytes));
+    const std::lock_guard held(guard);
+    if (error.empty()) error = failed, outside = bad;
+  }
+};
+
+void run_gather_task(void* task) { static_cast<GatherTask*>(task)->run(); }
 
 template <class Result, class... Args>
 auto apart(Result (Store::*method)(Args...)) {
@@ -95,6 +131,23 @@ void bind_store(nb::module_& m) {
             read_ahead(self.store, self.all(), reinterpret_cast<const int64_t*>(numbers), count);
           },
           nb::arg("numbers"), nb::arg("count"));
+
+  nb::class_<GatherTask>(m, "GatherTask", "A gather as a host node of a CUDA graph.")
+      .def(
+          "__init__",
+          [](GatherTask* self, const TableOfStore& table, uintptr_t numbers, int64_t count, uintptr_t out) {
+            new (self) GatherTask{table, reinterpret_cast<int64_t*>(numbers), count, reinterpret_cast<char*>(out), {}, {}, -1};
+          },
+          nb::keep_alive<1, 2>(), nb::arg("table"), nb::arg("numbers"), nb::arg("count"), nb::arg("out"))
+      .def_prop_ro("address", [](const GatherTask& self) { return reinterpret_cast<uintptr_t>(&self); })
+      .def_prop_ro_static("function", [](nb::handle) { return reinterpret_cast<uintptr_t>(&run_gather_task); })
+      .def(
+          "take_error",
+          [](GatherTask& self) {
+            const std::lock_guard held(self.guard);
+            return std::pair(std::exchange(self.error, {}), std::exchange(self.outside, -1));
+          },
+          "(What failed since the last call, empty if nothing; the position of a bad row number, or -1.)");
 
   m.def(
       "run_raw",

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "controller.hpp"
+#include "served_controller.hpp"
 #include "storage/queue_memory.hpp"
 
 namespace test {

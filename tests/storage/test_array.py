@@ -195,7 +195,7 @@ def test_a_sparse_file(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def small_disk(tmp_path: Path):  # noqa: ANN201
+def small_disk(tmp_path: Path):
     """A file system of a mebibyte."""
     if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", tmp_path], capture_output=True).returncode != 0:
         pytest.skip("this user may not mount a file system")
@@ -376,3 +376,27 @@ def test_rows_for_a_gpu(tmp_path: Path, pieces: int, monkeypatch: pytest.MonkeyP
         assert rows.is_cuda and torch.equal(rows.cpu(), x[index.cpu()])
         a[index[:100]] = torch.ones(100, 33, device="cuda")
         assert bool((a[index[:100]] == 1).all())
+
+
+@pytest.mark.gpu
+def test_a_gather_in_a_cuda_graph(tmp_path: Path) -> None:
+    """It reads the numbers that are there as it is replayed, and what fails is raised afterwards."""
+    x = table(tmp_path / "x.npy", rows=5000)
+    a = hl.StorageArray.open(tmp_path / "x.npy")
+    index = torch.zeros(300, dtype=torch.int32, device="cuda")
+    out = torch.empty(300, 33, device="cuda")
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        a.gather(index, out)
+        doubled = out * 2
+    for seed in range(5):
+        wanted = torch.randint(-5000, 5000, (300,), generator=torch.Generator().manual_seed(seed), dtype=torch.int32)
+        index.copy_(wanted)
+        graph.replay()
+        assert torch.equal(doubled.cpu(), x[wanted.long()] * 2)
+    index[7] = 5000
+    graph.replay()
+    with pytest.raises(IndexOutOfRange, match="index 5000 at position 7"):
+        a.synchronize()
+    assert not out.any()
+    a.synchronize()

@@ -19,7 +19,7 @@ _LINES, _BLOCK = 1 << 16, 16 << 20
 class CsvRows:
     """Rows of float32, parsed as they are read."""
 
-    dtype = torch.float32
+    dtype, in_place = torch.float32, False
 
     def __init__(self, path: str, rows: int) -> None:
         self.path = path

@@ -17,6 +17,7 @@ from ..memory import UnifiedTensor
 from ..runtime import arguments
 from ..runtime.errors import ConfigError, FormatError, StorageError
 from ..runtime.files import refused
+from ..storage import StorageArray, StorageCache
 from . import folder, igb, mag240m, ogb, shchur
 from .dataset import AnyDataset, Dataset, HeteroDataset, check_parts
 from .folder import Progress, fill
@@ -92,6 +93,7 @@ def open(
     num_classes: int | None = None,
     format: str | None = None,
     progress: Progress | None = None,
+    host_budget: int | str = "1GiB",
 ) -> AnyDataset:
     """A data set in memory, from a folder that ``convert`` or ``save`` made, or from the original files as they lie on disk.
 
@@ -99,12 +101,14 @@ def open(
         path: the data set's folder (``ogbn_products``, ``mag240m_kddcup2021``, IGB's ``tiny``), or an ``.npz`` of Shchur et
             al. Nothing is fetched and nobody is asked.
         placement: where ``features`` and the graphs' arrays (``indptr``, ``indices``) go: one word for all, or a mapping by
-            name; see UnifiedTensor and Graph. What it leaves out goes to ``"host"``.
+            name; see UnifiedTensor and Graph. What it leaves out goes to ``"host"``. Features on ``"storage"`` stay in their
+            file, and batches read the rows they need of it (StorageArray); as the one word it leaves the graphs on ``"host"``.
         symmetrize: adds the reverse of every edge and leaves out repeated ones; between two types it adds the relation
             ``(target, "rev_" + name, source)``, as PyG's ToUndirected does.
         num_classes: for IGB, which of its labels: 19 (the default) or 2983.
         format: a name in ``FORMATS`` instead of what the content says: ``"igb"`` reads only the papers of IGBH.
         progress: called with (what, bytes done, bytes in all) as features are read; a terminal shows a line in any case.
+        host_budget: of the cache of features on storage, as in ``"4GiB"``.
 
     Raises:
         FormatError: the files are damaged, truncated, or do not belong together; names the file and the value.
@@ -115,9 +119,7 @@ def open(
     arguments.function("progress", progress)
     places = placements(placement)
 
-    def table(rows: Rows, what: str) -> UnifiedTensor:
-        return read_rows(rows, what, places["features"], progress)
-
+    table = tables(places["features"], host_budget, progress)
     return placed(source_of(path, format, num_classes), places, symmetrize, table)
 
 
@@ -231,12 +233,32 @@ def _held(graph: Graph, symmetrize: bool, placement: Placement) -> Graph:
 def placements(placement: Placement) -> dict[str, str]:
     """Where each array goes, by its name."""
     features: Any = placement
+    if placement == "storage":
+        placement = "host"
     if isinstance(placement, Mapping):
         features = placement.get("features", "host")
         placement = {name: place for name, place in placement.items() if name != "features"}
     if isinstance(features, str) and features == "gpu":
         raise ConfigError("features are placed in host memory, not on 'gpu'; UnifiedTensor.tiered() keeps rows of them on GPUs")
     return {**arrays.placements(placement), "features": features}
+
+
+def tables(placement: str, host_budget: int | str, progress: Progress | None = None) -> Callable[[Rows, str], Any]:
+    """What makes a table of rows and what they are called: in host memory, or in their file, all with one cache."""
+    if placement != "storage":
+        return lambda rows, what: read_rows(rows, what, placement, progress)
+    cache = StorageCache(host_budget)
+    return lambda rows, what: _in_place(rows, cache)
+
+
+def _in_place(rows: Rows, cache: StorageCache) -> StorageArray:
+    """All rows where they lie."""
+    if not rows.in_place:
+        raise ConfigError(
+            f"{rows.path}: these features are not rows that can be read in place; convert the data set first, as in "
+            "hinterland dataset convert PATH FOLDER"
+        )
+    return StorageArray.open(rows.path, dtype=rows.dtype, shape=rows.shape, cache=cache)
 
 
 def read_rows(rows: Rows, what: str, placement: str, progress: Progress | None = None) -> UnifiedTensor:

@@ -53,7 +53,7 @@ def read(path: str, num_classes: int | None) -> Source:
 class _SparseRows:
     """Rows of the sparse matrix of attributes, as float32. Of the matrix only the offsets, 8 bytes a row, are kept."""
 
-    dtype = torch.float32
+    dtype, in_place = torch.float32, False
 
     def __init__(self, archive: Archive) -> None:
         self.path = archive.path

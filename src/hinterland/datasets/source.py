@@ -32,9 +32,11 @@ Placement = str | Mapping[str, str]
 
 
 class Rows(Protocol):
-    """A table of features that is read once, front to back, whole or in part. ``path`` names its file in messages."""
+    """A table of features that is read once, front to back, whole or in part. ``path`` names its file in messages; ``in_place``: the
+    file is these rows, after a header that StorageArray knows, or none."""
 
     path: str
+    in_place: bool
     shape: tuple[int, int]
     dtype: torch.dtype
 
@@ -59,6 +61,7 @@ class ArrayRows:
         if self.dtype not in FLOATS:
             raise FormatError(f"{array.path}: {array.name} has elements of type {array.dtype}; features are float16, 32 or 64")
         self.shape = (array.shape[0], array.shape[1])
+        self.in_place = array.path.endswith(".npy")
 
     def read(self, target: torch.Tensor) -> None:
         self._array.read_values(target.view(-1))
@@ -70,7 +73,7 @@ class ArrayRows:
 class RawRows:
     """Rows of float32 in a file without a header."""
 
-    dtype = torch.float32
+    dtype, in_place = torch.float32, True
 
     def __init__(self, path: str, columns: int) -> None:
         size, row = size_of(path), columns * 4
@@ -91,6 +94,8 @@ class RawRows:
 
 class TensorRows:
     """Rows of a tensor, in memory or mapped from a file."""
+
+    in_place = False
 
     def __init__(self, path: str, tensor: torch.Tensor) -> None:
         if tensor.ndim != 2 or tensor.dtype not in FLOATS:

@@ -79,7 +79,7 @@ class SummedRows:
                 f"{path}: {size} bytes, but the folder's header promises {layout.bytes}; the file is "
                 f"{'truncated' if size < layout.bytes else 'damaged'}: convert or generate the data set again"
             )
-        self.path, self.dtype = path, layout.dtype
+        self.path, self.dtype, self.in_place = path, layout.dtype, True
         self.shape: Any = layout.shape
         self._at, self._sums = layout.offset, sums
 

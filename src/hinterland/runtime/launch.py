@@ -86,6 +86,21 @@ def launch(
         raise DeviceError(f"CUDA did not launch {instance} on {device}: {_core.cuda_error_name(error)}")
 
 
+def call_host(function: int, argument: int) -> None:
+    """Queues the call of a C function of one pointer on the current torch stream: a thread of the driver's calls it, once what
+    was queued before has ended. It must not call CUDA.
+
+    Raises:
+        DeviceError: the driver refuses.
+    """
+    from cuda.bindings import driver
+
+    stream = torch.cuda.current_stream().cuda_stream
+    (error,) = driver.cuLaunchHostFunc(stream, function, argument)
+    if error != driver.CUresult.CUDA_SUCCESS:
+        raise DeviceError(f"CUDA queued no call of the host: {error.name}")
+
+
 @functools.cache
 def resident_blocks(file: KernelFile, instance: str, device: torch.device, block: int) -> int:
     """Blocks of ``block`` threads that the whole GPU holds at once: the largest grid of a cooperative launch."""

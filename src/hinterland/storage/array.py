@@ -12,9 +12,11 @@ from typing import Any, Literal, Self
 import torch
 
 from .. import _core
+from ..memory import faults
 from ..memory.rows import Index, RowTable, numbers
 from ..runtime import arguments
 from ..runtime.errors import ConfigError, HinterlandError, StorageError
+from ..runtime.launch import call_host
 from ..runtime.params import Params
 from ..runtime.shown import table_of
 from .cache import StorageCache, StorageStats
@@ -27,8 +29,8 @@ _STAGING = 32 << 20  # bytes of pinned memory that rows for a GPU pass through a
 class StorageArray(RowTable):
     """A tensor in a file, row-major, with at least one dimension. Rows come from the disk as they are asked for.
 
-    ``a[index]`` copies rows to a new tensor on the device of ``index``; ``a[index] = rows`` writes them, and ``flush()`` has them
-    on the disk. Pages that were read stay in the array's cache as long as there is room. What is written by other processes
+    ``a[index]`` copies rows to a new tensor on the device of ``index``; ``a[index] = rows`` writes them, and ``flush()`` has
+    them on the disk. Pages that were read stay in the array's cache as long as there is room. What is written by other processes
     meanwhile may or may not be seen.
 
     Made by ``StorageArray.open`` and ``StorageArray.create``. It is a context manager: the end of the block closes it.
@@ -39,6 +41,7 @@ class StorageArray(RowTable):
         self._dtype = layout.dtype
         self._rows, self._row_shape = layout.shape[0], torch.Size(layout.shape[1:])
         self._row_bytes = layout.row_bytes
+        self._tasks: list[tuple[_core.GatherTask, torch.Tensor, torch.Tensor]] = []
         self._closed = True
         self._position = cache.native.open(layout.path, mode == "r+")
         self._closed = False
@@ -61,7 +64,7 @@ class StorageArray(RowTable):
         cache: StorageCache | None = None,
         host_budget: int | str = "256MiB",
     ) -> StorageArray:
-        """The table of a file, where it lies: nothing is converted, and nothing is read but what says where rows are.
+        """The table of a file, where it lies: nothing is converted, and nothing read but what says where rows are.
 
         Args:
             path: a ``.npy``, safetensors, Arrow, torch or ``.hl`` file, told apart by its content, or raw binary.
@@ -140,6 +143,10 @@ class StorageArray(RowTable):
             max_blocks, check, sort: taken for other tables' sake: no kernel runs, numbers are checked first, and pages are
                 sorted always.
 
+        While a CUDA graph is captured this becomes a part of it, which reads the row numbers that ``index`` has when it is
+        replayed: the stream waits for a thread of the CPU, and no multiprocessor does. What fails then gives rows of zeros, and
+        the next call on this array, or :meth:`synchronize`, raises. The array stays open as long as the graph is replayed.
+
         Raises:
             IndexOutOfRange: naming the first bad position, its value, and the table's rows.
             ConfigError: an index or ``out`` that cannot be used.
@@ -147,11 +154,12 @@ class StorageArray(RowTable):
         """
         self._require_open()
         index = self._index(index)
+        if index.is_cuda and torch.cuda.is_current_stream_capturing():
+            return self._captured(index, out)
+        self._raise_deferred()
         rows = self._row_numbers(index).cpu()
         shape = index.shape + self._row_shape
-        out = self._taken(out, "out", shape, index.device) if out is not None else None
-        if out is None:
-            out = torch.empty(shape, dtype=self._dtype, device=index.device)
+        out = self._room(out, shape, index.device)
         if out.is_cpu:
             self._table.gather(rows.data_ptr(), rows.numel(), out.data_ptr())
             return out
@@ -176,6 +184,34 @@ class StorageArray(RowTable):
             self._table.gather(part.data_ptr(), part.numel(), held.data_ptr())
             out[begin : begin + step].copy_(held, non_blocking=True)
             copied[turn % 2].record()
+
+    def _captured(self, index: torch.Tensor, out: torch.Tensor | None) -> torch.Tensor:
+        """A gather in the graph that is being captured: numbers to pinned memory, a host node, and rows to the GPU."""
+        shape = index.shape + self._row_shape
+        out = self._room(out, shape, index.device)
+        numbers = torch.empty(index.numel(), dtype=torch.int64, pin_memory=True)
+        rows = torch.empty(shape, dtype=self._dtype, pin_memory=True)
+        task = _core.GatherTask(self._table, numbers.data_ptr(), numbers.numel(), rows.data_ptr())
+        numbers.copy_(index.view(-1), non_blocking=True)
+        call_host(task.function, task.address)
+        out.copy_(rows, non_blocking=True)
+        self._tasks.append((task, numbers, rows))  # the graph has their addresses
+        return out
+
+    def synchronize(self) -> None:
+        """Waits for all GPUs, and raises what gathers in CUDA graphs have met."""
+        super().synchronize()
+        if self._tasks:
+            torch.cuda.synchronize()
+        self._raise_deferred()
+
+    def _raise_deferred(self) -> None:
+        for task, index, _ in self._tasks:
+            error, at = task.take_error()
+            if at >= 0:
+                raise faults.out_of_range(at, int(index[at]), self._rows, 1)
+            if error:
+                raise StorageError(error)
 
     def scatter_(
         self,
@@ -217,9 +253,7 @@ class StorageArray(RowTable):
         elif isinstance(index, list):
             index = numbers(index)
         if not isinstance(index, torch.Tensor):
-            raise ConfigError(
-                f"a table is indexed by rows: a tensor, a list, an int or a slice, not {arguments.shown(index)}"
-            )
+            raise ConfigError(f"a table is indexed by rows: a tensor, a list, an int or a slice, not {arguments.shown(index)}")
         try:
             given = torch.as_tensor(rows, dtype=self._dtype).expand(index.shape + self._row_shape)
         except (RuntimeError, TypeError, ValueError) as error:
@@ -288,6 +322,11 @@ class StorageArray(RowTable):
 
     def _require_apart(self, tensor: torch.Tensor, name: str) -> None:
         """No tensor lies in a file."""
+
+    def _room(self, out: torch.Tensor | None, shape: torch.Size, device: torch.device) -> torch.Tensor:
+        if out is None:
+            return torch.empty(shape, dtype=self._dtype, device=device)
+        return self._taken(out, "out", shape, device)
 
     def _taken(self, tensor: torch.Tensor, name: str, shape: torch.Size, device: torch.device) -> torch.Tensor:
         if arguments.dense(name, tensor).shape != shape or tensor.dtype != self._dtype or tensor.device != device:

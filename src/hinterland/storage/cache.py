@@ -53,8 +53,8 @@ class StorageCache(Shown):
         host_budget: bytes for pages and all that finds them, as in ``"1GiB"``.
         line_bytes: of a page, a power of two from 512 to 65536. What is read is whole pages: small ones waste less where rows
             are small and far apart, large ones ask the disk less often.
-        engine: ``"io_uring"``; ``"threads"`` that read and write one page each at a time; ``"auto"`` is io_uring where the kernel
-            offers it.
+        engine: ``"io_uring"``; ``"threads"`` that read and write one page each at a time; ``"auto"`` is io_uring where
+            the kernel offers it.
 
     Raises:
         ConfigError: a line of another size, or another engine.
@@ -106,4 +106,3 @@ class StorageCache(Shown):
 
     def _facts(self) -> dict[str, Any]:
         return {"host_budget": Size(self.host_budget), "line_bytes": self.line_bytes, "engine": self.engine}
-

@@ -15,7 +15,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from ..datasets.dataset import AnyDataset
-from ..datasets.files import placed, placements, read_rows, source_of
+from ..datasets.files import placed, placements, read_rows, source_of, tables
 from ..memory import UnifiedTensor
 from ..memory.ranks import Ranks, naming_lost_ranks
 from ..memory.sharded import ShardedTensor, Shards
@@ -30,6 +30,7 @@ class PartOfRows:
 
     def __init__(self, rows: Rows, shards: Shards, node: int) -> None:
         self.path, self.dtype, self.shape = rows.path, rows.dtype, (shards.count(node), rows.shape[1])
+        self.in_place = False  # they are dealt out over the file
         self._rows, self._shards, self._node = rows, shards, node
         self._taken = 0  # rows of the node
         self._at = 0  # rows of the file
@@ -57,6 +58,8 @@ def open_shared(
     symmetrize: bool = False,
     num_classes: int | None = None,
     format: str | None = None,
+    placement: str = "host",
+    host_budget: int | str = "1GiB",
 ) -> AnyDataset:
     """A data set whose features the processes of a torchrun job hold together; everything else each has for itself.
 
@@ -67,15 +70,19 @@ def open_shared(
     Args:
         ranks: who shares (:func:`.joined`); all of them call this.
         path, symmetrize, num_classes, format: as in ``datasets.open``. Every node finds the files under the same path.
+        placement: ``"host"``, or ``"storage"``: then each process reads rows of the file itself, through a cache of its own.
+        host_budget: of that cache, in each process.
 
     Raises:
         FormatError, StorageError, OutOfMemory: as in ``datasets.open``; of features, in all ranks alike.
         RankLost: another rank died.
     """
     arguments.instance("ranks", ranks, Ranks, "as training.joined() gives")
+    arguments.one_of("placement", placement, ("host", "storage"))
     source = source_of(path, format, num_classes)
     alone = ranks.world_size == 1 or not any(len(part) for part in source.splits.values())
-    table = partial(read_rows, placement="host") if alone else partial(_held_together, ranks)
+    stays = placement == "storage"
+    table = tables(placement, host_budget) if alone or stays else partial(_held_together, ranks)
     with naming_lost_ranks(ranks.timeout):
         return placed(source, placements("host"), symmetrize, table)
 
