@@ -1,5 +1,5 @@
-// Where the queue pairs of a controller lie in one region of memory: what its host and the device both see. The host's own words
-// (queue.hpp) lie where the host likes.
+// Where the queue pairs of a controller lie in one region of memory: what its host and the device both see. The host's own
+// words (queue.hpp) lie where the host likes.
 #pragma once
 
 #include <cstdint>

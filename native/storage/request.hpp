@@ -1,5 +1,5 @@
-// What a controller in software is given, and how it reads a command: queue pairs as a device sees them, the memory that commands
-// may name, and a command taken apart.
+// What a controller in software is given, and how it reads a command: queue pairs as a device sees them, the memory that
+// commands may name, and a command taken apart.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
-// What one thread of a controller does: reads the queues that are its own, has a backend serve their commands, and completes them.
+// What one thread of a controller does: reads the queues that are its own, has a backend serve their commands, and completes
+// them.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,5 @@
-// One who uses a controller's queue by hand, a thread at a time: memory, entries and doorbells, and nothing that keeps him right.
+// One who uses a controller's queue by hand, a thread at a time: memory, entries and doorbells, and nothing that keeps
+// him right.
 #pragma once
 
 #include <algorithm>
