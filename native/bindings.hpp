@@ -126,6 +126,7 @@ void bind_runtime(nanobind::module_& m);
 void bind_memory(nanobind::module_& m);
 void bind_storage(nanobind::module_& m);
 void bind_store(nanobind::module_& m);
+void bind_page_store(nanobind::module_& m);
 void bind_controller(nanobind::module_& m);
 void bind_graph_build(nanobind::module_& m);
 void bind_graph_formats(nanobind::module_& m);

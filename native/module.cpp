@@ -33,6 +33,7 @@ NB_MODULE(_core, m) {
   hn::bind_memory(m);
   hn::bind_storage(m);
   hn::bind_store(m);
+  hn::bind_page_store(m);
   hn::bind_controller(m);
   hn::bind_graph_build(m);
   hn::bind_graph_formats(m);

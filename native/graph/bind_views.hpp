@@ -12,11 +12,11 @@
 #include "graph/views.hpp"
 #include "hinterland/graph/adjacency.hpp"
 #include "hinterland/graph/frontier.hpp"
+#include "memory/array_words.hpp"
 #include "params.hpp"
 
 namespace hinterland::native {
 
-HINTERLAND_STRUCT(memory::ArrayWords, home, kept, slots, store);
 HINTERLAND_STRUCT(graph::Offsets, at, bytes);
 HINTERLAND_STRUCT(graph::GraphWords, num_vertices, num_edges, edge_bytes, offsets, edges, weights, heads, heads_per_vertex,
                   num_isolated, packed, packed_offsets, packed_end, metered);

@@ -35,6 +35,14 @@ void bind_runtime(nb::module_& m) {
       },
       "Queues a kernel of one parameter, a struct. Takes the kernel's handle, the device, blocks, threads of each, bytes of "
       "shared memory of each, the stream, whether all blocks run at once, and the struct; returns the driver's error number.");
+  m.def(
+      "call_host",
+      [](uintptr_t stream, uintptr_t function, uintptr_t argument) {
+        const GilReleased released;
+        return call_host(stream, reinterpret_cast<void (*)(void*)>(function), reinterpret_cast<void*>(argument));
+      },
+      nb::arg("stream"), nb::arg("function"), nb::arg("argument"),
+      "Queues the call of a C function of one pointer on a stream, without Python; returns the driver's error number.");
   m.def("cuda_error_name", &error_name, nb::arg("error"));
 }
 

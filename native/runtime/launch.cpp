@@ -18,6 +18,7 @@ struct Driver {
                         void**);
   int (*cuLaunchCooperativeKernel)(uintptr_t, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, uintptr_t,
                                    void**);
+  int (*cuLaunchHostFunc)(uintptr_t, void (*)(void*), void*);
 };
 
 Driver open() {
@@ -33,6 +34,7 @@ Driver open() {
   find(driver.cuGetErrorName, "cuGetErrorName");
   find(driver.cuLaunchKernel, "cuLaunchKernel");
   find(driver.cuLaunchCooperativeKernel, "cuLaunchCooperativeKernel");
+  find(driver.cuLaunchHostFunc, "cuLaunchHostFunc");
   return driver;
 }
 
@@ -50,6 +52,10 @@ int launch(const Launch& kernel, void* params) {
   const auto [function, device, grid, block, shared, stream, cooperative] = kernel;
   if (cooperative) return cuda.cuLaunchCooperativeKernel(function, grid, 1, 1, block, 1, 1, shared, stream, &params);
   return cuda.cuLaunchKernel(function, grid, 1, 1, block, 1, 1, shared, stream, &params, nullptr);
+}
+
+int call_host(uintptr_t stream, void (*function)(void*), void* argument) {
+  return driver().cuLaunchHostFunc(stream, function, argument);
 }
 
 std::string error_name(int error) {

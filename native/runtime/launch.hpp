@@ -24,6 +24,10 @@ struct Launch {
 // stream's queue is full.
 int launch(const Launch& kernel, void* params);
 
+// Queues the call of a function on a stream, or adds it to the graph that is being captured: a thread of the driver's calls it,
+// which must not call CUDA. The driver's error number.
+int call_host(uintptr_t stream, void (*function)(void*), void* argument);
+
 // What the driver calls one of its error numbers.
 std::string error_name(int error);
 

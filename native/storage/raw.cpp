@@ -26,7 +26,8 @@ struct Run {
   void operator()(const int64_t* offsets, int64_t count) const {
     const auto transfers = make_transfers(depth, engine);
     const DirectMemory memory = direct_memory((bytes + kDirectAlign - 1) / kDirectAlign * kDirectAlign * depth);
-    if (!memory) throw OutOfMemory("no memory for " + std::to_string(depth) + " transfers of " + std::to_string(bytes) + " bytes");
+    if (!memory)
+      throw OutOfMemory("no memory for " + std::to_string(depth) + " transfers of " + std::to_string(bytes) + " bytes");
     std::fill_n(memory.get(), bytes * depth, 'h');
     transfers->keep({memory.get(), static_cast<size_t>(bytes * depth)});
     std::vector<uint64_t> free_places(depth);

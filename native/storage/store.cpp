@@ -24,7 +24,7 @@ namespace {
 constexpr uint32_t kFileShrank = 1 << 16;  // beside the system's error numbers
 constexpr uint32_t kMostRepeats = 100;
 constexpr auto kLongestWait = std::chrono::seconds(60);  // for one page: a disk that answers takes milliseconds
-constexpr int64_t kManyTransfers = 1 << 14;  // from which on it is worth touching all frames: chosen, not measured
+constexpr int64_t kManyTransfers = 1 << 14;              // from which on it is worth touching all frames: chosen, not measured
 constexpr auto kNap = std::chrono::milliseconds(1);
 constexpr int64_t kLargePage = 2 << 20;
 
@@ -129,7 +129,8 @@ int64_t Store::open(const std::filesystem::path& path, bool writable) {
   ::posix_fadvise(file->buffered.get(), 0, 0, POSIX_FADV_RANDOM);
   file->first = next_page_;
   file->end = file->first + static_cast<Page>((file->bytes + line_bytes() - 1) >> line_shift_);
-  if (file->end >= Line::kMostPages) throw StorageError("the cache has no page numbers left for " + file->path + "; make a new one");
+  if (file->end >= Line::kMostPages)
+    throw StorageError("the cache has no page numbers left for " + file->path + "; make a new one");
   next_page_ = file->end + 1;
   files_.push_back(std::move(file));
   return static_cast<int64_t>(files_.back()->first << line_shift_);
@@ -172,7 +173,8 @@ bool Store::begin(Page page, int64_t slot, bool writes) {
   const int64_t offset = static_cast<int64_t>(page - file->first) << line_shift_;
   moves_[slot] = {file, offset, static_cast<uint32_t>(std::min(line_bytes(), file->bytes - offset)), 0};
   const bool begun = ring.transfers->try_begin(transfer_of(slot, writes));
-  if (begun && ++ring.begun == kManyTransfers) ring.transfers->keep({lines_.frames, static_cast<size_t>(num_slots() * line_bytes())});
+  if (begun && ++ring.begun == kManyTransfers)
+    ring.transfers->keep({lines_.frames, static_cast<size_t>(num_slots() * line_bytes())});
   if (begun) {
     file->in_flight.fetch_add(1, std::memory_order_relaxed);
     in_flight_.fetch_add(1, std::memory_order_relaxed);
@@ -358,14 +360,13 @@ void Store::serve_read_ahead(std::stop_token stops) {
         progress(round);
       }
     // Until they have come: perhaps nobody else looks after them.
-    for (uint32_t round = 0; !stops.stop_requested() && in_flight_.load(std::memory_order_relaxed) != 0; ++round) progress(round);
+    for (uint32_t round = 0; !stops.stop_requested() && in_flight_.load(std::memory_order_relaxed) != 0; ++round)
+      progress(round);
     held.lock();
   }
 }
 
-StoreCounts Store::counts() const {
-  return {reads_, writes_, bytes_read_, bytes_written_, hits_, misses_, cpu_ns_};
-}
+StoreCounts Store::counts() const { return {reads_, writes_, bytes_read_, bytes_written_, hits_, misses_, cpu_ns_}; }
 
 void Store::count(int64_t hits, int64_t misses, int64_t cpu_ns) {
   hits_ += hits;

@@ -114,9 +114,7 @@ class Store {
     std::unique_ptr<Transfers> transfers;
     int64_t begun = 0;
 
-    bool try_take() {
-      return !is_taken.load(std::memory_order_relaxed) && !is_taken.exchange(true, std::memory_order_acquire);
-    }
+    bool try_take() { return !is_taken.load(std::memory_order_relaxed) && !is_taken.exchange(true, std::memory_order_acquire); }
     void give_back() { is_taken.store(false, std::memory_order_release); }
   };
 
@@ -124,7 +122,7 @@ class Store {
   struct Move {
     File* file;
     int64_t offset;
-    uint32_t bytes;   // that the file has there
+    uint32_t bytes;    // that the file has there
     uint32_t repeats;  // of what the system asks to be asked again
   };
 

@@ -93,12 +93,10 @@ def call_host(function: int, argument: int) -> None:
     Raises:
         DeviceError: the driver refuses.
     """
-    from cuda.bindings import driver
-
-    stream = torch.cuda.current_stream().cuda_stream
-    (error,) = driver.cuLaunchHostFunc(stream, function, argument)
-    if error != driver.CUresult.CUDA_SUCCESS:
-        raise DeviceError(f"CUDA queued no call of the host: {error.name}")
+    # Not by cuda.bindings, whose function takes Python's lock and can be called once, not at each replay of a graph.
+    error = _core.call_host(torch.cuda.current_stream().cuda_stream, function, argument)
+    if error != 0:
+        raise DeviceError(f"CUDA queued no call of the host: {_core.cuda_error_name(error)}")
 
 
 @functools.cache

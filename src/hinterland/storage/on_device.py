@@ -1,0 +1,291 @@
+"""Pages that a kernel asks for by itself: a cache in the processor's memory, queues that its threads drive, and host threads that
+serve these as an NVMe device would (Mailthody 2022, chapter 5; native/storage/controller.hpp)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from .. import _core
+from ..memory.allocator import Buffer, allocate
+from ..runtime.errors import ConfigError, StorageError
+from ..runtime.jit import KernelFile
+from ..runtime.launch import launch, resident_blocks
+from ..runtime.params import Params, struct
+from ..runtime.shown import Shown, Size
+from ..runtime.units import parse_bytes
+
+_Store, _Cache = struct("storage::DeviceStore"), struct("storage::Cache<storage::Clock>")
+_Channel, _Queue, _Blocks = struct("storage::Channel"), struct("storage::QueuePair"), struct("storage::BlockRange")
+_Control, _Array, _Read = struct("storage::StoreControl"), struct("memory::ArrayWords"), struct("storage::ReadParams")
+_WAYS = 8  # slots of a set: include/hinterland/storage/cache.hpp
+_FILE_DEPTH = 256  # transfers in flight of each thread of the controller: chosen, not measured
+_MOST_STAGING = 1 << 30  # of host memory that is registered at once
+_SLOT_WORDS = 12  # bytes of a slot beside its frame; a set has 4 more
+
+KERNELS = KernelFile(
+    "storage/reads.cu",
+    tuple(f"read_kernel<{kind}, {of}>" for kind in ("int32_t", "int64_t") for of in ("DeviceSources", "memory::Unmetered")),
+    apart=True,
+)
+
+
+@dataclass(frozen=True)
+class Backing:
+    """What a store's device has: a file, or ``bytes`` bytes at ``address`` as slow as ``timing`` says
+    (``_core.CONTROLLER_TIMINGS``); ``faults``, drawn by ``seed``: how many commands of a thousand fail, by name."""
+
+    path: str | None = None
+    address: int = 0
+    bytes: int = 0
+    timing: str = "none"
+    faults: tuple[tuple[str, int], ...] = ()
+    seed: int = 0
+
+
+class DeviceStore(Shown):
+    """A cache on a device, and the queues and threads behind it. Read only.
+
+    Args:
+        backing: what is read.
+        device: a GPU; or the CPU, where the same code runs for tests.
+        budget: bytes of the device's memory for lines and what finds them.
+        line_bytes: a power of two from 512 to 65536.
+        channels: queue pairs; more let more multiprocessors ask at once.
+        depth: entries of each ring, a power of two. Each has a line of pinned host memory for what comes from the device.
+        threads: of the host that serve the queues.
+        timeout: seconds that a command may take.
+
+    Raises:
+        ConfigError: a budget that holds no set of lines, or more pinned memory than a gibibyte.
+        OutOfMemory, StorageError: as allocating and opening do.
+    """
+
+    def __init__(
+        self,
+        backing: Backing,
+        device: torch.device,
+        budget: int | str = "256MiB",
+        line_bytes: int = 4096,
+        *,
+        channels: int = 8,
+        depth: int = 1024,
+        threads: int = 4,
+        timeout: float = 30.0,
+    ) -> None:
+        self.device, self.line_bytes, self.budget = device, line_bytes, parse_bytes(budget)
+        sets = self.budget // (_WAYS * (line_bytes + _SLOT_WORDS) + 4)
+        if sets == 0:
+            raise ConfigError(f"{self.budget} bytes hold no set of {_WAYS} lines of {line_bytes} bytes; give more")
+        staging = channels * depth * line_bytes
+        if staging > _MOST_STAGING:
+            raise ConfigError(f"{channels} queues of {depth} lines of {line_bytes} bytes are more than a gibibyte; give fewer")
+        self.num_slots = sets * _WAYS
+        layout = _core.queue_layout(channels, depth, depth)
+        lists = channels * depth * _core.PRP_LIST_BYTES if line_bytes > 8192 else 0
+        self._shared = _pinned(layout["bytes"] + staging + lists, device)  # rings and doorbells, lines, lists of PRPs
+        base = self._shared.address
+        self._shared.tensor(torch.uint8, torch.Size([self._shared.nbytes])).zero_()
+        self.held: list[torch.Tensor] = []
+        self._control = self._zeros(_size(_Control))
+        channel_words = self._channels(layout["queues"], depth, base, base + layout["bytes"], bool(lists))
+        queues = (base, channels, depth, depth)
+        regions = [(base + layout["bytes"], staging + lists)]
+        self._controller = _controller(backing, queues, regions, threads)
+        frames = self._memory(self.num_slots * line_bytes)
+        cache = _Cache(
+            words=self._zeros(8 * self.num_slots).data_ptr(),
+            statuses=self._zeros(4 * self.num_slots).data_ptr(),
+            sets=self._zeros(4 * sets).data_ptr(),
+            frames=frames.data_ptr(),
+            num_sets=sets,
+            line_bytes=line_bytes,
+        )
+        per_line = line_bytes // _core.CONTROLLER_BLOCK_BYTES
+        blocks = _Blocks(
+            namespace_id=_core.CONTROLLER_NAMESPACE,
+            block_bytes=_core.CONTROLLER_BLOCK_BYTES,
+            blocks=self._controller.blocks // per_line * per_line,
+        )
+        store = _Store(
+            cache=cache,
+            blocks=blocks,
+            channels=channel_words.data_ptr(),
+            num_channels=channels,
+            control=self._control.data_ptr(),
+            timeout_ns=int(timeout * 1e9),
+        )
+        self._words = store.on(device)
+        self._open = True
+        self._controller.start()
+
+    def _channels(self, queues: list[dict[str, int]], depth: int, base: int, lines: int, lists: bool) -> torch.Tensor:
+        """The words of all channels, in memory of the device."""
+        staged, words = depth * self.line_bytes, b""
+        first_list = lines + len(queues) * staged
+        for number, at in enumerate(queues):
+            sizes = (_core.QUEUE_CONTROL_BYTES, 4 * depth, 4 * depth, _core.COMMAND_BYTES * depth)
+            here = [torch.zeros(-(-size // 128) * 128, dtype=torch.uint8) for size in sizes]
+            there = [self._memory(part.numel()) for part in here]
+            list_at = first_list + number * depth * _core.PRP_LIST_BYTES if lists else 0
+            rings = {name: base + offset for name, offset in at.items()}
+            own = ("control", "marks", "free_identifiers", "commands")
+
+            def channel(memory: list[torch.Tensor]) -> Params:
+                parts = {name: part.data_ptr() for name, part in zip(own, memory, strict=True)}  # noqa: B023
+                queue = _Queue(**rings, **parts, submission_size=depth, completion_size=depth)  # noqa: B023
+                line = lines + number * staged  # noqa: B023
+                return _Channel(queue=queue, lines=line, address=line, lists=list_at, lists_address=list_at)  # noqa: B023
+
+            prepared = channel(here)
+            _core.prepare_channel(_core.address_of(prepared), self.line_bytes)  # it has a field called address
+            for one, other in zip(there, here, strict=True):
+                one.copy_(other)
+            words += bytes(channel(there))
+        held = torch.frombuffer(bytearray(words), dtype=torch.uint8).to(self.device)
+        self.held.append(held)
+        return held
+
+    def _memory(self, nbytes: int) -> torch.Tensor:
+        made = torch.empty(nbytes + 4096, dtype=torch.uint8, device=self.device)
+        at = -made.data_ptr() % 4096
+        self.held.append(made)
+        return made[at : at + nbytes]
+
+    def _zeros(self, nbytes: int) -> torch.Tensor:
+        return self._memory(nbytes).zero_()
+
+    @property
+    def address(self) -> int:
+        """Of the store's words, in the device's memory: ``ArrayWords::store``."""
+        return self._words.data_ptr()
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the device's memory that it takes."""
+        return sum(part.nbytes for part in self.held) + self._words.nbytes
+
+    @property
+    def pinned_bytes(self) -> int:
+        """Bytes of host memory that it takes."""
+        return self._shared.nbytes
+
+    @contextmanager
+    def live(self) -> Iterator[None]:
+        """A with-block in which kernels read through the store: the controller's threads are awake. Its end waits for them.
+
+        Raises:
+            StorageError: a page could not be read; what kernels found there was zeros.
+        """
+        self._controller.acquire()
+        try:
+            yield
+            if self.device.type == "cuda":
+                torch.cuda.synchronize(self.device)
+        finally:
+            self._controller.release()
+        self.check()
+
+    def check(self) -> None:
+        """StorageError if a page could not be read since the last check."""
+        status = int(self._control[:8].view(torch.int64)[0])
+        if status == 0:
+            return
+        self._control[:8].zero_()
+        page, code = (status >> 16) & (1 << 48) - 1, status & 0xFFFF
+        raise StorageError(
+            f"the bytes from {page * self.line_bytes} on could not be read: NVMe status {code & 0x7FF:#05x} (type "
+            f"{code >> 8 & 7}, code {code & 0xFF:#04x}){', it was not answered in time' if code == 0x371 else ''}"
+        )
+
+    def counts(self) -> dict[str, int]:
+        """Lines that were asked for since it was made, by ``reads`` and ``writes``."""
+        control = _Control.read(self._control)
+        return {"reads": control.reads, "writes": control.writes}
+
+    def served(self) -> list[dict[str, int]]:
+        """What each thread of the controller has done."""
+        return list(self._controller.stats())
+
+    def array(self, position: int) -> Params:
+        """The words of an array that begins at this byte of what the store reads, a multiple of its element's size, and not 0."""
+        return _Array(home=position, store=self.address)
+
+    def close(self) -> None:
+        """Stops the threads. No kernel may use the store any more."""
+        if self._open:
+            self._open = False
+            if self.device.type == "cuda":
+                torch.cuda.synchronize(self.device)
+            self._controller.stop()
+
+    def __del__(self) -> None:
+        if getattr(self, "_open", False):
+            self.close()
+
+    def _facts(self) -> dict[str, Any]:
+        return {"device": self.device, "budget": Size(self.budget), "line_bytes": self.line_bytes, "slots": self.num_slots}
+
+
+def read_elements(
+    words: Params,
+    elements: int,
+    dtype: torch.dtype,
+    device: torch.device,
+    at: torch.Tensor | None,
+    count: int,
+    keeps: bool = True,
+) -> tuple[torch.Tensor | None, torch.Tensor]:
+    """Elements of an array by a kernel, each by itself: the micro-benchmark of on-demand reads.
+
+    Args:
+        words: of the array; a null ``store`` means that ``home`` is its address.
+        elements: of the array.
+        dtype: int32 or int64.
+        device: which reads.
+        at: int64 ``[count]`` on the device; None reads all in order, ``count`` times.
+        keeps: whether what was read is returned, ``[count]``.
+
+    Returns:
+        The elements or None, and their sum, int64 ``[1]`` modulo 2^64, both on the device.
+    """
+    out = torch.empty(count, dtype=dtype, device=device) if keeps else None
+    total = torch.zeros(1, dtype=torch.int64, device=device)
+    params = _Read(
+        array=words,
+        elements=elements,
+        at=0 if at is None else at.data_ptr(),
+        count=count,
+        to=0 if out is None else out.data_ptr(),
+        sum=total.data_ptr(),
+    )
+    if device.type == "cpu":
+        _core.read_stored(params.address, dtype.itemsize)
+        return out, total
+    family = "DeviceSources" if words.store else "memory::Unmetered"
+    instance = f"read_kernel<int{8 * dtype.itemsize}_t, {family}>"
+    block = _core.READ_THREADS
+    grid = min(resident_blocks(KERNELS, instance, device, block), -(-count // block))
+    launch(KERNELS, instance, device, max(grid, 1), block, params)
+    return out, total
+
+
+def _controller(backing: Backing, queues: Any, regions: Any, threads: int) -> _core.Controller:
+    faults = {"faults": dict(backing.faults), "seed": backing.seed}
+    if backing.path is not None:
+        return _core.Controller.file(queues, regions, threads, os.fspath(backing.path), False, _FILE_DEPTH, **faults)
+    timing = _core.CONTROLLER_TIMINGS[backing.timing]
+    return _core.Controller.memory(queues, regions, threads, backing.address, backing.bytes, timing, **faults)
+
+
+def _pinned(nbytes: int, device: torch.device) -> Buffer:
+    return allocate(nbytes, "registered" if device.type == "cuda" else "heap")
+
+
+def _size(of: type[Params]) -> int:
+    return len(bytes(of()))
