@@ -1,7 +1,8 @@
 """Arrow files (IPC files, which Feather version 2 is): where the buffers of a column lie. Nothing of them is read.
 
 pyarrow reads the metadata, out of a map of the file that it takes for memory: through a map of its own it has the system fetch
-every batch that it looks at. A buffer's address less the map's is its place in the file.
+every batch that it looks at. Nor does the system read ahead in ours (MADV_RANDOM). A buffer's address less the map's is its
+place in the file.
 """
 
 from __future__ import annotations
@@ -59,6 +60,7 @@ def find(path: str, size: int, name: str | None, field: str | None) -> Column:
         if size < 2 * len(_MAGIC) or file.read(len(_MAGIC)) != _MAGIC:
             raise FormatError(f"{path}: truncated: an Arrow file ends with {_MAGIC.decode()}, and these {size} bytes do not")
         mapped = mmap.mmap(file.fileno(), size, prot=mmap.PROT_READ)
+        mapped.madvise(mmap.MADV_RANDOM)
     try:
         return _column(path, pyarrow, pyarrow.py_buffer(mapped), name, field)
     except (HinterlandError, MemoryError):
@@ -69,22 +71,20 @@ def find(path: str, size: int, name: str | None, field: str | None) -> Column:
 
 
 def _column(path: str, pyarrow: Any, file: Any, name: str | None, field: str | None) -> Column:
-    reader = pyarrow.ipc.open_file(pyarrow.BufferReader(file))
+    options = pyarrow.ipc.IpcReadOptions(use_threads=False)  # included_fields= would read the field, and copy it
+    reader = pyarrow.ipc.open_file(pyarrow.BufferReader(file), options=options)
     name = named(path, "columns", reader.schema.names, name)
     if reader.schema.names.count(name) > 1:
         raise FormatError(f"{path} has several columns called {name!r}; rename them")
     at = reader.schema.names.index(name)
     whole, what = reader.schema.types[at], f"{path}: the column {name!r}"
     dtype, row = _kind(what, pyarrow, whole, field)
-    batches: list[tuple[int, int]] = []
-    if not reader.num_record_batches:
-        return Column(dtype, row, batches)
     if _is_compressed(pyarrow, file):
         raise _compressed(path)
-    options = pyarrow.ipc.IpcReadOptions(included_fields=[at], use_threads=False)
-    reader = pyarrow.ipc.open_file(pyarrow.BufferReader(file), options=options)
+    batches: list[tuple[int, int]] = []
     for number in range(reader.num_record_batches):
-        array = reader.get_batch(number).column(0)
+        array = reader.get_batch(number).column(at)
+        array.validate()  # lengths: pyarrow ends the process over parts that are shorter than the whole. Reads no numbers
         rows, values = len(array), _values(f"{what} in batch {number}", pyarrow, array, field)
         if not rows:
             continue
@@ -143,11 +143,9 @@ def _values(what: str, pyarrow: Any, array: Any, field: str | None) -> Any:
 
 
 def _is_compressed(pyarrow: Any, file: Any) -> bool:
-    """Whether the first batch is, which its metadata say; to ask pyarrow for it would decompress it."""
-    for message in pyarrow.ipc.MessageReader.open_stream(pyarrow.BufferReader(file.slice(_FIRST_MESSAGE))):
-        if message.type == _BATCH:
-            return _batch_has_codec(message.metadata.to_pybytes())
-    return False
+    """Whether a batch is, as its metadata say; to ask pyarrow for it would decompress it."""
+    messages = pyarrow.ipc.MessageReader.open_stream(pyarrow.BufferReader(file.slice(_FIRST_MESSAGE)))
+    return any(message.type == _BATCH and _batch_has_codec(message.metadata.to_pybytes()) for message in messages)
 
 
 def _batch_has_codec(metadata: bytes) -> bool:

@@ -150,9 +150,9 @@ def _plain(
     if is_device:
         return load.check_size(path, size, load.raw(path, size, *asked))
     if (asked[0] is None or asked[1] is None) and not head.startswith((load.NUMPY, load.ZIP)):
-        known = next((f"; it is {what}" for magic, what in _OTHERS.items() if head.startswith(magic)), "")
+        known = next((f"it is {what}; " for magic, what in _OTHERS.items() if head.startswith(magic)), "")
         raise ConfigError(
-            f"{path} begins with no header that is known (.npy, torch, safetensors, Arrow, .hl){known or ':'} for raw binary "
+            f"{path} begins with no header that is known (.npy, torch, safetensors, Arrow, .hl): {known}for raw binary "
             "give dtype and shape"
         )
     return load.locate(path, *asked)
