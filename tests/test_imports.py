@@ -19,6 +19,7 @@ LEVELS = (
     ("runtime",),
     ("machine",),
     ("memory",),
+    ("storage",),
     ("probe",),
     ("graph",),
     ("datasets", "hotness", "sampling", "traffic"),

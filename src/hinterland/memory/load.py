@@ -18,8 +18,8 @@ from ..runtime import arguments
 from ..runtime.errors import ConfigError, FormatError, StorageError
 
 _HEADER = 1 << 16  # bytes of a .npy header that are looked at; real ones have about 100
-_NUMPY = b"\x93NUMPY"
-_ZIP = b"PK\x03\x04"
+NUMPY = b"\x93NUMPY"
+ZIP = b"PK\x03\x04"
 _LOCAL = 30  # bytes of a zip file's local header before the name
 
 
@@ -48,12 +48,8 @@ def locate(path: str | os.PathLike[str], dtype: torch.dtype | None, shape: tuple
         ConfigError: raw binary without dtype and shape, or a file that holds another type or shape than asked for.
     """
     path = os.fspath(path)
-    offset = arguments.whole_number("offset", offset, -(2**1023), 2**1023)
-    if not 0 <= offset < 1 << 62:
-        what = "negative" if offset < 0 else "larger than any file"
-        raise ConfigError(f"{path}: offset={offset} is {what}; count bytes from the beginning")
-    if dtype is not None and not isinstance(dtype, torch.dtype):
-        raise ConfigError(f"{path}: dtype is a torch type such as torch.float32, not {arguments.shown(dtype)}")
+    offset = asked_offset(path, offset)
+    check_dtype(path, dtype)
     try:
         info = os.stat(path)
         if not stat.S_ISREG(info.st_mode) and not stat.S_ISDIR(info.st_mode):
@@ -66,16 +62,37 @@ def locate(path: str | os.PathLike[str], dtype: torch.dtype | None, shape: tuple
         raise
     except OSError as error:
         raise StorageError(f"cannot read {path}: {error.strerror}") from error
-    if head.startswith(_NUMPY):
+    if head.startswith(NUMPY):
         stored = _numpy(path, head, offset)
-    elif head.startswith(_ZIP) and offset == 0 and dtype is None:
+    elif head.startswith(ZIP) and offset == 0 and dtype is None:
         stored = _torch(path)
     else:
-        return _checked(path, size, _raw(path, size, dtype, shape, offset))
-    if dtype not in (None, stored.dtype) or not _agrees(shape, stored.shape):
-        asked = f"dtype={dtype}, shape={shape}"
-        raise ConfigError(f"{path} holds {stored.dtype} of shape {stored.shape}, not {asked}; leave both out")
-    return _checked(path, size, stored)
+        return check_size(path, size, raw(path, size, dtype, shape, offset))
+    check_asked(path, dtype, shape, stored.dtype, stored.shape)
+    return check_size(path, size, stored)
+
+
+def asked_offset(path: str, offset: int) -> int:
+    """Where a caller says that the content begins, in bytes."""
+    offset = arguments.whole_number("offset", offset, -(2**1023), 2**1023)
+    if not 0 <= offset < 1 << 62:
+        what = "negative" if offset < 0 else "larger than any file"
+        raise ConfigError(f"{path}: offset={offset} is {what}; count bytes from the beginning")
+    return offset
+
+
+def check_dtype(path: str, dtype: torch.dtype | None) -> None:
+    """Refuses what is no type of a tensor's elements; None is what the file says."""
+    if dtype is not None and not isinstance(dtype, torch.dtype):
+        raise ConfigError(f"{path}: dtype is a torch type such as torch.float32, not {arguments.shown(dtype)}")
+
+
+def check_asked(
+    path: str, dtype: torch.dtype | None, shape: tuple[int, ...] | None, held: torch.dtype, sizes: tuple[int, ...]
+) -> None:
+    """Refuses a file that holds another type or shape (``held``, ``sizes``) than was asked for."""
+    if dtype not in (None, held) or not _agrees(shape, sizes):
+        raise ConfigError(f"{path} holds {held} of shape {sizes}, not dtype={dtype}, shape={shape}; leave both out")
 
 
 def asked_shape(shape: int | Sequence[int]) -> tuple[int, ...]:
@@ -93,7 +110,8 @@ def _agrees(asked: tuple[int, ...] | None, shape: tuple[int, ...]) -> bool:
     return len(asked) == len(shape) and all(a in (-1, b) for a, b in zip(asked, shape, strict=True))
 
 
-def _checked(path: str, size: int, stored: Stored) -> Stored:
+def check_size(path: str, size: int, stored: Stored) -> Stored:
+    """Refuses a tensor that does not lie within the file's ``size`` bytes."""
     if not stored.shape:
         raise FormatError(f"{path} holds one number and no table; give it a dimension")
     if stored.offset + stored.nbytes > size:
@@ -104,7 +122,8 @@ def _checked(path: str, size: int, stored: Stored) -> Stored:
     return stored
 
 
-def _raw(path: str, size: int, dtype: torch.dtype | None, shape: tuple[int, ...] | None, offset: int) -> Stored:
+def raw(path: str, size: int, dtype: torch.dtype | None, shape: tuple[int, ...] | None, offset: int) -> Stored:
+    """What ``size`` bytes without a header hold, as the caller says."""
     if dtype is None or shape is None:
         raise ConfigError(
             f"{path} begins with no header that is known (.npy or a torch file): for raw binary give dtype and shape"
@@ -169,7 +188,7 @@ def _torch(path: str) -> Stored:
     with open(path, "rb") as file:
         file.seek(records[0].header_offset)
         header = file.read(_LOCAL)
-    if len(header) != _LOCAL or not header.startswith(_ZIP):
+    if len(header) != _LOCAL or not header.startswith(ZIP):
         raise FormatError(f"{path}: damaged record header at offset {records[0].header_offset}")
     name, extra = int.from_bytes(header[26:28], "little"), int.from_bytes(header[28:30], "little")
     start = records[0].header_offset + _LOCAL + name + extra

@@ -20,6 +20,9 @@ from .errors import ConfigError, StorageError
 from .signals import deferred
 from .trust import followed
 
+# A file system that gives no file a second name.
+_NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK)
+
 
 def refused(path: str | Path, doing: str, error: OSError) -> StorageError:
     """The operating system's refusal in a sentence."""
@@ -114,15 +117,17 @@ class replacing:
     Args:
         path: the file. Links are followed, but for those of other users in folders where everybody may write.
         mode: the permissions of a new file, of which the process's umask takes away.
+        new: the file must not be there, neither before nor at the end. The text is a remedy, which ends the refusal.
     """
 
-    def __init__(self, path: str | Path, mode: int = 0o666) -> None:
-        self._final, self._mode = _file_place(path), mode
+    def __init__(self, path: str | Path, mode: int = 0o666, new: str | None = None) -> None:
+        self._final, self._mode, self._new = _file_place(path), mode, new
         self._aside: Path | None = None
         self._file: Any = None
 
     def __enter__(self) -> Output:
         try:
+            self._require_nothing_there()
             with writing(self._final), deferred():
                 self._aside, handle = asides.file_beside(self._final, self._mode)
                 self._file = os.fdopen(handle, "w+b", buffering=0)
@@ -137,10 +142,29 @@ class replacing:
                 assert self._aside is not None
                 with writing(self._final):
                     os.fsync(self._file.fileno())
-                    os.replace(self._aside, self._final)
+                    self._appear(self._aside)
                     _sync_folder(self._final.parent)
         finally:
             self._discard()
+
+    def _appear(self, aside: Path) -> None:
+        """Gives the file its name."""
+        if self._new is not None:
+            try:
+                os.link(aside, self._final)  # unlike a rename, it takes no other file's name
+                return
+            except OSError as error:
+                if error.errno not in _NO_LINKS:
+                    raise self._is_there() if error.errno == errno.EEXIST else error from None
+            self._require_nothing_there()
+        os.replace(aside, self._final)
+
+    def _require_nothing_there(self) -> None:
+        if self._new is not None and os.path.lexists(self._final):
+            raise self._is_there()
+
+    def _is_there(self) -> StorageError:
+        return StorageError(f"{self._final}: is there already; choose another name, or {self._new}")
 
     def _discard(self) -> None:
         """Ends the writing: the aside file goes, if it is there still."""

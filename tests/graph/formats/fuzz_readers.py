@@ -18,7 +18,7 @@ import atheris
 
 os.environ["HINTERLAND_HOST_MEMORY"] = "256MiB"
 
-with atheris.instrument_imports(include=["hinterland.graph", "hinterland.memory"]):
+with atheris.instrument_imports(include=["hinterland.graph", "hinterland.memory", "hinterland.storage"]):
     import hinterland.graph.formats  # noqa: F401
 
 sys.path.insert(0, str(Path(__file__).parent))

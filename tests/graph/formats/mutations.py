@@ -12,6 +12,7 @@ import random
 import shutil
 import struct
 import zipfile
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +23,7 @@ import hinterland as hl
 from hinterland.graph.formats import FORMATS
 from hinterland.graph.formats import hl as ours
 from hinterland.runtime.errors import HinterlandError
+from hinterland.storage.layout import locate
 
 _POWERS = (16, 27, 31, 32, 47, 48, 53, 62, 63)
 _NUMBERS = [sign * n for sign in (1, -1) for n in (0, 1, 2, 3, 7, 255, *(2**bits - 1 for bits in _POWERS), 2**31, 2**62)]
@@ -198,7 +200,10 @@ def write(folder: Path, rng: random.Random) -> Path:
 
 
 def load(path: Path, rng: random.Random) -> None:
-    """Loads with random options. Nothing but the library's own exceptions may come of it."""
+    """Loads with random options, and locates as a table. Nothing but the library's own exceptions may come of it."""
+    for name in (None, "weights"):
+        with suppress(HinterlandError):
+            locate(path, name=name)
     options = {name: rng.random() < 0.2 for name in ("symmetrize", "remove_self_loops", "remove_duplicates")}
     options |= {
         "directed": rng.choice([None, None, True, False]),

@@ -276,7 +276,7 @@ def test_a_directed_graph_that_says_undirected(tmp_path, packed, order, dtype):
     graph = graph if order is None else hl.reorder(graph, order)
     for one_way in (graph, hl.graph.simplify(graph, symmetrize=True)):
         hl.save_graph(hl.compress(one_way) if packed else one_way, path)
-        forged(path, lambda flags: flags & ~ours._DIRECTED)
+        forged(path, lambda flags: flags & ~ours.DIRECTED)
         if one_way.directed:
             with pytest.raises(FormatError, match="not every edge"):
                 hl.load_graph(path)
@@ -291,7 +291,7 @@ def test_a_reverse_of_another_weight(tmp_path, packed):
     for weights in ([1.0, 2.0], [2.0, 2.0], [0.0, -0.0]):
         graph = hl.from_edges(*ends, torch.tensor(weights))
         hl.save_graph(hl.compress(graph) if packed else graph, path)
-        forged(path, lambda flags: flags & ~ours._DIRECTED)
+        forged(path, lambda flags: flags & ~ours.DIRECTED)
         if weights[0] == weights[1]:
             assert not hl.load_graph(path).directed
         else:
@@ -303,11 +303,11 @@ def test_lists_that_do_not_ascend_as_the_header_says(tmp_path):
     path = tmp_path / "g.hl"
     hl.save_graph(hl.Graph(torch.tensor([0, 3, 3, 4]), torch.tensor([2, 0, 1, 0])), path)
     assert not hl.load_graph(path).has_sorted_lists
-    forged(path, lambda flags: flags | ours._SORTED)
+    forged(path, lambda flags: flags | ours.SORTED)
     with pytest.raises(FormatError, match="the header says that neighbours ascend, but some do not"):
         hl.load_graph(path)
     hl.save_graph(hl.Graph(torch.tensor([0, 3, 3, 4]), torch.tensor([0, 1, 1, 0])), path)
-    forged(path, lambda flags: flags & ~ours._SORTED)
+    forged(path, lambda flags: flags & ~ours.SORTED)
     assert hl.load_graph(path).has_sorted_lists
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 
 from ...runtime.errors import FormatError, StorageError
-from . import bel, gap, gr, hl, mtx
+from ...storage import hl as ours
+from . import bel, gap, gr, mtx
 from .arrays import MAGIC as NPY_MAGIC
 from .files import GZIP_MAGIC, open_text, read_head
 
@@ -46,7 +47,7 @@ def sniff(path: str, by_name: str | None) -> str:
 
 def _by_content(head: bytes, path: str) -> str | None:
     """The format that the content has: "edges" for any text that has no other, None for bytes that are of none."""
-    if hl.matches(head):
+    if ours.matches(head):
         return "hl"
     if head.startswith(_ZIP_MAGICS):
         return "npz"

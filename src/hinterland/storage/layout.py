@@ -1,0 +1,234 @@
+"""Where the rows of a table lie in a file that is there already, or is made: read in place, nothing is converted."""
+
+from __future__ import annotations
+
+import math
+import os
+import stat
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from ..memory import load
+from ..memory.load import Stored
+from ..runtime import arguments
+from ..runtime.errors import ConfigError, FormatError, StorageError
+from ..runtime.files import replacing
+from . import arrow, hl, safetensors
+from .names import reading
+
+_HEADER = 4096  # bytes before the data of files that are made: rows begin with a page
+_TENSOR = "data"  # the name of the tensor in a safetensors file that is made
+# What is known and cannot be read in place, by its first bytes.
+_OTHERS = {
+    b"PAR1": "Parquet, whose columns are encoded: write it as an Arrow file without compression",
+    b"FEA1": "Feather of version 1: write it again, as version 2 without compression",
+    b"\xff\xff\xff\xff": "perhaps an Arrow stream: write it as an Arrow file (pyarrow.ipc.new_file)",
+    b"\x89HDF": "HDF5: write the array as .npy",
+    b"\x1f\x8b": "gzip: decompress it first",
+}
+
+
+@dataclass(frozen=True)
+class Extent:
+    """Rows that lie one after the other, without gaps.
+
+    Attributes:
+        rows: how many; at least one.
+        offset: byte of the file where the first one begins. It need not be a multiple of the size of an element.
+    """
+
+    rows: int
+    offset: int
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A table in a file, row-major: what its rows are, and where each of them lies.
+
+    Attributes:
+        path: the file, as it was given.
+        dtype: of the elements.
+        shape: at least one dimension; the first counts rows.
+        extents: in the order of the rows, ``shape[0]`` rows together; none where there are no rows. They need not lie in the
+            file in this order. All of them end within the file.
+    """
+
+    path: str
+    dtype: torch.dtype
+    shape: tuple[int, ...]
+    extents: tuple[Extent, ...]
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of a row."""
+        return math.prod(self.shape[1:]) * self.dtype.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all rows."""
+        return self.shape[0] * self.row_bytes
+
+
+def locate(
+    path: str | os.PathLike[str],
+    *,
+    dtype: torch.dtype | None = None,
+    shape: int | Sequence[int] | None = None,
+    offset: int = 0,
+    name: str | None = None,
+    field: str | None = None,
+) -> Layout:
+    """Where the rows of a file's table lie, told by its content; of the rows themselves nothing is read.
+
+    ``.npy`` (C order), torch files of one tensor, safetensors, Arrow files and Feather of version 2 (without compression and
+    nulls; numbers, FixedSizeList and fixed_size_binary), ``.hl`` graphs, and raw binary, which may be on a block device.
+
+    Offsets are kept as the file has them, also where they are no multiples of the size of an element. Such rows have to be
+    moved as bytes: no pointer to an element may be made.
+
+    Args:
+        path: the file.
+        dtype, shape: of raw binary, where one dimension may be -1; otherwise None, or what the file must hold. With both, a
+            torch file is taken for raw binary.
+        offset: where raw binary or a ``.npy`` begins, in bytes.
+        name: the tensor of a safetensors file, the column of an Arrow file, or ``"indptr"``, ``"indices"``, ``"weights"`` and
+            so on of a graph. May be left out where there is one only.
+        field: the part of an Arrow column that is a struct.
+
+    Raises:
+        StorageError: the file is missing, cannot be read, or is none that can hold a table.
+        FormatError: its content is damaged, cannot be read in place, or promises more bytes than there are.
+        ConfigError: raw binary without dtype and shape, a name that is not there, or Arrow without pyarrow.
+    """
+    path = arguments.path("the file of a table", path)
+    offset = load.asked_offset(path, offset)
+    load.check_dtype(path, dtype)
+    sizes = None if shape is None else load.asked_shape(shape)
+    size, is_device = _size_of(path)
+    with reading(path), open(path, "rb") as file:
+        file.seek(offset)
+        head = b"" if is_device else file.read(16)
+    if offset == 0 and arrow.matches(head):
+        found = _of_arrow(path, size, name, field)
+    elif stored := _of_several(path, size, head, name, dtype is not None and sizes is not None) if offset == 0 else None:
+        _refuse_names(path, None, field)
+        found = _of_one(path, stored)
+    else:
+        return _of_one(path, _plain(path, size, head, (dtype, sizes, offset), is_device), name, field)
+    load.check_asked(path, dtype, sizes, found.dtype, found.shape)
+    return found
+
+
+def _of_arrow(path: str, size: int, name: str | None, field: str | None) -> Layout:
+    column = arrow.find(path, size, name, field)
+    extents = tuple(Extent(rows, at) for rows, at in column.batches)
+    return Layout(path, column.dtype, (sum(extent.rows for extent in extents), *column.row), extents)
+
+
+def _of_several(path: str, size: int, head: bytes, name: str | None, may_be_raw: bool) -> Stored | None:
+    """The array of a graph or a safetensors file; None of what is neither."""
+    if hl.matches(head):
+        return hl.find(path, size, name)
+    if not safetensors.matches(head):
+        return None
+    try:
+        header = safetensors.read_header(path, size)
+    except FormatError:
+        if may_be_raw and name is None:  # numbers may begin as such a header does
+            return None
+        raise
+    return safetensors.find(path, size, name, header)
+
+
+def _plain(
+    path: str, size: int, head: bytes, asked: tuple[torch.dtype | None, tuple[int, ...] | None, int], is_device: bool
+) -> Stored:
+    """The array of a ``.npy``, a torch file or raw binary. ``asked``: dtype, shape and offset."""
+    if is_device:
+        return load.check_size(path, size, load.raw(path, size, *asked))
+    if (asked[0] is None or asked[1] is None) and not head.startswith((load.NUMPY, load.ZIP)):
+        known = next((f"it is {what}; " for magic, what in _OTHERS.items() if head.startswith(magic)), "")
+        raise ConfigError(
+            f"{path} begins with no header that is known (.npy, torch, safetensors, Arrow, .hl): {known}for raw binary "
+            "give dtype and shape"
+        )
+    return load.locate(path, *asked)
+
+
+def _of_one(path: str, stored: Stored, name: str | None = None, field: str | None = None) -> Layout:
+    """The layout of a tensor that lies in one piece."""
+    _refuse_names(path, name, field)
+    if any(n > arguments.MOST for n in stored.shape):
+        raise FormatError(f"{path}: shape {arguments.shown(stored.shape)} has a dimension over 2^63 - 1; it is damaged")
+    rows = stored.shape[0]
+    return Layout(path, stored.dtype, stored.shape, (Extent(rows, stored.offset),) if rows else ())
+
+
+def _refuse_names(path: str, name: str | None, field: str | None) -> None:
+    for option, given in (("name", name), ("field", field)):
+        if given is not None:
+            raise ConfigError(f"{path} holds nothing that has a {option}; leave {option}={arguments.shown(given)} out")
+
+
+def _size_of(path: str) -> tuple[int, bool]:
+    """Bytes of a regular file or a block device, and whether it is the latter."""
+    with reading(path):
+        mode = os.stat(path).st_mode
+        if stat.S_ISDIR(mode):
+            raise StorageError(f"{path}: this is a folder; name a file in it, as features.npy of a data set")
+        if not stat.S_ISREG(mode) and not stat.S_ISBLK(mode):
+            raise StorageError(f"{path}: this is no regular file and no block device; a table is read from one")
+        with open(path, "rb") as file:
+            return file.seek(0, os.SEEK_END), stat.S_ISBLK(mode)
+
+
+def create(path: str | os.PathLike[str], shape: int | Sequence[int], dtype: torch.dtype) -> Layout:
+    """Makes a file of zeros for a table. It is sparse: it has its full length at once, and takes room as it is written.
+
+    Args:
+        path: ending in ``.npy`` it becomes a numpy file, in ``.safetensors`` one with the tensor ``"data"``, both with the data
+            from byte 4096 on; otherwise raw binary. The folder has to be there.
+        shape: at least one dimension, each 0 or more.
+        dtype: of the elements.
+
+    Raises:
+        ConfigError: a shape that no table has, or a type that the file's format lacks.
+        StorageError: a file is there already, the place cannot be written, or the table is larger than a file can be. Nothing
+            is left under the name then.
+    """
+    path = arguments.path("the file of a table", path)
+    arguments.instance("dtype", dtype, torch.dtype, "as torch.float32 is")
+    sizes = load.asked_shape(shape)
+    if not sizes or any(n < 0 for n in sizes):
+        raise ConfigError(f"{path}: shape={arguments.shown(sizes)}: a table has at least one dimension, and each is 0 or more")
+    header = _made_header(path, sizes, dtype)
+    layout = _of_one(path, Stored(dtype, sizes, len(header)))
+    size = len(header) + layout.nbytes
+    if size > arguments.MOST:
+        raise StorageError(f"{path}: cannot be written: {size} bytes are more than a file can have; use a smaller shape")
+    with replacing(path, new="open it with mode='r+' to write to it") as output:
+        output.write(header)
+        output.resize(size)
+    return layout
+
+
+def _made_header(path: str, shape: tuple[int, ...], dtype: torch.dtype) -> bytes:
+    """What comes before the data."""
+    if path.endswith(".safetensors"):
+        return safetensors.pack(path, _TENSOR, dtype, shape, _HEADER)
+    return _numpy_header(path, shape, dtype) if path.endswith(".npy") else b""
+
+
+def _numpy_header(path: str, shape: tuple[int, ...], dtype: torch.dtype) -> bytes:
+    """A header of version 1.0, padded with spaces (numpy.lib.format)."""
+    try:
+        kind = np.lib.format.dtype_to_descr(torch.empty(0, dtype=dtype).numpy().dtype)
+    except (TypeError, RuntimeError):
+        raise ConfigError(f"{path}: numpy has no {dtype}; use a name that ends in .safetensors") from None
+    begin = load.NUMPY + bytes((1, 0))
+    text = repr({"descr": kind, "fortran_order": False, "shape": shape}).encode()
+    room = _HEADER - len(begin) - 2
+    return begin + room.to_bytes(2, "little") + text.ljust(room - 1) + b"\n"
