@@ -292,7 +292,7 @@ struct QueuePair {
       count = there == Warp::kAll ? 32 : stdlib::countr_zero(~there);
       const bool takes = Lanes::lane() < count;
       const uint64_t device_head = Lanes::max(takes ? complete(completions[position & (completion_size - 1)], own) : 0);
-      Lanes::sync();
+      Lanes::sync();  // all have looked, and what the device wrote for one of them is there for all
       if (Lanes::lane() == 0) move_head(first + static_cast<uint64_t>(count), device_head);
     }
     if (Lanes::lane() == 0) atomic_store_release(control->completion_lock, 0u);
