@@ -17,7 +17,7 @@ struct PackedCsr : ListsOf<EdgeType, WeightType, Sources> {
   int64_t packed_end;
 
   HINTERLAND_FN explicit PackedCsr(const GraphWords& w)
-      : ListsOf<EdgeType, WeightType, Sources>(w, {w.weights.home, nullptr, nullptr}),
+      : ListsOf<EdgeType, WeightType, Sources>(w, {w.weights.home, nullptr, nullptr, w.weights.store}),
         packed_offsets(w.packed_offsets, w.num_vertices + 1),
         words(w.packed, packed_bytes(w.packed_end) / static_cast<int64_t>(sizeof(uint32_t))),
         packed_end(w.packed_end) {}
