@@ -1,4 +1,5 @@
 // What Python sees of the controller in software.
+#include <nanobind/stl/filesystem.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
@@ -132,9 +133,9 @@ void bind_controller(nb::module_& m) {
           "Blocks in memory. `timing`: (latency in ns, bytes a second, requests a second, requests at once), 0 for no limit.")
       .def_static(
           "file",
-          [](const Queues& queues, const Regions& regions, unsigned threads, const std::string& path, bool writable,
+          [](const Queues& queues, const Regions& regions, unsigned threads, const std::filesystem::path& path, bool writable,
              unsigned depth, const nb::dict& faults, uint64_t seed) {
-            auto blocks = std::make_unique<FileNamespace>(path, writable, depth);
+            auto blocks = std::make_unique<FileNamespace>(path.string(), writable, depth);
             return made(queues, regions, with_faults(std::move(blocks), faults, seed), threads);
           },
           nb::arg("queues"), nb::arg("regions"), nb::arg("threads"), nb::arg("path"), nb::arg("writable"), nb::arg("depth"),

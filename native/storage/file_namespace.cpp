@@ -2,9 +2,9 @@
 
 #include <sys/stat.h>
 
-#include <array>
 #include <cerrno>
 #include <cstring>
+#include <stdexcept>
 
 #include "core/errors.hpp"
 #include "storage/file_backend.hpp"
@@ -64,6 +64,10 @@ SharedFile::SharedFile(const std::string& path, bool may_write)
   }
 #endif
   if (align_offset == 0) align_memory = 0;
+}
+
+FileNamespace::FileNamespace(const std::string& path, bool writable, unsigned depth) : file_(path, writable), depth_(depth) {
+  if (depth == 0) throw std::invalid_argument("a depth of 0 has room for no transfer; give at least 1");
 }
 
 uint64_t FileNamespace::blocks() const { return (file_.bytes + kPage - 1) / kPage * (kPage / kBlockBytes); }

@@ -61,8 +61,8 @@ struct SharedFile {
 
 class FileNamespace : public Namespace {
  public:
-  // StorageError where the file cannot be opened. Each thread has at most `depth` transfers in flight.
-  FileNamespace(const std::string& path, bool writable, unsigned depth) : file_(path, writable), depth_(depth) {}
+  // StorageError where the file cannot be opened, std::invalid_argument for no depth. Each thread has at most `depth` transfers in flight.
+  FileNamespace(const std::string& path, bool writable, unsigned depth);
 
   [[nodiscard]] uint64_t blocks() const override;
   std::unique_ptr<Backend> open(uint32_t most, std::span<const Region> regions) override;

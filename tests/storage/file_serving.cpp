@@ -16,6 +16,19 @@
 
 #if PLAIN
 #include "plain_transfers.hpp"
+#include "storage/file_backend.hpp"
+
+// In place of the system's.
+namespace {
+std::atomic<bool> may_sync = true;
+std::atomic<int> syncs = 0, sync_error = 0;
+}  // namespace
+extern "C" int fdatasync(int) {
+  ++syncs;
+  while (!may_sync) std::this_thread::yield();
+  errno = sync_error;
+  return sync_error == 0 ? 0 : -1;
+}
 #endif
 
 namespace hinterland::native {
@@ -304,20 +317,74 @@ void check_transfers() {
   native::seen = [](const Transfer&) {};
 }
 
-// A write by the cache waits for those that go past it.
+// A file whose file system wants whole pages for transfers past the cache.
+struct Strict : native::Namespace {
+  explicit Strict(const std::string& path) : file(path, true) { file.align_offset = file.align_memory = 4096; }
+  uint64_t blocks() const override { return file.bytes / 512; }
+  std::unique_ptr<native::Backend> open(uint32_t, std::span<const Region> regions) override {
+    return std::make_unique<native::FileBackend>(file, 8, regions);
+  }
+  native::SharedFile file;
+};
+
+// A write by the cache waits for those that go past it, of all threads, and then none goes past it any more.
 void check_order_of_ways() {
-  const std::string path = make_file(1 << 16);
-  FileByHand one(path, true);
-  one.host.put(Host::command(Opcode::kWrite, 0, 8, one.memory.at(0)));
-  one.host.put(Host::command(Opcode::kWrite, 8, 1, one.memory.at(4096 + 4)));
-  one.host.put(Host::command(Opcode::kWrite, 16, 1, one.memory.at(8192 + 36)));
-  one.host.ring();
-  std::vector<bool> direct;
-  native::seen = [&](const Transfer& transfer) { direct.push_back((::fcntl(transfer.fd, F_GETFL) & O_DIRECT) != 0); };
+  Strict file(make_file(1 << 16));
+  if (!file.file.direct.open()) return;
+  HostMemory memory(2, 8, 8);
+  native::Serving one({{memory.views[0], 0}}, memory.regions(), file), two({{memory.views[1], 1}}, memory.regions(), file);
+  Host first(memory.views[0]), second(memory.views[1]);
+  const auto write = [&](Host& host, uint64_t block, uint64_t count) {
+    host.put(Host::command(Opcode::kWrite, block, count, memory.at(block * 512)));
+    host.ring();
+  };
+  instead = [](const Transfer&) { return Instead{-EAGAIN}; };  // and again
+  write(first, 0, 8);
+  one.turn(1);
+  write(second, 9, 1);
+  for (uint64_t now = 2; now < 9; ++now) two.turn(now);
+  CHECK(file.file.direct_writes == 1 && two.in_flight() == 0, "by both ways at once");
+  write(first, 16, 8);
+  one.turn(9);
+  CHECK(file.file.direct_writes == 1 && one.in_flight() == 1, "one more past the cache");
+  instead = nullptr;
   Ending ending;
-  for (int ended = 0; ended < 3; ended += one.host.poll(ending) ? 1 : 0) one.serving->turn(++one.now);
-  CHECK(direct.size() == 3 && std::is_sorted(direct.rbegin(), direct.rend()), "by both ways at once");
-  native::seen = [](const Transfer&) {};
+  for (int ended = 0; ended < 3; ended += first.poll(ending) + second.poll(ending)) one.turn(10), two.turn(10);
+  CHECK(file.file.direct_writes == 0, "all have ended");
+
+  // A thread that stops with such a write does not hold others up.
+  file.file.cached_only = false;
+  auto stopping =
+      std::make_unique<native::Serving>(std::vector<native::NumberedQueue>{{memory.views[0], 0}}, memory.regions(), file);
+  instead = [](const Transfer&) { return Instead{-EAGAIN}; };
+  for (uint64_t now = 11; now < 14; ++now) stopping->turn(now);
+  instead = nullptr;
+  stopping.reset();
+  CHECK(file.file.direct_writes == 0, "left behind");
+}
+
+// A flush ends after its fdatasync, others go on meanwhile, and after one that failed none succeeds.
+void check_flush() {
+  FileByHand one(make_file(8192), true);
+  const SubmissionEntry flush = Host::command(Opcode::kFlush, 0, 1, nullptr);
+  may_sync = false;
+  const int before = syncs;
+  for (int i = 0; i < 5; ++i) one.host.put(flush);
+  one.host.put(Host::command(Opcode::kRead, 0, 1, one.memory.at(0)));
+  one.host.ring();
+  Ending ending;
+  while (!one.host.poll(ending)) one.serving->turn(++one.now);
+  CHECK(ending.identifier == 5 && ending.status == kSuccess, "held up");
+  while (syncs == before) std::this_thread::yield();
+  for (int i = 0; i < 1000; ++i) one.serving->turn(++one.now);
+  CHECK(!one.host.poll(ending), "before it is safe");
+  may_sync = true;
+  for (int ended = 0; ended < 5; ended += one.host.poll(ending) ? 1 : 0) one.serving->turn(++one.now);
+  CHECK(syncs - before <= 2, "%d for five", syncs - before);
+  sync_error = EIO;
+  CHECK(one.flush() == (kWriteFault | kDoNotRetry), "failed");
+  sync_error = 0;
+  CHECK(one.flush() == (kWriteFault | kDoNotRetry), "what could not be written is forgotten");
 }
 
 // Destroyed while transfers are in flight: they end first, and what was not begun never is.
@@ -355,6 +422,7 @@ int main() {
   check_short_transfers();
   check_transfers();
   check_order_of_ways();
+  check_flush();
   check_stop();
 #endif
   check_threads();
