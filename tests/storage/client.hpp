@@ -162,6 +162,7 @@ class Lane {
 
   // From any thread: this lane's command has ended.
   void hear(const Report& report) {
+    if (report.end == End::kLate) return;
     CHECK(expected_.load(std::memory_order_relaxed) == report.user, "a report of another command");
     const uint64_t word = uint64_t{1} << 63 | uint64_t{report.status} << 16 | report.identifier;
     CHECK(report_.exchange(word, std::memory_order_acq_rel) == 0, "a command was reported twice");
@@ -220,7 +221,8 @@ class Lane {
     report_.store(0, std::memory_order_relaxed);
     expected_.store(serial, std::memory_order_relaxed);
     const SubmissionEntry entry = buffer_.command(write_ ? Opcode::kWrite : Opcode::kRead, first_on_disk(), blocks_, serial);
-    const Submitted outcome = queue.try_submit(entry, serial, now + kDeadlineTurns);
+    const Submitted outcome =
+        queue.try_submit(entry, serial, now + kDeadlineTurns, [this](const Report& report) { hear(report); });
     waiting_ = outcome == Submitted::kYes;
     if (outcome == Submitted::kClosed) removed(counts);
     return waiting_;
@@ -264,7 +266,8 @@ class Lane {
     const Controller::Fate fate = controller.abort(oldest.serial);
     if (fate == Controller::Fate::kUnread) return;
     if (fate == Controller::Fate::kDropped) {
-      CHECK(queue.settle(oldest.identifier), "not settled");
+      const auto through = [](const Report& report) { CHECK(report.end == End::kLate, "settled"); };
+      while (!queue.settle(oldest.identifier, through)) std::this_thread::yield();  // who gave it up is not through
       ++counts.settled;
     }
     unsettled_writes_ -= oldest.write ? 1 : 0;
@@ -285,7 +288,9 @@ class Lane {
 class Clients {
  private:
   auto hear() {
-    return [this](const Report& report) { lanes_[report.user >> 32]->hear(report); };
+    return [this](const Report& report) {
+      if (report.end != End::kNothing) lanes_[report.user >> 32]->hear(report);
+    };
   }
 
  public:

@@ -101,7 +101,8 @@ class Controller {
     return Fate::kDropped;
   }
 
-  bool sealed = true;  // commands carry a serial number and a checksum
+  bool sealed = true;   // commands carry a serial number and a checksum
+  unsigned spread = 0;  // log2 of how far numbers of blocks lie apart
   std::vector<uint8_t> disk;
   uint64_t read = 0, posted = 0;  // when it has stopped
 
@@ -167,7 +168,7 @@ class Controller {
     CHECK(write || entry.opcode == static_cast<uint8_t>(Opcode::kRead), "opcode %u", entry.opcode);
     const uint64_t bytes = (uint64_t{entry.last_block} + 1) * kBlockBytes;
     CHECK(entry.first_block >= kBase, "block");
-    uint8_t* disk_at = &disk[(entry.first_block - kBase) * kBlockBytes];
+    uint8_t* disk_at = &disk[((entry.first_block - kBase) >> spread) * kBlockBytes];
     CHECK(disk_at + bytes <= disk.data() + disk.size(), "blocks");
     CHECK(entry.prp1 % 4 == 0, "PRP1");
     const uint64_t pages = (entry.prp1 % 4096 + bytes + 4095) / 4096;

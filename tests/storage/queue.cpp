@@ -43,6 +43,13 @@ constexpr unsigned kOften = 4;
 
 const auto nobody = [](const Report&) { CHECK(false, "a report of nothing"); };
 
+// A handler that keeps to itself what it hears: late reports, and the others.
+auto listener(std::vector<Report>& heard, std::vector<Report>& late) {
+  return [&](const Report& report) {
+    if (report.end != End::kNothing) (report.end == End::kLate ? late : heard).push_back(report);
+  };
+}
+
 // Every length and, of offsets, the edges and some between, against a walk in steps of four bytes.
 void check_prps() {
   std::vector<uint64_t> offsets{0, 4, 8, 508, 512, 516, 1024, 2048, 3584, 4088, 4092};
@@ -110,7 +117,7 @@ void check_laps(uint32_t submission_size, uint32_t completion_size, uint64_t sta
   for (bool once_full = false; reported < most;) {
     while (submitted < most) {
       const SubmissionEntry entry = buffer.command(Opcode::kRead, submitted % 60, 1, submitted);
-      const Submitted outcome = queue.try_submit(entry, submitted, kNoDeadline);
+      const Submitted outcome = queue.try_submit(entry, submitted, kNoDeadline, nobody);
       if (outcome == Submitted::kFull) break;
       CHECK(outcome == Submitted::kYes && waiting.insert(submitted++).second, "submission");
     }
@@ -152,31 +159,34 @@ void check_late(uint32_t size, uint64_t start) {
   rings.start_at(start);
   const QueuePair& queue = rings.pair;
   Hand hand{queue};
-  std::vector<Report> reports;
-  const auto keep = [&](const Report& report) { reports.push_back(report); };
+  std::vector<Report> reports, late;
+  const auto keep = listener(reports, late);
   uint64_t at = 0;  // the next position
   for (uint64_t lap = 0; lap < 10 * size; ++lap) {
-    reports.clear();
+    reports.clear(), late.clear();
     const uint64_t user = 1000 * lap, first = at;
-    CHECK(queue.try_submit({}, user, 10) == Submitted::kYes, "first");
+    CHECK(queue.try_submit({}, user, 10, nobody) == Submitted::kYes, "first");
     const uint16_t given_up = hand.identifier_at(at++);
-    CHECK(!queue.settle(given_up), "a command in flight is not settled");
+    CHECK(!queue.settle(given_up, nobody), "a command in flight is not settled");
     CHECK(queue.expire(9, keep) == 0 && queue.expire(10, keep) == 1 && queue.expire(11, keep) == 0, "reported once");
-    CHECK(reports.size() == 1 && reports[0].user == user && reports[0].status == kAbortedByHost, "given up");
+    CHECK(reports.size() == 1 && reports[0].user == user && reports[0].status == kAbortedByHost &&
+              reports[0].end == End::kGivenUp,
+          "given up");
     CHECK(reports[0].identifier == given_up, "which");
-    for (uint64_t i = 1; i < size - 1; ++i, ++at) CHECK(queue.try_submit({}, user + i, kNoDeadline) == Submitted::kYes, "next");
-    CHECK(queue.try_submit({}, user + 500, kNoDeadline) == Submitted::kFull, "the device may still use the identifier");
+    for (uint64_t i = 1; i < size - 1; ++i, ++at)
+      CHECK(queue.try_submit({}, user + i, kNoDeadline, nobody) == Submitted::kYes, "next");
+    CHECK(queue.try_submit({}, user + 500, kNoDeadline, nobody) == Submitted::kFull, "the device may still use the identifier");
     if (lap % 2 == 0) {
       hand.post(given_up, kSuccess, at);
-      std::vector<Report> late;
-      CHECK(queue.poll(keep, [&](const Report& report) { late.push_back(report); }) == 0, "late ones do not count");
+      CHECK(queue.poll(keep) == 0, "late ones do not count");
       CHECK(reports.size() == 1 && late.size() == 1 && late[0].user == user, "a late completion is told apart");
       CHECK(queue.control->late == lap / 2 + 1, "but counted");
-      CHECK(!queue.settle(given_up), "it is settled");
+      CHECK(!queue.settle(given_up, nobody), "it is settled");
     } else {
-      CHECK(queue.settle(given_up) && !queue.settle(given_up), "settled once");
+      CHECK(queue.settle(given_up, keep) && !queue.settle(given_up, nobody), "settled once");
+      CHECK(late.size() == 1 && late[0].user == user && reports.size() == 1, "said so");
     }
-    CHECK(queue.try_submit({}, user + 500, kNoDeadline) == Submitted::kYes, "it is free");
+    CHECK(queue.try_submit({}, user + 500, kNoDeadline, nobody) == Submitted::kYes, "it is free");
     CHECK(hand.identifier_at(at++) == given_up, "the only one");
     for (uint64_t position = at; --position > first;) hand.post(hand.identifier_at(position), kWriteFault, at);
     CHECK(queue.poll(keep) == size - 1 && reports[1].user == user + 500, "in the device's order");
@@ -194,12 +204,13 @@ void check_odd_completions() {
   const QueuePair& queue = rings.pair;
   Hand hand{queue};
   uint64_t seen = 0;
-  const auto count = [&](const Report&) { ++seen; };
+  const auto count = [&](const Report& report) { seen += report.end != End::kNothing; };
   hand.post(3, kSuccess, 0);
   hand.post(7, kSuccess, 5);
   hand.post(0xffff, kSuccess, 5);
   CHECK(queue.poll(count) == 0 && queue.control->unexpected == 3 && queue.control->submission_head == 0, "of nothing");
-  CHECK(queue.try_submit({}, 0, kNoDeadline) == Submitted::kYes && queue.try_submit({}, 1, kNoDeadline) == Submitted::kYes,
+  CHECK(queue.try_submit({}, 0, kNoDeadline, nobody) == Submitted::kYes &&
+            queue.try_submit({}, 1, kNoDeadline, nobody) == Submitted::kYes,
         "two");
   hand.post(hand.identifier_at(1), kSuccess, 6);
   CHECK(queue.poll(count) == 1 && queue.control->submission_head == 2, "head %d", (int)queue.control->submission_head);
@@ -209,11 +220,11 @@ void check_odd_completions() {
   CHECK(queue.poll(count) == 1 && queue.outstanding() == 0, "the other");
 
   atomic_store(queue.control->tail_lock, 1u);  // as if another thread held it
-  CHECK(queue.try_submit({}, 2, 5) == Submitted::kYes && hand.told() == 2, "not told of yet");
-  CHECK(queue.expire(5, count) == 1 && !queue.settle(hand.identifier_at(2)), "the device will still read it");
+  CHECK(queue.try_submit({}, 2, 5, nobody) == Submitted::kYes && hand.told() == 2, "not told of yet");
+  CHECK(queue.expire(5, count) == 1 && !queue.settle(hand.identifier_at(2), nobody), "the device will still read it");
   atomic_store(queue.control->tail_lock, 0u);
-  CHECK(queue.try_submit({}, 3, 5) == Submitted::kYes && hand.told() == 4, "one doorbell for both");
-  CHECK(queue.settle(hand.identifier_at(2)) && queue.control->submission_head == 3, "what it read has room again");
+  CHECK(queue.try_submit({}, 3, 5, nobody) == Submitted::kYes && hand.told() == 4, "one doorbell for both");
+  CHECK(queue.settle(hand.identifier_at(2), count) && queue.control->submission_head == 3, "what it read has room again");
 
   atomic_store(queue.control->completion_lock, 1u);
   hand.post(hand.identifier_at(3), kSuccess, 4);
@@ -221,8 +232,9 @@ void check_odd_completions() {
   atomic_store(queue.control->completion_lock, 0u);
   CHECK(queue.poll(count) == 1 && queue.outstanding() == 0, "now");
 
-  CHECK(queue.try_submit({}, 4, kNoDeadline) == Submitted::kYes && queue.abort(kHostPathError, count) == 1, "abort");
-  CHECK(queue.try_submit({}, 5, kNoDeadline) == Submitted::kClosed && queue.abort(kHostPathError, nobody) == 0, "closed");
+  CHECK(queue.try_submit({}, 4, kNoDeadline, nobody) == Submitted::kYes && queue.abort(kHostPathError, count) == 1, "abort");
+  CHECK(queue.try_submit({}, 5, kNoDeadline, nobody) == Submitted::kClosed && queue.abort(kHostPathError, nobody) == 0,
+        "closed");
 }
 
 // Over laps of a small submission ring, a command of long ago still tells how far the device has read by now.
@@ -230,7 +242,7 @@ void check_heads() {
   Rings rings(4, 16);
   const QueuePair& queue = rings.pair;
   Hand hand{queue};
-  const auto submit = [&](uint64_t user) { return queue.try_submit({}, user, kNoDeadline) == Submitted::kYes; };
+  const auto submit = [&](uint64_t user) { return queue.try_submit({}, user, kNoDeadline, nobody) == Submitted::kYes; };
   const auto complete = [&](uint64_t identifier, uint64_t head) {
     hand.post(static_cast<uint16_t>(identifier), kSuccess, head);
     CHECK(queue.poll([&](const Report& report) { CHECK(report.user == identifier, "whose"); }) == 1, "a completion");
@@ -259,8 +271,13 @@ void check_worst_times() {
   const QueuePair& queue = rings.pair;
   Hand hand{queue};
   std::vector<uint64_t> heard;
-  const auto hear = [&](const Report& report) { heard.push_back(report.user); };
-  const auto submit = [&](uint64_t user, uint64_t deadline = kNoDeadline) { return queue.try_submit({}, user, deadline); };
+  std::vector<uint64_t> late;
+  const auto hear = [&](const Report& report) {
+    if (report.end != End::kNothing) (report.end == End::kLate ? late : heard).push_back(report.user);
+  };
+  const auto submit = [&](uint64_t user, uint64_t deadline = kNoDeadline) {
+    return queue.try_submit({}, user, deadline, hear);
+  };
 
   // The holder of the lock has looked, and is about to unlock.
   once_before("and", [&] { CHECK(submit(1) == Submitted::kYes && hand.told() == 1, "marked only"); });
@@ -293,31 +310,33 @@ void check_worst_times() {
   once_before("cas", [&] { CHECK(queue.expire(kNoDeadline, hear) == 7, "given up"); });
   hand.post(hand.identifier_at(1), kSuccess, 8);
   CHECK(queue.poll(hear) == 0 && heard.size() == 8 && queue.control->late == 1, "reported twice");
-  once_before("cas", [&] { CHECK(queue.settle(hand.identifier_at(2)), "settled"); });
+  once_before("cas", [&] { CHECK(queue.settle(hand.identifier_at(2), hear), "settled"); });
   hand.post(hand.identifier_at(2), kSuccess, 8);
   CHECK(queue.poll(hear) == 0 && queue.control->unexpected == 1 && queue.outstanding() == 5, "free twice");
 
-  // A completion comes while its command is being given up: it is kept back until that has been said.
+  // A completion comes while its command is being given up: that is heard of after it was said.
   rings.clear();
-  hand.posted = 0, heard.clear();
+  hand.posted = 0, heard.clear(), late.clear();
   CHECK(submit(5, 1) == Submitted::kYes, "one that is late");
-  std::vector<uint64_t> late;
-  const auto hear_late = [&](const Report& report) { late.push_back(report.user); };
   const auto complete_meanwhile = [&](const Report& report) {
-    hand.post(report.identifier, kSuccess, 1);
-    CHECK(queue.poll(hear, hear_late) == 0 && late.empty(), "over before it was given up");
+    if (report.end == End::kGivenUp) {
+      hand.post(report.identifier, kSuccess, 1);
+      CHECK(queue.poll(hear) == 0 && late.empty() && queue.outstanding() == 1, "over before it was given up");
+    }
     hear(report);
   };
   CHECK(queue.expire(1, complete_meanwhile) == 1 && heard == std::vector<uint64_t>{5}, "given up");
-  CHECK(queue.poll(hear, hear_late) == 0 && heard.size() == 1 && late == std::vector<uint64_t>{5}, "and over");
+  CHECK(late == std::vector<uint64_t>{5} && queue.control->late == 1 && queue.outstanding() == 0, "and over");
+  CHECK(queue.poll(nobody) == 0 && queue.control->submission_head == 1, "once");
 
   // The queue is closed during a submission: before its ticket, and when it has marked its entry.
   for (const char* const time : {"cas", "or"}) {
     rings.clear();
     heard.clear();
     once_before(time, [&] { queue.abort(kHostPathError, hear); });
-    const bool yes = submit(5) == Submitted::kYes;
-    CHECK(yes == (heard.size() == 1) && queue.outstanding() == 1, "%zu reports", heard.size());
+    // Either way it was told that it is given up, once, and the device may answer yet.
+    CHECK(submit(5) == Submitted::kYes && heard.size() == 1 && queue.outstanding() == 1, "%zu reports", heard.size());
+    CHECK(submit(6) == Submitted::kClosed && heard.size() == 1, "closed");
     CHECK(queue.abort(kHostPathError, nobody) == 0 && queue.expire(kNoDeadline, nobody) == 0, "more reports");
   }
 }
@@ -331,7 +350,7 @@ void check_nothing_left_behind(unsigned rounds) {
   const auto submit = [&] {
     for (unsigned mine = 0; mine < rounds; ++mine) {
       while (round.load(std::memory_order_acquire) != mine) sched_yield();
-      for (unsigned i = 0; i < kEach; ++i) CHECK(rings.pair.try_submit({}, i, kNoDeadline) == Submitted::kYes, "room");
+      for (unsigned i = 0; i < kEach; ++i) CHECK(rings.pair.try_submit({}, i, kNoDeadline, nobody) == Submitted::kYes, "room");
       if (done.fetch_add(1, std::memory_order_acq_rel) + 1 != kThreads) continue;
       const uint32_t told = system_load_acquire(*rings.pair.submission_doorbell);
       CHECK(told == kThreads * kEach, "in round %u the device was told of %u entries of %u", mine, told, kThreads * kEach);

@@ -67,6 +67,24 @@ struct Warp {
     return value;
   }
 
+  // The largest of all lanes' values, the same in each.
+  template <class T>
+  HINTERLAND_FN static T max(T value) {
+#if HINTERLAND_ON_GPU
+    for (int step = 16; step > 0; step /= 2) value = max_of(value, __shfl_xor_sync(kAll, value, step));
+#endif
+    return value;
+  }
+
+  // One bit a lane: who has the same value as the caller.
+  HINTERLAND_FN static uint32_t same([[maybe_unused]] uint64_t value) {
+#if HINTERLAND_ON_GPU
+    return __match_any_sync(kAll, static_cast<unsigned long long>(value));
+#else
+    return 1;
+#endif
+  }
+
   // Sum over each `lanes` neighbouring lanes (a power of two), the same in each of them.
   template <class T>
   HINTERLAND_FN static T sum_within(T value, [[maybe_unused]] int lanes) {

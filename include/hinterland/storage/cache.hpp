@@ -61,10 +61,17 @@ struct Cache {
   // at once, or refuse.
   template <class Device>
   HINTERLAND_FN Found try_hold(Page page, Device& device) const {
-    const int64_t set = set_of(page), slot = find(set, page);
-    if (slot < 0) return start(set, page, device);
+    const Found found = try_hold(page);
+    return found.slot < 0 ? start(set_of(page), page, device) : found;
+  }
+
+  // The same of a page that is not to be read: kWait, and no slot, if it is not there.
+  HINTERLAND_FN Found try_hold(Page page) const {
+    Line seen{0};
+    const int64_t slot = find(set_of(page), page, seen);
+    if (slot < 0) return {Try::kWait, -1};
     switch (hold(words[slot], page)) {
-      case Hold::kHeld: mark_used(slot); return {Try::kHeld, slot};
+      case Hold::kHeld: mark_used(slot, seen); return {Try::kHeld, slot};
       case Hold::kFailed: return {Try::kFailed, slot};
       default:  // not there yet, or not there any more
         return {Try::kWait, slot};
@@ -74,11 +81,11 @@ struct Cache {
   // Has the page read if it is not there, and holds nothing: kHeld says that it is there.
   template <class Device>
   HINTERLAND_FN Found prefetch(Page page, Device& device) const {
-    const int64_t set = set_of(page), slot = find(set, page);
+    Line seen{0};
+    const int64_t set = set_of(page), slot = find(set, page, seen);
     if (slot < 0) return start(set, page, device);
-    const Line seen{atomic_load(words[slot])};
-    if (seen.has(page) && seen.is(Line::kValid)) return {Try::kHeld, slot};
-    return {seen.has(page) && seen.is(Line::kFailed) ? Try::kFailed : Try::kWait, slot};
+    if (seen.is(Line::kValid)) return {Try::kHeld, slot};
+    return {seen.is(Line::kFailed) ? Try::kFailed : Try::kWait, slot};
   }
 
   // Has the slot written back if that is due. kHeld: nothing is; kStarted: since now; kWait: it is being written already;
@@ -96,7 +103,7 @@ struct Cache {
   HINTERLAND_FN void end(int64_t slot, bool writes, uint32_t status) const {
     if (status != 0) atomic_store(statuses[slot], status);
     if (writes)
-      end_write(words[slot], status == 0 ? Write::kWritten : Write::kFailed);
+      end_write(words[slot], status == 0 ? Write::kNothing : Write::kFailed);
     else
       end_read(words[slot], status == 0 ? Read::kArrived : Read::kFailed);
   }
@@ -107,7 +114,14 @@ struct Cache {
     atomic_store(statuses[slot], status);
     writes ? give_up_write(words[slot]) : give_up_read(words[slot]);
   }
-  HINTERLAND_FN void late(int64_t slot, bool writes) const { writes ? late_write(words[slot]) : late_read(words[slot]); }
+  HINTERLAND_FN void late(int64_t slot, bool writes) const {
+    writes ? end_write(words[slot], Write::kNothing) : end_read(words[slot], Read::kNothing);
+  }
+
+  // What a device had said that it would begin was not begun.
+  HINTERLAND_FN void not_begun(int64_t slot, bool writes) const {
+    writes ? end_write(words[slot], Write::kNotBegun) : end_read(words[slot], Read::kNothing);
+  }
 
  private:
   static constexpr uint32_t kLocked = 1, kHandStep = 2;
@@ -118,15 +132,19 @@ struct Cache {
     return static_cast<int64_t>((mixed >> 32) * static_cast<uint64_t>(num_sets) >> 32);
   }
 
-  HINTERLAND_FN int64_t find(int64_t set, Page page) const {
-    for (int64_t slot = set * kWays; slot < (set + 1) * kWays; ++slot)
-      if (Line{atomic_load(words[slot])}.has(page)) return slot;
-    return -1;
+  // The slot that stands for the page, as it was seen, or -1. All are looked at, so that all are asked for at once.
+  HINTERLAND_FN int64_t find(int64_t set, Page page, Line& seen) const {
+    int64_t found = -1;
+    for (int64_t slot = set * kWays; slot < (set + 1) * kWays; ++slot) {
+      const Line line{atomic_load(words[slot])};
+      if (line.has(page)) found = slot, seen = line;
+    }
+    return found;
   }
 
-  HINTERLAND_FN void mark_used(int64_t slot) const {
+  HINTERLAND_FN void mark_used(int64_t slot, Line seen) const {
     if constexpr (Replacement::kMarksUse)
-      if (!Line{atomic_load(words[slot])}.is(Line::kUsed)) atomic_or(words[slot], Line::kUsed);
+      if (!seen.is(Line::kUsed)) atomic_or(words[slot], Line::kUsed);
   }
 
   // Gives the page a slot and has it read there.
@@ -135,14 +153,15 @@ struct Cache {
     const uint32_t open = atomic_load(sets[set]) & ~kLocked;
     if (atomic_cas_acquire(sets[set], open, open | kLocked) != open) return {Try::kWait, -1};
     uint32_t hand = open;
-    int64_t slot = find(set, page);
+    Line seen{0};
+    int64_t slot = find(set, page, seen);
     const bool came = slot >= 0;
     if (!came) slot = give_slot(set, page, hand, device);
     atomic_store_release(sets[set], hand);
     if (came) return {Try::kWait, slot};
     if (slot < 0) return {Try::kFull, -1};
     if (device.try_read(page, slot)) return {Try::kStarted, slot};
-    end_read(words[slot], Read::kNotBegun);
+    not_begun(slot, false);
     return {Try::kRefused, -1};
   }
 
@@ -152,6 +171,7 @@ struct Cache {
   template <class Device>
   HINTERLAND_FN int64_t give_slot(int64_t set, Page page, uint32_t& hand, Device& device) const {
     bool writes = false;
+    HINTERLAND_ROLLED
     for (int64_t looks = 0; looks < 2 * kWays; ++looks) {
       const int64_t slot = set * kWays + hand / kHandStep;
       hand = (hand + kHandStep) % (kHandStep * kWays);
@@ -172,7 +192,7 @@ struct Cache {
   HINTERLAND_FN bool begin(int64_t slot, Line seen, Device& device) const {
     if (!begin_write(words[slot], seen)) return false;
     if (device.try_write(seen.page(), slot)) return true;
-    end_write(words[slot], Write::kNotBegun);
+    not_begun(slot, true);
     return false;
   }
 };

@@ -1,10 +1,15 @@
 // The cache's device behind a queue pair: a page is a run of blocks, and moves between them and a slot's frame.
 //
-// A slot has one transfer at most, so its number and the direction are all that has to come back with a completion, and the
-// PRPs of a slot are always the same: lists, where a line is longer than two memory pages, are written once.
+// A slot has one transfer at most, so its number and the direction are all that has to come back with a completion. Where the
+// device reaches the frames (InFrames), commands name them. Where it does not, because they lie in a GPU's memory and the device
+// is a CPU's threads, each command's identifier has a buffer of a line that both reach (Staged): a line that is to be written is
+// copied there before its command is submitted, and one that was read is copied to its frame before it is said to have arrived
+// and before the identifier is free again. Lanes of a warp copy together, a line of each at a time, without any lock.
+//
+// The PRPs of a frame or a buffer are always the same: lists, where a line is longer than two memory pages, are written once.
 //
 // Who waits for a page calls poll(), and after a while expire(). A command that was given up leaves its line failed, but the
-// slot is not used again before the device has answered.
+// slot is not used again before the device has answered, or said that it was told to abort the command (settle).
 #pragma once
 
 #include "hinterland/storage/cache.hpp"
@@ -12,36 +17,124 @@
 
 namespace hinterland::storage {
 
-template <class CacheType>
+struct InFrames {
+  static constexpr bool kCopies = false;
+};
+
+struct Staged {
+  static constexpr bool kCopies = true;
+};
+
+// A queue pair and the memory that its commands name: the cache's frames, or a line for each identifier.
+struct Channel {
+  QueuePair queue;
+  char* lines;
+  uint64_t address;  // of these as the device sees them: the beginning of a memory page
+  PrpList* lists;    // of each, if a line is longer than two memory pages
+  uint64_t lists_address;
+};
+
+// What a cache asked of its device for one lane: at most a write, to make room, and a read. PageDevice::begin() begins it, for
+// all lanes together.
+struct Requests {
+  bool writes = false, reads = false;
+  Page written = 0, read = 0;
+  int64_t written_slot = 0, read_slot = 0;
+
+  HINTERLAND_FN bool try_read(Page page, int64_t slot) {
+    reads = true, read = page, read_slot = slot;
+    return true;
+  }
+  HINTERLAND_FN bool try_write(Page page, int64_t slot) {
+    writes = true, written = page, written_slot = slot;
+    return true;
+  }
+};
+
+// Copies a line for each lane that asks for it, line `of` of `from` to line `at` of `to`; all lanes copy together. Loads are
+// ordinary ones: what lies there changes while a kernel runs.
+template <class Lanes>
+HINTERLAND_FN void copy_lines(bool asks, int line_shift, const char* from, int64_t of, char* to, int64_t at) {
+  struct alignas(16) Unit {
+    uint64_t words[2];
+  };
+  constexpr int kLoads = 4, kUnitShift = 4;  // in flight at once
+  const uint32_t asking = Lanes::ballot(asks);
+  const int64_t units = static_cast<int64_t>(32 - stdlib::countl_zero(asking)) << (line_shift - kUnitShift);
+  const int64_t within = (int64_t{1} << (line_shift - kUnitShift)) - 1;
+  for (int64_t first = Lanes::lane(); first - Lanes::lane() < units; first += kLoads * Lanes::kWidth) {
+    Unit held[kLoads];
+    Unit* target[kLoads];
+    for (int i = 0; i < kLoads; ++i) {
+      const int64_t unit = first + i * Lanes::kWidth;
+      const int lane = static_cast<int>(unit >> (line_shift - kUnitShift)) & (Lanes::kWidth - 1);
+      const int64_t source = Lanes::broadcast(of, lane) << (line_shift - kUnitShift) | (unit & within);
+      const int64_t place = Lanes::broadcast(at, lane) << (line_shift - kUnitShift) | (unit & within);
+      const bool there = unit < units && (asking >> lane & 1u) != 0;
+      target[i] = there ? reinterpret_cast<Unit*>(to) + place : nullptr;
+      if (there) held[i] = reinterpret_cast<const Unit*>(from)[source];
+    }
+    for (int i = 0; i < kLoads; ++i)
+      if (target[i] != nullptr) *target[i] = held[i];
+  }
+}
+
+template <class CacheType, class Data>
 struct PageDevice {
   CacheType cache;
-  QueuePair queue;
-  BlockRange blocks;        // page 0 begins at the first, a line is a whole number of them, and no page lies outside
-  PrpList* lists;           // [slots], if a line is longer than two memory pages
-  uint64_t frames_address;  // of the frames as the device sees them: the beginning of a memory page
-  uint64_t lists_address;
+  Channel channel;
+  BlockRange blocks;  // page 0 begins at the first, and a line is a whole number of them; pages that lie outside fail
   uint64_t deadline;  // of what is asked for, in ns of the caller's clock
 
-  // Once for each slot.
-  HINTERLAND_FN void prepare(int64_t slot) const {
+  // Once for each frame, or each identifier, before all others.
+  HINTERLAND_FN void prepare(int64_t number) const {
     if (line() <= 2 * kMemoryPageBytes) return;
-    for (uint64_t i = 1; i < line() / kMemoryPageBytes; ++i) lists[slot].pages[i - 1] = frame(slot) + i * kMemoryPageBytes;
+    for (uint64_t i = 1; i < line() / kMemoryPageBytes; ++i)
+      channel.lists[number].pages[i - 1] = address_of(number) + i * kMemoryPageBytes;
   }
 
-  HINTERLAND_FN bool try_read(Page page, int64_t slot) { return submit(Opcode::kRead, page, slot); }
-  HINTERLAND_FN bool try_write(Page page, int64_t slot) { return submit(Opcode::kWrite, page, slot); }
+  // By one lane. False: the queue is full.
+  HINTERLAND_FN bool try_read(Page page, int64_t slot) const { return submit<Alone>(true, Opcode::kRead, page, slot); }
+  HINTERLAND_FN bool try_write(Page page, int64_t slot) const { return submit<Alone>(true, Opcode::kWrite, page, slot); }
+
+  // Begins what all lanes asked for, and forgets that they did; what stays asked for finds the queue full.
+  template <class Lanes>
+  HINTERLAND_FN void begin(Requests& requests) const {
+    HINTERLAND_ROLLED
+    for (int turn = 0; turn < 2; ++turn) {
+      const bool writes = turn == 0;
+      bool& asks = writes ? requests.writes : requests.reads;
+      if (!Lanes::any(asks)) continue;
+      asks &= !submit<Lanes>(asks, writes ? Opcode::kWrite : Opcode::kRead, writes ? requests.written : requests.read,
+                             writes ? requests.written_slot : requests.read_slot);
+    }
+  }
 
   // Ends what the device has ended; returns how many transfers.
+  template <class Lanes = Alone>
   HINTERLAND_FN uint32_t poll() const {
-    return queue.poll([&](const Report& report) { cache.end(slot_of(report), writes(report), error_of(report)); },
-                      [&](const Report& report) { cache.late(slot_of(report), writes(report)); });
+    return channel.queue.template poll<Lanes>([&](const Report& report) {
+      if constexpr (Data::kCopies) {
+        Lanes::sync();  // what the device wrote, each lane knows of its own line's completion only
+        const bool arrived = report.end == End::kCompleted && error_of(report) == 0 && !writes(report);
+        copy_lines<Lanes>(arrived, line_shift(), channel.lines, report.identifier, cache.frames, slot_of(report));
+        Lanes::sync();
+      }
+      hear(report);
+    });
   }
 
-  HINTERLAND_FN uint32_t expire(uint64_t now) const { return queue.expire(now, given_up()); }
+  template <class Lanes = Alone>
+  HINTERLAND_FN uint32_t expire(uint64_t now) const {
+    return channel.queue.template expire<Lanes>(now, hearing());
+  }
 
   // The device is gone: all that waits for it fails, and so does what is asked for from now on. Slots stay given up, since a
   // completion that was there before may still be polled.
-  HINTERLAND_FN uint32_t abort() const { return queue.abort(kHostPathError, given_up()); }
+  HINTERLAND_FN uint32_t abort() const { return channel.queue.abort(kHostPathError, hearing()); }
+
+  // The device was told to abort a command that had been given up, and answered that it has: QueuePair::settle().
+  HINTERLAND_FN bool settle(uint16_t identifier) const { return channel.queue.settle(identifier, hearing()); }
 
  private:
   static constexpr uint64_t kWrites = uint64_t{1} << 63;
@@ -50,26 +143,45 @@ struct PageDevice {
   HINTERLAND_FN static bool writes(const Report& report) { return (report.user & kWrites) != 0; }
   HINTERLAND_FN static uint32_t error_of(const Report& report) { return is_success(report.status) ? 0u : report.status; }
 
-  HINTERLAND_FN auto given_up() const {
-    return [this](const Report& report) { cache.give_up(slot_of(report), writes(report), report.status); };
+  HINTERLAND_FN void hear(const Report& report) const {
+    if (report.end == End::kCompleted) cache.end(slot_of(report), writes(report), error_of(report));
+    if (report.end == End::kGivenUp) cache.give_up(slot_of(report), writes(report), report.status);
+    if (report.end == End::kLate) cache.late(slot_of(report), writes(report));
+  }
+  HINTERLAND_FN auto hearing() const {
+    return [this](const Report& report) { hear(report); };
   }
 
   HINTERLAND_FN uint64_t line() const { return static_cast<uint64_t>(cache.line_bytes); }
-  HINTERLAND_FN uint64_t frame(int64_t slot) const { return frames_address + static_cast<uint64_t>(slot) * line(); }
+  HINTERLAND_FN int line_shift() const { return stdlib::countr_zero(line()); }
+  HINTERLAND_FN uint64_t address_of(int64_t number) const { return channel.address + static_cast<uint64_t>(number) * line(); }
 
-  HINTERLAND_FN bool submit(Opcode opcode, Page page, int64_t slot) const {
-    SubmissionEntry entry{};
-    const uint64_t each = line() / blocks.block_bytes;
-    if (!blocks.address(entry, opcode, page * each, each)) return false;
-    entry.prp1 = frame(slot);
-    if (line() > 2 * kMemoryPageBytes)
-      entry.prp2 = lists_address + static_cast<uint64_t>(slot) * sizeof(PrpList);
-    else if (line() > kMemoryPageBytes)
-      entry.prp2 = frame(slot) + kMemoryPageBytes;
+  // For the lanes that ask: false if the queue is full. What cannot be asked of the device at all fails at once.
+  template <class Lanes>
+  HINTERLAND_FN bool submit(bool asks, Opcode opcode, Page page, int64_t slot) const {
     const bool writes = opcode == Opcode::kWrite;
-    const Submitted submitted = queue.try_submit(entry, static_cast<uint64_t>(slot) | (writes ? kWrites : 0), deadline);
-    if (submitted == Submitted::kClosed) cache.end(slot, writes, kHostPathError);
-    return submitted != Submitted::kFull;
+    const uint64_t each = line() / blocks.block_bytes;
+    SubmissionEntry entry{};
+    const uint32_t error = !blocks.address(entry, opcode, page * each, each) ? kOutOfRange
+                           : channel.queue.is_closed()                       ? kHostPathError
+                                                                             : 0u;
+    const bool fails = asks && error != 0;
+    if (fails) cache.end(slot, writes, error);
+    const Place place = channel.queue.template take<Lanes>(asks && !fails);
+    if (Data::kCopies && writes) {
+      Lanes::sync();  // each lane knows that its own buffer is free
+      copy_lines<Lanes>(place.is_taken, line_shift(), cache.frames, slot, channel.lines, place.identifier);
+      Lanes::sync();
+    }
+    const int64_t number = Data::kCopies ? int64_t{place.identifier} : slot;
+    entry.prp1 = address_of(number);
+    if (line() > 2 * kMemoryPageBytes)
+      entry.prp2 = channel.lists_address + static_cast<uint64_t>(number) * sizeof(PrpList);
+    else if (line() > kMemoryPageBytes)
+      entry.prp2 = address_of(number) + kMemoryPageBytes;
+    channel.queue.template submit<Lanes>(place, entry, static_cast<uint64_t>(slot) | (writes ? kWrites : 0), deadline,
+                                         hearing());
+    return fails || place.is_taken;
   }
 };
 

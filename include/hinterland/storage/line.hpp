@@ -82,8 +82,8 @@ HINTERLAND_FN bool claim(uint64_t& word, Line seen, Page page, uint64_t used) {
   return atomic_cas_acq_rel(word, seen.word, page << Line::kPageShift | Line::kBusy | used) == seen.word;
 }
 
-// How the read of a busy line ended. kNotBegun: the device did not take it.
-enum class Read : uint64_t { kArrived = Line::kValid, kFailed = Line::kFailed, kNotBegun = 0 };
+// How the read of a busy line ended. kNothing: the device did not take it, or it had been given up before.
+enum class Read : uint64_t { kArrived = Line::kValid, kFailed = Line::kFailed, kNothing = 0 };
 
 HINTERLAND_FN void end_read(uint64_t& word, Read read) { atomic_add_release(word, static_cast<uint64_t>(read) - Line::kBusy); }
 
@@ -94,22 +94,21 @@ HINTERLAND_FN bool begin_write(uint64_t& word, Line seen) {
   return atomic_cas_acq_rel(word, seen.word, taken) == seen.word;
 }
 
-// The read of a busy line takes too long. When the device is through with the frame, late_read() says so: then it may be
-// forgotten.
+// The read of a busy line takes too long. When the device is through with the frame, end_read() says kNothing: then the line may
+// be forgotten.
 HINTERLAND_FN void give_up_read(uint64_t& word) { atomic_or_release(word, Line::kFailed); }
-HINTERLAND_FN void late_read(uint64_t& word) { atomic_add_release(word, ~Line::kBusy + 1); }
 
-enum class Write : uint64_t { kWritten = 0, kFailed = Line::kDirty | Line::kFailed, kNotBegun = Line::kDirty };
+// kNothing: it went well, or it had been given up before, and whether the line is dirty was said then.
+enum class Write : uint64_t { kNothing = 0, kFailed = Line::kDirty | Line::kFailed, kNotBegun = Line::kDirty };
 
 // What could not be written is dirty as before. That is said first: without either flag the line could be claimed.
 HINTERLAND_FN void end_write(uint64_t& word, Write write) {
-  if (write != Write::kWritten) atomic_or_release(word, static_cast<uint64_t>(write));
+  if (write != Write::kNothing) atomic_or_release(word, static_cast<uint64_t>(write));
   atomic_add_release(word, ~Line::kWriting + 1);
 }
 
-// The same for a line that is being written. What it holds is dirty as before, and late_write() lets it be written again.
+// The same for a line that is being written. What it holds is dirty as before, and end_write() lets it be written again.
 HINTERLAND_FN void give_up_write(uint64_t& word) { atomic_or_release(word, Line::kDirty | Line::kFailed); }
-HINTERLAND_FN void late_write(uint64_t& word) { atomic_add_release(word, ~Line::kWriting + 1); }
 
 // Empties a line whose read failed, so that the page is read anew. False: somebody looks at it at this moment, or it is not
 // there.

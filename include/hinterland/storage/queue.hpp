@@ -7,17 +7,19 @@
 //
 //   1. A submission takes the next ticket by compare-and-swap, and only if the ring has room for its entry and an identifier is
 //      free at the ticket's place in the ring of free ones. So one operation takes both, and a refused try leaves nothing
-//      behind.
+//      behind. The lanes of a warp take theirs together, by one such operation.
 //   2. It writes what is known of the command, then the entry, marks the slot, and tries the tail's lock. Who has that moves
 //      the tail over all consecutive marked slots, rings, unlocks and looks again. Lock and unlock are read-modify-write
 //      operations: whoever finds the lock taken has marked its slot before the holder unlocks, so the holder's second look sees
 //      the mark. A thread that is stopped between its ticket and its mark holds back the entries behind its own, but no thread.
-//   3. Who has the completions' lock goes over all new ones, reports each, puts its identifier back and rings once at the end.
-//      Each says how far the device has read the submission ring: those slots have room again.
-//   4. A command is ended by whoever changes its state: a completion, a deadline or an abort. So it is reported once. An
+//   3. The lanes of a warp look at as many completions at once, without a lock. Who then has the completions' lock, and finds
+//      that nobody was faster, changes the states of their commands, and rings once. Each says how far the device has read the
+//      submission ring: those slots have room again. What became of the commands is seen to without the lock, and only then are
+//      their identifiers, and the memory that goes with them, free.
+//   4. A command is ended by whoever changes its state: a completion, a deadline or an abort. So its end is heard of once. An
 //      identifier whose command was given up stays taken, since the device may still answer: it is free when that completion
-//      arrives, which is counted and told apart, or when settle() says that none will. Until the one who gives a command up has
-//      reported it, its completion is kept back, so nobody hears that a command is over before he hears that it was given up.
+//      arrives, which is counted and told apart, or when settle() says that none will. A completion that comes while somebody
+//      gives its command up is left to him, so nobody hears that a command is over before he hears that it was given up.
 //
 // Words that only threads share are ordered at the GPU's scope; doorbells and completions, at the system's. Causality goes
 // through both: what one thread wrote before its mark is there for the device when another thread rings.
@@ -26,8 +28,10 @@
 // that QueueControl.
 #pragma once
 
+#include "hinterland/core/alone.hpp"
 #include "hinterland/core/atomic.hpp"
 #include "hinterland/core/system.hpp"
+#include "hinterland/core/warp.hpp"
 #include "hinterland/storage/nvme.hpp"
 
 namespace hinterland::storage {
@@ -49,33 +53,47 @@ static_assert(sizeof(QueueControl) == 5 * kLineBytes);
 
 // What is known of the command that has an identifier. A ticket is given once, so a state never comes back.
 struct Command {
-  uint64_t state;     // ticket << 2 | stage
+  uint64_t state;     // ticket << 3 | stage
   uint64_t deadline;  // ns of the caller's clock
   uint64_t user;
 
   static constexpr uint64_t kFree = 0, kInFlight = 1, kGivingUp = 2, kGivenUp = 3;
+  static constexpr uint64_t kAnswered = 4;  // while it was being given up
 
-  HINTERLAND_FN static constexpr uint64_t stage(uint64_t state) { return state & 3; }
-  HINTERLAND_FN static constexpr uint64_t ticket(uint64_t state) { return state >> 2; }
-  HINTERLAND_FN static constexpr uint64_t with(uint64_t state, uint64_t stage) { return (state & ~uint64_t{3}) | stage; }
+  HINTERLAND_FN static constexpr uint64_t stage(uint64_t state) { return state & 7; }
+  HINTERLAND_FN static constexpr uint64_t ticket(uint64_t state) { return state >> 3; }
+  HINTERLAND_FN static constexpr uint64_t with(uint64_t state, uint64_t stage) { return (state & ~uint64_t{7}) | stage; }
 };
 static_assert(sizeof(Command) == 24);
 
 inline constexpr uint64_t kNoDeadline = ~uint64_t{0};
 
 enum class Submitted {
-  kYes,     // it will be reported, once
+  kYes,     // it will be reported
   kFull,    // no room now, and nothing has changed
-  kClosed,  // the queue was aborted; it will not be reported. If that happened meanwhile, the device may have been told of it
+  kClosed,  // the queue was aborted, and nothing has changed
 };
 
-// The end of a command.
+// What there is to hear of a command: that it has completed; or that it was given up and later, perhaps, that the device is
+// through with its memory.
+enum class End { kNothing, kCompleted, kGivenUp, kLate };
+
 struct Report {
-  uint64_t user;
+  End end;
   uint16_t status;
   uint16_t identifier;  // of a command that was given up: what settle() takes
+  uint64_t user;
 };
 
+// A place in the queue for a command, which the caller of take() must then submit.
+struct Place {
+  bool is_taken;
+  uint16_t identifier;
+  uint64_t ticket;
+};
+
+// Calls with `Lanes`, which is Warp or Alone, are made by all lanes together. A handler is called with each Report by the lane
+// that it came to, and may submit.
 struct QueuePair {
   SubmissionEntry* submissions;   // [submission_size]
   CompletionEntry* completions;   // [completion_size]
@@ -113,59 +131,89 @@ struct QueuePair {
     }
   }
 
-  // `given` has no identifier yet. `user` comes back in the report.
-  HINTERLAND_FN Submitted try_submit(const SubmissionEntry& given, uint64_t user, uint64_t deadline) const {
-    if ((atomic_load(control->tail_lock) & kClosed) != 0) return Submitted::kClosed;
-    SubmissionEntry entry = given;
-    uint64_t ticket;
-    if (!take(ticket, entry.identifier)) return Submitted::kFull;
-    Command& command = commands[entry.identifier];
-    const uint64_t state = ticket << 2 | Command::kInFlight;
-    atomic_store(command.user, user);
-    atomic_store(command.deadline, deadline);
-    atomic_store_release(command.state, state);
-    const uint32_t slot = static_cast<uint32_t>(ticket) & (submission_size - 1);
-    submissions[slot] = entry;
-    atomic_store_release(marks[slot], phase_at(ticket, submission_size));
-    if (move_tail()) return Submitted::kYes;
-    // Closed since. abort() may have seen the command and reported it, or not.
-    return atomic_cas_acq_rel(command.state, state, Command::with(state, Command::kGivenUp)) == state ? Submitted::kClosed
-                                                                                                      : Submitted::kYes;
-  }
+  HINTERLAND_FN bool is_closed() const { return (atomic_load(control->tail_lock) & kClosed) != 0; }
 
-  // Passes a Report to the handler for each command that has completed; returns how many. None if another thread is at it. The
-  // handler runs with the lock of completions taken: it should be short, and may submit. `late` gets a second Report of a
-  // command that was given up: the device is through with its memory now.
-  template <class Handler, class Late>
-  HINTERLAND_FN uint32_t poll(const Handler& handler, const Late& late) const {
-    if (!is_new(atomic_load(control->completion_head))) return 0;  // thousands may look, without a write
-    if (atomic_or_acq_rel(control->completion_lock, kLocked) != 0) return 0;
-    const uint64_t first = atomic_load(control->completion_head);
-    uint64_t head = first;
-    uint32_t reported = 0;
-    for (; is_new(head); ++head) {
-      const Ended ended = complete(completions[head & (completion_size - 1)], handler, late);
-      if (ended == Ended::kNotYet) break;
-      reported += ended == Ended::kReported ? 1 : 0;
-    }
-    if (head != first) {
-      atomic_store(control->completion_head, head);
-      system_store_release(*completion_doorbell, static_cast<uint32_t>(head) & (completion_size - 1));
-    }
-    atomic_store_release(control->completion_lock, 0u);
-    return reported;
-  }
-
+  // `given` has no identifier yet. `user` comes back in reports. The handler hears of the command, as of one that was given up,
+  // if the queue is closed meanwhile: the device may have been told of it.
   template <class Handler>
+  HINTERLAND_FN Submitted try_submit(const SubmissionEntry& given, uint64_t user, uint64_t deadline,
+                                     const Handler& handler) const {
+    if (is_closed()) return Submitted::kClosed;
+    const Place place = take<Alone>(true);
+    if (!place.is_taken) return Submitted::kFull;
+    submit<Alone>(place, given, user, deadline, handler);
+    return Submitted::kYes;
+  }
+
+  // The next tickets for the lanes that ask, as many as there is room for, and the identifiers that go with them.
+  template <class Lanes>
+  HINTERLAND_FN Place take(bool asks) const {
+    const uint32_t asking = Lanes::ballot(asks);
+    const int rank = stdlib::popcount(asking & ((1u << Lanes::lane()) - 1));
+    while (asking != 0) {
+      const uint64_t head = atomic_load_acquire(control->submission_head);  // before the tickets, which are never behind it
+      const uint64_t first = Lanes::broadcast(atomic_load(control->tickets), 0);
+      const uint64_t ticket = first + static_cast<uint64_t>(rank);
+      const uint32_t free_identifier = atomic_load_acquire(free_identifiers[ticket & (completion_size - 1)]);
+      // A ring is full when one slot is left: section 4.1.
+      const bool room = static_cast<int64_t>(ticket - head) < static_cast<int64_t>(submission_size) - 1 &&
+                        phase_of(free_identifier) == phase_at(ticket, completion_size);
+      const uint32_t refused = Lanes::ballot(asks && !room);  // and all behind the first of them
+      const uint32_t taking = refused == 0 ? asking : asking & ((refused & (~refused + 1)) - 1);
+      const uint64_t before =
+          Lanes::lane() != 0 ? 0
+          : taking == 0 ? atomic_load(control->tickets)
+                        : atomic_cas_acq_rel(control->tickets, first, first + static_cast<uint64_t>(stdlib::popcount(taking)));
+      if (Lanes::broadcast(before, 0) != first) continue;
+      return {(taking >> Lanes::lane() & 1u) != 0, static_cast<uint16_t>(identifier_of(free_identifier)), ticket};
+    }
+    return {false, 0, 0};
+  }
+
+  // What try_submit() does, for the lanes that have taken a place.
+  template <class Lanes, class Handler>
+  HINTERLAND_FN void submit(const Place& place, const SubmissionEntry& given, uint64_t user, uint64_t deadline,
+                            const Handler& handler) const {
+    const uint64_t state = place.ticket << 3 | Command::kInFlight;
+    if (place.is_taken) {
+      Command& command = commands[place.identifier];
+      atomic_store(command.user, user);
+      atomic_store(command.deadline, deadline);
+      atomic_store_release(command.state, state);
+      const uint32_t slot = static_cast<uint32_t>(place.ticket) & (submission_size - 1);
+      submissions[slot] = given;
+      submissions[slot].identifier = place.identifier;
+      atomic_store_release(marks[slot], phase_at(place.ticket, submission_size));
+    }
+    Lanes::sync();
+    if (!Lanes::any(place.is_taken)) return;
+    const bool open = Lanes::lane() != 0 || move_tail();
+    // abort() may have seen the command and given it up, or not.
+    if (Lanes::any(!open) && place.is_taken) try_give_up(place.identifier, state, kHostPathError, handler);
+  }
+
+  // Takes what has completed, and passes it to the handler, which all lanes call together: the end is kNothing for those who
+  // have none. When it returns, their commands' identifiers are free. Returns how many commands have completed, those that were
+  // given up before left out. None if another thread is at it.
+  template <class Lanes = Alone, class Handler>
   HINTERLAND_FN uint32_t poll(const Handler& handler) const {
-    return poll(handler, [](const Report&) {});
+    uint32_t completed = 0;
+    for (int count = Lanes::kWidth; count == Lanes::kWidth;) {
+      const Report own = collect<Lanes>(count);
+      if (count == 0) break;
+      handler(own);
+      Lanes::sync();
+      if (own.end != End::kNothing) put(own.identifier);
+      completed += static_cast<uint32_t>(stdlib::popcount(Lanes::ballot(own.end == End::kCompleted)));
+    }
+    return completed;
   }
 
-  // Gives up what is past its deadline: reports it as kAbortedByHost. Until it is settled the device may still read and write
-  // the command's memory and, if it was a write, its blocks. Goes over all identifiers.
-  template <class Handler>
+  // Gives up what is past its deadline, with the status kAbortedByHost. Until it is settled the device may still read and write
+  // the command's memory and, if it was a write, its blocks. Goes over all identifiers. Returns how many this lane gave up.
+  template <class Lanes = Alone, class Handler>
   HINTERLAND_FN uint32_t expire(uint64_t now, const Handler& handler) const {
-    return give_up(now, kAbortedByHost, handler);
+    return give_up<Lanes>(now, kAbortedByHost, handler);
   }
 
   // Closes the queue, and gives up whatever is in flight: the device is gone, or its queues are to be deleted. Only prepare()
@@ -173,17 +221,21 @@ struct QueuePair {
   template <class Handler>
   HINTERLAND_FN uint32_t abort(uint16_t status, const Handler& handler) const {
     atomic_or_acq_rel(control->tail_lock, kClosed);
-    return give_up(kNoDeadline, status, handler);
+    return give_up<Alone>(kNoDeadline, status, handler);
   }
 
   // The device has read this command that was given up, and will not post its completion: it said so of an Abort. True if its
-  // identifier is free by that; false if the completion came, or the device was never told of the command.
-  HINTERLAND_FN bool settle(uint16_t identifier) const {
+  // identifier is free by that, and the handler has heard that the device is through; false if the completion came, the
+  // device was never told of the command, or whoever gave it up is still at it.
+  template <class Handler>
+  HINTERLAND_FN bool settle(uint16_t identifier, const Handler& handler) const {
     Command& command = commands[identifier];
     const uint64_t state = atomic_load_acquire(command.state), ticket = Command::ticket(state);
     if (Command::stage(state) != Command::kGivenUp || ticket >= atomic_load(control->tail)) return false;
+    const uint64_t user = atomic_load(command.user);
     if (atomic_cas_acq_rel(command.state, state, Command::with(state, Command::kFree)) != state) return false;
     give_back_slots(ticket + 1);
+    handler(Report{End::kLate, kAbortRequested, identifier, user});
     put(identifier);
     return true;
   }
@@ -191,20 +243,6 @@ struct QueuePair {
  private:
   static constexpr uint32_t kLocked = 1, kClosed = 2;
   static constexpr uint32_t kPhaseBit = 1u << 16;
-
-  // The next ticket, and the identifier that goes with it.
-  HINTERLAND_FN bool take(uint64_t& ticket, uint16_t& identifier) const {
-    for (;;) {
-      const uint64_t head = atomic_load_acquire(control->submission_head);  // before the tickets, which are never behind it
-      ticket = atomic_load(control->tickets);
-      const uint32_t free_identifier = atomic_load_acquire(free_identifiers[ticket & (completion_size - 1)]);
-      // A ring is full when one slot is left: section 4.1.
-      const bool room = ticket - head < submission_size - 1 && phase_of(free_identifier) == phase_at(ticket, completion_size);
-      if (!room && atomic_load(control->tickets) == ticket) return false;
-      identifier = static_cast<uint16_t>(identifier_of(free_identifier));
-      if (room && atomic_cas_acq_rel(control->tickets, ticket, ticket + 1) == ticket) return true;
-    }
-  }
 
   HINTERLAND_FN void put(uint32_t identifier) const {
     const uint64_t at = atomic_add(control->put, uint64_t{1});
@@ -240,40 +278,73 @@ struct QueuePair {
     return phase_of(system_load_acquire(entry.last)) == phase_at(position, completion_size);
   }
 
-  enum class Ended { kReported, kDropped, kNotYet };
+  // Takes up to a completion for each lane: `count`, in the device's order, of which this lane's is reported.
+  template <class Lanes>
+  HINTERLAND_FN Report collect(int& count) const {
+    const uint64_t first = Lanes::broadcast(atomic_load(control->completion_head), 0);
+    const uint64_t position = first + static_cast<uint64_t>(Lanes::lane());
+    // Beyond a lap, what is old would look new.
+    const bool is_there = static_cast<uint32_t>(Lanes::lane()) < completion_size && is_new(position);
+    const uint32_t there = Lanes::ballot(is_there);
+    count = there == Warp::kAll ? 32 : stdlib::countr_zero(~there);
+    Report own{End::kNothing, 0, 0, 0};
+    if (count == 0 || !lock_completions<Lanes>(first)) return count = 0, own;
+    const bool takes = Lanes::lane() < count;
+    const uint64_t known = takes ? complete(completions[position & (completion_size - 1)], own) : 0;
+    const uint64_t device_head = Lanes::max(known);
+    Lanes::sync();
+    if (Lanes::lane() == 0) {
+      if (device_head > atomic_load(control->device_head)) atomic_store(control->device_head, device_head);
+      give_back_slots(device_head);
+      const uint64_t head = first + static_cast<uint64_t>(count);
+      atomic_store(control->completion_head, head);
+      system_store_release(*completion_doorbell, static_cast<uint32_t>(head) & (completion_size - 1));
+      atomic_store_release(control->completion_lock, 0u);
+    }
+    return own;
+  }
 
-  template <class Handler, class Late>
-  HINTERLAND_FN Ended complete(CompletionEntry& entry, const Handler& handler, const Late& late) const {
+  // False if another has the lock, or has had it since `head` was the completions' head.
+  template <class Lanes>
+  HINTERLAND_FN bool lock_completions(uint64_t head) const {
+    bool locked = false;
+    if (Lanes::lane() == 0 && atomic_or_acq_rel(control->completion_lock, kLocked) == 0) {
+      locked = atomic_load(control->completion_head) == head;
+      if (!locked) atomic_store_release(control->completion_lock, 0u);
+    }
+    Lanes::sync();
+    return Lanes::any(locked);
+  }
+
+  // Ends the command of a completion. Returns how far the device has read the submission ring, as far as this one says.
+  HINTERLAND_FN uint64_t complete(CompletionEntry& entry, Report& own) const {
     const uint32_t last = system_load(entry.last), identifier = identifier_of(last);
     Command& command = commands[identifier < identifiers() ? identifier : 0];
     uint64_t state = identifier < identifiers() ? atomic_load_acquire(command.state) : Command::kFree;
-    while (Command::stage(state) != Command::kFree) {
-      if (Command::stage(state) == Command::kGivingUp) return Ended::kNotYet;
-      const Report report{atomic_load(command.user), status_of(last), static_cast<uint16_t>(identifier)};
-      const uint64_t before = atomic_cas_acq_rel(command.state, state, Command::with(state, Command::kFree));
+    while (Command::stage(state) != Command::kFree && Command::stage(state) != Command::kAnswered) {
+      const bool left = Command::stage(state) == Command::kGivingUp;  // to who does that
+      const uint64_t user = atomic_load(command.user);
+      const uint64_t before =
+          atomic_cas_acq_rel(command.state, state, Command::with(state, left ? Command::kAnswered : Command::kFree));
       if (before == state) {
-        read_until(submission_head_of(system_load(entry.queue)), Command::ticket(state));
-        put(identifier);
-        if (Command::stage(state) == Command::kInFlight) return handler(report), Ended::kReported;
-        atomic_add(control->late, uint64_t{1});
-        late(report);
-        return Ended::kDropped;
+        const bool in_time = Command::stage(state) == Command::kInFlight;
+        if (!in_time) atomic_add(control->late, uint64_t{1});
+        if (!left) own = {in_time ? End::kCompleted : End::kLate, status_of(last), static_cast<uint16_t>(identifier), user};
+        return read_until(submission_head_of(system_load(entry.queue)), Command::ticket(state));
       }
       state = before;  // given up or settled meanwhile
     }
     atomic_add(control->unexpected, uint64_t{1});
-    return Ended::kDropped;
+    return 0;
   }
 
   // A completion says, in 16 bits, how far the device has read. That is past the command and not before what earlier
   // completions said; a head beyond what the device was told of is not believed. settle() must not count here: it may know more
   // than this completion did when the device made it.
-  HINTERLAND_FN void read_until(uint32_t device_head, uint64_t ticket) const {
+  HINTERLAND_FN uint64_t read_until(uint32_t device_head, uint64_t ticket) const {
     const uint64_t least = max_of(atomic_load(control->device_head), ticket + 1);
     const uint64_t head = least + ((device_head - static_cast<uint32_t>(least)) & (submission_size - 1));
-    const uint64_t known = head <= atomic_load(control->tail) ? head : least;
-    atomic_store(control->device_head, known);
-    give_back_slots(known);
+    return head <= atomic_load(control->tail) ? head : least;
   }
 
   HINTERLAND_FN void give_back_slots(uint64_t head) const {
@@ -285,21 +356,32 @@ struct QueuePair {
     }
   }
 
-  template <class Handler>
+  template <class Lanes, class Handler>
   HINTERLAND_FN uint32_t give_up(uint64_t now, uint16_t status, const Handler& handler) const {
-    uint32_t reported = 0;
-    for (uint32_t identifier = 0; identifier < identifiers(); ++identifier) {
+    uint32_t given_up = 0;
+    for (uint32_t identifier = static_cast<uint32_t>(Lanes::lane()); identifier < identifiers(); identifier += Lanes::kWidth) {
       Command& command = commands[identifier];
       const uint64_t state = atomic_load_acquire(command.state);
       if (Command::stage(state) != Command::kInFlight || atomic_load(command.deadline) > now) continue;
-      // Both words are this command's if its state is still the same afterwards.
-      const uint64_t user = atomic_load(command.user);
-      if (atomic_cas_acq_rel(command.state, state, Command::with(state, Command::kGivingUp)) != state) continue;
-      handler(Report{user, status, static_cast<uint16_t>(identifier)});
-      atomic_store_release(command.state, Command::with(state, Command::kGivenUp));
-      ++reported;
+      given_up += try_give_up(static_cast<uint16_t>(identifier), state, status, handler) ? 1 : 0;
     }
-    return reported;
+    return given_up;
+  }
+
+  // Gives up the command that was in flight in this state, unless it has ended since.
+  template <class Handler>
+  HINTERLAND_FN bool try_give_up(uint16_t identifier, uint64_t state, uint16_t status, const Handler& handler) const {
+    Command& command = commands[identifier];
+    const uint64_t user = atomic_load(command.user);  // this command's, if its state is still the same afterwards
+    const uint64_t giving_up = Command::with(state, Command::kGivingUp);
+    if (atomic_cas_acq_rel(command.state, state, giving_up) != state) return false;
+    handler(Report{End::kGivenUp, status, identifier, user});
+    if (atomic_cas_acq_rel(command.state, giving_up, Command::with(state, Command::kGivenUp)) != giving_up) {
+      atomic_store_release(command.state, Command::with(state, Command::kFree));
+      handler(Report{End::kLate, status, identifier, user});
+      put(identifier);
+    }
+    return true;
   }
 };
 

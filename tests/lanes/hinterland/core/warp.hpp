@@ -43,8 +43,9 @@ class Lanes {
     HINTERLAND_TSAN(__tsan_acquire(&lanes.caller_));
   }
 
+  // Each thread has a warp of its own.
   HINTERLAND_UNSEEN static Lanes& current() {
-    static Lanes lanes;
+    static thread_local Lanes lanes;
     return lanes;
   }
 
@@ -175,6 +176,19 @@ struct Warp {
     T sum{};
     for (const uint64_t bits : Lanes::current().exchange(bits_of(value))) sum += value_of<T>(bits);
     return sum;
+  }
+
+  template <class T>
+  static T max(T value) {
+    for (const uint64_t bits : Lanes::current().exchange(bits_of(value))) value = max_of(value, value_of<T>(bits));
+    return value;
+  }
+
+  static uint32_t same(uint64_t value) {
+    uint32_t found = 0;
+    const auto& all = Lanes::current().exchange(value);
+    for (int i = 0; i < kWidth; ++i) found |= static_cast<uint32_t>(all[i] == value) << i;
+    return found;
   }
 
   template <class T>

@@ -1,0 +1,150 @@
+// The Store (source.hpp) behind queue pairs, for both processors: a cache, whose lines come through `num_channels` channels. All are
+// plain words that the host fills in. Cache and queues' own words lie in the memory of the processor that reads; the rings, the
+// doorbells and, where frames are not, the staged lines where the device reaches them.
+//
+// A warp uses the channel of its multiprocessor, and the next ones where that is full. What it polls goes round all of them, since
+// those who asked for a line need not be there any more when it comes.
+#pragma once
+
+#include "hinterland/storage/device.hpp"
+
+#if !HINTERLAND_ON_GPU
+#include <atomic>
+#include <chrono>
+#include <thread>
+#endif
+
+namespace hinterland::storage {
+
+// What the threads of a store share; zero at first.
+struct StoreControl {
+  uint64_t status;  // of the first error: its page << 16 | the command's status; 0 if there was none
+  int64_t padding0[15];
+  uint64_t expired;  // when deadlines were last looked at
+  int64_t padding1[15];
+  uint64_t reads, writes;  // lines that the device was told to read and write
+  int64_t padding2[14];
+};
+
+namespace here {
+
+// Of this processor, in ns.
+HINTERLAND_FN uint64_t now() {
+#if HINTERLAND_ON_GPU
+  uint64_t now;
+  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+  return now;
+#else
+  return static_cast<uint64_t>(std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1));
+#endif
+}
+
+// A number that those have in common who share a multiprocessor; or each thread's own.
+HINTERLAND_FN uint32_t number() {
+#if HINTERLAND_ON_GPU
+  uint32_t number;
+  asm volatile("mov.u32 %0, %%smid;" : "=r"(number));
+  return number;
+#else
+  static std::atomic<uint32_t> numbers;
+  static thread_local const uint32_t number = numbers.fetch_add(1, std::memory_order_relaxed);
+  return number;
+#endif
+}
+
+// Lets others work: a GPU's warp sleeps up to 2^round ns, about a microsecond at the most.
+HINTERLAND_FN void pause([[maybe_unused]] uint32_t round) {
+#if HINTERLAND_ON_GPU
+  asm volatile("nanosleep.u32 %0;" ::"r"(1u << min_of(round, 10u)));
+#else
+  std::this_thread::yield();
+#endif
+}
+
+}  // namespace here
+
+template <class Data>
+struct PageStore {
+  using Pages = Cache<Clock>;
+
+  Pages cache;
+  BlockRange blocks;
+  const Channel* channels;
+  int64_t num_channels;
+  StoreControl* control;
+  int64_t timeout_ns;  // of a command; who waits gives up after twice that
+
+  template <class Lanes>
+  HINTERLAND_FN Found try_hold(bool asks, Page page) const {
+    Found found{Try::kWait, -1};
+    if (asks) found = cache.try_hold(page);
+    const bool missing = asks && found.slot < 0;
+    if (!Lanes::any(missing)) return found;
+    const Found started = start<Lanes>(missing, page, true);
+    return missing ? started : found;
+  }
+
+  template <class Lanes>
+  HINTERLAND_FN void prefetch(bool asks, Page page) const {
+    start<Lanes>(asks, page, false);
+  }
+
+  HINTERLAND_FN void release(int64_t slot) const { storage::release(cache.words[slot]); }
+  HINTERLAND_FN const char* frame(int64_t slot) const { return cache.frame(slot); }
+  HINTERLAND_FN uint32_t status(int64_t slot) const { return cache.status(slot); }
+  HINTERLAND_FN int line_shift() const { return stdlib::countr_zero(static_cast<uint64_t>(cache.line_bytes)); }
+
+  template <class Lanes>
+  HINTERLAND_APART bool progress(uint32_t round, uint64_t until) const {
+    const uint64_t now = here::now();
+    const bool ended = device((here::number() + round) % num_channels, 0).template poll<Lanes>() != 0;
+    if (Lanes::any(Lanes::lane() == 0 && is_due(now)))
+      for (int64_t channel = 0; channel < num_channels; ++channel) device(channel, 0).template expire<Lanes>(now);
+    if (!ended && Lanes::lane() == 0) here::pause(round);
+    Lanes::sync();
+    return !Lanes::any(now >= until);
+  }
+  HINTERLAND_FN uint64_t until() const { return here::now() + 2 * static_cast<uint64_t>(timeout_ns); }
+
+  HINTERLAND_FN void fail(Page page, uint32_t status) const { atomic_cas(control->status, uint64_t{0}, page << 16 | status); }
+  HINTERLAND_FN bool failed() const { return atomic_load(control->status) != 0; }
+
+  // By one thread, when nobody else reads or asks: has every dirty line written, and waits for it. False: some could not be.
+  HINTERLAND_FN PageDevice<Pages, Data> device(int64_t channel, uint64_t deadline) const {
+    return {cache, channels[channel], blocks, deadline};
+  }
+
+ private:
+  // Asks the device for pages that were not there; by another's doing they may be now.
+  template <class Lanes>
+  HINTERLAND_APART Found start(bool asks, Page page, bool holds) const {
+    Requests requests;
+    Found found{Try::kWait, -1};
+    if (asks && !failed()) found = holds ? cache.try_hold(page, requests) : cache.prefetch(page, requests);
+    if (!Lanes::any(requests.reads || requests.writes)) return found;
+    const uint32_t reading = Lanes::ballot(requests.reads), writing = Lanes::ballot(requests.writes);
+    const uint64_t deadline = here::now() + static_cast<uint64_t>(timeout_ns);
+    for (int64_t i = 0; i < num_channels && Lanes::any(requests.reads || requests.writes); ++i)
+      device((here::number() + i) % num_channels, deadline).template begin<Lanes>(requests);
+    count<Lanes>(control->reads, reading & ~Lanes::ballot(requests.reads));
+    count<Lanes>(control->writes, writing & ~Lanes::ballot(requests.writes));
+    if (requests.writes) cache.not_begun(requests.written_slot, true);
+    if (!requests.reads) return found;
+    cache.not_begun(requests.read_slot, false);
+    return {Try::kRefused, -1};
+  }
+
+  template <class Lanes>
+  HINTERLAND_FN static void count(uint64_t& counter, uint32_t lanes) {
+    if (lanes != 0 && Lanes::lane() == 0) atomic_add(counter, static_cast<uint64_t>(stdlib::popcount(lanes)));
+  }
+
+  // One of all who wait looks at deadlines, and that now and then: each look goes over all identifiers.
+  HINTERLAND_FN bool is_due(uint64_t now) const {
+    const uint64_t before = atomic_load(control->expired);
+    const int64_t passed = static_cast<int64_t>(now - before);
+    return passed > timeout_ns / 8 && atomic_cas(control->expired, before, now) == before;
+  }
+};
+
+}  // namespace hinterland::storage

@@ -1,0 +1,243 @@
+// Arrays on storage, as a source (memory/source.hpp): kernels read them through a cache of lines, element by element.
+//
+// An array lies at a byte position of the page space that it shares with others, a multiple of its element's size and not 0, which
+// is what ArrayWords::home says in place of an address; ArrayWords::store is the Store. A line is a page, and a power of two.
+//
+// Nobody waits while he holds a line, so all get on however few lines there are (Mailthody 2022 has threads hold what they have
+// while they wait for the rest, which deadlocks in a cache smaller than the lines in flight). A read goes round by round. In each,
+// of the lanes that want the same page one asks for it, without waiting; whoever finds his line takes his element, and the line is
+// released; only then does anybody wait, and lanes vote anew on who is left. The first round asks for all that is wanted, so
+// that all of it is on its way before the first of it is waited for.
+//
+// What cannot be had ends in the Store's status word, which the host looks at. From then on what is not in the cache reads as
+// zero, and nobody waits.
+//
+// A Store has, with `Lanes` being Warp, or Alone for a lane that the others do not wait for:
+//
+//   try_hold<Lanes>(asks, page)    Found, for the lanes that ask, as Cache::try_hold() says; all lanes call it together
+//   prefetch<Lanes>(asks, page)    the same, but holds nothing
+//   release(slot)                  by who holds it
+//   frame(slot), status(slot)      where its page lies; why it does not
+//   line_shift()                   log2 of a line's bytes
+//   progress<Lanes>(round, until)  sees to it that transfers end, and waits a little, more in later rounds; all lanes together,
+//                                  and nobody may hold a line. False: it is later than `until`
+//   until()                        when a wait that begins now should end
+//   fail(page, status), failed()   the status word: the first error stays
+#pragma once
+
+#include "hinterland/core/alone.hpp"
+#include "hinterland/memory/source.hpp"
+#include "hinterland/storage/cache.hpp"
+#include "hinterland/storage/nvme.hpp"
+
+namespace hinterland::storage {
+
+template <class T, class Store>
+class RunReader;
+
+template <class T, class Store>
+struct Stored {
+  using Element = T;
+
+  uint64_t home;  // the byte position of the first element
+  const Store* store;
+
+  HINTERLAND_FN Stored(const memory::ArrayWords& words, int64_t /*count*/)
+      : home(reinterpret_cast<uintptr_t>(words.home)), store(static_cast<const Store*>(words.store)) {}
+
+  template <int kCount, class Meter>
+  HINTERLAND_FN void read(const int64_t (&at)[kCount], T (&to)[kCount], Meter& meter) const {
+    const uint32_t missing = try_read<Warp>(at, to);
+    if (Warp::any(missing != 0)) {
+      for (int k = 0; k < kCount; ++k) {
+        const bool waits = (missing >> k & 1u) != 0;
+        if (!Warp::any(waits)) continue;
+        const T found = wait<Warp>(*this, waits ? at[k] : memory::kNowhere);
+        if (waits) to[k] = found;
+      }
+    }
+    count_reads(at, meter);
+  }
+
+  HINTERLAND_FN T read_alone(int64_t at) const {
+    const int64_t wanted[] = {at};
+    T found[1];
+    return try_read<Alone>(wanted, found) == 0 ? found[0] : wait<Alone>(*this, at);
+  }
+
+  template <class Meter>
+  HINTERLAND_FN T read_alone(int64_t at, Meter& meter) const {
+    const int64_t all[] = {at};
+    count_reads(all, meter);
+    return read_alone(at);
+  }
+
+  // For a lane alone that reads a run in order.
+  HINTERLAND_FN RunReader<T, Store> reader(int64_t begin, int64_t end) const { return {*this, begin, end}; }
+
+  // Has the lines of a run read, as far as there is room for them now.
+  HINTERLAND_FN void prefetch(int64_t begin, int64_t end) const {
+    if (begin >= end) return;
+    for (Page page = page_of(begin); page <= page_of(end - 1); ++page) store->template prefetch<Alone>(true, page);
+  }
+
+  // As if it lay in memory: by sectors and lines of its position. What moves from storage the Store counts.
+  template <int kCount, class Meter>
+  HINTERLAND_FN void count_reads(const int64_t (&at)[kCount], Meter& meter) const {
+    if constexpr (Meter::kCounts)
+      for (int k = 0; k < kCount; ++k) meter.count(at[k] == memory::kNowhere ? nullptr : place(at[k]), false);
+  }
+  template <class Meter>
+  HINTERLAND_FN void count_run(int64_t begin, int64_t end, Meter& meter) const {
+    if constexpr (Meter::kCounts) meter.count_run(place(begin), place(end), end - begin, false);
+  }
+
+  HINTERLAND_FN memory::Span span(int64_t begin, int64_t end) const {
+    if constexpr (Warp::kWidth == 1) return {begin, end};
+    return {begin - static_cast<int64_t>(position(begin) % kLineBytes / sizeof(T)), end};
+  }
+
+  HINTERLAND_FN uint64_t position(int64_t at) const { return home + static_cast<uint64_t>(at) * sizeof(T); }
+  HINTERLAND_FN Page page_of(int64_t at) const { return position(at) >> store->line_shift(); }
+
+ private:
+  static constexpr Page kNoPage = ~Page{0};
+
+  HINTERLAND_FN const void* place(int64_t at) const { return reinterpret_cast<const void*>(position(at)); }
+
+  // A round: to[k] = element at[k] where its line is there. Returns a bit for each k that is missing.
+  template <class Lanes, int kCount>
+  HINTERLAND_FN uint32_t try_read(const int64_t (&at)[kCount], T (&to)[kCount]) const {
+    const int shift = store->line_shift();
+    int64_t slots[kCount], held[kCount];
+    Page last = kNoPage;  // whose slot this lane has
+    int64_t slot = -1;
+    for (int k = 0; k < kCount; ++k) {
+      const bool asks = at[k] != memory::kNowhere;
+      const Page page = asks ? position(at[k]) >> shift : kNoPage;
+      held[k] = -1;
+      if (k == 0 || Lanes::any(asks && page != last)) {  // else all are still in the lines that they have
+        const int leader = stdlib::countr_zero(Lanes::same(page));
+        const Found found = store->template try_hold<Lanes>(asks && leader == Lanes::lane(), page);
+        if (found.outcome == Try::kFailed) store->fail(page, store->status(found.slot));
+        if (found.outcome == Try::kHeld) held[k] = found.slot;
+        slot = Lanes::broadcast(held[k], leader);
+        last = page;
+      }
+      slots[k] = asks ? slot : -1;
+    }
+    Lanes::sync();  // who holds a line has seen that it is there
+    uint32_t missing = 0;
+    for (int k = 0; k < kCount; ++k) {
+      to[k] = T{};
+      if (slots[k] >= 0) to[k] = *reinterpret_cast<const T*>(within(slots[k], at[k], shift));
+      if (at[k] != memory::kNowhere && slots[k] < 0) missing |= 1u << k;
+    }
+    Lanes::sync();  // and all have read in it
+    for (int k = 0; k < kCount; ++k)
+      if (held[k] >= 0) store->release(held[k]);
+    return missing;
+  }
+
+  HINTERLAND_FN const char* within(int64_t slot, int64_t at, int shift) const {
+    return store->frame(slot) + (position(at) & ((uint64_t{1} << shift) - 1));
+  }
+
+  // The element at `at`, for the lanes that want one, whose first round is over.
+  template <class Lanes>
+  HINTERLAND_APART static T wait(Stored source, int64_t at) {
+    T found[1] = {T{}};
+    int64_t wanted[] = {at};
+    const uint64_t until = source.store->until();
+    for (uint32_t round = 0; Lanes::any(wanted[0] != memory::kNowhere); ++round) {
+      if (Lanes::any(source.store->failed())) return found[0];
+      if (!source.store->template progress<Lanes>(round, until)) {
+        if (wanted[0] != memory::kNowhere) source.store->fail(source.page_of(wanted[0]), kAbortedByHost);
+        continue;
+      }
+      T now[1];
+      if (source.try_read<Lanes>(wanted, now) != 0 || wanted[0] == memory::kNowhere) continue;
+      found[0] = now[0];
+      wanted[0] = memory::kNowhere;
+    }
+    return found[0];
+  }
+
+  friend class RunReader<T, Store>;
+};
+
+// Reads elements of a run for a lane alone: up to kMost of them are copied at once, under one hold, and the lines that follow are
+// asked for before they are wanted.
+template <class T, class Store>
+class RunReader {
+ public:
+  HINTERLAND_FN RunReader(const Stored<T, Store>& source, int64_t begin, int64_t end)
+      : source_(source), end_(end), asked_(begin) {}
+
+  HINTERLAND_FN T read_alone(int64_t at) {
+    if (static_cast<uint64_t>(at - first_) >= static_cast<uint64_t>(count_)) [[unlikely]]
+      fill(at);
+    return held_[at - first_];
+  }
+
+  template <class Meter>
+  HINTERLAND_FN T read_alone(int64_t at, Meter& meter) {
+    const int64_t all[] = {at};
+    source_.count_reads(all, meter);
+    return read_alone(at);
+  }
+
+ private:
+  static constexpr int64_t kMost = 64, kLinesAhead = 8;
+
+  HINTERLAND_APART void fill(int64_t at) {
+    const Store& store = *source_.store;
+    const int shift = store.line_shift();
+    const int64_t line = (int64_t{1} << shift) / static_cast<int64_t>(sizeof(T));
+    const int64_t within = static_cast<int64_t>(source_.position(at) & ((uint64_t{1} << shift) - 1)) / static_cast<int64_t>(sizeof(T));
+    first_ = at;
+    count_ = min_of(min_of(kMost, end_ - at), line - within);
+    const int64_t ahead = min_of(end_, at - within + kLinesAhead * line);
+    if (ahead - asked_ >= kLinesAhead / 2 * line || (ahead == end_ && asked_ < end_)) {
+      source_.prefetch(max_of(asked_, at), ahead);
+      asked_ = ahead;
+    }
+    const uint64_t until = store.until();
+    for (uint32_t round = 0; !try_fill(); ++round) {
+      if (store.failed()) {
+        for (int64_t i = 0; i < count_; ++i) held_[i] = T{};
+        return;
+      }
+      if (!store.template progress<Alone>(round, until)) store.fail(source_.page_of(at), kAbortedByHost);
+    }
+  }
+
+  HINTERLAND_FN bool try_fill() {
+    const Store& store = *source_.store;
+    const Page page = source_.page_of(first_);
+    const Found found = store.template try_hold<Alone>(true, page);
+    if (found.outcome == Try::kFailed) store.fail(page, store.status(found.slot));
+    if (found.outcome != Try::kHeld) return false;
+    const auto* const from = reinterpret_cast<const T*>(source_.within(found.slot, first_, store.line_shift()));
+    for (int64_t i = 0; i < count_; ++i) held_[i] = from[i];
+    store.release(found.slot);
+    return true;
+  }
+
+  Stored<T, Store> source_;
+  int64_t end_, asked_;  // all of the run before `asked_` was asked for
+  int64_t first_ = 0, count_ = 0;
+  T held_[kMost];
+};
+
+// Arrays on storage. Those that are read whole lie in memory.
+template <class StoreType>
+struct OnStorage {
+  using Meter = memory::Meter;
+  template <class T>
+  using Whole = memory::Pointer<T>;
+  template <class T>
+  using Large = Stored<T, StoreType>;
+};
+
+}  // namespace hinterland::storage
