@@ -44,6 +44,7 @@ if [ "$sanitizers" = thread ]; then
   look nothing no_race_of_lanes -DRACE=nothing "${lanes[@]}" tests/lanes/race.cpp
   look nothing queue -I include -pthread tests/storage/queue.cpp
   look nothing device -DWRITES=false -I include -pthread tests/storage/device.cpp
+  look nothing source -I include -pthread tests/storage/source_lanes.cpp
   running=()
   for program in $(grep -rl --include='*_lanes.cpp' 'int main()' tests); do
     [ ${#running[@]} -lt 2 ] || { wait "${running[0]}"; running=("${running[@]:1}"); }

@@ -16,7 +16,7 @@
 
 namespace hinterland::native {
 
-HINTERLAND_STRUCT(memory::ArrayWords, home, kept, slots);
+HINTERLAND_STRUCT(memory::ArrayWords, home, kept, slots, store);
 HINTERLAND_STRUCT(graph::Offsets, at, bytes);
 HINTERLAND_STRUCT(graph::GraphWords, num_vertices, num_edges, edge_bytes, offsets, edges, weights, heads, heads_per_vertex,
                   num_isolated, packed, packed_offsets, packed_end, metered);

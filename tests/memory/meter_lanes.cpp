@@ -55,7 +55,7 @@ int main() {
   // The second page is kept, and no longer at home.
   std::vector<int32_t> kept(home + memory::kPageElements, home + 2 * memory::kPageElements), slots{-1, 0, -1};
   for (int64_t i = memory::kPageElements; i < 2 * memory::kPageElements; ++i) home[i] = -1;
-  const memory::Paged<int32_t> paged({home, kept.data(), slots.data()}, kCount);
+  const memory::Paged<int32_t> paged({home, kept.data(), slots.data(), nullptr}, kCount);
   const int64_t page = memory::kPageElements;
 
   bool right = true;

@@ -10,8 +10,8 @@ template <class Graph, class List, class Values, class Counts>
 HINTERLAND_FN double sum_over_list(const Graph& graph, int64_t vertex, const List& list, const Values& values, Counts& counts) {
   double sum = 0;
   if constexpr (requires { graph.edges; }) {
-    const auto edges = graph.edges;
-    edges.count_run(list.begin, list.end, counts.meter);
+    auto edges = graph.edges.reader(list.begin, list.end);
+    graph.edges.count_run(list.begin, list.end, counts.meter);
     for (int64_t i = list.begin; i < list.end; ++i) {
       const auto to = edges.read_alone(i);
       if (graph.has(to)) [[likely]]

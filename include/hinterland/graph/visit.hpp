@@ -40,13 +40,14 @@ HINTERLAND_FN void visit_chunks(const Csr<Edge, Weight, Sources>& graph, const L
     const int64_t end = lists.begin + to;
     if constexpr (requires { visitor.run(graph, vertex, Piece{}, counts); })
       return visitor.run(graph, vertex, Piece{lists.begin + from, end}, counts);
-    const auto edges = graph.edges;
-    edges.count_run(lists.begin + from, end, counts.meter);
+    auto edges = graph.edges.reader(lists.begin + from, end);
+    [[maybe_unused]] auto weights = graph.weights.reader(lists.begin + from, end);
+    graph.edges.count_run(lists.begin + from, end, counts.meter);
     if constexpr (Graph::kWeighted) graph.weights.count_run(lists.begin + from, end, counts.meter);
     for (int64_t i = lists.begin + from; i < end; ++i) {
       if (vertex < 0) __builtin_unreachable();  // so that no visitor asks whether the edge is there
       EdgeBatch<Edge, Weight> batch{{vertex}, {edges.read_alone(i)}, {}};
-      if constexpr (Graph::kWeighted) batch.weight[0] = graph.weights.read_alone(i);
+      if constexpr (Graph::kWeighted) batch.weight[0] = weights.read_alone(i);
       if (!graph.has(batch.to[0])) [[unlikely]]
         counts.bad = min_of(counts.bad, vertex);
       else
@@ -113,7 +114,7 @@ HINTERLAND_FN void look_through(const Csr<Edge, Weight, Sources>& graph, int64_t
                                 const Look& look, Counts& counts) {
   counts.meter.begin_run();
   if constexpr (Warp::kWidth == 1) {
-    const auto edges = graph.edges;
+    auto edges = graph.edges.reader(from, end);
     for (int64_t i = from; i < end; ++i) {
       int64_t to[] = {edges.read_alone(i, counts.meter)};
       if (!graph.has(to[0])) [[unlikely]]

@@ -1,11 +1,14 @@
 // Sources: what kernels read large arrays through, wherever these lie (DESIGN: "a kernel never knows where a row lives"). A source is
-// a small value with three calls, and no address among them:
+// a small value with four calls, and no address among them:
 //
 //   read(at, to, meter)   elements at[k] to to[k], for all k at once: all are asked for, and then waited for once. kNowhere asks for
 //                         nothing, and gives zero. All lanes of a warp call it together.
 //   read_alone(at)        one element, for a lane that the others do not wait for.
 //   span(begin, end)      how a warp reads a run of elements: from the cache line on that holds the first, so that each of its
 //                         requests begins on a line (merged and aligned access, Min 2022, listing 2.2).
+//
+//   reader(begin, end)    what one lane reads a run by, in order, with read_alone(at): the source itself, or something that copies
+//                         several elements at once. The lane makes it, and has no other use of it.
 //
 // and for whoever has the meter count in another order than it reads, because lines are read again and again, or a lane reads a
 // whole run: count_reads(at, meter), which counts what read() would, and count_run(begin, end, meter). prefetch() asks a CPU for
@@ -37,6 +40,7 @@ struct ArrayWords {
   const void* home;      // null where the array is not there
   const void* kept;      // the pages of it that the GPU keeps, one after another; null where none is
   const int32_t* slots;  // which of them each page is, or -1
+  void* store;           // of an array on storage (storage/source.hpp), and `home` is its position there; else null
 };
 
 // An array in any memory that this processor can load from: its own, a peer GPU's, or mapped host memory.
@@ -49,6 +53,7 @@ struct Pointer {
   HINTERLAND_FN explicit Pointer(const void* base, int64_t /*count*/ = 0) : base(static_cast<const T*>(base)) {}
 
   HINTERLAND_FN T read_alone(int64_t at) const { return base[at]; }
+  HINTERLAND_FN Pointer reader(int64_t /*begin*/, int64_t /*end*/) const { return *this; }
 #if !HINTERLAND_ON_GPU
   void prefetch(int64_t at) const { __builtin_prefetch(base + at); }
 #endif
@@ -91,6 +96,8 @@ struct Paged {
     count_reads(all, meter);
     return read_alone(at);
   }
+
+  HINTERLAND_FN Paged reader(int64_t /*begin*/, int64_t /*end*/) const { return *this; }
 
   template <int kCount, class Meter>
   HINTERLAND_FN void read(const int64_t (&at)[kCount], T (&to)[kCount], Meter& meter) const {

@@ -9,8 +9,8 @@
 #include "hinterland/storage/device.hpp"
 
 #if !HINTERLAND_ON_GPU
-#include <atomic>
 #include <chrono>
+#include <functional>
 #include <thread>
 #endif
 
@@ -46,18 +46,17 @@ HINTERLAND_FN uint32_t number() {
   asm volatile("mov.u32 %0, %%smid;" : "=r"(number));
   return number;
 #else
-  static std::atomic<uint32_t> numbers;
-  static thread_local const uint32_t number = numbers.fetch_add(1, std::memory_order_relaxed);
-  return number;
+  return static_cast<uint32_t>(std::hash<std::thread::id>()(std::this_thread::get_id()));
 #endif
 }
 
-// Lets others work: a GPU's warp sleeps up to 2^round ns, about a microsecond at the most.
-HINTERLAND_FN void pause([[maybe_unused]] uint32_t round) {
+// Lets others work: a GPU's warp sleeps up to 2^round ns, about a microsecond at the most; a CPU's thread gives way, and after a
+// while sleeps, so that it does not take the processor from those that it waits for.
+HINTERLAND_FN void pause(uint32_t round) {
 #if HINTERLAND_ON_GPU
   asm volatile("nanosleep.u32 %0;" ::"r"(1u << min_of(round, 10u)));
 #else
-  std::this_thread::yield();
+  round < 32 ? std::this_thread::yield() : std::this_thread::sleep_for(std::chrono::microseconds(20));
 #endif
 }
 
@@ -74,19 +73,16 @@ struct PageStore {
   StoreControl* control;
   int64_t timeout_ns;  // of a command; who waits gives up after twice that
 
+  HINTERLAND_FN Found try_hold(Page page) const { return cache.try_hold(page); }
+
   template <class Lanes>
-  HINTERLAND_FN Found try_hold(bool asks, Page page) const {
-    Found found{Try::kWait, -1};
-    if (asks) found = cache.try_hold(page);
-    const bool missing = asks && found.slot < 0;
-    if (!Lanes::any(missing)) return found;
-    const Found started = start<Lanes>(missing, page, true);
-    return missing ? started : found;
+  HINTERLAND_FN Found start(bool asks, Page page) const {
+    return ask<Lanes>(asks, page, true);
   }
 
   template <class Lanes>
   HINTERLAND_FN void prefetch(bool asks, Page page) const {
-    start<Lanes>(asks, page, false);
+    ask<Lanes>(asks, page, false);
   }
 
   HINTERLAND_FN void release(int64_t slot) const { storage::release(cache.words[slot]); }
@@ -97,9 +93,9 @@ struct PageStore {
   template <class Lanes>
   HINTERLAND_APART bool progress(uint32_t round, uint64_t until) const {
     const uint64_t now = here::now();
-    const bool ended = device((here::number() + round) % num_channels, 0).template poll<Lanes>() != 0;
+    const bool ended = device(channel<Lanes>(round), 0).template poll<Lanes>() != 0;
     if (Lanes::any(Lanes::lane() == 0 && is_due(now)))
-      for (int64_t channel = 0; channel < num_channels; ++channel) device(channel, 0).template expire<Lanes>(now);
+      for (int64_t i = 0; i < num_channels; ++i) device(i, 0).template expire<Lanes>(now);
     if (!ended && Lanes::lane() == 0) here::pause(round);
     Lanes::sync();
     return !Lanes::any(now >= until);
@@ -109,15 +105,20 @@ struct PageStore {
   HINTERLAND_FN void fail(Page page, uint32_t status) const { atomic_cas(control->status, uint64_t{0}, page << 16 | status); }
   HINTERLAND_FN bool failed() const { return atomic_load(control->status) != 0; }
 
-  // By one thread, when nobody else reads or asks: has every dirty line written, and waits for it. False: some could not be.
   HINTERLAND_FN PageDevice<Pages, Data> device(int64_t channel, uint64_t deadline) const {
     return {cache, channels[channel], blocks, deadline};
   }
 
  private:
-  // Asks the device for pages that were not there; by another's doing they may be now.
+  // The same for all lanes: this multiprocessor's own, and those after it.
   template <class Lanes>
-  HINTERLAND_APART Found start(bool asks, Page page, bool holds) const {
+  HINTERLAND_FN int64_t channel(int64_t after) const {
+    return (Lanes::broadcast(here::number(), 0) + after) % num_channels;
+  }
+
+  // Asks the device for pages that are not there.
+  template <class Lanes>
+  HINTERLAND_APART Found ask(bool asks, Page page, bool holds) const {
     Requests requests;
     Found found{Try::kWait, -1};
     if (asks && !failed()) found = holds ? cache.try_hold(page, requests) : cache.prefetch(page, requests);
@@ -125,7 +126,7 @@ struct PageStore {
     const uint32_t reading = Lanes::ballot(requests.reads), writing = Lanes::ballot(requests.writes);
     const uint64_t deadline = here::now() + static_cast<uint64_t>(timeout_ns);
     for (int64_t i = 0; i < num_channels && Lanes::any(requests.reads || requests.writes); ++i)
-      device((here::number() + i) % num_channels, deadline).template begin<Lanes>(requests);
+      device(channel<Lanes>(i), deadline).template begin<Lanes>(requests);
     count<Lanes>(control->reads, reading & ~Lanes::ballot(requests.reads));
     count<Lanes>(control->writes, writing & ~Lanes::ballot(requests.writes));
     if (requests.writes) cache.not_begun(requests.written_slot, true);

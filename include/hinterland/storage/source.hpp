@@ -14,8 +14,9 @@
 //
 // A Store has, with `Lanes` being Warp, or Alone for a lane that the others do not wait for:
 //
-//   try_hold<Lanes>(asks, page)    Found, for the lanes that ask, as Cache::try_hold() says; all lanes call it together
-//   prefetch<Lanes>(asks, page)    the same, but holds nothing
+//   try_hold(page)                 Found, as Cache::try_hold() says; of a page that is not there, kWait
+//   start<Lanes>(asks, page)       the same for the lanes that ask, and has the page read; all lanes call it together
+//   prefetch<Lanes>(asks, page)    has it read, and holds nothing
 //   release(slot)                  by who holds it
 //   frame(slot), status(slot)      where its page lies; why it does not
 //   line_shift()                   log2 of a line's bytes
@@ -49,12 +50,10 @@ struct Stored {
   HINTERLAND_FN void read(const int64_t (&at)[kCount], T (&to)[kCount], Meter& meter) const {
     const uint32_t missing = try_read<Warp>(at, to);
     if (Warp::any(missing != 0)) {
-      for (int k = 0; k < kCount; ++k) {
-        const bool waits = (missing >> k & 1u) != 0;
-        if (!Warp::any(waits)) continue;
-        const T found = wait<Warp>(*this, waits ? at[k] : memory::kNowhere);
-        if (waits) to[k] = found;
-      }
+      Rest<kCount> rest{missing, {}, {}};
+      for (int k = 0; k < kCount; ++k) rest.at[k] = at[k], rest.to[k] = to[k];
+      rest = wait<Warp>(*this, rest);
+      for (int k = 0; k < kCount; ++k) to[k] = rest.to[k];
     }
     count_reads(at, meter);
   }
@@ -62,7 +61,8 @@ struct Stored {
   HINTERLAND_FN T read_alone(int64_t at) const {
     const int64_t wanted[] = {at};
     T found[1];
-    return try_read<Alone>(wanted, found) == 0 ? found[0] : wait<Alone>(*this, at);
+    if (try_read<Alone>(wanted, found) == 0) return found[0];
+    return wait<Alone>(*this, Rest<1>{1, {at}, {}}).to[0];
   }
 
   template <class Meter>
@@ -105,22 +105,36 @@ struct Stored {
 
   HINTERLAND_FN const void* place(int64_t at) const { return reinterpret_cast<const void*>(position(at)); }
 
-  // A round: to[k] = element at[k] where its line is there. Returns a bit for each k that is missing.
+  // What a lane has read and what it has not: a bit of `missing` for each k.
+  template <int kCount>
+  struct Rest {
+    uint32_t missing;
+    int64_t at[kCount];
+    T to[kCount];
+  };
+
+  // to[k] = element at[k] where its line is there. Returns what is missing.
   template <class Lanes, int kCount>
   HINTERLAND_FN uint32_t try_read(const int64_t (&at)[kCount], T (&to)[kCount]) const {
+    return try_read<Lanes>(at, to, [&](bool asks, Page page) { return asks ? store->try_hold(page) : Found{Try::kWait, -1}; });
+  }
+
+  // The same, where try_hold(asks, page) is called by all lanes together.
+  template <class Lanes, int kCount, class TryHold>
+  HINTERLAND_FN uint32_t try_read(const int64_t (&at)[kCount], T (&to)[kCount], const TryHold& try_hold) const {
     const int shift = store->line_shift();
-    int64_t slots[kCount], held[kCount];
+    int32_t slots[kCount],
+        held[kCount];     // a cache has fewer than 2^31 lines, and numbers of 64 bits would not stay in registers
     Page last = kNoPage;  // whose slot this lane has
-    int64_t slot = -1;
+    int32_t slot = -1;
     for (int k = 0; k < kCount; ++k) {
       const bool asks = at[k] != memory::kNowhere;
       const Page page = asks ? position(at[k]) >> shift : kNoPage;
       held[k] = -1;
       if (k == 0 || Lanes::any(asks && page != last)) {  // else all are still in the lines that they have
         const int leader = stdlib::countr_zero(Lanes::same(page));
-        const Found found = store->template try_hold<Lanes>(asks && leader == Lanes::lane(), page);
-        if (found.outcome == Try::kFailed) store->fail(page, store->status(found.slot));
-        if (found.outcome == Try::kHeld) held[k] = found.slot;
+        const Found found = try_hold(asks && leader == Lanes::lane(), page);
+        if (found.outcome == Try::kHeld) held[k] = static_cast<int32_t>(found.slot);
         slot = Lanes::broadcast(held[k], leader);
         last = page;
       }
@@ -139,28 +153,40 @@ struct Stored {
     return missing;
   }
 
+  // Has a page read if it is not there. If it cannot be read, that is an error of the store.
+  template <class Lanes>
+  HINTERLAND_FN Found start(bool asks, Page page) const {
+    const Found found = store->template start<Lanes>(asks, page);
+    if (found.outcome == Try::kFailed) store->fail(page, store->status(found.slot));
+    return found;
+  }
+
   HINTERLAND_FN const char* within(int64_t slot, int64_t at, int shift) const {
     return store->frame(slot) + (position(at) & ((uint64_t{1} << shift) - 1));
   }
 
-  // The element at `at`, for the lanes that want one, whose first round is over.
-  template <class Lanes>
-  HINTERLAND_APART static T wait(Stored source, int64_t at) {
-    T found[1] = {T{}};
-    int64_t wanted[] = {at};
-    const uint64_t until = source.store->until();
-    for (uint32_t round = 0; Lanes::any(wanted[0] != memory::kNowhere); ++round) {
-      if (Lanes::any(source.store->failed())) return found[0];
-      if (!source.store->template progress<Lanes>(round, until)) {
-        if (wanted[0] != memory::kNowhere) source.store->fail(source.page_of(wanted[0]), kAbortedByHost);
-        continue;
+  // Reads what is missing. Apart, and by value, so that what is at hand costs who reads it no memory.
+  template <class Lanes, int kCount>
+  HINTERLAND_APART static Rest<kCount> wait(Stored source, Rest<kCount> rest) {
+    const Store& store = *source.store;
+    const uint64_t until = store.until();
+    for (uint32_t round = 0;; ++round) {
+      HINTERLAND_ROLLED
+      for (int k = 0; k < kCount; ++k) {
+        const bool wants = (rest.missing >> k & 1u) != 0;
+        if (!Lanes::any(wants)) continue;
+        const int64_t at[] = {wants ? rest.at[k] : memory::kNowhere};
+        T found[1];
+        const auto start = [&](bool asks, Page page) { return source.template start<Lanes>(asks, page); };
+        if (source.template try_read<Lanes>(at, found, start) != 0 || !wants) continue;
+        rest.to[k] = found[0];
+        rest.missing &= ~(1u << k);
       }
-      T now[1];
-      if (source.try_read<Lanes>(wanted, now) != 0 || wanted[0] == memory::kNowhere) continue;
-      found[0] = now[0];
-      wanted[0] = memory::kNowhere;
+      const bool waits = rest.missing != 0;
+      if (!Lanes::any(waits) || Lanes::any(store.failed())) return rest;
+      if (!store.template progress<Lanes>(round, until) && waits)
+        store.fail(source.page_of(rest.at[stdlib::countr_zero(rest.missing)]), kAbortedByHost);
     }
-    return found[0];
   }
 
   friend class RunReader<T, Store>;
@@ -194,7 +220,8 @@ class RunReader {
     const Store& store = *source_.store;
     const int shift = store.line_shift();
     const int64_t line = (int64_t{1} << shift) / static_cast<int64_t>(sizeof(T));
-    const int64_t within = static_cast<int64_t>(source_.position(at) & ((uint64_t{1} << shift) - 1)) / static_cast<int64_t>(sizeof(T));
+    const int64_t within =
+        static_cast<int64_t>(source_.position(at) & ((uint64_t{1} << shift) - 1)) / static_cast<int64_t>(sizeof(T));
     first_ = at;
     count_ = min_of(min_of(kMost, end_ - at), line - within);
     const int64_t ahead = min_of(end_, at - within + kLinesAhead * line);
@@ -215,8 +242,7 @@ class RunReader {
   HINTERLAND_FN bool try_fill() {
     const Store& store = *source_.store;
     const Page page = source_.page_of(first_);
-    const Found found = store.template try_hold<Alone>(true, page);
-    if (found.outcome == Try::kFailed) store.fail(page, store.status(found.slot));
+    const Found found = source_.template start<Alone>(true, page);
     if (found.outcome != Try::kHeld) return false;
     const auto* const from = reinterpret_cast<const T*>(source_.within(found.slot, first_, store.line_shift()));
     for (int64_t i = 0; i < count_; ++i) held_[i] = from[i];

@@ -107,6 +107,8 @@ struct Cached {
     return read_alone(at);
   }
 
+  Cached reader(int64_t, int64_t) const { return *this; }
+
   // As many lines at once as there are frames for; the others one by one.
   template <int kCount>
   void read(const int64_t (&at)[kCount], T (&to)[kCount]) const {

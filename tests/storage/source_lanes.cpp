@@ -1,0 +1,391 @@
+// Warps read arrays through a cache over queues over a device in software (controller.hpp) that is late, fails, loses completions
+// and is removed: what they read is what is stored, and all of them come to their end. With lanes in place of a warp, or, without
+// tests/lanes on the compiler's path, with one. (Threads that wait give way, so on a busy machine it takes long.)
+#include <unistd.h>
+
+#include <chrono>
+#include <functional>
+
+#include "client.hpp"
+#include "hinterland/graph/visit.hpp"
+#include "hinterland/storage/page_store.hpp"
+#include "hinterland/storage/source.hpp"
+
+using namespace hinterland;
+using namespace hinterland::storage;
+using test::Controller;
+using test::Faults;
+
+namespace {
+
+#if defined(HINTERLAND_UNSEEN)  // tests/lanes
+void run_warp(const std::function<void()>& body) { Lanes::run(body); }
+constexpr unsigned kRounds = Lanes::rounds(12);
+#else
+void run_warp(const std::function<void()>& body) { body(); }
+constexpr unsigned kRounds = 40;
+#endif
+constexpr int64_t kPages = 200;
+constexpr unsigned kWarps = 3;
+
+struct Shape {
+  int64_t line = 4096, sets = 1;
+  uint32_t entries = 64;
+  int channels = 2;
+  std::chrono::milliseconds timeout{60000};
+  unsigned spread = 0;  // log2 of how far numbers of pages lie apart
+};
+
+struct alignas(4096) MemoryPage {
+  uint8_t bytes[4096];
+};
+using MemoryPages = std::vector<MemoryPage>;
+
+MemoryPages memory_pages(int64_t bytes) { return MemoryPages(static_cast<size_t>(bytes / 4096 + 1)); }
+
+template <class Array>
+uint64_t address(const Array& array) {
+  return reinterpret_cast<uint64_t>(array.data());
+}
+
+// A store and, for each of its channels, a device that has the same on its disk.
+template <class Data>
+class Storage {
+ public:
+  using Store = PageStore<Data>;
+
+  Storage(const Shape& shape, const Faults& faults, uint64_t seed)
+      : slots_(8 * shape.sets),
+        words_(slots_),
+        statuses_(slots_),
+        sets_(shape.sets),
+        frames_(memory_pages(slots_ * shape.line)),
+        frame_lists_(slots_) {
+    const uint64_t blocks = kPages * shape.line / test::kBlockBytes;
+    store.cache = {words_.data(), statuses_.data(), sets_.data(), reinterpret_cast<char*>(frames_.data()),
+                   shape.sets,    shape.line};
+    store.blocks = {test::kNamespace, test::kBlockBytes, test::kBase, blocks << shape.spread};
+    store.control = &control_;
+    store.timeout_ns = std::chrono::nanoseconds(shape.timeout).count();
+    for (int i = 0; i < shape.channels; ++i) {
+      rings_.push_back(std::make_unique<test::Rings>(shape.entries, shape.entries));
+      lines_.push_back(memory_pages(shape.entries * shape.line));
+      lists_.emplace_back(shape.entries);
+      MemoryPages& data = Data::kCopies ? lines_[i] : frames_;
+      std::vector<PrpList>& lists = Data::kCopies ? lists_[i] : frame_lists_;
+      channels_.push_back({rings_[i]->pair, reinterpret_cast<char*>(data.data()), address(data), lists.data(), address(lists)});
+      devices_.push_back(std::make_unique<Controller>(rings_[i]->pair, blocks, faults, seed + i));
+      devices_[i]->sealed = false;
+      devices_[i]->spread = shape.spread;
+      for (size_t at = 0; at < devices_[i]->disk.size(); ++at) devices_[i]->disk[at] = stored(at);
+    }
+    store.channels = channels_.data();
+    store.num_channels = shape.channels;
+    for (int i = 0; i < shape.channels; ++i)
+      for (int64_t n = 0; n < (Data::kCopies ? shape.entries : slots_); ++n) store.device(i, 0).prepare(n);
+    for (auto& device : devices_)
+      servers_.emplace_back([this, &device, channel = servers_.size()] {
+        device->run();
+        if (device->gone()) store.device(static_cast<int64_t>(channel), 0).abort();  // as the host does
+      });
+  }
+  ~Storage() { stop(); }
+  Storage(const Storage&) = delete;
+
+  void stop() {
+    for (auto& device : devices_) device->stop();
+    for (std::thread& server : servers_) server.join();
+    servers_.clear();
+  }
+
+  static uint8_t stored(uint64_t at) { return static_cast<uint8_t>(test::mixed(at / 8 + 1) >> at % 8 * 8); }
+
+  template <class T>
+  static T stored_at(uint64_t at) {
+    T value;
+    uint8_t bytes[sizeof(T)];
+    for (size_t i = 0; i < sizeof(T); ++i) bytes[i] = stored(at + i);
+    std::memcpy(&value, bytes, sizeof(T));
+    return value;
+  }
+
+  template <class T>
+  Stored<T, Store> array(uint64_t position) {
+    return Stored<T, Store>({reinterpret_cast<const void*>(position), nullptr, nullptr, &store}, 0);
+  }
+
+  uint32_t status() const { return control_.status & 0xffff; }
+  const StoreControl& control() const { return control_; }
+  const Controller& device(int channel) const { return *devices_[channel]; }
+  // Before anybody reads.
+  void store_at(uint64_t position, const std::vector<int32_t>& words) {
+    for (auto& device : devices_) std::memcpy(&device->disk[position], words.data(), words.size() * 4);
+  }
+
+  // Nobody holds a line, and no lock is taken.
+  void check_at_rest() {
+    for (const uint64_t word : words_) CHECK(Line{word}.holders() == 0, "held for ever");
+    for (const uint32_t set : sets_) CHECK(set % 2 == 0, "locked for ever");
+    for (const auto& rings : rings_) CHECK(rings->control.completion_lock == 0, "locked for ever");
+  }
+
+  Store store{};
+
+ private:
+  int64_t slots_;
+  std::vector<uint64_t> words_;
+  std::vector<uint32_t> statuses_, sets_;
+  MemoryPages frames_;
+  std::vector<PrpList> frame_lists_;
+  StoreControl control_{};
+  std::vector<std::unique_ptr<test::Rings>> rings_;
+  std::vector<MemoryPages> lines_;
+  std::vector<std::vector<PrpList>> lists_;
+  std::vector<Channel> channels_;
+  std::vector<std::unique_ptr<Controller>> devices_;
+  std::vector<std::thread> servers_;
+};
+
+// body(random numbers of this lane's own) by all lanes of several warps, each of a thread.
+template <class Body>
+void run_warps(uint64_t seed, const Body& body) {
+  std::vector<std::thread> warps;
+  for (unsigned warp = 0; warp < kWarps; ++warp)
+    warps.emplace_back([&, warp] {
+      run_warp([&] {
+        std::mt19937_64 random((seed * kWarps + warp) * 64 + Warp::lane());
+        body(random);
+      });
+    });
+  for (std::thread& warp : warps) warp.join();
+}
+
+// Reads up to four elements of an array of which `count` can be read: next to each other, the same ones, none, or anywhere.
+template <class T, class Source, class Draw>
+void read_some(const Source& source, uint64_t home, int64_t count, std::mt19937_64& random, unsigned kind, const Draw& drawn) {
+  memory::Meter meter;
+  int64_t at[4];
+  T to[4];
+  for (int k = 0; k < 4; ++k) {
+    const int64_t near = static_cast<int64_t>(kind / 8 * 7919) + Warp::kWidth * k + Warp::lane();
+    at[k] = kind % 4 == 0 ? near % count : kind % 4 == 1 ? kind / 8 % count : drawn(static_cast<int64_t>(random() % count));
+    if (random() % 5 == 0) at[k] = memory::kNowhere;
+  }
+  if (kind % 8 == 7) {  // by some of the lanes, which do not wait for the others
+    for (int k = 0; k < 4; ++k) {
+      if (at[k] == memory::kNowhere) continue;
+      CHECK(source.read_alone(at[k]) == (Storage<Staged>::stored_at<T>(home + at[k] * sizeof(T))), "alone");
+    }
+    return;
+  }
+  source.read(at, to, meter);
+  for (int k = 0; k < 4; ++k)
+    CHECK(to[k] == (at[k] == memory::kNowhere ? T{} : Storage<Staged>::stored_at<T>(home + at[k] * sizeof(T))), "element %lld",
+          static_cast<long long>(at[k]));
+}
+
+// Arrays of several types in one page space: none is found in place of another, and they need not begin with a line.
+template <class Data>
+void check_arrays(const Shape& shape, uint64_t seed) {
+  const Faults faults{.late = 4, .reorder = true};
+  Storage<Data> storage(shape, faults, seed);
+  const uint64_t bytes = kPages * shape.line, homes[] = {8, bytes / 4 + 8, bytes / 2};
+  const auto anywhere = [](int64_t at) { return at; };
+  run_warps(seed, [&](std::mt19937_64& random) {
+    for (unsigned round = 0; round < kRounds; ++round) {
+      const unsigned kind = static_cast<unsigned>(test::mixed(seed * 1000 + round));
+      read_some<int32_t>(storage.template array<int32_t>(homes[0]), homes[0], bytes / 16 - 2, random, kind, anywhere);
+      read_some<int64_t>(storage.template array<int64_t>(homes[1]), homes[1], bytes / 32 - 1, random, kind / 2, anywhere);
+      read_some<uint8_t>(storage.template array<uint8_t>(homes[2]), homes[2], bytes / 2, random, kind / 4, anywhere);
+    }
+  });
+  CHECK(storage.status() == 0 && storage.control().reads > 0, "status %x", storage.status());
+  storage.stop();
+  storage.check_at_rest();
+  uint64_t read = 0;
+  for (int i = 0; i < shape.channels; ++i) read += storage.device(i).read;
+  CHECK(read == storage.control().reads, "each read was counted");
+}
+
+// Numbers of pages that differ in their high bits alone (BaM cut them short, its pull request 39).
+template <class Data>
+void check_high_bits() {
+  const Shape shape{.sets = 2, .spread = 33};
+  Storage<Data> storage(shape, Faults{}, 5);
+  const auto source = storage.template array<int32_t>(0);
+  run_warps(5, [&](std::mt19937_64& random) {
+    for (unsigned round = 0; round < kRounds; ++round) {
+      memory::Meter meter;
+      int64_t at[2];
+      int32_t to[2];
+      uint64_t page[2], within[2];
+      for (int k = 0; k < 2; ++k) {
+        page[k] = random() % 60, within[k] = random() % 1024;
+        at[k] = static_cast<int64_t>((page[k] << 33) * 1024 + within[k]);
+      }
+      source.read(at, to, meter);
+      for (int k = 0; k < 2; ++k)
+        CHECK(to[k] == Storage<Data>::template stored_at<int32_t>(page[k] * 4096 + within[k] * 4), "another page's");
+    }
+  });
+  CHECK(storage.status() == 0, "status %x", storage.status());
+}
+
+// Whatever the device does, warps come to their end; what could not be read is zero, and the status says why.
+template <class Data>
+void check_failure(const char* what, const Shape& shape, const Faults& faults, const std::vector<uint32_t>& statuses,
+                   int64_t beyond = 0) {
+  Storage<Data> storage(shape, faults, 3);
+  const auto begun = std::chrono::steady_clock::now();
+  std::atomic<bool> any_zero = false;
+  run_warps(3, [&](std::mt19937_64& random) {
+    const auto source = storage.template array<int64_t>(8);
+    for (unsigned round = 0; round < kRounds; ++round) {
+      memory::Meter meter;
+      int64_t at[2], to[2];
+      for (int64_t& one : at) one = static_cast<int64_t>(random() % (kPages * shape.line / 8 - 1)) + beyond;
+      source.read(at, to, meter);
+      if (round % 4 == 0 && random() % 2 == 0) to[0] = source.read_alone(at[0]);
+      for (int k = 0; k < 2; ++k) {
+        CHECK(to[k] == 0 || to[k] == Storage<Data>::template stored_at<int64_t>(8 + at[k] * 8), "%s: wrong data", what);
+        if (to[k] == 0) any_zero = true;
+      }
+    }
+  });
+  const auto passed = std::chrono::steady_clock::now() - begun;
+  const bool expected = std::count(statuses.begin(), statuses.end(), storage.status() & 0x7ff) == 1;
+  CHECK(expected && any_zero, "%s: status %x", what, storage.status());
+  CHECK(passed < std::chrono::seconds(60), "%s: waited too long", what);
+  storage.stop();
+  storage.check_at_rest();
+}
+
+// Lines that lanes wrote make room for others, by writes that a warp's lanes begin together, and are read again as they were.
+template <class Data>
+void check_writes() {
+  constexpr uint64_t kTurns = Warp::kWidth == 1 ? 40 : 4;
+  Storage<Data> storage({.entries = 16, .channels = 1}, Faults{.reorder = true}, 9);
+  const auto& store = storage.store;
+  run_warps(9, [&](std::mt19937_64& random) {
+    const uint64_t first = random();
+    for (uint64_t turn = 0; turn < kTurns; ++turn) {
+      bool wants = Warp::lane() % 4 == 0;
+      const Page page = (first + turn) % 40;
+      for (uint32_t round = 0; Warp::any(wants); ++round) {
+        const Found found = store.template start<Warp>(wants, page);
+        if (found.outcome == Try::kHeld) {
+          auto& word = *reinterpret_cast<uint64_t*>(storage.store.cache.frame(found.slot) + page * 8);
+          atomic_add(word, uint64_t{1});
+          wrote(store.cache.words[found.slot]);
+          store.release(found.slot);
+          wants = false;
+        }
+        CHECK(store.template progress<Warp>(round, ~uint64_t{0}), "time");
+      }
+    }
+  });
+  auto device = store.device(0, kNoDeadline);
+  for (int64_t slot = 0; slot < store.cache.num_slots(); ++slot)
+    while (Line{store.cache.words[slot]}.is(Line::kBusy) || store.cache.write_back(slot, device) != Try::kHeld)
+      store.template progress<Alone>(0, 0);
+  storage.stop();
+  uint64_t added = 0;
+  for (uint64_t page = 0; page < 40; ++page) {
+    uint64_t word;
+    std::memcpy(&word, &storage.device(0).disk[page * 4096 + page * 8], 8);
+    added += word - Storage<Data>::template stored_at<uint64_t>(page * 4096 + page * 8);
+  }
+  CHECK(added == kWarps * kTurns * ((Warp::kWidth + 3) / 4), "%llu writes", static_cast<unsigned long long>(added));
+  CHECK(storage.control().writes > 0, "lines made room");
+  storage.check_at_rest();
+}
+
+struct Adder {
+  int64_t sum = 0, edges = 0;
+
+  template <class Batch>
+  void operator()(const Batch& batch) {
+    for (int k = 0; k < batch.kSize; ++k)
+      if (batch.from[k] >= 0) sum += batch.from[k] * 31 + static_cast<int64_t>(batch.to[k]) * batch.weight[k], ++edges;
+  }
+};
+
+struct Counts {
+  memory::Meter meter;
+  int64_t bad = stdlib::numeric_limits<int64_t>::max();
+};
+
+template <class Graph>
+std::pair<int64_t, int64_t> visited(const graph::GraphWords& words) {
+  const Graph graph(words);
+  std::atomic<int64_t> sum = 0, edges = 0;
+  run_warps(1, [&](std::mt19937_64&) {
+    Adder adder;
+    Counts counts;
+    for (int64_t v = Warp::lane(); v - Warp::lane() < graph.num_vertices; v += Warp::kWidth) {
+      const auto lists = graph::lists_of(graph, v, v < graph.num_vertices, counts);
+      graph::visit_chunks(graph, lists, v, 0, lists.chunks, adder, counts);
+    }
+    for (int64_t v = 0; v < graph.num_vertices; v += 7) {
+      const graph::Piece list = graph.offsets.list_alone(v);
+      adder.sum += graph::find_neighbor(graph, v, list.begin, list.end, [](int64_t to) { return to % 5 == 0; }, counts);
+    }
+    CHECK(counts.bad == stdlib::numeric_limits<int64_t>::max(), "a neighbour that there is not");
+    sum += adder.sum, edges += adder.edges;
+  });
+  return {sum, edges};
+}
+
+// Lists and weights of a graph, of a vertex after the other, are what they are in memory.
+template <class Data>
+void check_graph(int64_t line) {
+  Storage<Data> storage({.line = line, .sets = 2}, Faults{.late = 4, .reorder = true}, 7);
+  std::vector<int64_t> offsets{0};
+  std::mt19937_64 random(7);
+  const int64_t weights = kPages / 2 * line;
+  while (offsets.back() < weights / 4 - 5000)
+    offsets.push_back(offsets.back() + static_cast<int64_t>(random() % 9 == 0 ? random() % 4000 : random() % 20));
+  graph::GraphWords words{};
+  words.num_vertices = static_cast<int64_t>(offsets.size()) - 1;
+  words.num_edges = offsets.back();
+  words.offsets = {offsets.data(), 8};
+  std::vector<int32_t> edges;
+  while (static_cast<int64_t>(edges.size()) < words.num_edges)
+    edges.push_back(static_cast<int32_t>(random() % words.num_vertices));
+  storage.store_at(36, edges);
+  words.edges = {edges.data(), nullptr, nullptr, nullptr};
+  words.weights = {&storage.device(0).disk[weights], nullptr, nullptr, nullptr};
+  graph::GraphWords stored = words;
+  stored.edges = {reinterpret_cast<const void*>(uint64_t{36}), nullptr, nullptr, &storage.store};
+  stored.weights = {reinterpret_cast<const void*>(static_cast<uint64_t>(weights)), nullptr, nullptr, &storage.store};
+  const auto expected = visited<graph::Csr<int32_t, uint8_t, memory::Metered>>(words);
+  const auto found = visited<graph::Csr<int32_t, uint8_t, OnStorage<PageStore<Data>>>>(stored);
+  CHECK(expected == found && found.second == words.num_edges * kWarps, "%lld edges", static_cast<long long>(found.second));
+}
+
+template <class Data>
+void check_all() {
+  check_arrays<Data>({.line = 512, .sets = 1, .entries = 64}, 1);   // fewer lines than are wanted at once
+  check_arrays<Data>({.line = 16384, .sets = 8, .entries = 4}, 2);  // fewer commands
+  check_high_bits<Data>();
+  constexpr std::chrono::milliseconds kSoon{30};
+  check_failure<Data>("errors", {}, Faults{.fatal = 1000}, {kUnrecoveredReadError, kWriteFault});
+  check_failure<Data>("out of range", {}, Faults{}, {kOutOfRange}, kPages * 4096 / 8);
+  check_failure<Data>("removal", {}, Faults{.removed_after = 20}, {kHostPathError});
+  check_failure<Data>("deadlines", {.timeout = kSoon}, Faults{.lost = 1000}, {kAbortedByHost});
+  check_failure<Data>("no room any more", {.entries = 2, .channels = 1, .timeout = kSoon}, Faults{.lost = 300},
+                      {kAbortedByHost});
+#if !defined(__SANITIZE_THREAD__)  // a device, or who copies for it, reads lines that others may be writing
+  check_writes<Data>();
+#endif
+  check_graph<Data>(4096);
+}
+
+}  // namespace
+
+int main() {
+  alarm(300);
+  check_all<Staged>();
+  check_all<InFrames>();
+  return 0;
+}
