@@ -24,7 +24,7 @@ namespace {
 constexpr uint32_t kFileShrank = 1 << 16;  // beside the system's error numbers
 constexpr uint32_t kMostRepeats = 100;
 constexpr auto kLongestWait = std::chrono::seconds(60);  // for one page: a disk that answers takes milliseconds
-constexpr int64_t kManyTransfers = 1 << 14;  // from which on it is worth touching all frames: chosen, not measured
+constexpr int64_t kManyTransfers = 1 << 14;              // from which on it is worth touching all frames: chosen, not measured
 constexpr auto kNap = std::chrono::milliseconds(1);
 constexpr int64_t kLargePage = 2 << 20;
 
@@ -36,13 +36,6 @@ int64_t size_of(int fd, const std::string& path) {
   if (!S_ISBLK(info.st_mode) || ::ioctl(fd, BLKGETSIZE64, &bytes) != 0)
     throw StorageError("cannot use " + path + " as storage: it is neither a regular file nor a block device");
   return static_cast<int64_t>(bytes);
-}
-
-// A thread of this process, numbered as it first asks.
-int thread_number() {
-  static std::atomic<int> next{0};
-  static thread_local const int number = next++;
-  return number;
 }
 
 bool asks_again(int32_t result) { return result == -EAGAIN || result == -EINTR || result == -ECANCELED; }
@@ -129,7 +122,8 @@ int64_t Store::open(const std::filesystem::path& path, bool writable) {
   ::posix_fadvise(file->buffered.get(), 0, 0, POSIX_FADV_RANDOM);
   file->first = next_page_;
   file->end = file->first + static_cast<Page>((file->bytes + line_bytes() - 1) >> line_shift_);
-  if (file->end >= Line::kMostPages) throw StorageError("the cache has no page numbers left for " + file->path + "; make a new one");
+  if (file->end >= Line::kMostPages)
+    throw StorageError("the cache has no page numbers left for " + file->path + "; make a new one");
   next_page_ = file->end + 1;
   files_.push_back(std::move(file));
   return static_cast<int64_t>(files_.back()->first << line_shift_);
@@ -163,8 +157,6 @@ storage::Found Store::prefetch(Page page) {
   return lines_.prefetch(page, device);
 }
 
-Store::Ring& Store::own_ring() { return rings_[static_cast<size_t>(thread_number()) % rings_.size()]; }
-
 bool Store::begin(Page page, int64_t slot, bool writes) {
   Ring& ring = own_ring();
   if (!ring.try_take()) return false;
@@ -172,7 +164,8 @@ bool Store::begin(Page page, int64_t slot, bool writes) {
   const int64_t offset = static_cast<int64_t>(page - file->first) << line_shift_;
   moves_[slot] = {file, offset, static_cast<uint32_t>(std::min(line_bytes(), file->bytes - offset)), 0};
   const bool begun = ring.transfers->try_begin(transfer_of(slot, writes));
-  if (begun && ++ring.begun == kManyTransfers) ring.transfers->keep({lines_.frames, static_cast<size_t>(num_slots() * line_bytes())});
+  if (begun && ++ring.begun == kManyTransfers)
+    ring.transfers->keep({lines_.frames, static_cast<size_t>(num_slots() * line_bytes())});
   if (begun) {
     file->in_flight.fetch_add(1, std::memory_order_relaxed);
     in_flight_.fetch_add(1, std::memory_order_relaxed);
@@ -267,9 +260,18 @@ void Store::fail(Page page, uint32_t status) {
   if (failed_status_.compare_exchange_strong(none, status == 0 ? EIO : status)) failed_page_ = page;
 }
 
-void Store::check() {
-  const uint32_t status = failed_status_.exchange(0);
-  if (status != 0) throw StorageError(sentence(file_of(failed_page_), failed_page_, false, status));
+void Store::begin_run() {
+  const std::lock_guard held(runs_mutex_);
+  if (runs_++ != 0) return;
+  if (failed_status_ != 0)
+    for (uint64_t& word : words_) storage::forget(word, Line{atomic_load(word)}.page());
+  failed_status_ = 0;
+}
+
+void Store::end_run() {
+  const std::lock_guard held(runs_mutex_);
+  --runs_;
+  if (failed()) throw StorageError(sentence(file_of(failed_page_), failed_page_, false, failed_status_));
 }
 
 void Store::throw_failed(Page page, int64_t slot) {
@@ -358,13 +360,24 @@ void Store::serve_read_ahead(std::stop_token stops) {
         progress(round);
       }
     // Until they have come: perhaps nobody else looks after them.
-    for (uint32_t round = 0; !stops.stop_requested() && in_flight_.load(std::memory_order_relaxed) != 0; ++round) progress(round);
+    for (uint32_t round = 0; !stops.stop_requested() && in_flight_.load(std::memory_order_relaxed) != 0; ++round)
+      progress(round);
     held.lock();
   }
 }
 
 StoreCounts Store::counts() const {
-  return {reads_, writes_, bytes_read_, bytes_written_, hits_, misses_, cpu_ns_};
+  StoreCounts counts{reads_, writes_, bytes_read_, bytes_written_, hits_, misses_, cpu_ns_};
+  int64_t holds = 0, started = 0;
+  for (const Ring& ring : rings_) {
+    holds += ring.holds.load(std::memory_order_relaxed);
+    started += ring.started.load(std::memory_order_relaxed);
+    counts.cpu_ns += ring.cpu_ns.load(std::memory_order_relaxed);
+  }
+  // A page that was asked for and came is held at least once.
+  counts.hits += std::max(holds - started, int64_t{0});
+  counts.misses += started;
+  return counts;
 }
 
 void Store::count(int64_t hits, int64_t misses, int64_t cpu_ns) {

@@ -17,7 +17,7 @@ struct PackedCsr : ListsOf<EdgeType, WeightType, Sources> {
   int64_t packed_end;
 
   HINTERLAND_FN explicit PackedCsr(const GraphWords& w)
-      : ListsOf<EdgeType, WeightType, Sources>(w, {w.weights.home, nullptr, nullptr}),
+      : ListsOf<EdgeType, WeightType, Sources>(w, {w.weights.home, nullptr, nullptr, w.weights.store}),
         packed_offsets(w.packed_offsets, w.num_vertices + 1),
         words(w.packed, packed_bytes(w.packed_end) / static_cast<int64_t>(sizeof(uint32_t))),
         packed_end(w.packed_end) {}
@@ -337,6 +337,15 @@ HINTERLAND_FN void look_through(const PackedCsr<Edge, Weight, Sources>& graph, i
     }
     if (look(to)) return;
   }
+}
+
+// From the list's beginning on: where in it an element lies, only the list knows.
+template <class Edge, class Weight, class Sources>
+HINTERLAND_FN int64_t ask_for_edges(const PackedCsr<Edge, Weight, Sources>& graph, int64_t vertex, const Piece& part) {
+  constexpr int64_t kWord = sizeof(uint32_t);
+  const PackedBounds list = PackedBounds::alone(graph, vertex);
+  const int64_t most = list.begin + part.length() * static_cast<int64_t>(sizeof(Edge)) + kLineBytes;
+  return graph.words.ask(list.begin / kWord, ceil_div(min_of(list.end, most), kWord));
 }
 
 }  // namespace hinterland::graph
