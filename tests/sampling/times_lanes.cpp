@@ -58,7 +58,7 @@ int main() {
   const sampling::SampleWeights<ListedSources> weights(words, sampling::WeightKind::kInt32);
   for (const bool vertices_have : {false, true})
     for (const bool edges_have : {false, true}) {
-      const memory::ArrayWords edge_times{name(kEdgeTimes), nullptr, nullptr};
+      const memory::ArrayWords edge_times{name(kEdgeTimes), nullptr, nullptr, nullptr};
       const sampling::ChoiceRule rule{false, false, vertices_have ? static_cast<const int64_t*>(name(kTimes)) : nullptr,
                                       edges_have ? &edge_times : nullptr, 1.0};
       const int64_t limit = 45;

@@ -115,7 +115,6 @@ struct PageDevice {
   HINTERLAND_FN uint32_t poll() const {
     return channel.queue.template poll<Lanes>([&](const Report& report) {
       if constexpr (Data::kCopies) {
-        Lanes::sync();  // what the device wrote, each lane knows of its own line's completion only
         const bool arrived = report.end == End::kCompleted && error_of(report) == 0 && !writes(report);
         copy_lines<Lanes>(arrived, line_shift(), channel.lines, report.identifier, cache.frames, slot_of(report));
         Lanes::sync();

@@ -12,10 +12,9 @@
 //      the tail over all consecutive marked slots, rings, unlocks and looks again. Lock and unlock are read-modify-write
 //      operations: whoever finds the lock taken has marked its slot before the holder unlocks, so the holder's second look sees
 //      the mark. A thread that is stopped between its ticket and its mark holds back the entries behind its own, but no thread.
-//   3. The lanes of a warp look at as many completions at once, without a lock. Who then has the completions' lock, and finds
-//      that nobody was faster, changes the states of their commands, and rings once. Each says how far the device has read the
-//      submission ring: those slots have room again. What became of the commands is seen to without the lock, and only then are
-//      their identifiers, and the memory that goes with them, free.
+//   3. The warp that has the completions' lock looks at as many completions as it has lanes, changes the states of their commands,
+//      and rings once. Each says how far the device has read the submission ring: those slots have room again. What became of
+//      the commands is seen to without the lock, and only then are their identifiers, and the memory that goes with them, free.
 //   4. A command is ended by whoever changes its state: a completion, a deadline or an abort. So its end is heard of once. An
 //      identifier whose command was given up stays taken, since the device may still answer: it is free when that completion
 //      arrives, which is counted and told apart, or when settle() says that none will. A completion that comes while somebody
@@ -278,42 +277,41 @@ struct QueuePair {
     return phase_of(system_load_acquire(entry.last)) == phase_at(position, completion_size);
   }
 
-  // Takes up to a completion for each lane: `count`, in the device's order, of which this lane's is reported.
+  // Takes up to a completion for each lane: `count`, in the device's order, of which this lane's is reported. One warp at a time
+  // looks at what lies in the device's memory or the host's, and most find nothing, so first one lane does.
   template <class Lanes>
   HINTERLAND_FN Report collect(int& count) const {
-    const uint64_t first = Lanes::broadcast(atomic_load(control->completion_head), 0);
-    const uint64_t position = first + static_cast<uint64_t>(Lanes::lane());
-    // Beyond a lap, what is old would look new.
-    const bool is_there = static_cast<uint32_t>(Lanes::lane()) < completion_size && is_new(position);
-    const uint32_t there = Lanes::ballot(is_there);
-    count = there == Warp::kAll ? 32 : stdlib::countr_zero(~there);
     Report own{End::kNothing, 0, 0, 0};
-    if (count == 0 || !lock_completions<Lanes>(first)) return count = 0, own;
-    const bool takes = Lanes::lane() < count;
-    const uint64_t known = takes ? complete(completions[position & (completion_size - 1)], own) : 0;
-    const uint64_t device_head = Lanes::max(known);
-    Lanes::sync();
-    if (Lanes::lane() == 0) {
-      if (device_head > atomic_load(control->device_head)) atomic_store(control->device_head, device_head);
-      give_back_slots(device_head);
-      const uint64_t head = first + static_cast<uint64_t>(count);
-      atomic_store(control->completion_head, head);
-      system_store_release(*completion_doorbell, static_cast<uint32_t>(head) & (completion_size - 1));
-      atomic_store_release(control->completion_lock, 0u);
+    count = 0;
+    if (!lock_completions<Lanes>()) return own;
+    const uint64_t first = Lanes::broadcast(atomic_load(control->completion_head), 0);
+    if (Lanes::any(Lanes::lane() == 0 && is_new(first))) {
+      const uint64_t position = first + static_cast<uint64_t>(Lanes::lane());
+      // Beyond a lap, what is old would look new.
+      const uint32_t there = Lanes::ballot(static_cast<uint32_t>(Lanes::lane()) < completion_size && is_new(position));
+      count = there == Warp::kAll ? 32 : stdlib::countr_zero(~there);
+      const bool takes = Lanes::lane() < count;
+      const uint64_t device_head = Lanes::max(takes ? complete(completions[position & (completion_size - 1)], own) : 0);
+      Lanes::sync();  // all have looked, and what the device wrote for one of them is there for all
+      if (Lanes::lane() == 0) move_head(first + static_cast<uint64_t>(count), device_head);
     }
+    if (Lanes::lane() == 0) atomic_store_release(control->completion_lock, 0u);
     return own;
   }
 
-  // False if another has the lock, or has had it since `head` was the completions' head.
   template <class Lanes>
-  HINTERLAND_FN bool lock_completions(uint64_t head) const {
-    bool locked = false;
-    if (Lanes::lane() == 0 && atomic_or_acq_rel(control->completion_lock, kLocked) == 0) {
-      locked = atomic_load(control->completion_head) == head;
-      if (!locked) atomic_store_release(control->completion_lock, 0u);
-    }
+  HINTERLAND_FN bool lock_completions() const {
+    const bool locked = Lanes::lane() == 0 && atomic_load(control->completion_lock) == 0 &&
+                        atomic_or_acq_rel(control->completion_lock, kLocked) == 0;
     Lanes::sync();
     return Lanes::any(locked);
+  }
+
+  HINTERLAND_FN void move_head(uint64_t head, uint64_t device_head) const {
+    if (device_head > atomic_load(control->device_head)) atomic_store(control->device_head, device_head);
+    give_back_slots(device_head);
+    atomic_store(control->completion_head, head);
+    system_store_release(*completion_doorbell, static_cast<uint32_t>(head) & (completion_size - 1));
   }
 
   // Ends the command of a completion. Returns how far the device has read the submission ring, as far as this one says.

@@ -224,19 +224,27 @@ class RunReader {
         static_cast<int64_t>(source_.position(at) & ((uint64_t{1} << shift) - 1)) / static_cast<int64_t>(sizeof(T));
     first_ = at;
     count_ = min_of(min_of(kMost, end_ - at), line - within);
-    const int64_t ahead = min_of(end_, at - within + kLinesAhead * line);
-    if (ahead - asked_ >= kLinesAhead / 2 * line || (ahead == end_ && asked_ < end_)) {
-      source_.prefetch(max_of(asked_, at), ahead);
-      asked_ = ahead;
-    }
+    bool is_there = try_fill();
+    look_ahead(at - within + line, line);
+    if (is_there) return;
     const uint64_t until = store.until();
-    for (uint32_t round = 0; !try_fill(); ++round) {
+    for (uint32_t round = 0; !is_there; ++round) {
       if (store.failed()) {
         for (int64_t i = 0; i < count_; ++i) held_[i] = T{};
         return;
       }
       if (!store.template progress<Alone>(round, until)) store.fail(source_.page_of(at), kAbortedByHost);
+      is_there = try_fill();
     }
+  }
+
+  // Asks for lines from `next` on, of the run, half of kLinesAhead at a time.
+  HINTERLAND_FN void look_ahead(int64_t next, int64_t line) {
+    const int64_t ahead = min_of(end_, next + kLinesAhead * line);
+    asked_ = max_of(asked_, next);
+    if (ahead - asked_ < kLinesAhead / 2 * line && ahead < end_) return;
+    source_.prefetch(asked_, ahead);
+    asked_ = max_of(asked_, ahead);
   }
 
   HINTERLAND_FN bool try_fill() {
