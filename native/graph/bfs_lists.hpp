@@ -204,8 +204,10 @@ class ListSearch {
       auto parts = team_.appender(frontier().part_queue(depth));
       // A thread's own: words that are written could be the graph's, for all the compiler knows.
       const Graph own_graph = graph_;
+      graph::Ahead<Graph> ahead(own_graph);
       pushing(depth, [&](auto& push, Counts& counts) {
         ranges([&](int64_t i, int64_t) {
+          ahead(i, vertices, [&](int64_t k) { return ask_for_list(own_graph, list[k], 0, graph::kTaskEdges); });
           if (i + kAhead < vertices) prefetch(list[i + kAhead]);
           const int64_t vertex = list[i];
           const auto own = lists_of(own_graph, vertex, true, counts);
@@ -218,7 +220,7 @@ class ListSearch {
     end_ += found_;
   }
 
-  // Asks for the list of a vertex, whose offsets have been read before.
+  // Asks memory for the list of a vertex, whose offsets have been read before.
   void prefetch(int64_t vertex) const {
     if constexpr (requires { graph_.edges.prefetch(0, 0); }) {
       const int64_t first = graph_.offsets.read_alone(vertex);
@@ -229,8 +231,10 @@ class ListSearch {
   // Long lists, shared by all threads.
   void push_parts(int64_t depth, int64_t num_parts) {
     team_.dynamic_for(num_parts, [&](const auto& items) {
+      graph::Ahead<Graph> ahead(graph_);
       pushing(depth, [&](auto& push, Counts& counts) {
         items([&](int64_t i) {
+          ahead(i, num_parts, [&](int64_t part) { return ask_for_part(graph_, frontier().tasks[part]); });
           const graph::Task part = frontier().tasks[i];
           const auto own = lists_of(graph_, part.vertex(), true, counts);
           const int64_t from = part.first_chunk();
@@ -252,7 +256,10 @@ class ListSearch {
       Found found{*this};
       Counts counts;
       const Graph incoming = *incoming_;  // a thread's own, as above
+      graph::Ahead<Graph> ahead(incoming);
+      const int64_t end = ceil_div<int64_t>(groups, graph::kPullGroups);
       items([&](int64_t i) {
+        ahead(i, end, [&](int64_t item) { return ask_for_pull(incoming, item); });
         const int64_t last = std::min((i + 1) * graph::kPullGroups, groups);
         for (int64_t group = i * graph::kPullGroups; group < last; ++group)
           next_[group] = pull_group(incoming, group, depth + 1, parts, found, counts);
@@ -262,6 +269,16 @@ class ListSearch {
     });
     if (const int64_t parts = frontier().num_parts(depth); parts != 0) pull_parts(depth, parts);
     std::swap(front_, next_);
+  }
+
+  // What the unvisited vertices of some groups look through first. Other threads may be finding these at the time.
+  int64_t ask_for_pull(const Graph& incoming, int64_t item) const {
+    int64_t begun = 0;
+    const int64_t begin = item * graph::kPullGroups * graph::kGroup;
+    const int64_t end = std::min(begin + graph::kPullGroups * graph::kGroup, graph_.num_vertices);
+    for (int64_t vertex = begin; vertex < end; ++vertex)
+      if (atomic_load(words_[vertex]) == kUnset) begun += ask_for_list(incoming, vertex, 0, graph::kLookedThrough);
+    return begun;
   }
 
   // Which vertices of a group are in level `level`, found by looking for a parent in the one before.
@@ -277,7 +294,7 @@ class ListSearch {
       }
       const int64_t parent = find_neighbor(incoming, vertex, list.begin, list.end, in_front(), counts);
       if (parent < 0) return;
-      words_[vertex] = word(level, parent);
+      atomic_store(words_[vertex], word(level, parent));
       bits |= graph::bit_of(vertex);
       found.add(vertex);
     });
@@ -288,7 +305,9 @@ class ListSearch {
     team_.dynamic_for(num_parts, [&](const auto& items) {
       Found found{*this};
       Counts counts;
+      graph::Ahead<Graph> ahead(*incoming_);
       items([&](int64_t i) {
+        ahead(i, num_parts, [&](int64_t part) { return ask_for_part(*incoming_, frontier().tasks[part]); });
         const int64_t vertex = frontier().tasks[i].vertex();
         const graph::Piece part = part_of(*incoming_, frontier().tasks[i]);
         const int64_t parent = find_neighbor(*incoming_, vertex, part.begin, part.end, in_front(), counts);

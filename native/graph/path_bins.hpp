@@ -186,7 +186,9 @@ class BinnedPaths {
   template <class Counts>
   void visit(const Piece& piece, Finder& finder, Counts& counts) const {
     Relax relax{*this, finder, Key{}};
+    graph::Ahead<Graph> ahead(graph_);
     for (int64_t i = 0; i < piece.count; ++i) {
+      ahead(i, piece.count, [&](int64_t k) { return ask_for_list(graph_, piece.first[k].vertex, 0, graph::kTaskEdges); });
       if (i + kAhead < piece.count) ask_for_offsets(piece.first[i + kAhead].vertex);
       if (i + kAhead / 2 < piece.count) ask_for_edges(piece.first[i + kAhead / 2].vertex);
       const Reached& reached = piece.first[i];

@@ -2,15 +2,20 @@
 // Python names when it launches a kernel.
 #pragma once
 
+#include "graph/stored.hpp"
 #include "hinterland/graph/adjacency.hpp"
 #include "hinterland/graph/visit_packed.hpp"
 #include "hinterland/memory/source.hpp"
 
 namespace hinterland::native {
 
-// Through what the CPU reads graphs: arrays in its own memory, with what is read counted or not.
+// Through what the CPU reads graphs: arrays in its own memory, with what is read counted or not; or StoredSources.
 using Sources = memory::Unmetered;
 using MeteredSources = memory::Metered;
+
+inline bool is_stored(const graph::GraphWords& words) {
+  return words.edges.store != nullptr || words.packed.store != nullptr || words.weights.store != nullptr;
+}
 
 // f(graph) with the type that the words describe, and weights of the type Weight.
 template <class Sources, class Weight, class F>
@@ -34,6 +39,7 @@ void with_graph_of(const graph::GraphWords& out, const graph::GraphWords* in, co
 
 template <class F>
 void with_graph(const graph::GraphWords& out, const graph::GraphWords* in, const F& f) {
+  if (is_stored(out) || (in != nullptr && is_stored(*in))) return with_graph_of<StoredSources>(out, in, f);
   out.metered != 0 ? with_graph_of<MeteredSources>(out, in, f) : with_graph_of<Sources>(out, in, f);
 }
 
@@ -69,6 +75,7 @@ void with_weight(WeightKind kind, const F& f) {
 template <class F>
 void with_weighted_graph(const graph::GraphWords& words, WeightKind kind, const F& f) {
   with_weight(kind, [&]<class Weight>(Weight) {
+    if (is_stored(words)) return with_lists<StoredSources, Weight>(words, f);
     words.metered != 0 ? with_lists<MeteredSources, Weight>(words, f) : with_lists<Sources, Weight>(words, f);
   });
 }

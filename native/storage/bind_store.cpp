@@ -104,13 +104,15 @@ void bind_store(nb::module_& m) {
           nb::arg("path"), nb::arg("writable"))
       .def("close", apart(&Store::close), nb::arg("position"))
       .def("flush", apart(&Store::flush))
+      .def("begin_run", apart(&Store::begin_run))
+      .def("end_run", apart(&Store::end_run))
       .def(
           "counts", [](const Store& self, uintptr_t to) { *reinterpret_cast<StoreCounts*>(to) = self.counts(); }, nb::arg("to"))
       .def_prop_ro("bytes", &Store::bytes)
       .def_prop_ro("line_bytes", &Store::line_bytes)
       .def_prop_ro("num_slots", &Store::num_slots)
       .def_prop_ro("engine", &Store::engine)
-      .def_prop_ro("address", [](const Store& self) { return reinterpret_cast<uintptr_t>(&self); });
+      .def_prop_ro("address", [](const Store& self) { return reinterpret_cast<uintptr_t>(&self.pages()); });
 
   nb::class_<TableOfStore>(m, "StoredTable", "Rows that lie in files of a store.")
       .def(

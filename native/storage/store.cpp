@@ -38,13 +38,6 @@ int64_t size_of(int fd, const std::string& path) {
   return static_cast<int64_t>(bytes);
 }
 
-// A thread of this process, numbered as it first asks.
-int thread_number() {
-  static std::atomic<int> next{0};
-  static thread_local const int number = next++;
-  return number;
-}
-
 bool asks_again(int32_t result) { return result == -EAGAIN || result == -EINTR || result == -ECANCELED; }
 
 }  // namespace
@@ -164,8 +157,6 @@ storage::Found Store::prefetch(Page page) {
   return lines_.prefetch(page, device);
 }
 
-Store::Ring& Store::own_ring() { return rings_[static_cast<size_t>(thread_number()) % rings_.size()]; }
-
 bool Store::begin(Page page, int64_t slot, bool writes) {
   Ring& ring = own_ring();
   if (!ring.try_take()) return false;
@@ -269,9 +260,18 @@ void Store::fail(Page page, uint32_t status) {
   if (failed_status_.compare_exchange_strong(none, status == 0 ? EIO : status)) failed_page_ = page;
 }
 
-void Store::check() {
-  const uint32_t status = failed_status_.exchange(0);
-  if (status != 0) throw StorageError(sentence(file_of(failed_page_), failed_page_, false, status));
+void Store::begin_run() {
+  const std::lock_guard held(runs_mutex_);
+  if (runs_++ != 0) return;
+  if (failed_status_ != 0)
+    for (uint64_t& word : words_) storage::forget(word, Line{atomic_load(word)}.page());
+  failed_status_ = 0;
+}
+
+void Store::end_run() {
+  const std::lock_guard held(runs_mutex_);
+  --runs_;
+  if (failed()) throw StorageError(sentence(file_of(failed_page_), failed_page_, false, failed_status_));
 }
 
 void Store::throw_failed(Page page, int64_t slot) {
@@ -366,7 +366,19 @@ void Store::serve_read_ahead(std::stop_token stops) {
   }
 }
 
-StoreCounts Store::counts() const { return {reads_, writes_, bytes_read_, bytes_written_, hits_, misses_, cpu_ns_}; }
+StoreCounts Store::counts() const {
+  StoreCounts counts{reads_, writes_, bytes_read_, bytes_written_, hits_, misses_, cpu_ns_};
+  int64_t holds = 0, started = 0;
+  for (const Ring& ring : rings_) {
+    holds += ring.holds.load(std::memory_order_relaxed);
+    started += ring.started.load(std::memory_order_relaxed);
+    counts.cpu_ns += ring.cpu_ns.load(std::memory_order_relaxed);
+  }
+  // A page that was asked for and came is held at least once.
+  counts.hits += std::max(holds - started, int64_t{0});
+  counts.misses += started;
+  return counts;
+}
 
 void Store::count(int64_t hits, int64_t misses, int64_t cpu_ns) {
   hits_ += hits;

@@ -24,6 +24,7 @@
 
 #include "hinterland/storage/cache.hpp"
 #include "storage/descriptor.hpp"
+#include "storage/host_pages.hpp"
 #include "storage/transfers.hpp"
 
 namespace hinterland::native {
@@ -33,8 +34,15 @@ struct StoreCounts {
   int64_t reads, writes;  // transfers
   int64_t bytes_read, bytes_written;
   int64_t hits, misses;  // pages that were there, and not, as they were asked for
-  int64_t cpu_ns;        // of the threads that asked, in planned reads and writes and in flush
+  int64_t cpu_ns;        // of the threads that asked, in planned reads and writes and in flush; of sources' waits and requests
 };
+
+// A thread of this process, numbered as it first asks.
+inline int thread_number() {
+  static std::atomic<int> next{0};
+  static thread_local const int number = next++;
+  return number;
+}
 
 class Store {
  public:
@@ -68,11 +76,14 @@ class Store {
   void progress(uint32_t round);
   // What was begun is on its way.
   void submit();
-  // A page could not be read. Readers that cannot throw say so here; the first is kept for check().
+  // A page could not be read. Readers that cannot throw say so here, between begin_run() and end_run().
   void fail(storage::Page page, uint32_t status);
   bool failed() const { return failed_status_.load(std::memory_order_relaxed) != 0; }
-  // StorageError if fail() was called since the last check.
-  void check();
+  // A run of such readers. end_run() throws StorageError if a page failed since it began, or before, while others went on: of runs
+  // at the same time nobody knows whose page it was. What failed is read anew when it is asked for again.
+  void begin_run();
+  void end_run();
+  const HostPages& pages() const { return host_pages_; }
 
   // The exception for a page that could not be moved, which is read anew when it is asked for again.
   [[noreturn]] void throw_failed(storage::Page page, int64_t slot);
@@ -113,6 +124,8 @@ class Store {
     std::atomic<bool> is_taken{false};
     std::unique_ptr<Transfers> transfers;
     int64_t begun = 0;
+    // Of its threads' sources: pages held, reads begun, and processor time of having transfers begin and end.
+    std::atomic<int64_t> holds{0}, started{0}, cpu_ns{0};
 
     bool try_take() { return !is_taken.load(std::memory_order_relaxed) && !is_taken.exchange(true, std::memory_order_acquire); }
     void give_back() { is_taken.store(false, std::memory_order_release); }
@@ -134,7 +147,9 @@ class Store {
 
   static constexpr uint64_t kWrites = uint64_t{1} << 63;
 
-  Ring& own_ring();
+  friend class HostPages;
+
+  Ring& own_ring() { return rings_[static_cast<size_t>(thread_number()) % rings_.size()]; }
   File* file_of(storage::Page page) const;
   bool begin(storage::Page page, int64_t slot, bool writes);
   Transfer transfer_of(int64_t slot, bool writes) const;
@@ -159,8 +174,11 @@ class Store {
   std::vector<std::unique_ptr<File>> files_;  // by their first page
   storage::Page next_page_ = 0;
 
+  std::mutex runs_mutex_;
+  int64_t runs_ = 0;
   std::atomic<uint32_t> failed_status_{0};
   std::atomic<storage::Page> failed_page_{0};
+  const HostPages host_pages_{*this};
 
   std::atomic<int64_t> in_flight_{0};
   std::atomic<int64_t> reads_{0}, writes_{0}, bytes_read_{0}, bytes_written_{0}, hits_{0}, misses_{0}, cpu_ns_{0};
@@ -173,5 +191,15 @@ class Store {
 
 // The processor time that this thread has taken.
 int64_t thread_cpu_ns();
+
+inline storage::Found HostPages::try_hold(storage::Page page) const {
+  const storage::Found found = store_.lines_.try_hold(page);
+  if (found.outcome == storage::Try::kHeld) store_.own_ring().holds.fetch_add(1, std::memory_order_relaxed);
+  return found;
+}
+inline void HostPages::release(int64_t slot) const { store_.release(slot); }
+inline const char* HostPages::frame(int64_t slot) const { return store_.frame(slot); }
+inline int HostPages::line_shift() const { return store_.line_shift(); }
+inline bool HostPages::failed() const { return store_.failed(); }
 
 }  // namespace hinterland::native

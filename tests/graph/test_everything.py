@@ -10,6 +10,7 @@ import functools
 import gc
 import heapq
 import mmap
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,6 +29,7 @@ from hinterland.graph.plan import GraphPlan
 from hinterland.runtime.errors import ConfigError, GraphError, IndexOutOfRange
 
 from ..split import across_boundary
+from .stored import SET, on_storage
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 TASK_EDGES = 2048  # kTaskEdges: longer neighbour lists are shared by several workers
@@ -379,12 +381,23 @@ def forms(name, weights, placement):
     found = {"in-neighbours": graph, "compressed": hl.compress(graph)}
     if placement == "host" and graph.num_edges:
         found["two mappings"] = in_two_mappings(graph)
+    if placement == "host":
+        for form in ("in-neighbours", "compressed"):
+            found[f"storage, {form}"] = stored(found[form])
     if graph.num_vertices:
         found["reordered"] = hl.reorder(graph, "rcm")
         found["compressed, reordered"] = hl.compress(graph, reorder="degree")
     for form in found.values():
         form.transpose()
     return {"plain": as_new(graph), **found}
+
+
+def stored(graph):
+    """The graph on storage, with two sets of lines for three threads; large ones, for time's sake, with room for a tenth. Lists of
+    in-neighbours of a directed one are in memory."""
+    with tempfile.TemporaryDirectory() as folder:  # an open file needs no name
+        lines = max(2 * SET, graph.nbytes // 10 if graph.num_edges > 10_000 else 0)
+        return on_storage(graph, Path(folder) / "graph.hl", lines)
 
 
 def in_two_mappings(graph):

@@ -13,7 +13,7 @@
 // All lanes of a warp call them together, but for the first two; only enter(vertex) and visitor(batch) have to be there.
 #pragma once
 
-#include "hinterland/graph/visit.hpp"
+#include "hinterland/graph/ahead.hpp"
 
 namespace hinterland::graph {
 
@@ -55,7 +55,9 @@ HINTERLAND_FN void visit_tasks(Team& team, const Graph& graph, const Frontier& f
     auto touched = team.appender(frontier.touched_queue(step));
     auto visitor = visiting(touched);
     CountsOf<Graph> counts;
+    Ahead<Graph> ahead(graph);
     items([&](int64_t i) {
+      ahead(i, num_tasks, [&](int64_t task) { return ask_for_task(graph, frontier, frontier.tasks[task]); });
       visit(graph, frontier, frontier.tasks[i], visitor, counts);
       call_end_task(visitor);
     });
@@ -84,6 +86,24 @@ HINTERLAND_FN void begin_first_step(Team& team, const Frontier& frontier) {
   team.wait();  // nothing is reported before that
 }
 
+// body(vertex, there, counts) as for_each_vertex() calls it, where it reads the first `most` elements of the vertex's list.
+template <class Team, class Graph, class Body>
+HINTERLAND_FN void for_each_list(Team& team, const Graph& graph, const Frontier& frontier, int64_t step,
+                                 [[maybe_unused]] int64_t most, const Body& body) {
+  team.static_for(frontier.num_groups, [&](const auto& ranges) {
+    CountsOf<Graph> counts;
+    Ahead<Graph> ahead(graph);
+    const auto looking_ahead = [&](const auto& each) {
+      ranges([&](int64_t first, int64_t last) {
+        ahead(first, frontier.num_groups, [&](int64_t group) { return ask_for_group(graph, group, ~0u, most); });
+        each(first, last);
+      });
+    };
+    for_each_vertex_of(looking_ahead, frontier, [&](int64_t vertex, bool there) { body(vertex, there, counts); });
+    counts.add_to(frontier, step);
+  });
+}
+
 inline constexpr int kPullGroups = 8;  // that a warp takes at once: docs/notes/thresholds.md
 
 // The edges of a part of a vertex' list, of those after the heads. Its offsets were looked at when it was cut; should they have
@@ -96,15 +116,23 @@ HINTERLAND_FN Piece part_of(const Graph& graph, const Task& task) {
 }
 
 // A step that pulls from `graph`: puller.group(group, touched, parts, counts) for every group, then puller.part(task, touched, counts) for
-// the parts of long lists that this has left in `parts`.
+// the parts of long lists that this has left in `parts`. puller.lacking(group): the group's vertices that will look for something.
 template <class Team, class Graph, class Puller>
-HINTERLAND_FN void advance_pull(Team& team, const Graph&, const Frontier& frontier, int64_t step, const Puller& puller) {
+HINTERLAND_FN void advance_pull(Team& team, const Graph& graph, const Frontier& frontier, int64_t step, const Puller& puller) {
   team.single([&] { frontier.record(step).pulled = 1; });
   team.dynamic_for(ceil_div<int64_t>(frontier.num_groups, kPullGroups), [&](const auto& items) {
     auto touched = team.appender(frontier.touched_queue(step));
     auto parts = team.appender(frontier.part_queue(step));
     CountsOf<Graph> counts;
+    Ahead<Graph> ahead(graph);
+    const auto ask = [&](int64_t i) {
+      int64_t begun = 0;
+      for (int64_t group = i * kPullGroups; group < min_of((i + 1) * kPullGroups, frontier.num_groups); ++group)
+        begun += ask_for_group(graph, group, puller.lacking(group), kLookedThrough);
+      return begun;
+    };
     items([&](int64_t i) {
+      ahead(i, ceil_div<int64_t>(frontier.num_groups, kPullGroups), ask);
       const int64_t end = min_of((i + 1) * kPullGroups, frontier.num_groups);
       for (int64_t group = i * kPullGroups; group < end; ++group) puller.group(group, touched, parts, counts);
     });
@@ -115,7 +143,11 @@ HINTERLAND_FN void advance_pull(Team& team, const Graph&, const Frontier& fronti
   team.dynamic_for(num_parts, [&](const auto& items) {
     auto touched = team.appender(frontier.touched_queue(step));
     CountsOf<Graph> counts;
-    items([&](int64_t i) { puller.part(frontier.tasks[i], touched, counts); });
+    Ahead<Graph> ahead(graph);
+    items([&](int64_t i) {
+      ahead(i, num_parts, [&](int64_t part) { return ask_for_part(graph, frontier.tasks[part]); });
+      puller.part(frontier.tasks[i], touched, counts);
+    });
     counts.add_to(frontier, step);
   });
 }

@@ -97,6 +97,13 @@ struct PullPaths {
     HINTERLAND_FN double operator[](int64_t vertex) const { return state.levels[vertex] == depth ? state.sigma[vertex] : 0; }
   };
 
+  HINTERLAND_FN uint32_t lacking(int64_t group) const {
+    uint32_t word = 0;
+    for (int64_t v = group * kGroup; v < min_of((group + 1) * kGroup, graph.num_vertices); ++v)
+      if (state.levels[v] < 0) word |= bit_of(v);
+    return word;
+  }
+
   template <class Touched, class Parts, class Counts>
   HINTERLAND_FN void group(int64_t group, Touched& touched, Parts&, Counts& counts) const {
     uint32_t found = 0;

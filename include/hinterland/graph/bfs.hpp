@@ -150,6 +150,8 @@ struct PullParents {
   const Graph& incoming;
   const BfsState<Id>& state;
 
+  HINTERLAND_FN uint32_t lacking(int64_t group) const { return ~state.visited[group]; }
+
   // The unvisited vertices of a group look for parents. `long_lists` takes those whose lists are shared by many warps.
   template <class Touched, class Tasks, class Counts>
   HINTERLAND_FN void group(int64_t group, Touched& touched, Tasks& long_lists, Counts& counts) const {

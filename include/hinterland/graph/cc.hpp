@@ -128,7 +128,7 @@ HINTERLAND_FN void link_first(Team& team, const Graph& graph, const ComponentsSt
   const Frontier& frontier = state.frontier;
   const bool kept = Warp::kWidth == 1 && reread && state.seconds != nullptr;  // never in a GPU's code
   if (reread) {
-    for_each_list(team, graph, frontier, 0, [&](int64_t vertex, bool there, auto& counts) {
+    for_each_list(team, graph, frontier, 0, kLinkedFirst, [&](int64_t vertex, bool there, auto& counts) {
       const int64_t u = nth_neighbor(graph, vertex, 0, there, counts);
       if (there) state.labels[vertex] = static_cast<Id>(u >= 0 ? min_of(u, vertex) : vertex);
       if (kept) {
@@ -143,7 +143,7 @@ HINTERLAND_FN void link_first(Team& team, const Graph& graph, const ComponentsSt
       if (there) state.link(state.label(vertex), state.label(state.seconds[vertex]));
     });
   } else {
-    for_each_list(team, graph, frontier, 0, [&](int64_t vertex, bool there, auto& counts) {
+    for_each_list(team, graph, frontier, 0, kLinkedFirst, [&](int64_t vertex, bool there, auto& counts) {
       int64_t to[kLinkedFirst];
       for (int64_t j = reread; j < kLinkedFirst; ++j) to[j] = nth_neighbor(graph, vertex, j, there, counts);
       for (int64_t j = reread; j < kLinkedFirst; ++j)

@@ -367,14 +367,4 @@ HINTERLAND_FN void for_each_vertex(Team& team, const Frontier& frontier, const B
   team.static_for(frontier.num_groups, [&](const auto& ranges) { for_each_vertex_of(ranges, frontier, body); });
 }
 
-// body(vertex, there, counts), where it reads the lists of `graph`.
-template <class Team, class Graph, class Body>
-HINTERLAND_FN void for_each_list(Team& team, const Graph&, const Frontier& frontier, int64_t step, const Body& body) {
-  team.static_for(frontier.num_groups, [&](const auto& ranges) {
-    CountsOf<Graph> counts;
-    for_each_vertex_of(ranges, frontier, [&](int64_t vertex, bool there) { body(vertex, there, counts); });
-    counts.add_to(frontier, step);
-  });
-}
-
 }  // namespace hinterland::graph

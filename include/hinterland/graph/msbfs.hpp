@@ -241,6 +241,14 @@ struct PullSources {
   const MsBfsState<Mask>& state;
   Mask pulled;
 
+  // By what they had before this level.
+  HINTERLAND_FN uint32_t lacking(int64_t group) const {
+    uint32_t word = 0;
+    for (int64_t v = group * kGroup; v < min_of((group + 1) * kGroup, incoming.num_vertices); ++v)
+      if ((pulled & ~state.seen[v]) != 0) word |= bit_of(v);
+    return word;
+  }
+
   // The vertices of a group look for those that they lack, besides what has been pushed in this level. `long_lists` takes the
   // vertices whose lists are shared by many warps.
   template <class Touched, class Tasks, class Counts>

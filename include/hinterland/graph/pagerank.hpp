@@ -224,7 +224,9 @@ HINTERLAND_FN void update_scores(Team& team, const Graph& graph, const Graph& in
   team.static_for(state.frontier.num_groups, [&](const auto& ranges) {
     double parts[3] = {};
     CountsOf<Graph> counts;
+    Ahead<Graph> ahead(incoming);
     ranges([&](int64_t first, int64_t last) {
+      ahead(first, state.frontier.num_groups, [&](int64_t group) { return ask_for_group(incoming, group, ~0u, kTaskEdges); });
       const int64_t begin = first * kGroup, end = min_of(last * kGroup, state.frontier.num_vertices);
       const Received received(incoming, state, now, begin, end, counts);
       HINTERLAND_ROLLED

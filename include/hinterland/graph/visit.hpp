@@ -140,6 +140,12 @@ HINTERLAND_FN void look_through(const Csr<Edge, Weight, Sources>& graph, int64_t
   }
 }
 
+// Has elements of the list of a vertex read ahead (ahead.hpp).
+template <class Edge, class Weight, class Sources>
+HINTERLAND_FN int64_t ask_for_edges(const Csr<Edge, Weight, Sources>& graph, int64_t, const Piece& part) {
+  return graph.edges.ask(part.begin, part.end);
+}
+
 // The first neighbour u with test(u) at or after position `from` of the list that ends before `end`, or -1.
 template <class Graph, class Test, class Counts>
 HINTERLAND_FN int64_t find_neighbor(const Graph& graph, int64_t vertex, int64_t from, int64_t end, const Test& test,

@@ -339,4 +339,13 @@ HINTERLAND_FN void look_through(const PackedCsr<Edge, Weight, Sources>& graph, i
   }
 }
 
+// From the list's beginning on: where in it an element lies, only the list knows.
+template <class Edge, class Weight, class Sources>
+HINTERLAND_FN int64_t ask_for_edges(const PackedCsr<Edge, Weight, Sources>& graph, int64_t vertex, const Piece& part) {
+  constexpr int64_t kWord = sizeof(uint32_t);
+  const PackedBounds list = PackedBounds::alone(graph, vertex);
+  const int64_t most = list.begin + part.length() * static_cast<int64_t>(sizeof(Edge)) + kLineBytes;
+  return graph.words.ask(list.begin / kWord, ceil_div(min_of(list.end, most), kWord));
+}
+
 }  // namespace hinterland::graph

@@ -24,11 +24,11 @@ def bc(
     The array of --output is the scores (float64).
     """
     from .. import graph as graphs
-    from .traversal import Algorithm, all_at_once, by_vertex, traverse
+    from .traversal import Algorithm, all_at_once, by_vertex, load, traverse
 
     # Drawn among all vertices, each once: anything else would bias the estimate.
     starts = all_at_once(sources, count, runs, options.output, own_draw=True)
-    loaded = graphs.load_graph(graph)
+    loaded = load(graph, options)
     algorithm = Algorithm(
         name="bc",
         call=graphs.betweenness_centrality,

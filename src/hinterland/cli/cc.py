@@ -19,9 +19,9 @@ def cc(
     The array of --output is each vertex's component, named by its smallest vertex (int64).
     """
     from .. import graph as graphs
-    from .traversal import Algorithm, Starts, by_vertex, traverse
+    from .traversal import Algorithm, Starts, by_vertex, load, traverse
 
-    loaded = graphs.load_graph(graph)
+    loaded = load(graph, options)
     algorithm = Algorithm(
         name="cc",
         call=graphs.connected_components,

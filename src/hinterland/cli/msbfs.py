@@ -29,11 +29,11 @@ def msbfs(
     import torch
 
     from .. import graph as graphs
-    from .traversal import Algorithm, all_at_once, traverse
+    from .traversal import Algorithm, all_at_once, load, traverse
 
     output = options.output
     starts = all_at_once(sources, 64 if sources is None and count is None else count, runs, output)
-    loaded = graphs.load_graph(graph)
+    loaded = load(graph, options)
     drawn = starts(loaded, seed)
     algorithm = Algorithm(
         name="msbfs",

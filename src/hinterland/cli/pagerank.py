@@ -32,9 +32,9 @@ def pagerank(
 
     from .. import graph as graphs
     from ..graph.sources import read_sources
-    from .traversal import Algorithm, Starts, by_vertex, traverse
+    from .traversal import Algorithm, Starts, by_vertex, load, traverse
 
-    loaded = graphs.load_graph(graph)
+    loaded = load(graph, options)
     jumps = None
     if sources is not None:
         jumps = torch.zeros(loaded.num_vertices, dtype=torch.float64)

@@ -47,6 +47,13 @@ class Options:
         str | None, typer.Option(metavar="SIZE", help="Most GPU memory to take, as 4GiB; 0 runs on the CPU.")
     ] = None
     device: Device = None
+    placement: Annotated[
+        str,
+        typer.Option(help="Where the graph lies: host, heap, gpu, ..., or storage, which leaves edges in an .hl file."),
+    ] = "host"
+    host_budget: Annotated[
+        str | None, typer.Option(metavar="SIZE", help="With --placement storage: most host memory for its pages, as 32MiB.")
+    ] = None
     verify: Annotated[bool, typer.Option("--verify", help="Check every result by the properties that define it.")] = False
     output: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the result: a table as .parquet, else one array as .npy.")

@@ -135,15 +135,29 @@ def with_weights(graph: Graph, drawn: str | None, seed: int) -> Graph:
     """``graph`` with its weights, or with random ones of the type that ``--random-weights`` names."""
     if drawn is not None:
         return random_weights(graph, drawn, seed % 2**64)
-    if graph.weights is None:
+    if graph.weight_type is None:
         raise GraphError("the graph has no weights; add --random-weights int32, or choose a file that has some")
+    return graph
+
+
+def load(file: Path, options: Options) -> Graph:
+    """The graph in ``file``, placed as the options say. Of one on storage it is said what the budget bounds, and what not."""
+    graph = load_graph(file, options.placement, host_budget=options.host_budget)
+    lists = graph.neighbor_lists
+    for cache in lists.caches:
+        stored = sum(lists.arrays[name].nbytes for name, place in lists.placement.items() if place == "storage")
+        print(
+            f"hinterland: {format_bytes(stored)} stay in {file}; their pages take at most {format_bytes(cache.host_budget)}, "
+            f"and offsets {format_bytes(lists.nbytes - stored)} besides",
+            file=sys.stderr,
+        )
     return graph
 
 
 def search(algorithm: Algorithm, file: Path, start: Start, options: Options, drawn: str | None = None) -> None:
     """Runs one that begins at single sources on the graph in ``file``; ``drawn`` as for :func:`with_weights`."""
     starts = single_source(start.source, start.sources, start.runs, options.output)
-    graph = load_graph(file)
+    graph = load(file, options)
     if algorithm.weighted:
         graph = with_weights(graph, drawn, start.seed)
     traverse(algorithm, graph, starts(graph, start.seed), options)
@@ -156,7 +170,7 @@ def traverse(algorithm: Algorithm, graph: Graph, starts: Starts, options: Option
     many = len(starts.runs) > 1
     began = time.perf_counter()
     # Several runs are worth keeping on the GPU what they all read.
-    kept = prepare(graph, options.gpu_budget, options.device, algorithm.name, graph.weights is not None) if many else None
+    kept = prepare(graph, options.gpu_budget, options.device, algorithm.name, graph.weight_type is not None) if many else None
     prepared_in = time.perf_counter() - began
     where: dict[str, Any] = {} if many else {"gpu_budget": options.gpu_budget, "device": options.device}
     settings = {**algorithm.settings, **_mode(algorithm)}
@@ -198,7 +212,7 @@ def _ceiling(algorithm: Algorithm, graph: Graph, starts: Starts, options: Option
     where = devices.as_device(options.device)
     if where.type == "cpu":
         return None
-    weights = None if graph.weights is None else torch.ones(2, dtype=graph.weights.dtype)
+    weights = None if graph.weight_type is None else torch.ones(2, dtype=graph.weight_type)
     one_edge = from_edges(torch.tensor([0, 1]), torch.tensor([1, 0]), weights, directed=graph.directed)
     start = {"source": 0} if "source" in starts.runs[0] else {"sources": [0]} if "sources" in starts.runs[0] else {}
     algorithm.call(one_edge, **start, **_mode(algorithm), device=where, stats=True)
@@ -239,7 +253,7 @@ def _text(algorithm: Algorithm, found: dict[str, Any]) -> str:
         lines.append(
             f"{_where(run)}{algorithm.found(run)}, {run['seconds'] * 1e3:.2f} ms, "
             + (f"{run['teps'] / 1e6:,.1f} M edges/s, " if "teps" in run else "")
-            + f"{format_bytes(run['bytes'])} read{_share(run)}"
+            + f"{format_bytes(run['bytes'])} read{_share(run)}{_from_storage(run)}"
             + (", verified" if run.get("verified") else "")
         )
         for search in run.get("searches", [run]):
@@ -259,6 +273,14 @@ def _share(run: dict[str, Any]) -> str:
         return ""
     share = "" if link["share"] is None else f" ({link['share']:.0%} of the link)"
     return f" over the link at {format_rate(link['bandwidth'])}{share}"
+
+
+def _from_storage(run: dict[str, Any]) -> str:
+    storage = run["storage"]
+    if storage is None:
+        return ""
+    moved, requests, each = format_bytes(storage["bytes"]), storage["requests"], storage["cpu_us_per_request"]
+    return f", {moved} from storage in {requests:,} requests, {each:.1f} us of CPU time each"
 
 
 def _level_text(level: dict[str, Any]) -> str:

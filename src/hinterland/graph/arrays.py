@@ -14,8 +14,9 @@ from ..memory.copies import copied, copy
 from ..runtime import arguments, devices
 from ..runtime.errors import ConfigError, GraphError, OutOfMemory
 from ..runtime.units import format_bytes
+from ..storage import StorageArray
 
-Array = UnifiedTensor | torch.Tensor
+Array = UnifiedTensor | torch.Tensor | StorageArray
 
 NAMES = ("indptr", "indices", "weights")
 PLACEMENTS = ("gpu", "host", "mapped", "registered", "heap")
@@ -23,6 +24,7 @@ _SIGNED = {torch.uint16: torch.int16, torch.uint32: torch.int32, torch.uint64: t
 # Chosen, not measured; each bounds memory or time.
 _LISTS_AT_ONCE = 1 << 20  # whose degrees are looked at together, on whatever device
 _SAMPLE = 1 << 20  # weights of which the mean is taken
+_PIECE = 1 << 18  # weights on storage that are looked at together: little beside any cache
 _CHECK_AT_ONCE = 1 << 26  # elements of a GPU array that one check looks at, which bounds its scratch memory
 
 
@@ -55,15 +57,29 @@ def index_dtype(num_vertices: int) -> torch.dtype:
     return torch.int32 if num_vertices < 2**31 else torch.int64
 
 
-def placements(placement: str | Mapping[str, str]) -> dict[str, str]:
-    """Each array's placement by name; arrays that a mapping leaves out go to ``host``. Without a GPU ``gpu`` is ``heap``."""
+def placements(placement: str | Mapping[str, str], in_place: bool = False) -> dict[str, str]:
+    """Each array's placement by name; arrays that a mapping leaves out go to ``host``. Without a GPU ``gpu`` is ``heap``.
+
+    ``in_place``: they are those of a file, where neighbours and weights may stay (``storage``). Offsets never do.
+    """
     if not isinstance(placement, str | Mapping):
         raise ConfigError(f"placement is a word, or a mapping from arrays to words, not {arguments.shown(placement)}")
     given = dict.fromkeys(NAMES, placement) if isinstance(placement, str) else dict(placement)
+    if in_place and placement == "storage":
+        del given["indptr"]
     chosen = dict.fromkeys(NAMES, "host") | given
     for name, place in chosen.items():
         if name not in NAMES:
             raise ConfigError(f"placement names {arguments.shown(name)}, but a graph's arrays are {', '.join(NAMES)}")
+        if place == "storage" and in_place and name == "indptr":
+            raise ConfigError("placement 'storage' of indptr: offsets are read all the time and stay in memory; leave them out")
+        if place == "storage" and in_place:
+            continue
+        if place == "storage":
+            raise ConfigError(
+                f"placement 'storage' of {name}: only what load_graph reads from an .hl file lies there; save the graph with "
+                "save_graph(graph, 'x.hl'), and read it with load_graph('x.hl', placement='storage')"
+            )
         if not isinstance(place, str) or place not in PLACEMENTS:
             raise ConfigError(f"placement {arguments.shown(place)} of {name} is none of {', '.join(PLACEMENTS)}")
         if place == "gpu" and not devices.keeps_on_gpu(f"placement 'gpu' of {name}"):
@@ -81,11 +97,31 @@ def host_places(places: Mapping[str, str]) -> dict[str, str]:
     return {name: host_place(place) for name, place in places.items()}
 
 
+def place_of(array: Array) -> str:
+    """Where an array lies, in a word."""
+    return "gpu" if isinstance(array, torch.Tensor) else array.placement
+
+
 def place_like(array: Array) -> str:
-    """The placement to ask for, for another array to lie where this one does."""
+    """The placement to ask for, for another array to lie where this one does; of one on storage host memory, since nothing is
+    made there."""
     if isinstance(array, torch.Tensor):
         return "gpu"
-    return place_again(array.placement)
+    return "host" if isinstance(array, StorageArray) else place_again(array.placement)
+
+
+def in_memory(array: Array) -> UnifiedTensor | torch.Tensor:
+    """An array on storage read whole into host memory; any other as it is.
+
+    Raises:
+        StorageError: its file cannot be read, or is shorter than it was.
+        OutOfMemory: it does not fit.
+    """
+    if not isinstance(array, StorageArray):
+        return array
+    held = UnifiedTensor.empty(tuple(array.shape), array.dtype, "host")
+    array.read_into(held.cpu())
+    return held
 
 
 def require_array(name: str, array: object) -> None:
@@ -95,8 +131,9 @@ def require_array(name: str, array: object) -> None:
 
 
 def tensor_of(array: Array) -> torch.Tensor:
-    """The array as a tensor, without a copy: on the GPU that holds it, else on the CPU."""
-    return array.cpu() if isinstance(array, UnifiedTensor) else array
+    """The array as a tensor: on the GPU that holds it, else on the CPU. Without a copy, but one on storage is read whole."""
+    held = in_memory(array)
+    return held.cpu() if isinstance(held, UnifiedTensor) else held
 
 
 def placed(array: Array, dtype: torch.dtype, placement: str) -> Array:
@@ -283,8 +320,15 @@ class WeightRange(NamedTuple):
     mean: float
 
 
-def weight_range(weights: torch.Tensor) -> WeightRange:
-    """Looks at all weights in parallel, where they lie."""
+def weight_range(weights: Array) -> WeightRange:
+    """Looks at all weights in parallel, where they lie; at those on storage a piece at a time.
+
+    Raises:
+        GraphError: a weight on storage is NaN. Others were looked at as their graph was made.
+    """
+    if isinstance(weights, StorageArray):
+        return _stored_range(weights)
+    weights = tensor_of(weights)
     if not weights.numel():
         return WeightRange(0, 0, 0.0)
     ends = [_ends(weights[i : i + _CHECK_AT_ONCE]) for i in range(0, weights.numel(), _CHECK_AT_ONCE)]
@@ -292,6 +336,29 @@ def weight_range(weights: torch.Tensor) -> WeightRange:
     sample = sample[sample.isfinite()]
     mean = float(sample.mean()) if sample.numel() else 0.0
     return WeightRange(min(least for least, _ in ends), max(most for _, most in ends), mean)
+
+
+def _stored_range(weights: StorageArray) -> WeightRange:
+    """The same of weights on storage, with the mean of all."""
+    least: list[int | float] = []
+    most: list[int | float] = []
+    total = count = 0.0
+    piece = torch.empty(_PIECE, dtype=weights.dtype)
+    for begin in range(0, len(weights), _PIECE):
+        part = piece[: len(weights) - begin]
+        weights.read_into(part, begin)
+        if part.is_floating_point() and bool(part.isnan().any()):
+            at = begin + int(part.isnan().nonzero()[0])
+            raise GraphError(
+                f"weights[{at}] is NaN; replace it in the graph that {weights.path} was made of, and save it again"
+            )
+        ends = _ends(part)
+        least.append(ends[0])
+        most.append(ends[1])
+        finite = part.double()
+        finite = finite[finite.isfinite()]
+        total, count = total + float(finite.sum()), count + finite.numel()
+    return WeightRange(min(least), max(most), total / count if count else 0.0) if least else WeightRange(0, 0, 0.0)
 
 
 def _ends(part: torch.Tensor) -> tuple[int | float, int | float]:

@@ -109,6 +109,11 @@ class Graph(OverLists, Shown):
         return self.neighbor_lists.weight_range
 
     @property
+    def weight_type(self) -> torch.dtype | None:
+        """The type of the weights, or None without any."""
+        return self.neighbor_lists.weight_type
+
+    @property
     def lists(self) -> torch.Tensor:
         """The array that holds the neighbours, in either form: ``indices``, or ``packed`` of a compressed graph."""
         return self.neighbor_lists.listed
@@ -166,8 +171,9 @@ class Graph(OverLists, Shown):
     def array(self, name: str, device: torch.device | str | int | None = "cpu") -> Asked[torch.Tensor]:
         """``indptr``, ``indices`` or ``weights`` as ``device`` addresses it; None where there are no weights.
 
-        Host memory is not copied, whatever the device. An array that lies on a GPU is copied for any other device. A
-        compressed graph also has ``packed`` and ``packed_offsets``; its ``indices`` are decoded at each call.
+        Host memory is not copied, whatever the device. An array that lies on a GPU is copied for any other device, and one on
+        storage is read whole into host memory at each call, as ``indices`` and ``weights`` then are. A compressed graph also
+        has ``packed`` and ``packed_offsets``; its ``indices`` are decoded at each call.
         """
         return self.neighbor_lists.array(name, device)
 

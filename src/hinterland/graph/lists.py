@@ -7,9 +7,9 @@ from functools import cached_property
 
 import torch
 
-from ..memory import UnifiedTensor
 from ..runtime import arguments, devices
 from ..runtime.asked import Asked
+from ..storage import StorageArray, StorageCache
 from . import arrays
 from .arrays import Array
 from .packed import PackedLists, pack
@@ -74,7 +74,7 @@ class NeighborLists:
             arrays.check_neighbors(listed, num_sources)
         if weights is not None:
             arrays.require_array("weights", weights)
-            weights = weights if isinstance(weights, UnifiedTensor) else weights.contiguous()
+            weights = weights.contiguous() if isinstance(weights, torch.Tensor) else weights
             arrays.check_weights(arrays.tensor_of(weights), listed.numel())
         if mirrored:
             arrays.check_mirrored(offsets, listed, None if weights is None else arrays.tensor_of(weights))
@@ -113,7 +113,22 @@ class NeighborLists:
     @property
     def listed(self) -> torch.Tensor:
         """The array that holds the lists, in either form: a view of ``indices`` or ``packed``."""
-        return arrays.tensor_of(self.arrays["packed" if self.is_compressed else "indices"])
+        return arrays.tensor_of(self._listed)
+
+    @property
+    def _listed(self) -> Array:
+        return self.arrays["packed" if self.is_compressed else "indices"]
+
+    @property
+    def listed_type(self) -> torch.dtype:
+        """The type of ``listed``."""
+        return self._listed.dtype
+
+    @property
+    def weight_type(self) -> torch.dtype | None:
+        """The type of the weights, or None without any."""
+        held = self.arrays.get("weights")
+        return None if held is None else held.dtype
 
     @property
     def weights(self) -> torch.Tensor | None:
@@ -124,7 +139,8 @@ class NeighborLists:
     @cached_property
     def weight_range(self) -> arrays.WeightRange | None:
         """The least and the largest weight and about their mean, or None without weights; looked at once and kept."""
-        return None if self.weights is None else arrays.weight_range(self.weights)
+        held = self.arrays.get("weights")
+        return None if held is None else arrays.weight_range(held)
 
     @property
     def is_compressed(self) -> bool:
@@ -141,12 +157,17 @@ class NeighborLists:
     @property
     def on_gpu(self) -> bool:
         """Whether the lists lie in a GPU's memory; their offsets and weights may lie elsewhere."""
-        return self.listed.is_cuda
+        return isinstance(self._listed, torch.Tensor) and self._listed.is_cuda
+
+    @property
+    def caches(self) -> list[StorageCache]:
+        """The caches of the arrays that lie on storage, each once; none where all are in memory."""
+        return list(dict.fromkeys(array.cache for array in self.arrays.values() if isinstance(array, StorageArray)))
 
     @property
     def placement(self) -> dict[str, str]:
         """Where each array lies, by its name."""
-        return {n: a.placement if isinstance(a, UnifiedTensor) else "gpu" for n, a in self.arrays.items()}
+        return {name: arrays.place_of(array) for name, array in self.arrays.items()}
 
     @property
     def places(self) -> dict[str, str]:
@@ -157,7 +178,7 @@ class NeighborLists:
     @property
     def nbytes(self) -> int:
         """Bytes of all arrays together."""
-        return sum(arrays.tensor_of(array).nbytes for array in self.arrays.values())
+        return sum(array.nbytes for array in self.arrays.values())
 
     def array(self, name: str, device: torch.device | str | int | None = "cpu") -> Asked[torch.Tensor]:
         """An array as ``device`` addresses it; see :meth:`.Graph.array`."""
@@ -166,7 +187,7 @@ class NeighborLists:
         if name == "indices" and self.is_compressed:
             return self.indices.to(device)
         held = self.arrays.get(name)
-        return None if held is None else held.to(device)
+        return None if held is None else arrays.in_memory(held).to(device)
 
     def checked_rows(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
         """Offsets, neighbours and weights on the CPU, once the offsets are known to be right still; see
@@ -177,7 +198,9 @@ class NeighborLists:
 
     def packed_lists(self) -> PackedLists:
         """The arrays of packed lists, on the CPU."""
-        offsets, starts, stream = (self.arrays[name].to("cpu") for name in ("indptr", "packed_offsets", "packed"))
+        offsets, starts, stream = (
+            arrays.in_memory(self.arrays[name]).to("cpu") for name in ("indptr", "packed_offsets", "packed")
+        )
         return PackedLists(offsets, starts, stream, self.num_edges)
 
     def packed(self, places: Mapping[str, str]) -> NeighborLists | None:
@@ -198,6 +221,12 @@ class NeighborLists:
         """The same lists in their other form, which is sorted, beside these offsets and weights."""
         weights = {"weights": self.arrays["weights"]} if "weights" in self.arrays else {}
         return self.over({"indptr": self.arrays["indptr"], **lists, **weights}, is_sorted=True)
+
+    def in_memory(self) -> NeighborLists:
+        """These lists with the arrays that lie on storage read whole into host memory; itself where there are none."""
+        if not self.caches:
+            return self
+        return self.over({name: arrays.in_memory(array) for name, array in self.arrays.items()})
 
     def moved(self, places: Mapping[str, str]) -> NeighborLists:
         """These lists where ``places`` says for the arrays of plain ones; arrays that lie there already are shared."""
@@ -236,7 +265,8 @@ class OverLists:
 
 def _moved(array: Array, placement: str) -> Array:
     """``array`` where ``placement`` says; itself if it lies there already."""
-    lies = "gpu" if isinstance(array, torch.Tensor) else array.placement
+    array = arrays.in_memory(array)
+    lies = arrays.place_of(array)
     best = ("mapped", "split", "registered") if devices.cuda_available() else ("mapped", "split", "registered", "heap")
     if lies == placement or (placement == "host" and lies in best):
         return array

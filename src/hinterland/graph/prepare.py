@@ -13,6 +13,7 @@ from ..runtime.errors import ConfigError
 from ..runtime.shown import Shown, Size
 from ..runtime.units import format_bytes, parse_bytes
 from ..runtime.warned import warn_once
+from ..storage import StorageCache
 from .algorithms import named
 from .arrays import index_dtype
 from .graph import Graph, require_graph
@@ -55,9 +56,12 @@ class Prepared(Shown):
         room -= min(room, reserved - least)
         self.reserved = reserved - words
         incoming_only = any(algorithm.incoming_only for algorithm in wanted)
+        on_storage = bool(graph.neighbor_lists.caches)
+        if incoming_only and on_storage:
+            _require_transpose(graph)
         known = graph.transpose() if incoming_only or not graph.directed else graph.known_transpose
         said = []
-        if known is None and any(algorithm.searching for algorithm in wanted):
+        if known is None and not on_storage and any(algorithm.searching for algorithm in wanted):
             taken = _transpose_bytes(graph)
             on_gpu = taken if graph.neighbor_lists.on_gpu else 0
             if many_runs and on_gpu <= room and is_little(taken, "heap"):
@@ -69,10 +73,12 @@ class Prepared(Shown):
                     f"a directed graph without its transpose is searched along out-edges only; graph.transpose() builds it, "
                     f"{format_bytes(taken)}{lacks}, and a search then looks at a fraction of the edges"
                 )
-        self.out = View(graph.neighbor_lists, device)
+        whole = any(algorithm.whole for algorithm in wanted)
+        self.out = View(graph.neighbor_lists.in_memory() if whole else graph.neighbor_lists, device)
         self.incoming = self.out if known is graph else None
         if known is not None and known is not graph and _alike(known.neighbor_lists, graph.neighbor_lists):
-            self.incoming = View(known.neighbor_lists, device, "in-neighbours' lists")
+            lists = known.neighbor_lists.in_memory() if whole else known.neighbor_lists
+            self.incoming = View(lists, device, "in-neighbours' lists")
         views = {view for view in (self.out, self.incoming) if view is not None}
         room = max(0, room - sum(view.held for view in views))  # arrays that lie on another GPU have come over whole
         self.plan = plan_graph(room, self.out, self.incoming, graph.outer, wanted, weighted, many_runs)
@@ -83,6 +89,12 @@ class Prepared(Shown):
 
     def _facts(self) -> dict[str, Any]:
         return {"graph": self.graph, "device": str(self.device), "held": Size(self.held)}
+
+    @property
+    def caches(self) -> list[StorageCache]:
+        """Those through which a run reads what lies on storage, each once."""
+        views = [view for view in (self.out, self.incoming) if view is not None]
+        return list(dict.fromkeys(cache for view in views for cache in view.caches))
 
     @property
     def held(self) -> int:
@@ -251,7 +263,7 @@ def view_for(lists: NeighborLists, device: torch.device, state_bytes: int) -> Vi
         OutOfMemory: the state exceeds the free GPU memory.
     """
     room = room_within(device, None, state_bytes + 2 * allocated(WORDS_BYTES), lists.num_lists)
-    view = View(lists, device)
+    view = View(lists.in_memory(), device)
     plan = GraphPlan(max(0, room - view.held))
     if plan.budget:
         plan.keep_offsets(view)
@@ -275,13 +287,22 @@ def _without_gpu(device: torch.device, budget: int, least: int, algorithms: Iter
 def _transpose_bytes(graph: Graph) -> int:
     """What the transpose of a graph takes, and of a compressed one while it is built."""
     lists = graph.neighbor_lists
-    of_edge = index_dtype(lists.num_lists).itemsize + (0 if lists.weights is None else lists.weights.dtype.itemsize)
+    of_edge = index_dtype(lists.num_lists).itemsize + (0 if lists.weight_type is None else lists.weight_type.itemsize)
     return 8 * (lists.num_lists + 1) + of_edge * lists.num_edges
+
+
+def _require_transpose(graph: Graph) -> None:
+    """ConfigError where building the lists of in-neighbours would take memory that ``host_budget`` says nothing of."""
+    if graph.directed and graph.known_transpose is None:
+        raise ConfigError(
+            "this reads lists of in-neighbours, which a directed graph on storage does not have; graph.transpose() builds them "
+            f"in host memory, where they take {format_bytes(_transpose_bytes(graph))} beside host_budget"
+        )
 
 
 def _alike(one: NeighborLists, other: NeighborLists) -> bool:
     """Whether a kernel can read both."""
-    return one.is_compressed == other.is_compressed and one.listed.dtype == other.listed.dtype
+    return one.is_compressed == other.is_compressed and one.listed_type == other.listed_type
 
 
 def _budget(gpu_budget: int | str | None) -> int | None:

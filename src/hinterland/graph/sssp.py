@@ -165,16 +165,16 @@ def _distances(keys: torch.Tensor, weights: torch.dtype) -> torch.Tensor:
 
 def require_weights(graph: Graph, algorithm: str) -> arrays.WeightRange:
     """The range of the graph's weights, if it has some of a type that searches for paths take."""
-    weights, known = graph.weights, ", ".join(type_name(dtype) for dtype in WEIGHT_CLASSES)
-    if weights is None:
+    kind, known = graph.weight_type, ", ".join(type_name(dtype) for dtype in WEIGHT_CLASSES)
+    if kind is None:
         raise ConfigError(
             f"{algorithm} needs weights, and the graph has none; give it some, as in Graph(indptr, indices, weights) or "
             "random_weights(graph), or count edges with bfs"
         )
-    neighbors = arrays.index_dtype(graph.num_vertices) if graph.is_compressed else graph.lists.dtype
-    if weights.dtype not in WEIGHT_CLASSES or weights.itemsize + neighbors.itemsize == 9:
+    neighbors = arrays.index_dtype(graph.num_vertices) if graph.is_compressed else graph.neighbor_lists.listed_type
+    if kind not in WEIGHT_CLASSES or kind.itemsize + neighbors.itemsize == 9:
         raise ConfigError(
-            f"the weights are {type_name(weights.dtype)} with {neighbors} neighbours, but "
+            f"the weights are {type_name(kind)} with {neighbors} neighbours, but "
             f"{algorithm} takes {known} (uint8 only below 2^31 vertices); convert them, as in "
             "Graph(graph.indptr, graph.indices, graph.weights.int())"
         )
@@ -246,8 +246,8 @@ def _run(
     graph, device, view = prepared.graph, prepared.device, prepared.out
     if view.slots is not None and view.hot_weights is None and not graph.is_compressed:
         raise ConfigError(f"the graph is prepared without its weights; use prepare(graph, ..., weighted=True) for {paths.name}")
-    assert graph.weights is not None
-    dtype, vertices = graph.weights.dtype, graph.num_vertices
+    dtype, vertices = graph.weight_type, graph.num_vertices
+    assert dtype is not None
     kind = arrays.WEIGHT_TYPES[dtype]
     layout = ScratchLayout.of(_core.path_layout, graph)
     on_cpu = functools.partial(paths.on_cpu, weight_bytes=kind.bytes, weight_order=kind.order)
@@ -293,7 +293,7 @@ def bucket_edges(vertices: int, device: torch.device) -> int:
 def path_state_bytes(graph: Graph) -> int:
     """GPU memory of one search: keys, and besides them scratch, or what it takes to renumber them, or to make the result of
     them."""
-    vertices, dtype = graph.num_vertices, torch.int32 if graph.weights is None else graph.weights.dtype
+    vertices, dtype = graph.num_vertices, graph.weight_type or torch.int32
     wide = dtype.itemsize == 8
     result = allocated(8 * vertices) + allocated(vertices) if wide or not dtype.is_floating_point else allocated(4 * vertices)
     scratch = allocated(ScratchLayout.of(_core.path_layout, graph).bytes)

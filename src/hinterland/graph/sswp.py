@@ -88,9 +88,10 @@ def sswp(
     source = check_source(given, source)
     weights = require_weights(given, "sswp")
     check_width(mode, delta)
-    assert given.weights is not None
-    dtype = given.weights.dtype
+    dtype = given.weight_type
+    assert dtype is not None
     if dtype in (torch.int32, torch.int64) and weights.least == torch.iinfo(dtype).min:
+        assert given.weights is not None
         at = arrays.first_where(given.weights, lambda part: part == weights.least)
         raise GraphError(f"weights[{at}] is {weights.least}, which stands for no path at all; raise it by one")
     prepared = prepared_for(graph, "sswp", gpu_budget, device, weighted=True)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
 from typing import Any, NamedTuple
 
 import torch
@@ -14,6 +15,7 @@ from ..runtime.errors import GraphError
 from ..runtime.jit import KernelFile
 from ..runtime.launch import launch, resident_blocks
 from ..runtime.params import Params, leaves, struct
+from ..storage import StorageCache
 from . import passes
 from .graph import Graph
 from .prepare import Prepared
@@ -176,13 +178,22 @@ def runner(
         items: what the loop goes over, a thread each; None for a traversal, which goes over the edges.
     """
     if prepared.device.type == "cpu":
-        return lambda params: on_cpu(params.address)
+        return lambda params: _run_on_cpu(on_cpu, params, prepared.caches)
     device, of = prepared.device, ", ".join((graph_type(prepared, weight, counts), *types))
     instance = _instance(kernels.path.removesuffix(".cu"), of)
     threads = prepared.graph.num_edges // _EDGES_OF_THREAD if items is None else items
     # Little work cannot occupy the whole GPU, and fewer blocks wait for each other in less time.
     grid = min(resident_blocks(kernels, instance, device, BLOCK), 1 + threads // BLOCK)
     return lambda params: launch(kernels, instance, device, grid, BLOCK, params, cooperative=True)
+
+
+def _run_on_cpu(on_cpu: Callable[[int], None], params: Params, caches: Sequence[StorageCache]) -> None:
+    """StorageError where a page could not be read: what was found then says nothing."""
+    with ExitStack() as runs:
+        for cache in caches:
+            cache.native.begin_run()
+            runs.callback(cache.native.end_run)
+        on_cpu(params.address)
 
 
 class Finished(NamedTuple):

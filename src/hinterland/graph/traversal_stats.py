@@ -36,7 +36,8 @@ def summarise_all(runs: Sequence[Run], counted: Sequence[Run], prepared: Prepare
     fields = ("seconds", "edges", "bytes", "cached")
     total: dict[str, Any] = {field: sum(search[field] for search in searches) for field in fields}
     total["tiers"] = _sum_tiers([search["tiers"] for search in searches])
-    return {"device": str(prepared.device), "mode": mode, **total, "held": prepared.held, "searches": searches}
+    where = {"held": prepared.held, "storage": None}
+    return {"device": str(prepared.device), "mode": mode, **total, **where, "searches": searches}
 
 
 def summarise(run: Run, counted: Run, prepared: Prepared, mode: str) -> dict[str, Any]:
@@ -54,9 +55,12 @@ def summarise(run: Run, counted: Run, prepared: Prepared, mode: str) -> dict[str
         the vertices of all frontiers; not all of them need be examined), ``tiers`` (what reading edges and their weights
         took of each of TIERS: ``bytes`` in whole 32-byte sectors, ``requests`` for cache lines, and ``hits``, the elements
         that were found there), ``bytes`` (those from where the edges lie), ``cached`` (those from what the GPU keeps of
-        them), ``held`` (bytes of GPU memory kept between runs), ``link`` (None unless the edges crossed it: ``bytes``,
-        ``bandwidth``, ``ceiling``, ``share``, and ``heavy``, the same over the fewest levels that moved nine tenths of all
-        bytes), ``per_level``.
+        them), ``held`` (bytes of GPU memory kept between runs), ``storage`` (None unless edges or weights lie there: ``bytes``
+        and ``requests`` that the disk was asked for, ``hits`` and ``misses``, pages that were in the cache as they were needed
+        and that were not, ``cpu_seconds`` of processor time for requests and waiting, and ``cpu_us_per_request``; ``tiers``
+        then has the first three for the whole run, and for each level what was asked of the cache), ``link`` (None unless
+        the edges crossed it: ``bytes``, ``bandwidth``, ``ceiling``, ``share``, and ``heavy``, the same over the fewest levels
+        that moved nine tenths of all bytes), ``per_level``.
     """
     finished, read, seconds = run.finished, counted.finished.records, run.clock.seconds()
     steps, records = len(finished.records), finished.records.clone()
@@ -88,6 +92,7 @@ def summarise(run: Run, counted: Run, prepared: Prepared, mode: str) -> dict[str
         "bytes": total["bytes"],
         "cached": total["cached"],
         "held": prepared.held,
+        "storage": None,
         "link": _link(levels, total["bytes"], seconds) if over_link else None,
         "per_level": levels,
     }
@@ -108,15 +113,46 @@ def with_stats(
         prepared, mode: as of :func:`summarise`.
         summary: makes the stats; :func:`summarise_all` where ``run`` is several searches.
     """
+    if prepared.caches:
+        return _with_storage(run, asked, prepared, mode, summary)
     with devices.on(prepared.device):
         counted = run(True)[1] if asked else None  # whose result goes before the next one is made
         result, timed = run(False)
     return result, None if counted is None else summary(timed, counted, prepared, mode)
 
 
+def _with_storage(
+    run: Callable[[bool], tuple[Result, Any]],
+    asked: bool,
+    prepared: Prepared,
+    mode: str,
+    summary: Callable[..., dict[str, Any]],
+) -> tuple[Result, dict[str, Any] | None]:
+    """The same of a graph on storage, where counting takes next to nothing beside reading: one run is both."""
+    before = [cache.stats() for cache in prepared.caches]
+    result, timed = run(True)
+    if not asked:
+        return result, None
+    moved = [(cache.stats(), was) for cache, was in zip(prepared.caches, before, strict=True)]
+    requests = sum(now.reads - was.reads for now, was in moved)
+    cpu_seconds = sum(now.cpu_seconds - was.cpu_seconds for now, was in moved)
+    storage = {
+        "bytes": sum(now.bytes_read - was.bytes_read for now, was in moved),
+        "requests": requests,
+        "hits": sum(now.hits - was.hits for now, was in moved),
+        "misses": sum(now.misses - was.misses for now, was in moved),
+        "cpu_seconds": cpu_seconds,
+        "cpu_us_per_request": cpu_seconds * 1e6 / requests if requests else 0.0,
+    }
+    report = summary(timed, timed, prepared, mode)
+    report["storage"] = storage
+    report["tiers"]["storage"] = {name: storage[name] for name in COUNTS}
+    return result, report
+
+
 def _by_tier(at: str, home: list[int], kept: list[int]) -> dict[str, dict[str, int]]:
     """Counts by tier: ``home``, of edges where they lie, which is tier ``at``; ``kept``, of edges that the GPU keeps."""
-    tiers = {tier: dict.fromkeys(COUNTS, 0) for tier in TIERS}
+    tiers = {tier: dict.fromkeys(COUNTS, 0) for tier in dict.fromkeys([*TIERS, at])}
     for tier, counts in ((at, home), ("local", kept)):
         for name, count in zip(COUNTS, counts, strict=True):
             tiers[tier][name] += count
@@ -124,7 +160,8 @@ def _by_tier(at: str, home: list[int], kept: list[int]) -> dict[str, dict[str, i
 
 
 def _sum_tiers(parts: Sequence[dict[str, dict[str, int]]]) -> dict[str, dict[str, int]]:
-    return {tier: {count: sum(part[tier][count] for part in parts) for count in COUNTS} for tier in TIERS}
+    tiers = dict.fromkeys([*TIERS, *(tier for part in parts for tier in part)])
+    return {tier: {count: sum(part[tier][count] for part in parts) for count in COUNTS} for tier in tiers}
 
 
 def _link(levels: list[dict[str, Any]], moved: int, seconds: float) -> dict[str, Any]:

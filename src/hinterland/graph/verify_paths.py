@@ -67,8 +67,8 @@ def _verify(graph: Graph, source: int, found: torch.Tensor, widest: bool) -> Non
     require_graph(graph)
     source = arguments.whole_number("source", source)
     require_weights(graph, "verifying paths")
-    assert graph.weights is not None
-    dtype, vertices = graph.weights.dtype, graph.num_vertices
+    dtype, vertices = graph.weight_type, graph.num_vertices
+    assert dtype is not None
     expected = dtype if dtype.is_floating_point else torch.int64
     found = found.cpu().contiguous()
     if found.dtype != expected:

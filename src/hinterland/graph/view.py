@@ -13,8 +13,9 @@ import torch
 from .. import _core
 from ..memory import UnifiedTensor
 from ..memory.copies import copied
-from ..runtime.errors import GraphError
+from ..runtime.errors import ConfigError, GraphError
 from ..runtime.params import Params, address, struct
+from ..storage import StorageArray, StorageCache
 from . import arrays
 from .arrays import index_dtype
 from .lists import NeighborLists
@@ -37,11 +38,12 @@ class Kept:
 
 
 def checked_view(lists: NeighborLists) -> View:
-    """The arrays as the CPU reads them, for verifiers, which go through all lists.
+    """The arrays as the CPU reads them, for verifiers, which go through all lists; what lies on storage is read whole.
 
     Raises:
         GraphError: the arrays were changed since they were checked, and their offsets are wrong by now.
     """
+    lists = lists.in_memory()
     lists.checked_rows()
     return View(lists, torch.device("cpu"))
 
@@ -53,18 +55,27 @@ class View:
         lists: of a graph, or others.
         device: who reads them.
         name: what a plan calls them.
+
+    Raises:
+        ConfigError: a GPU is to read arrays that lie on storage.
     """
 
     def __init__(self, lists: NeighborLists, device: torch.device, name: str = "lists") -> None:
         self.lists, self.device, self.name = lists, device, name
-        offsets, edges = lists.array("indptr", device), lists.array("packed" if lists.is_compressed else "indices", device)
+        self.caches: list[StorageCache] = lists.caches
+        if device.type == "cuda" and self.caches:
+            raise ConfigError(
+                f"the graph's edges lie on storage, which {device} does not read yet; run it with device='cpu', or read the "
+                "file with placement='host'"
+            )
+        offsets, edges = lists.array("indptr", device), self._array("packed" if lists.is_compressed else "indices")
         assert offsets is not None and edges is not None
         self.offsets, self.edges = offsets, edges
         self.packed_offsets = lists.array("packed_offsets", device)
         self.edge_type = index_dtype(lists.num_lists) if lists.is_compressed else edges.dtype
         # Elements of a page: edges, or the bytes of as many 32-bit words of packed lists.
         self.page = _core.PAGE_ELEMENTS * (4 if lists.is_compressed else 1)
-        self.weights = lists.array("weights", device)
+        self.weights = self._array("weights")
         self.slots: torch.Tensor | None = None
         self.hot_edges: torch.Tensor | None = None
         self.hot_weights: torch.Tensor | None = None
@@ -77,6 +88,13 @@ class View:
         self._words: torch.Tensor | None = None
         self._making = threading.Lock()
 
+    def _array(self, name: str) -> torch.Tensor | None:
+        """An array as the device addresses it; of one on storage only what it is like, since nobody addresses it."""
+        held = self.lists.arrays.get(name)
+        if isinstance(held, StorageArray):
+            return torch.empty(held.shape, dtype=held.dtype, device="meta")
+        return self.lists.array(name, self.device)
+
     @property
     def over_link(self) -> bool:
         """Whether edges are read over the link between host and GPU."""
@@ -84,7 +102,9 @@ class View:
 
     @property
     def home(self) -> str:
-        """The tier that the edges lie in: ``host``, or ``local`` in the device's own memory."""
+        """The tier that the edges lie in: ``storage``, ``host``, or ``local`` in the device's own memory."""
+        if self.caches:
+            return "storage"
         return "host" if self.device.type == "cpu" or self.over_link else "local"
 
     def slow_places(self) -> list[str]:
@@ -110,14 +130,14 @@ class View:
 
     def _made_words(self) -> torch.Tensor:
         lists = self.lists
-        edges = _array(self.edges, self.hot_edges, self.slots)
+        edges = self._words_of("packed" if lists.is_compressed else "indices", self.edges, self.hot_edges)
         words = _WORDS(
             num_vertices=lists.num_lists,
             num_edges=lists.num_edges,
             edge_bytes=self.edge_type.itemsize,
             offsets=_offsets(self.offsets),
             edges=_ARRAY() if lists.is_compressed else edges,
-            weights=_array(self.weights, self.hot_weights, self.slots),
+            weights=self._words_of("weights", self.weights, self.hot_weights),
             heads=address(self.heads),
             heads_per_vertex=0 if self.heads is None else self.heads.shape[0],
             num_isolated=lists.num_isolated,
@@ -128,6 +148,12 @@ class View:
         both = bytearray(words)
         words.metered = 1
         return torch.frombuffer(both + bytearray(words), dtype=torch.uint8).to(self.device)
+
+    def _words_of(self, name: str, home: torch.Tensor | None, kept: torch.Tensor | None) -> Params:
+        held = self.lists.arrays.get(name)
+        if isinstance(held, StorageArray):
+            return _ARRAY(home=held.position, store=held.cache.native.address)
+        return _array(home, kept, self.slots)
 
     def _kept_offset_types(self) -> list[torch.dtype]:
         last = [self.lists.num_edges] if self.packed_offsets is None else [self.lists.num_edges, self.edges.nbytes]

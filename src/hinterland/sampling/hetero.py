@@ -92,7 +92,8 @@ class HeteroSampler:
         self.seed = integer("seed", seed)
         self.device = devices.as_device(device)
         self._weights = {
-            name: weights_of(lists) if weighted and lists.weights is not None else NO_WEIGHTS for name, lists in rows.items()
+            name: weights_of(lists) if weighted and lists.weight_type is not None else NO_WEIGHTS
+            for name, lists in rows.items()
         }
         times, edge_times = times or {}, edge_times or {}
         self._times = {n: vertex_times_on(self.device, times.get(n), count, None) for n, count in self.num_vertices.items()}

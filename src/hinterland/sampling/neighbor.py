@@ -33,7 +33,7 @@ def usual_bytes(num_vertices: int) -> int:
     return state_bytes(num_vertices, 1024, (15, 10, 5))
 
 
-ALGORITHM = Algorithm("sampling", lambda graph: usual_bytes(graph.num_vertices))
+ALGORITHM = Algorithm("sampling", lambda graph: usual_bytes(graph.num_vertices), whole=True)
 
 
 class NeighborSampler:
@@ -247,17 +247,17 @@ def check_rule(replace: bool, weighted: bool, temporal: bool, strategy: str) -> 
 
 def weights_of(lists: NeighborLists) -> tuple[int, float]:
     """How the weights are stored (``WEIGHT_KINDS``), and the largest."""
-    weights, spread = lists.weights, lists.weight_range
-    if weights is None or spread is None:
+    kind, spread = lists.weight_type, lists.weight_range
+    if kind is None or spread is None:
         raise ConfigError("weighted=True needs a graph with weights, as in Graph(indptr, indices, weights)")
-    if weights.dtype not in WEIGHT_KINDS:
+    if kind not in WEIGHT_KINDS:
         names = ", ".join(type_name(dtype) for dtype in WEIGHT_KINDS)
-        raise ConfigError(f"weights are {weights.dtype}, but sampling takes {names}; convert them, as in weights.float()")
+        raise ConfigError(f"weights are {kind}, but sampling takes {names}; convert them, as in weights.float()")
     if spread.least < 0:
         raise GraphError(f"a weight is {spread.least}, but sampling in proportion needs weights from 0 on")
     if spread.most == float("inf"):
         raise GraphError("a weight is inf, but sampling in proportion needs finite ones; replace it")
-    return WEIGHT_KINDS[weights.dtype], float(spread.most)
+    return WEIGHT_KINDS[kind], float(spread.most)
 
 
 def vertex_times_on(
@@ -283,7 +283,7 @@ def _times_on(device: torch.device, name: str, times: arrays.Array, count: int, 
         raise ConfigError(f"{name} are {times.dtype}, but must be int64; convert them, as in {name}.long()")
     if isinstance(times, UnifiedTensor):
         return times.cpu() if device.type == "cpu" else times.cuda(device)
-    return times.to(device).contiguous()
+    return arrays.tensor_of(times).to(device).contiguous()
 
 
 def vertices_on(device: torch.device, name: str, vertices: torch.Tensor | Sequence[int]) -> torch.Tensor:

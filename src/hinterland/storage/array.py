@@ -123,6 +123,30 @@ class StorageArray(RowTable):
         """``"storage"``."""
         return "storage"
 
+    @property
+    def position(self) -> int:
+        """Where its first row lies in its cache's space of bytes, for native code; of an array whose rows lie in one piece."""
+        self._require_open()
+        return self._position + self._layout.extents[0].offset
+
+    def read_into(self, out: torch.Tensor, begin: int = 0) -> None:
+        """Fills ``out``, a contiguous CPU tensor of its type, with the rows from ``begin`` on, as many as it has: from the file, past
+        the cache.
+
+        Raises:
+            StorageError: the file cannot be read, or is shorter than it was.
+        """
+        self._require_open()
+        to, end, row = out.data_ptr(), begin + len(out), 0
+        for extent in self._layout.extents:
+            first, last = max(begin, row), min(end, row + extent.rows)
+            if first < last:
+                at = to + (first - begin) * self._row_bytes
+                _core.read_file(
+                    self.path, extent.offset + (first - row) * self._row_bytes, at, (last - first) * self._row_bytes
+                )
+            row += extent.rows
+
     def gather(
         self,
         index: Index,

@@ -19,10 +19,12 @@ from ...memory import UnifiedTensor
 from ...runtime import arguments
 from ...runtime.errors import ConfigError, FormatError, GraphError, HinterlandError, OutOfMemory
 from ...runtime.files import check_place
-from ..arrays import WEIGHT_TYPES, check_mirrored, check_neighbors, placements
+from ...storage import StorageArray, StorageCache
+from ..arrays import WEIGHT_TYPES, Array, check_mirrored, check_neighbors, check_offsets, placements, tensor_of
 from ..compress import from_packed
 from ..edges import from_edges, from_runs, simplify
 from ..graph import Graph, require_graph
+from ..lists import NeighborLists
 from ..order import checked as checked_order
 from ..reorder import restored
 from . import bel, edges, gap, gr, hl, mtx, npy, npz, ogb
@@ -43,6 +45,8 @@ class Format:
     write: Callable[[Graph, str], None] | None
 
 
+_HOST_BUDGET = "256MiB"  # chosen, not measured
+_LINE_BYTES = 4096
 _TEXT = (".txt", ".el", ".wel", ".csv", ".tsv", ".edges")
 FORMATS = {
     entry.name: entry
@@ -100,13 +104,19 @@ def load_graph(
     weight_dtype: torch.dtype | None = None,
     format: str | None = None,
     transpose: bool | None = None,
+    host_budget: int | str | None = None,
 ) -> Graph:
     """Reads a graph from a file of any format in ``FORMATS``, or from an OGB data set's folder.
 
     Args:
         path: the file; the format follows from its ending or, where that is none in ``FORMATS`` or an edge list's, from its
             content. ``x.bel`` stands for ``x.bel.col``, ``.dst`` and ``.val``.
-        placement: where the arrays go, as in ``Graph``.
+        placement: where the arrays go, as in ``Graph``; of an ``.hl`` file also ``"storage"``: neighbours and weights stay in
+            the file and are read a page at a time as a traversal comes to them, while offsets go to ``"host"``. A mapping may
+            say so of ``indices`` or ``weights`` alone. What stays in the file is not looked at here: its checksums, and
+            whether an undirected graph has every reverse, are taken on trust, and a neighbour that is no vertex is found by
+            who reads it. Only a CPU reads there yet; what needs whole arrays (verifiers, ``reorder``, samplers) reads them
+            into host memory.
         directed: None takes what the file says (edge lists: directed). True marks the graph as directed. False demands a
             graph whose edges all have their reverse, and refuses any other.
         symmetrize: adds the reverse of every edge; the graph becomes undirected.
@@ -120,6 +130,8 @@ def load_graph(
         transpose: whether the graph comes with its transpose, by which a directed one is searched in both directions, and which
             takes as much memory once more. True: it is read where the file carries it (``.sg`` and ``.wsg``), and built
             otherwise. None takes it from the file where that is at most a quarter of the free memory. False leaves it there.
+        host_budget: with placement ``"storage"``: bytes of host memory for pages of the file and what finds them, as in
+            ``"32MiB"``; by default 256 MiB. Offsets, 8 bytes a vertex, and what an algorithm takes come on top.
 
     Returns:
         The graph: int64 offsets, int32 neighbours below 2^31 vertices.
@@ -141,7 +153,12 @@ def load_graph(
     entry, layout = _format(detect(path) if format is None else format, path)
     # Lists that become others have another inverse.
     others = symmetrize or remove_self_loops or remove_duplicates or sort_neighbors or directed is False
-    options = Options(placements(placement), weight_dtype, layout, False if others else transpose)
+    shape = {"symmetrize": symmetrize, "remove_self_loops": remove_self_loops, "remove_duplicates": remove_duplicates}
+    placed = placements(placement, in_place=True)
+    options = Options(placed, weight_dtype, layout, False if others else transpose, cache=_cache(placed, host_budget))
+    if options.cache is not None:
+        asked = {**shape, "sort_neighbors": sort_neighbors, "weight_dtype": weight_dtype}
+        _require_in_place(path, entry, asked)
     if weight_dtype is None and sort_neighbors is not False:
         rules = [_core.EdgeRules(mirror=mirror, drop_loops=remove_self_loops) for mirror in (symmetrize, True)]
         options = replace(options, rules=rules[0], mirrored=rules[1])
@@ -153,7 +170,6 @@ def load_graph(
             content.weights = _weights(path, content, options)
         if isinstance(content, CsrArrays) and content.inverse is not None:
             content.inverse.weights = _weights(path, content.inverse, options)  # type: ignore[assignment]  # as above
-        shape = {"symmetrize": symmetrize, "remove_self_loops": remove_self_loops, "remove_duplicates": remove_duplicates}
         graph = _made(content, options, sort_neighbors, **shape)
         if directed is not None and directed != graph.directed:
             graph = _redirected(graph, directed)
@@ -193,7 +209,7 @@ def _made(
             sort_neighbors=sort_neighbors is not False,
             placement=options.placement,
         )
-    graph = _held(content, options)
+    graph = _held(content, options) if options.cache is None else _in_place(content)
     sort = isinstance(content, CsrArrays) and bool(sort_neighbors) and not content.sorted
     if not (symmetrize or remove_self_loops or remove_duplicates or sort):
         return graph
@@ -290,6 +306,7 @@ def _held(content: CsrArrays | PackedArrays, options: Options) -> Graph:
     order = None if content.order is None else checked_order(content.order, content.indptr.shape[0] - 1)
     weights = None if content.weights is None else options.handed("weights", content.weights)
     if isinstance(content, PackedArrays):
+        assert isinstance(content.packed, UnifiedTensor)
         return from_packed(
             content.indptr,
             content.packed_offsets,
@@ -314,11 +331,11 @@ def _held(content: CsrArrays | PackedArrays, options: Options) -> Graph:
     return held
 
 
-def _weights(path: str, content: EdgeList | CsrArrays | PackedArrays, options: Options) -> torch.Tensor | UnifiedTensor | None:
+def _weights(path: str, content: EdgeList | CsrArrays | PackedArrays, options: Options) -> Array | None:
     """The weights, checked and in the type that the caller wants."""
     weights = content.weights
-    if weights is None:
-        return None
+    if weights is None or isinstance(weights, StorageArray):
+        return weights
     plain = weights if isinstance(weights, torch.Tensor) else weights.cpu()
     check_weights(path, plain)
     if options.weight_dtype is None or options.weight_dtype == plain.dtype:
@@ -330,16 +347,73 @@ def _weights(path: str, content: EdgeList | CsrArrays | PackedArrays, options: O
     return cast
 
 
+def _cache(placed: Mapping[str, str], host_budget: int | str | None) -> StorageCache | None:
+    """Of the pages of what stays in its file; None where nothing does."""
+    if "storage" in placed.values():
+        return StorageCache(_HOST_BUDGET if host_budget is None else host_budget, _LINE_BYTES)
+    if host_budget is not None:
+        raise ConfigError(
+            f"host_budget={arguments.shown(host_budget)} bounds the pages of a graph on storage; give placement='storage', or "
+            "leave it out"
+        )
+    return None
+
+
+def _require_in_place(path: str, entry: Format, changes: Mapping[str, object]) -> None:
+    """ConfigError unless the file can be read where it lies, and nothing is asked for that would be another graph."""
+    if entry.name != "hl":
+        target = f"{os.path.splitext(path)[0]}.hl"
+        raise ConfigError(
+            f"{path}: placement 'storage' reads .hl files where they lie, and this one's format is {entry.name}; make one "
+            f"with: hinterland convert {path} {target}"
+        )
+    for name, asked in changes.items():
+        if asked is not None and asked is not False:
+            raise ConfigError(
+                f"{path}: {name} makes another graph of the file, but with placement 'storage' it is read as it lies; load it "
+                f"with {name} and placement 'host', and save that with save_graph"
+            )
+
+
+def _in_place(content: CsrArrays | PackedArrays) -> Graph:
+    """The graph of a file of ours of which some arrays stay there. The others are checked, each for itself."""
+    offsets = content.indptr.cpu()
+    order = None if content.order is None else checked_order(content.order, len(offsets) - 1)
+    held: dict[str, Array] = {"indptr": content.indptr}
+    if isinstance(content, PackedArrays):
+        check_offsets(offsets, int(offsets[-1]))
+        starts = content.packed_offsets.cpu()
+        last = int(starts[-1])
+        check_offsets(starts, last)
+        if _core.packed_bytes(last) != len(content.packed):
+            raise GraphError(f"packed_offsets ends with {last}, but the packed lists take {len(content.packed)} bytes")
+        held |= {"packed_offsets": content.packed_offsets, "packed": content.packed}
+    else:
+        check_offsets(offsets, len(content.indices))
+        held["indices"] = content.indices
+        if isinstance(content.indices, UnifiedTensor):
+            check_neighbors(content.indices.cpu(), len(offsets) - 1)
+    if content.weights is not None:
+        held["weights"] = content.weights
+    lists = NeighborLists(held, isinstance(content, PackedArrays) or content.sorted)
+    return Graph.of(lists, content.directed, order)
+
+
 def _transposed(content: CsrArrays) -> EdgeList:
     """The edges of CSC arrays, whose rows are the targets."""
     graph = Graph(content.indptr, content.indices, content.weights, placement="heap")  # checks the arrays
     targets = torch.arange(graph.num_vertices, dtype=content.indices.dtype).repeat_interleave(graph.degrees().cpu())
-    weights = None if content.weights is None else content.weights.cpu()
-    return EdgeList(content.indices.cpu(), targets, weights, graph.num_vertices)
+    weights = None if content.weights is None else tensor_of(content.weights)
+    return EdgeList(tensor_of(content.indices), targets, weights, graph.num_vertices)
 
 
 def _redirected(graph: Graph, directed: bool) -> Graph:
     """The same arrays under another flag; undirected only if every edge has its reverse."""
+    if not directed and graph.neighbor_lists.caches:
+        raise ConfigError(
+            "directed=False of a directed graph on storage asks whether each edge has its reverse, for which all of it would "
+            "be read; load it with placement='host', and save that with save_graph"
+        )
     if not directed:
         check_mirrored(graph.indptr, graph.indices, graph.weights)
     return Graph.of(graph.neighbor_lists, directed, graph.numbering)

@@ -11,6 +11,7 @@ from ... import _core
 from ...memory import UnifiedTensor
 from ...runtime.errors import ConfigError, FormatError, OutOfMemory
 from ...runtime.units import format_bytes
+from ...storage import StorageArray, StorageCache
 from ..arrays import Array, host_place
 from ..graph import Graph
 
@@ -28,7 +29,7 @@ class Options:
 
     ``transpose``: whether to read the inverse lists that a file carries; None: where little of the free memory is enough.
     ``rules``: what becomes of an edge; ``mirrored``: of one that stands for both directions. None where readers must hand a
-    list over, in the file's order.
+    list over, in the file's order. ``cache``: of the pages of arrays that stay in the file, where any do.
     """
 
     placement: Mapping[str, str]
@@ -37,14 +38,15 @@ class Options:
     transpose: bool | None = False
     rules: _core.EdgeRules | None = None
     mirrored: _core.EdgeRules | None = None
+    cache: StorageCache | None = None
 
     def place(self, name: str) -> str:
         """Where to read the array ``name`` to. What shall lie in GPU memory passes through the heap."""
         return host_place(self.placement[name])
 
-    def handed(self, name: str, array: UnifiedTensor) -> Array:
+    def handed(self, name: str, array: UnifiedTensor | StorageArray) -> Array:
         """An array as ``Graph`` takes it: a UnifiedTensor stays where it is, a tensor goes to the GPU."""
-        return array.cpu() if self.placement[name] == "gpu" else array
+        return array.cpu() if isinstance(array, UnifiedTensor) and self.placement[name] == "gpu" else array
 
 
 @dataclass
@@ -76,8 +78,8 @@ class CsrArrays:
     """
 
     indptr: UnifiedTensor
-    indices: UnifiedTensor
-    weights: UnifiedTensor | None
+    indices: UnifiedTensor | StorageArray
+    weights: UnifiedTensor | StorageArray | None
     directed: bool
     sorted: bool = False
     columns: bool = False
@@ -91,8 +93,8 @@ class PackedArrays:
 
     indptr: UnifiedTensor
     packed_offsets: UnifiedTensor
-    packed: UnifiedTensor
-    weights: UnifiedTensor | None
+    packed: UnifiedTensor | StorageArray
+    weights: UnifiedTensor | StorageArray | None
     directed: bool
     order: torch.Tensor | None = None
 

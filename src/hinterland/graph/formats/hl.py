@@ -13,7 +13,9 @@ from ...runtime.checksums import checksums
 from ...runtime.errors import FormatError
 from ...runtime.files import replacing
 from ...runtime.progress import progress
+from ...storage import StorageArray
 from ...storage.hl import COMPRESSED, DIRECTED, PAGE, REORDERED, SORTED, WEIGHTED, Header, parse
+from ...storage.layout import Extent, Layout
 from ..arrays import index_dtype
 from ..graph import Graph
 from .content import CsrArrays, Options, PackedArrays
@@ -33,16 +35,21 @@ def read_header(path: str) -> Header:
 
 
 def read(path: str, options: Options) -> CsrArrays | PackedArrays:
-    """The graph, each array read straight to its place, then checked against its checksums."""
+    """The graph, each array read straight to its place, then checked against its checksums; or left in the file."""
     header = read_header(path)
     *places, (sums_at, sums_bytes) = header.sections()
     sums = torch.empty(sums_bytes // 8, dtype=torch.int64)
     read_into(path, sums_at, sums)
     held: dict[str, UnifiedTensor] = {}
+    stored: dict[str, StorageArray] = {}
     checked = 0
     with progress(f"reading {path}", sums_at) as step:
         for number, ((name, dtype, count), (at, size)) in enumerate(zip(header.arrays(), places, strict=True)):
             place = "heap" if name == "order" else options.place(_HOMES.get(name, name))
+            if place == "storage" and options.cache is not None:
+                stored[name] = StorageArray(Layout(path, dtype, (count,), (Extent(count, at),)), "r", options.cache)
+                checked += -(-size // _core.CHECKSUM_BLOCK)
+                continue
             array = UnifiedTensor.empty((count,), dtype, place)
             read_into(path, at, array.cpu())
             found = _checksums(array.cpu(), number)
@@ -57,10 +64,12 @@ def read(path: str, options: Options) -> CsrArrays | PackedArrays:
             held[name] = array
             step(size)
     order = held["order"].cpu() if "order" in held else None
-    directed, weights = bool(header.flags & DIRECTED), held.get("weights")
+    directed, weights = bool(header.flags & DIRECTED), stored.get("weights", held.get("weights"))
     if header.flags & COMPRESSED:
-        return PackedArrays(held["indptr"], held["packed_offsets"], held["packed"], weights, directed, order)
-    indices = _narrow(held["indices"], header.vertices, options)
+        packed = stored.get("packed", held.get("packed"))
+        assert packed is not None
+        return PackedArrays(held["indptr"], held["packed_offsets"], packed, weights, directed, order)
+    indices = stored["indices"] if "indices" in stored else _narrow(held["indices"], header.vertices, options)
     return CsrArrays(held["indptr"], indices, weights, directed, bool(header.flags & SORTED), order=order)
 
 

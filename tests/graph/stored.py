@@ -1,0 +1,20 @@
+"""Graphs of tests on storage."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import hinterland as hl
+from hinterland.graph import formats
+
+SET = 8 * (512 + 64)  # holds one set of the smallest lines
+
+
+def on_storage(graph: hl.Graph, path: Path, budget: int, line_bytes: int = 512, placement="storage") -> hl.Graph:
+    """``graph`` by way of a file, with pages of ``line_bytes``."""
+    hl.save_graph(graph, path)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(formats, "_LINE_BYTES", line_bytes)
+        return hl.load_graph(path, placement, host_budget=budget)

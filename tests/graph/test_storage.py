@@ -1,0 +1,236 @@
+"""Graphs whose edges and weights stay on a disk: what loading looks at, what is kept in memory, and what a disk can do wrong."""
+
+import gc
+import os
+import threading
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+import hinterland as hl
+from hinterland.graph.formats import hl as format_hl
+from hinterland.runtime.errors import ConfigError, FormatError, GraphError, OutOfMemory, StorageError
+
+from .stored import SET, on_storage
+
+RUNS = {
+    "bfs": lambda graph: hl.bfs(graph, 5, device="cpu").levels,
+    "msbfs": lambda graph: hl.multi_source_bfs(graph, [5, 9, 11], device="cpu").levels,
+    "sssp": lambda graph: hl.sssp(graph, 5, device="cpu").distances,
+    "sswp": lambda graph: hl.sswp(graph, 5, device="cpu").widths,
+    "cc": lambda graph: hl.connected_components(graph, device="cpu").labels,
+    "pagerank": lambda graph: hl.pagerank(graph, device="cpu").scores,
+    "bc": lambda graph: hl.betweenness_centrality(graph, [5, 9], device="cpu").scores,
+}
+
+
+@pytest.fixture(scope="module")
+def graph() -> hl.Graph:
+    return hl.random_weights(hl.generate("kronecker", scale=12, seed=3), "int32", seed=5)
+
+
+@pytest.fixture
+def file(graph: hl.Graph, tmp_path: Path) -> Path:
+    hl.save_graph(graph, tmp_path / "g.hl")
+    return tmp_path / "g.hl"
+
+
+def section(path: Path, name: str) -> int:
+    """Where an array begins."""
+    header = format_hl.read_header(str(path))
+    return dict(zip([array[0] for array in header.arrays()], header.sections(), strict=False))[name][0]
+
+
+def test_what_it_says(graph: hl.Graph, file: Path) -> None:
+    stored = hl.load_graph(file, "storage", host_budget="1MiB")
+    assert stored.placement == {"indptr": stored.placement["indptr"], "indices": "storage", "weights": "storage"}
+    assert stored.placement["indptr"] != "storage"
+    assert (stored.num_vertices, stored.num_edges, stored.nbytes) == (graph.num_vertices, graph.num_edges, graph.nbytes)
+    assert (stored.directed, stored.has_sorted_lists, stored.weight_type) == (False, True, torch.int32)
+    assert "storage" in repr(stored)
+    for mine, given in ((stored.indices, graph.indices), (stored.weights, graph.weights), (stored.indptr, graph.indptr)):
+        assert torch.equal(mine, given)
+    assert stored.weight_range == graph.weight_range
+    assert torch.equal(stored.array("indices"), graph.indices)
+
+
+@pytest.mark.parametrize("placement", ["storage", {"indices": "storage", "weights": "heap"}, {"weights": "storage"}])
+@pytest.mark.parametrize("name", RUNS)
+def test_results_are_those_of_host_memory(graph: hl.Graph, tmp_path: Path, name: str, placement) -> None:
+    stored = on_storage(graph, tmp_path / "g.hl", 64 << 10, 4096, placement)
+    torch.testing.assert_close(RUNS[name](stored), RUNS[name](graph), rtol=1e-5, atol=1e-9)
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int64, torch.float32, torch.float64])
+@pytest.mark.parametrize("line_bytes", [512, 65536])
+def test_weights_of_every_type(graph: hl.Graph, tmp_path: Path, dtype: torch.dtype, line_bytes: int) -> None:
+    graph = graph.with_weights(hl.UnifiedTensor.from_tensor(graph.weights.to(dtype)))
+    stored = on_storage(graph, tmp_path / "g.hl", 20 * line_bytes, line_bytes)
+    for run in (RUNS["sssp"], RUNS["sswp"]):
+        assert torch.equal(run(stored), run(graph))
+
+
+def test_a_directed_graph(tmp_path: Path) -> None:
+    generator = torch.Generator().manual_seed(1)
+    graph = hl.from_edges(*torch.randint(500, (2, 4000), generator=generator))
+    stored = on_storage(graph, tmp_path / "g.hl", 4 * SET)
+    for name in ("bfs", "msbfs", "cc", "bc"):
+        torch.testing.assert_close(RUNS[name](stored), RUNS[name](graph))
+    with pytest.raises(ConfigError, match=r"a directed graph on storage does not have; graph.transpose\(\) builds them in host"):
+        hl.pagerank(stored, device="cpu")
+    stored.transpose()
+    torch.testing.assert_close(hl.pagerank(stored, device="cpu").scores, hl.pagerank(graph, device="cpu").scores)
+    assert torch.equal(RUNS["bfs"](stored), RUNS["bfs"](graph))
+
+
+@pytest.mark.parametrize("make", [lambda g: hl.reorder(g, "rcm"), hl.compress, lambda g: hl.compress(g, reorder="degree")])
+def test_every_form_of_a_file(graph: hl.Graph, tmp_path: Path, make) -> None:
+    stored = on_storage(make(graph), tmp_path / "g.hl", 64 << 10, 4096)
+    assert stored.neighbor_lists.caches
+    for name, run in RUNS.items():
+        torch.testing.assert_close(run(stored), run(graph), rtol=1e-5, atol=1e-9, msg=name)
+
+
+def test_what_needs_whole_arrays_reads_them(graph: hl.Graph, file: Path, tmp_path: Path) -> None:
+    stored = hl.load_graph(file, "storage", host_budget="1MiB")
+    hl.verify_bfs(stored, 5, hl.bfs(stored, 5, device="cpu"))
+    hl.verify_sssp(stored, 5, hl.sssp(stored, 5, device="cpu"))
+    hl.verify_components(stored, hl.connected_components(stored, device="cpu"))
+    hl.verify_pagerank(stored, hl.pagerank(stored, device="cpu"))
+    assert torch.equal(hl.reorder(stored, "degree").indices, hl.reorder(graph, "degree").indices)
+    assert torch.equal(hl.compress(stored).array("packed"), hl.compress(graph).array("packed"))
+    hl.save_graph(stored, tmp_path / "again.hl")
+    assert (tmp_path / "again.hl").read_bytes() == file.read_bytes()
+    sampler = [hl.sampling.NeighborSampler(g, [4, 3], device="cpu", seed=2).sample([5, 9, 11]) for g in (stored, graph)]
+    assert torch.equal(sampler[0].node, sampler[1].node)
+
+
+def test_the_budget_is_kept(graph: hl.Graph, file: Path) -> None:
+    stored = hl.load_graph(file, "storage", host_budget="100KiB")
+    [cache] = stored.neighbor_lists.caches
+    assert cache.native.bytes == 100 << 10
+    assert cache.native.num_slots * (cache.line_bytes + 12) <= 100 << 10
+    stats = hl.bfs(stored, 5, device="cpu", stats=True).stats
+    assert stats["storage"]["bytes"] == stats["tiers"]["storage"]["bytes"] > 0
+    assert stats["storage"]["requests"] * cache.line_bytes >= stats["storage"]["bytes"]
+    assert stats["storage"]["cpu_us_per_request"] > 0 and stats["storage"]["misses"] > 0
+    whole = hl.load_graph(file, "storage", host_budget="16MiB")
+    hl.connected_components(whole, "all-lists", device="cpu")
+    again = hl.connected_components(whole, "all-lists", device="cpu", stats=True).stats
+    assert (again["storage"]["bytes"], again["storage"]["misses"]) == (0, 0) and again["storage"]["hits"] > 0
+    counted = hl.connected_components(graph, "all-lists", device="cpu", stats=True).stats
+    assert [level["tiers"]["storage"]["hits"] for level in again["per_level"]] == [
+        level["tiers"]["host"]["hits"] for level in counted["per_level"]
+    ]
+    assert counted["storage"] is None and "storage" not in counted["tiers"]
+
+
+def test_options_that_cannot_be_used(file: Path, graph: hl.Graph, tmp_path: Path) -> None:
+    for options, found in (
+        ({"host_budget": "1MiB"}, "host_budget='1MiB' bounds the pages of a graph on storage; give placement='storage'"),
+        ({"placement": "storage", "host_budget": "much"}, "much"),
+        ({"placement": {"indptr": "storage"}}, "offsets are read all the time and stay in memory"),
+        ({"placement": "storage", "symmetrize": True}, "symmetrize makes another graph of the file"),
+        ({"placement": "storage", "weight_dtype": torch.float32}, "weight_dtype makes another graph of the file"),
+    ):
+        with pytest.raises(ConfigError, match=found):
+            hl.load_graph(file, **options)
+    with pytest.raises(OutOfMemory, match="a cache of 1000 bytes holds no set of 8 lines"):
+        hl.load_graph(file, "storage", host_budget=1000)
+    with pytest.raises(ConfigError, match=r"save the graph with save_graph\(graph, 'x.hl'\)"):
+        hl.Graph(graph.indptr, graph.indices, placement="storage")
+    hl.save_graph(graph.without_weights(), tmp_path / "g.sg")
+    with pytest.raises(ConfigError, match=r"make one with: hinterland convert .*/g\.sg .*/g\.hl"):
+        hl.load_graph(tmp_path / "g.sg", "storage")
+
+
+def test_damage(graph: hl.Graph, file: Path) -> None:
+    """A neighbour that is no vertex is found by who reads it; offsets are looked at as the file is opened."""
+    at = section(file, "indices") + 4 * int(graph.indptr[5])
+    with file.open("r+b") as opened:
+        opened.seek(at)
+        opened.write((1 << 30).to_bytes(4, "little"))
+    stored = hl.load_graph(file, "storage", host_budget="1MiB")
+    for name, run in RUNS.items():
+        with pytest.raises(GraphError, match="the neighbour list of vertex 5 is broken"):
+            run(stored), name
+    with pytest.raises(FormatError, match="the checksum of indices does not match"):
+        hl.load_graph(file)
+    with file.open("r+b") as opened:
+        opened.seek(section(file, "indptr") + 8)
+        opened.write(b"\xff")
+    with pytest.raises(FormatError, match="the checksum of indptr does not match"):
+        hl.load_graph(file, "storage")
+
+
+def test_a_weight_that_is_no_number(graph: hl.Graph, tmp_path: Path) -> None:
+    graph = graph.with_weights(hl.UnifiedTensor.from_tensor(graph.weights.float()))
+    hl.save_graph(graph, tmp_path / "g.hl")
+    with (tmp_path / "g.hl").open("r+b") as opened:
+        opened.seek(section(tmp_path / "g.hl", "weights") + 4 * 77)
+        opened.write(b"\0\0\xc0\x7f")
+    with pytest.raises(GraphError, match=r"weights\[77\] is NaN"):
+        hl.sssp(hl.load_graph(tmp_path / "g.hl", "storage"), 5, device="cpu")
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_a_file_that_is_cut_while_it_is_open(graph: hl.Graph, file: Path, name: str) -> None:
+    content = file.read_bytes()
+    stored = hl.load_graph(file, "storage", host_budget="64KiB")
+    if name in ("sssp", "sswp"):
+        assert stored.weight_range  # which is looked at once
+    os.truncate(file, section(file, "indices") + 8192)
+    for _ in range(2):
+        with pytest.raises(StorageError, match="shorter than when it was opened"):
+            RUNS[name](stored)
+    file.write_bytes(content)  # the same file, which is whole again
+    torch.testing.assert_close(RUNS[name](stored), RUNS[name](graph), rtol=1e-5, atol=1e-9)
+
+
+def test_runs_in_two_threads(graph: hl.Graph, tmp_path: Path) -> None:
+    stored = on_storage(graph, tmp_path / "g.hl", 4 * SET)
+    expected = {name: run(graph) for name, run in RUNS.items()}
+    wrong: list[BaseException] = []
+
+    def go(names: list[str]) -> None:
+        try:
+            for name in names:
+                torch.testing.assert_close(RUNS[name](stored), expected[name], rtol=1e-5, atol=1e-9)
+        except BaseException as error:
+            wrong.append(error)
+
+    threads = [threading.Thread(target=go, args=(names,)) for names in (list(RUNS), list(RUNS)[::-1])]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def test_files_are_closed_with_their_graph(file: Path) -> None:
+    def opened() -> int:
+        return sum(os.path.realpath(f"/proc/self/fd/{fd}") == str(file.resolve()) for fd in os.listdir("/proc/self/fd"))
+
+    stored = hl.load_graph(file, "storage", host_budget="1MiB")
+    hl.bfs(stored, 5, device="cpu")
+    assert opened() > 0
+    del stored
+    gc.collect()
+    assert opened() == 0
+
+
+def test_opening_reads_offsets_alone(tmp_path: Path) -> None:
+    graph = hl.generate("kronecker", scale=14, edge_factor=64)
+    hl.save_graph(graph, tmp_path / "g.hl")
+    began = time.perf_counter()
+    stored = hl.load_graph(tmp_path / "g.hl", "storage", host_budget="1MiB")
+    assert time.perf_counter() - began < 1  # 0.01 where the machine does nothing else
+    assert stored.neighbor_lists.caches[0].stats().reads == 0
+
+
+@pytest.mark.gpu
+def test_a_gpu_says_what_to_do(file: Path) -> None:
+    with pytest.raises(ConfigError, match="device='cpu'"):
+        hl.bfs(hl.load_graph(file, "storage"), 5)
