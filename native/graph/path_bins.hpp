@@ -157,7 +157,8 @@ class BinnedPaths {
         spare_.pop_back();
       }
       handed_out_.push_back(std::exchange(list, std::move(spare)));
-      const List& taken = handed_out_.back();
+      List& taken = handed_out_.back();
+      in_order_of_edges(taken);
       const int64_t size = static_cast<int64_t>(taken.size());
       for (int64_t i = 0; i < size; i += kPiece) pieces_.push_back({taken.data() + i, std::min(kPiece, size - i)});
     });
@@ -173,22 +174,49 @@ class BinnedPaths {
     team_.dynamic_for(num_pieces, [&](const auto& items) {
       Finder& finder = finders_[team_.thread()];
       graph::CountsOf<Graph> counts;
-      items([&](int64_t i) { visit(pieces_[i], finder, counts); });
+      graph::Ahead<Graph> ahead(graph_);
+      items([&](int64_t i) {
+        ahead(i, num_pieces, [&](int64_t k) { return ask_for(pieces_[k]); });
+        visit(pieces_[i], finder, counts);
+      });
       while (!finder.near.empty() && (alone || static_cast<int64_t>(finder.near.size()) <= own_)) {
         finder.going.swap(finder.near);
         finder.near.clear();
-        visit({finder.going.data(), static_cast<int64_t>(finder.going.size())}, finder, counts);
+        in_order_of_edges(finder.going);
+        visit_going(finder, counts);
       }
       counts.add_to(frontier, step);
     });
   }
 
   template <class Counts>
+  void visit_going(Finder& finder, Counts& counts) const {
+    const int64_t size = static_cast<int64_t>(finder.going.size()), pieces = ceil_div(size, kPiece);
+    const auto piece = [&](int64_t i) { return Piece{finder.going.data() + i * kPiece, std::min(kPiece, size - i * kPiece)}; };
+    graph::Ahead<Graph> ahead(graph_);
+    for (int64_t i = 0; i < pieces; ++i) {
+      ahead(i, pieces, [&](int64_t k) { return ask_for(piece(k)); });
+      visit(piece(i), finder, counts);
+    }
+  }
+
+  // Where pages are read for it, a bucket is visited as its lists lie: what their order is changes no key.
+  static void in_order_of_edges(List& list) {
+    if constexpr (graph::kReadsAhead<Graph>)
+      std::sort(list.begin(), list.end(), [](const Reached& a, const Reached& b) { return a.vertex < b.vertex; });
+  }
+
+  int64_t ask_for(const Piece& piece) const {
+    int64_t begun = 0;
+    for (int64_t i = 0; i < piece.count; ++i)
+      if (is_current(piece.first[i])) begun += ask_for_list(graph_, piece.first[i].vertex, 0, graph::kTaskEdges);
+    return begun;
+  }
+
+  template <class Counts>
   void visit(const Piece& piece, Finder& finder, Counts& counts) const {
     Relax relax{*this, finder, Key{}};
-    graph::Ahead<Graph> ahead(graph_);
     for (int64_t i = 0; i < piece.count; ++i) {
-      ahead(i, piece.count, [&](int64_t k) { return ask_for_list(graph_, piece.first[k].vertex, 0, graph::kTaskEdges); });
       if (i + kAhead < piece.count) ask_for_offsets(piece.first[i + kAhead].vertex);
       if (i + kAhead / 2 < piece.count) ask_for_edges(piece.first[i + kAhead / 2].vertex);
       const Reached& reached = piece.first[i];

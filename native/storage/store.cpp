@@ -374,8 +374,7 @@ StoreCounts Store::counts() const {
     started += ring.started.load(std::memory_order_relaxed);
     counts.cpu_ns += ring.cpu_ns.load(std::memory_order_relaxed);
   }
-  // A page that was asked for and came is held at least once.
-  counts.hits += std::max(holds - started, int64_t{0});
+  counts.hits += holds - started;  // a page that was read for somebody is held once more than it was found there
   counts.misses += started;
   return counts;
 }

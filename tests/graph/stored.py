@@ -16,5 +16,5 @@ def on_storage(graph: hl.Graph, path: Path, budget: int, line_bytes: int = 512, 
     """``graph`` by way of a file, with pages of ``line_bytes``."""
     hl.save_graph(graph, path)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(formats, "_LINE_BYTES", line_bytes)
+        patch.setattr(formats, "_LINES", ((0, line_bytes),))
         return hl.load_graph(path, placement, host_budget=budget)

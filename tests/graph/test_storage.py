@@ -95,10 +95,10 @@ def test_every_form_of_a_file(graph: hl.Graph, tmp_path: Path, make) -> None:
 
 def test_what_needs_whole_arrays_reads_them(graph: hl.Graph, file: Path, tmp_path: Path) -> None:
     stored = hl.load_graph(file, "storage", host_budget="1MiB")
-    hl.verify_bfs(stored, 5, hl.bfs(stored, 5, device="cpu"))
-    hl.verify_sssp(stored, 5, hl.sssp(stored, 5, device="cpu"))
-    hl.verify_components(stored, hl.connected_components(stored, device="cpu"))
-    hl.verify_pagerank(stored, hl.pagerank(stored, device="cpu"))
+    hl.graph.verify_bfs(stored, 5, hl.bfs(stored, 5, device="cpu"))
+    hl.graph.verify_sssp(stored, 5, hl.sssp(stored, 5, device="cpu"))
+    hl.graph.verify_components(stored, hl.connected_components(stored, device="cpu"))
+    hl.graph.verify_pagerank(stored, hl.pagerank(stored, device="cpu"))
     assert torch.equal(hl.reorder(stored, "degree").indices, hl.reorder(graph, "degree").indices)
     assert torch.equal(hl.compress(stored).array("packed"), hl.compress(graph).array("packed"))
     hl.save_graph(stored, tmp_path / "again.hl")

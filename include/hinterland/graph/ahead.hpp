@@ -92,16 +92,17 @@ class Ahead {
       next_ = item + 1;
       if (asked_ > item) under_way_ -= begun_[item % kItems];
       for (asked_ = max_of(asked_, item); asked_ < min_of(end, item + kItems) && under_way_ < most_; ++asked_)
-        under_way_ += begun_[asked_ % kItems] = ask(asked_);
+        under_way_ += begun_[asked_ % kItems] = static_cast<uint16_t>(min_of<int64_t>(ask(asked_), 0xffff));
     }
   }
 
  private:
-  static constexpr int64_t kItems = 64;  // chosen, not measured
+  // Short lists, of which a page holds a hundred, are looked at far ahead; where each begins a read, `most_` is reached sooner.
+  static constexpr int64_t kItems = 1024;
 
   int64_t most_ = 0, next_ = -1, asked_ = 0;
   int64_t under_way_ = 0;  // reads for items from the next on
-  int64_t begun_[kReadsAhead<Graph> ? kItems : 1];
+  uint16_t begun_[kReadsAhead<Graph> ? kItems : 1];
 };
 
 }  // namespace hinterland::graph

@@ -139,7 +139,7 @@ def _with_storage(
     storage = {
         "bytes": sum(now.bytes_read - was.bytes_read for now, was in moved),
         "requests": requests,
-        "hits": sum(now.hits - was.hits for now, was in moved),
+        "hits": max(0, sum(now.hits - was.hits for now, was in moved)),  # some pages are read ahead and go unread
         "misses": sum(now.misses - was.misses for now, was in moved),
         "cpu_seconds": cpu_seconds,
         "cpu_us_per_request": cpu_seconds * 1e6 / requests if requests else 0.0,

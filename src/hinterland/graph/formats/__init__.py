@@ -19,6 +19,7 @@ from ...memory import UnifiedTensor
 from ...runtime import arguments
 from ...runtime.errors import ConfigError, FormatError, GraphError, HinterlandError, OutOfMemory
 from ...runtime.files import check_place
+from ...runtime.units import parse_bytes
 from ...storage import StorageArray, StorageCache
 from ..arrays import WEIGHT_TYPES, Array, check_mirrored, check_neighbors, check_offsets, placements, tensor_of
 from ..compress import from_packed
@@ -46,7 +47,9 @@ class Format:
 
 
 _HOST_BUDGET = "256MiB"  # chosen, not measured
-_LINE_BYTES = 4096
+# Bytes of a page by those of the budget, the first that is reached: docs/storage.md has times of the first two. A cache needs some
+# pages for each of its threads.
+_LINES = ((16 << 20, 16384), (256 << 10, 4096), (0, 512))
 _TEXT = (".txt", ".el", ".wel", ".csv", ".tsv", ".edges")
 FORMATS = {
     entry.name: entry
@@ -350,7 +353,8 @@ def _weights(path: str, content: EdgeList | CsrArrays | PackedArrays, options: O
 def _cache(placed: Mapping[str, str], host_budget: int | str | None) -> StorageCache | None:
     """Of the pages of what stays in its file; None where nothing does."""
     if "storage" in placed.values():
-        return StorageCache(_HOST_BUDGET if host_budget is None else host_budget, _LINE_BYTES)
+        budget = parse_bytes(_HOST_BUDGET if host_budget is None else host_budget)
+        return StorageCache(budget, next(line for least, line in _LINES if budget >= least))
     if host_budget is not None:
         raise ConfigError(
             f"host_budget={arguments.shown(host_budget)} bounds the pages of a graph on storage; give placement='storage', or "
