@@ -1,7 +1,7 @@
 """Reads that a GPU's threads ask for by themselves (Mailthody 2022, sections 5.4 and 6.2), beside what bounds them.
 
-Devices in memory (native/storage/memory_namespace.hpp) have the controller and the link to themselves; a file has its disk, beside
-run_raw of the same blocks. Hits are compared with plain pointers to the same numbers. On a CPU the same code runs, small.
+Devices in memory (native/storage/memory_namespace.hpp) have the controller and the link to themselves; a file has its disk,
+beside run_raw of the same blocks. Hits are compared with plain pointers to the same numbers. On a CPU it runs small.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ def _hits(device: torch.device, small: bool, folder: Path) -> list[dict[str, Any
             for kind, words in (("cached", store.array(_FIRST)), ("plain", plain)):
                 with store.live():
                     begin = _idle(device)
-                    _, total = read_elements(words, elements, x.dtype, device, positions, count, keeps=False)
+                    read_elements(words, elements, x.dtype, device, positions, count, keeps=False)
                     took[kind].append(_idle(device) - begin)
         cached, raw = (statistics.median(took[kind]) for kind in ("cached", "plain"))
         rates = {"GB/s": count * 8 / cached / 1e9, "plain GB/s": count * 8 / raw / 1e9, "of plain": raw / cached}
@@ -149,7 +149,7 @@ def _timings(device: torch.device, small: bool, folder: Path) -> list[dict[str, 
         lines = (x.nbytes - _FIRST) // 4096
         alone = []
         with store.live():
-            for i in range(50):
+            for _ in range(50):
                 at = torch.tensor([int(torch.randint(0, lines, ())) * 512], device=device)
                 begin = _idle(device)
                 read_elements(store.array(_FIRST), lines * 512, x.dtype, device, at, 1, keeps=False)

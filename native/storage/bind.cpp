@@ -40,8 +40,9 @@ void bind_storage(nb::module_& m) {
   m.attr("CHECKSUM_BLOCK") = kChecksumBlock;
   def_native(m, "checksums", checksums, nb::arg("data"), nb::arg("bytes"), nb::arg("seed"), nb::arg("sums"),
              "One 64-bit sum for each CHECKSUM_BLOCK bytes, written to `sums`.");
-  def_native(m, "read_file", read_file, nb::arg("path"), nb::arg("offset"), nb::arg("to"), nb::arg("bytes"),
-             nb::arg("threads") = 64, nb::arg("sums") = 0, nb::arg("blocks") = 0,
+  using ByPath = void (*)(const std::filesystem::path&, int64_t, void*, int64_t, int, std::span<const uint64_t>);
+  def_native(m, "read_file", static_cast<ByPath>(read_file), nb::arg("path"), nb::arg("offset"), nb::arg("to"),
+             nb::arg("bytes"), nb::arg("threads") = 64, nb::arg("sums") = 0, nb::arg("blocks") = 0,
              "Fills `bytes` bytes at `to`. `sums`: where the checksums of all the file's blocks are, to be checked against.");
   def_native(m, "write_file", write_file, nb::arg("path"), nb::arg("offset"), nb::arg("from_"), nb::arg("bytes"),
              nb::arg("threads") = 8);

@@ -83,9 +83,7 @@ auto visiting(const Visit& visit) {
   };
 }
 
-}  // namespace
-
-void bind_store(nb::module_& m) {
+void bind_pages(nb::module_& m) {
   nb::class_<Store>(m, "Store", "Pages of files in host memory, and what moves them.")
       .def(
           "__init__",
@@ -103,6 +101,14 @@ void bind_store(nb::module_& m) {
           },
           nb::arg("path"), nb::arg("writable"))
       .def("close", apart(&Store::close), nb::arg("position"))
+      .def(
+          "read",
+          [](Store& self, int64_t position, int64_t offset, uintptr_t to, int64_t bytes) {
+            self.require_same_process();
+            const GilReleased released;
+            self.read(position, offset, reinterpret_cast<void*>(to), bytes);
+          },
+          nb::arg("position"), nb::arg("offset"), nb::arg("to"), nb::arg("bytes"))
       .def("flush", apart(&Store::flush))
       .def("begin_run", apart(&Store::begin_run))
       .def("end_run", apart(&Store::end_run))
@@ -113,7 +119,9 @@ void bind_store(nb::module_& m) {
       .def_prop_ro("num_slots", &Store::num_slots)
       .def_prop_ro("engine", &Store::engine)
       .def_prop_ro("address", [](const Store& self) { return reinterpret_cast<uintptr_t>(&self.pages()); });
+}
 
+void bind_tables(nb::module_& m) {
   nb::class_<TableOfStore>(m, "StoredTable", "Rows that lie in files of a store.")
       .def(
           "__init__",
@@ -150,7 +158,13 @@ void bind_store(nb::module_& m) {
             return std::pair(std::exchange(self.error, {}), std::exchange(self.outside, -1));
           },
           "(What failed since the last call, empty if nothing; the position of a bad row number, or -1.)");
+}
 
+}  // namespace
+
+void bind_store(nb::module_& m) {
+  bind_pages(m);
+  bind_tables(m);
   m.def(
       "run_raw",
       [](const std::filesystem::path& path, uintptr_t offsets, int64_t count, int64_t bytes, int64_t write_every, int threads,

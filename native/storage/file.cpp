@@ -78,6 +78,12 @@ void read_file(const std::filesystem::path& file, int64_t offset, void* to, int6
   const std::string& path = file.native();
   Descriptor buffered(path, O_RDONLY);
   if (!buffered.open()) throw_errno("cannot open " + path, errno);
+  read_file(buffered, Descriptor(path, O_RDONLY | O_DIRECT), path, offset, to, bytes, threads, sums);
+}
+
+void read_file(const Descriptor& buffered, const Descriptor& direct, const std::string& path, int64_t offset, void* to,
+               int64_t bytes, int threads, std::span<const uint64_t> sums) {
+  if (bytes == 0) return;
   struct stat info{};
   if (::fstat(buffered.get(), &info) != 0) throw_errno("cannot read the size of " + path, errno);
   if (info.st_size < offset || info.st_size - offset < bytes) {
@@ -88,7 +94,6 @@ void read_file(const std::filesystem::path& file, int64_t offset, void* to, int6
     throw FormatError(path + ": holds " + std::to_string(info.st_size) + " bytes, but its checksums are those of " +
                       std::to_string(sums.size()) + " MiB; it is truncated or damaged");
   }
-  Descriptor direct(path, O_RDONLY | O_DIRECT);
 
   const int64_t first = offset / kBlock, last = (offset + bytes - 1) / kBlock;
   char* const out = static_cast<char*>(to);

@@ -4,6 +4,9 @@
 #include <cstdint>
 #include <filesystem>
 #include <span>
+#include <string>
+
+#include "storage/descriptor.hpp"
 
 namespace hinterland::native {
 
@@ -13,6 +16,10 @@ namespace hinterland::native {
 // its sum, block i with the seed i; FormatError for the first that does not.
 void read_file(const std::filesystem::path& path, int64_t offset, void* to, int64_t bytes, int threads,
                std::span<const uint64_t> sums);
+
+// The same of a file that is open already, without direct I/O where `direct` is not; `path` is for messages.
+void read_file(const Descriptor& buffered, const Descriptor& direct, const std::string& path, int64_t offset, void* to,
+               int64_t bytes, int threads, std::span<const uint64_t> sums);
 
 // Writes `bytes` bytes from `from` at `offset` of `path`, which must exist. StorageError when the disk is full.
 void write_file(const std::filesystem::path& path, int64_t offset, const void* from, int64_t bytes, int threads);

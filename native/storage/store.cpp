@@ -14,6 +14,7 @@
 
 #include "core/errors.hpp"
 #include "core/parallel.hpp"
+#include "storage/file.hpp"
 
 namespace hinterland::native {
 
@@ -129,10 +130,25 @@ int64_t Store::open(const std::filesystem::path& path, bool writable) {
   return static_cast<int64_t>(files_.back()->first << line_shift_);
 }
 
+// The caller has files_mutex_.
 Store::File* Store::file_of(Page page) const {
-  const std::shared_lock held(files_mutex_);
   const auto after = std::upper_bound(files_.begin(), files_.end(), page, [](Page p, const auto& f) { return p < f->first; });
   return after == files_.begin() || page >= (*(after - 1))->end ? nullptr : (after - 1)->get();
+}
+
+bool Store::is_open(Page page) const {
+  const std::shared_lock held(files_mutex_);
+  const File* const file = file_of(page);
+  return file != nullptr && file->users != 0;
+}
+
+// The file of a page, which counts a transfer of its own from now on; null if it is closed, or about to be.
+Store::File* Store::begin_use(Page page) {
+  const std::shared_lock held(files_mutex_);
+  File* const file = file_of(page);
+  if (file == nullptr || file->users == 0) return nullptr;
+  file->in_flight.fetch_add(1, std::memory_order_relaxed);
+  return file;
 }
 
 void Store::close(int64_t position) {
@@ -143,8 +159,24 @@ void Store::close(int64_t position) {
   File& file = **found;
   held.unlock();
   for (uint32_t round = 0; file.in_flight.load(std::memory_order_acquire) != 0; ++round) progress(round);
+  for (uint64_t& word : words_)  // or what could not be written would keep its slot for ever
+    for (Line seen{atomic_load(word)}; seen.page() >= file.first && seen.page() < file.end; seen = Line{atomic_load(word)})
+      if (!seen.is(Line::kValid | Line::kFailed) || drop(word, seen)) break;
   held.lock();
   std::erase_if(files_, is_it);
+}
+
+void Store::read(int64_t position, int64_t offset, void* to, int64_t bytes) {
+  constexpr int kThreads = 64;  // as many requests a disk's sequential rate takes (docs/notes/load-on-h200.md)
+  if (bytes == 0) return;
+  const File* file;
+  {
+    const std::shared_lock held(files_mutex_);
+    file = file_of(static_cast<Page>(position) >> line_shift_);
+  }
+  if (size_of(file->buffered.get(), file->path) < offset + bytes)
+    throw StorageError(file->path + " is shorter than when it was opened; restore it");
+  read_file(file->buffered, file->direct, file->path, offset, to, bytes, kThreads, {});
 }
 
 storage::Found Store::try_hold(Page page) {
@@ -158,16 +190,21 @@ storage::Found Store::prefetch(Page page) {
 }
 
 bool Store::begin(Page page, int64_t slot, bool writes) {
+  File* const file = begin_use(page);
+  if (file == nullptr) return false;
   Ring& ring = own_ring();
-  if (!ring.try_take()) return false;
-  File* const file = file_of(page);
+  if (!ring.try_take()) {
+    file->in_flight.fetch_sub(1, std::memory_order_release);
+    return false;
+  }
   const int64_t offset = static_cast<int64_t>(page - file->first) << line_shift_;
   moves_[slot] = {file, offset, static_cast<uint32_t>(std::min(line_bytes(), file->bytes - offset)), 0};
   const bool begun = ring.transfers->try_begin(transfer_of(slot, writes));
   if (begun && ++ring.begun == kManyTransfers)
     ring.transfers->keep({lines_.frames, static_cast<size_t>(num_slots() * line_bytes())});
-  if (begun) {
-    file->in_flight.fetch_add(1, std::memory_order_relaxed);
+  if (!begun) {
+    file->in_flight.fetch_sub(1, std::memory_order_release);
+  } else {
     in_flight_.fetch_add(1, std::memory_order_relaxed);
     (writes ? writes_ : reads_).fetch_add(1, std::memory_order_relaxed);
     (writes ? bytes_written_ : bytes_read_).fetch_add(moves_[slot].bytes, std::memory_order_relaxed);
@@ -179,9 +216,12 @@ bool Store::begin(Page page, int64_t slot, bool writes) {
 
 Transfer Store::transfer_of(int64_t slot, bool writes) const {
   const Move& move = moves_[slot];
-  // Direct I/O moves whole blocks: a read goes past the end of the file, but a write would make the file longer.
-  const bool is_whole = move.bytes == line_bytes();
-  const bool direct = move.file->takes_direct.load(std::memory_order_relaxed) && (!writes || is_whole);
+  // Direct I/O moves whole blocks: a read goes past the end of the file, but a write would make the file longer. So the last page
+  // of a file that ends within it is written by way of the system's cache, and with it what the system may keep in one piece:
+  // a direct write that meets a piece of its cache just written to is an error to it (kernel: dio_warn_stale_pagecache).
+  const int64_t end = move.file->bytes;
+  const bool meets_end = end % line_bytes() != 0 && move.offset / kLargePage == end / kLargePage;
+  const bool direct = move.file->takes_direct.load(std::memory_order_relaxed) && (!writes || !meets_end);
   return {.fd = (direct ? move.file->direct : move.file->buffered).get(),
           .writes = writes,
           .memory = frame(slot),
@@ -271,13 +311,13 @@ void Store::begin_run() {
 void Store::end_run() {
   const std::lock_guard held(runs_mutex_);
   --runs_;
-  if (failed()) throw StorageError(sentence(file_of(failed_page_), failed_page_, false, failed_status_));
+  if (failed()) throw StorageError(sentence(failed_page_, false, failed_status_));
 }
 
 void Store::throw_failed(Page page, int64_t slot) {
   const uint32_t status = lines_.status(slot);
   storage::forget(words_[slot], page);
-  throw StorageError(sentence(file_of(page), page, false, status));
+  throw StorageError(sentence(page, false, status));
 }
 
 void Store::require_answer(std::chrono::steady_clock::time_point since) {
@@ -285,7 +325,9 @@ void Store::require_answer(std::chrono::steady_clock::time_point since) {
     throw StorageError("the disk has not answered for a minute; see the system's log (dmesg)");
 }
 
-std::string Store::sentence(const File* file, Page page, bool writes, uint32_t status) const {
+std::string Store::sentence(Page page, bool writes, uint32_t status) const {
+  const std::shared_lock held(files_mutex_);
+  const File* const file = file_of(page);
   const std::string path = file == nullptr ? "a file that was closed" : file->path;
   const int64_t offset = file == nullptr ? 0 : static_cast<int64_t>(page - file->first) << line_shift_;
   const std::string where = path + " at offset " + std::to_string(offset);
@@ -330,8 +372,7 @@ void Store::write_back(std::vector<char>& pending, std::string& error) {
       pending[slot] = 0;
     } else if (pending[slot] == 2) {  // written once since, and dirty again: by a newer write, or because it failed
       pending[slot] = 0;
-      if (seen.is(Line::kFailed) && error.empty())
-        error = sentence(file_of(seen.page()), seen.page(), true, lines_.status(slot));
+      if (seen.is(Line::kFailed) && error.empty()) error = sentence(seen.page(), true, lines_.status(slot));
     } else if (lines_.write_back(slot, device) == Try::kStarted) {
       pending[slot] = 2;
     }
@@ -356,7 +397,7 @@ void Store::serve_read_ahead(std::stop_token stops) {
     for (const Page page : pages)
       for (uint32_t round = 0; !stops.stop_requested(); ++round) {
         const Try outcome = prefetch(page).outcome;
-        if (outcome != Try::kFull && outcome != Try::kRefused) break;
+        if ((outcome != Try::kFull && outcome != Try::kRefused) || !is_open(page)) break;
         progress(round);
       }
     // Until they have come: perhaps nobody else looks after them.

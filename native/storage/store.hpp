@@ -59,8 +59,11 @@ class Store {
 
   // Where the file's first byte lies in the store's space. StorageError where it cannot be opened, or another writes it.
   int64_t open(const std::filesystem::path& path, bool writable);
-  // No more transfers of it, and it is closed. Nobody reads it any more.
+  // No more transfers of it, and it is closed: what was not flushed is lost. Nobody reads it any more.
   void close(int64_t position);
+
+  // The bytes of the file at `position`, from `offset` on, as they are on the disk. StorageError where it has fewer.
+  void read(int64_t position, int64_t offset, void* to, int64_t bytes);
 
   // Every write that was done before is in the files, on the disk. StorageError for the first page that cannot be written.
   void flush();
@@ -114,7 +117,7 @@ class Store {
     int64_t bytes;  // as it was opened
     storage::Page first;
     storage::Page end;
-    int users = 1;
+    int users = 1;  // 0: no transfer of it begins any more
     std::atomic<int64_t> in_flight{0};
     std::atomic<bool> wrote{false};  // since it was last synchronised
   };
@@ -151,12 +154,14 @@ class Store {
 
   Ring& own_ring() { return rings_[static_cast<size_t>(thread_number()) % rings_.size()]; }
   File* file_of(storage::Page page) const;
+  bool is_open(storage::Page page) const;
+  File* begin_use(storage::Page page);
   bool begin(storage::Page page, int64_t slot, bool writes);
   Transfer transfer_of(int64_t slot, bool writes) const;
   size_t end_some(Ring& ring);
   static uint32_t status_of(Move& move, bool writes, int32_t result);
   void write_back(std::vector<char>& pending, std::string& error);
-  std::string sentence(const File* file, storage::Page page, bool writes, uint32_t status) const;
+  std::string sentence(storage::Page page, bool writes, uint32_t status) const;
   void serve_read_ahead(std::stop_token stops);
 
   const pid_t process_;

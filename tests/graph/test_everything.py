@@ -393,8 +393,8 @@ def forms(name, weights, placement):
 
 
 def stored(graph):
-    """The graph on storage, with two sets of lines for three threads; large ones, for time's sake, with room for a tenth. Lists of
-    in-neighbours of a directed one are in memory."""
+    """The graph on storage, with two sets of lines for three threads; large ones, for time's sake, with room for a tenth. Lists
+    of in-neighbours of a directed one are in memory."""
     with tempfile.TemporaryDirectory() as folder:  # an open file needs no name
         lines = max(2 * SET, graph.nbytes // 10 if graph.num_edges > 10_000 else 0)
         return on_storage(graph, Path(folder) / "graph.hl", lines)

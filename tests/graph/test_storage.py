@@ -1,4 +1,4 @@
-"""Graphs whose edges and weights stay on a disk: what loading looks at, what is kept in memory, and what a disk can do wrong."""
+"""Graphs whose edges and weights stay on a disk: what loading looks at, what memory keeps, and what a disk can do wrong."""
 
 import gc
 import os
@@ -78,7 +78,7 @@ def test_a_directed_graph(tmp_path: Path) -> None:
     stored = on_storage(graph, tmp_path / "g.hl", 4 * SET)
     for name in ("bfs", "msbfs", "cc", "bc"):
         torch.testing.assert_close(RUNS[name](stored), RUNS[name](graph))
-    with pytest.raises(ConfigError, match=r"a directed graph on storage does not have; graph.transpose\(\) builds them in host"):
+    with pytest.raises(ConfigError, match=r"a directed graph on storage does not have; graph.transpose\(\) builds them"):
         hl.pagerank(stored, device="cpu")
     stored.transpose()
     torch.testing.assert_close(hl.pagerank(stored, device="cpu").scores, hl.pagerank(graph, device="cpu").scores)

@@ -286,6 +286,28 @@ def test_prefetch_is_used_and_may_be_abandoned(tmp_path: Path) -> None:
         assert torch.equal(a[index], x[index])
 
 
+def test_direct_writes_do_not_meet_the_system_s_cache(tmp_path: Path) -> None:
+    """The end of a file, less than a page, is written by way of the system's cache; pages beside it are not lost for it."""
+    size = 512 * 9 + 100
+    (tmp_path / "x.bin").write_bytes(bytes(size))
+    cache = hl.StorageCache("1MiB", line_bytes=512)
+    for version in range(200):
+        with hl.StorageArray.open(tmp_path / "x.bin", "r+", dtype=torch.uint8, shape=(size,), cache=cache) as a:
+            a[:] = torch.full((size,), version, dtype=torch.uint8)
+        assert (tmp_path / "x.bin").read_bytes() == bytes([version]) * size
+
+
+def test_a_closed_array_leaves_room(tmp_path: Path) -> None:
+    """Pages on their way, and what was not written, do not keep their lines when nobody can ask for them any more."""
+    x = table(tmp_path / "x.npy", rows=20_000)
+    cache = hl.StorageCache("64KiB")
+    for _ in range(20):
+        with hl.StorageArray.open(tmp_path / "x.npy", cache=cache) as a:
+            a.prefetch(torch.arange(20_000))
+    with hl.StorageArray.open(tmp_path / "x.npy", cache=cache) as a:
+        assert torch.equal(a[::7], x[::7])
+
+
 def test_a_forked_process_opens_its_own(tmp_path: Path) -> None:
     x = table(tmp_path / "x.npy")
     a = hl.StorageArray.open(tmp_path / "x.npy")

@@ -119,4 +119,9 @@ HINTERLAND_FN bool forget(uint64_t& word, Page page) {
   return atomic_cas_acq_rel(word, seen.word, seen.word & ~Line::kFailed) == seen.word;
 }
 
+// Empties a line, whatever it holds, that is neither being read nor written. False: it is not as it was seen.
+HINTERLAND_FN bool drop(uint64_t& word, Line seen) {
+  return atomic_cas_acq_rel(word, seen.word, seen.word & ~(Line::kValid | Line::kDirty | Line::kFailed)) == seen.word;
+}
+
 }  // namespace hinterland::storage

@@ -26,41 +26,40 @@ struct StoreControl {
   int64_t padding2[14];
 };
 
-namespace here {
-
-// Of this processor, in ns.
-HINTERLAND_FN uint64_t now() {
+// What the processor that runs this says, and does while it waits.
+struct Here {
+  // In ns.
+  HINTERLAND_FN static uint64_t now() {
 #if HINTERLAND_ON_GPU
-  uint64_t now;
-  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
-  return now;
+    uint64_t now;
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+    return now;
 #else
-  return static_cast<uint64_t>(std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1));
+    return static_cast<uint64_t>(std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1));
 #endif
-}
+  }
 
-// A number that those have in common who share a multiprocessor; or each thread's own.
-HINTERLAND_FN uint32_t number() {
+  // A number that those have in common who share a multiprocessor; or each thread's own.
+  HINTERLAND_FN static uint32_t number() {
 #if HINTERLAND_ON_GPU
-  uint32_t number;
-  asm volatile("mov.u32 %0, %%smid;" : "=r"(number));
-  return number;
+    uint32_t number;
+    asm volatile("mov.u32 %0, %%smid;" : "=r"(number));
+    return number;
 #else
-  return static_cast<uint32_t>(std::hash<std::thread::id>()(std::this_thread::get_id()));
+    return static_cast<uint32_t>(std::hash<std::thread::id>()(std::this_thread::get_id()));
 #endif
-}
+  }
 
-// Lets others work: a GPU's warp sleeps up to 2^round ns, about a microsecond at the most; a CPU's thread gives way, and after a
-// while sleeps, so that it does not take the processor from those that it waits for.
-HINTERLAND_FN void pause(uint32_t round) {
+  // Lets others work: a GPU's warp sleeps up to 2^round ns, about a microsecond at the most; a CPU's thread gives way, and after a
+  // while sleeps, so that it does not take the processor from those that it waits for.
+  HINTERLAND_FN static void pause(uint32_t round) {
 #if HINTERLAND_ON_GPU
-  asm volatile("nanosleep.u32 %0;" ::"r"(1u << min_of(round, 10u)));
+    asm volatile("nanosleep.u32 %0;" ::"r"(1u << min_of(round, 10u)));
 #else
-  round < 32 ? std::this_thread::yield() : std::this_thread::sleep_for(std::chrono::microseconds(20));
+    round < 32 ? std::this_thread::yield() : std::this_thread::sleep_for(std::chrono::microseconds(20));
 #endif
-}
-
-}  // namespace here
+  }
+};
 
 template <class Data>
 struct PageStore {
@@ -92,15 +91,15 @@ struct PageStore {
 
   template <class Lanes>
   HINTERLAND_APART bool progress(uint32_t round, uint64_t until) const {
-    const uint64_t now = here::now();
+    const uint64_t now = Here::now();
     const bool ended = device(channel<Lanes>(round), 0).template poll<Lanes>() != 0;
     if (Lanes::any(Lanes::lane() == 0 && is_due(now)))
       for (int64_t i = 0; i < num_channels; ++i) device(i, 0).template expire<Lanes>(now);
-    if (!ended && Lanes::lane() == 0) here::pause(round);
+    if (!ended && Lanes::lane() == 0) Here::pause(round);
     Lanes::sync();
     return !Lanes::any(now >= until);
   }
-  HINTERLAND_FN uint64_t until() const { return here::now() + 2 * static_cast<uint64_t>(timeout_ns); }
+  HINTERLAND_FN uint64_t until() const { return Here::now() + 2 * static_cast<uint64_t>(timeout_ns); }
 
   HINTERLAND_FN void fail(Page page, uint32_t status) const { atomic_cas(control->status, uint64_t{0}, page << 16 | status); }
   HINTERLAND_FN bool failed() const { return atomic_load(control->status) != 0; }
@@ -113,7 +112,7 @@ struct PageStore {
   // The same for all lanes: this multiprocessor's own, and those after it.
   template <class Lanes>
   HINTERLAND_FN int64_t channel(int64_t after) const {
-    return (Lanes::broadcast(here::number(), 0) + after) % num_channels;
+    return (Lanes::broadcast(Here::number(), 0) + after) % num_channels;
   }
 
   // Asks the device for pages that are not there.
@@ -124,7 +123,7 @@ struct PageStore {
     if (asks && !failed()) found = holds ? cache.try_hold(page, requests) : cache.prefetch(page, requests);
     if (!Lanes::any(requests.reads || requests.writes)) return found;
     const uint32_t reading = Lanes::ballot(requests.reads), writing = Lanes::ballot(requests.writes);
-    const uint64_t deadline = here::now() + static_cast<uint64_t>(timeout_ns);
+    const uint64_t deadline = Here::now() + static_cast<uint64_t>(timeout_ns);
     for (int64_t i = 0; i < num_channels && Lanes::any(requests.reads || requests.writes); ++i)
       device(channel<Lanes>(i), deadline).template begin<Lanes>(requests);
     count<Lanes>(control->reads, reading & ~Lanes::ballot(requests.reads));

@@ -38,6 +38,18 @@ class Settings:
     seed: Annotated[int, typer.Option(help="Of parameters, order, samples, dropout, and of splits where there are none.")] = 0
 
 
+@dataclass(frozen=True)
+class Home:
+    """Where the features lie, as of hinterland.datasets.open."""
+
+    placement: Annotated[
+        str, typer.Option(help="Of the features: host, or storage, where batches read them from the file.")
+    ] = "host"
+    host_budget: Annotated[str, typer.Option(metavar="SIZE", help="Of the cache of features on storage, in each process.")] = (
+        "1GiB"
+    )
+
+
 def train(
     dataset: Annotated[Path, typer.Argument(metavar="DATASET", help="A data set's folder, or an .npz of Shchur et al.")],
     *,
@@ -57,12 +69,7 @@ def train(
         str | None, typer.Option("--devices", help="Sample on some and train on others, as cuda:0,cuda:1; all: every GPU.")
     ] = None,
     round: Annotated[int | None, typer.Option(help="Batches of a step with --devices; by default as many as they are.")] = None,
-    placement: Annotated[
-        str, typer.Option(help="Of the features: host, or storage, where batches read them from the file.")
-    ] = "host",
-    host_budget: Annotated[
-        str, typer.Option(metavar="SIZE", help="Of the cache of features on storage, in each process.")
-    ] = "1GiB",
+    features: Home,
     checkpoint: Annotated[Path | None, typer.Option(metavar="FILE", help="Write what is needed to go on, each epoch.")] = None,
     checkpoint_every: Annotated[int | None, typer.Option(help="Write it after so many batches, too.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the checkpoint, if it is there.")] = False,
@@ -93,7 +100,7 @@ def train(
     home = several[0] if several else device
     where = devices.as_device(home)
     with joined(home) as ranks:
-        loaded = _opened(dataset, how.seed, ranks, placement, host_budget)
+        loaded = _opened(dataset, how.seed, ranks, features)
         found = training(
             loaded,
             how.model,
@@ -154,11 +161,11 @@ def _numbers(fanout: str) -> list[int]:
         ) from None
 
 
-def _opened(path: Path, seed: int, ranks: Ranks, placement: str, host_budget: str) -> datasets.Dataset:
+def _opened(path: Path, seed: int, ranks: Ranks, features: Home) -> datasets.Dataset:
     from .. import datasets
     from ..training import open_shared
 
-    loaded = open_shared(path, ranks, placement=placement, host_budget=host_budget)
+    loaded = open_shared(path, ranks, **vars(features))
     if isinstance(loaded, datasets.HeteroDataset):
         raise ConfigError(f"{path}: has vertices of {len(loaded.vertex_types)} types; train takes data sets with one")
     if any(len(part) for part in loaded.splits.values()):

@@ -32,8 +32,8 @@ Placement = str | Mapping[str, str]
 
 
 class Rows(Protocol):
-    """A table of features that is read once, front to back, whole or in part. ``path`` names its file in messages; ``in_place``: the
-    file is these rows, after a header that StorageArray knows, or none."""
+    """A table of features that is read once, front to back, whole or in part. ``path`` names its file in messages;
+    ``in_place``: the file is these rows, after a header that StorageArray knows, or none."""
 
     path: str
     in_place: bool

@@ -30,8 +30,8 @@ class StorageArray(RowTable):
     """A tensor in a file, row-major, with at least one dimension. Rows come from the disk as they are asked for.
 
     ``a[index]`` copies rows to a new tensor on the device of ``index``; ``a[index] = rows`` writes them, and ``flush()`` has
-    them on the disk. Pages that were read stay in the array's cache as long as there is room. What is written by other processes
-    meanwhile may or may not be seen.
+    them on the disk. Pages that were read stay in the array's cache as long as there is room. What is written by other
+    processes meanwhile may or may not be seen.
 
     Made by ``StorageArray.open`` and ``StorageArray.create``. It is a context manager: the end of the block closes it.
     """
@@ -70,7 +70,7 @@ class StorageArray(RowTable):
             path: a ``.npy``, safetensors, Arrow, torch or ``.hl`` file, told apart by its content, or raw binary.
             mode: ``"r"``, or ``"r+"`` to write as well. A file has one writer at a time, and any number of readers.
             name: of the tensor or column, in files that hold several.
-            dtype, shape, offset: of raw binary: its type, its dimensions, of which one may be -1, and where it begins, in bytes.
+            dtype, shape, offset: of raw binary: its type, its dimensions, of which one may be -1, and the byte where it begins.
             cache: which keeps its pages, and may keep others'. None makes one of ``host_budget``.
             host_budget: bytes of host memory, as in ``"1GiB"``.
 
@@ -130,8 +130,8 @@ class StorageArray(RowTable):
         return self._position + self._layout.extents[0].offset
 
     def read_into(self, out: torch.Tensor, begin: int = 0) -> None:
-        """Fills ``out``, a contiguous CPU tensor of its type, with the rows from ``begin`` on, as many as it has: from the file, past
-        the cache.
+        """Fills ``out``, a contiguous CPU tensor of its type, with the rows from ``begin`` on, as many as it has: from the
+        file, past the cache.
 
         Raises:
             StorageError: the file cannot be read, or is shorter than it was.
@@ -142,9 +142,8 @@ class StorageArray(RowTable):
             first, last = max(begin, row), min(end, row + extent.rows)
             if first < last:
                 at = to + (first - begin) * self._row_bytes
-                _core.read_file(
-                    self.path, extent.offset + (first - row) * self._row_bytes, at, (last - first) * self._row_bytes
-                )
+                offset = extent.offset + (first - row) * self._row_bytes
+                self.cache.native.read(self._position, offset, at, (last - first) * self._row_bytes)
             row += extent.rows
 
     def gather(

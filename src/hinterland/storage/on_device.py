@@ -1,5 +1,5 @@
-"""Pages that a kernel asks for by itself: a cache in the processor's memory, queues that its threads drive, and host threads that
-serve these as an NVMe device would (Mailthody 2022, chapter 5; native/storage/controller.hpp)."""
+"""Pages that a kernel asks for by itself: a cache in the processor's memory, queues that its threads drive, and host threads
+that serve these as an NVMe device would (Mailthody 2022, chapter 5; native/storage/controller.hpp)."""
 
 from __future__ import annotations
 
@@ -213,7 +213,7 @@ class DeviceStore(Shown):
         return list(self._controller.stats())
 
     def array(self, position: int) -> Params:
-        """The words of an array that begins at this byte of what the store reads, a multiple of its element's size, and not 0."""
+        """The words of an array that begins at this byte of what the store reads, a multiple of its elements' size, not 0."""
         return _Array(home=position, store=self.address)
 
     def close(self) -> None:
@@ -276,11 +276,15 @@ def read_elements(
 
 
 def _controller(backing: Backing, queues: Any, regions: Any, threads: int) -> _core.Controller:
-    faults = {"faults": dict(backing.faults), "seed": backing.seed}
+    faults = dict(backing.faults)
     if backing.path is not None:
-        return _core.Controller.file(queues, regions, threads, os.fspath(backing.path), False, _FILE_DEPTH, **faults)
+        return _core.Controller.file(
+            queues, regions, threads, os.fspath(backing.path), False, _FILE_DEPTH, faults=faults, seed=backing.seed
+        )
     timing = _core.CONTROLLER_TIMINGS[backing.timing]
-    return _core.Controller.memory(queues, regions, threads, backing.address, backing.bytes, timing, **faults)
+    return _core.Controller.memory(
+        queues, regions, threads, backing.address, backing.bytes, timing, faults=faults, seed=backing.seed
+    )
 
 
 def _pinned(nbytes: int, device: torch.device) -> Buffer:

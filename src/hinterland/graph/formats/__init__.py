@@ -47,8 +47,8 @@ class Format:
 
 
 _HOST_BUDGET = "256MiB"  # chosen, not measured
-# Bytes of a page by those of the budget, the first that is reached: docs/storage.md has times of the first two. A cache needs some
-# pages for each of its threads.
+# Bytes of a page by those of the budget, the first that is reached: docs/storage.md has times of the first two. A cache needs
+# some pages for each of its threads.
 _LINES = ((16 << 20, 16384), (256 << 10, 4096), (0, 512))
 _TEXT = (".txt", ".el", ".wel", ".csv", ".tsv", ".edges")
 FORMATS = {
@@ -146,13 +146,7 @@ def load_graph(
         ConfigError: an option that cannot be used for this file.
     """
     path = arguments.path("path", path)
-    if weight_dtype is not None and (not isinstance(weight_dtype, torch.dtype) or weight_dtype not in WEIGHT_TYPES):
-        raise ConfigError(
-            f"weight_dtype={arguments.shown(weight_dtype)}: weights are integers or real numbers, as torch.float32"
-        )
-    for name, given in (("directed", directed), ("sort_neighbors", sort_neighbors), ("transpose", transpose)):
-        if given is not None and not isinstance(given, bool):
-            raise ConfigError(f"{name}={arguments.shown(given)} is none of True, False and None")
+    _require_usable(weight_dtype, directed=directed, sort_neighbors=sort_neighbors, transpose=transpose)
     entry, layout = _format(detect(path) if format is None else format, path)
     # Lists that become others have another inverse.
     others = symmetrize or remove_self_loops or remove_duplicates or sort_neighbors or directed is False
@@ -179,6 +173,16 @@ def load_graph(
         if transpose:
             graph.transpose()
         return graph
+
+
+def _require_usable(weight_dtype: object, **flags: object) -> None:
+    if weight_dtype is not None and (not isinstance(weight_dtype, torch.dtype) or weight_dtype not in WEIGHT_TYPES):
+        raise ConfigError(
+            f"weight_dtype={arguments.shown(weight_dtype)}: weights are integers or real numbers, as torch.float32"
+        )
+    for name, given in flags.items():
+        if given is not None and not isinstance(given, bool):
+            raise ConfigError(f"{name}={arguments.shown(given)} is none of True, False and None")
 
 
 def _made(
