@@ -101,6 +101,7 @@ void bind_pages(nb::module_& m) {
           },
           nb::arg("path"), nb::arg("writable"))
       .def("close", apart(&Store::close), nb::arg("position"))
+      .def("descriptor", &Store::descriptor, nb::arg("position"))
       .def(
           "read",
           [](Store& self, int64_t position, int64_t offset, uintptr_t to, int64_t bytes) {

@@ -14,6 +14,7 @@ namespace hinterland::native {
 namespace {
 
 constexpr uint64_t kPage = storage::kMemoryPageBytes;
+constexpr uint64_t kMostLine = 65536;  // of a cache: its last one is read whole
 
 [[noreturn]] void fail(const std::string& path) { throw StorageError(path + ": " + std::strerror(errno)); }
 
@@ -70,7 +71,7 @@ FileNamespace::FileNamespace(const std::string& path, bool writable, unsigned de
   if (depth == 0) throw std::invalid_argument("a depth of 0 has room for no transfer; give at least 1");
 }
 
-uint64_t FileNamespace::blocks() const { return (file_.bytes + kPage - 1) / kPage * (kPage / kBlockBytes); }
+uint64_t FileNamespace::blocks() const { return (file_.bytes + kMostLine - 1) / kMostLine * (kMostLine / kBlockBytes); }
 
 std::unique_ptr<Backend> FileNamespace::open(uint32_t, std::span<const Region> regions) {
   return std::make_unique<FileBackend>(file_, depth_, regions);

@@ -69,6 +69,7 @@ class Tour {
 
  private:
   Page page_of(int64_t position) const { return static_cast<Page>(position) >> store_.line_shift(); }
+  int64_t begin_of(Page page) const { return static_cast<int64_t>(page << store_.line_shift()); }
   Page pages_end() const { return page_of(visits_.back().position + row_bytes_ - 1) + 1; }
 
   // Has the pages of the next rows read. Positions ascend, so what was asked for is all before asked_.
@@ -78,38 +79,65 @@ class Tour {
       const Page last = page_of(visits_[ahead_].position + row_bytes_ - 1);
       for (Page page = first; page <= last; ++page) {
         if (static_cast<int64_t>(pages_asked_ - pages_left_) >= most_ahead_) return;
-        const Try outcome = store_.prefetch(page).outcome;
-        if (outcome == Try::kFull || outcome == Try::kRefused) return;
-        ++(outcome == Try::kStarted ? misses_ : hits_);
+        if (!overwrites(ahead_, page)) {
+          const Try outcome = store_.prefetch(page).outcome;
+          if (outcome == Try::kFull || outcome == Try::kRefused) return;
+          ++(outcome == Try::kStarted ? misses_ : hits_);
+        }
         asked_ = page + 1;
         ++pages_asked_;
       }
     }
   }
 
-  // Moves what the next row has in its next page. False: that is not there yet.
-  bool move_page() {
-    const Visit& visit = visits_[next_];
-    const int64_t position = visit.position + moved_;
-    const Page page = page_of(position);
-    const storage::Found found = store_.try_hold(page);
-    if (found.outcome == Try::kFailed) store_.throw_failed(page, found.slot);
-    if (found.outcome != Try::kHeld) return false;
-    const int64_t within = position & (store_.line_bytes() - 1);
-    const int64_t bytes = std::min(row_bytes_ - moved_, store_.line_bytes() - within);
-    char* const row = rows_ + visit.place * row_bytes_ + moved_;
-    char* const frame = store_.frame(found.slot) + within;
-    if constexpr (kWrites) {
-      std::memcpy(frame, row, static_cast<size_t>(bytes));
-      store_.wrote(found.slot);
-    } else {
-      std::memcpy(row, frame, static_cast<size_t>(bytes));
+  // Whether rows from visit `i` on, the first that is there, are written to all of a page: then it need not be read.
+  bool overwrites(size_t i, Page page) const {
+    if constexpr (!kWrites) return false;
+    const int64_t begin = begin_of(page), end = begin + store_.bytes_in(page);
+    if (visits_[i].position > begin) return false;
+    int64_t written = visits_[i].position + row_bytes_;
+    for (++i; i < visits_.size() && written < end; ++i) {
+      // A row that is asked for again, and begins before this page, has its turn after it.
+      if (visits_[i].position < begin || visits_[i].position > written) return false;
+      written = visits_[i].position + row_bytes_;
     }
-    store_.release(found.slot);
+    return written >= end;
+  }
+
+  // Moves what the next rows have in their next page. False: that is not there yet.
+  bool move_page() {
+    const Page page = page_of(visits_[next_].position + moved_);
+    const bool overwritten = overwrites(next_, page);
+    const storage::Found found = overwritten ? store_.try_fill(page) : store_.try_hold(page);
+    if (found.outcome == Try::kFailed) {
+      if (!overwritten) store_.throw_failed(page, found.slot);
+      store_.forget(found.slot, page);  // what could not be read is not needed
+    }
+    const bool fills = overwritten && found.outcome == Try::kStarted;
+    if (found.outcome != Try::kHeld && !fills) return false;
+    move_rows(page, store_.frame(found.slot));
+    if (fills) {
+      store_.filled(found.slot);
+    } else {
+      if (kWrites) store_.wrote(found.slot);
+      store_.release(found.slot);
+    }
     if (page != left_) left_ = page, ++pages_left_;
-    moved_ += bytes;
-    if (moved_ == row_bytes_) moved_ = 0, ++next_;
     return true;
+  }
+
+  void move_rows(Page page, char* frame) {
+    const int64_t begin = begin_of(page), end = begin + store_.line_bytes();
+    while (next_ < visits_.size()) {
+      const Visit& visit = visits_[next_];
+      const int64_t position = visit.position + moved_, bytes = std::min(row_bytes_ - moved_, end - position);
+      if (position < begin || position >= end) return;
+      char* const row = rows_ + visit.place * row_bytes_ + moved_;
+      char* const there = frame + (position - begin);
+      kWrites ? std::memcpy(there, row, static_cast<size_t>(bytes)) : std::memcpy(row, there, static_cast<size_t>(bytes));
+      moved_ += bytes;
+      if (moved_ == row_bytes_) moved_ = 0, ++next_;
+    }
   }
 
   Store& store_;
@@ -124,10 +152,11 @@ class Tour {
   int64_t hits_ = 0, misses_ = 0;
 };
 
-// Where part `part` of `parts` begins. A row that is asked for several times is visited by one thread, in the caller's order.
-size_t cut(const std::vector<Visit>& visits, size_t part, size_t parts) {
+// Where part `part` of `parts` begins. Rows that begin in the same page are visited by one thread, and so one that is asked for
+// several times, in the caller's order.
+size_t cut(const std::vector<Visit>& visits, int line_shift, size_t part, size_t parts) {
   size_t at = visits.size() * part / parts;
-  while (at > 0 && at < visits.size() && visits[at].position == visits[at - 1].position) ++at;
+  while (at > 0 && at < visits.size() && visits[at].position >> line_shift == visits[at - 1].position >> line_shift) ++at;
   return at;
 }
 
@@ -146,7 +175,7 @@ void visit_rows(Store& store, const StoredRows& table, const int64_t* numbers, i
   {
     const int64_t started = thread_cpu_ns();
     const size_t part = static_cast<size_t>(omp_get_thread_num()), parts = static_cast<size_t>(omp_get_num_threads());
-    const size_t from = cut(visits, part, parts), to = cut(visits, part + 1, parts);
+    const size_t from = cut(visits, store.line_shift(), part, parts), to = cut(visits, store.line_shift(), part + 1, parts);
     try {
       if (from < to)
         Tour<kWrites>(store, std::span(visits).subspan(from, to - from), table.row_bytes, rows, most_ahead).run(failed);

@@ -166,6 +166,12 @@ void Store::close(int64_t position) {
   std::erase_if(files_, is_it);
 }
 
+int Store::descriptor(int64_t position) const {
+  const std::shared_lock held(files_mutex_);
+  const File* const file = file_of(static_cast<Page>(position) >> line_shift_);
+  return file == nullptr ? -1 : file->buffered.get();
+}
+
 void Store::read(int64_t position, int64_t offset, void* to, int64_t bytes) {
   constexpr int kThreads = 64;  // as many requests a disk's sequential rate takes (docs/notes/load-on-h200.md)
   if (bytes == 0) return;
@@ -187,6 +193,17 @@ storage::Found Store::try_hold(Page page) {
 storage::Found Store::prefetch(Page page) {
   Device device{*this};
   return lines_.prefetch(page, device);
+}
+
+storage::Found Store::try_fill(Page page) {
+  Device device{*this};
+  return lines_.try_fill(page, device);
+}
+
+int64_t Store::bytes_in(Page page) const {
+  const std::shared_lock held(files_mutex_);
+  const File* const file = file_of(page);
+  return file == nullptr ? 0 : std::min(line_bytes(), file->bytes - (static_cast<int64_t>(page - file->first) << line_shift_));
 }
 
 bool Store::begin(Page page, int64_t slot, bool writes) {
@@ -351,11 +368,12 @@ void Store::flush() {
     progress(round);
   }
   const std::shared_lock held(files_mutex_);
-  for (const auto& file : files_)
-    if (file->wrote.exchange(false) && ::fdatasync(file->buffered.get()) != 0 && error.empty()) {
-      file->wrote = true;
-      error = "cannot write " + file->path + " to the disk: " + std::strerror(errno);
-    }
+  for (const auto& file : files_) {
+    if (file->wrote.exchange(false) && ::fdatasync(file->buffered.get()) != 0) file->lost = errno;
+    if (file->lost != 0 && error.empty())
+      error = "what was last written to " + file->path + " may be lost: " + std::strerror(file->lost) +
+              "; see the system's log (dmesg), open it anew, and write it again";
+  }
   cpu_ns_ += thread_cpu_ns() - begun;
   if (!error.empty()) throw StorageError(error);
 }

@@ -62,6 +62,8 @@ class Store {
   // No more transfers of it, and it is closed: what was not flushed is lost. Nobody reads it any more.
   void close(int64_t position);
 
+  // The descriptor of the open file at `position`, to open it anew.
+  int descriptor(int64_t position) const;
   // The bytes of the file at `position`, from `offset` on, as they are on the disk. StorageError where it has fewer.
   void read(int64_t position, int64_t offset, void* to, int64_t bytes);
 
@@ -71,6 +73,11 @@ class Store {
   // What sources stand on (include/hinterland/storage/source.hpp).
   storage::Found try_hold(storage::Page page);
   storage::Found prefetch(storage::Page page);
+  // Cache::try_fill() and filled(), for a page of which all bytes_in() are written.
+  storage::Found try_fill(storage::Page page);
+  void filled(int64_t slot) { lines_.filled(slot); }
+  int64_t bytes_in(storage::Page page) const;
+  void forget(int64_t slot, storage::Page page) { storage::forget(words_[slot], page); }
   void release(int64_t slot) { storage::release(lines_.words[slot]); }
   void wrote(int64_t slot) { storage::wrote(lines_.words[slot]); }
   char* frame(int64_t slot) const { return lines_.frame(slot); }
@@ -120,6 +127,7 @@ class Store {
     int users = 1;  // 0: no transfer of it begins any more
     std::atomic<int64_t> in_flight{0};
     std::atomic<bool> wrote{false};  // since it was last synchronised
+    std::atomic<int> lost{0};        // the error with which that failed: the system forgets what it could not write
   };
 
   // Transfers that one thread at a time has.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import torch
 
 import hinterland as hl
 from hinterland.graph import formats
@@ -17,4 +18,4 @@ def on_storage(graph: hl.Graph, path: Path, budget: int, line_bytes: int = 512, 
     hl.save_graph(graph, path)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(formats, "_LINES", ((0, line_bytes),))
-        return hl.load_graph(path, placement, host_budget=budget)
+        return hl.load_graph(path, placement, host_budget=budget << torch.cuda.is_available())  # half is for the way to a GPU

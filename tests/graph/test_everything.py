@@ -26,6 +26,7 @@ from hinterland.graph.algorithms import state_bytes
 from hinterland.graph.arrays import WeightRange
 from hinterland.graph.lists import NeighborLists
 from hinterland.graph.plan import GraphPlan
+from hinterland.graph.view import least_lines_bytes
 from hinterland.runtime.errors import ConfigError, GraphError, IndexOutOfRange
 
 from ..split import across_boundary
@@ -429,7 +430,10 @@ def keep_offsets(prepared):
 def on_gpu(form, algorithm, device):
     """Every budget, for one run and for many."""
     needed = state_bytes(algorithm.plan, form)
-    budgets = {"all memory": None, "room for pages": needed + (4 << 20), "tight": needed + 2048, "none": 0}
+    lines = least_lines_bytes(form.neighbor_lists)
+    budgets = {"all memory": None, "room for pages": needed + lines + (4 << 20), "tight": needed + lines + 2048, "none": 0}
+    if lines:
+        budgets = {"tight": budgets["tight"]}
     for name, budget in budgets.items():
         yield name, form, {"device": device, "gpu_budget": budget}
         weighted = algorithm.weights is not None

@@ -10,19 +10,22 @@ import pytest
 import torch
 
 import hinterland as hl
+from hinterland.graph.algorithms import state_bytes
 from hinterland.graph.formats import hl as format_hl
+from hinterland.graph.view import least_lines_bytes
 from hinterland.runtime.errors import ConfigError, FormatError, GraphError, OutOfMemory, StorageError
 
 from .stored import SET, on_storage
 
+CPU = {"device": "cpu"}
 RUNS = {
-    "bfs": lambda graph: hl.bfs(graph, 5, device="cpu").levels,
-    "msbfs": lambda graph: hl.multi_source_bfs(graph, [5, 9, 11], device="cpu").levels,
-    "sssp": lambda graph: hl.sssp(graph, 5, device="cpu").distances,
-    "sswp": lambda graph: hl.sswp(graph, 5, device="cpu").widths,
-    "cc": lambda graph: hl.connected_components(graph, device="cpu").labels,
-    "pagerank": lambda graph: hl.pagerank(graph, device="cpu").scores,
-    "bc": lambda graph: hl.betweenness_centrality(graph, [5, 9], device="cpu").scores,
+    "bfs": lambda graph, how=CPU: hl.bfs(graph, 5, **how).levels,
+    "msbfs": lambda graph, how=CPU: hl.multi_source_bfs(graph, [5, 9, 11], **how).levels,
+    "sssp": lambda graph, how=CPU: hl.sssp(graph, 5, **how).distances,
+    "sswp": lambda graph, how=CPU: hl.sswp(graph, 5, **how).widths,
+    "cc": lambda graph, how=CPU: hl.connected_components(graph, **how).labels,
+    "pagerank": lambda graph, how=CPU: hl.pagerank(graph, **how).scores,
+    "bc": lambda graph, how=CPU: hl.betweenness_centrality(graph, [5, 9], **how).scores,
 }
 
 
@@ -230,7 +233,70 @@ def test_opening_reads_offsets_alone(tmp_path: Path) -> None:
     assert stored.neighbor_lists.caches[0].stats().reads == 0
 
 
+def same(found: torch.Tensor, wanted: torch.Tensor, name: str) -> None:
+    torch.testing.assert_close(found.cpu(), wanted.cpu(), rtol=1e-5, atol=1e-9, msg=name)
+
+
 @pytest.mark.gpu
-def test_a_gpu_says_what_to_do(file: Path) -> None:
-    with pytest.raises(ConfigError, match="device='cpu'"):
-        hl.bfs(hl.load_graph(file, "storage"), 5)
+@pytest.mark.parametrize("placement", ["storage", {"indices": "storage", "weights": "heap"}, {"weights": "storage"}])
+@pytest.mark.parametrize("line_bytes", [512, 16384])
+def test_a_gpu_finds_the_same(graph: hl.Graph, tmp_path: Path, placement, line_bytes: int) -> None:
+    """With room for all lines, and with as few as get on."""
+    stored = on_storage(graph, tmp_path / "g.hl", 8 * (line_bytes + 64), line_bytes, placement)
+    for name, run in RUNS.items():
+        wanted = run(graph)
+        same(run(stored, {"device": "cuda"}), wanted, name)
+        least = least_lines_bytes(stored.neighbor_lists) + state_bytes(name, stored) + 4096
+        same(run(stored, {"device": "cuda", "gpu_budget": least}), wanted, name)
+
+
+@pytest.mark.gpu
+def test_every_form_of_a_file_on_a_gpu(graph: hl.Graph, tmp_path: Path) -> None:
+    generator = torch.Generator().manual_seed(1)
+    directed = hl.random_weights(hl.from_edges(*torch.randint(500, (2, 4000), generator=generator)), "float32", seed=1)
+    forms = {"rcm": hl.reorder(graph, "rcm"), "compressed": hl.compress(graph), "directed": directed}
+    for form, made in forms.items():
+        stored = on_storage(made, tmp_path / f"{form}.hl", 64 << 10, 4096)
+        stored.transpose()  # in host memory
+        for name, run in RUNS.items():
+            same(run(stored, {"device": "cuda"}), run(made), f"{name} {form}")
+
+
+@pytest.mark.gpu
+def test_what_a_gpu_has_read_stays_in_its_memory(graph: hl.Graph, file: Path) -> None:
+    stored = hl.load_graph(file, "storage", host_budget="8MiB")
+    before = torch.cuda.memory_allocated()
+    with hl.prepare(stored, device="cuda", algorithms="cc") as prepared:
+        assert torch.cuda.memory_allocated() - before <= prepared.held
+        first, again = (hl.connected_components(prepared, "all-lists", stats=True) for _ in range(2))
+        same(first.labels, RUNS["cc"](graph), "cc")
+        read = first.stats["storage"]
+        assert read["bytes"] >= stored.array("indices").nbytes and read["requests"] == read["misses"] > 0
+        assert read["cpu_us_per_request"] > 0 and first.stats["tiers"]["storage"]["bytes"] == read["bytes"]
+        assert again.stats["storage"]["requests"] == 0 < again.stats["storage"]["hits"]
+    assert hl.bfs(stored, 5, device="cuda", gpu_budget="64KiB").levels.is_cpu  # no room: the CPU does it
+
+
+@pytest.mark.gpu
+def test_what_is_wrong_ends_a_gpu_s_run(graph: hl.Graph, file: Path) -> None:
+    content = file.read_bytes()
+    stored = hl.load_graph(file, "storage", host_budget="1MiB")
+    assert stored.weight_range  # which is looked at once
+    with hl.prepare(stored, device="cuda", algorithms="sssp", weighted=True) as prepared:
+        os.truncate(file, section(file, "indices") + 8192)
+        with pytest.raises(StorageError, match="could not be read"):
+            hl.sssp(prepared, 5)
+        file.write_bytes(content)  # the same file, which is whole again
+        same(hl.sssp(prepared, 5).distances, RUNS["sssp"](graph), "sssp")
+    with file.open("r+b") as opened:
+        opened.seek(section(file, "indices") + 4 * int(graph.indptr[5]))
+        opened.write((1 << 30).to_bytes(4, "little"))
+    with pytest.raises(GraphError, match="the neighbour list of vertex 5 is broken"):
+        hl.bfs(hl.load_graph(file, "storage", host_budget="1MiB"), 5, device="cuda")
+
+
+@pytest.mark.gpu
+def test_a_file_without_its_name(graph: hl.Graph, file: Path) -> None:
+    stored = hl.load_graph(file, "storage", host_budget="1MiB")
+    file.unlink()
+    same(RUNS["bfs"](stored, {"device": "cuda"}), RUNS["bfs"](graph), "bfs")

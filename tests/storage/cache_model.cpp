@@ -111,11 +111,19 @@ void look(int64_t slot, int64_t page) {
 }
 
 template <class CacheType>
-void visit(const CacheType& cache, int64_t page, bool writes, uint64_t place) {
+void visit(const CacheType& cache, int64_t page, bool writes, bool fills, uint64_t place) {
   Device device;
   while (true) {
     explorer::stand_at(place);
-    const Found found = cache.try_hold(static_cast<Page>(page), device);
+    const Found found =
+        fills ? cache.try_fill(static_cast<Page>(page), device) : cache.try_hold(static_cast<Page>(page), device);
+    if (fills && found.outcome == Try::kStarted) {
+      explorer::step();
+      world.frames[found.slot] = {page, world.newest[page] + 1};
+      cache.filled(found.slot);
+      ++world.newest[page];
+      return;
+    }
     if (found.outcome == Try::kHeld) {
       explorer::step();
       look(found.slot, page);
@@ -182,10 +190,10 @@ void check_end(const CacheType& cache) {
     if (world.stored[page] != world.newest[page]) fail("a write is lost after a flush");
 }
 
-// What a thread does: read or write a page, or flush.
+// What a thread does: read or write a page, write all of it, or flush.
 struct Act {
   int page;
-  bool writes = false;
+  bool writes = false, fills = false;
 };
 constexpr Act kFlush{-1};
 
@@ -206,11 +214,11 @@ void explore(const char* name, const bool (&dirty)[kSlots], const std::vector<st
   for (const auto& program : programs)
     threads.push_back([&cache, &program] {
       uint64_t place = 0;
-      for (const auto& [page, writes] : program) {
+      for (const auto& [page, writes, fills] : program) {
         if (page < 0)
           flush(cache, place);
         else
-          visit(cache, page, writes, place);
+          visit(cache, page, writes, fills, place);
         place += kSlots;
       }
       explorer::stand_at(place);
@@ -226,7 +234,7 @@ void explore(const char* name, const bool (&dirty)[kSlots], const std::vector<st
 int main(int argc, char** argv) {
   const std::string which = argc > 1 ? argv[1] : "";
   const auto asked = [&](const char* name) { return which.empty() || which == name; };
-  const Act read0{0}, read2{2}, read3{3}, write0{0, true}, write2{2, true};
+  const Act read0{0}, read2{2}, read3{3}, write0{0, true}, write2{2, true}, fill2{2, true, true};
   // The device refuses what it has no room for.
   if (asked("refused")) explore<Fifo>("refused", {true, true}, {{read2}, {read3}}, 0, 1);
   // A slot is given away while a reader counts himself in.
@@ -237,6 +245,9 @@ int main(int argc, char** argv) {
   if (asked("victim")) explore<Fifo>("victim", {true, true}, {{write0}, {read2}});
   if (asked("flush")) explore<Fifo>("flush", {true, false}, {{write0}, {kFlush}, {read2}});
   if (asked("clock")) explore<Clock>("clock", {true, false}, {{read0}, {write2}, {read0}});
+  // A page of which all is written is not read for that.
+  if (asked("fill")) explore<Fifo>("fill", {true, false}, {{fill2}, {read2}, {kFlush}});
+  if (asked("fills")) explore<Fifo>("fills", {true, false}, {{fill2}, {fill2, read0}}, 1);
   // A read fails, or a write.
   if (asked("fails")) explore<Fifo>("fails", {true, false}, {{read2}, {kFlush}}, 2);
   // A page that gave way is asked for again.

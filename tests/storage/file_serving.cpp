@@ -95,7 +95,7 @@ void check_data(uint64_t bytes, unsigned depth) {
   std::mt19937_64 random(bytes + depth);
   {
     FileByHand one(path, true, depth);
-    const uint64_t blocks = (bytes + 4095) / 4096 * 8;
+    const uint64_t blocks = (bytes + 65535) / 65536 * 128;
     CHECK(one.blocks->blocks() == blocks, "%llu blocks", (unsigned long long)one.blocks->blocks());
     for (int round = 0; round < 600; ++round) {
       const bool aligned = round < 200 || random() % 2 == 0;  // then those that may use the page cache come as well

@@ -112,6 +112,10 @@ struct ListsOf {
   }
 };
 
+// Blocks of 512 threads that a multiprocessor is to have room for: one where reads may have to wait, which takes registers.
+template <class Graph>
+inline constexpr int kBlocks = requires { Graph::Family::kWaits; } ? 1 : 2;
+
 // Plain lists.
 template <class EdgeType, class WeightType = NoWeight, class Sources = memory::Unmetered>
 struct Csr : ListsOf<EdgeType, WeightType, Sources> {

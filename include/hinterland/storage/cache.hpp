@@ -20,7 +20,7 @@ namespace hinterland::storage {
 
 enum class Try {
   kHeld,     // the page is in the slot's frame, until release()
-  kStarted,  // it is being read since now
+  kStarted,  // it is being read since now, or filled by who asked
   kWait,     // it is being read, or another thread gives it a slot
   kFull,     // all slots where it may lie are in use; one of them may be on its way to the device since now
   kRefused,  // the device takes no command at present
@@ -77,6 +77,15 @@ struct Cache {
         return {Try::kWait, slot};
     }
   }
+
+  // The same of a page of which all will be overwritten, and which is not read for that. kStarted: the slot is the caller's, who
+  // fills its frame, and then says filled().
+  template <class Device>
+  HINTERLAND_FN Found try_fill(Page page, Device& device) const {
+    const Found found = try_hold(page);
+    return found.slot < 0 ? start<false>(set_of(page), page, device) : found;
+  }
+  HINTERLAND_FN void filled(int64_t slot) const { end_read(words[slot], Read::kFilled); }
 
   // Has the page read if it is not there, and holds nothing: kHeld says that it is there.
   template <class Device>
@@ -147,8 +156,8 @@ struct Cache {
       if (!seen.is(Line::kUsed)) atomic_or(words[slot], Line::kUsed);
   }
 
-  // Gives the page a slot and has it read there.
-  template <class Device>
+  // Gives the page a slot and has it read there, or, not kReads, leaves that to the caller.
+  template <bool kReads = true, class Device>
   HINTERLAND_FN Found start(int64_t set, Page page, Device& device) const {
     const uint32_t open = atomic_load(sets[set]) & ~kLocked;
     if (atomic_cas_acquire(sets[set], open, open | kLocked) != open) return {Try::kWait, -1};
@@ -160,7 +169,7 @@ struct Cache {
     atomic_store_release(sets[set], hand);
     if (came) return {Try::kWait, slot};
     if (slot < 0) return {Try::kFull, -1};
-    if (device.try_read(page, slot)) return {Try::kStarted, slot};
+    if (!kReads || device.try_read(page, slot)) return {Try::kStarted, slot};
     not_begun(slot, false);
     return {Try::kRefused, -1};
   }

@@ -83,7 +83,13 @@ HINTERLAND_FN bool claim(uint64_t& word, Line seen, Page page, uint64_t used) {
 }
 
 // How the read of a busy line ended. kNothing: the device did not take it, or it had been given up before.
-enum class Read : uint64_t { kArrived = Line::kValid, kFailed = Line::kFailed, kNothing = 0 };
+// kFilled: nothing was read, but a writer has filled the frame.
+enum class Read : uint64_t {
+  kArrived = Line::kValid,
+  kFilled = Line::kValid | Line::kDirty,
+  kFailed = Line::kFailed,
+  kNothing = 0
+};
 
 HINTERLAND_FN void end_read(uint64_t& word, Read read) { atomic_add_release(word, static_cast<uint64_t>(read) - Line::kBusy); }
 

@@ -147,4 +147,7 @@ struct PageStore {
   }
 };
 
+// Whose frames the device does not reach: a GPU's, before host threads.
+using DeviceStore = PageStore<Staged>;
+
 }  // namespace hinterland::storage

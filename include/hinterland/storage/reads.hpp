@@ -7,7 +7,6 @@
 
 namespace hinterland::storage {
 
-using DeviceStore = PageStore<Staged>;
 using DeviceSources = OnStorage<DeviceStore>;
 
 struct ReadParams {

@@ -214,7 +214,8 @@ class RunReader {
   }
 
  private:
-  static constexpr int64_t kMost = 64, kLinesAhead = 8;
+  // A GPU has as many readers as lanes, and less memory near for each.
+  static constexpr int64_t kMost = Warp::kWidth == 1 ? 64 : 8, kLinesAhead = 8;
 
   HINTERLAND_APART void fill(int64_t at) {
     const Store& store = *source_.store;

@@ -4,6 +4,7 @@ In the order in which memory is given out:
 
 1. the state of the largest of the algorithms, which is left free;
 2. the offsets, which every list that is read needs: 4 bytes a vertex, or 8 where the last is 2^32 or more;
+   then lines of a cache, where lists lie on storage, which takes all that is left if it is larger than that;
    then, of a reordered graph, the order (8 bytes a vertex), by which the results of many runs are renumbered;
 3. *heads*, the first neighbours of each vertex: an algorithm that looks for one neighbour among many (bottom-up search,
    Afforest) finds it there most of the time, and reads no list;
@@ -27,7 +28,7 @@ from ..runtime.budget import Explained, Part, share
 from ..runtime.errors import OutOfMemory
 from ..runtime.units import format_bytes
 from .algorithms import Algorithm
-from .view import Kept, View, allocated
+from .view import Kept, View, allocated, least_lines_bytes
 
 MOST_HEADS = 4  # of a vertex, as its line of them is read in one piece; one gives most (docs/notes/traversal-on-h200.md)
 
@@ -86,16 +87,22 @@ class GraphPlan(Explained):
         if view.offsets_bytes:
             self._keep(view, "offsets", offsets=True)
 
+    def keep_lines(self, view: View) -> None:
+        """Lines of a cache for what lies on storage: for all of it, or as many as there is room for."""
+        if view.caches:
+            lines = min(self.left, view.most_lines_bytes())
+            self._keep(view, "lines of storage", format_bytes(lines), lines=lines)
+
     def keep_heads(self, view: View, room: int | None = None) -> None:
         """The first neighbours of every vertex, as many as there is room for, or as ``room`` bytes of it hold."""
         room = self.left if room is None else room
         count = max((k for k in range(MOST_HEADS + 1) if view.heads_bytes(k) <= room), default=0)
-        if count and view.lists.num_lists:
+        if count and view.lists.num_lists and not view.caches:
             self._keep(view, "heads", f"{count} of each", heads=count)
 
     def keep_edges(self, view: View) -> None:
         """All edges that lie in host memory, or as many pages of them as there is room for."""
-        if view.lists.on_gpu or not view.lists.num_edges:
+        if view.lists.on_gpu or view.caches or not view.lists.num_edges:
             return
         if not self.keep_all_edges(view):
             self.keep_pages(view, view.pages_within(self.left, self.weighted))
@@ -158,8 +165,13 @@ def plan_graph(
     searching = incoming is not None and any(a.searching for a in algorithms)
     if searching and known[-1] not in read:
         read.append(known[-1])
+    lines = sum(least_lines_bytes(view.lists) for view in known)
+    plan.left -= lines
     for view in dict.fromkeys([*read, out]):  # degrees are asked for even where no list is read
         plan.keep_offsets(view)
+    plan.left += lines
+    for view in known:
+        plan.keep_lines(view)
     if many_runs and order is not None:
         plan.order = plan.take(Part("order of the vertices", "all", allocated(order.nbytes)))
     if many_runs or any(a.incoming_only for a in algorithms):

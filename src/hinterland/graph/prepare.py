@@ -14,13 +14,14 @@ from ..runtime.shown import Shown, Size
 from ..runtime.units import format_bytes, parse_bytes
 from ..runtime.warned import warn_once
 from ..storage import StorageCache
+from ..storage.on_device import DeviceStore
 from .algorithms import named
 from .arrays import index_dtype
 from .graph import Graph, require_graph
 from .lists import NeighborLists
 from .plan import GraphPlan, plan_graph, room_within
 from .room import is_little
-from .view import WORDS_BYTES, View, allocated
+from .view import WORDS_BYTES, View, allocated, least_lines_bytes
 
 _CLOSED = "the prepared graph has been closed; prepare it again"
 
@@ -48,12 +49,15 @@ class Prepared(Shown):
         words = 2 * allocated(WORDS_BYTES)
         least = words + max((algorithm.state_bytes(graph) for algorithm in wanted), default=0)
         ample = words + max((algorithm.ample(graph) for algorithm in wanted), default=0)
-        if budget is not None and least > budget:
-            device = _without_gpu(device, budget, least, algorithms)
+        whole = any(algorithm.whole for algorithm in wanted)
+        lines = 0 if whole else least_lines_bytes(graph.neighbor_lists)
+        if budget is not None and least + lines > budget:
+            device = _without_gpu(device, budget, least + lines, algorithms)
+        lines = 0 if device.type == "cpu" else lines
         self.graph, self.device, self.budget = graph, device, budget
-        room = room_within(device, budget, least, graph.num_vertices)
+        room = room_within(device, budget, least + lines, graph.num_vertices)
         reserved = ample if ample - least <= room else least
-        room -= min(room, reserved - least)
+        room += lines - min(room, reserved - least)
         self.reserved = reserved - words
         incoming_only = any(algorithm.incoming_only for algorithm in wanted)
         on_storage = bool(graph.neighbor_lists.caches)
@@ -73,7 +77,6 @@ class Prepared(Shown):
                     f"a directed graph without its transpose is searched along out-edges only; graph.transpose() builds it, "
                     f"{format_bytes(taken)}{lacks}, and a search then looks at a fraction of the edges"
                 )
-        whole = any(algorithm.whole for algorithm in wanted)
         self.out = View(graph.neighbor_lists.in_memory() if whole else graph.neighbor_lists, device)
         self.incoming = self.out if known is graph else None
         if known is not None and known is not graph and _alike(known.neighbor_lists, graph.neighbor_lists):
@@ -95,6 +98,12 @@ class Prepared(Shown):
         """Those through which a run reads what lies on storage, each once."""
         views = [view for view in (self.out, self.incoming) if view is not None]
         return list(dict.fromkeys(cache for view in views for cache in view.caches))
+
+    @property
+    def stores(self) -> list[DeviceStore]:
+        """Those through which a GPU's kernels do."""
+        views = dict.fromkeys(view for view in (self.out, self.incoming) if view is not None)
+        return [view.store for view in views if view.store is not None]
 
     @property
     def held(self) -> int:

@@ -54,13 +54,16 @@ def id_bytes(num_vertices: int) -> int:
 
 def graph_type(prepared: Prepared, weight: str | None = None, metered: bool = False) -> str:
     """The C++ type through which kernels see the graph. ``metered``: it counts what it reads, which costs registers."""
-    return csr_type(prepared.out.edge_type.itemsize, weight, prepared.graph.is_compressed, metered)
+    family = "memory::Metered" if metered else None
+    if prepared.stores:
+        family = f"storage::OnDevice<memory::{'Meter' if metered else 'NoMeter'}>"
+    return csr_type(prepared.out.edge_type.itemsize, weight, prepared.graph.is_compressed, family)
 
 
-def csr_type(edge_bytes: int, weight: str | None = None, packed: bool = False, metered: bool = False) -> str:
+def csr_type(edge_bytes: int, weight: str | None = None, packed: bool = False, family: str | None = None) -> str:
     form, edge = "PackedCsr" if packed else "Csr", f"int{8 * edge_bytes}_t"
-    if metered:
-        return f"graph::{form}<{edge}, {weight or 'graph::NoWeight'}, memory::Metered>"
+    if family is not None:
+        return f"graph::{form}<{edge}, {weight or 'graph::NoWeight'}, {family}>"
     return f"graph::{form}<{edge}>" if weight is None else f"graph::{form}<{edge}, {weight}>"
 
 
@@ -184,7 +187,14 @@ def runner(
     threads = prepared.graph.num_edges // _EDGES_OF_THREAD if items is None else items
     # Little work cannot occupy the whole GPU, and fewer blocks wait for each other in less time.
     grid = min(resident_blocks(kernels, instance, device, BLOCK), 1 + threads // BLOCK)
-    return lambda params: launch(kernels, instance, device, grid, BLOCK, params, cooperative=True)
+
+    def run(params: Params) -> None:
+        with ExitStack() as live:
+            for store in prepared.stores:
+                live.enter_context(store.live())
+            launch(kernels, instance, device, grid, BLOCK, params, cooperative=True)
+
+    return run
 
 
 def _run_on_cpu(on_cpu: Callable[[int], None], params: Params, caches: Sequence[StorageCache]) -> None:

@@ -8,6 +8,8 @@ from typing import Any, NamedTuple, TypeVar
 from ..machine import measured_link
 from ..memory.count import COUNTS, TIERS
 from ..runtime import devices
+from ..storage import StorageCache
+from ..storage.on_device import DeviceStore
 from .prepare import Prepared
 from .traversal import FIELDS, Clock, Finished
 
@@ -57,10 +59,10 @@ def summarise(run: Run, counted: Run, prepared: Prepared, mode: str) -> dict[str
         that were found there), ``bytes`` (those from where the edges lie), ``cached`` (those from what the GPU keeps of
         them), ``held`` (bytes of GPU memory kept between runs), ``storage`` (None unless edges or weights lie there: ``bytes``
         and ``requests`` that the disk was asked for, ``hits`` and ``misses``, pages that were in the cache as they were needed
-        and that were not, ``cpu_seconds`` of processor time for requests and waiting, and ``cpu_us_per_request``; ``tiers``
-        then has the first three for the whole run, and for each level what was asked of the cache), ``link`` (None unless
-        the edges crossed it: ``bytes``, ``bandwidth``, ``ceiling``, ``share``, and ``heavy``, the same over the fewest levels
-        that moved nine tenths of all bytes), ``per_level``.
+        (on a GPU: requests of kernels for cache lines that were) and that were not, ``cpu_seconds`` of processor time for
+        requests and waiting, and ``cpu_us_per_request``; ``tiers`` then has the first three for the whole run, and for each
+        level what was asked of the cache), ``link`` (None unless the edges crossed it: ``bytes``, ``bandwidth``, ``ceiling``,
+        ``share``, and ``heavy``, the same over the fewest levels that moved nine tenths of all bytes), ``per_level``.
     """
     finished, read, seconds = run.finished, counted.finished.records, run.clock.seconds()
     steps, records = len(finished.records), finished.records.clone()
@@ -93,7 +95,7 @@ def summarise(run: Run, counted: Run, prepared: Prepared, mode: str) -> dict[str
         "cached": total["cached"],
         "held": prepared.held,
         "storage": None,
-        "link": _link(levels, total["bytes"], seconds) if over_link else None,
+        "link": _link(levels, total["bytes"], seconds) if over_link and home == "host" else None,
         "per_level": levels,
     }
 
@@ -128,23 +130,29 @@ def _with_storage(
     mode: str,
     summary: Callable[..., dict[str, Any]],
 ) -> tuple[Result, dict[str, Any] | None]:
-    """The same of a graph on storage, where counting takes next to nothing beside reading: one run is both."""
-    before = [cache.stats() for cache in prepared.caches]
-    result, timed = run(True)
+    """The same of a graph on storage, where counting takes next to nothing beside reading: one run is timed and counts."""
+    through: Sequence[StorageCache | DeviceStore] = prepared.stores or prepared.caches
+    before = [one.stats() for one in through]
+    with devices.on(prepared.device):
+        result, timed = run(asked)
     if not asked:
         return result, None
-    moved = [(cache.stats(), was) for cache, was in zip(prepared.caches, before, strict=True)]
+    report = summary(timed, timed, prepared, mode)
+    moved = [(one.stats(), was) for one, was in zip(through, before, strict=True)]
     requests = sum(now.reads - was.reads for now, was in moved)
     cpu_seconds = sum(now.cpu_seconds - was.cpu_seconds for now, was in moved)
+    misses = sum(now.misses - was.misses for now, was in moved)
+    hits = sum(now.hits - was.hits for now, was in moved)  # some pages are read ahead and go unread
+    if prepared.stores:
+        hits = report["tiers"]["storage"]["requests"] - misses
     storage = {
         "bytes": sum(now.bytes_read - was.bytes_read for now, was in moved),
         "requests": requests,
-        "hits": max(0, sum(now.hits - was.hits for now, was in moved)),  # some pages are read ahead and go unread
-        "misses": sum(now.misses - was.misses for now, was in moved),
+        "hits": max(0, hits),
+        "misses": misses,
         "cpu_seconds": cpu_seconds,
         "cpu_us_per_request": cpu_seconds * 1e6 / requests if requests else 0.0,
     }
-    report = summary(timed, timed, prepared, mode)
     report["storage"] = storage
     report["tiers"]["storage"] = {name: storage[name] for name in COUNTS}
     return result, report

@@ -13,15 +13,17 @@ import torch
 from .. import _core
 from ..memory import UnifiedTensor
 from ..memory.copies import copied
-from ..runtime.errors import ConfigError, GraphError
+from ..runtime.errors import GraphError
 from ..runtime.params import Params, address, struct
 from ..storage import StorageArray, StorageCache
+from ..storage.on_device import Backing, DeviceStore, Queues
 from . import arrays
 from .arrays import index_dtype
 from .lists import NeighborLists
 
 _WORDS, _OFFSETS, _ARRAY = struct("graph::GraphWords"), struct("graph::Offsets"), struct("memory::ArrayWords")
 WORDS_BYTES = 2 * ctypes.sizeof(_WORDS)  # with reads counted, and without
+_LEAST_LINES = 1 << 10  # of a GPU's cache: some for each warp that reads. Chosen, not measured
 _AT_ONCE = 1 << 12, 1 << 22  # the fewest and the most vertices whose offsets are looked at together: chosen, not measured
 
 
@@ -34,6 +36,7 @@ class Kept:
     pages: int = 0  # of the edges
     whole: bool = False  # all edges
     weighted: bool = False  # weights along with the edges
+    lines: int = 0  # bytes for pages of arrays that lie on storage
     nbytes: int = 0  # that all of this takes
 
 
@@ -55,19 +58,12 @@ class View:
         lists: of a graph, or others.
         device: who reads them.
         name: what a plan calls them.
-
-    Raises:
-        ConfigError: a GPU is to read arrays that lie on storage.
     """
 
     def __init__(self, lists: NeighborLists, device: torch.device, name: str = "lists") -> None:
         self.lists, self.device, self.name = lists, device, name
         self.caches: list[StorageCache] = lists.caches
-        if device.type == "cuda" and self.caches:
-            raise ConfigError(
-                f"the graph's edges lie on storage, which {device} does not read yet; run it with device='cpu', or read the "
-                "file with placement='host'"
-            )
+        self.store: DeviceStore | None = None  # through which a GPU reads what lies on storage
         offsets, edges = lists.array("indptr", device), self._array("packed" if lists.is_compressed else "indices")
         assert offsets is not None and edges is not None
         self.offsets, self.edges = offsets, edges
@@ -82,7 +78,7 @@ class View:
         self.heads: torch.Tensor | None = None
         self.held = 0
         if device.type == "cuda":  # arrays that lie on another GPU come over whole
-            homes = [arrays.tensor_of(array) for array in lists.arrays.values()]
+            homes = [arrays.tensor_of(array) for array in lists.arrays.values() if not isinstance(array, StorageArray)]
             self.held = sum(allocated(a.nbytes) for a in homes if a.is_cuda and a.device != device)
         self._whole = False  # all edges are kept
         self._words: torch.Tensor | None = None
@@ -152,7 +148,10 @@ class View:
     def _words_of(self, name: str, home: torch.Tensor | None, kept: torch.Tensor | None) -> Params:
         held = self.lists.arrays.get(name)
         if isinstance(held, StorageArray):
-            return _ARRAY(home=held.position, store=held.cache.native.address)
+            if self.device.type == "cpu":
+                return _ARRAY(home=held.position, store=held.cache.native.address)
+            assert self.store is not None
+            return self.store.array(held.file_position)
         return _array(home, kept, self.slots)
 
     def _kept_offset_types(self) -> list[torch.dtype]:
@@ -176,7 +175,7 @@ class View:
         heads = self.heads_bytes(kept.heads) if kept.heads else 0
         if kept.whole:
             return offsets + heads + self.edge_bytes(kept.weighted)
-        return offsets + heads + (self.pages_bytes(kept.pages, kept.weighted) if kept.pages else 0)
+        return offsets + heads + kept.lines + (self.pages_bytes(kept.pages, kept.weighted) if kept.pages else 0)
 
     def keep(self, kept: Kept, scores: torch.Tensor | None = None) -> None:
         """Copies to the device what a plan found room for.
@@ -190,6 +189,8 @@ class View:
             GraphError: a neighbour among the heads is no vertex: the arrays were changed.
         """
         self._words = None
+        if kept.lines:
+            self.store = self._store(kept.lines)
         if kept.offsets:
             types = self._kept_offset_types()
             self.offsets = copied(self.offsets, self.device, types[0])
@@ -206,6 +207,18 @@ class View:
         elif kept.pages:
             self._keep_pages(kept.pages, kept.weighted, scores)
         self.held += kept.nbytes
+
+    def most_lines_bytes(self) -> int:
+        """What lines for all that lies on storage take, with as much room again, so that hardly a set is full."""
+        on_storage = [array for array in self.lists.arrays.values() if isinstance(array, StorageArray)]
+        return 2 * sum(array.nbytes for array in on_storage) + least_lines_bytes(self.lists)
+
+    def _store(self, nbytes: int) -> DeviceStore:
+        """A cache in so much of the device's memory, over the file in which the lists lie."""
+        on_storage = [array for array in self.lists.arrays.values() if isinstance(array, StorageArray)]
+        held, queues = on_storage[0], _queues(on_storage[0].cache)
+        backing = Backing(path=held.open_path)
+        return DeviceStore(backing, self.device, nbytes - queues.device_bytes, held.cache.line_bytes, **queues._asdict())
 
     def _first_neighbors(self, count: int) -> torch.Tensor:
         """The heads: ``[count, num_lists]`` on the device, -1 for none."""
@@ -294,6 +307,16 @@ class View:
         starts = self.lists.array("packed_offsets" if self.lists.is_compressed else "indptr", "cpu")
         assert starts is not None
         return page_sums(starts, self.page, self.num_pages, scores)
+
+
+def least_lines_bytes(lists: NeighborLists) -> int:
+    """What a GPU's cache of lists on storage takes with as few lines as get on; 0 where all lie in memory."""
+    return sum(_queues(cache).device_bytes + _LEAST_LINES * (cache.line_bytes + 64) for cache in lists.caches)
+
+
+def _queues(cache: StorageCache) -> Queues:
+    """As many as the host memory of the cache has lines for."""
+    return Queues.within(cache.host_budget, cache.line_bytes)
 
 
 def edge_at(view: View, at: int) -> tuple[int, int, str]:

@@ -129,6 +129,18 @@ class StorageArray(RowTable):
         self._require_open()
         return self._position + self._layout.extents[0].offset
 
+    @property
+    def file_position(self) -> int:
+        """The same in its file."""
+        self._require_open()
+        return self._layout.extents[0].offset
+
+    @property
+    def open_path(self) -> str:
+        """A name of the file as it is open here, whatever has become of its own."""
+        self._require_open()
+        return f"/proc/self/fd/{self.cache.native.descriptor(self._position)}"
+
     def read_into(self, out: torch.Tensor, begin: int = 0) -> None:
         """Fills ``out``, a contiguous CPU tensor of its type, with the rows from ``begin`` on, as many as it has: from the
         file, past the cache.

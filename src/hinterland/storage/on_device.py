@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -19,6 +19,7 @@ from ..runtime.launch import launch, resident_blocks
 from ..runtime.params import Params, struct
 from ..runtime.shown import Shown, Size
 from ..runtime.units import parse_bytes
+from .cache import StorageStats
 
 _Store, _Cache = struct("storage::DeviceStore"), struct("storage::Cache<storage::Clock>")
 _Channel, _Queue, _Blocks = struct("storage::Channel"), struct("storage::QueuePair"), struct("storage::BlockRange")
@@ -26,6 +27,10 @@ _Control, _Array, _Read = struct("storage::StoreControl"), struct("memory::Array
 _WAYS = 8  # slots of a set: include/hinterland/storage/cache.hpp
 _FILE_DEPTH = 256  # transfers in flight of each thread of the controller: chosen, not measured
 _MOST_STAGING = 1 << 30  # of host memory that is registered at once
+_BUSY, _VALID, _FAILED = 1 << 17, 1 << 18, 1 << 21  # of a slot's word: include/hinterland/storage/line.hpp
+_LONG_LINE = 8192  # from which on a command needs a list of PRPs
+_ALIGNED = 4096  # frames begin at a page
+_ROUNDED = 1 << 20  # torch's allocator may set aside so much more than it is asked for
 _SLOT_WORDS = 12  # bytes of a slot beside its frame; a set has 4 more
 
 KERNELS = KernelFile(
@@ -46,6 +51,36 @@ class Backing:
     timing: str = "none"
     faults: tuple[tuple[str, int], ...] = ()
     seed: int = 0
+
+
+class Queues(NamedTuple):
+    """How many queue pairs there are, and entries of each ring, each with a line of pinned host memory."""
+
+    channels: int = 8
+    depth: int = 1024
+
+    @classmethod
+    def within(cls, host_bytes: int, line_bytes: int) -> Queues:
+        """As many as ``host_bytes`` have room for; at least one of four entries."""
+        sizes = [cls(8, 1 << shift) for shift in range(10, 5, -1)] + [cls(4, 32), cls(2, 32), cls(1, 32), cls(1, 16), cls(1, 8)]
+        most = min(host_bytes, _MOST_STAGING)
+        return next((queues for queues in sizes if queues.host_bytes(line_bytes) <= most), cls(1, 4))
+
+    def host_bytes(self, line_bytes: int) -> int:
+        """Of pinned memory: rings and doorbells, lines, and lists of PRPs where a line is longer than two memory pages."""
+        lists = _core.PRP_LIST_BYTES if line_bytes > _LONG_LINE else 0
+        return int(_core.queue_layout(self.channels, self.depth, self.depth)["bytes"]) + self.lines * (line_bytes + lists)
+
+    @property
+    def lines(self) -> int:
+        """That can be on their way at once."""
+        return self.channels * self.depth
+
+    @property
+    def device_bytes(self) -> int:
+        """At most, of the device's memory, beside the cache: what lies there of the queues, and what torch sets aside."""
+        each = _core.QUEUE_CONTROL_BYTES + (8 + _core.COMMAND_BYTES) * self.depth + 4 * (_ALIGNED + 512)
+        return self.channels * each + _ROUNDED * 4
 
 
 class DeviceStore(Shown):
@@ -87,7 +122,7 @@ class DeviceStore(Shown):
             raise ConfigError(f"{channels} queues of {depth} lines of {line_bytes} bytes are more than a gibibyte; give fewer")
         self.num_slots = sets * _WAYS
         layout = _core.queue_layout(channels, depth, depth)
-        lists = channels * depth * _core.PRP_LIST_BYTES if line_bytes > 8192 else 0
+        lists = channels * depth * _core.PRP_LIST_BYTES if line_bytes > _LONG_LINE else 0
         self._shared = _pinned(layout["bytes"] + staging + lists, device)  # rings and doorbells, lines, lists of PRPs
         base = self._shared.address
         self._shared.tensor(torch.uint8, torch.Size([self._shared.nbytes])).zero_()
@@ -98,8 +133,9 @@ class DeviceStore(Shown):
         regions = [(base + layout["bytes"], staging + lists)]
         self._controller = _controller(backing, queues, regions, threads)
         frames = self._memory(self.num_slots * line_bytes)
+        self._slots = self._zeros(8 * self.num_slots).view(torch.int64)
         cache = _Cache(
-            words=self._zeros(8 * self.num_slots).data_ptr(),
+            words=self._slots.data_ptr(),
             statuses=self._zeros(4 * self.num_slots).data_ptr(),
             sets=self._zeros(4 * sets).data_ptr(),
             frames=frames.data_ptr(),
@@ -152,8 +188,8 @@ class DeviceStore(Shown):
         return held
 
     def _memory(self, nbytes: int) -> torch.Tensor:
-        made = torch.empty(nbytes + 4096, dtype=torch.uint8, device=self.device)
-        at = -made.data_ptr() % 4096
+        made = torch.empty(nbytes + _ALIGNED, dtype=torch.uint8, device=self.device)
+        at = -made.data_ptr() % _ALIGNED
         self.held.append(made)
         return made[at : at + nbytes]
 
@@ -197,11 +233,22 @@ class DeviceStore(Shown):
         if status == 0:
             return
         self._control[:8].zero_()
+        # What failed is read anew when it is asked for again.
+        failed = (self._slots & (_BUSY | _VALID | _FAILED)) == _FAILED
+        self._slots[failed] = 0
         page, code = (status >> 16) & (1 << 48) - 1, status & 0xFFFF
         raise StorageError(
             f"the bytes from {page * self.line_bytes} on could not be read: NVMe status {code & 0x7FF:#05x} (type "
             f"{code >> 8 & 7}, code {code & 0xFF:#04x}){', it was not answered in time' if code == 0x371 else ''}"
         )
+
+    def stats(self) -> StorageStats:
+        """What was moved since it was made: lines that kernels asked for, and the processor time of the threads that serve
+        them. Hits are not counted (0)."""
+        counts = self.counts()
+        reads, writes = counts["reads"], counts["writes"]
+        cpu_seconds = sum(one["cpu_ns"] for one in self.served()) / 1e9
+        return StorageStats(reads, writes, reads * self.line_bytes, writes * self.line_bytes, 0, reads, cpu_seconds)
 
     def counts(self) -> dict[str, int]:
         """Lines that were asked for since it was made, by ``reads`` and ``writes``."""

@@ -16,7 +16,7 @@ import torch
 
 from ... import _core
 from ...memory import UnifiedTensor
-from ...runtime import arguments
+from ...runtime import arguments, devices
 from ...runtime.errors import ConfigError, FormatError, GraphError, HinterlandError, OutOfMemory
 from ...runtime.files import check_place
 from ...runtime.units import parse_bytes
@@ -118,8 +118,7 @@ def load_graph(
             the file and are read a page at a time as a traversal comes to them, while offsets go to ``"host"``. A mapping may
             say so of ``indices`` or ``weights`` alone. What stays in the file is not looked at here: its checksums, and
             whether an undirected graph has every reverse, are taken on trust, and a neighbour that is no vertex is found by
-            who reads it. Only a CPU reads there yet; what needs whole arrays (verifiers, ``reorder``, samplers) reads them
-            into host memory.
+            who reads it. What needs whole arrays (verifiers, ``reorder``, samplers) reads them into host memory.
         directed: None takes what the file says (edge lists: directed). True marks the graph as directed. False demands a
             graph whose edges all have their reverse, and refuses any other.
         symmetrize: adds the reverse of every edge; the graph becomes undirected.
@@ -134,7 +133,8 @@ def load_graph(
             takes as much memory once more. True: it is read where the file carries it (``.sg`` and ``.wsg``), and built
             otherwise. None takes it from the file where that is at most a quarter of the free memory. False leaves it there.
         host_budget: with placement ``"storage"``: bytes of host memory for pages of the file and what finds them, as in
-            ``"32MiB"``; by default 256 MiB. Offsets, 8 bytes a vertex, and what an algorithm takes come on top.
+            ``"32MiB"``; by default 256 MiB. Where there is a GPU, half of that is for pages on their way to it; those it keeps
+            lie in its own memory, within ``gpu_budget``. Offsets, 8 bytes a vertex, and what an algorithm takes come on top.
 
     Returns:
         The graph: int64 offsets, int32 neighbours below 2^31 vertices.
@@ -358,7 +358,8 @@ def _cache(placed: Mapping[str, str], host_budget: int | str | None) -> StorageC
     """Of the pages of what stays in its file; None where nothing does."""
     if "storage" in placed.values():
         budget = parse_bytes(_HOST_BUDGET if host_budget is None else host_budget)
-        return StorageCache(budget, next(line for least, line in _LINES if budget >= least))
+        here = budget // 2 if devices.cuda_available() else budget  # the rest is for pages on their way to a GPU
+        return StorageCache(here, next(line for least, line in _LINES if budget >= least))
     if host_budget is not None:
         raise ConfigError(
             f"host_budget={arguments.shown(host_budget)} bounds the pages of a graph on storage; give placement='storage', or "

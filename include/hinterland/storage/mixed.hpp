@@ -1,0 +1,109 @@
+// Arrays of a graph of which some lie on storage, and others in memory that the processor can load from: a family of sources
+// (memory/source.hpp). An array is on storage where its words name a Store.
+#pragma once
+
+#include "hinterland/storage/source.hpp"
+
+namespace hinterland::storage {
+
+template <class T, class Store>
+class StoredOrNear {
+  using Near = memory::Paged<T>;
+
+ public:
+  using Element = T;
+
+  // Elements of a run in order.
+  class Reader {
+   public:
+    HINTERLAND_FN Reader(const StoredOrNear& source, int64_t begin, int64_t end)
+        : near_(source.near_), is_stored_(source.is_stored()), stored_(source.stored_.reader(begin, end)) {}
+
+    template <class... Meter>
+    HINTERLAND_FN T read_alone(int64_t at, Meter&... meter) {
+      return is_stored_ ? stored_.read_alone(at, meter...) : near_.read_alone(at, meter...);
+    }
+
+   private:
+    Near near_;
+    bool is_stored_;
+    RunReader<T, Store> stored_;
+  };
+
+  HINTERLAND_FN StoredOrNear(const memory::ArrayWords& words, int64_t count) : stored_(words, count), near_(words, count) {}
+
+  template <int kCount, class Meter>
+  HINTERLAND_FN void read(const int64_t (&at)[kCount], T (&to)[kCount], Meter& meter) const {
+    count_reads(at, meter);
+    memory::NoMeter counted;
+    if (!is_stored()) return near_.read(at, to, counted);
+    Elements<kCount> read;
+    for (int k = 0; k < kCount; ++k) read.at[k] = at[k];
+    read = read_stored(stored_, read);
+    for (int k = 0; k < kCount; ++k) to[k] = read.to[k];
+  }
+  template <class... Meter>
+  HINTERLAND_FN T read_alone(int64_t at, Meter&... meter) const {
+    const int64_t all[] = {at};
+    (count_reads(all, meter), ...);
+    return is_stored() ? read_stored_alone(stored_, at) : near_.read_alone(at);
+  }
+  HINTERLAND_FN Reader reader(int64_t begin, int64_t end) const { return {*this, begin, end}; }
+
+  // What lies in memory counts in the same way, by its address.
+  template <int kCount, class Meter>
+  HINTERLAND_FN void count_reads(const int64_t (&at)[kCount], Meter& meter) const {
+    stored_.count_reads(at, meter);
+  }
+  template <class Meter>
+  HINTERLAND_FN void count_run(int64_t begin, int64_t end, Meter& meter) const {
+    stored_.count_run(begin, end, meter);
+  }
+  HINTERLAND_FN memory::Span span(int64_t begin, int64_t end) const {
+    return is_stored() ? stored_.span(begin, end) : near_.span(begin, end);
+  }
+
+  // What graph/ahead.hpp asks of an array that can be read ahead, where the Store can say what it has begun.
+  int64_t ask(int64_t begin, int64_t end) const {
+    int64_t begun = 0;
+    if (is_stored() && begin < end)
+      for (Page page = stored_.page_of(begin); page <= stored_.page_of(end - 1); ++page) begun += stored_.store->prefetch(page);
+    return begun;
+  }
+  int64_t most_ahead() const { return is_stored() ? stored_.store->most_ahead() : 0; }
+
+ private:
+  template <int kCount>
+  struct Elements {
+    int64_t at[kCount];
+    T to[kCount];
+  };
+
+  // Apart, and by value: kernels have many reads, each with much around it.
+  template <int kCount>
+  HINTERLAND_APART static Elements<kCount> read_stored(Stored<T, Store> source, Elements<kCount> read) {
+    memory::NoMeter meter;
+    source.read(read.at, read.to, meter);
+    return read;
+  }
+
+  HINTERLAND_APART static T read_stored_alone(Stored<T, Store> source, int64_t at) { return source.read_alone(at); }
+
+  HINTERLAND_FN bool is_stored() const { return stored_.store != nullptr; }
+
+  Stored<T, Store> stored_;
+  Near near_;
+};
+
+// The family.
+template <class Store, class MeterType>
+struct Mixed {
+  using Meter = MeterType;
+  static constexpr bool kWaits = true;
+  template <class T>
+  using Whole = memory::Pointer<T>;
+  template <class T>
+  using Large = StoredOrNear<T, Store>;
+};
+
+}  // namespace hinterland::storage
