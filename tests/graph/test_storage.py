@@ -238,7 +238,7 @@ def same(found: torch.Tensor, wanted: torch.Tensor, name: str) -> None:
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("placement", ["storage", {"indices": "storage", "weights": "heap"}, {"weights": "storage"}])
+@pytest.mark.parametrize("placement", ["storage", {"indices": "storage", "weights": "host"}, {"weights": "storage"}])
 @pytest.mark.parametrize("line_bytes", [512, 16384])
 def test_a_gpu_finds_the_same(graph: hl.Graph, tmp_path: Path, placement, line_bytes: int) -> None:
     """With room for all lines, and with as few as get on."""
