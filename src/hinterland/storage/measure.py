@@ -14,6 +14,7 @@ from ..runtime.errors import ConfigError
 from ..runtime.shown import Shown
 from .array import StorageArray
 from .cache import StorageCache
+from .layout import Extent, Layout
 
 DEPTH = 128
 
@@ -79,7 +80,8 @@ def compare(
     generator = torch.Generator().manual_seed(seed)
     ours, raw, our_cpu, raw_cpu = [], [], [], []
     mode = "r+" if write_every else "r"
-    with StorageArray.open(path, mode, dtype=torch.uint8, shape=(held, block_bytes), cache=cache) as array:  # type: ignore[arg-type]
+    blocks_of = Layout(os.fspath(path), torch.uint8, (held, block_bytes), (Extent(held, 0),))  # whatever the file is
+    with StorageArray(blocks_of, mode, cache) as array:
         rows = torch.zeros(blocks, block_bytes, dtype=torch.uint8)
         for _ in range(pairs):
             moved, seconds, cpu = _through(array, _chosen(held, blocks, sequential, generator), rows, write_every)

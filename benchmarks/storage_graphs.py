@@ -1,0 +1,131 @@
+"""Graphs whose edges stay in a file: traversals of them beside those of the same edges in host memory, and what was read.
+
+The file lies on the disk, and once in memory (tmpfs), where only the controller and copies bound it. The physical limit is the
+disk's own rate for such blocks in this run (native/storage/raw.hpp). ``whole`` is a program's whole life with the graph: open
+the file, run, close; against loading it to host memory first.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import torch
+
+import hinterland as hl
+from hinterland.graph import formats
+from hinterland.graph.algorithms import state_bytes
+from hinterland.runtime import devices
+from hinterland.runtime.units import parse_bytes
+from hinterland.storage.measure import compare
+
+PAIRS = 3
+LINES = (4096, 16384)
+RUNS: dict[str, tuple[str, Callable[..., Any]]] = {
+    "bfs": ("bfs", lambda graph, source: hl.bfs(graph, source)),
+    "components": ("cc", lambda graph, _: hl.connected_components(graph)),
+    "components, all lists": ("cc", lambda graph, _: hl.connected_components(graph, "all-lists")),
+}
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--folder", type=Path, default=Path.cwd(), help="where the measured files go: the disk in question")
+    parser.add_argument("--memory", type=Path, default=Path("/dev/shm"), help="a folder whose files lie in memory")
+    parser.add_argument("--scale", type=int, default=24, help="of the graphs: 2^scale vertices")
+    parser.add_argument("--lines", default="64MiB", help="of a GPU's cache; of a CPU's, too")
+
+
+def run(options: argparse.Namespace) -> dict[str, Any]:
+    scale = 16 if options.small else options.scale
+    lines = 2 << 20 if options.small else parse_bytes(options.lines)
+    device = devices.as_device(None)
+    found: dict[str, Any] = {"device": str(device), "lines": lines, "runs": []}
+    for kind in ("kronecker", "web"):
+        graph = hl.generate(kind, scale=scale, edge_factor=16, seed=1)
+        source = int(torch.argmax(graph.indptr.diff()))
+        host = _in_memory(graph, source, lines, device)
+        for where in (options.memory, options.folder):
+            with tempfile.TemporaryDirectory(dir=where, prefix="hinterland-bench-") as folder:
+                path = Path(folder) / "graph.hl"
+                hl.save_graph(graph, path)
+                at = "memory" if where == options.memory else "disk"
+                for row in _on_storage(path, graph, source, lines, device, host):
+                    found["runs"].append({"graph": kind, "file in": at, **row})
+    return found
+
+
+def _in_memory(graph: hl.Graph, source: int, lines: int, device: torch.device) -> dict[str, float]:
+    """Seconds of each run over the same edges in host memory, of which a GPU keeps as much as it has lines."""
+    took = {}
+    for name, (algorithm, run) in RUNS.items():
+        budget = state_bytes(algorithm, graph) + lines if device.type == "cuda" else None
+        with hl.prepare(graph, gpu_budget=budget, device=device, algorithms=algorithm) as prepared:
+            took[name] = _median(lambda run=run, prepared=prepared: run(prepared, source))  # type: ignore[misc]
+    return took
+
+
+def _on_storage(
+    path: Path, graph: hl.Graph, source: int, lines: int, device: torch.device, host: dict[str, float]
+) -> Iterator[dict[str, Any]]:
+    edges = graph.array("indices").nbytes  # type: ignore[union-attr]
+    for line in LINES:
+        disk = compare(path, block_bytes=line, blocks=min(20_000, edges // line), pairs=3)
+        for name, (algorithm, run) in RUNS.items():
+            with patch.object(formats, "_LINES", ((0, line),)):
+                stored = hl.load_graph(path, "storage", host_budget=lines * (2 if device.type == "cuda" else 1))
+            budget = state_bytes(algorithm, graph) + lines + (8 << 20) if device.type == "cuda" else None
+            with hl.prepare(stored, gpu_budget=budget, device=device, algorithms=algorithm) as prepared:
+                took, read = _counted(lambda run=run, prepared=prepared: run(prepared, source), prepared)  # type: ignore[misc]
+            rate = read * line / took
+            yield {
+                "line": line,
+                "run": name,
+                "s": took,
+                "host memory s": host[name],
+                "times": took / host[name],
+                "read of edges": read * line / edges,
+                "GB/s": rate / 1e9,
+                "of the disk": rate / (disk.raw_requests * line),
+                **_whole(path, line, run, source, lines),
+            }
+
+
+def _counted(run: Callable[[], Any], prepared: Any) -> tuple[float, float]:
+    """Median seconds of runs that begin with what the last has left in the cache, and the lines that each read."""
+    through = prepared.stores or prepared.caches
+    run()
+    before = sum(one.stats().reads for one in through)
+    took = _median(run, warm=False)
+    return took, (sum(one.stats().reads for one in through) - before) / PAIRS
+
+
+def _whole(path: Path, line: int, run: Callable[..., Any], source: int, lines: int) -> dict[str, float]:
+    """Seconds from the file's name to the result, and of the same with all of it loaded first."""
+
+    def stored() -> None:
+        with patch.object(formats, "_LINES", ((0, line),)):
+            run(hl.load_graph(path, "storage", host_budget=2 * lines), source)
+
+    def loaded() -> None:
+        run(hl.load_graph(path), source)
+
+    return {"whole s": _median(stored), "whole, loaded first s": _median(loaded)}
+
+
+def _median(run: Callable[[], Any], warm: bool = True) -> float:
+    if warm:
+        run()
+    took = []
+    for _ in range(PAIRS):
+        begin = time.perf_counter()
+        run()
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()
+        took.append(time.perf_counter() - begin)
+    return statistics.median(took)
