@@ -22,7 +22,6 @@ void bind_probe(nb::module_& m) {
   def_native(m, "read_chain", read_chain, "base"_a, "at"_a, "steps"_a);
   m.def("takes_direct_io", &takes_direct_io, "path"_a, Released());
   m.def("transfer_file", &transfer_file, "path"_a, "offset"_a, "bytes"_a, "threads"_a, "write"_a, "direct"_a, Released());
-  m.def("random_reads", &random_reads, "path"_a, "bytes"_a, "threads"_a, "seconds"_a, "seed"_a, "direct"_a, Released());
 }
 
 }  // namespace hinterland::native

@@ -5,7 +5,6 @@
 
 #include <atomic>
 #include <cerrno>
-#include <chrono>
 #include <cstring>
 #include <new>
 #include <thread>
@@ -99,30 +98,6 @@ void transfer_file(const std::string& path, int64_t offset, int64_t bytes, int t
     }
   });
   if (write && ::fdatasync(file.get()) != 0) throw_errno("cannot write " + path + " to the disk", errno);
-}
-
-double random_reads(const std::string& path, int64_t bytes, int threads, double seconds, uint64_t seed, bool direct) {
-  using Clock = std::chrono::steady_clock;
-  const Descriptor file(path, O_RDONLY | (direct ? O_DIRECT : 0));
-  require(file, path);
-  if (!direct) ::posix_fadvise(file.get(), 0, 0, POSIX_FADV_DONTNEED);
-  std::atomic<int64_t> reads{0};
-  std::atomic<bool> stop{false};
-  const auto start = Clock::now();
-  const auto until = start + std::chrono::duration<double>(seconds);
-  const uint64_t pages_in_file = static_cast<uint64_t>(bytes / kPage);
-  on_threads(threads, stop, [&](uint64_t thread) {
-    const DirectMemory memory = pages(kPage);
-    const Philox philox{seed};
-    int64_t done = 0;
-    while (!stop && Clock::now() < until) {
-      const auto page = static_cast<int64_t>(philox.below(pages_in_file, static_cast<uint64_t>(done), thread));
-      transfer(file, path, memory.get(), kPage, page * kPage, false);
-      ++done;
-    }
-    reads += done;
-  });
-  return static_cast<double>(reads) / std::chrono::duration<double>(Clock::now() - start).count();
 }
 
 }  // namespace hinterland::native

@@ -13,8 +13,4 @@ bool takes_direct_io(const std::string& path);
 // alike (a disk that compresses or deduplicates gains nothing) and waits until they are on the disk, or reads.
 void transfer_file(const std::string& path, int64_t offset, int64_t bytes, int threads, bool write, bool direct);
 
-// How many 4-KiB pages at random offsets of the file's first `bytes` bytes `threads` threads read in about `seconds`,
-// each with one read under way; returns reads a second.
-double random_reads(const std::string& path, int64_t bytes, int threads, double seconds, uint64_t seed, bool direct);
-
 }  // namespace hinterland::native

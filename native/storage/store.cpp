@@ -355,15 +355,26 @@ std::string Store::sentence(Page page, bool writes, uint32_t status) const {
 
 void Store::flush() {
   const int64_t begun = thread_cpu_ns();
-  std::vector<char> pending(static_cast<size_t>(num_slots()), 1);
+  std::vector<Due> due;  // in the order of the files
+  for (int64_t slot = 0; slot < num_slots(); ++slot)
+    if (const Line seen{atomic_load_acquire(words_[slot])}; seen.is(Line::kDirty | Line::kWriting))
+      due.push_back({seen.page(), slot, false});
+  std::ranges::sort(due, {}, &Due::page);
   std::string error;
+  std::vector<Due> under_way;
   auto since = std::chrono::steady_clock::now();
+  size_t next = 0;
   for (uint32_t round = 0;; ++round) {
-    const auto left = std::count(pending.begin(), pending.end(), 0);
-    write_back(pending, error);
-    const auto now_left = std::count(pending.begin(), pending.end(), 0);
-    if (now_left == num_slots()) break;
-    if (now_left != left) since = std::chrono::steady_clock::now(), round = 0;
+    const size_t before = next - under_way.size();  // are over
+    bool refused = false;
+    size_t left = 0;
+    for (Due& one : under_way)
+      if (!is_over(one, error, refused)) under_way[left++] = one;
+    under_way.resize(left);
+    for (; next < due.size() && !refused; ++next)
+      if (!is_over(due[next], error, refused)) under_way.push_back(due[next]);
+    if (next - under_way.size() == due.size()) break;
+    if (next - under_way.size() != before) since = std::chrono::steady_clock::now(), round = 0;
     require_answer(since);
     progress(round);
   }
@@ -378,23 +389,19 @@ void Store::flush() {
   if (!error.empty()) throw StorageError(error);
 }
 
-// Goes over the slots once. 1: what it held as flush() began may not be written yet. 2: it is being written since then. 0: it
-// is written, or could not be.
-void Store::write_back(std::vector<char>& pending, std::string& error) {
-  Device device{*this};
-  for (int64_t slot = 0; slot < num_slots(); ++slot) {
-    if (pending[slot] == 0) continue;
-    const Line seen{atomic_load_acquire(words_[slot])};
-    if (seen.is(Line::kWriting)) continue;
-    if (!seen.is(Line::kDirty)) {
-      pending[slot] = 0;
-    } else if (pending[slot] == 2) {  // written once since, and dirty again: by a newer write, or because it failed
-      pending[slot] = 0;
-      if (seen.is(Line::kFailed) && error.empty()) error = sentence(seen.page(), true, lines_.status(slot));
-    } else if (lines_.write_back(slot, device) == Try::kStarted) {
-      pending[slot] = 2;
-    }
+// Whether what a slot held as flush() began is written, or could not be; has it written if it is not yet.
+bool Store::is_over(Due& due, std::string& error, bool& refused) {
+  const Line seen{atomic_load_acquire(words_[due.slot])};
+  if (seen.is(Line::kWriting)) return false;
+  if (!seen.is(Line::kDirty)) return true;
+  if (due.is_begun) {  // written once since, and dirty again: by a newer write, or because it failed
+    if (seen.is(Line::kFailed) && error.empty()) error = sentence(seen.page(), true, lines_.status(due.slot));
+    return true;
   }
+  Device device{*this};
+  due.is_begun = lines_.write_back(due.slot, device) == Try::kStarted;
+  refused = refused || !due.is_begun;
+  return false;
 }
 
 void Store::read_ahead(std::vector<Page> pages) {

@@ -150,6 +150,13 @@ class Store {
     uint32_t repeats;  // of what the system asks to be asked again
   };
 
+  // A slot that flush() has written.
+  struct Due {
+    storage::Page page;
+    int64_t slot;
+    bool is_begun;
+  };
+
   struct Device {
     Store& store;
     bool try_read(storage::Page page, int64_t slot) { return store.begin(page, slot, false); }
@@ -168,7 +175,7 @@ class Store {
   Transfer transfer_of(int64_t slot, bool writes) const;
   size_t end_some(Ring& ring);
   static uint32_t status_of(Move& move, bool writes, int32_t result);
-  void write_back(std::vector<char>& pending, std::string& error);
+  bool is_over(Due& due, std::string& error, bool& refused);
   std::string sentence(storage::Page page, bool writes, uint32_t status) const;
   void serve_read_ahead(std::stop_token stops);
 

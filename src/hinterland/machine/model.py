@@ -86,7 +86,7 @@ class RowPoint:
 class Disk:
     """The disk under ``path``, read past the page cache where ``direct``.
 
-    ``random4k`` maps threads (one read under way each) to 4-KiB reads a second.
+    ``random4k`` maps how many reads are under way at a time to 4-KiB reads a second.
     """
 
     path: str

@@ -1,4 +1,5 @@
-"""What the disk under a folder gives: in sequence, and to random 4-KiB reads by more and more threads.
+"""What the disk under a folder gives: in sequence, and to random 4-KiB reads, more and more of them under way at a time, by the
+queues that arrays on storage read through (native/storage/raw.hpp).
 
 The measured file has no name (it is unlinked as it is opened), so that nothing is left behind, whatever ends the
 process.
@@ -11,6 +12,8 @@ import tempfile
 import time
 from pathlib import Path
 
+import torch
+
 from .. import _core
 from ..machine.model import Disk
 from ..runtime.errors import StorageError
@@ -19,6 +22,8 @@ from ..runtime.units import format_bytes
 _PIECE = 256 << 20  # one native call; between two of them time and Ctrl-C are looked at
 # Chosen, not measured: the least that is written, what stays free, and threads that read or write in sequence.
 _SMALLEST, _KEEP_FREE, _SEQUENTIAL_THREADS = 64 << 20, 1 << 30, 8
+_UNDER_WAY = (1, 8, 64, 256)  # random reads at a time: the first gives the time of one, the last all that a disk can do
+_READS = 64  # of each of them in one native call
 _SECONDS = 3.0  # about what each of the three phases may take
 
 
@@ -46,13 +51,22 @@ def _measure(folder: Path, file: str, size: int, limit: float) -> tuple[Disk, li
     direct = _core.takes_direct_io(file)
     written, write_rate = _sequential(file, size, limit, write=True, direct=direct)
     _, read_rate = _sequential(file, written, limit, write=False, direct=direct)
-    random = {
-        threads: _core.random_reads(file, written, threads, limit / 3, seed, direct) for seed, threads in enumerate((1, 8, 64))
-    }
+    random = {depth: _random(file, written, depth, limit / len(_UNDER_WAY)) for depth in _UNDER_WAY}
     left_out = []
     if not direct:
         left_out.append(f"disk {folder}: its file system has no direct I/O, so its figures are the page cache's")
     return Disk(str(folder), direct, read_rate, write_rate, random), left_out
+
+
+def _random(file: str, size: int, depth: int, limit: float) -> float:
+    """Reads of 4 KiB a second, ``depth`` of them under way, of one thread."""
+    generator = torch.Generator().manual_seed(depth)
+    done, ns = 0, 0
+    while ns < limit * 1e9:
+        offsets = torch.randint(0, size // 4096, (_READS * depth,), generator=generator) * 4096
+        ns += _core.run_raw(file, offsets.data_ptr(), len(offsets), 4096, 0, 1, depth, "auto")[0]
+        done += len(offsets)
+    return done / ns * 1e9
 
 
 def _sequential(file: str, size: int, limit: float, *, write: bool, direct: bool) -> tuple[int, float]:

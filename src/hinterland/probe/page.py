@@ -97,7 +97,7 @@ def charts(machine: Machine) -> Iterator[Chart]:
     yield from _row_charts("Random rows, CPU memory", cpu.rows, [(f"reading in sequence {format_rate(cpu.read)}", cpu.read)])
     if machine.disk:
         line = Line("4-KiB reads", sorted(machine.disk.random4k.items()), 4)
-        yield Chart("Disk, random reads", "threads, one read each", "reads/s", str, format_count, [line])
+        yield Chart("Disk, random reads", "reads at a time", "reads/s", str, format_count, [line])
 
 
 def _row_charts(title: str, points: tuple[RowPoint, ...], ceilings: list[tuple[str, float]]) -> Iterator[Chart]:

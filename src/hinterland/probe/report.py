@@ -125,6 +125,6 @@ def _disk(machine: Machine) -> Section:
     disk = machine.disk
     assert disk is not None
     rows = [("read in sequence", format_rate(disk.sequential)), ("write in sequence", format_rate(disk.write))]
-    for threads, rate in sorted(disk.random4k.items()):
-        rows.append((f"random 4-KiB reads, {threads} thread{'s' if threads > 1 else ''}", f"{rate:,.0f} /s"))
+    for depth, rate in sorted(disk.random4k.items()):
+        rows.append((f"random 4-KiB reads, {depth} at a time", f"{rate:,.0f} /s"))
     return Section(f"Disk under {disk.path}" + ("" if disk.direct else " (page cache)"), ("", ""), tuple(rows))
