@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 
 from .. import _core
-from ..runtime.errors import ConfigError
+from ..runtime.errors import ConfigError, StorageError
 from ..runtime.shown import Shown
 from .array import StorageArray
 from .cache import StorageCache
@@ -69,9 +69,13 @@ def compare(
 
     Raises:
         ConfigError: the file holds no two blocks.
+        StorageError: it is not there, or cannot be read or written.
     """
     cache = StorageCache(host_budget, block_bytes, engine)  # type: ignore[arg-type]  # checked there
-    size = os.stat(path).st_size if os.path.isfile(path) else 0
+    try:
+        size = os.stat(path).st_size if not os.path.isdir(path) else 0
+    except OSError as error:
+        raise StorageError(f"cannot read {path}: {error.strerror}") from error
     held = size // block_bytes
     if held < 2:
         raise ConfigError(f"{path} holds {size} bytes, no two blocks of {block_bytes}; take a larger file")

@@ -1,0 +1,72 @@
+"""``hinterland storage bench``: what it prints and refuses. What arrays reach is measured elsewhere."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+
+import pytest
+
+import hinterland as hl
+from hinterland import cli
+
+
+@pytest.fixture
+def bench(monkeypatch, capsys):
+    """Runs the command in this process: exit status, standard output, standard error."""
+    handler = signal.getsignal(signal.SIGINT)
+
+    def run(*arguments: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["hinterland", "storage", "bench", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        return ended.value.code or 0, *capsys.readouterr()
+
+    yield run
+    signal.signal(signal.SIGINT, handler)
+
+
+SMALL = ("--blocks", "16", "--pairs", "1", "--host-budget", "4MiB")
+
+
+@pytest.mark.parametrize("engine", ["auto", "threads"])
+def test_a_file_of_any_kind_is_read_and_stays_as_it_is(bench, tmp_path, engine) -> None:
+    graph = hl.generate("kronecker", scale=13, seed=1)
+    hl.save_graph(graph, tmp_path / "graph.hl")
+    content = (tmp_path / "graph.hl").read_bytes()
+    status, out, _ = bench(tmp_path / "graph.hl", *SMALL, "--engine", engine, "--json")
+    found = json.loads(out)
+    assert status == 0 and found["file"] == str(tmp_path / "graph.hl")
+    assert [(run["pattern"], run["block_bytes"]) for run in found["runs"]] == [
+        ("random reads", 4096),
+        ("sequential reads", 65536),
+    ]
+    for run in found["runs"]:
+        assert min(run["requests"], run["raw_requests"], run["ratio"], run["cpu_us"], run["raw_cpu_us"]) > 0
+    assert (tmp_path / "graph.hl").read_bytes() == content
+    status, out, _ = bench(tmp_path / "graph.hl", *SMALL)
+    assert status == 0 and "random reads" in out and "of the disk" in out
+
+
+def test_writes_are_asked_for(bench, tmp_path) -> None:
+    (tmp_path / "x.bin").write_bytes(os.urandom(1 << 20))
+    status, out, _ = bench(tmp_path / "x.bin", *SMALL, "--writes", "--json")
+    patterns = [run["pattern"] for run in json.loads(out)["runs"]]
+    assert status == 0 and patterns[2:] == ["random writes", "sequential writes", "random reads, one in 3 a write"]
+    assert (tmp_path / "x.bin").stat().st_size == 1 << 20
+
+
+def test_what_cannot_be_measured_is_a_sentence(bench, tmp_path) -> None:
+    (tmp_path / "small.bin").write_bytes(b"little")
+    for path, found in (("missing", "No such file"), ("small.bin", "take a larger file"), (".", "take a larger file")):
+        status, out, err = bench(tmp_path / path, *SMALL)
+        assert status == 1 and not out and found in err and "Traceback" not in err
+    status, _, err = bench(tmp_path / "small.bin", "--engine", "magic")
+    assert status == 1 and "magic" in err
+
+
+def test_help(bench) -> None:
+    status, out, _ = bench("--help")
+    assert status == 0 and "--writes" in out and "LOST" in out
