@@ -3,7 +3,6 @@
 #include <linux/fs.h>
 #include <sys/file.h>
 #include <sys/ioctl.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <time.h>
 
@@ -25,9 +24,9 @@ namespace {
 constexpr uint32_t kFileShrank = 1 << 16;  // beside the system's error numbers
 constexpr uint32_t kMostRepeats = 100;
 constexpr auto kLongestWait = std::chrono::seconds(60);  // for one page: a disk that answers takes milliseconds
-constexpr int64_t kManyTransfers = 1 << 14;              // from which on it is worth touching all frames: chosen, not measured
+constexpr int64_t kTouched = 4;  // all frames are touched once a ring has moved such a part of them: chosen, not measured
 constexpr auto kNap = std::chrono::milliseconds(1);
-constexpr int64_t kLargePage = 2 << 20;
+constexpr size_t kWrittenTogether = 32;  // pages that a thread of a flush takes at a time: chosen, not measured
 
 int64_t size_of(int fd, const std::string& path) {
   struct stat info{};
@@ -59,15 +58,13 @@ Store::Store(int64_t bytes, int64_t line_bytes, int threads, unsigned depth, Eng
                       std::to_string(line_bytes) + " bytes; give it at least " + std::to_string(set));
   }
   const int64_t slots = sets * kWays, frames = slots * line_bytes;
-  char* const memory = static_cast<char*>(std::aligned_alloc(kLargePage, (frames + kLargePage - 1) / kLargePage * kLargePage));
-  if (memory == nullptr) throw OutOfMemory("no memory for a cache of " + std::to_string(bytes) + " bytes; give it fewer");
-  frames_ = {memory, [](char* at) { std::free(at); }};
-  ::madvise(memory, frames, MADV_HUGEPAGE);
+  frames_ = large_pages(frames);
+  if (!frames_) throw OutOfMemory("no memory for a cache of " + std::to_string(bytes) + " bytes; give it fewer");
   words_.assign(slots, 0);
   statuses_.assign(slots, 0);
   sets_.assign(sets, 0);
   moves_.assign(slots, {});
-  lines_ = {words_.data(), statuses_.data(), sets_.data(), memory, sets, line_bytes};
+  lines_ = {words_.data(), statuses_.data(), sets_.data(), frames_.get(), sets, line_bytes};
   for (int i = 0; i < std::max(threads, 1); ++i) {
     rings_.emplace_back().transfers = make_transfers(depth, engine);
   }
@@ -136,34 +133,52 @@ Store::File* Store::file_of(Page page) const {
   return after == files_.begin() || page >= (*(after - 1))->end ? nullptr : (after - 1)->get();
 }
 
-bool Store::is_open(Page page) const {
-  const std::shared_lock held(files_mutex_);
-  const File* const file = file_of(page);
-  return file != nullptr && file->users != 0;
-}
-
-// The file of a page, which counts a transfer of its own from now on; null if it is closed, or about to be.
-Store::File* Store::begin_use(Page page) {
+// Null if it is closed, or about to be. A file is not let go while a slot's transfer of it goes on (leave()), and a page's slot is
+// claimed before its file is asked for here.
+Store::File* Store::open_file_of(Page page) const {
   const std::shared_lock held(files_mutex_);
   File* const file = file_of(page);
-  if (file == nullptr || file->users == 0) return nullptr;
-  file->in_flight.fetch_add(1, std::memory_order_relaxed);
-  return file;
+  return file == nullptr || file->users == 0 ? nullptr : file;
+}
+
+Store::InUse::InUse(Store& store, Page page) : store_(store) {
+  const std::unique_lock held(store.files_mutex_);
+  file_ = store.file_of(page);
+  if (file_ == nullptr || file_->users == 0) throw StorageError("a file was closed while it was used; open it again");
+  ++file_->users;
+}
+
+int64_t Store::InUse::bytes_in(Page page) const {
+  return std::min(store_.line_bytes(), file_->bytes - (static_cast<int64_t>(page - file_->first) << store_.line_shift()));
 }
 
 void Store::close(int64_t position) {
-  const auto is_it = [&](const auto& file) { return file->first == static_cast<Page>(position) >> line_shift_; };
-  std::unique_lock held(files_mutex_);
-  const auto found = std::ranges::find_if(files_, is_it);
-  if (found == files_.end() || --(*found)->users != 0) return;
-  File& file = **found;
-  held.unlock();
-  for (uint32_t round = 0; file.in_flight.load(std::memory_order_acquire) != 0; ++round) progress(round);
-  for (uint64_t& word : words_)  // or what could not be written would keep its slot for ever
-    for (Line seen{atomic_load(word)}; seen.page() >= file.first && seen.page() < file.end; seen = Line{atomic_load(word)})
-      if (!seen.is(Line::kValid | Line::kFailed) || drop(word, seen)) break;
-  held.lock();
-  std::erase_if(files_, is_it);
+  File* file;
+  {
+    const std::shared_lock held(files_mutex_);
+    file = file_of(static_cast<Page>(position) >> line_shift_);
+  }
+  if (file != nullptr) leave(*file);
+}
+
+// The last one who leaves a file closes it.
+void Store::leave(File& file) {
+  {
+    const std::unique_lock held(files_mutex_);
+    if (--file.users != 0) return;
+  }
+  for (uint64_t& word : words_)  // none of its pages keeps a slot, or what could not be written would for ever
+    for (uint32_t round = 0;; ++round) {
+      const Line seen{atomic_load_acquire(word)};
+      if (seen.page() < file.first || seen.page() >= file.end) break;
+      if (seen.is(Line::kBusy | Line::kWriting)) {
+        progress(round);
+      } else if (!seen.is(Line::kValid | Line::kFailed) || drop(word, seen)) {
+        break;
+      }
+    }
+  const std::unique_lock held(files_mutex_);
+  std::erase_if(files_, [&](const auto& one) { return one.get() == &file; });
 }
 
 int Store::descriptor(int64_t position) const {
@@ -195,40 +210,32 @@ storage::Found Store::prefetch(Page page) {
   return lines_.prefetch(page, device);
 }
 
-storage::Found Store::try_fill(Page page) {
-  Device device{*this};
-  return lines_.try_fill(page, device);
+Store::Taken::Taken(Store& store) {
+  const size_t own = static_cast<size_t>(thread_number());
+  for (size_t i = 0; i < store.rings_.size() && ring_ == nullptr; ++i)
+    if (Ring& ring = store.rings_[(own + i) % store.rings_.size()]; ring.try_take()) ring_ = &ring;
 }
 
-int64_t Store::bytes_in(Page page) const {
-  const std::shared_lock held(files_mutex_);
-  const File* const file = file_of(page);
-  return file == nullptr ? 0 : std::min(line_bytes(), file->bytes - (static_cast<int64_t>(page - file->first) << line_shift_));
-}
-
-bool Store::begin(Page page, int64_t slot, bool writes) {
-  File* const file = begin_use(page);
+bool Store::begin(const Device& device, Page page, int64_t slot, bool writes) {
+  File* file = device.file;
+  if (file == nullptr || page < file->first || page >= file->end) file = open_file_of(page);
   if (file == nullptr) return false;
-  Ring& ring = own_ring();
-  if (!ring.try_take()) {
-    file->in_flight.fetch_sub(1, std::memory_order_release);
-    return false;
-  }
-  const int64_t offset = static_cast<int64_t>(page - file->first) << line_shift_;
-  moves_[slot] = {file, offset, static_cast<uint32_t>(std::min(line_bytes(), file->bytes - offset)), 0};
-  const bool begun = ring.transfers->try_begin(transfer_of(slot, writes));
-  if (begun && ++ring.begun == kManyTransfers)
+  if (device.ring != nullptr) return begin(*device.ring, *file, page, slot, writes);
+  const Taken ring(*this);
+  return ring.get() != nullptr && begin(*ring.get(), *file, page, slot, writes);
+}
+
+bool Store::begin(Ring& ring, File& file, Page page, int64_t slot, bool writes) {
+  const int64_t offset = static_cast<int64_t>(page - file.first) << line_shift_;
+  moves_[slot] = {&file, offset, static_cast<uint32_t>(std::min(line_bytes(), file.bytes - offset)), 0};
+  if (!ring.transfers->try_begin(transfer_of(slot, writes))) return false;
+  (writes ? ring.writes : ring.reads) += 1;
+  (writes ? ring.bytes_written : ring.bytes_read) += moves_[slot].bytes;
+  if (!ring.keeps && ring.reads + ring.writes >= num_slots() / kTouched) {
+    ring.keeps = true;
     ring.transfers->keep({lines_.frames, static_cast<size_t>(num_slots() * line_bytes())});
-  if (!begun) {
-    file->in_flight.fetch_sub(1, std::memory_order_release);
-  } else {
-    in_flight_.fetch_add(1, std::memory_order_relaxed);
-    (writes ? writes_ : reads_).fetch_add(1, std::memory_order_relaxed);
-    (writes ? bytes_written_ : bytes_read_).fetch_add(moves_[slot].bytes, std::memory_order_relaxed);
-    if (writes) file->wrote.store(true, std::memory_order_relaxed);
   }
-  ring.give_back();
-  return begun;
+  return true;
 }
 
 Transfer Store::transfer_of(int64_t slot, bool writes) const {
@@ -258,12 +265,19 @@ size_t Store::end_some(Ring& ring) {
     const uint32_t status = status_of(move, writes, ended[i].result);
     if (status == EAGAIN && ring.transfers->try_begin(transfer_of(slot, writes))) continue;
     if (!writes && status == 0) std::memset(frame(slot) + move.bytes, 0, static_cast<size_t>(line_bytes()) - move.bytes);
-    File* const file = move.file;  // the slot may be another page's as soon as its transfer has ended
-    lines_.end(slot, writes, status);
-    file->in_flight.fetch_sub(1, std::memory_order_release);
-    in_flight_.fetch_sub(1, std::memory_order_relaxed);
+    ring.ended += 1;
+    // Now, not as it began: a flush that came meanwhile has not made it durable.
+    if (writes) move.file->wrote.store(true, std::memory_order_relaxed);
+    lines_.end(slot, writes, status);  // its file may be closed from now on
   }
   return count;
+}
+
+void Store::Turn::write_back(int64_t slot) {
+  Store& store = device_.store;
+  if (store.lines_.write_back(slot, device_) != Try::kRefused || device_.ring == nullptr) return;
+  store.end_some(*device_.ring);
+  store.lines_.write_back(slot, device_);
 }
 
 // What a transfer's end says: 0, an error, or EAGAIN for another try, by which something may be better.
@@ -360,24 +374,18 @@ void Store::flush() {
     if (const Line seen{atomic_load_acquire(words_[slot])}; seen.is(Line::kDirty | Line::kWriting))
       due.push_back({seen.page(), slot, false});
   std::ranges::sort(due, {}, &Due::page);
+  cpu_ns_ += thread_cpu_ns() - begun;
   std::string error;
-  std::vector<Due> under_way;
-  auto since = std::chrono::steady_clock::now();
-  size_t next = 0;
-  for (uint32_t round = 0;; ++round) {
-    const size_t before = next - under_way.size();  // are over
-    bool refused = false;
-    size_t left = 0;
-    for (Due& one : under_way)
-      if (!is_over(one, error, refused)) under_way[left++] = one;
-    under_way.resize(left);
-    for (; next < due.size() && !refused; ++next)
-      if (!is_over(due[next], error, refused)) under_way.push_back(due[next]);
-    if (next - under_way.size() == due.size()) break;
-    if (next - under_way.size() != before) since = std::chrono::steady_clock::now(), round = 0;
-    require_answer(since);
-    progress(round);
-  }
+  std::mutex guard;
+  std::atomic<size_t> next{0};
+  const size_t threads = std::min(static_cast<size_t>(num_threads()), due.size() / kWrittenTogether + 1);
+  parallel_team(static_cast<int>(threads), [&] {
+    const int64_t started = thread_cpu_ns();
+    const std::string failed = write_due(due, next);
+    cpu_ns_ += thread_cpu_ns() - started;
+    const std::lock_guard held(guard);
+    if (error.empty()) error = failed;
+  });
   const std::shared_lock held(files_mutex_);
   for (const auto& file : files_) {
     if (file->wrote.exchange(false) && ::fdatasync(file->buffered.get()) != 0) file->lost = errno;
@@ -385,12 +393,41 @@ void Store::flush() {
       error = "what was last written to " + file->path + " may be lost: " + std::strerror(file->lost) +
               "; see the system's log (dmesg), open it anew, and write it again";
   }
-  cpu_ns_ += thread_cpu_ns() - begun;
   if (!error.empty()) throw StorageError(error);
 }
 
+// One thread's part of a flush: takes slots from `next` on, some at a time, until none is left. Returns what failed first, or
+// nothing.
+std::string Store::write_due(std::span<Due> due, std::atomic<size_t>& next) {
+  std::string error;
+  std::vector<Due> under_way;
+  auto since = std::chrono::steady_clock::now();
+  for (uint32_t round = 0;; ++round) {
+    const size_t before = under_way.size();
+    {
+      const Taken ring(*this);
+      Device device{*this, ring.get()};
+      bool refused = false;
+      size_t left = 0;
+      for (Due& one : under_way)
+        if (!is_over(one, device, error, refused)) under_way[left++] = one;
+      under_way.resize(left);
+      if (under_way.size() != before) since = std::chrono::steady_clock::now(), round = 0;
+      while (!refused) {
+        const size_t first = next.fetch_add(kWrittenTogether, std::memory_order_relaxed);
+        if (first >= due.size()) break;
+        for (Due& one : due.subspan(first, std::min(kWrittenTogether, due.size() - first)))
+          if (!is_over(one, device, error, refused)) under_way.push_back(one);
+      }
+    }
+    if (under_way.empty()) return error;
+    require_answer(since);
+    progress(round);
+  }
+}
+
 // Whether what a slot held as flush() began is written, or could not be; has it written if it is not yet.
-bool Store::is_over(Due& due, std::string& error, bool& refused) {
+bool Store::is_over(Due& due, Device& device, std::string& error, bool& refused) {
   const Line seen{atomic_load_acquire(words_[due.slot])};
   if (seen.is(Line::kWriting)) return false;
   if (!seen.is(Line::kDirty)) return true;
@@ -398,9 +435,9 @@ bool Store::is_over(Due& due, std::string& error, bool& refused) {
     if (seen.is(Line::kFailed) && error.empty()) error = sentence(seen.page(), true, lines_.status(due.slot));
     return true;
   }
-  Device device{*this};
+  if (refused) return false;
   due.is_begun = lines_.write_back(due.slot, device) == Try::kStarted;
-  refused = refused || !due.is_begun;
+  refused = !due.is_begun;
   return false;
 }
 
@@ -422,20 +459,24 @@ void Store::serve_read_ahead(std::stop_token stops) {
     for (const Page page : pages)
       for (uint32_t round = 0; !stops.stop_requested(); ++round) {
         const Try outcome = prefetch(page).outcome;
-        if ((outcome != Try::kFull && outcome != Try::kRefused) || !is_open(page)) break;
+        if ((outcome != Try::kFull && outcome != Try::kRefused) || open_file_of(page) == nullptr) break;
         progress(round);
       }
     // Until they have come: perhaps nobody else looks after them.
-    for (uint32_t round = 0; !stops.stop_requested() && in_flight_.load(std::memory_order_relaxed) != 0; ++round)
-      progress(round);
+    const auto in_flight = [](const Ring& ring) { return ring.reads + ring.writes != ring.ended; };
+    for (uint32_t round = 0; !stops.stop_requested() && std::ranges::any_of(rings_, in_flight); ++round) progress(round);
     held.lock();
   }
 }
 
 StoreCounts Store::counts() const {
-  StoreCounts counts{reads_, writes_, bytes_read_, bytes_written_, hits_, misses_, cpu_ns_};
+  StoreCounts counts{0, 0, 0, 0, hits_, misses_, cpu_ns_};
   int64_t holds = 0, started = 0;
   for (const Ring& ring : rings_) {
+    counts.reads += ring.reads;
+    counts.writes += ring.writes;
+    counts.bytes_read += ring.bytes_read;
+    counts.bytes_written += ring.bytes_written;
     holds += ring.holds.load(std::memory_order_relaxed);
     started += ring.started.load(std::memory_order_relaxed);
     counts.cpu_ns += ring.cpu_ns.load(std::memory_order_relaxed);

@@ -70,13 +70,15 @@ class Store {
   // Every write that was done before is in the files, on the disk. StorageError for the first page that cannot be written.
   void flush();
 
+  class InUse;
+  class Turn;
+
   // What sources stand on (include/hinterland/storage/source.hpp).
   storage::Found try_hold(storage::Page page);
   storage::Found prefetch(storage::Page page);
-  // Cache::try_fill() and filled(), for a page of which all bytes_in() are written.
-  storage::Found try_fill(storage::Page page);
+  storage::Line seen(int64_t slot) const { return {atomic_load(words_[slot])}; }
+  storage::Hold hold(int64_t slot, storage::Page page) { return storage::hold(words_[slot], page); }
   void filled(int64_t slot) { lines_.filled(slot); }
-  int64_t bytes_in(storage::Page page) const;
   void forget(int64_t slot, storage::Page page) { storage::forget(words_[slot], page); }
   void release(int64_t slot) { storage::release(lines_.words[slot]); }
   void wrote(int64_t slot) { storage::wrote(lines_.words[slot]); }
@@ -124,22 +126,44 @@ class Store {
     int64_t bytes;  // as it was opened
     storage::Page first;
     storage::Page end;
-    int users = 1;  // 0: no transfer of it begins any more
-    std::atomic<int64_t> in_flight{0};
+    int users = 1;                   // 0: no transfer of it begins any more
     std::atomic<bool> wrote{false};  // since it was last synchronised
     std::atomic<int> lost{0};        // the error with which that failed: the system forgets what it could not write
+  };
+
+  // A number that whoever has the ring counts on, and others may look at.
+  struct Counter {
+    std::atomic<int64_t> value{0};
+    void operator+=(int64_t more) { value.store(value.load(std::memory_order_relaxed) + more, std::memory_order_relaxed); }
+    operator int64_t() const { return value.load(std::memory_order_relaxed); }
   };
 
   // Transfers that one thread at a time has.
   struct alignas(64) Ring {
     std::atomic<bool> is_taken{false};
     std::unique_ptr<Transfers> transfers;
-    int64_t begun = 0;
+    Counter reads, writes, bytes_read, bytes_written, ended;
+    bool keeps = false;  // Transfers::keep() was told of all frames
     // Of its threads' sources: pages held, reads begun, and processor time of having transfers begin and end.
     std::atomic<int64_t> holds{0}, started{0}, cpu_ns{0};
 
     bool try_take() { return !is_taken.load(std::memory_order_relaxed) && !is_taken.exchange(true, std::memory_order_acquire); }
     void give_back() { is_taken.store(false, std::memory_order_release); }
+  };
+
+  // A ring for a while: this thread's own, or another that nobody has. Null if there is none.
+  class Taken {
+   public:
+    explicit Taken(Store& store);
+    ~Taken() {
+      if (ring_ != nullptr) ring_->give_back();
+    }
+    Taken(const Taken&) = delete;
+    Taken& operator=(const Taken&) = delete;
+    Ring* get() const { return ring_; }
+
+   private:
+    Ring* ring_ = nullptr;
   };
 
   // What a slot's transfer is.
@@ -157,10 +181,13 @@ class Store {
     bool is_begun;
   };
 
+  // The cache's device: a ring that is taken already, or null for any that is free; a file that is in use, or null.
   struct Device {
     Store& store;
-    bool try_read(storage::Page page, int64_t slot) { return store.begin(page, slot, false); }
-    bool try_write(storage::Page page, int64_t slot) { return store.begin(page, slot, true); }
+    Ring* ring = nullptr;
+    File* file = nullptr;
+    bool try_read(storage::Page page, int64_t slot) { return store.begin(*this, page, slot, false); }
+    bool try_write(storage::Page page, int64_t slot) { return store.begin(*this, page, slot, true); }
   };
 
   static constexpr uint64_t kWrites = uint64_t{1} << 63;
@@ -169,13 +196,15 @@ class Store {
 
   Ring& own_ring() { return rings_[static_cast<size_t>(thread_number()) % rings_.size()]; }
   File* file_of(storage::Page page) const;
-  bool is_open(storage::Page page) const;
-  File* begin_use(storage::Page page);
-  bool begin(storage::Page page, int64_t slot, bool writes);
+  File* open_file_of(storage::Page page) const;
+  void leave(File& file);
+  bool begin(const Device& device, storage::Page page, int64_t slot, bool writes);
+  bool begin(Ring& ring, File& file, storage::Page page, int64_t slot, bool writes);
   Transfer transfer_of(int64_t slot, bool writes) const;
   size_t end_some(Ring& ring);
   static uint32_t status_of(Move& move, bool writes, int32_t result);
-  bool is_over(Due& due, std::string& error, bool& refused);
+  std::string write_due(std::span<Due> due, std::atomic<size_t>& next);
+  bool is_over(Due& due, Device& device, std::string& error, bool& refused);
   std::string sentence(storage::Page page, bool writes, uint32_t status) const;
   void serve_read_ahead(std::stop_token stops);
 
@@ -184,7 +213,7 @@ class Store {
   int line_shift_;
   int64_t bytes_;
   unsigned depth_;
-  std::unique_ptr<char, void (*)(char*)> frames_{nullptr, nullptr};
+  DirectMemory frames_;
   std::vector<uint64_t> words_;
   std::vector<uint32_t> statuses_, sets_;
   std::vector<Move> moves_;
@@ -200,8 +229,7 @@ class Store {
   std::atomic<storage::Page> failed_page_{0};
   const HostPages host_pages_{*this};
 
-  std::atomic<int64_t> in_flight_{0};
-  std::atomic<int64_t> reads_{0}, writes_{0}, bytes_read_{0}, bytes_written_{0}, hits_{0}, misses_{0}, cpu_ns_{0};
+  std::atomic<int64_t> hits_{0}, misses_{0}, cpu_ns_{0};
 
   std::mutex ahead_mutex_;
   std::condition_variable_any has_ahead_;
@@ -211,6 +239,40 @@ class Store {
 
 // The processor time that this thread has taken.
 int64_t thread_cpu_ns();
+
+// A file is used for a while, and stays open meanwhile.
+class Store::InUse {
+ public:
+  // The file of a page; StorageError if it was closed.
+  InUse(Store& store, storage::Page page);
+  ~InUse() { store_.leave(*file_); }
+  InUse(const InUse&) = delete;
+  InUse& operator=(const InUse&) = delete;
+
+  // Of a page, those that the file has.
+  int64_t bytes_in(storage::Page page) const;
+
+ private:
+  friend class Turn;
+  Store& store_;
+  File* file_;
+};
+
+// What one thread asks of a file's pages at once, for which it takes a ring once. It waits for nothing meanwhile.
+class Store::Turn {
+ public:
+  explicit Turn(const InUse& used) : ring_(used.store_), device_{used.store_, ring_.get(), used.file_} {}
+
+  storage::Found prefetch(storage::Page page) { return device_.store.lines_.prefetch(page, device_); }
+  // Cache::try_fill(), for a page of which all bytes_in() are written.
+  storage::Found try_fill(storage::Page page) { return device_.store.lines_.try_fill(page, device_); }
+  // Has a slot written back, if there is room for it on the ring.
+  void write_back(int64_t slot);
+
+ private:
+  Taken ring_;
+  Device device_;
+};
 
 inline storage::Found HostPages::try_hold(storage::Page page) const {
   const storage::Found found = store_.lines_.try_hold(page);

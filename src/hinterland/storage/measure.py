@@ -132,4 +132,5 @@ def _through(array: StorageArray, chosen: torch.Tensor, rows: torch.Tensor, writ
         array.scatter_(chosen[is_write], rows[: int(is_write.sum())])
         array.flush()
     seconds, after = time.perf_counter() - begin, array.stats()
-    return len(chosen), seconds, after.cpu_seconds - before.cpu_seconds
+    moved = after.reads + after.writes - before.reads - before.writes  # some may have been in the cache
+    return max(moved, 1), seconds, after.cpu_seconds - before.cpu_seconds
