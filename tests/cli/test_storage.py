@@ -45,9 +45,12 @@ def test_a_file_of_any_kind_is_read_and_stays_as_it_is(bench, tmp_path, engine) 
     ]
     for run in found["runs"]:
         assert min(run["requests"], run["raw_requests"], run["ratio"], run["cpu_us"], run["raw_cpu_us"]) > 0
+    roof = found["roofline"]
+    assert min(roof["measured"].values()) > 0 and roof["most"] == max(roof["measured"].values())
+    assert roof["needed"] >= 2 * roof["little"]
     assert (tmp_path / "graph.hl").read_bytes() == content
     status, out, _ = bench(tmp_path / "graph.hl", *SMALL)
-    assert status == 0 and "random reads" in out and "of the disk" in out
+    assert status == 0 and "random reads" in out and "of the disk" in out and "of the roofline" in out
 
 
 def test_writes_are_asked_for(bench, tmp_path) -> None:

@@ -29,7 +29,8 @@ def bench(
     engine: Annotated[str, typer.Option(help="auto, io_uring or threads.")] = "auto",
     json: Json = False,
 ) -> None:
-    """Compare reads through an array with reads of the same file without one."""
+    """Compare reads through an array with reads of the same file without one, and say how many a disk needs at a time."""
+    from ..storage import roofline
     from ..storage.measure import compare
 
     cases = [(4096, False, 0), (65536, True, 0)]
@@ -41,8 +42,11 @@ def bench(
         given = {"blocks": min(blocks, (4096 * blocks) // block_bytes), "pairs": pairs, "host_budget": host_budget}
         kinds = {"sequential": sequential, "write_every": write_every, "engine": engine}
         found.append(compare(file, block_bytes=block_bytes, **given, **kinds))  # type: ignore[arg-type]
+    say("4096 bytes at a time, random, by how many are under way")
+    roof = roofline.measure(file, engine=engine)
     if json:
-        emit({"file": str(file), "runs": [asdict(one) for one in found]}, True, "")
+        shown = {**asdict(roof), "little": roof.little, "needed": roof.needed}
+        emit({"file": str(file), "runs": [asdict(one) for one in found], "roofline": shown}, True, "")
         return
     print_table(
         f"{file}: medians of {pairs} pairs",
@@ -58,4 +62,9 @@ def bench(
             )
             for one in found
         ],
+    )
+    print_table(
+        f"{roof.little:.0f} are under way by Little's law, and queues should have room for {roof.needed}",
+        [("under way", True), ("a second", True), ("of the roofline", True)],
+        [(f"{n}", f"{rate:,.0f}", f"{rate / roof.at(n):.2f} of {roof.at(n):,.0f}") for n, rate in roof.measured.items()],
     )
