@@ -62,8 +62,9 @@ if [ "$sanitizers" = thread ]; then
   runtimes=$(g++ -print-file-name=libtsan.so)
   export TSAN_OPTIONS=log_path=$report:suppressions=$PWD/tools/thread_suppressions.txt
   export OMP_NUM_THREADS=1  # torch's: it waits for its threads in libgomp, which is not instrumented. Ours are four at all times.
-  # Threads that share what users have, every algorithm, samples, the cache, pipelines.
-  tests=(test_threads.py graph/test_{everything,passes}.py memory/test_cached.py sampling/test_neighbor.py training/test_pipeline.py)
+  # Threads that share what users have, every algorithm, samples, caches, pipelines, arrays in files.
+  tests=(test_threads.py graph/test_{everything,passes}.py memory/test_cached.py sampling/test_neighbor.py training/test_pipeline.py
+    storage/test_array.py)
   chosen=(-k "not test_nothing_changes_a_result and not far_into and not no_vertex or kronecker-")
 else
   runtimes="$(g++ -print-file-name=libasan.so) $(g++ -print-file-name=libubsan.so)"
@@ -72,7 +73,7 @@ else
   # Everything that reads files or builds arrays, and test_everything, which has every algorithm on every kind of graph. (The
   # tests of each algorithm go over the same code at several times the length.)
   tests=(graph/{formats,test_{build,changed_arrays,compress,everything,generate,graph,passes,reorder,verify}.py} memory probe traffic
-    cli/test_convert.py test_threads.py)
+    storage/test_{array,layout,on_device}.py cli/test_convert.py test_threads.py)
 fi
 # Python itself is not instrumented: the runtime must come first. Reports go to files, because pytest keeps what a dying process
 # wrote to standard error.
