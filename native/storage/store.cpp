@@ -69,7 +69,7 @@ Store::Store(int64_t bytes, int64_t line_bytes, int threads, unsigned depth, Eng
   moves_.assign(slots, {});
   lines_ = {words_.data(), statuses_.data(), sets_.data(), memory, sets, line_bytes};
   for (int i = 0; i < std::max(threads, 1); ++i) {
-    rings_.emplace_back().transfers = make_transfers(depth, engine);
+    rings_.emplace_back().transfers = std::make_unique<RoutedTransfers>(depth, engine);
   }
 }
 
@@ -97,34 +97,57 @@ void Store::require_same_process() const {
 }
 
 Store::File::File(const std::filesystem::path& file, bool writable)
-    : path(file.native()),
-      buffered(path, writable ? O_RDWR : O_RDONLY),
-      direct(path, (writable ? O_RDWR : O_RDONLY) | O_DIRECT),
-      takes_direct(direct.open()),
-      writable(writable) {}
+    : path(file.native()), bare(bare_device(path)), takes_direct(false), writable(writable), device(0), inode(0) {
+  if (bare != nullptr) {
+    bytes = static_cast<int64_t>(bare->bytes());
+    return;
+  }
+  buffered = Descriptor(path, writable ? O_RDWR : O_RDONLY);
+  if (!buffered.open()) throw_errno("cannot open " + path, errno);
+  direct = Descriptor(path, (writable ? O_RDWR : O_RDONLY) | O_DIRECT);
+  takes_direct = direct.open();
+  bytes = size_of(buffered.get(), path);
+  struct stat info{};
+  ::fstat(buffered.get(), &info);
+  device = info.st_dev;
+  inode = S_ISBLK(info.st_mode) ? info.st_rdev : info.st_ino;
+  ::posix_fadvise(buffered.get(), 0, 0, POSIX_FADV_RANDOM);
+}
+
+Store::File::~File() {
+  if (claimed && bare != nullptr) bare->has_writer = false;
+}
+
+// The lock of a file is kept by the open file, and so let go however the process ends.
+bool Store::File::try_claim() {
+  claimed = bare != nullptr ? !bare->has_writer.exchange(true) : ::flock(buffered.get(), LOCK_EX | LOCK_NB) == 0;
+  return claimed;
+}
+
+int Store::File::sync() {
+  if (bare != nullptr) return bare->sync();
+  return ::fdatasync(buffered.get()) != 0 ? errno : 0;
+}
 
 int64_t Store::open(const std::filesystem::path& path, bool writable) {
   auto file = std::make_unique<File>(path, writable);
-  if (!file->buffered.open()) throw_errno("cannot open " + file->path, errno);
-  file->bytes = size_of(file->buffered.get(), file->path);
-  struct stat info{};
-  ::fstat(file->buffered.get(), &info);
-  file->device = info.st_dev;
-  file->inode = S_ISBLK(info.st_mode) ? info.st_rdev : info.st_ino;
+  if (file->bare != nullptr && line_bytes() < file->bare->block_bytes())
+    throw StorageError(file->path + " has blocks of " + std::to_string(file->bare->block_bytes()) +
+                       " bytes; give it a cache of which line_bytes is at least that");
   const std::unique_lock held(files_mutex_);
   for (auto& other : files_)  // in one store a page is there once
-    if (other->device == file->device && other->inode == file->inode && (other->writable || !writable)) {
+    if (other->bare == file->bare && other->device == file->device && other->inode == file->inode &&
+        (other->writable || !writable)) {
       ++other->users;
       return static_cast<int64_t>(other->first << line_shift_);
     }
-  // Kept by the open file, and so let go however the process ends.
-  if (writable && ::flock(file->buffered.get(), LOCK_EX | LOCK_NB) != 0)
+  if (writable && !file->try_claim())
     throw StorageError("cannot write " + file->path + ": it is open for writing already; a file has one writer at a time");
-  ::posix_fadvise(file->buffered.get(), 0, 0, POSIX_FADV_RANDOM);
   file->first = next_page_;
   file->end = file->first + static_cast<Page>((file->bytes + line_bytes() - 1) >> line_shift_);
   if (file->end >= Line::kMostPages)
     throw StorageError("the cache has no page numbers left for " + file->path + "; make a new one");
+  if (is_last_of(file->bare)) attach(file->bare);
   next_page_ = file->end + 1;
   files_.push_back(std::move(file));
   return static_cast<int64_t>(files_.back()->first << line_shift_);
@@ -163,7 +186,33 @@ void Store::close(int64_t position) {
     for (Line seen{atomic_load(word)}; seen.page() >= file.first && seen.page() < file.end; seen = Line{atomic_load(word)})
       if (!seen.is(Line::kValid | Line::kFailed) || drop(word, seen)) break;
   held.lock();
+  const std::shared_ptr<BlockDevice> bare = file.bare;
   std::erase_if(files_, is_it);
+  if (is_last_of(bare)) visit_rings([&](RoutedTransfers& transfers) { transfers.detach(*bare); });
+}
+
+// A bare device, and no open file's. The caller has files_mutex_.
+bool Store::is_last_of(const std::shared_ptr<BlockDevice>& bare) const {
+  return bare != nullptr && std::ranges::none_of(files_, [&](const auto& other) { return other->bare == bare; });
+}
+
+void Store::attach(const std::shared_ptr<BlockDevice>& bare) {
+  try {
+    visit_rings([&](RoutedTransfers& transfers) { transfers.attach(bare); });
+  } catch (...) {
+    visit_rings([&](RoutedTransfers& transfers) { transfers.detach(*bare); });
+    throw;
+  }
+}
+
+// Has every ring for a moment.
+template <class Visit>
+void Store::visit_rings(const Visit& visit) {
+  for (Ring& ring : rings_) {
+    while (!ring.try_take()) std::this_thread::yield();
+    const std::unique_ptr<Ring, void (*)(Ring*)> taken(&ring, [](Ring* one) { one->give_back(); });
+    visit(*ring.transfers);
+  }
 }
 
 int Store::descriptor(int64_t position) const {
@@ -180,6 +229,7 @@ void Store::read(int64_t position, int64_t offset, void* to, int64_t bytes) {
     const std::shared_lock held(files_mutex_);
     file = file_of(static_cast<Page>(position) >> line_shift_);
   }
+  if (file->bare != nullptr) return read_device(*file->bare, file->path, offset, to, bytes);
   if (size_of(file->buffered.get(), file->path) < offset + bytes)
     throw StorageError(file->path + " is shorter than when it was opened; restore it");
   read_file(file->buffered, file->direct, file->path, offset, to, bytes, kThreads, {});
@@ -244,7 +294,8 @@ Transfer Store::transfer_of(int64_t slot, bool writes) const {
           .memory = frame(slot),
           .bytes = writes ? move.bytes : static_cast<uint32_t>(line_bytes()),
           .offset = static_cast<uint64_t>(move.offset),
-          .user = static_cast<uint64_t>(slot) | (writes ? kWrites : 0)};
+          .user = static_cast<uint64_t>(slot) | (writes ? kWrites : 0),
+          .device = move.file->bare.get()};
 }
 
 // Ends what the ring's transfers have ended. The ring is taken.
@@ -380,7 +431,7 @@ void Store::flush() {
   }
   const std::shared_lock held(files_mutex_);
   for (const auto& file : files_) {
-    if (file->wrote.exchange(false) && ::fdatasync(file->buffered.get()) != 0) file->lost = errno;
+    if (const int failed = file->wrote.exchange(false) ? file->sync() : 0; failed != 0) file->lost = failed;
     if (file->lost != 0 && error.empty())
       error = "what was last written to " + file->path + " may be lost: " + std::strerror(file->lost) +
               "; see the system's log (dmesg), open it anew, and write it again";

@@ -72,8 +72,9 @@ def compare(
         StorageError: it is not there, or cannot be read or written.
     """
     cache = StorageCache(host_budget, block_bytes, engine)  # type: ignore[arg-type]  # checked there
+    device = _core.bare_device(path)  # open until the end
     try:
-        size = os.stat(path).st_size if not os.path.isdir(path) else 0
+        size = device.bytes if device else os.stat(path).st_size if not os.path.isdir(path) else 0
     except OSError as error:
         raise StorageError(f"cannot read {path}: {error.strerror}") from error
     held = size // block_bytes
