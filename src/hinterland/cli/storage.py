@@ -1,4 +1,5 @@
-"""``hinterland storage bench``: what a file's disk gives, and what is reached through an array."""
+"""``hinterland storage``: ``bench``, what a file's disk gives, and what is reached through an array; ``cufile``, whether cuFile
+could read it peer to peer."""
 
 from __future__ import annotations
 
@@ -15,6 +16,7 @@ from .parameters import Json
 def register(app: typer.Typer) -> None:
     storage = typer.Typer(help="Files that are read in place: what their disk gives.", no_args_is_help=True)
     storage.command("bench")(bench)
+    storage.command("cufile")(cufile)
     app.add_typer(storage, name="storage")
 
 
@@ -59,3 +61,28 @@ def bench(
             for one in found
         ],
     )
+
+
+def cufile(
+    path: Annotated[Path, typer.Argument(metavar="PATH", help="A file or folder on the disk in question.")] = Path("."),
+    json: Json = False,
+) -> None:
+    """Say whether cuFile could move data straight between this disk and a GPU (PCIe peer to peer), and if not, why."""
+    from ..probe.cufile import detect
+
+    found = detect(path)
+    if json:
+        emit(found.to_json(), True, "")
+        return
+    answers = {True: "yes", False: "no", None: "unknown"}
+    rows = [(one.name, answers[one.holds], one.found) for one in found.conditions]
+    rows += [
+        ("libcufile", "", found.libcufile or "not found"),
+        ("nvidia-fs", "", "loaded" if found.nvidia_fs else "not loaded"),
+    ]
+    print_table("cuFile with PCIe peer-to-peer", [("", False), ("", False), ("", False)], rows)
+    for one in found.conditions:
+        if one.remedy:
+            emit({}, False, f"{one.name}: {one.remedy}.")
+    verdict = {True: "could be used here", False: "cannot be used here", None: "may be possible here; what is unknown decides"}
+    emit({}, False, f"cuFile with PCIe peer-to-peer {verdict[found.possible]}. Hinterland itself reads disks without cuFile.")
