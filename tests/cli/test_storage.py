@@ -1,5 +1,5 @@
-"""``hinterland storage``: what its commands print and refuse. What arrays reach is measured elsewhere; what is said of cuFile is
-tested in tests/probe/test_cufile.py."""
+"""``hinterland storage``: what its commands print and refuse. What arrays reach is measured elsewhere; for cuFile see also
+tests/probe/test_cufile.py."""
 
 from __future__ import annotations
 
