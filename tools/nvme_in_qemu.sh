@@ -17,4 +17,4 @@ if ! ls "$kernel"/boot/vmlinuz-* > /dev/null 2>&1; then
     tar -x --wildcards './boot/vmlinuz-*' './lib/modules/*/kernel/drivers/vfio' './lib/modules/*/kernel/virt/lib' &&
     rm ./*.deb) > /dev/null 2>&1 || skip "no kernel to be had"
 fi
-HINTERLAND_GUEST_KERNEL=$kernel .venv/bin/python -m pytest -q tests/storage/qemu
+HINTERLAND_GUEST_KERNEL=$kernel .venv/bin/python -m pytest -q --timeout=600 tests/storage/qemu
