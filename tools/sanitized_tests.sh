@@ -51,6 +51,8 @@ if [ "$sanitizers" = thread ]; then
   look nothing serving "${served[@]}" native/storage/controller.cpp tests/storage/serving.cpp
   look nothing file_serving "${served[@]}" native/storage/{controller,file_namespace,file_backend,transfers,uring,pread_pool}.cpp \
     tests/storage/file_serving.cpp
+  look nothing nvme_device -I include -I native -pthread tests/storage/nvme_device.cpp \
+    native/storage/{nvme_device,nvme_channel,nvme_controller,nvme_transfers,vfio_device,request}.cpp
   running=()
   for program in $(grep -rl --include='*_lanes.cpp' 'int main()' tests); do
     [ ${#running[@]} -lt 2 ] || { wait "${running[0]}"; running=("${running[@]:1}"); }

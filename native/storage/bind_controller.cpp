@@ -135,12 +135,12 @@ void bind_controller(nb::module_& m) {
           "file",
           [](const Queues& queues, const Regions& regions, unsigned threads, const std::filesystem::path& path, bool writable,
              unsigned depth, const nb::dict& faults, uint64_t seed) {
-            auto blocks = std::make_unique<FileNamespace>(path.string(), writable, depth);
+            auto blocks = std::make_unique<FileNamespace>(path.string(), writable, depth, bare_device(path.string()));
             return made(queues, regions, with_faults(std::move(blocks), faults, seed), threads);
           },
           nb::arg("queues"), nb::arg("regions"), nb::arg("threads"), nb::arg("path"), nb::arg("writable"), nb::arg("depth"),
           nb::arg("faults") = nb::dict(), nb::arg("seed") = 0,
-          "Blocks of a file or a block device. Each thread has at most `depth` transfers in flight.")
+          "Blocks of a file, a block device or a bare one (bare_device). Each thread has at most `depth` transfers in flight.")
       .def("start", &Controller::start, Unlocked(), "Serves the queues from slot 0 on; their memory is zero.")
       .def("stop", &Controller::stop, Unlocked(), "Afterwards no memory is touched. What has not completed never will.")
       .def("acquire", &Controller::acquire, Unlocked(), "Threads are awake until as many release().")

@@ -1,5 +1,6 @@
 #include <nanobind/stl/filesystem.h>
 #include <nanobind/stl/pair.h>
+#include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
@@ -8,6 +9,7 @@
 #include <utility>
 
 #include "bindings.hpp"
+#include "storage/block_device.hpp"
 #include "storage/planned.hpp"
 #include "storage/raw.hpp"
 #include "storage/store.hpp"
@@ -122,6 +124,21 @@ void bind_pages(nb::module_& m) {
       .def_prop_ro("address", [](const Store& self) { return reinterpret_cast<uintptr_t>(&self.pages()); });
 }
 
+void bind_devices(nb::module_& m) {
+  nb::class_<BlockDevice>(m, "BlockDevice", "A device that this process drives by itself, open as long as anybody has it.")
+      .def_prop_ro("bytes", &BlockDevice::bytes)
+      .def_prop_ro("block_bytes", &BlockDevice::block_bytes);
+  m.def(
+      "bare_device",
+      [](const std::filesystem::path& name, const std::string& root) {
+        const GilReleased released;
+        return bare_device(name.native(), root);
+      },
+      nb::arg("name"), nb::arg("root") = "",
+      nb::sig("def bare_device(name: str | os.PathLike, root: str = '') -> BlockDevice | None"),
+      "The device that nvme:0000:01:00.0 means; None for the name of a file. `root` stands before /sys and /dev, for tests.");
+}
+
 void bind_tables(nb::module_& m) {
   nb::class_<TableOfStore>(m, "StoredTable", "Rows that lie in files of a store.")
       .def(
@@ -165,6 +182,7 @@ void bind_tables(nb::module_& m) {
 
 void bind_store(nb::module_& m) {
   bind_pages(m);
+  bind_devices(m);
   bind_tables(m);
   m.def(
       "run_raw",

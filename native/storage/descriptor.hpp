@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <memory>
 #include <string>
+#include <utility>
 
 namespace hinterland::native {
 
@@ -16,17 +17,22 @@ constexpr int64_t kDirectAlign = 4096;  // what direct I/O asks of offsets, size
 
 class Descriptor {
  public:
+  Descriptor() = default;
+  explicit Descriptor(int fd) : fd_(fd) {}
   Descriptor(const std::string& path, int flags) : fd_(::open(path.c_str(), flags | O_CLOEXEC)) {}
   ~Descriptor() {
     if (fd_ >= 0) ::close(fd_);
   }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
+  Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  Descriptor& operator=(Descriptor&& other) noexcept {
+    std::swap(fd_, other.fd_);
+    return *this;
+  }
   [[nodiscard]] bool open() const { return fd_ >= 0; }
   [[nodiscard]] int get() const { return fd_; }
 
  private:
-  int fd_;
+  int fd_ = -1;
 };
 
 struct Free {

@@ -66,7 +66,7 @@ Store::Store(int64_t bytes, int64_t line_bytes, int threads, unsigned depth, Eng
   moves_.assign(slots, {});
   lines_ = {words_.data(), statuses_.data(), sets_.data(), frames_.get(), sets, line_bytes};
   for (int i = 0; i < std::max(threads, 1); ++i) {
-    rings_.emplace_back().transfers = make_transfers(depth, engine);
+    rings_.emplace_back().transfers = std::make_unique<RoutedTransfers>(depth, engine);
   }
 }
 
@@ -94,30 +94,66 @@ void Store::require_same_process() const {
 }
 
 Store::File::File(const std::filesystem::path& file, bool writable)
-    : path(file.native()),
-      buffered(path, writable ? O_RDWR : O_RDONLY),
-      direct(path, (writable ? O_RDWR : O_RDONLY) | O_DIRECT),
-      takes_direct(direct.open()),
-      writable(writable) {}
+    : path(file.native()), bare(bare_device(path)), takes_direct(false), writable(writable), device(0), inode(0) {
+  if (bare != nullptr) {
+    bytes = static_cast<int64_t>(bare->bytes());
+    return;
+  }
+  buffered = Descriptor(path, writable ? O_RDWR : O_RDONLY);
+  if (!buffered.open()) throw_errno("cannot open " + path, errno);
+  direct = Descriptor(path, (writable ? O_RDWR : O_RDONLY) | O_DIRECT);
+  takes_direct = direct.open();
+  bytes = size_of(buffered.get(), path);
+  struct stat info{};
+  ::fstat(buffered.get(), &info);
+  device = info.st_dev;
+  inode = S_ISBLK(info.st_mode) ? info.st_rdev : info.st_ino;
+  ::posix_fadvise(buffered.get(), 0, 0, POSIX_FADV_RANDOM);
+}
+
+Store::File::~File() {
+  if (claimed && bare != nullptr) bare->has_writer = false;
+}
+
+// The lock of a file is kept by the open file, and so let go however the process ends.
+bool Store::File::try_claim() {
+  claimed = bare != nullptr ? !bare->has_writer.exchange(true) : ::flock(buffered.get(), LOCK_EX | LOCK_NB) == 0;
+  return claimed;
+}
+
+int Store::File::sync() {
+  if (bare != nullptr) return bare->sync();
+  return ::fdatasync(buffered.get()) != 0 ? errno : 0;
+}
 
 int64_t Store::open(const std::filesystem::path& path, bool writable) {
   auto file = std::make_unique<File>(path, writable);
-  if (!file->buffered.open()) throw_errno("cannot open " + file->path, errno);
-  file->bytes = size_of(file->buffered.get(), file->path);
-  struct stat info{};
-  ::fstat(file->buffered.get(), &info);
-  file->device = info.st_dev;
-  file->inode = S_ISBLK(info.st_mode) ? info.st_rdev : info.st_ino;
+  if (file->bare != nullptr && line_bytes() < file->bare->block_bytes())
+    throw StorageError(file->path + " has blocks of " + std::to_string(file->bare->block_bytes()) +
+                       " bytes; give it a cache of which line_bytes is at least that");
+  const std::shared_ptr<BlockDevice> bare = file->bare;
+  if (bare == nullptr) return add(std::move(file));
+  const std::lock_guard held(devices_mutex_);
+  const bool is_new = !has(*bare);
+  if (is_new) attach(bare);
+  try {
+    return add(std::move(file));
+  } catch (...) {
+    if (is_new) detach(*bare);
+    throw;
+  }
+}
+
+int64_t Store::add(std::unique_ptr<File> file) {
   const std::unique_lock held(files_mutex_);
   for (auto& other : files_)  // in one store a page is there once
-    if (other->device == file->device && other->inode == file->inode && (other->writable || !writable)) {
+    if (other->bare == file->bare && other->device == file->device && other->inode == file->inode &&
+        (other->writable || !file->writable)) {
       ++other->users;
       return static_cast<int64_t>(other->first << line_shift_);
     }
-  // Kept by the open file, and so let go however the process ends.
-  if (writable && ::flock(file->buffered.get(), LOCK_EX | LOCK_NB) != 0)
+  if (file->writable && !file->try_claim())
     throw StorageError("cannot write " + file->path + ": it is open for writing already; a file has one writer at a time");
-  ::posix_fadvise(file->buffered.get(), 0, 0, POSIX_FADV_RANDOM);
   file->first = next_page_;
   file->end = file->first + static_cast<Page>((file->bytes + line_bytes() - 1) >> line_shift_);
   if (file->end >= Line::kMostPages)
@@ -177,8 +213,43 @@ void Store::leave(File& file) {
         break;
       }
     }
-  const std::unique_lock held(files_mutex_);
-  std::erase_if(files_, [&](const auto& one) { return one.get() == &file; });
+  const std::shared_ptr<BlockDevice> bare = file.bare;
+  std::unique_lock<std::mutex> changing;
+  if (bare != nullptr) changing = std::unique_lock(devices_mutex_);
+  {
+    const std::unique_lock held(files_mutex_);
+    std::erase_if(files_, [&](const auto& one) { return one.get() == &file; });
+  }
+  if (bare != nullptr && !has(*bare)) detach(*bare);
+}
+
+// Whether an open file lies on a bare device.
+bool Store::has(const BlockDevice& bare) const {
+  const std::shared_lock held(files_mutex_);
+  return std::ranges::any_of(files_, [&](const auto& other) { return other->bare.get() == &bare; });
+}
+
+void Store::attach(const std::shared_ptr<BlockDevice>& bare) {
+  try {
+    visit_rings([&](RoutedTransfers& transfers) { transfers.attach(bare); });
+  } catch (...) {
+    detach(*bare);
+    throw;
+  }
+}
+
+void Store::detach(const BlockDevice& bare) {
+  visit_rings([&](RoutedTransfers& transfers) { transfers.detach(bare); });
+}
+
+// Has every ring for a moment. Who has one may ask for files_mutex_, so nobody has that here.
+template <class Visit>
+void Store::visit_rings(const Visit& visit) {
+  for (Ring& ring : rings_) {
+    while (!ring.try_take()) std::this_thread::yield();
+    const std::unique_ptr<Ring, void (*)(Ring*)> taken(&ring, [](Ring* one) { one->give_back(); });
+    visit(*ring.transfers);
+  }
 }
 
 int Store::descriptor(int64_t position) const {
@@ -195,6 +266,7 @@ void Store::read(int64_t position, int64_t offset, void* to, int64_t bytes) {
     const std::shared_lock held(files_mutex_);
     file = file_of(static_cast<Page>(position) >> line_shift_);
   }
+  if (file->bare != nullptr) return read_device(*file->bare, file->path, offset, to, bytes);
   if (size_of(file->buffered.get(), file->path) < offset + bytes)
     throw StorageError(file->path + " is shorter than when it was opened; restore it");
   read_file(file->buffered, file->direct, file->path, offset, to, bytes, kThreads, {});
@@ -251,7 +323,8 @@ Transfer Store::transfer_of(int64_t slot, bool writes) const {
           .memory = frame(slot),
           .bytes = writes ? move.bytes : static_cast<uint32_t>(line_bytes()),
           .offset = static_cast<uint64_t>(move.offset),
-          .user = static_cast<uint64_t>(slot) | (writes ? kWrites : 0)};
+          .user = static_cast<uint64_t>(slot) | (writes ? kWrites : 0),
+          .device = move.file->bare.get()};
 }
 
 // Ends what the ring's transfers have ended. The ring is taken.
@@ -388,7 +461,7 @@ void Store::flush() {
   });
   const std::shared_lock held(files_mutex_);
   for (const auto& file : files_) {
-    if (file->wrote.exchange(false) && ::fdatasync(file->buffered.get()) != 0) file->lost = errno;
+    if (const int failed = file->wrote.exchange(false) ? file->sync() : 0; failed != 0) file->lost = failed;
     if (file->lost != 0 && error.empty())
       error = "what was last written to " + file->path + " may be lost: " + std::strerror(file->lost) +
               "; see the system's log (dmesg), open it anew, and write it again";

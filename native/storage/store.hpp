@@ -25,7 +25,7 @@
 #include "hinterland/storage/cache.hpp"
 #include "storage/descriptor.hpp"
 #include "storage/host_pages.hpp"
-#include "storage/transfers.hpp"
+#include "storage/routed_transfers.hpp"
 
 namespace hinterland::native {
 
@@ -57,7 +57,8 @@ class Store {
   // StorageError in a forked process, which has none of the threads, and shares what the kernel knows of the parent's transfers.
   void require_same_process() const;
 
-  // Where the file's first byte lies in the store's space. StorageError where it cannot be opened, or another writes it.
+  // Where the first byte of a file, or of a bare device by its name (bare_device), lies in the store's space. StorageError where it
+  // cannot be opened, or another writes it.
   int64_t open(const std::filesystem::path& path, bool writable);
   // No more transfers of it, and it is closed: what was not flushed is lost. Nobody reads it any more.
   void close(int64_t position);
@@ -117,11 +118,17 @@ class Store {
  private:
   struct File {
     File(const std::filesystem::path& path, bool writable);
+    ~File();
+
+    // Has the only right to write it. False: another has.
+    bool try_claim();
+    int sync();  // 0, or an error number
 
     std::string path;
-    Descriptor buffered, direct;  // the second not open where the file system offers no direct I/O
+    std::shared_ptr<BlockDevice> bare;  // null of a file
+    Descriptor buffered, direct;        // not open of a bare device; the second not where there is no direct I/O
     std::atomic<bool> takes_direct;
-    bool writable;
+    bool writable, claimed = false;
     uint64_t device, inode;
     int64_t bytes;  // as it was opened
     storage::Page first;
@@ -141,7 +148,7 @@ class Store {
   // Transfers that one thread at a time has.
   struct alignas(64) Ring {
     std::atomic<bool> is_taken{false};
-    std::unique_ptr<Transfers> transfers;
+    std::unique_ptr<RoutedTransfers> transfers;
     Counter reads, writes, bytes_read, bytes_written, ended;
     bool keeps = false;  // Transfers::keep() was told of all frames
     // Of its threads' sources: pages held, reads begun, and processor time of having transfers begin and end.
@@ -200,6 +207,12 @@ class Store {
   void leave(File& file);
   bool begin(const Device& device, storage::Page page, int64_t slot, bool writes);
   bool begin(Ring& ring, File& file, storage::Page page, int64_t slot, bool writes);
+  int64_t add(std::unique_ptr<File> file);
+  bool has(const BlockDevice& bare) const;
+  void attach(const std::shared_ptr<BlockDevice>& bare);
+  void detach(const BlockDevice& bare);
+  template <class Visit>
+  void visit_rings(const Visit& visit);
   Transfer transfer_of(int64_t slot, bool writes) const;
   size_t end_some(Ring& ring);
   static uint32_t status_of(Move& move, bool writes, int32_t result);
@@ -219,6 +232,7 @@ class Store {
   std::vector<Move> moves_;
   std::deque<Ring> rings_;
 
+  std::mutex devices_mutex_;  // while bare devices come and go
   mutable std::shared_mutex files_mutex_;
   std::vector<std::unique_ptr<File>> files_;  // by their first page
   storage::Page next_page_ = 0;

@@ -20,7 +20,7 @@ from ..runtime.launch import call_host
 from ..runtime.params import Params
 from ..runtime.shown import table_of
 from .cache import StorageCache, StorageStats
-from .layout import Layout, create, locate
+from .layout import Layout, create, is_bare, locate
 
 MODES = ("r", "r+")
 _STAGING = 32 << 20  # bytes of pinned memory that rows for a GPU pass through at a time: chosen, not measured
@@ -67,7 +67,9 @@ class StorageArray(RowTable):
         """The table of a file, where it lies: nothing is converted, and nothing read but what says where rows are.
 
         Args:
-            path: a ``.npy``, safetensors, Arrow, torch or ``.hl`` file, told apart by its content, or raw binary.
+            path: a ``.npy``, safetensors, Arrow, torch or ``.hl`` file, told apart by its content, or raw binary; or an NVMe
+                device that was handed to vfio-pci, by its PCI address: ``"nvme:0000:01:00.0"``, or ``"nvme:0000:01:00.0/2"``
+                for its second namespace.
             mode: ``"r"``, or ``"r+"`` to write as well. A file has one writer at a time, and any number of readers.
             name: of the tensor or column, in files that hold several.
             dtype, shape, offset: of raw binary: its type, its dimensions, of which one may be -1, and the byte where it begins.
@@ -81,6 +83,7 @@ class StorageArray(RowTable):
             OutOfMemory: the cache does not fit.
         """
         arguments.one_of("mode", mode, MODES)
+        device = _core.bare_device(arguments.path("the file of a table", path))  # noqa: F841  open until the cache has it as well
         return cls(locate(path, dtype=dtype, shape=shape, offset=offset, name=name), mode, _cache(cache, host_budget))
 
     @classmethod
@@ -139,7 +142,7 @@ class StorageArray(RowTable):
     def open_path(self) -> str:
         """A name of the file as it is open here, whatever has become of its own."""
         self._require_open()
-        return f"/proc/self/fd/{self.cache.native.descriptor(self._position)}"
+        return self.path if is_bare(self.path) else f"/proc/self/fd/{self.cache.native.descriptor(self._position)}"
 
     def read_into(self, out: torch.Tensor, begin: int = 0) -> None:
         """Fills ``out``, a contiguous CPU tensor of its type, with the rows from ``begin`` on, as many as it has: from the

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from .. import _core
 from ..memory import load
 from ..memory.load import Stored
 from ..runtime import arguments
@@ -84,7 +85,8 @@ def locate(
     """Where the rows of a file's table lie, told by its content; of the rows themselves nothing is read.
 
     ``.npy`` (C order), torch files of one tensor, safetensors, Arrow files and Feather of version 2 (without compression and
-    nulls; numbers, FixedSizeList and fixed_size_binary), ``.hl`` graphs, and raw binary, which may be on a block device.
+    nulls; numbers, FixedSizeList and fixed_size_binary), ``.hl`` graphs, and raw binary, which may be on a block device,
+    also on one that this process drives by itself (``nvme:0000:01:00.0``).
 
     Offsets are kept as the file has them, also where they are no multiples of the size of an element. Such rows have to be
     moved as bytes: no pointer to an element may be made.
@@ -108,9 +110,7 @@ def locate(
     load.check_dtype(path, dtype)
     sizes = None if shape is None else load.asked_shape(shape)
     size, is_device = _size_of(path)
-    with reading(path), open(path, "rb") as file:
-        file.seek(offset)
-        head = b"" if is_device else file.read(16)
+    head = b"" if is_device else _head(path, offset)
     if offset == 0 and arrow.matches(head):
         found = _of_arrow(path, size, name, field)
     elif stored := _of_several(path, size, head, name, dtype is not None and sizes is not None) if offset == 0 else None:
@@ -173,8 +173,21 @@ def _refuse_names(path: str, name: str | None, field: str | None) -> None:
             raise ConfigError(f"{path} holds nothing that has a {option}; leave {option}={arguments.shown(given)} out")
 
 
+def _head(path: str, offset: int) -> bytes:
+    with reading(path), open(path, "rb") as file:
+        file.seek(offset)
+        return file.read(16)
+
+
+def is_bare(path: str) -> bool:
+    """Whether this names a device that the process drives by itself, and no file (native/storage/block_device.hpp)."""
+    return path.startswith("nvme:")
+
+
 def _size_of(path: str) -> tuple[int, bool]:
-    """Bytes of a regular file or a block device, and whether it is the latter."""
+    """Bytes of a regular file or a device, and whether it is the latter."""
+    if (bare := _core.bare_device(path)) is not None:
+        return bare.bytes, True
     with reading(path):
         mode = os.stat(path).st_mode
         if stat.S_ISDIR(mode):
@@ -200,6 +213,8 @@ def create(path: str | os.PathLike[str], shape: int | Sequence[int], dtype: torc
             is left under the name then.
     """
     path = arguments.path("the file of a table", path)
+    if is_bare(path):
+        raise ConfigError(f"{path} is a device, which is there already: open it with mode='r+', dtype and shape")
     arguments.instance("dtype", dtype, torch.dtype, "as torch.float32 is")
     sizes = load.asked_shape(shape)
     if not sizes or any(n < 0 for n in sizes):
