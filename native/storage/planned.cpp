@@ -28,12 +28,12 @@ struct Visit {
   }
 };
 
-std::vector<Visit> by_position(const StoredRows& table, const int64_t* numbers, int64_t count) {
+std::vector<Visit> by_position(const StoredRows& table, const int64_t* numbers, int64_t count, const int64_t* places) {
   std::vector<Visit> visits(static_cast<size_t>(count));
   bool ascends = true;
 #pragma omp parallel for schedule(static) reduction(&& : ascends) if (count > kFewRows)
   for (int64_t i = 0; i < count; ++i) {
-    visits[i] = {table.position(numbers[i]), i};
+    visits[i] = {table.position(numbers[i]), places == nullptr ? i : places[i]};
     ascends = ascends && (i == 0 || numbers[i - 1] <= numbers[i]);
   }
   if (!ascends || table.extents.size() > 1) __gnu_parallel::sort(visits.begin(), visits.end());
@@ -161,10 +161,11 @@ size_t cut(const std::vector<Visit>& visits, int line_shift, size_t part, size_t
 }
 
 template <bool kWrites>
-void visit_rows(Store& store, const StoredRows& table, const int64_t* numbers, int64_t count, char* rows) {
+void visit_rows(Store& store, const StoredRows& table, const int64_t* numbers, int64_t count, char* rows,
+                const int64_t* places) {
   if (count == 0 || table.row_bytes == 0) return;
   const int64_t begun = thread_cpu_ns();
-  const std::vector<Visit> visits = by_position(table, numbers, count);
+  const std::vector<Visit> visits = by_position(table, numbers, count, places);
   store.count(0, 0, thread_cpu_ns() - begun);
   const int threads = static_cast<int>(std::clamp<int64_t>(count / kFewRows, 1, std::min(num_threads(), store.threads())));
   // A quarter of the cache for all of them, so that hardly a set has more on their way than it has room for.
@@ -201,22 +202,28 @@ int64_t first_outside(const int64_t* numbers, int64_t count, int64_t rows) {
   return -1;
 }
 
-void gather_stored(Store& store, const StoredRows& table, const int64_t* numbers, int64_t count, char* out) {
-  visit_rows<false>(store, table, numbers, count, out);
+void gather_stored(Store& store, const StoredRows& table, const int64_t* numbers, int64_t count, char* out,
+                   const int64_t* places) {
+  visit_rows<false>(store, table, numbers, count, out, places);
 }
 
 void scatter_stored(Store& store, const StoredRows& table, const int64_t* numbers, int64_t count, const char* in) {
-  visit_rows<true>(store, table, numbers, count, const_cast<char*>(in));  // which is only read
+  visit_rows<true>(store, table, numbers, count, const_cast<char*>(in), nullptr);  // which is only read
 }
 
-void read_ahead(Store& store, const StoredRows& table, const int64_t* numbers, int64_t count) {
+std::vector<Page> pages_of(const Store& store, const StoredRows& table, const int64_t* numbers, int64_t count) {
   std::vector<Page> pages;
-  if (table.row_bytes == 0) return;
-  for (const Visit& visit : by_position(table, numbers, count)) {
+  if (table.row_bytes == 0) return pages;
+  for (const Visit& visit : by_position(table, numbers, count, nullptr)) {
     const Page first = static_cast<Page>(visit.position) >> store.line_shift();
     const Page last = static_cast<Page>(visit.position + table.row_bytes - 1) >> store.line_shift();
     for (Page page = pages.empty() ? first : std::max(first, pages.back() + 1); page <= last; ++page) pages.push_back(page);
   }
+  return pages;
+}
+
+void read_ahead(Store& store, const StoredRows& table, const int64_t* numbers, int64_t count) {
+  std::vector<Page> pages = pages_of(store, table, numbers, count);
   if (!pages.empty()) store.read_ahead(std::move(pages));
 }
 
