@@ -152,7 +152,6 @@ def test_data_sets_without_splits_get_random_ones(command, real_data):
         (("--resume",), 1, "there is no checkpoint to write or to go on from"),
         (("--checkpoint", "/nowhere/c.pt"), 1, "/nowhere/c.pt: cannot be written"),
         (("--cache", "lru"), 1, "cache='lru' is neither one of auto"),
-        (("--gpu-budget", "1GiB"), 1, "gpu_budget='1GiB' is that of a cache"),
         (("--cache", "auto", "--gpu-budget", "lots"), 1, "not a size in bytes: 'lots'"),
         pytest.param(
             ("--devices", "all"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Any, Literal
 
 import torch
@@ -38,6 +38,21 @@ class StorageStats(Shown):
     hits: int
     misses: int
     cpu_seconds: float
+
+    def since(self, before: StorageStats) -> StorageStats:
+        """What was moved since ``before`` was said."""
+        return StorageStats(*(now - was for now, was in zip(astuple(self), astuple(before), strict=True)))
+
+    def report(self) -> dict[str, float]:
+        """What was read, in the words of a traversal's ``stats["storage"]``."""
+        return {
+            "bytes": self.bytes_read,
+            "requests": self.reads,
+            "hits": self.hits,
+            "misses": self.misses,
+            "cpu_seconds": self.cpu_seconds,
+            "cpu_us_per_request": self.cpu_us_per_request,
+        }
 
     @property
     def cpu_us_per_request(self) -> float:
