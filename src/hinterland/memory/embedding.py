@@ -93,7 +93,7 @@ class TableParameter(torch.nn.Parameter):
         """
         placement = self.placement_beside() if placement is None else placement
         below = self.rows.file if isinstance(self.rows, TieredStorage) else self.rows
-        if placement == "storage" and isinstance(below, StoredTable):
+        if isinstance(below, StoredTable) and isinstance(placement, str) and placement == "storage":
             return below.beside(dtype, purpose)
         return UnifiedTensor.empty(self.rows.shape, dtype, placement)
 

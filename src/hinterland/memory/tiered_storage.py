@@ -6,6 +6,7 @@ has the file give the rest meanwhile, by one planned gather, and puts that in it
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass
 from typing import Any, Literal, NoReturn, Self
 
@@ -247,6 +248,7 @@ class _StoredTiers(_Tiers):
         self.row_of: torch.Tensor | None = None  # [held], of each place; None where place i is row i
         self.place_of: torch.Tensor | None = None  # [rows]
         self.dirty = torch.zeros(plan.held, dtype=torch.bool)  # places ahead of the file
+        self.flushing = threading.RLock()
 
     @property
     def whole(self) -> RowTable:
@@ -254,13 +256,14 @@ class _StoredTiers(_Tiers):
 
     def near(self, device: torch.device) -> _Near:
         """What ``device`` reads itself. What the CPU does not, of what GPUs hold, is written back for it."""
-        home, plan = self.home(device), self.plan
+        home, plan, host = self.home(device), self.plan, self.host
         if home is not None:
             return self._through(home)
         if self.homes:
             self.require_no_gpu(device)
             self.flush()
-        return _Near(self.host.to(device).data_ptr(), plan.resident, plan.host_rows, self.host)
+        self.require_open()  # another thread may have closed it before `host` was looked up
+        return _Near(host.to(device).data_ptr(), plan.resident, plan.host_rows, host)
 
     def _through(self, home: _Home) -> _Near:
         return _Near(self.table(home), 0, self.plan.held)
@@ -310,26 +313,29 @@ class _StoredTiers(_Tiers):
 
     def flush(self) -> None:
         """Writes rows that are ahead of the file to the table below, in parts of bounded size."""
-        if not self.state.written:
-            return
-        self._wait()
-        self.state.written = 0  # first: what is written meanwhile is not written back
-        places = self.dirty.nonzero().view(-1)
-        self.dirty.zero_()
+        with self.flushing:  # whoever reads the file next waits for it
+            if not self.state.written:
+                return
+            self._wait()
+            self.state.written = 0  # first: what is written meanwhile is not written back
+            places = self.dirty.nonzero().view(-1)
+            self.dirty[places] = False
+            try:
+                self._write_back(places)
+            except BaseException:
+                self.wrote(places)
+                raise
+
+    def _write_back(self, places: torch.Tensor) -> None:
         device, near = self._worker(self.homes[0] if self.homes else None)
-        try:
-            for part in places.split(max(1, _BOUNCE // max(self.plan.row_bytes, 1))) if len(places) else ():
-                rows = torch.empty((len(part), *self.file.shape[1:]), dtype=self.file.dtype, device=device)
-                copy_rows(near.table, near.rows, self.plan.row_bytes, rows, part.to(device) - near.first)
-                self.file.scatter_(part if self.row_of is None else self.row_of[part].long(), rows)
-        except BaseException:
-            self.wrote(places)
-            raise
+        for part in places.split(max(1, _BOUNCE // max(self.plan.row_bytes, 1))) if len(places) else ():
+            rows = torch.empty((len(part), *self.file.shape[1:]), dtype=self.file.dtype, device=device)
+            copy_rows(near.table, near.rows, self.plan.row_bytes, rows, part.to(device) - near.first)
+            self.file.scatter_(part if self.row_of is None else self.row_of[part].long(), rows)
 
     def close(self) -> None:
         super().close()
         self.host = UnifiedTensor.empty((0, *self.file.shape[1:]), self.file.dtype)
-        self.row_of = self.place_of = None
 
     def _map(self, home: _Home) -> torch.Tensor:
         """The id map that a home holds."""

@@ -118,7 +118,7 @@ class UnifiedTensor(HostTable):
             OutOfMemory: before anything is allocated.
         """
         path = arguments.path("path", path)
-        if placement == "storage":
+        if isinstance(placement, str) and placement == "storage":
             budget = {} if host_budget is None else {"host_budget": host_budget}
             return provided("StorageArray").open(path, dtype=dtype, shape=shape, offset=offset, **budget)
         if host_budget is not None:

@@ -105,8 +105,7 @@ class StorageArray(StoredTable):
             StorageError: a file is there already, or it cannot be made.
             ConfigError, OutOfMemory: as for ``open``.
         """
-        sizes = (shape,) if isinstance(shape, int) else tuple(shape)
-        return cls(create(path, sizes, dtype), "r+", _cache(cache, host_budget))
+        return cls(create(path, shape, dtype), "r+", _cache(cache, host_budget))
 
     @property
     def path(self) -> str:
@@ -304,9 +303,12 @@ class StorageArray(StoredTable):
             index = numbers(index)
         if not isinstance(index, torch.Tensor):
             raise ConfigError(f"a table is indexed by rows: a tensor, a list, an int or a slice, not {arguments.shown(index)}")
+        index = self._index(index)
+        if isinstance(rows, torch.Tensor):
+            arguments.dense("rows", rows)
         try:
             given = torch.as_tensor(rows, dtype=self._dtype).expand(index.shape + self._row_shape)
-        except (RuntimeError, TypeError, ValueError) as error:
+        except (RuntimeError, TypeError, ValueError, OverflowError) as error:
             shape = tuple(index.shape + self._row_shape)
             raise ConfigError(f"rows of shape {shape} and {self._dtype} are written here: {error}") from None
         self.scatter_(index, given)

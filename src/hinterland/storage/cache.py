@@ -83,7 +83,7 @@ class StorageCache(Shown):
         line_bytes: int = 4096,
         engine: Literal["auto", "io_uring", "threads"] = "auto",
     ) -> None:
-        if line_bytes not in _LINES:
+        if not isinstance(line_bytes, int) or line_bytes not in _LINES:
             raise ConfigError(f"line_bytes={arguments.shown(line_bytes)} is no power of two from 512 to 65536")
         arguments.one_of("engine", engine, ENGINES)
         threads = torch.get_num_threads() + 1  # and one that reads ahead
