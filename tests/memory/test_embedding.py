@@ -424,7 +424,7 @@ def test_checkpoints_of_a_table_on_storage(tmp_path, device, placement):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("rows", [1, 5, 40, 201])
+@pytest.mark.parametrize("rows", [1, 5, 34, 40, 66, 201])
 def test_starts_as_torch_does_on_storage(tmp_path, monkeypatch, rows, dtype):
     """Also where all rows do not fit into memory at once."""
     monkeypatch.setattr(whole, "_PART", 700)

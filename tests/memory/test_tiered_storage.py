@@ -123,12 +123,15 @@ def test_what_lies_in_memory_is_not_read_again(tmp_path):
     assert torch.equal(table[torch.cat([hot, cold])], source[torch.cat([hot, cold])])
     after = table.stats()
     assert after.hits + after.misses - before.hits - before.misses <= len(cold)
-    table.prefetch(cold)
-    assert torch.equal(table[cold], source[cold])
+    asked = []
+    file.prefetch = lambda rows: asked.append(rows)
+    table.prefetch(torch.cat([hot, cold]))
+    assert torch.equal(asked[0], cold)
 
 
-def test_a_file_is_read_once_to_fill(tmp_path):
-    """In its order, whatever the order of heat: neighbouring rows of a page come together."""
+def test_a_file_is_read_once_to_fill(tmp_path, monkeypatch):
+    """In its order, whatever the order of heat: neighbouring rows of a page come together, also where rows come in parts."""
+    monkeypatch.setattr(tiered_storage, "_BOUNCE", 64 << 10)
     _, file = fresh(tmp_path, 8000, 128, host_budget="64KiB")
     file.tiered(local=300_000, host=200_000, order=torch.randperm(8000), devices=TWO)
     pages = -(-8000 * 128 // 4096) + 1
@@ -223,6 +226,27 @@ def test_a_file_that_fails(tmp_path):
     file.close()
     with pytest.raises(StorageError, match="was closed"):
         table[200]
+
+
+def test_only_what_was_written_is_written_back(tmp_path):
+    _, file = fresh(tmp_path, 1000, 64)
+    table = file.tiered(local=8000, host=64 * 200, order=torch.randperm(1000), devices=ONE)
+    hot = table._tiers.row_of.long()
+    table.scatter_(hot[:100], torch.zeros(100, 64, dtype=torch.uint8))
+    table.flush()
+    written, scatter = [], file.scatter_
+    file.scatter_ = lambda rows, values: (written.extend(rows.tolist()), scatter(rows, values))
+    table.scatter_(hot[[3, 150]], torch.ones(2, 64, dtype=torch.uint8))
+    table.close()
+    assert sorted(written) == sorted(hot[[3, 150]].tolist()) and bool((file[hot[[3, 150]]] == 1).all())
+
+
+def test_tiers_that_are_closed_while_they_are_looked_up(tmp_path, monkeypatch):
+    _, file = fresh(tmp_path, 100, 64)
+    table = file.tiered(host=640)
+    monkeypatch.setattr(tiered_storage._StoredTiers, "home", lambda self, device: self.close())
+    with pytest.raises(ConfigError, match="closed"):
+        table[torch.arange(5)]
 
 
 def test_nothing_written_is_lost_with_the_last_reference(tmp_path, nothing_left):

@@ -128,16 +128,15 @@ class TieredStorage(TieredTensor):
             rows = arguments.dense("rows", rows).resolve_conj().resolve_neg().contiguous()
         require_rows(rows, "rows", index.shape + self._row_shape, self._dtype, index.device)
         self._require_apart(rows, "rows")
-        device = self.writer(index.device)
+        device = self.writer(index.device)  # which reaches all that memory holds
         where, words = where.to(device), as_words(rows.view(len(where), *self._row_shape)).to(device)
-        near = tiers.near(device)
-        at = tiers.places(where) - near.first
+        near, at = tiers.near(device), tiers.places(where)
         here, away = (at >= 0).nonzero().view(-1), (at < 0).nonzero().view(-1)
         if len(here):
             at = at[here]
             table = near.table, near.rows, self._row_bytes
             copy_rows(*table, words[here], at, into_table=True, max_blocks=max_blocks, check=check)
-            tiers.wrote(at + near.first)
+            tiers.wrote(at)
         if len(away):
             left = words[away].view(-1).view(self._dtype).view(len(away), *self._row_shape)
             tiers.file.scatter_(where[away], left)
