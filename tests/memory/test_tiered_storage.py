@@ -353,4 +353,5 @@ def test_host_tiers_alone_and_what_a_gpu_lacks(tmp_path, gpu):
     assert torch.equal(table[index].cpu(), source[index.cpu()])
     graph = torch.cuda.CUDAGraph()
     with pytest.raises(ConfigError, match="captured"), torch.cuda.graph(graph):
+        index.add_(1)
         table.gather(index)

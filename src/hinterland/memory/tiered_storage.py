@@ -320,12 +320,12 @@ class _StoredTiers(_Tiers):
             places = self.dirty.nonzero().view(-1)
             self.dirty[places] = False
             try:
-                self._write_back(places)
+                self._put_back(places)
             except BaseException:
                 self.wrote(places)
                 raise
 
-    def _write_back(self, places: torch.Tensor) -> None:
+    def _put_back(self, places: torch.Tensor) -> None:
         device, near = self._worker(self.homes[0] if self.homes else None)
         for part in places.split(max(1, _BOUNCE // max(self.plan.row_bytes, 1))) if len(places) else ():
             rows = torch.empty((len(part), *self.file.shape[1:]), dtype=self.file.dtype, device=device)
