@@ -1,7 +1,9 @@
 """StorageArray against torch, numpy and what a disk does."""
 
+import copy
 import gc
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -366,6 +368,14 @@ def test_a_closed_array_leaves_room(tmp_path: Path) -> None:
             a.prefetch(torch.arange(20_000))
     with hl.StorageArray.open(tmp_path / "x.npy", cache=cache) as a:
         assert torch.equal(a[::7], x[::7])
+
+
+def test_an_array_is_not_sent_to_another_process(tmp_path: Path) -> None:
+    table(tmp_path / "x.npy")
+    a = hl.StorageArray.open(tmp_path / "x.npy")
+    for send in (pickle.dumps, copy.deepcopy):
+        with pytest.raises(ConfigError, match="belongs to one process; open the file in the other"):
+            send(a)
 
 
 def test_a_forked_process_opens_its_own(tmp_path: Path) -> None:

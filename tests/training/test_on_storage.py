@@ -116,6 +116,13 @@ def test_training_says_what_storage_gave(opened, device):
         )
 
 
+def test_several_devices_read_one_file(opened):
+    held, stored = (dataclasses.replace(data, splits={"train": data.splits["train"]}) for data in opened)
+    options = {"epochs": 1, "hidden": 8, "seed": 3, "batch_size": 128, "devices": ["cpu", "cpu"]}
+    found, plain = (train(data, "sage", [5], **options).history[0] for data in (stored, held))
+    assert found["loss"] == pytest.approx(plain["loss"], rel=1e-4) and found["storage"]["bytes"] > 0
+
+
 def test_a_checkpoint_keeps_the_counts_of_its_epoch(opened, tmp_path):
     stored = dataclasses.replace(opened[1], splits={"train": opened[1].splits["train"]})
     options = {"epochs": 1, "hidden": 8, "device": "cpu", "seed": 3, "batch_size": 64}

@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Sequence
 from contextlib import nullcontext
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Literal, NoReturn, Self
 
 import torch
 
@@ -233,7 +233,7 @@ class StorageArray(StoredTable):
             else:
                 there = as_words(out)
                 there.index_copy_(0, places[begin : begin + step], as_words(held).to(out.device, non_blocking=True))
-            copied[turn % 2].record()
+            copied[turn % 2].record(torch.cuda.current_stream(out.device))
 
     def _captured(self, index: torch.Tensor, out: torch.Tensor | None) -> torch.Tensor:
         """A gather in the graph that is being captured: numbers to pinned memory, a host node, and rows to the GPU."""
@@ -420,6 +420,9 @@ class StorageArray(StoredTable):
             self.close()
         except HinterlandError as error:  # nobody is there to catch it
             warnings.warn(f"{self.path}: what was written last is lost: {error}", ResourceWarning, stacklevel=2)
+
+    def __reduce__(self) -> NoReturn:
+        raise ConfigError(f"an array over {self.path} belongs to one process; open the file in the other")
 
     def _facts(self) -> dict[str, Any]:
         return table_of(self.shape, self.dtype, path=self.path, mode=self.mode, cache=self.cache)
