@@ -76,12 +76,16 @@ auto apart(Result (Store::*method)(Args...)) {
   };
 }
 
-template <class Address, class Visit>
-auto visiting(const Visit& visit) {
-  return [visit](const TableOfStore& self, uintptr_t numbers, int64_t count, uintptr_t rows) {
+template <class>
+using AddressOf = uintptr_t;
+
+// A function of a table's rows of some numbers, called without the interpreter's lock. What else it takes are addresses.
+template <class... Pointers>
+auto visiting(void (*visit)(Store&, const StoredRows&, const int64_t*, int64_t, Pointers...)) {
+  return [visit](const TableOfStore& self, uintptr_t numbers, int64_t count, AddressOf<Pointers>... addresses) {
     self.store.require_same_process();
     const GilReleased released;
-    visit(self.store, self.all(), reinterpret_cast<const int64_t*>(numbers), count, reinterpret_cast<Address>(rows));
+    visit(self.store, self.all(), reinterpret_cast<const int64_t*>(numbers), count, reinterpret_cast<Pointers>(addresses)...);
   };
 }
 
@@ -116,7 +120,7 @@ void bind_pages(nb::module_& m) {
       .def("begin_run", apart(&Store::begin_run))
       .def("end_run", apart(&Store::end_run))
       .def(
-          "counts", [](const Store& self, uintptr_t to) { *reinterpret_cast<StoreCounts*>(to) = self.counts(); }, nb::arg("to"))
+          "counts", [](Store& self, uintptr_t to) { *reinterpret_cast<StoreCounts*>(to) = self.counts(); }, nb::arg("to"))
       .def_prop_ro("bytes", &Store::bytes)
       .def_prop_ro("line_bytes", &Store::line_bytes)
       .def_prop_ro("num_slots", &Store::num_slots)
@@ -149,16 +153,16 @@ void bind_tables(nb::module_& m) {
             for (const auto& [first_row, position] : extents) self->extents.push_back({first_row, position});
           },
           nb::keep_alive<1, 2>(), nb::arg("store"), nb::arg("extents"), nb::arg("rows"), nb::arg("row_bytes"))
-      .def("gather", visiting<char*>(gather_stored), nb::arg("numbers"), nb::arg("count"), nb::arg("out"))
-      .def("scatter", visiting<const char*>(scatter_stored), nb::arg("numbers"), nb::arg("count"), nb::arg("rows"))
+      .def("gather", visiting(gather_stored), nb::arg("numbers"), nb::arg("count"), nb::arg("out"), nb::arg("places") = 0)
+      .def("scatter", visiting(scatter_stored), nb::arg("numbers"), nb::arg("count"), nb::arg("rows"))
+      .def("read_ahead", visiting(read_ahead), nb::arg("numbers"), nb::arg("count"))
       .def(
-          "read_ahead",
+          "count_pages",
           [](const TableOfStore& self, uintptr_t numbers, int64_t count) {
-            self.store.require_same_process();
             const GilReleased released;
-            read_ahead(self.store, self.all(), reinterpret_cast<const int64_t*>(numbers), count);
+            return pages_of(self.store, self.all(), reinterpret_cast<const int64_t*>(numbers), count).size();
           },
-          nb::arg("numbers"), nb::arg("count"));
+          nb::arg("numbers"), nb::arg("count"), "How many pages these rows lie in.");
 
   nb::class_<GatherTask>(m, "GatherTask", "A gather as a host node of a CUDA graph.")
       .def(

@@ -231,7 +231,7 @@ bool Store::has(const BlockDevice& bare) const {
 
 void Store::attach(const std::shared_ptr<BlockDevice>& bare) {
   try {
-    visit_rings([&](RoutedTransfers& transfers) { transfers.attach(bare); });
+    visit_rings([&](Ring& ring) { ring.transfers->attach(bare); });
   } catch (...) {
     detach(*bare);
     throw;
@@ -239,7 +239,7 @@ void Store::attach(const std::shared_ptr<BlockDevice>& bare) {
 }
 
 void Store::detach(const BlockDevice& bare) {
-  visit_rings([&](RoutedTransfers& transfers) { transfers.detach(bare); });
+  visit_rings([&](Ring& ring) { ring.transfers->detach(bare); });
 }
 
 // Has every ring for a moment. Who has one may ask for files_mutex_, so nobody has that here.
@@ -248,7 +248,7 @@ void Store::visit_rings(const Visit& visit) {
   for (Ring& ring : rings_) {
     while (!ring.try_take()) std::this_thread::yield();
     const std::unique_ptr<Ring, void (*)(Ring*)> taken(&ring, [](Ring* one) { one->give_back(); });
-    visit(*ring.transfers);
+    visit(ring);
   }
 }
 
@@ -542,10 +542,10 @@ void Store::serve_read_ahead(std::stop_token stops) {
   }
 }
 
-StoreCounts Store::counts() const {
+StoreCounts Store::counts() {
   StoreCounts counts{0, 0, 0, 0, hits_, misses_, cpu_ns_};
   int64_t holds = 0, started = 0;
-  for (const Ring& ring : rings_) {
+  visit_rings([&](Ring& ring) {  // so that transfers and their bytes are of the same moment
     counts.reads += ring.reads;
     counts.writes += ring.writes;
     counts.bytes_read += ring.bytes_read;
@@ -553,7 +553,7 @@ StoreCounts Store::counts() const {
     holds += ring.holds.load(std::memory_order_relaxed);
     started += ring.started.load(std::memory_order_relaxed);
     counts.cpu_ns += ring.cpu_ns.load(std::memory_order_relaxed);
-  }
+  });
   counts.hits += holds - started;  // a page that was read for somebody is held once more than it was found there
   counts.misses += started;
   return counts;

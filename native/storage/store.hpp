@@ -112,7 +112,7 @@ class Store {
   unsigned depth() const { return depth_; }
   int threads() const { return static_cast<int>(rings_.size()); }
   const char* engine() const { return rings_[0].transfers->name(); }
-  StoreCounts counts() const;
+  StoreCounts counts();
   void count(int64_t hits, int64_t misses, int64_t cpu_ns);
 
  private:

@@ -1,8 +1,10 @@
 """StorageArray against torch, numpy and what a disk does."""
 
+import copy
 import errno
 import gc
 import os
+import pickle
 import platform
 import signal
 import subprocess
@@ -74,6 +76,45 @@ def test_reads_and_writes_in_any_order(tmp_path_factory: pytest.TempPathFactory,
         assert torch.equal(a[:], x)
     held = path.read_bytes()
     assert held == b"\xaa" * offset + x.numpy().tobytes() + b"\xbb" * 5, "neither more nor less was written"
+
+
+def test_rows_are_fetched_to_their_places(tmp_path: Path) -> None:
+    """All at once, rows asked for again too; other rows of the tensor stay as they are."""
+    x = table(tmp_path / "x.npy", rows=5000)
+    with hl.StorageArray.open(tmp_path / "x.npy") as a:
+        out = torch.full((2000, 33), 7.0)
+        places = torch.randperm(2000)[:900].sort().values
+        rows = torch.randint(0, 5000, (900,))
+        a.fetch(rows, out, places)
+        expected = torch.full((2000, 33), 7.0)
+        expected[places] = x[rows]
+        assert torch.equal(out, expected)
+
+
+def test_what_a_gather_asks_of_the_file(tmp_path: Path) -> None:
+    (tmp_path / "x.bin").write_bytes(bytes(512 * 3000))
+    cache = hl.StorageCache("1MiB", line_bytes=512)
+    for width, index, pages in ((512, [5, 5, 7], 2), (128, [0, 3, 4, 4], 2), (700, [0, 1], 3), (1536, [2], 3), (512, [], 0)):
+        a = hl.StorageArray.open(tmp_path / "x.bin", dtype=torch.uint8, shape=(1000, width), cache=cache)
+        counted = a.count(torch.tensor(index, dtype=torch.int64))
+        assert counted.tiers["storage"] == {"bytes": 512 * pages, "requests": pages, "hits": len(index)}
+        assert counted.rows == {"local": 0, "peers": 0, "host": 0, "storage": len(index)}
+    with pytest.raises(IndexOutOfRange, match="position 1"):
+        a.count([1, 1000])
+
+
+def test_a_table_beside_another_goes_with_it(tmp_path: Path) -> None:
+    table(tmp_path / "x.npy")
+    a = hl.StorageArray.open(tmp_path / "x.npy")
+    b = a.beside(torch.float16, "sums")
+    assert (b.shape, b.dtype, b.cache) == (a.shape, torch.float16, a.cache) and not b[:].any()
+    b[3] = 2.0
+    b.flush()
+    assert os.listdir(tmp_path) == ["x.npy"] and bool((b[3] == 2).all())
+    b.close()
+    os.rename(tmp_path, tmp_path.with_name("moved"))
+    with pytest.raises(StorageError, match="No such file"):
+        a.beside(torch.float16, "sums")
 
 
 def test_what_is_set_may_be_broadcast(tmp_path: Path) -> None:
@@ -357,6 +398,14 @@ def test_a_closed_array_leaves_room(tmp_path: Path) -> None:
             a.prefetch(torch.arange(20_000))
     with hl.StorageArray.open(tmp_path / "x.npy", cache=cache) as a:
         assert torch.equal(a[::7], x[::7])
+
+
+def test_an_array_is_not_sent_to_another_process(tmp_path: Path) -> None:
+    table(tmp_path / "x.npy")
+    a = hl.StorageArray.open(tmp_path / "x.npy")
+    for send in (pickle.dumps, copy.deepcopy):
+        with pytest.raises(ConfigError, match="belongs to one process; open the file in the other"):
+            send(a)
 
 
 def test_a_forked_process_opens_its_own(tmp_path: Path) -> None:

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import os
+import tempfile
 import warnings
 from collections.abc import Sequence
 from contextlib import nullcontext
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Literal, NoReturn, Self
 
 import torch
 
 from .. import _core
-from ..memory import faults
-from ..memory.rows import Index, RowTable, numbers
+from ..memory import TierCount, faults
+from ..memory.count import COUNTS, TIERS
+from ..memory.rows import Index, as_words, numbers
+from ..memory.stored import StoredTable
+from ..memory.tiered import Devices
+from ..memory.tiered_storage import TieredStorage, make
 from ..runtime import arguments
 from ..runtime.errors import ConfigError, HinterlandError, StorageError
+from ..runtime.files import refused
 from ..runtime.launch import call_host
-from ..runtime.params import Params
 from ..runtime.shown import table_of
 from .cache import StorageCache, StorageStats
 from .layout import Layout, create, is_bare, locate
@@ -26,7 +31,7 @@ MODES = ("r", "r+")
 _STAGING = 32 << 20  # bytes of pinned memory that rows for a GPU pass through at a time: chosen, not measured
 
 
-class StorageArray(RowTable):
+class StorageArray(StoredTable):
     """A tensor in a file, row-major, with at least one dimension. Rows come from the disk as they are asked for.
 
     ``a[index]`` copies rows to a new tensor on the device of ``index``; ``a[index] = rows`` writes them, and ``flush()`` has
@@ -103,8 +108,7 @@ class StorageArray(RowTable):
             StorageError: a file is there already, or it cannot be made.
             ConfigError, OutOfMemory: as for ``open``.
         """
-        sizes = (shape,) if isinstance(shape, int) else tuple(shape)
-        return cls(create(path, sizes, dtype), "r+", _cache(cache, host_budget))
+        return cls(create(path, shape, dtype), "r+", _cache(cache, host_budget))
 
     @property
     def path(self) -> str:
@@ -122,9 +126,9 @@ class StorageArray(RowTable):
         return self._closed
 
     @property
-    def placement(self) -> str:
-        """``"storage"``."""
-        return "storage"
+    def line_bytes(self) -> int:
+        """Bytes of a page, the least that is read."""
+        return self.cache.line_bytes
 
     @property
     def position(self) -> int:
@@ -198,14 +202,21 @@ class StorageArray(RowTable):
         rows = self._row_numbers(index).cpu()
         shape = index.shape + self._row_shape
         out = self._room(out, shape, index.device)
-        if out.is_cpu:
-            self._table.gather(rows.data_ptr(), rows.numel(), out.data_ptr())
-            return out
-        with nullcontext() if stream is None else torch.cuda.stream(stream):
-            self._to_gpu(rows, out.view(rows.numel(), *self._row_shape))
+        with nullcontext() if stream is None or out.is_cpu else torch.cuda.stream(stream):
+            self.fetch(rows, out.view(rows.numel(), *self._row_shape))
         return out
 
-    def _to_gpu(self, rows: torch.Tensor, out: torch.Tensor) -> None:
+    def fetch(self, rows: torch.Tensor, out: torch.Tensor, places: torch.Tensor | None = None) -> None:
+        """Copies row ``rows[i]`` to ``out[places[i]]``, or to ``out[i]``. Nothing is checked; see StoredTable."""
+        self._require_open()
+        rows = rows.cpu()
+        if out.is_cuda:
+            self._to_gpu(rows, out, places)
+            return
+        at = 0 if places is None else places.data_ptr()
+        self._table.gather(rows.data_ptr(), rows.numel(), out.data_ptr(), at)
+
+    def _to_gpu(self, rows: torch.Tensor, out: torch.Tensor, places: torch.Tensor | None) -> None:
         """Through two pieces of pinned memory by turns: one is filled while the other is copied."""
         step = max(1, _STAGING // max(self._row_bytes, 1))
         staging: list[torch.Tensor] = []
@@ -220,8 +231,12 @@ class StorageArray(RowTable):
                 copied[turn % 2].synchronize()
             held = staging[turn % 2][: part.numel()]
             self._table.gather(part.data_ptr(), part.numel(), held.data_ptr())
-            out[begin : begin + step].copy_(held, non_blocking=True)
-            copied[turn % 2].record()
+            if places is None:
+                out[begin : begin + step].copy_(held, non_blocking=True)
+            else:
+                there = as_words(out)
+                there.index_copy_(0, places[begin : begin + step], as_words(held).to(out.device, non_blocking=True))
+            copied[turn % 2].record(torch.cuda.current_stream(out.device))
 
     def _captured(self, index: torch.Tensor, out: torch.Tensor | None) -> torch.Tensor:
         """A gather in the graph that is being captured: numbers to pinned memory, a host node, and rows to the GPU."""
@@ -273,8 +288,7 @@ class StorageArray(RowTable):
             StorageError: a page cannot be read, or written to make room.
         """
         self._require_open()
-        if self._mode == "r":
-            raise ConfigError(f"{self.path} is open for reading; open it with mode='r+' to write")
+        self.require_writable()
         index = self._index(index)
         where = self._row_numbers(index).cpu()
         rows = arguments.dense("rows", rows).resolve_conj().resolve_neg()
@@ -292,9 +306,12 @@ class StorageArray(RowTable):
             index = numbers(index)
         if not isinstance(index, torch.Tensor):
             raise ConfigError(f"a table is indexed by rows: a tensor, a list, an int or a slice, not {arguments.shown(index)}")
+        index = self._index(index)
+        if isinstance(rows, torch.Tensor):
+            arguments.dense("rows", rows)
         try:
             given = torch.as_tensor(rows, dtype=self._dtype).expand(index.shape + self._row_shape)
-        except (RuntimeError, TypeError, ValueError) as error:
+        except (RuntimeError, TypeError, ValueError, OverflowError) as error:
             shape = tuple(index.shape + self._row_shape)
             raise ConfigError(f"rows of shape {shape} and {self._dtype} are written here: {error}") from None
         self.scatter_(index, given)
@@ -308,6 +325,64 @@ class StorageArray(RowTable):
         self._require_open()
         rows = self._row_numbers(index).cpu()
         self._table.read_ahead(rows.data_ptr(), rows.numel())
+
+    def count(self, index: Index) -> TierCount:
+        """What a gather asks of the file: rows (``hits``), and the pages that they lie in, each once (``requests``), whether
+        those are in the cache or not; ``bytes`` are of whole pages.
+
+        Raises:
+            IndexOutOfRange, ConfigError: as ``gather``.
+        """
+        self._require_open()
+        rows = self._row_numbers(index).cpu()
+        pages = self._table.count_pages(rows.data_ptr(), rows.numel())
+        asked = {"bytes": pages * self.line_bytes, "requests": pages, "hits": rows.numel()}
+        return TierCount({**{tier: dict.fromkeys(COUNTS, 0) for tier in TIERS}, "storage": asked}, self._row_bytes)
+
+    def tiered(
+        self,
+        local: int | str | None = None,
+        peers: int | str | None = None,
+        host: int | str | None = None,
+        scores: torch.Tensor | None = None,
+        order: torch.Tensor | None = None,
+        devices: Devices | None = None,
+    ) -> TieredStorage:
+        """This table with its hottest rows in GPU memory and the next in host memory, under the same numbers; the rest is read
+        from the file as it is asked for.
+
+        Args:
+            host: bytes of host memory for rows behind those of GPUs, beside the array's cache. What finds them is not part of
+                it: 4 bytes for each row of the table and 5 for each row in memory (8 and 9 from 2**31 rows on), or 1 byte for
+                each row in memory where the hottest rows are the first.
+            local, peers, scores, order, devices: as of ``UnifiedTensor.tiered``.
+
+        Raises:
+            ConfigError: sizes, scores, an order or devices that cannot be used.
+            OutOfMemory: a GPU, or the host, has less free than the tiers take.
+            StorageError: a page cannot be read.
+        """
+        self._require_open()
+        return make(self, (local, peers, host), scores, order, devices)
+
+    def beside(self, dtype: torch.dtype, purpose: str) -> StorageArray:
+        """A table of zeros of the same shape, through the same cache, in a file without a name in the same folder: it goes with
+        the table.
+
+        Args:
+            purpose: what error messages call the file.
+
+        Raises:
+            StorageError: the file cannot be made.
+        """
+        folder, name = os.path.split(self.path)
+        try:
+            with tempfile.TemporaryDirectory(dir=folder or os.curdir, prefix=f".{name}.") as hidden:
+                return StorageArray.create(os.path.join(hidden, purpose), tuple(self.shape), dtype, cache=self.cache)
+        except StorageError:
+            raise
+        except OSError as error:
+            raise refused(folder, "write", error) from error
 
     def flush(self) -> None:
         """Everything that was written before is in the file, on the disk, when this returns.
@@ -349,17 +424,11 @@ class StorageArray(RowTable):
         except HinterlandError as error:  # nobody is there to catch it
             warnings.warn(f"{self.path}: what was written last is lost: {error}", ResourceWarning, stacklevel=2)
 
+    def __reduce__(self) -> NoReturn:
+        raise ConfigError(f"an array over {self.path} belongs to one process; open the file in the other")
+
     def _facts(self) -> dict[str, Any]:
         return table_of(self.shape, self.dtype, path=self.path, mode=self.mode, cache=self.cache)
-
-    def _source(self, index: torch.Tensor) -> int | Params:
-        raise ConfigError(f"{self.path}: kernels do not read rows of this table; gather them first")
-
-    def _sorts(self, rows: int) -> bool:
-        return False  # for a GPU: rows come from the file in its order anyway
-
-    def _require_apart(self, tensor: torch.Tensor, name: str) -> None:
-        """No tensor lies in a file."""
 
     def _room(self, out: torch.Tensor | None, shape: torch.Size, device: torch.device) -> torch.Tensor:
         if out is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Any, Literal
 
 import torch
@@ -39,6 +39,21 @@ class StorageStats(Shown):
     misses: int
     cpu_seconds: float
 
+    def since(self, before: StorageStats) -> StorageStats:
+        """What was moved since ``before`` was said."""
+        return StorageStats(*(now - was for now, was in zip(astuple(self), astuple(before), strict=True)))
+
+    def report(self) -> dict[str, float]:
+        """What was read, in the words of a traversal's ``stats["storage"]``."""
+        return {
+            "bytes": self.bytes_read,
+            "requests": self.reads,
+            "hits": self.hits,
+            "misses": self.misses,
+            "cpu_seconds": self.cpu_seconds,
+            "cpu_us_per_request": self.cpu_us_per_request,
+        }
+
     @property
     def cpu_us_per_request(self) -> float:
         """Microseconds of processor time for each transfer; 0 without any."""
@@ -68,7 +83,7 @@ class StorageCache(Shown):
         line_bytes: int = 4096,
         engine: Literal["auto", "io_uring", "threads"] = "auto",
     ) -> None:
-        if line_bytes not in _LINES:
+        if not isinstance(line_bytes, int) or line_bytes not in _LINES:
             raise ConfigError(f"line_bytes={arguments.shown(line_bytes)} is no power of two from 512 to 65536")
         arguments.one_of("engine", engine, ENGINES)
         threads = torch.get_num_threads() + 1  # and one that reads ahead
