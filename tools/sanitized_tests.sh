@@ -51,6 +51,9 @@ if [ "$sanitizers" = thread ]; then
   look nothing serving "${served[@]}" native/storage/controller.cpp tests/storage/serving.cpp
   look nothing file_serving "${served[@]}" native/storage/{controller,file_namespace,file_backend,transfers,uring,pread_pool}.cpp \
     tests/storage/file_serving.cpp
+  look nothing spread "${served[@]}" native/storage/{controller,spread_namespace}.cpp tests/storage/spread.cpp
+  look nothing copies -DWRITES=false -I include -I native -fopenmp -pthread native/storage/{store,volume,host_pages,file}.cpp \
+    tests/storage/copies.cpp
   running=()
   for program in $(grep -rl --include='*_lanes.cpp' 'int main()' tests); do
     [ ${#running[@]} -lt 2 ] || { wait "${running[0]}"; running=("${running[@]:1}"); }

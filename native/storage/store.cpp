@@ -1,8 +1,5 @@
 #include "storage/store.hpp"
 
-#include <linux/fs.h>
-#include <sys/file.h>
-#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -11,10 +8,10 @@
 #include <bit>
 #include <cerrno>
 #include <cstring>
+#include <iterator>
 
 #include "core/errors.hpp"
-#include "core/parallel.hpp"
-#include "storage/file.hpp"
+#include "storage/volume.hpp"
 
 namespace hinterland::native {
 
@@ -22,22 +19,11 @@ using storage::Line, storage::Page, storage::Try;
 
 namespace {
 
-constexpr uint32_t kFileShrank = 1 << 16;  // beside the system's error numbers
 constexpr uint32_t kMostRepeats = 100;
 constexpr auto kLongestWait = std::chrono::seconds(60);  // for one page: a disk that answers takes milliseconds
 constexpr int64_t kManyTransfers = 1 << 14;              // from which on it is worth touching all frames: chosen, not measured
 constexpr auto kNap = std::chrono::milliseconds(1);
 constexpr int64_t kLargePage = 2 << 20;
-
-int64_t size_of(int fd, const std::string& path) {
-  struct stat info{};
-  if (::fstat(fd, &info) != 0) throw_errno("cannot read the size of " + path, errno);
-  if (S_ISREG(info.st_mode)) return info.st_size;
-  uint64_t bytes = 0;
-  if (!S_ISBLK(info.st_mode) || ::ioctl(fd, BLKGETSIZE64, &bytes) != 0)
-    throw StorageError("cannot use " + path + " as storage: it is neither a regular file nor a block device");
-  return static_cast<int64_t>(bytes);
-}
 
 bool asks_again(int32_t result) { return result == -EAGAIN || result == -EINTR || result == -ECANCELED; }
 
@@ -96,93 +82,87 @@ void Store::require_same_process() const {
     throw StorageError("this array was opened before the process was forked; open it anew in the new process");
 }
 
-Store::File::File(const std::filesystem::path& file, bool writable)
-    : path(file.native()),
-      buffered(path, writable ? O_RDWR : O_RDONLY),
-      direct(path, (writable ? O_RDWR : O_RDONLY) | O_DIRECT),
-      takes_direct(direct.open()),
-      writable(writable) {}
+StoredFile& Store::Move::file() const { return *volume->files[member]; }
 
-int64_t Store::open(const std::filesystem::path& path, bool writable) {
-  auto file = std::make_unique<File>(path, writable);
-  if (!file->buffered.open()) throw_errno("cannot open " + file->path, errno);
-  file->bytes = size_of(file->buffered.get(), file->path);
-  struct stat info{};
-  ::fstat(file->buffered.get(), &info);
-  file->device = info.st_dev;
-  file->inode = S_ISBLK(info.st_mode) ? info.st_rdev : info.st_ino;
-  const std::unique_lock held(files_mutex_);
-  for (auto& other : files_)  // in one store a page is there once
-    if (other->device == file->device && other->inode == file->inode && (other->writable || !writable)) {
+int64_t Store::open(const std::vector<std::filesystem::path>& paths, bool writable, uint64_t stripe, uint64_t base) {
+  auto volume = std::make_unique<Volume>(paths, writable, stripe, base);
+  if (stripe % static_cast<uint64_t>(line_bytes()) != 0)
+    throw StorageError("stripes of " + std::to_string(stripe) + " bytes are no whole pages of " + std::to_string(line_bytes()) +
+                       "; open " + volume->files[0]->path + " with a cache of smaller pages");
+  const std::unique_lock held(volumes_mutex_);
+  for (auto& other : volumes_)  // in one store a page is there once
+    if (other->is_like(*volume) && (other->writable || !writable)) {
       ++other->users;
       return static_cast<int64_t>(other->first << line_shift_);
     }
-  // Kept by the open file, and so let go however the process ends.
-  if (writable && ::flock(file->buffered.get(), LOCK_EX | LOCK_NB) != 0)
-    throw StorageError("cannot write " + file->path + ": it is open for writing already; a file has one writer at a time");
-  ::posix_fadvise(file->buffered.get(), 0, 0, POSIX_FADV_RANDOM);
-  file->first = next_page_;
-  file->end = file->first + static_cast<Page>((file->bytes + line_bytes() - 1) >> line_shift_);
-  if (file->end >= Line::kMostPages)
-    throw StorageError("the cache has no page numbers left for " + file->path + "; make a new one");
-  next_page_ = file->end + 1;
-  files_.push_back(std::move(file));
-  return static_cast<int64_t>(files_.back()->first << line_shift_);
+  if (writable) volume->become_writer();
+  volume->first = next_page_;
+  volume->end = volume->first + static_cast<Page>((volume->bytes() + line_bytes() - 1) >> line_shift_);
+  if (volume->end >= Line::kMostPages)
+    throw StorageError("the cache has no page numbers left for " + volume->files[0]->path + "; make a new one");
+  next_page_ = volume->end + 1;
+  volumes_.push_back(std::move(volume));
+  return static_cast<int64_t>(volumes_.back()->first << line_shift_);
 }
 
-// The caller has files_mutex_.
-Store::File* Store::file_of(Page page) const {
-  const auto after = std::upper_bound(files_.begin(), files_.end(), page, [](Page p, const auto& f) { return p < f->first; });
-  return after == files_.begin() || page >= (*(after - 1))->end ? nullptr : (after - 1)->get();
+// The caller has volumes_mutex_.
+Volume* Store::volume_of(Page page) const {
+  const auto after =
+      std::upper_bound(volumes_.begin(), volumes_.end(), page, [](Page p, const auto& v) { return p < v->first; });
+  return after == volumes_.begin() || page >= (*(after - 1))->end ? nullptr : (after - 1)->get();
+}
+
+// That is open there, also if it has no page.
+Volume& Store::opened_at(int64_t position) const {
+  const std::shared_lock held(volumes_mutex_);
+  return **std::ranges::find(volumes_, static_cast<Page>(position) >> line_shift_, [](const auto& v) { return v->first; });
 }
 
 bool Store::is_open(Page page) const {
-  const std::shared_lock held(files_mutex_);
-  const File* const file = file_of(page);
-  return file != nullptr && file->users != 0;
+  const std::shared_lock held(volumes_mutex_);
+  const Volume* const volume = volume_of(page);
+  return volume != nullptr && volume->users != 0;
 }
 
-// The file of a page, which counts a transfer of its own from now on; null if it is closed, or about to be.
-Store::File* Store::begin_use(Page page) {
-  const std::shared_lock held(files_mutex_);
-  File* const file = file_of(page);
-  if (file == nullptr || file->users == 0) return nullptr;
-  file->in_flight.fetch_add(1, std::memory_order_relaxed);
-  return file;
+// The volume of a page, which counts a transfer of its own from now on; null if it is closed, or about to be.
+Volume* Store::begin_use(Page page) {
+  const std::shared_lock held(volumes_mutex_);
+  Volume* const volume = volume_of(page);
+  if (volume == nullptr || volume->users == 0) return nullptr;
+  volume->in_flight.fetch_add(1, std::memory_order_relaxed);
+  return volume;
 }
 
 void Store::close(int64_t position) {
-  const auto is_it = [&](const auto& file) { return file->first == static_cast<Page>(position) >> line_shift_; };
-  std::unique_lock held(files_mutex_);
-  const auto found = std::ranges::find_if(files_, is_it);
-  if (found == files_.end() || --(*found)->users != 0) return;
-  File& file = **found;
+  const auto is_it = [&](const auto& volume) { return volume->first == static_cast<Page>(position) >> line_shift_; };
+  std::unique_lock held(volumes_mutex_);
+  const auto found = std::ranges::find_if(volumes_, is_it);
+  if (found == volumes_.end() || --(*found)->users != 0) return;
+  Volume& volume = **found;
   held.unlock();
-  for (uint32_t round = 0; file.in_flight.load(std::memory_order_acquire) != 0; ++round) progress(round);
+  for (uint32_t round = 0; volume.in_flight.load(std::memory_order_acquire) != 0; ++round) progress(round);
   for (uint64_t& word : words_)  // or what could not be written would keep its slot for ever
-    for (Line seen{atomic_load(word)}; seen.page() >= file.first && seen.page() < file.end; seen = Line{atomic_load(word)})
+    for (Line seen{atomic_load(word)}; seen.page() >= volume.first && seen.page() < volume.end; seen = Line{atomic_load(word)})
       if (!seen.is(Line::kValid | Line::kFailed) || drop(word, seen)) break;
   held.lock();
-  std::erase_if(files_, is_it);
+  std::erase_if(volumes_, is_it);
 }
 
-int Store::descriptor(int64_t position) const {
-  const std::shared_lock held(files_mutex_);
-  const File* const file = file_of(static_cast<Page>(position) >> line_shift_);
-  return file == nullptr ? -1 : file->buffered.get();
+std::vector<int> Store::descriptors(int64_t position) const {
+  std::vector<int> found;
+  for (const auto& file : opened_at(position).files) found.push_back(file->buffered.get());
+  return found;
 }
 
 void Store::read(int64_t position, int64_t offset, void* to, int64_t bytes) {
-  constexpr int kThreads = 64;  // as many requests a disk's sequential rate takes (docs/notes/load-on-h200.md)
-  if (bytes == 0) return;
-  const File* file;
-  {
-    const std::shared_lock held(files_mutex_);
-    file = file_of(static_cast<Page>(position) >> line_shift_);
-  }
-  if (size_of(file->buffered.get(), file->path) < offset + bytes)
-    throw StorageError(file->path + " is shorter than when it was opened; restore it");
-  read_file(file->buffered, file->direct, file->path, offset, to, bytes, kThreads, {});
+  opened_at(position).read(offset, static_cast<char*>(to), bytes);
+}
+
+std::vector<std::string> Store::take_failures() {
+  const std::shared_lock held(volumes_mutex_);
+  std::vector<std::string> all;
+  for (const auto& volume : volumes_) std::ranges::move(volume->take_failures(), std::back_inserter(all));
+  return all;
 }
 
 storage::Found Store::try_hold(Page page) {
@@ -201,34 +181,44 @@ storage::Found Store::try_fill(Page page) {
 }
 
 int64_t Store::bytes_in(Page page) const {
-  const std::shared_lock held(files_mutex_);
-  const File* const file = file_of(page);
-  return file == nullptr ? 0 : std::min(line_bytes(), file->bytes - (static_cast<int64_t>(page - file->first) << line_shift_));
+  const std::shared_lock held(volumes_mutex_);
+  const Volume* const volume = volume_of(page);
+  if (volume == nullptr) return 0;
+  return std::min(line_bytes(), volume->bytes() - (static_cast<int64_t>(page - volume->first) << line_shift_));
 }
 
 bool Store::begin(Page page, int64_t slot, bool writes) {
-  File* const file = begin_use(page);
-  if (file == nullptr) return false;
+  Volume* const volume = begin_use(page);
+  if (volume == nullptr) return false;
   Ring& ring = own_ring();
   if (!ring.try_take()) {
-    file->in_flight.fetch_sub(1, std::memory_order_release);
+    volume->in_flight.fetch_sub(1, std::memory_order_release);
     return false;
   }
-  const int64_t offset = static_cast<int64_t>(page - file->first) << line_shift_;
-  moves_[slot] = {file, offset, static_cast<uint32_t>(std::min(line_bytes(), file->bytes - offset)), 0};
-  const bool begun = ring.transfers->try_begin(transfer_of(slot, writes));
-  if (begun && ++ring.begun == kManyTransfers)
-    ring.transfers->keep({lines_.frames, static_cast<size_t>(num_slots() * line_bytes())});
-  if (!begun) {
-    file->in_flight.fetch_sub(1, std::memory_order_release);
-  } else {
+  const int64_t at = static_cast<int64_t>(page - volume->first) << line_shift_;
+  const Spread::Place place = volume->spread.place(static_cast<uint64_t>(at));
+  const uint64_t member = volume->has_copies() && !writes ? volume->choose_copy(0, page) : place.member;
+  const auto bytes = static_cast<uint32_t>(std::min(line_bytes(), volume->bytes() - at));
+  moves_[slot] = {volume, static_cast<int64_t>(volume->base + place.offset), 0, bytes, 0, static_cast<uint32_t>(member), 0};
+  const bool begun = begin_transfer(ring, slot, writes);
+  if (begun)
     in_flight_.fetch_add(1, std::memory_order_relaxed);
-    (writes ? writes_ : reads_).fetch_add(1, std::memory_order_relaxed);
-    (writes ? bytes_written_ : bytes_read_).fetch_add(moves_[slot].bytes, std::memory_order_relaxed);
-    if (writes) file->wrote.store(true, std::memory_order_relaxed);
-  }
+  else
+    volume->in_flight.fetch_sub(1, std::memory_order_release);
   ring.give_back();
   return begun;
+}
+
+// The ring is taken.
+bool Store::begin_transfer(Ring& ring, int64_t slot, bool writes) {
+  if (!ring.transfers->try_begin(transfer_of(slot, writes))) return false;
+  if (++ring.begun == kManyTransfers) ring.transfers->keep({lines_.frames, static_cast<size_t>(num_slots() * line_bytes())});
+  const Move& move = moves_[slot];
+  move.file().in_flight.fetch_add(1, std::memory_order_relaxed);
+  (writes ? writes_ : reads_).fetch_add(1, std::memory_order_relaxed);
+  (writes ? bytes_written_ : bytes_read_).fetch_add(move.bytes, std::memory_order_relaxed);
+  if (writes) move.file().wrote.store(true, std::memory_order_relaxed);
+  return true;
 }
 
 Transfer Store::transfer_of(int64_t slot, bool writes) const {
@@ -236,10 +226,11 @@ Transfer Store::transfer_of(int64_t slot, bool writes) const {
   // Direct I/O moves whole blocks: a read goes past the end of the file, but a write would make the file longer. So the last page
   // of a file that ends within it is written by way of the system's cache, and with it what the system may keep in one piece:
   // a direct write that meets a piece of its cache just written to is an error to it (kernel: dio_warn_stale_pagecache).
-  const int64_t end = move.file->bytes;
+  const StoredFile& file = move.file();
+  const int64_t end = file.bytes;
   const bool meets_end = end % line_bytes() != 0 && move.offset / kLargePage == end / kLargePage;
-  const bool direct = move.file->takes_direct.load(std::memory_order_relaxed) && (!writes || !meets_end);
-  return {.fd = (direct ? move.file->direct : move.file->buffered).get(),
+  const bool direct = file.takes_direct.load(std::memory_order_relaxed) && (!writes || !meets_end);
+  return {.fd = (direct ? file.direct : file.buffered).get(),
           .writes = writes,
           .memory = frame(slot),
           .bytes = writes ? move.bytes : static_cast<uint32_t>(line_bytes()),
@@ -255,15 +246,40 @@ size_t Store::end_some(Ring& ring) {
     const int64_t slot = static_cast<int64_t>(ended[i].user & ~kWrites);
     const bool writes = (ended[i].user & kWrites) != 0;
     Move& move = moves_[slot];
-    const uint32_t status = status_of(move, writes, ended[i].result);
+    uint32_t status = status_of(move, writes, ended[i].result);
     if (status == EAGAIN && ring.transfers->try_begin(transfer_of(slot, writes))) continue;
+    move.file().in_flight.fetch_sub(1, std::memory_order_relaxed);
+    if (status != 0) status |= move.member << kMemberShift;
+    if (is_another_copy_due(move, writes, status)) {
+      if (begin_transfer(ring, slot, writes)) continue;
+      status = ENOMEM | move.member << kMemberShift;
+    }
+    if (move.status != 0) status = move.status;
     if (!writes && status == 0) std::memset(frame(slot) + move.bytes, 0, static_cast<size_t>(line_bytes()) - move.bytes);
-    File* const file = move.file;  // the slot may be another page's as soon as its transfer has ended
+    Volume* const volume = move.volume;  // the slot may be another page's as soon as its transfer has ended
     lines_.end(slot, writes, status);
-    file->in_flight.fetch_sub(1, std::memory_order_release);
+    volume->in_flight.fetch_sub(1, std::memory_order_release);
     in_flight_.fetch_sub(1, std::memory_order_relaxed);
   }
   return count;
+}
+
+// Whether the page goes to another copy now, or comes from one: a write goes to each, a read to those that are left if it failed.
+bool Store::is_another_copy_due(Move& move, bool writes, uint32_t status) {
+  if (!move.volume->has_copies() || (!writes && status == 0)) return false;
+  const uint32_t member = move.member;
+  move.asked |= uint64_t{1} << member;
+  if (writes && move.status == 0) move.status = status;
+  const uint64_t next = writes ? (member + 1 < move.volume->files.size() ? member + 1 : Volume::kNobody)
+                               : move.volume->choose_copy(move.asked, 0);
+  if (next == Volume::kNobody) return false;
+  if (!writes) {
+    failed_reads_.fetch_add(1, std::memory_order_relaxed);
+    move.volume->count_failure(member, move.volume->sentence(member, move.offset, false, status & kErrorBits));
+  }
+  move.member = static_cast<uint32_t>(next);
+  move.repeats = 0;
+  return true;
 }
 
 // What a transfer's end says: 0, an error, or EAGAIN for another try, by which something may be better.
@@ -271,11 +287,11 @@ uint32_t Store::status_of(Move& move, bool writes, int32_t result) {
   if (result >= static_cast<int32_t>(move.bytes)) return 0;
   if (move.repeats++ >= kMostRepeats) return result < 0 ? static_cast<uint32_t>(-result) : EIO;
   if (asks_again(result)) return EAGAIN;
-  if (result == -EINVAL && move.file->takes_direct.exchange(false)) return EAGAIN;  // its blocks are larger than lines are
-  if (result == -EINVAL && move.repeats == 1) return EAGAIN;                        // begun before the line above
+  if (result == -EINVAL && move.file().takes_direct.exchange(false)) return EAGAIN;  // its blocks are larger than lines are
+  if (result == -EINVAL && move.repeats == 1) return EAGAIN;                         // begun before the line above
   if (result < 0) return static_cast<uint32_t>(-result);
   struct stat info{};
-  if (!writes && ::fstat(move.file->buffered.get(), &info) == 0 && S_ISREG(info.st_mode) &&
+  if (!writes && ::fstat(move.file().buffered.get(), &info) == 0 && S_ISREG(info.st_mode) &&
       info.st_size < move.offset + int64_t{move.bytes})
     return kFileShrank;
   return EAGAIN;  // only a part was moved; a disk that is full says so when it is asked for the rest
@@ -343,14 +359,11 @@ void Store::require_answer(std::chrono::steady_clock::time_point since) {
 }
 
 std::string Store::sentence(Page page, bool writes, uint32_t status) const {
-  const std::shared_lock held(files_mutex_);
-  const File* const file = file_of(page);
-  const std::string path = file == nullptr ? "a file that was closed" : file->path;
-  const int64_t offset = file == nullptr ? 0 : static_cast<int64_t>(page - file->first) << line_shift_;
-  const std::string where = path + " at offset " + std::to_string(offset);
-  if (status == kFileShrank) return "cannot read " + where + ": the file is shorter than when it was opened; restore it";
-  const std::string what = (writes ? "cannot write " : "cannot read ") + where + ": " + std::strerror(static_cast<int>(status));
-  return status == ENOSPC ? what + "; make room, and call flush() again: what could not be written is still held" : what;
+  const std::shared_lock held(volumes_mutex_);
+  const Volume* const volume = volume_of(page);
+  if (volume == nullptr) return std::string(writes ? "cannot write" : "cannot read") + " a file that was closed";
+  const Spread::Place place = volume->spread.place((page - volume->first) << line_shift_);
+  return volume->sentence(status >> kMemberShift, volume->base + place.offset, writes, status & kErrorBits);
 }
 
 void Store::flush() {
@@ -378,13 +391,14 @@ void Store::flush() {
     require_answer(since);
     progress(round);
   }
-  const std::shared_lock held(files_mutex_);
-  for (const auto& file : files_) {
-    if (file->wrote.exchange(false) && ::fdatasync(file->buffered.get()) != 0) file->lost = errno;
-    if (file->lost != 0 && error.empty())
-      error = "what was last written to " + file->path + " may be lost: " + std::strerror(file->lost) +
-              "; see the system's log (dmesg), open it anew, and write it again";
-  }
+  const std::shared_lock held(volumes_mutex_);
+  for (const auto& volume : volumes_)
+    for (const auto& file : volume->files) {
+      if (file->wrote.exchange(false) && ::fdatasync(file->buffered.get()) != 0) file->lost = errno;
+      if (file->lost != 0 && error.empty())
+        error = "what was last written to " + file->path + " may be lost: " + std::strerror(file->lost) +
+                "; see the system's log (dmesg), open it anew, and write it again";
+    }
   cpu_ns_ += thread_cpu_ns() - begun;
   if (!error.empty()) throw StorageError(error);
 }
@@ -433,7 +447,7 @@ void Store::serve_read_ahead(std::stop_token stops) {
 }
 
 StoreCounts Store::counts() const {
-  StoreCounts counts{reads_, writes_, bytes_read_, bytes_written_, hits_, misses_, cpu_ns_};
+  StoreCounts counts{reads_, writes_, bytes_read_, bytes_written_, hits_, misses_, cpu_ns_, failed_reads_};
   int64_t holds = 0, started = 0;
   for (const Ring& ring : rings_) {
     holds += ring.holds.load(std::memory_order_relaxed);

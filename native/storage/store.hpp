@@ -1,8 +1,12 @@
 // Pages of files in host memory: the software cache of include/hinterland/storage over transfers between files and its frames.
 // It is to the CPU what a queue pair with a controller behind it is to a GPU, without the detour.
 //
-// All files of a store are one space of bytes. A file begins at a page of its own, and its page i is the bytes from i *
-// line_bytes on, whatever lies there: a header, rows that begin in one page and end in the next.
+// All volumes of a store are one space of bytes. A volume, of one file or several, begins at a page of its own, and its page i is
+// the bytes from i * line_bytes on, whatever lies there: a header, rows that begin in one page and end in the next. A page lies
+// in one file whole, since stripes are whole pages.
+//
+// Where there are copies, a page is read from one, and from another if that fails. It is written to all, one after the other, and
+// has been written when the last has; other pages are on their way to the other copies meanwhile.
 //
 // Threads have transfers of their own, by turns where they are many. Whoever waits for a page holds none, and sees to it that
 // others' transfers end as well: a thread that began some may be at something else by now.
@@ -23,18 +27,21 @@
 #include <vector>
 
 #include "hinterland/storage/cache.hpp"
-#include "storage/descriptor.hpp"
 #include "storage/host_pages.hpp"
 #include "storage/transfers.hpp"
 
 namespace hinterland::native {
 
-// Of all files together, since the store was made.
+struct StoredFile;
+struct Volume;
+
+// Of all volumes together, since the store was made.
 struct StoreCounts {
   int64_t reads, writes;  // transfers
   int64_t bytes_read, bytes_written;
   int64_t hits, misses;  // pages that were there, and not, as they were asked for
   int64_t cpu_ns;        // of the threads that asked, in planned reads and writes and in flush; of sources' waits and requests
+  int64_t failed_reads;  // of one copy, so that another was asked
 };
 
 // A thread of this process, numbered as it first asks.
@@ -57,15 +64,18 @@ class Store {
   // StorageError in a forked process, which has none of the threads, and shares what the kernel knows of the parent's transfers.
   void require_same_process() const;
 
-  // Where the file's first byte lies in the store's space. StorageError where it cannot be opened, or another writes it.
-  int64_t open(const std::filesystem::path& path, bool writable);
+  // Where the first byte of a volume (volume.hpp) lies in the store's space. StorageError where a file cannot be opened, another
+  // writes it, or stripes are no whole pages.
+  int64_t open(const std::vector<std::filesystem::path>& paths, bool writable, uint64_t stripe, uint64_t base);
   // No more transfers of it, and it is closed: what was not flushed is lost. Nobody reads it any more.
   void close(int64_t position);
 
-  // The descriptor of the open file at `position`, to open it anew.
-  int descriptor(int64_t position) const;
-  // The bytes of the file at `position`, from `offset` on, as they are on the disk. StorageError where it has fewer.
+  // The descriptors of the open files of the volume at `position`, to open them anew.
+  std::vector<int> descriptors(int64_t position) const;
+  // The bytes of the volume at `position`, from `offset` on, as they are on the disk. StorageError where it has fewer.
   void read(int64_t position, int64_t offset, void* to, int64_t bytes);
+  // A sentence for each copy that has failed a read since it was opened, each once.
+  std::vector<std::string> take_failures();
 
   // Every write that was done before is in the files, on the disk. StorageError for the first page that cannot be written.
   void flush();
@@ -113,23 +123,6 @@ class Store {
   void count(int64_t hits, int64_t misses, int64_t cpu_ns);
 
  private:
-  struct File {
-    File(const std::filesystem::path& path, bool writable);
-
-    std::string path;
-    Descriptor buffered, direct;  // the second not open where the file system offers no direct I/O
-    std::atomic<bool> takes_direct;
-    bool writable;
-    uint64_t device, inode;
-    int64_t bytes;  // as it was opened
-    storage::Page first;
-    storage::Page end;
-    int users = 1;  // 0: no transfer of it begins any more
-    std::atomic<int64_t> in_flight{0};
-    std::atomic<bool> wrote{false};  // since it was last synchronised
-    std::atomic<int> lost{0};        // the error with which that failed: the system forgets what it could not write
-  };
-
   // Transfers that one thread at a time has.
   struct alignas(64) Ring {
     std::atomic<bool> is_taken{false};
@@ -142,12 +135,17 @@ class Store {
     void give_back() { is_taken.store(false, std::memory_order_release); }
   };
 
-  // What a slot's transfer is.
+  // What a slot's transfer is, or, where it goes to or comes from several copies, the one at hand.
   struct Move {
-    File* file;
-    int64_t offset;
-    uint32_t bytes;    // that the file has there
+    Volume* volume;
+    int64_t offset;    // in the file
+    uint64_t asked;    // a bit for each copy that was asked
+    uint32_t bytes;    // that the volume has there
     uint32_t repeats;  // of what the system asks to be asked again
+    uint32_t member;   // which file of the volume
+    uint32_t status;   // of the first copy that could not be written
+
+    StoredFile& file() const;
   };
 
   // A slot that flush() has written.
@@ -164,14 +162,20 @@ class Store {
   };
 
   static constexpr uint64_t kWrites = uint64_t{1} << 63;
+  // A status is an error, and above that which file of the volume had it.
+  static constexpr int kMemberShift = 20;
+  static constexpr uint32_t kErrorBits = (1u << kMemberShift) - 1;
 
   friend class HostPages;
 
   Ring& own_ring() { return rings_[static_cast<size_t>(thread_number()) % rings_.size()]; }
-  File* file_of(storage::Page page) const;
+  Volume* volume_of(storage::Page page) const;
+  Volume& opened_at(int64_t position) const;
   bool is_open(storage::Page page) const;
-  File* begin_use(storage::Page page);
+  Volume* begin_use(storage::Page page);
   bool begin(storage::Page page, int64_t slot, bool writes);
+  bool begin_transfer(Ring& ring, int64_t slot, bool writes);
+  bool is_another_copy_due(Move& move, bool writes, uint32_t status);
   Transfer transfer_of(int64_t slot, bool writes) const;
   size_t end_some(Ring& ring);
   static uint32_t status_of(Move& move, bool writes, int32_t result);
@@ -190,8 +194,8 @@ class Store {
   std::vector<Move> moves_;
   std::deque<Ring> rings_;
 
-  mutable std::shared_mutex files_mutex_;
-  std::vector<std::unique_ptr<File>> files_;  // by their first page
+  mutable std::shared_mutex volumes_mutex_;
+  std::vector<std::unique_ptr<Volume>> volumes_;  // by their first page
   storage::Page next_page_ = 0;
 
   std::mutex runs_mutex_;
@@ -201,7 +205,8 @@ class Store {
   const HostPages host_pages_{*this};
 
   std::atomic<int64_t> in_flight_{0};
-  std::atomic<int64_t> reads_{0}, writes_{0}, bytes_read_{0}, bytes_written_{0}, hits_{0}, misses_{0}, cpu_ns_{0};
+  std::atomic<int64_t> reads_{0}, writes_{0}, bytes_read_{0}, bytes_written_{0}, hits_{0}, misses_{0}, cpu_ns_{0},
+      failed_reads_{0};
 
   std::mutex ahead_mutex_;
   std::condition_variable_any has_ahead_;
