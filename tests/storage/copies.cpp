@@ -172,6 +172,14 @@ void check_short_transfers() {
   for (int64_t byte = 0; byte < kBytes; byte += 3 * kPage) all.write(byte, 'w');
   CHECK(all.flushed().empty() && all.store.counts().failed_reads == 0, "flushed");
   for (const auto& path : all.paths) CHECK(content_of(path) == all.content, "a copy");
+
+  // Each copy has as many tries as one file.
+  std::map<uint64_t, int> tries;
+  instead = [&](const Transfer& transfer) {
+    return Instead{transfer.writes && ++tries[all.copy_of(transfer)] <= 60 ? -EINTR : 0};
+  };
+  all.write(0, 'x');
+  CHECK(all.flushed().empty() && tries[0] == 61 && tries[1] == 61, "%d and %d tries", tries[0], tries[1]);
 }
 
 // A write goes to each copy; where one fails it has failed, and is done again, to all, by the next flush.

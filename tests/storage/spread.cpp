@@ -203,24 +203,44 @@ struct Stubborn : native::Namespace {
   struct Way : Backend {
     explicit Way(Stubborn& all) : all(all) {}
     bool try_begin(Request& request, uint64_t) override { return held.push(request), ++count, true; }
-    void submit() override {}
+    void submit() override { submitted = count; }
     size_t poll(uint64_t, std::span<Request*> to) override {
-      if (!all.ends || count == 0) return 0;
+      if (!all.ends || submitted == 0) return 0;
       to[0] = held.pop();
       to[0]->status = kSuccess;
-      return --count, 1;
+      return --count, --submitted, 1;
     }
     bool try_drop(Request&) override { return false; }
     size_t in_flight() const override { return count; }
     void wait(uint64_t, uint64_t) override {}
     Stubborn& all;
     native::RequestList held;
-    size_t count = 0;
+    size_t count = 0, submitted = 0;
   };
   uint64_t blocks() const override { return kBlocks; }
   std::unique_ptr<Backend> open(uint32_t, std::span<const Region>) override { return std::make_unique<Way>(*this); }
   bool ends = false;
 };
+
+// Whoever is asked in the place of another may be busy, and has to be told that this was all.
+void check_asking_others() {
+  Disk disk;
+  const auto stubborn = std::make_shared<Stubborn>();
+  stubborn->ends = true;
+  ByHand one(SpreadNamespace::of({disk.behind(Faults{.fatal = 1000}, 1), stubborn}, 0, 0));
+  for (int round = 0; round < 3; ++round)
+    run_all(one, 1, [&](uint64_t) { return Host::command(Opcode::kRead, 0, 1, one.memory.at(0)); });
+  for (uint64_t seed = 0; seed < 20; ++seed) {
+    ByHand busy(SpreadNamespace::of({disk.behind(Faults{.fatal = 500, .reorder = true}, seed),
+                                     disk.behind(Faults{.fatal = 500, .reorder = true}, seed + 100)},
+                                    0, 0),
+                64);
+    int failed = 0;
+    for (int round = 0; round < 100; ++round)
+      failed += busy.run(Host::command(Opcode::kRead, 0, 1, busy.memory.at(0))) == kSuccess ? 0 : 1;
+    CHECK(failed > 5 && failed < 60 && busy.serving.in_flight() == 0, "%d failed", failed);
+  }
+}
 
 void check_abort() {
   Disk slow, fast;
@@ -325,6 +345,7 @@ int main() {
   check_copies_and_rows();
   check_failing_copies();
   check_removed_copies();
+  check_asking_others();
   check_abort();
   check_many_parts();
   check_threads();
