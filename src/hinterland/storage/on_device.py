@@ -76,10 +76,12 @@ class Backing:
 
     def blocks(self, writable: bool, copies: list[tuple[Backing, Any]]) -> _core.Namespace:
         """For a controller. What has copies is added to ``copies``, with its blocks, which count reads that failed."""
+        blocks: _core.Namespace
         if self.parts:
-            blocks = _core.spread_blocks([part.blocks(writable, copies) for part in self.parts], self.stripe, self.base)
+            spread = _core.spread_blocks([part.blocks(writable, copies) for part in self.parts], self.stripe, self.base)
             if not self.stripe:
-                copies.append((self, blocks))
+                copies.append((self, spread))
+            blocks = spread
         elif self.path is not None:
             blocks = _core.file_blocks(os.fspath(self.path), writable, _FILE_DEPTH)
         else:
@@ -134,8 +136,9 @@ class Controller(Shown):
         self.threads, self.mode = threads, mode
         self._copies: list[tuple[Backing, Any]] = []
         each = [one.blocks(mode == "r+", self._copies) for one in self.backings]
-        self._blocks = each[0] if len(each) == 1 else _core.blocks_in_a_row(each)
-        self.begins: list[int] = [0] if len(each) == 1 else self._blocks.begins
+        row = _core.blocks_in_a_row(each)
+        self._blocks = each[0] if len(each) == 1 else row
+        self.begins: list[int] = row.begins
         self._queues: list[tuple[int, int, int, int]] = []
         self._regions: list[tuple[int, int]] = []
         self._memory: list[Buffer] = []  # that commands name
