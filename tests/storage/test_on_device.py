@@ -146,7 +146,7 @@ def test_arrays_of_several_files_in_one_store(device: torch.device, tmp_path: Pa
 
 
 @pytest.mark.parametrize("spread", ("striped", "replicated"))
-@pytest.mark.parametrize("line_bytes", (512, 4096))
+@pytest.mark.parametrize("line_bytes", (512, 4096, 65536))
 def test_arrays_that_several_files_hold(device: torch.device, tmp_path: Path, spread: str, line_bytes: int) -> None:
     x = numbers(150_001).view(-1, 1)
     paths = [tmp_path / f"{i}.safetensors" for i in range(3)]

@@ -310,6 +310,38 @@ def test_past_the_cache_a_copy_may_fail_as_well(tmp_path: Path) -> None:
 
 
 @pytest.fixture
+def disks(tmp_path: Path) -> Iterator[list[str]]:
+    """Two block devices, one larger than the other."""
+    found = []
+    for size in (3000, 4001):
+        path = tmp_path / f"{size}.disk"
+        path.touch()
+        os.truncate(path, size * 1024)
+        found += subprocess.run(["losetup", "-f", "--show", path], capture_output=True, text=True).stdout.split()
+    try:
+        if len(found) < 2:
+            pytest.skip("this user may not make block devices of files")
+        yield found
+    finally:
+        for disk in found:
+            subprocess.run(["losetup", "-d", disk], check=True)
+
+
+def test_block_devices(tmp_path: Path, disks: list[str]) -> None:
+    x = torch.arange(700_000, dtype=torch.int32).view(-1, 1000)
+    given = {"spread": "striped", "stripe": 4096, "dtype": torch.int32}
+    with hl.StorageArray.open(disks, "r+", shape=x.shape, **given) as a:
+        a[:] = x
+    with hl.StorageArray.open(disks, shape=(-1, 128), **given) as a:
+        assert len(a) == 3000 * 2 * 2 and torch.equal(a[:].view(-1)[: x.numel()], x.view(-1)), "as far as the smaller one goes"
+    parts = dealt(x.numpy().tobytes(), 2, 4096)
+    for disk, part in zip(disks, parts, strict=True):
+        assert Path(disk).read_bytes()[: len(part)] == part
+    with pytest.raises(ConfigError, match="is no copy of"):
+        hl.StorageArray.open(disks, spread="replicated", dtype=torch.int32, shape=(10,))
+
+
+@pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of a mebibyte."""
     place = tmp_path / "small"
