@@ -175,12 +175,17 @@ class Controller(Shown):
             if self._stores == 0 and self._native is not None:
                 self._native.stop()
 
-    def acquire(self) -> None:
-        """The threads are awake until as many :meth:`release`."""
+    def start(self) -> None:
+        """Begins to serve, if it has not: all stores have joined."""
         with self._starting:
             if self._native is None:
                 self._native = _core.Controller(self._queues, self._regions, self._blocks, self.threads)
                 self._native.start()
+
+    def acquire(self) -> None:
+        """The threads are awake until as many :meth:`release`."""
+        self.start()
+        assert self._native is not None
         self._native.acquire()
 
     def release(self) -> None:
@@ -284,6 +289,8 @@ class DeviceStore(Shown):
             timeout_ns=int(timeout * 1e9),
         )
         self._words = store.on(device)
+        if self.controller is not backing:
+            self.controller.start()
 
     def _channels(self, queues: list[dict[str, int]], depth: int, base: int, lines: int, lists: bool) -> torch.Tensor:
         """The words of all channels, in memory of the device."""
