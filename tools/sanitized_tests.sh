@@ -53,6 +53,9 @@ if [ "$sanitizers" = thread ]; then
     tests/storage/file_serving.cpp
   look nothing nvme_device -I include -I native -pthread tests/storage/nvme_device.cpp \
     native/storage/{nvme_device,nvme_channel,nvme_controller,nvme_transfers,vfio_device,request}.cpp
+  look nothing spread "${served[@]}" native/storage/{controller,spread_namespace}.cpp tests/storage/spread.cpp
+  look nothing copies -DWRITES=false -I include -I native -fopenmp -pthread native/storage/{store,volume,host_pages,file,routed_transfers}.cpp \
+    tests/storage/copies.cpp
   running=()
   for program in $(grep -rl --include='*_lanes.cpp' 'int main()' tests); do
     [ ${#running[@]} -lt 2 ] || { wait "${running[0]}"; running=("${running[@]:1}"); }

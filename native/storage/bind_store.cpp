@@ -12,13 +12,14 @@
 #include "storage/block_device.hpp"
 #include "storage/planned.hpp"
 #include "storage/raw.hpp"
+#include "storage/spread.hpp"
 #include "storage/store.hpp"
 
 namespace nb = nanobind;
 
 namespace hinterland::native {
 
-HINTERLAND_STRUCT(StoreCounts, reads, writes, bytes_read, bytes_written, hits, misses, cpu_ns);
+HINTERLAND_STRUCT(StoreCounts, reads, writes, bytes_read, bytes_written, hits, misses, cpu_ns, failed_reads);
 
 namespace {
 
@@ -100,14 +101,16 @@ void bind_pages(nb::module_& m) {
           nb::arg("bytes"), nb::arg("line_bytes"), nb::arg("threads"), nb::arg("depth"), nb::arg("engine"))
       .def(
           "open",
-          [](Store& self, const std::filesystem::path& path, bool writable) {
+          [](Store& self, const std::vector<std::filesystem::path>& paths, bool writable, uint64_t stripe, uint64_t base) {
             self.require_same_process();
             const GilReleased released;
-            return self.open(path, writable);
+            return self.open(paths, writable, stripe, base);
           },
-          nb::arg("path"), nb::arg("writable"))
+          nb::arg("paths"), nb::arg("writable"), nb::arg("stripe") = 0, nb::arg("base") = 0,
+          "What lies in each file from `base` on is dealt round by `stripe` bytes, or, with 0, is a copy.")
       .def("close", apart(&Store::close), nb::arg("position"))
-      .def("descriptor", &Store::descriptor, nb::arg("position"))
+      .def("descriptors", &Store::descriptors, nb::arg("position"))
+      .def("take_failures", &Store::take_failures, "Sentences on copies that have failed a read, each once.")
       .def(
           "read",
           [](Store& self, int64_t position, int64_t offset, uintptr_t to, int64_t bytes) {
@@ -188,6 +191,12 @@ void bind_store(nb::module_& m) {
   bind_pages(m);
   bind_devices(m);
   bind_tables(m);
+  m.def(
+      "striped_bytes",
+      [](const std::vector<uint64_t>& sizes, uint64_t stripe) { return Spread::striped(sizes, stripe).bytes(); },
+      nb::arg("sizes"), nb::arg("stripe"), "How many bytes, dealt round, files of these sizes hold without a gap.");
+  m.def("striped_share", Spread::share, nb::arg("files"), nb::arg("stripe"), nb::arg("bytes"), nb::arg("file"),
+        "How many of so many bytes, dealt round, one of the files holds.");
   m.def(
       "run_raw",
       [](const std::filesystem::path& path, uintptr_t offsets, int64_t count, int64_t bytes, int64_t write_every, int threads,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -10,6 +11,8 @@
 #include <memory>
 #include <string>
 #include <utility>
+
+#include "core/errors.hpp"
 
 namespace hinterland::native {
 
@@ -34,6 +37,15 @@ class Descriptor {
  private:
   int fd_ = -1;
 };
+
+[[noreturn]] inline void throw_has_writer(const std::string& path) {
+  throw StorageError("cannot write " + path + ": it is open for writing already; a file has one writer at a time");
+}
+
+// StorageError where another has it open for writing. Kept by the open file, and so let go however the process ends.
+inline void become_writer(const Descriptor& file, const std::string& path) {
+  if (::flock(file.get(), LOCK_EX | LOCK_NB) != 0) throw_has_writer(path);
+}
 
 struct Free {
   void operator()(char* p) const { std::free(p); }

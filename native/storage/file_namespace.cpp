@@ -58,6 +58,7 @@ SharedFile::SharedFile(const std::string& path, bool may_write, std::shared_ptr<
   cached = Descriptor(path, may_write ? O_RDWR : O_RDONLY);
   direct = Descriptor(path, (may_write ? O_RDWR : O_RDONLY) | O_DIRECT);
   if (!cached.open()) fail(path);
+  if (writable) become_writer(cached, path);
   const off_t end = ::lseek(cached.get(), 0, SEEK_END);  // of a block device as well
   if (end < 0) fail(path);
   bytes = static_cast<uint64_t>(end);

@@ -215,6 +215,22 @@ def test_a_file_that_shrinks_while_open(tmp_path: Path) -> None:
     assert torch.equal(a[:3000], x[:3000])
 
 
+def test_a_file_that_shrinks_is_not_written_to(tmp_path: Path) -> None:
+    """It would have a hole, which reads as zeros, and nobody would know."""
+    path = tmp_path / "x.npy"
+    x = table(path, rows=10_000)
+    a = hl.StorageArray.open(path, "r+")
+    a[-1] = 1.0
+    os.truncate(path, 500_000)
+    with pytest.raises(StorageError, match=r"cannot write .*x\.npy at offset .*shorter than when it was opened; restore it"):
+        a.flush()
+    assert path.stat().st_size == 500_000
+    np.save(tmp_path / "whole.npy", x)
+    path.write_bytes((tmp_path / "whole.npy").read_bytes())  # restored, in place
+    a.close()
+    assert bool((torch.from_numpy(np.load(path))[-1] == 1).all()) and torch.equal(torch.from_numpy(np.load(path))[:-1], x[:-1])
+
+
 def test_what_another_process_wrote_is_seen_on_pages_not_yet_read(tmp_path: Path) -> None:
     path = tmp_path / "x.npy"
     x = table(path, rows=10_000)
@@ -428,10 +444,11 @@ def test_a_forked_process_opens_its_own(tmp_path: Path) -> None:
 ROWS, WIDTH = 512, 64  # of int64: a row is a sector
 
 
-def _rewrite(path: str, out: int, seed: int) -> None:
+def _rewrite(paths: list[Path], out: int, seed: int) -> None:
     """Writes rows of a version, flushes and says so, version by version, until it is killed."""
+    raw = {"dtype": torch.int64, "shape": (ROWS, WIDTH), "spread": "replicated"}
     cache = hl.StorageCache(24 * (4096 + 64), engine=ENGINES[seed % 2])
-    with hl.StorageArray.open(path, "r+", dtype=torch.int64, shape=(ROWS, WIDTH), cache=cache) as a:
+    with hl.StorageArray.open(paths, "r+", cache=cache, **raw) as a:
         for version in range(1, 100_000):
             rows = _rows_of(seed, version)
             a[rows] = torch.full((len(rows), WIDTH), version)
@@ -443,16 +460,17 @@ def _rows_of(seed: int, version: int) -> torch.Tensor:
     return torch.randint(0, ROWS, (100,), generator=torch.Generator().manual_seed(seed << 20 | version))
 
 
-def killed_writers(path: Path, points: int) -> None:
-    """Kills a writer at so many random points: each sector holds what flush() had confirmed, or something newer."""
+def killed_writers(paths: list[Path], points: int) -> None:
+    """Kills a writer at so many random points: in each copy a sector holds what flush() had confirmed, or something newer."""
     delays = np.random.default_rng(1).exponential(0.06, points)
     for seed, delay in enumerate(delays):
-        path.write_bytes(bytes(ROWS * WIDTH * 8))
+        for path in paths:
+            path.write_bytes(bytes(ROWS * WIDTH * 8))
         ours, theirs = os.pipe()
         child = os.fork()
         if child == 0:
             try:
-                _rewrite(os.fspath(path), theirs, seed)
+                _rewrite(paths, theirs, seed)
             finally:
                 os._exit(1)
         os.close(theirs)
@@ -464,24 +482,29 @@ def killed_writers(path: Path, points: int) -> None:
             said += more
         os.close(ours)
         confirmed = int(said.split(b"\n")[-2])
-        held = torch.from_numpy(np.fromfile(path, dtype=np.int64)).view(ROWS, WIDTH)
-        assert bool((held == held[:, :1]).all()), "a torn sector"
         least = torch.zeros(ROWS, dtype=torch.int64)
         for version in range(1, confirmed + 1):
             least[_rows_of(seed, version)] = version
         newer = torch.zeros(ROWS, dtype=torch.int64)
         newer[_rows_of(seed, confirmed + 1)] = confirmed + 1
-        assert bool(((held[:, 0] == least) | (held[:, 0] == newer)).all()), f"seed {seed}, confirmed {confirmed}"
+        for path in paths:
+            held = torch.from_numpy(np.fromfile(path, dtype=np.int64)).view(ROWS, WIDTH)
+            assert bool((held == held[:, :1]).all()), "a torn sector"
+            found = (held[:, 0] == least) | (held[:, 0] == newer)
+            assert bool(found.all()), f"seed {seed}, confirmed {confirmed}, {path.name}"
 
 
-def test_a_killed_writer_loses_nothing_that_was_flushed(tmp_path: Path) -> None:
-    killed_writers(tmp_path / "x.bin", 20)
+@pytest.mark.parametrize("copies", (1, 3))
+def test_a_killed_writer_loses_nothing_that_was_flushed(tmp_path: Path, copies: int) -> None:
+    killed_writers([tmp_path / f"{i}.bin" for i in range(copies)], 20)
 
 
 @pytest.mark.slow
-def test_a_writer_killed_at_200_points(tmp_path: Path) -> None:
+@pytest.mark.parametrize("copies", (1, 3))
+def test_a_writer_killed_at_200_points(tmp_path: Path, copies: int) -> None:
     """More of them in tools/nightly.sh."""
-    killed_writers(tmp_path / "x.bin", int(os.environ.get("HINTERLAND_KILLED_WRITERS", "200")))
+    points = int(os.environ.get("HINTERLAND_KILLED_WRITERS", "200"))
+    killed_writers([tmp_path / f"{i}.bin" for i in range(copies)], points)
 
 
 @pytest.mark.gpu

@@ -25,7 +25,8 @@ from ..runtime.files import refused
 from ..runtime.launch import call_host
 from ..runtime.shown import table_of
 from .cache import StorageCache, StorageStats
-from .layout import Layout, create, is_bare, locate
+from .layout import Layout, Volume, is_bare
+from .volume import Paths, bare_devices, create, locate
 
 MODES = ("r", "r+")
 _STAGING = 32 << 20  # bytes of pinned memory that rows for a GPU pass through at a time: chosen, not measured
@@ -48,7 +49,8 @@ class StorageArray(StoredTable):
         self._row_bytes = layout.row_bytes
         self._tasks: list[tuple[_core.GatherTask, torch.Tensor, torch.Tensor]] = []
         self._closed = True
-        self._position = cache.native.open(layout.path, mode == "r+")
+        files = layout.volume
+        self._position = cache.native.open(list(files.paths), mode == "r+", files.stripe, files.base)
         self._closed = False
         rows, extents = 0, []
         for extent in layout.extents:
@@ -59,25 +61,32 @@ class StorageArray(StoredTable):
     @classmethod
     def open(
         cls,
-        path: str | os.PathLike[str],
+        path: Paths,
         mode: Literal["r", "r+"] = "r",
         *,
         name: str | None = None,
         dtype: torch.dtype | None = None,
         shape: Sequence[int] | None = None,
         offset: int = 0,
+        spread: Literal["striped", "replicated"] | None = None,
+        stripe: int | str | None = None,
         cache: StorageCache | None = None,
         host_budget: int | str = "256MiB",
     ) -> StorageArray:
         """The table of a file, where it lies: nothing is converted, and nothing read but what says where rows are.
 
         Args:
-            path: a ``.npy``, safetensors, Arrow, torch or ``.hl`` file, told apart by its content, or raw binary; or an NVMe
-                device that was handed to vfio-pci, by its PCI address: ``"nvme:0000:01:00.0"``, or ``"nvme:0000:01:00.0/2"``
-                for its second namespace.
+            path: a ``.npy``, safetensors, Arrow, torch or ``.hl`` file, told apart by its content, or raw binary; an NVMe
+                device that was handed to vfio-pci, by its PCI address: ``"nvme:0000:01:00.0"``, or
+                ``"nvme:0000:01:00.0/2"`` for its second namespace; or a list of up to 64 of them that hold the table together.
             mode: ``"r"``, or ``"r+"`` to write as well. A file has one writer at a time, and any number of readers.
             name: of the tensor or column, in files that hold several.
             dtype, shape, offset: of raw binary: its type, its dimensions, of which one may be -1, and the byte where it begins.
+            spread: of several files ``"replicated"``: each is a copy. A page is read from the copy with the fewest reads under
+                way, and from another if that fails, of which a warning tells. Writes go to all. Or ``"striped"``: the table's
+                bytes are dealt round.
+            stripe: bytes that go to each file in turn, a whole number of the cache's pages. For raw binary; files that
+                ``create`` made say it themselves, and are refused in another order or if one is missing.
             cache: which keeps its pages, and may keep others'. None makes one of ``host_budget``.
             host_budget: bytes of host memory, as in ``"1GiB"``.
 
@@ -88,32 +97,48 @@ class StorageArray(StoredTable):
             OutOfMemory: the cache does not fit.
         """
         arguments.one_of("mode", mode, MODES)
-        device = _core.bare_device(arguments.path("the file of a table", path))  # noqa: F841  open until the cache has it as well
-        return cls(locate(path, dtype=dtype, shape=shape, offset=offset, name=name), mode, _cache(cache, host_budget))
+        devices = bare_devices(path)  # noqa: F841  open until the cache has them as well
+        found = locate(path, spread, stripe, dtype=dtype, shape=shape, offset=offset, name=name)
+        return cls(found, mode, _cache(cache, host_budget))
 
     @classmethod
     def create(
         cls,
-        path: str | os.PathLike[str],
+        path: Paths,
         shape: Sequence[int] | int,
         dtype: torch.dtype = torch.float32,
         *,
+        spread: Literal["striped", "replicated"] | None = None,
+        stripe: int | str | None = None,
         cache: StorageCache | None = None,
         host_budget: int | str = "256MiB",
     ) -> StorageArray:
         """A new file of zeros, open for writing: ``.npy`` and ``.safetensors`` by its ending, else raw binary. It takes room on
         the disk as it is written.
 
+        Args:
+            path: of the file, or a list of several that hold the table together.
+            shape, dtype: of the table.
+            spread: ``"replicated"`` makes each a copy; ``"striped"`` deals the table's bytes round: then names end in
+                ``.safetensors``, and each file says which part it is.
+            stripe: bytes that go to each file in turn, by default 64 KiB.
+            cache, host_budget: as for ``open``.
+
         Raises:
             StorageError: a file is there already, or it cannot be made.
             ConfigError, OutOfMemory: as for ``open``.
         """
-        return cls(create(path, shape, dtype), "r+", _cache(cache, host_budget))
+        return cls(create(path, shape, dtype, spread, stripe), "r+", _cache(cache, host_budget))
 
     @property
     def path(self) -> str:
-        """The file."""
+        """The file; of several the first."""
         return self._layout.path
+
+    @property
+    def volume(self) -> Volume:
+        """The files."""
+        return self._layout.volume
 
     @property
     def mode(self) -> str:
@@ -138,15 +163,18 @@ class StorageArray(StoredTable):
 
     @property
     def file_position(self) -> int:
-        """The same in its file."""
+        """The same in its file, or in the space of its files."""
         self._require_open()
         return self._layout.extents[0].offset
 
     @property
-    def open_path(self) -> str:
-        """A name of the file as it is open here, whatever has become of its own."""
+    def open_paths(self) -> tuple[str, ...]:
+        """Names of the files as they are open here, whatever has become of their own."""
         self._require_open()
-        return self.path if is_bare(self.path) else f"/proc/self/fd/{self.cache.native.descriptor(self._position)}"
+        return tuple(
+            path if is_bare(path) else f"/proc/self/fd/{number}"
+            for path, number in zip(self.volume.paths, self.cache.native.descriptors(self._position), strict=True)
+        )
 
     def read_into(self, out: torch.Tensor, begin: int = 0) -> None:
         """Fills ``out``, a contiguous CPU tensor of its type, with the rows from ``begin`` on, as many as it has: from the
@@ -164,6 +192,7 @@ class StorageArray(StoredTable):
                 offset = extent.offset + (first - row) * self._row_bytes
                 self.cache.native.read(self._position, offset, at, (last - first) * self._row_bytes)
             row += extent.rows
+        self.cache.warn_of_failures()
 
     def gather(
         self,
@@ -212,9 +241,10 @@ class StorageArray(StoredTable):
         rows = rows.cpu()
         if out.is_cuda:
             self._to_gpu(rows, out, places)
-            return
-        at = 0 if places is None else places.data_ptr()
-        self._table.gather(rows.data_ptr(), rows.numel(), out.data_ptr(), at)
+        else:
+            at = 0 if places is None else places.data_ptr()
+            self._table.gather(rows.data_ptr(), rows.numel(), out.data_ptr(), at)
+        self.cache.warn_of_failures()
 
     def _to_gpu(self, rows: torch.Tensor, out: torch.Tensor, places: torch.Tensor | None) -> None:
         """Through two pieces of pinned memory by turns: one is filled while the other is copied."""
@@ -294,6 +324,7 @@ class StorageArray(StoredTable):
         rows = arguments.dense("rows", rows).resolve_conj().resolve_neg()
         rows = self._taken(rows.contiguous(), "rows", index.shape + self._row_shape, rows.device).cpu()
         self._table.scatter(where.data_ptr(), where.numel(), rows.data_ptr())
+        self.cache.warn_of_failures()
         return self
 
     def __setitem__(self, index: Any, rows: Any) -> None:
@@ -428,7 +459,9 @@ class StorageArray(StoredTable):
         raise ConfigError(f"an array over {self.path} belongs to one process; open the file in the other")
 
     def _facts(self) -> dict[str, Any]:
-        return table_of(self.shape, self.dtype, path=self.path, mode=self.mode, cache=self.cache)
+        paths = self.volume.paths
+        path = self.path if len(paths) == 1 else paths
+        return table_of(self.shape, self.dtype, path=path, mode=self.mode, cache=self.cache)
 
     def _room(self, out: torch.Tensor | None, shape: torch.Size, device: torch.device) -> torch.Tensor:
         if out is None:

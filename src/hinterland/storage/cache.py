@@ -13,6 +13,7 @@ from ..runtime.errors import ConfigError
 from ..runtime.params import struct
 from ..runtime.shown import Shown, Size
 from ..runtime.units import parse_bytes
+from ..runtime.warned import warn_once
 
 _Counts = struct("StoreCounts")
 _DEPTH = 128  # transfers in flight for each thread: chosen, not measured
@@ -29,6 +30,7 @@ class StorageStats(Shown):
         bytes_read, bytes_written: what they moved.
         hits, misses: pages that were in memory as rows were asked for, and that were not.
         cpu_seconds: processor time of the threads that gathered, scattered and flushed, all together.
+        failed_reads: of one copy of a file, so that another was read.
     """
 
     reads: int
@@ -38,6 +40,7 @@ class StorageStats(Shown):
     hits: int
     misses: int
     cpu_seconds: float
+    failed_reads: int = 0
 
     def since(self, before: StorageStats) -> StorageStats:
         """What was moved since ``before`` was said."""
@@ -117,7 +120,12 @@ class StorageCache(Shown):
         counts = _Counts()
         self.native.counts(counts.address)
         moved = (counts.reads, counts.writes, counts.bytes_read, counts.bytes_written, counts.hits, counts.misses)
-        return StorageStats(*moved, counts.cpu_ns / 1e9)
+        return StorageStats(*moved, counts.cpu_ns / 1e9, counts.failed_reads)
+
+    def warn_of_failures(self) -> None:
+        """Warns of copies of files that could not be read since the last call, so that others were."""
+        for sentence in self.native.take_failures():
+            warn_once(sentence, sentence)
 
     def _facts(self) -> dict[str, Any]:
         return {"host_budget": Size(self.host_budget), "line_bytes": self.line_bytes, "engine": self.engine}
