@@ -5,7 +5,7 @@
 
 #include "bindings.hpp"
 #include "core/parallel.hpp"
-#include "hinterland/storage/reads.hpp"
+#include "hinterland/storage/writes.hpp"
 #include "memory/array_words.hpp"
 #include "params.hpp"
 
@@ -21,6 +21,8 @@ HINTERLAND_STRUCT(storage::Cache<storage::Clock>, words, statuses, sets, frames,
 HINTERLAND_STRUCT(storage::DeviceStore, cache, blocks, channels, num_channels, control, timeout_ns);
 HINTERLAND_STRUCT(storage::StoreControl, status, padding0, expired, padding1, reads, writes, padding2);
 HINTERLAND_STRUCT(storage::ReadParams, array, elements, at, count, to, sum);
+HINTERLAND_STRUCT(storage::WriteParams, array, elements, at, count, run, values);
+HINTERLAND_STRUCT(storage::FlushParams, store);
 
 namespace {
 
@@ -42,6 +44,23 @@ void read_stored(const storage::ReadParams& params, int64_t element_bytes) {
   element_bytes == 8 ? read_on_threads<int64_t>(params) : read_on_threads<int32_t>(params);
 }
 
+template <class T>
+void write_on_threads(const storage::WriteParams& params) {
+#pragma omp parallel if (params.count * params.run > kItemsOfChunk)
+  storage::write_elements<T, storage::WrittenOnStorage<storage::DeviceStore>>(params, omp_get_thread_num(),
+                                                                              omp_get_num_threads());
+}
+
+void write_stored(const storage::WriteParams& params, int64_t element_bytes) {
+  element_bytes == 8 ? write_on_threads<int64_t>(params) : write_on_threads<int32_t>(params);
+}
+
+// By one thread, since the device takes long and a look at a line does not.
+void flush_stored(const storage::FlushParams& params) {
+  storage::write_back(*params.store, 0, 1);
+  storage::flush(*params.store);
+}
+
 }  // namespace
 
 void bind_page_store(nb::module_& m) {
@@ -51,6 +70,10 @@ void bind_page_store(nb::module_& m) {
   m.attr("READ_THREADS") = storage::kReadThreads;
   def_native(m, "prepare_channel", prepare_channel, nb::arg("channel"), nb::arg("line_bytes"));
   def_native(m, "read_stored", read_stored, nb::arg("params"), nb::arg("element_bytes"));
+  def_native(m, "write_stored", write_stored, nb::arg("params"), nb::arg("element_bytes"));
+  def_native(m, "flush_stored", flush_stored, nb::arg("params"));
+  m.attr("STATUS_OF_WRITE") = storage::kOfWrite;
+  m.attr("WHOLE_DEVICE") = storage::kWholeDevice;
 }
 
 }  // namespace hinterland::native

@@ -2,12 +2,15 @@
 #pragma once
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
 #include <string>
+
+#include "core/errors.hpp"
 
 namespace hinterland::native {
 
@@ -27,6 +30,12 @@ class Descriptor {
  private:
   int fd_;
 };
+
+// StorageError where another has it open for writing. Kept by the open file, and so let go however the process ends.
+inline void become_writer(const Descriptor& file, const std::string& path) {
+  if (::flock(file.get(), LOCK_EX | LOCK_NB) != 0)
+    throw StorageError("cannot write " + path + ": it is open for writing already; a file has one writer at a time");
+}
 
 struct Free {
   void operator()(char* p) const { std::free(p); }

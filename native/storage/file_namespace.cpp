@@ -51,6 +51,7 @@ SharedFile::SharedFile(const std::string& path, bool may_write)
       writable(may_write),
       flusher(cached.get()) {
   if (!cached.open()) fail(path);
+  if (writable) become_writer(cached, path);
   const off_t end = ::lseek(cached.get(), 0, SEEK_END);  // of a block device as well
   if (end < 0) fail(path);
   bytes = static_cast<uint64_t>(end);

@@ -1,7 +1,6 @@
 #include "storage/store.hpp"
 
 #include <linux/fs.h>
-#include <sys/file.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -117,9 +116,7 @@ int64_t Store::open(const std::filesystem::path& path, bool writable) {
       ++other->users;
       return static_cast<int64_t>(other->first << line_shift_);
     }
-  // Kept by the open file, and so let go however the process ends.
-  if (writable && ::flock(file->buffered.get(), LOCK_EX | LOCK_NB) != 0)
-    throw StorageError("cannot write " + file->path + ": it is open for writing already; a file has one writer at a time");
+  if (writable) become_writer(file->buffered, file->path);
   ::posix_fadvise(file->buffered.get(), 0, 0, POSIX_FADV_RANDOM);
   file->first = next_page_;
   file->end = file->first + static_cast<Page>((file->bytes + line_bytes() - 1) >> line_shift_);

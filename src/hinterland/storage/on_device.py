@@ -4,22 +4,26 @@ that serve these as an NVMe device would (Mailthody 2022, chapter 5; native/stor
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 
 from .. import _core
 from ..memory.allocator import Buffer, allocate
-from ..runtime.errors import ConfigError, StorageError
+from ..runtime import arguments
+from ..runtime.errors import ConfigError, HinterlandError, StorageError
 from ..runtime.jit import KernelFile
 from ..runtime.launch import launch, resident_blocks
 from ..runtime.params import Params, struct
 from ..runtime.shown import Shown, Size
 from ..runtime.units import parse_bytes
+from .array import MODES
 from .cache import StorageStats
+from .writes import flush
 
 _Store, _Cache = struct("storage::DeviceStore"), struct("storage::Cache<storage::Clock>")
 _Channel, _Queue, _Blocks = struct("storage::Channel"), struct("storage::QueuePair"), struct("storage::BlockRange")
@@ -27,7 +31,10 @@ _Control, _Array, _Read = struct("storage::StoreControl"), struct("memory::Array
 _WAYS = 8  # slots of a set: include/hinterland/storage/cache.hpp
 _FILE_DEPTH = 256  # transfers in flight of each thread of the controller: chosen, not measured
 _MOST_STAGING = 1 << 30  # of host memory that is registered at once
-_BUSY, _VALID, _FAILED = 1 << 17, 1 << 18, 1 << 21  # of a slot's word: include/hinterland/storage/line.hpp
+_BUSY, _VALID, _DIRTY, _FAILED = 1 << 17, 1 << 18, 1 << 19, 1 << 21  # of a slot's word: include/hinterland/storage/line.hpp
+_PAGE_SHIFT = 23  # of the page in it
+_OF_WRITE = _core.STATUS_OF_WRITE
+_NOT_ANSWERED = 0x371  # a status: include/hinterland/storage/nvme.hpp
 _LONG_LINE = 8192  # from which on a command needs a list of PRPs
 _ALIGNED = 4096  # frames begin at a page
 _ROUNDED = 1 << 20  # torch's allocator may set aside so much more than it is asked for
@@ -84,10 +91,10 @@ class Queues(NamedTuple):
 
 
 class DeviceStore(Shown):
-    """A cache on a device, and the queues and threads behind it. Read only.
+    """A cache on a device, and the queues and threads behind it.
 
     Args:
-        backing: what is read.
+        backing: what is read, and written.
         device: a GPU; or the CPU, where the same code runs for tests.
         budget: bytes of the device's memory for lines and what finds them.
         line_bytes: a power of two from 512 to 65536.
@@ -95,10 +102,12 @@ class DeviceStore(Shown):
         depth: entries of each ring, a power of two. Each has a line of pinned host memory for what comes from the device.
         threads: of the host that serve the queues.
         timeout: seconds that a command may take.
+        mode: ``"r"``, or ``"r+"`` where kernels write as well. A file has one writer at a time, and any number of readers.
 
     Raises:
-        ConfigError: a budget that holds no set of lines, or more pinned memory than a gibibyte.
-        OutOfMemory, StorageError: as allocating and opening do.
+        ConfigError: a budget that holds no set of lines, more pinned memory than a gibibyte, or another mode.
+        OutOfMemory: as allocating does.
+        StorageError: the file cannot be opened, or is open for writing elsewhere.
     """
 
     def __init__(
@@ -112,7 +121,9 @@ class DeviceStore(Shown):
         depth: int = 1024,
         threads: int = 4,
         timeout: float = 30.0,
+        mode: Literal["r", "r+"] = "r",
     ) -> None:
+        self.mode = arguments.one_of("mode", mode, MODES)
         self.device, self.line_bytes, self.budget = device, line_bytes, parse_bytes(budget)
         sets = self.budget // (_WAYS * (line_bytes + _SLOT_WORDS) + 4)
         if sets == 0:
@@ -131,12 +142,15 @@ class DeviceStore(Shown):
         channel_words = self._channels(layout["queues"], depth, base, base + layout["bytes"], bool(lists))
         queues = (base, channels, depth, depth)
         regions = [(base + layout["bytes"], staging + lists)]
-        self._controller = _controller(backing, queues, regions, threads)
+        self._path = backing.path
+        self._controller = _controller(backing, queues, regions, threads, mode == "r+")
         frames = self._memory(self.num_slots * line_bytes)
-        self._slots = self._zeros(8 * self.num_slots).view(torch.int64)
+        lines = self.num_slots + 1  # and a word that says how a flush goes
+        self._slots = self._zeros(8 * lines).view(torch.int64)
+        self._statuses = self._zeros(4 * lines).view(torch.int32)
         cache = _Cache(
             words=self._slots.data_ptr(),
-            statuses=self._zeros(4 * self.num_slots).data_ptr(),
+            statuses=self._statuses.data_ptr(),
             sets=self._zeros(4 * sets).data_ptr(),
             frames=frames.data_ptr(),
             num_sets=sets,
@@ -213,10 +227,10 @@ class DeviceStore(Shown):
 
     @contextmanager
     def live(self) -> Iterator[None]:
-        """A with-block in which kernels read through the store: the controller's threads are awake. Its end waits for them.
+        """A with-block in which kernels use the store: the controller's threads are awake. Its end waits for them.
 
         Raises:
-            StorageError: a page could not be read; what kernels found there was zeros.
+            StorageError: a page could not be read, and what kernels found there was zeros; or written, as :meth:`flush` says.
         """
         self._controller.acquire()
         try:
@@ -227,20 +241,38 @@ class DeviceStore(Shown):
             self._controller.release()
         self.check()
 
+    def flush(self) -> None:
+        """What kernels wrote before is in the file, on the disk, when this returns. Kernels that run meanwhile are waited for.
+
+        Raises:
+            StorageError: the first page that could not be written, or that the device could not make it durable. What was not
+                written is still held, and the next flush tries again.
+        """
+        if self.mode == "r+":
+            with self.live():
+                flush(self.address, self.num_slots, self.device)
+
     def check(self) -> None:
-        """StorageError if a page could not be read since the last check."""
+        """StorageError if a page could not be read or written since the last check."""
         status = int(self._control[:8].view(torch.int64)[0])
         if status == 0:
             return
         self._control[:8].zero_()
-        # What failed is read anew when it is asked for again.
-        failed = (self._slots & (_BUSY | _VALID | _FAILED)) == _FAILED
-        self._slots[failed] = 0
-        page, code = (status >> 16) & (1 << 48) - 1, status & 0xFFFF
-        raise StorageError(
-            f"the bytes from {page * self.line_bytes} on could not be read: NVMe status {code & 0x7FF:#05x} (type "
-            f"{code >> 8 & 7}, code {code & 0xFF:#04x}){', it was not answered in time' if code == 0x371 else ''}"
-        )
+        page, code, writes = status >> 16 & (1 << 48) - 1, status & _OF_WRITE - 1, bool(status & _OF_WRITE)
+        lines = self._slots[:-1]
+        lines[(lines & (_BUSY | _VALID | _FAILED)) == _FAILED] = 0  # what could not be read is read anew when it is asked for
+        unwritten = ((lines & (_DIRTY | _FAILED)) == _DIRTY | _FAILED).nonzero()[:, 0]
+        if len(unwritten) and code == _NOT_ANSWERED and not writes:  # who waited for room waited for these
+            page, code, writes = int(lines[unwritten[0]]) >> _PAGE_SHIFT, int(self._statuses[unwritten[0]]), True
+        raise StorageError(f"{self._path or 'the device'}: {self._failure(page, code, writes)}")
+
+    def _failure(self, page: int, code: int, writes: bool) -> str:
+        where = f"the bytes from {page * self.line_bytes} on could not be {'written' if writes else 'read'}"
+        if page == _core.WHOLE_DEVICE:
+            where = "what was written could not be made durable"
+        late = ", it was not answered in time" if code == _NOT_ANSWERED else ""
+        kept = "; what was not written is kept, and the next flush() tries again" if writes else ""
+        return f"{where}: NVMe status {code & 0x7FF:#05x} (type {code >> 8 & 7}, code {code & 0xFF:#04x}){late}{kept}"
 
     def stats(self) -> StorageStats:
         """What was moved since it was made: lines that kernels asked for, and the processor time of the threads that serve
@@ -264,16 +296,29 @@ class DeviceStore(Shown):
         return _Array(home=position, store=self.address)
 
     def close(self) -> None:
-        """Stops the threads. No kernel may use the store any more."""
+        """Flushes what was written, and stops the threads. No kernel may use the store any more.
+
+        Raises:
+            StorageError: as :meth:`flush`; the store stays open then.
+        """
         if self._open:
-            self._open = False
-            if self.device.type == "cuda":
-                torch.cuda.synchronize(self.device)
-            self._controller.stop()
+            self.flush()
+            self._stop()
+
+    def _stop(self) -> None:
+        self._open = False
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+        self._controller.stop()
 
     def __del__(self) -> None:
-        if getattr(self, "_open", False):
+        if not getattr(self, "_open", False):
+            return
+        try:
             self.close()
+        except HinterlandError as error:  # nobody is there to catch it
+            warnings.warn(f"what kernels wrote last is lost: {error}", ResourceWarning, stacklevel=2)
+            self._stop()
 
     def _facts(self) -> dict[str, Any]:
         return {"device": self.device, "budget": Size(self.budget), "line_bytes": self.line_bytes, "slots": self.num_slots}
@@ -322,11 +367,11 @@ def read_elements(
     return out, total
 
 
-def _controller(backing: Backing, queues: Any, regions: Any, threads: int) -> _core.Controller:
+def _controller(backing: Backing, queues: Any, regions: Any, threads: int, writable: bool) -> _core.Controller:
     faults = dict(backing.faults)
     if backing.path is not None:
         return _core.Controller.file(
-            queues, regions, threads, os.fspath(backing.path), False, _FILE_DEPTH, faults=faults, seed=backing.seed
+            queues, regions, threads, os.fspath(backing.path), writable, _FILE_DEPTH, faults=faults, seed=backing.seed
         )
     timing = _core.CONTROLLER_TIMINGS[backing.timing]
     return _core.Controller.memory(
