@@ -1,10 +1,12 @@
 // What Python fills in for kernels that read storage through queue pairs (include/hinterland/storage/page_store.hpp), and the
 // same reads on the CPU.
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
 #include <omp.h>
 
 #include "bindings.hpp"
 #include "core/parallel.hpp"
+#include "hinterland/storage/patterns.hpp"
 #include "hinterland/storage/writes.hpp"
 #include "memory/array_words.hpp"
 #include "params.hpp"
@@ -23,6 +25,7 @@ HINTERLAND_STRUCT(storage::StoreControl, status, padding0, expired, padding1, re
 HINTERLAND_STRUCT(storage::ReadParams, array, elements, at, count, to, sum);
 HINTERLAND_STRUCT(storage::WriteParams, array, elements, at, count, run, values);
 HINTERLAND_STRUCT(storage::FlushParams, store);
+HINTERLAND_STRUCT(storage::PatternParams, array, elements, line_elements, width, reads, sum);
 
 namespace {
 
@@ -61,6 +64,31 @@ void flush_stored(const storage::FlushParams& params) {
   storage::flush(*params.store);
 }
 
+template <class Pattern, class Sources>
+void read_in_pattern(const storage::PatternParams& params, int64_t threads) {
+#pragma omp parallel
+  {
+    const int64_t own = omp_get_thread_num(), all = omp_get_num_threads();
+    storage::read_pattern<int64_t, Sources, Pattern>(params, threads * own / all, threads * (own + 1) / all, threads);
+  }
+}
+
+template <class Pattern>
+void read_in_pattern(const storage::PatternParams& params, int64_t threads) {
+  params.array.store != nullptr ? read_in_pattern<Pattern, storage::DeviceSources>(params, threads)
+                                : read_in_pattern<Pattern, memory::Unmetered>(params, threads);
+}
+
+// What `threads` threads of a GPU would read; Python knows the patterns.
+void read_pattern(const storage::PatternParams& params, const std::string& pattern, int64_t threads) {
+  if (pattern == "InOrder") return read_in_pattern<storage::InOrder>(params, threads);
+  if (pattern == "FarApart") return read_in_pattern<storage::FarApart>(params, threads);
+  if (pattern == "PerLine") return read_in_pattern<storage::PerLine>(params, threads);
+  if (pattern == "SeveralLines") return read_in_pattern<storage::SeveralLines>(params, threads);
+  if (pattern == "Strided") return read_in_pattern<storage::Strided>(params, threads);
+  read_in_pattern<storage::RandomElements>(params, threads);
+}
+
 }  // namespace
 
 void bind_page_store(nb::module_& m) {
@@ -72,6 +100,8 @@ void bind_page_store(nb::module_& m) {
   def_native(m, "read_stored", read_stored, nb::arg("params"), nb::arg("element_bytes"));
   def_native(m, "write_stored", write_stored, nb::arg("params"), nb::arg("element_bytes"));
   def_native(m, "flush_stored", flush_stored, nb::arg("params"));
+  def_native(m, "read_pattern", read_pattern, nb::arg("params"), nb::arg("pattern"), nb::arg("threads"));
+  m.attr("PATTERN_THREADS") = storage::kPatternThreads;
   m.attr("STATUS_OF_WRITE") = storage::kOfWrite;
   m.attr("WHOLE_DEVICE") = storage::kWholeDevice;
 }

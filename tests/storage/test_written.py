@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import gc
 import os
-import shutil
-import subprocess
 import warnings
 from pathlib import Path
 
@@ -20,7 +18,6 @@ from hinterland.storage.writes import write_elements
 
 from .killed import ROWS, WIDTH, killed_writers, rows_of
 
-ROOT = Path(__file__).resolve().parents[2]
 PAGE = 4096
 LINES = (512, 4096, 8192, 65536)
 
@@ -210,13 +207,3 @@ def test_a_killed_writer_loses_nothing_that_was_flushed(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_writer_killed_at_200_points(tmp_path: Path) -> None:
     killed_writers(tmp_path / "x.bin", 200, _rewrite, at_once=False)
-
-
-@pytest.mark.skipif(shutil.which("g++") is None, reason="no g++")
-def test_what_threads_write_is_found_and_stored(tmp_path: Path) -> None:
-    """As warps of one lane. (What warps of 32 do is among tests/graph/test_lanes.py.)"""
-    program = tmp_path / "written"
-    flags = ["-std=c++20", "-O1", "-Wall", "-Wextra", "-Werror", "-pthread", "-I", str(ROOT / "include")]
-    subprocess.run(["g++", *flags, str(ROOT / "tests/storage/written_lanes.cpp"), "-o", str(program)], check=True)
-    done = subprocess.run([str(program)], capture_output=True, text=True, check=False, timeout=300)
-    assert done.returncode == 0, done.stdout
