@@ -6,6 +6,7 @@
 
 #include "bindings.hpp"
 #include "core/parallel.hpp"
+#include "hinterland/storage/latency.hpp"
 #include "hinterland/storage/patterns.hpp"
 #include "hinterland/storage/writes.hpp"
 #include "memory/array_words.hpp"
@@ -25,6 +26,8 @@ HINTERLAND_STRUCT(storage::StoreControl, status, padding0, expired, padding1, re
 HINTERLAND_STRUCT(storage::ReadParams, array, elements, at, count, to, sum);
 HINTERLAND_STRUCT(storage::WriteParams, array, elements, at, count, run, values);
 HINTERLAND_STRUCT(storage::FlushParams, store);
+HINTERLAND_STRUCT(storage::LatencySums, enqueue, total, hit, copy, asked_at, seen_at, sum);
+HINTERLAND_STRUCT(storage::LatencyParams, array, at, count, line, sums);
 HINTERLAND_STRUCT(storage::PatternParams, array, elements, line_elements, width, reads, sum);
 
 namespace {
@@ -101,6 +104,7 @@ void bind_page_store(nb::module_& m) {
   def_native(m, "write_stored", write_stored, nb::arg("params"), nb::arg("element_bytes"));
   def_native(m, "flush_stored", flush_stored, nb::arg("params"));
   def_native(m, "read_pattern", read_pattern, nb::arg("params"), nb::arg("pattern"), nb::arg("threads"));
+  def_native(m, "time_reads", storage::time_reads, nb::arg("params"));
   m.attr("PATTERN_THREADS") = storage::kPatternThreads;
   m.attr("STATUS_OF_WRITE") = storage::kOfWrite;
   m.attr("WHOLE_DEVICE") = storage::kWholeDevice;

@@ -20,7 +20,7 @@ URING = ["-DHINTERLAND_URING=1"] if Path("/usr/include/liburing.h").exists() els
     ("name", "sources", "more"),
     [
         pytest.param("serving", CONTROLLER, [], id="memory"),
-        pytest.param("serving", CONTROLLER, ["-DHINTERLAND_STAGES=true"], id="stages"),
+        pytest.param("serving", CONTROLLER, ["-DSTAGES=true"], id="stages"),
         pytest.param("file_serving", FILES, ["-DPLAIN=true"], id="plain"),
         pytest.param("file_serving", FILES + TRANSFERS, [], id="threads"),
         pytest.param(
