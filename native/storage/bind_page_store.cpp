@@ -43,7 +43,10 @@ void prepare_channel(const storage::Channel& channel, int64_t line_bytes) {
 template <class T>
 void read_on_threads(const storage::ReadParams& params) {
 #pragma omp parallel if (params.count > kItemsOfChunk)
-  storage::read_elements<T, storage::DeviceSources>(params, omp_get_thread_num(), omp_get_num_threads());
+  if (params.array.store != nullptr)
+    storage::read_elements<T, storage::DeviceSources>(params, omp_get_thread_num(), omp_get_num_threads());
+  else
+    storage::read_elements<T, memory::Unmetered>(params, omp_get_thread_num(), omp_get_num_threads());
 }
 
 void read_stored(const storage::ReadParams& params, int64_t element_bytes) {

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from hinterland.runtime.errors import ConfigError, StorageError
+from hinterland.runtime.params import struct
 from hinterland.storage.on_device import Backing, DeviceStore, read_elements
 
 PAGE = 4096
@@ -109,3 +110,11 @@ def test_budgets(device: torch.device) -> None:
     with pytest.raises(ConfigError, match="more than a gibibyte"):
         DeviceStore(backing, device, "1MiB", 65536, channels=64, depth=1024)
     del held
+
+
+def test_an_array_in_memory_is_read_as_well(device: torch.device) -> None:
+    """What a benchmark compares with: no store, and an address."""
+    x = numbers(5000).to(device)
+    words = struct("memory::ArrayWords")(home=x.data_ptr())
+    found, total = read_elements(words, len(x), x.dtype, device, None, len(x))
+    assert found is not None and torch.equal(found, x) and int(total) == int(x.sum())

@@ -107,6 +107,8 @@ def test_a_file_has_one_writer(device: torch.device, tmp_path: Path) -> None:
         hl.StorageArray.open(tmp_path / "x", "r+", dtype=torch.int64, shape=(-1,))
     reader = file_store(tmp_path / "x", device, mode="r")
     store.close()
+    file_store(tmp_path / "x", device).close()  # whoever still has the first
+    assert store.served() and not store.stats().writes
     with pytest.raises(ConfigError, match="mode 'w' is not one of r, r\\+"):
         file_store(tmp_path / "x", device, mode="w")
     with reader.live():

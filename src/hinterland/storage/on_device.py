@@ -289,7 +289,7 @@ class DeviceStore(Shown):
 
     def served(self) -> list[dict[str, int]]:
         """What each thread of the controller has done."""
-        return list(self._controller.stats())
+        return list(self._controller.stats()) if self._open else self._last_served
 
     def array(self, position: int) -> Params:
         """The words of an array that begins at this byte of what the store reads, a multiple of its elements' size, not 0."""
@@ -310,6 +310,8 @@ class DeviceStore(Shown):
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
         self._controller.stop()
+        self._last_served = list(self._controller.stats())
+        del self._controller  # and the file is closed
 
     def __del__(self) -> None:
         if not getattr(self, "_open", False):
