@@ -362,7 +362,7 @@ class Division:
         self.graph, self.offsets, self.access, self.edge_bytes = graph, offsets, access, edge_bytes
         self.only_active = assignment == "odt-active"
         arrays.check_offsets(offsets, graph.num_edges)  # all vertices are looked at in every level
-        self._firsts = self._first_vertices() if self.policy in ("tiles", "copied") else None
+        self._firsts = first_vertices(offsets, graph.num_edges, self.size) if self.policy in ("tiles", "copied") else None
 
     def case(self, params: Params) -> _core.EmogiCase:
         """A level, for native code."""
@@ -397,12 +397,23 @@ class Division:
         change.index_add_(0, first, one).index_add_(0, last + 1, -one)
         return change.cumsum(0)[:-1].nonzero()[:, 0]
 
-    def _first_vertices(self) -> torch.Tensor:
-        """The vertex that owns the first element of each tile (BaM's first-vertex list), and the last vertex."""
-        begins = torch.arange(0, self.graph.num_edges, self.size, device=self.offsets.device)
-        firsts = (torch.searchsorted(self.offsets, begins, right=True) - 1).clamp_(0, max(self.graph.num_vertices - 1, 0))
-        last = torch.tensor([max(self.graph.num_vertices - 1, 0)], device=self.offsets.device)
-        return torch.cat([firsts, last])
+
+def first_vertices(offsets: torch.Tensor, num_edges: int, size: int) -> torch.Tensor:
+    """The vertex that owns the first element of each tile of ``size`` elements, and the last vertex: BaM's first-vertex list,
+    by a binary search for each tile.
+
+    Args:
+        offsets: int64 ``[V + 1]``.
+        num_edges: of the edge array.
+        size: elements of a tile.
+
+    Returns:
+        int64 ``[tiles + 1]`` on the device of the offsets.
+    """
+    last = max(len(offsets) - 2, 0)
+    begins = torch.arange(0, num_edges, size, device=offsets.device)
+    firsts = (torch.searchsorted(offsets, begins, right=True) - 1).clamp_(0, last)
+    return torch.cat([firsts, torch.tensor([last], device=offsets.device)])
 
 
 def _weights(graph: Graph, device: torch.device) -> torch.Tensor:
