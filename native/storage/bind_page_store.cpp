@@ -80,19 +80,21 @@ void read_in_pattern(const storage::PatternParams& params, int64_t threads) {
 }
 
 template <class Pattern>
-void read_in_pattern(const storage::PatternParams& params, int64_t threads) {
-  params.array.store != nullptr ? read_in_pattern<Pattern, storage::DeviceSources>(params, threads)
-                                : read_in_pattern<Pattern, memory::Unmetered>(params, threads);
+void read_in_pattern(const storage::PatternParams& params, int64_t threads, int64_t replicas) {
+  if (params.array.store == nullptr) return read_in_pattern<Pattern, memory::Unmetered>(params, threads);
+  replicas == 1 ? read_in_pattern<Pattern, storage::DeviceSources>(params, threads)
+                : read_in_pattern<Pattern, storage::Replicated<4>>(params, threads);
 }
 
-// What `threads` threads of a GPU would read; Python knows the patterns.
-void read_pattern(const storage::PatternParams& params, const std::string& pattern, int64_t threads) {
-  if (pattern == "InOrder") return read_in_pattern<storage::InOrder>(params, threads);
-  if (pattern == "FarApart") return read_in_pattern<storage::FarApart>(params, threads);
-  if (pattern == "PerLine") return read_in_pattern<storage::PerLine>(params, threads);
-  if (pattern == "SeveralLines") return read_in_pattern<storage::SeveralLines>(params, threads);
-  if (pattern == "Strided") return read_in_pattern<storage::Strided>(params, threads);
-  read_in_pattern<storage::RandomElements>(params, threads);
+// What `threads` threads of a GPU would read, through 1 or 4 stores; Python knows the patterns.
+void read_pattern(const storage::PatternParams& params, const std::string& pattern, int64_t threads, int64_t replicas) {
+  if (pattern == "InOrder") return read_in_pattern<storage::InOrder>(params, threads, replicas);
+  if (pattern == "FarApart") return read_in_pattern<storage::FarApart>(params, threads, replicas);
+  if (pattern == "PerLine") return read_in_pattern<storage::PerLine>(params, threads, replicas);
+  if (pattern == "SeveralLines") return read_in_pattern<storage::SeveralLines>(params, threads, replicas);
+  if (pattern == "Strided") return read_in_pattern<storage::Strided>(params, threads, replicas);
+  if (pattern == "HotLines") return read_in_pattern<storage::HotLines>(params, threads, replicas);
+  read_in_pattern<storage::RandomElements>(params, threads, replicas);
 }
 
 }  // namespace
@@ -106,7 +108,7 @@ void bind_page_store(nb::module_& m) {
   def_native(m, "read_stored", read_stored, nb::arg("params"), nb::arg("element_bytes"));
   def_native(m, "write_stored", write_stored, nb::arg("params"), nb::arg("element_bytes"));
   def_native(m, "flush_stored", flush_stored, nb::arg("params"));
-  def_native(m, "read_pattern", read_pattern, nb::arg("params"), nb::arg("pattern"), nb::arg("threads"));
+  def_native(m, "read_pattern", read_pattern, nb::arg("params"), nb::arg("pattern"), nb::arg("threads"), nb::arg("replicas"));
   def_native(m, "time_reads", storage::time_reads, nb::arg("params"));
   m.attr("PATTERN_THREADS") = storage::kPatternThreads;
   m.attr("STATUS_OF_WRITE") = storage::kOfWrite;

@@ -64,7 +64,8 @@ struct Here {
   }
 };
 
-template <class Data>
+// `Waits` is Here, or what stands in for its pause().
+template <class Data, class Waits = Here>
 struct PageStore {
   using Pages = Cache<Clock>;
 
@@ -98,7 +99,7 @@ struct PageStore {
     const bool ended = device(channel<Lanes>(round), 0).template poll<Lanes>() != 0;
     if (Lanes::any(Lanes::lane() == 0 && is_due(now)))
       for (int64_t i = 0; i < num_channels; ++i) device(i, 0).template expire<Lanes>(now);
-    if (!ended && Lanes::lane() == 0) Here::pause(round);
+    if (!ended && Lanes::lane() == 0) Waits::pause(round);
     Lanes::sync();
     return !Lanes::any(now >= until);
   }

@@ -170,7 +170,7 @@ class DeviceStore(Shown):
             control=self._control.data_ptr(),
             timeout_ns=int(timeout * 1e9),
         )
-        self._words = store.on(device)
+        self.words = store.on(device)
         self._open = True
         self._controller.start()
 
@@ -212,13 +212,18 @@ class DeviceStore(Shown):
 
     @property
     def address(self) -> int:
-        """Of the store's words, in the device's memory: ``ArrayWords::store``."""
-        return self._words.data_ptr()
+        """Of the store's :attr:`words`, in the device's memory: ``ArrayWords::store``."""
+        return self.words.data_ptr()
+
+    @property
+    def line_words(self) -> torch.Tensor:
+        """What kernels know of each line (include/hinterland/storage/line.hpp): int64 ``[num_slots]`` on the device."""
+        return self._slots[:-1]
 
     @property
     def nbytes(self) -> int:
         """Bytes of the device's memory that it takes."""
-        return sum(part.nbytes for part in self.held) + self._words.nbytes
+        return sum(part.nbytes for part in self.held) + self.words.nbytes
 
     @property
     def pinned_bytes(self) -> int:
@@ -259,7 +264,7 @@ class DeviceStore(Shown):
             return
         self._control[:8].zero_()
         page, code, writes = status >> 16 & (1 << 48) - 1, status & _OF_WRITE - 1, bool(status & _OF_WRITE)
-        lines = self._slots[:-1]
+        lines = self.line_words
         lines[(lines & (_BUSY | _VALID | _FAILED)) == _FAILED] = 0  # what could not be read is read anew when it is asked for
         unwritten = ((lines & (_DIRTY | _FAILED)) == _DIRTY | _FAILED).nonzero()[:, 0]
         if len(unwritten) and code == _NOT_ANSWERED and not writes:  # who waited for room waited for these
