@@ -45,7 +45,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> dict[str, Any]:
     device = devices.as_device(None)
     small = options.small or device.type == "cpu"
-    scale = 10 if small else options.scale
+    scale = 12 if options.small else min(options.scale, 14) if small else options.scale
     cases = (
         [(4096, options.room)] if small else [(512, options.room), (4096, options.room), (4096, 1 / 16), (8192, options.room)]
     )
