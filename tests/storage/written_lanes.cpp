@@ -18,9 +18,18 @@ constexpr bool kOnce = true;
 constexpr bool kOnce = false;
 #endif
 
-template <class T, class Store>
-Written<T, Store> array_of(const Store& store, uint64_t position) {
-  return Written<T, Store>({reinterpret_cast<const void*>(position), nullptr, nullptr, const_cast<Store*>(&store)}, 0);
+// A store that sees to it that whoever says that he has written to a line holds it.
+template <class Data>
+struct Watched : PageStore<Data> {
+  void wrote(int64_t slot) const {
+    CHECK(Line{atomic_load(this->cache.words[slot])}.holders() > 0, "let go too early");
+    PageStore<Data>::wrote(slot);
+  }
+};
+
+template <class T, class Data>
+Written<T, Watched<Data>> array_of(Watched<Data>& store, uint64_t position) {
+  return Written<T, Watched<Data>>({reinterpret_cast<const void*>(position), nullptr, nullptr, &store}, 0);
 }
 
 // By all warps, as a kernel does it, and then by one thread.
@@ -44,7 +53,8 @@ void check_elements(const Shape& shape, uint64_t seed) {
   const int64_t of_page = shape.line / static_cast<int64_t>(sizeof(T)), count = kPages / 16 * of_page - 2;
   std::vector<T> model(count);
   for (int64_t i = 0; i < count; ++i) model[i] = Storage<Data>::template stored_at<T>(home + i * sizeof(T));
-  const auto array = array_of<T>(storage.store, home);
+  Watched<Data> store{storage.store};
+  const auto array = array_of<T>(store, home);
   run_warps(seed, [&](std::mt19937_64& random) {
     const int64_t lanes = kWarps * Warp::kWidth, own = static_cast<int64_t>(current_warp()) * Warp::kWidth + Warp::lane();
     memory::NoMeter meter;
@@ -89,7 +99,8 @@ template <class Data>
 void check_runs(const Shape& shape) {
   Storage<Data> storage(shape, Faults{.reorder = true}, 11);
   const int64_t line = shape.line / 8, lines = kPages / 4;
-  const auto array = array_of<int64_t>(storage.store, 8);  // the first element of a line is number line * i - 1
+  Watched<Data> store{storage.store};
+  const auto array = array_of<int64_t>(store, 8);  // the first element of a line is number line * i - 1
   run_warps(11, [&](std::mt19937_64&) {
     for (int64_t i = 1 + current_warp(); i < lines; i += kWarps)
       array.write_run(line * i - 1, line * (i + 1) - 1, [](int64_t at) { return at; });
@@ -119,7 +130,8 @@ template <class Data>
 void check_refused(const Shape& shape, const Faults& faults, uint32_t status) {
   Storage<Data> storage(shape, faults, 13);
   const int64_t line = shape.line / 8, lines = 40;
-  const auto array = array_of<int64_t>(storage.store, 0);
+  Watched<Data> store{storage.store};
+  const auto array = array_of<int64_t>(store, 0);
   const auto write_some = [&](int64_t begin, int64_t end) {
     run_warps(13, [&](std::mt19937_64&) {
       for (int64_t i = begin + current_warp(); i < end; i += kWarps)
@@ -149,7 +161,8 @@ void check_refused(const Shape& shape, const Faults& faults, uint32_t status) {
 template <class Data>
 void check_retries() {
   const auto written_by = [](Storage<Data>& storage) {
-    const auto array = array_of<int64_t>(storage.store, 0);
+    Watched<Data> store{storage.store};
+    const auto array = array_of<int64_t>(store, 0);
     run_warps(17, [&](std::mt19937_64&) {
       array.write_run(512 * current_warp(), 512 * (current_warp() + 1), [](int64_t at) { return at + 1; });
     });
