@@ -97,7 +97,7 @@ class StorageArray(StoredTable):
             OutOfMemory: the cache does not fit.
         """
         arguments.one_of("mode", mode, MODES)
-        devices = bare_devices(path)  # noqa: F841  open until the cache has them as well
+        devices = bare_devices(path, spread)  # noqa: F841  open until the cache has them as well
         found = locate(path, spread, stripe, dtype=dtype, shape=shape, offset=offset, name=name)
         return cls(found, mode, _cache(cache, host_budget))
 

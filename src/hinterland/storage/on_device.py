@@ -137,7 +137,7 @@ class Controller(Shown):
         StorageError: a file cannot be opened, or is open for writing elsewhere.
     """
 
-    def __init__(self, backing: Backing | Sequence[Backing], threads: int = 4, mode: Literal["r", "r+"] = "r") -> None:
+    def __init__(self, backing: Backing | Sequence[Backing], threads: int = 4, mode: str = "r") -> None:
         self.backings = [backing] if isinstance(backing, Backing) else list(backing)
         self.threads, self.mode = threads, arguments.one_of("mode", mode, MODES)
         self._copies: list[tuple[Backing, Any]] = []

@@ -107,10 +107,9 @@ def create(
     return _over(found, Volume(names))
 
 
-def bare_devices(paths: Paths) -> list[_core.BlockDevice]:
+def bare_devices(paths: Paths, spread: str | None) -> list[_core.BlockDevice]:
     """Those among the files that are devices of this process, which stay open as long as anybody has them."""
-    given = paths if isinstance(paths, list | tuple) else [paths]
-    opened = [_core.bare_device(path) for path in given if isinstance(path, str | os.PathLike)]
+    opened = [_core.bare_device(path) for path in _names(paths, spread)]
     return [device for device in opened if device is not None]
 
 
