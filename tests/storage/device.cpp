@@ -158,10 +158,10 @@ Tally check(int64_t line, uint32_t entries, uint64_t seed) {
 }
 
 // A device by hand that has read everything: it answers one command.
-void answer(const test::Rings& rings, uint64_t position, uint16_t identifier) {
+void answer(const test::Rings& rings, uint64_t position, uint16_t identifier, uint16_t status = 0) {
   CompletionEntry& entry = rings.pair.completions[position];
   system_store(entry.queue, static_cast<uint32_t>(position + 1));
-  system_store_release(entry.last, identifier | 1u << 16);
+  system_store_release(entry.last, identifier | 1u << 16 | static_cast<uint32_t>(status) << 17);
 }
 
 // The device is removed while threads wait: all are told, and nobody waits for ever.
@@ -223,6 +223,55 @@ void check_settled() {
   CHECK(cache.try_hold(1, device).outcome == Try::kStarted, "anew");
 }
 
+// A read that fails is tried three times more, unless the device says that it would fail again; each page's are counted anew.
+template <class Data>
+void check_tries() {
+  test::Rings rings(64, 64);
+  Memory memory(4096, 64);
+  Device<Data> device = memory.device<Data>(rings, 4096);
+  const auto& cache = device.cache;
+  uint64_t position = 0;
+  const auto end = [&](uint16_t status) {
+    answer(rings, position, rings.submissions[position].identifier, status);
+    ++position;
+    CHECK(device.poll() == 1, "seen");
+  };
+  for (const Page page : {5, 5, 6}) {
+    CHECK(cache.try_hold(page, device).outcome == Try::kStarted, "started");
+    for (int tries = 0; tries < 3; ++tries) {
+      end(kInternalError);
+      CHECK(cache.try_hold(page, device).outcome == Try::kWait && rings.pair.outstanding() == 1, "it is tried again");
+      const uint64_t block = rings.submissions[0].first_block + (page - 5) * 4096 / test::kBlockBytes;
+      CHECK(rings.submissions[position].first_block == block, "the same page");
+    }
+    end(page == 5 && position < 5 ? kSuccess : kInternalError);
+    const Found found = cache.try_hold(page, device);
+    if (position < 5) {
+      CHECK(found.outcome == Try::kHeld && cache.status(found.slot) == 0, "the fourth time it was read");
+      release(cache.words[found.slot]);
+      CHECK(drop(cache.words[found.slot], Line{cache.words[found.slot]}), "read anew");
+    } else {
+      CHECK(found.outcome == Try::kFailed && cache.status(found.slot) == kInternalError, "the fourth failed as well");
+      CHECK(forget(cache.words[found.slot], page), "read anew");
+    }
+  }
+  CHECK(cache.try_hold(7, device).outcome == Try::kStarted, "started");
+  end(kUnrecoveredReadError | kDoNotRetry);
+  CHECK(cache.try_hold(7, device).outcome == Try::kFailed && rings.pair.outstanding() == 0, "it is not tried again");
+}
+
+// There is no room in the queue for another try: whoever wants the page asks anew.
+template <class Data>
+void check_no_room_for_another_try() {
+  test::Rings rings(2, 2);
+  Memory memory(4096, 2);
+  Device<Data> device = memory.device<Data>(rings, 4096);
+  CHECK(device.cache.try_hold(5, device).outcome == Try::kStarted, "started");
+  answer(rings, 0, rings.submissions[0].identifier, kInternalError);
+  CHECK(device.poll() == 1 && rings.pair.outstanding() == 0, "seen");
+  CHECK(device.cache.try_hold(5).slot == -1 && device.cache.try_hold(5, device).outcome == Try::kStarted, "anew");
+}
+
 // Pages that the device has no blocks for fail, whatever the queue says, and take nothing from it.
 template <class Data>
 void check_out_of_range() {
@@ -246,6 +295,8 @@ void check_all() {
   CHECK(all.failed > 0 && all.given_up > 0, "not every fault was met");
   check_removal<Data>();
   check_settled<Data>();
+  check_tries<Data>();
+  check_no_room_for_another_try<Data>();
   check_out_of_range<Data>();
 }
 

@@ -77,11 +77,13 @@ def test_a_cache_smaller_than_the_lines_in_flight(device: torch.device) -> None:
 def test_faults_end_in_a_sentence_or_in_the_right_answer(device: torch.device) -> None:
     x = numbers(100_000)
     held, backing = memory(x)
-    late = Backing(address=backing.address, bytes=backing.bytes, faults=(("reorder", True), ("late", 100)), seed=3)
+    faults = (("reorder", True), ("late", 100), ("retryable", 50))
+    late = Backing(address=backing.address, bytes=backing.bytes, faults=faults, seed=3)
     store = DeviceStore(late, device, "64KiB", channels=2, depth=32, threads=2)
     with store.live():
         found, _ = read_elements(store.array(PAGE), len(x), x.dtype, device, None, len(x))
     assert found is not None and torch.equal(found.cpu(), x)
+    assert sum(one["commands"] for one in store.controller.served()) > store.counts()["reads"], "some were tried again"
     store.close()
     broken = Backing(address=backing.address, bytes=backing.bytes, faults=(("fatal", 20),), seed=3)
     store = DeviceStore(broken, device, "64KiB", channels=2, depth=32, threads=2)

@@ -8,6 +8,9 @@
 //
 // The PRPs of a frame or a buffer are always the same: lists, where a line is longer than two memory pages, are written once.
 //
+// A read that failed, but may succeed if it is tried again, is, up to kTries times in all; then its line fails. (A line that could
+// not be written stays dirty, and so is tried again by whoever needs its slot, or flushes.)
+//
 // Who waits for a page calls poll(), and after a while expire(). A command that was given up leaves its line failed, but the
 // slot is not used again before the device has answered, or said that it was told to abort the command (settle).
 #pragma once
@@ -121,7 +124,7 @@ struct PageDevice {
     }
   }
 
-  // Ends what the device has ended; returns how many transfers.
+  // Ends what the device has ended, or has it read again; returns how many transfers.
   template <class Lanes = Alone>
   HINTERLAND_FN uint32_t poll() const {
     return channel.queue.template poll<Lanes>([&](const Report& report) {
@@ -130,7 +133,11 @@ struct PageDevice {
         copy_lines<Lanes>(arrived, line_shift(), channel.lines, report.identifier, cache.frames, slot_of(report));
         Lanes::sync();
       }
-      hear(report);
+      Requests again;
+      if (!try_again(report, again)) hear(report);
+      if (!Lanes::any(again.reads)) return;
+      begin<Lanes>(again);
+      if (again.reads) end_tries(again.read_slot), cache.not_begun(again.read_slot, false);  // whoever wants the page asks anew
     });
   }
 
@@ -148,10 +155,23 @@ struct PageDevice {
 
  private:
   static constexpr uint64_t kWrites = uint64_t{1} << 63;
+  static constexpr uint32_t kTries = 4, kTry = 1 << 16;  // a try that failed, counted above the bits of a status
 
   HINTERLAND_FN static int64_t slot_of(const Report& report) { return static_cast<int64_t>(report.user & ~kWrites); }
   HINTERLAND_FN static bool writes(const Report& report) { return (report.user & kWrites) != 0; }
   HINTERLAND_FN static uint32_t error_of(const Report& report) { return is_success(report.status) ? 0u : report.status; }
+
+  // Whether what was read is to be read again, which is asked for then.
+  HINTERLAND_FN bool try_again(const Report& report, Requests& again) const {
+    if (report.end != End::kCompleted || writes(report)) return false;
+    const int64_t slot = slot_of(report);
+    if (!is_retryable(report.status)) return end_tries(slot), false;
+    const uint32_t tries = atomic_load(cache.statuses[slot]) / kTry + 1;
+    if (tries >= kTries) return false;
+    atomic_store(cache.statuses[slot], tries * kTry);
+    return again.try_read(Line{atomic_load(cache.words[slot])}.page(), slot);
+  }
+  HINTERLAND_FN void end_tries(int64_t slot) const { atomic_store(cache.statuses[slot], 0u); }
 
   HINTERLAND_FN void hear(const Report& report) const {
     if (report.end == End::kCompleted) cache.end(slot_of(report), writes(report), error_of(report));

@@ -38,9 +38,9 @@ HINTERLAND_FN void time_reads(const LatencyParams& p) {
     const uint64_t asked = Here::now();
     bool is_there = false;
     for (uint32_t round = 0; !is_there && store.template progress<Warp>(round, until); ++round) {
-      const Found found = Warp::lane() == 0 ? store.try_hold(page) : Found{Try::kWait, -1};
+      const Found found = Warp::lane() == 0 ? store.try_hold(page) : Found{Try::kWait, 0};
       if (found.outcome == Try::kHeld) store.release(found.slot);
-      is_there = Warp::any(found.outcome == Try::kHeld || found.outcome == Try::kFailed);
+      is_there = Warp::any(found.outcome != Try::kWait || found.slot < 0);  // or it is not even on its way any more
     }
     const uint64_t seen = Here::now();
     sums.sum += static_cast<uint64_t>(array.read_alone(p.at[i]));

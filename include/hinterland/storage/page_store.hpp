@@ -96,7 +96,7 @@ struct PageStore {
   template <class Lanes>
   HINTERLAND_APART bool progress(uint32_t round, uint64_t until) const {
     const uint64_t now = Here::now();
-    const bool ended = device(channel<Lanes>(round), 0).template poll<Lanes>() != 0;
+    const bool ended = device(channel<Lanes>(round), now + static_cast<uint64_t>(timeout_ns)).template poll<Lanes>() != 0;
     if (Lanes::any(Lanes::lane() == 0 && is_due(now)))
       for (int64_t i = 0; i < num_channels; ++i) device(i, 0).template expire<Lanes>(now);
     if (!ended && Lanes::lane() == 0) Waits::pause(round);

@@ -89,6 +89,7 @@ class LineCache {
 
 template <class T>
 struct Cached {
+  using Element = T;
   static constexpr int64_t kElements = LineCache::kLine / sizeof(T);
 
   const T* home;
