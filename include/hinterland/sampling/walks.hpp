@@ -3,7 +3,7 @@
 //
 // A lane makes a walk. Each step waits for two requests, one after the other: where the list lies, and the neighbour; walks do not
 // wait for each other. A GPU has enough of them in flight as it has lanes. A CPU's thread makes a few walks side by side, each
-// phase of a step for all of them, so that it waits for several reads at once.
+// phase of a step for all of them, so that it waits for several reads at once; more of them where a read takes long.
 //
 // A weighted step tries positions as choose.hpp does with replacement, and where all trials fail the lanes of the warp together
 // go through the list and take the least key, which is the same distribution.
@@ -53,6 +53,12 @@ class WalkDraws {
 
   HINTERLAND_FN bool restarts(uint64_t place) const {
     return restart_ != 0.0 && uniform(draws_.bits(place, 0).half(1)) < restart_;
+  }
+
+  // Has what choose() looks at first read ahead.
+  HINTERLAND_FN void ask_for_choice([[maybe_unused]] const ListPlace& list, [[maybe_unused]] uint64_t place) const {
+    if constexpr (graph::kReadsAhead<Graph>)
+      if (weights_.any() && list.degree > 0) from(list).ask_for_trial(draws_, place, 1);
   }
 
   // A position in the list, or -1 if there is nothing to draw. All lanes call it together, each with a list or an empty one.
@@ -107,20 +113,25 @@ class WalkDraws {
   double restart_;
 };
 
-inline constexpr int kWalksTogether = Warp::kWidth == 1 ? 8 : 1;  // walks of one lane: chosen, not measured
+// Walks of one lane: chosen, not measured.
+template <class Graph>
+inline constexpr int kWalksTogether = Warp::kWidth > 1            ? 1
+                                      : graph::kReadsAhead<Graph> ? 32
+                                                                  : 8;
 
 // All walks. Called by all threads of a team.
 template <class Graph, class Team>
 HINTERLAND_FN void random_walks(Team& team, const WalkParams& task) {
+  constexpr int kTogether = kWalksTogether<Graph>;
   const Graph graph(*task.graph);
-  team.static_for(ceil_div<int64_t>(task.num_walks, kWalksTogether), [&](const auto& ranges) {
+  team.static_for(ceil_div<int64_t>(task.num_walks, kTogether), [&](const auto& ranges) {
     const WalkDraws<Graph> draws(graph, task);
     graph::StepCounts<> counts;
     ranges([&](int64_t first, int64_t last) {
-      const int64_t run = first + Warp::lane(), begin = run * kWalksTogether;
-      const int64_t count = run < last ? min_of<int64_t>(task.num_walks - begin, kWalksTogether) : 0;
-      int64_t start[kWalksTogether], at[kWalksTogether];  // at: -1 once a walk has ended
-      for (int k = 0; k < kWalksTogether; ++k) {
+      const int64_t run = first + Warp::lane(), begin = run * kTogether;
+      const int64_t count = run < last ? min_of<int64_t>(task.num_walks - begin, kTogether) : 0;
+      int64_t start[kTogether], at[kTogether];  // at: -1 once a walk has ended
+      for (int k = 0; k < kTogether; ++k) {
         start[k] = at[k] = k < count ? task.starts[begin + k] : -1;
         if (k >= count) continue;
         if (!graph.has(at[k])) {
@@ -130,18 +141,22 @@ HINTERLAND_FN void random_walks(Team& team, const WalkParams& task) {
         task.walks[(begin + k) * (task.length + 1)] = at[k];
       }
       for (int64_t step = 0; step < task.length; ++step) {
-        ListPlace list[kWalksTogether];
-        int64_t position[kWalksTogether];
-        bool returns[kWalksTogether];
-        for (int k = 0; k < kWalksTogether; ++k) {
+        ListPlace list[kTogether];
+        int64_t position[kTogether];
+        bool returns[kTogether];
+        for (int k = 0; k < kTogether; ++k) {
           returns[k] = at[k] >= 0 && draws.restarts(draws.place(task.first + begin + k, step));
           const graph::ListBounds bounds(graph, at[k], at[k] >= 0 && !returns[k], counts);
           list[k] = {at[k], bounds.begin, bounds.end - bounds.begin};
+          draws.ask_for_choice(list[k], draws.place(task.first + begin + k, step));
         }
-        for (int k = 0; k < kWalksTogether; ++k) position[k] = draws.choose(list[k], draws.place(task.first + begin + k, step));
-        int64_t next[kWalksTogether];
+        for (int k = 0; k < kTogether; ++k) {
+          position[k] = draws.choose(list[k], draws.place(task.first + begin + k, step));
+          ask_for_neighbor(graph, list[k], position[k]);
+        }
+        int64_t next[kTogether];
         read_neighbors(graph, list, position, next);
-        for (int k = 0; k < kWalksTogether; ++k) {
+        for (int k = 0; k < kTogether; ++k) {
           const int64_t from = at[k];
           at[k] = returns[k] ? start[k] : next[k];
           if (position[k] >= 0 && !graph.has(at[k])) {
@@ -149,7 +164,7 @@ HINTERLAND_FN void random_walks(Team& team, const WalkParams& task) {
             at[k] = -1;
           }
         }
-        for (int k = 0; k < kWalksTogether; ++k)
+        for (int k = 0; k < kTogether; ++k)
           if (k < count) task.walks[(begin + k) * (task.length + 1) + step + 1] = at[k];
       }
     });

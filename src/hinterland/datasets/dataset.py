@@ -232,5 +232,6 @@ def largest_component(dataset: Dataset) -> Dataset:
         directed=dataset.graph.directed,
     )
     splits = {name: renumbered[part][kept[part]] for name, part in dataset.splits.items()}
-    features = UnifiedTensor.from_tensor(dataset.features.cpu()[kept], place_again(dataset.features.placement))
+    place = "host" if dataset.features.placement == "storage" else place_again(dataset.features.placement)
+    features = UnifiedTensor.from_tensor(dataset.features[kept.nonzero()[:, 0]], place)
     return dataclasses.replace(dataset, graph=graph, features=features, labels=dataset.labels[kept], splits=splits)

@@ -20,7 +20,6 @@ class Algorithm:
         ample_bytes: the same with which the result stays there, as its users get it; None where ``state_bytes`` is that.
         searching: it looks for one neighbour in the lists of in-neighbours, so their heads help.
         incoming_only: it reads the lists of in-neighbours only, all of them and several times in one run.
-        whole: what it reads of a graph on storage is read into host memory first.
     """
 
     name: str
@@ -28,7 +27,6 @@ class Algorithm:
     searching: bool = False
     incoming_only: bool = False
     ample_bytes: Callable[[Graph], int] | None = None
-    whole: bool = False
 
     def ample(self, graph: Graph) -> int:
         """GPU memory that it takes besides ``graph`` where there is room."""

@@ -16,6 +16,7 @@ from ..memory.copies import copied
 from ..runtime.errors import GraphError
 from ..runtime.params import Params, address, struct
 from ..storage import StorageArray, StorageCache
+from ..storage.cache import reading
 from ..storage.on_device import Backing, DeviceStore, Queues
 from . import arrays
 from .arrays import index_dtype
@@ -41,13 +42,12 @@ class Kept:
 
 
 def checked_view(lists: NeighborLists) -> View:
-    """The arrays as the CPU reads them, for verifiers, which go through all lists; what lies on storage is read whole.
+    """The arrays as the CPU reads them, for those who go through all lists.
 
     Raises:
         GraphError: the arrays were changed since they were checked, and their offsets are wrong by now.
     """
-    lists = lists.in_memory()
-    lists.checked_rows()
+    lists.checked_offsets()
     return View(lists, torch.device("cpu"))
 
 
@@ -58,12 +58,15 @@ class View:
         lists: of a graph, or others.
         device: who reads them.
         name: what a plan calls them.
+        shares: who reads through their cache, if they lie on storage, and gets as large a part of its host memory for pages on
+            their way to a GPU.
     """
 
-    def __init__(self, lists: NeighborLists, device: torch.device, name: str = "lists") -> None:
-        self.lists, self.device, self.name = lists, device, name
+    def __init__(self, lists: NeighborLists, device: torch.device, name: str = "lists", shares: int = 1) -> None:
+        self.lists, self.device, self.name, self._shares = lists, device, name, shares
         self.caches: list[StorageCache] = lists.caches
-        self.store: DeviceStore | None = None  # through which a GPU reads what lies on storage
+        # Through which a GPU reads what lies on storage. Lists of in-neighbours, in the same file, have that of the others.
+        self.store: DeviceStore | None = None
         offsets, edges = lists.array("indptr", device), self._array("packed" if lists.is_compressed else "indices")
         assert offsets is not None and edges is not None
         self.offsets, self.edges = offsets, edges
@@ -147,10 +150,9 @@ class View:
 
     def _words_of(self, name: str, home: torch.Tensor | None, kept: torch.Tensor | None) -> Params:
         held = self.lists.arrays.get(name)
-        if isinstance(held, StorageArray):
-            if self.device.type == "cpu":
-                return _ARRAY(home=held.position, store=held.cache.native.address)
-            assert self.store is not None
+        if isinstance(held, StorageArray) and self.store is None:
+            return _ARRAY(home=held.position, store=held.cache.native.address)
+        if isinstance(held, StorageArray) and self.store is not None:
             return self.store.array(held.file_position)
         return _array(home, kept, self.slots)
 
@@ -216,7 +218,7 @@ class View:
     def _store(self, nbytes: int) -> DeviceStore:
         """A cache in so much of the device's memory, over the file in which the lists lie."""
         on_storage = [array for array in self.lists.arrays.values() if isinstance(array, StorageArray)]
-        held, queues = on_storage[0], _queues(on_storage[0].cache)
+        held, queues = on_storage[0], _queues(on_storage[0].cache, self._shares)
         backing = Backing(path=held.open_path)
         return DeviceStore(backing, self.device, nbytes - queues.device_bytes, held.cache.line_bytes, **queues._asdict())
 
@@ -314,14 +316,16 @@ def least_lines_bytes(lists: NeighborLists) -> int:
     return sum(_queues(cache).device_bytes + _LEAST_LINES * (cache.line_bytes + 64) for cache in lists.caches)
 
 
-def _queues(cache: StorageCache) -> Queues:
-    """As many as the host memory of the cache has lines for."""
-    return Queues.within(cache.host_budget, cache.line_bytes)
+def _queues(cache: StorageCache, shares: int = 1) -> Queues:
+    """As many as a share of the host memory of the cache has lines for."""
+    return Queues.within(cache.host_budget // shares, cache.line_bytes)
 
 
 def edge_at(view: View, at: int) -> tuple[int, int, str]:
-    """The ends of the edge at a position of the lists of a graph, and what a sentence calls it."""
-    u, v = int(torch.searchsorted(view.offsets, at, right=True)) - 1, int(view.edges[at])
+    """The ends of the edge at a position of the lists of a graph, which the CPU reads, and what a sentence calls it."""
+    u = int(torch.searchsorted(view.offsets, at, right=True)) - 1
+    with reading(view.caches):
+        v = _core.entry_of(view.words, u, at)
     return u, v, f"edge {u} -> {v} (position {at})"
 
 

@@ -213,7 +213,8 @@ class DeviceStore(Shown):
 
     @contextmanager
     def live(self) -> Iterator[None]:
-        """A with-block in which kernels read through the store: the controller's threads are awake. Its end waits for them.
+        """A with-block in which kernels on the current stream read through the store: the controller's threads are awake. Its
+        end waits for that stream.
 
         Raises:
             StorageError: a page could not be read; what kernels found there was zeros.
@@ -221,10 +222,12 @@ class DeviceStore(Shown):
         self._controller.acquire()
         try:
             yield
-            if self.device.type == "cuda":
-                torch.cuda.synchronize(self.device)
         finally:
-            self._controller.release()
+            try:
+                if self.device.type == "cuda":
+                    torch.cuda.current_stream(self.device).synchronize()
+            finally:
+                self._controller.release()
         self.check()
 
     def check(self) -> None:

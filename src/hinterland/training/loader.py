@@ -271,6 +271,8 @@ class Loader:
         if self.device.type == "cpu" or not isinstance(self.sampler, NeighborSampler) or -1 in self.sampler.fanouts:
             return False  # whole lists are taken hop by hop, and each hop is waited for
         on_gpu = isinstance(self.features, RowTable) or (isinstance(self.features, torch.Tensor) and self.features.is_cuda)
+        if self.sampler.lists.caches:
+            return False  # reads of a disk are waited for
         # A row that is not there is found too late to say so where it is asked for.
         return self.features is None or (on_gpu and len(self.features) >= self.sampler.graph.num_vertices)
 

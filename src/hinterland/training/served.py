@@ -58,7 +58,7 @@ def served(sample: Sample, sampler: NeighborSampler, rows: Mapping[str, int], ro
     kept = edges if on_gpu else int(view.keeps(sample.edge).sum())
     link = 0
     if sampler.device.type == "cuda":
-        link = rows["host"] * row_bytes + (edges - kept) * _SECTOR
+        link = rows["host"] * row_bytes + (0 if view.caches else edges - kept) * _SECTOR  # whole pages come from storage
         where = view.lists.array("indptr", sampler.device)
         if not view.lists.indptr.is_cuda and where is not None and where.data_ptr() == view.offsets.data_ptr():
             link += (len(sample.node) - sample.num_sampled_nodes[-1]) * _SECTOR
