@@ -55,29 +55,34 @@ class WalkDraws {
     return restart_ != 0.0 && uniform(draws_.bits(place, 0).half(1)) < restart_;
   }
 
-  // Has what choose() looks at first read ahead.
-  HINTERLAND_FN void ask_for_choice([[maybe_unused]] const ListPlace& list, [[maybe_unused]] uint64_t place) const {
-    if constexpr (graph::kReadsAhead<Graph>)
-      if (weights_.any() && list.degree > 0) from(list).ask_for_trial(draws_, place, 1);
-  }
-
-  // A position in the list, or -1 if there is nothing to draw. All lanes call it together, each with a list or an empty one.
-  HINTERLAND_FN int64_t choose(const ListPlace& list, uint64_t place) const {
-    if (!weights_.any()) return list.degree == 0 ? -1 : draws_.below(list.degree, place, 0);
-    int64_t found = -1;
-    if (list.degree > 0)
-      for (int64_t trial = 0; trial < kTrialsWithReplacement && found < 0; ++trial)
-        found = from(list).trial(draws_, place, static_cast<uint64_t>(1 + trial));
-    for (uint32_t lanes = Warp::ballot(list.degree > 0 && found < 0); lanes != 0; lanes &= lanes - 1) {
-      const int lane = stdlib::countr_zero(lanes);
-      ListPlace theirs;
-      theirs.vertex = Warp::broadcast(list.vertex, lane);
-      theirs.begin = Warp::broadcast(list.begin, lane);
-      theirs.degree = Warp::broadcast(list.degree, lane);
-      const int64_t least = least_key(theirs, Warp::broadcast(place, lane));
-      if (Warp::lane() == lane) found = least;
+  // Positions in several lists, or -1 where there is nothing to draw. All lanes call it together, each with lists or empty ones. Where
+  // reads take long, one trial for each list is on its way at a time.
+  template <int kCount>
+  HINTERLAND_FN void choose(const ListPlace (&list)[kCount], const uint64_t (&place)[kCount], int64_t (&found)[kCount]) const {
+    for (int k = 0; k < kCount; ++k)
+      found[k] = weights_.any() || list[k].degree == 0 ? -1 : draws_.below(list[k].degree, place[k], 0);
+    if (!weights_.any()) return;
+    const auto tries = [&](int k) { return list[k].degree > 0 && found[k] < 0; };
+    bool open = true;
+    for (uint64_t trial = 1; trial <= kTrialsWithReplacement && open; ++trial) {
+      for (int k = 0; graph::kReadsAhead<Graph> && k < kCount; ++k)
+        if (tries(k)) from(list[k]).ask_for_trial(draws_, place[k], trial);
+      open = false;
+      for (int k = 0; k < kCount; ++k) {
+        if (tries(k)) found[k] = from(list[k]).trial(draws_, place[k], trial);
+        open = open || tries(k);
+      }
     }
-    return found;
+    for (int k = 0; k < kCount; ++k)
+      for (uint32_t lanes = Warp::ballot(tries(k)); lanes != 0; lanes &= lanes - 1) {
+        const int lane = stdlib::countr_zero(lanes);
+        ListPlace theirs;
+        theirs.vertex = Warp::broadcast(list[k].vertex, lane);
+        theirs.begin = Warp::broadcast(list[k].begin, lane);
+        theirs.degree = Warp::broadcast(list[k].degree, lane);
+        const int64_t least = least_key(theirs, Warp::broadcast(place[k], lane));
+        if (Warp::lane() == lane) found[k] = least;
+      }
   }
 
  private:
@@ -116,8 +121,20 @@ class WalkDraws {
 // Walks of one lane: chosen, not measured.
 template <class Graph>
 inline constexpr int kWalksTogether = Warp::kWidth > 1            ? 1
-                                      : graph::kReadsAhead<Graph> ? 32
+                                      : graph::kReadsAhead<Graph> ? 128
                                                                   : 8;
+
+// Neighbours position[k] of lists, or -1 where that is -1. All lanes call it together.
+template <class Graph, int kCount>
+HINTERLAND_FN void follow(const Graph& graph, const ListPlace (&list)[kCount], const int64_t (&position)[kCount],
+                          int64_t (&next)[kCount]) {
+  if constexpr (graph::kReadsAhead<Graph>) {  // those that were asked for first are there before the last is
+    for (int k = 0; k < kCount; ++k) ask_for_neighbor(graph, list[k], position[k]);
+    for (int k = 0; k < kCount; ++k) next[k] = position[k] < 0 ? -1 : neighbor_alone(graph, list[k], position[k]);
+  } else {
+    read_neighbors(graph, list, position, next);
+  }
+}
 
 // All walks. Called by all threads of a team.
 template <class Graph, class Team>
@@ -142,20 +159,17 @@ HINTERLAND_FN void random_walks(Team& team, const WalkParams& task) {
       }
       for (int64_t step = 0; step < task.length; ++step) {
         ListPlace list[kTogether];
-        int64_t position[kTogether];
+        uint64_t place[kTogether];
+        int64_t position[kTogether], next[kTogether];
         bool returns[kTogether];
         for (int k = 0; k < kTogether; ++k) {
-          returns[k] = at[k] >= 0 && draws.restarts(draws.place(task.first + begin + k, step));
+          place[k] = draws.place(task.first + begin + k, step);
+          returns[k] = at[k] >= 0 && draws.restarts(place[k]);
           const graph::ListBounds bounds(graph, at[k], at[k] >= 0 && !returns[k], counts);
           list[k] = {at[k], bounds.begin, bounds.end - bounds.begin};
-          draws.ask_for_choice(list[k], draws.place(task.first + begin + k, step));
         }
-        for (int k = 0; k < kTogether; ++k) {
-          position[k] = draws.choose(list[k], draws.place(task.first + begin + k, step));
-          ask_for_neighbor(graph, list[k], position[k]);
-        }
-        int64_t next[kTogether];
-        read_neighbors(graph, list, position, next);
+        draws.choose(list, place, position);
+        follow(graph, list, position, next);
         for (int k = 0; k < kTogether; ++k) {
           const int64_t from = at[k];
           at[k] = returns[k] ? start[k] : next[k];
