@@ -103,13 +103,14 @@ def test_commands(page, here, monkeypatch, capsys):
             if program == "torchrun":
                 words = words[words.index("hinterland.cli") + 1 :]
             with monkeypatch.context() as patched:
-                if any(part in line for part in _ONLY_READ):
+                is_run = not any(part in line for part in _ONLY_READ)
+                if not is_run:
                     patched.setattr(typer.core.TyperCommand, "invoke", lambda self, context: None)
                 patched.setattr(sys, "argv", ["hinterland", *words])
                 status = _status(cli.main)
             found = capsys.readouterr()
             assert status == 0, f"{line}: {found.err}"
-            if "--json" in words:
+            if "--json" in words and is_run:
                 json.loads(found.out)
     assert signal.getsignal(signal.SIGINT) == handler
 

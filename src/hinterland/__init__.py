@@ -31,6 +31,7 @@ if TYPE_CHECKING:  # not from .graph, whose functions and modules have the same 
     from .machine import Machine
     from .memory import CachedTensor, TieredTensor, UnifiedEmbeddingBag, UnifiedTensor
     from .probe.measure import probe
+    from .storage import StorageArray, StorageCache
 
 __version__ = "0.1.0"
 __all__ = [

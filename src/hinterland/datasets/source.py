@@ -135,8 +135,8 @@ class Vertices:
 class Relation:
     """The edges of one type. ``read(symmetrize, placement)`` makes the graph of in-neighbours.
 
-    ``in_place``: the file at ``path`` is that graph, in our format. ``symmetrize`` adds the reverse of every edge and leaves out
-    repeated ones; only where both ends are of one type.
+    ``in_place``: the file at ``path`` is that graph, in our format. ``symmetrize`` adds the reverse of every edge and leaves
+    out repeated ones; only where both ends are of one type.
     """
 
     path: str

@@ -119,8 +119,7 @@ def load_graph(
             the file and are read a page at a time as a traversal comes to them, while offsets go to ``"host"``. A mapping may
             say so of ``indices`` or ``weights`` alone. What stays in the file is not looked at here: its checksums, and
             whether an undirected graph has every reverse, are taken on trust, and a neighbour that is no vertex is found by
-            who reads it. What needs all of them at once (``reorder``, ``compress``, verifiers of a reordered graph) reads them
-            into host memory, and a warning says so.
+            who reads it. What needs all of it at once (``reorder``, say) reads it into host memory, and a warning says so.
         directed: None takes what the file says (edge lists: directed). True marks the graph as directed. False demands a
             graph whose edges all have their reverse, and refuses any other.
         symmetrize: adds the reverse of every edge; the graph becomes undirected.
@@ -169,9 +168,7 @@ def load_graph(
         if isinstance(content, CsrArrays) and content.columns:
             content = _transposed(content)
         if not isinstance(content, EdgeRuns):
-            content.weights = _weights(path, content, options)
-        if isinstance(content, CsrArrays | PackedArrays) and content.inverse is not None:
-            content.inverse.weights = _weights(path, content.inverse, options)  # type: ignore[assignment]  # as above
+            _settle_weights(path, content, options)
         graph = _made(content, options, sort_neighbors, **shape)
         if directed is not None and directed != graph.directed:
             graph = _redirected(graph, directed)
@@ -380,6 +377,13 @@ def _one_held(content: CsrArrays | PackedArrays, options: Options) -> Graph:
     if content.sorted and not graph.has_sorted_lists:
         raise GraphError("the header says that neighbours ascend, but some do not; convert the original file again")
     return Graph.of(graph.neighbor_lists, graph.directed, order)
+
+
+def _settle_weights(path: str, content: EdgeList | CsrArrays | PackedArrays, options: Options) -> None:
+    """Gives the content, and the inverse lists that come with it, the weights that the caller wants."""
+    for part in (content, None if isinstance(content, EdgeList) else content.inverse):
+        if part is not None:
+            part.weights = _weights(path, part, options)  # type: ignore[assignment]  # of the kind that it has
 
 
 def _weights(path: str, content: EdgeList | CsrArrays | PackedArrays, options: Options) -> Array | None:
