@@ -30,6 +30,7 @@ from ..runtime.units import format_bytes
 from .algorithms import Algorithm
 from .view import Kept, View, allocated, least_lines_bytes
 
+BESIDE = 8  # part of the free memory that a cache of storage takes beside others, if no budget says more: chosen, not measured
 MOST_HEADS = 4  # of a vertex, as its line of them is read in one piece; one gives most (docs/notes/traversal-on-h200.md)
 
 
@@ -87,12 +88,12 @@ class GraphPlan(Explained):
         if view.offsets_bytes:
             self._keep(view, "offsets", offsets=True)
 
-    def keep_lines(self, views: Sequence[View], room: int | None = None) -> None:
-        """Lines of a cache for what lies on storage, all of it in one file: for all, or as many as there is room for, or as
-        ``room`` bytes of it hold. They count as the first view's."""
+    def keep_lines(self, views: Sequence[View], room: int) -> None:
+        """Lines of a cache for what lies on storage, all of it in one file: for all, or as many as ``room`` bytes hold, as far
+        as there is as much. They count as the first view's."""
         stored = [view for view in views if view.caches]
         if stored:
-            lines = min(self.left if room is None else room, sum(view.most_lines_bytes() for view in stored))
+            lines = min(self.left, room, sum(view.most_lines_bytes() for view in stored))
             self._keep(stored[0], "lines of storage", format_bytes(lines), lines=lines)
 
     def keep_heads(self, view: View, room: int | None = None) -> None:
@@ -150,6 +151,7 @@ def plan_graph(
     algorithms: Sequence[Algorithm],
     weighted: bool,
     many_runs: bool,
+    lines: int | None = None,
 ) -> GraphPlan:
     """What is kept for runs of ``algorithms``.
 
@@ -159,6 +161,7 @@ def plan_graph(
         order: that of a reordered graph.
         weighted: keep weights along with the edges.
         many_runs: keep what pays only over several runs, too.
+        lines: the most bytes of a cache for what lies on storage; None is the room.
     """
     plan = GraphPlan(room, weighted)
     known = [out] if incoming is None else list(dict.fromkeys([out, incoming]))
@@ -170,12 +173,12 @@ def plan_graph(
     searching = incoming is not None and any(a.searching for a in algorithms)
     if searching and known[-1] not in read:
         read.append(known[-1])
-    lines = max(least_lines_bytes(view.lists) for view in known)
-    plan.left -= lines
+    least = max(least_lines_bytes(view.lists) for view in known)
+    plan.left -= least
     for view in dict.fromkeys([*read, out]):  # degrees are asked for even where no list is read
         plan.keep_offsets(view)
-    plan.left += lines
-    plan.keep_lines(known)
+    plan.left += least
+    plan.keep_lines(known, plan.left if lines is None else lines)
     if many_runs and order is not None:
         plan.order = plan.take(Part("order of the vertices", "all", allocated(order.nbytes)))
     if many_runs or any(a.incoming_only for a in algorithms):

@@ -19,7 +19,7 @@ from .algorithms import named
 from .arrays import index_dtype
 from .graph import Graph, require_graph
 from .lists import NeighborLists
-from .plan import GraphPlan, plan_graph, room_within
+from .plan import BESIDE, GraphPlan, plan_graph, room_within
 from .room import is_little
 from .view import WORDS_BYTES, View, allocated, least_lines_bytes
 
@@ -85,7 +85,9 @@ class Prepared(Shown):
             self.incoming = View(known.neighbor_lists, device, "in-neighbours' lists")
         views = {view for view in (self.out, self.incoming) if view is not None}
         room = max(0, room - sum(view.held for view in views))  # arrays that lie on another GPU have come over whole
-        self.plan = plan_graph(room, self.out, self.incoming, graph.outer, wanted, weighted, many_runs)
+        shares = budget is None and any(algorithm.beside for algorithm in wanted)
+        most = max(lines, room // BESIDE) if shares else None
+        self.plan = plan_graph(room, self.out, self.incoming, graph.outer, wanted, weighted, many_runs, most)
         self.plan.said += said
         with devices.on(device):
             self._order = copied(graph.outer, device) if self.plan.order and graph.outer is not None else None
@@ -281,7 +283,7 @@ def view_for(lists: NeighborLists, device: torch.device, state_bytes: int, share
     view = View(lists, device, shares=shares)
     plan = GraphPlan(max(0, room - view.held))
     if plan.budget:
-        plan.keep_lines([view], max(lines, plan.left // shares))
+        plan.keep_lines([view], max(lines, plan.left // (BESIDE * shares)))
         plan.keep_offsets(view)
     with devices.on(device):
         plan.apply()

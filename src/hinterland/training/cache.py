@@ -349,6 +349,11 @@ def require_plannable(graph: Graph, features: UnifiedTensor, policy: str) -> Non
         )
     if len(features) != graph.num_vertices:
         raise ConfigError(f"features have {len(features)} rows, but the graph has {graph.num_vertices} vertices")
+    if graph.neighbor_lists.caches:
+        raise ConfigError(
+            "a graph on storage has a cache of its own, for which host_budget and gpu_budget are; leave out cache=, or open "
+            "the data set with placement={'features': 'storage'}"
+        )
     if graph.is_compressed and policy == "auto":
         raise ConfigError("pages of compressed lists are not chosen by draws; take policy='features', or a graph that is not")
 
