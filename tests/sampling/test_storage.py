@@ -11,13 +11,18 @@ import torch
 import hinterland as hl
 from hinterland.graph.formats import hl as format_hl
 from hinterland.graph.prepare import Prepared
+from hinterland.graph.traversal import csr_type
+from hinterland.graph.traversal import on_storage as on_storage_type
+from hinterland.runtime import jit
 from hinterland.runtime.errors import GraphError, StorageError
 from hinterland.sampling import (
     Adjacency,
     HeteroSampler,
     NeighborSampler,
     PinSAGESampler,
+    batch,
     negative_edges,
+    negatives,
     pinsage_neighbors,
     random_walks,
 )
@@ -86,7 +91,7 @@ def walks(graph: hl.Graph | Prepared, device="cpu", **options):
     return (random_walks(graph, list(range(0, VERTICES, 7)), 9, seed=5, device=device, **options),)
 
 
-def negatives(graph: hl.Graph | Prepared, device="cpu", **options):
+def pairs(graph: hl.Graph | Prepared, device="cpu", **options):
     device = None if isinstance(graph, Prepared) else device
     return (negative_edges(graph, 300, seed=2, device=device, **options),)
 
@@ -105,7 +110,7 @@ SAMPLERS = {
     "weighted walks": lambda g, **d: walks(g, weighted=True, restart=0.2, **d),
     "pinsage": pinsage,
     "pinsage neighbours": lambda g, **d: pinsage_neighbors(g, SEEDS, seed=1, device=d.get("device", "cpu")),
-    "negatives": negatives,
+    "negatives": pairs,
     "negatives of sources": lambda g, **d: (
         negative_edges(g, 40, positives=torch.tensor([SEEDS, SEEDS]), **{"device": "cpu", **d}),
     ),
@@ -183,9 +188,9 @@ def test_a_sample_reads_the_pages_that_it_names(tmp_path: Path) -> None:
     [cache] = stored.neighbor_lists.caches
     assert stored.nbytes > 60 * cache.host_budget > cache.native.num_slots * cache.line_bytes
     sampler = NeighborSampler(stored, [10, 5], seed=1, device="cpu")
-    for batch in range(3):
+    for number in range(3):
         before = cache.stats().reads
-        sample = sampler.sample(torch.arange(50) * 7, batch=batch)
+        sample = sampler.sample(torch.arange(50) * 7, batch=number)
         hops = (4 * sample.edge // 512).split(sample.num_sampled_edges)
         named = sum(len(pages.unique()) for pages in hops)
         assert named / 2 < cache.stats().reads - before < 1.2 * named
@@ -233,6 +238,20 @@ def test_scores_of_hotness(graph: hl.Graph, tmp_path: Path, form: str) -> None:
     }
     for name, score in scores.items():
         torch.testing.assert_close(score(stored), score(made), msg=name)
+
+
+@pytest.mark.parametrize(
+    ("file", "instance"),
+    [(batch.KERNELS, "sample_kernel<{}, false>"), (negatives.KERNELS, "negatives_kernel<{}>")],
+    ids=["sample", "negatives"],
+)
+def test_kernels_of_lists_there_compile(file: jit.KernelFile, instance: str) -> None:
+    """They are no instances that are built ahead."""
+    pytest.importorskip("cuda.core")
+    instance = instance.format(csr_type(4, family=on_storage_type()))
+    assert instance not in file.instances
+    mapping, cubin, _ = jit._compile(file, "sm_90", (instance,))
+    assert set(mapping) == {instance} and cubin
 
 
 @pytest.mark.gpu

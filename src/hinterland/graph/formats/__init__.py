@@ -427,7 +427,7 @@ def _require_in_place(path: str, entry: Format, changes: Mapping[str, object]) -
         target = f"{os.path.splitext(path)[0]}.hl"
         raise ConfigError(
             f"{path}: placement 'storage' reads .hl files where they lie, and this one's format is {entry.name}; make one "
-            f"with: hinterland convert {path} {target}"
+            f"with: hinterland convert {path} {target} --placement storage"
         )
     for name, asked in changes.items():
         if asked is not None and asked is not False:

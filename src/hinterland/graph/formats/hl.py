@@ -109,8 +109,10 @@ def _require_sums(path: str, name: str, place: tuple[int, int], found: torch.Ten
 
 def _wants_incoming(header: Header, options: Options) -> bool:
     """Whether lists of in-neighbours are read: where they stay in the file, or where little of the free memory is enough."""
-    if options.transpose is not None or options.cache is not None:
-        return options.transpose is not False
+    if options.transpose is not None:
+        return options.transpose
+    if options.placement["indices"] == "storage":
+        return True
     nbytes = sum(count * dtype.itemsize for name, dtype, count in header.arrays() if name.startswith(INCOMING))
     return is_little(nbytes, options.placement["indices"])
 
