@@ -22,6 +22,22 @@ inline void set_num_threads(int threads) { omp_set_num_threads(threads < 1 || fo
 
 inline constexpr int64_t kItemsOfChunk = 1024;  // that a thread takes at a time, by default: chosen, not measured
 
+// body() by each of so many threads.
+template <class Body>
+void parallel_team(int threads, const Body& body) {
+  std::exception_ptr first;
+  std::atomic<bool> failed{false};
+#pragma omp parallel num_threads(threads) if (threads > 1)
+  {
+    try {
+      body();
+    } catch (...) {
+      if (!failed.exchange(true)) first = std::current_exception();
+    }
+  }
+  if (first) std::rethrow_exception(first);
+}
+
 // body(i) for i in [0, count), in chunks handed out as threads come free.
 template <class Body>
 void parallel_for(int64_t count, Body&& body, int64_t chunk = kItemsOfChunk) {

@@ -1,5 +1,6 @@
 #include <nanobind/stl/filesystem.h>
 #include <nanobind/stl/pair.h>
+#include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
@@ -8,15 +9,17 @@
 #include <utility>
 
 #include "bindings.hpp"
+#include "storage/block_device.hpp"
 #include "storage/planned.hpp"
 #include "storage/raw.hpp"
+#include "storage/spread.hpp"
 #include "storage/store.hpp"
 
 namespace nb = nanobind;
 
 namespace hinterland::native {
 
-HINTERLAND_STRUCT(StoreCounts, reads, writes, bytes_read, bytes_written, hits, misses, cpu_ns);
+HINTERLAND_STRUCT(StoreCounts, reads, writes, bytes_read, bytes_written, hits, misses, cpu_ns, failed_reads);
 
 namespace {
 
@@ -74,12 +77,16 @@ auto apart(Result (Store::*method)(Args...)) {
   };
 }
 
-template <class Address, class Visit>
-auto visiting(const Visit& visit) {
-  return [visit](const TableOfStore& self, uintptr_t numbers, int64_t count, uintptr_t rows) {
+template <class>
+using AddressOf = uintptr_t;
+
+// A function of a table's rows of some numbers, called without the interpreter's lock. What else it takes are addresses.
+template <class... Pointers>
+auto visiting(void (*visit)(Store&, const StoredRows&, const int64_t*, int64_t, Pointers...)) {
+  return [visit](const TableOfStore& self, uintptr_t numbers, int64_t count, AddressOf<Pointers>... addresses) {
     self.store.require_same_process();
     const GilReleased released;
-    visit(self.store, self.all(), reinterpret_cast<const int64_t*>(numbers), count, reinterpret_cast<Address>(rows));
+    visit(self.store, self.all(), reinterpret_cast<const int64_t*>(numbers), count, reinterpret_cast<Pointers>(addresses)...);
   };
 }
 
@@ -94,14 +101,16 @@ void bind_pages(nb::module_& m) {
           nb::arg("bytes"), nb::arg("line_bytes"), nb::arg("threads"), nb::arg("depth"), nb::arg("engine"))
       .def(
           "open",
-          [](Store& self, const std::filesystem::path& path, bool writable) {
+          [](Store& self, const std::vector<std::filesystem::path>& paths, bool writable, uint64_t stripe, uint64_t base) {
             self.require_same_process();
             const GilReleased released;
-            return self.open(path, writable);
+            return self.open(paths, writable, stripe, base);
           },
-          nb::arg("path"), nb::arg("writable"))
+          nb::arg("paths"), nb::arg("writable"), nb::arg("stripe") = 0, nb::arg("base") = 0,
+          "What lies in each file from `base` on is dealt round by `stripe` bytes, or, with 0, is a copy.")
       .def("close", apart(&Store::close), nb::arg("position"))
-      .def("descriptor", &Store::descriptor, nb::arg("position"))
+      .def("descriptors", &Store::descriptors, nb::arg("position"))
+      .def("take_failures", &Store::take_failures, "Sentences on copies that have failed a read, each once.")
       .def(
           "read",
           [](Store& self, int64_t position, int64_t offset, uintptr_t to, int64_t bytes) {
@@ -114,12 +123,27 @@ void bind_pages(nb::module_& m) {
       .def("begin_run", apart(&Store::begin_run))
       .def("end_run", apart(&Store::end_run))
       .def(
-          "counts", [](const Store& self, uintptr_t to) { *reinterpret_cast<StoreCounts*>(to) = self.counts(); }, nb::arg("to"))
+          "counts", [](Store& self, uintptr_t to) { *reinterpret_cast<StoreCounts*>(to) = self.counts(); }, nb::arg("to"))
       .def_prop_ro("bytes", &Store::bytes)
       .def_prop_ro("line_bytes", &Store::line_bytes)
       .def_prop_ro("num_slots", &Store::num_slots)
       .def_prop_ro("engine", &Store::engine)
       .def_prop_ro("address", [](const Store& self) { return reinterpret_cast<uintptr_t>(&self.pages()); });
+}
+
+void bind_devices(nb::module_& m) {
+  nb::class_<BlockDevice>(m, "BlockDevice", "A device that this process drives by itself, open as long as anybody has it.")
+      .def_prop_ro("bytes", &BlockDevice::bytes)
+      .def_prop_ro("block_bytes", &BlockDevice::block_bytes);
+  m.def(
+      "bare_device",
+      [](const std::filesystem::path& name, const std::string& root) {
+        const GilReleased released;
+        return bare_device(name.native(), root);
+      },
+      nb::arg("name"), nb::arg("root") = "",
+      nb::sig("def bare_device(name: str | os.PathLike, root: str = '') -> BlockDevice | None"),
+      "The device that nvme:0000:01:00.0 means; None for the name of a file. `root` stands before /sys and /dev, for tests.");
 }
 
 void bind_tables(nb::module_& m) {
@@ -132,16 +156,16 @@ void bind_tables(nb::module_& m) {
             for (const auto& [first_row, position] : extents) self->extents.push_back({first_row, position});
           },
           nb::keep_alive<1, 2>(), nb::arg("store"), nb::arg("extents"), nb::arg("rows"), nb::arg("row_bytes"))
-      .def("gather", visiting<char*>(gather_stored), nb::arg("numbers"), nb::arg("count"), nb::arg("out"))
-      .def("scatter", visiting<const char*>(scatter_stored), nb::arg("numbers"), nb::arg("count"), nb::arg("rows"))
+      .def("gather", visiting(gather_stored), nb::arg("numbers"), nb::arg("count"), nb::arg("out"), nb::arg("places") = 0)
+      .def("scatter", visiting(scatter_stored), nb::arg("numbers"), nb::arg("count"), nb::arg("rows"))
+      .def("read_ahead", visiting(read_ahead), nb::arg("numbers"), nb::arg("count"))
       .def(
-          "read_ahead",
+          "count_pages",
           [](const TableOfStore& self, uintptr_t numbers, int64_t count) {
-            self.store.require_same_process();
             const GilReleased released;
-            read_ahead(self.store, self.all(), reinterpret_cast<const int64_t*>(numbers), count);
+            return pages_of(self.store, self.all(), reinterpret_cast<const int64_t*>(numbers), count).size();
           },
-          nb::arg("numbers"), nb::arg("count"));
+          nb::arg("numbers"), nb::arg("count"), "How many pages these rows lie in.");
 
   nb::class_<GatherTask>(m, "GatherTask", "A gather as a host node of a CUDA graph.")
       .def(
@@ -165,7 +189,14 @@ void bind_tables(nb::module_& m) {
 
 void bind_store(nb::module_& m) {
   bind_pages(m);
+  bind_devices(m);
   bind_tables(m);
+  m.def(
+      "striped_bytes",
+      [](const std::vector<uint64_t>& sizes, uint64_t stripe) { return Spread::striped(sizes, stripe).bytes(); },
+      nb::arg("sizes"), nb::arg("stripe"), "How many bytes, dealt round, files of these sizes hold without a gap.");
+  m.def("striped_share", Spread::share, nb::arg("files"), nb::arg("stripe"), nb::arg("bytes"), nb::arg("file"),
+        "How many of so many bytes, dealt round, one of the files holds.");
   m.def(
       "run_raw",
       [](const std::filesystem::path& path, uintptr_t offsets, int64_t count, int64_t bytes, int64_t write_every, int threads,

@@ -1,12 +1,11 @@
 #include "storage/planned.hpp"
 
-#include <omp.h>
-
 #include <algorithm>
 #include <atomic>
 #include <cstring>
-#include <exception>
+#include <memory>
 #include <parallel/algorithm>
+#include <utility>
 #include <vector>
 
 #include "core/parallel.hpp"
@@ -17,7 +16,8 @@ using storage::Page, storage::Try;
 
 namespace {
 
-constexpr int64_t kFewRows = 256;  // are visited by one thread: chosen, not measured
+// What a thread takes at a time: chosen, not measured.
+constexpr int64_t kRowsTogether = 256, kBytesTogether = 1 << 20;
 
 // A row to be visited: where it lies, and its place among those that were asked for.
 struct Visit {
@@ -28,39 +28,64 @@ struct Visit {
   }
 };
 
-std::vector<Visit> by_position(const StoredRows& table, const int64_t* numbers, int64_t count) {
-  std::vector<Visit> visits(static_cast<size_t>(count));
+std::unique_ptr<Visit[]> by_position(const StoredRows& table, const int64_t* numbers, int64_t count, const int64_t* places) {
+  auto visits = std::make_unique_for_overwrite<Visit[]>(static_cast<size_t>(count));
   bool ascends = true;
-#pragma omp parallel for schedule(static) reduction(&& : ascends) if (count > kFewRows)
+#pragma omp parallel for schedule(static) reduction(&& : ascends) if (count > kRowsTogether)
   for (int64_t i = 0; i < count; ++i) {
-    visits[i] = {table.position(numbers[i]), i};
+    visits[i] = {table.position(numbers[i]), places == nullptr ? i : places[i]};
     ascends = ascends && (i == 0 || numbers[i - 1] <= numbers[i]);
   }
-  if (!ascends || table.extents.size() > 1) __gnu_parallel::sort(visits.begin(), visits.end());
+  if (!ascends || table.extents.size() > 1) __gnu_parallel::sort(visits.get(), visits.get() + count);
   return visits;
 }
 
-// One thread's visits, in order: pages are asked for as far ahead as there is room, and rows are moved as their pages come.
+// Visits in the order of their positions, which threads take some of at a time.
+struct Visits {
+  std::span<const Visit> all;
+  int line_shift;
+  size_t together;
+  std::atomic<size_t> next{0};
+  std::atomic<bool> stops{false};
+
+  // Visits [first, second), empty if none is left. Rows that begin in the same page are visited by one thread, and so one that is
+  // asked for several times, in the caller's order.
+  std::pair<size_t, size_t> take() {
+    for (size_t part = next++; part * together < all.size(); part = next++)
+      if (const size_t from = cut(part), to = cut(part + 1); from < to) return {from, to};
+    return {all.size(), all.size()};
+  }
+
+ private:
+  size_t cut(size_t part) const {
+    size_t at = std::min(part * together, all.size());
+    while (at > 0 && at < all.size() && all[at].position >> line_shift == all[at - 1].position >> line_shift) ++at;
+    return at;
+  }
+};
+
+// One thread's visits: pages are asked for in order, as far ahead as there is room, and rows are moved as their pages come.
 template <bool kWrites>
 class Tour {
  public:
-  Tour(Store& store, std::span<const Visit> visits, int64_t row_bytes, char* rows, int64_t most_ahead)
-      : store_(store), visits_(visits), row_bytes_(row_bytes), rows_(rows), most_ahead_(most_ahead) {}
+  Tour(Store& store, const Store::InUse& file, Visits& visits, int64_t row_bytes, char* rows, size_t most_ahead)
+      : store_(store),
+        file_(file),
+        visits_(visits),
+        row_bytes_(row_bytes),
+        rows_(rows),
+        most_ahead_(most_ahead),
+        writes_through_(static_cast<int64_t>(visits.all.size()) * row_bytes > store.num_slots() * store.line_bytes() / 4) {}
 
-  // Until all rows are moved, or `stops`.
-  void run(const std::atomic<bool>& stops) {
+  // Until all rows are moved, or another's tour has failed.
+  void run() {
     auto since = std::chrono::steady_clock::now();
-    for (uint32_t round = 0; next_ < visits_.size() && !stops.load(std::memory_order_relaxed); ++round) {
-      const size_t before = next_;
-      const int64_t moved_before = moved_;
-      look_ahead();
-      while (next_ < visits_.size() && move_page()) {
-      }
-      if (next_ != before || moved_ != moved_before) {
-        since = std::chrono::steady_clock::now(), round = 0;
-        if (asked_ < pages_end()) continue;  // there is room for more
-      }
-      if (next_ == visits_.size()) break;
+    for (uint32_t round = 0; !visits_.stops.load(std::memory_order_relaxed); ++round) {
+      const int64_t before = moved_;
+      const bool has_room = take_turn();
+      if (asked_.empty() && all_taken_) break;
+      if (moved_ != before) since = std::chrono::steady_clock::now(), round = 0;
+      if (moved_ != before && has_room) continue;
       Store::require_answer(since);
       store_.progress(round);
     }
@@ -68,123 +93,163 @@ class Tour {
   }
 
  private:
+  // A page that was asked for, and the visits whose rows have bytes there: they are not moved yet.
+  struct Asked {
+    Page page;
+    int64_t slot;  // where it was when it was last asked for, or -1
+    size_t from, to;
+    bool overwritten;  // as a whole: it need not be read
+  };
+
   Page page_of(int64_t position) const { return static_cast<Page>(position) >> store_.line_shift(); }
   int64_t begin_of(Page page) const { return static_cast<int64_t>(page << store_.line_shift()); }
-  Page pages_end() const { return page_of(visits_.back().position + row_bytes_ - 1) + 1; }
 
-  // Has the pages of the next rows read. Positions ascend, so what was asked for is all before asked_.
-  void look_ahead() {
-    for (; ahead_ < visits_.size(); ++ahead_) {
-      const Page first = std::max(asked_, page_of(visits_[ahead_].position));
-      const Page last = page_of(visits_[ahead_].position + row_bytes_ - 1);
-      for (Page page = first; page <= last; ++page) {
-        if (static_cast<int64_t>(pages_asked_ - pages_left_) >= most_ahead_) return;
-        if (!overwrites(ahead_, page)) {
-          const Try outcome = store_.prefetch(page).outcome;
-          if (outcome == Try::kFull || outcome == Try::kRefused) return;
-          ++(outcome == Try::kStarted ? misses_ : hits_);
-        }
-        asked_ = page + 1;
-        ++pages_asked_;
-      }
+  // Asks for pages and moves what has come. False: no more can be asked for now.
+  bool take_turn() {
+    Store::Turn turn(file_);
+    bool has_room = false;
+    while (asked_.size() < most_ahead_ && (has_room = ask(turn))) {
     }
+    size_t left = 0;
+    for (Asked& one : asked_)
+      if (!move_page(turn, one)) asked_[left++] = one;
+    asked_.resize(left);
+    return has_room && asked_.size() < most_ahead_;
   }
 
-  // Whether rows from visit `i` on, the first that is there, are written to all of a page: then it need not be read.
-  bool overwrites(size_t i, Page page) const {
-    if constexpr (!kWrites) return false;
-    const int64_t begin = begin_of(page), end = begin + store_.bytes_in(page);
-    if (visits_[i].position > begin) return false;
-    int64_t written = visits_[i].position + row_bytes_;
-    for (++i; i < visits_.size() && written < end; ++i) {
-      // A row that is asked for again, and begins before this page, has its turn after it.
-      if (visits_[i].position < begin || visits_[i].position > written) return false;
-      written = visits_[i].position + row_bytes_;
-    }
-    return written >= end;
-  }
-
-  // Moves what the next rows have in their next page. False: that is not there yet.
-  bool move_page() {
-    const Page page = page_of(visits_[next_].position + moved_);
-    const bool overwritten = overwrites(next_, page);
-    const storage::Found found = overwritten ? store_.try_fill(page) : store_.try_hold(page);
-    if (found.outcome == Try::kFailed) {
-      if (!overwritten) store_.throw_failed(page, found.slot);
-      store_.forget(found.slot, page);  // what could not be read is not needed
-    }
-    const bool fills = overwritten && found.outcome == Try::kStarted;
-    if (found.outcome != Try::kHeld && !fills) return false;
-    move_rows(page, store_.frame(found.slot));
-    if (fills) {
-      store_.filled(found.slot);
-    } else {
-      if (kWrites) store_.wrote(found.slot);
-      store_.release(found.slot);
-    }
-    if (page != left_) left_ = page, ++pages_left_;
+  // Asks for the next page. False: there is none, or no room for it now.
+  bool ask(Store::Turn& turn) {
+    if (next_.from == next_.to && !take_more()) return false;
+    if (!next_.overwritten && !prefetch(turn, next_, true)) return false;
+    asked_.push_back(next_);
+    const bool goes_on = end_of(next_.to - 1) > begin_of(next_.page + 1);
+    if (next_.to == taken_to_ && !goes_on)
+      next_.from = next_.to;
+    else
+      look_at(goes_on ? next_.page + 1 : page_of(visits_.all[next_.to].position), goes_on ? next_.from : next_.to);
     return true;
   }
 
-  void move_rows(Page page, char* frame) {
-    const int64_t begin = begin_of(page), end = begin + store_.line_bytes();
-    while (next_ < visits_.size()) {
-      const Visit& visit = visits_[next_];
-      const int64_t position = visit.position + moved_, bytes = std::min(row_bytes_ - moved_, end - position);
-      if (position < begin || position >= end) return;
-      char* const row = rows_ + visit.place * row_bytes_ + moved_;
-      char* const there = frame + (position - begin);
-      kWrites ? std::memcpy(there, row, static_cast<size_t>(bytes)) : std::memcpy(row, there, static_cast<size_t>(bytes));
-      moved_ += bytes;
-      if (moved_ == row_bytes_) moved_ = 0, ++next_;
+  bool take_more() {
+    const auto [from, to] = visits_.take();
+    all_taken_ = from == to;
+    if (all_taken_) return false;
+    taken_to_ = to;
+    look_at(page_of(visits_.all[from].position), from);
+    return true;
+  }
+
+  // The next page is this one; its first visit is `from` or after it.
+  void look_at(Page page, size_t from) {
+    const int64_t begin = begin_of(page), end = begin_of(page + 1);
+    while (end_of(from) <= begin) ++from;
+    size_t to = from;
+    while (to < taken_to_ && visits_.all[to].position < end) ++to;
+    next_ = {page, -1, from, to, kWrites && overwrites(page, from, to)};
+  }
+
+  int64_t end_of(size_t visit) const { return visits_.all[visit].position + row_bytes_; }
+
+  // Whether the rows of these visits cover all of a page that the file has.
+  bool overwrites(Page page, size_t from, size_t to) const {
+    int64_t written = begin_of(page);
+    const int64_t end = written + file_.bytes_in(page);
+    for (; from < to && visits_.all[from].position <= written; ++from) written = std::max(written, end_of(from));
+    return written >= end;
+  }
+
+  // Has a page read. False: there is no room for it now.
+  bool prefetch(Store::Turn& turn, Asked& one, bool counts) {
+    const storage::Found found = turn.prefetch(one.page);
+    if (found.outcome == Try::kFull || found.outcome == Try::kRefused) return false;
+    one.slot = found.slot;
+    if (counts) ++(found.outcome == Try::kStarted ? misses_ : hits_);
+    return true;
+  }
+
+  // Moves what rows have in a page. False: it is not there yet.
+  bool move_page(Store::Turn& turn, Asked& one) {
+    if (one.overwritten) return fill_page(turn, one);
+    if (one.slot < 0 || !store_.seen(one.slot).has(one.page)) {  // it has no slot yet, or had to make room again
+      prefetch(turn, one, false);
+      return false;
     }
+    if (store_.seen(one.slot).is(storage::Line::kBusy)) return false;
+    const storage::Hold held = store_.hold(one.slot, one.page);
+    if (held == storage::Hold::kFailed) store_.throw_failed(one.page, one.slot);
+    if (held != storage::Hold::kHeld) return false;
+    move_rows(one, store_.frame(one.slot));
+    if (kWrites) store_.wrote(one.slot);
+    store_.release(one.slot);
+    return true;
+  }
+
+  bool fill_page(Store::Turn& turn, const Asked& one) {
+    const storage::Found found = turn.try_fill(one.page);
+    if (found.outcome == Try::kFailed) store_.forget(found.slot, one.page);  // what could not be read is not needed
+    if (found.outcome != Try::kHeld && found.outcome != Try::kStarted) return false;
+    move_rows(one, store_.frame(found.slot));
+    if (found.outcome == Try::kStarted) {
+      store_.filled(found.slot);
+    } else {
+      store_.wrote(found.slot);
+      store_.release(found.slot);
+    }
+    if (writes_through_) turn.write_back(found.slot);
+    return true;
+  }
+
+  void move_rows(const Asked& one, char* frame) {
+    const int64_t begin = begin_of(one.page), end = begin_of(one.page + 1);
+    for (size_t i = one.from; i < one.to; ++i) {
+      const Visit& visit = visits_.all[i];
+      const int64_t first = std::max(visit.position, begin), bytes = std::min(end_of(i), end) - first;
+      char* const row = rows_ + visit.place * row_bytes_ + (first - visit.position);
+      char* const there = frame + (first - begin);
+      kWrites ? std::memcpy(there, row, static_cast<size_t>(bytes)) : std::memcpy(row, there, static_cast<size_t>(bytes));
+    }
+    ++moved_;
   }
 
   Store& store_;
-  std::span<const Visit> visits_;
+  const Store::InUse& file_;
+  Visits& visits_;
   int64_t row_bytes_;
   char* rows_;
-  int64_t most_ahead_;
-  size_t next_ = 0, ahead_ = 0;  // of the visits: whose row is moved next, and whose pages are asked for next
-  int64_t moved_ = 0;            // bytes of that row
-  Page asked_ = 0, left_ = ~Page{0};
-  uint64_t pages_asked_ = 0, pages_left_ = 0;
+  size_t most_ahead_;
+  bool writes_through_;  // pages that are written as a whole are on their way at once: so many would soon have to make room
+  std::vector<Asked> asked_;
+  Asked next_{0, -1, 0, 0, false};  // to be asked for; no visits: those that were taken are all asked for
+  size_t taken_to_ = 0;
+  bool all_taken_ = false;
+  int64_t moved_ = 0;  // pages
   int64_t hits_ = 0, misses_ = 0;
 };
 
-// Where part `part` of `parts` begins. Rows that begin in the same page are visited by one thread, and so one that is asked for
-// several times, in the caller's order.
-size_t cut(const std::vector<Visit>& visits, int line_shift, size_t part, size_t parts) {
-  size_t at = visits.size() * part / parts;
-  while (at > 0 && at < visits.size() && visits[at].position >> line_shift == visits[at - 1].position >> line_shift) ++at;
-  return at;
-}
-
 template <bool kWrites>
-void visit_rows(Store& store, const StoredRows& table, const int64_t* numbers, int64_t count, char* rows) {
+void visit_rows(Store& store, const StoredRows& table, const int64_t* numbers, int64_t count, char* rows,
+                const int64_t* places) {
   if (count == 0 || table.row_bytes == 0) return;
   const int64_t begun = thread_cpu_ns();
-  const std::vector<Visit> visits = by_position(table, numbers, count);
+  const auto all = by_position(table, numbers, count, places);
   store.count(0, 0, thread_cpu_ns() - begun);
-  const int threads = static_cast<int>(std::clamp<int64_t>(count / kFewRows, 1, std::min(num_threads(), store.threads())));
+  const int64_t together = std::clamp<int64_t>(kBytesTogether / table.row_bytes, 1, kRowsTogether);
+  Visits visits{{all.get(), static_cast<size_t>(count)}, store.line_shift(), static_cast<size_t>(together)};
+  const Store::InUse file(store, static_cast<Page>(all[0].position) >> store.line_shift());
+  const int threads =
+      static_cast<int>(std::clamp<int64_t>((count + together - 1) / together, 1, std::min(num_threads(), store.threads())));
   // A quarter of the cache for all of them, so that hardly a set has more on their way than it has room for.
-  const int64_t most_ahead = std::max<int64_t>(store.num_slots() / (4 * threads), 1);
-  std::exception_ptr first;
-  std::atomic<bool> failed{false};
-#pragma omp parallel num_threads(threads) if (threads > 1)
-  {
+  const size_t most_ahead = static_cast<size_t>(std::max<int64_t>(store.num_slots() / (4 * threads), 1));
+  parallel_team(threads, [&] {
     const int64_t started = thread_cpu_ns();
-    const size_t part = static_cast<size_t>(omp_get_thread_num()), parts = static_cast<size_t>(omp_get_num_threads());
-    const size_t from = cut(visits, store.line_shift(), part, parts), to = cut(visits, store.line_shift(), part + 1, parts);
     try {
-      if (from < to)
-        Tour<kWrites>(store, std::span(visits).subspan(from, to - from), table.row_bytes, rows, most_ahead).run(failed);
+      Tour<kWrites>(store, file, visits, table.row_bytes, rows, most_ahead).run();
     } catch (...) {
-      if (!failed.exchange(true)) first = std::current_exception();
+      visits.stops = true;
+      throw;
     }
     store.count(0, 0, thread_cpu_ns() - started);
-  }
-  if (first) std::rethrow_exception(first);
+  });
 }
 
 }  // namespace
@@ -201,22 +266,29 @@ int64_t first_outside(const int64_t* numbers, int64_t count, int64_t rows) {
   return -1;
 }
 
-void gather_stored(Store& store, const StoredRows& table, const int64_t* numbers, int64_t count, char* out) {
-  visit_rows<false>(store, table, numbers, count, out);
+void gather_stored(Store& store, const StoredRows& table, const int64_t* numbers, int64_t count, char* out,
+                   const int64_t* places) {
+  visit_rows<false>(store, table, numbers, count, out, places);
 }
 
 void scatter_stored(Store& store, const StoredRows& table, const int64_t* numbers, int64_t count, const char* in) {
-  visit_rows<true>(store, table, numbers, count, const_cast<char*>(in));  // which is only read
+  visit_rows<true>(store, table, numbers, count, const_cast<char*>(in), nullptr);  // which is only read
 }
 
-void read_ahead(Store& store, const StoredRows& table, const int64_t* numbers, int64_t count) {
+std::vector<Page> pages_of(const Store& store, const StoredRows& table, const int64_t* numbers, int64_t count) {
   std::vector<Page> pages;
-  if (table.row_bytes == 0) return;
-  for (const Visit& visit : by_position(table, numbers, count)) {
+  if (table.row_bytes == 0) return pages;
+  const auto visits = by_position(table, numbers, count, nullptr);
+  for (const Visit& visit : std::span(visits.get(), static_cast<size_t>(count))) {
     const Page first = static_cast<Page>(visit.position) >> store.line_shift();
     const Page last = static_cast<Page>(visit.position + table.row_bytes - 1) >> store.line_shift();
     for (Page page = pages.empty() ? first : std::max(first, pages.back() + 1); page <= last; ++page) pages.push_back(page);
   }
+  return pages;
+}
+
+void read_ahead(Store& store, const StoredRows& table, const int64_t* numbers, int64_t count) {
+  std::vector<Page> pages = pages_of(store, table, numbers, count);
   if (!pages.empty()) store.read_ahead(std::move(pages));
 }
 

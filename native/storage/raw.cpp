@@ -4,10 +4,12 @@
 #include <atomic>
 #include <cerrno>
 #include <exception>
+#include <span>
 #include <thread>
 #include <vector>
 
 #include "core/errors.hpp"
+#include "storage/block_device.hpp"
 #include "storage/descriptor.hpp"
 #include "storage/store.hpp"
 
@@ -15,17 +17,23 @@ namespace hinterland::native {
 
 namespace {
 
-// One thread's share.
+constexpr size_t kTogether =
+    32;  // blocks that a thread takes at a time: halves of a file far apart are slower to read in order
+
+// Blocks that threads move, some at a time.
 struct Run {
+  BlockDevice* bare;  // null of a file
   int fd;
   const std::string& path;
+  std::span<const int64_t> offsets;
   int64_t bytes, write_every;
   unsigned depth;
   Engine engine;
+  std::atomic<size_t> next{0};
 
-  void operator()(const int64_t* offsets, int64_t count) const {
-    const auto transfers = make_transfers(depth, engine);
-    const DirectMemory memory = direct_memory((bytes + kDirectAlign - 1) / kDirectAlign * kDirectAlign * depth);
+  void operator()() {
+    const auto transfers = bare != nullptr ? bare->make_transfers(depth) : make_transfers(depth, engine);
+    const DirectMemory memory = large_pages((bytes + kDirectAlign - 1) / kDirectAlign * kDirectAlign * depth);
     if (!memory)
       throw OutOfMemory("no memory for " + std::to_string(depth) + " transfers of " + std::to_string(bytes) + " bytes");
     std::fill_n(memory.get(), bytes * depth, 'h');
@@ -33,22 +41,25 @@ struct Run {
     std::vector<uint64_t> free_places(depth);
     for (unsigned i = 0; i < depth; ++i) free_places[i] = i;
     Ended ended[64];
-    for (int64_t begun = 0, done = 0; done < count;) {
-      for (; begun < count && !free_places.empty(); ++begun) {
+    for (size_t at = 0, end = 0;;) {
+      while (!free_places.empty()) {
+        if (at == end) at = std::min(next.fetch_add(kTogether), offsets.size()), end = std::min(at + kTogether, offsets.size());
+        if (at == end) break;
         const uint64_t place = free_places.back();
-        const bool writes = write_every != 0 && begun % write_every == 0;
+        const bool writes = write_every != 0 && static_cast<int64_t>(at) % write_every == 0;
         if (!transfers->try_begin({fd, writes, memory.get() + place * bytes, static_cast<uint32_t>(bytes),
-                                   static_cast<uint64_t>(offsets[begun]), place}))
+                                   static_cast<uint64_t>(offsets[at]), place}))
           break;
+        ++at;
         free_places.pop_back();
       }
+      if (transfers->in_flight() == 0) return;
       transfers->wait(std::chrono::milliseconds(1), std::max(transfers->in_flight() / 8, 1u));
       const size_t now = transfers->poll(ended);
       for (size_t i = 0; i < now; ++i) {
         if (ended[i].result < 0) throw_errno("cannot move blocks of " + path, -ended[i].result);
         free_places.push_back(ended[i].user);
       }
-      done += static_cast<int64_t>(now);
     }
   }
 };
@@ -59,9 +70,13 @@ RawRun run_raw(const std::filesystem::path& file, const int64_t* offsets, int64_
                int threads, unsigned depth, Engine engine) {
   const std::string& path = file.native();
   const int mode = write_every != 0 ? O_RDWR : O_RDONLY;
+  const std::shared_ptr<BlockDevice> bare = bare_device(path);
   const Descriptor buffered(path, mode), direct(path, mode | O_DIRECT);
-  if (!buffered.open()) throw_errno("cannot open " + path, errno);
-  const Run run{(direct.open() ? direct : buffered).get(), path, bytes, write_every, depth, engine};
+  if (bare == nullptr && !buffered.open()) throw_errno("cannot open " + path, errno);
+  Run run{bare.get(), (direct.open() ? direct : buffered).get(),
+          path,       {offsets, static_cast<size_t>(count)},
+          bytes,      write_every,
+          depth,      engine};
   std::atomic<int64_t> cpu_ns{0};
   std::vector<std::exception_ptr> thrown(static_cast<size_t>(threads));
   const auto begin = std::chrono::steady_clock::now();
@@ -69,16 +84,18 @@ RawRun run_raw(const std::filesystem::path& file, const int64_t* offsets, int64_
     std::vector<std::jthread> team;
     for (int64_t t = 0; t < threads; ++t)
       team.emplace_back([&, t] {
-        const int64_t from = count * t / threads, to = count * (t + 1) / threads;
         try {
-          run(offsets + from, to - from);
+          run();
         } catch (...) {
           thrown[static_cast<size_t>(t)] = std::current_exception();
         }
         cpu_ns += thread_cpu_ns();
       });
   }
-  if (write_every != 0 && ::fdatasync(buffered.get()) != 0) throw_errno("cannot write " + path + " to the disk", errno);
+  if (write_every != 0) {
+    const int failed = bare != nullptr ? bare->sync() : ::fdatasync(buffered.get()) != 0 ? errno : 0;
+    if (failed != 0) throw_errno("cannot write " + path + " to the disk", failed);
+  }
   const auto ns = std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - begin).count();
   for (const auto& error : thrown)
     if (error) std::rethrow_exception(error);

@@ -24,8 +24,9 @@ def headers(source):
 @pytest.mark.parametrize("source", PROGRAMS, ids=lambda path: path.stem)
 @pytest.mark.parametrize("cached", [False, True], ids=["in memory", "through a cache"])
 def test_a_warp_of_lanes_agrees_with_its_oracle(source, cached, tmp_path, monkeypatch):
-    if cached and "hinterland/memory/source.hpp" not in headers(source):
-        pytest.skip("reads no graph")
+    read = headers(source)
+    if cached and ("hinterland/memory/source.hpp" not in read or "hinterland/storage/source.hpp" in read):
+        pytest.skip("reads no graph, or brings a source of its own")
     monkeypatch.delenv("LD_PRELOAD", raising=False)  # a sanitizer's runtime, meant for Python
     program = tmp_path / source.stem
     if cached:
@@ -34,5 +35,5 @@ def test_a_warp_of_lanes_agrees_with_its_oracle(source, cached, tmp_path, monkey
     paths = [part for folder in folders for part in ("-I", str(folder))]
     flags = ["-std=c++20", "-O1", "-Wall", "-Wextra", "-Werror", *paths]
     subprocess.run(["g++", *flags, str(source), "-o", str(program)], check=True)
-    done = subprocess.run([str(program)], capture_output=True, text=True, check=False, timeout=120)
+    done = subprocess.run([str(program)], capture_output=True, text=True, check=False, timeout=280)
     assert done.returncode == 0, done.stdout

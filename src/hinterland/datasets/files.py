@@ -143,7 +143,7 @@ class Home:
     @classmethod
     def of(cls, placement: Placement, host_budget: int | str) -> Home:
         places, cache = placements(placement), None
-        if "storage" in places.values():
+        if any(isinstance(place, str) and place == "storage" for place in places.values()):
             budget = parse_bytes(host_budget)
             shared = places["indices"] == "storage" and devices.cuda_available()
             cache = StorageCache(budget // 2 if shared else budget)
@@ -152,7 +152,7 @@ class Home:
     def table(self, progress: Progress | None = None) -> Callable[[Rows, str], Any]:
         """What makes a table of rows and what they are called: in host memory, or in their file."""
         place, cache = self.places["features"], self.cache
-        if place == "storage" and cache is not None:
+        if isinstance(place, str) and place == "storage" and cache is not None:
             return lambda rows, what: _in_place(rows, cache)
         return lambda rows, what: read_rows(rows, what, place, progress)
 
@@ -290,7 +290,8 @@ def placements(placement: Placement) -> dict[str, str]:
     features: Any = placement
     if isinstance(placement, Mapping):
         features, graph = placement.get("features", "host"), placement.get("graph", "host")
-        of_graph = dict.fromkeys(arrays.NAMES, graph) | ({"indptr": "host"} if graph == "storage" else {})
+        stays = isinstance(graph, str) and graph == "storage"
+        of_graph = dict.fromkeys(arrays.NAMES, graph) | ({"indptr": "host"} if stays else {})
         placement = of_graph | {name: place for name, place in placement.items() if name not in ("features", "graph")}
     if isinstance(features, str) and features == "gpu":
         raise ConfigError("features are placed in host memory, not on 'gpu'; UnifiedTensor.tiered() keeps rows of them on GPUs")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from contextlib import ExitStack
 from typing import Any, NamedTuple
 
@@ -203,7 +203,7 @@ def runner(
     return run
 
 
-def run_on_cpu(on_cpu: Callable[[int], None], params: Params, caches: Iterable[StorageCache]) -> None:
+def run_on_cpu(on_cpu: Callable[[int], None], params: Params, caches: Collection[StorageCache]) -> None:
     """One run of a native loop that reads through ``caches``. StorageError where a page could not be read."""
     with reading(caches):
         on_cpu(params.address)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Any, Literal
 
 import torch
@@ -15,6 +15,7 @@ from ..runtime.errors import ConfigError
 from ..runtime.params import struct
 from ..runtime.shown import Shown, Size
 from ..runtime.units import parse_bytes
+from ..runtime.warned import warn_once
 
 _Counts = struct("StoreCounts")
 _DEPTH = 128  # transfers in flight for each thread: chosen, not measured
@@ -31,6 +32,7 @@ class StorageStats(Shown):
         bytes_read, bytes_written: what they moved.
         hits, misses: pages that were in memory as rows were asked for, and that were not.
         cpu_seconds: processor time of the threads that gathered, scattered and flushed, all together.
+        failed_reads: of one copy of a file, so that another was read.
     """
 
     reads: int
@@ -40,6 +42,22 @@ class StorageStats(Shown):
     hits: int
     misses: int
     cpu_seconds: float
+    failed_reads: int = 0
+
+    def since(self, before: StorageStats) -> StorageStats:
+        """What was moved since ``before`` was said."""
+        return StorageStats(*(now - was for now, was in zip(astuple(self), astuple(before), strict=True)))
+
+    def report(self) -> dict[str, float]:
+        """What was read, in the words of a traversal's ``stats["storage"]``."""
+        return {
+            "bytes": self.bytes_read,
+            "requests": self.reads,
+            "hits": self.hits,
+            "misses": self.misses,
+            "cpu_seconds": self.cpu_seconds,
+            "cpu_us_per_request": self.cpu_us_per_request,
+        }
 
     @property
     def cpu_us_per_request(self) -> float:
@@ -70,7 +88,7 @@ class StorageCache(Shown):
         line_bytes: int = 4096,
         engine: Literal["auto", "io_uring", "threads"] = "auto",
     ) -> None:
-        if line_bytes not in _LINES:
+        if not isinstance(line_bytes, int) or line_bytes not in _LINES:
             raise ConfigError(f"line_bytes={arguments.shown(line_bytes)} is no power of two from 512 to 65536")
         arguments.one_of("engine", engine, ENGINES)
         threads = torch.get_num_threads() + 1  # and one that reads ahead
@@ -104,18 +122,25 @@ class StorageCache(Shown):
         counts = _Counts()
         self.native.counts(counts.address)
         moved = (counts.reads, counts.writes, counts.bytes_read, counts.bytes_written, counts.hits, counts.misses)
-        return StorageStats(*moved, counts.cpu_ns / 1e9)
+        return StorageStats(*moved, counts.cpu_ns / 1e9, counts.failed_reads)
+
+    def warn_of_failures(self) -> None:
+        """Warns of copies of files that could not be read since the last call, so that others were."""
+        for sentence in self.native.take_failures():
+            warn_once(sentence, sentence)
 
     def _facts(self) -> dict[str, Any]:
         return {"host_budget": Size(self.host_budget), "line_bytes": self.line_bytes, "engine": self.engine}
 
 
 @contextmanager
-def reading(caches: Iterable[StorageCache]) -> Iterator[None]:
+def reading(caches: Collection[StorageCache]) -> Iterator[None]:
     """A with-block in which loops of native code read through these caches. StorageError at its end where a page could not be
-    read: what was found then says nothing."""
+    read: what was found then says nothing. Copies of files that could not be read are warned about."""
     with ExitStack() as runs:
         for cache in caches:
             cache.native.begin_run()
             runs.callback(cache.native.end_run)
         yield
+    for cache in caches:
+        cache.warn_of_failures()

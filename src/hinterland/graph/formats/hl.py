@@ -12,12 +12,12 @@ import torch
 from ... import _core
 from ...memory import UnifiedTensor
 from ...runtime.checksums import Running, checksums
-from ...runtime.errors import FormatError
+from ...runtime.errors import ConfigError, FormatError
 from ...runtime.files import Output, replacing
 from ...runtime.progress import progress
 from ...storage import StorageArray
 from ...storage.hl import COMPRESSED, DIRECTED, INCOMING, PAGE, REORDERED, SORTED, TRANSPOSED, WEIGHTED, Header, parse
-from ...storage.layout import Extent, Layout
+from ...storage.layout import Extent, Layout, Volume
 from ..arrays import index_dtype, pieces
 from ..graph import Graph
 from ..room import is_little
@@ -44,16 +44,21 @@ def has_incoming(path: str) -> bool:
 def read(path: str, options: Options) -> CsrArrays | PackedArrays:
     """The graph, each array read straight to its place, then checked against its checksums; or left in the file."""
     header = read_header(path)
+    sums_of = _sums(path, header)
+    for copy in options.copies:
+        if read_header(copy) != header or not torch.equal(_sums(copy, header), sums_of):
+            raise ConfigError(f"{copy} is no copy of {path}: its header or its checksums differ; copy one over the other")
+    volume = Volume((path, *options.copies)) if options.copies else None
     incoming = bool(header.flags & TRANSPOSED) and _wants_incoming(header, options)
     held: dict[str, UnifiedTensor | StorageArray] = {}
     with progress(f"reading {path}", header.sections()[-1][0]) as step:
-        for number, (name, dtype, count), (at, size), sums in _sections(path, header):
+        for number, (name, dtype, count), (at, size), sums in _sections(header, sums_of):
             if name.startswith(INCOMING) and not incoming:
                 continue
             own = name.removeprefix(INCOMING)
             place = "heap" if own == "order" else options.place(_HOMES.get(own, own))
             if place == "storage" and options.cache is not None:
-                held[name] = StorageArray(Layout(path, dtype, (count,), (Extent(count, at),)), "r", options.cache)
+                held[name] = StorageArray(Layout(path, dtype, (count,), (Extent(count, at),), volume), "r", options.cache)
                 continue
             array = UnifiedTensor.empty((count,), dtype, place)
             read_into(path, at, array.cpu())
@@ -76,7 +81,7 @@ def check(path: str) -> None:
     header = read_header(path)
     block = torch.empty(_BLOCKS * _core.CHECKSUM_BLOCK, dtype=torch.uint8)
     with progress(f"reading {path}", header.sections()[-1][0]) as step:
-        for number, (name, _, _), (at, size), sums in _sections(path, header):
+        for number, (name, _, _), (at, size), sums in _sections(header, _sums(path, header)):
             for first in range(0, len(sums), _BLOCKS):
                 begin = first * _core.CHECKSUM_BLOCK
                 part = block[: min(size - begin, len(block))]
@@ -86,11 +91,19 @@ def check(path: str) -> None:
                 step(len(part))
 
 
-def _sections(path: str, header: Header) -> Iterator[tuple[int, tuple[str, torch.dtype, int], tuple[int, int], torch.Tensor]]:
-    """Of each array its number, what it is, (offset, bytes), and its checksums."""
-    *places, (sums_at, sums_bytes) = header.sections()
-    sums = torch.empty(sums_bytes // 8, dtype=torch.int64)
-    read_into(path, sums_at, sums)
+def _sums(path: str, header: Header) -> torch.Tensor:
+    """The checksums that a file holds."""
+    at, nbytes = header.sections()[-1]
+    sums = torch.empty(nbytes // 8, dtype=torch.int64)
+    read_into(path, at, sums)
+    return sums
+
+
+def _sections(
+    header: Header, sums: torch.Tensor
+) -> Iterator[tuple[int, tuple[str, torch.dtype, int], tuple[int, int], torch.Tensor]]:
+    """Of each array its number, what it is, (offset, bytes), and its checksums, of those of all."""
+    places = header.sections()[:-1]
     parts = sums.split([-(-size // _core.CHECKSUM_BLOCK) for _, size in places])
     return zip(range(len(places)), header.arrays(), places, parts, strict=True)
 
