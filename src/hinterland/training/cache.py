@@ -230,8 +230,7 @@ def plan_cache(
     """Splits ``budget`` bytes of GPU memory between neighbour lists and rows of features, by what mini-batches read.
 
     Args:
-        graph: the graph whose lists are sampled from, in host memory; of one on storage, whose pages have a cache of their
-            own, no lists are kept.
+        graph: whose lists are sampled from, in host memory; or on storage, with a cache of its own beside the budget.
         features: ``[V, ...]``, in host memory or on storage, whose pages lie in its own cache (``host_budget=``).
         sampler: a NeighborSampler of ``graph``, or fanouts for one.
         seeds, batch_size, epochs, seed: as in ``hotness.presample``: the batches of ``epochs`` epochs of a Loader that
