@@ -1,4 +1,4 @@
-"""Graphs whose edges stay in a file: traversals of them beside those of the same edges in host memory, and what was read.
+"""Graphs whose edges stay in a file: traversals and samples of them beside those of the same edges in memory, and reads.
 
 The file lies on the disk, and once in memory (tmpfs), where only the controller and copies bound it. The physical limit is the
 disk's own rate for such blocks in this run (native/storage/raw.hpp). ``whole`` is a program's whole life with the graph: open
@@ -23,16 +23,28 @@ import torch
 import hinterland as hl
 from hinterland.graph import formats
 from hinterland.graph.algorithms import state_bytes
+from hinterland.graph.prepare import Prepared, graph_of
 from hinterland.runtime import devices
 from hinterland.runtime.units import parse_bytes
+from hinterland.sampling import NeighborSampler, Sample
 from hinterland.storage.measure import compare
 
 PAIRS = 3
 LINES = (4096, 16384)
+SEEDS = 1024
+
+
+def _sampled(graph: hl.Graph | Prepared, _: int) -> Sample:
+    """A mini-batch of as many seeds, all over the graph."""
+    seeds = torch.arange(SEEDS) * 1_000_003 % graph_of(graph).num_vertices
+    return NeighborSampler(graph, [15, 10, 5], seed=1).sample(seeds)
+
+
 RUNS: dict[str, tuple[str, Callable[..., Any]]] = {
     "bfs": ("bfs", lambda graph, source: hl.bfs(graph, source)),
     "components": ("cc", lambda graph, _: hl.connected_components(graph)),
     "components, all lists": ("cc", lambda graph, _: hl.connected_components(graph, "all-lists")),
+    "a sample": ("sampling", _sampled),
 }
 
 

@@ -139,6 +139,7 @@ void bind_graph_msbfs(nanobind::module_& m);
 void bind_graph_compress(nanobind::module_& m);
 void bind_graph_reorder(nanobind::module_& m);
 void bind_graph_cc(nanobind::module_& m);
+void bind_graph_transpose(nanobind::module_& m);
 void bind_graph_passes(nanobind::module_& m);
 void bind_graph_emogi(nanobind::module_& m);
 void bind_graph_emogi_stored(nanobind::module_& m);

@@ -45,6 +45,7 @@ NB_MODULE(_core, m) {
   hn::bind_graph_compress(m);
   hn::bind_graph_reorder(m);
   hn::bind_graph_cc(m);
+  hn::bind_graph_transpose(m);
   hn::bind_graph_passes(m);
   hn::bind_graph_pagerank(m);
   hn::bind_graph_emogi(m);

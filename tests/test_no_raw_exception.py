@@ -149,7 +149,9 @@ def cases() -> Cases:
     case("grid", partial(hl.generate, "grid"), rows=3, cols=3, missing=0.5)
     case("ring", partial(hl.generate, "ring"), vertices=5, edge_factor=2, rewired=0.5)
     case("load_graph", hl.load_graph, path="/dev/null", placement="host", directed=None, weight_dtype=None, format=None)
-    case("save_graph", hl.save_graph, graph=plain, path=nowhere + ".hl", format=None)
+    stays = {"placement": "storage", "transpose": None, "host_budget": None, "cache": None}
+    case("load_graph on storage", hl.load_graph, path="/dev/null", **stays)
+    case("save_graph", hl.save_graph, graph=plain, path=nowhere + ".hl", format=None, transpose=False, host_budget="1MiB")
     case("verify_bfs", graph.verify_bfs, graph=plain, source=0, result=hl.bfs(plain, 0))
     case("verify_sssp", graph.verify_sssp, graph=weighted, source=0, result=hl.sssp(weighted, 0))
     case("verify_sswp", graph.verify_sswp, graph=weighted, source=0, result=hl.sswp(weighted, 0))

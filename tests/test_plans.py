@@ -10,12 +10,14 @@ from hypothesis import strategies as st
 import hinterland as hl
 from hinterland.graph.algorithms import named
 from hinterland.graph.plan import GraphPlan, plan_graph
-from hinterland.graph.view import View
+from hinterland.graph.view import View, least_lines_bytes
 from hinterland.memory import plan_slots, plan_tiers
 from hinterland.memory.tiers import plan_stored_tiers
 from hinterland.runtime.units import format_bytes
 from hinterland.training import plan_cache
 from hinterland.training.cache_split import Entries, split
+
+from .graph.stored import on_storage
 
 CPU = torch.device("cpu")
 NOTHING = (False, 0, 0, False, 0)
@@ -51,6 +53,20 @@ def test_lists_that_are_kept(graph, algorithm, room, left, order, kept):
     plan, *views = graph_plan(graph, room, algorithm)
     found = tuple((k.offsets, k.heads, k.pages, k.whole, k.nbytes) for k in (plan.kept[view] for view in views))
     assert (plan.left, plan.order, found) == (left, order, kept)
+
+
+def test_lines_of_what_lies_on_storage(graph, tmp_path):
+    """All of it in one cache, which is the first lists', and as much again; or what there is room for."""
+    stored = on_storage(graph, tmp_path / "g.hl", 64 << 10, transpose=True)
+    both = [stored.neighbor_lists, stored.transpose().neighbor_lists]
+    least, ample = least_lines_bytes(both[0]), 2 * sum(lists.arrays["indices"].nbytes for lists in both)
+    some = least + 5000
+    for room, lines, kept in ((1 << 30, None, ample + 2 * least), (1 << 30, some, some), (some + 2 * 12_288, None, some)):
+        out, incoming = View(both[0], CPU), View(both[1], CPU)
+        plan = plan_graph(room, out, incoming, graph.outer, named(["bfs"]), False, True, lines)
+        assert plan.kept[out].offsets and plan.kept[incoming].offsets and not plan.kept[incoming].lines
+        assert plan.kept[out].lines == kept
+        assert plan.left >= 0 and sum(held.nbytes for held in plan.kept.values()) <= room
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@
 #include "core/team.hpp"
 #include "graph/bfs_lists.hpp"
 #include "graph/bind_views.hpp"
+#include "graph/entries.hpp"
 #include "graph/findings.hpp"
 #include "hinterland/core/philox.hpp"
 
@@ -71,9 +72,8 @@ void check_vertices(int64_t num_vertices, int64_t source, const int32_t* levels,
 template <class Graph>
 void check_edges(const Graph& graph, const int32_t* levels, const int64_t* parents, Findings& found) {
   std::vector<uint32_t> has_tree_edge(ceil_div<int64_t>(graph.num_vertices, graph::kGroup));
-#pragma omp parallel for schedule(dynamic, 256)
-  for (int64_t u = 0; u < graph.num_vertices; ++u) {
-    if (levels[u] == -1) continue;
+  for_each_vertex(graph, [&](int64_t u) {
+    if (levels[u] == -1) return;
     for_each_entry(graph, u, [&](int64_t i, int64_t v) {
       if (!graph.has(v)) {
         found.report(BfsRule::kGraph, i);
@@ -86,7 +86,7 @@ void check_edges(const Graph& graph, const int32_t* levels, const int64_t* paren
         if (!(atomic_load(word) & graph::bit_of(v))) atomic_or(word, graph::bit_of(v));
       }
     });
-  }
+  });
 #pragma omp parallel for schedule(static)
   for (int64_t v = 0; v < graph.num_vertices; ++v)
     if (levels[v] > 0 && !(has_tree_edge[graph::group_of(v)] & graph::bit_of(v))) found.report(BfsRule::kTreeEdge, v);
@@ -102,7 +102,7 @@ Finding verify_bfs(const graph::GraphWords& graph, int64_t source, const int32_t
   else
     check_levels(graph.num_vertices, source, levels, found);
   if (found.any()) return found.finding();  // what follows indexes by levels and parents, and counts on them
-  with_plain_graph(graph, [&](const auto& lists) { check_edges(lists, levels, parents, found); });
+  with_any_lists(graph, [&](const auto& lists) { check_edges(lists, levels, parents, found); });
   return found.finding();
 }
 

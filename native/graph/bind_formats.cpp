@@ -4,14 +4,15 @@
 #include <nanobind/stl/string.h>
 
 #include <algorithm>
+#include <atomic>
+#include <tuple>
 #include <vector>
 
-#include "bindings.hpp"
-#include "core/parallel.hpp"
+#include "graph/bind_views.hpp"
 #include "graph/edges.hpp"
+#include "graph/entries.hpp"
 #include "graph/text_reader.hpp"
 #include "graph/text_writer.hpp"
-#include "hinterland/graph/lists.hpp"
 
 namespace nb = nanobind;
 
@@ -54,26 +55,26 @@ std::optional<std::string> weight_name(const EdgeParser& parser) {
   }
 }
 
-struct Survey {
-  int64_t loops = 0;   // edges from a vertex to itself
-  int64_t lower = 0;   // edges to a vertex that is not larger
-  bool sorted = true;  // each vertex's neighbours ascend
-};
-
-template <class Id>
-Survey survey(const int64_t* indptr, const Id* indices, int64_t vertices, int64_t edges) {
-  int64_t loops = 0, lower = 0;
-  bool sorted = true;
-#pragma omp parallel for schedule(dynamic, 1024) reduction(+ : loops, lower) reduction(&& : sorted)
-  for (int64_t v = 0; v < vertices; ++v) {
-    const graph::Piece list = graph::list_within(indptr, v, edges);
-    for (int64_t i = list.begin; i < list.end; ++i) {
-      loops += indices[i] == v;
-      lower += indices[i] <= v;
-      if (i > list.begin && indices[i] < indices[i - 1]) sorted = false;
-    }
-  }
-  return {loops, lower, sorted};
+// Edges from a vertex to itself, edges to a vertex that is not larger, whether each vertex's neighbours ascend, and the first position
+// among the edges that names no vertex, or -1.
+std::tuple<int64_t, int64_t, bool, int64_t> survey_graph(const graph::GraphWords& words) {
+  int64_t loops = 0, lower = 0, bad = kNone;
+  std::atomic<bool> ascends{true};
+  with_any_lists(words, [&](const auto& graph) {
+    for_each_vertex(graph, [&](int64_t v) {
+      int64_t before = 0, own_loops = 0, own_lower = 0;
+      for_each_entry(graph, v, [&](int64_t i, int64_t neighbor) {
+        own_loops += neighbor == v;
+        own_lower += neighbor <= v;
+        if (neighbor < before) ascends.store(false, std::memory_order_relaxed);
+        if (!graph.has(neighbor)) atomic_min(bad, i);
+        before = neighbor;
+      });
+      if (own_loops != 0) atomic_add(loops, own_loops);
+      if (own_lower != 0) atomic_add(lower, own_lower);
+    });
+  });
+  return {loops, lower, ascends, none_is_minus_one(bad)};
 }
 
 }  // namespace
@@ -134,20 +135,7 @@ void bind_graph_formats(nb::module_& m) {
       nb::arg("begin"), nb::arg("end"), nb::kw_only(), nb::arg("start"), nb::arg("separator"), nb::arg("base"),
       nb::arg("lower_only"));
 
-  m.def(
-      "survey_graph",
-      [](uintptr_t indptr, uintptr_t indices, int index_bytes, int64_t vertices, int64_t edges) {
-        const auto* offsets = reinterpret_cast<const int64_t*>(indptr);
-        Survey found;
-        {
-          GilReleased released;
-          found = index_bytes == 4 ? survey(offsets, reinterpret_cast<const int32_t*>(indices), vertices, edges)
-                                   : survey(offsets, reinterpret_cast<const int64_t*>(indices), vertices, edges);
-        }
-        return nb::make_tuple(found.loops, found.lower, found.sorted);
-      },
-      nb::arg("indptr"), nb::arg("indices"), nb::arg("index_bytes"), nb::arg("vertices"), nb::arg("edges"),
-      "(self loops, edges to a vertex that is not larger, whether each vertex's neighbours ascend) of a CSR graph.");
+  def_native(m, "survey_graph", survey_graph, nb::arg("graph"));
 }
 
 }  // namespace hinterland::native

@@ -6,6 +6,7 @@
 
 #include "core/team.hpp"
 #include "graph/bind_views.hpp"
+#include "graph/entries.hpp"
 #include "graph/findings.hpp"
 
 namespace nb = nanobind;
@@ -42,15 +43,14 @@ void check_labels(int64_t num_vertices, const int64_t* labels, Findings& found) 
 
 template <class Graph>
 void check_edges(const Graph& graph, const int64_t* labels, Findings& found) {
-#pragma omp parallel for schedule(dynamic, 256)
-  for (int64_t u = 0; u < graph.num_vertices; ++u) {
+  for_each_vertex(graph, [&](int64_t u) {
     for_each_entry(graph, u, [&](int64_t i, int64_t v) {
       if (!graph.has(v))
         found.report(ComponentsRule::kGraph, i);
       else if (labels[v] != labels[u])
         found.report(ComponentsRule::kEdge, i);
     });
-  }
+  });
 }
 
 // Sets joined edge by edge, by all threads: whoever finds two roots puts the larger below the smaller, unless another was first.
@@ -86,13 +86,14 @@ template <class Id, class Graph>
 void check_connected(const Graph& graph, const int64_t* labels, Findings& found) {
   DisjointSets<Id> sets(graph.num_vertices);
   int64_t num_joined = 0, num_labels = 0;
-#pragma omp parallel for schedule(dynamic, 256) reduction(+ : num_joined, num_labels)
-  for (int64_t u = 0; u < graph.num_vertices; ++u) {
-    num_labels += labels[u] == u;
+  for_each_vertex(graph, [&](int64_t u) {
+    int64_t joined = 0;
     for_each_entry(graph, u, [&](int64_t, int64_t v) {
-      if (graph.has(v)) num_joined += sets.join(u, v);
+      if (graph.has(v)) joined += sets.join(u, v);
     });
-  }
+    if (joined != 0) atomic_add(num_joined, joined);
+    if (labels[u] == u) atomic_add(num_labels, int64_t{1});
+  });
   if (graph.num_vertices - num_joined == num_labels) return;
   int64_t v = 0;
   while (v < graph.num_vertices - 1 && sets.find(v) == sets.find(labels[v])) ++v;
@@ -103,7 +104,7 @@ Finding verify_components(const graph::GraphWords& words, const int64_t* labels)
   Findings found;
   check_labels(words.num_vertices, labels, found);
   if (found.any()) return found.finding();
-  with_plain_graph(words, [&](const auto& graph) {
+  with_any_lists(words, [&](const auto& graph) {
     using Id = std::make_unsigned_t<typename std::decay_t<decltype(graph)>::Edge>;
     check_edges(graph, labels, found);
     if (!found.any()) check_connected<Id>(graph, labels, found);

@@ -3,6 +3,7 @@
 
 #include "core/team.hpp"
 #include "graph/bind_views.hpp"
+#include "graph/entries.hpp"
 #include "graph/findings.hpp"
 
 namespace hinterland::native {
@@ -33,16 +34,15 @@ void pagerank(const graph::PagerankParams& p, int real_bytes) {
 Finding follow_walk(const graph::GraphWords& words, const double* shares, double* after) {
   enum class Rule : int64_t { kNone, kGraph };
   FirstBroken<Rule, Rule::kGraph> found;
-  with_plain_graph(words, [&](const auto& graph) {
-#pragma omp parallel for schedule(dynamic, 256)
-    for (int64_t u = 0; u < graph.num_vertices; ++u) {
+  with_any_lists(words, [&](const auto& graph) {
+    for_each_vertex(graph, [&](int64_t u) {
       for_each_entry(graph, u, [&](int64_t i, int64_t v) {
         if (graph.has(v))
           atomic_add(after[v], shares[u]);
         else
           found.report(Rule::kGraph, i);
       });
-    }
+    });
   });
   return found.finding();
 }

@@ -50,13 +50,12 @@ inline int64_t inclusive_sum(int64_t* values, int64_t count) {
   return before[pieces];
 }
 
-// visit(row, list) for every row, in pieces of about as many entries each, whatever their rows' lengths. Lists lie among
-// `entries` entries; rows whose list does not are visited with an empty one. Offsets that fall somewhere leave out rows, or visit
-// them twice.
-template <class Visit>
-void for_each_row(const int64_t* indptr, int64_t vertices, int64_t entries, Visit&& visit) {
+// visit(begin, end) for all rows, in pieces of about as many entries each, whatever their rows' lengths. Offsets that fall somewhere leave
+// out rows, or visit them twice.
+template <class Offsets, class Visit>
+void for_each_piece(const Offsets& indptr, int64_t vertices, int64_t entries, Visit&& visit) {
   // An empty row weighs as much as one entry.
-  const auto weight_before = [&](int64_t row) { return std::clamp(indptr[row], int64_t{0}, entries) + row; };
+  const auto weight_before = [&](int64_t row) { return std::clamp(int64_t{indptr[row]}, int64_t{0}, entries) + row; };
   const auto row_at = [&](int64_t weight) {
     int64_t low = 0, high = vertices;
     while (low < high) {
@@ -74,10 +73,18 @@ void for_each_row(const int64_t* indptr, int64_t vertices, int64_t entries, Visi
       pieces,
       [&](int64_t piece) {
         const int64_t begin = row_at(piece * kPieceEdges);
-        const int64_t end = std::min(row_at((piece + 1) * kPieceEdges), begin + kPieceEdges);
-        for (int64_t row = begin; row < end; ++row) visit(row, graph::list_within(indptr, row, entries));
+        visit(begin, std::min(row_at((piece + 1) * kPieceEdges), begin + kPieceEdges));
       },
       1);
+}
+
+// visit(row, list) for every row, in such pieces. Lists lie among `entries` entries; rows whose list does not are visited with an empty
+// one.
+template <class Visit>
+void for_each_row(const int64_t* indptr, int64_t vertices, int64_t entries, Visit&& visit) {
+  for_each_piece(indptr, vertices, entries, [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) visit(row, graph::list_within(indptr, row, entries));
+  });
 }
 
 }  // namespace hinterland::native

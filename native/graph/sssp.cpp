@@ -7,6 +7,7 @@
 
 #include "core/team.hpp"
 #include "graph/bind_views.hpp"
+#include "graph/entries.hpp"
 #include "graph/findings.hpp"
 #include "graph/path_bins.hpp"
 #include "hinterland/graph/sswp.hpp"
@@ -103,16 +104,15 @@ class Verifier {
   void report(PathRule rule, int64_t position) { broken_.report(rule, position); }
 
   void check_edges() {
-#pragma omp parallel for schedule(dynamic, 256)
-    for (int64_t u = 0; u < graph_.num_vertices; ++u) {
-      if (found_[u] == Rules::kUnreached) continue;
+    for_each_vertex(graph_, [&](int64_t u) {
+      if (found_[u] == Rules::kUnreached) return;
       for_each_entry(graph_, u, [&](int64_t i, int64_t v) {
         if (!graph_.has(v))
           report(PathRule::kGraph, i);
         else if (Rules::better(Rules::extend(found_[u], graph_.weights.read_alone(i)), found_[v]))
           report(PathRule::kEdge, i);
       });
-    }
+    });
   }
 
   // Marks in `seen_` what tight edges lead to, level by level.
@@ -125,7 +125,10 @@ class Verifier {
       const graph::AppendQueue<int64_t> queue{next.data(), &count, graph_.num_vertices};
       team.dynamic_for(static_cast<int64_t>(level.size()), [&](const auto& items) {
         auto to = team.appender(queue);
+        graph::Ahead<Graph> ahead(graph_);
+        const int64_t end = static_cast<int64_t>(level.size());
         items([&](int64_t at) {
+          ahead(at, end, [&](int64_t later) { return graph::ask_for_list(graph_, level[later], 0, graph::kTaskEdges); });
           const int64_t u = level[at];
           for_each_entry(graph_, u, [&](int64_t i, int64_t v) {
             if (!graph_.has(v)) return;
@@ -147,12 +150,12 @@ class Verifier {
   FirstBroken<PathRule, PathRule::kTight> broken_;
 };
 
-// Lists are not compressed. `found` are distances, or widths if `widest`: int64 for integer weights, else of the weights' type.
+// `found` are distances, or widths if `widest`: int64 for integer weights, else of the weights' type.
 Finding verify_paths(const graph::GraphWords& words, WeightKind kind, bool widest, int64_t source, const void* found) {
   Finding finding;
   with_weight(kind, [&](auto weight) {
     using Weight = decltype(weight);
-    with_plain_graph<Weight>(words, [&]<class Graph>(const Graph& graph) {
+    with_any_lists<Weight>(words, [&]<class Graph>(const Graph& graph) {
       const auto* results = static_cast<const ResultFor<Weight>*>(found);
       finding = widest ? Verifier<Widths<Weight>, Graph>(graph, source, results).run()
                        : Verifier<Distances<Weight>, Graph>(graph, source, results).run();

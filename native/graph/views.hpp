@@ -43,19 +43,19 @@ void with_graph(const graph::GraphWords& out, const graph::GraphWords* in, const
   out.metered != 0 ? with_graph_of<MeteredSources>(out, in, f) : with_graph_of<Sources>(out, in, f);
 }
 
-// use(i, neighbour) for each entry i of the list of u, none if the list does not lie among the edges: for those who check results,
-// which go through plain lists one by one.
-template <class Graph, class Use>
-void for_each_entry(const Graph& graph, int64_t u, const Use& use) {
-  const graph::Piece list = graph.offsets.list_alone(u);
-  if (!list.lies_within(graph.num_edges)) return;
-  for (int64_t i = list.begin; i < list.end; ++i) use(i, int64_t{graph.edges.read_alone(i)});
+// f(graph) in the form that the words describe, for those who count nothing.
+template <class Weight = graph::NoWeight, class F>
+void with_any_lists(const graph::GraphWords& words, const F& f) {
+  is_stored(words) ? with_lists<StoredSources, Weight>(words, f) : with_lists<Sources, Weight>(words, f);
 }
 
-// f(graph) with plain lists, which are not metered.
-template <class Weight = graph::NoWeight, class F>
-void with_plain_graph(const graph::GraphWords& words, const F& f) {
-  words.edge_bytes == 8 ? f(graph::Csr<int64_t, Weight, Sources>(words)) : f(graph::Csr<int32_t, Weight, Sources>(words));
+// The same with plain lists.
+template <class Weight, class F>
+void with_plain_lists(const graph::GraphWords& words, const F& f) {
+  const auto with = [&]<class Family>(Family) {
+    words.edge_bytes == 8 ? f(graph::Csr<int64_t, Weight, Family>(words)) : f(graph::Csr<int32_t, Weight, Family>(words));
+  };
+  is_stored(words) ? with(StoredSources{}) : with(Sources{});
 }
 
 // How a weight is stored: its bytes, and whether it is unsigned, signed or a float (src/hinterland/graph/arrays.py).

@@ -24,23 +24,23 @@ HINTERLAND_STRUCT(sampling::NegativeParams, graph, phase, seed, batch, count, ea
 namespace {
 
 void run_neighbors(const sampling::SampleParams& params) {
-  // Lists of one call have the form of those of its first step.
+  // Lists of one call have the form of those of its first step, and lie on storage if those do.
   const int64_t first = params.first == 0 ? 0 : (params.first - 1) / 2 % params.num_relations;
-  with_graph_of<Sources>(*params.relations[first].lists, nullptr, [&]<class Graph>(const Graph&, const auto*) {
+  with_any_lists(*params.relations[first].lists, [&]<class Graph>(const Graph&) {
     ThreadTeam team;
     sampling::sample_neighbors<Graph, true>(team, params);
   });
 }
 
 void run_walks(const sampling::WalkParams& params) {
-  with_graph_of<Sources>(*params.graph, nullptr, [&]<class Graph>(const Graph&, const auto*) {
+  with_any_lists(*params.graph, [&]<class Graph>(const Graph&) {
     ThreadTeam team;
     sampling::random_walks<Graph>(team, params);
   });
 }
 
 void run_negatives(const sampling::NegativeParams& params) {
-  with_graph_of<Sources>(*params.graph, nullptr, [&]<class Graph>(const Graph&, const auto*) {
+  with_any_lists(*params.graph, [&]<class Graph>(const Graph&) {
     ThreadTeam team;
     sampling::negative_edges<Graph>(team, params);
   });

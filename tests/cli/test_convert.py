@@ -171,6 +171,50 @@ def test_convert_compresses(hinterland, tmp_path, order):
     assert (tmp_path / "back.mtx").read_text() == (tmp_path / "g.mtx").read_text()
 
 
+@pytest.mark.parametrize("source", ["g.hl", "g.mtx", "packed.hl"])
+@pytest.mark.parametrize("budget", ["20KiB", "1GiB"])
+def test_convert_for_being_read_in_place(hinterland, tmp_path, monkeypatch, source, budget):
+    graph = hl.random_weights(hl.generate("web", scale=9, edge_factor=6, directed=True), "int32", seed=1)
+    hl.save_graph(hl.compress(graph) if source == "packed.hl" else graph, tmp_path / source)
+    loads = []
+    monkeypatch.setattr("hinterland.graph.load_graph", lambda *a, **k: loads.append(a[1]) or hl.load_graph(*a, **k))
+    options = ("--placement", "storage", "--host-budget", budget, "--json")
+    status, out, err = hinterland("convert", tmp_path / source, tmp_path / "out.hl", *options)
+    assert status == 0 and "lists of in-neighbours are built" in err
+    assert json.loads(out)["graph"] == {"vertices": graph.num_vertices, "edges": graph.num_edges}
+    assert loads == {"g.hl": ["storage"], "g.mtx": ["heap"], "packed.hl": ["storage", "heap"]}[source]
+    stored = hl.load_graph(tmp_path / "out.hl", "storage", host_budget="64KiB")
+    assert stored.is_compressed == (source == "packed.hl")
+    for one, other in ((stored, graph), (stored.known_transpose, graph.transpose())):
+        assert torch.equal(one.indptr, other.indptr) and torch.equal(one.indices, other.indices)
+        assert torch.equal(one.weights.long(), other.weights.long())
+    status, out, _ = hinterland("info", tmp_path / "out.hl", "--placement", "storage", "--host-budget", "64KiB", "--json")
+    shown = json.loads(out)
+    status, out, _ = hinterland("info", tmp_path / "out.hl", "--json")
+    assert status == 0 and shown == json.loads(out) and shown["in_neighbours"] and shown["directed"]
+
+
+def test_what_is_damaged_is_not_written_anew(hinterland, tmp_path):
+    hl.save_graph(hl.generate("web", scale=9, edge_factor=6, directed=True), tmp_path / "g.hl")
+    whole = bytearray((tmp_path / "g.hl").read_bytes())
+    whole[-4096 - 50] ^= 1
+    (tmp_path / "g.hl").write_bytes(whole)
+    for command in (("convert", tmp_path / "g.hl", tmp_path / "out.hl"), ("info", tmp_path / "g.hl")):
+        status, _, err = hinterland(*command, "--placement", "storage")
+        assert status == 1 and "the checksum of indices does not match" in err
+    assert not (tmp_path / "out.hl").exists()
+
+
+def test_options_of_storage_that_cannot_be_used(hinterland, tmp_path):
+    hl.save_graph(hl.generate("uniform", scale=4), tmp_path / "g.hl")
+    for target, placement in (("g.mtx", "storage"), ("h.hl", "gpu")):
+        status, _, err = hinterland("convert", tmp_path / "g.hl", tmp_path / target, "--placement", placement)
+        assert status == 1 and f"--placement {placement}: only storage says how a file is written" in err
+    hl.save_graph(hl.generate("uniform", scale=4), tmp_path / "g.mtx")
+    status, _, err = hinterland("info", tmp_path / "g.mtx", "--placement", "storage")
+    assert status == 1 and "placement 'storage' reads .hl files" in err
+
+
 def test_only_our_files_can_be_compressed(hinterland, tmp_path):
     hl.save_graph(hl.generate("uniform", scale=4), tmp_path / "g.hl")
     for option in (["--compress"], ["--reorder", "rcm"]):

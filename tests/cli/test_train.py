@@ -19,6 +19,7 @@ from hinterland import cli, datasets
 from hinterland.cli import train as train_command
 from hinterland.cli.parameters import spread
 from hinterland.runtime.devices import cuda_available
+from hinterland.runtime.units import format_bytes
 from hinterland.training import checkpoint as checkpoints
 
 SHAPE = datasets.Shape({"node": 300}, {"node": 64}, {("node", "to", "node"): 3000}, (120, 60, 120), 3, undirected=True)
@@ -116,8 +117,20 @@ def test_what_was_kept_and_served(command, folder):
     assert json.loads(out)["cache"] is None and "kept" not in err
 
 
-def test_features_on_storage_within_budgets(command, folder):
-    """A budget alone is that of the cache 'auto'; the results are those of features in memory."""
+def test_what_stays_on_storage_is_said(command, folder):
+    held = datasets.open(folder)
+    edges, offsets = (format_bytes(array.nbytes) for array in (held.graph.indices, held.graph.indptr))
+    status, _, err = command(folder, *FAST, "--placement", "storage", "--host-budget", "40KiB")
+    said = (
+        f"hinterland: features ({format_bytes(held.features.nbytes)}) and edges ({edges}) stay in {folder}; their pages take "
+    )
+    assert status == 0 and f"{said}at most 40.00 KiB, and of the graph {offsets} are in memory besides\n" in err
+    status, _, err = command(folder, *FAST)
+    assert status == 0 and " stay in " not in err
+
+
+def test_features_and_graph_on_storage_within_budgets(command, folder):
+    """A budget alone is that of the cache 'auto'; the results are those of both in memory."""
     budgets = ("--placement", "storage", "--host-budget", "40KiB", "--gpu-budget", "60KiB")
     status, out, err = command(folder, *FAST, *budgets, "--json")
     found = json.loads(out)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 import signal
+import subprocess
 import sys
 
 import numpy as np
@@ -122,6 +124,49 @@ def test_each_command_speaks_to_people(name, command, file, tmp_path):
 def test_results_are_verified(name, command, file, tmp_path):
     status, out, error = command(name, file, *start_of(name, tmp_path), "--verify", "--json")
     assert status == 0 and json.loads(out)["runs"][0]["verified"] and "the result is right" in error
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_graph_on_storage(name, command, graph, tmp_path):
+    hl.save_graph(graph, tmp_path / "g.hl", transpose=True)
+    begin = start_of(name, tmp_path)
+    array = tmp_path / "result.npy"
+    there = ("--placement", "storage", "--host-budget", "40KiB", "--verify", "--output", array)
+    status, out, error = command(name, tmp_path / "g.hl", *begin, *there, "--json")
+    found, lists = json.loads(out), graph.neighbor_lists
+    offsets = 2 * lists.indptr.nbytes
+    assert status == 0
+    assert found["storage"] == {"stored": 2 * graph.nbytes - offsets, "host_budget": 40 << 10, "offsets": offsets}
+    (run,) = found["runs"]
+    assert run["verified"] and {"bytes", "requests", "hits", "misses", "cpu_us_per_request"} <= set(run["storage"])
+    assert run["tiers"]["storage"]["bytes"] == run["storage"]["bytes"] > 0
+    assert f"stay in {tmp_path / 'g.hl'}; their pages take at most 40.00 KiB, and offsets 1.27 KiB besides" in error
+    written = np.load(array)
+    assert command(name, tmp_path / "g.hl", *begin, "--output", array)[0] == 0
+    assert np.allclose(written, np.load(array), rtol=1e-6)
+    status, out, _ = command(name, tmp_path / "g.hl", *begin, *there, "--stats")
+    assert status == 0 and " from storage in " in out
+
+
+def most_memory(*arguments: object) -> int:
+    """The most memory that a command held, in bytes."""
+    process = subprocess.Popen([sys.executable, "-m", "hinterland.cli", *map(str, arguments), "--device", "cpu"])
+    _, status, usage = os.wait4(process.pid, 0)
+    assert status == 0
+    return usage.ru_maxrss << 10
+
+
+def test_the_budget_bounds_what_a_search_holds(tmp_path):
+    """Of 62 MiB of edges: 8 MiB of pages, offsets, levels and parents, and what the search keeps of each vertex."""
+    large, small = tmp_path / "large.hl", tmp_path / "small.hl"
+    hl.save_graph(hl.generate("kronecker", scale=17, edge_factor=64, seed=1), large)
+    hl.save_graph(hl.generate("kronecker", scale=6, seed=1), small)
+    vertices, edges = 1 << 17, hl.graph.formats.hl.read_header(str(large)).edges
+    levels = tmp_path / "levels.npy"
+    budget = ("--placement", "storage", "--host-budget", "8MiB", "--source", 5, "--output", levels)
+    more = most_memory("bfs", large, *budget) - most_memory("bfs", small, *budget)
+    assert more < (8 << 20) + (8 + 4 + 8 + 8) * vertices + (12 << 20) < 4 * edges  # what memory allocators round up
+    assert np.array_equal(np.load(levels), hl.bfs(hl.load_graph(small), 5, device="cpu").levels.numpy())
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -394,11 +394,11 @@ def forms(name, weights, placement):
 
 
 def stored(graph):
-    """The graph on storage, with two sets of lines for three threads; large ones, for time's sake, with room for a tenth. Lists
-    of in-neighbours of a directed one are in memory."""
+    """The graph on storage, with two sets of lines for three threads; large ones, for time's sake, with room for a tenth. A
+    directed one has its lists of in-neighbours there, too."""
     with tempfile.TemporaryDirectory() as folder:  # an open file needs no name
         lines = max(2 * SET, graph.nbytes // 10 if graph.num_edges > 10_000 else 0)
-        return on_storage(graph, Path(folder) / "graph.hl", lines)
+        return on_storage(graph, Path(folder) / "graph.hl", lines, transpose=True)
 
 
 def in_two_mappings(graph):

@@ -7,7 +7,7 @@ import torch
 
 import hinterland as hl
 from hinterland.graph.scan import KERNELS, Scan
-from hinterland.graph.traversal import csr_type
+from hinterland.graph.traversal import csr_type, on_storage
 from hinterland.runtime import jit
 
 
@@ -33,11 +33,15 @@ def test_every_neighbour_is_met_once(device, form, vertices):
         assert stored - 12 <= moved <= bound
 
 
-@pytest.mark.parametrize("packed", [False, True], ids=["plain", "packed"])
-def test_kernels_that_count_compile(packed):
+@pytest.mark.parametrize(
+    ("packed", "family"),
+    [(False, "memory::Metered"), (True, "memory::Metered"), (False, on_storage())],
+    ids=["plain", "packed", "on storage"],
+)
+def test_kernels_that_count_or_wait_compile(packed, family):
     """They are no instances that are built ahead."""
     pytest.importorskip("cuda.core")
-    instance = f"scan_kernel<{csr_type(8, packed=packed, metered=True)}>"
+    instance = f"scan_kernel<{csr_type(8, packed=packed, family=family)}>"
     assert instance not in KERNELS.instances
     mapping, cubin, _ = jit._compile(KERNELS, "sm_90", (instance,))
     assert set(mapping) == {instance} and cubin

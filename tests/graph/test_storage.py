@@ -4,17 +4,23 @@ import gc
 import os
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 import hinterland as hl
+from hinterland.graph import arrays
 from hinterland.graph.algorithms import state_bytes
 from hinterland.graph.formats import hl as format_hl
 from hinterland.graph.lists import NeighborLists
-from hinterland.graph.view import least_lines_bytes
-from hinterland.runtime.errors import ConfigError, FormatError, GraphError, OutOfMemory, StorageError
+from hinterland.graph.view import least_lines_bytes, queues_of
+from hinterland.machine.model import Disk
+from hinterland.runtime.errors import ConfigError, FormatError, GraphError, OutOfMemory, StorageError, VerificationError
+from hinterland.storage import StorageArray, roofline
+from hinterland.storage.on_device import Queues
 
 from .stored import SET, on_storage
 
@@ -82,7 +88,7 @@ def test_a_directed_graph(tmp_path: Path) -> None:
     stored = on_storage(graph, tmp_path / "g.hl", 4 * SET)
     for name in ("bfs", "msbfs", "cc", "bc"):
         torch.testing.assert_close(RUNS[name](stored), RUNS[name](graph))
-    with pytest.raises(ConfigError, match=r"a directed graph on storage does not have; graph.transpose\(\) builds them"):
+    with pytest.raises(ConfigError, match=r"the file of this directed graph has none; .* or graph.transpose\(\) builds them"):
         hl.pagerank(stored, device="cpu")
     stored.transpose()
     torch.testing.assert_close(hl.pagerank(stored, device="cpu").scores, hl.pagerank(graph, device="cpu").scores)
@@ -99,16 +105,82 @@ def test_every_form_of_a_file(graph: hl.Graph, tmp_path: Path, make) -> None:
 
 def test_what_needs_whole_arrays_reads_them(graph: hl.Graph, file: Path, tmp_path: Path) -> None:
     stored = hl.load_graph(file, "storage", host_budget="1MiB")
-    hl.graph.verify_bfs(stored, 5, hl.bfs(stored, 5, device="cpu"))
-    hl.graph.verify_sssp(stored, 5, hl.sssp(stored, 5, device="cpu"))
-    hl.graph.verify_components(stored, hl.connected_components(stored, device="cpu"))
-    hl.graph.verify_pagerank(stored, hl.pagerank(stored, device="cpu"))
-    assert torch.equal(hl.reorder(stored, "degree").indices, hl.reorder(graph, "degree").indices)
+    with pytest.warns(UserWarning, match=r"KiB of .*g\.hl are read into host memory, since this needs all of it at once"):
+        assert torch.equal(hl.reorder(stored, "degree").indices, hl.reorder(graph, "degree").indices)
     assert torch.equal(hl.compress(stored).array("packed"), hl.compress(graph).array("packed"))
+
+
+VERIFIERS = {
+    "bfs": lambda graph, how=CPU: hl.graph.verify_bfs(graph, 5, hl.bfs(graph, 5, **how)),
+    "msbfs": lambda graph, how=CPU: hl.graph.verify_multi_source_bfs(graph, [5, 9], hl.multi_source_bfs(graph, [5, 9], **how)),
+    "sssp": lambda graph, how=CPU: hl.graph.verify_sssp(graph, 5, hl.sssp(graph, 5, **how)),
+    "sswp": lambda graph, how=CPU: hl.graph.verify_sswp(graph, 5, hl.sswp(graph, 5, **how)),
+    "cc": lambda graph, how=CPU: hl.graph.verify_components(graph, hl.connected_components(graph, **how)),
+    "pagerank": lambda graph, how=CPU: hl.graph.verify_pagerank(graph, hl.pagerank(graph, **how)),
+    "bc": lambda graph, how=CPU: hl.graph.verify_betweenness(graph, hl.betweenness_centrality(graph, [5, 9], **how)),
+}
+
+
+@pytest.mark.parametrize("make", [lambda g: g, hl.compress], ids=["plain", "compressed"])
+@pytest.mark.parametrize("line_bytes", [512, 4096])
+def test_verifiers_go_through_lists_where_they_lie(
+    graph: hl.Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make, line_bytes: int
+) -> None:
+    stored = on_storage(make(graph), tmp_path / "g.hl", 10 * 8 * (line_bytes + 64), line_bytes)
+    assert stored.weight_range  # which is looked at once
+    monkeypatch.setattr(StorageArray, "read_into", None)
+    for name, verify in VERIFIERS.items():
+        verify(stored), name
+    monkeypatch.undo()
+    found = hl.sssp(stored, 5, device="cpu")
+    wrong = found.distances.clone()
+    wrong[wrong.argmax()] += 1000
+    with pytest.raises(VerificationError, match=r"rule 3: edge \d+ -> \d+ \(position \d+\) of weight \d+ leads from distance"):
+        hl.graph.verify_sssp(stored, 5, replace(found, distances=wrong))
+    levels = hl.bfs(stored, 5, device="cpu")
+    levels.levels[levels.levels == levels.levels.max()] = -1
+    levels.parents[levels.levels == -1] = -1
+    with pytest.raises(VerificationError, match=r"rule 4: edge \d+ -> \d+ \(position \d+\) leads from level"):
+        hl.graph.verify_bfs(stored, 5, levels)
+
+
+def test_verifiers_of_a_file_that_is_cut(graph: hl.Graph, file: Path) -> None:
+    stored = hl.load_graph(file, "storage", host_budget="64KiB")
+    results = hl.bfs(stored, 5, device="cpu"), hl.connected_components(stored, device="cpu")
+    os.truncate(file, section(file, "indices") + 8192)
+    for verify in (
+        lambda: hl.graph.verify_bfs(stored, 5, results[0]),
+        lambda: hl.graph.verify_components(stored, results[1]),
+    ):
+        with pytest.raises(StorageError, match="shorter than when it was opened"):
+            verify()
+
+
+def test_saving_goes_a_piece_at_a_time(graph: hl.Graph, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(arrays, "_PIECE", 4096)
+    stored = hl.load_graph(file, "storage", host_budget="64KiB")
     hl.save_graph(stored, tmp_path / "again.hl")
     assert (tmp_path / "again.hl").read_bytes() == file.read_bytes()
-    sampler = [hl.sampling.NeighborSampler(g, [4, 3], device="cpu", seed=2).sample([5, 9, 11]) for g in (stored, graph)]
-    assert torch.equal(sampler[0].node, sampler[1].node)
+    with file.open("r+b") as opened:
+        opened.seek(section(file, "indices") + 4 * 5000)
+        opened.write((1 << 30).to_bytes(4, "little"))
+    with pytest.raises(GraphError, match=r"indices\[5000\] is 1073741824"):
+        hl.save_graph(stored, tmp_path / "again.hl")
+
+
+def test_several_files_share_a_cache(graph: hl.Graph, file: Path, tmp_path: Path) -> None:
+    hl.save_graph(hl.compress(graph), tmp_path / "h.hl")
+    cache = hl.StorageCache("256KiB")
+    both = [hl.load_graph(path, "storage", cache=cache) for path in (file, tmp_path / "h.hl")]
+    assert all(one.neighbor_lists.caches == [cache] for one in both)
+    for name, run in RUNS.items():
+        for one in both:
+            torch.testing.assert_close(run(one), run(graph), rtol=1e-5, atol=1e-9, msg=name)
+    for options in ({"host_budget": "1MiB", "placement": "storage"}, {"placement": "host"}):
+        with pytest.raises(ConfigError, match="leave out host_budget"):
+            hl.load_graph(file, cache=cache, **options)
+    with pytest.raises(ConfigError, match="cache"):
+        hl.load_graph(file, "storage", cache="1MiB")
 
 
 def test_the_budget_is_kept(graph: hl.Graph, file: Path) -> None:
@@ -129,6 +201,15 @@ def test_the_budget_is_kept(graph: hl.Graph, file: Path) -> None:
         level["tiers"]["host"]["hits"] for level in counted["per_level"]
     ]
     assert counted["storage"] is None and "storage" not in counted["tiers"]
+
+
+def test_queues_are_as_deep_as_the_disk_needs(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stored = hl.load_graph(file, "storage", host_budget="64MiB")
+    lists, (cache,) = stored.neighbor_lists, stored.neighbor_lists.caches
+    disk = Disk(str(file), True, 1e9, 1e9, {1: 5e4, 64: 230e3, 700: 250e3})
+    for known, depth in ((disk, 128), (replace(disk, path="/proc"), 1024), (None, 1024)):
+        monkeypatch.setattr(roofline, "load", lambda known=known: known and SimpleNamespace(disk=known))
+        assert queues_of(lists, cache) == Queues(8, depth)
 
 
 def test_options_that_cannot_be_used(file: Path, graph: hl.Graph, tmp_path: Path) -> None:
@@ -322,6 +403,26 @@ def test_copies_of_a_file(graph: hl.Graph, tmp_path: Path) -> None:
         hl.load_graph(files)
     with pytest.raises(ConfigError, match="empty list of files"):
         hl.load_graph([], placement="storage")
+
+
+def test_copies_with_lists_of_in_neighbours(tmp_path: Path) -> None:
+    """These come from both as well, and whoever reads them hears of one that fails."""
+    graph = hl.generate("web", scale=12, edge_factor=8, directed=True)
+    files = [tmp_path / f"{i}.hl" for i in range(2)]
+    for path in files:
+        hl.save_graph(graph, path, transpose=True)
+    stored = hl.load_graph(files, placement="storage", host_budget="128KiB")
+    both = (stored, stored.known_transpose)
+    assert {
+        array.volume.paths for one in both for array in one.neighbor_lists.arrays.values() if isinstance(array, StorageArray)
+    } == {tuple(map(str, files))}
+    os.truncate(files[1], section(files[0], "in_indices"))
+    scores = RUNS["pagerank"](graph)
+    with pytest.warns(UserWarning, match=rf"cannot read {files[1]} at offset .*another copy is read"):
+        torch.testing.assert_close(RUNS["pagerank"](stored), scores)
+    sampler = hl.sampling.NeighborSampler(stored.known_transpose, [5, 5], device="cpu", seed=1)
+    plain = hl.sampling.NeighborSampler(graph.transpose(), [5, 5], device="cpu", seed=1)
+    assert torch.equal(sampler.sample([5, 9, 11]).node, plain.sample([5, 9, 11]).node)
 
 
 @pytest.mark.parametrize("spread", ["copies", "files"])

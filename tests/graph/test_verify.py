@@ -7,15 +7,16 @@ import torch
 
 import hinterland as hl
 from hinterland.graph import verify_bfs
-from hinterland.runtime.errors import ConfigError, VerificationError
+from hinterland.runtime.errors import ConfigError, GraphError, VerificationError
 
 # A ladder with a tail: 0-1, 0-2, 1-3, 2-3, 3-4, and 5-6 apart.
 EDGES = torch.tensor([(0, 1), (0, 2), (1, 3), (2, 3), (3, 4), (5, 6)])
 
 
-@pytest.fixture
-def graph():
-    return hl.from_edges(EDGES[:, 0], EDGES[:, 1], symmetrize=True)
+@pytest.fixture(params=["plain", "compressed"])
+def graph(request):
+    plain = hl.from_edges(EDGES[:, 0], EDGES[:, 1], symmetrize=True)
+    return plain if request.param == "plain" else hl.compress(plain)
 
 
 @pytest.fixture
@@ -94,3 +95,9 @@ def test_wrong_shapes_and_types(graph, result):
         verify_bfs(graph, 9, result)
     with pytest.raises(ConfigError, match=r"parents torch\.int32"):
         verify_bfs(graph, 0, hl.BfsResult(result.levels, result.parents.int()))
+
+
+def test_offsets_that_were_changed_are_found(graph, result):
+    graph.indptr[3] = 11
+    with pytest.raises(GraphError, match=r"indptr\[4\] is 9, less than indptr\[3\] = 11"):
+        verify_bfs(graph, 0, result)

@@ -1,8 +1,8 @@
 // Random walks and negative edges by a warp of 32 emulated lanes, as a library that takes the place of the native ones.
-#include "graph/views.hpp"
 #include "hinterland/sampling/negatives.hpp"
 #include "hinterland/sampling/walks.hpp"
 #include "lane_team.hpp"
+#include "lists_of_lanes.hpp"
 
 using namespace hinterland;
 
@@ -10,7 +10,7 @@ namespace {
 
 template <class F>
 void in_lanes(const graph::GraphWords& words, const F& f) {
-  native::with_graph(words, nullptr, [&](const auto& graph, const auto*) {
+  with_lists_of_lanes(words, [&](const auto& graph) {
     Lanes::run([&] {
       LaneTeam team;
       f(team, graph);

@@ -70,19 +70,25 @@ HINTERLAND_FN int64_t ask_for_part(const Graph& graph, const Task& task) {
   return ask_for_list(graph, task.vertex(), task.part() * kTaskEdges, (task.part() + 1) * kTaskEdges);
 }
 
+// Reads that a thread may have begun before their turn.
+template <class Graph>
+int64_t most_ahead(const Graph& graph) {
+  int64_t most;
+  if constexpr (requires { graph.words; })
+    most = graph.words.most_ahead();
+  else
+    most = graph.edges.most_ahead();
+  if constexpr (Graph::kWeighted) most = max_of(most, graph.weights.most_ahead());
+  return most;
+}
+
 // One thread's look ahead in a loop over items by number, of which it takes runs. Before item i it calls ahead(i, end, ask):
 // ask(item) says how many reads it has begun for an item that follows.
 template <class Graph>
 class Ahead {
  public:
   HINTERLAND_FN explicit Ahead([[maybe_unused]] const Graph& graph) {
-    if constexpr (kReadsAhead<Graph>) {
-      if constexpr (requires { graph.words; })
-        most_ = graph.words.most_ahead();
-      else
-        most_ = graph.edges.most_ahead();
-      if constexpr (Graph::kWeighted) most_ = max_of(most_, graph.weights.most_ahead());
-    }
+    if constexpr (kReadsAhead<Graph>) most_ = most_ahead(graph);
   }
 
   template <class Ask>

@@ -66,6 +66,7 @@ class Candidates {
   HINTERLAND_FN int64_t degree() const { return list_.degree; }
 
   HINTERLAND_FN double weight(int64_t i) const {
+    look_ahead(i);
     const double weight = weights_.read_alone(list_.begin + i);
     return !rule_.temporal() || time(i) <= limit_ ? weight : 0.0;
   }
@@ -92,12 +93,39 @@ class Candidates {
   // Trial `draw`: a position, or -1 if it is not accepted.
   HINTERLAND_FN int64_t trial(const Draws& trials, uint64_t place, uint64_t draw) const {
     const Philox::Block block = trials.bits(place, draw);
-    const int64_t i = static_cast<int64_t>(Philox::multiply_high(block.half(0), static_cast<uint64_t>(list_.degree)));
+    const int64_t i = tried(block);
     const double level = uniform(block.half(1)) * rule_.most;
     return level < weight(i) ? i : -1;
   }
 
+  // Has what is compared of positions [from, to) read ahead (graph/ahead.hpp), or of the position that a trial looks at.
+  HINTERLAND_FN int64_t ask([[maybe_unused]] int64_t from, [[maybe_unused]] int64_t to) const {
+    int64_t begun = 0;
+    if constexpr (graph::kReadsAhead<Graph>) {
+      const graph::Piece part{list_.begin + from, list_.begin + min_of(to, list_.degree)};
+      if (rule_.times != nullptr) begun = graph::ask_for_edges(graph_, list_.vertex, part);
+      begun += weights_.ask(part);
+    }
+    return begun;
+  }
+  HINTERLAND_FN int64_t ask_for_trial(const Draws& trials, uint64_t place, uint64_t draw) const {
+    const int64_t i = tried(trials.bits(place, draw));
+    return ask(i, i + 1);
+  }
+
  private:
+  static constexpr int64_t kAhead = 4 * graph::kTaskEdges;  // of a list that is gone through: chosen, not measured
+
+  HINTERLAND_FN int64_t tried(const Philox::Block& block) const {
+    return static_cast<int64_t>(Philox::multiply_high(block.half(0), static_cast<uint64_t>(list_.degree)));
+  }
+
+  // Whoever goes through a long list has what follows read meanwhile.
+  HINTERLAND_FN void look_ahead([[maybe_unused]] int64_t i) const {
+    if constexpr (graph::kReadsAhead<Graph>)
+      if (i % kAhead == 0 && i + kAhead < list_.degree) ask(i + kAhead, i + 2 * kAhead);
+  }
+
   // The last moment is that of no vertex: a broken list, which whoever follows the edge reports, or none to choose.
   HINTERLAND_FN int64_t vertex_time(int64_t i) const {
     const int64_t neighbor = neighbor_alone(graph_, list_, i);

@@ -57,6 +57,12 @@ class Absent {
     return from < list_.degree && neighbor(from) == vertex;
   }
 
+  // Has what lists() looks at first read ahead: a short list, or the middle of a long one.
+  HINTERLAND_FN int64_t ask() const {
+    if (list_.degree <= graph::kTaskEdges) return graph::ask_for_list(graph_, list_.vertex, 0, graph::kTaskEdges);
+    return ask_for_neighbor(graph_, list_, list_.degree / 2);
+  }
+
   HINTERLAND_FN int64_t count() const {
     int64_t left = graph_.num_vertices;
     find(left);
@@ -111,6 +117,11 @@ HINTERLAND_FN void negative_edges(Team& team, const NegativeParams& task) {
   team.static_for(phase == kCountAbsent ? vertices : task.count, [&](const auto& ranges) {
     const Draws draws(task.seed, task.batch, Draws::kNegatives);
     graph::StepCounts<> counts;
+    // The source of pair i, if none is given as a draw has it.
+    const auto source_of = [&](int64_t i, const Philox::Block& draw) {
+      if (task.sources != nullptr) return task.sources[i / task.each];
+      return static_cast<int64_t>(Philox::multiply_high(draw.half(0), static_cast<uint64_t>(vertices)));
+    };
     const auto try_pair = [&](int64_t i) {
       const uint64_t place = static_cast<uint64_t>(i);
       int64_t source = task.sources == nullptr ? -1 : task.sources[i / task.each];
@@ -122,8 +133,7 @@ HINTERLAND_FN void negative_edges(Team& team, const NegativeParams& task) {
       }
       for (int64_t draw = 0; draw < kNegativeTries; ++draw) {
         const Philox::Block block = draws.bits(place, static_cast<uint64_t>(draw));
-        if (task.sources == nullptr)
-          source = static_cast<int64_t>(Philox::multiply_high(block.half(0), static_cast<uint64_t>(vertices)));
+        if (task.sources == nullptr) source = source_of(i, block);
         int64_t target = static_cast<int64_t>(Philox::multiply_high(block.half(1), static_cast<uint64_t>(vertices - 1)));
         target += target >= source;
         if (task.exact != 0 && Absent<Graph>(graph, source, counts).lists(target)) continue;
@@ -153,8 +163,16 @@ HINTERLAND_FN void negative_edges(Team& team, const NegativeParams& task) {
       task.source[i] = from;
       task.target[i] = Absent<Graph>(graph, from, counts).at(number - task.absent[from]);
     };
+    graph::Ahead<Graph> ahead(graph);
+    const auto ask = [&](int64_t i) {
+      if (phase == kCountAbsent) return graph::ask_for_list(graph, i, 0, graph::kTaskEdges);
+      if (phase != kTryPairs || task.exact == 0) return int64_t{0};
+      const int64_t source = source_of(i, draws.bits(static_cast<uint64_t>(i), 0));
+      return graph.has(source) ? Absent<Graph>(graph, source, counts).ask() : 0;
+    };
     ranges([&](int64_t first, int64_t last) {
       for (int64_t i = first + Warp::lane(); i < last; i += Warp::kWidth) {
+        ahead(i, phase == kCountAbsent ? vertices : task.count, ask);
         if (phase == kTryPairs)
           try_pair(i);
         else if (phase == kCountAbsent)

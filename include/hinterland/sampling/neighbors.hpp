@@ -214,13 +214,31 @@ class HopStep {
     });
   }
 
+  // Has what choosing for vertex i of the frontier looks at first read ahead: a list, or what the first trials of a long one name.
+  HINTERLAND_FN int64_t ask_for_choice(int64_t i, const ChoiceStreams& streams) const {
+    const int64_t vertex = target_.node[frontier_ + i];
+    if (!graph_.has(vertex)) return 0;
+    const graph::Piece list = graph_.offsets.list_alone(vertex);
+    if (!list.lies_within(graph_.num_edges)) return 0;
+    const Candidates<Graph> from = candidates(i, {vertex, list.begin, list.length()});
+    const bool tries = rule_.replace || (!rule_.newest && list.length() >= kLongPerTrial * kTrialsPerDraw * fanout_);
+    if (takes_all() || !tries || list.length() <= graph::kTaskEdges) return from.ask(0, graph::kTaskEdges);
+    int64_t begun = 0;
+    for (int64_t j = 0; j < fanout_; ++j)
+      begun +=
+          from.ask_for_trial(streams.trials, place(i), static_cast<uint64_t>(rule_.replace ? j * kTrialsWithReplacement : j));
+    return begun;
+  }
+
   // A warp for each vertex, since it looks at the list.
   template <class Team>
   HINTERLAND_FN void choose_by_candidate(Team& team) const {
     team.dynamic_for(size_, [&](const auto& each) {
       const ChoiceStreams streams(batch_.rule.seed, batch_.rule.batch);
       graph::StepCounts<> counts;
+      graph::Ahead<Graph> ahead(graph_);
       each([&](int64_t i) {
+        ahead(i, size_, [&](int64_t later) { return ask_for_choice(later, streams); });
         const Candidates<Graph> from = candidates(i, open(i, true, counts));
         int64_t count = 0;
         if (takes_all()) {
@@ -281,11 +299,20 @@ class HopStep {
   HINTERLAND_FN void follow_edges(Team& team, const NumberTable& table, int64_t edges, int64_t base) const {
     team.static_for(ceil_div(edges, kRun), [&](const auto& ranges) {
       graph::StepCounts<> counts;
+      graph::Ahead<Graph> ahead(graph_);
+      int64_t asked = -1, asked_of = 0;  // the edge that was asked for last, and its vertex of the frontier
+      const auto ask = [&](int64_t later) {
+        if (later != asked + 1) asked_of = owner(later);
+        while (asked_of + 1 < size_ && batch_.firsts[asked_of + 1] <= later) ++asked_of;
+        asked = later;
+        return ask_for_neighbor(graph_, opened(asked_of), position(asked_of, later, base));
+      };
       ranges([&](int64_t first, int64_t last) {
         const int64_t end = min_of(last * kRun, edges);
         int64_t e = first * kRun + Warp::lane();
         int64_t i = e < end ? owner(e) : 0;
         for (; e - Warp::lane() < end; e += Warp::kWidth) {
+          ahead(e, edges, ask);
           const bool there = e < end;
           while (there && i + 1 < size_ && batch_.firsts[i + 1] <= e) ++i;
           const ListPlace list[] = {there ? opened(i) : ListPlace{}};

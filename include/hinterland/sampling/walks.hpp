@@ -3,7 +3,7 @@
 //
 // A lane makes a walk. Each step waits for two requests, one after the other: where the list lies, and the neighbour; walks do not
 // wait for each other. A GPU has enough of them in flight as it has lanes. A CPU's thread makes a few walks side by side, each
-// phase of a step for all of them, so that it waits for several reads at once.
+// phase of a step for all of them, so that it waits for several reads at once; more of them where a read takes long.
 //
 // A weighted step tries positions as choose.hpp does with replacement, and where all trials fail the lanes of the warp together
 // go through the list and take the least key, which is the same distribution.
@@ -55,23 +55,34 @@ class WalkDraws {
     return restart_ != 0.0 && uniform(draws_.bits(place, 0).half(1)) < restart_;
   }
 
-  // A position in the list, or -1 if there is nothing to draw. All lanes call it together, each with a list or an empty one.
-  HINTERLAND_FN int64_t choose(const ListPlace& list, uint64_t place) const {
-    if (!weights_.any()) return list.degree == 0 ? -1 : draws_.below(list.degree, place, 0);
-    int64_t found = -1;
-    if (list.degree > 0)
-      for (int64_t trial = 0; trial < kTrialsWithReplacement && found < 0; ++trial)
-        found = from(list).trial(draws_, place, static_cast<uint64_t>(1 + trial));
-    for (uint32_t lanes = Warp::ballot(list.degree > 0 && found < 0); lanes != 0; lanes &= lanes - 1) {
-      const int lane = stdlib::countr_zero(lanes);
-      ListPlace theirs;
-      theirs.vertex = Warp::broadcast(list.vertex, lane);
-      theirs.begin = Warp::broadcast(list.begin, lane);
-      theirs.degree = Warp::broadcast(list.degree, lane);
-      const int64_t least = least_key(theirs, Warp::broadcast(place, lane));
-      if (Warp::lane() == lane) found = least;
+  // Positions in several lists, or -1 where there is nothing to draw. All lanes call it together, each with lists or empty ones. Where
+  // reads take long, one trial for each list is on its way at a time.
+  template <int kCount>
+  HINTERLAND_FN void choose(const ListPlace (&list)[kCount], const uint64_t (&place)[kCount], int64_t (&found)[kCount]) const {
+    for (int k = 0; k < kCount; ++k)
+      found[k] = weights_.any() || list[k].degree == 0 ? -1 : draws_.below(list[k].degree, place[k], 0);
+    if (!weights_.any()) return;
+    const auto tries = [&](int k) { return list[k].degree > 0 && found[k] < 0; };
+    bool open = true;
+    for (uint64_t trial = 1; trial <= kTrialsWithReplacement && open; ++trial) {
+      for (int k = 0; graph::kReadsAhead<Graph> && k < kCount; ++k)
+        if (tries(k)) from(list[k]).ask_for_trial(draws_, place[k], trial);
+      open = false;
+      for (int k = 0; k < kCount; ++k) {
+        if (tries(k)) found[k] = from(list[k]).trial(draws_, place[k], trial);
+        open = open || tries(k);
+      }
     }
-    return found;
+    for (int k = 0; k < kCount; ++k)
+      for (uint32_t lanes = Warp::ballot(tries(k)); lanes != 0; lanes &= lanes - 1) {
+        const int lane = stdlib::countr_zero(lanes);
+        ListPlace theirs;
+        theirs.vertex = Warp::broadcast(list[k].vertex, lane);
+        theirs.begin = Warp::broadcast(list[k].begin, lane);
+        theirs.degree = Warp::broadcast(list[k].degree, lane);
+        const int64_t least = least_key(theirs, Warp::broadcast(place[k], lane));
+        if (Warp::lane() == lane) found[k] = least;
+      }
   }
 
  private:
@@ -107,20 +118,37 @@ class WalkDraws {
   double restart_;
 };
 
-inline constexpr int kWalksTogether = Warp::kWidth == 1 ? 8 : 1;  // walks of one lane: chosen, not measured
+// Walks of one lane: chosen, not measured.
+template <class Graph>
+inline constexpr int kWalksTogether = Warp::kWidth > 1            ? 1
+                                      : graph::kReadsAhead<Graph> ? 128
+                                                                  : 8;
+
+// Neighbours position[k] of lists, or -1 where that is -1. All lanes call it together.
+template <class Graph, int kCount>
+HINTERLAND_FN void follow(const Graph& graph, const ListPlace (&list)[kCount], const int64_t (&position)[kCount],
+                          int64_t (&next)[kCount]) {
+  if constexpr (graph::kReadsAhead<Graph>) {  // those that were asked for first are there before the last is
+    for (int k = 0; k < kCount; ++k) ask_for_neighbor(graph, list[k], position[k]);
+    for (int k = 0; k < kCount; ++k) next[k] = position[k] < 0 ? -1 : neighbor_alone(graph, list[k], position[k]);
+  } else {
+    read_neighbors(graph, list, position, next);
+  }
+}
 
 // All walks. Called by all threads of a team.
 template <class Graph, class Team>
 HINTERLAND_FN void random_walks(Team& team, const WalkParams& task) {
+  constexpr int kTogether = kWalksTogether<Graph>;
   const Graph graph(*task.graph);
-  team.static_for(ceil_div<int64_t>(task.num_walks, kWalksTogether), [&](const auto& ranges) {
+  team.static_for(ceil_div<int64_t>(task.num_walks, kTogether), [&](const auto& ranges) {
     const WalkDraws<Graph> draws(graph, task);
     graph::StepCounts<> counts;
     ranges([&](int64_t first, int64_t last) {
-      const int64_t run = first + Warp::lane(), begin = run * kWalksTogether;
-      const int64_t count = run < last ? min_of<int64_t>(task.num_walks - begin, kWalksTogether) : 0;
-      int64_t start[kWalksTogether], at[kWalksTogether];  // at: -1 once a walk has ended
-      for (int k = 0; k < kWalksTogether; ++k) {
+      const int64_t run = first + Warp::lane(), begin = run * kTogether;
+      const int64_t count = run < last ? min_of<int64_t>(task.num_walks - begin, kTogether) : 0;
+      int64_t start[kTogether], at[kTogether];  // at: -1 once a walk has ended
+      for (int k = 0; k < kTogether; ++k) {
         start[k] = at[k] = k < count ? task.starts[begin + k] : -1;
         if (k >= count) continue;
         if (!graph.has(at[k])) {
@@ -130,18 +158,19 @@ HINTERLAND_FN void random_walks(Team& team, const WalkParams& task) {
         task.walks[(begin + k) * (task.length + 1)] = at[k];
       }
       for (int64_t step = 0; step < task.length; ++step) {
-        ListPlace list[kWalksTogether];
-        int64_t position[kWalksTogether];
-        bool returns[kWalksTogether];
-        for (int k = 0; k < kWalksTogether; ++k) {
-          returns[k] = at[k] >= 0 && draws.restarts(draws.place(task.first + begin + k, step));
+        ListPlace list[kTogether];
+        uint64_t place[kTogether];
+        int64_t position[kTogether], next[kTogether];
+        bool returns[kTogether];
+        for (int k = 0; k < kTogether; ++k) {
+          place[k] = draws.place(task.first + begin + k, step);
+          returns[k] = at[k] >= 0 && draws.restarts(place[k]);
           const graph::ListBounds bounds(graph, at[k], at[k] >= 0 && !returns[k], counts);
           list[k] = {at[k], bounds.begin, bounds.end - bounds.begin};
         }
-        for (int k = 0; k < kWalksTogether; ++k) position[k] = draws.choose(list[k], draws.place(task.first + begin + k, step));
-        int64_t next[kWalksTogether];
-        read_neighbors(graph, list, position, next);
-        for (int k = 0; k < kWalksTogether; ++k) {
+        draws.choose(list, place, position);
+        follow(graph, list, position, next);
+        for (int k = 0; k < kTogether; ++k) {
           const int64_t from = at[k];
           at[k] = returns[k] ? start[k] : next[k];
           if (position[k] >= 0 && !graph.has(at[k])) {
@@ -149,7 +178,7 @@ HINTERLAND_FN void random_walks(Team& team, const WalkParams& task) {
             at[k] = -1;
           }
         }
-        for (int k = 0; k < kWalksTogether; ++k)
+        for (int k = 0; k < kTogether; ++k)
           if (k < count) task.walks[(begin + k) * (task.length + 1) + step + 1] = at[k];
       }
     });

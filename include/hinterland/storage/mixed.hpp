@@ -44,7 +44,7 @@ class StoredOrNear {
   }
   template <class... Meter>
   HINTERLAND_FN T read_alone(int64_t at, Meter&... meter) const {
-    const int64_t all[] = {at};
+    [[maybe_unused]] const int64_t all[] = {at};
     (count_reads(all, meter), ...);
     return is_stored() ? read_stored_alone(stored_, at) : near_.read_alone(at);
   }

@@ -13,18 +13,24 @@ from .parameters import Json
 
 def info(
     file: Annotated[str, typer.Argument(metavar="FILE", help="A graph in any format that is read.")],
+    placement: Annotated[
+        str, typer.Option(help="heap, or storage: an .hl file is read and checked a piece at a time, and not held.")
+    ] = "heap",
+    host_budget: Annotated[
+        str | None, typer.Option(metavar="SIZE", help="With --placement storage: most host memory for its pages, as 32MiB.")
+    ] = None,
     json: Json = False,
 ) -> None:
     """Describe a graph: the whole file is read and checked, so what it prints is what a traversal would see."""
-    import torch
-
     from ..graph import formats, load_graph
     from ..graph.arrays import index_dtype
     from ..graph.compress import bits_per_edge
 
     kind = formats.detect(file)
-    graph = load_graph(file, "heap", transpose=False)
-    degrees, weights = graph.degrees(), graph.weights
+    graph = load_graph(file, placement, transpose=False, host_budget=host_budget)
+    if placement == "storage":
+        formats.hl.check(file)
+    degrees, weights = graph.degrees(), graph.weight_type
     loops, _, ascending = formats.survey(graph)
     result: dict[str, Any] = {
         "file": file,
@@ -42,15 +48,15 @@ def info(
         "index_bytes": index_dtype(graph.num_vertices).itemsize,
         "compressed": graph.is_compressed,
         "reordered": graph.outer is not None,
+        "in_neighbours": formats.hl.has_incoming(file) if kind == "hl" else graph.directed and kind in ("sg", "wsg"),
         "bits_per_edge": round(bits_per_edge(graph), 3),
         "memory_bytes": graph.nbytes,
     }
     if weights is not None:
-        result["weight_type"] = str(weights.dtype).removeprefix("torch.")
-        if graph.num_edges:
-            # NumPy's, because torch finds no extremes of unsigned types; NumPy itself has no bfloat16.
-            held = (weights.float() if weights.dtype == torch.bfloat16 else weights).numpy()
-            result["weights"] = [held.min().item(), held.max().item()]
+        result["weight_type"] = str(weights).removeprefix("torch.")
+        spread = graph.weight_range
+        if graph.num_edges and spread is not None:
+            result["weights"] = [spread.least, spread.most]
     width = max(map(len, result))
     emit(result, json, "\n".join(f"{key.replace('_', ' '):{width}}  {_shown(value)}" for key, value in result.items()))
 

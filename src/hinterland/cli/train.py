@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..runtime.errors import ConfigError
+from ..runtime.units import format_bytes, parse_bytes
 from .output import emit
 from .parameters import Device, Json
 
@@ -40,14 +41,14 @@ class Settings:
 
 @dataclass(frozen=True)
 class Home:
-    """Where the features lie, as of hinterland.datasets.open."""
+    """Where features and graph lie, as of hinterland.datasets.open."""
 
     placement: Annotated[
-        str, typer.Option(help="Of the features: host, or storage, where batches read them from the file.")
+        str, typer.Option(help="Of features and graph: host, or storage, where batches read both from their files.")
     ] = "host"
-    host_budget: Annotated[str, typer.Option(metavar="SIZE", help="Of the cache of features on storage, in each process.")] = (
-        "1GiB"
-    )
+    host_budget: Annotated[
+        str, typer.Option(metavar="SIZE", help="With --placement storage: memory for pages of both, in each process.")
+    ] = "1GiB"
 
 
 def train(
@@ -173,12 +174,25 @@ def _opened(path: Path, seed: int, ranks: Ranks, features: Home) -> datasets.Dat
     if isinstance(loaded, datasets.HeteroDataset):
         raise ConfigError(f"{path}: has vertices of {len(loaded.vertex_types)} types; train takes data sets with one")
     if any(len(part) for part in loaded.splits.values()):
+        if features.placement == "storage" and ranks.is_first:
+            _say_what_stays(path, loaded, features.host_budget)
         return loaded
     loaded = datasets.largest_component(loaded)
     loaded.splits = datasets.random_splits(loaded, seed)
     if ranks.is_first:
         print(f"hinterland: {path} has no splits; drew some of its largest component (seed {seed})", file=sys.stderr)
     return loaded
+
+
+def _say_what_stays(path: Path, loaded: datasets.Dataset, budget: str) -> None:
+    lists = loaded.graph.neighbor_lists
+    edges = sum(lists.arrays[name].nbytes for name, place in lists.placement.items() if place == "storage")
+    stay = f"features ({format_bytes(loaded.features.nbytes)})" + (f" and edges ({format_bytes(edges)})" if edges else "")
+    print(
+        f"hinterland: {stay} stay in {path}; their pages take at most {format_bytes(parse_bytes(budget))}, and of the graph "
+        f"{format_bytes(lists.nbytes - edges)} are in memory besides",
+        file=sys.stderr,
+    )
 
 
 def _roles(plan: FactoredPlan | None) -> dict[str, Any] | None:

@@ -15,7 +15,6 @@ import torch
 import typer
 
 from ..graph import Graph, from_edges, load_graph, prepare, random_weights
-from ..graph.compress import decompress
 from ..graph.reorder import restored
 from ..graph.sources import draw_sources, read_sources
 from ..probe.link import copy_rates
@@ -143,15 +142,27 @@ def with_weights(graph: Graph, drawn: str | None, seed: int) -> Graph:
 def load(file: Path, options: Options) -> Graph:
     """The graph in ``file``, placed as the options say. Of one on storage it is said what the budget bounds, and what not."""
     graph = load_graph(file, options.placement, host_budget=options.host_budget)
-    lists = graph.neighbor_lists
-    for cache in lists.caches:
-        stored = sum(lists.arrays[name].nbytes for name, place in lists.placement.items() if place == "storage")
+    found = _on_storage(graph)
+    if found is not None:
         print(
-            f"hinterland: {format_bytes(stored)} stay in {file}; their pages take at most {format_bytes(cache.host_budget)}, "
-            f"and offsets {format_bytes(lists.nbytes - stored)} besides",
+            f"hinterland: {format_bytes(found['stored'])} stay in {file}; their pages take at most "
+            f"{format_bytes(found['host_budget'])}, and offsets {format_bytes(found['offsets'])} besides",
             file=sys.stderr,
         )
     return graph
+
+
+def _on_storage(graph: Graph) -> dict[str, int] | None:
+    """Of a graph on storage: bytes that stay in the file, those that bound their pages, and those of arrays in memory."""
+    caches = graph.neighbor_lists.caches
+    if not caches:
+        return None
+    transpose = graph.known_transpose
+    both = [graph.neighbor_lists, *(() if transpose is None or transpose is graph else (transpose.neighbor_lists,))]
+    stored = sum(lists.arrays[name].nbytes for lists in both for name, place in lists.placement.items() if place == "storage")
+    in_memory = sum(lists.nbytes for lists in both) - stored
+    budget = sum(cache.host_budget for cache in caches) * (2 if devices.cuda_available() else 1)
+    return {"stored": stored, "host_budget": budget, "offsets": in_memory}
 
 
 def search(algorithm: Algorithm, file: Path, start: Start, options: Options, drawn: str | None = None) -> None:
@@ -175,7 +186,7 @@ def traverse(algorithm: Algorithm, graph: Graph, starts: Starts, options: Option
     where: dict[str, Any] = {} if many else {"gpu_budget": options.gpu_budget, "device": options.device}
     settings = {**algorithm.settings, **_mode(algorithm)}
     done: list[dict[str, Any]] = []
-    known = decompress(restored(graph)) if options.verify else graph  # once, not for each run
+    known = restored(graph) if options.verify else graph  # once, not for each run
     with kept or nullcontext():
         for start in starts.runs:
             result = algorithm.call(kept or graph, **start, **settings, **where, stats=True)
@@ -187,6 +198,7 @@ def traverse(algorithm: Algorithm, graph: Graph, starts: Starts, options: Option
             done.append(run)
     found: dict[str, Any] = {
         "graph": {"vertices": graph.num_vertices, "edges": graph.num_edges},
+        "storage": _on_storage(graph),
         "runs": done,
         "average_seconds": sum(run["seconds"] for run in done) / len(done),
         "bytes": sum(run["bytes"] for run in done),

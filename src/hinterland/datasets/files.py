@@ -11,12 +11,14 @@ from typing import Any
 
 import torch
 
-from ..graph import Graph, arrays
+from ..graph import Graph, arrays, load_graph
 from ..graph.formats.files import size_of
 from ..memory import UnifiedTensor
-from ..runtime import arguments
+from ..runtime import arguments, devices
 from ..runtime.errors import ConfigError, FormatError, StorageError
 from ..runtime.files import refused
+from ..runtime.units import parse_bytes
+from ..runtime.warned import warn_once
 from ..storage import StorageArray, StorageCache
 from . import folder, igb, mag240m, ogb, shchur
 from .dataset import AnyDataset, Dataset, HeteroDataset, check_parts
@@ -100,15 +102,18 @@ def open(
     Args:
         path: the data set's folder (``ogbn_products``, ``mag240m_kddcup2021``, IGB's ``tiny``), or an ``.npz`` of Shchur et
             al. Nothing is fetched and nobody is asked.
-        placement: where ``features`` and the graphs' arrays (``indptr``, ``indices``) go: one word for all, or a mapping by
-            name; see UnifiedTensor and Graph. What it leaves out goes to ``"host"``. Features on ``"storage"`` stay in their
-            file, and batches read the rows they need of it (StorageArray); as the one word it leaves the graphs on ``"host"``.
+        placement: where ``features`` and the graphs' arrays (``graph`` for all, or ``indptr``, ``indices``) go: one word for
+            all, or a mapping by name; see UnifiedTensor and Graph. What it leaves out goes to ``"host"``. Features on
+            ``"storage"`` stay in their file, and batches read the rows they need of it (StorageArray). So do the neighbours of
+            graphs of our folders (``load_graph``); those of others are read into host memory, where ``"storage"`` is the one
+            word for all, and refused, where it is said of the graph.
         symmetrize: adds the reverse of every edge and leaves out repeated ones; between two types it adds the relation
             ``(target, "rev_" + name, source)``, as PyG's ToUndirected does.
         num_classes: for IGB, which of its labels: 19 (the default) or 2983.
         format: a name in ``FORMATS`` instead of what the content says: ``"igb"`` reads only the papers of IGBH.
         progress: called with (what, bytes done, bytes in all) as features are read; a terminal shows a line in any case.
-        host_budget: of the cache of features on storage, as in ``"4GiB"``.
+        host_budget: host memory for pages of features and graphs on storage, as in ``"4GiB"``: one cache for both, which keeps
+            what is read most. With graphs, half of it is for pages on their way to a GPU, where there is one.
 
     Raises:
         FormatError: the files are damaged, truncated, or do not belong together; names the file and the value.
@@ -117,20 +122,70 @@ def open(
         ConfigError: an option that cannot be used.
     """
     arguments.function("progress", progress)
-    places = placements(placement)
-
-    table = tables(places["features"], host_budget, progress)
-    return placed(source_of(path, format, num_classes), places, symmetrize, table)
+    home = Home.of(placement, host_budget)
+    return placed(source_of(path, format, num_classes), home, symmetrize, home.table(progress))
 
 
-def placed(source: Source, places: Mapping[str, str], symmetrize: bool, table: Callable[[Rows, str], Any]) -> AnyDataset:
-    """A data set in memory; ``table`` makes each type's features of its rows and what they are called."""
+@dataclass(frozen=True)
+class Home:
+    """Where the arrays of a data set go.
+
+    Attributes:
+        places: by the name of each array.
+        cache: of the pages of what stays in its file; None where nothing does.
+        strict: a graph that cannot stay in its file is refused, and not read into host memory.
+    """
+
+    places: Mapping[str, str]
+    cache: StorageCache | None
+    strict: bool
+
+    @classmethod
+    def of(cls, placement: Placement, host_budget: int | str) -> Home:
+        places, cache = placements(placement), None
+        if any(isinstance(place, str) and place == "storage" for place in places.values()):
+            budget = parse_bytes(host_budget)
+            shared = places["indices"] == "storage" and devices.cuda_available()
+            cache = StorageCache(budget // 2 if shared else budget)
+        return cls(places, cache, not isinstance(placement, str))
+
+    def table(self, progress: Progress | None = None) -> Callable[[Rows, str], Any]:
+        """What makes a table of rows and what they are called: in host memory, or in their file."""
+        place, cache = self.places["features"], self.cache
+        if isinstance(place, str) and place == "storage" and cache is not None:
+            return lambda rows, what: _in_place(rows, cache)
+        return lambda rows, what: read_rows(rows, what, place, progress)
+
+    def graph_places(self, in_place: bool) -> dict[str, str]:
+        """Those of the arrays of graphs; ``in_place``: of one that stays in its file, or of another."""
+        places = {name: self.places[name] for name in arrays.NAMES}
+        return places if in_place else {name: "host" if place == "storage" else place for name, place in places.items()}
+
+    def graph_in_place(self, relation: Relation, symmetrize: bool) -> Graph | None:
+        """The graph of a relation that stays in its file, or None if it is to be read."""
+        if self.places["indices"] != "storage":
+            return None
+        why = "its edges are no .hl file"
+        if relation.in_place:
+            graph = load_graph(relation.path, self.graph_places(in_place=True), cache=self.cache)
+            if not (symmetrize and graph.directed):
+                return graph
+            why = "symmetrize=True makes another graph of it"
+        remedy = "hinterland dataset convert makes a folder whose graph can be read in place"
+        if self.strict:
+            raise ConfigError(f"{relation.path}: its graph cannot stay there, since {why}; {remedy}")
+        warn_once(f"graph of {relation.path}", f"{relation.path}: the graph is read into host memory, since {why}; {remedy}")
+        return None
+
+
+def placed(source: Source, home: Home, symmetrize: bool, table: Callable[[Rows, str], Any]) -> AnyDataset:
+    """A data set in its place; ``table`` makes each type's features of its rows and what they are called."""
     features = {
         kind: table(vertices.features, f"reading features of {kind}")
         for kind, vertices in source.vertices.items()
         if vertices.features is not None
     }
-    graphs = dict(source.graphs(symmetrize, {name: places[name] for name in arrays.NAMES}))
+    graphs = dict(source.graphs(symmetrize, home.graph_places(in_place=False), home.graph_in_place))
     rest = (source.labels, source.splits, source.num_classes)
     if not source.heterogeneous:
         [graph] = graphs.values()
@@ -231,24 +286,16 @@ def _held(graph: Graph, symmetrize: bool, placement: Placement) -> Graph:
 
 
 def placements(placement: Placement) -> dict[str, str]:
-    """Where each array goes, by its name."""
+    """Where each array goes, by its name; ``graph`` stands for those of graphs that are not named."""
     features: Any = placement
-    if isinstance(placement, str) and placement == "storage":
-        placement = "host"
     if isinstance(placement, Mapping):
-        features = placement.get("features", "host")
-        placement = {name: place for name, place in placement.items() if name != "features"}
+        features, graph = placement.get("features", "host"), placement.get("graph", "host")
+        stays = isinstance(graph, str) and graph == "storage"
+        of_graph = dict.fromkeys(arrays.NAMES, graph) | ({"indptr": "host"} if stays else {})
+        placement = of_graph | {name: place for name, place in placement.items() if name not in ("features", "graph")}
     if isinstance(features, str) and features == "gpu":
         raise ConfigError("features are placed in host memory, not on 'gpu'; UnifiedTensor.tiered() keeps rows of them on GPUs")
-    return {**arrays.placements(placement), "features": features}
-
-
-def tables(placement: str, host_budget: int | str, progress: Progress | None = None) -> Callable[[Rows, str], Any]:
-    """What makes a table of rows and what they are called: in host memory, or in their file, all with one cache."""
-    if not isinstance(placement, str) or placement != "storage":
-        return lambda rows, what: read_rows(rows, what, placement, progress)
-    cache = StorageCache(host_budget)
-    return lambda rows, what: _in_place(rows, cache)
+    return {**arrays.placements(placement, in_place=True), "features": features}
 
 
 def _in_place(rows: Rows, cache: StorageCache) -> StorageArray:

@@ -65,7 +65,7 @@ def read(path: str, num_classes: int | None) -> Source:
     relations = {}
     for edges in header["edges"]:
         file = os.path.join(path, _graph(tuple(edges["type"]), several))
-        relations[tuple(edges["type"])] = Relation(file, partial(_read_graph, file))
+        relations[tuple(edges["type"])] = Relation(file, partial(_read_graph, file), in_place=True)
         read_head(file, 1)  # a missing file is found now
     places = {name: os.path.join(path, f"{name}.npy") for name in ("labels", *header["splits"])}
     return Source(

@@ -135,11 +135,13 @@ class Vertices:
 class Relation:
     """The edges of one type. ``read(symmetrize, placement)`` makes the graph of in-neighbours.
 
-    ``symmetrize`` adds the reverse of every edge and leaves out repeated ones; only where both ends are of one type.
+    ``in_place``: the file at ``path`` is that graph, in our format. ``symmetrize`` adds the reverse of every edge and leaves
+    out repeated ones; only where both ends are of one type.
     """
 
     path: str
     read: Callable[[bool, Placement], Graph]
+    in_place: bool = False
 
 
 @dataclass
@@ -182,12 +184,16 @@ class Source:
                 bad = int(part[unlabelled[0]])
                 raise FormatError(f"{path}: vertex {bad} of the split {name!r} has no label (NaN or negative)")
 
-    def graphs(self, symmetrize: bool, placement: Placement) -> Iterator[tuple[EdgeType, Graph]]:
-        """Each graph, checked, one after the other; with their reverses, as PyG's ToUndirected adds and names them."""
+    def graphs(
+        self, symmetrize: bool, placement: Placement, in_place: Callable[[Relation, bool], Graph | None] | None = None
+    ) -> Iterator[tuple[EdgeType, Graph]]:
+        """Each graph, checked, one after the other; with their reverses, as PyG's ToUndirected adds and names them. What
+        ``in_place``, of a relation and whether it is to be symmetric, does not give is read."""
         for (source, name, target), relation in self.relations.items():
             same = source == target
             try:
-                graph = relation.read(symmetrize and same, placement)
+                graph = None if in_place is None else in_place(relation, symmetrize and same)
+                graph = relation.read(symmetrize and same, placement) if graph is None else graph
             except GraphError as error:
                 raise FormatError(f"{relation.path}: {error}") from error
             self._check_graph(relation.path, graph, self.vertices[source].count, self.vertices[target].count)
@@ -201,6 +207,8 @@ class Source:
             raise FormatError(f"{path}: a graph of {graph.num_vertices} vertices, but the data set has {larger}")
         if int(graph.indptr[targets]) != graph.num_edges:
             raise FormatError(f"{path}: a target is not below {targets}, the number of its type's vertices")
+        if graph.neighbor_lists.caches:  # a sampler looks at what it reads
+            return
         if sources < larger and graph.num_edges and int(graph.indices.max()) >= sources:
             raise FormatError(f"{path}: a source is {int(graph.indices.max())}, but its type has {sources} vertices")
 

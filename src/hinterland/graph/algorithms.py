@@ -20,7 +20,7 @@ class Algorithm:
         ample_bytes: the same with which the result stays there, as its users get it; None where ``state_bytes`` is that.
         searching: it looks for one neighbour in the lists of in-neighbours, so their heads help.
         incoming_only: it reads the lists of in-neighbours only, all of them and several times in one run.
-        whole: what it reads of a graph on storage is read into host memory first.
+        beside: it runs beside others, as a sampler does beside training, and leaves them memory that it is not given.
     """
 
     name: str
@@ -28,7 +28,7 @@ class Algorithm:
     searching: bool = False
     incoming_only: bool = False
     ample_bytes: Callable[[Graph], int] | None = None
-    whole: bool = False
+    beside: bool = False
 
     def ample(self, graph: Graph) -> int:
         """GPU memory that it takes besides ``graph`` where there is room."""

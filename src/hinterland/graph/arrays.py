@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 import torch
@@ -24,7 +24,7 @@ _SIGNED = {torch.uint16: torch.int16, torch.uint32: torch.int32, torch.uint64: t
 # Chosen, not measured; each bounds memory or time.
 _LISTS_AT_ONCE = 1 << 20  # whose degrees are looked at together, on whatever device
 _SAMPLE = 1 << 20  # weights of which the mean is taken
-_PIECE = 1 << 18  # weights on storage that are looked at together: little beside any cache
+_PIECE = 4 << 20  # bytes of an array on storage that are read together: little beside a cache
 _CHECK_AT_ONCE = 1 << 26  # elements of a GPU array that one check looks at, which bounds its scratch memory
 
 
@@ -124,6 +124,20 @@ def in_memory(array: Array) -> UnifiedTensor | torch.Tensor:
     return held
 
 
+def pieces(array: Array) -> Iterator[torch.Tensor]:
+    """All elements of a one-dimensional array in order, on the CPU: at once or, of one on storage, a few MiB at a time, each of
+    which is overwritten by the next. StorageError as :func:`in_memory`."""
+    if not isinstance(array, StorageArray):
+        yield tensor_of(array).cpu().contiguous()
+        return
+    step = _PIECE // array.dtype.itemsize
+    held = torch.empty(min(step, len(array)), dtype=array.dtype)
+    for begin in range(0, len(array), step):
+        part = held[: len(array) - begin]
+        array.read_into(part, begin)
+        yield part
+
+
 def require_array(name: str, array: object) -> None:
     """ConfigError unless ``array`` is a dense tensor or a UnifiedTensor."""
     if not isinstance(array, UnifiedTensor):
@@ -200,15 +214,16 @@ def check_offsets(indptr: torch.Tensor, num_edges: int) -> None:
     raise GraphError(f"indptr ends with {value} (indptr[{at}]), but indices holds {num_edges} neighbours")
 
 
-def check_neighbors(indices: torch.Tensor, num_vertices: int) -> None:
-    """Raises GraphError unless every element of ``indices`` (int32 or int64) is in [0, num_vertices)."""
+def check_neighbors(indices: torch.Tensor, num_vertices: int, first: int = 0) -> None:
+    """Raises GraphError unless every element of ``indices`` (int32 or int64), which are those from ``first`` on, is in [0,
+    num_vertices)."""
     if indices.is_cuda:
         at = first_where(indices, lambda part: (part < 0) | (part >= num_vertices))
     else:
         at = _core.first_wrong_neighbor(indices.data_ptr(), indices.element_size(), indices.numel(), num_vertices)
     if at >= 0:
         raise GraphError(
-            f"indices[{at}] is {int(indices[at])}, but the vertices are numbered from 0 to {num_vertices - 1}; "
+            f"indices[{first + at}] is {int(indices[at])}, but the vertices are numbered from 0 to {num_vertices - 1}; "
             "correct it, or give indptr more rows"
         )
 
@@ -343,10 +358,8 @@ def _stored_range(weights: StorageArray) -> WeightRange:
     least: list[int | float] = []
     most: list[int | float] = []
     total = count = 0.0
-    piece = torch.empty(_PIECE, dtype=weights.dtype)
-    for begin in range(0, len(weights), _PIECE):
-        part = piece[: len(weights) - begin]
-        weights.read_into(part, begin)
+    begin = 0
+    for part in pieces(weights):
         if part.is_floating_point() and bool(part.isnan().any()):
             at = begin + int(part.isnan().nonzero()[0])
             raise GraphError(
@@ -355,6 +368,7 @@ def _stored_range(weights: StorageArray) -> WeightRange:
         ends = _ends(part)
         least.append(ends[0])
         most.append(ends[1])
+        begin += len(part)
         finite = part.double()
         finite = finite[finite.isfinite()]
         total, count = total + float(finite.sum()), count + finite.numel()

@@ -14,9 +14,9 @@ from ..runtime.asked import Asked
 from ..runtime.errors import ConfigError, VerificationError
 from ..runtime.params import struct
 from ..runtime.shown import Shown
+from ..storage.cache import reading
 from . import passes
 from .algorithms import Algorithm
-from .compress import decompress
 from .graph import Graph, require_graph, require_result
 from .prepare import Prepared, prepared_for
 from .reorder import restored
@@ -183,8 +183,9 @@ def verify_components(graph: Graph, result: ComponentsResult) -> None:
         raise ConfigError(f"labels are {labels.dtype}, but must be int64")
     if labels.shape != (graph.num_vertices,):
         raise VerificationError(f"labels have shape {tuple(labels.shape)}, but the graph has {graph.num_vertices} vertices")
-    view = checked_view(decompress(restored(graph)).neighbor_lists)
-    rule, at = _core.verify_components(view.words, labels.data_ptr())
+    view = checked_view(restored(graph).neighbor_lists)
+    with reading(view.caches):
+        rule, at = _core.verify_components(view.words, labels.data_ptr())
     if rule == _core.COMPONENTS_RULES["smallest"]:
         raise VerificationError(
             f"rule 1: vertex {at} has label {int(labels[at])}, which is not the smallest vertex that has it"

@@ -68,7 +68,8 @@ def decompress(graph: Graph, placement: str | Mapping[str, str] | None = None) -
 
 def bits_per_edge(graph: Graph) -> float:
     """Bits that hold a neighbour, offsets and weights left out; 0 for a graph without edges."""
-    return 8 * graph.lists.nbytes / graph.num_edges if graph.num_edges else 0.0
+    lists = graph.neighbor_lists
+    return 8 * lists.arrays["packed" if lists.is_compressed else "indices"].nbytes / graph.num_edges if graph.num_edges else 0.0
 
 
 def from_packed(

@@ -207,8 +207,9 @@ class Graph(OverLists, Shown):
     def transpose(self) -> Graph:
         """The graph with every edge turned round, weights carried along, neighbours sorted by (number, weight).
 
-        An undirected graph is its own. Otherwise it is built once, with the same placement, and kept with this graph; that of a
-        file which carries it (``load_graph``) lists neighbours as the file does.
+        An undirected graph is its own. Otherwise it is built once, with the same placement, or in host memory where this graph
+        lies on storage, and kept with this graph; that of a file which carries it (``load_graph``) lists neighbours as the file
+        does.
         """
         if not self.directed:
             return self
@@ -229,13 +230,14 @@ class Graph(OverLists, Shown):
         self._keep_transpose(built)
         return built
 
-    def join(self, other: Graph) -> None:
+    def join(self, other: Graph, check: bool = True) -> None:
         """Takes a graph whose edges are said to be this one's turned round as the transpose.
 
         Raises:
-            GraphError: they are others.
+            GraphError: they are others, which ``check`` looks for where the lists are plain.
         """
-        arrays.check_inverse(self.neighbor_lists.arrays, other.neighbor_lists.arrays)
+        if check and not self.is_compressed:
+            arrays.check_inverse(self.neighbor_lists.arrays, other.neighbor_lists.arrays)
         self._keep_transpose(other)
 
     def _keep_transpose(self, turned: Graph) -> None:

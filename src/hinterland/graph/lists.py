@@ -9,6 +9,8 @@ import torch
 
 from ..runtime import arguments, devices
 from ..runtime.asked import Asked
+from ..runtime.units import format_bytes
+from ..runtime.warned import warn_once
 from ..storage import StorageArray, StorageCache
 from . import arrays
 from .arrays import Array
@@ -189,11 +191,24 @@ class NeighborLists:
         held = self.arrays.get(name)
         return None if held is None else arrays.in_memory(held).to(device)
 
-    def checked_rows(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
-        """Offsets, neighbours and weights on the CPU, once the offsets are known to be right still; see
-        :meth:`.Graph.checked_rows`."""
+    def checked_offsets(self) -> torch.Tensor:
+        """Offsets on the CPU, once they are known to be right still."""
         indptr = self.indptr.cpu()
         arrays.check_offsets(indptr, self.num_edges)
+        return indptr
+
+    def checked_rows(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
+        """Offsets, neighbours and weights on the CPU, once the offsets are known to be right still; see
+        :meth:`.Graph.checked_rows`. What lies on storage is read whole, and a warning says so."""
+        indptr = self.checked_offsets()
+        for cache in self.caches:
+            stored = [array for array in self.arrays.values() if isinstance(array, StorageArray)]
+            path, taken = stored[0].path, format_bytes(sum(array.nbytes for array in stored))
+            warn_once(
+                f"{path} in memory",
+                f"{taken} of {path} are read into host memory, since this needs all of it at once: "
+                f"host_budget={format_bytes(cache.host_budget)} bounds the pages of the file alone",
+            )
         return indptr, self.indices.cpu(), self.array("weights", "cpu")
 
     def packed_lists(self) -> PackedLists:
@@ -221,12 +236,6 @@ class NeighborLists:
         """The same lists in their other form, which is sorted, beside these offsets and weights."""
         weights = {"weights": self.arrays["weights"]} if "weights" in self.arrays else {}
         return self.over({"indptr": self.arrays["indptr"], **lists, **weights}, is_sorted=True)
-
-    def in_memory(self) -> NeighborLists:
-        """These lists with the arrays that lie on storage read whole into host memory; itself where there are none."""
-        if not self.caches:
-            return self
-        return self.over({name: arrays.in_memory(array) for name, array in self.arrays.items()})
 
     def moved(self, places: Mapping[str, str]) -> NeighborLists:
         """These lists where ``places`` says for the arrays of plain ones; arrays that lie there already are shared."""

@@ -17,9 +17,9 @@ from ..runtime.asked import Asked
 from ..runtime.errors import ConfigError, VerificationError
 from ..runtime.params import Params, address, struct
 from ..runtime.shown import Shown
+from ..storage.cache import reading
 from . import passes
 from .algorithms import Algorithm
-from .compress import decompress
 from .graph import Graph, require_graph, require_result
 from .prepare import Prepared, graph_of, prepared_for
 from .reorder import restored
@@ -250,7 +250,7 @@ def verify_pagerank(
     require_graph(graph)
     require_result(result, PagerankResult)
     damping, tolerance = arguments.number("damping", damping), arguments.number("tolerance", tolerance)
-    graph, vertices = decompress(restored(graph)), graph.num_vertices
+    graph, vertices = restored(graph), graph.num_vertices
     view = checked_view(graph.neighbor_lists)
     scores = result.scores.cpu().to(torch.float64)
     if scores.shape != (vertices,):
@@ -268,7 +268,8 @@ def verify_pagerank(
     degrees = graph.degrees().cpu()
     shares = torch.where(degrees > 0, damping * scores / degrees.clamp(min=1), 0.0)
     after = ((1 - damping) + damping * float(scores[degrees == 0].sum())) * p
-    broken, at = _core.follow_walk(view.words, shares.data_ptr(), after.data_ptr())
+    with reading(view.caches):
+        broken, at = _core.follow_walk(view.words, shares.data_ptr(), after.data_ptr())
     if broken:
         raise VerificationError(f"the graph is broken: {edge_at(view, at)[2]} leads to no vertex")
     change = (after - scores).abs()

@@ -30,6 +30,7 @@ from ..runtime.units import format_bytes
 from .algorithms import Algorithm
 from .view import Kept, View, allocated, least_lines_bytes
 
+BESIDE = 8  # part of the free memory that a cache of storage takes beside others, if no budget says more: chosen, not measured
 MOST_HEADS = 4  # of a vertex, as its line of them is read in one piece; one gives most (docs/notes/traversal-on-h200.md)
 
 
@@ -87,11 +88,13 @@ class GraphPlan(Explained):
         if view.offsets_bytes:
             self._keep(view, "offsets", offsets=True)
 
-    def keep_lines(self, view: View) -> None:
-        """Lines of a cache for what lies on storage: for all of it, or as many as there is room for."""
-        if view.caches:
-            lines = min(self.left, view.most_lines_bytes())
-            self._keep(view, "lines of storage", format_bytes(lines), lines=lines)
+    def keep_lines(self, views: Sequence[View], room: int) -> None:
+        """Lines of a cache for what lies on storage, all of it in one file: for all, or as many as ``room`` bytes hold, as far
+        as there is as much. They count as the first view's."""
+        stored = [view for view in views if view.caches]
+        if stored:
+            lines = min(self.left, room, sum(view.most_lines_bytes() for view in stored))
+            self._keep(stored[0], "lines of storage", format_bytes(lines), lines=lines)
 
     def keep_heads(self, view: View, room: int | None = None) -> None:
         """The first neighbours of every vertex, as many as there is room for, or as ``room`` bytes of it hold."""
@@ -122,6 +125,9 @@ class GraphPlan(Explained):
         """Copies to the device what is kept of each view's lists; ``scores`` as for :meth:`View.keep`."""
         for view, kept in self.kept.items():
             view.keep(kept, scores)
+        store = next((view.store for view in self.kept if view.store is not None), None)
+        for view in self.kept:
+            view.store = store if view.caches else None
 
     def about(self) -> str:
         """The lists."""
@@ -145,6 +151,7 @@ def plan_graph(
     algorithms: Sequence[Algorithm],
     weighted: bool,
     many_runs: bool,
+    lines: int | None = None,
 ) -> GraphPlan:
     """What is kept for runs of ``algorithms``.
 
@@ -154,6 +161,7 @@ def plan_graph(
         order: that of a reordered graph.
         weighted: keep weights along with the edges.
         many_runs: keep what pays only over several runs, too.
+        lines: the most bytes of a cache for what lies on storage; None is the room.
     """
     plan = GraphPlan(room, weighted)
     known = [out] if incoming is None else list(dict.fromkeys([out, incoming]))
@@ -165,13 +173,12 @@ def plan_graph(
     searching = incoming is not None and any(a.searching for a in algorithms)
     if searching and known[-1] not in read:
         read.append(known[-1])
-    lines = sum(least_lines_bytes(view.lists) for view in known)
-    plan.left -= lines
+    least = max(least_lines_bytes(view.lists) for view in known)
+    plan.left -= least
     for view in dict.fromkeys([*read, out]):  # degrees are asked for even where no list is read
         plan.keep_offsets(view)
-    plan.left += lines
-    for view in known:
-        plan.keep_lines(view)
+    plan.left += least
+    plan.keep_lines(known, plan.left if lines is None else lines)
     if many_runs and order is not None:
         plan.order = plan.take(Part("order of the vertices", "all", allocated(order.nbytes)))
     if many_runs or any(a.incoming_only for a in algorithms):

@@ -19,11 +19,12 @@ from .algorithms import named
 from .arrays import index_dtype
 from .graph import Graph, require_graph
 from .lists import NeighborLists
-from .plan import GraphPlan, plan_graph, room_within
+from .plan import BESIDE, GraphPlan, plan_graph, room_within
 from .room import is_little
 from .view import WORDS_BYTES, View, allocated, least_lines_bytes
 
 _CLOSED = "the prepared graph has been closed; prepare it again"
+_CONVERT = "hinterland convert IN.hl OUT.hl --placement storage writes lists of in-neighbours into a file"
 
 
 class Prepared(Shown):
@@ -49,8 +50,7 @@ class Prepared(Shown):
         words = 2 * allocated(WORDS_BYTES)
         least = words + max((algorithm.state_bytes(graph) for algorithm in wanted), default=0)
         ample = words + max((algorithm.ample(graph) for algorithm in wanted), default=0)
-        whole = any(algorithm.whole for algorithm in wanted)
-        lines = 0 if whole else least_lines_bytes(graph.neighbor_lists)
+        lines = least_lines_bytes(graph.neighbor_lists)
         if budget is not None and least + lines > budget:
             device = _without_gpu(device, budget, least + lines, algorithms)
         lines = 0 if device.type == "cpu" else lines
@@ -65,7 +65,9 @@ class Prepared(Shown):
             _require_transpose(graph)
         known = graph.transpose() if incoming_only or not graph.directed else graph.known_transpose
         said = []
-        if known is None and not on_storage and any(algorithm.searching for algorithm in wanted):
+        if known is None and on_storage and any(algorithm.searching for algorithm in wanted):
+            said.append(f"a directed graph without its transpose is searched along out-edges only; {_CONVERT}")
+        elif known is None and any(algorithm.searching for algorithm in wanted):
             taken = _transpose_bytes(graph)
             on_gpu = taken if graph.neighbor_lists.on_gpu else 0
             if many_runs and on_gpu <= room and is_little(taken, "heap"):
@@ -77,14 +79,15 @@ class Prepared(Shown):
                     f"a directed graph without its transpose is searched along out-edges only; graph.transpose() builds it, "
                     f"{format_bytes(taken)}{lacks}, and a search then looks at a fraction of the edges"
                 )
-        self.out = View(graph.neighbor_lists.in_memory() if whole else graph.neighbor_lists, device)
+        self.out = View(graph.neighbor_lists, device)
         self.incoming = self.out if known is graph else None
         if known is not None and known is not graph and _alike(known.neighbor_lists, graph.neighbor_lists):
-            lists = known.neighbor_lists.in_memory() if whole else known.neighbor_lists
-            self.incoming = View(lists, device, "in-neighbours' lists")
+            self.incoming = View(known.neighbor_lists, device, "in-neighbours' lists")
         views = {view for view in (self.out, self.incoming) if view is not None}
         room = max(0, room - sum(view.held for view in views))  # arrays that lie on another GPU have come over whole
-        self.plan = plan_graph(room, self.out, self.incoming, graph.outer, wanted, weighted, many_runs)
+        shares = budget is None and any(algorithm.beside for algorithm in wanted)
+        most = max(lines, room // BESIDE) if shares else None
+        self.plan = plan_graph(room, self.out, self.incoming, graph.outer, wanted, weighted, many_runs, most)
         self.plan.said += said
         with devices.on(device):
             self._order = copied(graph.outer, device) if self.plan.order and graph.outer is not None else None
@@ -102,8 +105,8 @@ class Prepared(Shown):
     @property
     def stores(self) -> list[DeviceStore]:
         """Those through which a GPU's kernels do."""
-        views = dict.fromkeys(view for view in (self.out, self.incoming) if view is not None)
-        return [view.store for view in views if view.store is not None]
+        views = [view for view in (self.out, self.incoming) if view is not None]
+        return list(dict.fromkeys(view.store for view in views if view.store is not None))
 
     @property
     def held(self) -> int:
@@ -265,16 +268,22 @@ def kept_for(
     return Prepared(graph, devices.as_device(device), _budget(gpu_budget), (algorithm,), weighted, many_runs=False)
 
 
-def view_for(lists: NeighborLists, device: torch.device, state_bytes: int) -> View:
+def view_for(lists: NeighborLists, device: torch.device, state_bytes: int, shares: int = 1) -> View:
     """Lists of no graph for one run that takes so much GPU memory: their offsets are kept where there is room for them, too.
+
+    Args:
+        shares: as many lists are read in the run. Of those on storage each has its part of the free GPU memory, and of the host
+            memory of their cache for pages on their way.
 
     Raises:
         OutOfMemory: the state exceeds the free GPU memory.
     """
-    room = room_within(device, None, state_bytes + 2 * allocated(WORDS_BYTES), lists.num_lists)
-    view = View(lists.in_memory(), device)
+    lines = 0 if device.type == "cpu" else least_lines_bytes(lists)
+    room = lines + room_within(device, None, state_bytes + 2 * allocated(WORDS_BYTES) + lines, lists.num_lists)
+    view = View(lists, device, shares=shares)
     plan = GraphPlan(max(0, room - view.held))
     if plan.budget:
+        plan.keep_lines([view], max(lines, plan.left // (BESIDE * shares)))
         plan.keep_offsets(view)
     with devices.on(device):
         plan.apply()
@@ -304,8 +313,9 @@ def _require_transpose(graph: Graph) -> None:
     """ConfigError where building the lists of in-neighbours would take memory that ``host_budget`` says nothing of."""
     if graph.directed and graph.known_transpose is None:
         raise ConfigError(
-            "this reads lists of in-neighbours, which a directed graph on storage does not have; graph.transpose() builds them "
-            f"in host memory, where they take {format_bytes(_transpose_bytes(graph))} beside host_budget"
+            f"this reads lists of in-neighbours, and the file of this directed graph has none; {_CONVERT}, or "
+            f"graph.transpose() builds them in host memory, where they take {format_bytes(_transpose_bytes(graph))} beside "
+            "host_budget"
         )
 
 

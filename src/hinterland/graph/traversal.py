@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable
 from contextlib import ExitStack
 from typing import Any, NamedTuple
 
@@ -16,6 +16,7 @@ from ..runtime.jit import KernelFile
 from ..runtime.launch import launch, resident_blocks
 from ..runtime.params import Params, leaves, struct
 from ..storage import StorageCache
+from ..storage.cache import reading
 from . import passes
 from .graph import Graph
 from .prepare import Prepared
@@ -56,8 +57,13 @@ def graph_type(prepared: Prepared, weight: str | None = None, metered: bool = Fa
     """The C++ type through which kernels see the graph. ``metered``: it counts what it reads, which costs registers."""
     family = "memory::Metered" if metered else None
     if prepared.stores:
-        family = f"storage::OnDevice<memory::{'Meter' if metered else 'NoMeter'}>"
+        family = on_storage(metered)
     return csr_type(prepared.out.edge_type.itemsize, weight, prepared.graph.is_compressed, family)
+
+
+def on_storage(metered: bool = False) -> str:
+    """The C++ type of the sources through which a GPU reads what lies on storage."""
+    return f"storage::OnDevice<memory::{'Meter' if metered else 'NoMeter'}>"
 
 
 def csr_type(edge_bytes: int, weight: str | None = None, packed: bool = False, family: str | None = None) -> str:
@@ -181,7 +187,7 @@ def runner(
         items: what the loop goes over, a thread each; None for a traversal, which goes over the edges.
     """
     if prepared.device.type == "cpu":
-        return lambda params: _run_on_cpu(on_cpu, params, prepared.caches)
+        return lambda params: run_on_cpu(on_cpu, params, prepared.caches)
     device, of = prepared.device, ", ".join((graph_type(prepared, weight, counts), *types))
     instance = _instance(kernels.path.removesuffix(".cu"), of)
     threads = prepared.graph.num_edges // _EDGES_OF_THREAD if items is None else items
@@ -197,15 +203,10 @@ def runner(
     return run
 
 
-def _run_on_cpu(on_cpu: Callable[[int], None], params: Params, caches: Sequence[StorageCache]) -> None:
-    """StorageError where a page could not be read: what was found then says nothing."""
-    with ExitStack() as runs:
-        for cache in caches:
-            cache.native.begin_run()
-            runs.callback(cache.native.end_run)
+def run_on_cpu(on_cpu: Callable[[int], None], params: Params, caches: Collection[StorageCache]) -> None:
+    """One run of a native loop that reads through ``caches``. StorageError where a page could not be read."""
+    with reading(caches):
         on_cpu(params.address)
-    for cache in caches:
-        cache.warn_of_failures()
 
 
 class Finished(NamedTuple):

@@ -1,6 +1,7 @@
 """Verifiers: a result is checked by the properties that define it, not by computing it a second time.
 
-Of a reordered graph the edges are renumbered first, in a copy, and what is checked and named are the numbers of the user.
+Lists are read where they lie. Of a reordered graph the edges are renumbered first, in a copy in host memory, and what is
+checked and named are the numbers of the user.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ import torch
 from .. import _core
 from ..runtime import arguments
 from ..runtime.errors import ConfigError, VerificationError
+from ..storage.cache import reading
 from .bc import BetweennessResult, scales
 from .bfs import BfsResult
-from .compress import decompress
 from .graph import Graph, require_graph, require_result
 from .msbfs import MultiBfsResult, check_sources, multi_source_bfs
 from .reorder import restored
@@ -47,7 +48,7 @@ def verify_bfs(graph: Graph, source: int, result: BfsResult) -> None:
     require_graph(graph)
     require_result(result, BfsResult)
     source = arguments.whole_number("source", source)
-    graph, vertices = decompress(restored(graph)), graph.num_vertices
+    graph, vertices = restored(graph), graph.num_vertices
     levels, parents = result.levels.cpu().contiguous(), result.parents.cpu().contiguous()
     if (levels.dtype, parents.dtype) != (torch.int32, torch.int64):
         raise ConfigError(f"levels are {levels.dtype} and parents {parents.dtype}, but must be int32 and int64")
@@ -58,7 +59,8 @@ def verify_bfs(graph: Graph, source: int, result: BfsResult) -> None:
     if not 0 <= source < vertices:
         raise VerificationError(f"source {source} is not a vertex: the graph has {vertices} vertices, numbered from 0")
     view = checked_view(graph.neighbor_lists)
-    rule, at = _core.verify_bfs(view.words, source, levels.data_ptr(), parents.data_ptr())
+    with reading(view.caches):
+        rule, at = _core.verify_bfs(view.words, source, levels.data_ptr(), parents.data_ptr())
     if rule:
         raise VerificationError(_sentence(rule, at, view, levels, parents))
 
@@ -89,10 +91,11 @@ def verify_multi_source_bfs(graph: Graph, sources: Iterable[int] | torch.Tensor,
     shape = (len(listed), graph.num_vertices)
     if result.levels.shape != shape:
         raise VerificationError(f"levels have shape {tuple(result.levels.shape)}, but must have {shape}")
-    view = checked_view(decompress(restored(graph)).neighbor_lists)
+    view = checked_view(restored(graph).neighbor_lists)
     for row, source in enumerate(listed):
         levels = result.levels[row].cpu().contiguous()
-        rule, at = _core.verify_bfs(view.words, source, levels.data_ptr(), 0)
+        with reading(view.caches):
+            rule, at = _core.verify_bfs(view.words, source, levels.data_ptr(), 0)
         if rule:
             raise VerificationError(f"source {row}, vertex {source}: {_sentence(rule, at, view, levels, None)}")
         distances = levels[levels >= 0]

@@ -7,8 +7,9 @@ import torch
 from .. import _core
 from ..runtime import arguments
 from ..runtime.errors import ConfigError, VerificationError
+from ..storage import StorageArray
+from ..storage.cache import reading
 from . import arrays
-from .compress import decompress
 from .graph import Graph, require_graph, require_result
 from .reorder import restored
 from .sssp import SsspResult, require_weights
@@ -77,9 +78,10 @@ def _verify(graph: Graph, source: int, found: torch.Tensor, widest: bool) -> Non
         raise VerificationError(f"{name}s have shape {tuple(found.shape)}, but the graph has {vertices} vertices")
     if not 0 <= source < vertices:
         raise VerificationError(f"source {source} is not a vertex: the graph has {vertices} vertices, numbered from 0")
-    graph = decompress(restored(graph))
+    graph = restored(graph)
     view, kind = checked_view(graph.neighbor_lists), arrays.WEIGHT_TYPES[dtype]
-    rule, at = _core.verify_paths(view.words, kind.bytes, kind.order, widest, source, found.data_ptr())
+    with reading(view.caches):
+        rule, at = _core.verify_paths(view.words, kind.bytes, kind.order, widest, source, found.data_ptr())
     if rule:
         raise VerificationError(_sentence(rule, at, view, found, name))
 
@@ -90,9 +92,8 @@ def _sentence(rule: int, at: int, view: View, found: torch.Tensor, name: str) ->
         u, v, edge = edge_at(view, at)
         if rule == rules["graph"]:
             return f"the graph is broken: {edge} leads to no vertex"
-        assert view.weights is not None
         return (
-            f"rule 3: {edge} of weight {view.weights[at].item()} leads from {name} {found[u].item()} to {name} "
+            f"rule 3: {edge} of weight {_weight_at(view, at)} leads from {name} {found[u].item()} to {name} "
             f"{found[v].item()}, which it would improve"
         )
     value = found[at].item()
@@ -101,3 +102,12 @@ def _sentence(rule: int, at: int, view: View, found: torch.Tensor, name: str) ->
     if rule == rules["range"]:
         return f"rule 2: vertex {at} has {name} {value}, which no path has"
     return f"rule 4: vertex {at} has {name} {value}, but no path from the source has it"
+
+
+def _weight_at(view: View, at: int) -> float | int:
+    weights = view.lists.arrays["weights"]
+    if not isinstance(weights, StorageArray):
+        return arrays.tensor_of(weights)[at].item()
+    found = torch.empty(1, dtype=weights.dtype)
+    weights.read_into(found, at)
+    return found.item()

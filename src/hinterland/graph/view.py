@@ -16,8 +16,10 @@ from ..memory.copies import copied
 from ..runtime.errors import GraphError
 from ..runtime.params import Params, address, struct
 from ..storage import StorageArray, StorageCache
+from ..storage.cache import reading
 from ..storage.layout import Volume
 from ..storage.on_device import Backing, DeviceStore, Queues
+from ..storage.roofline import probed
 from . import arrays
 from .arrays import index_dtype
 from .lists import NeighborLists
@@ -42,13 +44,12 @@ class Kept:
 
 
 def checked_view(lists: NeighborLists) -> View:
-    """The arrays as the CPU reads them, for verifiers, which go through all lists; what lies on storage is read whole.
+    """The arrays as the CPU reads them, for those who go through all lists.
 
     Raises:
         GraphError: the arrays were changed since they were checked, and their offsets are wrong by now.
     """
-    lists = lists.in_memory()
-    lists.checked_rows()
+    lists.checked_offsets()
     return View(lists, torch.device("cpu"))
 
 
@@ -59,12 +60,15 @@ class View:
         lists: of a graph, or others.
         device: who reads them.
         name: what a plan calls them.
+        shares: who reads through their cache, if they lie on storage, and gets as large a part of its host memory for pages on
+            their way to a GPU.
     """
 
-    def __init__(self, lists: NeighborLists, device: torch.device, name: str = "lists") -> None:
-        self.lists, self.device, self.name = lists, device, name
+    def __init__(self, lists: NeighborLists, device: torch.device, name: str = "lists", shares: int = 1) -> None:
+        self.lists, self.device, self.name, self._shares = lists, device, name, shares
         self.caches: list[StorageCache] = lists.caches
-        self.store: DeviceStore | None = None  # through which a GPU reads what lies on storage
+        # Through which a GPU reads what lies on storage. Lists of in-neighbours, in the same file, have that of the others.
+        self.store: DeviceStore | None = None
         offsets, edges = lists.array("indptr", device), self._array("packed" if lists.is_compressed else "indices")
         assert offsets is not None and edges is not None
         self.offsets, self.edges = offsets, edges
@@ -148,10 +152,9 @@ class View:
 
     def _words_of(self, name: str, home: torch.Tensor | None, kept: torch.Tensor | None) -> Params:
         held = self.lists.arrays.get(name)
-        if isinstance(held, StorageArray):
-            if self.device.type == "cpu":
-                return _ARRAY(home=held.position, store=held.cache.native.address)
-            assert self.store is not None
+        if isinstance(held, StorageArray) and self.store is None:
+            return _ARRAY(home=held.position, store=held.cache.native.address)
+        if isinstance(held, StorageArray) and self.store is not None:
             return self.store.array(held.file_position, _volumes(self.lists).index(held.volume))
         return _array(home, kept, self.slots)
 
@@ -216,7 +219,8 @@ class View:
     def _store(self, nbytes: int) -> DeviceStore:
         """A cache in so much of the device's memory, over the files in which the lists lie."""
         on_storage = _on_storage(self.lists)
-        cache, queues = on_storage[0].cache, _queues(on_storage[0].cache)
+        cache = on_storage[0].cache
+        queues = queues_of(self.lists, cache, self._shares)
         backings = list({array.volume: Backing.of(array) for array in on_storage}.values())
         return DeviceStore(backings, self.device, nbytes - queues.device_bytes, cache.line_bytes, **queues._asdict())
 
@@ -320,17 +324,23 @@ def _volumes(lists: NeighborLists) -> list[Volume]:
 
 def least_lines_bytes(lists: NeighborLists) -> int:
     """What a GPU's cache of lists on storage takes with as few lines as get on; 0 where all lie in memory."""
-    return sum(_queues(cache).device_bytes + _LEAST_LINES * (cache.line_bytes + 64) for cache in lists.caches)
+    return sum(queues_of(lists, cache).device_bytes + _LEAST_LINES * (cache.line_bytes + 64) for cache in lists.caches)
 
 
-def _queues(cache: StorageCache) -> Queues:
-    """As many as the host memory of the cache has lines for."""
-    return Queues.within(cache.host_budget, cache.line_bytes)
+def queues_of(lists: NeighborLists, cache: StorageCache, shares: int = 1) -> Queues:
+    """As many as a share of the host memory of the cache has lines for; and no more than the disks need, where the probe has
+    found how many that are (Little's law, storage/roofline.py)."""
+    paths = {path for array in _on_storage(lists) if array.cache is cache for path in array.open_paths}
+    known = [roofline for path in paths if (roofline := probed(path, cache.line_bytes)) is not None]
+    needed = sum(roofline.needed for roofline in known) if len(known) == len(paths) else 0
+    return Queues.within(cache.host_budget // shares, cache.line_bytes, needed)
 
 
 def edge_at(view: View, at: int) -> tuple[int, int, str]:
-    """The ends of the edge at a position of the lists of a graph, and what a sentence calls it."""
-    u, v = int(torch.searchsorted(view.offsets, at, right=True)) - 1, int(view.edges[at])
+    """The ends of the edge at a position of the lists of a graph, which the CPU reads, and what a sentence calls it."""
+    u = int(torch.searchsorted(view.offsets, at, right=True)) - 1
+    with reading(view.caches):
+        v = _core.entry_of(view.words, u, at)
     return u, v, f"edge {u} -> {v} (position {at})"
 
 

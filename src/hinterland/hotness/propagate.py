@@ -33,7 +33,7 @@ def _state_bytes(graph: Graph) -> int:
     return max(ARRAYS * each + seeds + allocated(_layout(graph).bytes), each + outer_bytes(graph, 8))
 
 
-ALGORITHM = Algorithm("hotness", _state_bytes, whole=True)
+ALGORITHM = Algorithm("hotness", _state_bytes)
 
 
 def prepared_graph(graph: Graph | Prepared, device: torch.device | str | int | None, steps: int) -> Prepared:

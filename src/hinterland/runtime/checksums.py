@@ -27,9 +27,10 @@ def checksum(content: torch.Tensor) -> str:
 
 
 class Running:
-    """The sums of a file that is written front to back, in pieces of any size."""
+    """The sums of what is written front to back, in pieces of any size; ``seed`` as of :func:`checksums`."""
 
-    def __init__(self) -> None:
+    def __init__(self, seed: int = 0) -> None:
+        self._seed = seed
         self._sums: list[torch.Tensor] = []
         self._rest = torch.empty(BLOCK, dtype=torch.uint8)  # the block that is not whole yet
         self._held = 0
@@ -52,7 +53,7 @@ class Running:
         self._rest[: self._held] = piece[whole:]
 
     def _sum(self, blocks: torch.Tensor) -> None:
-        self._sums.append(checksums(blocks, self._blocks))
+        self._sums.append(checksums(blocks, self._seed + self._blocks))
         self._blocks += len(self._sums[-1])
 
     def end(self) -> torch.Tensor:

@@ -11,13 +11,14 @@ import ctypes
 import functools
 import itertools
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import torch
 
 from .. import _core
-from ..graph.traversal import BLOCK, FORMS, csr_type
+from ..graph.traversal import BLOCK, FORMS, csr_type, on_storage, run_on_cpu
 from ..graph.view import View, allocated, array_words
 from ..runtime import devices
 from ..runtime.errors import GraphError, IndexOutOfRange, OutOfMemory
@@ -115,7 +116,8 @@ class Relation:
     @property
     def form(self) -> str:
         """The C++ type through which kernels see the lists."""
-        return csr_type(self.view.edge_type.itemsize, packed=self.view.lists.is_compressed)
+        family = on_storage() if self.view.caches else None
+        return csr_type(self.view.edge_type.itemsize, packed=self.view.lists.is_compressed, family=family)
 
 
 class Bound(NamedTuple):
@@ -346,15 +348,18 @@ class Batch:
         self._memory[:size].copy_(torch.frombuffer(self._block, dtype=torch.uint8, count=size), non_blocking=True)
         self._sent = True
         if self.device.type == "cpu":
-            _core.sample_neighbors(params.address)
-            return
+            caches = itertools.chain.from_iterable(r.view.caches for r in self.relations)
+            return run_on_cpu(_core.sample_neighbors, params, dict.fromkeys(caches))
         instance = _instance(self.relations[self._number(first)].form, self._compares)
         # Few edges cannot occupy the whole GPU, and fewer blocks wait for each other in less time. Where the link bounds a
         # sample, few blocks are as fast as all, and leave the GPU to training (docs/notes/training-on-h200.md).
         grid = min(resident_blocks(KERNELS, instance, self.device, BLOCK), 1 + work // BLOCK)
         if any(r.view.over_link for r in self.relations):
             grid = min(grid, devices.quarter(self.device))
-        launch(KERNELS, instance, self.device, grid, BLOCK, params, cooperative=True)
+        with ExitStack() as live:
+            for store in dict.fromkeys(r.view.store for r in self.relations if r.view.store is not None):
+                live.enter_context(store.live())
+            launch(KERNELS, instance, self.device, grid, BLOCK, params, cooperative=True)
 
     def _params(self, first: int, end: int, entering: int | None) -> Params:
         """Those of a launch, whose block is filled in."""

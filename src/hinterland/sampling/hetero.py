@@ -98,7 +98,9 @@ class HeteroSampler:
         times, edge_times = times or {}, edge_times or {}
         self._times = {n: vertex_times_on(self.device, times.get(n), count, None) for n, count in self.num_vertices.items()}
         self._edge_times = {n: edge_times_on(self.device, edge_times.get(n), lists.num_edges) for n, lists in rows.items()}
-        self._views = {n: view_for(lists, self.device, usual_bytes(lists.num_lists)) for n, lists in rows.items()}
+        self._views = {
+            name: view_for(lists, self.device, usual_bytes(lists.num_lists), len(rows)) for name, lists in rows.items()
+        }
 
     def sample(
         self,

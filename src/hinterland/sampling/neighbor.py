@@ -33,7 +33,7 @@ def usual_bytes(num_vertices: int) -> int:
     return state_bytes(num_vertices, 1024, (15, 10, 5))
 
 
-ALGORITHM = Algorithm("sampling", lambda graph: usual_bytes(graph.num_vertices), whole=True)
+ALGORITHM = Algorithm("sampling", lambda graph: usual_bytes(graph.num_vertices), beside=True)
 
 
 class NeighborSampler:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import astuple, dataclass
 from typing import Any, Literal
 
@@ -129,3 +131,16 @@ class StorageCache(Shown):
 
     def _facts(self) -> dict[str, Any]:
         return {"host_budget": Size(self.host_budget), "line_bytes": self.line_bytes, "engine": self.engine}
+
+
+@contextmanager
+def reading(caches: Collection[StorageCache]) -> Iterator[None]:
+    """A with-block in which loops of native code read through these caches. StorageError at its end where a page could not be
+    read: what was found then says nothing. Copies of files that could not be read are warned about."""
+    with ExitStack() as runs:
+        for cache in caches:
+            cache.native.begin_run()
+            runs.callback(cache.native.end_run)
+        yield
+    for cache in caches:
+        cache.warn_of_failures()

@@ -3,18 +3,20 @@
 Layout, little-endian::
 
     0     magic  89 48 4C 47 0D 0A 1A 0A (a transfer as text damages it visibly)
-    8     version (uint32, 1 or 2), flags (uint32: 1 directed, 2 neighbours ascend, 4 weighted; of version 2: 8 compressed,
-          16 reordered)
+    8     version (uint32, 1 to 3), flags (uint32: 1 directed, 2 neighbours ascend, 4 weighted; of version 2: 8 compressed,
+          16 reordered; of version 3: 32 with lists of in-neighbours)
     16    vertices, edges (int64)
     32    type names of offsets, neighbours, weights (16 bytes each, padded with zeros)
     80    checksum block in bytes (uint64)
-    88    bytes of the packed lists (int64; 0 where the neighbours are not compressed)
+    88    bytes of the packed lists, and of those of in-neighbours (int64 each; 0 where there are none)
     4088  checksum of bytes 0..4087 (uint64)
-    4096  offsets, neighbours, weights, order, checksums: each from the next multiple of 4096 on, padded with zeros
+    4096  offsets, neighbours, weights, order, the same three of in-neighbours, checksums: each from the next multiple of 4096
+          on, padded with zeros
 
 Compressed neighbours are two sections: where each packed list begins (int64), and the lists, whose layout
-include/hinterland/graph/compress.hpp states. The order (int64) has each vertex's number before the graph was reordered. A file
-without either is of version 1.
+include/hinterland/graph/compress.hpp states. The order (int64) has each vertex's number before the graph was reordered. Lists
+of in-neighbours, of a directed graph, hold its edges turned round, with their weights, have the form and types of the others,
+and ascend. A file is of the first version that has what it holds.
 
 The last section holds one uint64 for each block of each array, arrays in order; native/storage/checksum.hpp defines it.
 """
@@ -34,12 +36,13 @@ from ..runtime.shown import type_name
 from .names import named, reading
 
 MAGIC = b"\x89HLG\r\n\x1a\n"
-VERSION = 2
+VERSION = 3
 PAGE = 4096
-_FIELDS = struct.Struct("<8sIIqq16s16s16sQq")
+_FIELDS = struct.Struct("<8sIIqq16s16s16sQqq")
 _SUM = struct.Struct("<Q")
-DIRECTED, SORTED, WEIGHTED, COMPRESSED, REORDERED = 1, 2, 4, 8, 16
-_FLAGS = DIRECTED | SORTED | WEIGHTED | COMPRESSED | REORDERED
+DIRECTED, SORTED, WEIGHTED, COMPRESSED, REORDERED, TRANSPOSED = 1, 2, 4, 8, 16, 32
+_FLAGS = DIRECTED | SORTED | WEIGHTED | COMPRESSED | REORDERED | TRANSPOSED
+INCOMING = "in_"  # before the name of an array of lists of in-neighbours
 _MOST = 1 << 48  # vertices, and edges, that a graph has at most
 _TYPES = {
     type_name(dtype): dtype
@@ -59,24 +62,29 @@ class Header:
     edges: int
     types: tuple[torch.dtype, ...]
     packed_bytes: int = 0
+    incoming_bytes: int = 0  # of the packed lists of in-neighbours
 
     @property
     def version(self) -> int:
         """The first version of the format that has what the flags ask for."""
-        return 2 if self.flags & (COMPRESSED | REORDERED) else 1
+        return 3 if self.flags & TRANSPOSED else 2 if self.flags & (COMPRESSED | REORDERED) else 1
 
     def arrays(self) -> list[tuple[str, torch.dtype, int]]:
         """(Name, type, elements) of each array, in the order of the file."""
-        found = [("indptr", self.types[0], self.vertices + 1)]
-        if self.flags & COMPRESSED:
-            found.append(("packed_offsets", torch.int64, self.vertices + 1))
-            found.append(("packed", self.types[1], self.packed_bytes))
-        else:
-            found.append(("indices", self.types[1], self.edges))
-        if self.flags & WEIGHTED:
-            found.append(("weights", self.types[2], self.edges))
+        found = self._lists("", self.packed_bytes)
         if self.flags & REORDERED:
             found.append(("order", torch.int64, self.vertices))
+        return found + (self._lists(INCOMING, self.incoming_bytes) if self.flags & TRANSPOSED else [])
+
+    def _lists(self, prefix: str, packed_bytes: int) -> list[tuple[str, torch.dtype, int]]:
+        found = [(f"{prefix}indptr", self.types[0], self.vertices + 1)]
+        if self.flags & COMPRESSED:
+            found.append((f"{prefix}packed_offsets", torch.int64, self.vertices + 1))
+            found.append((f"{prefix}packed", self.types[1], packed_bytes))
+        else:
+            found.append((f"{prefix}indices", self.types[1], self.edges))
+        if self.flags & WEIGHTED:
+            found.append((f"{prefix}weights", self.types[2], self.edges))
         return found
 
     def sections(self) -> list[tuple[int, int]]:
@@ -93,7 +101,7 @@ class Header:
         """The first page."""
         names = [type_name(dtype).encode() for dtype in self.types] + [b""] * (3 - len(self.types))
         counts = (self.version, self.flags, self.vertices, self.edges)
-        fields = _FIELDS.pack(MAGIC, *counts, *names, _core.CHECKSUM_BLOCK, self.packed_bytes)
+        fields = _FIELDS.pack(MAGIC, *counts, *names, _core.CHECKSUM_BLOCK, self.packed_bytes, self.incoming_bytes)
         page = bytearray(fields.ljust(PAGE, b"\0"))
         _SUM.pack_into(page, PAGE - _SUM.size, _page_sum(page))
         return bytes(page)
@@ -124,7 +132,7 @@ def parse(path: str, page: bytes, size: int) -> Header:
         raise FormatError(f"{path}: does not begin with the magic bytes of an .hl file; it is of another format or damaged")
     if len(page) < PAGE:
         raise FormatError(f"{path}: truncated: {size} bytes, but the header alone takes {PAGE}")
-    _, version, flags, vertices, edges, *names, block, packed_bytes = _FIELDS.unpack_from(page)
+    _, version, flags, vertices, edges, *names, block, packed_bytes, incoming_bytes = _FIELDS.unpack_from(page)
     if not 1 <= version <= VERSION:
         raise FormatError(f"{path}: version {version} of the format; this library reads versions up to {VERSION}: update it")
     if _SUM.unpack_from(page, PAGE - _SUM.size)[0] != _page_sum(page):
@@ -132,8 +140,9 @@ def parse(path: str, page: bytes, size: int) -> Header:
     for what, count in (("vertices", vertices), ("edges", edges)):
         if not 0 <= count <= _MOST:
             raise FormatError(f"{path}: the header promises {count} {what}; the file is damaged or of another format")
-    if not 0 <= packed_bytes <= 8 * _MOST:
-        raise FormatError(f"{path}: the header promises {packed_bytes} bytes of packed lists; the file is damaged")
+    for size_of_lists in (packed_bytes, incoming_bytes):
+        if not 0 <= size_of_lists <= 8 * _MOST:
+            raise FormatError(f"{path}: the header promises {size_of_lists} bytes of packed lists; the file is damaged")
     found = [_TYPES.get(name.rstrip(b"\0").decode("ascii", "replace")) for name in names[: 2 + bool(flags & WEIGHTED)]]
     types = tuple(dtype for dtype in found if dtype is not None)
     if (
@@ -142,12 +151,13 @@ def parse(path: str, page: bytes, size: int) -> Header:
         or types[0] != torch.int64
         or types[1] not in ((torch.uint8,) if flags & COMPRESSED else (torch.int32, torch.int64))
         or flags & ~_FLAGS
+        or (flags & TRANSPOSED and not flags & DIRECTED)
         or version != Header(flags, vertices, edges, types).version
     ):
         raise FormatError(
             f"{path}: array types {names} and flags {flags} with checksums of {block} bytes are not known to version {version}"
         )
-    header = Header(flags, vertices, edges, types, packed_bytes)
+    header = Header(flags, vertices, edges, types, packed_bytes, incoming_bytes)
     expected = sum(header.sections()[-1])
     if size != expected:
         raise FormatError(

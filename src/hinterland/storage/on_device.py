@@ -376,7 +376,8 @@ class DeviceStore(Shown):
 
     @contextmanager
     def live(self) -> Iterator[None]:
-        """A with-block in which kernels use the store: the controller's threads are awake. Its end waits for them.
+        """A with-block in which kernels on the current stream use the store: the controller's threads are awake. Its end waits
+        for that stream.
 
         Raises:
             StorageError: a page could not be read, and what kernels found there was zeros; or written, as :meth:`flush` says.
@@ -384,10 +385,12 @@ class DeviceStore(Shown):
         self.controller.acquire()
         try:
             yield
-            if self.device.type == "cuda":
-                torch.cuda.synchronize(self.device)
         finally:
-            self.controller.release()
+            try:
+                if self.device.type == "cuda":
+                    torch.cuda.current_stream(self.device).synchronize()
+            finally:
+                self.controller.release()
         self.check()
 
     def flush(self) -> None:
@@ -399,6 +402,8 @@ class DeviceStore(Shown):
         """
         if self.mode == "r+":
             with self.live():
+                if self.device.type == "cuda":
+                    torch.cuda.synchronize(self.device)  # other streams as well
                 flush(self.address, self.num_slots, self.device)
 
     def check(self) -> None:

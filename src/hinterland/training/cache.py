@@ -142,21 +142,23 @@ class CachePlan(Explained, Shown):
         Raises:
             OutOfMemory: less GPU memory is free than the plan takes.
         """
-        given, s = self._given, self.split
-        prepared = _bare(given.graph, given.sampler.device)
-        with devices.on(prepared.device):
-            prepared.plan = _lists_plan(prepared.out, s, given.sampler.weighted)
-            prepared.plan.apply(self._list_scores)
-        home = str(prepared.device)
+        given, s, sampler = self._given, self.split, self._given.sampler
+        if not sampler.lists.caches:
+            prepared = _bare(given.graph, sampler.device)
+            with devices.on(prepared.device):
+                prepared.plan = _lists_plan(prepared.out, s, sampler.weighted)
+                prepared.plan.apply(self._list_scores)
+            sampler = sampler.over(prepared)
+        home = str(sampler.device)
         scores = self._row_scores.float()  # of 32 bits all threads sort; counts below 2^24 are exact
         table: TieredTensor | CachedTensor
         if self.policy == "clock" and isinstance(given.features, UnifiedTensor):
             table = given.features.cached(s.local, home)
-            table.admit(hottest_first(scores, len(table))[: s.rows].to(prepared.device))
+            table.admit(hottest_first(scores, len(table))[: s.rows].to(sampler.device))
         else:
             table = given.features.tiered(local=s.local, scores=scores, devices=[home])
-        devices.idle_at(prepared.device)  # loaders read on streams of their own
-        return given.sampler.over(prepared), table
+        devices.idle_at(sampler.device)  # loaders read on streams of their own
+        return sampler, table
 
     def measure(
         self,
@@ -228,7 +230,7 @@ def plan_cache(
     """Splits ``budget`` bytes of GPU memory between neighbour lists and rows of features, by what mini-batches read.
 
     Args:
-        graph: the graph whose lists are sampled from, in host memory.
+        graph: whose lists are sampled from, in host memory; or on storage, with a cache of its own beside the budget.
         features: ``[V, ...]``, in host memory or on storage, whose pages lie in its own cache (``host_budget=``).
         sampler: a NeighborSampler of ``graph``, or fanouts for one.
         seeds, batch_size, epochs, seed: as in ``hotness.presample``: the batches of ``epochs`` epochs of a Loader that
@@ -261,7 +263,7 @@ def plan_cache(
     scores = halves[0] + halves[1]
     if costs is None:
         costs = _costs(given, counts, scores, size)
-    lists = not bare.lists.on_gpu and not graph.is_compressed
+    lists = not bare.lists.on_gpu and not bare.caches and not graph.is_compressed
     each = 1 / counts.batches
     fetched = counts.fetched[0] + counts.fetched[1]
     row_scores = fetched if policy != "degree" else hotness.degree(graph, device=given.sampler.device).cpu()
@@ -317,7 +319,7 @@ def _predicted(lists: View, counts: _Counts, costs: Costs, kept: Split, served: 
 class _Given:
     graph: Graph
     features: Keepable
-    sampler: NeighborSampler  # over lists of which nothing is kept
+    sampler: NeighborSampler  # over lists of which nothing is kept, or that are on storage
     seeds: torch.Tensor | Sequence[int]
     batch_size: int
     epochs: int
@@ -354,18 +356,19 @@ def require_plannable(graph: Graph, features: Keepable, policy: str) -> None:
         raise ConfigError("policy 'clock' is of features in host memory; of those on storage take 'auto' or 'features'")
     if len(features) != graph.num_vertices:
         raise ConfigError(f"features have {len(features)} rows, but the graph has {graph.num_vertices} vertices")
-    if graph.is_compressed and policy == "auto":
+    if graph.is_compressed and policy == "auto" and not graph.neighbor_lists.caches:
         raise ConfigError("pages of compressed lists are not chosen by draws; take policy='features', or a graph that is not")
 
 
 def _sampler(graph: Graph, given: NeighborSampler | Iterable[int], device: torch.device | str | int | None) -> NeighborSampler:
     if not isinstance(given, NeighborSampler):
-        return NeighborSampler(_bare(graph, devices.as_device(device)), given)
+        device = devices.as_device(device)
+        return NeighborSampler(graph if graph.neighbor_lists.caches else _bare(graph, device), given, device=device)
     if device is not None and devices.as_device(device) != given.device:
         raise ConfigError(f"the sampler is on {given.device}; leave out device")
     if given.graph is not graph:
         raise ConfigError(f"the sampler draws from {given.graph!r}, not from the graph that was given")
-    return given.over(_bare(graph, given.device))
+    return given if graph.neighbor_lists.caches else given.over(_bare(graph, given.device))
 
 
 def _bare(graph: Graph, device: torch.device) -> Prepared:
@@ -414,7 +417,7 @@ def _costs(given: _Given, counts: _Counts, scores: torch.Tensor, budget: int) ->
     graph, features, sampler = given.graph, given.features, given.sampler
     rows = counts.rows // counts.batches
     mapped = features.mapped_bytes if isinstance(features, UnifiedTensor) else 0
-    costs = rated(features.row_bytes, features.nbytes, rows, graph.lists.nbytes, features.placement, mapped)
+    costs = rated(features.row_bytes, features.nbytes, rows, sampler.lists.edges.nbytes, features.placement, mapped)
     if isinstance(features, StoredTable):
         rate, whose = fetch_rate(features.row_bytes, features.line_bytes)
         costs = replace(costs, row_host=1 / rate, source=f"{costs.source}; rows of a disk {whose}")
@@ -422,7 +425,7 @@ def _costs(given: _Given, counts: _Counts, scores: torch.Tensor, budget: int) ->
         return costs
     first = mini_batches(graph.num_vertices, given.seeds, given.batch_size, 1, given.seed)
     trial = None
-    if not sampler.lists.lists.on_gpu and not graph.is_compressed:
+    if not sampler.lists.lists.on_gpu and not sampler.lists.caches and not graph.is_compressed:
         prepared = _bare(graph, sampler.device)
         with devices.on(sampler.device):
             prepared.plan = plan = GraphPlan(budget // 2, given.sampler.weighted)

@@ -273,6 +273,8 @@ class Loader:
         """Whether batches can be launched ahead: sampled by this library, from tables that the GPU reads."""
         if self.device.type == "cpu" or not isinstance(self.sampler, NeighborSampler) or -1 in self.sampler.fanouts:
             return False  # whole lists are taken hop by hop, and each hop is waited for
+        if self.sampler.lists.caches:
+            return False  # reads of a disk are waited for
         table = isinstance(self.features, RowTable) and self.features.in_reach
         on_gpu = table or (isinstance(self.features, torch.Tensor) and self.features.is_cuda)
         # A row that is not there is found too late to say so where it is asked for.
@@ -280,7 +282,8 @@ class Loader:
 
     @property
     def storage(self) -> StorageStats | None:
-        """What the cache of features on storage has moved since it was made; None where they lie elsewhere."""
+        """What the cache of features on storage has moved since it was made, for a graph that shares it, too; None where
+        features lie elsewhere."""
         return moved(self.features)
 
     def _sample(self, numbered: tuple[int, torch.Tensor]) -> _Sampled:

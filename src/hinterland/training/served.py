@@ -62,7 +62,8 @@ def served(sample: Sample, sampler: NeighborSampler, rows: Mapping[str, int], ro
     kept = edges if on_gpu else int(view.keeps(sample.edge).sum())
     link = 0
     if sampler.device.type == "cuda":
-        link = (rows["host"] + rows.get("storage", 0)) * row_bytes + (edges - kept) * _SECTOR
+        from_host = (rows["host"] + rows.get("storage", 0)) * row_bytes
+        link = from_host + (0 if view.caches else edges - kept) * _SECTOR  # whole pages of edges come from storage
         where = view.lists.array("indptr", sampler.device)
         if not view.lists.indptr.is_cuda and where is not None and where.data_ptr() == view.offsets.data_ptr():
             link += (len(sample.node) - sample.num_sampled_nodes[-1]) * _SECTOR

@@ -15,7 +15,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from ..datasets.dataset import AnyDataset
-from ..datasets.files import placed, placements, read_rows, source_of, tables
+from ..datasets.files import Home, placed, read_rows, source_of
 from ..memory import UnifiedTensor
 from ..memory.ranks import Ranks, naming_lost_ranks
 from ..memory.sharded import ShardedTensor, Shards
@@ -70,7 +70,8 @@ def open_shared(
     Args:
         ranks: who shares (:func:`.joined`); all of them call this.
         path, symmetrize, num_classes, format: as in ``datasets.open``. Every node finds the files under the same path.
-        placement: ``"host"``, or ``"storage"``: then each process reads rows of the file itself, through a cache of its own.
+        placement: ``"host"``, or ``"storage"``: then each process reads rows of features and neighbours from the files itself,
+            through a cache of its own, as ``datasets.open`` says.
         host_budget: of that cache, in each process.
 
     Raises:
@@ -81,10 +82,10 @@ def open_shared(
     arguments.one_of("placement", placement, ("host", "storage"))
     source = source_of(path, format, num_classes)
     alone = ranks.world_size == 1 or not any(len(part) for part in source.splits.values())
-    stays = placement == "storage"
-    table = tables(placement, host_budget) if alone or stays else partial(_held_together, ranks)
+    home = Home.of(placement, host_budget)
+    table = home.table() if alone or home.cache is not None else partial(_held_together, ranks)
     with naming_lost_ranks(ranks.timeout):
-        return placed(source, placements("host"), symmetrize, table)
+        return placed(source, home, symmetrize, table)
 
 
 def _held_together(ranks: Ranks, rows: Rows, what: str) -> UnifiedTensor | ShardedTensor:

@@ -22,6 +22,7 @@ import torch
 import hinterland as hl
 from hinterland.graph.formats import FORMATS
 from hinterland.graph.formats import hl as ours
+from hinterland.runtime.checksums import checksums
 from hinterland.runtime.errors import HinterlandError
 from hinterland.storage.layout import locate
 
@@ -114,13 +115,17 @@ def own(rng: random.Random) -> bytes:
     arrays = [offsets, torch.tensor(_clip(_some(rng, m), 31)).to(types[1]), torch.rand(m).to(types[2])][: 2 + weighted]
     if rng.random() < 0.3:
         arrays[0][rng.randrange(n + 1)] = rng.choice(_NUMBERS)
-    header = ours.Header(rng.randrange(4) | 4 * weighted, n, m, types[: 2 + weighted])
+    incoming = rng.random() < 0.3
+    if incoming:  # of the same offsets, so that some are what they should be
+        arrays += [offsets, *(array.roll(rng.randrange(2)) for array in arrays[1:])]
+    flags = rng.randrange(4) | 4 * weighted | (ours.DIRECTED | ours.TRANSPOSED) * incoming
+    header = ours.Header(flags, n, m, types[: 2 + weighted])
     *places, (at, _) = header.sections()
     body = bytearray(at - 4096)
     sums = []
     for number, (array, (start, size)) in enumerate(zip(arrays, places, strict=True)):
         body[start - 4096 : start - 4096 + size] = array.view(torch.uint8).numpy().tobytes() if size else b""
-        sums.append(ours._checksums(array, number))
+        sums.append(checksums(array, number << 48))
     forged = rng.choice([(n, m), (n, m), (rng.choice(_NUMBERS), m), (n, rng.choice(_NUMBERS))])
     header.vertices, header.edges = forged
     content = header.pack() + bytes(body) + torch.cat(sums).numpy().tobytes()
@@ -204,6 +209,12 @@ def load(path: Path, rng: random.Random) -> None:
     for name in (None, "weights"):
         with suppress(HinterlandError):
             locate(path, name=name)
+    with suppress(HinterlandError):
+        stays = hl.load_graph(path, "storage", host_budget="32KiB")
+        if stays.num_vertices:
+            hl.bfs(stays, 0, device="cpu")
+            hl.sampling.NeighborSampler(stays, [2, 1], device="cpu").sample([0])
+            hl.pagerank(stays, max_iterations=2, device="cpu")
     options = {name: rng.random() < 0.2 for name in ("symmetrize", "remove_self_loops", "remove_duplicates")}
     options |= {
         "directed": rng.choice([None, None, True, False]),

@@ -21,7 +21,7 @@ from ...runtime.errors import ConfigError, FormatError, GraphError, HinterlandEr
 from ...runtime.files import check_place
 from ...runtime.units import parse_bytes
 from ...storage import StorageArray, StorageCache
-from ..arrays import WEIGHT_TYPES, Array, check_mirrored, check_neighbors, check_offsets, placements, tensor_of
+from ..arrays import WEIGHT_TYPES, Array, check_mirrored, check_neighbors, check_offsets, pieces, placements, tensor_of
 from ..compress import from_packed
 from ..edges import from_edges, from_runs, simplify
 from ..graph import Graph, require_graph
@@ -108,6 +108,7 @@ def load_graph(
     format: str | None = None,
     transpose: bool | None = None,
     host_budget: int | str | None = None,
+    cache: StorageCache | None = None,
 ) -> Graph:
     """Reads a graph from a file of any format in ``FORMATS``, or from an OGB data set's folder.
 
@@ -119,7 +120,7 @@ def load_graph(
             the file and are read a page at a time as a traversal comes to them, while offsets go to ``"host"``. A mapping may
             say so of ``indices`` or ``weights`` alone. What stays in the file is not looked at here: its checksums, and
             whether an undirected graph has every reverse, are taken on trust, and a neighbour that is no vertex is found by
-            who reads it. What needs whole arrays (verifiers, ``reorder``, samplers) reads them into host memory.
+            who reads it. What needs all of it at once (``reorder``, say) reads it into host memory, and a warning says so.
         directed: None takes what the file says (edge lists: directed). True marks the graph as directed. False demands a
             graph whose edges all have their reverse, and refuses any other.
         symmetrize: adds the reverse of every edge; the graph becomes undirected.
@@ -131,11 +132,14 @@ def load_graph(
         format: a name in ``FORMATS`` instead of what ending and content say; ``npy[2,E]`` or ``npy[E,2]`` for an edge array of
             the shape [2, 2].
         transpose: whether the graph comes with its transpose, by which a directed one is searched in both directions, and which
-            takes as much memory once more. True: it is read where the file carries it (``.sg`` and ``.wsg``), and built
-            otherwise. None takes it from the file where that is at most a quarter of the free memory. False leaves it there.
+            takes as much memory once more. True: it is read where the file carries it (``.sg``, ``.wsg``, and ``.hl`` that
+            ``save_graph`` wrote with it), and built otherwise. None takes it from the file where that is at most a quarter of
+            the free memory, or where it stays in the file (``"storage"``). False leaves it there.
         host_budget: with placement ``"storage"``: bytes of host memory for pages of the file and what finds them, as in
             ``"32MiB"``; by default 256 MiB. Where there is a GPU, half of that is for pages on their way to it; those it keeps
             lie in its own memory, within ``gpu_budget``. Offsets, 8 bytes a vertex, and what an algorithm takes come on top.
+        cache: with placement ``"storage"``: which keeps the pages, and may keep others', instead of one of ``host_budget``. A
+            GPU takes as much host memory again for pages on their way.
 
     Returns:
         The graph: int64 offsets, int32 neighbours below 2^31 vertices.
@@ -154,7 +158,7 @@ def load_graph(
     shape = {"symmetrize": symmetrize, "remove_self_loops": remove_self_loops, "remove_duplicates": remove_duplicates}
     placed = placements(placement, in_place=True)
     options = Options(placed, weight_dtype, layout, False if others else transpose)
-    options = replace(options, cache=_cache(placed, host_budget), copies=tuple(copies))
+    options = replace(options, cache=_cache(placed, host_budget, cache), copies=tuple(copies))
     _require_in_place(path, entry, options, {**shape, "sort_neighbors": sort_neighbors, "weight_dtype": weight_dtype})
     if weight_dtype is None and sort_neighbors is not False:
         rules = [_core.EdgeRules(mirror=mirror, drop_loops=remove_self_loops) for mirror in (symmetrize, True)]
@@ -164,9 +168,7 @@ def load_graph(
         if isinstance(content, CsrArrays) and content.columns:
             content = _transposed(content)
         if not isinstance(content, EdgeRuns):
-            content.weights = _weights(path, content, options)
-        if isinstance(content, CsrArrays) and content.inverse is not None:
-            content.inverse.weights = _weights(path, content.inverse, options)  # type: ignore[assignment]  # as above
+            _settle_weights(path, content, options)
         graph = _made(content, options, sort_neighbors, **shape)
         if directed is not None and directed != graph.directed:
             graph = _redirected(graph, directed)
@@ -237,39 +239,74 @@ def _made(
     )
 
 
-def save_graph(graph: Graph, path: str | os.PathLike[str], format: str | None = None) -> None:
+def save_graph(
+    graph: Graph,
+    path: str | os.PathLike[str],
+    format: str | None = None,
+    *,
+    transpose: bool = False,
+    host_budget: int | str = "1GiB",
+) -> None:
     """Writes a graph; the ending of ``path``, or ``format``, chooses the format.
 
     Only ``.hl`` holds packed lists and the order of a reordered graph. Into other formats a compressed graph goes as a plain
-    one, and a reordered graph under its vertices' first numbers.
+    one, and a reordered graph under its vertices' first numbers. A graph on storage passes through memory a piece at a time on
+    its way to ``.hl``.
 
     The file appears under its name when it is complete, and whatever was there before stays until then: a full disk or an
     interruption leaves no half file. What a format cannot hold (weights in ``.sg``, fractions in ``.gr``) is refused.
 
+    Args:
+        graph: any graph.
+        path: the file; see ``load_graph``.
+        format: a name in ``FORMATS`` instead of what the ending says.
+        transpose: an ``.hl`` file of a directed graph also gets the lists of in-neighbours, by which
+            ``load_graph(path, "storage")`` searches in both directions and ranks.
+        host_budget: host memory in which these are built, a part at a time; the more, the fewer passes over the edges. Those of
+            a compressed graph are built whole.
+
     Raises:
         ConfigError: no such format, or the format cannot hold this graph.
-        GraphError: the graph's arrays were changed since it was made.
+        GraphError: the graph's arrays were changed since it was made, or the file that they lie in is damaged.
         StorageError: the disk is full, or the place cannot be written.
     """
     require_graph(graph)
     path, write = arguments.path("path", path), check_target(path, format)
-    weights = graph.array("weights", "cpu")
-    if weights is not None:
-        try:
-            check_weights(path, weights)
-        except FormatError as error:  # no reader would take the file
-            raise ConfigError(str(error)) from None
+    _require_usable(None, transpose=transpose)
+    budget = parse_bytes(host_budget)
+    if transpose and write is not hl.write:
+        raise ConfigError(f"{path}: only .hl holds lists of in-neighbours by request; let the name end with .hl")
+    _check_weights(path, graph)
     graph = graph if write is hl.write else restored(graph)
     _check_arrays(graph)
-    write(graph, path)
+    if transpose:
+        hl.write(graph, path, budget)
+    else:
+        write(graph, path)
+
+
+def _check_weights(path: str, graph: Graph) -> None:
+    """ConfigError for weights that no reader would take from a file."""
+    begin, held = 0, graph.neighbor_lists.arrays.get("weights")
+    for weights in () if held is None else pieces(held):
+        try:
+            check_weights(path, weights, begin)
+        except FormatError as error:
+            raise ConfigError(str(error)) from None
+        begin += len(weights)
 
 
 def _check_arrays(graph: Graph) -> None:
     """Raises GraphError where the arrays were changed since the graph was made, so that nobody could read the file."""
+    lists = graph.neighbor_lists
     if graph.is_compressed:
-        graph.neighbor_lists.packed_lists().check()
-    else:
-        check_neighbors(graph.checked_rows()[1], graph.num_vertices)
+        lists.packed_lists().check()
+        return
+    lists.checked_offsets()
+    begin = 0
+    for part in pieces(lists.arrays["indices"]):
+        check_neighbors(part, graph.num_vertices, begin)
+        begin += len(part)
 
 
 def check_target(path: str | os.PathLike[str], format: str | None = None) -> Callable[[Graph, str], None]:
@@ -317,7 +354,14 @@ def _naming(path: str) -> Iterator[None]:
 
 
 def _held(content: CsrArrays | PackedArrays, options: Options) -> Graph:
-    """The graph of arrays that were read to their places."""
+    """The graph of arrays that were read to their places, and its transpose, if that was read."""
+    held = _one_held(content, options)
+    if content.inverse is not None:
+        held.join(_one_held(content.inverse, options))
+    return held
+
+
+def _one_held(content: CsrArrays | PackedArrays, options: Options) -> Graph:
     order = None if content.order is None else checked_order(content.order, content.indptr.shape[0] - 1)
     weights = None if content.weights is None else options.handed("weights", content.weights)
     if isinstance(content, PackedArrays):
@@ -340,10 +384,14 @@ def _held(content: CsrArrays | PackedArrays, options: Options) -> Graph:
     )
     if content.sorted and not graph.has_sorted_lists:
         raise GraphError("the header says that neighbours ascend, but some do not; convert the original file again")
-    held = Graph.of(graph.neighbor_lists, graph.directed, order)
-    if content.inverse is not None:
-        held.join(_held(content.inverse, options))
-    return held
+    return Graph.of(graph.neighbor_lists, graph.directed, order)
+
+
+def _settle_weights(path: str, content: EdgeList | CsrArrays | PackedArrays, options: Options) -> None:
+    """Gives the content, and the inverse lists that come with it, the weights that the caller wants."""
+    for part in (content, None if isinstance(content, EdgeList) else content.inverse):
+        if part is not None:
+            part.weights = _weights(path, part, options)  # type: ignore[assignment]  # of the kind that it has
 
 
 def _weights(path: str, content: EdgeList | CsrArrays | PackedArrays, options: Options) -> Array | None:
@@ -362,8 +410,13 @@ def _weights(path: str, content: EdgeList | CsrArrays | PackedArrays, options: O
     return cast
 
 
-def _cache(placed: Mapping[str, str], host_budget: int | str | None) -> StorageCache | None:
+def _cache(placed: Mapping[str, str], host_budget: int | str | None, cache: StorageCache | None) -> StorageCache | None:
     """Of the pages of what stays in its file; None where nothing does."""
+    if cache is not None:
+        arguments.instance("cache", cache, StorageCache, "as StorageCache(host_budget) makes")
+        if host_budget is not None or "storage" not in placed.values():
+            raise ConfigError("cache= keeps pages of a graph on storage within its own budget; leave out host_budget")
+        return cache
     if "storage" in placed.values():
         budget = parse_bytes(_HOST_BUDGET if host_budget is None else host_budget)
         here = budget // 2 if devices.cuda_available() else budget  # the rest is for pages on their way to a GPU
@@ -387,7 +440,7 @@ def _require_in_place(path: str, entry: Format, options: Options, changes: Mappi
         target = f"{os.path.splitext(path)[0]}.hl"
         raise ConfigError(
             f"{path}: placement 'storage' reads .hl files where they lie, and this one's format is {entry.name}; make one "
-            f"with: hinterland convert {path} {target}"
+            f"with: hinterland convert {path} {target} --placement storage"
         )
     for name, asked in changes.items():
         if asked is not None and asked is not False:
@@ -398,7 +451,15 @@ def _require_in_place(path: str, entry: Format, options: Options, changes: Mappi
 
 
 def _in_place(content: CsrArrays | PackedArrays) -> Graph:
-    """The graph of a file of ours of which some arrays stay there. The others are checked, each for itself."""
+    """The graph of a file of ours of which some arrays stay there, and its transpose, if that is wanted, taken on trust."""
+    graph = _one_in_place(content)
+    if content.inverse is not None:
+        graph.join(_one_in_place(content.inverse), check=False)
+    return graph
+
+
+def _one_in_place(content: CsrArrays | PackedArrays) -> Graph:
+    """Arrays that are in memory are checked, each for itself."""
     offsets = content.indptr.cpu()
     order = None if content.order is None else checked_order(content.order, len(offsets) - 1)
     held: dict[str, Array] = {"indptr": content.indptr}

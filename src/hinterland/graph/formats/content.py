@@ -9,11 +9,13 @@ import torch
 
 from ... import _core
 from ...memory import UnifiedTensor
-from ...runtime.errors import ConfigError, FormatError, OutOfMemory
+from ...runtime.errors import ConfigError, FormatError, GraphError, OutOfMemory
 from ...runtime.units import format_bytes
 from ...storage import StorageArray, StorageCache
+from ...storage.cache import reading
 from ..arrays import Array, host_place
 from ..graph import Graph
+from ..view import checked_view, edge_at
 
 LARGEST_VERTEX = 1 << 48
 _CHUNK = 1 << 22  # weights that are looked at together, which bounds the memory that takes: chosen, not measured
@@ -99,6 +101,7 @@ class PackedArrays:
     weights: UnifiedTensor | StorageArray | None
     directed: bool
     order: torch.Tensor | None = None
+    inverse: PackedArrays | None = None
 
 
 def check_counts(path: str, vertices: int, edges: int) -> None:
@@ -135,8 +138,8 @@ def store_ids(path: str, what: str, ids: torch.Tensor, target: torch.Tensor, lim
     return high
 
 
-def check_weights(path: str, weights: torch.Tensor) -> None:
-    """Refuses NaN and infinite weights, naming the first."""
+def check_weights(path: str, weights: torch.Tensor, first: int = 0) -> None:
+    """Refuses NaN and infinite weights, naming the first. ``weights`` are those of the edges from ``first`` on."""
     if not weights.is_floating_point():
         return
     for begin in range(0, weights.numel(), _CHUNK):
@@ -144,7 +147,8 @@ def check_weights(path: str, weights: torch.Tensor) -> None:
         if not bool(finite.all()):
             bad = begin + int((~finite).nonzero()[0])
             raise FormatError(
-                f"{path}: the weight of edge {bad} is {float(weights[bad])}; weights must be finite: correct or remove it"
+                f"{path}: the weight of edge {first + bad} is {float(weights[bad])}; weights must be finite: correct or remove "
+                "it"
             )
 
 
@@ -184,7 +188,15 @@ def csr(graph: Graph) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def survey(graph: Graph) -> tuple[int, int, bool]:
-    """(Self loops, edges to a vertex that is not larger, whether each vertex's neighbours ascend)."""
-    indptr, indices = csr(graph)
-    rows = (indptr.data_ptr(), indices.data_ptr(), indices.element_size(), graph.num_vertices)
-    return _core.survey_graph(*rows, graph.num_edges)
+    """(Self loops, edges to a vertex that is not larger, whether each vertex's neighbours ascend), of lists wherever they lie.
+
+    Raises:
+        GraphError: a neighbour is no vertex.
+        StorageError: lists on storage cannot be read.
+    """
+    view = checked_view(graph.neighbor_lists)
+    with reading(view.caches):
+        loops, lower, ascend, bad = _core.survey_graph(view.words)
+    if bad >= 0:
+        raise GraphError(f"{edge_at(view, bad)[2]} leads to no vertex: the file is damaged; restore it or convert it again")
+    return loops, lower, ascend

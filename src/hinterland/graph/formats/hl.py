@@ -5,28 +5,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+
 import torch
 
 from ... import _core
 from ...memory import UnifiedTensor
-from ...runtime.checksums import checksums
+from ...runtime.checksums import Running, checksums
 from ...runtime.errors import ConfigError, FormatError
-from ...runtime.files import replacing
+from ...runtime.files import Output, replacing
 from ...runtime.progress import progress
 from ...storage import StorageArray
-from ...storage.hl import COMPRESSED, DIRECTED, PAGE, REORDERED, SORTED, WEIGHTED, Header, parse
+from ...storage.hl import COMPRESSED, DIRECTED, INCOMING, PAGE, REORDERED, SORTED, TRANSPOSED, WEIGHTED, Header, parse
 from ...storage.layout import Extent, Layout, Volume
-from ..arrays import index_dtype
+from ..arrays import index_dtype, pieces
 from ..graph import Graph
+from ..room import is_little
+from ..transpose import Turned
 from .content import CsrArrays, Options, PackedArrays
 from .files import read_head, read_into, size_of
 
 _HOMES = {"packed_offsets": "indptr", "packed": "indices"}  # whose placement they take
+_BLOCKS = 8  # checksum blocks that are read together where nothing is kept: chosen, not measured
 
-
-def _checksums(array: torch.Tensor, number: int) -> torch.Tensor:
-    """The checksums of an array, which depend on its number in the file and on each block's place."""
-    return checksums(array, number << 48)
+_Arrays = Mapping[str, UnifiedTensor | StorageArray]
 
 
 def read_header(path: str) -> Header:
@@ -34,53 +36,119 @@ def read_header(path: str) -> Header:
     return parse(path, read_head(path, PAGE), size_of(path))
 
 
+def has_incoming(path: str) -> bool:
+    """Whether the file has lists of in-neighbours beside the others."""
+    return bool(read_header(path).flags & TRANSPOSED)
+
+
 def read(path: str, options: Options) -> CsrArrays | PackedArrays:
     """The graph, each array read straight to its place, then checked against its checksums; or left in the file."""
     header = read_header(path)
-    *places, (sums_at, sums_bytes) = header.sections()
-    sums = _sums(path, sums_at, sums_bytes)
+    sums_of = _sums(path, header)
     for copy in options.copies:
-        if read_header(copy) != header or not torch.equal(_sums(copy, sums_at, sums_bytes), sums):
+        if read_header(copy) != header or not torch.equal(_sums(copy, header), sums_of):
             raise ConfigError(f"{copy} is no copy of {path}: its header or its checksums differ; copy one over the other")
     volume = Volume((path, *options.copies)) if options.copies else None
-    held: dict[str, UnifiedTensor] = {}
-    stored: dict[str, StorageArray] = {}
-    checked = 0
-    with progress(f"reading {path}", sums_at) as step:
-        for number, ((name, dtype, count), (at, size)) in enumerate(zip(header.arrays(), places, strict=True)):
-            place = "heap" if name == "order" else options.place(_HOMES.get(name, name))
+    incoming = bool(header.flags & TRANSPOSED) and _wants_incoming(header, options)
+    held: dict[str, UnifiedTensor | StorageArray] = {}
+    with progress(f"reading {path}", header.sections()[-1][0]) as step:
+        for number, (name, dtype, count), (at, size), sums in _sections(header, sums_of):
+            if name.startswith(INCOMING) and not incoming:
+                continue
+            own = name.removeprefix(INCOMING)
+            place = "heap" if own == "order" else options.place(_HOMES.get(own, own))
             if place == "storage" and options.cache is not None:
-                stored[name] = StorageArray(Layout(path, dtype, (count,), (Extent(count, at),), volume), "r", options.cache)
-                checked += -(-size // _core.CHECKSUM_BLOCK)
+                held[name] = StorageArray(Layout(path, dtype, (count,), (Extent(count, at),), volume), "r", options.cache)
                 continue
             array = UnifiedTensor.empty((count,), dtype, place)
             read_into(path, at, array.cpu())
-            found = _checksums(array.cpu(), number)
-            wrong = (found != sums[checked : checked + len(found)]).nonzero()
-            if len(wrong):
-                bad = at + int(wrong[0]) * _core.CHECKSUM_BLOCK
-                raise FormatError(
-                    f"{path}: damaged: the checksum of {name} does not match between the offsets {bad} and "
-                    f"{min(bad + _core.CHECKSUM_BLOCK, at + size)}; restore the file or convert it again"
-                )
-            checked += len(found)
+            _require_sums(path, name, (at, size), checksums(array.cpu(), number << 48), sums)
             held[name] = array
             step(size)
-    order = held["order"].cpu() if "order" in held else None
-    directed, weights = bool(header.flags & DIRECTED), stored.get("weights", held.get("weights"))
-    if header.flags & COMPRESSED:
-        packed = stored.get("packed", held.get("packed"))
-        assert packed is not None
-        return PackedArrays(held["indptr"], held["packed_offsets"], packed, weights, directed, order)
-    indices = stored["indices"] if "indices" in stored else _narrow(held["indices"], header.vertices, options)
-    return CsrArrays(held["indptr"], indices, weights, directed, bool(header.flags & SORTED), order=order)
+    content = _content(header, held, "", options)
+    if incoming:
+        content.inverse = _content(header, held, INCOMING, options)  # type: ignore[assignment]  # of the same form
+    return content
 
 
-def _sums(path: str, at: int, nbytes: int) -> torch.Tensor:
+def check(path: str) -> None:
+    """Looks at every checksum, a few MiB at a time.
+
+    Raises:
+        FormatError: names the array, and where it is damaged.
+        StorageError: the file cannot be read.
+    """
+    header = read_header(path)
+    block = torch.empty(_BLOCKS * _core.CHECKSUM_BLOCK, dtype=torch.uint8)
+    with progress(f"reading {path}", header.sections()[-1][0]) as step:
+        for number, (name, _, _), (at, size), sums in _sections(header, _sums(path, header)):
+            for first in range(0, len(sums), _BLOCKS):
+                begin = first * _core.CHECKSUM_BLOCK
+                part = block[: min(size - begin, len(block))]
+                read_into(path, at + begin, part)
+                found = checksums(part, (number << 48) + first)
+                _require_sums(path, name, (at + begin, len(part)), found, sums[first : first + len(found)])
+                step(len(part))
+
+
+def _sums(path: str, header: Header) -> torch.Tensor:
     """The checksums that a file holds."""
+    at, nbytes = header.sections()[-1]
     sums = torch.empty(nbytes // 8, dtype=torch.int64)
     read_into(path, at, sums)
     return sums
+
+
+def _sections(
+    header: Header, sums: torch.Tensor
+) -> Iterator[tuple[int, tuple[str, torch.dtype, int], tuple[int, int], torch.Tensor]]:
+    """Of each array its number, what it is, (offset, bytes), and its checksums, of those of all."""
+    places = header.sections()[:-1]
+    parts = sums.split([-(-size // _core.CHECKSUM_BLOCK) for _, size in places])
+    return zip(range(len(places)), header.arrays(), places, parts, strict=True)
+
+
+def _require_sums(path: str, name: str, place: tuple[int, int], found: torch.Tensor, sums: torch.Tensor) -> None:
+    wrong = (found != sums).nonzero()
+    if not len(wrong):
+        return
+    at, size = place
+    bad = at + int(wrong[0]) * _core.CHECKSUM_BLOCK
+    raise FormatError(
+        f"{path}: damaged: the checksum of {name} does not match between the offsets {bad} and "
+        f"{min(bad + _core.CHECKSUM_BLOCK, at + size)}; restore the file or convert it again"
+    )
+
+
+def _wants_incoming(header: Header, options: Options) -> bool:
+    """Whether lists of in-neighbours are read: where they stay in the file, or where little of the free memory is enough."""
+    if options.transpose is not None:
+        return options.transpose
+    if options.placement["indices"] == "storage":
+        return True
+    nbytes = sum(count * dtype.itemsize for name, dtype, count in header.arrays() if name.startswith(INCOMING))
+    return is_little(nbytes, options.placement["indices"])
+
+
+def _content(header: Header, held: _Arrays, prefix: str, options: Options) -> CsrArrays | PackedArrays:
+    """Lists whose arrays' names begin with ``prefix``."""
+
+    def in_memory(name: str) -> UnifiedTensor:
+        array = held[name]
+        assert isinstance(array, UnifiedTensor)
+        return array
+
+    order = in_memory("order").cpu() if header.flags & REORDERED else None
+    directed, weights = bool(header.flags & DIRECTED), held.get(f"{prefix}weights")
+    indptr = in_memory(f"{prefix}indptr")
+    if header.flags & COMPRESSED:
+        starts = in_memory(f"{prefix}packed_offsets")
+        return PackedArrays(indptr, starts, held[f"{prefix}packed"], weights, directed, order)
+    indices = held[f"{prefix}indices"]
+    if isinstance(indices, UnifiedTensor):
+        indices = _narrow(indices, header.vertices, options)
+    is_sorted = bool(header.flags & SORTED) or prefix == INCOMING
+    return CsrArrays(indptr, indices, weights, directed, is_sorted, order=order)
 
 
 def _narrow(indices: UnifiedTensor, vertices: int, options: Options) -> UnifiedTensor:
@@ -93,27 +161,65 @@ def _narrow(indices: UnifiedTensor, vertices: int, options: Options) -> UnifiedT
     return narrow
 
 
-def write(graph: Graph, path: str) -> None:
-    """Writes the graph as it is: the arrays that it has, in their types, and its order."""
-    names = ("packed_offsets", "packed") if graph.is_compressed else ("indices",)
-    found = [*(graph.array(name, "cpu") for name in ("indptr", *names, "weights")), graph.outer]
-    arrays = [array.contiguous() for array in found if array is not None]
+class _Section:
+    """An array of a file that is written front to back."""
+
+    def __init__(self, output: Output, number: int, at: int) -> None:
+        self._output, self._at, self._sums = output, at, Running(number << 48)
+
+    def add(self, piece: torch.Tensor) -> None:
+        self._output.write_tensor(piece, self._at)
+        self._at += piece.nbytes
+        self._sums.add(piece)
+
+    def end(self) -> torch.Tensor:
+        return self._sums.end()
+
+
+def write(graph: Graph, path: str, transpose_in: int | None = None) -> None:
+    """Writes the graph as it is: the arrays that it has, in their types, and its order.
+
+    Args:
+        graph: what lies on storage passes through memory a piece at a time.
+        path: the file.
+        transpose_in: the lists of in-neighbours of a directed graph as well. They are built a part at a time, in about so many
+            bytes of host memory; those of a compressed graph whole.
+    """
+    lists = graph.neighbor_lists
+    turns = transpose_in is not None and graph.directed
+    packed = graph.transpose().neighbor_lists if turns and graph.is_compressed else None
     flags = (
         DIRECTED * graph.directed
         | SORTED * graph.has_sorted_lists
-        | WEIGHTED * (graph.weights is not None)
+        | WEIGHTED * (graph.weight_type is not None)
         | COMPRESSED * graph.is_compressed
         | REORDERED * (graph.outer is not None)
+        | TRANSPOSED * turns
     )
-    types = (torch.int64, arrays[len(names)].dtype, *(() if graph.weights is None else (graph.weights.dtype,)))
-    packed_bytes = arrays[2].numel() if graph.is_compressed else 0
-    header = Header(flags, graph.num_vertices, graph.num_edges, types, packed_bytes)
+    types = (torch.int64, lists.listed_type, *(() if graph.weight_type is None else (graph.weight_type,)))
+    sizes = [0 if held is None or not held.is_compressed else held.arrays["packed"].nbytes for held in (lists, packed)]
+    header = Header(flags, graph.num_vertices, graph.num_edges, types, *sizes)
+    found = {**lists.arrays, "order": graph.outer}
+    if packed is not None:
+        found |= {f"{INCOMING}{name}": array for name, array in packed.arrays.items()}
+    turned = Turned(lists, transpose_in) if turns and packed is None and transpose_in is not None else None
     *places, (sums_at, sums_bytes) = header.sections()
     with replacing(path) as output, progress(f"writing {path}", sums_at) as step:
         output.write(header.pack())
-        for array, (at, size) in zip(arrays, places, strict=True):
-            output.write_tensor(array, at)
-            step(size)
-        sums = torch.cat([_checksums(array, number) for number, array in enumerate(arrays)])
-        output.write_tensor(sums, sums_at)
+        names = [name for name, _, _ in header.arrays()]
+        sections = {
+            name: _Section(output, number, at) for number, (name, (at, _)) in enumerate(zip(names, places, strict=True))
+        }
+        for name, section in sections.items():
+            array = found.get(name)
+            for piece in () if array is None else pieces(array):
+                section.add(piece)
+                step(piece.nbytes)
+        if turned is not None:
+            sections[f"{INCOMING}indptr"].add(turned.offsets)
+            for part in turned.parts():
+                for name, piece in part.items():
+                    sections[f"{INCOMING}{name}"].add(piece)
+                    step(piece.nbytes)
+        output.write_tensor(torch.cat([section.end() for section in sections.values()]), sums_at)
         output.resize(sums_at + sums_bytes)
