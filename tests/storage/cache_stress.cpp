@@ -145,6 +145,9 @@ struct Tally {
 };
 
 template <class CacheType>
+concept KnowsUses = requires(CacheType cache) { cache.replacement.now; };
+
+template <class CacheType>
 void work(const CacheType& cache, Device<CacheType>& device, const std::atomic<bool>& ended, int64_t me, int64_t threads,
           uint64_t seed, Tally& tally) {
   std::mt19937_64 drawn(seed + static_cast<uint64_t>(me));
@@ -173,6 +176,7 @@ void work(const CacheType& cache, Device<CacheType>& device, const std::atomic<b
       for (int64_t k = 0; k < kWords; ++k) atomic_store(frame[k], tally.version[page]);
       wrote(cache.words[slot]);
     }
+    if constexpr (KnowsUses<CacheType>) cache.replacement.expect(slot, atomic_load(*cache.replacement.now) + drawn() % 8);
     release(cache.words[slot]);
   }
 }
@@ -188,9 +192,11 @@ template <class Replacement>
 void stress(const char* name, int64_t milliseconds, int64_t threads, uint64_t seed) {
   using CacheType = Cache<Replacement>;
   std::vector<uint64_t> words(kSets * 8);
-  std::vector<uint32_t> statuses(kSets * 8), sets(kSets);
+  std::vector<uint32_t> statuses(kSets * 8), sets(kSets), next_uses(kSets * 8);
+  uint32_t now = ~0u - 10;  // so that numbers come round
   Frames frames(words.size() * kWords);
-  const CacheType cache{words.data(), statuses.data(), sets.data(), reinterpret_cast<char*>(frames.data()), kSets, kLine};
+  CacheType cache{words.data(), statuses.data(), sets.data(), reinterpret_cast<char*>(frames.data()), kSets, kLine, {}};
+  if constexpr (KnowsUses<CacheType>) cache.replacement = {next_uses.data(), &now};
   Device<CacheType> device(cache, seed);
   std::vector<Tally> tallies(threads);
   std::vector<std::thread> workers;
@@ -200,6 +206,7 @@ void stress(const char* name, int64_t milliseconds, int64_t threads, uint64_t se
   std::thread flusher([&] {
     for (int64_t slot = 0; !ended; slot = (slot + 1) % cache.num_slots()) {
       cache.write_back(slot, device);
+      if (slot == 0) atomic_add(now, 1u);  // batches are over
       std::this_thread::yield();
     }
   });
@@ -232,5 +239,6 @@ int main(int argc, char** argv) {
   const uint64_t seed = argc > 3 ? static_cast<uint64_t>(std::atoll(argv[3])) : 1;
   stress<storage::Clock>("clock", milliseconds, threads, seed);
   stress<Fifo>("fifo", milliseconds, threads, seed);
+  stress<Belady>("belady", milliseconds, threads, seed);
   return 0;
 }

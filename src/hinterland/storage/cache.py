@@ -29,6 +29,8 @@ class StorageStats(Shown):
         bytes_read, bytes_written: what they moved.
         hits, misses: pages that were in memory as rows were asked for, and that were not.
         cpu_seconds: processor time of the threads that gathered, scattered and flushed, all together.
+        pinned: pages that are pinned at present.
+        expected_bytes: what is known of batches to come takes at present, beside the cache's budget.
     """
 
     reads: int
@@ -38,6 +40,8 @@ class StorageStats(Shown):
     hits: int
     misses: int
     cpu_seconds: float
+    pinned: int = 0
+    expected_bytes: int = 0
 
     @property
     def cpu_us_per_request(self) -> float:
@@ -102,7 +106,7 @@ class StorageCache(Shown):
         counts = _Counts()
         self.native.counts(counts.address)
         moved = (counts.reads, counts.writes, counts.bytes_read, counts.bytes_written, counts.hits, counts.misses)
-        return StorageStats(*moved, counts.cpu_ns / 1e9)
+        return StorageStats(*moved, counts.cpu_ns / 1e9, counts.pinned, counts.expected_bytes)
 
     def _facts(self) -> dict[str, Any]:
         return {"host_budget": Size(self.host_budget), "line_bytes": self.line_bytes, "engine": self.engine}
