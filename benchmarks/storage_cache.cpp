@@ -137,9 +137,9 @@ struct InSets {
   using Type = Cache<Replacement, kWays>;
   explicit InSets(int64_t slots) : words(slots), statuses(slots), sets(slots / kWays), next_uses(slots), cache(made()) {}
   Type made() {
-    Type cache{words.data(), statuses.data(), sets.data(), nullptr, static_cast<int64_t>(sets.size()), 4096, {}};
-    if constexpr (Replacement::kKnowsUses) cache.replacement = {next_uses.data(), now.data()};
-    return cache;
+    Replacement replacement;
+    if constexpr (Replacement::kKnowsUses) replacement = {next_uses.data(), now.data()};
+    return {replacement, words.data(), statuses.data(), sets.data(), nullptr, static_cast<int64_t>(sets.size()), 4096};
   }
   std::vector<uint64_t> words;
   std::vector<uint32_t> statuses, sets, next_uses;
@@ -209,7 +209,7 @@ int64_t belady_hits(int64_t slots, const std::vector<Page>& trace, const std::ve
   Instant<Cache<Belady, kWays>> device{made.cache};
   for (size_t i = 0; i < trace.size(); ++i) {
     made.now[0] = static_cast<uint32_t>(i + 1);
-    made.cache.replacement.expect(visit(made.cache, device, trace[i]), next[i]);
+    made.cache.expect(visit(made.cache, device, trace[i]), next[i]);
   }
   return static_cast<int64_t>(trace.size()) - device.reads;
 }

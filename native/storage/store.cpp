@@ -66,7 +66,7 @@ Store::Store(int64_t bytes, int64_t line_bytes, int threads, unsigned depth, Eng
   moves_.assign(slots, {});
   expected_.assign(slots);
   kept_.assign(slots, 0);
-  lines_ = {words_.data(), statuses_.data(), sets_.data(), frames_.get(), sets, line_bytes, expected_.policy()};
+  lines_ = {expected_.policy(), words_.data(), statuses_.data(), sets_.data(), frames_.get(), sets, line_bytes};
   for (int i = 0; i < std::max(threads, 1); ++i) {
     rings_.emplace_back().transfers = make_transfers(depth, engine);
   }

@@ -136,8 +136,8 @@ void visit(const CacheType& cache, int64_t page, bool writes, bool fills, uint64
       }
       explorer::step();
       look(found.slot, page);
-      if constexpr (requires { cache.replacement.expect(found.slot, world.now[0]); })  // it will be needed again
-        cache.replacement.expect(found.slot, world.now[0] + static_cast<uint32_t>(page));
+      if constexpr (CacheType::kKnowsUses)  // it will be needed again
+        cache.expect(found.slot, world.now[0] + static_cast<uint32_t>(page));
       release(cache.words[found.slot]);
       return;
     }
@@ -212,7 +212,7 @@ Replacement replacement() {
 template <class Replacement>
 void explore(const char* name, const bool (&dirty)[kSlots], const std::vector<std::vector<Act>>& programs, int failures = 0,
              int room = kCommands) {
-  const Cache<Replacement, kSlots> cache{world.words, world.statuses, world.sets, nullptr, 1, 4096, replacement<Replacement>()};
+  const Cache<Replacement, kSlots> cache{replacement<Replacement>(), world.words, world.statuses, world.sets, nullptr, 1, 4096};
   world = {};
   world.failures = failures;
   world.room = room;

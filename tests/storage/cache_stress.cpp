@@ -145,9 +145,6 @@ struct Tally {
 };
 
 template <class CacheType>
-concept KnowsUses = requires(CacheType cache) { cache.replacement.now; };
-
-template <class CacheType>
 void work(const CacheType& cache, Device<CacheType>& device, const std::atomic<bool>& ended, int64_t me, int64_t threads,
           uint64_t seed, Tally& tally) {
   std::mt19937_64 drawn(seed + static_cast<uint64_t>(me));
@@ -176,7 +173,7 @@ void work(const CacheType& cache, Device<CacheType>& device, const std::atomic<b
       for (int64_t k = 0; k < kWords; ++k) atomic_store(frame[k], tally.version[page]);
       wrote(cache.words[slot]);
     }
-    if constexpr (KnowsUses<CacheType>) cache.replacement.expect(slot, atomic_load(*cache.replacement.now) + drawn() % 8);
+    if constexpr (CacheType::kKnowsUses) cache.expect(slot, atomic_load(*cache.now) + drawn() % 8);
     release(cache.words[slot]);
   }
 }
@@ -195,8 +192,10 @@ void stress(const char* name, int64_t milliseconds, int64_t threads, uint64_t se
   std::vector<uint32_t> statuses(kSets * 8), sets(kSets), next_uses(kSets * 8);
   uint32_t now = ~0u - 10;  // so that numbers come round
   Frames frames(words.size() * kWords);
-  CacheType cache{words.data(), statuses.data(), sets.data(), reinterpret_cast<char*>(frames.data()), kSets, kLine, {}};
-  if constexpr (KnowsUses<CacheType>) cache.replacement = {next_uses.data(), &now};
+  Replacement replacement;
+  if constexpr (Replacement::kKnowsUses) replacement = {next_uses.data(), &now};
+  const CacheType cache{replacement, words.data(), statuses.data(), sets.data(), reinterpret_cast<char*>(frames.data()),
+                        kSets,       kLine};
   Device<CacheType> device(cache, seed);
   std::vector<Tally> tallies(threads);
   std::vector<std::thread> workers;

@@ -25,7 +25,7 @@ template <int64_t kWays>
 struct Disk {
   explicit Disk(int64_t num_sets)
       : words(num_sets * kWays), statuses(words.size()), sets(num_sets), frames(words.size() * kElements) {
-    cache = {words.data(), statuses.data(), sets.data(), reinterpret_cast<char*>(frames.data()), num_sets, kLine, {}};
+    cache = {{}, words.data(), statuses.data(), sets.data(), reinterpret_cast<char*>(frames.data()), num_sets, kLine};
   }
   Disk(const Disk&) = delete;
 

@@ -61,15 +61,15 @@ struct Belady {
 };
 
 // kWays: slots of a set. The words of eight are a line of a CPU's cache, or two sectors of a GPU's.
+// (The replacement is a base and no member: what is [[no_unique_address]] NVRTC 13 counts twice where it finds later members.)
 template <class Replacement, int64_t kWays = 8>
-struct Cache {
+struct Cache : Replacement {
   uint64_t* words;     // Line, of each slot; 0 at first
   uint32_t* statuses;  // of each slot's last transfer that failed
   uint32_t* sets;      // a lock, and where the hand is; 0 at first
   char* frames;
   int64_t num_sets;  // below 2^32
   int64_t line_bytes;
-  [[no_unique_address]] Replacement replacement = {};
 
   HINTERLAND_FN int64_t num_slots() const { return num_sets * kWays; }
   HINTERLAND_FN char* frame(int64_t slot) const { return frames + slot * line_bytes; }
@@ -220,13 +220,13 @@ struct Cache {
   }
 
   HINTERLAND_FN bool is_expected([[maybe_unused]] int64_t slot, [[maybe_unused]] Line seen) const {
-    if constexpr (Replacement::kKnowsUses) return seen.is(Line::kBusy | Line::kValid) && replacement.expects(slot);
+    if constexpr (Replacement::kKnowsUses) return seen.is(Line::kBusy | Line::kValid) && Replacement::expects(slot);
     return false;
   }
 
   HINTERLAND_FN bool claim_for(int64_t slot, Line seen, Page page) const {
     if (!claim(words[slot], seen, page, Replacement::kMarksUse ? Line::kUsed : 0)) return false;
-    if constexpr (Replacement::kKnowsUses) replacement.expect_nothing(slot);
+    if constexpr (Replacement::kKnowsUses) Replacement::expect_nothing(slot);
     return true;
   }
 
@@ -240,7 +240,7 @@ struct Cache {
     for (int64_t slot = set * kWays; slot < (set + 1) * kWays; ++slot) {
       const Line line{atomic_load(words[slot])};
       if (!is_expected(slot, line) || line.holders() != 0 || line.is(Line::kBusy)) continue;
-      const uint64_t batch = static_cast<uint32_t>(replacement.batches_until(slot)) & ((1u << (64 - Line::kPageBits)) - 1);
+      const uint64_t batch = static_cast<uint32_t>(Replacement::batches_until(slot)) & ((1u << (64 - Line::kPageBits)) - 1);
       const uint64_t use = line.is(Line::kFailed) ? 0 : batch << Line::kPageBits | line.page();
       if (furthest < 0 || use > last) furthest = slot, last = use, seen = line;
     }
