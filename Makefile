@@ -4,13 +4,17 @@ BIN := .venv/bin
 CPP_FILES := git ls-files '*.cpp' '*.hpp' '*.cu'
 CORE_SOURCES := $(shell find native include src -name '*.cpp' -o -name '*.hpp' -o -name '*.py' -o -name '*.cu') CMakeLists.txt pyproject.toml
 
-.PHONY: demo test lint format hooks site dev clean
+.PHONY: demo test nightly lint format hooks site dev clean
 
 demo: .venv/installed
 	$(BIN)/hinterland demo $(if $(GRAPH),--graph $(GRAPH))
 
 test: .venv/installed
 	$(BIN)/python -m pytest -q
+
+# Hours: what is too long for every change.
+nightly: .venv/installed
+	tools/nightly.sh
 
 lint: .venv/installed
 	$(BIN)/ruff check .

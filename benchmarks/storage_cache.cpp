@@ -2,8 +2,8 @@
 // and what tests/storage/test_policies.py compares with simulators. A device that has read at once stands in for a disk.
 //
 //   storage_cache rates SLOTS TRACE    hits of each organisation and policy on a file of page numbers (uint64)
-//   storage_cache costs SLOTS THREADS  nanoseconds of a hit and of a miss, where threads do nothing else
-//   storage_cache conflicts SLOTS      misses of random reads of pages that would all fit
+//   storage_cache costs SLOTS THREADS ROUNDS    nanoseconds of a hit and of a miss, where threads do nothing else; bytes of a line
+//   storage_cache conflicts SLOTS    misses of random reads of pages that would all fit
 #include <algorithm>
 #include <barrier>
 #include <chrono>
@@ -133,7 +133,7 @@ struct Chained {
 // A cache and the memory of its words; frames are not touched.
 template <class Replacement, int64_t kWays>
 struct InSets {
-  static constexpr double kBytes = 12 + 4. / kWays;
+  static constexpr double kBytes = 12 + 4. / kWays + (Replacement::kKnowsUses ? 4 : 0);
   using Type = Cache<Replacement, kWays>;
   explicit InSets(int64_t slots) : words(slots), statuses(slots), sets(slots / kWays), next_uses(slots), cache(made()) {}
   Type made() {
@@ -297,7 +297,8 @@ void rates(int64_t slots, const char* path) {
   print("hash", "belady", optimal_hits(slots, trace, next));
 }
 
-// Nanoseconds of one visit, where each thread makes `count` of them; thread i visits page_of(i, k).
+// Nanoseconds of one visit, where each thread makes `count` of them; thread i visits page_of(i, k). A cache that goes by what is
+// needed is told that all is, at some time.
 template <class Made, class PageOf>
 double time_of(Made& made, int threads, int64_t count, const PageOf& page_of) {
   std::barrier start(threads);
@@ -308,7 +309,10 @@ double time_of(Made& made, int threads, int64_t count, const PageOf& page_of) {
       Instant<typename Made::Type> device{made.cache};
       start.arrive_and_wait();
       const auto begun = std::chrono::steady_clock::now();
-      for (int64_t k = 0; k < count; ++k) visit(made.cache, device, page_of(me, k));
+      for (int64_t k = 0; k < count; ++k) {
+        [[maybe_unused]] const int64_t slot = visit(made.cache, device, page_of(me, k));
+        if constexpr (requires { made.cache.next_uses; }) made.cache.expect(slot, static_cast<uint32_t>(1 + k));
+      }
       took[me] = std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - begun).count();
     });
   for (std::thread& thread : running) thread.join();
@@ -317,13 +321,12 @@ double time_of(Made& made, int threads, int64_t count, const PageOf& page_of) {
   return sum / threads / static_cast<double>(count);
 }
 
-constexpr int kRounds = 40;
 constexpr int64_t kVisits = 100'000;
 
 // What a visit costs where the page is there, in any order, and where it never is: the best of short runs.
 template <class Made>
 struct Costs {
-  const char* name;
+  const char *organisation, *policy;
   int64_t slots;
   int threads;
   Made made{slots};
@@ -347,19 +350,26 @@ struct Costs {
     miss = std::min(miss, time_of(made, threads, kVisits, page_of));
     fresh += static_cast<Page>(threads * kVisits);
   }
-  void print() const { std::printf("%s\t%f\t%f\t%f\n", name, hit, miss, Made::kBytes); }
+  void print() const { std::printf("%s\t%s\t%f\t%f\t%f\n", organisation, policy, hit, miss, Made::kBytes); }
 };
 
+template <int64_t kWays>
+auto costs_of_sets(const char* name, int64_t slots, int threads) {
+  return std::tuple{Costs<InSets<storage::Clock, kWays>>{name, "clock", slots, threads},
+                    Costs<InSets<Fifo, kWays>>{name, "fifo", slots, threads},
+                    Costs<InSets<Belady, kWays>>{name, "belady", slots, threads}};
+}
+
 // By turns: others may use the machine.
-void costs(int64_t slots, int threads) {
-  std::tuple all{
-      Costs<InSets<storage::Clock, 4>>{"4 ways", slots, threads}, Costs<InSets<storage::Clock, 8>>{"8 ways", slots, threads},
-      Costs<InSets<storage::Clock, 16>>{"16 ways", slots, threads},
-      Costs<InSets<storage::Clock, 32>>{"32 ways", slots, threads}, Costs<InChains<storage::Clock>>{"hash", slots, threads}};
+void costs(int64_t slots, int threads, int rounds) {
+  auto all = std::tuple_cat(costs_of_sets<4>("4 ways", slots, threads), costs_of_sets<8>("8 ways", slots, threads),
+                            costs_of_sets<16>("16 ways", slots, threads), costs_of_sets<32>("32 ways", slots, threads),
+                            std::tuple{Costs<InChains<storage::Clock>>{"hash", "clock", slots, threads},
+                                       Costs<InChains<Fifo>>{"hash", "fifo", slots, threads}});
   const auto each = [&](const auto& what) { std::apply([&](auto&... one) { (what(one), ...); }, all); };
   each([](auto& one) { one.prepare(); });
-  for (int round = 0; round < kRounds; ++round) each([](auto& one) { one.run_hits(); });
-  for (int round = 0; round < kRounds; ++round) each([](auto& one) { one.run_misses(); });
+  for (int round = 0; round < rounds; ++round) each([](auto& one) { one.run_hits(); });
+  for (int round = 0; round < rounds; ++round) each([](auto& one) { one.run_misses(); });
   each([](auto& one) { one.print(); });
 }
 
@@ -394,8 +404,8 @@ int main(int argc, char** argv) {
   const int64_t slots = argc > 2 ? std::atoll(argv[2]) : 0;
   if (what == "rates" && argc == 4)
     rates(slots, argv[3]);
-  else if (what == "costs" && argc == 4)
-    costs(slots, std::atoi(argv[3]));
+  else if (what == "costs" && argc == 5)
+    costs(slots, std::atoi(argv[3]), std::atoi(argv[4]));
   else if (what == "conflicts")
     conflicts(slots);
   else

@@ -1,8 +1,9 @@
 """How the software cache is organised and what gives way in it: hit rates and costs beside other ways to do both.
 
-Organisations: the library's sets of 4 to 32 slots, and a hash table whose pages may lie in any slot (storage_cache.cpp). Traces
-of pages of 4 KiB: drawn, a scan, rows that mini-batches of a graph gather, lists that searches of it read. ``gathers`` are the
-same mini-batches through a StorageArray, without and with ``expect()``.
+Organisations: sets of 4 to 32 slots, of which the library has those of 8, and a hash table whose pages may lie in any slot
+(storage_cache.cpp). Traces of pages of 4 KiB: drawn, a scan, rows that mini-batches of a graph gather, lists that its searches
+read. LRU, and Belady's optimum without sets, are simulated, and have no costs. ``gathers`` are the same mini-batches through a
+StorageArray, without and with ``expect()``.
 """
 
 from __future__ import annotations
@@ -46,10 +47,11 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
             **{f"gathers of a {kind} graph": _concatenated(rows) for kind, rows in gathers.items()},
             **{f"searches of a {kind} graph": _searches(graph) for kind, graph in graphs.items()},
         }
+        costs = _costs(program, 1 << scale, 2 if options.small else 40)
         return {
-            "hit rates": [row for name, trace in traces.items() for row in _rates(program, Path(folder), name, trace)],
+            "pages": {name: len(np.unique(trace)) for name, trace in traces.items()},
+            "hit rates and costs": [row for part in PARTS for row in _table(program, Path(folder), traces, part, costs)],
             "conflict misses": list(_conflicts(program, 1 << (scale - 7))),
-            "costs": [row for slots in (1 << (scale - 7), 1 << scale) for row in _costs(program, slots)],
             "gathers": [row for kind, rows in gathers.items() for row in _gathered(Path(folder), kind, graphs[kind], rows)],
         }
 
@@ -106,18 +108,19 @@ def _searches(graph: hl.Graph) -> np.ndarray:
     return np.concatenate(pages)
 
 
-def _rates(program: Path, folder: Path, name: str, trace: np.ndarray) -> Iterator[dict[str, Any]]:
-    """A row for each size of a cache and each organisation."""
-    trace.astype(np.uint64).tofile(folder / "trace")
-    pages = len(np.unique(trace))
-    for part in (0.5,) if name == "scan" else PARTS:
-        slots = int(pages * part) // 32 * 32
-        rows: dict[str, dict[str, Any]] = {}
+def _table(
+    program: Path, folder: Path, traces: dict[str, np.ndarray], part: float, costs: dict[tuple[str, str], dict[str, float]]
+) -> Iterator[dict[str, Any]]:
+    """A row for each organisation and policy of a cache that has room for such a part of a trace's pages."""
+    rows: dict[tuple[str, str], dict[str, Any]] = {}
+    for name, trace in traces.items():
+        trace.astype(np.uint64).tofile(folder / "trace")
+        slots = max(int(len(np.unique(trace)) * part) // 32 * 32, 32)
         for organisation, policy, hits in _rows_of(program, "rates", slots, folder / "trace"):
-            row = rows.setdefault(organisation, {"trace": name, "visits": len(trace), "pages": pages, "of them": part})
-            row["organisation"] = organisation
-            row[policy] = int(hits) / len(trace)
-        yield from rows.values()
+            row = rows.setdefault((organisation, policy), {"room for": part, "organisation": organisation, "policy": policy})
+            row[name] = int(hits) / len(trace)
+    for key, row in rows.items():
+        yield {**row, **costs.get(key, {})}
 
 
 def _conflicts(program: Path, slots: int) -> Iterator[dict[str, Any]]:
@@ -128,13 +131,14 @@ def _conflicts(program: Path, slots: int) -> Iterator[dict[str, Any]]:
     yield from rows.values()
 
 
-def _costs(program: Path, slots: int) -> Iterator[dict[str, Any]]:
-    rows: dict[str, dict[str, Any]] = {}
+def _costs(program: Path, slots: int, rounds: int) -> dict[tuple[str, str], dict[str, float]]:
+    """Of a cache of so many slots, by its organisation and policy."""
+    found: dict[tuple[str, str], dict[str, float]] = {}
     for threads in (1, 2):
-        for organisation, hit, miss, size in _rows_of(program, "costs", slots, threads):
-            row = rows.setdefault(organisation, {"slots": slots, "organisation": organisation, "bytes a line": float(size)})
+        for organisation, policy, hit, miss, size in _rows_of(program, "costs", slots, threads, rounds):
+            row = found.setdefault((organisation, policy), {"bytes a line": float(size)})
             row[f"ns a hit, {threads} threads"], row[f"ns a miss, {threads} threads"] = float(hit), float(miss)
-    yield from rows.values()
+    return found
 
 
 def _gathered(folder: Path, kind: str, graph: hl.Graph, rows: list[torch.Tensor]) -> Iterator[dict[str, Any]]:

@@ -30,7 +30,7 @@ RUNS = 5
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--device", default=None, help="cpu or cuda; by default the GPU, if there is one")
     parser.add_argument("--folder", type=Path, default=Path.cwd(), help="where the measured file goes: the disk in question")
-    parser.add_argument("--only", default="threads,lines,hits,timings,file", help="parts, separated by commas")
+    parser.add_argument("--only", default="threads,devices,lines,hits,timings,file", help="parts, separated by commas")
 
 
 def run(options: argparse.Namespace) -> dict[str, Any]:
@@ -38,6 +38,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     small = options.small or device.type == "cpu"
     parts: dict[str, Callable[..., Any]] = {
         "threads": _threads,
+        "devices": _devices,
         "lines": _lines,
         "hits": _hits,
         "timings": _timings,
@@ -95,6 +96,24 @@ def _threads(device: torch.device, small: bool, folder: Path) -> list[dict[str, 
                 count = 20_000 if small else 4_000_000 if line == 512 else 1_000_000
                 found.append({"line": line, "threads": threads, "queues": channels, **_missed(store, x, count, device)})
                 store.close()
+    return found
+
+
+def _devices(device: torch.device, small: bool, folder: Path) -> list[dict[str, Any]]:
+    """Lines that are dealt round over 1 to 8 devices in memory, each as fast as an Optane, with a thread for each."""
+    x = _memory((64 << 20) if small else (8 << 30))
+    found = []
+    for line in (512, 4096):
+        for count in (1, 2) if small else (1, 2, 4, 8):
+            dealt = [x.view(-1, line // 8)[i::count].contiguous() for i in range(count)]
+            parts = tuple(Backing(address=part.data_ptr(), bytes=part.nbytes, timing="optane") for part in dealt)
+            backing = Backing(parts=parts, stripe=line)
+            store = DeviceStore(
+                backing, device, 4 << 20 if small else 256 << 20, line, channels=4 * count, depth=1024, threads=count
+            )
+            reads = 20_000 if small else 4_000_000 if line == 512 else 1_000_000
+            found.append({"line": line, "devices": count, **_missed(store, x, reads, device)})
+            store.close()
     return found
 
 

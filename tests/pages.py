@@ -53,7 +53,7 @@ def make_files(folder: Path) -> None:
     (folder / "soc-Epinions1.txt").write_text("# a comment\n0\t1\n1\t2\n2\t0\n")
     ends = torch.from_numpy(rng.integers(0, 300, (2, 2000)))
     network = hl.from_edges(ends[0], ends[1], num_vertices=300, symmetrize=True, remove_duplicates=True)
-    for name in ("network.mtx", "graph.mtx", "graph.hl", "web.txt.gz"):
+    for name in ("network.mtx", "graph.mtx", "graph.hl", "web.hl", "web.txt.gz"):
         hl.save_graph(network, folder / name)
     cites = torch.from_numpy(rng.integers(0, 1500, (2, 6000)))
     hl.save_graph(hl.from_edges(cites[0], cites[1], num_vertices=1500), folder / "citations.mtx")

@@ -37,7 +37,13 @@ held.update((name, table.cpu()) for name, table in tables.items())
 held["graph"] = hl.load_graph(sys.argv[2]).indices
 cached = hl.UnifiedTensor.from_tensor(ones).cached("64KiB", "cpu")
 tiered = hl.UnifiedTensor.from_tensor(ones).tiered(local="64KiB", devices="cpu")
-cached[torch.arange(100)], tiered[torch.arange(100)]
+stored = hl.StorageArray.open(sys.argv[1], "r+")
+on_storage = stored.tiered(local="32KiB", host="32KiB", devices="cpu")
+for table in (cached, tiered, stored, on_storage):
+    table[torch.arange(100)]
+for i in range(999):  # what was written and not flushed is written back
+    on_storage.scatter_([i], ones[[i]])
+stored.prefetch(torch.arange(1000))
 outlives = tables.pop("heap").cpu()
 del ones
 gc.collect()

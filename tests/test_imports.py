@@ -28,6 +28,7 @@ LEVELS = (
     ("pyg",),
     ("",),
     ("cli", "nx_backend"),
+    ("__main__",),
 )
 
 

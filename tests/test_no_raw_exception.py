@@ -6,6 +6,7 @@ machine counts to, tensors without data. Functions of the user's are left out, s
 
 from __future__ import annotations
 
+import tempfile
 import warnings
 from collections.abc import Callable
 from fractions import Fraction
@@ -21,6 +22,7 @@ import hinterland as hl
 from hinterland import datasets, graph, hotness, memory, sampling, traffic, training
 from hinterland.graph import Graph
 from hinterland.memory import UnifiedTensor
+from hinterland.memory.tiers import plan_stored_tiers
 from hinterland.runtime.errors import HinterlandError
 
 NUMBERS = [True, 0, -1, 2**31, 2**63 - 1, 2**63, 2**64 + 5, 10**30, -(2**63) - 1, 10**400, 10**5000]
@@ -66,6 +68,9 @@ def cases() -> Cases:
     packed = hl.compress(plain)
     table = UnifiedTensor.from_tensor(torch.randn(8, 2))
     tiered, cached = table.tiered("1KiB", devices=["cpu"]), table.cached("4KiB", device="cpu")
+    with tempfile.TemporaryDirectory() as folder:  # an open file needs no name
+        stored = hl.StorageArray.create(Path(folder) / "x.bin", (8, 2), host_budget="64KiB")
+    on_storage = stored.tiered("1KiB", host=32, devices=["cpu"])
     labels, index = torch.tensor([0, 1] * 4), torch.arange(3)
     splits = {"train": torch.arange(4), "valid": torch.arange(4, 6), "test": torch.arange(6, 8)}
     dataset = datasets.Dataset(plain, table, labels, splits, 2)
@@ -158,17 +163,30 @@ def cases() -> Cases:
         sources=[0],
         result=hl.multi_source_bfs(plain, [0]),
     )
-    for name, rows in (("UnifiedTensor", table), ("TieredTensor", tiered), ("CachedTensor", cached)):
+    tables = {"UnifiedTensor": table, "TieredTensor": tiered, "CachedTensor": cached}
+    for name, rows in {**tables, "StorageArray": stored, "TieredTensor on storage": on_storage}.items():
         case(f"{name}[]", rows.__getitem__, index=index)
         case(f"{name}.gather", rows.gather, index=index, out=None, max_blocks=None, check="sync", sort="auto")
         case(f"{name}.scatter_", rows.scatter_, index=index, rows=torch.zeros(3, 2))
         case(f"{name}.reach", rows.reach, index=index)
     case("TieredTensor.count", tiered.count, index=index)
+    for name, rows in (("StorageArray", stored), ("TieredTensor on storage", on_storage)):
+        case(f"{name}.count", rows.count, index=index)
+        case(f"{name}.prefetch", rows.prefetch, index=index)
+    case("StorageArray[]=", stored.__setitem__, index=index, rows=1.0)
+    case("StorageArray.tiered", stored.tiered, local=64, peers=None, host=64, scores=None, order=None, devices=["cpu"])
+    case("StorageArray.open", hl.StorageArray.open, path=__file__, mode="r", dtype=torch.uint8, shape=(4,), offset=0)
+    raw = partial(hl.StorageArray.open, __file__, dtype=torch.uint8, shape=4)
+    case("StorageArray.open's cache", raw, cache=None, name=None, host_budget="64KiB")
+    case("StorageArray.create", hl.StorageArray.create, path=nowhere, shape=(3, 4), dtype=torch.float32)
+    case("StorageCache", hl.StorageCache, host_budget="64KiB", line_bytes=512, engine="auto")
     case("CachedTensor.admit", cached.admit, index=index, max_blocks=None)
     case("UnifiedTensor.empty", UnifiedTensor.empty, shape=(3,), dtype=torch.float32, placement="host")
     case("UnifiedTensor.empty (0, n)", lambda n: UnifiedTensor.empty((0, n)), n=3)
     case("UnifiedTensor.from_tensor", UnifiedTensor.from_tensor, tensor=torch.zeros(3), placement="host")
     case("UnifiedTensor.from_file", UnifiedTensor.from_file, path=__file__, dtype=torch.uint8, shape=(4,), offset=0)
+    raw = partial(UnifiedTensor.from_file, __file__, dtype=torch.uint8, shape=(4,))
+    case("UnifiedTensor.from_file on storage", raw, placement="storage", host_budget="64KiB")
     case("UnifiedTensor.view", table.view, shape=(4, 4), dtype=None)
     case("UnifiedTensor.tiered", table.tiered, local=64, peers=None, scores=None, order=None, devices=["cpu"])
     case("UnifiedTensor.cached", table.cached, budget="4KiB", device="cpu")
@@ -177,6 +195,7 @@ def cases() -> Cases:
     case("hottest_first", memory.hottest_first, scores=torch.arange(8.0), rows=8)
     case("plan_slots", memory.plan_slots, rows=8, row_bytes=8, budget=4096)
     case("plan_sort", memory.plan_sort, mapping="mapped", rows=8, row_bytes=8, table_bytes=1 << 30)
+    case("plan_stored_tiers", plan_stored_tiers, rows=8, row_bytes=8, gpus=1, local=1000, peers=0, host=9, line_bytes=512)
     case("plan_tiers", memory.plan_tiers, rows=8, row_bytes=8, gpus=1, local=1000, peers=0)
     case("reorder_rows", memory.reorder_rows, table=table, order=torch.arange(8), placement=None)
     case(
@@ -188,6 +207,8 @@ def cases() -> Cases:
         padding_idx=None,
         check="sync",
     )
+    sums = partial(training.SparseAdagrad, bag.parameters())
+    case("SparseAdagrad", sums, lr=0.1, initial_accumulator_value=0.0, placement=None)
     case("UnifiedEmbeddingBag's place", partial(hl.UnifiedEmbeddingBag, 8, 2), dtype=torch.float32, placement="host")
     case("from_pretrained", hl.UnifiedEmbeddingBag.from_pretrained, embeddings=torch.zeros(8, 2), padding_idx=None)
     case("bag()", bag, input=torch.arange(4), offsets=torch.tensor([0, 2]), per_sample_weights=None)

@@ -149,10 +149,15 @@ def test_a_run_keeps_what_it_reads(graph):
     assert view() is None
 
 
-@pytest.fixture(params=["unified", "tiered", "cached"])
-def table(request, device):
+@pytest.fixture(params=["unified", "tiered", "cached", "storage", "tiered storage"])
+def table(request, device, tmp_path):
     """A table of rows i, i, ... and what closes it."""
     rows = torch.arange(4096.0)[:, None].expand(-1, 16).contiguous()
+    if request.param.endswith("storage"):
+        rows.numpy().tofile(tmp_path / "x.bin")
+        file = hl.StorageArray.open(tmp_path / "x.bin", dtype=rows.dtype, shape=rows.shape, host_budget="64KiB")
+        on_gpu = {"local": "64KiB", "devices": [device]}
+        return file if request.param == "storage" else file.tiered(host="64KiB", order=torch.randperm(4096), **on_gpu)
     host = hl.UnifiedTensor.from_tensor(rows)
     if request.param == "tiered":
         return host.tiered(local="64KiB", order=torch.randperm(4096), devices=[device])
@@ -169,8 +174,8 @@ def test_gathers_from_one_table(table, device):
 
 
 def test_closing_a_table_under_gathers(table, device):
-    if isinstance(table, hl.UnifiedTensor):
-        pytest.skip("is closed by letting it go")
+    if isinstance(table, hl.UnifiedTensor | hl.StorageArray):
+        pytest.skip("is closed by letting it go, or when nobody reads it any more")
     index = torch.randint(0, 4096, (20000,)).to(device)
 
     def work(i):

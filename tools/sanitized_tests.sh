@@ -51,6 +51,11 @@ if [ "$sanitizers" = thread ]; then
   look nothing serving "${served[@]}" native/storage/controller.cpp tests/storage/serving.cpp
   look nothing file_serving "${served[@]}" native/storage/{controller,file_namespace,file_backend,transfers,uring,pread_pool}.cpp \
     tests/storage/file_serving.cpp
+  look nothing nvme_device -I include -I native -pthread tests/storage/nvme_device.cpp \
+    native/storage/{nvme_device,nvme_channel,nvme_controller,nvme_transfers,vfio_device,request}.cpp
+  look nothing spread "${served[@]}" native/storage/{controller,spread_namespace}.cpp tests/storage/spread.cpp
+  look nothing copies -DWRITES=false -I include -I native -fopenmp -pthread tests/storage/copies.cpp \
+    native/storage/{store,expected,volume,host_pages,file,routed_transfers}.cpp
   running=()
   for program in $(grep -rl --include='*_lanes.cpp' 'int main()' tests); do
     [ ${#running[@]} -lt 2 ] || { wait "${running[0]}"; running=("${running[@]:1}"); }
@@ -58,12 +63,13 @@ if [ "$sanitizers" = thread ]; then
   done
   for job in "${running[@]}"; do wait "$job"; done
   # A minute of the software cache, by eight threads.
-  look nothing cache_stress -DMILLISECONDS=30000 -pthread -I include tests/storage/cache_stress.cpp
+  look nothing cache_stress -DMILLISECONDS=20000 -pthread -I include tests/storage/cache_stress.cpp
   runtimes=$(g++ -print-file-name=libtsan.so)
   export TSAN_OPTIONS=log_path=$report:suppressions=$PWD/tools/thread_suppressions.txt
   export OMP_NUM_THREADS=1  # torch's: it waits for its threads in libgomp, which is not instrumented. Ours are four at all times.
-  # Threads that share what users have, every algorithm, samples, the cache, pipelines.
-  tests=(test_threads.py graph/test_{everything,passes}.py memory/test_cached.py sampling/test_neighbor.py training/test_pipeline.py)
+  # Threads that share what users have, every algorithm, samples, caches, pipelines, arrays in files.
+  tests=(test_threads.py graph/test_{everything,passes}.py memory/test_cached.py sampling/test_neighbor.py training/test_pipeline.py
+    storage/test_array.py)
   chosen=(-k "not test_nothing_changes_a_result and not far_into and not no_vertex or kronecker-")
 else
   runtimes="$(g++ -print-file-name=libasan.so) $(g++ -print-file-name=libubsan.so)"
@@ -72,7 +78,7 @@ else
   # Everything that reads files or builds arrays, and test_everything, which has every algorithm on every kind of graph. (The
   # tests of each algorithm go over the same code at several times the length.)
   tests=(graph/{formats,test_{build,changed_arrays,compress,everything,generate,graph,passes,reorder,verify}.py} memory probe traffic
-    cli/test_convert.py test_threads.py)
+    storage/test_{array,layout,on_device}.py cli/test_convert.py test_threads.py)
 fi
 # Python itself is not instrumented: the runtime must come first. Reports go to files, because pytest keeps what a dying process
 # wrote to standard error.

@@ -1,6 +1,7 @@
 // What Python sees of the controller in software.
 #include <nanobind/stl/filesystem.h>
 #include <nanobind/stl/pair.h>
+#include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
@@ -11,6 +12,7 @@
 #include "storage/file_namespace.hpp"
 #include "storage/memory_namespace.hpp"
 #include "storage/queue_memory.hpp"
+#include "storage/spread_namespace.hpp"
 
 namespace nb = nanobind;
 
@@ -18,6 +20,7 @@ namespace hinterland::native {
 
 namespace {
 
+using Blocks = std::shared_ptr<Namespace>;
 using Regions = std::vector<std::pair<uint64_t, uint64_t>>;
 // Where queue pairs lie: the address of the first byte, how many there are, and the sizes of both rings.
 using Queues = std::tuple<uint64_t, uint32_t, uint32_t, uint32_t>;
@@ -62,18 +65,15 @@ Faults faults_of(const nb::dict& given) {
   return faults;
 }
 
-// Where nothing is to fail, nothing stands between.
-std::unique_ptr<Namespace> with_faults(std::unique_ptr<Namespace> blocks, const nb::dict& faults, uint64_t seed) {
-  if (nb::len(faults) == 0) return blocks;
-  return std::make_unique<FaultyNamespace>(std::move(blocks), faults_of(faults), seed);
-}
-
-Controller* made(const Queues& queues, const Regions& regions, std::unique_ptr<Namespace> blocks, unsigned threads) {
-  const auto& [base, count, submission_size, completion_size] = queues;
+// `hosts`: the queue pairs of each.
+void make(Controller* self, const std::vector<Queues>& hosts, const Regions& regions, Blocks blocks, unsigned threads) {
   std::vector<Region> all;
   for (const auto& [address, bytes] : regions) all.push_back({address, bytes});
-  const QueueLayout layout(count, submission_size, completion_size);
-  return new Controller(layout.views(reinterpret_cast<char*>(base)), std::move(all), std::move(blocks), threads);
+  std::vector<QueueView> views;
+  for (const auto& [base, count, submission_size, completion_size] : hosts)
+    for (const QueueView& view : QueueLayout(count, submission_size, completion_size).views(reinterpret_cast<char*>(base)))
+      views.push_back(view);
+  new (self) Controller(std::move(views), std::move(all), std::move(blocks), threads);
 }
 
 nb::list stats_of(Controller& controller) {
@@ -100,6 +100,42 @@ nb::tuple told(const Timing& timing) {
   return nb::make_tuple(timing.latency_ns, timing.bytes_per_second, timing.requests_per_second, timing.parallelism);
 }
 
+void bind_namespaces(nb::module_& m) {
+  nb::class_<Namespace>(m, "Namespace", "Blocks of CONTROLLER_BLOCK_BYTES that a controller serves.")
+      .def_prop_ro("blocks", &Namespace::blocks)
+      .def_prop_ro("gone", &Namespace::gone, "The device was removed, as its faults said.");
+  nb::class_<SpreadNamespace, Namespace>(m, "SpreadNamespace")
+      .def_prop_ro(
+          "begins", [](const SpreadNamespace& self) { return self.spread().begins(); },
+          "The first byte of each of those in a row.")
+      .def_prop_ro("failed_reads", &SpreadNamespace::failed_reads, "Of each copy, so that another was asked.");
+  m.def(
+      "memory_blocks",
+      [](uint64_t address, uint64_t bytes, const std::tuple<uint64_t, uint64_t, uint64_t, uint32_t>& timing) -> Blocks {
+        const auto& [latency, bytes_per_second, requests_per_second, parallelism] = timing;
+        return std::make_shared<MemoryNamespace>(reinterpret_cast<char*>(address), bytes,
+                                                 Timing{latency, bytes_per_second, requests_per_second, parallelism});
+      },
+      nb::arg("address"), nb::arg("bytes"), nb::arg("timing"),
+      "`timing`: (latency in ns, bytes a second, requests a second, requests at once), 0 for no limit.");
+  m.def(
+      "file_blocks",
+      [](const std::filesystem::path& path, bool writable, unsigned depth) -> Blocks {
+        return std::make_shared<FileNamespace>(path.string(), writable, depth, bare_device(path.string()));
+      },
+      nb::arg("path"), nb::arg("writable"), nb::arg("depth"),
+      "Of a file, a block device or a bare one (bare_device). Each thread has at most `depth` transfers in flight.");
+  m.def(
+      "faulty_blocks",
+      [](Blocks blocks, const nb::dict& faults, uint64_t seed) -> Blocks {
+        return std::make_shared<FaultyNamespace>(std::move(blocks), faults_of(faults), seed);
+      },
+      nb::arg("blocks"), nb::arg("faults"), nb::arg("seed"), "`faults`: how many commands of a thousand fail, by name.");
+  m.def("spread_blocks", &SpreadNamespace::of, nb::arg("members"), nb::arg("unit"), nb::arg("base"),
+        "What lies in each from its byte `base` on is dealt round by `unit` bytes, or, with 0, is a copy.");
+  m.def("blocks_in_a_row", &SpreadNamespace::in_a_row, nb::arg("members"), "Each begins at a multiple of 64 KiB.");
+}
+
 }  // namespace
 
 void bind_controller(nb::module_& m) {
@@ -115,40 +151,18 @@ void bind_controller(nb::module_& m) {
         "Where rings and doorbells of so many queue pairs lie in one region of memory that begins with a page and is zero:\n"
         "{'bytes': of the region, 'queues': [offsets by name]}.");
   using Unlocked = nb::call_guard<GilReleased>;
+  bind_namespaces(m);
   nb::class_<Controller>(m, "Controller",
-                         "Host threads that serve NVMe queue pairs. `queues`: (address of the region, count, submission_size,\n"
-                         "completion_size), as queue_layout() has it. `regions`: (address, bytes) of the memory that commands\n"
-                         "may name. All of it must stay until stop(). `faults`: how many commands of a thousand fail, by name.")
-      .def_static(
-          "memory",
-          [](const Queues& queues, const Regions& regions, unsigned threads, uint64_t address, uint64_t bytes,
-             const std::tuple<uint64_t, uint64_t, uint64_t, uint32_t>& timing, const nb::dict& faults, uint64_t seed) {
-            const auto& [latency, bytes_per_second, requests_per_second, parallelism] = timing;
-            auto blocks = std::make_unique<MemoryNamespace>(
-                reinterpret_cast<char*>(address), bytes, Timing{latency, bytes_per_second, requests_per_second, parallelism});
-            return made(queues, regions, with_faults(std::move(blocks), faults, seed), threads);
-          },
-          nb::arg("queues"), nb::arg("regions"), nb::arg("threads"), nb::arg("address"), nb::arg("bytes"), nb::arg("timing"),
-          nb::arg("faults") = nb::dict(), nb::arg("seed") = 0,
-          "Blocks in memory. `timing`: (latency in ns, bytes a second, requests a second, requests at once), 0 for no limit.")
-      .def_static(
-          "file",
-          [](const Queues& queues, const Regions& regions, unsigned threads, const std::filesystem::path& path, bool writable,
-             unsigned depth, const nb::dict& faults, uint64_t seed) {
-            auto blocks = std::make_unique<FileNamespace>(path.string(), writable, depth);
-            return made(queues, regions, with_faults(std::move(blocks), faults, seed), threads);
-          },
-          nb::arg("queues"), nb::arg("regions"), nb::arg("threads"), nb::arg("path"), nb::arg("writable"), nb::arg("depth"),
-          nb::arg("faults") = nb::dict(), nb::arg("seed") = 0,
-          "Blocks of a file or a block device. Each thread has at most `depth` transfers in flight.")
+                         "Host threads that serve NVMe queue pairs. `queues`: of each host (address of the region, count,\n"
+                         "submission_size, completion_size), as queue_layout() has it. `regions`: (address, bytes) of the\n"
+                         "memory that commands may name. All of it must stay until stop().")
+      .def("__init__", make, nb::arg("queues"), nb::arg("regions"), nb::arg("blocks"), nb::arg("threads"))
       .def("start", &Controller::start, Unlocked(), "Serves the queues from slot 0 on; their memory is zero.")
       .def("stop", &Controller::stop, Unlocked(), "Afterwards no memory is touched. What has not completed never will.")
       .def("acquire", &Controller::acquire, Unlocked(), "Threads are awake until as many release().")
       .def("release", &Controller::release, Unlocked())
       .def("abort", &Controller::abort, Unlocked(), nb::arg("queue"), nb::arg("identifier"),
            "True: the command was read, and will neither touch memory nor complete.")
-      .def_prop_ro("gone", &Controller::gone, "The device was removed, as `faults` said.")
-      .def_prop_ro("blocks", &Controller::blocks, "Blocks of CONTROLLER_BLOCK_BYTES.")
       .def("stats", stats_of, "Of each thread, since the last start.");
 }
 

@@ -1,5 +1,6 @@
 #include <nanobind/stl/filesystem.h>
 #include <nanobind/stl/pair.h>
+#include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
@@ -8,16 +9,19 @@
 #include <utility>
 
 #include "bindings.hpp"
+#include "storage/block_device.hpp"
 #include "storage/pinned.hpp"
 #include "storage/planned.hpp"
 #include "storage/raw.hpp"
+#include "storage/spread.hpp"
 #include "storage/store.hpp"
 
 namespace nb = nanobind;
 
 namespace hinterland::native {
 
-HINTERLAND_STRUCT(StoreCounts, reads, writes, bytes_read, bytes_written, hits, misses, cpu_ns, pinned, expected_bytes);
+HINTERLAND_STRUCT(StoreCounts, reads, writes, bytes_read, bytes_written, hits, misses, cpu_ns, failed_reads, pinned,
+                  expected_bytes);
 
 namespace {
 
@@ -32,7 +36,9 @@ struct TableOfStore {
   int64_t rows, row_bytes;
 
   StoredRows all() const { return {extents, rows, row_bytes}; }
-  uint64_t fingerprint(std::span<const int64_t> numbers) const { return fingerprint_of(extents[0].position, numbers); }
+  uint64_t fingerprint(std::span<const int64_t> numbers) const {
+    return fingerprint_of(extents.empty() ? 0 : extents[0].position, numbers);
+  }
   // A gather of these rows begins: the batch that it is.
   int64_t begin_batch(std::span<const int64_t> numbers) const {
     return store.expected().any() ? store.expected().begin(fingerprint(numbers)) : Expected::kNoBatch;
@@ -60,7 +66,7 @@ struct GatherTask {
       bad = first_outside(numbers, count, table.rows);
       if (bad < 0) {
         batch = table.begin_batch({numbers, static_cast<size_t>(count)});
-        gather_stored(table.store, table.all(), numbers, count, out, batch);
+        gather_stored(table.store, table.all(), numbers, count, out, nullptr, batch);
       } else {
         failed = "row " + std::to_string(numbers[bad]);
       }
@@ -108,14 +114,16 @@ void bind_pages(nb::module_& m) {
           nb::arg("bytes"), nb::arg("line_bytes"), nb::arg("threads"), nb::arg("depth"), nb::arg("engine"))
       .def(
           "open",
-          [](Store& self, const std::filesystem::path& path, bool writable) {
+          [](Store& self, const std::vector<std::filesystem::path>& paths, bool writable, uint64_t stripe, uint64_t base) {
             self.require_same_process();
             const GilReleased released;
-            return self.open(path, writable);
+            return self.open(paths, writable, stripe, base);
           },
-          nb::arg("path"), nb::arg("writable"))
+          nb::arg("paths"), nb::arg("writable"), nb::arg("stripe") = 0, nb::arg("base") = 0,
+          "What lies in each file from `base` on is dealt round by `stripe` bytes, or, with 0, is a copy.")
       .def("close", apart(&Store::close), nb::arg("position"))
-      .def("descriptor", &Store::descriptor, nb::arg("position"))
+      .def("descriptors", &Store::descriptors, nb::arg("position"))
+      .def("take_failures", &Store::take_failures, "Sentences on copies that have failed a read, each once.")
       .def(
           "read",
           [](Store& self, int64_t position, int64_t offset, uintptr_t to, int64_t bytes) {
@@ -128,12 +136,27 @@ void bind_pages(nb::module_& m) {
       .def("begin_run", apart(&Store::begin_run))
       .def("end_run", apart(&Store::end_run))
       .def(
-          "counts", [](const Store& self, uintptr_t to) { *reinterpret_cast<StoreCounts*>(to) = self.counts(); }, nb::arg("to"))
+          "counts", [](Store& self, uintptr_t to) { *reinterpret_cast<StoreCounts*>(to) = self.counts(); }, nb::arg("to"))
       .def_prop_ro("bytes", &Store::bytes)
       .def_prop_ro("line_bytes", &Store::line_bytes)
       .def_prop_ro("num_slots", &Store::num_slots)
       .def_prop_ro("engine", &Store::engine)
       .def_prop_ro("address", [](const Store& self) { return reinterpret_cast<uintptr_t>(&self.pages()); });
+}
+
+void bind_devices(nb::module_& m) {
+  nb::class_<BlockDevice>(m, "BlockDevice", "A device that this process drives by itself, open as long as anybody has it.")
+      .def_prop_ro("bytes", &BlockDevice::bytes)
+      .def_prop_ro("block_bytes", &BlockDevice::block_bytes);
+  m.def(
+      "bare_device",
+      [](const std::filesystem::path& name, const std::string& root) {
+        const GilReleased released;
+        return bare_device(name.native(), root);
+      },
+      nb::arg("name"), nb::arg("root") = "",
+      nb::sig("def bare_device(name: str | os.PathLike, root: str = '') -> BlockDevice | None"),
+      "The device that nvme:0000:01:00.0 means; None for the name of a file. `root` stands before /sys and /dev, for tests.");
 }
 
 void bind_tables(nb::module_& m) {
@@ -147,11 +170,13 @@ void bind_tables(nb::module_& m) {
           },
           nb::keep_alive<1, 2>(), nb::arg("store"), nb::arg("extents"), nb::arg("rows"), nb::arg("row_bytes"))
       .def("gather",
-           visiting<uintptr_t, int64_t>([](const TableOfStore& self, std::span<int64_t> rows, uintptr_t out, int64_t batch) {
-             const auto count = static_cast<int64_t>(rows.size());
-             gather_stored(self.store, self.all(), rows.data(), count, reinterpret_cast<char*>(out), batch);
-           }),
-           nb::arg("numbers"), nb::arg("count"), nb::arg("out"), nb::arg("batch"))
+           visiting<uintptr_t, uintptr_t, int64_t>(
+               [](const TableOfStore& self, std::span<int64_t> rows, uintptr_t out, uintptr_t places, int64_t batch) {
+                 const auto count = static_cast<int64_t>(rows.size());
+                 gather_stored(self.store, self.all(), rows.data(), count, reinterpret_cast<char*>(out),
+                               reinterpret_cast<const int64_t*>(places), batch);
+               }),
+           nb::arg("numbers"), nb::arg("count"), nb::arg("out"), nb::arg("places") = 0, nb::arg("batch") = Expected::kNoBatch)
       .def("scatter", visiting<uintptr_t>([](const TableOfStore& self, std::span<int64_t> rows, uintptr_t in) {
              const auto count = static_cast<int64_t>(rows.size());
              scatter_stored(self.store, self.all(), rows.data(), count, reinterpret_cast<const char*>(in));
@@ -161,6 +186,10 @@ void bind_tables(nb::module_& m) {
              read_ahead(self.store, self.all(), rows.data(), static_cast<int64_t>(rows.size()));
            }),
            nb::arg("numbers"), nb::arg("count"))
+      .def("count_pages", visiting<>([](const TableOfStore& self, std::span<int64_t> rows) {
+             return pages_of(self.store, self.all(), rows.data(), static_cast<int64_t>(rows.size())).size();
+           }),
+           nb::arg("numbers"), nb::arg("count"), "How many pages these rows lie in.")
       .def(
           "expect",
           [](const TableOfStore& self, Expected::Told& told) {
@@ -217,7 +246,14 @@ void bind_tables(nb::module_& m) {
 
 void bind_store(nb::module_& m) {
   bind_pages(m);
+  bind_devices(m);
   bind_tables(m);
+  m.def(
+      "striped_bytes",
+      [](const std::vector<uint64_t>& sizes, uint64_t stripe) { return Spread::striped(sizes, stripe).bytes(); },
+      nb::arg("sizes"), nb::arg("stripe"), "How many bytes, dealt round, files of these sizes hold without a gap.");
+  m.def("striped_share", Spread::share, nb::arg("files"), nb::arg("stripe"), nb::arg("bytes"), nb::arg("file"),
+        "How many of so many bytes, dealt round, one of the files holds.");
   m.def(
       "run_raw",
       [](const std::filesystem::path& path, uintptr_t offsets, int64_t count, int64_t bytes, int64_t write_every, int threads,

@@ -77,7 +77,7 @@ class Controller::Asking {
   Worker& worker_;
 };
 
-Controller::Controller(std::vector<QueueView> queues, std::vector<Region> regions, std::unique_ptr<Namespace> blocks,
+Controller::Controller(std::vector<QueueView> queues, std::vector<Region> regions, std::shared_ptr<Namespace> blocks,
                        unsigned threads)
     : regions_(std::move(regions)),
       namespace_(std::move(blocks)),

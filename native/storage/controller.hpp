@@ -20,7 +20,7 @@ namespace hinterland::native {
 class Controller {
  public:
   // std::invalid_argument where queues cannot be served. Queues go to the threads in turn.
-  Controller(std::vector<QueueView> queues, std::vector<Region> regions, std::unique_ptr<Namespace> blocks, unsigned threads);
+  Controller(std::vector<QueueView> queues, std::vector<Region> regions, std::shared_ptr<Namespace> blocks, unsigned threads);
   ~Controller() { stop(); }
   Controller(const Controller&) = delete;
   Controller& operator=(const Controller&) = delete;
@@ -34,13 +34,10 @@ class Controller {
   void acquire();
   void release();
 
-  // The device was removed, which only faults bring about: nothing will be answered any more.
-  [[nodiscard]] bool gone() const { return namespace_->gone(); }
   // What NVMe's Abort would tell. True: the command was read, and will neither touch memory nor complete, which is what
   // QueuePair::settle() asks for. False: it will complete, or was not read yet.
   bool abort(uint32_t queue, uint16_t identifier);
 
-  [[nodiscard]] uint64_t blocks() const { return namespace_->blocks(); }
   // Of each thread, since the last start.
   std::vector<ServingStats> stats();
 
@@ -59,7 +56,7 @@ class Controller {
   void back_off(Worker& worker, uint64_t now, uint64_t idle_ns) const;
 
   std::vector<Region> regions_;
-  std::unique_ptr<Namespace> namespace_;
+  std::shared_ptr<Namespace> namespace_;
   std::vector<std::unique_ptr<Worker>> workers_;
   const bool rests_;  // there are few cores: threads that find nothing to do leave them to others
   std::atomic<int> live_ = 0;

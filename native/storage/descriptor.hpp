@@ -2,6 +2,7 @@
 #pragma once
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -9,6 +10,9 @@
 #include <cstdlib>
 #include <memory>
 #include <string>
+#include <utility>
+
+#include "core/errors.hpp"
 
 namespace hinterland::native {
 
@@ -16,18 +20,32 @@ constexpr int64_t kDirectAlign = 4096;  // what direct I/O asks of offsets, size
 
 class Descriptor {
  public:
+  Descriptor() = default;
+  explicit Descriptor(int fd) : fd_(fd) {}
   Descriptor(const std::string& path, int flags) : fd_(::open(path.c_str(), flags | O_CLOEXEC)) {}
   ~Descriptor() {
     if (fd_ >= 0) ::close(fd_);
   }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
+  Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  Descriptor& operator=(Descriptor&& other) noexcept {
+    std::swap(fd_, other.fd_);
+    return *this;
+  }
   [[nodiscard]] bool open() const { return fd_ >= 0; }
   [[nodiscard]] int get() const { return fd_; }
 
  private:
-  int fd_;
+  int fd_ = -1;
 };
+
+[[noreturn]] inline void throw_has_writer(const std::string& path) {
+  throw StorageError("cannot write " + path + ": it is open for writing already; a file has one writer at a time");
+}
+
+// StorageError where another has it open for writing. Kept by the open file, and so let go however the process ends.
+inline void become_writer(const Descriptor& file, const std::string& path) {
+  if (::flock(file.get(), LOCK_EX | LOCK_NB) != 0) throw_has_writer(path);
+}
 
 struct Free {
   void operator()(char* p) const { std::free(p); }

@@ -22,7 +22,7 @@ struct Faults {
 
 class FaultyNamespace : public Namespace {
  public:
-  FaultyNamespace(std::unique_ptr<Namespace> inner, const Faults& faults, uint64_t seed)
+  FaultyNamespace(std::shared_ptr<Namespace> inner, const Faults& faults, uint64_t seed)
       : inner_(std::move(inner)), faults_(faults), seed_(seed) {}
 
   [[nodiscard]] uint64_t blocks() const override { return inner_->blocks(); }
@@ -32,7 +32,7 @@ class FaultyNamespace : public Namespace {
  private:
   friend class FaultyBackend;
 
-  std::unique_ptr<Namespace> inner_;
+  std::shared_ptr<Namespace> inner_;
   Faults faults_;
   uint64_t seed_;
   std::atomic<uint64_t> commands_ = 0;

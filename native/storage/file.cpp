@@ -5,18 +5,13 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
 #include <cstring>
-#include <exception>
-#include <mutex>
-#include <system_error>
-#include <thread>
-#include <vector>
 
 #include "core/errors.hpp"
 #include "storage/checksum.hpp"
 #include "storage/descriptor.hpp"
+#include "storage/team.hpp"
 
 namespace hinterland::native {
 
@@ -40,34 +35,6 @@ int64_t read_fully(int fd, char* to, int64_t bytes, int64_t offset, int& error) 
     if (done % kDirectAlign != 0 && done < bytes) break;
   }
   return done;
-}
-
-// body(i) for i in [0, count), by `threads` threads that mostly wait for the disk: more of them than there are cores, which is
-// why they are not OpenMP's. The first exception stops the others and leaves the call.
-template <class Body>
-void for_each_block(int64_t count, int threads, const Body& body) {
-  std::atomic<int64_t> taken{0};
-  std::mutex guard;
-  std::exception_ptr first;
-  const auto work = [&] {
-    try {
-      for (int64_t i = taken++; i < count; i = taken++) body(i);
-    } catch (...) {
-      taken = count;
-      const std::lock_guard<std::mutex> held(guard);
-      if (!first) first = std::current_exception();
-    }
-  };
-  {
-    std::vector<std::jthread> team;
-    try {
-      for (int64_t t = 1; t < std::min<int64_t>(threads, count); ++t) team.emplace_back(work);
-    } catch (const std::system_error&) {
-      // The system has no more threads to give: those that there are do the work.
-    }
-    work();
-  }
-  if (first) std::rethrow_exception(first);
 }
 
 }  // namespace
@@ -97,17 +64,19 @@ void read_file(const Descriptor& buffered, const Descriptor& direct, const std::
 
   const int64_t first = offset / kBlock, last = (offset + bytes - 1) / kBlock;
   char* const out = static_cast<char*>(to);
-  for_each_block(last - first + 1, threads, [&](int64_t i) {
+  for_each_of_team(last - first + 1, threads, [&](int64_t i) {
     // Each thread reads aligned blocks into a buffer of its own: the target need not be aligned, nor the offset.
     static thread_local DirectMemory bounce;
     if (!bounce) bounce = direct_memory(kBlock);
     if (!bounce) throw OutOfMemory("no memory for reading " + path + ": free some, or raise the process's limit");
-    const int64_t at = (first + i) * kBlock;
-    const int64_t from = std::max(at, offset), until = std::min(at + kBlock, offset + bytes);
-    const int64_t needed = (sums.empty() ? until : std::min<int64_t>(at + kBlock, info.st_size)) - at;
+    const int64_t block = (first + i) * kBlock;
+    const int64_t from = std::max(block, offset), until = std::min(block + kBlock, offset + bytes);
+    const int64_t at = sums.empty() ? from / kDirectAlign * kDirectAlign : block;
+    const int64_t needed = (sums.empty() ? until : std::min<int64_t>(block + kBlock, info.st_size)) - at;
+    const int64_t aligned = (needed + kDirectAlign - 1) / kDirectAlign * kDirectAlign;
     int error = 0;
     int64_t got = -1;
-    if (direct.open()) got = read_fully(direct.get(), bounce.get(), kBlock, at, error);
+    if (direct.open()) got = read_fully(direct.get(), bounce.get(), aligned, at, error);
     if (got < needed) got = read_fully(buffered.get(), bounce.get(), needed, at, error);
     if (got < needed) {
       if (error) throw_errno("cannot read " + path + " at offset " + std::to_string(at + got), error);
@@ -127,7 +96,7 @@ void write_file(const std::filesystem::path& name, int64_t offset, const void* f
   Descriptor file(path, O_WRONLY);
   if (!file.open()) throw_errno("cannot write " + path, errno);
   const char* const in = static_cast<const char*>(from);
-  for_each_block((bytes + kBlock - 1) / kBlock, threads, [&](int64_t i) {
+  for_each_of_team((bytes + kBlock - 1) / kBlock, threads, [&](int64_t i) {
     int64_t done = i * kBlock;
     const int64_t until = std::min(done + kBlock, bytes);
     while (done < until) {

@@ -35,7 +35,7 @@ void fail(Request& request, uint16_t status) {
 }  // namespace
 
 FileBackend::FileBackend(SharedFile& file, unsigned depth, std::span<const Region> regions)
-    : file_(file), parts_(depth), transfers_(make_transfers(depth)) {
+    : file_(file), parts_(depth), transfers_(file.bare ? file.bare->make_transfers(depth) : make_transfers(depth)) {
   const auto largest = std::max_element(regions.begin(), regions.end(), [](auto& a, auto& b) { return a.bytes < b.bytes; });
   if (largest != regions.end()) transfers_->keep({reinterpret_cast<char*>(largest->base), largest->bytes});
   for (uint32_t i = depth; i > 0; --i) free_parts_.push_back(i - 1);
@@ -55,6 +55,9 @@ bool FileBackend::try_begin(Request& request, uint64_t) {
   if (request.opcode == Opcode::kFlush) {
     request.due = file_.flusher.ask();
     flushes_.push(request);
+  } else if (file_.bare && !is_aligned(request)) {
+    request.status = storage::kInvalidField | kDoNotRetry;
+    ended_.push(request);
   } else if (request.opcode == Opcode::kWrite && !file_.writable) {
     request.status = storage::kWriteProtected | kDoNotRetry;
     ended_.push(request);
@@ -103,7 +106,7 @@ bool FileBackend::is_aligned(const Transfer& transfer) const {
 
 // Looks once for all that is submitted together.
 bool FileBackend::has_shrunk() {
-  if (looked_at_size_) return false;
+  if (looked_at_size_ || file_.bare) return false;
   struct stat now{};
   if (::fstat(file_.cached.get(), &now) != 0) return true;
   looked_at_size_ = !S_ISREG(now.st_mode) || static_cast<uint64_t>(now.st_size) >= file_.bytes;
@@ -171,7 +174,7 @@ void FileBackend::end_part(uint32_t index, int32_t result) {
   Transfer& transfer = part.transfer;
   const uint64_t moved = result > 0 ? static_cast<uint64_t>(result) : 0;
   if (result == -EINTR || result == -EAGAIN) return go_on(index, 0);
-  if (result == -EINVAL && transfer.fd == file_.direct.get()) {  // it asks for more than it said
+  if (result == -EINVAL && !file_.bare && transfer.fd == file_.direct.get()) {  // it asks for more than it said
     file_.cached_only = true;
     transfer.fd = file_.cached.get();
     return go_on(index, 0);

@@ -38,19 +38,27 @@ void Flusher::run() {
     const uint64_t asked = asked_.load(std::memory_order_acquire);
     if ((asked & kStop) != 0) return;
     if (asked == done) continue;
-    if (failed_from_.load(std::memory_order_relaxed) > asked && ::fdatasync(fd_) != 0)
+    if (failed_from_.load(std::memory_order_relaxed) > asked && !sync_())
       failed_from_.store(done + 1, std::memory_order_relaxed);
     done = asked;
     done_.store(done, std::memory_order_release);
   }
 }
 
-SharedFile::SharedFile(const std::string& path, bool may_write)
-    : cached(path, may_write ? O_RDWR : O_RDONLY),
-      direct(path, (may_write ? O_RDWR : O_RDONLY) | O_DIRECT),
+SharedFile::SharedFile(const std::string& path, bool may_write, std::shared_ptr<BlockDevice> device)
+    : bare(std::move(device)),
       writable(may_write),
-      flusher(cached.get()) {
+      flusher([this] { return bare != nullptr ? bare->sync() == 0 : ::fdatasync(cached.get()) == 0; }) {
+  if (bare != nullptr) {
+    bytes = page_of_end = bare->bytes();
+    align_offset = bare->block_bytes();
+    align_memory = 4;
+    return;
+  }
+  cached = Descriptor(path, may_write ? O_RDWR : O_RDONLY);
+  direct = Descriptor(path, (may_write ? O_RDWR : O_RDONLY) | O_DIRECT);
   if (!cached.open()) fail(path);
+  if (writable) become_writer(cached, path);
   const off_t end = ::lseek(cached.get(), 0, SEEK_END);  // of a block device as well
   if (end < 0) fail(path);
   bytes = static_cast<uint64_t>(end);
@@ -67,7 +75,8 @@ SharedFile::SharedFile(const std::string& path, bool may_write)
   if (align_offset == 0) align_memory = 0;
 }
 
-FileNamespace::FileNamespace(const std::string& path, bool writable, unsigned depth) : file_(path, writable), depth_(depth) {
+FileNamespace::FileNamespace(const std::string& path, bool writable, unsigned depth, std::shared_ptr<BlockDevice> bare)
+    : file_(path, writable, std::move(bare)), depth_(depth) {
   if (depth == 0) throw std::invalid_argument("a depth of 0 has room for no transfer; give at least 1");
 }
 

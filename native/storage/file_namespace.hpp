@@ -1,4 +1,4 @@
-// A namespace in a file or on a block device, by as many engines (transfers.hpp) as there are threads.
+// A namespace in a file, on a block device or a bare one, by as many engines (transfers.hpp) as there are threads.
 //
 // It has the bytes that the file has when it is opened, up to the end of the largest line of a cache in which the file ends: what
 // lies there beyond its end reads as zeros and is not written, so the file keeps its size.
@@ -10,19 +10,22 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <string>
 #include <thread>
 
 #include "storage/backend.hpp"
+#include "storage/block_device.hpp"
 #include "storage/descriptor.hpp"
 #include "storage/transfers.hpp"
 
 namespace hinterland::native {
 
-// Calls fdatasync in a thread of its own, once for all who asked while it was at it.
+// Has what was written made safe in a thread of its own, once for all who asked while it was at it.
 class Flusher {
  public:
-  explicit Flusher(int fd) : fd_(fd), thread_([this] { run(); }) {}
+  // `sync` returns whether it could.
+  explicit Flusher(std::function<bool()> sync) : sync_(std::move(sync)), thread_([this] { run(); }) {}
   ~Flusher();
   Flusher(const Flusher&) = delete;
   Flusher& operator=(const Flusher&) = delete;
@@ -38,18 +41,19 @@ class Flusher {
 
   void run();
 
-  int fd_;
+  std::function<bool()> sync_;
   std::atomic<uint64_t> asked_ = 0, done_ = 0, failed_from_ = ~uint64_t{0};
   std::thread thread_;
 };
 
 // A file that several engines use.
 struct SharedFile {
-  SharedFile(const std::string& path, bool writable);
+  SharedFile(const std::string& path, bool writable, std::shared_ptr<BlockDevice> bare = nullptr);
 
   [[nodiscard]] int fd(bool directly) const { return directly ? direct.get() : cached.get(); }
 
-  Descriptor cached, direct;
+  std::shared_ptr<BlockDevice> bare;  // whose blocks are reached directly and in no other way; null of a file
+  Descriptor cached, direct;          // not open of a bare device
   bool writable;
   uint64_t bytes;                               // when it was opened
   uint64_t page_of_end;                         // where the page begins in which it ends; if it ends with one, its end
@@ -61,9 +65,9 @@ struct SharedFile {
 
 class FileNamespace : public Namespace {
  public:
-  // StorageError where the file cannot be opened, std::invalid_argument for no depth. Each thread has at most `depth` transfers
-  // in flight.
-  FileNamespace(const std::string& path, bool writable, unsigned depth);
+  // Of a file, or of a bare device whatever the path. StorageError where the file cannot be opened, std::invalid_argument for no
+  // depth. Each thread has at most `depth` transfers in flight.
+  FileNamespace(const std::string& path, bool writable, unsigned depth, std::shared_ptr<BlockDevice> bare = nullptr);
 
   [[nodiscard]] uint64_t blocks() const override;
   std::unique_ptr<Backend> open(uint32_t most, std::span<const Region> regions) override;

@@ -28,12 +28,12 @@ struct Visit {
   }
 };
 
-std::unique_ptr<Visit[]> by_position(const StoredRows& table, const int64_t* numbers, int64_t count) {
+std::unique_ptr<Visit[]> by_position(const StoredRows& table, const int64_t* numbers, int64_t count, const int64_t* places) {
   auto visits = std::make_unique_for_overwrite<Visit[]>(static_cast<size_t>(count));
   bool ascends = true;
 #pragma omp parallel for schedule(static) reduction(&& : ascends) if (count > kRowsTogether)
   for (int64_t i = 0; i < count; ++i) {
-    visits[i] = {table.position(numbers[i]), i};
+    visits[i] = {table.position(numbers[i]), places == nullptr ? i : places[i]};
     ascends = ascends && (i == 0 || numbers[i - 1] <= numbers[i]);
   }
   if (!ascends || table.extents.size() > 1) __gnu_parallel::sort(visits.get(), visits.get() + count);
@@ -230,10 +230,11 @@ class Tour {
 };
 
 template <bool kWrites>
-void visit_rows(Store& store, const StoredRows& table, const int64_t* numbers, int64_t count, char* rows, int64_t batch) {
+void visit_rows(Store& store, const StoredRows& table, const int64_t* numbers, int64_t count, char* rows, const int64_t* places,
+                int64_t batch) {
   if (count == 0 || table.row_bytes == 0) return;
   const int64_t begun = thread_cpu_ns();
-  const auto all = by_position(table, numbers, count);
+  const auto all = by_position(table, numbers, count, places);
   store.count(0, 0, thread_cpu_ns() - begun);
   const int64_t together = std::clamp<int64_t>(kBytesTogether / table.row_bytes, 1, kRowsTogether);
   Visits visits{{all.get(), static_cast<size_t>(count)}, store.line_shift(), static_cast<size_t>(together)};
@@ -268,19 +269,20 @@ int64_t first_outside(const int64_t* numbers, int64_t count, int64_t rows) {
   return -1;
 }
 
-void gather_stored(Store& store, const StoredRows& table, const int64_t* numbers, int64_t count, char* out, int64_t batch) {
-  visit_rows<false>(store, table, numbers, count, out, batch);
+void gather_stored(Store& store, const StoredRows& table, const int64_t* numbers, int64_t count, char* out,
+                   const int64_t* places, int64_t batch) {
+  visit_rows<false>(store, table, numbers, count, out, places, batch);
 }
 
 void scatter_stored(Store& store, const StoredRows& table, const int64_t* numbers, int64_t count, const char* in) {
   // which is only read
-  visit_rows<true>(store, table, numbers, count, const_cast<char*>(in), Expected::kNoBatch);
+  visit_rows<true>(store, table, numbers, count, const_cast<char*>(in), nullptr, Expected::kNoBatch);
 }
 
 std::vector<Page> pages_of(const Store& store, const StoredRows& table, const int64_t* numbers, int64_t count) {
   std::vector<Page> pages;
   if (table.row_bytes == 0) return pages;
-  const auto visits = by_position(table, numbers, count);
+  const auto visits = by_position(table, numbers, count, nullptr);
   for (const Visit& visit : std::span(visits.get(), static_cast<size_t>(count))) {
     const Page first = static_cast<Page>(visit.position) >> store.line_shift();
     const Page last = static_cast<Page>(visit.position + table.row_bytes - 1) >> store.line_shift();

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/errors.hpp"
+#include "storage/block_device.hpp"
 #include "storage/descriptor.hpp"
 #include "storage/store.hpp"
 
@@ -21,6 +22,7 @@ constexpr size_t kTogether =
 
 // Blocks that threads move, some at a time.
 struct Run {
+  BlockDevice* bare;  // null of a file
   int fd;
   const std::string& path;
   std::span<const int64_t> offsets;
@@ -30,7 +32,7 @@ struct Run {
   std::atomic<size_t> next{0};
 
   void operator()() {
-    const auto transfers = make_transfers(depth, engine);
+    const auto transfers = bare != nullptr ? bare->make_transfers(depth) : make_transfers(depth, engine);
     const DirectMemory memory = large_pages((bytes + kDirectAlign - 1) / kDirectAlign * kDirectAlign * depth);
     if (!memory)
       throw OutOfMemory("no memory for " + std::to_string(depth) + " transfers of " + std::to_string(bytes) + " bytes");
@@ -68,15 +70,13 @@ RawRun run_raw(const std::filesystem::path& file, const int64_t* offsets, int64_
                int threads, unsigned depth, Engine engine) {
   const std::string& path = file.native();
   const int mode = write_every != 0 ? O_RDWR : O_RDONLY;
+  const std::shared_ptr<BlockDevice> bare = bare_device(path);
   const Descriptor buffered(path, mode), direct(path, mode | O_DIRECT);
-  if (!buffered.open()) throw_errno("cannot open " + path, errno);
-  Run run{(direct.open() ? direct : buffered).get(),
-          path,
-          {offsets, static_cast<size_t>(count)},
-          bytes,
-          write_every,
-          depth,
-          engine};
+  if (bare == nullptr && !buffered.open()) throw_errno("cannot open " + path, errno);
+  Run run{bare.get(), (direct.open() ? direct : buffered).get(),
+          path,       {offsets, static_cast<size_t>(count)},
+          bytes,      write_every,
+          depth,      engine};
   std::atomic<int64_t> cpu_ns{0};
   std::vector<std::exception_ptr> thrown(static_cast<size_t>(threads));
   const auto begin = std::chrono::steady_clock::now();
@@ -92,7 +92,10 @@ RawRun run_raw(const std::filesystem::path& file, const int64_t* offsets, int64_
         cpu_ns += thread_cpu_ns();
       });
   }
-  if (write_every != 0 && ::fdatasync(buffered.get()) != 0) throw_errno("cannot write " + path + " to the disk", errno);
+  if (write_every != 0) {
+    const int failed = bare != nullptr ? bare->sync() : ::fdatasync(buffered.get()) != 0 ? errno : 0;
+    if (failed != 0) throw_errno("cannot write " + path + " to the disk", failed);
+  }
   const auto ns = std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - begin).count();
   for (const auto& error : thrown)
     if (error) std::rethrow_exception(error);

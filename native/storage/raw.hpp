@@ -1,4 +1,4 @@
-// What a file gives by itself, without cache or rows: the rival of everything that reads through a store.
+// What a file, or a bare device, gives by itself, without cache or rows: the rival of everything that reads through a store.
 #pragma once
 
 #include <cstdint>

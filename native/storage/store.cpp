@@ -1,8 +1,5 @@
 #include "storage/store.hpp"
 
-#include <linux/fs.h>
-#include <sys/file.h>
-#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <time.h>
 
@@ -10,10 +7,11 @@
 #include <bit>
 #include <cerrno>
 #include <cstring>
+#include <iterator>
 
 #include "core/errors.hpp"
 #include "core/parallel.hpp"
-#include "storage/file.hpp"
+#include "storage/volume.hpp"
 
 namespace hinterland::native {
 
@@ -21,22 +19,11 @@ using storage::Line, storage::Page, storage::Try;
 
 namespace {
 
-constexpr uint32_t kFileShrank = 1 << 16;  // beside the system's error numbers
 constexpr uint32_t kMostRepeats = 100;
 constexpr auto kLongestWait = std::chrono::seconds(60);  // for one page: a disk that answers takes milliseconds
 constexpr int64_t kTouched = 4;  // all frames are touched once a ring has moved such a part of them: chosen, not measured
 constexpr auto kNap = std::chrono::milliseconds(1);
 constexpr size_t kWrittenTogether = 32;  // pages that a thread of a flush takes at a time: chosen, not measured
-
-int64_t size_of(int fd, const std::string& path) {
-  struct stat info{};
-  if (::fstat(fd, &info) != 0) throw_errno("cannot read the size of " + path, errno);
-  if (S_ISREG(info.st_mode)) return info.st_size;
-  uint64_t bytes = 0;
-  if (!S_ISBLK(info.st_mode) || ::ioctl(fd, BLKGETSIZE64, &bytes) != 0)
-    throw StorageError("cannot use " + path + " as storage: it is neither a regular file nor a block device");
-  return static_cast<int64_t>(bytes);
-}
 
 bool asks_again(int32_t result) { return result == -EAGAIN || result == -EINTR || result == -ECANCELED; }
 
@@ -68,7 +55,7 @@ Store::Store(int64_t bytes, int64_t line_bytes, int threads, unsigned depth, Eng
   kept_.assign(slots, 0);
   lines_ = {expected_.policy(), words_.data(), statuses_.data(), sets_.data(), frames_.get(), sets, line_bytes};
   for (int i = 0; i < std::max(threads, 1); ++i) {
-    rings_.emplace_back().transfers = make_transfers(depth, engine);
+    rings_.emplace_back().transfers = std::make_unique<RoutedTransfers>(depth, engine);
   }
 }
 
@@ -95,111 +82,143 @@ void Store::require_same_process() const {
     throw StorageError("this array was opened before the process was forked; open it anew in the new process");
 }
 
-Store::File::File(const std::filesystem::path& file, bool writable)
-    : path(file.native()),
-      buffered(path, writable ? O_RDWR : O_RDONLY),
-      direct(path, (writable ? O_RDWR : O_RDONLY) | O_DIRECT),
-      takes_direct(direct.open()),
-      writable(writable) {}
+StoredFile& Store::Move::file() const { return *volume->files[member]; }
 
-int64_t Store::open(const std::filesystem::path& path, bool writable) {
-  auto file = std::make_unique<File>(path, writable);
-  if (!file->buffered.open()) throw_errno("cannot open " + file->path, errno);
-  file->bytes = size_of(file->buffered.get(), file->path);
-  struct stat info{};
-  ::fstat(file->buffered.get(), &info);
-  file->device = info.st_dev;
-  file->inode = S_ISBLK(info.st_mode) ? info.st_rdev : info.st_ino;
-  const std::unique_lock held(files_mutex_);
-  for (auto& other : files_)  // in one store a page is there once
-    if (other->device == file->device && other->inode == file->inode && (other->writable || !writable)) {
+int64_t Store::open(const std::vector<std::filesystem::path>& paths, bool writable, uint64_t stripe, uint64_t base) {
+  auto volume = std::make_unique<Volume>(paths, writable, stripe, base);
+  const StoredFile& first = *volume->files[0];
+  if (stripe % static_cast<uint64_t>(line_bytes()) != 0)
+    throw StorageError("stripes of " + std::to_string(stripe) + " bytes are no whole pages of " + std::to_string(line_bytes()) +
+                       "; open " + first.path + " with a cache of smaller pages");
+  for (const auto& file : volume->files)
+    if (file->bare != nullptr && line_bytes() < file->bare->block_bytes())
+      throw StorageError(file->path + " has blocks of " + std::to_string(file->bare->block_bytes()) +
+                         " bytes; give it a cache of which line_bytes is at least that");
+  if (std::ranges::all_of(volume->files, [](const auto& file) { return file->bare == nullptr; })) return add(std::move(volume));
+  const std::lock_guard held(devices_mutex_);
+  const auto devices = not_had(*volume);
+  try {
+    for (const auto& device : devices) visit_rings([&](Ring& ring) { ring.transfers->attach(device); });
+    return add(std::move(volume));
+  } catch (...) {
+    for (const auto& device : devices) visit_rings([&](Ring& ring) { ring.transfers->detach(*device); });
+    throw;
+  }
+}
+
+int64_t Store::add(std::unique_ptr<Volume> volume) {
+  const std::unique_lock held(volumes_mutex_);
+  for (auto& other : volumes_)  // in one store a page is there once
+    if (other->is_like(*volume) && (other->writable || !volume->writable)) {
       ++other->users;
       return static_cast<int64_t>(other->first << line_shift_);
     }
-  // Kept by the open file, and so let go however the process ends.
-  if (writable && ::flock(file->buffered.get(), LOCK_EX | LOCK_NB) != 0)
-    throw StorageError("cannot write " + file->path + ": it is open for writing already; a file has one writer at a time");
-  ::posix_fadvise(file->buffered.get(), 0, 0, POSIX_FADV_RANDOM);
-  file->first = next_page_;
-  file->end = file->first + static_cast<Page>((file->bytes + line_bytes() - 1) >> line_shift_);
-  if (file->end >= Line::kMostPages)
-    throw StorageError("the cache has no page numbers left for " + file->path + "; make a new one");
-  next_page_ = file->end + 1;
-  files_.push_back(std::move(file));
-  return static_cast<int64_t>(files_.back()->first << line_shift_);
+  if (volume->writable) volume->become_writer();
+  volume->first = next_page_;
+  volume->end = volume->first + static_cast<Page>((volume->bytes() + line_bytes() - 1) >> line_shift_);
+  if (volume->end >= Line::kMostPages)
+    throw StorageError("the cache has no page numbers left for " + volume->files[0]->path + "; make a new one");
+  next_page_ = volume->end + 1;
+  volumes_.push_back(std::move(volume));
+  return static_cast<int64_t>(volumes_.back()->first << line_shift_);
 }
 
-// The caller has files_mutex_.
-Store::File* Store::file_of(Page page) const {
-  const auto after = std::upper_bound(files_.begin(), files_.end(), page, [](Page p, const auto& f) { return p < f->first; });
-  return after == files_.begin() || page >= (*(after - 1))->end ? nullptr : (after - 1)->get();
+// The caller has volumes_mutex_.
+Volume* Store::volume_of(Page page) const {
+  const auto after =
+      std::upper_bound(volumes_.begin(), volumes_.end(), page, [](Page p, const auto& v) { return p < v->first; });
+  return after == volumes_.begin() || page >= (*(after - 1))->end ? nullptr : (after - 1)->get();
 }
 
-// Null if it is closed, or about to be. A file is not let go while a slot's transfer of it goes on (leave()), and a page's slot is
-// claimed before its file is asked for here.
-Store::File* Store::open_file_of(Page page) const {
-  const std::shared_lock held(files_mutex_);
-  File* const file = file_of(page);
-  return file == nullptr || file->users == 0 ? nullptr : file;
+// Null if it is closed, or about to be. A volume is not let go while a slot's transfer of it goes on (leave()), and a page's slot is
+// claimed before its volume is asked for here.
+Volume* Store::open_volume_of(Page page) const {
+  const std::shared_lock held(volumes_mutex_);
+  Volume* const volume = volume_of(page);
+  return volume == nullptr || volume->users == 0 ? nullptr : volume;
+}
+
+// That is open there, also if it has no page.
+Volume& Store::opened_at(int64_t position) const {
+  const std::shared_lock held(volumes_mutex_);
+  return **std::ranges::find(volumes_, static_cast<Page>(position) >> line_shift_, [](const auto& v) { return v->first; });
 }
 
 Store::InUse::InUse(Store& store, Page page) : store_(store) {
-  const std::unique_lock held(store.files_mutex_);
-  file_ = store.file_of(page);
-  if (file_ == nullptr || file_->users == 0) throw StorageError("a file was closed while it was used; open it again");
-  ++file_->users;
+  const std::unique_lock held(store.volumes_mutex_);
+  volume_ = store.volume_of(page);
+  if (volume_ == nullptr || volume_->users == 0) throw StorageError("a file was closed while it was used; open it again");
+  ++volume_->users;
 }
 
 int64_t Store::InUse::bytes_in(Page page) const {
-  return std::min(store_.line_bytes(), file_->bytes - (static_cast<int64_t>(page - file_->first) << store_.line_shift()));
+  return std::min(store_.line_bytes(), volume_->bytes() - (static_cast<int64_t>(page - volume_->first) << store_.line_shift()));
 }
 
-void Store::close(int64_t position) {
-  File* file;
-  {
-    const std::shared_lock held(files_mutex_);
-    file = file_of(static_cast<Page>(position) >> line_shift_);
-  }
-  if (file != nullptr) leave(*file);
-}
+void Store::close(int64_t position) { leave(opened_at(position)); }
 
-// The last one who leaves a file closes it.
-void Store::leave(File& file) {
+// The last one who leaves a volume closes it.
+void Store::leave(Volume& volume) {
   {
-    const std::unique_lock held(files_mutex_);
-    if (--file.users != 0) return;
+    const std::unique_lock held(volumes_mutex_);
+    if (--volume.users != 0) return;
   }
   for (uint64_t& word : words_)  // none of its pages keeps a slot, or what could not be written would for ever
     for (uint32_t round = 0;; ++round) {
       const Line seen{atomic_load_acquire(word)};
-      if (seen.page() < file.first || seen.page() >= file.end) break;
+      if (seen.page() < volume.first || seen.page() >= volume.end) break;
       if (seen.is(Line::kBusy | Line::kWriting)) {
         progress(round);
       } else if (!seen.is(Line::kValid | Line::kFailed) || drop(word, seen)) {
         break;
       }
     }
-  const std::unique_lock held(files_mutex_);
-  std::erase_if(files_, [&](const auto& one) { return one.get() == &file; });
+  const std::lock_guard changing(devices_mutex_);
+  std::unique_ptr<Volume> closed;
+  {
+    const std::unique_lock held(volumes_mutex_);
+    const auto at = std::ranges::find(volumes_, &volume, [](const auto& one) { return one.get(); });
+    closed = std::move(*at);
+    volumes_.erase(at);
+  }
+  for (const auto& device : not_had(*closed)) visit_rings([&](Ring& ring) { ring.transfers->detach(*device); });
 }
 
-int Store::descriptor(int64_t position) const {
-  const std::shared_lock held(files_mutex_);
-  const File* const file = file_of(static_cast<Page>(position) >> line_shift_);
-  return file == nullptr ? -1 : file->buffered.get();
+// Bare devices of the volume that no open one has.
+std::vector<std::shared_ptr<BlockDevice>> Store::not_had(const Volume& volume) const {
+  const std::shared_lock held(volumes_mutex_);
+  std::vector<std::shared_ptr<BlockDevice>> found;
+  for (const auto& file : volume.files)
+    if (file->bare != nullptr && std::ranges::none_of(volumes_, [&](const auto& other) { return other->has(*file->bare); }))
+      found.push_back(file->bare);
+  return found;
+}
+
+// Has every ring for a moment. Who has one may ask for volumes_mutex_, so nobody has that here.
+template <class Visit>
+void Store::visit_rings(const Visit& visit) {
+  for (Ring& ring : rings_) {
+    while (!ring.try_take()) std::this_thread::yield();
+    const std::unique_ptr<Ring, void (*)(Ring*)> taken(&ring, [](Ring* one) { one->give_back(); });
+    visit(ring);
+  }
+}
+
+std::vector<int> Store::descriptors(int64_t position) const {
+  std::vector<int> found;
+  for (const auto& file : opened_at(position).files) found.push_back(file->buffered.get());
+  return found;
 }
 
 void Store::read(int64_t position, int64_t offset, void* to, int64_t bytes) {
-  constexpr int kThreads = 64;  // as many requests a disk's sequential rate takes (docs/notes/load-on-h200.md)
-  if (bytes == 0) return;
-  const File* file;
-  {
-    const std::shared_lock held(files_mutex_);
-    file = file_of(static_cast<Page>(position) >> line_shift_);
-  }
-  if (size_of(file->buffered.get(), file->path) < offset + bytes)
-    throw StorageError(file->path + " is shorter than when it was opened; restore it");
-  read_file(file->buffered, file->direct, file->path, offset, to, bytes, kThreads, {});
+  opened_at(position).read(offset, static_cast<char*>(to), bytes);
+}
+
+std::vector<std::string> Store::take_failures() {
+  const std::shared_lock held(volumes_mutex_);
+  std::vector<std::string> all;
+  for (const auto& volume : volumes_) std::ranges::move(volume->take_failures(), std::back_inserter(all));
+  return all;
 }
 
 storage::Found Store::try_hold(Page page) {
@@ -219,21 +238,34 @@ Store::Taken::Taken(Store& store) {
 }
 
 bool Store::begin(const Device& device, Page page, int64_t slot, bool writes) {
-  File* file = device.file;
-  if (file == nullptr || page < file->first || page >= file->end) file = open_file_of(page);
-  if (file == nullptr) return false;
-  if (device.ring != nullptr) return begin(*device.ring, *file, page, slot, writes);
+  Volume* volume = device.volume;
+  if (volume == nullptr || page < volume->first || page >= volume->end) volume = open_volume_of(page);
+  if (volume == nullptr) return false;
+  if (device.ring != nullptr) return begin(*device.ring, *volume, page, slot, writes);
   const Taken ring(*this);
-  return ring.get() != nullptr && begin(*ring.get(), *file, page, slot, writes);
+  return ring.get() != nullptr && begin(*ring.get(), *volume, page, slot, writes);
 }
 
-bool Store::begin(Ring& ring, File& file, Page page, int64_t slot, bool writes) {
-  const int64_t offset = static_cast<int64_t>(page - file.first) << line_shift_;
-  moves_[slot] = {&file, offset, static_cast<uint32_t>(std::min(line_bytes(), file.bytes - offset)), 0};
+bool Store::begin(Ring& ring, Volume& volume, Page page, int64_t slot, bool writes) {
+  const int64_t at = static_cast<int64_t>(page - volume.first) << line_shift_;
+  const Spread::Place place = volume.spread.place(static_cast<uint64_t>(at));
+  const uint64_t member = volume.has_copies() && !writes ? volume.choose_copy(0, page) : place.member;
+  const auto bytes = static_cast<uint32_t>(std::min(line_bytes(), volume.bytes() - at));
+  moves_[slot] = {&volume, static_cast<int64_t>(volume.base + place.offset), 0, bytes, 0, static_cast<uint32_t>(member), 0};
+  if (writes && moves_[slot].file().has_shrunk()) {  // what is written would be behind a hole that reads as zeros
+    lines_.end(slot, true, kFileShrank | static_cast<uint32_t>(member) << kMemberShift);
+    return true;
+  }
   if (!writes) expected_.place(page, slot);
+  return begin_transfer(ring, slot, writes);
+}
+
+bool Store::begin_transfer(Ring& ring, int64_t slot, bool writes) {
   if (!ring.transfers->try_begin(transfer_of(slot, writes))) return false;
+  const Move& move = moves_[slot];
+  if (move.volume->has_copies()) move.file().in_flight.fetch_add(1, std::memory_order_relaxed);
   (writes ? ring.writes : ring.reads) += 1;
-  (writes ? ring.bytes_written : ring.bytes_read) += moves_[slot].bytes;
+  (writes ? ring.bytes_written : ring.bytes_read) += move.bytes;
   if (!ring.keeps && ring.reads + ring.writes >= num_slots() / kTouched) {
     ring.keeps = true;
     ring.transfers->keep({lines_.frames, static_cast<size_t>(num_slots() * line_bytes())});
@@ -246,15 +278,17 @@ Transfer Store::transfer_of(int64_t slot, bool writes) const {
   // Direct I/O moves whole blocks: a read goes past the end of the file, but a write would make the file longer. So the last page
   // of a file that ends within it is written by way of the system's cache, and with it what the system may keep in one piece:
   // a direct write that meets a piece of its cache just written to is an error to it (kernel: dio_warn_stale_pagecache).
-  const int64_t end = move.file->bytes;
+  const StoredFile& file = move.file();
+  const int64_t end = file.bytes;
   const bool meets_end = end % line_bytes() != 0 && move.offset / kLargePage == end / kLargePage;
-  const bool direct = move.file->takes_direct.load(std::memory_order_relaxed) && (!writes || !meets_end);
-  return {.fd = (direct ? move.file->direct : move.file->buffered).get(),
+  const bool direct = file.takes_direct.load(std::memory_order_relaxed) && (!writes || !meets_end);
+  return {.fd = (direct ? file.direct : file.buffered).get(),
           .writes = writes,
           .memory = frame(slot),
           .bytes = writes ? move.bytes : static_cast<uint32_t>(line_bytes()),
           .offset = static_cast<uint64_t>(move.offset),
-          .user = static_cast<uint64_t>(slot) | (writes ? kWrites : 0)};
+          .user = static_cast<uint64_t>(slot) | (writes ? kWrites : 0),
+          .device = file.bare.get()};
 }
 
 // Ends what the ring's transfers have ended. The ring is taken.
@@ -265,15 +299,42 @@ size_t Store::end_some(Ring& ring) {
     const int64_t slot = static_cast<int64_t>(ended[i].user & ~kWrites);
     const bool writes = (ended[i].user & kWrites) != 0;
     Move& move = moves_[slot];
-    const uint32_t status = status_of(move, writes, ended[i].result);
+    uint32_t status = status_of(move, writes, ended[i].result);
     if (status == EAGAIN && ring.transfers->try_begin(transfer_of(slot, writes))) continue;
-    if (!writes && status == 0) std::memset(frame(slot) + move.bytes, 0, static_cast<size_t>(line_bytes()) - move.bytes);
     ring.ended += 1;
     // Now, not as it began: a flush that came meanwhile has not made it durable.
-    if (writes) move.file->wrote.store(true, std::memory_order_relaxed);
-    lines_.end(slot, writes, status);  // its file may be closed from now on
+    if (writes) move.file().wrote.store(true, std::memory_order_relaxed);
+    if (status != 0) status |= move.member << kMemberShift;
+    if (move.volume->has_copies()) {
+      move.file().in_flight.fetch_sub(1, std::memory_order_relaxed);
+      if (is_another_copy_due(ring, move, writes, status)) {
+        if (begin_transfer(ring, slot, writes)) continue;
+        status = ENOMEM | move.member << kMemberShift;
+      }
+      if (move.status != 0) status = move.status;
+    }
+    if (!writes && status == 0) std::memset(frame(slot) + move.bytes, 0, static_cast<size_t>(line_bytes()) - move.bytes);
+    lines_.end(slot, writes, status);  // its volume may be closed from now on
   }
   return count;
+}
+
+// Whether the page goes to another copy now, or comes from one: a write goes to each, a read to those that are left if it failed.
+bool Store::is_another_copy_due(Ring& ring, Move& move, bool writes, uint32_t status) {
+  if (!writes && status == 0) return false;
+  const uint32_t member = move.member;
+  move.asked |= uint64_t{1} << member;
+  if (writes && move.status == 0) move.status = status;
+  const uint64_t next = writes ? (member + 1 < move.volume->files.size() ? member + 1 : Volume::kNobody)
+                               : move.volume->choose_copy(move.asked, 0);
+  if (next == Volume::kNobody) return false;
+  if (!writes) {
+    ring.failed_reads += 1;
+    move.volume->count_failure(member, move.volume->sentence(member, move.offset, false, status & kErrorBits));
+  }
+  move.member = static_cast<uint32_t>(next);
+  move.repeats = 0;
+  return true;
 }
 
 storage::Found Store::Turn::try_fill(Page page) {
@@ -294,11 +355,11 @@ uint32_t Store::status_of(Move& move, bool writes, int32_t result) {
   if (result >= static_cast<int32_t>(move.bytes)) return 0;
   if (move.repeats++ >= kMostRepeats) return result < 0 ? static_cast<uint32_t>(-result) : EIO;
   if (asks_again(result)) return EAGAIN;
-  if (result == -EINVAL && move.file->takes_direct.exchange(false)) return EAGAIN;  // its blocks are larger than lines are
-  if (result == -EINVAL && move.repeats == 1) return EAGAIN;                        // begun before the line above
+  if (result == -EINVAL && move.file().takes_direct.exchange(false)) return EAGAIN;  // its blocks are larger than lines are
+  if (result == -EINVAL && move.repeats == 1) return EAGAIN;                         // begun before the line above
   if (result < 0) return static_cast<uint32_t>(-result);
   struct stat info{};
-  if (!writes && ::fstat(move.file->buffered.get(), &info) == 0 && S_ISREG(info.st_mode) &&
+  if (!writes && ::fstat(move.file().buffered.get(), &info) == 0 && S_ISREG(info.st_mode) &&
       info.st_size < move.offset + int64_t{move.bytes})
     return kFileShrank;
   return EAGAIN;  // only a part was moved; a disk that is full says so when it is asked for the rest
@@ -366,14 +427,11 @@ void Store::require_answer(std::chrono::steady_clock::time_point since) {
 }
 
 std::string Store::sentence(Page page, bool writes, uint32_t status) const {
-  const std::shared_lock held(files_mutex_);
-  const File* const file = file_of(page);
-  const std::string path = file == nullptr ? "a file that was closed" : file->path;
-  const int64_t offset = file == nullptr ? 0 : static_cast<int64_t>(page - file->first) << line_shift_;
-  const std::string where = path + " at offset " + std::to_string(offset);
-  if (status == kFileShrank) return "cannot read " + where + ": the file is shorter than when it was opened; restore it";
-  const std::string what = (writes ? "cannot write " : "cannot read ") + where + ": " + std::strerror(static_cast<int>(status));
-  return status == ENOSPC ? what + "; make room, and call flush() again: what could not be written is still held" : what;
+  const std::shared_lock held(volumes_mutex_);
+  const Volume* const volume = volume_of(page);
+  if (volume == nullptr) return std::string(writes ? "cannot write" : "cannot read") + " a file that was closed";
+  const Spread::Place place = volume->spread.place((page - volume->first) << line_shift_);
+  return volume->sentence(status >> kMemberShift, volume->base + place.offset, writes, status & kErrorBits);
 }
 
 void Store::flush() {
@@ -395,13 +453,14 @@ void Store::flush() {
     const std::lock_guard held(guard);
     if (error.empty()) error = failed;
   });
-  const std::shared_lock held(files_mutex_);
-  for (const auto& file : files_) {
-    if (file->wrote.exchange(false) && ::fdatasync(file->buffered.get()) != 0) file->lost = errno;
-    if (file->lost != 0 && error.empty())
-      error = "what was last written to " + file->path + " may be lost: " + std::strerror(file->lost) +
-              "; see the system's log (dmesg), open it anew, and write it again";
-  }
+  const std::shared_lock held(volumes_mutex_);
+  for (const auto& volume : volumes_)
+    for (const auto& file : volume->files) {
+      if (const int failed = file->wrote.exchange(false) ? file->sync() : 0; failed != 0) file->lost = failed;
+      if (file->lost != 0 && error.empty())
+        error = "what was last written to " + file->path + " may be lost: " + std::strerror(file->lost) +
+                "; see the system's log (dmesg), open it anew, and write it again";
+    }
   if (!error.empty()) throw StorageError(error);
 }
 
@@ -493,7 +552,7 @@ void Store::serve_read_ahead(std::stop_token stops) {
     for (const Page page : pages)
       for (uint32_t round = 0; !stops.stop_requested(); ++round) {
         const Try outcome = prefetch(page).outcome;
-        if ((outcome != Try::kFull && outcome != Try::kRefused) || open_file_of(page) == nullptr) break;
+        if ((outcome != Try::kFull && outcome != Try::kRefused) || open_volume_of(page) == nullptr) break;
         progress(round);
       }
     // Until they have come: perhaps nobody else looks after them.
@@ -503,18 +562,19 @@ void Store::serve_read_ahead(std::stop_token stops) {
   }
 }
 
-StoreCounts Store::counts() const {
-  StoreCounts counts{0, 0, 0, 0, hits_, misses_, cpu_ns_, kept_slots_, expected_.bytes()};
+StoreCounts Store::counts() {
+  StoreCounts counts{0, 0, 0, 0, hits_, misses_, cpu_ns_, 0, kept_slots_, expected_.bytes()};
   int64_t holds = 0, started = 0;
-  for (const Ring& ring : rings_) {
+  visit_rings([&](Ring& ring) {  // so that transfers and their bytes are of the same moment
     counts.reads += ring.reads;
     counts.writes += ring.writes;
     counts.bytes_read += ring.bytes_read;
     counts.bytes_written += ring.bytes_written;
+    counts.failed_reads += ring.failed_reads;
     holds += ring.holds.load(std::memory_order_relaxed);
     started += ring.started.load(std::memory_order_relaxed);
     counts.cpu_ns += ring.cpu_ns.load(std::memory_order_relaxed);
-  }
+  });
   counts.hits += holds - started;  // a page that was read for somebody is held once more than it was found there
   counts.misses += started;
   return counts;

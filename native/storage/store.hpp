@@ -1,8 +1,12 @@
 // Pages of files in host memory: the software cache of include/hinterland/storage over transfers between files and its frames.
 // It is to the CPU what a queue pair with a controller behind it is to a GPU, without the detour.
 //
-// All files of a store are one space of bytes. A file begins at a page of its own, and its page i is the bytes from i *
-// line_bytes on, whatever lies there: a header, rows that begin in one page and end in the next.
+// All volumes of a store are one space of bytes. A volume, of one file or several, begins at a page of its own, and its page i is
+// the bytes from i * line_bytes on, whatever lies there: a header, rows that begin in one page and end in the next. A page lies
+// in one file whole, since stripes are whole pages.
+//
+// Where there are copies, a page is read from one, and from another if that fails. It is written to all, one after the other, and
+// has been written when the last has; other pages are on their way to the other copies meanwhile.
 //
 // Threads have transfers of their own, by turns where they are many. Whoever waits for a page holds none, and sees to it that
 // others' transfers end as well: a thread that began some may be at something else by now.
@@ -26,16 +30,20 @@
 #include "storage/descriptor.hpp"
 #include "storage/expected.hpp"
 #include "storage/host_pages.hpp"
-#include "storage/transfers.hpp"
+#include "storage/routed_transfers.hpp"
 
 namespace hinterland::native {
 
-// Of all files together, since the store was made.
+struct StoredFile;
+struct Volume;
+
+// Of all volumes together, since the store was made.
 struct StoreCounts {
   int64_t reads, writes;  // transfers
   int64_t bytes_read, bytes_written;
   int64_t hits, misses;  // pages that were there, and not, as they were asked for
   int64_t cpu_ns;        // of the threads that asked, in planned reads and writes and in flush; of sources' waits and requests
+  int64_t failed_reads;  // of one copy, so that another was asked
   int64_t pinned;        // pages, at present
   int64_t expected_bytes;  // that Expected takes at present
 };
@@ -60,15 +68,18 @@ class Store {
   // StorageError in a forked process, which has none of the threads, and shares what the kernel knows of the parent's transfers.
   void require_same_process() const;
 
-  // Where the file's first byte lies in the store's space. StorageError where it cannot be opened, or another writes it.
-  int64_t open(const std::filesystem::path& path, bool writable);
+  // Where the first byte of a volume (volume.hpp) of files, or bare devices by their names (bare_device), lies in the store's space.
+  // StorageError where a file cannot be opened, another writes it, or stripes are no whole pages.
+  int64_t open(const std::vector<std::filesystem::path>& paths, bool writable, uint64_t stripe, uint64_t base);
   // No more transfers of it, and it is closed: what was not flushed is lost. Nobody reads it any more.
   void close(int64_t position);
 
-  // The descriptor of the open file at `position`, to open it anew.
-  int descriptor(int64_t position) const;
-  // The bytes of the file at `position`, from `offset` on, as they are on the disk. StorageError where it has fewer.
+  // The descriptors of the open files of the volume at `position`, to open them anew.
+  std::vector<int> descriptors(int64_t position) const;
+  // The bytes of the volume at `position`, from `offset` on, as they are on the disk. StorageError where it has fewer.
   void read(int64_t position, int64_t offset, void* to, int64_t bytes);
+  // A sentence for each copy that has failed a read since it was opened, each once.
+  std::vector<std::string> take_failures();
 
   // Every write that was done before is in the files, on the disk. StorageError for the first page that cannot be written.
   void flush();
@@ -129,26 +140,10 @@ class Store {
   unsigned depth() const { return depth_; }
   int threads() const { return static_cast<int>(rings_.size()); }
   const char* engine() const { return rings_[0].transfers->name(); }
-  StoreCounts counts() const;
+  StoreCounts counts();
   void count(int64_t hits, int64_t misses, int64_t cpu_ns);
 
  private:
-  struct File {
-    File(const std::filesystem::path& path, bool writable);
-
-    std::string path;
-    Descriptor buffered, direct;  // the second not open where the file system offers no direct I/O
-    std::atomic<bool> takes_direct;
-    bool writable;
-    uint64_t device, inode;
-    int64_t bytes;  // as it was opened
-    storage::Page first;
-    storage::Page end;
-    int users = 1;                   // 0: no transfer of it begins any more
-    std::atomic<bool> wrote{false};  // since it was last synchronised
-    std::atomic<int> lost{0};        // the error with which that failed: the system forgets what it could not write
-  };
-
   // A number that whoever has the ring counts on, and others may look at.
   struct Counter {
     std::atomic<int64_t> value{0};
@@ -159,8 +154,8 @@ class Store {
   // Transfers that one thread at a time has.
   struct alignas(64) Ring {
     std::atomic<bool> is_taken{false};
-    std::unique_ptr<Transfers> transfers;
-    Counter reads, writes, bytes_read, bytes_written, ended;
+    std::unique_ptr<RoutedTransfers> transfers;
+    Counter reads, writes, bytes_read, bytes_written, failed_reads, ended;
     bool keeps = false;  // Transfers::keep() was told of all frames
     // Of its threads' sources: pages held, reads begun, and processor time of having transfers begin and end.
     std::atomic<int64_t> holds{0}, started{0}, cpu_ns{0};
@@ -184,12 +179,17 @@ class Store {
     Ring* ring_ = nullptr;
   };
 
-  // What a slot's transfer is.
+  // What a slot's transfer is, or, where it goes to or comes from several copies, the one at hand.
   struct Move {
-    File* file;
-    int64_t offset;
-    uint32_t bytes;    // that the file has there
+    Volume* volume;
+    int64_t offset;    // in the file
+    uint64_t asked;    // a bit for each copy that was asked
+    uint32_t bytes;    // that the volume has there
     uint32_t repeats;  // of what the system asks to be asked again
+    uint32_t member;   // which file of the volume
+    uint32_t status;   // of the first copy that could not be written
+
+    StoredFile& file() const;
   };
 
   // A slot that flush() has written.
@@ -199,25 +199,37 @@ class Store {
     bool is_begun;
   };
 
-  // The cache's device: a ring that is taken already, or null for any that is free; a file that is in use, or null.
+  // The cache's device: a ring that is taken already, or null for any that is free; a volume that is in use, or null.
   struct Device {
     Store& store;
     Ring* ring = nullptr;
-    File* file = nullptr;
+    Volume* volume = nullptr;
     bool try_read(storage::Page page, int64_t slot) { return store.begin(*this, page, slot, false); }
     bool try_write(storage::Page page, int64_t slot) { return store.begin(*this, page, slot, true); }
   };
 
   static constexpr uint64_t kWrites = uint64_t{1} << 63;
+  // A status is an error, and above that which file of the volume had it.
+  static constexpr int kMemberShift = 20;
+  static constexpr uint32_t kErrorBits = (1u << kMemberShift) - 1;
 
   friend class HostPages;
 
   Ring& own_ring() { return rings_[static_cast<size_t>(thread_number()) % rings_.size()]; }
-  File* file_of(storage::Page page) const;
-  File* open_file_of(storage::Page page) const;
-  void leave(File& file);
+  Volume* volume_of(storage::Page page) const;
+  Volume* open_volume_of(storage::Page page) const;
+  Volume& opened_at(int64_t position) const;
+  int64_t add(std::unique_ptr<Volume> volume);
+  void leave(Volume& volume);
   bool begin(const Device& device, storage::Page page, int64_t slot, bool writes);
-  bool begin(Ring& ring, File& file, storage::Page page, int64_t slot, bool writes);
+  bool begin(Ring& ring, Volume& volume, storage::Page page, int64_t slot, bool writes);
+  bool begin_transfer(Ring& ring, int64_t slot, bool writes);
+  static bool is_another_copy_due(Ring& ring, Move& move, bool writes, uint32_t status);
+  std::vector<std::shared_ptr<BlockDevice>> not_had(const Volume& volume) const;
+  void attach(const std::shared_ptr<BlockDevice>& bare);
+  void detach(const BlockDevice& bare);
+  template <class Visit>
+  void visit_rings(const Visit& visit);
   Transfer transfer_of(int64_t slot, bool writes) const;
   size_t end_some(Ring& ring);
   static uint32_t status_of(Move& move, bool writes, int32_t result);
@@ -241,8 +253,9 @@ class Store {
   std::atomic<int64_t> kept_slots_{0};
   std::deque<Ring> rings_;
 
-  mutable std::shared_mutex files_mutex_;
-  std::vector<std::unique_ptr<File>> files_;  // by their first page
+  std::mutex devices_mutex_;  // while bare devices come and go
+  mutable std::shared_mutex volumes_mutex_;
+  std::vector<std::unique_ptr<Volume>> volumes_;  // by their first page
   storage::Page next_page_ = 0;
 
   std::mutex runs_mutex_;
@@ -262,28 +275,28 @@ class Store {
 // The processor time that this thread has taken.
 int64_t thread_cpu_ns();
 
-// A file is used for a while, and stays open meanwhile.
+// A volume is used for a while, and stays open meanwhile.
 class Store::InUse {
  public:
-  // The file of a page; StorageError if it was closed.
+  // The volume of a page; StorageError if it was closed.
   InUse(Store& store, storage::Page page);
-  ~InUse() { store_.leave(*file_); }
+  ~InUse() { store_.leave(*volume_); }
   InUse(const InUse&) = delete;
   InUse& operator=(const InUse&) = delete;
 
-  // Of a page, those that the file has.
+  // Of a page, those that the volume has.
   int64_t bytes_in(storage::Page page) const;
 
  private:
   friend class Turn;
   Store& store_;
-  File* file_;
+  Volume* volume_;
 };
 
-// What one thread asks of a file's pages at once, for which it takes a ring once. It waits for nothing meanwhile.
+// What one thread asks of a volume's pages at once, for which it takes a ring once. It waits for nothing meanwhile.
 class Store::Turn {
  public:
-  explicit Turn(const InUse& used) : ring_(used.store_), device_{used.store_, ring_.get(), used.file_} {}
+  explicit Turn(const InUse& used) : ring_(used.store_), device_{used.store_, ring_.get(), used.volume_} {}
 
   storage::Found prefetch(storage::Page page) { return device_.store.lines_.prefetch(page, device_); }
   // Cache::try_fill(), for a page of which all bytes_in() are written.

@@ -10,6 +10,8 @@
 
 namespace hinterland::native {
 
+class BlockDevice;
+
 // `bytes` at `offset` of the open file `fd`, to or from `memory`, which stays there until the transfer has ended.
 struct Transfer {
   int fd;
@@ -17,7 +19,8 @@ struct Transfer {
   char* memory;
   uint32_t bytes;
   uint64_t offset;
-  uint64_t user;  // comes back with its end
+  uint64_t user;                  // comes back with its end
+  BlockDevice* device = nullptr;  // in place of `fd`: transfers are this device's own (block_device.hpp)
 };
 
 struct Ended {

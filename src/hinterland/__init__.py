@@ -1,6 +1,6 @@
 """Hinterland: GPU code reads data larger than GPU memory directly, in pieces as small as a cache line.
 
-Importing this imports nothing else yet: torch alone takes seconds, of which ``hinterland --help`` needs nothing. What a name
+Importing this imports next to nothing yet: torch alone takes seconds, of which ``hinterland --help`` needs nothing. What a name
 stands for is imported when the name is first used.
 """
 
@@ -10,6 +10,8 @@ import importlib
 import sys
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
+
+from .runtime.provided import provide
 
 if TYPE_CHECKING:  # not from .graph, whose functions and modules have the same names: mypy would take the modules
     from . import datasets, hotness, sampling, traffic, training
@@ -31,6 +33,7 @@ if TYPE_CHECKING:  # not from .graph, whose functions and modules have the same 
     from .machine import Machine
     from .memory import CachedTensor, TieredTensor, UnifiedEmbeddingBag, UnifiedTensor
     from .probe.measure import probe
+    from .storage import StorageArray, StorageCache
 
 __version__ = "0.1.0"
 __all__ = [
@@ -103,6 +106,9 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__, *_PACKAGES})
+
+
+provide("StorageArray", lambda: __getattr__("StorageArray"))  # for memory/, which storage/ stands on
 
 
 class _Package(ModuleType):

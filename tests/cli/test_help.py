@@ -68,3 +68,8 @@ def test_help_lists_the_choices_that_there_are(command, names, capsys, monkeypat
         cli.main()
     said = " ".join(capsys.readouterr().out.split())
     assert ", ".join(names) in said
+
+
+def test_the_package_is_a_program_as_well():
+    done = subprocess.run([sys.executable, "-m", "hinterland", "--version"], capture_output=True, text=True)
+    assert done.returncode == 0 and done.stdout.strip().endswith(hinterland.__version__)

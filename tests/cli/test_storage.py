@@ -1,4 +1,5 @@
-"""``hinterland storage bench``: what it prints and refuses. What arrays reach is measured elsewhere."""
+"""``hinterland storage``: what its commands print and refuse. What arrays reach is measured elsewhere; for cuFile see also
+tests/probe/test_cufile.py."""
 
 from __future__ import annotations
 
@@ -14,18 +15,23 @@ from hinterland import cli
 
 
 @pytest.fixture
-def bench(monkeypatch, capsys):
-    """Runs the command in this process: exit status, standard output, standard error."""
+def storage(monkeypatch, capsys):
+    """Runs a command in this process: exit status, standard output, standard error."""
     handler = signal.getsignal(signal.SIGINT)
 
     def run(*arguments: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["hinterland", "storage", "bench", *map(str, arguments)])
+        monkeypatch.setattr(sys, "argv", ["hinterland", "storage", *map(str, arguments)])
         with pytest.raises(SystemExit) as ended:
             cli.main()
         return ended.value.code or 0, *capsys.readouterr()
 
     yield run
     signal.signal(signal.SIGINT, handler)
+
+
+@pytest.fixture
+def bench(storage):
+    return lambda *arguments: storage("bench", *arguments)
 
 
 SMALL = ("--blocks", "16", "--pairs", "1", "--host-budget", "4MiB")
@@ -73,3 +79,14 @@ def test_what_cannot_be_measured_is_a_sentence(bench, tmp_path) -> None:
 def test_help(bench) -> None:
     status, out, _ = bench("--help")
     assert status == 0 and "--writes" in out and "LOST" in out
+
+
+def test_cufile_says_what_is_missing(storage, tmp_path) -> None:
+    status, out, _ = storage("cufile", tmp_path, "--json")
+    found = json.loads(out)
+    assert status == 0 and set(found) == {"possible", "conditions", "libcufile", "nvidia_fs"}
+    status, out, _ = storage("cufile", tmp_path)
+    for one in found["conditions"]:
+        assert status == 0 and one["name"] in out and one["remedy"] in out
+    verdict = {True: "could be used here", False: "cannot be used here", None: "may be possible here"}[found["possible"]]
+    assert f"cuFile with PCIe peer-to-peer {verdict}" in out

@@ -116,6 +116,22 @@ def test_what_was_kept_and_served(command, folder):
     assert json.loads(out)["cache"] is None and "kept" not in err
 
 
+def test_features_on_storage_within_budgets(command, folder):
+    """A budget alone is that of the cache 'auto'; the results are those of features in memory."""
+    budgets = ("--placement", "storage", "--host-budget", "40KiB", "--gpu-budget", "60KiB")
+    status, out, err = command(folder, *FAST, *budgets, "--json")
+    found = json.loads(out)
+    assert status == 0 and found["cache"]["policy"] == "auto" and found["cache"]["budget"] == 60 << 10
+    for epoch in found["epochs"]:
+        rows, storage = epoch["served"]["rows"], epoch["storage"]
+        assert 0 < rows["local"] < 1 and rows["storage"] == pytest.approx(1 - rows["local"])
+        assert storage["bytes"] > 0 and storage["hits"] > 0 and storage["cpu_us_per_request"] > 0
+    plain = json.loads(command(folder, *FAST, "--json")[1])
+    assert found["test"] == plain["test"] and plain["epochs"][0]["storage"] is None
+    status, out, err = command(folder, *FAST, *budgets)
+    assert status == 0 and "policy auto: " in out and err.count("us of a CPU for each") == 2
+
+
 def test_a_cache_without_a_budget_on_the_cpu(command, folder):
     status, out, err = command(folder, *FAST, "--cache", "auto", "--json")
     assert status == 0 and json.loads(out)["cache"] is None
@@ -152,7 +168,6 @@ def test_data_sets_without_splits_get_random_ones(command, real_data):
         (("--resume",), 1, "there is no checkpoint to write or to go on from"),
         (("--checkpoint", "/nowhere/c.pt"), 1, "/nowhere/c.pt: cannot be written"),
         (("--cache", "lru"), 1, "cache='lru' is neither one of auto"),
-        (("--gpu-budget", "1GiB"), 1, "gpu_budget='1GiB' is that of a cache"),
         (("--cache", "auto", "--gpu-budget", "lots"), 1, "not a size in bytes: 'lots'"),
         pytest.param(
             ("--devices", "all"),

@@ -399,3 +399,14 @@ def test_relations_stay_within_their_types(tmp_path):
         else:
             assert hl.datasets.open(tmp_path / "d").graphs[tuple(name.split("."))].num_edges == 1
         file.write_bytes(sound)
+
+
+def test_the_largest_component_of_features_on_storage(tmp_path):
+    """Its rows are read into memory; the file stays as it is."""
+    graph = hl.from_edges(torch.tensor([0, 2, 4, 5]), torch.tensor([2, 4, 6, 1]), num_vertices=7, symmetrize=True)
+    features = hl.UnifiedTensor.from_tensor(torch.arange(21.0).view(7, 3))
+    hl.datasets.save(hl.datasets.Dataset(graph, features, torch.zeros(7, dtype=torch.int64), {}, 1), tmp_path / "d")
+    stored = hl.datasets.open(tmp_path / "d", placement="storage")
+    assert isinstance(stored.features, hl.StorageArray)
+    found = hl.datasets.largest_component(stored)
+    assert torch.equal(found.features.cpu(), features.cpu()[[0, 2, 4, 6]]) and found.graph.num_vertices == 4

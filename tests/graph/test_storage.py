@@ -12,6 +12,7 @@ import torch
 import hinterland as hl
 from hinterland.graph.algorithms import state_bytes
 from hinterland.graph.formats import hl as format_hl
+from hinterland.graph.lists import NeighborLists
 from hinterland.graph.view import least_lines_bytes
 from hinterland.runtime.errors import ConfigError, FormatError, GraphError, OutOfMemory, StorageError
 
@@ -300,3 +301,39 @@ def test_a_file_without_its_name(graph: hl.Graph, file: Path) -> None:
     stored = hl.load_graph(file, "storage", host_budget="1MiB")
     file.unlink()
     same(RUNS["bfs"](stored, {"device": "cuda"}), RUNS["bfs"](graph), "bfs")
+
+
+def test_copies_of_a_file(graph: hl.Graph, tmp_path: Path) -> None:
+    """Pages come from both; from the other where one is too short by now, which is said; strangers are no copies."""
+    files = [tmp_path / f"{i}.hl" for i in range(2)]
+    for path in files:
+        hl.save_graph(graph, path)
+    stored = hl.load_graph(files, placement="storage", host_budget="128KiB")
+    for name in ("bfs", "sssp", "cc"):
+        assert torch.equal(RUNS[name](stored), RUNS[name](graph))
+    os.truncate(files[1], 100_000)
+    with pytest.warns(UserWarning, match=rf"cannot read {files[1]} at offset .*another copy is read"):
+        assert torch.equal(RUNS["cc"](stored), RUNS["cc"](graph))
+    assert torch.equal(stored.indices, graph.indices) and torch.equal(RUNS["sssp"](stored), RUNS["sssp"](graph))
+    hl.save_graph(hl.random_weights(graph, "int32", seed=6), files[1])
+    with pytest.raises(ConfigError, match=r"1\.hl is no copy of .*0\.hl"):
+        hl.load_graph(files, placement="storage")
+    with pytest.raises(ConfigError, match="unless placement='storage'; name one"):
+        hl.load_graph(files)
+    with pytest.raises(ConfigError, match="empty list of files"):
+        hl.load_graph([], placement="storage")
+
+
+@pytest.mark.parametrize("spread", ["copies", "files"])
+def test_a_graph_of_several_files(graph: hl.Graph, tmp_path: Path, device: torch.device, spread: str) -> None:
+    """Copies, and weights in another file than neighbours: a GPU's cache has pages of all."""
+    files = [tmp_path / f"{i}.hl" for i in range(2)]
+    for path in files:
+        hl.save_graph(graph, path)
+    stored = hl.load_graph(files if spread == "copies" else files[0], placement="storage", host_budget="2MiB")
+    if spread == "files":
+        other = hl.load_graph(files[1], placement="storage", host_budget="2MiB").neighbor_lists.arrays["weights"]
+        lists = NeighborLists({**stored.neighbor_lists.arrays, "weights": other}, True)
+        stored = hl.Graph.of(lists, stored.directed)
+    for name in ("bfs", "sssp", "cc"):
+        torch.testing.assert_close(RUNS[name](stored, {"device": device}).cpu(), RUNS[name](graph))

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import copy
 import gc
+import os
 import pickle
 import warnings
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
@@ -14,7 +16,7 @@ from hypothesis import strategies as st
 
 import hinterland as hl
 from hinterland import UnifiedEmbeddingBag, UnifiedTensor, _core, memory
-from hinterland.memory import SparseAdagrad, SparseSGD
+from hinterland.memory import SparseAdagrad, SparseSGD, allocator, limits, whole
 from hinterland.runtime.errors import ConfigError, IndexOutOfRange, OutOfMemory
 
 MODES = ["sum", "mean", "max"]
@@ -336,6 +338,129 @@ def test_a_table_in_tiers(device, tiers, mode, tmp_path):
     torch.testing.assert_close(bags[0].state_dict()["weight"], bags[1].weight.cpu(), rtol=1e-5, atol=1e-5)
     table.close()
     torch.testing.assert_close(below.cpu(), bags[1].weight.cpu(), rtol=1e-5, atol=1e-5)
+
+
+def on_storage(path, weight, tiers=None):
+    """A table in a file that holds ``weight``, or tiers over it."""
+    file = hl.StorageArray.create(path, tuple(weight.shape), weight.dtype, host_budget="64KiB")
+    file[:] = weight
+    return file if tiers is None else file.tiered(**tiers)
+
+
+def tiers_of(device):
+    """Some rows in GPU memory, some in the host's, most in the file."""
+    homes = ["cpu", "cpu"] if device.type == "cpu" else [device]
+    return {"local": 4000, "host": 3000, "order": torch.randperm(200), "devices": homes}
+
+
+@pytest.mark.parametrize("kind", OPTIMIZERS, ids=["sgd", "adagrad"])
+@pytest.mark.parametrize("tiered", [False, True])
+@pytest.mark.parametrize("mode", [*MODES, "weighted"])
+def test_a_table_on_storage(device, mode, tiered, kind, tmp_path):
+    """The same numbers as of a table in memory, in the file once they are flushed."""
+    torch.manual_seed(2)
+    weight = torch.randn(200, 20)
+    table = on_storage(tmp_path / "x.bin", weight, tiers_of(device) if tiered else None)
+    options = {"freeze": False, "mode": "sum" if mode == "weighted" else mode, "padding_idx": 7}
+    bags = [UnifiedEmbeddingBag.from_pretrained(rows, **options) for rows in (table, weight)]
+    assert bags[0].weight is table and "placement='storage'" in repr(bags[0])
+    ours, _, rates = kind
+    optimizers = [ours(bag.parameters(), **rates) for bag in bags]
+    for step in range(12):
+        lengths = torch.randint(0, 7, (9,))
+        index = torch.randint(0, 200, (int(lengths.sum()),), dtype=torch.int32 if step % 2 else torch.int64, device=device)
+        index[:2], offsets, slopes = 7, (lengths.cumsum(0) - lengths).to(device), []
+        for bag, optimizer in zip(bags, optimizers, strict=True):
+            torch.manual_seed(step)
+            shares = torch.randn(len(index), device=device, requires_grad=True) if mode == "weighted" else None
+            (bag(index, offsets, shares) ** 2).sum().backward()
+            slopes.append(None if shares is None else shares.grad)
+            if step % 3 != 1:  # else the gradients of two passes are one
+                optimizer.step()
+                optimizer.zero_grad()
+        assert shares is None or torch.equal(*slopes)
+    assert torch.equal(bags[0].state_dict()["weight"], bags[1].weight.cpu())
+    if ours is SparseAdagrad:
+        assert torch.equal(*(optimizer.state_dict()["state"][0]["sum"] for optimizer in optimizers))
+    table.flush()
+    assert torch.equal(torch.from_numpy(np.fromfile(tmp_path / "x.bin", dtype=np.float32)).view(200, 20), bags[1].weight.cpu())
+    assert os.listdir(tmp_path) == ["x.bin"]
+
+
+@pytest.mark.parametrize("placement", [None, "host", "storage"])
+def test_checkpoints_of_a_table_on_storage(tmp_path, device, placement):
+    torch.manual_seed(0)
+    batches = [torch.randint(0, 200, (5, 4), device=device) for _ in range(6)]
+    weight = torch.randn(200, 20)
+
+    def train(bag, optimizer, batches):
+        for batch in batches:
+            optimizer.zero_grad()
+            (bag(batch) ** 2).sum().backward()
+            optimizer.step()
+
+    def fresh(name):
+        table = on_storage(tmp_path / name, weight, tiers_of(device))
+        bag = UnifiedEmbeddingBag.from_pretrained(table, freeze=False, mode="sum")
+        return bag, SparseAdagrad(bag.parameters(), lr=0.1, initial_accumulator_value=0.5, placement=placement)
+
+    bag, optimizer = fresh("x.bin")
+    train(bag, optimizer, batches[:3])
+    torch.save((bag.state_dict(), optimizer.state_dict()), tmp_path / "checkpoint.pt")
+    train(bag, optimizer, batches[3:])
+    resumed, its_optimizer = fresh("y.bin")
+    weights, state = torch.load(tmp_path / "checkpoint.pt", weights_only=True)
+    resumed.load_state_dict(weights)
+    its_optimizer.load_state_dict(state)
+    train(resumed, its_optimizer, batches[3:])
+    assert torch.equal(bag.state_dict()["weight"], resumed.state_dict()["weight"])
+    assert torch.equal(*(one.state_dict()["state"][0]["sum"] for one in (optimizer, its_optimizer)))
+    resumed.load_state_dict(resumed.state_dict())  # onto itself
+    assert torch.equal(bag.state_dict()["weight"], resumed.state_dict()["weight"])
+    other = copy.deepcopy(bag)
+    assert isinstance(other.weight, UnifiedTensor) and torch.equal(other.weight.cpu(), bag.state_dict()["weight"])
+    with pytest.raises(RuntimeError, match=r"size mismatch for weight: the checkpoint has \(20, 9\)"):
+        bag.load_state_dict({"weight": torch.zeros(20, 9)})
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("rows", [1, 5, 34, 40, 66, 201])
+def test_starts_as_torch_does_on_storage(tmp_path, monkeypatch, rows, dtype):
+    """Also where all rows do not fit into memory at once."""
+    monkeypatch.setattr(whole, "_PART", 700)
+    bag = UnifiedEmbeddingBag.from_pretrained(on_storage(tmp_path / "x.bin", torch.zeros(rows, 5, dtype=dtype)), padding_idx=-1)
+    expected = UnifiedEmbeddingBag(rows, 5, padding_idx=-1, dtype=dtype, placement="heap")
+    for module in (bag, expected):
+        torch.manual_seed(5)
+        module.reset_parameters()
+    assert torch.equal(bag.state_dict()["weight"], expected.weight.cpu())
+
+
+def test_what_cannot_be_done_with_a_table_on_storage(tmp_path, monkeypatch):
+    file = on_storage(tmp_path / "x.bin", torch.randn(200, 20))
+    bag = UnifiedEmbeddingBag.from_pretrained(file, freeze=False, mode="sum")
+    with pytest.raises(IndexOutOfRange, match=r"index -1 at position 2 is outside a table of 200 rows; .* from 0 to 199"):
+        bag(torch.tensor([[1, 199, -1]]))
+    with pytest.raises(ConfigError, match="offset 7 at position 1 does not fit 3 row numbers"):
+        bag(torch.tensor([1, 2, 3]), torch.tensor([0, 7]))
+    assert bag(torch.empty((0, 3), dtype=torch.int64)).shape == (0, 20)
+    assert bag(torch.empty((2, 0), dtype=torch.int64)).tolist() == [[0.0] * 20] * 2
+    for tensor in (bag, SparseAdagrad(bag.parameters())):
+        monkeypatch.setattr(limits, "host_memory", lambda held: (0, "this test"))
+        monkeypatch.setattr(allocator, "_ALWAYS_FITS", 0)
+        with pytest.raises(OutOfMemory, match=r"StorageArray.* does not fit .*After flush\(\) its file has all rows"):
+            tensor.state_dict()
+        monkeypatch.undo()
+    file.close()
+    read_only = hl.StorageArray.open(tmp_path / "x.bin", dtype=torch.float32, shape=(200, 20))
+    for rows in (read_only, read_only.tiered(host=1000)):
+        UnifiedEmbeddingBag.from_pretrained(rows)(torch.tensor([[1]]))
+        with pytest.raises(ConfigError, match="mode='r\\+'"):
+            UnifiedEmbeddingBag.from_pretrained(rows, freeze=False)
+    with pytest.raises(ConfigError, match="has a file"):
+        UnifiedEmbeddingBag(4, 4, placement="storage")
+    with pytest.raises(ConfigError, match="has a file"):
+        SparseAdagrad(UnifiedEmbeddingBag(4, 4).parameters(), placement="storage")
 
 
 def test_gradients_wait_and_go_as_torchs(device):

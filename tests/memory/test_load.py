@@ -4,6 +4,8 @@ import contextlib
 import io
 import os
 import struct
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -11,7 +13,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hinterland import UnifiedTensor, memory
+from hinterland import StorageArray, UnifiedTensor, memory
 from hinterland.runtime.errors import ConfigError, FormatError, HinterlandError, StorageError
 
 
@@ -196,3 +198,33 @@ def test_any_file_name_will_do(tmp_path):
         np.save(file, np.arange(6))
     for name in (path, os.fsdecode(path)):
         assert UnifiedTensor.from_file(name).cpu().tolist() == list(range(6))
+
+
+def test_rows_stay_in_the_file_on_storage(tmp_path, nothing_left):
+    source = np.random.default_rng(1).random((500, 9), dtype=np.float32)
+    np.save(tmp_path / "a.npy", source)
+    (tmp_path / "a.bin").write_bytes(b"12" + source.tobytes())
+    raw = {"dtype": torch.float32, "shape": (-1, 9), "offset": 2}
+    for name, options in (("a.npy", {}), ("a.bin", raw)):
+        table = UnifiedTensor.from_file(tmp_path / name, placement="storage", host_budget="64KiB", **options)
+        assert isinstance(table, StorageArray) and (table.placement, table.mode) == ("storage", "r")
+        assert table.cache.host_budget == 64 << 10 and table.stats().reads == 0
+        assert torch.equal(table[[3, -1]], torch.from_numpy(source[[3, -1]]))
+    assert memory.report().nbytes == 0
+    with pytest.raises(ConfigError, match="host_budget='1MiB' is that of a table with placement='storage'"):
+        UnifiedTensor.from_file(tmp_path / "a.npy", host_budget="1MiB")
+    for make in (
+        lambda: UnifiedTensor.empty((3, 4), placement="storage"),
+        lambda: UnifiedTensor.from_tensor(torch.zeros(3), "storage"),
+    ):
+        with pytest.raises(ConfigError, match=r"has a file: hl\.StorageArray\.create\(path, shape, dtype\)"):
+            make()
+
+
+def test_on_storage_also_where_nothing_else_was_imported(tmp_path):
+    np.save(tmp_path / "a.npy", np.arange(6))
+    code = (
+        "import sys; from hinterland.memory import UnifiedTensor as T; print(T.from_file(sys.argv[1], placement='storage')[5])"
+    )
+    done = subprocess.run([sys.executable, "-c", code, tmp_path / "a.npy"], capture_output=True, text=True, check=True)
+    assert done.stdout == "tensor(5)\n"

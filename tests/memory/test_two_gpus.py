@@ -65,6 +65,29 @@ def _tiered(placement: str, columns: int) -> tuple[torch.Tensor, hl.TieredTensor
 
 
 @linked
+@pytest.mark.parametrize("columns", [3, 128])
+def test_tiers_above_a_file_on_both(tmp_path, columns):
+    """The first GPU fills all tiers; each reads what both have, and what one writes the other reads."""
+    source = torch.randn(20_000, columns)
+    file = hl.StorageArray.create(tmp_path / "x.bin", (20_000, columns), host_budget="1MiB")
+    file[:] = source
+    sizes = (source.nbytes // 5 + 80_000, source.nbytes // 3, source.nbytes // 5)
+    table = file.tiered(*sizes, scores=torch.rand(20_000), devices=["cuda:0", "cuda:1"])
+    assert all(table.plan.tiers.values())
+    rows = torch.randint(-20_000, 20_000, (30_000,))
+    for writer, reader in ((0, 1), (1, 0)):
+        assert torch.equal(table[rows.to(f"cuda:{reader}")].cpu(), source[rows])
+        new = torch.randn(9000, columns)
+        changes = torch.randperm(20_000)[:9000]
+        table.scatter_(changes.to(f"cuda:{writer}"), new.to(f"cuda:{writer}"))
+        table.synchronize()
+        source[changes] = new
+        assert torch.equal(table[rows.to(f"cuda:{reader}")].cpu(), source[rows])
+    table.close()
+    assert torch.equal(file[:], source)
+
+
+@linked
 @pytest.mark.parametrize("placement", ["mapped", "registered"])
 @pytest.mark.parametrize("columns", [3, 32, 128, 257])
 def test_rows_of_all_tiers_on_both(placement, columns):

@@ -87,7 +87,6 @@ def test_bad_caches(data):
             NeighborLoader(data, [2], device="cpu", **options)
 
     refused("belong together", cache="presample")
-    refused("belong together", gpu_budget="1GiB")
     refused("cache='lru' is neither one of auto, .*, none nor a size", cache="lru", gpu_budget=9)
     refused("cache='4GiB' is a budget, and gpu_budget=9 another", cache="4GiB", gpu_budget=9)
     refused("not a size in bytes", cache="presample", gpu_budget="much")

@@ -210,7 +210,7 @@ def test_errors_reach_the_caller_and_threads_end(data):
     assert threading.active_count() <= before
 
 
-@pytest.mark.parametrize("kind", ["table", "tiers", "array", "memmap"])
+@pytest.mark.parametrize("kind", ["table", "tiers", "storage", "tiers of storage", "array", "memmap"])
 def test_features_that_are_no_tensors(data, device, kind, tmp_path):
     given = data.clone()
     if kind == "table":
@@ -219,6 +219,11 @@ def test_features_that_are_no_tensors(data, device, kind, tmp_path):
     elif kind == "tiers":
         scores = torch.rand(data.num_nodes)
         given.x = hl.UnifiedTensor.from_tensor(data.x).tiered(local="4KiB", scores=scores, devices=[device])
+    elif kind.endswith("storage"):
+        np.save(tmp_path / "x.npy", data.x.numpy())
+        given.x = hl.UnifiedTensor.from_file(tmp_path / "x.npy", placement="storage", host_budget="64KiB")
+        if kind.startswith("tiers"):
+            given.x = given.x.tiered(local="2KiB", host="1KiB", scores=torch.rand(data.num_nodes), devices=[device])
     elif kind == "array":
         given.x, given.y = data.x.numpy(), data.y.numpy()
     else:

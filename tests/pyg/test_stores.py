@@ -72,8 +72,15 @@ def test_removing(store):
     assert store.get_tensor_size(TensorAttr("paper", "x")) is None
 
 
-def test_tiers(x, device):
-    table = hl.UnifiedTensor.from_tensor(x).tiered(local="512B", scores=torch.rand(50), devices=[device])
+@pytest.mark.parametrize("kind", ["tiers", "storage", "tiers of storage"])
+def test_tables_that_are_no_memory(x, device, kind, tmp_path):
+    tiers = {"local": "512B", "scores": torch.rand(50), "devices": [device]}
+    if kind == "tiers":
+        table = hl.UnifiedTensor.from_tensor(x).tiered(**tiers)
+    else:
+        table = hl.StorageArray.create(tmp_path / "x.bin", tuple(x.shape), x.dtype)
+        table[:] = x
+        table = table if kind == "storage" else table.tiered(host="256B", **tiers)
     store = FeatureStore()
     store.put_tensor(table, group_name=None, attr_name="x", index=None)
     index = torch.tensor([3, 49, 0], device=device)

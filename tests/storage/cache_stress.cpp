@@ -3,7 +3,7 @@
 // is given away under a reader; counters that all threads add to; and pages of which each has one writer, who must find what he
 // wrote last. In the end nothing is held, and what was flushed is on the device.
 //
-//   cache_stress [milliseconds [threads [seed]]]
+//   cache_stress [milliseconds [threads [seed [operations]]]]    calls of the cache by all threads, at least
 #include <atomic>
 #include <chrono>
 #include <cstdio>
@@ -125,24 +125,26 @@ class Device {
   std::thread server_;
 };
 
+struct Tally {
+  std::vector<uint64_t> added = std::vector<uint64_t>(kPages), version = std::vector<uint64_t>(kPages);
+  int64_t failures = 0;
+  std::atomic<int64_t> operations = 0;
+};
+
 template <class CacheType>
-int64_t held(const CacheType& cache, Device<CacheType>& device, int64_t page, bool& failed) {
+int64_t held(const CacheType& cache, Device<CacheType>& device, int64_t page, Tally& tally) {
   while (true) {
+    tally.operations.fetch_add(1, std::memory_order_relaxed);
     const Found found = cache.try_hold(number(page), device);
     if (found.outcome == Try::kHeld) return found.slot;
     if (found.outcome == Try::kFailed) {
-      failed = true;
+      ++tally.failures;
       if (cache.status(found.slot) != 1 && cache.status(found.slot) != 2) fail("a failed line without a status", page);
       forget(cache.words[found.slot], number(page));
     }
     std::this_thread::yield();
   }
 }
-
-struct Tally {
-  std::vector<uint64_t> added = std::vector<uint64_t>(kPages), version = std::vector<uint64_t>(kPages);
-  int64_t failures = 0;
-};
 
 template <class CacheType>
 void work(const CacheType& cache, Device<CacheType>& device, const std::atomic<bool>& ended, int64_t me, int64_t threads,
@@ -156,9 +158,7 @@ void work(const CacheType& cache, Device<CacheType>& device, const std::atomic<b
       cache.prefetch(number(page), device);
       continue;
     }
-    bool failed = false;
-    const int64_t slot = held(cache, device, page, failed), word = static_cast<int64_t>(drawn() % kWords);
-    tally.failures += failed;
+    const int64_t slot = held(cache, device, page, tally), word = static_cast<int64_t>(drawn() % kWords);
     auto* const frame = reinterpret_cast<uint64_t*>(cache.frame(slot));
     if (drawn() % 16 == 0) std::this_thread::yield();
     if (kind == kPlain) {
@@ -186,7 +186,7 @@ void flush(const CacheType& cache, Device<CacheType>& device) {
 }
 
 template <class Replacement>
-void stress(const char* name, int64_t milliseconds, int64_t threads, uint64_t seed) {
+void stress(const char* name, int64_t milliseconds, int64_t threads, uint64_t seed, int64_t least) {
   using CacheType = Cache<Replacement>;
   std::vector<uint64_t> words(kSets * 8);
   std::vector<uint32_t> statuses(kSets * 8), sets(kSets), next_uses(kSets * 8);
@@ -209,7 +209,12 @@ void stress(const char* name, int64_t milliseconds, int64_t threads, uint64_t se
       std::this_thread::yield();
     }
   });
-  std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds));
+  int64_t operations = 0;
+  do {
+    std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds));
+    operations = 0;
+    for (const Tally& tally : tallies) operations += tally.operations;
+  } while (operations < least);
   ended = true;
   for (std::thread& worker : workers) worker.join();
   flusher.join();
@@ -227,8 +232,8 @@ void stress(const char* name, int64_t milliseconds, int64_t threads, uint64_t se
   for (const uint32_t set : sets)
     if (set % 2 != 0) fail("still locked", -1);
   if (failures == 0 && device.transfers > 5000) fail("no read failed", -1);
-  std::printf("%s: %lld transfers, %lld failed reads met\n", name, static_cast<long long>(device.transfers),
-              static_cast<long long>(failures));
+  std::printf("%s: %lld calls, %lld transfers, %lld failed reads met\n", name, static_cast<long long>(operations),
+              static_cast<long long>(device.transfers), static_cast<long long>(failures));
 }
 
 }  // namespace
@@ -236,8 +241,9 @@ void stress(const char* name, int64_t milliseconds, int64_t threads, uint64_t se
 int main(int argc, char** argv) {
   const int64_t milliseconds = argc > 1 ? std::atoll(argv[1]) : MILLISECONDS, threads = argc > 2 ? std::atoll(argv[2]) : 8;
   const uint64_t seed = argc > 3 ? static_cast<uint64_t>(std::atoll(argv[3])) : 1;
-  stress<storage::Clock>("clock", milliseconds, threads, seed);
-  stress<Fifo>("fifo", milliseconds, threads, seed);
-  stress<Belady>("belady", milliseconds, threads, seed);
+  const int64_t operations = argc > 4 ? std::atoll(argv[4]) : 0;
+  stress<storage::Clock>("clock", milliseconds, threads, seed, operations);
+  stress<Fifo>("fifo", milliseconds, threads, seed, operations);
+  stress<Belady>("belady", milliseconds, threads, seed, operations);
   return 0;
 }

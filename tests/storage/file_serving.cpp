@@ -151,13 +151,17 @@ void check_read_only() {
   FileByHand one(path, false);
   CHECK(one.write(0, 8, 0) == (kWriteProtected | kDoNotRetry) && one.read(0, 16, 0) == kSuccess, "read-only");
   CHECK(one.flush() == kSuccess, "flush");
-  bool thrown = false;
-  try {
-    native::FileNamespace(folder + "/none", false, 1);
-  } catch (const native::StorageError& error) {
-    thrown = std::string(error.what()).find("/none: No such file") != std::string::npos;
-  }
-  CHECK(thrown, "a file that is not there");
+  const auto refused = [](const std::string& name, bool writable, const char* why) {
+    try {
+      native::FileNamespace(name, writable, 1);
+    } catch (const native::StorageError& error) {
+      return std::string(error.what()).find(why) != std::string::npos;
+    }
+    return false;
+  };
+  CHECK(refused(folder + "/none", false, "/none: No such file"), "a file that is not there");
+  const native::FileNamespace writer(path, true, 1), reader(path, false, 1);
+  CHECK(refused(path, true, "it is open for writing already"), "a second writer");
 }
 
 void check_truncation() {
@@ -283,14 +287,14 @@ void check_short_transfers() {
   int refused = 0;
   instead = [&](const Transfer&) { return Instead{refused++ == 0 ? -EINVAL : 0}; };
   const bool direct = one.write(0, 8, 0) == kSuccess;
-  CHECK(direct == (native::SharedFile(path, true).align_offset != 0), "once more by the page cache");
+  CHECK(direct == (native::SharedFile(path, false).align_offset != 0), "once more by the page cache");
   instead = nullptr;
 }
 
 // Runs of pages that lie together are one transfer. What is aligned goes past the cache, until a write cannot; then none does.
 void check_transfers() {
   const std::string path = make_file((1 << 17) + 100);
-  const native::SharedFile known(path, true);
+  const native::SharedFile known(path, false);
   FileByHand one(path, true);
   std::vector<Transfer> all;
   native::seen = [&](const Transfer& transfer) { all.push_back(transfer); };

@@ -93,4 +93,43 @@ class Host {
   uint64_t tail_ = 0, head_ = 0;
 };
 
+using native::Namespace;
+using native::Timing;
+
+inline constexpr uint64_t kBlocks = 2048;
+
+// A namespace in memory, and what it has at first.
+struct Disk {
+  Disk() : bytes(kBlocks * 512) {
+    for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<uint8_t>(i / 512 * 31 + i * 7);
+  }
+  std::shared_ptr<Namespace> behind(const Timing& timing = native::kNoDelay) {
+    return std::make_unique<native::MemoryNamespace>(reinterpret_cast<char*>(bytes.data()), bytes.size(), timing);
+  }
+  std::shared_ptr<Namespace> behind(const Faults& faults, uint64_t seed) {
+    return std::make_unique<native::FaultyNamespace>(behind(), faults, seed);
+  }
+  std::vector<uint8_t> bytes;
+};
+
+// A queue that the test serves itself.
+struct ByHand {
+  explicit ByHand(std::shared_ptr<Namespace> behind, uint32_t size = 8)
+      : memory(1, size, 64),
+        blocks(std::move(behind)),
+        serving({{memory.views[0], 0}}, memory.regions(), *blocks),
+        host(memory.views[0]) {}
+
+  uint16_t run(const SubmissionEntry& entry) {
+    return host.run(entry, [&] { serving.turn(++now); });
+  }
+  uint64_t* list() { return reinterpret_cast<uint64_t*>(memory.at(63 * 4096)); }
+
+  HostMemory memory;
+  std::shared_ptr<Namespace> blocks;
+  native::Serving serving;
+  Host host;
+  uint64_t now = 0;
+};
+
 }  // namespace test

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <deque>
 #include <functional>
+#include <mutex>
 
 #include "storage/transfers.hpp"
 
@@ -17,6 +18,7 @@ struct Instead {
   int32_t result = 0;
   uint32_t most = ~0u;
 };
+inline std::mutex asking;  // threads take turns to ask
 inline std::function<Instead(const Transfer&)> instead;
 inline std::function<void(const Transfer&)> seen = [](const Transfer&) {};
 
@@ -45,14 +47,19 @@ class PlainTransfers : public Transfers {
 
  private:
   static Ended done(const Transfer& transfer) {
-    seen(transfer);
-    const Instead said = instead ? instead(transfer) : Instead{};
+    const Instead said = what_is_said(transfer);
     if (said.result != 0) return {transfer.user, said.result};
     const size_t bytes = std::min(transfer.bytes, said.most);
     const auto offset = static_cast<off_t>(transfer.offset);
     const ssize_t moved = transfer.writes ? ::pwrite(transfer.fd, transfer.memory, bytes, offset)
                                           : ::pread(transfer.fd, transfer.memory, bytes, offset);
     return {transfer.user, moved < 0 ? -errno : static_cast<int32_t>(moved)};
+  }
+
+  static Instead what_is_said(const Transfer& transfer) {
+    const std::lock_guard held(asking);
+    seen(transfer);
+    return instead ? instead(transfer) : Instead{};
   }
 
   unsigned depth_;

@@ -9,27 +9,11 @@
 #include "storage/controller.hpp"
 
 using namespace test;
-using native::Namespace;
 using native::Timing;
 
 namespace {
 
-constexpr uint64_t kBlocks = 2048;
-
 void sleep_ms(int ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); }
-
-struct Disk {
-  Disk() : bytes(kBlocks * 512) {
-    for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<uint8_t>(i / 512 * 31 + i * 7);
-  }
-  std::unique_ptr<Namespace> behind(const Timing& timing = native::kNoDelay) {
-    return std::make_unique<native::MemoryNamespace>(reinterpret_cast<char*>(bytes.data()), bytes.size(), timing);
-  }
-  std::unique_ptr<Namespace> behind(const Faults& faults, uint64_t seed) {
-    return std::make_unique<native::FaultyNamespace>(behind(), faults, seed);
-  }
-  std::vector<uint8_t> bytes;
-};
 
 void check_layout() {
   for (const auto& [queues, submission, completion] : {std::array{1u, 2u, 2u}, {5u, 64u, 16u}, {3u, 1024u, 4096u}}) {
@@ -47,26 +31,6 @@ void check_layout() {
     CHECK(parts.back().first + parts.back().second <= layout.bytes && layout.bytes % 4096 == 0, "the region's end");
   }
 }
-
-// A queue that the test serves itself.
-struct ByHand {
-  explicit ByHand(std::unique_ptr<Namespace> behind, uint32_t size = 8)
-      : memory(1, size, 64),
-        blocks(std::move(behind)),
-        serving({{memory.views[0], 0}}, memory.regions(), *blocks),
-        host(memory.views[0]) {}
-
-  uint16_t run(const SubmissionEntry& entry) {
-    return host.run(entry, [&] { serving.turn(++now); });
-  }
-  uint64_t* list() { return reinterpret_cast<uint64_t*>(memory.at(63 * 4096)); }
-
-  HostMemory memory;
-  std::unique_ptr<Namespace> blocks;
-  native::Serving serving;
-  Host host;
-  uint64_t now = 0;
-};
 
 void check_data() {
   Disk disk;

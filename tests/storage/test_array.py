@@ -1,7 +1,11 @@
 """StorageArray against torch, numpy and what a disk does."""
 
+import copy
+import errno
 import gc
 import os
+import pickle
+import platform
 import signal
 import subprocess
 import sys
@@ -72,6 +76,45 @@ def test_reads_and_writes_in_any_order(tmp_path_factory: pytest.TempPathFactory,
         assert torch.equal(a[:], x)
     held = path.read_bytes()
     assert held == b"\xaa" * offset + x.numpy().tobytes() + b"\xbb" * 5, "neither more nor less was written"
+
+
+def test_rows_are_fetched_to_their_places(tmp_path: Path) -> None:
+    """All at once, rows asked for again too; other rows of the tensor stay as they are."""
+    x = table(tmp_path / "x.npy", rows=5000)
+    with hl.StorageArray.open(tmp_path / "x.npy") as a:
+        out = torch.full((2000, 33), 7.0)
+        places = torch.randperm(2000)[:900].sort().values
+        rows = torch.randint(0, 5000, (900,))
+        a.fetch(rows, out, places)
+        expected = torch.full((2000, 33), 7.0)
+        expected[places] = x[rows]
+        assert torch.equal(out, expected)
+
+
+def test_what_a_gather_asks_of_the_file(tmp_path: Path) -> None:
+    (tmp_path / "x.bin").write_bytes(bytes(512 * 3000))
+    cache = hl.StorageCache("1MiB", line_bytes=512)
+    for width, index, pages in ((512, [5, 5, 7], 2), (128, [0, 3, 4, 4], 2), (700, [0, 1], 3), (1536, [2], 3), (512, [], 0)):
+        a = hl.StorageArray.open(tmp_path / "x.bin", dtype=torch.uint8, shape=(1000, width), cache=cache)
+        counted = a.count(torch.tensor(index, dtype=torch.int64))
+        assert counted.tiers["storage"] == {"bytes": 512 * pages, "requests": pages, "hits": len(index)}
+        assert counted.rows == {"local": 0, "peers": 0, "host": 0, "storage": len(index)}
+    with pytest.raises(IndexOutOfRange, match="position 1"):
+        a.count([1, 1000])
+
+
+def test_a_table_beside_another_goes_with_it(tmp_path: Path) -> None:
+    table(tmp_path / "x.npy")
+    a = hl.StorageArray.open(tmp_path / "x.npy")
+    b = a.beside(torch.float16, "sums")
+    assert (b.shape, b.dtype, b.cache) == (a.shape, torch.float16, a.cache) and not b[:].any()
+    b[3] = 2.0
+    b.flush()
+    assert os.listdir(tmp_path) == ["x.npy"] and bool((b[3] == 2).all())
+    b.close()
+    os.rename(tmp_path, tmp_path.with_name("moved"))
+    with pytest.raises(StorageError, match="No such file"):
+        a.beside(torch.float16, "sums")
 
 
 def test_what_is_set_may_be_broadcast(tmp_path: Path) -> None:
@@ -172,6 +215,22 @@ def test_a_file_that_shrinks_while_open(tmp_path: Path) -> None:
     assert torch.equal(a[:3000], x[:3000])
 
 
+def test_a_file_that_shrinks_is_not_written_to(tmp_path: Path) -> None:
+    """It would have a hole, which reads as zeros, and nobody would know."""
+    path = tmp_path / "x.npy"
+    x = table(path, rows=10_000)
+    a = hl.StorageArray.open(path, "r+")
+    a[-1] = 1.0
+    os.truncate(path, 500_000)
+    with pytest.raises(StorageError, match=r"cannot write .*x\.npy at offset .*shorter than when it was opened; restore it"):
+        a.flush()
+    assert path.stat().st_size == 500_000
+    np.save(tmp_path / "whole.npy", x)
+    path.write_bytes((tmp_path / "whole.npy").read_bytes())  # restored, in place
+    a.close()
+    assert bool((torch.from_numpy(np.load(path))[-1] == 1).all()) and torch.equal(torch.from_numpy(np.load(path))[:-1], x[:-1])
+
+
 def test_what_another_process_wrote_is_seen_on_pages_not_yet_read(tmp_path: Path) -> None:
     path = tmp_path / "x.npy"
     x = table(path, rows=10_000)
@@ -220,13 +279,18 @@ def test_a_full_disk(small_disk: Path) -> None:
     a.close()
 
 
-def test_a_file_that_nobody_may_write(tmp_path: Path) -> None:
-    table(tmp_path / "x.npy")
-    (tmp_path / "x.npy").chmod(0o444)
-    if os.access(tmp_path / "x.npy", os.W_OK):
-        pytest.skip("this user may write everything")
-    with pytest.raises(StorageError, match="Permission denied"):
-        hl.StorageArray.open(tmp_path / "x.npy", "r+")
+def test_a_file_that_nobody_may_write(small_disk: Path) -> None:
+    """Not even root: its file system is read only."""
+    x = table(small_disk / "x.npy", rows=100)
+    with open(small_disk / "x.npy", "rb") as held:
+        subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)
+        with pytest.raises(StorageError, match=r"cannot open .*x\.npy: Read-only file system"):
+            hl.StorageArray.open(small_disk / "x.npy", "r+")
+        with pytest.raises(StorageError, match="Read-only file system"):
+            hl.StorageArray.create(small_disk / "y.npy", (3,))
+        assert held.read(6) == b"\x93NUMPY"
+    assert torch.equal(hl.StorageArray.open(small_disk / "x.npy")[:], x)
+    subprocess.run(["mount", "-o", "remount,rw", small_disk], check=True)
 
 
 def test_neither_file_nor_device(tmp_path: Path) -> None:
@@ -237,29 +301,52 @@ def test_neither_file_nor_device(tmp_path: Path) -> None:
         hl.StorageArray.open(tmp_path, dtype=torch.uint8, shape=(4,))
 
 
-WITHOUT_URING = """
-import ctypes, struct
-BPF_LD, BPF_JEQ, BPF_RET, NR = 0x20, 0x15, 0x06, 425
-code = [(BPF_LD, 0, 0, 0), (BPF_JEQ, 0, 1, NR), (BPF_RET, 0, 0, 0x50000 | 38), (BPF_RET, 0, 0, 0x7FFF0000)]
+# In a process of its own, whose kernel refuses what it is told to: the number of a system call, and which of its arguments has
+# which bit.
+REFUSING = """
+import ctypes, struct, sys, torch, hinterland as hl
+number, argument, bit, error, path = *map(int, sys.argv[1:5]), sys.argv[5]
+LOAD, IS, HAS, END, ALLOW = 0x20, 0x15, 0x45, 0x06, 0x7FFF0000
+asks = [(LOAD, 0, 0, 16 + 8 * argument), (HAS, 0, 1, bit)] if bit else []
+code = [(LOAD, 0, 0, 0), (IS, 0, 1 + len(asks), number), *asks, (END, 0, 0, 0x50000 | error), (END, 0, 0, ALLOW)]
 filters = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *line) for line in code))
 program = struct.pack("HxxxxxxP", len(code), ctypes.addressof(filters))
 libc = ctypes.CDLL(None, use_errno=True)
 assert libc.prctl(38, 1, 0, 0, 0) == 0 and libc.prctl(22, 2, program, 0, 0) == 0
-import sys, torch, hinterland as hl
-a = hl.StorageArray.open(sys.argv[1])
-assert a.cache.engine == "threads" and bool(a[:].sum() > 0)
+a = hl.StorageArray.open(path, "r+")
+x = a[:]
+assert bool((x[:, 0] != 0).any())
+a[::2] = -x[::2]
+a.close()
+b = hl.StorageArray.open(path)
+assert torch.equal(b[::2], -x[::2]) and torch.equal(b[1::2], x[1::2])
+print(b.cache.engine)
 try:
     hl.StorageCache("1MiB", engine="io_uring")
-except hl.runtime.errors.StorageError as error:
-    print(error)
+except hl.runtime.errors.StorageError as refused:
+    print(refused)
 """
+
+
+def refusing(path: Path, number: int, argument: int = 0, bit: int = 0, error: int = errno.ENOSYS) -> str:
+    given = [str(one) for one in (number, argument, bit, error, path)]
+    done = subprocess.run([sys.executable, "-c", REFUSING, *given], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_a_file_system_without_direct_io(tmp_path: Path) -> None:
+    """openat() with O_DIRECT is an error: all goes through the system's cache."""
+    table(tmp_path / "x.npy")
+    openat = {"x86_64": 257, "aarch64": 56}[platform.machine()]
+    assert refusing(tmp_path / "x.npy", openat, 2, os.O_DIRECT, errno.EINVAL) == "io_uring\n"
 
 
 def test_a_kernel_without_io_uring(tmp_path: Path) -> None:
     table(tmp_path / "x.npy")
-    done = subprocess.run([sys.executable, "-c", WITHOUT_URING, tmp_path / "x.npy"], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert "io_uring is not to be had" in done.stdout
+    io_uring_setup = 425
+    found = refusing(tmp_path / "x.npy", io_uring_setup)
+    assert found.startswith("threads\n") and "io_uring is not to be had" in found
 
 
 def test_prefetch_is_used_and_may_be_abandoned(tmp_path: Path) -> None:
@@ -329,6 +416,14 @@ def test_a_closed_array_leaves_room(tmp_path: Path) -> None:
         assert torch.equal(a[::7], x[::7])
 
 
+def test_an_array_is_not_sent_to_another_process(tmp_path: Path) -> None:
+    table(tmp_path / "x.npy")
+    a = hl.StorageArray.open(tmp_path / "x.npy")
+    for send in (pickle.dumps, copy.deepcopy):
+        with pytest.raises(ConfigError, match="belongs to one process; open the file in the other"):
+            send(a)
+
+
 def test_a_forked_process_opens_its_own(tmp_path: Path) -> None:
     x = table(tmp_path / "x.npy")
     a = hl.StorageArray.open(tmp_path / "x.npy")
@@ -349,10 +444,11 @@ def test_a_forked_process_opens_its_own(tmp_path: Path) -> None:
 ROWS, WIDTH = 512, 64  # of int64: a row is a sector
 
 
-def _rewrite(path: str, out: int, seed: int) -> None:
+def _rewrite(paths: list[Path], out: int, seed: int) -> None:
     """Writes rows of a version, flushes and says so, version by version, until it is killed."""
+    raw = {"dtype": torch.int64, "shape": (ROWS, WIDTH), "spread": "replicated"}
     cache = hl.StorageCache(24 * (4096 + 64), engine=ENGINES[seed % 2])
-    with hl.StorageArray.open(path, "r+", dtype=torch.int64, shape=(ROWS, WIDTH), cache=cache) as a:
+    with hl.StorageArray.open(paths, "r+", cache=cache, **raw) as a:
         for version in range(1, 100_000):
             rows = _rows_of(seed, version)
             a[rows] = torch.full((len(rows), WIDTH), version)
@@ -364,16 +460,17 @@ def _rows_of(seed: int, version: int) -> torch.Tensor:
     return torch.randint(0, ROWS, (100,), generator=torch.Generator().manual_seed(seed << 20 | version))
 
 
-def killed_writers(path: Path, points: int) -> None:
-    """Kills a writer at so many random points: each sector holds what flush() had confirmed, or something newer."""
+def killed_writers(paths: list[Path], points: int) -> None:
+    """Kills a writer at so many random points: in each copy a sector holds what flush() had confirmed, or something newer."""
     delays = np.random.default_rng(1).exponential(0.06, points)
     for seed, delay in enumerate(delays):
-        path.write_bytes(bytes(ROWS * WIDTH * 8))
+        for path in paths:
+            path.write_bytes(bytes(ROWS * WIDTH * 8))
         ours, theirs = os.pipe()
         child = os.fork()
         if child == 0:
             try:
-                _rewrite(os.fspath(path), theirs, seed)
+                _rewrite(paths, theirs, seed)
             finally:
                 os._exit(1)
         os.close(theirs)
@@ -385,23 +482,29 @@ def killed_writers(path: Path, points: int) -> None:
             said += more
         os.close(ours)
         confirmed = int(said.split(b"\n")[-2])
-        held = torch.from_numpy(np.fromfile(path, dtype=np.int64)).view(ROWS, WIDTH)
-        assert bool((held == held[:, :1]).all()), "a torn sector"
         least = torch.zeros(ROWS, dtype=torch.int64)
         for version in range(1, confirmed + 1):
             least[_rows_of(seed, version)] = version
         newer = torch.zeros(ROWS, dtype=torch.int64)
         newer[_rows_of(seed, confirmed + 1)] = confirmed + 1
-        assert bool(((held[:, 0] == least) | (held[:, 0] == newer)).all()), f"seed {seed}, confirmed {confirmed}"
+        for path in paths:
+            held = torch.from_numpy(np.fromfile(path, dtype=np.int64)).view(ROWS, WIDTH)
+            assert bool((held == held[:, :1]).all()), "a torn sector"
+            found = (held[:, 0] == least) | (held[:, 0] == newer)
+            assert bool(found.all()), f"seed {seed}, confirmed {confirmed}, {path.name}"
 
 
-def test_a_killed_writer_loses_nothing_that_was_flushed(tmp_path: Path) -> None:
-    killed_writers(tmp_path / "x.bin", 20)
+@pytest.mark.parametrize("copies", (1, 3))
+def test_a_killed_writer_loses_nothing_that_was_flushed(tmp_path: Path, copies: int) -> None:
+    killed_writers([tmp_path / f"{i}.bin" for i in range(copies)], 20)
 
 
 @pytest.mark.slow
-def test_a_writer_killed_at_200_points(tmp_path: Path) -> None:
-    killed_writers(tmp_path / "x.bin", 200)
+@pytest.mark.parametrize("copies", (1, 3))
+def test_a_writer_killed_at_200_points(tmp_path: Path, copies: int) -> None:
+    """More of them in tools/nightly.sh."""
+    points = int(os.environ.get("HINTERLAND_KILLED_WRITERS", "200"))
+    killed_writers([tmp_path / f"{i}.bin" for i in range(copies)], points)
 
 
 @pytest.mark.gpu

@@ -1,4 +1,4 @@
-"""The controller in software, with memory and with files behind it, as programs of their own."""
+"""The controller in software, with memory, files and several of them behind it, and the store's files, as programs."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ ROOT = Path(__file__).resolve().parents[2]
 CONTROLLER = ["request", "serving", "controller", "memory_namespace", "faults"]
 FILES = [*CONTROLLER, "file_namespace", "file_backend"]
 TRANSFERS = ["transfers", "uring", "pread_pool"]
+STORE = ["store", "expected", "volume", "host_pages", "file", "routed_transfers"]
 URING = ["-DHINTERLAND_URING=1"] if Path("/usr/include/liburing.h").exists() else []
 
 
@@ -21,6 +22,8 @@ URING = ["-DHINTERLAND_URING=1"] if Path("/usr/include/liburing.h").exists() els
     [
         pytest.param("serving", CONTROLLER, [], id="memory"),
         pytest.param("serving", CONTROLLER, ["-DHINTERLAND_STAGES=true"], id="stages"),
+        pytest.param("spread", [*CONTROLLER, "spread_namespace"], [], id="spread"),
+        pytest.param("copies", STORE, ["-fopenmp"], id="copies"),
         pytest.param("file_serving", FILES, ["-DPLAIN=true"], id="plain"),
         pytest.param("file_serving", FILES + TRANSFERS, [], id="threads"),
         pytest.param(

@@ -32,7 +32,7 @@ pa = pytest.importorskip("pyarrow")
 feather = pytest.importorskip("pyarrow.feather")
 
 NUMPY_TYPES = ["?", "<i1", "<i2", "<i4", "<i8", "<u1", "<u2", "<u4", "<u8", "<f2", "<f4", "<f8", "<c8"]
-SAFETENSORS_TYPES = safetensors._TYPES
+SAFETENSORS_TYPES = safetensors.TYPES
 
 
 def rows_of(found: Layout) -> torch.Tensor:

@@ -1,13 +1,17 @@
 """Pages that kernels ask for themselves: on the CPU everywhere, on a GPU where there is one."""
 
+import os
+import threading
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
+import hinterland as hl
+from hinterland import _core
 from hinterland.runtime.errors import ConfigError, StorageError
-from hinterland.storage.on_device import Backing, DeviceStore, read_elements
+from hinterland.storage.on_device import Backing, Controller, DeviceStore, read_elements
 
 PAGE = 4096
 
@@ -109,3 +113,142 @@ def test_budgets(device: torch.device) -> None:
     with pytest.raises(ConfigError, match="more than a gibibyte"):
         DeviceStore(backing, device, "1MiB", 65536, channels=64, depth=1024)
     del held
+
+
+def all_of(store: DeviceStore, x: torch.Tensor, position: int = 0, number: int = 0) -> torch.Tensor:
+    """All elements of an array, as a kernel reads them."""
+    with store.live():
+        found, _ = read_elements(store.array(position, number), len(x), x.dtype, store.device, None, len(x))
+    assert found is not None
+    return found.cpu()
+
+
+@pytest.mark.parametrize("line_bytes", (512, 4096, 65536))
+def test_arrays_of_several_files_in_one_store(device: torch.device, tmp_path: Path, line_bytes: int) -> None:
+    """Each begins at a page of its own, whatever the length of what lies before."""
+    x, y, z = numbers(70_000), numbers(30_001, 1, torch.int32), numbers(50_000, 2)
+    held, in_memory = memory(z)
+    (tmp_path / "x").write_bytes(bytes(24) + x.numpy().tobytes())
+    (tmp_path / "y").write_bytes(bytes(8) + y.numpy().tobytes())
+    backings = [Backing(path=str(tmp_path / "x")), in_memory, Backing(path=str(tmp_path / "y"))]
+    store = DeviceStore(backings, device, 40 * 8 * (line_bytes + 16), line_bytes, channels=2, depth=64, threads=2)
+    for _ in range(2):
+        assert torch.equal(all_of(store, x, 24, 0), x)
+        assert torch.equal(all_of(store, z, PAGE, 1), z)
+        assert torch.equal(all_of(store, y, 8, 2), y)
+    store.close()
+    store = DeviceStore(backings, device, "256KiB", channels=1, depth=64, threads=1)
+    os.truncate(tmp_path / "y", 50_000)
+    with pytest.raises(StorageError, match=rf"{tmp_path}/y: the bytes from \d\d\d\d\d on could not be read"):
+        all_of(store, y, 8, 2)
+    store.close()
+    del held
+
+
+@pytest.mark.parametrize("spread", ("striped", "replicated"))
+@pytest.mark.parametrize("line_bytes", (512, 4096, 65536))
+def test_arrays_that_several_files_hold(device: torch.device, tmp_path: Path, spread: str, line_bytes: int) -> None:
+    x = numbers(150_001).view(-1, 1)
+    paths = [tmp_path / f"{i}.safetensors" for i in range(3)]
+    cache = hl.StorageCache("1MiB", line_bytes)
+    with hl.StorageArray.create(paths, x.shape, x.dtype, spread=spread, cache=cache) as made:
+        made[:] = x
+        made.flush()
+        store = DeviceStore(Backing.of(made), device, 40 * 8 * (line_bytes + 16), line_bytes, channels=2, depth=64, threads=2)
+        assert torch.equal(all_of(store, x.view(-1), made.file_position), x.view(-1))
+        store.close()
+
+
+@pytest.mark.parametrize("stripe", (512, 4096, 65536))
+def test_devices_that_are_dealt_round(device: torch.device, stripe: int) -> None:
+    x = numbers(100_000)
+    pieces = torch.cat([x.view(torch.uint8), torch.zeros(-x.nbytes % (3 * stripe), dtype=torch.uint8)]).view(-1, stripe)
+    parts = [pieces[i::3].contiguous() for i in range(3)]
+    backing = Backing(
+        parts=tuple(Backing(address=part.data_ptr(), bytes=part.nbytes, timing="optane") for part in parts), stripe=stripe
+    )
+    store = DeviceStore(backing, device, 40 * 8 * (stripe + 16), stripe, channels=2, depth=64, threads=2)
+    assert torch.equal(all_of(store, x), x)
+    store.close()
+
+
+def test_a_copy_that_fails(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another is read, which is counted and said; also where a device is removed. If all fail, that is an error."""
+    x = numbers(100_000)
+    held, good = memory(x)
+
+    def store_of(*faults: tuple[tuple[str, int], ...]) -> DeviceStore:
+        parts = tuple(Backing(address=good.address, bytes=good.bytes, faults=each, seed=3) for each in faults)
+        return DeviceStore(Backing(parts=parts), device, "64KiB", channels=2, depth=32, threads=2)
+
+    for bad in ("fatal", 1000), ("retryable", 1000), ("removed_after", 20):
+        store = store_of((bad,), ())
+        monkeypatch.setattr("hinterland.runtime.warned._told", set())
+        with pytest.warns(UserWarning, match="memory could not be read everywhere; another copy is read in its place"):
+            assert torch.equal(all_of(store, x, PAGE), x)
+        assert 0 < store.stats().failed_reads < 100 and store.stats().reads >= x.nbytes // 4096
+        store.close()
+    store = store_of((("fatal", 1000),), (("fatal", 1000),))
+    with pytest.raises(StorageError, match="memory, memory: the bytes from 4096 on could not be read: NVMe status 0x281"):
+        all_of(store, x, PAGE)
+    store.close()
+    del held
+
+
+def two_stores(devices: list[torch.device], path: Path, x: torch.Tensor) -> None:
+    """Both are read at a time, by threads of their own, through one controller; then one of them alone."""
+    controller = Controller(Backing(path=str(path)), threads=3)
+    stores = [DeviceStore(controller, device, "256KiB", channels=2, depth=64) for device in devices]
+    assert [store.controller for store in stores] == [controller, controller]
+    found: list[torch.Tensor | None] = [None, None]
+
+    def read(number: int) -> None:
+        for _ in range(3):
+            found[number] = all_of(stores[number], x, PAGE)
+
+    readers = [threading.Thread(target=read, args=(number,)) for number in range(2)]
+    for reader in readers:
+        reader.start()
+    for reader in readers:
+        reader.join()
+    assert all(each is not None and torch.equal(each, x) for each in found)
+    reads = [store.counts()["reads"] for store in stores]
+    assert min(reads) >= x.nbytes // 4096, "each has a cache of its own"
+    assert sum(one["commands"] for one in controller.served()) == sum(reads) and len(controller.served()) == 3
+    with pytest.raises(ConfigError, match="is at work already; make all stores before"):
+        DeviceStore(controller, devices[0], "256KiB", channels=2, depth=64)
+    stores[0].close()
+    assert torch.equal(all_of(stores[1], x, PAGE), x)
+    stores[1].close()
+
+
+def test_two_caches_at_one_controller(device: torch.device, tmp_path: Path) -> None:
+    x = numbers(200_000)
+    (tmp_path / "x").write_bytes(bytes(PAGE) + x.numpy().tobytes())
+    two_stores([device, torch.device("cpu")], tmp_path / "x", x)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="one GPU")
+def test_two_gpus_at_one_controller(tmp_path: Path) -> None:
+    x = numbers(2_000_000)
+    (tmp_path / "x").write_bytes(bytes(PAGE) + x.numpy().tobytes())
+    two_stores([torch.device("cuda:0"), torch.device("cuda:1")], tmp_path / "x", x)
+
+
+def test_a_file_has_one_writer_however_it_is_opened(tmp_path: Path) -> None:
+    path = str(tmp_path / "x.npy")
+    np.save(path, np.zeros((1000, 8), dtype=np.float32))
+    writer = _core.file_blocks(path, True, 4)
+    with pytest.raises(StorageError, match="it is open for writing already"):
+        _core.file_blocks(path, True, 4)
+    with pytest.raises(StorageError, match="it is open for writing already"):
+        hl.StorageArray.open(path, "r+")
+    del writer
+    with hl.StorageArray.open(path, "r+"), pytest.raises(StorageError, match="it is open for writing already"):
+        Controller(Backing(path=path), mode="r+")
+    controller = Controller(Backing(path=path), mode="r+")
+    store = DeviceStore(controller, torch.device("cpu"), "64KiB", channels=1, depth=4)
+    with pytest.raises(ConfigError, match="another's would not see; give the controller mode 'r'"):
+        DeviceStore(controller, torch.device("cpu"), "64KiB", channels=1, depth=4)
+    store.close()

@@ -110,7 +110,7 @@ def test_ranges_lie_anywhere(tmp_path_factory: pytest.TempPathFactory, data: st.
     for i in range(data.draw(st.integers(1, 3))):
         content = random.integers(0, 256, int(random.integers(2000, 20_000)), dtype=np.uint8)
         (folder / f"{i}.bin").write_bytes(content.tobytes())
-        position = cache.native.open(folder / f"{i}.bin", False)
+        position = cache.native.open([folder / f"{i}.bin"], False)
         row = int(random.integers(1, 200))
         parts = [int(random.integers(1, len(content) // row + 1)) for _ in range(data.draw(st.integers(1, 5)))]
         offsets = [int(random.integers(0, len(content) - rows * row + 1)) for rows in parts]
@@ -124,5 +124,5 @@ def test_ranges_lie_anywhere(tmp_path_factory: pytest.TempPathFactory, data: st.
         for table, expected in held:
             index = torch.from_numpy(random.integers(0, len(expected), 30))
             out = torch.empty(30, expected.shape[1], dtype=torch.uint8)
-            table.gather(index.data_ptr(), 30, out.data_ptr(), -1)
+            table.gather(index.data_ptr(), 30, out.data_ptr())
             assert np.array_equal(out.numpy(), expected[index.numpy()])

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 import pytest
 
 from hinterland.machine.model import Disk
-from hinterland.runtime.errors import StorageError
-from hinterland.storage import roofline
+from hinterland.runtime.errors import ConfigError
+from hinterland.storage import measure, roofline
 from hinterland.storage.roofline import Roofline
 
 
@@ -30,12 +30,12 @@ def test_room_for_twice_to_three_times_that_and_for_what_was_measured():
 
 def test_a_file_is_measured(tmp_path):
     (tmp_path / "x").write_bytes(os.urandom(1 << 20))
-    found = roofline.measure(tmp_path / "x")
-    assert tuple(found.measured) == roofline.UNDER_WAY and found.most == max(found.measured.values())
+    found = measure.under_way(tmp_path / "x")
+    assert tuple(found.measured) == measure.UNDER_WAY and found.most == max(found.measured.values())
     assert found.at(1) == pytest.approx(found.measured[1])
     (tmp_path / "x").write_bytes(b"little")
-    with pytest.raises(StorageError, match="take a larger file"):
-        roofline.measure(tmp_path / "x")
+    with pytest.raises(ConfigError, match="take a larger file"):
+        measure.under_way(tmp_path / "x")
 
 
 def test_what_the_probe_has_found(tmp_path, monkeypatch):

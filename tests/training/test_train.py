@@ -241,7 +241,7 @@ def test_larger_graphs_are_validated_on_samples(dataset, monkeypatch):
         ({"resume": True}, "there is no checkpoint to write or to go on from"),
         ({"checkpoint_every": 2}, "there is no checkpoint to write"),
         ({"cache": "lru"}, "cache='lru' is neither one of auto"),
-        ({"gpu_budget": "1GiB"}, "gpu_budget='1GiB' is that of a cache"),
+        ({"gpu_budget": "2KiB"}, "a cache of 2.00 KiB is smaller than one batch"),
         ({"cache": "2KiB"}, "a cache of 2.00 KiB is smaller than one batch"),
     ],
 )

@@ -1,4 +1,5 @@
-"""``hinterland storage bench``: what a file's disk gives, and what is reached through an array."""
+"""``hinterland storage``: ``bench``, what a file's disk gives, and what is reached through an array; ``cufile``, whether cuFile
+could read it peer to peer."""
 
 from __future__ import annotations
 
@@ -15,6 +16,7 @@ from .parameters import Json
 def register(app: typer.Typer) -> None:
     storage = typer.Typer(help="Files that are read in place: what their disk gives.", no_args_is_help=True)
     storage.command("bench")(bench)
+    storage.command("cufile")(cufile)
     app.add_typer(storage, name="storage")
 
 
@@ -30,8 +32,7 @@ def bench(
     json: Json = False,
 ) -> None:
     """Compare reads through an array with reads of the same file without one, and say how many a disk needs at a time."""
-    from ..storage import roofline
-    from ..storage.measure import compare
+    from ..storage.measure import compare, under_way
 
     cases = [(4096, False, 0), (65536, True, 0)]
     if writes:
@@ -43,7 +44,7 @@ def bench(
         kinds = {"sequential": sequential, "write_every": write_every, "engine": engine}
         found.append(compare(file, block_bytes=block_bytes, **given, **kinds))  # type: ignore[arg-type]
     say("4096 bytes at a time, random, by how many are under way")
-    roof = roofline.measure(file, engine=engine)
+    roof = under_way(file, engine=engine)
     if json:
         shown = {**asdict(roof), "little": roof.little, "needed": roof.needed}
         emit({"file": str(file), "runs": [asdict(one) for one in found], "roofline": shown}, True, "")
@@ -68,3 +69,28 @@ def bench(
         [("under way", True), ("a second", True), ("of the roofline", True)],
         [(f"{n}", f"{rate:,.0f}", f"{rate / roof.at(n):.2f} of {roof.at(n):,.0f}") for n, rate in roof.measured.items()],
     )
+
+
+def cufile(
+    path: Annotated[Path, typer.Argument(metavar="PATH", help="A file or folder on the disk in question.")] = Path("."),
+    json: Json = False,
+) -> None:
+    """Say whether cuFile could move data straight between this disk and a GPU (PCIe peer to peer), and if not, why."""
+    from ..probe.cufile import detect
+
+    found = detect(path)
+    if json:
+        emit(found.to_json(), True, "")
+        return
+    answers = {True: "yes", False: "no", None: "unknown"}
+    rows = [(one.name, answers[one.holds], one.found) for one in found.conditions]
+    rows += [
+        ("libcufile", "", found.libcufile or "not found"),
+        ("nvidia-fs", "", "loaded" if found.nvidia_fs else "not loaded"),
+    ]
+    print_table("cuFile with PCIe peer-to-peer", [("", False), ("", False), ("", False)], rows)
+    for one in found.conditions:
+        if one.remedy:
+            emit({}, False, f"{one.name}: {one.remedy}.")
+    verdict = {True: "could be used here", False: "cannot be used here", None: "may be possible here; what is unknown decides"}
+    emit({}, False, f"cuFile with PCIe peer-to-peer {verdict[found.possible]}. Hinterland itself reads disks without cuFile.")

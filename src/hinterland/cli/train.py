@@ -63,7 +63,11 @@ def train(
         ),
     ] = None,
     gpu_budget: Annotated[
-        str | None, typer.Option(metavar="SIZE", help="Of the cache, as 4GiB; by default what a training step leaves free.")
+        str | None,
+        typer.Option(
+            metavar="SIZE",
+            help="Of the cache, as 4GiB; by default what a training step leaves free. Alone it is that of --cache auto.",
+        ),
     ] = None,
     factored: Annotated[
         str | None, typer.Option("--devices", help="Sample on some and train on others, as cuda:0,cuda:1; all: every GPU.")
@@ -120,7 +124,7 @@ def train(
         return
     if kept is not None and found.cache is None:
         why = "a CPU has no step's memory to measure" if where.type == "cpu" else "training ended before a step was measured"
-        print(f"hinterland: --cache {cache} kept nothing: {why}; name --gpu-budget", file=sys.stderr)
+        print(f"hinterland: --cache {kept.policy} kept nothing: {why}; name --gpu-budget", file=sys.stderr)
     if found.test is not None and not math.isfinite(found.test["loss"]):
         print("hinterland: the test loss is not finite: some features are not, of what its vertices hear from", file=sys.stderr)
     result = _report(loaded, how.model, fanouts, where.type, ranks.world_size, found)

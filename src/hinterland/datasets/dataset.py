@@ -31,7 +31,7 @@ class Dataset(Shown):
         graph: the list of v holds the *in-neighbours* of v: the sources of the edges into v, from which v hears in a graph
             neural network and which a sampler draws from. In PyG's terms: the columns of ``edge_index``, by target (CSC).
             For an undirected graph that is the same as its out-neighbours; ``graph.transpose()`` has those of a directed one.
-        features: ``[num_vertices, F]``, float16, float32 or float64, in host memory.
+        features: ``[num_vertices, F]``, float16, float32 or float64, in host memory; or on storage, as a StorageArray.
         labels: int64 ``[num_vertices]``, from 0 to ``num_classes - 1``; -1 for a vertex without a label.
         splits: ``"train"``, ``"valid"`` and ``"test"``: int64 vertex numbers. Empty where the files have none
             (:func:`random_splits` draws some).
@@ -213,7 +213,7 @@ def random_splits(
 
 
 def largest_component(dataset: Dataset) -> Dataset:
-    """The data set's largest connected component alone, its vertices renumbered in their order.
+    """The data set's largest connected component alone, its vertices renumbered in their order, its features in host memory.
 
     Shchur et al. evaluate on it: 2,485 of Cora's vertices, 2,110 of CiteSeer's.
     """
@@ -232,5 +232,7 @@ def largest_component(dataset: Dataset) -> Dataset:
         directed=dataset.graph.directed,
     )
     splits = {name: renumbered[part][kept[part]] for name, part in dataset.splits.items()}
-    features = UnifiedTensor.from_tensor(dataset.features.cpu()[kept], place_again(dataset.features.placement))
+    in_memory = isinstance(dataset.features, UnifiedTensor)
+    rows = dataset.features.gather(kept.nonzero().view(-1))
+    features = UnifiedTensor.from_tensor(rows, place_again(dataset.features.placement) if in_memory else "host")
     return dataclasses.replace(dataset, graph=graph, features=features, labels=dataset.labels[kept], splits=splits)

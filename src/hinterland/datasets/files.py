@@ -233,7 +233,7 @@ def _held(graph: Graph, symmetrize: bool, placement: Placement) -> Graph:
 def placements(placement: Placement) -> dict[str, str]:
     """Where each array goes, by its name."""
     features: Any = placement
-    if placement == "storage":
+    if isinstance(placement, str) and placement == "storage":
         placement = "host"
     if isinstance(placement, Mapping):
         features = placement.get("features", "host")
@@ -245,7 +245,7 @@ def placements(placement: Placement) -> dict[str, str]:
 
 def tables(placement: str, host_budget: int | str, progress: Progress | None = None) -> Callable[[Rows, str], Any]:
     """What makes a table of rows and what they are called: in host memory, or in their file, all with one cache."""
-    if placement != "storage":
+    if not isinstance(placement, str) or placement != "storage":
         return lambda rows, what: read_rows(rows, what, placement, progress)
     cache = StorageCache(host_budget)
     return lambda rows, what: _in_place(rows, cache)

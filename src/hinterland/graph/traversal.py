@@ -204,6 +204,8 @@ def _run_on_cpu(on_cpu: Callable[[int], None], params: Params, caches: Sequence[
             cache.native.begin_run()
             runs.callback(cache.native.end_run)
         on_cpu(params.address)
+    for cache in caches:
+        cache.warn_of_failures()
 
 
 class Finished(NamedTuple):

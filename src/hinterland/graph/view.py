@@ -16,6 +16,7 @@ from ..memory.copies import copied
 from ..runtime.errors import GraphError
 from ..runtime.params import Params, address, struct
 from ..storage import StorageArray, StorageCache
+from ..storage.layout import Volume
 from ..storage.on_device import Backing, DeviceStore, Queues
 from . import arrays
 from .arrays import index_dtype
@@ -151,7 +152,7 @@ class View:
             if self.device.type == "cpu":
                 return _ARRAY(home=held.position, store=held.cache.native.address)
             assert self.store is not None
-            return self.store.array(held.file_position)
+            return self.store.array(held.file_position, _volumes(self.lists).index(held.volume))
         return _array(home, kept, self.slots)
 
     def _kept_offset_types(self) -> list[torch.dtype]:
@@ -210,15 +211,14 @@ class View:
 
     def most_lines_bytes(self) -> int:
         """What lines for all that lies on storage take, with as much room again, so that hardly a set is full."""
-        on_storage = [array for array in self.lists.arrays.values() if isinstance(array, StorageArray)]
-        return 2 * sum(array.nbytes for array in on_storage) + least_lines_bytes(self.lists)
+        return 2 * sum(array.nbytes for array in _on_storage(self.lists)) + least_lines_bytes(self.lists)
 
     def _store(self, nbytes: int) -> DeviceStore:
-        """A cache in so much of the device's memory, over the file in which the lists lie."""
-        on_storage = [array for array in self.lists.arrays.values() if isinstance(array, StorageArray)]
-        held, queues = on_storage[0], _queues(on_storage[0].cache)
-        backing = Backing(path=held.open_path)
-        return DeviceStore(backing, self.device, nbytes - queues.device_bytes, held.cache.line_bytes, **queues._asdict())
+        """A cache in so much of the device's memory, over the files in which the lists lie."""
+        on_storage = _on_storage(self.lists)
+        cache, queues = on_storage[0].cache, _queues(on_storage[0].cache)
+        backings = list({array.volume: Backing.of(array) for array in on_storage}.values())
+        return DeviceStore(backings, self.device, nbytes - queues.device_bytes, cache.line_bytes, **queues._asdict())
 
     def _first_neighbors(self, count: int) -> torch.Tensor:
         """The heads: ``[count, num_lists]`` on the device, -1 for none."""
@@ -307,6 +307,15 @@ class View:
         starts = self.lists.array("packed_offsets" if self.lists.is_compressed else "indptr", "cpu")
         assert starts is not None
         return page_sums(starts, self.page, self.num_pages, scores)
+
+
+def _on_storage(lists: NeighborLists) -> list[StorageArray]:
+    return [array for array in lists.arrays.values() if isinstance(array, StorageArray)]
+
+
+def _volumes(lists: NeighborLists) -> list[Volume]:
+    """The files of the arrays that lie on storage, each once, in the order in which a store has them."""
+    return list(dict.fromkeys(array.volume for array in _on_storage(lists)))
 
 
 def least_lines_bytes(lists: NeighborLists) -> int:

@@ -14,6 +14,7 @@ from .plan import SortPlan, plan_sort
 from .ranks import Ranks, joined
 from .sharded import ShardedTensor, Shards
 from .tiered import TieredTensor
+from .tiered_storage import TieredStorage
 from .tiers import TierPlan, plan_tiers
 from .unified import UnifiedTensor, reorder_rows
 
@@ -31,6 +32,7 @@ __all__ = [
     "TableParameter",
     "TierCount",
     "TierPlan",
+    "TieredStorage",
     "TieredTensor",
     "UnifiedEmbeddingBag",
     "UnifiedTensor",

@@ -131,9 +131,13 @@ def allocate(nbytes: int, mapping: str = "host", touch: bool = True) -> Buffer:
     """
     nbytes = arguments.whole_number("a size in bytes", nbytes, 0)
     if not isinstance(mapping, str) or mapping not in MAPPINGS:
-        raise ConfigError(
-            f"placement {arguments.shown(mapping)} is not one of {', '.join(MAPPINGS)}; GPU memory is a plain tensor: t.cuda()"
-        )
+        remedy = "GPU memory is a plain tensor: t.cuda()"
+        if isinstance(mapping, str) and mapping == "storage":
+            remedy = (
+                "what lies on storage has a file: hl.StorageArray.create(path, shape, dtype) makes one, and "
+                "UnifiedTensor.from_file(path, placement='storage') reads one where it is"
+            )
+        raise ConfigError(f"placement {arguments.shown(mapping)} is not one of {', '.join(MAPPINGS)}; {remedy}")
     with _lock:
         plan = None
         if mapping in ("host", "mapped"):

@@ -11,14 +11,17 @@ from torch.autograd.function import once_differentiable
 from ..runtime import arguments
 from ..runtime.errors import ConfigError
 from .allocator import place_again
-from .copies import copy
 from .embedding_launch import DTYPES, Bags, Gradient, check_type, note, pool, weigh
-from .host import HostTable
+from .stored import StoredTable
 from .tiered import TieredTensor
+from .tiered_storage import TieredStorage
 from .unified import UnifiedTensor
+from .whole import fill_all, read_all, write_all
 
 MODES = ("sum", "mean", "max")
-_PART = 32 << 20  # bytes that are on the way to tiers at a time
+
+
+Table = UnifiedTensor | TieredTensor | StoredTable
 
 
 class TableParameter(torch.nn.Parameter):
@@ -28,14 +31,14 @@ class TableParameter(torch.nn.Parameter):
     itself is no parameter, since whatever moves, copies or clips parameters would move, copy or read all of it.
 
     Attributes:
-        rows: the table, a UnifiedTensor or a TieredTensor.
+        rows: the table, a UnifiedTensor, a TieredTensor or a StorageArray.
         gradients: what ``backward()`` has left since ``zero_grad()``.
     """
 
-    rows: UnifiedTensor | TieredTensor
+    rows: Table
     gradients: list[Gradient]
 
-    def __new__(cls, rows: UnifiedTensor | TieredTensor) -> TableParameter:
+    def __new__(cls, rows: Table) -> TableParameter:
         made = super().__new__(cls, torch.empty(0))
         made.rows = rows
         made.gradients = []
@@ -43,12 +46,13 @@ class TableParameter(torch.nn.Parameter):
         made._written = None
         return made
 
-    def __init__(self, rows: UnifiedTensor | TieredTensor) -> None:
+    def __init__(self, rows: Table) -> None:
         pass
 
     def __deepcopy__(self, memo: dict[int, Any]) -> TableParameter:
         """A table of its own in host memory, with the same rows."""
-        made = memo[id(self)] = TableParameter(UnifiedTensor.from_tensor(self.on_cpu(), self.placement_beside()))
+        placement = self.placement_beside() if self.rows.in_reach else "host"
+        made = memo[id(self)] = TableParameter(UnifiedTensor.from_tensor(self.on_cpu(), placement))
         made.requires_grad_(self.requires_grad)
         return made
 
@@ -65,29 +69,43 @@ class TableParameter(torch.nn.Parameter):
         self.gradients.append(gradient)
 
     @property
-    def host(self) -> HostTable:
-        """The table's host memory, where rows of GPU memory may be out of date."""
-        return self.rows.host if isinstance(self.rows, TieredTensor) else self.rows
+    def placement(self) -> str:
+        """Where all rows lie, also those of which GPUs have newer ones."""
+        rows = self.rows
+        if isinstance(rows, TieredStorage):
+            return rows.placement
+        return rows.host.placement if isinstance(rows, TieredTensor) else rows.placement
 
     def placement_beside(self) -> str:
         """Where another array of the table's size is to lie: mapped memory may have no room for it."""
-        return place_again(self.host.placement)
+        return place_again(self.placement)
+
+    def beside(self, dtype: torch.dtype, placement: str | None, purpose: str) -> UnifiedTensor | StoredTable:
+        """A new table of the same shape, of which nobody knows what it holds.
+
+        Args:
+            placement: None is where this table lies, which on storage is a file that goes with the new table.
+            purpose: what error messages call that file.
+
+        Raises:
+            ConfigError: a placement that there is not, or ``"storage"`` beside a table that lies in memory.
+            OutOfMemory, StorageError: it does not fit, or its file cannot be made.
+        """
+        placement = self.placement_beside() if placement is None else placement
+        below = self.rows.file if isinstance(self.rows, TieredStorage) else self.rows
+        if isinstance(below, StoredTable) and isinstance(placement, str) and placement == "storage":
+            return below.beside(dtype, purpose)
+        return UnifiedTensor.empty(self.rows.shape, dtype, placement)
 
     def on_cpu(self) -> torch.Tensor:
-        """All rows in host memory, the table's own, after waiting for steps under way and writing tiers back."""
+        """All rows in host memory, after waiting for steps under way: the table's own, or a copy of what lies in a file."""
         self.ready(torch.device("cpu"))
-        if isinstance(self.rows, TieredTensor):
-            self.rows.flush()
-        return self.host.cpu()
+        return read_all(self.rows)
 
     def fill(self, values: torch.Tensor) -> None:
         """Has the table hold ``values``, wherever its rows are."""
-        rows = self.on_cpu()
-        if values.data_ptr() != rows.data_ptr():
-            copy(rows, values)
-        if isinstance(self.rows, TieredTensor):
-            for part in torch.arange(len(self.rows)).split(max(1, _PART // self.rows.row_bytes)):
-                self.rows.scatter_(part, rows[part])
+        self.ready(torch.device("cpu"))
+        write_all(self.rows, values)
 
     def written_on(self, device: torch.device) -> None:
         """Notes that work is queued on the current stream of ``device`` that writes rows."""
@@ -157,9 +175,7 @@ class UnifiedEmbeddingBag(torch.nn.Module):
         self._begin(table, mode, include_last_offset, padding, check)
         self.reset_parameters()
 
-    def _begin(
-        self, table: UnifiedTensor | TieredTensor, mode: str, include_last_offset: bool, padding: int | None, check: str
-    ) -> None:
+    def _begin(self, table: Table, mode: str, include_last_offset: bool, padding: int | None, check: str) -> None:
         arguments.one_of("mode", mode, MODES)
         if not isinstance(check, str) or check not in ("sync", "async"):
             raise ConfigError(f"check={arguments.shown(check)} is neither 'sync' nor 'async'")
@@ -174,7 +190,7 @@ class UnifiedEmbeddingBag(torch.nn.Module):
     @classmethod
     def from_pretrained(
         cls,
-        embeddings: torch.Tensor | UnifiedTensor | TieredTensor,
+        embeddings: torch.Tensor | Table,
         freeze: bool = True,
         *,
         mode: str = "mean",
@@ -183,39 +199,47 @@ class UnifiedEmbeddingBag(torch.nn.Module):
         placement: str = "host",
         check: Literal["sync", "async"] = "sync",
     ) -> UnifiedEmbeddingBag:
-        """Bags over rows that are there: a UnifiedTensor or TieredTensor as it is, or a copy of a tensor; ``[rows, dim]``.
+        """Bags over rows that are there: a UnifiedTensor, TieredTensor or StorageArray as it is, or a copy of a tensor;
+        ``[rows, dim]``.
 
         Args:
             freeze: whether the table is not to learn: ``requires_grad_(True)`` changes that later.
+
+        Raises:
+            ConfigError: rows of another shape or type; a table that is to learn, in a file that is open for reading.
         """
-        known = isinstance(embeddings, torch.Tensor | UnifiedTensor | TieredTensor)
+        known = isinstance(embeddings, torch.Tensor | Table)
         if isinstance(embeddings, torch.Tensor):
             arguments.dense("embeddings", embeddings)
         if not known or embeddings.ndim != 2 or 0 in embeddings.shape:
             found = tuple(embeddings.shape) if known else type(embeddings).__name__
-            raise ConfigError(f"embeddings are a tensor, UnifiedTensor or TieredTensor of shape [rows, dim], not {found}")
+            raise ConfigError(
+                f"embeddings are a tensor, UnifiedTensor, TieredTensor or StorageArray of shape [rows, dim], not {found}"
+            )
         _check_dtype(embeddings.dtype)
         padding = _padding(padding_idx, embeddings.shape[0])
         if isinstance(embeddings, torch.Tensor):
             embeddings = UnifiedTensor.from_tensor(embeddings, placement)
+        below = embeddings.file if isinstance(embeddings, TieredStorage) else embeddings
+        if isinstance(below, StoredTable) and not freeze:
+            below.require_writable()
         made = cls.__new__(cls)
         made._begin(embeddings, mode, include_last_offset, padding, check)
         made.requires_grad_(not freeze)
         return made
 
     @property
-    def weight(self) -> UnifiedTensor | TieredTensor:
+    def weight(self) -> Table:
         """The table ``[num_embeddings, embedding_dim]``, after waiting for updates under way."""
         self.table.ready(torch.device("cpu"))
         return self.table.rows
 
     def reset_parameters(self) -> None:
         """Draws the table from the normal distribution, as torch.nn.EmbeddingBag does: equal seeds give equal tables."""
-        rows = self.table.on_cpu()
-        torch.nn.init.normal_(rows)
+        table = self.weight
+        fill_all(table, torch.nn.init.normal_)
         if self.padding_idx is not None:
-            rows[self.padding_idx] = 0
-        self.table.fill(rows)
+            table.scatter_([self.padding_idx], torch.zeros((1, *table.shape[1:]), dtype=table.dtype))
 
     def forward(
         self, input: torch.Tensor, offsets: torch.Tensor | None = None, per_sample_weights: torch.Tensor | None = None
@@ -280,12 +304,13 @@ class UnifiedEmbeddingBag(torch.nn.Module):
 
     def extra_repr(self) -> str:
         """What ``print(model)`` shows of it."""
-        place = f"dtype={self.table.rows.dtype}, placement={self.table.host.placement!r}"
+        place = f"dtype={self.table.rows.dtype}, placement={self.table.placement!r}"
         text = f"{self.num_embeddings}, {self.embedding_dim}, mode={self.mode!r}, {place}"
         text += ", include_last_offset=True" if self.include_last_offset else ""
         return text + (f", padding_idx={self.padding_idx}" if self.padding_idx is not None else "")
 
-    # A checkpoint is that of torch.nn.EmbeddingBag: one entry, "weight". It is the table's own memory, as torch's are.
+    # A checkpoint is that of torch.nn.EmbeddingBag: one entry, "weight". It is the table's own memory, as torch's are, or a
+    # copy where that lies in a file.
 
     def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
         destination[prefix + "weight"] = self.table.on_cpu()
@@ -307,12 +332,12 @@ class UnifiedEmbeddingBag(torch.nn.Module):
             if strict:
                 missing_keys.append(name)
             return
-        loaded, rows = state_dict[name], self.table.on_cpu()
+        loaded, rows = state_dict[name], self.table.rows
         if loaded.shape != rows.shape:
             error_msgs.append(
                 f"size mismatch for {name}: the checkpoint has {tuple(loaded.shape)}, the table {tuple(rows.shape)}"
             )
-        elif loaded.data_ptr() != rows.data_ptr():
+        elif not rows.in_reach or loaded.data_ptr() != self.table.on_cpu().data_ptr():
             self.table.fill(loaded)
 
 

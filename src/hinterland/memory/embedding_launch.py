@@ -5,6 +5,7 @@ Everything here is queued on the current stream of the GPU that the arguments ar
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from dataclasses import dataclass
 
@@ -90,6 +91,12 @@ class Bags:
     count: int
     padding: int
 
+    def over(self, rows: torch.Tensor) -> Bags:
+        """These bags over a table of ``rows`` (int64 ``[m]``, rising) alone, which has all of theirs."""
+        index = torch.searchsorted(rows, self.index.to(torch.int64))
+        padding = (rows == self.padding).nonzero()
+        return dataclasses.replace(self, index=index, padding=int(padding) if len(padding) else -1)
+
     def of(self, rows: int) -> Params:
         """These bags for C++, of a table of ``rows`` rows."""
         bags = _Bags()
@@ -121,6 +128,7 @@ def pool(
         IndexOutOfRange: an entry is no row of the table.
         ConfigError: offsets that are no bags.
     """
+    table, bags = _in_reach(table, bags)
     device, dim = bags.index.device, table.shape[1]
     shape = (bags.count, dim)
     rows = torch.empty(shape, dtype=table.dtype, device=device)
@@ -163,6 +171,7 @@ def weigh(table: RowTable, bags: Bags, gradient: torch.Tensor) -> torch.Tensor:
 
     ``gradient``: ``[bags, dim]`` of the table's type, contiguous.
     """
+    table, bags = _in_reach(table, bags)
     device, dim = bags.index.device, table.shape[1]
     found = torch.empty(bags.index.numel(), dtype=torch.float32, device=device)
     name = _ELEMENTS[table.dtype]
@@ -256,11 +265,44 @@ def joined(gradients: list[Gradient], device: torch.device) -> Gradient:
     )
 
 
-def update(table: RowTable, state: UnifiedTensor | None, given: Gradient, rate: float, eps: float = 0.0) -> None:
+class Fetched(RowTable):
+    """Rows of a table that kernels do not reach, copied to the device where they are worked on."""
+
+    def __init__(self, table: RowTable, numbers: torch.Tensor) -> None:
+        self.rows = table.gather(numbers)
+        self._rows, self._row_shape = len(numbers), table.shape[1:]
+        self._row_bytes, self._dtype = table.row_bytes, table.dtype
+
+    def _source(self, index: torch.Tensor) -> int:
+        return self.rows.data_ptr()
+
+    def _sorts(self, rows: int) -> bool:
+        return False
+
+    def _require_apart(self, tensor: torch.Tensor, name: str) -> None:
+        """Only this module has it."""
+
+
+def _in_reach(table: RowTable, bags: Bags) -> tuple[RowTable, Bags]:
+    """The table and bags of it as kernels take them: of a table that they do not reach the rows that are in bags, each once.
+
+    Raises:
+        IndexOutOfRange: an entry is no row of such a table.
+    """
+    if table.in_reach:
+        return table, bags
+    rows = bags.index.to(torch.int64).unique()
+    if len(rows) and not 0 <= int(rows[0]) <= int(rows[-1]) < len(table):
+        outside = ((bags.index < 0) | (bags.index >= len(table))).nonzero()
+        raise row_out_of_range(int(outside[0]), int(bags.index[outside[0]]), len(table), len(outside))
+    return Fetched(table, rows), bags.over(rows)
+
+
+def update(table: RowTable, state: RowTable | None, given: Gradient, rate: float, eps: float = 0.0) -> None:
     """One step of every row that has a gradient: by Adagrad where there is a ``state``, else by SGD.
 
     The state is float32 and of the table's shape. Each row's gradients are added in the order of their entries. Queued on a
-    GPU, and not waited for.
+    GPU, and not waited for. Rows of a table that kernels do not reach are fetched, and put back.
 
     Raises:
         ConfigError: a rate or an eps that float32 does not hold.
@@ -269,14 +311,29 @@ def update(table: RowTable, state: UnifiedTensor | None, given: Gradient, rate: 
     for what, value in (("rate", rate), ("eps", eps)):
         if not abs(value) <= most:
             raise ConfigError(f"the {what} of a step is {value}, but steps are made in float32, up to {most:.4g}")
-    n, dim, device = len(given.keys), table.shape[1], given.rows.device
-    if n == 0:
+    if len(given.keys) == 0:
         return
+    if table.in_reach:
+        assert isinstance(state, UnifiedTensor | None)
+        _step(table, None if state is None else state.to(given.rows.device), given, rate, eps)
+        return
+    keys = given.keys.to(torch.int64)
+    rows = keys.unique()
+    rows = rows[rows < len(table)]
+    here, sums = Fetched(table, rows), None if state is None else state.gather(rows)
+    _step(here, sums, dataclasses.replace(given, keys=torch.searchsorted(rows, keys)), rate, eps)
+    table.scatter_(rows, here.rows)
+    if state is not None and sums is not None:
+        state.scatter_(rows, sums)
+
+
+def _step(table: RowTable, state: torch.Tensor | None, given: Gradient, rate: float, eps: float) -> None:
+    n, dim, device = len(given.keys), table.shape[1], given.rows.device
     ordered, order = torch.sort(given.keys, stable=True)
     name = _ELEMENTS[table.dtype]
     source, params = table.reach(given.keys), _UpdateParams()
     params.placement, params.dim = source, dim
-    params.state = 0 if state is None else state.to(device).data_ptr()
+    params.state = address(state)
     params.keys, params.key_bytes = ordered.data_ptr(), ordered.element_size()
     params.order, params.count = order.data_ptr(), n
     params.bag, params.factor, params.best = given.bag.data_ptr(), address(given.factor), address(given.best)

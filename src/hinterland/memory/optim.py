@@ -15,10 +15,11 @@ import torch
 
 from ..runtime import arguments
 from ..runtime.errors import ConfigError
-from .copies import copy
 from .embedding import TableParameter
 from .embedding_launch import joined, update
+from .stored import StoredTable
 from .unified import UnifiedTensor
+from .whole import fill_all, read_all, write_all
 
 
 class _SparseOptimizer(torch.optim.Optimizer):
@@ -31,7 +32,7 @@ class _SparseOptimizer(torch.optim.Optimizer):
             defaults[name] = arguments.number(name, value)
             if not defaults[name] >= 0:
                 raise ConfigError(f"{name}={value} is below 0")
-        self._sums: dict[TableParameter, UnifiedTensor] = {}
+        self._sums: dict[TableParameter, UnifiedTensor | StoredTable] = {}
         try:
             super().__init__(params, defaults)
         except (TypeError, ValueError, RuntimeError) as error:  # torch's, of what is no list of parameters
@@ -96,12 +97,13 @@ class _SparseOptimizer(torch.optim.Optimizer):
                 param.gradients.clear()
 
     def state_dict(self) -> dict[str, Any]:
-        """As torch's; Adagrad's sums are tensors over the state's own memory, after waiting for steps under way."""
+        """As torch's; Adagrad's sums are tensors over the state's own memory, after waiting for steps under way, or copies
+        where it lies in a file."""
         packed = super().state_dict()
         for number, param in enumerate(self._params()):
             if param in self._sums:
                 param.ready(torch.device("cpu"))
-                packed["state"][number] = {**packed["state"][number], "sum": self._sums[param].cpu()}
+                packed["state"][number] = {**packed["state"][number], "sum": read_all(self._sums[param])}
         return packed
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -120,7 +122,7 @@ class _SparseOptimizer(torch.optim.Optimizer):
         super().load_state_dict({**state_dict, "state": light})
         for param, rows in self._sums.items():
             param.ready(torch.device("cpu"))
-            copy(rows.cpu(), saved[param]["sum"])
+            write_all(rows, saved[param]["sum"])
 
     def _params(self) -> list[TableParameter]:
         return list(chain.from_iterable(group["params"] for group in self.param_groups))
@@ -144,16 +146,19 @@ class SparseSGD(_SparseOptimizer):
 class SparseAdagrad(_SparseOptimizer):
     """Adagrad of each element, as torch.optim.Adagrad does it with sparse gradients.
 
-    Its sums of squares are float32, and lie in host memory beside the table: as many elements again.
+    Its sums of squares are float32, and as many elements again. They lie in host memory beside the table, or in another file
+    beside a table in a file: in the same folder, without a name, and gone with the optimizer.
 
     Args:
         params: ``bag.parameters()``, of one or more bags.
         lr: may be changed at any time, or by a scheduler of torch; divided by ``1 + (step - 1) * lr_decay``.
         initial_accumulator_value: where the sums start.
         eps: added to their root.
+        placement: where the sums lie instead, as of UnifiedTensor.
 
     Raises:
         OutOfMemory: the sums do not fit; nothing has been allocated then.
+        StorageError: their file cannot be made.
 
     Source: Duchi, Hazan and Singer, "Adaptive subgradient methods for online learning and stochastic optimization", JMLR 2011.
     """
@@ -165,13 +170,17 @@ class SparseAdagrad(_SparseOptimizer):
         lr_decay: float = 0.0,
         initial_accumulator_value: float = 0.0,
         eps: float = 1e-10,
+        placement: str | None = None,
     ) -> None:
+        self._placement = placement
         options = {"lr": lr, "lr_decay": lr_decay, "initial_accumulator_value": initial_accumulator_value, "eps": eps}
         super().__init__(params, options)
 
     def _start(self, param: TableParameter, group: dict[str, Any]) -> None:
-        self._sums[param] = UnifiedTensor.empty(param.rows.shape, torch.float32, param.placement_beside())
-        self._sums[param].cpu().fill_(group["initial_accumulator_value"])
+        sums = self._sums[param] = param.beside(torch.float32, self._placement, "sums")
+        begin = group["initial_accumulator_value"]
+        if begin != 0 or not isinstance(sums, StoredTable):  # whose file is zeros
+            fill_all(sums, lambda rows: rows.fill_(begin))
         self.state[param]["step"] = torch.tensor(0.0)
 
     def _rate(self, param: TableParameter, group: dict[str, Any]) -> tuple[float, float]:

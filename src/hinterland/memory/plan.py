@@ -31,6 +31,7 @@ _LEAST_SORTED = 1 << 16
 _FILLS_LINK = 256  # bytes of a row in mapped memory
 _REACH = 1 << 30
 _PAGE = 2 << 20  # what the GPU's address translation works in
+_DISK_PAGE, _DISK_READS = 4096, 240e3  # random reads a second of an H200 machine's disk, 64 under way
 
 
 @dataclass(frozen=True)
@@ -128,6 +129,16 @@ def row_rate(mapping: str, row_bytes: int, table_bytes: int, mapped_bytes: int =
     parts = _parts(mapping, table_bytes, mapped_bytes)
     each = [nbytes * max(1 / _random_rate(machine, part, nbytes), payload) for part, nbytes in parts]
     return sum(nbytes for _, nbytes in parts) / sum(each)
+
+
+def fetch_rate(row_bytes: int, line_bytes: int) -> tuple[float, str]:
+    """Rows a second that a disk gives at random, a page of ``line_bytes`` or more for each; and by whose figures."""
+    machine = load()
+    disk = None if machine is None else machine.disk
+    reads = _DISK_READS if disk is None else max(disk.random4k.values())
+    pages = -(-max(row_bytes, 1) // line_bytes)
+    pieces = -(-line_bytes // _DISK_PAGE)  # a page longer than those that were measured takes as many of them at most
+    return reads / (pages * pieces), "by the probe" if disk is not None else "as of an H200 machine's disk (no probe)"
 
 
 def _parts(mapping: str, table_bytes: int, mapped_bytes: int) -> list[tuple[str, int]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import torch
 
@@ -20,8 +20,13 @@ Index = torch.Tensor | Sequence[int]
 
 
 class RowTable(Shown, ABC):
-    """A table that gives rows and takes them, on whatever device the row numbers are."""
+    """A table that gives rows and takes them, on whatever device the row numbers are.
 
+    Attributes:
+        in_reach: whether kernels read and write its rows where they lie (:meth:`reach`). Others are fetched and put back.
+    """
+
+    in_reach: ClassVar[bool] = True
     _rows: int
     _row_shape: torch.Size
     _row_bytes: int
@@ -137,7 +142,7 @@ class RowTable(Shown, ABC):
         if out is None:
             out = torch.empty(shape, dtype=self._dtype, device=index.device)
         else:
-            _require(out, "out", shape, self._dtype, index.device)
+            require_rows(out, "out", shape, self._dtype, index.device)
             self._require_apart(out, "out")
         if not isinstance(sort, bool) and not (isinstance(sort, str) and sort == "auto"):
             raise ConfigError(f"sort={shown(sort)} is none of True, False and 'auto'")
@@ -176,7 +181,7 @@ class RowTable(Shown, ABC):
         table = self._source(index)
         if isinstance(rows, torch.Tensor):
             rows = dense("rows", rows).resolve_conj().resolve_neg().contiguous()
-        _require(rows, "rows", index.shape + self._row_shape, self._dtype, index.device)
+        require_rows(rows, "rows", index.shape + self._row_shape, self._dtype, index.device)
         self._require_apart(rows, "rows")
         copy_rows(table, self._rows, self._row_bytes, rows, index, into_table=True, max_blocks=max_blocks, check=check)
         return self
@@ -225,7 +230,18 @@ def require_outside(tensor: torch.Tensor, name: str, own: int, nbytes: int) -> N
         raise ConfigError(f"{name} lies in the table's own memory; copy it first, as in {name}.clone()")
 
 
-def _require(tensor: torch.Tensor, name: str, shape: torch.Size, dtype: torch.dtype, device: torch.device) -> None:
+def as_words(rows: torch.Tensor) -> torch.Tensor:
+    """Rows ``[n, ...]`` as ``[n, words]`` of whole numbers as wide as can be: no copy. Torch does not pick and place rows of
+    every type."""
+    row_bytes = rows[:1].nbytes
+    for dtype in (torch.int64, torch.int32, torch.int16):
+        if row_bytes and row_bytes % dtype.itemsize == 0 and rows.data_ptr() % dtype.itemsize == 0:
+            return rows.view(-1).view(dtype).view(len(rows), row_bytes // dtype.itemsize)
+    return rows.view(-1).view(torch.uint8).view(len(rows), row_bytes)
+
+
+def require_rows(tensor: torch.Tensor, name: str, shape: torch.Size, dtype: torch.dtype, device: torch.device) -> None:
+    """ConfigError unless ``tensor`` is what rows are copied to or from."""
     if dense(name, tensor).is_conj() or tensor.is_neg():
         raise ConfigError(f"{name} is a lazily conjugated or negated view; use {name}.resolve_conj().resolve_neg()")
     if tensor.shape != shape or tensor.dtype != dtype or tensor.device != device or not tensor.is_contiguous():

@@ -35,6 +35,7 @@ Devices = Sequence[torch.device | str | int] | torch.device | str | int
 
 class TieredTensor(RowTable):
     """The rows of a UnifiedTensor, the hottest of them in GPU memory; rows keep their numbers. ``ut.tiered(...)`` makes one.
+    Of a table in a file ``array.tiered(...)`` makes one, which has a tier more (:class:`.TieredStorage`).
 
     ===== ============================================ ==================================================
     tier  where its rows are                           who reads them
@@ -54,9 +55,9 @@ class TieredTensor(RowTable):
 
     def __init__(self, tiers: _Tiers) -> None:
         self._tiers = tiers
-        host = tiers.host
-        self._rows, self._row_shape = len(host), host.shape[1:]
-        self._row_bytes, self._dtype = host.row_bytes, host.dtype
+        whole = tiers.whole
+        self._rows, self._row_shape = len(whole), whole.shape[1:]
+        self._row_bytes, self._dtype = whole.row_bytes, whole.dtype
         self._number = ops.number(self)
         weakref.finalize(self, _close, tiers, os.getpid())
 
@@ -85,9 +86,7 @@ class TieredTensor(RowTable):
         return self.plan.explain()
 
     def _facts(self) -> dict[str, Any]:
-        plan = self.plan
-        rows = {"local": plan.local_rows, "peers": plan.peer_rows, "host": plan.rows - plan.resident}
-        return table_of(self.shape, self.dtype, **rows)
+        return table_of(self.shape, self.dtype, **self.plan.tiers)
 
     def __getitem__(self, index: Any) -> torch.Tensor:
         """Rows as a new tensor on the index's device; an int or a slice gives a copy on the CPU."""
@@ -183,9 +182,7 @@ class TieredTensor(RowTable):
         home = tiers.home(index.device)
         if home is not None:
             return tiers.table(home)
-        if index.is_cuda:
-            held = ", ".join(str(home.device) for home in tiers.homes)
-            raise ConfigError(f"row numbers are on {index.device}, but the tiers are on {held}; name it in devices=")
+        tiers.require_no_gpu(index.device)
         if tiers.state.written:
             tiers.flush()
         return tiers.host._source(index)
@@ -211,29 +208,59 @@ def make(
     devices: Devices | None,
 ) -> TieredTensor:
     """See ``UnifiedTensor.tiered``."""
-    budgets = [0 if size is None else parse_bytes(size) for size in (local, peers)]
-    if scores is not None and order is not None:
-        raise ConfigError("rows are chosen by scores or by an order, not by both; leave one out")
-    gpus = _devices(devices)
-    pair = unlinked([gpu for gpu in gpus if gpu.type == "cuda"])
-    missing = "" if pair is None else f"{pair[0]} cannot read the memory of {pair[1]}"
-    ordered = scores is not None or order is not None
-    plan = plan_tiers(len(host), host.row_bytes, len(gpus), *budgets, ordered=ordered, unlinked=missing)
-    if scores is not None:
-        order = hottest_first(scores, len(host))
-    elif order is not None:
-        order = permutation(order, len(host))
-    if plan.resident == 0:
-        gpus = []
-    for gpu in gpus:
+    asked = Asked.of(len(host), (local, peers), scores, order, devices)
+    plan = plan_tiers(len(host), host.row_bytes, len(asked.gpus), *asked.budgets, ordered=asked.ordered, unlinked=asked.missing)
+    for gpu in asked.gpus if plan.resident else []:
         if gpu.type == "cuda":
             host.cuda(gpu)  # refuses memory that no GPU sees
-            _require_free(plan, gpu)
     sharing = "registered" if host.placement == "registered" else "heap"
-    homes = [_Home(gpu, _block(plan, gpu, sharing)) for gpu in gpus]
-    tiers = _Tiers(host, plan, homes, _State.over(allocate(ctypes.sizeof(_State), sharing)), owner=True)
-    _fill(tiers, order if plan.slot_bytes else None)
+    tiers = _Tiers(host, plan, homes_of(plan, asked.gpus, sharing), new_state(sharing), owner=True)
+    _fill(tiers, asked.order if plan.slot_bytes else None)
     return TieredTensor(tiers)
+
+
+@dataclass
+class Asked:
+    """What a caller of ``tiered`` asks for.
+
+    Attributes:
+        budgets: bytes of each tier.
+        gpus: that hold tiers.
+        missing: which of them cannot read which, as of TierPlan.
+        order: int64 ``[rows]``, the hottest first; None where the first rows are.
+    """
+
+    budgets: list[int]
+    gpus: list[torch.device]
+    missing: str
+    order: torch.Tensor | None
+
+    @property
+    def ordered(self) -> bool:
+        """Whether other rows than the first are the hottest."""
+        return self.order is not None
+
+    @classmethod
+    def of(
+        cls,
+        rows: int,
+        sizes: Sequence[int | str | None],
+        scores: torch.Tensor | None,
+        order: torch.Tensor | None,
+        devices: Devices | None,
+    ) -> Asked:
+        """ConfigError, or DeviceError, for what cannot be used with a table of ``rows`` rows."""
+        budgets = [0 if size is None else parse_bytes(size) for size in sizes]
+        if scores is not None and order is not None:
+            raise ConfigError("rows are chosen by scores or by an order, not by both; leave one out")
+        gpus = _devices(devices)
+        pair = unlinked([gpu for gpu in gpus if gpu.type == "cuda"])
+        missing = "" if pair is None else f"{pair[0]} cannot read the memory of {pair[1]}"
+        if scores is not None:
+            order = hottest_first(scores, rows)
+        elif order is not None:
+            order = permutation(order, rows)
+        return cls(budgets, gpus, missing, order)
 
 
 class _State(ctypes.Structure):
@@ -249,6 +276,11 @@ class _State(ctypes.Structure):
         return state
 
 
+def new_state(sharing: str) -> _State:
+    """That of new tiers, in memory of this placement."""
+    return _State.over(allocate(ctypes.sizeof(_State), sharing))
+
+
 @dataclass(eq=False)
 class _Home:
     """One GPU that holds tiers (or ``cpu:i``, host memory in the part of a GPU): its memory, and what it reads through."""
@@ -259,6 +291,27 @@ class _Home:
 
     def address(self, reader: torch.device) -> int:
         return self.memory.address if isinstance(self.memory, Buffer) else self.memory.address(reader)
+
+    def part(self, offset: int, nbytes: int) -> torch.Tensor:
+        """Bytes from ``offset`` on as a tensor: no copy."""
+        if isinstance(self.memory, GpuBlock):
+            return self.memory.part(offset, nbytes)
+        assert isinstance(self.memory, Buffer)
+        return self.memory.tensor(torch.uint8, torch.Size((self.memory.nbytes,)))[offset : offset + nbytes]
+
+
+def homes_of(plan: TierPlan, gpus: Sequence[torch.device], sharing: str) -> list[_Home]:
+    """The memory that a plan takes of each GPU; none where it takes none. That of ``cpu:i`` is of the placement ``sharing``.
+
+    Raises:
+        OutOfMemory: a GPU has less free; nothing is allocated then.
+    """
+    if plan.resident == 0:
+        return []
+    for gpu in gpus:
+        if gpu.type == "cuda":
+            _require_free(plan, gpu)
+    return [_Home(gpu, _block(plan, gpu, sharing)) for gpu in gpus]
 
 
 class _Tiers:
@@ -273,6 +326,17 @@ class _Tiers:
         if not self.open or self.state.closed:
             whose = "" if self.owner else " by the process that made it"
             raise ConfigError(f"this tiered table has been closed{whose}; make another with ut.tiered(...)")
+
+    @property
+    def whole(self) -> RowTable:
+        """The table that has all rows."""
+        return self.host
+
+    def require_no_gpu(self, device: torch.device) -> None:
+        """ConfigError where ``device`` is a GPU: of one without tiers, of a table that has some."""
+        if device.type == "cuda":
+            held = ", ".join(str(home.device) for home in self.homes)
+            raise ConfigError(f"row numbers are on {device}, but the tiers are on {held}; name it in devices=")
 
     def home(self, device: torch.device) -> _Home | None:
         """The home that rows on ``device`` are read through."""
@@ -294,8 +358,7 @@ class _Tiers:
             own, at = home.address(reader), pointers.data_ptr() if pointers.numel() else 0
             reciprocal = (1 << 63) // plan.gpus + 1 if plan.gpus > 1 else 0
             table = Tiers(
-                host=OneRange(base=self.host.cpu().data_ptr(), rows=plan.rows),
-                map=SlotMap(slots=own + plan.slots_offset if plan.slot_bytes else 0, slot_bytes=plan.slot_bytes),
+                **self._lookup(own),
                 local=own,
                 local_rows=plan.local_rows,
                 resident=plan.resident,
@@ -307,6 +370,14 @@ class _Tiers:
             table.keeps = [pointers, *(h.memory for h in homes)]
             home.table = table
         return home.table
+
+    def _lookup(self, own: int) -> dict[str, Params]:
+        """Where rows of the host lie, and which rows have slots; ``own``: address of the reader's memory."""
+        plan = self.plan
+        return {
+            "host": OneRange(base=self.host.cpu().data_ptr(), rows=plan.rows),
+            "map": SlotMap(slots=own + plan.slots_offset if plan.slot_bytes else 0, slot_bytes=plan.slot_bytes),
+        }
 
     def slots_of(self, home: _Home, rows: torch.Tensor) -> torch.Tensor:
         """The slots of ``rows`` (int64, from 0 on), negative for rows on the host."""
@@ -433,7 +504,7 @@ def _fill(tiers: _Tiers, order: torch.Tensor | None) -> None:
         slots = torch.full((plan.rows,), -1, dtype=torch.int32 if plan.slot_bytes == 4 else torch.int64)
         slots[first] = torch.arange(plan.resident, dtype=slots.dtype)
         for home in homes:
-            _part(home, plan.slots_offset, plan.rows * plan.slot_bytes).copy_(slots.view(torch.uint8))
+            home.part(plan.slots_offset, plan.rows * plan.slot_bytes).copy_(slots.view(torch.uint8))
 
 
 def _copy(tiers: _Tiers, rows: torch.Tensor, homes: list[_Home], offset: int) -> None:
@@ -449,11 +520,4 @@ def _copy(tiers: _Tiers, rows: torch.Tensor, homes: list[_Home], offset: int) ->
         packed = bounce[: len(part) * plan.row_bytes]
         copy_rows(tiers.host.cpu().data_ptr(), plan.rows, plan.row_bytes, packed, part)
         for home in homes:
-            _part(home, offset + begin * plan.row_bytes, packed.numel()).copy_(packed)
-
-
-def _part(home: _Home, offset: int, nbytes: int) -> torch.Tensor:
-    if isinstance(home.memory, GpuBlock):
-        return home.memory.part(offset, nbytes)
-    assert isinstance(home.memory, Buffer)
-    return home.memory.tensor(torch.uint8, torch.Size((home.memory.nbytes,)))[offset : offset + nbytes]
+            home.part(offset + begin * plan.row_bytes, packed.numel()).copy_(packed)

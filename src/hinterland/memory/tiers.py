@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from ..runtime import arguments
 from ..runtime.budget import Explained, Part, share
 from ..runtime.shown import Shown
-from ..runtime.units import format_bytes
+from ..runtime.units import format_bytes, format_rate
+from .plan import fetch_rate
 
 _ALIGNED = 512  # bytes: every tier begins at a multiple of it, and is padded to one
 _POINTERS = 512  # bytes: where the other GPUs' tiers are, kept in each of several GPUs
@@ -41,6 +42,11 @@ class TierPlan(Explained, Shown):
     def resident(self) -> int:
         """Rows that GPUs hold, each counted once."""
         return self.local_rows + self.peer_rows
+
+    @property
+    def tiers(self) -> dict[str, int]:
+        """Rows by the tier that they are read from."""
+        return {"local": self.local_rows, "peers": self.peer_rows, "host": self.rows - self.resident}
 
     @property
     def shard_rows(self) -> int:
@@ -80,13 +86,12 @@ class TierPlan(Explained, Shown):
 
     def parts(self) -> list[Part]:
         """The id map, and rows by tier."""
-        tiers = (("local", self.local_rows, self.local_rows), ("peers", self.peer_rows, self.shard_rows))
+        in_each = {"local": self.local_rows, "peers": self.shard_rows}
         parts = [Part("id map", f"{self.slot_bytes} B a row", self.rows * self.slot_bytes)] if self.slot_bytes else []
-        parts += [
-            Part(tier, f"{rows:,} rows {share(rows, self.rows)}", in_each * self.row_bytes) for tier, rows, in_each in tiers
+        return parts + [
+            Part(tier, f"{rows:,} rows {share(rows, self.rows)}", in_each.get(tier, 0) * self.row_bytes)
+            for tier, rows in self.tiers.items()
         ]
-        left = self.rows - self.resident
-        return [*parts, Part("host", f"{left:,} rows {share(left, self.rows)}")]
 
     def notes(self) -> list[str]:
         """Where rows could not go."""
@@ -128,6 +133,74 @@ def plan_tiers(
     if fitting == (0, 0):
         slot_bytes = 0
     return TierPlan(rows, row_bytes, gpus, local, peers, *fitting, slot_bytes, unlinked)
+
+
+@dataclass(frozen=True, repr=False)
+class StoredTierPlan(TierPlan):
+    """The same where the last tier is a file, and host memory has the rows behind those of the GPUs.
+
+    Attributes:
+        host: bytes asked for of host memory, for rows.
+        host_rows: rows that it holds.
+        number_bytes: of a row number in host memory; 0 where the first rows are the hot ones.
+        line_bytes: of a page of the file.
+    """
+
+    host: int = 0
+    host_rows: int = 0
+    number_bytes: int = 0
+    line_bytes: int = 4096
+
+    @property
+    def held(self) -> int:
+        """Rows that memory holds, each counted once."""
+        return self.resident + self.host_rows
+
+    @property
+    def tiers(self) -> dict[str, int]:
+        """Rows by the tier that they are read from."""
+        rows = {"local": self.local_rows, "peers": self.peer_rows, "host": self.host_rows}
+        return {**rows, "storage": self.rows - self.held}
+
+    def notes(self) -> list[str]:
+        """What host memory takes, and the rate of rows that lie on storage."""
+        numbers = self.number_bytes * (self.rows + self.held) + self.held
+        rows = f"{format_bytes(self.host_rows * self.row_bytes)} of {format_bytes(self.host)}"
+        found = [f"host memory: {rows} for rows, and {format_bytes(numbers)} for what finds them"] if self.held else []
+        rate, source = fetch_rate(self.row_bytes, self.line_bytes)
+        return [
+            *super().notes(),
+            *found,
+            f"random rows on storage are expected at {rate / 1e3:,.0f} K/s, {format_rate(rate * self.row_bytes)}, {source}",
+        ]
+
+
+def plan_stored_tiers(
+    rows: int,
+    row_bytes: int,
+    gpus: int,
+    local: int = 0,
+    peers: int = 0,
+    host: int = 0,
+    *,
+    ordered: bool = False,
+    unlinked: str = "",
+    line_bytes: int = 4096,
+) -> StoredTierPlan:
+    """As many rows of a file as the budgets hold: the hottest in GPUs, as of :func:`plan_tiers`, and the next in host memory.
+
+    Args:
+        host: bytes of host memory for rows. What finds them there is not part of it, and ``explain()`` says it.
+        line_bytes: of a page of the file.
+        rows, row_bytes, gpus, local, peers, ordered, unlinked: as of :func:`plan_tiers`.
+    """
+    above = plan_tiers(rows, row_bytes, gpus, local, peers, ordered=ordered, unlinked=unlinked)
+    host = arguments.whole_number("host", host, 0)
+    host_rows = min(rows - above.resident, host // row_bytes) if row_bytes else 0
+    held = above.resident + host_rows
+    any_order = not ordered or held == 0 or (held == rows and not above.slot_bytes)  # or one tier takes all rows
+    number_bytes = 0 if any_order else 4 if rows < 1 << 31 else 8
+    return StoredTierPlan(**vars(above), host=host, host_rows=host_rows, number_bytes=number_bytes, line_bytes=line_bytes)
 
 
 def padded(nbytes: int) -> int:

@@ -6,13 +6,14 @@ import math
 import operator
 import os
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 
 from .. import _core
 from ..runtime import arguments, devices
 from ..runtime.errors import ConfigError
+from ..runtime.provided import provided
 from ..runtime.shown import table_of, type_name
 from ..runtime.units import parse_bytes
 from . import faults, load, ops  # noqa: F401  (ops registers torch.ops.hinterland.gather)
@@ -97,13 +98,18 @@ class UnifiedTensor(HostTable):
         shape: Sequence[int] | None = None,
         offset: int = 0,
         placement: str = "host",
-    ) -> UnifiedTensor:
-        """The tensor of a ``.npy`` file, a torch file or raw binary, read by many threads into its final place.
+        host_budget: int | str | None = None,
+    ) -> AnyTable:
+        """The tensor of a ``.npy`` file, a torch file or raw binary, read by many threads into its final place; on storage, a
+        :class:`.StorageArray` over the file, which may also be safetensors, Arrow or ``.hl``.
 
         Args:
             dtype, shape: of raw binary; one dimension may be -1. The content decides what the file is, not its name: a
                 ``.npy`` without numpy's header is raw binary.
             offset: bytes before the content.
+            placement: as of ``empty``; or ``"storage"``: rows stay in the file, are read as they are asked for, and nothing is
+                read now. (``hl.StorageArray.open`` writes as well, and takes a name where a file has several tensors.)
+            host_budget: on storage, bytes of host memory for pages of the file, as in ``"1GiB"``; None is 256 MiB.
 
         Raises:
             FormatError: the file is damaged, or promises more than it holds; nothing has been allocated then.
@@ -112,6 +118,11 @@ class UnifiedTensor(HostTable):
             OutOfMemory: before anything is allocated.
         """
         path = arguments.path("path", path)
+        if isinstance(placement, str) and placement == "storage":
+            budget = {} if host_budget is None else {"host_budget": host_budget}
+            return provided("StorageArray").open(path, dtype=dtype, shape=shape, offset=offset, **budget)
+        if host_budget is not None:
+            raise ConfigError(f"host_budget={arguments.shown(host_budget)} is that of a table with placement='storage'")
         stored = load.locate(path, dtype, None if shape is None else load.asked_shape(shape), offset)
         made = cls._allocate(stored.shape, stored.dtype, placement)
         made._buffer.name += f" from {path}"
@@ -259,6 +270,11 @@ class UnifiedTensor(HostTable):
 
     def _sorts(self, rows: int) -> bool:
         return sorts(self._buffer.mapping, rows, self._row_bytes, self.nbytes, self.mapped_bytes)
+
+
+# What from_file gives. Who calls it knows which, so a type checker takes it for a UnifiedTensor and lets pass what else a
+# StorageArray has.
+AnyTable: TypeAlias = UnifiedTensor | Any
 
 
 def reorder_rows(table: UnifiedTensor, order: torch.Tensor, placement: str | None = None) -> UnifiedTensor:

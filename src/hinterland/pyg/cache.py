@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from torch_geometric.data.storage import NodeStorage
 
-from ..memory import UnifiedTensor
 from ..runtime.errors import ConfigError
 from ..runtime.units import format_bytes, parse_bytes
+from ..training.cache import Keepable
 from ..training.cache_room import Wanted, wanted
 from .rows import Rows
 
@@ -24,15 +24,13 @@ def check(cache: Any, gpu_budget: int | str | None) -> Wanted | None:
     Raises:
         ConfigError: ``cache`` is none of what it may be, or there is no budget for it.
     """
-    if isinstance(cache, int) or (isinstance(cache, str) and cache != PRESAMPLE):
+    if cache is None or isinstance(cache, int) or (isinstance(cache, str) and cache != PRESAMPLE):
         return wanted(cache, gpu_budget)
-    if (cache is None) != (gpu_budget is None):
+    if gpu_budget is None:
         raise ConfigError(
-            f"cache={cache!r:.40} and gpu_budget={gpu_budget!r} belong together: which rows are kept in GPU memory, and how "
-            "much of it, as in cache='presample', gpu_budget='4GiB'"
+            f"cache={cache!r:.40} and gpu_budget= belong together: which rows are kept in GPU memory, and how much of it, as "
+            "in cache='presample', gpu_budget='4GiB'"
         )
-    if cache is None or gpu_budget is None:
-        return None
     return Wanted(PRESAMPLE if isinstance(cache, str) else SCORES, parse_bytes(gpu_budget))
 
 
@@ -54,12 +52,12 @@ def checked_scores(cache: Any, num_nodes: Mapping[Any, int]) -> dict[Any, torch.
 
 
 def widest(read: Any, num_nodes: Mapping[Any, int]) -> dict[Any, Rows]:
-    """Of each node type the attribute in host memory with the widest rows, in data as loaders read it."""
+    """Of each node type the attribute in host memory or on storage with the widest rows, in data as loaders read it."""
     found: dict[Any, Rows] = {}
     for store in read.stores:
         node_type = store.__dict__.get("_key")
         for rows in store.values() if isinstance(store, NodeStorage) else ():
-            if isinstance(rows, Rows) and isinstance(rows.table, UnifiedTensor):
+            if isinstance(rows, Rows) and isinstance(rows.table, Keepable):
                 known = found.get(node_type, rows).table.row_bytes
                 if len(rows.table) == num_nodes[node_type] and rows.table.row_bytes >= known:
                     found[node_type] = rows

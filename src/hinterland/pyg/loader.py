@@ -230,8 +230,9 @@ class NeighborLoader(_Pipelined, torch_geometric.loader.NeighborLoader):  # type
 
     Args:
         placement: where features and lists of neighbours go; as of UnifiedTensor, or ``"gpu"``: into the memory of ``device``
-            (host memory on a machine without a GPU). They are copied once for all loaders of the same tensors; a UnifiedTensor
-            or TieredTensor as ``data.x`` is taken as it is. On the CPU attributes stay where they are.
+            (host memory on a machine without a GPU). They are copied once for all loaders of the same tensors; a
+            UnifiedTensor, TieredTensor or StorageArray as ``data.x`` is taken as it is. On the CPU attributes stay where they
+            are.
         cache: what the GPU keeps copies of: None; ``"auto"`` or another policy of hinterland.training.plan_cache, lists of
             neighbours and rows of the widest node features; a size such as ``"10GiB"``, which is ``"auto"`` within it;
             ``"presample"``, the rows that an epoch of samples met most; or scores of the nodes, higher for hotter, of

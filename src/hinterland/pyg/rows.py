@@ -64,7 +64,7 @@ def _gathered(table: Any, index: torch.Tensor) -> torch.Tensor:
 
 
 def is_table(value: Any) -> bool:
-    """Whether ``value`` is a UnifiedTensor or a TieredTensor."""
+    """Whether ``value`` is a table, as UnifiedTensor, TieredTensor and StorageArray are."""
     return not isinstance(value, torch.Tensor) and all(hasattr(value, name) for name in ("gather", "shape", "dtype"))
 
 

@@ -281,7 +281,13 @@ class Negatives(NegativeSampling):  # type: ignore[misc]
 
 
 def checked_placement(placement: str, device: torch.device) -> str:
-    """The placement; of ``"gpu"`` without a GPU the host's. Refuses to keep in GPU memory what the CPU is to read."""
+    """The placement; of ``"gpu"`` without a GPU the host's. Refuses to keep in GPU memory what the CPU is to read, and to write
+    what is in memory to storage."""
+    if isinstance(placement, str) and placement == "storage":
+        raise ConfigError(
+            "placement='storage' is of tables that lie in a file: put one into the data, as in data.x = "
+            "hl.StorageArray.open('features.npy'), and leave placement= to the rest"
+        )
     if placement != "gpu":
         return placement
     if not devices.keeps_on_gpu("placement='gpu'"):

@@ -21,9 +21,9 @@ from .rows import is_table
 class FeatureStore(torch_geometric.data.FeatureStore):  # type: ignore[misc]
     """Tensors by group (a node type, None in a homogeneous graph) and name, in host memory that GPUs read.
 
-    ``put_tensor`` takes a tensor or array, which is copied to ``placement``, or a UnifiedTensor or TieredTensor, which is
-    taken as it is. ``get_tensor`` gives rows on the device of the index: of a tensor (whole numbers or a mask), an array, a
-    slice or an int; None is the whole. Several tensors asked for at once are gathered at once.
+    ``put_tensor`` takes a tensor or array, which is copied to ``placement``, or a UnifiedTensor, TieredTensor or StorageArray,
+    which is taken as it is. ``get_tensor`` gives rows on the device of the index: of a tensor (whole numbers or a mask), an
+    array, a slice or an int; None is the whole. Several tensors asked for at once are gathered at once.
 
     Args:
         placement: as of UnifiedTensor.

@@ -176,14 +176,17 @@ class replacing:
 
 
 @contextmanager
-def replacing_all(paths: Sequence[str | Path], unwanted: Sequence[str | Path] = ()) -> Iterator[list[Output]]:
+def replacing_all(
+    paths: Sequence[str | Path], unwanted: Sequence[str | Path] = (), new: str | None = None
+) -> Iterator[list[Output]]:
     """``with replacing_all(paths) as outputs``: files that belong together, all of them on the disk before the first appears.
 
     They appear in the order of ``paths``; then the files ``unwanted`` go. A failure before leaves what was there. Ctrl-C waits
-    for the last, so that only the end of the process or a refused rename leaves some of them.
+    for the last, so that only the end of the process or a refused rename leaves some of them. ``new``: as of ``replacing``.
     """
     with ExitStack() as stack:
-        outputs = [stack.enter_context(replacing(path)) for path in reversed(paths)][::-1]  # the stack leaves the last first
+        # The stack leaves the last first.
+        outputs = [stack.enter_context(replacing(path, new=new)) for path in reversed(paths)][::-1]
         yield outputs
         for output in outputs:
             output.sync()

@@ -3,33 +3,39 @@
 from __future__ import annotations
 
 import os
+import tempfile
 import warnings
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Literal, NoReturn, Self
 from weakref import WeakSet
 
 import torch
 
 from .. import _core
-from ..memory import faults
-from ..memory.rows import Index, RowTable, numbers
+from ..memory import TierCount, faults
+from ..memory.count import COUNTS, TIERS
+from ..memory.rows import Index, as_words, numbers
+from ..memory.stored import StoredTable
+from ..memory.tiered import Devices
+from ..memory.tiered_storage import TieredStorage, make
 from ..runtime import arguments
 from ..runtime.errors import ConfigError, HinterlandError, StorageError
+from ..runtime.files import refused
 from ..runtime.launch import call_host
-from ..runtime.params import Params
 from ..runtime.shown import table_of
 from .cache import StorageCache, StorageStats
-from .layout import Layout, create, locate
+from .layout import Layout, Volume, is_bare
 from .pinned import Pinned
+from .volume import Paths, bare_devices, create, locate
 
 MODES = ("r", "r+")
 _EXPECTED = 16  # of the cache's bytes, what is known of batches takes one at most: chosen, not measured
 _STAGING = 32 << 20  # bytes of pinned memory that rows for a GPU pass through at a time: chosen, not measured
 
 
-class StorageArray(RowTable):
+class StorageArray(StoredTable):
     """A tensor in a file, row-major, with at least one dimension. Rows come from the disk as they are asked for.
 
     ``a[index]`` copies rows to a new tensor on the device of ``index``; ``a[index] = rows`` writes them, and ``flush()`` has
@@ -47,7 +53,8 @@ class StorageArray(RowTable):
         self._tasks: list[tuple[_core.GatherTask, torch.Tensor, torch.Tensor]] = []
         self._pinned: WeakSet[Pinned] = WeakSet()
         self._closed = True
-        self._position = cache.native.open(layout.path, mode == "r+")
+        files = layout.volume
+        self._position = cache.native.open(list(files.paths), mode == "r+", files.stripe, files.base)
         self._closed = False
         rows, extents = 0, []
         for extent in layout.extents:
@@ -58,23 +65,32 @@ class StorageArray(RowTable):
     @classmethod
     def open(
         cls,
-        path: str | os.PathLike[str],
+        path: Paths,
         mode: Literal["r", "r+"] = "r",
         *,
         name: str | None = None,
         dtype: torch.dtype | None = None,
         shape: Sequence[int] | None = None,
         offset: int = 0,
+        spread: Literal["striped", "replicated"] | None = None,
+        stripe: int | str | None = None,
         cache: StorageCache | None = None,
         host_budget: int | str = "256MiB",
     ) -> StorageArray:
         """The table of a file, where it lies: nothing is converted, and nothing read but what says where rows are.
 
         Args:
-            path: a ``.npy``, safetensors, Arrow, torch or ``.hl`` file, told apart by its content, or raw binary.
+            path: a ``.npy``, safetensors, Arrow, torch or ``.hl`` file, told apart by its content, or raw binary; an NVMe
+                device that was handed to vfio-pci, by its PCI address: ``"nvme:0000:01:00.0"``, or
+                ``"nvme:0000:01:00.0/2"`` for its second namespace; or a list of up to 64 of them that hold the table together.
             mode: ``"r"``, or ``"r+"`` to write as well. A file has one writer at a time, and any number of readers.
             name: of the tensor or column, in files that hold several.
             dtype, shape, offset: of raw binary: its type, its dimensions, of which one may be -1, and the byte where it begins.
+            spread: of several files ``"replicated"``: each is a copy. A page is read from the copy with the fewest reads under
+                way, and from another if that fails, of which a warning tells. Writes go to all. Or ``"striped"``: the table's
+                bytes are dealt round.
+            stripe: bytes that go to each file in turn, a whole number of the cache's pages. For raw binary; files that
+                ``create`` made say it themselves, and are refused in another order or if one is missing.
             cache: which keeps its pages, and may keep others'. None makes one of ``host_budget``.
             host_budget: bytes of host memory, as in ``"1GiB"``.
 
@@ -85,32 +101,48 @@ class StorageArray(RowTable):
             OutOfMemory: the cache does not fit.
         """
         arguments.one_of("mode", mode, MODES)
-        return cls(locate(path, dtype=dtype, shape=shape, offset=offset, name=name), mode, _cache(cache, host_budget))
+        devices = bare_devices(path)  # noqa: F841  open until the cache has them as well
+        found = locate(path, spread, stripe, dtype=dtype, shape=shape, offset=offset, name=name)
+        return cls(found, mode, _cache(cache, host_budget))
 
     @classmethod
     def create(
         cls,
-        path: str | os.PathLike[str],
+        path: Paths,
         shape: Sequence[int] | int,
         dtype: torch.dtype = torch.float32,
         *,
+        spread: Literal["striped", "replicated"] | None = None,
+        stripe: int | str | None = None,
         cache: StorageCache | None = None,
         host_budget: int | str = "256MiB",
     ) -> StorageArray:
         """A new file of zeros, open for writing: ``.npy`` and ``.safetensors`` by its ending, else raw binary. It takes room on
         the disk as it is written.
 
+        Args:
+            path: of the file, or a list of several that hold the table together.
+            shape, dtype: of the table.
+            spread: ``"replicated"`` makes each a copy; ``"striped"`` deals the table's bytes round: then names end in
+                ``.safetensors``, and each file says which part it is.
+            stripe: bytes that go to each file in turn, by default 64 KiB.
+            cache, host_budget: as for ``open``.
+
         Raises:
             StorageError: a file is there already, or it cannot be made.
             ConfigError, OutOfMemory: as for ``open``.
         """
-        sizes = (shape,) if isinstance(shape, int) else tuple(shape)
-        return cls(create(path, sizes, dtype), "r+", _cache(cache, host_budget))
+        return cls(create(path, shape, dtype, spread, stripe), "r+", _cache(cache, host_budget))
 
     @property
     def path(self) -> str:
-        """The file."""
+        """The file; of several the first."""
         return self._layout.path
+
+    @property
+    def volume(self) -> Volume:
+        """The files."""
+        return self._layout.volume
 
     @property
     def mode(self) -> str:
@@ -123,9 +155,9 @@ class StorageArray(RowTable):
         return self._closed
 
     @property
-    def placement(self) -> str:
-        """``"storage"``."""
-        return "storage"
+    def line_bytes(self) -> int:
+        """Bytes of a page, the least that is read."""
+        return self.cache.line_bytes
 
     @property
     def position(self) -> int:
@@ -135,15 +167,18 @@ class StorageArray(RowTable):
 
     @property
     def file_position(self) -> int:
-        """The same in its file."""
+        """The same in its file, or in the space of its files."""
         self._require_open()
         return self._layout.extents[0].offset
 
     @property
-    def open_path(self) -> str:
-        """A name of the file as it is open here, whatever has become of its own."""
+    def open_paths(self) -> tuple[str, ...]:
+        """Names of the files as they are open here, whatever has become of their own."""
         self._require_open()
-        return f"/proc/self/fd/{self.cache.native.descriptor(self._position)}"
+        return tuple(
+            path if is_bare(path) else f"/proc/self/fd/{number}"
+            for path, number in zip(self.volume.paths, self.cache.native.descriptors(self._position), strict=True)
+        )
 
     def read_into(self, out: torch.Tensor, begin: int = 0) -> None:
         """Fills ``out``, a contiguous CPU tensor of its type, with the rows from ``begin`` on, as many as it has: from the
@@ -161,6 +196,7 @@ class StorageArray(RowTable):
                 offset = extent.offset + (first - row) * self._row_bytes
                 self.cache.native.read(self._position, offset, at, (last - first) * self._row_bytes)
             row += extent.rows
+        self.cache.warn_of_failures()
 
     def gather(
         self,
@@ -199,18 +235,26 @@ class StorageArray(RowTable):
         rows = self._row_numbers(index).cpu()
         shape = index.shape + self._row_shape
         out = self._room(out, shape, index.device)
-        batch = self._table.begin_batch(rows.data_ptr(), rows.numel())
-        try:
-            if out.is_cpu:
-                self._table.gather(rows.data_ptr(), rows.numel(), out.data_ptr(), batch)
-                return out
-            with nullcontext() if stream is None else torch.cuda.stream(stream):
-                self._to_gpu(rows, out.view(rows.numel(), *self._row_shape), batch)
-        finally:
-            self._table.end_batch(batch)
+        with nullcontext() if stream is None or out.is_cpu else torch.cuda.stream(stream):
+            self.fetch(rows, out.view(rows.numel(), *self._row_shape))
         return out
 
-    def _to_gpu(self, rows: torch.Tensor, out: torch.Tensor, batch: int) -> None:
+    def fetch(self, rows: torch.Tensor, out: torch.Tensor, places: torch.Tensor | None = None) -> None:
+        """Copies row ``rows[i]`` to ``out[places[i]]``, or to ``out[i]``. Nothing is checked; see StoredTable."""
+        self._require_open()
+        rows = rows.cpu()
+        batch = self._table.begin_batch(rows.data_ptr(), rows.numel())
+        try:
+            if out.is_cuda:
+                self._to_gpu(rows, out, places, batch)
+            else:
+                at = 0 if places is None else places.data_ptr()
+                self._table.gather(rows.data_ptr(), rows.numel(), out.data_ptr(), at, batch)
+        finally:
+            self._table.end_batch(batch)
+        self.cache.warn_of_failures()
+
+    def _to_gpu(self, rows: torch.Tensor, out: torch.Tensor, places: torch.Tensor | None, batch: int) -> None:
         """Through two pieces of pinned memory by turns: one is filled while the other is copied."""
         step = max(1, _STAGING // max(self._row_bytes, 1))
         staging: list[torch.Tensor] = []
@@ -224,9 +268,13 @@ class StorageArray(RowTable):
             else:
                 copied[turn % 2].synchronize()
             held = staging[turn % 2][: part.numel()]
-            self._table.gather(part.data_ptr(), part.numel(), held.data_ptr(), batch)
-            out[begin : begin + step].copy_(held, non_blocking=True)
-            copied[turn % 2].record()
+            self._table.gather(part.data_ptr(), part.numel(), held.data_ptr(), batch=batch)
+            if places is None:
+                out[begin : begin + step].copy_(held, non_blocking=True)
+            else:
+                there = as_words(out)
+                there.index_copy_(0, places[begin : begin + step], as_words(held).to(out.device, non_blocking=True))
+            copied[turn % 2].record(torch.cuda.current_stream(out.device))
 
     def _captured(self, index: torch.Tensor, out: torch.Tensor | None) -> torch.Tensor:
         """A gather in the graph that is being captured: numbers to pinned memory, a host node, and rows to the GPU."""
@@ -278,13 +326,13 @@ class StorageArray(RowTable):
             StorageError: a page cannot be read, or written to make room.
         """
         self._require_open()
-        if self._mode == "r":
-            raise ConfigError(f"{self.path} is open for reading; open it with mode='r+' to write")
+        self.require_writable()
         index = self._index(index)
         where = self._row_numbers(index).cpu()
         rows = arguments.dense("rows", rows).resolve_conj().resolve_neg()
         rows = self._taken(rows.contiguous(), "rows", index.shape + self._row_shape, rows.device).cpu()
         self._table.scatter(where.data_ptr(), where.numel(), rows.data_ptr())
+        self.cache.warn_of_failures()
         return self
 
     def __setitem__(self, index: Any, rows: Any) -> None:
@@ -297,9 +345,12 @@ class StorageArray(RowTable):
             index = numbers(index)
         if not isinstance(index, torch.Tensor):
             raise ConfigError(f"a table is indexed by rows: a tensor, a list, an int or a slice, not {arguments.shown(index)}")
+        index = self._index(index)
+        if isinstance(rows, torch.Tensor):
+            arguments.dense("rows", rows)
         try:
             given = torch.as_tensor(rows, dtype=self._dtype).expand(index.shape + self._row_shape)
-        except (RuntimeError, TypeError, ValueError) as error:
+        except (RuntimeError, TypeError, ValueError, OverflowError) as error:
             shape = tuple(index.shape + self._row_shape)
             raise ConfigError(f"rows of shape {shape} and {self._dtype} are written here: {error}") from None
         self.scatter_(index, given)
@@ -360,6 +411,64 @@ class StorageArray(RowTable):
         self._pinned.add(pinned)
         return pinned
 
+    def count(self, index: Index) -> TierCount:
+        """What a gather asks of the file: rows (``hits``), and the pages that they lie in, each once (``requests``), whether
+        those are in the cache or not; ``bytes`` are of whole pages.
+
+        Raises:
+            IndexOutOfRange, ConfigError: as ``gather``.
+        """
+        self._require_open()
+        rows = self._row_numbers(index).cpu()
+        pages = self._table.count_pages(rows.data_ptr(), rows.numel())
+        asked = {"bytes": pages * self.line_bytes, "requests": pages, "hits": rows.numel()}
+        return TierCount({**{tier: dict.fromkeys(COUNTS, 0) for tier in TIERS}, "storage": asked}, self._row_bytes)
+
+    def tiered(
+        self,
+        local: int | str | None = None,
+        peers: int | str | None = None,
+        host: int | str | None = None,
+        scores: torch.Tensor | None = None,
+        order: torch.Tensor | None = None,
+        devices: Devices | None = None,
+    ) -> TieredStorage:
+        """This table with its hottest rows in GPU memory and the next in host memory, under the same numbers; the rest is read
+        from the file as it is asked for.
+
+        Args:
+            host: bytes of host memory for rows behind those of GPUs, beside the array's cache. What finds them is not part of
+                it: 4 bytes for each row of the table and 5 for each row in memory (8 and 9 from 2**31 rows on), or 1 byte for
+                each row in memory where the hottest rows are the first.
+            local, peers, scores, order, devices: as of ``UnifiedTensor.tiered``.
+
+        Raises:
+            ConfigError: sizes, scores, an order or devices that cannot be used.
+            OutOfMemory: a GPU, or the host, has less free than the tiers take.
+            StorageError: a page cannot be read.
+        """
+        self._require_open()
+        return make(self, (local, peers, host), scores, order, devices)
+
+    def beside(self, dtype: torch.dtype, purpose: str) -> StorageArray:
+        """A table of zeros of the same shape, through the same cache, in a file without a name in the same folder: it goes with
+        the table.
+
+        Args:
+            purpose: what error messages call the file.
+
+        Raises:
+            StorageError: the file cannot be made.
+        """
+        folder, name = os.path.split(self.path)
+        try:
+            with tempfile.TemporaryDirectory(dir=folder or os.curdir, prefix=f".{name}.") as hidden:
+                return StorageArray.create(os.path.join(hidden, purpose), tuple(self.shape), dtype, cache=self.cache)
+        except StorageError:
+            raise
+        except OSError as error:
+            raise refused(folder, "write", error) from error
+
     def flush(self) -> None:
         """Everything that was written before is in the file, on the disk, when this returns.
 
@@ -402,17 +511,13 @@ class StorageArray(RowTable):
         except HinterlandError as error:  # nobody is there to catch it
             warnings.warn(f"{self.path}: what was written last is lost: {error}", ResourceWarning, stacklevel=2)
 
+    def __reduce__(self) -> NoReturn:
+        raise ConfigError(f"an array over {self.path} belongs to one process; open the file in the other")
+
     def _facts(self) -> dict[str, Any]:
-        return table_of(self.shape, self.dtype, path=self.path, mode=self.mode, cache=self.cache)
-
-    def _source(self, index: torch.Tensor) -> int | Params:
-        raise ConfigError(f"{self.path}: kernels do not read rows of this table; gather them first")
-
-    def _sorts(self, rows: int) -> bool:
-        return False  # for a GPU: rows come from the file in its order anyway
-
-    def _require_apart(self, tensor: torch.Tensor, name: str) -> None:
-        """No tensor lies in a file."""
+        paths = self.volume.paths
+        path = self.path if len(paths) == 1 else paths
+        return table_of(self.shape, self.dtype, path=path, mode=self.mode, cache=self.cache)
 
     def _room(self, out: torch.Tensor | None, shape: torch.Size, device: torch.device) -> torch.Tensor:
         if out is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass, replace
 from typing import Any, Literal
 
 import torch
@@ -13,6 +13,7 @@ from ..runtime.errors import ConfigError
 from ..runtime.params import struct
 from ..runtime.shown import Shown, Size
 from ..runtime.units import parse_bytes
+from ..runtime.warned import warn_once
 
 _Counts = struct("StoreCounts")
 _DEPTH = 128  # transfers in flight for each thread: chosen, not measured
@@ -29,6 +30,7 @@ class StorageStats(Shown):
         bytes_read, bytes_written: what they moved.
         hits, misses: pages that were in memory as rows were asked for, and that were not.
         cpu_seconds: processor time of the threads that gathered, scattered and flushed, all together.
+        failed_reads: of one copy of a file, so that another was read.
         pinned: pages that are pinned at present.
         expected_bytes: what is known of batches to come takes at present, beside the cache's budget.
     """
@@ -40,8 +42,25 @@ class StorageStats(Shown):
     hits: int
     misses: int
     cpu_seconds: float
+    failed_reads: int = 0
     pinned: int = 0
     expected_bytes: int = 0
+
+    def since(self, before: StorageStats) -> StorageStats:
+        """What was moved since ``before`` was said, and what is pinned and expected now."""
+        moved = StorageStats(*(now - was for now, was in zip(astuple(self), astuple(before), strict=True)))
+        return replace(moved, pinned=self.pinned, expected_bytes=self.expected_bytes)
+
+    def report(self) -> dict[str, float]:
+        """What was read, in the words of a traversal's ``stats["storage"]``."""
+        return {
+            "bytes": self.bytes_read,
+            "requests": self.reads,
+            "hits": self.hits,
+            "misses": self.misses,
+            "cpu_seconds": self.cpu_seconds,
+            "cpu_us_per_request": self.cpu_us_per_request,
+        }
 
     @property
     def cpu_us_per_request(self) -> float:
@@ -72,7 +91,7 @@ class StorageCache(Shown):
         line_bytes: int = 4096,
         engine: Literal["auto", "io_uring", "threads"] = "auto",
     ) -> None:
-        if line_bytes not in _LINES:
+        if not isinstance(line_bytes, int) or line_bytes not in _LINES:
             raise ConfigError(f"line_bytes={arguments.shown(line_bytes)} is no power of two from 512 to 65536")
         arguments.one_of("engine", engine, ENGINES)
         threads = torch.get_num_threads() + 1  # and one that reads ahead
@@ -106,7 +125,12 @@ class StorageCache(Shown):
         counts = _Counts()
         self.native.counts(counts.address)
         moved = (counts.reads, counts.writes, counts.bytes_read, counts.bytes_written, counts.hits, counts.misses)
-        return StorageStats(*moved, counts.cpu_ns / 1e9, counts.pinned, counts.expected_bytes)
+        return StorageStats(*moved, counts.cpu_ns / 1e9, counts.failed_reads, counts.pinned, counts.expected_bytes)
+
+    def warn_of_failures(self) -> None:
+        """Warns of copies of files that could not be read since the last call, so that others were."""
+        for sentence in self.native.take_failures():
+            warn_once(sentence, sentence)
 
     def _facts(self) -> dict[str, Any]:
         return {"host_budget": Size(self.host_budget), "line_bytes": self.line_bytes, "engine": self.engine}

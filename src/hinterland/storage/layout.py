@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from .. import _core
 from ..memory import load
 from ..memory.load import Stored
 from ..runtime import arguments
@@ -19,7 +20,9 @@ from ..runtime.files import replacing
 from . import arrow, hl, safetensors
 from .names import reading
 
+PART = "hinterland.part"  # in the metadata of a file of a striped table: which one it is
 _HEADER = 4096  # bytes before the data of files that are made: rows begin with a page
+OPEN_INSTEAD = "open it with mode='r+' to write to it"
 _TENSOR = "data"  # the name of the tensor in a safetensors file that is made
 # What is known and cannot be read in place, by its first bytes.
 _OTHERS = {
@@ -45,21 +48,43 @@ class Extent:
 
 
 @dataclass(frozen=True)
+class Volume:
+    """Files as one space of bytes (native/storage/volume.hpp).
+
+    Attributes:
+        paths: of the files, as they were given.
+        stripe: bytes that are dealt to each file in turn; 0: each has a copy of all.
+        base: bytes of each file that lie before the first stripe.
+    """
+
+    paths: tuple[str, ...]
+    stripe: int = 0
+    base: int = 0
+
+
+@dataclass(frozen=True)
 class Layout:
     """A table in a file, row-major: what its rows are, and where each of them lies.
 
     Attributes:
-        path: the file, as it was given.
+        path: the file, as it was given; of several the first.
         dtype: of the elements.
         shape: at least one dimension; the first counts rows.
         extents: in the order of the rows, ``shape[0]`` rows together; none where there are no rows. They need not lie in the
             file in this order. All of them end within the file.
+        spread: over which files, where there are several: offsets are those of their space.
     """
 
     path: str
     dtype: torch.dtype
     shape: tuple[int, ...]
     extents: tuple[Extent, ...]
+    spread: Volume | None = None
+
+    @property
+    def volume(self) -> Volume:
+        """The files."""
+        return Volume((self.path,)) if self.spread is None else self.spread
 
     @property
     def row_bytes(self) -> int:
@@ -84,7 +109,8 @@ def locate(
     """Where the rows of a file's table lie, told by its content; of the rows themselves nothing is read.
 
     ``.npy`` (C order), torch files of one tensor, safetensors, Arrow files and Feather of version 2 (without compression and
-    nulls; numbers, FixedSizeList and fixed_size_binary), ``.hl`` graphs, and raw binary, which may be on a block device.
+    nulls; numbers, FixedSizeList and fixed_size_binary), ``.hl`` graphs, and raw binary, which may be on a block device,
+    also on one that this process drives by itself (``nvme:0000:01:00.0``).
 
     Offsets are kept as the file has them, also where they are no multiples of the size of an element. Such rows have to be
     moved as bytes: no pointer to an element may be made.
@@ -107,17 +133,15 @@ def locate(
     offset = load.asked_offset(path, offset)
     load.check_dtype(path, dtype)
     sizes = None if shape is None else load.asked_shape(shape)
-    size, is_device = _size_of(path)
-    with reading(path), open(path, "rb") as file:
-        file.seek(offset)
-        head = b"" if is_device else file.read(16)
+    size, is_device = size_of(path)
+    head = b"" if is_device else head_of(path, offset)
     if offset == 0 and arrow.matches(head):
         found = _of_arrow(path, size, name, field)
     elif stored := _of_several(path, size, head, name, dtype is not None and sizes is not None) if offset == 0 else None:
-        _refuse_names(path, None, field)
-        found = _of_one(path, stored)
+        refuse_names(path, None, field)
+        found = of_one(path, stored)
     else:
-        return _of_one(path, _plain(path, size, head, (dtype, sizes, offset), is_device), name, field)
+        return of_one(path, _plain(path, size, head, (dtype, sizes, offset), is_device), name, field)
     load.check_asked(path, dtype, sizes, found.dtype, found.shape)
     return found
 
@@ -140,6 +164,11 @@ def _of_several(path: str, size: int, head: bytes, name: str | None, may_be_raw:
         if may_be_raw and name is None:  # numbers may begin as such a header does
             return None
         raise
+    if PART in header.metadata:
+        raise ConfigError(
+            f"{path}: is part {header.metadata[PART]} of a striped table; open all of its files, in their order, with "
+            "spread='striped'"
+        )
     return safetensors.find(path, size, name, header)
 
 
@@ -158,23 +187,37 @@ def _plain(
     return load.locate(path, *asked)
 
 
-def _of_one(path: str, stored: Stored, name: str | None = None, field: str | None = None) -> Layout:
+def of_one(path: str, stored: Stored, name: str | None = None, field: str | None = None) -> Layout:
     """The layout of a tensor that lies in one piece."""
-    _refuse_names(path, name, field)
+    refuse_names(path, name, field)
     if any(n > arguments.MOST for n in stored.shape):
         raise FormatError(f"{path}: shape {arguments.shown(stored.shape)} has a dimension over 2^63 - 1; it is damaged")
     rows = stored.shape[0]
     return Layout(path, stored.dtype, stored.shape, (Extent(rows, stored.offset),) if rows else ())
 
 
-def _refuse_names(path: str, name: str | None, field: str | None) -> None:
+def refuse_names(path: str, name: str | None, field: str | None) -> None:
     for option, given in (("name", name), ("field", field)):
         if given is not None:
             raise ConfigError(f"{path} holds nothing that has a {option}; leave {option}={arguments.shown(given)} out")
 
 
-def _size_of(path: str) -> tuple[int, bool]:
-    """Bytes of a regular file or a block device, and whether it is the latter."""
+def head_of(path: str, offset: int = 0) -> bytes:
+    """The first bytes of what a file holds, by which formats are told apart."""
+    with reading(path), open(path, "rb") as file:
+        file.seek(offset)
+        return file.read(16)
+
+
+def is_bare(path: str) -> bool:
+    """Whether this names a device that the process drives by itself, and no file (native/storage/block_device.hpp)."""
+    return path.startswith("nvme:")
+
+
+def size_of(path: str) -> tuple[int, bool]:
+    """Bytes of a regular file or a device, and whether it is the latter."""
+    if (bare := _core.bare_device(path)) is not None:
+        return bare.bytes, True
     with reading(path):
         mode = os.stat(path).st_mode
         if stat.S_ISDIR(mode):
@@ -199,24 +242,30 @@ def create(path: str | os.PathLike[str], shape: int | Sequence[int], dtype: torc
         StorageError: a file is there already, the place cannot be written, or the table is larger than a file can be. Nothing
             is left under the name then.
     """
-    path = arguments.path("the file of a table", path)
+    layout, header = planned(arguments.path("the file of a table", path), shape, dtype)
+    with replacing(layout.path, new=OPEN_INSTEAD) as output:
+        output.write(header)
+        output.resize(len(header) + layout.nbytes)
+    return layout
+
+
+def planned(path: str, shape: int | Sequence[int], dtype: torch.dtype) -> tuple[Layout, bytes]:
+    """What :func:`create` makes, and what comes before the data."""
+    if is_bare(path):
+        raise ConfigError(f"{path} is a device, which is there already: open it with mode='r+', dtype and shape")
     arguments.instance("dtype", dtype, torch.dtype, "as torch.float32 is")
     sizes = load.asked_shape(shape)
     if not sizes or any(n < 0 for n in sizes):
         raise ConfigError(f"{path}: shape={arguments.shown(sizes)}: a table has at least one dimension, and each is 0 or more")
     header = _made_header(path, sizes, dtype)
-    layout = _of_one(path, Stored(dtype, sizes, len(header)))
+    layout = of_one(path, Stored(dtype, sizes, len(header)))
     size = len(header) + layout.nbytes
     if size > arguments.MOST:
         raise StorageError(f"{path}: cannot be written: {size} bytes are more than a file can have; use a smaller shape")
-    with replacing(path, new="open it with mode='r+' to write to it") as output:
-        output.write(header)
-        output.resize(size)
-    return layout
+    return layout, header
 
 
 def _made_header(path: str, shape: tuple[int, ...], dtype: torch.dtype) -> bytes:
-    """What comes before the data."""
     if path.endswith(".safetensors"):
         return safetensors.pack(path, _TENSOR, dtype, shape, _HEADER)
     return _numpy_header(path, shape, dtype) if path.endswith(".npy") else b""

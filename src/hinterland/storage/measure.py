@@ -15,8 +15,11 @@ from ..runtime.shown import Shown
 from .array import StorageArray
 from .cache import StorageCache
 from .layout import Extent, Layout
+from .roofline import Roofline
 
 DEPTH = 128
+UNDER_WAY = (1, 4, 16, 64, 256)
+_LEAST, _PER_REQUEST = 1024, 16  # reads that are timed: at least, and for each that is under way
 
 
 @dataclass(frozen=True, repr=False)
@@ -72,13 +75,8 @@ def compare(
         StorageError: it is not there, or cannot be read or written.
     """
     cache = StorageCache(host_budget, block_bytes, engine)  # type: ignore[arg-type]  # checked there
-    try:
-        size = os.stat(path).st_size if not os.path.isdir(path) else 0
-    except OSError as error:
-        raise StorageError(f"cannot read {path}: {error.strerror}") from error
-    held = size // block_bytes
-    if held < 2:
-        raise ConfigError(f"{path} holds {size} bytes, no two blocks of {block_bytes}; take a larger file")
+    device = _core.bare_device(path)  # open until the end
+    held = _blocks_of(path, device, block_bytes)
     blocks = min(blocks, held)
     threads = torch.get_num_threads() if threads is None else threads
     generator = torch.Generator().manual_seed(seed)
@@ -108,6 +106,37 @@ def compare(
         medians[2] * 1e6,
         medians[3] * 1e6,
     )
+
+
+def under_way(path: str | os.PathLike[str], *, engine: str = "auto", seed: int = 1) -> Roofline:
+    """Random reads of 4 KiB, by one thread that has 1 to 256 of them under way.
+
+    Args:
+        path: any file of two blocks or more.
+        engine: as of StorageCache.
+
+    Raises:
+        ConfigError, StorageError: as ``compare``.
+    """
+    device = _core.bare_device(path)  # open until the end
+    blocks = _blocks_of(path, device, 4096)
+    generator = torch.Generator().manual_seed(seed)
+    found = {}
+    for depth in UNDER_WAY:
+        offsets = torch.randint(0, blocks, (max(_LEAST, _PER_REQUEST * depth),), generator=generator) * 4096
+        ns, _ = _core.run_raw(os.fspath(path), offsets.data_ptr(), len(offsets), 4096, 0, 1, depth, engine)
+        found[depth] = len(offsets) / ns * 1e9
+    return Roofline.of(found)
+
+
+def _blocks_of(path: str | os.PathLike[str], device: _core.BlockDevice | None, block_bytes: int) -> int:
+    try:
+        size = device.bytes if device else os.stat(path).st_size if not os.path.isdir(path) else 0
+    except OSError as error:
+        raise StorageError(f"cannot read {path}: {error.strerror}") from error
+    if size < 2 * block_bytes:
+        raise ConfigError(f"{path} holds {size} bytes, no two blocks of {block_bytes}; take a larger file")
+    return size // block_bytes
 
 
 def _chosen(held: int, blocks: int, sequential: bool, generator: torch.Generator) -> torch.Tensor:

@@ -3,11 +3,13 @@ that serve these as an NVMe device would (Mailthody 2022, chapter 5; native/stor
 
 from __future__ import annotations
 
+import bisect
 import os
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 
@@ -19,6 +21,8 @@ from ..runtime.launch import launch, resident_blocks
 from ..runtime.params import Params, struct
 from ..runtime.shown import Shown, Size
 from ..runtime.units import parse_bytes
+from ..runtime.warned import warn_once
+from .array import StorageArray
 from .cache import StorageStats
 
 _Store, _Cache = struct("storage::DeviceStore"), struct("storage::Cache<storage::Clock>")
@@ -43,7 +47,9 @@ KERNELS = KernelFile(
 @dataclass(frozen=True)
 class Backing:
     """What a store's device has: a file, or ``bytes`` bytes at ``address`` as slow as ``timing`` says
-    (``_core.CONTROLLER_TIMINGS``); ``faults``, drawn by ``seed``: how many commands of a thousand fail, by name."""
+    (``_core.CONTROLLER_TIMINGS``); ``faults``, drawn by ``seed``: how many commands of a thousand fail, by name.
+
+    Or ``parts``: ``stripe`` bytes are dealt to each in turn, from its byte ``base`` on; with 0 each is a copy."""
 
     path: str | None = None
     address: int = 0
@@ -51,6 +57,36 @@ class Backing:
     timing: str = "none"
     faults: tuple[tuple[str, int], ...] = ()
     seed: int = 0
+    parts: tuple[Backing, ...] = ()
+    stripe: int = 0
+    base: int = 0
+
+    @classmethod
+    def of(cls, array: StorageArray) -> Backing:
+        """The files of an array, as they are open there."""
+        volume, parts = array.volume, tuple(cls(path=path) for path in array.open_paths)
+        return parts[0] if len(parts) == 1 and not volume.stripe else cls(parts=parts, stripe=volume.stripe, base=volume.base)
+
+    @property
+    def name(self) -> str:
+        """What a sentence calls it."""
+        if self.parts:
+            return ", ".join(part.name for part in self.parts)
+        return "memory" if self.path is None else os.path.realpath(self.path)
+
+    def blocks(self, writable: bool, copies: list[tuple[Backing, Any]]) -> _core.Namespace:
+        """For a controller. What has copies is added to ``copies``, with its blocks, which count reads that failed."""
+        blocks: _core.Namespace
+        if self.parts:
+            spread = _core.spread_blocks([part.blocks(writable, copies) for part in self.parts], self.stripe, self.base)
+            if not self.stripe:
+                copies.append((self, spread))
+            blocks = spread
+        elif self.path is not None:
+            blocks = _core.file_blocks(os.fspath(self.path), writable, _FILE_DEPTH)
+        else:
+            blocks = _core.memory_blocks(self.address, self.bytes, _core.CONTROLLER_TIMINGS[self.timing])
+        return _core.faulty_blocks(blocks, dict(self.faults), self.seed) if self.faults else blocks
 
 
 class Queues(NamedTuple):
@@ -83,17 +119,113 @@ class Queues(NamedTuple):
         return self.channels * each + _ROUNDED * 4
 
 
-class DeviceStore(Shown):
-    """A cache on a device, and the queues and threads behind it. Read only.
+class Controller(Shown):
+    """Host threads that serve the queues of one store, or of several, perhaps on several GPUs.
 
     Args:
-        backing: what is read.
+        backing: what is read. Several lie one after the other in one space of bytes: see ``begins``.
+        threads: that serve the queues.
+        mode: ``"r"``; or ``"r+"``, where one store alone may join, since caches of several would differ.
+
+    Raises:
+        StorageError: a file cannot be opened, or is open for writing elsewhere.
+    """
+
+    def __init__(self, backing: Backing | Sequence[Backing], threads: int = 4, mode: Literal["r", "r+"] = "r") -> None:
+        self.backings = [backing] if isinstance(backing, Backing) else list(backing)
+        self.threads, self.mode = threads, mode
+        self._copies: list[tuple[Backing, Any]] = []
+        each = [one.blocks(mode == "r+", self._copies) for one in self.backings]
+        row = _core.blocks_in_a_row(each)
+        self._blocks = each[0] if len(each) == 1 else row
+        self.begins: list[int] = row.begins
+        self._queues: list[tuple[int, int, int, int]] = []
+        self._regions: list[tuple[int, int]] = []
+        self._memory: list[Buffer] = []  # that commands name
+        self._native: _core.Controller | None = None
+        self._stores = 0
+        self._starting = threading.Lock()
+
+    @property
+    def blocks(self) -> int:
+        """Of ``_core.CONTROLLER_BLOCK_BYTES`` that can be read."""
+        return int(self._blocks.blocks)
+
+    def join(self, memory: Buffer, queues: tuple[int, int, int, int], region: tuple[int, int]) -> None:
+        """Serves a store's queues, too: where they lie in ``memory`` (``_core.Controller``), and what their commands may name.
+
+        Raises:
+            ConfigError: a store was live already: a device's queues are there before its threads. Or this one would be a second
+                writer.
+        """
+        with self._starting:
+            if self.mode == "r+" and self._stores:
+                raise ConfigError("what one store's cache has written another's would not see; give the controller mode 'r'")
+            if self._native is not None:
+                raise ConfigError("this controller is at work already; make all stores before the first of them is live")
+            self._stores += 1
+            self._memory.append(memory)
+            self._queues.append(queues)
+            self._regions.append(region)
+
+    def leave(self) -> None:
+        """A store is closed. With the last the threads end."""
+        with self._starting:
+            self._stores -= 1
+            if self._stores == 0 and self._native is not None:
+                self._native.stop()
+
+    def start(self) -> None:
+        """Begins to serve, if it has not: all stores have joined."""
+        with self._starting:
+            if self._native is None:
+                self._native = _core.Controller(self._queues, self._regions, self._blocks, self.threads)
+                self._native.start()
+
+    def acquire(self) -> None:
+        """The threads are awake until as many :meth:`release`."""
+        self.start()
+        assert self._native is not None
+        self._native.acquire()
+
+    def release(self) -> None:
+        """The threads may sleep again. Warns of copies that could not be read, so that others were."""
+        assert self._native is not None
+        self._native.release()
+        for backing, blocks in self._copies:
+            for part, failed in zip(backing.parts, blocks.failed_reads, strict=True):
+                if failed:
+                    sentence = f"{part.name} could not be read everywhere; another copy is read in its place: replace this one"
+                    warn_once(sentence, sentence)
+
+    def failed_reads(self) -> int:
+        """Of one copy, so that another was asked."""
+        return sum(sum(blocks.failed_reads) for _, blocks in self._copies)
+
+    def served(self) -> list[dict[str, int]]:
+        """What each thread has done."""
+        return [] if self._native is None else list(self._native.stats())
+
+    def place_of(self, byte: int) -> tuple[str, int]:
+        """What lies at a byte, for sentences, and the byte there."""
+        number = bisect.bisect_right(self.begins, byte) - 1
+        return self.backings[number].name, byte - self.begins[number]
+
+    def _facts(self) -> dict[str, Any]:
+        return {"backings": [one.name for one in self.backings], "threads": self.threads, "stores": self._stores}
+
+
+class DeviceStore(Shown):
+    """A cache on a device, and the queues behind it, which the threads of a controller serve. Read only.
+
+    Args:
+        backing: what is read, also several; or a controller that serves other stores as well.
         device: a GPU; or the CPU, where the same code runs for tests.
         budget: bytes of the device's memory for lines and what finds them.
         line_bytes: a power of two from 512 to 65536.
         channels: queue pairs; more let more multiprocessors ask at once.
         depth: entries of each ring, a power of two. Each has a line of pinned host memory for what comes from the device.
-        threads: of the host that serve the queues.
+        threads: of the host that serve the queues, if the controller is this store's own.
         timeout: seconds that a command may take.
 
     Raises:
@@ -103,7 +235,7 @@ class DeviceStore(Shown):
 
     def __init__(
         self,
-        backing: Backing,
+        backing: Backing | Sequence[Backing] | Controller,
         device: torch.device,
         budget: int | str = "256MiB",
         line_bytes: int = 4096,
@@ -129,9 +261,9 @@ class DeviceStore(Shown):
         self.held: list[torch.Tensor] = []
         self._control = self._zeros(_size(_Control))
         channel_words = self._channels(layout["queues"], depth, base, base + layout["bytes"], bool(lists))
-        queues = (base, channels, depth, depth)
-        regions = [(base + layout["bytes"], staging + lists)]
-        self._controller = _controller(backing, queues, regions, threads)
+        self.controller = backing if isinstance(backing, Controller) else Controller(backing, threads)
+        self.controller.join(self._shared, (base, channels, depth, depth), (base + layout["bytes"], staging + lists))
+        self._open = True
         frames = self._memory(self.num_slots * line_bytes)
         self._slots = self._zeros(8 * self.num_slots).view(torch.int64)
         cache = _Cache(
@@ -146,7 +278,7 @@ class DeviceStore(Shown):
         blocks = _Blocks(
             namespace_id=_core.CONTROLLER_NAMESPACE,
             block_bytes=_core.CONTROLLER_BLOCK_BYTES,
-            blocks=self._controller.blocks // per_line * per_line,
+            blocks=self.controller.blocks // per_line * per_line,
         )
         store = _Store(
             cache=cache,
@@ -157,8 +289,8 @@ class DeviceStore(Shown):
             timeout_ns=int(timeout * 1e9),
         )
         self._words = store.on(device)
-        self._open = True
-        self._controller.start()
+        if self.controller is not backing:
+            self.controller.start()
 
     def _channels(self, queues: list[dict[str, int]], depth: int, base: int, lines: int, lists: bool) -> torch.Tensor:
         """The words of all channels, in memory of the device."""
@@ -218,13 +350,13 @@ class DeviceStore(Shown):
         Raises:
             StorageError: a page could not be read; what kernels found there was zeros.
         """
-        self._controller.acquire()
+        self.controller.acquire()
         try:
             yield
             if self.device.type == "cuda":
                 torch.cuda.synchronize(self.device)
         finally:
-            self._controller.release()
+            self.controller.release()
         self.check()
 
     def check(self) -> None:
@@ -237,39 +369,38 @@ class DeviceStore(Shown):
         failed = (self._slots & (_BUSY | _VALID | _FAILED)) == _FAILED
         self._slots[failed] = 0
         page, code = (status >> 16) & (1 << 48) - 1, status & 0xFFFF
+        name, at = self.controller.place_of(page * self.line_bytes)
         raise StorageError(
-            f"the bytes from {page * self.line_bytes} on could not be read: NVMe status {code & 0x7FF:#05x} (type "
+            f"{name}: the bytes from {at} on could not be read: NVMe status {code & 0x7FF:#05x} (type "
             f"{code >> 8 & 7}, code {code & 0xFF:#04x}){', it was not answered in time' if code == 0x371 else ''}"
         )
 
     def stats(self) -> StorageStats:
-        """What was moved since it was made: lines that kernels asked for, and the processor time of the threads that serve
-        them. Hits are not counted (0)."""
+        """What was moved since it was made: lines that kernels asked for, and, of all stores of the controller, the processor
+        time of its threads and the reads that copies failed. Hits are not counted (0)."""
         counts = self.counts()
         reads, writes = counts["reads"], counts["writes"]
-        cpu_seconds = sum(one["cpu_ns"] for one in self.served()) / 1e9
-        return StorageStats(reads, writes, reads * self.line_bytes, writes * self.line_bytes, 0, reads, cpu_seconds)
+        cpu_seconds = sum(one["cpu_ns"] for one in self.controller.served()) / 1e9
+        moved = (reads, writes, reads * self.line_bytes, writes * self.line_bytes, 0, reads)
+        return StorageStats(*moved, cpu_seconds, self.controller.failed_reads())
 
     def counts(self) -> dict[str, int]:
         """Lines that were asked for since it was made, by ``reads`` and ``writes``."""
         control = _Control.read(self._control)
         return {"reads": control.reads, "writes": control.writes}
 
-    def served(self) -> list[dict[str, int]]:
-        """What each thread of the controller has done."""
-        return list(self._controller.stats())
-
-    def array(self, position: int) -> Params:
-        """The words of an array that begins at this byte of what the store reads, a multiple of its elements' size, not 0."""
-        return _Array(home=position, store=self.address)
+    def array(self, position: int, number: int = 0) -> Params:
+        """The words of an array that begins at this byte of the backing of this number, a multiple of its elements' size, not
+        0."""
+        return _Array(home=self.controller.begins[number] + position, store=self.address)
 
     def close(self) -> None:
-        """Stops the threads. No kernel may use the store any more."""
+        """Leaves the controller, whose threads end with its last store. No kernel may use the store any more."""
         if self._open:
             self._open = False
             if self.device.type == "cuda":
                 torch.cuda.synchronize(self.device)
-            self._controller.stop()
+            self.controller.leave()
 
     def __del__(self) -> None:
         if getattr(self, "_open", False):
@@ -320,18 +451,6 @@ def read_elements(
     grid = min(resident_blocks(KERNELS, instance, device, block), -(-count // block))
     launch(KERNELS, instance, device, max(grid, 1), block, params)
     return out, total
-
-
-def _controller(backing: Backing, queues: Any, regions: Any, threads: int) -> _core.Controller:
-    faults = dict(backing.faults)
-    if backing.path is not None:
-        return _core.Controller.file(
-            queues, regions, threads, os.fspath(backing.path), False, _FILE_DEPTH, faults=faults, seed=backing.seed
-        )
-    timing = _core.CONTROLLER_TIMINGS[backing.timing]
-    return _core.Controller.memory(
-        queues, regions, threads, backing.address, backing.bytes, timing, faults=faults, seed=backing.seed
-    )
 
 
 def _pinned(nbytes: int, device: torch.device) -> Buffer:

@@ -6,16 +6,10 @@ import math
 import os
 from dataclasses import dataclass
 
-import torch
-
-from .. import _core
 from ..machine import load
 from ..machine.model import Disk
-from ..runtime.errors import StorageError
 from ..runtime.shown import Shown
 
-UNDER_WAY = (1, 4, 16, 64, 256)  # requests at a time that are measured
-_LEAST, _PER_REQUEST = 1024, 16  # that are measured: at least, and for each that is under way
 _ENOUGH = 0.95  # of a disk's most
 _SPARE = 2.5  # times Little's number: twice to three times, since requests do not come evenly
 
@@ -55,29 +49,6 @@ class Roofline(Shown):
         0.95 of the most were measured, for a busy disk's requests take longer."""
         reached = min(n for n, rate in self.measured.items() if rate >= _ENOUGH * self.most)
         return max(math.ceil(_SPARE * self.little), reached)
-
-
-def measure(path: str | os.PathLike[str], block_bytes: int = 4096, *, engine: str = "auto", seed: int = 1) -> Roofline:
-    """Random reads of a file's blocks, by one thread (native/storage/raw.hpp).
-
-    Args:
-        path: holds at least a block.
-        block_bytes: of a read.
-        engine: as of StorageCache.
-
-    Raises:
-        StorageError: the file cannot be read, or holds no block.
-    """
-    blocks = os.stat(path).st_size // block_bytes
-    if blocks == 0:
-        raise StorageError(f"{os.fspath(path)} holds no {block_bytes} bytes; take a larger file")
-    generator = torch.Generator().manual_seed(seed)
-    found = {}
-    for under_way in UNDER_WAY:
-        offsets = torch.randint(0, blocks, (max(_LEAST, _PER_REQUEST * under_way),), generator=generator) * block_bytes
-        ns, _ = _core.run_raw(os.fspath(path), offsets.data_ptr(), len(offsets), block_bytes, 0, 1, under_way, engine)
-        found[under_way] = len(offsets) / ns * 1e9
-    return Roofline.of(found)
 
 
 def probed(path: str, block_bytes: int) -> Roofline | None:

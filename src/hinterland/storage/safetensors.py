@@ -10,7 +10,8 @@ import json
 import math
 import os
 import struct
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import torch
 
@@ -23,7 +24,7 @@ _LENGTH = struct.Struct("<Q")
 _LONGEST = 100_000_000  # bytes of a header, as the format's own reader has it
 _OPENINGS = (b'{"', b"{}", b"{ ", b"{\n", b"{\r", b"{\t")
 _METADATA = "__metadata__"
-_TYPES = {
+TYPES = {
     "BOOL": torch.bool,
     **{f"U{bits}": getattr(torch, f"uint{bits}") for bits in (8, 16, 32, 64)},
     **{f"I{bits}": getattr(torch, f"int{bits}") for bits in (8, 16, 32, 64)},
@@ -45,8 +46,16 @@ def matches(head: bytes) -> bool:
     return len(head) >= 10 and _LENGTH.unpack_from(head)[0] <= _LONGEST and head[8:10] in _OPENINGS
 
 
-def read_header(path: str, size: int) -> tuple[dict[str, Any], int]:
-    """The header of a file of ``size`` bytes: what it says of each tensor, by name, and the byte at which the data begins.
+class Header(NamedTuple):
+    """What a header says of each tensor, by name; the byte at which the data begins; and what else there is to say."""
+
+    tensors: dict[str, Any]
+    begin: int
+    metadata: dict[str, Any]
+
+
+def read_header(path: str, size: int) -> Header:
+    """The header of a file of ``size`` bytes.
 
     Raises:
         FormatError: the header is not whole, or none of this format.
@@ -67,8 +76,8 @@ def read_header(path: str, size: int) -> tuple[dict[str, Any], int]:
         raise FormatError(f"{path}: damaged safetensors header: {error}; fetch or write the file again") from error
     if not isinstance(held, dict):
         raise FormatError(f"{path}: damaged safetensors header: it is no JSON object; fetch or write the file again")
-    held.pop(_METADATA, None)
-    return held, begin
+    metadata = held.pop(_METADATA, None)
+    return Header(held, begin, metadata if isinstance(metadata, dict) else {})
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -79,14 +88,14 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def find(path: str, size: int, name: str | None, header: tuple[dict[str, Any], int]) -> Stored:
+def find(path: str, size: int, name: str | None, header: Header) -> Stored:
     """The tensor called ``name``, or the only one.
 
     Raises:
         ConfigError: which one is meant is not said, or it is not there.
         FormatError: what the header says of it cannot be, or is of a type that torch lacks.
     """
-    held, begin = header
+    held, begin, _ = header
     name = named(path, "tensors", list(held), name)
     told = held[name]
     kind, shape, span = _told(told)
@@ -95,11 +104,11 @@ def find(path: str, size: int, name: str | None, header: tuple[dict[str, Any], i
             f"{path}: damaged safetensors header: {arguments.shown(name)} is {arguments.shown(told)}, without a dtype, shape "
             "and data_offsets that can be read; fetch or write the file again"
         )
-    if kind not in _TYPES:
+    if kind not in TYPES:
         raise FormatError(
             f"{path}: {arguments.shown(name)} is of type {arguments.shown(kind)}, which cannot be read; save it as F32, say"
         )
-    stored = Stored(_TYPES[kind], tuple(shape), begin + span[0])
+    stored = Stored(TYPES[kind], tuple(shape), begin + span[0])
     if span[1] - span[0] != stored.nbytes:
         raise FormatError(
             f"{path}: damaged safetensors header: {arguments.shown(name)} is {kind} of shape {arguments.shown(stored.shape)}, "
@@ -118,16 +127,33 @@ def _are_counts(value: object) -> bool:
     return isinstance(value, list) and all(type(n) is int and 0 <= n <= arguments.MOST for n in value)
 
 
-def pack(path: str | os.PathLike[str], name: str, dtype: torch.dtype, shape: tuple[int, ...], size: int) -> bytes:
-    """The header, ``size`` bytes long, of a file with one tensor.
+def kind_of(path: str | os.PathLike[str], dtype: torch.dtype) -> str:
+    """What the format calls a type.
 
     Raises:
         ConfigError: a type that the format lacks.
     """
-    kinds = [kind for kind, known in _TYPES.items() if known == dtype]
+    kinds = [kind for kind, known in TYPES.items() if known == dtype]
     if not kinds:
         raise ConfigError(f"{path}: safetensors files have no {dtype}; use another type, or a name with another ending")
+    return kinds[0]
+
+
+def pack(
+    path: str | os.PathLike[str],
+    name: str,
+    dtype: torch.dtype,
+    shape: tuple[int, ...],
+    size: int,
+    metadata: Mapping[str, str] | None = None,
+) -> bytes:
+    """The header, ``size`` bytes long, of a file with one tensor.
+
+    Raises:
+        ConfigError: as :func:`kind_of`.
+    """
     nbytes = math.prod(shape) * dtype.itemsize
-    told = {name: {"dtype": kinds[0], "shape": list(shape), "data_offsets": [0, nbytes]}}
+    told: dict[str, Any] = {} if metadata is None else {_METADATA: dict(metadata)}
+    told[name] = {"dtype": kind_of(path, dtype), "shape": list(shape), "data_offsets": [0, nbytes]}
     text = json.dumps(told, separators=(",", ":")).encode()
     return _LENGTH.pack(size - _LENGTH.size) + text.ljust(size - _LENGTH.size)

@@ -22,6 +22,8 @@ from ..graph.view import WORDS_BYTES, View, allocated
 from ..hotness.presample import mini_batches
 from ..memory import CachedTensor, SlotPlan, UnifiedTensor, hottest_first
 from ..memory.clock import Clock
+from ..memory.plan import fetch_rate
+from ..memory.stored import StoredTable
 from ..memory.tiered import TieredTensor
 from ..runtime import arguments, devices
 from ..runtime.budget import Explained, Part, share
@@ -33,6 +35,7 @@ from .cache_costs import Costs, measured, rated
 from .cache_plot import Curve, plot
 from .cache_split import Entries, Split, rows_within, slots_within, split
 
+Keepable = UnifiedTensor | StoredTable  # tables of which rows can be kept in GPU memory
 POLICIES = ("auto", "features", "degree", "clock", "none")
 _MEASURED_BATCHES = 4
 _MEASURED_ROWS = 256 << 20  # bytes
@@ -147,7 +150,7 @@ class CachePlan(Explained, Shown):
         home = str(prepared.device)
         scores = self._row_scores.float()  # of 32 bits all threads sort; counts below 2^24 are exact
         table: TieredTensor | CachedTensor
-        if self.policy == "clock":
+        if self.policy == "clock" and isinstance(given.features, UnifiedTensor):
             table = given.features.cached(s.local, home)
             table.admit(hottest_first(scores, len(table))[: s.rows].to(prepared.device))
         else:
@@ -210,7 +213,7 @@ class Measured:
 
 def plan_cache(
     graph: Graph,
-    features: UnifiedTensor,
+    features: Keepable,
     sampler: NeighborSampler | Iterable[int],
     seeds: torch.Tensor | Sequence[int],
     batch_size: int,
@@ -226,21 +229,21 @@ def plan_cache(
 
     Args:
         graph: the graph whose lists are sampled from, in host memory.
-        features: ``[V, ...]``.
+        features: ``[V, ...]``, in host memory or on storage, whose pages lie in its own cache (``host_budget=``).
         sampler: a NeighborSampler of ``graph``, or fanouts for one.
         seeds, batch_size, epochs, seed: as in ``hotness.presample``: the batches of ``epochs`` epochs of a Loader that
             shuffles with ``seed`` are sampled and counted. One epoch flatters its own prediction; two or more check each other.
         budget: bytes, which everything that is kept takes together at most. A batch's own memory is not part of it.
         policy: ``"auto"``, both by benefit per byte (DUCATI); ``"features"``, rows by the counts alone (GNNLab);
             ``"degree"``, rows by in how many lists they are (PaGraph); ``"clock"``, rows fetched lately, which follow training
-            (memory/cached.py); ``"none"``.
+            (memory/cached.py), of a table in host memory; ``"none"``.
         costs: seconds of reads; None measures them on a GPU, and on the CPU takes those of the probe or built-in ones.
         device: where to sample with fanouts; None is the current GPU, or the CPU on a machine without one.
 
     Raises:
         ConfigError: an unknown policy, a budget that is no size, or for ``"clock"`` holds no row; features that are no
-            UnifiedTensor or not one row for each vertex, a sampler of another graph, no seeds; ``"auto"`` of a compressed
-            graph.
+            UnifiedTensor or StorageArray, or not one row for each vertex, a sampler of another graph, no seeds; ``"auto"`` of a
+            compressed graph.
         IndexOutOfRange: a seed is no vertex.
         OutOfMemory: a batch does not fit into the free GPU memory.
     """
@@ -313,7 +316,7 @@ def _predicted(lists: View, counts: _Counts, costs: Costs, kept: Split, served: 
 @dataclass(frozen=True)
 class _Given:
     graph: Graph
-    features: UnifiedTensor
+    features: Keepable
     sampler: NeighborSampler  # over lists of which nothing is kept
     seeds: torch.Tensor | Sequence[int]
     batch_size: int
@@ -338,15 +341,17 @@ class _Counts:
     hits: int = 0
 
 
-def require_plannable(graph: Graph, features: UnifiedTensor, policy: str) -> None:
+def require_plannable(graph: Graph, features: Keepable, policy: str) -> None:
     """Raises ConfigError unless ``policy`` can plan for this graph and these features."""
     if not isinstance(graph, Graph):
         raise ConfigError(f"plan_cache() takes a Graph, not a {type(graph).__name__}")
     arguments.one_of("policy", policy, POLICIES)
-    if not isinstance(features, UnifiedTensor):
+    if not isinstance(features, Keepable):
         raise ConfigError(
             f"features are a {type(features).__name__}; make a table of them, UnifiedTensor.from_tensor(features)"
         )
+    if policy == "clock" and not isinstance(features, UnifiedTensor):
+        raise ConfigError("policy 'clock' is of features in host memory; of those on storage take 'auto' or 'features'")
     if len(features) != graph.num_vertices:
         raise ConfigError(f"features have {len(features)} rows, but the graph has {graph.num_vertices} vertices")
     if graph.is_compressed and policy == "auto":
@@ -408,7 +413,11 @@ def _count(given: _Given, slots: SlotPlan | None) -> _Counts:
 def _costs(given: _Given, counts: _Counts, scores: torch.Tensor, budget: int) -> Costs:
     graph, features, sampler = given.graph, given.features, given.sampler
     rows = counts.rows // counts.batches
-    costs = rated(features.row_bytes, features.nbytes, rows, graph.lists.nbytes, features.placement, features.mapped_bytes)
+    mapped = features.mapped_bytes if isinstance(features, UnifiedTensor) else 0
+    costs = rated(features.row_bytes, features.nbytes, rows, graph.lists.nbytes, features.placement, mapped)
+    if isinstance(features, StoredTable):
+        rate, whose = fetch_rate(features.row_bytes, features.line_bytes)
+        costs = replace(costs, row_host=1 / rate, source=f"{costs.source}; rows of a disk {whose}")
     if sampler.device.type != "cuda":
         return costs
     first = mini_batches(graph.num_vertices, given.seeds, given.batch_size, 1, given.seed)

@@ -12,6 +12,7 @@ import torch
 from ..graph.view import View
 from ..machine import measured_link
 from ..memory import UnifiedTensor, plan_sort
+from ..memory.stored import StoredTable
 from ..runtime.devices import idle_at
 from ..sampling import NeighborSampler
 
@@ -67,7 +68,7 @@ def measured(
     sampler: NeighborSampler,
     bare: View,
     trial: tuple[NeighborSampler, View] | None,
-    features: UnifiedTensor,
+    features: UnifiedTensor | StoredTable,
     batches: Sequence[tuple[int, torch.Tensor]],
     row_room: int,
 ) -> Costs:
@@ -80,13 +81,36 @@ def measured(
         costs: by rates.
         sampler, bare: the sampler with nothing kept, and its lists.
         trial: the same with a cache of lists.
-        features: the table.
+        features: the table. Of one on storage the costs stay as they are: the first time has its pages read.
         batches: numbers and seeds of those to measure with, at least one.
         row_room: bytes that rows on the GPU may take meanwhile.
     """
     device = sampler.device
     samples = [sampler.sample(part, batch=number) for number, part in batches]
     nodes = [sample.node for sample in samples]
+    row_host, row_gpu, source = costs.row_host, costs.row_gpu, f"rows {costs.source}"
+    if isinstance(features, UnifiedTensor):
+        row_host, row_gpu = _rows(costs, features, nodes, row_room, device)
+        source = f"rows measured on {device}"
+    edges = max(1, sum(len(sample.edge) for sample in samples))
+    lists = max(1, sum(len(s.node) - s.num_sampled_nodes[-1] for s in samples))
+    if trial is None:
+        return replace(costs, row_host=row_host, row_gpu=row_gpu, source=f"{source}; lists {costs.source}")
+    cached, view = trial
+    hits = int(sum(int(view.keeps(sample.edge).sum()) for sample in samples))
+    plain, kept = _sampling(sampler, batches), _sampling(cached, batches)
+    found = lists if view.offsets.data_ptr() != bare.offsets.data_ptr() else 0
+    # A hit saves one read over the link, whichever array it is of.
+    slope = max(0.0, plain - kept) / max(hits + found, 1)
+    gpu = max(0.0, plain - slope * (edges + lists)) / (edges + lists)
+    source = f"measured on {device}" if isinstance(features, UnifiedTensor) else f"lists measured on {device}; {source}"
+    return Costs(row_host, row_gpu, gpu + slope, gpu, gpu + slope, gpu, source)
+
+
+def _rows(
+    costs: Costs, features: UnifiedTensor, nodes: Sequence[torch.Tensor], row_room: int, device: torch.device
+) -> tuple[float, float]:
+    """Seconds of a row from the table and from GPU memory."""
     fetched = sum(map(len, nodes))
     row_host = _seconds(lambda: [features.gather(node) for node in nodes], device) / max(fetched, 1)
     few = max(1, min(len(features), row_room // max(features.row_bytes, 1)))
@@ -95,19 +119,7 @@ def measured(
         rows = features.gather(torch.arange(few, device=device))
         there = [node % few for node in nodes]
         row_gpu = _seconds(lambda: [rows[node] for node in there], device) / max(fetched, 1)
-    row_gpu = min(row_gpu, row_host)
-    edges = max(1, sum(len(sample.edge) for sample in samples))
-    lists = max(1, sum(len(s.node) - s.num_sampled_nodes[-1] for s in samples))
-    if trial is None:
-        return replace(costs, row_host=row_host, row_gpu=row_gpu, source=f"rows measured on {device}; lists {costs.source}")
-    cached, view = trial
-    hits = int(sum(int(view.keeps(sample.edge).sum()) for sample in samples))
-    plain, kept = _sampling(sampler, batches), _sampling(cached, batches)
-    found = lists if view.offsets.data_ptr() != bare.offsets.data_ptr() else 0
-    # A hit saves one read over the link, whichever array it is of.
-    slope = max(0.0, plain - kept) / max(hits + found, 1)
-    gpu = max(0.0, plain - slope * (edges + lists)) / (edges + lists)
-    return Costs(row_host, row_gpu, gpu + slope, gpu, gpu + slope, gpu, f"measured on {device}")
+    return row_host, min(row_gpu, row_host)
 
 
 def _sampling(sampler: NeighborSampler, batches: Sequence[tuple[int, torch.Tensor]]) -> float:

@@ -9,13 +9,12 @@ from typing import Any
 
 import torch
 
-from ..memory import UnifiedTensor
 from ..runtime import devices
 from ..runtime.arguments import shown
 from ..runtime.errors import ConfigError
 from ..runtime.units import format_bytes, parse_bytes
 from ..sampling import NeighborSampler
-from .cache import POLICIES, CachePlan, plan_cache
+from .cache import POLICIES, CachePlan, Keepable, plan_cache
 
 _SPARE = 20, 4  # left free: a 20th of the GPU's memory, and a 4th of what comes and goes with batches, which differ in size
 _BATCHES = 2048  # of an epoch, that a plan looks at
@@ -33,17 +32,16 @@ def wanted(cache: str | int | None, gpu_budget: int | str | None) -> Wanted | No
     """What ``cache=`` and ``gpu_budget=`` ask for; None where that is nothing.
 
     Args:
-        cache: None or ``"none"``; another policy of ``plan_cache``; or a size, which is ``"auto"`` within that budget.
+        cache: a policy of ``plan_cache``, or a size, which is ``"auto"`` within that budget; None is ``"auto"`` where there is
+            a budget, and else ``"none"``.
         gpu_budget: most bytes of GPU memory that the cache takes, as ``"4GiB"``; None is what a training step leaves.
 
     Raises:
-        ConfigError: neither a policy nor a size; a budget without a cache, or two of them.
+        ConfigError: neither a policy nor a size; two budgets.
     """
     budget = None if gpu_budget is None else parse_bytes(gpu_budget)
     if cache is None:
-        if budget is not None:
-            raise ConfigError(f"gpu_budget={gpu_budget!r} is that of a cache; say which one, as in cache='auto'")
-        return None
+        return None if budget is None else Wanted("auto", budget)
     if isinstance(cache, str) and cache in POLICIES:
         return None if cache == "none" else Wanted(cache, budget)
     try:
@@ -98,7 +96,7 @@ def filled(
     budget: int,
     promised: bool,
     sampler: NeighborSampler,
-    features: UnifiedTensor,
+    features: Keepable,
     seeds: torch.Tensor,
     batch_size: int,
     seed: int = 0,

@@ -15,7 +15,7 @@ def epoch_line(epoch: dict[str, Any]) -> str:
     return (
         f"epoch {epoch['epoch']}: loss {epoch['loss']:.4f}, accuracy {epoch['accuracy']:.2%}{valid}; {epoch['seconds']:.2f} s "
         f"({stages}); {epoch['seeds_per_second']:,.0f} seeds/s, {epoch['edges_per_second']:,.0f} edges/s, "
-        f"{format_bytes(epoch['bytes'])} of features{_served(epoch)}"
+        f"{format_bytes(epoch['bytes'])} of features{_served(epoch)}{_stored(epoch)}"
     )
 
 
@@ -30,6 +30,17 @@ def _served(epoch: dict[str, Any]) -> str:
         return text
     share = "" if link["share"] is None else f", {link['share']:.0%} of what it can"
     return f"{text}; link {format_rate(link['bandwidth'])}{share}"
+
+
+def _stored(epoch: dict[str, Any]) -> str:
+    """What was read from storage, how much of it was in the cache, and what a request took of the CPU."""
+    moved = epoch["storage"]
+    if moved is None:
+        return ""
+    pages = moved["hits"] + moved["misses"]
+    hits = f", {moved['hits'] / pages:.1%} of pages in the cache" if pages else ""
+    reads = f"{format_bytes(moved['bytes'])} in {moved['requests']:,} requests{hits}"
+    return f"; storage {reads}, {moved['cpu_us_per_request']:.1f} us of a CPU for each"
 
 
 def show_epoch(epoch: dict[str, Any]) -> None:

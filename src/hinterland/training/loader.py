@@ -23,12 +23,13 @@ from ..runtime.shown import Shown
 from ..runtime.shuffle import shuffled
 from ..sampling import NeighborSampler, Sample
 from ..sampling.neighbor import PendingSample
+from ..storage import StorageStats
 from .cache import CachePlan, require_plannable
 from .cache_room import after_a_step, filled, wanted
 from .pipeline import Pipeline, Stage, at_a_time
 from .prefetch import Prefetcher
 from .rows import gather_blocks_for, rows_of
-from .served import Served, served, tiers_of
+from .served import Served, moved, served, tiers_of
 
 _STATE_VERSION = 1
 _MOST_RANKS = 1 << 24
@@ -92,7 +93,8 @@ class Loader:
         sampler: a NeighborSampler of hinterland.sampling, or anything with its ``sample``.
         seeds: int64 ``[S]``, the vertices to train on.
         batch_size: seeds of a batch; the last may be smaller.
-        features: the table of vertex features (UnifiedTensor, TieredTensor, CachedTensor, ShardedTensor or a tensor), or None.
+        features: the table of vertex features (UnifiedTensor, TieredTensor, CachedTensor, ShardedTensor, StorageArray or a
+            tensor), or None. Rows on storage are gathered by a thread beside training.
         labels: the labels of all vertices, or None.
         shuffle: a new order each epoch, from ``seed`` and the epoch's number.
         drop_last: leaves out a last, smaller batch.
@@ -109,7 +111,8 @@ class Loader:
         timeout: seconds without a batch after which PipelineStalled is raised.
         cache: what to keep in GPU memory of the lists and the features: a policy of :func:`plan_cache`, as ``"auto"``, or a
             size, which is ``"auto"`` within it. Batches are the same with and without. It takes a NeighborSampler and a
-            UnifiedTensor. None and ``"none"`` read through ``sampler`` and ``features`` as they are.
+            UnifiedTensor or StorageArray. None is ``"auto"`` with a ``gpu_budget``, and without one ``"none"``, which reads
+            through ``sampler`` and ``features`` as they are.
         gpu_budget: most bytes of GPU memory that the cache takes, filled when the loader is made. None is what training leaves:
             it is measured after the first batches, the cache filled then, and torch's peak of allocated memory is reset.
             There is nothing to measure on the CPU, where nothing is kept without a budget; with one, host memory stands for a
@@ -270,9 +273,15 @@ class Loader:
         """Whether batches can be launched ahead: sampled by this library, from tables that the GPU reads."""
         if self.device.type == "cpu" or not isinstance(self.sampler, NeighborSampler) or -1 in self.sampler.fanouts:
             return False  # whole lists are taken hop by hop, and each hop is waited for
-        on_gpu = isinstance(self.features, RowTable) or (isinstance(self.features, torch.Tensor) and self.features.is_cuda)
+        table = isinstance(self.features, RowTable) and self.features.in_reach
+        on_gpu = table or (isinstance(self.features, torch.Tensor) and self.features.is_cuda)
         # A row that is not there is found too late to say so where it is asked for.
         return self.features is None or (on_gpu and len(self.features) >= self.sampler.graph.num_vertices)
+
+    @property
+    def storage(self) -> StorageStats | None:
+        """What the cache of features on storage has moved since it was made; None where they lie elsewhere."""
+        return moved(self.features)
 
     def _sample(self, numbered: tuple[int, torch.Tensor]) -> _Sampled:
         number, seeds = numbered

@@ -1,4 +1,4 @@
-"""From where the reads of a mini-batch are served: the GPU's own memory, other GPUs, or the host over the link."""
+"""From where the reads of a mini-batch are served: the GPU's own memory, other GPUs, the host over the link, or storage."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ import torch
 
 from ..graph.traversal_stats import link_ceiling
 from ..memory import UnifiedTensor
+from ..memory.stored import StoredTable
+from ..memory.tiered_storage import TieredStorage
 from ..sampling import NeighborSampler, Sample
+from ..storage import StorageStats
 
 _SECTOR = 32  # bytes of the least read over the link
 
@@ -21,10 +24,10 @@ class Served:
     """Reads of one batch.
 
     Attributes:
-        local, peers, host: rows of features by the tier that they came from.
+        local, peers, host, storage: rows of features by the tier that they came from.
         edges: sampled edges; kept: those of them that were read from GPU memory.
-        link: bytes that came over the link from the host at least: the rows, and a sector of 32 for each edge and for each
-            vertex whose offsets are not kept.
+        link: bytes that came over the link from the host at least: the rows, also those on storage, and a sector of 32 for each
+            edge and for each vertex whose offsets are not kept.
     """
 
     local: int
@@ -33,6 +36,7 @@ class Served:
     edges: int
     kept: int
     link: int
+    storage: int = 0
 
 
 FIELDS = tuple(field.name for field in dataclasses.fields(Served))
@@ -58,11 +62,16 @@ def served(sample: Sample, sampler: NeighborSampler, rows: Mapping[str, int], ro
     kept = edges if on_gpu else int(view.keeps(sample.edge).sum())
     link = 0
     if sampler.device.type == "cuda":
-        link = rows["host"] * row_bytes + (edges - kept) * _SECTOR
+        link = (rows["host"] + rows.get("storage", 0)) * row_bytes + (edges - kept) * _SECTOR
         where = view.lists.array("indptr", sampler.device)
         if not view.lists.indptr.is_cuda and where is not None and where.data_ptr() == view.offsets.data_ptr():
             link += (len(sample.node) - sample.num_sampled_nodes[-1]) * _SECTOR
-    return Served(rows["local"], rows["peers"], rows["host"], edges, kept, link)
+    return Served(rows["local"], rows["peers"], rows["host"], edges, kept, link, rows.get("storage", 0))
+
+
+def moved(features: Any) -> StorageStats | None:
+    """What the cache of features on storage has moved so far; None of features that lie elsewhere."""
+    return features.stats() if isinstance(features, StoredTable | TieredStorage) else None
 
 
 def rates(summed: Mapping[str, float], counted: float, batches: float, seconds: float, gpus: int) -> dict[str, Any]:
@@ -73,13 +82,16 @@ def rates(summed: Mapping[str, float], counted: float, batches: float, seconds: 
         batches, seconds: of the epoch; bytes are those of the counted batches times what was not counted.
         gpus: that read at the same time, each over a link of its own.
     """
-    rows = sum(summed[tier] for tier in ("local", "peers", "host"))
+    by_tier = {tier: summed[tier] for tier in ("local", "peers", "host")}
+    if summed.get("storage"):
+        by_tier["storage"] = summed["storage"]
+    rows = sum(by_tier.values())
     found: dict[str, Any] = {"served": None, "link": None}
     if not counted:
         return found
     found["served"] = {
         "batches": int(counted),
-        "rows": {tier: summed[tier] / rows if rows else 0.0 for tier in ("local", "peers", "host")},
+        "rows": {tier: count / rows if rows else 0.0 for tier, count in by_tier.items()},
         "edges": summed["kept"] / summed["edges"] if summed["edges"] else 0.0,
     }
     if summed["link"]:

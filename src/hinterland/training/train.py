@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn, Unpack
 
@@ -24,6 +24,7 @@ from ..runtime.errors import ConfigError, HinterlandError
 from ..runtime.progress import progress
 from ..runtime.shown import Shown
 from ..sampling import NeighborSampler, PinSAGESampler
+from ..storage import StorageStats
 from . import checkpoint as checkpoints
 from .cache import CachePlan
 from .cache_room import wanted
@@ -57,7 +58,8 @@ class Trained(Shown):
             many): ``served``, the shares of ``rows`` from the GPU's own memory (``local``), other GPUs' (``peers``) and the
             ``host``, and of ``edges`` that were read from GPU memory; ``link``, None where nothing crosses one: ``bytes`` that
             came over it at least, of a GPU on average ``bandwidth`` in bytes a second, the probe's ``ceiling`` and the
-            ``share`` of it (None without a probe).
+            ``share`` of it (None without a probe). ``storage``, of features there, this rank's: ``bytes`` and ``requests`` that
+            were read, ``hits`` and ``misses`` of pages in its cache, ``cpu_seconds`` and ``cpu_us_per_request``.
         best: of the best epoch: ``epoch``, ``loss``, ``accuracy``; None without validation.
         test: ``loss`` and ``accuracy`` on the test split; None without one. The loss is NaN where a neighbour has features that
             are not finite.
@@ -165,6 +167,7 @@ class _Totals:
     summed: dict[str, float] = field(default_factory=lambda: dict.fromkeys(_SUMMED, 0.0))
     seconds: float = 0.0
     stages: dict[str, float] = field(default_factory=dict)
+    storage: dict[str, Any] = field(default_factory=dict)  # of StorageStats, this rank's
 
 
 class _Run:
@@ -246,13 +249,13 @@ class _Run:
         """Trains for an epoch, or what is left of one; validates; writes the checkpoint."""
         self.parallel.train()
         device = self.ranks.device
-        before = self._stage_seconds()
+        before, moved_before = self._stage_seconds(), self.loader.storage
         loss_sum, correct = torch.zeros(2, dtype=torch.float64, device=device).unbind()
         number, self.working, began = len(self.history) + 1, 0.0, time.perf_counter()
 
         def settle() -> None:
             """Adds what was done since the epoch or its last settlement began to the totals."""
-            nonlocal before, began
+            nonlocal before, began, moved_before
             summed = self.totals.summed
             summed["loss"] += float(loss_sum)  # waits for the GPU
             summed["correct"] += float(correct)
@@ -261,8 +264,10 @@ class _Run:
             spent["train"] = spent.get("train", 0.0) + self.working
             spent["wait"] = now - began - self.working  # for the stages that make batches
             before = after
-            for name, seconds in spent.items():
-                self.totals.stages[name] = self.totals.stages.get(name, 0.0) + seconds
+            _add(self.totals.stages, spent)
+            if moved_before is not None and (moved := self.loader.storage) is not None:
+                _add(self.totals.storage, asdict(moved.since(moved_before)))
+                moved_before = moved
             self.totals.seconds += now - began
             loss_sum.zero_()
             correct.zero_()
@@ -346,6 +351,7 @@ class _Run:
             "seeds_per_second": seeds / seconds,
             "edges_per_second": summed["edges"] / seconds,
             "stages": self.totals.stages,
+            "storage": StorageStats(**self.totals.storage).report() if self.totals.storage else None,
             **rates(
                 {name: summed[f"served_{name}"] for name in SERVED},
                 summed["counted"],
@@ -449,6 +455,11 @@ class _Run:
         test = self.evaluate("test")
         roles = None if self.factored is None else self.factored.plan
         return Trained(self.model.eval(), self.history, best, test, self.loader.cache_plan, roles)
+
+
+def _add(to: dict[str, float], more: dict[str, float]) -> None:
+    for name, amount in more.items():
+        to[name] = to.get(name, 0) + amount
 
 
 def _counts(batch: Batch) -> dict[str, int]:

@@ -7,7 +7,7 @@ the graph of them and applies the options, the same for every format.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -96,7 +96,7 @@ def _format(name: str, path: str) -> tuple[Format, str | None]:
 
 
 def load_graph(
-    path: str | os.PathLike[str],
+    path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     placement: str | Mapping[str, str] = "host",
     *,
     directed: bool | None = None,
@@ -113,7 +113,8 @@ def load_graph(
 
     Args:
         path: the file; the format follows from its ending or, where that is none in ``FORMATS`` or an edge list's, from its
-            content. ``x.bel`` stands for ``x.bel.col``, ``.dst`` and ``.val``.
+            content. ``x.bel`` stands for ``x.bel.col``, ``.dst`` and ``.val``. With placement ``"storage"`` also a list of
+            copies of one ``.hl`` file, on several disks: a page is read from one of them, and from another if that fails.
         placement: where the arrays go, as in ``Graph``; of an ``.hl`` file also ``"storage"``: neighbours and weights stay in
             the file and are read a page at a time as a traversal comes to them, while offsets go to ``"host"``. A mapping may
             say so of ``indices`` or ``weights`` alone. What stays in the file is not looked at here: its checksums, and
@@ -145,17 +146,16 @@ def load_graph(
         OutOfMemory: the graph does not fit, found before it is allocated.
         ConfigError: an option that cannot be used for this file.
     """
-    path = arguments.path("path", path)
+    path, *copies = _copies(path)
     _require_usable(weight_dtype, directed=directed, sort_neighbors=sort_neighbors, transpose=transpose)
     entry, layout = _format(detect(path) if format is None else format, path)
     # Lists that become others have another inverse.
     others = symmetrize or remove_self_loops or remove_duplicates or sort_neighbors or directed is False
     shape = {"symmetrize": symmetrize, "remove_self_loops": remove_self_loops, "remove_duplicates": remove_duplicates}
     placed = placements(placement, in_place=True)
-    options = Options(placed, weight_dtype, layout, False if others else transpose, cache=_cache(placed, host_budget))
-    if options.cache is not None:
-        asked = {**shape, "sort_neighbors": sort_neighbors, "weight_dtype": weight_dtype}
-        _require_in_place(path, entry, asked)
+    options = Options(placed, weight_dtype, layout, False if others else transpose)
+    options = replace(options, cache=_cache(placed, host_budget), copies=tuple(copies))
+    _require_in_place(path, entry, options, {**shape, "sort_neighbors": sort_neighbors, "weight_dtype": weight_dtype})
     if weight_dtype is None and sort_neighbors is not False:
         rules = [_core.EdgeRules(mirror=mirror, drop_loops=remove_self_loops) for mirror in (symmetrize, True)]
         options = replace(options, rules=rules[0], mirrored=rules[1])
@@ -173,6 +173,14 @@ def load_graph(
         if transpose:
             graph.transpose()
         return graph
+
+
+def _copies(path: object) -> list[str]:
+    """The names of a file, or of its copies."""
+    given = path if isinstance(path, list | tuple) else [path]
+    if not given:
+        raise ConfigError("path is an empty list of files; name a file, or copies of one")
+    return [arguments.path("path", one) for one in given]
 
 
 def _require_usable(weight_dtype: object, **flags: object) -> None:
@@ -368,8 +376,13 @@ def _cache(placed: Mapping[str, str], host_budget: int | str | None) -> StorageC
     return None
 
 
-def _require_in_place(path: str, entry: Format, changes: Mapping[str, object]) -> None:
-    """ConfigError unless the file can be read where it lies, and nothing is asked for that would be another graph."""
+def _require_in_place(path: str, entry: Format, options: Options, changes: Mapping[str, object]) -> None:
+    """ConfigError unless the file can be read where it lies, if it stays there, and nothing is asked for that would be another
+    graph."""
+    if options.cache is None:
+        if options.copies:
+            raise ConfigError(f"{path}: of several copies of a file some stay unread unless placement='storage'; name one")
+        return
     if entry.name != "hl":
         target = f"{os.path.splitext(path)[0]}.hl"
         raise ConfigError(

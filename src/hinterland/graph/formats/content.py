@@ -29,7 +29,8 @@ class Options:
 
     ``transpose``: whether to read the inverse lists that a file carries; None: where little of the free memory is enough.
     ``rules``: what becomes of an edge; ``mirrored``: of one that stands for both directions. None where readers must hand a
-    list over, in the file's order. ``cache``: of the pages of arrays that stay in the file, where any do.
+    list over, in the file's order. ``cache``: of the pages of arrays that stay in the file, where any do; ``copies``: other
+    files with the same content, from which these pages are read as well.
     """
 
     placement: Mapping[str, str]
@@ -39,6 +40,7 @@ class Options:
     rules: _core.EdgeRules | None = None
     mirrored: _core.EdgeRules | None = None
     cache: StorageCache | None = None
+    copies: tuple[str, ...] = ()
 
     def place(self, name: str) -> str:
         """Where to read the array ``name`` to. What shall lie in GPU memory passes through the heap."""

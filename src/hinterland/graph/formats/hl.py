@@ -10,12 +10,12 @@ import torch
 from ... import _core
 from ...memory import UnifiedTensor
 from ...runtime.checksums import checksums
-from ...runtime.errors import FormatError
+from ...runtime.errors import ConfigError, FormatError
 from ...runtime.files import replacing
 from ...runtime.progress import progress
 from ...storage import StorageArray
 from ...storage.hl import COMPRESSED, DIRECTED, PAGE, REORDERED, SORTED, WEIGHTED, Header, parse
-from ...storage.layout import Extent, Layout
+from ...storage.layout import Extent, Layout, Volume
 from ..arrays import index_dtype
 from ..graph import Graph
 from .content import CsrArrays, Options, PackedArrays
@@ -38,8 +38,11 @@ def read(path: str, options: Options) -> CsrArrays | PackedArrays:
     """The graph, each array read straight to its place, then checked against its checksums; or left in the file."""
     header = read_header(path)
     *places, (sums_at, sums_bytes) = header.sections()
-    sums = torch.empty(sums_bytes // 8, dtype=torch.int64)
-    read_into(path, sums_at, sums)
+    sums = _sums(path, sums_at, sums_bytes)
+    for copy in options.copies:
+        if read_header(copy) != header or not torch.equal(_sums(copy, sums_at, sums_bytes), sums):
+            raise ConfigError(f"{copy} is no copy of {path}: its header or its checksums differ; copy one over the other")
+    volume = Volume((path, *options.copies)) if options.copies else None
     held: dict[str, UnifiedTensor] = {}
     stored: dict[str, StorageArray] = {}
     checked = 0
@@ -47,7 +50,7 @@ def read(path: str, options: Options) -> CsrArrays | PackedArrays:
         for number, ((name, dtype, count), (at, size)) in enumerate(zip(header.arrays(), places, strict=True)):
             place = "heap" if name == "order" else options.place(_HOMES.get(name, name))
             if place == "storage" and options.cache is not None:
-                stored[name] = StorageArray(Layout(path, dtype, (count,), (Extent(count, at),)), "r", options.cache)
+                stored[name] = StorageArray(Layout(path, dtype, (count,), (Extent(count, at),), volume), "r", options.cache)
                 checked += -(-size // _core.CHECKSUM_BLOCK)
                 continue
             array = UnifiedTensor.empty((count,), dtype, place)
@@ -71,6 +74,13 @@ def read(path: str, options: Options) -> CsrArrays | PackedArrays:
         return PackedArrays(held["indptr"], held["packed_offsets"], packed, weights, directed, order)
     indices = stored["indices"] if "indices" in stored else _narrow(held["indices"], header.vertices, options)
     return CsrArrays(held["indptr"], indices, weights, directed, bool(header.flags & SORTED), order=order)
+
+
+def _sums(path: str, at: int, nbytes: int) -> torch.Tensor:
+    """The checksums that a file holds."""
+    sums = torch.empty(nbytes // 8, dtype=torch.int64)
+    read_into(path, at, sums)
+    return sums
 
 
 def _narrow(indices: UnifiedTensor, vertices: int, options: Options) -> UnifiedTensor:

@@ -1,0 +1,40 @@
+// One thread's transfers to all that its store has open: to files by one engine, and to each bare device by queues of its own.
+#pragma once
+
+#include <vector>
+
+#include "storage/block_device.hpp"
+#include "storage/transfers.hpp"
+
+namespace hinterland::native {
+
+class RoutedTransfers {
+ public:
+  RoutedTransfers(unsigned depth, Engine engine) : depth_(depth), files_(make_transfers(depth, engine)) {}
+
+  // From here to detach(), which comes when nothing of it is in flight any more. StorageError.
+  void attach(const std::shared_ptr<BlockDevice>& device);
+  void detach(const BlockDevice& device);
+
+  // As of Transfers.
+  bool try_begin(const Transfer& transfer);
+  void submit();
+  size_t poll(std::span<Ended> to);
+  void wait(std::chrono::nanoseconds most, unsigned enough);
+  unsigned in_flight() const;
+  void keep(std::span<char> memory);
+  const char* name() const { return files_->name(); }  // of the files' engine
+
+ private:
+  struct Route {
+    std::shared_ptr<BlockDevice> device;
+    std::unique_ptr<Transfers> transfers;
+  };
+
+  unsigned depth_;
+  std::unique_ptr<Transfers> files_;
+  std::vector<Route> devices_;
+  std::span<char> kept_;
+};
+
+}  // namespace hinterland::native

@@ -1,0 +1,5 @@
+"""``python -m hinterland``: the command line."""
+
+from .cli import main
+
+main()

@@ -1,0 +1,226 @@
+// The driver of bare NVMe devices against a controller in software that is told what to do wrong.
+#include "storage/nvme_device.hpp"
+
+#include <chrono>
+#include <memory>
+#include <random>
+
+#include "bare_controller.hpp"
+#include "storage/nvme_transfers.hpp"
+
+namespace hinterland::native {
+// The library's is beside what makes errors Python's.
+void throw_errno(const std::string& what, int code) { throw StorageError(what + ": " + std::strerror(code)); }
+}  // namespace hinterland::native
+
+using namespace test;
+using namespace std::chrono_literals;
+using native::Ended, native::NvmeDevice, native::Transfers;
+
+namespace {
+
+constexpr uint16_t kFailsAgain = kUnrecoveredReadError;
+
+// A device over a controller, and one thread's transfers of pages.
+struct Driven {
+  explicit Driven(const Says& says = {}, Fate fate = as_ever)
+      : Driven(std::make_unique<BareController>(says, std::move(fate))) {}
+
+  void begin(bool writes, uint64_t page, uint64_t pages = 1) {
+    const auto bytes = static_cast<uint32_t>(pages * 4096);
+    CHECK(transfers->try_begin({-1, writes, memory.get() + page * 4096, bytes, page * 4096, page}), "no room");
+  }
+  // What became of all that was begun.
+  std::map<uint64_t, int32_t> ends() {
+    std::map<uint64_t, int32_t> found;
+    while (transfers->in_flight() != 0) {
+      transfers->wait(1ms, 1);
+      Ended ended[8];
+      const size_t count = transfers->poll(ended);
+      for (size_t i = 0; i < count; ++i) CHECK(found.emplace(ended[i].user, ended[i].result).second, "ended twice");
+    }
+    return found;
+  }
+  int32_t run(bool writes, uint64_t page, uint64_t pages = 1) {
+    begin(writes, page, pages);
+    return ends().at(page);
+  }
+  // What is written is on the disk, and what is read is its own.
+  void check_data() {
+    for (const bool keeps : {false, true}) {
+      if (keeps) transfers->keep({memory.get(), kMemory});
+      for (const uint64_t pages : {1, 2, 3, 16}) {
+        std::mt19937_64 random(pages + keeps);
+        char* const at = memory.get() + 5 * 4096;
+        for (uint64_t i = 0; i < pages * 4096; ++i) at[i] = static_cast<char>(random());
+        const std::vector<char> written(at, at + pages * 4096);
+        CHECK(run(true, 5, pages) == static_cast<int32_t>(pages * 4096), "write");
+        CHECK(std::memcmp(controller.disk.data() + 5 * 4096, written.data(), written.size()) == 0, "written elsewhere");
+        std::memset(memory.get(), 0, kMemory);
+        CHECK(run(false, 5, pages) == static_cast<int32_t>(pages * 4096), "read");
+        CHECK(std::memcmp(at, written.data(), written.size()) == 0, "read from elsewhere");
+      }
+    }
+  }
+
+  static constexpr uint64_t kMemory = 64 * 4096;
+
+  BareController& controller;
+  NvmeDevice device;
+  native::DirectMemory memory = native::direct_memory(kMemory);
+  std::unique_ptr<Transfers> transfers = device.make_transfers(40);
+
+ private:
+  explicit Driven(std::unique_ptr<BareController> made) : controller(*made), device(std::move(made), "it", 1, {100ms, 300ms}) {}
+};
+
+std::string sentence_of(const Says& says, const auto& prepare, uint32_t number = 1, Fate fate = as_ever) {
+  auto controller = std::make_unique<BareController>(says, std::move(fate));
+  prepare(*controller);
+  try {
+    NvmeDevice(std::move(controller), "it", number, {});
+  } catch (const StorageError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+// Rings of two entries, doorbells far apart, blocks of 4096 bytes, commands of 8 KiB.
+void check_limits() {
+  for (const Says& says : {Says{}, Says{.entries = 2}, Says{.entries = 40}, Says{.stride = 4, .queues = 1},
+                           Says{.most = 1, .shift = 12}, Says{.most = 9}}) {
+    Driven driven(says);
+    for (uint64_t page = 0; page < 40; ++page) driven.begin(page % 2 == 0, page);
+    CHECK(!driven.transfers->try_begin({-1, false, driven.memory.get(), 4096, 0, 99}), "more than it said");
+    for (const auto& [page, result] : driven.ends()) CHECK(result == 4096, "page %d", static_cast<int>(page));
+    // More than there are pages of the channel's, and again.
+    for (int turn = 0; turn < 2; ++turn) {
+      for (uint64_t page = 0; page < 40; ++page) driven.begin(false, page, 16);
+      for (const auto& [page, result] : driven.ends()) CHECK(result == 65536, "from page %d on", static_cast<int>(page));
+    }
+    CHECK(driven.controller.largest == (says.most == 1 ? 8192 : 65536), "%llu bytes in one command",
+          static_cast<unsigned long long>(driven.controller.largest));
+    // More who use it than it has queues.
+    std::vector<std::unique_ptr<Transfers>> more;
+    for (int i = 0; i < 6; ++i) more.push_back(driven.device.make_transfers(2));
+    driven.check_data();
+  }
+}
+
+void check_refusals() {
+  const auto nothing = [](BareController&) {};
+  const auto says = [&](const std::string& part, const std::string& sentence) {
+    CHECK(sentence.find(part) != sentence.npos, "said: %s", sentence.c_str());
+  };
+  says("memory pages from 8192 bytes", sentence_of({.page = 1}, nothing));
+  says("no namespace 2", sentence_of({}, nothing, 2));
+  says("8 bytes beside them", sentence_of({.beside = 8}, nothing));
+  says("blocks of 2^13 bytes", sentence_of({.shift = 13}, nothing));
+  says("within the 500 ms", sentence_of({}, [](BareController& one) { one.sticks = true; }));
+  says("limit of locked memory", sentence_of({}, [](BareController& one) { one.lockable = 100'000; }));
+  says("was removed", sentence_of({}, [](BareController& one) {
+         one.remove();
+         std::this_thread::sleep_for(50ms);
+       }));
+  const auto fails = [](const SubmissionEntry& entry, bool) { return entry.opcode == 6 ? kInternalError : kSuccess; };
+  says("say what it is: NVMe status type 0, code 0x06", sentence_of({}, nothing, 1, fails));
+}
+
+// What may be better the next time is tried six times in all; what will not, once.
+void check_retries() {
+  for (const auto& [status, fails, tries] : {std::tuple{kFailsAgain, 3, 4}, std::tuple{kFailsAgain, 99, 6},
+                                             std::tuple{uint16_t(kFailsAgain | kDoNotRetry), 99, 1}}) {
+    std::atomic<int> seen = 0;
+    Driven driven({}, [&, status = status, fails = fails](const SubmissionEntry& entry, bool is_admin) {
+      return is_admin || entry.opcode != 2 || seen++ >= fails ? kSuccess : status;
+    });
+    CHECK(driven.run(false, 3) == (fails == 3 ? 4096 : -EIO) && seen == tries, "%d tries", seen.load());
+  }
+  Driven full({}, [](const SubmissionEntry& entry, bool is_admin) {
+    return is_admin || entry.opcode != 1 ? kSuccess : uint16_t(kWriteProtected | kDoNotRetry);
+  });
+  CHECK(full.run(true, 3) == -EROFS, "write protected");
+}
+
+// One command that is never answered, among others that are.
+void check_timeouts() {
+  for (const bool aborts : {true, false}) {
+    std::atomic<bool> never = true;
+    Driven driven({.aborts = aborts}, [&](const SubmissionEntry& entry, bool is_admin) {
+      return !is_admin && entry.first_block == 7 * 8 && never ? kNever : kSuccess;
+    });
+    for (uint64_t page = 0; page < 20; ++page) driven.begin(true, page);
+    for (const auto& [page, result] : driven.ends())
+      CHECK(result == (page == 7 ? -ETIMEDOUT : 4096), "page %d: %d", static_cast<int>(page), result);
+    CHECK(driven.device.restarts() == (aborts ? 0 : 1), "%u restarts", driven.device.restarts());
+    never = false;
+    CHECK(driven.run(true, 7) == 4096, "afterwards");
+    driven.check_data();
+  }
+  // Nor does it answer when it is told to abort that; switched off and on it is as before. What was begun later begins anew.
+  std::atomic<bool> never = true;
+  Driven driven({}, [&](const SubmissionEntry& entry, bool is_admin) {
+    return (is_admin ? entry.opcode == 8 : true) && never ? kNever : kSuccess;
+  });
+  driven.begin(false, 1);
+  std::this_thread::sleep_for(80ms);
+  driven.begin(false, 2);
+  while (driven.device.restarts() == 0) {
+    driven.transfers->wait(1ms, 2);
+    if (driven.device.restarts() != 0) never = false;
+  }
+  never = false;
+  const auto ends = driven.ends();
+  CHECK(ends.at(1) == -ETIMEDOUT, "%d", ends.at(1));
+  driven.check_data();
+}
+
+void check_failures() {
+  {
+    std::atomic<bool> never = true;
+    Driven driven({}, [&](const SubmissionEntry&, bool is_admin) { return is_admin || !never ? kSuccess : kNever; });
+    for (uint64_t page = 0; page < 20; ++page) driven.begin(false, page);
+    never = false;
+    driven.controller.fail(false);
+    for (const auto& [page, result] : driven.ends()) CHECK(result == 4096, "page %d begins anew", static_cast<int>(page));
+    CHECK(driven.device.restarts() == 1, "%u restarts", driven.device.restarts());
+    driven.check_data();
+  }
+  for (const bool removed : {false, true}) {
+    Driven driven({}, [&](const SubmissionEntry&, bool is_admin) { return is_admin ? kSuccess : kNever; });
+    for (uint64_t page = 0; page < 40; ++page) driven.begin(false, page);
+    removed ? driven.controller.remove() : driven.controller.fail(true);
+    for (const auto& [page, result] : driven.ends()) CHECK(result == -ENODEV, "page %d: %d", static_cast<int>(page), result);
+    CHECK(driven.run(true, 3) == -ENODEV && driven.device.sync() == ENODEV, "afterwards");
+    CHECK(driven.controller.is_cut_off, "it may still write memory");
+    driven.controller.sticks = false;
+  }
+}
+
+void check_flush_and_end() {
+  bool left = false;
+  {
+    std::atomic<bool> fails = false;
+    Driven driven({}, [&](const SubmissionEntry& entry, bool is_admin) {
+      return !is_admin && entry.opcode == 0 && fails ? uint16_t(kInternalError | kDoNotRetry) : kSuccess;
+    });
+    driven.controller.left = &left;
+    CHECK(driven.run(true, 2) == 4096 && driven.device.sync() == 0 && driven.controller.flushes == 1, "flush");
+    fails = true;
+    CHECK(driven.device.sync() == EIO, "a flush that fails");
+    driven.controller.lockable = 0;  // what is not kept goes by the channel's pages
+    driven.check_data();
+  }
+  CHECK(left, "not shut down");
+}
+
+}  // namespace
+
+int main() {
+  check_limits();
+  check_refusals();
+  check_retries();
+  check_timeouts();
+  check_failures();
+  check_flush_and_end();
+}

@@ -1,0 +1,113 @@
+"""Bare NVMe devices through vfio-pci: nvme.cpp as the only process of a virtual machine, whose controllers are QEMU's and whose
+memory they reach through an IOMMU. tools/nvme_in_qemu.sh gets what this needs."""
+
+from __future__ import annotations
+
+import lzma
+import os
+import re
+import shutil
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+KERNEL = os.environ.get("HINTERLAND_GUEST_KERNEL")  # a folder with boot/vmlinuz-* and lib/modules/, as Debian's packages have
+SOURCES = [
+    *(ROOT / f"native/storage/{name}.cpp" for name in ("vfio_device", "block_device")),
+    *ROOT.glob("native/storage/nvme_*.cpp"),
+    *(ROOT / f"native/storage/{name}.cpp" for name in ("store", "expected", "host_pages", "planned", "file", "routed_transfers")),
+    *(ROOT / f"native/storage/{name}.cpp" for name in ("transfers", "uring", "pread_pool")),
+    *(ROOT / f"native/storage/{name}.cpp" for name in ("controller", "serving", "request", "file_namespace", "file_backend")),
+    ROOT / "tests/storage/qemu/nvme.cpp",
+]
+MODULES = ("vfio_iommu_type1", "vfio-pci")
+DISK_BYTES = 64 << 20
+# What the first read or write of a block meets, and what all of another meet: sectors are of 512 bytes.
+ERRORS = "".join(
+    f'[inject-error]\nevent = "{event}"\nerrno = "5"\nsector = "{at // 512}"\nonce = "{once}"\n'
+    for event, at, once in (
+        ("read_aio", 56 << 20, "on"),
+        ("read_aio", 60 << 20, "off"),
+        ("write_aio", 60 << 20, "off"),
+    )
+)
+
+
+def program(folder: Path) -> Path:
+    """nvme.cpp and the library's sources as one static program."""
+    folders = ("-I", ROOT / "include", "-I", ROOT / "native")
+    flags = ("-std=c++20", "-O1", "-Wall", "-Wextra", "-Werror", "-fopenmp", "-static", *folders)
+
+    def compile_one(source: Path) -> Path:
+        target = folder / f"{source.stem}.o"
+        subprocess.run(["g++", *flags, "-c", source, "-o", target], check=True)
+        return target
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        objects = list(pool.map(compile_one, SOURCES))
+    subprocess.run(["g++", *flags, *objects, "-o", folder / "init"], check=True)
+    return folder / "init"
+
+
+def modules(kernel: Path) -> list[bytes]:
+    """The content of MODULES and of what they need, in the order in which they can be loaded."""
+    files = {path.name.split(".ko")[0].replace("_", "-"): path for path in kernel.glob("lib/modules/*/kernel/**/*.ko*")}
+    found: dict[str, bytes] = {}
+
+    def add(name: str) -> None:
+        if name in found or name not in files:  # loaded, or built in
+            return
+        content = files[name].read_bytes()
+        content = lzma.decompress(content) if files[name].suffix == ".xz" else content
+        for needed in re.findall(rb"\0depends=([^\0]*)\0", content)[:1]:
+            for other in filter(None, needed.decode().split(",")):
+                add(other.replace("_", "-"))
+        found[name] = content
+
+    for module in MODULES:
+        add(module.replace("_", "-"))
+    return list(found.values())
+
+
+def archive(files: dict[str, tuple[int, bytes]]) -> bytes:
+    """Files and folders by name, with their mode, as the kernel takes them (cpio, "newc")."""
+    packed = b""
+    for number, (name, (mode, content)) in enumerate([*files.items(), ("TRAILER!!!", (0, b""))]):
+        fields = (number, mode, 0, 0, 1, 0, len(content), 0, 0, 0, 0, len(name) + 1, 0)
+        packed += b"070701" + b"".join(b"%08X" % field for field in fields) + name.encode() + b"\0"
+        packed += bytes(-len(packed) % 4) + content
+        packed += bytes(-len(packed) % 4)
+    return packed
+
+
+@pytest.mark.skipif(KERNEL is None, reason="HINTERLAND_GUEST_KERNEL names no folder with a kernel: tools/nvme_in_qemu.sh")
+@pytest.mark.skipif(shutil.which("qemu-system-x86_64") is None, reason="no qemu-system-x86_64: tools/nvme_in_qemu.sh")
+def test_the_library_drives_nvme_devices_that_are_not_its_own(tmp_path):
+    kernel = Path(KERNEL)
+    files = {"init": (0o100755, program(tmp_path).read_bytes()), "modules": (0o40755, b"")}
+    for number, module in enumerate(modules(kernel)):
+        files[f"modules/{number:02}"] = (0o100644, module)
+    (tmp_path / "initrd").write_bytes(archive(files))
+    (tmp_path / "errors").write_text(ERRORS)
+    for name in ("plain", "small", "slow"):
+        with open(tmp_path / name, "wb") as disk:
+            disk.truncate(DISK_BYTES)
+    command = [
+        *("qemu-system-x86_64", "-machine", "q35,accel=tcg", "-cpu", "max", "-m", "512", "-smp", "2", "-nodefaults"),
+        *("-display", "none", "-serial", "stdio", "-no-reboot", "-device", "intel-iommu,intremap=off"),
+        *("-drive", "file=plain,if=none,id=plain,format=raw", "-device", "nvme,serial=plain,drive=plain,addr=04.0"),
+        *("-drive", "file=blkdebug:errors:small,if=none,id=small,format=raw"),
+        *("-device", "nvme,id=small,serial=small,addr=05.0,mdts=1,max_ioqpairs=2"),
+        *("-device", "nvme-ns,drive=small,bus=small,logical_block_size=4096,physical_block_size=4096"),
+        *("-drive", "file=slow,if=none,id=slow,format=raw,throttling.iops-total=2"),
+        *("-device", "nvme,serial=slow,drive=slow,addr=06.0"),
+        *("-kernel", next(kernel.glob("boot/vmlinuz-*")), "-initrd", "initrd"),
+        *("-append", "console=ttyS0 panic=-1 loglevel=1 intel_iommu=on"),
+    ]
+    quiet = {"stdin": subprocess.DEVNULL, "capture_output": True, "text": True, "errors": "replace"}
+    done = subprocess.run(command, cwd=tmp_path, check=False, timeout=300, **quiet)
+    print(done.stdout)
+    assert "passed" in done.stdout.splitlines(), done.stdout[-4000:] + done.stderr

@@ -1,0 +1,25 @@
+#!/usr/bin/env bash
+# Campaigns that are too long for every change: a billion calls of the storage cache by eight threads under ThreadSanitizer, writers
+# killed at many more points, and hours of fuzzing.
+#
+#   tools/nightly.sh [calls of the cache] [points] [seconds of fuzzing]
+set -euo pipefail
+cd "$(dirname "$0")/.."
+calls=${1:-1000000000} points=${2:-2000} seconds=${3:-14400}
+step() { printf '\n== %s (%s s)\n' "$1" "$SECONDS"; }
+mkdir -p build/nightly
+
+step "$calls calls of the cache, a third with each way to give slots away"
+g++ -std=c++20 -O1 -g -fsanitize=thread -pthread -I include tests/storage/cache_stress.cpp -o build/nightly/cache_stress
+fixed=()
+if setarch -R true 2> /dev/null; then fixed=(setarch -R); fi # as in sanitized_tests.sh
+"${fixed[@]}" build/nightly/cache_stress 60000 8 "${SEED:-1}" $((calls / 3))
+
+step "writers killed at $points points"
+HINTERLAND_KILLED_WRITERS=$points .venv/bin/python -m pytest -q tests/storage/test_array.py -k killed_at --timeout=36000
+
+step "the readers, fuzzed for $seconds s"
+.venv/bin/python -m pip install -q -c constraints.txt atheris
+.venv/bin/python tests/graph/formats/fuzz_readers.py -max_total_time="$seconds" -timeout=20 -rss_limit_mb=4096
+
+step "done"
