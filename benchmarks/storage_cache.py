@@ -134,10 +134,10 @@ def _conflicts(program: Path, slots: int) -> Iterator[dict[str, Any]]:
 def _costs(program: Path, slots: int, rounds: int) -> dict[tuple[str, str], dict[str, float]]:
     """Of a cache of so many slots, by its organisation and policy."""
     found: dict[tuple[str, str], dict[str, float]] = {}
-    for threads in (1, 2):
+    for threads, by in ((1, ""), (2, ", 2 threads")):
         for organisation, policy, hit, miss, size in _rows_of(program, "costs", slots, threads, rounds):
             row = found.setdefault((organisation, policy), {"bytes a line": float(size)})
-            row[f"ns a hit, {threads} threads"], row[f"ns a miss, {threads} threads"] = float(hit), float(miss)
+            row[f"ns a hit{by}"], row[f"ns a miss{by}"] = float(hit), float(miss)
     return found
 
 

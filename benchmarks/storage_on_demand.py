@@ -1,12 +1,15 @@
-"""Reads that a GPU's threads ask for by themselves (Mailthody 2022, sections 5.4 and 6.2), beside what bounds them.
+"""Reads and writes that a GPU's threads ask for by themselves (Mailthody 2022, sections 5.4, 5.5 and 7.1.8), beside what bounds
+them.
 
-Devices in memory (native/storage/memory_namespace.hpp) have the controller and the link to themselves; a file has its disk,
-beside run_raw of the same blocks. Hits are compared with plain pointers to the same numbers. On a CPU it runs small.
+Devices in memory (native/storage/memory_namespace.hpp) have the controller and the link to themselves; each of its threads is a
+controller with queues of its own. A file has its disk, beside run_raw of the same blocks. Hits are compared with plain pointers
+to the same numbers. On a CPU it runs small. (Access patterns are in storage_patterns.)
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import os
 import statistics
 import tempfile
@@ -19,36 +22,35 @@ import torch
 from hinterland import _core
 from hinterland.runtime import devices
 from hinterland.runtime.params import struct
+from hinterland.storage.latency import time_reads
 from hinterland.storage.measure import DEPTH
 from hinterland.storage.on_device import Backing, DeviceStore, read_elements
+from hinterland.storage.writes import write_elements
 
 _Array = struct("memory::ArrayWords")
 _FIRST = 4096  # the first page is no array's
-RUNS = 5
+RUNS = 3
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--device", default=None, help="cpu or cuda; by default the GPU, if there is one")
     parser.add_argument("--folder", type=Path, default=Path.cwd(), help="where the measured file goes: the disk in question")
-    parser.add_argument("--only", default="threads,devices,lines,hits,timings,file", help="parts, separated by commas")
+    parser.add_argument("--only", default=",".join(PARTS), help="parts, separated by commas")
 
 
 def run(options: argparse.Namespace) -> dict[str, Any]:
     device = devices.as_device(options.device)
     small = options.small or device.type == "cpu"
-    parts: dict[str, Callable[..., Any]] = {
-        "threads": _threads,
-        "devices": _devices,
-        "lines": _lines,
-        "hits": _hits,
-        "timings": _timings,
-        "file": _file,
-    }
-    return {name: parts[name](device, small, options.folder) for name in options.only.split(",")}
+    return {name: PARTS[name](device, small, options.folder) for name in options.only.split(",")}
 
 
+@functools.cache
 def _memory(nbytes: int) -> torch.Tensor:
     return torch.arange(nbytes // 8, dtype=torch.int64)
+
+
+def _bytes(small: bool) -> int:
+    return (16 << 20) if small else (4 << 30)
 
 
 def _idle(device: torch.device) -> float:
@@ -87,13 +89,13 @@ def _store(
 
 def _threads(device: torch.device, small: bool, folder: Path) -> list[dict[str, Any]]:
     """512-byte and 4-KiB reads against threads and queues."""
-    x = _memory((64 << 20) if small else (8 << 30))
+    x = _memory(_bytes(small))
     found = []
     for line in (512, 4096):
         for threads in (1, 2) if small else (1, 2, 4, 8, 12):
             for channels in (threads, 4 * threads):
                 store = _store(x, device, 4 << 20 if small else 256 << 20, line, channels=channels, threads=threads, depth=1024)
-                count = 20_000 if small else 4_000_000 if line == 512 else 1_000_000
+                count = 500 if small else 4_000_000 if line == 512 else 500_000
                 found.append({"line": line, "threads": threads, "queues": channels, **_missed(store, x, count, device)})
                 store.close()
     return found
@@ -117,26 +119,89 @@ def _devices(device: torch.device, small: bool, folder: Path) -> list[dict[str, 
     return found
 
 
-def _lines(device: torch.device, small: bool, folder: Path) -> list[dict[str, Any]]:
-    """Eight threads, all sizes of a line."""
-    x = _memory((64 << 20) if small else (8 << 30))
+def _depths(device: torch.device, small: bool, folder: Path) -> list[dict[str, Any]]:
+    """Eight threads, 4-KiB reads against queues and their depth."""
+    x = _memory(_bytes(small))
     found = []
-    for line in (512, 1024, 2048, 4096, 8192, 16384, 65536):
-        depth = min(1024, (1 << 29) // (16 * line))
-        store = _store(x, device, 4 << 20 if small else 256 << 20, line, channels=16, threads=2 if small else 8, depth=depth)
-        count = 2000 if small else (2 << 30) // line // 2
-        found.append({"line": line, **_missed(store, x, min(count, 4_000_000), device)})
-        store.close()
+    for channels in (1, 2) if small else (8, 16, 48):
+        for depth in (2, 64) if small else (16, 64, 256, 1024):
+            store = _store(
+                x, device, 4 << 20 if small else 256 << 20, 4096, channels=channels, threads=2 if small else 8, depth=depth
+            )
+            found.append({"queues": channels, "depth": depth, **_missed(store, x, 200 if small else 500_000, device)})
+            store.close()
     return found
 
 
+def _lines(device: torch.device, small: bool, folder: Path) -> list[dict[str, Any]]:
+    """Eight threads, all sizes of a line, at random and in order, read and written."""
+    x = _memory(_bytes(small))
+    found = []
+    for line in (512, 4096, 65536) if small else (512, 1024, 2048, 4096, 8192, 16384, 65536):
+        depth = min(1024, (1 << 29) // (16 * line))
+        given = {"channels": 16, "threads": 2 if small else 8, "depth": min(depth, 64) if small else depth}
+        count = min(500 if small else (1 << 30) // line, 2_000_000, (x.nbytes - 65536) // line)
+        store = _store(x, device, 4 << 20 if small else 256 << 20, line, **given)
+        read = _missed(store, x, count, device)
+        in_order = _in_order(store, count, device)
+        store.close()
+        written = [_written(x, line, count, at_random, device, small, given) for at_random in (True, False)]
+        found.append(
+            {
+                "line": line,
+                "random reads/s": read["reads a second"],
+                "GB/s": read["GB/s"],
+                "in order GB/s": in_order,
+                "random writes/s": written[0] / line,
+                "writes GB/s": written[0] / 1e9,
+                "writes in order GB/s": written[1] / 1e9,
+            }
+        )
+    return found
+
+
+def _in_order(store: DeviceStore, lines: int, device: torch.device) -> float:
+    """GB/s of so many lines that follow each other."""
+    count, seconds = lines * store.line_bytes // 8, []
+    for _ in range(RUNS):
+        with store.live():
+            begin = _idle(device)
+            read_elements(store.array(_FIRST), count, torch.int64, device, None, count, keeps=False)
+            seconds.append(_idle(device) - begin)
+    return count * 8 / statistics.median(seconds) / 1e9
+
+
+def _written(
+    x: torch.Tensor, line: int, count: int, at_random: bool, device: torch.device, small: bool, given: dict[str, int]
+) -> float:
+    """Bytes a second of whole lines, each overwritten by a warp, until all are on the device."""
+    store = _store(x, device, 4 << 20 if small else 256 << 20, line, mode="r+", **given)
+    first, run = 65536, line // 8  # a line begins there, whatever its size
+    lines, seconds = (x.nbytes - first) // line, []
+    for _ in range(RUNS):
+        at = (torch.randperm(lines) if at_random else torch.arange(lines))[:count] * run
+        before = store.counts()
+        begin = _idle(device)
+        with store.live():
+            write_elements(store.array(first), lines * run, x.dtype, device, at.to(device), len(at), run=run)
+        store.flush()
+        seconds.append(_idle(device) - begin)
+        counts = store.counts()
+        assert counts["reads"] == before["reads"] and counts["writes"] - before["writes"] >= len(at), "lines were read"
+        assert torch.equal(x[first // 8 + at], at), "a wrong number was written"
+    store.close()
+    torch.arange(len(x), out=x)
+    return len(at) * line / statistics.median(seconds)
+
+
 def _hits(device: torch.device, small: bool, folder: Path) -> list[dict[str, Any]]:
-    """All lines are there. In order, and 8 bytes at random, beside plain pointers."""
-    nbytes = (16 << 20) if small else (8 << 30)
+    """All lines are there, in four times the room, so that hardly a set is full. In order, and 8 bytes at random, beside plain
+    pointers."""
+    nbytes = _bytes(small)
     x = _memory(nbytes + _FIRST)
     there = x[_FIRST // 8 :].to(device)
     plain = _Array(home=there.data_ptr())
-    store = _store(x, device, nbytes * 5 // 4, 4096, channels=16, threads=2 if small else 8)
+    store = _store(x, device, nbytes * 4, 4096, channels=16, threads=2 if small else 8)
     elements = nbytes // 8
     with store.live():
         for _ in range(2):
@@ -159,37 +224,27 @@ def _hits(device: torch.device, small: bool, folder: Path) -> list[dict[str, Any
     return found
 
 
-def _timings(device: torch.device, small: bool, folder: Path) -> list[dict[str, Any]]:
-    """Devices as slow as real ones, and the time that one read alone takes from its beginning to its end."""
-    x = _memory((64 << 20) if small else (4 << 30))
+def _stages(device: torch.device, small: bool, folder: Path) -> list[dict[str, Any]]:
+    """Devices as slow as real ones: microseconds of one read alone, stage by stage, and the rate of many."""
+    x = _memory(_bytes(small))
     found = []
-    for name, (latency, *_) in _core.CONTROLLER_TIMINGS.items():
+    for name in _core.CONTROLLER_TIMINGS:
+        _core.count_stages(True)
         store = _store(x, device, 4 << 20 if small else 256 << 20, 4096, timing=name, channels=8, threads=2 if small else 8)
+        _core.count_stages(False)
         lines = (x.nbytes - _FIRST) // 4096
-        alone = []
-        with store.live():
-            for _ in range(50):
-                at = torch.tensor([int(torch.randint(0, lines, ())) * 512], device=device)
-                begin = _idle(device)
-                read_elements(store.array(_FIRST), lines * 512, x.dtype, device, at, 1, keeps=False)
-                alone.append(_idle(device) - begin)
-        at = torch.zeros(1, dtype=torch.int64, device=device)
-        empty = []
-        with store.live():
-            for _ in range(50):
-                begin = _idle(device)
-                read_elements(store.array(_FIRST), lines * 512, x.dtype, device, at, 1, keeps=False)
-                empty.append(_idle(device) - begin)
-        more = statistics.median(alone) - statistics.median(empty)
-        rates = _missed(store, x, 2000 if small else 1_000_000, device)
-        found.append({"device": name, "latency us": latency / 1e3, "a miss takes us more than a hit": more * 1e6, **rates})
+        alone = time_reads(store, _FIRST, (torch.randperm(lines)[: 20 if small else 200] * 512).to(device))
+        store.close()
+        store = _store(x, device, 4 << 20 if small else 256 << 20, 4096, timing=name, channels=8, threads=2 if small else 8)
+        rates = _missed(store, x, 200 if small else 500_000, device)
+        found.append({"timing": name, **{f"{stage} us": ns / 1e3 for stage, ns in alone._asdict().items()}, **rates})
         store.close()
     return found
 
 
 def _file(device: torch.device, small: bool, folder: Path) -> list[dict[str, Any]]:
-    """Random 4-KiB reads of a file, beside the same number without a cache, by turns."""
-    size = (64 << 20) if small else (16 << 30)
+    """Random 4-KiB reads and writes of a file, beside as many without a cache, by turns."""
+    size = (16 << 20) if small else (8 << 30)
     with tempfile.TemporaryDirectory(dir=folder, prefix="hinterland-bench-") as name:
         path = Path(name) / "file.bin"
         with path.open("wb") as file:
@@ -197,24 +252,42 @@ def _file(device: torch.device, small: bool, folder: Path) -> list[dict[str, Any
                 file.write(torch.arange(begin, min(begin + (8 << 20), size // 8), dtype=torch.int64).numpy().data)
             os.fsync(file.fileno())
         found = []
-        for threads in (1, 2) if small else (1, 2, 4, 8):
-            store = DeviceStore(
-                Backing(path=str(path)), device, 4 << 20 if small else 64 << 20, channels=2 * threads, threads=threads
-            )
-            lines, count = (size - _FIRST) // 4096, 5000 if small else 200_000
-            ours, raw = [], []
-            for _ in range(RUNS):
-                at = _lines_apart(lines, count, 4096, device)
-                with store.live():
-                    before, begin_at = store.counts()["reads"], _idle(device)
-                    read_elements(store.array(_FIRST), lines * 512, torch.int64, device, at, count, keeps=False)
-                    ours.append((store.counts()["reads"] - before) / (_idle(device) - begin_at))
-                offsets = torch.randperm(lines)[:count] * 4096
-                ns, _ = _core.run_raw(str(path), offsets.data_ptr(), count, 4096, 0, threads, DEPTH, "auto")
-                raw.append(count / ns * 1e9)
-            ratio = statistics.median(a / b for a, b in zip(ours, raw, strict=True))
-            found.append(
-                {"threads": threads, "reads a second": statistics.median(ours), "raw": statistics.median(raw), "of raw": ratio}
-            )
-            store.close()
+        for threads in (1, 2) if small else (1, 4, 8):
+            for writes in (False, True):
+                found.append({"threads": threads, "writes": writes, **_of_file(path, size, threads, writes, small, device)})
     return found
+
+
+def _of_file(path: Path, size: int, threads: int, writes: bool, small: bool, device: torch.device) -> dict[str, float]:
+    lines, count = (size - _FIRST) // 4096, 500 if small else 50_000
+    ours, raw = [], []
+    for _ in range(RUNS):
+        mode = "r+" if writes else "r"
+        given: dict[str, Any] = {"channels": 2 * threads, "threads": threads, "depth": 64 if small else 1024, "mode": mode}
+        store = DeviceStore(Backing(path=str(path)), device, 4 << 20 if small else 64 << 20, **given)
+        at = torch.randperm(lines)[:count] * 512
+        with store.live():
+            begin = _idle(device)
+            if writes:
+                write_elements(store.array(_FIRST), lines * 512, torch.int64, device, at.to(device), count, run=512)
+            else:
+                read_elements(store.array(_FIRST), lines * 512, torch.int64, device, at.to(device), count, keeps=False)
+        store.flush()
+        ours.append(count / (_idle(device) - begin))
+        store.close()  # a file has one writer
+        offsets = torch.randperm(lines)[:count] * 4096
+        ns, _ = _core.run_raw(str(path), offsets.data_ptr(), count, 4096, int(writes), threads, DEPTH, "auto")
+        raw.append(count / ns * 1e9)
+    ratio = statistics.median(a / b for a, b in zip(ours, raw, strict=True))
+    return {"a second": statistics.median(ours), "raw": statistics.median(raw), "of raw": ratio}
+
+
+PARTS: dict[str, Callable[..., Any]] = {
+    "threads": _threads,
+    "devices": _devices,
+    "depths": _depths,
+    "lines": _lines,
+    "hits": _hits,
+    "stages": _stages,
+    "file": _file,
+}

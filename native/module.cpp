@@ -48,6 +48,7 @@ NB_MODULE(_core, m) {
   hn::bind_graph_passes(m);
   hn::bind_graph_pagerank(m);
   hn::bind_graph_emogi(m);
+  hn::bind_graph_emogi_stored(m);
   hn::bind_graph_scan(m);
   hn::bind_hotness(m);
   hn::bind_datasets(m);

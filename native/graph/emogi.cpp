@@ -10,10 +10,6 @@ namespace nb = nanobind;
 
 namespace hinterland::native {
 
-HINTERLAND_STRUCT(graph::Division, offsets, num_vertices, num_edges, size, first_vertices, tiles, num_tiles);
-HINTERLAND_STRUCT(graph::EmogiState, num_vertices, values, active, beside, weights, level, report);
-HINTERLAND_STRUCT(graph::EmogiParams, division, edges, state);
-
 namespace {
 
 template <class App>

@@ -5,8 +5,13 @@
 #include <string>
 
 #include "hinterland/graph/emogi.hpp"
+#include "params.hpp"
 
 namespace hinterland::native {
+
+HINTERLAND_STRUCT(graph::Division, offsets, num_vertices, num_edges, size, first_vertices, tiles, num_tiles);
+HINTERLAND_STRUCT(graph::EmogiState, num_vertices, values, active, beside, weights, level, report);
+HINTERLAND_STRUCT(graph::EmogiParams, division, edges, state);
 
 // The arrays of one level, of which the state may be left out, and the policies.
 struct EmogiCase {

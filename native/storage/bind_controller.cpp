@@ -92,7 +92,9 @@ nb::list stats_of(Controller& controller) {
                                 {"cpu_ns", one.cpu_ns},
                                 {"submit_ns", one.submit_ns},
                                 {"transfer_ns", one.transfer_ns},
-                                {"complete_ns", one.complete_ns}}));
+                                {"complete_ns", one.complete_ns},
+                                {"picked_up_at", one.picked_up_at},
+                                {"completed_at", one.completed_at}}));
   return all;
 }
 
@@ -150,6 +152,9 @@ void bind_controller(nb::module_& m) {
   m.def("queue_layout", layout_of, nb::arg("count"), nb::arg("submission_size"), nb::arg("completion_size"),
         "Where rings and doorbells of so many queue pairs lie in one region of memory that begins with a page and is zero:\n"
         "{'bytes': of the region, 'queues': [offsets by name]}.");
+  m.def(
+      "count_stages", [](bool counts) { counts_stages = counts; }, nb::arg("counts"),
+      "Whether controllers that are started from now on add up the time that requests spend in each stage.");
   using Unlocked = nb::call_guard<GilReleased>;
   bind_namespaces(m);
   nb::class_<Controller>(m, "Controller",

@@ -1,11 +1,14 @@
 // What Python fills in for kernels that read storage through queue pairs (include/hinterland/storage/page_store.hpp), and the
 // same reads on the CPU.
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
 #include <omp.h>
 
 #include "bindings.hpp"
 #include "core/parallel.hpp"
-#include "hinterland/storage/reads.hpp"
+#include "hinterland/storage/latency.hpp"
+#include "hinterland/storage/patterns.hpp"
+#include "hinterland/storage/writes.hpp"
 #include "memory/array_words.hpp"
 #include "params.hpp"
 
@@ -21,6 +24,11 @@ HINTERLAND_STRUCT(storage::Cache<storage::Clock>, words, statuses, sets, frames,
 HINTERLAND_STRUCT(storage::DeviceStore, cache, blocks, channels, num_channels, control, timeout_ns);
 HINTERLAND_STRUCT(storage::StoreControl, status, padding0, expired, padding1, reads, writes, padding2);
 HINTERLAND_STRUCT(storage::ReadParams, array, elements, at, count, to, sum);
+HINTERLAND_STRUCT(storage::WriteParams, array, elements, at, count, run, values);
+HINTERLAND_STRUCT(storage::FlushParams, store);
+HINTERLAND_STRUCT(storage::LatencySums, enqueue, total, hit, copy, asked_at, seen_at, sum);
+HINTERLAND_STRUCT(storage::LatencyParams, array, at, count, line, sums);
+HINTERLAND_STRUCT(storage::PatternParams, array, elements, line_elements, width, reads, sum);
 
 namespace {
 
@@ -35,11 +43,58 @@ void prepare_channel(const storage::Channel& channel, int64_t line_bytes) {
 template <class T>
 void read_on_threads(const storage::ReadParams& params) {
 #pragma omp parallel if (params.count > kItemsOfChunk)
-  storage::read_elements<T, storage::DeviceSources>(params, omp_get_thread_num(), omp_get_num_threads());
+  if (params.array.store != nullptr)
+    storage::read_elements<T, storage::DeviceSources>(params, omp_get_thread_num(), omp_get_num_threads());
+  else
+    storage::read_elements<T, memory::Unmetered>(params, omp_get_thread_num(), omp_get_num_threads());
 }
 
 void read_stored(const storage::ReadParams& params, int64_t element_bytes) {
   element_bytes == 8 ? read_on_threads<int64_t>(params) : read_on_threads<int32_t>(params);
+}
+
+template <class T>
+void write_on_threads(const storage::WriteParams& params) {
+#pragma omp parallel if (params.count * params.run > kItemsOfChunk)
+  storage::write_elements<T, storage::WrittenOnStorage<storage::DeviceStore>>(params, omp_get_thread_num(),
+                                                                              omp_get_num_threads());
+}
+
+void write_stored(const storage::WriteParams& params, int64_t element_bytes) {
+  element_bytes == 8 ? write_on_threads<int64_t>(params) : write_on_threads<int32_t>(params);
+}
+
+// By one thread, since the device takes long and a look at a line does not.
+void flush_stored(const storage::FlushParams& params) {
+  storage::write_back(*params.store, 0, 1);
+  storage::flush(*params.store);
+}
+
+template <class Pattern, class Sources>
+void read_in_pattern(const storage::PatternParams& params, int64_t threads) {
+#pragma omp parallel
+  {
+    const int64_t own = omp_get_thread_num(), all = omp_get_num_threads();
+    storage::read_pattern<int64_t, Sources, Pattern>(params, threads * own / all, threads * (own + 1) / all, threads);
+  }
+}
+
+template <class Pattern>
+void read_in_pattern(const storage::PatternParams& params, int64_t threads, int64_t replicas) {
+  if (params.array.store == nullptr) return read_in_pattern<Pattern, memory::Unmetered>(params, threads);
+  replicas == 1 ? read_in_pattern<Pattern, storage::DeviceSources>(params, threads)
+                : read_in_pattern<Pattern, storage::Replicated<4>>(params, threads);
+}
+
+// What `threads` threads of a GPU would read, through 1 or 4 stores; Python knows the patterns.
+void read_pattern(const storage::PatternParams& params, const std::string& pattern, int64_t threads, int64_t replicas) {
+  if (pattern == "InOrder") return read_in_pattern<storage::InOrder>(params, threads, replicas);
+  if (pattern == "FarApart") return read_in_pattern<storage::FarApart>(params, threads, replicas);
+  if (pattern == "PerLine") return read_in_pattern<storage::PerLine>(params, threads, replicas);
+  if (pattern == "SeveralLines") return read_in_pattern<storage::SeveralLines>(params, threads, replicas);
+  if (pattern == "Strided") return read_in_pattern<storage::Strided>(params, threads, replicas);
+  if (pattern == "HotLines") return read_in_pattern<storage::HotLines>(params, threads, replicas);
+  read_in_pattern<storage::RandomElements>(params, threads, replicas);
 }
 
 }  // namespace
@@ -51,6 +106,13 @@ void bind_page_store(nb::module_& m) {
   m.attr("READ_THREADS") = storage::kReadThreads;
   def_native(m, "prepare_channel", prepare_channel, nb::arg("channel"), nb::arg("line_bytes"));
   def_native(m, "read_stored", read_stored, nb::arg("params"), nb::arg("element_bytes"));
+  def_native(m, "write_stored", write_stored, nb::arg("params"), nb::arg("element_bytes"));
+  def_native(m, "flush_stored", flush_stored, nb::arg("params"));
+  def_native(m, "read_pattern", read_pattern, nb::arg("params"), nb::arg("pattern"), nb::arg("threads"), nb::arg("replicas"));
+  def_native(m, "time_reads", storage::time_reads, nb::arg("params"));
+  m.attr("PATTERN_THREADS") = storage::kPatternThreads;
+  m.attr("STATUS_OF_WRITE") = storage::kOfWrite;
+  m.attr("WHOLE_DEVICE") = storage::kWholeDevice;
 }
 
 }  // namespace hinterland::native

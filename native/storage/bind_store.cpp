@@ -159,8 +159,47 @@ void bind_devices(nb::module_& m) {
       "The device that nvme:0000:01:00.0 means; None for the name of a file. `root` stands before /sys and /dev, for tests.");
 }
 
+void bind_expected(nb::module_& m, nb::class_<TableOfStore>& table) {
+  nb::class_<Expected::Told>(m, "ExpectedBatches", "Batches of rows that are known to come, for StoredTable.expect().")
+      .def(nb::init<int64_t>(), nb::arg("bytes"));
+  table
+      .def(
+          "expect",
+          [](const TableOfStore& self, Expected::Told& told) {
+            self.store.require_same_process();
+            const GilReleased released;
+            self.store.expect(std::move(told));
+          },
+          nb::arg("told"))
+      .def("tell", visiting<Expected::Told&>([](const TableOfStore& self, std::span<int64_t> rows, Expected::Told& told) {
+             const auto count = static_cast<int64_t>(rows.size());
+             return told.add(pages_of(self.store, self.all(), rows.data(), count), self.fingerprint(rows));
+           }),
+           nb::arg("numbers"), nb::arg("count"), nb::arg("told"), "Adds a batch; false: there is no room for it.")
+      .def("begin_batch", visiting<>([](const TableOfStore& self, std::span<int64_t> rows) { return self.begin_batch(rows); }),
+           nb::arg("numbers"), nb::arg("count"), "The number of a batch that is expected, or -1.")
+      .def("end_batch", [](const TableOfStore& self, int64_t batch) { self.store.expected().end(batch); }, nb::arg("batch"));
+}
+
+void bind_pinned(nb::module_& m) {
+  nb::class_<Pinned>(m, "PinnedPages", "Pages of a store that stay in memory.")
+      .def(
+          "__init__",
+          [](Pinned* self, const TableOfStore& table, uintptr_t numbers, int64_t count) {
+            table.store.require_same_process();
+            const GilReleased released;
+            const auto* const rows = reinterpret_cast<const int64_t*>(numbers);
+            new (self) Pinned(table.store, pages_of(table.store, table.all(), rows, count));
+          },
+          nb::keep_alive<1, 2>(), nb::arg("table"), nb::arg("numbers"), nb::arg("count"))
+      .def("release", &Pinned::release)
+      .def_prop_ro("pages", &Pinned::pages)
+      .def_prop_ro("left_out", &Pinned::left_out);
+}
+
 void bind_tables(nb::module_& m) {
-  nb::class_<TableOfStore>(m, "StoredTable", "Rows that lie in files of a store.")
+  nb::class_<TableOfStore> table(m, "StoredTable", "Rows that lie in files of a store.");
+  table
       .def(
           "__init__",
           [](TableOfStore* self, Store& store, const std::vector<std::pair<int64_t, int64_t>>& extents, int64_t rows,
@@ -189,40 +228,9 @@ void bind_tables(nb::module_& m) {
       .def("count_pages", visiting<>([](const TableOfStore& self, std::span<int64_t> rows) {
              return pages_of(self.store, self.all(), rows.data(), static_cast<int64_t>(rows.size())).size();
            }),
-           nb::arg("numbers"), nb::arg("count"), "How many pages these rows lie in.")
-      .def(
-          "expect",
-          [](const TableOfStore& self, Expected::Told& told) {
-            self.store.require_same_process();
-            const GilReleased released;
-            self.store.expect(std::move(told));
-          },
-          nb::arg("told"))
-      .def("tell", visiting<Expected::Told&>([](const TableOfStore& self, std::span<int64_t> rows, Expected::Told& told) {
-             const auto count = static_cast<int64_t>(rows.size());
-             return told.add(pages_of(self.store, self.all(), rows.data(), count), self.fingerprint(rows));
-           }),
-           nb::arg("numbers"), nb::arg("count"), nb::arg("told"), "Adds a batch; false: there is no room for it.")
-      .def("begin_batch", visiting<>([](const TableOfStore& self, std::span<int64_t> rows) { return self.begin_batch(rows); }),
-           nb::arg("numbers"), nb::arg("count"), "The number of a batch that is expected, or -1.")
-      .def("end_batch", [](const TableOfStore& self, int64_t batch) { self.store.expected().end(batch); }, nb::arg("batch"));
-
-  nb::class_<Expected::Told>(m, "ExpectedBatches", "Batches of rows that are known to come, for StoredTable.expect().")
-      .def(nb::init<int64_t>(), nb::arg("bytes"));
-
-  nb::class_<Pinned>(m, "PinnedPages", "Pages of a store that stay in memory.")
-      .def(
-          "__init__",
-          [](Pinned* self, const TableOfStore& table, uintptr_t numbers, int64_t count) {
-            table.store.require_same_process();
-            const GilReleased released;
-            const auto* const rows = reinterpret_cast<const int64_t*>(numbers);
-            new (self) Pinned(table.store, pages_of(table.store, table.all(), rows, count));
-          },
-          nb::keep_alive<1, 2>(), nb::arg("table"), nb::arg("numbers"), nb::arg("count"))
-      .def("release", &Pinned::release)
-      .def_prop_ro("pages", &Pinned::pages)
-      .def_prop_ro("left_out", &Pinned::left_out);
+           nb::arg("numbers"), nb::arg("count"), "How many pages these rows lie in.");
+  bind_expected(m, table);
+  bind_pinned(m);
 
   nb::class_<GatherTask>(m, "GatherTask", "A gather as a host node of a CUDA graph.")
       .def(

@@ -11,13 +11,6 @@ namespace hinterland::native {
 
 namespace {
 
-constexpr bool kStages = HINTERLAND_STAGES;
-
-uint64_t stage_clock() {
-  if (!kStages) return 0;
-  return static_cast<uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
-}
-
 // Commands in flight: for more a host has no room in its completion ring. If it does not know, other queues do not suffer.
 uint32_t most_of(const QueueView& view) { return view.completion_size - 1; }
 
@@ -30,7 +23,7 @@ Serving::Serving(const std::vector<NumberedQueue>& queues, std::vector<Region> r
     request_count_ += most_of(queue.view);
   }
   requests_ = std::make_unique_for_overwrite<Request[]>(request_count_);
-  if (kStages) picked_up_.reserve(request_count_);
+  if (stages_) picked_up_.reserve(request_count_);
   backend_ = namespace_.open(request_count_, regions_);
 }
 
@@ -41,7 +34,7 @@ bool Serving::turn(uint64_t now) {
   for (uint32_t i = 0; i < count; ++i) any |= pick_up((first_ + i) % count, now);
   first_ = (first_ + 1) % count;
   if (any) backend_->submit();
-  if (kStages) {
+  if (stages_) {
     const uint64_t submitted = stage_clock();
     for (Request* const request : picked_up_) request->submitted = submitted;
     picked_up_.clear();
@@ -89,7 +82,7 @@ bool Serving::pick_up(uint32_t at, uint64_t now) {
     free_ = next;
     request.taken = true;
     ++queue.taken;
-    if (!kStages) continue;
+    if (!stages_) continue;
     request.picked_up = request.submitted = request.ended = picked_up;
     picked_up_.push_back(&request);
   }
@@ -103,7 +96,7 @@ bool Serving::collect(uint64_t now) {
     count = backend_->poll(now, ended);
     const uint64_t end = stage_clock();
     for (size_t i = 0; i < count; ++i) {
-      if (kStages) ended[i]->ended = end;
+      if (stages_) ended[i]->ended = end;
       queues_[ended[i]->queue].ended.push(*ended[i]);
     }
     any |= count > 0;
@@ -145,12 +138,20 @@ void Serving::complete(Queue& queue, Request& request) {
     stats_.read_bytes += request.bytes;
   else
     stats_.written_bytes += request.bytes;
-  if (kStages) {
+  if (stages_) {
+    const uint64_t now = stage_clock();
     stats_.submit_ns += request.submitted - request.picked_up;
     stats_.transfer_ns += request.ended > request.submitted ? request.ended - request.submitted : 0;
-    stats_.complete_ns += stage_clock() - std::max(request.ended, request.submitted);
+    stats_.complete_ns += now - std::max(request.ended, request.submitted);
+    stats_.picked_up_at += request.picked_up;
+    stats_.completed_at += now;
   }
   leave(request);
+}
+
+uint64_t Serving::stage_clock() const {
+  if (!stages_) return 0;
+  return static_cast<uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
 }
 
 bool Serving::abort(uint32_t number, uint16_t identifier) {

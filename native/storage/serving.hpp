@@ -2,6 +2,7 @@
 // them.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <vector>
 
@@ -9,17 +10,18 @@
 
 namespace hinterland::native {
 
-#if !defined(HINTERLAND_STAGES)
-#define HINTERLAND_STAGES false  // whether the time that requests spend in each stage is added up
-#endif
+// Whether the time that requests spend in each stage is added up, by threads that begin to serve from now on.
+inline std::atomic<bool> counts_stages = false;
 
 struct ServingStats {
   uint64_t commands = 0, failed = 0;  // completed; of those, with an error
   uint64_t read_bytes = 0, written_bytes = 0;
   uint64_t turns = 0, doorbell_looks = 0;
   uint64_t cpu_ns = 0;
-  // With HINTERLAND_STAGES: from being picked up to being submitted, from there to the end of the transfer, and to completion.
+  // If stages are counted: from being picked up to being submitted, from there to the end of the transfer, and to completion;
+  // and when requests were picked up and completed, by this machine's steady clock, all added up.
   uint64_t submit_ns = 0, transfer_ns = 0, complete_ns = 0;
+  uint64_t picked_up_at = 0, completed_at = 0;
 };
 
 // A queue pair, and its place among those of the controller.
@@ -58,7 +60,9 @@ class Serving {
   bool post(Queue& queue);
   bool has_room(Queue& queue);
   void complete(Queue& queue, Request& request);
+  [[nodiscard]] uint64_t stage_clock() const;
 
+  const bool stages_ = counts_stages;
   std::vector<Region> regions_;
   Namespace& namespace_;
   std::vector<Queue> queues_;

@@ -22,6 +22,7 @@ inline constexpr uint32_t kBlockBytes = 512, kNamespace = 7;
 // How many commands of a thousand meet each fault.
 struct Faults {
   unsigned retryable = 0, fatal = 0, late = 0, lost = 0;
+  unsigned fatal_writes = 0;
   bool reorder = false;
   uint64_t removed_after = ~uint64_t{0};  // commands
 };
@@ -74,9 +75,17 @@ class Controller {
     return Fate::kDropped;
   }
 
+  // From now on nothing fails.
+  void mend() {
+    const std::lock_guard<std::mutex> guard(mutex_);
+    faults_ = Faults{};
+  }
+
   bool sealed = true;   // commands carry a serial number and a checksum
   unsigned spread = 0;  // log2 of how far numbers of blocks lie apart
   std::vector<uint8_t> disk;
+  Controller* disk_of = this;     // which has the disk: several queues may lead to one
+  std::vector<uint8_t> flushed;   // what the disk had as it was last flushed
   uint64_t read = 0, posted = 0;  // when it has stopped
 
  private:
@@ -112,6 +121,8 @@ class Controller {
     const auto meets = [&](unsigned of) { return fault < of ? fault = 1000, true : (fault -= of, false); };
     if (meets(faults_.retryable)) held.status = draw(2) != 0 ? kInternalError : kNamespaceNotReady;
     if (meets(faults_.fatal)) held.status = kDoNotRetry | (draw(2) != 0 ? kUnrecoveredReadError : kWriteFault);
+    if (entry.opcode == static_cast<uint8_t>(Opcode::kWrite) && meets(faults_.fatal_writes))
+      held.status = kDoNotRetry | kWriteFault;
     if (meets(faults_.late)) held.due += draw(2 * kLateTurns);
     if (meets(faults_.lost)) held.lost = true;
     held_.push_back(held);
@@ -137,10 +148,15 @@ class Controller {
   // As a device goes by PRPs. `half`: only every other block.
   void move_data(const SubmissionEntry& entry, bool half) {
     CHECK(entry.namespace_id == kNamespace && entry.flags == 0, "entry");
+    if (entry.opcode == static_cast<uint8_t>(Opcode::kFlush)) {
+      flushed = disk_of->disk;
+      return;
+    }
     const bool write = entry.opcode == static_cast<uint8_t>(Opcode::kWrite);
     CHECK(write || entry.opcode == static_cast<uint8_t>(Opcode::kRead), "opcode %u", entry.opcode);
     const uint64_t bytes = (uint64_t{entry.last_block} + 1) * kBlockBytes;
     CHECK(entry.first_block >= kBase, "block");
+    std::vector<uint8_t>& disk = disk_of->disk;
     uint8_t* disk_at = &disk[((entry.first_block - kBase) >> spread) * kBlockBytes];
     CHECK(disk_at + bytes <= disk.data() + disk.size(), "blocks");
     CHECK(entry.prp1 % 4 == 0, "PRP1");

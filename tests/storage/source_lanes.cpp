@@ -3,162 +3,13 @@
 // tests/lanes on the compiler's path, with one. (Threads that wait give way, so on a busy machine it takes long.)
 #include <unistd.h>
 
-#include <chrono>
-#include <functional>
-
-#include "client.hpp"
 #include "hinterland/graph/visit.hpp"
-#include "hinterland/storage/page_store.hpp"
 #include "hinterland/storage/source.hpp"
+#include "warps.hpp"
 
-using namespace hinterland;
-using namespace hinterland::storage;
-using test::Controller;
-using test::Faults;
+using namespace test;
 
 namespace {
-
-#if defined(HINTERLAND_UNSEEN)  // tests/lanes
-void run_warp(const std::function<void()>& body) { Lanes::run(body); }
-constexpr unsigned kRounds = Lanes::rounds(12);
-#else
-void run_warp(const std::function<void()>& body) { body(); }
-constexpr unsigned kRounds = 40;
-#endif
-constexpr int64_t kPages = 200;
-constexpr unsigned kWarps = 3;
-
-struct Shape {
-  int64_t line = 4096, sets = 1;
-  uint32_t entries = 64;
-  int channels = 2;
-  std::chrono::milliseconds timeout{60000};
-  unsigned spread = 0;  // log2 of how far numbers of pages lie apart
-};
-
-struct alignas(4096) MemoryPage {
-  uint8_t bytes[4096];
-};
-using MemoryPages = std::vector<MemoryPage>;
-
-MemoryPages memory_pages(int64_t bytes) { return MemoryPages(static_cast<size_t>(bytes / 4096 + 1)); }
-
-template <class Array>
-uint64_t address(const Array& array) {
-  return reinterpret_cast<uint64_t>(array.data());
-}
-
-// A store and, for each of its channels, a device that has the same on its disk.
-template <class Data>
-class Storage {
- public:
-  using Store = PageStore<Data>;
-
-  Storage(const Shape& shape, const Faults& faults, uint64_t seed)
-      : slots_(8 * shape.sets),
-        words_(slots_),
-        statuses_(slots_),
-        sets_(shape.sets),
-        frames_(memory_pages(slots_ * shape.line)),
-        frame_lists_(slots_) {
-    const uint64_t blocks = kPages * shape.line / test::kBlockBytes;
-    store.cache = {{},         words_.data(), statuses_.data(), sets_.data(), reinterpret_cast<char*>(frames_.data()),
-                   shape.sets, shape.line};
-    store.blocks = {test::kNamespace, test::kBlockBytes, test::kBase, blocks << shape.spread};
-    store.control = &control_;
-    store.timeout_ns = std::chrono::nanoseconds(shape.timeout).count();
-    for (int i = 0; i < shape.channels; ++i) {
-      rings_.push_back(std::make_unique<test::Rings>(shape.entries, shape.entries));
-      lines_.push_back(memory_pages(shape.entries * shape.line));
-      lists_.emplace_back(shape.entries);
-      MemoryPages& data = Data::kCopies ? lines_[i] : frames_;
-      std::vector<PrpList>& lists = Data::kCopies ? lists_[i] : frame_lists_;
-      channels_.push_back({rings_[i]->pair, reinterpret_cast<char*>(data.data()), address(data), lists.data(), address(lists)});
-      devices_.push_back(std::make_unique<Controller>(rings_[i]->pair, blocks, faults, seed + i));
-      devices_[i]->sealed = false;
-      devices_[i]->spread = shape.spread;
-      for (size_t at = 0; at < devices_[i]->disk.size(); ++at) devices_[i]->disk[at] = stored(at);
-    }
-    store.channels = channels_.data();
-    store.num_channels = shape.channels;
-    for (int i = 0; i < shape.channels; ++i)
-      for (int64_t n = 0; n < (Data::kCopies ? shape.entries : slots_); ++n) store.device(i, 0).prepare(n);
-    for (auto& device : devices_)
-      servers_.emplace_back([this, &device, channel = servers_.size()] {
-        device->run();
-        if (device->gone()) store.device(static_cast<int64_t>(channel), 0).abort();  // as the host does
-      });
-  }
-  ~Storage() { stop(); }
-  Storage(const Storage&) = delete;
-
-  void stop() {
-    for (auto& device : devices_) device->stop();
-    for (std::thread& server : servers_) server.join();
-    servers_.clear();
-  }
-
-  static uint8_t stored(uint64_t at) { return static_cast<uint8_t>(test::mixed(at / 8 + 1) >> at % 8 * 8); }
-
-  template <class T>
-  static T stored_at(uint64_t at) {
-    T value;
-    uint8_t bytes[sizeof(T)];
-    for (size_t i = 0; i < sizeof(T); ++i) bytes[i] = stored(at + i);
-    std::memcpy(&value, bytes, sizeof(T));
-    return value;
-  }
-
-  template <class T>
-  Stored<T, Store> array(uint64_t position) {
-    return Stored<T, Store>({reinterpret_cast<const void*>(position), nullptr, nullptr, &store}, 0);
-  }
-
-  uint32_t status() const { return control_.status & 0xffff; }
-  const StoreControl& control() const { return control_; }
-  const Controller& device(int channel) const { return *devices_[channel]; }
-  // Before anybody reads.
-  void store_at(uint64_t position, const std::vector<int32_t>& words) {
-    for (auto& device : devices_) std::memcpy(&device->disk[position], words.data(), words.size() * 4);
-  }
-
-  // Nobody holds a line, and no lock is taken.
-  void check_at_rest() {
-    for (const uint64_t word : words_) CHECK(Line{word}.holders() == 0, "held for ever");
-    for (const uint32_t set : sets_) CHECK(set % 2 == 0, "locked for ever");
-    for (const auto& rings : rings_) CHECK(rings->control.completion_lock == 0, "locked for ever");
-  }
-
-  Store store{};
-
- private:
-  int64_t slots_;
-  std::vector<uint64_t> words_;
-  std::vector<uint32_t> statuses_, sets_;
-  MemoryPages frames_;
-  std::vector<PrpList> frame_lists_;
-  StoreControl control_{};
-  std::vector<std::unique_ptr<test::Rings>> rings_;
-  std::vector<MemoryPages> lines_;
-  std::vector<std::vector<PrpList>> lists_;
-  std::vector<Channel> channels_;
-  std::vector<std::unique_ptr<Controller>> devices_;
-  std::vector<std::thread> servers_;
-};
-
-// body(random numbers of this lane's own) by all lanes of several warps, each of a thread.
-template <class Body>
-void run_warps(uint64_t seed, const Body& body) {
-  std::vector<std::thread> warps;
-  for (unsigned warp = 0; warp < kWarps; ++warp)
-    warps.emplace_back([&, warp] {
-      run_warp([&] {
-        std::mt19937_64 random((seed * kWarps + warp) * 64 + Warp::lane());
-        body(random);
-      });
-    });
-  for (std::thread& warp : warps) warp.join();
-}
 
 // Reads up to four elements of an array of which `count` can be read: next to each other, the same ones, none, or anywhere.
 template <class T, class Source, class Draw>
@@ -292,7 +143,7 @@ void check_writes() {
   uint64_t added = 0;
   for (uint64_t page = 0; page < 40; ++page) {
     uint64_t word;
-    std::memcpy(&word, &storage.device(0).disk[page * 4096 + page * 8], 8);
+    std::memcpy(&word, &storage.disk()[page * 4096 + page * 8], 8);
     added += word - Storage<Data>::template stored_at<uint64_t>(page * 4096 + page * 8);
   }
   CHECK(added == kWarps * kTurns * ((Warp::kWidth + 3) / 4), "%llu writes", static_cast<unsigned long long>(added));
@@ -352,9 +203,9 @@ void check_graph(int64_t line) {
   std::vector<int32_t> edges;
   while (static_cast<int64_t>(edges.size()) < words.num_edges)
     edges.push_back(static_cast<int32_t>(random() % words.num_vertices));
-  storage.store_at(36, edges);
+  std::memcpy(&storage.disk()[36], edges.data(), edges.size() * 4);
   words.edges = {edges.data(), nullptr, nullptr, nullptr};
-  words.weights = {&storage.device(0).disk[weights], nullptr, nullptr, nullptr};
+  words.weights = {&storage.disk()[weights], nullptr, nullptr, nullptr};
   graph::GraphWords stored = words;
   stored.edges = {reinterpret_cast<const void*>(uint64_t{36}), nullptr, nullptr, &storage.store};
   stored.weights = {reinterpret_cast<const void*>(static_cast<uint64_t>(weights)), nullptr, nullptr, &storage.store};

@@ -6,7 +6,6 @@ import gc
 import os
 import pickle
 import platform
-import signal
 import subprocess
 import sys
 import threading
@@ -21,6 +20,8 @@ from hypothesis import strategies as st
 
 import hinterland as hl
 from hinterland.runtime.errors import ConfigError, IndexOutOfRange, OutOfMemory, StorageError
+
+from .killed import ROWS, WIDTH, killed_writers, rows_of
 
 ENGINES = ("auto", "threads")
 SET = 8 * (512 + 64)  # holds one set of the smallest lines
@@ -253,16 +254,6 @@ def test_a_sparse_file(tmp_path: Path) -> None:
     assert os.stat(a.path).st_size == 1 << 40 and os.stat(a.path).st_blocks * 512 < 1 << 20
 
 
-@pytest.fixture
-def small_disk(tmp_path: Path):
-    """A file system of a mebibyte."""
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", tmp_path], capture_output=True).returncode != 0:
-        pytest.skip("this user may not mount a file system")
-    yield tmp_path
-    gc.collect()
-    subprocess.run(["umount", "-l", tmp_path], check=True)
-
-
 def test_a_full_disk(small_disk: Path) -> None:
     """What could not be written is said, is still held, and is written once there is room."""
     ballast = small_disk / "ballast"
@@ -441,62 +432,21 @@ def test_a_forked_process_opens_its_own(tmp_path: Path) -> None:
     assert torch.equal(a[:], x)
 
 
-ROWS, WIDTH = 512, 64  # of int64: a row is a sector
-
-
 def _rewrite(paths: list[Path], out: int, seed: int) -> None:
     """Writes rows of a version, flushes and says so, version by version, until it is killed."""
     raw = {"dtype": torch.int64, "shape": (ROWS, WIDTH), "spread": "replicated"}
     cache = hl.StorageCache(24 * (4096 + 64), engine=ENGINES[seed % 2])
     with hl.StorageArray.open(paths, "r+", cache=cache, **raw) as a:
         for version in range(1, 100_000):
-            rows = _rows_of(seed, version)
+            rows = rows_of(seed, version)
             a[rows] = torch.full((len(rows), WIDTH), version)
             a.flush()
             os.write(out, b"%d\n" % version)
 
 
-def _rows_of(seed: int, version: int) -> torch.Tensor:
-    return torch.randint(0, ROWS, (100,), generator=torch.Generator().manual_seed(seed << 20 | version))
-
-
-def killed_writers(paths: list[Path], points: int) -> None:
-    """Kills a writer at so many random points: in each copy a sector holds what flush() had confirmed, or something newer."""
-    delays = np.random.default_rng(1).exponential(0.06, points)
-    for seed, delay in enumerate(delays):
-        for path in paths:
-            path.write_bytes(bytes(ROWS * WIDTH * 8))
-        ours, theirs = os.pipe()
-        child = os.fork()
-        if child == 0:
-            try:
-                _rewrite(paths, theirs, seed)
-            finally:
-                os._exit(1)
-        os.close(theirs)
-        said = os.read(ours, 10)  # it has begun
-        time.sleep(delay)
-        os.kill(child, signal.SIGKILL)
-        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
-        while more := os.read(ours, 1 << 16):
-            said += more
-        os.close(ours)
-        confirmed = int(said.split(b"\n")[-2])
-        least = torch.zeros(ROWS, dtype=torch.int64)
-        for version in range(1, confirmed + 1):
-            least[_rows_of(seed, version)] = version
-        newer = torch.zeros(ROWS, dtype=torch.int64)
-        newer[_rows_of(seed, confirmed + 1)] = confirmed + 1
-        for path in paths:
-            held = torch.from_numpy(np.fromfile(path, dtype=np.int64)).view(ROWS, WIDTH)
-            assert bool((held == held[:, :1]).all()), "a torn sector"
-            found = (held[:, 0] == least) | (held[:, 0] == newer)
-            assert bool(found.all()), f"seed {seed}, confirmed {confirmed}, {path.name}"
-
-
 @pytest.mark.parametrize("copies", (1, 3))
 def test_a_killed_writer_loses_nothing_that_was_flushed(tmp_path: Path, copies: int) -> None:
-    killed_writers([tmp_path / f"{i}.bin" for i in range(copies)], 20)
+    killed_writers([tmp_path / f"{i}.bin" for i in range(copies)], 20, _rewrite)
 
 
 @pytest.mark.slow
@@ -504,7 +454,7 @@ def test_a_killed_writer_loses_nothing_that_was_flushed(tmp_path: Path, copies: 
 def test_a_writer_killed_at_200_points(tmp_path: Path, copies: int) -> None:
     """More of them in tools/nightly.sh."""
     points = int(os.environ.get("HINTERLAND_KILLED_WRITERS", "200"))
-    killed_writers([tmp_path / f"{i}.bin" for i in range(copies)], points)
+    killed_writers([tmp_path / f"{i}.bin" for i in range(copies)], points, _rewrite)
 
 
 @pytest.mark.gpu

@@ -21,7 +21,7 @@ URING = ["-DHINTERLAND_URING=1"] if Path("/usr/include/liburing.h").exists() els
     ("name", "sources", "more"),
     [
         pytest.param("serving", CONTROLLER, [], id="memory"),
-        pytest.param("serving", CONTROLLER, ["-DHINTERLAND_STAGES=true"], id="stages"),
+        pytest.param("serving", CONTROLLER, ["-DSTAGES=true"], id="stages"),
         pytest.param("spread", [*CONTROLLER, "spread_namespace"], [], id="spread"),
         pytest.param("copies", STORE, ["-fopenmp"], id="copies"),
         pytest.param("file_serving", FILES, ["-DPLAIN=true"], id="plain"),

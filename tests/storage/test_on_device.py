@@ -11,6 +11,7 @@ import torch
 import hinterland as hl
 from hinterland import _core
 from hinterland.runtime.errors import ConfigError, StorageError
+from hinterland.runtime.params import struct
 from hinterland.storage.on_device import Backing, Controller, DeviceStore, read_elements
 
 PAGE = 4096
@@ -252,3 +253,11 @@ def test_a_file_has_one_writer_however_it_is_opened(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="another's would not see; give the controller mode 'r'"):
         DeviceStore(controller, torch.device("cpu"), "64KiB", channels=1, depth=4)
     store.close()
+
+
+def test_an_array_in_memory_is_read_as_well(device: torch.device) -> None:
+    """What a benchmark compares with: no store, and an address."""
+    x = numbers(5000).to(device)
+    words = struct("memory::ArrayWords")(home=x.data_ptr())
+    found, total = read_elements(words, len(x), x.dtype, device, None, len(x))
+    assert found is not None and torch.equal(found, x) and int(total) == int(x.sum())

@@ -70,6 +70,8 @@ inline constexpr int64_t kPageElements = int64_t{1} << kPageShift;
 // An array of which the GPU keeps some pages: those that have a slot.
 template <class T>
 struct Paged {
+  using Element = T;
+
   const T* home;
   const T* kept;
   const int32_t* slots;

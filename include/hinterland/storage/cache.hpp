@@ -15,6 +15,7 @@
 #pragma once
 
 #include "hinterland/storage/line.hpp"
+#include "hinterland/storage/nvme.hpp"
 
 namespace hinterland::storage {
 
@@ -129,6 +130,16 @@ struct Cache : Replacement {
     if (seen.is(Line::kWriting)) return seen.is(Line::kFailed) ? Try::kFailed : Try::kWait;
     if (!seen.is(Line::kDirty)) return Try::kHeld;
     return begin(slot, seen, device) ? Try::kStarted : Try::kRefused;
+  }
+
+  // A slot where the page may lie whose own page could not be written, and would not be if it were tried again; or -1.
+  HINTERLAND_FN int64_t find_unwritable(Page page) const {
+    for (int64_t slot = set_of(page) * kWays, end = slot + kWays; slot < end; ++slot) {
+      const Line line{atomic_load(words[slot])};
+      const auto last = static_cast<uint16_t>(status(slot));
+      if (line.is(Line::kDirty) && line.is(Line::kFailed) && !is_success(last) && !is_retryable(last)) return slot;
+    }
+    return -1;
   }
 
   // The device has ended a transfer; `status` is 0 if it went well. A line that could not be read says so to all who ask for

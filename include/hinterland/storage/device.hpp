@@ -97,6 +97,17 @@ struct PageDevice {
   HINTERLAND_FN bool try_read(Page page, int64_t slot) const { return submit<Alone>(true, Opcode::kRead, page, slot); }
   HINTERLAND_FN bool try_write(Page page, int64_t slot) const { return submit<Alone>(true, Opcode::kWrite, page, slot); }
 
+  // Has the device make durable what it has written before. It ends as a write of `slot` does, which is no line's. False: the queue
+  // is full.
+  HINTERLAND_FN bool try_flush(int64_t slot) const {
+    SubmissionEntry entry{};
+    entry.opcode = static_cast<uint8_t>(Opcode::kFlush);
+    entry.namespace_id = blocks.namespace_id;
+    const Submitted outcome = channel.queue.try_submit(entry, static_cast<uint64_t>(slot) | kWrites, deadline, hearing());
+    if (outcome == Submitted::kClosed) cache.end(slot, true, kHostPathError);
+    return outcome != Submitted::kFull;
+  }
+
   // Begins what all lanes asked for, and forgets that they did; what stays asked for finds the queue full.
   template <class Lanes>
   HINTERLAND_FN void begin(Requests& requests) const {

@@ -78,6 +78,8 @@ inline constexpr uint16_t kUnrecoveredReadError = 0x281;
 inline constexpr uint16_t kHostPathError = 0x370;
 inline constexpr uint16_t kAbortedByHost = 0x371;
 
+HINTERLAND_FN constexpr bool is_of_host(uint16_t status) { return status == kHostPathError || status == kAbortedByHost; }
+
 inline constexpr uint16_t kDoNotRetry = 1 << 14;
 
 HINTERLAND_FN constexpr uint32_t code_of(uint16_t status) { return status & 0xffu; }

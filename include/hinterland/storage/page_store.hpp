@@ -16,9 +16,12 @@
 
 namespace hinterland::storage {
 
+// Set in a status of 15 bits where it is that of a page that could not be written.
+inline constexpr uint32_t kOfWrite = 1 << 15;
+
 // What the threads of a store share; zero at first.
 struct StoreControl {
-  uint64_t status;  // of the first error: its page << 16 | the command's status; 0 if there was none
+  uint64_t status;  // of the first error: its page << 16 | kOfWrite or 0 | the command's status; 0 if there was none
   int64_t padding0[15];
   uint64_t expired;  // when deadlines were last looked at
   int64_t padding1[15];
@@ -61,7 +64,8 @@ struct Here {
   }
 };
 
-template <class Data>
+// `Waits` is Here, or what stands in for its pause().
+template <class Data, class Waits = Here>
 struct PageStore {
   using Pages = Cache<Clock>;
 
@@ -85,7 +89,7 @@ struct PageStore {
   }
 
   HINTERLAND_FN void release(int64_t slot) const { storage::release(cache.words[slot]); }
-  HINTERLAND_FN const char* frame(int64_t slot) const { return cache.frame(slot); }
+  HINTERLAND_FN char* frame(int64_t slot) const { return cache.frame(slot); }
   HINTERLAND_FN uint32_t status(int64_t slot) const { return cache.status(slot); }
   HINTERLAND_FN int line_shift() const { return stdlib::countr_zero(static_cast<uint64_t>(cache.line_bytes)); }
 
@@ -95,11 +99,36 @@ struct PageStore {
     const bool ended = device(channel<Lanes>(round), 0).template poll<Lanes>() != 0;
     if (Lanes::any(Lanes::lane() == 0 && is_due(now)))
       for (int64_t i = 0; i < num_channels; ++i) device(i, 0).template expire<Lanes>(now);
-    if (!ended && Lanes::lane() == 0) Here::pause(round);
+    if (!ended && Lanes::lane() == 0) Waits::pause(round);
     Lanes::sync();
     return !Lanes::any(now >= until);
   }
   HINTERLAND_FN uint64_t until() const { return Here::now() + 2 * static_cast<uint64_t>(timeout_ns); }
+
+  // What writers need beside that (writes.hpp). fill(): as start(), of a page of which all will be overwritten; kStarted: the slot
+  // is the caller's, who then says filled().
+  template <class Lanes>
+  HINTERLAND_APART Found fill(bool asks, Page page) const {
+    Requests requests;
+    Found found{Try::kWait, -1};
+    if (asks && !failed()) found = cache.try_fill(page, requests);
+    return begin<Lanes>(requests, found);
+  }
+  HINTERLAND_FN void filled(int64_t slot) const { cache.filled(slot); }
+  HINTERLAND_FN void wrote(int64_t slot) const { storage::wrote(cache.words[slot]); }
+
+  // Has the slots of the lanes that ask written, as Cache::write_back() does.
+  template <class Lanes>
+  HINTERLAND_APART Try write_back(bool asks, int64_t slot) const {
+    Requests requests;
+    const Try outcome = asks ? cache.write_back(slot, requests) : Try::kHeld;
+    const bool began = requests.writes;
+    begin<Lanes>(requests, {outcome, slot});
+    return began && requests.writes ? Try::kRefused : outcome;
+  }
+
+  // The number of no line, whose word and status cache.words and cache.statuses have all the same: those of a flush.
+  HINTERLAND_FN int64_t flush_slot() const { return cache.num_slots(); }
 
   HINTERLAND_FN void fail(Page page, uint32_t status) const { atomic_cas(control->status, uint64_t{0}, page << 16 | status); }
   HINTERLAND_FN bool failed() const { return atomic_load(control->status) != 0; }
@@ -121,6 +150,12 @@ struct PageStore {
     Requests requests;
     Found found{Try::kWait, -1};
     if (asks && !failed()) found = holds ? cache.try_hold(page, requests) : cache.prefetch(page, requests);
+    return begin<Lanes>(requests, found);
+  }
+
+  // Begins what the cache asked for. What stays asked for was refused, and the cache knows.
+  template <class Lanes>
+  HINTERLAND_FN Found begin(Requests& requests, Found found) const {
     if (!Lanes::any(requests.reads || requests.writes)) return found;
     const uint32_t reading = Lanes::ballot(requests.reads), writing = Lanes::ballot(requests.writes);
     const uint64_t deadline = Here::now() + static_cast<uint64_t>(timeout_ns);

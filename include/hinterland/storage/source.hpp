@@ -36,6 +36,24 @@ namespace hinterland::storage {
 template <class T, class Store>
 class RunReader;
 
+// What an access does with an element in its line, and with a line that nobody needs any more. (writes.hpp has another.)
+struct Reads {
+  template <class T>
+  HINTERLAND_FN static void begin(T& own) {
+    own = T{};
+  }
+  template <class T>
+  HINTERLAND_FN static void meet(T& own, const char* there) {
+    own = *reinterpret_cast<const T*>(there);
+  }
+  template <class Store>
+  HINTERLAND_FN static void leave(const Store& store, int64_t slot) {
+    store.release(slot);
+  }
+  template <class Store>
+  HINTERLAND_FN static void waits_for(const Store&, uint32_t /*round*/, Page) {}
+};
+
 template <class T, class Store>
 struct Stored {
   using Element = T;
@@ -48,11 +66,11 @@ struct Stored {
 
   template <int kCount, class Meter>
   HINTERLAND_FN void read(const int64_t (&at)[kCount], T (&to)[kCount], Meter& meter) const {
-    const uint32_t missing = try_read<Warp>(at, to);
+    const uint32_t missing = try_access<Warp>(at, to);
     if (Warp::any(missing != 0)) {
       Rest<kCount> rest{missing, {}, {}};
       for (int k = 0; k < kCount; ++k) rest.at[k] = at[k], rest.to[k] = to[k];
-      rest = wait<Warp>(*this, rest);
+      rest = wait<Warp, Reads>(*this, rest);
       for (int k = 0; k < kCount; ++k) to[k] = rest.to[k];
     }
     count_reads(at, meter);
@@ -61,8 +79,8 @@ struct Stored {
   HINTERLAND_FN T read_alone(int64_t at) const {
     const int64_t wanted[] = {at};
     T found[1];
-    if (try_read<Alone>(wanted, found) == 0) return found[0];
-    return wait<Alone>(*this, Rest<1>{1, {at}, {}}).to[0];
+    if (try_access<Alone>(wanted, found) == 0) return found[0];
+    return wait<Alone, Reads>(*this, Rest<1>{1, {at}, {}}).to[0];
   }
 
   template <class Meter>
@@ -100,12 +118,12 @@ struct Stored {
   HINTERLAND_FN uint64_t position(int64_t at) const { return home + static_cast<uint64_t>(at) * sizeof(T); }
   HINTERLAND_FN Page page_of(int64_t at) const { return position(at) >> store->line_shift(); }
 
- private:
+ protected:
   static constexpr Page kNoPage = ~Page{0};
 
   HINTERLAND_FN const void* place(int64_t at) const { return reinterpret_cast<const void*>(position(at)); }
 
-  // What a lane has read and what it has not: a bit of `missing` for each k.
+  // What a lane has read, or has yet to write, and what of it is missing: a bit for each k.
   template <int kCount>
   struct Rest {
     uint32_t missing;
@@ -113,15 +131,16 @@ struct Stored {
     T to[kCount];
   };
 
-  // to[k] = element at[k] where its line is there. Returns what is missing.
-  template <class Lanes, int kCount>
-  HINTERLAND_FN uint32_t try_read(const int64_t (&at)[kCount], T (&to)[kCount]) const {
-    return try_read<Lanes>(at, to, [&](bool asks, Page page) { return asks ? store->try_hold(page) : Found{Try::kWait, -1}; });
+  // Has `own[k]` and element at[k] meet (Access) where its line is there. Returns what is missing.
+  template <class Lanes, class Access = Reads, int kCount>
+  HINTERLAND_FN uint32_t try_access(const int64_t (&at)[kCount], T (&own)[kCount]) const {
+    return try_access<Lanes, Access>(
+        at, own, [&](bool asks, Page page) { return asks ? store->try_hold(page) : Found{Try::kWait, -1}; });
   }
 
   // The same, where try_hold(asks, page) is called by all lanes together.
-  template <class Lanes, int kCount, class TryHold>
-  HINTERLAND_FN uint32_t try_read(const int64_t (&at)[kCount], T (&to)[kCount], const TryHold& try_hold) const {
+  template <class Lanes, class Access = Reads, int kCount, class TryHold>
+  HINTERLAND_FN uint32_t try_access(const int64_t (&at)[kCount], T (&own)[kCount], const TryHold& try_hold) const {
     const int shift = store->line_shift();
     int32_t slots[kCount],
         held[kCount];     // a cache has fewer than 2^31 lines, and numbers of 64 bits would not stay in registers
@@ -143,13 +162,13 @@ struct Stored {
     Lanes::sync();  // who holds a line has seen that it is there
     uint32_t missing = 0;
     for (int k = 0; k < kCount; ++k) {
-      to[k] = T{};
-      if (slots[k] >= 0) to[k] = *reinterpret_cast<const T*>(within(slots[k], at[k], shift));
+      Access::begin(own[k]);
+      if (slots[k] >= 0) Access::meet(own[k], within(slots[k], at[k], shift));
       if (at[k] != memory::kNowhere && slots[k] < 0) missing |= 1u << k;
     }
-    Lanes::sync();  // and all have read in it
+    Lanes::sync();  // and all have been in it
     for (int k = 0; k < kCount; ++k)
-      if (held[k] >= 0) store->release(held[k]);
+      if (held[k] >= 0) Access::leave(*store, held[k]);
     return missing;
   }
 
@@ -161,12 +180,12 @@ struct Stored {
     return found;
   }
 
-  HINTERLAND_FN const char* within(int64_t slot, int64_t at, int shift) const {
+  HINTERLAND_FN auto* within(int64_t slot, int64_t at, int shift) const {
     return store->frame(slot) + (position(at) & ((uint64_t{1} << shift) - 1));
   }
 
-  // Reads what is missing. Apart, and by value, so that what is at hand costs who reads it no memory.
-  template <class Lanes, int kCount>
+  // Reads or writes what is missing. Apart, and by value, so that what is at hand costs who reads it no memory.
+  template <class Lanes, class Access, int kCount>
   HINTERLAND_APART static Rest<kCount> wait(Stored source, Rest<kCount> rest) {
     const Store& store = *source.store;
     const uint64_t until = store.until();
@@ -176,14 +195,15 @@ struct Stored {
         const bool wants = (rest.missing >> k & 1u) != 0;
         if (!Lanes::any(wants)) continue;
         const int64_t at[] = {wants ? rest.at[k] : memory::kNowhere};
-        T found[1];
+        T own[1] = {rest.to[k]};
         const auto start = [&](bool asks, Page page) { return source.template start<Lanes>(asks, page); };
-        if (source.template try_read<Lanes>(at, found, start) != 0 || !wants) continue;
-        rest.to[k] = found[0];
+        if (source.template try_access<Lanes, Access>(at, own, start) != 0 || !wants) continue;
+        rest.to[k] = own[0];
         rest.missing &= ~(1u << k);
       }
       const bool waits = rest.missing != 0;
       if (!Lanes::any(waits) || Lanes::any(store.failed())) return rest;
+      if (waits) Access::waits_for(store, round, source.page_of(rest.at[stdlib::countr_zero(rest.missing)]));
       if (!store.template progress<Lanes>(round, until) && waits)
         store.fail(source.page_of(rest.at[stdlib::countr_zero(rest.missing)]), kAbortedByHost);
     }

@@ -94,7 +94,12 @@ def bfs(
         GraphError: a neighbour met on the way is out of range.
     """
     source = check_source(graph, source)
-    run = Traversal(graph, "bfs", access, assignment, size, device)
+    return search(Traversal(graph, "bfs", access, assignment, size, device), source)
+
+
+def search(run: Traversal, source: int) -> EmogiResult:
+    """What :func:`bfs` does in a run."""
+    graph = run.graph
     with run.timed():
         levels = torch.full((graph.num_vertices,), -1, dtype=torch.int32, device=run.device)
         levels[graph.to_inner(source)] = 0
@@ -164,7 +169,12 @@ def cc(
     """
     if graph.directed:
         raise GraphError("EMOGI finds components of undirected graphs; make the graph with directed=False or symmetrize=True")
-    run = Traversal(graph, "cc", access, assignment, size, device)
+    return label(Traversal(graph, "cc", access, assignment, size, device), observe)
+
+
+def label(run: Traversal, observe: Any = None) -> EmogiResult:
+    """What :func:`cc` does in a run."""
+    graph = run.graph
     with run.timed():
         labels = torch.arange(graph.num_vertices, device=run.device)
         begun = torch.ones(graph.num_vertices, dtype=torch.bool, device=run.device)
@@ -229,6 +239,8 @@ def pagerank(
 class Traversal:
     """One run: the division of the work, and its levels."""
 
+    kernels = KERNELS
+
     def __init__(self, graph: Graph, algorithm: str, access: str, assignment: str, size: int | None, device: Any) -> None:
         self.graph, self.algorithm, self.device = graph, algorithm, devices.as_device(device)
         self.launches = 0
@@ -238,10 +250,10 @@ class Traversal:
         on_host = self.device.type == "cuda" and not graph.indptr.is_cuda
         self.offsets, self.edges = copied(offsets, self.device) if on_host else offsets, edges
         self.weights = _weights(graph, self.device) if algorithm == "sssp" else None
-        self.division = Division(graph, self.offsets, access, assignment, size, self.edges.element_size())
+        self.division = self._division(assignment, access, size)
         self._report = torch.tensor([0, _core.NO_VERTEX], device=self.device)
         if self.device.type == "cuda":
-            KERNELS.kernel(self._instance(), self.device)  # compiled before any clock runs
+            self.kernels.kernel(self._instance(), self.device)  # compiled before any clock runs
 
     @contextmanager
     def timed(self) -> Iterator[None]:
@@ -280,12 +292,7 @@ class Traversal:
             level=depth,
             report=self._report.data_ptr(),
         )
-        params = _PARAMS(division=self.division.params(tiles), edges=self.edges.data_ptr(), state=state)
-        case = self.division.case(params)
-        if self.device.type == "cpu":
-            _core.emogi_level(case, self.algorithm)
-        elif case.blocks() > 0:
-            launch(KERNELS, self._instance(), self.device, case.blocks(), _core.EMOGI_BLOCK, params)
+        self._serve(_PARAMS(division=self.division.params(tiles), edges=self.edges.data_ptr(), state=state))
         self.launches += 1
         found, bad = self._report.tolist()
         if bad != _core.NO_VERTEX:
@@ -294,6 +301,17 @@ class Traversal:
                 "it came from"
             )
         return bool(found)
+
+    def _division(self, assignment: str, access: str, size: int | None) -> Division:
+        return Division(self.graph, self.offsets, access, assignment, size, self.edges.element_size())
+
+    def _serve(self, params: Params) -> None:
+        """A level."""
+        case = self.division.case(params)
+        if self.device.type == "cpu":
+            _core.emogi_level(case, self.algorithm)
+        elif case.blocks() > 0:
+            launch(KERNELS, self._instance(), self.device, case.blocks(), _core.EMOGI_BLOCK, params)
 
     def list_bytes(self) -> torch.Tensor:
         """Bytes that reading each vertex's list moves, in whole sectors: int64 ``[V]``."""
@@ -312,28 +330,39 @@ class Traversal:
 class Division:
     """How the work of a level is divided among workers. ``offsets`` may lie anywhere that the run reads them from."""
 
+    assignments: tuple[str, ...] = ASSIGNMENTS
+
     def __init__(
-        self, graph: Graph, offsets: torch.Tensor, access: str, assignment: str, size: int | None, edge_bytes: int
+        self,
+        graph: Graph,
+        offsets: torch.Tensor,
+        access: str,
+        assignment: str,
+        size: int | None,
+        edge_bytes: int,
+        line_bytes: int = LINE_BYTES,
     ) -> None:
         arguments.one_of("access", access, ACCESSES)
-        arguments.one_of("assignment", assignment, ASSIGNMENTS)
-        line = LINE_BYTES // edge_bytes
+        arguments.one_of("assignment", assignment, self.assignments)
+        line = line_bytes // edge_bytes
         mean = max(graph.num_edges / max(graph.num_vertices, 1), 1)
         self.policy, usual = {
             "warp": ("vertices", 1),
             "chunked": ("vertices", CHUNK),
             "coarsened": ("vertices", max(round(line / mean), 1)),
+            "far": ("far", max(round(line / mean), 1)),
             "transposed": ("transposed", STRIDE),
+            "odt-copied": ("copied", line),
         }.get(assignment, ("tiles", line))
         self.size = usual if size is None else size
         if not isinstance(self.size, int) or self.size < 1:
             raise ConfigError(f"size={size!r} of the {assignment} assignment is not a number from 1 on")
         # Beyond all there is, a larger number changes nothing but the turns in vain.
-        self.size = min(self.size, max(graph.num_edges if self.policy == "tiles" else graph.num_vertices, 1))
+        self.size = min(self.size, max(graph.num_edges if self.policy in ("tiles", "copied") else graph.num_vertices, 1))
         self.graph, self.offsets, self.access, self.edge_bytes = graph, offsets, access, edge_bytes
         self.only_active = assignment == "odt-active"
         arrays.check_offsets(offsets, graph.num_edges)  # all vertices are looked at in every level
-        self._firsts = self._first_vertices() if self.policy == "tiles" else None
+        self._firsts = first_vertices(offsets, graph.num_edges, self.size) if self.policy in ("tiles", "copied") else None
 
     def case(self, params: Params) -> _core.EmogiCase:
         """A level, for native code."""
@@ -368,12 +397,23 @@ class Division:
         change.index_add_(0, first, one).index_add_(0, last + 1, -one)
         return change.cumsum(0)[:-1].nonzero()[:, 0]
 
-    def _first_vertices(self) -> torch.Tensor:
-        """The vertex that owns the first element of each tile (BaM's first-vertex list), and the last vertex."""
-        begins = torch.arange(0, self.graph.num_edges, self.size, device=self.offsets.device)
-        firsts = (torch.searchsorted(self.offsets, begins, right=True) - 1).clamp_(0, max(self.graph.num_vertices - 1, 0))
-        last = torch.tensor([max(self.graph.num_vertices - 1, 0)], device=self.offsets.device)
-        return torch.cat([firsts, last])
+
+def first_vertices(offsets: torch.Tensor, num_edges: int, size: int) -> torch.Tensor:
+    """The vertex that owns the first element of each tile of ``size`` elements, and the last vertex: BaM's first-vertex list,
+    by a binary search for each tile.
+
+    Args:
+        offsets: int64 ``[V + 1]``.
+        num_edges: of the edge array.
+        size: elements of a tile.
+
+    Returns:
+        int64 ``[tiles + 1]`` on the device of the offsets.
+    """
+    last = max(len(offsets) - 2, 0)
+    begins = torch.arange(0, num_edges, size, device=offsets.device)
+    firsts = (torch.searchsorted(offsets, begins, right=True) - 1).clamp_(0, last)
+    return torch.cat([firsts, torch.tensor([last], device=offsets.device)])
 
 
 def _weights(graph: Graph, device: torch.device) -> torch.Tensor:

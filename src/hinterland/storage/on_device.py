@@ -6,6 +6,7 @@ from __future__ import annotations
 import bisect
 import os
 import threading
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,15 +16,17 @@ import torch
 
 from .. import _core
 from ..memory.allocator import Buffer, allocate
-from ..runtime.errors import ConfigError, StorageError
+from ..runtime import arguments
+from ..runtime.errors import ConfigError, HinterlandError, StorageError
 from ..runtime.jit import KernelFile
 from ..runtime.launch import launch, resident_blocks
 from ..runtime.params import Params, struct
 from ..runtime.shown import Shown, Size
 from ..runtime.units import parse_bytes
 from ..runtime.warned import warn_once
-from .array import StorageArray
+from .array import MODES, StorageArray
 from .cache import StorageStats
+from .writes import flush
 
 _Store, _Cache = struct("storage::DeviceStore"), struct("storage::Cache<storage::Clock>")
 _Channel, _Queue, _Blocks = struct("storage::Channel"), struct("storage::QueuePair"), struct("storage::BlockRange")
@@ -31,7 +34,10 @@ _Control, _Array, _Read = struct("storage::StoreControl"), struct("memory::Array
 _WAYS = 8  # slots of a set: include/hinterland/storage/cache.hpp
 _FILE_DEPTH = 256  # transfers in flight of each thread of the controller: chosen, not measured
 _MOST_STAGING = 1 << 30  # of host memory that is registered at once
-_BUSY, _VALID, _FAILED = 1 << 17, 1 << 18, 1 << 21  # of a slot's word: include/hinterland/storage/line.hpp
+_BUSY, _VALID, _DIRTY, _FAILED = 1 << 17, 1 << 18, 1 << 19, 1 << 21  # of a slot's word: include/hinterland/storage/line.hpp
+_PAGE_SHIFT = 23  # of the page in it
+_OF_WRITE = _core.STATUS_OF_WRITE
+_NOT_ANSWERED = 0x371  # a status: include/hinterland/storage/nvme.hpp
 _LONG_LINE = 8192  # from which on a command needs a list of PRPs
 _ALIGNED = 4096  # frames begin at a page
 _ROUNDED = 1 << 20  # torch's allocator may set aside so much more than it is asked for
@@ -133,32 +139,31 @@ class Controller(Shown):
 
     def __init__(self, backing: Backing | Sequence[Backing], threads: int = 4, mode: Literal["r", "r+"] = "r") -> None:
         self.backings = [backing] if isinstance(backing, Backing) else list(backing)
-        self.threads, self.mode = threads, mode
+        self.threads, self.mode = threads, arguments.one_of("mode", mode, MODES)
         self._copies: list[tuple[Backing, Any]] = []
         each = [one.blocks(mode == "r+", self._copies) for one in self.backings]
         row = _core.blocks_in_a_row(each)
         self._blocks = each[0] if len(each) == 1 else row
+        self.blocks = int(self._blocks.blocks)  # of _core.CONTROLLER_BLOCK_BYTES
         self.begins: list[int] = row.begins
         self._queues: list[tuple[int, int, int, int]] = []
         self._regions: list[tuple[int, int]] = []
         self._memory: list[Buffer] = []  # that commands name
         self._native: _core.Controller | None = None
-        self._stores = 0
+        self._ended: list[dict[str, int]] | None = None  # with what its threads had done
+        self._stores = self._failed_reads = 0
         self._starting = threading.Lock()
-
-    @property
-    def blocks(self) -> int:
-        """Of ``_core.CONTROLLER_BLOCK_BYTES`` that can be read."""
-        return int(self._blocks.blocks)
 
     def join(self, memory: Buffer, queues: tuple[int, int, int, int], region: tuple[int, int]) -> None:
         """Serves a store's queues, too: where they lie in ``memory`` (``_core.Controller``), and what their commands may name.
 
         Raises:
             ConfigError: a store was live already: a device's queues are there before its threads. Or this one would be a second
-                writer.
+                writer, or all have left.
         """
         with self._starting:
+            if self._ended is not None:
+                raise ConfigError("this controller has ended with its last store; make another")
             if self.mode == "r+" and self._stores:
                 raise ConfigError("what one store's cache has written another's would not see; give the controller mode 'r'")
             if self._native is not None:
@@ -169,11 +174,16 @@ class Controller(Shown):
             self._regions.append(region)
 
     def leave(self) -> None:
-        """A store is closed. With the last the threads end."""
+        """A store is closed. With the last the threads end, and files are closed."""
         with self._starting:
             self._stores -= 1
-            if self._stores == 0 and self._native is not None:
-                self._native.stop()
+            if self._stores == 0:
+                if self._native is not None:
+                    self._native.stop()
+                self._ended = self.served()
+                self._failed_reads = self.failed_reads()
+                self._copies, self._native = [], None
+                del self._blocks
 
     def start(self) -> None:
         """Begins to serve, if it has not: all stores have joined."""
@@ -200,11 +210,18 @@ class Controller(Shown):
 
     def failed_reads(self) -> int:
         """Of one copy, so that another was asked."""
-        return sum(sum(blocks.failed_reads) for _, blocks in self._copies)
+        return self._failed_reads + sum(sum(blocks.failed_reads) for _, blocks in self._copies)
 
     def served(self) -> list[dict[str, int]]:
         """What each thread has done."""
+        if self._ended is not None:
+            return self._ended
         return [] if self._native is None else list(self._native.stats())
+
+    @property
+    def names(self) -> str:
+        """Of all that is read, for sentences."""
+        return ", ".join(one.name for one in self.backings)
 
     def place_of(self, byte: int) -> tuple[str, int]:
         """What lies at a byte, for sentences, and the byte there."""
@@ -216,21 +233,23 @@ class Controller(Shown):
 
 
 class DeviceStore(Shown):
-    """A cache on a device, and the queues behind it, which the threads of a controller serve. Read only.
+    """A cache on a device, and the queues behind it, which the threads of a controller serve.
 
     Args:
-        backing: what is read, also several; or a controller that serves other stores as well.
+        backing: what is read, and written, also several; or a controller that serves other stores as well.
         device: a GPU; or the CPU, where the same code runs for tests.
         budget: bytes of the device's memory for lines and what finds them.
         line_bytes: a power of two from 512 to 65536.
         channels: queue pairs; more let more multiprocessors ask at once.
         depth: entries of each ring, a power of two. Each has a line of pinned host memory for what comes from the device.
-        threads: of the host that serve the queues, if the controller is this store's own.
+        threads: of the host that serve the queues, if the controller is this store's own; else its threads and ``mode`` hold.
         timeout: seconds that a command may take.
+        mode: ``"r"``, or ``"r+"`` where kernels write as well. A file has one writer at a time, and any number of readers.
 
     Raises:
-        ConfigError: a budget that holds no set of lines, or more pinned memory than a gibibyte.
-        OutOfMemory, StorageError: as allocating and opening do.
+        ConfigError: a budget that holds no set of lines, more pinned memory than a gibibyte, or another mode.
+        OutOfMemory: as allocating does.
+        StorageError: the file cannot be opened, or is open for writing elsewhere.
     """
 
     def __init__(
@@ -244,7 +263,9 @@ class DeviceStore(Shown):
         depth: int = 1024,
         threads: int = 4,
         timeout: float = 30.0,
+        mode: Literal["r", "r+"] = "r",
     ) -> None:
+        self.mode = arguments.one_of("mode", backing.mode if isinstance(backing, Controller) else mode, MODES)
         self.device, self.line_bytes, self.budget = device, line_bytes, parse_bytes(budget)
         sets = self.budget // (_WAYS * (line_bytes + _SLOT_WORDS) + 4)
         if sets == 0:
@@ -261,14 +282,14 @@ class DeviceStore(Shown):
         self.held: list[torch.Tensor] = []
         self._control = self._zeros(_size(_Control))
         channel_words = self._channels(layout["queues"], depth, base, base + layout["bytes"], bool(lists))
-        self.controller = backing if isinstance(backing, Controller) else Controller(backing, threads)
-        self.controller.join(self._shared, (base, channels, depth, depth), (base + layout["bytes"], staging + lists))
-        self._open = True
+        self.controller = backing if isinstance(backing, Controller) else Controller(backing, threads, self.mode)
         frames = self._memory(self.num_slots * line_bytes)
-        self._slots = self._zeros(8 * self.num_slots).view(torch.int64)
+        lines = self.num_slots + 1  # and a word that says how a flush goes
+        self._slots = self._zeros(8 * lines).view(torch.int64)
+        self._statuses = self._zeros(4 * lines).view(torch.int32)
         cache = _Cache(
             words=self._slots.data_ptr(),
-            statuses=self._zeros(4 * self.num_slots).data_ptr(),
+            statuses=self._statuses.data_ptr(),
             sets=self._zeros(4 * sets).data_ptr(),
             frames=frames.data_ptr(),
             num_sets=sets,
@@ -288,7 +309,9 @@ class DeviceStore(Shown):
             control=self._control.data_ptr(),
             timeout_ns=int(timeout * 1e9),
         )
-        self._words = store.on(device)
+        self.words = store.on(device)
+        self.controller.join(self._shared, (base, channels, depth, depth), (base + layout["bytes"], staging + lists))
+        self._open = True
         if self.controller is not backing:
             self.controller.start()
 
@@ -330,13 +353,18 @@ class DeviceStore(Shown):
 
     @property
     def address(self) -> int:
-        """Of the store's words, in the device's memory: ``ArrayWords::store``."""
-        return self._words.data_ptr()
+        """Of the store's :attr:`words`, in the device's memory: ``ArrayWords::store``."""
+        return self.words.data_ptr()
+
+    @property
+    def line_words(self) -> torch.Tensor:
+        """What kernels know of each line (include/hinterland/storage/line.hpp): int64 ``[num_slots]`` on the device."""
+        return self._slots[:-1]
 
     @property
     def nbytes(self) -> int:
         """Bytes of the device's memory that it takes."""
-        return sum(part.nbytes for part in self.held) + self._words.nbytes
+        return sum(part.nbytes for part in self.held) + self.words.nbytes
 
     @property
     def pinned_bytes(self) -> int:
@@ -345,10 +373,10 @@ class DeviceStore(Shown):
 
     @contextmanager
     def live(self) -> Iterator[None]:
-        """A with-block in which kernels read through the store: the controller's threads are awake. Its end waits for them.
+        """A with-block in which kernels use the store: the controller's threads are awake. Its end waits for them.
 
         Raises:
-            StorageError: a page could not be read; what kernels found there was zeros.
+            StorageError: a page could not be read, and what kernels found there was zeros; or written, as :meth:`flush` says.
         """
         self.controller.acquire()
         try:
@@ -359,21 +387,39 @@ class DeviceStore(Shown):
             self.controller.release()
         self.check()
 
+    def flush(self) -> None:
+        """What kernels wrote before is in the file, on the disk, when this returns. Kernels that run meanwhile are waited for.
+
+        Raises:
+            StorageError: the first page that could not be written, or that the device could not make it durable. What was not
+                written is still held, and the next flush tries again.
+        """
+        if self.mode == "r+":
+            with self.live():
+                flush(self.address, self.num_slots, self.device)
+
     def check(self) -> None:
-        """StorageError if a page could not be read since the last check."""
+        """StorageError if a page could not be read or written since the last check."""
         status = int(self._control[:8].view(torch.int64)[0])
         if status == 0:
             return
         self._control[:8].zero_()
-        # What failed is read anew when it is asked for again.
-        failed = (self._slots & (_BUSY | _VALID | _FAILED)) == _FAILED
-        self._slots[failed] = 0
-        page, code = (status >> 16) & (1 << 48) - 1, status & 0xFFFF
+        page, code, writes = status >> 16 & (1 << 48) - 1, status & _OF_WRITE - 1, bool(status & _OF_WRITE)
+        lines = self.line_words
+        lines[(lines & (_BUSY | _VALID | _FAILED)) == _FAILED] = 0  # what could not be read is read anew when it is asked for
+        unwritten = ((lines & (_DIRTY | _FAILED)) == _DIRTY | _FAILED).nonzero()[:, 0]
+        if len(unwritten) and code == _NOT_ANSWERED and not writes:  # who waited for room waited for these
+            page, code, writes = int(lines[unwritten[0]]) >> _PAGE_SHIFT, int(self._statuses[unwritten[0]]), True
+        raise StorageError(self._failure(page, code, writes))
+
+    def _failure(self, page: int, code: int, writes: bool) -> str:
         name, at = self.controller.place_of(page * self.line_bytes)
-        raise StorageError(
-            f"{name}: the bytes from {at} on could not be read: NVMe status {code & 0x7FF:#05x} (type "
-            f"{code >> 8 & 7}, code {code & 0xFF:#04x}){', it was not answered in time' if code == 0x371 else ''}"
-        )
+        where = f"{name}: the bytes from {at} on could not be {'written' if writes else 'read'}"
+        if page == _core.WHOLE_DEVICE:
+            where = f"{self.controller.names}: what was written could not be made durable"
+        late = ", it was not answered in time" if code == _NOT_ANSWERED else ""
+        kept = "; what was not written is kept, and the next flush() tries again" if writes else ""
+        return f"{where}: NVMe status {code & 0x7FF:#05x} (type {code >> 8 & 7}, code {code & 0xFF:#04x}){late}{kept}"
 
     def stats(self) -> StorageStats:
         """What was moved since it was made: lines that kernels asked for, and, of all stores of the controller, the processor
@@ -395,16 +441,30 @@ class DeviceStore(Shown):
         return _Array(home=self.controller.begins[number] + position, store=self.address)
 
     def close(self) -> None:
-        """Leaves the controller, whose threads end with its last store. No kernel may use the store any more."""
+        """Flushes what was written, and leaves the controller, whose threads end with its last store. No kernel may use the
+        store any more.
+
+        Raises:
+            StorageError: as :meth:`flush`; the store stays open then.
+        """
         if self._open:
-            self._open = False
-            if self.device.type == "cuda":
-                torch.cuda.synchronize(self.device)
-            self.controller.leave()
+            self.flush()
+            self._stop()
+
+    def _stop(self) -> None:
+        self._open = False
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+        self.controller.leave()
 
     def __del__(self) -> None:
-        if getattr(self, "_open", False):
+        if not getattr(self, "_open", False):
+            return
+        try:
             self.close()
+        except HinterlandError as error:  # nobody is there to catch it
+            warnings.warn(f"what kernels wrote last is lost: {error}", ResourceWarning, stacklevel=2)
+            self._stop()
 
     def _facts(self) -> dict[str, Any]:
         return {"device": self.device, "budget": Size(self.budget), "line_bytes": self.line_bytes, "slots": self.num_slots}

@@ -1,0 +1,175 @@
+"""BaM's ways of giving a traversal's work to warps, over edges on a device in memory.
+
+Sections 6.3, 7.1.3 and 7.1.6 of Mailthody 2022. Each way runs three times, which tells where its time goes: over edges in this
+processor's memory (computing), through a cache that has all of them (what the cache takes more), and through one that has
+``--room`` of them (what storage takes more). ``of host`` is the last beside edges in host memory by the same kernel;
+``library``, the library's own traversal through as large a cache. ``planner``: each case's choice by what the other graphs'
+cases have shown, beside the best of the sweep.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import torch
+
+import hinterland as hl
+from hinterland.graph import emogi, emogi_stored, formats
+from hinterland.graph.algorithms import state_bytes
+from hinterland.graph.emogi_plan import WAYS, Case, Measured, Way, choose
+from hinterland.graph.emogi_stored import StoredEdges
+from hinterland.memory.allocator import allocate
+from hinterland.runtime import devices
+from hinterland.storage.on_device import Backing, DeviceStore
+
+_FIRST = 65536  # the edges begin there, which is a line whatever its size
+RUNS = 2
+KINDS = ("kronecker", "uniform", "web")
+CONTROLS = (Way("far", 1),)
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--scale", type=int, default=21, help="of the graphs: 2^scale vertices")
+    parser.add_argument("--room", type=float, default=0.25, help="of the edges that the cache has room for")
+    parser.add_argument("--timing", default="none", help="of the device: none, optane, z-nand, nand")
+    parser.add_argument("--memory", type=Path, default=Path("/dev/shm"), help="a folder whose files lie in memory")
+
+
+def run(options: argparse.Namespace) -> dict[str, Any]:
+    device = devices.as_device(None)
+    small = options.small or device.type == "cpu"
+    scale = 12 if options.small else min(options.scale, 14) if small else options.scale
+    cases = (
+        [(4096, options.room)] if small else [(512, options.room), (4096, options.room), (4096, 1 / 16), (8192, options.room)]
+    )
+    rows: list[dict[str, Any]] = []
+    table: dict[str, list[Measured]] = {kind: [] for kind in KINDS}
+    for kind in KINDS:
+        placed = {"placement": "gpu"} if device.type == "cuda" else {}
+        graph = hl.generate(kind, scale=scale, seed=1)
+        bench = _Bench(graph, hl.generate(kind, scale=scale, seed=1, **placed), device, options, small)
+        for line, room in cases:
+            for row, measured in bench.sweep(line, room):
+                rows.append({"graph": kind, **row})
+                table[kind] += measured
+    return {"device": str(device), "ways": rows, "planner": _planner(table), "first vertices": _first_vertices(device, small)}
+
+
+class _Bench:
+    """A graph, and its edges as a device in memory has them."""
+
+    def __init__(self, graph: hl.Graph, near: hl.Graph, device: torch.device, options: argparse.Namespace, small: bool) -> None:
+        self.graph, self.near, self.device, self.options, self.small = graph, near, device, options, small
+        edges = graph.array("indices")
+        assert isinstance(edges, torch.Tensor)
+        self.edge_bytes, self.nbytes = edges.element_size(), edges.nbytes
+        self.buffer = allocate(_FIRST + 65536 + edges.nbytes, "registered" if device.type == "cuda" else "heap")
+        self.buffer.tensor(torch.uint8, torch.Size([self.buffer.nbytes]))[_FIRST:][: edges.nbytes] = edges.view(torch.uint8)
+        self.source = int(graph.degrees().argmax())
+        self.expected = {
+            "bfs": hl.bfs(graph, self.source, device="cpu").levels,
+            "cc": hl.connected_components(graph, device="cpu").labels,
+        }
+
+    def store(self, nbytes: int, line: int, timing: str = "none") -> StoredEdges:
+        backing = Backing(address=self.buffer.address, bytes=self.buffer.nbytes, timing=timing)
+        given = {"channels": 2, "threads": 2, "depth": 64} if self.small else {"channels": 16, "threads": 8, "depth": 1024}
+        return StoredEdges(DeviceStore(backing, self.device, max(nbytes, 8 * (line + 64)), line, **given), _FIRST)
+
+    def sweep(self, line: int, room: float) -> Iterator[tuple[dict[str, Any], list[Measured]]]:
+        real = self.store(int(room * self.nbytes), line, self.options.timing)
+        hits = self.store(4 * self.nbytes, line)
+        for algorithm in ("bfs", "cc"):
+            case = Case(algorithm, self.nbytes / self.graph.num_vertices, line, room)
+            library = self._library(algorithm, line, int(room * self.nbytes))
+            for way in (*WAYS, *CONTROLS):
+                size = way.size(case, self.edge_bytes)
+                times = {
+                    name: self._seconds(algorithm, graph, edges, way, size)
+                    for name, graph, edges in (
+                        ("memory", self.near, None),
+                        ("host", self.graph, None),
+                        ("hits", self.graph, hits),
+                        ("real", self.graph, real),
+                    )
+                }
+                seconds, lines = times["real"]
+                compute, cache = times["memory"][0], max(times["hits"][0] - times["memory"][0], 0.0)
+                yield (
+                    {
+                        **{"run": algorithm, "line": line, "room": room, "way": way.assignment, "size": size, "s": seconds},
+                        **{"compute": compute / seconds, "cache": cache / seconds, "storage": 1 - (compute + cache) / seconds},
+                        **{"read of edges": lines * line / self.nbytes, "GB/s": lines * line / seconds / 1e9},
+                        **{"of host": seconds / times["host"][0], "memory s": compute, "library s": library},
+                    },
+                    [Measured(case, way, seconds)] if way in WAYS else [],
+                )
+        real.store.close()
+        hits.store.close()
+
+    def _seconds(self, algorithm: str, graph: hl.Graph, edges: StoredEdges | None, way: Way, size: int) -> tuple[float, int]:
+        """Of a run after one that has warmed it, and the lines that it read."""
+        took = []
+        for _ in range(2 if self.small else 1 + RUNS):
+            if algorithm == "bfs":
+                found = emogi_stored.bfs(graph, self.source, edges, way.assignment, size)
+            else:
+                found = emogi_stored.cc(graph, edges, way.assignment, size)
+            assert torch.equal(found.values.cpu(), self.expected[algorithm]), f"{way} finds something else"
+            took.append(found.stats["seconds"])
+        return statistics.median(took[1:]), found.stats["lines"]
+
+    def _library(self, algorithm: str, line: int, room: int) -> float:
+        """Seconds of the library's own traversal through as large a cache; a GPU's reads the same device in memory."""
+        run: Callable[[Any], Any] = (lambda g: hl.bfs(g, self.source)) if algorithm == "bfs" else hl.connected_components
+        with tempfile.TemporaryDirectory(dir=self.options.memory, prefix="hinterland-bench-") as folder:
+            path = Path(folder) / "graph.hl"
+            hl.save_graph(self.graph, path)
+            held = torch.from_file(str(path), size=path.stat().st_size, dtype=torch.uint8).clone()
+            in_memory = lambda path: Backing(address=held.data_ptr(), bytes=held.nbytes, timing=self.options.timing)  # noqa: E731
+            with patch.object(formats, "_LINES", ((0, line),)), patch("hinterland.graph.view.Backing", in_memory):
+                host_budget = 1 << 30 if self.device.type == "cuda" else max(room, 8 * (line + 64))
+                stored = hl.load_graph(path, "storage", host_budget=host_budget)
+                budget = state_bytes(algorithm, self.graph) + room + (8 << 20) if self.device.type == "cuda" else None
+                with hl.prepare(stored, gpu_budget=budget, device=self.device, algorithms=algorithm) as prepared:
+                    run(prepared)
+                    took = []
+                    for _ in range(RUNS):
+                        begin = time.perf_counter()
+                        run(prepared)
+                        took.append(time.perf_counter() - begin)
+        return statistics.median(took)
+
+
+def _planner(table: dict[str, list[Measured]]) -> list[dict[str, Any]]:
+    """What is chosen for each case by those of other graphs, beside the best for it."""
+    found = []
+    for kind, own in table.items():
+        others = [row for other, rows in table.items() if other != kind for row in rows]
+        for case in dict.fromkeys(row.case for row in own):
+            seconds = {row.way: row.seconds for row in own if row.case == case}
+            way, best = choose(case, others), min(seconds, key=lambda one: seconds[one])
+            named = {"chosen": f"{way.assignment} {way.number:g}", "best": f"{best.assignment} {best.number:g}"}
+            found.append({"graph": kind, **case._asdict(), **named, "times the best": seconds[way] / seconds[best]})
+    return found
+
+
+def _first_vertices(device: torch.device, small: bool) -> list[dict[str, Any]]:
+    """A binary search for each tile, of 512 edges of 8 bytes (section 6.3.5: under 10 ms)."""
+    vertices = 1 << (20 if small else 27)
+    offsets = torch.randint(0, 63, (vertices + 1,), device=device)
+    offsets[0] = 0
+    torch.cumsum(offsets, 0, out=offsets)
+    edges, took = int(offsets[-1]), []
+    for _ in range(5):
+        begin = devices.idle_at(device)
+        firsts = emogi.first_vertices(offsets, edges, 512)
+        took.append(devices.idle_at(device) - begin)
+    return [{"vertices": vertices, "edges": edges, "tiles": len(firsts) - 1, "ms": statistics.median(took) * 1e3}]

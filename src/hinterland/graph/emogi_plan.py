@@ -1,0 +1,77 @@
+"""Which of BaM's ways of giving a traversal's work to warps suits a graph, by what was measured of others.
+
+In the dissertation stride and coarsening are found by hand, for each graph (Mailthody 2022, sections 6.3 and 7.1.6).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from math import log2
+from typing import NamedTuple
+
+_NEIGHBOURS = 3  # cases that a choice goes by: chosen, not measured
+
+
+class Case(NamedTuple):
+    """What a choice depends on."""
+
+    algorithm: str  # "bfs" or "cc"
+    list_bytes: float  # of a vertex, in the mean
+    line_bytes: int
+    room: float  # the cache's bytes over those of the edges
+
+    def doublings_from(self, other: Case) -> float:
+        """How far apart two are: in the lists of a line, and in room."""
+        lists = self.list_bytes / self.line_bytes, other.list_bytes / other.line_bytes
+        return abs(log2(lists[0] / lists[1])) + abs(log2(self.room / other.room))
+
+
+class Way(NamedTuple):
+    """An assignment of :mod:`.emogi_stored`, and its number in terms that suit any graph."""
+
+    assignment: str
+    number: float = 1  # lines that a worker's vertices, or its tile, fill; of "transposed": vertices between workers
+
+    def size(self, case: Case, edge_bytes: int) -> int:
+        """The assignment's size for a graph."""
+        if self.assignment == "warp":
+            return 1
+        if self.assignment == "transposed":
+            return int(self.number)
+        filled = self.number * case.line_bytes
+        return max(round(filled / (edge_bytes if self.assignment.startswith("odt") else case.list_bytes)), 1)
+
+
+class Measured(NamedTuple):
+    """A run."""
+
+    case: Case
+    way: Way
+    seconds: float
+
+
+WAYS = (
+    Way("warp"),
+    *(Way("coarsened", lines) for lines in (0.25, 1, 4)),
+    *(Way("transposed", stride) for stride in (32, 128, 512)),
+    Way("odt"),
+    Way("odt-active"),
+    Way("odt-copied"),
+)
+
+
+def choose(case: Case, table: Iterable[Measured]) -> Way:
+    """The way that was nearest to the best in the measured cases that are most like this one; without any, tiles.
+
+    Args:
+        case: for which a way is wanted.
+        table: what was measured, as ``python -m benchmarks storage_assignments`` does.
+    """
+    cases: dict[Case, dict[Way, float]] = {}
+    for row in table:
+        if row.case.algorithm == case.algorithm:
+            cases.setdefault(row.case, {})[row.way] = row.seconds
+    nearest = sorted(cases, key=case.doublings_from)[:_NEIGHBOURS]
+    times = [{way: seconds / min(cases[one].values()) for way, seconds in cases[one].items()} for one in nearest]
+    common = set.intersection(*map(set, times)) if times else set()
+    return min(common, key=lambda way: sum(each[way] for each in times)) if common else Way("odt")

@@ -1,0 +1,49 @@
+"""The choice of a way goes by the cases that are most alike, and its numbers suit the graph."""
+
+from __future__ import annotations
+
+import pytest
+
+from hinterland.graph.emogi_plan import WAYS, Case, Measured, Way, choose
+
+SHORT, LONG = Case("bfs", 64, 4096, 0.25), Case("bfs", 8192, 4096, 0.25)
+
+
+def rows(case: Case, best: Way) -> list[Measured]:
+    return [Measured(case, way, 1.0 if way == best else 2.0) for way in WAYS]
+
+
+def test_the_nearest_cases_decide() -> None:
+    near = [SHORT._replace(list_bytes=size) for size in (48, 60, 80)]
+    far = [LONG._replace(list_bytes=size) for size in (6000, 8000, 10_000)]
+    table = [row for case in near for row in rows(case, Way("odt"))] + [row for case in far for row in rows(case, Way("warp"))]
+    assert choose(SHORT, table) == Way("odt")
+    assert choose(LONG, table) == Way("warp")
+    assert choose(SHORT._replace(line_bytes=64, list_bytes=128), table) == Way("warp")  # lists of two lines, as LONG's
+    assert choose(SHORT._replace(algorithm="cc"), table) == Way("odt")  # nothing is known
+    assert choose(LONG, []) == Way("odt")
+
+
+def test_one_bad_case_does_not_decide_for_all() -> None:
+    cases = [SHORT._replace(room=room) for room in (0.24, 0.25, 0.26)]
+    table = [row for case in cases[:2] for row in rows(case, Way("odt"))] + rows(cases[2], Way("warp"))
+    assert choose(SHORT, table) == Way("odt")
+
+
+@pytest.mark.parametrize(
+    ("way", "size"),
+    [
+        (Way("warp"), 1),
+        (Way("coarsened", 1), 64),
+        (Way("coarsened", 4), 256),
+        (Way("transposed", 128), 128),
+        (Way("odt"), 1024),
+        (Way("odt-copied"), 1024),
+    ],
+)
+def test_sizes_fill_lines(way: Way, size: int) -> None:
+    assert way.size(SHORT, 4) == size
+
+
+def test_no_worker_is_without_a_vertex() -> None:
+    assert Way("coarsened", 0.25).size(LONG, 4) == 1
