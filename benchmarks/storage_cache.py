@@ -32,7 +32,7 @@ PARTS = (0.1, 0.25)  # of a trace's pages that there is room for
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--scale", type=int, default=20, help="of the graphs: 2^scale vertices")
+    parser.add_argument("--scale", type=int, default=18, help="of the graphs: 2^scale vertices")
     parser.add_argument("--batch", type=int, default=32, help="seeds of a mini-batch")
 
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from .. import _core
+from ..memory.stored import StoredTable
 from ..runtime.shown import Shown
-
-if TYPE_CHECKING:
-    from .array import StorageArray
 
 
 class Pinned(Shown):
@@ -19,7 +17,7 @@ class Pinned(Shown):
         array: the table.
     """
 
-    def __init__(self, array: StorageArray, native: _core.PinnedPages) -> None:
+    def __init__(self, array: StoredTable, native: _core.PinnedPages) -> None:
         self.array, self._native = array, native
 
     @property
@@ -43,4 +41,4 @@ class Pinned(Shown):
         self.unpin()
 
     def _facts(self) -> dict[str, Any]:
-        return {"pages": self.pages, "left out": self.left_out, "path": self.array.path}
+        return {"pages": self.pages, "left out": self.left_out}
