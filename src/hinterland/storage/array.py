@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from types import TracebackType
 from typing import Any, Literal, NoReturn, Self
@@ -365,7 +365,7 @@ class StorageArray(StoredTable):
         rows = self._row_numbers(index).cpu()
         self._table.read_ahead(rows.data_ptr(), rows.numel())
 
-    def expect(self, batches: Iterable[Index]) -> int:
+    def expect(self, batches: Sequence[Index]) -> int:
         """Row numbers of the gathers to come, in their order: until they are over the cache gives away what is needed last
         (Belady's optimum), where else it goes by what was used.
 
@@ -384,6 +384,7 @@ class StorageArray(StoredTable):
             IndexOutOfRange, ConfigError: as ``gather``; what was told before holds then.
         """
         self._require_open()
+        arguments.instance("batches", batches, Sequence, "give a list of row numbers of each gather")
         told, taken = _core.ExpectedBatches(self.cache.host_budget // _EXPECTED), 0
         for index in batches:
             rows = self._row_numbers(index).cpu()
