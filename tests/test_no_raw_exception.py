@@ -177,6 +177,8 @@ def cases() -> Cases:
         case(f"{name}.prefetch", rows.prefetch, index=index)
     case("StorageArray[]=", stored.__setitem__, index=index, rows=1.0)
     case("StorageArray.tiered", stored.tiered, local=64, peers=None, host=64, scores=None, order=None, devices=["cpu"])
+    case("StorageArray.pin", stored.pin, index=index)
+    case("StorageArray.expect", stored.expect, batches=[index])
     case("StorageArray.open", hl.StorageArray.open, path=__file__, mode="r", dtype=torch.uint8, shape=(4,), offset=0)
     raw = partial(hl.StorageArray.open, __file__, dtype=torch.uint8, shape=4)
     case("StorageArray.open's cache", raw, cache=None, name=None, host_budget="64KiB")

@@ -9,11 +9,11 @@ calls=${1:-1000000000} points=${2:-2000} seconds=${3:-14400}
 step() { printf '\n== %s (%s s)\n' "$1" "$SECONDS"; }
 mkdir -p build/nightly
 
-step "$calls calls of the cache, half with each way to give slots away"
+step "$calls calls of the cache, a third with each way to give slots away"
 g++ -std=c++20 -O1 -g -fsanitize=thread -pthread -I include tests/storage/cache_stress.cpp -o build/nightly/cache_stress
 fixed=()
 if setarch -R true 2> /dev/null; then fixed=(setarch -R); fi # as in sanitized_tests.sh
-"${fixed[@]}" build/nightly/cache_stress 60000 8 "${SEED:-1}" $((calls / 2))
+"${fixed[@]}" build/nightly/cache_stress 60000 8 "${SEED:-1}" $((calls / 3))
 
 step "writers killed at $points points"
 HINTERLAND_KILLED_WRITERS=$points .venv/bin/python -m pytest -q tests/storage/test_{array,written}.py -k killed_at --timeout=36000

@@ -54,8 +54,8 @@ if [ "$sanitizers" = thread ]; then
   look nothing nvme_device -I include -I native -pthread tests/storage/nvme_device.cpp \
     native/storage/{nvme_device,nvme_channel,nvme_controller,nvme_transfers,vfio_device,request}.cpp
   look nothing spread "${served[@]}" native/storage/{controller,spread_namespace}.cpp tests/storage/spread.cpp
-  look nothing copies -DWRITES=false -I include -I native -fopenmp -pthread native/storage/{store,volume,host_pages,file,routed_transfers}.cpp \
-    tests/storage/copies.cpp
+  look nothing copies -DWRITES=false -I include -I native -fopenmp -pthread tests/storage/copies.cpp \
+    tools/openmp_threads.cpp native/storage/{store,expected,volume,host_pages,file,routed_transfers}.cpp
   running=()
   for program in $(grep -rl --include='*_lanes.cpp' 'int main()' tests); do
     [ ${#running[@]} -lt 2 ] || { wait "${running[0]}"; running=("${running[@]:1}"); }
@@ -63,7 +63,7 @@ if [ "$sanitizers" = thread ]; then
   done
   for job in "${running[@]}"; do wait "$job"; done
   # A minute of the software cache, by eight threads.
-  look nothing cache_stress -DMILLISECONDS=30000 -pthread -I include tests/storage/cache_stress.cpp
+  look nothing cache_stress -DMILLISECONDS=20000 -pthread -I include tests/storage/cache_stress.cpp
   runtimes=$(g++ -print-file-name=libtsan.so)
   export TSAN_OPTIONS=log_path=$report:suppressions=$PWD/tools/thread_suppressions.txt
   export OMP_NUM_THREADS=1  # torch's: it waits for its threads in libgomp, which is not instrumented. Ours are four at all times.

@@ -36,7 +36,7 @@ namespace {
 void prepare_channel(const storage::Channel& channel, int64_t line_bytes) {
   channel.queue.prepare();
   const storage::PageDevice<storage::Cache<storage::Clock>, storage::Staged> device{
-      {nullptr, nullptr, nullptr, nullptr, 0, line_bytes}, channel, {}, 0};
+      {{}, nullptr, nullptr, nullptr, nullptr, 0, line_bytes}, channel, {}, 0};
   for (int64_t i = 0; i < channel.queue.identifiers(); ++i) device.prepare(i);
 }
 

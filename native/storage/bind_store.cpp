@@ -10,6 +10,7 @@
 
 #include "bindings.hpp"
 #include "storage/block_device.hpp"
+#include "storage/pinned.hpp"
 #include "storage/planned.hpp"
 #include "storage/raw.hpp"
 #include "storage/spread.hpp"
@@ -19,7 +20,8 @@ namespace nb = nanobind;
 
 namespace hinterland::native {
 
-HINTERLAND_STRUCT(StoreCounts, reads, writes, bytes_read, bytes_written, hits, misses, cpu_ns, failed_reads);
+HINTERLAND_STRUCT(StoreCounts, reads, writes, bytes_read, bytes_written, hits, misses, cpu_ns, failed_reads, pinned,
+                  expected_bytes);
 
 namespace {
 
@@ -34,6 +36,13 @@ struct TableOfStore {
   int64_t rows, row_bytes;
 
   StoredRows all() const { return {extents, rows, row_bytes}; }
+  uint64_t fingerprint(std::span<const int64_t> numbers) const {
+    return fingerprint_of(extents.empty() ? 0 : extents[0].position, numbers);
+  }
+  // A gather of these rows begins: the batch that it is.
+  int64_t begin_batch(std::span<const int64_t> numbers) const {
+    return store.expected().any() ? store.expected().begin(fingerprint(numbers)) : Expected::kNoBatch;
+  }
 };
 
 // A gather whose row numbers are known when a GPU's stream comes to it: a node of a CUDA graph, which the driver's own thread
@@ -50,16 +59,22 @@ struct GatherTask {
   // Where numbers or pages are bad, rows are zero.
   void run() noexcept {
     std::string failed;
-    int64_t bad = -1;
+    int64_t bad = -1, batch = Expected::kNoBatch;
     try {
       for (int64_t i = 0; i < count; ++i)
         if (numbers[i] < 0) numbers[i] += table.rows;
       bad = first_outside(numbers, count, table.rows);
-      if (bad < 0) return gather_stored(table.store, table.all(), numbers, count, out);
-      failed = "row " + std::to_string(numbers[bad]);
+      if (bad < 0) {
+        batch = table.begin_batch({numbers, static_cast<size_t>(count)});
+        gather_stored(table.store, table.all(), numbers, count, out, nullptr, batch);
+      } else {
+        failed = "row " + std::to_string(numbers[bad]);
+      }
     } catch (const std::exception& thrown) {
       failed = thrown.what();
     }
+    table.store.expected().end(batch);
+    if (failed.empty()) return;
     std::memset(out, 0, static_cast<size_t>(count * table.row_bytes));
     const std::lock_guard held(guard);
     if (error.empty()) error = failed, outside = bad;
@@ -77,16 +92,14 @@ auto apart(Result (Store::*method)(Args...)) {
   };
 }
 
-template <class>
-using AddressOf = uintptr_t;
-
-// A function of a table's rows of some numbers, called without the interpreter's lock. What else it takes are addresses.
-template <class... Pointers>
-auto visiting(void (*visit)(Store&, const StoredRows&, const int64_t*, int64_t, Pointers...)) {
-  return [visit](const TableOfStore& self, uintptr_t numbers, int64_t count, AddressOf<Pointers>... addresses) {
+// A call with row numbers at an address, and so many arguments more; the interpreter's lock is not held meanwhile.
+template <class... Rest, class Visit>
+auto visiting(const Visit& visit) {
+  return [visit](const TableOfStore& self, uintptr_t numbers, int64_t count, Rest... rest) {
     self.store.require_same_process();
     const GilReleased released;
-    visit(self.store, self.all(), reinterpret_cast<const int64_t*>(numbers), count, reinterpret_cast<Pointers>(addresses)...);
+    const std::span rows(reinterpret_cast<int64_t*>(numbers), static_cast<size_t>(count));
+    return visit(self, rows, rest...);
   };
 }
 
@@ -146,8 +159,47 @@ void bind_devices(nb::module_& m) {
       "The device that nvme:0000:01:00.0 means; None for the name of a file. `root` stands before /sys and /dev, for tests.");
 }
 
+void bind_expected(nb::module_& m, nb::class_<TableOfStore>& table) {
+  nb::class_<Expected::Told>(m, "ExpectedBatches", "Batches of rows that are known to come, for StoredTable.expect().")
+      .def(nb::init<int64_t>(), nb::arg("bytes"));
+  table
+      .def(
+          "expect",
+          [](const TableOfStore& self, Expected::Told& told) {
+            self.store.require_same_process();
+            const GilReleased released;
+            self.store.expect(std::move(told));
+          },
+          nb::arg("told"))
+      .def("tell", visiting<Expected::Told&>([](const TableOfStore& self, std::span<int64_t> rows, Expected::Told& told) {
+             const auto count = static_cast<int64_t>(rows.size());
+             return told.add(pages_of(self.store, self.all(), rows.data(), count), self.fingerprint(rows));
+           }),
+           nb::arg("numbers"), nb::arg("count"), nb::arg("told"), "Adds a batch; false: there is no room for it.")
+      .def("begin_batch", visiting<>([](const TableOfStore& self, std::span<int64_t> rows) { return self.begin_batch(rows); }),
+           nb::arg("numbers"), nb::arg("count"), "The number of a batch that is expected, or -1.")
+      .def("end_batch", [](const TableOfStore& self, int64_t batch) { self.store.expected().end(batch); }, nb::arg("batch"));
+}
+
+void bind_pinned(nb::module_& m) {
+  nb::class_<Pinned>(m, "PinnedPages", "Pages of a store that stay in memory.")
+      .def(
+          "__init__",
+          [](Pinned* self, const TableOfStore& table, uintptr_t numbers, int64_t count) {
+            table.store.require_same_process();
+            const GilReleased released;
+            const auto* const rows = reinterpret_cast<const int64_t*>(numbers);
+            new (self) Pinned(table.store, pages_of(table.store, table.all(), rows, count));
+          },
+          nb::keep_alive<1, 2>(), nb::arg("table"), nb::arg("numbers"), nb::arg("count"))
+      .def("release", &Pinned::release)
+      .def_prop_ro("pages", &Pinned::pages)
+      .def_prop_ro("left_out", &Pinned::left_out);
+}
+
 void bind_tables(nb::module_& m) {
-  nb::class_<TableOfStore>(m, "StoredTable", "Rows that lie in files of a store.")
+  nb::class_<TableOfStore> table(m, "StoredTable", "Rows that lie in files of a store.");
+  table
       .def(
           "__init__",
           [](TableOfStore* self, Store& store, const std::vector<std::pair<int64_t, int64_t>>& extents, int64_t rows,
@@ -156,16 +208,29 @@ void bind_tables(nb::module_& m) {
             for (const auto& [first_row, position] : extents) self->extents.push_back({first_row, position});
           },
           nb::keep_alive<1, 2>(), nb::arg("store"), nb::arg("extents"), nb::arg("rows"), nb::arg("row_bytes"))
-      .def("gather", visiting(gather_stored), nb::arg("numbers"), nb::arg("count"), nb::arg("out"), nb::arg("places") = 0)
-      .def("scatter", visiting(scatter_stored), nb::arg("numbers"), nb::arg("count"), nb::arg("rows"))
-      .def("read_ahead", visiting(read_ahead), nb::arg("numbers"), nb::arg("count"))
-      .def(
-          "count_pages",
-          [](const TableOfStore& self, uintptr_t numbers, int64_t count) {
-            const GilReleased released;
-            return pages_of(self.store, self.all(), reinterpret_cast<const int64_t*>(numbers), count).size();
-          },
-          nb::arg("numbers"), nb::arg("count"), "How many pages these rows lie in.");
+      .def("gather",
+           visiting<uintptr_t, uintptr_t, int64_t>(
+               [](const TableOfStore& self, std::span<int64_t> rows, uintptr_t out, uintptr_t places, int64_t batch) {
+                 const auto count = static_cast<int64_t>(rows.size());
+                 gather_stored(self.store, self.all(), rows.data(), count, reinterpret_cast<char*>(out),
+                               reinterpret_cast<const int64_t*>(places), batch);
+               }),
+           nb::arg("numbers"), nb::arg("count"), nb::arg("out"), nb::arg("places") = 0, nb::arg("batch") = Expected::kNoBatch)
+      .def("scatter", visiting<uintptr_t>([](const TableOfStore& self, std::span<int64_t> rows, uintptr_t in) {
+             const auto count = static_cast<int64_t>(rows.size());
+             scatter_stored(self.store, self.all(), rows.data(), count, reinterpret_cast<const char*>(in));
+           }),
+           nb::arg("numbers"), nb::arg("count"), nb::arg("rows"))
+      .def("read_ahead", visiting<>([](const TableOfStore& self, std::span<int64_t> rows) {
+             read_ahead(self.store, self.all(), rows.data(), static_cast<int64_t>(rows.size()));
+           }),
+           nb::arg("numbers"), nb::arg("count"))
+      .def("count_pages", visiting<>([](const TableOfStore& self, std::span<int64_t> rows) {
+             return pages_of(self.store, self.all(), rows.data(), static_cast<int64_t>(rows.size())).size();
+           }),
+           nb::arg("numbers"), nb::arg("count"), "How many pages these rows lie in.");
+  bind_expected(m, table);
+  bind_pinned(m);
 
   nb::class_<GatherTask>(m, "GatherTask", "A gather as a host node of a CUDA graph.")
       .def(

@@ -68,13 +68,14 @@ struct Visits {
 template <bool kWrites>
 class Tour {
  public:
-  Tour(Store& store, const Store::InUse& file, Visits& visits, int64_t row_bytes, char* rows, size_t most_ahead)
+  Tour(Store& store, const Store::InUse& file, Visits& visits, int64_t row_bytes, char* rows, size_t most_ahead, int64_t batch)
       : store_(store),
         file_(file),
         visits_(visits),
         row_bytes_(row_bytes),
         rows_(rows),
         most_ahead_(most_ahead),
+        batch_(batch),
         writes_through_(static_cast<int64_t>(visits.all.size()) * row_bytes > store.num_slots() * store.line_bytes() / 4) {}
 
   // Until all rows are moved, or another's tour has failed.
@@ -180,6 +181,7 @@ class Tour {
     if (held != storage::Hold::kHeld) return false;
     move_rows(one, store_.frame(one.slot));
     if (kWrites) store_.wrote(one.slot);
+    if (batch_ != Expected::kNoBatch) store_.expected().place(one.page, one.slot, batch_);
     store_.release(one.slot);
     return true;
   }
@@ -217,6 +219,7 @@ class Tour {
   int64_t row_bytes_;
   char* rows_;
   size_t most_ahead_;
+  int64_t batch_;
   bool writes_through_;  // pages that are written as a whole are on their way at once: so many would soon have to make room
   std::vector<Asked> asked_;
   Asked next_{0, -1, 0, 0, false};  // to be asked for; no visits: those that were taken are all asked for
@@ -227,8 +230,8 @@ class Tour {
 };
 
 template <bool kWrites>
-void visit_rows(Store& store, const StoredRows& table, const int64_t* numbers, int64_t count, char* rows,
-                const int64_t* places) {
+void visit_rows(Store& store, const StoredRows& table, const int64_t* numbers, int64_t count, char* rows, const int64_t* places,
+                int64_t batch) {
   if (count == 0 || table.row_bytes == 0) return;
   const int64_t begun = thread_cpu_ns();
   const auto all = by_position(table, numbers, count, places);
@@ -243,7 +246,7 @@ void visit_rows(Store& store, const StoredRows& table, const int64_t* numbers, i
   parallel_team(threads, [&] {
     const int64_t started = thread_cpu_ns();
     try {
-      Tour<kWrites>(store, file, visits, table.row_bytes, rows, most_ahead).run();
+      Tour<kWrites>(store, file, visits, table.row_bytes, rows, most_ahead, batch).run();
     } catch (...) {
       visits.stops = true;
       throw;
@@ -267,12 +270,13 @@ int64_t first_outside(const int64_t* numbers, int64_t count, int64_t rows) {
 }
 
 void gather_stored(Store& store, const StoredRows& table, const int64_t* numbers, int64_t count, char* out,
-                   const int64_t* places) {
-  visit_rows<false>(store, table, numbers, count, out, places);
+                   const int64_t* places, int64_t batch) {
+  visit_rows<false>(store, table, numbers, count, out, places, batch);
 }
 
 void scatter_stored(Store& store, const StoredRows& table, const int64_t* numbers, int64_t count, const char* in) {
-  visit_rows<true>(store, table, numbers, count, const_cast<char*>(in), nullptr);  // which is only read
+  // which is only read
+  visit_rows<true>(store, table, numbers, count, const_cast<char*>(in), nullptr, Expected::kNoBatch);
 }
 
 std::vector<Page> pages_of(const Store& store, const StoredRows& table, const int64_t* numbers, int64_t count) {

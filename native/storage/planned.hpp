@@ -26,10 +26,10 @@ struct StoredRows {
 // The first of `count` row numbers that is not in [0, rows), or -1.
 int64_t first_outside(const int64_t* numbers, int64_t count, int64_t rows);
 
-// Row numbers[i] to row places[i] of `out`, or to row i without places, for all of them, which are in [0, rows). StorageError for
-// a page that cannot be read.
+// Row numbers[i] to row places[i] of `out`, or to row i without places, for all of them, which are in [0, rows), and which are all
+// or a part of a batch (Expected). StorageError for a page that cannot be read.
 void gather_stored(Store& store, const StoredRows& table, const int64_t* numbers, int64_t count, char* out,
-                   const int64_t* places = nullptr);
+                   const int64_t* places = nullptr, int64_t batch = Expected::kNoBatch);
 
 // in[i] to row numbers[i]; of equal numbers the last counts. It is in the file once flush() has returned.
 void scatter_stored(Store& store, const StoredRows& table, const int64_t* numbers, int64_t count, const char* in);

@@ -37,8 +37,8 @@ int64_t thread_cpu_ns() {
 
 Store::Store(int64_t bytes, int64_t line_bytes, int threads, unsigned depth, Engine engine)
     : process_(::getpid()), line_shift_(std::countr_zero(static_cast<uint64_t>(line_bytes))), bytes_(bytes), depth_(depth) {
-  // A slot's frame, word, status and transfer, and its part of a set.
-  const int64_t set = kWays * (line_bytes + static_cast<int64_t>(sizeof(uint64_t) + sizeof(uint32_t) + sizeof(Move))) + 4;
+  // A slot's frame, word, status, transfer, next use and how often it is kept, and its part of a set.
+  const int64_t set = kWays * (line_bytes + static_cast<int64_t>(sizeof(uint64_t) + 3 * sizeof(uint32_t) + sizeof(Move))) + 4;
   const int64_t sets = bytes / set;
   if (sets == 0) {
     throw OutOfMemory("a cache of " + std::to_string(bytes) + " bytes holds no set of " + std::to_string(kWays) + " lines of " +
@@ -51,7 +51,9 @@ Store::Store(int64_t bytes, int64_t line_bytes, int threads, unsigned depth, Eng
   statuses_.assign(slots, 0);
   sets_.assign(sets, 0);
   moves_.assign(slots, {});
-  lines_ = {words_.data(), statuses_.data(), sets_.data(), frames_.get(), sets, line_bytes};
+  expected_.assign(slots);
+  kept_.assign(slots, 0);
+  lines_ = {expected_.policy(), words_.data(), statuses_.data(), sets_.data(), frames_.get(), sets, line_bytes};
   for (int i = 0; i < std::max(threads, 1); ++i) {
     rings_.emplace_back().transfers = std::make_unique<RoutedTransfers>(depth, engine);
   }
@@ -254,6 +256,7 @@ bool Store::begin(Ring& ring, Volume& volume, Page page, int64_t slot, bool writ
     lines_.end(slot, true, kFileShrank | static_cast<uint32_t>(member) << kMemberShift);
     return true;
   }
+  if (!writes) expected_.place(page, slot);
   return begin_transfer(ring, slot, writes);
 }
 
@@ -332,6 +335,12 @@ bool Store::is_another_copy_due(Ring& ring, Move& move, bool writes, uint32_t st
   move.member = static_cast<uint32_t>(next);
   move.repeats = 0;
   return true;
+}
+
+storage::Found Store::Turn::try_fill(Page page) {
+  const storage::Found found = device_.store.lines_.try_fill(page, device_);
+  if (found.outcome == Try::kStarted) device_.store.expected_.place(page, found.slot);
+  return found;
 }
 
 void Store::Turn::write_back(int64_t slot) {
@@ -500,6 +509,31 @@ bool Store::is_over(Due& due, Device& device, std::string& error, bool& refused)
   return false;
 }
 
+bool Store::keep(int64_t slot) {
+  constexpr int64_t kLeft = 2;  // of a set, for all that comes and goes
+  const std::lock_guard held(kept_mutex_);
+  const auto set = kept_.begin() + slot / kWays * kWays;
+  const bool is_kept = kept_[slot] != 0, is_too_much = !is_kept && kept_slots_ == most_kept();
+  const bool stays = is_kept || (!is_too_much && std::count(set, set + kWays, 0u) > kLeft);
+  if (is_kept || !stays) storage::release(words_[slot]);
+  if (is_too_much) throw OutOfMemory(most_kept_sentence());
+  if (stays) ++kept_[slot];
+  kept_slots_ += stays && !is_kept;
+  return stays;
+}
+
+std::string Store::most_kept_sentence() const {
+  return "half of the cache may be pinned, " + std::to_string(most_kept()) + " pages of " + std::to_string(line_bytes()) +
+         " bytes, and " + std::to_string(kept_slots_) + " are; pin fewer rows, or give the cache more room";
+}
+
+void Store::let_go(int64_t slot) {
+  const std::lock_guard held(kept_mutex_);
+  if (--kept_[slot] != 0) return;
+  --kept_slots_;
+  storage::release(words_[slot]);
+}
+
 void Store::read_ahead(std::vector<Page> pages) {
   // More would make room by giving away what has just come.
   if (static_cast<int64_t>(pages.size()) > num_slots() / 2) pages.resize(static_cast<size_t>(num_slots() / 2));
@@ -529,7 +563,7 @@ void Store::serve_read_ahead(std::stop_token stops) {
 }
 
 StoreCounts Store::counts() {
-  StoreCounts counts{0, 0, 0, 0, hits_, misses_, cpu_ns_, 0};
+  StoreCounts counts{0, 0, 0, 0, hits_, misses_, cpu_ns_, 0, kept_slots_, expected_.bytes()};
   int64_t holds = 0, started = 0;
   visit_rings([&](Ring& ring) {  // so that transfers and their bytes are of the same moment
     counts.reads += ring.reads;

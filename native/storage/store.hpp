@@ -28,6 +28,7 @@
 
 #include "hinterland/storage/cache.hpp"
 #include "storage/descriptor.hpp"
+#include "storage/expected.hpp"
 #include "storage/host_pages.hpp"
 #include "storage/routed_transfers.hpp"
 
@@ -43,6 +44,8 @@ struct StoreCounts {
   int64_t hits, misses;  // pages that were there, and not, as they were asked for
   int64_t cpu_ns;        // of the threads that asked, in planned reads and writes and in flush; of sources' waits and requests
   int64_t failed_reads;  // of one copy, so that another was asked
+  int64_t pinned;        // pages, at present
+  int64_t expected_bytes;  // that Expected takes at present
 };
 
 // A thread of this process, numbered as it first asks.
@@ -54,7 +57,7 @@ inline int thread_number() {
 
 class Store {
  public:
-  using Lines = storage::Cache<storage::Clock>;
+  using Lines = storage::Cache<storage::Belady>;
   static constexpr int64_t kWays = 8;
 
   // Frames and all that finds them take `bytes` at the most. A line is a power of two from 512 bytes to 64 KiB. `depth`:
@@ -88,7 +91,10 @@ class Store {
   storage::Found try_hold(storage::Page page);
   storage::Found prefetch(storage::Page page);
   storage::Line seen(int64_t slot) const { return {atomic_load(words_[slot])}; }
-  storage::Hold hold(int64_t slot, storage::Page page) { return storage::hold(words_[slot], page); }
+  storage::Hold hold(int64_t slot, storage::Page page) {
+    lines_.mark_used(slot, seen(slot));
+    return storage::hold(words_[slot], page);
+  }
   void filled(int64_t slot) { lines_.filled(slot); }
   void forget(int64_t slot, storage::Page page) { storage::forget(words_[slot], page); }
   void release(int64_t slot) { storage::release(lines_.words[slot]); }
@@ -112,6 +118,18 @@ class Store {
   [[noreturn]] void throw_failed(storage::Page page, int64_t slot);
   // StorageError after rounds of waiting that have taken too long.
   static void require_answer(std::chrono::steady_clock::time_point since);
+
+  // Keeps the page that the caller holds in its slot, until let_go() was called as often. False: its set has no room for another
+  // that stays. OutOfMemory: the cache has none. The caller holds it no more in any case. (Whoever waits must hold nothing, but
+  // may keep what he likes: every set has slots whose pages nobody keeps.)
+  bool keep(int64_t slot);
+  void let_go(int64_t slot);
+  int64_t most_kept() const { return num_slots() / 2; }
+  std::string most_kept_sentence() const;
+
+  // Batches that are known to come: the cache goes by them.
+  Expected& expected() { return expected_; }
+  void expect(Expected::Told told) { expected_.replace(std::move(told), words_); }
 
   // Begins reading pages in the background, in this order, as room comes free. Returns at once.
   void read_ahead(std::vector<storage::Page> pages);
@@ -229,6 +247,10 @@ class Store {
   std::vector<uint64_t> words_;
   std::vector<uint32_t> statuses_, sets_;
   std::vector<Move> moves_;
+  Expected expected_;
+  std::mutex kept_mutex_;
+  std::vector<uint32_t> kept_;  // how often each slot's page is kept
+  std::atomic<int64_t> kept_slots_{0};
   std::deque<Ring> rings_;
 
   std::mutex devices_mutex_;  // while bare devices come and go
@@ -278,7 +300,7 @@ class Store::Turn {
 
   storage::Found prefetch(storage::Page page) { return device_.store.lines_.prefetch(page, device_); }
   // Cache::try_fill(), for a page of which all bytes_in() are written.
-  storage::Found try_fill(storage::Page page) { return device_.store.lines_.try_fill(page, device_); }
+  storage::Found try_fill(storage::Page page);
   // Has a slot written back, if there is room for it on the ring.
   void write_back(int64_t slot);
 

@@ -26,6 +26,7 @@ struct World {
   uint64_t words[kSlots];
   uint32_t statuses[kSlots];
   uint32_t sets[2];
+  uint32_t next_uses[kSlots], now[2];
   Frame frames[kSlots];
   int64_t stored[kPages], newest[kPages];
   Command commands[kCommands];
@@ -135,6 +136,8 @@ void visit(const CacheType& cache, int64_t page, bool writes, bool fills, uint64
       }
       explorer::step();
       look(found.slot, page);
+      if constexpr (CacheType::kKnowsUses)  // it will be needed again
+        cache.expect(found.slot, world.now[0] + static_cast<uint32_t>(page));
       release(cache.words[found.slot]);
       return;
     }
@@ -197,15 +200,25 @@ struct Act {
 };
 constexpr Act kFlush{-1};
 
-// At first slot i holds page i, which is dirty if dirty[i].
+template <class Replacement>
+Replacement replacement() {
+  if constexpr (Replacement::kKnowsUses)
+    return {world.next_uses, world.now};
+  else
+    return {};
+}
+
+// At first slot i holds page i, which is dirty if dirty[i], and all of which are known to be needed.
 template <class Replacement>
 void explore(const char* name, const bool (&dirty)[kSlots], const std::vector<std::vector<Act>>& programs, int failures = 0,
              int room = kCommands) {
-  const Cache<Replacement, kSlots> cache{world.words, world.statuses, world.sets, nullptr, 1, 4096};
+  const Cache<Replacement, kSlots> cache{replacement<Replacement>(), world.words, world.statuses, world.sets, nullptr, 1, 4096};
   world = {};
   world.failures = failures;
   world.room = room;
+  world.now[0] = 1;
   for (int slot = 0; slot < kSlots; ++slot) {
+    world.next_uses[slot] = static_cast<uint32_t>(slot + 1);
     world.newest[slot] = dirty[slot];
     world.frames[slot] = {slot, dirty[slot]};
     world.words[slot] = static_cast<Page>(slot) << Line::kPageShift | Line::kValid | (dirty[slot] ? Line::kDirty : 0);
@@ -245,6 +258,9 @@ int main(int argc, char** argv) {
   if (asked("victim")) explore<Fifo>("victim", {true, true}, {{write0}, {read2}});
   if (asked("flush")) explore<Fifo>("flush", {true, false}, {{write0}, {kFlush}, {read2}});
   if (asked("clock")) explore<Clock>("clock", {true, false}, {{read0}, {write2}, {read0}});
+  // What is needed last gives way, and is written back for that.
+  if (asked("belady")) explore<Belady>("belady", {true, true}, {{write0}, {read2, read3}});
+  if (asked("known")) explore<Belady>("known", {true, false}, {{write0}, {read2}}, 1);
   // A page of which all is written is not read for that.
   if (asked("fill")) explore<Fifo>("fill", {true, false}, {{fill2}, {read2}, {kFlush}});
   if (asked("fills")) explore<Fifo>("fills", {true, false}, {{fill2}, {fill2, read0}}, 1);

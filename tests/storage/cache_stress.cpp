@@ -173,6 +173,7 @@ void work(const CacheType& cache, Device<CacheType>& device, const std::atomic<b
       for (int64_t k = 0; k < kWords; ++k) atomic_store(frame[k], tally.version[page]);
       wrote(cache.words[slot]);
     }
+    if constexpr (CacheType::kKnowsUses) cache.expect(slot, atomic_load(*cache.now) + drawn() % 8);
     release(cache.words[slot]);
   }
 }
@@ -188,9 +189,13 @@ template <class Replacement>
 void stress(const char* name, int64_t milliseconds, int64_t threads, uint64_t seed, int64_t least) {
   using CacheType = Cache<Replacement>;
   std::vector<uint64_t> words(kSets * 8);
-  std::vector<uint32_t> statuses(kSets * 8), sets(kSets);
+  std::vector<uint32_t> statuses(kSets * 8), sets(kSets), next_uses(kSets * 8);
+  uint32_t now = ~0u - 10;  // so that numbers come round
   Frames frames(words.size() * kWords);
-  const CacheType cache{words.data(), statuses.data(), sets.data(), reinterpret_cast<char*>(frames.data()), kSets, kLine};
+  Replacement replacement;
+  if constexpr (Replacement::kKnowsUses) replacement = {next_uses.data(), &now};
+  const CacheType cache{replacement, words.data(), statuses.data(), sets.data(), reinterpret_cast<char*>(frames.data()),
+                        kSets,       kLine};
   Device<CacheType> device(cache, seed);
   std::vector<Tally> tallies(threads);
   std::vector<std::thread> workers;
@@ -200,6 +205,7 @@ void stress(const char* name, int64_t milliseconds, int64_t threads, uint64_t se
   std::thread flusher([&] {
     for (int64_t slot = 0; !ended; slot = (slot + 1) % cache.num_slots()) {
       cache.write_back(slot, device);
+      if (slot == 0) atomic_add(now, 1u);  // batches are over
       std::this_thread::yield();
     }
   });
@@ -238,5 +244,6 @@ int main(int argc, char** argv) {
   const int64_t operations = argc > 4 ? std::atoll(argv[4]) : 0;
   stress<storage::Clock>("clock", milliseconds, threads, seed, operations);
   stress<Fifo>("fifo", milliseconds, threads, seed, operations);
+  stress<Belady>("belady", milliseconds, threads, seed, operations);
   return 0;
 }

@@ -54,8 +54,8 @@ struct Memory {
 
   template <class Data>
   Device<Data> device(const test::Rings& rings, int64_t line) {
-    const Cache<storage::Clock> cache{words.data(), statuses.data(), sets.data(), reinterpret_cast<char*>(frames.data()), kSets,
-                                      line};
+    const Cache<storage::Clock> cache{{},    words.data(), statuses.data(), sets.data(), reinterpret_cast<char*>(frames.data()),
+                                      kSets, line};
     const uint64_t blocks = static_cast<uint64_t>(line) / test::kBlockBytes * kPages;
     const BlockRange range{test::kNamespace, test::kBlockBytes, test::kBase, blocks};
     std::vector<MemoryPage>& data = Data::kCopies ? lines : frames;

@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 HERE = ROOT / "tests/storage"
-CASES = ("refused", "retag", "once", "victim", "flush", "clock", "fill", "fills", "fails", "back")
+CASES = ("refused", "retag", "once", "victim", "flush", "clock", "belady", "known", "fill", "fills", "fails", "back")
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++")
 
@@ -23,6 +23,12 @@ def compiled(source, folder, *includes):
     return program
 
 
+def run(program, *arguments):
+    done = subprocess.run([str(program), *map(str, arguments)], capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 0, done.stdout
+    return done.stdout
+
+
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
     return compiled(HERE / "cache_model.cpp", tmp_path_factory.mktemp("model"), HERE / "explored", HERE)
@@ -30,10 +36,9 @@ def model(tmp_path_factory):
 
 @pytest.mark.parametrize("case", CASES)
 def test_in_every_order_of_steps_pages_are_whole_and_threads_come_to_their_end(model, case):
-    done = subprocess.run([str(model), case], capture_output=True, text=True, check=False, timeout=300)
-    assert done.returncode == 0, done.stdout
-    states = int(done.stdout.split(":")[1].split()[0])
-    assert done.stdout.startswith(case) and states > 1000
+    said = run(model, case)
+    states = int(said.split(":")[1].split()[0])
+    assert said.startswith(case) and states > 1000
 
 
 def test_the_cases_are_all_there_are():
@@ -48,6 +53,4 @@ def stress(tmp_path_factory):
 @pytest.mark.parametrize("threads", [1, 2, 8, 32])
 def test_many_threads_lose_no_write_and_see_no_other_page(stress, threads):
     for seed in (1, 2):
-        command = [str(stress), "500", str(threads), str(seed)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
-        assert done.returncode == 0, done.stdout
+        run(stress, 500, threads, seed)

@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parents[2]
 CONTROLLER = ["request", "serving", "controller", "memory_namespace", "faults"]
 FILES = [*CONTROLLER, "file_namespace", "file_backend"]
 TRANSFERS = ["transfers", "uring", "pread_pool"]
-STORE = ["store", "volume", "host_pages", "file", "routed_transfers"]
+STORE = ["store", "expected", "volume", "host_pages", "file", "routed_transfers"]
 URING = ["-DHINTERLAND_URING=1"] if Path("/usr/include/liburing.h").exists() else []
 
 

@@ -36,17 +36,35 @@ struct Found {
 // CLOCK: what was held since the hand last came by stays for another round, and so does what has come since then, or a page that
 // is read ahead would make room for the next before it is needed.
 struct Clock {
-  static constexpr bool kMarksUse = true;
+  static constexpr bool kMarksUse = true, kKnowsUses = false;
 };
 
 // The slot that has had its page longest, as BaM has it.
 struct Fifo {
-  static constexpr bool kMarksUse = false;
+  static constexpr bool kMarksUse = false, kKnowsUses = false;
+};
+
+// What is needed last (Belady's optimum), as far as is known what batches to come need. They have numbers that ascend. What no
+// batch is known to need gives way before, by CLOCK, unless all of that is on its way or held. Whoever has a page put in a slot,
+// or takes it from there, says which is the next batch to need it, in expect().
+struct Belady {
+  static constexpr bool kMarksUse = true, kKnowsUses = true;
+
+  uint32_t* next_uses;  // of each slot's page: a batch's number; one that is over where none is known. 0 at first
+  uint32_t* now;        // the first batch that is not over; 1 at first
+
+  HINTERLAND_FN void expect(int64_t slot, uint32_t batch) const { atomic_store(next_uses[slot], batch); }
+  HINTERLAND_FN void expect_nothing(int64_t slot) const { expect(slot, atomic_load(*now) - 1); }
+  HINTERLAND_FN bool expects(int64_t slot) const { return batches_until(slot) >= 0; }
+  HINTERLAND_FN int32_t batches_until(int64_t slot) const {  // numbers may come round
+    return static_cast<int32_t>(atomic_load(next_uses[slot]) - atomic_load(*now));
+  }
 };
 
 // kWays: slots of a set. The words of eight are a line of a CPU's cache, or two sectors of a GPU's.
+// (The replacement is a base and no member: what is [[no_unique_address]] NVRTC 13 counts twice where it finds later members.)
 template <class Replacement, int64_t kWays = 8>
-struct Cache {
+struct Cache : Replacement {
   uint64_t* words;     // Line, of each slot; 0 at first
   uint32_t* statuses;  // of each slot's last transfer that failed
   uint32_t* sets;      // a lock, and where the hand is; 0 at first
@@ -96,6 +114,12 @@ struct Cache {
     if (slot < 0) return start(set, page, device);
     if (seen.is(Line::kValid)) return {Try::kHeld, slot};
     return {seen.is(Line::kFailed) ? Try::kFailed : Try::kWait, slot};
+  }
+
+  // A slot that was seen so is held by who knew where its page was: what try_hold() says for others.
+  HINTERLAND_FN void mark_used(int64_t slot, Line seen) const {
+    if constexpr (Replacement::kMarksUse)
+      if (!seen.is(Line::kUsed)) atomic_or(words[slot], Line::kUsed);
   }
 
   // Has the slot written back if that is due. kHeld: nothing is; kStarted: since now; kWait: it is being written already;
@@ -162,11 +186,6 @@ struct Cache {
     return found;
   }
 
-  HINTERLAND_FN void mark_used(int64_t slot, Line seen) const {
-    if constexpr (Replacement::kMarksUse)
-      if (!seen.is(Line::kUsed)) atomic_or(words[slot], Line::kUsed);
-  }
-
   // Gives the page a slot and has it read there, or, not kReads, leaves that to the caller.
   template <bool kReads = true, class Device>
   HINTERLAND_FN Found start(int64_t set, Page page, Device& device) const {
@@ -196,14 +215,49 @@ struct Cache {
       const int64_t slot = set * kWays + hand / kHandStep;
       hand = (hand + kHandStep) % (kHandStep * kWays);
       const Line seen{atomic_load(words[slot])};
-      if (Replacement::kMarksUse && seen.is(Line::kUsed)) {
+      if (is_expected(slot, seen)) {
+        continue;
+      } else if (Replacement::kMarksUse && seen.is(Line::kUsed)) {
         atomic_and(words[slot], ~Line::kUsed);
       } else if (seen.is_free()) {
-        if (claim(words[slot], seen, page, Replacement::kMarksUse ? Line::kUsed : 0)) return slot;
+        if (claim_for(slot, seen, page)) return slot;
       } else if (seen.awaits_writing() && !writes && (looks >= kWays || !seen.is(Line::kFailed))) {
         writes = begin(slot, seen, device);
       }
     }
+    if constexpr (Replacement::kKnowsUses)
+      if (!writes) return give_furthest(set, page, device);
+    return -1;
+  }
+
+  HINTERLAND_FN bool is_expected([[maybe_unused]] int64_t slot, [[maybe_unused]] Line seen) const {
+    if constexpr (Replacement::kKnowsUses) return seen.is(Line::kBusy | Line::kValid) && Replacement::expects(slot);
+    return false;
+  }
+
+  HINTERLAND_FN bool claim_for(int64_t slot, Line seen, Page page) const {
+    if (!claim(words[slot], seen, page, Replacement::kMarksUse ? Line::kUsed : 0)) return false;
+    if constexpr (Replacement::kKnowsUses) Replacement::expect_nothing(slot);
+    return true;
+  }
+
+  // Of the slots whose pages are known to be needed, that whose page is needed last; within a batch pages are needed in their
+  // order. While it is written back no other gives way instead, unless it could not be written.
+  template <class Device>
+  HINTERLAND_FN int64_t give_furthest(int64_t set, Page page, Device& device) const {
+    int64_t furthest = -1;
+    uint64_t last = 0;
+    Line seen{0};
+    for (int64_t slot = set * kWays; slot < (set + 1) * kWays; ++slot) {
+      const Line line{atomic_load(words[slot])};
+      if (!is_expected(slot, line) || line.holders() != 0 || line.is(Line::kBusy)) continue;
+      const uint64_t batch = static_cast<uint32_t>(Replacement::batches_until(slot)) & ((1u << (64 - Line::kPageBits)) - 1);
+      const uint64_t use = line.is(Line::kFailed) ? 0 : batch << Line::kPageBits | line.page();
+      if (furthest < 0 || use > last) furthest = slot, last = use, seen = line;
+    }
+    if (furthest < 0) return -1;
+    if (seen.is_free()) return claim_for(furthest, seen, page) ? furthest : -1;
+    if (seen.awaits_writing()) begin(furthest, seen, device);
     return -1;
   }
 

@@ -121,7 +121,7 @@ struct RandomElements {
   HINTERLAND_FN int64_t at(int64_t thread, int64_t turn) const {
     const int64_t i = turn * threads + thread;
     if (i >= reads) return memory::kNowhere;
-    return static_cast<int64_t>(Philox(0).below(static_cast<uint64_t>(elements), static_cast<uint64_t>(i)));
+    return static_cast<int64_t>(Philox{0}.below(static_cast<uint64_t>(elements), static_cast<uint64_t>(i)));
   }
 };
 

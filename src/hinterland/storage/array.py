@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from types import TracebackType
 from typing import Any, Literal, NoReturn, Self
+from weakref import WeakSet
 
 import torch
 
@@ -26,9 +27,11 @@ from ..runtime.launch import call_host
 from ..runtime.shown import table_of
 from .cache import StorageCache, StorageStats
 from .layout import Layout, Volume, is_bare
+from .pinned import Pinned
 from .volume import Paths, bare_devices, create, locate
 
 MODES = ("r", "r+")
+_EXPECTED = 16  # of the cache's bytes, what is known of batches takes one at most: chosen, not measured
 _STAGING = 32 << 20  # bytes of pinned memory that rows for a GPU pass through at a time: chosen, not measured
 
 
@@ -48,6 +51,7 @@ class StorageArray(StoredTable):
         self._rows, self._row_shape = layout.shape[0], torch.Size(layout.shape[1:])
         self._row_bytes = layout.row_bytes
         self._tasks: list[tuple[_core.GatherTask, torch.Tensor, torch.Tensor]] = []
+        self._pinned: WeakSet[Pinned] = WeakSet()
         self._closed = True
         files = layout.volume
         self._position = cache.native.open(list(files.paths), mode == "r+", files.stripe, files.base)
@@ -239,14 +243,18 @@ class StorageArray(StoredTable):
         """Copies row ``rows[i]`` to ``out[places[i]]``, or to ``out[i]``. Nothing is checked; see StoredTable."""
         self._require_open()
         rows = rows.cpu()
-        if out.is_cuda:
-            self._to_gpu(rows, out, places)
-        else:
-            at = 0 if places is None else places.data_ptr()
-            self._table.gather(rows.data_ptr(), rows.numel(), out.data_ptr(), at)
+        batch = self._table.begin_batch(rows.data_ptr(), rows.numel())
+        try:
+            if out.is_cuda:
+                self._to_gpu(rows, out, places, batch)
+            else:
+                at = 0 if places is None else places.data_ptr()
+                self._table.gather(rows.data_ptr(), rows.numel(), out.data_ptr(), at, batch)
+        finally:
+            self._table.end_batch(batch)
         self.cache.warn_of_failures()
 
-    def _to_gpu(self, rows: torch.Tensor, out: torch.Tensor, places: torch.Tensor | None) -> None:
+    def _to_gpu(self, rows: torch.Tensor, out: torch.Tensor, places: torch.Tensor | None, batch: int) -> None:
         """Through two pieces of pinned memory by turns: one is filled while the other is copied."""
         step = max(1, _STAGING // max(self._row_bytes, 1))
         staging: list[torch.Tensor] = []
@@ -260,7 +268,7 @@ class StorageArray(StoredTable):
             else:
                 copied[turn % 2].synchronize()
             held = staging[turn % 2][: part.numel()]
-            self._table.gather(part.data_ptr(), part.numel(), held.data_ptr())
+            self._table.gather(part.data_ptr(), part.numel(), held.data_ptr(), batch=batch)
             if places is None:
                 out[begin : begin + step].copy_(held, non_blocking=True)
             else:
@@ -357,6 +365,53 @@ class StorageArray(StoredTable):
         rows = self._row_numbers(index).cpu()
         self._table.read_ahead(rows.data_ptr(), rows.numel())
 
+    def expect(self, batches: Sequence[Index]) -> int:
+        """Row numbers of the gathers to come, in their order: until they are over the cache gives away what is needed last
+        (Belady's optimum), where else it goes by what was used.
+
+        A gather is known again by its rows, in any order. Others may come between and change nothing; those that were told and
+        do not come are passed over by the next that does. What no gather is known to need gives way first, other arrays' pages
+        as well: a cache goes by what one array was told last, and ``expect([])`` ends that. What is told is kept beside the
+        cache's budget, 8 bytes for each page of each gather and never more than a sixteenth of it.
+
+        Args:
+            batches: int32 or int64 tensors, as ``gather`` takes them.
+
+        Returns:
+            How many of the first of them there was room for: tell the rest when some of these are over.
+
+        Raises:
+            IndexOutOfRange, ConfigError: as ``gather``; what was told before holds then.
+        """
+        self._require_open()
+        arguments.instance("batches", batches, Sequence, "give a list of row numbers of each gather")
+        told, taken = _core.ExpectedBatches(self.cache.host_budget // _EXPECTED), 0
+        for index in batches:
+            rows = self._row_numbers(index).cpu()
+            if not self._table.tell(rows.data_ptr(), rows.numel(), told):
+                break
+            taken += 1
+        self._table.expect(told)
+        return taken
+
+    def pin(self, index: Index) -> Pinned:
+        """Reads the pages of these rows, which stay in memory from now on, whatever else is read: until the ``unpin()`` of what
+        is returned, the end of its ``with`` block, or until nobody has it any more.
+
+        Half of the cache's pages may be pinned at the same time, by all its arrays. A page may lie in one of eight places, of
+        which two are left to others, so here and there one of many pages is not pinned: :attr:`.Pinned.left_out` counts them.
+
+        Raises:
+            OutOfMemory: more than half of the cache would be pinned.
+            IndexOutOfRange, ConfigError: as ``gather``.
+            StorageError: a page cannot be read. In any case nothing is pinned then.
+        """
+        self._require_open()
+        rows = self._row_numbers(index).cpu()
+        pinned = Pinned(self, _core.PinnedPages(self._table, rows.data_ptr(), rows.numel()))
+        self._pinned.add(pinned)
+        return pinned
+
     def count(self, index: Index) -> TierCount:
         """What a gather asks of the file: rows (``hits``), and the pages that they lie in, each once (``requests``), whether
         those are in the cache or not; ``bytes`` are of whole pages.
@@ -425,7 +480,7 @@ class StorageArray(StoredTable):
         self.cache.flush()
 
     def close(self) -> None:
-        """Flushes what was written, and lets the file go.
+        """Flushes what was written, unpins what is pinned, and lets the file go.
 
         Raises:
             StorageError: as ``flush``; the array stays open then.
@@ -434,6 +489,8 @@ class StorageArray(StoredTable):
             return
         if self._mode == "r+":
             self.cache.flush()
+        for pinned in self._pinned:
+            pinned.unpin()
         self._closed = True
         self.cache.native.close(self._position)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 from typing import Any, Literal
 
 import torch
@@ -33,6 +33,8 @@ class StorageStats(Shown):
         hits, misses: pages that were in memory as rows were asked for, and that were not.
         cpu_seconds: processor time of the threads that gathered, scattered and flushed, all together.
         failed_reads: of one copy of a file, so that another was read.
+        pinned: pages that are pinned at present.
+        expected_bytes: what is known of batches to come takes at present, beside the cache's budget.
     """
 
     reads: int
@@ -43,10 +45,13 @@ class StorageStats(Shown):
     misses: int
     cpu_seconds: float
     failed_reads: int = 0
+    pinned: int = 0
+    expected_bytes: int = 0
 
     def since(self, before: StorageStats) -> StorageStats:
-        """What was moved since ``before`` was said."""
-        return StorageStats(*(now - was for now, was in zip(astuple(self), astuple(before), strict=True)))
+        """What was moved since ``before`` was said, and what is pinned and expected now."""
+        moved = StorageStats(*(now - was for now, was in zip(astuple(self), astuple(before), strict=True)))
+        return replace(moved, pinned=self.pinned, expected_bytes=self.expected_bytes)
 
     def report(self) -> dict[str, float]:
         """What was read, in the words of a traversal's ``stats["storage"]``."""
@@ -122,7 +127,7 @@ class StorageCache(Shown):
         counts = _Counts()
         self.native.counts(counts.address)
         moved = (counts.reads, counts.writes, counts.bytes_read, counts.bytes_written, counts.hits, counts.misses)
-        return StorageStats(*moved, counts.cpu_ns / 1e9, counts.failed_reads)
+        return StorageStats(*moved, counts.cpu_ns / 1e9, counts.failed_reads, counts.pinned, counts.expected_bytes)
 
     def warn_of_failures(self) -> None:
         """Warns of copies of files that could not be read since the last call, so that others were."""
