@@ -316,7 +316,7 @@ void check_timeout() {
 
 // Bytes that cannot be read, or not be written.
 void check_store_errors(Store& store, const std::string& name, int64_t line) {
-  const int64_t at = store.open(name, true);
+  const int64_t at = store.open({name}, true, 0, 0);
   const native::RowExtent extent{0, at + static_cast<int64_t>(kFails)};
   const native::StoredRows table{{&extent, 1}, 4, line};
   std::vector<char> row(static_cast<size_t>(line));
@@ -337,11 +337,11 @@ void check_store(const std::string& address, uint64_t line) {
   fill(rows.data(), rows.size(), line);
   {
     Store store(1 << 20, static_cast<int64_t>(line), 3, 64, native::Engine::kBest);
-    const int64_t at = store.open(name, true);
+    const int64_t at = store.open({name}, true, 0, 0);
     const native::RowExtent extent{0, at + kFirst};
     const native::StoredRows table{{&extent, 1}, kRows, kRowBytes};
     Store other(1 << 20, static_cast<int64_t>(line), 1, 64, native::Engine::kThreads);
-    CHECK_SAYS(other.open(name, true), "one writer at a time");
+    CHECK_SAYS(other.open({name}, true, 0, 0), "one writer at a time");
     scatter_stored(store, table, numbers.data(), kRows, rows.data());
     gather_stored(store, table, numbers.data(), kRows, read.data());
     CHECK(read == rows, "what was written, through the cache");
@@ -350,11 +350,11 @@ void check_store(const std::string& address, uint64_t line) {
     store.read(at, kFirst + numbers[5] * kRowBytes, two.data(), kRowBytes);
     CHECK(std::memcmp(two.data(), rows.data() + 5 * kRowBytes, kRowBytes) == 0, "what was written, past the cache");
     store.close(at);
-    other.close(other.open(name, true));
+    other.close(other.open({name}, true, 0, 0));
     CHECK(sentence_of([&] { VfioDevice free(address); }).empty(), "closed, and still held by a cache");
   }
   Store store(1 << 20, static_cast<int64_t>(line), 2, 64, native::Engine::kBest);
-  const native::RowExtent extent{0, store.open(name, false) + kFirst};
+  const native::RowExtent extent{0, store.open({name}, false, 0, 0) + kFirst};
   const native::StoredRows table{{&extent, 1}, kRows, kRowBytes};
   std::fill(read.begin(), read.end(), 0);
   gather_stored(store, table, numbers.data(), kRows, read.data());
@@ -364,15 +364,15 @@ void check_store(const std::string& address, uint64_t line) {
   CHECK(counts.reads > 100, "%lld reads", static_cast<long long>(counts.reads));
   if (line < 4096) return;
   Store small(1 << 20, 512, 1, 64, native::Engine::kBest);
-  if (opened(address)->block_bytes() > 512) CHECK_SAYS(small.open(name, false), "blocks of 4096", "line_bytes");
+  if (opened(address)->block_bytes() > 512) CHECK_SAYS(small.open({name}, false, 0, 0), "blocks of 4096", "line_bytes");
 }
 
 // What GPUs' queues stand on: the controller in software, before the real one.
 void check_software_controller() {
   HostMemory memory(2, 64, 64);
-  native::Controller controller(memory.views, memory.regions(),
-                                std::make_unique<native::FileNamespace>("", true, 64, opened(kPlain)), 2);
-  CHECK(controller.blocks() == kBytes / 512, "blocks");
+  const auto blocks_of = std::make_shared<native::FileNamespace>("", true, 64, opened(kPlain));
+  CHECK(blocks_of->blocks() == kBytes / 512, "blocks");
+  native::Controller controller(memory.views, memory.regions(), blocks_of, 2);
   controller.start();
   controller.acquire();
   const auto idle = [] { std::this_thread::yield(); };
