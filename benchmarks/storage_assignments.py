@@ -133,8 +133,8 @@ class _Bench:
             path = Path(folder) / "graph.hl"
             hl.save_graph(self.graph, path)
             held = torch.from_file(str(path), size=path.stat().st_size, dtype=torch.uint8).clone()
-            in_memory = lambda path: Backing(address=held.data_ptr(), bytes=held.nbytes, timing=self.options.timing)  # noqa: E731
-            with patch.object(formats, "_LINES", ((0, line),)), patch("hinterland.graph.view.Backing", in_memory):
+            in_memory = lambda array: Backing(address=held.data_ptr(), bytes=held.nbytes, timing=self.options.timing)  # noqa: E731
+            with patch.object(formats, "_LINES", ((0, line),)), patch.object(Backing, "of", in_memory):
                 host_budget = 1 << 30 if self.device.type == "cuda" else max(room, 8 * (line + 64))
                 stored = hl.load_graph(path, "storage", host_budget=host_budget)
                 budget = state_bytes(algorithm, self.graph) + room + (8 << 20) if self.device.type == "cuda" else None
