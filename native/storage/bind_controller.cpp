@@ -104,8 +104,7 @@ nb::tuple told(const Timing& timing) {
 
 void bind_namespaces(nb::module_& m) {
   nb::class_<Namespace>(m, "Namespace", "Blocks of CONTROLLER_BLOCK_BYTES that a controller serves.")
-      .def_prop_ro("blocks", &Namespace::blocks)
-      .def_prop_ro("gone", &Namespace::gone, "The device was removed, as its faults said.");
+      .def_prop_ro("blocks", &Namespace::blocks);
   nb::class_<SpreadNamespace, Namespace>(m, "SpreadNamespace")
       .def_prop_ro(
           "begins", [](const SpreadNamespace& self) { return self.spread().begins(); },
@@ -166,8 +165,6 @@ void bind_controller(nb::module_& m) {
       .def("stop", &Controller::stop, Unlocked(), "Afterwards no memory is touched. What has not completed never will.")
       .def("acquire", &Controller::acquire, Unlocked(), "Threads are awake until as many release().")
       .def("release", &Controller::release, Unlocked())
-      .def("abort", &Controller::abort, Unlocked(), nb::arg("queue"), nb::arg("identifier"),
-           "True: the command was read, and will neither touch memory nor complete.")
       .def("stats", stats_of, "Of each thread, since the last start.");
 }
 

@@ -64,11 +64,15 @@ void write_stored(const storage::WriteParams& params, int64_t element_bytes) {
   element_bytes == 8 ? write_on_threads<int64_t>(params) : write_on_threads<int32_t>(params);
 }
 
-// By one thread, since the device takes long and a look at a line does not.
+// By one thread, since the device takes long and a look at a line does not: it has all of them begun before it waits for one.
 void flush_stored(const storage::FlushParams& params) {
-  storage::write_back(*params.store, 0, 1);
+  const storage::DeviceStore& store = *params.store;
+  for (int64_t slot = 0; slot < store.cache.num_slots(); ++slot) store.template write_back<Warp>(true, slot);
+  storage::write_back(store, 0, 1);
   storage::flush(*params.store);
 }
+
+constexpr int kReplicas = 4;
 
 template <class Pattern, class Sources>
 void read_in_pattern(const storage::PatternParams& params, int64_t threads) {
@@ -83,10 +87,10 @@ template <class Pattern>
 void read_in_pattern(const storage::PatternParams& params, int64_t threads, int64_t replicas) {
   if (params.array.store == nullptr) return read_in_pattern<Pattern, memory::Unmetered>(params, threads);
   replicas == 1 ? read_in_pattern<Pattern, storage::DeviceSources>(params, threads)
-                : read_in_pattern<Pattern, storage::Replicated<4>>(params, threads);
+                : read_in_pattern<Pattern, storage::Replicated<kReplicas>>(params, threads);
 }
 
-// What `threads` threads of a GPU would read, through 1 or 4 stores; Python knows the patterns.
+// What `threads` threads of a GPU would read, through 1 or kReplicas stores; Python knows the patterns.
 void read_pattern(const storage::PatternParams& params, const std::string& pattern, int64_t threads, int64_t replicas) {
   if (pattern == "InOrder") return read_in_pattern<storage::InOrder>(params, threads, replicas);
   if (pattern == "FarApart") return read_in_pattern<storage::FarApart>(params, threads, replicas);
@@ -104,6 +108,7 @@ void bind_page_store(nb::module_& m) {
   m.attr("COMMAND_BYTES") = sizeof(storage::Command);
   m.attr("PRP_LIST_BYTES") = sizeof(storage::PrpList);
   m.attr("READ_THREADS") = storage::kReadThreads;
+  m.attr("REPLICAS") = kReplicas;
   def_native(m, "prepare_channel", prepare_channel, nb::arg("channel"), nb::arg("line_bytes"));
   def_native(m, "read_stored", read_stored, nb::arg("params"), nb::arg("element_bytes"));
   def_native(m, "write_stored", write_stored, nb::arg("params"), nb::arg("element_bytes"));

@@ -146,8 +146,7 @@ void bind_pages(nb::module_& m) {
 
 void bind_devices(nb::module_& m) {
   nb::class_<BlockDevice>(m, "BlockDevice", "A device that this process drives by itself, open as long as anybody has it.")
-      .def_prop_ro("bytes", &BlockDevice::bytes)
-      .def_prop_ro("block_bytes", &BlockDevice::block_bytes);
+      .def_prop_ro("bytes", &BlockDevice::bytes);
   m.def(
       "bare_device",
       [](const std::filesystem::path& name, const std::string& root) {

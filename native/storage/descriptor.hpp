@@ -63,7 +63,8 @@ inline constexpr int64_t kLargePage = 2 << 20;
 inline DirectMemory large_pages(int64_t bytes) {
   const int64_t whole = (bytes + kLargePage - 1) / kLargePage * kLargePage;
   DirectMemory memory{static_cast<char*>(std::aligned_alloc(kLargePage, whole))};
-  if (memory) ::madvise(memory.get(), whole, MADV_HUGEPAGE);  // some systems refuse
+  // Some systems refuse. The last is a large one only if it is whole, or more than `bytes` would be taken.
+  if (memory) ::madvise(memory.get(), bytes / kLargePage * kLargePage, MADV_HUGEPAGE);
   return memory;
 }
 

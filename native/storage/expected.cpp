@@ -32,19 +32,31 @@ bool Expected::Told::add(const std::vector<Page>& pages, uint64_t fingerprint) {
 }
 
 void Expected::replace(Told told, std::span<uint64_t> words) {
+  {
+    const std::unique_lock held(mutex_);
+    forget();
+    move_on();
+  }
   told.uses_.shrink_to_fit();
   __gnu_parallel::sort(told.uses_.begin(), told.uses_.end());
   const std::unique_lock held(mutex_);
-  first_ = next_ = first_ + static_cast<int64_t>(fingerprints_.size());
+  forget();  // another's, which came meanwhile
   uses_ = std::move(told.uses_);
   fingerprints_ = std::move(told.fingerprints_);
-  running_.clear();
   move_on();
   if (!any_) return;
   const storage::Belady policy = this->policy();
 #pragma omp parallel for schedule(static) if (words.size() > kItemsOfChunk)
   for (size_t slot = 0; slot < words.size(); ++slot)
     policy.expect(static_cast<int64_t>(slot), next_use(Line{atomic_load(words[slot])}.page(), current_));
+}
+
+// The caller has mutex_.
+void Expected::forget() {
+  first_ = next_ = first_ + static_cast<int64_t>(fingerprints_.size());
+  std::vector<uint64_t>().swap(uses_);
+  std::vector<uint64_t>().swap(fingerprints_);
+  running_.clear();
 }
 
 int64_t Expected::begin(uint64_t fingerprint) {
@@ -69,11 +81,7 @@ void Expected::end(int64_t batch) {
 
 // The caller has mutex_.
 void Expected::move_on() {
-  if (running_.empty() && next_ == first_ + static_cast<int64_t>(fingerprints_.size())) {
-    first_ = next_;
-    std::vector<uint64_t>().swap(uses_);
-    std::vector<uint64_t>().swap(fingerprints_);
-  }
+  if (running_.empty() && next_ == first_ + static_cast<int64_t>(fingerprints_.size())) forget();
   current_ = running_.empty() ? next_ : std::ranges::min(running_);
   atomic_store(now_, static_cast<uint32_t>(current_));
   any_ = !fingerprints_.empty();

@@ -57,6 +57,7 @@ class Expected {
   static constexpr int kBatchBits = 64 - storage::Line::kPageBits;
 
   uint32_t next_use(storage::Page page, int64_t from) const;
+  void forget();
   void move_on();
 
   std::vector<uint32_t> next_uses_;

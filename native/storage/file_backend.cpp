@@ -27,11 +27,6 @@ uint16_t status_of(int error, bool writes) {
   }
 }
 
-// The first error of a request counts.
-void fail(Request& request, uint16_t status) {
-  if (request.status == storage::kSuccess) request.status = status;
-}
-
 }  // namespace
 
 FileBackend::FileBackend(SharedFile& file, unsigned depth, std::span<const Region> regions)

@@ -14,7 +14,6 @@ namespace hinterland::native {
 namespace {
 
 constexpr uint64_t kPage = storage::kMemoryPageBytes;
-constexpr uint64_t kMostLine = 65536;  // of a cache: its last one is read whole
 
 [[noreturn]] void fail(const std::string& path) { throw StorageError(path + ": " + std::strerror(errno)); }
 

@@ -11,6 +11,7 @@ namespace hinterland::native {
 
 inline constexpr uint32_t kNamespaceId = 1;
 inline constexpr uint32_t kBlockBytes = 512;
+inline constexpr uint64_t kMostLine = 65536;  // of a cache: its last one is read whole
 
 // A queue pair as its device sees it. The doorbells are words of ordinary memory.
 struct QueueView {
@@ -61,6 +62,11 @@ struct Request {
   uint64_t done;   // and this much in all
   bool direct;
 };
+
+// The first error of a request counts.
+inline void fail(Request& request, uint16_t status) {
+  if (request.status == storage::kSuccess) request.status = status;
+}
 
 // Requests in a row.
 class RequestList {

@@ -11,8 +11,7 @@ using storage::Opcode;
 
 namespace {
 
-constexpr uint64_t kMostLine = 65536;  // of a cache
-constexpr uint64_t kMostCopies = 64;   // a bit for each
+constexpr uint64_t kMostCopies = 64;  // a bit for each
 
 std::vector<uint64_t> sizes_of(const Namespaces& members, uint64_t base) {
   if (members.empty()) throw std::invalid_argument("nothing is spread over no member; give at least one");
@@ -22,11 +21,6 @@ std::vector<uint64_t> sizes_of(const Namespaces& members, uint64_t base) {
     sizes.push_back(bytes - std::min(bytes, base));
   }
   return sizes;
-}
-
-// The first error of a request counts.
-void fail(Request& request, uint16_t status) {
-  if (request.status == storage::kSuccess) request.status = status;
 }
 
 }  // namespace

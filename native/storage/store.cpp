@@ -94,6 +94,7 @@ int64_t Store::open(const std::vector<std::filesystem::path>& paths, bool writab
     if (file->bare != nullptr && line_bytes() < file->bare->block_bytes())
       throw StorageError(file->path + " has blocks of " + std::to_string(file->bare->block_bytes()) +
                          " bytes; give it a cache of which line_bytes is at least that");
+  await_closed(*volume);
   if (std::ranges::all_of(volume->files, [](const auto& file) { return file->bare == nullptr; })) return add(std::move(volume));
   const std::lock_guard held(devices_mutex_);
   const auto devices = not_had(*volume);
@@ -106,10 +107,19 @@ int64_t Store::open(const std::vector<std::filesystem::path>& paths, bool writab
   }
 }
 
+// One of the same files that is about to be closed has been: it is no use any more, but still their only writer.
+void Store::await_closed(const Volume& volume) const {
+  const auto is_it = [&](const auto& other) { return other->users == 0 && other->is_like(volume); };
+  for (;; std::this_thread::yield()) {
+    const std::shared_lock held(volumes_mutex_);
+    if (std::ranges::none_of(volumes_, is_it)) return;
+  }
+}
+
 int64_t Store::add(std::unique_ptr<Volume> volume) {
   const std::unique_lock held(volumes_mutex_);
   for (auto& other : volumes_)  // in one store a page is there once
-    if (other->is_like(*volume) && (other->writable || !volume->writable)) {
+    if (other->users != 0 && other->is_like(*volume) && (other->writable || !volume->writable)) {
       ++other->users;
       return static_cast<int64_t>(other->first << line_shift_);
     }
@@ -307,16 +317,24 @@ size_t Store::end_some(Ring& ring) {
     if (status != 0) status |= move.member << kMemberShift;
     if (move.volume->has_copies()) {
       move.file().in_flight.fetch_sub(1, std::memory_order_relaxed);
-      if (is_another_copy_due(ring, move, writes, status)) {
-        if (begin_transfer(ring, slot, writes)) continue;
-        status = ENOMEM | move.member << kMemberShift;
-      }
-      if (move.status != 0) status = move.status;
+      if (ask_another_copy(ring, slot, writes, status)) continue;
     }
     if (!writes && status == 0) std::memset(frame(slot) + move.bytes, 0, static_cast<size_t>(line_bytes()) - move.bytes);
     lines_.end(slot, writes, status);  // its volume may be closed from now on
   }
   return count;
+}
+
+// Has the page go to another copy, or come from one. False: it is over, with this status.
+bool Store::ask_another_copy(Ring& ring, int64_t slot, bool writes, uint32_t& status) {
+  Move& move = moves_[slot];
+  while (is_another_copy_due(ring, move, writes, status)) {
+    status = writes && move.file().has_shrunk() ? kFileShrank : begin_transfer(ring, slot, writes) ? 0 : uint32_t{ENOMEM};
+    if (status == 0) return true;
+    status |= move.member << kMemberShift;
+  }
+  if (move.status != 0) status = move.status;
+  return false;
 }
 
 // Whether the page goes to another copy now, or comes from one: a write goes to each, a read to those that are left if it failed.
@@ -453,6 +471,7 @@ void Store::flush() {
     const std::lock_guard held(guard);
     if (error.empty()) error = failed;
   });
+  const std::lock_guard syncing(syncing_mutex_);
   const std::shared_lock held(volumes_mutex_);
   for (const auto& volume : volumes_)
     for (const auto& file : volume->files) {
@@ -555,10 +574,14 @@ void Store::serve_read_ahead(std::stop_token stops) {
         if ((outcome != Try::kFull && outcome != Try::kRefused) || open_volume_of(page) == nullptr) break;
         progress(round);
       }
-    // Until they have come: perhaps nobody else looks after them.
+    // Until they have come, or there are more: perhaps nobody else looks after them.
     const auto in_flight = [](const Ring& ring) { return ring.reads + ring.writes != ring.ended; };
-    for (uint32_t round = 0; !stops.stop_requested() && std::ranges::any_of(rings_, in_flight); ++round) progress(round);
     held.lock();
+    for (uint32_t round = 0; !stops.stop_requested() && ahead_.empty() && std::ranges::any_of(rings_, in_flight); ++round) {
+      held.unlock();
+      progress(round);
+      held.lock();
+    }
   }
 }
 

@@ -225,9 +225,9 @@ class Store {
   bool begin(Ring& ring, Volume& volume, storage::Page page, int64_t slot, bool writes);
   bool begin_transfer(Ring& ring, int64_t slot, bool writes);
   static bool is_another_copy_due(Ring& ring, Move& move, bool writes, uint32_t status);
+  bool ask_another_copy(Ring& ring, int64_t slot, bool writes, uint32_t& status);
   std::vector<std::shared_ptr<BlockDevice>> not_had(const Volume& volume) const;
-  void attach(const std::shared_ptr<BlockDevice>& bare);
-  void detach(const BlockDevice& bare);
+  void await_closed(const Volume& volume) const;
   template <class Visit>
   void visit_rings(const Visit& visit);
   Transfer transfer_of(int64_t slot, bool writes) const;
@@ -253,6 +253,7 @@ class Store {
   std::atomic<int64_t> kept_slots_{0};
   std::deque<Ring> rings_;
 
+  std::mutex syncing_mutex_;  // whoever finds nothing to make durable knows that it is
   std::mutex devices_mutex_;  // while bare devices come and go
   mutable std::shared_mutex volumes_mutex_;
   std::vector<std::unique_ptr<Volume>> volumes_;  // by their first page

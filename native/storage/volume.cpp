@@ -155,7 +155,7 @@ void Volume::read(int64_t offset, char* to, int64_t bytes) {
       const uint64_t copy = choose_copy(asked, 0);
       asked |= uint64_t{1} << copy;
       try {
-        return read_from(*files[copy], from, to, until - from, kReaders);
+        return read_from(*files[copy], base + from, to, until - from, kReaders);
       } catch (const std::exception& error) {
         if (choose_copy(asked, 0) == kNobody) throw;
         count_failure(copy, error.what());

@@ -45,5 +45,11 @@ def test_sizes_fill_lines(way: Way, size: int) -> None:
     assert way.size(SHORT, 4) == size
 
 
+def test_a_graph_without_edges_and_a_cache_without_room() -> None:
+    nothing = Case("bfs", 0, 4096, 0)
+    assert choose(nothing, rows(SHORT, Way("warp"))) == Way("warp") and choose(SHORT, rows(nothing, Way("odt"))) == Way("odt")
+    assert Way("coarsened", 1).size(nothing, 4) == 1024
+
+
 def test_no_worker_is_without_a_vertex() -> None:
     assert Way("coarsened", 0.25).size(LONG, 4) == 1

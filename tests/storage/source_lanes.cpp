@@ -214,6 +214,31 @@ void check_graph(int64_t line) {
   CHECK(expected == found && found.second == words.num_edges * kWarps, "%lld edges", static_cast<long long>(found.second));
 }
 
+// A kernel asks for lines and ends; the device answers, and nobody looks for longer than a command may take. Whoever comes then
+// finds them there, whichever queue they came by.
+template <class Data>
+void check_nobody_has_looked() {
+  constexpr std::chrono::milliseconds kSoon{50};
+  Storage<Data> storage({.sets = 8, .entries = 16, .channels = 4, .timeout = kSoon}, Faults{}, 11);
+  run_warps(11, [&](std::mt19937_64&) {
+    for (Page page = 0; page < 8; ++page) storage.store.template prefetch<Warp>(Warp::lane() == 0, page);
+  });
+  std::this_thread::sleep_for(4 * kSoon);
+  run_warps(12, [&](std::mt19937_64&) {
+    const auto source = storage.template array<int64_t>(8);
+    memory::Meter meter;
+    for (int64_t page = 0; page < 8; ++page) {
+      const int64_t at[] = {page * 512 + Warp::lane()};
+      int64_t to[1];
+      source.read(at, to, meter);
+      CHECK(to[0] == Storage<Data>::template stored_at<int64_t>(8 + at[0] * 8), "wrong data");
+    }
+  });
+  CHECK(storage.status() == 0, "status %x", storage.status());
+  storage.stop();
+  storage.check_at_rest();
+}
+
 template <class Data>
 void check_all() {
   check_arrays<Data>({.line = 512, .sets = 1, .entries = 64}, 1);   // fewer lines than are wanted at once
@@ -226,6 +251,7 @@ void check_all() {
   check_failure<Data>("deadlines", {.timeout = kSoon}, Faults{.lost = 1000}, {kAbortedByHost});
   check_failure<Data>("no room any more", {.entries = 2, .channels = 1, .timeout = kSoon}, Faults{.lost = 300},
                       {kAbortedByHost});
+  check_nobody_has_looked<Data>();
 #if !defined(__SANITIZE_THREAD__)  // a device, or who copies for it, reads lines that others may be writing
   check_writes<Data>();
 #endif

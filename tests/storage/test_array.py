@@ -415,6 +415,34 @@ def test_an_array_is_not_sent_to_another_process(tmp_path: Path) -> None:
             send(a)
 
 
+@pytest.mark.parametrize("mode", ("r", "r+"))
+def test_threads_that_open_and_close_one_file(tmp_path: Path, mode: str) -> None:
+    """In one cache, large enough that closing takes a while."""
+    x = table(tmp_path / "x.npy", rows=5000)
+    cache = hl.StorageCache("256MiB")
+    found: list[bool] = []
+
+    def read(number: int) -> None:
+        random = torch.Generator().manual_seed(number)
+        for _ in range(40):
+            a = hl.StorageArray.open(tmp_path / "x.npy", mode, cache=cache)
+            rows = torch.randint(5000, (50,), generator=random)
+            found.append(torch.equal(a[rows], x[rows]))
+            closers = [threading.Thread(target=a.close) for _ in range(2)]
+            for closer in closers:
+                closer.start()
+            for closer in closers:
+                closer.join()
+            assert a.closed
+
+    readers = [threading.Thread(target=read, args=(number,)) for number in range(3)]
+    for reader in readers:
+        reader.start()
+    for reader in readers:
+        reader.join()
+    assert found == [True] * 120
+
+
 def test_a_forked_process_opens_its_own(tmp_path: Path) -> None:
     x = table(tmp_path / "x.npy")
     a = hl.StorageArray.open(tmp_path / "x.npy")

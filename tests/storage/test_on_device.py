@@ -93,6 +93,31 @@ def test_faults_end_in_a_sentence_or_in_the_right_answer(device: torch.device) -
     del held
 
 
+def test_runs_at_the_same_time_are_all_told(device: torch.device) -> None:
+    """What one thread's kernel could not read another's finds to be zeros, too: nobody takes these for what is there."""
+    x = numbers(20_000)
+    held, backing = memory(x)
+    broken = Backing(address=backing.address, bytes=backing.bytes, faults=(("fatal", 3),), seed=3)
+    store = DeviceStore(broken, device, "64KiB", channels=2, depth=32, threads=2)
+    ends: list[str] = []
+
+    def read() -> None:
+        for _ in range(30):
+            try:
+                ends.append("right" if torch.equal(all_of(store, x, PAGE), x) else "wrong")
+            except StorageError:
+                ends.append("told")
+
+    readers = [threading.Thread(target=read) for _ in range(3)]
+    for reader in readers:
+        reader.start()
+    for reader in readers:
+        reader.join()
+    assert len(ends) == 90 and ends.count("wrong") == 0 and ends.count("told") > 0 and ends.count("right") > 0
+    store.close()
+    del held
+
+
 def test_a_device_that_does_not_answer(device: torch.device) -> None:
     x = numbers(100_000)
     held, backing = memory(x)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import struct
 import subprocess
 import warnings
@@ -15,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import hinterland as hl
-from hinterland.runtime.errors import ConfigError, FormatError, StorageError
+from hinterland.runtime.errors import ConfigError, FormatError, OutOfMemory, StorageError
 from hinterland.storage import safetensors
 
 BASE = 65536  # of the files of a striped table
@@ -207,9 +208,12 @@ def test_wrong_arguments_get_a_sentence(tmp_path: Path) -> None:
         ([new[0], tmp_path / "new" / "x.npy"], {"spread": "replicated"}, "would be no copy of"),
         (new, {}, "say whether each is a copy"),
         (new[0], {"stripe": "1MiB"}, "is of spread='striped'"),
+        (new, {"spread": "striped", "stripe": 512}, "stripe=512: stripes are whole pages of the cache, of 4096 bytes; give a"),
     ):
         with pytest.raises(ConfigError, match=sentence):
             hl.StorageArray.create(asked, (4,), **more)
+    with pytest.raises(OutOfMemory, match="a cache of 1 bytes holds no set"):
+        hl.StorageArray.create(new, (4,), spread="striped", host_budget=1)
     assert not os.listdir(tmp_path / "new")
     new[1].write_bytes(b"x")
     for spread in ("striped", "replicated"):
@@ -350,6 +354,22 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
         pytest.skip("this user may not mount a file system")
     yield place
     subprocess.run(["umount", "-l", place], check=True)
+
+
+def test_a_copy_that_was_cut_short_is_not_written_to(tmp_path: Path) -> None:
+    """Or there would be a hole in it that reads as zeros."""
+    (a, b), x = copies(tmp_path)
+    with hl.StorageArray.open([a, b], "r+", spread="replicated") as table:
+        whole = os.path.getsize(b)
+        os.truncate(b, whole // 2)
+        table[-1] = 5.0
+        for _ in range(2):
+            with pytest.raises(StorageError, match=rf"cannot write {b} at offset \d+: the file is shorter than when"):
+                table.flush()
+            assert os.path.getsize(b) == whole // 2
+        shutil.copyfile(a, b)
+        table.flush()
+    assert all((np.load(path)[-1] == 5).all() and np.array_equal(np.load(path)[:-1], x[:-1]) for path in (a, b))
 
 
 def test_a_copy_that_cannot_be_written(tmp_path: Path, small_disk: Path) -> None:

@@ -137,7 +137,7 @@ struct PageDevice {
       if (!try_again(report, again)) hear(report);
       if (!Lanes::any(again.reads)) return;
       begin<Lanes>(again);
-      if (again.reads) end_tries(again.read_slot), cache.not_begun(again.read_slot, false);  // whoever wants the page asks anew
+      if (again.reads) cache.not_begun(again.read_slot, false);  // whoever wants the page asks anew
     });
   }
 

@@ -34,8 +34,9 @@ HINTERLAND_FN void time_reads(const LatencyParams& p) {
   for (int64_t i = 0; i < p.count; ++i) {
     const Page page = array.page_of(p.at[i]);
     const uint64_t begun = Here::now(), until = store.until();
-    store.template start<Warp>(Warp::lane() == 0, page);
+    const Found first = store.template start<Warp>(Warp::lane() == 0, page);
     const uint64_t asked = Here::now();
+    if (first.outcome == Try::kHeld) store.release(first.slot);
     bool is_there = false;
     for (uint32_t round = 0; !is_there && store.template progress<Warp>(round, until); ++round) {
       const Found found = Warp::lane() == 0 ? store.try_hold(page) : Found{Try::kWait, 0};

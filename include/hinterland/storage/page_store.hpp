@@ -25,7 +25,7 @@ struct StoreControl {
   int64_t padding0[15];
   uint64_t expired;  // when deadlines were last looked at
   int64_t padding1[15];
-  uint64_t reads, writes;  // lines that the device was told to read and write
+  uint64_t reads, writes;  // lines that the device was told to read and write; what it was told again is not counted again
   int64_t padding2[14];
 };
 
@@ -90,15 +90,25 @@ struct PageStore {
 
   HINTERLAND_FN void release(int64_t slot) const { storage::release(cache.words[slot]); }
   HINTERLAND_FN char* frame(int64_t slot) const { return cache.frame(slot); }
-  HINTERLAND_FN uint32_t status(int64_t slot) const { return cache.status(slot); }
+  // Of what failed there. The slot may be another page's by now: then that is not known any more.
+  HINTERLAND_FN uint32_t status(int64_t slot) const {
+    const auto last = static_cast<uint16_t>(cache.status(slot));
+    return last != kSuccess ? last : kInternalError;
+  }
   HINTERLAND_FN int line_shift() const { return stdlib::countr_zero(static_cast<uint64_t>(cache.line_bytes)); }
 
   template <class Lanes>
   HINTERLAND_APART bool progress(uint32_t round, uint64_t until) const {
     const uint64_t now = Here::now();
-    const bool ended = device(channel<Lanes>(round), now + static_cast<uint64_t>(timeout_ns)).template poll<Lanes>() != 0;
-    if (Lanes::any(Lanes::lane() == 0 && is_due(now)))
-      for (int64_t i = 0; i < num_channels; ++i) device(i, 0).template expire<Lanes>(now);
+    const bool due = Lanes::any(Lanes::lane() == 0 && is_due(now));
+    const int64_t own = channel<Lanes>(round);
+    bool ended = false;
+    HINTERLAND_ROLLED
+    for (int64_t i = 0; i < (due ? num_channels : 1); ++i) {
+      const auto each = device((own + i) % num_channels, now + static_cast<uint64_t>(timeout_ns));
+      ended |= each.template poll<Lanes>() != 0;
+      if (due) each.template expire<Lanes>(now);  // what has ended was seen before: perhaps nobody has looked since
+    }
     if (!ended && Lanes::lane() == 0) Waits::pause(round);
     Lanes::sync();
     return !Lanes::any(now >= until);

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from math import log2
 from typing import NamedTuple
 
+_LEAST = 2.0**-20  # of a line, and of the edges: a graph has no edges, or a cache hardly any room
 _NEIGHBOURS = 3  # cases that a choice goes by: chosen, not measured
 
 
@@ -22,8 +23,11 @@ class Case(NamedTuple):
 
     def doublings_from(self, other: Case) -> float:
         """How far apart two are: in the lists of a line, and in room."""
-        lists = self.list_bytes / self.line_bytes, other.list_bytes / other.line_bytes
-        return abs(log2(lists[0] / lists[1])) + abs(log2(self.room / other.room))
+        return sum(abs(log2(mine / its)) for mine, its in zip(self._ratios, other._ratios, strict=True))
+
+    @property
+    def _ratios(self) -> tuple[float, float]:
+        return max(self.list_bytes / self.line_bytes, _LEAST), max(self.room, _LEAST)
 
 
 class Way(NamedTuple):
@@ -39,7 +43,7 @@ class Way(NamedTuple):
         if self.assignment == "transposed":
             return int(self.number)
         filled = self.number * case.line_bytes
-        return max(round(filled / (edge_bytes if self.assignment.startswith("odt") else case.list_bytes)), 1)
+        return max(round(filled / (edge_bytes if self.assignment.startswith("odt") else max(case.list_bytes, edge_bytes))), 1)
 
 
 class Measured(NamedTuple):

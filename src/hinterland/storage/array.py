@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+import threading
 import warnings
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -52,6 +53,7 @@ class StorageArray(StoredTable):
         self._row_bytes = layout.row_bytes
         self._tasks: list[tuple[_core.GatherTask, torch.Tensor, torch.Tensor]] = []
         self._pinned: WeakSet[Pinned] = WeakSet()
+        self._closing = threading.Lock()
         self._closed = True
         files = layout.volume
         self._position = cache.native.open(list(files.paths), mode == "r+", files.stripe, files.base)
@@ -132,7 +134,8 @@ class StorageArray(StoredTable):
             StorageError: a file is there already, or it cannot be made.
             ConfigError, OutOfMemory: as for ``open``.
         """
-        return cls(create(path, shape, dtype, spread, stripe), "r+", _cache(cache, host_budget))
+        cache = _cache(cache, host_budget)
+        return cls(create(path, shape, dtype, spread, stripe, cache.line_bytes), "r+", cache)
 
     @property
     def path(self) -> str:
@@ -489,9 +492,12 @@ class StorageArray(StoredTable):
             return
         if self._mode == "r+":
             self.cache.flush()
-        for pinned in self._pinned:
-            pinned.unpin()
-        self._closed = True
+        with self._closing:
+            if self._closed:
+                return
+            for pinned in self._pinned:
+                pinned.unpin()
+            self._closed = True
         self.cache.native.close(self._position)
 
     def stats(self) -> StorageStats:

@@ -55,6 +55,7 @@ def time_reads(store: DeviceStore, position: int, at: torch.Tensor) -> Stages:
         line=line.data_ptr() + -line.data_ptr() % 128,
         sums=sums.data_ptr(),
     )
+    store.controller.start()
     before = _served(store)
     with store.live():
         if device.type == "cpu":

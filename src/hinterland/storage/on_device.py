@@ -35,7 +35,7 @@ _WAYS = 8  # slots of a set: include/hinterland/storage/cache.hpp
 _FILE_DEPTH = 256  # transfers in flight of each thread of the controller: chosen, not measured
 _MOST_STAGING = 1 << 30  # of host memory that is registered at once
 _BUSY, _VALID, _DIRTY, _FAILED = 1 << 17, 1 << 18, 1 << 19, 1 << 21  # of a slot's word: include/hinterland/storage/line.hpp
-_PAGE_SHIFT = 23  # of the page in it
+_PAGE_SHIFT, _PAGES = 23, (1 << 41) - 1  # of the page in it
 _OF_WRITE = _core.STATUS_OF_WRITE
 _NOT_ANSWERED = 0x371  # a status: include/hinterland/storage/nvme.hpp
 _LONG_LINE = 8192  # from which on a command needs a list of PRPs
@@ -314,6 +314,7 @@ class DeviceStore(Shown):
         )
         self.words = store.on(device)
         self.controller.join(self._shared, (base, channels, depth, depth), (base + layout["bytes"], staging + lists))
+        self._running, self._runs, self._has_failed = threading.Lock(), 0, False
         self._open = True
         if self.controller is not backing:
             self.controller.start()
@@ -382,16 +383,38 @@ class DeviceStore(Shown):
         Raises:
             StorageError: a page could not be read, and what kernels found there was zeros; or written, as :meth:`flush` says.
         """
-        self.controller.acquire()
+        self._begin_run()
         try:
-            yield
-        finally:
+            self.controller.acquire()
             try:
-                if self.device.type == "cuda":
-                    torch.cuda.current_stream(self.device).synchronize()
+                yield
+            except BaseException:
+                self._has_failed = True  # perhaps, and nobody looks
+                raise
             finally:
-                self.controller.release()
-        self.check()
+                try:
+                    self._wait()
+                finally:
+                    self.controller.release()
+            self._check()
+        finally:
+            with self._running:
+                self._runs -= 1
+
+    def _begin_run(self) -> None:
+        """What has failed is read anew by the next run that begins alone: of several nobody knows whose it was."""
+        with self._running:
+            if self._runs == 0 and self._has_failed:
+                self._control[:8].zero_()
+                lines = self.line_words
+                lines[(lines & (_BUSY | _VALID | _FAILED)) == _FAILED] = 0
+                self._wait()
+                self._has_failed = False
+            self._runs += 1
+
+    def _wait(self) -> None:
+        if self.device.type == "cuda":
+            torch.cuda.current_stream(self.device).synchronize()
 
     def flush(self) -> None:
         """What kernels wrote before is in the file, on the disk, when this returns. Kernels that run meanwhile are waited for.
@@ -406,18 +429,17 @@ class DeviceStore(Shown):
                     torch.cuda.synchronize(self.device)  # other streams as well
                 flush(self.address, self.num_slots, self.device)
 
-    def check(self) -> None:
-        """StorageError if a page could not be read or written since the last check."""
+    def _check(self) -> None:
+        """StorageError if a page could not be read or written since a run began alone."""
         status = int(self._control[:8].view(torch.int64)[0])
         if status == 0:
             return
-        self._control[:8].zero_()
+        self._has_failed = True
         page, code, writes = status >> 16 & (1 << 48) - 1, status & _OF_WRITE - 1, bool(status & _OF_WRITE)
         lines = self.line_words
-        lines[(lines & (_BUSY | _VALID | _FAILED)) == _FAILED] = 0  # what could not be read is read anew when it is asked for
         unwritten = ((lines & (_DIRTY | _FAILED)) == _DIRTY | _FAILED).nonzero()[:, 0]
         if len(unwritten) and code == _NOT_ANSWERED and not writes:  # who waited for room waited for these
-            page, code, writes = int(lines[unwritten[0]]) >> _PAGE_SHIFT, int(self._statuses[unwritten[0]]), True
+            page, code, writes = int(lines[unwritten[0]]) >> _PAGE_SHIFT & _PAGES, int(self._statuses[unwritten[0]]), True
         raise StorageError(self._failure(page, code, writes))
 
     def _failure(self, page: int, code: int, writes: bool) -> str:

@@ -14,7 +14,7 @@ from ..runtime.params import Params, struct
 from .on_device import DeviceStore
 
 _Pattern, _Array = struct("storage::PatternParams"), struct("memory::ArrayWords")
-REPLICAS = 4
+REPLICAS = _core.REPLICAS
 REPLICATED = f"Replicated<{REPLICAS}>"
 _CPU_THREADS = 1024  # of a GPU that a CPU stands for
 

@@ -79,18 +79,25 @@ def locate(
 
 
 def create(
-    paths: Paths, shape: int | Sequence[int], dtype: torch.dtype, spread: str | None = None, stripe: int | str | None = None
+    paths: Paths, shape: int | Sequence[int], dtype: torch.dtype, spread: str | None, stripe: int | str | None, line_bytes: int
 ) -> Layout:
     """Makes a file of zeros for a table, or several: copies, or, ending in ``.safetensors``, the parts of a striped one.
 
     Raises:
-        ConfigError, StorageError: as :func:`.layout.create`; a path that comes twice, copies whose names end differently.
+        ConfigError, StorageError: as :func:`.layout.create`; a path that comes twice, copies whose names end differently,
+            stripes that are no whole pages of the cache's ``line_bytes``.
     """
     names = _names(paths, spread)
     if len({os.path.realpath(path) for path in names}) != len(names):
         raise ConfigError(f"{_listed(names)}: a file comes twice; name each once")
     if spread == "striped":
-        return _create_stripes(names, shape, dtype, _bytes_of(_STRIPE if stripe is None else stripe))
+        unit = _bytes_of(_STRIPE if stripe is None else stripe)
+        if unit % line_bytes != 0:
+            raise ConfigError(
+                f"stripe={arguments.shown(stripe)}: stripes are whole pages of the cache, of {line_bytes} bytes; give a "
+                "multiple, or a cache of smaller pages"
+            )
+        return _create_stripes(names, shape, dtype, unit)
     if stripe is not None:
         raise ConfigError(f"stripe={arguments.shown(stripe)} is of spread='striped'; leave it out")
     if spread is None:
