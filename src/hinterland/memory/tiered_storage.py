@@ -265,7 +265,9 @@ class _StoredTiers(_Tiers):
         return _Near(host.to(device).data_ptr(), plan.resident, plan.host_rows, host)
 
     def _through(self, home: _Home) -> _Near:
-        return _Near(self.table(home), 0, self.plan.held)
+        host, table = self.host, self.table(home)
+        self.require_open()  # as above; a home's table is made once, and keeps no memory of the host
+        return _Near(table, 0, self.plan.held, host)
 
     def places(self, rows: torch.Tensor) -> torch.Tensor:
         """Of ``rows`` (int64, from 0 on): int64 on their device."""
