@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstring>
 #include <memory>
 #include <parallel/algorithm>
@@ -18,6 +19,9 @@ namespace {
 
 // What a thread takes at a time: chosen, not measured.
 constexpr int64_t kRowsTogether = 256, kBytesTogether = 1 << 20;
+
+// For others to make room before it is asked why they do not: chosen, not measured.
+constexpr std::chrono::milliseconds kPatience{100};
 
 // A row to be visited: where it lies, and its place among those that were asked for.
 struct Visit {
@@ -88,6 +92,7 @@ class Tour {
       if (moved_ != before) since = std::chrono::steady_clock::now(), round = 0;
       if (moved_ != before && has_room) continue;
       Store::require_answer(since);
+      if (std::chrono::steady_clock::now() - since > kPatience) require_room();
       store_.progress(round);
     }
     store_.count(hits_, misses_, 0);
@@ -101,6 +106,13 @@ class Tour {
     size_t from, to;
     bool overwritten;  // as a whole: it need not be read
   };
+
+  // StorageError where pages have waited for room that others hold which cannot be written, to a full disk as a rule.
+  void require_room() const {
+    for (const Asked& one : asked_)
+      if (one.overwritten || one.slot < 0) store_.require_room(one.page);
+    if (next_.from != next_.to) store_.require_room(next_.page);
+  }
 
   Page page_of(int64_t position) const { return static_cast<Page>(position) >> store_.line_shift(); }
   int64_t begin_of(Page page) const { return static_cast<int64_t>(page << store_.line_shift()); }

@@ -94,20 +94,24 @@ int64_t Store::open(const std::vector<std::filesystem::path>& paths, bool writab
     if (file->bare != nullptr && line_bytes() < file->bare->block_bytes())
       throw StorageError(file->path + " has blocks of " + std::to_string(file->bare->block_bytes()) +
                          " bytes; give it a cache of which line_bytes is at least that");
-  await_closed(*volume);
-  if (std::ranges::all_of(volume->files, [](const auto& file) { return file->bare == nullptr; })) return add(std::move(volume));
-  const std::lock_guard held(devices_mutex_);
-  const auto devices = not_had(*volume);
-  try {
-    for (const auto& device : devices) visit_rings([&](Ring& ring) { ring.transfers->attach(device); });
-    return add(std::move(volume));
-  } catch (...) {
+  const bool is_bare = std::ranges::any_of(volume->files, [](const auto& file) { return file->bare != nullptr; });
+  for (;;) {
+    await_closed(*volume);
+    std::unique_lock held(devices_mutex_, std::defer_lock);
+    if (is_bare) held.lock();
+    const auto devices = not_had(*volume);
+    try {
+      for (const auto& device : devices) visit_rings([&](Ring& ring) { ring.transfers->attach(device); });
+      if (const auto position = add(volume)) return *position;
+    } catch (...) {
+      for (const auto& device : devices) visit_rings([&](Ring& ring) { ring.transfers->detach(*device); });
+      throw;
+    }
     for (const auto& device : devices) visit_rings([&](Ring& ring) { ring.transfers->detach(*device); });
-    throw;
   }
 }
 
-// One of the same files that is about to be closed has been: it is no use any more, but still their only writer.
+// Until none of the same files is about to be closed: it is no use any more, but still their only writer.
 void Store::await_closed(const Volume& volume) const {
   const auto is_it = [&](const auto& other) { return other->users == 0 && other->is_like(volume); };
   for (;; std::this_thread::yield()) {
@@ -116,10 +120,13 @@ void Store::await_closed(const Volume& volume) const {
   }
 }
 
-int64_t Store::add(std::unique_ptr<Volume> volume) {
+// Nothing if the same files are about to be closed.
+std::optional<int64_t> Store::add(std::unique_ptr<Volume>& volume) {
   const std::unique_lock held(volumes_mutex_);
+  const auto is_closing = [&](const auto& other) { return other->users == 0 && other->is_like(*volume); };
+  if (std::ranges::any_of(volumes_, is_closing)) return std::nullopt;
   for (auto& other : volumes_)  // in one store a page is there once
-    if (other->users != 0 && other->is_like(*volume) && (other->writable || !volume->writable)) {
+    if (other->is_like(*volume) && (other->writable || !volume->writable)) {
       ++other->users;
       return static_cast<int64_t>(other->first << line_shift_);
     }
@@ -189,6 +196,7 @@ void Store::leave(Volume& volume) {
     const std::unique_lock held(volumes_mutex_);
     const auto at = std::ranges::find(volumes_, &volume, [](const auto& one) { return one.get(); });
     closed = std::move(*at);
+    if (process_ == ::getpid()) closed->end_writing();  // before others know that it is closed
     volumes_.erase(at);
   }
   for (const auto& device : not_had(*closed)) visit_rings([&](Ring& ring) { ring.transfers->detach(*device); });
@@ -435,8 +443,14 @@ void Store::end_run() {
 
 void Store::throw_failed(Page page, int64_t slot) {
   const uint32_t status = lines_.status(slot);
-  storage::forget(words_[slot], page);
+  for (uint64_t& word : words_) storage::forget(word, Line{atomic_load(word)}.page());  // others may have failed with it
   throw StorageError(sentence(page, false, status));
+}
+
+void Store::require_room(Page page) const {
+  for (int64_t slot = lines_.first_slot(page), end = slot + kWays; slot < end; ++slot)
+    if (const Line seen{atomic_load(words_[slot])}; seen.is(Line::kDirty) && seen.is(Line::kFailed))
+      throw StorageError(sentence(seen.page(), true, lines_.status(slot)));
 }
 
 void Store::require_answer(std::chrono::steady_clock::time_point since) {

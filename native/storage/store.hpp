@@ -20,6 +20,7 @@
 #include <filesystem>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <shared_mutex>
 #include <span>
 #include <string>
@@ -116,6 +117,8 @@ class Store {
 
   // The exception for a page that could not be moved, which is read anew when it is asked for again.
   [[noreturn]] void throw_failed(storage::Page page, int64_t slot);
+  // StorageError where a page of those in whose place this one may lie could not be written: then there may be no room for it.
+  void require_room(storage::Page page) const;
   // StorageError after rounds of waiting that have taken too long.
   static void require_answer(std::chrono::steady_clock::time_point since);
 
@@ -219,7 +222,7 @@ class Store {
   Volume* volume_of(storage::Page page) const;
   Volume* open_volume_of(storage::Page page) const;
   Volume& opened_at(int64_t position) const;
-  int64_t add(std::unique_ptr<Volume> volume);
+  std::optional<int64_t> add(std::unique_ptr<Volume>& volume);
   void leave(Volume& volume);
   bool begin(const Device& device, storage::Page page, int64_t slot, bool writes);
   bool begin(Ring& ring, Volume& volume, storage::Page page, int64_t slot, bool writes);

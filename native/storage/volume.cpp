@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "core/errors.hpp"
 #include "storage/file.hpp"
@@ -79,12 +80,22 @@ StoredFile::StoredFile(const std::filesystem::path& file, bool writable) : path(
 }
 
 StoredFile::~StoredFile() {
-  if (claimed) bare->has_writer = false;
+  if (bare != nullptr) end_writing();  // a file's lock goes with its descriptors, of which forked processes have the same
+}
+
+void StoredFile::end_writing() {
+  if (!std::exchange(claimed, false)) return;
+  if (bare != nullptr)
+    bare->has_writer = false;
+  else
+    ::flock(buffered.get(), LOCK_UN);
 }
 
 void StoredFile::become_writer() {
-  if (bare == nullptr) return native::become_writer(buffered, path);
-  if (bare->has_writer.exchange(true)) throw_has_writer(path);
+  if (bare == nullptr)
+    native::become_writer(buffered, path);
+  else if (bare->has_writer.exchange(true))
+    throw_has_writer(path);
   claimed = true;
 }
 
@@ -109,6 +120,10 @@ bool Volume::is_like(const Volume& other) const {
 
 void Volume::become_writer() {
   for (const auto& file : files) file->become_writer();
+}
+
+void Volume::end_writing() {
+  for (const auto& file : files) file->end_writing();
 }
 
 bool Volume::has(const BlockDevice& bare) const {

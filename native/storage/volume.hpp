@@ -24,6 +24,7 @@ struct StoredFile {
 
   // StorageError where another writes it.
   void become_writer();
+  void end_writing();
   [[nodiscard]] bool has_shrunk() const;
   // All writes that have ended are durable: 0, or an error number.
   int sync();
@@ -53,6 +54,7 @@ struct Volume {
   [[nodiscard]] bool is_like(const Volume& other) const;
   // StorageError where another writes one of the files.
   void become_writer();
+  void end_writing();
   // Which copy to read of those that were not asked, a bit for each: one that has failed least, and of those the one with the
   // fewest transfers in flight; in turn, by `number`, where all are alike.
   [[nodiscard]] uint64_t choose_copy(uint64_t asked, uint64_t number) const;

@@ -270,6 +270,44 @@ def test_a_full_disk(small_disk: Path) -> None:
     a.close()
 
 
+def test_a_full_disk_that_leaves_no_room_in_the_cache(small_disk: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Whoever needs room is told whose pages cannot make any: also readers of another file. Later all of it is there."""
+    other = tmp_path_factory.mktemp("other") / "x.npy"
+    x, cache = table(other, rows=20_000), hl.StorageCache("256KiB")
+    reader = hl.StorageArray.open(other, cache=cache)
+    full = hl.StorageArray.create(small_disk / "x.bin", (20_000, 64), cache=cache)
+    sentence = rf"cannot write {small_disk}/x\.bin at offset \d+: No space left on device; make room, and call flush\(\) again"
+    with pytest.raises(StorageError, match=sentence):
+        full[:] = torch.ones(20_000, 64)
+    with pytest.raises(StorageError, match=sentence):
+        reader[:]
+    with pytest.raises(StorageError, match=sentence):
+        full.flush()
+    subprocess.run(["mount", "-o", "remount,size=16m", small_disk], check=True)
+    full.flush()
+    assert torch.equal(reader[:], x)
+    full[:] = torch.ones(20_000, 64)
+    full.close()
+    assert (np.fromfile(small_disk / "x.bin", dtype=np.float32) == 1).all()
+
+
+def test_a_file_that_is_whole_again(tmp_path: Path) -> None:
+    """What failed is read anew, all of it, with the next call."""
+    x = table(tmp_path / "x.npy", rows=20_000)
+    whole = (tmp_path / "x.npy").read_bytes()
+    for prefetches in (False, True):
+        a = hl.StorageArray.open(tmp_path / "x.npy", host_budget="16MiB")
+        os.truncate(tmp_path / "x.npy", 10_000)
+        if prefetches:
+            a.prefetch(torch.arange(20_000))
+            time.sleep(0.5)
+        with pytest.raises(StorageError, match="shorter than when it was opened"):
+            a[:]
+        with open(tmp_path / "x.npy", "r+b") as file:
+            file.write(whole)
+        assert torch.equal(a[:], x)
+
+
 def test_a_file_that_nobody_may_write(small_disk: Path) -> None:
     """Not even root: its file system is read only."""
     x = table(small_disk / "x.npy", rows=100)
@@ -413,6 +451,34 @@ def test_an_array_is_not_sent_to_another_process(tmp_path: Path) -> None:
     for send in (pickle.dumps, copy.deepcopy):
         with pytest.raises(ConfigError, match="belongs to one process; open the file in the other"):
             send(a)
+
+
+def test_what_does_not_fit_or_makes_no_sense_gets_a_sentence(tmp_path: Path) -> None:
+    a = hl.StorageArray.create(tmp_path / "x.bin", (1 << 40,), torch.uint8)
+    for wanted in (lambda: a[:], lambda: a.gather(torch.zeros(1, dtype=torch.int64).expand(1 << 42))):
+        with pytest.raises(OutOfMemory):
+            wanted()
+    wide = hl.StorageArray.create(tmp_path / "wide.bin", (3, 1 << 42), torch.uint8)
+    with pytest.raises(OutOfMemory, match="4.00 TiB of rows do not fit in the memory of cpu; ask for fewer"):
+        wide[0]
+    for wrong in (slice(0, 5, 0), slice("a", None), slice(0.5, 3)):
+        with pytest.raises(ConfigError, match="rows are selected by whole numbers, and a step that is not 0, not by slice"):
+            a[wrong]
+        with pytest.raises(ConfigError, match="rows are selected by whole numbers"):
+            a[wrong] = 1
+    with pytest.raises(ConfigError, match="a row is larger than a file can be"):
+        hl.StorageArray.create(tmp_path / "large.npy", (0, 1 << 62, 1 << 62))
+    with pytest.raises(ConfigError):
+        hl.StorageArray.create(tmp_path / "large.npy", 5, host_budget="x")
+    assert not (tmp_path / "large.npy").exists()
+    a.close()
+    for closed in (a.__enter__, lambda: a.beside(torch.float32, "sums")):
+        with pytest.raises(StorageError, match="was closed"):
+            closed()
+    z = torch.randn(10, 6, dtype=torch.complex64)
+    np.save(tmp_path / "z.npy", z.numpy())
+    with pytest.raises(ConfigError, match="lazily conjugated"):
+        hl.StorageArray.open(tmp_path / "z.npy").gather([1, 2], out=torch.empty(2, 6, dtype=torch.complex64).conj())
 
 
 @pytest.mark.parametrize("mode", ("r", "r+"))

@@ -184,7 +184,9 @@ def test_told_rows_are_forgotten_or_replaced(tmp_path):
     assert taken == 1 and table.array.stats().expected_bytes <= table.cache.host_budget // 16
     table.gather(torch.arange(1000))
     assert not table.expects
+    assert table.array.expect([some]) == 1 and table.cache.stats().expected_bytes > 0
     table.array.close()
+    assert table.cache.stats().expected_bytes == 0
     with pytest.raises(StorageError, match="was closed"):
         table.array.expect([some])
 

@@ -132,9 +132,12 @@ struct Cache : Replacement {
     return begin(slot, seen, device) ? Try::kStarted : Try::kRefused;
   }
 
+  // The page may lie in kWays slots from this one on.
+  HINTERLAND_FN int64_t first_slot(Page page) const { return set_of(page) * kWays; }
+
   // A slot where the page may lie whose own page could not be written, and would not be if it were tried again; or -1.
   HINTERLAND_FN int64_t find_unwritable(Page page) const {
-    for (int64_t slot = set_of(page) * kWays, end = slot + kWays; slot < end; ++slot) {
+    for (int64_t slot = first_slot(page), end = slot + kWays; slot < end; ++slot) {
       const Line line{atomic_load(words[slot])};
       const auto last = static_cast<uint16_t>(status(slot));
       if (line.is(Line::kDirty) && line.is(Line::kFailed) && !is_success(last) && !is_retryable(last)) return slot;

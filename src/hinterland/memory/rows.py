@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, ClassVar, Literal, Self
@@ -9,9 +10,10 @@ from typing import Any, ClassVar, Literal, Self
 import torch
 
 from ..runtime.arguments import dense, not_dense, shown
-from ..runtime.errors import ConfigError
+from ..runtime.errors import ConfigError, OutOfMemory
 from ..runtime.params import Params
 from ..runtime.shown import Shown
+from ..runtime.units import format_bytes
 from . import faults
 from .gather import Tiers, copy_rows, index_bytes
 from .plan import visiting_order
@@ -93,8 +95,7 @@ class RowTable(Shown, ABC):
         if isinstance(index, int) and not isinstance(index, bool):
             return self.gather(numbers([index]))[0]
         if isinstance(index, slice):
-            wanted = range(self._rows)[index]
-            return self.gather(torch.arange(len(wanted)) * wanted.step + wanted.start)
+            return self.gather(numbers_of(index, self._rows))
         if isinstance(index, list):
             return self.gather(numbers(index))
         raise ConfigError(f"a table is indexed by rows: a tensor, a list, an int or a slice, not {shown(index)}")
@@ -212,6 +213,8 @@ class RowTable(Shown, ABC):
         try:
             return index if index.is_contiguous() else index.contiguous()
         except RuntimeError:  # asked only here, since this is called for every few rows
+            if index.layout == torch.strided:
+                raise OutOfMemory(f"{index.numel()} row numbers do not fit in memory; give fewer at a time") from None
             raise not_dense("the tensor of row numbers", index) from None
 
 
@@ -221,6 +224,34 @@ def numbers(index: Sequence[int]) -> torch.Tensor:
         return torch.tensor(index, dtype=None if len(index) else torch.int64)
     except (TypeError, ValueError, RuntimeError) as error:
         raise ConfigError(f"row numbers are a tensor or a list of integers, not {shown(index)}: {error}") from None
+
+
+def numbers_of(index: slice, rows: int) -> torch.Tensor:
+    """The row numbers that a slice selects.
+
+    Raises:
+        ConfigError: it selects none of any table's.
+        OutOfMemory: they do not fit in memory.
+    """
+    try:
+        wanted = range(rows)[index]
+    except (TypeError, ValueError) as error:
+        raise ConfigError(
+            f"rows are selected by whole numbers, and a step that is not 0, not by {shown(index)}: {error}"
+        ) from None
+    try:
+        return torch.arange(len(wanted)) * wanted.step + wanted.start
+    except RuntimeError:
+        raise OutOfMemory(f"{len(wanted)} row numbers do not fit in memory; select fewer rows at a time") from None
+
+
+def room_for(shape: torch.Size, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+    """Memory for rows; OutOfMemory where there is none."""
+    try:
+        return torch.empty(shape, dtype=dtype, device=device)
+    except RuntimeError:
+        asked = format_bytes(math.prod(shape) * dtype.itemsize)
+        raise OutOfMemory(f"{asked} of rows do not fit in the memory of {device}; ask for fewer at a time") from None
 
 
 def require_outside(tensor: torch.Tensor, name: str, own: int, nbytes: int) -> None:

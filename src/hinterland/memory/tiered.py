@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import warnings
 import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ import torch
 
 from ..runtime import devices as machine
 from ..runtime.arguments import shown
-from ..runtime.errors import ConfigError, IndexOutOfRange, OutOfMemory
+from ..runtime.errors import ConfigError, IndexOutOfRange, OutOfMemory, StorageError
 from ..runtime.params import Params
 from ..runtime.shown import table_of
 from ..runtime.units import format_bytes, parse_bytes
@@ -437,6 +438,8 @@ def _close(tiers: _Tiers, process: int) -> None:
         return
     try:
         tiers.close()
+    except StorageError as error:  # of a table below that was closed, or whose disk is full: nobody is there to catch it
+        warnings.warn(f"rows that were written last are lost: {error}", ResourceWarning, stacklevel=2)
     except IndexOutOfRange:  # of an earlier call with a deferred check, told only now; it is no reason to lose rows
         tiers.close()
         raise

@@ -7,7 +7,7 @@ import tempfile
 import threading
 import warnings
 from collections.abc import Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from types import TracebackType
 from typing import Any, Literal, NoReturn, Self
 from weakref import WeakSet
@@ -17,7 +17,7 @@ import torch
 from .. import _core
 from ..memory import TierCount, faults
 from ..memory.count import COUNTS, TIERS
-from ..memory.rows import Index, as_words, numbers
+from ..memory.rows import Index, as_words, numbers, numbers_of, require_rows, room_for
 from ..memory.stored import StoredTable
 from ..memory.tiered import Devices
 from ..memory.tiered_storage import TieredStorage, make
@@ -333,7 +333,8 @@ class StorageArray(StoredTable):
         index = self._index(index)
         where = self._row_numbers(index).cpu()
         rows = arguments.dense("rows", rows).resolve_conj().resolve_neg()
-        rows = self._taken(rows.contiguous(), "rows", index.shape + self._row_shape, rows.device).cpu()
+        require_rows(rows := rows.contiguous(), "rows", index.shape + self._row_shape, self._dtype, rows.device)
+        rows = rows.cpu()
         self._table.scatter(where.data_ptr(), where.numel(), rows.data_ptr())
         self.cache.warn_of_failures()
         return self
@@ -342,8 +343,7 @@ class StorageArray(StoredTable):
         if isinstance(index, int) and not isinstance(index, bool):
             index = numbers([index])
         elif isinstance(index, slice):
-            wanted = range(self._rows)[index]
-            index = torch.arange(len(wanted)) * wanted.step + wanted.start
+            index = numbers_of(index, self._rows)
         elif isinstance(index, list):
             index = numbers(index)
         if not isinstance(index, torch.Tensor):
@@ -395,6 +395,7 @@ class StorageArray(StoredTable):
                 break
             taken += 1
         self._table.expect(told)
+        self.cache.expecting = self._table
         return taken
 
     def pin(self, index: Index) -> Pinned:
@@ -464,6 +465,7 @@ class StorageArray(StoredTable):
         Raises:
             StorageError: the file cannot be made.
         """
+        self._require_open()
         folder, name = os.path.split(self.path)
         try:
             with tempfile.TemporaryDirectory(dir=folder or os.curdir, prefix=f".{name}.") as hidden:
@@ -497,6 +499,10 @@ class StorageArray(StoredTable):
                 return
             for pinned in self._pinned:
                 pinned.unpin()
+            if self.cache.expecting is self._table:
+                self.cache.expecting = None
+                with suppress(StorageError):  # in a forked process, where nothing is expected
+                    self._table.expect(_core.ExpectedBatches(0))
             self._closed = True
         self.cache.native.close(self._position)
 
@@ -505,6 +511,7 @@ class StorageArray(StoredTable):
         return self.cache.stats()
 
     def __enter__(self) -> Self:
+        self._require_open()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
@@ -528,18 +535,9 @@ class StorageArray(StoredTable):
 
     def _room(self, out: torch.Tensor | None, shape: torch.Size, device: torch.device) -> torch.Tensor:
         if out is None:
-            return torch.empty(shape, dtype=self._dtype, device=device)
-        return self._taken(out, "out", shape, device)
-
-    def _taken(self, tensor: torch.Tensor, name: str, shape: torch.Size, device: torch.device) -> torch.Tensor:
-        if arguments.dense(name, tensor).shape != shape or tensor.dtype != self._dtype or tensor.device != device:
-            raise ConfigError(
-                f"{name} must be a {self._dtype} tensor of shape {tuple(shape)} on {device}, not {tensor.dtype} of shape "
-                f"{tuple(tensor.shape)} on {tensor.device}"
-            )
-        if not tensor.is_contiguous():
-            raise ConfigError(f"{name} must be contiguous; give {name}.contiguous()")
-        return tensor
+            return room_for(shape, self._dtype, device)
+        require_rows(out, "out", shape, self._dtype, device)
+        return out
 
     def _require_open(self) -> None:
         if self._closed:

@@ -98,6 +98,7 @@ class StorageCache(Shown):
         arguments.one_of("engine", engine, ENGINES)
         threads = torch.get_num_threads() + 1  # and one that reads ahead
         self.native = _core.Store(parse_bytes(host_budget), line_bytes, threads, _DEPTH, engine)
+        self.expecting: _core.StoredTable | None = None  # that of the array which has told what is to come
 
     @property
     def host_budget(self) -> int:

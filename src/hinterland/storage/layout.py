@@ -257,6 +257,8 @@ def planned(path: str, shape: int | Sequence[int], dtype: torch.dtype) -> tuple[
     sizes = load.asked_shape(shape)
     if not sizes or any(n < 0 for n in sizes):
         raise ConfigError(f"{path}: shape={arguments.shown(sizes)}: a table has at least one dimension, and each is 0 or more")
+    if math.prod(sizes[1:]) * dtype.itemsize > arguments.MOST:
+        raise ConfigError(f"{path}: shape={arguments.shown(sizes)}: a row is larger than a file can be; use a smaller shape")
     header = _made_header(path, sizes, dtype)
     layout = of_one(path, Stored(dtype, sizes, len(header)))
     size = len(header) + layout.nbytes
