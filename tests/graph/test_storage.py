@@ -204,7 +204,7 @@ def test_the_budget_is_kept(graph: hl.Graph, file: Path) -> None:
 
 
 def test_queues_are_as_deep_as_the_disk_needs(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    stored = hl.load_graph(file, "storage", host_budget="64MiB")
+    stored = hl.load_graph(file, "storage", host_budget="1GiB")
     lists, (cache,) = stored.neighbor_lists, stored.neighbor_lists.caches
     disk = Disk(str(file), True, 1e12, 1e12, {1: 5e4, 64: 230e3, 700: 250e3})
     for known, depth in ((disk, 128), (replace(disk, path="/proc"), 1024), (None, 1024)):

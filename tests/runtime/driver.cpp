@@ -71,6 +71,11 @@ int cuLaunchCooperativeKernel(int64_t function, unsigned gx, unsigned gy, unsign
   return launch(function, {gx, gy, gz, bx, by, bz, shared}, stream, params, true);
 }
 
+int cuLaunchHostFunc(int64_t, void (*function)(void*), void* argument) {
+  function(argument);
+  return 0;
+}
+
 // What cuda-core and cuda-bindings call besides; such a launch is not kept.
 int cuLaunchKernelEx(const void*, int64_t, void**, void**) { return 0; }
 
