@@ -73,10 +73,11 @@ def _served(store: DeviceStore) -> dict[str, int]:
 
 def _stages(sums: Any, served: dict[str, int], count: int, one_clock: bool) -> Stages:
     each = {name: getattr(sums, name) / count for name in ("enqueue", "total", "hit", "copy")}
-    inside = [served[f"{name}_ns"] / count for name in ("submit", "transfer", "complete")]
-    between = _apart(sums.seen_at, sums.asked_at) / count - sum(inside) - each["copy"]
+    submit, transfer, complete = (served[f"{name}_ns"] / count for name in ("submit", "transfer", "complete"))
+    between = _apart(sums.seen_at, sums.asked_at) / count - (submit + transfer + complete) - each["copy"]
     pick_up = _apart(served["picked_up_at"], sums.asked_at) / count if one_clock else between / 2
-    return Stages(each["enqueue"], pick_up, *inside, between - pick_up, each["copy"], each["total"], each["hit"])
+    seen = between - pick_up
+    return Stages(each["enqueue"], pick_up, submit, transfer, complete, seen, each["copy"], each["total"], each["hit"])
 
 
 def _apart(later: int, earlier: int) -> int:
