@@ -67,9 +67,8 @@ if [ "$sanitizers" = thread ]; then
   runtimes=$(g++ -print-file-name=libtsan.so)
   export TSAN_OPTIONS=log_path=$report:suppressions=$PWD/tools/thread_suppressions.txt
   export OMP_NUM_THREADS=1  # torch's: it waits for its threads in libgomp, which is not instrumented. Ours are four at all times.
-  # Threads that share what users have, every algorithm, samples, caches, pipelines, arrays in files.
-  tests=(test_threads.py graph/test_{everything,passes}.py memory/test_cached.py sampling/test_neighbor.py training/test_pipeline.py
-    storage/test_array.py)
+  # Threads that share what users have, every algorithm, samples, caches, pipelines.
+  tests=(test_threads.py graph/test_{everything,passes}.py memory/test_cached.py sampling/test_neighbor.py training/test_pipeline.py)
   chosen=(-k "not test_nothing_changes_a_result and not far_into and not no_vertex or kronecker-")
 else
   runtimes="$(g++ -print-file-name=libasan.so) $(g++ -print-file-name=libubsan.so)"

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <mutex>
-#include <parallel/algorithm>
 #include <utility>
 
 #include "core/parallel.hpp"
@@ -38,7 +37,7 @@ void Expected::replace(Told told, std::span<uint64_t> words) {
     move_on();
   }
   told.uses_.shrink_to_fit();
-  __gnu_parallel::sort(told.uses_.begin(), told.uses_.end());
+  parallel_sort(told.uses_.data(), told.uses_.data() + told.uses_.size());
   const std::unique_lock held(mutex_);
   forget();  // another's, which came meanwhile
   uses_ = std::move(told.uses_);

@@ -5,7 +5,6 @@
 #include <chrono>
 #include <cstring>
 #include <memory>
-#include <parallel/algorithm>
 #include <utility>
 #include <vector>
 
@@ -40,7 +39,7 @@ std::unique_ptr<Visit[]> by_position(const StoredRows& table, const int64_t* num
     visits[i] = {table.position(numbers[i]), places == nullptr ? i : places[i]};
     ascends = ascends && (i == 0 || numbers[i - 1] <= numbers[i]);
   }
-  if (!ascends || table.extents.size() > 1) __gnu_parallel::sort(visits.get(), visits.get() + count);
+  if (!ascends || table.extents.size() > 1) parallel_sort(visits.get(), visits.get() + count);
   return visits;
 }
 
