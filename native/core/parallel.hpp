@@ -7,7 +7,6 @@
 #include <atomic>
 #include <cstdint>
 #include <exception>
-#include <parallel/algorithm>
 #include <system_error>
 #include <thread>
 #include <vector>
@@ -37,16 +36,6 @@ void parallel_team(int threads, const Body& body) {
     }
   }
   if (first) std::rethrow_exception(first);
-}
-
-// By all threads. ThreadSanitizer does not see the barriers at which those of the standard library meet.
-template <class T>
-void parallel_sort(T* first, T* last) {
-#if defined(__SANITIZE_THREAD__)
-  std::sort(first, last);
-#else
-  __gnu_parallel::sort(first, last);
-#endif
 }
 
 // body(i) for i in [0, count), in chunks handed out as threads come free.

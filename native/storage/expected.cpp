@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/parallel.hpp"
+#include "core/sort.hpp"
 
 namespace hinterland::native {
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/parallel.hpp"
+#include "core/sort.hpp"
 
 namespace hinterland::native {
 
