@@ -78,6 +78,7 @@ else
   # tests of each algorithm go over the same code at several times the length.)
   tests=(graph/{formats,test_{build,changed_arrays,compress,everything,generate,graph,passes,reorder,verify}.py} memory probe traffic
     storage/test_{array,layout,on_device}.py cli/test_convert.py test_threads.py)
+  chosen=(-k "not test_everything or kronecker")  # one kind of graph is enough for what each algorithm goes through
 fi
 # Python itself is not instrumented: the runtime must come first. Reports go to files, because pytest keeps what a dying process
 # wrote to standard error.
