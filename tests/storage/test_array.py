@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -292,7 +293,7 @@ def test_a_full_disk_that_leaves_no_room_in_the_cache(small_disk: Path, tmp_path
 
 
 def test_a_file_that_is_whole_again(tmp_path: Path) -> None:
-    """What failed is read anew, all of it, with the next call."""
+    """What failed is read anew together: a call for each page would be hundreds. Reads that were under way may fail later."""
     x = table(tmp_path / "x.npy", rows=20_000)
     whole = (tmp_path / "x.npy").read_bytes()
     for prefetches in (False, True):
@@ -305,7 +306,12 @@ def test_a_file_that_is_whole_again(tmp_path: Path) -> None:
             a[:]
         with open(tmp_path / "x.npy", "r+b") as file:
             file.write(whole)
-        assert torch.equal(a[:], x)
+        for _ in range(10):
+            with suppress(StorageError):
+                assert torch.equal(a[:], x)
+                break
+        else:
+            pytest.fail("the file is whole, and still not read")
 
 
 def test_a_file_that_nobody_may_write(small_disk: Path) -> None:
