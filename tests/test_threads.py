@@ -17,7 +17,7 @@ from hinterland.runtime.errors import ConfigError
 from hinterland.sampling import NeighborSampler, PinSAGESampler
 from hinterland.training import Loader
 
-THREADS = 8
+from .together import THREADS, by_threads
 
 
 @pytest.fixture(autouse=True)
@@ -31,27 +31,6 @@ def threads_interrupt_each_other():
 @pytest.fixture(scope="module")
 def graph():
     return hl.generate("kronecker", scale=9, edge_factor=8, seed=1, placement="host")
-
-
-def by_threads(work, threads=THREADS):
-    """What ``work(i)`` gave in each thread, all begun at once; raises what one of them raised."""
-    begin, results, errors = threading.Barrier(threads), [None] * threads, []
-
-    def run(i):
-        begin.wait()
-        try:
-            results[i] = work(i)
-        except BaseException as error:
-            errors.append(error)
-
-    running = [threading.Thread(target=run, args=(i,)) for i in range(threads)]
-    for thread in running:
-        thread.start()
-    for thread in running:
-        thread.join()
-    if errors:
-        raise errors[0]
-    return results
 
 
 def test_threads_that_come_first_together_read_the_same_words(graph, monkeypatch):

@@ -39,6 +39,7 @@ void Pinned::read(const std::vector<Page>& pages) {
       ++next, round = 0, since = std::chrono::steady_clock::now();
     } else {
       Store::require_answer(since);
+      if (found.slot < 0 && Store::waits_long(since)) store_.require_room(pages[next]);
       store_.progress(static_cast<uint32_t>(round++));
     }
   }

@@ -20,9 +20,6 @@ namespace {
 // What a thread takes at a time: chosen, not measured.
 constexpr int64_t kRowsTogether = 256, kBytesTogether = 1 << 20;
 
-// For others to make room before it is asked why they do not: chosen, not measured.
-constexpr std::chrono::milliseconds kPatience{100};
-
 // A row to be visited: where it lies, and its place among those that were asked for.
 struct Visit {
   int64_t position, place;
@@ -92,7 +89,7 @@ class Tour {
       if (moved_ != before) since = std::chrono::steady_clock::now(), round = 0;
       if (moved_ != before && has_room) continue;
       Store::require_answer(since);
-      if (std::chrono::steady_clock::now() - since > kPatience) require_room();
+      if (Store::waits_long(since)) require_room();
       store_.progress(round);
     }
     store_.count(hits_, misses_, 0);
@@ -107,7 +104,6 @@ class Tour {
     bool overwritten;  // as a whole: it need not be read
   };
 
-  // StorageError where pages have waited for room that others hold which cannot be written, to a full disk as a rule.
   void require_room() const {
     for (const Asked& one : asked_)
       if (one.overwritten || one.slot < 0) store_.require_room(one.page);

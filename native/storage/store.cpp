@@ -20,7 +20,8 @@ using storage::Line, storage::Page, storage::Try;
 namespace {
 
 constexpr uint32_t kMostRepeats = 100;
-constexpr auto kLongestWait = std::chrono::seconds(60);  // for one page: a disk that answers takes milliseconds
+constexpr auto kPatience = std::chrono::milliseconds(100);  // for others to make room; chosen, not measured
+constexpr auto kLongestWait = std::chrono::seconds(60);     // for one page: a disk that answers takes milliseconds
 constexpr int64_t kTouched = 4;  // all frames are touched once a ring has moved such a part of them: chosen, not measured
 constexpr auto kNap = std::chrono::milliseconds(1);
 constexpr size_t kWrittenTogether = 32;  // pages that a thread of a flush takes at a time: chosen, not measured
@@ -104,10 +105,10 @@ int64_t Store::open(const std::vector<std::filesystem::path>& paths, bool writab
       for (const auto& device : devices) visit_rings([&](Ring& ring) { ring.transfers->attach(device); });
       if (const auto position = add(volume)) return *position;
     } catch (...) {
-      for (const auto& device : devices) visit_rings([&](Ring& ring) { ring.transfers->detach(*device); });
+      detach(devices);
       throw;
     }
-    for (const auto& device : devices) visit_rings([&](Ring& ring) { ring.transfers->detach(*device); });
+    detach(devices);
   }
 }
 
@@ -199,17 +200,21 @@ void Store::leave(Volume& volume) {
     if (process_ == ::getpid()) closed->end_writing();  // before others know that it is closed
     volumes_.erase(at);
   }
-  for (const auto& device : not_had(*closed)) visit_rings([&](Ring& ring) { ring.transfers->detach(*device); });
+  detach(not_had(*closed));
 }
 
 // Bare devices of the volume that no open one has.
-std::vector<std::shared_ptr<BlockDevice>> Store::not_had(const Volume& volume) const {
+Store::Devices Store::not_had(const Volume& volume) const {
   const std::shared_lock held(volumes_mutex_);
-  std::vector<std::shared_ptr<BlockDevice>> found;
+  Devices found;
   for (const auto& file : volume.files)
     if (file->bare != nullptr && std::ranges::none_of(volumes_, [&](const auto& other) { return other->has(*file->bare); }))
       found.push_back(file->bare);
   return found;
+}
+
+void Store::detach(const Devices& devices) {
+  for (const auto& device : devices) visit_rings([&](Ring& ring) { ring.transfers->detach(*device); });
 }
 
 // Has every ring for a moment. Who has one may ask for volumes_mutex_, so nobody has that here.
@@ -445,6 +450,10 @@ void Store::throw_failed(Page page, int64_t slot) {
   const uint32_t status = lines_.status(slot);
   for (uint64_t& word : words_) storage::forget(word, Line{atomic_load(word)}.page());  // others may have failed with it
   throw StorageError(sentence(page, false, status));
+}
+
+bool Store::waits_long(std::chrono::steady_clock::time_point since) {
+  return std::chrono::steady_clock::now() - since > kPatience;
 }
 
 void Store::require_room(Page page) const {

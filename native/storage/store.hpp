@@ -117,7 +117,9 @@ class Store {
 
   // The exception for a page that could not be moved, which is read anew when it is asked for again.
   [[noreturn]] void throw_failed(storage::Page page, int64_t slot);
-  // StorageError where a page of those in whose place this one may lie could not be written: then there may be no room for it.
+  // Whether who has waited for room since then should ask why there is none: StorageError where a page of those in whose place his
+  // may lie could not be written, to a full disk as a rule.
+  static bool waits_long(std::chrono::steady_clock::time_point since);
   void require_room(storage::Page page) const;
   // StorageError after rounds of waiting that have taken too long.
   static void require_answer(std::chrono::steady_clock::time_point since);
@@ -216,6 +218,8 @@ class Store {
   static constexpr int kMemberShift = 20;
   static constexpr uint32_t kErrorBits = (1u << kMemberShift) - 1;
 
+  using Devices = std::vector<std::shared_ptr<BlockDevice>>;
+
   friend class HostPages;
 
   Ring& own_ring() { return rings_[static_cast<size_t>(thread_number()) % rings_.size()]; }
@@ -229,7 +233,8 @@ class Store {
   bool begin_transfer(Ring& ring, int64_t slot, bool writes);
   static bool is_another_copy_due(Ring& ring, Move& move, bool writes, uint32_t status);
   bool ask_another_copy(Ring& ring, int64_t slot, bool writes, uint32_t& status);
-  std::vector<std::shared_ptr<BlockDevice>> not_had(const Volume& volume) const;
+  Devices not_had(const Volume& volume) const;
+  void detach(const Devices& devices);
   void await_closed(const Volume& volume) const;
   template <class Visit>
   void visit_rings(const Visit& visit);

@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 import hinterland as hl
 from hinterland.runtime.errors import ConfigError, IndexOutOfRange, OutOfMemory, StorageError
 
+from ..together import by_threads
 from .killed import ROWS, WIDTH, killed_writers, rows_of
 
 ENGINES = ("auto", "threads")
@@ -167,11 +168,7 @@ def test_a_cache_smaller_than_what_is_in_flight(tmp_path: Path) -> None:
         if not torch.equal(a[index], x[index]):
             wrong.append(seed)
 
-    threads = [threading.Thread(target=read, args=(seed,)) for seed in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    by_threads(read, 4)
     assert not wrong
 
 
@@ -282,6 +279,8 @@ def test_a_full_disk_that_leaves_no_room_in_the_cache(small_disk: Path, tmp_path
         full[:] = torch.ones(20_000, 64)
     with pytest.raises(StorageError, match=sentence):
         reader[:]
+    with pytest.raises(StorageError, match=sentence):
+        reader.pin(torch.arange(0, 20_000, 2000))
     with pytest.raises(StorageError, match=sentence):
         full.flush()
     subprocess.run(["mount", "-o", "remount,size=16m", small_disk], check=True)
@@ -500,18 +499,10 @@ def test_threads_that_open_and_close_one_file(tmp_path: Path, mode: str) -> None
             a = hl.StorageArray.open(tmp_path / "x.npy", mode, cache=cache)
             rows = torch.randint(5000, (50,), generator=random)
             found.append(torch.equal(a[rows], x[rows]))
-            closers = [threading.Thread(target=a.close) for _ in range(2)]
-            for closer in closers:
-                closer.start()
-            for closer in closers:
-                closer.join()
+            by_threads(lambda _, a=a: a.close(), 2)
             assert a.closed
 
-    readers = [threading.Thread(target=read, args=(number,)) for number in range(3)]
-    for reader in readers:
-        reader.start()
-    for reader in readers:
-        reader.join()
+    by_threads(read, 3)
     assert found == [True] * 120
 
 

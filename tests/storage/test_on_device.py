@@ -1,7 +1,6 @@
 """Pages that kernels ask for themselves: on the CPU everywhere, on a GPU where there is one."""
 
 import os
-import threading
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +12,8 @@ from hinterland import _core
 from hinterland.runtime.errors import ConfigError, StorageError
 from hinterland.runtime.params import struct
 from hinterland.storage.on_device import Backing, Controller, DeviceStore, Queues, read_elements
+
+from ..together import by_threads
 
 PAGE = 4096
 
@@ -101,18 +102,14 @@ def test_runs_at_the_same_time_are_all_told(device: torch.device) -> None:
     store = DeviceStore(broken, device, "64KiB", channels=2, depth=32, threads=2)
     ends: list[str] = []
 
-    def read() -> None:
+    def read(_: int) -> None:
         for _ in range(30):
             try:
                 ends.append("right" if torch.equal(all_of(store, x, PAGE), x) else "wrong")
             except StorageError:
                 ends.append("told")
 
-    readers = [threading.Thread(target=read) for _ in range(3)]
-    for reader in readers:
-        reader.start()
-    for reader in readers:
-        reader.join()
+    by_threads(read, 3)
     assert len(ends) == 90 and ends.count("wrong") == 0 and ends.count("told") > 0 and ends.count("right") > 0
     store.close()
     del held
@@ -244,11 +241,7 @@ def two_stores(devices: list[torch.device], path: Path, x: torch.Tensor) -> None
         for _ in range(3):
             found[number] = all_of(stores[number], x, PAGE)
 
-    readers = [threading.Thread(target=read, args=(number,)) for number in range(2)]
-    for reader in readers:
-        reader.start()
-    for reader in readers:
-        reader.join()
+    by_threads(read, 2)
     assert all(each is not None and torch.equal(each, x) for each in found)
     reads = [store.counts()["reads"] for store in stores]
     assert min(reads) >= x.nbytes // 4096, "each has a cache of its own"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import os
-import threading
 
 import numpy as np
 import pytest
@@ -15,6 +14,7 @@ from hypothesis import strategies as st
 import hinterland as hl
 from hinterland.runtime.errors import ConfigError, IndexOutOfRange, OutOfMemory, StorageError
 
+from ..together import by_threads
 from .simulators import set_of
 
 LINE = 512
@@ -97,11 +97,7 @@ def test_two_places_of_a_set_are_left_to_others(tmp_path):
         if not torch.equal(array[index], x[index]):
             wrong.append(seed)
 
-    threads = [threading.Thread(target=read, args=(seed,)) for seed in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    by_threads(read, 4)
     assert not wrong and reads_of(array, of_one[:6]) == 0
 
 
@@ -214,11 +210,7 @@ def test_threads_pin_at_once(tmp_path):
                 if not torch.equal(array[everything], x[everything]):
                     wrong.append(seed)
 
-    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    by_threads(work, 6)
     assert not wrong and array.stats().pinned == 0
     with array.pin(torch.arange(0, 1000, 25)) as pinned:
         assert pinned.pages + pinned.left_out == 40
