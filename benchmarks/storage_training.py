@@ -58,9 +58,8 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
         path = Path(folder) / "features.npy"
         begin = table_file(path, graph.num_vertices, COLUMNS)
         bench = _Bench(graph, path, begin, budget, device, batch_size=1024 if on_gpu else 64, hidden=256 if on_gpu else 16)
-        pairs = [
-            bench.pair(number, batches=2 if options.small else 10) for number in range(2 if options.small else options.pairs)
-        ]
+        batches = 10 if on_gpu else 2  # memmap reads 128 KiB for each row
+        pairs = [bench.pair(number, batches) for number in range(2 if options.small else options.pairs)]
     medians = {name: statistics.median(pair[name] for pair in pairs) for name in pairs[0]}
     return {
         "vertices": graph.num_vertices,
