@@ -141,7 +141,7 @@ class RowTable(Shown, ABC):
         table = self._source(index)
         shape = index.shape + self._row_shape
         if out is None:
-            out = torch.empty(shape, dtype=self._dtype, device=index.device)
+            out = room_for(shape, self._dtype, index.device)
         else:
             require_rows(out, "out", shape, self._dtype, index.device)
             self._require_apart(out, "out")
@@ -249,7 +249,9 @@ def room_for(shape: torch.Size, dtype: torch.dtype, device: torch.device) -> tor
     """Memory for rows; OutOfMemory where there is none."""
     try:
         return torch.empty(shape, dtype=dtype, device=device)
-    except RuntimeError:
+    except RuntimeError as error:
+        if device.type != "cpu" and not isinstance(error, torch.OutOfMemoryError):
+            raise  # the GPU has another reason
         asked = format_bytes(math.prod(shape) * dtype.itemsize)
         raise OutOfMemory(f"{asked} of rows do not fit in the memory of {device}; ask for fewer at a time") from None
 

@@ -17,7 +17,7 @@ from ..runtime.errors import ConfigError
 from ..runtime.params import Params
 from .count import TierCount, count_rows
 from .gather import OneRange, SlotMap, copy_rows
-from .rows import Index, RowTable, as_words, require_rows
+from .rows import Index, RowTable, as_words, require_rows, room_for
 from .stored import StoredTable
 from .tiered import _BOUNCE, Asked, Devices, TieredTensor, _Home, _State, _Tiers, homes_of, new_state
 from .tiers import StoredTierPlan, plan_stored_tiers
@@ -87,7 +87,7 @@ class TieredStorage(TieredTensor):
         rows = self._row_numbers(index)
         shape = index.shape + self._row_shape
         if out is None:
-            out = torch.empty(shape, dtype=self._dtype, device=index.device)
+            out = room_for(shape, self._dtype, index.device)
         else:
             require_rows(out, "out", shape, self._dtype, index.device)
             self._require_apart(out, "out")
