@@ -218,12 +218,12 @@ void check_graph(int64_t line) {
 // finds them there, whichever queue they came by.
 template <class Data>
 void check_nobody_has_looked() {
-  constexpr std::chrono::milliseconds kSoon{50};
+  constexpr std::chrono::milliseconds kSoon{1000};  // or a busy machine is late by itself
   Storage<Data> storage({.sets = 8, .entries = 16, .channels = 4, .timeout = kSoon}, Faults{}, 11);
   run_warps(11, [&](std::mt19937_64&) {
     for (Page page = 0; page < 8; ++page) storage.store.template prefetch<Warp>(Warp::lane() == 0, page);
   });
-  std::this_thread::sleep_for(4 * kSoon);
+  std::this_thread::sleep_for(kSoon + kSoon / 2);
   run_warps(12, [&](std::mt19937_64&) {
     const auto source = storage.template array<int64_t>(8);
     memory::Meter meter;
