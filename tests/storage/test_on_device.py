@@ -174,7 +174,7 @@ def test_arrays_of_several_files_in_one_store(device: torch.device, tmp_path: Pa
     store.close()
     store = DeviceStore(backings, device, "256KiB", channels=1, depth=64, threads=1)
     os.truncate(tmp_path / "y", 50_000)
-    with pytest.raises(StorageError, match=rf"{tmp_path}/y: the bytes from \d\d\d\d\d on could not be read"):
+    with pytest.raises(StorageError, match=rf"{tmp_path}/y: the bytes from \d+ on could not be read"):
         all_of(store, y, 8, 2)
     store.close()
     del held
@@ -224,7 +224,7 @@ def test_a_copy_that_fails(device: torch.device, monkeypatch: pytest.MonkeyPatch
         assert 0 < store.stats().failed_reads < 100 and store.stats().reads >= x.nbytes // 4096
         store.close()
     store = store_of((("fatal", 1000),), (("fatal", 1000),))
-    with pytest.raises(StorageError, match="memory, memory: the bytes from 4096 on could not be read: NVMe status 0x281"):
+    with pytest.raises(StorageError, match=r"memory, memory: the bytes from \d+ on could not be read: NVMe status 0x281"):
         all_of(store, x, PAGE)
     store.close()
     del held

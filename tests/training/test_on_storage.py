@@ -359,7 +359,7 @@ def test_pyg_keeps_hot_rows_of_it_in_gpu_memory(folder, tmp_path, cache):
     np.save(tmp_path / "x.npy", x.numpy())
     data = pyg.data.Data(edge_index=torch.randint(0, 300, (2, 3000)), num_nodes=300)
     data.x = hl.StorageArray.open(tmp_path / "x.npy")
-    loader = NeighborLoader(data, [3, 2], batch_size=32, cache=cache, gpu_budget=100 * 36 + 2048, device="cuda")
+    loader = NeighborLoader(data, [3, 2], batch_size=32, cache=cache, gpu_budget=220 * 36 + 2048, device="cuda")
     assert isinstance(loader._read.x.table, hl.TieredTensor) and loader._read.x.table.plan.local_rows
     for batch in loader:
         assert torch.equal(batch.x.cpu(), x[batch.n_id.cpu()])
