@@ -46,6 +46,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--host-budget", default=None, help="of the cache; by default an eighth of the features")
     parser.add_argument("--pairs", type=int, default=9)
+    parser.add_argument(
+        "--batch-size", type=int, default=None, help="seeds of a batch; by default 1024 with a GPU, and 64 without"
+    )
+    # Without a GPU few: memmap reads 128 KiB for each row.
+    parser.add_argument("--batches", type=int, default=None, help="of each run; by default 10 with a GPU, and 2 without")
 
 
 def run(options: argparse.Namespace) -> dict[str, Any]:
@@ -57,14 +62,17 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(dir=options.folder, prefix="hinterland-bench-") as folder:
         path = Path(folder) / "features.npy"
         begin = table_file(path, graph.num_vertices, COLUMNS)
-        bench = _Bench(graph, path, begin, budget, device, batch_size=1024 if on_gpu else 64, hidden=256 if on_gpu else 16)
-        batches = 10 if on_gpu else 2  # memmap reads 128 KiB for each row
+        batch_size = options.batch_size or (1024 if on_gpu else 64)
+        bench = _Bench(graph, path, begin, budget, device, batch_size=batch_size, hidden=256 if on_gpu else 16)
+        batches = options.batches or (10 if on_gpu else 2)
         pairs = [bench.pair(number, batches) for number in range(2 if options.small else options.pairs)]
     medians = {name: statistics.median(pair[name] for pair in pairs) for name in pairs[0]}
     return {
         "vertices": graph.num_vertices,
         "features": graph.num_vertices * ROW,
         "host_budget": budget,
+        "seeds of a batch": batch_size,
+        "batches": batches,
         "pairs": len(pairs),
         "pages a second": {name: value for name, value in medians.items() if " of " not in name},
         "ratios": {name: value for name, value in medians.items() if " of " in name},
