@@ -95,6 +95,7 @@ void read_pattern(const storage::PatternParams& params, const std::string& patte
   if (pattern == "InOrder") return read_in_pattern<storage::InOrder>(params, threads, replicas);
   if (pattern == "FarApart") return read_in_pattern<storage::FarApart>(params, threads, replicas);
   if (pattern == "PerLine") return read_in_pattern<storage::PerLine>(params, threads, replicas);
+  if (pattern == "HeldLines") return read_in_pattern<storage::HeldLines>(params, threads, replicas);
   if (pattern == "SeveralLines") return read_in_pattern<storage::SeveralLines>(params, threads, replicas);
   if (pattern == "Strided") return read_in_pattern<storage::Strided>(params, threads, replicas);
   if (pattern == "HotLines") return read_in_pattern<storage::HotLines>(params, threads, replicas);

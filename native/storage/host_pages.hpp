@@ -11,9 +11,16 @@ class Store;
 
 class HostPages {
  public:
+  using Lines = const HostPages&;
+
   explicit HostPages(Store& store) : store_(store) {}
 
+  Lines lines() const { return *this; }
   storage::Found try_hold(storage::Page page) const;
+  template <class Lanes>
+  storage::Found try_hold(bool asks, storage::Page page) const {
+    return asks ? try_hold(page) : storage::Found{storage::Try::kWait, -1};
+  }
   template <class Lanes>
   storage::Found start(bool asks, storage::Page page) const {
     return asks ? start(page) : storage::Found{storage::Try::kWait, -1};
@@ -23,6 +30,11 @@ class HostPages {
     if (asks) prefetch(page);
   }
   void release(int64_t slot) const;
+  template <int kCount>
+  void release(const int32_t (&slots)[kCount]) const {
+    for (const int32_t slot : slots)
+      if (slot >= 0) release(slot);
+  }
   const char* frame(int64_t slot) const;
   uint32_t status(int64_t slot) const;
   int line_shift() const;

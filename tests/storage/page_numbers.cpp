@@ -90,7 +90,8 @@ void states_of_the_last_page() {
 struct Store {
   Disk<8>& disk;
 
-  Found try_hold(Page page) const { return disk.cache.try_hold(page); }
+  using Lines = Cache<storage::Clock, 8>;
+  Lines lines() const { return disk.cache; }
   template <class Lanes>
   Found start(bool asks, Page page) const {
     return asks ? disk.cache.try_hold(page, disk) : Found{Try::kWait, -1};
@@ -99,10 +100,7 @@ struct Store {
   void prefetch(bool asks, Page page) const {
     if (asks) disk.cache.prefetch(page, disk);
   }
-  void release(int64_t slot) const { storage::release(disk.words[slot]); }
-  const char* frame(int64_t slot) const { return disk.cache.frame(slot); }
   uint32_t status(int64_t slot) const { return disk.cache.status(slot); }
-  int line_shift() const { return 9; }
   template <class Lanes>
   bool progress(uint32_t, uint64_t) const {
     return true;

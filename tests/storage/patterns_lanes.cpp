@@ -74,6 +74,7 @@ int main() {
     for (const int64_t elements : {1, 63, 64, 1000, 5000, 16384}) {
       check<InOrder>(elements, threads, 32);
       check<FarApart>(elements, threads, 32);
+      check<HeldLines>(elements, threads, 32);
       for (const int64_t width : {1, 8, 16, 32, 64, 256}) {
         if (width <= threads) check<PerLine>(elements, threads, width), check<SeveralLines>(elements, threads, width);
         check<Strided>(elements, threads, width);
@@ -83,6 +84,7 @@ int main() {
     }
   CHECK(check<InOrder>(1 << 20, 512, 0) == 512 / kLine, "equation 6.1");
   CHECK(check<PerLine>(1 << 20, 512, 32) == 512 / 32, "equation 6.2");
+  CHECK(check<HeldLines>(1 << 20, 512, 32) == 512 / 32, "a line of each warp");
   CHECK(check<PerLine>(1 << 20, 512, 16) == 512 / 16, "half warps");
   CHECK(check<PerLine>(1 << 20, 512, 256) == 4 * 512 / 256, "blocks, of four lines");
   CHECK(check<SeveralLines>(1 << 20, 512, 32) == 4 * 512 / 32, "four lines each");

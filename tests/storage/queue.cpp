@@ -23,10 +23,12 @@ inline void give_way(const char* before) {
 #define atomic_and_acq_rel(...) (::test::give_way("and"), atomic_and_acq_rel(__VA_ARGS__))
 #define atomic_or_acq_rel(...) (::test::give_way("or"), atomic_or_acq_rel(__VA_ARGS__))
 #define atomic_cas_acq_rel(...) (::test::give_way("cas"), atomic_cas_acq_rel(__VA_ARGS__))
+#define atomic_cas_acquire(...) (::test::give_way("take"), atomic_cas_acquire(__VA_ARGS__))
 #include "hinterland/storage/queue.hpp"
 #undef atomic_and_acq_rel
 #undef atomic_or_acq_rel
 #undef atomic_cas_acq_rel
+#undef atomic_cas_acquire
 
 #include "client.hpp"
 
@@ -227,9 +229,10 @@ void check_odd_completions() {
 
   atomic_store(queue.control->completion_lock, 1u);
   hand.post(hand.identifier_at(3), kSuccess, 4);
-  CHECK(queue.poll(nobody) == 0, "another is at it");
+  bool saw_all = true;
+  CHECK(queue.poll(nobody, saw_all) == 0 && !saw_all, "another is at it");
   atomic_store(queue.control->completion_lock, 0u);
-  CHECK(queue.poll(count) == 1 && queue.outstanding() == 0, "now");
+  CHECK(queue.poll(count, saw_all) == 1 && saw_all && queue.outstanding() == 0, "now");
 
   CHECK(queue.try_submit({}, 4, kNoDeadline, nobody) == Submitted::kYes && queue.abort(kHostPathError, count) == 1, "abort");
   CHECK(queue.try_submit({}, 5, kNoDeadline, nobody) == Submitted::kClosed && queue.abort(kHostPathError, nobody) == 0,
@@ -283,7 +286,7 @@ void check_worst_times() {
   CHECK(submit(0) == Submitted::kYes && hand.told() == 2, "left behind");
 
   // Another takes the ticket first.
-  once_before("cas", [&] { CHECK(submit(2) == Submitted::kYes, "first"); });
+  once_before("take", [&] { CHECK(submit(2) == Submitted::kYes, "first"); });
   CHECK(submit(3) == Submitted::kYes && hand.told() == 4, "second");
 
   // A command completes as it is about to be given up, and its identifier goes to another, which has time.
@@ -329,7 +332,7 @@ void check_worst_times() {
   CHECK(queue.poll(nobody) == 0 && queue.control->submission_head == 1, "once");
 
   // The queue is closed during a submission: before its ticket, and when it has marked its entry.
-  for (const char* const time : {"cas", "or"}) {
+  for (const char* const time : {"take", "or"}) {
     rings.clear();
     heard.clear();
     once_before(time, [&] { queue.abort(kHostPathError, hear); });

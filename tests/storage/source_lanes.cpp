@@ -128,7 +128,7 @@ void check_writes() {
           auto& word = *reinterpret_cast<uint64_t*>(storage.store.cache.frame(found.slot) + page * 8);
           atomic_add(word, uint64_t{1});
           wrote(store.cache.words[found.slot]);
-          store.release(found.slot);
+          store.lines().release(found.slot);
           wants = false;
         }
         CHECK(store.template progress<Warp>(round, ~uint64_t{0}), "time");

@@ -21,10 +21,13 @@ constexpr bool kOnce = false;
 // A store that sees to it that whoever says that he has written to a line holds it.
 template <class Data>
 struct Watched : PageStore<Data> {
-  void wrote(int64_t slot) const {
-    CHECK(Line{atomic_load(this->cache.words[slot])}.holders() > 0, "let go too early");
-    PageStore<Data>::wrote(slot);
-  }
+  struct Lines : PageStore<Data>::Pages {
+    void wrote(int64_t slot) const {
+      CHECK(Line{atomic_load(this->words[slot])}.holders() > 0, "let go too early");
+      PageStore<Data>::Pages::wrote(slot);
+    }
+  };
+  Lines lines() const { return {this->cache}; }
 };
 
 template <class T, class Data>

@@ -94,6 +94,7 @@ HINTERLAND_ATOMIC_UPDATE(atomic_add_acquire, uint64_t, "l", "acquire", "add.u64"
 HINTERLAND_ATOMIC_UPDATE(atomic_or_release, uint64_t, "l", "release", "or.b64")
 HINTERLAND_ATOMIC_CAS(atomic_cas_acq_rel, uint64_t, "l", "acq_rel", "b64")
 HINTERLAND_ATOMIC_CAS(atomic_cas_acquire, uint32_t, "r", "acquire", "b32")
+HINTERLAND_ATOMIC_CAS(atomic_cas_acquire, uint64_t, "l", "acquire", "b64")
 HINTERLAND_ATOMIC_UPDATE(atomic_or_acq_rel, uint32_t, "r", "acq_rel", "or.b32")
 HINTERLAND_ATOMIC_UPDATE(atomic_and_acq_rel, uint32_t, "r", "acq_rel", "and.b32")
 HINTERLAND_ATOMIC_UPDATE(atomic_exchange_acquire, int64_t, "l", "acquire", "exch.b64")
@@ -102,6 +103,32 @@ HINTERLAND_ATOMIC_ORDERED_ACCESS(uint64_t, "l", "b64")
 
 HINTERLAND_FN void atomic_store(uint8_t& place, uint8_t value) {
   asm volatile("st.relaxed.gpu.global.b8 [%0], %1;" ::HINTERLAND_ADDRESS(place), "r"(uint32_t{value}) : "memory");
+}
+
+// Two neighbours, of which the first lies at a multiple of 16 bytes: each is loaded atomically, both by one instruction.
+HINTERLAND_FN void atomic_load_pair(uint64_t* places, uint64_t (&values)[2]) {
+  asm volatile("ld.relaxed.gpu.global.v2.b64 {%0, %1}, [%2];"
+               : "=l"(values[0]), "=l"(values[1])
+               : HINTERLAND_ADDRESS(*places)
+               : "memory");
+}
+
+// Each is there with all that was done before: one fence orders both.
+HINTERLAND_FN void atomic_store_release(uint64_t& first, uint64_t value, uint32_t& second, uint32_t second_value) {
+  asm volatile("fence.acq_rel.gpu;" ::: "memory");
+  atomic_store(first, value);
+  atomic_store(second, second_value);
+}
+
+// The same value to several places, null ones left out: one fence orders all after what was done before.
+template <int kCount>
+HINTERLAND_FN void atomic_add_release(uint64_t* const (&places)[kCount], uint64_t value) {
+  bool any = false;
+  for (uint64_t* const place : places) any |= place != nullptr;
+  if (any) asm volatile("fence.acq_rel.gpu;" ::: "memory");
+  for (uint64_t* const place : places)
+    if (place != nullptr)
+      asm volatile("red.relaxed.gpu.global.add.u64 [%0], %1;" ::HINTERLAND_ADDRESS(*place), "l"(value) : "memory");
 }
 
 HINTERLAND_FN void atomic_store_release(int64_t& place, int64_t value) {
@@ -211,6 +238,21 @@ HINTERLAND_FN T atomic_load_acquire(T& place) {
 template <class T>
 HINTERLAND_FN void atomic_store_release(T& place, T value) {
   std::atomic_ref<T>(place).store(value, std::memory_order_release);
+}
+
+HINTERLAND_FN void atomic_load_pair(uint64_t* places, uint64_t (&values)[2]) {
+  for (int i = 0; i < 2; ++i) values[i] = atomic_load(places[i]);
+}
+
+HINTERLAND_FN void atomic_store_release(uint64_t& first, uint64_t value, uint32_t& second, uint32_t second_value) {
+  atomic_store_release(first, value);
+  atomic_store_release(second, second_value);
+}
+
+template <int kCount>
+HINTERLAND_FN void atomic_add_release(uint64_t* const (&places)[kCount], uint64_t value) {
+  for (uint64_t* const place : places)
+    if (place != nullptr) atomic_add_release(*place, value);
 }
 
 HINTERLAND_FN void atomic_fence_acquire() { std::atomic_thread_fence(std::memory_order_acquire); }

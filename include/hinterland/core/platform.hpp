@@ -30,10 +30,12 @@ namespace stdlib = ::std;
 #define HINTERLAND_FN __host__ __device__ __forceinline__
 #define HINTERLAND_APART __host__ __device__ __noinline__
 #define HINTERLAND_ROLLED _Pragma("unroll 1")  // before a loop whose turns are many instructions and not worth one copy each
+#define HINTERLAND_UNROLLED _Pragma("unroll")  // before a loop whose arrays must stay in registers
 #else
 #define HINTERLAND_FN inline
 #define HINTERLAND_APART inline __attribute__((noinline))
 #define HINTERLAND_ROLLED
+#define HINTERLAND_UNROLLED
 #endif
 
 // True while code for the GPU is being generated (NVRTC generates no other).

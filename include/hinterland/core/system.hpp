@@ -43,6 +43,13 @@ namespace hinterland {
 HINTERLAND_SYSTEM_ACCESS(uint32_t, "r", "b32")
 HINTERLAND_SYSTEM_ACCESS(uint64_t, "l", "b64")
 
+// Two neighbours, of which the first lies at a multiple of 8 bytes and the second is written last, by a store that releases: both
+// by one load, so that a word across the link is waited for once.
+HINTERLAND_FN void system_load_acquire_pair(uint32_t* places, uint32_t (&values)[2]) {
+  const uint64_t both = system_load_acquire(*reinterpret_cast<uint64_t*>(places));
+  values[0] = static_cast<uint32_t>(both), values[1] = static_cast<uint32_t>(both >> 32);
+}
+
 #undef HINTERLAND_SYSTEM_ACCESS
 #undef HINTERLAND_SYSTEM_LOAD
 #undef HINTERLAND_SYSTEM_STORE
@@ -57,6 +64,11 @@ HINTERLAND_FN T system_load(T& place) {
 template <class T>
 HINTERLAND_FN T system_load_acquire(T& place) {
   return std::atomic_ref<T>(place).load(std::memory_order_acquire);
+}
+
+HINTERLAND_FN void system_load_acquire_pair(uint32_t* places, uint32_t (&values)[2]) {
+  values[1] = system_load_acquire(places[1]);
+  values[0] = system_load(places[0]);
 }
 
 template <class T>

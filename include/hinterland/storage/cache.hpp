@@ -14,6 +14,7 @@
 // A set costs 4 bytes, a slot 12 (its word and the status of its last transfer that failed): 12.5 for each line of the cache.
 #pragma once
 
+#include "hinterland/core/warp.hpp"
 #include "hinterland/storage/line.hpp"
 #include "hinterland/storage/nvme.hpp"
 
@@ -65,7 +66,9 @@ struct Belady {
 // (The replacement is a base and no member: what is [[no_unique_address]] NVRTC 13 counts twice where it finds later members.)
 template <class Replacement, int64_t kWays = 8>
 struct Cache : Replacement {
-  uint64_t* words;     // Line, of each slot; 0 at first
+  static_assert(kWays % 2 == 0);
+
+  uint64_t* words;     // Line, of each slot; 0 at first. At a multiple of 16 bytes
   uint32_t* statuses;  // of each slot's last transfer that failed
   uint32_t* sets;      // a lock, and where the hand is; 0 at first
   char* frames;
@@ -74,6 +77,7 @@ struct Cache : Replacement {
 
   HINTERLAND_FN int64_t num_slots() const { return num_sets * kWays; }
   HINTERLAND_FN char* frame(int64_t slot) const { return frames + slot * line_bytes; }
+  HINTERLAND_FN int line_shift() const { return stdlib::countr_zero(static_cast<uint64_t>(line_bytes)); }
   HINTERLAND_FN uint32_t status(int64_t slot) const { return atomic_load(statuses[slot]); }
 
   // The device has try_read(page, slot) and try_write(page, slot), which begin to move the page to or from the frame and return
@@ -87,14 +91,31 @@ struct Cache : Replacement {
   // The same of a page that is not to be read: kWait, and no slot, if it is not there.
   HINTERLAND_FN Found try_hold(Page page) const {
     Line seen{0};
-    const int64_t slot = find(set_of(page), page, seen);
-    if (slot < 0) return {Try::kWait, -1};
-    switch (hold(words[slot], page)) {
-      case Hold::kHeld: mark_used(slot, seen); return {Try::kHeld, slot};
-      case Hold::kFailed: return {Try::kFailed, slot};
-      default:  // not there yet, or not there any more
-        return {Try::kWait, slot};
+    return try_hold_at(find(set_of(page), page, seen), page);
+  }
+
+  // The same for each lane that asks; all lanes call it together.
+  template <class Lanes>
+  HINTERLAND_FN Found try_hold(bool asks, Page page) const {
+    if constexpr (Lanes::kWidth > 1) {
+      if (stdlib::popcount(Lanes::ballot(asks)) > Lanes::kWidth / 4) {
+        const int64_t slot = find_together<Lanes>(asks, page);
+        return asks ? try_hold_at(slot, page) : Found{Try::kWait, -1};
+      }
     }
+    return asks ? try_hold(page) : Found{Try::kWait, -1};
+  }
+
+  HINTERLAND_FN void release(int64_t slot) const { storage::release(words[slot]); }
+
+  HINTERLAND_FN void wrote(int64_t slot) const { storage::wrote(words[slot]); }
+
+  // Of several slots; -1: none.
+  template <int kCount>
+  HINTERLAND_FN void release(const int32_t (&slots)[kCount]) const {
+    uint64_t* held[kCount];
+    for (int k = 0; k < kCount; ++k) held[k] = slots[k] < 0 ? nullptr : &words[slots[k]];
+    storage::release(held);
   }
 
   // The same of a page of which all will be overwritten, and which is not read for that. kStarted: the slot is the caller's, who
@@ -182,11 +203,48 @@ struct Cache : Replacement {
   // The slot that stands for the page, as it was seen, or -1. All are looked at, so that all are asked for at once.
   HINTERLAND_FN int64_t find(int64_t set, Page page, Line& seen) const {
     int64_t found = -1;
-    for (int64_t slot = set * kWays; slot < (set + 1) * kWays; ++slot) {
-      const Line line{atomic_load(words[slot])};
-      if (line.has(page)) found = slot, seen = line;
+    for (int64_t slot = set * kWays; slot < (set + 1) * kWays; slot += 2) {
+      uint64_t pair[2];
+      atomic_load_pair(&words[slot], pair);
+      for (int i = 0; i < 2; ++i)
+        if (Line{pair[i]}.has(page)) found = slot + i, seen = Line{pair[i]};
     }
     return found;
+  }
+
+  // The same for each lane that asks, of which there are many: as many lanes as a set has ways look at the set of one of them, so
+  // that the link to L2 carries each sector of it once.
+  template <class Lanes>
+  HINTERLAND_FN int64_t find_together(bool asks, Page page) const {
+    constexpr int kTurns = static_cast<int>(kWays), kSets = Lanes::kWidth / kTurns;  // that are looked at in a turn
+    const auto set = static_cast<uint32_t>(set_of(page));
+    uint64_t seen[kTurns];
+    HINTERLAND_UNROLLED
+    for (int turn = 0; turn < kTurns; ++turn) {
+      const int64_t first = int64_t{Lanes::broadcast(set, turn * kSets + Lanes::lane() / kTurns)} * kWays;
+      seen[turn] = atomic_load(words[first + Lanes::lane() % kTurns]);
+    }
+    int64_t found = -1;
+    HINTERLAND_UNROLLED
+    for (int turn = 0; turn < kTurns; ++turn) {
+      const Page wanted = Lanes::broadcast(page, turn * kSets + Lanes::lane() / kTurns);
+      const uint32_t there = Lanes::ballot(Line{seen[turn]}.has(wanted));
+      const uint32_t own = there >> Lanes::lane() % kSets * kTurns & ((1u << kTurns) - 1);
+      if (asks && Lanes::lane() / kSets == turn && own != 0) found = set * kWays + stdlib::countr_zero(own);
+    }
+    return found;
+  }
+
+  // Holds a page that was found in a slot, or, -1, was not.
+  HINTERLAND_FN Found try_hold_at(int64_t slot, Page page) const {
+    if (slot < 0) return {Try::kWait, -1};
+    Line seen{0};
+    switch (hold(words[slot], page, seen)) {
+      case Hold::kHeld: mark_used(slot, seen); return {Try::kHeld, slot};
+      case Hold::kFailed: return {Try::kFailed, slot};
+      default:  // not there yet, or not there any more
+        return {Try::kWait, slot};
+    }
   }
 
   // Gives the page a slot and has it read there, or, not kReads, leaves that to the caller.

@@ -61,13 +61,14 @@ HINTERLAND_FN void copy_lines(bool asks, int line_shift, const char* from, int64
   struct alignas(16) Unit {
     uint64_t words[2];
   };
-  constexpr int kLoads = 4, kUnitShift = 4;  // in flight at once
+  constexpr int kLoads = 8, kUnitShift = 4;  // in flight at once: 4 KiB of a warp
   const uint32_t asking = Lanes::ballot(asks);
   const int64_t units = static_cast<int64_t>(32 - stdlib::countl_zero(asking)) << (line_shift - kUnitShift);
   const int64_t within = (int64_t{1} << (line_shift - kUnitShift)) - 1;
   for (int64_t first = Lanes::lane(); first - Lanes::lane() < units; first += kLoads * Lanes::kWidth) {
     Unit held[kLoads];
     Unit* target[kLoads];
+    HINTERLAND_UNROLLED
     for (int i = 0; i < kLoads; ++i) {
       const int64_t unit = first + i * Lanes::kWidth;
       const int lane = static_cast<int>(unit >> (line_shift - kUnitShift)) & (Lanes::kWidth - 1);
@@ -77,6 +78,7 @@ HINTERLAND_FN void copy_lines(bool asks, int line_shift, const char* from, int64
       target[i] = there ? reinterpret_cast<Unit*>(to) + place : nullptr;
       if (there) held[i] = reinterpret_cast<const Unit*>(from)[source];
     }
+    HINTERLAND_UNROLLED
     for (int i = 0; i < kLoads; ++i)
       if (target[i] != nullptr) *target[i] = held[i];
   }
@@ -124,10 +126,10 @@ struct PageDevice {
     }
   }
 
-  // Ends what the device has ended, or has it read again; returns how many transfers.
+  // Ends what the device has ended, or has it read again; returns how many transfers. `saw_all`: as QueuePair::poll() says.
   template <class Lanes = Alone>
-  HINTERLAND_FN uint32_t poll() const {
-    return channel.queue.template poll<Lanes>([&](const Report& report) {
+  HINTERLAND_FN uint32_t poll(bool& saw_all) const {
+    const auto hears = [&](const Report& report) {
       if constexpr (Data::kCopies) {
         const bool arrived = report.end == End::kCompleted && error_of(report) == 0 && !writes(report);
         copy_lines<Lanes>(arrived, line_shift(), channel.lines, report.identifier, cache.frames, slot_of(report));
@@ -138,7 +140,13 @@ struct PageDevice {
       if (!Lanes::any(again.reads)) return;
       begin<Lanes>(again);
       if (again.reads) cache.not_begun(again.read_slot, false);  // whoever wants the page asks anew
-    });
+    };
+    return channel.queue.template poll<Lanes>(hears, saw_all);
+  }
+  template <class Lanes = Alone>
+  HINTERLAND_FN uint32_t poll() const {
+    bool saw_all;
+    return poll<Lanes>(saw_all);
   }
 
   template <class Lanes = Alone>

@@ -36,19 +36,20 @@ HINTERLAND_FN void time_reads(const LatencyParams& p) {
     const uint64_t begun = Here::now(), until = store.until();
     const Found first = store.template start<Warp>(Warp::lane() == 0, page);
     const uint64_t asked = Here::now();
-    if (first.outcome == Try::kHeld) store.release(first.slot);
+    if (first.outcome == Try::kHeld) array.lines.release(first.slot);
     bool is_there = false;
     for (uint32_t round = 0; !is_there && store.template progress<Warp>(round, until); ++round) {
-      const Found found = Warp::lane() == 0 ? store.try_hold(page) : Found{Try::kWait, 0};
-      if (found.outcome == Try::kHeld) store.release(found.slot);
-      is_there = Warp::any(found.outcome != Try::kWait || found.slot < 0);  // or it is not even on its way any more
+      const Found found = array.lines.try_hold<Warp>(Warp::lane() == 0, page);
+      if (found.outcome == Try::kHeld) array.lines.release(found.slot);
+      // Or it is not even on its way any more.
+      is_there = Warp::any(Warp::lane() == 0 && (found.outcome != Try::kWait || found.slot < 0));
     }
     const uint64_t seen = Here::now();
     sums.sum += static_cast<uint64_t>(array.read_alone(p.at[i]));
     const uint64_t ended = Here::now();
     sums.sum += static_cast<uint64_t>(array.read_alone(p.at[i]));
     const uint64_t again = Here::now();
-    copy_lines<Warp>(Warp::lane() == 0, store.line_shift(), store.channels[0].lines, 0, p.line, 0);
+    copy_lines<Warp>(Warp::lane() == 0, array.lines.line_shift(), store.channels[0].lines, 0, p.line, 0);
     Warp::sync();
     sums.copy += Here::now() - again;
     sums.enqueue += asked - begun, sums.total += ended - begun, sums.hit += again - ended;

@@ -61,25 +61,36 @@ struct Line {
 
 enum class Hold { kHeld, kBusy, kFailed, kElsewhere };
 
-// Counts the caller in if the page is there to be read; he holds the line then until release().
-HINTERLAND_FN Hold hold(uint64_t& word, Page page) {
-  const Line seen{atomic_add_acquire(word, Line::kHolder)};
+// Counts the caller in if the page is there to be read; he holds the line then until release(). `seen`: as it was before.
+HINTERLAND_FN Hold hold(uint64_t& word, Page page, Line& seen) {
+  seen = Line{atomic_add_acquire(word, Line::kHolder)};
   if (seen.page() == page && seen.is(Line::kValid)) return Hold::kHeld;
   atomic_add(word, ~Line::kHolder + 1);
   if (!seen.has(page)) return Hold::kElsewhere;
   return seen.is(Line::kFailed) ? Hold::kFailed : Hold::kBusy;
 }
 
+HINTERLAND_FN Hold hold(uint64_t& word, Page page) {
+  Line seen{0};
+  return hold(word, page, seen);
+}
+
 HINTERLAND_FN void release(uint64_t& word) { atomic_add_release(word, ~Line::kHolder + 1); }
+
+// The same for several; null: none.
+template <int kCount>
+HINTERLAND_FN void release(uint64_t* const (&words)[kCount]) {
+  atomic_add_release(words, ~Line::kHolder + 1);
+}
 
 // A holder has written to the frame. It is said after each write, and by exchange: a line found dirty may have been taken to be
 // written back before the write.
 HINTERLAND_FN void wrote(uint64_t& word) { atomic_or_release(word, Line::kDirty); }
 
 // Gives the slot, which was seen to be free, to a page that is going to be read; `used` is kUsed or 0. False: it is not free any
-// more.
+// more. (It acquires what who held the last page has read; it has nothing to release.)
 HINTERLAND_FN bool claim(uint64_t& word, Line seen, Page page, uint64_t used) {
-  return atomic_cas_acq_rel(word, seen.word, page << Line::kPageShift | Line::kBusy | used) == seen.word;
+  return atomic_cas_acquire(word, seen.word, page << Line::kPageShift | Line::kBusy | used) == seen.word;
 }
 
 // How the read of a busy line ended. kNothing: the device did not take it, or it had been given up before.

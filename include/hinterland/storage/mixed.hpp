@@ -17,7 +17,7 @@ class StoredOrNear {
   class Reader {
    public:
     HINTERLAND_FN Reader(const StoredOrNear& source, int64_t begin, int64_t end)
-        : near_(source.near_), is_stored_(source.is_stored()), stored_(source.stored_.reader(begin, end)) {}
+        : near_(source.near_), is_stored_(source.is_stored()), stored_(source.positions_, *source.store_, begin, end) {}
 
     template <class... Meter>
     HINTERLAND_FN T read_alone(int64_t at, Meter&... meter) {
@@ -30,7 +30,8 @@ class StoredOrNear {
     RunReader<T, Store> stored_;
   };
 
-  HINTERLAND_FN StoredOrNear(const memory::ArrayWords& words, int64_t count) : stored_(words, count), near_(words, count) {}
+  HINTERLAND_FN StoredOrNear(const memory::ArrayWords& words, int64_t count)
+      : positions_(words), store_(static_cast<const Store*>(words.store)), near_(words, count) {}
 
   template <int kCount, class Meter>
   HINTERLAND_FN void read(const int64_t (&at)[kCount], T (&to)[kCount], Meter& meter) const {
@@ -39,38 +40,39 @@ class StoredOrNear {
     if (!is_stored()) return near_.read(at, to, counted);
     Elements<kCount> read;
     for (int k = 0; k < kCount; ++k) read.at[k] = at[k];
-    read = read_stored(stored_, read);
+    read = read_stored(positions_, *store_, read);
     for (int k = 0; k < kCount; ++k) to[k] = read.to[k];
   }
   template <class... Meter>
   HINTERLAND_FN T read_alone(int64_t at, Meter&... meter) const {
     [[maybe_unused]] const int64_t all[] = {at};
     (count_reads(all, meter), ...);
-    return is_stored() ? read_stored_alone(stored_, at) : near_.read_alone(at);
+    return is_stored() ? read_stored_alone(positions_, *store_, at) : near_.read_alone(at);
   }
   HINTERLAND_FN Reader reader(int64_t begin, int64_t end) const { return {*this, begin, end}; }
 
   // What lies in memory counts in the same way, by its address.
   template <int kCount, class Meter>
   HINTERLAND_FN void count_reads(const int64_t (&at)[kCount], Meter& meter) const {
-    stored_.count_reads(at, meter);
+    positions_.count_reads(at, meter);
   }
   template <class Meter>
   HINTERLAND_FN void count_run(int64_t begin, int64_t end, Meter& meter) const {
-    stored_.count_run(begin, end, meter);
+    positions_.count_run(begin, end, meter);
   }
   HINTERLAND_FN memory::Span span(int64_t begin, int64_t end) const {
-    return is_stored() ? stored_.span(begin, end) : near_.span(begin, end);
+    return is_stored() ? positions_.span(begin, end) : near_.span(begin, end);
   }
 
   // What graph/ahead.hpp asks of an array that can be read ahead, where the Store can say what it has begun.
   int64_t ask(int64_t begin, int64_t end) const {
     int64_t begun = 0;
-    if (is_stored() && begin < end)
-      for (Page page = stored_.page_of(begin); page <= stored_.page_of(end - 1); ++page) begun += stored_.store->prefetch(page);
+    if (!is_stored() || begin >= end) return begun;
+    const Stored<T, Store> source(positions_, *store_);
+    for (Page page = source.page_of(begin); page <= source.page_of(end - 1); ++page) begun += store_->prefetch(page);
     return begun;
   }
-  int64_t most_ahead() const { return is_stored() ? stored_.store->most_ahead() : 0; }
+  int64_t most_ahead() const { return is_stored() ? store_->most_ahead() : 0; }
 
  private:
   template <int kCount>
@@ -81,17 +83,20 @@ class StoredOrNear {
 
   // Apart, and by value: kernels have many reads, each with much around it.
   template <int kCount>
-  HINTERLAND_APART static Elements<kCount> read_stored(Stored<T, Store> source, Elements<kCount> read) {
+  HINTERLAND_APART static Elements<kCount> read_stored(Positions<T> positions, const Store& store, Elements<kCount> read) {
     memory::NoMeter meter;
-    source.read(read.at, read.to, meter);
+    Stored<T, Store>(positions, store).read(read.at, read.to, meter);
     return read;
   }
 
-  HINTERLAND_APART static T read_stored_alone(Stored<T, Store> source, int64_t at) { return source.read_alone(at); }
+  HINTERLAND_APART static T read_stored_alone(Positions<T> positions, const Store& store, int64_t at) {
+    return Stored<T, Store>(positions, store).read_alone(at);
+  }
 
-  HINTERLAND_FN bool is_stored() const { return stored_.store != nullptr; }
+  HINTERLAND_FN bool is_stored() const { return store_ != nullptr; }
 
-  Stored<T, Store> stored_;
+  Positions<T> positions_;
+  const Store* store_;  // null: near
   Near near_;
 };
 

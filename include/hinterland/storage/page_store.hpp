@@ -2,8 +2,8 @@
 // plain words that the host fills in. Cache and queues' own words lie in the memory of the processor that reads; the rings, the
 // doorbells and, where frames are not, the staged lines where the device reaches them.
 //
-// A warp uses the channel of its multiprocessor, and the next ones where that is full. What it polls goes round all of them, since
-// those who asked for a line need not be there any more when it comes.
+// A warp uses the channel of its multiprocessor, and the next ones where that is full. It polls that channel every other time, and
+// in between each of the others in turn, since those who asked for a line need not be there any more when it comes.
 #pragma once
 
 #include "hinterland/storage/device.hpp"
@@ -68,6 +68,7 @@ struct Here {
 template <class Data, class Waits = Here>
 struct PageStore {
   using Pages = Cache<Clock>;
+  using Lines = Pages;
 
   Pages cache;
   BlockRange blocks;
@@ -76,7 +77,7 @@ struct PageStore {
   StoreControl* control;
   int64_t timeout_ns;  // of a command; who waits gives up after twice that
 
-  HINTERLAND_FN Found try_hold(Page page) const { return cache.try_hold(page); }
+  HINTERLAND_FN Lines lines() const { return cache; }
 
   template <class Lanes>
   HINTERLAND_FN Found start(bool asks, Page page) const {
@@ -88,27 +89,27 @@ struct PageStore {
     ask<Lanes>(asks, page, false);
   }
 
-  HINTERLAND_FN void release(int64_t slot) const { storage::release(cache.words[slot]); }
-  HINTERLAND_FN char* frame(int64_t slot) const { return cache.frame(slot); }
   // Of what failed there. The slot may be another page's by now: then that is not known any more.
   HINTERLAND_FN uint32_t status(int64_t slot) const {
     const auto last = static_cast<uint16_t>(cache.status(slot));
     return last != kSuccess ? last : kInternalError;
   }
-  HINTERLAND_FN int line_shift() const { return stdlib::countr_zero(static_cast<uint64_t>(cache.line_bytes)); }
 
   template <class Lanes>
   HINTERLAND_APART bool progress(uint32_t round, uint64_t until) const {
     const uint64_t now = Here::now();
     const bool due = Lanes::any(Lanes::lane() == 0 && is_due(now));
-    const int64_t own = channel<Lanes>(round);
-    bool ended = false;
+    const int64_t own = channel<Lanes>(round % 2 == 0 ? 0 : round / 2 + 1);
+    bool ended = false, looked = true;
     HINTERLAND_ROLLED
     for (int64_t i = 0; i < (due ? num_channels : 1); ++i) {
       const auto each = device((own + i) % num_channels, now + static_cast<uint64_t>(timeout_ns));
-      ended |= each.template poll<Lanes>() != 0;
-      if (due) each.template expire<Lanes>(now);  // what has ended was seen before: perhaps nobody has looked since
+      bool saw_all;
+      ended |= each.template poll<Lanes>(saw_all) != 0;
+      looked &= saw_all;
+      if (due && saw_all) each.template expire<Lanes>(now);  // what had ended was seen before
     }
+    if (due && !looked && Lanes::lane() == 0) atomic_store(control->expired, now - static_cast<uint64_t>(timeout_ns / 8));
     if (!ended && Lanes::lane() == 0) Waits::pause(round);
     Lanes::sync();
     return !Lanes::any(now >= until);
@@ -125,7 +126,6 @@ struct PageStore {
     return begin<Lanes>(requests, found);
   }
   HINTERLAND_FN void filled(int64_t slot) const { cache.filled(slot); }
-  HINTERLAND_FN void wrote(int64_t slot) const { storage::wrote(cache.words[slot]); }
 
   // Has the slots of the lanes that ask written, as Cache::write_back() does.
   template <class Lanes>

@@ -7,6 +7,7 @@
 //   InOrder           as many warps as it has chunks of 32 elements     W * 32 / its elements (equation 6.1)
 //   FarApart          the same, in four places at once                  four times that
 //   PerLine, 32       one warp (listing 6.2)                            W (equation 6.2)
+//   HeldLines         one warp, which holds it once (section 5.2.2)    W
 //   PerLine, 16 or 8  a part of a warp (section 6.2.3)                  W * 32 / width (the example beside equation 6.3)
 //   PerLine, 256      a block                                           W * 32 / width
 //   SeveralLines      one warp, which reads four lines side by side     W * 4
@@ -77,6 +78,9 @@ struct LinesOfGroups {
 using PerLine = LinesOfGroups<1>;
 using SeveralLines = LinesOfGroups<4>;
 
+// A warp reads a line under one hold, and then one that lies as many lines further as there are warps.
+struct HeldLines {};
+
 // Listing 6.4: warps that follow each other read chunks that are `width` apart.
 struct Strided {
   static constexpr int kInFlight = 1;
@@ -143,9 +147,9 @@ template <uint32_t kReplicas>
 struct Replicated {
   template <class T>
   struct Large : Stored<T, DeviceStore> {
-    HINTERLAND_FN Large(const memory::ArrayWords& words, int64_t count) : Stored<T, DeviceStore>(words, count) {
-      this->store += Here::number() % kReplicas;
-    }
+    HINTERLAND_FN Large(const memory::ArrayWords& words, int64_t /*count*/)
+        : Stored<T, DeviceStore>(Positions<T>(words),
+                                 static_cast<const DeviceStore*>(words.store)[Here::number() % kReplicas]) {}
   };
 };
 
@@ -165,15 +169,48 @@ HINTERLAND_FN uint64_t read_turn(const Array& array, const Pattern& pattern, int
   return sum;
 }
 
+// What a warp reads of HeldLines; where nothing is held, a line all the same.
+template <class T, class Array>
+HINTERLAND_FN uint64_t read_held_lines(const Array& array, const PatternParams& p, int64_t warp, int64_t warps) {
+  memory::NoMeter meter;
+  uint64_t sum = 0;
+  for (int64_t begin = warp * p.line_elements; begin < p.elements; begin += warps * p.line_elements) {
+    const int64_t end = min_of(begin + p.line_elements, p.elements);
+    if constexpr (requires { array.store; }) {
+      array.read_run(begin, end, [&](int64_t, T element) { sum += static_cast<uint64_t>(element); }, meter);
+    } else {
+      constexpr int kInFlight = 8;
+      for (int64_t first = begin; first < end; first += kInFlight * Warp::kWidth) {
+        int64_t at[kInFlight];
+        T found[kInFlight];
+        for (int k = 0; k < kInFlight; ++k) {
+          at[k] = first + k * Warp::kWidth + Warp::lane();
+          if (at[k] >= end) at[k] = memory::kNowhere;
+        }
+        array.read(at, found, meter);
+        for (const T element : found) sum += static_cast<uint64_t>(element);
+      }
+    }
+  }
+  return sum;
+}
+
 // What threads [begin, end) of `threads` read, turn by turn: on a GPU, this one.
 template <class T, class Sources, class Pattern>
 HINTERLAND_FN void read_pattern(const PatternParams& p, int64_t begin, int64_t end, int64_t threads) {
   const typename Sources::template Large<T> array(p.array, p.elements);
-  const Pattern pattern(p, threads);
-  const int64_t turns = pattern.turns();
   uint64_t sum = 0;
-  for (int64_t turn = 0; turn < turns; turn += Pattern::kInFlight)
-    for (int64_t thread = begin; thread < end; ++thread) sum += read_turn<T>(array, pattern, thread, turn, turns);
+  if constexpr (stdlib::is_same_v<Pattern, HeldLines>) {
+    // A lane reads with its warp; a CPU's thread for each warp whose first thread it stands for.
+    const int64_t first = Warp::kWidth == 1 ? ceil_div(begin, int64_t{kWarpLanes}) : begin / kWarpLanes;
+    const int64_t last = Warp::kWidth == 1 ? ceil_div(end, int64_t{kWarpLanes}) : first + 1;
+    for (int64_t warp = first; warp < last; ++warp) sum += read_held_lines<T>(array, p, warp, threads / kWarpLanes);
+  } else {
+    const Pattern pattern(p, threads);
+    const int64_t turns = pattern.turns();
+    for (int64_t turn = 0; turn < turns; turn += Pattern::kInFlight)
+      for (int64_t thread = begin; thread < end; ++thread) sum += read_turn<T>(array, pattern, thread, turn, turns);
+  }
   sum = Warp::sum(sum);
   if (Warp::lane() == 0) atomic_add(*p.sum, sum);
 }

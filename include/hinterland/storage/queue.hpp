@@ -13,7 +13,7 @@
 //      operations: whoever finds the lock taken has marked its slot before the holder unlocks, so the holder's second look sees
 //      the mark. A thread that is stopped between its ticket and its mark holds back the entries behind its own, but no thread.
 //   3. The warp that has the completions' lock looks at as many completions as it has lanes, changes the states of their commands,
-//      and rings once. Each says how far the device has read the submission ring: those slots have room again. What became of
+//      and rings when that is half a ring, or nothing more has come: till then the device has room. Each says how far the device has read the submission ring: those slots have room again. What became of
 //      the commands is seen to without the lock, and only then are their identifiers, and the memory that goes with them, free.
 //   4. A command is ended by whoever changes its state: a completion, a deadline or an abort. So its end is heard of once. An
 //      identifier whose command was given up stays taken, since the device may still answer: it is free when that completion
@@ -43,6 +43,7 @@ struct QueueControl {
   alignas(kLineBytes) uint64_t submission_head;  // all before it the device has read, as far as anything says
   alignas(kLineBytes) uint32_t completion_lock;
   uint64_t completion_head;
+  uint64_t told_head;                // what the device was told of that
   uint64_t device_head;              // all before it the device has read, by what its completions say
   alignas(kLineBytes) uint64_t put;  // identifiers that were put to the free ones so far
   uint64_t late;                     // completions of commands that had been given up
@@ -162,7 +163,7 @@ struct QueuePair {
       const uint64_t before =
           Lanes::lane() != 0 ? 0
           : taking == 0 ? atomic_load(control->tickets)
-                        : atomic_cas_acq_rel(control->tickets, first, first + static_cast<uint64_t>(stdlib::popcount(taking)));
+                        : atomic_cas_acquire(control->tickets, first, first + static_cast<uint64_t>(stdlib::popcount(taking)));
       if (Lanes::broadcast(before, 0) != first) continue;
       return {(taking >> Lanes::lane() & 1u) != 0, static_cast<uint16_t>(identifier_of(free_identifier)), ticket};
     }
@@ -175,14 +176,14 @@ struct QueuePair {
                             const Handler& handler) const {
     const uint64_t state = place.ticket << 3 | Command::kInFlight;
     if (place.is_taken) {
+      const uint32_t slot = static_cast<uint32_t>(place.ticket) & (submission_size - 1);
+      SubmissionEntry entry = given;
+      entry.identifier = place.identifier;
+      submissions[slot] = entry;
       Command& command = commands[place.identifier];
       atomic_store(command.user, user);
       atomic_store(command.deadline, deadline);
-      atomic_store_release(command.state, state);
-      const uint32_t slot = static_cast<uint32_t>(place.ticket) & (submission_size - 1);
-      submissions[slot] = given;
-      submissions[slot].identifier = place.identifier;
-      atomic_store_release(marks[slot], phase_at(place.ticket, submission_size));
+      atomic_store_release(command.state, state, marks[slot], phase_at(place.ticket, submission_size));
     }
     Lanes::sync();
     if (!Lanes::any(place.is_taken)) return;
@@ -193,12 +194,13 @@ struct QueuePair {
 
   // Takes what has completed, and passes it to the handler, which all lanes call together: the end is kNothing for those who
   // have none. When it returns, their commands' identifiers are free. Returns how many commands have completed, those that were
-  // given up before left out. None if another thread is at it.
+  // given up before left out. None if another thread is at it. `saw_all`: whether what had completed before the call has been
+  // seen; else another thread is at it yet, and what it has not come to must not be taken for unanswered.
   template <class Lanes = Alone, class Handler>
-  HINTERLAND_FN uint32_t poll(const Handler& handler) const {
+  HINTERLAND_FN uint32_t poll(const Handler& handler, bool& saw_all) const {
     uint32_t completed = 0;
     for (int count = Lanes::kWidth; count == Lanes::kWidth;) {
-      const Report own = collect<Lanes>(count);
+      const Report own = collect<Lanes>(count, saw_all);
       if (count == 0) break;
       handler(own);
       Lanes::sync();
@@ -206,6 +208,11 @@ struct QueuePair {
       completed += static_cast<uint32_t>(stdlib::popcount(Lanes::ballot(own.end == End::kCompleted)));
     }
     return completed;
+  }
+  template <class Lanes = Alone, class Handler>
+  HINTERLAND_FN uint32_t poll(const Handler& handler) const {
+    bool saw_all;
+    return poll<Lanes>(handler, saw_all);
   }
 
   // Gives up what is past its deadline, with the status kAbortedByHost. Until it is settled the device may still read and write
@@ -272,28 +279,44 @@ struct QueuePair {
     return open;
   }
 
-  HINTERLAND_FN bool is_new(uint64_t position) const {
-    CompletionEntry& entry = completions[position & (completion_size - 1)];
-    return phase_of(system_load_acquire(entry.last)) == phase_at(position, completion_size);
+  // Words of a completion that the host reads.
+  struct Answer {
+    uint32_t queue, last;
+  };
+
+  HINTERLAND_FN bool load_new(uint64_t position, Answer& answer) const {
+    uint32_t words[2];
+    system_load_acquire_pair(&completions[position & (completion_size - 1)].queue, words);
+    answer = {words[0], words[1]};
+    return phase_of(answer.last) == phase_at(position, completion_size);
   }
 
   // Takes up to a completion for each lane: `count`, in the device's order, of which this lane's is reported. One warp at a time
-  // looks at what lies in the device's memory or the host's, and most find nothing, so first one lane does.
+  // looks at what lies in the device's memory or the host's. Most find nothing, so first it looks at what comes at once, which is
+  // a line of the CPU's, and at the rest if all of that is new.
   template <class Lanes>
-  HINTERLAND_FN Report collect(int& count) const {
+  HINTERLAND_FN Report collect(int& count, bool& is_at_it) const {
     Report own{End::kNothing, 0, 0, 0};
     count = 0;
-    if (!lock_completions<Lanes>()) return own;
+    is_at_it = lock_completions<Lanes>();
+    if (!is_at_it) return own;
     const uint64_t first = Lanes::broadcast(atomic_load(control->completion_head), 0);
-    if (Lanes::any(Lanes::lane() == 0 && is_new(first))) {
-      const uint64_t position = first + static_cast<uint64_t>(Lanes::lane());
+    constexpr uint64_t kAtOnce = 64 / sizeof(CompletionEntry);
+    const uint64_t position = first + static_cast<uint64_t>(Lanes::lane());
+    Answer answer{};
+    for (int most = static_cast<int>(kAtOnce - first % kAtOnce);; most = Lanes::kWidth) {
       // Beyond a lap, what is old would look new.
-      const uint32_t there = Lanes::ballot(static_cast<uint32_t>(Lanes::lane()) < completion_size && is_new(position));
+      const bool looks = Lanes::lane() < most && static_cast<uint32_t>(Lanes::lane()) < completion_size;
+      const uint32_t there = Lanes::ballot(looks && load_new(position, answer));
       count = there == Warp::kAll ? 32 : stdlib::countr_zero(~there);
-      const bool takes = Lanes::lane() < count;
-      const uint64_t device_head = Lanes::max(takes ? complete(completions[position & (completion_size - 1)], own) : 0);
+      if (count < most || most >= Lanes::kWidth) break;
+    }
+    if (count != 0) {
+      const uint64_t device_head = Lanes::max(Lanes::lane() < count ? complete(answer, own) : 0);
       Lanes::sync();  // all have looked, and what the device wrote for one of them is there for all
       if (Lanes::lane() == 0) move_head(first + static_cast<uint64_t>(count), device_head);
+    } else if (Lanes::lane() == 0 && control->told_head != first) {
+      tell_head(first);
     }
     if (Lanes::lane() == 0) atomic_store_release(control->completion_lock, 0u);
     return own;
@@ -302,7 +325,7 @@ struct QueuePair {
   template <class Lanes>
   HINTERLAND_FN bool lock_completions() const {
     const bool locked = Lanes::lane() == 0 && atomic_load(control->completion_lock) == 0 &&
-                        atomic_or_acq_rel(control->completion_lock, kLocked) == 0;
+                        atomic_cas_acquire(control->completion_lock, 0u, kLocked) == 0;
     Lanes::sync();
     return Lanes::any(locked);
   }
@@ -311,12 +334,17 @@ struct QueuePair {
     if (device_head > atomic_load(control->device_head)) atomic_store(control->device_head, device_head);
     give_back_slots(device_head);
     atomic_store(control->completion_head, head);
+    if (head - control->told_head >= completion_size / 2) tell_head(head);
+  }
+
+  HINTERLAND_FN void tell_head(uint64_t head) const {
+    control->told_head = head;
     system_store_release(*completion_doorbell, static_cast<uint32_t>(head) & (completion_size - 1));
   }
 
   // Ends the command of a completion. Returns how far the device has read the submission ring, as far as this one says.
-  HINTERLAND_FN uint64_t complete(CompletionEntry& entry, Report& own) const {
-    const uint32_t last = system_load(entry.last), identifier = identifier_of(last);
+  HINTERLAND_FN uint64_t complete(Answer answer, Report& own) const {
+    const uint32_t identifier = identifier_of(answer.last);
     Command& command = commands[identifier < identifiers() ? identifier : 0];
     uint64_t state = identifier < identifiers() ? atomic_load_acquire(command.state) : Command::kFree;
     while (Command::stage(state) != Command::kFree && Command::stage(state) != Command::kAnswered) {
@@ -327,8 +355,9 @@ struct QueuePair {
       if (before == state) {
         const bool in_time = Command::stage(state) == Command::kInFlight;
         if (!in_time) atomic_add(control->late, uint64_t{1});
-        if (!left) own = {in_time ? End::kCompleted : End::kLate, status_of(last), static_cast<uint16_t>(identifier), user};
-        return read_until(submission_head_of(system_load(entry.queue)), Command::ticket(state));
+        if (!left)
+          own = {in_time ? End::kCompleted : End::kLate, status_of(answer.last), static_cast<uint16_t>(identifier), user};
+        return read_until(submission_head_of(answer.queue), Command::ticket(state));
       }
       state = before;  // given up or settled meanwhile
     }

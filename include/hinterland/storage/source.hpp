@@ -14,12 +14,14 @@
 //
 // A Store has, with `Lanes` being Warp, or Alone for a lane that the others do not wait for:
 //
-//   try_hold(page)                 Found, as Cache::try_hold() says; of a page that is not there, kWait
+//   lines()                        Store::Lines: what it takes to hold lines that are there, which whoever reads keeps at hand:
+//     try_hold(page)               Found, as Cache::try_hold() says; of a page that is not there, kWait
+//     try_hold<Lanes>(asks, page)  the same for the lanes that ask; all lanes call it together
+//     release(slot), (slots)       by who holds it, or several; -1 is none
+//     frame(slot), line_shift()    where its page lies; log2 of a line's bytes
 //   start<Lanes>(asks, page)       the same for the lanes that ask, and has the page read; all lanes call it together
 //   prefetch<Lanes>(asks, page)    has it read, and holds nothing
-//   release(slot)                  by who holds it
-//   frame(slot), status(slot)      where its page lies; why it does not
-//   line_shift()                   log2 of a line's bytes
+//   status(slot)                   why a page is not there
 //   progress<Lanes>(round, until)  sees to it that transfers end, and waits a little, more in later rounds; all lanes together,
 //                                  and nobody may hold a line. False: it is later than `until`
 //   until()                        when a wait that begins now should end
@@ -46,23 +48,55 @@ struct Reads {
   HINTERLAND_FN static void meet(T& own, const char* there) {
     own = *reinterpret_cast<const T*>(there);
   }
-  template <class Store>
-  HINTERLAND_FN static void leave(const Store& store, int64_t slot) {
-    store.release(slot);
+  template <class Lines, class Slots>
+  HINTERLAND_FN static void leave(const Lines& lines, const Slots& held) {
+    lines.release(held);
   }
   template <class Store>
   HINTERLAND_FN static void waits_for(const Store&, uint32_t /*round*/, Page) {}
 };
 
+// Where the elements of an array lie in the page space.
+template <class T>
+struct Positions {
+  uint64_t home;  // of the first, in bytes
+
+  HINTERLAND_FN explicit Positions(const memory::ArrayWords& words) : home(reinterpret_cast<uintptr_t>(words.home)) {}
+
+  // As if it lay in memory: by sectors and lines of its position. What moves from storage the Store counts.
+  template <int kCount, class Meter>
+  HINTERLAND_FN void count_reads(const int64_t (&at)[kCount], Meter& meter) const {
+    if constexpr (Meter::kCounts)
+      for (int k = 0; k < kCount; ++k) meter.count(at[k] == memory::kNowhere ? nullptr : place(at[k]), false);
+  }
+  template <class Meter>
+  HINTERLAND_FN void count_run(int64_t begin, int64_t end, Meter& meter) const {
+    if constexpr (Meter::kCounts) meter.count_run(place(begin), place(end), end - begin, false);
+  }
+
+  HINTERLAND_FN memory::Span span(int64_t begin, int64_t end) const {
+    if constexpr (Warp::kWidth == 1) return {begin, end};
+    return {begin - static_cast<int64_t>(position(begin) % kLineBytes / sizeof(T)), end};
+  }
+
+  HINTERLAND_FN uint64_t position(int64_t at) const { return home + static_cast<uint64_t>(at) * sizeof(T); }
+
+ private:
+  HINTERLAND_FN const void* place(int64_t at) const { return reinterpret_cast<const void*>(position(at)); }
+};
+
 template <class T, class Store>
-struct Stored {
+struct Stored : Positions<T> {
   using Element = T;
+  using Positions<T>::position, Positions<T>::count_reads;
 
-  uint64_t home;  // the byte position of the first element
   const Store* store;
+  typename Store::Lines lines;
 
+  HINTERLAND_FN Stored(const Positions<T>& positions, const Store& store)
+      : Positions<T>(positions), store(&store), lines(store.lines()) {}
   HINTERLAND_FN Stored(const memory::ArrayWords& words, int64_t /*count*/)
-      : home(reinterpret_cast<uintptr_t>(words.home)), store(static_cast<const Store*>(words.store)) {}
+      : Stored(Positions<T>(words), *static_cast<const Store*>(words.store)) {}
 
   template <int kCount, class Meter>
   HINTERLAND_FN void read(const int64_t (&at)[kCount], T (&to)[kCount], Meter& meter) const {
@@ -90,8 +124,23 @@ struct Stored {
     return read_alone(at);
   }
 
+  // Of a run, which is the same for all lanes, visit(at, element) by the lane that has read it. All lanes together; a line is held
+  // once, for all that is wanted of it (BaM's reference to a line that is used again, Mailthody 2022, section 5.2.2).
+  template <class Visit, class Meter>
+  HINTERLAND_FN void read_run(int64_t begin, int64_t end, const Visit& visit, Meter& meter) const {
+    const int64_t line = (int64_t{1} << lines.line_shift()) / static_cast<int64_t>(sizeof(T));
+    for (int64_t next, first = begin; first < end; first = next) {
+      next = min_of(end, first - (static_cast<int64_t>(position(first) / sizeof(T)) & (line - 1)) + line);
+      const Found found = lines.template try_hold<Warp>(Warp::lane() == 0, page_of(first));
+      int64_t slot = Warp::broadcast(found.outcome == Try::kHeld ? found.slot : -1, 0);
+      if (slot < 0) slot = wait_for_line(*this, page_of(first));
+      read_piece(slot, first, next, visit);
+    }
+    this->count_run(begin, end, meter);
+  }
+
   // For a lane alone that reads a run in order.
-  HINTERLAND_FN RunReader<T, Store> reader(int64_t begin, int64_t end) const { return {*this, begin, end}; }
+  HINTERLAND_FN RunReader<T, Store> reader(int64_t begin, int64_t end) const { return {*this, *store, begin, end}; }
 
   // Has the lines of a run read, as far as there is room for them now.
   HINTERLAND_FN void prefetch(int64_t begin, int64_t end) const {
@@ -99,29 +148,10 @@ struct Stored {
     for (Page page = page_of(begin); page <= page_of(end - 1); ++page) store->template prefetch<Alone>(true, page);
   }
 
-  // As if it lay in memory: by sectors and lines of its position. What moves from storage the Store counts.
-  template <int kCount, class Meter>
-  HINTERLAND_FN void count_reads(const int64_t (&at)[kCount], Meter& meter) const {
-    if constexpr (Meter::kCounts)
-      for (int k = 0; k < kCount; ++k) meter.count(at[k] == memory::kNowhere ? nullptr : place(at[k]), false);
-  }
-  template <class Meter>
-  HINTERLAND_FN void count_run(int64_t begin, int64_t end, Meter& meter) const {
-    if constexpr (Meter::kCounts) meter.count_run(place(begin), place(end), end - begin, false);
-  }
-
-  HINTERLAND_FN memory::Span span(int64_t begin, int64_t end) const {
-    if constexpr (Warp::kWidth == 1) return {begin, end};
-    return {begin - static_cast<int64_t>(position(begin) % kLineBytes / sizeof(T)), end};
-  }
-
-  HINTERLAND_FN uint64_t position(int64_t at) const { return home + static_cast<uint64_t>(at) * sizeof(T); }
-  HINTERLAND_FN Page page_of(int64_t at) const { return position(at) >> store->line_shift(); }
+  HINTERLAND_FN Page page_of(int64_t at) const { return position(at) >> lines.line_shift(); }
 
  protected:
   static constexpr Page kNoPage = ~Page{0};
-
-  HINTERLAND_FN const void* place(int64_t at) const { return reinterpret_cast<const void*>(position(at)); }
 
   // What a lane has read, or has yet to write, and what of it is missing: a bit for each k.
   template <int kCount>
@@ -134,41 +164,42 @@ struct Stored {
   // Has `own[k]` and element at[k] meet (Access) where its line is there. Returns what is missing.
   template <class Lanes, class Access = Reads, int kCount>
   HINTERLAND_FN uint32_t try_access(const int64_t (&at)[kCount], T (&own)[kCount]) const {
-    return try_access<Lanes, Access>(
-        at, own, [&](bool asks, Page page) { return asks ? store->try_hold(page) : Found{Try::kWait, -1}; });
+    return try_access<Lanes, Access>(at, own, [&](bool asks, Page page) { return lines.template try_hold<Lanes>(asks, page); });
   }
 
   // The same, where try_hold(asks, page) is called by all lanes together.
   template <class Lanes, class Access = Reads, int kCount, class TryHold>
   HINTERLAND_FN uint32_t try_access(const int64_t (&at)[kCount], T (&own)[kCount], const TryHold& try_hold) const {
-    const int shift = store->line_shift();
-    int32_t slots[kCount],
-        held[kCount];     // a cache has fewer than 2^31 lines, and numbers of 64 bits would not stay in registers
-    Page last = kNoPage;  // whose slot this lane has
+    const int shift = lines.line_shift();
+    uint64_t there[kCount];  // addresses, or 0
+    int32_t held[kCount];    // a cache has fewer than 2^31 lines, and numbers of 64 bits would not stay in registers
+    Page last = kNoPage;     // whose slot this lane has
     int32_t slot = -1;
+    uint64_t origin = 0;  // where the page space would begin if all of it lay as that page does
     for (int k = 0; k < kCount; ++k) {
       const bool asks = at[k] != memory::kNowhere;
-      const Page page = asks ? position(at[k]) >> shift : kNoPage;
+      const uint64_t byte = position(at[k]);
+      const Page page = asks ? byte >> shift : kNoPage;
       held[k] = -1;
       if (k == 0 || Lanes::any(asks && page != last)) {  // else all are still in the lines that they have
         const int leader = stdlib::countr_zero(Lanes::same(page));
         const Found found = try_hold(asks && leader == Lanes::lane(), page);
         if (found.outcome == Try::kHeld) held[k] = static_cast<int32_t>(found.slot);
         slot = Lanes::broadcast(held[k], leader);
+        origin = reinterpret_cast<uintptr_t>(lines.frame(slot)) - (page << shift);
         last = page;
       }
-      slots[k] = asks ? slot : -1;
+      there[k] = asks && slot >= 0 ? origin + byte : 0;
     }
     Lanes::sync();  // who holds a line has seen that it is there
     uint32_t missing = 0;
     for (int k = 0; k < kCount; ++k) {
       Access::begin(own[k]);
-      if (slots[k] >= 0) Access::meet(own[k], within(slots[k], at[k], shift));
-      if (at[k] != memory::kNowhere && slots[k] < 0) missing |= 1u << k;
+      if (there[k] != 0) Access::meet(own[k], reinterpret_cast<char*>(there[k]));
+      if (at[k] != memory::kNowhere && there[k] == 0) missing |= 1u << k;
     }
     Lanes::sync();  // and all have been in it
-    for (int k = 0; k < kCount; ++k)
-      if (held[k] >= 0) Access::leave(*store, held[k]);
+    Access::leave(lines, held);
     return missing;
   }
 
@@ -181,7 +212,7 @@ struct Stored {
   }
 
   HINTERLAND_FN auto* within(int64_t slot, int64_t at, int shift) const {
-    return store->frame(slot) + (position(at) & ((uint64_t{1} << shift) - 1));
+    return lines.frame(slot) + (position(at) & ((uint64_t{1} << shift) - 1));
   }
 
   // Reads or writes what is missing. Apart, and by value, so that what is at hand costs who reads it no memory.
@@ -209,6 +240,43 @@ struct Stored {
     }
   }
 
+  // Elements of one line, which lane 0 holds; -1: they cannot be read.
+  template <class Visit>
+  HINTERLAND_FN void read_piece(int64_t slot, int64_t begin, int64_t end, const Visit& visit) const {
+    constexpr int kInFlight = 8;
+    Warp::sync();  // who holds the line has seen that it is there
+    const T* const from = slot < 0 ? nullptr : reinterpret_cast<const T*>(within(slot, begin, lines.line_shift()));
+    for (int64_t first = Warp::lane(); first < end - begin; first += kInFlight * Warp::kWidth) {
+      T own[kInFlight];
+      HINTERLAND_UNROLLED
+      for (int k = 0; k < kInFlight; ++k) {
+        const int64_t i = first + k * Warp::kWidth;
+        own[k] = from != nullptr && i < end - begin ? from[i] : T{};
+      }
+      HINTERLAND_UNROLLED
+      for (int k = 0; k < kInFlight; ++k) {
+        const int64_t i = first + k * Warp::kWidth;
+        if (i < end - begin) visit(begin + i, own[k]);
+      }
+    }
+    Warp::sync();  // and all have been in it
+    const int32_t held[] = {Warp::lane() == 0 ? static_cast<int32_t>(slot) : -1};
+    lines.release(held);
+  }
+
+  // The slot of a page that lane 0 holds since now; -1 if it cannot be read.
+  HINTERLAND_APART static int64_t wait_for_line(Stored source, Page page) {
+    const Store& store = *source.store;
+    const uint64_t until = store.until();
+    for (uint32_t round = 0; !Warp::any(store.failed()); ++round) {
+      const Found found = source.template start<Warp>(Warp::lane() == 0, page);
+      const int64_t slot = Warp::broadcast(found.outcome == Try::kHeld ? found.slot : -1, 0);
+      if (slot >= 0) return slot;
+      if (!store.template progress<Warp>(round, until) && Warp::lane() == 0) store.fail(page, kAbortedByHost);
+    }
+    return -1;
+  }
+
   friend class RunReader<T, Store>;
 };
 
@@ -217,8 +285,8 @@ struct Stored {
 template <class T, class Store>
 class RunReader {
  public:
-  HINTERLAND_FN RunReader(const Stored<T, Store>& source, int64_t begin, int64_t end)
-      : source_(source), end_(end), asked_(begin) {}
+  HINTERLAND_FN RunReader(const Positions<T>& positions, const Store& store, int64_t begin, int64_t end)
+      : positions_(positions), store_(&store), end_(end), asked_(begin) {}
 
   HINTERLAND_FN T read_alone(int64_t at) {
     if (static_cast<uint64_t>(at - first_) >= static_cast<uint64_t>(count_)) [[unlikely]]
@@ -229,7 +297,7 @@ class RunReader {
   template <class Meter>
   HINTERLAND_FN T read_alone(int64_t at, Meter& meter) {
     const int64_t all[] = {at};
-    source_.count_reads(all, meter);
+    positions_.count_reads(all, meter);
     return read_alone(at);
   }
 
@@ -238,48 +306,48 @@ class RunReader {
   static constexpr int64_t kMost = Warp::kWidth == 1 ? 64 : 8, kLinesAhead = 8;
 
   HINTERLAND_APART void fill(int64_t at) {
-    const Store& store = *source_.store;
-    const int shift = store.line_shift();
+    const Stored<T, Store> source(positions_, *store_);
+    const int shift = source.lines.line_shift();
     const int64_t line = (int64_t{1} << shift) / static_cast<int64_t>(sizeof(T));
     const int64_t within =
-        static_cast<int64_t>(source_.position(at) & ((uint64_t{1} << shift) - 1)) / static_cast<int64_t>(sizeof(T));
+        static_cast<int64_t>(source.position(at) & ((uint64_t{1} << shift) - 1)) / static_cast<int64_t>(sizeof(T));
     first_ = at;
     count_ = min_of(min_of(kMost, end_ - at), line - within);
-    bool is_there = try_fill();
-    look_ahead(at - within + line, line);
+    bool is_there = try_fill(source);
+    look_ahead(source, at - within + line, line);
     if (is_there) return;
-    const uint64_t until = store.until();
+    const uint64_t until = store_->until();
     for (uint32_t round = 0; !is_there; ++round) {
-      if (store.failed()) {
+      if (store_->failed()) {
         for (int64_t i = 0; i < count_; ++i) held_[i] = T{};
         return;
       }
-      if (!store.template progress<Alone>(round, until)) store.fail(source_.page_of(at), kAbortedByHost);
-      is_there = try_fill();
+      if (!store_->template progress<Alone>(round, until)) store_->fail(source.page_of(at), kAbortedByHost);
+      is_there = try_fill(source);
     }
   }
 
   // Asks for lines from `next` on, of the run, half of kLinesAhead at a time.
-  HINTERLAND_FN void look_ahead(int64_t next, int64_t line) {
+  HINTERLAND_FN void look_ahead(const Stored<T, Store>& source, int64_t next, int64_t line) {
     const int64_t ahead = min_of(end_, next + kLinesAhead * line);
     asked_ = max_of(asked_, next);
     if (ahead - asked_ < kLinesAhead / 2 * line && ahead < end_) return;
-    source_.prefetch(asked_, ahead);
+    source.prefetch(asked_, ahead);
     asked_ = max_of(asked_, ahead);
   }
 
-  HINTERLAND_FN bool try_fill() {
-    const Store& store = *source_.store;
-    const Page page = source_.page_of(first_);
-    const Found found = source_.template start<Alone>(true, page);
+  HINTERLAND_FN bool try_fill(const Stored<T, Store>& source) {
+    const Page page = source.page_of(first_);
+    const Found found = source.template start<Alone>(true, page);
     if (found.outcome != Try::kHeld) return false;
-    const auto* const from = reinterpret_cast<const T*>(source_.within(found.slot, first_, store.line_shift()));
+    const auto* const from = reinterpret_cast<const T*>(source.within(found.slot, first_, source.lines.line_shift()));
     for (int64_t i = 0; i < count_; ++i) held_[i] = from[i];
-    store.release(found.slot);
+    source.lines.release(found.slot);
     return true;
   }
 
-  Stored<T, Store> source_;
+  Positions<T> positions_;
+  const Store* store_;
   int64_t end_, asked_;  // all of the run before `asked_` was asked for
   int64_t first_ = 0, count_ = 0;
   T held_[kMost];

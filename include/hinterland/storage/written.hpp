@@ -24,10 +24,11 @@ struct Writes {
   HINTERLAND_FN static void meet(const T& own, char* there) {
     *reinterpret_cast<T*>(there) = own;
   }
-  template <class Store>
-  HINTERLAND_FN static void leave(const Store& store, int64_t slot) {
-    store.wrote(slot);
-    store.release(slot);
+  template <class Lines, int kCount>
+  HINTERLAND_FN static void leave(const Lines& lines, const int32_t (&held)[kCount]) {
+    for (const int32_t slot : held)
+      if (slot >= 0) lines.wrote(slot);
+    lines.release(held);
   }
   // Who cannot be given room because lines that make room cannot be written waits in vain.
   template <class Store>
@@ -54,7 +55,7 @@ struct Written : Stored<T, Store> {
   template <class Value>
   HINTERLAND_FN void write_run(int64_t begin, int64_t end, const Value& value) const {
     if (begin >= end) return;
-    const int64_t line = (int64_t{1} << this->store->line_shift()) / static_cast<int64_t>(sizeof(T));
+    const int64_t line = (int64_t{1} << this->lines.line_shift()) / static_cast<int64_t>(sizeof(T));
     for (int64_t next, first = begin; first < end; first = next) {
       const int64_t within = static_cast<int64_t>(this->position(first) / sizeof(T)) & (line - 1);
       next = min_of(end, first - within + line);
@@ -78,11 +79,13 @@ struct Written : Stored<T, Store> {
       const bool fills = Warp::any(all && found.outcome == Try::kStarted);
       if (fills || Warp::any(found.outcome == Try::kHeld)) {
         const int64_t slot = Warp::broadcast(found.slot, 0);
-        T* const to = reinterpret_cast<T*>(this->within(slot, begin, store.line_shift()));
+        T* const to = reinterpret_cast<T*>(this->within(slot, begin, this->lines.line_shift()));
         Warp::sync();  // the lane that asked has seen that the frame is its
         for (int64_t i = Warp::lane(); i < end - begin; i += Warp::kWidth) to[i] = value(begin + i);
         Warp::sync();
-        if (Warp::lane() == 0) fills ? store.filled(slot) : Writes::leave(store, slot);
+        const int32_t held[] = {fills || Warp::lane() != 0 ? -1 : static_cast<int32_t>(slot)};
+        Writes::leave(this->lines, held);
+        if (fills && Warp::lane() == 0) store.filled(slot);
         return;
       }
       if (Warp::lane() == 0) Writes::waits_for(store, round, page);

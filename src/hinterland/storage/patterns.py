@@ -30,6 +30,7 @@ PATTERNS = {
     "in order": Pattern("InOrder"),
     "coarsened, far apart": Pattern("FarApart"),
     "a warp a line": Pattern("PerLine", 32),
+    "a warp a line held once": Pattern("HeldLines"),
     "half a warp a line": Pattern("PerLine", 16),
     "a quarter of a warp a line": Pattern("PerLine", 8),
     "a block a line": Pattern("PerLine", 256),

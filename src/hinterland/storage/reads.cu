@@ -4,7 +4,7 @@
 namespace hinterland::storage {
 
 template <class T, class Sources>
-__global__ void __launch_bounds__(kReadThreads) read_kernel(ReadParams p) {
+__global__ void __launch_bounds__(kReadThreads, 2) read_kernel(ReadParams p) {
   const int64_t threads = static_cast<int64_t>(gridDim.x) * blockDim.x;
   read_elements<T, Sources>(p, (static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) / Warp::kWidth,
                             threads / Warp::kWidth);

@@ -54,6 +54,14 @@ template <class T>
 T atomic_add_release(T& place, T value) {
   return atomic_add(place, value);
 }
+template <int kCount>
+void atomic_add_release(uint64_t* const (&places)[kCount], uint64_t value) {
+  for (uint64_t* const place : places)
+    if (place != nullptr) atomic_add(*place, value);
+}
+inline void atomic_load_pair(uint64_t* places, uint64_t (&values)[2]) {
+  for (int i = 0; i < 2; ++i) values[i] = atomic_load(places[i]);
+}
 template <class T>
 T atomic_or_release(T& place, T bits) {
   return atomic_or(place, bits);
