@@ -29,6 +29,19 @@ void read_some(const Source& source, uint64_t home, int64_t count, std::mt19937_
     }
     return;
   }
+  if (kind % 8 == 6) {  // a run, of which each element comes to one lane
+    const int64_t begin = kind / 8 % count, end = std::min<int64_t>(count, begin + kind / 64 % 3000);
+    int64_t visits = 0, sum = 0;
+    const auto visit = [&](int64_t i, T element) {
+      CHECK(element == (Storage<Staged>::stored_at<T>(home + i * sizeof(T))), "element %lld of a run",
+            static_cast<long long>(i));
+      ++visits, sum += i;
+    };
+    source.read_run(begin, end, visit, meter);
+    visits = Warp::sum(visits), sum = Warp::sum(sum);
+    CHECK(visits == end - begin && 2 * sum == (begin + end - 1) * visits, "elements of a run");
+    return;
+  }
   source.read(at, to, meter);
   for (int k = 0; k < 4; ++k)
     CHECK(to[k] == (at[k] == memory::kNowhere ? T{} : Storage<Staged>::stored_at<T>(home + at[k] * sizeof(T))), "element %lld",
