@@ -26,6 +26,8 @@ import hinterland as hl
 from hinterland import _core
 from hinterland.storage.measure import DEPTH, compare
 
+from ._rows import Rows
+
 PAIRS = 9
 
 
@@ -40,8 +42,11 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
         path = Path(folder) / "file.bin"
         _fill(path, size)
         blocks = 5000 if options.small else 100_000
+        measured = Rows()
+        for case in CASES:
+            measured.append(_blocks(path, blocks, *case))
         return {
-            "blocks": [_blocks(path, blocks, *case) for case in CASES],
+            "blocks": measured,
             "fio": _fio(path),
             "tables": _tables(Path(folder), size // 4, 20_000 if options.small else 500_000),
         }
@@ -80,10 +85,11 @@ def _fio(path: Path) -> dict[str, float] | None:
 
 def _tables(folder: Path, size: int, ids: int) -> list[dict[str, Any]]:
     """Rows of 256 bytes in place, in two kinds of files, as deduplicated pages a second, beside as many without a cache."""
-    rows, found = size // 256, []
+    rows, found = size // 256, Rows()
     for path in (folder / "table.npy", folder / "table.safetensors"):
         begin = table_file(path, rows, 64)
-        found += [_table(path, rows, begin, ids, name, draw) for name, draw in DRAWS.items()]
+        for name, draw in DRAWS.items():
+            found.append(_table(path, rows, begin, ids, name, draw))
         path.unlink()
     return found
 

@@ -29,6 +29,8 @@ from hinterland.memory.allocator import allocate
 from hinterland.runtime import devices
 from hinterland.storage.on_device import Backing, DeviceStore
 
+from ._rows import Rows
+
 _FIRST = 65536  # the edges begin there, which is a line whatever its size
 RUNS = 2
 KINDS = ("kronecker", "uniform", "web")
@@ -49,7 +51,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     cases = (
         [(4096, options.room)] if small else [(512, options.room), (4096, options.room), (4096, 1 / 16), (8192, options.room)]
     )
-    rows: list[dict[str, Any]] = []
+    rows = Rows()
     table: dict[str, list[Measured]] = {kind: [] for kind in KINDS}
     for kind in KINDS:
         placed = {"placement": "gpu"} if device.type == "cuda" else {}

@@ -29,6 +29,8 @@ from hinterland.runtime.units import parse_bytes
 from hinterland.sampling import NeighborSampler, Sample
 from hinterland.storage.measure import compare
 
+from ._rows import Rows
+
 PAIRS = 3
 LINES = (4096, 16384)
 SEEDS = 1024
@@ -59,7 +61,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     scale = 16 if options.small else options.scale
     lines = 2 << 20 if options.small else parse_bytes(options.lines)
     device = devices.as_device(None)
-    found: dict[str, Any] = {"device": str(device), "lines": lines, "runs": []}
+    found: dict[str, Any] = {"device": str(device), "lines": lines, "runs": Rows()}
     for kind in ("kronecker", "web"):
         graph = hl.generate(kind, scale=scale, edge_factor=16, seed=1)
         source = int(torch.argmax(graph.indptr.diff()))

@@ -27,6 +27,8 @@ from hinterland.storage.measure import DEPTH
 from hinterland.storage.on_device import Backing, DeviceStore, read_elements
 from hinterland.storage.writes import write_elements
 
+from ._rows import Rows
+
 _Array = struct("memory::ArrayWords")
 _FIRST = 4096  # the first page is no array's
 RUNS = 3
@@ -90,7 +92,7 @@ def _store(
 def _threads(device: torch.device, small: bool, folder: Path) -> list[dict[str, Any]]:
     """512-byte and 4-KiB reads against threads and queues."""
     x = _memory(_bytes(small))
-    found = []
+    found = Rows()
     for line in (512, 4096):
         for threads in (1, 2) if small else (1, 2, 4, 8, 12):
             for channels in (threads, 4 * threads):
@@ -104,7 +106,7 @@ def _threads(device: torch.device, small: bool, folder: Path) -> list[dict[str, 
 def _devices(device: torch.device, small: bool, folder: Path) -> list[dict[str, Any]]:
     """Lines that are dealt round over 1 to 8 devices in memory, each as fast as an Optane, with a thread for each."""
     x = _memory((64 << 20) if small else (8 << 30))
-    found = []
+    found = Rows()
     for line in (512, 4096):
         for count in (1, 2) if small else (1, 2, 4, 8):
             dealt = [x.view(-1, line // 8)[i::count].contiguous() for i in range(count)]
@@ -122,7 +124,7 @@ def _devices(device: torch.device, small: bool, folder: Path) -> list[dict[str, 
 def _depths(device: torch.device, small: bool, folder: Path) -> list[dict[str, Any]]:
     """Eight threads, 4-KiB reads against queues and their depth."""
     x = _memory(_bytes(small))
-    found = []
+    found = Rows()
     for channels in (1, 2) if small else (8, 16, 48):
         for depth in (2, 64) if small else (16, 64, 256, 1024):
             store = _store(
@@ -136,7 +138,7 @@ def _depths(device: torch.device, small: bool, folder: Path) -> list[dict[str, A
 def _lines(device: torch.device, small: bool, folder: Path) -> list[dict[str, Any]]:
     """Eight threads, all sizes of a line, at random and in order, read and written."""
     x = _memory(_bytes(small))
-    found = []
+    found = Rows()
     for line in (512, 4096, 65536) if small else (512, 1024, 2048, 4096, 8192, 16384, 65536):
         depth = min(1024, (1 << 29) // (16 * line))
         given = {"channels": 16, "threads": 2 if small else 8, "depth": min(depth, 64) if small else depth}
@@ -207,7 +209,7 @@ def _hits(device: torch.device, small: bool, folder: Path) -> list[dict[str, Any
         for _ in range(2):
             read_elements(store.array(_FIRST), elements, x.dtype, device, None, elements, keeps=False)
     misses = store.counts()["reads"]
-    found = []
+    found = Rows()
     at = torch.randint(0, elements, (100_000 if small else 1 << 27,), device=device)
     for name, positions, count in (("in order", None, elements), ("random 8 bytes", at, len(at))):
         took: dict[str, list[float]] = {"cached": [], "plain": []}
@@ -227,7 +229,7 @@ def _hits(device: torch.device, small: bool, folder: Path) -> list[dict[str, Any
 def _stages(device: torch.device, small: bool, folder: Path) -> list[dict[str, Any]]:
     """Devices as slow as real ones: microseconds of one read alone, stage by stage, and the rate of many."""
     x = _memory(_bytes(small))
-    found = []
+    found = Rows()
     for name in _core.CONTROLLER_TIMINGS:
         _core.count_stages(True)
         store = _store(x, device, 4 << 20 if small else 256 << 20, 4096, timing=name, channels=8, threads=2 if small else 8)
@@ -251,7 +253,7 @@ def _file(device: torch.device, small: bool, folder: Path) -> list[dict[str, Any
             for begin in range(0, size // 8, 8 << 20):
                 file.write(torch.arange(begin, min(begin + (8 << 20), size // 8), dtype=torch.int64).numpy().data)
             os.fsync(file.fileno())
-        found = []
+        found = Rows()
         for threads in (1, 2) if small else (1, 4, 8):
             for writes in (False, True):
                 found.append({"threads": threads, "writes": writes, **_of_file(path, size, threads, writes, small, device)})

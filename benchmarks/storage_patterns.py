@@ -20,6 +20,8 @@ from hinterland.runtime.params import Params, struct
 from hinterland.storage.on_device import Backing, DeviceStore
 from hinterland.storage.patterns import PATTERNS, Pattern, read_pattern
 
+from ._rows import Rows
+
 _Array = struct("memory::ArrayWords")
 _FIRST = 65536  # lines of any size begin here
 RUNS = 3
@@ -57,7 +59,7 @@ def _patterns(x: torch.Tensor, line: int, device: torch.device, small: bool) -> 
         store = DeviceStore(backing, device, room, line, channels=2 * threads, depth=256 if small else 1024, threads=threads)
         arrays[name] = store, store.array(_FIRST)
     _warm(arrays["hits"], elements, line, device)
-    found, in_order = [], {}
+    found, in_order = Rows(), {}
     for name, pattern in PATTERNS.items():
         took: dict[str, list[float]] = {kind: [] for kind in arrays}
         lines_read, reads = {}, {}

@@ -24,6 +24,8 @@ from hinterland.runtime.params import Params
 from hinterland.storage.on_device import Backing, DeviceStore
 from hinterland.storage.patterns import HOT, PATTERNS, REPLICAS, REPLICATED, Pattern, read_pattern, replicated
 
+from ._rows import Rows
+
 _FIRST = 65536  # lines of any size begin there
 _LINE = 4096
 RUNS = 5
@@ -81,7 +83,7 @@ def _medians(runs: dict[str, Any]) -> dict[str, float]:
 def _replicated(x: torch.Tensor, device: torch.device, small: bool) -> list[dict[str, Any]]:
     stores = [_store(x, 4 * x.nbytes, device, small) for _ in range(REPLICAS)]
     one, all_of_them = stores[0].array(_FIRST), replicated(stores, _FIRST)
-    found = []
+    found = Rows()
     for name, pattern in READ.items():
         took = _medians(
             {
@@ -100,7 +102,7 @@ def _replicated(x: torch.Tensor, device: torch.device, small: bool) -> list[dict
 def _pinned(x: torch.Tensor, device: torch.device, small: bool) -> list[dict[str, Any]]:
     store = _store(x, 4 * x.nbytes, device, small)
     words, window = store.array(_FIRST), partial(_kept_in_l2, store.line_words)
-    found = []
+    found = Rows()
     for name, pattern in READ.items():
         plain = partial(_seconds, pattern, words, x, [store])
         took = _medians({"as it is": partial(_on_stream, plain, nullcontext), "pinned": partial(_on_stream, plain, window)})
@@ -153,7 +155,7 @@ def _kept_in_l2(memory: torch.Tensor) -> Iterator[None]:
 
 
 def _sleep(x: torch.Tensor, device: torch.device, small: bool) -> list[dict[str, Any]]:
-    found = []
+    found = Rows()
     for timing in ("none", "optane"):
         store = _store(x, x.nbytes // 16, device, small, timing)
         words = store.array(_FIRST)

@@ -31,6 +31,7 @@ from hinterland.runtime.units import parse_bytes
 from hinterland.storage.measure import DEPTH
 from hinterland.training import Loader, make_model
 
+from ._rows import Rows
 from .gnn import CLASSES, COLUMNS, FANOUTS, random_labels, random_seeds
 from .storage import table_file
 
@@ -65,7 +66,9 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
         batch_size = options.batch_size or (1024 if on_gpu else 64)
         bench = _Bench(graph, path, begin, budget, device, batch_size=batch_size, hidden=256 if on_gpu else 16)
         batches = options.batches or (10 if on_gpu else 2)
-        pairs = [bench.pair(number, batches) for number in range(2 if options.small else options.pairs)]
+        pairs = Rows()
+        for number in range(2 if options.small else options.pairs):
+            pairs.append(bench.pair(number, batches))
     medians = {name: statistics.median(pair[name] for pair in pairs) for name in pairs[0]}
     return {
         "vertices": graph.num_vertices,
