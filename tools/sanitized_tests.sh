@@ -80,10 +80,10 @@ else
     storage/test_{array,layout,on_device}.py cli/test_convert.py test_threads.py)
   chosen=(-k "not test_everything or kronecker")  # one kind of graph is enough for what each algorithm goes through
 fi
-# Python itself is not instrumented: the runtime must come first. Reports go to files, because pytest keeps what a dying process
-# wrote to standard error.
+# Python itself is not instrumented: the runtime must come first. Reports go to files, but for those of undefined behaviour, which go
+# to standard error: pytest leaves that alone, or what a dying process wrote there would be lost.
 try() {
-  "${fixed[@]}" env LD_PRELOAD="$runtimes" PYTHONPATH="$site" "$python" -m pytest -q -m "not slow and not unsanitized" "$@" ||
+  "${fixed[@]}" env LD_PRELOAD="$runtimes" PYTHONPATH="$site" "$python" -m pytest -q --capture=sys -m "not slow and not unsanitized" "$@" ||
     { cat "$report".* 2> /dev/null; exit 1; }
 }
 if [ $# -gt 0 ]; then

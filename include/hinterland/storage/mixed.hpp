@@ -17,7 +17,7 @@ class StoredOrNear {
   class Reader {
    public:
     HINTERLAND_FN Reader(const StoredOrNear& source, int64_t begin, int64_t end)
-        : near_(source.near_), is_stored_(source.is_stored()), stored_(source.positions_, *source.store_, begin, end) {}
+        : near_(source.near_), is_stored_(source.is_stored()), stored_(source.positions_, source.store_, begin, end) {}
 
     template <class... Meter>
     HINTERLAND_FN T read_alone(int64_t at, Meter&... meter) {

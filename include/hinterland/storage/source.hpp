@@ -140,7 +140,7 @@ struct Stored : Positions<T> {
   }
 
   // For a lane alone that reads a run in order.
-  HINTERLAND_FN RunReader<T, Store> reader(int64_t begin, int64_t end) const { return {*this, *store, begin, end}; }
+  HINTERLAND_FN RunReader<T, Store> reader(int64_t begin, int64_t end) const { return {*this, store, begin, end}; }
 
   // Has the lines of a run read, as far as there is room for them now.
   HINTERLAND_FN void prefetch(int64_t begin, int64_t end) const {
@@ -285,8 +285,8 @@ struct Stored : Positions<T> {
 template <class T, class Store>
 class RunReader {
  public:
-  HINTERLAND_FN RunReader(const Positions<T>& positions, const Store& store, int64_t begin, int64_t end)
-      : positions_(positions), store_(&store), end_(end), asked_(begin) {}
+  HINTERLAND_FN RunReader(const Positions<T>& positions, const Store* store, int64_t begin, int64_t end)
+      : positions_(positions), store_(store), end_(end), asked_(begin) {}
 
   HINTERLAND_FN T read_alone(int64_t at) {
     if (static_cast<uint64_t>(at - first_) >= static_cast<uint64_t>(count_)) [[unlikely]]
