@@ -18,7 +18,7 @@ void run_warp(const std::function<void()>& body) { body(); }
 
 constexpr int64_t kLine = 256;  // elements
 std::vector<int> visits;
-std::set<int64_t> first_lines;  // of the elements that are asked for first
+std::set<int64_t> first_lines[Warp::kWidth];  // of the elements that a lane asks for first
 bool is_first;
 
 // An array of its elements' numbers, which counts who reads them.
@@ -32,11 +32,12 @@ struct Counting {
       to[k] = 0;
       if (at[k] == memory::kNowhere) continue;
       CHECK(at[k] >= 0 && at[k] < static_cast<int64_t>(visits.size()), "beyond the end");
-      ++visits[to[k] = at[k]];
-      if (is_first) first_lines.insert(at[k] / kLine);
+      atomic_add(visits[to[k] = at[k]], 1);
+      if (is_first) first_lines[Warp::lane()].insert(at[k] / kLine);
     }
     Warp::sync();
-    is_first = false;
+    if (Warp::lane() == 0) is_first = false;
+    Warp::sync();
   }
 };
 struct Family {
@@ -48,7 +49,7 @@ struct Family {
 template <class Pattern>
 size_t check(int64_t elements, int64_t threads, int64_t width, bool once = true) {
   visits.assign(elements, 0);
-  first_lines.clear();
+  for (auto& lines : first_lines) lines.clear();
   uint64_t sum = 0;
   const PatternParams params{{}, elements, kLine, width, elements, &sum};
   for (int64_t warp = 0; warp < threads / Warp::kWidth; ++warp) {
@@ -64,7 +65,9 @@ size_t check(int64_t elements, int64_t threads, int64_t width, bool once = true)
     expected += static_cast<uint64_t>(visits[i]) * static_cast<uint64_t>(i), all += visits[i];
   }
   CHECK(sum == expected && all == static_cast<uint64_t>(elements), "the sum");
-  return first_lines.size();
+  std::set<int64_t> all_lines;
+  for (const auto& lines : first_lines) all_lines.insert(lines.begin(), lines.end());
+  return all_lines.size();
 }
 
 }  // namespace
