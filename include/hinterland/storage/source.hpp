@@ -128,14 +128,12 @@ struct Stored : Positions<T> {
   // once, for all that is wanted of it (BaM's reference to a line that is used again, Mailthody 2022, section 5.2.2).
   template <class Visit, class Meter>
   HINTERLAND_FN void read_run(int64_t begin, int64_t end, const Visit& visit, Meter& meter) const {
-    const int64_t line = (int64_t{1} << lines.line_shift()) / static_cast<int64_t>(sizeof(T));
-    for (int64_t next, first = begin; first < end; first = next) {
-      next = min_of(end, first - (static_cast<int64_t>(position(first) / sizeof(T)) & (line - 1)) + line);
+    for_each_line(begin, end, [&](int64_t first, int64_t next, bool) {
       const Found found = lines.template try_hold<Warp>(Warp::lane() == 0, page_of(first));
       int64_t slot = Warp::broadcast(found.outcome == Try::kHeld ? found.slot : -1, 0);
       if (slot < 0) slot = wait_for_line(*this, page_of(first));
       read_piece(slot, first, next, visit);
-    }
+    });
     this->count_run(begin, end, meter);
   }
 
@@ -152,6 +150,16 @@ struct Stored : Positions<T> {
 
  protected:
   static constexpr Page kNoPage = ~Page{0};
+
+  // piece(first, next, whether they are all of a line) for the elements of each line of a run.
+  template <class Piece>
+  HINTERLAND_FN void for_each_line(int64_t begin, int64_t end, const Piece& piece) const {
+    const int64_t line = (int64_t{1} << lines.line_shift()) / static_cast<int64_t>(sizeof(T));
+    for (int64_t next, first = begin; first < end; first = next) {
+      next = min_of(end, first - (static_cast<int64_t>(position(first) / sizeof(T)) & (line - 1)) + line);
+      piece(first, next, next - first == line);
+    }
+  }
 
   // What a lane has read, or has yet to write, and what of it is missing: a bit for each k.
   template <int kCount>
@@ -186,7 +194,7 @@ struct Stored : Positions<T> {
         const Found found = try_hold(asks && leader == Lanes::lane(), page);
         if (found.outcome == Try::kHeld) held[k] = static_cast<int32_t>(found.slot);
         slot = Lanes::broadcast(held[k], leader);
-        origin = reinterpret_cast<uintptr_t>(lines.frame(slot)) - (page << shift);
+        if (slot >= 0) origin = reinterpret_cast<uintptr_t>(lines.frame(slot)) - (page << shift);
         last = page;
       }
       there[k] = asks && slot >= 0 ? origin + byte : 0;

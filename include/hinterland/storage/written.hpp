@@ -54,13 +54,7 @@ struct Written : Stored<T, Store> {
 
   template <class Value>
   HINTERLAND_FN void write_run(int64_t begin, int64_t end, const Value& value) const {
-    if (begin >= end) return;
-    const int64_t line = (int64_t{1} << this->lines.line_shift()) / static_cast<int64_t>(sizeof(T));
-    for (int64_t next, first = begin; first < end; first = next) {
-      const int64_t within = static_cast<int64_t>(this->position(first) / sizeof(T)) & (line - 1);
-      next = min_of(end, first - within + line);
-      write_piece(first, next, next - first == line, value);
-    }
+    this->for_each_line(begin, end, [&](int64_t first, int64_t next, bool all) { write_piece(first, next, all, value); });
   }
 
  private:
