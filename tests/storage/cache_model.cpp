@@ -3,6 +3,7 @@
 // looked for, no frame changes under those who hold it, and the threads can come to their end.
 #include <string>
 
+#include "hinterland/core/alone.hpp"
 #include "hinterland/storage/cache.hpp"
 
 using namespace hinterland;
@@ -35,6 +36,7 @@ struct World {
 };
 
 World world;
+Page numbers;  // the bits that numbers of pages take
 
 [[noreturn]] void fail(const char* what) {
   std::printf("frames %lld v%lld, %lld v%lld; words %llx %llx\n", static_cast<long long>(world.frames[0].page),
@@ -146,6 +148,20 @@ void visit(const CacheType& cache, int64_t page, bool writes, bool fills, uint64
   }
 }
 
+// Reads without holding the line: what the cache says was there was.
+template <class CacheType>
+void glance(const CacheType& cache, int64_t page, uint64_t place) {
+  explorer::stand_at(place);
+  const auto seen = cache.template glance<Alone>(true, static_cast<Page>(page));
+  if (seen.slot < 0) return;
+  explorer::step();
+  const Frame read = world.frames[seen.slot];
+  const int64_t newest = world.newest[page];
+  if (!explorer::note(cache.is_still(seen.slot, seen.high, static_cast<Page>(page)))) return;
+  if (read.page != page) fail("another page was read");
+  if (read.version != newest) fail("an old version was read");
+}
+
 template <class CacheType>
 void flush(const CacheType& cache, uint64_t place) {
   Device device;
@@ -163,8 +179,8 @@ void check() {
     bool newest = world.stored[page] == world.newest[page];
     for (int slot = 0; slot < kSlots; ++slot) {
       const Line line{world.words[slot]};
-      copies += line.has(static_cast<Page>(page));
-      if (line.has(static_cast<Page>(page)) && line.is(Line::kValid)) {
+      copies += line.has(static_cast<Page>(page), numbers);
+      if (line.has(static_cast<Page>(page), numbers) && line.is(Line::kValid)) {
         if (world.frames[slot].page != page) fail("a valid line without its page");
         newest = true;  // look() compares what is read with the newest version
         if (world.frames[slot].version != world.newest[page]) fail("a valid line of an old version");
@@ -193,10 +209,10 @@ void check_end(const CacheType& cache) {
     if (world.stored[page] != world.newest[page]) fail("a write is lost after a flush");
 }
 
-// What a thread does: read or write a page, write all of it, or flush.
+// What a thread does: read or write a page, write all of it, read it without holding it, or flush.
 struct Act {
   int page;
-  bool writes = false, fills = false;
+  bool writes = false, fills = false, glances = false;
 };
 constexpr Act kFlush{-1};
 
@@ -211,9 +227,11 @@ Replacement replacement() {
 // At first slot i holds page i, which is dirty if dirty[i], and all of which are known to be needed.
 template <class Replacement>
 void explore(const char* name, const bool (&dirty)[kSlots], const std::vector<std::vector<Act>>& programs, int failures = 0,
-             int room = kCommands) {
-  const Cache<Replacement, kSlots> cache{replacement<Replacement>(), world.words, world.statuses, world.sets, nullptr, 1, 4096};
+             int room = kCommands, Page pages = Line::kPages) {
+  const Cache<Replacement, kSlots> cache{
+      replacement<Replacement>(), world.words, world.statuses, world.sets, nullptr, 1, 4096, pages};
   world = {};
+  numbers = pages;
   world.failures = failures;
   world.room = room;
   world.now[0] = 1;
@@ -227,9 +245,11 @@ void explore(const char* name, const bool (&dirty)[kSlots], const std::vector<st
   for (const auto& program : programs)
     threads.push_back([&cache, &program] {
       uint64_t place = 0;
-      for (const auto& [page, writes, fills] : program) {
+      for (const auto& [page, writes, fills, glances] : program) {
         if (page < 0)
           flush(cache, place);
+        else if (glances)
+          glance(cache, page, place);
         else
           visit(cache, page, writes, fills, place);
         place += kSlots;
@@ -247,7 +267,9 @@ void explore(const char* name, const bool (&dirty)[kSlots], const std::vector<st
 int main(int argc, char** argv) {
   const std::string which = argc > 1 ? argv[1] : "";
   const auto asked = [&](const char* name) { return which.empty() || which == name; };
-  const Act read0{0}, read2{2}, read3{3}, write0{0, true}, write2{2, true}, fill2{2, true, true};
+  const Act read0{0}, read2{2}, read3{3}, write0{0, true}, write2{2, true}, fill2{2, true, true},
+      glance0{0, false, false, true};
+  constexpr Page kFew = (Page{1} << (Line::kPageBits - Line::kTurnBits)) - 1;  // so that turns are counted
   // The device refuses what it has no room for.
   if (asked("refused")) explore<Fifo>("refused", {true, true}, {{read2}, {read3}}, 0, 1);
   // A slot is given away while a reader counts himself in.
@@ -266,6 +288,8 @@ int main(int argc, char** argv) {
   if (asked("fills")) explore<Fifo>("fills", {true, false}, {{fill2}, {fill2, read0}}, 1);
   // A read fails, or a write.
   if (asked("fails")) explore<Fifo>("fails", {true, false}, {{read2}, {kFlush}}, 2);
+  // A page gives way, and comes back, while somebody reads it without holding it.
+  if (asked("glance")) explore<Fifo>("glance", {false, false}, {{glance0, glance0}, {read2, read3, read0}}, 0, kCommands, kFew);
   // A page that gave way is asked for again.
   if (asked("back")) explore<Fifo>("back", {true, false}, {{read2, write0}, {read0}});
   return 0;

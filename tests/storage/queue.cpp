@@ -366,6 +366,37 @@ void check_nothing_left_behind(unsigned rounds) {
   for (std::thread& thread : threads) thread.join();
 }
 
+// Of threads that set places aside before they take them, nobody who was given one is refused, and all places are given.
+void check_reserved(uint32_t submission_size, uint32_t completion_size, unsigned rounds) {
+  constexpr unsigned kThreads = 4;
+  const uint64_t fits = std::min(submission_size, completion_size) - 1;
+  for (unsigned round = 0; round < rounds; ++round) {
+    Rings rings(submission_size, completion_size);
+    std::atomic<uint64_t> taken = 0;
+    const auto submit = [&](unsigned thread) {
+      for (unsigned turn = 0; taken.load(std::memory_order_relaxed) < fits; ++turn) {
+        const bool has_place = rings.pair.reserve<Alone>(true);
+        if (has_place && (turn + thread) % 3 != 0) {  // some do without
+          const Place place = rings.pair.take<Alone>(true);
+          CHECK(place.is_taken, "a place that was set aside is gone");
+          rings.pair.submit<Alone>(place, {}, 0, kNoDeadline, nobody);
+          taken.fetch_add(1, std::memory_order_relaxed);
+        }
+        rings.pair.give_back<Alone>(has_place);
+        if (!has_place) sched_yield();
+      }
+    };
+    std::vector<std::thread> threads;
+    for (unsigned i = 0; i < kThreads; ++i) threads.emplace_back(submit, i);
+    for (std::thread& thread : threads) thread.join();
+    CHECK(taken == fits && rings.pair.outstanding() == fits && rings.control.reserved == 0, "%llu taken",
+          static_cast<unsigned long long>(taken.load()));
+    CHECK(!rings.pair.reserve<Alone>(true) && rings.control.reserved == 0, "there is none");
+    rings.pair.abort(kHostPathError, [](const Report&) {});
+    CHECK(rings.pair.reserve<Alone>(true), "what fails at once needs none");
+  }
+}
+
 Counts check_clients(Rings& rings, const Faults& faults, uint64_t seed, unsigned operations, uint64_t start = 0) {
   rings.start_at(start);
   Clients clients(rings, faults, seed);
@@ -430,6 +461,10 @@ int main(int count, char** values) {
   check_heads();
   check_worst_times();
   check_nothing_left_behind(1000 * kOften);
+  for (const uint32_t size : {2u, 16u, 64u}) {
+    check_reserved(size, 16, 5 * kOften);
+    check_reserved(16, size, 5 * kOften);
+  }
 
   check_all_faults(seed);
   for (const uint32_t size : {2u, 8u, 64u, 1024u}) check_removal(size, seed + size);

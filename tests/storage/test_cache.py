@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 HERE = ROOT / "tests/storage"
-CASES = ("refused", "retag", "once", "victim", "flush", "clock", "belady", "known", "fill", "fills", "fails", "back")
+CASES = ("refused", "retag", "once", "victim", "flush", "clock", "belady", "known", "fill", "fills", "fails", "glance", "back")
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++")
 

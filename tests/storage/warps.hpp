@@ -55,8 +55,14 @@ class Storage {
         frames_(memory_pages(slots_ * shape.line)),
         frame_lists_(slots_) {
     const uint64_t blocks = kPages * shape.line / test::kBlockBytes;
-    store.cache = {{},         words_.data(), statuses_.data(), sets_.data(), reinterpret_cast<char*>(frames_.data()),
-                   shape.sets, shape.line};
+    store.cache = {{},
+                   words_.data(),
+                   statuses_.data(),
+                   sets_.data(),
+                   reinterpret_cast<char*>(frames_.data()),
+                   shape.sets,
+                   shape.line,
+                   shape.spread > 0 ? Line::kPages : 0x1ffff};
     store.blocks = {test::kNamespace, test::kBlockBytes, test::kBase, blocks << shape.spread};
     store.control = &control_;
     store.timeout_ns = std::chrono::nanoseconds(shape.timeout).count();

@@ -120,19 +120,48 @@ HINTERLAND_FN void atomic_store_release(uint64_t& first, uint64_t value, uint32_
   atomic_store(second, second_value);
 }
 
-// The same value to several places, null ones left out: one fence orders all after what was done before.
+// The same value to several places of an array, of which numbers below 0 are none: one fence orders all after what was done
+// before. (By pointers that may be null, ptxas 13 made a reduction at 0 in spite of the test before it: a zero that was written to
+// the pointer's registers before the address came after it.)
 template <int kCount>
-HINTERLAND_FN void atomic_add_release(uint64_t* const (&places)[kCount], uint64_t value) {
+HINTERLAND_FN void atomic_add_release(uint64_t* array, const int32_t (&at)[kCount], uint64_t value) {
   bool any = false;
-  for (uint64_t* const place : places) any |= place != nullptr;
+  for (const int32_t one : at) any |= one >= 0;
   if (any) asm volatile("fence.acq_rel.gpu;" ::: "memory");
-  for (uint64_t* const place : places)
-    if (place != nullptr)
-      asm volatile("red.relaxed.gpu.global.add.u64 [%0], %1;" ::HINTERLAND_ADDRESS(*place), "l"(value) : "memory");
+  for (const int32_t one : at)
+    if (one >= 0)
+      asm volatile("red.relaxed.gpu.global.add.u64 [%0], %1;" ::HINTERLAND_ADDRESS(array[one]), "l"(value) : "memory");
 }
 
 HINTERLAND_FN void atomic_store_release(int64_t& place, int64_t value) {
   asm volatile("st.release.gpu.global.b64 [%0], %1;" ::HINTERLAND_ADDRESS(place), "l"(value) : "memory");
+}
+
+// atomic_load() of what will hardly be read again soon: the first to leave L2 when it has no room.
+template <class T>
+HINTERLAND_FN T atomic_load_passing(const T& place) {
+  static_assert(sizeof(T) <= 8);
+#define HINTERLAND_PASSING(reg, bits, to)                                                \
+  asm volatile(                                                                          \
+      "{.reg .b64 policy; createpolicy.fractional.L2::evict_first.b64 policy, 1.0; "     \
+      "ld.relaxed.gpu.global.L1::no_allocate.L2::cache_hint." bits " %0, [%1], policy;}" \
+      : "=" reg(to)                                                                      \
+      : HINTERLAND_ADDRESS(place)                                                        \
+      : "memory")
+  if constexpr (sizeof(T) == 8) {
+    uint64_t bits;
+    HINTERLAND_PASSING("l", "b64", bits);
+    return stdlib::bit_cast<T>(bits);
+  } else {
+    uint32_t bits;
+    if constexpr (sizeof(T) == 4) HINTERLAND_PASSING("r", "b32", bits);
+    if constexpr (sizeof(T) == 2) HINTERLAND_PASSING("r", "b16", bits);
+    if constexpr (sizeof(T) == 1) HINTERLAND_PASSING("r", "b8", bits);
+    if constexpr (sizeof(T) == 4) return stdlib::bit_cast<T>(bits);
+    if constexpr (sizeof(T) == 2) return stdlib::bit_cast<T>(static_cast<uint16_t>(bits));
+    if constexpr (sizeof(T) == 1) return stdlib::bit_cast<T>(static_cast<uint8_t>(bits));
+  }
+#undef HINTERLAND_PASSING
 }
 
 // What this thread reads from now on is not older than what it has read by atomic_load().
@@ -250,9 +279,14 @@ HINTERLAND_FN void atomic_store_release(uint64_t& first, uint64_t value, uint32_
 }
 
 template <int kCount>
-HINTERLAND_FN void atomic_add_release(uint64_t* const (&places)[kCount], uint64_t value) {
-  for (uint64_t* const place : places)
-    if (place != nullptr) atomic_add_release(*place, value);
+HINTERLAND_FN void atomic_add_release(uint64_t* array, const int32_t (&at)[kCount], uint64_t value) {
+  for (const int32_t one : at)
+    if (one >= 0) atomic_add_release(array[one], value);
+}
+
+template <class T>
+HINTERLAND_FN T atomic_load_passing(const T& place) {
+  return atomic_load(const_cast<T&>(place));
 }
 
 HINTERLAND_FN void atomic_fence_acquire() { std::atomic_thread_fence(std::memory_order_acquire); }

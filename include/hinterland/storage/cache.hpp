@@ -1,6 +1,7 @@
 // The software cache: frames for the pages of arrays on a device, shared by all threads of a processor (Mailthody 2022, section
 // 5.3.2). Nothing is kept for a page that is not there: a page may lie in any of the ways of one set, which a hash names, and
-// is looked for there.
+// is looked for there; with some replacements also in another set, where it goes if its own has no empty slot and that one has.
+// (Without that, a cache with twice the room of its pages has no room for 0.8 % of them, and with four times 0.01 %.)
 //
 // All calls return at once. A thread that gets kWait, kFull or kRefused lets go of every line that it holds, sees to it that
 // the device gets on (poll its completions), and tries again; so whoever waits holds nothing that others wait for. A page that
@@ -37,19 +38,19 @@ struct Found {
 // CLOCK: what was held since the hand last came by stays for another round, and so does what has come since then, or a page that
 // is read ahead would make room for the next before it is needed.
 struct Clock {
-  static constexpr bool kMarksUse = true, kKnowsUses = false;
+  static constexpr bool kMarksUse = true, kKnowsUses = false, kTwoSets = true;
 };
 
 // The slot that has had its page longest, as BaM has it.
 struct Fifo {
-  static constexpr bool kMarksUse = false, kKnowsUses = false;
+  static constexpr bool kMarksUse = false, kKnowsUses = false, kTwoSets = false;
 };
 
 // What is needed last (Belady's optimum), as far as is known what batches to come need. They have numbers that ascend. What no
 // batch is known to need gives way before, by CLOCK, unless all of that is on its way or held. Whoever has a page put in a slot,
 // or takes it from there, says which is the next batch to need it, in expect().
 struct Belady {
-  static constexpr bool kMarksUse = true, kKnowsUses = true;
+  static constexpr bool kMarksUse = true, kKnowsUses = true, kTwoSets = false;
 
   uint32_t* next_uses;  // of each slot's page: a batch's number; one that is over where none is known. 0 at first
   uint32_t* now;        // the first batch that is not over; 1 at first
@@ -74,7 +75,9 @@ struct Cache : Replacement {
   char* frames;
   int64_t num_sets;  // below 2^32
   int64_t line_bytes;
+  Page pages = Line::kPages;  // the bits that numbers of pages take, nine or more; there is no room for others
 
+  HINTERLAND_FN Page page_of(Line line) const { return line.page(pages); }
   HINTERLAND_FN int64_t num_slots() const { return num_sets * kWays; }
   HINTERLAND_FN char* frame(int64_t slot) const { return frames + slot * line_bytes; }
   HINTERLAND_FN int line_shift() const { return stdlib::countr_zero(static_cast<uint64_t>(line_bytes)); }
@@ -85,13 +88,19 @@ struct Cache : Replacement {
   template <class Device>
   HINTERLAND_FN Found try_hold(Page page, Device& device) const {
     const Found found = try_hold(page);
-    return found.slot < 0 ? start(set_of(page), page, device) : found;
+    return found.slot < 0 ? bring(page, device) : found;
   }
 
-  // The same of a page that is not to be read: kWait, and no slot, if it is not there.
+  // Has a page read that is not there.
+  template <class Device>
+  HINTERLAND_FN Found bring(Page page, Device& device) const {
+    return start(page, device);
+  }
+
+  // As try_hold(), of a page that is not to be read: kWait, and no slot, if it is not there.
   HINTERLAND_FN Found try_hold(Page page) const {
     Line seen{0};
-    return try_hold_at(find(set_of(page), page, seen), page);
+    return try_hold_at(find(page, seen), page);
   }
 
   // The same for each lane that asks; all lanes call it together.
@@ -99,11 +108,42 @@ struct Cache : Replacement {
   HINTERLAND_FN Found try_hold(bool asks, Page page) const {
     if constexpr (Lanes::kWidth > 1) {
       if (stdlib::popcount(Lanes::ballot(asks)) > Lanes::kWidth / 4) {
-        const int64_t slot = find_together<Lanes>(asks, page);
+        uint32_t high;
+        const int64_t slot = find_together<Lanes>(asks, page, Line::kBusy | Line::kValid | Line::kFailed, high);
         return asks ? try_hold_at(slot, page) : Found{Try::kWait, -1};
       }
     }
     return asks ? try_hold(page) : Found{Try::kWait, -1};
+  }
+
+  // Where a page is that can be read without holding it, if is_still() says so afterwards; no slot if it is not there, or turns
+  // are not counted. For each lane that asks; all lanes call it together.
+  struct Glance {
+    int64_t slot;
+    uint32_t high;  // half of its word, in which the turn is
+  };
+  template <class Lanes>
+  HINTERLAND_FN Glance glance(bool asks, Page page) const {
+    Line seen{0};
+    int64_t slot = -1;
+    if (pages >> (Line::kPageBits - Line::kTurnBits) != 0) return {-1, 0};
+    if constexpr (Lanes::kWidth > 1) {
+      if (stdlib::popcount(Lanes::ballot(asks)) > Lanes::kWidth / 4) {
+        uint32_t high = 0;
+        slot = find_together<Lanes>(asks, page, Line::kValid, high);
+        return {slot, high};
+      }
+    }
+    if (asks) slot = find(page, seen);
+    return {seen.is(Line::kValid) ? slot : -1, static_cast<uint32_t>(seen.word >> 32)};
+  }
+
+  // What was read of it since then is the page's.
+  HINTERLAND_FN bool is_still(int64_t slot, uint32_t high, Page page) const {
+    const Line seen{atomic_load(words[slot])};
+    if (seen.word >> 32 != high || page_of(seen) != page || !seen.is(Line::kValid)) return false;
+    mark_used(slot, seen);
+    return true;
   }
 
   HINTERLAND_FN void release(int64_t slot) const { storage::release(words[slot]); }
@@ -113,9 +153,7 @@ struct Cache : Replacement {
   // Of several slots; -1: none.
   template <int kCount>
   HINTERLAND_FN void release(const int32_t (&slots)[kCount]) const {
-    uint64_t* held[kCount];
-    for (int k = 0; k < kCount; ++k) held[k] = slots[k] < 0 ? nullptr : &words[slots[k]];
-    storage::release(held);
+    storage::release(words, slots);
   }
 
   // The same of a page of which all will be overwritten, and which is not read for that. kStarted: the slot is the caller's, who
@@ -123,16 +161,22 @@ struct Cache : Replacement {
   template <class Device>
   HINTERLAND_FN Found try_fill(Page page, Device& device) const {
     const Found found = try_hold(page);
-    return found.slot < 0 ? start<false>(set_of(page), page, device) : found;
+    return found.slot < 0 ? start<false>(page, device) : found;
   }
   HINTERLAND_FN void filled(int64_t slot) const { end_read(words[slot], Read::kFilled); }
 
   // Has the page read if it is not there, and holds nothing: kHeld says that it is there.
   template <class Device>
   HINTERLAND_FN Found prefetch(Page page, Device& device) const {
+    const Found found = look(page);
+    return found.slot < 0 ? bring(page, device) : found;
+  }
+
+  // The same of a page that is not to be read.
+  HINTERLAND_FN Found look(Page page) const {
     Line seen{0};
-    const int64_t set = set_of(page), slot = find(set, page, seen);
-    if (slot < 0) return start(set, page, device);
+    const int64_t slot = find(page, seen);
+    if (slot < 0) return {Try::kWait, -1};
     if (seen.is(Line::kValid)) return {Try::kHeld, slot};
     return {seen.is(Line::kFailed) ? Try::kFailed : Try::kWait, slot};
   }
@@ -153,10 +197,10 @@ struct Cache : Replacement {
     return begin(slot, seen, device) ? Try::kStarted : Try::kRefused;
   }
 
-  // The page may lie in kWays slots from this one on.
+  // One of the kWays slots from this one on gives way to the page.
   HINTERLAND_FN int64_t first_slot(Page page) const { return set_of(page) * kWays; }
 
-  // A slot where the page may lie whose own page could not be written, and would not be if it were tried again; or -1.
+  // A slot that could give way to the page whose own page could not be written, and would not be if it were tried again; or -1.
   HINTERLAND_FN int64_t find_unwritable(Page page) const {
     for (int64_t slot = first_slot(page), end = slot + kWays; slot < end; ++slot) {
       const Line line{atomic_load(words[slot])};
@@ -194,28 +238,44 @@ struct Cache : Replacement {
  private:
   static constexpr uint32_t kLocked = 1, kHandStep = 2;
 
-  HINTERLAND_FN int64_t set_of(Page page) const {
+  HINTERLAND_FN static uint64_t mixed(Page page) {
     uint64_t mixed = (page ^ page >> 31) * 0x9e3779b97f4a7c15ull;
-    mixed = (mixed ^ mixed >> 29) * 0xbf58476d1ce4e5b9ull;
-    return static_cast<int64_t>((mixed >> 32) * static_cast<uint64_t>(num_sets) >> 32);
+    return (mixed ^ mixed >> 29) * 0xbf58476d1ce4e5b9ull;
+  }
+  HINTERLAND_FN int64_t set_of(Page page) const {
+    return static_cast<int64_t>((mixed(page) >> 32) * static_cast<uint64_t>(num_sets) >> 32);
+  }
+  HINTERLAND_FN int64_t other_set_of(Page page) const {
+    return static_cast<int64_t>((mixed(page) & 0xffffffffu) * static_cast<uint64_t>(num_sets) >> 32);
   }
 
-  // The slot that stands for the page, as it was seen, or -1. All are looked at, so that all are asked for at once.
-  HINTERLAND_FN int64_t find(int64_t set, Page page, Line& seen) const {
-    int64_t found = -1;
+  // look(slot, line) for those of a set, as they are seen: all are asked for at once.
+  template <class Look>
+  HINTERLAND_FN void look_at(int64_t set, const Look& look) const {
     for (int64_t slot = set * kWays; slot < (set + 1) * kWays; slot += 2) {
       uint64_t pair[2];
       atomic_load_pair(&words[slot], pair);
-      for (int i = 0; i < 2; ++i)
-        if (Line{pair[i]}.has(page)) found = slot + i, seen = Line{pair[i]};
+      for (int i = 0; i < 2; ++i) look(slot + i, Line{pair[i]});
     }
-    return found;
   }
 
-  // The same for each lane that asks, of which there are many: as many lanes as a set has ways look at the set of one of them, so
-  // that the link to L2 carries each sector of it once.
+  // The slot that stands for the page, as it was seen, or -1.
+  HINTERLAND_FN int64_t find_in(int64_t set, Page page, Line& seen) const {
+    int64_t found = -1;
+    look_at(set, [&](int64_t slot, Line line) {
+      if (line.has(page, pages)) found = slot, seen = line;
+    });
+    return found;
+  }
+  HINTERLAND_FN int64_t find(Page page, Line& seen) const {
+    const int64_t found = find_in(set_of(page), page, seen);
+    return Replacement::kTwoSets && found < 0 ? find_in(other_set_of(page), page, seen) : found;
+  }
+
+  // The same for each lane that asks, of which there are many, of slots with one of these flags: as many lanes as a set has ways
+  // look at the set of one of them, so that the link to L2 carries each sector of it once. `high`: half of the slot's word.
   template <class Lanes>
-  HINTERLAND_FN int64_t find_together(bool asks, Page page) const {
+  HINTERLAND_FN int64_t find_together(bool asks, Page page, uint64_t flags, uint32_t& high) const {
     constexpr int kTurns = static_cast<int>(kWays), kSets = Lanes::kWidth / kTurns;  // that are looked at in a turn
     const auto set = static_cast<uint32_t>(set_of(page));
     uint64_t seen[kTurns];
@@ -228,9 +288,17 @@ struct Cache : Replacement {
     HINTERLAND_UNROLLED
     for (int turn = 0; turn < kTurns; ++turn) {
       const Page wanted = Lanes::broadcast(page, turn * kSets + Lanes::lane() / kTurns);
-      const uint32_t there = Lanes::ballot(Line{seen[turn]}.has(wanted));
+      const uint32_t there = Lanes::ballot(page_of(Line{seen[turn]}) == wanted && Line{seen[turn]}.is(flags));
       const uint32_t own = there >> Lanes::lane() % kSets * kTurns & ((1u << kTurns) - 1);
-      if (asks && Lanes::lane() / kSets == turn && own != 0) found = set * kWays + stdlib::countr_zero(own);
+      const int way = stdlib::countr_zero(own | 1u << (kTurns - 1));
+      const uint32_t half = Lanes::broadcast(static_cast<uint32_t>(seen[turn] >> 32), Lanes::lane() % kSets * kTurns + way);
+      if (asks && Lanes::lane() / kSets == turn && own != 0) found = set * kWays + way, high = half;
+    }
+    if (Replacement::kTwoSets && asks && found < 0) {  // a few at most
+      Line line{0};
+      found = find_in(other_set_of(page), page, line);
+      if (!line.is(flags)) found = -1;
+      high = static_cast<uint32_t>(line.word >> 32);
     }
     return found;
   }
@@ -239,7 +307,7 @@ struct Cache : Replacement {
   HINTERLAND_FN Found try_hold_at(int64_t slot, Page page) const {
     if (slot < 0) return {Try::kWait, -1};
     Line seen{0};
-    switch (hold(words[slot], page, seen)) {
+    switch (hold(words[slot], page, seen, pages)) {
       case Hold::kHeld: mark_used(slot, seen); return {Try::kHeld, slot};
       case Hold::kFailed: return {Try::kFailed, slot};
       default:  // not there yet, or not there any more
@@ -249,14 +317,23 @@ struct Cache : Replacement {
 
   // Gives the page a slot and has it read there, or, not kReads, leaves that to the caller.
   template <bool kReads = true, class Device>
-  HINTERLAND_FN Found start(int64_t set, Page page, Device& device) const {
+  HINTERLAND_FN Found start(Page page, Device& device) const {
+    const int64_t set = set_of(page);  // whose lock is the page's, wherever it goes
     const uint32_t open = atomic_load(sets[set]) & ~kLocked;
     if (atomic_cas_acquire(sets[set], open, open | kLocked) != open) return {Try::kWait, -1};
     uint32_t hand = open;
-    Line seen{0};
-    int64_t slot = find(set, page, seen);
+    Line was{0};
+    int64_t slot = -1, empty = -1;
+    const auto look = [&](int64_t at, Line line) {
+      if (line.has(page, pages)) slot = at;
+      if (Replacement::kTwoSets && empty < 0 && line.is_free() && !line.is(Line::kValid | Line::kFailed))
+        empty = at, was = line;
+    };
+    look_at(set, look);
+    if (Replacement::kTwoSets && slot < 0) look_at(other_set_of(page), look);
     const bool came = slot >= 0;
-    if (!came) slot = give_slot(set, page, hand, device);
+    if (!came && empty >= 0 && claim_for(empty, was, page)) slot = empty;
+    if (slot < 0) slot = give_slot(set, page, hand, device);
     atomic_store_release(sets[set], hand);
     if (came) return {Try::kWait, slot};
     if (slot < 0) return {Try::kFull, -1};
@@ -297,7 +374,7 @@ struct Cache : Replacement {
   }
 
   HINTERLAND_FN bool claim_for(int64_t slot, Line seen, Page page) const {
-    if (!claim(words[slot], seen, page, Replacement::kMarksUse ? Line::kUsed : 0)) return false;
+    if (!claim(words[slot], seen, page, Replacement::kMarksUse ? Line::kUsed : 0, pages)) return false;
     if constexpr (Replacement::kKnowsUses) Replacement::expect_nothing(slot);
     return true;
   }
@@ -313,7 +390,7 @@ struct Cache : Replacement {
       const Line line{atomic_load(words[slot])};
       if (!is_expected(slot, line) || line.holders() != 0 || line.is(Line::kBusy)) continue;
       const uint64_t batch = static_cast<uint32_t>(Replacement::batches_until(slot)) & ((1u << (64 - Line::kPageBits)) - 1);
-      const uint64_t use = line.is(Line::kFailed) ? 0 : batch << Line::kPageBits | line.page();
+      const uint64_t use = line.is(Line::kFailed) ? 0 : batch << Line::kPageBits | page_of(line);
       if (furthest < 0 || use > last) furthest = slot, last = use, seen = line;
     }
     if (furthest < 0) return -1;
@@ -326,7 +403,7 @@ struct Cache : Replacement {
   template <class Device>
   HINTERLAND_FN bool begin(int64_t slot, Line seen, Device& device) const {
     if (!begin_write(words[slot], seen)) return false;
-    if (device.try_write(seen.page(), slot)) return true;
+    if (device.try_write(page_of(seen), slot)) return true;
     not_begun(slot, true);
     return false;
   }

@@ -113,12 +113,13 @@ struct PageDevice {
     return outcome != Submitted::kFull;
   }
 
-  // Begins what all lanes asked for, and forgets that they did; what stays asked for finds the queue full.
+  // Begins what all lanes asked for, and forgets that they did; what stays asked for finds the queue full. Reads first: places are
+  // set aside for them.
   template <class Lanes>
   HINTERLAND_FN void begin(Requests& requests) const {
     HINTERLAND_ROLLED
     for (int turn = 0; turn < 2; ++turn) {
-      const bool writes = turn == 0;
+      const bool writes = turn == 1;
       bool& asks = writes ? requests.writes : requests.reads;
       if (!Lanes::any(asks)) continue;
       asks &= !submit<Lanes>(asks, writes ? Opcode::kWrite : Opcode::kRead, writes ? requests.written : requests.read,
@@ -177,7 +178,7 @@ struct PageDevice {
     const uint32_t tries = atomic_load(cache.statuses[slot]) / kTry + 1;
     if (tries >= kTries) return false;
     atomic_store(cache.statuses[slot], tries * kTry);
-    return again.try_read(Line{atomic_load(cache.words[slot])}.page(), slot);
+    return again.try_read(cache.page_of(Line{atomic_load(cache.words[slot])}), slot);
   }
   HINTERLAND_FN void end_tries(int64_t slot) const { atomic_store(cache.statuses[slot], 0u); }
 

@@ -1,7 +1,8 @@
 // The state of a slot of the software cache, in one 64-bit word (after Mailthody 2022, section 5.3.2): which page lies in its
 // frame, what is being done with it, and how many read or write there.
 //
-//   41 bits  page     of all arrays that share the cache, numbered one after the other: 1 PiB in lines of 512 bytes
+//   41 bits  page     of all arrays that share the cache, numbered one after the other: 1 PiB in lines of 512 bytes. Where numbers
+//                     take fewer bits, those above count the slot's turns: how often it was given to a page
 //    6 bits  flags
 //   17 bits  holders: at most 131,071 at once, so one lane of a warp is to hold a line for all
 //
@@ -21,6 +22,10 @@
 // A valid line that is neither dirty nor being written and that nobody holds, a failed one and an empty one can be claimed for
 // another page. While it is written back a line stays where it is found, and may be held and written to: then it is dirty
 // again.
+//
+// Who reads a little need not count himself in: he looks at the word, reads, and looks again. With the same page, valid, in the
+// same turn, nobody else's page was in the frame between. (Without the turn the page could have gone and come back. A count of n
+// bits comes round when the slot was given away 2^n times meanwhile, each time for a read from the device.)
 //
 // A transfer that takes too long is given up: whoever asks is told that it failed. But the device may still read or write the
 // frame, so the line stays busy, or being written, until the device has said that it is through: no page gets the slot before,
@@ -44,15 +49,19 @@ struct Line {
   static constexpr uint64_t kFailed = kBusy << 4;                // the last read, or with kValid the last write, failed
   static constexpr uint64_t kUsed = kBusy << 5;                  // held since the hand of CLOCK last passed
   static constexpr int kPageShift = kHolderBits + kFlagBits;
-  static constexpr Page kMostPages = Page{1} << kPageBits;
+  static constexpr Page kMostPages = Page{1} << kPageBits, kPages = kMostPages - 1;
+  static constexpr int kTurnBits = 6;  // that are enough
 
   uint64_t word;
 
-  HINTERLAND_FN Page page() const { return word >> kPageShift; }
+  // `pages`: the bits that numbers of pages take.
+  HINTERLAND_FN Page page(Page pages = kPages) const { return word >> kPageShift & pages; }
   HINTERLAND_FN uint64_t holders() const { return word & kHolders; }
   HINTERLAND_FN bool is(uint64_t flags) const { return (word & flags) != 0; }
   // Whether this slot stands for a page at all.
-  HINTERLAND_FN bool has(Page wanted) const { return page() == wanted && is(kBusy | kValid | kFailed); }
+  HINTERLAND_FN bool has(Page wanted, Page pages = kPages) const {
+    return page(pages) == wanted && is(kBusy | kValid | kFailed);
+  }
   // Whether it may get another page at once.
   HINTERLAND_FN bool is_free() const { return holders() == 0 && !is(kBusy | kDirty | kWriting); }
   // Whether writing it back would make it so.
@@ -62,11 +71,11 @@ struct Line {
 enum class Hold { kHeld, kBusy, kFailed, kElsewhere };
 
 // Counts the caller in if the page is there to be read; he holds the line then until release(). `seen`: as it was before.
-HINTERLAND_FN Hold hold(uint64_t& word, Page page, Line& seen) {
+HINTERLAND_FN Hold hold(uint64_t& word, Page page, Line& seen, Page pages = Line::kPages) {
   seen = Line{atomic_add_acquire(word, Line::kHolder)};
-  if (seen.page() == page && seen.is(Line::kValid)) return Hold::kHeld;
+  if (seen.page(pages) == page && seen.is(Line::kValid)) return Hold::kHeld;
   atomic_add(word, ~Line::kHolder + 1);
-  if (!seen.has(page)) return Hold::kElsewhere;
+  if (!seen.has(page, pages)) return Hold::kElsewhere;
   return seen.is(Line::kFailed) ? Hold::kFailed : Hold::kBusy;
 }
 
@@ -77,10 +86,10 @@ HINTERLAND_FN Hold hold(uint64_t& word, Page page) {
 
 HINTERLAND_FN void release(uint64_t& word) { atomic_add_release(word, ~Line::kHolder + 1); }
 
-// The same for several; null: none.
+// The same for several slots; -1: none.
 template <int kCount>
-HINTERLAND_FN void release(uint64_t* const (&words)[kCount]) {
-  atomic_add_release(words, ~Line::kHolder + 1);
+HINTERLAND_FN void release(uint64_t* words, const int32_t (&slots)[kCount]) {
+  atomic_add_release(words, slots, ~Line::kHolder + 1);
 }
 
 // A holder has written to the frame. It is said after each write, and by exchange: a line found dirty may have been taken to be
@@ -89,8 +98,9 @@ HINTERLAND_FN void wrote(uint64_t& word) { atomic_or_release(word, Line::kDirty)
 
 // Gives the slot, which was seen to be free, to a page that is going to be read; `used` is kUsed or 0. False: it is not free any
 // more. (It acquires what who held the last page has read; it has nothing to release.)
-HINTERLAND_FN bool claim(uint64_t& word, Line seen, Page page, uint64_t used) {
-  return atomic_cas_acquire(word, seen.word, page << Line::kPageShift | Line::kBusy | used) == seen.word;
+HINTERLAND_FN bool claim(uint64_t& word, Line seen, Page page, uint64_t used, Page pages = Line::kPages) {
+  const uint64_t turn = (seen.word >> Line::kPageShift & ~pages) + pages + 1;  // the next one, above the page's bits
+  return atomic_cas_acquire(word, seen.word, (turn | page) << Line::kPageShift | Line::kBusy | used) == seen.word;
 }
 
 // How the read of a busy line ended. kNothing: the device did not take it, or it had been given up before.

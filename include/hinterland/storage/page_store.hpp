@@ -157,19 +157,35 @@ struct PageStore {
   // Asks the device for pages that are not there.
   template <class Lanes>
   HINTERLAND_APART Found ask(bool asks, Page page, bool holds) const {
-    Requests requests;
     Found found{Try::kWait, -1};
-    if (asks && !failed()) found = holds ? cache.try_hold(page, requests) : cache.prefetch(page, requests);
-    return begin<Lanes>(requests, found);
+    asks &= !failed();
+    if (asks && holds && page > cache.pages) fail(page, kOutOfRange);  // no line can have it
+    asks &= page <= cache.pages;
+    if (asks) found = holds ? cache.try_hold(page) : cache.look(page);
+    bool misses = asks && found.slot < 0;
+    for (int64_t i = 0; i < num_channels && Lanes::any(misses); ++i) {
+      const QueuePair& queue = channels[channel<Lanes>(i)].queue;
+      // Before a line gives way: where thousands wait for a place in the queues, all that has come would be gone before those
+      // who want it come by.
+      const bool has_place = queue.template reserve<Lanes>(misses);
+      if (!Lanes::any(has_place)) continue;
+      Requests requests;
+      if (has_place) found = cache.bring(page, requests);
+      found = begin<Lanes>(requests, found, i);
+      queue.template give_back<Lanes>(has_place);
+      misses &= !has_place;
+    }
+    return misses ? Found{Try::kRefused, -1} : found;
   }
 
-  // Begins what the cache asked for. What stays asked for was refused, and the cache knows.
+  // Begins what the cache asked for, by the first queue that has room, from the `first` on. What stays asked for was refused, and
+  // the cache knows.
   template <class Lanes>
-  HINTERLAND_FN Found begin(Requests& requests, Found found) const {
+  HINTERLAND_FN Found begin(Requests& requests, Found found, int64_t first = 0) const {
     if (!Lanes::any(requests.reads || requests.writes)) return found;
     const uint32_t reading = Lanes::ballot(requests.reads), writing = Lanes::ballot(requests.writes);
     const uint64_t deadline = Here::now() + static_cast<uint64_t>(timeout_ns);
-    for (int64_t i = 0; i < num_channels && Lanes::any(requests.reads || requests.writes); ++i)
+    for (int64_t i = first; i < first + num_channels && Lanes::any(requests.reads || requests.writes); ++i)
       device(channel<Lanes>(i), deadline).template begin<Lanes>(requests);
     count<Lanes>(control->reads, reading & ~Lanes::ballot(requests.reads));
     count<Lanes>(control->writes, writing & ~Lanes::ballot(requests.writes));

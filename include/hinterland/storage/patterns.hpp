@@ -163,7 +163,10 @@ HINTERLAND_FN uint64_t read_turn(const Array& array, const Pattern& pattern, int
     if (at[k] >= pattern.elements) at[k] = memory::kNowhere;
   }
   memory::NoMeter meter;
-  array.read(at, found, meter);
+  if constexpr (requires { array.store; } && stdlib::is_same_v<Pattern, RandomElements>)
+    array.read_scattered(at, found, meter);
+  else
+    array.read(at, found, meter);
   uint64_t sum = 0;
   for (int k = 0; k < Pattern::kInFlight; ++k) sum += static_cast<uint64_t>(found[k]);
   return sum;

@@ -37,7 +37,8 @@ namespace hinterland::storage {
 
 // What threads contend for, in a cache line each.
 struct QueueControl {
-  alignas(kLineBytes) uint64_t tickets;  // taken so far
+  alignas(kLineBytes) uint64_t tickets;   // taken so far
+  alignas(kLineBytes) uint64_t reserved;  // places that are set aside
   alignas(kLineBytes) uint32_t tail_lock;
   uint64_t tail;                                 // all before it the device was told of
   alignas(kLineBytes) uint64_t submission_head;  // all before it the device has read, as far as anything says
@@ -49,7 +50,7 @@ struct QueueControl {
   uint64_t late;                     // completions of commands that had been given up
   uint64_t unexpected;               // completions of commands that there are not
 };
-static_assert(sizeof(QueueControl) == 5 * kLineBytes);
+static_assert(sizeof(QueueControl) == 6 * kLineBytes);
 
 // What is known of the command that has an identifier. A ticket is given once, so a state never comes back.
 struct Command {
@@ -114,6 +115,34 @@ struct QueuePair {
   HINTERLAND_FN uint64_t outstanding() const {
     const uint64_t put = atomic_load(control->put);
     return atomic_load(control->tickets) + identifiers() - put;
+  }
+
+  // Sets places aside for as many of the lanes that ask as there are free: whether for this one. Who has one may take() it, or not,
+  // and then gives back what was set aside. (Who takes without may get what was set aside, and the other is refused.)
+  template <class Lanes>
+  HINTERLAND_FN bool reserve(bool asks) const {
+    const uint32_t asking = Lanes::ballot(asks);
+    const int64_t wanted = stdlib::popcount(asking);
+    int64_t given = 0;
+    if (Lanes::lane() == 0 && wanted != 0) {
+      // take() has room for identifiers, and for slots of the ring. What a closed queue is asked for fails without either.
+      const uint64_t put = atomic_load(control->put), ring = atomic_load(control->submission_head) + submission_size - 1;
+      const uint64_t end = is_closed() ? ~uint64_t{0} >> 1 : min_of(put, ring);  // of the tickets that there is room for
+      if (static_cast<int64_t>(end - atomic_load(control->tickets) - atomic_load(control->reserved)) > 0) {
+        const uint64_t before = atomic_add_acquire(control->reserved, static_cast<uint64_t>(wanted));
+        // Who gave back had taken before: the tickets are looked at after that.
+        const auto left = static_cast<int64_t>(end - atomic_load(control->tickets) - before);
+        given = max_of(min_of(left, wanted), int64_t{0});
+        if (given < wanted) atomic_add(control->reserved, static_cast<uint64_t>(given - wanted));
+      }
+    }
+    given = Lanes::broadcast(given, 0);
+    return asks && stdlib::popcount(asking & ((1u << Lanes::lane()) - 1)) < given;
+  }
+  template <class Lanes>
+  HINTERLAND_FN void give_back(bool had) const {
+    const auto given = static_cast<uint64_t>(stdlib::popcount(Lanes::ballot(had)));
+    if (given != 0 && Lanes::lane() == 0) atomic_add_release(control->reserved, ~given + 1);
   }
 
   // By one thread, before all others, when the device has created its queues anew, which start at slot 0.
@@ -248,6 +277,7 @@ struct QueuePair {
 
  private:
   static constexpr uint32_t kLocked = 1, kClosed = 2;
+
   static constexpr uint32_t kPhaseBit = 1u << 16;
 
   HINTERLAND_FN void put(uint32_t identifier) const {

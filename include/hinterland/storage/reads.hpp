@@ -35,7 +35,10 @@ HINTERLAND_FN void read_elements(const ReadParams& p, int64_t warp, int64_t warp
       const int64_t i = first + k * Warp::kWidth + Warp::lane();
       at[k] = i >= p.count ? memory::kNowhere : p.at != nullptr ? p.at[i] : i % p.elements;
     }
-    array.read(at, found, meter);
+    if constexpr (requires { array.store; })
+      p.at != nullptr ? array.read_scattered(at, found, meter) : array.read(at, found, meter);
+    else
+      array.read(at, found, meter);
     for (int k = 0; k < kReadsInFlight; ++k) {
       const int64_t i = first + k * Warp::kWidth + Warp::lane();
       sum += static_cast<uint64_t>(found[k]);

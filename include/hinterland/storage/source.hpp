@@ -100,13 +100,18 @@ struct Stored : Positions<T> {
 
   template <int kCount, class Meter>
   HINTERLAND_FN void read(const int64_t (&at)[kCount], T (&to)[kCount], Meter& meter) const {
-    const uint32_t missing = try_access<Warp>(at, to);
-    if (Warp::any(missing != 0)) {
-      Rest<kCount> rest{missing, {}, {}};
-      for (int k = 0; k < kCount; ++k) rest.at[k] = at[k], rest.to[k] = to[k];
-      rest = wait<Warp, Reads>(*this, rest);
-      for (int k = 0; k < kCount; ++k) to[k] = rest.to[k];
-    }
+    read_missing(try_access<Warp>(at, to), at, to);
+    count_reads(at, meter);
+  }
+
+  // The same for elements that lie anywhere, each lane's in lines of its own. Then holding each line, two atomic operations, costs
+  // more than looking twice; where a warp holds few lines for all its lanes, the other look, for which all wait, costs more.
+  template <int kCount, class Meter>
+  HINTERLAND_FN void read_scattered(const int64_t (&at)[kCount], T (&to)[kCount], Meter& meter) const {
+    if constexpr (kGlances)
+      read_missing(try_glance(at, to), at, to);
+    else
+      read_missing(try_access<Warp>(at, to), at, to);
     count_reads(at, meter);
   }
 
@@ -151,6 +156,16 @@ struct Stored : Positions<T> {
  protected:
   static constexpr Page kNoPage = ~Page{0};
 
+  // Warps read elements without holding their lines, where the words say whether that went well (Cache::glance). To
+  // ThreadSanitizer it is a race that a line is read while a page is put there, although what was read is not used then.
+#if defined(__SANITIZE_THREAD__)
+  static constexpr bool kGlances = false;
+#else
+  static constexpr bool kGlances = Warp::kWidth > 1 && sizeof(T) <= 8 && requires(const T& place, typename Store::Lines all) {
+    all.is_still(int64_t{}, uint32_t{}, Page{});
+  };
+#endif
+
   // piece(first, next, whether they are all of a line) for the elements of each line of a run.
   template <class Piece>
   HINTERLAND_FN void for_each_line(int64_t begin, int64_t end, const Piece& piece) const {
@@ -168,6 +183,43 @@ struct Stored : Positions<T> {
     int64_t at[kCount];
     T to[kCount];
   };
+
+  // Reads at[k] where its line is there, by its warp, and nobody is kept from giving the slot to another page: then it was not
+  // there. Returns what is missing.
+  template <int kCount>
+  HINTERLAND_FN uint32_t try_glance(const int64_t (&at)[kCount], T (&to)[kCount]) const {
+    const int shift = lines.line_shift();
+    const T* there[kCount];
+    int32_t slots[kCount];
+    uint32_t highs[kCount];
+    Page last = kNoPage;  // where this lane has found it
+    int32_t slot = -1;
+    uint32_t high = 0;
+    for (int k = 0; k < kCount; ++k) {
+      const bool asks = at[k] != memory::kNowhere;
+      const Page page = asks ? page_of(at[k]) : kNoPage;
+      if (k == 0 || Warp::any(asks && page != last)) {  // else all are still in the lines that they have
+        const int leader = stdlib::countr_zero(Warp::same(page));
+        const auto found = lines.template glance<Warp>(asks && leader == Warp::lane(), page);
+        slot = Warp::broadcast(static_cast<int32_t>(found.slot), leader);
+        high = Warp::broadcast(found.high, leader);
+        last = page;
+      }
+      slots[k] = asks ? slot : -1;
+      highs[k] = high;
+      there[k] = slots[k] < 0 ? nullptr : reinterpret_cast<const T*>(within(slot, at[k], shift));
+    }
+    atomic_fence_acquire();  // who has seen that a line is there sees what is in it
+    for (int k = 0; k < kCount; ++k) to[k] = there[k] == nullptr ? T{} : atomic_load_passing(*there[k]);
+    atomic_fence_acquire();  // and looks again after that
+    uint32_t missing = 0;
+    for (int k = 0; k < kCount; ++k) {
+      if (at[k] == memory::kNowhere || (slots[k] >= 0 && lines.is_still(slots[k], highs[k], page_of(at[k])))) continue;
+      missing |= 1u << k;
+      to[k] = T{};
+    }
+    return missing;
+  }
 
   // Has `own[k]` and element at[k] meet (Access) where its line is there. Returns what is missing.
   template <class Lanes, class Access = Reads, int kCount>
@@ -221,6 +273,15 @@ struct Stored : Positions<T> {
 
   HINTERLAND_FN auto* within(int64_t slot, int64_t at, int shift) const {
     return lines.frame(slot) + (position(at) & ((uint64_t{1} << shift) - 1));
+  }
+
+  template <int kCount>
+  HINTERLAND_FN void read_missing(uint32_t missing, const int64_t (&at)[kCount], T (&to)[kCount]) const {
+    if (!Warp::any(missing != 0)) return;
+    Rest<kCount> rest{missing, {}, {}};
+    for (int k = 0; k < kCount; ++k) rest.at[k] = at[k], rest.to[k] = to[k];
+    rest = wait<Warp, Reads>(*this, rest);
+    for (int k = 0; k < kCount; ++k) to[k] = rest.to[k];
   }
 
   // Reads or writes what is missing. Apart, and by value, so that what is at hand costs who reads it no memory.

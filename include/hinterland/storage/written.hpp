@@ -36,7 +36,7 @@ struct Writes {
     constexpr uint32_t kPatience = 16;
     if (round < kPatience) return;
     const int64_t slot = store.cache.find_unwritable(page);
-    if (slot >= 0) store.fail(Line{atomic_load(store.cache.words[slot])}.page(), store.status(slot) | kOfWrite);
+    if (slot >= 0) store.fail(store.cache.page_of(Line{atomic_load(store.cache.words[slot])}), store.status(slot) | kOfWrite);
   }
 };
 
@@ -104,13 +104,13 @@ HINTERLAND_FN void write_back(const Store& store, int64_t warp, int64_t warps) {
         const auto status = static_cast<uint16_t>(store.status(slot));
         // Given up, it stays as it is until the device answers, which it may never do.
         waits = seen.is(Line::kWriting) ? !is_of_host(status) : tries == 0 || (tries < kTries && is_retryable(status));
-        if (!waits) store.fail(seen.page(), status | kOfWrite);
+        if (!waits) store.fail(store.cache.page_of(seen), status | kOfWrite);
       }
       const Try outcome = store.template write_back<Warp>(waits, slot);
       if (outcome == Try::kStarted) ++tries;
       if (outcome == Try::kHeld) waits = false;
       if (!Warp::any(waits) || store.template progress<Warp>(round, until)) continue;
-      if (waits) store.fail(seen.page(), kAbortedByHost | kOfWrite);
+      if (waits) store.fail(store.cache.page_of(seen), kAbortedByHost | kOfWrite);
       waits = false;
     }
   }

@@ -35,7 +35,7 @@ _WAYS = 8  # slots of a set: include/hinterland/storage/cache.hpp
 _FILE_DEPTH = 256  # transfers in flight of each thread of the controller: chosen, not measured
 _MOST_STAGING = 1 << 30  # of host memory that is registered at once
 _BUSY, _VALID, _DIRTY, _FAILED = 1 << 17, 1 << 18, 1 << 19, 1 << 21  # of a slot's word: include/hinterland/storage/line.hpp
-_PAGE_SHIFT, _PAGES = 23, (1 << 41) - 1  # of the page in it
+_PAGE_SHIFT, _LEAST_PAGE_BITS = 23, 17  # of the page in it, and of its number; what is above them counts turns
 _OF_WRITE = _core.STATUS_OF_WRITE
 _NOT_ANSWERED = 0x371  # a status: include/hinterland/storage/nvme.hpp
 _LONG_LINE = 8192  # from which on a command needs a list of PRPs
@@ -244,7 +244,8 @@ class DeviceStore(Shown):
         budget: bytes of the device's memory for lines and what finds them.
         line_bytes: a power of two from 512 to 65536.
         channels: queue pairs; more let more multiprocessors ask at once.
-        depth: entries of each ring, a power of two. Each has a line of pinned host memory for what comes from the device.
+        depth: entries of each ring, a power of two; fewer if all together were more than half of the lines. Each has a line of
+            pinned host memory for what comes from the device.
         threads: of the host that serve the queues, if the controller is this store's own; else its threads and ``mode`` hold.
         timeout: seconds that a command may take.
         mode: ``"r"``, or ``"r+"`` where kernels write as well. A file has one writer at a time, and any number of readers.
@@ -273,10 +274,12 @@ class DeviceStore(Shown):
         sets = self.budget // (_WAYS * (line_bytes + _SLOT_WORDS) + 4)
         if sets == 0:
             raise ConfigError(f"{self.budget} bytes hold no set of {_WAYS} lines of {line_bytes} bytes; give more")
-        staging = channels * depth * line_bytes
-        if staging > _MOST_STAGING:
-            raise ConfigError(f"{channels} queues of {depth} lines of {line_bytes} bytes are more than a gibibyte; give fewer")
         self.num_slots = sets * _WAYS
+        if channels * depth * line_bytes > _MOST_STAGING:
+            raise ConfigError(f"{channels} queues of {depth} lines of {line_bytes} bytes are more than a gibibyte; give fewer")
+        # With more than half of the lines on their way, those that have come would give way before who wants them comes by.
+        depth = min(depth, 1 << max((self.num_slots // (2 * channels)).bit_length() - 1, 2))
+        staging = channels * depth * line_bytes
         layout = _core.queue_layout(channels, depth, depth)
         lists = channels * depth * _core.PRP_LIST_BYTES if line_bytes > _LONG_LINE else 0
         self._shared = _pinned(layout["bytes"] + staging + lists, device)  # rings and doorbells, lines, lists of PRPs
@@ -286,6 +289,8 @@ class DeviceStore(Shown):
         self._control = self._zeros(_size(_Control))
         channel_words = self._channels(layout["queues"], depth, base, base + layout["bytes"], bool(lists))
         self.controller = backing if isinstance(backing, Controller) else Controller(backing, threads, self.mode)
+        per_line = line_bytes // _core.CONTROLLER_BLOCK_BYTES
+        self._pages = (1 << max((self.controller.blocks // per_line).bit_length(), _LEAST_PAGE_BITS)) - 1
         frames = self._memory(self.num_slots * line_bytes)
         lines = self.num_slots + 1  # and a word that says how a flush goes
         self._slots = self._zeros(8 * lines).view(torch.int64)
@@ -297,8 +302,8 @@ class DeviceStore(Shown):
             frames=frames.data_ptr(),
             num_sets=sets,
             line_bytes=line_bytes,
+            pages=self._pages,
         )
-        per_line = line_bytes // _core.CONTROLLER_BLOCK_BYTES
         blocks = _Blocks(
             namespace_id=_core.CONTROLLER_NAMESPACE,
             block_bytes=_core.CONTROLLER_BLOCK_BYTES,
@@ -439,7 +444,7 @@ class DeviceStore(Shown):
         lines = self.line_words
         unwritten = ((lines & (_DIRTY | _FAILED)) == _DIRTY | _FAILED).nonzero()[:, 0]
         if len(unwritten) and code == _NOT_ANSWERED and not writes:  # who waited for room waited for these
-            page, code, writes = int(lines[unwritten[0]]) >> _PAGE_SHIFT & _PAGES, int(self._statuses[unwritten[0]]), True
+            page, code, writes = int(lines[unwritten[0]]) >> _PAGE_SHIFT & self._pages, int(self._statuses[unwritten[0]]), True
         raise StorageError(self._failure(page, code, writes))
 
     def _failure(self, page: int, code: int, writes: bool) -> str:

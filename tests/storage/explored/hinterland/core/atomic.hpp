@@ -55,9 +55,9 @@ T atomic_add_release(T& place, T value) {
   return atomic_add(place, value);
 }
 template <int kCount>
-void atomic_add_release(uint64_t* const (&places)[kCount], uint64_t value) {
-  for (uint64_t* const place : places)
-    if (place != nullptr) atomic_add(*place, value);
+void atomic_add_release(uint64_t* array, const int32_t (&at)[kCount], uint64_t value) {
+  for (const int32_t one : at)
+    if (one >= 0) atomic_add_release(array[one], value);
 }
 inline void atomic_load_pair(uint64_t* places, uint64_t (&values)[2]) {
   for (int i = 0; i < 2; ++i) values[i] = atomic_load(places[i]);
