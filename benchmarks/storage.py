@@ -34,6 +34,7 @@ PAIRS = 9
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--folder", type=Path, default=Path.cwd(), help="where the measured files go: the disk in question")
     parser.add_argument("--gib", type=float, default=16, help="size of the measured file")
+    parser.add_argument("--reads", type=int, default=100_000, help="of 4 KiB in each run; rows are five times as many")
 
 
 def run(options: argparse.Namespace) -> dict[str, Any]:
@@ -41,14 +42,14 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(dir=options.folder, prefix="hinterland-bench-") as folder:
         path = Path(folder) / "file.bin"
         _fill(path, size)
-        blocks = 5000 if options.small else 100_000
+        reads = 5000 if options.small else options.reads
         measured = Rows()
         for case in CASES:
-            measured.append(_blocks(path, blocks, *case))
+            measured.append(_blocks(path, reads, *case))
         return {
             "blocks": measured,
             "fio": _fio(path),
-            "tables": _tables(Path(folder), size // 4, 20_000 if options.small else 500_000),
+            "tables": _tables(Path(folder), size // 4, 4 * reads if options.small else 5 * reads),
         }
 
 

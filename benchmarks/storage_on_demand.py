@@ -25,12 +25,14 @@ from hinterland.runtime.params import struct
 from hinterland.storage.latency import time_reads
 from hinterland.storage.measure import DEPTH
 from hinterland.storage.on_device import Backing, DeviceStore, read_elements
+from hinterland.storage.patterns import PATTERNS, read_pattern
 from hinterland.storage.writes import write_elements
 
 from ._rows import Rows
 
 _Array = struct("memory::ArrayWords")
 _FIRST = 4096  # the first page is no array's
+_FIRST_LINE = 65536  # lines of any size begin there
 RUNS = 3
 
 
@@ -197,31 +199,31 @@ def _written(
 
 
 def _hits(device: torch.device, small: bool, folder: Path) -> list[dict[str, Any]]:
-    """All lines are there, in four times the room, so that hardly a set is full. In order, and 8 bytes at random, beside plain
-    pointers."""
-    nbytes = _bytes(small)
-    x = _memory(nbytes + _FIRST)
-    there = x[_FIRST // 8 :].to(device)
+    """All lines are there, in twice the room, so that hardly a pair of sets is full. In order, and 8 bytes at random, beside
+    plain pointers."""
+    nbytes = _bytes(small) * 2
+    x = _memory(nbytes + _FIRST_LINE)
+    there = x[_FIRST_LINE // 8 :].to(device)
     plain = _Array(home=there.data_ptr())
-    store = _store(x, device, nbytes * 4, 4096, channels=16, threads=2 if small else 8)
-    elements = nbytes // 8
+    store = _store(x, device, nbytes * 2, 4096, channels=16, threads=2 if small else 8)
+    words, elements, found = store.array(_FIRST_LINE), nbytes // 8, Rows()
     with store.live():
         for _ in range(2):
-            read_elements(store.array(_FIRST), elements, x.dtype, device, None, elements, keeps=False)
-    misses = store.counts()["reads"]
-    found = Rows()
-    at = torch.randint(0, elements, (100_000 if small else 1 << 27,), device=device)
-    for name, positions, count in (("in order", None, elements), ("random 8 bytes", at, len(at))):
+            read_pattern(PATTERNS["a warp a line"], words, elements, 4096, device)
+    for name in ("a warp a line", "a warp a line held once", "random"):
         took: dict[str, list[float]] = {"cached": [], "plain": []}
-        for _ in range(RUNS):
-            for kind, words in (("cached", store.array(_FIRST)), ("plain", plain)):
+        before = store.counts()["reads"]
+        for _ in range(1 + RUNS):
+            totals = []
+            for kind, array in (("cached", words), ("plain", plain)):
                 with store.live():
                     begin = _idle(device)
-                    read_elements(words, elements, x.dtype, device, positions, count, keeps=False)
+                    totals.append(int(read_pattern(PATTERNS[name], array, elements, 4096, device)))
                     took[kind].append(_idle(device) - begin)
-        cached, raw = (statistics.median(took[kind]) for kind in ("cached", "plain"))
-        rates = {"GB/s": count * 8 / cached / 1e9, "plain GB/s": count * 8 / raw / 1e9, "of plain": raw / cached}
-        found.append({"reads": name, **rates, "missed": store.counts()["reads"] - misses})
+            assert totals[0] == totals[1], "something else was read"
+        cached, raw = (statistics.median(took[kind][1:]) for kind in ("cached", "plain"))
+        rates = {"GB/s": nbytes / cached / 1e9, "plain GB/s": nbytes / raw / 1e9, "of plain": raw / cached}
+        found.append({"reads": name, **rates, "missed": store.counts()["reads"] - before})
     store.close()
     return found
 
@@ -246,7 +248,7 @@ def _stages(device: torch.device, small: bool, folder: Path) -> list[dict[str, A
 
 def _file(device: torch.device, small: bool, folder: Path) -> list[dict[str, Any]]:
     """Random 4-KiB reads and writes of a file, beside as many without a cache, by turns."""
-    size = (16 << 20) if small else (8 << 30)
+    size = (16 << 20) if small else (4 << 30)
     with tempfile.TemporaryDirectory(dir=folder, prefix="hinterland-bench-") as name:
         path = Path(name) / "file.bin"
         with path.open("wb") as file:

@@ -50,7 +50,7 @@ def _patterns(x: torch.Tensor, line: int, device: torch.device, small: bool) -> 
     if device.type == "cuda":
         arrays["host"] = None, _Array(home=x[_FIRST // 8 :].data_ptr())
     for name, room, timing in (
-        ("hits", 4 * x.nbytes, "none"),
+        ("hits", 2 * x.nbytes, "none"),
         ("misses", x.nbytes // 16, "none"),
         ("optane", x.nbytes // 16, "optane"),
     ):

@@ -81,7 +81,7 @@ def _medians(runs: dict[str, Any]) -> dict[str, float]:
 
 
 def _replicated(x: torch.Tensor, device: torch.device, small: bool) -> list[dict[str, Any]]:
-    stores = [_store(x, 4 * x.nbytes, device, small) for _ in range(REPLICAS)]
+    stores = [_store(x, 2 * x.nbytes, device, small) for _ in range(REPLICAS)]
     one, all_of_them = stores[0].array(_FIRST), replicated(stores, _FIRST)
     found = Rows()
     for name, pattern in READ.items():
@@ -100,7 +100,7 @@ def _replicated(x: torch.Tensor, device: torch.device, small: bool) -> list[dict
 
 
 def _pinned(x: torch.Tensor, device: torch.device, small: bool) -> list[dict[str, Any]]:
-    store = _store(x, 4 * x.nbytes, device, small)
+    store = _store(x, 2 * x.nbytes, device, small)
     words, window = store.array(_FIRST), partial(_kept_in_l2, store.line_words)
     found = Rows()
     for name, pattern in READ.items():
