@@ -53,3 +53,10 @@ def test_a_graph_without_edges_and_a_cache_without_room() -> None:
 
 def test_no_worker_is_without_a_vertex() -> None:
     assert Way("coarsened", 0.25).size(LONG, 4) == 1
+
+
+@pytest.mark.parametrize("line_bytes", [512, 4096, 8192, 65536])
+def test_a_tile_that_is_copied_has_room(line_bytes: int) -> None:
+    case = Case("bfs", 60.0, line_bytes, 0.25)
+    assert Way("odt-copied").size(case, 4) == min(line_bytes, 4096) // 4
+    assert Way("odt").size(case, 4) == line_bytes // 4

@@ -9,6 +9,8 @@ from collections.abc import Iterable
 from math import log2
 from typing import NamedTuple
 
+from .. import _core
+
 _LEAST = 2.0**-20  # of a line, and of the edges: a graph has no edges, or a cache hardly any room
 _NEIGHBOURS = 3  # cases that a choice goes by: chosen, not measured
 
@@ -43,6 +45,8 @@ class Way(NamedTuple):
         if self.assignment == "transposed":
             return int(self.number)
         filled = self.number * case.line_bytes
+        if self.assignment == "odt-copied":  # through shared memory, which has room for so much
+            filled = min(filled, _core.EMOGI_TILE_BYTES)
         return max(round(filled / (edge_bytes if self.assignment.startswith("odt") else max(case.list_bytes, edge_bytes))), 1)
 
 
