@@ -263,7 +263,7 @@ def _file(device: torch.device, small: bool, folder: Path) -> list[dict[str, Any
 
 
 def _of_file(path: Path, size: int, threads: int, writes: bool, small: bool, device: torch.device) -> dict[str, float]:
-    lines, count = (size - _FIRST) // 4096, 500 if small else 50_000
+    lines, count = (size - _FIRST) // 4096, 500 if small else 100_000
     ours, raw = [], []
     for _ in range(RUNS):
         mode = "r+" if writes else "r"
@@ -271,6 +271,8 @@ def _of_file(path: Path, size: int, threads: int, writes: bool, small: bool, dev
         store = DeviceStore(Backing(path=str(path)), device, 4 << 20 if small else 64 << 20, **given)
         at = torch.randperm(lines)[:count] * 512
         with store.live():
+            # The threads have started, and what they read into is registered: they live as long as their store.
+            read_elements(store.array(_FIRST), lines * 512, torch.int64, device, None, 1, keeps=False)
             begin = _idle(device)
             if writes:
                 write_elements(store.array(_FIRST), lines * 512, torch.int64, device, at.to(device), count, run=512)
