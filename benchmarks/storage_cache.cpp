@@ -296,7 +296,7 @@ void rates(int64_t slots, const char* path) {
   rates_of_sets<8>(slots, trace, next);
   rates_of_sets<16>(slots, trace, next);
   rates_of_sets<32>(slots, trace, next);
-  print("hash", "clock", hits<InChains<OneSet>>(slots, trace));
+  print("hash", "clock", hits<InChains<storage::Clock>>(slots, trace));
   print("hash", "fifo", hits<InChains<Fifo>>(slots, trace));
   print("hash", "lru", lru_hits(1, slots, trace, [](Page) { return 0; }));
   print("hash", "belady", optimal_hits(slots, trace, next));
@@ -369,7 +369,7 @@ auto costs_of_sets(const char* name, int64_t slots, int threads) {
 void costs(int64_t slots, int threads, int rounds) {
   auto all = std::tuple_cat(costs_of_sets<4>("4 ways", slots, threads), costs_of_sets<8>("8 ways", slots, threads),
                             costs_of_sets<16>("16 ways", slots, threads), costs_of_sets<32>("32 ways", slots, threads),
-                            std::tuple{Costs<InChains<OneSet>>{"hash", "clock", slots, threads},
+                            std::tuple{Costs<InChains<storage::Clock>>{"hash", "clock", slots, threads},
                                        Costs<InChains<Fifo>>{"hash", "fifo", slots, threads}});
   const auto each = [&](const auto& what) { std::apply([&](auto&... one) { (what(one), ...); }, all); };
   each([](auto& one) { one.prepare(); });
@@ -400,7 +400,7 @@ void conflicts(int64_t slots) {
   conflicts_of<InSets<storage::Clock, 8>>("8 ways of two sets", slots);
   conflicts_of<InSets<OneSet, 16>>("16 ways", slots);
   conflicts_of<InSets<OneSet, 32>>("32 ways", slots);
-  conflicts_of<InChains<OneSet>>("hash", slots);
+  conflicts_of<InChains<storage::Clock>>("hash", slots);
 }
 
 }  // namespace

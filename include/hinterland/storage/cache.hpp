@@ -91,10 +91,31 @@ struct Cache : Replacement {
     return found.slot < 0 ? bring(page, device) : found;
   }
 
-  // Has a page read that is not there.
-  template <class Device>
+  // Gives a page that is not there a slot and has it read there, or, not kReads, leaves that to the caller.
+  template <bool kReads = true, class Device>
   HINTERLAND_FN Found bring(Page page, Device& device) const {
-    return start(page, device);
+    const int64_t set = set_of(page);  // whose lock is the page's, wherever it goes
+    const uint32_t open = atomic_load(sets[set]) & ~kLocked;
+    if (atomic_cas_acquire(sets[set], open, open | kLocked) != open) return {Try::kWait, -1};
+    uint32_t hand = open;
+    Line was{0};
+    int64_t slot = -1, empty = -1;
+    const auto look = [&](int64_t at, Line line) {
+      if (line.has(page, pages)) slot = at;
+      if (Replacement::kTwoSets && empty < 0 && line.is_free() && !line.is(Line::kValid | Line::kFailed))
+        empty = at, was = line;
+    };
+    look_at(set, look);
+    if (Replacement::kTwoSets && slot < 0) look_at(other_set_of(page), look);
+    const bool came = slot >= 0;
+    if (!came && empty >= 0 && claim_for(empty, was, page)) slot = empty;
+    if (slot < 0) slot = give_slot(set, page, hand, device);
+    atomic_store_release(sets[set], hand);
+    if (came) return {Try::kWait, slot};
+    if (slot < 0) return {Try::kFull, -1};
+    if (!kReads || device.try_read(page, slot)) return {Try::kStarted, slot};
+    not_begun(slot, false);
+    return {Try::kRefused, -1};
   }
 
   // As try_hold(), of a page that is not to be read: kWait, and no slot, if it is not there.
@@ -109,7 +130,7 @@ struct Cache : Replacement {
     if constexpr (Lanes::kWidth > 1) {
       if (stdlib::popcount(Lanes::ballot(asks)) > Lanes::kWidth / 4) {
         uint32_t high;
-        const int64_t slot = find_together<Lanes>(asks, page, Line::kBusy | Line::kValid | Line::kFailed, high);
+        const int64_t slot = find_together<Lanes, false>(asks, page, high);
         return asks ? try_hold_at(slot, page) : Found{Try::kWait, -1};
       }
     }
@@ -130,7 +151,7 @@ struct Cache : Replacement {
     if constexpr (Lanes::kWidth > 1) {
       if (stdlib::popcount(Lanes::ballot(asks)) > Lanes::kWidth / 4) {
         uint32_t high = 0;
-        slot = find_together<Lanes>(asks, page, Line::kValid, high);
+        slot = find_together<Lanes, true>(asks, page, high);
         return {slot, high};
       }
     }
@@ -161,7 +182,7 @@ struct Cache : Replacement {
   template <class Device>
   HINTERLAND_FN Found try_fill(Page page, Device& device) const {
     const Found found = try_hold(page);
-    return found.slot < 0 ? start<false>(page, device) : found;
+    return found.slot < 0 ? bring<false>(page, device) : found;
   }
   HINTERLAND_FN void filled(int64_t slot) const { end_read(words[slot], Read::kFilled); }
 
@@ -272,10 +293,11 @@ struct Cache : Replacement {
     return Replacement::kTwoSets && found < 0 ? find_in(other_set_of(page), page, seen) : found;
   }
 
-  // The same for each lane that asks, of which there are many, of slots with one of these flags: as many lanes as a set has ways
-  // look at the set of one of them, so that the link to L2 carries each sector of it once. `high`: half of the slot's word.
-  template <class Lanes>
-  HINTERLAND_FN int64_t find_together(bool asks, Page page, uint64_t flags, uint32_t& high) const {
+  // The same for each lane that asks, of which there are many: as many lanes as a set has ways look at the set of one of them, so
+  // that the link to L2 carries each sector of it once. kGlances: only of pages that can be read; `high` is half of the word then.
+  template <class Lanes, bool kGlances>
+  HINTERLAND_FN int64_t find_together(bool asks, Page page, [[maybe_unused]] uint32_t& high) const {
+    constexpr uint64_t flags = kGlances ? Line::kValid : Line::kBusy | Line::kValid | Line::kFailed;
     constexpr int kTurns = static_cast<int>(kWays), kSets = Lanes::kWidth / kTurns;  // that are looked at in a turn
     const auto set = static_cast<uint32_t>(set_of(page));
     uint64_t seen[kTurns];
@@ -291,8 +313,12 @@ struct Cache : Replacement {
       const uint32_t there = Lanes::ballot(page_of(Line{seen[turn]}) == wanted && Line{seen[turn]}.is(flags));
       const uint32_t own = there >> Lanes::lane() % kSets * kTurns & ((1u << kTurns) - 1);
       const int way = stdlib::countr_zero(own | 1u << (kTurns - 1));
-      const uint32_t half = Lanes::broadcast(static_cast<uint32_t>(seen[turn] >> 32), Lanes::lane() % kSets * kTurns + way);
-      if (asks && Lanes::lane() / kSets == turn && own != 0) found = set * kWays + way, high = half;
+      const bool is_own = asks && Lanes::lane() / kSets == turn && own != 0;
+      if (is_own) found = set * kWays + way;
+      if constexpr (kGlances) {
+        const uint32_t half = Lanes::broadcast(static_cast<uint32_t>(seen[turn] >> 32), Lanes::lane() % kSets * kTurns + way);
+        if (is_own) high = half;
+      }
     }
     if (Replacement::kTwoSets && asks && found < 0) {  // a few at most
       Line line{0};
@@ -313,33 +339,6 @@ struct Cache : Replacement {
       default:  // not there yet, or not there any more
         return {Try::kWait, slot};
     }
-  }
-
-  // Gives the page a slot and has it read there, or, not kReads, leaves that to the caller.
-  template <bool kReads = true, class Device>
-  HINTERLAND_FN Found start(Page page, Device& device) const {
-    const int64_t set = set_of(page);  // whose lock is the page's, wherever it goes
-    const uint32_t open = atomic_load(sets[set]) & ~kLocked;
-    if (atomic_cas_acquire(sets[set], open, open | kLocked) != open) return {Try::kWait, -1};
-    uint32_t hand = open;
-    Line was{0};
-    int64_t slot = -1, empty = -1;
-    const auto look = [&](int64_t at, Line line) {
-      if (line.has(page, pages)) slot = at;
-      if (Replacement::kTwoSets && empty < 0 && line.is_free() && !line.is(Line::kValid | Line::kFailed))
-        empty = at, was = line;
-    };
-    look_at(set, look);
-    if (Replacement::kTwoSets && slot < 0) look_at(other_set_of(page), look);
-    const bool came = slot >= 0;
-    if (!came && empty >= 0 && claim_for(empty, was, page)) slot = empty;
-    if (slot < 0) slot = give_slot(set, page, hand, device);
-    atomic_store_release(sets[set], hand);
-    if (came) return {Try::kWait, slot};
-    if (slot < 0) return {Try::kFull, -1};
-    if (!kReads || device.try_read(page, slot)) return {Try::kStarted, slot};
-    not_begun(slot, false);
-    return {Try::kRefused, -1};
   }
 
   // From the hand on, the first slot that is free and not used, which is claimed; -1 where there is none. A dirty one that is
