@@ -120,10 +120,13 @@ class Tour {
     while (asked_.size() < most_ahead_ && (has_room = ask(turn))) {
     }
     size_t left = 0;
-    for (Asked& one : asked_)
-      if (!move_page(turn, one)) asked_[left++] = one;
+    bool is_stopped = false;  // no more can be written; what was filled now would wait, until the cache is full of such
+    for (Asked& one : asked_) {
+      is_stopped = is_stopped || (one.overwritten && writes_through_ && !turn.has_room(one.page));
+      if (is_stopped || !move_page(turn, one)) asked_[left++] = one;
+    }
     asked_.resize(left);
-    return has_room && asked_.size() < most_ahead_;
+    return has_room && !is_stopped && asked_.size() < most_ahead_;
   }
 
   // Asks for the next page. False: there is none, or no room for it now.

@@ -13,11 +13,12 @@ void RoutedTransfers::detach(const BlockDevice& device) {
   std::erase_if(devices_, [&](const Route& route) { return route.device.get() == &device; });
 }
 
-bool RoutedTransfers::try_begin(const Transfer& transfer) {
-  if (transfer.device == nullptr) return files_->try_begin(transfer);
-  const auto its = std::ranges::find_if(devices_, [&](const Route& route) { return route.device.get() == transfer.device; });
-  return its->transfers->try_begin(transfer);
+Transfers& RoutedTransfers::of(const BlockDevice* device) const {
+  if (device == nullptr) return *files_;
+  return *std::ranges::find_if(devices_, [&](const Route& route) { return route.device.get() == device; })->transfers;
 }
+
+bool RoutedTransfers::try_begin(const Transfer& transfer) { return of(transfer.device).try_begin(transfer); }
 
 void RoutedTransfers::submit() {
   files_->submit();

@@ -18,6 +18,8 @@ class RoutedTransfers {
 
   // As of Transfers.
   bool try_begin(const Transfer& transfer);
+  // For one more, to the device, or, null, to a file.
+  bool has_room(const BlockDevice* device) const { return of(device).in_flight() < depth_; }
   void submit();
   size_t poll(std::span<Ended> to);
   void wait(std::chrono::nanoseconds most, unsigned enough);
@@ -30,6 +32,8 @@ class RoutedTransfers {
     std::shared_ptr<BlockDevice> device;
     std::unique_ptr<Transfers> transfers;
   };
+
+  Transfers& of(const BlockDevice* device) const;
 
   unsigned depth_;
   std::unique_ptr<Transfers> files_;

@@ -245,13 +245,43 @@ std::vector<std::string> Store::take_failures() {
 }
 
 storage::Found Store::try_hold(Page page) {
-  Device device{*this};
-  return lines_.try_hold(page, device);
+  const storage::Found found = lines_.try_hold(page);
+  if (found.slot >= 0) return found;
+  const Taken ring(*this);
+  Device device{*this, ring.get()};
+  return bring(page, device);
 }
 
 storage::Found Store::prefetch(Page page) {
-  Device device{*this};
-  return lines_.prefetch(page, device);
+  const storage::Found found = lines_.look(page);
+  if (found.slot >= 0) return found;
+  const Taken ring(*this);
+  Device device{*this, ring.get()};
+  return bring(page, device);
+}
+
+storage::Found Store::Turn::prefetch(Page page) {
+  const storage::Found found = device_.store.lines_.look(page);
+  return found.slot < 0 ? device_.store.bring(page, device_) : found;
+}
+
+// Gives a page that is not there a slot and has it read, if there is room for a transfer: before that no page gives way. Who waits
+// for room asks again and again, and would empty a set of the cache.
+storage::Found Store::bring(Page page, Device& device) {
+  return has_room(device, page) ? lines_.bring(page, device) : storage::Found{Try::kRefused, -1};
+}
+
+bool Store::has_room(const Device& device, Page page) const {
+  if (device.ring == nullptr) return false;
+  if (device.uses(page)) return has_room(*device.ring, *device.volume);
+  const std::shared_lock held(volumes_mutex_);  // no slot keeps it from being closed yet
+  const Volume* const volume = volume_of(page);
+  return volume != nullptr && volume->users != 0 && has_room(*device.ring, *volume);
+}
+
+// Wherever in the volume.
+bool Store::has_room(const Ring& ring, const Volume& volume) {
+  return std::ranges::all_of(volume.files, [&](const auto& file) { return ring.transfers->has_room(file->bare.get()); });
 }
 
 Store::Taken::Taken(Store& store) {
@@ -260,16 +290,15 @@ Store::Taken::Taken(Store& store) {
     if (Ring& ring = store.rings_[(own + i) % store.rings_.size()]; ring.try_take()) ring_ = &ring;
 }
 
+bool Store::Device::uses(Page page) const { return volume != nullptr && page >= volume->first && page < volume->end; }
+
 bool Store::begin(const Device& device, Page page, int64_t slot, bool writes) {
-  Volume* volume = device.volume;
-  if (volume == nullptr || page < volume->first || page >= volume->end) volume = open_volume_of(page);
-  if (volume == nullptr) return false;
-  if (device.ring != nullptr) return begin(*device.ring, *volume, page, slot, writes);
-  const Taken ring(*this);
-  return ring.get() != nullptr && begin(*ring.get(), *volume, page, slot, writes);
+  Volume* const volume = device.uses(page) ? device.volume : open_volume_of(page);
+  return device.ring != nullptr && volume != nullptr && begin(*device.ring, *volume, page, slot, writes);
 }
 
 bool Store::begin(Ring& ring, Volume& volume, Page page, int64_t slot, bool writes) {
+  if (!has_room(ring, volume)) return false;
   const int64_t at = static_cast<int64_t>(page - volume.first) << line_shift_;
   const Spread::Place place = volume.spread.place(static_cast<uint64_t>(at));
   const uint64_t member = volume.has_copies() && !writes ? volume.choose_copy(0, page) : place.member;
@@ -374,11 +403,13 @@ storage::Found Store::Turn::try_fill(Page page) {
   return found;
 }
 
-void Store::Turn::write_back(int64_t slot) {
+void Store::Turn::write_back(int64_t slot) { device_.store.lines_.write_back(slot, device_); }
+
+bool Store::Turn::has_room(Page page) {
   Store& store = device_.store;
-  if (store.lines_.write_back(slot, device_) != Try::kRefused || device_.ring == nullptr) return;
-  store.end_some(*device_.ring);
-  store.lines_.write_back(slot, device_);
+  if (store.has_room(device_, page)) return true;
+  if (device_.ring != nullptr) store.end_some(*device_.ring);
+  return store.has_room(device_, page);
 }
 
 // What a transfer's end says: 0, an error, or EAGAIN for another try, by which something may be better.

@@ -204,11 +204,12 @@ class Store {
     bool is_begun;
   };
 
-  // The cache's device: a ring that is taken already, or null for any that is free; a volume that is in use, or null.
+  // The cache's device: a ring that is taken, or null, by which nothing moves; a volume that is in use, or null.
   struct Device {
     Store& store;
     Ring* ring = nullptr;
     Volume* volume = nullptr;
+    bool uses(storage::Page page) const;
     bool try_read(storage::Page page, int64_t slot) { return store.begin(*this, page, slot, false); }
     bool try_write(storage::Page page, int64_t slot) { return store.begin(*this, page, slot, true); }
   };
@@ -228,6 +229,9 @@ class Store {
   Volume& opened_at(int64_t position) const;
   std::optional<int64_t> add(std::unique_ptr<Volume>& volume);
   void leave(Volume& volume);
+  storage::Found bring(storage::Page page, Device& device);
+  bool has_room(const Device& device, storage::Page page) const;
+  static bool has_room(const Ring& ring, const Volume& volume);
   bool begin(const Device& device, storage::Page page, int64_t slot, bool writes);
   bool begin(Ring& ring, Volume& volume, storage::Page page, int64_t slot, bool writes);
   bool begin_transfer(Ring& ring, int64_t slot, bool writes);
@@ -307,10 +311,12 @@ class Store::Turn {
  public:
   explicit Turn(const InUse& used) : ring_(used.store_), device_{used.store_, ring_.get(), used.volume_} {}
 
-  storage::Found prefetch(storage::Page page) { return device_.store.lines_.prefetch(page, device_); }
+  storage::Found prefetch(storage::Page page);
   // Cache::try_fill(), for a page of which all bytes_in() are written.
   storage::Found try_fill(storage::Page page);
-  // Has a slot written back, if there is room for it on the ring.
+  // Whether a transfer of the page can begin now.
+  bool has_room(storage::Page page);
+  // Has a slot written back, if there is room for that.
   void write_back(int64_t slot);
 
  private:

@@ -1,5 +1,5 @@
 // A store's pages in several files: stripes, and copies that fail as they are told, by an engine in place of the system's
-// (plain_transfers.hpp). Pages are written to the files while their holders may write them, which ThreadSanitizer calls a race, so
+// (plain_transfers.hpp), and by one that is full. Pages are written to the files while their holders may write them, which ThreadSanitizer calls a race, so
 // it gets -DWRITES=false.
 #include <unistd.h>
 
@@ -238,6 +238,23 @@ void check_stripes() {
     }
 }
 
+// Who asks again and again while no transfer can begin has nothing give way meanwhile.
+void check_full_ring() {
+  constexpr uint64_t kThere = 6;  // of the eight pages of the only set
+  for (const bool prefetches : {false, true}) {
+    Store store(kSet, kPage, 1, 2, Engine::kBest);
+    const Page first = static_cast<Page>(store.open({make_file("0", numbers(20 * kPage))}, false, 0, 0)) / kPage;
+    const auto ask = [&](Page page) { return prefetches ? store.prefetch(first + page) : store.try_hold(first + page); };
+    for (Page page = 0; page < kThere; ++page)
+      for (uint32_t round = 0; store.prefetch(first + page).outcome != Try::kHeld; ++round) store.progress(round);
+    for (const Page page : {10, 11}) CHECK(ask(page).outcome == Try::kStarted, "there is room for two");
+    for (int i = 0; i < 100; ++i) CHECK(ask(12).outcome == Try::kRefused, "and for no third");
+    for (Page page = 0; page < kThere; ++page) CHECK(store.prefetch(first + page).outcome == Try::kHeld, "page %d", (int)page);
+    for (uint32_t round = 0; store.prefetch(first + 12).outcome != Try::kHeld; ++round) store.progress(round);
+    CHECK(store.counts().reads == kThere + 3, "%d reads", (int)store.counts().reads);
+  }
+}
+
 // Readers and writers of pages of their own, in a small cache, while two of three copies fail now and then.
 void check_threads() {
   constexpr int64_t kThreads = 4, kPages = 64;
@@ -273,6 +290,7 @@ int main() {
   check_short_transfers();
   check_failing_writes();
   check_stripes();
+  check_full_ring();
   check_threads();
   std::filesystem::remove_all(folder);
   return 0;
