@@ -246,18 +246,12 @@ std::vector<std::string> Store::take_failures() {
 
 storage::Found Store::try_hold(Page page) {
   const storage::Found found = lines_.try_hold(page);
-  if (found.slot >= 0) return found;
-  const Taken ring(*this);
-  Device device{*this, ring.get()};
-  return bring(page, device);
+  return found.slot < 0 ? bring(page) : found;
 }
 
 storage::Found Store::prefetch(Page page) {
   const storage::Found found = lines_.look(page);
-  if (found.slot >= 0) return found;
-  const Taken ring(*this);
-  Device device{*this, ring.get()};
-  return bring(page, device);
+  return found.slot < 0 ? bring(page) : found;
 }
 
 storage::Found Store::Turn::prefetch(Page page) {
@@ -269,6 +263,12 @@ storage::Found Store::Turn::prefetch(Page page) {
 // for room asks again and again, and would empty a set of the cache.
 storage::Found Store::bring(Page page, Device& device) {
   return has_room(device, page) ? lines_.bring(page, device) : storage::Found{Try::kRefused, -1};
+}
+
+storage::Found Store::bring(Page page) {
+  const Taken ring(*this);
+  Device device{*this, ring.get()};
+  return bring(page, device);
 }
 
 bool Store::has_room(const Device& device, Page page) const {
@@ -298,7 +298,7 @@ bool Store::begin(const Device& device, Page page, int64_t slot, bool writes) {
 }
 
 bool Store::begin(Ring& ring, Volume& volume, Page page, int64_t slot, bool writes) {
-  if (!has_room(ring, volume)) return false;
+  if (writes && !has_room(ring, volume)) return false;  // before the system is asked for the file's size, at each try
   const int64_t at = static_cast<int64_t>(page - volume.first) << line_shift_;
   const Spread::Place place = volume.spread.place(static_cast<uint64_t>(at));
   const uint64_t member = volume.has_copies() && !writes ? volume.choose_copy(0, page) : place.member;

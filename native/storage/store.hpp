@@ -230,6 +230,7 @@ class Store {
   std::optional<int64_t> add(std::unique_ptr<Volume>& volume);
   void leave(Volume& volume);
   storage::Found bring(storage::Page page, Device& device);
+  storage::Found bring(storage::Page page);  // by any ring that is free
   bool has_room(const Device& device, storage::Page page) const;
   static bool has_room(const Ring& ring, const Volume& volume);
   bool begin(const Device& device, storage::Page page, int64_t slot, bool writes);

@@ -1,6 +1,6 @@
 // A store's pages in several files: stripes, and copies that fail as they are told, by an engine in place of the system's
-// (plain_transfers.hpp), and by one that is full. Pages are written to the files while their holders may write them, which ThreadSanitizer calls a race, so
-// it gets -DWRITES=false.
+// (plain_transfers.hpp), and by one that is full. Pages are written to the files while their holders may write them, which
+// ThreadSanitizer calls a race, so it gets -DWRITES=false.
 #include <unistd.h>
 
 #include <cstring>
