@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import io
 import os
+import stat
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
@@ -91,7 +92,10 @@ def _file_place(path: str | Path) -> Path:
     """Where a file of this name is written. A link keeps pointing where it did: its target is what is replaced."""
     with writing(path):
         final = followed(arguments.path("the file to write", path))
-        regular = final.is_file() or not final.exists()
+        try:  # one look: others may be making it
+            regular = stat.S_ISREG(final.stat().st_mode)
+        except (FileNotFoundError, NotADirectoryError):
+            regular = True
     if not regular:
         raise ConfigError(f"{path}: exists and is no regular file; choose another name to write to")
     return final
