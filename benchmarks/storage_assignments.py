@@ -61,7 +61,27 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
             for row, measured in bench.sweep(line, room):
                 rows.append({"graph": kind, **row})
                 table[kind] += measured
-    return {"device": str(device), "ways": rows, "planner": _planner(table), "first vertices": _first_vertices(device, small)}
+    grid = hl.generate("grid", scale=scale, seed=1)
+    deep = _deep(_Bench(grid, grid, device, options, small), *cases[-1 if small else 1])
+    return {
+        "device": str(device),
+        "ways": rows,
+        "planner": _planner(table),
+        "deep": deep,
+        "first vertices": _first_vertices(device, small),
+    }
+
+
+def _deep(bench: _Bench, line: int, room: float) -> list[dict[str, Any]]:
+    """A search of many levels: by tiles that have active vertices, beside the library's, which keeps a list of them."""
+    way = Way("odt-active")
+    size = way.size(Case("bfs", bench.nbytes / bench.graph.num_vertices, line, room), bench.edge_bytes)
+    edges = bench.store(int(room * bench.nbytes), line, bench.options.timing)
+    tiles, _ = bench.seconds("bfs", bench.graph, edges, way, size)
+    edges.store.close()
+    frontier = bench.library("bfs", line, int(room * bench.nbytes))
+    levels = int(bench.expected["bfs"].max()) + 1
+    return [{"graph": "grid", "levels": levels, "tiles s": tiles, "frontier s": frontier, "times": tiles / frontier}]
 
 
 class _Bench:
@@ -90,11 +110,11 @@ class _Bench:
         hits = self.store(2 * self.nbytes, line)
         for algorithm in ("bfs", "cc"):
             case = Case(algorithm, self.nbytes / self.graph.num_vertices, line, room)
-            library = self._library(algorithm, line, int(room * self.nbytes))
+            library = self.library(algorithm, line, int(room * self.nbytes))
             for way in (*WAYS, *CONTROLS):
                 size = way.size(case, self.edge_bytes)
                 times = {
-                    name: self._seconds(algorithm, graph, edges, way, size)
+                    name: self.seconds(algorithm, graph, edges, way, size)
                     for name, graph, edges in (
                         ("memory", self.near, None),
                         ("host", self.graph, None),
@@ -116,7 +136,7 @@ class _Bench:
         real.store.close()
         hits.store.close()
 
-    def _seconds(self, algorithm: str, graph: hl.Graph, edges: StoredEdges | None, way: Way, size: int) -> tuple[float, int]:
+    def seconds(self, algorithm: str, graph: hl.Graph, edges: StoredEdges | None, way: Way, size: int) -> tuple[float, int]:
         """Of a run after one that has warmed it, and the lines that it read."""
         took = []
         for _ in range(2 if self.small else 1 + RUNS):
@@ -128,7 +148,7 @@ class _Bench:
             took.append(found.stats["seconds"])
         return statistics.median(took[1:]), found.stats["lines"]
 
-    def _library(self, algorithm: str, line: int, room: int) -> float:
+    def library(self, algorithm: str, line: int, room: int) -> float:
         """Seconds of the library's own traversal through as large a cache; a GPU's reads the same device in memory."""
         run: Callable[[Any], Any] = (lambda g: hl.bfs(g, self.source)) if algorithm == "bfs" else hl.connected_components
         with tempfile.TemporaryDirectory(dir=self.options.memory, prefix="hinterland-bench-") as folder:

@@ -266,6 +266,7 @@ def _file(device: torch.device, small: bool, folder: Path) -> list[dict[str, Any
 def _of_file(path: Path, size: int, threads: int, writes: bool, small: bool, device: torch.device) -> dict[str, float]:
     lines, count = (size - _FIRST) // 4096, 500 if small else 100_000
     ours, raw = [], []
+    cpu: dict[str, list[float]] = {"cpu us": [], "raw cpu us": []}  # of a transfer, by all threads
     for _ in range(2 if small else PAIRS):
         mode = "r+" if writes else "r"
         given: dict[str, Any] = {"channels": 2 * threads, "threads": threads, "depth": 64 if small else 1024, "mode": mode}
@@ -281,12 +282,15 @@ def _of_file(path: Path, size: int, threads: int, writes: bool, small: bool, dev
                 read_elements(store.array(_FIRST), lines * 512, torch.int64, device, at.to(device), count, keeps=False)
         store.flush()
         ours.append(count / (_idle(device) - begin))
+        cpu["cpu us"].append(store.stats().cpu_seconds / count * 1e6)
         store.close()  # a file has one writer
         offsets = torch.randperm(lines)[:count] * 4096
-        ns, _ = _core.run_raw(str(path), offsets.data_ptr(), count, 4096, int(writes), threads, DEPTH, "auto")
+        ns, cpu_ns = _core.run_raw(str(path), offsets.data_ptr(), count, 4096, int(writes), threads, DEPTH, "auto")
         raw.append(count / ns * 1e9)
+        cpu["raw cpu us"].append(cpu_ns / count / 1e3)
     ratio = statistics.median(a / b for a, b in zip(ours, raw, strict=True))
-    return {"a second": statistics.median(ours), "raw": statistics.median(raw), "of raw": ratio}
+    took = {name: statistics.median(each) for name, each in cpu.items()}
+    return {"a second": statistics.median(ours), "raw": statistics.median(raw), "of raw": ratio, **took}
 
 
 PARTS: dict[str, Callable[..., Any]] = {
