@@ -30,6 +30,13 @@ def test_one_bad_case_does_not_decide_for_all() -> None:
     assert choose(SHORT, table) == Way("odt")
 
 
+def test_who_is_far_behind_somewhere_is_not_chosen() -> None:
+    cases = [SHORT._replace(room=room) for room in (0.24, 0.25, 0.26)]
+    seconds = {Way("coarsened", 4): (1.0, 1.0, 2.7), Way("odt"): (1.3, 1.3, 1.0)}
+    table = [Measured(case, way, took[i]) for way, took in seconds.items() for i, case in enumerate(cases)]
+    assert choose(SHORT, table) == Way("odt")
+
+
 @pytest.mark.parametrize(
     ("way", "size"),
     [
