@@ -67,10 +67,9 @@ def _fill(path: Path, size: int) -> None:
 
 
 def _blocks(path: Path, blocks: int, block_bytes: int, sequential: bool, write_every: int) -> dict[str, Any]:
-    line = min(block_bytes, 65536)
-    count = max(blocks * 4096 // line // (4 if line > 4096 else 1), 16)
+    count = max(blocks * 4096 // block_bytes // (4 if block_bytes > 4096 else 1), 16)
     kinds: dict[str, Any] = {"sequential": sequential, "write_every": write_every, "blocks": count, "pairs": PAIRS}
-    return asdict(compare(path, block_bytes=line, **kinds))
+    return asdict(compare(path, block_bytes=block_bytes, **kinds))
 
 
 def _fio(path: Path) -> dict[str, float] | None:

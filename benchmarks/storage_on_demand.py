@@ -29,12 +29,12 @@ from hinterland.storage.patterns import PATTERNS, read_pattern
 from hinterland.storage.writes import write_elements
 
 from ._rows import Rows
+from .storage import PAIRS
 
 _Array = struct("memory::ArrayWords")
 _FIRST = 4096  # the first page is no array's
 _FIRST_LINE = 65536  # lines of any size begin there
 RUNS = 3
-PAIRS = 9  # of a file, whose disk is never twice as fast
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

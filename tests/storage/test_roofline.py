@@ -38,6 +38,25 @@ def test_a_file_is_measured(tmp_path):
         measure.under_way(tmp_path / "x")
 
 
+@pytest.mark.parametrize(("block_bytes", "lines"), [(4096, 64), (65536, 4), (262144, 4)])
+def test_blocks_are_counted_whatever_lines_they_are_of(tmp_path, monkeypatch, block_bytes, lines):
+    through, moved = measure._through, []
+
+    def in_a_second(array, *given):
+        moved.append(through(array, *given)[0])
+        return moved[-1], 1.0, 0.5
+
+    monkeypatch.setattr(measure, "_through", in_a_second)
+    path = tmp_path / "x"
+    path.write_bytes(os.urandom(1 << 20))
+    found = measure.compare(
+        path, block_bytes=block_bytes, sequential=True, blocks=(lines * min(block_bytes, 65536)) // block_bytes, pairs=1
+    )
+    assert moved == [lines] and found.block_bytes == block_bytes
+    assert found.requests == lines * min(block_bytes, 65536) / block_bytes  # blocks in that second
+    assert found.cpu_us == 0.5e6 / found.requests
+
+
 def test_what_the_probe_has_found(tmp_path, monkeypatch):
     disk = Disk(str(tmp_path), True, 1e9, 1e9, {1: 5e4, 64: 240e3})
     monkeypatch.setattr(roofline, "load", lambda: SimpleNamespace(disk=disk))

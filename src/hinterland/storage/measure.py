@@ -18,6 +18,7 @@ from .layout import Extent, Layout
 from .roofline import Roofline
 
 DEPTH = 128
+_MOST_LINE = 65536  # bytes of a cache's line at the most
 UNDER_WAY = (1, 4, 16, 64, 256)
 _LEAST, _PER_REQUEST = 1024, 16  # reads that are timed: at least, and for each that is under way
 
@@ -62,7 +63,7 @@ def compare(
     Args:
         path: any file; with ``write_every`` its content is overwritten with what it held, by the array, and with other bytes
             without.
-        block_bytes: of one transfer, the cache's line.
+        block_bytes: of one transfer without, a power of two from 512; the cache's line up to 65536 bytes, and several above.
         sequential: blocks that follow each other, from a random one on.
         write_every: 0 reads all, 1 writes all, n writes one in n.
         blocks: of one run; no more than the file holds.
@@ -74,7 +75,7 @@ def compare(
         ConfigError: the file holds no two blocks.
         StorageError: it is not there, or cannot be read or written.
     """
-    cache = StorageCache(host_budget, block_bytes, engine)  # type: ignore[arg-type]  # checked there
+    cache = StorageCache(host_budget, min(block_bytes, _MOST_LINE), engine)  # type: ignore[arg-type]  # checked there
     device = _core.bare_device(path)  # open until the end
     held = _blocks_of(path, device, block_bytes)
     blocks = min(blocks, held)
@@ -86,7 +87,8 @@ def compare(
     with StorageArray(blocks_of, mode, cache) as array:
         rows = torch.zeros(blocks, block_bytes, dtype=torch.uint8)
         for _ in range(pairs):
-            moved, seconds, cpu = _through(array, _chosen(held, blocks, sequential, generator), rows, write_every)
+            lines, seconds, cpu = _through(array, _chosen(held, blocks, sequential, generator), rows, write_every)
+            moved = lines / max(block_bytes // _MOST_LINE, 1)
             ours.append(moved / seconds)
             our_cpu.append(cpu / moved)
             offsets = _chosen(held, blocks, sequential, generator) * block_bytes
@@ -148,7 +150,7 @@ def _chosen(held: int, blocks: int, sequential: bool, generator: torch.Generator
 
 
 def _through(array: StorageArray, chosen: torch.Tensor, rows: torch.Tensor, write_every: int) -> tuple[int, float, float]:
-    """Transfers, seconds, and seconds of processor time. Writes are on the disk at the end."""
+    """Lines, seconds, and seconds of processor time. Writes are on the disk at the end."""
     before, begin = array.stats(), time.perf_counter()
     if write_every == 0:
         array.gather(chosen, rows)
