@@ -134,6 +134,8 @@ void bind_graph_generate(nanobind::module_& m);
 void bind_graph_pagerank(nanobind::module_& m);
 void bind_graph_bfs(nanobind::module_& m);
 void bind_graph_sssp(nanobind::module_& m);
+void bind_graph_sswp(nanobind::module_& m);
+void bind_graph_verify_paths(nanobind::module_& m);
 void bind_graph_bc(nanobind::module_& m);
 void bind_graph_msbfs(nanobind::module_& m);
 void bind_graph_compress(nanobind::module_& m);

@@ -41,6 +41,8 @@ NB_MODULE(_core, m) {
   hn::bind_graph_bc(m);
   hn::bind_graph_bfs(m);
   hn::bind_graph_sssp(m);
+  hn::bind_graph_sswp(m);
+  hn::bind_graph_verify_paths(m);
   hn::bind_graph_msbfs(m);
   hn::bind_graph_compress(m);
   hn::bind_graph_reorder(m);

@@ -9,13 +9,20 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "core/team.hpp"
+#include "graph/bind_views.hpp"
 #include "hinterland/graph/sssp.hpp"
 
 namespace hinterland::native {
+
+HINTERLAND_STRUCT(graph::PathParams, graph, source, keys, scratch, delta, light);
+HINTERLAND_STRUCT(graph::FarSide, least, groups);
+HINTERLAND_STRUCT(graph::StepTurn, groups, heavy, edges);
+HINTERLAND_STRUCT(graph::PathControl, far, buckets, padding0, turns, padding1);
 
 template <class Policy, class Graph>
 class BinnedPaths {
@@ -256,5 +263,15 @@ class BinnedPaths {
   std::vector<List> spare_;       // empty, but with memory: what was handed out before
   std::vector<Piece> pieces_;
 };
+
+template <template <class> class Policy>
+void find_paths(const graph::PathParams& p, WeightKind kind) {
+  with_weighted_graph(*p.graph, kind, [&](const auto& graph) {
+    using Weight = typename std::decay_t<decltype(graph)>::Weight;
+    const graph::PathState<Policy<Weight>> state(p, graph.num_vertices, graph.num_edges);
+    ThreadTeam team;
+    BinnedPaths<Policy<Weight>, std::decay_t<decltype(graph)>>(team, graph, state, {p.delta, p.light}).run(p.source);
+  });
+}
 
 }  // namespace hinterland::native

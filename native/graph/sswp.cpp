@@ -1,0 +1,14 @@
+// Widest paths on the CPU.
+#include "hinterland/graph/sswp.hpp"
+
+#include "graph/path_bins.hpp"
+
+namespace nb = nanobind;
+
+namespace hinterland::native {
+
+void bind_graph_sswp(nb::module_& m) {
+  def_loop(m, "sswp", find_paths<graph::Widest>, nb::arg("weight_bytes"), nb::arg("weight_order"));
+}
+
+}  // namespace hinterland::native
