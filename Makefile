@@ -1,6 +1,8 @@
 # `make demo` and `make test` are all a newcomer needs; each makes .venv on first use.
 PYTHON ?= python3
 BIN := .venv/bin
+# Processes that share out the tests.
+WORKERS ?= $(shell cores=$$(nproc); echo $$((cores < 8 ? cores : 8)))
 CPP_FILES := git ls-files '*.cpp' '*.hpp' '*.cu'
 CORE_SOURCES := $(shell find native include src -name '*.cpp' -o -name '*.hpp' -o -name '*.py' -o -name '*.cu') CMakeLists.txt pyproject.toml
 
@@ -10,7 +12,7 @@ demo: .venv/installed
 	$(BIN)/hinterland demo $(if $(GRAPH),--graph $(GRAPH))
 
 test: .venv/installed
-	$(BIN)/python -m pytest -q
+	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal
 
 # Hours: what is too long for every change.
 nightly: .venv/installed

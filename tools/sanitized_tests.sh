@@ -82,8 +82,10 @@ else
 fi
 # Python itself is not instrumented: the runtime must come first. Reports go to files, but for those of undefined behaviour, which go
 # to standard error: pytest leaves that alone, or what a dying process wrote there would be lost.
+workers=$(nproc)
 try() {
-  "${fixed[@]}" env LD_PRELOAD="$runtimes" PYTHONPATH="$site" "$python" -m pytest -q --capture=sys -m "not slow and not unsanitized" "$@" ||
+  "${fixed[@]}" env LD_PRELOAD="$runtimes" PYTHONPATH="$site" "$python" -m pytest -q -n $((workers < 8 ? workers : 8)) \
+    --dist worksteal --capture=sys -m "not slow and not unsanitized" "$@" ||
     { cat "$report".* 2> /dev/null; exit 1; }
 }
 if [ $# -gt 0 ]; then
