@@ -148,6 +148,24 @@ def test_ctrl_c_ends_with_130_and_leaves_nothing(environment, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_ctrl_c_in_a_finalizer_is_not_lost(environment):
+    """Between two runs memory is let go of, and Python drops what is raised there."""
+    script = (
+        "import signal, time, weakref\n"
+        "from hinterland import cli\n"
+        "class Memory: pass\n"
+        "def command():\n"
+        "    memory = Memory()\n"
+        "    weakref.finalize(memory, signal.raise_signal, signal.SIGINT)\n"
+        "    del memory\n"
+        "    time.sleep(60)\n"
+        "cli._run = command\n"
+        "cli.main()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, timeout=50, check=False)
+    assert (done.returncode, done.stderr) == (130, "hinterland: interrupted\n")
+
+
 def test_sigterm_ends_with_143_and_leaves_what_was_there(here, environment, tmp_path):
     """SIGTERM is what SLURM and docker stop send. It comes while the features are written."""
     out = tmp_path / "out"

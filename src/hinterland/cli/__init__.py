@@ -49,14 +49,26 @@ def _stop(number: int, frame: object) -> None:
 _STOPS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
 
 
+def _stop_later(lost: sys.UnraisableHookArgs) -> None:
+    """Python drops what is raised in a finalizer: a signal that came there comes again once that is done."""
+    if isinstance(lost.exc_value, _Stopped):
+        again = threading.Timer(0.01, os.kill, (os.getpid(), lost.exc_value.number))
+        again.daemon = True  # a command that ends before has ended
+        again.start()
+    else:
+        sys.__unraisablehook__(lost)
+
+
 def main() -> None:
     """Runs the command line; exit status 0, 1 (an error of ours, in a sentence), 2 (usage), 130 (Ctrl-C) or 143 (SIGTERM)."""
     before = {number: signal.signal(number, _stop) for number in _STOPS}
+    hook, sys.unraisablehook = sys.unraisablehook, _stop_later
     try:
         _run()
     except _Stopped as stop:
         _end(stop.number)
     finally:
+        sys.unraisablehook = hook
         for number, handler in before.items():
             signal.signal(number, handler)
 
