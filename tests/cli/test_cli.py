@@ -162,7 +162,8 @@ def test_ctrl_c_in_a_finalizer_is_not_lost(environment):
         "cli._run = command\n"
         "cli.main()\n"
     )
-    done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, timeout=50, check=False)
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=50, check=False)
     assert (done.returncode, done.stderr) == (130, "hinterland: interrupted\n")
 
 
