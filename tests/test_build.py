@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import subprocess
 import sys
+import venv
 from pathlib import Path
 
 import pytest
@@ -30,3 +33,13 @@ def test_configuring(tmp_path, options, sentence):
     assert found.returncode != 0
     assert sentence in " ".join(found.stderr.split())
     assert len(found.stderr.splitlines()) < 8
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="no g++")
+def test_without_nanobind(tmp_path):
+    venv.create(tmp_path / "bare")
+    python = f"-DPython_EXECUTABLE={tmp_path / 'bare/bin/python'}"
+    command = [CMAKE, "-S", ROOT, "-B", tmp_path / "build", "-G", "Ninja", f"-DCMAKE_MAKE_PROGRAM={NINJA}", python]
+    found = subprocess.run(command, env={"PATH": os.environ["PATH"]}, capture_output=True, text=True, timeout=120)
+    assert found.returncode != 0
+    assert "bindings need nanobind: pip install nanobind" in " ".join(found.stderr.split())
