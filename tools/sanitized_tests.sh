@@ -24,6 +24,7 @@ rm -f "$site"/hinterland/_core*  # one that is as new would not be replaced
 report=$build/report
 rm -f "$report".*
 chosen=() fixed=()
+shared_out=()  # tests of threads keep all cores busy by themselves
 if [ "$sanitizers" = thread ]; then
   # GCC's runtime cannot follow where newer kernels place memory at random. Containers may refuse to place it otherwise.
   setarch -R true 2> /dev/null && fixed=(setarch -R)
@@ -72,6 +73,8 @@ if [ "$sanitizers" = thread ]; then
   chosen=(-k "not test_nothing_changes_a_result and not far_into and not no_vertex or kronecker-")
 else
   runtimes="$(g++ -print-file-name=libasan.so) $(g++ -print-file-name=libubsan.so)"
+  cores=$(nproc)
+  shared_out=(-n $((cores < 8 ? cores : 8)) --dist worksteal)
   export ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1:log_path=$report  # Python's own leaks are not ours to report
   export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1:log_path=$report
   # Everything that reads files or builds arrays, and test_everything, which has every algorithm on every kind of graph. (The
@@ -82,10 +85,9 @@ else
 fi
 # Python itself is not instrumented: the runtime must come first. Reports go to files, but for those of undefined behaviour, which go
 # to standard error: pytest leaves that alone, or what a dying process wrote there would be lost.
-workers=$(nproc)
 try() {
-  "${fixed[@]}" env LD_PRELOAD="$runtimes" PYTHONPATH="$site" "$python" -m pytest -q -n $((workers < 8 ? workers : 8)) \
-    --dist worksteal --capture=sys -m "not slow and not unsanitized" "$@" ||
+  "${fixed[@]}" env LD_PRELOAD="$runtimes" PYTHONPATH="$site" "$python" -m pytest -q "${shared_out[@]}" --capture=sys \
+    -m "not slow and not unsanitized" "$@" ||
     { cat "$report".* 2> /dev/null; exit 1; }
 }
 if [ $# -gt 0 ]; then
