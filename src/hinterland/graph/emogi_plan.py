@@ -1,11 +1,11 @@
-"""Which of BaM's ways of giving a traversal's work to warps suits a graph, by what was measured of others.
+"""Which of BaM's ways of giving a traversal's work to warps suits a graph: by what was measured of others, and by trying.
 
 In the dissertation stride and coarsening are found by hand, for each graph (Mailthody 2022, sections 6.3 and 7.1.6).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from math import log2
 from typing import NamedTuple
 
@@ -13,6 +13,9 @@ from .. import _core
 
 _LEAST = 2.0**-20  # of a line, and of the edges: a graph has no edges, or a cache hardly any room
 _NEIGHBOURS = 3  # cases that a choice goes by: chosen, not measured
+# Ways that are tried. In 20 cases on an H100 one of the first five was within 10 % of the best, one of the first four in 19,
+# the first of all in 10 (docs/notes/storage-on-h100.md).
+_TRIED = 5
 
 
 class Case(NamedTuple):
@@ -68,8 +71,8 @@ WAYS = (
 )
 
 
-def choose(case: Case, table: Iterable[Measured]) -> Way:
-    """The way whose worst time beside the best is least, in the measured cases that are most like this one; without any, tiles.
+def rank(case: Case, table: Iterable[Measured]) -> list[Way]:
+    """Ways by their worst time beside the best, in the measured cases that are most like this one; without any, tiles alone.
 
     The worst, for graphs that are alike by their lists may differ in what a way costs: lists in a row suit uniform graphs, and
     take three times as long as tiles where a few lists are long. Where two are as bad, the sum decides.
@@ -86,4 +89,22 @@ def choose(case: Case, table: Iterable[Measured]) -> Way:
     times = [{way: seconds / min(cases[one].values()) for way, seconds in cases[one].items()} for one in nearest]
     common = set.intersection(*map(set, times)) if times else set()
     regrets = {way: [each[way] for each in times] for way in common}
-    return min(common, key=lambda way: (max(regrets[way]), sum(regrets[way]))) if common else Way("odt")
+    return sorted(common, key=lambda way: (max(regrets[way]), sum(regrets[way]))) or [Way("odt")]
+
+
+def choose(case: Case, table: Iterable[Measured], seconds: Callable[[Way], float]) -> Way:
+    """The way that a graph's own runs show to be fastest, of the five that others' make likely (:func:`rank`).
+
+    Web graphs' lists are local and skewed, and nothing that a case is known by tells them from uniform ones: so the ways are
+    tried. Each that is left runs, and the faster half is left, until one is: seven runs.
+
+    Args:
+        case: for which a way is wanted.
+        table: what was measured of other graphs.
+        seconds: runs the graph a way, and says how long it took.
+    """
+    left = rank(case, table)[:_TRIED]
+    while len(left) > 1:
+        took = {way: seconds(way) for way in left}
+        left = sorted(left, key=lambda way: took[way])[: len(left) // 2]
+    return left[0]
