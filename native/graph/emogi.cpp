@@ -5,10 +5,13 @@
 
 #include "bindings.hpp"
 #include "core/parallel.hpp"
+#include "hinterland/graph/emogi_tiles.hpp"
 
 namespace nb = nanobind;
 
 namespace hinterland::native {
+
+HINTERLAND_STRUCT(graph::ActiveTiles, division, active, marks);
 
 namespace {
 
@@ -44,6 +47,10 @@ void emogi_level(const EmogiCase& run, const std::string& algorithm) {
   level<graph::EmogiPagerank>(run);
 }
 
+void mark_active_tiles(const graph::ActiveTiles& tiles) {
+  parallel_for(tiles.division.num_vertices, [&](int64_t v) { tiles.mark(v); });
+}
+
 }  // namespace
 
 void bind_graph_emogi(nb::module_& m) {
@@ -59,6 +66,8 @@ void bind_graph_emogi(nb::module_& m) {
       .def("blocks", &blocks_of, "Blocks of the GPU's launch. Reads none of the arrays.");
   def_native(m, "emogi_level", emogi_level, nb::arg("run"), nb::arg("algorithm"),
              "One level of bfs, sssp, cc or pagerank on the CPU.");
+  def_native(m, "mark_active_tiles", mark_active_tiles, nb::arg("params"),
+             "Marks the tiles of the edge array with elements of active lists, on the CPU.");
 }
 
 }  // namespace hinterland::native

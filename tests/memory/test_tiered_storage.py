@@ -311,7 +311,7 @@ def test_rows_in_gpu_memory(tmp_path, gpu, row_bytes):
     rows = 20_000
     source, file = fresh(tmp_path, rows, row_bytes)
     budget = rows * row_bytes // 3 + 4 * rows
-    hl.UnifiedTensor(source[:1]).gather(torch.zeros(1, dtype=torch.int64, device=gpu))  # a process keeps a record of faults
+    hl.UnifiedTensor.from_tensor(source[:1]).gather(torch.zeros(1, dtype=torch.int64, device=gpu))  # keeps a record of faults
     before = torch.cuda.memory_allocated(gpu)
     torch.cuda.reset_peak_memory_stats(gpu)
     table = file.tiered(budget, host=rows * row_bytes // 4, scores=torch.rand(rows), devices=[gpu])

@@ -46,7 +46,10 @@ def _instance(algorithm: str, access: str, policy: str, edge_bytes: int) -> str:
 
 
 KERNELS = KernelFile("graph/emogi.cu", tuple(_instance(*case) for case in product(_APPS, ACCESSES, _POLICIES, (4, 8))))
-_PARAMS, _DIVISION, _STATE = (struct(f"graph::{name}") for name in ("EmogiParams", "Division", "EmogiState"))
+_TILES = KernelFile("graph/emogi_tiles.cu", ("mark_active_tiles",))
+_PARAMS, _DIVISION, _STATE, _ACTIVE = (
+    struct(f"graph::{name}") for name in ("EmogiParams", "Division", "EmogiState", "ActiveTiles")
+)
 
 
 @dataclass(frozen=True, repr=False)
@@ -254,6 +257,8 @@ class Traversal:
         self._report = torch.tensor([0, _core.NO_VERTEX], device=self.device)
         if self.device.type == "cuda":
             self.kernels.kernel(self._instance(), self.device)  # compiled before any clock runs
+            if self.division.only_active:
+                _TILES.kernel("mark_active_tiles", self.device)
 
     @contextmanager
     def timed(self) -> Iterator[None]:
@@ -388,14 +393,13 @@ class Division:
     def active_tiles(self, active: torch.Tensor) -> torch.Tensor:
         """The tiles with elements of active vertices' lists, in order: BaM's active lines (Mailthody 2022, section 8.2)."""
         assert self._firsts is not None
-        lists = active & (self.offsets[:-1] < self.offsets[1:])
-        tiles = len(self._firsts) - 1
-        first = (self.offsets[:-1][lists] // self.size).clamp_(0, tiles - 1)
-        last = ((self.offsets[1:][lists] - 1) // self.size).clamp_(0, tiles - 1)
-        change = torch.zeros(len(self._firsts), dtype=torch.int32, device=active.device)
-        one = torch.ones(len(first), dtype=torch.int32, device=active.device)
-        change.index_add_(0, first, one).index_add_(0, last + 1, -one)
-        return change.cumsum(0)[:-1].nonzero()[:, 0]
+        marks = torch.zeros(len(self._firsts) - 1, dtype=torch.uint8, device=active.device)
+        params = _ACTIVE(division=self.params(None), active=active.data_ptr(), marks=marks.data_ptr())
+        if active.device.type == "cpu":
+            _core.mark_active_tiles(params.address)
+        elif len(active):
+            launch(_TILES, "mark_active_tiles", active.device, -(-len(active) // _core.EMOGI_BLOCK), _core.EMOGI_BLOCK, params)
+        return marks.nonzero()[:, 0]
 
 
 def first_vertices(offsets: torch.Tensor, num_edges: int, size: int) -> torch.Tensor:
