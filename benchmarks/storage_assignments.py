@@ -32,11 +32,15 @@ from hinterland.runtime import devices
 from hinterland.storage.on_device import Backing, DeviceStore
 
 from ._rows import Rows
+from .storage_graphs import RUNS as _TRAVERSALS
 
 _FIRST = 65536  # the edges begin there, which is a line whatever its size
 RUNS = 2
+THREADS = 8  # that serve what is asked for
+NAMES = {"bfs": "bfs", "cc": "components"}  # of the same in LIBRARY
 KINDS = ("kronecker", "uniform", "web")
 CONTROLS = (Way("far", 1),)
+LIBRARY = {name: _TRAVERSALS[name] for name in ("bfs", "components", "components, all lists")}
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -73,6 +77,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
         "ways": rows,
         "planner": _planner(benches, table),
         "deep": deep,
+        "beside host memory": _beside_host(scale, device, options, small),
         "first vertices": _first_vertices(device, small),
     }
 
@@ -81,13 +86,32 @@ def _deep(bench: _Bench, line: int, room: float) -> list[dict[str, Any]]:
     """A search of many levels: by tiles that have active vertices, beside the library's, which keeps a list of them."""
     way = Way("odt-active")
     size = way.size(Case("bfs", bench.nbytes / bench.graph.num_vertices, line, room), bench.edge_bytes)
-    edges = bench.store(int(room * bench.nbytes), line, bench.options.timing, channels=8, threads=4)  # as the library's
+    edges = bench.store(int(room * bench.nbytes), line, bench.options.timing, channels=8)  # as the library's
     tiles, lines = bench.seconds("bfs", bench.graph, edges, way, size)
     edges.store.close()
     frontier, its_lines = bench.library("bfs", line, int(room * bench.nbytes))
     row: dict[str, Any] = {"graph": "grid", "levels": int(bench.expected["bfs"].max()) + 1}
     row |= {"tiles s": tiles, "lines": lines, "frontier s": frontier, "its lines": its_lines, "times": tiles / frontier}
     return [row]
+
+
+def _beside_host(scale: int, device: torch.device, options: argparse.Namespace, small: bool) -> list[dict[str, Any]]:
+    """The library's traversals of larger graphs, as if what holds the edges were as fast as the link, beside the same over
+    edges in host memory of which a GPU keeps none."""
+    found = Rows()
+    for kind in ("kronecker", "web"):
+        graph = hl.generate(kind, scale=scale if small else scale + 3, seed=1)
+        bench = _Bench(graph, graph, device, options, small)
+        for name in LIBRARY:
+            host = bench.in_host_memory(name)
+            for line in (4096,) if small else (512, 4096):
+                for cache in (bench.nbytes // 4,) if small else (64 << 20, 32 << 20):
+                    seconds, lines = bench.library(name, line, cache)
+                    row = {"graph": kind, "run": name, "line": line, "cache": cache, "s": seconds, "host s": host}
+                    read = lines * line
+                    rates = {"times": seconds / host, "read of edges": read / bench.nbytes, "GB/s": read / seconds / 1e9}
+                    found.append({**row, **rates})
+    return found
 
 
 class _Bench:
@@ -106,9 +130,9 @@ class _Bench:
             "cc": hl.connected_components(graph, device="cpu").labels,
         }
 
-    def store(self, nbytes: int, line: int, timing: str = "none", channels: int = 16, threads: int = 8) -> StoredEdges:
+    def store(self, nbytes: int, line: int, timing: str = "none", channels: int = 16) -> StoredEdges:
         backing = Backing(address=self.buffer.address, bytes=self.buffer.nbytes, timing=timing)
-        given = {"channels": channels, "threads": threads, "depth": 1024}
+        given = {"channels": channels, "threads": THREADS, "depth": 1024}
         if self.small:
             given = {"channels": 2, "threads": 2, "depth": 64}
         return StoredEdges(DeviceStore(backing, self.device, max(nbytes, 8 * (line + 64)), line, **given), _FIRST)
@@ -118,7 +142,7 @@ class _Bench:
         hits = self.store(2 * self.nbytes, line)
         for algorithm in ("bfs", "cc"):
             case = Case(algorithm, self.nbytes / self.graph.num_vertices, line, room)
-            library, _ = self.library(algorithm, line, int(room * self.nbytes))
+            library, _ = self.library(NAMES[algorithm], line, int(room * self.nbytes))
             for way in (*WAYS, *CONTROLS):
                 size = way.size(case, self.edge_bytes)
                 times = {
@@ -167,10 +191,20 @@ class _Bench:
         edges.store.close()
         return way
 
-    def library(self, algorithm: str, line: int, room: int) -> tuple[float, int]:
+    def in_host_memory(self, name: str) -> float:
+        """Seconds of the library's own traversal of edges in host memory; a GPU keeps next to none of them."""
+        algorithm, run = LIBRARY[name]
+        budget = None
+        if self.device.type == "cuda":
+            budget = state_bytes(algorithm, self.graph) + 8 * self.graph.num_vertices + (2 << 20)  # and the offsets
+        with hl.prepare(self.graph, gpu_budget=budget, device=self.device, algorithms=algorithm) as prepared:
+            run(prepared, self.source)
+            return self._median(lambda: run(prepared, self.source))
+
+    def library(self, name: str, line: int, room: int) -> tuple[float, int]:
         """Seconds of the library's own traversal through as large a cache, and the lines that it read; a GPU's reads the same
         device in memory."""
-        run: Callable[[Any], Any] = (lambda g: hl.bfs(g, self.source)) if algorithm == "bfs" else hl.connected_components
+        algorithm, run = LIBRARY[name]
         with tempfile.TemporaryDirectory(dir=self.options.memory, prefix="hinterland-bench-") as folder:
             path = Path(folder) / "graph.hl"
             hl.save_graph(self.graph, path)
@@ -178,31 +212,30 @@ class _Bench:
             held = torch.zeros(-(-size // 65536) * 65536, dtype=torch.uint8)  # whole lines, whatever their size
             held[:size] = torch.from_file(str(path), size=size, dtype=torch.uint8)
             in_memory = lambda array: Backing(address=held.data_ptr(), bytes=held.nbytes, timing=self.options.timing)  # noqa: E731
-            with patch.object(formats, "_LINES", ((0, line),)), patch.object(Backing, "of", in_memory):
-                if self.device.type == "cpu":
-                    stored = hl.load_graph(path, "storage", host_budget=max(room, 8 * (line + 64)))
-                    with hl.prepare(stored, device="cpu", algorithms=algorithm) as prepared:
-                        return self._library(run, prepared)
-                stored = hl.load_graph(path, "storage", host_budget=1 << 30)
-                lines = lambda view: room + queues_of(view.lists, *view.caches).device_bytes  # noqa: E731
-                budget = state_bytes(algorithm, self.graph) + 2 * self.nbytes + (1 << 30)
-                with (
-                    patch.object(View, "most_lines_bytes", lines),
-                    hl.prepare(stored, gpu_budget=budget, device=self.device, algorithms=algorithm) as prepared,
-                ):
-                    (store,) = prepared.stores
-                    assert store.budget == room, "another cache is compared"
-                    return self._library(run, prepared)
+            lines = lambda view: room + queues_of(view.lists, *view.caches).device_bytes  # noqa: E731
+            on_gpu = self.device.type == "cuda"
+            with (
+                patch.object(formats, "_LINES", ((0, line),)),
+                patch.object(Backing, "of", in_memory),
+                patch.object(View, "most_lines_bytes", lines),
+                patch.dict(DeviceStore.__init__.__kwdefaults__, threads=THREADS),
+            ):
+                stored = hl.load_graph(path, "storage", host_budget=1 << 30 if on_gpu else max(room, 8 * (line + 64)))
+                budget = state_bytes(algorithm, self.graph) + 2 * self.nbytes + (1 << 30) if on_gpu else None
+                with hl.prepare(stored, gpu_budget=budget, device=self.device, algorithms=algorithm) as prepared:
+                    assert all(store.budget == room for store in prepared.stores), "another cache is compared"
+                    run(prepared, self.source)
+                    before = _lines_read(prepared)
+                    seconds = self._median(lambda: run(prepared, self.source))
+                    return seconds, (_lines_read(prepared) - before) // RUNS
 
-    def _library(self, run: Callable[[Any], Any], prepared: Any) -> tuple[float, int]:
-        run(prepared)
+    def _median(self, run: Callable[[], Any]) -> float:
         took = []
         for _ in range(RUNS):
-            before = _lines_read(prepared)
             begin = time.perf_counter()
-            run(prepared)
+            run()
             took.append(time.perf_counter() - begin)
-        return statistics.median(took), _lines_read(prepared) - before
+        return statistics.median(took)
 
 
 def _lines_read(prepared: Any) -> int:

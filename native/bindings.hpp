@@ -145,6 +145,7 @@ void bind_graph_transpose(nanobind::module_& m);
 void bind_graph_passes(nanobind::module_& m);
 void bind_graph_emogi(nanobind::module_& m);
 void bind_graph_emogi_stored(nanobind::module_& m);
+void bind_graph_emogi_deep(nanobind::module_& m);
 void bind_graph_scan(nanobind::module_& m);
 void bind_hotness(nanobind::module_& m);
 void bind_datasets(nanobind::module_& m);

@@ -52,6 +52,7 @@ NB_MODULE(_core, m) {
   hn::bind_graph_pagerank(m);
   hn::bind_graph_emogi(m);
   hn::bind_graph_emogi_stored(m);
+  hn::bind_graph_emogi_deep(m);
   hn::bind_graph_scan(m);
   hn::bind_hotness(m);
   hn::bind_datasets(m);

@@ -1,5 +1,5 @@
 // EMOGI's traversals over edges that are read through a source, on the CPU.
-#include "hinterland/graph/emogi_stored.hpp"
+#include "graph/emogi_stored.hpp"
 
 #include <nanobind/stl/string.h>
 
@@ -7,15 +7,11 @@
 
 #include "bindings.hpp"
 #include "core/parallel.hpp"
-#include "graph/emogi.hpp"
 #include "hinterland/storage/page_store.hpp"
-#include "memory/array_words.hpp"
 
 namespace nb = nanobind;
 
 namespace hinterland::native {
-
-HINTERLAND_STRUCT(graph::EmogiStoredParams, level, edges);
 
 namespace {
 

@@ -160,7 +160,7 @@ HINTERLAND_FN void walk(const Source& edges, int64_t v, const Piece& piece, App&
   for (int64_t k = 0; strip.at(k) < piece.end && app.goes_on(v, own); k += kInFlight) {
     Edge neighbour[kInFlight];
     int64_t weight[kInFlight];
-    typename App::Value seen[kInFlight];
+    typename App::Value seen[kInFlight] = {};  // of idle lanes nobody asks
     for (int j = 0; j < kInFlight; ++j) {
       neighbour[j] = strip.holds(k + j) ? edges.read_alone(strip.at(k + j)) : kIdle;
       weight[j] = strip.holds(k + j) ? app.weight(strip.at(k + j)) : 0;

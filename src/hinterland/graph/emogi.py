@@ -288,6 +288,18 @@ class Traversal:
         if self.division.only_active:
             tiles = self.division.active_tiles(values == depth if active is None else active)
         self._report[0] = 0
+        self._serve(self._params(values, active, beside, depth, tiles))
+        self.launches += 1
+        return self._check()
+
+    def _params(
+        self,
+        values: torch.Tensor,
+        active: torch.Tensor | None = None,
+        beside: torch.Tensor | None = None,
+        depth: int = 0,
+        tiles: torch.Tensor | None = None,
+    ) -> Params:
         state = _STATE(
             num_vertices=self.graph.num_vertices,
             values=values.data_ptr(),
@@ -297,8 +309,10 @@ class Traversal:
             level=depth,
             report=self._report.data_ptr(),
         )
-        self._serve(_PARAMS(division=self.division.params(tiles), edges=self.edges.data_ptr(), state=state))
-        self.launches += 1
+        return _PARAMS(division=self.division.params(tiles), edges=self.edges.data_ptr(), state=state)
+
+    def _check(self) -> bool:
+        """Whether BFS found any in the last launch."""
         found, bad = self._report.tolist()
         if bad != _core.NO_VERTEX:
             raise GraphError(
@@ -387,13 +401,18 @@ class Division:
             size=self.size,
             first_vertices=address(firsts),
             tiles=address(tiles),
-            num_tiles=len(tiles) if tiles is not None else 0 if firsts is None else len(firsts) - 1,
+            num_tiles=self.num_tiles if tiles is None else len(tiles),
         )
+
+    @property
+    def num_tiles(self) -> int:
+        """That the edge array has; 0 where the work is divided otherwise."""
+        return 0 if self._firsts is None else len(self._firsts) - 1
 
     def active_tiles(self, active: torch.Tensor) -> torch.Tensor:
         """The tiles with elements of active vertices' lists, in order: BaM's active lines (Mailthody 2022, section 8.2)."""
         assert self._firsts is not None
-        marks = torch.zeros(len(self._firsts) - 1, dtype=torch.uint8, device=active.device)
+        marks = torch.zeros(self.num_tiles, dtype=torch.uint8, device=active.device)
         params = _ACTIVE(division=self.params(None), active=active.data_ptr(), marks=marks.data_ptr())
         if active.device.type == "cpu":
             _core.mark_active_tiles(params.address)

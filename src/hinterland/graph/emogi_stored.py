@@ -15,7 +15,7 @@ import torch
 from .. import _core
 from ..runtime.errors import ConfigError, GraphError
 from ..runtime.jit import KernelFile
-from ..runtime.launch import launch
+from ..runtime.launch import launch, resident_blocks
 from ..runtime.params import Params, struct
 from ..storage.on_device import DeviceStore
 from . import emogi
@@ -34,6 +34,7 @@ _POLICIES = {
 }
 _APPS = {"bfs": "EmogiBfs", "cc": "EmogiComponents"}
 _PARAMS, _ARRAY = struct("graph::EmogiStoredParams"), struct("memory::ArrayWords")
+_DEEP, _TEAM = struct("graph::EmogiDeepParams"), struct("TeamControl")
 
 
 def _instance(algorithm: str, policy: str, edge_bytes: int, sources: str) -> str:
@@ -46,6 +47,8 @@ KERNELS = KernelFile(
     tuple(_instance(algorithm, policy, 4, "OnStorage") for algorithm in _APPS for policy in _POLICIES),
     apart=True,
 )
+
+DEEP = KernelFile("graph/emogi_deep.cu", ("emogi_deep_search<int32_t, OnStorage>",), apart=True)
 
 
 class StoredEdges(NamedTuple):
@@ -64,7 +67,7 @@ def bfs(graph: Graph, source: int, edges: StoredEdges | None, assignment: str = 
         edges: where the same edges are read from; None: from the graph's own array.
         assignment: those of :func:`hinterland.graph.emogi.bfs`, whose tiles and coarsening are by the store's lines; ``"far"``
             (as many vertices as ``"coarsened"``, far from each other: the control), ``"odt-copied"`` (tiles that a warp copies
-            whole to shared memory, of up to 4 KiB).
+            whole to shared memory, of up to 4 KiB). A search by ``"odt-active"`` is one launch, whatever the levels.
         size: the assignment's number, instead of its own.
 
     Returns:
@@ -77,7 +80,8 @@ def bfs(graph: Graph, source: int, edges: StoredEdges | None, assignment: str = 
         StorageError: a line could not be read.
     """
     source = check_source(graph, source)
-    return emogi.search(_Through(graph, "bfs", edges, assignment, size), source)
+    run = _Through(graph, "bfs", edges, assignment, size)
+    return run.search_by_tiles(source) if run.division.only_active else emogi.search(run, source)
 
 
 def cc(graph: Graph, edges: StoredEdges | None, assignment: str = "warp", size: int | None = None) -> EmogiResult:
@@ -128,10 +132,40 @@ class _Through(Traversal):
                 raise ConfigError(f"size={size} of the odt-copied assignment is more than the {line // edge_bytes} of a tile")
         return _Division(self.graph, self.offsets, access, assignment, size, edge_bytes, line)
 
-    def _serve(self, params: Params) -> None:
-        through, policy, edge_bytes = self.through, self.division.policy, self.edges.element_size()
+    def search_by_tiles(self, source: int) -> EmogiResult:
+        """A search whose levels are all in one launch, of the tiles with active vertices (Mailthody 2022, section 8.2)."""
+        graph, device = self.graph, self.device
+        tiles = self.division.num_tiles
+        with self.timed():
+            levels = torch.full((graph.num_vertices,), -1, dtype=torch.int32, device=device)
+            levels[graph.to_inner(source)] = 0
+            listed = torch.full((tiles,), -1, dtype=torch.int32, device=device)
+            queues = torch.empty(2 * tiles, dtype=torch.int64, device=device)
+            zeros = torch.zeros(3 + len(bytes(_TEAM())) // 8, dtype=torch.int64, device=device)
+            params = _DEEP(
+                stored=self._stored(self._params(levels)),
+                source=graph.to_inner(source),
+                listed=listed.data_ptr(),
+                queues=queues.data_ptr(),
+                counts=zeros[-3:].data_ptr(),
+                team=zeros.data_ptr(),
+            )
+            if device.type == "cpu":
+                _core.emogi_deep_search(params.address, self.edges.element_size())
+            else:
+                grid = min(resident_blocks(DEEP, self._deep_instance(), device, _core.EMOGI_BLOCK), 1 + tiles)
+                launch(DEEP, self._deep_instance(), device, grid, _core.EMOGI_BLOCK, params, cooperative=True)
+            self.launches += 1
+            self._check()
+        return EmogiResult(graph.to_outer(levels), self.stats(self.list_bytes()[levels >= 0].sum()))
+
+    def _stored(self, params: Params) -> Params:
+        through = self.through
         words = _ARRAY(home=self.edges.data_ptr()) if through is None else through.store.array(through.position)
-        stored = _PARAMS(level=params, edges=words)
+        return _PARAMS(level=params, edges=words)
+
+    def _serve(self, params: Params) -> None:
+        policy, edge_bytes, stored = self.division.policy, self.edges.element_size(), self._stored(params)
         if self.device.type == "cpu":
             _core.emogi_stored_level(stored.address, self.algorithm, policy, edge_bytes)
             return
@@ -140,5 +174,11 @@ class _Through(Traversal):
             launch(KERNELS, self._instance(), self.device, blocks, _core.EMOGI_BLOCK, stored)
 
     def _instance(self) -> str:
-        sources = "memory::Unmetered" if self.through is None else "OnStorage"
-        return _instance(self.algorithm, self.division.policy, self.edges.element_size(), sources)
+        return _instance(self.algorithm, self.division.policy, self.edges.element_size(), self._sources)
+
+    def _deep_instance(self) -> str:
+        return f"emogi_deep_search<int{8 * self.edges.element_size()}_t, {self._sources}>"
+
+    @property
+    def _sources(self) -> str:
+        return "memory::Unmetered" if self.through is None else "OnStorage"
