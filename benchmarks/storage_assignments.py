@@ -103,13 +103,14 @@ def _beside_host(scale: int, device: torch.device, options: argparse.Namespace, 
         graph = hl.generate(kind, scale=scale if small else scale + 3, seed=1)
         bench = _Bench(graph, graph, device, options, small)
         for name in LIBRARY:
-            host = bench.in_host_memory(name)
+            host, asked = bench.in_host_memory(name)
             for line in (4096,) if small else (512, 4096):
                 for cache in (bench.nbytes // 4,) if small else (64 << 20, 32 << 20):
                     seconds, lines = bench.library(name, line, cache)
                     row = {"graph": kind, "run": name, "line": line, "cache": cache, "s": seconds, "host s": host}
                     read = lines * line
                     rates = {"times": seconds / host, "read of edges": read / bench.nbytes, "GB/s": read / seconds / 1e9}
+                    rates["amplification"] = read / asked
                     found.append({**row, **rates})
     return found
 
@@ -191,15 +192,16 @@ class _Bench:
         edges.store.close()
         return way
 
-    def in_host_memory(self, name: str) -> float:
-        """Seconds of the library's own traversal of edges in host memory; a GPU keeps next to none of them."""
+    def in_host_memory(self, name: str) -> tuple[float, int]:
+        """Seconds of the library's own traversal of edges in host memory, and the bytes of them that it asks for, in sectors; a
+        GPU keeps next to none."""
         algorithm, run = LIBRARY[name]
         budget = None
         if self.device.type == "cuda":
             budget = state_bytes(algorithm, self.graph) + 8 * self.graph.num_vertices + (2 << 20)  # and the offsets
         with hl.prepare(self.graph, gpu_budget=budget, device=self.device, algorithms=algorithm) as prepared:
-            run(prepared, self.source)
-            return self._median(lambda: run(prepared, self.source))
+            asked = run(prepared, self.source, stats=True).stats
+            return self._median(lambda: run(prepared, self.source)), asked["bytes"] + asked["cached"]
 
     def library(self, name: str, line: int, room: int) -> tuple[float, int]:
         """Seconds of the library's own traversal through as large a cache, and the lines that it read; a GPU's reads the same

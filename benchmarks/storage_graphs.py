@@ -43,9 +43,9 @@ def _sampled(graph: hl.Graph | Prepared, _: int) -> Sample:
 
 
 RUNS: dict[str, tuple[str, Callable[..., Any]]] = {
-    "bfs": ("bfs", lambda graph, source: hl.bfs(graph, source)),
-    "components": ("cc", lambda graph, _: hl.connected_components(graph)),
-    "components, all lists": ("cc", lambda graph, _: hl.connected_components(graph, "all-lists")),
+    "bfs": ("bfs", lambda graph, source, **more: hl.bfs(graph, source, **more)),
+    "components": ("cc", lambda graph, _, **more: hl.connected_components(graph, **more)),
+    "components, all lists": ("cc", lambda graph, _, **more: hl.connected_components(graph, "all-lists", **more)),
     "a sample": ("sampling", _sampled),
 }
 
