@@ -76,6 +76,31 @@ def test_tiles_without_active_lists_are_not_read(device, tmp_path) -> None:
     edges.store.close()
 
 
+def test_a_deep_search_by_active_tiles_is_one_launch(device, tmp_path) -> None:
+    """A path of 3,000 levels, and a vertex that nothing leads to; a line that is read once is not read again."""
+    ends = torch.arange(3000)
+    graph = hl.from_edges(ends[:-1], ends[1:], num_vertices=3001)
+    edges = stored(graph, tmp_path / "g", device)
+    found = emogi_stored.bfs(graph, 0, edges, "odt-active")
+    assert found.values.tolist() == [*range(3000), -1]
+    assert found.stats["launches"] == 1 and found.stats["lines"] == -(-graph.array("indices").nbytes // 512)
+    alone = emogi_stored.bfs(graph, 3000, edges, "odt-active")
+    assert alone.values.tolist() == [*[-1] * 3000, 0] and alone.stats["lines"] == 0
+    edges.store.close()
+    empty = hl.from_edges(ends[:0], ends[:0], num_vertices=2)
+    assert emogi_stored.bfs(empty, 1, None, "odt-active").values.tolist() == [-1, 0]
+
+
+@pytest.mark.parametrize("assignment", ("warp", "odt-active"))
+def test_neighbours_that_are_no_vertices_are_named(device, tmp_path, assignment) -> None:
+    graph = hl.from_edges(torch.tensor([0, 1, 2]), torch.tensor([1, 2, 3]))
+    edges = stored(graph, tmp_path / "g", device)
+    (tmp_path / "g").write_bytes(bytes(FIRST) + torch.tensor([1, 9, 3], dtype=torch.int32).numpy().tobytes())
+    with pytest.raises(GraphError, match=r"neighbour list of vertex 1 names a vertex outside \[0, 4\)"):
+        emogi_stored.bfs(graph, 0, edges, assignment)
+    edges.store.close()
+
+
 def test_errors_are_sentences(device, tmp_path) -> None:
     graph = graphs()[0]
     edges = stored(graph, tmp_path / "g", device)

@@ -256,9 +256,7 @@ class Traversal:
         self.division = self._division(assignment, access, size)
         self._report = torch.tensor([0, _core.NO_VERTEX], device=self.device)
         if self.device.type == "cuda":
-            self.kernels.kernel(self._instance(), self.device)  # compiled before any clock runs
-            if self.division.only_active:
-                _TILES.kernel("mark_active_tiles", self.device)
+            self._compile()  # before any clock runs
 
     @contextmanager
     def timed(self) -> Iterator[None]:
@@ -320,6 +318,11 @@ class Traversal:
                 "it came from"
             )
         return bool(found)
+
+    def _compile(self) -> None:
+        self.kernels.kernel(self._instance(), self.device)
+        if self.division.only_active:
+            _TILES.kernel("mark_active_tiles", self.device)
 
     def _division(self, assignment: str, access: str, size: int | None) -> Division:
         return Division(self.graph, self.offsets, access, assignment, size, self.edges.element_size())

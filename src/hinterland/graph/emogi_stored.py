@@ -81,7 +81,7 @@ def bfs(graph: Graph, source: int, edges: StoredEdges | None, assignment: str = 
     """
     source = check_source(graph, source)
     run = _Through(graph, "bfs", edges, assignment, size)
-    return run.search_by_tiles(source) if run.division.only_active else emogi.search(run, source)
+    return run.search_by_tiles(source) if run.in_one_launch else emogi.search(run, source)
 
 
 def cc(graph: Graph, edges: StoredEdges | None, assignment: str = "warp", size: int | None = None) -> EmogiResult:
@@ -175,6 +175,17 @@ class _Through(Traversal):
 
     def _instance(self) -> str:
         return _instance(self.algorithm, self.division.policy, self.edges.element_size(), self._sources)
+
+    @property
+    def in_one_launch(self) -> bool:
+        """A search by active tiles."""
+        return self.algorithm == "bfs" and self.division.only_active
+
+    def _compile(self) -> None:
+        if self.in_one_launch:
+            DEEP.kernel(self._deep_instance(), self.device)
+        else:
+            super()._compile()
 
     def _deep_instance(self) -> str:
         return f"emogi_deep_search<int{8 * self.edges.element_size()}_t, {self._sources}>"
