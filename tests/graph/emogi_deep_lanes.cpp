@@ -1,10 +1,9 @@
 // A search by active tiles as a warp of a GPU runs it, through a cache of eight lines, against levels that spread along edges one by
 // one. Each tile is listed once for a level, or its queue would have no room. Prints the first seed that goes wrong.
-#include "hinterland/graph/emogi_deep.hpp"
-
 #include <unistd.h>
 
 #include "../storage/warps.hpp"
+#include "hinterland/graph/emogi_deep.hpp"
 #include "lane_team.hpp"
 
 using namespace test;

@@ -12,9 +12,9 @@ namespace hinterland::graph {
 struct EmogiDeepParams {
   EmogiStoredParams stored;  // of tiles; its level's values: levels, of which the source has 0
   int64_t source;
-  int32_t* listed;   // [tiles]: the last level for which each was listed; -1 at the start
-  int64_t* queues;   // [2][tiles]: tiles to serve in this level, and in the next
-  int64_t* counts;   // [3]: of the queues, in turns, for one is cleared while two are in use; zeros at the start
+  int32_t* listed;  // [tiles]: the last level for which each was listed; -1 at the start
+  int64_t* queues;  // [2][tiles]: tiles to serve in this level, and in the next
+  int64_t* counts;  // [3]: of the queues, in turns, for one is cleared while two are in use; zeros at the start
   TeamControl* team;
 };
 

@@ -104,8 +104,8 @@ class Queues(NamedTuple):
     @classmethod
     def within(cls, host_bytes: int, line_bytes: int, needed: int = 0) -> Queues:
         """As many as ``host_bytes`` have room for; at least one of four entries. Where what lies behind them is known to need
-        no more than ``needed`` requests under way (``Roofline.needed``), no more than these take. A queue takes some two million
-        requests a second, whatever its depth (docs/notes/storage-on-h100.md): many queues come before deep ones."""
+        no more than ``needed`` requests under way (``Roofline.needed``), no more than these take. A queue takes some two
+        million requests a second, whatever its depth (docs/notes/storage-on-h100.md): many queues come before deep ones."""
         shallow = [cls(4, 32), cls(2, 32), cls(1, 32), cls(1, 16), cls(1, 8)]
         deep = [cls(8, 64), cls(8, 128), cls(16, 128), cls(32, 128), cls(32, 256)]
         enough = next((i for i, queues in enumerate(deep) if 0 < needed <= queues.lines), len(deep) - 1)
