@@ -95,6 +95,12 @@ class Backing:
         return _core.faulty_blocks(blocks, dict(self.faults), self.seed) if self.faults else blocks
 
 
+def _parts(depth: int) -> list[int]:
+    """Bytes of what a queue pair of so many entries has in the device's memory, in order: whole lines."""
+    sizes = (_core.QUEUE_CONTROL_BYTES, 4 * depth, 4 * depth, _core.COMMAND_BYTES * depth)
+    return [-(-size // 128) * 128 for size in sizes]
+
+
 class Queues(NamedTuple):
     """How many queue pairs there are, and entries of each ring, each with a line of pinned host memory."""
 
@@ -125,8 +131,7 @@ class Queues(NamedTuple):
     @property
     def device_bytes(self) -> int:
         """At most, of the device's memory, beside the cache: what lies there of the queues, and what torch sets aside."""
-        each = _core.QUEUE_CONTROL_BYTES + (8 + _core.COMMAND_BYTES) * self.depth + 4 * (_ALIGNED + 512)
-        return self.channels * each + _ROUNDED * 4
+        return self.channels * sum(_parts(self.depth)) + _ALIGNED + _ROUNDED * 4
 
 
 class Controller(Shown):
@@ -329,25 +334,25 @@ class DeviceStore(Shown):
         """The words of all channels, in memory of the device."""
         staged, words = depth * self.line_bytes, b""
         first_list = lines + len(queues) * staged
+        sizes = _parts(depth)
+        here = torch.zeros(len(queues) * sum(sizes), dtype=torch.uint8)
+        there = self._memory(len(here))
         for number, at in enumerate(queues):
-            sizes = (_core.QUEUE_CONTROL_BYTES, 4 * depth, 4 * depth, _core.COMMAND_BYTES * depth)
-            here = [torch.zeros(-(-size // 128) * 128, dtype=torch.uint8) for size in sizes]
-            there = [self._memory(part.numel()) for part in here]
             list_at = first_list + number * depth * _core.PRP_LIST_BYTES if lists else 0
             rings = {name: base + offset for name, offset in at.items()}
             own = ("control", "marks", "free_identifiers", "commands")
 
-            def channel(memory: list[torch.Tensor]) -> Params:
-                parts = {name: part.data_ptr() for name, part in zip(own, memory, strict=True)}  # noqa: B023
+            def channel(memory: torch.Tensor) -> Params:
+                first = number * sum(sizes)  # noqa: B023
+                parts = {name: memory[first + sum(sizes[:i]) :].data_ptr() for i, name in enumerate(own)}  # noqa: B023
                 queue = _Queue(**rings, **parts, submission_size=depth, completion_size=depth)  # noqa: B023
                 line = lines + number * staged  # noqa: B023
                 return _Channel(queue=queue, lines=line, address=line, lists=list_at, lists_address=list_at)  # noqa: B023
 
             prepared = channel(here)
             _core.prepare_channel(_core.address_of(prepared), self.line_bytes)  # it has a field called address
-            for one, other in zip(there, here, strict=True):
-                one.copy_(other)
             words += bytes(channel(there))
+        there.copy_(here)
         held = torch.frombuffer(bytearray(words), dtype=torch.uint8).to(self.device)
         self.held.append(held)
         return held
