@@ -26,17 +26,18 @@ from hinterland.graph import emogi, emogi_stored, formats
 from hinterland.graph.algorithms import state_bytes
 from hinterland.graph.emogi_plan import WAYS, Case, Measured, Way, choose, rank
 from hinterland.graph.emogi_stored import StoredEdges
-from hinterland.graph.view import View, queues_of
+from hinterland.graph.view import View
 from hinterland.memory.allocator import allocate
 from hinterland.runtime import devices
-from hinterland.storage.on_device import Backing, DeviceStore
+from hinterland.storage.on_device import Backing, DeviceStore, Queues
 
 from ._rows import Rows
 from .storage_graphs import RUNS as _TRAVERSALS
 
 _FIRST = 65536  # the edges begin there, which is a line whatever its size
 RUNS = 2
-THREADS = 8  # that serve what is asked for
+QUEUES = Queues.within(1 << 30, 4096)  # as the library's own traversals have them
+THREADS = 8  # that serve them
 NAMES = {"bfs": "bfs", "cc": "components"}  # of the same in LIBRARY
 KINDS = ("kronecker", "uniform", "web")
 CONTROLS = (Way("far", 1),)
@@ -86,7 +87,7 @@ def _deep(bench: _Bench, line: int, room: float) -> list[dict[str, Any]]:
     """A search of many levels: by tiles that have active vertices, beside the library's, which keeps a list of them."""
     way = Way("odt-active")
     size = way.size(Case("bfs", bench.nbytes / bench.graph.num_vertices, line, room), bench.edge_bytes)
-    edges = bench.store(int(room * bench.nbytes), line, bench.options.timing, channels=8)  # as the library's
+    edges = bench.store(int(room * bench.nbytes), line, bench.options.timing)
     tiles, lines = bench.seconds("bfs", bench.graph, edges, way, size)
     edges.store.close()
     frontier, its_lines = bench.library("bfs", line, int(room * bench.nbytes))
@@ -131,11 +132,9 @@ class _Bench:
             "cc": hl.connected_components(graph, device="cpu").labels,
         }
 
-    def store(self, nbytes: int, line: int, timing: str = "none", channels: int = 16) -> StoredEdges:
+    def store(self, nbytes: int, line: int, timing: str = "none") -> StoredEdges:
         backing = Backing(address=self.buffer.address, bytes=self.buffer.nbytes, timing=timing)
-        given = {"channels": channels, "threads": THREADS, "depth": 1024}
-        if self.small:
-            given = {"channels": 2, "threads": 2, "depth": 64}
+        given = {"channels": 2, "threads": 2, "depth": 64} if self.small else {**QUEUES._asdict(), "threads": THREADS}
         return StoredEdges(DeviceStore(backing, self.device, max(nbytes, 8 * (line + 64)), line, **given), _FIRST)
 
     def sweep(self, line: int, room: float) -> Iterator[tuple[dict[str, Any], list[Measured]]]:
@@ -198,9 +197,10 @@ class _Bench:
         algorithm, run = LIBRARY[name]
         budget = None
         if self.device.type == "cuda":
-            budget = state_bytes(algorithm, self.graph) + 8 * self.graph.num_vertices + (2 << 20)  # and the offsets
+            budget = state_bytes(algorithm, self.graph) + 4 * self.graph.num_vertices + (2 << 20)  # and the offsets
         with hl.prepare(self.graph, gpu_budget=budget, device=self.device, algorithms=algorithm) as prepared:
             asked = run(prepared, self.source, stats=True).stats
+            run(prepared, self.source)
             return self._median(lambda: run(prepared, self.source)), asked["bytes"] + asked["cached"]
 
     def library(self, name: str, line: int, room: int) -> tuple[float, int]:
@@ -214,18 +214,19 @@ class _Bench:
             held = torch.zeros(-(-size // 65536) * 65536, dtype=torch.uint8)  # whole lines, whatever their size
             held[:size] = torch.from_file(str(path), size=size, dtype=torch.uint8)
             in_memory = lambda array: Backing(address=held.data_ptr(), bytes=held.nbytes, timing=self.options.timing)  # noqa: E731
-            lines = lambda view: room + queues_of(view.lists, *view.caches).device_bytes  # noqa: E731
             on_gpu = self.device.type == "cuda"
             with (
                 patch.object(formats, "_LINES", ((0, line),)),
                 patch.object(Backing, "of", in_memory),
-                patch.object(View, "most_lines_bytes", lines),
+                patch.object(View, "most_lines_bytes", lambda view: room + QUEUES.device_bytes),
                 patch.dict(DeviceStore.__init__.__kwdefaults__, threads=THREADS),
             ):
                 stored = hl.load_graph(path, "storage", host_budget=1 << 30 if on_gpu else max(room, 8 * (line + 64)))
                 budget = state_bytes(algorithm, self.graph) + 2 * self.nbytes + (1 << 30) if on_gpu else None
                 with hl.prepare(stored, gpu_budget=budget, device=self.device, algorithms=algorithm) as prepared:
-                    assert all(store.budget == room for store in prepared.stores), "another cache is compared"
+                    if on_gpu:
+                        (store,) = prepared.stores
+                        assert store.budget == room, "another cache is compared"
                     run(prepared, self.source)
                     before = _lines_read(prepared)
                     seconds = self._median(lambda: run(prepared, self.source))

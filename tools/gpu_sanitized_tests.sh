@@ -25,6 +25,7 @@ for tool in memcheck racecheck; do
   check $tool bc tests/graph/test_everything.py "$small and betweenness" & jobs+=($!)
 done
 check memcheck emogi tests/graph/test_emogi.py "" & jobs+=($!)
+check memcheck emogi_stored tests/graph/test_emogi_stored.py "" & jobs+=($!)
 
 failed=0
 for job in "${jobs[@]}"; do wait "$job" || failed=1; done

@@ -52,6 +52,7 @@ if [ "$sanitizers" = thread ]; then
   look nothing serving "${served[@]}" native/storage/controller.cpp tests/storage/serving.cpp
   look nothing file_serving "${served[@]}" native/storage/{controller,file_namespace,file_backend,transfers,uring,pread_pool}.cpp \
     tests/storage/file_serving.cpp
+  look nothing emogi_deep -I include -pthread tests/graph/emogi_deep.cpp
   look nothing nvme_device -I include -I native -pthread tests/storage/nvme_device.cpp \
     native/storage/{nvme_device,nvme_channel,nvme_controller,nvme_transfers,vfio_device,request}.cpp
   look nothing spread "${served[@]}" native/storage/{controller,spread_namespace}.cpp tests/storage/spread.cpp
@@ -79,7 +80,7 @@ else
   export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1:log_path=$report
   # Everything that reads files or builds arrays, and test_everything, which has every algorithm on every kind of graph. (The
   # tests of each algorithm go over the same code at several times the length.)
-  tests=(graph/{formats,test_{build,changed_arrays,compress,everything,generate,graph,passes,reorder,verify}.py} memory probe traffic
+  tests=(graph/{formats,test_{build,changed_arrays,compress,emogi_stored,everything,generate,graph,passes,reorder,verify}.py} memory probe traffic
     storage/test_{array,layout,on_device}.py cli/test_convert.py test_threads.py)
   chosen=(-k "not test_everything or kronecker")  # one kind of graph is enough for what each algorithm goes through
 fi

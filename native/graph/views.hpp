@@ -10,7 +10,7 @@
 namespace hinterland::native {
 
 // Through what the CPU reads graphs: arrays in its own memory, with what is read counted or not; or StoredSources.
-#if defined(HINTERLAND_SOURCES)  // one kind, for a sanitizer: a third less to compile
+#if defined(HINTERLAND_SOURCES)  // for a sanitizer one kind, which is a third less to compile; it does not see the other
 using Sources = memory::HINTERLAND_SOURCES;
 using MeteredSources = Sources;
 #else

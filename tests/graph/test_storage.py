@@ -207,8 +207,8 @@ def test_queues_are_as_many_as_the_disk_needs(file: Path, monkeypatch: pytest.Mo
     stored = hl.load_graph(file, "storage", host_budget="1GiB")
     lists, (cache,) = stored.neighbor_lists, stored.neighbor_lists.caches
     disk = Disk(str(file), True, 1e12, 1e12, {1: 5e4, 64: 230e3, 700: 250e3})
-    most = Queues(32, 256)
-    for known, queues in ((disk, Queues(8, 128)), (replace(disk, path="/proc"), most), (None, most)):
+    most = Queues(16, 512)
+    for known, queues in ((disk, Queues(16, 64)), (replace(disk, path="/proc"), most), (None, most)):
         monkeypatch.setattr(roofline, "load", lambda known=known: known and SimpleNamespace(disk=known))
         assert queues_of(lists, cache) == queues
 

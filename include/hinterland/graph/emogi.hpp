@@ -71,6 +71,11 @@ struct Division {
     const Piece found{at.read_alone(v), at.read_alone(v + 1)};
     return found.lies_within(num_edges) ? found : Piece{};
   }
+  // The tiles with elements of that list.
+  HINTERLAND_FN Piece tiles_of(int64_t v) const {
+    const Piece elements = list(v);
+    return elements.length() == 0 ? Piece{} : Piece{elements.begin / size, (elements.end - 1) / size + 1};
+  }
 };
 
 // A worker serves `size` vertices that follow each other: 1 is EMOGI's warp for each vertex, 8 its chunks, and what fills a cache
@@ -196,6 +201,7 @@ HINTERLAND_FN void serve(const Assignment& assignment, const Source& edges, App&
         const int lane = stdlib::countr_zero(left);
         const Piece served{Warp::broadcast(piece.begin, lane), Warp::broadcast(piece.end, lane)};
         walk<Access>(edges, Warp::broadcast(turn.vertex, lane), served, app);
+        app.settle();
       }
     }
   } else {
@@ -233,6 +239,7 @@ struct EmogiApp : EmogiState {
   HINTERLAND_FN void report_found() const { atomic_store(report[0], int64_t{1}); }
   HINTERLAND_FN int64_t weight(int64_t) const { return 0; }
   HINTERLAND_FN bool goes_on(int64_t, int64_t) const { return true; }
+  HINTERLAND_FN void settle() const {}  // what all lanes do together after a list
 };
 
 struct EmogiBfs : EmogiApp {

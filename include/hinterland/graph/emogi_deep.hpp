@@ -1,6 +1,6 @@
 // A search of many levels over edges on storage, in one launch: BaM's active cache lines (Mailthody 2022, section 8.2). Whoever
 // finds a vertex lists the tiles that its neighbours lie in, each once for a level, and the warps serve what is listed. So a level
-// costs what it reads and one barrier, however many vertices there are.
+// costs one barrier, what it reads, and a look at the vertices of its tiles, however many others there are.
 #pragma once
 
 #include "hinterland/core/grid.hpp"
@@ -18,23 +18,38 @@ struct EmogiDeepParams {
   TeamControl* team;
 };
 
-// Lists tiles as it finds vertices.
+// Lists tiles as it finds vertices. Those of long lists all lanes list together, once a list is read.
 struct EmogiDeepBfs : EmogiBfs {
+  static constexpr int64_t kAlone = 8;  // tiles of a list that a lane lists by itself: chosen, not measured
+  static constexpr int kKept = 2;       // long lists that a lane keeps for later; further ones it lists, too
+
   const Division& division;
   int32_t* listed;
   AppendQueue<int64_t> following;
+  Piece kept[kKept] = {};
+  int num_kept = 0;
 
-  HINTERLAND_FN void list_tiles(int64_t v) const {
-    const Piece list = division.list(v);
+  HINTERLAND_FN void list_tile(int64_t tile) const {
     const auto next = static_cast<int32_t>(level + 1);
-    if (list.length() == 0) return;
-    for (int64_t tile = list.begin / division.size; tile * division.size < list.end; ++tile) {
-      const int32_t last = atomic_load(listed[tile]);
-      if (last != next && atomic_cas(listed[tile], last, next) == last) following.append(tile);
-    }
+    const int32_t last = atomic_load(listed[tile]);
+    if (last != next && atomic_cas(listed[tile], last, next) == last) following.append(tile);
   }
   HINTERLAND_FN void visit(int64_t, Value, int64_t w, int64_t, Value seen) {
-    if (seen == -1 && atomic_cas(label(w), -1, static_cast<int32_t>(level + 1)) == -1) list_tiles(w);
+    if (seen != -1 || atomic_cas(label(w), -1, static_cast<int32_t>(level + 1)) != -1) return;
+    const Piece tiles = division.tiles_of(w);
+    if (tiles.length() > kAlone && num_kept < kKept)
+      kept[num_kept++] = tiles;
+    else
+      for (int64_t tile = tiles.begin; tile < tiles.end; ++tile) list_tile(tile);
+  }
+  HINTERLAND_FN void settle() {
+    for (int i = 0; i < kKept; ++i)
+      for (uint32_t left = Warp::ballot(i < num_kept); left != 0; left &= left - 1) {
+        const int lane = stdlib::countr_zero(left);
+        const int64_t begin = Warp::broadcast(kept[i].begin, lane), end = Warp::broadcast(kept[i].end, lane);
+        for (int64_t tile = begin + Warp::lane(); tile < end; tile += Warp::kWidth) list_tile(tile);
+      }
+    num_kept = 0;
   }
 };
 
@@ -44,13 +59,13 @@ HINTERLAND_FN void search_by_tiles(Team& team, const EmogiDeepParams& p) {
   const int64_t tiles = whole.division.num_tiles;
   const typename Sources::template Large<Edge> edges(p.stored.edges, whole.division.num_edges);
   const auto app_at = [&](int64_t level) {
-    EmogiDeepBfs app{{{whole.state}}, whole.division, p.listed, {}};
+    EmogiDeepBfs app{
+        {{whole.state}}, whole.division, p.listed, {p.queues + (level + 1) % 2 * tiles, &p.counts[(level + 1) % 3], tiles}};
     app.level = level;
-    app.following = {p.queues + (level + 1) % 2 * tiles, &p.counts[(level + 1) % 3], tiles};
     return app;
   };
-  team.single([&] { app_at(-1).list_tiles(p.source); });
-  team.wait();
+  const Piece first = whole.division.tiles_of(p.source);
+  for_each(team, first.length(), [&](int64_t i) { app_at(-1).list_tile(first.begin + i); });
   for (int64_t level = 0;; ++level) {
     const int64_t count = atomic_load(p.counts[level % 3]);
     if (count == 0) return;

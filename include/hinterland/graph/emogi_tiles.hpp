@@ -12,9 +12,8 @@ struct ActiveTiles {
 
   HINTERLAND_FN void mark(int64_t v) const {
     if (active[v] == 0) return;
-    const Piece list = division.list(v);
-    if (list.length() == 0) return;
-    for (int64_t tile = list.begin / division.size; tile * division.size < list.end; ++tile)
+    const Piece tiles = division.tiles_of(v);
+    for (int64_t tile = tiles.begin; tile < tiles.end; ++tile)
       atomic_store(marks[tile], uint8_t{1});  // whoever else stores, stores the same
   }
 };

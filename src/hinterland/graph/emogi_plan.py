@@ -96,7 +96,8 @@ def choose(case: Case, table: Iterable[Measured], seconds: Callable[[Way], float
     """The way that a graph's own runs show to be fastest, of the five that others' make likely (:func:`rank`).
 
     Web graphs' lists are local and skewed, and nothing that a case is known by tells them from uniform ones: so the ways are
-    tried. Each that is left runs, and the faster half is left, until one is: seven runs.
+    tried. Each that is left runs, and the faster half is left, until one is: seven runs at the most, for a graph that is
+    searched often.
 
     Args:
         case: for which a way is wanted.

@@ -110,10 +110,10 @@ class Queues(NamedTuple):
     @classmethod
     def within(cls, host_bytes: int, line_bytes: int, needed: int = 0) -> Queues:
         """As many as ``host_bytes`` have room for; at least one of four entries. Where what lies behind them is known to need
-        no more than ``needed`` requests under way (``Roofline.needed``), no more than these take. A queue takes some two
-        million requests a second, whatever its depth (docs/notes/storage-on-h100.md): many queues come before deep ones."""
+        no more than ``needed`` requests under way (``Roofline.needed``), no more than these take. By sixteen queues more
+        lines come a second than by eight (docs/notes/storage-on-h100.md)."""
         shallow = [cls(4, 32), cls(2, 32), cls(1, 32), cls(1, 16), cls(1, 8)]
-        deep = [cls(8, 64), cls(8, 128), cls(16, 128), cls(32, 128), cls(32, 256)]
+        deep = [cls(8, 64), *(cls(16, 1 << shift) for shift in range(6, 10))]
         enough = next((i for i, queues in enumerate(deep) if 0 < needed <= queues.lines), len(deep) - 1)
         most = min(host_bytes, _MOST_STAGING)
         return next((queues for queues in (*deep[enough::-1], *shallow) if queues.host_bytes(line_bytes) <= most), cls(1, 4))
@@ -250,8 +250,8 @@ class DeviceStore(Shown):
         budget: bytes of the device's memory for lines and what finds them.
         line_bytes: a power of two from 512 to 65536.
         channels: queue pairs; more let more multiprocessors ask at once.
-        depth: entries of each ring, a power of two; fewer if all together were more than half of the lines. Each has a line of
-            pinned host memory for what comes from the device.
+        depth: entries of each ring, a power of two; fewer, down to four, if all together were more than half of the lines. Each
+            has a line of pinned host memory for what comes from the device.
         threads: of the host that serve the queues, if the controller is this store's own; else its threads and ``mode`` hold.
         timeout: seconds that a command may take.
         mode: ``"r"``, or ``"r+"`` where kernels write as well. A file has one writer at a time, and any number of readers.
