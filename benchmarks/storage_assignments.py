@@ -13,8 +13,7 @@ from __future__ import annotations
 import argparse
 import statistics
 import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -33,6 +32,7 @@ from hinterland.storage.on_device import Backing, DeviceStore, Queues
 
 from ._rows import Rows
 from .storage_graphs import RUNS as _TRAVERSALS
+from .storage_graphs import counted, median_seconds
 
 _FIRST = 65536  # the edges begin there, which is a line whatever its size
 RUNS = 2
@@ -200,10 +200,9 @@ class _Bench:
             budget = state_bytes(algorithm, self.graph) + 4 * self.graph.num_vertices + (2 << 20)  # and the offsets
         with hl.prepare(self.graph, gpu_budget=budget, device=self.device, algorithms=algorithm) as prepared:
             asked = run(prepared, self.source, stats=True).stats
-            run(prepared, self.source)
-            return self._median(lambda: run(prepared, self.source)), asked["bytes"] + asked["cached"]
+            return median_seconds(lambda: run(prepared, self.source)), asked["bytes"] + asked["cached"]
 
-    def library(self, name: str, line: int, room: int) -> tuple[float, int]:
+    def library(self, name: str, line: int, room: int) -> tuple[float, float]:
         """Seconds of the library's own traversal through as large a cache, and the lines that it read; a GPU's reads the same
         device in memory."""
         algorithm, run = LIBRARY[name]
@@ -227,23 +226,7 @@ class _Bench:
                     if on_gpu:
                         (store,) = prepared.stores
                         assert store.budget == room, "another cache is compared"
-                    run(prepared, self.source)
-                    before = _lines_read(prepared)
-                    seconds = self._median(lambda: run(prepared, self.source))
-                    return seconds, (_lines_read(prepared) - before) // RUNS
-
-    def _median(self, run: Callable[[], Any]) -> float:
-        took = []
-        for _ in range(RUNS):
-            begin = time.perf_counter()
-            run()
-            took.append(time.perf_counter() - begin)
-        return statistics.median(took)
-
-
-def _lines_read(prepared: Any) -> int:
-    """By all runs until now."""
-    return sum(held.stats().reads for held in prepared.stores or prepared.caches)
+                    return counted(lambda: run(prepared, self.source), prepared)
 
 
 def _planner(benches: dict[str, _Bench], table: dict[str, list[Measured]]) -> list[dict[str, Any]]:

@@ -85,7 +85,7 @@ def _in_memory(graph: hl.Graph, source: int, lines: int | None, device: torch.de
     for name, (algorithm, run) in RUNS.items():
         budget = None if lines is None or device.type == "cpu" else state_bytes(algorithm, graph) + lines
         with hl.prepare(graph, gpu_budget=budget, device=device, algorithms=algorithm) as prepared:
-            took[name] = _median(lambda run=run, prepared=prepared: run(prepared, source))  # type: ignore[misc]
+            took[name] = median_seconds(lambda run=run, prepared=prepared: run(prepared, source))  # type: ignore[misc]
     return took
 
 
@@ -106,7 +106,7 @@ def _on_storage(
                 stored = hl.load_graph(path, "storage", host_budget=lines * (2 if device.type == "cuda" else 1))
             budget = state_bytes(algorithm, graph) + lines + (8 << 20) if device.type == "cuda" else None
             with hl.prepare(stored, gpu_budget=budget, device=device, algorithms=algorithm) as prepared:
-                took, read = _counted(lambda run=run, prepared=prepared: run(prepared, source), prepared)  # type: ignore[misc]
+                took, read = counted(lambda run=run, prepared=prepared: run(prepared, source), prepared)  # type: ignore[misc]
             rate = read * line / took
             hits = max(_all_hits(path, line, run, source, algorithm, edges, device), near[name])
             yield {
@@ -132,15 +132,15 @@ def _all_hits(
     with patch.object(formats, "_LINES", ((0, line),)):
         stored = hl.load_graph(path, "storage", host_budget=1 << 30 if device.type == "cuda" else 4 * edges)
     with hl.prepare(stored, device=device, algorithms=algorithm) as prepared:
-        return _median(lambda: run(prepared, source))
+        return median_seconds(lambda: run(prepared, source))
 
 
-def _counted(run: Callable[[], Any], prepared: Any) -> tuple[float, float]:
+def counted(run: Callable[[], Any], prepared: Any) -> tuple[float, float]:
     """Median seconds of runs that begin with what the last has left in the cache, and the lines that each read."""
     through = prepared.stores or prepared.caches
     run()
     before = sum(one.stats().reads for one in through)
-    took = _median(run, warm=False)
+    took = median_seconds(run, warm=False)
     return took, (sum(one.stats().reads for one in through) - before) / PAIRS
 
 
@@ -154,10 +154,10 @@ def _whole(path: Path, line: int, run: Callable[..., Any], source: int, lines: i
     def loaded() -> None:
         run(hl.load_graph(path), source)
 
-    return {"whole s": _median(stored), "whole, loaded first s": _median(loaded)}
+    return {"whole s": median_seconds(stored), "whole, loaded first s": median_seconds(loaded)}
 
 
-def _median(run: Callable[[], Any], warm: bool = True) -> float:
+def median_seconds(run: Callable[[], Any], warm: bool = True) -> float:
     if warm:
         run()
     took = []

@@ -203,14 +203,13 @@ def test_the_budget_is_kept(graph: hl.Graph, file: Path) -> None:
     assert counted["storage"] is None and "storage" not in counted["tiers"]
 
 
-def test_queues_are_as_many_as_the_disk_needs(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_queues_are_as_deep_as_the_disk_needs(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stored = hl.load_graph(file, "storage", host_budget="1GiB")
     lists, (cache,) = stored.neighbor_lists, stored.neighbor_lists.caches
     disk = Disk(str(file), True, 1e12, 1e12, {1: 5e4, 64: 230e3, 700: 250e3})
-    most = Queues(16, 512)
-    for known, queues in ((disk, Queues(16, 64)), (replace(disk, path="/proc"), most), (None, most)):
+    for known, depth in ((disk, 128), (replace(disk, path="/proc"), 1024), (None, 1024)):
         monkeypatch.setattr(roofline, "load", lambda known=known: known and SimpleNamespace(disk=known))
-        assert queues_of(lists, cache) == queues
+        assert queues_of(lists, cache) == Queues(8, depth)
 
 
 def test_options_that_cannot_be_used(file: Path, graph: hl.Graph, tmp_path: Path) -> None:
