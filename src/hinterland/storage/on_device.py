@@ -110,10 +110,9 @@ class Queues(NamedTuple):
     @classmethod
     def within(cls, host_bytes: int, line_bytes: int, needed: int = 0) -> Queues:
         """As many as ``host_bytes`` have room for; at least one of four entries. Where what lies behind them is known to need
-        no more than ``needed`` requests under way (``Roofline.needed``), no more than these take. By sixteen queues more
-        lines come a second than by eight (docs/notes/storage-on-h100.md)."""
+        no more than ``needed`` requests under way (``Roofline.needed``), no more than eight queues take for these."""
         shallow = [cls(4, 32), cls(2, 32), cls(1, 32), cls(1, 16), cls(1, 8)]
-        deep = [cls(8, 64), *(cls(16, 1 << shift) for shift in range(6, 10))]
+        deep = [cls(8, 1 << shift) for shift in range(6, 11)]
         enough = next((i for i, queues in enumerate(deep) if 0 < needed <= queues.lines), len(deep) - 1)
         most = min(host_bytes, _MOST_STAGING)
         return next((queues for queues in (*deep[enough::-1], *shallow) if queues.host_bytes(line_bytes) <= most), cls(1, 4))
