@@ -26,8 +26,8 @@ class HostPages {
     return asks ? start(page) : storage::Found{storage::Try::kWait, -1};
   }
   template <class Lanes>
-  void prefetch(bool asks, storage::Page page) const {
-    if (asks) prefetch(page);
+  bool prefetch(bool asks, storage::Page page) const {
+    return asks && prefetch(page);
   }
   void release(int64_t slot) const;
   template <int kCount>

@@ -207,9 +207,9 @@ def test_queues_are_as_deep_as_the_disk_needs(file: Path, monkeypatch: pytest.Mo
     stored = hl.load_graph(file, "storage", host_budget="1GiB")
     lists, (cache,) = stored.neighbor_lists, stored.neighbor_lists.caches
     disk = Disk(str(file), True, 1e12, 1e12, {1: 5e4, 64: 230e3, 700: 250e3})
-    for known, depth in ((disk, 128), (replace(disk, path="/proc"), 1024), (None, 1024)):
+    for known, queues in ((disk, (16, 64)), (replace(disk, path="/proc"), (32, 256)), (None, (32, 256))):
         monkeypatch.setattr(roofline, "load", lambda known=known: known and SimpleNamespace(disk=known))
-        assert queues_of(lists, cache) == Queues(8, depth)
+        assert queues_of(lists, cache) == Queues(*queues)
 
 
 def test_options_that_cannot_be_used(file: Path, graph: hl.Graph, tmp_path: Path) -> None:

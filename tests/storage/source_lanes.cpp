@@ -4,7 +4,7 @@
 #include <unistd.h>
 
 #include "hinterland/graph/visit.hpp"
-#include "hinterland/storage/source.hpp"
+#include "hinterland/storage/mixed.hpp"
 #include "warps.hpp"
 
 using namespace test;
@@ -252,6 +252,47 @@ void check_nobody_has_looked() {
   storage.check_at_rest();
 }
 
+// Lanes ask for runs of their own, which overlap or are empty: each line of them is read once, no other is, and who reads the
+// elements later reads no line again.
+template <class Data>
+void check_asked() {
+  Storage<Data> storage({.line = 512, .sets = 64, .entries = 64}, Faults{.late = 4, .reorder = true}, 15);
+  const StoredOrNear<int32_t, PageStore<Data>> source(
+      {reinterpret_cast<const void*>(uint64_t{1024}), nullptr, nullptr, &storage.store}, 0);
+  CHECK(source.runs_ahead(2048) == 64 * 8 * 512 / 4 / (2048 * 4), "runs ahead");
+  const auto begin_of = [](int64_t turn) { return (turn * 37 + Warp::lane() * 90) % 6000; };
+  const auto end_of = [&](int64_t turn) {
+    return begin_of(turn) + std::max<int64_t>(0, (turn * 7 + Warp::lane()) % 400 - 100);
+  };
+  constexpr int64_t kTurns = Warp::kWidth == 1 ? 12 : 3;
+  std::vector<std::atomic<int>> wanted(kPages);
+  std::atomic<int64_t> begun = 0;
+  run_warp([&] {
+    for (int64_t turn = 0; turn < kTurns; ++turn) {
+      for (int64_t at = begin_of(turn); at < end_of(turn); ++at) wanted[(1024 + at * 4) / 512] = 1;
+      begun += source.ask(begin_of(turn), end_of(turn));
+      Warp::sync();
+    }
+  });
+  const auto lines = static_cast<uint64_t>(std::count(wanted.begin(), wanted.end(), 1));
+  CHECK(storage.control().reads == lines && begun == static_cast<int64_t>(lines), "%llu reads of %llu lines",
+        static_cast<unsigned long long>(storage.control().reads), static_cast<unsigned long long>(lines));
+  run_warp([&] {
+    memory::NoMeter meter;
+    for (int64_t turn = 0; turn < kTurns; ++turn)
+      for (int64_t i = 0; i < 400; ++i) {
+        const int64_t wants = begin_of(turn) + i;
+        const int64_t at[] = {wants < end_of(turn) ? wants : memory::kNowhere};
+        int32_t to[1];
+        source.read(at, to, meter);
+        CHECK(to[0] == (at[0] < 0 ? 0 : Storage<Data>::template stored_at<int32_t>(1024 + wants * 4)), "wrong data");
+      }
+  });
+  CHECK(storage.control().reads == lines && storage.status() == 0, "a line was read again");
+  storage.stop();
+  storage.check_at_rest();
+}
+
 // Far more lines are wanted at once than the queue has room for. Whoever must wait for a place takes no line's room meanwhile: what
 // has come for others stays until they come by. (It did not: a line was claimed, so its page gone, before the queue refused.)
 template <class Data>
@@ -292,6 +333,7 @@ void check_all() {
                       {kAbortedByHost});
   check_nobody_has_looked<Data>();
   check_full_queue<Data>();
+  check_asked<Data>();
 #if !defined(__SANITIZE_THREAD__)  // a device, or who copies for it, reads lines that others may be writing
   check_writes<Data>();
 #endif

@@ -128,9 +128,9 @@ def test_a_device_that_does_not_answer(device: torch.device) -> None:
 
 def test_how_many_queues() -> None:
     within = Queues.within
-    assert within(1 << 30, 4096) == within(1 << 30, 4096, 8192) == within(1 << 30, 4096, 10**6) == Queues(8, 1024)
+    assert within(1 << 30, 4096) == within(1 << 30, 4096, 8192) == within(1 << 30, 4096, 10**6) == Queues(32, 256)
     assert within(1 << 30, 4096, 1) == within(1 << 30, 4096, 512) == Queues(8, 64)
-    assert within(1 << 30, 4096, 513) == Queues(8, 128)
+    assert within(1 << 30, 4096, 513) == Queues(16, 64)
     assert within(1 << 20, 4096) == within(1 << 20, 4096, 600) == Queues(4, 32) and within(0, 65536) == Queues(1, 4)
     for budget in (1 << 20, 5 << 20, 32 << 20):
         assert within(budget, 4096).host_bytes(4096) <= budget

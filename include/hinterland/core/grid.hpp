@@ -42,6 +42,8 @@ class GridTeam {
     return queue;
   }
 
+  __device__ static int64_t warps() { return static_cast<int64_t>(gridDim.x) * (blockDim.x / Warp::kWidth); }
+
   // A loop over [0, count) in order of memory. Each warp calls body once, with a function that calls each(first, last) for
   // the warp's ranges, of at most kWidth items. All wait for each other at the end.
   template <class Body>
@@ -85,7 +87,6 @@ class GridTeam {
   }
 
  private:
-  __device__ static int64_t warps() { return static_cast<int64_t>(gridDim.x) * (blockDim.x / Warp::kWidth); }
   __device__ static int64_t warp() {
     return static_cast<int64_t>(threadIdx.x) / Warp::kWidth * gridDim.x + blockIdx.x;  // neighbours on different SMs
   }

@@ -56,8 +56,11 @@ HINTERLAND_FN void visit_tasks(Team& team, const Graph& graph, const Frontier& f
     auto visitor = visiting(touched);
     CountsOf<Graph> counts;
     Ahead<Graph> ahead(graph);
+    const WarpsAhead<Graph> warps_ahead(graph, team);
+    const auto ask = [&](int64_t task) { return ask_for_task(graph, frontier, frontier.tasks[task]); };
     items([&](int64_t i) {
-      ahead(i, num_tasks, [&](int64_t task) { return ask_for_task(graph, frontier, frontier.tasks[task]); });
+      ahead(i, num_tasks, ask);
+      warps_ahead.for_others(i, num_tasks, ask);
       visit(graph, frontier, frontier.tasks[i], visitor, counts);
       call_end_task(visitor);
     });
@@ -93,10 +96,15 @@ HINTERLAND_FN void for_each_list(Team& team, const Graph& graph, const Frontier&
   team.static_for(frontier.num_groups, [&](const auto& ranges) {
     CountsOf<Graph> counts;
     Ahead<Graph> ahead(graph);
+    const WarpsAhead<Graph> warps_ahead(graph, team);
+    const auto ask = [&](int64_t group) { return ask_for_group(graph, group, ~0u, most); };
     const auto looking_ahead = [&](const auto& each) {
       ranges([&](int64_t first, int64_t last) {
-        ahead(first, frontier.num_groups, [&](int64_t group) { return ask_for_group(graph, group, ~0u, most); });
-        each(first, last);
+        for (int64_t group = first; group < last; ++group) {
+          ahead(group, frontier.num_groups, ask);
+          warps_ahead.for_itself(group, last, ask);
+          each(group, group + 1);
+        }
       });
     };
     for_each_vertex_of(looking_ahead, frontier, [&](int64_t vertex, bool there) { body(vertex, there, counts); });
@@ -125,16 +133,21 @@ HINTERLAND_FN void advance_pull(Team& team, const Graph& graph, const Frontier& 
     auto parts = team.appender(frontier.part_queue(step));
     CountsOf<Graph> counts;
     Ahead<Graph> ahead(graph);
-    const auto ask = [&](int64_t i) {
+    const WarpsAhead<Graph> warps_ahead(graph, team);
+    const auto ask = [&](int64_t group) { return ask_for_group(graph, group, puller.lacking(group), kLookedThrough); };
+    const auto ask_for_all = [&](int64_t i) {
       int64_t begun = 0;
       for (int64_t group = i * kPullGroups; group < min_of((i + 1) * kPullGroups, frontier.num_groups); ++group)
-        begun += ask_for_group(graph, group, puller.lacking(group), kLookedThrough);
+        begun += ask(group);
       return begun;
     };
     items([&](int64_t i) {
-      ahead(i, ceil_div<int64_t>(frontier.num_groups, kPullGroups), ask);
+      ahead(i, ceil_div<int64_t>(frontier.num_groups, kPullGroups), ask_for_all);
       const int64_t end = min_of((i + 1) * kPullGroups, frontier.num_groups);
-      for (int64_t group = i * kPullGroups; group < end; ++group) puller.group(group, touched, parts, counts);
+      for (int64_t group = i * kPullGroups; group < end; ++group) {
+        warps_ahead.for_itself(group, end, ask);
+        puller.group(group, touched, parts, counts);
+      }
     });
     counts.add_to(frontier, step);
   });

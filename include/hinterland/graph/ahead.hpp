@@ -1,9 +1,11 @@
 // Reading ahead: a loop that knows what it will read has it asked for before its turn, so that a disk is busy with much at a time
-// (planned reads of a level). Only for families of sources that say kReadsAhead; for others no code is made. Their large arrays
-// have ask(begin, end), which begins to read what holds these elements, waits for nothing, and says how many reads it has begun;
-// and most_ahead(), how many of them a thread may have begun before their turn.
+// (planned reads of a level). A CPU's thread looks far ahead by itself (Ahead): the families of sources that it does so for say
+// kReadsAhead. A GPU's warps look one list ahead, for themselves or for each other (WarpsAhead), where reads may have to wait
+// (kWaits): then as much is on its way while edges are visited as while all wait. For other families no code is made.
 //
-// By one thread for itself: where warps have many lanes, enough of them wait at a time.
+// Their large arrays have ask(begin, end), which begins to read what holds these elements, waits for nothing, and says how many
+// reads it has begun; most_ahead(), how many a thread may have begun before their turn; and runs_ahead(elements), how many runs of
+// so many elements all warps may. All lanes of a warp call everything together, each with a list of its own, or with none.
 #pragma once
 
 #include "hinterland/graph/visit.hpp"
@@ -12,24 +14,26 @@ namespace hinterland::graph {
 
 template <class Graph>
 inline constexpr bool kReadsAhead = requires { Graph::Family::kReadsAhead; };
+template <class Graph>
+inline constexpr bool kWarpsAsk = Warp::kWidth > 1 && requires { Graph::Family::kWaits; };
 
 // Elements of the list of a vertex, which are some of the graph's.
 template <class Graph>
 HINTERLAND_FN int64_t ask_for([[maybe_unused]] const Graph& graph, [[maybe_unused]] int64_t vertex,
                               [[maybe_unused]] const Piece& part) {
   int64_t begun = 0;
-  if constexpr (kReadsAhead<Graph>) {
+  if constexpr (kReadsAhead<Graph> || kWarpsAsk<Graph>) {
     begun = ask_for_edges(graph, vertex, part);
     if constexpr (Graph::kWeighted) begun += graph.weights.ask(part.begin, part.end);
   }
   return begun;
 }
 
-// Elements [from, to) of the vertex's list, as far as it has them.
+// Elements [from, to) of the vertex's list, as far as it has them; -1 has none.
 template <class Graph>
 HINTERLAND_FN int64_t ask_for_list(const Graph& graph, int64_t vertex, int64_t from, int64_t to) {
-  const Piece list = graph.offsets.list_alone(vertex);
-  if (!list.lies_within(graph.num_edges)) return 0;
+  Piece list = vertex < 0 ? Piece{} : graph.offsets.list_alone(vertex);
+  if (!list.lies_within(graph.num_edges)) list = {};
   return ask_for(graph, vertex, {min_of(list.begin + from, list.end), min_of(list.begin + to, list.end)});
 }
 
@@ -37,9 +41,10 @@ HINTERLAND_FN int64_t ask_for_list(const Graph& graph, int64_t vertex, int64_t f
 template <class Graph>
 HINTERLAND_FN int64_t ask_for_group(const Graph& graph, int64_t group, uint32_t word, int64_t most) {
   int64_t begun = 0;
-  for (; word != 0; word &= word - 1) {
-    const int64_t vertex = group * kGroup + stdlib::countr_zero(word);
-    if (graph.has(vertex)) begun += ask_for_list(graph, vertex, 0, most);
+  for (int sub = 0; sub < kGroup; sub += Warp::kWidth) {
+    const int place = sub + Warp::lane();
+    const int64_t vertex = group * kGroup + place;
+    begun += ask_for_list(graph, (word >> place & 1u) != 0 && graph.has(vertex) ? vertex : -1, 0, most);
   }
   return begun;
 }
@@ -51,23 +56,19 @@ inline constexpr int64_t kLookedThrough = 64;
 // What visit() reads for a task.
 template <class Graph>
 HINTERLAND_FN int64_t ask_for_task(const Graph& graph, const Frontier& frontier, const Task& task) {
-  int64_t begun = 0, skip = task.first_chunk(), left = kTaskChunks;
-  for (uint32_t word = frontier.current[task.group()]; word != 0 && left > 0; word &= word - 1) {
-    const int64_t vertex = task.group() * kGroup + stdlib::countr_zero(word);
-    const Piece list = graph.offsets.list_alone(vertex);
-    if (!list.lies_within(graph.num_edges)) continue;
-    const int64_t from = min_of(skip, list.length()), to = min_of(from + left, list.length());
-    begun += ask_for(graph, vertex, {list.begin + from, list.begin + to});
-    skip -= from;
-    left -= to - from;
-  }
+  int64_t begun = 0;
+  CountsOf<Graph> counts;  // visit() counts
+  for_each_part(graph, frontier, task, counts, [&](const auto& lists, int64_t vertex, int64_t from, int64_t to) {
+    begun += ask_for(graph, vertex, Window(lists, from, to).own());
+  });
   return begun;
 }
 
 // The part of a long list that part_of() gives.
 template <class Graph>
 HINTERLAND_FN int64_t ask_for_part(const Graph& graph, const Task& task) {
-  return ask_for_list(graph, task.vertex(), task.part() * kTaskEdges, (task.part() + 1) * kTaskEdges);
+  const int64_t from = task.part() * kTaskEdges;
+  return ask_for_list(graph, Warp::lane() == 0 ? task.vertex() : -1, from, from + kTaskEdges);
 }
 
 // Reads that a thread may have begun before their turn.
@@ -109,6 +110,52 @@ class Ahead {
   int64_t most_ = 0, next_ = -1, asked_ = 0;
   int64_t under_way_ = 0;  // reads for items from the next on
   uint16_t begun_[kReadsAhead<Graph> ? kItems : 1];
+};
+
+// Tasks that may be asked for before their turn, by all warps together.
+template <class Graph>
+HINTERLAND_FN int64_t tasks_ahead(const Graph& graph) {
+  int64_t tasks;
+  if constexpr (requires { graph.words; })
+    tasks = graph.words.runs_ahead(kTaskEdges * sizeof(typename Graph::Edge) / sizeof(uint32_t));
+  else
+    tasks = graph.edges.runs_ahead(kTaskEdges);
+  if constexpr (Graph::kWeighted) tasks = max_of(tasks, graph.weights.runs_ahead(kTaskEdges));
+  return tasks;
+}
+
+// The look ahead of a team's warps. How far: docs/notes/storage-on-h100.md.
+template <class Graph>
+class WarpsAhead {
+ public:
+  template <class Team>
+  HINTERLAND_FN WarpsAhead([[maybe_unused]] const Graph& graph, [[maybe_unused]] const Team& team) {
+    if constexpr (kWarpsAsk<Graph>) {
+      const int64_t most = tasks_ahead(graph);
+      tasks_ = min_of(most, team.warps());
+      has_room_ = team.warps() <= 4 * most;
+    }
+  }
+
+  // Before a task, which is handed out in order: one that somebody will have soon.
+  template <class Ask>
+  HINTERLAND_FN void for_others([[maybe_unused]] int64_t task, [[maybe_unused]] int64_t end,
+                                [[maybe_unused]] const Ask& ask) const {
+    if constexpr (kWarpsAsk<Graph>)
+      if (tasks_ > 0 && task + tasks_ < end) ask(task + tasks_);
+  }
+
+  // Before one of the groups that a warp goes through: the next of them.
+  template <class Ask>
+  HINTERLAND_FN void for_itself([[maybe_unused]] int64_t group, [[maybe_unused]] int64_t end,
+                                [[maybe_unused]] const Ask& ask) const {
+    if constexpr (kWarpsAsk<Graph>)
+      if (has_room_ && group + 1 < end) ask(group + 1);
+  }
+
+ private:
+  int64_t tasks_ = 0;
+  bool has_room_ = false;
 };
 
 }  // namespace hinterland::graph

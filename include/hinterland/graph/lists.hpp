@@ -83,6 +83,9 @@ struct Window {
     shift = lists.begin - place;
   }
 
+  // What of this lane's list lies in the window.
+  HINTERLAND_FN Piece own() const { return {max_of(start, 0) + shift, max_of(stop, 0) + shift}; }
+
   // The element at `place`, by binary search over the lanes. All lanes call it together, each with its own place.
   HINTERLAND_FN Element at(int32_t place) const {
     int owner = 0;

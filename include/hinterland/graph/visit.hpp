@@ -164,10 +164,11 @@ HINTERLAND_FN int64_t find_neighbor(const Graph& graph, int64_t vertex, int64_t 
   return found;
 }
 
-// Visits the edges of one task. On the GPU the lists of the group are laid out together; on the CPU, where a warp has one
-// lane, one after the other.
-template <class Graph, class Visitor, class Counts>
-HINTERLAND_FN void visit(const Graph& graph, const Frontier& frontier, const Task& task, Visitor& visitor, Counts& counts) {
+// The lists of one task, as lanes lay them out together, by a GPU those of the group, and by a CPU, where a warp has one lane, one
+// after the other: body(lists, vertex, from, to) for chunks [from, to) of them.
+template <class Graph, class Counts, class Body>
+HINTERLAND_FN void for_each_part(const Graph& graph, const Frontier& frontier, const Task& task, Counts& counts,
+                                 const Body& body) {
   const uint32_t word = frontier.current[task.group()];
   int64_t skip = task.first_chunk();  // chunks of the group that other tasks have taken
   int64_t left = kTaskChunks;
@@ -177,10 +178,18 @@ HINTERLAND_FN void visit(const Graph& graph, const Frontier& frontier, const Tas
     const int64_t vertex = task.group() * kGroup + sub + Warp::lane();
     const auto lists = lists_of(graph, vertex, active, counts);
     const int64_t from = min_of(skip, lists.chunks), to = min_of(from + left, lists.chunks);
-    visit_chunks(graph, lists, vertex, from, to, visitor, counts);
+    body(lists, vertex, from, to);
     skip -= from;
     left -= to - from;
   }
+}
+
+// Visits the edges of one task.
+template <class Graph, class Visitor, class Counts>
+HINTERLAND_FN void visit(const Graph& graph, const Frontier& frontier, const Task& task, Visitor& visitor, Counts& counts) {
+  for_each_part(graph, frontier, task, counts, [&](const auto& lists, int64_t vertex, int64_t from, int64_t to) {
+    visit_chunks(graph, lists, vertex, from, to, visitor, counts);
+  });
 }
 
 }  // namespace hinterland::graph

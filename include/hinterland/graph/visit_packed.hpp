@@ -343,7 +343,7 @@ HINTERLAND_FN void look_through(const PackedCsr<Edge, Weight, Sources>& graph, i
 template <class Edge, class Weight, class Sources>
 HINTERLAND_FN int64_t ask_for_edges(const PackedCsr<Edge, Weight, Sources>& graph, int64_t vertex, const Piece& part) {
   constexpr int64_t kWord = sizeof(uint32_t);
-  const PackedBounds list = PackedBounds::alone(graph, vertex);
+  const PackedBounds list = part.length() > 0 ? PackedBounds::alone(graph, vertex) : PackedBounds(0, 0);
   const int64_t most = list.begin + part.length() * static_cast<int64_t>(sizeof(Edge)) + kLineBytes;
   return graph.words.ask(list.begin / kWord, ceil_div(min_of(list.end, most), kWord));
 }

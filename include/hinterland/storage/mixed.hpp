@@ -64,15 +64,16 @@ class StoredOrNear {
     return is_stored() ? positions_.span(begin, end) : near_.span(begin, end);
   }
 
-  // What graph/ahead.hpp asks of an array that can be read ahead, where the Store can say what it has begun.
-  int64_t ask(int64_t begin, int64_t end) const {
-    int64_t begun = 0;
-    if (!is_stored() || begin >= end) return begun;
-    const Stored<T, Store> source(positions_, *store_);
-    for (Page page = source.page_of(begin); page <= source.page_of(end - 1); ++page) begun += store_->prefetch(page);
-    return begun;
+  // What graph/ahead.hpp asks of an array that can be read ahead: each lane for a run of its own, and all call it together.
+  // It waits for nothing.
+  HINTERLAND_FN int64_t ask(int64_t begin, int64_t end) const {
+    return is_stored() && Warp::any(begin < end) ? ask_stored(positions_, *store_, begin, end) : 0;
   }
+  // How much of that may be on its way: reads of a thread, or runs of so many elements of all warps.
   int64_t most_ahead() const { return is_stored() ? store_->most_ahead() : 0; }
+  HINTERLAND_FN int64_t runs_ahead(int64_t elements) const {
+    return is_stored() ? store_->bytes_ahead() / (elements * static_cast<int64_t>(sizeof(T))) : 0;
+  }
 
  private:
   template <int kCount>
@@ -91,6 +92,26 @@ class StoredOrNear {
 
   HINTERLAND_APART static T read_stored_alone(Positions<T> positions, const Store& store, int64_t at) {
     return Stored<T, Store>(positions, store).read_alone(at);
+  }
+
+  // The first lines of all lanes' runs at once, and of the others each run's.
+  HINTERLAND_APART static int64_t ask_stored(Positions<T> positions, const Store& store, int64_t begin, int64_t end) {
+    const Stored<T, Store> source(positions, store);
+    const bool asks = begin < end;
+    const Page first = asks ? source.page_of(begin) : 0, last = asks ? source.page_of(end - 1) : 0;
+    int64_t begun = 0;
+    const auto prefetch = [&](bool wants, Page page) {
+      const bool leads = stdlib::countr_zero(Warp::same(wants ? page : ~Page{0})) == Warp::lane();
+      begun += store.template prefetch<Warp>(wants && leads, page);
+    };
+    prefetch(asks, first);
+    for (uint32_t rest = Warp::ballot(first < last); rest != 0; rest &= rest - 1) {
+      const int owner = stdlib::countr_zero(rest);
+      const Page past = Warp::broadcast(last, owner) + 1;
+      for (Page page = Warp::broadcast(first, owner) + 1; page < past; page += Warp::kWidth)
+        prefetch(page + Warp::lane() < past, page + Warp::lane());
+    }
+    return begun;
   }
 
   HINTERLAND_FN bool is_stored() const { return store_ != nullptr; }

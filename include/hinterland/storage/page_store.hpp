@@ -84,10 +84,13 @@ struct PageStore {
     return ask<Lanes>(asks, page, true);
   }
 
+  // Whether it is being read since now.
   template <class Lanes>
-  HINTERLAND_FN void prefetch(bool asks, Page page) const {
-    ask<Lanes>(asks, page, false);
+  HINTERLAND_FN bool prefetch(bool asks, Page page) const {
+    return ask<Lanes>(asks, page, false).outcome == Try::kStarted;
   }
+  // That all may have asked for before anybody wants them.
+  HINTERLAND_FN int64_t bytes_ahead() const { return cache.num_slots() * cache.line_bytes / 4; }
 
   // Of what failed there. The slot may be another page's by now: then that is not known any more.
   HINTERLAND_FN uint32_t status(int64_t slot) const {

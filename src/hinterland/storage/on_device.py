@@ -104,15 +104,15 @@ def _parts(depth: int) -> list[int]:
 class Queues(NamedTuple):
     """How many queue pairs there are, and entries of each ring, each with a line of pinned host memory."""
 
-    channels: int = 8
-    depth: int = 1024
+    channels: int
+    depth: int
 
     @classmethod
     def within(cls, host_bytes: int, line_bytes: int, needed: int = 0) -> Queues:
         """As many as ``host_bytes`` have room for; at least one of four entries. Where what lies behind them is known to need
-        no more than ``needed`` requests under way (``Roofline.needed``), no more than eight queues take for these."""
+        no more than ``needed`` requests under way (``Roofline.needed``), as few as these take."""
         shallow = [cls(4, 32), cls(2, 32), cls(1, 32), cls(1, 16), cls(1, 8)]
-        deep = [cls(8, 1 << shift) for shift in range(6, 11)]
+        deep = [cls(8, 64), cls(16, 64), *(cls(32, 1 << shift) for shift in range(6, 9))]
         enough = next((i for i, queues in enumerate(deep) if 0 < needed <= queues.lines), len(deep) - 1)
         most = min(host_bytes, _MOST_STAGING)
         return next((queues for queues in (*deep[enough::-1], *shallow) if queues.host_bytes(line_bytes) <= most), cls(1, 4))
@@ -268,8 +268,8 @@ class DeviceStore(Shown):
         budget: int | str = "256MiB",
         line_bytes: int = 4096,
         *,
-        channels: int = 8,
-        depth: int = 1024,
+        channels: int = 32,
+        depth: int = 256,
         threads: int = 4,
         timeout: float = 30.0,
         mode: Literal["r", "r+"] = "r",

@@ -135,6 +135,16 @@ struct Cached {
 
   Span span(int64_t begin, int64_t end) const { return {begin - begin % Warp::kWidth, end}; }
 
+  // What warps ask for ahead (graph/ahead.hpp) has to be of the array, too.
+  int64_t ask(int64_t begin, int64_t end) const {
+    if (!LineCache::is_on() || begin >= end) return 0;
+    for (const int64_t at : {begin, end - 1})
+      if (LineCache::Frame* const frame = LineCache::shared().try_acquire(line(at), bytes(at)))
+        LineCache::shared().release(*frame);
+    return 1;
+  }
+  int64_t runs_ahead(int64_t) const { return 2; }
+
  private:
   const char* line(int64_t at) const {
     if (at < 0 || at >= count) {
@@ -156,6 +166,7 @@ struct Cached {
 
 struct CachedSources {
   using Meter = NoMeter;
+  static constexpr bool kWaits = true;
   template <class T>
   using Whole = Cached<T>;
   template <class T>
