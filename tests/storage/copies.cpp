@@ -283,7 +283,7 @@ void check_threads() {
 }  // namespace
 
 int main() {
-  alarm(100);
+  alarm(300);
   folder = std::filesystem::temp_directory_path() / "hinterland-copies-XXXXXX";
   CHECK(::mkdtemp(folder.data()) != nullptr, "a folder");
   check_failing_reads();

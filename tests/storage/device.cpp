@@ -303,7 +303,7 @@ void check_all() {
 }  // namespace
 
 int main() {
-  alarm(100);
+  alarm(300);
   check_all<InFrames>();
   check_all<Staged>();
   check_closed_midway();

@@ -411,7 +411,7 @@ void check_stop() {
 }  // namespace
 
 int main() {
-  alarm(100);
+  alarm(300);
   char made[] = "/tmp/hinterland-file-XXXXXX";
   CHECK(::mkdtemp(made) != nullptr, "no folder for files");
   folder = made;

@@ -443,7 +443,7 @@ void check_all_faults(uint64_t seed) {
 }  // namespace
 
 int main(int count, char** values) {
-  alarm(100);  // a queue that loses a command would have its clients wait for ever
+  alarm(300);  // a queue that loses a command would have its clients wait for ever
   const uint64_t seed = count > 1 ? std::strtoull(values[1], nullptr, 10) : 1;
   check_prps();
   check_entries();

@@ -436,7 +436,7 @@ void measure(uint64_t bytes) {
 }  // namespace
 
 int main(int count, char**) {
-  alarm(100);
+  alarm(300);
   native::counts_stages = STAGES;
   if (count > 1) {
     for (const uint64_t bytes : {512, 4096}) measure(bytes);

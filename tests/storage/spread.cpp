@@ -338,7 +338,7 @@ void check_refusals() {
 }  // namespace
 
 int main() {
-  alarm(100);
+  alarm(300);
   check_arithmetic();
   check_refusals();
   check_stripes();

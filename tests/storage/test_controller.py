@@ -48,5 +48,5 @@ def test_commands_do_what_they_say_or_say_why_not(tmp_path, name, sources, more)
     files = [str(ROOT / f"tests/storage/{name}.cpp"), *(str(ROOT / f"native/storage/{source}.cpp") for source in sources)]
     libraries = ["-luring"] if "-DHINTERLAND_URING=1" in more else []
     subprocess.run(["g++", *flags, *more, *files, "-o", str(program), *libraries], check=True)
-    done = subprocess.run([str(program)], capture_output=True, text=True, check=False, timeout=120)
+    done = subprocess.run([str(program)], capture_output=True, text=True, check=False, timeout=320)
     assert done.returncode == 0, done.stdout

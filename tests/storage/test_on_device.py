@@ -84,7 +84,7 @@ def test_faults_end_in_a_sentence_or_in_the_right_answer(device: torch.device) -
     with store.live():
         found, _ = read_elements(store.array(PAGE), len(x), x.dtype, device, None, len(x))
     assert found is not None and torch.equal(found.cpu(), x)
-    assert sum(one["commands"] for one in store.controller.served()) > store.counts()["reads"], "some were tried again"
+    assert sum(one["failed"] for one in store.controller.served()) > 0, "what failed was tried again"
     store.close()
     broken = Backing(address=backing.address, bytes=backing.bytes, faults=(("fatal", 20),), seed=3)
     store = DeviceStore(broken, device, "64KiB", channels=2, depth=32, threads=2)
