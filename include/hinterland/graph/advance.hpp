@@ -171,11 +171,7 @@ HINTERLAND_FN void mark_where(const Frontier& frontier, const GroupList& groups,
                               const Holds& holds) {
   for (int turn = 0; turn < last - first; ++turn) {
     const int64_t group = groups[first + turn];
-    uint32_t word = 0;
-    for (int sub = 0; sub < kGroup; sub += Warp::kWidth) {
-      const int64_t vertex = group * kGroup + sub + Warp::lane();
-      word |= Warp::ballot(vertex < frontier.num_vertices && holds(vertex)) << sub;
-    }
+    const uint32_t word = those_of(group, frontier.num_vertices, holds);
     if (Warp::lane() == turn) frontier.next[group] = word;  // the lane that collects this group
   }
 }

@@ -98,10 +98,7 @@ struct PullPaths {
   };
 
   HINTERLAND_FN uint32_t lacking(int64_t group) const {
-    uint32_t word = 0;
-    for (int64_t v = group * kGroup; v < min_of((group + 1) * kGroup, graph.num_vertices); ++v)
-      if (state.levels[v] < 0) word |= bit_of(v);
-    return word;
+    return those_of(group, graph.num_vertices, [&](int64_t v) { return state.levels[v] < 0; });
   }
 
   template <class Touched, class Parts, class Counts>

@@ -361,6 +361,17 @@ HINTERLAND_FN void for_each_vertex_of(const Ranges& ranges, const Frontier& fron
   });
 }
 
+// A bit for each of the group's vertices for which holds(vertex). All lanes call it together.
+template <class Holds>
+HINTERLAND_FN uint32_t those_of(int64_t group, int64_t num_vertices, const Holds& holds) {
+  uint32_t word = 0;
+  for (int sub = 0; sub < kGroup; sub += Warp::kWidth) {
+    const int64_t vertex = group * kGroup + sub + Warp::lane();
+    word |= Warp::ballot(vertex < num_vertices && holds(vertex)) << sub;
+  }
+  return word;
+}
+
 // body(vertex, there) for all vertices, the lanes of a warp together; there is none for some lanes of the last group.
 template <class Team, class Body>
 HINTERLAND_FN void for_each_vertex(Team& team, const Frontier& frontier, const Body& body) {

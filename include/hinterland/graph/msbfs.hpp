@@ -243,10 +243,7 @@ struct PullSources {
 
   // By what they had before this level.
   HINTERLAND_FN uint32_t lacking(int64_t group) const {
-    uint32_t word = 0;
-    for (int64_t v = group * kGroup; v < min_of((group + 1) * kGroup, incoming.num_vertices); ++v)
-      if ((pulled & ~state.seen[v]) != 0) word |= bit_of(v);
-    return word;
+    return those_of(group, incoming.num_vertices, [&](int64_t v) { return (pulled & ~state.seen[v]) != 0; });
   }
 
   // The vertices of a group look for those that they lack, besides what has been pushed in this level. `long_lists` takes the
