@@ -27,10 +27,8 @@ struct Noted : memory::Paged<T> {
     for (int64_t at = begin; at < end; ++at) atomic_add(asked.at(at), 1);
     return 0;
   }
-  int64_t runs_ahead(int64_t elements) const {
-    if (elements != graph::kTaskEdges) std::abort();
-    return kAhead;
-  }
+  int64_t bytes_ahead() const { return kAhead * graph::kTaskEdges * (sizeof(int32_t) + sizeof(int64_t)); }
+  int64_t bytes_read(int64_t elements) const { return elements * static_cast<int64_t>(sizeof(T)); }
 };
 
 struct Notes {

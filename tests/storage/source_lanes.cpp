@@ -259,7 +259,7 @@ void check_asked() {
   Storage<Data> storage({.line = 512, .sets = 64, .entries = 64}, Faults{.late = 4, .reorder = true}, 15);
   const StoredOrNear<int32_t, PageStore<Data>> source(
       {reinterpret_cast<const void*>(uint64_t{1024}), nullptr, nullptr, &storage.store}, 0);
-  CHECK(source.runs_ahead(2048) == 64 * 8 * 512 / 4 / (2048 * 4), "runs ahead");
+  CHECK(source.bytes_ahead() == 64 * 8 * 512 / 4 && source.bytes_read(1) == 512 && source.bytes_read(2048) == 8192, "bytes");
   const auto begin_of = [](int64_t turn) { return (turn * 37 + Warp::lane() * 90) % 6000; };
   const auto end_of = [&](int64_t turn) {
     return begin_of(turn) + std::max<int64_t>(0, (turn * 7 + Warp::lane()) % 400 - 100);

@@ -11,6 +11,7 @@ import hinterland as hl
 from hinterland import _core
 from hinterland.runtime.errors import ConfigError, StorageError
 from hinterland.runtime.params import struct
+from hinterland.storage import on_device
 from hinterland.storage.on_device import Backing, Controller, DeviceStore, Queues, read_elements
 
 from ..together import by_threads
@@ -111,6 +112,33 @@ def test_runs_at_the_same_time_are_all_told(device: torch.device) -> None:
 
     by_threads(read, 3)
     assert len(ends) == 90 and ends.count("wrong") == 0 and ends.count("told") > 0 and ends.count("right") > 0
+    store.close()
+    del held
+
+
+def test_what_failed_ahead_of_its_turn_is_read_anew(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A line that could not be read, and that nobody wanted in the run that asked for it."""
+    x = numbers(1000)
+    held, backing = memory(x)
+    store = DeviceStore(backing, device, "64KiB", channels=1, depth=32, threads=1)
+    read = lambda: read_elements(store.array(PAGE), len(x), x.dtype, device, None, len(x))[0]  # noqa: E731
+    with store.live():
+        read()
+    lines = store.line_words
+    lines[lines & on_device._VALID != 0] ^= on_device._VALID | on_device._FAILED
+    with pytest.raises(StorageError, match="could not be read"), store.live():
+        read()
+    with store.live():
+        found = read()
+    assert found is not None and torch.equal(found.cpu(), x)
+    lines[lines & on_device._VALID != 0] ^= on_device._VALID | on_device._FAILED
+    served = store.controller.served()
+    monkeypatch.setattr(store.controller, "served", lambda: [{**one, "failed": one["failed"] + 1} for one in served])
+    with store.live():
+        pass
+    with store.live():
+        found = read()
+    assert found is not None and torch.equal(found.cpu(), x)
     store.close()
     del held
 

@@ -4,8 +4,9 @@
 // (kWaits): then as much is on its way while edges are visited as while all wait. For other families no code is made.
 //
 // Their large arrays have ask(begin, end), which begins to read what holds these elements, waits for nothing, and says how many
-// reads it has begun; most_ahead(), how many a thread may have begun before their turn; and runs_ahead(elements), how many runs of
-// so many elements all warps may. All lanes of a warp call everything together, each with a list of its own, or with none.
+// reads it has begun; most_ahead(), how many a thread may have begun before their turn; bytes_ahead(), how much all warps may; and
+// bytes_read(elements), what reading so many takes of that. All lanes of a warp call everything together, each with a list of its
+// own, or with none.
 #pragma once
 
 #include "hinterland/graph/visit.hpp"
@@ -44,7 +45,8 @@ HINTERLAND_FN int64_t ask_for_group(const Graph& graph, int64_t group, uint32_t 
   for (int sub = 0; sub < kGroup; sub += Warp::kWidth) {
     const int place = sub + Warp::lane();
     const int64_t vertex = group * kGroup + place;
-    begun += ask_for_list(graph, (word >> place & 1u) != 0 && graph.has(vertex) ? vertex : -1, 0, most);
+    const bool asks = (word >> place & 1u) != 0 && graph.has(vertex);
+    if (Warp::any(asks)) begun += ask_for_list(graph, asks ? vertex : -1, 0, most);
   }
   return begun;
 }
@@ -57,7 +59,7 @@ inline constexpr int64_t kLookedThrough = 64;
 template <class Graph>
 HINTERLAND_FN int64_t ask_for_task(const Graph& graph, const Frontier& frontier, const Task& task) {
   int64_t begun = 0;
-  CountsOf<Graph> counts;  // visit() counts
+  StepCounts<> counts;  // visit() counts
   for_each_part(graph, frontier, task, counts, [&](const auto& lists, int64_t vertex, int64_t from, int64_t to) {
     begun += ask_for(graph, vertex, Window(lists, from, to).own());
   });
@@ -112,18 +114,6 @@ class Ahead {
   uint16_t begun_[kReadsAhead<Graph> ? kItems : 1];
 };
 
-// Tasks that may be asked for before their turn, by all warps together.
-template <class Graph>
-HINTERLAND_FN int64_t tasks_ahead(const Graph& graph) {
-  int64_t tasks;
-  if constexpr (requires { graph.words; })
-    tasks = graph.words.runs_ahead(kTaskEdges * sizeof(typename Graph::Edge) / sizeof(uint32_t));
-  else
-    tasks = graph.edges.runs_ahead(kTaskEdges);
-  if constexpr (Graph::kWeighted) tasks = max_of(tasks, graph.weights.runs_ahead(kTaskEdges));
-  return tasks;
-}
-
 // The look ahead of a team's warps. How far: docs/notes/storage-on-h100.md.
 template <class Graph>
 class WarpsAhead {
@@ -131,9 +121,14 @@ class WarpsAhead {
   template <class Team>
   HINTERLAND_FN WarpsAhead([[maybe_unused]] const Graph& graph, [[maybe_unused]] const Team& team) {
     if constexpr (kWarpsAsk<Graph>) {
-      const int64_t most = tasks_ahead(graph);
-      tasks_ = min_of(most, team.warps());
-      has_room_ = team.warps() <= 4 * most;
+      const int64_t most = most_bytes(graph), warps = team.warps();
+      if (most == 0) return;
+      tasks_ = min_of(most / bytes_of(graph, kTaskEdges), warps);
+      // A group of mean lists is in one piece, or each list in a line of its own. That is kept until the group's turn comes, as what
+      // the warp goes through is, so it may take twice as much as tasks.
+      const int64_t edges = kGroup * graph.num_edges / max_of<int64_t>(graph.num_vertices, 1);
+      const int64_t group = min_of(bytes_of(graph, edges), kGroup * bytes_of(graph, 1));
+      has_room_ = group <= 2 * most / warps;
     }
   }
 
@@ -154,6 +149,26 @@ class WarpsAhead {
   }
 
  private:
+  // Of the cache, which edges and weights share, what all warps may ask for; and what as many elements of each take.
+  HINTERLAND_FN static int64_t most_bytes(const Graph& graph) {
+    int64_t most;
+    if constexpr (requires { graph.words; })
+      most = graph.words.bytes_ahead();
+    else
+      most = graph.edges.bytes_ahead();
+    if constexpr (Graph::kWeighted) most = max_of(most, graph.weights.bytes_ahead());
+    return most;
+  }
+  HINTERLAND_FN static int64_t bytes_of(const Graph& graph, int64_t edges) {
+    int64_t bytes;
+    if constexpr (requires { graph.words; })
+      bytes = graph.words.bytes_read(edges * sizeof(typename Graph::Edge) / sizeof(uint32_t));
+    else
+      bytes = graph.edges.bytes_read(edges);
+    if constexpr (Graph::kWeighted) bytes += graph.weights.bytes_read(edges);
+    return bytes;
+  }
+
   int64_t tasks_ = 0;
   bool has_room_ = false;
 };

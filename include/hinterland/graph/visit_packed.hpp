@@ -339,13 +339,24 @@ HINTERLAND_FN void look_through(const PackedCsr<Edge, Weight, Sources>& graph, i
   }
 }
 
-// From the list's beginning on: where in it an element lies, only the list knows.
+// About where it lies: only the list knows where. What it begins with is a part of the first piece.
 template <class Edge, class Weight, class Sources>
 HINTERLAND_FN int64_t ask_for_edges(const PackedCsr<Edge, Weight, Sources>& graph, int64_t vertex, const Piece& part) {
   constexpr int64_t kWord = sizeof(uint32_t);
-  const PackedBounds list = part.length() > 0 ? PackedBounds::alone(graph, vertex) : PackedBounds(0, 0);
-  const int64_t most = list.begin + part.length() * static_cast<int64_t>(sizeof(Edge)) + kLineBytes;
-  return graph.words.ask(list.begin / kWord, ceil_div(min_of(list.end, most), kWord));
+  if (!Warp::any(part.length() > 0)) return 0;
+  int64_t begin = 0, end = 0;
+  if (part.length() > 0) {
+    const PackedBounds list = PackedBounds::alone(graph, vertex);
+    const int64_t first = graph.offsets.read_alone(vertex), length = max_of<int64_t>(graph.degree(vertex), 1);
+    const double bytes = static_cast<double>(list.end - list.begin) / static_cast<double>(length);
+    const auto place_of = [&](int64_t edge) {
+      const int64_t before = min_of(max_of(edge - first, int64_t{0}), length);
+      return list.begin + static_cast<int64_t>(bytes * static_cast<double>(before));
+    };
+    begin = place_of(part.begin);
+    end = min_of(list.end, place_of(part.end) + kLineBytes);
+  }
+  return graph.words.ask(begin / kWord, ceil_div(end, kWord));
 }
 
 }  // namespace hinterland::graph

@@ -20,7 +20,8 @@
 //     release(slot), (slots)       by who holds it, or several; -1 is none
 //     frame(slot), line_shift()    where its page lies; log2 of a line's bytes
 //   start<Lanes>(asks, page)       the same for the lanes that ask, and has the page read; all lanes call it together
-//   prefetch<Lanes>(asks, page)    has it read, and holds nothing
+//   prefetch<Lanes>(asks, page)    has it read, and holds nothing; whether it is being read since now
+//   bytes_ahead()                  of the cache that may be asked for so before anybody wants it
 //   status(slot)                   why a page is not there
 //   progress<Lanes>(round, until)  sees to it that transfers end, and waits a little, more in later rounds; all lanes together,
 //                                  and nobody may hold a line. False: it is later than `until`

@@ -283,6 +283,7 @@ class DeviceStore(Shown):
         if channels * depth * line_bytes > _MOST_STAGING:
             raise ConfigError(f"{channels} queues of {depth} lines of {line_bytes} bytes are more than a gibibyte; give fewer")
         # With more than half of the lines on their way, those that have come would give way before who wants them comes by.
+        channels = min(channels, max(self.num_slots // 8, 1))
         depth = min(depth, 1 << max((self.num_slots // (2 * channels)).bit_length() - 1, 2))
         staging = channels * depth * line_bytes
         layout = _core.queue_layout(channels, depth, depth)
@@ -324,7 +325,7 @@ class DeviceStore(Shown):
         )
         self.words = store.on(device)
         self.controller.join(self._shared, (base, channels, depth, depth), (base + layout["bytes"], staging + lists))
-        self._running, self._runs, self._has_failed = threading.Lock(), 0, False
+        self._running, self._runs, self._has_failed, self._failed_commands = threading.Lock(), 0, False, 0
         self._open = True
         if self.controller is not backing:
             self.controller.start()
@@ -441,6 +442,9 @@ class DeviceStore(Shown):
 
     def _check(self) -> None:
         """StorageError if a page could not be read or written since a run began alone."""
+        failed = sum(one["failed"] for one in self.controller.served())
+        self._has_failed |= failed != self._failed_commands  # of what was asked for ahead, perhaps, and nobody wanted it
+        self._failed_commands = failed
         status = int(self._control[:8].view(torch.int64)[0])
         if status == 0:
             return

@@ -143,7 +143,8 @@ struct Cached {
         LineCache::shared().release(*frame);
     return 1;
   }
-  int64_t runs_ahead(int64_t) const { return 2; }
+  int64_t bytes_ahead() const { return 1 << 15; }
+  int64_t bytes_read(int64_t elements) const { return max_of(LineCache::kLine, elements * static_cast<int64_t>(sizeof(T))); }
 
  private:
   const char* line(int64_t at) const {
