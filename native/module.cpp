@@ -54,6 +54,9 @@ NB_MODULE(_core, m) {
   hn::bind_graph_emogi_stored(m);
   hn::bind_graph_emogi_deep(m);
   hn::bind_graph_scan(m);
+  hn::bind_fullgraph_aggregate(m);
+  hn::bind_fullgraph_attention(m);
+  hn::bind_fullgraph_part(m);
   hn::bind_hotness(m);
   hn::bind_datasets(m);
   hn::bind_probe(m);

@@ -23,7 +23,7 @@ LEVELS = (
     ("probe",),
     ("graph",),
     ("datasets", "hotness", "sampling", "traffic"),
-    ("training",),
+    ("fullgraph", "training"),
     ("demo",),
     ("pyg",),
     ("",),

@@ -78,16 +78,6 @@ void scatter(const Edges& edges, const graph::EdgeRules& rules, int64_t vertices
   });
 }
 
-void copy_word(const void* from, int64_t i, void* to, int64_t j, int bytes) {
-  const auto copy = [&](auto word) { static_cast<decltype(word)*>(to)[j] = static_cast<const decltype(word)*>(from)[i]; };
-  switch (bytes) {
-    case 1: return copy(uint8_t{});
-    case 2: return copy(uint16_t{});
-    case 4: return copy(uint32_t{});
-    default: return copy(uint64_t{});
-  }
-}
-
 // Weights as unsigned keys that order as the weights do, and back.
 class WeightKeys {
  public:

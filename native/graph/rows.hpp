@@ -30,6 +30,17 @@ void with_neighbors(NeighborArray neighbors, Use&& use) {
   }
 }
 
+// Element i of `from` becomes element j of `to`, elements of so many bytes.
+inline void copy_word(const void* from, int64_t i, void* to, int64_t j, int bytes) {
+  const auto copy = [&](auto word) { static_cast<decltype(word)*>(to)[j] = static_cast<const decltype(word)*>(from)[i]; };
+  switch (bytes) {
+    case 1: return copy(uint8_t{});
+    case 2: return copy(uint16_t{});
+    case 4: return copy(uint32_t{});
+    default: return copy(uint64_t{});
+  }
+}
+
 // values[i] becomes the sum of values[0 .. i]. Returns the total.
 inline int64_t inclusive_sum(int64_t* values, int64_t count) {
   const int64_t pieces = std::min<int64_t>(num_threads(), std::max<int64_t>(count / kSumPiece, 1));

@@ -19,6 +19,7 @@ HINTERLAND_FN uint32_t bits_of(float value) { return stdlib::bit_cast<uint32_t>(
 HINTERLAND_FN float square_root(float value) { return stdlib::sqrt(value); }
 
 HINTERLAND_FN float widen(float value) { return value; }
+HINTERLAND_FN double widen(double value) { return value; }
 
 HINTERLAND_FN float widen(Bfloat16 value) { return float_of(static_cast<uint32_t>(value.bits) << 16); }
 
@@ -30,6 +31,7 @@ HINTERLAND_FN float widen(Float16 value) {
 }
 
 HINTERLAND_FN void narrow(float value, float& to) { to = value; }
+HINTERLAND_FN void narrow(double value, double& to) { to = value; }
 
 HINTERLAND_FN void narrow(float value, Bfloat16& to) {
   const uint32_t bits = bits_of(value);

@@ -87,6 +87,10 @@ __device__ int bit_width(T bits) {
   return static_cast<int>(8 * sizeof(T)) - countl_zero(bits);
 }
 
+__device__ inline float exp(float value) { return expf(value); }
+__device__ inline double exp(double value) { return ::exp(value); }
+__device__ inline float log(float value) { return logf(value); }
+__device__ inline double log(double value) { return ::log(value); }
 __device__ inline float sqrt(float value) { return sqrtf(value); }
 __device__ inline double sqrt(double value) { return __dsqrt_rn(value); }
 

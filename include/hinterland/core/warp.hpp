@@ -94,6 +94,16 @@ struct Warp {
     return value;
   }
 
+  // The value of the lane whose number differs from the caller's in the bits of `step`; on one lane the caller's own.
+  template <class T>
+  HINTERLAND_FN static T swapped(T value, [[maybe_unused]] int step) {
+#if HINTERLAND_ON_GPU
+    return __shfl_xor_sync(kAll, value, step);
+#else
+    return value;
+#endif
+  }
+
   // All lanes' bits together, the same in each lane. T is unsigned, of four or eight bytes.
   template <class T>
   HINTERLAND_FN static T bits_of_all(T bits) {

@@ -200,6 +200,11 @@ struct Warp {
   }
 
   template <class T>
+  static T swapped(T value, int step) {
+    return value_of<T>(Lanes::current().exchange(bits_of(value))[lane() ^ step]);
+  }
+
+  template <class T>
   static T bits_of_all(T own) {
     T all{};
     for (const uint64_t bits : Lanes::current().exchange(bits_of(own))) all |= value_of<T>(bits);

@@ -1,0 +1,74 @@
+// Aggregation on the CPU: a thread is a warp of one lane, which takes a whole row or 16 vectors of it at a time.
+#include "hinterland/fullgraph/aggregate.hpp"
+
+#include "bindings.hpp"
+#include "core/parallel.hpp"
+#include "fullgraph/element.hpp"
+#include "fullgraph/params.hpp"
+
+namespace hinterland::native {
+
+HINTERLAND_STRUCT(fullgraph::Finish, before, scale, degrees, out);
+HINTERLAND_STRUCT(fullgraph::AggregateParams, begins, ends, rows, places, place_bytes, weights, from, mine, own, width, longest,
+                  piece_rows, piece_begins, piece_ends, pieces, partial, row_numbers, finish, lanes, across, blocks);
+
+namespace {
+
+using fullgraph::AggregateParams, fullgraph::Reduce;
+
+constexpr int kChunks = 16;
+constexpr int64_t kTasksAtOnce = 16;  // rows that a thread takes at a time: chosen, not measured
+
+template <class T, class Out, int kWide, Reduce kReduce, bool kWhole>
+void run(const AggregateParams& p) {
+  using Lane = fullgraph::Aggregation<T, Out, fullgraph::AnyPlace, fullgraph::AnyRows, kWide, kChunks, kReduce, kWhole>;
+  const int64_t tiles = ceil_div<int64_t>(p.width, kWide * kChunks);
+  const auto task = [&](int64_t i) {
+    for (int64_t tile = 0; tile < tiles; ++tile) Lane(p, tile, 0)(i);
+  };
+  parallel_for(p.pieces + p.rows, task, kTasksAtOnce);
+}
+
+template <class T, class Out, Reduce kReduce>
+void by_width(const AggregateParams& p) {
+  constexpr int kWide = 16 / sizeof(T);
+  if (p.width % (kWide * kChunks) == 0)
+    run<T, Out, kWide, kReduce, true>(p);
+  else
+    run<T, Out, 1, kReduce, false>(p);
+}
+
+template <class T, class Out>
+void by_reduce(const AggregateParams& p, Reduce reduce) {
+  switch (reduce) {
+    case Reduce::kSum: by_width<T, Out, Reduce::kSum>(p); break;
+    case Reduce::kMax: by_width<T, Out, Reduce::kMax>(p); break;
+    case Reduce::kCount: by_width<T, Out, Reduce::kCount>(p); break;
+    case Reduce::kMatch: by_width<T, Out, Reduce::kMatch>(p); break;
+  }
+}
+
+// A row's elements become their own type or the one that is computed in; what was computed in it becomes any.
+void aggregate(const AggregateParams& p, RowElement type, RowElement to, Reduce reduce) {
+  with_row_element(type, [&](auto from) {
+    with_row_element(to, [&](auto out) {
+      using T = decltype(from);
+      using Out = decltype(out);
+      if constexpr (std::is_same_v<T, Out> || std::is_same_v<Out, fullgraph::Real<T>>)
+        by_reduce<T, Out>(p, reduce);
+      else if constexpr (std::is_same_v<T, fullgraph::Real<Out>>)
+        reduce == Reduce::kMax ? by_width<T, Out, Reduce::kMax>(p) : by_width<T, Out, Reduce::kSum>(p);
+    });
+  });
+}
+
+}  // namespace
+
+void bind_fullgraph_aggregate(nanobind::module_& m) {
+  using nanobind::arg;
+  def_loop(m, "aggregate_rows", aggregate, arg("type"), arg("out_type"), arg("reduce"));
+  m.attr("AGGREGATE_THREADS") = fullgraph::kAggregateThreads;
+  m.attr("ROW_BITS") = nanobind::make_tuple(fullgraph::kRowBits32, fullgraph::kRowBits64);
+}
+
+}  // namespace hinterland::native

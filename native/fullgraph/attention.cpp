@@ -1,0 +1,56 @@
+// Attention on the CPU: a thread is a warp of one lane, which takes a head of a row at a time.
+#include "hinterland/fullgraph/attention.hpp"
+
+#include "bindings.hpp"
+#include "core/parallel.hpp"
+#include "fullgraph/element.hpp"
+#include "fullgraph/params.hpp"
+
+namespace hinterland::native {
+
+HINTERLAND_STRUCT(fullgraph::AttentionParams, begins, ends, rows, places, place_bytes, from, numbers, row, gradient, number,
+                  logarithm, delta, vector, slope, scale, loops, skipped, heads, channels, longest, piece_rows, piece_begins,
+                  piece_ends, pieces, out, second, out_number, piece_out, piece_second, piece_number, lanes, across);
+
+namespace {
+
+using fullgraph::AttentionParams, fullgraph::Pass, fullgraph::Score;
+
+constexpr int64_t kTasksAtOnce = 16;  // heads of rows that a thread takes at a time: chosen, not measured
+
+template <class T, Score kScore, Pass kPass>
+void run(const AttentionParams& p) {
+  using Lane = fullgraph::Attention<T, fullgraph::Real<T>, fullgraph::AnyPlace, fullgraph::AnyRows, 1, fullgraph::kMostChannels,
+                                    kScore, kPass>;
+  parallel_for((p.pieces + p.rows) * p.heads, [&](int64_t task) { Lane(p, 0)(task); }, kTasksAtOnce);
+}
+
+template <class T, Score kScore>
+void by_pass(const AttentionParams& p, Pass pass) {
+  switch (pass) {
+    case Pass::kForward: run<T, kScore, Pass::kForward>(p); break;
+    case Pass::kTarget: run<T, kScore, Pass::kTarget>(p); break;
+    case Pass::kSource: run<T, kScore, Pass::kSource>(p); break;
+  }
+}
+
+void attend(const AttentionParams& p, RowElement type, Score score, Pass pass) {
+  with_row_element(type, [&](auto from) {
+    using T = decltype(from);
+    switch (score) {
+      case Score::kGat: by_pass<T, Score::kGat>(p, pass); break;
+      case Score::kGatv2: by_pass<T, Score::kGatv2>(p, pass); break;
+      case Score::kDot: by_pass<T, Score::kDot>(p, pass); break;
+    }
+  });
+}
+
+}  // namespace
+
+void bind_fullgraph_attention(nanobind::module_& m) {
+  using nanobind::arg;
+  def_loop(m, "attend", attend, arg("type"), arg("score"), arg("pass_"));
+  m.attr("MOST_CHANNELS") = fullgraph::kMostChannels;
+}
+
+}  // namespace hinterland::native

@@ -1,0 +1,149 @@
+// What one part of a graph that is divided by its vertices reads: its own lists and its share of the hubs', with every neighbour as
+// where its row lies, here or in the halo (the local and the remote CSR of MGG, OSDI 2023, section 4.1, in one).
+#include <atomic>
+#include <bit>
+
+#include "bindings.hpp"
+#include "graph/rows.hpp"
+#include "hinterland/core/atomic.hpp"
+
+namespace hinterland::native {
+
+namespace fullgraph {
+
+// A part owns rows [first, last) of the partition. It reads one list for each of them, and then pieces of hubs' lists, of which only
+// the neighbours that it owns count.
+struct PartParams {
+  const int64_t* begins;  // [lists]: where each begins among the graph's edges
+  const int64_t* before;  // [lists + 1]: entries of the lists before it
+  int64_t lists;
+  void* neighbors;  // the graph's: they may change at any time, what else is here does not
+  int64_t neighbor_bytes, edges, vertices;
+  const int64_t* numbers;  // the partition's number of each vertex; none: its own
+  int64_t first, last;
+  uint64_t* marks;    // a bit for each row of the partition: whether it is read and owned by others; none at first
+  int64_t* ranks;     // [words of marks + 1]: marks in the words before
+  int64_t* local;     // [lists]: entries that the part owns
+  const int64_t* to;  // [lists + 1]: where each list's entries go: the local ones, then the remote ones
+  int64_t* halo;      // the rows that are marked, in their order
+  void* places;
+  int64_t place_bytes;
+  const void* weights;
+  void* to_weights;
+  int64_t weight_bytes;  // 0: none
+
+  // -1 for what is no vertex.
+  int64_t number(int64_t vertex) const {
+    if (!is_row(vertex)) [[unlikely]]
+      return -1;
+    const int64_t row = numbers ? numbers[vertex] : vertex;
+    return is_row(row) ? row : -1;
+  }
+  bool is_row(int64_t v) const { return static_cast<uint64_t>(v) < static_cast<uint64_t>(vertices); }
+  bool owns(int64_t row) const { return row >= first && row < last; }
+  bool of_hub(int64_t list) const { return list >= last - first; }
+  int64_t words() const { return ceil_div<int64_t>(vertices, 64); }
+
+  void mark(int64_t row) const {
+    const uint64_t bit = uint64_t{1} << row % 64;
+    if (!(atomic_load(marks[row / 64]) & bit)) atomic_or(marks[row / 64], bit);
+  }
+  bool marked(int64_t row) const { return marks[row / 64] >> row % 64 & 1; }
+  int64_t slot(int64_t row) const { return ranks[row / 64] + std::popcount(marks[row / 64] & ((uint64_t{1} << row % 64) - 1)); }
+};
+
+}  // namespace fullgraph
+
+using fullgraph::PartParams;
+
+HINTERLAND_STRUCT(fullgraph::PartParams, begins, before, lists, neighbors, neighbor_bytes, edges, vertices, numbers, first,
+                  last, marks, ranks, local, to, halo, places, place_bytes, weights, to_weights, weight_bytes);
+
+namespace {
+
+// Entries of a list between one that is asked for and the one that is looked at, as in graph/reorder.cpp.
+constexpr int64_t kPrefetchDistance = 16;
+
+// visit(list, entries) for every list, by all threads; entries(use) calls use(position, row) for each of its neighbours. Lists that do
+// not lie among the edges have none.
+template <class Visit>
+void for_each_list(const PartParams& p, const Visit& visit) {
+  with_neighbors({p.neighbors, static_cast<int>(p.neighbor_bytes)}, [&](const auto* ids) {
+    for_each_row(p.before, p.lists, p.before[p.lists], [&](int64_t i, const graph::Piece& own) {
+      graph::Piece list{p.begins[i], p.begins[i] + own.length()};
+      if (!list.lies_within(p.edges)) list = {};
+      visit(i, [&](const auto& use) {
+        for (int64_t at = list.begin; at < list.end; ++at) {
+          if (p.numbers && at + kPrefetchDistance < list.end) __builtin_prefetch(p.numbers + ids[at + kPrefetchDistance]);
+          use(at, p.number(ids[at]));
+        }
+      });
+    });
+  });
+}
+
+// Counts what is local, and marks and ranks what is not. Returns the first position among the edges that names no vertex, or -1.
+int64_t survey_part(const PartParams& p) {
+  int64_t bad = kNone;
+  for_each_list(p, [&](int64_t i, const auto& entries) {
+    int64_t local = 0;
+    entries([&](int64_t at, int64_t row) {
+      if (row < 0) [[unlikely]] {
+        atomic_min(bad, at);
+      } else if (p.owns(row)) {
+        ++local;
+      } else if (!p.of_hub(i)) {
+        p.mark(row);
+      }
+    });
+    p.local[i] = local;
+  });
+  parallel_for(p.words(), [&](int64_t w) { p.ranks[w + 1] = std::popcount(p.marks[w]); });
+  inclusive_sum(p.ranks + 1, p.words());
+  return none_is_minus_one(bad);
+}
+
+// Writes the halo and every entry. Returns whether the lists are still what was surveyed; nothing is written outside the arrays
+// where they are not.
+bool fill_part(const PartParams& p) {
+  parallel_for(p.words(), [&](int64_t w) {
+    int64_t slot = p.ranks[w];
+    for (uint64_t bits = p.marks[w]; bits; bits &= bits - 1) p.halo[slot++] = 64 * w + std::countr_zero(bits);
+  });
+  std::atomic<bool> same{true};
+  with_neighbors({p.places, static_cast<int>(p.place_bytes)}, [&](auto* places) {
+    const auto put = [&](int64_t at, int64_t to, int64_t place) {
+      places[to] = static_cast<std::remove_reference_t<decltype(*places)>>(place);
+      if (p.weight_bytes) copy_word(p.weights, at, p.to_weights, to, static_cast<int>(p.weight_bytes));
+    };
+    for_each_list(p, [&](int64_t i, const auto& entries) {
+      int64_t local = p.to[i], remote = local + p.local[i];
+      const int64_t locals_end = remote, end = p.to[i + 1];
+      bool fits = true;
+      entries([&](int64_t at, int64_t row) {
+        if (p.owns(row)) {
+          if (local < locals_end)
+            put(at, local++, row - p.first);
+          else
+            fits = false;
+        } else if (!p.of_hub(i)) {
+          if (row >= 0 && remote < end && p.marked(row))
+            put(at, remote++, p.last - p.first + p.slot(row));
+          else
+            fits = false;
+        }
+      });
+      if (!fits || local < locals_end || remote < end) same = false;
+    });
+  });
+  return same;
+}
+
+}  // namespace
+
+void bind_fullgraph_part(nanobind::module_& m) {
+  def_loop(m, "survey_part", survey_part);
+  def_loop(m, "fill_part", fill_part);
+}
+
+}  // namespace hinterland::native

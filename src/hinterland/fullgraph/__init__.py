@@ -1,0 +1,7 @@
+"""Full-graph message passing over several parts: GPUs, processes or virtual ranks (MGG, OSDI 2023)."""
+
+from .aggregate import aggregate
+from .partitioned import PartitionedGraph
+from .strategies import STRATEGIES
+
+__all__ = ["STRATEGIES", "PartitionedGraph", "aggregate"]

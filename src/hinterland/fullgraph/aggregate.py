@@ -1,0 +1,98 @@
+"""Sums, means and maxima over the neighbours of every vertex of a partitioned graph, with gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from torch import Tensor
+from torch.autograd import Function
+from torch.autograd.function import once_differentiable
+
+from ..runtime import arguments
+from .partitioned import PartitionedGraph
+from .reduce import Operation, matched, maxima, summed
+from .rows import compute_type
+from .scales import gcn_scale, inverse_degrees, loops
+from .strategies import STRATEGIES
+
+REDUCES = ("sum", "mean", "max", "gcn")
+
+
+def aggregate(p: PartitionedGraph, x: Any, reduce: str = "sum", *, strategy: str = "auto") -> Any:
+    """Combines the rows of every vertex's neighbours. Differentiable with respect to ``x``.
+
+    In a process group all ranks call it together, with rows of the same type and width.
+
+    Args:
+        p: a partitioned graph.
+        x: ``[n, width]`` of float32, float64, float16 or bfloat16: the rows of this process's part, as ``p.scatter`` gives them; a
+            list of them where it has several.
+        reduce: ``"sum"`` over the neighbours, each times its edge's weight where the graph has weights: the rows of A x;
+            ``"mean"`` and ``"max"``, by element, without weights, and 0 for a vertex without neighbours; ``"gcn"``: those of
+            D^-1/2 (A + I) D^-1/2 x (Kipf and Welling 2017), with weights, where a vertex that is its own neighbour stays as it is.
+        strategy: how rows of other parts are read: a key of ``hinterland.fullgraph.STRATEGIES``, or ``"auto"``.
+
+    Returns:
+        As ``x``. Sums are made in float32, of float64 rows in float64, in an order that depends on the partition.
+
+    Raises:
+        ConfigError: arguments that are none of these.
+    """
+    arguments.instance("p", p, PartitionedGraph, "make one with PartitionedGraph.from_graph(graph)")
+    arguments.one_of("reduce", reduce, REDUCES)
+    arguments.one_of("strategy", strategy, ("auto", *STRATEGIES))
+    rows = p.each(x)
+    kind = compute_type(rows[0].dtype)
+    if reduce == "gcn":
+        scale = gcn_scale(p, kind)
+        rows = _scaled(rows, scale)
+        operation = Operation("sum", p.has_weights, scale, loops(p, kind))
+    elif reduce == "mean":
+        operation = Operation("sum", False, inverse_degrees(p, kind))
+    else:
+        operation = Operation(reduce, reduce == "sum" and p.has_weights)
+    return p.as_given(apply(p, operation, rows, strategy))
+
+
+def apply(p: PartitionedGraph, operation: Operation, rows: Sequence[Tensor], strategy: str) -> list[Tensor]:
+    """An operation on the rows of this process's parts, with its gradient."""
+    if strategy == "auto":
+        strategy = "halo"
+    return list(_Aggregate.apply(p, operation, strategy, *rows))
+
+
+class _Aggregate(Function):
+    """The gradient is pulled along the edges turned round, by the same kernels: no addition in it is atomic either."""
+
+    @staticmethod
+    def forward(ctx: Any, p: PartitionedGraph, operation: Operation, strategy: str, *x: Tensor) -> tuple[Tensor, ...]:
+        ctx.p, ctx.operation, ctx.strategy = p, operation, strategy
+        if operation.reduce == "sum":
+            return tuple(summed(p, operation, _dense(x), strategy))
+        found, counts = maxima(p, _dense(x), strategy, any(ctx.needs_input_grad))
+        ctx.save_for_backward(*x, *found, *counts)
+        return tuple(found)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
+        p, operation, grads = ctx.p, ctx.operation, _dense(grads)
+        if operation.reduce == "sum":
+            if operation.scale is not None:
+                grads = tuple(_scaled(grads, operation.scale))
+            turned = Operation("sum", operation.weighted, None, operation.own)
+            given = summed(p.transposed, turned, grads, ctx.strategy)
+        else:
+            held, count = ctx.saved_tensors, len(grads)
+            x, found, counts = held[:count], held[count : 2 * count], held[2 * count :]
+            given = matched(p.transposed, _dense(x), found, counts, grads, ctx.strategy)
+        return None, None, None, *given
+
+
+def _dense(rows: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    return tuple(one.contiguous() for one in rows)
+
+
+def _scaled(rows: Sequence[Tensor], by: Sequence[Tensor]) -> list[Tensor]:
+    return [one * factor[:, None].to(one.dtype) for one, factor in zip(rows, by, strict=True)]

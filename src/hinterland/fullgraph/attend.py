@@ -1,0 +1,203 @@
+"""Launches fullgraph/attention.cu, or loops on the CPU: sums of neighbours' rows weighted by attention, and their gradients."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from .. import _core
+from ..runtime.errors import ConfigError
+from ..runtime.jit import KernelFile
+from ..runtime.launch import launch
+from ..runtime.params import Params, address, struct
+from .rows import ELEMENTS, Entries, Pieces, Rows, Shape, aggregate_rows, compute_type, default_shape, place_name, source_name
+
+SCORES = {"gat": ("kGat", 0), "gatv2": ("kGatv2", 1), "dot": ("kDot", 2)}
+PASSES = {"forward": ("kForward", 0), "target": ("kTarget", 1), "source": ("kSource", 2)}
+_THREADS = _core.AGGREGATE_THREADS
+_WARP = 32
+_PARAMS = struct("fullgraph::AttentionParams")
+
+
+def instance(*form: Any) -> str:
+    """The kernel of a form: type, place, source, elements of a vector, vectors of a lane, score and pass."""
+    return f"attention_kernel<{', '.join(str(part) for part in form)}>"
+
+
+KERNELS = KernelFile(
+    "fullgraph/attention.cu",
+    tuple(
+        instance("float", "uint32_t", "HaloRows", 4, 1, f"Score::{score}", f"Pass::{way}")
+        for score, _ in SCORES.values()
+        for way, _ in PASSES.values()
+    ),
+    apart=True,
+)
+
+
+@dataclass(frozen=True)
+class Scores:
+    """How edges are scored: see attention.hpp.
+
+    Attributes:
+        kind: a key of SCORES.
+        heads: of each row, which are side by side.
+        slope: of the leaky ReLU below 0.
+        scale: of a dot product.
+        loops: whether every row is its own neighbour once, whatever its list says.
+    """
+
+    kind: str
+    heads: int
+    slope: float = 0.2
+    scale: float = 1.0
+    loops: bool = False
+
+
+class Found(NamedTuple):
+    """What a pass gives for each row, in the type that is computed in; None where it has no such result."""
+
+    out: Tensor  # [rows, width]
+    second: Tensor | None  # [rows, width]
+    number: Tensor  # [rows, heads]
+
+
+def attend(
+    scores: Scores,
+    way: str,
+    entries: Entries,
+    rows: Rows,
+    numbers: Rows | None,
+    width: int,
+    *,
+    skipped: Tensor | None = None,
+    **mine: Tensor | None,
+) -> Found:
+    """One pass over the entries.
+
+    Args:
+        way: a key of PASSES.
+        rows, numbers: where the entries' rows and numbers lie, as ``AttentionParams`` has them.
+        width: of a result's rows.
+        skipped: int64 ``[rows]``: a place that does not count for each row, or -1. With it no row is its own neighbour.
+        mine: ``row``, ``gradient``, ``number``, ``logarithm``, ``delta``, ``vector``: as ``AttentionParams`` has them.
+
+    Raises:
+        ConfigError: a head has more channels than there is room for.
+    """
+    kind = compute_type(rows.own.dtype)
+    channels = width // scores.heads
+    if channels > _core.MOST_CHANNELS:
+        raise ConfigError(f"a head of {channels} channels; attention takes {_core.MOST_CHANNELS} at most: use more heads")
+    has_second = (scores.kind, way) in (("gatv2", "target"), ("dot", "source"))
+    found = _empty(entries.rows, width, scores.heads, kind, rows.own.device, has_second)
+    if width == 0 or entries.rows == 0:
+        return found
+    wide, chunks, across = _form(channels, rows)
+    shape = default_shape(entries, across * min(scores.heads, _WARP // across))
+    pieces = entries.pieces(shape.longest)
+    params = _params(scores, entries, rows, numbers, channels, shape, across, found)
+    params.loops, params.skipped = scores.loops and skipped is None, address(skipped)
+    for name, array in mine.items():
+        setattr(params, name, address(array))
+    parts = None
+    if pieces is not None:
+        parts = _empty(len(pieces.rows), width, scores.heads, kind, rows.own.device, has_second)
+        params.piece_rows, params.piece_begins = pieces.rows.data_ptr(), pieces.begins.data_ptr()
+        params.piece_ends, params.pieces = pieces.ends.data_ptr(), len(pieces.rows)
+        params.piece_out, params.piece_second = parts.out.data_ptr(), address(parts.second)
+        params.piece_number = parts.number.data_ptr()
+    _run(params, scores.kind, way, entries, rows, (wide, chunks))
+    if pieces is not None and parts is not None:
+        _join_pieces(pieces, parts, found, way, scores.heads)
+    return found
+
+
+def joined(found: Tensor, logarithms: Tensor) -> tuple[Tensor, Tensor]:
+    """Several results for the same rows, each over some of their entries, as one.
+
+    Args:
+        found: ``[k, rows, width]``.
+        logarithms: ``[k, rows, heads]``; minus infinity where there was no entry.
+    """
+    total = logarithms.logsumexp(0)
+    share = (logarithms - total.masked_fill(total == -torch.inf, 0)).exp()
+    k, rows, heads = share.shape
+    out = (found.view(k, rows, heads, found.shape[2] // heads) * share[..., None]).sum(0).flatten(1)
+    return out, total
+
+
+def _empty(rows: int, width: int, heads: int, kind: torch.dtype, device: torch.device, has_second: bool) -> Found:
+    out, number = (torch.empty(rows, size, dtype=kind, device=device) for size in (width, heads))
+    return Found(out, torch.empty_like(out) if has_second else None, number)
+
+
+def _form(channels: int, rows: Rows) -> tuple[int, int, int]:
+    """Elements of a vector, vectors of a lane, and lanes across a head."""
+    size = rows.own.element_size()
+    wide = next(wide for wide in (16 // size, 8 // size, 1) if wide and channels % wide == 0 and rows.aligned(wide * size))
+    vectors = channels // wide
+    across = 1 << min((vectors - 1).bit_length(), 5)
+    return wide, 1 << (-(-vectors // across) - 1).bit_length(), across
+
+
+def _params(
+    scores: Scores, entries: Entries, rows: Rows, numbers: Rows | None, channels: int, shape: Shape, across: int, found: Found
+) -> Params:
+    params = _PARAMS(
+        begins=entries.begins.data_ptr(),
+        ends=entries.ends.data_ptr(),
+        rows=entries.rows,
+        places=address(entries.places),
+        place_bytes=0 if entries.places is None else entries.places.element_size(),
+        slope=scores.slope,
+        scale=scores.scale,
+        heads=scores.heads,
+        channels=channels,
+        longest=shape.longest,
+        out=found.out.data_ptr(),
+        second=address(found.second),
+        out_number=found.number.data_ptr(),
+        lanes=across * shape.entries,
+        across=across,
+    )
+    params.__setattr__("from", rows.words)
+    if numbers is not None:
+        params.numbers = numbers.words
+    return params
+
+
+def _join_pieces(pieces: Pieces, parts: Found, found: Found, way: str, heads: int) -> None:
+    """The results of long rows from those of their pieces."""
+    of_rows = Entries(pieces.firsts[:-1], pieces.firsts[1:], None)
+    if way == "forward":
+        zero = parts.number.new_zeros(of_rows.rows, heads)
+        whole = attend(
+            Scores("gat", heads, slope=1.0),
+            "forward",
+            of_rows,
+            Rows(parts.out),
+            Rows(parts.number),
+            parts.out.shape[1],
+            number=zero,
+        )
+        found.out[pieces.long], found.number[pieces.long] = whole.out, whole.number
+        return
+    for part, to in zip(parts, found, strict=True):
+        if part is not None and to is not None:
+            aggregate_rows(of_rows, Rows(part), to, row_numbers=pieces.long)
+
+
+def _run(params: Params, kind: str, way: str, entries: Entries, rows: Rows, form: tuple[int, int]) -> None:
+    name, number = ELEMENTS[rows.own.dtype]
+    (score, score_code), (called_pass, pass_code) = SCORES[kind], PASSES[way]
+    if not rows.own.is_cuda:
+        params.lanes = params.across = 1
+        _core.attend(params.address, number, score_code, pass_code)
+        return
+    called = instance(name, place_name(entries), source_name(rows), *form, f"Score::{score}", f"Pass::{called_pass}")
+    blocks = -(-(params.pieces + params.rows) * params.heads * params.lanes // _THREADS)
+    launch(KERNELS, called, rows.own.device, blocks, _THREADS, params)

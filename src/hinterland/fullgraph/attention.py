@@ -1,0 +1,180 @@
+"""Attention over the neighbours of every vertex of a partitioned graph, with gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import Function
+from torch.autograd.function import once_differentiable
+
+from .attend import Found, Scores, attend, joined
+from .partitioned import PartitionedGraph
+from .rows import Entries, Rows, compute_type
+from .strategies import STRATEGIES
+
+Parts = Sequence[Tensor]
+
+
+def attention(
+    p: PartitionedGraph, scores: Scores, strategy: str, rows: Parts, mine: Parts, vector: Parts | None = None
+) -> list[Tensor]:
+    """The sums of neighbours' rows, weighted by a softmax of their scores; 0 for a vertex without neighbours.
+
+    Args:
+        scores: says what the others are.
+        rows: for each of this process's parts ``[n, width]``, what is summed: x; of ``"dot"`` ``[n, 2 width]``: k and the value.
+        mine: ``[n, heads]`` of ``"gat"``: t, of the vertex that sums; else ``[n, width]``: y or q.
+        vector: of ``"gat"`` ``[n, heads]``: s, of the vertex that is summed; of ``"gatv2"`` ``[width]``: a, on each part's device.
+    """
+    given = [*rows, *mine, *(vector or ())]
+    return list(_Attention.apply(p, scores, strategy, *given))
+
+
+class _Attention(Function):
+    """The gradients by what belongs to a vertex as the one that sums are made along the edges, those by what belongs to it as a
+    neighbour along the edges turned round, from scores that are computed anew."""
+
+    @staticmethod
+    def forward(ctx: Any, p: PartitionedGraph, scores: Scores, strategy: str, *given: Tensor) -> tuple[Tensor, ...]:
+        ctx.p, ctx.scores, ctx.strategy = p, scores, strategy
+        rows, mine, vector = _thirds(given, len(p.parts))
+        numbers = vector if scores.kind == "gat" else None
+        found = _passed(p, scores, strategy, "forward", rows, numbers, _own_of_targets(scores, mine), vector)
+        out = [one.out.to(of.dtype) for one, of in zip(found, rows, strict=True)]
+        logarithms = [one.number for one in found]
+        ctx.save_for_backward(*given, *out, *logarithms)
+        return tuple(out)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
+        p, scores, count = ctx.p, ctx.scores, len(grads)
+        held = ctx.saved_tensors
+        rows, mine, vector = _thirds(held[: -2 * count], count)
+        out, logarithms = held[-2 * count : -count], held[-count:]
+        grads = tuple(g.contiguous() for g in grads)
+        kind = compute_type(rows[0].dtype)
+        channels = out[0].shape[1] // scores.heads
+        deltas = [(g.to(kind) * one).view(len(g), scores.heads, channels).sum(2) for g, one in zip(grads, out, strict=True)]
+        own = {**_own_of_targets(scores, mine), "gradient": grads, "logarithm": logarithms, "delta": deltas}
+        numbers = vector if scores.kind == "gat" else None
+        targets = _passed(p, scores, ctx.strategy, "target", rows, numbers, own, vector)
+        others = [torch.zeros_like(one) for one in deltas] if scores.kind != "gat" else mine
+        numbers = [torch.cat(of, 1) for of in zip(others, logarithms, deltas, strict=True)]
+        read = grads if scores.kind == "gat" else [torch.cat(of, 1) for of in zip(grads, mine, strict=True)]
+        own = {"row": rows, **({"number": vector} if scores.kind == "gat" and vector is not None else {})}
+        sources = _passed(p.transposed, scores, ctx.strategy, "source", read, numbers, own, vector)
+        given = _gradients(scores.kind, targets, sources)
+        return None, None, None, *(g.to(of.dtype) for g, of in zip(given, held, strict=False))
+
+
+def _own_of_targets(scores: Scores, mine: Parts) -> dict[str, Parts]:
+    return {"number" if scores.kind == "gat" else "row": mine}
+
+
+def _thirds(given: Parts, count: int) -> tuple[Parts, Parts, Parts | None]:
+    dense = [one.contiguous() for one in given]
+    return dense[:count], dense[count : 2 * count], dense[2 * count :] or None
+
+
+def _gradients(kind: str, targets: list[Found], sources: list[Found]) -> list[Tensor]:
+    """By what :func:`attention` was given, in its order."""
+    if kind == "gat":
+        return [s.out for s in sources] + [t.number for t in targets] + [s.number for s in sources]
+    if kind == "gatv2":
+        return [s.out for s in sources] + [t.out for t in targets] + [t.second.sum(0) for t in targets if t.second is not None]
+    return [torch.cat([s.second, s.out], 1) for s in sources if s.second is not None] + [t.out for t in targets]
+
+
+def _passed(
+    p: PartitionedGraph,
+    scores: Scores,
+    strategy: str,
+    way: str,
+    rows: Parts,
+    numbers: Parts | None,
+    own: dict[str, Parts],
+    vector: Parts | None,
+) -> list[Found]:
+    """One pass over all entries of this process's parts, stage by stage, and of the hubs."""
+    a = vector if scores.kind == "gatv2" else None
+    width = rows[0].shape[1]
+    if (scores.kind == "dot" and way != "source") or (scores.kind != "gat" and way == "source"):
+        width //= 2
+    results: list[list[Found]] = [[] for _ in rows]
+    kept: list[Tensor] = []
+    with p.world.turn(kept):
+        for stage in _staged(p, strategy, rows, numbers):
+            for i, (entries, where, also) in enumerate(stage):
+                # A row is its own neighbour in the first stage alone; the others have no entry that names it.
+                one = scores if not results[i] else replace(scores, loops=False)
+                mine = {name: of[i] for name, of in own.items()} | ({} if a is None else {"vector": a[i]})
+                with p.world.on(i):
+                    results[i].append(attend(one, way, entries, where, also, width, **mine))
+        found = [_together(one, way) for one in results]
+        if len(p.split.hubs):
+            _add_hubs(p, scores, way, rows, numbers, own, a, found)
+        kept += [part for one in found for part in one if part is not None]
+    return found
+
+
+def _staged(
+    p: PartitionedGraph, strategy: str, rows: Parts, numbers: Parts | None
+) -> Iterator[list[tuple[Entries, Rows, Rows | None]]]:
+    """The stages of a strategy, with where rows and numbers lie."""
+    read = STRATEGIES[strategy](p, rows, None)
+    if numbers is None:
+        for stage in read:
+            yield [(entries, where, None) for entries, where in stage.reads]
+        return
+    for stage, other in zip(read, STRATEGIES[strategy](p, numbers, None), strict=True):
+        yield [(e, where, also) for (e, where), (_, also) in zip(stage.reads, other.reads, strict=True)]
+
+
+def _together(results: list[Found], way: str) -> Found:
+    """What several stages, or parts, found for the same rows."""
+    if len(results) == 1:
+        return results[0]
+    outs, seconds, numbers = zip(*results, strict=True)
+    if way == "forward":
+        out, number = joined(torch.stack(outs), torch.stack(numbers))
+        return Found(out, None, number)
+    return Found(sum(outs), None if seconds[0] is None else sum(seconds), sum(numbers))
+
+
+def _add_hubs(
+    p: PartitionedGraph,
+    scores: Scores,
+    way: str,
+    rows: Parts,
+    numbers: Parts | None,
+    own: dict[str, Parts],
+    a: Parts | None,
+    found: list[Found],
+) -> None:
+    """What every part found of the neighbours of hubs that it owns, put together by the hubs' owners."""
+    of_hubs = {name: p.of_hubs(of) for name, of in own.items()}
+    width = found[0].out.shape[1]
+    shares = []
+    for i, entries in enumerate(p.entries("hubs", None)):
+        which, at = p.hubs[i]
+        with p.world.on(i):
+            skipped = torch.full((len(p.split.hubs),), -1, device=which.device)
+            if scores.loops:
+                skipped[which] = at
+            mine = {name: of[i] for name, of in of_hubs.items()} | ({} if a is None else {"vector": a[i]})
+            also = None if numbers is None else Rows(numbers[i])
+            shares.append(attend(scores, way, entries, Rows(rows[i]), also, width, skipped=skipped, **mine))
+    stacks = [p.world.stacked(list(one)) if one[0] is not None else None for one in zip(*shares, strict=True)]
+    for i, one in enumerate(found):
+        which, at = p.hubs[i]
+        with p.world.on(i):
+            there = [[None if of is None else of[i][part][which] for of in stacks] for part in range(p.world.parts)]
+            whole = _together([Found(*(None if of is None else of[at] for of in one)), *(Found(*of) for of in there)], way)
+            for part, to in zip(whole, one, strict=True):
+                if to is not None:
+                    to[at] = part

@@ -1,0 +1,279 @@
+"""A graph in parts, one for each device or process, and rows that belong to its vertices in the same parts."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import math
+import weakref
+from collections.abc import Callable, Hashable, Sequence
+from itertools import pairwise
+from typing import Any, TypeVar
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from ..graph.graph import Graph, require_graph
+from ..runtime import arguments, devices
+from ..runtime.errors import ConfigError
+from ..runtime.shown import Shown
+from .part import build_part, translated
+from .processes import Processes
+from .rows import Entries
+from .split import Split, imbalance, split, turned
+from .world import Together, World
+
+T = TypeVar("T")
+
+
+class PartitionedGraph(Shown):
+    """A graph whose vertices, with their neighbours and their rows, are divided among several parts.
+
+    Made by :meth:`from_graph`. Where a process has one part, its rows are one tensor; where it has several, a list with one for
+    each part. Rows of a part are in an order that only :meth:`scatter` and :meth:`gather` know.
+
+    Attributes:
+        num_vertices, num_edges: of the whole graph.
+        split: which part owns which vertices.
+        world: who holds the parts.
+        parts: those that this process holds.
+    """
+
+    def __init__(self, graph: Graph, found: Split, world: World) -> None:
+        self.split, self.world = found, world
+        self.num_vertices, self.num_edges, self.directed = graph.num_vertices, graph.num_edges, graph.directed
+        self._graph = graph
+        self._turned: Callable[[], PartitionedGraph | None] = lambda: None
+        self._kept: dict[Hashable, Any] = {}
+        self._replicas: tuple[list[Any], list[Any], list[Tensor]] | None = None
+        self.parts = [build_part(graph, found, rank).to(on) for rank, on in zip(world.mine, world.devices, strict=True)]
+        self._wanted = [
+            [part.halo[a:b] - first for (a, b), first in zip(pairwise(part.halo_offsets), found.bounds, strict=False)]
+            for part in self.parts
+        ]
+        self._served = world.traded(self._wanted)
+
+    @classmethod
+    def from_graph(
+        cls,
+        graph: Graph,
+        parts: int | None = None,
+        *,
+        devices: Sequence[torch.device | str | int] | torch.device | str | int | None = None,
+        balance: str = "auto",
+    ) -> PartitionedGraph:
+        """Divides a graph.
+
+        In every process of an initialised process group: each calls this with the same graph, and gets the part of its rank.
+        Alone: this process gets all parts.
+
+        Args:
+            graph: row v of a sum is over the rows of ``indices[indptr[v]:indptr[v + 1]]``. It stays where it is, and is needed again
+                for the first gradient where it is directed.
+            parts: alone: how many; by default one for each device. More than devices share them, as virtual ranks.
+            devices: where the parts lie, one for each; a single one holds all. By default the current GPU, or in a process group
+                that of ``LOCAL_RANK``; the CPU on a machine without one.
+            balance: see ``hinterland.fullgraph.split.split``.
+
+        Raises:
+            ConfigError: in a process group, in all ranks alike: they have different graphs or arguments.
+            OutOfMemory: a part does not fit.
+        """
+        require_graph(graph)
+        world = _world(parts, devices)
+        if isinstance(world, Processes):
+            world.check_same({**_identity(graph), "balance": balance})
+        return cls(graph, split(graph, world.parts, balance), world)
+
+    @property
+    def bounds(self) -> tuple[int, ...]:
+        return self.split.bounds
+
+    @property
+    def sizes(self) -> list[int]:
+        """How many rows each part has, of other processes too."""
+        return [end - begin for begin, end in pairwise(self.bounds)]
+
+    @property
+    def is_single(self) -> bool:
+        """Whether this process has one part, whose rows are one tensor."""
+        return len(self.parts) == 1
+
+    @property
+    def has_weights(self) -> bool:
+        return self._graph.weight_type is not None
+
+    def each(self, rows: Tensor | Sequence[Tensor]) -> list[Tensor]:
+        """A user's rows as a list with one tensor for each of this process's parts.
+
+        Raises:
+            ConfigError: as many as there are not, or not of the parts' sizes, devices and one type and width.
+        """
+        given = [rows] if isinstance(rows, Tensor) else list(rows)
+        if len(given) != len(self.parts):
+            raise ConfigError(f"rows of {len(given)} parts, but this process has {len(self.parts)}; pass what scatter() gave")
+        for part, one, on in zip(self.parts, given, self.world.devices, strict=True):
+            if one.dim() != 2 or len(one) != part.rows:
+                raise ConfigError(
+                    f"part {part.rank} has rows [{part.rows}, width], not {list(one.shape)}; pass what scatter() gave"
+                )
+            if one.device != on:
+                raise ConfigError(f"part {part.rank} lies on {on}, but its rows on {one.device}; move them there")
+            if one.dtype != given[0].dtype or one.shape[1] != given[0].shape[1]:
+                raise ConfigError(
+                    f"rows of part {part.rank} are {one.dtype} and {one.shape[1]} wide, those of part {self.parts[0].rank} "
+                    f"{given[0].dtype} and {given[0].shape[1]}; they have one type and width"
+                )
+        return given
+
+    def as_given(self, rows: Sequence[Tensor]) -> Any:
+        """The opposite of :meth:`each`."""
+        return rows[0] if self.is_single else list(rows)
+
+    def scatter(self, x: Any) -> Any:
+        """A tensor's rows, ``[num_vertices, ...]`` by vertex, as this process's parts have them.
+
+        Args:
+            x: on any device, or a UnifiedTensor: each rank has the whole, and takes its rows.
+
+        Raises:
+            ConfigError: it has another number of rows; or, in all ranks alike, they have different types or shapes.
+        """
+        if len(x) != self.num_vertices:
+            raise ConfigError(f"{len(x)} rows for {self.num_vertices} vertices; scatter takes one for each vertex")
+        self.world.check_same({"dtype": x.dtype, "shape": tuple(x.shape)})
+        taken = []
+        for part, on in zip(self.parts, self.world.devices, strict=True):
+            first, last = self.bounds[part.rank : part.rank + 2]
+            order = self.split.order
+            rows = x[first:last] if order is None else x[order[first:last].to(x.device)]
+            taken.append(rows.to(on, copy=rows.device == on))
+        return self.as_given(taken)
+
+    def gather(self, rows: Any) -> Tensor:
+        """What :meth:`scatter` took apart: ``[num_vertices, ...]`` by vertex, on the first part's device, in every rank; without
+        a gradient."""
+        given = [one.detach() for one in ([rows] if isinstance(rows, Tensor) else rows)]
+        flat = [one.reshape(len(one), math.prod(one.shape[1:])) for one in given]
+        whole = self.world.whole(self.each(flat), self.sizes)[0].view(self.num_vertices, *given[0].shape[1:])
+        numbers = self.split.numbers
+        return whole if numbers is None else whole[numbers.to(whole.device)]
+
+    @property
+    def transposed(self) -> PartitionedGraph:
+        """The same parts of the graph with its edges turned round; itself where the graph is undirected. Made once and kept."""
+        if not self.directed:
+            return self
+        known = self._turned()
+        if known is None:
+            other = self._graph.transpose()
+            known = PartitionedGraph(other, turned(self.split, other), self.world)
+            known._turned = weakref.ref(self)  # weak, as a graph's is
+            self._turned = lambda: known
+        return known
+
+    def fetch(self, x: Sequence[Tensor]) -> list[Tensor]:
+        """The halo of each of this process's parts: the rows of others that it reads, once each."""
+        return self.world.fetch(x, self._wanted, self._served)
+
+    def fetch_ahead(self, x: Sequence[Tensor]) -> Callable[[], list[Tensor]]:
+        """:meth:`fetch`, beside what is queued until the function is called that this gives, which gives the halos."""
+        return self.world.fetch_ahead(x, self._wanted, self._served)
+
+    def replicas(self, x: Sequence[Tensor]) -> list[Tensor]:
+        """All rows for each of this process's parts; those of the last call where ``x`` is the same and was not written since."""
+        seen = [(one.data_ptr(), one._version, one.shape, one.dtype) for one in x]
+        known = self._replicas
+        if known is None or known[0] != seen or any(ref() is not one for ref, one in zip(known[1], x, strict=True)):
+            self._replicas = known = (seen, [weakref.ref(one) for one in x], self.world.whole(x, self.sizes))
+        return known[2]
+
+    def kept(self, name: Hashable, make: Callable[[], T]) -> T:
+        """What ``make()`` gave when this name was first asked for."""
+        if name not in self._kept:
+            self._kept[name] = make()
+        found: T = self._kept[name]
+        return found
+
+    def entries(self, kind: str, weights: torch.dtype | None) -> list[Entries]:
+        """The entries of this process's parts.
+
+        Args:
+            kind: of their own rows ``"local"`` or ``"remote"`` ones or ``"all"``, whose places are own rows and slots of the halo;
+                ``"whole"``: all, of own rows and, behind them, of all the graph's; ``"direct"``: all, by owner and row;
+                ``"hubs"``: local ones of the partial rows of hubs.
+            weights: with the graph's weights, in this type; None: without.
+        """
+
+        def made() -> list[Entries]:
+            return [self._entries(i, kind, weights) for i in range(len(self.parts))]
+
+        return self.kept(("entries", kind, weights), made)
+
+    def _entries(self, i: int, kind: str, weights: torch.dtype | None) -> Entries:
+        part, n = self.parts[i], self.parts[i].rows
+        begins = part.split[:n] if kind == "remote" else part.offsets[n:-1] if kind == "hubs" else part.offsets[:n]
+        ends = part.split[:n] if kind == "local" else part.offsets[n + 1 :] if kind == "hubs" else part.offsets[1 : n + 1]
+        places = part.places
+        if kind in ("whole", "direct"):
+            places = self.kept((kind, i), lambda: translated(part, self.bounds, kind))
+        carried = None
+        if weights is not None and part.weights is not None:
+            held = part.weights
+            carried = self.kept(("weights", i, weights), lambda: held.to(weights))
+        return Entries(begins, ends, places, carried)
+
+    def of_hubs(self, rows: Sequence[Tensor]) -> list[Tensor]:
+        """The hubs' own rows, ``[H, width]``, for each of this process's parts."""
+        held = []
+        for one, (which, at) in zip(rows, self.hubs, strict=True):
+            held.append(one.new_zeros(len(self.split.hubs), one.shape[1]).index_copy(0, which, one[at]))
+        return self.world.combined(held, "sum")
+
+    @functools.cached_property
+    def hubs(self) -> list[tuple[Tensor, Tensor]]:
+        """For each of this process's parts: which hubs it owns, and which of its rows they are."""
+        found = []
+        for part in self.parts:
+            first, last = self.bounds[part.rank : part.rank + 2]
+            mine = ((self.split.hubs >= first) & (self.split.hubs < last)).nonzero().view(-1)
+            found.append((mine.to(part.places.device), (self.split.hubs[mine] - first).to(part.places.device)))
+        return found
+
+    def _facts(self) -> dict[str, Any]:
+        even = imbalance(self.split, self._graph)
+        return {
+            "vertices": f"{self.num_vertices:,}",
+            "edges": f"{self.num_edges:,}",
+            "parts": len(self.split.bounds) - 1,
+            "held here": [f"{part.rank} on {on}" for part, on in zip(self.parts, self.world.devices, strict=True)],
+            "largest over mean": f"edges {even.edges:.3f}, rows {even.rows:.3f}",
+        }
+
+
+def _world(parts: int | None, on: Any) -> World:
+    if dist.is_initialized() and dist.get_world_size() > 1:
+        if parts is not None and parts != dist.get_world_size():
+            raise ConfigError(
+                f"parts={parts}, but the process group has {dist.get_world_size()} ranks, each of which has one part"
+            )
+        if isinstance(on, list | tuple):
+            raise ConfigError("devices of a process group's part is one device, not several; leave it out, or name this rank's")
+        return Processes(on)
+    listed = [on] if on is None or not isinstance(on, list | tuple) else list(on)
+    found = [devices.as_device(one) for one in listed]
+    count = len(found) if parts is None else arguments.at_least_one("parts", parts, "leaves no part; use 1 or more")
+    return Together([found[i * len(found) // count] for i in range(count)])
+
+
+def _identity(graph: Graph) -> dict[str, Any]:
+    """What two ranks' graphs have in common if they are the same: sizes, types and a sum over the offsets."""
+    digest = hashlib.sha256(graph.neighbor_lists.checked_offsets().numpy().tobytes()).hexdigest()[:16]
+    return {
+        "vertices": graph.num_vertices,
+        "edges": graph.num_edges,
+        "directed": graph.directed,
+        "weights": graph.weight_type,
+        "offsets": digest,
+    }

@@ -1,0 +1,296 @@
+"""Launches fullgraph/aggregate.cu, or loops on the CPU: sums and maxima over the rows that a part's vertices name."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from .. import _core
+from ..runtime.errors import ConfigError
+from ..runtime.jit import KernelFile
+from ..runtime.launch import launch
+from ..runtime.params import Params, address, struct
+
+# The types that rows have: their names in C++, and their numbers (native/fullgraph/element.hpp).
+ELEMENTS = {
+    torch.float32: ("float", 0),
+    torch.float64: ("double", 1),
+    torch.float16: ("Float16", 2),
+    torch.bfloat16: ("Bfloat16", 3),
+}
+REDUCES = {"sum": ("kSum", 0), "max": ("kMax", 1), "count": ("kCount", 2), "match": ("kMatch", 3)}
+_PLACES = {torch.int32: "uint32_t", torch.int64: "int64_t", None: "void"}
+_THREADS = _core.AGGREGATE_THREADS
+_WARP = 32
+_MOST_CHUNKS = 4  # vectors of a row that a lane holds: more would take more registers than let many warps run
+_MOST_PIECES = 1024  # of a row, so that a warp can add them up
+_PARAMS = struct("fullgraph::AggregateParams")
+_FINISH = struct("fullgraph::Finish")
+_ROWS, _ARRAY = struct("fullgraph::RowWords"), struct("fullgraph::RowArray")
+
+
+def instance(*form: Any) -> str:
+    """The kernel of a form, as ``_Form`` has it."""
+    return f"aggregate_kernel<{', '.join(str(part) for part in form)}>"
+
+
+KERNELS = KernelFile(
+    "fullgraph/aggregate.cu",
+    tuple(
+        instance(kind, kind, "uint32_t", "HaloRows", wide, chunks, "Reduce::kSum", "true")
+        for kind, wide in (("float", 4), ("Bfloat16", 8))
+        for chunks in (1, 2)
+    ),
+    apart=True,
+)
+
+
+def compute_type(dtype: torch.dtype) -> torch.dtype:
+    """What rows of a type are summed in: float64 its own, all others float32.
+
+    Raises:
+        ConfigError: no type of rows.
+    """
+    if dtype not in ELEMENTS:
+        raise ConfigError(f"rows are {', '.join(str(kind).removeprefix('torch.') for kind in ELEMENTS)}, not {dtype}")
+    return torch.float64 if dtype == torch.float64 else torch.float32
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Where the rows lie that entries name.
+
+    Attributes:
+        own: ``[n, width]``, places below n.
+        halo: ``[h, width]``, the places behind them.
+        owners: int64 ``[parts]``: instead of a halo, the address of each part's rows for the device that reads, which all have
+            ``own``'s stride; a place is then an owner and a row (``_core.ROW_BITS``).
+        reader: with owners, which of the parts ``own`` is.
+        is_wide: with owners, whether places are int64.
+    """
+
+    own: Tensor
+    halo: Tensor | None = None
+    owners: Tensor | None = None
+    reader: int = 0
+    is_wide: bool = False
+
+    @property
+    def words(self) -> Params:
+        own, halo = self.own, self.halo
+        size = own.element_size()
+        there = halo is not None and halo.numel() > 0
+        return _ROWS(
+            own=_ARRAY(base=own.data_ptr(), stride=own.stride(0) * size),
+            halo=_ARRAY(base=address(halo), stride=halo.stride(0) * size) if there and halo is not None else _ARRAY(),
+            own_rows=len(own),
+            owners=address(self.owners),
+            reader=self.reader,
+            row_bits=_core.ROW_BITS[self.is_wide],
+        )
+
+    def aligned(self, nbytes: int) -> bool:
+        """Whether all rows begin at multiples of ``nbytes``; those of other parts do where one's own do."""
+        size = self.own.element_size()
+        held = [self.own] if self.halo is None or self.halo.numel() == 0 else [self.own, self.halo]
+        return all((array.data_ptr() | array.stride(0) * size) % nbytes == 0 for array in held)
+
+
+class Pieces(NamedTuple):
+    """Neighbour partitions: the rows with more than so many entries, cut."""
+
+    rows: Tensor  # int64 [pieces]
+    begins: Tensor
+    ends: Tensor
+    long: Tensor  # int64 [k]: the rows that were cut
+    firsts: Tensor  # int64 [k + 1]: where each one's pieces begin
+
+
+@dataclass
+class Entries:
+    """The entries of some rows: those of row r are ``places[begins[r]:ends[r]]``.
+
+    Attributes:
+        begins, ends: int64 ``[rows]``.
+        places: int32 or int64; None where an entry's place is its own number.
+        weights: in the type that is computed in, as many; None counts all once.
+    """
+
+    begins: Tensor
+    ends: Tensor
+    places: Tensor | None
+    weights: Tensor | None = None
+    _pieces: dict[int, Pieces | None] = field(default_factory=dict)
+
+    @property
+    def rows(self) -> int:
+        return len(self.begins)
+
+    @functools.cached_property
+    def mean_length(self) -> float:
+        """Entries of a row that has any; counted once."""
+        lengths = self.ends - self.begins
+        return float(lengths.sum()) / max(int((lengths > 0).sum()), 1)
+
+    def pieces(self, longest: int) -> Pieces | None:
+        """The rows of more than ``longest`` entries in pieces, of at most as many or, of a row, _MOST_PIECES; None without any."""
+        if longest not in self._pieces:
+            self._pieces[longest] = self._cut(longest)
+        return self._pieces[longest]
+
+    def _cut(self, longest: int) -> Pieces | None:
+        lengths = self.ends - self.begins
+        long = (lengths > longest).nonzero().view(-1)
+        if not len(long):
+            return None
+        lengths = lengths[long]
+        each = (-(-lengths // _MOST_PIECES)).clamp(min=longest)
+        counts = -(-lengths // each)
+        firsts = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
+        of = torch.repeat_interleave(torch.arange(len(long), device=long.device), counts)
+        number = torch.arange(len(of), device=long.device) - firsts[of]
+        begins = self.begins[long][of] + number * each[of]
+        return Pieces(long[of], begins, torch.minimum(begins + each[of], self.ends[long][of]), long, firsts)
+
+
+class Shape(NamedTuple):
+    """How a launch divides its work (MGG's parameters: section 6)."""
+
+    longest: int  # entries of a task at most: ps
+    entries: int  # of a task at a time: lanes that share a vector
+
+
+@dataclass(frozen=True)
+class _Form:
+    """What an instance is compiled for, and lanes."""
+
+    wide: int
+    chunks: int
+    across: int
+    tiles: int
+    whole: bool
+
+
+def _form(width: int, size: int, rows: Rows) -> _Form:
+    wide = next(wide for wide in (16 // size, 8 // size, 1) if wide and width % wide == 0 and rows.aligned(wide * size))
+    vectors = max(width // wide, 1)
+    across = 1 << min((vectors - 1).bit_length(), 5)
+    steps = -(-vectors // across)
+    tiles = -(-steps // _MOST_CHUNKS)
+    chunks = -(-steps // tiles)
+    return _Form(wide, chunks, across, tiles, vectors == across * chunks * tiles)
+
+
+def default_shape(entries: Entries, across: int) -> Shape:
+    """As many entries at a time as keep a task's lanes busy for some turns."""
+    at_once = 1
+    while at_once * across < _WARP and 2 * at_once * 4 <= entries.mean_length:
+        at_once *= 2
+    return Shape(256 * at_once, at_once)
+
+
+def aggregate_rows(
+    entries: Entries,
+    rows: Rows,
+    out: Tensor,
+    reduce: str = "sum",
+    *,
+    mine: Tensor | None = None,
+    own: Tensor | None = None,
+    row_numbers: Tensor | None = None,
+    shape: Shape | None = None,
+    **finish: Tensor | None,
+) -> Tensor:
+    """Writes ``out`` ``[rows, width]``: for each row the sum or the maximum over the rows that its entries name.
+
+    Args:
+        out: contiguous; of the rows' type, or of the type that is computed in.
+        reduce: a key of REDUCES.
+        mine: with ``"count"`` and ``"match"``, see aggregate.hpp: ``[rows, width]``.
+        row_numbers: int64 ``[rows]``: where in ``out`` each row is written.
+        shape: how work is divided; by default :func:`default_shape`.
+        own: how often each row counts itself in its sum, ``[rows]`` in the type that is computed in.
+        finish: ``before``, ``scale``, ``degrees``: see ``Finish`` in aggregate.hpp.
+    """
+    width, size = out.shape[1], rows.own.element_size()
+    if width == 0 or entries.rows == 0:
+        return out
+    form = _form(width, size, rows)
+    shape = shape or default_shape(entries, form.across)
+    pieces = entries.pieces(shape.longest)
+    done = _FINISH(out=out.data_ptr())
+    for name, array in finish.items():
+        setattr(done, name, address(array))
+    params = _PARAMS(
+        begins=entries.begins.data_ptr(),
+        ends=entries.ends.data_ptr(),
+        rows=entries.rows,
+        places=address(entries.places),
+        place_bytes=0 if entries.places is None else entries.places.element_size(),
+        weights=address(entries.weights),
+        mine=address(mine),
+        own=address(own),
+        width=width,
+        longest=shape.longest,
+        row_numbers=address(row_numbers),
+        finish=done,
+        lanes=form.across * shape.entries,
+        across=form.across,
+    )
+    params.__setattr__("from", rows.words)
+    if pieces is not None:
+        partial = out.new_empty(len(pieces.rows), width, dtype=compute_type(rows.own.dtype))
+        params.piece_rows, params.piece_begins = pieces.rows.data_ptr(), pieces.begins.data_ptr()
+        params.piece_ends, params.pieces, params.partial = pieces.ends.data_ptr(), len(pieces.rows), partial.data_ptr()
+    _run(params, entries, rows, out, reduce, form)
+    if pieces is not None:
+        added = Entries(pieces.firsts[:-1], pieces.firsts[1:], None)
+        numbers = pieces.long if row_numbers is None else row_numbers[pieces.long]
+        _join(added, partial, out, "max" if reduce == "max" else "sum", numbers, done)
+    return out
+
+
+def _join(added: Entries, partial: Tensor, out: Tensor, reduce: str, numbers: Tensor, done: Params) -> None:
+    """The sums of long rows from those of their pieces, in order."""
+    form = _form(out.shape[1], partial.element_size(), Rows(partial))
+    params = _PARAMS(
+        begins=added.begins.data_ptr(),
+        ends=added.ends.data_ptr(),
+        rows=added.rows,
+        width=out.shape[1],
+        longest=_MOST_PIECES,
+        row_numbers=numbers.data_ptr(),
+        finish=done,
+        lanes=form.across,
+        across=form.across,
+    )
+    params.__setattr__("from", Rows(partial).words)
+    _run(params, added, Rows(partial), out, reduce, form)
+
+
+def _run(params: Params, entries: Entries, rows: Rows, out: Tensor, reduce: str, form: _Form) -> None:
+    (kind, number), (to, to_number) = ELEMENTS[rows.own.dtype], ELEMENTS[out.dtype]
+    name, code = REDUCES[reduce]
+    if not out.is_cuda:
+        params.lanes = params.across = 1
+        _core.aggregate_rows(params.address, number, to_number, code)
+        return
+    called = instance(
+        kind, to, place_name(entries), source_name(rows), form.wide, form.chunks, f"Reduce::{name}", str(form.whole).lower()
+    )
+    params.blocks = -(-(params.pieces + params.rows) * params.lanes // _THREADS)
+    launch(KERNELS, called, out.device, params.blocks * form.tiles, _THREADS, params)
+
+
+def place_name(entries: Entries) -> str:
+    """The type of the entries' places, as kernels know it."""
+    return _PLACES[None if entries.places is None else entries.places.dtype]
+
+
+def source_name(rows: Rows) -> str:
+    """The source of the rows, as kernels know it."""
+    return "HaloRows" if rows.owners is None else f"OwnersRows<{_core.ROW_BITS[rows.is_wide]}>"

@@ -1,0 +1,205 @@
+"""Who holds the parts of a partitioned graph, and how rows go from one to another.
+
+A world is asked for the same few things whatever lies between its parts: rows that a part reads of others (a halo), all rows, a sum
+over all parts, and where the others' rows lie for a kernel that reads them itself. ``Together`` is one process with all parts,
+on CPUs or on GPUs that read each other's memory; several parts on one device are virtual ranks. ``processes.py`` has one part
+in each process.
+
+In one process every part works on a stream of its own. Between what one part writes and another reads stands a fence:
+every stream waits for all others (MGG's code has none; the paper's section 4.2 needs it).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..memory.peers import enable_access, unlinked
+from ..runtime.errors import ConfigError
+from .rows import Entries, Rows, aggregate_rows
+
+Lists = Sequence[Sequence[Tensor]]
+
+
+class World(ABC):
+    """Parts ``mine`` of ``parts``, part ``mine[i]`` on ``devices[i]``. Lists of tensors have one for each of ``mine``."""
+
+    parts: int
+    mine: tuple[int, ...]
+    devices: tuple[torch.device, ...]
+
+    def on(self, i: int) -> AbstractContextManager[Any]:
+        """Where ``mine[i]``'s work is queued."""
+        return nullcontext()
+
+    @contextmanager
+    def turn(self, results: list[Tensor]) -> Iterator[None]:
+        """Around what is queued by :meth:`on`, which adds what it makes to ``results``: after what the caller had queued before, and
+        before what it queues then."""
+        yield
+
+    def check_same(self, mine: Mapping[str, Any]) -> None:
+        """Refuses processes that do not all have the same values.
+
+        Raises:
+            ConfigError: in all of them alike.
+        """
+        return None  # there is one
+
+    @abstractmethod
+    def gathered(self, mine: Sequence[Any]) -> list[Any]:
+        """What all parts have, given what those of this process do; in order."""
+
+    @abstractmethod
+    def traded(self, wanted: Lists) -> list[list[Tensor]]:
+        """For each of ``mine`` what every part wants of it, given what it wants of every part; int64, in the order of parts."""
+
+    @abstractmethod
+    def fetch(self, x: Sequence[Tensor], wanted: Lists, served: Lists) -> list[Tensor]:
+        """For each of ``mine`` the rows that it wants, one part's after another's.
+
+        Args:
+            x: ``[n, width]`` each.
+            wanted: for each of ``mine`` and each part, numbers of that part's rows: int64 on its device.
+            served: what :meth:`traded` made of that.
+        """
+
+    def fetch_ahead(self, x: Sequence[Tensor], wanted: Lists, served: Lists) -> Callable[[], list[Tensor]]:
+        """:meth:`fetch`, beside what is queued until the function is called that this gives, which gives the rows."""
+        return lambda: self.fetch(x, wanted, served)
+
+    @abstractmethod
+    def whole(self, x: Sequence[Tensor], sizes: Sequence[int]) -> list[Tensor]:
+        """All parts' rows, one part's after another's, for each of ``mine``; ``sizes``: how many each part has."""
+
+    def stacked(self, x: Sequence[Tensor]) -> list[Tensor]:
+        """All parts' tensors of one shape, ``[parts, ...]``, for each of ``mine``."""
+        stacks = self.whole([part.reshape(1, -1) for part in x], [1] * self.parts)
+        return [stack.view(self.parts, *part.shape) for stack, part in zip(stacks, x, strict=True)]
+
+    def combined(self, x: Sequence[Tensor], reduce: str) -> list[Tensor]:
+        """The sums, or with ``"max"`` the maxima, over all parts, for each of ``mine``; in the order of parts."""
+        found = []
+        for i, stack in enumerate(self.stacked(x)):
+            with self.on(i):
+                found.append(stack.amax(0) if reduce == "max" else stack.sum(0))
+        return found
+
+    @abstractmethod
+    def reachable(self, x: Sequence[Tensor]) -> AbstractContextManager[list[Tensor] | None]:
+        """A with-block in which kernels may read all parts' rows where they are. Gives the addresses of every part's rows as each of
+        ``mine`` reads them, int64 ``[parts]`` on its device; None where parts cannot read each other's memory."""
+
+
+class Together(World):
+    """All parts in one process."""
+
+    def __init__(self, devices: Sequence[torch.device]) -> None:
+        self.parts = len(devices)
+        self.mine = tuple(range(self.parts))
+        self.devices = tuple(devices)
+        gpus = sorted({device for device in devices if device.type == "cuda"}, key=str)
+        if gpus and len({device.type for device in devices}) > 1:
+            raise ConfigError("parts lie on GPUs or on CPUs, not on both; name devices of one type")
+        self.linked = bool(gpus) and unlinked(gpus) is None
+        if self.linked:
+            for reader in gpus:
+                for owner in gpus:
+                    if reader != owner:
+                        enable_access(reader, owner)
+        # Virtual ranks share a GPU: each has a stream of its own, as if it had a GPU of its own.
+        self._virtual = len(gpus) < self.parts and bool(gpus)
+        self._own = [torch.cuda.Stream(device) for device in devices] if self._virtual else []
+
+    def _stream(self, i: int) -> torch.cuda.Stream:
+        return self._own[i] if self._virtual else torch.cuda.current_stream(self.devices[i])
+
+    def on(self, i: int) -> AbstractContextManager[Any]:
+        return torch.cuda.stream(self._stream(i)) if self.devices[i].type == "cuda" else nullcontext()
+
+    @contextmanager
+    def turn(self, results: list[Tensor]) -> Iterator[None]:
+        if not self._virtual:
+            yield
+            return
+        outside = [torch.cuda.current_stream(device) for device in self.devices]
+        for own, stream in zip(self._own, outside, strict=True):
+            own.wait_stream(stream)
+        try:
+            yield
+        finally:
+            for own, stream in zip(self._own, outside, strict=True):
+                stream.wait_stream(own)
+            for made in results:
+                made.record_stream(torch.cuda.current_stream(made.device))
+
+    def fence(self) -> None:
+        """What each part does from now on comes after what all have done so far."""
+        if self.devices[0].type != "cuda" or self.parts == 1:
+            return
+        events = [self._stream(i).record_event() for i in self.mine]
+        for i in self.mine:
+            for j, event in enumerate(events):
+                if i != j:
+                    self._stream(i).wait_event(event)
+
+    def gathered(self, mine: Sequence[Any]) -> list[Any]:
+        return list(mine)
+
+    def traded(self, wanted: Lists) -> list[list[Tensor]]:
+        return [[theirs[i].to(self.devices[i]) for theirs in wanted] for i in self.mine]
+
+    def fetch(self, x: Sequence[Tensor], wanted: Lists, served: Lists) -> list[Tensor]:
+        self.fence()
+        halos = []
+        for i in self.mine:
+            with self.on(i):
+                halo = x[i].new_empty(sum(map(len, wanted[i])), x[i].shape[1])
+                first = 0
+                for p, rows in enumerate(wanted[i]):
+                    if len(rows):
+                        self._take(x[p], rows, served[p][i], halo[first : first + len(rows)])
+                    first += len(rows)
+                halos.append(halo)
+        self.fence()
+        return halos
+
+    def _take(self, x: Tensor, rows: Tensor, theirs: Tensor, to: Tensor) -> None:
+        """Rows of a part's ``x``: read where they are where the reader can, else packed by their owner."""
+        if x.device == to.device or self.linked:
+            take_rows(x, rows, to)
+        else:
+            to.copy_(x.index_select(0, theirs))
+
+    def whole(self, x: Sequence[Tensor], sizes: Sequence[int]) -> list[Tensor]:
+        self.fence()
+        found = []
+        for i in self.mine:
+            with self.on(i):
+                all_rows = x[i].new_empty(sum(sizes), x[i].shape[1])
+                for part, to in zip(x, all_rows.split(list(sizes)), strict=True):
+                    to.copy_(part, non_blocking=True)
+                found.append(all_rows)
+        self.fence()
+        return found
+
+    @contextmanager
+    def reachable(self, x: Sequence[Tensor]) -> Iterator[list[Tensor] | None]:
+        if self.devices[0].type == "cuda" and not self.linked and self.parts > 1:
+            yield None
+            return
+        self.fence()
+        addresses = [part.data_ptr() for part in x]
+        yield [torch.tensor(addresses, device=device) for device in self.devices]
+        self.fence()
+
+
+def take_rows(x: Tensor, rows: Tensor, to: Tensor) -> None:
+    """``to[i] = x[rows[i]]``, by the device of ``to``, which addresses ``x`` wherever it lies."""
+    ends = torch.arange(1, len(rows) + 1, device=to.device)
+    aggregate_rows(Entries(ends - 1, ends, rows), Rows(x), to)

@@ -1,0 +1,111 @@
+"""Sums, means and maxima over partitioned graphs: torch in float64 as the oracle."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+import hinterland as hl
+from hinterland.fullgraph import STRATEGIES, PartitionedGraph, aggregate
+from tests.graphs import family, skewed
+
+TOLERANCE = {torch.float64: 1e-12, torch.float32: 1e-5, torch.float16: 1e-2, torch.bfloat16: 4e-2}
+
+
+def hub(vertices=200, **options):
+    """One vertex with half of all edges, both ways round; some vertices have none."""
+    generator = torch.Generator().manual_seed(3)
+    others = torch.randint(1, vertices - 20, (2, 4 * vertices), generator=generator)
+    spokes = torch.randint(0, vertices - 20, (2 * vertices,), generator=generator)
+    ends = torch.cat([others[0], torch.zeros_like(spokes), spokes]), torch.cat([others[1], spokes, torch.zeros_like(spokes)])
+    return hl.from_edges(*ends, num_vertices=vertices, **options)
+
+
+def weighted(graph):
+    weights = torch.rand(graph.num_edges, generator=torch.Generator().manual_seed(5)) + 0.1
+    return hl.Graph(graph.indptr, graph.indices, weights)
+
+
+GRAPHS = {
+    "kronecker": lambda: family("kronecker", 8, seed=1),
+    "web": lambda: family("web", 9, seed=2),
+    "hub": hub,
+    "hub, weighted": lambda: weighted(hub()),
+    "skewed": lambda: skewed(500, 4000),
+    "weighted": lambda: weighted(skewed(100, 700)),
+    "fewer vertices than parts": lambda: hl.from_edges(torch.tensor([0, 1, 2, 2]), torch.tensor([1, 2, 0, 2]), num_vertices=3),
+    "one vertex": lambda: hl.from_edges(torch.tensor([0]), torch.tensor([0]), num_vertices=1),
+    "no edges": lambda: hl.from_edges(torch.empty(0, dtype=torch.int64), torch.empty(0, dtype=torch.int64), num_vertices=5),
+}
+
+
+@pytest.fixture(params=GRAPHS)
+def graph(request):
+    return GRAPHS[request.param]()
+
+
+def edges(graph):
+    """Each edge's row, column and weight in float64."""
+    row = torch.repeat_interleave(graph.indptr.cpu().diff())
+    weight = torch.ones(graph.num_edges) if graph.weight_type is None else graph.weights.cpu()
+    return row, graph.indices.cpu().long(), weight.double()
+
+
+def expected(graph, x, reduce):
+    """The oracle: dense or by scatter, differentiable."""
+    row, col, weight = edges(graph)
+    n = graph.num_vertices
+    if reduce == "max":
+        index = row[:, None].expand(-1, x.shape[1])
+        low = x.new_full((n, x.shape[1]), -math.inf).scatter_reduce(0, index, x[col], "amax")
+        return torch.where(graph.indptr.cpu().diff()[:, None] == 0, 0.0, low)
+    if reduce == "mean":
+        return x.new_zeros(n, x.shape[1]).index_add(0, row, x[col]) / graph.indptr.cpu().diff().clamp(min=1)[:, None]
+    matrix = torch.zeros(n, n, dtype=torch.float64).index_put((row, col), weight, accumulate=True)
+    if reduce == "gcn":
+        loops = torch.zeros(n).index_add(0, row[row == col], torch.ones(int((row == col).sum())))
+        matrix = matrix + torch.diag((loops == 0).double())
+        scale = matrix.sum(1).clamp(min=0).rsqrt().nan_to_num(posinf=0)
+        matrix = scale[:, None] * matrix * scale
+    return matrix @ x
+
+
+def run(p, x, reduce, strategy="halo"):
+    """The whole result, and the gradient by the whole ``x`` of its sum with some weights."""
+    x = x.clone().requires_grad_()
+    parts = aggregate(p, p.scatter(x), reduce, strategy=strategy)
+    factors = p.each(p.scatter(factor(x)))
+    torch.stack([(part * by).sum().cpu() for part, by in zip(p.each(parts), factors, strict=True)]).sum().backward()
+    return p.gather(parts), x.grad
+
+
+def factor(x):
+    """What a result is multiplied by to make one number of it."""
+    return torch.linspace(-1, 1, x.numel(), dtype=torch.float64).view_as(x).to(x)
+
+
+def close(found, wanted, dtype):
+    scale = wanted.abs().max().clamp(min=1) if wanted.numel() else 1
+    assert found.dtype == dtype
+    assert ((found.double().cpu() - wanted).abs() <= TOLERANCE[dtype] * scale).all()
+
+
+def inputs(graph, width, dtype, device="cpu"):
+    x = torch.randn(graph.num_vertices, width, dtype=torch.float64, generator=torch.Generator().manual_seed(width))
+    return (x * 4).round() / 4 if dtype in (torch.float16, torch.bfloat16) else x
+
+
+@pytest.mark.parametrize("reduce", ["sum", "mean", "max", "gcn"])
+@pytest.mark.parametrize("parts", [1, 3, 8])
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_all_strategies_agree_with_the_oracle(graph, reduce, parts, strategy, device):
+    x = inputs(graph, 5, torch.float64)
+    wanted = x.clone().requires_grad_()
+    result = expected(graph, wanted, reduce)
+    (result * factor(x)).sum().backward()
+    p = PartitionedGraph.from_graph(graph, parts, devices=device)
+    found, grad = run(p, x.to(device), reduce, strategy)
+    close(found, result.detach(), torch.float64)
+    close(grad, wanted.grad, torch.float64)
