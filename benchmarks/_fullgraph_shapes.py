@@ -5,8 +5,8 @@ and ``near`` were chosen to resemble it.
 
 - Popularity: vertices are ranked at random, and rank r is drawn with density r ** -skew. The skew is such that the first is
   expected in ``longest`` lists of the whole shape; smaller scales keep it.
-- A directed graph's list of the vertex of rank r has as many entries as the density gives, rounded so that the sum is exact: the
-  lists' lengths are skewed like the popularity. An undirected one's first ends are drawn by popularity, half of the stored
+- A directed graph's list of the vertex of rank r has as many entries as the density gives, rounded so that the sum is exact:
+  the lists' lengths are skewed like the popularity. An undirected one's first ends are drawn by popularity, half of the stored
   edges, and each edge is stored in both lists.
 - The other end of an edge is near with probability ``near``: before or behind by a distance whose logarithm is uniform between
   those of 1 and of a 64th of the vertices, round about. Else it is drawn by popularity.
