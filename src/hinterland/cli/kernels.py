@@ -90,6 +90,7 @@ def register_all() -> None:
     import hinterland
 
     # Nothing that users call imports these: they are measured alone.
+    from ..fullgraph import attention  # noqa: F401
     from ..graph import emogi_stored  # noqa: F401
     from ..storage import latency, patterns  # noqa: F401
 

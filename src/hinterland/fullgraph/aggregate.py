@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from torch import Tensor
@@ -11,6 +11,7 @@ from torch.autograd.function import once_differentiable
 
 from ..runtime import arguments
 from .partitioned import PartitionedGraph
+from .plan import choose
 from .reduce import Operation, matched, maxima, summed
 from .rows import compute_type
 from .scales import gcn_scale, inverse_degrees, loops
@@ -57,8 +58,6 @@ def aggregate(p: PartitionedGraph, x: Any, reduce: str = "sum", *, strategy: str
 
 def apply(p: PartitionedGraph, operation: Operation, rows: Sequence[Tensor], strategy: str) -> list[Tensor]:
     """An operation on the rows of this process's parts, with its gradient."""
-    if strategy == "auto":
-        strategy = "halo"
     return list(_Aggregate.apply(p, operation, strategy, *rows))
 
 
@@ -69,8 +68,9 @@ class _Aggregate(Function):
     def forward(ctx: Any, p: PartitionedGraph, operation: Operation, strategy: str, *x: Tensor) -> tuple[Tensor, ...]:
         ctx.p, ctx.operation, ctx.strategy = p, operation, strategy
         if operation.reduce == "sum":
-            return tuple(summed(p, operation, _dense(x), strategy))
-        found, counts = maxima(p, _dense(x), strategy, any(ctx.needs_input_grad))
+            return tuple(_summed(p, operation, _dense(x), strategy))
+        x, counted = _dense(x), any(ctx.needs_input_grad)
+        found, counts = maxima(p, x, _chosen(p, "max", x, strategy, lambda by: maxima(p, x, by, counted)), counted)
         ctx.save_for_backward(*x, *found, *counts)
         return tuple(found)
 
@@ -82,12 +82,22 @@ class _Aggregate(Function):
             if operation.scale is not None:
                 grads = tuple(_scaled(grads, operation.scale))
             turned = Operation("sum", operation.weighted, None, operation.own)
-            given = summed(p.transposed, turned, grads, ctx.strategy)
+            given = _summed(p.transposed, turned, grads, ctx.strategy)
         else:
             held, count = ctx.saved_tensors, len(grads)
             x, found, counts = held[:count], held[count : 2 * count], held[2 * count :]
-            given = matched(p.transposed, _dense(x), found, counts, grads, ctx.strategy)
+            strategy = "halo" if ctx.strategy == "auto" else ctx.strategy
+            given = matched(p.transposed, _dense(x), found, counts, grads, strategy)
         return None, None, None, *given
+
+
+def _summed(p: PartitionedGraph, operation: Operation, x: Sequence[Tensor], strategy: str) -> list[Tensor]:
+    what = "weighted sum" if operation.weighted else "sum"
+    return summed(p, operation, x, _chosen(p, what, x, strategy, lambda by: summed(p, operation, x, by)))
+
+
+def _chosen(p: PartitionedGraph, what: str, x: Sequence[Tensor], strategy: str, run: Callable[[str], Any]) -> str:
+    return choose(p, what, x, run) if strategy == "auto" else strategy
 
 
 def _dense(rows: Sequence[Tensor]) -> tuple[Tensor, ...]:

@@ -196,6 +196,10 @@ class PartitionedGraph(Shown):
         found: T = self._kept[name]
         return found
 
+    def all_kept(self) -> list[Any]:
+        """Everything that :meth:`kept` has."""
+        return list(self._kept.values())
+
     def entries(self, kind: str, weights: torch.dtype | None) -> list[Entries]:
         """The entries of this process's parts.
 

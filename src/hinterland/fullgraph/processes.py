@@ -26,6 +26,7 @@ class Processes(World):
             device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", torch.cuda.current_device())))
         on = devices.as_device("cpu" if device is None else device)
         self.devices = (on,)
+        self.reads_others = False
         local = int(os.environ.get("LOCAL_WORLD_SIZE", self.parts))
         self.ranks = Ranks(rank, self.parts, on, local, 0.0)
 

@@ -32,6 +32,7 @@ class World(ABC):
     parts: int
     mine: tuple[int, ...]
     devices: tuple[torch.device, ...]
+    reads_others: bool  # whether kernels can read the rows of other parts where they are
 
     def on(self, i: int) -> AbstractContextManager[Any]:
         """Where ``mine[i]``'s work is queued."""
@@ -112,9 +113,11 @@ class Together(World):
                 for owner in gpus:
                     if reader != owner:
                         enable_access(reader, owner)
+        self.reads_others = self.linked or len(gpus) < 2
         # Virtual ranks share a GPU: each has a stream of its own, as if it had a GPU of its own.
         self._virtual = len(gpus) < self.parts and bool(gpus)
         self._own = [torch.cuda.Stream(device) for device in devices] if self._virtual else []
+        self._sides: dict[int, torch.cuda.Stream] = {}
 
     def _stream(self, i: int) -> torch.cuda.Stream:
         return self._own[i] if self._virtual else torch.cuda.current_stream(self.devices[i])
@@ -169,6 +172,46 @@ class Together(World):
         self.fence()
         return halos
 
+    def fetch_ahead(self, x: Sequence[Tensor], wanted: Lists, served: Lists) -> Callable[[], list[Tensor]]:
+        """Owners pack what others want, and the copy engines bring it: no multiprocessor is taken from what is queued meanwhile."""
+        if self.devices[0].type != "cuda" or self.parts == 1:
+            return super().fetch_ahead(x, wanted, served)
+        packed, ready = [], []
+        for i in self.mine:
+            side = self._side(i)
+            with torch.cuda.stream(side):
+                rows = torch.cat(list(served[i]))
+                to = x[i].new_empty(len(rows), x[i].shape[1])
+                take_rows(x[i], rows, to)
+                packed.append(to.split([len(one) for one in served[i]]))
+                ready.append(side.record_event())
+        halos = [x[i].new_empty(sum(map(len, wanted[i])), x[i].shape[1]) for i in self.mine]
+        arrived = []
+        for i in self.mine:
+            side = self._sides[i]
+            with torch.cuda.stream(side):
+                for p, to in enumerate(halos[i].split([len(rows) for rows in wanted[i]])):
+                    if len(to):
+                        side.wait_event(ready[p])
+                        to.copy_(packed[p][i], non_blocking=True)
+                arrived.append(side.record_event())
+
+        def wait() -> list[Tensor]:
+            for i in self.mine:  # owners as well: what they packed is theirs again
+                for event in arrived:
+                    self._stream(i).wait_event(event)
+            packed.clear()  # not before: who allocates on an owner's second stream would get it while others read
+            return halos
+
+        return wait
+
+    def _side(self, i: int) -> torch.cuda.Stream:
+        """A second stream of a part, which has waited for the first."""
+        if i not in self._sides:
+            self._sides[i] = torch.cuda.Stream(self.devices[i])
+        self._sides[i].wait_stream(self._stream(i))
+        return self._sides[i]
+
     def _take(self, x: Tensor, rows: Tensor, theirs: Tensor, to: Tensor) -> None:
         """Rows of a part's ``x``: read where they are where the reader can, else packed by their owner."""
         if x.device == to.device or self.linked:
@@ -190,7 +233,7 @@ class Together(World):
 
     @contextmanager
     def reachable(self, x: Sequence[Tensor]) -> Iterator[list[Tensor] | None]:
-        if self.devices[0].type == "cuda" and not self.linked and self.parts > 1:
+        if not self.reads_others:
             yield None
             return
         self.fence()
