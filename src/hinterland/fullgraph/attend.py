@@ -13,12 +13,11 @@ from ..runtime.errors import ConfigError
 from ..runtime.jit import KernelFile
 from ..runtime.launch import launch
 from ..runtime.params import Params, address, struct
-from .rows import ELEMENTS, Entries, Pieces, Rows, Shape, aggregate_rows, compute_type, default_shape, place_name, source_name
+from .rows import ELEMENTS, Entries, Pieces, Rows, aggregate_rows, compute_type, place_name, source_name, widest
 
 SCORES = {"gat": ("kGat", 0), "gatv2": ("kGatv2", 1), "dot": ("kDot", 2)}
 PASSES = {"forward": ("kForward", 0), "target": ("kTarget", 1), "source": ("kSource", 2)}
 _THREADS = _core.AGGREGATE_THREADS
-_WARP = 32
 _PARAMS = struct("fullgraph::AttentionParams")
 
 
@@ -97,9 +96,10 @@ def attend(
     if width == 0 or entries.rows == 0:
         return found
     wide, chunks, across = _form(channels, rows)
-    shape = default_shape(entries, across * min(scores.heads, _WARP // across))
-    pieces = entries.pieces(shape.longest)
-    params = _params(scores, entries, rows, numbers, channels, shape, across, found)
+    at_once = 2 if across <= 4 and entries.mean_length >= 2 else 1
+    longest = (64 if across * scores.heads <= 8 else 256) * at_once
+    pieces = entries.pieces(longest)
+    params = _params(scores, entries, rows, numbers, channels, (longest, across * at_once, across), found)
     params.loops, params.skipped = scores.loops and skipped is None, address(skipped)
     for name, array in mine.items():
         setattr(params, name, address(array))
@@ -138,15 +138,16 @@ def _empty(rows: int, width: int, heads: int, kind: torch.dtype, device: torch.d
 def _form(channels: int, rows: Rows) -> tuple[int, int, int]:
     """Elements of a vector, vectors of a lane, and lanes across a head."""
     size = rows.own.element_size()
-    wide = next(wide for wide in (16 // size, 8 // size, 1) if wide and channels % wide == 0 and rows.aligned(wide * size))
+    wide = widest(channels, size, rows)
     vectors = channels // wide
     across = 1 << min((vectors - 1).bit_length(), 5)
     return wide, 1 << (-(-vectors // across) - 1).bit_length(), across
 
 
 def _params(
-    scores: Scores, entries: Entries, rows: Rows, numbers: Rows | None, channels: int, shape: Shape, across: int, found: Found
+    scores: Scores, entries: Entries, rows: Rows, numbers: Rows | None, channels: int, shape: tuple[int, int, int], found: Found
 ) -> Params:
+    longest, lanes, across = shape
     params = _PARAMS(
         begins=entries.begins.data_ptr(),
         ends=entries.ends.data_ptr(),
@@ -157,11 +158,11 @@ def _params(
         scale=scores.scale,
         heads=scores.heads,
         channels=channels,
-        longest=shape.longest,
+        longest=longest,
         out=found.out.data_ptr(),
         second=address(found.second),
         out_number=found.number.data_ptr(),
-        lanes=across * shape.entries,
+        lanes=lanes,
         across=across,
     )
     params.__setattr__("from", rows.words)

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from .. import _core
+from ..runtime import devices
 from ..runtime.errors import ConfigError
 from ..runtime.jit import KernelFile
 from ..runtime.launch import launch
@@ -27,6 +28,9 @@ _PLACES = {torch.int32: "uint32_t", torch.int64: "int64_t", None: "void"}
 _THREADS = _core.AGGREGATE_THREADS
 _WARP = 32
 _MOST_CHUNKS = 4  # vectors of a row that a lane holds: more would take more registers than let many warps run
+_NARROW = 128  # bytes of a tile up to which pieces of 128 entries are quicker than of 256
+_OFTEN = 64  # entries of a row from which on tiles are worth it
+_LEAST_TILE = 128  # bytes: a line
 _MOST_PIECES = 1024  # of a row, so that a warp can add them up
 _PARAMS = struct("fullgraph::AggregateParams")
 _FINISH = struct("fullgraph::Finish")
@@ -162,6 +166,7 @@ class Shape(NamedTuple):
 
     longest: int  # entries of a task at most: ps
     entries: int  # of a task at a time: lanes that share a vector
+    tile: int  # bytes of a row that are read in one go through the entries
 
 
 @dataclass(frozen=True)
@@ -175,22 +180,40 @@ class _Form:
     whole: bool
 
 
-def _form(width: int, size: int, rows: Rows) -> _Form:
-    wide = next(wide for wide in (16 // size, 8 // size, 1) if wide and width % wide == 0 and rows.aligned(wide * size))
-    vectors = max(width // wide, 1)
-    across = 1 << min((vectors - 1).bit_length(), 5)
-    steps = -(-vectors // across)
-    tiles = -(-steps // _MOST_CHUNKS)
-    chunks = -(-steps // tiles)
+def _form(width: int, size: int, rows: Rows, tile: int) -> _Form:
+    wide = widest(width, size, rows)
+    vectors = width // wide
+    of_tile = max(min(vectors, tile // (wide * size)), 1)
+    across = 1 << min((of_tile - 1).bit_length(), 5)
+    chunks = min(-(-of_tile // across), _MOST_CHUNKS)
+    tiles = -(-vectors // (across * chunks))
+    chunks = -(-vectors // (across * tiles))
     return _Form(wide, chunks, across, tiles, vectors == across * chunks * tiles)
 
 
-def default_shape(entries: Entries, across: int) -> Shape:
-    """As many entries at a time as keep a task's lanes busy for some turns."""
-    at_once = 1
-    while at_once * across < _WARP and 2 * at_once * 4 <= entries.mean_length:
-        at_once *= 2
-    return Shape(256 * at_once, at_once)
+def widest(width: int, size: int, rows: Rows) -> int:
+    """Elements of the widest vectors that ``width`` elements of ``size`` bytes of all rows are whole numbers of."""
+    return next(wide for wide in (16 // size, 8 // size, 1) if wide and width % wide == 0 and rows.aligned(wide * size))
+
+
+def default_shape(entries: Entries, rows: Rows, row_bytes: int) -> Shape:
+    """What was quickest on an H200 (docs/notes/fullgraph-on-h200.md)."""
+    tile = _tile(entries, rows, row_bytes)
+    at_once = 2 if 2 * tile <= _NARROW and entries.mean_length >= 2 else 1
+    return Shape(128 if tile <= _NARROW else 256, at_once, tile)
+
+
+def _tile(entries: Entries, rows: Rows, row_bytes: int) -> int:
+    """So much of each row that these of all rows take half of the L2 cache, where rows are read often; else a row."""
+    device = rows.own.device
+    if device.type != "cuda" or rows.owners is not None or entries.mean_length < _OFTEN:
+        return row_bytes
+    held = len(rows.own) + (0 if rows.halo is None else len(rows.halo))
+    cache = devices.cache_bytes(device) // 2
+    tile = row_bytes
+    while held * tile > cache and tile % 2 == 0 and tile >= 2 * _LEAST_TILE:
+        tile //= 2
+    return tile if held * tile <= cache else row_bytes
 
 
 def aggregate_rows(
@@ -219,8 +242,8 @@ def aggregate_rows(
     width, size = out.shape[1], rows.own.element_size()
     if width == 0 or entries.rows == 0:
         return out
-    form = _form(width, size, rows)
-    shape = shape or default_shape(entries, form.across)
+    shape = shape or default_shape(entries, rows, width * size)
+    form = _form(width, size, rows, shape.tile)
     pieces = entries.pieces(shape.longest)
     done = _FINISH(out=out.data_ptr())
     for name, array in finish.items():
@@ -256,7 +279,7 @@ def aggregate_rows(
 
 def _join(added: Entries, partial: Tensor, out: Tensor, reduce: str, numbers: Tensor, done: Params) -> None:
     """The sums of long rows from those of their pieces, in order."""
-    form = _form(out.shape[1], partial.element_size(), Rows(partial))
+    form = _form(out.shape[1], partial.element_size(), Rows(partial), out.shape[1] * partial.element_size())
     params = _PARAMS(
         begins=added.begins.data_ptr(),
         ends=added.ends.data_ptr(),

@@ -116,6 +116,12 @@ def shared_bytes(device: torch.device) -> int:
 
 
 @functools.cache
+def cache_bytes(device: torch.device) -> int:
+    """The L2 cache of a GPU."""
+    return int(torch.cuda.get_device_properties(device).L2_cache_size)
+
+
+@functools.cache
 def arch(device: torch.device) -> str:
     """The architecture that kernels are compiled for, as in ``"sm_90"``."""
     major, minor = torch.cuda.get_device_capability(device)
