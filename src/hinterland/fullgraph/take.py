@@ -1,0 +1,67 @@
+"""Launches fullgraph/take.cu, or loops on the CPU: brings rows from where they are."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .. import _core
+from ..runtime import devices
+from ..runtime.jit import KernelFile
+from ..runtime.launch import launch
+from ..runtime.params import struct
+from .rows import Rows, place_type, source_name
+
+_THREADS = _core.TAKE_THREADS
+_WARP = 32
+_PARAMS = struct("fullgraph::TakeParams")
+
+
+def _instance(*form: Any) -> str:
+    return f"take_kernel<{', '.join(map(str, form))}>"
+
+
+KERNELS = KernelFile(
+    "fullgraph/take.cu",
+    tuple(
+        _instance(place, source, 16)
+        for place, source in (*product(("uint32_t", "int64_t"), ("HaloRows",)), ("uint32_t", f"OwnersRows<{_core.ROW_BITS[0]}>"))
+    ),
+    apart=True,
+)
+
+
+def take_rows(rows: Rows, places: Tensor, to: Tensor, blocks: int | None = None) -> Tensor:
+    """``to[i]``: the row of place i.
+
+    Args:
+        places: int32 or int64 ``[count]``, on the device of ``to``.
+        to: contiguous ``[count, width]`` of the rows' type.
+        blocks: of a GPU at most, of 512 threads; None: two for each multiprocessor.
+    """
+    row_bytes = to.shape[1] * to.element_size()
+    if not len(places) or not row_bytes:
+        return to
+    unit = next(unit for unit in (16, 8, 4, 2) if row_bytes % unit == 0 and rows.aligned(unit) and to.data_ptr() % unit == 0)
+    units = row_bytes // unit
+    lanes = min(1 << (units - 1).bit_length(), _WARP)
+    params = _PARAMS(
+        places=places.data_ptr(), place_bytes=places.element_size(), count=len(places), units=units, to=to.data_ptr(), lanes=lanes
+    )
+    params.__setattr__("from", rows.words)
+    if not to.is_cuda:
+        _core.take_rows(params.address, unit)
+        return to
+    most = blocks or 2 * devices.sm_count(to.device)
+    launch(
+        KERNELS,
+        _instance(place_type(places.dtype), source_name(rows), unit),
+        to.device,
+        min(most, -(-len(places) * lanes // _THREADS)),
+        _THREADS,
+        params,
+    )
+    return to
