@@ -24,6 +24,7 @@ LEVELS = (
     ("graph",),
     ("datasets", "hotness", "sampling", "traffic"),
     ("fullgraph", "training"),
+    ("nn",),
     ("demo",),
     ("pyg",),
     ("",),

@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from .runtime.provided import provide
 
-if TYPE_CHECKING:  # not from .graph, whose functions and modules have the same names: mypy would take the modules
-    from . import datasets, hotness, sampling, traffic, training
+if TYPE_CHECKING:  # not from .graph or .fullgraph, whose functions and modules share names: mypy would take the modules
+    from . import datasets, fullgraph, hotness, nn, sampling, traffic, training
+    from .fullgraph.aggregate import aggregate
+    from .fullgraph.partitioned import PartitionedGraph
     from .graph.bc import BetweennessResult, betweenness_centrality
     from .graph.bfs import BfsResult, bfs
     from .graph.cc import ComponentsResult, connected_components
@@ -45,6 +47,7 @@ __all__ = [
     "Machine",
     "MultiBfsResult",
     "PagerankResult",
+    "PartitionedGraph",
     "Prepared",
     "SsspResult",
     "SswpResult",
@@ -54,6 +57,7 @@ __all__ = [
     "UnifiedEmbeddingBag",
     "UnifiedTensor",
     "__version__",
+    "aggregate",
     "betweenness_centrality",
     "bfs",
     "compress",
@@ -64,10 +68,12 @@ __all__ = [
     "from_igraph",
     "from_networkx",
     "from_scipy",
+    "fullgraph",
     "generate",
     "hotness",
     "load_graph",
     "multi_source_bfs",
+    "nn",
     "pagerank",
     "prepare",
     "probe",
@@ -81,16 +87,30 @@ __all__ = [
     "training",
 ]
 
-_PACKAGES = ("datasets", "graph", "hotness", "machine", "memory", "sampling", "storage", "traffic", "training")
+_PACKAGES = (
+    "datasets",
+    "fullgraph",
+    "graph",
+    "hotness",
+    "machine",
+    "memory",
+    "nn",
+    "sampling",
+    "storage",
+    "traffic",
+    "training",
+)
 # Where the other names are defined; those that are not here, in graph.
 _HOMES = {
     "CachedTensor": "memory",
     "Machine": "machine",
+    "PartitionedGraph": "fullgraph",
     "StorageArray": "storage",
     "StorageCache": "storage",
     "TieredTensor": "memory",
     "UnifiedEmbeddingBag": "memory",
     "UnifiedTensor": "memory",
+    "aggregate": "fullgraph",
     "probe": "probe.measure",
 }
 

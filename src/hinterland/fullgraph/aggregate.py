@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import torch
 from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
@@ -46,14 +47,23 @@ def aggregate(p: PartitionedGraph, x: Any, reduce: str = "sum", *, strategy: str
     rows = p.each(x)
     kind = compute_type(rows[0].dtype)
     if reduce == "gcn":
-        scale = gcn_scale(p, kind)
-        rows = _scaled(rows, scale)
-        operation = Operation("sum", p.has_weights, scale, loops(p, kind))
-    elif reduce == "mean":
-        operation = Operation("sum", False, inverse_degrees(p, kind))
-    else:
-        operation = Operation(reduce, reduce == "sum" and p.has_weights)
-    return p.as_given(apply(p, operation, rows, strategy))
+        return p.as_given(normalized(p, rows, strategy))
+    if reduce == "mean":
+        return p.as_given(apply(p, mean(p, kind), rows, strategy))
+    return p.as_given(apply(p, Operation(reduce, reduce == "sum" and p.has_weights), rows, strategy))
+
+
+def normalized(p: PartitionedGraph, rows: Sequence[Tensor], strategy: str, fill: float = 1.0) -> list[Tensor]:
+    """The rows of D^-1/2 (A + ``fill`` I) D^-1/2 x, with a gradient; a vertex that is its own neighbour stays as it is."""
+    kind = compute_type(rows[0].dtype)
+    scale = gcn_scale(p, kind, fill)
+    operation = Operation("sum", p.has_weights, scale, loops(p, kind, fill) if fill else None)
+    return apply(p, operation, _scaled(rows, scale), strategy)
+
+
+def mean(p: PartitionedGraph, kind: torch.dtype) -> Operation:
+    """The mean over the neighbours, computed in ``kind``."""
+    return Operation("sum", False, inverse_degrees(p, kind))
 
 
 def apply(p: PartitionedGraph, operation: Operation, rows: Sequence[Tensor], strategy: str) -> list[Tensor]:

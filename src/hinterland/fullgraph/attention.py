@@ -30,7 +30,12 @@ def attention(
         mine: ``[n, heads]`` of ``"gat"``: t, of the vertex that sums; else ``[n, width]``: y or q.
         vector: of ``"gat"`` ``[n, heads]``: s, of the vertex that is summed; of ``"gatv2"`` ``[width]``: a, on each part's device.
     """
-    given = [*rows, *mine, *(vector or ())]
+    if strategy == "auto":
+        strategy = "halo"
+    # Kernels read s, t and a in the type that is computed in.
+    kind = compute_type(rows[0].dtype)
+    mine = [one.to(kind if scores.kind == "gat" else rows[0].dtype) for one in mine]
+    given = [*rows, *mine, *(one.to(kind) for one in vector or ())]
     return list(_Attention.apply(p, scores, strategy, *given))
 
 
@@ -56,20 +61,20 @@ class _Attention(Function):
         held = ctx.saved_tensors
         rows, mine, vector = _thirds(held[: -2 * count], count)
         out, logarithms = held[-2 * count : -count], held[-count:]
-        grads = tuple(g.contiguous() for g in grads)
+        given = _dense(grads)
         kind = compute_type(rows[0].dtype)
         channels = out[0].shape[1] // scores.heads
-        deltas = [(g.to(kind) * one).view(len(g), scores.heads, channels).sum(2) for g, one in zip(grads, out, strict=True)]
-        own = {**_own_of_targets(scores, mine), "gradient": grads, "logarithm": logarithms, "delta": deltas}
+        deltas = [(g.to(kind) * one).view(len(g), scores.heads, channels).sum(2) for g, one in zip(given, out, strict=True)]
+        own = {**_own_of_targets(scores, mine), "gradient": given, "logarithm": logarithms, "delta": deltas}
         numbers = vector if scores.kind == "gat" else None
         targets = _passed(p, scores, ctx.strategy, "target", rows, numbers, own, vector)
         others = [torch.zeros_like(one) for one in deltas] if scores.kind != "gat" else mine
         numbers = [torch.cat(of, 1) for of in zip(others, logarithms, deltas, strict=True)]
-        read = grads if scores.kind == "gat" else [torch.cat(of, 1) for of in zip(grads, mine, strict=True)]
+        read = given if scores.kind == "gat" else [torch.cat(of, 1) for of in zip(given, mine, strict=True)]
         own = {"row": rows, **({"number": vector} if scores.kind == "gat" and vector is not None else {})}
         sources = _passed(p.transposed, scores, ctx.strategy, "source", read, numbers, own, vector)
-        given = _gradients(scores.kind, targets, sources)
-        return None, None, None, *(g.to(of.dtype) for g, of in zip(given, held, strict=False))
+        found = _gradients(scores.kind, targets, sources)
+        return None, None, None, *(g.to(of.dtype) for g, of in zip(found, held, strict=False))
 
 
 def _own_of_targets(scores: Scores, mine: Parts) -> dict[str, Parts]:
@@ -77,8 +82,14 @@ def _own_of_targets(scores: Scores, mine: Parts) -> dict[str, Parts]:
 
 
 def _thirds(given: Parts, count: int) -> tuple[Parts, Parts, Parts | None]:
-    dense = [one.contiguous() for one in given]
+    dense = _dense(given)
     return dense[:count], dense[count : 2 * count], dense[2 * count :] or None
+
+
+def _dense(given: Parts) -> list[Tensor]:
+    """Rows one after another, from an address on from which kernels load vectors."""
+    dense = (one.contiguous() for one in given)
+    return [one if one.data_ptr() % 16 == 0 else one.clone() for one in dense]
 
 
 def _gradients(kind: str, targets: list[Found], sources: list[Found]) -> list[Tensor]:
@@ -166,15 +177,16 @@ def _add_hubs(
             skipped = torch.full((len(p.split.hubs),), -1, device=which.device)
             if scores.loops:
                 skipped[which] = at
-            mine = {name: of[i] for name, of in of_hubs.items()} | ({} if a is None else {"vector": a[i]})
+            given = {name: of[i] for name, of in of_hubs.items()} | ({} if a is None else {"vector": a[i]})
             also = None if numbers is None else Rows(numbers[i])
-            shares.append(attend(scores, way, entries, Rows(rows[i]), also, width, skipped=skipped, **mine))
+            shares.append(attend(scores, way, entries, Rows(rows[i]), also, width, skipped=skipped, **given))
     stacks = [p.world.stacked(list(one)) if one[0] is not None else None for one in zip(*shares, strict=True)]
     for i, one in enumerate(found):
         which, at = p.hubs[i]
         with p.world.on(i):
-            there = [[None if of is None else of[i][part][which] for of in stacks] for part in range(p.world.parts)]
-            whole = _together([Found(*(None if of is None else of[at] for of in one)), *(Found(*of) for of in there)], way)
+            mine: list[Any] = [None if of is None else of[at] for of in one]
+            theirs: list[list[Any]] = [[None if of is None else of[i][k][which] for of in stacks] for k in range(p.world.parts)]
+            whole = _together([Found(*mine), *(Found(*of) for of in theirs)], way)
             for part, to in zip(whole, one, strict=True):
-                if to is not None:
+                if to is not None and part is not None:
                     to[at] = part

@@ -64,8 +64,9 @@ class Part(Shown):
             DeviceError: the device is not there.
         """
         device = devices.as_device(device)
-        held: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(self)}
-        return replace(self, **{name: moved(a, device) for name, a in held.items() if isinstance(a, torch.Tensor)})
+        held = {field.name: getattr(self, field.name) for field in fields(self)}
+        there: dict[str, Any] = {name: moved(a, device) for name, a in held.items() if isinstance(a, torch.Tensor)}
+        return replace(self, **there)
 
 
 def build_part(graph: Graph, split: Split, rank: int) -> Part:

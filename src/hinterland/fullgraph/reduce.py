@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -96,7 +97,7 @@ def _reduced(
             with p.world.on(i):
                 kind = x[i].dtype if stage.is_last else compute_type(x[i].dtype)
                 to = torch.empty(len(x[i]), width, dtype=kind, device=x[i].device)
-                done = operation.finish(p, i) if stage.is_last else {}
+                done: dict[str, Any] = operation.finish(p, i) if stage.is_last else {}
                 of = None if mine is None else mine[i]
                 before[i] = aggregate_rows(entries, rows, to, operation.reduce, mine=of, before=before[i], **done)
         if stage.is_last:

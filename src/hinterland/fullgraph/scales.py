@@ -15,8 +15,9 @@ def inverse_degrees(p: PartitionedGraph, kind: torch.dtype) -> list[Tensor]:
     return p.kept(("inverse degrees", kind), lambda: [1 / part.degrees.clamp(min=1).to(kind) for part in p.parts])
 
 
-def loops(p: PartitionedGraph, kind: torch.dtype) -> list[Tensor]:
-    """How often GCN adds each row to its sum: once, unless the vertex is its own neighbour (PyG's add_remaining_self_loops)."""
+def loops(p: PartitionedGraph, kind: torch.dtype, fill: float = 1.0) -> list[Tensor]:
+    """How often GCN adds each row to its sum: ``fill``, but 0 where the vertex is its own neighbour (PyG's
+    add_remaining_self_loops)."""
 
     def made() -> list[Tensor]:
         numbers = [
@@ -29,18 +30,21 @@ def loops(p: PartitionedGraph, kind: torch.dtype) -> list[Tensor]:
         ]
         if len(p.split.hubs):
             add_hubs(p, Operation("count"), numbers, counts, numbers)
-        return [(count[:, 0] == 0).to(kind) for count in counts]
+        return [(count[:, 0] == 0).to(kind) * fill for count in counts]
 
-    return p.kept(("loops", kind), made)
+    return p.kept(("loops", kind, fill), made)
 
 
-def gcn_scale(p: PartitionedGraph, kind: torch.dtype) -> list[Tensor]:
-    """D^-1/2 of A + I, whose degrees are sums of weights; 0 where a degree is not above 0, as PyG has it."""
+def gcn_scale(p: PartitionedGraph, kind: torch.dtype, fill: float = 1.0) -> list[Tensor]:
+    """D^-1/2 of A + ``fill`` I, whose degrees are sums of weights; 0 where a degree is not above 0, as PyG has it."""
+
+    def inverted(degrees: list[Tensor]) -> list[Tensor]:
+        return [torch.where(degree > 0, degree, torch.inf).rsqrt() for degree in degrees]
 
     def made() -> list[Tensor]:
-        own = loops(p, kind)
+        own = loops(p, kind, fill)
         if not p.has_weights:
-            return [(part.degrees.to(kind) + once).rsqrt() for part, once in zip(p.parts, own, strict=True)]
+            return inverted([part.degrees.to(kind) + once for part, once in zip(p.parts, own, strict=True)])
         ones = [
             torch.ones(part.rows + len(part.halo), 1, dtype=kind, device=once.device)
             for part, once in zip(p.parts, own, strict=True)
@@ -51,7 +55,6 @@ def gcn_scale(p: PartitionedGraph, kind: torch.dtype) -> list[Tensor]:
         ]
         if len(p.split.hubs):
             add_hubs(p, Operation(weighted=True), ones, sums, None)
-        degrees = [total[:, 0] + once for total, once in zip(sums, own, strict=True)]
-        return [torch.where(degree > 0, degree, torch.inf).rsqrt() for degree in degrees]
+        return inverted([total[:, 0] + once for total, once in zip(sums, own, strict=True)])
 
-    return p.kept(("gcn", kind), made)
+    return p.kept(("gcn", kind, fill), made)
