@@ -149,13 +149,18 @@ def translated(part: Part, bounds: Sequence[int], kind: str) -> torch.Tensor:
         table = torch.cat([own, part.rows + part.halo])
         return table.to(arrays.index_dtype(part.rows + bounds[-1]))[part.places]
     most = max(end - begin for begin, end in pairwise(bounds))
+    first = torch.tensor(bounds, device=device)
+    halo = [(p, part.halo[a:b] - first[p]) for p, (a, b) in enumerate(pairwise(part.halo_offsets))]
+    return owned_places([(part.rank, own), *halo], most, parts)[part.places]
+
+
+def owned_places(rows: Sequence[tuple[int, torch.Tensor]], most: int, parts: int) -> torch.Tensor:
+    """Owners' numbers and their rows' as places, as OwnersRows reads them (fullgraph/rows.hpp); int32 where that has room for
+    ``most`` rows of ``parts`` owners, else int64."""
     bits, wide = _core.ROW_BITS
-    is_short = most <= 1 << bits and parts <= 1 << 32 - bits
-    owner = torch.repeat_interleave(torch.tensor(part.halo_offsets, device=device).diff())
-    remote = part.halo - torch.tensor(bounds, device=device)[owner]
-    shift = bits if is_short else wide
-    table = torch.cat([own | part.rank << shift, remote | owner << shift])
-    return (table.to(torch.int32) if is_short else table)[part.places]
+    is_short = most < 1 << bits and parts <= 1 << 32 - bits
+    places = torch.cat([numbers | owner << (bits if is_short else wide) for owner, numbers in rows])
+    return places.to(torch.int32) if is_short else places
 
 
 def served(parts: Sequence[Part]) -> list[int]:

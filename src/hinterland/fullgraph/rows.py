@@ -24,7 +24,7 @@ ELEMENTS = {
     torch.bfloat16: ("Bfloat16", 3),
 }
 REDUCES = {"sum": ("kSum", 0), "max": ("kMax", 1), "count": ("kCount", 2), "match": ("kMatch", 3)}
-_PLACES = {torch.int32: "uint32_t", torch.int64: "int64_t", None: "void"}
+PLACES = {torch.int32: "uint32_t", torch.int64: "int64_t", None: "void"}
 _THREADS = _core.AGGREGATE_THREADS
 _WARP = 32
 _MOST_CHUNKS = 4  # vectors of a row that a lane holds: more would take more registers than let many warps run
@@ -311,7 +311,7 @@ def _run(params: Params, entries: Entries, rows: Rows, out: Tensor, reduce: str,
 
 def place_name(entries: Entries) -> str:
     """The type of the entries' places, as kernels know it."""
-    return _PLACES[None if entries.places is None else entries.places.dtype]
+    return PLACES[None if entries.places is None else entries.places.dtype]
 
 
 def source_name(rows: Rows) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from itertools import product
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from .. import _core
@@ -13,7 +12,7 @@ from ..runtime import devices
 from ..runtime.jit import KernelFile
 from ..runtime.launch import launch
 from ..runtime.params import struct
-from .rows import Rows, place_type, source_name
+from .rows import PLACES, Rows, source_name
 
 _THREADS = _core.TAKE_THREADS
 _WARP = 32
@@ -28,13 +27,16 @@ KERNELS = KernelFile(
     "fullgraph/take.cu",
     tuple(
         _instance(place, source, 16)
-        for place, source in (*product(("uint32_t", "int64_t"), ("HaloRows",)), ("uint32_t", f"OwnersRows<{_core.ROW_BITS[0]}>"))
+        for place, source in (
+            *product(("uint32_t", "int64_t"), ("HaloRows",)),
+            ("uint32_t", f"OwnersRows<{_core.ROW_BITS[0]}>"),
+        )
     ),
     apart=True,
 )
 
 
-def take_rows(rows: Rows, places: Tensor, to: Tensor, blocks: int | None = None) -> Tensor:
+def take(rows: Rows, places: Tensor, to: Tensor, blocks: int | None = None) -> Tensor:
     """``to[i]``: the row of place i.
 
     Args:
@@ -49,7 +51,12 @@ def take_rows(rows: Rows, places: Tensor, to: Tensor, blocks: int | None = None)
     units = row_bytes // unit
     lanes = min(1 << (units - 1).bit_length(), _WARP)
     params = _PARAMS(
-        places=places.data_ptr(), place_bytes=places.element_size(), count=len(places), units=units, to=to.data_ptr(), lanes=lanes
+        places=places.data_ptr(),
+        place_bytes=places.element_size(),
+        count=len(places),
+        units=units,
+        to=to.data_ptr(),
+        lanes=lanes,
     )
     params.__setattr__("from", rows.words)
     if not to.is_cuda:
@@ -58,7 +65,7 @@ def take_rows(rows: Rows, places: Tensor, to: Tensor, blocks: int | None = None)
     most = blocks or 2 * devices.sm_count(to.device)
     launch(
         KERNELS,
-        _instance(place_type(places.dtype), source_name(rows), unit),
+        _instance(PLACES[places.dtype], source_name(rows), unit),
         to.device,
         min(most, -(-len(places) * lanes // _THREADS)),
         _THREADS,

@@ -21,9 +21,13 @@ from torch import Tensor
 
 from ..memory.peers import enable_access, unlinked
 from ..runtime.errors import ConfigError
-from .rows import Entries, Rows, aggregate_rows
+from .part import owned_places
+from .rows import Rows
+from .take import take
 
 Lists = Sequence[Sequence[Tensor]]
+_FEW = 64  # blocks of 512 threads that bring rows beside other work (docs/notes/fullgraph-on-h200.md)
+_TABLES = 256  # of addresses that are kept
 
 
 class World(ABC):
@@ -118,6 +122,8 @@ class Together(World):
         self._virtual = len(gpus) < self.parts and bool(gpus)
         self._own = [torch.cuda.Stream(device) for device in devices] if self._virtual else []
         self._sides: dict[int, torch.cuda.Stream] = {}
+        self._wanted: dict[int, tuple[Lists, list[Tensor]]] = {}
+        self._addresses: dict[tuple[int, ...], list[Tensor]] = {}
 
     def _stream(self, i: int) -> torch.cuda.Stream:
         return self._own[i] if self._virtual else torch.cuda.current_stream(self.devices[i])
@@ -162,45 +168,27 @@ class Together(World):
         halos = []
         for i in self.mine:
             with self.on(i):
-                halo = x[i].new_empty(sum(map(len, wanted[i])), x[i].shape[1])
-                first = 0
-                for p, rows in enumerate(wanted[i]):
-                    if len(rows):
-                        self._take(x[p], rows, served[p][i], halo[first : first + len(rows)])
-                    first += len(rows)
-                halos.append(halo)
+                halos.append(self._taken(i, x, wanted, served))
         self.fence()
         return halos
 
     def fetch_ahead(self, x: Sequence[Tensor], wanted: Lists, served: Lists) -> Callable[[], list[Tensor]]:
-        """Owners pack what others want, and the copy engines bring it: no multiprocessor is taken from what is queued meanwhile."""
+        """By a few multiprocessors of each GPU, which fill the link and leave the others to what is queued meanwhile."""
         if self.devices[0].type != "cuda" or self.parts == 1:
             return super().fetch_ahead(x, wanted, served)
-        packed, ready = [], []
+        self.fence()
+        halos, arrived = [], []
         for i in self.mine:
             side = self._side(i)
             with torch.cuda.stream(side):
-                rows = torch.cat(list(served[i]))
-                to = x[i].new_empty(len(rows), x[i].shape[1])
-                take_rows(x[i], rows, to)
-                packed.append(to.split([len(one) for one in served[i]]))
-                ready.append(side.record_event())
-        halos = [x[i].new_empty(sum(map(len, wanted[i])), x[i].shape[1]) for i in self.mine]
-        arrived = []
-        for i in self.mine:
-            side = self._sides[i]
-            with torch.cuda.stream(side):
-                for p, to in enumerate(halos[i].split([len(rows) for rows in wanted[i]])):
-                    if len(to):
-                        side.wait_event(ready[p])
-                        to.copy_(packed[p][i], non_blocking=True)
+                halos.append(self._taken(i, x, wanted, served, blocks=_FEW))
                 arrived.append(side.record_event())
 
         def wait() -> list[Tensor]:
-            for i in self.mine:  # owners as well: what they packed is theirs again
+            for i in self.mine:  # owners as well: until then others read what they have
                 for event in arrived:
                     self._stream(i).wait_event(event)
-            packed.clear()  # not before: who allocates on an owner's second stream would get it while others read
+                halos[i].record_stream(self._stream(i))
             return halos
 
         return wait
@@ -212,12 +200,34 @@ class Together(World):
         self._sides[i].wait_stream(self._stream(i))
         return self._sides[i]
 
-    def _take(self, x: Tensor, rows: Tensor, theirs: Tensor, to: Tensor) -> None:
-        """Rows of a part's ``x``: read where they are where the reader can, else packed by their owner."""
-        if x.device == to.device or self.linked:
-            take_rows(x, rows, to)
-        else:
-            to.copy_(x.index_select(0, theirs))
+    def _taken(self, i: int, x: Sequence[Tensor], wanted: Lists, served: Lists, blocks: int | None = None) -> Tensor:
+        """A part's halo: read where it is where the reader can, else packed by the owners."""
+        halo = x[i].new_empty(sum(map(len, wanted[i])), x[i].shape[1])
+        if self.reads_others:
+            places = self._places(wanted)[i]
+            rows = Rows(x[i], owners=self._tables(x)[i], reader=i, is_wide=places.dtype == torch.int64)
+            return take(rows, places, halo, blocks)
+        for p, to in enumerate(halo.split([len(rows) for rows in wanted[i]])):
+            if len(to):
+                to.copy_(x[p].index_select(0, served[p][i]))
+        return halo
+
+    def _places(self, wanted: Lists) -> list[Tensor]:
+        """What parts want of all others as owners and rows, for each part; made once."""
+        if id(wanted) not in self._wanted:
+            most = max((int(rows.max()) for theirs in wanted for rows in theirs if len(rows)), default=0)
+            made = [owned_places(list(enumerate(theirs)), most, self.parts) for theirs in wanted]
+            self._wanted[id(wanted)] = (wanted, made)
+        return self._wanted[id(wanted)][1]
+
+    def _tables(self, x: Sequence[Tensor]) -> list[Tensor]:
+        """The addresses of all parts' rows on each part's device; kept, as the same ones come again."""
+        addresses = tuple(part.data_ptr() for part in x)
+        if addresses not in self._addresses:
+            if len(self._addresses) >= _TABLES:
+                self._addresses.clear()
+            self._addresses[addresses] = [torch.tensor(addresses, device=device) for device in self.devices]
+        return self._addresses[addresses]
 
     def whole(self, x: Sequence[Tensor], sizes: Sequence[int]) -> list[Tensor]:
         self.fence()
@@ -237,12 +247,10 @@ class Together(World):
             yield None
             return
         self.fence()
-        addresses = [part.data_ptr() for part in x]
-        yield [torch.tensor(addresses, device=device) for device in self.devices]
+        yield self._tables(x)
         self.fence()
 
 
 def take_rows(x: Tensor, rows: Tensor, to: Tensor) -> None:
-    """``to[i] = x[rows[i]]``, by the device of ``to``, which addresses ``x`` wherever it lies."""
-    ends = torch.arange(1, len(rows) + 1, device=to.device)
-    aggregate_rows(Entries(ends - 1, ends, rows), Rows(x), to)
+    """``to[i] = x[rows[i]]``, by the device of ``to``."""
+    take(Rows(x), rows, to)
