@@ -9,7 +9,6 @@ import hinterland as hl
 from hinterland.fullgraph import STRATEGIES, PartitionedGraph, attend
 from hinterland.fullgraph.attend import SCORES, Scores
 from hinterland.fullgraph.attention import attention
-from hinterland.fullgraph.rows import Shape
 from hinterland.runtime.errors import ConfigError
 from tests.fullgraph.test_aggregate import GRAPHS, edges, factor, hub
 
@@ -128,13 +127,13 @@ def test_too_wide_heads_are_refused(kind, parts):
 @pytest.mark.parametrize("kind", SCORES)
 def test_long_rows_are_joined_of_pieces(kind, parts, strategy, loops, device, monkeypatch):
     """Pieces of at most 4 entries, of which some rows have so many that they are joined in pieces themselves."""
-    monkeypatch.setattr(attend, "default_shape", lambda entries, across: Shape(4, 1))
+    monkeypatch.setattr(attend, "_shape", lambda entries, across, heads: (4, 1))
     compare(GRAPHS["skewed"](), Scores(kind, 3, SLOPE, SCALE, loops), 4, parts=parts, strategy=strategy, device=device)
 
 
 @pytest.mark.parametrize("kind", SCORES)
 def test_a_row_of_very_many_entries(kind, device):
-    """Of 256 entries times 274: more pieces than are joined at once."""
+    """Its pieces are more than a piece has entries, so that they are joined in pieces as well."""
     count = 70_000
     rows = torch.cat([torch.zeros(count, dtype=torch.int64), torch.arange(1, 300)])
     cols = torch.randint(1, 1000, (len(rows),), generator=torch.Generator().manual_seed(8))

@@ -28,11 +28,11 @@ def aggregate(p: PartitionedGraph, x: Any, reduce: str = "sum", *, strategy: str
 
     Args:
         p: a partitioned graph.
-        x: ``[n, width]`` of float32, float64, float16 or bfloat16: the rows of this process's part, as ``p.scatter`` gives them; a
-            list of them where it has several.
+        x: ``[n, width]`` of float32, float64, float16 or bfloat16: the rows of this part, as ``p.scatter`` gives them;
+            a list of them where it has several.
         reduce: ``"sum"`` over the neighbours, each times its edge's weight where the graph has weights: the rows of A x;
             ``"mean"`` and ``"max"``, by element, without weights, and 0 for a vertex without neighbours; ``"gcn"``: those of
-            D^-1/2 (A + I) D^-1/2 x (Kipf and Welling 2017), with weights, where a vertex that is its own neighbour stays as it is.
+            D^-1/2 (A + I) D^-1/2 x (Kipf and Welling 2017), with weights; a vertex that is its own neighbour stays as it is.
         strategy: how rows of other parts are read: a key of ``hinterland.fullgraph.STRATEGIES``, or ``"auto"``.
 
     Returns:

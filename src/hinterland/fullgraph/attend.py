@@ -96,8 +96,7 @@ def attend(
     if width == 0 or entries.rows == 0:
         return found
     wide, chunks, across = _form(channels, rows)
-    at_once = 2 if across <= 4 and entries.mean_length >= 2 else 1
-    longest = (64 if across * scores.heads <= 8 else 256) * at_once
+    longest, at_once = _shape(entries, across, scores.heads)
     pieces = entries.pieces(longest)
     params = _params(scores, entries, rows, numbers, channels, (longest, across * at_once, across), found)
     params.loops, params.skipped = scores.loops and skipped is None, address(skipped)
@@ -142,6 +141,12 @@ def _form(channels: int, rows: Rows) -> tuple[int, int, int]:
     vectors = channels // wide
     across = 1 << min((vectors - 1).bit_length(), 5)
     return wide, 1 << (-(-vectors // across) - 1).bit_length(), across
+
+
+def _shape(entries: Entries, across: int, heads: int) -> tuple[int, int]:
+    """Entries of a task at most, and at a time."""
+    at_once = 2 if across <= 4 and entries.mean_length >= 2 else 1
+    return (64 if across * heads <= 8 else 256) * at_once, at_once
 
 
 def _params(

@@ -26,9 +26,9 @@ def attention(
 
     Args:
         scores: says what the others are.
-        rows: for each of this process's parts ``[n, width]``, what is summed: x; of ``"dot"`` ``[n, 2 width]``: k and the value.
+        rows: for each of this process's parts ``[n, width]``, what is summed: x; of ``"dot"`` ``[n, 2 width]``: k and value.
         mine: ``[n, heads]`` of ``"gat"``: t, of the vertex that sums; else ``[n, width]``: y or q.
-        vector: of ``"gat"`` ``[n, heads]``: s, of the vertex that is summed; of ``"gatv2"`` ``[width]``: a, on each part's device.
+        vector: of ``"gat"`` ``[n, heads]``: s, of the vertex that is summed; of ``"gatv2"`` ``[width]``: a, on every device.
     """
     if strategy == "auto":
         strategy = "halo"
