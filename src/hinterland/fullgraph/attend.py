@@ -137,7 +137,7 @@ def _empty(rows: int, width: int, heads: int, kind: torch.dtype, device: torch.d
 def _form(channels: int, rows: Rows) -> tuple[int, int, int]:
     """Elements of a vector, vectors of a lane, and lanes across a head."""
     size = rows.own.element_size()
-    wide = widest(channels, size, rows)
+    wide = widest(channels, size, rows.low)
     vectors = channels // wide
     across = 1 << min((vectors - 1).bit_length(), 5)
     return wide, 1 << (-(-vectors // across) - 1).bit_length(), across

@@ -126,7 +126,10 @@ def _passed(
                 mine = {name: of[i] for name, of in own.items()} | ({} if a is None else {"vector": a[i]})
                 with p.world.on(i):
                     results[i].append(attend(one, way, entries, where, also, width, **mine))
-        found = [_together(one, way) for one in results]
+        found = []
+        for i, one in enumerate(results):
+            with p.world.on(i):
+                found.append(_together(one, way))
         if len(p.split.hubs):
             _add_hubs(p, scores, way, rows, numbers, own, a, found)
         kept += [part for one in found for part in one if part is not None]

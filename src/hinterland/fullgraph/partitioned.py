@@ -211,7 +211,11 @@ class PartitionedGraph(Shown):
         """
 
         def made() -> list[Entries]:
-            return [self._entries(i, kind, weights) for i in range(len(self.parts))]
+            found = []
+            for i in range(len(self.parts)):
+                with self.world.on(i):
+                    found.append(self._entries(i, kind, weights))
+            return found
 
         return self.kept(("entries", kind, weights), made)
 
@@ -231,8 +235,9 @@ class PartitionedGraph(Shown):
     def of_hubs(self, rows: Sequence[Tensor]) -> list[Tensor]:
         """The hubs' own rows, ``[H, width]``, for each of this process's parts."""
         held = []
-        for one, (which, at) in zip(rows, self.hubs, strict=True):
-            held.append(one.new_zeros(len(self.split.hubs), one.shape[1]).index_copy(0, which, one[at]))
+        for i, (one, (which, at)) in enumerate(zip(rows, self.hubs, strict=True)):
+            with self.world.on(i):
+                held.append(one.new_zeros(len(self.split.hubs), one.shape[1]).index_copy(0, which, one[at]))
         return self.world.combined(held, "sum")
 
     @functools.cached_property

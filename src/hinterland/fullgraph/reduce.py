@@ -107,6 +107,23 @@ def _reduced(
             yield seen
 
 
+def reduced_here(
+    p: PartitionedGraph, operation: Operation, kind: str, x: Sequence[Tensor], mine: Sequence[Tensor] | None = None
+) -> list[Tensor]:
+    """What is found in entries of one ``kind`` and those of hubs, of rows ``x`` that are all here, in their type."""
+    weights = x[0].dtype if operation.weighted else None
+    out: list[Tensor] = []
+    with p.world.turn(out):
+        for i, entries in enumerate(p.entries(kind, weights)):
+            with p.world.on(i):
+                to = x[i].new_empty(p.parts[i].rows, x[i].shape[1])
+                of = None if mine is None else mine[i]
+                out.append(aggregate_rows(entries, Rows(x[i]), to, operation.reduce, mine=of))
+        if len(p.split.hubs):
+            add_hubs(p, operation, x, out, mine)
+    return out
+
+
 def add_hubs(
     p: PartitionedGraph, operation: Operation, x: Sequence[Tensor], out: list[Tensor], mine: Sequence[Tensor] | None
 ) -> None:

@@ -97,11 +97,15 @@ class Rows:
             row_bits=_core.ROW_BITS[self.is_wide],
         )
 
-    def aligned(self, nbytes: int) -> bool:
-        """Whether all rows begin at multiples of ``nbytes``; those of other parts do where one's own do."""
-        size = self.own.element_size()
-        held = [self.own] if self.halo is None or self.halo.numel() == 0 else [self.own, self.halo]
-        return all((array.data_ptr() | array.stride(0) * size) % nbytes == 0 for array in held)
+    @property
+    def low(self) -> int:
+        """What the rows' addresses have below 16, together; others' rows lie as one's own do."""
+        own, halo = self.own, self.halo
+        size = own.element_size()
+        bits = own.data_ptr() | own.stride(0) * size
+        if halo is not None and halo.numel() > 0:
+            bits |= halo.data_ptr() | halo.stride(0) * size
+        return bits & 15
 
 
 class Pieces(NamedTuple):
@@ -129,6 +133,7 @@ class Entries:
     places: Tensor | None
     weights: Tensor | None = None
     _pieces: dict[int, Pieces | None] = field(default_factory=dict)
+    _shapes: dict[tuple[int, int], Shape] = field(default_factory=dict)
 
     @property
     def rows(self) -> int:
@@ -180,8 +185,9 @@ class _Form:
     whole: bool
 
 
-def _form(width: int, size: int, rows: Rows, tile: int) -> _Form:
-    wide = widest(width, size, rows)
+@functools.lru_cache(maxsize=4096)
+def _form(width: int, size: int, low: int, tile: int) -> _Form:
+    wide = widest(width, size, low)
     vectors = width // wide
     of_tile = max(min(vectors, tile // (wide * size)), 1)
     across = 1 << min((of_tile - 1).bit_length(), 5)
@@ -191,24 +197,33 @@ def _form(width: int, size: int, rows: Rows, tile: int) -> _Form:
     return _Form(wide, chunks, across, tiles, vectors == across * chunks * tiles)
 
 
-def widest(width: int, size: int, rows: Rows) -> int:
-    """Elements of the widest vectors that ``width`` elements of ``size`` bytes of all rows are whole numbers of."""
-    return next(wide for wide in (16 // size, 8 // size, 1) if wide and width % wide == 0 and rows.aligned(wide * size))
+@functools.lru_cache(maxsize=4096)
+def widest(width: int, size: int, low: int) -> int:
+    """Elements of the widest vectors that ``width`` elements of ``size`` bytes are whole numbers of, at addresses that end in
+    ``low``."""
+    return next(wide for wide in (16 // size, 8 // size, 1) if wide and width % wide == 0 and low % (wide * size) == 0)
 
 
 def default_shape(entries: Entries, rows: Rows, row_bytes: int) -> Shape:
     """What was quickest on an H200 (docs/notes/fullgraph-on-h200.md)."""
-    tile = _tile(entries, rows, row_bytes)
+    held = len(rows.own) + (0 if rows.halo is None else len(rows.halo))
+    known = entries._shapes.get((row_bytes, held))
+    if known is None:
+        known = entries._shapes[row_bytes, held] = _shape(entries, rows, row_bytes, held)
+    return known
+
+
+def _shape(entries: Entries, rows: Rows, row_bytes: int, held: int) -> Shape:
+    tile = _tile(entries, rows, row_bytes, held)
     at_once = 2 if 2 * tile <= _NARROW and entries.mean_length >= 2 else 1
     return Shape(128 if tile <= _NARROW else 256, at_once, tile)
 
 
-def _tile(entries: Entries, rows: Rows, row_bytes: int) -> int:
+def _tile(entries: Entries, rows: Rows, row_bytes: int, held: int) -> int:
     """So much of each row that these of all rows take half of the L2 cache, where rows are read often; else a row."""
     device = rows.own.device
     if device.type != "cuda" or rows.owners is not None or entries.mean_length < _OFTEN:
         return row_bytes
-    held = len(rows.own) + (0 if rows.halo is None else len(rows.halo))
     cache = devices.cache_bytes(device) // 2
     tile = row_bytes
     while held * tile > cache and tile % 2 == 0 and tile >= 2 * _LEAST_TILE:
@@ -243,7 +258,7 @@ def aggregate_rows(
     if width == 0 or entries.rows == 0:
         return out
     shape = shape or default_shape(entries, rows, width * size)
-    form = _form(width, size, rows, shape.tile)
+    form = _form(width, size, rows.low, shape.tile)
     pieces = entries.pieces(shape.longest)
     done = _FINISH(out=out.data_ptr())
     for name, array in finish.items():
@@ -279,7 +294,7 @@ def aggregate_rows(
 
 def _join(added: Entries, partial: Tensor, out: Tensor, reduce: str, numbers: Tensor, done: Params) -> None:
     """The sums of long rows from those of their pieces, in order."""
-    form = _form(out.shape[1], partial.element_size(), Rows(partial), out.shape[1] * partial.element_size())
+    form = _form(out.shape[1], partial.element_size(), Rows(partial).low, out.shape[1] * partial.element_size())
     params = _PARAMS(
         begins=added.begins.data_ptr(),
         ends=added.ends.data_ptr(),

@@ -6,8 +6,7 @@ import torch
 from torch import Tensor
 
 from .partitioned import PartitionedGraph
-from .reduce import Operation, add_hubs
-from .rows import Rows, aggregate_rows
+from .reduce import Operation, reduced_here
 
 
 def inverse_degrees(p: PartitionedGraph, kind: torch.dtype) -> list[Tensor]:
@@ -24,12 +23,7 @@ def loops(p: PartitionedGraph, kind: torch.dtype, fill: float = 1.0) -> list[Ten
             torch.arange(p.bounds[part.rank], p.bounds[part.rank + 1], dtype=torch.float64, device=on)[:, None]
             for part, on in zip(p.parts, p.world.devices, strict=True)
         ]
-        counts = [
-            aggregate_rows(entries, Rows(own), torch.empty_like(own), "count", mine=own)
-            for entries, own in zip(p.entries("local", None), numbers, strict=True)
-        ]
-        if len(p.split.hubs):
-            add_hubs(p, Operation("count"), numbers, counts, numbers)
+        counts = reduced_here(p, Operation("count"), "local", numbers, numbers)
         return [(count[:, 0] == 0).to(kind) * fill for count in counts]
 
     return p.kept(("loops", kind, fill), made)
@@ -49,12 +43,7 @@ def gcn_scale(p: PartitionedGraph, kind: torch.dtype, fill: float = 1.0) -> list
             torch.ones(part.rows + len(part.halo), 1, dtype=kind, device=once.device)
             for part, once in zip(p.parts, own, strict=True)
         ]
-        sums = [
-            aggregate_rows(entries, Rows(one), torch.empty_like(once[:, None]))
-            for entries, one, once in zip(p.entries("all", kind), ones, own, strict=True)
-        ]
-        if len(p.split.hubs):
-            add_hubs(p, Operation(weighted=True), ones, sums, None)
+        sums = reduced_here(p, Operation(weighted=True), "all", ones)
         return inverted([total[:, 0] + once for total, once in zip(sums, own, strict=True)])
 
     return p.kept(("gcn", kind, fill), made)

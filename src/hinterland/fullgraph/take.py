@@ -47,7 +47,8 @@ def take(rows: Rows, places: Tensor, to: Tensor, blocks: int | None = None) -> T
     row_bytes = to.shape[1] * to.element_size()
     if not len(places) or not row_bytes:
         return to
-    unit = next(unit for unit in (16, 8, 4, 2) if row_bytes % unit == 0 and rows.aligned(unit) and to.data_ptr() % unit == 0)
+    low = rows.low | to.data_ptr() | row_bytes
+    unit = next(unit for unit in (16, 8, 4, 2) if low % unit == 0)
     units = row_bytes // unit
     lanes = min(1 << (units - 1).bit_length(), _WARP)
     params = _PARAMS(
