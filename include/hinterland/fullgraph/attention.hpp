@@ -235,6 +235,7 @@ class Attention {
     total_ *= shrink;
     for (int i = 0; i < size(); ++i) sum_.at[i] *= shrink;
     for (int j = 0; j < kAtOnce; ++j) {
+      if (place[j] < 0) continue;
       const R weight = stdlib::exp(scores[j] - highest);
       const Vectors& value = kScore == Score::kDot ? other[j] : found[j];
       total_ += weight;
