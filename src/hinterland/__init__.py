@@ -15,6 +15,7 @@ from .runtime.provided import provide
 
 if TYPE_CHECKING:  # not from .graph, whose functions and modules have the same names: mypy would take the modules
     from . import datasets, hotness, sampling, traffic, training
+    from .fullgraph.launch import launch
     from .graph.bc import BetweennessResult, betweenness_centrality
     from .graph.bfs import BfsResult, bfs
     from .graph.cc import ComponentsResult, connected_components
@@ -66,6 +67,7 @@ __all__ = [
     "from_scipy",
     "generate",
     "hotness",
+    "launch",
     "load_graph",
     "multi_source_bfs",
     "pagerank",
@@ -91,6 +93,7 @@ _HOMES = {
     "TieredTensor": "memory",
     "UnifiedEmbeddingBag": "memory",
     "UnifiedTensor": "memory",
+    "launch": "fullgraph.launch",
     "probe": "probe.measure",
 }
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -22,6 +22,8 @@ from torch import Tensor
 from ..memory.peers import enable_access, unlinked
 from ..runtime.errors import ConfigError
 from .rows import Entries, Rows, aggregate_rows
+
+T = TypeVar("T")
 
 Lists = Sequence[Sequence[Tensor]]
 
@@ -50,6 +52,14 @@ class World(ABC):
             ConfigError: in all of them alike.
         """
         return None  # there is one
+
+    def agreed(self, make: Callable[[], T]) -> T:
+        """What ``make()`` gives; an error of ours in one process is raised in all."""
+        return make()
+
+    def all(self, flag: bool) -> bool:
+        """Whether ``flag`` is so in all processes."""
+        return flag
 
     @abstractmethod
     def gathered(self, mine: Sequence[Any]) -> list[Any]:
