@@ -195,4 +195,4 @@ def _group() -> Any:
 
 def _bytes(x: Tensor) -> Tensor:
     """Rows as bytes, ``[rows, bytes]``: every backend takes those."""
-    return x.view(torch.uint8) if x.numel() else x.new_empty(x.shape[0], 0, dtype=torch.uint8)
+    return x.view(torch.uint8) if x.numel() else x.new_empty(len(x), x.shape[1] * x.element_size(), dtype=torch.uint8)
