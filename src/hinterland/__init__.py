@@ -16,6 +16,7 @@ from .runtime.provided import provide
 if TYPE_CHECKING:  # not from .graph or .fullgraph, whose functions and modules share names: mypy would take the modules
     from . import datasets, fullgraph, hotness, nn, sampling, traffic, training
     from .fullgraph.aggregate import aggregate
+    from .fullgraph.launch import launch
     from .fullgraph.partitioned import PartitionedGraph
     from .graph.bc import BetweennessResult, betweenness_centrality
     from .graph.bfs import BfsResult, bfs
@@ -71,6 +72,7 @@ __all__ = [
     "fullgraph",
     "generate",
     "hotness",
+    "launch",
     "load_graph",
     "multi_source_bfs",
     "nn",
@@ -111,6 +113,7 @@ _HOMES = {
     "UnifiedEmbeddingBag": "memory",
     "UnifiedTensor": "memory",
     "aggregate": "fullgraph",
+    "launch": "fullgraph.launch",
     "probe": "probe.measure",
 }
 

@@ -109,3 +109,14 @@ def test_all_strategies_agree_with_the_oracle(graph, reduce, parts, strategy, de
     found, grad = run(p, x.to(device), reduce, strategy)
     close(found, result.detach(), torch.float64)
     close(grad, wanted.grad, torch.float64)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_one_row_of_wider_ones(strategy, device):
+    """torch calls a single row contiguous whatever its stride, which others' rows do not have."""
+    graph = hl.from_edges(torch.tensor([0, 1, 2, 2, 1]), torch.tensor([1, 2, 0, 1, 0]), num_vertices=3)
+    x = inputs(graph, 5, torch.float64)
+    p = PartitionedGraph.from_graph(graph, devices=[device, device], balance="contiguous")
+    assert p.sizes == [2, 1]
+    parts = [torch.nn.functional.pad(part, (0, 3))[:, :5] for part in p.scatter(x.to(device))]
+    close(p.gather(aggregate(p, parts, strategy=strategy)), expected(graph, x, "sum"), torch.float64)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import hashlib
 import math
 import weakref
 from collections.abc import Callable, Hashable, Sequence
@@ -16,6 +15,7 @@ from torch import Tensor
 
 from ..graph.graph import Graph, require_graph
 from ..runtime import arguments, devices
+from ..runtime.checksums import checksum
 from ..runtime.errors import ConfigError
 from ..runtime.shown import Shown
 from .part import build_part, translated
@@ -47,7 +47,8 @@ class PartitionedGraph(Shown):
         self._turned: Callable[[], PartitionedGraph | None] = lambda: None
         self._kept: dict[Hashable, Any] = {}
         self._replicas: tuple[list[Any], list[Any], list[Tensor]] | None = None
-        self.parts = [build_part(graph, found, rank).to(on) for rank, on in zip(world.mine, world.devices, strict=True)]
+        where = list(zip(world.mine, world.devices, strict=True))
+        self.parts = world.agreed(lambda: [build_part(graph, found, rank).to(on) for rank, on in where])
         self._wanted = [
             [part.halo[a:b] - first for (a, b), first in zip(pairwise(part.halo_offsets), found.bounds, strict=False)]
             for part in self.parts
@@ -83,8 +84,8 @@ class PartitionedGraph(Shown):
         require_graph(graph)
         world = _world(parts, devices)
         if isinstance(world, Processes):
-            world.check_same({**_identity(graph), "balance": balance})
-        return cls(graph, split(graph, world.parts, balance), world)
+            world.check_same({**world.agreed(lambda: _identity(graph)), "balance": balance})
+        return cls(graph, world.agreed(lambda: split(graph, world.parts, balance)), world)
 
     @property
     def bounds(self) -> tuple[int, ...]:
@@ -140,9 +141,9 @@ class PartitionedGraph(Shown):
         Raises:
             ConfigError: it has another number of rows; or, in all ranks alike, they have different types or shapes.
         """
+        self.world.check_same({"dtype": x.dtype, "shape": tuple(x.shape)})
         if len(x) != self.num_vertices:
             raise ConfigError(f"{len(x)} rows for {self.num_vertices} vertices; scatter takes one for each vertex")
-        self.world.check_same({"dtype": x.dtype, "shape": tuple(x.shape)})
         taken = []
         for part, on in zip(self.parts, self.world.devices, strict=True):
             first, last = self.bounds[part.rank : part.rank + 2]
@@ -185,7 +186,8 @@ class PartitionedGraph(Shown):
         """All rows for each of this process's parts; those of the last call where ``x`` is the same and was not written since."""
         seen = [(one.data_ptr(), one._version, one.shape, one.dtype) for one in x]
         known = self._replicas
-        if known is None or known[0] != seen or any(ref() is not one for ref, one in zip(known[1], x, strict=True)):
+        same = known is not None and known[0] == seen and all(ref() is one for ref, one in zip(known[1], x, strict=True))
+        if not self.world.all(same) or known is None:  # all ranks gather, or none
             self._replicas = known = (seen, [weakref.ref(one) for one in x], self.world.whole(x, self.sizes))
         return known[2]
 
@@ -277,12 +279,14 @@ def _world(parts: int | None, on: Any) -> World:
 
 
 def _identity(graph: Graph) -> dict[str, Any]:
-    """What two ranks' graphs have in common if they are the same: sizes, types and a sum over the offsets."""
-    digest = hashlib.sha256(graph.neighbor_lists.checked_offsets().numpy().tobytes()).hexdigest()[:16]
+    """What two ranks' graphs have in common if they are the same: sizes, types, and checksums of all arrays."""
+    indptr, indices, weights = graph.checked_rows()
+    sums = {"offsets": indptr, "neighbors": indices, "weights": weights}
     return {
         "vertices": graph.num_vertices,
         "edges": graph.num_edges,
         "directed": graph.directed,
-        "weights": graph.weight_type,
-        "offsets": digest,
+        "type of neighbors": indices.dtype,
+        "type of weights": graph.weight_type,
+        **{f"checksum of {name}": checksum(array) for name, array in sums.items() if array is not None and array.numel()},
     }

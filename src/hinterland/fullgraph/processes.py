@@ -1,19 +1,34 @@
-"""The parts of a partitioned graph in the processes of a torch.distributed group, one in each."""
+"""The parts of a partitioned graph in the processes of a torch.distributed group, one in each.
+
+All ranks call what is here together, as often and in the same order, in the backward pass as well. A rank that dies ends the
+others with RankLost: gloo hears of a death at once, and gives up on who is stuck after the timeout that init_process_group was
+given, half an hour unless one asks for less. NCCL ends a process after that timeout, ten minutes by default.
+``hinterland.launch`` gives 30 s.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from .. import _core
 from ..memory.ranks import Ranks, naming_lost_ranks
 from ..runtime import devices
+from ..runtime.errors import ConfigError, DeviceError, HinterlandError
+from .arena import arena
+from .rows import Entries, Rows, aggregate_rows
 from .world import Lists, World, take_rows
+
+T = TypeVar("T")
+
+# torch 2.13 has renamed it.
+_all_gather_single = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
 
 
 class Processes(World):
@@ -22,62 +37,162 @@ class Processes(World):
     def __init__(self, device: torch.device | str | int | None = None) -> None:
         rank = dist.get_rank()
         self.parts, self.mine = dist.get_world_size(), (rank,)
-        if device is None and devices.cuda_available() and dist.get_backend() == "nccl":
-            device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", torch.cuda.current_device())))
-        on = devices.as_device("cpu" if device is None else device)
-        self.devices = (on,)
-        self.reads_others = False
+        self.devices: tuple[torch.device, ...] = (torch.device("cpu"),)
+        error = None
+        try:
+            self.devices = (_device(device),)
+        except HinterlandError as raised:
+            error = raised
         local = int(os.environ.get("LOCAL_WORLD_SIZE", self.parts))
-        self.ranks = Ranks(rank, self.parts, on, local, 0.0)
+        self.ranks = Ranks(rank, self.parts, self.devices[0], local, _timeout())
+        with self._talking():
+            self.ranks.raise_together(error)
+            self.ranks.check_same({"device": self.devices[0].type})
+            self._arena = arena(self.ranks)
+        self.reads_others = self._arena.refusal is None
+        self._most: int | None = None
+
+    @contextmanager
+    def _talking(self) -> Iterator[None]:
+        """Around collectives: errors of the network become RankLost, and NCCL sends objects from this rank's own GPU."""
+        with naming_lost_ranks(self.ranks.timeout), devices.on(self.devices[0]):
+            yield
+
+    def on(self, i: int) -> AbstractContextManager[Any]:
+        return devices.on(self.devices[i])
 
     def check_same(self, mine: Mapping[str, Any]) -> None:
-        with naming_lost_ranks(self.timeout):
+        with self._talking():
             self.ranks.check_same(mine)
 
-    @property
-    def timeout(self) -> float:
-        """Seconds after which the group gives up on a rank."""
-        return dist.distributed_c10d._get_default_timeout(dist.get_backend()).total_seconds()
+    def agreed(self, make: Callable[[], T]) -> T:
+        with self._talking():
+            return self.ranks.agreed(make)
+
+    def all(self, flag: bool) -> bool:
+        found = torch.tensor([int(flag)], dtype=torch.int32, device=self.devices[0])
+        with self._talking():
+            dist.all_reduce(found, dist.ReduceOp.MIN)
+        return bool(found)
 
     def gathered(self, mine: Sequence[Any]) -> list[Any]:
         found: list[Any] = [None] * self.parts
-        with naming_lost_ranks(self.timeout):
+        with self._talking():
             dist.all_gather_object(found, mine[0])
         return found
 
     def traded(self, wanted: Lists) -> list[list[Tensor]]:
         asked = [len(rows) for rows in wanted[0]]
         served = [counts[self.mine[0]] for counts in self.gathered([asked])]
-        with naming_lost_ranks(self.timeout):
-            flat = torch.cat(list(wanted[0])) if sum(asked) else torch.empty(0, dtype=torch.int64, device=self.devices[0])
-            got = flat.new_empty(sum(served))
+        flat = torch.cat(list(wanted[0]))
+        got = flat.new_empty(sum(served))
+        with self._talking():
             dist.all_to_all_single(got, flat, served, asked)
         return [list(got.split(served))]
 
     def fetch(self, x: Sequence[Tensor], wanted: Lists, served: Lists) -> list[Tensor]:
+        if self.devices[0].type == "cuda" and self.reads_others:
+            return [self.read(x, wanted)]
+        return self.fetch_ahead(x, wanted, served)()
+
+    def read(self, x: Sequence[Tensor], wanted: Lists) -> Tensor:
+        """Rows that this rank wants, which it reads itself where their owners have them."""
+        bits = _core.ROW_BITS[True]
+        places = torch.cat([rows | owner << bits for owner, rows in enumerate(wanted[0])])
+        ends = torch.arange(1, len(places) + 1, device=places.device)
+        halo = x[0].new_empty(len(places), x[0].shape[1])
+        with self.reachable(x) as owners:
+            rows = Rows(x[0], None, owners[0], self.mine[0], is_wide=True)
+            return aggregate_rows(Entries(ends - 1, ends, places), rows, halo)
+
+    def fetch_ahead(self, x: Sequence[Tensor], wanted: Lists, served: Lists) -> Callable[[], list[Tensor]]:
+        """Owners pack the rows that are wanted of them, and send them beside what is queued meanwhile."""
         counts, asked = [len(rows) for rows in served[0]], [len(rows) for rows in wanted[0]]
         packed = x[0].new_empty(sum(counts), x[0].shape[1])
-        if len(packed):
-            take_rows(x[0], torch.cat(list(served[0])), packed)
+        take_rows(x[0], torch.cat(list(served[0])), packed)
         halo = packed.new_empty(sum(asked), x[0].shape[1])
-        with naming_lost_ranks(self.timeout):
-            dist.all_to_all_single(_bytes(halo), _bytes(packed), asked, counts)
-        return [halo]
+        with self._talking():
+            sent = dist.all_to_all_single(_bytes(halo), _bytes(packed), asked, counts, async_op=True)
+
+        def arrived() -> list[Tensor]:
+            with self._talking():
+                sent.wait()
+            return [halo]
+
+        return arrived
 
     def whole(self, x: Sequence[Tensor], sizes: Sequence[int]) -> list[Tensor]:
         found = x[0].new_empty(sum(sizes), x[0].shape[1])
-        with naming_lost_ranks(self.timeout):
+        if found.numel() == 0:
+            return [found]
+        mine, parts = _bytes(x[0].contiguous()), _bytes(found).split(list(sizes))
+        with self._talking():
             if len(set(sizes)) == 1:
-                dist.all_gather_into_tensor(_bytes(found), _bytes(x[0].contiguous()))
-            else:
-                dist.all_gather(list(_bytes(found).split(list(sizes))), _bytes(x[0].contiguous()))
+                _all_gather_single(_bytes(found), mine)
+            elif mine.is_cuda:
+                dist.all_gather(list(parts), mine)
+            else:  # gloo gathers equal parts alone
+                parts[self.mine[0]].copy_(mine)
+                for rank, part in enumerate(parts):
+                    if len(part):
+                        dist.broadcast(part, rank)
         return [found]
 
     @contextmanager
-    def reachable(self, x: Sequence[Tensor]) -> Iterator[list[Tensor] | None]:
-        yield None
+    def reachable(self, x: Sequence[Tensor]) -> Iterator[list[Tensor]]:
+        if not self.reads_others:
+            raise DeviceError(
+                "the ranks cannot read each other's rows where they are, as strategy='direct' does; use strategy='halo' "
+                f"({self._arena.refusal})"
+            )
+        if self._most is None:
+            self._most = max(self.gathered([len(x[0])]))
+        with self._talking():
+            block = self._arena.place(x[0], self._most)
+        yield [block.addresses]
+        self._arena.was_read(block)
+
+
+def _device(asked: torch.device | str | int | None) -> torch.device:
+    """Where this rank's part lies.
+
+    Raises:
+        ConfigError: the process group does not connect such devices.
+    """
+    if asked is None:
+        asked = "cpu"
+        if devices.cuda_available() and _backend("cuda") == "nccl":
+            local = int(os.environ.get("LOCAL_RANK", -1))
+            here = 0 <= local < torch.cuda.device_count()  # not where each process sees a GPU of its own alone
+            asked = torch.device("cuda", local if here else torch.cuda.current_device())
+    on = devices.as_device(asked)
+    by = _backend(on.type)
+    if by is None or (by == "nccl") != (on.type == "cuda"):
+        raise ConfigError(
+            f"parts on {on} with a process group that has {by or 'nothing'} for such devices; init_process_group('nccl') "
+            "connects GPUs, 'gloo' CPUs, and 'cpu:gloo,cuda:nccl' both"
+        )
+    return on
+
+
+def _backend(kind: str) -> str | None:
+    """What the default group has for devices of a type."""
+    try:
+        return str(_group()._get_backend(torch.device(kind)).name())
+    except RuntimeError:
+        return None
+
+
+def _timeout() -> float:
+    """Seconds after which the default group gives up on a rank."""
+    group = _group()
+    return float(group._get_backend(group._device_types[0]).options._timeout.total_seconds())
+
+
+def _group() -> Any:
+    return dist.group.WORLD
 
 
 def _bytes(x: Tensor) -> Tensor:
     """Rows as bytes, ``[rows, bytes]``: every backend takes those."""
-    return x.view(torch.uint8) if x.numel() else x.new_empty(x.shape[0], 0, dtype=torch.uint8)
+    return x.view(torch.uint8) if x.numel() else x.new_empty(len(x), x.shape[1] * x.element_size(), dtype=torch.uint8)

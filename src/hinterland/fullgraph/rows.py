@@ -89,7 +89,7 @@ class Rows:
         size = own.element_size()
         there = halo is not None and halo.numel() > 0
         return _ROWS(
-            own=_ARRAY(base=own.data_ptr(), stride=own.stride(0) * size),
+            own=_ARRAY(base=own.data_ptr(), stride=(own.stride(0) if len(own) > 1 else own.shape[1]) * size),
             halo=_ARRAY(base=address(halo), stride=halo.stride(0) * size) if there and halo is not None else _ARRAY(),
             own_rows=len(own),
             owners=address(self.owners),

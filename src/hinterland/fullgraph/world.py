@@ -14,7 +14,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -24,6 +24,8 @@ from ..runtime.errors import ConfigError
 from .part import owned_places
 from .rows import Rows
 from .take import take
+
+T = TypeVar("T")
 
 Lists = Sequence[Sequence[Tensor]]
 _FEW = 64  # blocks of 512 threads that bring rows beside other work (docs/notes/fullgraph-on-h200.md)
@@ -55,6 +57,14 @@ class World(ABC):
             ConfigError: in all of them alike.
         """
         return None  # there is one
+
+    def agreed(self, make: Callable[[], T]) -> T:
+        """What ``make()`` gives; an error of ours in one process is raised in all."""
+        return make()
+
+    def all(self, flag: bool) -> bool:
+        """Whether ``flag`` is so in all processes."""
+        return flag
 
     @abstractmethod
     def gathered(self, mine: Sequence[Any]) -> list[Any]:

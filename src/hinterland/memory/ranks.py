@@ -14,7 +14,7 @@ import torch
 import torch.distributed as dist
 
 from ..runtime import devices
-from ..runtime.errors import ConfigError, HinterlandError, RankLost
+from ..runtime.errors import ConfigError, HinterlandError, OutOfMemory, RankLost
 
 T = TypeVar("T")
 
@@ -124,6 +124,20 @@ class Ranks:
                 "ranks are numbered node by node, as torchrun does, and every node has as many"
             )
         self.raise_together(error)
+
+    def agreed(self, make: Callable[[], T]) -> T:
+        """What ``make()`` gives in each rank. An error of ours in one, or too little GPU memory, is raised in all."""
+        made: Any = None
+        error: HinterlandError | None = None
+        try:
+            made = make()
+        except HinterlandError as raised:
+            error = raised
+        except torch.OutOfMemoryError as raised:
+            error = OutOfMemory(f"rank {self.rank}: {str(raised).splitlines()[0]} Use more ranks, or a smaller type")
+        self.raise_together(error)
+        found: T = made
+        return found
 
     def raise_together(self, error: HinterlandError | None, group: dist.ProcessGroup | None = None) -> None:
         """Raises the error of the first rank that has one, in all of them; ``group``: who they are, by default all."""

@@ -1,0 +1,279 @@
+"""What each of several processes does for test_processes.py; it prints what came of it. The last task ends a rank."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import random
+import sys
+import time
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+
+sys.path.append(str(Path(__file__).parents[2]))
+import hinterland as hl
+from hinterland.fullgraph import STRATEGIES, PartitionedGraph, aggregate, attend, attention, partitioned, reduce
+from hinterland.fullgraph.attend import Scores
+from hinterland.runtime.errors import HinterlandError, OutOfMemory, RankLost
+from tests.fullgraph.oracle import attended
+from tests.fullgraph.test_aggregate import GRAPHS, close, expected, factor, hub, inputs, weighted
+from tests.graphs import skewed
+
+BACKEND, PORT, DEATH = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+RANK, SIZE = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+LAST = RANK == SIZE - 1
+DEVICE = torch.device("cuda", RANK) if BACKEND == "nccl" else torch.device("cpu")
+HEADS, WIDTH = 2, 6
+
+
+def say(text: str) -> None:
+    print(text, flush=True)
+
+
+def connect(name: str, seconds: float) -> None:
+    store = dist.PrefixStore(name, dist.TCPStore("127.0.0.1", PORT))
+    dist.init_process_group(BACKEND, timeout=datetime.timedelta(seconds=seconds), store=store, rank=RANK, world_size=SIZE)
+
+
+def summed(one: torch.Tensor) -> torch.Tensor:
+    """Of all ranks."""
+    dist.all_reduce(one)
+    return one
+
+
+def run(p: PartitionedGraph, result, given: list[torch.Tensor]) -> list[torch.Tensor]:
+    """The whole result of a rank's parts, and the gradients by the whole inputs."""
+    leaves = [one.to(DEVICE, copy=True).requires_grad_() for one in given]
+    part = result(leaves)
+    whole = p.gather(part)
+    (part * p.scatter(factor(whole))).sum().backward()
+    return [whole, *(summed(torch.zeros_like(one) if one.grad is None else one.grad) for one in leaves)]
+
+
+def reductions(name: str, p: PartitionedGraph, graph: hl.Graph, dtype: torch.dtype = torch.float64) -> None:
+    x = inputs(graph, WIDTH, dtype)
+    for kind in ("sum", "mean", "max", "gcn"):
+        leaf = x.clone().requires_grad_()
+        wanted = expected(graph, leaf, kind)
+        (wanted * factor(wanted)).sum().backward()
+        for strategy in STRATEGIES:
+            found = run(p, lambda own: aggregate(p, p.scatter(own[0]), kind, strategy=strategy), [x.to(dtype)])
+            close(found[0], wanted.detach(), dtype)
+            if dtype == torch.float64:
+                close(found[1], leaf.grad, dtype)
+    if dtype == torch.float64:
+        close(p.gather(aggregate(p, p.scatter(x.to(DEVICE)))), expected(graph, x, "sum"), dtype)
+    say(f"{name}, {dtype}: as the oracle")
+
+
+def attentions(name: str, p: PartitionedGraph, graph: hl.Graph) -> None:
+    makes = torch.Generator().manual_seed(1)
+    for kind, loops in (("gat", True), ("gatv2", True), ("dot", False)):
+        scores = Scores(kind, HEADS, scale=0.5, loops=loops)
+        shapes = {"gat": (WIDTH, HEADS, HEADS), "gatv2": (WIDTH, WIDTH), "dot": (2 * WIDTH, WIDTH)}[kind]
+        given = [torch.randn(graph.num_vertices, width, dtype=torch.float64, generator=makes) for width in shapes]
+        if kind == "gatv2":
+            given.append(torch.randn(WIDTH, dtype=torch.float64, generator=makes))
+        leaves = [one.clone().requires_grad_() for one in given]
+        wanted = attended(graph, scores, leaves[0], leaves[1], leaves[2] if len(leaves) > 2 else None)
+        (wanted * factor(wanted)).sum().backward()
+        for strategy in STRATEGIES:
+
+            def result(own: list[torch.Tensor]) -> torch.Tensor:
+                parts = [[p.scatter(one) if len(one) == graph.num_vertices else one] for one in own]
+                return attention.attention(p, scores, strategy, *parts)[0]
+
+            found = run(p, result, given)
+            for one, right in zip(found, [wanted.detach(), *(leaf.grad for leaf in leaves)], strict=True):
+                close(one, right, torch.float64)
+    say(f"{name}, attention: as the oracle")
+
+
+def parity() -> None:
+    makes = GRAPHS | {"directed": lambda: weighted(skewed(60, 400, directed=True))}
+    for name, balance in (
+        ("kronecker", "auto"),
+        ("hub, weighted", "contiguous"),
+        ("hub", "dealt"),
+        ("directed", "auto"),
+        ("fewer vertices than parts", "contiguous"),
+        ("one vertex", "auto"),
+        ("no edges", "auto"),
+    ):
+        graph = makes[name]()
+        p = PartitionedGraph.from_graph(graph, balance=balance)
+        assert p.world.reads_others and p.sizes[RANK] == p.parts[0].rows
+        x = torch.arange(graph.num_vertices * 3, device=DEVICE).view(-1, 3)
+        assert torch.equal(p.gather(p.scatter(x)), x)
+        reductions(name, p, graph)
+        if name != "kronecker":
+            attentions(name, p, graph)
+    for dtype in (torch.float32, torch.float16, torch.bfloat16):
+        reductions("hub", PartitionedGraph.from_graph(hub()), hub(), dtype)
+
+
+def reads() -> None:
+    """Halos that a rank reads itself are those that are sent."""
+    p = PartitionedGraph.from_graph(hub())
+    for dtype in (torch.float64, torch.bfloat16):
+        x = [p.scatter(inputs(hub(), 5, dtype).to(DEVICE, dtype))]
+        read, sent = p.world.read(x, p._wanted), p.world.fetch_ahead(x, p._wanted, p._served)()[0]
+        assert torch.equal(read, sent) and len(read) == len(p.parts[0].halo)
+    say("reads: as sent")
+
+
+def kept_rows() -> None:
+    """What one rank has changed all gather anew."""
+    graph = hub()
+    p = PartitionedGraph.from_graph(graph)
+    x = inputs(graph, 4, torch.float64).to(DEVICE)
+    part = p.scatter(x)
+    for turn in range(3):
+        close(p.gather(aggregate(p, part, strategy="replicate")), expected(graph, p.gather(part).cpu(), "sum"), torch.float64)
+        if LAST and turn:
+            part += 1
+    say("replicas: none is old")
+
+
+def races() -> None:
+    """Ranks that dawdle before they read, after the barrier: rows that they read are not overwritten yet."""
+    graph = hub(400)
+    p = PartitionedGraph.from_graph(graph)
+    scores = Scores("gat", HEADS)
+    given = [
+        [p.scatter(inputs(graph, width, torch.float64).to(DEVICE) * turn) for width in (WIDTH, HEADS)] for turn in (1, 2, 3)
+    ]
+
+    def attends(x: torch.Tensor, numbers: torch.Tensor, strategy: str) -> torch.Tensor:
+        return attention.attention(p, scores, strategy, [x], [numbers], [numbers])[0]
+
+    def sums(x: torch.Tensor, _: torch.Tensor, strategy: str) -> torch.Tensor:
+        return aggregate(p, x, strategy=strategy)
+
+    wanted = {way: [way(*one, "halo") for one in given] for way in (attends, sums)}
+    dawdles = random.Random(RANK)
+
+    def late(work):
+        def later(*arguments, **options):
+            if dawdles.random() < 0.3:
+                time.sleep(0.004)
+            return work(*arguments, **options)
+
+        return later
+
+    before = reduce.aggregate_rows, attention.attend
+    reduce.aggregate_rows, attention.attend = late(reduce.aggregate_rows), late(attend.attend)
+    for turn in range(90):
+        way = (attends, sums, attends, attends, sums)[turn % 5]
+        close(way(*given[turn % 3], "direct"), wanted[way][turn % 3].double().cpu(), torch.float64)
+    reduce.aggregate_rows, attention.attend = before
+    say("races: none")
+
+
+def refusals() -> None:
+    graph, other = skewed(50, 300), skewed(50, 300, seed=2)
+    turned = hl.Graph(graph.indptr, graph.indices.flip(0))
+
+    def refused(name: str, call) -> None:
+        try:
+            call()
+        except HinterlandError as error:
+            say(f"refused {name}: {type(error).__name__}: {error}")
+
+    plain, both = weighted(graph), skewed(50, 300, symmetrize=True)
+    for name, one, mine in (
+        ("graph", graph, other),
+        ("neighbours", hl.Graph(graph.indptr, graph.indices), turned),
+        ("direction", hl.Graph(both.indptr, both.indices), both),
+        ("weights", graph, plain),
+        ("type", plain, hl.Graph(plain.indptr, plain.indices, plain.weights.double())),
+        ("values", plain, hl.Graph(plain.indptr, plain.indices, plain.weights + 1)),
+    ):
+        refused(name, lambda: PartitionedGraph.from_graph(mine if LAST else one))
+    refused("balance", lambda: PartitionedGraph.from_graph(graph, balance="dealt" if LAST else "contiguous"))
+    refused("balance of one", lambda: PartitionedGraph.from_graph(graph, balance="none"))
+
+    def full(*_):
+        raise OutOfMemory("no room for the part")
+
+    build = partitioned.build_part
+    if LAST:
+        partitioned.build_part = full
+    refused("part", lambda: PartitionedGraph.from_graph(graph))
+    partitioned.build_part = build
+    refused("device", lambda: PartitionedGraph.from_graph(graph, devices="cuda:99" if LAST else None))
+    p = PartitionedGraph.from_graph(graph)
+    refused("dtype", lambda: p.scatter(torch.zeros(50, 2, dtype=torch.float16 if LAST else torch.float32)))
+    refused("width", lambda: p.scatter(torch.zeros(50, 3 if LAST else 2)))
+    refused("rows", lambda: p.scatter(torch.zeros(49 if LAST else 50, 2)))
+    refused("all rows", lambda: p.scatter(torch.zeros(49, 2)))
+    reductions("after refusals", p, graph)
+
+
+def other_groups() -> None:
+    """Groups of the user's, made by each rank in an order of its own."""
+    pairs = [(0, 1), (1, 2)] if SIZE > 2 else [(0, 1)]
+    graph, made = skewed(50, 300), []
+    p = None
+    for _ in range(2):
+        for pair in pairs[:: -1 if RANK == 1 else 1]:
+            if RANK in pair:
+                made.append(dist.new_group(list(pair), use_local_synchronization=True))
+        p = PartitionedGraph.from_graph(graph)
+        reductions("beside groups", p, graph)
+    for group in sorted(made, key=dist.get_process_group_ranks):
+        total = torch.ones(1, device=DEVICE)
+        dist.all_reduce(total, group=group)
+        assert total == 2
+
+
+def dies() -> None:
+    """The last rank, in the middle of an aggregation, its gradient, or it does nothing for long."""
+    graph = hub()
+    p = PartitionedGraph.from_graph(graph)
+    x = p.scatter(inputs(graph, WIDTH, torch.float64)).requires_grad_()
+    strategy = "direct" if DEATH == "direct" else "halo"
+
+    def once() -> None:
+        aggregate(p, x, strategy=strategy).sum().backward()
+
+    once()
+    name = "all_reduce" if DEATH == "direct" else "all_to_all_single"
+    work, calls = getattr(dist, name), []
+
+    def dying(*arguments, **options):
+        calls.append(1)
+        if len(calls) == (6 if DEATH == "gradient" else 5):  # two in each turn, of which the second is the gradient's
+            if DEATH == "stuck":
+                time.sleep(12)
+            os._exit(7)
+        return work(*arguments, **options)
+
+    if LAST:
+        setattr(dist, name, dying)
+    begin = time.monotonic()
+    try:
+        while True:
+            once()
+            begin = time.monotonic()
+    except RankLost as error:
+        say(f"lost: {time.monotonic() - begin:.1f} s: {error}")
+
+
+torch.set_num_threads(1)
+if BACKEND == "nccl":
+    torch.cuda.set_device(DEVICE)
+connect("work", 120)
+parity()
+reads()
+kept_rows()
+races()
+refusals()
+other_groups()
+dist.barrier()
+dist.destroy_process_group()
+if DEATH != "none":
+    connect("death", 4 if DEATH == "stuck" else 20)
+    dies()

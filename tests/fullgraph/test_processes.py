@@ -1,0 +1,96 @@
+"""One part in each of several processes: all strategies agree with the oracle, and nobody waits for ever."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+import torch.distributed as dist
+
+PROGRAM = Path(__file__).with_name("ranks.py")
+
+
+class Job:
+    """A run of ranks.py in ``count`` processes, of which the last dies as ``death`` says."""
+
+    def __init__(self, count, death, backend="gloo"):
+        store = dist.TCPStore("127.0.0.1", 0, is_master=True)
+        shared = {**os.environ, "WORLD_SIZE": str(count), "LOCAL_WORLD_SIZE": str(count), "OMP_NUM_THREADS": "1"}
+        started = [
+            subprocess.Popen(
+                [sys.executable, str(PROGRAM), backend, str(store.port), death],
+                env={**shared, "RANK": str(rank), "LOCAL_RANK": str(rank)},
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+            for rank in range(count)
+        ]
+        try:
+            self.said, self.errors = zip(*(process.communicate(timeout=280) for process in started), strict=True)
+        finally:
+            for process in started:
+                process.kill()
+        self.codes = [process.returncode for process in started]
+
+    def check(self, count):
+        """What every rank has to say, whatever ends them."""
+        for text, error in zip(self.said, self.errors, strict=True):
+            assert "races: none\n" in text and "reads: as sent\n" in text and "replicas: none is old\n" in text, error
+            assert text.count("as the oracle\n") >= 7 + 6 + 3 + 1 + 2, error
+            last, different = f"rank {count - 1}", f"ConfigError: rank {count - 1} has"
+            for name, says in (
+                ("graph", f"{different} edges="),
+                ("neighbours", f"{different} checksum of neighbors="),
+                ("direction", f"{different} directed=False, but rank 0 has True; start"),
+                ("weights", f"{different} type of weights=torch.float32, but rank 0 has None; start"),
+                ("type", f"{different} type of weights=torch.float64, but rank 0 has torch.float32; start"),
+                ("values", f"{different} checksum of weights="),
+                ("balance", f"{different} balance='dealt', but rank 0 has 'contiguous'; start"),
+                ("balance of one", "ConfigError: balance"),
+                ("part", "OutOfMemory: no room for the part"),
+                ("device", "DeviceError: "),
+                ("dtype", f"{different} dtype=torch.float16, but rank 0 has torch.float32; start"),
+                ("width", f"{different} shape=(50, 3), but rank 0 has (50, 2); start"),
+                ("rows", f"{different} shape=(49, 2), but rank 0 has (50, 2); start"),
+                ("all rows", "ConfigError: 49 rows for 50 vertices"),
+            ):
+                assert f"refused {name}: {says}" in text, (last, name, text, error)
+
+
+@pytest.mark.parametrize(
+    "count, death",
+    [
+        (2, "halo"),
+        (3, "stuck"),
+        pytest.param(4, "direct", marks=pytest.mark.slow),
+        pytest.param(8, "gradient", marks=pytest.mark.slow),
+    ],
+)
+def test_processes_of_the_cpu(count, death):
+    """Parity, refusals and races in one start, which takes seconds; then the last dies and the others hear of it."""
+    job = Job(count, death)
+    job.check(count)
+    assert job.codes == [0] * (count - 1) + [7], job.errors
+    for text in job.said[:-1]:
+        seconds, sentence = re.search(r"^lost: (\S+) s: (.*)$", text, re.MULTILINE).groups()
+        assert sentence.startswith(
+            f"another rank died, or gave no answer for {4 if death == 'stuck' else 20} s; its own message"
+        )
+        assert 3.5 * (death == "stuck") < float(seconds) < 20
+
+
+@pytest.mark.gpu
+def test_processes_of_gpus():
+    """As many as there are GPUs, of which one dies by NCCL's timeout alone: that is not tried here."""
+    count = min(torch.cuda.device_count(), 8)
+    if count < 2:
+        pytest.skip("one GPU alone")
+    job = Job(count, "none", "nccl")
+    job.check(count)
+    assert job.codes == [0] * count, job.errors
