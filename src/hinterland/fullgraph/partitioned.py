@@ -157,7 +157,10 @@ class PartitionedGraph(Shown):
         a gradient."""
         given = [one.detach() for one in ([rows] if isinstance(rows, Tensor) else rows)]
         flat = [one.reshape(len(one), math.prod(one.shape[1:])) for one in given]
-        whole = self.world.whole(self.each(flat), self.sizes)[0].view(self.num_vertices, *given[0].shape[1:])
+        found: list[Tensor] = []
+        with self.world.turn(found):
+            found += self.world.whole(self.each(flat), self.sizes)
+        whole = found[0].view(self.num_vertices, *given[0].shape[1:])
         numbers = self.split.numbers
         return whole if numbers is None else whole[numbers.to(whole.device)]
 

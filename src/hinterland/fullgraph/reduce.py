@@ -52,10 +52,12 @@ def maxima(p: PartitionedGraph, x: Sequence[Tensor], strategy: str, counted: boo
     """The maxima of the rows of this process's parts, and by how many entries each is reached, if that is to be ``counted``."""
     out: list[Tensor] = []
     counts: list[Tensor] = []
-    with p.world.turn(out):
+    kept: list[Tensor] = []
+    with p.world.turn(kept):
         for stages in _reduced(p, Operation("max"), x, STRATEGIES[strategy](p, x, None), out):
             if counted:  # while what the stages read is there
                 counts = _counted(p, x, stages, out)
+        kept += out + counts
     return out, counts
 
 

@@ -174,11 +174,12 @@ class Together(World):
         return [[theirs[i].to(self.devices[i]) for theirs in wanted] for i in self.mine]
 
     def fetch(self, x: Sequence[Tensor], wanted: Lists, served: Lists) -> list[Tensor]:
+        places = self._places(wanted)
         self.fence()
         halos = []
         for i in self.mine:
             with self.on(i):
-                halos.append(self._taken(i, x, wanted, served))
+                halos.append(self._taken(i, x, places, wanted, served))
         self.fence()
         return halos
 
@@ -186,12 +187,13 @@ class Together(World):
         """By a few multiprocessors of each GPU, which fill the link and leave the others to what is queued meanwhile."""
         if self.devices[0].type != "cuda" or self.parts == 1:
             return super().fetch_ahead(x, wanted, served)
+        places = self._places(wanted)
         self.fence()
         halos, arrived = [], []
         for i in self.mine:
             side = self._side(i)
             with torch.cuda.stream(side):
-                halos.append(self._taken(i, x, wanted, served, blocks=_FEW))
+                halos.append(self._taken(i, x, places, wanted, served, _FEW))
                 arrived.append(side.record_event())
 
         def wait() -> list[Tensor]:
@@ -210,23 +212,27 @@ class Together(World):
         self._sides[i].wait_stream(self._stream(i))
         return self._sides[i]
 
-    def _taken(self, i: int, x: Sequence[Tensor], wanted: Lists, served: Lists, blocks: int | None = None) -> Tensor:
+    def _taken(
+        self, i: int, x: Sequence[Tensor], places: list[Tensor], wanted: Lists, served: Lists, blocks: int | None = None
+    ) -> Tensor:
         """A part's halo: read where it is where the reader can, else packed by the owners."""
         halo = x[i].new_empty(sum(map(len, wanted[i])), x[i].shape[1])
         if self.reads_others:
-            places = self._places(wanted)[i]
-            rows = Rows(x[i], owners=self._tables(x)[i], reader=i, is_wide=places.dtype == torch.int64)
-            return take(rows, places, halo, blocks)
+            rows = Rows(x[i], owners=self._tables(x)[i], reader=i, is_wide=places[i].dtype == torch.int64)
+            return take(rows, places[i], halo, blocks)
         for p, to in enumerate(halo.split([len(rows) for rows in wanted[i]])):
             if len(to):
                 to.copy_(x[p].index_select(0, served[p][i]))
         return halo
 
     def _places(self, wanted: Lists) -> list[Tensor]:
-        """What parts want of all others as owners and rows, for each part; made once."""
+        """What parts want of all others as owners and rows, for each part; made once, before a fence."""
         if id(wanted) not in self._wanted:
             most = max((int(rows.max()) for theirs in wanted for rows in theirs if len(rows)), default=0)
-            made = [owned_places(list(enumerate(theirs)), most, self.parts) for theirs in wanted]
+            made = []
+            for i, theirs in enumerate(wanted):
+                with self.on(i):
+                    made.append(owned_places(list(enumerate(theirs)), most, self.parts))
             self._wanted[id(wanted)] = (wanted, made)
         return self._wanted[id(wanted)][1]
 
