@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import functools
 import os
 import random
 import sys
@@ -59,13 +60,17 @@ def reductions(name: str, p: PartitionedGraph, graph: hl.Graph, dtype: torch.dty
         wanted = expected(graph, leaf, kind)
         (wanted * factor(wanted)).sum().backward()
         for strategy in STRATEGIES:
-            found = run(p, lambda own: aggregate(p, p.scatter(own[0]), kind, strategy=strategy), [x.to(dtype)])
+            found = run(p, functools.partial(reduced, p, kind, strategy), [x.to(dtype)])
             close(found[0], wanted.detach(), dtype)
             if dtype == torch.float64:
                 close(found[1], leaf.grad, dtype)
     if dtype == torch.float64:
         close(p.gather(aggregate(p, p.scatter(x.to(DEVICE)))), expected(graph, x, "sum"), dtype)
     say(f"{name}, {dtype}: as the oracle")
+
+
+def reduced(p: PartitionedGraph, kind: str, strategy: str, own: list[torch.Tensor]) -> torch.Tensor:
+    return aggregate(p, p.scatter(own[0]), kind, strategy=strategy)
 
 
 def attentions(name: str, p: PartitionedGraph, graph: hl.Graph) -> None:
@@ -80,15 +85,15 @@ def attentions(name: str, p: PartitionedGraph, graph: hl.Graph) -> None:
         wanted = attended(graph, scores, leaves[0], leaves[1], leaves[2] if len(leaves) > 2 else None)
         (wanted * factor(wanted)).sum().backward()
         for strategy in STRATEGIES:
-
-            def result(own: list[torch.Tensor]) -> torch.Tensor:
-                parts = [[p.scatter(one) if len(one) == graph.num_vertices else one] for one in own]
-                return attention.attention(p, scores, strategy, *parts)[0]
-
-            found = run(p, result, given)
+            found = run(p, functools.partial(attending, p, scores, strategy), given)
             for one, right in zip(found, [wanted.detach(), *(leaf.grad for leaf in leaves)], strict=True):
                 close(one, right, torch.float64)
     say(f"{name}, attention: as the oracle")
+
+
+def attending(p: PartitionedGraph, scores: Scores, strategy: str, own: list[torch.Tensor]) -> torch.Tensor:
+    parts = [[one if one.dim() == 1 else p.scatter(one)] for one in own]
+    return attention.attention(p, scores, strategy, *parts)[0]
 
 
 def parity() -> None:
@@ -191,7 +196,7 @@ def refusals() -> None:
         ("type", plain, hl.Graph(plain.indptr, plain.indices, plain.weights.double())),
         ("values", plain, hl.Graph(plain.indptr, plain.indices, plain.weights + 1)),
     ):
-        refused(name, lambda: PartitionedGraph.from_graph(mine if LAST else one))
+        refused(name, functools.partial(PartitionedGraph.from_graph, mine if LAST else one))
     refused("balance", lambda: PartitionedGraph.from_graph(graph, balance="dealt" if LAST else "contiguous"))
     refused("balance of one", lambda: PartitionedGraph.from_graph(graph, balance="none"))
 
@@ -213,20 +218,20 @@ def refusals() -> None:
 
 
 def other_groups() -> None:
-    """Groups of the user's, made by each rank in an order of its own."""
-    pairs = [(0, 1), (1, 2)] if SIZE > 2 else [(0, 1)]
-    graph, made = skewed(50, 300), []
-    p = None
-    for _ in range(2):
-        for pair in pairs[:: -1 if RANK == 1 else 1]:
-            if RANK in pair:
-                made.append(dist.new_group(list(pair), use_local_synchronization=True))
-        p = PartitionedGraph.from_graph(graph)
+    """Groups of the user's: some ranks make theirs before a graph is divided, others theirs after it."""
+    graph, made, pair = skewed(50, 300), [], [RANK // 2 * 2, RANK // 2 * 2 + 1]
+    for turn in range(2):
+        if RANK // 2 % 2 == turn and pair[1] < SIZE:
+            made.append(dist.new_group(pair, use_local_synchronization=True))
+        if turn == 0:
+            p = PartitionedGraph.from_graph(graph)
         reductions("beside groups", p, graph)
-    for group in sorted(made, key=dist.get_process_group_ranks):
+    made.append(dist.new_group())
+    reductions("beside groups", p, graph)
+    for group in made:
         total = torch.ones(1, device=DEVICE)
         dist.all_reduce(total, group=group)
-        assert total == 2
+        assert total == group.size()
 
 
 def dies() -> None:
