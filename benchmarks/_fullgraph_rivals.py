@@ -17,7 +17,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from hinterland.fullgraph.cusparse import SpMM
+from ._cusparse import SpMM
 
 Multiply = Callable[[Tensor], Tensor]
 PYG_LAYERS = ("gcn", "sage-mean", "sage-max", "gat", "gatv2")

@@ -18,7 +18,7 @@ from benchmarks._fullgraph_in_process import PeerHalo, PeerRing
 from benchmarks._fullgraph_shapes import draw
 
 ROOT = Path(__file__).parents[2]
-WIDTH = 5
+WIDTH = 8
 PARTS = 3
 
 

@@ -46,9 +46,14 @@ class World(ABC):
 
     @contextmanager
     def turn(self, results: list[Tensor]) -> Iterator[None]:
-        """Around what is queued by :meth:`on`, which adds what it makes to ``results``: after what the caller had queued before, and
-        before what it queues then."""
-        yield
+        """Around what is queued by :meth:`on`, which adds what it makes to ``results``: it comes after what the caller had queued
+        before, and before what it queues then. Autocast is off: it would make other types of sums than kernels read."""
+        with torch.autocast(self.devices[0].type, enabled=False), self._joined(results):
+            yield
+
+    def _joined(self, results: list[Tensor]) -> AbstractContextManager[Any]:
+        """The part of :meth:`turn` that is about streams."""
+        return nullcontext()
 
     def check_same(self, mine: Mapping[str, Any]) -> None:
         """Refuses processes that do not all have the same values.
@@ -142,7 +147,7 @@ class Together(World):
         return torch.cuda.stream(self._stream(i)) if self.devices[i].type == "cuda" else nullcontext()
 
     @contextmanager
-    def turn(self, results: list[Tensor]) -> Iterator[None]:
+    def _joined(self, results: list[Tensor]) -> Iterator[None]:
         if not self._virtual:
             yield
             return

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from ..runtime.errors import DeviceError
+from hinterland.runtime.errors import DeviceError
 
 SONAME = "libcusparse.so.12"  # of CUDA 12 and of CUDA 13
 DEFAULT, ALG1, ALG2, ALG3 = 0, 4, 6, 12  # CUSPARSE_SPMM_ALG_DEFAULT, CUSPARSE_SPMM_CSR_ALG1 to 3

@@ -13,11 +13,12 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ..runtime.errors import ConfigError, DeviceError
-from . import libcusparse
-from .libcusparse import ALG1, ALG2, ALG3, DEFAULT, available, call
+from hinterland.runtime.errors import ConfigError, DeviceError
 
-ALGORITHMS = (DEFAULT, ALG1, ALG2, ALG3)
+from . import _libcusparse as libcusparse
+from ._libcusparse import ALG2, ALG3, DEFAULT, available, call
+
+ALGORITHMS = (DEFAULT, ALG2, ALG3)  # ALG1 is the slowest everywhere, and fails at some widths
 _ALIGNED = 16
 
 

@@ -1,0 +1,241 @@
+"""Full-graph message passing: sums on one GPU beside cuSPARSE, layers beside PyG's, strategies on several GPUs beside rivals.
+
+Graphs have the shapes of MGG's table 1 and of IGB-medium (_fullgraph_shapes.py says what is drawn). Times are the least of some
+runs, in milliseconds, everything of a row in one process on one machine.
+
+``one gpu``: rows of float32; ``cusparse`` is its quickest algorithm, with buffers and preprocessing kept; ``gbs`` counts every
+entry's row and number as read. ``layers``: a forward and backward step, and the most memory that it takes beyond its
+arguments. ``parts``: a part on each GPU of one process. ``fetch``: each remote row once, by all multiprocessors; ``local``: the
+aggregation of all entries with the halo there; ``of ceiling`` is the longer of the two over the chosen strategy's time.
+``halo+cusparse``, ``ring+cusparse``: _fullgraph_in_process.py. ``peers``: random rows of that width, all GPUs reading at once.
+``processes``: a part in each of as many processes, beside NCCL's all-gather with torch.sparse, all-to-all of deduplicated rows
+with cuSPARSE, and a ring of broadcasts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+import hinterland as hl
+from hinterland.fullgraph import STRATEGIES, PartitionedGraph, plan
+from hinterland.fullgraph.reduce import Operation, summed
+from hinterland.fullgraph.rows import Entries, Rows, aggregate_rows
+from hinterland.fullgraph.take import take
+from hinterland.memory.peers import enable_access
+from hinterland.runtime import devices
+
+from . import _fullgraph_in_process as in_process
+from . import _fullgraph_rivals as rivals
+from ._fullgraph_shapes import draw
+
+REPEATS = 4
+LAYERS = (
+    ("GAT 4 x 16", "GATConv", {"heads": 4}, 16),
+    ("GATv2 4 x 16", "GATv2Conv", {"heads": 4}, 16),
+    ("SAGE mean", "SAGEConv", {}, 64),
+    ("SAGE max", "SAGEConv", {"aggr": "max"}, 64),
+    ("GCN", "GCNConv", {}, 64),
+)
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--shapes", default="reddit,proteins,products,orkut,enwiki,igb-medium,it-2004:0.5,papers100M:0.3")
+    parser.add_argument("--widths", default="16,64,256")
+    parser.add_argument("--parts", default="one gpu,layers,parts,processes", help="which tables to make")
+
+
+def run(options: argparse.Namespace) -> dict[str, Any]:
+    shapes, widths = options.shapes.split(","), [int(width) for width in options.widths.split(",")]
+    if options.small:
+        shapes, widths = ["products:0.001"], [16]
+    gpus, wanted = devices.gpus(), options.parts.split(",")
+    results: dict[str, Any] = {"gpus": len(gpus)}
+    if "one gpu" in wanted and gpus:
+        results["one gpu"] = [row for shape in shapes for row in one_gpu(shape, widths)]
+    if "layers" in wanted and gpus:
+        results["layers"] = [row for shape in shapes for row in layers(shape)]
+    if "parts" in wanted:
+        where = gpus if len(gpus) > 1 else [devices.as_device()] * 2
+        results["peers"] = peers(gpus, widths) if len(gpus) > 1 else []
+        results["parts"] = [row for shape in shapes for row in parts(shape, widths, where)]
+    if "processes" in wanted and len(gpus) > 1:
+        results["processes"] = processes(shapes, widths, len(gpus))
+    return results
+
+
+def shaped(shape: str, device: torch.device) -> Any:
+    """``NAME`` or ``NAME:SCALE``, drawn on a device."""
+    name, _, scale = shape.partition(":")
+    return draw(name, float(scale or 1), device)
+
+
+def milliseconds(work: Callable[[], Any], on: Sequence[torch.device]) -> float:
+    """The least of some runs, after one that warms up."""
+    times = []
+    for _ in range(REPEATS + 1):
+        begin = max(map(devices.idle_at, on))
+        work()
+        times.append(max(map(devices.idle_at, on)) - begin)
+    return 1e3 * min(times[1:])
+
+
+def one_gpu(shape: str, widths: Sequence[int]) -> list[dict[str, Any]]:
+    here = torch.device("cuda", 0)
+    drawn = shaped(shape, here)
+    entries = Entries(drawn.indptr[:-1], drawn.indptr[1:], drawn.indices)
+    n, count = entries.rows, len(drawn.indices)
+    product = rivals.SpMM(drawn.indptr, drawn.indices, None, n)
+
+    def of(width: int) -> dict[str, Any]:
+        x = torch.randn(n, width, device=here)
+        out, wanted = torch.empty_like(x), torch.empty_like(x)
+        ours = milliseconds(partial(aggregate_rows, entries, Rows(x), out), [here])
+        best = min(milliseconds(partial(product.run, x, wanted, algorithm=one), [here]) for one in rivals.ALGORITHMS)
+        differs = float((out - wanted).abs().max() / wanted.abs().max())
+        short = milliseconds(partial(aggregate_rows, entries, Rows(x.bfloat16()), out.bfloat16()), [here])
+        gbs = count * (4 * width + 4) / ours / 1e6
+        found = {"shape": shape, "vertices": n, "edges": count, "width": width, "ours": ours, "cusparse": best}
+        return {**found, "times": best / ours, "gbs": gbs, "differs": differs, "bfloat16": short}
+
+    return [of(width) for width in widths if 8 * n * width < 40e9]
+
+
+def layers(shape: str) -> list[dict[str, Any]]:
+    """At a tenth of the shape's scale, where PyG's layers fit."""
+    try:
+        from torch_geometric import nn as pyg
+    except ImportError:
+        return []
+    here = torch.device("cuda", 0)
+    name, _, scale = shape.partition(":")
+    drawn = draw(name, 0.1 * float(scale or 1), here)
+    n = len(drawn.indptr) - 1
+    p = PartitionedGraph.from_graph(drawn.to_graph(), devices=here)
+    edges = torch.stack([drawn.indices.long(), torch.repeat_interleave(torch.arange(n, device=here), drawn.indptr.diff())])
+    x, rows = torch.randn(n, 64, device=here), []
+    for label, kind, given, outputs in LAYERS:
+        row: dict[str, Any] = {"shape": shape, "vertices": n, "edges": len(drawn.indices), "layer": label}
+        for who, module, graph in (("ours", hl.nn, p), ("pyg", pyg, edges)):
+            layer = getattr(module, kind)(64, outputs, **given).to(here)
+
+            def step(layer: Any = layer, graph: Any = graph) -> None:
+                layer(x.detach().requires_grad_(), graph).sum().backward()
+
+            row[who] = milliseconds(step, [here])
+            before = torch.cuda.memory_allocated()
+            torch.cuda.reset_peak_memory_stats()
+            step()
+            row[f"{who} mb"] = (torch.cuda.max_memory_allocated() - before) / 1e6
+        rows.append({**row, "times": row["pyg"] / row["ours"], "of its memory": row["ours mb"] / row["pyg mb"]})
+    return rows
+
+
+def peers(gpus: Sequence[torch.device], widths: Sequence[int]) -> list[dict[str, Any]]:
+    """GB/s of each GPU that reads random rows of its neighbour's memory, all at once."""
+    found = []
+    for width in widths:
+        tables = [torch.zeros((1 << 30) // (4 * width), width, device=gpu) for gpu in gpus]
+        numbers = [torch.randint(len(table), (len(table),), device=table.device) for table in tables]
+        outs = [torch.empty_like(table) for table in tables]
+        others = tables[1:] + tables[:1]
+        for gpu, other in zip(gpus, others, strict=True):
+            enable_access(gpu, other.device)
+
+        def read(others: Any = others, numbers: Any = numbers, outs: Any = outs) -> None:
+            for other, number, out in zip(others, numbers, outs, strict=True):
+                take(Rows(other), number, out)
+
+        found.append({"row bytes": 4 * width, "gbs": (1 << 30) / milliseconds(read, gpus) / 1e6})
+    return found
+
+
+def parts(shape: str, widths: Sequence[int], where: Sequence[torch.device]) -> list[dict[str, Any]]:
+    drawn = shaped(shape, where[0])
+    graph = drawn.to_graph()
+    begin = time.perf_counter()
+    p = PartitionedGraph.from_graph(graph, devices=where)
+    built = time.perf_counter() - begin
+    most = max(plan.loads(p), key=lambda part: part.halo)
+    cut = rivals.even_bounds(drawn.indptr, len(where), by="edges")
+    shards = [rivals.cut(drawn.indptr, drawn.indices, None, cut, rank, on) for rank, on in enumerate(where)]
+    theirs: dict[str, Any] = {}
+    if where[0].type == "cuda":
+        theirs = {"halo+cusparse": in_process.PeerHalo(shards), "ring+cusparse": in_process.PeerRing(shards)}
+
+    def of(width: int) -> dict[str, Any]:
+        x = p.each(p.scatter(torch.randn(graph.num_vertices, width)))
+        by = partial(summed, p, Operation(), x)
+        took = {name: milliseconds(partial(by, name), where) for name in STRATEGIES if name != "replicate"}
+        fetch = milliseconds(partial(p.fetch, x), where)
+        local = milliseconds(partial(_here, p, x, p.fetch(x), [torch.empty_like(one) for one in x]), where)
+        chosen = plan.choose(p, "sum", x, by)
+        uneven = [torch.randn(end - first, width, device=on) for first, end, on in zip(cut, cut[1:], where, strict=False)]
+        other = {name: milliseconds(partial(call, uneven), where) for name, call in theirs.items()}
+        found = {"shape": shape, "vertices": graph.num_vertices, "edges": graph.num_edges, "built s": built, "width": width}
+        found |= {"reuse": most.remote / max(most.halo, 1), **took, "fetch": fetch, "local": local, "auto": chosen}
+        found |= {"of best": min(took.values()) / took[chosen], "of ceiling": max(fetch, local) / took[chosen], **other}
+        return found | ({"times": min(other.values()) / took[chosen]} if other else {})
+
+    return [of(width) for width in widths if 4 * graph.num_vertices * width < 30e9 * len(where)]
+
+
+def _here(p: PartitionedGraph, x: Sequence[Tensor], halos: Sequence[Tensor], outs: Sequence[Tensor]) -> None:
+    for entries, own, halo, out in zip(p.entries("all", None), x, halos, outs, strict=True):
+        aggregate_rows(entries, Rows(own, halo), out)
+
+
+def processes(shapes: Sequence[str], widths: Sequence[int], count: int) -> list[dict[str, Any]]:
+    """As rank 0 sees it, which waits for the others before and after each run."""
+    with tempfile.TemporaryDirectory() as folder:
+        hl.launch(_rank, list(shapes), list(widths), str(Path(folder) / "rows.json"), gpus=count)
+        found: list[dict[str, Any]] = json.loads((Path(folder) / "rows.json").read_text())
+    return found
+
+
+def _rank(rank: int, shapes: Sequence[str], widths: Sequence[int], to: str) -> None:
+    rows = [row for shape in shapes for row in _of_rank(rank, shape, widths)]
+    if rank == 0:
+        Path(to).write_text(json.dumps(rows))
+
+
+def _of_rank(rank: int, shape: str, widths: Sequence[int]) -> list[dict[str, Any]]:
+    here = torch.device("cuda", rank)
+    drawn = shaped(shape, here)
+    graph = drawn.to_graph()
+    p = PartitionedGraph.from_graph(graph)
+    bounds = rivals.even_bounds(drawn.indptr, dist.get_world_size(), by="edges")
+    shard = rivals.cut(drawn.indptr, drawn.indices, None, bounds, rank, here)
+    theirs = {
+        "all-gather+torch.sparse": rivals.AllGather(shard, torch.float32),
+        "all-to-all+cusparse": rivals.Halo(shard, overlap=True),
+        "broadcasts+cusparse": rivals.Ring(shard),
+    }
+
+    def timed(work: Callable[[], Any]) -> float:
+        def together() -> None:
+            work()
+            torch.cuda.synchronize(here)
+            dist.barrier()
+
+        return milliseconds(together, [here])
+
+    def of(width: int) -> dict[str, Any]:
+        x = p.scatter(torch.randn(graph.num_vertices, width, generator=torch.Generator().manual_seed(1)))
+        y = torch.randn(bounds[rank + 1] - bounds[rank], width, device=here)
+        ours = timed(partial(hl.aggregate, p, x))
+        other = {name: timed(partial(call, y)) for name, call in theirs.items()}
+        found = {"shape": shape, "width": width, "ours": ours, "auto": plan.choices(p)[-1].strategy, **other}
+        return found | {"times": min(other.values()) / ours}
+
+    return [of(width) for width in widths if 4 * graph.num_vertices * width < 20e9]
