@@ -37,6 +37,7 @@ from hinterland.runtime import devices
 
 from . import _fullgraph_in_process as in_process
 from . import _fullgraph_rivals as rivals
+from ._cusparse import ALGORITHMS, SpMM
 from ._fullgraph_shapes import draw
 
 REPEATS = 4
@@ -95,13 +96,13 @@ def one_gpu(shape: str, widths: Sequence[int]) -> list[dict[str, Any]]:
     drawn = shaped(shape, here)
     entries = Entries(drawn.indptr[:-1], drawn.indptr[1:], drawn.indices)
     n, count = entries.rows, len(drawn.indices)
-    product = rivals.SpMM(drawn.indptr, drawn.indices, None, n)
+    product = SpMM(drawn.indptr, drawn.indices, None, n)
 
     def of(width: int) -> dict[str, Any]:
         x = torch.randn(n, width, device=here)
         out, wanted = torch.empty_like(x), torch.empty_like(x)
         ours = milliseconds(partial(aggregate_rows, entries, Rows(x), out), [here])
-        best = min(milliseconds(partial(product.run, x, wanted, algorithm=one), [here]) for one in rivals.ALGORITHMS)
+        best = min(milliseconds(partial(product.run, x, wanted, algorithm=one), [here]) for one in ALGORITHMS)
         differs = float((out - wanted).abs().max() / wanted.abs().max())
         short = milliseconds(partial(aggregate_rows, entries, Rows(x.bfloat16()), out.bfloat16()), [here])
         gbs = count * (4 * width + 4) / ours / 1e6
