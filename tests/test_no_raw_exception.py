@@ -98,6 +98,9 @@ def cases() -> Cases:
     def train(data=dataset, **options):
         training.train(data, **{"fanouts": (2, 2), "epochs": 1, "hidden": 4, **options})
 
+    def whole(data=dataset, **options):
+        training.train_full(data, **{"epochs": 1, "hidden": 4, **options})
+
     def parts(**changed):
         return {"graph": plain, "features": table, "labels": labels, "splits": splits, "num_classes": 2, **changed}
 
@@ -304,6 +307,13 @@ def cases() -> Cases:
     case("train's places", train, devices=["cpu", "cpu"], round=None, checkpoint=nowhere)
     case("train on", lambda **changed: train(datasets.Dataset(**parts(**changed))), **parts())
     case("train with a split", lambda split: train(datasets.Dataset(**parts(splits={"train": split}))), split=torch.arange(4))
+    case("train_full", whole, data=dataset, model="gcn", layers=2, hidden=4, lr=0.01, dtype="float32", device=None, parts=None)
+    case("train_full's places", whole, devices=["cpu", "cpu"], strategy="auto", checkpoint=nowhere, timeout=30.0)
+    made = {"name": "gcn", "inputs": 2, "hidden": 4, "classes": 2, "layers": 2, "dropout": 0.0, "strategy": "auto"}
+    case("make_full_model", training.make_full_model, **made)
+    gnn = training.make_model("sage", 2, 4, 2, 2)
+    case("infer", training.infer, model=gnn, data=dataset, out=None, device="cpu", batch_size=None, gpu_budget=None)
+    case("infer from", lambda graph, x: training.infer(gnn, (graph, x), device="cpu"), graph=plain, x=table)
     several = {"devices": ["cpu", "cpu"], "round": None, "samplers": None, "depth": None}
     case("Factored", training.Factored, loader=loader, sampler_on=len, model=torch.nn.Linear(2, 2), step=abs, **several)
     case("degree", hotness.degree, graph=plain, device=None)

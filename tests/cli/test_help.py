@@ -10,7 +10,7 @@ import pytest
 import hinterland
 from hinterland import cli, datasets
 from hinterland.graph import formats
-from hinterland.training import MODELS
+from hinterland.training import FULL_MODELS, MODELS
 from hinterland.training.cache import POLICIES
 
 HEAVY = {"torch", "numpy", "scipy", "networkx", "matplotlib", "pyarrow", "cuda"}
@@ -58,9 +58,10 @@ def test_the_version():
         ("dataset convert", datasets.FORMATS),
         ("dataset generate", datasets.SHAPES),
         ("train", MODELS),
+        ("train", FULL_MODELS),
         ("train", POLICIES),
     ],
-    ids=["formats", "data sets' formats", "shapes", "models", "policies"],
+    ids=["formats", "data sets' formats", "shapes", "models", "models of whole graphs", "policies"],
 )
 def test_help_lists_the_choices_that_there_are(command, names, capsys, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["hinterland", *command.split(), "--help"])

@@ -169,6 +169,47 @@ def test_data_sets_without_splits_get_random_ones(command, real_data):
     assert json.loads(out)["dataset"]["splits"] == {"train": 140, "valid": 210, "test": 2135}
 
 
+def test_the_whole_graph(command, folder, tmp_path):
+    """One line of JSON, epochs and what was chosen on standard error; and a run that goes on."""
+    fast = (
+        "--full-graph",
+        "--model",
+        "gin",
+        "--layers",
+        "3",
+        "--hidden",
+        "8",
+        "--parts",
+        "2",
+        "--checkpoint",
+        tmp_path / "c.pt",
+    )
+    status, out, err = command(folder, *fast, "--epochs", "2", "--json")
+    found = json.loads(out)
+    assert status == 0 and len(out.splitlines()) == 1
+    assert found["model"] == "gin" and found["layers"] == 3 and found["parts"] == 2 and found["strategy"] == "auto"
+    assert found["dataset"]["vertices"] == 300 and found["device"] == "cpu" and found["ranks"] == 1
+    assert [epoch["epoch"] for epoch in found["epochs"]] == [1, 2]
+    for epoch in found["epochs"]:
+        assert epoch["seeds"] == 120 and epoch["edges_per_second"] > 0 and 0 <= epoch["valid_accuracy"] <= 1
+        assert set(epoch["stages"]) == {"forward", "backward", "step", "validate"}
+    assert found["best"]["epoch"] in (1, 2) and 0 <= found["test"]["accuracy"] <= 1
+    assert {choice["what"] for choice in found["choices"]} == {"sum of 8 x float32", "sum of 64 x float32"}
+    for choice in found["choices"]:
+        assert choice["strategy"] in {cost["strategy"] for cost in choice["costs"] if cost["measured"] is not None}
+    assert err.count("epoch ") == 2 and "forward" in err and "sum of 64 x float32: " in err
+    assert "fanouts" not in found and "cache" not in found
+    status, out, err = command(folder, *fast, "--epochs", "3", "--resume")
+    assert status == 0 and "gin with" in out and "3 epochs" in out and err.count("epoch ") == 1
+    status, out, err = command(folder, *fast, "--dtype", "float64", "--resume")
+    assert status == 1 and "was saved with dtype='float32', but this run has 'float64'" in err
+
+
+def test_the_whole_graph_over_several_devices(command, folder):
+    status, out, _ = command(folder, "--full-graph", "--epochs", "1", "--hidden", "8", "--devices", "cpu,cpu,cpu", "--json")
+    assert status == 0 and json.loads(out)["parts"] == 3 and json.loads(out)["model"] == "sage"
+
+
 @pytest.mark.parametrize(
     "arguments, status, sentence",
     [
@@ -180,6 +221,27 @@ def test_data_sets_without_splits_get_random_ones(command, real_data):
         (("--lr", "-1"), 1, "lr=-1.0 is no learning rate"),
         (("--resume",), 1, "there is no checkpoint to write or to go on from"),
         (("--checkpoint", "/nowhere/c.pt"), 1, "/nowhere/c.pt: cannot be written"),
+        *[
+            (("--full-graph", option, value), 1, f"{option} is of mini-batches, and --full-graph trains without any")
+            for option, value in (
+                ("--fanout", "15,10,5"),
+                ("--batch-size", "1024"),
+                ("--cache", "auto"),
+                ("--gpu-budget", "1MiB"),
+                ("--round", "1"),
+                ("--placement", "storage"),
+                ("--host-budget", "1GiB"),
+                ("--checkpoint-every", "3"),
+            )
+        ],
+        *[
+            ((option, value), 1, f"{option} is of training on whole graphs; name --full-graph, too")
+            for option, value in (("--layers", "2"), ("--parts", "2"), ("--strategy", "auto"), ("--dtype", "float32"))
+        ],
+        (("--full-graph", "--model", "pinsage"), 1, "model 'pinsage' is not one of gcn, sage, gin, gat, gatv2"),
+        (("--full-graph", "--dtype", "half"), 1, "dtype 'half' is not one of float32, bfloat16, float64"),
+        (("--full-graph", "--strategy", "push"), 1, "strategy 'push' is not one of auto, direct, halo"),
+        (("--full-graph", "--resume"), 1, "there is no checkpoint to write or to go on from"),
         (("--cache", "lru"), 1, "cache='lru' is neither one of auto"),
         (("--cache", "auto", "--gpu-budget", "lots"), 1, "not a size in bytes: 'lots'"),
         pytest.param(

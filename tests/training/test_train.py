@@ -352,13 +352,11 @@ def free_port():
         return listening.getsockname()[1]
 
 
-@pytest.fixture(scope="module")
-def two_ranks(tmp_path_factory):
-    """What two_ranks.py did, in two processes: their exit statuses, what they wrote, and the folder of their results."""
-    folder = tmp_path_factory.mktemp("ranks")
+def in_two_processes(name, folder):
+    """What a program beside this one did in two processes: their exit statuses, and what they wrote."""
     ports = [str(free_port()) for _ in range(4)]
     shared = {**os.environ, "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "OMP_NUM_THREADS": "1", "PORTS": ",".join(ports)}
-    program = Path(__file__).with_name("two_ranks.py")
+    program = Path(__file__).with_name(name)
     processes = [
         subprocess.Popen(
             [sys.executable, str(program), str(folder)],
@@ -374,7 +372,14 @@ def two_ranks(tmp_path_factory):
     finally:
         for process in processes:
             process.kill()
-    return [process.returncode for process in processes], said, folder
+    return [process.returncode for process in processes], said
+
+
+@pytest.fixture(scope="module")
+def two_ranks(tmp_path_factory):
+    """What two_ranks.py did, and the folder of its results."""
+    folder = tmp_path_factory.mktemp("ranks")
+    return *in_two_processes("two_ranks.py", folder), folder
 
 
 def test_two_ranks_train_as_one(dataset, two_ranks):

@@ -13,26 +13,29 @@ import typer
 
 from ..runtime.errors import ConfigError
 from ..runtime.units import format_bytes, parse_bytes
+from .full_graph import Done, Run, Whole, check_options, given_on, whole_run
 from .output import emit
 from .parameters import Device, Json
 
 if TYPE_CHECKING:
     from .. import datasets
-    from ..training import CachePlan, FactoredPlan, Ranks, Trained
+    from ..training import CachePlan, FactoredPlan, Ranks
 
 
 @dataclass(frozen=True)
 class Settings:
     """What decides the result, as of hinterland.training.given.Settings."""
 
-    model: Annotated[str, typer.Option(help="One of sage, gcn, gat, pinsage.")] = "sage"
+    model: Annotated[
+        str, typer.Option(help="One of sage, gcn, gat, pinsage; with --full-graph of gcn, sage, gin, gat, gatv2.")
+    ] = "sage"
     fanout: Annotated[
         str, typer.Option(help="Neighbours of each hop, nearest to the seeds first; -1: all. For pinsage the most visited.")
     ] = "15,10,5"
-    epochs: Annotated[int, typer.Option(help="In all, those before a resumption included.")] = 10
+    epochs: Annotated[int, typer.Option(help="In all, those before a resumption included; 200 with --full-graph.")] = 10
     hidden: Annotated[int, typer.Option(help="Width of the inner layers.")] = 256
     batch_size: Annotated[int, typer.Option(help="Seeds of a batch, in each process.")] = 1024
-    lr: Annotated[float, typer.Option(help="Adam's learning rate.")] = 1e-3
+    lr: Annotated[float, typer.Option(help="Adam's learning rate; 0.01 with --full-graph.")] = 1e-3
     weight_decay: Annotated[float, typer.Option(help="Of the first layer's matrices.")] = 0.0
     dropout: Annotated[float, typer.Option(help="Share of each layer's inputs that training drops.")] = 0.5
     patience: Annotated[int | None, typer.Option(help="End after so many epochs without a lower validation loss.")] = None
@@ -51,10 +54,21 @@ class Home:
     ] = "1GiB"
 
 
+@dataclass(frozen=True)
+class Saved:
+    """What a run goes on from."""
+
+    checkpoint: Annotated[Path | None, typer.Option(metavar="FILE", help="Write what is needed to go on, each epoch.")] = None
+    checkpoint_every: Annotated[int | None, typer.Option(help="Write it after so many batches, too.")] = None
+    resume: Annotated[bool, typer.Option("--resume", help="Go on from the checkpoint, if it is there.")] = False
+
+
 def train(
+    context: typer.Context,
     dataset: Annotated[Path, typer.Argument(metavar="DATASET", help="A data set's folder, or an .npz of Shchur et al.")],
     *,
     how: Settings,
+    whole: Whole,
     device: Device = None,
     cache: Annotated[
         str | None,
@@ -71,70 +85,77 @@ def train(
         ),
     ] = None,
     factored: Annotated[
-        str | None, typer.Option("--devices", help="Sample on some and train on others, as cuda:0,cuda:1; all: every GPU.")
+        str | None,
+        typer.Option(
+            "--devices",
+            help="Sample on some and train on others, as cuda:0,cuda:1; all: every GPU. With --full-graph divide it over them.",
+        ),
     ] = None,
     round: Annotated[int | None, typer.Option(help="Batches of a step with --devices; by default as many as they are.")] = None,
     features: Home,
-    checkpoint: Annotated[Path | None, typer.Option(metavar="FILE", help="Write what is needed to go on, each epoch.")] = None,
-    checkpoint_every: Annotated[int | None, typer.Option(help="Write it after so many batches, too.")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on from the checkpoint, if it is there.")] = False,
+    saved: Saved,
     json: Json = False,
 ) -> None:
     """Train a graph neural network to classify vertices, and say how well and how fast.
 
-    Batches are sampled and gathered while the model trains. Under torchrun (torchrun --nproc-per-node 2 -m hinterland.cli train
-    ...) each process takes its share of the seeds. The processes of one machine share one table of features; each of several
-    machines holds a part of it. A data set without splits gets random ones of its largest component, 20 vertices a class for
-    training and 30 for validation.
+    Batches are sampled and gathered while the model trains; with --full-graph each step is on all vertices. Under torchrun
+    (torchrun --nproc-per-node 2 -m hinterland.cli train ...) each process takes its share of the seeds, or its part of the
+    graph. The processes of one machine share one table of features; each of several machines holds a part of it. A data set
+    without splits gets random ones of its largest component, 20 vertices a class for training and 30 for validation.
     """
     from ..runtime import devices
     from ..training import joined
+    from ..training.epoch_line import epoch_line
+
+    given = given_on(context)
+    check_options(whole.full_graph, given)
+    run = whole_run(how, whole, saved, given) if whole.full_graph else _batch_run(how, saved, round, cache, gpu_budget)
+    if factored == "all":
+        devices.require_cuda("--devices all")
+    several = None if factored is None else devices.gpus() if factored == "all" else factored.split(",")
+    home = several[0] if several else device
+    devices.as_device(home)
+    with joined(home) as ranks:
+        loaded = _opened(dataset, how.seed, ranks, features)
+        done = run(loaded, device=device, devices=several, on_epoch=lambda epoch: print(epoch_line(epoch), file=sys.stderr))
+    if not ranks.is_first:
+        return
+    for line in done.notes:
+        print(line, file=sys.stderr)
+    if done.found.test is not None and not math.isfinite(done.found.test["loss"]):
+        print("hinterland: the test loss is not finite: some features are not, of what its vertices hear from", file=sys.stderr)
+    result = _report(loaded, how.model, ranks, done)
+    emit(result, json, "\n".join([_text(result), *done.text]))
+
+
+def _batch_run(how: Settings, saved: Saved, round: int | None, cache: str | None, gpu_budget: str | None) -> Run:
+    """Training on mini-batches, if the options make a run."""
     from ..training import train as training
     from ..training.cache_room import wanted
-    from ..training.epoch_line import epoch_line
     from ..training.given import check_checkpoint, split_options
 
     options: Any = {name: value for name, value in vars(how).items() if name not in ("model", "fanout")}
     fanouts = _numbers(how.fanout)
     split_options(how.model, fanouts, options)  # refuses what makes no run
-    check_checkpoint(checkpoint, checkpoint_every, resume)
+    check_checkpoint(**vars(saved))
     kept = wanted(cache, gpu_budget)
-    if factored == "all":
-        devices.require_cuda("--devices all")
-    several = None if factored is None else devices.gpus() if factored == "all" else factored.split(",")
-    home = several[0] if several else device
-    where = devices.as_device(home)
-    with joined(home) as ranks:
-        loaded = _opened(dataset, how.seed, ranks, features)
-        found = training(
-            loaded,
-            how.model,
-            fanouts,
-            device=device,
-            devices=several,
-            round=round,
-            cache=cache,
-            gpu_budget=gpu_budget,
-            checkpoint=checkpoint,
-            checkpoint_every=checkpoint_every,
-            resume=resume,
-            on_epoch=lambda epoch: print(epoch_line(epoch), file=sys.stderr),
-            **options,
-        )
-    if not ranks.is_first:
-        return
-    if kept is not None and found.cache is None:
-        why = "a CPU has no step's memory to measure" if where.type == "cpu" else "training ended before a step was measured"
-        print(f"hinterland: --cache {kept.policy} kept nothing: {why}; name --gpu-budget", file=sys.stderr)
-    if found.test is not None and not math.isfinite(found.test["loss"]):
-        print("hinterland: the test loss is not finite: some features are not, of what its vertices hear from", file=sys.stderr)
-    result = _report(loaded, how.model, fanouts, where.type, ranks.world_size, found)
-    emit(result, json, _text(result, found.cache) + ("" if found.roles is None else f"\n{found.roles.explain()}"))
+
+    def run(loaded: Any, **where: Any) -> Done:
+        more: Any = {**options, "round": round, "cache": cache, "gpu_budget": gpu_budget}
+        found = training(loaded, how.model, fanouts, **vars(saved), **where, **more)
+        plan, roles, notes = found.cache, found.roles, []
+        if kept is not None and plan is None:
+            on_cpu = next(found.model.parameters()).device.type == "cpu"
+            why = "a CPU has no step's memory to measure" if on_cpu else "training ended before a step was measured"
+            notes.append(f"hinterland: --cache {kept.policy} kept nothing: {why}; name --gpu-budget")
+        report = {"fanouts": fanouts, "roles": _roles(roles), "cache": None if plan is None else _kept(plan)}
+        text = [] if plan is None else ["", "cache, as planned:", plan.explain()]
+        return Done(found, report, notes, text if roles is None else [*text, roles.explain()])
+
+    return run
 
 
-def _report(
-    loaded: datasets.Dataset, model: str, fanouts: list[int], device: str, ranks: int, found: Trained
-) -> dict[str, Any]:
+def _report(loaded: datasets.Dataset, model: str, ranks: Ranks, done: Done) -> dict[str, Any]:
     return {
         "dataset": {
             "name": loaded.name,
@@ -145,15 +166,13 @@ def _report(
             "splits": {name: len(part) for name, part in loaded.splits.items()},
         },
         "model": model,
-        "fanouts": fanouts,
-        "device": device,
-        "ranks": ranks,
-        "roles": _roles(found.roles),
-        "parameters": sum(p.numel() for p in found.model.parameters()),
-        "epochs": found.history,
-        "best": found.best,
-        "test": found.test,
-        "cache": None if found.cache is None else _kept(found.cache),
+        "device": ranks.device.type,
+        "ranks": ranks.world_size,
+        "parameters": sum(p.numel() for p in done.found.model.parameters()),
+        "epochs": done.found.history,
+        "best": done.found.best,
+        "test": done.found.test,
+        **done.report,
     }
 
 
@@ -217,13 +236,11 @@ def _kept(plan: CachePlan) -> dict[str, Any]:
     }
 
 
-def _text(result: dict[str, Any], cache: CachePlan | None) -> str:
+def _text(result: dict[str, Any]) -> str:
     best, test, epochs = result["best"], result["test"], result["epochs"]
     lines = [f"{result['model']} with {result['parameters']:,} parameters, {len(epochs)} epochs"]
     if best is not None:
         lines.append(f"best validation loss {best['loss']:.4f} after epoch {best['epoch']}, accuracy {best['accuracy']:.2%}")
     if test is not None:
         lines.append(f"test accuracy {test['accuracy']:.2%}")
-    if cache is not None:
-        lines += ["", "cache, as planned:", cache.explain()]
     return "\n".join(lines)

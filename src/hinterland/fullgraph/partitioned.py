@@ -26,6 +26,8 @@ from .world import Together, World
 
 T = TypeVar("T")
 
+_MOST_PARTS = 1024  # of one process: every part has a list of what it reads of every other one
+
 
 class PartitionedGraph(Shown):
     """A graph whose vertices, with their neighbours and their rows, are divided among several parts.
@@ -278,6 +280,10 @@ def _world(parts: int | None, on: Any) -> World:
     listed = [on] if on is None or not isinstance(on, list | tuple) else list(on)
     found = [devices.as_device(one) for one in listed]
     count = len(found) if parts is None else arguments.at_least_one("parts", parts, "leaves no part; use 1 or more")
+    if count > _MOST_PARTS:
+        raise ConfigError(
+            f"parts={count} are more than the {_MOST_PARTS:,} that a process can have; use about one for each device"
+        )
     return Together([found[i * len(found) // count] for i in range(count)])
 
 

@@ -1,10 +1,14 @@
-"""Mini-batch training over tables and graphs larger than GPU memory: sampled and gathered while the model trains."""
+"""Training over tables and graphs larger than GPU memory: on mini-batches, sampled and gathered while the model trains, or on
+whole graphs in parts."""
 
 from ..memory import Ranks, ShardedTensor, Shards, SparseAdagrad, SparseSGD, TableParameter, UnifiedEmbeddingBag, joined
 from .cache import CachePlan, plan_cache
 from .cache_costs import Costs
 from .factored import Averaged, Factored
 from .factored_plan import FactoredPlan, StageTimes
+from .full import TrainedFull, train_full
+from .full_models import FULL_MODELS, FullGNN, make_full_model
+from .infer import infer
 from .loader import Batch, Loader
 from .models import GNN, MODELS, make_model
 from .pipeline import Pipeline, Stage
@@ -12,6 +16,7 @@ from .shared import open_shared
 from .train import Trained, train
 
 __all__ = [
+    "FULL_MODELS",
     "GNN",
     "MODELS",
     "Averaged",
@@ -20,6 +25,7 @@ __all__ = [
     "Costs",
     "Factored",
     "FactoredPlan",
+    "FullGNN",
     "Loader",
     "Pipeline",
     "Ranks",
@@ -31,10 +37,14 @@ __all__ = [
     "StageTimes",
     "TableParameter",
     "Trained",
+    "TrainedFull",
     "UnifiedEmbeddingBag",
+    "infer",
     "joined",
+    "make_full_model",
     "make_model",
     "open_shared",
     "plan_cache",
     "train",
+    "train_full",
 ]

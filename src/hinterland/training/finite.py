@@ -21,13 +21,18 @@ def check_splits(features: Any, splits: Mapping[str, torch.Tensor], ranks: Ranks
     Raises:
         GraphError: in all ranks alike: names the split and the vertices.
     """
-    step = max(_PIECE // (4 * max(features.shape[1], 1)), 1)
+    step = rows_at_once(features.shape[1])
     for name, split in splits.items():
         most = -(-len(split) // ranks.world_size)  # from a sharded table all ranks gather equally often
         mine = split[ranks.rank :: ranks.world_size].to(ranks.device)
         pieces = (mine[begin : begin + step] for begin in range(0, most, step))
         found = not_finite((piece, rows_of(features, piece)) for piece in pieces)
         ranks.raise_together(_refusal(name, found, "of its vertices") if found else None)
+
+
+def rows_at_once(width: int) -> int:
+    """How many rows are looked at together."""
+    return max(_PIECE // (4 * max(width, 1)), 1)
 
 
 def not_finite(batches: Iterable[tuple[torch.Tensor, torch.Tensor]]) -> list[int]:

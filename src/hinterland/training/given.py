@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import torch
 
@@ -27,12 +27,11 @@ _TOO_SMALL = "is too small; use 1 or more"
 _PROBED = 1024  # vertices that a dataset's fingerprint looks at
 
 
-class TrainOptions(ReadingOptions, total=False):
-    """What :func:`train` takes by name besides; the first are those of Settings."""
+class LearningOptions(TypedDict, total=False):
+    """The fields of Learning, by name."""
 
     epochs: int
     hidden: int
-    batch_size: int
     lr: float
     weight_decay: float
     dropout: float
@@ -40,26 +39,27 @@ class TrainOptions(ReadingOptions, total=False):
     seed: int
 
 
-@dataclass(frozen=True)
-class Settings:
-    """What decides the result of a run of :func:`train`; refused where no run can use it, whatever the dataset.
+class TrainOptions(ReadingOptions, LearningOptions, total=False):
+    """What :func:`train` takes by name besides."""
+
+    batch_size: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Learning:
+    """What decides the result of training, by mini-batches or by whole graphs; refused where no run can use it.
 
     Attributes:
-        model, fanouts: as of train.
         epochs: how many in all, those before a resumption included.
         hidden: width of the inner layers.
-        batch_size: seeds of a batch, in each process.
         lr, weight_decay: Adam's. The decay is that of the first layer's matrices (Kipf and Welling 2017, section 5.2).
         dropout: share of each layer's inputs that training drops.
         patience: ends training after so many epochs without a lower validation loss; None trains all epochs.
         seed: of parameters, shuffling, sampling and dropout.
     """
 
-    model: str
-    fanouts: Sequence[int]
     epochs: int = 10
     hidden: int = 256
-    batch_size: int = 1024
     lr: float = 1e-3
     weight_decay: float = 0.0
     dropout: float = 0.5
@@ -67,13 +67,7 @@ class Settings:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if not len(self.fanouts) or 0 in check_fanouts(self.fanouts):
-            raise ConfigError(
-                f"fanouts={list(self.fanouts)} sample nothing; use 1 or more for each hop, or -1 for all neighbours"
-            )
-        check_model(self.model, self.hidden, len(self.fanouts), self.dropout)
         arguments.at_least_one("epochs", self.epochs, _TOO_SMALL)
-        arguments.at_least_one("batch_size", self.batch_size, _TOO_SMALL)
         if self.patience is not None:
             arguments.at_least_one("patience", self.patience, _TOO_SMALL)
         lr, weight_decay = arguments.number("lr", self.lr), arguments.number("weight_decay", self.weight_decay)
@@ -88,7 +82,34 @@ class Settings:
         """Those that a run which goes on from a checkpoint must have in common with the one that wrote it."""
         free = ("epochs", "patience")
         found = {name: value for name, value in vars(self).items() if name not in free}
-        return {**found, "fanouts": tuple(self.fanouts), "lr": float(self.lr), "weight_decay": float(self.weight_decay)}
+        return {**found, "lr": float(self.lr), "weight_decay": float(self.weight_decay)}
+
+
+@dataclass(frozen=True)
+class Settings(Learning):
+    """Those of :func:`train`, whatever the dataset.
+
+    Attributes:
+        model, fanouts: as of train.
+        batch_size: seeds of a batch, in each process.
+    """
+
+    model: str
+    fanouts: Sequence[int]
+    batch_size: int = 1024
+
+    def __post_init__(self) -> None:
+        if not len(self.fanouts) or 0 in check_fanouts(self.fanouts):
+            raise ConfigError(
+                f"fanouts={list(self.fanouts)} sample nothing; use 1 or more for each hop, or -1 for all neighbours"
+            )
+        check_model(self.model, self.hidden, len(self.fanouts), self.dropout)
+        arguments.at_least_one("batch_size", self.batch_size, _TOO_SMALL)
+        super().__post_init__()
+
+    @property
+    def fixed(self) -> dict[str, Any]:
+        return {**super().fixed, "fanouts": tuple(self.fanouts)}
 
 
 def split_options(model: str, fanouts: Sequence[int], options: TrainOptions) -> tuple[Settings, dict[str, Any]]:
@@ -103,17 +124,17 @@ def split_options(model: str, fanouts: Sequence[int], options: TrainOptions) -> 
     return Settings(model, tuple(fanouts) if isinstance(fanouts, Sequence) else tuple(check_fanouts(fanouts)), **named), reading
 
 
-def check_checkpoint(path: str | Path | None, every: int | None, resume: bool) -> None:
+def check_checkpoint(checkpoint: str | Path | None, checkpoint_every: int | None, resume: bool) -> None:
     """Refuses a place that cannot be written, and to write over a run that may be wanted."""
-    if every is not None:
-        arguments.at_least_one("checkpoint_every", every, _TOO_SMALL)
-    if path is None:
-        if resume or every is not None:
+    if checkpoint_every is not None:
+        arguments.at_least_one("checkpoint_every", checkpoint_every, _TOO_SMALL)
+    if checkpoint is None:
+        if resume or checkpoint_every is not None:
             raise ConfigError("there is no checkpoint to write or to go on from; name its file")
         return
-    check_place(path)
-    if os.path.exists(path) and not resume:
-        raise ConfigError(f"{path}: holds a run already; resume it, or remove the file to begin anew")
+    check_place(checkpoint)
+    if os.path.exists(checkpoint) and not resume:
+        raise ConfigError(f"{checkpoint}: holds a run already; resume it, or remove the file to begin anew")
 
 
 def several_devices(

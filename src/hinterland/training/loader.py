@@ -324,8 +324,7 @@ class Loader:
 
     def seed_of(self, epoch: int, i: int) -> int:
         """Of what a model draws, as in dropout, when it trains on batch ``i`` of an epoch; each rank's is another one."""
-        parts = [self.seed % 2**64, epoch + 1, i + 1, self.rank]
-        return int(np.random.SeedSequence(parts).generate_state(1, np.uint64)[0] >> np.uint64(1))
+        return step_seed(self.seed, epoch, i, self.rank)
 
     def state_dict(self) -> dict[str, Any]:
         """Where the loader is: after the last batch that it gave out. Plain numbers, for a checkpoint."""
@@ -384,3 +383,9 @@ def _check_rows(name: str, table: Any, seeds: torch.Tensor) -> None:
     if least < 0 or most >= len(table):
         wrong = least if least < 0 else most
         raise IndexOutOfRange(f"seed {wrong} is not a vertex: {name} has {len(table)} rows, numbered from 0")
+
+
+def step_seed(seed: int, epoch: int, step: int, rank: int) -> int:
+    """Of what a model draws, as in dropout, in one step of training."""
+    parts = [seed % 2**64, epoch + 1, step + 1, rank]
+    return int(np.random.SeedSequence(parts).generate_state(1, np.uint64)[0] >> np.uint64(1))

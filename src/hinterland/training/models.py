@@ -7,10 +7,10 @@ edge, which for wide rows is most of the memory and the time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -21,8 +21,10 @@ from ..memory.allocator import require_room
 from ..runtime import arguments
 from ..runtime.errors import ConfigError
 
+M = TypeVar("M", bound=nn.Module)
+
 _MOST_LAYERS = 1000
-_GAT_HEADS = 4  # of the hidden layers; the last has one
+GAT_HEADS = 4  # of the hidden layers; the last has one
 
 
 @dataclass(frozen=True)
@@ -246,11 +248,19 @@ class GNN(nn.Module):
         layers = blocks(sample, degree, weight)
         if len(layers) != len(self.convs):
             raise ConfigError(f"the sample has {len(layers)} hops, but the model {len(self.convs)} layers; make them equal")
-        for i, (conv, block) in enumerate(zip(self.convs, layers, strict=True)):
-            x = F.dropout(x, self.dropout, self.training)
-            x = conv(x, block)
-            if i < len(self.convs) - 1:
-                x = self.activation(x)
+        for i, block in enumerate(layers):
+            x = self.layer(i, x, block)
+        return x
+
+    def layer(self, i: int, x: Tensor, block: Block) -> Tensor:
+        """What layer ``i`` makes of its inputs: the last one of all, the scores.
+
+        Args:
+            x: rows of the block's sources, its targets' first.
+        """
+        x = self.convs[i](F.dropout(x, self.dropout, self.training), block)
+        if i < len(self.convs) - 1:
+            return self.activation(x)
         return x if self.head is None else self.head(x)
 
 
@@ -263,7 +273,7 @@ def _gcn(widths: Sequence[int], dropout: float) -> GNN:
 
 
 def _gat(widths: Sequence[int], dropout: float) -> GNN:
-    hidden = [GATConv(a, b, _GAT_HEADS) for a, b in pairwise(widths[:-1])]
+    hidden = [GATConv(a, b, GAT_HEADS) for a, b in pairwise(widths[:-1])]
     return GNN([*hidden, GATConv(*widths[-2:])], F.elu, dropout)
 
 
@@ -290,33 +300,38 @@ def make_model(name: str, inputs: int, hidden: int, classes: int, layers: int, d
         dropout: the share of each layer's inputs that is set to 0 in training.
     """
     check_model(name, hidden, layers, dropout)
+    return built(MODELS[name], inputs, hidden, classes, layers, dropout)
+
+
+def built(made: Callable[[Sequence[int], float], M], inputs: int, hidden: int, classes: int, layers: int, dropout: float) -> M:
+    """What ``made`` makes of the widths between layers and of the dropout, if its parameters fit into host memory, where they
+    are made.
+
+    Raises:
+        OutOfMemory: they do not.
+    """
     for what, width in (("inputs", inputs), ("classes", classes)):
         arguments.whole_number(what, width, 0)
-    widths, made = [int(inputs), *[int(hidden)] * (int(layers) - 1), int(classes)], MODELS[name]
-    _require_room(made, widths)
-    return made(widths, float(dropout))
-
-
-def _require_room(made: Callable[[Sequence[int], float], GNN], widths: Sequence[int]) -> None:
-    """Raises OutOfMemory unless the parameters fit into host memory, where they are made."""
+    widths = [int(inputs), *[int(hidden)] * (int(layers) - 1), int(classes)]
     try:
         with torch.device("meta"):  # has sizes and takes no memory
             asked = sum(parameter.nbytes for parameter in made(widths, 0.0).parameters())
     except (RuntimeError, TypeError):  # more elements than torch counts
         asked = 4 * sum(a * b for a, b in pairwise(widths))
     require_room(asked)
+    return made(widths, float(dropout))
 
 
-def check_model(name: str, hidden: int, layers: int, dropout: float) -> None:
-    """Refuses, before data is loaded, what :func:`make_model` would."""
-    arguments.one_of("model", name, MODELS)
+def check_model(name: str, hidden: int, layers: int, dropout: float, known: Collection[str] = tuple(MODELS)) -> None:
+    """Refuses, before data is loaded, what :func:`make_model` would; ``known``: the models that there are."""
+    arguments.one_of("model", name, known)
     hidden, layers = arguments.whole_number("hidden", hidden), arguments.whole_number("layers", layers)
     dropout = arguments.number("dropout", dropout)
     if layers > _MOST_LAYERS:
         raise ConfigError(f"{layers} layers are more than the {_MOST_LAYERS} that a model can have; use 2 or 3")
     if hidden < 1 or layers < 1:
         raise ConfigError(f"hidden={hidden} and {layers} layers make no model; use 1 or more")
-    if name == "gat" and layers > 1 and hidden % _GAT_HEADS:
-        raise ConfigError(f"hidden={hidden} cannot be shared by gat's {_GAT_HEADS} heads; use a multiple of {_GAT_HEADS}")
+    if name in ("gat", "gatv2") and layers > 1 and hidden % GAT_HEADS:
+        raise ConfigError(f"hidden={hidden} cannot be shared by {name}'s {GAT_HEADS} heads; use a multiple of {GAT_HEADS}")
     if not 0 <= dropout < 1:
         raise ConfigError(f"dropout={dropout} is not a share below 1; use 0.5, or 0 for none")

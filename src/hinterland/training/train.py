@@ -6,12 +6,11 @@ exactly as if it had not been.
 
 from __future__ import annotations
 
-import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, NoReturn, Unpack
+from typing import Any, Unpack
 
 import torch
 import torch.nn.functional as F
@@ -20,22 +19,21 @@ from ..graph import Graph
 from ..memory.ranks import Ranks, joined
 from ..runtime import arguments
 from ..runtime.asked import Asked
-from ..runtime.errors import ConfigError, HinterlandError
+from ..runtime.errors import ConfigError
 from ..runtime.progress import progress
 from ..runtime.shown import Shown
 from ..sampling import NeighborSampler, PinSAGESampler
 from ..storage import StorageStats
-from . import checkpoint as checkpoints
 from .cache import CachePlan
 from .cache_room import wanted
 from .epoch_line import show_epoch
 from .factored import Factored
 from .factored_plan import FactoredPlan
-from .finite import check_splits, not_finite, refuse_neighbours
 from .given import TrainOptions, check_checkpoint, check_dataset, fingerprint, several_devices, split_options
 from .loader import Batch, Loader, Sampler
 from .models import GNN, make_model
 from .rows import rows_of
+from .run import Run
 from .served import FIELDS as SERVED
 from .served import rates
 from .shared import data_parallel
@@ -139,13 +137,7 @@ def train(
         cuda = sorted({where.index for where in several or [ranks.device] if where.type == "cuda"})
         with torch.random.fork_rng(cuda):
             run = _Run(dataset, config, ranks, several, checkpoint, checkpoint_every, reading)
-            if resume:
-                run.resume()
-            check_splits(dataset.features, run.splits, ranks)
-            while len(run.history) < settings.epochs and not run.is_over(settings.patience):
-                run.epoch()
-                if on_epoch is not None and ranks.is_first:
-                    on_epoch(run.history[-1])
+            run.go(settings, resume, on_epoch)
             return run.finish()
 
 
@@ -170,7 +162,7 @@ class _Totals:
     storage: dict[str, Any] = field(default_factory=dict)  # of StorageStats, this rank's
 
 
-class _Run:
+class _Run(Run[GNN]):
     """A training run between two batches."""
 
     def __init__(
@@ -183,12 +175,16 @@ class _Run:
         checkpoint_every: int | None,
         reading: dict[str, Any],
     ) -> None:
-        self.dataset, self.config, self.ranks = dataset, config, ranks
-        self.splits = {name: part for name, part in dataset.splits.items() if len(part)}
-        if "test" in self.splits:  # without vertices whose labels are held back
-            self.splits["test"] = self.splits["test"][rows_of(dataset.labels, self.splits["test"]) != -1]
-        self.checkpoint, self.checkpoint_every = checkpoint, checkpoint_every
         graph, fanouts, seed, device = dataset.graph, list(config["fanouts"]), config["seed"], ranks.device
+        width, classes = dataset.features.shape[1], dataset.num_classes
+        super().__init__(
+            dataset,
+            config,
+            ranks,
+            checkpoint,
+            lambda: make_model(config["model"], width, config["hidden"], classes, len(fanouts), config["dropout"]),
+        )
+        self.checkpoint_every = checkpoint_every
         sampler, tester = _samplers(graph, config["model"], fanouts, seed, device)
         self.tester = None if tester is sampler else tester  # None: what the loader samples with, which a cache exchanges
         kept = {name: reading.pop(name, None) for name in ("cache", "gpu_budget")}  # of training alone
@@ -199,20 +195,7 @@ class _Run:
         if config["model"] == "gcn":
             degree = graph.to_outer(graph.degrees()).to(torch.float32)
             self.degree = {where: degree.to(where) for where in {device, *several}}
-        torch.manual_seed(seed)
-        self.model = make_model(
-            config["model"],
-            dataset.features.shape[1],
-            config["hidden"],
-            dataset.num_classes,
-            len(fanouts),
-            config["dropout"],
-        ).to(device)
         self.parallel = data_parallel(self.model, ranks)
-        first = [p for p in self.model.convs[0].parameters() if p.dim() > 1]
-        rest = [p for p in self.model.parameters() if not any(p is one for one in first)]
-        groups = [{"params": first, "weight_decay": config["weight_decay"]}, {"params": rest}]
-        self.optimizer = torch.optim.Adam(groups, lr=config["lr"], fused=device.type == "cuda")
         self.factored: Factored | None = None
         if several:
             self.factored = Factored(
@@ -224,8 +207,6 @@ class _Run:
                 round=config["round"],
             )
         self.working = 0.0  # seconds in which the caller's thread did not wait for batches
-        self.history: list[dict[str, Any]] = []
-        self.best: dict[str, Any] | None = None
         self.totals = _Totals()
 
     def _loader(self, sampler: Sampler, seeds: torch.Tensor, features: Any, **options: Any) -> Loader:
@@ -240,10 +221,6 @@ class _Run:
             **self.reading,
             **options,
         )
-
-    def is_over(self, patience: int | None) -> bool:
-        """Whether validation has not improved for ``patience`` epochs."""
-        return patience is not None and self.best is not None and len(self.history) - self.best["epoch"] > patience
 
     def epoch(self) -> None:
         """Trains for an epoch, or what is left of one; validates; writes the checkpoint."""
@@ -340,8 +317,6 @@ class _Run:
         """Makes the totals an epoch of the history, and validates."""
         summed = self.ranks.from_first(lambda: self.totals.summed)
         seeds, seconds = summed["seeds"], self.totals.seconds
-        if not math.isfinite(summed["loss"]):
-            self._refuse("train", f"the loss of epoch {number}")
         found: dict[str, Any] = {
             "epoch": number,
             "loss": summed["loss"] / seeds,
@@ -361,25 +336,7 @@ class _Run:
             ),
         }
         self.totals = _Totals()
-        valid = self.evaluate("valid")
-        if valid is not None:
-            if not math.isfinite(valid["loss"]):
-                self._refuse("valid", f"the validation loss after epoch {number}")
-            valid["loss"] += self._decay()
-            found |= {"valid_loss": valid["loss"], "valid_accuracy": valid["accuracy"]}
-            if self.best is None or valid["loss"] < self.best["loss"]:
-                self.best = {"epoch": number, **valid, "model": _copied(self.model.state_dict())}
-        self.history.append(found)
-
-    @torch.no_grad()
-    def _decay(self) -> float:
-        """What the decayed weights add to the loss that training minimizes.
-
-        Without it a strong decay, which goes on improving the model long after the cross entropy's lowest value, would end too
-        early; Shchur et al. 2018 stop by the sum, too.
-        """
-        decayed = self.optimizer.param_groups[0]
-        return float(decayed["weight_decay"]) / 2 * sum(float(p.square().sum()) for p in decayed["params"])
+        self.conclude(found)
 
     @torch.no_grad()
     def evaluate(self, split: str) -> dict[str, float] | None:
@@ -406,52 +363,19 @@ class _Run:
         for _ in range(-(-most // loader.batch_size) - len(loader)):
             rows_of(self.dataset.features, mine[:0].to(self.ranks.device))  # from a sharded table all ranks gather at once
 
-    def _refuse(self, split: str, what: str) -> NoReturn:
-        """Says why a loss is not finite: rows of features among the neighbours, or else the training."""
-        read = ((batch.sample.node, batch.x) for batch in self._batches(split) if batch.x is not None)
-        refuse_neighbours(split, not_finite(read), self.ranks)
-        raise ConfigError(f"{what} is not finite; lower lr={self.config['lr']}, or look for huge values in features")
+    def read(self, split: str) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        return ((batch.sample.node, batch.x) for batch in self._batches(split) if batch.x is not None)
 
-    def save(self) -> None:
-        """Writes the checkpoint, in rank 0."""
-        if self.checkpoint is None or not self.ranks.is_first:
-            return
-        state = {
-            "config": self.config,
-            "model": self.model.state_dict(),
-            "optimizer": self.optimizer.state_dict(),
-            "loader": self.loader.state_dict(),
-            "history": self.history,
-            "best": self.best,
-            "totals": vars(self.totals),
-        }
-        checkpoints.save(self.checkpoint, state)
+    def position(self) -> dict[str, Any]:
+        return {"loader": self.loader.state_dict(), "totals": vars(self.totals)}
 
-    def resume(self) -> None:
-        """Goes on where the checkpoint is, if there is one."""
-        path = self.checkpoint
-        assert path is not None
-        state = self.ranks.from_first(lambda: checkpoints.load(path) if Path(path).exists() else None)
-        if state is None:
-            return
-        try:
-            checkpoints.check_same_run(path, state["config"], self.config)
-            self.model.load_state_dict(state["model"])
-            self.optimizer.load_state_dict(state["optimizer"])
-            self.loader.load_state_dict(state["loader"])
-            self.history, self.best = list(state["history"]), state["best"]
-            if self.ranks.is_first:
-                self.totals = _Totals(**state["totals"])
-        except HinterlandError:
-            raise
-        except Exception as error:  # whatever another program's tensors lead to
-            raise checkpoints.no_checkpoint(path, error) from error
+    def go_to(self, state: Mapping[str, Any]) -> None:
+        self.loader.load_state_dict(state["loader"])
+        if self.ranks.is_first:
+            self.totals = _Totals(**state["totals"])
 
     def finish(self) -> Trained:
-        best = self.best
-        if best is not None:
-            self.model.load_state_dict(best["model"])
-            best = {key: value for key, value in best.items() if key != "model"}
+        best = self.take_best()
         test = self.evaluate("test")
         roles = None if self.factored is None else self.factored.plan
         return Trained(self.model.eval(), self.history, best, test, self.loader.cache_plan, roles)
@@ -474,7 +398,3 @@ def _counts(batch: Batch) -> dict[str, int]:
         "edges": len(batch.sample.row),
         "bytes": batch.x.numel() * batch.x.element_size(),
     }
-
-
-def _copied(state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    return {name: value.clone() for name, value in state.items()}

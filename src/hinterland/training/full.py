@@ -1,0 +1,262 @@
+"""Training of a graph neural network on a whole graph at once, in one part or in several: virtual ranks, GPUs, processes.
+
+What training draws depends on the seed, the epoch and the rank alone, as in :mod:`.train`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Unpack
+
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from torch import Tensor
+
+from ..fullgraph import STRATEGIES, PartitionedGraph
+from ..fullgraph.plan import Choice, choices
+from ..memory.ranks import Ranks, joined
+from ..runtime import arguments, devices
+from ..runtime.asked import Asked
+from ..runtime.errors import ConfigError
+from ..runtime.shown import Shown
+from .epoch_line import show_epoch
+from .finite import rows_at_once
+from .full_models import FULL_MODELS, FullGNN, make_full_model
+from .given import Learning, LearningOptions, check_checkpoint, check_dataset, fingerprint, several_devices
+from .loader import step_seed
+from .models import check_model
+from .rows import rows_of
+from .run import Run
+
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float64": torch.float64}
+
+
+class FullOptions(LearningOptions, total=False):
+    """What :func:`train_full` takes by name besides: the fields of FullSettings."""
+
+    layers: int
+    dtype: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class FullSettings(Learning):
+    """What decides the result of a run of :func:`train_full`, together with the partition.
+
+    Attributes:
+        model, layers: as of train_full.
+        dtype: ``"float32"``; ``"float64"``; or ``"bfloat16"``: rows are kept and sent in it, parameters and sums in float32.
+        epochs, lr: as of Learning.
+    """
+
+    model: str = "gcn"
+    layers: int = 2
+    dtype: str = "float32"
+    epochs: int = 200
+    lr: float = 0.01
+
+    def __post_init__(self) -> None:
+        check_model(self.model, self.hidden, self.layers, self.dropout, FULL_MODELS)
+        arguments.one_of("dtype", self.dtype, DTYPES)
+        super().__post_init__()
+
+
+@dataclass(repr=False)
+class TrainedFull(Shown):
+    """What :func:`train_full` made.
+
+    Attributes:
+        model: with the parameters of the best epoch by validation loss (of the last one without validation), for evaluation.
+        history: an object for each epoch: ``loss``, ``accuracy`` (of the training vertices, with dropout), ``valid_loss`` (with
+            the weight decay's term, as of ``train``), ``valid_accuracy``; ``seconds`` of the step; ``stages``, this process's
+            seconds in ``forward``, ``backward``, ``step`` and ``validate``; ``seeds`` (training vertices), ``vertices``,
+            ``edges`` (that the sums of all layers go over), ``seeds_per_second`` and ``edges_per_second``.
+        best: of the best epoch: ``epoch``, ``loss``, ``accuracy``; None without validation.
+        test: ``loss`` and ``accuracy`` on the test split; None without one.
+        partition: the graph in parts, for ``model(partition.scatter(x), partition)``; in ranks while their group lives.
+        choices: what ``strategy="auto"`` chose for each operation, and why (``explain()``); none with one part. Those of
+            gradients are among them where the graph is undirected, and else chosen by themselves.
+    """
+
+    model: FullGNN
+    history: list[dict[str, Any]]
+    best: Asked[dict[str, Any]]
+    test: Asked[dict[str, float]]
+    partition: PartitionedGraph
+    choices: list[Choice]
+
+
+def train_full(
+    dataset: Any,
+    model: str = "gcn",
+    *,
+    device: torch.device | str | int | None = None,
+    devices: Sequence[torch.device | str | int] | None = None,
+    parts: int | None = None,
+    strategy: str = "auto",
+    checkpoint: str | Path | None = None,
+    resume: bool = False,
+    on_epoch: Callable[[dict[str, Any]], None] | None = show_epoch,
+    timeout: float = 300.0,
+    **options: Unpack[FullOptions],
+) -> TrainedFull:
+    """Trains a model to classify vertices, with cross entropy and Adam: every epoch is one step on all training vertices.
+
+    Started by ``torchrun`` or ``hl.launch``, or where ``torch.distributed`` is initialized, every process has one part; the
+    loss is the mean over the training vertices of all parts, gradients are added up, and rank 0 writes the checkpoint.
+
+    Args:
+        dataset: as of ``train``. A vertex hears from its list in ``graph``, whose weights count for "gcn".
+        model: "gcn", "sage", "gin", "gat" or "gatv2" (:mod:`.full_models`).
+        device: where all parts lie; None is the current GPU, or the CPU without one. Several ranks take a GPU each.
+        devices: in place of ``device``, those of this process over which the parts are divided.
+        parts: into how many parts this process divides the graph; by default one for each device.
+        strategy: how rows of other parts are read: a key of ``hinterland.fullgraph.STRATEGIES``, or ``"auto"``, which tries
+            those that are likely to be quick.
+        checkpoint: file to write after each epoch.
+        resume: goes on from ``checkpoint`` if it is there.
+        on_epoch: as of ``train``.
+        timeout: seconds without an answer of another rank, after which the run ends with an error.
+        options: those of :class:`FullSettings`. What is dropped out depends on the partition, too.
+
+    Raises:
+        ConfigError, GraphError, RankLost: as of ``train``.
+        OutOfMemory: a part, or what a layer makes of it, does not fit.
+    """
+    arguments.function("on_epoch", on_epoch)
+    settings = FullSettings(model=model, **options)
+    arguments.one_of("strategy", strategy, ("auto", *STRATEGIES))
+    check_checkpoint(checkpoint, None, resume)
+    check_dataset(dataset)
+    several = several_devices(device, devices, None)
+    with joined(several[0] if several else device, timeout) as ranks:
+        if several and ranks.world_size > 1:
+            raise ConfigError("devices= are of one process, and torchrun started several; leave out one of the two")
+        ranks.check_same({**vars(settings), "strategy": strategy, **fingerprint(dataset)})
+        p = PartitionedGraph.from_graph(dataset.graph, parts, devices=several or ranks.device)
+        config = {**settings.fixed, "parts": p.world.parts, **fingerprint(dataset)}
+        cuda = sorted({where.index for where in p.world.devices if where.type == "cuda"})
+        with torch.random.fork_rng(cuda):
+            run = _FullRun(dataset, config, ranks, checkpoint, p, strategy)
+            run.go(settings, resume, on_epoch)
+            return run.finish()
+
+
+class _FullRun(Run[FullGNN]):
+    """A training run between two epochs."""
+
+    def __init__(
+        self,
+        dataset: Any,
+        config: dict[str, Any],
+        ranks: Ranks,
+        checkpoint: str | Path | None,
+        p: PartitionedGraph,
+        strategy: str,
+    ) -> None:
+        self.p, self.kind = p, DTYPES[config["dtype"]]
+        self.mixed = self.kind == torch.bfloat16
+        width, classes = dataset.features.shape[1], dataset.num_classes
+        shape = (width, config["hidden"], classes, config["layers"], config["dropout"])
+
+        def make() -> FullGNN:
+            return make_full_model(config["model"], *shape, strategy).to(torch.float32 if self.mixed else self.kind)
+
+        super().__init__(dataset, config, ranks, checkpoint, make)
+        order, bounds = p.split.order, list(pairwise(p.bounds))
+        owned = [torch.arange(*bounds[part.rank]) if order is None else order[slice(*bounds[part.rank])] for part in p.parts]
+        self.owned = [vertices.to(on) for vertices, on in zip(owned, p.world.devices, strict=True)]
+        self.x = p.as_given([rows_of(dataset.features, vertices).to(self.kind) for vertices in self.owned])
+        self.targets = {name: self._targets(vertices.cpu()) for name, vertices in self.splits.items()}
+
+    def _targets(self, vertices: Tensor) -> list[tuple[Tensor, Tensor]]:
+        """Of each of this process's parts: which rows are of these vertices, and their classes."""
+        numbers, found = self.p.split.numbers, []
+        rows = vertices if numbers is None else numbers[vertices]
+        for part, on in zip(self.p.parts, self.p.world.devices, strict=True):
+            first, last = self.p.bounds[part.rank : part.rank + 2]
+            mine = (rows >= first) & (rows < last)
+            found.append(((rows[mine] - first).to(on), rows_of(self.dataset.labels, vertices[mine].to(on)).long()))
+        return found
+
+    def epoch(self) -> None:
+        """Trains for an epoch, validates, and writes the checkpoint."""
+        self.model.train()
+        number, count = len(self.history) + 1, len(self.splits["train"])
+        torch.manual_seed(step_seed(self.config["seed"], number - 1, 0, self.ranks.rank))
+        times = [self._now()]
+        loss, correct = self._summed("train")
+        times.append(self._now())
+        self.optimizer.zero_grad()
+        (loss / count).backward()
+        self._add_gradients()
+        times.append(self._now())
+        self.optimizer.step()
+        times.append(self._now())
+        total, right = self.ranks.sum([float(loss.detach()), float(correct)])
+        seconds, edges = times[-1] - times[0], self.p.num_edges * len(self.model.convs)
+        stages = dict(zip(("forward", "backward", "step"), (after - before for before, after in pairwise(times)), strict=True))
+        self.conclude(
+            {
+                "epoch": number,
+                "loss": total / count,
+                "accuracy": right / count,
+                "seconds": seconds,
+                "seeds": count,
+                "vertices": self.p.num_vertices,
+                "edges": edges,
+                "seeds_per_second": count / seconds,
+                "edges_per_second": edges / seconds,
+                "stages": stages,
+            }
+        )
+        stages["validate"] = self._now() - times[-1]
+        self.save()
+
+    def _now(self) -> float:
+        return max(map(devices.idle_at, self.p.world.devices))
+
+    def _summed(self, split: str) -> tuple[Tensor, Tensor]:
+        """Of this process's vertices of a split: the sum of losses, and how many are right."""
+        home = self.ranks.device
+        with torch.autocast(home.type, torch.bfloat16, enabled=self.mixed):
+            given = self.model(self.x, self.p)
+        loss = correct = torch.zeros((), device=home)
+        for rows, (at, classes) in zip(self.p.each(given), self.targets[split], strict=True):
+            scores = rows[at].float() if self.mixed else rows[at]
+            loss = loss + F.cross_entropy(scores, classes, reduction="sum").to(home)
+            correct = correct + (scores.detach().argmax(1) == classes).sum().to(home)
+        return loss, correct
+
+    def _add_gradients(self) -> None:
+        """Makes the gradients of what each rank's vertices lose those of what all lose."""
+        if self.ranks.world_size == 1:
+            return
+        held = list(self.model.parameters())
+        flat = torch.cat([(torch.zeros_like(one) if one.grad is None else one.grad).flatten() for one in held])
+        dist.all_reduce(flat)
+        for one, summed in zip(held, flat.split([one.numel() for one in held]), strict=True):
+            one.grad = summed.view_as(one)
+
+    @torch.no_grad()
+    def evaluate(self, split: str) -> dict[str, float] | None:
+        if split not in self.splits:
+            return None
+        self.model.eval()
+        loss, correct = self.ranks.sum([float(one) for one in self._summed(split)])
+        count = len(self.splits[split])
+        return {"loss": loss / count, "accuracy": correct / count}
+
+    def read(self, split: str) -> Iterator[tuple[Tensor, Tensor]]:
+        """Vertices of this process, whatever the split, and their rows of features."""
+        for vertices, rows in zip(self.owned, self.p.each(self.x), strict=True):
+            step = rows_at_once(rows.shape[1])
+            yield from zip(vertices.split(step), rows.split(step), strict=True)
+
+    def finish(self) -> TrainedFull:
+        best = self.take_best()
+        test = self.evaluate("test")
+        return TrainedFull(self.model.eval(), self.history, best, test, self.p, choices(self.p))

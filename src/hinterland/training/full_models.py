@@ -1,0 +1,89 @@
+"""Graph neural networks over whole graphs: layers of hinterland.nn one after another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import pairwise
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ..fullgraph import PartitionedGraph
+from ..nn import GATConv, GATv2Conv, GCNConv, GINConv, SAGEConv, each
+from ..nn.layer import Layer
+from .models import GAT_HEADS, built, check_model
+
+Rows = Tensor | list[Tensor]  # of one part, or of each of several
+
+
+class FullGNN(nn.Module):
+    """Convolutions one after another, with dropout before and ``activation`` between them.
+
+    Attributes:
+        convs: layers of hinterland.nn, whose parameters have the names that PyG gives them.
+    """
+
+    def __init__(self, convs: Sequence[Layer], activation: Callable[[Tensor], Tensor], dropout: float = 0.0) -> None:
+        super().__init__()
+        self.convs = nn.ModuleList(convs)
+        self.activation, self.dropout = activation, dropout
+
+    def forward(self, x: Rows, p: PartitionedGraph) -> Rows:
+        """Scores of all vertices, ``[n, classes]``, in the form and order of ``x``.
+
+        Args:
+            x: features ``[n, inputs]``, as ``p.scatter`` gives them.
+        """
+        for i, conv in enumerate(self.convs):
+            x = each(partial(F.dropout, p=self.dropout, training=self.training), x)
+            x = conv(x, p)
+            if i < len(self.convs) - 1:
+                x = each(self.activation, x)
+        return x
+
+
+def _gcn(widths: Sequence[int], dropout: float) -> FullGNN:
+    return FullGNN([GCNConv(a, b) for a, b in pairwise(widths)], F.relu, dropout)
+
+
+def _sage(widths: Sequence[int], dropout: float) -> FullGNN:
+    return FullGNN([SAGEConv(a, b) for a, b in pairwise(widths)], F.relu, dropout)
+
+
+def _gin(widths: Sequence[int], dropout: float) -> FullGNN:
+    layers = [GINConv(nn.Sequential(nn.Linear(a, b), nn.ReLU(), nn.Linear(b, b))) for a, b in pairwise(widths)]
+    return FullGNN(layers, F.relu, dropout)
+
+
+def _attention(conv: Callable[..., Layer], widths: Sequence[int], dropout: float) -> FullGNN:
+    hidden = [conv(a, b // GAT_HEADS, heads=GAT_HEADS) for a, b in pairwise(widths[:-1])]
+    return FullGNN([*hidden, conv(*widths[-2:])], F.elu, dropout)
+
+
+FULL_MODELS: dict[str, Callable[[Sequence[int], float], FullGNN]] = {
+    "gcn": _gcn,
+    "sage": _sage,
+    "gin": _gin,
+    "gat": partial(_attention, GATConv),
+    "gatv2": partial(_attention, GATv2Conv),
+}
+
+
+def make_full_model(
+    name: str, inputs: int, hidden: int, classes: int, layers: int, dropout: float = 0.0, strategy: str = "auto"
+) -> FullGNN:
+    """A model for the classification of all vertices of a partitioned graph.
+
+    Args:
+        name: "gcn", "sage", "gin", "gat" or "gatv2".
+        inputs, hidden, classes: the width of features, of what lies between layers, and of the output.
+        layers: at least 1.
+        dropout: the share of each layer's inputs that is set to 0 in training.
+        strategy: how layers read rows of other parts: a key of ``hinterland.fullgraph.STRATEGIES``, or ``"auto"``.
+    """
+    check_model(name, hidden, layers, dropout, FULL_MODELS)
+    model = built(FULL_MODELS[name], inputs, hidden, classes, layers, dropout)
+    for conv in model.convs:
+        conv.strategy = strategy  # type: ignore[assignment]
+    return model

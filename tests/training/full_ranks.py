@@ -1,0 +1,41 @@
+"""What each of two processes does for test_full.py: trains on its part, resumes, has another graph. Results go to a folder."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import torch
+
+from hinterland import datasets
+from hinterland.runtime.errors import ConfigError
+from hinterland.training import train_full
+
+SHAPE = datasets.Shape({"node": 300}, {"node": 16}, {("node", "to", "node"): 2500}, (120, 60, 120), 4)
+OPTIONS = {"hidden": 16, "dtype": "float64", "device": "cpu", "seed": 3, "on_epoch": None, "timeout": 20.0}
+FOLDER, RANK = Path(sys.argv[1]), int(os.environ["RANK"])
+
+
+def trained(name: str, model: str, dataset: datasets.Dataset, **options: object) -> None:
+    found = train_full(dataset, model, **{**OPTIONS, **options})
+    held = {"model": found.model.state_dict(), "history": found.history, "test": found.test, "best": found.best}
+    torch.save(held, FOLDER / f"{name}.{RANK}.pt")
+
+
+torch.set_num_threads(1)
+dataset = datasets.generate(SHAPE, seed=1, device="cpu")
+os.environ["MASTER_PORT"] = os.environ["PORTS"].split(",")[0]
+torch.distributed.init_process_group("gloo")
+for model in ("gcn", "gat"):
+    trained(model, model, dataset, epochs=5, dropout=0.0, weight_decay=0.01)
+same_sums = {"dropout": 0.3, "strategy": "halo"}
+trained("whole", "sage", dataset, epochs=4, **same_sums)
+trained("part", "sage", dataset, epochs=2, checkpoint=FOLDER / "c.pt", **same_sums)
+trained("resumed", "sage", dataset, epochs=4, checkpoint=FOLDER / "c.pt", resume=True, **same_sums)
+for options in ({"seed": 4 + RANK}, {"parts": 3}, {"device": None, "devices": ["cpu", "cpu"]}):
+    try:
+        train_full(dataset, "gcn", **{**OPTIONS, "epochs": 1, **options})
+    except ConfigError as error:
+        print(f"refused: {error}", flush=True)
+torch.distributed.destroy_process_group()

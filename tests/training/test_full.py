@@ -1,0 +1,254 @@
+"""Training on whole graphs: torch_geometric's losses, however the graph is divided; checkpoints; what is refused."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from hinterland import datasets
+from hinterland.runtime.errors import ConfigError, GraphError
+from hinterland.training import FULL_MODELS, full, train_full
+from hinterland.training import checkpoint as checkpoints
+
+from .test_train import Stops, in_two_processes, same, stop_after
+
+SHAPE = datasets.Shape({"node": 300}, {"node": 16}, {("node", "to", "node"): 2500}, (120, 60, 120), 4)
+SMALL = {"hidden": 16, "device": "cpu", "seed": 3, "on_epoch": None}
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+@pytest.fixture(scope="module")
+def dataset():
+    """Directed, so that gradients go along other lists than sums."""
+    return datasets.generate(SHAPE, seed=1, device="cpu")
+
+
+def of_pyg(name, parameters, dataset):
+    """torch_geometric's layers with these parameters, in float64, and what they make of features."""
+    nn = pytest.importorskip("torch_geometric.nn")
+    heads = {"heads": 4} if name in ("gat", "gatv2") else {}
+    kinds = {"gcn": nn.GCNConv, "sage": nn.SAGEConv, "gat": nn.GATConv, "gatv2": nn.GATv2Conv}
+    if name == "gin":
+        pairs = [(16, 16), (16, 4)]
+        mlps = [torch.nn.Sequential(torch.nn.Linear(a, b), torch.nn.ReLU(), torch.nn.Linear(b, b)) for a, b in pairs]
+        convs = [nn.GINConv(mlp) for mlp in mlps]
+    else:
+        convs = [kinds[name](16, 16 // heads.get("heads", 1), **heads), kinds[name](16, 4)]
+    model = torch.nn.Module()
+    model.convs = torch.nn.ModuleList(convs)
+    model.double().load_state_dict(parameters)
+    counts = dataset.graph.indptr.diff()
+    edges = torch.stack([dataset.graph.indices.long(), torch.arange(300).repeat_interleave(counts)])
+    activation = F.elu if name in ("gat", "gatv2") else F.relu
+
+    def scores(x):
+        return convs[1](activation(convs[0](x, edges)), edges)
+
+    return model, scores
+
+
+def first_parameters(monkeypatch):
+    """The parameters of every model that is made, as they were before training."""
+    made, make = [], full.make_full_model
+
+    def watched(*given):
+        model = make(*given)
+        made.append({name: value.double().clone() for name, value in model.state_dict().items()})
+        return model
+
+    monkeypatch.setattr(full, "make_full_model", watched)
+    return made
+
+
+@pytest.mark.parametrize("parts", [1, 3])
+@pytest.mark.parametrize("name", FULL_MODELS)
+def test_losses_are_those_of_pyg(dataset, monkeypatch, name, parts):
+    """In float64, over 50 epochs; with Adam's decay of the first layer's matrices."""
+    made = first_parameters(monkeypatch)
+    found = train_full(dataset, name, **SMALL, dtype="float64", dropout=0.0, weight_decay=1e-3, epochs=50, parts=parts)
+    model, scores = of_pyg(name, made[0], dataset)
+    first = [p for p in model.convs[0].parameters() if p.dim() > 1]
+    rest = [p for p in model.parameters() if not any(p is one for one in first)]
+    optimizer = torch.optim.Adam([{"params": first, "weight_decay": 1e-3}, {"params": rest}], lr=0.01)
+    x, y, seeds, valid = dataset.features.cpu().double(), dataset.labels, dataset.splits["train"], dataset.splits["valid"]
+    for epoch in found.history:
+        optimizer.zero_grad()
+        loss = F.cross_entropy(scores(x)[seeds], y[seeds])
+        loss.backward()
+        assert epoch["loss"] == pytest.approx(loss.item(), abs=1e-9)
+        optimizer.step()
+        with torch.no_grad():
+            after = scores(x)[valid]
+            decay = 1e-3 / 2 * sum(float(p.square().sum()) for p in first)
+            assert epoch["valid_loss"] == pytest.approx(F.cross_entropy(after, y[valid]).item() + decay, abs=1e-9)
+            assert epoch["valid_accuracy"] == float((after.argmax(1) == y[valid]).double().mean())
+
+
+@pytest.mark.parametrize("name", FULL_MODELS)
+def test_it_learns(dataset, name, device):
+    found = train_full(dataset, name, **{**SMALL, "device": device}, dropout=0.2, epochs=40)
+    assert found.test["accuracy"] > (0.3 if name == "gin" else 0.6) and not found.model.training  # 0.25 by chance
+    first, last = found.history[0], found.history[-1]
+    assert last["loss"] < first["loss"] and last["accuracy"] > first["accuracy"]
+    assert first["seeds"] == 120 and first["vertices"] == 300 and first["edges"] == 2 * dataset.graph.num_edges
+    assert set(first["stages"]) == {"forward", "backward", "step", "validate"} and first["seconds"] > 0
+    losses = [epoch["valid_loss"] for epoch in found.history]
+    assert found.best["loss"] == min(losses) and found.best["epoch"] == losses.index(min(losses)) + 1
+    assert found.choices == []
+
+
+def test_the_result_is_a_model_of_the_whole_graph(dataset):
+    """Its scores have the accuracy that was reported."""
+    found = train_full(dataset, "sage", **SMALL, epochs=5, parts=3)
+    p, test = found.partition, dataset.splits["test"]
+    with torch.no_grad():
+        scores = p.gather(found.model(p.scatter(dataset.features), p))
+    assert float((scores[test].argmax(1) == dataset.labels[test]).double().mean()) == pytest.approx(found.test["accuracy"])
+    assert {choice.strategy for choice in found.choices} and found.choices[0].explain()
+
+
+def test_bfloat16_rows(dataset):
+    """What is learnt is about the same; parameters stay float32."""
+    whole, half = (
+        train_full(dataset, "gcn", **SMALL, dropout=0.0, epochs=20, dtype=dtype) for dtype in ("float32", "bfloat16")
+    )
+    assert half.history[0]["loss"] == pytest.approx(whole.history[0]["loss"], rel=1e-2)
+    assert half.history[-1]["loss"] == pytest.approx(whole.history[-1]["loss"], rel=5e-2)
+    assert {p.dtype for p in half.model.parameters()} == {torch.float32} and half.history != whole.history
+
+
+@pytest.mark.parametrize("parts", [1, 3])
+@pytest.mark.parametrize("stop", [1, 4])
+def test_a_resumed_run_is_the_run(dataset, tmp_path, monkeypatch, parts, stop):
+    """Parameters, optimizer, history and best epoch are those of a run that was not stopped, to the bit."""
+    options = {**SMALL, "epochs": 6, "dropout": 0.4, "parts": parts, "strategy": "halo"}
+    whole = train_full(dataset, "gat", **options, checkpoint=tmp_path / "whole.pt")
+    with monkeypatch.context() as patched:
+        stop_after(patched, stop)
+        with pytest.raises(Stops):
+            train_full(dataset, "gat", **options, checkpoint=tmp_path / "parts.pt")
+    resumed = train_full(dataset, "gat", **options, checkpoint=tmp_path / "parts.pt", resume=True)
+    assert same(resumed.model.state_dict(), whole.model.state_dict())
+    assert same(resumed.history, whole.history) and resumed.test == whole.test and resumed.best == whole.best
+    assert same(checkpoints.load(tmp_path / "parts.pt"), checkpoints.load(tmp_path / "whole.pt"))
+
+
+def test_checkpoints_that_do_not_fit(dataset, tmp_path):
+    path = tmp_path / "c.pt"
+    train_full(dataset, "gcn", **SMALL, epochs=1, checkpoint=path)
+    with pytest.raises(ConfigError, match="c.pt: holds a run already; resume it, or remove the file"):
+        train_full(dataset, "gcn", **SMALL, epochs=1, checkpoint=path)
+    for changed, sentence in (
+        ({"layers": 3}, "layers=2"),
+        ({"parts": 2}, "parts=1"),
+        ({"dtype": "float64"}, "dtype='float32'"),
+    ):
+        with pytest.raises(ConfigError, match=f"was saved with {sentence}, but this run has"):
+            train_full(dataset, "gcn", **SMALL, epochs=2, checkpoint=path, resume=True, **changed)
+
+
+def test_patience(dataset):
+    found = train_full(dataset, "sage", **SMALL, dropout=0.0, lr=0.05, epochs=300, patience=3)
+    assert len(found.history) == found.best["epoch"] + 4 < 300
+
+
+def test_without_validation_and_test(dataset):
+    alone = dataclasses.replace(dataset, splits={"train": dataset.splits["train"]})
+    found = train_full(alone, "gcn", **SMALL, epochs=1)
+    assert found.best is None and found.test is None and "valid_loss" not in found.history[0]
+
+
+def test_more_parts_than_training_vertices(dataset):
+    """Parts that have none still take part."""
+    few = dataclasses.replace(dataset, splits={"train": dataset.splits["train"][:2], "valid": dataset.splits["valid"]})
+    options = {**SMALL, "dtype": "float64", "dropout": 0.0, "epochs": 3}
+    one, many = (train_full(few, "gin", **options, parts=parts) for parts in (1, 7))
+    for a, b in zip(one.history, many.history, strict=True):
+        assert a["loss"] == pytest.approx(b["loss"], rel=1e-12) and a["valid_loss"] == pytest.approx(b["valid_loss"], rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    "options, sentence",
+    [
+        ({"model": "pinsage"}, "model 'pinsage' is not one of gcn, sage, gin, gat, gatv2"),
+        ({"layers": 0}, "0 layers make no model"),
+        ({"model": "gatv2", "hidden": 6}, "hidden=6 cannot be shared by gatv2's 4 heads"),
+        ({"dtype": "float16"}, "dtype 'float16' is not one of float32, bfloat16, float64"),
+        ({"strategy": "push"}, "strategy 'push' is not one of auto"),
+        ({"epochs": 0}, "epochs=0 is too small"),
+        ({"lr": -1.0}, "lr=-1.0 is no learning rate"),
+        ({"parts": 0}, "parts=0 leaves no part"),
+        ({"devices": ["cpu"]}, "device='cpu' and devices= say both where to train"),
+        ({"resume": True}, "there is no checkpoint to write or to go on from"),
+    ],
+)
+def test_bad_arguments(dataset, options, sentence):
+    with pytest.raises(ConfigError, match=sentence):
+        train_full(dataset, **{**SMALL, "epochs": 1, **options})
+
+
+def test_features_that_are_not_finite_are_named(dataset, tmp_path):
+    """Those of a split before the first epoch, those of others at its end; and nothing is written."""
+    options = {**SMALL, "epochs": 1, "parts": 2, "checkpoint": tmp_path / "c.pt"}
+    bad = int(dataset.graph.indices.bincount().argmax())  # many hear from it
+    features = dataset.features.cpu().clone()
+    features[bad, 3] = float("nan")
+    with pytest.raises(GraphError, match=f"rows of features of its vertices are NaN.*: {bad}; correct"):
+        train_full(dataclasses.replace(dataset, features=features), "gcn", **options)
+    splits = {name: part[part != bad] for name, part in dataset.splits.items()}
+    with pytest.raises(GraphError, match=f"'train': rows of features that its vertices hear from are NaN.*: {bad}; correct"):
+        train_full(dataclasses.replace(dataset, features=features, splits=splits), "gcn", **options)
+    huge = torch.full((300, 16), 3e38)
+    with pytest.raises(ConfigError, match="the loss of epoch 1 is not finite; lower lr=0.01"):
+        train_full(dataclasses.replace(dataset, features=huge), "gcn", **options)
+    assert not list(tmp_path.iterdir())
+
+
+def test_published_accuracy(real_data):
+    """Shchur et al. 2018, Table 1: GCN 81.5 +- 1.3 on Cora; here one split."""
+    cora = datasets.largest_component(datasets.open(real_data / "cora.npz"))
+    cora.splits = datasets.random_splits(cora, 0)
+    options = {"hidden": 64, "dropout": 0.8, "lr": 0.01, "weight_decay": 1e-3, "on_epoch": None, "device": "cpu"}
+    assert train_full(cora, "gcn", epochs=100, parts=2, **options).test["accuracy"] > 0.77
+
+
+# Several processes
+
+
+@pytest.fixture(scope="module")
+def two_ranks(tmp_path_factory):
+    """What full_ranks.py said in two processes, and the folder of their results."""
+    folder = tmp_path_factory.mktemp("ranks")
+    codes, said = in_two_processes("full_ranks.py", folder)
+    assert codes == [0, 0], said
+    return said, folder
+
+
+@pytest.mark.parametrize("name", ["gcn", "gat"])
+def test_two_ranks_train_as_one(dataset, two_ranks, name):
+    found = [torch.load(two_ranks[1] / f"{name}.{rank}.pt") for rank in range(2)]
+    assert same(found[0]["model"], found[1]["model"]) and found[0]["test"] == found[1]["test"]
+    alone = train_full(dataset, name, **SMALL, dtype="float64", epochs=5, dropout=0.0, weight_decay=0.01)
+    for mine, theirs in zip(found[0]["history"], alone.history, strict=True):
+        for key in ("loss", "accuracy", "valid_loss", "valid_accuracy"):
+            assert mine[key] == pytest.approx(theirs[key], abs=1e-9)
+    for key, value in alone.model.state_dict().items():
+        torch.testing.assert_close(found[0]["model"][key], value, rtol=1e-7, atol=1e-9)
+
+
+def test_two_ranks_resume(two_ranks):
+    for rank in range(2):
+        whole, resumed = (torch.load(two_ranks[1] / f"{name}.{rank}.pt") for name in ("whole", "resumed"))
+        assert same(whole["model"], resumed["model"]) and whole["test"] == resumed["test"]
+        assert same(whole["history"], resumed["history"])
+
+
+def test_what_two_ranks_are_refused(two_ranks):
+    for text in two_ranks[0]:
+        assert "refused: rank 1 has seed=5, but rank 0 has 4; start every rank with the same dataset and arguments" in text
+        assert "refused: parts=3, but the process group has 2 ranks, each of which has one part" in text
+        assert "refused: devices= are of one process, and torchrun started several" in text
