@@ -178,7 +178,7 @@ def races() -> None:
 
 
 def refusals() -> None:
-    graph, other = skewed(50, 300), skewed(50, 300, seed=2)
+    graph, other = skewed(50, 300), skewed(50, 290, seed=2)
     turned = hl.Graph(graph.indptr, graph.indices.flip(0))
 
     def refused(name: str, call) -> None:
@@ -221,7 +221,7 @@ def other_groups() -> None:
     """Groups of the user's: some ranks make theirs before a graph is divided, others theirs after it."""
     graph, made, pair = skewed(50, 300), [], [RANK // 2 * 2, RANK // 2 * 2 + 1]
     for turn in range(2):
-        if RANK // 2 % 2 == turn and pair[1] < SIZE:
+        if turn == RANK // 2 % 2 and pair[1] < SIZE:
             made.append(dist.new_group(pair, use_local_synchronization=True))
         if turn == 0:
             p = PartitionedGraph.from_graph(graph)

@@ -32,7 +32,7 @@ class Job:
             for rank in range(count)
         ]
         try:
-            self.said, self.errors = zip(*(process.communicate(timeout=280) for process in started), strict=True)
+            self.said, self.errors = zip(*(process.communicate(timeout=560) for process in started), strict=True)
         finally:
             for process in started:
                 process.kill()
@@ -63,6 +63,7 @@ class Job:
                 assert f"refused {name}: {says}" in text, (last, name, text, error)
 
 
+@pytest.mark.timeout(600)  # eight on two cores that others use as well
 @pytest.mark.parametrize(
     "count, death",
     [
@@ -82,7 +83,7 @@ def test_processes_of_the_cpu(count, death):
         assert sentence.startswith(
             f"another rank died, or gave no answer for {4 if death == 'stuck' else 20} s; its own message"
         )
-        assert 3.5 * (death == "stuck") < float(seconds) < 20
+        assert (3.5 if death == "stuck" else 0) <= float(seconds) < 20
 
 
 @pytest.mark.gpu

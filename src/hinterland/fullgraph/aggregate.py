@@ -24,7 +24,8 @@ REDUCES = ("sum", "mean", "max", "gcn")
 def aggregate(p: PartitionedGraph, x: Any, reduce: str = "sum", *, strategy: str = "auto") -> Any:
     """Combines the rows of every vertex's neighbours. Differentiable with respect to ``x``.
 
-    In a process group all ranks call it together, with rows of the same type and width.
+    In a process group all ranks call it together, with rows of the same type and width, and the gradient as well: a rank whose
+    loss does not depend on its part calls ``backward`` all the same.
 
     Args:
         p: a partitioned graph.
@@ -40,6 +41,7 @@ def aggregate(p: PartitionedGraph, x: Any, reduce: str = "sum", *, strategy: str
 
     Raises:
         ConfigError: arguments that are none of these.
+        RankLost: another rank died, or gave no answer within the timeout of the process group.
     """
     arguments.instance("p", p, PartitionedGraph, "make one with PartitionedGraph.from_graph(graph)")
     arguments.one_of("reduce", reduce, REDUCES)

@@ -69,7 +69,8 @@ class PartitionedGraph(Shown):
         """Divides a graph.
 
         In every process of an initialised process group: each calls this with the same graph, and gets the part of its rank.
-        Alone: this process gets all parts.
+        How long a rank waits for one that is stuck is the group's timeout, which ``init_process_group`` takes and which is many
+        minutes by default; ``hinterland.launch`` gives 30 s. Alone: this process gets all parts.
 
         Args:
             graph: row v of a sum is over the rows of ``indices[indptr[v]:indptr[v + 1]]``. It stays where it is, and is needed again
@@ -81,7 +82,8 @@ class PartitionedGraph(Shown):
 
         Raises:
             ConfigError: in a process group, in all ranks alike: they have different graphs or arguments.
-            OutOfMemory: a part does not fit.
+            OutOfMemory: a part does not fit; in a process group in all ranks alike.
+            RankLost: another rank died, or gave no answer within the timeout.
         """
         require_graph(graph)
         world = _world(parts, devices)
