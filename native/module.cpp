@@ -9,10 +9,6 @@
 #include "core/team.hpp"
 #include "params.hpp"
 
-namespace hinterland::native {
-void bind_fullgraph_take(nanobind::module_& m);
-}
-
 NB_MODULE(_core, m) {
   namespace hn = hinterland::native;
   hn::register_errors();

@@ -73,8 +73,8 @@ bool agrees(const Case& c, int across, int entries) {
   Lanes::run([&] {
     for (int64_t tile = 0; tile < tiles; ++tile)
       for (int64_t first = 0; first < tasks; first += at_once)
-        Aggregation<double, double, uint32_t, HaloRows, kWide, kChunks, kReduce, kWhole>(p, tile, Warp::lane())(
-            first + Warp::lane() / p.lanes);
+        Aggregation<double, double, uint32_t, HaloRows, kWide, kChunks, kReduce, kWhole>(
+            p, tile, Warp::lane())(first + Warp::lane() / p.lanes);
   });
   // The second call, over the pieces.
   std::vector<int64_t> numbers, firsts, lasts;
@@ -92,8 +92,8 @@ bool agrees(const Case& c, int across, int entries) {
   Lanes::run([&] {
     for (int64_t tile = 0; tile < tiles; ++tile)
       for (int64_t first = 0; first < q.rows; first += 32 / across)
-        Aggregation<double, double, void, HaloRows, kWide, kChunks, kJoin, kWhole>(q, tile, Warp::lane())(
-            first + Warp::lane() / across);
+        Aggregation<double, double, void, HaloRows, kWide, kChunks, kJoin, kWhole>(q, tile,
+                                                                                   Warp::lane())(first + Warp::lane() / across);
   });
   for (int64_t row = 0; row < c.rows; ++row)
     for (int64_t at = 0; at < c.width; ++at)

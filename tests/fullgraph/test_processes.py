@@ -45,7 +45,7 @@ class Job:
             assert text.count("as the oracle\n") >= 7 + 6 + 3 + 1 + 3, error
             last, different = f"rank {count - 1}", f"ConfigError: rank {count - 1} has"
             for name, says in (
-                ("graph", f"{different} edges="),
+                ("graph", different),
                 ("neighbours", f"{different} checksum of neighbors="),
                 ("direction", f"{different} directed=False, but rank 0 has True; start"),
                 ("weights", f"{different} type of weights=torch.float32, but rank 0 has None; start"),

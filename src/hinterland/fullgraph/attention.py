@@ -127,9 +127,9 @@ def _passed(
                 with p.world.on(i):
                     results[i].append(attend(one, way, entries, where, also, width, **mine))
         found = []
-        for i, one in enumerate(results):
+        for i, of_stages in enumerate(results):
             with p.world.on(i):
-                found.append(_together(one, way))
+                found.append(_together(of_stages, way))
         if len(p.split.hubs):
             _add_hubs(p, scores, way, rows, numbers, own, a, found)
         kept += [part for one in found for part in one if part is not None]

@@ -73,11 +73,11 @@ class PartitionedGraph(Shown):
         minutes by default; ``hinterland.launch`` gives 30 s. Alone: this process gets all parts.
 
         Args:
-            graph: row v of a sum is over the rows of ``indices[indptr[v]:indptr[v + 1]]``. It stays where it is, and is needed again
-                for the first gradient where it is directed.
+            graph: row v of a sum is over the rows of ``indices[indptr[v]:indptr[v + 1]]``. It stays where it is, and is needed
+                again for the first gradient where it is directed.
             parts: alone: how many; by default one for each device. More than devices share them, as virtual ranks.
-            devices: where the parts lie, one for each; a single one holds all. By default the current GPU, or in a process group
-                that of ``LOCAL_RANK``; the CPU on a machine without one.
+            devices: where the parts lie, one for each; a single one holds all. By default the current GPU, or in a process
+                group that of ``LOCAL_RANK``; the CPU on a machine without one.
             balance: see ``hinterland.fullgraph.split.split``.
 
         Raises:
@@ -157,8 +157,8 @@ class PartitionedGraph(Shown):
         return self.as_given(taken)
 
     def gather(self, rows: Any) -> Tensor:
-        """What :meth:`scatter` took apart: ``[num_vertices, ...]`` by vertex, on the first part's device, in every rank; without
-        a gradient."""
+        """What :meth:`scatter` took apart: ``[num_vertices, ...]`` by vertex, on the first part's device, in every rank;
+        without a gradient."""
         given = [one.detach() for one in ([rows] if isinstance(rows, Tensor) else rows)]
         flat = [one.reshape(len(one), math.prod(one.shape[1:])) for one in given]
         found: list[Tensor] = []
@@ -190,7 +190,7 @@ class PartitionedGraph(Shown):
         return self.world.fetch_ahead(x, self._wanted, self._served)
 
     def replicas(self, x: Sequence[Tensor]) -> list[Tensor]:
-        """All rows for each of this process's parts; those of the last call where ``x`` is the same and was not written since."""
+        """All rows for each of this process's parts; those of the last call where ``x`` is the same, not written since."""
         seen = [(one.data_ptr(), one._version, one.shape, one.dtype) for one in x]
         known = self._replicas
         same = known is not None and known[0] == seen and all(ref() is one for ref, one in zip(known[1], x, strict=True))
@@ -213,8 +213,8 @@ class PartitionedGraph(Shown):
         """The entries of this process's parts.
 
         Args:
-            kind: of their own rows ``"local"`` or ``"remote"`` ones or ``"all"``, whose places are own rows and slots of the halo;
-                ``"whole"``: all, of own rows and, behind them, of all the graph's; ``"direct"``: all, by owner and row;
+            kind: of their own rows ``"local"`` or ``"remote"`` ones or ``"all"``, whose places are own rows and slots of the
+                halo; ``"whole"``: all, of own rows and, behind them, of all the graph's; ``"direct"``: all, by owner and row;
                 ``"hubs"``: local ones of the partial rows of hubs.
             weights: with the graph's weights, in this type; None: without.
         """

@@ -1,8 +1,8 @@
 """Which strategy reads the rows of other parts: what each moves and holds, how long it should take, and what it took.
 
 Bytes are counted, and exact; times are those bytes over the rates of the machine's probe, or of the machines in
-docs/fullgraph.md where there was none, and only say what is worth trying. What is tried is measured, once for each operation, width
-and type of a graph; all ranks choose alike.
+docs/fullgraph.md where there was none, and only say what is worth trying. What is tried is measured, once for each operation,
+width and type of a graph; all ranks choose alike.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from .partitioned import PartitionedGraph
 from .rows import compute_type
 
 _TRIED = 4.0  # a strategy is tried where it should take at most so many times as long as the quickest: chosen, not measured
+_SHARING = ("direct", "halo")  # strategies by which kernels read the memory of other processes
 _STEPS = 2  # that are timed, after one that is not
 # Bytes a second, where the machine has not been probed: of own memory and of another GPU's, as measured on an H200.
 _OWN, _PEERS, _CPU = 1.5e12, 350e9, 5e9
@@ -97,12 +98,13 @@ def costs(p: PartitionedGraph, width: int, dtype: torch.dtype) -> list[Cost]:
     of_all, row = loads(p), width * dtype.itemsize
     own, peers = _rates(p.world.devices[0])
     vertices = p.num_vertices
+    shared = p.world.shared_bytes(max(part.rows for part in of_all) * row)
 
     def most(count: Callable[[Load], float]) -> float:
         return max(map(count, of_all))
 
     def cost(name: str, moved: Callable[[Load], int], held: Callable[[Load], int], seconds: Callable[[Load], float]) -> Cost:
-        peak = most(lambda part: held(part) + part.rows * row)
+        peak = most(lambda part: held(part) + part.rows * row) + (shared if name in _SHARING else 0)
         return Cost(name, int(most(moved)), int(peak), most(seconds))
 
     def reading(entries: int) -> float:
@@ -115,22 +117,21 @@ def costs(p: PartitionedGraph, width: int, dtype: torch.dtype) -> list[Cost]:
         return (vertices - part.rows) * row
 
     summed = compute_type(dtype).itemsize * width  # of a row, between two stages
+
+    def between(part: Load) -> float:
+        return 2 * part.rows * summed / own
+
     return [
         cost("direct", lambda part: part.remote * row, lambda part: 0,
              lambda part: max(part.remote * row / peers, reading(part.local))),
         cost("halo", fetched, fetched, lambda part: fetched(part) / peers + reading(part.local + part.remote)),
-        cost("halo-pipelined", fetched, lambda part: fetched(part) + _sent(part, of_all) * row + part.rows * summed,
-             lambda part: max(fetched(part) / peers, reading(part.local)) + reading(part.remote) + 2 * part.rows * summed / own),
+        cost("halo-pipelined", fetched, lambda part: fetched(part) + part.rows * summed,
+             lambda part: max(fetched(part) / peers, reading(part.local)) + reading(part.remote) + between(part)),
         cost("all-gather", others, lambda part: vertices * row,
              lambda part: others(part) / peers + reading(part.local + part.remote)),
         cost("replicate", others, lambda part: vertices * row,
              lambda part: others(part) / peers + reading(part.local + part.remote)),
     ]  # fmt: skip
-
-
-def _sent(part: Load, of_all: Sequence[Load]) -> int:
-    """Rows that a part packs for others, about: as many as all fetch, shared by all."""
-    return sum(one.halo for one in of_all) // len(of_all)
 
 
 def choose(p: PartitionedGraph, what: str, x: Sequence[Tensor], run: Callable[[str], Any]) -> str:
@@ -164,8 +165,8 @@ def _chosen(p: PartitionedGraph, name: str, width: int, dtype: torch.dtype, run:
     if not fitting:
         least = min(all_costs, key=lambda cost: cost.peak)
         raise OutOfMemory(
-            f"{name}: {format_bytes(least.peak)} by strategy {least.strategy!r}, which takes least, and {format_bytes(int(room))} "
-            "are free; use more parts, narrower or shorter rows"
+            f"{name}: {format_bytes(least.peak)} by strategy {least.strategy!r}, which takes least, and "
+            f"{format_bytes(int(room))} are free; use more parts, narrower or shorter rows"
         )
     quickest = min(cost.predicted for cost in fitting)
     tried = [cost for cost in fitting if cost.predicted <= _TRIED * quickest]

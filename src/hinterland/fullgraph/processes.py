@@ -17,12 +17,13 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from .. import _core
 from ..memory.ranks import Ranks, naming_lost_ranks
 from ..runtime import devices
 from ..runtime.errors import ConfigError, DeviceError, HinterlandError
 from .arena import arena
-from .rows import Entries, Rows, aggregate_rows
+from .part import owned_places
+from .rows import Rows
+from .take import take
 from .world import Lists, World, take_rows
 
 T = TypeVar("T")
@@ -51,6 +52,7 @@ class Processes(World):
             self._arena = arena(self.ranks)
         self.reads_others = self._arena.refusal is None
         self._most: int | None = None
+        self._wanted: dict[int, tuple[Lists, Tensor]] = {}
 
     @contextmanager
     def _talking(self) -> Iterator[None]:
@@ -97,13 +99,16 @@ class Processes(World):
 
     def read(self, x: Sequence[Tensor], wanted: Lists) -> Tensor:
         """Rows that this rank wants, which it reads itself where their owners have them."""
-        bits = _core.ROW_BITS[True]
-        places = torch.cat([rows | owner << bits for owner, rows in enumerate(wanted[0])])
-        ends = torch.arange(1, len(places) + 1, device=places.device)
+        if id(wanted) not in self._wanted:
+            most = max((int(rows.max()) for rows in wanted[0] if len(rows)), default=0)
+            self._wanted[id(wanted)] = (wanted, owned_places(list(enumerate(wanted[0])), most, self.parts))
+        places = self._wanted[id(wanted)][1]
         halo = x[0].new_empty(len(places), x[0].shape[1])
         with self.reachable(x) as owners:
-            rows = Rows(x[0], None, owners[0], self.mine[0], is_wide=True)
-            return aggregate_rows(Entries(ends - 1, ends, places), rows, halo)
+            return take(Rows(x[0], None, owners[0], self.mine[0], places.dtype == torch.int64), places, halo)
+
+    def shared_bytes(self, nbytes: int) -> int:
+        return 2 * nbytes if self.devices[0].type == "cuda" and self.reads_others else 0  # arena.py
 
     def fetch_ahead(self, x: Sequence[Tensor], wanted: Lists, served: Lists) -> Callable[[], list[Tensor]]:
         """Owners pack the rows that are wanted of them, and send them beside what is queued meanwhile."""

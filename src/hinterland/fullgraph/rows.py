@@ -146,7 +146,7 @@ class Entries:
         return float(lengths.sum()) / max(int((lengths > 0).sum()), 1)
 
     def pieces(self, longest: int) -> Pieces | None:
-        """The rows of more than ``longest`` entries in pieces, of at most as many or, of a row, _MOST_PIECES; None without any."""
+        """The rows of more than ``longest`` entries in pieces of as many, or of a row in _MOST_PIECES; None without any."""
         if longest not in self._pieces:
             self._pieces[longest] = self._cut(longest)
         return self._pieces[longest]

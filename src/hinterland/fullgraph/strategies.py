@@ -1,7 +1,7 @@
 """Ways to read the rows of other parts, each for any aggregation.
 
-A strategy goes through stages: entries of each of this process's parts, and where the rows lie that they name. Each stage adds to
-what those before it found. What a strategy costs, docs/fullgraph.md says; :mod:`.plan` chooses one.
+A strategy goes through stages: entries of each of this process's parts, and where the rows lie that they name. Each stage adds
+to what those before it found. What a strategy costs, docs/fullgraph.md says; :mod:`.plan` chooses one.
 """
 
 from __future__ import annotations

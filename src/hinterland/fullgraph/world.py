@@ -1,9 +1,9 @@
 """Who holds the parts of a partitioned graph, and how rows go from one to another.
 
-A world is asked for the same few things whatever lies between its parts: rows that a part reads of others (a halo), all rows, a sum
-over all parts, and where the others' rows lie for a kernel that reads them itself. ``Together`` is one process with all parts,
-on CPUs or on GPUs that read each other's memory; several parts on one device are virtual ranks. ``processes.py`` has one part
-in each process.
+A world is asked for the same few things whatever lies between its parts: rows that a part reads of others (a halo), all rows, a
+sum over all parts, and where the others' rows lie for a kernel that reads them itself. ``Together`` is one process with all
+parts, on CPUs or on GPUs that read each other's memory; several parts on one device are virtual ranks. ``processes.py`` has one
+part in each process.
 
 In one process every part works on a stream of its own. Between what one part writes and another reads stands a fence:
 every stream waits for all others (MGG's code has none; the paper's section 4.2 needs it).
@@ -46,8 +46,8 @@ class World(ABC):
 
     @contextmanager
     def turn(self, results: list[Tensor]) -> Iterator[None]:
-        """Around what is queued by :meth:`on`, which adds what it makes to ``results``: it comes after what the caller had queued
-        before, and before what it queues then. Autocast is off: it would make other types of sums than kernels read."""
+        """Around what is queued by :meth:`on`, which adds what it makes to ``results``: it comes after what the caller had
+        queued before, and before what it queues then. Autocast is off: it would make sums of other types than kernels read."""
         with torch.autocast(self.devices[0].type, enabled=False), self._joined(results):
             yield
 
@@ -70,6 +70,10 @@ class World(ABC):
     def all(self, flag: bool) -> bool:
         """Whether ``flag`` is so in all processes."""
         return flag
+
+    def shared_bytes(self, nbytes: int) -> int:
+        """What a part keeps on its device so that others can read ``nbytes`` of rows there."""
+        return 0
 
     @abstractmethod
     def gathered(self, mine: Sequence[Any]) -> list[Any]:
@@ -112,8 +116,8 @@ class World(ABC):
 
     @abstractmethod
     def reachable(self, x: Sequence[Tensor]) -> AbstractContextManager[list[Tensor] | None]:
-        """A with-block in which kernels may read all parts' rows where they are. Gives the addresses of every part's rows as each of
-        ``mine`` reads them, int64 ``[parts]`` on its device; None where parts cannot read each other's memory."""
+        """A with-block in which kernels may read all parts' rows where they are. Gives the addresses of every part's rows as
+        each of ``mine`` reads them, int64 ``[parts]`` on its device; None where parts cannot read each other's memory."""
 
 
 class Together(World):
