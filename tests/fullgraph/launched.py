@@ -25,7 +25,7 @@ def sums(rank: int, folder: Path, x: torch.Tensor) -> None:
     torch.save(
         (whole.cpu(), p.parts[0].rank, str(p.world.devices[0]), [os.environ[name] for name in names]), folder / f"{rank}.pt"
     )
-    assert rank == dist.get_rank() and p.world.ranks.timeout == 30
+    assert rank == dist.get_rank() and (dist.get_world_size() == 1 or p.world.ranks.timeout == 30)
 
 
 def fails(rank: int, how: str) -> None:
