@@ -12,13 +12,14 @@ import torch
 import torch.distributed as dist
 
 import hinterland as hl
-from hinterland.fullgraph import PartitionedGraph, aggregate
 from hinterland.runtime.errors import GraphError
-from tests.fullgraph.test_aggregate import hub
 
 
 def sums(rank: int, folder: Path, x: torch.Tensor) -> None:
     """Writes the whole sums, and who this was."""
+    from hinterland.fullgraph import PartitionedGraph, aggregate  # here: what only fails or waits starts sooner without
+    from tests.fullgraph.test_aggregate import hub
+
     p = PartitionedGraph.from_graph(hub())
     whole = p.gather(aggregate(p, p.scatter(x), strategy="direct"))
     names = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "NCCL_NVLS_ENABLE", "TORCH_SYMM_MEM_DISABLE_MULTICAST")
@@ -29,7 +30,7 @@ def sums(rank: int, folder: Path, x: torch.Tensor) -> None:
 
 
 def fails(rank: int, how: str) -> None:
-    """Rank 1 in its way, while the others wait for it: two with an error of the network that is not the cause."""
+    """Rank 1 in its way, while the others wait for it: with an error of the network that is not the cause."""
     if rank != 1:
         dist.barrier()
     elif how == "ours":
@@ -48,4 +49,4 @@ def waits(rank: int, folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    hl.launch(waits, Path(sys.argv[1]), cpus=2)
+    hl.launch(waits, Path(sys.argv[1]), cpus=int(sys.argv[2]))

@@ -9,8 +9,10 @@ import torch
 
 import hinterland as hl
 from hinterland.fullgraph import STRATEGIES, PartitionedGraph, aggregate
+from tests.covering import on_devices
 from tests.graphs import family, skewed
 
+REDUCTIONS = ("sum", "mean", "max", "gcn")
 TOLERANCE = {torch.float64: 1e-12, torch.float32: 1e-5, torch.float16: 1e-2, torch.bfloat16: 4e-2}
 
 
@@ -39,11 +41,6 @@ GRAPHS = {
     "one vertex": lambda: hl.from_edges(torch.tensor([0]), torch.tensor([0]), num_vertices=1),
     "no edges": lambda: hl.from_edges(torch.empty(0, dtype=torch.int64), torch.empty(0, dtype=torch.int64), num_vertices=5),
 }
-
-
-@pytest.fixture(params=GRAPHS)
-def graph(request):
-    return GRAPHS[request.param]()
 
 
 def edges(graph):
@@ -97,10 +94,12 @@ def inputs(graph, width, dtype, device="cpu"):
     return (x * 4).round() / 4 if dtype in (torch.float16, torch.bfloat16) else x
 
 
-@pytest.mark.parametrize("reduce", ["sum", "mean", "max", "gcn"])
-@pytest.mark.parametrize("parts", [1, 3, 8])
-@pytest.mark.parametrize("strategy", STRATEGIES)
+TABLE = on_devices(GRAPHS, REDUCTIONS, [1, 3, 8], STRATEGIES, together=3)
+
+
+@pytest.mark.parametrize(("graph", "reduce", "parts", "strategy", "device"), TABLE, indirect=["device"])
 def test_all_strategies_agree_with_the_oracle(graph, reduce, parts, strategy, device):
+    graph = GRAPHS[graph]()
     x = inputs(graph, 5, torch.float64)
     wanted = x.clone().requires_grad_()
     result = expected(graph, wanted, reduce)

@@ -10,6 +10,7 @@ from hinterland.fullgraph import STRATEGIES, PartitionedGraph, attend
 from hinterland.fullgraph.attend import SCORES, Scores
 from hinterland.fullgraph.attention import attention
 from hinterland.runtime.errors import ConfigError
+from tests.covering import on_devices
 from tests.fullgraph.test_aggregate import GRAPHS, edges, factor, hub
 
 TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-5, torch.float16: 1e-2, torch.bfloat16: 6e-2}
@@ -85,25 +86,25 @@ def compare(graph, scores, channels, *, parts=3, strategy="halo", dtype=torch.fl
         assert ((one.double().cpu() - right).abs() <= TOLERANCE[dtype] * scale).all()
 
 
-@pytest.fixture(params=GRAPHS)
-def graph(request):
-    return GRAPHS[request.param]()
+TABLE = on_devices(GRAPHS, SCORES, [1, 3, 8], STRATEGIES, [(1, 5), (3, 4)], [False, True], together=3)
 
 
-@pytest.mark.parametrize("loops", [False, True])
-@pytest.mark.parametrize(("heads", "channels"), [(1, 5), (3, 4)])
-@pytest.mark.parametrize("strategy", STRATEGIES)
-@pytest.mark.parametrize("parts", [1, 3, 8])
-@pytest.mark.parametrize("kind", SCORES)
-def test_all_strategies_agree_with_the_oracle(graph, kind, parts, strategy, heads, channels, loops, device):
+@pytest.mark.parametrize(("graph", "kind", "parts", "strategy", "shape", "loops", "device"), TABLE, indirect=["device"])
+def test_all_strategies_agree_with_the_oracle(graph, kind, parts, strategy, shape, loops, device):
+    heads, channels = shape
     scores = Scores(kind, heads, SLOPE, SCALE, loops)
-    compare(graph, scores, channels, parts=parts, strategy=strategy, device=device)
+    compare(GRAPHS[graph](), scores, channels, parts=parts, strategy=strategy, device=device)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16], ids=str)
-@pytest.mark.parametrize("channels", [1, 5, 64, 300])
-@pytest.mark.parametrize("heads", [1, 3])
-@pytest.mark.parametrize("kind", SCORES)
+SHORT = [torch.float32, torch.float16, torch.bfloat16]
+
+
+@pytest.mark.parametrize(
+    ("kind", "heads", "channels", "dtype", "device"),
+    on_devices(SCORES, [1, 3], [1, 5, 64, 300], SHORT, together=2),
+    indirect=["device"],
+    ids=str,
+)
 def test_types_and_widths(kind, heads, channels, dtype, device):
     compare(hub(), Scores(kind, heads, SLOPE, channels**-0.5, True), channels, dtype=dtype, device=device)
 

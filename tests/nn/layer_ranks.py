@@ -11,7 +11,7 @@ import torch.nn.functional as F
 
 import hinterland as hl
 from hinterland import nn
-from tests.nn.test_layers import VERTICES, Net, graph, rows
+from tests.nn.nets import VERTICES, Net, graph, rows
 
 FOLDER, EPOCHS = Path(sys.argv[1]), int(sys.argv[2])
 

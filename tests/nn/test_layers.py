@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from itertools import product
 
 import pytest
 import torch
@@ -12,39 +13,17 @@ import hinterland as hl
 from hinterland import nn
 from hinterland.fullgraph import STRATEGIES
 from hinterland.runtime.errors import ConfigError
+from tests.covering import covering, on_devices
+from tests.nn.nets import EDGES, VERTICES, Net, graph, mlp, rows
 
 pyg = pytest.importorskip("torch_geometric.nn")
 
-VERTICES = 150
 TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-5}
-
-
-def edges(seed=1):
-    """Directed, without repetition: a hub with half of all, some loops, and vertices that have no edge."""
-    generator = torch.Generator().manual_seed(seed)
-    others = torch.randint(1, VERTICES - 20, (2, 2 * VERTICES), generator=generator)
-    spokes = torch.randint(0, VERTICES - 20, (8 * VERTICES,), generator=generator)
-    hub = torch.zeros_like(spokes)
-    loops = torch.arange(3, 20, 4).expand(2, -1)
-    both = [torch.stack([spokes, hub]), torch.stack([hub, spokes])[:, : len(spokes) // 8]]
-    return torch.cat([others, *both, loops], 1).unique(dim=1)
-
-
-EDGES = edges()
 WEIGHTS = torch.rand(EDGES.shape[1], generator=torch.Generator().manual_seed(2), dtype=torch.float64) + 0.1
-
-
-def graph(weights=None):
-    """PyG's edges go from edge_index[0] to edge_index[1], which sums up; a row lists whom it sums over."""
-    return hl.from_edges(EDGES[1], EDGES[0], weights, num_vertices=VERTICES)
 
 
 def parted(parts, device="cpu", weights=None):
     return hl.PartitionedGraph.from_graph(graph(weights), parts, devices=device)
-
-
-def mlp(width=6, out=5):
-    return torch.nn.Sequential(torch.nn.Linear(width, 8), torch.nn.ReLU(), torch.nn.Linear(8, out))
 
 
 # The layer's name, and its arguments; GINConv's network is made anew for each layer.
@@ -89,10 +68,6 @@ def both(name, dtype=torch.float64, **more):
     return theirs.to(dtype), ours.to(dtype)
 
 
-def rows(dtype=torch.float64, width=6):
-    return torch.randn(VERTICES, width, generator=torch.Generator().manual_seed(4), dtype=torch.float64).to(dtype)
-
-
 def factor(x):
     """What a result is multiplied by to make one number of it."""
     return torch.linspace(-1, 1, x.numel(), dtype=torch.float64).view_as(x).to(x)
@@ -129,9 +104,9 @@ def compare(theirs, ours, p, dtype, weights=None):
             close(one.grad, other.grad, dtype)
 
 
-@pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
-@pytest.mark.parametrize("parts", [1, 3, 8])
-@pytest.mark.parametrize("name", LAYERS)
+@pytest.mark.parametrize(
+    ("name", "parts", "dtype", "device"), on_devices(LAYERS, [1, 3, 8], TOLERANCE, together=2), indirect=["device"], ids=str
+)
 def test_layers_are_pygs(name, parts, dtype, device):
     theirs, ours = both(name, dtype)
     compare(theirs, ours.to(device), parted(parts, device), dtype)
@@ -196,24 +171,6 @@ def test_layers_are_printed_as_pygs(name):
     assert repr(ours) == repr(theirs)
 
 
-class Net(torch.nn.Module):
-    """A model of PyG's, whose package is an argument."""
-
-    def __init__(self, package, kind, hidden=16, classes=4):
-        super().__init__()
-        made = getattr(package, kind)
-        if kind == "GINConv":
-            self.conv1, self.conv2 = made(mlp(6, hidden)), made(mlp(hidden, classes), train_eps=True)
-        elif kind in ("GATConv", "GATv2Conv"):
-            self.conv1, self.conv2 = made(6, hidden // 4, heads=4), made(hidden, classes, heads=2, concat=False)
-        else:
-            self.conv1, self.conv2 = made(6, hidden), made(hidden, classes)
-
-    def forward(self, x, edge_index):
-        x = self.conv1(x, edge_index).relu()
-        return self.conv2(x, edge_index)
-
-
 class ListNet(Net):
     """The same, where a process has several parts."""
 
@@ -221,7 +178,7 @@ class ListNet(Net):
         return self.conv2(nn.each(torch.relu, self.conv1(x, p)), p)
 
 
-def losses(model, x, adjacency, labels, epochs=50):
+def losses(model, x, adjacency, labels, epochs):
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
     found = []
     for _ in range(epochs):
@@ -234,18 +191,28 @@ def losses(model, x, adjacency, labels, epochs=50):
     return torch.tensor(found, dtype=torch.float64)
 
 
-@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-9), (torch.float32, 1e-3)], ids=str)
-@pytest.mark.parametrize("parts", [1, 3])
-@pytest.mark.parametrize("kind", ["GCNConv", "SAGEConv", "GINConv", "GATConv", "GATv2Conv", "TransformerConv"])
-def test_a_model_of_pygs_trains_alike(kind, parts, dtype, tolerance, device):
+KINDS = ("GCNConv", "SAGEConv", "GINConv", "GATConv", "GATv2Conv", "TransformerConv")
+COLUMNS = (KINDS, (3, 1), (torch.float64, torch.float32))
+FEW = [(*row, 50 if row[0] in ("GCNConv", "GATConv") else 20) for row in covering(COLUMNS, 2)]
+ALL = [(*row, 50) for row in product(*COLUMNS)]
+TRAINED = [
+    *(pytest.param(*row, "cpu") for row in FEW),
+    *(pytest.param(*row, "cpu", marks=pytest.mark.slow) for row in ALL if row not in FEW),
+    *(pytest.param(*row, "cuda:0", marks=pytest.mark.gpu) for row in ALL),
+]
+
+
+@pytest.mark.parametrize(("kind", "parts", "dtype", "epochs", "device"), TRAINED, indirect=["device"], ids=str)
+def test_a_model_of_pygs_trains_alike(kind, parts, dtype, epochs, device):
+    tolerance = 1e-9 if dtype == torch.float64 else 1e-3
     labels = torch.randint(4, (VERTICES,), generator=torch.Generator().manual_seed(6))
     torch.manual_seed(7)
     theirs = Net(pyg, kind).to(dtype)
     ours = (Net if parts == 1 else ListNet)(nn, kind).to(dtype)
     ours.load_state_dict(copy.deepcopy(theirs.state_dict()))
     p = parted(parts, device)
-    wanted = losses(theirs, rows(dtype), EDGES, labels)
-    found = losses(ours.to(device), p.scatter(rows(dtype)), p, p.scatter(labels))
+    wanted = losses(theirs, rows(dtype), EDGES, labels, epochs)
+    found = losses(ours.to(device), p.scatter(rows(dtype)), p, p.scatter(labels), epochs)
     assert wanted[-1] < 0.95 * wanted[0]
     assert (found[0] - wanted[0]).abs() <= min(tolerance, 1e-5) * wanted[0]
     assert ((found - wanted).abs() <= tolerance * wanted).all()

@@ -12,14 +12,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.nn.test_layers import EDGES, VERTICES, Net, losses, pyg, rows
+from tests.nn.nets import EDGES, VERTICES, Net, rows
+from tests.nn.test_layers import KINDS, losses, pyg
 
 ROOT = Path(__file__).parents[2]
-KINDS = ("GCNConv", "SAGEConv", "GINConv", "GATConv", "GATv2Conv", "TransformerConv")
 EPOCHS = 5
 
 
-@pytest.mark.parametrize("processes", [3])
+@pytest.mark.parametrize("processes", [2, pytest.param(3, marks=pytest.mark.slow)])
 def test_a_model_of_pygs_trains_alike(processes, tmp_path):
     torch.manual_seed(7)
     labels = torch.randint(4, (VERTICES,))

@@ -64,17 +64,29 @@ def first_parameters(monkeypatch):
     return made
 
 
-@pytest.mark.parametrize("parts", [1, 3])
-@pytest.mark.parametrize("name", FULL_MODELS)
-def test_losses_are_those_of_pyg(dataset, monkeypatch, name, parts):
-    """In float64, over 50 epochs; with Adam's decay of the first layer's matrices."""
+LONG = [("gcn", 1), ("gcn", 3), ("gat", 3)]
+EPOCHS = [
+    *(pytest.param(name, parts, 50 if (name, parts) in LONG else 10) for name in FULL_MODELS for parts in (1, 3)),
+    *(
+        pytest.param(name, parts, 50, marks=pytest.mark.slow)
+        for name in FULL_MODELS
+        for parts in (1, 3)
+        if (name, parts) not in LONG
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "parts", "epochs"), EPOCHS)
+def test_losses_are_those_of_pyg(dataset, monkeypatch, name, parts, epochs):
+    """In float64; with Adam's decay of the first layer's matrices."""
     made = first_parameters(monkeypatch)
-    found = train_full(dataset, name, **SMALL, dtype="float64", dropout=0.0, weight_decay=1e-3, epochs=50, parts=parts)
+    found = train_full(dataset, name, **SMALL, dtype="float64", dropout=0.0, weight_decay=1e-3, epochs=epochs, parts=parts)
     model, scores = of_pyg(name, made[0], dataset)
     first = [p for p in model.convs[0].parameters() if p.dim() > 1]
     rest = [p for p in model.parameters() if not any(p is one for one in first)]
     optimizer = torch.optim.Adam([{"params": first, "weight_decay": 1e-3}, {"params": rest}], lr=0.01)
     x, y, seeds, valid = dataset.features.cpu().double(), dataset.labels, dataset.splits["train"], dataset.splits["valid"]
+    assert len(found.history) == epochs
     for epoch in found.history:
         optimizer.zero_grad()
         loss = F.cross_entropy(scores(x)[seeds], y[seeds])
