@@ -12,7 +12,7 @@ demo: .venv/installed
 	$(BIN)/hinterland demo $(if $(GRAPH),--graph $(GRAPH))
 
 test: .venv/installed
-	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal
+	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m "not nightly"
 
 # Hours: what is too long for every change.
 nightly: .venv/installed

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Campaigns that are too long for every change: a billion calls of the storage cache by eight threads under ThreadSanitizer, writers
-# killed at many more points, and hours of fuzzing.
+# killed at many more points, more cases of some tests, and hours of fuzzing.
 #
 #   tools/nightly.sh [calls of the cache] [points] [seconds of fuzzing]
 set -euo pipefail
@@ -17,6 +17,9 @@ if setarch -R true 2> /dev/null; then fixed=(setarch -R); fi # as in sanitized_t
 
 step "writers killed at $points points"
 HINTERLAND_KILLED_WRITERS=$points .venv/bin/python -m pytest -q tests/storage/test_{array,written}.py -k killed_at --timeout=36000
+
+step "more cases of what the tests of every change try"
+.venv/bin/python -m pytest -q -m "nightly and not gpu"
 
 step "the readers, fuzzed for $seconds s"
 .venv/bin/python -m pip install -q -c constraints.txt atheris

@@ -51,7 +51,7 @@ def test_a_process_for_each_gpu(tmp_path):
         ("theirs", 3, RankLost, r"^rank 1 raised ValueError: many words (.|\n)*Traceback(.|\n)*in fails\n"),
         ("killed", 2, RankLost, r"^rank 1 was killed by SIGKILL; what it printed may say why$"),
         pytest.param(
-            *("exit", 2, RankLost, r"^rank 1 ended with exit status 3; what it printed may say why$"), marks=pytest.mark.slow
+            *("exit", 2, RankLost, r"^rank 1 ended with exit status 3; what it printed may say why$"), marks=pytest.mark.nightly
         ),
     ],
 )

@@ -69,8 +69,8 @@ class Job:
     [
         (2, "halo"),
         (3, "stuck"),
-        pytest.param(4, "direct", marks=pytest.mark.slow),
-        pytest.param(8, "gradient", marks=pytest.mark.slow),
+        pytest.param(4, "direct", marks=pytest.mark.nightly),
+        pytest.param(8, "gradient", marks=pytest.mark.nightly),
     ],
 )
 def test_processes_of_the_cpu(count, death):

@@ -13,7 +13,6 @@ import pytest
 import torch
 
 sys.path.append(str(Path(__file__).parents[2]))
-from benchmarks import _cusparse
 from benchmarks import _fullgraph_rivals as rivals
 from benchmarks._fullgraph_in_process import PeerHalo, PeerRing
 from benchmarks._fullgraph_shapes import draw
@@ -23,12 +22,6 @@ WIDTH = 8
 
 
 PARTS = 3
-
-
-@pytest.fixture(autouse=True)
-def algorithms_for_small_matrices(monkeypatch):
-    """With these ALG3 loses the context."""
-    monkeypatch.setattr(_cusparse, "ALGORITHMS", _cusparse.ALGORITHMS[:2])
 
 
 @pytest.fixture(scope="module")
@@ -86,38 +79,26 @@ def test_a_shard_has_the_rows_of_the_whole(given, weighted):
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
-def test_one_device(given, weighted, device):
-    csr = [given[name].to(device) for name in ("indptr", "indices")] + [given["weights"].to(device) if weighted else None]
-    x, want = given["x"].to(device), product(given, weighted, device)
+def test_one_device(given, weighted):
+    csr = [given[name] for name in ("indptr", "indices")] + [given["weights"] if weighted else None]
+    x, want = given["x"], product(given, weighted)
     torch.testing.assert_close(rivals.torch_sparse(*csr, len(x), x.dtype)(x), want)
     torch.testing.assert_close(rivals.cusparse(*csr, len(x))(x), want)
-    if device == "cuda":
-        for algorithm in (4, 6, 12):
-            torch.testing.assert_close(rivals.cusparse(*csr, len(x), algorithm)(x), want)
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("devices", [["cpu"], pytest.param(["cuda"], marks=pytest.mark.gpu)])
-def test_one_process(given, weighted, devices):
-    """On GPUs, too, where there is one: what is copied then stays there."""
-    if devices == ["cuda"]:
-        devices = [f"cuda:{index}" for index in range(torch.cuda.device_count())]
+def test_one_process(given, weighted):
     want = product(given, weighted)
     for bounds in given["bounds"].values():
-        parts = shards(given, bounds, weighted, devices)
-        xs = [given["x"][begin:end].to(devices[rank % len(devices)]) for rank, (begin, end) in enumerate(pairwise(bounds))]
+        parts = shards(given, bounds, weighted, ["cpu"])
+        xs = [given["x"][begin:end] for begin, end in pairwise(bounds)]
         for run in (PeerHalo(parts), PeerRing(parts)):
             for _ in range(3):
-                torch.testing.assert_close(torch.cat([out.cpu() for out in run(xs)]), want)
-        home = [torch.empty(x.shape, dtype=x.dtype, pin_memory=devices != ["cpu"]) for x in xs]
-        host = [x.cpu().pin_memory() if devices != ["cpu"] else x for x in xs]
-        for tables in (xs, host):
-            for shard, to in zip(parts, home, strict=True):
-                rivals.Tiles(shard)(tables, to)
-            for index in range(torch.cuda.device_count()):
-                torch.cuda.synchronize(index)
-            torch.testing.assert_close(torch.cat(home), want)
+                torch.testing.assert_close(torch.cat(run(xs)), want)
+        home = [torch.empty_like(x) for x in xs]
+        for shard, to in zip(parts, home, strict=True):
+            rivals.Tiles(shard)(xs, to)
+        torch.testing.assert_close(torch.cat(home), want)
 
 
 def test_processes(given, tmp_path):

@@ -74,7 +74,7 @@ def test_tiny_scales():
 
 
 @pytest.mark.gpu
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_largest_is_drawn_within_its_memory():
     torch.cuda.reset_peak_memory_stats()
     before = torch.cuda.memory_allocated()

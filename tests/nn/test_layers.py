@@ -197,7 +197,7 @@ FEW = [(*row, 50 if row[0] in ("GCNConv", "GATConv") else 20) for row in coverin
 ALL = [(*row, 50) for row in product(*COLUMNS)]
 TRAINED = [
     *(pytest.param(*row, "cpu") for row in FEW),
-    *(pytest.param(*row, "cpu", marks=pytest.mark.slow) for row in ALL if row not in FEW),
+    *(pytest.param(*row, "cpu", marks=pytest.mark.nightly) for row in ALL if row not in FEW),
     *(pytest.param(*row, "cuda:0", marks=pytest.mark.gpu) for row in ALL),
 ]
 

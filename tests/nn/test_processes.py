@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 EPOCHS = 5
 
 
-@pytest.mark.parametrize("processes", [2, pytest.param(3, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("processes", [2, pytest.param(3, marks=pytest.mark.nightly)])
 def test_a_model_of_pygs_trains_alike(processes, tmp_path):
     torch.manual_seed(7)
     labels = torch.randint(4, (VERTICES,))

@@ -68,7 +68,7 @@ LONG = [("gcn", 1), ("gcn", 3), ("gat", 3)]
 EPOCHS = [
     *(pytest.param(name, parts, 50 if (name, parts) in LONG else 10) for name in FULL_MODELS for parts in (1, 3)),
     *(
-        pytest.param(name, parts, 50, marks=pytest.mark.slow)
+        pytest.param(name, parts, 50, marks=pytest.mark.nightly)
         for name in FULL_MODELS
         for parts in (1, 3)
         if (name, parts) not in LONG
