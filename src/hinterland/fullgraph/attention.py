@@ -13,6 +13,7 @@ from torch.autograd.function import once_differentiable
 
 from .attend import Found, Scores, attend, joined
 from .partitioned import PartitionedGraph
+from .plan import choose
 from .rows import Entries, Rows, compute_type
 from .strategies import STRATEGIES
 
@@ -26,12 +27,11 @@ def attention(
 
     Args:
         scores: says what the others are.
+        strategy: as of :func:`.aggregate`; ``"auto"`` chooses for both directions by the forward one.
         rows: for each of this process's parts ``[n, width]``, what is summed: x; of ``"dot"`` ``[n, 2 width]``: k and value.
         mine: ``[n, heads]`` of ``"gat"``: t, of the vertex that sums; else ``[n, width]``: y or q.
         vector: of ``"gat"`` ``[n, heads]``: s, of the vertex that is summed; of ``"gatv2"`` ``[width]``: a, on every device.
     """
-    if strategy == "auto":
-        strategy = "halo"
     # Kernels read s, t and a in the type that is computed in.
     kind = compute_type(rows[0].dtype)
     mine = [one.to(kind if scores.kind == "gat" else rows[0].dtype) for one in mine]
@@ -45,10 +45,15 @@ class _Attention(Function):
 
     @staticmethod
     def forward(ctx: Any, p: PartitionedGraph, scores: Scores, strategy: str, *given: Tensor) -> tuple[Tensor, ...]:
-        ctx.p, ctx.scores, ctx.strategy = p, scores, strategy
         rows, mine, vector = _thirds(given, len(p.parts))
         numbers = vector if scores.kind == "gat" else None
-        found = _passed(p, scores, strategy, "forward", rows, numbers, _own_of_targets(scores, mine), vector)
+
+        def run(by: str) -> list[Found]:
+            return _passed(p, scores, by, "forward", rows, numbers, _own_of_targets(scores, mine), vector)
+
+        strategy = choose(p, f"{scores.kind} attention", rows, run) if strategy == "auto" else strategy
+        ctx.p, ctx.scores, ctx.strategy = p, scores, strategy
+        found = run(strategy)
         out = [one.out.to(of.dtype) for one, of in zip(found, rows, strict=True)]
         logarithms = [one.number for one in found]
         ctx.save_for_backward(*given, *out, *logarithms)
