@@ -58,7 +58,7 @@ class Job:
                 ("dtype", f"{different} dtype=torch.float16, but rank 0 has torch.float32; start"),
                 ("width", f"{different} shape=(50, 3), but rank 0 has (50, 2); start"),
                 ("rows", f"{different} shape=(49, 2), but rank 0 has (50, 2); start"),
-                ("all rows", "ConfigError: 49 rows for 50 vertices"),
+                ("all rows", "ConfigError: x of shape [49, 2] for 50 vertices"),
             ):
                 assert f"refused {name}: {says}" in text, (last, name, text, error)
 

@@ -14,6 +14,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from ..graph.graph import Graph, require_graph
+from ..memory.rows import RowTable
 from ..runtime import arguments, devices
 from ..runtime.checksums import checksum
 from ..runtime.errors import ConfigError
@@ -115,9 +116,7 @@ class PartitionedGraph(Shown):
         Raises:
             ConfigError: as many as there are not, or not of the parts' sizes, devices and one type and width.
         """
-        given = [rows] if isinstance(rows, Tensor) else list(rows)
-        if len(given) != len(self.parts):
-            raise ConfigError(f"rows of {len(given)} parts, but this process has {len(self.parts)}; pass what scatter() gave")
+        given = self._tensors(rows)
         for part, one, on in zip(self.parts, given, self.world.devices, strict=True):
             if one.dim() != 2 or len(one) != part.rows:
                 raise ConfigError(
@@ -132,6 +131,13 @@ class PartitionedGraph(Shown):
                 )
         return given
 
+    def _tensors(self, rows: Any) -> list[Tensor]:
+        """A user's tensors, one for each of this process's parts."""
+        given = list(rows) if isinstance(rows, list | tuple) else [rows]
+        if len(given) != len(self.parts):
+            raise ConfigError(f"rows of {len(given)} parts, but this process has {len(self.parts)}; pass what scatter() gave")
+        return [arguments.dense("rows", one) for one in given]
+
     def as_given(self, rows: Sequence[Tensor]) -> Any:
         """The opposite of :meth:`each`."""
         return rows[0] if self.is_single else list(rows)
@@ -140,26 +146,31 @@ class PartitionedGraph(Shown):
         """A tensor's rows, ``[num_vertices, ...]`` by vertex, as this process's parts have them.
 
         Args:
-            x: on any device, or a UnifiedTensor: each rank has the whole, and takes its rows.
+            x: a tensor on any device, or a table of this library's: each rank has the whole, and takes its rows.
 
         Raises:
-            ConfigError: it has another number of rows; or, in all ranks alike, they have different types or shapes.
+            ConfigError: in all ranks alike: it is neither, has another number of rows, or they have different types or shapes.
         """
+        table = isinstance(x, RowTable)
+        self.world.agreed(lambda: x if table else arguments.dense("x", x))
         self.world.check_same({"dtype": x.dtype, "shape": tuple(x.shape)})
-        if len(x) != self.num_vertices:
-            raise ConfigError(f"{len(x)} rows for {self.num_vertices} vertices; scatter takes one for each vertex")
+        if not x.shape or len(x) != self.num_vertices:
+            raise ConfigError(
+                f"x of shape {list(x.shape)} for {self.num_vertices} vertices; scatter takes a row for each vertex"
+            )
         taken = []
         for part, on in zip(self.parts, self.world.devices, strict=True):
             first, last = self.bounds[part.rank : part.rank + 2]
             order = self.split.order
-            rows = x[first:last] if order is None else x[order[first:last].to(x.device)]
+            numbers = torch.arange(first, last) if order is None else order[first:last]
+            rows = x[numbers] if table else x[first:last] if order is None else x[numbers.to(x.device)]
             taken.append(rows.to(on, copy=rows.device == on))
         return self.as_given(taken)
 
     def gather(self, rows: Any) -> Tensor:
         """What :meth:`scatter` took apart: ``[num_vertices, ...]`` by vertex, on the first part's device, in every rank;
         without a gradient."""
-        given = [one.detach() for one in ([rows] if isinstance(rows, Tensor) else rows)]
+        given = [one.detach() for one in self._tensors(rows)]
         flat = [one.reshape(len(one), math.prod(one.shape[1:])) for one in given]
         found: list[Tensor] = []
         with self.world.turn(found):
