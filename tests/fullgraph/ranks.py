@@ -294,5 +294,5 @@ other_groups()
 dist.barrier()
 dist.destroy_process_group()
 if DEATH != "none":
-    connect("death", 4 if DEATH == "stuck" else 20)
+    connect("death", 10 if DEATH == "stuck" else 20)
     dies()

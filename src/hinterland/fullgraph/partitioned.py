@@ -47,7 +47,7 @@ class PartitionedGraph(Shown):
         self.split, self.world = found, world
         self.num_vertices, self.num_edges, self.directed = graph.num_vertices, graph.num_edges, graph.directed
         self._graph = graph
-        self._turned: Callable[[], PartitionedGraph | None] = lambda: None
+        self._reverse: Callable[[], PartitionedGraph | None] = lambda: None
         self._kept: dict[Hashable, Any] = {}
         self._replicas: tuple[list[Any], list[Any], list[Tensor]] | None = None
         where = list(zip(world.mine, world.devices, strict=True))
@@ -184,12 +184,12 @@ class PartitionedGraph(Shown):
         """The same parts of the graph with its edges turned round; itself where the graph is undirected. Made once and kept."""
         if not self.directed:
             return self
-        known = self._turned()
+        known = self._reverse()
         if known is None:
             other = self._graph.transpose()
             known = PartitionedGraph(other, turned(self.split, other), self.world)
-            known._turned = weakref.ref(self)  # weak, as a graph's is
-            self._turned = lambda: known
+            known._reverse = weakref.ref(self)  # weak, as a graph's is
+            self._reverse = lambda: known
         return known
 
     def fetch(self, x: Sequence[Tensor]) -> list[Tensor]:
