@@ -138,7 +138,7 @@ def reads() -> None:
     p = PartitionedGraph.from_graph(hub())
     for dtype in (torch.float64, torch.bfloat16):
         x = [p.scatter(inputs(hub(), 5, dtype).to(DEVICE, dtype))]
-        read, sent = p.world.read(x, p._wanted), p.world.fetch_ahead(x, p._wanted, p._served)()[0]
+        read, sent = p.world.read(x, p._halos), p.world.fetch_ahead(x, p._halos)()[0]
         assert torch.equal(read, sent) and len(read) == len(p.parts[0].halo)
     say("reads: as sent")
 

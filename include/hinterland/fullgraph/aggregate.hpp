@@ -121,7 +121,8 @@ class Accumulator {
   Vector<R, kWide> value_[kChunks];
 };
 
-// One lane of all tasks. T: elements that are read, Out: those that are written. Place: see place_of(). kWhole: a row's width is a whole number of tiles.
+// One lane of all tasks. T: elements that are read, Out: those that are written. Place: see place_of(). kWhole: a row's width is a
+// whole number of tiles.
 template <class T, class Out, class Place, class Source, int kWide, int kChunks, Reduce kReduce, bool kWhole>
 class Aggregation {
  public:

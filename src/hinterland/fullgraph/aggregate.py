@@ -14,7 +14,7 @@ from ..runtime import arguments
 from .partitioned import PartitionedGraph
 from .plan import choose
 from .reduce import Operation, matched, maxima, summed
-from .rows import compute_type
+from .rows import compute_type, dense
 from .scales import gcn_scale, inverse_degrees, loops
 from .strategies import STRATEGIES
 
@@ -80,27 +80,27 @@ class _Aggregate(Function):
     def forward(ctx: Any, p: PartitionedGraph, operation: Operation, strategy: str, *x: Tensor) -> tuple[Tensor, ...]:
         ctx.p, ctx.operation, ctx.strategy = p, operation, strategy
         if operation.reduce == "sum":
-            return tuple(_summed(p, operation, _dense(x), strategy))
-        x, counted = _dense(x), any(ctx.needs_input_grad)
-        found, counts = maxima(p, x, _chosen(p, "max", x, strategy, lambda by: maxima(p, x, by, counted)), counted)
+            return tuple(_summed(p, operation, dense(x), strategy))
+        rows, counted = dense(x), any(ctx.needs_input_grad)
+        found, counts = maxima(p, rows, _chosen(p, "max", rows, strategy, lambda by: maxima(p, rows, by, counted)), counted)
         ctx.save_for_backward(*x, *found, *counts)
         return tuple(found)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
-        p, operation, grads = ctx.p, ctx.operation, _dense(grads)
+        p, operation, given = ctx.p, ctx.operation, dense(grads)
         if operation.reduce == "sum":
             if operation.scale is not None:
-                grads = tuple(_scaled(grads, operation.scale))
+                given = _scaled(given, operation.scale)
             turned = Operation("sum", operation.weighted, None, operation.own)
-            given = _summed(p.transposed, turned, grads, ctx.strategy)
+            found = _summed(p.transposed, turned, given, ctx.strategy)
         else:
             held, count = ctx.saved_tensors, len(grads)
-            x, found, counts = held[:count], held[count : 2 * count], held[2 * count :]
+            x, highest, counts = held[:count], held[count : 2 * count], held[2 * count :]
             strategy = "halo" if ctx.strategy == "auto" else ctx.strategy
-            given = matched(p.transposed, _dense(x), found, counts, grads, strategy)
-        return None, None, None, *given
+            found = matched(p.transposed, dense(x), highest, counts, given, strategy)
+        return None, None, None, *found
 
 
 def _summed(p: PartitionedGraph, operation: Operation, x: Sequence[Tensor], strategy: str) -> list[Tensor]:
@@ -110,10 +110,6 @@ def _summed(p: PartitionedGraph, operation: Operation, x: Sequence[Tensor], stra
 
 def _chosen(p: PartitionedGraph, what: str, x: Sequence[Tensor], strategy: str, run: Callable[[str], Any]) -> str:
     return choose(p, what, x, run) if strategy == "auto" else strategy
-
-
-def _dense(rows: Sequence[Tensor]) -> tuple[Tensor, ...]:
-    return tuple(one.contiguous() for one in rows)
 
 
 def _scaled(rows: Sequence[Tensor], by: Sequence[Tensor]) -> list[Tensor]:

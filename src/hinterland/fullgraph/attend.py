@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -13,7 +13,7 @@ from ..runtime.errors import ConfigError
 from ..runtime.jit import KernelFile
 from ..runtime.launch import launch
 from ..runtime.params import Params, address, struct
-from .rows import ELEMENTS, Entries, Pieces, Rows, aggregate_rows, compute_type, place_name, source_name, widest
+from .rows import ELEMENTS, Entries, Pieces, Rows, aggregate_rows, compute_type, instance, place_name, source_name, widest
 
 SCORES = {"gat": ("kGat", 0), "gatv2": ("kGatv2", 1), "dot": ("kDot", 2)}
 PASSES = {"forward": ("kForward", 0), "target": ("kTarget", 1), "source": ("kSource", 2)}
@@ -21,15 +21,10 @@ _THREADS = _core.AGGREGATE_THREADS
 _PARAMS = struct("fullgraph::AttentionParams")
 
 
-def instance(*form: Any) -> str:
-    """The kernel of a form: type, place, source, elements of a vector, vectors of a lane, score and pass."""
-    return f"attention_kernel<{', '.join(str(part) for part in form)}>"
-
-
 KERNELS = KernelFile(
     "fullgraph/attention.cu",
     tuple(
-        instance("float", "uint32_t", "HaloRows", 4, 1, f"Score::{score}", f"Pass::{way}")
+        instance("attention_kernel", "float", "uint32_t", "HaloRows", 4, 1, f"Score::{score}", f"Pass::{way}")
         for score, _ in SCORES.values()
         for way, _ in PASSES.values()
     ),
@@ -204,6 +199,7 @@ def _run(params: Params, kind: str, way: str, entries: Entries, rows: Rows, form
         params.lanes = params.across = 1
         _core.attend(params.address, number, score_code, pass_code)
         return
-    called = instance(name, place_name(entries), source_name(rows), *form, f"Score::{score}", f"Pass::{called_pass}")
+    of = (name, place_name(entries), source_name(rows), *form, f"Score::{score}", f"Pass::{called_pass}")
+    called = instance("attention_kernel", *of)
     blocks = -(-(params.pieces + params.rows) * params.heads * params.lanes // _THREADS)
     launch(KERNELS, called, rows.own.device, blocks, _THREADS, params)

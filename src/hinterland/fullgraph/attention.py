@@ -14,7 +14,7 @@ from torch.autograd.function import once_differentiable
 from .attend import Found, Scores, attend, joined
 from .partitioned import PartitionedGraph
 from .plan import choose
-from .rows import Entries, Rows, compute_type
+from .rows import Entries, Rows, compute_type, dense
 from .strategies import STRATEGIES
 
 Parts = Sequence[Tensor]
@@ -66,7 +66,7 @@ class _Attention(Function):
         held = ctx.saved_tensors
         rows, mine, vector = _thirds(held[: -2 * count], count)
         out, logarithms = held[-2 * count : -count], held[-count:]
-        given = _dense(grads)
+        given = dense(grads)
         kind = compute_type(rows[0].dtype)
         channels = out[0].shape[1] // scores.heads
         deltas = [(g.to(kind) * one).view(len(g), scores.heads, channels).sum(2) for g, one in zip(given, out, strict=True)]
@@ -87,14 +87,8 @@ def _own_of_targets(scores: Scores, mine: Parts) -> dict[str, Parts]:
 
 
 def _thirds(given: Parts, count: int) -> tuple[Parts, Parts, Parts | None]:
-    dense = _dense(given)
-    return dense[:count], dense[count : 2 * count], dense[2 * count :] or None
-
-
-def _dense(given: Parts) -> list[Tensor]:
-    """Rows one after another, from an address on from which kernels load vectors."""
-    dense = (one.contiguous() for one in given)
-    return [one if one.data_ptr() % 16 == 0 else one.clone() for one in dense]
+    rows = dense(given)
+    return rows[:count], rows[count : 2 * count], rows[2 * count :] or None
 
 
 def _gradients(kind: str, targets: list[Found], sources: list[Found]) -> list[Tensor]:

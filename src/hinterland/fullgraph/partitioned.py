@@ -19,11 +19,11 @@ from ..runtime import arguments, devices
 from ..runtime.checksums import checksum
 from ..runtime.errors import ConfigError
 from ..runtime.shown import Shown
-from .part import build_part, translated
+from .part import build_part, owned_places, translated
 from .processes import Processes
 from .rows import Entries
 from .split import Split, imbalance, split, turned
-from .world import Together, World
+from .world import Halos, Together, World
 
 T = TypeVar("T")
 
@@ -52,11 +52,7 @@ class PartitionedGraph(Shown):
         self._replicas: tuple[list[Any], list[Any], list[Tensor]] | None = None
         where = list(zip(world.mine, world.devices, strict=True))
         self.parts = world.agreed(lambda: [build_part(graph, found, rank).to(on) for rank, on in where])
-        self._wanted = [
-            [part.halo[a:b] - first for (a, b), first in zip(pairwise(part.halo_offsets), found.bounds, strict=False)]
-            for part in self.parts
-        ]
-        self._served = world.traded(self._wanted)
+        self._halos = self._made_halos()
 
     @classmethod
     def from_graph(
@@ -192,13 +188,22 @@ class PartitionedGraph(Shown):
             self._reverse = lambda: known
         return known
 
+    def _made_halos(self) -> Halos:
+        wanted, places = [], []
+        for i, part in enumerate(self.parts):
+            with self.world.on(i):
+                ranges = zip(pairwise(part.halo_offsets), self.bounds, strict=False)
+                wanted.append([part.halo[a:b] - first for (a, b), first in ranges])
+                places.append(owned_places(list(enumerate(wanted[i])), max(self.sizes), self.world.parts))
+        return Halos(wanted, self.world.traded(wanted), places)
+
     def fetch(self, x: Sequence[Tensor]) -> list[Tensor]:
         """The halo of each of this process's parts: the rows of others that it reads, once each."""
-        return self.world.fetch(x, self._wanted, self._served)
+        return self.world.fetch(x, self._halos)
 
     def fetch_ahead(self, x: Sequence[Tensor]) -> Callable[[], list[Tensor]]:
         """:meth:`fetch`, beside what is queued until the function is called that this gives, which gives the halos."""
-        return self.world.fetch_ahead(x, self._wanted, self._served)
+        return self.world.fetch_ahead(x, self._halos)
 
     def replicas(self, x: Sequence[Tensor]) -> list[Tensor]:
         """All rows for each of this process's parts; those of the last call where ``x`` is the same, not written since."""

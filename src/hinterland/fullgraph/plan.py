@@ -127,10 +127,8 @@ def costs(p: PartitionedGraph, width: int, dtype: torch.dtype) -> list[Cost]:
         cost("halo", fetched, fetched, lambda part: fetched(part) / peers + reading(part.local + part.remote)),
         cost("halo-pipelined", fetched, lambda part: fetched(part) + part.rows * summed,
              lambda part: max(fetched(part) / peers, reading(part.local)) + reading(part.remote) + between(part)),
-        cost("all-gather", others, lambda part: vertices * row,
-             lambda part: others(part) / peers + reading(part.local + part.remote)),
-        cost("replicate", others, lambda part: vertices * row,
-             lambda part: others(part) / peers + reading(part.local + part.remote)),
+        *(cost(name, others, lambda part: vertices * row,
+               lambda part: others(part) / peers + reading(part.local + part.remote)) for name in ("all-gather", "replicate")),
     ]  # fmt: skip
 
 
@@ -160,7 +158,7 @@ def choices(p: PartitionedGraph) -> list[Choice]:
 def _chosen(p: PartitionedGraph, name: str, width: int, dtype: torch.dtype, run: Callable[[str], Any]) -> Choice:
     room = min(p.world.gathered([_room(on) for on in p.world.devices]))
     all_costs = [cost for cost in costs(p, width, dtype) if cost.strategy != "replicate"]
-    direct = all(p.world.gathered([p.world.reads_others] * len(p.parts)))
+    direct = p.world.all(p.world.reads_others)
     fitting = [cost for cost in all_costs if cost.peak <= room and (direct or cost.strategy != "direct")]
     if not fitting:
         least = min(all_costs, key=lambda cost: cost.peak)

@@ -21,10 +21,9 @@ from ..memory.ranks import Ranks, naming_lost_ranks
 from ..runtime import devices
 from ..runtime.errors import ConfigError, DeviceError, HinterlandError
 from .arena import arena
-from .part import owned_places
 from .rows import Rows
 from .take import take
-from .world import Lists, World, take_rows
+from .world import Halos, Lists, World
 
 T = TypeVar("T")
 
@@ -52,7 +51,6 @@ class Processes(World):
             self._arena = arena(self.ranks)
         self.reads_others = self._arena.refusal is None
         self._most: int | None = None
-        self._wanted: dict[int, tuple[Lists, Tensor]] = {}
 
     @contextmanager
     def _talking(self) -> Iterator[None]:
@@ -92,17 +90,14 @@ class Processes(World):
             dist.all_to_all_single(got, flat, served, asked)
         return [list(got.split(served))]
 
-    def fetch(self, x: Sequence[Tensor], wanted: Lists, served: Lists) -> list[Tensor]:
+    def fetch(self, x: Sequence[Tensor], halos: Halos) -> list[Tensor]:
         if self.devices[0].type == "cuda" and self.reads_others:
-            return [self.read(x, wanted)]
-        return self.fetch_ahead(x, wanted, served)()
+            return [self.read(x, halos)]
+        return self.fetch_ahead(x, halos)()
 
-    def read(self, x: Sequence[Tensor], wanted: Lists) -> Tensor:
+    def read(self, x: Sequence[Tensor], halos: Halos) -> Tensor:
         """Rows that this rank wants, which it reads itself where their owners have them."""
-        if id(wanted) not in self._wanted:
-            most = max((int(rows.max()) for rows in wanted[0] if len(rows)), default=0)
-            self._wanted[id(wanted)] = (wanted, owned_places(list(enumerate(wanted[0])), most, self.parts))
-        places = self._wanted[id(wanted)][1]
+        places = halos.places[0]
         halo = x[0].new_empty(len(places), x[0].shape[1])
         with self.reachable(x) as owners:
             return take(Rows(x[0], None, owners[0], self.mine[0], places.dtype == torch.int64), places, halo)
@@ -110,11 +105,11 @@ class Processes(World):
     def shared_bytes(self, nbytes: int) -> int:
         return 2 * nbytes if self.devices[0].type == "cuda" and self.reads_others else 0  # arena.py
 
-    def fetch_ahead(self, x: Sequence[Tensor], wanted: Lists, served: Lists) -> Callable[[], list[Tensor]]:
+    def fetch_ahead(self, x: Sequence[Tensor], halos: Halos) -> Callable[[], list[Tensor]]:
         """Owners pack the rows that are wanted of them, and send them beside what is queued meanwhile."""
-        counts, asked = [len(rows) for rows in served[0]], [len(rows) for rows in wanted[0]]
+        counts, asked = ([len(rows) for rows in of[0]] for of in (halos.served, halos.wanted))
         packed = x[0].new_empty(sum(counts), x[0].shape[1])
-        take_rows(x[0], torch.cat(list(served[0])), packed)
+        take(Rows(x[0]), torch.cat(list(halos.served[0])), packed)
         halo = packed.new_empty(sum(asked), x[0].shape[1])
         with self._talking():
             sent = dist.all_to_all_single(_bytes(halo), _bytes(packed), asked, counts, async_op=True)

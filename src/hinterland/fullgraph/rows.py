@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -37,15 +38,15 @@ _FINISH = struct("fullgraph::Finish")
 _ROWS, _ARRAY = struct("fullgraph::RowWords"), struct("fullgraph::RowArray")
 
 
-def instance(*form: Any) -> str:
-    """The kernel of a form, as ``_Form`` has it."""
-    return f"aggregate_kernel<{', '.join(str(part) for part in form)}>"
+def instance(kernel: str, *form: Any) -> str:
+    """A kernel's C++ name with its template's arguments."""
+    return f"{kernel}<{', '.join(str(part) for part in form)}>"
 
 
 KERNELS = KernelFile(
     "fullgraph/aggregate.cu",
     tuple(
-        instance(kind, kind, "uint32_t", "HaloRows", wide, chunks, "Reduce::kSum", "true")
+        instance("aggregate_kernel", kind, kind, "uint32_t", "HaloRows", wide, chunks, "Reduce::kSum", "true")
         for kind, wide in (("float", 4), ("Bfloat16", 8))
         for chunks in (1, 2)
     ),
@@ -86,11 +87,9 @@ class Rows:
     @property
     def words(self) -> Params:
         own, halo = self.own, self.halo
-        size = own.element_size()
-        there = halo is not None and halo.numel() > 0
         return _ROWS(
-            own=_ARRAY(base=own.data_ptr(), stride=(own.stride(0) if len(own) > 1 else own.shape[1]) * size),
-            halo=_ARRAY(base=address(halo), stride=halo.stride(0) * size) if there and halo is not None else _ARRAY(),
+            own=_array(own),
+            halo=_ARRAY() if halo is None or not halo.numel() else _array(halo),
             own_rows=len(own),
             owners=address(self.owners),
             reader=self.reader,
@@ -100,12 +99,25 @@ class Rows:
     @property
     def low(self) -> int:
         """What the rows' addresses have below 16, together; others' rows lie as one's own do."""
-        own, halo = self.own, self.halo
-        size = own.element_size()
-        bits = own.data_ptr() | own.stride(0) * size
-        if halo is not None and halo.numel() > 0:
-            bits |= halo.data_ptr() | halo.stride(0) * size
+        bits = self.own.data_ptr() | _stride(self.own)
+        if self.halo is not None and self.halo.numel():
+            bits |= self.halo.data_ptr() | _stride(self.halo)
         return bits & 15
+
+
+def _stride(rows: Tensor) -> int:
+    """Bytes from one row to the next. Of a single one torch may say anything, and others read by it."""
+    return (rows.stride(0) if len(rows) > 1 else rows.shape[1]) * rows.element_size()
+
+
+def _array(rows: Tensor) -> Params:
+    return _ARRAY(base=rows.data_ptr(), stride=_stride(rows))
+
+
+def dense(rows: Sequence[Tensor]) -> list[Tensor]:
+    """Rows one after another, from an address on from which kernels load vectors; others' rows then lie as one's own do."""
+    found = (one.contiguous() for one in rows)
+    return [one if one.data_ptr() % 16 == 0 else one.clone() for one in found]
 
 
 class Pieces(NamedTuple):
@@ -317,9 +329,9 @@ def _run(params: Params, entries: Entries, rows: Rows, out: Tensor, reduce: str,
         params.lanes = params.across = 1
         _core.aggregate_rows(params.address, number, to_number, code)
         return
-    called = instance(
-        kind, to, place_name(entries), source_name(rows), form.wide, form.chunks, f"Reduce::{name}", str(form.whole).lower()
-    )
+    whole = str(form.whole).lower()
+    of = (kind, to, place_name(entries), source_name(rows), form.wide, form.chunks, f"Reduce::{name}", whole)
+    called = instance("aggregate_kernel", *of)
     params.blocks = -(-(params.pieces + params.rows) * params.lanes // _THREADS)
     launch(KERNELS, called, out.device, params.blocks * form.tiles, _THREADS, params)
 

@@ -13,7 +13,6 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ..runtime.errors import DeviceError
 from .partitioned import PartitionedGraph
 from .rows import Entries, Rows
 
@@ -45,8 +44,6 @@ def halo_pipelined(p: PartitionedGraph, x: Sequence[Tensor], weights: Weights) -
 def direct(p: PartitionedGraph, x: Sequence[Tensor], weights: Weights) -> Iterator[Stage]:
     """Warps read remote rows where they are, as often as entries name them (MGG)."""
     with p.world.reachable(x) as owners:
-        if owners is None:
-            raise DeviceError("strategy='direct' reads other parts' memory, and these parts cannot; use strategy='halo'")
         entries = p.entries("direct", weights)
         wide = [e.places is not None and e.places.dtype == torch.int64 for e in entries]
         yield _stage(entries, map(Rows, x, repeat(None), owners, p.world.mine, wide))

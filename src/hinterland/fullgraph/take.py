@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from itertools import product
-from typing import Any
 
 from torch import Tensor
 
@@ -12,21 +11,17 @@ from ..runtime import devices
 from ..runtime.jit import KernelFile
 from ..runtime.launch import launch
 from ..runtime.params import struct
-from .rows import PLACES, Rows, source_name
+from .rows import PLACES, Rows, instance, source_name
 
 _THREADS = _core.TAKE_THREADS
 _WARP = 32
 _PARAMS = struct("fullgraph::TakeParams")
 
 
-def _instance(*form: Any) -> str:
-    return f"take_kernel<{', '.join(map(str, form))}>"
-
-
 KERNELS = KernelFile(
     "fullgraph/take.cu",
     tuple(
-        _instance(place, source, 16)
+        instance("take_kernel", place, source, 16)
         for place, source in (
             *product(("uint32_t", "int64_t"), ("HaloRows",)),
             ("uint32_t", f"OwnersRows<{_core.ROW_BITS[0]}>"),
@@ -66,7 +61,7 @@ def take(rows: Rows, places: Tensor, to: Tensor, blocks: int | None = None) -> T
     most = blocks or 2 * devices.sm_count(to.device)
     launch(
         KERNELS,
-        _instance(PLACES[places.dtype], source_name(rows), unit),
+        instance("take_kernel", PLACES[places.dtype], source_name(rows), unit),
         to.device,
         min(most, -(-len(places) * lanes // _THREADS)),
         _THREADS,

@@ -14,14 +14,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
 from ..memory.peers import enable_access, unlinked
-from ..runtime.errors import ConfigError
-from .part import owned_places
+from ..runtime.errors import ConfigError, DeviceError
 from .rows import Rows
 from .take import take
 
@@ -30,6 +30,21 @@ T = TypeVar("T")
 Lists = Sequence[Sequence[Tensor]]
 _FEW = 64  # blocks of 512 threads that bring rows beside other work (docs/notes/fullgraph-on-h200.md)
 _TABLES = 256  # of addresses that are kept
+
+
+@dataclass(frozen=True)
+class Halos:
+    """Which rows parts read of others.
+
+    Attributes:
+        wanted: for each part of this process and each of all parts, numbers of that part's rows: int64 on its own device.
+        served: what :meth:`World.traded` made of that: which of its rows each of all parts wants.
+        places: for each part of this process, what it wants as owners and rows (``OwnersRows`` in fullgraph/rows.hpp).
+    """
+
+    wanted: Lists
+    served: Lists
+    places: Sequence[Tensor]
 
 
 class World(ABC):
@@ -84,18 +99,12 @@ class World(ABC):
         """For each of ``mine`` what every part wants of it, given what it wants of every part; int64, in the order of parts."""
 
     @abstractmethod
-    def fetch(self, x: Sequence[Tensor], wanted: Lists, served: Lists) -> list[Tensor]:
-        """For each of ``mine`` the rows that it wants, one part's after another's.
+    def fetch(self, x: Sequence[Tensor], halos: Halos) -> list[Tensor]:
+        """For each of ``mine`` the rows that it wants of ``x``, ``[n, width]`` each, one part's after another's."""
 
-        Args:
-            x: ``[n, width]`` each.
-            wanted: for each of ``mine`` and each part, numbers of that part's rows: int64 on its device.
-            served: what :meth:`traded` made of that.
-        """
-
-    def fetch_ahead(self, x: Sequence[Tensor], wanted: Lists, served: Lists) -> Callable[[], list[Tensor]]:
+    def fetch_ahead(self, x: Sequence[Tensor], halos: Halos) -> Callable[[], list[Tensor]]:
         """:meth:`fetch`, beside what is queued until the function is called that this gives, which gives the rows."""
-        return lambda: self.fetch(x, wanted, served)
+        return lambda: self.fetch(x, halos)
 
     @abstractmethod
     def whole(self, x: Sequence[Tensor], sizes: Sequence[int]) -> list[Tensor]:
@@ -115,9 +124,13 @@ class World(ABC):
         return found
 
     @abstractmethod
-    def reachable(self, x: Sequence[Tensor]) -> AbstractContextManager[list[Tensor] | None]:
+    def reachable(self, x: Sequence[Tensor]) -> AbstractContextManager[list[Tensor]]:
         """A with-block in which kernels may read all parts' rows where they are. Gives the addresses of every part's rows as
-        each of ``mine`` reads them, int64 ``[parts]`` on its device; None where parts cannot read each other's memory."""
+        each of ``mine`` reads them, int64 ``[parts]`` on its device.
+
+        Raises:
+            DeviceError: parts cannot read each other's memory, and why.
+        """
 
 
 class Together(World):
@@ -141,7 +154,6 @@ class Together(World):
         self._virtual = len(gpus) < self.parts and bool(gpus)
         self._own = [torch.cuda.Stream(device) for device in devices] if self._virtual else []
         self._sides: dict[int, torch.cuda.Stream] = {}
-        self._wanted: dict[int, tuple[Lists, list[Tensor]]] = {}
         self._addresses: dict[tuple[int, ...], list[Tensor]] = {}
 
     def _stream(self, i: int) -> torch.cuda.Stream:
@@ -182,35 +194,33 @@ class Together(World):
     def traded(self, wanted: Lists) -> list[list[Tensor]]:
         return [[theirs[i].to(self.devices[i]) for theirs in wanted] for i in self.mine]
 
-    def fetch(self, x: Sequence[Tensor], wanted: Lists, served: Lists) -> list[Tensor]:
-        places = self._places(wanted)
+    def fetch(self, x: Sequence[Tensor], halos: Halos) -> list[Tensor]:
         self.fence()
-        halos = []
+        found = []
         for i in self.mine:
             with self.on(i):
-                halos.append(self._taken(i, x, places, wanted, served))
+                found.append(self._taken(i, x, halos))
         self.fence()
-        return halos
+        return found
 
-    def fetch_ahead(self, x: Sequence[Tensor], wanted: Lists, served: Lists) -> Callable[[], list[Tensor]]:
+    def fetch_ahead(self, x: Sequence[Tensor], halos: Halos) -> Callable[[], list[Tensor]]:
         """By a few multiprocessors of each GPU, which fill the link and leave the others to what is queued meanwhile."""
         if self.devices[0].type != "cuda" or self.parts == 1:
-            return super().fetch_ahead(x, wanted, served)
-        places = self._places(wanted)
+            return super().fetch_ahead(x, halos)
         self.fence()
-        halos, arrived = [], []
+        found, arrived = [], []
         for i in self.mine:
             side = self._side(i)
             with torch.cuda.stream(side):
-                halos.append(self._taken(i, x, places, wanted, served, _FEW))
+                found.append(self._taken(i, x, halos, _FEW))
                 arrived.append(side.record_event())
 
         def wait() -> list[Tensor]:
             for i in self.mine:  # owners as well: until then others read what they have
                 for event in arrived:
                     self._stream(i).wait_event(event)
-                halos[i].record_stream(self._stream(i))
-            return halos
+                found[i].record_stream(self._stream(i))
+            return found
 
         return wait
 
@@ -221,29 +231,17 @@ class Together(World):
         self._sides[i].wait_stream(self._stream(i))
         return self._sides[i]
 
-    def _taken(
-        self, i: int, x: Sequence[Tensor], places: list[Tensor], wanted: Lists, served: Lists, blocks: int | None = None
-    ) -> Tensor:
+    def _taken(self, i: int, x: Sequence[Tensor], halos: Halos, blocks: int | None = None) -> Tensor:
         """A part's halo: read where it is where the reader can, else packed by the owners."""
-        halo = x[i].new_empty(sum(map(len, wanted[i])), x[i].shape[1])
+        places = halos.places[i]
+        halo = x[i].new_empty(len(places), x[i].shape[1])
         if self.reads_others:
-            rows = Rows(x[i], owners=self._tables(x)[i], reader=i, is_wide=places[i].dtype == torch.int64)
-            return take(rows, places[i], halo, blocks)
-        for p, to in enumerate(halo.split([len(rows) for rows in wanted[i]])):
+            rows = Rows(x[i], owners=self._tables(x)[i], reader=i, is_wide=places.dtype == torch.int64)
+            return take(rows, places, halo, blocks)
+        for p, to in enumerate(halo.split([len(rows) for rows in halos.wanted[i]])):
             if len(to):
-                to.copy_(x[p].index_select(0, served[p][i]))
+                to.copy_(x[p].index_select(0, halos.served[p][i]))
         return halo
-
-    def _places(self, wanted: Lists) -> list[Tensor]:
-        """What parts want of all others as owners and rows, for each part; made once, before a fence."""
-        if id(wanted) not in self._wanted:
-            most = max((int(rows.max()) for theirs in wanted for rows in theirs if len(rows)), default=0)
-            made = []
-            for i, theirs in enumerate(wanted):
-                with self.on(i):
-                    made.append(owned_places(list(enumerate(theirs)), most, self.parts))
-            self._wanted[id(wanted)] = (wanted, made)
-        return self._wanted[id(wanted)][1]
 
     def _tables(self, x: Sequence[Tensor]) -> list[Tensor]:
         """The addresses of all parts' rows on each part's device; kept, as the same ones come again."""
@@ -267,15 +265,9 @@ class Together(World):
         return found
 
     @contextmanager
-    def reachable(self, x: Sequence[Tensor]) -> Iterator[list[Tensor] | None]:
+    def reachable(self, x: Sequence[Tensor]) -> Iterator[list[Tensor]]:
         if not self.reads_others:
-            yield None
-            return
+            raise DeviceError("strategy='direct' reads other parts' memory, and these GPUs cannot; use strategy='halo'")
         self.fence()
         yield self._tables(x)
         self.fence()
-
-
-def take_rows(x: Tensor, rows: Tensor, to: Tensor) -> None:
-    """``to[i] = x[rows[i]]``, by the device of ``to``."""
-    take(Rows(x), rows, to)
