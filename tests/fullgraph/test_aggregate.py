@@ -9,6 +9,7 @@ import torch
 
 import hinterland as hl
 from hinterland.fullgraph import STRATEGIES, PartitionedGraph, aggregate
+from hinterland.fullgraph.rows import dense
 from tests.covering import on_devices
 from tests.graphs import family, skewed
 
@@ -119,3 +120,19 @@ def test_one_row_of_wider_ones(strategy, device):
     assert p.sizes == [2, 1]
     parts = [torch.nn.functional.pad(part, (0, 3))[:, :5] for part in p.scatter(x.to(device))]
     close(p.gather(aggregate(p, parts, strategy=strategy)), expected(graph, x, "sum"), torch.float64)
+
+
+def test_rows_between_vectors(device):
+    """Of an address that no vector begins at, which is that of a view."""
+    graph = hub()
+    p = PartitionedGraph.from_graph(graph, devices=device)
+    aligned = torch.randn(graph.num_vertices, 8, device=device)
+    between = torch.cat([aligned.new_zeros(1), aligned.flatten()])[1:].view_as(aligned)
+    assert between.data_ptr() % 16 and all(one.data_ptr() % 16 == 0 for one in dense([aligned, between]))
+    for reduce in ("sum", "max"):
+        found = []
+        for x in (between, aligned):
+            x = x.detach().requires_grad_()
+            out = aggregate(p, x, reduce)
+            found.append((out, *torch.autograd.grad((out * factor(x)).sum(), x)))
+        assert all(torch.equal(one, other) for one, other in zip(*found, strict=True))

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import socket
-import subprocess
 import sys
 from itertools import pairwise
 from pathlib import Path
@@ -16,11 +13,9 @@ sys.path.append(str(Path(__file__).parents[2]))
 from benchmarks import _fullgraph_rivals as rivals
 from benchmarks._fullgraph_in_process import PeerHalo, PeerRing
 from benchmarks._fullgraph_shapes import draw
+from tests.ranks import run_ranks
 
-ROOT = Path(__file__).parents[2]
 WIDTH = 8
-
-
 PARTS = 3
 
 
@@ -103,22 +98,7 @@ def test_one_process(given, weighted):
 
 def test_processes(given, tmp_path):
     torch.save(given, tmp_path / "given.pt")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    where = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(PARTS), "PYTHONPATH": str(ROOT / "src")}
-    running = [
-        subprocess.Popen(
-            [sys.executable, str(Path(__file__).parent / "rival_ranks.py"), str(tmp_path)],
-            env={**os.environ, **where, "RANK": str(rank)},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        for rank in range(PARTS)
-    ]
-    said = [process.communicate(timeout=240)[0] for process in running]
-    assert [process.returncode for process in running] == [0] * PARTS, said
+    run_ranks(PARTS, Path(__file__).parent / "rival_ranks.py", tmp_path)
     found = [torch.load(tmp_path / f"{rank}.pt") for rank in range(PARTS)]
     assert len(found[0]) == len(given["bounds"]) * 2 * 5
     for key in found[0]:

@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import copy
-import os
-import socket
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,8 +10,8 @@ import torch
 
 from tests.nn.nets import EDGES, VERTICES, Net, rows
 from tests.nn.test_layers import KINDS, losses, pyg
+from tests.ranks import run_ranks
 
-ROOT = Path(__file__).parents[2]
 EPOCHS = 5
 
 
@@ -26,23 +22,7 @@ def test_a_model_of_pygs_trains_alike(processes, tmp_path):
     models = {kind: Net(pyg, kind).double() for kind in KINDS}
     weights = {kind: copy.deepcopy(model.state_dict()) for kind, model in models.items()}
     torch.save({"labels": labels, "weights": weights}, tmp_path / "given.pt")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    above = os.pathsep.join([str(ROOT), *(path for path in sys.path if path)])
-    where = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(processes), "PYTHONPATH": above}
-    running = [
-        subprocess.Popen(
-            [sys.executable, str(Path(__file__).parent / "layer_ranks.py"), str(tmp_path), str(EPOCHS)],
-            env={**os.environ, **where, "RANK": str(rank)},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        for rank in range(processes)
-    ]
-    said = [process.communicate(timeout=240)[0] for process in running]
-    assert [process.returncode for process in running] == [0] * processes, said
+    run_ranks(processes, Path(__file__).parent / "layer_ranks.py", tmp_path, EPOCHS)
     found = torch.load(tmp_path / "0.pt")
     for kind, model in models.items():
         wanted = losses(model, rows(), EDGES, labels, EPOCHS)
