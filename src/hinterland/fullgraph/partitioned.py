@@ -106,6 +106,12 @@ class PartitionedGraph(Shown):
     def has_weights(self) -> bool:
         return self._graph.weight_type is not None
 
+    @functools.cached_property
+    def vertices(self) -> list[Tensor]:
+        """The vertices that each of this process's parts owns, in the order of its rows: int64 on the CPU."""
+        bounds, order = [self.bounds[part.rank : part.rank + 2] for part in self.parts], self.split.order
+        return [torch.arange(*ends) if order is None else order[slice(*ends)] for ends in bounds]
+
     def each(self, rows: Tensor | Sequence[Tensor]) -> list[Tensor]:
         """A user's rows as a list with one tensor for each of this process's parts.
 
@@ -155,11 +161,11 @@ class PartitionedGraph(Shown):
                 f"x of shape {list(x.shape)} for {self.num_vertices} vertices; scatter takes a row for each vertex"
             )
         taken = []
-        for part, on in zip(self.parts, self.world.devices, strict=True):
-            first, last = self.bounds[part.rank : part.rank + 2]
-            order = self.split.order
-            numbers = torch.arange(first, last) if order is None else order[first:last]
-            rows = x[numbers] if table else x[first:last] if order is None else x[numbers.to(x.device)]
+        for part, vertices, on in zip(self.parts, self.vertices, self.world.devices, strict=True):
+            if not table and self.split.order is None:
+                rows = x[slice(*self.bounds[part.rank : part.rank + 2])]
+            else:
+                rows = x[vertices if table else vertices.to(x.device)]
             taken.append(rows.to(on, copy=rows.device == on))
         return self.as_given(taken)
 

@@ -166,9 +166,7 @@ class _FullRun(Run[FullGNN]):
             return make_full_model(config["model"], *shape, strategy).to(torch.float32 if self.mixed else self.kind)
 
         super().__init__(dataset, config, ranks, checkpoint, make)
-        order, bounds = p.split.order, list(pairwise(p.bounds))
-        owned = [torch.arange(*bounds[part.rank]) if order is None else order[slice(*bounds[part.rank])] for part in p.parts]
-        self.owned = [vertices.to(on) for vertices, on in zip(owned, p.world.devices, strict=True)]
+        self.owned = [vertices.to(on) for vertices, on in zip(p.vertices, p.world.devices, strict=True)]
         self.x = p.as_given([rows_of(dataset.features, vertices).to(self.kind) for vertices in self.owned])
         self.targets = {name: self._targets(vertices.cpu()) for name, vertices in self.splits.items()}
 
