@@ -39,10 +39,11 @@ struct AggregateParams {
   int64_t place_bytes;
   const void* weights;  // Real[entries], or null
   RowWords from;
-  const void* mine;  // kCount, kMatch: [rows, width]: what is compared
-  const void* own;   // Real[rows]: kSum: how often a row, one of the first of the part's own, counts itself; null: not at all
-  int64_t width;     // elements of a row
-  int64_t longest;   // entries of a task: rows with more are in pieces
+  const void* mine;             // kCount, kMatch: [rows, width]: what is compared
+  const void* own;              // Real[rows]: kSum: how often a row counts itself; null: not at all
+  int64_t first_row;            // with own: which of the part's own rows the first one is
+  int64_t width;                // elements of a row
+  int64_t longest;              // entries of a task: rows with more are in pieces
   const int64_t* piece_rows;    // [pieces]
   const int64_t* piece_begins;  // [pieces]
   const int64_t* piece_ends;    // [pieces]
@@ -171,7 +172,7 @@ class Aggregation {
   HINTERLAND_FN void add_own(int64_t row, Sum& sum) const {
     for (int k = 0; k < kChunks; ++k)
       if (has(vector(k)))
-        sum.add(k, load_vector<T, kWide>(p_.from.own.template row<T>(row) + vector(k) * kWide),
+        sum.add(k, load_vector<T, kWide>(p_.from.own.template row<T>(p_.first_row + row) + vector(k) * kWide),
                 static_cast<const R*>(p_.own)[row]);
   }
 

@@ -44,6 +44,7 @@ struct AttentionParams {
   const void* vector;     // kGatv2: Real[width]: a
   double slope, scale;
   int64_t loops;           // 1: every row is its own neighbour once, and its list does not name it
+  int64_t first_row;       // with loops: which of the part's own rows the first one is
   const int64_t* skipped;  // [rows]: a place that does not count, or -1
   int64_t heads, channels;
   int64_t longest;
@@ -144,6 +145,8 @@ class Attention {
   HINTERLAND_FN R slope_of(R value) const { return value > 0 ? R{1} : static_cast<R>(p_.slope); }
   HINTERLAND_FN R leaky(R value) const { return value * slope_of(value); }
 
+  HINTERLAND_FN int64_t own_place(int64_t row) const { return from_.own_place(p_.first_row + row); }
+
   // What is the same for all entries of a row.
   HINTERLAND_FN void start(int64_t row, bool there) {
     clear(sum_);
@@ -168,7 +171,7 @@ class Attention {
   // All lanes of a warp take as many turns, since they exchange values in each: entries beyond the end count for nothing.
   HINTERLAND_FN void gather(int64_t row, int64_t begin, int64_t end, bool own) {
     const int64_t first = begin - (own ? 1 : 0);  // the row itself comes before its list
-    const int64_t skipped = p_.skipped != nullptr ? p_.skipped[row] : p_.loops != 0 ? from_.own_place(row) : -1;
+    const int64_t skipped = p_.skipped != nullptr ? p_.skipped[row] : p_.loops != 0 ? own_place(row) : -1;
     const int64_t turns = Warp::max((end - first + entries_ * kAtOnce - 1) / (entries_ * kAtOnce));
     HINTERLAND_ROLLED
     for (int64_t turn = 0; turn < turns; ++turn) {
@@ -176,7 +179,7 @@ class Attention {
       for (int j = 0; j < kAtOnce; ++j) {
         entry[j] = first + (turn * kAtOnce + j) * entries_ + entry_;
         const bool is_own = own && entry[j] < begin;
-        place[j] = entry[j] >= end ? -1 : is_own ? from_.own_place(row) : this->place(entry[j]);
+        place[j] = entry[j] >= end ? -1 : is_own ? own_place(row) : this->place(entry[j]);
         if (!is_own && place[j] == skipped) place[j] = -1;
       }
       add(place);

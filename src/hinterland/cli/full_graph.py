@@ -32,7 +32,7 @@ class Whole:
     dtype: Annotated[str, typer.Option(help="With --full-graph: of rows; float32, bfloat16 or float64.")] = "float32"
 
 
-_OF_BATCHES = ("fanout", "batch_size", "cache", "gpu_budget", "round", "placement", "host_budget", "checkpoint_every")
+_OF_BATCHES = ("fanout", "batch_size", "cache", "round", "placement", "host_budget", "checkpoint_every")
 _OF_WHOLE = ("layers", "parts", "strategy", "dtype")
 _SETTINGS = ("epochs", "hidden", "lr", "weight_decay", "dropout", "patience", "seed", "layers", "dtype")
 
@@ -81,7 +81,7 @@ Run = Callable[..., Done]  # of a data set, with device, devices and on_epoch
 
 def whole_run(how: Any, whole: Whole, saved: Any, given: Collection[str]) -> Run:
     """Training on the whole graph, if the options make a run. Those that are not given have defaults of their own."""
-    from ..fullgraph import STRATEGIES
+    from ..fullgraph.aggregate import WAYS
     from ..runtime import arguments
     from ..training import train_full
     from ..training.full import FullSettings
@@ -90,7 +90,7 @@ def whole_run(how: Any, whole: Whole, saved: Any, given: Collection[str]) -> Run
     named = {**vars(how), **vars(whole)}
     options: Any = {name: named[name] for name in _SETTINGS if name in given}
     FullSettings(model=how.model, **options)  # refuses what makes no run
-    arguments.one_of("strategy", whole.strategy, ("auto", *STRATEGIES))
+    arguments.one_of("strategy", whole.strategy, WAYS)
     check_checkpoint(**vars(saved))
 
     def run(loaded: Any, **where: Any) -> Done:
@@ -99,6 +99,7 @@ def whole_run(how: Any, whole: Whole, saved: Any, given: Collection[str]) -> Run
             how.model,
             parts=whole.parts,
             strategy=whole.strategy,
+            gpu_budget=named.get("gpu_budget") if "gpu_budget" in given else None,
             checkpoint=saved.checkpoint,
             resume=saved.resume,
             **where,
@@ -109,7 +110,8 @@ def whole_run(how: Any, whole: Whole, saved: Any, given: Collection[str]) -> Run
             "parts": found.partition.world.parts,
             "strategy": whole.strategy,
             "choices": [dataclasses.asdict(choice) for choice in found.choices],
+            "plans": [plan.explain() for plan in found.plans],
         }
-        return Done(found, report, [choice.explain() for choice in found.choices], [])
+        return Done(found, report, [*(one.explain() for one in found.choices), *(one.explain() for one in found.plans)], [])
 
     return run

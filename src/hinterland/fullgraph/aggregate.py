@@ -11,6 +11,8 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
 from ..runtime import arguments
+from .host import HostRows, RowsOf, row_type, through_host
+from .host_passes import Maxima, Sums
 from .partitioned import PartitionedGraph
 from .plan import choose
 from .reduce import Operation, matched, maxima, summed
@@ -18,6 +20,7 @@ from .rows import compute_type, dense
 from .scales import gcn_scale, inverse_degrees, loops
 from .strategies import STRATEGIES
 
+WAYS = ("auto", *STRATEGIES, "host")  # all strategies that users can name
 REDUCES = ("sum", "mean", "max", "gcn")
 
 
@@ -34,10 +37,13 @@ def aggregate(p: PartitionedGraph, x: Any, reduce: str = "sum", *, strategy: str
         reduce: ``"sum"`` over the neighbours, each times its edge's weight where the graph has weights: the rows of A x;
             ``"mean"`` and ``"max"``, by element, without weights, and 0 for a vertex without neighbours; ``"gcn"``: those of
             D^-1/2 (A + I) D^-1/2 x (Kipf and Welling 2017), with weights; a vertex that is its own neighbour stays as it is.
-        strategy: how rows of other parts are read: a key of ``hinterland.fullgraph.STRATEGIES``, or ``"auto"``.
+        strategy: how rows of other parts are read: a key of ``hinterland.fullgraph.STRATEGIES``, or ``"auto"``; ``"host"``:
+            rows go through the GPU in blocks, results lie where ``x`` does. So do rows in host memory, and all with a
+            ``gpu_budget``, whatever is named.
 
     Returns:
-        As ``x``. Sums are made in float32, of float64 rows in float64, in an order that depends on the partition.
+        As ``x``; of rows that were put off (HostRows), such.
+        Sums are made in float32, of float64 rows in float64, in an order that depends on the partition.
 
     Raises:
         ConfigError: arguments that are none of these.
@@ -45,19 +51,28 @@ def aggregate(p: PartitionedGraph, x: Any, reduce: str = "sum", *, strategy: str
     """
     arguments.instance("p", p, PartitionedGraph, "make one with PartitionedGraph.from_graph(graph)")
     arguments.one_of("reduce", reduce, REDUCES)
-    arguments.one_of("strategy", strategy, ("auto", *STRATEGIES))
-    rows = p.each(x)
-    kind = compute_type(rows[0].dtype)
+    arguments.one_of("strategy", strategy, WAYS)
+    rows = through_host(p, x, strategy)
+    if rows is None:
+        return p.as_given(_aggregated(p, p.each(x), reduce, strategy))
+    found = _aggregated(p, rows, reduce, strategy)
+    if isinstance(x, HostRows) or not isinstance(found, HostRows):
+        return found
+    return p.as_given(found.computed(on_host=rows.is_away))
+
+
+def _aggregated(p: PartitionedGraph, rows: RowsOf, reduce: str, strategy: str) -> RowsOf:
+    kind = compute_type(row_type(rows))
     if reduce == "gcn":
-        return p.as_given(normalized(p, rows, strategy))
+        return normalized(p, rows, strategy)
     if reduce == "mean":
-        return p.as_given(apply(p, mean(p, kind), rows, strategy))
-    return p.as_given(apply(p, Operation(reduce, reduce == "sum" and p.has_weights), rows, strategy))
+        return apply(p, mean(p, kind), rows, strategy)
+    return apply(p, Operation(reduce, reduce == "sum" and p.has_weights), rows, strategy)
 
 
-def normalized(p: PartitionedGraph, rows: Sequence[Tensor], strategy: str, fill: float = 1.0) -> list[Tensor]:
+def normalized(p: PartitionedGraph, rows: RowsOf, strategy: str, fill: float = 1.0) -> RowsOf:
     """The rows of D^-1/2 (A + ``fill`` I) D^-1/2 x, with a gradient; a vertex that is its own neighbour stays as it is."""
-    kind = compute_type(rows[0].dtype)
+    kind = compute_type(row_type(rows))
     scale = gcn_scale(p, kind, fill)
     operation = Operation("sum", p.has_weights, scale, loops(p, kind, fill) if fill else None)
     return apply(p, operation, _scaled(rows, scale), strategy)
@@ -68,8 +83,10 @@ def mean(p: PartitionedGraph, kind: torch.dtype) -> Operation:
     return Operation("sum", False, inverse_degrees(p, kind))
 
 
-def apply(p: PartitionedGraph, operation: Operation, rows: Sequence[Tensor], strategy: str) -> list[Tensor]:
+def apply(p: PartitionedGraph, operation: Operation, rows: RowsOf, strategy: str) -> RowsOf:
     """An operation on the rows of this process's parts, with its gradient."""
+    if isinstance(rows, HostRows):
+        return rows.reduced(Maxima(p.unshared) if operation.reduce == "max" else Sums(p.unshared, operation))
     return list(_Aggregate.apply(p, operation, strategy, *rows))
 
 
@@ -112,5 +129,11 @@ def _chosen(p: PartitionedGraph, what: str, x: Sequence[Tensor], strategy: str, 
     return choose(p, what, x, run) if strategy == "auto" else strategy
 
 
-def _scaled(rows: Sequence[Tensor], by: Sequence[Tensor]) -> list[Tensor]:
+def _scaled(rows: RowsOf, by: Sequence[Tensor]) -> RowsOf:
+    if isinstance(rows, HostRows):
+        return rows.map(_times, [factor[:, None].to(rows.dtype) for factor in by])
     return [one * factor[:, None].to(one.dtype) for one, factor in zip(rows, by, strict=True)]
+
+
+def _times(rows: Tensor, factor: Tensor) -> Tensor:
+    return rows * factor

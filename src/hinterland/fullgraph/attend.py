@@ -68,6 +68,7 @@ def attend(
     width: int,
     *,
     skipped: Tensor | None = None,
+    first_row: int = 0,
     **mine: Tensor | None,
 ) -> Found:
     """One pass over the entries.
@@ -77,6 +78,7 @@ def attend(
         rows, numbers: where the entries' rows and numbers lie, as ``AttentionParams`` has them.
         width: of a result's rows.
         skipped: int64 ``[rows]``: a place that does not count for each row, or -1. With it no row is its own neighbour.
+        first_row: which of ``rows.own`` the first row is.
         mine: ``row``, ``gradient``, ``number``, ``logarithm``, ``delta``, ``vector``: as ``AttentionParams`` has them.
 
     Raises:
@@ -94,7 +96,7 @@ def attend(
     longest, at_once = _shape(entries, across, scores.heads)
     pieces = entries.pieces(longest)
     params = _params(scores, entries, rows, numbers, channels, (longest, across * at_once, across), found)
-    params.loops, params.skipped = scores.loops and skipped is None, address(skipped)
+    params.loops, params.skipped, params.first_row = scores.loops and skipped is None, address(skipped), first_row
     for name, array in mine.items():
         setattr(params, name, address(array))
     parts = None

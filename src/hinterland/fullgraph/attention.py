@@ -12,6 +12,8 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
 from .attend import Found, Scores, attend, joined
+from .host import HostRows, RowsOf
+from .host_passes import Attention
 from .partitioned import PartitionedGraph
 from .plan import choose
 from .rows import Entries, Rows, compute_type, dense
@@ -21,8 +23,8 @@ Parts = Sequence[Tensor]
 
 
 def attention(
-    p: PartitionedGraph, scores: Scores, strategy: str, rows: Parts, mine: Parts, vector: Parts | None = None
-) -> list[Tensor]:
+    p: PartitionedGraph, scores: Scores, strategy: str, rows: RowsOf, mine: RowsOf, vector: RowsOf | None = None
+) -> RowsOf:
     """The sums of neighbours' rows, weighted by a softmax of their scores; 0 for a vertex without neighbours.
 
     Args:
@@ -32,11 +34,22 @@ def attention(
         mine: ``[n, heads]`` of ``"gat"``: t, of the vertex that sums; else ``[n, width]``: y or q.
         vector: of ``"gat"`` ``[n, heads]``: s, of the vertex that is summed; of ``"gatv2"`` ``[width]``: a, on every device.
     """
+    if isinstance(rows, HostRows):
+        return _put_off(p, scores, rows, mine, vector)
     # Kernels read s, t and a in the type that is computed in.
     kind = compute_type(rows[0].dtype)
     mine = [one.to(kind if scores.kind == "gat" else rows[0].dtype) for one in mine]
     given = [*rows, *mine, *(one.to(kind) for one in vector or ())]
     return list(_Attention.apply(p, scores, strategy, *given))
+
+
+def _put_off(p: PartitionedGraph, scores: Scores, rows: HostRows, mine: HostRows, vector: RowsOf) -> HostRows:
+    """The same of rows that go through host memory."""
+    width = rows.shape[1] // (2 if scores.kind == "dot" else 1)
+    reduction = Attention(p.unshared, scores, width)
+    if scores.kind == "gat":
+        return rows.reduced(reduction, vector, mine)
+    return rows.reduced(reduction, mine, parameters=vector[:1] if vector else (), width=width)
 
 
 class _Attention(Function):
@@ -122,7 +135,7 @@ def _passed(
             for i, (entries, where, also) in enumerate(stage):
                 # A row is its own neighbour in the first stage alone; the others have no entry that names it.
                 one = scores if not results[i] else replace(scores, loops=False)
-                mine = {name: of[i] for name, of in own.items()} | ({} if a is None else {"vector": a[i]})
+                mine: dict[str, Any] = {name: of[i] for name, of in own.items()} | ({} if a is None else {"vector": a[i]})
                 with p.world.on(i):
                     results[i].append(attend(one, way, entries, where, also, width, **mine))
         found = []
@@ -179,7 +192,7 @@ def _add_hubs(
             skipped = torch.full((len(p.split.hubs),), -1, device=which.device)
             if scores.loops:
                 skipped[which] = at
-            given = {name: of[i] for name, of in of_hubs.items()} | ({} if a is None else {"vector": a[i]})
+            given: dict[str, Any] = {name: of[i] for name, of in of_hubs.items()} | ({} if a is None else {"vector": a[i]})
             also = None if numbers is None else Rows(numbers[i])
             shares.append(attend(scores, way, entries, Rows(rows[i]), also, width, skipped=skipped, **given))
     stacks = [p.world.stacked(list(one)) if one[0] is not None else None for one in zip(*shares, strict=True)]

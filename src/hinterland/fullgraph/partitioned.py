@@ -5,7 +5,9 @@ from __future__ import annotations
 import functools
 import math
 import weakref
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any, TypeVar
 
@@ -14,11 +16,14 @@ import torch.distributed as dist
 from torch import Tensor
 
 from ..graph.graph import Graph, require_graph
+from ..memory import UnifiedTensor
+from ..memory.copies import copy
 from ..memory.rows import RowTable
 from ..runtime import arguments, devices
 from ..runtime.checksums import checksum
 from ..runtime.errors import ConfigError
 from ..runtime.shown import Shown
+from ..runtime.units import parse_bytes
 from .part import build_part, owned_places, translated
 from .processes import Processes
 from .rows import Entries
@@ -28,6 +33,14 @@ from .world import Halos, Together, World
 T = TypeVar("T")
 
 _MOST_PARTS = 1024  # of one process: every part has a list of what it reads of every other one
+
+
+class Later(ABC):
+    """Rows of a partitioned graph that are computed when they are asked for (:mod:`.host`)."""
+
+    @abstractmethod
+    def computed(self) -> list[Tensor]:
+        """The rows of each of this process's parts, on its device."""
 
 
 class PartitionedGraph(Shown):
@@ -41,10 +54,11 @@ class PartitionedGraph(Shown):
         split: which part owns which vertices.
         world: who holds the parts.
         parts: those that this process holds.
+        gpu_budget: bytes that the graph and what is computed over it may take of each GPU; None: no matter.
     """
 
-    def __init__(self, graph: Graph, found: Split, world: World) -> None:
-        self.split, self.world = found, world
+    def __init__(self, graph: Graph, found: Split, world: World, gpu_budget: int | None = None, hubs: bool = True) -> None:
+        self.split, self.world, self.gpu_budget, self._shares = found, world, gpu_budget, hubs
         self.num_vertices, self.num_edges, self.directed = graph.num_vertices, graph.num_edges, graph.directed
         self._graph = graph
         self._reverse: Callable[[], PartitionedGraph | None] = lambda: None
@@ -62,6 +76,7 @@ class PartitionedGraph(Shown):
         *,
         devices: Sequence[torch.device | str | int] | torch.device | str | int | None = None,
         balance: str = "auto",
+        gpu_budget: int | str | None = None,
     ) -> PartitionedGraph:
         """Divides a graph.
 
@@ -76,6 +91,9 @@ class PartitionedGraph(Shown):
             devices: where the parts lie, one for each; a single one holds all. By default the current GPU, or in a process
                 group that of ``LOCAL_RANK``; the CPU on a machine without one.
             balance: see ``hinterland.fullgraph.split.split``.
+            gpu_budget: bytes of each GPU that the graph and what is computed over it may take, as ``"24GiB"``; a model's
+                parameters, and what is done with results, come on top. Rows then lie in host memory, and go through the GPU in
+                blocks (:class:`.host.HostRows`). Lists of hubs are not shared among parts. On a CPU, rows are in blocks alike.
 
         Raises:
             ConfigError: in a process group, in all ranks alike: they have different graphs or arguments.
@@ -85,8 +103,10 @@ class PartitionedGraph(Shown):
         require_graph(graph)
         world = _world(parts, devices)
         if isinstance(world, Processes):
-            world.check_same({**world.agreed(lambda: _identity(graph)), "balance": balance})
-        return cls(graph, world.agreed(lambda: split(graph, world.parts, balance)), world)
+            world.check_same({**world.agreed(lambda: _identity(graph)), "balance": balance, "gpu_budget": gpu_budget})
+        budget = None if gpu_budget is None else parse_bytes(gpu_budget)
+        found = world.agreed(lambda: split(graph, world.parts, balance, hubs=budget is None))
+        return cls(graph, found, world, budget, budget is None)
 
     @property
     def bounds(self) -> tuple[int, ...]:
@@ -112,8 +132,12 @@ class PartitionedGraph(Shown):
         bounds, order = [self.bounds[part.rank : part.rank + 2] for part in self.parts], self.split.order
         return [torch.arange(*ends) if order is None else order[slice(*ends)] for ends in bounds]
 
-    def each(self, rows: Tensor | Sequence[Tensor]) -> list[Tensor]:
+    def each(self, rows: Tensor | Sequence[Tensor] | Later, *, anywhere: bool = False) -> list[Tensor]:
         """A user's rows as a list with one tensor for each of this process's parts.
+
+        Args:
+            rows: tensors; or rows that were put off, which are computed now, on the parts' devices.
+            anywhere: takes rows in host memory, too.
 
         Raises:
             ConfigError: as many as there are not, or not of the parts' sizes, devices and one type and width.
@@ -124,7 +148,7 @@ class PartitionedGraph(Shown):
                 raise ConfigError(
                     f"part {part.rank} has rows [{part.rows}, width], not {list(one.shape)}; pass what scatter() gave"
                 )
-            if one.device != on:
+            if one.device != on and not (anywhere and one.is_cpu):
                 raise ConfigError(f"part {part.rank} lies on {on}, but its rows on {one.device}; move them there")
             if one.dtype != given[0].dtype or one.shape[1] != given[0].shape[1]:
                 raise ConfigError(
@@ -135,17 +159,20 @@ class PartitionedGraph(Shown):
 
     def _tensors(self, rows: Any) -> list[Tensor]:
         """A user's tensors, one for each of this process's parts."""
-        given = list(rows) if isinstance(rows, list | tuple) else [rows]
+        given = rows.computed() if isinstance(rows, Later) else list(rows) if isinstance(rows, list | tuple) else [rows]
         if len(given) != len(self.parts):
             raise ConfigError(f"rows of {len(given)} parts, but this process has {len(self.parts)}; pass what scatter() gave")
         return [arguments.dense("rows", one) for one in given]
 
-    def as_given(self, rows: Sequence[Tensor]) -> Any:
-        """The opposite of :meth:`each`."""
+    def as_given(self, rows: Sequence[Tensor] | Later) -> Any:
+        """The opposite of :meth:`each`; rows that were put off stay so."""
+        if isinstance(rows, Later):
+            return rows
         return rows[0] if self.is_single else list(rows)
 
     def scatter(self, x: Any) -> Any:
-        """A tensor's rows, ``[num_vertices, ...]`` by vertex, as this process's parts have them.
+        """A tensor's rows, ``[num_vertices, ...]`` by vertex, as this process's parts have them: on their devices, or with a
+        ``gpu_budget`` in host memory.
 
         Args:
             x: a tensor on any device, or a table of this library's: each rank has the whole, and takes its rows.
@@ -166,13 +193,22 @@ class PartitionedGraph(Shown):
                 rows = x[slice(*self.bounds[part.rank : part.rank + 2])]
             else:
                 rows = x[vertices if table else vertices.to(x.device)]
-            taken.append(rows.to(on, copy=rows.device == on))
-        return self.as_given(taken)
+            taken.append(rows.clone() if rows.device == on and self.gpu_budget is None else rows)
+        return self.placed(taken)
+
+    def placed(self, rows: Sequence[Tensor]) -> Any:
+        """Rows of this process's parts, wherever they are, where they are to lie: on the parts' devices, or with a
+        ``gpu_budget`` in host memory."""
+        place = Tensor.to if self.gpu_budget is None else _in_host
+        return self.as_given([place(one, on) for one, on in zip(rows, self.world.devices, strict=True)])
 
     def gather(self, rows: Any) -> Tensor:
         """What :meth:`scatter` took apart: ``[num_vertices, ...]`` by vertex, on the first part's device, in every rank;
-        without a gradient."""
-        given = [one.detach() for one in self._tensors(rows)]
+        without a gradient. Rows in host memory, of all parts in one process, are put together there."""
+        with torch.no_grad():
+            given = [one.detach() for one in self._tensors(rows)]
+        if any(one.device != on for one, on in zip(given, self.world.devices, strict=True)):
+            return self._gathered_in_host(given)
         flat = [one.reshape(len(one), math.prod(one.shape[1:])) for one in given]
         found: list[Tensor] = []
         with self.world.turn(found):
@@ -180,6 +216,13 @@ class PartitionedGraph(Shown):
         whole = found[0].view(self.num_vertices, *given[0].shape[1:])
         numbers = self.split.numbers
         return whole if numbers is None else whole[numbers.to(whole.device)]
+
+    def _gathered_in_host(self, given: list[Tensor]) -> Tensor:
+        if len(given) < self.world.parts:
+            given = [one.to(on) for one, on in zip(given, self.world.devices, strict=True)]
+            return self.gather(self.as_given(given)).cpu()
+        whole = torch.cat([one.cpu() for one in given])
+        return whole if self.split.numbers is None else whole[self.split.numbers]
 
     @property
     def transposed(self) -> PartitionedGraph:
@@ -189,10 +232,19 @@ class PartitionedGraph(Shown):
         known = self._reverse()
         if known is None:
             other = self._graph.transpose()
-            known = PartitionedGraph(other, turned(self.split, other), self.world)
+            found = turned(self.split, other, hubs=self._shares)
+            known = PartitionedGraph(other, found, self.world, self.gpu_budget, self._shares)
             known._reverse = weakref.ref(self)  # weak, as a graph's is
             self._reverse = lambda: known
         return known
+
+    @functools.cached_property
+    def unshared(self) -> PartitionedGraph:
+        """The same parts, but hubs' lists whole where their owners are; itself where there are no hubs."""
+        if not self._shares or (not len(self.split.hubs) and (not self.directed or not len(self.transposed.split.hubs))):
+            return self
+        found = replace(self.split, hubs=self.split.hubs[:0])
+        return PartitionedGraph(self._graph, found, self.world, self.gpu_budget, hubs=False)
 
     def _made_halos(self) -> Halos:
         wanted, places = [], []
@@ -290,6 +342,14 @@ class PartitionedGraph(Shown):
             "held here": [f"{part.rank} on {on}" for part, on in zip(self.parts, self.world.devices, strict=True)],
             "largest over mean": f"edges {even.edges:.3f}, rows {even.rows:.3f}",
         }
+
+
+def _in_host(rows: Tensor, device: torch.device) -> Tensor:
+    """A copy in host memory, page-locked where a GPU is to read it."""
+    table = UnifiedTensor.empty(rows.shape, rows.dtype, "registered" if device.type == "cuda" else "heap")
+    held: Tensor = table.cpu()
+    copy(held, rows.contiguous())
+    return held
 
 
 def _world(parts: int | None, on: Any) -> World:

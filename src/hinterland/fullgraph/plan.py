@@ -156,7 +156,7 @@ def choices(p: PartitionedGraph) -> list[Choice]:
 
 
 def _chosen(p: PartitionedGraph, name: str, width: int, dtype: torch.dtype, run: Callable[[str], Any]) -> Choice:
-    room = min(p.world.gathered([_room(on) for on in p.world.devices]))
+    room = min(p.world.gathered([room_of(on) for on in p.world.devices]))
     all_costs = [cost for cost in costs(p, width, dtype) if cost.strategy != "replicate"]
     direct = p.world.all(p.world.reads_others)
     fitting = [cost for cost in all_costs if cost.peak <= room and (direct or cost.strategy != "direct")]
@@ -186,7 +186,8 @@ def _seconds(p: PartitionedGraph, run: Callable[[], Any]) -> float:
     return max(p.world.gathered([min(times[1:])] * len(p.parts)))
 
 
-def _room(device: torch.device) -> float:
+def room_of(device: torch.device) -> float:
+    """Bytes that may still be allocated on a device."""
     if device.type != "cuda":
         return float("inf")
     free, _ = torch.cuda.mem_get_info(device)

@@ -146,6 +146,13 @@ class Entries:
     weights: Tensor | None = None
     _pieces: dict[int, Pieces | None] = field(default_factory=dict)
     _shapes: dict[tuple[int, int], Shape] = field(default_factory=dict)
+    _ranges: dict[tuple[int, int], Entries] = field(default_factory=dict)
+
+    def between(self, first: int, last: int) -> Entries:
+        """Those of rows ``[first, last)``; kept, since finding the long ones waits for the GPU."""
+        if (first, last) not in self._ranges:
+            self._ranges[first, last] = Entries(self.begins[first:last], self.ends[first:last], self.places, self.weights)
+        return self._ranges[first, last]
 
     @property
     def rows(self) -> int:
@@ -251,6 +258,7 @@ def aggregate_rows(
     *,
     mine: Tensor | None = None,
     own: Tensor | None = None,
+    first_row: int = 0,
     row_numbers: Tensor | None = None,
     shape: Shape | None = None,
     **finish: Tensor | None,
@@ -264,6 +272,7 @@ def aggregate_rows(
         row_numbers: int64 ``[rows]``: where in ``out`` each row is written.
         shape: how work is divided; by default :func:`default_shape`.
         own: how often each row counts itself in its sum, ``[rows]`` in the type that is computed in.
+        first_row: which of ``rows.own`` the first row is that counts itself.
         finish: ``before``, ``scale``, ``degrees``: see ``Finish`` in aggregate.hpp.
     """
     width, size = out.shape[1], rows.own.element_size()
@@ -284,6 +293,7 @@ def aggregate_rows(
         weights=address(entries.weights),
         mine=address(mine),
         own=address(own),
+        first_row=first_row,
         width=width,
         longest=shape.longest,
         row_numbers=address(row_numbers),

@@ -80,7 +80,7 @@ class Balance:
     rows: float
 
 
-def split(graph: Graph, parts: int, balance: str = "auto") -> Split:
+def split(graph: Graph, parts: int, balance: str = "auto", *, hubs: bool = True) -> Split:
     """Divides the vertices of a graph among ``parts`` parts, whose edges are about equally many.
 
     Args:
@@ -90,6 +90,7 @@ def split(graph: Graph, parts: int, balance: str = "auto") -> Split:
             ``"dealt"``: the vertices, those with most edges first, are dealt out to and fro, so that the numbers of rows differ
             by one at most and the edges are about even; within a part the old order is kept. ``"auto"``: contiguous, unless
             rows or edges of the largest part are over 1.05 times the mean; then dealt.
+        hubs: whether lists are shared at all.
 
     Returns:
         The split, on the CPU. Its hubs are the vertices with more neighbours than a twentieth of a part's share of all edges
@@ -102,15 +103,15 @@ def split(graph: Graph, parts: int, balance: str = "auto") -> Split:
     require_graph(graph)
     parts = arguments.at_least_one("parts", parts, "leaves no part for the vertices; use 1 or more")
     arguments.one_of("balance", balance, BALANCES)
-    hubs = _hubs(graph, parts)
-    edges = graph.to_outer(_edges_read(graph, hubs))
-    hubs = hubs if graph.outer is None else graph.outer[hubs].sort().values
+    own = _hubs(graph, parts if hubs else 1)
+    edges = graph.to_outer(_edges_read(graph, own))
+    shared = own if graph.outer is None else graph.outer[own].sort().values
     if balance != "dealt":
-        found = _contiguous(edges, hubs, parts)
+        found = _contiguous(edges, shared, parts)
         reached = _balance(found, edges)
         if balance == "contiguous" or max(reached.edges, reached.rows) <= _UNEVEN:
             return found
-    return _dealt(edges, hubs, parts)
+    return _dealt(edges, shared, parts)
 
 
 def imbalance(split: Split, graph: Graph) -> Balance:
@@ -126,10 +127,10 @@ def imbalance(split: Split, graph: Graph) -> Balance:
     return _balance(split, edges if own is None else edges[own])
 
 
-def turned(split: Split, transposed: Graph) -> Split:
-    """The same parts for the graph with its edges turned round, which has hubs of its own."""
-    hubs, (_, rows) = _hubs(transposed, split.parts), split.graph_numbers(transposed)
-    return replace(split, hubs=hubs if rows is None else rows[hubs].sort().values)
+def turned(split: Split, transposed: Graph, *, hubs: bool = True) -> Split:
+    """The same parts for the graph with its edges turned round, which has hubs of its own, if there are to be ``hubs``."""
+    own, (_, rows) = _hubs(transposed, split.parts if hubs else 1), split.graph_numbers(transposed)
+    return replace(split, hubs=own if rows is None else rows[own].sort().values)
 
 
 def _hubs(graph: Graph, parts: int) -> torch.Tensor:

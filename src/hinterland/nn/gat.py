@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import torch
@@ -12,6 +13,7 @@ from torch.nn import Parameter
 from ..fullgraph import PartitionedGraph
 from ..fullgraph.attend import Scores
 from ..fullgraph.attention import attention
+from ..fullgraph.host import HostRows, RowsOf
 from ..runtime import arguments
 from .layer import GlorotLinear, Layer, added, channels, glorot, new_bias
 from .parts import Given, copied, of_parts
@@ -69,12 +71,12 @@ class AttentionLayer(Layer):
     def scores(self, kind: str) -> Scores:
         return Scores(kind, self.heads, self.negative_slope, loops=self.add_self_loops)
 
-    def finished(self, out: Sequence[Tensor], rows: Sequence[Tensor]) -> list[Tensor]:
+    def finished(self, out: RowsOf, rows: RowsOf) -> RowsOf:
         """The heads' sums side by side, or their mean, with what is added."""
         if not self.concat:
-            out = [one.view(len(one), self.heads, self.out_channels).mean(1) for one in out]
+            out = of_parts(partial(head_mean, heads=self.heads), out)
         if self.res is not None:
-            out = [one + own for one, own in zip(out, of_parts(self.res, rows), strict=True)]
+            out = of_parts(torch.add, out, of_parts(self.res, rows))
         return added(out, self.bias)
 
     def __repr__(self) -> str:
@@ -150,10 +152,9 @@ class GATConv(AttentionLayer):
         self.refuse(edge_attr=edge_attr, size=size, return_attention_weights=return_attention_weights)
         given = self.rows(x, p, self.in_channels)
         rows = of_parts(self.lin, given)
-        # A product with a matrix keeps no second copy of the rows, which products by element and sums of those would.
-        by = copied(torch.cat([_blocks(self.att_src), _blocks(self.att_dst)], 1), rows)
-        numbers = [(one @ vectors).split(self.heads, 1) for one, vectors in zip(rows, by, strict=True)]
-        out = attention(p, self.scores("gat"), self.strategy, rows, [t for _, t in numbers], [s for s, _ in numbers])
+        numbers = of_parts(_numbers, rows, parameters=(self.att_src, self.att_dst))
+        s, t = (of_parts(partial(_columns, first=first, last=first + self.heads), numbers) for first in (0, self.heads))
+        out = attention(p, self.scores("gat"), self.strategy, rows, t, s)
         return p.as_given(self.finished(out, given))
 
 
@@ -217,8 +218,26 @@ class GATv2Conv(AttentionLayer):
         given = self.rows(x, p, self.in_channels)
         rows = of_parts(self.lin_l, given)
         mine = rows if self.share_weights else of_parts(self.lin_r, given)
-        out = attention(p, self.scores("gatv2"), self.strategy, rows, mine, copied(self.att.flatten(), rows))
+        att = [self.att.flatten()] if isinstance(rows, HostRows) else copied(self.att.flatten(), rows)
+        out = attention(p, self.scores("gatv2"), self.strategy, rows, mine, att)
         return p.as_given(self.finished(out, given))
+
+
+def head_mean(rows: Tensor, heads: int) -> Tensor:
+    """``[n, channels]`` of ``[n, heads * channels]``."""
+    return rows.view(len(rows), heads, rows.shape[1] // heads).mean(1)
+
+
+def _columns(rows: Tensor, first: int, last: int) -> Tensor:
+    return rows[:, first:last]
+
+
+def _numbers(rows: Tensor, source: Tensor, target: Tensor) -> Tensor:
+    """``[n, 2 heads]``: each head of a row times its vector of ``source``, and behind it of ``target``.
+
+    A product with a matrix keeps no second copy of the rows, which products by element and sums of those would.
+    """
+    return rows @ torch.cat([_blocks(source), _blocks(target)], 1)
 
 
 def _blocks(vectors: Tensor) -> Tensor:

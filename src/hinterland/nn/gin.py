@@ -15,7 +15,7 @@ from ..fullgraph.reduce import Operation
 from ..runtime import arguments
 from ..runtime.errors import ConfigError
 from .layer import Layer
-from .parts import Given, copied, of_parts, refuse_statistics
+from .parts import Given, of_parts, refuse_statistics
 
 
 class GINConv(Layer):
@@ -61,11 +61,15 @@ class GINConv(Layer):
         if isinstance(self.nn, Module) and p.world.parts > 1:
             refuse_statistics(self.nn, _BatchNorm, SyncBatchNorm)
         sums = apply(p, Operation("sum"), rows, self.strategy)
-        sums = [total + (1 + eps) * own for total, own, eps in zip(sums, rows, copied(self.eps, rows), strict=True)]
+        sums = of_parts(_with_own, sums, rows, parameters=(self.eps,))
         return p.as_given(of_parts(self.nn, sums))
 
     def __repr__(self) -> str:
         return f"GINConv(nn={self.nn})"
+
+
+def _with_own(total: torch.Tensor, own: torch.Tensor, eps: torch.Tensor) -> torch.Tensor:
+    return total + (1 + eps) * own
 
 
 def _reset(module: Any) -> None:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import Parameter
 
-from ..fullgraph import STRATEGIES, PartitionedGraph
+from ..fullgraph import PartitionedGraph
+from ..fullgraph.aggregate import WAYS
+from ..fullgraph.host import HostRows, RowsOf, through_host
 from ..runtime import arguments
 from ..runtime.errors import ConfigError
-from .parts import Given, copied
+from .parts import Given, of_parts
 
 # Options of PyG's MessagePassing, with what a partitioned graph does.
 _OPTIONS: Mapping[str, tuple[Any, ...]] = {
@@ -39,12 +41,12 @@ class Layer(torch.nn.Module):
     """A layer over a partitioned graph.
 
     Attributes:
-        strategy: how rows of other parts are read: a key of ``hinterland.fullgraph.STRATEGIES``, or ``"auto"``.
+        strategy: how rows are read: as of ``hl.aggregate``.
     """
 
     def __init__(self, strategy: str, options: Mapping[str, Any]) -> None:
         super().__init__()
-        self.strategy = arguments.one_of("strategy", strategy, ("auto", *STRATEGIES))
+        self.strategy = arguments.one_of("strategy", strategy, WAYS)
         for name, value in options.items():
             if not isinstance(value, str | int | None) or value not in _OPTIONS.get(name, ()):
                 self._refuse(name, value)
@@ -70,17 +72,19 @@ class Layer(torch.nn.Module):
             self._refuse("dropout", dropout)
         return 0.0
 
-    def rows(self, x: Given, p: PartitionedGraph, width: int | None = None) -> list[Tensor]:
-        """The rows of each of this process's parts.
+    def rows(self, x: Given, p: PartitionedGraph, width: int | None = None) -> RowsOf:
+        """The rows of each of this process's parts; as HostRows where they go through host memory.
 
         Raises:
             ConfigError: ``p`` is no partitioned graph, or ``x`` is not what belongs to it, or not ``width`` wide.
         """
         remedy = "make one by PartitionedGraph.from_graph(hl.from_edges(edge_index[1], edge_index[0], num_vertices=len(x)))"
         arguments.instance("p", p, PartitionedGraph, remedy)
-        found = p.each(x)
-        if width is not None and found[0].shape[1] != width:
-            raise ConfigError(f"x is {found[0].shape[1]} wide, but {self!r} takes {width}; give the one or make the other so")
+        away = through_host(p, x, self.strategy)
+        found: RowsOf = p.each(x) if away is None else away
+        given = found.shape[1] if isinstance(found, HostRows) else found[0].shape[1]
+        if width is not None and given != width:
+            raise ConfigError(f"x is {given} wide, but {self!r} takes {width}; give the one or make the other so")
         return found
 
 
@@ -95,11 +99,9 @@ def channels(name: str, value: Any) -> int:
     return arguments.at_least_one(name, value, "is not derived from the first x; give its width")
 
 
-def added(rows: Sequence[Tensor], bias: Tensor | None) -> list[Tensor]:
+def added(rows: RowsOf, bias: Tensor | None) -> RowsOf:
     """Rows plus a bias, where there is one."""
-    if bias is None:
-        return list(rows)
-    return [one + b for one, b in zip(rows, copied(bias, rows), strict=True)]
+    return rows if bias is None else of_parts(torch.add, rows, parameters=(bias,))
 
 
 def glorot(weight: Tensor) -> None:

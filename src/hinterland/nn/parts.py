@@ -10,9 +10,10 @@ from torch import Tensor
 from torch.func import functional_call
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from ..fullgraph.host import HostRows, RowsOf
 from ..runtime.errors import ConfigError
 
-Given = Tensor | Sequence[Tensor]
+Given = Tensor | Sequence[Tensor] | HostRows
 
 
 def each(fn: Callable[..., Any], x: Given, *others: Given) -> Any:
@@ -25,25 +26,30 @@ def each(fn: Callable[..., Any], x: Given, *others: Given) -> Any:
         others: further arguments, such as labels, one of the same form each.
 
     Returns:
-        What ``fn`` gave of one part, or a list of that.
+        What ``fn`` gave of one part, or a list of that; of rows that go through host memory such rows: ``fn`` is put off, and
+        is called for blocks of them, again for gradients.
 
     Raises:
         ConfigError: the arguments are not of as many parts; or a module takes statistics over the rows (BatchNorm), which would
             be those of each part by itself.
     """
-    lists = [[one] if isinstance(one, Tensor) else list(one) for one in (x, *others)]
+    if isinstance(x, HostRows):
+        return of_parts(fn, x, *others)
+    lists: list[Any] = [[one] if isinstance(one, Tensor) else one for one in (x, *others)]
     if len({len(one) for one in lists}) > 1:
         raise ConfigError(f"arguments of {', '.join(str(len(one)) for one in lists)} parts; give all for the same parts")
     made = of_parts(fn, *lists)
     return made[0] if isinstance(x, Tensor) else made
 
 
-def of_parts(fn: Callable[..., Any], *lists: Sequence[Tensor]) -> list[Any]:
-    """:func:`each`, of lists."""
-    if not isinstance(fn, torch.nn.Module):
-        return [fn(*rows) for rows in zip(*lists, strict=True)]
-    if len(lists[0]) > 1:
+def of_parts(fn: Callable[..., Any], *lists: RowsOf, parameters: Sequence[Tensor] = ()) -> Any:
+    """:func:`each`, of lists or HostRows; a function takes ``parameters`` behind the rows, on their devices."""
+    if isinstance(fn, torch.nn.Module) and (isinstance(lists[0], HostRows) or len(lists[0]) > 1):
         refuse_statistics(fn, _BatchNorm)
+    if isinstance(lists[0], HostRows):
+        return lists[0].map(fn, *([one] if isinstance(one, Tensor) else one for one in lists[1:]), parameters=parameters)
+    if not isinstance(fn, torch.nn.Module):
+        return [fn(*rows, *(one.to(rows[0].device) for one in parameters)) for rows in zip(*lists, strict=True)]
     held = {**dict(fn.named_parameters()), **dict(fn.named_buffers())}
     homes = {one.device for one in held.values()}
     copies: dict[torch.device, dict[str, Tensor]] = {}

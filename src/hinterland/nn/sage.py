@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 import torch.nn.functional as F
-from torch import Tensor
 from torch.nn import Linear
 
 from ..fullgraph import PartitionedGraph
 from ..fullgraph.aggregate import apply, mean
+from ..fullgraph.host import RowsOf, row_type
 from ..fullgraph.reduce import Operation
 from ..fullgraph.rows import compute_type
 from ..runtime import arguments
 from .layer import Layer, added, channels
-from .parts import Given, copied, of_parts
+from .parts import Given, of_parts
 
 AGGREGATIONS = ("mean", "max", "sum", "add")
 
@@ -74,21 +75,21 @@ class SAGEConv(Layer):
         """
         self.refuse(size=size)
         rows = self.rows(x, p, self.in_channels)
-        theirs = [one.relu() for one in of_parts(self.lin, rows)] if self.project else rows
+        theirs = of_parts(torch.relu, of_parts(self.lin, rows)) if self.project else rows
         if self.aggr != "max" and self.out_channels < self.in_channels:  # sums are made of the narrower rows
-            narrow = [F.linear(one, weight) for one, weight in zip(theirs, copied(self.lin_l.weight, rows), strict=True)]
+            narrow = of_parts(F.linear, theirs, parameters=(self.lin_l.weight,))
             out = added(self._aggregated(p, narrow), self.lin_l.bias)
         else:
             out = of_parts(self.lin_l, self._aggregated(p, theirs))
         if self.root_weight:
-            out = [one + own for one, own in zip(out, of_parts(self.lin_r, rows), strict=True)]
+            out = of_parts(torch.add, out, of_parts(self.lin_r, rows))
         if self.normalize:
-            out = [F.normalize(one) for one in out]
+            out = of_parts(F.normalize, out)
         return p.as_given(out)
 
-    def _aggregated(self, p: PartitionedGraph, rows: list[Tensor]) -> list[Tensor]:
+    def _aggregated(self, p: PartitionedGraph, rows: RowsOf) -> RowsOf:
         if self.aggr == "mean":
-            return apply(p, mean(p, compute_type(rows[0].dtype)), rows, self.strategy)
+            return apply(p, mean(p, compute_type(row_type(rows))), rows, self.strategy)
         return apply(p, Operation("max" if self.aggr == "max" else "sum"), rows, self.strategy)
 
     def __repr__(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import torch
@@ -12,7 +13,9 @@ from torch.nn import Linear
 from ..fullgraph import PartitionedGraph
 from ..fullgraph.attend import Scores
 from ..fullgraph.attention import attention
+from ..fullgraph.host import RowsOf
 from ..runtime import arguments
+from .gat import head_mean
 from .layer import Layer, channels
 from .parts import Given, of_parts
 
@@ -81,20 +84,31 @@ class TransformerConv(Layer):
         self.refuse(edge_attr=edge_attr, return_attention_weights=return_attention_weights)
         rows = self.rows(x, p, self.in_channels)
         query, key, value = (of_parts(lin, rows) for lin in (self.lin_query, self.lin_key, self.lin_value))
-        read = [torch.cat(pair, 1) for pair in zip(key, value, strict=True)]
+        read = of_parts(_beside, key, value)
         out = attention(p, Scores("dot", self.heads, scale=1 / math.sqrt(self.out_channels)), self.strategy, read, query)
         if not self.concat:
-            out = [one.view(len(one), self.heads, self.out_channels).mean(1) for one in out]
+            out = of_parts(partial(head_mean, heads=self.heads), out)
         if self.root_weight:
             out = self._with_own(out, of_parts(self.lin_skip, rows))
         return p.as_given(out)
 
-    def _with_own(self, out: list[Tensor], own: list[Tensor]) -> list[Tensor]:
+    def _with_own(self, out: RowsOf, own: RowsOf) -> RowsOf:
         if self.lin_beta is None:
-            return [one + mine for one, mine in zip(out, own, strict=True)]
-        told = [torch.cat([one, mine, one - mine], 1) for one, mine in zip(out, own, strict=True)]
-        gates = [one.sigmoid() for one in of_parts(self.lin_beta, told)]
-        return [gate * mine + (1 - gate) * one for one, mine, gate in zip(out, own, gates, strict=True)]
+            return of_parts(torch.add, out, own)
+        gates = of_parts(torch.sigmoid, of_parts(self.lin_beta, of_parts(_all_three, out, own)))
+        return of_parts(_mixed, out, own, gates)
 
     def __repr__(self) -> str:
         return f"TransformerConv({self.in_channels}, {self.out_channels}, heads={self.heads})"
+
+
+def _beside(key: Tensor, value: Tensor) -> Tensor:
+    return torch.cat([key, value], 1)
+
+
+def _all_three(out: Tensor, own: Tensor) -> Tensor:
+    return torch.cat([out, own, out - own], 1)
+
+
+def _mixed(out: Tensor, own: Tensor, gate: Tensor) -> Tensor:
+    return gate * own + (1 - gate) * out

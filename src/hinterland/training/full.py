@@ -16,7 +16,10 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..fullgraph import STRATEGIES, PartitionedGraph
+from ..fullgraph import PartitionedGraph
+from ..fullgraph.aggregate import WAYS
+from ..fullgraph.host_plan import HostPlan
+from ..fullgraph.host_program import plans
 from ..fullgraph.plan import Choice, choices
 from ..memory.ranks import Ranks, joined
 from ..runtime import arguments, devices
@@ -79,6 +82,7 @@ class TrainedFull(Shown):
         partition: the graph in parts, for ``model(partition.scatter(x), partition)``; in ranks while their group lives.
         choices: what ``strategy="auto"`` chose for each operation, and why (``explain()``); none with one part. Those of
             gradients are among them where the graph is undirected, and else chosen by themselves.
+        plans: where rows of host memory lay, and what crossed the link, in training and in evaluation.
     """
 
     model: FullGNN
@@ -87,6 +91,7 @@ class TrainedFull(Shown):
     test: Asked[dict[str, float]]
     partition: PartitionedGraph
     choices: list[Choice]
+    plans: list[HostPlan]
 
 
 def train_full(
@@ -97,6 +102,7 @@ def train_full(
     devices: Sequence[torch.device | str | int] | None = None,
     parts: int | None = None,
     strategy: str = "auto",
+    gpu_budget: int | str | None = None,
     checkpoint: str | Path | None = None,
     resume: bool = False,
     on_epoch: Callable[[dict[str, Any]], None] | None = show_epoch,
@@ -115,7 +121,10 @@ def train_full(
         devices: in place of ``device``, those of this process over which the parts are divided.
         parts: into how many parts this process divides the graph; by default one for each device.
         strategy: how rows of other parts are read: a key of ``hinterland.fullgraph.STRATEGIES``, or ``"auto"``, which tries
-            those that are likely to be quick.
+            those that are likely to be quick; ``"host"`` sends rows through host memory as far as GPUs have no room.
+        gpu_budget: bytes that the graph and its rows may take of each GPU, as ``"24GiB"``; the model's parameters, and scores
+            in the loss, come on top. Rows then lie in host memory and go through the GPU in blocks; functions of rows are
+            computed anew for gradients, sums stay on the GPU as far as there is room (``TrainedFull.plans``).
         checkpoint: file to write after each epoch.
         resume: goes on from ``checkpoint`` if it is there.
         on_epoch: as of ``train``.
@@ -128,7 +137,7 @@ def train_full(
     """
     arguments.function("on_epoch", on_epoch)
     settings = FullSettings(model=model, **options)
-    arguments.one_of("strategy", strategy, ("auto", *STRATEGIES))
+    arguments.one_of("strategy", strategy, WAYS)
     check_checkpoint(checkpoint, None, resume)
     check_dataset(dataset)
     several = several_devices(device, devices, None)
@@ -136,7 +145,7 @@ def train_full(
         if several and ranks.world_size > 1:
             raise ConfigError("devices= are of one process, and torchrun started several; leave out one of the two")
         ranks.check_same({**vars(settings), "strategy": strategy, **fingerprint(dataset)})
-        p = PartitionedGraph.from_graph(dataset.graph, parts, devices=several or ranks.device)
+        p = PartitionedGraph.from_graph(dataset.graph, parts, devices=several or ranks.device, gpu_budget=gpu_budget)
         config = {**settings.fixed, "parts": p.world.parts, **fingerprint(dataset)}
         cuda = sorted({where.index for where in p.world.devices if where.type == "cuda"})
         with torch.random.fork_rng(cuda):
@@ -167,7 +176,8 @@ class _FullRun(Run[FullGNN]):
 
         super().__init__(dataset, config, ranks, checkpoint, make)
         self.owned = [vertices.to(on) for vertices, on in zip(p.vertices, p.world.devices, strict=True)]
-        self.x = p.as_given([rows_of(dataset.features, vertices).to(self.kind) for vertices in self.owned])
+        where = self.owned if p.gpu_budget is None else p.vertices  # rows that are to lie in host memory are not sent round
+        self.x = p.placed([rows_of(dataset.features, vertices).to(self.kind) for vertices in where])
         self.targets = {name: self._targets(vertices.cpu()) for name, vertices in self.splits.items()}
 
     def _targets(self, vertices: Tensor) -> list[tuple[Tensor, Tensor]]:
@@ -250,11 +260,11 @@ class _FullRun(Run[FullGNN]):
 
     def read(self, split: str) -> Iterator[tuple[Tensor, Tensor]]:
         """Vertices of this process, whatever the split, and their rows of features."""
-        for vertices, rows in zip(self.owned, self.p.each(self.x), strict=True):
+        for vertices, rows in zip(self.owned, self.p.each(self.x, anywhere=True), strict=True):
             step = rows_at_once(rows.shape[1])
             yield from zip(vertices.split(step), rows.split(step), strict=True)
 
     def finish(self) -> TrainedFull:
         best = self.take_best()
         test = self.evaluate("test")
-        return TrainedFull(self.model.eval(), self.history, best, test, self.p, choices(self.p))
+        return TrainedFull(self.model.eval(), self.history, best, test, self.p, choices(self.p), plans(self.p.unshared))

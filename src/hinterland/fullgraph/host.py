@@ -1,0 +1,121 @@
+"""Rows in host memory, with what is to be done with them: nothing is computed before values are asked for.
+
+A layer is a function of each row by itself, a sum or maximum over neighbours, and again a function of each row. Functions of a
+row are put off until a sum reads their results: then rows come from host memory in blocks, go through all functions on the GPU,
+and only the sums' results are kept. Gradients compute the functions anew (as GriNNder, MLSys 2026, and checkpoints do).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..runtime.errors import ConfigError
+from .host_nodes import SAMPLED, Given, Node, Reduced, RowWise, tried
+from .host_passes import Reduction
+from .host_program import computed
+from .partitioned import Later, PartitionedGraph
+
+
+class HostRows(Later):
+    """Rows of this process's parts, put off. :func:`hinterland.nn.each` and layers take and give them in place of tensors.
+
+    Values come by ``p.each(rows)``, with gradients, on the parts' devices; or by ``p.gather(rows)``.
+    """
+
+    def __init__(self, p: PartitionedGraph, node: Node) -> None:
+        self.p, self.node = p, node
+
+    @classmethod
+    def of(cls, p: PartitionedGraph, tensors: Sequence[Tensor]) -> HostRows:
+        """Rows that lie in host memory or on the parts' devices."""
+        sample = torch.zeros(SAMPLED, tensors[0].shape[1], dtype=tensors[0].dtype, device=p.world.devices[0])
+        return cls(p, Given(sample, list(tensors)))
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Of the first part's rows."""
+        return self.p.parts[0].rows, self.node.sample.shape[1]
+
+    @property
+    def is_away(self) -> bool:
+        """Whether these rows are tensors in host memory, and the parts lie elsewhere."""
+        return isinstance(self.node, Given) and any(
+            one.device != on for one, on in zip(self.node.tensors, self.p.world.devices, strict=True)
+        )
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.node.sample.dtype
+
+    def map(
+        self, fn: Callable[..., Tensor], *others: HostRows | Sequence[Tensor], parameters: Sequence[Tensor] = ()
+    ) -> HostRows:
+        """``fn`` of these rows, those of ``others`` and, behind them, ``parameters``.
+
+        Raises:
+            ConfigError: it does not give a row for each row, or has parameters of its own that it does not say.
+        """
+        inputs = (self.node, *((one if isinstance(one, HostRows) else HostRows.of(self.p, one)).node for one in others))
+        names: tuple[str, ...] = ()
+        if isinstance(fn, torch.nn.Module):
+            named = dict(fn.named_parameters())
+            names, parameters = tuple(named), tuple(named.values())
+        kind = self.node.sample.device.type
+        autocast = (torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind))
+        seed = int(torch.randint(1 << 62, ()))
+        node = RowWise(self.node.sample, fn, inputs, tuple(parameters), names, seed, autocast)
+        node.sample, node.taken = tried(node)
+        return HostRows(self.p, node)
+
+    def reduced(
+        self, reduction: Reduction, *others: HostRows, parameters: Sequence[Tensor] = (), width: int | None = None
+    ) -> HostRows:
+        """What a reduction makes of these rows and others, ``width`` wide; by default as these are."""
+        inputs = (self.node, *(one.node for one in others))
+        sample = self.node.sample if width is None else self.node.sample.new_zeros(SAMPLED, width)
+        return HostRows(self.p, Reduced(sample, reduction, inputs, tuple(parameters)))
+
+    def computed(self, *, on_host: bool = False) -> list[Tensor]:
+        """The rows of each part, with a gradient: on the parts' devices, or in host memory. What was computed before is not
+        kept: a second call goes through everything again.
+
+        Raises:
+            OutOfMemory: there is not as much memory, or ``gpu_budget`` does not allow it; before anything is computed.
+        """
+        return computed(self.p.unshared, self.node, on_host)
+
+    def __repr__(self) -> str:
+        return f"HostRows({list(self.shape)}, {self.dtype}); take p.each(rows) or p.gather(rows) for values"
+
+
+def through_host(p: PartitionedGraph, rows: Any, strategy: str) -> HostRows | None:
+    """Rows as they are put off, where they are to go through host memory: as ``strategy`` or the graph's ``gpu_budget`` says,
+    or because they lie there; None where they are not.
+
+    Raises:
+        ConfigError: they are not of this graph's parts.
+    """
+    if isinstance(rows, HostRows):
+        if rows.p is not p:
+            raise ConfigError(
+                "these rows belong to another partitioned graph, as whose parts nothing else is divided; use that"
+            )
+        return rows
+    held = rows if isinstance(rows, list | tuple) else [rows]
+    away = any(isinstance(one, Tensor) and one.is_cpu for one in held) and p.world.devices[0].type != "cpu"
+    if strategy != "host" and p.gpu_budget is None and not away:
+        return None
+    return HostRows.of(p, p.each(rows, anywhere=True))
+
+
+RowsOf = Any  # a list with a tensor for each part, or HostRows: what functions of rows take and give
+
+
+def row_type(rows: RowsOf) -> torch.dtype:
+    """The type of rows."""
+    found: torch.dtype = rows.dtype if isinstance(rows, HostRows) else rows[0].dtype
+    return found

@@ -1,0 +1,160 @@
+"""What rows that were put off (:mod:`.host`) are made of: functions of each row, and reductions of neighbours' rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+from torch.func import functional_call
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from ..runtime.errors import ConfigError
+
+if TYPE_CHECKING:
+    from .host_passes import Reduction
+
+SAMPLED = 64  # rows on which a function is tried when it is put off: it shows widths and errors
+
+
+@dataclass(eq=False)
+class Node:
+    """Rows of all parts. ``sample``: a few of them, of zeros; what counts are the type and the width."""
+
+    sample: Tensor
+
+    @property
+    def row_bytes(self) -> int:
+        return self.sample.shape[1] * self.sample.element_size()
+
+
+@dataclass(eq=False)
+class Given(Node):
+    """Rows that are there: a tensor for each of this process's parts."""
+
+    tensors: list[Tensor]
+
+
+@dataclass(eq=False)
+class Reduced(Node):
+    """What a reduction makes of its inputs and of tensors that have no rows."""
+
+    reduction: Reduction
+    inputs: tuple[Node, ...]
+    parameters: tuple[Tensor, ...] = ()
+
+
+@dataclass(eq=False)
+class RowWise(Node):
+    """A function of each row by itself.
+
+    Attributes:
+        parameters: tensors that it takes behind the rows; of a module its parameters, by ``names``.
+        seed: of what it draws, together with the first row of a block: computed anew, it draws the same.
+        autocast: the state in which it was put off: whether, and to what type.
+        taken: bytes of a row of all that it allocates.
+    """
+
+    fn: Callable[..., Tensor]
+    inputs: tuple[Node, ...]
+    parameters: tuple[Tensor, ...]
+    names: tuple[str, ...]
+    seed: int
+    autocast: tuple[bool, torch.dtype]
+    taken: int = 0
+
+    def __call__(self, values: Sequence[Tensor], parameters: Sequence[Tensor], begin: int) -> Tensor:
+        on = values[0].device
+        _generator(on).manual_seed(self.seed + begin)
+        enabled, dtype = self.autocast
+        with torch.autocast(on.type, dtype, enabled=enabled):
+            if not isinstance(self.fn, torch.nn.Module):
+                return self.fn(*values, *parameters)
+            held = {name: one.to(on) for name, one in self.fn.named_buffers()}
+            made: Tensor = functional_call(self.fn, {**held, **dict(zip(self.names, parameters, strict=True))}, tuple(values))
+            return made
+
+
+def stored(nodes: Iterable[Node]) -> list[Given | Reduced]:
+    """The rows that these nodes are functions of, each once."""
+    found: dict[Given | Reduced, None] = {}
+    for node in nodes:
+        if isinstance(node, Given | Reduced):
+            found[node] = None
+        elif isinstance(node, RowWise):
+            found.update(dict.fromkeys(stored(node.inputs)))
+    return list(found)
+
+
+def row_wise(nodes: Iterable[Node]) -> list[RowWise]:
+    """The functions by which these nodes come from stored rows, each once."""
+    found: dict[RowWise, None] = {}
+    for node in nodes:
+        if isinstance(node, RowWise):
+            found.update(dict.fromkeys(row_wise(node.inputs)))
+            found[node] = None
+    return list(found)
+
+
+@dataclass
+class Values:
+    """The rows of a block, as they are asked for.
+
+    Attributes:
+        found: of stored nodes; others are added.
+        parameter: a parameter as functions are to have it.
+        begin: the block's first row.
+    """
+
+    found: dict[Node, Tensor]
+    parameter: Callable[[Tensor], Tensor]
+    begin: int
+
+    def of(self, node: Node) -> Tensor:
+        if node not in self.found:
+            assert isinstance(node, RowWise)  # all others are there
+            values = [self.of(one) for one in node.inputs]
+            self.found[node] = node(values, [self.parameter(one) for one in node.parameters], self.begin)
+        return self.found[node]
+
+
+class _Counted(TorchDispatchMode):
+    """Bytes of all results that operations allocate."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bytes = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        made = func(*args, **(kwargs or {}))
+        for one in made if isinstance(made, tuple | list) else [made]:
+            if isinstance(one, Tensor):
+                self.bytes += one.numel() * one.element_size()
+        return made
+
+
+def tried(node: RowWise) -> tuple[Tensor, int]:
+    """A function's sample, and what it allocates for a row."""
+    samples = [one.sample.detach() for one in node.inputs]
+    on = samples[0].device
+    with torch.random.fork_rng([on.index] if on.type == "cuda" else []), torch.enable_grad(), _Counted() as counted:
+        made = node(samples, [one.detach().to(on) for one in node.parameters], 0)
+    named = getattr(node.fn, "__name__", type(node.fn).__name__)
+    if not isinstance(made, Tensor) or made.dim() != 2 or len(made) != SAMPLED:
+        shown = list(made.shape) if isinstance(made, Tensor) else type(made).__name__
+        raise ConfigError(f"{named} of [{SAMPLED}, ...] rows gave {shown}; a function of rows gives a row [width] for each")
+    if made.requires_grad:
+        raise ConfigError(
+            f"{named} has parameters of its own, which would get no gradient; pass a torch.nn.Module that has them"
+        )
+    return made.new_zeros(made.shape), -(-counted.bytes // SAMPLED)
+
+
+def _generator(on: torch.device) -> torch.Generator:
+    if on.type != "cuda":
+        return torch.default_generator
+    torch.cuda.init()
+    generator: torch.Generator = torch.cuda.default_generators[on.index]
+    return generator

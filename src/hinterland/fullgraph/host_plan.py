@@ -1,0 +1,304 @@
+"""What lies where while rows go through a GPU in blocks: which rows stay on the GPU between passes, and which in host memory.
+
+The whole computation is known before it begins: which pass reads and writes which rows, and what each holds meanwhile. So its
+peak is added up, not guessed, and rows stay on the GPU wherever the peak allows it, those first that would cross most often.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+
+from ..machine import cache
+from ..runtime.errors import OutOfMemory
+from ..runtime.shown import Shown
+from ..runtime.units import format_bytes
+from .host_nodes import Given, Node, Reduced, row_wise, stored
+from .host_passes import Name, Pass
+from .partitioned import PartitionedGraph
+
+Key = tuple[Node, str]  # rows between passes: a node's "out", "extra" or "grad"
+
+_BLOCK = 256 << 20  # bytes that a block takes at most, with all that is made of it: chosen, so that copies are long
+_LEAST = 64  # rows of a block
+_LINK = 55e9  # bytes a second each way, where the machine has not been probed (PCIe 5.0 x16)
+_PIECES = 2 / 64  # pieces of long rows for an entry, at most (attend.py)
+
+
+@dataclass(frozen=True, eq=False)
+class Visit:
+    """A pass of a stage over all rows of a part, and which rows it reads and writes.
+
+    Attributes:
+        fills, steps: what blocks bring in its first and second half.
+        writes: what is made.
+        taken: bytes that functions of rows, and their gradients, take of a row.
+    """
+
+    stage: Reduced
+    run: Pass
+    fills: tuple[Key, ...]
+    steps: tuple[Key, ...]
+    writes: tuple[Key, ...]
+    taken: int
+
+    @property
+    def is_gradient(self) -> bool:
+        return bool(self.run.gives) or "grad" in (*self.run.needs, *self.run.fills)
+
+    @property
+    def keys(self) -> tuple[Key, ...]:
+        return (*self.fills, *self.steps, *self.writes)
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class HostPlan(Shown):
+    """Where rows lie, and what that costs a step of the part that has most to do.
+
+    Attributes:
+        block: rows that are computed together.
+        columns: for each stage, into how many ranges of columns it is divided.
+        on_gpu: rows between passes that stay on the GPU.
+        budget, graph, peak: bytes of the GPU's memory: what may be taken, of which the graph takes, and that all takes at most.
+        up, down: bytes that cross to the GPU and back.
+        seconds: what that takes at the link's rate, both ways at once where a pass has both.
+        in_host: bytes of host memory that rows between passes take, those that were given included.
+    """
+
+    block: int
+    columns: dict[Reduced, int]
+    on_gpu: frozenset[Key]
+    budget: float
+    graph: int
+    peak: int
+    up: int
+    down: int
+    seconds: float
+    in_host: int
+
+    def explain(self) -> str:
+        """Where rows lie and what crosses, in words."""
+        split = max(self.columns.values(), default=1)
+        among = f", columns in {split} ranges" if split > 1 else ""
+        return (
+            f"{format_bytes(self.peak)} of the GPU at most, of which the graph takes {format_bytes(self.graph)}; blocks of "
+            f"{self.block:,} rows{among}; results of {len(self.on_gpu)} kinds stay on the GPU, {format_bytes(self.in_host)} "
+            f"lie in host memory; {format_bytes(self.up)} go up and {format_bytes(self.down)} down a step, "
+            f"{1e3 * self.seconds:.1f} ms of the link"
+        )
+
+    def _facts(self) -> dict[str, str]:
+        return {"plan": self.explain()}
+
+
+def needs_gradient(node: Node) -> bool:
+    """Whether rows depend on something that has a gradient."""
+    if isinstance(node, Given):
+        return any(one.requires_grad for one in node.tensors)
+    own = any(one.requires_grad for one in node.parameters)  # type: ignore[attr-defined]
+    return own or any(map(needs_gradient, node.inputs))  # type: ignore[attr-defined]
+
+
+def stages_of(node: Reduced) -> list[Reduced]:
+    """All reductions that one depends on, and itself, in an order in which they can be made."""
+    found: dict[Reduced, None] = {}
+
+    def add(one: Reduced) -> None:
+        for before in stored(one.inputs):
+            if isinstance(before, Reduced) and before not in found:
+                add(before)
+        found[one] = None
+
+    add(node)
+    return list(found)
+
+
+def visits_of(stages: Sequence[Reduced], with_gradient: bool) -> list[Visit]:
+    """All passes, in their order."""
+    samples = {stage: [one.sample for one in stage.inputs] for stage in stages}
+    found = [_visit(stage, stage.reduction.forward(samples[stage], stage.sample), with_gradient) for stage in stages]
+    if with_gradient:
+        for stage in reversed(stages):
+            if needs_gradient(stage):
+                found += [_visit(stage, run, True) for run in stage.reduction.backward(samples[stage], stage.sample)]
+    return found
+
+
+def _visit(stage: Reduced, run: Pass, with_gradient: bool) -> Visit:
+    computed = [stage.inputs[j] for j in run.gives if needs_gradient(stage.inputs[j])]
+    through = [one for one in computed if not isinstance(one, Given | Reduced)]
+    grads: list[Key] = [(one, "grad") for one in stored(computed) if needs_gradient(one)]
+    results = grads
+    if not run.gives and "grad" not in run.needs:
+        results = [(stage, "out")]
+        if with_gradient and stage.reduction.extra(stage.sample) is not None:
+            results.append((stage, "extra"))
+    steps = dict.fromkeys((*_keys(stage, run.needs), *((one, "out") for one in stored(through)), *grads))
+    functions = row_wise([*through, *(stage.inputs[j] for j in (*run.fills, *run.needs) if isinstance(j, int))])
+    taken = sum(one.taken + one.row_bytes for one in functions) * (3 if through else 1)
+    return Visit(stage, run, _keys(stage, run.fills), tuple(steps), tuple(results), taken)
+
+
+def _keys(stage: Reduced, names: Iterable[Name]) -> tuple[Key, ...]:
+    found: dict[Key, None] = {}
+    for name in names:
+        if isinstance(name, int):
+            found.update({(one, "out"): None for one in stored([stage.inputs[name]])})
+        else:
+            found[stage, name] = None
+    return tuple(found)
+
+
+def key_form(key: Key) -> tuple[int, torch.dtype]:
+    """Width and type of rows between passes."""
+    node, name = key
+    if name == "extra":
+        assert isinstance(node, Reduced)
+        form = node.reduction.extra(node.sample)
+        assert form is not None
+        return form
+    return node.sample.shape[1], node.sample.dtype
+
+
+def _size(key: Key) -> int:
+    width, dtype = key_form(key)
+    return width * dtype.itemsize
+
+
+class Planner:
+    """Adds up what a computation holds.
+
+    Args:
+        always: rows that lie on the GPU whatever the plan: what was given there, and what is asked for there.
+        fixed: these, and such as lie in host memory whatever the plan.
+    """
+
+    def __init__(self, p: PartitionedGraph, visits: Sequence[Visit], always: set[Key], fixed: set[Key]) -> None:
+        self.p, self.visits, self.always, self.fixed = p, visits, always, fixed
+        turned = [p.transposed] if any(one.run.turned and one.run.fills for one in visits) else []
+        self.graphs = [p, *turned]
+        self.rows = max(part.rows for part in p.parts)
+        self.halo = max(len(part.halo) for graph in self.graphs for part in graph.parts)
+        self.graph = sum(map(_graph_bytes, self.graphs))
+        self.lives: dict[Key, tuple[int, int]] = {}
+        for i, visit in enumerate(visits):
+            for key in visit.keys:
+                self.lives[key] = (self.lives.get(key, (i, i))[0], i)
+
+    def plan(self, budget: float) -> HostPlan:
+        """Raises:
+        OutOfMemory: even with all rows between passes in host memory there is not enough.
+        """
+        room = budget - self.graph
+        block = self._block(max(room, 0))
+        columns = {visit.stage: 1 for visit in self.visits}
+        for visit in self.visits:
+            while visit.run.splits and self._peak(columns, block, self.always, [visit]) > room and self._can(visit, columns):
+                columns[visit.stage] += 1
+        least = self._peak(columns, block, self.always)
+        if least > room:
+            raise OutOfMemory(
+                f"{format_bytes(int(least + self.graph))} of a GPU's memory are needed at least, of which the graph takes "
+                f"{format_bytes(self.graph)}, and {format_bytes(int(budget))} may be taken; raise gpu_budget, or use more GPUs"
+            )
+        kept = set(self.always)
+        for key in sorted(self._movable(), key=lambda key: -self._crossings(key, columns)):
+            if self._peak(columns, block, kept | {key}) <= room:
+                kept.add(key)
+        return self._costs(block, columns, kept, budget)
+
+    def _can(self, visit: Visit, columns: dict[Reduced, int]) -> bool:
+        return columns[visit.stage] < visit.stage.sample.shape[1]
+
+    def _movable(self) -> list[Key]:
+        return [key for key in self.lives if key not in self.fixed]
+
+    def _live(self, i: int, kept: set[Key]) -> int:
+        return sum(self.rows * _size(key) for key, (first, last) in self.lives.items() if first <= i <= last and key in kept)
+
+    def _peak(self, columns: dict[Reduced, int], block: int, kept: set[Key], visits: Sequence[Visit] | None = None) -> float:
+        chosen = set(map(id, visits if visits is not None else self.visits))
+        return max(
+            self._live(i, kept) + self._held(visit, columns[visit.stage], block)
+            for i, visit in enumerate(self.visits)
+            if id(visit) in chosen
+        )
+
+    def _held(self, visit: Visit, columns: int, block: int) -> float:
+        """What a pass holds beside rows between passes."""
+        table = -(-visit.run.table // columns)
+        return (self.rows + self.halo) * table + self.rows * visit.run.kept + self._scratch(visit, block)
+
+    def _scratch(self, visit: Visit, block: int) -> float:
+        pieces = self._most_entries(block) * _PIECES * 2 * visit.run.made if visit.run.fills else 0
+        return block * self._of_row(visit) + pieces
+
+    @staticmethod
+    def _of_row(visit: Visit) -> int:
+        brought = sum(map(_size, dict.fromkeys((*visit.fills, *visit.steps))))
+        return 3 * brought + visit.taken + 4 * (visit.run.made + sum(map(_size, visit.writes))) + visit.run.table
+
+    def _most_entries(self, block: int) -> int:
+        """Entries of a block, at most."""
+
+        def most(graph: PartitionedGraph) -> int:
+            found = 0
+            for part in graph.parts:
+                ends = torch.arange(0, part.rows + block, block, device=part.offsets.device).clamp(max=part.rows)
+                found = max(found, int(part.offsets[ends].diff().max()) if len(ends) > 1 else 0)
+            return found
+
+        return max(graph.kept(("entries of a block", block), partial(most, graph)) for graph in self.graphs)
+
+    def _block(self, room: float) -> int:
+        """Rows that are computed together: as many in each pass, since what was found about their lists is kept."""
+        share = min(_BLOCK, room / 8)
+        block = _LEAST
+        while block < self.rows and all(self._scratch(visit, 2 * block) <= share for visit in self.visits):
+            block *= 2
+        return min(block, max(self.rows, 1))
+
+    def _moved(self, visit: Visit, columns: int, kept: set[Key]) -> tuple[int, int, int]:
+        """Bytes that come in the halves of a pass, and that leave."""
+
+        def away(keys: Iterable[Key]) -> int:
+            return sum(self.rows * _size(key) for key in keys if key not in kept)
+
+        first = set(visit.writes)  # a gradient's first visit has nothing to read of it
+        read = [key for key in visit.steps if key not in first or self.visits[self.lives[key][0]] is not visit]
+        repeated = columns if visit.run.gives else 1
+        return columns * away(visit.fills), columns * away(read), repeated * away(visit.writes)
+
+    def _crossings(self, key: Key, columns: dict[Reduced, int]) -> float:
+        others = {one for one in self.lives if one != key}
+        moved = [sum(self._moved(visit, columns[visit.stage], others)) for visit in self.visits]
+        return sum(moved) / max(self.rows * _size(key), 1)
+
+    def _costs(self, block: int, columns: dict[Reduced, int], kept: set[Key], budget: float) -> HostPlan:
+        moved = [self._moved(visit, columns[visit.stage], kept) for visit in self.visits]
+        rate = _link()
+        seconds = sum((fills + max(steps, writes)) / rate for fills, steps, writes in moved)
+        away = sum(self.rows * _size(key) for key in self.lives if key not in kept)
+        peak = int(self._peak(columns, block, kept)) + self.graph
+        up, down = sum(a + b for a, b, _ in moved), sum(c for _, _, c in moved)
+        on_gpu = frozenset(kept)
+        return HostPlan(block, columns, on_gpu, budget, self.graph, peak, up, down, seconds, away)
+
+
+def _graph_bytes(p: PartitionedGraph) -> int:
+    """What the parts of this process take on the device that has most of them, with what is kept of their lists."""
+    taken: dict[torch.device, int] = {}
+    for part, on in zip(p.parts, p.world.devices, strict=True):
+        arrays = (part.offsets, part.split, part.places, part.weights, part.halo, part.degrees)
+        held = sum(one.nbytes for one in arrays if one is not None)
+        kept = len(part.places) * (1 if part.weights is None else 9) + 32 * part.rows  # pieces; weights widened; scales
+        taken[on] = taken.get(on, 0) + held + kept
+    return max(taken.values())
+
+
+def _link() -> float:
+    known = cache.measured_link()
+    return _LINK if known is None else known.h2d
