@@ -8,6 +8,7 @@ entry's row and number as read. ``layers``: a forward and backward step, and the
 arguments. ``parts``: a part on each GPU of one process. ``fetch``: each remote row once, by all multiprocessors; ``local``: the
 aggregation of all entries with the halo there; ``of ceiling`` is the longer of the two over the chosen strategy's time.
 ``halo+cusparse``, ``ring+cusparse``: _fullgraph_in_process.py. ``peers``: random rows of that width, all GPUs reading at once.
+``beyond``: rows in host memory, see _fullgraph_beyond.py.
 ``processes``: a part in each of as many processes, beside NCCL's all-gather with torch.sparse, all-to-all of deduplicated rows
 with cuSPARSE, and a ring of broadcasts.
 """
@@ -35,6 +36,7 @@ from hinterland.fullgraph.take import take
 from hinterland.memory.peers import enable_access
 from hinterland.runtime import devices
 
+from . import _fullgraph_beyond as in_host
 from . import _fullgraph_in_process as in_process
 from . import _fullgraph_rivals as rivals
 from ._cusparse import ALGORITHMS, SpMM
@@ -53,7 +55,7 @@ LAYERS = (
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--shapes", default="reddit,proteins,products,orkut,enwiki,igb-medium,it-2004:0.5,papers100M:0.3")
     parser.add_argument("--widths", default="16,64,256")
-    parser.add_argument("--parts", default="one gpu,layers,parts,processes", help="which tables to make")
+    parser.add_argument("--parts", default="one gpu,layers,beyond,parts,processes", help="which tables to make")
 
 
 def run(options: argparse.Namespace) -> dict[str, Any]:
@@ -66,6 +68,9 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
         results["one gpu"] = [row for shape in shapes for row in one_gpu(shape, widths)]
     if "layers" in wanted and gpus:
         results["layers"] = [row for shape in shapes for row in layers(shape)]
+    if "beyond" in wanted:
+        cases = [("products:0.001", "GCN-256", 0.5)] if options.small else in_host.CASES
+        results["beyond"] = [in_host.beyond(case, devices.as_device()) for case in cases]
     if "parts" in wanted:
         where = gpus if len(gpus) > 1 else [devices.as_device()] * 2
         results["peers"] = peers(gpus, widths) if len(gpus) > 1 else []

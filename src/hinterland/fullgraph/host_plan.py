@@ -22,7 +22,7 @@ from .partitioned import PartitionedGraph
 
 Key = tuple[Node, str]  # rows between passes: a node's "out", "extra" or "grad"
 
-_BLOCK = 256 << 20  # bytes that a block takes at most, with all that is made of it: chosen, so that copies are long
+_BLOCK = 1 << 30  # bytes that a block takes at most, with all that is made of it: chosen, so that copies are long
 _LEAST = 64  # rows of a block
 _LINK = 55e9  # bytes a second each way, where the machine has not been probed (PCIe 5.0 x16)
 _PIECES = 2 / 64  # pieces of long rows for an entry, at most (attend.py)
@@ -138,7 +138,7 @@ def _visit(stage: Reduced, run: Pass, with_gradient: bool) -> Visit:
             results.append((stage, "extra"))
     steps = dict.fromkeys((*_keys(stage, run.needs), *((one, "out") for one in stored(through)), *grads))
     functions = row_wise([*through, *(stage.inputs[j] for j in (*run.fills, *run.needs) if isinstance(j, int))])
-    taken = sum(one.taken + one.row_bytes for one in functions) * (3 if through else 1)
+    taken = sum(one.taken for one in functions) * (3 if through else 1)
     return Visit(stage, run, _keys(stage, run.fills), tuple(steps), tuple(results), taken)
 
 

@@ -312,9 +312,9 @@ class _Program:
             before = found.get((node, "grad"))
             if node not in of_leaves and before is not None:
                 continue
-            grad = of_leaves.get(node, torch.zeros_like(leaves[node]) if node in leaves else None)
-            assert grad is not None  # what no function names is given to the stage itself
-            self._store((node, "grad"), i, rows, grad if before is None else grad + before)
+            known = of_leaves.get(node, torch.zeros_like(leaves[node]) if node in leaves else None)
+            assert known is not None  # what no function names is given to the stage itself
+            self._store((node, "grad"), i, rows, known if before is None else known + before)
 
     def _whole(self, grad: Tensor, of: Node, columns: slice | None) -> Tensor:
         """The gradient of all columns, where some were computed."""

@@ -1,0 +1,216 @@
+"""Rows that go through host memory: the oracles of sums and layers, what plans predict, and what is refused."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import hinterland as hl
+from hinterland import nn
+from hinterland.fullgraph import HostRows, PartitionedGraph, aggregate
+from hinterland.fullgraph.host_program import plans
+from hinterland.nn import each
+from hinterland.runtime.errors import ConfigError, OutOfMemory
+from hinterland.training.full_models import FULL_MODELS, make_full_model
+from tests.covering import on_devices
+from tests.fullgraph.test_aggregate import GRAPHS, REDUCTIONS, close, expected, factor, hub, inputs, run
+from tests.graphs import family
+
+KINDS = (torch.float64, torch.float32, torch.bfloat16)
+SMALL = "1536KiB"  # some blocks of 64 rows of these graphs
+TABLE = on_devices(GRAPHS, REDUCTIONS, [1, 3, 8], [None, SMALL], KINDS, together=2)
+
+
+@pytest.mark.parametrize(("graph", "reduce", "parts", "budget", "dtype", "device"), TABLE, indirect=["device"], ids=str)
+def test_sums_of_rows_in_host_memory(graph, reduce, parts, budget, dtype, device):
+    graph = GRAPHS[graph]()
+    x = inputs(graph, 5, dtype)
+    wanted = x.clone().requires_grad_()
+    result = expected(graph, wanted, reduce)
+    (result * factor(x)).sum().backward()
+    p = PartitionedGraph.from_graph(graph, parts, devices=device, gpu_budget=budget)
+    found, grad = run(p, x.to(device, dtype), reduce, "host")
+    close(found, result.detach(), dtype)
+    if dtype == torch.float64:
+        close(grad, wanted.grad, dtype)
+
+
+def step(model, p, x):
+    model.zero_grad()
+    out = p.each(model(p.scatter(x), p))
+    by = p.scatter(factor(torch.empty(p.num_vertices, out[0].shape[1], dtype=out[0].dtype)))
+    by = by if isinstance(by, list) else [by]
+    torch.stack([(one * f.to(one.device)).sum().cpu() for one, f in zip(out, by, strict=True)]).sum().backward()
+    return [p.gather(p.as_given(out)).cpu(), *(one.grad.clone() for one in model.parameters())]
+
+
+@pytest.mark.parametrize(
+    ("kind", "parts", "budget", "device"), on_devices(FULL_MODELS, [1, 3], [SMALL, "4MiB"], together=2), indirect=["device"]
+)
+def test_models_are_those_without_a_budget(kind, parts, budget, device):
+    graph = family("web", 9, seed=2)
+    x = inputs(graph, 12, torch.float64).to(device)
+    model = make_full_model(kind, 12, 16, 5, 3).double().to(device)
+    wanted = step(model, PartitionedGraph.from_graph(graph, parts, devices=device), x)
+    p = PartitionedGraph.from_graph(graph, parts, devices=device, gpu_budget=budget)
+    for one, other in zip(step(model, p, x), wanted, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9)
+
+
+def test_columns_go_one_after_another_where_a_table_does_not_fit(device):
+    """A table of all columns would take 2 MiB."""
+    graph = family("kronecker", 10, seed=1)
+    x = inputs(graph, 256, torch.float64).to(device)
+    p = PartitionedGraph.from_graph(graph, devices=device, gpu_budget="5MiB")
+    model = nn.GCNConv(256, 256).double().to(device)
+    wanted = step(model, PartitionedGraph.from_graph(graph, devices=device), x)
+    for one, other in zip(step(model, p, x), wanted, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9)
+    assert max(max(plan.columns.values()) for plan in plans(p)) > 1
+    assert all(plan.peak <= plan.budget for plan in plans(p))
+
+
+def test_what_is_dropped_is_dropped_again_for_the_gradient(device):
+    graph = hub()
+    p = PartitionedGraph.from_graph(graph, devices=device, gpu_budget=SMALL)
+    model = make_full_model("gcn", 6, 8, 3, 2, dropout=0.5).double().to(device)
+    x = p.scatter(inputs(graph, 6, torch.float64).to(device))
+
+    def loss():
+        torch.manual_seed(5)
+        return p.each(model(x, p))[0].square().sum()
+
+    assert loss() == loss()
+    loss().backward()
+    weight = model.convs[0].lin.weight
+    weight.data[1, 2] += 1e-6  # and losses with gradients, whose blocks are as long
+    above = loss().detach()
+    weight.data[1, 2] -= 2e-6
+    below = loss().detach()
+    torch.testing.assert_close((above - below) / 2e-6, weight.grad[1, 2], rtol=1e-5, atol=1e-8)
+
+
+def test_residuals_and_several_uses_add_their_gradients(device):
+    graph = hub()
+    torch.manual_seed(2)
+    conv, skip = nn.GCNConv(6, 6).double().to(device), torch.nn.Linear(6, 6).double().to(device)
+    x = inputs(graph, 6, torch.float64).to(device)
+
+    def result(p, x):
+        for _ in range(2):
+            x = each(torch.add, conv(x, p), each(skip, x))
+        return x
+
+    found = []
+    for budget in (None, SMALL):
+        p = PartitionedGraph.from_graph(graph, devices=device, gpu_budget=budget)
+        leaf = x.clone().requires_grad_()
+        out = p.each(result(p, p.scatter(leaf)))[0]
+        parameters = [leaf, *conv.parameters(), *skip.parameters()]
+        found.append([out, *torch.autograd.grad((out * factor(out)).sum(), parameters)])
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9)
+
+
+def test_rows_that_lie_on_the_cpu_stay_there(device):
+    graph = hub()
+    p = PartitionedGraph.from_graph(graph, devices=device)
+    x = inputs(graph, 5, torch.float64)
+    for strategy in ("host", "auto"):
+        found = aggregate(p, x, strategy=strategy)
+        assert found.is_cpu
+        close(p.gather(found), expected(graph, x, "sum"), torch.float64)
+
+
+def test_rows_are_put_off(device):
+    graph = hub()
+    p = PartitionedGraph.from_graph(graph, devices=device, gpu_budget=SMALL)
+    x = p.scatter(torch.randn(graph.num_vertices, 4, device=device))
+    assert x.is_cpu
+    h = each(torch.relu, nn.GCNConv(4, 3).to(device)(x, p))
+    assert isinstance(h, HostRows) and h.shape == (graph.num_vertices, 3) and h.dtype == torch.float32
+    assert not plans(p)
+    assert p.each(h)[0].device == device and p.gather(h).shape == (graph.num_vertices, 3)
+    assert all("of the GPU at most" in plan.explain() for plan in plans(p)) and len(plans(p)) == 2
+
+
+def test_what_is_refused(device):
+    graph = hub()
+    p = PartitionedGraph.from_graph(graph, devices=device, gpu_budget=SMALL)
+    rows = nn.GCNConv(4, 4).to(device)(p.scatter(torch.randn(graph.num_vertices, 4)), p)
+    weight = torch.ones(4, device=device, requires_grad=True)
+    with pytest.raises(ConfigError, match=r"parameters of its own.*torch.nn.Module"):
+        each(lambda one: one * weight, rows)
+    with pytest.raises(ConfigError, match="gives a row"):
+        each(torch.sum, rows)
+    with pytest.raises(ConfigError, match="LayerNorm"):
+        each(torch.nn.BatchNorm1d(4).to(device), rows)
+    with pytest.raises(ConfigError, match="another partitioned graph"):
+        nn.GCNConv(4, 4).to(device)(rows, PartitionedGraph.from_graph(graph, devices=device))
+    with pytest.raises(RuntimeError, match="mat1 and mat2"):  # where it is written, not where it is computed
+        each(torch.nn.Linear(5, 2).to(device), rows)
+    with pytest.raises(ConfigError, match="size in bytes"):
+        PartitionedGraph.from_graph(graph, gpu_budget="many")
+
+
+def test_parameters_are_not_changed_before_the_gradient(device):
+    graph = hub()
+    p = PartitionedGraph.from_graph(graph, devices=device, gpu_budget=SMALL)
+    conv = nn.GCNConv(4, 4).to(device)
+    out = p.each(conv(p.scatter(torch.randn(graph.num_vertices, 4)), p))[0].sum()
+    with torch.no_grad():
+        conv.lin.weight.mul_(2)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        out.backward()
+
+
+def test_too_small_a_budget_is_refused_before_anything_is_computed(device):
+    graph = hub()
+    p = PartitionedGraph.from_graph(graph, devices=device, gpu_budget="64KiB")
+    called = []
+    rows = each(lambda one: called.append(len(one)) or one, HostRows.of(p, [torch.randn(graph.num_vertices, 64)]))
+    with pytest.raises(OutOfMemory, match=r"are needed at least, of which the graph takes .* raise gpu_budget"):
+        p.each(nn.GCNConv(64, 64).to(device)(rows, p))
+    assert called == [64]  # the sample
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("share", [0.3, 0.5, 0.8])
+@pytest.mark.parametrize("kind", FULL_MODELS)
+def test_peaks_are_at_most_what_was_predicted(kind, share):
+    device = torch.device("cuda", 0)
+    graph = hl.generate("web", scale=17, seed=1)
+    x = torch.randn(graph.num_vertices, 64)
+    model = make_full_model(kind, 64, 128, 32, 3).to(device)
+
+    def peak(budget):
+        torch.cuda.synchronize()
+        before = torch.cuda.memory_allocated()
+        torch.cuda.reset_peak_memory_stats()
+        p = PartitionedGraph.from_graph(graph, devices=device, gpu_budget=budget)
+        rows = p.scatter(x if budget else x.to(device))
+        for _ in range(2):
+            model.zero_grad()
+            scores = p.each(model(rows, p))[0]
+            scores.backward(torch.ones_like(scores))
+            del scores
+        return torch.cuda.max_memory_allocated() - before, plans(p)
+
+    step_bytes, _ = peak(None)
+    budget = int(share * step_bytes)
+    taken, made = peak(budget)
+    assert max(plan.peak for plan in made) <= budget
+    assert taken <= max(plan.peak for plan in made) + sum(one.nbytes for one in model.parameters()) * 3
+
+
+def test_functions_may_give_rows_as_they_are(device):
+    graph = hub()
+    p = PartitionedGraph.from_graph(graph, devices=device, gpu_budget=SMALL)
+    x = inputs(graph, 5, torch.float64)
+    rows = each(partial(F.dropout, p=0.5, training=False), HostRows.of(p, [p.scatter(x)]))
+    close(p.gather(rows), x, torch.float64)
+    close(p.gather(aggregate(p, rows)), expected(graph, x, "sum"), torch.float64)
+    assert torch.equal(rows.computed(on_host=True)[0], x)
