@@ -64,7 +64,7 @@ def test_columns_go_one_after_another_where_a_table_does_not_fit(device):
     """A table of all columns would take 2 MiB."""
     graph = family("kronecker", 10, seed=1)
     x = inputs(graph, 256, torch.float64).to(device)
-    p = PartitionedGraph.from_graph(graph, devices=device, gpu_budget="5MiB")
+    p = PartitionedGraph.from_graph(graph, devices=device, gpu_budget="7700KiB")
     model = nn.GCNConv(256, 256).double().to(device)
     wanted = step(model, PartitionedGraph.from_graph(graph, devices=device), x)
     for one, other in zip(step(model, p, x), wanted, strict=True):
@@ -154,6 +154,57 @@ def test_what_is_refused(device):
         each(torch.nn.Linear(5, 2).to(device), rows)
     with pytest.raises(ConfigError, match="size in bytes"):
         PartitionedGraph.from_graph(graph, gpu_budget="many")
+
+
+class Written(torch.nn.Module):
+    """As users of PyG write them: torch's functions and operators between the layers."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv1, self.conv2, self.norm = nn.GCNConv(6, 8), nn.GATConv(8, 4, heads=2), torch.nn.LayerNorm(8)
+        self.mlp = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ELU(), torch.nn.Dropout(0.0))
+
+    def forward(self, x, edges):
+        h = self.conv1(x, edges).relu()
+        h = F.dropout(self.norm(h), 0.5, training=False) * 2 + self.mlp(h) / 3
+        h = torch.cat([h, F.elu(h)], dim=1)[:, :8] if isinstance(h, torch.Tensor) else each(_first, torch.cat([h, F.elu(h)], 1))
+        return F.log_softmax(1 - self.conv2(h, edges), dim=-1)
+
+
+def _first(rows):
+    return rows[:, :8]
+
+
+def test_models_are_written_as_for_tensors(device):
+    graph = hub()
+    model = Written().double().to(device)
+    x = inputs(graph, 6, torch.float64).to(device)
+    mask = torch.arange(graph.num_vertices, device=device) % 3 == 0
+    labels = torch.arange(graph.num_vertices, device=device) % 8
+    found = []
+    for budget in (None, SMALL):
+        p = PartitionedGraph.from_graph(graph, devices=device, gpu_budget=budget)
+        model.zero_grad()
+        out = model(p.scatter(x), p)
+        assert isinstance(out, HostRows) == (budget is not None)
+        loss = F.nll_loss(out[mask], labels[mask])
+        loss.backward()
+        found.append([loss, F.nll_loss(out, labels), *(one.grad for one in model.parameters())])
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9)
+
+
+def test_functions_of_columns_are_given_the_values(device):
+    p = PartitionedGraph.from_graph(hub(), devices=device, gpu_budget=SMALL)
+    x = torch.randn(p.num_vertices, 4, dtype=torch.float64)
+    rows = HostRows.of(p, [x])
+    for call in (torch.sum, partial(torch.softmax, dim=0), partial(torch.cumsum, dim=0)):
+        torch.testing.assert_close(call(rows).cpu(), call(x))
+    assert isinstance(torch.softmax(rows, 1), HostRows) and isinstance(x + rows, HostRows)
+    torch.testing.assert_close(p.gather(x + rows * x[0]), x + x * x[0])
+    several = PartitionedGraph.from_graph(hub(), 2, devices=device, gpu_budget=SMALL)
+    with pytest.raises(ConfigError, match="hinterland.nn.each"):
+        torch.relu(HostRows.of(several, several.scatter(x)))
 
 
 def test_parameters_are_not_changed_before_the_gradient(device):

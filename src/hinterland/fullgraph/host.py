@@ -12,10 +12,13 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils import _pytree as pytree
 
 from ..runtime.errors import ConfigError
+from .host_functions import METHODS, is_row_wise, opened
 from .host_nodes import SAMPLED, Given, Node, Reduced, RowWise, tried
 from .host_passes import Reduction
+from .host_plan import needs_gradient
 from .host_program import computed
 from .partitioned import Later, PartitionedGraph
 
@@ -23,11 +26,14 @@ from .partitioned import Later, PartitionedGraph
 class HostRows(Later):
     """Rows of this process's parts, put off. :func:`hinterland.nn.each` and layers take and give them in place of tensors.
 
-    Values come by ``p.each(rows)``, with gradients, on the parts' devices; or by ``p.gather(rows)``.
+    Values come by ``p.each(rows)``, with gradients, on the parts' devices; or by ``p.gather(rows)``. Where the process has one
+    part, torch's functions of each row by itself (activations, ``dropout``, ``linear``, ``layer_norm``, arithmetic, and modules
+    made of them) put themselves off as well; any other function, and an index, is given the values.
     """
 
     def __init__(self, p: PartitionedGraph, node: Node) -> None:
         self.p, self.node = p, node
+        self._values: dict[bool, list[Tensor]] = {}
 
     @classmethod
     def of(cls, p: PartitionedGraph, tensors: Sequence[Tensor]) -> HostRows:
@@ -80,16 +86,60 @@ class HostRows(Later):
         return HostRows(self.p, Reduced(sample, reduction, inputs, tuple(parameters)))
 
     def computed(self, *, on_host: bool = False) -> list[Tensor]:
-        """The rows of each part, with a gradient: on the parts' devices, or in host memory. What was computed before is not
-        kept: a second call goes through everything again.
+        """The rows of each part, with a gradient: on the parts' devices, or in host memory. Kept with these rows; others that
+        depend on the same ones go through everything again.
 
         Raises:
             OutOfMemory: there is not as much memory, or ``gpu_budget`` does not allow it; before anything is computed.
         """
-        return computed(self.p.unshared, self.node, on_host)
+        known = self._values.get(on_host)
+        if known is None or (
+            torch.is_grad_enabled() and needs_gradient(self.node) and not any(one.requires_grad for one in known)
+        ):
+            self._values[on_host] = known = computed(self.p.unshared, self.node, on_host)
+        return known
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        first = next(one for one in pytree.tree_leaves((args, kwargs)) if isinstance(one, HostRows))
+        if not first.p.is_single:
+            raise ConfigError(
+                f"{getattr(func, '__name__', func)} of rows of several parts: use hinterland.nn.each(function, rows)"
+            )
+        if is_row_wise(func, args, kwargs):
+            call, rows, tensors = opened(func, args, kwargs, first._are_rows)
+            others = [one if isinstance(one, HostRows) else [one] for one in rows]
+            start = others[0] if isinstance(others[0], HostRows) else HostRows.of(first.p, others[0])
+            return start.map(call, *others[1:], parameters=tensors)
+        args, kwargs = pytree.tree_map(lambda one: one.computed()[0] if isinstance(one, HostRows) else one, (args, kwargs))
+        return func(*args, **kwargs)
+
+    def _are_rows(self, one: Any) -> bool:
+        """Whether an argument has a row for each of these."""
+        if isinstance(one, Tensor):
+            return one.dim() == 2 and len(one) == self.p.parts[0].rows and len(one) > 1
+        return isinstance(one, HostRows)
+
+    def __getitem__(self, index: Any) -> Tensor:
+        return HostRows.__torch_function__(Tensor.__getitem__, (), (self, index))
+
+    def __len__(self) -> int:
+        return self.shape[0]
 
     def __repr__(self) -> str:
         return f"HostRows({list(self.shape)}, {self.dtype}); take p.each(rows) or p.gather(rows) for values"
+
+
+def _method(name: str) -> Callable[..., Any]:
+    def call(self: HostRows, *args: Any, **kwargs: Any) -> Any:
+        return HostRows.__torch_function__(getattr(Tensor, name), (), (self, *args), kwargs)
+
+    return call
+
+
+for _name in METHODS:
+    setattr(HostRows, _name, _method(_name))
 
 
 def through_host(p: PartitionedGraph, rows: Any, strategy: str) -> HostRows | None:
