@@ -93,9 +93,8 @@ class HostRows(Later):
             OutOfMemory: there is not as much memory, or ``gpu_budget`` does not allow it; before anything is computed.
         """
         known = self._values.get(on_host)
-        if known is None or (
-            torch.is_grad_enabled() and needs_gradient(self.node) and not any(one.requires_grad for one in known)
-        ):
+        wanted = torch.is_grad_enabled() and needs_gradient(self.node)
+        if known is None or (wanted and not any(one.requires_grad for one in known)):
             self._values[on_host] = known = computed(self.p.unshared, self.node, on_host)
         return known
 
@@ -104,9 +103,8 @@ class HostRows(Later):
         kwargs = kwargs or {}
         first = next(one for one in pytree.tree_leaves((args, kwargs)) if isinstance(one, HostRows))
         if not first.p.is_single:
-            raise ConfigError(
-                f"{getattr(func, '__name__', func)} of rows of several parts: use hinterland.nn.each(function, rows)"
-            )
+            name = getattr(func, "__name__", func)
+            raise ConfigError(f"{name} of rows of several parts: use hinterland.nn.each(function, rows)")
         if is_row_wise(func, args, kwargs):
             call, rows, tensors = opened(func, args, kwargs, first._are_rows)
             others = [one if isinstance(one, HostRows) else [one] for one in rows]
