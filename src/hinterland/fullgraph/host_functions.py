@@ -13,7 +13,8 @@ from torch.utils import _pytree as pytree
 # By element, or over a row's elements; with several rows, of two arguments alike.
 _BY_ELEMENT = (
     "abs add sub rsub mul div neg pow exp log log1p sqrt rsqrt square clamp sigmoid tanh relu erf sin cos maximum minimum "
-    "where __add__ __radd__ __sub__ __rsub__ __mul__ __rmul__ __truediv__ __rtruediv__ __neg__ __pow__ float double half bfloat16"
+    "where __add__ __radd__ __sub__ __rsub__ __mul__ __rmul__ __truediv__ __rtruediv__ __neg__ __pow__ "
+    "float double half bfloat16"
 )
 _OF_ROWS = (
     "relu elu selu celu gelu silu mish leaky_relu relu6 hardtanh softplus sigmoid tanh hardswish logsigmoid linear layer_norm "
