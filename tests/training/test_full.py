@@ -79,8 +79,20 @@ EPOCHS = [
 @pytest.mark.parametrize(("name", "parts", "epochs"), EPOCHS)
 def test_losses_are_those_of_pyg(dataset, monkeypatch, name, parts, epochs):
     """In float64; with Adam's decay of the first layer's matrices."""
+    compare_with_pyg(dataset, monkeypatch, name, epochs, parts=parts)
+
+
+@pytest.mark.parametrize("name", FULL_MODELS)
+def test_losses_with_a_budget_are_those_of_pyg(dataset, monkeypatch, name):
+    """Rows lie in host memory, and go through the GPU, or here the CPU, in blocks."""
+    parts, epochs = (3, 10) if name == "gcn" else (1, 2)
+    found = compare_with_pyg(dataset, monkeypatch, name, epochs, parts=parts, gpu_budget="1MiB")
+    assert found.plans and all(plan.peak <= 1 << 20 and plan.block < 300 / parts for plan in found.plans)
+
+
+def compare_with_pyg(dataset, monkeypatch, name, epochs, **options):
     made = first_parameters(monkeypatch)
-    found = train_full(dataset, name, **SMALL, dtype="float64", dropout=0.0, weight_decay=1e-3, epochs=epochs, parts=parts)
+    found = train_full(dataset, name, **SMALL, dtype="float64", dropout=0.0, weight_decay=1e-3, epochs=epochs, **options)
     model, scores = of_pyg(name, made[0], dataset)
     first = [p for p in model.convs[0].parameters() if p.dim() > 1]
     rest = [p for p in model.parameters() if not any(p is one for one in first)]
@@ -98,6 +110,7 @@ def test_losses_are_those_of_pyg(dataset, monkeypatch, name, parts, epochs):
             decay = 1e-3 / 2 * sum(float(p.square().sum()) for p in first)
             assert epoch["valid_loss"] == pytest.approx(F.cross_entropy(after, y[valid]).item() + decay, abs=1e-9)
             assert epoch["valid_accuracy"] == float((after.argmax(1) == y[valid]).double().mean())
+    return found
 
 
 @pytest.mark.parametrize("name", FULL_MODELS)
