@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+import time
 import weakref
 from collections.abc import Callable, Hashable, Sequence
 from itertools import pairwise
@@ -41,9 +42,11 @@ class PartitionedGraph(Shown):
         split: which part owns which vertices.
         world: who holds the parts.
         parts: those that this process holds.
+        seconds: what it took this process to make its parts, and the split.
     """
 
     def __init__(self, graph: Graph, found: Split, world: World) -> None:
+        begin = time.perf_counter()
         self.split, self.world = found, world
         self.num_vertices, self.num_edges, self.directed = graph.num_vertices, graph.num_edges, graph.directed
         self._graph = graph
@@ -53,6 +56,7 @@ class PartitionedGraph(Shown):
         where = list(zip(world.mine, world.devices, strict=True))
         self.parts = world.agreed(lambda: [build_part(graph, found, rank).to(on) for rank, on in where])
         self._halos = self._made_halos()
+        self.seconds = max(map(devices.idle_at, world.devices)) - begin
 
     @classmethod
     def from_graph(
@@ -86,7 +90,12 @@ class PartitionedGraph(Shown):
         world = _world(parts, devices)
         if isinstance(world, Processes):
             world.check_same({**world.agreed(lambda: _identity(graph)), "balance": balance})
-        return cls(graph, world.agreed(lambda: split(graph, world.parts, balance)), world)
+        begin = time.perf_counter()
+        found = world.agreed(lambda: split(graph, world.parts, balance))
+        took = time.perf_counter() - begin
+        made = cls(graph, found, world)
+        made.seconds += took
+        return made
 
     @property
     def bounds(self) -> tuple[int, ...]:
