@@ -3,5 +3,6 @@
 from .aggregate import aggregate
 from .partitioned import PartitionedGraph
 from .strategies import STRATEGIES
+from .tuner import tune
 
-__all__ = ["STRATEGIES", "PartitionedGraph", "aggregate"]
+__all__ = ["STRATEGIES", "PartitionedGraph", "aggregate", "tune"]

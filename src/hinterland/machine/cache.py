@@ -1,4 +1,4 @@
-"""The measured machine, kept on disk: planners read it, and only a probe writes it. Others keep what they measured beside it."""
+"""The measured machine, kept on disk: planners read it, and only a probe writes it. Others keep what they measure beside it."""
 
 from __future__ import annotations
 
