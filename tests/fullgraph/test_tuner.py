@@ -83,7 +83,7 @@ def searched(space, cost):
 
 
 @given(surfaces())
-@settings(max_examples=400)
+@settings(max_examples=300)
 def test_twelve_steps_find_the_best_within_five_percent(surface):
     space, cost = surface
     found = searched(space, cost)
@@ -263,7 +263,7 @@ def test_a_damaged_file_is_ignored(longer_is_quicker, tmp_path, damage):
     else:
         content = tuner.cache.read(file)
         content |= {
-            "shape": {"shape": [7, 1, 1, 1], "table": [*content["table"], [7, 1, 1, 1, 0.5, 0.5]]},
+            "shape": {"shape": [7, 1, 1, 1], "table": [*content["table"], [7, 1, 1, 1, 0.5, 0.5, 0]]},
             "version": {"version": 0},
             "rows": {"table": [[1, 2]]},
             "start": {"table": content["table"][1:]},
@@ -316,7 +316,7 @@ def test_every_shape_gives_the_same(width, dtype, device):
     indptr, indices = graph.indptr.to(device), graph.indices.to(device)
     x = torch.randn(600, width, generator=torch.Generator().manual_seed(3)).to(device, dtype)
     tiles, low = _tiles(width, dtype, width * dtype.itemsize), []
-    wanted = aggregate_rows(Entries(indptr[:-1], indptr[1:], indices), Rows(x), torch.empty_like(x)).double()
+    wanted = aggregate_rows(Entries(indptr[:-1], indptr[1:], indices), Rows(x), torch.empty_like(x)).double().cpu()
     for shape in (
         product(LONGEST, AT_ONCE, tiles, THREADS) if device.type == "cuda" else product(LONGEST, [1], tiles, THREADS[:1])
     ):

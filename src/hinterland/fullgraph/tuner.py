@@ -14,7 +14,7 @@ import hashlib
 import json
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -45,11 +45,12 @@ _VERSION = 1  # of what is kept on disk: another one where kernels change so tha
 
 class Trial(NamedTuple):
     """A shape that was tried: what a step of the operation took the slowest process, and what trying it took this one, the
-    cutting of lists anew, compiling and all repetitions included."""
+    cutting of lists anew, compiling and all repetitions included; and what the model says of its kernels, 0 on a CPU."""
 
     shape: Shape
     seconds: float
     spent: float
+    predicted: float
 
 
 @dataclass(frozen=True, repr=False)
@@ -122,7 +123,7 @@ def _steps(count: float) -> str:
 
 
 def tune(p: PartitionedGraph, x: Any, reduce: str = "sum", *, strategy: str = "auto", again: bool = False) -> Tuned:
-    """Finds the quickest shape for ``aggregate(p, x, reduce, strategy=strategy)``, which this calls some 50 times, and has all
+    """Finds the quickest shape for ``aggregate(p, x, reduce, strategy=strategy)``, which this calls 50 to 280 times, and has all
     calls of that kind use it: those of this graph with the same kernel, strategy, and width and type of rows, gradients of
     sums on undirected graphs included (of directed ones those of ``p.transposed`` are tuned).
 
@@ -152,12 +153,14 @@ def tuned(p: PartitionedGraph) -> list[Tuned]:
     return list(p.kept("tuned", dict).values())
 
 
-def brute_force(p: PartitionedGraph, x: Any, reduce: str = "sum", *, strategy: str = "auto") -> list[Trial]:
-    """Every shape that launches can have, timed as :func:`tune` does it, those that it would not try too; nothing is kept."""
+def brute_force(
+    p: PartitionedGraph, x: Any, reduce: str = "sum", *, strategy: str = "auto", shapes: Iterable[Shape] | None = None
+) -> list[Trial]:
+    """Shapes, by default all that launches can have, timed as :func:`tune` does it; nothing is kept."""
     bench = _Bench.of(p, x, reduce, strategy)
     with bench.restored():
         bench.tried(bench.space.start)  # it wakes the processor up
-        return [bench.tried(shape) for shape in bench.space.shapes()]
+        return [bench.tried(shape) for shape in (bench.space.shapes() if shapes is None else shapes)]
 
 
 @dataclass
@@ -220,7 +223,7 @@ class _Bench:
             took = seconds(self.p, self.run, 1)
             self.repeats = min(max(math.ceil(_ENOUGH / max(took, 1e-9)), _LEAST), _MOST)
         took = seconds(self.p, self.run, self.repeats)
-        return Trial(shape, took, time.perf_counter() - begin)
+        return Trial(shape, took, time.perf_counter() - begin, self.space.predicted(shape))
 
     def searched(self) -> Tuned:
         """Searches, and keeps on disk what is found."""
@@ -229,7 +232,7 @@ class _Bench:
         def cost(shape: Shape) -> float:
             trial, before = self.tried(shape), table.get(shape)
             least = trial.seconds if before is None else min(trial.seconds, before.seconds)
-            table[shape] = Trial(shape, least, trial.spent + (before.spent if before is not None else 0))
+            table[shape] = Trial(shape, least, trial.spent + (before.spent if before is not None else 0), trial.predicted)
             return trial.seconds
 
         with self.restored():
@@ -257,8 +260,8 @@ class _Bench:
         return self._tuned(shape, tuple(table), cached=True)
 
     def _keep(self, found: Tuned) -> None:
-        table = [[*trial.shape, trial.seconds, trial.spent] for trial in found.table]
-        about = {"what": found.what, "strategy": found.strategy, "columns": [*Shape._fields, "seconds", "spent"]}
+        table = [[*trial.shape, *trial[1:]] for trial in found.table]
+        about = {"what": found.what, "strategy": found.strategy, "columns": [*Shape._fields, *Trial._fields[1:]]}
         try:
             cache.write(self._file, {**about, "version": _VERSION, "shape": list(found.shape), "table": table})
         except (ConfigError, StorageError) as error:
@@ -308,7 +311,7 @@ def _read(content: Mapping[str, Any] | None) -> tuple[list[Trial], Shape] | None
     try:
         if content is None or content["version"] != _VERSION:
             return None
-        table = [Trial(Shape(*map(int, row[:4])), float(row[4]), float(row[5])) for row in content["table"]]
+        table = [Trial(Shape(*map(int, row[:4])), *map(float, row[4:])) for row in content["table"]]
         shape = Shape(*map(int, content["shape"]))
     except (KeyError, TypeError, ValueError, IndexError):
         return None
