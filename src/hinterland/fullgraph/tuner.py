@@ -123,11 +123,11 @@ def _steps(count: float) -> str:
 
 
 def tune(p: PartitionedGraph, x: Any, reduce: str = "sum", *, strategy: str = "auto", again: bool = False) -> Tuned:
-    """Finds the quickest shape for ``aggregate(p, x, reduce, strategy=strategy)``, which this calls 50 to 280 times, and has all
-    calls of that kind use it: those of this graph with the same kernel, strategy, and width and type of rows, gradients of
+    """Finds the quickest shape for ``aggregate(p, x, reduce, strategy=strategy)``, which this calls up to 280 times; all
+    calls of that kind then use it: those of this graph with the same kernel, strategy, and width and type of rows, gradients of
     sums on undirected graphs included (of directed ones those of ``p.transposed`` are tuned).
 
-    A shape is left for the default unless it is over 2 % quicker. What was found for the same graph, partition, devices and
+    The default stays unless another is over 2 % quicker. What was found for the same graph, partition, devices and
     operation on this machine is read from disk; a reordered graph or another partition is searched anew. All ranks of a process
     group call it together, and use the same shape, whose time is that of the slowest.
 
