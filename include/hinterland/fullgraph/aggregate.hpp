@@ -13,7 +13,7 @@
 
 namespace hinterland::fullgraph {
 
-inline constexpr int kAggregateThreads = 256;  // of a GPU's block
+inline constexpr int kAggregateThreads = 256;  // of a GPU's block at most
 
 // How entries are combined.
 enum class Reduce : int64_t {

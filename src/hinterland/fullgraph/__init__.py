@@ -4,5 +4,6 @@ from .aggregate import aggregate
 from .host import HostRows
 from .partitioned import PartitionedGraph
 from .strategies import STRATEGIES
+from .tuner import tune
 
-__all__ = ["STRATEGIES", "HostRows", "PartitionedGraph", "aggregate"]
+__all__ = ["STRATEGIES", "HostRows", "PartitionedGraph", "aggregate", "tune"]

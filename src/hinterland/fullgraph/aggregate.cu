@@ -7,7 +7,7 @@ template <class T, class Out, class Place, class Source, int kWide, int kChunks,
 __global__ void __launch_bounds__(kAggregateThreads) aggregate_kernel(const __grid_constant__ AggregateParams p) {
   const int64_t tile = blockIdx.x / p.blocks, block = blockIdx.x - tile * p.blocks;
   const Aggregation<T, Out, Place, Source, kWide, kChunks, kReduce, kWhole> one(p, tile, static_cast<int>(threadIdx.x));
-  one((block * kAggregateThreads + threadIdx.x) / p.lanes);
+  one((block * blockDim.x + threadIdx.x) / p.lanes);
 }
 
 }  // namespace hinterland::fullgraph

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+import time
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Sequence
@@ -55,9 +56,11 @@ class PartitionedGraph(Shown):
         world: who holds the parts.
         parts: those that this process holds.
         gpu_budget: bytes that the graph and what is computed over it may take of each GPU; None: no matter.
+        seconds: what it took this process to make its parts, and the split.
     """
 
     def __init__(self, graph: Graph, found: Split, world: World, gpu_budget: int | None = None, hubs: bool = True) -> None:
+        begin = time.perf_counter()
         self.split, self.world, self.gpu_budget, self._shares = found, world, gpu_budget, hubs
         self.num_vertices, self.num_edges, self.directed = graph.num_vertices, graph.num_edges, graph.directed
         self._graph = graph
@@ -67,6 +70,7 @@ class PartitionedGraph(Shown):
         where = list(zip(world.mine, world.devices, strict=True))
         self.parts = world.agreed(lambda: [build_part(graph, found, rank).to(on) for rank, on in where])
         self._halos = self._made_halos()
+        self.seconds = max(map(devices.idle_at, world.devices)) - begin
 
     @classmethod
     def from_graph(
@@ -105,8 +109,12 @@ class PartitionedGraph(Shown):
         if isinstance(world, Processes):
             world.check_same({**world.agreed(lambda: _identity(graph)), "balance": balance, "gpu_budget": gpu_budget})
         budget = None if gpu_budget is None else parse_bytes(gpu_budget)
+        begin = time.perf_counter()
         found = world.agreed(lambda: split(graph, world.parts, balance, hubs=budget is None))
-        return cls(graph, found, world, budget, budget is None)
+        took = time.perf_counter() - begin
+        made = cls(graph, found, world, budget, budget is None)
+        made.seconds += took
+        return made
 
     @property
     def bounds(self) -> tuple[int, ...]:

@@ -168,17 +168,17 @@ def _chosen(p: PartitionedGraph, name: str, width: int, dtype: torch.dtype, run:
         )
     quickest = min(cost.predicted for cost in fitting)
     tried = [cost for cost in fitting if cost.predicted <= _TRIED * quickest]
-    found = {cost.strategy: replace(cost, measured=_seconds(p, functools.partial(run, cost.strategy))) for cost in tried}
+    found = {cost.strategy: replace(cost, measured=seconds(p, functools.partial(run, cost.strategy))) for cost in tried}
     best = min(found.values(), key=lambda cost: cost.measured or 0)
     of_all = loads(p)
     reuse = sum(part.remote for part in of_all) / max(sum(part.halo for part in of_all), 1)
     return Choice(name, best.strategy, tuple(found.get(cost.strategy, cost) for cost in all_costs), reuse)
 
 
-def _seconds(p: PartitionedGraph, run: Callable[[], Any]) -> float:
-    """What a step takes the slowest process."""
+def seconds(p: PartitionedGraph, run: Callable[[], Any], steps: int = _STEPS) -> float:
+    """What a step takes the slowest process: of each the least of so many, after one that is not timed."""
     times = []
-    for _ in range(_STEPS + 1):
+    for _ in range(steps + 1):
         p.world.gathered([None] * len(p.parts))  # all begin together
         begin = max(map(devices.idle_at, p.world.devices))
         run()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -138,12 +138,14 @@ class Entries:
         begins, ends: int64 ``[rows]``.
         places: int32 or int64; None where an entry's place is its own number.
         weights: in the type that is computed in, as many; None counts all once.
+        tuned: what tuner.py found better than the default: numbers of a :class:`Shape`, by reduction, width and type of rows.
     """
 
     begins: Tensor
     ends: Tensor
     places: Tensor | None
     weights: Tensor | None = None
+    tuned: dict[tuple[str, int, torch.dtype], dict[str, int]] = field(default_factory=dict)
     _pieces: dict[int, Pieces | None] = field(default_factory=dict)
     _shapes: dict[tuple[int, int], Shape] = field(default_factory=dict)
     _ranges: dict[tuple[int, int], Entries] = field(default_factory=dict)
@@ -151,7 +153,8 @@ class Entries:
     def between(self, first: int, last: int) -> Entries:
         """Those of rows ``[first, last)``; kept, since finding the long ones waits for the GPU."""
         if (first, last) not in self._ranges:
-            self._ranges[first, last] = Entries(self.begins[first:last], self.ends[first:last], self.places, self.weights)
+            begins, ends = self.begins[first:last], self.ends[first:last]
+            self._ranges[first, last] = Entries(begins, ends, self.places, self.weights, self.tuned)
         return self._ranges[first, last]
 
     @property
@@ -169,6 +172,15 @@ class Entries:
         if longest not in self._pieces:
             self._pieces[longest] = self._cut(longest)
         return self._pieces[longest]
+
+    def forget_pieces(self, needed: Collection[int]) -> None:
+        """Lets go of all pieces but those of so many entries."""
+        self._pieces = {longest: pieces for longest, pieces in self._pieces.items() if longest in needed}
+
+    @property
+    def cuts(self) -> tuple[int, ...]:
+        """Of how many entries the pieces are that were made so far."""
+        return tuple(self._pieces)
 
     def _cut(self, longest: int) -> Pieces | None:
         lengths = self.ends - self.begins
@@ -191,6 +203,7 @@ class Shape(NamedTuple):
     longest: int  # entries of a task at most: ps
     entries: int  # of a task at a time: lanes that share a vector
     tile: int  # bytes of a row that are read in one go through the entries
+    threads: int = _THREADS  # of a block: 32 wpb
 
 
 @dataclass(frozen=True)
@@ -232,6 +245,13 @@ def default_shape(entries: Entries, rows: Rows, row_bytes: int) -> Shape:
     return known
 
 
+def tuned_shape(entries: Entries, rows: Rows, reduce: str, width: int) -> Shape:
+    """The default shape, but for what was found to be quicker for these entries, rows of that width, and their type."""
+    shape = default_shape(entries, rows, width * rows.own.element_size())
+    changed = entries.tuned.get((reduce, width, rows.own.dtype))
+    return shape if changed is None else shape._replace(**changed)
+
+
 def _shape(entries: Entries, rows: Rows, row_bytes: int, held: int) -> Shape:
     tile = _tile(entries, rows, row_bytes, held)
     at_once = 2 if 2 * tile <= _NARROW and entries.mean_length >= 2 else 1
@@ -270,7 +290,7 @@ def aggregate_rows(
         reduce: a key of REDUCES.
         mine: with ``"count"`` and ``"match"``, see aggregate.hpp: ``[rows, width]``.
         row_numbers: int64 ``[rows]``: where in ``out`` each row is written.
-        shape: how work is divided; by default :func:`default_shape`.
+        shape: how work is divided; by default :func:`tuned_shape`.
         own: how often each row counts itself in its sum, ``[rows]`` in the type that is computed in.
         first_row: which of ``rows.own`` the first row is that counts itself.
         finish: ``before``, ``scale``, ``degrees``: see ``Finish`` in aggregate.hpp.
@@ -278,7 +298,7 @@ def aggregate_rows(
     width, size = out.shape[1], rows.own.element_size()
     if width == 0 or entries.rows == 0:
         return out
-    shape = shape or default_shape(entries, rows, width * size)
+    shape = shape or tuned_shape(entries, rows, reduce, width)
     form = _form(width, size, rows.low, shape.tile)
     pieces = entries.pieces(shape.longest)
     done = _FINISH(out=out.data_ptr())
@@ -298,7 +318,7 @@ def aggregate_rows(
         longest=shape.longest,
         row_numbers=address(row_numbers),
         finish=done,
-        lanes=form.across * shape.entries,
+        lanes=min(form.across * shape.entries, _WARP),
         across=form.across,
     )
     params.__setattr__("from", rows.words)
@@ -306,7 +326,7 @@ def aggregate_rows(
         partial = out.new_empty(len(pieces.rows), width, dtype=compute_type(rows.own.dtype))
         params.piece_rows, params.piece_begins = pieces.rows.data_ptr(), pieces.begins.data_ptr()
         params.piece_ends, params.pieces, params.partial = pieces.ends.data_ptr(), len(pieces.rows), partial.data_ptr()
-    _run(params, entries, rows, out, reduce, form)
+    _run(params, entries, rows, out, reduce, form, shape.threads)
     if pieces is not None:
         added = Entries(pieces.firsts[:-1], pieces.firsts[1:], None)
         numbers = pieces.long if row_numbers is None else row_numbers[pieces.long]
@@ -329,10 +349,10 @@ def _join(added: Entries, partial: Tensor, out: Tensor, reduce: str, numbers: Te
         across=form.across,
     )
     params.__setattr__("from", Rows(partial).words)
-    _run(params, added, Rows(partial), out, reduce, form)
+    _run(params, added, Rows(partial), out, reduce, form, _THREADS)
 
 
-def _run(params: Params, entries: Entries, rows: Rows, out: Tensor, reduce: str, form: _Form) -> None:
+def _run(params: Params, entries: Entries, rows: Rows, out: Tensor, reduce: str, form: _Form, threads: int) -> None:
     (kind, number), (to, to_number) = ELEMENTS[rows.own.dtype], ELEMENTS[out.dtype]
     name, code = REDUCES[reduce]
     if not out.is_cuda:
@@ -342,8 +362,8 @@ def _run(params: Params, entries: Entries, rows: Rows, out: Tensor, reduce: str,
     whole = str(form.whole).lower()
     of = (kind, to, place_name(entries), source_name(rows), form.wide, form.chunks, f"Reduce::{name}", whole)
     called = instance("aggregate_kernel", *of)
-    params.blocks = -(-(params.pieces + params.rows) * params.lanes // _THREADS)
-    launch(KERNELS, called, out.device, params.blocks * form.tiles, _THREADS, params)
+    params.blocks = -(-(params.pieces + params.rows) * params.lanes // threads)
+    launch(KERNELS, called, out.device, params.blocks * form.tiles, threads, params)
 
 
 def place_name(entries: Entries) -> str:

@@ -1,4 +1,4 @@
-"""The measured machine, kept on disk: planners read it, and only a probe writes it."""
+"""The measured machine, kept on disk: planners read it, and only a probe writes it. Others keep what they measure beside it."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from ..runtime.trust import is_ours
 from .model import Gpu, Link, Machine
 
 
-def path() -> Path:
-    """``machine.json`` in ``$HINTERLAND_CACHE_DIR`` or ``~/.cache/hinterland``."""
-    return jit.cache_dir().parent / "machine.json"
+def path(name: str = "machine.json") -> Path:
+    """A file in ``$HINTERLAND_CACHE_DIR`` or ``~/.cache/hinterland``."""
+    return jit.cache_dir().parent / name
 
 
 def load() -> Machine | None:
@@ -48,19 +48,38 @@ def measured_link() -> Link | None:
 
 @functools.lru_cache(maxsize=4)
 def _load(file: Path, mtime_ns: int, size: int) -> Machine | None:
+    content = read(file)
+    if content is None:
+        return None
     try:
-        content = json.loads(file.read_text())
-        if not isinstance(content, dict) or content.pop("sha256", None) != _sha256(content):
-            return None
         machine = Machine.from_json(content)
-    except (OSError, ValueError, RecursionError, FormatError):
+    except FormatError:
         return None
     return machine if machine.fingerprint == fingerprint() else None
 
 
+def read(file: Path) -> dict[str, Any] | None:
+    """What :func:`write` wrote; None where there is nothing, it is damaged, or other users could have written it."""
+    try:
+        content = json.loads(file.read_text()) if is_ours(file.stat()) else None
+    except (OSError, ValueError, RecursionError):
+        return None
+    whole = isinstance(content, dict) and content.pop("sha256", None) == _sha256(content)
+    return content if whole else None
+
+
 def store(machine: Machine) -> Path:
     """Writes the measurement under its name, whole or not at all."""
-    file = path()
+    write(path(), machine.to_json())
+    return path()
+
+
+def write(file: Path, content: dict[str, Any]) -> None:
+    """Writes something measured, whole or not at all.
+
+    Raises:
+        ConfigError, StorageError: it cannot be written there.
+    """
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -70,11 +89,9 @@ def store(machine: Machine) -> Path:
         ) from error
     try:
         with replacing(file, mode=0o644) as output:
-            content = machine.to_json()
             output.write(json.dumps({**content, "sha256": _sha256(content)}, indent=1).encode())
     except StorageError as error:
         raise StorageError(f"the measurement cannot be kept: {error}; or set HINTERLAND_CACHE_DIR to another folder") from error
-    return file
 
 
 def _sha256(content: dict[str, Any]) -> str:
