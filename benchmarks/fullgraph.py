@@ -8,9 +8,10 @@ entry's row and number as read. ``layers``: a forward and backward step, and the
 arguments. ``parts``: a part on each GPU of one process. ``fetch``: each remote row once, by all multiprocessors; ``local``: the
 aggregation of all entries with the halo there; ``of ceiling`` is the longer of the two over the chosen strategy's time.
 ``halo+cusparse``, ``ring+cusparse``: _fullgraph_in_process.py. ``peers``: random rows of that width, all GPUs reading at once.
-``beyond``: rows in host memory, see _fullgraph_beyond.py.
-``processes``: a part in each of as many processes, beside NCCL's all-gather with torch.sparse, all-to-all of deduplicated rows
-with cuSPARSE, and a ring of broadcasts.
+``direct gbs``: the rows of remote entries over the time of ``direct``. ``beyond``: rows in host memory, see
+_fullgraph_beyond.py. ``processes``: a part in each of as many processes, beside NCCL's all-gather with torch.sparse, all-to-all
+of deduplicated rows with cuSPARSE, and a ring of broadcasts. ``models``: epochs of whole models on 1, 2, 4 ... GPUs of one
+process (_fullgraph_models.py).
 
 ``tuner``: sums by the strategy that was chosen, with launches shaped by default, as the tuner has them (``steps`` shapes tried,
 ``spent s`` in all) and as the best of all ``grid`` shapes has them, the three timed anew in turn; ``of best`` is the best's
@@ -46,6 +47,7 @@ from . import _fullgraph_beyond as in_host
 from . import _fullgraph_in_process as in_process
 from . import _fullgraph_rivals as rivals
 from ._cusparse import ALGORITHMS, SpMM
+from ._fullgraph_models import models, told
 from ._fullgraph_shapes import draw
 from ._rows import Rows as Printed
 
@@ -63,7 +65,7 @@ LAYERS = (
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--shapes", default="reddit,proteins,products,orkut,enwiki,igb-medium,it-2004:0.5,papers100M:0.3")
     parser.add_argument("--widths", default="16,64,256")
-    parser.add_argument("--parts", default="one gpu,layers,beyond,parts,processes,tuner", help="which tables to make")
+    parser.add_argument("--parts", default="one gpu,layers,beyond,parts,processes,models,tuner", help="which tables to make")
 
 
 def run(options: argparse.Namespace) -> dict[str, Any]:
@@ -88,6 +90,10 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     if "tuner" in wanted:
         grid, rows = tuning(shapes, widths, gpus or [devices.as_device()])
         results |= {"tuner grid": grid, "tuner": rows}
+    if "models" in wanted:
+        where = gpus or [devices.as_device()]
+        counts = [1, 2] if not gpus else [1 << i for i in range(len(gpus).bit_length())]
+        results["models"] = [row for shape in shapes for row in models(shape, where, counts)]
     return results
 
 
@@ -230,7 +236,7 @@ def parts(shape: str, widths: Sequence[int], where: Sequence[torch.device]) -> l
         theirs = {"halo+cusparse": in_process.PeerHalo(shards), "ring+cusparse": in_process.PeerRing(shards)}
 
     def of(width: int) -> dict[str, Any]:
-        x = p.each(p.scatter(torch.randn(graph.num_vertices, width)))
+        x = [torch.randn(part.rows, width, device=on) for part, on in zip(p.parts, where, strict=True)]
         by = partial(summed, p, Operation(), x)
         took = {name: milliseconds(partial(by, name), where) for name in STRATEGIES if name != "replicate"}
         fetch = milliseconds(partial(p.fetch, x), where)
@@ -240,8 +246,9 @@ def parts(shape: str, widths: Sequence[int], where: Sequence[torch.device]) -> l
         other = {name: milliseconds(partial(call, uneven), where) for name, call in theirs.items()}
         found = {"shape": shape, "vertices": graph.num_vertices, "edges": graph.num_edges, "built s": built, "width": width}
         found |= {"reuse": most.remote / max(most.halo, 1), **took, "fetch": fetch, "local": local, "auto": chosen}
+        found["direct gbs"] = most.remote * 4 * width / took["direct"] / 1e6
         found |= {"of best": min(took.values()) / took[chosen], "of ceiling": max(fetch, local) / took[chosen], **other}
-        return found | ({"times": min(other.values()) / took[chosen]} if other else {})
+        return told(found | ({"times": min(other.values()) / took[chosen]} if other else {}))
 
     return [of(width) for width in widths if 4 * graph.num_vertices * width < 30e9 * len(where)]
 
@@ -287,7 +294,7 @@ def _of_rank(rank: int, shape: str, widths: Sequence[int]) -> list[dict[str, Any
         return milliseconds(together, [here])
 
     def of(width: int) -> dict[str, Any]:
-        x = p.scatter(torch.randn(graph.num_vertices, width, generator=torch.Generator().manual_seed(1)))
+        x = torch.randn(p.parts[0].rows, width, device=here)
         y = torch.randn(bounds[rank + 1] - bounds[rank], width, device=here)
         ours = timed(partial(hl.aggregate, p, x))
         other = {name: timed(partial(call, y)) for name, call in theirs.items()}

@@ -136,3 +136,46 @@ def test_rows_between_vectors(device):
             out = aggregate(p, x, reduce)
             found.append((out, *torch.autograd.grad((out * factor(x)).sum(), x)))
         assert all(torch.equal(one, other) for one, other in zip(*found, strict=True))
+
+
+def gpus():
+    return [torch.device("cuda", i) for i in range(torch.cuda.device_count())]
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("reduce", REDUCTIONS)
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("on_each", [1, 2])
+def test_parts_on_all_gpus(on_each, strategy, reduce):
+    """Of one process: as many on each of one GPU, of two, and so on."""
+    graph = weighted(hub())
+    x = inputs(graph, 5, torch.float64)
+    wanted = x.clone().requires_grad_()
+    result = expected(graph, wanted, reduce)
+    (result * factor(x)).sum().backward()
+    for count in range(1, len(gpus()) + 1):
+        p = PartitionedGraph.from_graph(graph, devices=gpus()[:count] * on_each)
+        found, grad = run(p, x.to("cuda:0"), reduce, strategy)
+        close(found, result.detach(), torch.float64)
+        close(grad, wanted.grad, torch.float64)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("width", [1, 16, 100, 256])
+@pytest.mark.parametrize("strategy", ["auto", *STRATEGIES])
+def test_larger_parts_on_all_gpus(strategy, width):
+    """Beside torch.sparse in float64, several times: each part is then read while others write."""
+    graph = family("kronecker", 14, seed=1)
+    n = graph.num_vertices
+    row, col, ones = edges(graph)
+    matrix = torch.sparse_coo_tensor(torch.stack([row, col]), ones, (n, n), check_invariants=False)
+    x = inputs(graph, width, torch.float64)
+    wanted = x
+    for _ in range(3):
+        wanted = (matrix @ wanted) / 64
+    for count in range(1, len(gpus()) + 1):
+        p = PartitionedGraph.from_graph(graph, devices=gpus()[:count])
+        rows = p.scatter(x.float())
+        for _ in range(3):
+            rows = p.as_given([one / 64 for one in p.each(aggregate(p, rows, strategy=strategy))])
+        close(p.gather(rows), wanted, torch.float32)

@@ -113,6 +113,18 @@ def compare_with_pyg(dataset, monkeypatch, name, epochs, **options):
     return found
 
 
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", FULL_MODELS)
+def test_all_gpus_of_a_process_train_as_the_cpu(dataset, name):
+    """Parameters lie on the first, and their gradients are added up there."""
+    options = {"hidden": 16, "seed": 3, "on_epoch": None, "dtype": "float64", "dropout": 0.0, "epochs": 10}
+    wanted = train_full(dataset, name, **options, device="cpu")
+    for count in range(1, torch.cuda.device_count() + 1):
+        found = train_full(dataset, name, **options, devices=[f"cuda:{i}" for i in range(count)])
+        losses, others = ([epoch["loss"] for epoch in one.history] for one in (wanted, found))
+        assert others == pytest.approx(losses, abs=1e-9)
+
+
 @pytest.mark.parametrize("name", FULL_MODELS)
 def test_it_learns(dataset, name, device):
     found = train_full(dataset, name, **{**SMALL, "device": device}, dropout=0.2, epochs=40)

@@ -46,6 +46,12 @@ class Halos:
     served: Lists
     places: Sequence[Tensor]
 
+    def turns(self, i: int, rank: int) -> tuple[slice, slice]:
+        """The places of this process's i-th part, which is part ``rank``: those of the parts behind it, then of those before.
+        Parts that all began with the first one's rows would share its link, and leave those of the others idle."""
+        behind = sum(len(rows) for rows in self.wanted[i][:rank])
+        return slice(behind, None), slice(behind)
+
 
 class World(ABC):
     """Parts ``mine`` of ``parts``, part ``mine[i]`` on ``devices[i]``. Lists of tensors have one for each of ``mine``."""
@@ -237,7 +243,9 @@ class Together(World):
         halo = x[i].new_empty(len(places), x[i].shape[1])
         if self.reads_others:
             rows = Rows(x[i], owners=self._tables(x)[i], reader=i, is_wide=places.dtype == torch.int64)
-            return take(rows, places, halo, blocks)
+            for some in halos.turns(i, i):
+                take(rows, places[some], halo[some], blocks)
+            return halo
         for p, to in enumerate(halo.split([len(rows) for rows in halos.wanted[i]])):
             if len(to):
                 to.copy_(x[p].index_select(0, halos.served[p][i]))

@@ -1,0 +1,203 @@
+"""Epochs of MGG's two models on whole graphs: forward, cross entropy on all vertices, backward and a step of Adam.
+
+Features and classes follow from a vertex's number, so that every division of the graph trains on the same. Rows and parameters
+are float32 where one GPU has room for that, else bfloat16, and where it has none for that either the shape is made smaller: the
+row says which. Each count of GPUs takes the first of them, in one process.
+
+Before anything is measured, ``predicted`` says how many times as fast as one GPU all are: the aggregations by plan.costs, of
+which the quickest strategy's is taken, and what is done to the rows of vertices at the speed of memory, divided evenly.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+import hinterland as hl
+from hinterland.fullgraph import PartitionedGraph, plan
+from hinterland.runtime import devices
+from hinterland.runtime.errors import OutOfMemory
+from hinterland.training.full_models import FullGNN, make_full_model
+
+from ._fullgraph_shapes import SHAPES, Shape, draw, scaled
+
+STREAM = 3e12  # bytes a second of an H200's memory, read or written in order: for predictions
+SHARE = 0.8  # of a GPU's memory, that an epoch may be expected to take
+EPOCHS = 4  # that are timed, after one that is not
+KINDS = 8191  # different rows of features
+
+
+@dataclass(frozen=True)
+class Model:
+    """A model of MGG's evaluation, or a wider one."""
+
+    label: str
+    name: str
+    hidden: int
+    layers: int
+
+    def widths(self, shape: Shape) -> list[int]:
+        """Of the features, of what lies between layers, and of the classes."""
+        return [shape.columns, *[self.hidden] * (self.layers - 1), shape.classes]
+
+    def summed(self, shape: Shape) -> list[int]:
+        """The widths of the rows that an epoch aggregates: each layer's, and its gradient's, which features do not need."""
+        forward = [min(a, b) if self.name == "gcn" else a for a, b in pairwise(self.widths(shape))]
+        backward = forward if forward[0] < shape.columns else forward[1:]
+        return forward + backward
+
+    def kept(self, shape: Shape) -> int:
+        """Elements that an epoch holds for a vertex at its peak, about, its features included."""
+        first = 3 if self.name != "gcn" or self.hidden > shape.columns else 1
+        inner = 6 * self.hidden * (self.layers - 1 if self.name == "gcn" else self.layers)
+        return first * shape.columns + inner + 4 * shape.classes
+
+
+MODELS = (Model("GCN 2 x 16", "gcn", 16, 2), Model("GIN 5 x 64", "gin", 64, 5), Model("GCN-256", "gcn", 256, 2))
+
+
+def models(shape: str, gpus: Sequence[torch.device], counts: Sequence[int]) -> list[dict[str, Any]]:
+    """A row for each model. ``counts``: of parts, the first of which is 1; on a CPU, virtual ranks."""
+    name, _, scale = shape.partition(":")
+    rows, drawn = [], {}
+    for model in MODELS:
+        kind, fits = fitting(model, name, float(scale or 1), min(map(memory_of, gpus)))
+        if fits not in drawn:
+            drawn.clear()  # one graph is held at a time
+            drawn[fits] = draw(name, fits, gpus[0]).to_graph()
+        released(gpus)
+        rows.append(told(_row(model, name, fits, kind, drawn[fits], gpus, counts)))
+    return rows
+
+
+def told(row: dict[str, Any]) -> dict[str, Any]:
+    """A row of a table, said as soon as it is there: all take minutes."""
+    print(row, file=sys.stderr, flush=True)
+    return row
+
+
+def memory_of(device: torch.device) -> float:
+    """Bytes of a GPU; a CPU's are taken to be enough."""
+    return float(torch.cuda.get_device_properties(device).total_memory) if device.type == "cuda" else float("inf")
+
+
+def fitting(model: Model, name: str, scale: float, memory: float) -> tuple[torch.dtype, float]:
+    """The type of rows, and the scale at which an epoch on one GPU has room."""
+    room = SHARE * memory
+    for kind in (torch.float32, torch.bfloat16):
+        needed = nbytes(model, scaled(name, scale), kind)
+        if needed <= room:
+            return kind, scale
+    return torch.bfloat16, int(100 * scale * room / needed) / 100
+
+
+def nbytes(model: Model, shape: Shape, kind: torch.dtype) -> int:
+    """What an epoch holds on one GPU, about: entries and offsets, turned round too, scales, classes, and rows."""
+    ways = 2 if shape.directed else 1
+    return ways * (4 * shape.edges + 24 * shape.vertices) + shape.vertices * (24 + kind.itemsize * model.kept(shape))
+
+
+def released(gpus: Sequence[torch.device]) -> None:
+    """Gives back what nothing holds any more."""
+    gc.collect()
+    if gpus[0].type == "cuda":
+        torch.cuda.empty_cache()
+
+
+def _row(
+    model: Model,
+    name: str,
+    scale: float,
+    kind: torch.dtype,
+    graph: hl.Graph,
+    gpus: Sequence[torch.device],
+    counts: Sequence[int],
+) -> dict[str, Any]:
+    shape = SHAPES[name]
+    row: dict[str, Any] = {"shape": f"{name}:{scale:g}" if scale != 1 else name, "model": model.label}
+    row |= {"vertices": graph.num_vertices, "edges": graph.num_edges, "dtype": str(kind).removeprefix("torch.")}
+    where = {count: [gpus[i % len(gpus)] for i in range(count)] for count in counts}
+    expected = predicted(model, shape, kind, graph, (where[1], where[counts[-1]]))
+    row["predicted"] = expected[0] / expected[1]
+    losses = {}
+    for count, on in where.items():
+        released(gpus)
+        try:
+            found, losses[count] = epoch(model, shape, kind, graph, on)
+        except (OutOfMemory, torch.cuda.OutOfMemoryError) as error:
+            print(error, file=sys.stderr, flush=True)
+            continue
+        row |= {f"{count}": found["ms"], f"mb {count}": found["mb"], f"strategies {count}": found["strategies"]}
+        if count > 1 and "1" in row:
+            row |= {f"times {count}": row["1"] / found["ms"], f"differs {count}": abs(losses[count] / losses[1] - 1)}
+    return row
+
+
+def predicted(
+    model: Model, shape: Shape, kind: torch.dtype, graph: hl.Graph, divisions: Sequence[Sequence[torch.device]]
+) -> list[float]:
+    """Seconds of an epoch, for each division."""
+    found = []
+    for where in divisions:
+        p = PartitionedGraph.from_graph(graph, devices=where)
+        sums = [min(cost.predicted for cost in plan.costs(p, width, kind)) for width in model.summed(shape)]
+        rows = 3 * graph.num_vertices * model.kept(shape) * kind.itemsize / STREAM / len(where)
+        found.append(sum(sums) + rows)
+    return found
+
+
+def epoch(
+    model: Model, shape: Shape, kind: torch.dtype, graph: hl.Graph, where: Sequence[torch.device]
+) -> tuple[dict[str, Any], float]:
+    """The least milliseconds of some epochs, the most memory of a GPU, the strategies by which rows of others were read; and
+    the loss after the first step."""
+    p = PartitionedGraph.from_graph(graph, devices=where)
+    x, y = _features(p, shape.columns, kind), _classes(p, shape.classes)
+    torch.manual_seed(1)
+    net = make_full_model(model.name, shape.columns, model.hidden, shape.classes, model.layers).to(where[0], kind)
+    optimizer = torch.optim.Adam(net.parameters(), lr=0.01)
+    step = partial(_step, net, optimizer, p, p.as_given(x), y)
+    float(step())
+    loss = float(step())
+    cuda = [on for on in set(where) if on.type == "cuda"]
+    for on in cuda:
+        torch.cuda.reset_peak_memory_stats(on)
+    times = [_seconds(step, where) for _ in range(EPOCHS)]
+    chosen = {choice.strategy for side in (p, p.transposed) for choice in plan.choices(side)}
+    most = max((torch.cuda.max_memory_allocated(on) for on in cuda), default=0)
+    return {"ms": 1e3 * min(times), "mb": most / 1e6, "strategies": "+".join(sorted(chosen))}, loss
+
+
+def _seconds(work: Callable[[], Any], where: Sequence[torch.device]) -> float:
+    begin = max(map(devices.idle_at, where))
+    work()
+    return max(map(devices.idle_at, where)) - begin
+
+
+def _step(net: FullGNN, optimizer: torch.optim.Optimizer, p: PartitionedGraph, x: Any, y: Sequence[Tensor]) -> Tensor:
+    optimizer.zero_grad()
+    scores = p.each(net(x, p))
+    losses = [F.cross_entropy(rows, classes, reduction="none").float() for rows, classes in zip(scores, y, strict=True)]
+    loss = torch.stack([one.sum().to(losses[0].device) for one in losses]).sum() / p.num_vertices
+    del scores, losses
+    loss.backward()
+    optimizer.step()
+    return loss.detach()
+
+
+def _features(p: PartitionedGraph, columns: int, kind: torch.dtype) -> list[Tensor]:
+    kinds = torch.randn(KINDS, columns, generator=torch.Generator().manual_seed(1)).to(kind)
+    return [kinds.to(on)[v.to(on) % KINDS] for v, on in zip(p.vertices, p.world.devices, strict=True)]
+
+
+def _classes(p: PartitionedGraph, classes: int) -> list[Tensor]:
+    return [v.to(on) % KINDS % classes for v, on in zip(p.vertices, p.world.devices, strict=True)]
