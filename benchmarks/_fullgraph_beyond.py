@@ -66,7 +66,7 @@ def beyond(case: tuple[str, str, float | str], device: torch.device) -> dict[str
     row["ms"], row["gb"], row["loss with budget"] = _epoch(p, name, sizes, device)
     made = plans(p)[-1]
     row |= {"budget gb": allowed / 1e9, "predicted gb": made.peak / 1e9, "up gb": made.up / 1e9, "down gb": made.down / 1e9}
-    row |= {"host gb": made.in_host / 1e9, "block": made.block, "kept": len(made.on_gpu), "plan": made.explain()}
+    row |= {"host gb": made.in_host / 1e9, "block": made.block, "placed": len(made.places), "plan": made.explain()}
     if is_gpu:
         up, down = link(device)
         row["link ms"] = max(made.up / up, made.down / down) / 1e6

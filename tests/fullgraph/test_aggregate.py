@@ -74,8 +74,10 @@ def run(p, x, reduce, strategy="halo"):
     """The whole result, and the gradient by the whole ``x`` of its sum with some weights."""
     x = x.clone().requires_grad_()
     parts = aggregate(p, p.scatter(x), reduce, strategy=strategy)
-    factors = p.each(p.scatter(factor(x)))
-    torch.stack([(part * by).sum().cpu() for part, by in zip(p.each(parts), factors, strict=True)]).sum().backward()
+    factors = p.each(p.scatter(factor(x)), anywhere=True)
+    torch.stack(
+        [(part * by).sum().cpu() for part, by in zip(p.each(parts, anywhere=True), factors, strict=True)]
+    ).sum().backward()
     return p.gather(parts), x.grad
 
 

@@ -71,10 +71,10 @@ class HostRows(Later):
             named = dict(fn.named_parameters())
             names, parameters = tuple(named), tuple(named.values())
         kind = self.node.sample.device.type
-        autocast = (torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind))
+        autocast = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else None
         seed = int(torch.randint(1 << 62, ()))
         node = RowWise(self.node.sample, fn, inputs, tuple(parameters), names, seed, autocast)
-        node.sample, node.taken = tried(node)
+        tried(node)
         return HostRows(self.p, node)
 
     def reduced(

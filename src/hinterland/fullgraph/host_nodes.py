@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -52,8 +53,8 @@ class RowWise(Node):
 
     Attributes:
         parameters: tensors that it takes behind the rows; of a module its parameters, by ``names``.
-        seed: of what it draws, together with the first row of a block: computed anew, it draws the same.
-        autocast: the state in which it was put off: whether, and to what type.
+        seed: of what it draws, together with the first row of a block: computed anew, it draws the same. None: it draws nothing.
+        autocast: the type to which the state in which it was put off casts, if it does.
         taken: bytes of a row of all that it allocates.
     """
 
@@ -61,20 +62,29 @@ class RowWise(Node):
     inputs: tuple[Node, ...]
     parameters: tuple[Tensor, ...]
     names: tuple[str, ...]
-    seed: int
-    autocast: tuple[bool, torch.dtype]
+    seed: int | None
+    autocast: torch.dtype | None
     taken: int = 0
 
     def __call__(self, values: Sequence[Tensor], parameters: Sequence[Tensor], begin: int) -> Tensor:
         on = values[0].device
-        _generator(on).manual_seed(self.seed + begin)
-        enabled, dtype = self.autocast
-        with torch.autocast(on.type, dtype, enabled=enabled):
-            if not isinstance(self.fn, torch.nn.Module):
-                return self.fn(*values, *parameters)
+        if self.seed is not None:
+            _generator(on).manual_seed(self.seed + begin)
+        if self.autocast is None:
+            return self._called(values, parameters, on)
+        with torch.autocast(on.type, self.autocast):
+            return self._called(values, parameters, on)
+
+    def _called(self, values: Sequence[Tensor], parameters: Sequence[Tensor], on: torch.device) -> Tensor:
+        made: Tensor
+        if not isinstance(self.fn, torch.nn.Module):
+            made = self.fn(*values, *parameters)
+        elif all(map(operator.is_, parameters, self.parameters)) and all(one.device == on for one in self.fn.buffers()):
+            made = self.fn(*values)
+        else:
             held = {name: one.to(on) for name, one in self.fn.named_buffers()}
-            made: Tensor = functional_call(self.fn, {**held, **dict(zip(self.names, parameters, strict=True))}, tuple(values))
-            return made
+            made = functional_call(self.fn, {**held, **dict(zip(self.names, parameters, strict=True))}, tuple(values))
+        return made
 
 
 def stored(nodes: Iterable[Node]) -> list[Given | Reduced]:
@@ -121,26 +131,37 @@ class Values:
 
 
 class _Counted(TorchDispatchMode):
-    """Bytes of all results that operations allocate."""
+    """Bytes of all rows that operations allocate."""
 
-    def __init__(self) -> None:
+    def __init__(self, samples: Sequence[Tensor]) -> None:
         super().__init__()
         self.bytes = 0
+        self._seen = {one.untyped_storage()._cdata for one in samples}
+        self._held: list[Tensor] = []  # so that no other tensor gets a storage that was seen
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         made = func(*args, **(kwargs or {}))
         for one in made if isinstance(made, tuple | list) else [made]:
-            if isinstance(one, Tensor):
+            if isinstance(one, Tensor) and one.dim() and len(one) == SAMPLED and one.untyped_storage()._cdata not in self._seen:
+                self._seen.add(one.untyped_storage()._cdata)
+                self._held.append(one)
                 self.bytes += one.numel() * one.element_size()
         return made
 
 
-def tried(node: RowWise) -> tuple[Tensor, int]:
-    """A function's sample, and what it allocates for a row."""
+def tried(node: RowWise) -> None:
+    """Calls a function with samples: finds its own sample, what it allocates for a row, and whether it draws.
+
+    Raises:
+        ConfigError: it does not give a row for each row, or has parameters of its own.
+    """
     samples = [one.sample.detach() for one in node.inputs]
     on = samples[0].device
-    with torch.random.fork_rng([on.index] if on.type == "cuda" else []), torch.enable_grad(), _Counted() as counted:
+    with torch.random.fork_rng([on.index] if on.type == "cuda" else []), torch.enable_grad(), _Counted(samples) as counted:
+        before = _generator(on).get_state()
+        seed, node.seed = node.seed, None
         made = node(samples, [one.detach().to(on) for one in node.parameters], 0)
+        node.seed = None if torch.equal(before, _generator(on).get_state()) else seed
     named = getattr(node.fn, "__name__", type(node.fn).__name__)
     if not isinstance(made, Tensor) or made.dim() != 2 or len(made) != SAMPLED:
         shown = list(made.shape) if isinstance(made, Tensor) else type(made).__name__
@@ -149,7 +170,7 @@ def tried(node: RowWise) -> tuple[Tensor, int]:
         raise ConfigError(
             f"{named} has parameters of its own, which would get no gradient; pass a torch.nn.Module that has them"
         )
-    return made.new_zeros(made.shape), -(-counted.bytes // SAMPLED)
+    node.sample, node.taken = made.new_zeros(made.shape), -(-counted.bytes // SAMPLED)
 
 
 def _generator(on: torch.device) -> torch.Generator:

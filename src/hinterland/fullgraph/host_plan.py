@@ -25,7 +25,7 @@ Key = tuple[Node, str]  # rows between passes: a node's "out", "extra" or "grad"
 _BLOCK = 1 << 30  # bytes that a block takes at most, with all that is made of it: chosen, so that copies are long
 _LEAST = 64  # rows of a block
 _LINK = 55e9  # bytes a second each way, where the machine has not been probed (PCIe 5.0 x16)
-_PIECES = 2 / 64  # pieces of long rows for an entry, at most (attend.py)
+_PIECES = 2 / 128  # pieces of long rows for an entry, at most: rows.py, attend.py
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,6 +54,15 @@ class Visit:
         return (*self.fills, *self.steps, *self.writes)
 
 
+@dataclass(frozen=True)
+class Place:
+    """How many of the rows between passes lie on the GPU, the first ones: until nothing needs them (``kept``), and until no more
+    sums are made of them (``ahead``, at least as many). Gradients find those from ``kept`` on in host memory."""
+
+    kept: int = 0
+    ahead: int = 0
+
+
 @dataclass(frozen=True, repr=False, eq=False)
 class HostPlan(Shown):
     """Where rows lie, and what that costs a step of the part that has most to do.
@@ -61,7 +70,7 @@ class HostPlan(Shown):
     Attributes:
         block: rows that are computed together.
         columns: for each stage, into how many ranges of columns it is divided.
-        on_gpu: rows between passes that stay on the GPU.
+        places: of rows between passes.
         budget, graph, peak: bytes of the GPU's memory: what may be taken, of which the graph takes, and that all takes at most.
         up, down: bytes that cross to the GPU and back.
         seconds: what that takes at the link's rate, both ways at once where a pass has both.
@@ -70,7 +79,7 @@ class HostPlan(Shown):
 
     block: int
     columns: dict[Reduced, int]
-    on_gpu: frozenset[Key]
+    places: dict[Key, Place]
     budget: float
     graph: int
     peak: int
@@ -85,9 +94,8 @@ class HostPlan(Shown):
         among = f", columns in {split} ranges" if split > 1 else ""
         return (
             f"{format_bytes(self.peak)} of the GPU at most, of which the graph takes {format_bytes(self.graph)}; blocks of "
-            f"{self.block:,} rows{among}; results of {len(self.on_gpu)} kinds stay on the GPU, {format_bytes(self.in_host)} "
-            f"lie in host memory; {format_bytes(self.up)} go up and {format_bytes(self.down)} down a step, "
-            f"{1e3 * self.seconds:.1f} ms of the link"
+            f"{self.block:,} rows{among}; {format_bytes(self.in_host)} lie in host memory; {format_bytes(self.up)} go up and "
+            f"{format_bytes(self.down)} down a step, {1e3 * self.seconds:.1f} ms of the link"
         )
 
     def _facts(self) -> dict[str, str]:
@@ -169,7 +177,7 @@ def _size(key: Key) -> int:
 
 
 class Planner:
-    """Adds up what a computation holds.
+    """Adds up what a computation holds in each half of each pass: while tables are filled, and while results are made.
 
     Args:
         always: rows that lie on the GPU whatever the plan: what was given there, and what is asked for there.
@@ -177,16 +185,12 @@ class Planner:
     """
 
     def __init__(self, p: PartitionedGraph, visits: Sequence[Visit], always: set[Key], fixed: set[Key]) -> None:
-        self.p, self.visits, self.always, self.fixed = p, visits, always, fixed
-        turned = [p.transposed] if any(one.run.turned and one.run.fills for one in visits) else []
-        self.graphs = [p, *turned]
+        self.visits, self.always, self.fixed = visits, always, fixed
+        turns = p.directed and any(one.run.turned and one.run.fills for one in visits)
+        self.graphs = [p, p.transposed] if turns else [p]
         self.rows = max(part.rows for part in p.parts)
         self.halo = max(len(part.halo) for graph in self.graphs for part in graph.parts)
         self.graph = sum(map(_graph_bytes, self.graphs))
-        self.lives: dict[Key, tuple[int, int]] = {}
-        for i, visit in enumerate(visits):
-            for key in visit.keys:
-                self.lives[key] = (self.lives.get(key, (i, i))[0], i)
 
     def plan(self, budget: float) -> HostPlan:
         """Raises:
@@ -195,37 +199,77 @@ class Planner:
         room = budget - self.graph
         block = self._block(max(room, 0))
         columns = {visit.stage: 1 for visit in self.visits}
-        for visit in self.visits:
-            while visit.run.splits and self._peak(columns, block, self.always, [visit]) > room and self._can(visit, columns):
+        alone = {key: Place(self.rows, self.rows) for key in self.always}
+        for i, visit in enumerate(self.visits):
+            while visit.run.splits and columns[visit.stage] < visit.stage.sample.shape[1]:
+                if max(self._usage(columns, block, alone)[2 * i : 2 * i + 2]) <= room:
+                    break
                 columns[visit.stage] += 1
-        least = self._peak(columns, block, self.always)
-        if least > room:
+        usage = self._usage(columns, block, alone)
+        if max(usage) > room:
             raise OutOfMemory(
-                f"{format_bytes(int(least + self.graph))} of a GPU's memory are needed at least, of which the graph takes "
+                f"{format_bytes(int(max(usage) + self.graph))} of a GPU's memory are needed at least, of which the graph takes "
                 f"{format_bytes(self.graph)}, and {format_bytes(int(budget))} may be taken; raise gpu_budget, or use more GPUs"
             )
-        kept = set(self.always)
-        for key in sorted(self._movable(), key=lambda key: -self._crossings(key, columns)):
-            if self._peak(columns, block, kept | {key}) <= room:
-                kept.add(key)
-        return self._costs(block, columns, kept, budget)
+        places = self._placed(columns, block, alone, room)
+        return self._costs(columns, block, places, budget)
 
-    def _can(self, visit: Visit, columns: dict[Reduced, int]) -> bool:
-        return columns[visit.stage] < visit.stage.sample.shape[1]
+    def lives(self, columns: dict[Reduced, int]) -> dict[Key, tuple[int, int, int]]:
+        """Of rows between passes the first half in which they are there, the last, and the last in which a sum needs them."""
+        found: dict[Key, tuple[int, int, int]] = {}
+        for i, visit in enumerate(self.visits):
+            halves = [(key, 2 * i + (columns[visit.stage] > 1)) for key in visit.fills]
+            for key, half in (*halves, *((key, 2 * i + 1) for key in (*visit.steps, *visit.writes))):
+                first, _, ahead = found.get(key, (2 * i if key in visit.fills else 2 * i + 1, 0, 0))
+                found[key] = (first, half, ahead if visit.is_gradient else half)
+        return found
 
-    def _movable(self) -> list[Key]:
-        return [key for key in self.lives if key not in self.fixed]
+    def _usage(self, columns: dict[Reduced, int], block: int, places: dict[Key, Place]) -> list[float]:
+        """Bytes in each half."""
+        usage = [self._held(visit, columns[visit.stage], block) for visit in self.visits for _ in range(2)]
+        for key, (first, last, ahead) in self.lives(columns).items():
+            place = places.get(key, Place())
+            for half in range(first, last + 1):
+                usage[half] += _size(key) * (max(place.ahead, place.kept) if half <= ahead else place.kept)
+        return usage
 
-    def _live(self, i: int, kept: set[Key]) -> int:
-        return sum(self.rows * _size(key) for key, (first, last) in self.lives.items() if first <= i <= last and key in kept)
+    def _placed(self, columns: dict[Reduced, int], block: int, places: dict[Key, Place], room: float) -> dict[Key, Place]:
+        """As many rows on the GPU as there is room for; those first that cross most often for as long as they are there."""
+        lives, found = self.lives(columns), dict(places)
+        wanted = []
+        for key, (first, last, ahead) in lives.items():
+            if key in self.fixed:
+                continue
+            ups, backs = self._crossings(key, columns, False), self._crossings(key, columns, True)
+            wanted.append(((ups + backs + 1) / (last - first + 1), key, True))
+            if first <= ahead < last:
+                wanted.append((ups / (ahead - first + 1), key, False))
+        for _, key, for_long in sorted(wanted, key=lambda one: -one[0]):
+            first, last, ahead = lives[key]
+            before, size = found.get(key, Place()), _size(key)
+            usage = self._usage(columns, block, {**found, key: Place()})
+            slack = [room - used for used in usage]
+            if not for_long:
+                rows = self._fitting(min(slack[first : ahead + 1]), size, block)
+                found[key] = Place(before.kept, max(rows, before.kept))
+                continue
+            rows = self._fitting(min(slack[first : last + 1]), size, block)
+            found[key] = Place(rows, max(rows, before.ahead))
+        return found
 
-    def _peak(self, columns: dict[Reduced, int], block: int, kept: set[Key], visits: Sequence[Visit] | None = None) -> float:
-        chosen = set(map(id, visits if visits is not None else self.visits))
-        return max(
-            self._live(i, kept) + self._held(visit, columns[visit.stage], block)
-            for i, visit in enumerate(self.visits)
-            if id(visit) in chosen
-        )
+    def _fitting(self, slack: float, size: int, block: int) -> int:
+        """Rows for which there is room: whole blocks, or all."""
+        if slack >= self.rows * size:
+            return self.rows
+        return max(int(slack // max(size, 1)) // block * block, 0)
+
+    def _crossings(self, key: Key, columns: dict[Reduced, int], in_gradient: bool) -> int:
+        """How often rows go up that lie in host memory, in passes that make sums or in such that make gradients."""
+        count = 0
+        for visit in self.visits:
+            if visit.is_gradient == in_gradient:
+                count += columns[visit.stage] * ((key in visit.fills) + (key in visit.steps))
+        return count
 
     def _held(self, visit: Visit, columns: int, block: int) -> float:
         """What a pass holds beside rows between passes."""
@@ -233,13 +277,13 @@ class Planner:
         return (self.rows + self.halo) * table + self.rows * visit.run.kept + self._scratch(visit, block)
 
     def _scratch(self, visit: Visit, block: int) -> float:
-        pieces = self._most_entries(block) * _PIECES * 2 * visit.run.made if visit.run.fills else 0
+        pieces = self._most_entries(block) * _PIECES * visit.run.made if visit.run.fills else 0
         return block * self._of_row(visit) + pieces
 
     @staticmethod
     def _of_row(visit: Visit) -> int:
         brought = sum(map(_size, dict.fromkeys((*visit.fills, *visit.steps))))
-        return 3 * brought + visit.taken + 4 * (visit.run.made + sum(map(_size, visit.writes))) + visit.run.table
+        return 2 * brought + visit.taken + 4 * (visit.run.made + sum(map(_size, visit.writes))) + visit.run.table
 
     def _most_entries(self, block: int) -> int:
         """Entries of a block, at most."""
@@ -255,37 +299,34 @@ class Planner:
 
     def _block(self, room: float) -> int:
         """Rows that are computed together: as many in each pass, since what was found about their lists is kept."""
-        share = min(_BLOCK, room / 8)
+        share = min(_BLOCK, room / 4)
         block = _LEAST
         while block < self.rows and all(self._scratch(visit, 2 * block) <= share for visit in self.visits):
             block *= 2
         return min(block, max(self.rows, 1))
 
-    def _moved(self, visit: Visit, columns: int, kept: set[Key]) -> tuple[int, int, int]:
-        """Bytes that come in the halves of a pass, and that leave."""
+    def _costs(self, columns: dict[Reduced, int], block: int, places: dict[Key, Place], budget: float) -> HostPlan:
+        """What crosses, by pass."""
+        up = down = 0
+        seconds, rate, seen = 0.0, _link(), set(self.always)
 
-        def away(keys: Iterable[Key]) -> int:
-            return sum(self.rows * _size(key) for key in keys if key not in kept)
+        def away(keys: Iterable[Key], is_gradient: bool) -> int:
+            held = {key: places.get(key, Place()) for key in keys}
+            return sum(
+                (self.rows - (one.kept if is_gradient else max(one.kept, one.ahead))) * _size(key) for key, one in held.items()
+            )
 
-        first = set(visit.writes)  # a gradient's first visit has nothing to read of it
-        read = [key for key in visit.steps if key not in first or self.visits[self.lives[key][0]] is not visit]
-        repeated = columns if visit.run.gives else 1
-        return columns * away(visit.fills), columns * away(read), repeated * away(visit.writes)
-
-    def _crossings(self, key: Key, columns: dict[Reduced, int]) -> float:
-        others = {one for one in self.lives if one != key}
-        moved = [sum(self._moved(visit, columns[visit.stage], others)) for visit in self.visits]
-        return sum(moved) / max(self.rows * _size(key), 1)
-
-    def _costs(self, block: int, columns: dict[Reduced, int], kept: set[Key], budget: float) -> HostPlan:
-        moved = [self._moved(visit, columns[visit.stage], kept) for visit in self.visits]
-        rate = _link()
-        seconds = sum((fills + max(steps, writes)) / rate for fills, steps, writes in moved)
-        away = sum(self.rows * _size(key) for key in self.lives if key not in kept)
-        peak = int(self._peak(columns, block, kept)) + self.graph
-        up, down = sum(a + b for a, b, _ in moved), sum(c for _, _, c in moved)
-        on_gpu = frozenset(kept)
-        return HostPlan(block, columns, on_gpu, budget, self.graph, peak, up, down, seconds, away)
+        for visit in self.visits:
+            times = columns[visit.stage]
+            fills = times * away(visit.fills, visit.is_gradient)
+            steps = times * away([key for key in visit.steps if key not in visit.writes or key in seen], visit.is_gradient)
+            writes = (times if visit.run.gives else 1) * away(visit.writes, True)
+            seen.update(visit.writes)
+            up, down = up + fills + steps, down + writes
+            seconds += (fills + max(steps, writes)) / rate
+        host = sum((self.rows - places.get(key, Place()).kept) * _size(key) for key in self.lives(columns))
+        peak = int(max(self._usage(columns, block, places))) + self.graph
+        return HostPlan(block, columns, places, budget, self.graph, peak, up, down, seconds, host)
 
 
 def _graph_bytes(p: PartitionedGraph) -> int:

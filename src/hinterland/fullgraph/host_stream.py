@@ -34,43 +34,41 @@ class Lane:
         self._down.wait_stream(current)
         self._leaving.clear()
 
-    def blocks(self, ranges: Sequence[slice], sources: Sequence[Tensor]) -> Iterator[tuple[slice, list[Tensor]]]:
-        """The rows of ``sources``, block by block, on the device; they hold until the next block is asked for."""
-        away = [i for i, one in enumerate(sources) if one.device != self.device]
-        if self._up is None or not away:
+    def blocks(self, ranges: Sequence[slice], stores: Sequence[Store]) -> Iterator[tuple[slice, list[Tensor]]]:
+        """The rows of ``stores``, block by block, on the device; they hold until the next block is asked for."""
+        away = [i for i, one in enumerate(stores) if one.is_away(self.device)]
+        if self._up is None or not away or not ranges:
             for rows in ranges:
-                yield rows, [one[rows] for one in sources]
+                yield rows, [one.read(rows) for one in stores]
             return
         longest = max(rows.stop - rows.start for rows in ranges)
         current, up = torch.cuda.current_stream(self.device), self._up
-        shapes = [(longest, sources[i].shape[1]) for i in away]
-        ring = [
-            [torch.empty(shape, dtype=sources[i].dtype, device=self.device) for shape, i in zip(shapes, away, strict=True)]
-            for _ in range(_AHEAD)
-        ]
-        addresses = {one.untyped_storage().data_ptr() for buffers in ring for one in buffers}
+        forms = [(i, (longest, stores[i].width), stores[i].dtype) for i in away]
+        ring = [{i: torch.empty(shape, dtype=kind, device=self.device) for i, shape, kind in forms} for _ in range(_AHEAD)]
+        addresses = {one.untyped_storage().data_ptr() for buffers in ring for one in buffers.values()}
         self._rings |= addresses
         up.wait_stream(current)
         used: list[Any] = [None] * _AHEAD
 
-        def load(k: int) -> Any:
-            rows = ranges[k]
+        def load(k: int) -> tuple[Any, list[Tensor]]:
+            rows, buffers = ranges[k], ring[k % _AHEAD]
+            values = [one.read(rows) for one in stores]
             with torch.cuda.stream(up):
                 if used[k % _AHEAD] is not None:
                     up.wait_event(used[k % _AHEAD])
-                for i, to in zip(away, ring[k % _AHEAD], strict=True):
-                    to[: rows.stop - rows.start].copy_(sources[i][rows], non_blocking=True)
-                return up.record_event()
+                for i in away:
+                    if values[i].device != self.device:
+                        values[i] = buffers[i][: rows.stop - rows.start].copy_(values[i], non_blocking=True)
+                return up.record_event(), values
 
         try:
-            ready = load(0)
+            ready, values = load(0)
             for k, rows in enumerate(ranges):
                 current.wait_event(ready)
+                now = values
                 if k + 1 < len(ranges):
-                    ready = load(k + 1)
-                loaded = dict(zip(away, ring[k % _AHEAD], strict=True))
-                here = rows.stop - rows.start
-                yield rows, [loaded[i][:here] if i in loaded else one[rows] for i, one in enumerate(sources)]
+                    ready, values = load(k + 1)
+                yield rows, now
                 used[k % _AHEAD] = current.record_event()
         finally:
             self._rings -= addresses
@@ -121,3 +119,60 @@ class HostArray:
         table = UnifiedTensor.empty((rows, width), dtype, "registered" if device.type == "cuda" else "heap")
         self.rows: Tensor = table.to(torch.device("cpu"))
         self.seen: Tensor = table.to(device)
+
+
+class Store:
+    """A part's rows between passes: the first ``kept`` on the GPU, the others in host memory, the first of which up to ``ahead``
+    are on the GPU as well until :meth:`drop_ahead`."""
+
+    def __init__(
+        self, width: int, dtype: torch.dtype, kept: Tensor | None, ahead: Tensor | None, host: HostArray | None
+    ) -> None:
+        self.width, self.dtype = width, dtype
+        self._kept, self._ahead, self.host = kept, ahead, host
+        self._first = 0 if kept is None else len(kept)
+        self._next = self._first + (0 if ahead is None else len(ahead))
+
+    @classmethod
+    def of(cls, rows: Tensor) -> Store:
+        """Of rows that are there, wherever they are."""
+        return cls(rows.shape[1], rows.dtype, rows, None, None)
+
+    @property
+    def whole(self) -> Tensor:
+        """All rows, of which none or all are in host memory."""
+        found = self._kept if self.host is None else self.host.rows
+        assert found is not None
+        return found
+
+    def is_away(self, device: torch.device) -> bool:
+        """Whether some rows have to be brought to a device."""
+        return self.host is not None or (self._kept is not None and self._kept.device != device)
+
+    def read(self, rows: slice) -> Tensor:
+        """A block's rows where they are."""
+        if self._kept is not None and rows.stop <= self._first:
+            return self._kept[rows]
+        if self._ahead is not None and rows.stop <= self._next:
+            return self._ahead[rows.start - self._first : rows.stop - self._first]
+        assert self.host is not None
+        return self.host.rows[rows.start - self._first : rows.stop - self._first]
+
+    def write(self, lane: Lane, rows: slice, made: Tensor, columns: slice | None) -> None:
+        """Writes a block's rows, or some of their columns."""
+        made, every = made.to(self.dtype), slice(None) if columns is None else columns
+        if self._kept is not None and rows.stop <= self._first:
+            self._kept[rows, every] = made
+            return
+        at = slice(rows.start - self._first, rows.stop - self._first)
+        if self._ahead is not None and rows.stop <= self._next:
+            self._ahead[at, every] = made
+        assert self.host is not None
+        if columns is None:
+            lane.write(self.host.rows[at], made)
+        else:
+            self.host.seen[at, every] = made
+
+    def drop_ahead(self) -> None:
+        """From here on rows are read in host memory that are there."""
+        self._ahead = None

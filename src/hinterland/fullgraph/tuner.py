@@ -32,7 +32,7 @@ from ..runtime.shown import Shown, type_name
 from ..runtime.warned import warn_once
 from .aggregate import REDUCES, aggregate
 from .partitioned import PartitionedGraph, _identity
-from .plan import _room, choose, seconds
+from .plan import choose, room_of, seconds
 from .rows import Entries, Shape, compute_type, dense
 from .space import ORDER, Space, Work
 from .strategies import STRATEGIES
@@ -193,7 +193,7 @@ class _Bench:
         if strategy == "auto":
             strategy = choose(p, what, rows, by)
         entries, works = _launches(p, rows, strategy, compute_type(dtype) if weighted else None)
-        space = Space.of(works, width, dtype, min(p.world.gathered([_room(on) for on in p.world.devices])))
+        space = Space.of(works, width, dtype, min(p.world.gathered([room_of(on) for on in p.world.devices])))
         what = f"{what} of {width} x {type_name(dtype)}"
         return cls(p, what, strategy, (kernel, width, dtype), partial(by, strategy), entries, space)
 
