@@ -53,7 +53,7 @@ class RowWise(Node):
 
     Attributes:
         parameters: tensors that it takes behind the rows; of a module its parameters, by ``names``.
-        seed: of what it draws, together with the first row of a block: computed anew, it draws the same. None: it draws nothing.
+        seed: of what it draws, together with the first row of a block: computed anew, it draws the same. None: draws none.
         autocast: the type to which the state in which it was put off casts, if it does.
         taken: bytes of a row of all that it allocates.
     """

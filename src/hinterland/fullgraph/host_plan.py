@@ -56,8 +56,8 @@ class Visit:
 
 @dataclass(frozen=True)
 class Place:
-    """How many of the rows between passes lie on the GPU, the first ones: until nothing needs them (``kept``), and until no more
-    sums are made of them (``ahead``, at least as many). Gradients find those from ``kept`` on in host memory."""
+    """How many of the rows between passes lie on the GPU, the first ones: until nothing needs them (``kept``), and until no
+    more sums are made of them (``ahead``, at least as many). Gradients find those from ``kept`` on in host memory."""
 
     kept: int = 0
     ahead: int = 0

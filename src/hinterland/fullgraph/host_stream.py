@@ -122,8 +122,8 @@ class HostArray:
 
 
 class Store:
-    """A part's rows between passes: the first ``kept`` on the GPU, the others in host memory, the first of which up to ``ahead``
-    are on the GPU as well until :meth:`drop_ahead`."""
+    """A part's rows between passes: the first ``kept`` on the GPU, the others in host memory, the first of which,
+    ``ahead``, are on the GPU as well until :meth:`drop_ahead`."""
 
     def __init__(
         self, width: int, dtype: torch.dtype, kept: Tensor | None, ahead: Tensor | None, host: HostArray | None
