@@ -5,12 +5,11 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 from torch.func import functional_call
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from ..runtime.errors import ConfigError
 
@@ -130,47 +129,50 @@ class Values:
         return self.found[node]
 
 
-class _Counted(TorchDispatchMode):
-    """Bytes of all rows that operations allocate."""
-
-    def __init__(self, samples: Sequence[Tensor]) -> None:
-        super().__init__()
-        self.bytes = 0
-        self._seen = {one.untyped_storage()._cdata for one in samples}
-        self._held: list[Tensor] = []  # so that no other tensor gets a storage that was seen
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        made = func(*args, **(kwargs or {}))
-        for one in made if isinstance(made, tuple | list) else [made]:
-            if isinstance(one, Tensor) and one.dim() and len(one) == SAMPLED and one.untyped_storage()._cdata not in self._seen:
-                self._seen.add(one.untyped_storage()._cdata)
-                self._held.append(one)
-                self.bytes += one.numel() * one.element_size()
-        return made
-
-
 def tried(node: RowWise) -> None:
-    """Calls a function with samples: finds its own sample, what it allocates for a row, and whether it draws.
+    """Calls a function with samples: finds its own sample, what it takes for a row until its gradient, and whether it draws.
 
     Raises:
         ConfigError: it does not give a row for each row, or has parameters of its own.
     """
-    samples = [one.sample.detach() for one in node.inputs]
-    on = samples[0].device
-    with torch.random.fork_rng([on.index] if on.type == "cuda" else []), torch.enable_grad(), _Counted(samples) as counted:
+    samples = [one.sample.detach().requires_grad_() for one in node.inputs]
+    on, kept = samples[0].device, {}
+
+    def keep(one: Tensor) -> Tensor:
+        if one.dim() and len(one) == SAMPLED:
+            kept[one.untyped_storage()._cdata] = one
+        return one
+
+    with torch.random.fork_rng([on.index] if on.type == "cuda" else []), torch.enable_grad():
         before = _generator(on).get_state()
         seed, node.seed = node.seed, None
-        made = node(samples, [one.detach().to(on) for one in node.parameters], 0)
+        with torch.autograd.graph.saved_tensors_hooks(keep, lambda one: one):
+            made = node(samples, [one.detach().to(on) for one in node.parameters], 0)
         node.seed = None if torch.equal(before, _generator(on).get_state()) else seed
     named = getattr(node.fn, "__name__", type(node.fn).__name__)
     if not isinstance(made, Tensor) or made.dim() != 2 or len(made) != SAMPLED:
         shown = list(made.shape) if isinstance(made, Tensor) else type(made).__name__
         raise ConfigError(f"{named} of [{SAMPLED}, ...] rows gave {shown}; a function of rows gives a row [width] for each")
-    if made.requires_grad:
-        raise ConfigError(
-            f"{named} has parameters of its own, which would get no gradient; pass a torch.nn.Module that has them"
-        )
-    node.sample, node.taken = made.new_zeros(made.shape), -(-counted.bytes // SAMPLED)
+    if any(all(leaf is not one for one in samples) for leaf in _leaves(made)):
+        raise ConfigError(f"{named} has parameters of its own, which would get no gradient; pass a torch.nn.Module of them")
+    for one in (*samples, made):
+        kept.pop(one.untyped_storage()._cdata, None)
+    node.taken = sum(one.nbytes for one in (*kept.values(), made)) // SAMPLED
+    node.sample = made.new_zeros(made.shape)
+
+
+def _leaves(made: Tensor) -> list[Tensor]:
+    """Tensors that get a gradient from one."""
+    found, waiting, seen = [], [made.grad_fn], set()
+    while waiting:
+        node = waiting.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        if hasattr(node, "variable"):
+            found.append(node.variable)
+        waiting += [one for one, _ in node.next_functions]
+    return found
 
 
 def _generator(on: torch.device) -> torch.Generator:

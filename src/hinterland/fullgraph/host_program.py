@@ -96,19 +96,23 @@ class _Program:
         made: list[Tensor] = []
         with self._around(made):
             self._through(gradients=False)
-            made += [one.whole for one in self.stores[self.result, "out"]]
+            found = [one.whole for one in self.stores[self.result, "out"]]
+            made += [one for one in found if one.is_cuda]
         self._wait()
-        return made
+        return found
 
     def backward(self, grads: Sequence[Tensor]) -> list[Tensor | None]:
         self.stores[self.result, "grad"] = list(map(Store.of, dense(grads)))
-        with self._around([]):
+        made: list[Tensor] = []
+        with self._around(made):
             self._through(gradients=True)
+            held = [store.whole for one in self.sources for store in self.stores.get((one, "grad"), ())]
+            made += [one for one in (*held, *self.sums.values()) if one.is_cuda]
         self._wait()
         found: list[Tensor | None] = []
         for one in self.sources:
-            held = self.stores.pop((one, "grad"), None)
-            found += [None] * len(one.tensors) if held is None else [store.whole for store in held]
+            grad = self.stores.pop((one, "grad"), None)
+            found += [None] * len(one.tensors) if grad is None else [store.whole for store in grad]
         return found + [self.sums.get(id(one)) for one in self.parameters]
 
     @contextmanager

@@ -255,12 +255,16 @@ class PartitionedGraph(Shown):
         return PartitionedGraph(self._graph, found, self.world, self.gpu_budget, hubs=False)
 
     def _made_halos(self) -> Halos:
-        wanted, places = [], []
-        for i, part in enumerate(self.parts):
-            with self.world.on(i):
-                ranges = zip(pairwise(part.halo_offsets), self.bounds, strict=False)
-                wanted.append([part.halo[a:b] - first for (a, b), first in ranges])
-                places.append(owned_places(list(enumerate(wanted[i])), max(self.sizes), self.world.parts))
+        wanted: list[list[Tensor]] = []
+        places: list[Tensor] = []
+        made: list[Tensor] = []
+        with self.world.turn(made):  # each part's stream waits until its halo is there
+            for i, part in enumerate(self.parts):
+                with self.world.on(i):
+                    ranges = zip(pairwise(part.halo_offsets), self.bounds, strict=False)
+                    wanted.append([part.halo[a:b] - first for (a, b), first in ranges])
+                    places.append(owned_places(list(enumerate(wanted[i])), max(self.sizes), self.world.parts))
+                    made += [*wanted[i], places[i]]
         return Halos(wanted, self.world.traded(wanted), places)
 
     def fetch(self, x: Sequence[Tensor]) -> list[Tensor]:
