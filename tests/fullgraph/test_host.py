@@ -203,7 +203,7 @@ def test_functions_of_columns_are_given_the_values(device):
     for call in (torch.sum, partial(torch.softmax, dim=0), partial(torch.cumsum, dim=0)):
         torch.testing.assert_close(call(rows).cpu(), call(x))
     assert isinstance(torch.softmax(rows, 1), HostRows) and isinstance(x + rows, HostRows)
-    torch.testing.assert_close(p.gather(x + rows * x[0]), x + x * x[0])
+    torch.testing.assert_close(p.gather(x + rows * x[0]).cpu(), x + x * x[0])
     several = PartitionedGraph.from_graph(hub(), 2, devices=device, gpu_budget=SMALL)
     with pytest.raises(ConfigError, match="hinterland.nn.each"):
         torch.relu(HostRows.of(several, several.scatter(x)))

@@ -22,7 +22,7 @@ from .partitioned import PartitionedGraph
 
 Key = tuple[Node, str]  # rows between passes: a node's "out", "extra" or "grad"
 
-_BLOCK = 1 << 30  # bytes that a block takes at most, with all that is made of it: chosen, so that copies are long
+_BLOCK = 2 << 30  # bytes that a block takes at most, with all that is made of it: chosen, so that copies are long
 _LEAST = 64  # rows of a block
 _LINK = 55e9  # bytes a second each way, where the machine has not been probed (PCIe 5.0 x16)
 _PIECES = 2 / 128  # pieces of long rows for an entry, at most: rows.py, attend.py
@@ -283,7 +283,7 @@ class Planner:
     @staticmethod
     def _of_row(visit: Visit) -> int:
         brought = sum(map(_size, dict.fromkeys((*visit.fills, *visit.steps))))
-        return 2 * brought + visit.taken + 4 * (visit.run.made + sum(map(_size, visit.writes))) + visit.run.table
+        return 2 * brought + visit.taken + visit.run.made + 4 * sum(map(_size, visit.writes)) + visit.run.table
 
     def _most_entries(self, block: int) -> int:
         """Entries of a block, at most."""

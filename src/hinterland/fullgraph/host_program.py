@@ -75,8 +75,10 @@ class _Program:
         self.room: HostRoom = self.p.kept("host room", HostRoom)
         self.stores: dict[Key, list[Store]] = {(one, "out"): list(map(Store.of, one.tensors)) for one in self.sources}
         self.kept: dict[Reduced, list[dict[str, Tensor]]] = {one: [{} for _ in self.p.parts] for one in self.stages}
-        self.here: dict[tuple[int, torch.device], Tensor] = {}
-        self.sums: dict[int, Tensor] = {}
+        self.here: dict[tuple[int, int], Tensor] = {}  # copies of parameters by part, each of which has a stream of its own
+        self.sums: dict[tuple[int, int], Tensor] = {}  # of parameters' gradients
+        self.needing = {one for stage in self.stages for one in (stage, *stage.inputs) if needs_gradient(one)}
+        self.needing |= {one for one in self.sources if needs_gradient(one)}
         self.draws = any(one.seed is not None for one in row_wise(inputs))
 
     def _planned(self) -> HostPlan:
@@ -113,7 +115,17 @@ class _Program:
         for one in self.sources:
             grad = self.stores.pop((one, "grad"), None)
             found += [None] * len(one.tensors) if grad is None else [store.whole for store in grad]
-        return found + [self.sums.get(id(one)) for one in self.parameters]
+        return found + [self._summed(one) for one in self.parameters]
+
+    def _summed(self, parameter: Tensor) -> Tensor | None:
+        """A parameter's gradient, of all parts."""
+        parts = [self.sums[key] for key in ((id(parameter), i) for i in range(len(self.p.parts))) if key in self.sums]
+        if not parts:
+            return None
+        total = parts[0].to(parameter.device)
+        for one in parts[1:]:
+            total = total + one.to(parameter.device)
+        return total.to(parameter.dtype)
 
     @contextmanager
     def _around(self, made: list[Tensor]) -> Iterator[None]:
@@ -163,10 +175,10 @@ class _Program:
         for i, (part, on) in enumerate(zip(self.p.parts, self.p.world.devices, strict=True)):
             kept, ahead = (min(rows, part.rows) for rows in (place.kept, place.ahead))
             with self.p.world.on(i):
-                on_gpu = torch.empty(kept, width, dtype=dtype, device=on) if kept or not part.rows else None
+                on_gpu = torch.empty(kept, width, dtype=dtype, device=on) if place.kept else None
                 also = torch.empty(ahead - kept, width, dtype=dtype, device=on) if ahead > kept else None
             host = None
-            if kept < part.rows:
+            if not place.kept or kept < part.rows:
                 host = (HostArray if is_given else self.room.lease)(part.rows - kept, width, dtype, on)
             held.append(Store(width, dtype, on_gpu, also, host))
         self.stores[key] = held
@@ -189,23 +201,24 @@ class _Program:
         for rows, values in self.lanes[i].blocks(ranges, [self.stores[key][i] for key in keys]):
             yield rows, dict(zip(keys, values, strict=True))
 
-    def _parameter(self, on: torch.device, one: Tensor) -> Tensor:
-        """A parameter on a device: itself, or a copy that is a leaf for its gradient there."""
+    def _parameter(self, i: int, one: Tensor) -> Tensor:
+        """A parameter on a part's device: itself, or a copy that is a leaf for its gradient there."""
+        on = self.p.world.devices[i]
         if one.device == on:
             return one
-        if (id(one), on) not in self.here:
-            self.here[id(one), on] = one.detach().to(on).requires_grad_(one.requires_grad)
-        return self.here[id(one), on]
+        if (id(one), i) not in self.here:
+            self.here[id(one), i] = one.detach().to(on).requires_grad_(one.requires_grad)
+        return self.here[id(one), i]
 
     def _values(self, i: int, rows: slice, leaves: dict[Node, Tensor]) -> Values:
-        return Values(dict(leaves), partial(self._parameter, self.p.world.devices[i]), rows.start)
+        return Values(dict(leaves), partial(self._parameter, i), rows.start)
 
     def _block(
         self, visit: Visit, i: int, rows: slice, found: dict[Key, Tensor], names: Sequence[Name], values: Values
     ) -> Block:
-        stage, on = visit.stage, self.p.world.devices[i]
+        stage = visit.stage
         held = {name: values.of(stage.inputs[name]).detach() if isinstance(name, int) else found[stage, name] for name in names}
-        given = [self._parameter(on, one).detach() for one in stage.parameters]
+        given = [self._parameter(i, one).detach() for one in stage.parameters]
         return Block(i, rows.start, rows.stop, self.p.parts[i].rows, held, self.kept[stage][i], given)
 
     def _filled(self, visit: Visit, ranges: Sequence[Sequence[slice]], columns: slice | None) -> list[list[Rows]]:
@@ -251,9 +264,9 @@ class _Program:
         self, visit: Visit, i: int, rows: slice, found: dict[Key, Tensor], tables: list[Rows], columns: slice | None
     ) -> None:
         """A block's gradients, from those of the reduction's inputs through the functions that these come from."""
-        run, stage, on = visit.run, visit.stage, self.p.world.devices[i]
-        wanted = [j for j in run.gives if needs_gradient(stage.inputs[j])]
-        leaves = {node: one.detach().requires_grad_(needs_gradient(node)) for node, one in _leaves(found).items()}
+        run, stage = visit.run, visit.stage
+        wanted = [j for j in run.gives if stage.inputs[j] in self.needing]
+        leaves = {node: one.detach().requires_grad_(node in self.needing) for node, one in _leaves(found).items()}
         values = self._values(i, rows, leaves)
         with torch.enable_grad():
             outputs = {j: values.of(stage.inputs[j]) for j in wanted if not isinstance(stage.inputs[j], Given | Reduced)}
@@ -262,7 +275,7 @@ class _Program:
             block.tables = tables
             made = run.step(block)
         if "parameter" in made:
-            self._add(stage.parameters[0], made["parameter"])
+            self._add(i, stage.parameters[0], made["parameter"])
         grads = {j: _whole(made[j], stage.inputs[j], columns) for j in wanted}
         of_leaves: dict[Node, Tensor] = {}
 
@@ -278,7 +291,7 @@ class _Program:
             held = [one for one in _parameters([stage.inputs[j] for j in through]) if one.requires_grad]
             results = torch.autograd.grad(
                 [outputs[j] for j in through],
-                [one for _, one in inputs] + [self._parameter(on, one) for one in held],
+                [one for _, one in inputs] + [self._parameter(i, one) for one in held],
                 [grads[j].to(outputs[j].dtype) for j in through],
                 allow_unused=True,
             )
@@ -286,7 +299,7 @@ class _Program:
                 add(node, grad)
             for one, grad in zip(held, results[len(inputs) :], strict=True):
                 if grad is not None:
-                    self._add(one, grad)
+                    self._add(i, one, grad)
         for node in {key[0]: None for key in visit.writes}:
             before = found.get((node, "grad"))
             if node not in of_leaves and before is not None:
@@ -294,15 +307,14 @@ class _Program:
             known = of_leaves[node] if node in of_leaves else torch.zeros_like(leaves[node])
             self.stores[node, "grad"][i].write(self.lanes[i], rows, known if before is None else known + before, None)
 
-    def _add(self, parameter: Tensor, grad: Tensor) -> None:
+    def _add(self, i: int, parameter: Tensor, grad: Tensor) -> None:
         if not parameter.requires_grad:
             return
-        grad = grad.to(parameter.device, parameter.dtype).view_as(parameter)
-        held = self.sums.get(id(parameter))
+        held = self.sums.get((id(parameter), i))
         if held is None:
-            self.sums[id(parameter)] = grad.clone()
+            self.sums[id(parameter), i] = grad.view_as(parameter).clone()
         else:
-            held += grad
+            held += grad.view_as(parameter)
 
 
 def _leaves(found: dict[Key, Tensor]) -> dict[Node, Tensor]:
