@@ -22,7 +22,7 @@ from .partitioned import PartitionedGraph
 
 Key = tuple[Node, str]  # rows between passes: a node's "out", "extra" or "grad"
 
-_BLOCK = 2 << 30  # bytes that a block takes at most, with all that is made of it: chosen, so that copies are long
+_BLOCK = 3 << 30  # bytes that a block takes at most, with all that is made of it: chosen, so that copies are long
 _LEAST = 64  # rows of a block
 _LINK = 55e9  # bytes a second each way, where the machine has not been probed (PCIe 5.0 x16)
 _PIECES = 2 / 128  # pieces of long rows for an entry, at most: rows.py, attend.py
@@ -222,6 +222,8 @@ class Planner:
             for key, half in (*halves, *((key, 2 * i + 1) for key in (*visit.steps, *visit.writes))):
                 first, _, ahead = found.get(key, (2 * i if key in visit.fills else 2 * i + 1, 0, 0))
                 found[key] = (first, half, ahead if visit.is_gradient else half)
+        for key in self.fixed & set(found):  # the caller's, who has them to the end
+            found[key] = (found[key][0], 2 * len(self.visits) - 1, found[key][2])
         return found
 
     def _usage(self, columns: dict[Reduced, int], block: int, places: dict[Key, Place]) -> list[float]:
