@@ -9,9 +9,9 @@
 namespace hinterland::native {
 
 HINTERLAND_STRUCT(fullgraph::Finish, before, scale, degrees, out);
-HINTERLAND_STRUCT(fullgraph::AggregateParams, begins, ends, rows, places, place_bytes, weights, from, mine, own, first_row,
-                  width, longest, piece_rows, piece_begins, piece_ends, pieces, partial, row_numbers, finish, lanes, across,
-                  blocks);
+HINTERLAND_STRUCT(fullgraph::AggregateParams, begins, ends, rows, places, place_bytes, weights, from, mine, own, out_stride,
+                  first_row, width, longest, piece_rows, piece_begins, piece_ends, pieces, partial, row_numbers, finish, lanes,
+                  across, blocks);
 
 namespace {
 

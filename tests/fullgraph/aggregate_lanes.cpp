@@ -62,7 +62,7 @@ bool agrees(const Case& c, int across, int entries) {
   const char* const base = reinterpret_cast<const char*>(c.x.data());
   const int64_t stride = c.width * static_cast<int64_t>(sizeof(double));
   p.from = {{base, stride}, {base + c.own * stride, stride}, c.own, nullptr, 0, 0};
-  p.mine = c.x.data(), p.width = c.width, p.longest = c.longest;
+  p.mine = c.x.data(), p.width = p.out_stride = c.width, p.longest = c.longest;
   p.piece_rows = c.piece_rows.data(), p.piece_begins = c.piece_begins.data(), p.piece_ends = c.piece_ends.data();
   p.pieces = static_cast<int64_t>(c.piece_rows.size()), p.partial = partial.data();
   p.finish.before = c.before.data(), p.finish.out = out.data();
@@ -86,7 +86,7 @@ bool agrees(const Case& c, int across, int entries) {
   AggregateParams q{};
   q.begins = firsts.data(), q.ends = lasts.data(), q.rows = static_cast<int64_t>(numbers.size());
   q.from = {{reinterpret_cast<const char*>(partial.data()), stride}, {}, p.pieces, nullptr, 0, 0};
-  q.width = c.width, q.longest = 1 << 20, q.row_numbers = numbers.data(), q.finish = p.finish;
+  q.width = q.out_stride = c.width, q.longest = 1 << 20, q.row_numbers = numbers.data(), q.finish = p.finish;
   q.lanes = across, q.across = across;
   constexpr Reduce kJoin = kReduce == Reduce::kMax ? Reduce::kMax : Reduce::kSum;
   Lanes::run([&] {

@@ -10,6 +10,7 @@ import torch
 import hinterland as hl
 from hinterland.fullgraph import STRATEGIES, PartitionedGraph, aggregate
 from hinterland.fullgraph.rows import dense
+from hinterland.fullgraph.strategies import COLUMNS
 from tests.covering import on_devices
 from tests.graphs import family, skewed
 
@@ -111,6 +112,22 @@ def test_all_strategies_agree_with_the_oracle(graph, reduce, parts, strategy, de
     found, grad = run(p, x.to(device), reduce, strategy)
     close(found, result.detach(), torch.float64)
     close(grad, wanted.grad, torch.float64)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("reduce", REDUCTIONS)
+def test_columns_one_range_after_another(reduce, dtype, device):
+    """Of three ranges the last is narrower; a maximum's gradient goes by whole rows."""
+    graph, width = GRAPHS["hub, weighted"](), 16 + 2 * COLUMNS // dtype.itemsize
+    x = inputs(graph, width, dtype)
+    wanted = x.clone().requires_grad_()
+    result = expected(graph, wanted, reduce)
+    (result * factor(x)).sum().backward()
+    p = PartitionedGraph.from_graph(graph, 3, devices=device)
+    found, grad = run(p, x.to(device, dtype), reduce, "halo-columns")
+    close(found, result.detach(), dtype)
+    if dtype == torch.float32 and reduce != "max":
+        torch.testing.assert_close(grad.cpu().double(), wanted.grad, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)

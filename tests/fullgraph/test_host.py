@@ -239,7 +239,7 @@ def test_too_small_a_budget_is_refused_before_anything_is_computed(device):
 @pytest.mark.parametrize("kind", FULL_MODELS)
 def test_peaks_are_at_most_what_was_predicted(kind, share):
     device = torch.device("cuda", 0)
-    graph = hl.generate("web", scale=15, seed=1)
+    graph = hl.generate("web", scale=17, seed=1)
     x = torch.randn(graph.num_vertices, 64)
     model = make_full_model(kind, 64, 128, 32, 3).to(device)
 
@@ -260,7 +260,8 @@ def test_peaks_are_at_most_what_was_predicted(kind, share):
     budget = int(share * step_bytes)
     taken, made = peak(budget)
     assert max(plan.peak for plan in made) <= budget
-    assert taken <= max(plan.peak for plan in made) + sum(one.nbytes for one in model.parameters()) * 3
+    # Parameters' gradients come on top, and torch rounds what it gives out by up to 1 MiB an array.
+    assert taken <= max(plan.peak for plan in made) + 3 * sum(one.nbytes for one in model.parameters()) + (8 << 20)
 
 
 def test_functions_may_give_rows_as_they_are(device):

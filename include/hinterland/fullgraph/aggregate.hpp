@@ -41,6 +41,7 @@ struct AggregateParams {
   RowWords from;
   const void* mine;             // kCount, kMatch: [rows, width]: what is compared
   const void* own;              // Real[rows]: kSum: how often a row counts itself; null: not at all
+  int64_t out_stride;           // elements from one row of Finish::out to the next
   int64_t first_row;            // with own: which of the part's own rows the first one is
   int64_t width;                // elements of a row
   int64_t longest;              // entries of a task: rows with more are in pieces
@@ -234,7 +235,7 @@ class Aggregation {
       if (f.before != nullptr) sum.join(k, load_vector<R, kWide>(static_cast<const R*>(f.before) + row * p_.width + at));
       Vector<Out, kWide> out;
       for (int i = 0; i < kWide; ++i) narrow(none ? R{0} : value.at[i] * scale, out.at[i]);
-      store_vector(static_cast<Out*>(f.out) + row * p_.width + at, out);
+      store_vector(static_cast<Out*>(f.out) + row * p_.out_stride + at, out);
     });
   }
 

@@ -99,7 +99,9 @@ class _Aggregate(Function):
         if operation.reduce == "sum":
             return tuple(_summed(p, operation, dense(x), strategy))
         rows, counted = dense(x), any(ctx.needs_input_grad)
-        found, counts = maxima(p, rows, _chosen(p, "max", rows, strategy, lambda by: maxima(p, rows, by, counted)), counted)
+        if strategy == "auto":
+            strategy = choose(p, "max", rows, lambda by: maxima(p, rows, by, counted), ("replicate", "halo-columns"))
+        found, counts = maxima(p, rows, strategy, counted)
         ctx.save_for_backward(*x, *found, *counts)
         return tuple(found)
 

@@ -17,7 +17,7 @@ from .host_passes import Attention
 from .partitioned import PartitionedGraph
 from .plan import choose
 from .rows import Entries, Rows, compute_type, dense
-from .strategies import STRATEGIES
+from .strategies import STRATEGIES, with_all_columns
 
 Parts = Sequence[Tensor]
 
@@ -64,7 +64,8 @@ class _Attention(Function):
         def run(by: str) -> list[Found]:
             return _passed(p, scores, by, "forward", rows, numbers, _own_of_targets(scores, mine), vector)
 
-        strategy = choose(p, f"{scores.kind} attention", rows, run) if strategy == "auto" else strategy
+        if strategy == "auto":
+            strategy = choose(p, f"{scores.kind} attention", rows, run, ("replicate", "halo-columns"))
         ctx.p, ctx.scores, ctx.strategy = p, scores, strategy
         found = run(strategy)
         out = [one.out.to(of.dtype) for one, of in zip(found, rows, strict=True)]
@@ -152,6 +153,7 @@ def _staged(
     p: PartitionedGraph, strategy: str, rows: Parts, numbers: Parts | None
 ) -> Iterator[list[tuple[Entries, Rows, Rows | None]]]:
     """The stages of a strategy, with where rows and numbers lie."""
+    strategy = with_all_columns(strategy)
     read = STRATEGIES[strategy](p, rows, None)
     if numbers is None:
         for stage in read:

@@ -159,7 +159,7 @@ class _Program:
                     with self.p.world.on(i):
                         self._stepped(visit, i, ranges[i], tables[i], columns, set() if first else fresh)
                         self.lanes[i].fence()
-                del tables
+                del tables  # before the next columns' are made
             self._release(2 * number + 1)
             if not gradients or all(one.stage is not visit.stage for one in self.visits[number + 1 :]):
                 self.kept[visit.stage] = [{} for _ in self.p.parts]

@@ -22,6 +22,7 @@ from ..runtime.shown import Shown
 from ..runtime.units import format_bytes
 from .partitioned import PartitionedGraph
 from .rows import compute_type
+from .strategies import COLUMNS
 
 _TRIED = 4.0  # a strategy is tried where it should take at most so many times as long as the quickest: chosen, not measured
 _SHARING = ("direct", "halo")  # strategies by which kernels read the memory of other processes
@@ -121,24 +122,34 @@ def costs(p: PartitionedGraph, width: int, dtype: torch.dtype) -> list[Cost]:
     def between(part: Load) -> float:
         return 2 * part.rows * summed / own
 
+    columns = cost(
+        "halo-columns",
+        fetched,
+        lambda part: 2 * part.halo * min(COLUMNS, row),
+        lambda part: max(fetched(part) / peers, reading(part.local + part.remote)) + part.halo * COLUMNS / peers,
+    )
     return [
         cost("direct", lambda part: part.remote * row, lambda part: 0,
              lambda part: max(part.remote * row / peers, reading(part.local))),
         cost("halo", fetched, fetched, lambda part: fetched(part) / peers + reading(part.local + part.remote)),
         cost("halo-pipelined", fetched, lambda part: fetched(part) + part.rows * summed,
              lambda part: max(fetched(part) / peers, reading(part.local)) + reading(part.remote) + between(part)),
+        *([columns] if row > COLUMNS else []),
         *(cost(name, others, lambda part: vertices * row,
                lambda part: others(part) / peers + reading(part.local + part.remote)) for name in ("all-gather", "replicate")),
     ]  # fmt: skip
 
 
-def choose(p: PartitionedGraph, what: str, x: Sequence[Tensor], run: Callable[[str], Any]) -> str:
+def choose(
+    p: PartitionedGraph, what: str, x: Sequence[Tensor], run: Callable[[str], Any], but: Sequence[str] = ("replicate",)
+) -> str:
     """The strategy for an operation: where the process has one part of several, the quickest of all that fit.
 
     Args:
         what: the operation, by which the choice is kept with the graph.
         x: the rows that are read.
         run: does it by a strategy; called several times, by all ranks alike.
+        but: strategies that are not tried.
 
     Raises:
         OutOfMemory: none fits.
@@ -147,7 +158,7 @@ def choose(p: PartitionedGraph, what: str, x: Sequence[Tensor], run: Callable[[s
         return "halo"
     width, dtype = x[0].shape[1], x[0].dtype
     name = f"{what} of {width} x {str(dtype).removeprefix('torch.')}"
-    return p.kept(("choice", name), lambda: _chosen(p, name, width, dtype, run)).strategy
+    return p.kept(("choice", name), lambda: _chosen(p, name, width, dtype, run, but)).strategy
 
 
 def choices(p: PartitionedGraph) -> list[Choice]:
@@ -155,9 +166,11 @@ def choices(p: PartitionedGraph) -> list[Choice]:
     return [made for made in p.all_kept() if isinstance(made, Choice)]
 
 
-def _chosen(p: PartitionedGraph, name: str, width: int, dtype: torch.dtype, run: Callable[[str], Any]) -> Choice:
+def _chosen(
+    p: PartitionedGraph, name: str, width: int, dtype: torch.dtype, run: Callable[[str], Any], but: Sequence[str]
+) -> Choice:
     room = min(p.world.gathered([room_of(on) for on in p.world.devices]))
-    all_costs = [cost for cost in costs(p, width, dtype) if cost.strategy != "replicate"]
+    all_costs = [cost for cost in costs(p, width, dtype) if cost.strategy not in but]
     direct = p.world.all(p.world.reads_others)
     fitting = [cost for cost in all_costs if cost.peak <= room and (direct or cost.strategy != "direct")]
     if not fitting:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from .partitioned import PartitionedGraph
 from .rows import Rows, aggregate_rows, compute_type
-from .strategies import STRATEGIES, Stage
+from .strategies import STRATEGIES, Stage, with_all_columns
 
 
 @dataclass(frozen=True)
@@ -53,6 +53,8 @@ def maxima(p: PartitionedGraph, x: Sequence[Tensor], strategy: str, counted: boo
     out: list[Tensor] = []
     counts: list[Tensor] = []
     kept: list[Tensor] = []
+    if counted:  # whole rows are compared
+        strategy = with_all_columns(strategy)
     with p.world.turn(kept):
         for stages in _reduced(p, Operation("max"), x, STRATEGIES[strategy](p, x, None), out):
             if counted:  # while what the stages read is there
@@ -73,7 +75,8 @@ def matched(
     sources = [torch.cat([y, g / n.clamp(min=1).to(g.dtype)], 1) for y, g, n in zip(found, grads, counts, strict=True)]
     out: list[Tensor] = []
     with p.world.turn(out):
-        for _ in _reduced(p, Operation("match"), sources, STRATEGIES[strategy](p, sources, None), out, x):
+        stages = STRATEGIES[with_all_columns(strategy)](p, sources, None)
+        for _ in _reduced(p, Operation("match"), sources, stages, out, x):
             pass
     return out
 
@@ -88,7 +91,7 @@ def _reduced(
 ) -> Iterator[list[Stage]]:
     """Goes through the stages of a strategy and fills ``out``; gives all stages before it lets go of what they read.
 
-    Every stage but the last leaves what it found in the type that is computed in.
+    Every stage but the last leaves what it found in the type that is computed in; one of some columns is the last of those.
     """
     width = x[0].shape[1] if mine is None else mine[0].shape[1]
     before: list[Tensor | None] = [None] * len(x)
@@ -97,9 +100,16 @@ def _reduced(
         seen.append(stage)
         for i, (entries, rows) in enumerate(stage.reads):
             with p.world.on(i):
-                kind = x[i].dtype if stage.is_last else compute_type(x[i].dtype)
+                is_last = stage.is_last or stage.columns is not None
+                kind = x[i].dtype if is_last else compute_type(x[i].dtype)
+                done: dict[str, Any] = operation.finish(p, i) if is_last else {}
+                if stage.columns is not None:
+                    held = before[i]
+                    whole = torch.empty(len(x[i]), width, dtype=kind, device=x[i].device) if held is None else held
+                    aggregate_rows(entries, rows, whole[:, stage.columns], operation.reduce, **done)
+                    before[i] = whole
+                    continue
                 to = torch.empty(len(x[i]), width, dtype=kind, device=x[i].device)
-                done: dict[str, Any] = operation.finish(p, i) if stage.is_last else {}
                 of = None if mine is None else mine[i]
                 before[i] = aggregate_rows(entries, rows, to, operation.reduce, mine=of, before=before[i], **done)
         if stage.is_last:

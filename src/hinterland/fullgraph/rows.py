@@ -30,6 +30,7 @@ _THREADS = _core.AGGREGATE_THREADS
 _WARP = 32
 _MOST_CHUNKS = 4  # vectors of a row that a lane holds: more would take more registers than let many warps run
 _NARROW = 128  # bytes of a tile up to which pieces of 128 entries are quicker than of 256
+_OF_CACHE = 0.6  # of the L2 cache that tiles of all rows may take
 _OFTEN = 64  # entries of a row from which on tiles are worth it
 _LEAST_TILE = 128  # bytes: a line
 _MOST_PIECES = 1024  # of a row, so that a warp can add them up
@@ -105,9 +106,14 @@ class Rows:
         return bits & 15
 
 
+def _row_stride(rows: Tensor) -> int:
+    """Elements from one row to the next. Of a single one torch may say anything, and others read by it."""
+    return rows.stride(0) if len(rows) > 1 else rows.shape[1]
+
+
 def _stride(rows: Tensor) -> int:
-    """Bytes from one row to the next. Of a single one torch may say anything, and others read by it."""
-    return (rows.stride(0) if len(rows) > 1 else rows.shape[1]) * rows.element_size()
+    """Bytes from one row to the next."""
+    return _row_stride(rows) * rows.element_size()
 
 
 def _array(rows: Tensor) -> Params:
@@ -259,11 +265,11 @@ def _shape(entries: Entries, rows: Rows, row_bytes: int, held: int) -> Shape:
 
 
 def _tile(entries: Entries, rows: Rows, row_bytes: int, held: int) -> int:
-    """So much of each row that these of all rows take half of the L2 cache, where rows are read often; else a row."""
+    """So much of each row that these of all rows fit into the L2 cache, where rows are read often; else a row."""
     device = rows.own.device
     if device.type != "cuda" or rows.owners is not None or entries.mean_length < _OFTEN:
         return row_bytes
-    cache = devices.cache_bytes(device) // 2
+    cache = devices.cache_bytes(device) * _OF_CACHE
     tile = row_bytes
     while held * tile > cache and tile % 2 == 0 and tile >= 2 * _LEAST_TILE:
         tile //= 2
@@ -286,7 +292,7 @@ def aggregate_rows(
     """Writes ``out`` ``[rows, width]``: for each row the sum or the maximum over the rows that its entries name.
 
     Args:
-        out: contiguous; of the rows' type, or of the type that is computed in.
+        out: of the rows' type, or of the type that is computed in; columns of wider rows, or rows one after another.
         reduce: a key of REDUCES.
         mine: with ``"count"`` and ``"match"``, see aggregate.hpp: ``[rows, width]``.
         row_numbers: int64 ``[rows]``: where in ``out`` each row is written.
@@ -299,7 +305,8 @@ def aggregate_rows(
     if width == 0 or entries.rows == 0:
         return out
     shape = shape or tuned_shape(entries, rows, reduce, width)
-    form = _form(width, size, rows.low, shape.tile)
+    low = rows.low if out.is_contiguous() else rows.low | (out.data_ptr() | _stride(out)) & 15
+    form = _form(width, size, low, shape.tile)
     pieces = entries.pieces(shape.longest)
     done = _FINISH(out=out.data_ptr())
     for name, array in finish.items():
@@ -313,6 +320,7 @@ def aggregate_rows(
         weights=address(entries.weights),
         mine=address(mine),
         own=address(own),
+        out_stride=_row_stride(out),
         first_row=first_row,
         width=width,
         longest=shape.longest,
@@ -344,6 +352,7 @@ def _join(added: Entries, partial: Tensor, out: Tensor, reduce: str, numbers: Te
         width=out.shape[1],
         longest=_MOST_PIECES,
         row_numbers=numbers.data_ptr(),
+        out_stride=_row_stride(out),
         finish=done,
         lanes=form.across,
         across=form.across,

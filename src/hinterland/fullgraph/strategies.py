@@ -18,12 +18,18 @@ from .rows import Entries, Rows
 
 
 class Stage(NamedTuple):
-    """For each of this process's parts what is read, and of which rows; these hold until the next stage is asked for."""
+    """For each of this process's parts what is read, and of which rows; these hold until the next stage is asked for.
+
+    Attributes:
+        columns: which columns of the result it makes, all of them at once; None: of all columns a part of each sum.
+    """
 
     reads: list[tuple[Entries, Rows]]
     is_last: bool = True
+    columns: slice | None = None
 
 
+COLUMNS = 256  # bytes of columns that go together: what a peer gives at full rate (docs/notes/fullgraph-on-h200.md)
 Weights = torch.dtype | None  # the type of the weights by which rows count, or None
 Strategy = Callable[[PartitionedGraph, Sequence[Tensor], Weights], Iterator[Stage]]
 
@@ -39,6 +45,25 @@ def halo_pipelined(p: PartitionedGraph, x: Sequence[Tensor], weights: Weights) -
     arrived = p.fetch_ahead(x)
     yield _stage(p.entries("local", weights), map(Rows, x), is_last=False)
     yield _stage(p.entries("remote", weights), map(Rows, x, arrived()))
+
+
+def halo_columns(p: PartitionedGraph, x: Sequence[Tensor], weights: Weights) -> Iterator[Stage]:
+    """Some columns' halo is on its way while all entries are read of those before (a ring of two buffers)."""
+    entries = p.entries("all", weights)
+    ranges = _columns(x[0])
+    arrived = p.fetch_ahead([one[:, ranges[0]] for one in x])
+    for k, columns in enumerate(ranges):
+        halos, is_last = arrived(), k + 1 == len(ranges)
+        if not is_last:
+            arrived = p.fetch_ahead([one[:, ranges[k + 1]] for one in x])
+        yield _stage(entries, map(Rows, [one[:, columns] for one in x], halos), is_last, columns)
+
+
+def _columns(x: Tensor) -> list[slice]:
+    """Ranges of COLUMNS bytes, where rows begin at addresses that vectors are loaded from; else one of all columns."""
+    width, size = x.shape[1], x.element_size()
+    step = COLUMNS // size if width * size % 16 == 0 else width
+    return [slice(first, min(first + step, width)) for first in range(0, width, max(step, 1))] or [slice(0, width)]
 
 
 def direct(p: PartitionedGraph, x: Sequence[Tensor], weights: Weights) -> Iterator[Stage]:
@@ -63,10 +88,16 @@ STRATEGIES: dict[str, Strategy] = {
     "direct": direct,
     "halo": halo,
     "halo-pipelined": halo_pipelined,
+    "halo-columns": halo_columns,
     "all-gather": all_gather,
     "replicate": replicate,
 }
 
 
-def _stage(entries: list[Entries], rows: Iterable[Rows], is_last: bool = True) -> Stage:
-    return Stage(list(zip(entries, rows, strict=True)), is_last)
+def with_all_columns(strategy: str) -> str:
+    """A strategy of whose stages each reads all columns of the rows, as attention does."""
+    return "halo" if strategy == "halo-columns" else strategy
+
+
+def _stage(entries: list[Entries], rows: Iterable[Rows], is_last: bool = True, columns: slice | None = None) -> Stage:
+    return Stage(list(zip(entries, rows, strict=True)), is_last, columns)
