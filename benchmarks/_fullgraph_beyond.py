@@ -29,7 +29,6 @@ REPEATS = 3
 # Shape, model, budget: a share of what it takes in GPU memory, or bytes.
 CASES = (
     ("products", "GCN-256", 0.5),
-    ("products", "GCN-256", 0.25),
     ("products", "GAT 4 x 64", 0.5),
     ("igb-medium", "GCN-256", "24GiB"),
     ("igb-medium", "GAT 4 x 64", "24GiB"),

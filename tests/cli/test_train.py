@@ -205,6 +205,18 @@ def test_the_whole_graph(command, folder, tmp_path):
     assert status == 1 and "was saved with dtype='float32', but this run has 'float64'" in err
 
 
+def test_the_whole_graph_within_a_budget(command, folder):
+    fast = ("--full-graph", "--epochs", "1", "--hidden", "8", "--dtype", "float64", "--dropout", "0", "--json")
+    status, out, err = command(folder, *fast, "--gpu-budget", "1MiB")
+    found = json.loads(out)
+    assert status == 0 and len(found["plans"]) == 2 and "lie in host memory" in err
+    status, out, _ = command(folder, *fast)
+    assert status == 0 and not json.loads(out)["plans"]
+    assert found["test"]["loss"] == pytest.approx(json.loads(out)["test"]["loss"], abs=1e-9)
+    status, _, err = command(folder, *fast, "--gpu-budget", "1KiB")
+    assert status == 1 and "are needed at least" in err
+
+
 def test_the_whole_graph_over_several_devices(command, folder):
     status, out, _ = command(folder, "--full-graph", "--epochs", "1", "--hidden", "8", "--devices", "cpu,cpu,cpu", "--json")
     assert status == 0 and json.loads(out)["parts"] == 3 and json.loads(out)["model"] == "sage"
@@ -227,7 +239,6 @@ def test_the_whole_graph_over_several_devices(command, folder):
                 ("--fanout", "15,10,5"),
                 ("--batch-size", "1024"),
                 ("--cache", "auto"),
-                ("--gpu-budget", "1MiB"),
                 ("--round", "1"),
                 ("--placement", "storage"),
                 ("--host-budget", "1GiB"),
@@ -239,6 +250,7 @@ def test_the_whole_graph_over_several_devices(command, folder):
             for option, value in (("--layers", "2"), ("--parts", "2"), ("--strategy", "auto"), ("--dtype", "float32"))
         ],
         (("--full-graph", "--model", "pinsage"), 1, "model 'pinsage' is not one of gcn, sage, gin, gat, gatv2"),
+        (("--full-graph", "--gpu-budget", "much"), 1, "not a size in bytes: 'much'"),
         (("--full-graph", "--dtype", "half"), 1, "dtype 'half' is not one of float32, bfloat16, float64"),
         (("--full-graph", "--strategy", "push"), 1, "strategy 'push' is not one of auto, direct, halo"),
         (("--full-graph", "--resume"), 1, "there is no checkpoint to write or to go on from"),

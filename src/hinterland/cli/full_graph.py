@@ -79,10 +79,11 @@ class Done:
 Run = Callable[..., Done]  # of a data set, with device, devices and on_epoch
 
 
-def whole_run(how: Any, whole: Whole, saved: Any, given: Collection[str]) -> Run:
+def whole_run(how: Any, whole: Whole, saved: Any, given: Collection[str], gpu_budget: str | None) -> Run:
     """Training on the whole graph, if the options make a run. Those that are not given have defaults of their own."""
     from ..fullgraph.aggregate import WAYS
     from ..runtime import arguments
+    from ..runtime.units import parse_bytes
     from ..training import train_full
     from ..training.full import FullSettings
     from ..training.given import check_checkpoint
@@ -91,6 +92,8 @@ def whole_run(how: Any, whole: Whole, saved: Any, given: Collection[str]) -> Run
     options: Any = {name: named[name] for name in _SETTINGS if name in given}
     FullSettings(model=how.model, **options)  # refuses what makes no run
     arguments.one_of("strategy", whole.strategy, WAYS)
+    if gpu_budget is not None:
+        parse_bytes(gpu_budget)
     check_checkpoint(**vars(saved))
 
     def run(loaded: Any, **where: Any) -> Done:
@@ -99,7 +102,7 @@ def whole_run(how: Any, whole: Whole, saved: Any, given: Collection[str]) -> Run
             how.model,
             parts=whole.parts,
             strategy=whole.strategy,
-            gpu_budget=named.get("gpu_budget") if "gpu_budget" in given else None,
+            gpu_budget=gpu_budget,
             checkpoint=saved.checkpoint,
             resume=saved.resume,
             **where,

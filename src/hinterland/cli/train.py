@@ -81,7 +81,8 @@ def train(
         str | None,
         typer.Option(
             metavar="SIZE",
-            help="Of the cache, as 4GiB; by default what a training step leaves free. Alone it is that of --cache auto.",
+            help="Of the cache, as 4GiB; by default what a training step leaves free. Alone it is that of --cache auto. With "
+            "--full-graph: of the graph and what is computed over it; rows lie in host memory.",
         ),
     ] = None,
     factored: Annotated[
@@ -109,7 +110,11 @@ def train(
 
     given = given_on(context)
     check_options(whole.full_graph, given)
-    run = whole_run(how, whole, saved, given) if whole.full_graph else _batch_run(how, saved, round, cache, gpu_budget)
+    run = (
+        whole_run(how, whole, saved, given, gpu_budget)
+        if whole.full_graph
+        else _batch_run(how, saved, round, cache, gpu_budget)
+    )
     if factored == "all":
         devices.require_cuda("--devices all")
     several = None if factored is None else devices.gpus() if factored == "all" else factored.split(",")

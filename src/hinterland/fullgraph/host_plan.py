@@ -222,8 +222,10 @@ class Planner:
             for key, half in (*halves, *((key, 2 * i + 1) for key in (*visit.steps, *visit.writes))):
                 first, _, ahead = found.get(key, (2 * i if key in visit.fills else 2 * i + 1, 0, 0))
                 found[key] = (first, half, ahead if visit.is_gradient else half)
-        for key in self.fixed & set(found):  # the caller's, who has them to the end
-            found[key] = (found[key][0], 2 * len(self.visits) - 1, found[key][2])
+        sums = sum(not visit.is_gradient for visit in self.visits)
+        for key in self.fixed & set(found):  # the caller's, who has them to the end, and gradients before we are given them
+            first, _, ahead = found[key]
+            found[key] = (min(first, 2 * sums - 1), 2 * len(self.visits) - 1, ahead)
         return found
 
     def _usage(self, columns: dict[Reduced, int], block: int, places: dict[Key, Place]) -> list[float]:
