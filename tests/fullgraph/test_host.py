@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from functools import partial
 
 import pytest
@@ -272,3 +274,130 @@ def test_functions_may_give_rows_as_they_are(device):
     close(p.gather(rows), x, torch.float64)
     close(p.gather(aggregate(p, rows)), expected(graph, x, "sum"), torch.float64)
     assert torch.equal(rows.computed(on_host=True)[0], x)
+
+
+def parted(device, parts=1, budget=SMALL):
+    return PartitionedGraph.from_graph(hub(), parts, devices=device, gpu_budget=budget)
+
+
+def test_modules_keep_their_parameters(device):
+    """One that has a module twice in it, and one that writes to its rows."""
+    torch.manual_seed(4)
+    shared = torch.nn.Linear(6, 6).double().to(device)
+    weight, x = shared.weight, inputs(hub(), 6, torch.float64).to(device)
+    for modules in ((shared, torch.nn.Tanh(), shared), (shared, torch.nn.ReLU(inplace=True))):
+        layer, found = nn.GINConv(torch.nn.Sequential(*modules), eps=0.5).double().to(device), []
+        for budget in (None, SMALL):
+            p = parted(device, budget=budget)
+            out = p.each(layer(p.scatter(x), p))[0]
+            found.append([out, *torch.autograd.grad(out.square().sum(), shared.parameters())])
+            assert shared.weight is weight and isinstance(weight, torch.nn.Parameter)
+        for one, other in zip(*found, strict=True):
+            torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9)
+
+
+def test_functions_that_write_leave_rows_alone(device):
+    p, x = parted(device), inputs(hub(), 6, torch.float64)
+    given = p.scatter(x)
+    out = p.gather(each(torch.relu_, HostRows.of(p, [given])))
+    assert torch.equal(given, x) and torch.equal(out.cpu(), x.relu())
+
+
+def test_matrices_of_as_many_rows_are_no_rows(device):
+    """A layer whose width is the number of vertices; masks and degrees that are rows."""
+    p, n = parted(device), hub().num_vertices
+    x = inputs(hub(), 6, torch.float64).to(device)
+    linear = torch.nn.Linear(6, n).double().to(device)
+    rows = HostRows.of(p, [x])
+    torch.testing.assert_close(p.gather(linear(rows)), linear(x))
+    torch.testing.assert_close(p.gather(rows @ linear.weight.T), x @ linear.weight.T)
+    mask, degree = x[:, :1] > 0, p.parts[0].degrees[:, None]
+    for call in (lambda one: one * mask, lambda one: torch.where(mask, one, 0.0), lambda one: one / (degree + 1), abs):
+        torch.testing.assert_close(p.gather(call(rows)), call(x))
+    assert torch.equal(rows.argmax(1), x.argmax(1)) and torch.equal(p.each(rows != rows)[0], x != x)
+    assert rows.size(0) == n and rows.dim() == 2 and rows.device == device
+    with pytest.raises(AttributeError, match="relu_"):
+        rows.relu_()
+
+
+def test_no_gradient_goes_where_there_was_none(device):
+    p, x = parted(device), inputs(hub(), 6, torch.float64).to(device)
+    teacher, student = (nn.GCNConv(6, 6).double().to(device) for _ in range(2))
+    with torch.no_grad():
+        wanted = teacher(p.scatter(x), p)
+    assert not wanted.requires_grad and not p.each(wanted)[0].requires_grad
+    F.mse_loss(student(p.scatter(x), p) * 2, wanted).backward()
+    assert all(one.grad is None for one in teacher.parameters())
+    assert all(one.grad is not None for one in student.parameters())
+
+
+def test_what_was_put_off_must_not_change(device):
+    p, x = parted(device), inputs(hub(), 6, torch.float64).to(device)
+    conv = nn.GINConv(torch.nn.Sequential(torch.nn.Linear(6, 6), torch.nn.Dropout(0.5))).double().to(device)
+    for change in (lambda: conv.nn[0].weight.mul_(1), conv.eval, lambda: conv.eps.mul_(1), lambda: x.mul_(1)):
+        conv.train()
+        rows = each(torch.sin, conv(HostRows.of(p, [x]), p))
+        with torch.no_grad():
+            change()
+        with pytest.raises(ConfigError, match="were changed after"):
+            p.each(rows)
+    conv.train()
+    out = p.each(conv(p.scatter(x), p))[0].sum()
+    conv.eval()
+    with pytest.raises(ConfigError, match="were changed after"):
+        out.backward()
+
+
+def test_results_are_let_go(device):
+    """Without the garbage collector: nothing refers to itself."""
+    for parts in (1, 3):
+        p, seen = parted(device, parts), []
+        layer = nn.SAGEConv(6, 6, aggr="max").double().to(device)
+        x = p.scatter(inputs(hub(), 6, torch.float64).to(device))
+        gc.collect()
+        gc.disable()
+        try:
+            for _ in range(3):
+                out = p.each(aggregate(p, layer(x, p), "max"))
+                seen += [weakref.ref(one.untyped_storage()) for one in out]
+                torch.stack([one.sum().to(device) for one in out]).sum().backward()
+                del out
+            assert not any(one() for one in seen)
+        finally:
+            gc.enable()
+
+
+def test_gradients_are_taken_once(device):
+    p = parted(device)
+    layer = nn.GCNConv(6, 6).double().to(device)
+    loss = p.each(layer(p.scatter(inputs(hub(), 6, torch.float64).to(device)), p))[0].sum()
+    loss.backward(retain_graph=True)
+    with pytest.raises(RuntimeError, match="taken once"):
+        loss.backward()
+
+
+def test_parts_draw_other_numbers(device):
+    p = PartitionedGraph.from_graph(family("web", 8, seed=2), 2, devices=device, gpu_budget="4MiB", balance="dealt")
+    ones = [torch.ones(rows, 4, device=device) for rows in p.sizes]
+    torch.manual_seed(1)
+    first, second = p.each(each(F.dropout, HostRows.of(p, ones)))
+    assert not torch.equal(first, second[: len(first)])
+
+
+@pytest.mark.parametrize("layer", ["GATConv", "GATv2Conv", "TransformerConv"])
+def test_parts_without_rows_attend_to_nothing(layer, device):
+    graph = hl.from_edges(torch.tensor([0]), torch.tensor([1]), num_vertices=2)
+    p = PartitionedGraph.from_graph(graph, 3, devices=device, gpu_budget="4MiB")
+    conv = getattr(nn, layer)(4, 4, heads=2).double().to(device)
+    out = p.each(conv(p.scatter(torch.randn(2, 4, dtype=torch.float64)), p))
+    torch.stack([one.sum() for one in out]).sum().backward()
+    assert all(one.grad is not None for one in conv.parameters())
+
+
+def test_rows_that_are_used_often_are_computed_once_a_block(device):
+    p, calls = parted(device), []
+    rows = each(lambda one: calls.append(1) or one.sin(), HostRows.of(p, [torch.ones(hub().num_vertices, 2, device=device)]))
+    for _ in range(40):
+        rows = rows * torch.sigmoid(rows)
+    p.each(rows)
+    assert len(calls) == 1 + -(-hub().num_vertices // plans(p)[-1].block)

@@ -8,6 +8,7 @@ and only the sums' results are kept. Gradients compute the functions anew (as Gr
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -15,12 +16,12 @@ from torch import Tensor
 from torch.utils import _pytree as pytree
 
 from ..runtime.errors import ConfigError
-from .host_functions import METHODS, is_row_wise, opened
+from .host_functions import OPERATORS, is_by_element, is_row_wise, opened
 from .host_nodes import SAMPLED, Given, Node, Reduced, RowWise, tried
 from .host_passes import Reduction
-from .host_plan import needs_gradient
 from .host_program import computed
 from .partitioned import Later, PartitionedGraph
+from .rows import compute_type
 
 
 class HostRows(Later):
@@ -65,7 +66,10 @@ class HostRows(Later):
         Raises:
             ConfigError: it does not give a row for each row, or has parameters of its own that it does not say.
         """
-        inputs = (self.node, *((one if isinstance(one, HostRows) else HostRows.of(self.p, one)).node for one in others))
+        rows = [one if isinstance(one, HostRows) else HostRows.of(self.p, one) for one in others]
+        if any(one.p is not self.p for one in rows):
+            raise ConfigError("rows of two partitioned graphs; p.each(rows) of one of them gives tensors")
+        inputs = (self.node, *(one.node for one in rows))
         names: tuple[str, ...] = ()
         if isinstance(fn, torch.nn.Module):
             named = dict(fn.named_parameters())
@@ -73,8 +77,9 @@ class HostRows(Later):
         kind = self.node.sample.device.type
         autocast = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else None
         seed = int(torch.randint(1 << 62, ()))
-        node = RowWise(self.node.sample, fn, inputs, tuple(parameters), names, seed, autocast)
+        node = RowWise(self.node.sample, inputs, tuple(parameters), fn, names, seed, autocast)
         tried(node)
+        node.was = node.state()
         return HostRows(self.p, node)
 
     def reduced(
@@ -83,7 +88,7 @@ class HostRows(Later):
         """What a reduction makes of these rows and others, ``width`` wide; by default as these are."""
         inputs = (self.node, *(one.node for one in others))
         sample = self.node.sample if width is None else self.node.sample.new_zeros(SAMPLED, width)
-        return HostRows(self.p, Reduced(sample, reduction, inputs, tuple(parameters)))
+        return HostRows(self.p, Reduced(sample, inputs, tuple(parameters), reduction))
 
     def computed(self, *, on_host: bool = False) -> list[Tensor]:
         """The rows of each part, with a gradient: on the parts' devices, or in host memory. Kept with these rows; others that
@@ -93,7 +98,7 @@ class HostRows(Later):
             OutOfMemory: there is not as much memory, or ``gpu_budget`` does not allow it; before anything is computed.
         """
         known = self._values.get(on_host)
-        wanted = torch.is_grad_enabled() and needs_gradient(self.node)
+        wanted = torch.is_grad_enabled() and self.node.needs
         if known is None or (wanted and not any(one.requires_grad for one in known)):
             self._values[on_host] = known = computed(self.p.unshared, self.node, on_host)
         return known
@@ -106,18 +111,46 @@ class HostRows(Later):
             name = getattr(func, "__name__", func)
             raise ConfigError(f"{name} of rows of several parts: use hinterland.nn.each(function, rows)")
         if is_row_wise(func, args, kwargs):
-            call, rows, tensors = opened(func, args, kwargs, first._are_rows)
+            call, rows, tensors = opened(func, args, kwargs, partial(first._are_rows, by_element=is_by_element(func)))
             others = [one if isinstance(one, HostRows) else [one] for one in rows]
             start = others[0] if isinstance(others[0], HostRows) else HostRows.of(first.p, others[0])
             return start.map(call, *others[1:], parameters=tensors)
         args, kwargs = pytree.tree_map(lambda one: one.computed()[0] if isinstance(one, HostRows) else one, (args, kwargs))
         return func(*args, **kwargs)
 
-    def _are_rows(self, one: Any) -> bool:
-        """Whether an argument has a row for each of these."""
+    def _are_rows(self, one: Any, by_element: bool) -> bool:
+        """Whether an argument has a row for each of these: a tensor only where a function goes by element."""
         if isinstance(one, Tensor):
-            return one.dim() == 2 and len(one) == self.p.parts[0].rows and len(one) > 1
+            return by_element and one.dim() == 2 and len(one) == self.p.parts[0].rows and len(one) > 1
         return isinstance(one, HostRows)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_") or name.endswith("_") or not callable(getattr(Tensor, name, None)):
+            raise AttributeError(f"rows in host memory have no {name!r}; p.each(rows) gives tensors, each(function, rows) rows")
+        return partial(_method(name), self)
+
+    @property
+    def device(self) -> torch.device:
+        """Where values come to lie: of the first part."""
+        return self.p.world.devices[0]
+
+    @property
+    def requires_grad(self) -> bool:
+        """Whether they depend on something that has a gradient."""
+        return self.node.needs
+
+    @property
+    def ndim(self) -> int:
+        return 2
+
+    def dim(self) -> int:
+        return 2
+
+    def size(self, dim: int | None = None) -> Any:
+        return torch.Size(self.shape) if dim is None else self.shape[dim]
+
+    def numel(self) -> int:
+        return self.shape[0] * self.shape[1]
 
     def __getitem__(self, index: Any) -> Tensor:
         return HostRows.__torch_function__(Tensor.__getitem__, (), (self, index))
@@ -136,8 +169,9 @@ def _method(name: str) -> Callable[..., Any]:
     return call
 
 
-for _name in METHODS:
+for _name in OPERATORS:  # Python looks for these in the class
     setattr(HostRows, _name, _method(_name))
+setattr(HostRows, "__hash__", object.__hash__)  # noqa: B010  (it went with __eq__)
 
 
 def through_host(p: PartitionedGraph, rows: Any, strategy: str) -> HostRows | None:
@@ -157,7 +191,9 @@ def through_host(p: PartitionedGraph, rows: Any, strategy: str) -> HostRows | No
     away = any(isinstance(one, Tensor) and one.is_cpu for one in held) and p.world.devices[0].type != "cpu"
     if strategy != "host" and p.gpu_budget is None and not away:
         return None
-    return HostRows.of(p, p.each(rows, anywhere=True))
+    given = p.each(rows, anywhere=True)
+    compute_type(given[0].dtype)  # refuses others
+    return HostRows.of(p, given)
 
 
 RowsOf = Any  # a list with a tensor for each part, or HostRows: what functions of rows take and give

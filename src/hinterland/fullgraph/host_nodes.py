@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -19,60 +19,86 @@ if TYPE_CHECKING:
 SAMPLED = 64  # rows on which a function is tried when it is put off: it shows widths and errors
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Node:
-    """Rows of all parts. ``sample``: a few of them, of zeros; what counts are the type and the width."""
+    """Rows of all parts.
+
+    Attributes:
+        sample: a few of them, of zeros; what counts are the type and the width.
+        needs: whether they depend on something that has a gradient.
+    """
 
     sample: Tensor
+    needs: bool = field(init=False)
 
     @property
     def row_bytes(self) -> int:
         return self.sample.shape[1] * self.sample.element_size()
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Given(Node):
-    """Rows that are there: a tensor for each of this process's parts."""
+    """Rows that are there: a tensor for each of this process's parts. ``versions``: of the tensors as they were put off."""
 
     tensors: list[Tensor]
+    versions: list[int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.needs = torch.is_grad_enabled() and any(one.requires_grad for one in self.tensors)
+        self.versions = [one._version for one in self.tensors]
 
 
-@dataclass(eq=False)
-class Reduced(Node):
-    """What a reduction makes of its inputs and of tensors that have no rows."""
+@dataclass(eq=False, repr=False)
+class Made(Node):
+    """Rows that are made of others and of ``parameters``, tensors that have no rows."""
+
+    inputs: tuple[Node, ...]
+    parameters: tuple[Tensor, ...]
+
+    def __post_init__(self) -> None:
+        of_these = any(one.requires_grad for one in self.parameters) or any(one.needs for one in self.inputs)
+        self.needs = torch.is_grad_enabled() and of_these
+
+
+@dataclass(eq=False, repr=False)
+class Reduced(Made):
+    """What a reduction makes of its inputs."""
 
     reduction: Reduction
-    inputs: tuple[Node, ...]
-    parameters: tuple[Tensor, ...] = ()
 
 
-@dataclass(eq=False)
-class RowWise(Node):
+@dataclass(eq=False, repr=False)
+class RowWise(Made):
     """A function of each row by itself.
 
     Attributes:
-        parameters: tensors that it takes behind the rows; of a module its parameters, by ``names``.
+        fn: takes rows of the inputs and, behind them, the parameters; a module's parameters have these ``names``.
         seed: of what it draws, together with the first row of a block: computed anew, it draws the same. None: draws none.
         autocast: the type to which the state in which it was put off casts, if it does.
-        taken: bytes of a row of all that it allocates.
+        taken: bytes of a row that it takes until its gradient.
+        writes: whether it writes to the rows that it is given.
+        was: the ``state()`` when it was put off.
     """
 
     fn: Callable[..., Tensor]
-    inputs: tuple[Node, ...]
-    parameters: tuple[Tensor, ...]
     names: tuple[str, ...]
     seed: int | None
     autocast: torch.dtype | None
     taken: int = 0
+    writes: bool = False
+    was: tuple[Any, ...] = ()
 
     def __call__(self, values: Sequence[Tensor], parameters: Sequence[Tensor], begin: int) -> Tensor:
         on = values[0].device
+        if self.writes:
+            values = [one.clone() for one in values]
         if self.seed is not None:
             _generator(on).manual_seed(self.seed + begin)
-        if self.autocast is None:
-            return self._called(values, parameters, on)
-        with torch.autocast(on.type, self.autocast):
-            return self._called(values, parameters, on)
+        with torch.set_grad_enabled(torch.is_grad_enabled() and self.needs):
+            if self.autocast is None:
+                return self._called(values, parameters, on)
+            with torch.autocast(on.type, self.autocast):
+                return self._called(values, parameters, on)
 
     def _called(self, values: Sequence[Tensor], parameters: Sequence[Tensor], on: torch.device) -> Tensor:
         made: Tensor
@@ -81,29 +107,50 @@ class RowWise(Node):
         elif all(map(operator.is_, parameters, self.parameters)) and all(one.device == on for one in self.fn.buffers()):
             made = self.fn(*values)
         else:
+            refuse_repeated(self.fn)
             held = {name: one.to(on) for name, one in self.fn.named_buffers()}
             made = functional_call(self.fn, {**held, **dict(zip(self.names, parameters, strict=True))}, tuple(values))
         return made
 
+    def state(self) -> tuple[Any, ...]:
+        """What results depend on besides rows: how often parameters and buffers were written, and the modes of modules."""
+        versions = [one._version for one in self.parameters]
+        if not isinstance(self.fn, torch.nn.Module):
+            return (*versions,)
+        return (*versions, *(one._version for one in self.fn.buffers()), *(one.training for one in self.fn.modules()))
+
+
+def refuse_repeated(module: torch.nn.Module) -> None:
+    """Refuses what torch's functional_call would leave without its parameters.
+
+    Raises:
+        ConfigError: a module that is to be copied to another device has one in it twice.
+    """
+    if len(list(module.modules())) < len([one for _, one in module.named_modules(remove_duplicate=False)]):
+        raise ConfigError(
+            f"{type(module).__name__} has the same module in it twice, and lies on another device than the rows; move it there"
+        )
+
 
 def stored(nodes: Iterable[Node]) -> list[Given | Reduced]:
     """The rows that these nodes are functions of, each once."""
-    found: dict[Given | Reduced, None] = {}
-    for node in nodes:
-        if isinstance(node, Given | Reduced):
-            found[node] = None
-        elif isinstance(node, RowWise):
-            found.update(dict.fromkeys(stored(node.inputs)))
-    return list(found)
+    return [one for one in _below(nodes) if isinstance(one, Given | Reduced)]
 
 
 def row_wise(nodes: Iterable[Node]) -> list[RowWise]:
     """The functions by which these nodes come from stored rows, each once."""
-    found: dict[RowWise, None] = {}
-    for node in nodes:
-        if isinstance(node, RowWise):
-            found.update(dict.fromkeys(row_wise(node.inputs)))
+    return [one for one in _below(nodes) if isinstance(one, RowWise)]
+
+
+def _below(nodes: Iterable[Node]) -> list[Node]:
+    """These nodes, and what functions of rows among them are made of."""
+    found: dict[Node, None] = {}
+    waiting = list(nodes)[::-1]
+    while waiting:
+        node = waiting.pop()
+        if node not in found:
             found[node] = None
+            waiting += node.inputs[::-1] if isinstance(node, RowWise) else ()
     return list(found)
 
 
@@ -130,33 +177,41 @@ class Values:
 
 
 def tried(node: RowWise) -> None:
-    """Calls a function with samples: finds its own sample, what it takes for a row until its gradient, and whether it draws.
+    """Calls a function with samples: finds its own sample, what it takes for a row until its gradient, whether it draws, and
+    whether it writes to its rows.
 
     Raises:
         ConfigError: it does not give a row for each row, or has parameters of its own.
     """
-    samples = [one.sample.detach().requires_grad_() for one in node.inputs]
+    samples = [one.sample.detach() for one in node.inputs]
     on, kept = samples[0].device, {}
+    leaves = [one.requires_grad_(one.is_floating_point()) for one in samples]
+    given = [one.clone() for one in leaves]  # no leaves, which no function may write to
 
     def keep(one: Tensor) -> Tensor:
         if one.dim() and len(one) == SAMPLED:
             kept[one.untyped_storage()._cdata] = one
         return one
 
-    with torch.random.fork_rng([on.index] if on.type == "cuda" else []), torch.enable_grad():
+    parameters = [one if one.device == on else one.detach().to(on) for one in node.parameters]
+    with torch.random.fork_rng([on.index] if on.type == "cuda" else []):
         before = _generator(on).get_state()
-        seed, node.seed = node.seed, None
-        with torch.autograd.graph.saved_tensors_hooks(keep, lambda one: one):
-            made = node(samples, [one.detach().to(on) for one in node.parameters], 0)
+        seed, needs, node.seed, node.needs = node.seed, node.needs, None, True
+        with torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(keep, lambda one: one):
+            made = node(given, parameters, 0)
+        node.needs = needs
         node.seed = None if torch.equal(before, _generator(on).get_state()) else seed
     named = getattr(node.fn, "__name__", type(node.fn).__name__)
     if not isinstance(made, Tensor) or made.dim() != 2 or len(made) != SAMPLED:
         shown = list(made.shape) if isinstance(made, Tensor) else type(made).__name__
         raise ConfigError(f"{named} of [{SAMPLED}, ...] rows gave {shown}; a function of rows gives a row [width] for each")
-    if any(all(leaf is not one for one in samples) for leaf in _leaves(made)):
+    known = {id(one) for one in (*leaves, *parameters)}
+    above = {id(one) for parameter in parameters for one in _leaves(parameter)}
+    if any(id(leaf) not in known | above for leaf in _leaves(made)):
         raise ConfigError(f"{named} has parameters of its own, which would get no gradient; pass a torch.nn.Module of them")
-    for one in (*samples, made):
+    for one in (*given, made):
         kept.pop(one.untyped_storage()._cdata, None)
+    node.writes = any(one._version for one in given)
     node.taken = sum(one.nbytes for one in (*kept.values(), made)) // SAMPLED
     node.sample = made.new_zeros(made.shape)
 

@@ -102,14 +102,6 @@ class HostPlan(Shown):
         return {"plan": self.explain()}
 
 
-def needs_gradient(node: Node) -> bool:
-    """Whether rows depend on something that has a gradient."""
-    if isinstance(node, Given):
-        return any(one.requires_grad for one in node.tensors)
-    own = any(one.requires_grad for one in node.parameters)  # type: ignore[attr-defined]
-    return own or any(map(needs_gradient, node.inputs))  # type: ignore[attr-defined]
-
-
 def stages_of(node: Reduced) -> list[Reduced]:
     """All reductions that one depends on, and itself, in an order in which they can be made."""
     found: dict[Reduced, None] = {}
@@ -130,15 +122,15 @@ def visits_of(stages: Sequence[Reduced], with_gradient: bool) -> list[Visit]:
     found = [_visit(stage, stage.reduction.forward(samples[stage], stage.sample), with_gradient) for stage in stages]
     if with_gradient:
         for stage in reversed(stages):
-            if needs_gradient(stage):
+            if stage.needs:
                 found += [_visit(stage, run, True) for run in stage.reduction.backward(samples[stage], stage.sample)]
     return found
 
 
 def _visit(stage: Reduced, run: Pass, with_gradient: bool) -> Visit:
-    computed = [stage.inputs[j] for j in run.gives if needs_gradient(stage.inputs[j])]
+    computed = [stage.inputs[j] for j in run.gives if stage.inputs[j].needs]
     through = [one for one in computed if not isinstance(one, Given | Reduced)]
-    grads: list[Key] = [(one, "grad") for one in stored(computed) if needs_gradient(one)]
+    grads: list[Key] = [(one, "grad") for one in stored(computed) if one.needs]
     results = grads
     if not run.gives and "grad" not in run.needs:
         results = [(stage, "out")]

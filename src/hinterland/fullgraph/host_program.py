@@ -12,9 +12,10 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
+from ..runtime.errors import ConfigError
 from .host_nodes import Given, Node, Reduced, Values, row_wise, stored
 from .host_passes import Block, Name, Same
-from .host_plan import HostPlan, Key, Place, Planner, Visit, key_form, needs_gradient, stages_of, visits_of
+from .host_plan import HostPlan, Key, Place, Planner, Visit, key_form, stages_of, visits_of
 from .host_stream import HostArray, HostRoom, Lane, Store
 from .partitioned import PartitionedGraph
 from .plan import room_of
@@ -28,7 +29,8 @@ def computed(p: PartitionedGraph, node: Node, on_host: bool) -> list[Tensor]:
         OutOfMemory: the parts' devices have not enough, or may not take as much; before anything is computed.
     """
     program = _Program(p, node, on_host)
-    return list(_Computed.apply(program, *program.given, *program.parameters))
+    with torch.set_grad_enabled(program.with_gradient):
+        return list(_Computed.apply(program, *program.given, *program.parameters))
 
 
 def plans(p: PartitionedGraph) -> list[HostPlan]:
@@ -39,15 +41,17 @@ def plans(p: PartitionedGraph) -> list[HostPlan]:
 class _Computed(Function):
     @staticmethod
     def forward(ctx: Any, program: _Program, *inputs: Tensor) -> tuple[Tensor, ...]:
-        ctx.program = program
-        ctx.save_for_backward(*inputs)
-        return tuple(program.forward())
+        made = program.forward()
+        ctx.program, ctx.inputs = program, len(inputs)
+        ctx.save_for_backward(*inputs, *(made if program.reads_result else ()))
+        return tuple(made)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
-        _ = ctx.saved_tensors  # refuses what was written meanwhile: functions would be computed anew with other values
-        return None, *ctx.program.backward(grads)
+        # Refuses what was written meanwhile: functions would be computed anew with other values.
+        saved = ctx.saved_tensors
+        return None, *ctx.program.backward(grads, saved[ctx.inputs :])
 
 
 class _Program:
@@ -60,7 +64,7 @@ class _Program:
     def __init__(self, p: PartitionedGraph, node: Node, on_host: bool) -> None:
         self.p = p
         if not isinstance(node, Reduced):
-            node = Reduced(node.sample, Same(self.p), (node,))
+            node = Reduced(node.sample, (node,), (), Same(self.p))
         self.result, self.on_host = node, on_host
         self.stages = stages_of(node)
         self.sources = [one for one in stored(one for stage in self.stages for one in stage.inputs) if isinstance(one, Given)]
@@ -68,7 +72,7 @@ class _Program:
         inputs = [one for stage in self.stages for one in stage.inputs]
         owned = [*_parameters(inputs), *(tensor for one in self.stages for tensor in one.parameters)]
         self.parameters = list({id(one): one for one in owned}.values())
-        self.with_gradient = torch.is_grad_enabled() and needs_gradient(node)
+        self.with_gradient = torch.is_grad_enabled() and node.needs
         self.visits = visits_of(self.stages, self.with_gradient)
         self.plan = self.p.world.agreed(self._planned)
         self.lanes: list[Lane] = self.p.kept("lanes", lambda: [Lane(on) for on in self.p.world.devices])
@@ -77,9 +81,9 @@ class _Program:
         self.kept: dict[Reduced, list[dict[str, Tensor]]] = {one: [{} for _ in self.p.parts] for one in self.stages}
         self.here: dict[tuple[int, int], Tensor] = {}  # copies of parameters by part, each of which has a stream of its own
         self.sums: dict[tuple[int, int], Tensor] = {}  # of parameters' gradients
-        self.needing = {one for stage in self.stages for one in (stage, *stage.inputs) if needs_gradient(one)}
-        self.needing |= {one for one in self.sources if needs_gradient(one)}
-        self.draws = any(one.seed is not None for one in row_wise(inputs))
+        self.functions = row_wise(inputs)
+        self.draws = any(one.seed is not None for one in self.functions)
+        self.was_given = False
 
     def _planned(self) -> HostPlan:
         always: set[Key] = {(one, name) for one in self.sources if one.tensors[0].is_cuda for name in ("out", "grad")}
@@ -94,16 +98,42 @@ class _Program:
         self.p.kept("host plans", dict[Any, HostPlan])[form, self.with_gradient] = found
         return found
 
+    @property
+    def reads_result(self) -> bool:
+        """Whether gradients are made of the results, which belong to the caller and are not kept here."""
+        return any(visit.is_gradient and (self.result, "out") in visit.keys for visit in self.visits)
+
     def forward(self) -> list[Tensor]:
+        self._check()
         made: list[Tensor] = []
         with self._around(made):
             self._through(gradients=False)
-            found = [one.whole for one in self.stores[self.result, "out"]]
+            found = [one.whole for one in self.stores.pop((self.result, "out"))]
             made += [one for one in found if one.is_cuda]
         self._wait()
+        for one in self.functions:
+            one.was = one.state()  # what functions themselves write to, as counters
         return found
 
-    def backward(self, grads: Sequence[Tensor]) -> list[Tensor | None]:
+    def _check(self) -> None:
+        """Raises:
+        ConfigError: what results depend on has changed since it was put off.
+        """
+        changed = [type(one.fn).__name__ for one in self.functions if one.was != one.state()]
+        changed += ["rows" for one in self.sources if one.versions != [tensor._version for tensor in one.tensors]]
+        if changed:
+            raise ConfigError(
+                f"{changed[0]}: parameters, buffers, the mode or rows were changed after a function had been put off and "
+                "before it was computed, or before its gradient; take values by p.each(rows) first"
+            )
+
+    def backward(self, grads: Sequence[Tensor], results: Sequence[Tensor]) -> list[Tensor | None]:
+        if self.was_given:
+            raise RuntimeError("rows that go through host memory have their gradient taken once; take p.each(rows) again")
+        self._check()
+        self.was_given = True
+        if results:
+            self.stores[self.result, "out"] = [Store.of(one.detach()) for one in results]
         self.stores[self.result, "grad"] = list(map(Store.of, dense(grads)))
         made: list[Tensor] = []
         with self._around(made):
@@ -115,6 +145,7 @@ class _Program:
         for one in self.sources:
             grad = self.stores.pop((one, "grad"), None)
             found += [None] * len(one.tensors) if grad is None else [store.whole for store in grad]
+        self.stores.clear()
         return found + [self._summed(one) for one in self.parameters]
 
     def _summed(self, parameter: Tensor) -> Tensor | None:
@@ -166,7 +197,8 @@ class _Program:
 
     def _ranges(self, i: int) -> list[slice]:
         rows = self.p.parts[i].rows
-        return [slice(first, min(first + self.plan.block, rows)) for first in range(0, rows, self.plan.block)]
+        step = max(self.plan.block, 1)
+        return [slice(first, min(first + step, rows)) for first in range(0, rows, step)] or [slice(0, 0)]
 
     def _allocate(self, key: Key) -> None:
         """Rows between passes. Such as are asked for in host memory are new there, others come from what other steps left."""
@@ -211,7 +243,8 @@ class _Program:
         return self.here[id(one), i]
 
     def _values(self, i: int, rows: slice, leaves: dict[Node, Tensor]) -> Values:
-        return Values(dict(leaves), partial(self._parameter, i), rows.start)
+        begin = self.p.bounds[self.p.parts[i].rank] + rows.start  # parts draw other numbers
+        return Values(dict(leaves), partial(self._parameter, i), begin)
 
     def _block(
         self, visit: Visit, i: int, rows: slice, found: dict[Key, Tensor], names: Sequence[Name], values: Values
@@ -231,7 +264,7 @@ class _Program:
             with self.p.world.on(i), torch.no_grad():
                 self.lanes[i].fence()
                 held: list[Tensor] = []
-                for rows, found in self._blocks(i, ranges[i] or [slice(0, 0)], visit.fills):
+                for rows, found in self._blocks(i, ranges[i], visit.fills):
                     values = self._values(i, rows, _leaves(found))
                     filled = run.fill(self._block(visit, i, rows, found, run.fills, values))
                     filled = [one if columns is None else one[:, columns] for one in filled]
@@ -265,8 +298,8 @@ class _Program:
     ) -> None:
         """A block's gradients, from those of the reduction's inputs through the functions that these come from."""
         run, stage = visit.run, visit.stage
-        wanted = [j for j in run.gives if stage.inputs[j] in self.needing]
-        leaves = {node: one.detach().requires_grad_(node in self.needing) for node, one in _leaves(found).items()}
+        wanted = [j for j in run.gives if stage.inputs[j].needs]
+        leaves = {node: one.detach().requires_grad_(node.needs) for node, one in _leaves(found).items()}
         values = self._values(i, rows, leaves)
         with torch.enable_grad():
             outputs = {j: values.of(stage.inputs[j]) for j in wanted if not isinstance(stage.inputs[j], Given | Reduced)}
