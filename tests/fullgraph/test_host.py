@@ -72,13 +72,16 @@ def test_columns_go_one_after_another_where_a_table_does_not_fit(device):
     model = nn.GCNConv(256, 256).double().to(device)
     wanted = step(model, PartitionedGraph.from_graph(graph, devices=device), x)
     step(model, p, x)
-    while max(plans(p)[-1].columns.values()) == 1:  # takes ever less, and at last less than all columns need
+    while max(plans(p)[-1].columns) == 1:  # takes ever less, and at last less than all columns need
         p.gpu_budget -= 256 << 10
         step(model, p, x)
     for one, other in zip(step(model, p, x), wanted, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9)
-    assert max(max(plan.columns.values()) for plan in plans(p)) > 1
+    assert max(max(plan.columns) for plan in plans(p)) > 1
     assert all(plan.peak <= plan.budget for plan in plans(p))
+    count = len(plans(p))
+    step(model, p, x)
+    assert len(plans(p)) == count  # a plan is made once
 
 
 def test_what_is_dropped_is_dropped_again_for_the_gradient(device):

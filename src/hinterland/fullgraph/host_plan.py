@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import torch
 
@@ -70,7 +71,7 @@ class HostPlan(Shown):
     Attributes:
         block: rows that are computed together.
         columns: for each stage, into how many ranges of columns it is divided.
-        places: of rows between passes.
+        places: of rows between passes, by the number of their node (first all stages, then what was given) and their name.
         budget, graph, peak: bytes of the GPU's memory: what may be taken, of which the graph takes, and that all takes at most.
         up, down: bytes that cross to the GPU and back.
         seconds: what that takes at the link's rate, both ways at once where a pass has both.
@@ -78,8 +79,8 @@ class HostPlan(Shown):
     """
 
     block: int
-    columns: dict[Reduced, int]
-    places: dict[Key, Place]
+    columns: tuple[int, ...]
+    places: dict[tuple[int, str], Place]
     budget: float
     graph: int
     peak: int
@@ -90,7 +91,7 @@ class HostPlan(Shown):
 
     def explain(self) -> str:
         """Where rows lie and what crosses, in words."""
-        split = max(self.columns.values(), default=1)
+        split = max(self.columns, default=1)
         among = f", columns in {split} ranges" if split > 1 else ""
         return (
             f"{format_bytes(self.peak)} of the GPU at most, of which the graph takes {format_bytes(self.graph)}; blocks of "
@@ -172,12 +173,15 @@ class Planner:
     """Adds up what a computation holds in each half of each pass: while tables are filled, and while results are made.
 
     Args:
+        numbers: of all nodes that have rows between passes.
         always: rows that lie on the GPU whatever the plan: what was given there, and what is asked for there.
         fixed: these, and such as lie in host memory whatever the plan.
     """
 
-    def __init__(self, p: PartitionedGraph, visits: Sequence[Visit], always: set[Key], fixed: set[Key]) -> None:
-        self.visits, self.always, self.fixed = visits, always, fixed
+    def __init__(
+        self, p: PartitionedGraph, visits: Sequence[Visit], numbers: dict[Node, int], always: set[Key], fixed: set[Key]
+    ) -> None:
+        self.visits, self.numbers, self.always, self.fixed = visits, numbers, always, fixed
         turns = p.directed and any(one.run.turned and one.run.fills for one in visits)
         self.graphs = [p, p.transposed] if turns else [p]
         self.rows = max(part.rows for part in p.parts)
@@ -205,6 +209,20 @@ class Planner:
             )
         places = self._placed(columns, block, alone, room)
         return self._costs(columns, block, places, budget)
+
+    def form(self) -> tuple[Any, ...]:
+        """All that a plan depends on besides the budget."""
+
+        def named(keys: Iterable[Key]) -> tuple[Any, ...]:
+            return tuple((self.numbers[node], name, key_form((node, name))) for node, name in keys)
+
+        visits = []
+        for one in self.visits:
+            run = one.run
+            sizes = (run.table, run.kept, run.made, run.splits, one.taken, one.is_gradient, run.turned)
+            visits.append((self.numbers[one.stage], sizes, named(one.fills), named(one.steps), named(one.writes)))
+        fixed = tuple(sorted((self.numbers[node], name, (node, name) in self.always) for node, name in self.fixed))
+        return (*visits, fixed)
 
     def lives(self, columns: dict[Reduced, int]) -> dict[Key, tuple[int, int, int]]:
         """Of rows between passes the first half in which they are there, the last, and the last in which a sum needs them."""
@@ -322,7 +340,9 @@ class Planner:
             seconds += (fills + max(steps, writes)) / rate
         host = sum((self.rows - places.get(key, Place()).kept) * _size(key) for key in self.lives(columns))
         peak = int(max(self._usage(columns, block, places))) + self.graph
-        return HostPlan(block, columns, places, budget, self.graph, peak, up, down, seconds, host)
+        numbered = {(self.numbers[node], name): place for (node, name), place in places.items()}
+        each = tuple(columns.get(node, 1) for node in self.numbers if isinstance(node, Reduced))
+        return HostPlan(block, each, numbered, budget, self.graph, peak, up, down, seconds, host)
 
 
 def _graph_bytes(p: PartitionedGraph) -> int:

@@ -74,6 +74,7 @@ class _Program:
         self.parameters = list({id(one): one for one in owned}.values())
         self.with_gradient = torch.is_grad_enabled() and node.needs
         self.visits = visits_of(self.stages, self.with_gradient)
+        self.numbers: dict[Node, int] = {one: i for i, one in enumerate((*self.stages, *self.sources))}
         self.plan = self.p.world.agreed(self._planned)
         self.lanes: list[Lane] = self.p.kept("lanes", lambda: [Lane(on) for on in self.p.world.devices])
         self.room: HostRoom = self.p.kept("host room", HostRoom)
@@ -90,12 +91,14 @@ class _Program:
         if not self.on_host:
             always |= {(self.result, "out"), (self.result, "grad")}
         fixed: set[Key] = {(one, name) for one in (*self.sources, self.result) for name in ("out", "grad")}
-        budget = self.p.gpu_budget
-        planner = Planner(self.p, self.visits, always, fixed)
-        found = planner.plan(min(map(room_of, self.p.world.devices)) + planner.graph if budget is None else budget)
-        self.lives = planner.lives(found.columns)
-        form = tuple((type(stage.reduction).__name__, *stage.sample.shape, stage.sample.dtype) for stage in self.stages)
-        self.p.kept("host plans", dict[Any, HostPlan])[form, self.with_gradient] = found
+        budget, known = self.p.gpu_budget, self.p.kept("host plans", dict[Any, HostPlan])
+        planner = Planner(self.p, self.visits, self.numbers, always, fixed)
+        form = (budget, planner.form())
+        found = known.pop(form, None) if budget is not None else None
+        if found is None:
+            found = planner.plan(min(map(room_of, self.p.world.devices)) + planner.graph if budget is None else budget)
+        known[form] = found  # the last one is that of the last computation
+        self.lives = planner.lives(dict(zip(self.stages, found.columns, strict=True)))
         return found
 
     @property
@@ -177,7 +180,7 @@ class _Program:
         for number, visit in enumerate(self.visits):
             if visit.is_gradient != gradients:
                 continue
-            width, pieces = visit.stage.sample.shape[1], self.plan.columns[visit.stage]
+            width, pieces = visit.stage.sample.shape[1], self.plan.columns[self.numbers[visit.stage]]
             step, fresh = -(-width // pieces), {key for key in visit.writes if key not in self.stores}
             for first in range(0, max(width, 1), max(step, 1)):
                 columns = slice(first, first + step) if pieces > 1 else None
@@ -202,7 +205,7 @@ class _Program:
 
     def _allocate(self, key: Key) -> None:
         """Rows between passes. Such as are asked for in host memory are new there, others come from what other steps left."""
-        (width, dtype), place, held = key_form(key), self.plan.places.get(key, Place()), []
+        (width, dtype), place, held = key_form(key), self.plan.places.get((self.numbers[key[0]], key[1]), Place()), []
         is_given = isinstance(key[0], Given) or key == (self.result, "out")
         for i, (part, on) in enumerate(zip(self.p.parts, self.p.world.devices, strict=True)):
             kept, ahead = (min(rows, part.rows) for rows in (place.kept, place.ahead))
