@@ -11,6 +11,7 @@ from torch.func import functional_call
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from ..fullgraph.host import HostRows, RowsOf
+from ..fullgraph.host_nodes import refuse_repeated
 from ..runtime.errors import ConfigError
 
 Given = Tensor | Sequence[Tensor] | HostRows
@@ -60,6 +61,7 @@ def of_parts(fn: Callable[..., Any], *lists: RowsOf, parameters: Sequence[Tensor
             made.append(fn(*rows))
             continue
         if on not in copies:
+            refuse_repeated(fn)
             copies[on] = {name: one.to(on) for name, one in held.items()}
         made.append(functional_call(fn, copies[on], rows))
     return made
