@@ -100,7 +100,7 @@ class _Aggregate(Function):
             return tuple(_summed(p, operation, dense(x), strategy))
         rows, counted = dense(x), any(ctx.needs_input_grad)
         if strategy == "auto":
-            strategy = choose(p, "max", rows, lambda by: maxima(p, rows, by, counted), ("replicate", "halo-columns"))
+            strategy = choose(p, "max", rows, lambda by: maxima(p, rows, by, counted), whole_rows=True)
         found, counts = maxima(p, rows, strategy, counted)
         ctx.save_for_backward(*x, *found, *counts)
         return tuple(found)

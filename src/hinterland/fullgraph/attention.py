@@ -65,7 +65,7 @@ class _Attention(Function):
             return _passed(p, scores, by, "forward", rows, numbers, _own_of_targets(scores, mine), vector)
 
         if strategy == "auto":
-            strategy = choose(p, f"{scores.kind} attention", rows, run, ("replicate", "halo-columns"))
+            strategy = choose(p, f"{scores.kind} attention", rows, run, whole_rows=True)
         ctx.p, ctx.scores, ctx.strategy = p, scores, strategy
         found = run(strategy)
         out = [one.out.to(of.dtype) for one, of in zip(found, rows, strict=True)]

@@ -183,9 +183,7 @@ def through_host(p: PartitionedGraph, rows: Any, strategy: str) -> HostRows | No
     """
     if isinstance(rows, HostRows):
         if rows.p is not p:
-            raise ConfigError(
-                "these rows belong to another partitioned graph, as whose parts nothing else is divided; use that"
-            )
+            raise ConfigError("these rows belong to another partitioned graph; call the layer with that one")
         return rows
     held = rows if isinstance(rows, list | tuple) else [rows]
     away = any(isinstance(one, Tensor) and one.is_cpu for one in held) and p.world.devices[0].type != "cpu"

@@ -31,10 +31,6 @@ class Node:
     sample: Tensor
     needs: bool = field(init=False)
 
-    @property
-    def row_bytes(self) -> int:
-        return self.sample.shape[1] * self.sample.element_size()
-
 
 @dataclass(eq=False, repr=False)
 class Given(Node):
@@ -140,6 +136,11 @@ def stored(nodes: Iterable[Node]) -> list[Given | Reduced]:
 def row_wise(nodes: Iterable[Node]) -> list[RowWise]:
     """The functions by which these nodes come from stored rows, each once."""
     return [one for one in _below(nodes) if isinstance(one, RowWise)]
+
+
+def parameters_of(nodes: Iterable[Node]) -> list[Tensor]:
+    """Those of all functions by which these nodes come from stored rows, each once."""
+    return list({id(one): one for function in row_wise(nodes) for one in function.parameters}.values())
 
 
 def _below(nodes: Iterable[Node]) -> list[Node]:

@@ -16,7 +16,7 @@ from torch import Tensor
 from .attend import Scores, attend
 from .partitioned import PartitionedGraph
 from .reduce import Operation
-from .rows import Rows, aggregate_rows, compute_type
+from .rows import Entries, Rows, aggregate_rows, compute_type
 
 Name = int | str  # of a block's rows: the number of an input, or "out" and "extra" (the results), or "grad" (of "out")
 
@@ -48,6 +48,10 @@ class Block:
     def of(self, array: Tensor) -> Tensor:
         """The block's part of what belongs to all rows."""
         return array[self.first : self.last]
+
+    def entries(self, p: PartitionedGraph, weights: torch.dtype | None = None) -> Entries:
+        """Of the block's rows, with the graph's weights in a type or without."""
+        return p.entries("all", weights)[self.part].between(self.first, self.last)
 
     def keep(self, name: str, rows: Tensor) -> None:
         """Leaves rows for the next pass."""
@@ -128,9 +132,8 @@ class Sums(Reduction):
 
     def _over(self, p: PartitionedGraph, b: Block, scale: Sequence[Tensor] | None) -> Tensor:
         rows, own = b.tables[0], self.operation.own
-        entries = p.entries("all", compute_type(rows.own.dtype) if self.operation.weighted else None)[b.part]
         return aggregate_rows(
-            entries.between(b.first, b.last),
+            b.entries(p, compute_type(rows.own.dtype) if self.operation.weighted else None),
             rows,
             rows.own.new_empty(b.last - b.first, rows.own.shape[1]),
             own=None if own is None else b.of(own[b.part]),
@@ -155,7 +158,7 @@ class Maxima(Reduction):
 
     def _highest(self, b: Block) -> dict[Name, Tensor]:
         rows = b.tables[0]
-        entries = self.p.entries("all", None)[b.part].between(b.first, b.last)
+        entries = b.entries(self.p)
         out = rows.own.new_empty(b.last - b.first, rows.own.shape[1])
         aggregate_rows(entries, rows, out, "max", degrees=b.of(self.p.parts[b.part].degrees))
         counts = torch.empty_like(out, dtype=compute_type(out.dtype))
@@ -166,7 +169,7 @@ class Maxima(Reduction):
 
     def _matched(self, b: Block) -> dict[Name, Tensor]:
         mine = b[0].contiguous()
-        entries = self.p.transposed.entries("all", None)[b.part].between(b.first, b.last)
+        entries = b.entries(self.p.transposed)
         return {0: aggregate_rows(entries, b.tables[0], torch.empty_like(mine), "match", mine=mine)}
 
 
@@ -224,11 +227,14 @@ class Attention(Reduction):
     def _given(self, b: Block) -> dict[str, Tensor]:
         if self.is_gat:
             return {"number": b.of(b.kept["t"])}
-        vector = {"vector": b.parameters[0].to(compute_type(b[1].dtype))} if self.scores.kind == "gatv2" else {}
-        return {"row": b[1].contiguous(), **vector}
+        return {"row": b[1].contiguous(), **self._vector(b, b[1])}
+
+    def _vector(self, b: Block, rows: Tensor) -> dict[str, Tensor]:
+        """The parameter of ``"gatv2"``, in the type that is computed in."""
+        return {"vector": b.parameters[0].to(compute_type(rows.dtype))} if self.scores.kind == "gatv2" else {}
 
     def _attended(self, b: Block) -> dict[Name, Tensor]:
-        entries = self.p.entries("all", None)[b.part].between(b.first, b.last)
+        entries = b.entries(self.p)
         rows, numbers = b.tables[0], b.tables[1] if self.is_gat else None
         found = attend(self.scores, "forward", entries, rows, numbers, self.width, first_row=b.first, **self._given(b))
         return {"out": found.out.to(rows.own.dtype), "extra": found.number}
@@ -240,7 +246,7 @@ class Attention(Reduction):
         logarithm = b["extra"].contiguous()
         b.keep("logarithm", logarithm)
         b.keep("delta", delta)
-        entries = self.p.entries("all", None)[b.part].between(b.first, b.last)
+        entries = b.entries(self.p)
         rows, numbers = b.tables[0], b.tables[1] if self.is_gat else None
         own = {**self._given(b), "gradient": grad, "logarithm": logarithm, "delta": delta}
         found = attend(self.scores, "target", entries, rows, numbers, self.width, first_row=b.first, **own)
@@ -256,13 +262,14 @@ class Attention(Reduction):
         return [b["grad"] if self.is_gat else torch.cat([b["grad"], b[1]], 1), numbers]
 
     def _by_source(self, b: Block) -> dict[Name, Tensor]:
-        entries = self.p.transposed.entries("all", None)[b.part].between(b.first, b.last)
+        entries = b.entries(self.p.transposed)
         own = {"row": b[0].contiguous()}
         if self.is_gat:
             own["number"] = b[1].to(compute_type(b[0].dtype)).contiguous()
-        vector = {"vector": b.parameters[0].to(compute_type(b[0].dtype))} if self.scores.kind == "gatv2" else {}
         rows, numbers = b.tables
-        found = attend(self.scores, "source", entries, rows, numbers, self.width, first_row=b.first, **own, **vector)
+        found = attend(
+            self.scores, "source", entries, rows, numbers, self.width, first_row=b.first, **own, **self._vector(b, b[0])
+        )
         if self.is_gat:
             return {0: found.out, 1: found.number, 2: b.of(b.kept["of t"])}
         if found.second is not None:

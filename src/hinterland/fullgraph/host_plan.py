@@ -12,12 +12,13 @@ from functools import partial
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from ..machine import cache
 from ..runtime.errors import OutOfMemory
 from ..runtime.shown import Shown
 from ..runtime.units import format_bytes
-from .host_nodes import Given, Node, Reduced, row_wise, stored
+from .host_nodes import Given, Node, Reduced, parameters_of, row_wise, stored
 from .host_passes import Name, Pass
 from .partitioned import PartitionedGraph
 
@@ -37,6 +38,7 @@ class Visit:
         fills, steps: what blocks bring in its first and second half.
         writes: what is made.
         taken: bytes that functions of rows, and their gradients, take of a row.
+        parameters: of functions through which gradients go, those that get one.
     """
 
     stage: Reduced
@@ -45,6 +47,7 @@ class Visit:
     steps: tuple[Key, ...]
     writes: tuple[Key, ...]
     taken: int
+    parameters: tuple[Tensor, ...]
 
     @property
     def is_gradient(self) -> bool:
@@ -140,7 +143,8 @@ def _visit(stage: Reduced, run: Pass, with_gradient: bool) -> Visit:
     steps = dict.fromkeys((*_keys(stage, run.needs), *((one, "out") for one in stored(through)), *grads))
     functions = row_wise([*through, *(stage.inputs[j] for j in (*run.fills, *run.needs) if isinstance(j, int))])
     taken = sum(one.taken for one in functions) * (3 if through else 1)
-    return Visit(stage, run, _keys(stage, run.fills), tuple(steps), tuple(results), taken)
+    owned = tuple(one for one in parameters_of(through) if one.requires_grad)
+    return Visit(stage, run, _keys(stage, run.fills), tuple(steps), tuple(results), taken, owned)
 
 
 def _keys(stage: Reduced, names: Iterable[Name]) -> tuple[Key, ...]:

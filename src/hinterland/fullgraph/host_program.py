@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import Any
@@ -13,7 +13,7 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
 from ..runtime.errors import ConfigError
-from .host_nodes import Given, Node, Reduced, Values, row_wise, stored
+from .host_nodes import Given, Node, Reduced, Values, parameters_of, row_wise, stored
 from .host_passes import Block, Name, Same
 from .host_plan import HostPlan, Key, Place, Planner, Visit, key_form, stages_of, visits_of
 from .host_stream import HostArray, HostRoom, Lane, Store
@@ -70,7 +70,7 @@ class _Program:
         self.sources = [one for one in stored(one for stage in self.stages for one in stage.inputs) if isinstance(one, Given)]
         self.given = [tensor for one in self.sources for tensor in one.tensors]
         inputs = [one for stage in self.stages for one in stage.inputs]
-        owned = [*_parameters(inputs), *(tensor for one in self.stages for tensor in one.parameters)]
+        owned = [*parameters_of(inputs), *(tensor for one in self.stages for tensor in one.parameters)]
         self.parameters = list({id(one): one for one in owned}.values())
         self.with_gradient = torch.is_grad_enabled() and node.needs
         self.visits = visits_of(self.stages, self.with_gradient)
@@ -324,16 +324,15 @@ class _Program:
         through = [j for j, one in outputs.items() if one.requires_grad]
         if through:
             inputs = [(node, one) for node, one in leaves.items() if one.requires_grad]
-            held = [one for one in _parameters([stage.inputs[j] for j in through]) if one.requires_grad]
             results = torch.autograd.grad(
                 [outputs[j] for j in through],
-                [one for _, one in inputs] + [self._parameter(i, one) for one in held],
+                [one for _, one in inputs] + [self._parameter(i, one) for one in visit.parameters],
                 [grads[j].to(outputs[j].dtype) for j in through],
                 allow_unused=True,
             )
             for (node, _), grad in zip(inputs, results, strict=False):
                 add(node, grad)
-            for one, grad in zip(held, results[len(inputs) :], strict=True):
+            for one, grad in zip(visit.parameters, results[len(inputs) :], strict=True):
                 if grad is not None:
                     self._add(i, one, grad)
         for node in {key[0]: None for key in visit.writes}:
@@ -356,11 +355,6 @@ class _Program:
 def _leaves(found: dict[Key, Tensor]) -> dict[Node, Tensor]:
     """Stored rows of a block by their node."""
     return {node: one for (node, name), one in found.items() if name == "out"}
-
-
-def _parameters(nodes: Iterable[Node]) -> list[Tensor]:
-    """Those of all functions that these nodes come from, each once."""
-    return list({id(one): one for function in row_wise(nodes) for one in function.parameters}.values())
 
 
 def _whole(grad: Tensor, of: Node, columns: slice | None) -> Tensor:

@@ -107,7 +107,7 @@ class PartitionedGraph(Shown):
         require_graph(graph)
         world = _world(parts, devices)
         if isinstance(world, Processes):
-            world.check_same({**world.agreed(lambda: _identity(graph)), "balance": balance, "gpu_budget": gpu_budget})
+            world.check_same({**world.agreed(lambda: identity(graph)), "balance": balance, "gpu_budget": gpu_budget})
         budget = None if gpu_budget is None else parse_bytes(gpu_budget)
         begin = time.perf_counter()
         found = world.agreed(lambda: split(graph, world.parts, balance, hubs=budget is None))
@@ -383,7 +383,7 @@ def _world(parts: int | None, on: Any) -> World:
     return Together([found[i * len(found) // count] for i in range(count)])
 
 
-def _identity(graph: Graph) -> dict[str, Any]:
+def identity(graph: Graph) -> dict[str, Any]:
     """What two ranks' graphs have in common if they are the same: sizes, types, and checksums of all arrays."""
     indptr, indices, weights = graph.checked_rows()
     sums = {"offsets": indptr, "neighbors": indices, "weights": weights}

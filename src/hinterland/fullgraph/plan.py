@@ -140,16 +140,14 @@ def costs(p: PartitionedGraph, width: int, dtype: torch.dtype) -> list[Cost]:
     ]  # fmt: skip
 
 
-def choose(
-    p: PartitionedGraph, what: str, x: Sequence[Tensor], run: Callable[[str], Any], but: Sequence[str] = ("replicate",)
-) -> str:
+def choose(p: PartitionedGraph, what: str, x: Sequence[Tensor], run: Callable[[str], Any], *, whole_rows: bool = False) -> str:
     """The strategy for an operation: where the process has one part of several, the quickest of all that fit.
 
     Args:
         what: the operation, by which the choice is kept with the graph.
         x: the rows that are read.
         run: does it by a strategy; called several times, by all ranks alike.
-        but: strategies that are not tried.
+        whole_rows: it reads whole rows at once, so that they cannot come by columns.
 
     Raises:
         OutOfMemory: none fits.
@@ -158,7 +156,7 @@ def choose(
         return "halo"
     width, dtype = x[0].shape[1], x[0].dtype
     name = f"{what} of {width} x {str(dtype).removeprefix('torch.')}"
-    return p.kept(("choice", name), lambda: _chosen(p, name, width, dtype, run, but)).strategy
+    return p.kept(("choice", name), lambda: _chosen(p, name, width, dtype, run, whole_rows)).strategy
 
 
 def choices(p: PartitionedGraph) -> list[Choice]:
@@ -167,10 +165,11 @@ def choices(p: PartitionedGraph) -> list[Choice]:
 
 
 def _chosen(
-    p: PartitionedGraph, name: str, width: int, dtype: torch.dtype, run: Callable[[str], Any], but: Sequence[str]
+    p: PartitionedGraph, name: str, width: int, dtype: torch.dtype, run: Callable[[str], Any], whole_rows: bool
 ) -> Choice:
     room = min(p.world.gathered([room_of(on) for on in p.world.devices]))
-    all_costs = [cost for cost in costs(p, width, dtype) if cost.strategy not in but]
+    never = ("replicate", "halo-columns") if whole_rows else ("replicate",)
+    all_costs = [cost for cost in costs(p, width, dtype) if cost.strategy not in never]
     direct = p.world.all(p.world.reads_others)
     fitting = [cost for cost in all_costs if cost.peak <= room and (direct or cost.strategy != "direct")]
     if not fitting:

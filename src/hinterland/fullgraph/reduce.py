@@ -100,18 +100,18 @@ def _reduced(
         seen.append(stage)
         for i, (entries, rows) in enumerate(stage.reads):
             with p.world.on(i):
-                is_last = stage.is_last or stage.columns is not None
-                kind = x[i].dtype if is_last else compute_type(x[i].dtype)
-                done: dict[str, Any] = operation.finish(p, i) if is_last else {}
-                if stage.columns is not None:
-                    held = before[i]
-                    whole = torch.empty(len(x[i]), width, dtype=kind, device=x[i].device) if held is None else held
-                    aggregate_rows(entries, rows, whole[:, stage.columns], operation.reduce, **done)
-                    before[i] = whole
-                    continue
-                to = torch.empty(len(x[i]), width, dtype=kind, device=x[i].device)
+                is_whole = stage.is_last or stage.columns is not None
+                to, earlier = None, before[i]
+                if stage.columns is not None:  # columns beside those of before, not more of each sum
+                    to, earlier = earlier, None
+                if to is None:
+                    kind = x[i].dtype if is_whole else compute_type(x[i].dtype)
+                    to = torch.empty(len(x[i]), width, dtype=kind, device=x[i].device)
+                done: dict[str, Any] = operation.finish(p, i) if is_whole else {}
                 of = None if mine is None else mine[i]
-                before[i] = aggregate_rows(entries, rows, to, operation.reduce, mine=of, before=before[i], **done)
+                part = to if stage.columns is None else to[:, stage.columns]
+                aggregate_rows(entries, rows, part, operation.reduce, mine=of, before=earlier, **done)
+                before[i] = to
         if stage.is_last:
             out += [one for one in before if one is not None]
             if len(p.split.hubs):

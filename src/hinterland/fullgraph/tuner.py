@@ -31,7 +31,7 @@ from ..runtime.errors import ConfigError, StorageError
 from ..runtime.shown import Shown, type_name
 from ..runtime.warned import warn_once
 from .aggregate import REDUCES, aggregate
-from .partitioned import PartitionedGraph, _identity
+from .partitioned import PartitionedGraph, identity
 from .plan import choose, room_of, seconds
 from .rows import Entries, Shape, compute_type, dense
 from .space import ORDER, Space, Work
@@ -296,7 +296,7 @@ def _partition(p: PartitionedGraph) -> dict[str, Any]:
         split, known = p.split, p._graph.numbering
         arrays = {"order": split.order, "hubs": split.hubs, "numbers": None if known is None else known.outer}
         sums = {name: checksum(array.cpu()) for name, array in arrays.items() if array is not None and array.numel()}
-        facts = {name: str(value) for name, value in _identity(p._graph).items()}
+        facts = {name: str(value) for name, value in identity(p._graph).items()}
         return {"bounds": list(split.bounds), **sums, **facts}
 
     def all_made() -> dict[str, Any]:
