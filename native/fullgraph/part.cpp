@@ -1,7 +1,11 @@
 // What one part of a graph that is divided by its vertices reads: its own lists and its share of the hubs', with every neighbour as
 // where its row lies, here or in the halo (the local and the remote CSR of MGG, OSDI 2023, section 4.1, in one).
+#include <algorithm>
 #include <atomic>
 #include <bit>
+#include <cstring>
+#include <utility>
+#include <vector>
 
 #include "bindings.hpp"
 #include "graph/rows.hpp"
@@ -21,10 +25,12 @@ struct PartParams {
   int64_t neighbor_bytes, edges, vertices;
   const int64_t* numbers;  // the partition's number of each vertex; none: its own
   int64_t first, last;
-  uint64_t* marks;    // a bit for each row of the partition: whether it is read and owned by others; none at first
+  const int64_t* bounds;  // [parts + 1]: the rows of every part
+  int64_t parts;
+  uint64_t* marks;    // a bit for each row of the partition: whether it is in the halo; none at first
   int64_t* ranks;     // [words of marks + 1]: marks in the words before
   int64_t* local;     // [lists]: entries that the part owns
-  const int64_t* to;  // [lists + 1]: where each list's entries go: the local ones, then the remote ones
+  const int64_t* to;  // [lists + 1]: where each list's entries go: the local ones, then the remote ones in the halo's order
   int64_t* halo;      // the rows that are marked, in their order
   void* places;
   int64_t place_bytes;
@@ -48,8 +54,46 @@ struct PartParams {
     const uint64_t bit = uint64_t{1} << row % 64;
     if (!(atomic_load(marks[row / 64]) & bit)) atomic_or(marks[row / 64], bit);
   }
+  // The bits of a word of marks that are of rows [begin, end).
+  static uint64_t bits_within(int64_t word, int64_t begin, int64_t end) {
+    const int64_t low = std::max<int64_t>(begin - 64 * word, 0), high = std::min<int64_t>(end - 64 * word, 64);
+    return low < high ? ~uint64_t{0} >> (64 - (high - low)) << low : 0;
+  }
+
+  // A halo that has most of another part's rows has all: those go as one copy, which is quicker by more than this than rows one by
+  // one (docs/notes/fullgraph-on-h200.md).
+  void complete() const {
+    for (int64_t part = 0; part < parts; ++part) {
+      const int64_t begin = bounds[part], end = bounds[part + 1];
+      int64_t count = 0;
+      for (int64_t w = begin / 64; w < ceil_div<int64_t>(end, 64); ++w)
+        count += std::popcount(marks[w] & bits_within(w, begin, end));
+      if (begin == first || kAll * count <= kMost * (end - begin)) continue;
+      for (int64_t w = begin / 64; w < ceil_div<int64_t>(end, 64); ++w) marks[w] |= bits_within(w, begin, end);
+    }
+  }
+  static constexpr int64_t kMost = 4, kAll = 5;
+
   bool marked(int64_t row) const { return marks[row / 64] >> row % 64 & 1; }
   int64_t slot(int64_t row) const { return ranks[row / 64] + std::popcount(marks[row / 64] & ((uint64_t{1} << row % 64) - 1)); }
+
+  // Orders entries [begin, end), with their weights, by where their rows lie: those of one owner are then together.
+  template <class Place>
+  void by_slot(Place* at, int64_t begin, int64_t end) const {
+    if (std::is_sorted(at + begin, at + end)) return;
+    if (!weight_bytes) return std::sort(at + begin, at + end);
+    thread_local std::vector<std::pair<Place, uint64_t>> entries;
+    entries.clear();
+    for (int64_t i = begin; i < end; ++i) {
+      entries.emplace_back(at[i], 0);
+      std::memcpy(&entries.back().second, static_cast<char*>(to_weights) + i * weight_bytes, weight_bytes);
+    }
+    std::stable_sort(entries.begin(), entries.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+    for (int64_t i = begin; i < end; ++i) {
+      at[i] = entries[i - begin].first;
+      std::memcpy(static_cast<char*>(to_weights) + i * weight_bytes, &entries[i - begin].second, weight_bytes);
+    }
+  }
 };
 
 }  // namespace fullgraph
@@ -57,7 +101,7 @@ struct PartParams {
 using fullgraph::PartParams;
 
 HINTERLAND_STRUCT(fullgraph::PartParams, begins, before, lists, neighbors, neighbor_bytes, edges, vertices, numbers, first,
-                  last, marks, ranks, local, to, halo, places, place_bytes, weights, to_weights, weight_bytes);
+                  last, bounds, parts, marks, ranks, local, to, halo, places, place_bytes, weights, to_weights, weight_bytes);
 
 namespace {
 
@@ -98,6 +142,7 @@ int64_t survey_part(const PartParams& p) {
     });
     p.local[i] = local;
   });
+  p.complete();
   parallel_for(p.words(), [&](int64_t w) { p.ranks[w + 1] = std::popcount(p.marks[w]); });
   inclusive_sum(p.ranks + 1, p.words());
   return none_is_minus_one(bad);
@@ -134,6 +179,7 @@ bool fill_part(const PartParams& p) {
         }
       });
       if (!fits || local < locals_end || remote < end) same = false;
+      p.by_slot(places, locals_end, end);
     });
   });
   return same;

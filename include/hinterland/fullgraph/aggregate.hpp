@@ -25,7 +25,7 @@ enum class Reduce : int64_t {
 
 // What becomes of a row's result, in this order. All but `out` may be null.
 struct Finish {
-  const void* before;      // Real[rows, width]: what other entries of the rows gave
+  const void* before;      // Real[rows, width]: what other entries of the rows gave; may be `out`, where that is Real
   const void* scale;       // Real[rows]: with kSum: the sum is multiplied by it
   const int64_t* degrees;  // [rows]: with kMax: a row that has no entry anywhere becomes 0
   void* out;               // [rows, width]
@@ -152,6 +152,7 @@ class Aggregation {
     } else if (there) {
       begin = p_.begins[row], end = p_.ends[row];
       if (end - begin > p_.longest) mine = false, end = begin;
+      if (begin == end && adds_in_place()) mine = false;
     }
     Sum sum;
     if (p_.own != nullptr && mine && entry_ == 0 && (!piece || begin == p_.begins[row])) add_own(row, sum);
@@ -165,6 +166,12 @@ class Aggregation {
   }
 
  private:
+  // Whether a row without entries stays what it is.
+  HINTERLAND_FN bool adds_in_place() const {
+    const Finish& f = p_.finish;
+    return f.before == f.out && f.scale == nullptr && f.degrees == nullptr && p_.own == nullptr;
+  }
+
   HINTERLAND_FN int vector(int k) const { return first_ + k * across_; }
   HINTERLAND_FN bool has(int at) const { return kWhole || at < vectors_; }
 

@@ -25,13 +25,15 @@ class Block:
 
     Attributes:
         nbytes: of each rank's.
-        addresses: int64 ``[ranks]``, on this rank's device: where each begins, for it.
+        addresses: of each rank's, for this one.
+        table: the same for kernels: int64 ``[ranks]`` on this rank's device.
         read: how many barriers all had passed when this rank last read it.
     """
 
     def __init__(self, ranks: Ranks) -> None:
         self.nbytes, self.read = 0, -1
-        self.addresses = torch.zeros(ranks.world_size, dtype=torch.int64, device=ranks.device)
+        self.addresses = [0] * ranks.world_size
+        self.table = torch.zeros(ranks.world_size, dtype=torch.int64, device=ranks.device)
         self._ranks = ranks
         self._mine: Any = None
         self._theirs: list[Any] = []
@@ -51,8 +53,8 @@ class Block:
         packed = self._ranks.agreed(lambda: pickle.dumps(self._mine))
         from_all: list[Any] = [None] * self._ranks.world_size
         dist.all_gather_object(from_all, packed)
-        addresses = self._ranks.agreed(lambda: [self._opened(rank, one) for rank, one in enumerate(from_all)])
-        self.addresses.copy_(torch.tensor(addresses))
+        self.addresses = self._ranks.agreed(lambda: [self._opened(rank, one) for rank, one in enumerate(from_all)])
+        self.table.copy_(torch.tensor(self.addresses))
         self.nbytes = nbytes
 
     def hold(self, x: Tensor) -> None:

@@ -129,20 +129,19 @@ def _passed(
     width = rows[0].shape[1]
     if (scores.kind == "dot" and way != "source") or (scores.kind != "gat" and way == "source"):
         width //= 2
-    results: list[list[Found]] = [[] for _ in rows]
+    results: list[Found | None] = [None] * len(rows)
     kept: list[Tensor] = []
     with p.world.turn(kept):
         for stage in _staged(p, strategy, rows, numbers):
             for i, (entries, where, also) in enumerate(stage):
                 # A row is its own neighbour in the first stage alone; the others have no entry that names it.
-                one = scores if not results[i] else replace(scores, loops=False)
+                before = results[i]
+                one = scores if before is None else replace(scores, loops=False)
                 mine: dict[str, Any] = {name: of[i] for name, of in own.items()} | ({} if a is None else {"vector": a[i]})
                 with p.world.on(i):
-                    results[i].append(attend(one, way, entries, where, also, width, **mine))
-        found = []
-        for i, of_stages in enumerate(results):
-            with p.world.on(i):
-                found.append(_together(of_stages, way))
+                    more = attend(one, way, entries, where, also, width, **mine)
+                    results[i] = more if before is None else _together([before, more], way)
+        found = [one for one in results if one is not None]
         if len(p.split.hubs):
             _add_hubs(p, scores, way, rows, numbers, own, a, found)
         kept += [part for one in found for part in one if part is not None]
@@ -165,8 +164,6 @@ def _staged(
 
 def _together(results: list[Found], way: str) -> Found:
     """What several stages, or parts, found for the same rows."""
-    if len(results) == 1:
-        return results[0]
     outs, seconds, numbers = zip(*results, strict=True)
     if way == "forward":
         out, number = joined(torch.stack(outs), torch.stack(numbers))

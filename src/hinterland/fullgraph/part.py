@@ -1,7 +1,7 @@
 """What one part of a graph that is divided among several devices holds: its lists, translated to where rows lie.
 
 MGG (OSDI 2023, section 4.1) keeps two CSRs for each device, of local and of remote neighbours. Here they are one, whose rows
-have the local neighbours first; remote rows are read once each, into the halo.
+have the local neighbours first, then those of one owner after those of another; remote rows are read once each, into the halo.
 """
 
 from __future__ import annotations
@@ -38,11 +38,12 @@ class Part(Shown):
         offsets: int64 ``[n + H + 1]``; row i has entries ``[offsets[i], offsets[i + 1])``. The row of a hub that is owned is
             empty, since row ``n + k`` has what this part owns of the neighbours of hub k.
         split: int64 ``[n + H]``; entries ``[offsets[i], split[i])`` of row i are local, ``[split[i], offsets[i + 1])`` remote.
-            Both are in the order of the graph's list; a hub's are local alone.
+            Local ones are in the order of the graph's list, remote ones by their slots; a hub's are local alone.
         places: int32 or, where ``n + h >= 2**31``, int64 ``[edges]``; where an entry's row lies: below n the number of an own
             row, from n on n + its slot in ``halo``.
         weights: ``[edges]``, the graph's, of its type, or None.
-        halo: int64 ``[h]``, ascending and so grouped by owner; the partition's numbers of the rows of others that are read.
+        halo: int64 ``[h]``, ascending and so grouped by owner; the partition's numbers of the rows of others that are read,
+            and of all rows of a part of which most are.
         halo_offsets: ``parts + 1`` numbers; slots ``[halo_offsets[p], halo_offsets[p + 1])`` are rows of part p.
         degrees: int64 ``[n]``; neighbours of each own row in the whole graph, those of hubs as well.
     """
@@ -56,6 +57,21 @@ class Part(Shown):
     halo: torch.Tensor
     halo_offsets: tuple[int, ...]
     degrees: torch.Tensor
+
+    def entries_of(self, owner: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """Where each own row's entries begin and end that name rows of another part: int64 ``[n]`` each."""
+        first, last = self.halo_offsets[owner : owner + 2]
+        return self._first_at_least(self.rows + first), self._first_at_least(self.rows + last)
+
+    def _first_at_least(self, place: int) -> torch.Tensor:
+        """Of each own row's remote entries the first whose place is not below ``place``, by halving."""
+        low, high = self.split[: self.rows].clone(), self.offsets[1 : self.rows + 1].clone()
+        steps = int((high - low).max()).bit_length() if self.rows and len(self.places) else 0
+        for _ in range(steps):
+            middle = (low + high) >> 1
+            below = (low < high) & (self.places[middle.clamp(max=len(self.places) - 1)] < place)
+            low, high = torch.where(below, middle + 1, low), torch.where(below, high, middle)
+        return low
 
     def to(self, device: torch.device | str | int) -> Part:
         """The part with its arrays on ``device``; those that lie there already are shared.
@@ -101,6 +117,7 @@ def build_part(graph: Graph, split: Split, rank: int) -> Part:
     before, local = _sums(lists.counts), torch.zeros_like(lists.counts)
     words = -(-graph.num_vertices // 64)
     marks, ranks = torch.zeros(words, dtype=torch.int64), torch.zeros(words + 1, dtype=torch.int64)
+    bounds = torch.tensor(split.bounds)
     params = _PARAMS(
         begins=address(lists.begins),
         before=address(before),
@@ -112,6 +129,8 @@ def build_part(graph: Graph, split: Split, rank: int) -> Part:
         numbers=address(numbers),
         first=first,
         last=last,
+        bounds=address(bounds),
+        parts=split.parts,
         marks=address(marks),
         ranks=address(ranks),
         local=address(local),
@@ -131,7 +150,7 @@ def build_part(graph: Graph, split: Split, rank: int) -> Part:
         places=places,
         weights=carried,
         halo=halo,
-        halo_offsets=tuple(torch.searchsorted(halo, torch.tensor(split.bounds)).tolist()),
+        halo_offsets=tuple(torch.searchsorted(halo, bounds).tolist()),
         degrees=degrees,
     )
 

@@ -7,7 +7,7 @@ import math
 import time
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any, TypeVar
@@ -265,7 +265,7 @@ class PartitionedGraph(Shown):
                     wanted.append([part.halo[a:b] - first for (a, b), first in ranges])
                     places.append(owned_places(list(enumerate(wanted[i])), max(self.sizes), self.world.parts))
                     made += [*wanted[i], places[i]]
-        return Halos(wanted, self.world.traded(wanted), places)
+        return Halos(wanted, self.world.traded(wanted), places, self.sizes)
 
     def fetch(self, x: Sequence[Tensor]) -> list[Tensor]:
         """The halo of each of this process's parts: the rows of others that it reads, once each."""
@@ -274,6 +274,10 @@ class PartitionedGraph(Shown):
     def fetch_ahead(self, x: Sequence[Tensor]) -> Callable[[], list[Tensor]]:
         """:meth:`fetch`, beside what is queued until the function is called that this gives, which gives the halos."""
         return self.world.fetch_ahead(x, self._halos)
+
+    def fetch_in_turns(self, x: Sequence[Tensor]) -> Iterator[list[Tensor]]:
+        """:meth:`fetch`, owner by owner: the halos once all is asked for, and then again each time that more is there."""
+        return self.world.fetch_in_turns(x, self._halos)
 
     def replicas(self, x: Sequence[Tensor]) -> list[Tensor]:
         """All rows for each of this process's parts; those of the last call where ``x`` is the same, not written since."""
@@ -295,13 +299,13 @@ class PartitionedGraph(Shown):
         """Everything that :meth:`kept` has."""
         return list(self._kept.values())
 
-    def entries(self, kind: str, weights: torch.dtype | None) -> list[Entries]:
+    def entries(self, kind: str | int, weights: torch.dtype | None) -> list[Entries]:
         """The entries of this process's parts.
 
         Args:
-            kind: of their own rows ``"local"`` or ``"remote"`` ones or ``"all"``, whose places are own rows and slots of the
-                halo; ``"whole"``: all, of own rows and, behind them, of all the graph's; ``"direct"``: all, by owner and row;
-                ``"hubs"``: local ones of the partial rows of hubs.
+            kind: of their own rows ``"local"`` or ``"remote"`` ones, those of the k-th part behind (from 1 on), or ``"all"``,
+                whose places are own rows and slots of the halo; ``"whole"``: all, of own rows and, behind them, of all the
+                graph's; ``"direct"``: all, by owner and row; ``"hubs"``: local ones of the partial rows of hubs.
             weights: with the graph's weights, in this type; None: without.
         """
 
@@ -314,18 +318,22 @@ class PartitionedGraph(Shown):
 
         return self.kept(("entries", kind, weights), made)
 
-    def _entries(self, i: int, kind: str, weights: torch.dtype | None) -> Entries:
+    def _entries(self, i: int, kind: str | int, weights: torch.dtype | None) -> Entries:
         part, n = self.parts[i], self.parts[i].rows
+        if isinstance(kind, int):
+            begins, ends = self.kept((kind, i), lambda: part.entries_of((part.rank + kind) % self.world.parts))
+            return Entries(begins, ends, part.places, self._carried(i, weights))
         begins = part.split[:n] if kind == "remote" else part.offsets[n:-1] if kind == "hubs" else part.offsets[:n]
         ends = part.split[:n] if kind == "local" else part.offsets[n + 1 :] if kind == "hubs" else part.offsets[1 : n + 1]
         places = part.places
         if kind in ("whole", "direct"):
             places = self.kept((kind, i), lambda: translated(part, self.bounds, kind))
-        carried = None
-        if weights is not None and part.weights is not None:
-            held = part.weights
-            carried = self.kept(("weights", i, weights), lambda: held.to(weights))
-        return Entries(begins, ends, places, carried)
+        return Entries(begins, ends, places, self._carried(i, weights))
+
+    def _carried(self, i: int, weights: torch.dtype | None) -> Tensor | None:
+        """The weights of a part's entries in a type, or None."""
+        held = self.parts[i].weights
+        return None if weights is None or held is None else self.kept(("weights", i, weights), lambda: held.to(weights))
 
     def of_hubs(self, rows: Sequence[Tensor]) -> list[Tensor]:
         """The hubs' own rows, ``[H, width]``, for each of this process's parts."""

@@ -25,7 +25,7 @@ from .rows import compute_type
 from .strategies import COLUMNS
 
 _TRIED = 4.0  # a strategy is tried where it should take at most so many times as long as the quickest: chosen, not measured
-_SHARING = ("direct", "halo")  # strategies by which kernels read the memory of other processes
+_SHARING = ("direct", "halo", "halo-pipelined")  # strategies by which kernels read the memory of other processes
 _STEPS = 2  # that are timed, after one that is not
 # Bytes a second, where the machine has not been probed: of own memory and of another GPU's, as measured on an H200.
 _OWN, _PEERS, _CPU = 1.5e12, 350e9, 5e9
@@ -119,6 +119,8 @@ def costs(p: PartitionedGraph, width: int, dtype: torch.dtype) -> list[Cost]:
 
     summed = compute_type(dtype).itemsize * width  # of a row, between two stages
 
+    others_count = max(p.world.parts - 1, 1)
+
     def between(part: Load) -> float:
         return 2 * part.rows * summed / own
 
@@ -132,8 +134,9 @@ def costs(p: PartitionedGraph, width: int, dtype: torch.dtype) -> list[Cost]:
         cost("direct", lambda part: part.remote * row, lambda part: 0,
              lambda part: max(part.remote * row / peers, reading(part.local))),
         cost("halo", fetched, fetched, lambda part: fetched(part) / peers + reading(part.local + part.remote)),
-        cost("halo-pipelined", fetched, lambda part: fetched(part) + part.rows * summed,
-             lambda part: max(fetched(part) / peers, reading(part.local)) + reading(part.remote) + between(part)),
+        cost("halo-pipelined", fetched, lambda part: fetched(part) + (part.rows * summed if summed > row else 0),
+             lambda part: max(fetched(part) / peers, reading(part.local + part.remote) + others_count * between(part))
+             + reading(part.remote) / others_count),
         *([columns] if row > COLUMNS else []),
         *(cost(name, others, lambda part: vertices * row,
                lambda part: others(part) / peers + reading(part.local + part.remote)) for name in ("all-gather", "replicate")),

@@ -8,6 +8,7 @@ given, half an hour unless one asks for less. NCCL ends a process after that tim
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -20,10 +21,10 @@ from torch import Tensor
 from ..memory.ranks import Ranks, naming_lost_ranks
 from ..runtime import devices
 from ..runtime.errors import ConfigError, DeviceError, HinterlandError
-from .arena import arena
+from .arena import Block, arena
 from .rows import Rows
-from .take import take
-from .world import Halos, Lists, World
+from .take import bring, take
+from .world import FEW, Halos, Lists, World
 
 T = TypeVar("T")
 
@@ -97,13 +98,38 @@ class Processes(World):
 
     def read(self, x: Sequence[Tensor], halos: Halos) -> Tensor:
         """Rows that this rank wants, which it reads itself where their owners have them."""
-        places = halos.places[0]
-        halo = x[0].new_empty(len(places), x[0].shape[1])
-        with self.reachable(x) as owners:
-            rows = Rows(x[0], None, owners[0], self.mine[0], places.dtype == torch.int64)
-            for some in halos.turns(0, self.mine[0]):
-                take(rows, places[some], halo[some])
+        halo = x[0].new_empty(len(halos.places[0]), x[0].shape[1])
+        with self._placed(x) as block:
+            for _ in self._brought(block, x, halos, halo):
+                pass
         return halo
+
+    def fetch_in_turns(self, x: Sequence[Tensor], halos: Halos) -> Iterator[list[Tensor]]:
+        if self.devices[0].type != "cuda" or not self.reads_others or self.parts == 1:
+            yield from super().fetch_in_turns(x, halos)
+            return
+        halo = x[0].new_empty(len(halos.places[0]), x[0].shape[1])
+        current = torch.cuda.current_stream(self.devices[0])
+        with self._placed(x) as block:
+            self._side.wait_stream(current)
+            arrived = []
+            with torch.cuda.stream(self._side):
+                for _ in self._brought(block, x, halos, halo, FEW):
+                    arrived.append(self._side.record_event())
+            yield [halo]
+            for event in arrived:
+                current.wait_event(event)
+                yield [halo]
+
+    def _brought(
+        self, block: Block, x: Sequence[Tensor], halos: Halos, to: Tensor, blocks: int | None = None
+    ) -> Iterator[None]:
+        """Has this rank read its halo, one owner's rows after another's."""
+        places, rank = halos.places[0], self.mine[0]
+        rows = Rows(x[0], None, block.table, rank, places.dtype == torch.int64)
+        for owner, some in halos.turns(0, rank):
+            bring(rows, places[some], to[some], block.addresses[owner], halos.sizes[owner], blocks)
+            yield
 
     def shared_bytes(self, nbytes: int) -> int:
         return 2 * nbytes if self.devices[0].type == "cuda" and self.reads_others else 0  # arena.py
@@ -148,12 +174,23 @@ class Processes(World):
                 "the ranks cannot read each other's rows where they are, as strategy='direct' does; use strategy='halo' "
                 f"({self._arena.refusal})"
             )
+        with self._placed(x) as block:
+            yield [block.table]
+
+    @contextmanager
+    def _placed(self, x: Sequence[Tensor]) -> Iterator[Block]:
+        """A with-block in which all ranks may read this one's rows, and this one theirs."""
         if self._most is None:
             self._most = max(self.gathered([len(x[0])]))
         with self._talking():
             block = self._arena.place(x[0], self._most)
-        yield [block.addresses]
+        yield block
         self._arena.was_read(block)
+
+    @functools.cached_property
+    def _side(self) -> torch.cuda.Stream:
+        """A second stream, for what comes beside other work."""
+        return torch.cuda.Stream(self.devices[0])
 
 
 def _device(asked: torch.device | str | int | None) -> torch.device:

@@ -101,12 +101,12 @@ def _reduced(
         for i, (entries, rows) in enumerate(stage.reads):
             with p.world.on(i):
                 is_whole = stage.is_last or stage.columns is not None
-                to, earlier = None, before[i]
-                if stage.columns is not None:  # columns beside those of before, not more of each sum
-                    to, earlier = earlier, None
-                if to is None:
-                    kind = x[i].dtype if is_whole else compute_type(x[i].dtype)
+                kind = x[i].dtype if is_whole else compute_type(x[i].dtype)
+                to = earlier = before[i]
+                if to is None or to.dtype != kind:
                     to = torch.empty(len(x[i]), width, dtype=kind, device=x[i].device)
+                if stage.columns is not None:  # columns beside those of before, not more of each sum
+                    earlier = None
                 done: dict[str, Any] = operation.finish(p, i) if is_whole else {}
                 of = None if mine is None else mine[i]
                 part = to if stage.columns is None else to[:, stage.columns]

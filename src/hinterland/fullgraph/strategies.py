@@ -41,10 +41,14 @@ def halo(p: PartitionedGraph, x: Sequence[Tensor], weights: Weights) -> Iterator
 
 
 def halo_pipelined(p: PartitionedGraph, x: Sequence[Tensor], weights: Weights) -> Iterator[Stage]:
-    """Local entries are read while the halo is on its way."""
-    arrived = p.fetch_ahead(x)
-    yield _stage(p.entries("local", weights), map(Rows, x), is_last=False)
-    yield _stage(p.entries("remote", weights), map(Rows, x, arrived()))
+    """Local entries are read, and then those of one owner after another, while the rows of the next are on their way (a ring,
+    in which every part begins with the one behind it)."""
+    coming = p.fetch_in_turns(x)
+    next(coming)  # all is asked for
+    others = p.world.parts - 1
+    yield _stage(p.entries("local", weights), map(Rows, x), is_last=not others)
+    for turn, halos in enumerate(coming, 1):
+        yield _stage(p.entries(turn, weights), map(Rows, x, halos), is_last=turn == others)
 
 
 def halo_columns(p: PartitionedGraph, x: Sequence[Tensor], weights: Weights) -> Iterator[Stage]:

@@ -7,6 +7,7 @@ from itertools import product
 from torch import Tensor
 
 from .. import _core
+from ..memory.peers import copy_from
 from ..runtime import devices
 from ..runtime.jit import KernelFile
 from ..runtime.launch import launch
@@ -29,6 +30,15 @@ KERNELS = KernelFile(
     ),
     apart=True,
 )
+
+
+def bring(rows: Rows, places: Tensor, to: Tensor, address: int, count: int, blocks: int | None = None) -> None:
+    """:func:`take` of one owner's rows, which begin at ``address`` and are ``count``: where all are wanted, as one copy, which
+    takes no multiprocessor."""
+    if to.is_cuda and len(places) == count and rows.own.is_contiguous() and to.nbytes:
+        copy_from(to, address)
+    else:
+        take(rows, places, to, blocks)
 
 
 def take(rows: Rows, places: Tensor, to: Tensor, blocks: int | None = None) -> Tensor:

@@ -15,6 +15,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any, TypeVar
 
 import torch
@@ -23,12 +24,12 @@ from torch import Tensor
 from ..memory.peers import enable_access, unlinked
 from ..runtime.errors import ConfigError, DeviceError
 from .rows import Rows
-from .take import take
+from .take import bring
 
 T = TypeVar("T")
 
 Lists = Sequence[Sequence[Tensor]]
-_FEW = 64  # blocks of 512 threads that bring rows beside other work (docs/notes/fullgraph-on-h200.md)
+FEW = 64  # blocks of 512 threads that bring rows beside other work (docs/notes/fullgraph-on-h200.md)
 _TABLES = 256  # of addresses that are kept
 
 
@@ -40,17 +41,21 @@ class Halos:
         wanted: for each part of this process and each of all parts, numbers of that part's rows: int64 on its own device.
         served: what :meth:`World.traded` made of that: which of its rows each of all parts wants.
         places: for each part of this process, what it wants as owners and rows (``OwnersRows`` in fullgraph/rows.hpp).
+        sizes: rows of each of all parts.
     """
 
     wanted: Lists
     served: Lists
     places: Sequence[Tensor]
+    sizes: Sequence[int]
 
-    def turns(self, i: int, rank: int) -> tuple[slice, slice]:
-        """The places of this process's i-th part, which is part ``rank``: those of the parts behind it, then of those before.
-        Parts that all began with the first one's rows would share its link, and leave those of the others idle."""
-        behind = sum(len(rows) for rows in self.wanted[i][:rank])
-        return slice(behind, None), slice(behind)
+    def turns(self, i: int, rank: int) -> list[tuple[int, slice]]:
+        """What this process's i-th part, which is part ``rank``, wants of the part behind it, of the next, and so on round: the
+        owner, and which of the places. Parts that all began with the first one's rows would share its link, and leave those of
+        the others idle."""
+        ends = [0, *accumulate(map(len, self.wanted[i]))]
+        owners = [(rank + turn) % len(self.wanted[i]) for turn in range(1, len(self.wanted[i]))]
+        return [(owner, slice(ends[owner], ends[owner + 1])) for owner in owners]
 
 
 class World(ABC):
@@ -111,6 +116,13 @@ class World(ABC):
     def fetch_ahead(self, x: Sequence[Tensor], halos: Halos) -> Callable[[], list[Tensor]]:
         """:meth:`fetch`, beside what is queued until the function is called that this gives, which gives the rows."""
         return lambda: self.fetch(x, halos)
+
+    def fetch_in_turns(self, x: Sequence[Tensor], halos: Halos) -> Iterator[list[Tensor]]:
+        """:meth:`fetch`, owner by owner: once all is asked for, and then each time that one more owner's rows are there, in the
+        order of :meth:`Halos.turns`."""
+        found = self.fetch(x, halos)
+        for _ in range(self.parts):
+            yield found
 
     @abstractmethod
     def whole(self, x: Sequence[Tensor], sizes: Sequence[int]) -> list[Tensor]:
@@ -218,7 +230,7 @@ class Together(World):
         for i in self.mine:
             side = self._side(i)
             with torch.cuda.stream(side):
-                found.append(self._taken(i, x, halos, _FEW))
+                found.append(self._taken(i, x, halos, FEW))
                 arrived.append(side.record_event())
 
         def wait() -> list[Tensor]:
@@ -230,6 +242,27 @@ class Together(World):
 
         return wait
 
+    def fetch_in_turns(self, x: Sequence[Tensor], halos: Halos) -> Iterator[list[Tensor]]:
+        if self.devices[0].type != "cuda" or not self.reads_others or self.parts == 1:
+            yield from super().fetch_in_turns(x, halos)
+            return
+        self.fence()
+        found, arrived = [], [list[torch.cuda.Event]() for _ in self.mine]
+        for i in self.mine:
+            with self.on(i):
+                found.append(x[i].new_empty(len(halos.places[i]), x[i].shape[1]))
+            with torch.cuda.stream(self._side(i)):
+                for _ in self._brought(i, x, halos, found[i], FEW):
+                    arrived[i].append(torch.cuda.current_stream().record_event())
+        yield found
+        for turn in range(self.parts - 1):
+            is_last = turn == self.parts - 2
+            for i in self.mine:
+                # Owners wait for the last, as well: until then others read what they have.
+                for event in [of[turn] for of in arrived] if is_last else [arrived[i][turn]]:
+                    self._stream(i).wait_event(event)
+            yield found
+
     def _side(self, i: int) -> torch.cuda.Stream:
         """A second stream of a part, which has waited for the first."""
         if i not in self._sides:
@@ -239,17 +272,23 @@ class Together(World):
 
     def _taken(self, i: int, x: Sequence[Tensor], halos: Halos, blocks: int | None = None) -> Tensor:
         """A part's halo: read where it is where the reader can, else packed by the owners."""
-        places = halos.places[i]
-        halo = x[i].new_empty(len(places), x[i].shape[1])
+        halo = x[i].new_empty(len(halos.places[i]), x[i].shape[1])
         if self.reads_others:
-            rows = Rows(x[i], owners=self._tables(x)[i], reader=i, is_wide=places.dtype == torch.int64)
-            for some in halos.turns(i, i):
-                take(rows, places[some], halo[some], blocks)
+            for _ in self._brought(i, x, halos, halo, blocks):
+                pass
             return halo
         for p, to in enumerate(halo.split([len(rows) for rows in halos.wanted[i]])):
             if len(to):
                 to.copy_(x[p].index_select(0, halos.served[p][i]))
         return halo
+
+    def _brought(self, i: int, x: Sequence[Tensor], halos: Halos, to: Tensor, blocks: int | None) -> Iterator[None]:
+        """Has a part read its halo, one owner's rows after another's."""
+        places = halos.places[i]
+        rows = Rows(x[i], owners=self._tables(x)[i], reader=i, is_wide=places.dtype == torch.int64)
+        for owner, some in halos.turns(i, i):
+            bring(rows, places[some], to[some], x[owner].data_ptr(), len(x[owner]), blocks)
+            yield
 
     def _tables(self, x: Sequence[Tensor]) -> list[Tensor]:
         """The addresses of all parts' rows on each part's device; kept, as the same ones come again."""

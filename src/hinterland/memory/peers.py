@@ -43,6 +43,15 @@ def enable_access(reader: torch.device, owner: torch.device) -> None:
         raise DeviceError(f"peer access from {reader} to {owner} was refused: {error.name}")
 
 
+def copy_from(to: torch.Tensor, address: int) -> None:
+    """Fills a contiguous tensor from GPU memory at ``address``, its own GPU's or a peer's, on its GPU's current stream. torch's
+    copies between GPUs go on a stream of the one that is read, behind all that it does."""
+    from cuda.bindings import driver
+
+    stream = torch.cuda.current_stream(to.device).cuda_stream
+    checked(driver.cuMemcpyDtoDAsync(to.data_ptr(), address, to.nbytes, stream), f"copy rows to {to.device}")
+
+
 class GpuBlock:
     """``nbytes`` bytes of one GPU's memory, from torch's allocator; other GPUs and other processes address it too."""
 
