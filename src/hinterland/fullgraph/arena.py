@@ -27,6 +27,7 @@ class Block:
         nbytes: of each rank's.
         addresses: of each rank's, for this one.
         table: the same for kernels: int64 ``[ranks]`` on this rank's device.
+        held: the rows that :meth:`hold` has copied there.
         read: how many barriers all had passed when this rank last read it.
     """
 
@@ -34,6 +35,7 @@ class Block:
         self.nbytes, self.read = 0, -1
         self.addresses = [0] * ranks.world_size
         self.table = torch.zeros(ranks.world_size, dtype=torch.int64, device=ranks.device)
+        self.held = torch.empty(0)
         self._ranks = ranks
         self._mine: Any = None
         self._theirs: list[Any] = []
@@ -47,6 +49,7 @@ class Block:
         nbytes = -(-nbytes // _GRAIN) * _GRAIN
         self.nbytes = 0
         self._let_go()
+        self.held = torch.empty(0)
         self._ranks.raise_together(None)  # all have let go of this rank's, which it may free now
         self._mine = None
         self._mine = self._ranks.agreed(lambda: self._made(nbytes))
@@ -58,10 +61,10 @@ class Block:
         self.nbytes = nbytes
 
     def hold(self, x: Tensor) -> None:
-        """Copies ``x`` to the beginning of this rank's memory."""
-        if x.numel():
-            held = self._mine.cpu() if isinstance(self._mine, UnifiedTensor) else self._mine.part(0, self.nbytes)
-            held[: x.nbytes].view(x.dtype).view(x.shape).copy_(x)
+        """Copies ``x`` to the beginning of this rank's memory, rows one after another."""
+        held = self._mine.cpu() if isinstance(self._mine, UnifiedTensor) else self._mine.part(0, self.nbytes)
+        self.held = held[: x.numel() * x.itemsize].view(x.dtype).view(x.shape)
+        self.held.copy_(x)
 
     def _made(self, nbytes: int) -> UnifiedTensor | GpuBlock:
         device = self._ranks.device

@@ -175,7 +175,7 @@ def _params(
 
 def _join_pieces(pieces: Pieces, parts: Found, found: Found, way: str, heads: int) -> None:
     """The results of long rows from those of their pieces."""
-    of_rows = Entries(pieces.firsts[:-1], pieces.firsts[1:], None)
+    of_rows = pieces.joined
     if way == "forward":
         zero = parts.number.new_zeros(of_rows.rows, heads)
         whole = attend(

@@ -265,7 +265,7 @@ class PartitionedGraph(Shown):
                     wanted.append([part.halo[a:b] - first for (a, b), first in ranges])
                     places.append(owned_places(list(enumerate(wanted[i])), max(self.sizes), self.world.parts))
                     made += [*wanted[i], places[i]]
-        return Halos(wanted, self.world.traded(wanted), places, self.sizes)
+        return Halos(wanted, self.world.traded(wanted), places, self.world.mine, self.sizes)
 
     def fetch(self, x: Sequence[Tensor]) -> list[Tensor]:
         """The halo of each of this process's parts: the rows of others that it reads, once each."""

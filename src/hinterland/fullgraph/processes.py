@@ -8,10 +8,9 @@ given, half an hour unless one asks for less. NCCL ends a process after that tim
 
 from __future__ import annotations
 
-import functools
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, TypeVar
 
 import torch
@@ -52,6 +51,7 @@ class Processes(World):
             self._arena = arena(self.ranks)
         self.reads_others = self._arena.refusal is None
         self._most: int | None = None
+        self._beside: torch.cuda.Stream | None = None
 
     @contextmanager
     def _talking(self) -> Iterator[None]:
@@ -91,64 +91,50 @@ class Processes(World):
             dist.all_to_all_single(got, flat, served, asked)
         return [list(got.split(served))]
 
-    def fetch(self, x: Sequence[Tensor], halos: Halos) -> list[Tensor]:
-        if self.devices[0].type == "cuda" and self.reads_others:
-            return [self.read(x, halos)]
-        return self.fetch_ahead(x, halos)()
-
-    def read(self, x: Sequence[Tensor], halos: Halos) -> Tensor:
-        """Rows that this rank wants, which it reads itself where their owners have them."""
+    def fetch_in_turns(self, x: Sequence[Tensor], halos: Halos, blocks: int | None = FEW) -> Iterator[list[Tensor]]:
         halo = x[0].new_empty(len(halos.places[0]), x[0].shape[1])
-        with self._placed(x) as block:
-            for _ in self._brought(block, x, halos, halo):
-                pass
-        return halo
-
-    def fetch_in_turns(self, x: Sequence[Tensor], halos: Halos) -> Iterator[list[Tensor]]:
-        if self.devices[0].type != "cuda" or not self.reads_others or self.parts == 1:
-            yield from super().fetch_in_turns(x, halos)
+        if self.reads_others:
+            yield from self._read(x, halos, halo, blocks)
             return
-        halo = x[0].new_empty(len(halos.places[0]), x[0].shape[1])
-        current = torch.cuda.current_stream(self.devices[0])
+        arrived = self._sent(x, halos, halo)
+        yield [halo]
+        arrived()
+        for _ in range(self.parts - 1):
+            yield [halo]
+
+    def _read(self, x: Sequence[Tensor], halos: Halos, halo: Tensor, blocks: int | None) -> Iterator[list[Tensor]]:
+        """This rank reads rows where their owners have them."""
         with self._placed(x) as block:
-            self._side.wait_stream(current)
+            side = self._side()
+            rows = Rows(block.held, None, block.table, self.mine[0], halos.places[0].dtype == torch.int64)
             arrived = []
-            with torch.cuda.stream(self._side):
-                for _ in self._brought(block, x, halos, halo, FEW):
-                    arrived.append(self._side.record_event())
+            for owner, some, wanted in halos.turns[0]:
+                with nullcontext() if side is None else torch.cuda.stream(side):
+                    bring(rows, wanted, halo[some], block.addresses[owner], halos.sizes[owner], blocks)
+                arrived.append(None if side is None else side.record_event())
             yield [halo]
             for event in arrived:
-                current.wait_event(event)
+                if event is not None:
+                    torch.cuda.current_stream(self.devices[0]).wait_event(event)
                 yield [halo]
 
-    def _brought(
-        self, block: Block, x: Sequence[Tensor], halos: Halos, to: Tensor, blocks: int | None = None
-    ) -> Iterator[None]:
-        """Has this rank read its halo, one owner's rows after another's."""
-        places, rank = halos.places[0], self.mine[0]
-        rows = Rows(x[0], None, block.table, rank, places.dtype == torch.int64)
-        for owner, some in halos.turns(0, rank):
-            bring(rows, places[some], to[some], block.addresses[owner], halos.sizes[owner], blocks)
-            yield
-
-    def shared_bytes(self, nbytes: int) -> int:
-        return 2 * nbytes if self.devices[0].type == "cuda" and self.reads_others else 0  # arena.py
-
-    def fetch_ahead(self, x: Sequence[Tensor], halos: Halos) -> Callable[[], list[Tensor]]:
-        """Owners pack the rows that are wanted of them, and send them beside what is queued meanwhile."""
+    def _sent(self, x: Sequence[Tensor], halos: Halos, halo: Tensor) -> Callable[[], None]:
+        """Owners pack the rows that are wanted of them, and send them beside what is queued until the function is called that
+        this gives."""
         counts, asked = ([len(rows) for rows in of[0]] for of in (halos.served, halos.wanted))
         packed = x[0].new_empty(sum(counts), x[0].shape[1])
         take(Rows(x[0]), torch.cat(list(halos.served[0])), packed)
-        halo = packed.new_empty(sum(asked), x[0].shape[1])
         with self._talking():
             sent = dist.all_to_all_single(_bytes(halo), _bytes(packed), asked, counts, async_op=True)
 
-        def arrived() -> list[Tensor]:
+        def arrived() -> None:
             with self._talking():
                 sent.wait()
-            return [halo]
 
         return arrived
+
+    def shared_bytes(self, nbytes: int) -> int:
+        return 2 * nbytes if self.devices[0].type == "cuda" and self.reads_others else 0  # arena.py
 
     def whole(self, x: Sequence[Tensor], sizes: Sequence[int]) -> list[Tensor]:
         found = x[0].new_empty(sum(sizes), x[0].shape[1])
@@ -187,10 +173,14 @@ class Processes(World):
         yield block
         self._arena.was_read(block)
 
-    @functools.cached_property
-    def _side(self) -> torch.cuda.Stream:
-        """A second stream, for what comes beside other work."""
-        return torch.cuda.Stream(self.devices[0])
+    def _side(self) -> torch.cuda.Stream | None:
+        """A second stream of a GPU, which has waited for the current one."""
+        if self.devices[0].type != "cuda":
+            return None
+        if self._beside is None:
+            self._beside = torch.cuda.Stream(self.devices[0])
+        self._beside.wait_stream(torch.cuda.current_stream(self.devices[0]))
+        return self._beside
 
 
 def _device(asked: torch.device | str | int | None) -> torch.device:

@@ -85,30 +85,26 @@ class Rows:
     reader: int = 0
     is_wide: bool = False
 
-    @property
+    @functools.cached_property
     def words(self) -> Params:
-        own, halo = self.own, self.halo
-        return _ROWS(
-            own=_array(own),
-            halo=_ARRAY() if halo is None or not halo.numel() else _array(halo),
-            own_rows=len(own),
-            owners=address(self.owners),
-            reader=self.reader,
-            row_bits=_core.ROW_BITS[self.is_wide],
-        )
+        own = _array(self.own)
+        owners, bits = address(self.owners), _core.ROW_BITS[self.is_wide]
+        words = _ROWS(own=own, own_rows=self.own.size(0), owners=owners, reader=self.reader, row_bits=bits)
+        if self.halo is not None and self.halo.numel():
+            words.halo = _array(self.halo)
+        return words
 
     @property
     def low(self) -> int:
         """What the rows' addresses have below 16, together; others' rows lie as one's own do."""
-        bits = self.own.data_ptr() | _stride(self.own)
-        if self.halo is not None and self.halo.numel():
-            bits |= self.halo.data_ptr() | _stride(self.halo)
-        return bits & 15
+        own, halo = self.words.own, self.words.halo  # nothing, where there is no halo
+        return (own.base | own.stride | halo.base | halo.stride) & 15
 
 
 def _row_stride(rows: Tensor) -> int:
     """Elements from one row to the next. Of a single one torch may say anything, and others read by it."""
-    return rows.stride(0) if len(rows) > 1 else rows.shape[1]
+    count, width = rows.shape
+    return rows.stride(0) if count > 1 else width
 
 
 def _stride(rows: Tensor) -> int:
@@ -133,7 +129,7 @@ class Pieces(NamedTuple):
     begins: Tensor
     ends: Tensor
     long: Tensor  # int64 [k]: the rows that were cut
-    firsts: Tensor  # int64 [k + 1]: where each one's pieces begin
+    joined: Entries  # each one's pieces
 
 
 @dataclass
@@ -165,7 +161,22 @@ class Entries:
 
     @property
     def rows(self) -> int:
-        return len(self.begins)
+        return self.begins.size(0)
+
+    def params(self) -> Params:
+        """Those of a launch, with what concerns entries alone."""
+        return _PARAMS.from_buffer_copy(self._words)
+
+    @functools.cached_property
+    def _words(self) -> Params:
+        return _PARAMS(
+            begins=self.begins.data_ptr(),
+            ends=self.ends.data_ptr(),
+            rows=self.rows,
+            places=address(self.places),
+            place_bytes=0 if self.places is None else self.places.element_size(),
+            weights=address(self.weights),
+        )
 
     @functools.cached_property
     def mean_length(self) -> float:
@@ -200,7 +211,8 @@ class Entries:
         of = torch.repeat_interleave(torch.arange(len(long), device=long.device), counts)
         number = torch.arange(len(of), device=long.device) - firsts[of]
         begins = self.begins[long][of] + number * each[of]
-        return Pieces(long[of], begins, torch.minimum(begins + each[of], self.ends[long][of]), long, firsts)
+        ends = torch.minimum(begins + each[of], self.ends[long][of])
+        return Pieces(long[of], begins, ends, long, Entries(firsts[:-1], firsts[1:], None))
 
 
 class Shape(NamedTuple):
@@ -311,24 +323,10 @@ def aggregate_rows(
     done = _FINISH(out=out.data_ptr())
     for name, array in finish.items():
         setattr(done, name, address(array))
-    params = _PARAMS(
-        begins=entries.begins.data_ptr(),
-        ends=entries.ends.data_ptr(),
-        rows=entries.rows,
-        places=address(entries.places),
-        place_bytes=0 if entries.places is None else entries.places.element_size(),
-        weights=address(entries.weights),
-        mine=address(mine),
-        own=address(own),
-        out_stride=_row_stride(out),
-        first_row=first_row,
-        width=width,
-        longest=shape.longest,
-        row_numbers=address(row_numbers),
-        finish=done,
-        lanes=min(form.across * shape.entries, _WARP),
-        across=form.across,
-    )
+    params = entries.params()
+    params.mine, params.own, params.row_numbers = address(mine), address(own), address(row_numbers)
+    params.out_stride, params.first_row, params.width, params.longest = _row_stride(out), first_row, width, shape.longest
+    params.finish, params.lanes, params.across = done, min(form.across * shape.entries, _WARP), form.across
     params.__setattr__("from", rows.words)
     if pieces is not None:
         partial = out.new_empty(len(pieces.rows), width, dtype=compute_type(rows.own.dtype))
@@ -336,43 +334,38 @@ def aggregate_rows(
         params.piece_ends, params.pieces, params.partial = pieces.ends.data_ptr(), len(pieces.rows), partial.data_ptr()
     _run(params, entries, rows, out, reduce, form, shape.threads)
     if pieces is not None:
-        added = Entries(pieces.firsts[:-1], pieces.firsts[1:], None)
         numbers = pieces.long if row_numbers is None else row_numbers[pieces.long]
-        _join(added, partial, out, "max" if reduce == "max" else "sum", numbers, done)
+        _join(pieces.joined, partial, out, "max" if reduce == "max" else "sum", numbers, done)
     return out
 
 
 def _join(added: Entries, partial: Tensor, out: Tensor, reduce: str, numbers: Tensor, done: Params) -> None:
     """The sums of long rows from those of their pieces, in order."""
-    form = _form(out.shape[1], partial.element_size(), Rows(partial).low, out.shape[1] * partial.element_size())
-    params = _PARAMS(
-        begins=added.begins.data_ptr(),
-        ends=added.ends.data_ptr(),
-        rows=added.rows,
-        width=out.shape[1],
-        longest=_MOST_PIECES,
-        row_numbers=numbers.data_ptr(),
-        out_stride=_row_stride(out),
-        finish=done,
-        lanes=form.across,
-        across=form.across,
-    )
-    params.__setattr__("from", Rows(partial).words)
-    _run(params, added, Rows(partial), out, reduce, form, _THREADS)
+    rows, width = Rows(partial), out.shape[1]
+    form = _form(width, partial.element_size(), rows.low, width * partial.element_size())
+    params = added.params()
+    params.out_stride, params.width, params.longest = _row_stride(out), width, _MOST_PIECES
+    params.row_numbers, params.finish, params.lanes, params.across = numbers.data_ptr(), done, form.across, form.across
+    params.__setattr__("from", rows.words)
+    _run(params, added, rows, out, reduce, form, _THREADS)
 
 
 def _run(params: Params, entries: Entries, rows: Rows, out: Tensor, reduce: str, form: _Form, threads: int) -> None:
-    (kind, number), (to, to_number) = ELEMENTS[rows.own.dtype], ELEMENTS[out.dtype]
-    name, code = REDUCES[reduce]
     if not out.is_cuda:
         params.lanes = params.across = 1
-        _core.aggregate_rows(params.address, number, to_number, code)
+        _core.aggregate_rows(params.address, ELEMENTS[rows.own.dtype][1], ELEMENTS[out.dtype][1], REDUCES[reduce][1])
         return
-    whole = str(form.whole).lower()
-    of = (kind, to, place_name(entries), source_name(rows), form.wide, form.chunks, f"Reduce::{name}", whole)
-    called = instance("aggregate_kernel", *of)
+    called = _called(rows.own.dtype, out.dtype, place_name(entries), source_name(rows), reduce, form)
     params.blocks = -(-(params.pieces + params.rows) * params.lanes // threads)
     launch(KERNELS, called, out.device, params.blocks * form.tiles, threads, params)
+
+
+@functools.lru_cache(maxsize=4096)
+def _called(dtype: torch.dtype, to: torch.dtype, places: str, source: str, reduce: str, form: _Form) -> str:
+    """The kernel's name."""
+    whole = str(form.whole).lower()
+    of = (ELEMENTS[dtype][0], ELEMENTS[to][0], places, source, form.wide, form.chunks, f"Reduce::{REDUCES[reduce][0]}", whole)
+    return instance("aggregate_kernel", *of)
 
 
 def place_name(entries: Entries) -> str:

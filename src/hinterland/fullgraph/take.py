@@ -35,7 +35,7 @@ KERNELS = KernelFile(
 def bring(rows: Rows, places: Tensor, to: Tensor, address: int, count: int, blocks: int | None = None) -> None:
     """:func:`take` of one owner's rows, which begin at ``address`` and are ``count``: where all are wanted, as one copy, which
     takes no multiprocessor."""
-    if to.is_cuda and len(places) == count and rows.own.is_contiguous() and to.nbytes:
+    if to.is_cuda and places.size(0) == count and rows.own.is_contiguous():
         copy_from(to, address)
     else:
         take(rows, places, to, blocks)
@@ -49,8 +49,8 @@ def take(rows: Rows, places: Tensor, to: Tensor, blocks: int | None = None) -> T
         to: contiguous ``[count, width]`` of the rows' type.
         blocks: of a GPU at most, of 512 threads; None: two for each multiprocessor.
     """
-    row_bytes = to.shape[1] * to.element_size()
-    if not len(places) or not row_bytes:
+    row_bytes, count = to.shape[1] * to.element_size(), places.size(0)
+    if not count or not row_bytes:
         return to
     low = rows.low | to.data_ptr() | row_bytes
     unit = next(unit for unit in (16, 8, 4, 2) if low % unit == 0)
@@ -59,7 +59,7 @@ def take(rows: Rows, places: Tensor, to: Tensor, blocks: int | None = None) -> T
     params = _PARAMS(
         places=places.data_ptr(),
         place_bytes=places.element_size(),
-        count=len(places),
+        count=count,
         units=units,
         to=to.data_ptr(),
         lanes=lanes,
@@ -73,7 +73,7 @@ def take(rows: Rows, places: Tensor, to: Tensor, blocks: int | None = None) -> T
         KERNELS,
         instance("take_kernel", PLACES[places.dtype], source_name(rows), unit),
         to.device,
-        min(most, -(-len(places) * lanes // _THREADS)),
+        min(most, -(-count * lanes // _THREADS)),
         _THREADS,
         params,
     )

@@ -48,6 +48,8 @@ def copy_from(to: torch.Tensor, address: int) -> None:
     copies between GPUs go on a stream of the one that is read, behind all that it does."""
     from cuda.bindings import driver
 
+    if not to.nbytes:
+        return
     stream = torch.cuda.current_stream(to.device).cuda_stream
     checked(driver.cuMemcpyDtoDAsync(to.data_ptr(), address, to.nbytes, stream), f"copy rows to {to.device}")
 
