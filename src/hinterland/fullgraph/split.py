@@ -74,10 +74,13 @@ class Balance:
     Attributes:
         edges: neighbours that a part sums over, its share of the hubs' included.
         rows: vertices that a part owns.
+        served: bytes that others read of a part's rows, each row once for each reader, as ``"halo"`` sends them; None where
+            parts were not made. Sums of hubs are not counted: every part has as many.
     """
 
     edges: float
     rows: float
+    served: float | None = None
 
 
 def split(graph: Graph, parts: int, balance: str = "auto", *, hubs: bool = True) -> Split:
@@ -191,9 +194,10 @@ def _balance(split: Split, edges: torch.Tensor) -> Balance:
     bounds = torch.tensor(split.bounds)
     before = torch.zeros(len(edges) + 1, dtype=torch.int64)
     torch.cumsum(edges, 0, out=before[1:])
-    return Balance(_over_mean(before[bounds].diff()), _over_mean(bounds.diff()))
+    return Balance(over_mean(before[bounds].diff()), over_mean(bounds.diff()))
 
 
-def _over_mean(counts: torch.Tensor) -> float:
+def over_mean(counts: torch.Tensor) -> float:
+    """The largest of what parts have, over the mean; 1.0 where they have nothing."""
     total = int(counts.sum())
     return int(counts.max()) * len(counts) / total if total else 1.0
