@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import weakref
+
 import pytest
 import torch
 
@@ -59,6 +61,28 @@ def test_costs_are_what_crosses(parted, monkeypatch):
     assert costs["direct"].moved == max(load.remote for load in plan.loads(parted)) * WIDTH * 4
     result = max(load.rows for load in plan.loads(parted)) * WIDTH * 4
     assert costs["direct"].peak == result < costs["halo"].peak <= result + costs["halo"].moved
+
+
+def test_columns_hold_two_ranges_of_the_halo(parted, monkeypatch):
+    """One that is summed and one that comes, as the costs have it."""
+    alive, most, real = [], [], parted.fetch_ahead
+
+    def noted(x):
+        arrived = real(x)
+
+        def got():
+            halos = arrived()
+            alive.extend(map(weakref.ref, halos))
+            most.append(sum(of().nbytes for of in alive if of() is not None))
+            return halos
+
+        return got
+
+    monkeypatch.setattr(parted, "fetch_ahead", noted)
+    width = 5 * COLUMNS // 4
+    x = parted.each(parted.scatter(torch.randn(parted.num_vertices, width)))
+    summed(parted, Operation(), x, "halo-columns")
+    assert len(most) == 5 and max(most) <= 2 * COLUMNS * sum(load.halo for load in plan.loads(parted))
 
 
 def test_a_choice_is_measured_once_and_explained(parted):
