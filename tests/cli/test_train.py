@@ -217,6 +217,17 @@ def test_the_whole_graph_within_a_budget(command, folder):
     assert status == 1 and "are needed at least" in err
 
 
+def test_the_whole_graph_is_tuned_first(command, folder, monkeypatch, tmp_path):
+    monkeypatch.setenv("HINTERLAND_CACHE_DIR", str(tmp_path))
+    fast = ("--full-graph", "--epochs", "1", "--hidden", "8", "--model", "gcn", "--json")
+    status, out, err = command(folder, *fast, "--tune")
+    tuned = json.loads(out)["tuned"]
+    assert status == 0 and [one["what"] for one in tuned] == ["sum of 8 x float32", "sum of 3 x float32"]
+    assert "sum of 8 x float32 by halo: longest" in err and tuned[0]["table"][0][1] > 0
+    status, out, err = command(folder, *fast)
+    assert status == 0 and json.loads(out)["tuned"] == [] and "longest" not in err
+
+
 def test_the_whole_graph_over_several_devices(command, folder):
     status, out, _ = command(folder, "--full-graph", "--epochs", "1", "--hidden", "8", "--devices", "cpu,cpu,cpu", "--json")
     assert status == 0 and json.loads(out)["parts"] == 3 and json.loads(out)["model"] == "sage"
@@ -249,6 +260,9 @@ def test_the_whole_graph_over_several_devices(command, folder):
             ((option, value), 1, f"{option} is of training on whole graphs; name --full-graph, too")
             for option, value in (("--layers", "2"), ("--parts", "2"), ("--strategy", "auto"), ("--dtype", "float32"))
         ],
+        (("--tune",), 1, "--tune is of training on whole graphs; name --full-graph, too"),
+        (("--full-graph", "--tune", "--model", "gat"), 1, "tune=True, but gat attends, and sums alone are tuned"),
+        (("--full-graph", "--tune", "--gpu-budget", "1MiB"), 1, "tune=True, but with strategy='host' or a gpu_budget"),
         (("--full-graph", "--model", "pinsage"), 1, "model 'pinsage' is not one of gcn, sage, gin, gat, gatv2"),
         (("--full-graph", "--gpu-budget", "much"), 1, "not a size in bytes: 'much'"),
         (("--full-graph", "--dtype", "half"), 1, "dtype 'half' is not one of float32, bfloat16, float64"),

@@ -19,6 +19,7 @@ sys.path.append(str(Path(__file__).parents[2]))
 import hinterland as hl
 from hinterland.fullgraph import STRATEGIES, PartitionedGraph, aggregate, attend, attention, partitioned, reduce
 from hinterland.fullgraph.attend import SCORES, Scores
+from hinterland.fullgraph.part import build_part, served
 from hinterland.runtime.errors import HinterlandError, OutOfMemory, RankLost
 from tests.covering import covering
 from tests.fullgraph.oracle import attended
@@ -143,6 +144,16 @@ def reads() -> None:
         p.world._sent(x, p._halos, sent)()
         assert torch.equal(read, sent) and len(read) == len(p.parts[0].halo)
     say("reads: as sent")
+
+
+def looks() -> None:
+    """A rank looks at its graph by itself, and sees what all parts serve."""
+    p = PartitionedGraph.from_graph(hub())
+    if LAST:
+        assert f"bytes served {p.balance.served:.3f}" in repr(p)
+    rows = served([build_part(hub(), p.split, rank).halo_offsets for rank in range(SIZE)])
+    assert p.world.gathered([p.balance.served]) == [int(rows.max()) * SIZE / int(rows.sum())] * SIZE
+    say("looks: alike")
 
 
 def kept_rows() -> None:
@@ -289,6 +300,7 @@ if BACKEND == "nccl":
 connect("work", 120)
 parity()
 reads()
+looks()
 kept_rows()
 races()
 refusals()

@@ -114,6 +114,23 @@ def test_all_strategies_agree_with_the_oracle(graph, reduce, parts, strategy, de
     close(grad, wanted.grad, torch.float64)
 
 
+@pytest.mark.parametrize("reduce", ["gcn", "max"])
+@pytest.mark.parametrize("by", ["bfs", "rcm"])
+def test_a_reordered_graph_has_small_halos(by, reduce, device):
+    """Its parts are ranges of its own numbers, which are those of neighbours; rows are by the user's all the same."""
+    graph = hl.generate("grid", scale=10, directed=True, weights="float32", device="cpu")  # its numbers are permuted
+    x = inputs(graph, 5, torch.float64)
+    wanted = x.clone().requires_grad_()
+    result = expected(graph, wanted, reduce)
+    (result * factor(x)).sum().backward()
+    options = {"parts": 4, "devices": device, "balance": "contiguous"}
+    plain, near = (PartitionedGraph.from_graph(one, **options) for one in (graph, hl.reorder(graph, by)))
+    assert 8 * sum(len(part.halo) for part in near.parts) < sum(len(part.halo) for part in plain.parts)
+    found, grad = run(near, x.to(device), reduce)
+    close(found, result.detach(), torch.float64)
+    close(grad, wanted.grad, torch.float64)
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("reduce", REDUCTIONS)
 def test_columns_one_range_after_another(reduce, dtype, device):

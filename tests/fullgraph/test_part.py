@@ -172,7 +172,18 @@ def test_rows_served_are_those_that_others_read(graph, parts, balance):
     by_hand = [
         sum(1 for reader in made for row in reader.halo.tolist() if bounds[p] <= row < bounds[p + 1]) for p in range(parts)
     ]
-    assert served(made) == by_hand
+    assert served([part.halo_offsets for part in made]).tolist() == by_hand
+
+
+def test_bytes_served_are_even_once_vertices_are_dealt_out():
+    graph = hl.reorder(hl.generate("kronecker", scale=11, edge_factor=16, seed=1), "degree")
+    graph = hl.Graph(graph.indptr, graph.indices, directed=False)  # the most read ones are all the first part's
+    for balance in ("contiguous", "dealt"):
+        p = hl.PartitionedGraph.from_graph(graph, 4, devices="cpu", balance=balance)
+        rows = [sum(int(((of.halo >= a) & (of.halo < b)).sum()) for of in p.parts) for a, b in pairwise(p.bounds)]
+        assert p.balance.served == max(rows) * len(rows) / sum(rows)
+        assert p.balance.served > 2 if balance == "contiguous" else p.balance.served <= 1.05
+        assert f"rows {p.balance.rows:.3f}, bytes served {p.balance.served:.3f}" in repr(p)
 
 
 def test_a_part_moves_to_a_device(device):

@@ -42,6 +42,7 @@ class Job:
         """What every rank has to say, whatever ends them."""
         for text, error in zip(self.said, self.errors, strict=True):
             assert "races: none\n" in text and "reads: as sent\n" in text and "replicas: none is old\n" in text, error
+            assert "looks: alike\n" in text, error
             assert text.count("as the oracle\n") >= 7 + 6 + 3 + 1 + 3, error
             last, different = f"rank {count - 1}", f"ConfigError: rank {count - 1} has"
             for name, says in (

@@ -353,6 +353,9 @@ def test_wrong_arguments():
         tune(p, torch.zeros(3, 3))
     with pytest.raises(ConfigError, match="PartitionedGraph"):
         tune(hub(), torch.zeros(200, 3))
+    p = parted(gpu_budget="1MiB")
+    with pytest.raises(ConfigError, match="rows of a graph with a gpu_budget go through the GPU in blocks"):
+        tune(p, rows_of(p))
 
 
 def test_ranks_choose_alike(tmp_path):

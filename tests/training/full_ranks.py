@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import sys
 from pathlib import Path
 
 import torch
 
+import hinterland as hl
 from hinterland import datasets
 from hinterland.runtime.errors import ConfigError
 from hinterland.training import train_full
@@ -15,11 +17,13 @@ from hinterland.training import train_full
 SHAPE = datasets.Shape({"node": 300}, {"node": 16}, {("node", "to", "node"): 2500}, (120, 60, 120), 4)
 OPTIONS = {"hidden": 16, "dtype": "float64", "device": "cpu", "seed": 3, "on_epoch": None, "timeout": 20.0}
 FOLDER, RANK = Path(sys.argv[1]), int(os.environ["RANK"])
+os.environ["HINTERLAND_CACHE_DIR"] = str(FOLDER / f"cache of {RANK}")
 
 
 def trained(name: str, model: str, dataset: datasets.Dataset, **options: object) -> None:
     found = train_full(dataset, model, **{**OPTIONS, **options})
     held = {"model": found.model.state_dict(), "history": found.history, "test": found.test, "best": found.best}
+    held["tuned"] = [(one.what, tuple(one.shape)) for one in found.tuned]
     torch.save(held, FOLDER / f"{name}.{RANK}.pt")
 
 
@@ -33,6 +37,10 @@ same_sums = {"dropout": 0.3, "strategy": "halo"}
 trained("whole", "sage", dataset, epochs=4, **same_sums)
 trained("part", "sage", dataset, epochs=2, checkpoint=FOLDER / "c.pt", **same_sums)
 trained("resumed", "sage", dataset, epochs=4, checkpoint=FOLDER / "c.pt", resume=True, **same_sums)
+places = torch.randint(0, 300, (300 * 300,), generator=torch.Generator().manual_seed(4))
+longer = dataclasses.replace(dataset, graph=hl.Graph(torch.arange(301) * 300, places))
+for name in ("plain", "tuned"):
+    trained(name, "gcn", longer, epochs=2, dropout=0.0, strategy="halo", tune=name == "tuned")
 for options in ({"seed": 4 + RANK}, {"parts": 3}, {"device": None, "devices": ["cpu", "cpu"]}):
     try:
         train_full(dataset, "gcn", **{**OPTIONS, "epochs": 1, **options})

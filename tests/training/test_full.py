@@ -8,10 +8,14 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+import hinterland as hl
 from hinterland import datasets
+from hinterland.fullgraph import reduce, tuner
+from hinterland.fullgraph.rows import Entries
 from hinterland.runtime.errors import ConfigError, GraphError
 from hinterland.training import FULL_MODELS, full, train_full
 from hinterland.training import checkpoint as checkpoints
+from hinterland.training.full_models import sums
 
 from .test_train import Stops, in_two_processes, same, stop_after
 
@@ -158,6 +162,59 @@ def test_bfloat16_rows(dataset):
     assert {p.dtype for p in half.model.parameters()} == {torch.float32} and half.history != whole.history
 
 
+@pytest.mark.parametrize("hidden", [8, 32])
+@pytest.mark.parametrize("name", ["gcn", "sage", "gin"])
+def test_sums_are_of_the_rows_that_the_tuner_is_told(dataset, monkeypatch, name, hidden):
+    """Their widths, wider and narrower ones; and bfloat16 in all layers, though parameters are float32."""
+    seen, real = set(), reduce.aggregate_rows
+
+    def noted(entries, rows, out, how, **options):
+        if entries.rows and rows.own.dtype != torch.float64:  # degrees
+            seen.add((how, rows.own.shape[1], rows.own.dtype))
+        return real(entries, rows, out, how, **options)
+
+    monkeypatch.setattr(reduce, "aggregate_rows", noted)
+    train_full(dataset, name, **{**SMALL, "hidden": hidden}, layers=3, epochs=1, dtype="bfloat16")
+    widths = {one.width for one in sums(name, (16, hidden, hidden, 4))}
+    assert seen == {("sum", width, torch.bfloat16) for width in widths}
+
+
+def long_lists(dataset):
+    """The data set over a directed graph whose lists are long enough to be cut in several ways."""
+    places = torch.randint(0, 300, (300 * 300,), generator=torch.Generator().manual_seed(4))
+    return dataclasses.replace(dataset, graph=hl.Graph(torch.arange(301) * 300, places))
+
+
+@pytest.mark.parametrize("parts", [1, 2])
+@pytest.mark.parametrize("name", ["gcn", "sage", "gin"])
+def test_sums_are_tuned_first(dataset, monkeypatch, tmp_path, name, parts):
+    """By a clock to which longer tasks are quicker: all sums, and gradients along the other lists, then have them; losses are
+    the same up to rounding, and another run finds what the first one did."""
+    monkeypatch.setenv("HINTERLAND_CACHE_DIR", str(tmp_path))
+    cut, used, real = Entries.pieces, [], tuner.seconds
+    monkeypatch.setattr(Entries, "pieces", lambda self, longest: used.append(longest) or cut(self, longest))
+
+    def seconds(p, run, steps=1):
+        used.clear()
+        real(p, run, 1)
+        return 1.0 / used[-1]
+
+    monkeypatch.setattr(tuner, "seconds", seconds)
+    of_second = {"epochs": 2, "on_epoch": lambda epoch: used.clear() if epoch["epoch"] == 1 else None}
+    options = {**SMALL, "parts": parts, "strategy": "halo", "dtype": "float64", "dropout": 0.0, **of_second}
+    longer = long_lists(dataset)
+    plain = train_full(longer, name, **options)
+    assert set(used) == {128} and plain.tuned == []
+    found = train_full(longer, name, **options, tune=True)
+    assert set(used) == {512}
+    assert found.history[-1]["loss"] == pytest.approx(plain.history[-1]["loss"], abs=1e-9)
+    widths = {"gcn": (16, 4, 16, 4), "sage": (16, 4, 16, 4), "gin": (16, 16)}[name]  # forwards, then gradients
+    assert sorted(int(one.what.split(" of ")[1].split(" ")[0]) for one in found.tuned) == sorted(widths)
+    assert all(one.shape.longest == 512 and not one.cached for one in found.tuned)
+    again = train_full(longer, name, **options, tune=True)
+    assert set(used) == {512} and all(one.cached for one in again.tuned)
+
+
 @pytest.mark.parametrize("parts", [1, 3])
 @pytest.mark.parametrize("stop", [1, 4])
 def test_a_resumed_run_is_the_run(dataset, tmp_path, monkeypatch, parts, stop):
@@ -220,6 +277,9 @@ def test_more_parts_than_training_vertices(dataset):
         ({"lr": -1.0}, "lr=-1.0 is no learning rate"),
         ({"parts": 0}, "parts=0 leaves no part"),
         ({"devices": ["cpu"]}, "device='cpu' and devices= say both where to train"),
+        ({"tune": True, "model": "gat"}, "tune=True, but gat attends, and sums alone are tuned: those of gcn, sage, gin"),
+        ({"tune": True, "gpu_budget": "1MiB"}, "tune=True, but with strategy='host' or a gpu_budget rows go through"),
+        ({"tune": True, "strategy": "host"}, "tune=True, but with strategy='host' or a gpu_budget rows go through"),
         ({"resume": True}, "there is no checkpoint to write or to go on from"),
     ],
 )
@@ -282,6 +342,15 @@ def test_two_ranks_resume(two_ranks):
         whole, resumed = (torch.load(two_ranks[1] / f"{name}.{rank}.pt") for name in ("whole", "resumed"))
         assert same(whole["model"], resumed["model"]) and whole["test"] == resumed["test"]
         assert same(whole["history"], resumed["history"])
+
+
+def test_two_ranks_tune_alike(two_ranks):
+    """Each width of the sums, and of their gradients along the other lists; losses stay."""
+    tuned = [torch.load(two_ranks[1] / f"tuned.{rank}.pt") for rank in range(2)]
+    plain = torch.load(two_ranks[1] / "plain.0.pt")
+    assert tuned[0]["tuned"] == tuned[1]["tuned"] and len(tuned[0]["tuned"]) == 4 and not plain["tuned"]
+    for mine, theirs in zip(tuned[0]["history"], plain["history"], strict=True):
+        assert mine["loss"] == pytest.approx(theirs["loss"], abs=1e-9)
 
 
 def test_what_two_ranks_are_refused(two_ranks):

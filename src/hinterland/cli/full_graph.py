@@ -30,10 +30,13 @@ class Whole:
         str, typer.Option(help="With --full-graph: how rows of other parts are read, as direct or halo; auto chooses.")
     ] = "auto"
     dtype: Annotated[str, typer.Option(help="With --full-graph: of rows; float32, bfloat16 or float64.")] = "float32"
+    tune: Annotated[
+        bool, typer.Option("--tune", help="With --full-graph: first find how launches of sums best divide their work.")
+    ] = False
 
 
 _OF_BATCHES = ("fanout", "batch_size", "cache", "round", "placement", "host_budget", "checkpoint_every")
-_OF_WHOLE = ("layers", "parts", "strategy", "dtype")
+_OF_WHOLE = ("layers", "parts", "strategy", "dtype", "tune")
 _SETTINGS = ("epochs", "hidden", "lr", "weight_decay", "dropout", "patience", "seed", "layers", "dtype")
 
 
@@ -85,7 +88,7 @@ def whole_run(how: Any, whole: Whole, saved: Any, given: Collection[str], gpu_bu
     from ..runtime import arguments
     from ..runtime.units import parse_bytes
     from ..training import train_full
-    from ..training.full import FullSettings
+    from ..training.full import FullSettings, check_tunable
     from ..training.given import check_checkpoint
 
     named = {**vars(how), **vars(whole)}
@@ -94,6 +97,8 @@ def whole_run(how: Any, whole: Whole, saved: Any, given: Collection[str], gpu_bu
     arguments.one_of("strategy", whole.strategy, WAYS)
     if gpu_budget is not None:
         parse_bytes(gpu_budget)
+    if whole.tune:
+        check_tunable(how.model, whole.strategy, gpu_budget)
     check_checkpoint(**vars(saved))
 
     def run(loaded: Any, **where: Any) -> Done:
@@ -103,6 +108,7 @@ def whole_run(how: Any, whole: Whole, saved: Any, given: Collection[str], gpu_bu
             parts=whole.parts,
             strategy=whole.strategy,
             gpu_budget=gpu_budget,
+            tune=whole.tune,
             checkpoint=saved.checkpoint,
             resume=saved.resume,
             **where,
@@ -114,7 +120,9 @@ def whole_run(how: Any, whole: Whole, saved: Any, given: Collection[str], gpu_bu
             "strategy": whole.strategy,
             "choices": [dataclasses.asdict(choice) for choice in found.choices],
             "plans": [plan.explain() for plan in found.plans],
+            "tuned": [dataclasses.asdict(one) for one in found.tuned],
         }
-        return Done(found, report, [*(one.explain() for one in found.choices), *(one.explain() for one in found.plans)], [])
+        explained: list[Any] = [*found.choices, *found.plans, *found.tuned]
+        return Done(found, report, [one.explain() for one in explained], [])
 
     return run

@@ -182,14 +182,13 @@ def owned_places(rows: Sequence[tuple[int, torch.Tensor]], most: int, parts: int
     return places.to(torch.int32) if is_short else places
 
 
-def served(parts: Sequence[Part]) -> list[int]:
-    """How many rows others read from each part, each reader counted: what its link sends, in rows.
+def served(halo_offsets: Sequence[Sequence[int]]) -> torch.Tensor:
+    """How many rows others read from each part, each reader counted: what its link sends, in rows; int64 ``[parts]``.
 
     Args:
-        parts: all parts of one split, in the order of their ranks.
+        halo_offsets: of all parts of one split, in the order of their ranks.
     """
-    read = torch.tensor([part.halo_offsets for part in parts])
-    return read.diff(dim=1).sum(0).tolist()
+    return torch.tensor(halo_offsets).diff(dim=1).sum(0)
 
 
 @dataclass(frozen=True)

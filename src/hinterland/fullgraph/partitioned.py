@@ -25,10 +25,10 @@ from ..runtime.checksums import checksum
 from ..runtime.errors import ConfigError
 from ..runtime.shown import Shown
 from ..runtime.units import parse_bytes
-from .part import build_part, owned_places, translated
+from .part import build_part, owned_places, served, translated
 from .processes import Processes
 from .rows import Entries
-from .split import Split, imbalance, split, turned
+from .split import Balance, Split, imbalance, over_mean, split, turned
 from .world import Halos, Together, World
 
 T = TypeVar("T")
@@ -70,6 +70,7 @@ class PartitionedGraph(Shown):
         where = list(zip(world.mine, world.devices, strict=True))
         self.parts = world.agreed(lambda: [build_part(graph, found, rank).to(on) for rank, on in where])
         self._halos = self._made_halos()
+        self._served = over_mean(served(world.gathered([part.halo_offsets for part in self.parts])))  # here all are together
         self.seconds = max(map(devices.idle_at, world.devices)) - begin
 
     @classmethod
@@ -124,6 +125,11 @@ class PartitionedGraph(Shown):
     def sizes(self) -> list[int]:
         """How many rows each part has, of other processes too."""
         return [end - begin for begin, end in pairwise(self.bounds)]
+
+    @functools.cached_property
+    def balance(self) -> Balance:
+        """How even the parts are, those of other processes too, which are not asked: each may look when it likes."""
+        return replace(imbalance(self.split, self._graph), served=self._served)
 
     @property
     def is_single(self) -> bool:
@@ -354,13 +360,13 @@ class PartitionedGraph(Shown):
         return found
 
     def _facts(self) -> dict[str, Any]:
-        even = imbalance(self.split, self._graph)
+        even = self.balance
         return {
             "vertices": f"{self.num_vertices:,}",
             "edges": f"{self.num_edges:,}",
             "parts": len(self.split.bounds) - 1,
             "held here": [f"{part.rank} on {on}" for part, on in zip(self.parts, self.world.devices, strict=True)],
-            "largest over mean": f"edges {even.edges:.3f}, rows {even.rows:.3f}",
+            "largest over mean": f"edges {even.edges:.3f}, rows {even.rows:.3f}, bytes served {even.served:.3f}",
         }
 
 

@@ -97,7 +97,7 @@ def _reduced(
     before: list[Tensor | None] = [None] * len(x)
     seen = []
     for stage in stages:
-        seen.append(stage)
+        seen += [stage] if stage.columns is None else []  # those of columns are let go of one after another
         for i, (entries, rows) in enumerate(stage.reads):
             with p.world.on(i):
                 is_whole = stage.is_last or stage.columns is not None
@@ -117,6 +117,7 @@ def _reduced(
             if len(p.split.hubs):
                 add_hubs(p, operation, x, out, mine)
             yield seen
+        del stage, entries, rows  # the next one's halo takes their place
 
 
 def reduced_here(

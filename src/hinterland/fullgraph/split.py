@@ -62,6 +62,8 @@ class Split(Shown):
         known = graph.numbering
         if known is None:
             return self.order, self.numbers
+        if self.order is known.outer:
+            return None, None
         if self.order is None or self.numbers is None:
             return known.inner, known.outer
         return known.inner[self.order], self.numbers[known.outer]
@@ -74,22 +76,26 @@ class Balance:
     Attributes:
         edges: neighbours that a part sums over, its share of the hubs' included.
         rows: vertices that a part owns.
+        served: bytes that others read of a part's rows, each row once for each reader, as ``"halo"`` sends them; None where
+            parts were not made. Sums of hubs are not counted: every part has as many.
     """
 
     edges: float
     rows: float
+    served: float | None = None
 
 
 def split(graph: Graph, parts: int, balance: str = "auto", *, hubs: bool = True) -> Split:
     """Divides the vertices of a graph among ``parts`` parts, whose edges are about equally many.
 
     Args:
-        graph: any graph; of a reordered one the vertices are those that the user knows.
+        graph: any graph.
         parts: 1 or more, and more than there are vertices if need be.
-        balance: ``"contiguous"``: each part owns a range of vertices, cut so that the edges are even (MGG's algorithm 1).
-            ``"dealt"``: the vertices, those with most edges first, are dealt out to and fro, so that the numbers of rows differ
-            by one at most and the edges are about even; within a part the old order is kept. ``"auto"``: contiguous, unless
-            rows or edges of the largest part are over 1.05 times the mean; then dealt.
+        balance: ``"contiguous"``: each part owns a range of vertices, cut so that the edges are even (MGG's algorithm 1); of a
+            reordered graph by its own numbers. ``"dealt"``: the vertices, those with most edges first, are dealt out to and
+            fro, so that the numbers of rows differ by one at most and the edges are about even; within a part the user's order
+            is kept. ``"auto"``: contiguous, or where that is of a reordered graph and uneven, ranges of the user's numbers;
+            where rows or edges of the largest part are over 1.05 times the mean, dealt.
         hubs: whether lists are shared at all.
 
     Returns:
@@ -104,14 +110,17 @@ def split(graph: Graph, parts: int, balance: str = "auto", *, hubs: bool = True)
     parts = arguments.at_least_one("parts", parts, "leaves no part for the vertices; use 1 or more")
     arguments.one_of("balance", balance, BALANCES)
     own = _hubs(graph, parts if hubs else 1)
-    edges = graph.to_outer(_edges_read(graph, own))
-    shared = own if graph.outer is None else graph.outer[own].sort().values
+    edges, known = _edges_read(graph, own), graph.numbering
     if balance != "dealt":
-        found = _contiguous(edges, shared, parts)
-        reached = _balance(found, edges)
-        if balance == "contiguous" or max(reached.edges, reached.rows) <= _UNEVEN:
+        found = _contiguous(edges, own, parts)
+        if balance == "contiguous" or _is_even(found, edges):
+            return found if known is None else replace(found, order=known.outer, numbers=known.inner)
+    if known is not None:
+        edges, own = graph.to_outer(edges), known.outer[own].sort().values
+        found = _contiguous(edges, own, parts)
+        if balance == "auto" and _is_even(found, edges):
             return found
-    return _dealt(edges, shared, parts)
+    return _dealt(edges, own, parts)
 
 
 def imbalance(split: Split, graph: Graph) -> Balance:
@@ -191,9 +200,15 @@ def _balance(split: Split, edges: torch.Tensor) -> Balance:
     bounds = torch.tensor(split.bounds)
     before = torch.zeros(len(edges) + 1, dtype=torch.int64)
     torch.cumsum(edges, 0, out=before[1:])
-    return Balance(_over_mean(before[bounds].diff()), _over_mean(bounds.diff()))
+    return Balance(over_mean(before[bounds].diff()), over_mean(bounds.diff()))
 
 
-def _over_mean(counts: torch.Tensor) -> float:
+def _is_even(split: Split, edges: torch.Tensor) -> bool:
+    reached = _balance(split, edges)
+    return max(reached.edges, reached.rows) <= _UNEVEN
+
+
+def over_mean(counts: torch.Tensor) -> float:
+    """The largest of what parts have, over the mean; 1.0 where they have nothing."""
     total = int(counts.sum())
     return int(counts.max()) * len(counts) / total if total else 1.0

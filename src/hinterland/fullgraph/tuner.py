@@ -136,7 +136,7 @@ def tune(p: PartitionedGraph, x: Any, reduce: str = "sum", *, strategy: str = "a
         again: search, whatever was found before.
 
     Raises:
-        ConfigError: arguments that are none of these.
+        ConfigError: arguments that are none of these; the graph has a ``gpu_budget``, whose rows go through the GPU in blocks.
         OutOfMemory: no strategy fits.
         RankLost: another rank died, or gave no answer within the timeout of the process group.
     """
@@ -181,6 +181,10 @@ class _Bench:
         arguments.instance("p", p, PartitionedGraph, "make one with PartitionedGraph.from_graph(graph)")
         arguments.one_of("reduce", reduce, REDUCES)
         arguments.one_of("strategy", strategy, ("auto", *STRATEGIES))
+        if p.gpu_budget is not None:
+            raise ConfigError(
+                "rows of a graph with a gpu_budget go through the GPU in blocks, whose launches are not tuned; tune one without"
+            )
         rows = [one.detach() for one in dense(p.each(x))]
         width, dtype, weighted = rows[0].shape[1], rows[0].dtype, reduce in ("sum", "gcn") and p.has_weights
         kernel = "max" if reduce == "max" else "sum"

@@ -101,7 +101,11 @@ def channels(name: str, value: Any) -> int:
 
 def added(rows: RowsOf, bias: Tensor | None) -> RowsOf:
     """Rows plus a bias, where there is one."""
-    return rows if bias is None else of_parts(torch.add, rows, parameters=(bias,))
+    return rows if bias is None else of_parts(_plus, rows, parameters=(bias,))
+
+
+def _plus(rows: Tensor, bias: Tensor) -> Tensor:
+    return rows + bias.to(rows.dtype)  # under autocast rows are narrower than parameters, and stay so
 
 
 def glorot(weight: Tensor) -> None:

@@ -16,7 +16,7 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..fullgraph import PartitionedGraph
+from ..fullgraph import PartitionedGraph, tuner
 from ..fullgraph.aggregate import WAYS
 from ..fullgraph.host_plan import HostPlan
 from ..fullgraph.host_program import plans
@@ -28,7 +28,7 @@ from ..runtime.errors import ConfigError
 from ..runtime.shown import Shown
 from .epoch_line import show_epoch
 from .finite import rows_at_once
-from .full_models import FULL_MODELS, FullGNN, make_full_model
+from .full_models import FULL_MODELS, SUMMED, FullGNN, make_full_model, sums
 from .given import Learning, LearningOptions, check_checkpoint, check_dataset, fingerprint, several_devices
 from .loader import step_seed
 from .models import check_model
@@ -83,6 +83,7 @@ class TrainedFull(Shown):
         choices: what ``strategy="auto"`` chose for each operation, and why (``explain()``); none with one part. Those of
             gradients are among them where the graph is undirected, and else chosen by themselves.
         plans: where rows of host memory lay, and what crossed the link, in training and in evaluation.
+        tuned: with ``tune=True`` what was found for each width of sums, and on directed graphs of their gradients.
     """
 
     model: FullGNN
@@ -92,6 +93,7 @@ class TrainedFull(Shown):
     partition: PartitionedGraph
     choices: list[Choice]
     plans: list[HostPlan]
+    tuned: list[tuner.Tuned]
 
 
 def train_full(
@@ -103,6 +105,7 @@ def train_full(
     parts: int | None = None,
     strategy: str = "auto",
     gpu_budget: int | str | None = None,
+    tune: bool = False,
     checkpoint: str | Path | None = None,
     resume: bool = False,
     on_epoch: Callable[[dict[str, Any]], None] | None = show_epoch,
@@ -125,6 +128,8 @@ def train_full(
         gpu_budget: bytes that the graph and its rows may take of each GPU, as ``"24GiB"``; the model's parameters, and scores
             in the loss, come on top. Rows then lie in host memory and go through the GPU in blocks; functions of rows are
             computed anew for gradients, sums stay on the GPU as far as there is room (``TrainedFull.plans``).
+        tune: first finds how launches of the model's sums best divide their work, by timing them (``fullgraph.tune``); that
+            took 0.3 to 1.9 s for each width on an H100, and is kept on disk. Not of attention, nor of rows in host memory.
         checkpoint: file to write after each epoch.
         resume: goes on from ``checkpoint`` if it is there.
         on_epoch: as of ``train``.
@@ -138,20 +143,41 @@ def train_full(
     arguments.function("on_epoch", on_epoch)
     settings = FullSettings(model=model, **options)
     arguments.one_of("strategy", strategy, WAYS)
+    if tune:
+        check_tunable(model, strategy, gpu_budget)
     check_checkpoint(checkpoint, None, resume)
     check_dataset(dataset)
     several = several_devices(device, devices, None)
     with joined(several[0] if several else device, timeout) as ranks:
         if several and ranks.world_size > 1:
             raise ConfigError("devices= are of one process, and torchrun started several; leave out one of the two")
-        ranks.check_same({**vars(settings), "strategy": strategy, **fingerprint(dataset)})
+        ranks.check_same({**vars(settings), "strategy": strategy, "tune": tune, **fingerprint(dataset)})
         p = PartitionedGraph.from_graph(dataset.graph, parts, devices=several or ranks.device, gpu_budget=gpu_budget)
         config = {**settings.fixed, "parts": p.world.parts, **fingerprint(dataset)}
         cuda = sorted({where.index for where in p.world.devices if where.type == "cuda"})
         with torch.random.fork_rng(cuda):
             run = _FullRun(dataset, config, ranks, checkpoint, p, strategy)
+            if tune:
+                run.tune(strategy)
             run.go(settings, resume, on_epoch)
             return run.finish()
+
+
+def check_tunable(model: str, strategy: str, gpu_budget: Any) -> None:
+    """Refuses to tune what has nothing to tune.
+
+    Raises:
+        ConfigError: names it.
+    """
+    if model not in SUMMED:
+        raise ConfigError(
+            f"tune=True, but {model} attends, and sums alone are tuned: those of {', '.join(SUMMED)}; leave it out"
+        )
+    if strategy == "host" or gpu_budget is not None:
+        raise ConfigError(
+            "tune=True, but with strategy='host' or a gpu_budget rows go through the GPU in blocks, whose launches are not "
+            "tuned; leave out one of the two"
+        )
 
 
 class _FullRun(Run[FullGNN]):
@@ -179,6 +205,18 @@ class _FullRun(Run[FullGNN]):
         where = self.owned if p.gpu_budget is None else p.vertices  # rows that are to lie in host memory are not sent round
         self.x = p.placed([rows_of(dataset.features, vertices).to(self.kind) for vertices in where])
         self.targets = {name: self._targets(vertices.cpu()) for name, vertices in self.splits.items()}
+        self.tuned: list[tuner.Tuned] = []
+
+    def tune(self, strategy: str) -> None:
+        """Finds the best shapes of the layers' sums, and of their gradients, which have the same on undirected graphs."""
+        c = self.config
+        widths = (self.dataset.features.shape[1], *[c["hidden"]] * (c["layers"] - 1), self.dataset.num_classes)
+        for width, has_gradient in sums(c["model"], widths):
+            x = [torch.randn(len(rows), width, dtype=self.kind, device=rows.device) for rows in self.owned]
+            for p in [self.p, self.p.transposed] if has_gradient and self.p.directed else [self.p]:
+                found = tuner.tune(p, p.as_given(x), SUMMED[c["model"]], strategy=strategy)
+                if all(found is not one for one in self.tuned):
+                    self.tuned.append(found)
 
     def _targets(self, vertices: Tensor) -> list[tuple[Tensor, Tensor]]:
         """Of each of this process's parts: which rows are of these vertices, and their classes."""
@@ -267,4 +305,5 @@ class _FullRun(Run[FullGNN]):
     def finish(self) -> TrainedFull:
         best = self.take_best()
         test = self.evaluate("test")
-        return TrainedFull(self.model.eval(), self.history, best, test, self.p, choices(self.p), plans(self.p.unshared))
+        made = choices(self.p), plans(self.p.unshared), self.tuned
+        return TrainedFull(self.model.eval(), self.history, best, test, self.p, *made)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import pairwise
+from typing import NamedTuple
 
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -68,6 +69,27 @@ FULL_MODELS: dict[str, Callable[[Sequence[int], float], FullGNN]] = {
     "gat": partial(_attention, GATConv),
     "gatv2": partial(_attention, GATv2Conv),
 }
+
+# What the tuner takes layers' sums for. Those in GIN, and means, are one kernel: they do not take the edges' weights.
+SUMMED = {"gcn": "sum", "sage": "mean", "gin": "mean"}
+
+
+class Sum(NamedTuple):
+    """A layer's sum: how wide its rows are, and whether a gradient goes back through it."""
+
+    width: int
+    has_gradient: bool
+
+
+def sums(name: str, widths: Sequence[int]) -> list[Sum]:
+    """The sums of a model that is in SUMMED, layer by layer: GCN and GraphSAGE make them of the narrower rows.
+
+    Args:
+        widths: of the features, of what lies between layers, and of the output.
+    """
+    if name == "gin":
+        return [Sum(taken, i > 0) for i, taken in enumerate(widths[:-1])]
+    return [Sum(min(taken, made), i > 0 or made <= taken) for i, (taken, made) in enumerate(pairwise(widths))]
 
 
 def make_full_model(
