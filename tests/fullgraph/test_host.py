@@ -12,13 +12,13 @@ import torch.nn.functional as F
 
 import hinterland as hl
 from hinterland import nn
-from hinterland.fullgraph import HostRows, PartitionedGraph, aggregate
+from hinterland.fullgraph import HostRows, PartitionedGraph, aggregate, host_plan
 from hinterland.fullgraph.host_program import plans
 from hinterland.nn import each
 from hinterland.runtime.errors import ConfigError, OutOfMemory
 from hinterland.training.full_models import FULL_MODELS, make_full_model
 from tests.covering import covering, on_devices
-from tests.fullgraph.test_aggregate import GRAPHS, REDUCTIONS, close, expected, factor, hub, inputs, run
+from tests.fullgraph.test_aggregate import GRAPHS, REDUCTIONS, close, expected, factor, gpus, hub, inputs, run
 from tests.graphs import family
 
 KINDS = (torch.float64, torch.float32, torch.bfloat16)
@@ -42,6 +42,12 @@ def test_sums_of_rows_in_host_memory(graph, reduce, parts, budget, dtype, device
         close(grad, wanted.grad, dtype)
 
 
+@pytest.fixture(autouse=True)
+def short_blocks(monkeypatch):
+    """Small graphs go in many blocks, as if the host queued their work in no time."""
+    monkeypatch.setattr(host_plan, "_QUEUED", 0.0)
+
+
 def step(model, p, x):
     model.zero_grad()
     out = p.each(model(p.scatter(x), p))
@@ -61,6 +67,36 @@ def test_models_are_those_without_a_budget(kind, parts, budget, device):
     wanted = step(model, PartitionedGraph.from_graph(graph, parts, devices=device), x)
     p = PartitionedGraph.from_graph(graph, parts, devices=device, gpu_budget=budget)
     for one, other in zip(step(model, p, x), wanted, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("kind", FULL_MODELS)
+def test_models_within_a_budget_on_all_gpus(kind):
+    """A part on each of one GPU, of two, and so on."""
+    graph = family("web", 9, seed=2)
+    x = inputs(graph, 12, torch.float64).to("cuda:0")
+    model = make_full_model(kind, 12, 16, 5, 3).double().to("cuda:0")
+    wanted = step(model, PartitionedGraph.from_graph(graph, devices="cuda:0"), x)
+    for count in range(1, len(gpus()) + 1):
+        p = PartitionedGraph.from_graph(graph, devices=gpus()[:count], gpu_budget=SMALL)
+        for one, other in zip(step(model, p, x), wanted, strict=True):
+            torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9)
+
+
+def test_long_blocks_take_the_host_less(device, monkeypatch):
+    """Where queueing a block takes longer than what a longer one pushes into host memory takes the link."""
+    graph = family("kronecker", 12, seed=1)
+    x = inputs(graph, 64, torch.float64).to(device)
+    model, found = nn.GCNConv(64, 64).double().to(device), []
+    for queued in (0.0, 1.0):
+        monkeypatch.setattr(host_plan, "_QUEUED", queued)
+        p = PartitionedGraph.from_graph(graph, devices=device, gpu_budget="16MiB")
+        found.append((step(model, p, x), plans(p)[-1]))
+    (short, first), (long, second) = found
+    assert first.block < second.block and first.seconds <= second.seconds
+    assert all(plan.peak <= plan.budget for plan in (first, second))
+    for one, other in zip(short, long, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9)
 
 

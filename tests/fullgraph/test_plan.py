@@ -41,23 +41,27 @@ def test_loads_count_entries_and_halos(parted):
 def test_costs_are_what_crosses(parted, monkeypatch):
     """Bytes of the part that gets most: of halos and of all rows as they are fetched, of direct reads by their entries."""
     fetched = {}
-    for name in ("fetch", "whole"):
-        real = getattr(parted.world, name)
+    whole, turns = parted.world.whole, parted.world.fetch_in_turns
 
-        def noted(x, *more, name=name, real=real):
-            found = real(x, *more)
-            own = [of.nbytes if name == "whole" else 0 for of in x]
-            fetched.setdefault(name, [one.nbytes - here for one, here in zip(found, own, strict=True)])
-            return found
+    def all_rows(x, sizes):
+        found = whole(x, sizes)
+        fetched.setdefault("whole", [one.nbytes - own.nbytes for one, own in zip(found, x, strict=True)])
+        return found
 
-        monkeypatch.setattr(parted.world, name, noted)
+    def halos(x, *more):
+        for found in turns(x, *more):
+            fetched["halo"] = [one.nbytes for one in found]
+            yield found
+
+    monkeypatch.setattr(parted.world, "whole", all_rows)
+    monkeypatch.setattr(parted.world, "fetch_in_turns", halos)
     x = rows(parted)
     costs = {cost.strategy: cost for cost in plan.costs(parted, WIDTH, torch.float32)}
     assert costs.keys() == STRATEGIES.keys() - {"halo-columns"}  # which is halo itself where rows are narrow
     wide = {cost.strategy: cost for cost in plan.costs(parted, 3 * COLUMNS // 4, torch.float32)}
     assert wide.keys() == STRATEGIES.keys()
     assert wide["halo-columns"].moved == wide["halo"].moved and wide["halo-columns"].peak < wide["halo"].peak
-    for strategy, name in (("halo", "fetch"), ("halo-pipelined", "fetch"), ("all-gather", "whole"), ("replicate", "whole")):
+    for strategy, name in (("halo", "halo"), ("halo-pipelined", "halo"), ("all-gather", "whole"), ("replicate", "whole")):
         fetched.clear()
         summed(parted, Operation(), x, strategy)
         assert costs[strategy].moved == max(fetched[name])  # hubs' partial sums, which come later, are not counted

@@ -6,7 +6,7 @@ peak is added up, not guessed, and rows stay on the GPU wherever the peak allows
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -26,6 +26,8 @@ Key = tuple[Node, str]  # rows between passes: a node's "out", "extra" or "grad"
 
 _BLOCK = 3 << 30  # bytes that a block takes at most, with all that is made of it: chosen, so that copies are long
 _LEAST = 64  # rows of a block
+_SHARE = 2  # blocks take this fraction of the room at most, and what lies between passes the rest: chosen, not measured
+_QUEUED = 3e-4  # seconds in which the host queues a block's work (docs/notes/fullgraph-on-h200.md)
 _LINK = 55e9  # bytes a second each way, where the machine has not been probed (PCIe 5.0 x16)
 _PIECES = 2 / 128  # pieces of long rows for an entry, at most: rows.py, attend.py
 
@@ -193,26 +195,42 @@ class Planner:
         self.graph = sum(map(_graph_bytes, self.graphs))
 
     def plan(self, budget: float) -> HostPlan:
-        """Raises:
-        OutOfMemory: even with all rows between passes in host memory there is not enough.
+        """The plan for the length of blocks with which the link, or the host that queues their work, is done first: long ones
+        are few, but leave less room for rows between passes.
+
+        Raises:
+            OutOfMemory: even with all rows between passes in host memory there is not enough.
         """
         room = budget - self.graph
-        block = self._block(max(room, 0))
-        columns = {visit.stage: 1 for visit in self.visits}
+        found = [(max(made.seconds, queued), made) for made, queued in self._plans(budget, room)]
+        if not found:
+            _, usage = self._divided(_LEAST, room)
+            raise OutOfMemory(
+                f"{format_bytes(int(max(usage) + self.graph))} of a GPU's memory are needed at least, of which the graph takes "
+                f"{format_bytes(self.graph)}, and {format_bytes(int(budget))} may be taken; raise gpu_budget, or use more GPUs"
+            )
+        return min(found, key=lambda one: one[0])[1]
+
+    def _plans(self, budget: float, room: float) -> Iterator[tuple[HostPlan, float]]:
+        """Plans with blocks of each length for which there is room, and how long the host takes to queue them."""
         alone = {key: Place(self.rows, self.rows) for key in self.always}
+        for block in self._lengths(room):
+            columns, usage = self._divided(block, room)
+            if max(usage) > room:
+                return
+            places = self._placed(columns, block, alone, room)
+            halves = sum(columns[visit.stage] * (1 + bool(visit.fills)) for visit in self.visits)
+            yield self._costs(columns, block, places, budget), _QUEUED * halves * -(-self.rows // block)
+
+    def _divided(self, block: int, room: float) -> tuple[dict[Reduced, int], list[float]]:
+        """Into how many ranges of columns each stage is divided so that it fits, if it can, and the bytes of each half then."""
+        columns, alone = {visit.stage: 1 for visit in self.visits}, {key: Place(self.rows, self.rows) for key in self.always}
         for i, visit in enumerate(self.visits):
             while visit.run.splits and columns[visit.stage] < visit.stage.sample.shape[1]:
                 if max(self._usage(columns, block, alone)[2 * i : 2 * i + 2]) <= room:
                     break
                 columns[visit.stage] += 1
-        usage = self._usage(columns, block, alone)
-        if max(usage) > room:
-            raise OutOfMemory(
-                f"{format_bytes(int(max(usage) + self.graph))} of a GPU's memory are needed at least, of which the graph takes "
-                f"{format_bytes(self.graph)}, and {format_bytes(int(budget))} may be taken; raise gpu_budget, or use more GPUs"
-            )
-        places = self._placed(columns, block, alone, room)
-        return self._costs(columns, block, places, budget)
+        return columns, self._usage(columns, block, alone)
 
     def form(self) -> tuple[Any, ...]:
         """All that a plan depends on besides the budget."""
@@ -315,13 +333,12 @@ class Planner:
 
         return max(graph.kept(("entries of a block", block), partial(most, graph)) for graph in self.graphs)
 
-    def _block(self, room: float) -> int:
-        """Rows that are computed together: as many in each pass, since what was found about their lists is kept."""
-        share = min(_BLOCK, room / 4)
-        block = _LEAST
-        while block < self.rows and all(self._scratch(visit, 2 * block) <= share for visit in self.visits):
-            block *= 2
-        return min(block, max(self.rows, 1))
+    def _lengths(self, room: float) -> list[int]:
+        """Rows that may be computed together: as many in each pass, since what was found about their lists is kept."""
+        most, found = min(_BLOCK, max(room, 0) / _SHARE), [_LEAST]
+        while found[-1] < self.rows and all(self._scratch(visit, 2 * found[-1]) <= most for visit in self.visits):
+            found.append(2 * found[-1])
+        return [min(block, max(self.rows, 1)) for block in found]
 
     def _costs(self, columns: dict[Reduced, int], block: int, places: dict[Key, Place], budget: float) -> HostPlan:
         """What crosses, by pass."""
