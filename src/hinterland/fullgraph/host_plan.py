@@ -27,6 +27,7 @@ Key = tuple[Node, str]  # rows between passes: a node's "out", "extra" or "grad"
 _BLOCK = 3 << 30  # bytes that a block takes at most, with all that is made of it: chosen, so that copies are long
 _LEAST = 64  # rows of a block
 _SHARE = 2  # blocks take this fraction of the room at most, and what lies between passes the rest: chosen, not measured
+_OWN = 1e12  # bytes a second of its own memory that a GPU goes through, about
 _QUEUED = 3e-4  # seconds in which the host queues a block's work (docs/notes/fullgraph-on-h200.md)
 _LINK = 55e9  # bytes a second each way, where the machine has not been probed (PCIe 5.0 x16)
 _PIECES = 2 / 128  # pieces of long rows for an entry, at most: rows.py, attend.py
@@ -39,7 +40,7 @@ class Visit:
     Attributes:
         fills, steps: what blocks bring in its first and second half.
         writes: what is made.
-        taken: bytes that functions of rows, and their gradients, take of a row.
+        taken: bytes that functions of rows take of a row in each half, in the second with their gradients.
         parameters: of functions through which gradients go, those that get one.
     """
 
@@ -48,7 +49,7 @@ class Visit:
     fills: tuple[Key, ...]
     steps: tuple[Key, ...]
     writes: tuple[Key, ...]
-    taken: int
+    taken: tuple[int, int]
     parameters: tuple[Tensor, ...]
 
     @property
@@ -143,8 +144,11 @@ def _visit(stage: Reduced, run: Pass, with_gradient: bool) -> Visit:
         if with_gradient and stage.reduction.extra(stage.sample) is not None:
             results.append((stage, "extra"))
     steps = dict.fromkeys((*_keys(stage, run.needs), *((one, "out") for one in stored(through)), *grads))
-    functions = row_wise([*through, *(stage.inputs[j] for j in (*run.fills, *run.needs) if isinstance(j, int))])
-    taken = sum(one.taken for one in functions) * (3 if through else 1)
+    filled, needed = (row_wise(stage.inputs[j] for j in names if isinstance(j, int)) for names in (run.fills, run.needs))
+    stepped = list(dict.fromkeys([*needed, *row_wise(through)]))
+    taken = sum(one.taken for one in filled), sum(one.taken for one in stepped)
+    if through:  # gradients are there for the function that they go through, and what it gives them to
+        taken = taken[0], min(3 * taken[1], taken[1] + 3 * max((one.taken for one in stepped), default=0))
     owned = tuple(one for one in parameters_of(through) if one.requires_grad)
     return Visit(stage, run, _keys(stage, run.fills), tuple(steps), tuple(results), taken, owned)
 
@@ -195,32 +199,33 @@ class Planner:
         self.graph = sum(map(_graph_bytes, self.graphs))
 
     def plan(self, budget: float) -> HostPlan:
-        """The plan for the length of blocks with which the link, or the host that queues their work, is done first: long ones
-        are few, but leave less room for rows between passes.
+        """The plan for the length of blocks with which the link, the host that queues their work and the GPU have least to do:
+        long ones are few, but leave less room for rows between passes, and for tables of all columns.
 
         Raises:
             OutOfMemory: even with all rows between passes in host memory there is not enough.
         """
         room = budget - self.graph
-        found = [(max(made.seconds, queued), made) for made, queued in self._plans(budget, room)]
+        found = list(self._plans(budget, room))
         if not found:
             _, usage = self._divided(_LEAST, room)
             raise OutOfMemory(
                 f"{format_bytes(int(max(usage) + self.graph))} of a GPU's memory are needed at least, of which the graph takes "
                 f"{format_bytes(self.graph)}, and {format_bytes(int(budget))} may be taken; raise gpu_budget, or use more GPUs"
             )
-        return min(found, key=lambda one: one[0])[1]
+        return min(found, key=lambda one: one[0].seconds + one[1])[0]
 
     def _plans(self, budget: float, room: float) -> Iterator[tuple[HostPlan, float]]:
-        """Plans with blocks of each length for which there is room, and how long the host takes to queue them."""
+        """Plans with blocks of each length for which there is room, and how long the host and the GPU take, about."""
         alone = {key: Place(self.rows, self.rows) for key in self.always}
         for block in self._lengths(room):
             columns, usage = self._divided(block, room)
             if max(usage) > room:
                 return
             places = self._placed(columns, block, alone, room)
-            halves = sum(columns[visit.stage] * (1 + bool(visit.fills)) for visit in self.visits)
-            yield self._costs(columns, block, places, budget), _QUEUED * halves * -(-self.rows // block)
+            halves = sum(columns[visit.stage] * (1 + bool(visit.run.fills)) for visit in self.visits)
+            touched = sum(columns[visit.stage] * sum(self._of_row(visit)) for visit in self.visits) * self.rows
+            yield self._costs(columns, block, places, budget), _QUEUED * halves * -(-self.rows // block) + touched / _OWN
 
     def _divided(self, block: int, room: float) -> tuple[dict[Reduced, int], list[float]]:
         """Into how many ranges of columns each stage is divided so that it fits, if it can, and the bytes of each half then."""
@@ -262,7 +267,7 @@ class Planner:
 
     def _usage(self, columns: dict[Reduced, int], block: int, places: dict[Key, Place]) -> list[float]:
         """Bytes in each half."""
-        usage = [self._held(visit, columns[visit.stage], block) for visit in self.visits for _ in range(2)]
+        usage = [used for visit in self.visits for used in self._held(visit, columns[visit.stage], block)]
         for key, (first, last, ahead) in self.lives(columns).items():
             place = places.get(key, Place())
             for half in range(first, last + 1):
@@ -307,19 +312,22 @@ class Planner:
                 count += columns[visit.stage] * ((key in visit.fills) + (key in visit.steps))
         return count
 
-    def _held(self, visit: Visit, columns: int, block: int) -> float:
-        """What a pass holds beside rows between passes."""
+    def _held(self, visit: Visit, columns: int, block: int) -> list[float]:
+        """What each half of a pass holds beside rows between passes."""
         table = -(-visit.run.table // columns)
-        return (self.rows + self.halo) * table + self.rows * visit.run.kept + self._scratch(visit, block)
+        lasting = (self.rows + self.halo) * table + self.rows * visit.run.kept
+        return [lasting + used for used in self._scratch(visit, block)]
 
-    def _scratch(self, visit: Visit, block: int) -> float:
-        pieces = self._most_entries(block) * _PIECES * visit.run.made if visit.run.fills else 0
-        return block * self._of_row(visit) + pieces
+    def _scratch(self, visit: Visit, block: int) -> tuple[int, float]:
+        """What a block takes in each half: what is brought is there twice, what leaves as often as it waits."""
+        fill, step = self._of_row(visit)
+        return block * fill, block * step + self._most_entries(block) * _PIECES * visit.run.made * bool(visit.fills)
 
     @staticmethod
-    def _of_row(visit: Visit) -> int:
-        brought = sum(map(_size, dict.fromkeys((*visit.fills, *visit.steps))))
-        return 2 * brought + visit.taken + visit.run.made + 4 * sum(map(_size, visit.writes)) + visit.run.table
+    def _of_row(visit: Visit) -> tuple[int, int]:
+        (filling, stepping), run = visit.taken, visit.run
+        fill = 2 * sum(map(_size, visit.fills)) + filling + run.table
+        return fill, 2 * sum(map(_size, visit.steps)) + stepping + run.made + 4 * sum(map(_size, visit.writes))
 
     def _most_entries(self, block: int) -> int:
         """Entries of a block, at most."""
@@ -336,7 +344,7 @@ class Planner:
     def _lengths(self, room: float) -> list[int]:
         """Rows that may be computed together: as many in each pass, since what was found about their lists is kept."""
         most, found = min(_BLOCK, max(room, 0) / _SHARE), [_LEAST]
-        while found[-1] < self.rows and all(self._scratch(visit, 2 * found[-1]) <= most for visit in self.visits):
+        while found[-1] < self.rows and all(max(self._scratch(visit, 2 * found[-1])) <= most for visit in self.visits):
             found.append(2 * found[-1])
         return [min(block, max(self.rows, 1)) for block in found]
 
