@@ -48,10 +48,10 @@ from . import _fullgraph_in_process as in_process
 from . import _fullgraph_rivals as rivals
 from ._cusparse import ALGORITHMS, SpMM
 from ._fullgraph_models import models, told
-from ._fullgraph_shapes import draw
+from ._fullgraph_shapes import draw, shaped
 from ._rows import Rows as Printed
+from ._timing import milliseconds
 
-REPEATS = 4
 TURNS = 3  # in which the tuner's shapes are timed anew
 LAYERS = (
     ("GAT 4 x 16", "GATConv", {"heads": 4}, 16),
@@ -59,6 +59,7 @@ LAYERS = (
     ("SAGE mean", "SAGEConv", {}, 64),
     ("SAGE max", "SAGEConv", {"aggr": "max"}, 64),
     ("GCN", "GCNConv", {}, 64),
+    ("dot products 4 x 16", "TransformerConv", {"heads": 4}, 16),
 )
 
 
@@ -134,22 +135,6 @@ def _tuned(p: PartitionedGraph, x: Any) -> tuple[dict[str, Any], list[dict[str, 
         {**trial.shape._asdict(), "ms": 1e3 * trial.seconds, "predicted": 1e3 * trial.predicted,
          "worth": trial.predicted <= most, "step": steps.get(trial.shape, "")} for trial in trials
     ]  # fmt: skip
-
-
-def shaped(shape: str, device: torch.device) -> Any:
-    """``NAME`` or ``NAME:SCALE``, drawn on a device."""
-    name, _, scale = shape.partition(":")
-    return draw(name, float(scale or 1), device)
-
-
-def milliseconds(work: Callable[[], Any], on: Sequence[torch.device]) -> float:
-    """The least of some runs, after one that warms up."""
-    times = []
-    for _ in range(REPEATS + 1):
-        begin = max(map(devices.idle_at, on))
-        work()
-        times.append(max(map(devices.idle_at, on)) - begin)
-    return 1e3 * min(times[1:])
 
 
 def one_gpu(shape: str, widths: Sequence[int]) -> list[dict[str, Any]]:
