@@ -4,9 +4,8 @@ Milliseconds of a sum over all parts of one process. Rows are small whole number
 compared with those of ``direct`` before they are timed. A machine with one GPU has two parts on it, none of them remote.
 
 ``mapping``: what a warp takes. ``mixed``: a row's entries, local and remote (figure 3(b)); ``split``: its local, or its remote
-ones (3(c)), and ``split pairs`` both, one after the other;
-``fixed``: a partition of 16 entries (3(d)); ``pairs`` of them, which is MGG; ``launches``: one for local partitions, and then one
-for remote ones.
+ones (3(c)), and ``split pairs`` both, one after the other; ``fixed``: a partition of 16 entries (3(d)); ``pairs`` of them
+(MGG); ``launches``: one for local partitions, and then one for remote ones.
 ``remote loads``: how a warp's remote rows come (figure 6). ``rows``: of a warp, on their way at once; ``read``: of remote
 entries, the share whose rows are read; ``warps``: that a multiprocessor runs at once.
 ``granularity``: partitions taken by a thread, a warp or a block (figure 10(c)).

@@ -1,4 +1,4 @@
-"""The rivals and ablations of full-graph message passing make what the library makes, and their tables can be made and drawn."""
+"""The rivals and ablations of full-graph message passing make what the library makes; their tables are made, and drawn."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import torch
 sys.path.append(str(Path(__file__).parents[2]))
 from benchmarks import _fullgraph_ablation as ablation
 from benchmarks import _fullgraph_mgg as mgg
-from benchmarks._fullgraph_mgg import Mgg, Setting
+from benchmarks._fullgraph_mgg import Setting
 from hinterland.fullgraph import PartitionedGraph
 from hinterland.runtime import jit
 from tests.graphs import family
