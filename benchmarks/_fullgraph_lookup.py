@@ -1,10 +1,10 @@
 """Bags of random rows of a table that is spread over all GPUs, as recommendation models look them up (MGG, section 7.3).
 
 Milliseconds for bags of 64 rows, as many for each GPU, all GPUs at once, in one process. ``ours``: UnifiedEmbeddingBag, whose
-kernel reads rows where they are. ``once``: each row that a GPU's bags name is read once, then torch sums. ``owners``: each GPU sums up
-the rows that it owns for the bags of every other, and sends these partial sums (DLRM's way). ``copied``: torch's bags, once
-every GPU has the whole table, which takes ``copying``. ``reuse``: entries for each row that a GPU's bags name. Row numbers are
-uniform, or ``skewed``: the first 6 % of the rows are half of all.
+kernel reads rows where they are. ``once``: each row that a GPU's bags name is read once, then torch sums. ``owners``: each GPU
+sums up the rows that it owns for the bags of every other, and sends these partial sums (DLRM's way). ``copied``: torch's bags,
+once every GPU has the whole table, which takes ``copying``. ``reuse``: entries for each row that a GPU's bags name. Row numbers
+are uniform, or ``skewed``: the first 6 % of the rows are half of all.
 """
 
 from __future__ import annotations
