@@ -53,7 +53,7 @@ class Case:
     @classmethod
     def of(cls, p: PartitionedGraph, width: int) -> Case:
         sizes = zip(p.parts, p.world.devices, strict=True)
-        return cls(p, [torch.randint(-8, 9, (part.rows, width), device=on).float() for part, on in sizes])
+        return cls(p, [torch.randint(-8, 9, (part.rows, width), device=on, dtype=torch.float32) for part, on in sizes])
 
     @cached_property
     def sums(self) -> list[Tensor]:

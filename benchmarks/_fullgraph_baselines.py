@@ -31,7 +31,7 @@ from hinterland.runtime import devices
 from . import _fullgraph_rivals as rivals
 from ._fullgraph_ablation import Case
 from ._fullgraph_in_process import PeerRing
-from ._fullgraph_mgg import Setting
+from ._fullgraph_mgg import Setting, whole_lists
 from ._fullgraph_models import told
 from ._fullgraph_shapes import shaped
 from ._timing import milliseconds
@@ -45,7 +45,7 @@ class HostRows:
     parts' rows in order, and lies where each part's device addresses it."""
 
     def __init__(self, p: PartitionedGraph, table: Tensor) -> None:
-        self._p, self._table = p.unshared, table
+        self._p, self._table = whole_lists(p), table
         begins = [table.data_ptr() + first * table.shape[1] * table.element_size() for first in p.bounds[:-1]]
         self._owners = [torch.tensor(begins, device=on) for on in p.world.devices]
 
@@ -68,6 +68,7 @@ def baselines(shape: str, widths: Sequence[int], where: Sequence[torch.device]) 
     p = PartitionedGraph.from_graph(drawn.to_graph(), devices=where)
     bounds = rivals.even_bounds(drawn.indptr, len(where), by="edges")
     shards = [rivals.cut(drawn.indptr, drawn.indices, None, bounds, rank, on) for rank, on in enumerate(where)]
+    tiles, ring = [rivals.Tiles(shard) for shard in shards], PeerRing(shards)
     for width in widths:
         if 3 * 4 * p.num_vertices * width > host_memory(0)[0]:
             continue
@@ -78,9 +79,9 @@ def baselines(shape: str, widths: Sequence[int], where: Sequence[torch.device]) 
         row |= {"strategy": chosen, "auto": milliseconds(partial(by, chosen), where), "host": _host(case)}
         if where[0].type == "cuda":
             row |= {"direct": case.direct, "mgg": case.ms(Setting(loads="staged")), "uvm": _uvm(case)}
-            row["tiles"] = _tiles(shards, case)
+            row["tiles"] = _tiles(tiles, bounds, case)
         if len(where) > 1:
-            row["ring"] = milliseconds(partial(PeerRing(shards), _cut(bounds, width, where)), where)
+            row["ring"] = milliseconds(partial(ring, _cut(bounds, width, where)), where)
         others = [name for name in ("mgg", "host", "uvm", "tiles", "ring") if row.get(name) is not None]
         yield told(row | {f"times {name}": row[name] / row["auto"] for name in others})
 
@@ -118,16 +119,15 @@ def _checked(case: Case, sums: HostRows, before: Any = None) -> float:
     return milliseconds(partial(sums, case.x), case.p.world.devices, before, RUNS)
 
 
-def _tiles(shards: Sequence[rivals.Shard], case: Case) -> float:
-    width, bounds, where = case.x[0].shape[1], shards[0].bounds, case.p.world.devices
+def _tiles(tiles: Sequence[rivals.Tiles], bounds: Sequence[int], case: Case) -> float:
+    width, where = case.x[0].shape[1], case.p.world.devices
     held = [UnifiedTensor.empty((bounds[-1], width), placement="registered") for _ in range(2)]
     sizes = [end - first for first, end in pairwise(bounds)]
     tables, homes = _filled(held[0], case.x).split(sizes), held[1].cpu().split(sizes)
-    made = [rivals.Tiles(shard) for shard in shards]
 
     def run() -> None:
-        for tiles, home, on in zip(made, homes, where, strict=True):
+        for one, home, on in zip(tiles, homes, where, strict=True):
             with devices.on(on):
-                tiles(tables, home)
+                one(tables, home)
 
     return milliseconds(run, where, repeats=RUNS)

@@ -24,7 +24,7 @@ from ._timing import milliseconds
 EDGES = 1 << 24
 LENGTHS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 WIDTHS = (16, 64, 256, 1024)
-ROOM = 12e9  # bytes of rows on each device, at most: halos and results are as large again
+ROOM = 9e9  # bytes of rows on each device, at most: results are as large again, and all rows may come to each
 
 
 def crossover(where: Sequence[torch.device], edges: int = EDGES, widths: Sequence[int] = WIDTHS) -> Printed:
@@ -36,7 +36,7 @@ def crossover(where: Sequence[torch.device], edges: int = EDGES, widths: Sequenc
         p = PartitionedGraph.from_graph(graph, devices=where)
         most = max(plan.loads(p), key=lambda part: part.halo)
         for width in widths:
-            if 4 * vertices * width > ROOM * len(where):
+            if 4 * vertices * width > ROOM * len(set(where)):
                 continue
             by = partial(summed, p, Operation(), Case.of(p, width).x)
             took = {name: milliseconds(partial(by, name), where) for name in STRATEGIES if name != "replicate"}

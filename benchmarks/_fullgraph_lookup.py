@@ -51,11 +51,12 @@ class _Spread:
         assert rows % len(where) == 0, "each device has as many rows"
         self._where = where
         random = torch.Generator(where[0]).manual_seed(0)
-        drawn = torch.randint(-8, 9, (rows, width), device=where[0], generator=random).float()
+        drawn = torch.randint(-8, 9, (rows, width), device=where[0], generator=random, dtype=torch.float32)
         self._shards = [drawn[i :: len(where)].to(on) for i, on in enumerate(where)]
-        placement = "heap" if where[0].type == "cpu" else "host"
-        host = UnifiedTensor.from_tensor(drawn.cpu(), placement)
-        self._table = host if placement == "heap" else host.tiered(peers=host.nbytes, devices=list(where))
+        self._table: Any = UnifiedTensor.from_tensor(drawn.cpu(), "heap" if where[0].type == "cpu" else "host")
+        if where[0].type == "cuda":
+            self._table = self._table.tiered(peers=self._table.nbytes, devices=list(where))
+            assert self._table.plan.resident == rows, self._table.explain()
         self._bag = UnifiedEmbeddingBag.from_pretrained(self._table, mode="sum", check="async")
 
     def timed(self, index: Sequence[Tensor]) -> dict[str, Any]:

@@ -59,6 +59,11 @@ class NoRoom(Exception):
     """What a block stages is more than the shared memory that it can have."""
 
 
+def whole_lists(p: PartitionedGraph) -> PartitionedGraph:
+    """The same parts where no list is a hub's, of which parts share the work: partitions cut them all."""
+    return p.unshared if len(p.split.hubs) else p
+
+
 class Pieces(NamedTuple):
     """Neighbour partitions, int32 ``[count]`` each: of which rows, and which entries."""
 
@@ -129,7 +134,7 @@ class Mgg:
 
     def __init__(self, p: PartitionedGraph, width: int, setting: Setting) -> None:
         assert width % 4 == 0, "rows are of vectors of 16 bytes"
-        self._p, self._setting = p.unshared, setting  # partitions cut hubs' lists, too
+        self._p, self._setting = whole_lists(p), setting
         vectors = width // 4
         self._across = min(1 << (vectors - 1).bit_length(), setting.lanes, WARP)
         most = 1 if setting.loads == "common" else _MOST_CHUNKS

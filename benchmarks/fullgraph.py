@@ -18,9 +18,8 @@ process (_fullgraph_models.py).
 time over the tuned one's. ``tuner grid``: every shape's time, which step of the search it was, and whether the model found it
 ``worth`` trying (MGG's figure 11).
 
-``mapping``, ``remote loads``, ``granularity``, ``heat map``: of MGG's kernel (_fullgraph_ablation.py). ``baselines``, ``lookup``,
-``crossover``, ``accuracy``: the rest of its evaluation (_fullgraph_studies.py). ``python -m benchmarks._fullgraph_plots`` draws
-them.
+``mapping``, ``remote loads``, ``granularity``, ``heat map``: of MGG's kernel (_fullgraph_ablation.py). ``baselines``,
+``lookup``, ``crossover``, ``accuracy``: the rest of its evaluation (_fullgraph_studies.py). _fullgraph_plots.py draws them.
 """
 
 from __future__ import annotations
