@@ -14,7 +14,7 @@
 
 namespace hinterland::benchmarks {
 
-inline constexpr int kMggThreads = 512;  // of a block at most: wpb is up to 16
+inline constexpr int kMggThreads = 512;  // of a block at most: wpb is up to 16, and two such blocks share a multiprocessor
 
 // How remote rows come (section 5.2).
 enum class Loads {
@@ -149,32 +149,42 @@ class MggLane {
     give(remote.row, sum);
   }
 
+  // Where the rows of kCount entries are, null behind the end; all their places are asked for before the first is needed.
+  template <int kCount>
+  HINTERLAND_FN void find(int32_t entry, int32_t end, const float* (&rows)[kCount]) const {
+    uint32_t places[kCount];
+    HINTERLAND_UNROLLED
+    for (int j = 0; j < kCount; ++j) places[j] = entry + j * entries_ < end ? p_.places[entry + j * entries_] : 0;
+    HINTERLAND_UNROLLED
+    for (int j = 0; j < kCount; ++j) rows[j] = entry + j * entries_ < end ? row(places[j]) : nullptr;
+  }
+
   // The rows of kAtOnce entries are asked for before the first is added.
   template <int kAtOnce>
   HINTERLAND_FN void add(Piece piece, Sum& sum) const {
     HINTERLAND_ROLLED
     for (int32_t entry = piece.begin + entry_; entry < piece.end; entry += kAtOnce * entries_) {
-      Quad found[kAtOnce][kChunks];
+      const float* rows[kAtOnce];
+      Quad found[kAtOnce][kChunks] = {};
+      find(entry, piece.end, rows);
       for (int j = 0; j < kAtOnce; ++j)
-        if (entry + j * entries_ < piece.end) {
-          const float* const from = row(p_.places[entry + j * entries_]);
-          for (int k = 0; k < kChunks; ++k)
-            if (has(k)) found[j][k] = fullgraph::load_vector<float, 4>(from + 4 * vector(k));
-        }
+        for (int k = 0; k < kChunks; ++k)
+          if (rows[j] != nullptr && has(k)) found[j][k] = fullgraph::load_vector<float, 4>(rows[j] + 4 * vector(k));
       for (int j = 0; j < kAtOnce; ++j)
-        if (entry + j * entries_ < piece.end)
-          for (int k = 0; k < kChunks; ++k)
-            if (has(k)) sum.add(k, found[j][k], 1.0f);
+        for (int k = 0; k < kChunks; ++k) sum.add(k, found[j][k], 1.0f);
     }
   }
 
   // Each lane asks for what it will add itself, so that lanes need not wait for each other.
   HINTERLAND_FN void ask(int32_t begin, int32_t end) const {
     int slot = 0;
-    for (int32_t entry = begin + entry_; entry < end; entry += entries_, slot += kChunks) {
-      const float* const from = row(p_.places[entry]);
-      for (int k = 0; k < kChunks; ++k)
-        if (has(k)) copy_ahead(staged_ + (slot + k) * threads_ + thread_, from + 4 * vector(k));
+    HINTERLAND_ROLLED
+    for (int32_t entry = begin + entry_; entry < end; entry += kLocalAhead * entries_) {
+      const float* rows[kLocalAhead];
+      find(entry, end, rows);
+      for (int j = 0; j < kLocalAhead; ++j, slot += kChunks)
+        for (int k = 0; k < kChunks; ++k)
+          if (rows[j] != nullptr && has(k)) copy_ahead(staged_ + (slot + k) * threads_ + thread_, rows[j] + 4 * vector(k));
     }
   }
 
@@ -229,7 +239,7 @@ class MggLane {
 
 #if defined(__CUDACC__)
 template <int kChunks, int kAhead, Loads kLoads>
-__global__ void __launch_bounds__(kMggThreads) mgg_kernel(const __grid_constant__ MggParams p) {
+__global__ void __launch_bounds__(kMggThreads, 2) mgg_kernel(const __grid_constant__ MggParams p) {
   extern __shared__ __align__(16) char shared[];
   const int64_t thread = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
   MggLane<kChunks, kAhead, kLoads> lane(p, static_cast<int>(threadIdx.x), static_cast<int>(blockDim.x),

@@ -137,8 +137,8 @@ class Mgg:
         self._p, self._setting = whole_lists(p), setting
         vectors = width // 4
         self._across = min(1 << (vectors - 1).bit_length(), setting.lanes, WARP)
-        most = 1 if setting.loads == "common" else _MOST_CHUNKS
-        self._chunks = min(-(-vectors // self._across), most)
+        many = setting.loads == "common" or (setting.loads == "plain" and setting.ahead > 4)  # rows of a block, or in registers
+        self._chunks = min(-(-vectors // self._across), 1 if many else _MOST_CHUNKS)
         self._threads = max(WARP * setting.wpb, setting.lanes)
         self._parts = [self._prepared(i, width) for i in range(len(self._p.parts))]
 
