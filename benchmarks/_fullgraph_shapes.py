@@ -112,6 +112,12 @@ def draw(name: str, scale: float = 1.0, device: torch.device | str = "cuda", see
     return Drawn(name, maker.shape, *(maker.directed() if maker.shape.directed else maker.undirected()))
 
 
+def shaped(shape: str, device: torch.device) -> Drawn:
+    """``NAME`` or ``NAME:SCALE``, drawn on a device."""
+    name, _, scale = shape.partition(":")
+    return draw(name, float(scale or 1), device)
+
+
 class _Maker:
     def __init__(self, shape: Shape, exponent: float, device: torch.device, seed: int) -> None:
         self.shape, self.exponent, self.device = shape, exponent, device

@@ -17,6 +17,9 @@ process (_fullgraph_models.py).
 ``spent s`` in all) and as the best of all ``grid`` shapes has them, the three timed anew in turn; ``of best`` is the best's
 time over the tuned one's. ``tuner grid``: every shape's time, which step of the search it was, and whether the model found it
 ``worth`` trying (MGG's figure 11).
+
+``mapping``, ``remote loads``, ``granularity``, ``heat map``: of MGG's kernel (_fullgraph_ablation.py). ``baselines``,
+``lookup``, ``crossover``, ``accuracy``: the rest of its evaluation (_fullgraph_studies.py). _fullgraph_plots.py draws them.
 """
 
 from __future__ import annotations
@@ -47,25 +50,30 @@ from . import _fullgraph_beyond as in_host
 from . import _fullgraph_in_process as in_process
 from . import _fullgraph_rivals as rivals
 from ._cusparse import ALGORITHMS, SpMM
+from ._fullgraph_ablation import TABLES as ABLATIONS
+from ._fullgraph_ablation import ablations
 from ._fullgraph_models import models, told
-from ._fullgraph_shapes import draw
+from ._fullgraph_shapes import draw, shaped
+from ._fullgraph_studies import STUDIES, studies
 from ._rows import Rows as Printed
+from ._timing import milliseconds
 
-REPEATS = 4
 TURNS = 3  # in which the tuner's shapes are timed anew
+PARTS = ("one gpu", "layers", "beyond", "parts", "processes", "models", "tuner", *ABLATIONS)
 LAYERS = (
     ("GAT 4 x 16", "GATConv", {"heads": 4}, 16),
     ("GATv2 4 x 16", "GATv2Conv", {"heads": 4}, 16),
     ("SAGE mean", "SAGEConv", {}, 64),
     ("SAGE max", "SAGEConv", {"aggr": "max"}, 64),
     ("GCN", "GCNConv", {}, 64),
+    ("dot products 4 x 16", "TransformerConv", {"heads": 4}, 16),
 )
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--shapes", default="reddit,proteins,products,orkut,enwiki,igb-medium,it-2004:0.5,papers100M:0.3")
     parser.add_argument("--widths", default="16,64,256")
-    parser.add_argument("--parts", default="one gpu,layers,beyond,parts,processes,models,tuner", help="which tables to make")
+    parser.add_argument("--parts", default=",".join((*PARTS, *STUDIES)), help="which tables to make")
 
 
 def run(options: argparse.Namespace) -> dict[str, Any]:
@@ -94,7 +102,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
         where = gpus or [devices.as_device()]
         counts = [1, 2] if not gpus else [1 << i for i in range(len(gpus).bit_length())]
         results["models"] = [row for shape in shapes for row in models(shape, where, counts)]
-    return results
+    return results | ablations(wanted, shapes, widths, gpus) | studies(wanted, shapes, widths, gpus, options.small)
 
 
 def tuning(shapes: Sequence[str], widths: Sequence[int], where: Sequence[torch.device]) -> tuple[Printed, Printed]:
@@ -134,22 +142,6 @@ def _tuned(p: PartitionedGraph, x: Any) -> tuple[dict[str, Any], list[dict[str, 
         {**trial.shape._asdict(), "ms": 1e3 * trial.seconds, "predicted": 1e3 * trial.predicted,
          "worth": trial.predicted <= most, "step": steps.get(trial.shape, "")} for trial in trials
     ]  # fmt: skip
-
-
-def shaped(shape: str, device: torch.device) -> Any:
-    """``NAME`` or ``NAME:SCALE``, drawn on a device."""
-    name, _, scale = shape.partition(":")
-    return draw(name, float(scale or 1), device)
-
-
-def milliseconds(work: Callable[[], Any], on: Sequence[torch.device]) -> float:
-    """The least of some runs, after one that warms up."""
-    times = []
-    for _ in range(REPEATS + 1):
-        begin = max(map(devices.idle_at, on))
-        work()
-        times.append(max(map(devices.idle_at, on)) - begin)
-    return 1e3 * min(times[1:])
 
 
 def one_gpu(shape: str, widths: Sequence[int]) -> list[dict[str, Any]]:

@@ -1,0 +1,137 @@
+"""The rivals and ablations of full-graph message passing make what the library makes; their tables are made, and drawn."""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import json
+import re
+import shutil
+import subprocess
+import sys
+from itertools import product
+from pathlib import Path
+
+import pytest
+import torch
+
+sys.path.append(str(Path(__file__).parents[2]))
+from benchmarks import _fullgraph_ablation as ablation
+from benchmarks import _fullgraph_baselines as baselines
+from benchmarks import _fullgraph_mgg as mgg
+from benchmarks import _fullgraph_plots as plots
+from benchmarks import fullgraph
+from benchmarks._fullgraph_mgg import Setting
+from hinterland.fullgraph import PartitionedGraph
+from hinterland.runtime import devices, jit
+from tests.graphs import family
+
+from .test_aggregate import hub
+
+HERE = Path(__file__).parent
+SETTINGS = [
+    *(Setting(None, order=order) for order in ("mixed", "apart", "pairs")),
+    *(Setting(3, 2, 2, order=order) for order in ("pairs", "apart", "launches")),
+    *(Setting(5, dist, 2, loads, ahead) for dist, loads, ahead in product((1, 3), ("plain", "staged"), (1, 4))),
+    Setting(2, 2, 1, lanes=1),
+    *(Setting(4, dist, 1, "common", order=order) for dist in (1, 2) for order in ("pairs", "apart")),
+]
+# What tables have that need a GPU.
+_ROW = {"shape": "products", "width": 16, "direct": 1.0}
+EXAMPLES = {
+    "mapping": [{**_ROW, **dict.fromkeys(ablation.MAPPINGS, 2.0)}],
+    "remote loads": [{**_ROW, "loads": loads, "ahead": 4, "ms": 2.0} for loads in ("plain", "staged", "common")],
+    "granularity": [{**_ROW, "ps": 2, "thread": 3.0, "warp": 1.0, "block": None}],
+    "heat map": [{**_ROW, "ps": ps, "dist": 1, "wpb": 2, "ms": ms} for ps, ms in ((1, 2.0), (2, None))],
+}
+
+
+@pytest.fixture(scope="module")
+def lanes(tmp_path_factory):
+    """The kernel on the CPU."""
+    if shutil.which("g++") is None:
+        pytest.skip("no g++")
+    library = tmp_path_factory.mktemp("mgg") / "mgg.so"
+    paths = [part for folder in (HERE.parent / "lanes", jit.INCLUDE_DIR) for part in ("-I", str(folder))]
+    flags = ["-std=c++20", "-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", *paths]
+    subprocess.run(["g++", *flags, str(HERE / "mgg_lanes.cpp"), "-o", str(library)], check=True)
+    function = ctypes.CDLL(str(library)).mgg
+    function.restype, function.argtypes = ctypes.c_int64, [ctypes.c_char_p, ctypes.c_void_p, *[ctypes.c_int64] * 3]
+    return function
+
+
+@pytest.fixture
+def on_cpu(lanes, monkeypatch):
+    def launch(file, instance, device, grid, block, params, shared=0):
+        assert lanes(instance.encode(), params.address, grid, block, shared) == ctypes.sizeof(params)
+
+    monkeypatch.setattr(mgg, "launch", launch)
+    monkeypatch.setattr(mgg.devices, "shared_bytes", lambda device: 1 << 20)
+
+
+def agrees(setting, graph, devices, width):
+    case = ablation.Case.of(PartitionedGraph.from_graph(graph, devices=devices), width)
+    assert case.prepared(setting) is not None  # which compares them
+    assert any(bool(one.any()) for one in case.sums)
+
+
+@pytest.mark.parametrize("setting", SETTINGS, ids=str)
+def test_the_rival_agrees_with_direct(on_cpu, setting):
+    for graph, parts in ((family("kronecker", 7), 3), (hub(), 2), (family("kronecker", 3), 9)):
+        for width in (4, 20, 132):
+            agrees(setting, graph, ["cpu"] * parts, width)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("setting", [*SETTINGS, Setting(16, 2, 4, "common"), Setting(4, 2, lanes=256)], ids=str)
+def test_the_rival_agrees_with_direct_on_gpus(setting):
+    gpus = devices.gpus()
+    for graph, where in ((family("kronecker", 12), gpus * (2 if len(gpus) == 1 else 1)), (hub(), gpus[:1] * 3)):
+        for width in (4, 20, 64, 516):
+            agrees(setting, graph, where, width)
+
+
+def test_a_block_that_stages_too_much_has_no_room(on_cpu, monkeypatch):
+    monkeypatch.setattr(mgg.devices, "shared_bytes", lambda device: 8 * 32 * 16 * 4 - 1)
+    p = PartitionedGraph.from_graph(family("kronecker", 7), parts=2, devices="cpu")
+    case = ablation.Case.of(p, 64)
+    assert case.ms(Setting(16, 1, 8, "staged", 4)) is None and case.ms(Setting(16, 1, 8, "staged", 2)) is not None
+
+
+def test_parameters_are_those_of_the_header():
+    """Their order, that is; on_cpu compares their size."""
+    text = Path(mgg.__file__).with_suffix(".hpp").read_text()
+    for name, struct in (("Partitions", mgg._Partitions), ("MggParams", mgg.MggParams)):
+        body = re.sub(r"//.*", "", re.search(rf"struct {name} \{{(.*?)\}};", text, re.DOTALL)[1])
+        declared = [re.search(r"(\w+)$", one)[1] for line in body.split(";") for one in line.split(",") if one.strip()]
+        assert declared == [field for field, _ in struct._fields_]
+
+
+def test_the_kernel_compiles(tmp_path, monkeypatch):
+    pytest.importorskip("cuda.bindings.nvrtc")
+    monkeypatch.setattr(jit, "REGISTRY", {})
+    instances = [f"mgg_kernel<{form}>" for form in ("2, 4, Loads::kPlain", "1, 1, Loads::kStaged", "1, 1, Loads::kCommon")]
+    file = jit.KernelFile(str(Path(mgg.__file__).with_suffix(".hpp")), tuple(instances))
+    assert file.build("sm_90", tmp_path).stat().st_size > 0
+
+
+def test_rows_in_one_table_of_host_memory():
+    p = PartitionedGraph.from_graph(hub(), parts=3, devices="cpu")
+    case = ablation.Case.of(p, 12)
+    table = torch.cat(case.x)
+    torch.testing.assert_close(baselines.HostRows(p, table)(case.x), case.sums, rtol=0, atol=0)
+    torch.testing.assert_close(baselines.HostRows(p, 2 * table)(case.x), [2 * one for one in case.sums], rtol=0, atol=0)
+
+
+@pytest.mark.slow
+def test_small_tables_are_made_and_drawn(tmp_path):
+    pytest.importorskip("matplotlib")
+    wanted = (*fullgraph.ABLATIONS, *fullgraph.STUDIES)
+    options = argparse.Namespace(shapes="", widths="16", parts=",".join(wanted), small=True)
+    results = fullgraph.run(options)
+    tables = {name for name, rows in results.items() if isinstance(rows, list)}
+    assert {"baselines", "lookup", "crossover", "accuracy"} <= tables
+    assert {row["way"] for row in results["accuracy"]} == {"full", "sampled 25,10", "sampled 3,3"}
+    made = plots.draw([{"results": {**EXAMPLES, **json.loads(json.dumps(results))}}], tmp_path)
+    assert {path.stem for path in made} == {f"fullgraph-{name.replace(' ', '-')}" for name in plots.FIGURES}
+    assert all(b"</svg>" in path.read_bytes() for path in made)
