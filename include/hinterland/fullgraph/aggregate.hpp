@@ -1,15 +1,16 @@
 // Sums and maxima over the rows that a part's vertices name (MGG, sections 4.2 and 4.3).
 //
-// A task is a row's entries, or a neighbour partition (section 4.2): a piece of those of a long row. It has `lanes` neighbouring
-// lanes of a warp (a power of two): `across` of them for each of `lanes / across` entries at a time, every one of which takes
-// kChunks vectors of the row. Sums stay in registers, and each row's sum is written once: pieces go to a buffer of their own, over
-// which a second call sums in their order. So no addition is atomic, and the same call gives the same bits.
+// A task (tasks.hpp) has `lanes` neighbouring lanes of a warp (a power of two): `across` of them for each of `lanes / across`
+// entries at a time, every one of which takes kChunks vectors of the row. Sums stay in registers, and each row's sum is written
+// once: pieces go to a buffer of their own, over which a second call sums in their order. So no addition is atomic, and the same
+// call gives the same bits.
 //
 // Where a row is wider than the lanes have vectors, `tiles` tasks share it.
 #pragma once
 
 #include "hinterland/core/warp.hpp"
 #include "hinterland/fullgraph/rows.hpp"
+#include "hinterland/fullgraph/tasks.hpp"
 
 namespace hinterland::fullgraph {
 
@@ -140,29 +141,19 @@ class Aggregation {
     vectors_ = static_cast<int>(p.width / kWide);
   }
 
-  // Pieces of long rows come first: [0, pieces + rows). All lanes of a warp call this together, with tasks of their own, or none.
-  HINTERLAND_FN void operator()(int64_t task) const {
-    const bool piece = task < p_.pieces, there = task < p_.pieces + p_.rows;
-    const int64_t number = piece ? task : task - p_.pieces;
-    const int64_t row = piece ? p_.piece_rows[number] : number;
-    int64_t begin = 0, end = 0;
-    bool mine = there;
-    if (piece) {
-      begin = p_.piece_begins[number], end = p_.piece_ends[number];
-    } else if (there) {
-      begin = p_.begins[row], end = p_.ends[row];
-      if (end - begin > p_.longest) mine = false, end = begin;
-      if (begin == end && adds_in_place()) mine = false;
-    }
+  // All lanes of a warp call this together, with tasks of their own, or none.
+  HINTERLAND_FN void operator()(int64_t number) const {
+    Task task(p_, number);
+    if (!task.piece && task.begin == task.end && adds_in_place()) task.mine = false;
     Sum sum;
-    if (p_.own != nullptr && mine && entry_ == 0 && (!piece || begin == p_.begins[row])) add_own(row, sum);
-    gather(row, begin, end, sum);
+    if (p_.own != nullptr && task.mine && entry_ == 0 && task.begins_row(p_)) add_own(task.row, sum);
+    gather(task.row, task.begin, task.end, sum);
     sum.combine(entries_);
-    if (!mine) return;
-    if (piece)
-      keep(number, sum);
+    if (!task.mine) return;
+    if (task.piece)
+      keep(task.number, sum);
     else
-      finish(p_.row_numbers == nullptr ? number : p_.row_numbers[number], sum);
+      finish(p_.row_numbers == nullptr ? task.number : p_.row_numbers[task.number], sum);
   }
 
  private:

@@ -15,6 +15,7 @@
 #include "hinterland/core/warp.hpp"
 #include "hinterland/fullgraph/aggregate.hpp"
 #include "hinterland/fullgraph/rows.hpp"
+#include "hinterland/fullgraph/tasks.hpp"
 
 namespace hinterland::fullgraph {
 
@@ -80,24 +81,15 @@ class Attention {
   }
 
   // Of each row, or piece of a row, all heads in turn. All lanes of a warp call this together, with tasks of their own, or none.
-  HINTERLAND_FN void operator()(int64_t task) {
-    const int64_t number = task / p_.heads;
-    head_ = task - number * p_.heads;
-    const bool piece = number < p_.pieces, there = number < p_.pieces + p_.rows;
-    const int64_t row = piece ? p_.piece_rows[number] : there ? number - p_.pieces : 0;
-    int64_t begin = 0, end = 0;
-    bool mine = there;
-    if (piece) {
-      begin = p_.piece_begins[number], end = p_.piece_ends[number];
-    } else if (there) {
-      begin = p_.begins[row], end = p_.ends[row];
-      if (end - begin > p_.longest) mine = false, end = begin;
-    }
-    const bool own = p_.loops != 0 && mine && (!piece || begin == p_.begins[row]);
-    start(row, there);
-    gather(row, begin, end, own);
+  HINTERLAND_FN void operator()(int64_t number) {
+    const int64_t of_heads = number / p_.heads;
+    const Task task(p_, of_heads);
+    head_ = number - of_heads * p_.heads;
+    const int64_t row = task.there ? task.row : 0;  // lanes without a task look at what there is
+    start(row, task.there);
+    gather(row, task.begin, task.end, p_.loops != 0 && task.mine && task.begins_row(p_));
     combine();
-    if (mine) write(piece ? number : row, piece);
+    if (task.mine) write(task.number, task.piece);
   }
 
  private:
@@ -194,8 +186,6 @@ class Attention {
     for (int j = 0; j < kAtOnce; ++j) {
       if (place[j] < 0) continue;
       const T* const row = from_.template row<T>(place[j]);
-      constexpr bool kTwo =
-          (kScore == Score::kDot && kPass != Pass::kSource) || (kScore != Score::kGat && kPass == Pass::kSource);
       found[j] = load(row);
       if constexpr (kTwo) other[j] = load(row + width_);
       if constexpr (kScore == Score::kGat || kPass == Pass::kSource) {
@@ -204,10 +194,11 @@ class Attention {
         if constexpr (kPass == Pass::kSource) numbers[j][1] = of[p_.heads], numbers[j][2] = of[2 * p_.heads];
       }
     }
+    const auto& second = kTwo ? other : found;  // who takes one row does not look at another
     if constexpr (kForward)
-      add_forward(place, found, other, numbers);
+      add_forward(place, found, second, numbers);
     else
-      for (int j = 0; j < kAtOnce; ++j) add_backward(place[j] >= 0, found[j], other[j], numbers[j]);
+      for (int j = 0; j < kAtOnce; ++j) add_backward(place[j] >= 0, found[j], second[j], numbers[j]);
   }
 
   // The score, and for kGatv2 what it is made of: z = x_u + y_v. `u`, `v`: their rows, of which kDot reads k and q.
@@ -318,6 +309,9 @@ class Attention {
 
   HINTERLAND_FN static R lowest() { return Accumulator<T, 1, 1, Reduce::kMax>::lowest(); }
 
+  // Whether an entry has two rows, one behind the other.
+  static constexpr bool kTwo =
+      (kScore == Score::kDot && kPass != Pass::kSource) || (kScore != Score::kGat && kPass == Pass::kSource);
   static constexpr bool kHasSecond =
       (kScore == Score::kGatv2 && kPass == Pass::kTarget) || (kScore == Score::kDot && kPass == Pass::kSource);
 
