@@ -104,7 +104,7 @@ def granularity(case: Case) -> Iterator[dict[str, Any]]:
 
 def heat_map(case: Case) -> Iterator[dict[str, Any]]:
     for ps, dist, wpb in product(SIZES, DISTANCES, WARPS):
-        yield {"ps": ps, "dist": dist, "wpb": wpb, "ms": case.ms(Setting(ps, dist, wpb, "staged"))}
+        yield {"ps": ps, "dist": dist, "wpb": wpb, "ms": case.ms(Setting(ps, dist, wpb))}
 
 
 TABLES: dict[str, Callable[[Case], Iterable[dict[str, Any]]]] = {

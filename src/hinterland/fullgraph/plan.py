@@ -8,6 +8,7 @@ width and type of a graph; all ranks choose alike.
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -26,7 +27,7 @@ from .strategies import COLUMNS
 
 _TRIED = 4.0  # a strategy is tried where it should take at most so many times as long as the quickest: chosen, not measured
 _SHARING = ("direct", "halo", "halo-pipelined")  # strategies by which kernels read the memory of other processes
-_STEPS = 2  # that are timed, after one that is not
+_ENOUGH, _LEAST, _MOST = 0.03, 3, 20  # seconds that an operation is timed for, and how often at least and at most
 # Bytes a second, where the machine has not been probed: of own memory and of another GPU's, as measured on an H200.
 _OWN, _PEERS, _CPU = 1.5e12, 350e9, 5e9
 
@@ -183,14 +184,24 @@ def _chosen(
         )
     quickest = min(cost.predicted for cost in fitting)
     tried = [cost for cost in fitting if cost.predicted <= _TRIED * quickest]
-    found = {cost.strategy: replace(cost, measured=seconds(p, functools.partial(run, cost.strategy))) for cost in tried}
+    found = {cost.strategy: replace(cost, measured=_measured(p, functools.partial(run, cost.strategy))) for cost in tried}
     best = min(found.values(), key=lambda cost: cost.measured or 0)
     of_all = loads(p)
     reuse = sum(part.remote for part in of_all) / max(sum(part.halo for part in of_all), 1)
     return Choice(name, best.strategy, tuple(found.get(cost.strategy, cost) for cost in all_costs), reuse)
 
 
-def seconds(p: PartitionedGraph, run: Callable[[], Any], steps: int = _STEPS) -> float:
+def _measured(p: PartitionedGraph, run: Callable[[], Any]) -> float:
+    first = seconds(p, run, 1)
+    return min(first, seconds(p, run, repeats(first)))
+
+
+def repeats(took: float) -> int:
+    """How often an operation that took so many seconds is timed, so that noise decides little."""
+    return min(max(math.ceil(_ENOUGH / max(took, 1e-9)), _LEAST), _MOST)
+
+
+def seconds(p: PartitionedGraph, run: Callable[[], Any], steps: int) -> float:
     """What a step takes the slowest process: of each the least of so many, after one that is not timed."""
     times = []
     for _ in range(steps + 1):

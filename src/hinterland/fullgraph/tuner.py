@@ -32,14 +32,13 @@ from ..runtime.shown import Shown, type_name
 from ..runtime.warned import warn_once
 from .aggregate import REDUCES, aggregate
 from .partitioned import PartitionedGraph, identity
-from .plan import choose, room_of, seconds
+from .plan import choose, repeats, room_of, seconds
 from .rows import Entries, Shape, compute_type, dense
 from .space import ORDER, Space, Work
 from .strategies import STRATEGIES
 
 STEPS = 11  # shapes that are timed; the last step is between two of them
 _GAIN = 0.02  # of the default's time: what is not better by more is taken for noise, and the default stays
-_ENOUGH, _LEAST, _MOST = 0.03, 3, 20  # seconds that a shape is timed for, and how often at least and at most
 _VERSION = 1  # of what is kept on disk: another one where kernels change so that what was found for them no longer holds
 
 
@@ -224,8 +223,7 @@ class _Bench:
         self.use(shape)
         begin = time.perf_counter()
         if not self.repeats:
-            took = seconds(self.p, self.run, 1)
-            self.repeats = min(max(math.ceil(_ENOUGH / max(took, 1e-9)), _LEAST), _MOST)
+            self.repeats = repeats(seconds(self.p, self.run, 1))
         took = seconds(self.p, self.run, self.repeats)
         return Trial(shape, took, time.perf_counter() - begin, self.space.predicted(shape))
 
