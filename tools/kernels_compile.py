@@ -1,6 +1,6 @@
 """Whether every kernel compiles for the architectures named: unoptimized, which takes half the time, and kept nowhere.
 
-python tools/kernels_compile.py sm_80 sm_100
+python tools/kernels_compile.py sm_80 sm_90 sm_100
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Campaigns that are too long for every change: a billion calls of the storage cache by eight threads under ThreadSanitizer, writers
-# killed at many more points, more cases of some tests, and hours of fuzzing.
+# killed at many more points, more cases of some tests, every kernel as GPUs get it, and hours of fuzzing.
 #
 #   tools/nightly.sh [calls of the cache] [points] [seconds of fuzzing]
 set -euo pipefail
@@ -20,6 +20,9 @@ HINTERLAND_KILLED_WRITERS=$points .venv/bin/python -m pytest -q tests/storage/te
 
 step "more cases of what the tests of every change try"
 .venv/bin/python -m pytest -q -m "nightly and not gpu"
+
+step "every kernel for sm_80, sm_90 and sm_100, optimized"
+.venv/bin/hinterland kernels build --arch sm_80,sm_90,sm_100 --output build/nightly/kernels 2> /dev/null
 
 step "the readers, fuzzed for $seconds s"
 .venv/bin/python -m pip install -q -c constraints.txt atheris

@@ -29,7 +29,7 @@ if [ "$sanitizers" = thread ]; then
   # GCC's runtime cannot follow where newer kernels place memory at random. Containers may refuse to place it otherwise.
   setarch -R true 2> /dev/null && fixed=(setarch -R)
   # What this must find: it sees nothing at all where the runtime is not in place.
-  flags=(-std=c++20 -O1 -g -fsanitize=thread)
+  flags=(-std=c++20 -O1 -g1 -fsanitize=thread)
   look() {  # how a program must end, its name, and what it is compiled from
     g++ "${flags[@]}" "${@:3}" -o "$build/$2"
     "${fixed[@]}" "$build/$2" > "$build/$2.txt" 2>&1 && found=nothing || found=something

@@ -19,7 +19,9 @@ HERE = Path(hl.__file__).resolve().parent.parent  # a child imports what this pr
 
 
 @pytest.mark.timeout(3000)  # on a GPU all kernels are compiled
-@pytest.mark.parametrize("every", [31, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "every", [31, pytest.param(11, marks=pytest.mark.slow), pytest.param(1, marks=[pytest.mark.slow, pytest.mark.nightly])]
+)
 def test_no_operation_crashes_on_arrays_that_were_changed(device, every):
     path = os.pathsep.join([str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])])
     command = [sys.executable, str(PROGRAM), device.type, str(every)]
