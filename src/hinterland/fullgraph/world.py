@@ -228,17 +228,20 @@ class Together(World):
         for i in self.mine:
             with self.on(i):
                 found.append(x[i].new_empty(len(halos.places[i]), x[i].shape[1]))
-        bringers = [self._bringer(i, x, halos, found[i], blocks) for i in self.mine]
+        tables = self._tables(x)
+        bringers = [self._bringer(i, x, halos, tables[i], found[i], blocks) for i in self.mine]
         arrived = self._rounds(self.parts - 1, lambda turn, i: bringers[i](turn))
         yield found
         for turn, events in enumerate(arrived, 1):
             self._after(events, everywhere=turn == len(arrived))
             yield found
 
-    def _bringer(self, i: int, x: Sequence[Tensor], halos: Halos, to: Tensor, blocks: int | None) -> Callable[[int], None]:
+    def _bringer(
+        self, i: int, x: Sequence[Tensor], halos: Halos, table: Tensor, to: Tensor, blocks: int | None
+    ) -> Callable[[int], None]:
         """What brings a part's halo, an owner's rows in each turn: read where they are where the reader can, else packed."""
         places = halos.places[i]
-        rows = Rows(x[i], owners=self._tables(x)[i], reader=i, is_wide=places.dtype == torch.int64)
+        rows = Rows(x[i], owners=table, reader=i, is_wide=places.dtype == torch.int64)
 
         def turn(number: int) -> None:
             owner, some, wanted = halos.turns[i][number]
