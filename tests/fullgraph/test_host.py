@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import time
 import weakref
 from functools import partial
 
@@ -13,6 +14,7 @@ import torch.nn.functional as F
 import hinterland as hl
 from hinterland import nn
 from hinterland.fullgraph import HostRows, PartitionedGraph, aggregate, host_plan
+from hinterland.fullgraph.host_nodes import stored
 from hinterland.fullgraph.host_program import plans
 from hinterland.nn import each
 from hinterland.runtime.errors import ConfigError, OutOfMemory
@@ -273,6 +275,27 @@ def test_too_small_a_budget_is_refused_before_anything_is_computed(device):
     with pytest.raises(OutOfMemory, match=r"are needed at least, of which the graph takes .* raise gpu_budget"):
         p.each(nn.GCNConv(64, 64).to(device)(rows, p))
     assert called == [64]  # the sample
+
+
+def test_plans_of_many_layers_are_made_quickly(monkeypatch):
+    """Twenty layers, whose tables hardly fit a column: with all lengths of blocks, a plan took seconds."""
+    monkeypatch.undo()  # blocks are as long as they are otherwise
+    graph = family("kronecker", 16, seed=1)
+    p = PartitionedGraph.from_graph(graph, devices="cpu", gpu_budget="1GiB")
+    node = make_full_model("gcn", 256, 256, 32, 20)(HostRows.of(p, [torch.empty(graph.num_vertices, 256)]), p).node
+    stages = host_plan.stages_of(*stored([node]))
+    rows = dict.fromkeys([*stages, *stored(one for stage in stages for one in stage.inputs)])
+    numbers = {one: i for i, one in enumerate(rows)}
+    planner = host_plan.Planner(p, host_plan.visits_of(stages, True), numbers, set(), set())
+    budget, times, columns = float(p.gpu_budget), [], 0
+    with pytest.raises(OutOfMemory):
+        while True:
+            begin = time.perf_counter()
+            columns = max(planner.plan(budget).columns)
+            times.append(time.perf_counter() - begin)
+            budget *= 0.8
+    assert columns > 10
+    assert max(times) < 1
 
 
 @pytest.mark.gpu
