@@ -19,7 +19,7 @@ from ..machine import cache
 from ..runtime.errors import OutOfMemory
 from ..runtime.shown import Shown
 from ..runtime.units import format_bytes
-from .host_nodes import Given, Node, Reduced, parameters_of, row_wise, stored
+from .host_nodes import Given, Node, Reduced, RowWise, parameters_of, row_wise, stored
 from .host_passes import Name, Pass
 from .partitioned import PartitionedGraph
 
@@ -155,11 +155,17 @@ def _visit(stage: Reduced, run: Pass, with_gradient: bool) -> Visit:
     steps = dict.fromkeys((*_keys(stage, run.needs), *((one, "out") for one in stored(through)), *grads))
     filled, needed = (row_wise(stage.inputs[j] for j in names if isinstance(j, int)) for names in (run.fills, run.needs))
     stepped = list(dict.fromkeys([*needed, *row_wise(through)]))
-    taken = sum(one.taken for one in filled), sum(one.taken for one in stepped)
+    filling, stepping = (sum(one.taken for one in half) + _passing(half) for half in (filled, stepped))
     if through:  # gradients are there for the function that they go through, and what it gives them to
-        taken = taken[0], min(3 * taken[1], taken[1] + 3 * max((one.taken for one in stepped), default=0))
+        held = sum(one.taken for one in stepped)
+        stepping = max(stepping + _passing(stepped), min(3 * held, held + 3 * max((one.taken for one in stepped), default=0)))
     owned = tuple(one for one in parameters_of(through) if one.requires_grad)
-    return Visit(stage, run, _keys(stage, run.fills), tuple(steps), tuple(results), taken, owned)
+    return Visit(stage, run, _keys(stage, run.fills), tuple(steps), tuple(results), (filling, stepping), owned)
+
+
+def _passing(functions: Iterable[RowWise]) -> int:
+    """Bytes of a row that one function after another takes while it is computed."""
+    return max((one.passing for one in functions), default=0)
 
 
 def _keys(stage: Reduced, names: Iterable[Name]) -> tuple[Key, ...]:
