@@ -147,14 +147,16 @@ def test_columns_one_range_after_another(reduce, dtype, device):
         torch.testing.assert_close(grad.cpu().double(), wanted.grad, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("padding", [0, 3])
+@pytest.mark.parametrize("width", [5, COLUMNS // 4])  # two ranges of columns
 @pytest.mark.parametrize("strategy", STRATEGIES)
-def test_one_row_of_wider_ones(strategy, device):
-    """torch calls a single row contiguous whatever its stride, which others' rows do not have."""
+def test_one_row_beside_several(strategy, width, padding, device):
+    """torch calls a single row contiguous whatever its stride, which others' rows do not have; nor have columns of them."""
     graph = hl.from_edges(torch.tensor([0, 1, 2, 2, 1]), torch.tensor([1, 2, 0, 1, 0]), num_vertices=3)
-    x = inputs(graph, 5, torch.float64)
+    x = inputs(graph, width, torch.float64)
     p = PartitionedGraph.from_graph(graph, devices=[device, device], balance="contiguous")
     assert p.sizes == [2, 1]
-    parts = [torch.nn.functional.pad(part, (0, 3))[:, :5] for part in p.scatter(x.to(device))]
+    parts = [torch.nn.functional.pad(part, (0, padding))[:, :width] for part in p.scatter(x.to(device))]
     close(p.gather(aggregate(p, parts, strategy=strategy)), expected(graph, x, "sum"), torch.float64)
 
 

@@ -145,3 +145,21 @@ def test_halos_that_are_not_waited_for_show(parted, dawdle, monkeypatch, strateg
     assert not shows(parted, dawdle, monkeypatch, strategy, lambda _: None)
     monkeypatch.undo()
     assert shows(parted, dawdle, monkeypatch, strategy, hasty)
+
+
+def test_a_stage_that_fails_leaves_no_copies_behind(parted, dawdle):
+    """Halos that nobody waits for any more are on their way when their memory is given to something else."""
+    world, x = parted.world, parted.scatter(inputs(parted)[0])
+    dawdle(lambda part: LONG)
+    made = []
+    with world.turn(made):
+        coming = parted.fetch_in_turns(x)
+        sizes = [(halo.shape, halo.data_ptr()) for halo in next(coming)]
+        coming.close()
+        del coming
+        for i, (shape, _) in enumerate(sizes):
+            with torch.cuda.stream(world._stream(i)):
+                made.append(torch.zeros(shape, device="cuda"))
+    torch.cuda.synchronize()
+    assert any(one.data_ptr() == address for one, (_, address) in zip(made, sizes, strict=True))
+    assert all(not one.any() for one in made)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import time
 import weakref
 from functools import partial
 
@@ -13,6 +14,8 @@ import torch.nn.functional as F
 import hinterland as hl
 from hinterland import nn
 from hinterland.fullgraph import HostRows, PartitionedGraph, aggregate, host_plan
+from hinterland.fullgraph.host_nodes import Reduced, stored
+from hinterland.fullgraph.host_passes import Same
 from hinterland.fullgraph.host_program import plans
 from hinterland.nn import each
 from hinterland.runtime.errors import ConfigError, OutOfMemory
@@ -275,6 +278,27 @@ def test_too_small_a_budget_is_refused_before_anything_is_computed(device):
     assert called == [64]  # the sample
 
 
+def test_plans_of_many_layers_are_made_quickly(monkeypatch):
+    """Twenty layers, whose tables hardly fit a column: with all lengths of blocks, a plan took seconds."""
+    monkeypatch.undo()  # blocks are as long as they are otherwise
+    graph = family("kronecker", 16, seed=1)
+    p = PartitionedGraph.from_graph(graph, devices="cpu", gpu_budget="1GiB")
+    node = make_full_model("gcn", 256, 256, 32, 20)(HostRows.of(p, [torch.empty(graph.num_vertices, 256)]), p).node
+    stages = host_plan.stages_of(*stored([node]))
+    rows = dict.fromkeys([*stages, *stored(one for stage in stages for one in stage.inputs)])
+    numbers = {one: i for i, one in enumerate(rows)}
+    planner = host_plan.Planner(p, host_plan.visits_of(stages, True), numbers, set(), set())
+    budget, times, columns = float(p.gpu_budget), [], 0
+    with pytest.raises(OutOfMemory):
+        while True:
+            begin = time.perf_counter()
+            columns = max(planner.plan(budget).columns)
+            times.append(time.perf_counter() - begin)
+            budget *= 0.8
+    assert columns > 10
+    assert max(times) < 1
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("share", [0.3, 0.5, 0.8])
 @pytest.mark.parametrize("kind", FULL_MODELS)
@@ -304,6 +328,18 @@ def test_peaks_are_at_most_what_was_predicted(kind, share, monkeypatch):
     assert max(plan.peak for plan in made) <= budget
     # Parameters' gradients come on top, and torch rounds what it gives out by up to 1 MiB an array.
     assert taken <= max(plan.peak for plan in made) + 3 * sum(one.nbytes for one in model.parameters()) + (8 << 20)
+
+
+def test_what_functions_take_while_they_are_computed_counts(device):
+    """A wide row before a ReLU is kept by nobody, but is there with what the ReLU makes of it."""
+    wide = torch.nn.Sequential(torch.nn.Linear(8, 256), torch.nn.ReLU(), torch.nn.Linear(256, 8)).to(device)
+    p = PartitionedGraph.from_graph(hub(), devices=device, gpu_budget="4MiB")
+    functions = wide, lambda one: one.repeat(1, 32).view(len(one), 32, 8).sum(1), lambda one: one.relu_()
+    rows = [each(one, HostRows.of(p, [torch.randn(p.num_vertices, 8)])).node for one in functions]
+    assert [one.taken for one in rows] == [4 * (256 + 8), 4 * 8, 4 * 8]
+    assert [one.passing for one in rows] == [4 * (256 - 8), 4 * 256, 0]
+    takes = host_plan.visits_of([Reduced(rows[0].sample, (rows[0],), (), Same(p))], False)[0].taken
+    assert takes == (0, 4 * (256 + 256))
 
 
 def test_functions_may_give_rows_as_they_are(device):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import weakref
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -10,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 from torch.func import functional_call
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from ..runtime.errors import ConfigError
 
@@ -72,6 +75,7 @@ class RowWise(Made):
         seed: of what it draws, together with the first row of a block: computed anew, it draws the same. None: draws none.
         autocast: the type to which the state in which it was put off casts, if it does.
         taken: bytes of a row that it takes until its gradient.
+        passing: bytes of a row that come on top while it is computed.
         writes: whether it writes to the rows that it is given.
         was: the ``state()`` when it was put off.
     """
@@ -81,6 +85,7 @@ class RowWise(Made):
     seed: int | None
     autocast: torch.dtype | None
     taken: int = 0
+    passing: int = 0
     writes: bool = False
     was: tuple[Any, ...] = ()
 
@@ -198,7 +203,7 @@ def tried(node: RowWise) -> None:
     with torch.random.fork_rng([on.index] if on.type == "cuda" else []):
         before = _generator(on).get_state()
         seed, needs, node.seed, node.needs = node.seed, node.needs, None, True
-        with torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(keep, lambda one: one):
+        with torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(keep, lambda one: one), _Live(given) as live:
             made = node(given, parameters, 0)
         node.needs = needs
         node.seed = None if torch.equal(before, _generator(on).get_state()) else seed
@@ -214,7 +219,41 @@ def tried(node: RowWise) -> None:
         kept.pop(one.untyped_storage()._cdata, None)
     node.writes = any(one._version for one in given)
     node.taken = sum(one.nbytes for one in (*kept.values(), made)) // SAMPLED
+    node.passing = max(live.most // SAMPLED - node.taken, 0)
     node.sample = made.new_zeros(made.shape)
+
+
+class _Live(TorchDispatchMode):
+    """Adds up what torch's functions make that has a row for each sample, for as long as it is there.
+
+    Attributes:
+        most: bytes at most, those ``given`` not counted.
+    """
+
+    def __init__(self, given: Iterable[Tensor]) -> None:
+        super().__init__()
+        self.most = self._now = 0
+        self._there = {one.untyped_storage()._cdata for one in given}
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        made = func(*args, **(kwargs or {}))
+        for one in pytree.tree_leaves(made):
+            if isinstance(one, Tensor) and one.dim() and len(one) == SAMPLED:
+                self._add(one.untyped_storage())
+        self.most = max(self.most, self._now)
+        return made
+
+    def _add(self, storage: torch.UntypedStorage) -> None:
+        number, nbytes = storage._cdata, storage.nbytes()
+        if number in self._there:
+            return
+        self._there.add(number)
+        self._now += nbytes
+        weakref.finalize(storage, self._drop, number, nbytes).atexit = False
+
+    def _drop(self, number: int, nbytes: int) -> None:
+        self._there.discard(number)
+        self._now -= nbytes
 
 
 def _leaves(made: Tensor) -> list[Tensor]:

@@ -6,9 +6,10 @@ peak is added up, not guessed, and rows stay on the GPU wherever the peak allows
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import torch
@@ -18,11 +19,12 @@ from ..machine import cache
 from ..runtime.errors import OutOfMemory
 from ..runtime.shown import Shown
 from ..runtime.units import format_bytes
-from .host_nodes import Given, Node, Reduced, parameters_of, row_wise, stored
+from .host_nodes import Given, Node, Reduced, RowWise, parameters_of, row_wise, stored
 from .host_passes import Name, Pass
 from .partitioned import PartitionedGraph
 
 Key = tuple[Node, str]  # rows between passes: a node's "out", "extra" or "grad"
+Life = tuple[int, int, int]  # halves of passes, as Planner.lives has them
 
 _BLOCK = 3 << 30  # bytes that a block takes at most, with all that is made of it: chosen, so that copies are long
 _LEAST = 64  # rows of a block
@@ -52,9 +54,16 @@ class Visit:
     taken: tuple[int, int]
     parameters: tuple[Tensor, ...]
 
-    @property
+    @cached_property
     def is_gradient(self) -> bool:
         return bool(self.run.gives) or "grad" in (*self.run.needs, *self.run.fills)
+
+    @cached_property
+    def of_row(self) -> tuple[int, int]:
+        """Bytes that a row of a block takes in each half: what is brought is there twice, what leaves as often as it waits."""
+        (filling, stepping), run = self.taken, self.run
+        fill = 2 * sum(map(_size, self.fills)) + filling + run.table
+        return fill, 2 * sum(map(_size, self.steps)) + stepping + run.made + 4 * sum(map(_size, self.writes))
 
     @property
     def keys(self) -> tuple[Key, ...]:
@@ -146,11 +155,17 @@ def _visit(stage: Reduced, run: Pass, with_gradient: bool) -> Visit:
     steps = dict.fromkeys((*_keys(stage, run.needs), *((one, "out") for one in stored(through)), *grads))
     filled, needed = (row_wise(stage.inputs[j] for j in names if isinstance(j, int)) for names in (run.fills, run.needs))
     stepped = list(dict.fromkeys([*needed, *row_wise(through)]))
-    taken = sum(one.taken for one in filled), sum(one.taken for one in stepped)
+    filling, stepping = (sum(one.taken for one in half) + _passing(half) for half in (filled, stepped))
     if through:  # gradients are there for the function that they go through, and what it gives them to
-        taken = taken[0], min(3 * taken[1], taken[1] + 3 * max((one.taken for one in stepped), default=0))
+        held = sum(one.taken for one in stepped)
+        stepping = max(stepping + _passing(stepped), min(3 * held, held + 3 * max((one.taken for one in stepped), default=0)))
     owned = tuple(one for one in parameters_of(through) if one.requires_grad)
-    return Visit(stage, run, _keys(stage, run.fills), tuple(steps), tuple(results), taken, owned)
+    return Visit(stage, run, _keys(stage, run.fills), tuple(steps), tuple(results), (filling, stepping), owned)
+
+
+def _passing(functions: Iterable[RowWise]) -> int:
+    """Bytes of a row that one function after another takes while it is computed."""
+    return max((one.passing for one in functions), default=0)
 
 
 def _keys(stage: Reduced, names: Iterable[Name]) -> tuple[Key, ...]:
@@ -197,6 +212,8 @@ class Planner:
         self.rows = max(part.rows for part in p.parts)
         self.halo = max(len(part.halo) for graph in self.graphs for part in graph.parts)
         self.graph = sum(map(_graph_bytes, self.graphs))
+        self.sizes = {key: _size(key) for visit in visits for key in visit.keys}
+        self._lives: dict[frozenset[Reduced], dict[Key, Life]] = {}
 
     def plan(self, budget: float) -> HostPlan:
         """The plan for the length of blocks with which the link, the host that queues their work and the GPU have least to do:
@@ -224,7 +241,7 @@ class Planner:
                 return
             places = self._placed(columns, block, alone, room)
             halves = sum(columns[visit.stage] * (1 + bool(visit.run.fills)) for visit in self.visits)
-            touched = sum(columns[visit.stage] * sum(self._of_row(visit)) for visit in self.visits) * self.rows
+            touched = sum(columns[visit.stage] * sum(visit.of_row) for visit in self.visits) * self.rows
             yield self._costs(columns, block, places, budget), _QUEUED * halves * -(-self.rows // block) + touched / _OWN
 
     def _divided(self, block: int, room: float) -> tuple[dict[Reduced, int], list[float]]:
@@ -232,7 +249,7 @@ class Planner:
         columns, alone = {visit.stage: 1 for visit in self.visits}, {key: Place(self.rows, self.rows) for key in self.always}
         for i, visit in enumerate(self.visits):
             while visit.run.splits and columns[visit.stage] < visit.stage.sample.shape[1]:
-                if max(self._usage(columns, block, alone)[2 * i : 2 * i + 2]) <= room:
+                if max(self._halves(i, columns, block, alone)) <= room:
                     break
                 columns[visit.stage] += 1
         return columns, self._usage(columns, block, alone)
@@ -251,9 +268,15 @@ class Planner:
         fixed = tuple(sorted((self.numbers[node], name, (node, name) in self.always) for node, name in self.fixed))
         return (*visits, fixed)
 
-    def lives(self, columns: dict[Reduced, int]) -> dict[Key, tuple[int, int, int]]:
+    def lives(self, columns: dict[Reduced, int]) -> dict[Key, Life]:
         """Of rows between passes the first half in which they are there, the last, and the last in which a sum needs them."""
-        found: dict[Key, tuple[int, int, int]] = {}
+        divided = frozenset(stage for stage, count in columns.items() if count > 1)
+        if divided not in self._lives:
+            self._lives[divided] = self._lived(columns)
+        return self._lives[divided]
+
+    def _lived(self, columns: dict[Reduced, int]) -> dict[Key, Life]:
+        found: dict[Key, Life] = {}
         for i, visit in enumerate(self.visits):
             halves = [(key, 2 * i + (columns[visit.stage] > 1)) for key in visit.fills]
             for key, half in (*halves, *((key, 2 * i + 1) for key in (*visit.steps, *visit.writes))):
@@ -267,35 +290,44 @@ class Planner:
 
     def _usage(self, columns: dict[Reduced, int], block: int, places: dict[Key, Place]) -> list[float]:
         """Bytes in each half."""
-        usage = [used for visit in self.visits for used in self._held(visit, columns[visit.stage], block)]
-        for key, (first, last, ahead) in self.lives(columns).items():
-            place = places.get(key, Place())
-            for half in range(first, last + 1):
-                usage[half] += _size(key) * (max(place.ahead, place.kept) if half <= ahead else place.kept)
-        return usage
+        return [used for i in range(len(self.visits)) for used in self._halves(i, columns, block, places)]
+
+    def _halves(self, i: int, columns: dict[Reduced, int], block: int, places: dict[Key, Place]) -> list[float]:
+        """Bytes in the two halves of the i-th pass."""
+        lives, held = self.lives(columns), self._held(self.visits[i], columns[self.visits[i].stage], block)
+        for key, place in places.items():
+            if key in lives:
+                held = [used + self._there(key, lives[key], place, half) for half, used in enumerate(held, 2 * i)]
+        return held
+
+    def _there(self, key: Key, life: Life, place: Place, half: int) -> int:
+        """Bytes that rows between passes take of the GPU in a half."""
+        first, last, ahead = life
+        if not first <= half <= last:
+            return 0
+        return self.sizes[key] * (max(place.ahead, place.kept) if half <= ahead else place.kept)
 
     def _placed(self, columns: dict[Reduced, int], block: int, places: dict[Key, Place], room: float) -> dict[Key, Place]:
         """As many rows on the GPU as there is room for; those first that cross most often for as long as they are there."""
-        lives, found = self.lives(columns), dict(places)
+        lives, found, crossings = self.lives(columns), dict(places), self._crossings(columns)
+        slack = [room - used for used in self._usage(columns, block, places)]
         wanted = []
         for key, (first, last, ahead) in lives.items():
             if key in self.fixed:
                 continue
-            ups, backs = self._crossings(key, columns, False), self._crossings(key, columns, True)
+            ups, backs = crossings[key, False], crossings[key, True]
             wanted.append(((ups + backs + 1) / (last - first + 1), key, True))
             if first <= ahead < last:
                 wanted.append((ups / (ahead - first + 1), key, False))
         for _, key, for_long in sorted(wanted, key=lambda one: -one[0]):
-            first, last, ahead = lives[key]
-            before, size = found.get(key, Place()), _size(key)
-            usage = self._usage(columns, block, {**found, key: Place()})
-            slack = [room - used for used in usage]
-            if not for_long:
-                rows = self._fitting(min(slack[first : ahead + 1]), size, block)
-                found[key] = Place(before.kept, max(rows, before.kept))
-                continue
-            rows = self._fitting(min(slack[first : last + 1]), size, block)
-            found[key] = Place(rows, max(rows, before.ahead))
+            first, last, ahead = life = lives[key]
+            before = found.get(key, Place())
+            for half in range(first, last + 1):
+                slack[half] += self._there(key, life, before, half)
+            rows = self._fitting(min(slack[first : (last if for_long else ahead) + 1]), self.sizes[key], block)
+            found[key] = Place(rows, max(rows, before.ahead)) if for_long else Place(before.kept, max(rows, before.kept))
+            for half in range(first, last + 1):
+                slack[half] -= self._there(key, life, found[key], half)
         return found
 
     def _fitting(self, slack: float, size: int, block: int) -> int:
@@ -304,13 +336,13 @@ class Planner:
             return self.rows
         return max(int(slack // max(size, 1)) // block * block, 0)
 
-    def _crossings(self, key: Key, columns: dict[Reduced, int], in_gradient: bool) -> int:
-        """How often rows go up that lie in host memory, in passes that make sums or in such that make gradients."""
-        count = 0
+    def _crossings(self, columns: dict[Reduced, int]) -> Counter[tuple[Key, bool]]:
+        """How often rows go up that lie in host memory, in passes that make sums and in such that make gradients."""
+        found: Counter[tuple[Key, bool]] = Counter()
         for visit in self.visits:
-            if visit.is_gradient == in_gradient:
-                count += columns[visit.stage] * ((key in visit.fills) + (key in visit.steps))
-        return count
+            for key in (*visit.fills, *visit.steps):
+                found[key, visit.is_gradient] += columns[visit.stage]
+        return found
 
     def _held(self, visit: Visit, columns: int, block: int) -> list[float]:
         """What each half of a pass holds beside rows between passes."""
@@ -319,15 +351,9 @@ class Planner:
         return [lasting + used for used in self._scratch(visit, block)]
 
     def _scratch(self, visit: Visit, block: int) -> tuple[int, float]:
-        """What a block takes in each half: what is brought is there twice, what leaves as often as it waits."""
-        fill, step = self._of_row(visit)
+        """What a block takes in each half."""
+        fill, step = visit.of_row
         return block * fill, block * step + self._most_entries(block) * _PIECES * visit.run.made * bool(visit.fills)
-
-    @staticmethod
-    def _of_row(visit: Visit) -> tuple[int, int]:
-        (filling, stepping), run = visit.taken, visit.run
-        fill = 2 * sum(map(_size, visit.fills)) + filling + run.table
-        return fill, 2 * sum(map(_size, visit.steps)) + stepping + run.made + 4 * sum(map(_size, visit.writes))
 
     def _most_entries(self, block: int) -> int:
         """Entries of a block, at most."""

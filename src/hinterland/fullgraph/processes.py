@@ -112,11 +112,15 @@ class Processes(World):
                 with nullcontext() if side is None else torch.cuda.stream(side):
                     bring(rows, wanted, halo[some], block.addresses[owner], halos.sizes[owner], blocks)
                 arrived.append(None if side is None else side.record_event())
-            yield [halo]
-            for event in arrived:
-                if event is not None:
-                    torch.cuda.current_stream(self.devices[0]).wait_event(event)
+            try:
                 yield [halo]
+                for event in arrived:
+                    if event is not None:
+                        torch.cuda.current_stream(self.devices[0]).wait_event(event)
+                    yield [halo]
+            finally:  # as in Together
+                if side is not None:
+                    torch.cuda.current_stream(self.devices[0]).wait_stream(side)
 
     def _sent(self, x: Sequence[Tensor], halos: Halos, halo: Tensor) -> Callable[[], None]:
         """Owners pack the rows that are wanted of them, and send them beside what is queued until the function is called that

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -101,15 +102,9 @@ class Rows:
         return (own.base | own.stride | halo.base | halo.stride) & 15
 
 
-def _row_stride(rows: Tensor) -> int:
-    """Elements from one row to the next. Of a single one torch may say anything, and others read by it."""
-    count, width = rows.shape
-    return rows.stride(0) if count > 1 else width
-
-
 def _stride(rows: Tensor) -> int:
     """Bytes from one row to the next."""
-    return _row_stride(rows) * rows.element_size()
+    return rows.stride(0) * rows.element_size()
 
 
 def _array(rows: Tensor) -> Params:
@@ -119,6 +114,8 @@ def _array(rows: Tensor) -> Params:
 def dense(rows: Sequence[Tensor]) -> list[Tensor]:
     """Rows one after another, from an address on from which kernels load vectors; others' rows then lie as one's own do."""
     found = (one.contiguous() for one in rows)
+    # Of a single row torch may say any stride, and others are read by it.
+    found = (one if one.stride(0) == math.prod(one.shape[1:]) else one.flatten().view(one.shape) for one in found)
     return [one if one.data_ptr() % 16 == 0 else one.clone() for one in found]
 
 
@@ -325,7 +322,7 @@ def aggregate_rows(
         setattr(done, name, address(array))
     params = entries.params()
     params.mine, params.own, params.row_numbers = address(mine), address(own), address(row_numbers)
-    params.out_stride, params.first_row, params.width, params.longest = _row_stride(out), first_row, width, shape.longest
+    params.out_stride, params.first_row, params.width, params.longest = out.stride(0), first_row, width, shape.longest
     params.finish, params.lanes, params.across = done, min(form.across * shape.entries, _WARP), form.across
     params.__setattr__("from", rows.words)
     if pieces is not None:
@@ -344,7 +341,7 @@ def _join(added: Entries, partial: Tensor, out: Tensor, reduce: str, numbers: Te
     rows, width = Rows(partial), out.shape[1]
     form = _form(width, partial.element_size(), rows.low, width * partial.element_size())
     params = added.params()
-    params.out_stride, params.width, params.longest = _row_stride(out), width, _MOST_PIECES
+    params.out_stride, params.width, params.longest = out.stride(0), width, _MOST_PIECES
     params.row_numbers, params.finish, params.lanes, params.across = numbers.data_ptr(), done, form.across, form.across
     params.__setattr__("from", rows.words)
     _run(params, added, rows, out, reduce, form, _THREADS)

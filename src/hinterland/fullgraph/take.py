@@ -35,7 +35,7 @@ KERNELS = KernelFile(
 def bring(rows: Rows, places: Tensor, to: Tensor, address: int, count: int, blocks: int | None = None) -> None:
     """:func:`take` of one owner's rows, which begin at ``address`` and are ``count``: where all are wanted, as one copy, which
     takes no multiprocessor."""
-    if to.is_cuda and places.size(0) == count and rows.own.is_contiguous():
+    if to.is_cuda and places.size(0) == count and rows.own.stride(0) == to.shape[1]:
         copy_from(to, address)
     else:
         take(rows, places, to, blocks)

@@ -231,10 +231,14 @@ class Together(World):
         tables = self._tables(x)
         bringers = [self._bringer(i, x, halos, tables[i], found[i], blocks) for i in self.mine]
         arrived = self._rounds(self.parts - 1, lambda turn, i: bringers[i](turn))
-        yield found
-        for turn, events in enumerate(arrived, 1):
-            self._after(events, everywhere=turn == len(arrived))
+        try:
             yield found
+            for events in arrived:
+                self._after(events, everywhere=False)
+                yield found
+        finally:  # also where a stage fails: what comes must not come to memory that has been let go of
+            for events in arrived[-1:]:
+                self._after(events, everywhere=True)
 
     def _bringer(
         self, i: int, x: Sequence[Tensor], halos: Halos, table: Tensor, to: Tensor, blocks: int | None
