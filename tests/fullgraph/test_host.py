@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import time
 import weakref
 from functools import partial
 
@@ -278,25 +277,27 @@ def test_too_small_a_budget_is_refused_before_anything_is_computed(device):
     assert called == [64]  # the sample
 
 
-def test_plans_of_many_layers_are_made_quickly(monkeypatch):
-    """Twenty layers, whose tables hardly fit a column: with all lengths of blocks, a plan took seconds."""
+def test_plans_of_many_layers_take_few_steps(monkeypatch):
+    """Twenty layers, whose tables hardly fit a column: a pass is counted anew where its own columns changed, not all passes."""
     monkeypatch.undo()  # blocks are as long as they are otherwise
-    graph = family("kronecker", 16, seed=1)
+    graph = family("kronecker", 12, seed=1)
     p = PartitionedGraph.from_graph(graph, devices="cpu", gpu_budget="1GiB")
     node = make_full_model("gcn", 256, 256, 32, 20)(HostRows.of(p, [torch.empty(graph.num_vertices, 256)]), p).node
     stages = host_plan.stages_of(*stored([node]))
     rows = dict.fromkeys([*stages, *stored(one for stage in stages for one in stage.inputs)])
     numbers = {one: i for i, one in enumerate(rows)}
     planner = host_plan.Planner(p, host_plan.visits_of(stages, True), numbers, set(), set())
-    budget, times, columns = float(p.gpu_budget), [], 0
+    held, added = planner._held, []
+    monkeypatch.setattr(planner, "_held", lambda *given: added.append(given) or held(*given))
+    budget, counts, columns = float(p.gpu_budget), [], 0
     with pytest.raises(OutOfMemory):
         while True:
-            begin = time.perf_counter()
+            added.clear()
             columns = max(planner.plan(budget).columns)
-            times.append(time.perf_counter() - begin)
+            counts.append(len(added) / len(planner.visits))  # how often the whole computation was gone through
             budget *= 0.8
     assert columns > 10
-    assert max(times) < 1
+    assert max(counts) < 300  # some lengths of blocks, of which each may try many ranges of columns in each pass
 
 
 @pytest.mark.gpu
