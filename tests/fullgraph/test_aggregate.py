@@ -160,6 +160,18 @@ def test_one_row_beside_several(strategy, width, padding, device):
     close(p.gather(aggregate(p, parts, strategy=strategy)), expected(graph, x, "sum"), torch.float64)
 
 
+def test_tables_of_addresses_go_that_were_not_asked_for_lately(device):
+    """A stream that is behind may read any of the last ones."""
+    p = PartitionedGraph.from_graph(hub(), 2, devices=device)
+    x = [p.scatter(torch.randn(p.num_vertices, 4, device=device)) for _ in range(300)]
+    first = p.world._tables(x[0])
+    for one in x:
+        p.world._tables(one)
+        assert p.world._tables(x[0]) is first
+    assert len(p.world._addresses) == 256
+    close(p.gather(aggregate(p, x[1], strategy="direct")), p.gather(aggregate(p, x[1], strategy="halo")), torch.float32)
+
+
 def test_rows_between_vectors(device):
     """Of an address that no vector begins at, which is that of a view."""
     graph = hub()

@@ -290,11 +290,13 @@ class Together(World):
     def _tables(self, x: Sequence[Tensor]) -> list[Tensor]:
         """The addresses of all parts' rows on each part's device; kept, as the same ones come again."""
         addresses = tuple(part.data_ptr() for part in x)
-        if addresses not in self._addresses:
-            if len(self._addresses) >= _TABLES:
-                self._addresses.clear()
-            self._addresses[addresses] = [torch.tensor(addresses, device=device) for device in self.devices]
-        return self._addresses[addresses]
+        tables = self._addresses.pop(addresses, None)
+        if tables is None:
+            tables = [torch.tensor(addresses, device=device) for device in self.devices]
+        self._addresses[addresses] = tables  # behind those that were asked for earlier
+        if len(self._addresses) > _TABLES:  # the one that was asked for longest ago: streams may yet read the others
+            self._addresses.pop(next(iter(self._addresses)), None)
+        return tables
 
     def whole(self, x: Sequence[Tensor], sizes: Sequence[int]) -> list[Tensor]:
         self.fence()
