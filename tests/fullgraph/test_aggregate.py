@@ -211,6 +211,21 @@ def test_parts_on_all_gpus(on_each, strategy, reduce):
 
 
 @pytest.mark.gpu
+@pytest.mark.parametrize("strategy", ["halo", "halo-pipelined", "halo-columns", "all-gather"])
+def test_gpus_that_cannot_read_each_other(strategy):
+    """Owners pack what is wanted of them. Three parts on each GPU, several times: what is read has been made just before."""
+    graph = weighted(hub())
+    x = inputs(graph, 100, torch.float64)
+    p = PartitionedGraph.from_graph(graph, devices=gpus() * 3)
+    p.world.reads_others = p.world.linked = False
+    wanted, rows = x, p.scatter(x.to("cuda:0"))
+    for _ in range(3):
+        wanted = expected(graph, wanted, "mean")
+        rows = aggregate(p, rows, "mean", strategy=strategy)
+    close(p.gather(rows), wanted, torch.float64)
+
+
+@pytest.mark.gpu
 @pytest.mark.parametrize("width", [1, 16, 100, 256])
 @pytest.mark.parametrize("strategy", ["auto", *STRATEGIES])
 def test_larger_parts_on_all_gpus(strategy, width):

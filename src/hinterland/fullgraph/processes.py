@@ -19,13 +19,17 @@ from torch import Tensor
 
 from ..memory.ranks import Ranks, naming_lost_ranks
 from ..runtime import devices
-from ..runtime.errors import ConfigError, DeviceError, HinterlandError
+from ..runtime.errors import ConfigError, DeviceError, HinterlandError, RankLost
 from .arena import Block, arena
 from .rows import Rows
 from .take import bring, take
 from .world import FEW, Halos, Lists, World
 
 T = TypeVar("T")
+
+# What was on its way when a rank was lost. gloo's thread holds it, too, and would end the process with SIGABRT if it were the
+# last to let go while Python ends.
+_lost: list[Any] = []
 
 # torch 2.13 has renamed it.
 _all_gather_single = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
@@ -132,8 +136,12 @@ class Processes(World):
             sent = dist.all_to_all_single(_bytes(halo), _bytes(packed), asked, counts, async_op=True)
 
         def arrived() -> None:
-            with self._talking():
-                sent.wait()
+            try:
+                with self._talking():
+                    sent.wait()
+            except RankLost:
+                _lost.append((sent, halo, packed))
+                raise
 
         return arrived
 

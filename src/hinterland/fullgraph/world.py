@@ -252,7 +252,11 @@ class Together(World):
             if self.reads_others:
                 bring(rows, wanted, to[some], x[owner].data_ptr(), halos.sizes[owner], blocks)
             elif wanted.numel():
-                to[some].copy_(x[owner].index_select(0, halos.served[owner][i]))
+                here, there = torch.cuda.current_stream(self.devices[i]), self._stream(owner)
+                there.wait_stream(here)
+                with self.on(owner):
+                    to[some].copy_(x[owner].index_select(0, halos.served[owner][i]))
+                here.wait_stream(there)
 
         return turn
 

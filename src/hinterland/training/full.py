@@ -43,6 +43,7 @@ class FullOptions(LearningOptions, total=False):
 
     layers: int
     dtype: str
+    tune: bool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,12 +53,16 @@ class FullSettings(Learning):
     Attributes:
         model, layers: as of train_full.
         dtype: ``"float32"``; ``"float64"``; or ``"bfloat16"``: rows are kept and sent in it, parameters and sums in float32.
+        tune: whether to find first how launches of the model's sums best divide their work, by timing them
+            (``fullgraph.tune``); that took 0.3 to 1.9 s for each width on an H100, and is kept on disk. Not of attention, nor
+            of rows in host memory. It changes the order of sums.
         epochs, lr: as of Learning.
     """
 
     model: str = "gcn"
     layers: int = 2
     dtype: str = "float32"
+    tune: bool = False
     epochs: int = 200
     lr: float = 0.01
 
@@ -65,6 +70,10 @@ class FullSettings(Learning):
         check_model(self.model, self.hidden, self.layers, self.dropout, FULL_MODELS)
         arguments.one_of("dtype", self.dtype, DTYPES)
         super().__post_init__()
+
+    @property
+    def fixed(self) -> dict[str, Any]:
+        return {name: value for name, value in super().fixed.items() if name != "tune"}
 
 
 @dataclass(repr=False)
@@ -105,7 +114,6 @@ def train_full(
     parts: int | None = None,
     strategy: str = "auto",
     gpu_budget: int | str | None = None,
-    tune: bool = False,
     checkpoint: str | Path | None = None,
     resume: bool = False,
     on_epoch: Callable[[dict[str, Any]], None] | None = show_epoch,
@@ -128,8 +136,6 @@ def train_full(
         gpu_budget: bytes that the graph and its rows may take of each GPU, as ``"24GiB"``; the model's parameters, and scores
             in the loss, come on top. Rows then lie in host memory and go through the GPU in blocks; functions of rows are
             computed anew for gradients, sums stay on the GPU as far as there is room (``TrainedFull.plans``).
-        tune: first finds how launches of the model's sums best divide their work, by timing them (``fullgraph.tune``); that
-            took 0.3 to 1.9 s for each width on an H100, and is kept on disk. Not of attention, nor of rows in host memory.
         checkpoint: file to write after each epoch.
         resume: goes on from ``checkpoint`` if it is there.
         on_epoch: as of ``train``.
@@ -143,7 +149,7 @@ def train_full(
     arguments.function("on_epoch", on_epoch)
     settings = FullSettings(model=model, **options)
     arguments.one_of("strategy", strategy, WAYS)
-    if tune:
+    if settings.tune:
         check_tunable(model, strategy, gpu_budget)
     check_checkpoint(checkpoint, None, resume)
     check_dataset(dataset)
@@ -151,13 +157,13 @@ def train_full(
     with joined(several[0] if several else device, timeout) as ranks:
         if several and ranks.world_size > 1:
             raise ConfigError("devices= are of one process, and torchrun started several; leave out one of the two")
-        ranks.check_same({**vars(settings), "strategy": strategy, "tune": tune, **fingerprint(dataset)})
+        ranks.check_same({**vars(settings), "strategy": strategy, **fingerprint(dataset)})
         p = PartitionedGraph.from_graph(dataset.graph, parts, devices=several or ranks.device, gpu_budget=gpu_budget)
         config = {**settings.fixed, "parts": p.world.parts, **fingerprint(dataset)}
         cuda = sorted({where.index for where in p.world.devices if where.type == "cuda"})
         with torch.random.fork_rng(cuda):
             run = _FullRun(dataset, config, ranks, checkpoint, p, strategy)
-            if tune:
+            if settings.tune:
                 run.tune(strategy)
             run.go(settings, resume, on_epoch)
             return run.finish()
