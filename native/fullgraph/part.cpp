@@ -54,6 +54,7 @@ struct PartParams {
     const uint64_t bit = uint64_t{1} << row % 64;
     if (!(atomic_load(marks[row / 64]) & bit)) atomic_or(marks[row / 64], bit);
   }
+
   // The bits of a word of marks that are of rows [begin, end).
   static uint64_t bits_within(int64_t word, int64_t begin, int64_t end) {
     const int64_t low = std::max<int64_t>(begin - 64 * word, 0), high = std::min<int64_t>(end - 64 * word, 64);
@@ -82,16 +83,16 @@ struct PartParams {
   void by_slot(Place* at, int64_t begin, int64_t end) const {
     if (std::is_sorted(at + begin, at + end)) return;
     if (!weight_bytes) return std::sort(at + begin, at + end);
-    thread_local std::vector<std::pair<Place, uint64_t>> entries;
-    entries.clear();
+    char* const weight = static_cast<char*>(to_weights);  // of any type, and so copied as bytes
+    std::vector<std::pair<Place, uint64_t>> entries(end - begin);
     for (int64_t i = begin; i < end; ++i) {
-      entries.emplace_back(at[i], 0);
-      std::memcpy(&entries.back().second, static_cast<char*>(to_weights) + i * weight_bytes, weight_bytes);
+      entries[i - begin].first = at[i];
+      std::memcpy(&entries[i - begin].second, weight + i * weight_bytes, weight_bytes);
     }
     std::stable_sort(entries.begin(), entries.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
     for (int64_t i = begin; i < end; ++i) {
       at[i] = entries[i - begin].first;
-      std::memcpy(static_cast<char*>(to_weights) + i * weight_bytes, &entries[i - begin].second, weight_bytes);
+      std::memcpy(weight + i * weight_bytes, &entries[i - begin].second, weight_bytes);
     }
   }
 };

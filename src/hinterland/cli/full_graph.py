@@ -37,7 +37,7 @@ class Whole:
 
 _OF_BATCHES = ("fanout", "batch_size", "cache", "round", "placement", "host_budget", "checkpoint_every")
 _OF_WHOLE = ("layers", "parts", "strategy", "dtype", "tune")
-_SETTINGS = ("epochs", "hidden", "lr", "weight_decay", "dropout", "patience", "seed", "layers", "dtype")
+_SETTINGS = ("epochs", "hidden", "lr", "weight_decay", "dropout", "patience", "seed", "layers", "dtype", "tune")
 
 
 def check_options(full_graph: bool, given: Collection[str]) -> None:
@@ -108,7 +108,6 @@ def whole_run(how: Any, whole: Whole, saved: Any, given: Collection[str], gpu_bu
             parts=whole.parts,
             strategy=whole.strategy,
             gpu_budget=gpu_budget,
-            tune=whole.tune,
             checkpoint=saved.checkpoint,
             resume=saved.resume,
             **where,
