@@ -17,6 +17,8 @@ import stat
 from contextlib import suppress
 from pathlib import Path
 
+from .signals import deferred
+
 MARK = ".hinterland-writes-here"
 
 _made: set[Path] = set()  # by this process, and not removed yet
@@ -114,8 +116,9 @@ def _remove_abandoned(final: Path) -> None:
 @atexit.register
 def remove_all() -> None:
     """Removes what this process has not finished: a signal at the wrong moment may keep a ``with`` block from doing so."""
-    for aside in list(_made):
-        remove(aside)
+    with deferred():
+        for aside in list(_made):
+            remove(aside)
 
 
 os.register_at_fork(after_in_child=_made.clear)
