@@ -11,7 +11,7 @@ results go back (ROC, figure 9). ``ring``: MG-GCN's, through two buffers.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial
 from itertools import pairwise
@@ -76,9 +76,10 @@ def baselines(shape: str, widths: Sequence[int], where: Sequence[torch.device]) 
         by = partial(summed, p, Operation(), case.x)
         chosen = plan.choose(p, "sum", case.x, by)
         row: dict[str, Any] = {"shape": shape, "vertices": p.num_vertices, "edges": p.num_edges, "width": width}
-        row |= {"strategy": chosen, "auto": milliseconds(partial(by, chosen), where), "host": _host(case)}
+        row |= {"strategy": chosen, "auto": milliseconds(partial(by, chosen), where), "host": _checked(case, mapped(case))}
         if where[0].type == "cuda":
-            row |= {"direct": case.direct, "mgg": case.ms(Setting(loads="staged")), "uvm": _uvm(case)}
+            pages = paged(case)
+            row |= {"direct": case.direct, "mgg": case.ms(Setting(loads="staged")), "uvm": pages and _checked(case, *pages)}
             row["tiles"] = _tiles(tiles, bounds, case)
         if len(where) > 1:
             row["ring"] = milliseconds(partial(ring, _cut(bounds, width, where)), where)
@@ -98,12 +99,13 @@ def _filled(table: UnifiedTensor, x: Sequence[Tensor]) -> Tensor:
     return rows
 
 
-def _host(case: Case) -> float:
+def mapped(case: Case) -> HostRows:
     table = UnifiedTensor.empty((case.p.num_vertices, case.x[0].shape[1]))
-    return _checked(case, HostRows(case.p, _filled(table, case.x)))
+    return HostRows(case.p, _filled(table, case.x))
 
 
-def _uvm(case: Case) -> float | None:
+def paged(case: Case) -> tuple[HostRows, Callable[[], None]] | None:
+    """And what has all pages lie on the host again; None where there is too little room."""
     nbytes = sum(one.nbytes for one in case.x)
     released(case.p.world.devices)  # so that what is free is so for the driver, too
     if 2 * nbytes > min(map(devices.free_bytes, case.p.world.devices)) - SPARED:
@@ -112,7 +114,7 @@ def _uvm(case: Case) -> float | None:
     address = managed(nbytes, release)
     buffer = Buffer(address, nbytes, "migrating", release, mapped=nbytes)
     table = UnifiedTensor(buffer, torch.float32, (case.p.num_vertices, case.x[0].shape[1]))
-    return _checked(case, HostRows(case.p, _filled(table, case.x)), partial(cuda.copy_on_read, address, nbytes))
+    return HostRows(case.p, _filled(table, case.x)), partial(cuda.copy_on_read, address, nbytes)
 
 
 def _checked(case: Case, sums: HostRows, before: Any = None) -> float:

@@ -1,4 +1,5 @@
-"""MGG's evaluation beside its kernel: figures 7 to 9, lookups (section 7.3), strategies by reuse and width, and table 3."""
+"""MGG's evaluation beside its kernel: figures 7 to 9, lookups (section 7.3), strategies by reuse and width, table 3, and how
+busy multiprocessors are (with GPUs and ``ncu``)."""
 
 from __future__ import annotations
 
@@ -13,8 +14,10 @@ from ._fullgraph_accuracy import sampled_and_full
 from ._fullgraph_baselines import baselines
 from ._fullgraph_crossover import crossover
 from ._fullgraph_lookup import lookup
+from ._fullgraph_sm import sm_use
+from ._ncu import ncu
 
-STUDIES = ("baselines", "lookup", "crossover", "accuracy")
+STUDIES = ("baselines", "lookup", "crossover", "accuracy", "sm use")
 
 
 def studies(
@@ -32,4 +35,6 @@ def studies(
         results["crossover"] = crossover(together, *((1 << 13, widths) if small else ()))
     if "accuracy" in wanted:
         results["accuracy"], results["accuracy runs"] = sampled_and_full(small)
+    if "sm use" in wanted and gpus and ncu():
+        results["sm use"] = list(sm_use(shapes, widths, max(len(gpus), 2)))
     return results

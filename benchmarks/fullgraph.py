@@ -19,7 +19,8 @@ time over the tuned one's. ``tuner grid``: every shape's time, which step of the
 ``worth`` trying (MGG's figure 11).
 
 ``mapping``, ``remote loads``, ``granularity``, ``heat map``: of MGG's kernel (_fullgraph_ablation.py). ``baselines``,
-``lookup``, ``crossover``, ``accuracy``: the rest of its evaluation (_fullgraph_studies.py). _fullgraph_plots.py draws them.
+``lookup``, ``crossover``, ``accuracy``, ``sm use``: the rest of its evaluation (_fullgraph_studies.py). _fullgraph_plots.py
+draws them.
 """
 
 from __future__ import annotations

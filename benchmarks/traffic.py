@@ -7,12 +7,7 @@ GPU and ``ncu`` (some six seconds a row); with it there is only the model.
 
 from __future__ import annotations
 
-import csv
-import io
-import shutil
-import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -23,6 +18,8 @@ from hinterland.graph.lists import NeighborLists
 from hinterland.memory import UnifiedTensor
 from hinterland.traffic import analyse
 from hinterland.traffic.requests import SIZES
+
+from ._ncu import available, counted, number
 
 SCALE = 20
 # Counters of reads from host memory, by the name they get here; a GPU that lacks one leaves it out.
@@ -68,32 +65,15 @@ def graph_of(kind: str, scale: int, edge_bytes: int, on_gpu: bool = True) -> Gra
     return Graph.of(NeighborLists({**graph.neighbor_lists.arrays, "indices": indices}), graph.directed)
 
 
-def _ncu() -> str:
-    for found in (shutil.which("ncu"), *sorted(Path("/usr/local").glob("cuda*/bin/ncu"), reverse=True)):
-        if found:
-            return str(found)
-    raise SystemExit("benchmarks traffic: ncu is missing; install Nsight Compute, or use --small for the model alone")
-
-
 def _available() -> dict[str, str]:
     """The counters that this GPU has."""
-    listed = subprocess.run([_ncu(), "--query-metrics"], capture_output=True, text=True, check=True).stdout
-    names = {line.split()[0] for line in listed.splitlines() if line.split()}
+    names = available()
     return {short: metric for short, metric in COUNTERS.items() if metric.removesuffix(".sum") in names}
 
 
 def _count(counters: dict[str, str], *case: Any) -> dict[str, float]:
     """Sums over all levels of one search."""
     kind, edge_bytes, access, assignment, source = case
-    arguments = [kind, SCALE, edge_bytes, access, assignment, source]
-    command = [_ncu(), "--clock-control", "none", "--csv", "--page", "raw", "--print-units", "base"]
-    command += ["--kernel-name", "regex:emogi_level", "--metrics", ",".join(counters.values())]
-    command += [sys.executable, "-m", "benchmarks._traffic_kernel", *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise SystemExit(f"benchmarks traffic: ncu failed: {done.stdout[-2000:]}{done.stderr[-2000:]}")
-    lines = done.stdout.splitlines()
-    head = next(i for i, line in enumerate(lines) if line.startswith('"ID"'))
-    table = [line for line in lines[head:] if line.startswith('"')]
-    rows = list(csv.DictReader(io.StringIO("\n".join(table))))[1:]  # the first names units
-    return {short: sum(float(row[metric].replace(",", "")) for row in rows) for short, metric in counters.items()}
+    arguments = (kind, SCALE, edge_bytes, access, assignment, source)
+    rows = counted("benchmarks._traffic_kernel", arguments, "emogi_level", counters.values())
+    return {short: sum(number(row[metric]) for row in rows) for short, metric in counters.items()}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import ctypes
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -20,9 +21,10 @@ from benchmarks import _fullgraph_ablation as ablation
 from benchmarks import _fullgraph_baselines as baselines
 from benchmarks import _fullgraph_mgg as mgg
 from benchmarks import _fullgraph_plots as plots
+from benchmarks import _fullgraph_sm as sm
 from benchmarks import fullgraph
 from benchmarks._fullgraph_mgg import Setting
-from hinterland.fullgraph import PartitionedGraph
+from hinterland.fullgraph import PartitionedGraph, rows
 from hinterland.runtime import devices, jit
 from tests.graphs import family
 
@@ -135,3 +137,42 @@ def test_small_tables_are_made_and_drawn(tmp_path):
     made = plots.draw([{"results": {**EXAMPLES, **json.loads(json.dumps(results))}}], tmp_path)
     assert {path.stem for path in made} == {f"fullgraph-{name.replace(' ', '-')}" for name in plots.FIGURES}
     assert all(b"</svg>" in path.read_bytes() for path in made)
+
+
+STAGES = {"halo-pipelined": 2}  # sums of a part's own rows, and of one other's
+
+# As Nsight Compute prints it, with the program's own lines before.
+_SEEN = """what the program says
+==PROF== Connected to process 17
+"ID","Kernel Name","gpu__time_duration.sum","sm__cycles_active.avg","gpc__cycles_elapsed.max",{shares}
+"","","ns","cycle","cycle","%","%","%"
+"0","take_kernel","1,000.50","50","100","10","20","30"
+"1","aggregate_kernel","3,001.50","100","100","50","40","70"
+==PROF== Disconnected
+"""
+
+
+def test_use_of_multiprocessors_is_a_mean_by_time(tmp_path, monkeypatch):
+    program = tmp_path / "ncu"
+    names = ",".join(f'"{metric}"' for metric in sm.SHARES.values())
+    program.write_text(f"#!/bin/sh\necho \"$@\" >> {tmp_path}/asked\ncat <<'END'\n{_SEEN.format(shares=names)}END\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    found = list(sm.sm_use(["products:0.001"], [16], parts=2))
+    assert [row["way"] for row in found] == [*sm.WAYS]
+    asked = (tmp_path / "asked").read_text().splitlines()
+    assert [line.split("benchmarks._fullgraph_sm ")[1] for line in asked] == [f"products:0.001 16 {way}" for way in sm.WAYS]
+    assert all(metric in asked[0] for metric in (sm.TIME, *sm.CYCLES.values(), *sm.SHARES.values()))
+    wanted = {"occupancy": 40, "sm": 35, "dram": 60, "active": 87.5}
+    for row in found:
+        assert row["launches"] == 2 and row["ms"] == pytest.approx(0.002001, rel=1e-9)
+        assert {name: row[name] for name in wanted} == pytest.approx(wanted, rel=1e-3)
+
+
+@pytest.mark.parametrize("way", [way for way in sm.WAYS if not way.startswith(("mgg", "uvm"))])
+def test_what_is_looked_at_is_one_sum(way, monkeypatch):
+    """Of two parts, each with pieces of long lists to join; MGG's kernel and managed memory want a GPU."""
+    launches, run = [], rows._run
+    monkeypatch.setattr(rows, "_run", lambda *given: launches.append(given[1]) or run(*given))
+    sm.once("products:0.001", 16, way)
+    assert len(launches) == 2 * 2 * STAGES.get(way, 1)
