@@ -23,8 +23,10 @@ DATA = Path(__file__).resolve().parent.parent.parent / "shared" / "data"
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # A busy machine is no failure.
-settings.register_profile("hinterland", deadline=None)
-settings.load_profile("hinterland")
+# Each change tries the same examples, so that what it is told is about itself; `make nightly` draws others.
+settings.register_profile("hinterland", deadline=None, derandomize=True)
+settings.register_profile("nightly", deadline=None)
+settings.load_profile(os.environ.get("HINTERLAND_EXAMPLES", "hinterland"))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

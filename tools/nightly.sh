@@ -21,6 +21,9 @@ HINTERLAND_KILLED_WRITERS=$points .venv/bin/python -m pytest -q tests/storage/te
 step "more cases of what the tests of every change try"
 .venv/bin/python -m pytest -q -m "nightly and not gpu"
 
+step "other examples of what hypothesis draws"
+HINTERLAND_EXAMPLES=nightly .venv/bin/python -m pytest -q -n 2 -m "not nightly and not gpu" $(git grep -l 'from hypothesis' -- 'tests/*/test_*.py' 'tests/test_*.py')
+
 step "every kernel for sm_80, sm_90 and sm_100, optimized"
 .venv/bin/hinterland kernels build --arch sm_80,sm_90,sm_100 --output build/nightly/kernels 2> /dev/null
 
