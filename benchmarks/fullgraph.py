@@ -1,12 +1,12 @@
-"""Full-graph message passing: sums on one GPU beside cuSPARSE, layers beside PyG's, strategies on several GPUs beside rivals.
+"""Full-graph message passing: sums on one device beside cuSPARSE or MKL, layers beside PyG's, strategies on several GPUs beside
+rivals.
 
 Graphs have the shapes of MGG's table 1 and of IGB-medium (_fullgraph_shapes.py says what is drawn). Times are the least of some
 runs, in milliseconds, everything of a row in one process on one machine.
 
-``one gpu``: rows of float32; ``cusparse`` is its quickest algorithm, with buffers and preprocessing kept; ``gbs`` counts every
-entry's row and number as read. ``layers``: a forward and backward step, and the most memory that it takes beyond its
-arguments. ``parts``: a part on each GPU of one process. ``fetch``: each remote row once, by all multiprocessors; ``local``: the
-aggregation of all entries with the halo there; ``of ceiling`` is the longer of the two over the chosen strategy's time.
+``one gpu``, ``one cpu``, ``layers``: _fullgraph_one.py. ``parts``: a part on each GPU of one process. ``fetch``: each remote
+row once, by all multiprocessors; ``local``: the aggregation of all entries with the halo there; ``of ceiling`` is the longer of
+the two over the chosen strategy's time.
 ``halo+cusparse``, ``ring+cusparse``: _fullgraph_in_process.py. ``peers``: random rows of that width, all GPUs reading at once.
 ``direct gbs``: the rows of remote entries over the time of ``direct``. ``beyond``: rows in host memory, see
 _fullgraph_beyond.py. ``processes``: a part in each of as many processes, beside NCCL's all-gather with torch.sparse, all-to-all
@@ -41,7 +41,7 @@ from torch import Tensor
 import hinterland as hl
 from hinterland.fullgraph import STRATEGIES, PartitionedGraph, plan, tuner
 from hinterland.fullgraph.reduce import Operation, summed
-from hinterland.fullgraph.rows import Entries, Rows, aggregate_rows
+from hinterland.fullgraph.rows import Rows, aggregate_rows
 from hinterland.fullgraph.space import POOR
 from hinterland.fullgraph.take import take
 from hinterland.memory.peers import enable_access
@@ -50,25 +50,17 @@ from hinterland.runtime import devices
 from . import _fullgraph_beyond as in_host
 from . import _fullgraph_in_process as in_process
 from . import _fullgraph_rivals as rivals
-from ._cusparse import ALGORITHMS, SpMM
 from ._fullgraph_ablation import TABLES as ABLATIONS
 from ._fullgraph_ablation import ablations
 from ._fullgraph_models import models, told
-from ._fullgraph_shapes import draw, shaped
+from ._fullgraph_one import layers, one_cpu, one_gpu
+from ._fullgraph_shapes import shaped
 from ._fullgraph_studies import STUDIES, studies
 from ._rows import Rows as Printed
 from ._timing import milliseconds
 
 TURNS = 3  # in which the tuner's shapes are timed anew
-PARTS = ("one gpu", "layers", "beyond", "parts", "processes", "models", "tuner", *ABLATIONS)
-LAYERS = (
-    ("GAT 4 x 16", "GATConv", {"heads": 4}, 16),
-    ("GATv2 4 x 16", "GATv2Conv", {"heads": 4}, 16),
-    ("SAGE mean", "SAGEConv", {}, 64),
-    ("SAGE max", "SAGEConv", {"aggr": "max"}, 64),
-    ("GCN", "GCNConv", {}, 64),
-    ("dot products 4 x 16", "TransformerConv", {"heads": 4}, 16),
-)
+PARTS = ("one gpu", "one cpu", "layers", "beyond", "parts", "processes", "models", "tuner", *ABLATIONS)
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -85,8 +77,10 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     results: dict[str, Any] = {"gpus": len(gpus)}
     if "one gpu" in wanted and gpus:
         results["one gpu"] = [row for shape in shapes for row in one_gpu(shape, widths)]
-    if "layers" in wanted and gpus:
-        results["layers"] = [row for shape in shapes for row in layers(shape)]
+    if "one cpu" in wanted:
+        results["one cpu"] = [row for shape in shapes for row in one_cpu(shape, widths)]
+    if "layers" in wanted:
+        results["layers"] = [row for shape in shapes for row in layers(shape, devices.as_device())]
     if "beyond" in wanted:
         cases = [("products:0.001", "GCN-256", 0.5)] if options.small else in_host.CASES
         results["beyond"] = [in_host.beyond(case, devices.as_device()) for case in cases]
@@ -143,57 +137,6 @@ def _tuned(p: PartitionedGraph, x: Any) -> tuple[dict[str, Any], list[dict[str, 
         {**trial.shape._asdict(), "ms": 1e3 * trial.seconds, "predicted": 1e3 * trial.predicted,
          "worth": trial.predicted <= most, "step": steps.get(trial.shape, "")} for trial in trials
     ]  # fmt: skip
-
-
-def one_gpu(shape: str, widths: Sequence[int]) -> list[dict[str, Any]]:
-    here = torch.device("cuda", 0)
-    drawn = shaped(shape, here)
-    entries = Entries(drawn.indptr[:-1], drawn.indptr[1:], drawn.indices)
-    n, count = entries.rows, len(drawn.indices)
-    product = SpMM(drawn.indptr, drawn.indices, None, n)
-
-    def of(width: int) -> dict[str, Any]:
-        x = torch.randn(n, width, device=here)
-        out, wanted = torch.empty_like(x), torch.empty_like(x)
-        ours = milliseconds(partial(aggregate_rows, entries, Rows(x), out), [here])
-        best = min(milliseconds(partial(product.run, x, wanted, algorithm=one), [here]) for one in ALGORITHMS)
-        differs = float((out - wanted).abs().max() / wanted.abs().max())
-        short = milliseconds(partial(aggregate_rows, entries, Rows(x.bfloat16()), out.bfloat16()), [here])
-        gbs = count * (4 * width + 4) / ours / 1e6
-        found = {"shape": shape, "vertices": n, "edges": count, "width": width, "ours": ours, "cusparse": best}
-        return {**found, "times": best / ours, "gbs": gbs, "differs": differs, "bfloat16": short}
-
-    return [of(width) for width in widths if 8 * n * width < 40e9]
-
-
-def layers(shape: str) -> list[dict[str, Any]]:
-    """At a tenth of the shape's scale, where PyG's layers fit."""
-    try:
-        from torch_geometric import nn as pyg
-    except ImportError:
-        return []
-    here = torch.device("cuda", 0)
-    name, _, scale = shape.partition(":")
-    drawn = draw(name, 0.1 * float(scale or 1), here)
-    n = len(drawn.indptr) - 1
-    p = PartitionedGraph.from_graph(drawn.to_graph(), devices=here)
-    edges = torch.stack([drawn.indices.long(), torch.repeat_interleave(torch.arange(n, device=here), drawn.indptr.diff())])
-    x, rows = torch.randn(n, 64, device=here), []
-    for label, kind, given, outputs in LAYERS:
-        row: dict[str, Any] = {"shape": shape, "vertices": n, "edges": len(drawn.indices), "layer": label}
-        for who, module, graph in (("ours", hl.nn, p), ("pyg", pyg, edges)):
-            layer = getattr(module, kind)(64, outputs, **given).to(here)
-
-            def step(layer: Any = layer, graph: Any = graph) -> None:
-                layer(x.detach().requires_grad_(), graph).sum().backward()
-
-            row[who] = milliseconds(step, [here])
-            before = torch.cuda.memory_allocated()
-            torch.cuda.reset_peak_memory_stats()
-            step()
-            row[f"{who} mb"] = (torch.cuda.max_memory_allocated() - before) / 1e6
-        rows.append({**row, "times": row["pyg"] / row["ours"], "of its memory": row["ours mb"] / row["pyg mb"]})
-    return rows
 
 
 def peers(gpus: Sequence[torch.device], widths: Sequence[int]) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-// Aggregation on the CPU: a thread is a warp of one lane, which takes a whole row or 16 vectors of it at a time.
+// Aggregation on the CPU: a thread is a warp of one lane.
 #include "hinterland/fullgraph/aggregate.hpp"
 
 #include "bindings.hpp"
@@ -17,13 +17,14 @@ namespace {
 
 using fullgraph::AggregateParams, fullgraph::Reduce;
 
-constexpr int kChunks = 16;
 constexpr int64_t kTasksAtOnce = 16;  // rows that a thread takes at a time: chosen, not measured
 
-template <class T, class Out, int kWide, Reduce kReduce, bool kWhole>
-void run(const AggregateParams& p) {
-  using Lane = fullgraph::Aggregation<T, Out, fullgraph::AnyPlace, fullgraph::AnyRows, kWide, kChunks, kReduce, kWhole>;
-  const int64_t tiles = ceil_div<int64_t>(p.width, kWide * kChunks);
+// kElements: of a row that a lane takes at a time; kWhole: a row has as many.
+template <class T, class Out, Reduce kReduce, class Place, class Source, int kElements = fullgraph::kCpuElements,
+          bool kWhole = false>
+void each_task(const AggregateParams& p) {
+  using Lane = fullgraph::Aggregation<T, Out, Place, Source, 1, kElements, kReduce, kWhole>;
+  const int64_t tiles = ceil_div<int64_t>(p.width, kElements);
   const auto task = [&](int64_t i) {
     for (int64_t tile = 0; tile < tiles; ++tile) Lane(p, tile, 0)(i);
   };
@@ -31,21 +32,21 @@ void run(const AggregateParams& p) {
 }
 
 template <class T, class Out, Reduce kReduce>
-void by_width(const AggregateParams& p) {
-  constexpr int kWide = 16 / sizeof(T);
-  if (p.width % (kWide * kChunks) == 0)
-    run<T, Out, kWide, kReduce, true>(p);
-  else
-    run<T, Out, 1, kReduce, false>(p);
+void run(const AggregateParams& p) {
+  using fullgraph::AnyPlace, fullgraph::AnyRows, fullgraph::HaloRows;
+  if (p.place_bytes != sizeof(uint32_t) || p.from.owners != nullptr) return each_task<T, Out, kReduce, AnyPlace, AnyRows>(p);
+  if (p.width == 1) return each_task<T, Out, kReduce, uint32_t, HaloRows, 1, true>(p);
+  if (p.width == 16) return each_task<T, Out, kReduce, uint32_t, HaloRows, 16, true>(p);  // sums stay in registers
+  each_task<T, Out, kReduce, uint32_t, HaloRows>(p);
 }
 
 template <class T, class Out>
 void by_reduce(const AggregateParams& p, Reduce reduce) {
   switch (reduce) {
-    case Reduce::kSum: by_width<T, Out, Reduce::kSum>(p); break;
-    case Reduce::kMax: by_width<T, Out, Reduce::kMax>(p); break;
-    case Reduce::kCount: by_width<T, Out, Reduce::kCount>(p); break;
-    case Reduce::kMatch: by_width<T, Out, Reduce::kMatch>(p); break;
+    case Reduce::kSum: run<T, Out, Reduce::kSum>(p); break;
+    case Reduce::kMax: run<T, Out, Reduce::kMax>(p); break;
+    case Reduce::kCount: run<T, Out, Reduce::kCount>(p); break;
+    case Reduce::kMatch: run<T, Out, Reduce::kMatch>(p); break;
   }
 }
 
@@ -58,7 +59,7 @@ void aggregate(const AggregateParams& p, RowElement type, RowElement to, Reduce 
       if constexpr (std::is_same_v<T, Out> || std::is_same_v<Out, fullgraph::Real<T>>)
         by_reduce<T, Out>(p, reduce);
       else if constexpr (std::is_same_v<T, fullgraph::Real<Out>>)
-        reduce == Reduce::kMax ? by_width<T, Out, Reduce::kMax>(p) : by_width<T, Out, Reduce::kSum>(p);
+        reduce == Reduce::kMax ? run<T, Out, Reduce::kMax>(p) : run<T, Out, Reduce::kSum>(p);
     });
   });
 }

@@ -114,6 +114,24 @@ def test_all_strategies_agree_with_the_oracle(graph, reduce, parts, strategy, de
     close(grad, wanted.grad, torch.float64)
 
 
+@pytest.mark.parametrize("width", [1, 16, 47, 1029])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("reduce", REDUCTIONS)
+def test_widths(reduce, dtype, width, device):
+    """A CPU has sums of 1 and 16 elements in registers, goes through the entries of wider rows by 1,024, and what is left."""
+    graph = GRAPHS["hub, weighted"]()
+    x = inputs(graph, width, dtype)
+    wanted = x.clone().requires_grad_()
+    result = expected(graph, wanted, reduce)
+    (result * factor(x)).sum().backward()
+    p = PartitionedGraph.from_graph(graph, 2, devices=device)
+    for strategy in ("halo", "direct"):
+        found, grad = run(p, x.to(device, dtype), reduce, strategy)
+        close(found, result.detach(), dtype)
+        if reduce != "max":  # rounded rows tie
+            close(grad, wanted.grad, dtype)
+
+
 @pytest.mark.parametrize("reduce", ["gcn", "max"])
 @pytest.mark.parametrize("by", ["bfs", "rcm"])
 def test_a_reordered_graph_has_small_halos(by, reduce, device):

@@ -26,16 +26,19 @@ namespace stdlib = ::std;
 #endif
 
 // HINTERLAND_APART: a function by itself, where what its caller keeps would push it out of registers, or it out of its caller's.
+// HINTERLAND_WITHIN: a function that becomes part of its caller in any case: one that only prefetches g++ would drop, called.
 #if defined(__CUDACC__)
 #define HINTERLAND_FN __host__ __device__ __forceinline__
 #define HINTERLAND_APART __host__ __device__ __noinline__
+#define HINTERLAND_WITHIN HINTERLAND_FN
 #define HINTERLAND_ROLLED _Pragma("unroll 1")  // before a loop whose turns are many instructions and not worth one copy each
 #define HINTERLAND_UNROLLED _Pragma("unroll")  // before a loop whose arrays must stay in registers
 #else
 #define HINTERLAND_FN inline
 #define HINTERLAND_APART inline __attribute__((noinline))
+#define HINTERLAND_WITHIN inline __attribute__((always_inline))
 #define HINTERLAND_ROLLED
-#define HINTERLAND_UNROLLED
+#define HINTERLAND_UNROLLED _Pragma("GCC unroll 16")
 #endif
 
 // True while code for the GPU is being generated (NVRTC generates no other).
@@ -62,6 +65,15 @@ inline constexpr int kSectorBytes = 32;
 
 // Lanes of a GPU's warp, for arithmetic about its warps that any processor does (Warp::kWidth is that of the processor at hand).
 inline constexpr int kWarpLanes = 32;
+
+inline constexpr int kCpuLineBytes = 64;
+
+// Has a CPU fetch a line before it is read; a GPU has other warps meanwhile.
+HINTERLAND_WITHIN void prefetch([[maybe_unused]] const void* line) {
+#if !defined(__CUDACC__)
+  __builtin_prefetch(line);
+#endif
+}
 
 template <class T>
 HINTERLAND_FN constexpr T ceil_div(T a, T b) {

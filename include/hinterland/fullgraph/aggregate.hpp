@@ -6,6 +6,9 @@
 // call gives the same bits.
 //
 // Where a row is wider than the lanes have vectors, `tiles` tasks share it.
+//
+// A CPU's warp has one lane. Its sums lie in the first cache: so it has room for wide rows, and of its chunks those count that a
+// row has.
 #pragma once
 
 #include "hinterland/core/warp.hpp"
@@ -15,6 +18,7 @@
 namespace hinterland::fullgraph {
 
 inline constexpr int kAggregateThreads = 256;  // of a GPU's block at most
+inline constexpr int kCpuElements = 1024;      // of a row that a CPU's lane takes at a time
 
 // How entries are combined.
 enum class Reduce : int64_t {
@@ -66,9 +70,9 @@ class Accumulator {
  public:
   using R = Real<T>;
 
-  HINTERLAND_FN Accumulator() {
-    for (auto& chunk : value_)
-      for (R& one : chunk.at) one = kReduce == Reduce::kMax ? lowest() : R{0};
+  HINTERLAND_FN explicit Accumulator(int chunks = kChunks) {
+    for (int k = 0; k < chunks; ++k)
+      for (R& one : value_[k].at) one = kReduce == Reduce::kMax ? lowest() : R{0};
   }
 
   // A vector of an entry's row, times `weight`.
@@ -131,7 +135,8 @@ class Aggregation {
  public:
   using R = Real<T>;
   using Sum = Accumulator<T, kWide, kChunks, kReduce>;
-  static constexpr int kAtOnce = kChunks >= 4 ? 2 : 4;  // entries whose rows are under way
+  static constexpr bool kOnCpu = Warp::kWidth == 1;
+  static constexpr int kAtOnce = kChunks >= 4 && !kOnCpu ? 2 : 4;  // entries whose rows are under way
 
   HINTERLAND_FN Aggregation(const AggregateParams& p, int64_t tile, int lane) : p_(p), from_(p.from) {
     entries_ = static_cast<int>(p.lanes / p.across);
@@ -145,7 +150,7 @@ class Aggregation {
   HINTERLAND_FN void operator()(int64_t number) const {
     Task task(p_, number);
     if (!task.piece && task.begin == task.end && adds_in_place()) task.mine = false;
-    Sum sum;
+    Sum sum(chunks());
     if (p_.own != nullptr && task.mine && entry_ == 0 && task.begins_row(p_)) add_own(task.row, sum);
     gather(task.row, task.begin, task.end, sum);
     sum.combine(entries_);
@@ -163,13 +168,14 @@ class Aggregation {
     return f.before == f.out && f.scale == nullptr && f.degrees == nullptr && p_.own == nullptr;
   }
 
-  HINTERLAND_FN int vector(int k) const { return first_ + k * across_; }
-  HINTERLAND_FN bool has(int at) const { return kWhole || at < vectors_; }
+  HINTERLAND_FN int vector(int k) const { return first_ + k * (kOnCpu ? 1 : across_); }
+  HINTERLAND_FN bool has(int at) const { return kWhole || kOnCpu || at < vectors_; }
+  HINTERLAND_FN int chunks() const { return kOnCpu && !kWhole ? min_of(kChunks, vectors_ - first_) : kChunks; }
 
   HINTERLAND_FN int64_t place(int64_t entry) const { return place_of<Place>(p_.places, p_.place_bytes, entry); }
 
   HINTERLAND_FN void add_own(int64_t row, Sum& sum) const {
-    for (int k = 0; k < kChunks; ++k)
+    for (int k = 0; k < chunks(); ++k)
       if (has(vector(k)))
         sum.add(k, load_vector<T, kWide>(p_.from.own.template row<T>(p_.first_row + row) + vector(k) * kWide),
                 static_cast<const R*>(p_.own)[row]);
@@ -177,7 +183,11 @@ class Aggregation {
 
   HINTERLAND_FN void gather(int64_t row, int64_t begin, int64_t end, Sum& sum) const {
     int64_t entry = begin + entry_;
-    for (; entry + (kAtOnce - 1) * entries_ < end; entry += kAtOnce * entries_) add<kAtOnce>(row, entry, sum);
+    if constexpr (kOnCpu) expect(entry, min_of(entry + kAtOnce, end));
+    for (; entry + (kAtOnce - 1) * entries_ < end; entry += kAtOnce * entries_) {
+      if constexpr (kOnCpu) expect(entry + kAtOnce, min_of(entry + 2 * kAtOnce, end));
+      add<kAtOnce>(row, entry, sum);
+    }
     HINTERLAND_ROLLED
     for (; entry < end; entry += entries_) add<1>(row, entry, sum);
   }
@@ -186,37 +196,55 @@ class Aggregation {
     return load_vector<T, kWide>(static_cast<const T*>(p_.mine) + row * p_.width + at);
   }
 
-  // The rows of all are asked for before the first is needed.
   template <int kCount>
   HINTERLAND_FN void add(int64_t row, int64_t entry, Sum& sum) const {
     const T* rows[kCount];
     R weights[kCount];
-    Vector<T, kWide> found[kCount][kChunks];
     for (int j = 0; j < kCount; ++j) {
       rows[j] = from_.template row<T>(place(entry + j * entries_));
       weights[j] =
           kReduce == Reduce::kSum && p_.weights != nullptr ? static_cast<const R*>(p_.weights)[entry + j * entries_] : R{1};
     }
-    for (int j = 0; j < kCount; ++j)
-      for (int k = 0; k < kChunks; ++k)
-        if (has(vector(k))) found[j][k] = load_vector<T, kWide>(rows[j] + vector(k) * kWide);
-    for (int j = 0; j < kCount; ++j)
-      for (int k = 0; k < kChunks; ++k) {
-        const int at = vector(k) * kWide;
-        if (!has(vector(k))) continue;
-        if constexpr (kReduce == Reduce::kCount)
-          sum.count(k, mine(row, at), found[j][k]);
-        else if constexpr (kReduce == Reduce::kMatch)
-          sum.match(k, mine(row, at), found[j][k], load_vector<T, kWide>(rows[j] + p_.width + at));
-        else
-          sum.add(k, found[j][k], weights[j]);
+    if constexpr (kOnCpu) {
+      for (int k = 0, count = chunks(); k < count; ++k) {
+        HINTERLAND_UNROLLED
+        for (int j = 0; j < kCount; ++j)
+          add(row, k, load_vector<T, kWide>(rows[j] + vector(k) * kWide), rows[j], weights[j], sum);
       }
+    } else {  // the rows of all are asked for before the first is needed
+      Vector<T, kWide> found[kCount][kChunks];
+      for (int j = 0; j < kCount; ++j)
+        for (int k = 0; k < kChunks; ++k)
+          if (has(vector(k))) found[j][k] = load_vector<T, kWide>(rows[j] + vector(k) * kWide);
+      for (int j = 0; j < kCount; ++j)
+        for (int k = 0; k < kChunks; ++k)
+          if (has(vector(k))) add(row, k, found[j][k], rows[j], weights[j], sum);
+    }
+  }
+
+  // A vector of an entry's row, which begins at `from`.
+  HINTERLAND_FN void add(int64_t row, int k, const Vector<T, kWide>& found, const T* from, R weight, Sum& sum) const {
+    const int at = vector(k) * kWide;
+    if constexpr (kReduce == Reduce::kCount)
+      sum.count(k, mine(row, at), found);
+    else if constexpr (kReduce == Reduce::kMatch)
+      sum.match(k, mine(row, at), found, load_vector<T, kWide>(from + p_.width + at));
+    else
+      sum.add(k, found, weight);
+  }
+
+  // A CPU's caches are told of rows that come next: 2 to 4 times as fast where rows lie behind them.
+  HINTERLAND_WITHIN void expect(int64_t entry, int64_t end) const {
+    for (; entry < end; ++entry) {
+      const char* const row = reinterpret_cast<const char*>(from_.template row<T>(place(entry)) + first_ * kWide);
+      for (int64_t at = 0; at < chunks() * kWide * static_cast<int64_t>(sizeof(T)); at += kCpuLineBytes) prefetch(row + at);
+    }
   }
 
   // Of the lanes that all have a task's sums, each writes some vectors.
   template <class Write>
   HINTERLAND_FN void each_chunk(Sum& sum, const Write& write) const {
-    for (int k = 0; k < kChunks; ++k)
+    for (int k = 0; k < chunks(); ++k)
       if (k % entries_ == entry_ && has(vector(k))) write(k, vector(k) * kWide, sum.chunk(k));
   }
 

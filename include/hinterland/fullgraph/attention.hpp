@@ -105,21 +105,20 @@ class Attention {
     for (int i = 0; i < size(); ++i) values.at[i] = 0;
   }
 
-  HINTERLAND_FN int at(int k) const { return (lane_ + k * across_) * kWide; }
-  HINTERLAND_FN bool has(int k) const { return lane_ + k * across_ < vectors_; }
+  HINTERLAND_FN int at(int k) const { return kAll ? k * kWide : (lane_ + k * across_) * kWide; }
+  HINTERLAND_FN bool has(int k) const { return kAll || lane_ + k * across_ < vectors_; }
   HINTERLAND_FN int64_t column() const { return head_ * p_.channels; }
 
   // This lane's elements of a head of a row, widened; 0 where it has none.
   template <class U>
-  HINTERLAND_FN Vectors load(const U* row) const {
-    Vectors found;
+  HINTERLAND_FN void load(const U* row, Vectors& found) const {
     if constexpr (!kAll) clear(found);
-    for (int k = 0; k < chunks(); ++k)
+    const U* const of_head = row + column();
+    for (int k = 0, count = chunks(); k < count; ++k)
       if (has(k)) {
-        const auto part = load_vector<U, kWide>(row + column() + at(k));
+        const auto part = load_vector<U, kWide>(of_head + at(k));
         for (int i = 0; i < kWide; ++i) found.at[k * kWide + i] = widen(part.at[i]);
       }
-    return found;
   }
 
   HINTERLAND_FN R dot(const Vectors& a, const Vectors& b) const {
@@ -134,8 +133,8 @@ class Attention {
     return value;
   }
 
-  HINTERLAND_FN R slope_of(R value) const { return value > 0 ? R{1} : static_cast<R>(p_.slope); }
-  HINTERLAND_FN R leaky(R value) const { return value * slope_of(value); }
+  HINTERLAND_FN static R slope_of(R value, R below) { return value > 0 ? R{1} : below; }
+  HINTERLAND_FN static R leaky(R value, R below) { return value * slope_of(value, below); }
 
   HINTERLAND_FN int64_t own_place(int64_t row) const { return from_.own_place(p_.first_row + row); }
 
@@ -147,12 +146,12 @@ class Attention {
     const int64_t of = row * width_;
     if (!there) return;
     if constexpr (kScore == Score::kDot && kPass == Pass::kSource) {
-      mine_ = load(rows + 2 * of), value_ = load(rows + 2 * of + width_);
+      load(rows + 2 * of, mine_), load(rows + 2 * of + width_, value_);
     } else if constexpr (kScore != Score::kGat || kPass == Pass::kSource) {
-      mine_ = load(rows + of);
+      load(rows + of, mine_);
     }
-    if constexpr (kScore == Score::kGatv2) vector_ = load(static_cast<const R*>(p_.vector));
-    if constexpr (kPass == Pass::kTarget) gradient_ = load(static_cast<const T*>(p_.gradient) + of);
+    if constexpr (kScore == Score::kGatv2) load(static_cast<const R*>(p_.vector), vector_);
+    if constexpr (kPass == Pass::kTarget) load(static_cast<const T*>(p_.gradient) + of, gradient_);
     number_ = read(p_.number, row), logarithm_ = read(p_.logarithm, row), delta_ = read(p_.delta, row);
   }
 
@@ -186,8 +185,8 @@ class Attention {
     for (int j = 0; j < kAtOnce; ++j) {
       if (place[j] < 0) continue;
       const T* const row = from_.template row<T>(place[j]);
-      found[j] = load(row);
-      if constexpr (kTwo) other[j] = load(row + width_);
+      load(row, found[j]);
+      if constexpr (kTwo) load(row + width_, other[j]);
       if constexpr (kScore == Score::kGat || kPass == Pass::kSource) {
         const R* const of = numbers_.template row<R>(place[j]) + head_;
         numbers[j][0] = of[0];
@@ -203,11 +202,12 @@ class Attention {
 
   // The score, and for kGatv2 what it is made of: z = x_u + y_v. `u`, `v`: their rows, of which kDot reads k and q.
   HINTERLAND_FN R score(const Vectors& u, const Vectors& v, R numbers, Vectors& z) const {
+    const R below = static_cast<R>(p_.slope);
     if constexpr (kScore == Score::kGat) {
-      return leaky(numbers);
+      return leaky(numbers, below);
     } else if constexpr (kScore == Score::kGatv2) {
       R sum = 0;
-      for (int i = 0; i < size(); ++i) z.at[i] = u.at[i] + v.at[i], sum += vector_.at[i] * leaky(z.at[i]);
+      for (int i = 0; i < size(); ++i) z.at[i] = u.at[i] + v.at[i], sum += vector_.at[i] * leaky(z.at[i], below);
       return over_head(sum);
     } else {
       return dot(u, v) * static_cast<R>(p_.scale);
@@ -249,13 +249,13 @@ class Attention {
     const R product = dot(kOfSource ? found : gradient_, value);
     if (!there) return;
     const R alpha = stdlib::exp(e - (kOfSource ? numbers[1] : logarithm_));
-    const R d = alpha * (product - (kOfSource ? numbers[2] : delta_));
-    if constexpr (kScore == Score::kGat) total_ += d * slope_of(number);
-    for (int i = 0; i < size(); ++i) {
+    const R d = alpha * (product - (kOfSource ? numbers[2] : delta_)), below = static_cast<R>(p_.slope);
+    if constexpr (kScore == Score::kGat) total_ += d * slope_of(number, below);
+    for (int i = 0, count = size(); i < count; ++i) {
       if constexpr (kOfSource) sum_.at[i] += alpha * found.at[i];
       if constexpr (kScore == Score::kGatv2) {
-        sum_.at[i] += d * vector_.at[i] * slope_of(z.at[i]);
-        if constexpr (!kOfSource) second_.at[i] += d * leaky(z.at[i]);
+        sum_.at[i] += d * vector_.at[i] * slope_of(z.at[i], below);
+        if constexpr (!kOfSource) second_.at[i] += d * leaky(z.at[i], below);
       }
       if constexpr (kScore == Score::kDot) {
         R& to = kOfSource ? second_.at[i] : sum_.at[i];
