@@ -59,7 +59,7 @@ def _of_shape(row: dict[str, Any]) -> str:
 def mapping(figure: Any, table: Table) -> None:
     axes = figure.subplots()
     bars(axes, table, [*MAPPINGS, "direct"], _of_shape, "pairs")
-    axes.set(ylabel="time over pairs", yscale="log", title="What a warp takes (paper: without partitions 2.26, unpaired 1.89)")
+    axes.set(ylabel="time over pairs", title="What a warp takes (paper: without partitions 2.26, unpaired 1.89)")
 
 
 def granularity(figure: Any, table: Table) -> None:

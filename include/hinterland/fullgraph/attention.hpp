@@ -70,6 +70,7 @@ class Attention {
   using R = Real<T>;
   static constexpr bool kForward = kPass == Pass::kForward;
   static constexpr int kAtOnce = kWide * kChunks > 8 ? 1 : kWide * kChunks > 4 ? 2 : 4;
+  static constexpr int kAhead = 8;  // entries that a CPU's caches are told of
 
   HINTERLAND_FN Attention(const AttentionParams& p, int lane) : p_(p), from_(p.from), numbers_(p.numbers) {
     entries_ = static_cast<int>(p.lanes / p.across);
@@ -166,6 +167,7 @@ class Attention {
     const int64_t turns = Warp::max((end - first + entries_ * kAtOnce - 1) / (entries_ * kAtOnce));
     HINTERLAND_ROLLED
     for (int64_t turn = 0; turn < turns; ++turn) {
+      if constexpr (kAll) expect(first + turn + kAhead, end);
       int64_t entry[kAtOnce], place[kAtOnce];
       for (int j = 0; j < kAtOnce; ++j) {
         entry[j] = first + (turn * kAtOnce + j) * entries_ + entry_;
@@ -178,6 +180,18 @@ class Attention {
   }
 
   HINTERLAND_FN int64_t place(int64_t entry) const { return place_of<Place>(p_.places, p_.place_bytes, entry); }
+
+  // A CPU's caches are told of an entry that comes soon.
+  HINTERLAND_WITHIN void expect(int64_t entry, int64_t end) const {
+    if (entry >= end) return;
+    const int64_t place = this->place(entry), nbytes = p_.channels * static_cast<int64_t>(sizeof(T));
+    const T* const row = from_.template row<T>(place) + column();
+    for (int64_t at = 0; at < nbytes; at += kCpuLineBytes) {
+      prefetch(reinterpret_cast<const char*>(row) + at);
+      if constexpr (kTwo) prefetch(reinterpret_cast<const char*>(row + width_) + at);
+    }
+    if constexpr (kScore == Score::kGat || kPass == Pass::kSource) prefetch(numbers_.template row<R>(place) + head_);
+  }
 
   HINTERLAND_FN void add(const int64_t (&place)[kAtOnce]) {
     Vectors found[kAtOnce], other[kAtOnce];
