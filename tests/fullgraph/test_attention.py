@@ -132,6 +132,27 @@ def test_long_rows_are_joined_of_pieces(kind, parts, strategy, loops, device, mo
     compare(GRAPHS["skewed"](), Scores(kind, 3, SLOPE, SCALE, loops), 4, parts=parts, strategy=strategy, device=device)
 
 
+@pytest.mark.parametrize("longest", [4, 1 << 20])
+@pytest.mark.parametrize("strategy", ["halo", "halo-pipelined"])
+@pytest.mark.parametrize("kind", SCORES)
+def test_what_is_no_number_stays(kind, strategy, longest, device, monkeypatch):
+    """The results of all that hear from a vertex whose rows are not numbers: first, last, or alone in their lists."""
+    monkeypatch.setattr(attend, "_shape", lambda entries, across, heads: (longest, 1))
+    graph = GRAPHS["skewed"]()
+    given = [one.detach() for one in inputs(kind, graph.num_vertices, 2, 4)]
+    row, col, _ = edges(graph)
+    bad = torch.zeros(graph.num_vertices, dtype=torch.bool)
+    bad[col[:: len(col) // 7]] = True
+    given[0][bad] = float("nan")
+    if kind == "gat":
+        given[2][bad] = float("nan")
+    hears = torch.zeros(graph.num_vertices, dtype=torch.bool)
+    hears[row[bad[col]]] = True
+    for parts in (1, 3):
+        whole, _ = run(PartitionedGraph.from_graph(graph, parts, devices=device), Scores(kind, 2), strategy, given, torch.float64)
+        assert torch.equal(whole.isnan().cpu(), hears[:, None].expand_as(whole))
+
+
 @pytest.mark.parametrize("kind", SCORES)
 def test_a_row_of_very_many_entries(kind, device):
     """Its pieces are more than a piece has entries, so that they are joined in pieces as well."""

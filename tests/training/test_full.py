@@ -278,6 +278,7 @@ def test_more_parts_than_training_vertices(dataset):
         ({"parts": 0}, "parts=0 leaves no part"),
         ({"devices": ["cpu"]}, "device='cpu' and devices= say both where to train"),
         ({"tune": True, "model": "gat"}, "tune=True, but gat attends, and sums alone are tuned: those of gcn, sage, gin"),
+        ({"strategy": "direct", "gpu_budget": "1MiB"}, "strategy='direct', but with a gpu_budget rows lie in host memory"),
         ({"tune": True, "gpu_budget": "1MiB"}, "tune=True, but with strategy='host' or a gpu_budget rows go through"),
         ({"tune": True, "strategy": "host"}, "tune=True, but with strategy='host' or a gpu_budget rows go through"),
         ({"resume": True}, "there is no checkpoint to write or to go on from"),

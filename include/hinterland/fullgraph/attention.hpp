@@ -186,10 +186,8 @@ class Attention {
     if (entry >= end) return;
     const int64_t place = this->place(entry), nbytes = p_.channels * static_cast<int64_t>(sizeof(T));
     const T* const row = from_.template row<T>(place) + column();
-    for (int64_t at = 0; at < nbytes; at += kCpuLineBytes) {
-      prefetch(reinterpret_cast<const char*>(row) + at);
-      if constexpr (kTwo) prefetch(reinterpret_cast<const char*>(row + width_) + at);
-    }
+    prefetch_bytes(row, nbytes);
+    if constexpr (kTwo) prefetch_bytes(row + width_, nbytes);
     if constexpr (kScore == Score::kGat || kPass == Pass::kSource) prefetch(numbers_.template row<R>(place) + head_);
   }
 
@@ -236,7 +234,7 @@ class Attention {
       const R given = place[j] >= 0 ? numbers[j][0] + number_ : R{0};
       const R one = score(found[j], mine_, given, z);
       scores[j] = place[j] >= 0 ? one : lowest();
-      highest = max_of(highest, scores[j]);
+      if (scores[j] > highest || scores[j] != scores[j]) highest = scores[j];  // what is no number stays
     }
     if (highest == lowest()) return;
     const R shrink = stdlib::exp(highest_ - highest);
@@ -298,9 +296,10 @@ class Attention {
   HINTERLAND_FN void write(int64_t row, bool piece) {
     if (entry_ != 0) return;
     if constexpr (kForward) {
-      const R share = total_ > 0 ? 1 / total_ : R{0};
+      const bool none = total_ == 0;
+      const R share = none ? R{0} : 1 / total_;
       for (int i = 0; i < size(); ++i) sum_.at[i] *= share;
-      total_ = total_ > 0 ? highest_ + stdlib::log(total_) : lowest();
+      total_ = none ? lowest() : highest_ + stdlib::log(total_);
     }
     if (void* const to = piece ? p_.piece_number : p_.out_number; to != nullptr && lane_ == 0)
       static_cast<R*>(to)[row * p_.heads + head_] = total_;

@@ -47,6 +47,13 @@ HINTERLAND_FN void store_vector(T* to, const Vector<T, kWide>& value) {
   }
 }
 
+// Has a CPU fetch what lies there before it is read.
+HINTERLAND_WITHIN void prefetch_bytes(const void* from, int64_t nbytes) {
+  const auto begin = reinterpret_cast<uintptr_t>(from);
+  for (auto line = begin / kCpuLineBytes * kCpuLineBytes; line < begin + nbytes; line += kCpuLineBytes)
+    prefetch(reinterpret_cast<const void*>(line));
+}
+
 // Rows of one length, one after another: `stride` bytes from one to the next.
 struct RowArray {
   const char* base;

@@ -108,10 +108,11 @@ class HostPlan(Shown):
         """Where rows lie and what crosses, in words."""
         split = max(self.columns, default=1)
         among = f", columns in {split} ranges" if split > 1 else ""
+        link = f", {1e3 * self.seconds:.1f} ms of the link" if self.seconds else ""
         return (
-            f"{format_bytes(self.peak)} of the GPU at most, of which the graph takes {format_bytes(self.graph)}; blocks of "
+            f"{format_bytes(self.peak)} of the device at most, of which the graph takes {format_bytes(self.graph)}; blocks of "
             f"{self.block:,} rows{among}; {format_bytes(self.in_host)} lie in host memory; {format_bytes(self.up)} go up and "
-            f"{format_bytes(self.down)} down a step, {1e3 * self.seconds:.1f} ms of the link"
+            f"{format_bytes(self.down)} down a step{link}"
         )
 
     def _facts(self) -> dict[str, str]:
@@ -227,8 +228,8 @@ class Planner:
         if not found:
             _, usage = self._divided(_LEAST, room)
             raise OutOfMemory(
-                f"{format_bytes(int(max(usage) + self.graph))} of a GPU's memory are needed at least, of which the graph takes "
-                f"{format_bytes(self.graph)}, and {format_bytes(int(budget))} may be taken; raise gpu_budget, or use more GPUs"
+                f"{format_bytes(int(max(usage) + self.graph))} of a device's memory are needed at least, of which the graph takes "
+                f"{format_bytes(self.graph)}, and {format_bytes(int(budget))} may be taken; raise gpu_budget, or use more devices"
             )
         return min(found, key=lambda one: one[0].seconds + one[1])[0]
 

@@ -98,7 +98,8 @@ class PartitionedGraph(Shown):
             balance: see ``hinterland.fullgraph.split.split``.
             gpu_budget: bytes of each GPU that the graph and what is computed over it may take, as ``"24GiB"``; a model's
                 parameters, and what is done with results, come on top. Rows then lie in host memory, and go through the GPU in
-                blocks (:class:`.host.HostRows`). Lists of hubs are not shared among parts. On a CPU, rows are in blocks alike.
+                blocks (:class:`.host.HostRows`). Lists of hubs are not shared among parts. On a CPU, rows are in blocks alike. Too
+                small a budget is refused where values are first asked for, which says how much is needed.
 
         Raises:
             ConfigError: in a process group, in all ranks alike: they have different graphs or arguments.
@@ -173,6 +174,8 @@ class PartitionedGraph(Shown):
 
     def _tensors(self, rows: Any) -> list[Tensor]:
         """A user's tensors, one for each of this process's parts."""
+        if isinstance(rows, RowTable):
+            raise ConfigError(f"rows are a {type(rows).__name__} of all vertices; pass scatter() of it")
         given = rows.computed() if isinstance(rows, Later) else list(rows) if isinstance(rows, list | tuple) else [rows]
         if len(given) != len(self.parts):
             raise ConfigError(f"rows of {len(given)} parts, but this process has {len(self.parts)}; pass what scatter() gave")

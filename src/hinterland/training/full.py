@@ -149,6 +149,11 @@ def train_full(
     arguments.function("on_epoch", on_epoch)
     settings = FullSettings(model=model, **options)
     arguments.one_of("strategy", strategy, WAYS)
+    if gpu_budget is not None and strategy not in ("auto", "host"):
+        raise ConfigError(
+            f"strategy={strategy!r}, but with a gpu_budget rows lie in host memory, and parts send each other halos; leave out "
+            "one of the two"
+        )
     if settings.tune:
         check_tunable(model, strategy, gpu_budget)
     check_checkpoint(checkpoint, None, resume)
