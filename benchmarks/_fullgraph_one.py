@@ -67,8 +67,8 @@ def one_cpu(shape: str, widths: Sequence[int]) -> list[dict[str, Any]]:
         out = torch.empty_like(x)
         ours = milliseconds(partial(aggregate_rows, entries, Rows(x), out), [here])
         theirs = milliseconds(partial(torch.mm, matrix, x), [here])
-        copy = 8 * n * width / milliseconds(partial(out.copy_, x), [here]) / 1e6
         differs = float((out - matrix @ x).abs().max() / out.abs().max())
+        copy = 8 * n * width / milliseconds(partial(out.copy_, x), [here]) / 1e6
         found = {"shape": shape, "vertices": n, "edges": count, "width": width, "ours": ours, "torch.sparse": theirs}
         gbs = count * (4 * width + 4) / ours / 1e6
         return told({**found, "times": theirs / ours, "gbs": gbs, "copy gbs": copy, "differs": differs})

@@ -149,7 +149,9 @@ def test_what_is_no_number_stays(kind, strategy, longest, device, monkeypatch):
     hears = torch.zeros(graph.num_vertices, dtype=torch.bool)
     hears[row[bad[col]]] = True
     for parts in (1, 3):
-        whole, _ = run(PartitionedGraph.from_graph(graph, parts, devices=device), Scores(kind, 2), strategy, given, torch.float64)
+        whole, _ = run(
+            PartitionedGraph.from_graph(graph, parts, devices=device), Scores(kind, 2), strategy, given, torch.float64
+        )
         assert torch.equal(whole.isnan().cpu(), hears[:, None].expand_as(whole))
 
 

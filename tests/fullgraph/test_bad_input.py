@@ -44,6 +44,7 @@ def test_scatter(parted, x):
     [
         (lambda x: x[0], "rows of 1 parts, but this process has 3"),
         (lambda x: None, "rows of 1 parts, but this process has 3"),
+        (lambda x: hl.UnifiedTensor.empty((64, 2)), r"a UnifiedTensor of all vertices; pass scatter\(\) of it"),
         (lambda x: ["a"] * 3, "rows must be a torch tensor, not str"),
         (lambda x: [one[:, 0] for one in x], r"part 0 has rows \[.*, width\], not"),
         (lambda x: [one.long() for one in x], "rows are float32, float64, float16, bfloat16, not torch.int64"),

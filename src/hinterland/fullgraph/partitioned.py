@@ -98,8 +98,8 @@ class PartitionedGraph(Shown):
             balance: see ``hinterland.fullgraph.split.split``.
             gpu_budget: bytes of each GPU that the graph and what is computed over it may take, as ``"24GiB"``; a model's
                 parameters, and what is done with results, come on top. Rows then lie in host memory, and go through the GPU in
-                blocks (:class:`.host.HostRows`). Lists of hubs are not shared among parts. On a CPU, rows are in blocks alike. Too
-                small a budget is refused where values are first asked for, which says how much is needed.
+                blocks (:class:`.host.HostRows`). Lists of hubs are not shared among parts. On a CPU, rows are in blocks alike.
+                Too small a budget is refused where values are first asked for, which says how much is needed.
 
         Raises:
             ConfigError: in a process group, in all ranks alike: they have different graphs or arguments.
