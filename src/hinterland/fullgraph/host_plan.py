@@ -228,8 +228,9 @@ class Planner:
         if not found:
             _, usage = self._divided(_LEAST, room)
             raise OutOfMemory(
-                f"{format_bytes(int(max(usage) + self.graph))} of a device are needed at least, of which the graph takes "
-                f"{format_bytes(self.graph)}, and {format_bytes(int(budget))} may be taken; raise gpu_budget, or use more of them"
+                f"{format_bytes(int(max(usage) + self.graph))} are needed at least, of which the graph takes "
+                f"{format_bytes(self.graph)}, and {format_bytes(int(budget))} may be taken; raise gpu_budget, or use "
+                "more devices"
             )
         return min(found, key=lambda one: one[0].seconds + one[1])[0]
 
