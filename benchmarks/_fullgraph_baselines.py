@@ -78,8 +78,7 @@ def baselines(shape: str, widths: Sequence[int], where: Sequence[torch.device]) 
         row: dict[str, Any] = {"shape": shape, "vertices": p.num_vertices, "edges": p.num_edges, "width": width}
         row |= {"strategy": chosen, "auto": milliseconds(partial(by, chosen), where), "host": _checked(case, mapped(case))}
         if where[0].type == "cuda":
-            pages = paged(case)
-            row |= {"direct": case.direct, "mgg": case.ms(Setting(loads="staged")), "uvm": pages and _checked(case, *pages)}
+            row |= {"direct": case.direct, "mgg": case.ms(Setting(loads="staged")), "uvm": _uvm(case)}
             row["tiles"] = _tiles(tiles, bounds, case)
         if len(where) > 1:
             row["ring"] = milliseconds(partial(ring, _cut(bounds, width, where)), where)
@@ -115,6 +114,11 @@ def paged(case: Case) -> tuple[HostRows, Callable[[], None]] | None:
     buffer = Buffer(address, nbytes, "migrating", release, mapped=nbytes)
     table = UnifiedTensor(buffer, torch.float32, (case.p.num_vertices, case.x[0].shape[1]))
     return HostRows(case.p, _filled(table, case.x)), partial(cuda.copy_on_read, address, nbytes)
+
+
+def _uvm(case: Case) -> float | None:
+    pages = paged(case)  # for no longer than they are timed
+    return None if pages is None else _checked(case, *pages)
 
 
 def _checked(case: Case, sums: HostRows, before: Any = None) -> float:

@@ -20,9 +20,10 @@ from hinterland.fullgraph.rows import Entries, Rows, aggregate_rows
 
 from ._cusparse import ALGORITHMS, SpMM
 from ._fullgraph_models import told
-from ._fullgraph_shapes import Drawn, draw, shaped
+from ._fullgraph_shapes import shaped
 from ._timing import milliseconds
 
+TENTH = 0.1
 LAYERS = (
     ("GAT 4 x 16", "GATConv", {"heads": 4}, 16),
     ("GATv2 4 x 16", "GATv2Conv", {"heads": 4}, 16),
@@ -56,7 +57,7 @@ def one_gpu(shape: str, widths: Sequence[int]) -> list[dict[str, Any]]:
 
 def one_cpu(shape: str, widths: Sequence[int]) -> list[dict[str, Any]]:
     here = torch.device("cpu")
-    drawn = _tenth(shape, here)
+    drawn = shaped(shape, here, TENTH)
     n, count = len(drawn.indptr) - 1, len(drawn.indices)
     entries = Entries(drawn.indptr[:-1], drawn.indptr[1:], drawn.indices)
     ones = torch.ones(count)
@@ -82,7 +83,7 @@ def layers(shape: str, here: torch.device) -> list[dict[str, Any]]:
         from torch_geometric import nn as pyg
     except ImportError:
         return []
-    drawn = _tenth(shape, here)
+    drawn = shaped(shape, here, TENTH)
     n = len(drawn.indptr) - 1
     p = PartitionedGraph.from_graph(drawn.to_graph(), devices=here)
     edges = torch.stack([drawn.indices.long(), torch.repeat_interleave(torch.arange(n, device=here), drawn.indptr.diff())])
@@ -105,8 +106,3 @@ def layers(shape: str, here: torch.device) -> list[dict[str, Any]]:
             row["of its memory"] = row["ours mb"] / row["pyg mb"]
         rows.append(told({**row, "times": row["pyg"] / row["ours"]}))
     return rows
-
-
-def _tenth(shape: str, where: torch.device) -> Drawn:
-    name, _, scale = shape.partition(":")
-    return draw(name, 0.1 * float(scale or 1), where)

@@ -112,10 +112,10 @@ def draw(name: str, scale: float = 1.0, device: torch.device | str = "cuda", see
     return Drawn(name, maker.shape, *(maker.directed() if maker.shape.directed else maker.undirected()))
 
 
-def shaped(shape: str, device: torch.device) -> Drawn:
-    """``NAME`` or ``NAME:SCALE``, drawn on a device."""
+def shaped(shape: str, device: torch.device, share: float = 1.0) -> Drawn:
+    """``NAME`` or ``NAME:SCALE``, drawn on a device; ``share``: of that scale."""
     name, _, scale = shape.partition(":")
-    return draw(name, float(scale or 1), device)
+    return draw(name, share * float(scale or 1), device)
 
 
 class _Maker:
