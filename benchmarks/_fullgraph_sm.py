@@ -38,14 +38,15 @@ SHARES = {
 
 
 def sm_use(shapes: Sequence[str], widths: Sequence[int], parts: int) -> Iterator[dict[str, Any]]:
-    """A row for each shape, width and way."""
+    """A row for each shape, width and way; none of managed memory that has no room."""
     metrics = (TIME, *CYCLES.values(), *SHARES.values())
     for shape in shapes:
         for width in widths:
             for way in WAYS:
                 replay = "application" if way == "uvm" else "kernel"  # a launch anew would find its pages there
                 launches = _ncu.counted("benchmarks._fullgraph_sm", (shape, width, way), KERNELS, metrics, replay)
-                yield told({"shape": shape, "width": width, "way": way, **mean(launches, parts)})
+                if launches:
+                    yield told({"shape": shape, "width": width, "way": way, **mean(launches, parts)})
 
 
 def mean(launches: Sequence[dict[str, str]], parts: int) -> dict[str, float]:

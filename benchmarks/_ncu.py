@@ -39,11 +39,11 @@ def counted(
 
 
 def rows(printed: str) -> list[dict[str, str]]:
-    """Of the CSV that comes after what the program itself has printed."""
+    """Of the CSV that comes after what the program itself has printed; none where no kernel ran."""
     lines = printed.splitlines()
     head = next((i for i, line in enumerate(lines) if line.startswith('"ID"')), None)
     if head is None:
-        raise SystemExit(f"benchmarks: ncu saw no kernel: {printed[-2000:]}")
+        return []
     table = [line for line in lines[head:] if line.startswith('"')]
     return list(csv.DictReader(io.StringIO("\n".join(table))))[1:]  # the first names units
 

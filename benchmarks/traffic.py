@@ -76,4 +76,6 @@ def _count(counters: dict[str, str], *case: Any) -> dict[str, float]:
     kind, edge_bytes, access, assignment, source = case
     arguments = (kind, SCALE, edge_bytes, access, assignment, source)
     rows = counted("benchmarks._traffic_kernel", arguments, "emogi_level", counters.values())
+    if not rows:
+        raise SystemExit("benchmarks traffic: ncu saw no kernel")
     return {short: sum(number(row[metric]) for row in rows) for short, metric in counters.items()}

@@ -150,6 +150,7 @@ _SEEN = """what the program says
 "1","aggregate_kernel","3,001.50","100","100","50","40","70"
 ==PROF== Disconnected
 """
+SOME = _SEEN.format(shares=",".join(f'"{metric}"' for metric in sm.SHARES.values()))
 
 
 def test_use_of_multiprocessors_is_a_mean_by_time(tmp_path, monkeypatch):
@@ -167,6 +168,12 @@ def test_use_of_multiprocessors_is_a_mean_by_time(tmp_path, monkeypatch):
     for row in found:
         assert row["launches"] == 2 and row["ms"] == pytest.approx(0.002001, rel=1e-9)
         assert {name: row[name] for name in wanted} == pytest.approx(wanted, rel=1e-3)
+
+
+def test_a_way_that_has_no_room_has_no_row(monkeypatch):
+    seen = {"uvm": "==WARNING== No kernels were profiled.\n"}
+    monkeypatch.setattr(sm._ncu, "counted", lambda module, given, *rest: sm._ncu.rows(seen.get(given[2], SOME)))
+    assert [row["way"] for row in sm.sm_use(["products:0.001"], [16], parts=2)] == [way for way in sm.WAYS if way != "uvm"]
 
 
 @pytest.mark.parametrize("way", [way for way in sm.WAYS if not way.startswith(("mgg", "uvm"))])
