@@ -121,7 +121,9 @@ def _uvm(case: Case) -> float | None:
     return None if pages is None else _checked(case, *pages)
 
 
-def _checked(case: Case, sums: HostRows, before: Any = None) -> float:
+def _checked(case: Case, sums: HostRows, before: Callable[[], None] | None = None) -> float:
+    if before is not None:
+        before()
     torch.testing.assert_close(sums(case.x), case.sums, rtol=0, atol=0)
     return milliseconds(partial(sums, case.x), case.p.world.devices, before, RUNS)
 

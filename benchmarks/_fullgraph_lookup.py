@@ -24,6 +24,7 @@ from ._rows import Rows as Printed
 from ._timing import milliseconds
 
 EACH = 64  # rows of a bag
+BESIDE = 1 << 10  # bytes that a GPU's tier takes beside its rows, at most
 SKEWS = {"uniform": 1, "skewed": 4}  # the share x of the first rows is named with probability x ** (1 / skew)
 
 
@@ -55,7 +56,7 @@ class _Spread:
         self._shards = [drawn[i :: len(where)].to(on) for i, on in enumerate(where)]
         self._table: Any = UnifiedTensor.from_tensor(drawn.cpu(), "heap" if where[0].type == "cpu" else "host")
         if where[0].type == "cuda":
-            self._table = self._table.tiered(peers=self._table.nbytes, devices=list(where))
+            self._table = self._table.tiered(peers=self._table.nbytes + BESIDE * len(where), devices=list(where))
             assert self._table.plan.resident == rows, self._table.explain()
         self._bag = UnifiedEmbeddingBag.from_pretrained(self._table, mode="sum", check="async")
 

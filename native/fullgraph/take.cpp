@@ -7,7 +7,7 @@
 
 namespace hinterland::native {
 
-HINTERLAND_STRUCT(fullgraph::TakeParams, places, place_bytes, count, from, units, to, lanes);
+HINTERLAND_STRUCT(fullgraph::TakeParams, places, place_bytes, count, begin, from, units, to, lanes);
 
 namespace {
 
@@ -29,6 +29,7 @@ void take(const fullgraph::TakeParams& p) {
 void take_rows(const fullgraph::TakeParams& params, int64_t unit_bytes) {
   fullgraph::TakeParams p = params;
   p.lanes = 1;
+  p.begin = 0;  // threads share the rows out as they come
   switch (unit_bytes) {
     case 16: take<16>(p); break;
     case 8: take<8>(p); break;

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import hinterland as hl
-from hinterland.fullgraph import STRATEGIES, PartitionedGraph, aggregate
+from hinterland.fullgraph import STRATEGIES, PartitionedGraph, aggregate, world
 from hinterland.fullgraph.rows import dense
 from hinterland.fullgraph.strategies import COLUMNS
 from tests.covering import on_devices
@@ -112,6 +112,23 @@ def test_all_strategies_agree_with_the_oracle(graph, reduce, parts, strategy, de
     found, grad = run(p, x.to(device), reduce, strategy)
     close(found, result.detach(), torch.float64)
     close(grad, wanted.grad, torch.float64)
+
+
+@pytest.mark.parametrize("parts", [1, 2, 5])
+@pytest.mark.parametrize("graph", GRAPHS)
+def test_halos_by_one_launch_are_those_in_turns(graph, parts, device, monkeypatch):
+    """Beside the rows that are wanted."""
+    graph = GRAPHS[graph]()
+    x = torch.arange(graph.num_vertices * 3.0, device=device).view(-1, 3)
+    p = PartitionedGraph.from_graph(graph, parts, devices=device)
+    rows = p.each(p.scatter(x))
+    for small in (world.SMALL, -1):
+        monkeypatch.setattr(world, "SMALL", small)
+        made = []
+        with p.world.turn(made):
+            made += p.fetch(rows)
+        whole = torch.cat(rows)
+        assert all(torch.equal(halo, whole[part.halo]) for halo, part in zip(made, p.parts, strict=True))
 
 
 @pytest.mark.parametrize("width", [1, 16, 47, 1029])

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 import pytest
 import torch
 
-from hinterland.fullgraph import STRATEGIES, PartitionedGraph, aggregate, attention
+from hinterland.fullgraph import STRATEGIES, PartitionedGraph, aggregate, attention, world
 from hinterland.fullgraph.attend import Scores
 from hinterland.fullgraph.strategies import COLUMNS
 from hinterland.fullgraph.world import Together
@@ -145,6 +145,23 @@ def test_halos_that_are_not_waited_for_show(parted, dawdle, monkeypatch, strateg
     assert not shows(parted, dawdle, monkeypatch, strategy, lambda _: None)
     monkeypatch.undo()
     assert shows(parted, dawdle, monkeypatch, strategy, hasty)
+
+
+@pytest.mark.parametrize("small", [world.SMALL, -1])
+def test_rows_stay_until_others_have_read_them(parted, dawdle, monkeypatch, small):
+    """Whether they are fetched by one launch or in turns."""
+    monkeypatch.setattr(world, "SMALL", small)
+    x, late = parted.scatter(inputs(parted)[0]), [0]
+    wanted = [halo.clone() for halo in parted.fetch(x)]
+    dawdle(lambda part: LONG if part == late[0] else 0)
+    for late[0] in range(PARTS):
+        made, given = [], [one.clone() for one in x]
+        with parted.world.turn(made):
+            made += parted.fetch(given)
+            for i, one in enumerate(given):
+                with torch.cuda.stream(parted.world._stream(i)):
+                    one.zero_()
+        assert same(made, wanted)
 
 
 def test_a_stage_that_fails_leaves_no_copies_behind(parted, dawdle):

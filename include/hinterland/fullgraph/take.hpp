@@ -2,7 +2,8 @@
 // memory, so that nothing is packed before and no owner does anything.
 //
 // A row is so many units of up to 16 bytes, and has `lanes` neighbouring lanes (a power of two, at most a warp). Each asks for its
-// units of several rows before it needs the first: over a link that takes a microsecond.
+// units of several rows before it needs the first: over a link that takes a microsecond. Rows lie in the order of their owners, and
+// GPUs that all began with the first of these would share its link.
 #pragma once
 
 #include "hinterland/fullgraph/rows.hpp"
@@ -15,6 +16,7 @@ struct TakeParams {
   const void* places;  // [count]
   int64_t place_bytes;
   int64_t count;
+  int64_t begin;  // which row is brought first; the last of all is followed by row 0
   RowWords from;
   int64_t units;  // of a row
   char* to;       // [count, units]
@@ -30,10 +32,12 @@ HINTERLAND_FN void take_rows(const TakeParams& p, int64_t thread, int64_t thread
   const int64_t lane = thread % p.lanes, groups = threads / p.lanes;
   Unit* const to = reinterpret_cast<Unit*>(p.to);
   for (int64_t first = thread / p.lanes; first < p.count; first += groups * kAtOnce) {
+    int64_t slots[kAtOnce];
     const Unit* rows[kAtOnce];
     for (int j = 0; j < kAtOnce; ++j) {
-      const int64_t i = first + j * groups;
-      rows[j] = i < p.count ? from.template row<Unit>(place_of<Place>(p.places, p.place_bytes, i)) : nullptr;
+      const int64_t i = first + j * groups, slot = i + p.begin;
+      slots[j] = slot < p.count ? slot : slot - p.count;
+      rows[j] = i < p.count ? from.template row<Unit>(place_of<Place>(p.places, p.place_bytes, slots[j])) : nullptr;
     }
     HINTERLAND_ROLLED
     for (int64_t unit = lane; unit < p.units; unit += p.lanes) {
@@ -41,7 +45,7 @@ HINTERLAND_FN void take_rows(const TakeParams& p, int64_t thread, int64_t thread
       for (int j = 0; j < kAtOnce; ++j)
         if (rows[j] != nullptr) held[j] = rows[j][unit];
       for (int j = 0; j < kAtOnce; ++j)
-        if (rows[j] != nullptr) to[(first + j * groups) * p.units + unit] = held[j];
+        if (rows[j] != nullptr) to[slots[j] * p.units + unit] = held[j];
     }
   }
 }

@@ -15,6 +15,7 @@ from torch import Tensor
 from ..memory import UnifiedTensor
 from ..memory.peers import ForeignBlock, GpuBlock, unlinked
 from ..memory.ranks import Ranks
+from ..runtime import devices
 from ..runtime.errors import DeviceError, HinterlandError
 
 _GRAIN = 1 << 16  # bytes: blocks are multiples of this, so that few calls find one a little too small
@@ -140,12 +141,12 @@ class Arena:
         """After the reads of a block were queued. Not where a call has raised: all ranks count alike what stands between."""
         block.read = self._barriers
         if self._token.is_cuda:
-            self._has_read = torch.cuda.current_stream(self._ranks.device).record_event()
+            self._has_read = devices.torch_stream(self._ranks.device).record_event()
 
     def _barrier(self) -> None:
         """What a rank does after it comes after what all did before it. GPUs wait for each other, and no CPU for its GPU."""
         if self._has_read is not None:  # on another stream, if the user has changed it
-            torch.cuda.current_stream(self._ranks.device).wait_event(self._has_read)
+            devices.torch_stream(self._ranks.device).wait_event(self._has_read)
         dist.all_reduce(self._token)
         self._barriers += 1
 

@@ -95,6 +95,12 @@ class Processes(World):
             dist.all_to_all_single(got, flat, served, asked)
         return [list(got.split(served))]
 
+    def fetch(self, x: Sequence[Tensor], halos: Halos) -> list[Tensor]:
+        if not self.reads_others or not halos.is_small(x[0]):
+            return super().fetch(x, halos)
+        with self._placed(x) as block:
+            return [halos.brought(0, x, block.held, block.table)]
+
     def fetch_in_turns(self, x: Sequence[Tensor], halos: Halos, blocks: int | None = FEW) -> Iterator[list[Tensor]]:
         halo = x[0].new_empty(len(halos.places[0]), x[0].shape[1])
         if self.reads_others:
@@ -120,11 +126,11 @@ class Processes(World):
                 yield [halo]
                 for event in arrived:
                     if event is not None:
-                        torch.cuda.current_stream(self.devices[0]).wait_event(event)
+                        devices.torch_stream(self.devices[0]).wait_event(event)
                     yield [halo]
             finally:  # as in Together
                 if side is not None:
-                    torch.cuda.current_stream(self.devices[0]).wait_stream(side)
+                    devices.torch_stream(self.devices[0]).wait_stream(side)
 
     def _sent(self, x: Sequence[Tensor], halos: Halos, halo: Tensor) -> Callable[[], None]:
         """Owners pack the rows that are wanted of them, and send them beside what is queued until the function is called that
@@ -191,7 +197,7 @@ class Processes(World):
             return None
         if self._beside is None:
             self._beside = torch.cuda.Stream(self.devices[0])
-        self._beside.wait_stream(torch.cuda.current_stream(self.devices[0]))
+        self._beside.wait_stream(devices.torch_stream(self.devices[0]))
         return self._beside
 
 

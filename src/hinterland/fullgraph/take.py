@@ -41,13 +41,14 @@ def bring(rows: Rows, places: Tensor, to: Tensor, address: int, count: int, bloc
         take(rows, places, to, blocks)
 
 
-def take(rows: Rows, places: Tensor, to: Tensor, blocks: int | None = None) -> Tensor:
+def take(rows: Rows, places: Tensor, to: Tensor, blocks: int | None = None, begin: int = 0) -> Tensor:
     """``to[i]``: the row of place i.
 
     Args:
         places: int32 or int64 ``[count]``, on the device of ``to``.
         to: contiguous ``[count, width]`` of the rows' type.
         blocks: of a GPU at most, of 512 threads; None: two for each multiprocessor.
+        begin: which row a GPU brings first, below ``count``; the last of all is followed by row 0.
     """
     row_bytes, count = to.shape[1] * to.element_size(), places.size(0)
     if not count or not row_bytes:
@@ -60,6 +61,7 @@ def take(rows: Rows, places: Tensor, to: Tensor, blocks: int | None = None) -> T
         places=places.data_ptr(),
         place_bytes=places.element_size(),
         count=count,
+        begin=begin,
         units=units,
         to=to.data_ptr(),
         lanes=lanes,

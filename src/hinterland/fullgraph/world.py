@@ -23,14 +23,17 @@ import torch
 from torch import Tensor
 
 from ..memory.peers import copy_from, enable_access, unlinked
+from ..runtime.devices import on as on_device
+from ..runtime.devices import torch_stream
 from ..runtime.errors import ConfigError, DeviceError
 from .rows import Rows
-from .take import bring
+from .take import bring, take
 
 T = TypeVar("T")
 
 Lists = Sequence[Sequence[Tensor]]
 FEW = 64  # blocks of 512 threads that bring rows beside other work (docs/notes/fullgraph-on-h200.md)
+SMALL = 256 << 20  # bytes of a halo that all come by one launch: rounds of launches and events would take longer
 _TABLES = 256  # of addresses that are kept
 
 
@@ -64,6 +67,32 @@ class Halos:
             owners = [(rank + turn) % len(wanted) for turn in range(1, len(wanted))]
             found.append([(owner, slots[owner], places[slots[owner]]) for owner in owners])
         return found
+
+    @functools.cached_property
+    def begins(self) -> list[int]:
+        """For each part of this process the slot with which :attr:`turns` begin."""
+        return [next((some.start for _, some, places in turns if len(places)), 0) for turns in self.turns]
+
+    def brought(self, i: int, x: Sequence[Tensor], own: Tensor, table: Tensor) -> Tensor:
+        """The halo of this process's i-th part, by one launch.
+
+        Args:
+            x: rows of the parts of this process.
+            own: its own rows, where others read them.
+            table: the addresses of all parts' rows, as ``Rows`` takes them.
+        """
+        places = self.places[i]
+        rows = Rows(own, None, table, self.ranks[i], places.dtype == torch.int64)
+        return take(rows, places, x[i].new_empty(len(places), x[i].shape[1]), begin=self.begins[i])
+
+    @functools.cached_property
+    def largest(self) -> int:
+        """Rows of a halo of this process, at most."""
+        return max(map(len, self.places))
+
+    def is_small(self, x: Tensor) -> bool:
+        """Whether halos of rows like those of ``x`` come by one launch each."""
+        return self.largest * x.shape[1] * x.element_size() <= SMALL
 
 
 class World(ABC):
@@ -124,7 +153,7 @@ class World(ABC):
         of :meth:`Halos.turns`. A GPU's multiprocessors take part with so many blocks, or all."""
 
     def fetch(self, x: Sequence[Tensor], halos: Halos) -> list[Tensor]:
-        """The same, at once."""
+        """The same, all at once."""
         *_, found = self.fetch_in_turns(x, halos, None)
         return found
 
@@ -185,17 +214,17 @@ class Together(World):
         self._addresses: dict[tuple[int, ...], list[Tensor]] = {}
 
     def _stream(self, i: int) -> torch.cuda.Stream:
-        return self._own[i] if self._virtual else torch.cuda.current_stream(self.devices[i])
+        return self._own[i] if self._virtual else torch_stream(self.devices[i])
 
     def on(self, i: int) -> AbstractContextManager[Any]:
-        return torch.cuda.stream(self._stream(i)) if self.devices[i].type == "cuda" else nullcontext()
+        return torch.cuda.stream(self._own[i]) if self._virtual else on_device(self.devices[i])
 
     @contextmanager
     def _joined(self, results: list[Tensor]) -> Iterator[None]:
         if not self._virtual:
             yield
             return
-        outside = [torch.cuda.current_stream(device) for device in self.devices]
+        outside = [torch_stream(device) for device in self.devices]
         for own, stream in zip(self._own, outside, strict=True):
             own.wait_stream(stream)
         try:
@@ -204,23 +233,35 @@ class Together(World):
             for own, stream in zip(self._own, outside, strict=True):
                 stream.wait_stream(own)
             for made in results:
-                made.record_stream(torch.cuda.current_stream(made.device))
+                made.record_stream(torch_stream(made.device))
 
     def fence(self) -> None:
         """What each part does from now on comes after what all have done so far."""
         if self.devices[0].type != "cuda" or self.parts == 1:
             return
-        events = [self._stream(i).record_event() for i in self.mine]
-        for i in self.mine:
-            for j, event in enumerate(events):
-                if i != j:
-                    self._stream(i).wait_event(event)
+        first, *others = map(self._stream, self.mine)
+        for stream in others:
+            first.wait_stream(stream)
+        all_have = first.record_event()
+        for stream in others:
+            stream.wait_event(all_have)
 
     def gathered(self, mine: Sequence[Any]) -> list[Any]:
         return list(mine)
 
     def traded(self, wanted: Lists) -> list[list[Tensor]]:
         return [[theirs[i].to(self.devices[i]) for theirs in wanted] for i in self.mine]
+
+    def fetch(self, x: Sequence[Tensor], halos: Halos) -> list[Tensor]:
+        if not self.reads_others or not halos.is_small(x[0]):
+            return super().fetch(x, halos)
+        self.fence()
+        found, tables = [], self._tables(x)
+        for i in self.mine:
+            with self.on(i):
+                found.append(halos.brought(i, x, x[i], tables[i]))
+        self.fence()  # what owners do to their rows comes after others have read them
+        return found
 
     def fetch_in_turns(self, x: Sequence[Tensor], halos: Halos, blocks: int | None = FEW) -> Iterator[list[Tensor]]:
         self.fence()
@@ -252,7 +293,7 @@ class Together(World):
             if self.reads_others:
                 bring(rows, wanted, to[some], x[owner].data_ptr(), halos.sizes[owner], blocks)
             elif wanted.numel():
-                here, there = torch.cuda.current_stream(self.devices[i]), self._stream(owner)
+                here, there = torch_stream(self.devices[i]), self._stream(owner)
                 there.wait_stream(here)
                 with self.on(owner):
                     to[some].copy_(x[owner].index_select(0, halos.served[owner][i]))
