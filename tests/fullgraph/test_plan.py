@@ -41,7 +41,7 @@ def test_loads_count_entries_and_halos(parted):
 def test_costs_are_what_crosses(parted, monkeypatch):
     """Bytes of the part that gets most: of halos and of all rows as they are fetched, of direct reads by their entries."""
     fetched = {}
-    whole, turns = parted.world.whole, parted.world.fetch_in_turns
+    whole, turns, fetch = parted.world.whole, parted.world.fetch_in_turns, parted.world.fetch
 
     def all_rows(x, sizes):
         found = whole(x, sizes)
@@ -53,8 +53,14 @@ def test_costs_are_what_crosses(parted, monkeypatch):
             fetched["halo"] = [one.nbytes for one in found]
             yield found
 
+    def at_once(x, *more):
+        found = fetch(x, *more)
+        fetched["halo"] = [one.nbytes for one in found]
+        return found
+
     monkeypatch.setattr(parted.world, "whole", all_rows)
     monkeypatch.setattr(parted.world, "fetch_in_turns", halos)
+    monkeypatch.setattr(parted.world, "fetch", at_once)
     x = rows(parted)
     costs = {cost.strategy: cost for cost in plan.costs(parted, WIDTH, torch.float32)}
     assert costs.keys() == STRATEGIES.keys() - {"halo-columns"}  # which is halo itself where rows are narrow

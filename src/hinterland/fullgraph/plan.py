@@ -1,8 +1,8 @@
 """Which strategy reads the rows of other parts: what each moves and holds, how long it should take, and what it took.
 
-Bytes are counted, and exact; times are those bytes over the rates of the machine's probe, or of the machines in
-docs/fullgraph.md where there was none, and only say what is worth trying. What is tried is measured, once for each operation,
-width and type of a graph; all ranks choose alike.
+Bytes are counted, and exact; times are those bytes over the machine's rates (rates.py), with what the launches of a process
+cost that go one after another, and only say what is worth trying. What is tried is measured, once for each operation, width
+and type of a graph; all ranks choose alike.
 """
 
 from __future__ import annotations
@@ -16,20 +16,19 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..machine import cache
 from ..runtime import devices
 from ..runtime.errors import OutOfMemory
 from ..runtime.shown import Shown
 from ..runtime.units import format_bytes
 from .partitioned import PartitionedGraph
+from .rates import Rates, rates_of
 from .rows import compute_type
 from .strategies import COLUMNS
+from .world import SMALL
 
 _TRIED = 4.0  # a strategy is tried where it should take at most so many times as long as the quickest: chosen, not measured
 _SHARING = ("direct", "halo", "halo-pipelined")  # strategies by which kernels read the memory of other processes
 _ENOUGH, _LEAST, _MOST = 0.03, 3, 20  # seconds that an operation is timed for, and how often at least and at most
-# Bytes a second, where the machine has not been probed: of own memory and of another GPU's, as measured on an H200.
-_OWN, _PEERS, _CPU = 1.5e12, 350e9, 5e9
 
 
 @dataclass(frozen=True)
@@ -40,6 +39,15 @@ class Load:
     remote: int
     halo: int
     rows: int
+
+    @property
+    def entries(self) -> int:
+        return self.local + self.remote
+
+    @property
+    def mean_length(self) -> float:
+        """Entries of a row."""
+        return self.entries / max(self.rows, 1)
 
 
 @dataclass(frozen=True)
@@ -95,22 +103,68 @@ def loads(p: PartitionedGraph) -> list[Load]:
     return p.kept("loads", made)
 
 
+@dataclass(frozen=True)
+class _Seconds:
+    """What a part should take by each strategy.
+
+    Attributes:
+        rates: of its device.
+        row, summed: bytes of a row, and of its sum between two stages.
+        vertices: of the graph.
+        others: how many other parts there are, 1 at least.
+        step: seconds for a launch of each of the process's parts.
+    """
+
+    rates: Rates
+    row: int
+    summed: int
+    vertices: int
+    others: int
+    step: float
+
+    def direct(self, part: Load) -> float:
+        reading = self.rates.reading(part.local, self.row, part.rows, part.mean_length)
+        return max(self.rates.fetching(part.remote * self.row, self.row), reading) + self.step
+
+    def halo(self, part: Load) -> float:
+        steps = 2 if part.halo * self.row <= SMALL else self.others + 2
+        return self._coming(part) + self._reading(part, part.entries) + steps * self.step
+
+    def halo_pipelined(self, part: Load) -> float:
+        between = 2 * self.others * part.rows * self.summed / self.rates.memory
+        last = self._reading(part, part.remote / self.others)
+        steps = 2 * self.others + 1
+        return max(self._coming(part), self._reading(part, part.entries) + between) + last + steps * self.step
+
+    def halo_columns(self, part: Load) -> float:
+        ranges = -(-self.row // COLUMNS)
+        sums = self.rates.reading(ranges * part.entries, COLUMNS, part.rows + part.halo, part.mean_length)
+        first = self.rates.fetching(part.halo * COLUMNS, COLUMNS)
+        return max(self._coming(part), sums) + first + ranges * (self.others + 2) * self.step
+
+    def all_gather(self, part: Load) -> float:
+        coming = self.rates.fetching((self.vertices - part.rows) * self.row, self.row)
+        reading = self.rates.reading(part.entries, self.row, self.vertices, part.mean_length)
+        return coming + reading + (self.others + 2) * self.step
+
+    def _coming(self, part: Load) -> float:
+        return self.rates.fetching(part.halo * self.row, self.row)
+
+    def _reading(self, part: Load, entries: float) -> float:
+        return self.rates.reading(entries, self.row, part.rows + part.halo, part.mean_length)
+
+
 def costs(p: PartitionedGraph, width: int, dtype: torch.dtype) -> list[Cost]:
     """What each strategy costs for sums of rows of ``width`` elements of type ``dtype``."""
     of_all, row = loads(p), width * dtype.itemsize
-    own, peers = _rates(p.world.devices[0])
-    vertices = p.num_vertices
+    summed = width * compute_type(dtype).itemsize
+    vertices, rates = p.num_vertices, rates_of(p.world.devices[0])
     shared = p.world.shared_bytes(max(part.rows for part in of_all) * row)
-
-    def most(count: Callable[[Load], float]) -> float:
-        return max(map(count, of_all))
+    by = _Seconds(rates, row, summed, vertices, max(p.world.parts - 1, 1), rates.step * len(p.parts))
 
     def cost(name: str, moved: Callable[[Load], int], held: Callable[[Load], int], seconds: Callable[[Load], float]) -> Cost:
-        peak = most(lambda part: held(part) + part.rows * row) + (shared if name in _SHARING else 0)
-        return Cost(name, int(most(moved)), int(peak), most(seconds))
-
-    def reading(entries: int) -> float:
-        return entries * (row + 4) / own
+        peak = max(held(part) + part.rows * row for part in of_all) + (shared if name in _SHARING else 0)
+        return Cost(name, max(map(moved, of_all)), peak, max(map(seconds, of_all)))
 
     def fetched(part: Load) -> int:
         return part.halo * row
@@ -118,30 +172,16 @@ def costs(p: PartitionedGraph, width: int, dtype: torch.dtype) -> list[Cost]:
     def others(part: Load) -> int:
         return (vertices - part.rows) * row
 
-    summed = compute_type(dtype).itemsize * width  # of a row, between two stages
+    def pipelined(part: Load) -> int:
+        return fetched(part) + (part.rows * summed if summed > row else 0)
 
-    others_count = max(p.world.parts - 1, 1)
-
-    def between(part: Load) -> float:
-        return 2 * part.rows * summed / own
-
-    columns = cost(
-        "halo-columns",
-        fetched,
-        lambda part: 2 * part.halo * min(COLUMNS, row),
-        lambda part: max(fetched(part) / peers, reading(part.local + part.remote)) + part.halo * COLUMNS / peers,
-    )
     return [
-        cost("direct", lambda part: part.remote * row, lambda part: 0,
-             lambda part: max(part.remote * row / peers, reading(part.local))),
-        cost("halo", fetched, fetched, lambda part: fetched(part) / peers + reading(part.local + part.remote)),
-        cost("halo-pipelined", fetched, lambda part: fetched(part) + (part.rows * summed if summed > row else 0),
-             lambda part: max(fetched(part) / peers, reading(part.local + part.remote) + others_count * between(part))
-             + reading(part.remote) / others_count),
-        *([columns] if row > COLUMNS else []),
-        *(cost(name, others, lambda part: vertices * row,
-               lambda part: others(part) / peers + reading(part.local + part.remote)) for name in ("all-gather", "replicate")),
-    ]  # fmt: skip
+        cost("direct", lambda part: part.remote * row, lambda part: 0, by.direct),
+        cost("halo", fetched, fetched, by.halo),
+        cost("halo-pipelined", fetched, pipelined, by.halo_pipelined),
+        *([cost("halo-columns", fetched, lambda part: 2 * part.halo * COLUMNS, by.halo_columns)] if row > COLUMNS else []),
+        *(cost(name, others, lambda part: vertices * row, by.all_gather) for name in ("all-gather", "replicate")),
+    ]
 
 
 def choose(p: PartitionedGraph, what: str, x: Sequence[Tensor], run: Callable[[str], Any], *, whole_rows: bool = False) -> str:
@@ -218,12 +258,3 @@ def room_of(device: torch.device) -> float:
         return float("inf")
     free, _ = torch.cuda.mem_get_info(device)
     return free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-
-
-def _rates(device: torch.device) -> tuple[float, float]:
-    """Bytes a second at random rows of own memory, and of other parts'."""
-    if device.type != "cuda":
-        return _CPU, _CPU
-    known = cache.load()
-    peers = [peer.random64 for peer in known.peers] if known is not None else []
-    return _OWN, min(peers, default=_PEERS)

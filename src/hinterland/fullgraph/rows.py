@@ -12,11 +12,11 @@ import torch
 from torch import Tensor
 
 from .. import _core
-from ..runtime import devices
 from ..runtime.errors import ConfigError
 from ..runtime.jit import KernelFile
 from ..runtime.launch import launch
 from ..runtime.params import Params, address, struct
+from .rates import OFTEN, cache_room, tile_bytes
 
 # The types that rows have: their names in C++, and their numbers (native/fullgraph/element.hpp).
 ELEMENTS = {
@@ -31,9 +31,6 @@ _THREADS = _core.AGGREGATE_THREADS
 _WARP = 32
 _MOST_CHUNKS = 4  # vectors of a row that a lane holds: more would take more registers than let many warps run
 _NARROW = 128  # bytes of a tile up to which pieces of 128 entries are quicker than of 256
-_OF_CACHE = 0.6  # of the L2 cache that tiles of all rows may take
-_OFTEN = 64  # entries of a row from which on tiles are worth it
-_LEAST_TILE = 128  # bytes: a line
 _MOST_PIECES = 1024  # of a row, so that a warp can add them up
 _PARAMS = struct("fullgraph::AggregateParams")
 _FINISH = struct("fullgraph::Finish")
@@ -276,13 +273,9 @@ def _shape(entries: Entries, rows: Rows, row_bytes: int, held: int) -> Shape:
 def _tile(entries: Entries, rows: Rows, row_bytes: int, held: int) -> int:
     """So much of each row that these of all rows fit into the L2 cache, where rows are read often; else a row."""
     device = rows.own.device
-    if device.type != "cuda" or rows.owners is not None or entries.mean_length < _OFTEN:
+    if device.type != "cuda" or rows.owners is not None or entries.mean_length < OFTEN:
         return row_bytes
-    cache = devices.cache_bytes(device) * _OF_CACHE
-    tile = row_bytes
-    while held * tile > cache and tile % 2 == 0 and tile >= 2 * _LEAST_TILE:
-        tile //= 2
-    return tile if held * tile <= cache else row_bytes
+    return tile_bytes(row_bytes, held, cache_room(device))
 
 
 def aggregate_rows(

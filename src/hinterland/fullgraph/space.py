@@ -18,13 +18,13 @@ from itertools import product
 
 import torch
 
+from .rates import LEAST_TILE
 from .rows import _MOST_PIECES, _WARP, Entries, Rows, Shape, _Form, _form, compute_type, default_shape
 
 ORDER = ("tile", "longest", "entries", "threads")  # from coarse to fine, as MGG's ps, dist and wpb
 LONGEST = (32, 64, 128, 256, 512, 1024)  # below, a partial sum is written for few entries; above, tasks are uneven
 AT_ONCE = (1, 2, 4, 8)
 THREADS = (64, 128, 256)  # of 32 a multiprocessor's 32 blocks are half its warps; above 256 nothing is shared in a block
-_LEAST_TILE = 128  # bytes: a line
 POOR = 1.25  # what should take over so many times as long as the best is not tried: chosen, not measured
 _PARTIALS = 4  # partial sums may take this fraction of the free memory, unless the default takes more
 _OWN, _LATENCY = 1.5e12, 1e-6  # bytes a second at random rows, and seconds of two reads, of which the second needs the first
@@ -125,7 +125,7 @@ class Space:
         }
         said = [] if on_gpu else [_NO_GPU]
         if on_gpu and len(values["tile"]) == 1:
-            said.append(f"rows of {width * dtype.itemsize} bytes have no tiles of {_LEAST_TILE} bytes or more")
+            said.append(f"rows of {width * dtype.itemsize} bytes have no tiles of {LEAST_TILE} bytes or more")
         if not width:
             values, said = {name: (value,) for name, value in start._asdict().items()}, ["rows have no columns"]
         elif len(values["longest"]) == 1:
@@ -219,7 +219,7 @@ def _tiles(width: int, dtype: torch.dtype, start: int) -> tuple[int, ...]:
     low = tile & 15
     found = {_form(width, size, low, start): start}
     found.setdefault(_form(width, size, low, tile), tile)
-    while tile % 2 == 0 and tile >= 2 * _LEAST_TILE:
+    while tile % 2 == 0 and tile >= 2 * LEAST_TILE:
         tile //= 2
         found.setdefault(_form(width, size, low, tile), tile)
     return tuple(sorted(found.values()))
