@@ -2,7 +2,8 @@
 
 Features and classes follow from a vertex's number, so that every division of the graph trains on the same. Rows and parameters
 are float32 where one GPU has room for that, else bfloat16, and where it has none for that either the shape is made smaller: the
-row says which. Each count of GPUs takes the first of them, in one process.
+row says which. Each count of GPUs takes the first of them, in one process; or one GPU, and then all of them with a process for
+each (``models in processes``), whose gradients are added up before the step.
 
 Before anything is measured, ``predicted`` says how many times as fast as one GPU all are: the aggregations by plan.costs, of
 which the quickest strategy's is taken, and what is done to the rows of vertices at the speed of memory, divided evenly.
@@ -11,14 +12,18 @@ which the quickest strategy's is taken, and what is done to the rows of vertices
 from __future__ import annotations
 
 import gc
+import json
 import sys
+import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import torch
+import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -26,6 +31,7 @@ import hinterland as hl
 from hinterland.fullgraph import PartitionedGraph, plan
 from hinterland.runtime import devices
 from hinterland.runtime.errors import OutOfMemory
+from hinterland.training.full import add_gradients
 from hinterland.training.full_models import FullGNN, make_full_model
 
 from ._fullgraph_shapes import SHAPES, Shape, draw, scaled
@@ -77,6 +83,37 @@ def models(shape: str, gpus: Sequence[torch.device], counts: Sequence[int]) -> l
         released(gpus)
         rows.append(told(_row(model, name, fits, kind, drawn[fits], gpus, counts)))
     return rows
+
+
+def models_in_processes(shape: str, where: Sequence[torch.device]) -> list[dict[str, Any]]:
+    """A row for each model: one device in this process, and then a process for each."""
+    name, _, scale = shape.partition(":")
+    count, on_gpus = len(where), where[0].type == "cuda"
+    rows = []
+    for number, model in enumerate(MODELS):
+        kind, fits = fitting(model, name, float(scale or 1), min(map(memory_of, where)))
+        graph = draw(name, fits, where[0]).to_graph()
+        released(where)
+        one, loss = epoch(model, SHAPES[name], kind, graph, where[:1])
+        row = {"shape": f"{name}:{fits:g}" if fits != 1 else name, "model": model.label}
+        row |= {"vertices": graph.num_vertices, "edges": graph.num_edges, "dtype": str(kind).removeprefix("torch.")}
+        del graph
+        released(where)
+        with tempfile.TemporaryDirectory() as folder:
+            to = Path(folder) / "epoch.json"
+            hl.launch(_rank, number, name, fits, kind, str(to), **{"gpus" if on_gpus else "cpus": count})
+            all_of_them, of_all = json.loads(to.read_text())
+        row |= {"1": one["ms"], f"{count}": all_of_them["ms"], f"mb {count}": all_of_them["mb"]}
+        row |= {f"strategies {count}": all_of_them["strategies"], f"times {count}": one["ms"] / all_of_them["ms"]}
+        rows.append(told(row | {f"differs {count}": abs(of_all / loss - 1)}))
+    return rows
+
+
+def _rank(rank: int, number: int, name: str, scale: float, kind: torch.dtype, to: str) -> None:
+    here = devices.as_device()  # launch has made a rank's GPU the current one
+    found = epoch(MODELS[number], SHAPES[name], kind, draw(name, scale, here).to_graph(), [here])
+    if rank == 0:
+        Path(to).write_text(json.dumps(found))
 
 
 def told(row: dict[str, Any]) -> dict[str, Any]:
@@ -159,25 +196,33 @@ def epoch(
     model: Model, shape: Shape, kind: torch.dtype, graph: hl.Graph, where: Sequence[torch.device]
 ) -> tuple[dict[str, Any], float]:
     """The least milliseconds of some epochs, the most memory of a GPU, the strategies by which rows of others were read; and
-    the loss after the first step."""
-    p = PartitionedGraph.from_graph(graph, devices=where)
+    the loss after the first step. In a process group, of which ``where`` is a rank's device: of all ranks, but for memory."""
+    p = PartitionedGraph.from_graph(graph, devices=where[0] if dist.is_initialized() else where)
     x, y = _features(p, shape.columns, kind), _classes(p, shape.classes)
     torch.manual_seed(1)
     net = make_full_model(model.name, shape.columns, model.hidden, shape.classes, model.layers).to(where[0], kind)
     optimizer = torch.optim.Adam(net.parameters(), lr=0.01)
     step = partial(_step, net, optimizer, p, p.as_given(x), y)
-    float(step())
-    loss = float(step())
+    step()
+    loss = float(_over_ranks(step(), dist.ReduceOp.SUM))
     cuda = [on for on in set(where) if on.type == "cuda"]
     for on in cuda:
         torch.cuda.reset_peak_memory_stats(on)
-    times = [_seconds(step, where) for _ in range(EPOCHS)]
+    times = _over_ranks(torch.tensor([_seconds(step, where) for _ in range(EPOCHS)], device=where[0]), dist.ReduceOp.MAX)
     chosen = {choice.strategy for side in (p, p.transposed) for choice in plan.choices(side)}
     most = max((torch.cuda.max_memory_allocated(on) for on in cuda), default=0)
-    return {"ms": 1e3 * min(times), "mb": most / 1e6, "strategies": "+".join(sorted(chosen))}, loss
+    return {"ms": 1e3 * float(times.min()), "mb": most / 1e6, "strategies": "+".join(sorted(chosen))}, loss
+
+
+def _over_ranks(values: Tensor, reduce: Any) -> Tensor:
+    if dist.is_initialized():
+        dist.all_reduce(values, reduce)
+    return values
 
 
 def _seconds(work: Callable[[], Any], where: Sequence[torch.device]) -> float:
+    if dist.is_initialized():
+        dist.barrier()
     begin = max(map(devices.idle_at, where))
     work()
     return max(map(devices.idle_at, where)) - begin
@@ -190,6 +235,8 @@ def _step(net: FullGNN, optimizer: torch.optim.Optimizer, p: PartitionedGraph, x
     loss = torch.stack([one.sum().to(losses[0].device) for one in losses]).sum() / p.num_vertices
     del scores, losses
     loss.backward()
+    if dist.is_initialized():
+        add_gradients(net)
     optimizer.step()
     return loss.detach()
 

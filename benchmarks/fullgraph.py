@@ -11,7 +11,7 @@ the two over the chosen strategy's time.
 ``direct gbs``: the rows of remote entries over the time of ``direct``. ``beyond``: rows in host memory, see
 _fullgraph_beyond.py. ``processes``: a part in each of as many processes, beside NCCL's all-gather with torch.sparse, all-to-all
 of deduplicated rows with cuSPARSE, and a ring of broadcasts. ``models``: epochs of whole models on 1, 2, 4 ... GPUs of one
-process (_fullgraph_models.py).
+process, ``models in processes``: with a process for each GPU (_fullgraph_models.py).
 
 ``tuner``: sums by the strategy that was chosen, with launches shaped by default, as the tuner has them (``steps`` shapes tried,
 ``spent s`` in all) and as the best of all ``grid`` shapes has them, the three timed anew in turn; ``of best`` is the best's
@@ -52,7 +52,7 @@ from . import _fullgraph_in_process as in_process
 from . import _fullgraph_rivals as rivals
 from ._fullgraph_ablation import TABLES as ABLATIONS
 from ._fullgraph_ablation import ablations
-from ._fullgraph_models import models, told
+from ._fullgraph_models import models, models_in_processes, told
 from ._fullgraph_one import layers, one_cpu, one_gpu
 from ._fullgraph_shapes import shaped
 from ._fullgraph_studies import STUDIES, studies
@@ -60,7 +60,9 @@ from ._rows import Rows as Printed
 from ._timing import milliseconds
 
 TURNS = 3  # in which the tuner's shapes are timed anew
-PARTS = ("one gpu", "one cpu", "layers", "beyond", "parts", "processes", "models", "tuner", *ABLATIONS)
+PARTS = (
+    "one gpu", "one cpu", "layers", "beyond", "parts", "processes", "models", "models in processes", "tuner", *ABLATIONS
+)  # fmt: skip
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -97,6 +99,8 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
         where = gpus or [devices.as_device()]
         counts = [1, 2] if not gpus else [1 << i for i in range(len(gpus).bit_length())]
         results["models"] = [row for shape in shapes for row in models(shape, where, counts)]
+    if "models in processes" in wanted and len(gpus) > 1:
+        results["models in processes"] = [row for shape in shapes for row in models_in_processes(shape, gpus)]
     return results | ablations(wanted, shapes, widths, gpus) | studies(wanted, shapes, widths, gpus, options.small)
 
 

@@ -74,7 +74,7 @@ def cache_room(device: torch.device) -> float:
 
 
 H200 = Rates(
-    cache=OF_CACHE * (50 << 20),
+    cache=OF_CACHE * 60e6,
     cached=7.2e12,
     memory=3.7e12,
     rows=15e9,

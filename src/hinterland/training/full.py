@@ -249,7 +249,8 @@ class _FullRun(Run[FullGNN]):
         times.append(self._now())
         self.optimizer.zero_grad()
         (loss / count).backward()
-        self._add_gradients()
+        if self.ranks.world_size > 1:
+            add_gradients(self.model)
         times.append(self._now())
         self.optimizer.step()
         times.append(self._now())
@@ -288,16 +289,6 @@ class _FullRun(Run[FullGNN]):
             correct = correct + (scores.detach().argmax(1) == classes).sum().to(home)
         return loss, correct
 
-    def _add_gradients(self) -> None:
-        """Makes the gradients of what each rank's vertices lose those of what all lose."""
-        if self.ranks.world_size == 1:
-            return
-        held = list(self.model.parameters())
-        flat = torch.cat([(torch.zeros_like(one) if one.grad is None else one.grad).flatten() for one in held])
-        dist.all_reduce(flat)
-        for one, summed in zip(held, flat.split([one.numel() for one in held]), strict=True):
-            one.grad = summed.view_as(one)
-
     @torch.no_grad()
     def evaluate(self, split: str) -> dict[str, float] | None:
         if split not in self.splits:
@@ -318,3 +309,12 @@ class _FullRun(Run[FullGNN]):
         test = self.evaluate("test")
         made = choices(self.p), plans(self.p.unshared), self.tuned
         return TrainedFull(self.model.eval(), self.history, best, test, self.p, *made)
+
+
+def add_gradients(model: torch.nn.Module) -> None:
+    """Makes the gradients of what each rank's vertices lose those of what all lose. All ranks call it."""
+    held = list(model.parameters())
+    flat = torch.cat([(torch.zeros_like(one) if one.grad is None else one.grad).flatten() for one in held])
+    dist.all_reduce(flat)
+    for one, summed in zip(held, flat.split([one.numel() for one in held]), strict=True):
+        one.grad = summed.view_as(one)
