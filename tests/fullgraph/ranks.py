@@ -197,12 +197,13 @@ def races() -> None:
 
         return later
 
-    before = reduce.aggregate_rows, attention.attend
+    before = reduce.aggregate_rows, attention.attend, world.take
     reduce.aggregate_rows, attention.attend = late(reduce.aggregate_rows), late(attend.attend)
+    world.take = late(world.take)
     for turn in range(90):
-        way = (attends, sums, attends, attends, sums)[turn % 5]
-        close(way(*given[turn % 3], "direct"), wanted[way][turn % 3].double().cpu(), torch.float64)
-    reduce.aggregate_rows, attention.attend = before
+        way, strategy = (attends, sums, attends, attends, sums)[turn % 5], ("direct", "halo")[turn % 2]
+        close(way(*given[turn % 3], strategy), wanted[way][turn % 3].double().cpu(), torch.float64)
+    reduce.aggregate_rows, attention.attend, world.take = before
     say("races: none")
 
 

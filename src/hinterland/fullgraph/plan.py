@@ -23,7 +23,7 @@ from ..runtime.units import format_bytes
 from .partitioned import PartitionedGraph
 from .rates import Rates, rates_of
 from .rows import compute_type
-from .strategies import COLUMNS
+from .strategies import COLUMNS, VECTOR
 from .world import SMALL
 
 _TRIED = 4.0  # a strategy is tried where it should take at most so many times as long as the quickest: chosen, not measured
@@ -123,7 +123,7 @@ class _Seconds:
     step: float
 
     def direct(self, part: Load) -> float:
-        reading = self.rates.reading(part.local, self.row, part.rows, part.mean_length)
+        reading = self.rates.reading(part.local, self.row, part.rows, 0)  # there are no tiles
         return max(self.rates.fetching(part.remote * self.row, self.row), reading) + self.step
 
     def halo(self, part: Load) -> float:
@@ -158,7 +158,7 @@ def costs(p: PartitionedGraph, width: int, dtype: torch.dtype) -> list[Cost]:
     """What each strategy costs for sums of rows of ``width`` elements of type ``dtype``."""
     of_all, row = loads(p), width * dtype.itemsize
     summed = width * compute_type(dtype).itemsize
-    vertices, rates = p.num_vertices, rates_of(p.world.devices[0])
+    vertices, rates = p.num_vertices, p.kept("rates", lambda: p.world.gathered([rates_of(on) for on in p.world.devices])[0])
     shared = p.world.shared_bytes(max(part.rows for part in of_all) * row)
     by = _Seconds(rates, row, summed, vertices, max(p.world.parts - 1, 1), rates.step * len(p.parts))
 
@@ -175,11 +175,13 @@ def costs(p: PartitionedGraph, width: int, dtype: torch.dtype) -> list[Cost]:
     def pipelined(part: Load) -> int:
         return fetched(part) + (part.rows * summed if summed > row else 0)
 
+    has_ranges = row > COLUMNS and row % VECTOR == 0
+
     return [
         cost("direct", lambda part: part.remote * row, lambda part: 0, by.direct),
         cost("halo", fetched, fetched, by.halo),
         cost("halo-pipelined", fetched, pipelined, by.halo_pipelined),
-        *([cost("halo-columns", fetched, lambda part: 2 * part.halo * COLUMNS, by.halo_columns)] if row > COLUMNS else []),
+        *([cost("halo-columns", fetched, lambda part: 2 * part.halo * COLUMNS, by.halo_columns)] if has_ranges else []),
         *(cost(name, others, lambda part: vertices * row, by.all_gather) for name in ("all-gather", "replicate")),
     ]
 

@@ -99,7 +99,7 @@ class Processes(World):
         if not self.reads_others or not halos.is_small(x[0]):
             return super().fetch(x, halos)
         with self._placed(x) as block:
-            return [halos.brought(0, x, block.held, block.table)]
+            return [halos.brought(0, block.held, block.table)]
 
     def fetch_in_turns(self, x: Sequence[Tensor], halos: Halos, blocks: int | None = FEW) -> Iterator[list[Tensor]]:
         halo = x[0].new_empty(len(halos.places[0]), x[0].shape[1])

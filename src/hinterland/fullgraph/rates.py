@@ -1,8 +1,8 @@
 """How long a part takes to read rows of its own memory and of others', as far as it can be said beforehand.
 
 Rows lie in the L2 cache, as far as it holds them, or in memory, which gives narrow rows one by one and wide ones at its
-bandwidth. That rows are named at random is the worst case: where some are named most, more of them are found in the cache. What
-stands beside each number is in docs/notes/fullgraph-on-h200.md.
+bandwidth. That rows are named at random is the worst case: where some are named most, more of them are found in the cache.
+Where each number is from, docs/notes/fullgraph-on-h200.md says.
 """
 
 from __future__ import annotations

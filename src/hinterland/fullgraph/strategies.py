@@ -30,6 +30,7 @@ class Stage(NamedTuple):
 
 
 COLUMNS = 256  # bytes of columns that go together: what a peer gives at full rate (docs/notes/fullgraph-on-h200.md)
+VECTOR = 16  # bytes that rows are whole numbers of, if they come by columns
 Weights = torch.dtype | None  # the type of the weights by which rows count, or None
 Strategy = Callable[[PartitionedGraph, Sequence[Tensor], Weights], Iterator[Stage]]
 
@@ -66,7 +67,7 @@ def halo_columns(p: PartitionedGraph, x: Sequence[Tensor], weights: Weights) -> 
 def _columns(x: Tensor) -> list[slice]:
     """Ranges of COLUMNS bytes, where rows begin at addresses that vectors are loaded from; else one of all columns."""
     width, size = x.shape[1], x.element_size()
-    step = COLUMNS // size if width * size % 16 == 0 else width
+    step = COLUMNS // size if width * size % VECTOR == 0 else width
     return [slice(first, min(first + step, width)) for first in range(0, width, max(step, 1))] or [slice(0, width)]
 
 

@@ -73,17 +73,16 @@ class Halos:
         """For each part of this process the slot with which :attr:`turns` begin."""
         return [next((some.start for _, some, places in turns if len(places)), 0) for turns in self.turns]
 
-    def brought(self, i: int, x: Sequence[Tensor], own: Tensor, table: Tensor) -> Tensor:
+    def brought(self, i: int, own: Tensor, table: Tensor) -> Tensor:
         """The halo of this process's i-th part, by one launch.
 
         Args:
-            x: rows of the parts of this process.
             own: its own rows, where others read them.
             table: the addresses of all parts' rows, as ``Rows`` takes them.
         """
         places = self.places[i]
         rows = Rows(own, None, table, self.ranks[i], places.dtype == torch.int64)
-        return take(rows, places, x[i].new_empty(len(places), x[i].shape[1]), begin=self.begins[i])
+        return take(rows, places, own.new_empty(len(places), own.shape[1]), begin=self.begins[i])
 
     @functools.cached_property
     def largest(self) -> int:
@@ -257,10 +256,12 @@ class Together(World):
             return super().fetch(x, halos)
         self.fence()
         found, tables = [], self._tables(x)
-        for i in self.mine:
-            with self.on(i):
-                found.append(halos.brought(i, x, x[i], tables[i]))
-        self.fence()  # what owners do to their rows comes after others have read them
+        try:
+            for i in self.mine:
+                with self.on(i):
+                    found.append(halos.brought(i, x[i], tables[i]))
+        finally:
+            self.fence()  # what owners do to their rows, if only let go of them, comes after others have read them
         return found
 
     def fetch_in_turns(self, x: Sequence[Tensor], halos: Halos, blocks: int | None = FEW) -> Iterator[list[Tensor]]:
