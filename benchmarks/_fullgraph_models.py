@@ -3,7 +3,8 @@
 Features and classes follow from a vertex's number, so that every division of the graph trains on the same. Rows and parameters
 are float32 where one GPU has room for that, else bfloat16, and where it has none for that either the shape is made smaller: the
 row says which. Each count of GPUs takes the first of them, in one process; or one GPU, and then all of them with a process for
-each (``models in processes``), whose gradients are added up before the step.
+each (``models in processes``), whose gradients are added up before the step. ``host``: milliseconds until all of an epoch is
+queued.
 
 Before anything is measured, ``predicted`` says how many times as fast as one GPU all are: the aggregations by plan.costs, of
 which the quickest strategy's is taken, and what is done to the rows of vertices at the speed of memory, divided evenly.
@@ -15,6 +16,7 @@ import gc
 import json
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -103,9 +105,9 @@ def models_in_processes(shape: str, where: Sequence[torch.device]) -> list[dict[
             to = Path(folder) / "epoch.json"
             hl.launch(_rank, number, name, fits, kind, str(to), **{"gpus" if on_gpus else "cpus": count})
             all_of_them, of_all = json.loads(to.read_text())
-        row |= {"1": one["ms"], f"{count}": all_of_them["ms"], f"mb {count}": all_of_them["mb"]}
-        row |= {f"strategies {count}": all_of_them["strategies"], f"times {count}": one["ms"] / all_of_them["ms"]}
-        rows.append(told(row | {f"differs {count}": abs(of_all / loss - 1)}))
+        row |= _columns(1, one) | _columns(count, all_of_them)
+        row |= {f"times {count}": one["ms"] / all_of_them["ms"], f"differs {count}": abs(of_all / loss - 1)}
+        rows.append(told(row))
     return rows
 
 
@@ -173,7 +175,7 @@ def _row(
         except (OutOfMemory, torch.cuda.OutOfMemoryError) as error:
             print(error, file=sys.stderr, flush=True)
             continue
-        row |= {f"{count}": found["ms"], f"mb {count}": found["mb"], f"strategies {count}": found["strategies"]}
+        row |= _columns(count, found)
         if count > 1 and "1" in row:
             row |= {f"times {count}": row["1"] / found["ms"], f"differs {count}": abs(losses[count] / losses[1] - 1)}
     return row
@@ -192,11 +194,16 @@ def predicted(
     return found
 
 
+def _columns(count: int, found: dict[str, Any]) -> dict[str, Any]:
+    return {f"{count}": found["ms"], **{f"{name} {count}": found[name] for name in ("host", "mb", "strategies")}}
+
+
 def epoch(
     model: Model, shape: Shape, kind: torch.dtype, graph: hl.Graph, where: Sequence[torch.device]
 ) -> tuple[dict[str, Any], float]:
-    """The least milliseconds of some epochs, the most memory of a GPU, the strategies by which rows of others were read; and
-    the loss after the first step. In a process group, of which ``where`` is a rank's device: of all ranks, but for memory."""
+    """The least milliseconds of some epochs, and until they are queued; the most memory of a GPU, the strategies by which rows
+    of others were read; and the loss after the first step. In a process group, of which ``where`` is a rank's device: of all
+    ranks, but for memory."""
     p = PartitionedGraph.from_graph(graph, devices=where[0] if dist.is_initialized() else where)
     x, y = _features(p, shape.columns, kind), _classes(p, shape.classes)
     torch.manual_seed(1)
@@ -209,9 +216,10 @@ def epoch(
     for on in cuda:
         torch.cuda.reset_peak_memory_stats(on)
     times = _over_ranks(torch.tensor([_seconds(step, where) for _ in range(EPOCHS)], device=where[0]), dist.ReduceOp.MAX)
+    least, queued = (1e3 * times).amin(0).tolist()
     chosen = {choice.strategy for side in (p, p.transposed) for choice in plan.choices(side)}
     most = max((torch.cuda.max_memory_allocated(on) for on in cuda), default=0)
-    return {"ms": 1e3 * float(times.min()), "mb": most / 1e6, "strategies": "+".join(sorted(chosen))}, loss
+    return {"ms": least, "host": queued, "mb": most / 1e6, "strategies": "+".join(sorted(chosen))}, loss
 
 
 def _over_ranks(values: Tensor, reduce: Any) -> Tensor:
@@ -220,12 +228,14 @@ def _over_ranks(values: Tensor, reduce: Any) -> Tensor:
     return values
 
 
-def _seconds(work: Callable[[], Any], where: Sequence[torch.device]) -> float:
+def _seconds(work: Callable[[], Any], where: Sequence[torch.device]) -> tuple[float, float]:
+    """Until all is done, and until all is queued."""
     if dist.is_initialized():
         dist.barrier()
     begin = max(map(devices.idle_at, where))
     work()
-    return max(map(devices.idle_at, where)) - begin
+    queued = time.perf_counter() - begin
+    return max(map(devices.idle_at, where)) - begin, queued
 
 
 def _step(net: FullGNN, optimizer: torch.optim.Optimizer, p: PartitionedGraph, x: Any, y: Sequence[Tensor]) -> Tensor:
