@@ -368,5 +368,7 @@ class Together(World):
         if not self.reads_others:
             raise DeviceError("strategy='direct' reads other parts' memory, and these GPUs cannot; use strategy='halo'")
         self.fence()
-        yield self._tables(x)
-        self.fence()
+        try:
+            yield self._tables(x)
+        finally:  # as in fetch
+            self.fence()
