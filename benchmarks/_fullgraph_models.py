@@ -97,8 +97,7 @@ def models_in_processes(shape: str, where: Sequence[torch.device]) -> list[dict[
         graph = draw(name, fits, where[0]).to_graph()
         released(where)
         one, loss = epoch(model, SHAPES[name], kind, graph, where[:1])
-        row = {"shape": f"{name}:{fits:g}" if fits != 1 else name, "model": model.label}
-        row |= {"vertices": graph.num_vertices, "edges": graph.num_edges, "dtype": str(kind).removeprefix("torch.")}
+        row = _heading(model, name, fits, kind, graph)
         del graph
         released(where)
         with tempfile.TemporaryDirectory() as folder:
@@ -162,8 +161,7 @@ def _row(
     counts: Sequence[int],
 ) -> dict[str, Any]:
     shape = SHAPES[name]
-    row: dict[str, Any] = {"shape": f"{name}:{scale:g}" if scale != 1 else name, "model": model.label}
-    row |= {"vertices": graph.num_vertices, "edges": graph.num_edges, "dtype": str(kind).removeprefix("torch.")}
+    row = _heading(model, name, scale, kind, graph)
     where = {count: [gpus[i % len(gpus)] for i in range(count)] for count in counts}
     expected = predicted(model, shape, kind, graph, (where[1], where[counts[-1]]))
     row["predicted"] = expected[0] / expected[1]
@@ -192,6 +190,12 @@ def predicted(
         rows = 3 * graph.num_vertices * model.kept(shape) * kind.itemsize / STREAM / len(where)
         found.append(sum(sums) + rows)
     return found
+
+
+def _heading(model: Model, name: str, scale: float, kind: torch.dtype, graph: hl.Graph) -> dict[str, Any]:
+    shape = f"{name}:{scale:g}" if scale != 1 else name
+    sizes = {"vertices": graph.num_vertices, "edges": graph.num_edges}
+    return {"shape": shape, "model": model.label, **sizes, "dtype": str(kind).removeprefix("torch.")}
 
 
 def _columns(count: int, found: dict[str, Any]) -> dict[str, Any]:

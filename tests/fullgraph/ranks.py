@@ -200,7 +200,7 @@ def races() -> None:
     before = reduce.aggregate_rows, attention.attend, world.take
     reduce.aggregate_rows, attention.attend = late(reduce.aggregate_rows), late(attend.attend)
     world.take = late(world.take)
-    for turn in range(90):
+    for turn in range(180):
         way, strategy = (attends, sums, attends, attends, sums)[turn % 5], ("direct", "halo")[turn % 2]
         close(way(*given[turn % 3], strategy), wanted[way][turn % 3].double().cpu(), torch.float64)
     reduce.aggregate_rows, attention.attend, world.take = before

@@ -95,9 +95,7 @@ class Processes(World):
             dist.all_to_all_single(got, flat, served, asked)
         return [list(got.split(served))]
 
-    def fetch(self, x: Sequence[Tensor], halos: Halos) -> list[Tensor]:
-        if not self.reads_others or not halos.is_small(x[0]):
-            return super().fetch(x, halos)
+    def _brought(self, x: Sequence[Tensor], halos: Halos) -> list[Tensor]:
         with self._placed(x) as block:
             return [halos.brought(0, block.held, block.table)]
 

@@ -7,7 +7,6 @@ Where each number is from, docs/notes/fullgraph-on-h200.md says.
 
 from __future__ import annotations
 
-import functools
 from dataclasses import dataclass, replace
 from math import inf
 
@@ -67,7 +66,6 @@ def tile_bytes(row: int, held: int, room: float) -> int:
     return tile if held * tile <= room else row
 
 
-@functools.cache
 def cache_room(device: torch.device) -> float:
     """Bytes of a GPU's L2 cache that rows may take."""
     return devices.cache_bytes(device) * OF_CACHE

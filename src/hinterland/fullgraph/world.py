@@ -152,9 +152,15 @@ class World(ABC):
         of :meth:`Halos.turns`. A GPU's multiprocessors take part with so many blocks, or all."""
 
     def fetch(self, x: Sequence[Tensor], halos: Halos) -> list[Tensor]:
-        """The same, all at once."""
+        """The same, all at once; where parts read each other's rows, small halos come by one launch each."""
+        if self.reads_others and halos.is_small(x[0]):
+            return self._brought(x, halos)
         *_, found = self.fetch_in_turns(x, halos, None)
         return found
+
+    @abstractmethod
+    def _brought(self, x: Sequence[Tensor], halos: Halos) -> list[Tensor]:
+        """The halo of each of ``mine``, by one launch each. Some ranks may do so while others fetch in turns."""
 
     def fetch_ahead(self, x: Sequence[Tensor], halos: Halos) -> Callable[[], list[Tensor]]:
         """The same, beside what is queued until the function is called that this gives, which gives the rows."""
@@ -251,9 +257,7 @@ class Together(World):
     def traded(self, wanted: Lists) -> list[list[Tensor]]:
         return [[theirs[i].to(self.devices[i]) for theirs in wanted] for i in self.mine]
 
-    def fetch(self, x: Sequence[Tensor], halos: Halos) -> list[Tensor]:
-        if not self.reads_others or not halos.is_small(x[0]):
-            return super().fetch(x, halos)
+    def _brought(self, x: Sequence[Tensor], halos: Halos) -> list[Tensor]:
         self.fence()
         found, tables = [], self._tables(x)
         try:
@@ -370,5 +374,5 @@ class Together(World):
         self.fence()
         try:
             yield self._tables(x)
-        finally:  # as in fetch
+        finally:  # as of what is brought
             self.fence()
