@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import warnings
 from itertools import product
 
 import pytest
@@ -352,3 +353,13 @@ class TestEach:
         out = nn.each(module, [given[0], given[1].cuda()])
         found = torch.autograd.grad(out[0].sum() + out[1].sum().cpu(), list(module.parameters()))
         torch.testing.assert_close(found, wanted)
+
+    @pytest.mark.gpu
+    def test_gradients_come_from_another_gpu_without_a_warning(self):
+        if torch.cuda.device_count() < 2:
+            pytest.skip("one GPU")
+        module = torch.nn.Linear(3, 2).to("cuda:0")
+        with warnings.catch_warnings(action="error"):
+            for _ in range(2):
+                out = nn.each(module, [torch.randn(4, 3, device=f"cuda:{i}") for i in range(2)])
+                (out[0].sum() + out[1].sum().to("cuda:0")).backward()

@@ -50,7 +50,7 @@ def of_parts(fn: Callable[..., Any], *lists: RowsOf, parameters: Sequence[Tensor
     if isinstance(lists[0], HostRows):
         return lists[0].map(fn, *([one] if isinstance(one, Tensor) else one for one in lists[1:]), parameters=parameters)
     if not isinstance(fn, torch.nn.Module):
-        return [fn(*rows, *(one.to(rows[0].device) for one in parameters)) for rows in zip(*lists, strict=True)]
+        return [fn(*rows) for rows in zip(*lists, *(copied(one, lists[0]) for one in parameters), strict=True)]
     held = {**dict(fn.named_parameters()), **dict(fn.named_buffers())}
     homes = {one.device for one in held.values()}
     copies: dict[torch.device, dict[str, Tensor]] = {}
@@ -62,14 +62,15 @@ def of_parts(fn: Callable[..., Any], *lists: RowsOf, parameters: Sequence[Tensor
             continue
         if on not in copies:
             refuse_repeated(fn)
-            copies[on] = {name: one.to(on) for name, one in held.items()}
+            copies[on] = {name: copied(one, rows)[0] for name, one in held.items()}
         made.append(functional_call(fn, copies[on], rows))
     return made
 
 
 def copied(parameter: Tensor, rows: Sequence[Tensor]) -> list[Tensor]:
     """A parameter on the device of each part's rows."""
-    return [parameter.to(one.device) for one in rows]
+    # Gradients come to a parameter from its own GPU's stream, by way of the view: from another's, torch warns the user.
+    return [parameter if one.device == parameter.device else parameter.view_as(parameter).to(one.device) for one in rows]
 
 
 def refuse_statistics(module: torch.nn.Module, kinds: type | tuple[type, ...], but: type | tuple[type, ...] = ()) -> None:
