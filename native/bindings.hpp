@@ -151,6 +151,7 @@ void bind_fullgraph_aggregate(nanobind::module_& m);
 void bind_fullgraph_attention(nanobind::module_& m);
 void bind_fullgraph_part(nanobind::module_& m);
 void bind_fullgraph_take(nanobind::module_& m);
+void bind_kernels(nanobind::module_& m);
 void bind_hotness(nanobind::module_& m);
 void bind_datasets(nanobind::module_& m);
 void bind_probe(nanobind::module_& m);

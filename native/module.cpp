@@ -58,6 +58,7 @@ NB_MODULE(_core, m) {
   hn::bind_fullgraph_attention(m);
   hn::bind_fullgraph_part(m);
   hn::bind_fullgraph_take(m);
+  hn::bind_kernels(m);
   hn::bind_hotness(m);
   hn::bind_datasets(m);
   hn::bind_probe(m);

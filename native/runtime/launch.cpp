@@ -43,15 +43,31 @@ const Driver& driver() {
   return found;
 }
 
+bool is_current(int device) {
+  int current;
+  return driver().cuCtxGetDevice(&current) == 0 && current == device;
+}
+
+// What cuda.h calls CU_LAUNCH_PARAM_BUFFER_POINTER, CU_LAUNCH_PARAM_BUFFER_SIZE and CU_LAUNCH_PARAM_END.
+void* const kBufferPointer = reinterpret_cast<void*>(uintptr_t{1});
+void* const kBufferSize = reinterpret_cast<void*>(uintptr_t{2});
+void* const kBufferEnd = nullptr;
+
 }  // namespace
 
 int launch(const Launch& kernel, void* params) {
   const Driver& cuda = driver();
-  int current;
-  if (cuda.cuCtxGetDevice(&current) != 0 || current != kernel.device) return kInvalidContext;
+  if (!is_current(kernel.device)) return kInvalidContext;
   const auto [function, device, grid, block, shared, stream, cooperative] = kernel;
   if (cooperative) return cuda.cuLaunchCooperativeKernel(function, grid, 1, 1, block, 1, 1, shared, stream, &params);
   return cuda.cuLaunchKernel(function, grid, 1, 1, block, 1, 1, shared, stream, &params, nullptr);
+}
+
+int launch_packed(const Launch& kernel, void* params, size_t bytes) {
+  if (!is_current(kernel.device)) return kInvalidContext;
+  void* extra[] = {kBufferPointer, params, kBufferSize, &bytes, kBufferEnd};
+  return driver().cuLaunchKernel(kernel.function, kernel.grid, 1, 1, kernel.block, 1, 1, kernel.shared, kernel.stream, nullptr,
+                                 extra);
 }
 
 int call_host(uintptr_t stream, void (*function)(void*), void* argument) {

@@ -2,6 +2,7 @@
 // here: the module is built and loaded where there is no CUDA.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 
@@ -23,6 +24,9 @@ struct Launch {
 // kInvalidContext, with nothing queued, where the calling thread has no context, or one of another device. Waits while the
 // stream's queue is full.
 int launch(const Launch& kernel, void* params);
+
+// The same of a kernel of several parameters, which lie at `params` as in a struct of so many bytes.
+int launch_packed(const Launch& kernel, void* params, size_t bytes);
 
 // Queues the call of a function on a stream, or adds it to the graph that is being captured: a thread of the driver's calls it,
 // which must not call CUDA. The driver's error number.

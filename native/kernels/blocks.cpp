@@ -1,0 +1,38 @@
+// The user's own kernels, compiled for the CPU (include/hinterland/kernels/on_cpu.hpp): their blocks, by all threads.
+#include "bindings.hpp"
+#include "core/parallel.hpp"
+#include "hinterland/kernels/array.hpp"
+
+namespace hinterland::native {
+
+HINTERLAND_STRUCT(kernels::ArrayWords, home, size, kind, finds, row_elements, reciprocal);
+
+namespace {
+
+constexpr int64_t kThreadsAtOnce = 4096;  // of blocks that a core takes at a time: chosen, not measured
+
+// Runs blocks [first, last) of a grid, with the packed arguments.
+using Blocks = void (*)(const void* arguments, unsigned first, unsigned last, unsigned grid, unsigned block);
+
+void run_blocks(uintptr_t function, uintptr_t arguments, int64_t grid, int64_t block) {
+  const int64_t at_once = std::max<int64_t>(kThreadsAtOnce / block, 1);
+  const auto run = reinterpret_cast<Blocks>(function);
+  const GilReleased released;
+  parallel_for(
+      ceil_div(grid, at_once),
+      [&](int64_t i) {
+        const int64_t first = i * at_once;
+        run(reinterpret_cast<const void*>(arguments), static_cast<unsigned>(first),
+            static_cast<unsigned>(std::min(first + at_once, grid)), static_cast<unsigned>(grid), static_cast<unsigned>(block));
+      },
+      1);
+}
+
+}  // namespace
+
+void bind_kernels(nanobind::module_& m) {
+  m.def("run_blocks", &run_blocks, nanobind::arg("function"), nanobind::arg("arguments"), nanobind::arg("grid"),
+        nanobind::arg("block"), "Runs a kernel that was compiled for the CPU.");
+}
+
+}  // namespace hinterland::native
