@@ -20,7 +20,7 @@ LEVELS = (
     ("machine",),
     ("memory",),
     ("storage",),
-    ("probe",),
+    ("kernels", "probe"),
     ("graph",),
     ("datasets", "hotness", "sampling", "traffic"),
     ("fullgraph",),

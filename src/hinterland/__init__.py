@@ -33,6 +33,7 @@ if TYPE_CHECKING:  # not from .graph or .fullgraph, whose functions and modules 
     from .graph.reorder import reorder
     from .graph.sssp import SsspResult, sssp
     from .graph.sswp import SswpResult, sswp
+    from .kernels.kernel import kernel
     from .machine import Machine
     from .memory import CachedTensor, TieredTensor, UnifiedEmbeddingBag, UnifiedTensor
     from .probe.measure import probe
@@ -72,6 +73,7 @@ __all__ = [
     "fullgraph",
     "generate",
     "hotness",
+    "kernel",
     "launch",
     "load_graph",
     "multi_source_bfs",
@@ -113,6 +115,7 @@ _HOMES = {
     "UnifiedEmbeddingBag": "memory",
     "UnifiedTensor": "memory",
     "aggregate": "fullgraph",
+    "kernel": "kernels",
     "launch": "fullgraph.launch",
     "probe": "probe.measure",
 }

@@ -16,6 +16,7 @@ import json
 import os
 import re
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -27,7 +28,7 @@ from typing import Any, TypeVar
 import torch
 
 from . import devices
-from .errors import ConfigError, DeviceError, StorageError
+from .errors import ConfigError, DeviceError, HinterlandError, StorageError
 from .files import replacing
 from .progress import notice
 from .trust import is_ours
@@ -60,15 +61,12 @@ def cache_dir() -> Path:
 
 
 @dataclass(frozen=True, eq=False)  # compared by identity: it is looked up at every launch
-class KernelFile:
-    """One ``.cu`` file of this package and the instances of its kernels.
-
-    Creating one registers it, so that ``hinterland kernels build`` knows every kernel.
+class KernelSource(ABC):
+    """Text with kernels, and their instances.
 
     Args:
-        path: the file, from the package's folder.
-        instances: the C++ names of the kernels, as from within the namespace of the file's folder: those that are compiled
-            ahead. Others (kernels that count what they read) are compiled when they are first launched, if ``apart``.
+        path: what sentences call it.
+        instances: the C++ names of the kernels.
         apart: compile each instance on its own, where one takes seconds and a process launches few of them.
     """
 
@@ -76,8 +74,13 @@ class KernelFile:
     instances: tuple[str, ...]
     apart: bool = False
 
-    def __post_init__(self) -> None:
-        REGISTRY[self.path] = self
+    @abstractmethod
+    def source(self) -> str:
+        """The text that NVRTC compiles. At its end the names of instances are looked up."""
+
+    def refused(self, arch: str, reason: str) -> HinterlandError:
+        """What is raised where it cannot be compiled."""
+        return DeviceError(f"NVRTC ({_toolchain()}) could not compile {self.path} for {arch}:\n{reason}")
 
     def kernel(self, instance: str, device: torch.device) -> Any:
         """The cuda-core kernel of one instance, compiled for ``device`` if it is not in the cache yet."""
@@ -87,16 +90,11 @@ class KernelFile:
         """The instances, by what is compiled together."""
         return [(instance,) for instance in self.instances] if self.apart else [self.instances]
 
-    def source(self) -> str:
-        """The text that NVRTC compiles. At its end the names of instances are looked up, by their capability's short names."""
-        text, capability = (PACKAGE / self.path).read_text(), Path(self.path).parent.name
-        return text + f"\nusing namespace hinterland;\nusing namespace hinterland::{capability};\n" if capability else text
-
     def key(self, arch: str, unit: tuple[str, ...] | None = None) -> str:
         """The name of a unit's cubin in the cache: a hash of everything that decides its content."""
         text = self.source()
         digest = hashlib.sha256()
-        for part in (text, *_headers(text), *(unit or self.instances), repr(_FLAGS), arch, _toolchain()):
+        for part in (text, *headers(text), *(unit or self.instances), repr(_FLAGS), arch, _toolchain()):
             digest.update(part.encode() + b"\0")
         return digest.hexdigest()[:32]
 
@@ -106,19 +104,57 @@ class KernelFile:
         ``unit``: one of :meth:`units`; None where all instances are one. ``announced``: someone waits for it, and is told.
         """
         unit = unit or self.instances
-        _check_folder(folder)
         entry = folder / f"{Path(self.path).stem}-{arch}-{self.key(arch, unit)}.cubin"
-        if _load(entry) is None:
-            with _lock(entry):
-                if _load(entry) is None:  # the process that held the lock may have built it
-                    if announced:
-                        notice(f"hinterland: compiling {self.path} for {arch} (once; kept in {folder})")
-                    _store(entry, *_compile(self, arch, unit))
+
+        def made() -> tuple[dict[str, str], bytes, str]:
+            if announced:
+                notice(f"hinterland: compiling {self.path} for {arch} (once; kept in {folder})")
+            return _compile(self, arch, unit)
+
+        keep(entry, made)
         return entry
 
 
+@dataclass(frozen=True, eq=False)
+class KernelFile(KernelSource):
+    """One ``.cu`` file of this package and the instances of its kernels.
+
+    Creating one registers it, so that ``hinterland kernels build`` knows every kernel.
+
+    Args:
+        path: the file, from the package's folder.
+        instances: as from within the namespace of the file's folder: those that are compiled ahead. Others (kernels that count
+            what they read) are compiled when they are first launched, if ``apart``.
+    """
+
+    def __post_init__(self) -> None:
+        REGISTRY[self.path] = self
+
+    def source(self) -> str:
+        """Instances are known by their capability's short names."""
+        text, capability = (PACKAGE / self.path).read_text(), Path(self.path).parent.name
+        return text + f"\nusing namespace hinterland;\nusing namespace hinterland::{capability};\n" if capability else text
+
+
+def keep(entry: Path, make: Callable[[], tuple[dict[str, str], bytes, str]]) -> None:
+    """Has a cache entry on disk: what ``make`` gives (symbols, code, what the compiler said), unless a whole one is there."""
+    _check_folder(entry.parent)
+    if _load(entry) is None:
+        with _lock(entry):
+            if _load(entry) is None:  # the process that held the lock may have built it
+                _store(entry, *make())
+
+
+def code_of(entry: Path) -> tuple[dict[str, str], bytes]:
+    """The symbols and the code of an entry that :func:`keep` has seen to."""
+    loaded = _load(entry)
+    if loaded is None:
+        raise DeviceError(f"the compiled kernel {entry} was damaged as it was written; delete it and try again")
+    return loaded
+
+
 @functools.cache
-def _kernel(file: KernelFile, instance: str, arch: str) -> Any:
+def _kernel(file: KernelSource, instance: str, arch: str) -> Any:
     unit = (instance,) if file.apart else file.instances
     return _module(file, arch, unit).get_kernel(instance)
 
@@ -126,24 +162,20 @@ def _kernel(file: KernelFile, instance: str, arch: str) -> Any:
 _module_lock = threading.Lock()
 
 
-def _module(file: KernelFile, arch: str, unit: tuple[str, ...]) -> Any:
+def _module(file: KernelSource, arch: str, unit: tuple[str, ...]) -> Any:
     with _module_lock:
         return _loaded_module(file, arch, unit)
 
 
 @functools.cache
-def _loaded_module(file: KernelFile, arch: str, unit: tuple[str, ...]) -> Any:
+def _loaded_module(file: KernelSource, arch: str, unit: tuple[str, ...]) -> Any:
     from cuda.core import ObjectCode
 
-    entry = file.build(arch, cache_dir(), unit, announced=True)
-    loaded = _load(entry)
-    if loaded is None:
-        raise DeviceError(f"the compiled kernel {entry} was damaged as it was written; delete it and try again")
-    symbols, cubin = loaded
+    symbols, cubin = code_of(file.build(arch, cache_dir(), unit, announced=True))
     return ObjectCode.from_cubin(cubin, symbol_mapping={name: symbol.encode() for name, symbol in symbols.items()})
 
 
-def _headers(text: str) -> Iterator[str]:
+def headers(text: str) -> Iterator[str]:
     """Every header of ours that ``text`` includes, at any depth, once each and in a fixed order."""
     seen: set[str] = set()
     todo = _INCLUDE.findall(text)
@@ -169,22 +201,22 @@ def _toolchain() -> str:
     return f"nvrtc {major}.{minor} cuda-core {metadata.version('cuda-core')}"
 
 
-def translate(file: KernelFile, arch: str, unit: tuple[str, ...]) -> tuple[Any, Any, str]:
+def translate(file: KernelSource, arch: str, unit: tuple[str, ...]) -> tuple[Any, Any, str]:
     """Compiles a unit: cuda-core's program, its object code (a cubin), and what the compiler said."""
     from cuda.core import Program, ProgramOptions
 
-    toolchain = _toolchain()
+    _toolchain()  # or a sentence on what is missing
     options = ProgramOptions(arch=arch, include_path=str(INCLUDE_DIR), **_FLAGS)
     said = io.StringIO()
     try:
         program = Program(file.source(), "c++", options)
         code = program.compile("cubin", name_expressions=unit, logs=said)
     except Exception as error:
-        raise DeviceError(f"NVRTC ({toolchain}) could not compile {file.path} for {arch}:\n{error}") from error
+        raise file.refused(arch, str(error)) from error
     return program, code, said.getvalue()
 
 
-def _compile(file: KernelFile, arch: str, unit: tuple[str, ...]) -> tuple[dict[str, str], bytes, str]:
+def _compile(file: KernelSource, arch: str, unit: tuple[str, ...]) -> tuple[dict[str, str], bytes, str]:
     _, code, said = translate(file, arch, unit)
     mapping = {str(name): symbol.decode() for name, symbol in code.symbol_mapping.items()}
     return mapping, bytes(code.code), said

@@ -14,7 +14,7 @@ import torch
 from .. import _core
 from . import devices
 from .errors import DeviceError
-from .jit import KernelFile
+from .jit import KernelSource
 from .params import Params
 
 _SHARED = 48 << 10  # bytes of shared memory that every kernel may have
@@ -29,14 +29,14 @@ def _current(device: torch.device) -> Iterator[None]:
 
 
 @functools.cache
-def _function(file: KernelFile, instance: str, device: torch.device) -> int:
+def _function(file: KernelSource, instance: str, device: torch.device) -> int:
     """The driver's handle of a kernel."""
     with _current(device):
         return int(file.kernel(instance, device).handle)
 
 
 @functools.cache
-def _allow_shared(file: KernelFile, instance: str, device: torch.device) -> None:
+def _allow_shared(file: KernelSource, instance: str, device: torch.device) -> None:
     """Lets a kernel have all the shared memory that a block of ``device`` can have."""
     from cuda.bindings import driver
 
@@ -49,7 +49,7 @@ def _allow_shared(file: KernelFile, instance: str, device: torch.device) -> None
 
 
 def launch(
-    file: KernelFile,
+    file: KernelSource,
     instance: str,
     device: torch.device,
     grid: int,
@@ -83,7 +83,21 @@ def launch(
         with _current(device):
             error = _core.launch(function, index, grid, block, shared, stream, cooperative, params)
     if error != 0:
-        raise DeviceError(f"CUDA did not launch {instance} on {device}: {_core.cuda_error_name(error)}")
+        raise _not_launched(instance, device, error)
+
+
+def launch_packed(file: KernelSource, instance: str, device: torch.device, grid: int, block: int, params: Params) -> None:
+    """:func:`launch`, of a kernel that has a parameter for each field of ``params``."""
+    function = _function(file, instance, device)
+    with _current(device):
+        stream = torch._C._cuda_getCurrentRawStream(device.index)
+        error = _core.launch_packed(function, device.index, grid, block, stream, params)
+    if error != 0:
+        raise _not_launched(instance, device, error)
+
+
+def _not_launched(instance: str, device: torch.device, error: int) -> DeviceError:
+    return DeviceError(f"CUDA did not launch {instance} on {device}: {_core.cuda_error_name(error)}")
 
 
 def call_host(function: int, argument: int) -> None:
@@ -100,7 +114,7 @@ def call_host(function: int, argument: int) -> None:
 
 
 @functools.cache
-def resident_blocks(file: KernelFile, instance: str, device: torch.device, block: int) -> int:
+def resident_blocks(file: KernelSource, instance: str, device: torch.device, block: int) -> int:
     """Blocks of ``block`` threads that the whole GPU holds at once: the largest grid of a cooperative launch."""
     with _current(device):
         per_sm = file.kernel(instance, device).occupancy.max_active_blocks_per_multiprocessor(block, 0)

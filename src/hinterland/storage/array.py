@@ -169,6 +169,11 @@ class StorageArray(StoredTable):
         return self._position + self._layout.extents[0].offset
 
     @property
+    def is_in_one_piece(self) -> bool:
+        """Whether its rows lie one after the other: those of an Arrow file do not where it has several record batches."""
+        return len(self._layout.extents) == 1
+
+    @property
     def file_position(self) -> int:
         """The same in its file, or in the space of its files."""
         self._require_open()

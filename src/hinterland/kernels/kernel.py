@@ -1,0 +1,212 @@
+"""Kernels of the user's own, over arrays wherever they lie (BaM's array, Mailthody 2022, section 5.3.3)."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from ..runtime import arguments, devices
+from ..runtime.errors import ConfigError, HinterlandError, StorageError
+from ..runtime.jit import KernelSource
+from ..runtime.launch import launch_packed
+from ..runtime.shown import Shown
+from ..runtime.units import parse_bytes
+from ..storage import StorageArray
+from ..storage.layout import is_bare
+from ..storage.on_device import Backing, DeviceStore, Queues
+from . import on_cpu, signature
+from .arguments import Given, device_of, layout
+
+_MOST_THREADS = 1024  # of a block
+_MOST_BLOCKS = 2**31 - 1
+# What a text may use without including it; the numbers of its lines stay its own.
+_PRELUDE = """#define HINTERLAND_ARRAY_KINDS {kinds}
+#include "hinterland/kernels/on_cpu.hpp"
+#include "hinterland/kernels/array.hpp"
+using hinterland::array;
+#if defined(__CUDACC_RTC__)
+using hinterland::int32_t;
+using hinterland::int64_t;
+using hinterland::uint16_t;
+using hinterland::uint32_t;
+using hinterland::uint64_t;
+using hinterland::uint8_t;
+#endif
+#line 1 "{name}.cu"
+{text}
+"""
+
+
+@dataclass(frozen=True, eq=False)
+class _Text(KernelSource):
+    text: str = ""
+
+    def source(self) -> str:
+        return self.text
+
+    def refused(self, arch: str, reason: str) -> HinterlandError:
+        return ConfigError(f"{self.instances[0]} does not compile for {arch}:\n{reason}")
+
+
+class Kernel(Shown):
+    """A kernel that can be called. :func:`kernel` makes one."""
+
+    def __init__(self, source: str, name: str | None, cache: int | str) -> None:
+        if not isinstance(source, str):
+            raise ConfigError(f"a kernel is made of a text in CUDA C++, not of {arguments.shown(source)}")
+        self._source = source
+        self.signature = signature.find(source, name)
+        self._layout = layout(self.signature)
+        self.cache = parse_bytes(cache)
+        self._texts: dict[int, _Text] = {}
+        self._store: tuple[tuple[torch.device, list[StorageArray]], DeviceStore] | None = None
+        self._one_at_a_time = threading.Lock()
+
+    @property
+    def name(self) -> str:
+        """Of the kernel, as the text has it."""
+        return self.signature.name
+
+    def __call__(
+        self, *passed: Any, grid: int | None = None, block: int = 256, device: torch.device | str | int | None = None
+    ) -> None:
+        """Queues the kernel on the current stream of the device where its tensors are; or runs it, on the CPU. Where an array
+        lies on storage it waits until the kernel has ended.
+
+        Args:
+            passed: for each parameter, in order. ``array<T>`` takes a tensor or a UnifiedTensor; ``array<const T>`` also a
+                TieredTensor, a CachedTensor or a StorageArray, whose elements have the numbers that they would have in a
+                flat tensor; ``T*`` a tensor or a UnifiedTensor; and T a number. Elements are of the type T, or of its size with
+                another sign. Who indexes an array beyond its end reads or writes what is there, as with a pointer.
+            grid: blocks; None is enough for a thread for each element of the longest array.
+            block: threads of each, from 1 to 1024.
+            device: where it runs, if no tensor says so; None is the current GPU, or the CPU without one.
+
+        Raises:
+            ConfigError: too few arguments or too many, one of another type, on another device, not in one piece, or one that
+                the kernel may not write; or the text does not compile, which says where.
+            DeviceError: the GPU refuses; or there is no GPU, and no C++ compiler either.
+            StorageError: what lies on storage could not be read.
+        """
+        wanted = self.signature.parameters
+        if len(passed) != len(wanted):
+            raise ConfigError(
+                f"{self.name} takes {len(wanted)} arguments, {self.signature.text}, and was called with {len(passed)}"
+            )
+        block = arguments.whole_number("block", block, 1, _MOST_THREADS)
+        where = device_of(self.name, passed)
+        if device is not None and devices.as_device(device) != where:
+            if any(isinstance(value, torch.Tensor) for value in passed):
+                raise ConfigError(f"{self.name}: tensors are on {where}, and device={arguments.shown(device)}; leave it out")
+            where = devices.as_device(device)
+        with devices.on(where):
+            given = Given.of(self.signature, passed, where)
+            blocks = -(-given.longest // block) if grid is None else grid
+            blocks = arguments.whole_number("grid", blocks, 0, _MOST_BLOCKS)
+            if blocks == 0:
+                return
+            if not given.stored:
+                self._run(given, where, blocks, block)
+                return
+            with self._cached(given, where) as store, store.live():
+                self._run(given, where, blocks, block)
+
+    def _run(self, given: Given, device: torch.device, grid: int, block: int) -> None:
+        text = self._text(given.kinds)
+        params = given.struct(self._layout)
+        if device.type == "cpu":
+            on_cpu.run(self.signature, text.text, grid, block, params)
+        else:
+            launch_packed(text, self.name, device, grid, block, params)
+
+    def _text(self, kinds: int) -> _Text:
+        if kinds not in self._texts:
+            text = _PRELUDE.format(kinds=kinds, name=self.name, text=self._source)
+            self._texts[kinds] = _Text(self.name, (self.name,), text=text)
+        return self._texts[kinds]
+
+    @contextmanager
+    def _cached(self, given: Given, device: torch.device) -> Iterator[DeviceStore]:
+        """The cache through which the kernel reads arrays on storage, and their words in it. It stays for the next call with
+        the same arrays; where they are open for writing it does not, since it would not see what is written."""
+        arrays = [array for _, array in given.stored]
+        volumes = list(dict.fromkeys(array.volume for array in arrays))
+        with self._one_at_a_time:  # another call might need the cache's memory for other arrays
+            if self._store is None or self._store[0] != (device, arrays):
+                self._close()
+                self._store = (device, arrays), self._made(arrays, volumes, device)
+            store = self._store[1]
+            for place, array in given.stored:
+                words, there = given.values[place], store.array(array.file_position, volumes.index(array.volume))
+                words.home, words.finds = there.home, store.address
+            try:
+                yield store
+            finally:
+                if any(array.mode != "r" for array in arrays):
+                    self._close()
+
+    def _made(self, arrays: list[StorageArray], volumes: list[Any], device: torch.device) -> DeviceStore:
+        for array in arrays:
+            _require_piece(self.name, array)
+            if array.mode != "r":
+                array.flush()
+        backings = [Backing.of(next(array for array in arrays if array.volume == volume)) for volume in volumes]
+        line_bytes = arrays[0].line_bytes
+        queues = Queues.within(min(array.cache.host_budget for array in arrays), line_bytes)
+        return DeviceStore(backings, device, self.cache - queues.device_bytes, line_bytes, **queues._asdict())
+
+    def _close(self) -> None:
+        before, self._store = self._store, None
+        if before is not None:
+            before[1].close()
+
+    def _facts(self) -> dict[str, Any]:
+        return {"kernel": self.signature.text}
+
+
+def kernel(source: str, name: str | None = None, *, cache: int | str = "256MiB") -> Kernel:
+    """A kernel of a text in CUDA C++, to be called with tensors and tables (BaM's array, Mailthody 2022, listing 5.3)::
+
+        add = hl.kernel('''
+            __global__ void add(array<const float> a, array<const float> b, array<float> c) {
+              const int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+              if (i < c.size()) c[i] = a[i] + b[i];
+            }
+        ''')
+        add(a, b, c)
+
+    ``array<T>`` is one type for what lies in GPU memory, in host memory (UnifiedTensor), in host memory with rows kept on
+    the GPU (TieredTensor, CachedTensor) and on storage with a cache (StorageArray). The text is compiled when it is first
+    called, for the kinds of arrays that it is called with, and kept on disk: by NVRTC for a GPU, and for the CPU by its C++
+    compiler, where a block's threads run one after the other. It may include the headers of ``hinterland``.
+
+    Args:
+        source: the text. What it takes is found in it: ``array<T>``, ``T*`` and T, where T is float, double, bool or a whole
+            number, and const where nothing is written.
+        name: of the kernel, where the text has several.
+        cache: bytes of the device's memory for what it reads from storage, as ``"1GiB"``.
+
+    Raises:
+        ConfigError: a text without a kernel, or one that takes what cannot be passed.
+    """
+    return Kernel(source, name, cache)
+
+
+def _require_piece(name: str, array: StorageArray) -> None:
+    if not array.is_in_one_piece or array.file_position % array.dtype.itemsize:
+        raise ConfigError(
+            f"{name}: the rows of {array.path} do not lie in one piece at a multiple of their elements' size; write them as "
+            ".npy, safetensors or one record batch"
+        )
+    end = array.file_position + array.nbytes
+    for path, name_there in zip(array.open_paths, array.volume.paths, strict=True):
+        if not array.volume.stripe and not is_bare(path) and os.stat(path).st_size < end:  # kernels would read zeros there
+            raise StorageError(
+                f"{name_there} has become shorter: its rows end at byte {end}, and it has {os.stat(path).st_size}"
+            )
