@@ -17,7 +17,7 @@ INCLUDE_DIR = _include_dir()
 
 
 def get_include() -> str:
-    """The folder for a compiler's ``-I``, by which ``#include "hinterland/kernels/array.hpp"`` and the other headers are found."""
+    """The folder for a compiler's ``-I``, by which ``#include "hinterland/kernels/array.hpp"`` and the like are found."""
     return str(INCLUDE_DIR)
 
 
