@@ -37,6 +37,12 @@ def test_type_checkers_see_the_names_that_there_are():
             assert getattr(hl, alias.name) is getattr(home, alias.name)
 
 
+def test_where_the_headers_are_is_said_at_once():
+    text = "import hinterland as hl; hl.get_include(), hl.get_cmake_dir()" + REPORT
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []
+
+
 def test_dir_has_every_name_before_any_is_used():
     text = "import hinterland as hl; assert {*hl.__all__, 'graph'} <= set(dir(hl))" + REPORT
     done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)

@@ -1,5 +1,6 @@
 """Tries an installed Hinterland, away from any checkout: the library, the command, its headers, and what it is linked to."""
 
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -32,6 +33,23 @@ with tempfile.TemporaryDirectory() as folder:
     assert hl.load_graph(path).num_vertices == 256
     done = subprocess.run([*command, "bfs", path, "--verify", "--device", "cpu"], check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+assert Path(hl.get_include()) == package / "include"
+cmake = shutil.which("cmake")
+assert (Path(hl.get_cmake_dir()) / "hinterlandConfigVersion.cmake").exists(), "the CMake package is missing"
+if cmake and shutil.which("g++"):
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "CMakeLists.txt").write_text(
+            "cmake_minimum_required(VERSION 3.24)\nproject(user LANGUAGES CXX)\nfind_package(hinterland 0.1 REQUIRED)\n"
+            "add_executable(user user.cpp)\ntarget_link_libraries(user PRIVATE hinterland::hinterland)\n"
+        )
+        (Path(folder) / "user.cpp").write_text('#include "hinterland/kernels/array.hpp"\nint main() {}\n')
+        subprocess.run(
+            [cmake, "-B", "build", f"-Dhinterland_DIR={hl.get_cmake_dir()}"], cwd=folder, check=True, capture_output=True
+        )
+        subprocess.run([cmake, "--build", "build"], cwd=folder, check=True, capture_output=True)
+else:
+    print("find_package was not tried: there is no CMake or no g++ here")
 
 core = next(package.glob("_core*.so"))
 linked = subprocess.run(["ldd", str(core)], check=True, capture_output=True, text=True).stdout

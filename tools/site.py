@@ -10,7 +10,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def on_files(files: Any, config: Any) -> Any:
-    for path in sorted([*(ROOT / "include").rglob("*.hpp"), *(ROOT / "examples").glob("*.py")]):
+    for path in sorted([*(ROOT / "include").rglob("*.hpp"), *(ROOT / "examples").rglob("*.*")]):
         name = path.relative_to(ROOT).as_posix()
         files.append(File(name, str(ROOT), config["site_dir"], use_directory_urls=False))
     return files

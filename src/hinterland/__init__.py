@@ -37,6 +37,7 @@ if TYPE_CHECKING:  # not from .graph or .fullgraph, whose functions and modules 
     from .machine import Machine
     from .memory import CachedTensor, TieredTensor, UnifiedEmbeddingBag, UnifiedTensor
     from .probe.measure import probe
+    from .runtime.include import get_cmake_dir, get_include
     from .storage import StorageArray, StorageCache
 
 __version__ = "0.1.0"
@@ -72,6 +73,8 @@ __all__ = [
     "from_scipy",
     "fullgraph",
     "generate",
+    "get_cmake_dir",
+    "get_include",
     "hotness",
     "kernel",
     "launch",
@@ -115,6 +118,8 @@ _HOMES = {
     "UnifiedEmbeddingBag": "memory",
     "UnifiedTensor": "memory",
     "aggregate": "fullgraph",
+    "get_cmake_dir": "runtime.include",
+    "get_include": "runtime.include",
     "kernel": "kernels",
     "launch": "fullgraph.launch",
     "probe": "probe.measure",

@@ -30,26 +30,17 @@ import torch
 from . import devices
 from .errors import ConfigError, DeviceError, HinterlandError, StorageError
 from .files import replacing
+from .include import INCLUDE_DIR, PACKAGE
 from .progress import notice
 from .trust import is_ours
 
 T = TypeVar("T")
-PACKAGE = Path(__file__).resolve().parent.parent
 # -v changes no instruction: ptxas then says what a kernel takes, which an entry keeps for `kernels build --report`.
 _FLAGS = {"std": "c++20", "device_as_default_execution_space": True, "ptxas_options": "-v"}
 _MAGIC = b"HLKERN2\n"
 _INCLUDE = re.compile(r'^\s*#\s*include\s*["<](hinterland/[^">]+)[">]', re.MULTILINE)
 
 REGISTRY: dict[str, KernelFile] = {}
-
-
-def _include_dir() -> Path:
-    source_tree = PACKAGE.parent.parent / "include"
-    return source_tree if (source_tree / "hinterland").is_dir() else PACKAGE / "include"
-
-
-# The folder of the public headers: the source tree's where the package runs from one, else the installed copy.
-INCLUDE_DIR = _include_dir()
 
 
 def cache_dir() -> Path:

@@ -1,0 +1,16 @@
+# hinterland::hinterland: the headers, for the languages that the project has enabled before it calls find_package(hinterland).
+# They are all there is to it: nothing is linked.
+if(NOT TARGET hinterland::hinterland)
+  add_library(hinterland::hinterland INTERFACE IMPORTED)
+  get_filename_component(_hinterland_include "${CMAKE_CURRENT_LIST_DIR}/../include" ABSOLUTE)
+  set_target_properties(hinterland::hinterland PROPERTIES INTERFACE_INCLUDE_DIRECTORIES "${_hinterland_include}")
+  unset(_hinterland_include)
+  get_property(_hinterland_languages GLOBAL PROPERTY ENABLED_LANGUAGES)
+  if(CXX IN_LIST _hinterland_languages)
+    target_compile_features(hinterland::hinterland INTERFACE cxx_std_20)
+  endif()
+  if(CUDA IN_LIST _hinterland_languages)
+    target_compile_features(hinterland::hinterland INTERFACE cuda_std_20)
+  endif()
+  unset(_hinterland_languages)
+endif()
