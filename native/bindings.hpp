@@ -154,6 +154,7 @@ void bind_fullgraph_take(nanobind::module_& m);
 void bind_hotness(nanobind::module_& m);
 void bind_datasets(nanobind::module_& m);
 void bind_probe(nanobind::module_& m);
+void bind_query(nanobind::module_& m);
 void bind_traffic(nanobind::module_& m);
 void bind_sampling(nanobind::module_& m);
 

@@ -36,6 +36,8 @@ if TYPE_CHECKING:  # not from .graph or .fullgraph, whose functions and modules 
     from .machine import Machine
     from .memory import CachedTensor, TieredTensor, UnifiedEmbeddingBag, UnifiedTensor
     from .probe.measure import probe
+    from .query.ask import Query, query
+    from .query.result import QueryResult
     from .storage import StorageArray, StorageCache
 
 __version__ = "0.1.0"
@@ -50,6 +52,8 @@ __all__ = [
     "PagerankResult",
     "PartitionedGraph",
     "Prepared",
+    "Query",
+    "QueryResult",
     "SsspResult",
     "SswpResult",
     "StorageArray",
@@ -79,6 +83,7 @@ __all__ = [
     "pagerank",
     "prepare",
     "probe",
+    "query",
     "random_weights",
     "reorder",
     "sampling",
@@ -107,6 +112,8 @@ _HOMES = {
     "CachedTensor": "memory",
     "Machine": "machine",
     "PartitionedGraph": "fullgraph",
+    "Query": "query.ask",
+    "QueryResult": "query.result",
     "StorageArray": "storage",
     "StorageCache": "storage",
     "TieredTensor": "memory",
@@ -115,6 +122,7 @@ _HOMES = {
     "aggregate": "fullgraph",
     "launch": "fullgraph.launch",
     "probe": "probe.measure",
+    "query": "query.ask",
 }
 
 
@@ -135,10 +143,10 @@ provide("StorageArray", lambda: __getattr__("StorageArray"))  # for memory/, whi
 
 
 class _Package(ModuleType):
-    """``hinterland.probe`` is a function. The import of the package of that name would make it the package."""
+    """``hinterland.probe`` and ``query`` are functions. The import of the packages of these names would make them the packages."""
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name != "probe" or not isinstance(value, ModuleType):
+        if name not in ("probe", "query") or not isinstance(value, ModuleType):
             super().__setattr__(name, value)
 
 
