@@ -17,10 +17,13 @@ from .parameters import Json
 def query(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="An Arrow, Parquet, ORC or CSV file.")],
     predicate: Annotated[
-        str, typer.Argument(metavar="[FILTER]", help="Only rows for which it is true, as \"distance >= 10 and color == 'green'\".")
+        str,
+        typer.Argument(metavar="[FILTER]", help="Only rows for which it is true, as \"distance >= 10 and color == 'green'\"."),
     ] = "",
     select: Annotated[str, typer.Option(metavar="LIST", help="Aggregates, as 'mean(total), sum(fare), count()'.")] = "count()",
-    group_by: Annotated[str, typer.Option(metavar="COLUMNS", help="A row for each value of these columns, as color,payment.")] = "",
+    group_by: Annotated[
+        str, typer.Option(metavar="COLUMNS", help="A row for each value of these columns, as color,payment.")
+    ] = "",
     json: Json = False,
 ) -> None:
     """Answer a question to a table in a file: sums, means and counts of the rows that match."""

@@ -98,7 +98,9 @@ def _answer(asked: Query, table: ArrowFile | ParquetFile, aggregates: list[tuple
     kinds = {name: _kind(table, name) for name in dict.fromkeys(names)}
     for name in asked.keys:
         if kinds[name].family == "float":
-            raise ConfigError(f"the column {name!r} is {kinds[name].arrow}, by which nothing is grouped; use one of whole numbers")
+            raise ConfigError(
+                f"the column {name!r} is {kinds[name].arrow}, by which nothing is grouped; use one of whole numbers"
+            )
     for leaf in leaves:
         _check(leaf, kinds)
     for _, what in aggregates:
@@ -151,7 +153,9 @@ def _check(leaf: expression.Aggregate, kinds: dict[str, Kind]) -> None:
         numbers = kind.is_number or (kind.family == "bool" and leaf.function != "mean_ratio")
         ordered = numbers or kind.family == "time"
         if leaf.function != "count" and not (ordered if leaf.function in ("min", "max") else numbers):
-            raise ConfigError(f"{leaf.function}({name}): the column {name!r} is {kind.arrow}, which has none; use count({name})")
+            raise ConfigError(
+                f"{leaf.function}({name}): the column {name!r} is {kind.arrow}, which has none; use count({name})"
+            )
 
 
 def _check_arithmetic(what: Any, kinds: dict[str, Kind]) -> None:

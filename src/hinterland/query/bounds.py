@@ -54,7 +54,9 @@ class Kind:
         import pyarrow
 
         if self.family == "float":
-            return struct.unpack("<d", struct.pack("<q", stored))[0] + 0.0  # no -0.0: which zero is least depends on nothing then
+            return (
+                struct.unpack("<d", struct.pack("<q", stored))[0] + 0.0
+            )  # no -0.0: which zero is least depends on nothing then
         if self.element == "uint64":
             return stored % 2**64
         if self.family == "bool":
@@ -145,7 +147,9 @@ def _exact(what: str, kind: Kind, literal: Literal) -> Fraction:
     if kind.family == "time" and isinstance(value, str):
         return _moment(what, kind, value)
     wanted = {"bool": "true or false", "time": "a date as '2019-03-01 12:00:00'", "text": "a text between single quotes"}
-    given = f"{float(value):g}" if isinstance(value, Fraction) else str(value).lower() if isinstance(value, bool) else repr(value)
+    given = (
+        f"{float(value):g}" if isinstance(value, Fraction) else str(value).lower() if isinstance(value, bool) else repr(value)
+    )
     raise ConfigError(f"{what} is {kind.arrow}, which does not compare with {given}; use {wanted.get(kind.family, 'a number')}")
 
 
@@ -159,8 +163,10 @@ def _moment(what: str, kind: Kind, text: str) -> Fraction:
         date, hour, minute, second, fraction, offset = found.groups()
         moment = datetime.datetime.fromisoformat(f"{date}T{hour or '00'}:{minute or '00'}:{second or '00'}{offset or ''}")
         if moment.tzinfo is None and zone is not None:
-            moment = datetime.datetime.fromisoformat(f"{moment.isoformat()}{zone}") if zone[:1] in "+-" else moment.replace(
-                tzinfo=zoneinfo.ZoneInfo(zone)
+            moment = (
+                datetime.datetime.fromisoformat(f"{moment.isoformat()}{zone}")
+                if zone[:1] in "+-"
+                else moment.replace(tzinfo=zoneinfo.ZoneInfo(zone))
             )
     except (ValueError, zoneinfo.ZoneInfoNotFoundError):
         raise ConfigError(

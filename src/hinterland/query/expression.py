@@ -83,7 +83,7 @@ class _Words:
 
     def __init__(self, what: str, text: Any) -> None:
         if not isinstance(text, str):
-            raise ConfigError(f"{what} {arguments.shown(text)} is no text; write it as one, as \"distance >= 10\"")
+            raise ConfigError(f'{what} {arguments.shown(text)} is no text; write it as one, as "distance >= 10"')
         self.what, self.text, self._depth = what, text, 0
         self.words: list[tuple[str, str, int]] = []
         at, end = 0, len(text.rstrip())

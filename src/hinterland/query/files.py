@@ -34,11 +34,12 @@ class ArrowFile:
 
     chunked = False
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, copy: str | None = None) -> None:
+        """``copy``: the file of that name is read, and ``path`` is what it was made from."""
         import pyarrow.ipc
 
         self.path = path
-        with reading(path), open(path, "rb") as file:
+        with reading(path), open(copy or path, "rb") as file:
             mapped = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
         self._buffer = pyarrow.py_buffer(mapped)
         options = pyarrow.ipc.IpcReadOptions(use_threads=False)
@@ -63,7 +64,9 @@ class ArrowFile:
             for name in names:
                 array = batch.column(self.schema.get_field_index(name))
                 if len(array) != batch.num_rows:
-                    raise FormatError(f"{self.path}: the column {name!r} has {len(array)} of {batch.num_rows} rows; it is damaged")
+                    raise FormatError(
+                        f"{self.path}: the column {name!r} has {len(array)} of {batch.num_rows} rows; it is damaged"
+                    )
                 yield name, begin, array
             begin += batch.num_rows
 
@@ -151,7 +154,7 @@ def open_table(path: str) -> ArrowFile | ParquetFile:
         if head.startswith(b"PAR1"):
             return ParquetFile(path)
         if head.startswith(b"ORC") or path.lower().endswith(".csv"):
-            return ArrowFile(_converted(path, head))
+            return ArrowFile(path, _converted(path, head))
     raise ConfigError(f"{path}: no Arrow, Parquet, ORC or .csv file, by its first bytes {head!r}; convert it to one")
 
 

@@ -70,7 +70,9 @@ def segment_of(what: str, array: Any, begin: int, kind: Kind, texts: Texts) -> S
                 array = array.dictionary_encode()
     if kind.family == "text":
         codes, entries = texts.codes_of(array.dictionary), len(array.dictionary)
-        array = array.indices if indices in (None, array.type.index_type) else array.indices.cast(indices)  # one type in all parts
+        array = (
+            array.indices if indices in (None, array.type.index_type) else array.indices.cast(indices)
+        )  # one type in all parts
         element, bits = str(array.type), array.type.bit_width
         if not entries and array.null_count < len(array):
             raise FormatError(f"{what} has codes, but its dictionary is empty; the file is damaged")
