@@ -143,7 +143,7 @@ provide("StorageArray", lambda: __getattr__("StorageArray"))  # for memory/, whi
 
 
 class _Package(ModuleType):
-    """``hinterland.probe`` and ``query`` are functions. The import of the packages of these names would make them the packages."""
+    """``hinterland.probe`` and ``query`` are functions. Imports of the packages of these names would make them these."""
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name not in ("probe", "query") or not isinstance(value, ModuleType):

@@ -33,9 +33,9 @@ class Query:
 
         Args:
             predicate: comparisons (``== != < <= > >=``, ``in (...)``, ``between a and b``, ``is null``, ``is not null``) of
-                columns with numbers, ``'texts'``, dates as ``'2019-03-01'``, ``true`` and ``false``, or of two columns, joined by
-                ``and``, ``or``, ``not`` and parentheses. Nulls are neither true nor false (Kleene's logic), NaN compares as IEEE
-                has it.
+                columns with numbers, ``'texts'``, dates as ``'2019-03-01'``, ``true`` and ``false``, or of two columns, joined
+                by ``and``, ``or``, ``not`` and parentheses. Nulls are neither true nor false (Kleene's logic), NaN compares as
+                IEEE 754 has it.
 
         Raises:
             ConfigError: it cannot be read.
@@ -59,8 +59,8 @@ class Query:
         """Reads the file and answers.
 
         Args:
-            aggregates: ``sum``, ``mean``, ``min``, ``max`` or ``count`` of a column, ``count()`` of rows, ``mean_ratio(a, b)`` (the
-                mean of the rows' ratios), and arithmetic of these, as ``sum(total) / sum(distance)`` (the ratio of sums).
+            aggregates: ``sum``, ``mean``, ``min``, ``max`` or ``count`` of a column, ``count()`` of rows, ``mean_ratio(a, b)``
+                (the mean of the rows' ratios), and arithmetic of these, as ``sum(total) / sum(distance)`` (the ratio of sums).
 
         Returns:
             What was found. Whole numbers and decimals are summed exactly; means are float64. Nulls are left out. Of no value
@@ -124,7 +124,7 @@ def _kind(table: ArrowFile | ParquetFile, name: str) -> Kind:
     found = kind_of(arrow)
     if found is None:
         raise ConfigError(
-            f"the column {name!r} is {arrow}, which queries cannot take; use columns of numbers, decimals of at most 18 digits, "
+            f"the column {name!r} is {arrow}, which queries do not take; use numbers, decimals of at most 18 digits, "
             "truth values, dates, timestamps or texts"
         )
     return found

@@ -1,7 +1,7 @@
-"""Types of columns, and literals as bounds in them: every comparison is a range of a column's own values, or what lies outside it.
+"""Types of columns, and literals as bounds in them: every comparison is a range of the column's values, or what is outside.
 
-Whole numbers, decimals, dates and times are compared exactly: ``x < 3.5`` of int64 is ``x <= 3``. Columns of floats are compared by
-value with the float64 nearest to the literal, so a float32 that was rounded from 0.1 is not equal to 0.1.
+Whole numbers, decimals, dates and times are compared exactly: ``x < 3.5`` of int64 is ``x <= 3``. Floats are compared by value
+with the float64 nearest to the literal, so a float32 that was rounded from 0.1 is not equal to 0.1.
 """
 
 from __future__ import annotations
@@ -123,8 +123,9 @@ def range_of(what: str, kind: Kind, order: str, literal: Literal) -> Range:
     order = "==" if negated else order
     exact = _exact(what, kind, literal)
     if kind.family == "float":
-        low, high = _float_bounds(kind, order, exact)
-        return Range(*struct.unpack("<qq", struct.pack("<dd", low, high)), negated)
+        least_float, most_float = _float_bounds(kind, order, exact)
+        low_bits, high_bits = struct.unpack("<qq", struct.pack("<dd", least_float, most_float))
+        return Range(low_bits, high_bits, negated)
     width = 64 if kind.element == "decimal" else kind.bits
     least, most = (0, 2**width - 1) if kind.element.startswith("uint") else (-(2 ** (width - 1)), 2 ** (width - 1) - 1)
     if kind.family == "bool":
@@ -134,7 +135,8 @@ def range_of(what: str, kind: Kind, order: str, literal: Literal) -> Range:
     low, high = max(low, least), min(high, most)
     if low > high:
         low, high = 1, 0  # which every type holds
-    return Range(*(bits - 2**64 if bits >= 2**63 else bits for bits in (low, high)), negated)
+    low, high = (bits - 2**64 if bits >= 2**63 else bits for bits in (low, high))
+    return Range(low, high, negated)
 
 
 def _exact(what: str, kind: Kind, literal: Literal) -> Fraction:
@@ -170,7 +172,7 @@ def _moment(what: str, kind: Kind, text: str) -> Fraction:
             )
     except (ValueError, zoneinfo.ZoneInfoNotFoundError):
         raise ConfigError(
-            f"{what} is {kind.arrow}, and {arguments.shown(text)} is no date; write one as '2019-03-01' or '2019-03-01 12:30:00'"
+            f"{what} is {kind.arrow}, and {arguments.shown(text)} is no date; write it as '2019-03-01 12:30:00'"
         ) from None
     if moment.tzinfo is not None and zone is None:
         raise ConfigError(f"{what} is {kind.arrow}, which has no time zone; leave the offset of {text!r} out")

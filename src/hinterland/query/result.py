@@ -33,8 +33,8 @@ class QueryResult(Shown):
     """The answer to a query.
 
     Attributes:
-        rows: for each group a dict of its keys and of its aggregates, these by the text that asked for them; sorted by the keys,
-            nulls last. One row where there are no groups.
+        rows: for each group a dict of its keys and of its aggregates, these by the text that asked for them; sorted by the
+            keys, nulls last. One row where there are no groups.
         matched: rows of the file for which the filter is true.
         bytes: what was read of all columns. Of Parquet the compressed bytes of column chunks.
         least_bytes: the filter's columns whole, where statistics leave them, and the sectors of 32 bytes that values of other

@@ -281,7 +281,7 @@ class Run:
             raise self._damaged()
         if outcome == _core.QUERY_OUTCOMES["groups"]:
             raise ConfigError(
-                f"{', '.join(self.keys)} have more than {_core.QUERY_MOST_GROUPS:,} values; group by columns with fewer, or filter"
+                f"{', '.join(self.keys)} have more than {_core.QUERY_MOST_GROUPS:,} values; group by others, or filter"
             )
         self._done = end
         self._forget(list(self._columns), end)
@@ -293,7 +293,7 @@ class Run:
 
     def _damaged(self) -> FormatError:
         return FormatError(
-            f"{self.table.path}: a column that the query reads has codes that its dictionary does not have, or decimals of more "
+            f"{self.table.path}: a column that is read has codes that its dictionary does not have, or decimals of more "
             "than 18 digits; the file is damaged, write it again"
         )
 
@@ -309,11 +309,11 @@ class Run:
             sortable, shown = [], []
             for place, name in enumerate(self.keys):
                 column, null = self._columns[name], bool(words[-1] >> place & 1)
-                stored = column.texts.values[words[place]] if column.kind.family == "text" and not null else words[place]
+                stored: Any = column.texts.values[words[place]] if column.kind.family == "text" and not null else words[place]
                 if column.kind.element == "uint64" and not null:
                     stored %= 2**64
                 sortable.append((null, 0 if null else stored))
-                shown.append(None if null else column.kind.value(stored))
+                shown.append(None if null else column.kind.value(stored) if column.kind.family != "text" else stored)
             at = number * len(self.measures)
             measured = [self._measure(one, totals[at + m]) for m, one in enumerate(self.measures)]
             found.append((sortable, tuple(shown), measured))
