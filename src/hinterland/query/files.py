@@ -116,7 +116,11 @@ class ParquetFile:
 
     def statistics(self, part: Part, name: str) -> Any:
         """What the file says of a column chunk, as pyarrow has it; None where it says nothing."""
-        return self._groups.row_group(part.at[0]).column(self._leaves[name]).statistics
+        chunk = self._groups.row_group(part.at[0]).column(self._leaves[name])
+        wanted = self._groups.schema.column(self._leaves[name]).physical_type
+        if chunk.physical_type != wanted:  # over which pyarrow would end the process
+            raise FormatError(f"{self.path}: the column {name!r} is {chunk.physical_type}, not {wanted}; the file is damaged")
+        return chunk.statistics
 
 
 @contextmanager
