@@ -155,6 +155,7 @@ void bind_kernels(nanobind::module_& m);
 void bind_hotness(nanobind::module_& m);
 void bind_datasets(nanobind::module_& m);
 void bind_probe(nanobind::module_& m);
+void bind_query(nanobind::module_& m);
 void bind_traffic(nanobind::module_& m);
 void bind_sampling(nanobind::module_& m);
 

@@ -62,6 +62,7 @@ NB_MODULE(_core, m) {
   hn::bind_hotness(m);
   hn::bind_datasets(m);
   hn::bind_probe(m);
+  hn::bind_query(m);
   hn::bind_traffic(m);
   hn::bind_sampling(m);
 }

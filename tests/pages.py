@@ -64,6 +64,19 @@ def make_files(folder: Path) -> None:
     for name in ("ogbn_products", "ogbn_papers100M", "papers100M"):
         hl.datasets.save(products, folder / name)
     _write_cora(folder / "cora.npz", rng)
+    _write_trips(folder / "trips.arrow", rng)
+
+
+def _write_trips(path: Path, rng: np.random.Generator) -> None:
+    """A table of a few columns, where pyarrow is there to write it."""
+    try:
+        import pyarrow as pa
+        import pyarrow.feather
+    except ImportError:
+        return
+    color = pa.array(["yellow", "green"] * 500).dictionary_encode()
+    trips = pa.table({"distance": rng.exponential(20, 1000), "total": rng.exponential(30, 1000), "color": color})
+    pyarrow.feather.write_feather(trips, path, compression="uncompressed")
 
 
 def _write_cora(path: Path, rng: np.random.Generator) -> None:

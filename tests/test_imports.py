@@ -22,7 +22,7 @@ LEVELS = (
     ("storage",),
     ("kernels", "probe"),
     ("graph",),
-    ("datasets", "hotness", "sampling", "traffic"),
+    ("datasets", "hotness", "query", "sampling", "traffic"),
     ("fullgraph",),
     ("nn",),
     ("training",),

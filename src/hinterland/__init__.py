@@ -38,6 +38,8 @@ if TYPE_CHECKING:  # not from .graph or .fullgraph, whose functions and modules 
     from .memory import CachedTensor, TieredTensor, UnifiedEmbeddingBag, UnifiedTensor
     from .probe.measure import probe
     from .runtime.include import get_cmake_dir, get_include
+    from .query.ask import Query, query
+    from .query.result import QueryResult
     from .storage import StorageArray, StorageCache
 
 __version__ = "0.1.0"
@@ -52,6 +54,8 @@ __all__ = [
     "PagerankResult",
     "PartitionedGraph",
     "Prepared",
+    "Query",
+    "QueryResult",
     "SsspResult",
     "SswpResult",
     "StorageArray",
@@ -84,6 +88,7 @@ __all__ = [
     "pagerank",
     "prepare",
     "probe",
+    "query",
     "random_weights",
     "reorder",
     "sampling",
@@ -112,6 +117,8 @@ _HOMES = {
     "CachedTensor": "memory",
     "Machine": "machine",
     "PartitionedGraph": "fullgraph",
+    "Query": "query.ask",
+    "QueryResult": "query.result",
     "StorageArray": "storage",
     "StorageCache": "storage",
     "TieredTensor": "memory",
@@ -123,6 +130,7 @@ _HOMES = {
     "kernel": "kernels",
     "launch": "fullgraph.launch",
     "probe": "probe.measure",
+    "query": "query.ask",
 }
 
 
@@ -143,10 +151,10 @@ provide("StorageArray", lambda: __getattr__("StorageArray"))  # for memory/, whi
 
 
 class _Package(ModuleType):
-    """``hinterland.probe`` is a function. The import of the package of that name would make it the package."""
+    """``hinterland.probe`` and ``query`` are functions. Imports of the packages of these names would make them these."""
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name != "probe" or not isinstance(value, ModuleType):
+        if name not in ("probe", "query") or not isinstance(value, ModuleType):
             super().__setattr__(name, value)
 
 

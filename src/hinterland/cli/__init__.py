@@ -26,6 +26,7 @@ COMMANDS = (
     "msbfs",
     "pagerank",
     "probe",
+    "query",
     "sssp",
     "sswp",
     "storage",

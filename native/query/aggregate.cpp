@@ -1,0 +1,375 @@
+#include "query/aggregate.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <memory>
+
+#include "core/parallel.hpp"
+#include "query/bits.hpp"
+#include "query/damage.hpp"
+
+namespace hinterland::native {
+
+namespace {
+
+using query::Column, query::Element, query::Kind, query::Measure, query::Segment, query::Total;
+
+constexpr int64_t kSpan = 1024;  // blocks whose groups are kept before they are added to the query's: chosen, not measured
+
+uint64_t mixed(uint64_t hash, uint64_t word) {  // as SplitMix64's last steps
+  hash = (hash ^ word) * 0x9e3779b97f4a7c15;
+  hash = (hash ^ (hash >> 32)) * 0xd6e8feb86659fd93;
+  return hash ^ (hash >> 32);
+}
+
+template <class Do>
+void with_kind(Kind kind, const Do& do_it) {
+  switch (kind) {
+    case Kind::kSigned: return do_it(int64_t{});
+    case Kind::kUnsigned: return do_it(uint64_t{});
+    case Kind::kFloat: return do_it(double{});
+  }
+}
+
+// How a measure's values are taken.
+Kind kind_of(const query::AggregateParams& p, const Measure& measure) {
+  if (measure.divisor >= 0) return Kind::kFloat;
+  return measure.column < 0 ? Kind::kSigned : query::kind_of(p.columns[measure.column].element);
+}
+
+// The bits of a column's values, taken as 64 bits each, of the rows of a block whose bits are set in `words`, or of all rows that
+// are there. Returns whether the file is damaged.
+bool load(const Column& column, int64_t block, const uint64_t* words, bool whole, int64_t* to_bits) {
+  bool damaged = false;
+  query::for_segments(column, block, block + kBlockRows, [&](const Segment& segment, int64_t from, int64_t to) {
+    const auto each_row = [&](const auto& take) {
+      if (whole) {
+        for (int64_t row = from; row < to; ++row) take(row);
+        return;
+      }
+      const auto read = [&](int64_t row, int64_t count) {
+        const int64_t at = from - block + row;
+        const uint64_t word = words[at / kWordRows] >> (at % kWordRows);
+        return count < kWordRows ? word & ((uint64_t{1} << count) - 1) : word;
+      };
+      for_words(from - block, to - block, read,
+                [&](int64_t word, uint64_t bits) { for_bits(bits, block + word * kWordRows, take); });
+    };
+    if (column.element == Element::kBool) {
+      const auto* const bits = static_cast<const uint8_t*>(segment.values);
+      each_row([&](int64_t row) { to_bits[row - block] = query::bit_at(bits, segment.value_at + row - segment.begin); });
+      return;
+    }
+    query::with_element(column.element, [&](auto kind) {
+      using T = decltype(kind);
+      const T* const values = static_cast<const T*>(segment.values) + (from - segment.begin);
+      bool bad = false;
+      if (column.coded != 0) {
+        if constexpr (std::is_integral_v<T>) {
+          each_row([&](int64_t row) {
+            const auto code = static_cast<uint64_t>(values[row - from]);
+            const bool there = code < static_cast<uint64_t>(segment.entries);
+            bad |= !there;
+            to_bits[row - block] = there ? segment.codes[code] : 0;
+          });
+        }
+      } else {
+        each_row([&](int64_t row) {
+          if constexpr (std::is_same_v<T, query::Decimal>) bad |= is_damaged(values[row - from], segment);
+          to_bits[row - block] = std::bit_cast<int64_t>(query::wide(values[row - from]));
+        });
+      }
+      if (bad) damaged |= any_damaged(values, segment, from, to);
+    });
+  });
+  return damaged;
+}
+
+// Rows of `words` that have a value in a column.
+void keep_valid(const Column& column, int64_t block, const uint64_t* words, uint64_t* kept) {
+  uint64_t valid[kBlockWords]{};
+  query::for_segments(column, block, block + kBlockRows,
+                      [&](const Segment& segment, int64_t from, int64_t to) { set_valid(valid, segment, block, from, to); });
+  for (int64_t i = 0; i < kBlockWords; ++i) kept[i] = words[i] & valid[i];
+}
+
+double as_double(Kind kind, int64_t bits, double scale) {
+  const double value = kind == Kind::kFloat      ? std::bit_cast<double>(bits)
+                       : kind == Kind::kUnsigned ? static_cast<double>(std::bit_cast<uint64_t>(bits))
+                                                 : static_cast<double>(bits);
+  return value / scale;
+}
+
+int64_t count_of(const uint64_t* words) {
+  int64_t count = 0;
+  for (int64_t i = 0; i < kBlockWords; ++i) count += std::popcount(words[i]);
+  return count;
+}
+
+// Adds a block's values without groups: in lanes.
+template <class T>
+void fold(const Measure& measure, const uint64_t* words, const int64_t* bits, Total& total) {
+  const auto value = [&](int64_t row) { return std::bit_cast<T>(bits[row]); };
+  if (measure.adds != 0) {
+    if constexpr (std::is_same_v<T, double>) {
+      double lanes[query::kLanes]{};
+      for (int64_t word = 0; word < kBlockWords; ++word) {
+        if (words[word] == ~uint64_t{0}) {
+          const int64_t first = word * kWordRows;
+          for (int lane = 0; lane < query::kLanes; ++lane)
+            lanes[lane] = (lanes[lane] + value(first + lane)) + value(first + lane + query::kLanes);
+        } else {
+          for_bits(words[word], word * kWordRows, [&](int64_t row) { lanes[row % query::kLanes] += value(row); });
+        }
+      }
+      total.sum = query::add_lanes(lanes);
+    } else {
+      query::Halves halves{};
+      for (int64_t word = 0; word < kBlockWords; ++word) {
+        for_bits(words[word], word * kWordRows, [&](int64_t row) { halves.add(value(row)); });
+      }
+      query::add_halves(total, halves);
+    }
+  }
+  if (measure.bounds != 0) {
+    for (int64_t word = 0; word < kBlockWords; ++word) {
+      for_bits(words[word], word * kWordRows, [&](int64_t row) { query::widen_bounds(total, value(row)); });
+    }
+  }
+}
+
+}  // namespace
+
+size_t Keys::slot_of(const int64_t* key) const {
+  uint64_t hash = 0;
+  for (int64_t i = 0; i < words_; ++i) hash = mixed(hash, static_cast<uint64_t>(key[i]));
+  size_t slot = hash & (slots_.size() - 1);
+  while (slots_[slot] >= 0 && !std::equal(key, key + words_, this->key(slots_[slot]))) slot = (slot + 1) & (slots_.size() - 1);
+  return slot;
+}
+
+int64_t Keys::number_of(const int64_t* key) {
+  size_t slot = slot_of(key);
+  if (slots_[slot] >= 0) return slots_[slot];
+  if (size_ == kMostGroups) return kTooMany;
+  if (2 * static_cast<size_t>(size_) >= slots_.size()) {
+    grow();
+    slot = slot_of(key);
+  }
+  keys_.insert(keys_.end(), key, key + words_);
+  slots_[slot] = static_cast<int32_t>(size_);
+  return size_++;
+}
+
+void Keys::grow() {
+  slots_.assign(4 * slots_.size(), -1);
+  for (int64_t i = 0; i < size_; ++i) slots_[slot_of(key(i))] = static_cast<int32_t>(i);
+}
+
+// What a block found: its groups by the worker's numbers, and a total of each measure for each.
+struct Groups::Block {
+  int worker = 0;
+  std::vector<int64_t> groups;
+  std::vector<Total> totals;
+};
+
+// A thread's keys and room.
+struct Groups::Worker {
+  explicit Worker(const query::AggregateParams& p) : keys(p.keyed + 1), words(kBlockRows * (p.keyed + 1)) {}
+
+  Keys keys;
+  std::vector<int64_t> numbers;  // of each of its groups among the query's; -1 where that is not known yet
+  std::vector<int64_t> place;    // of each in the block at hand
+  std::vector<int64_t> words;    // [4096, keyed + 1] the keys of rows
+  alignas(64) int64_t left[kBlockRows], right[kBlockRows];
+  uint64_t matched[kBlockWords], kept[kBlockWords];
+  int64_t group[kBlockRows];  // of each matched row: its place among the block's groups
+  bool damaged = false, too_many = false;
+
+  void find_rows(const query::AggregateParams& p, int64_t block);
+  bool find_groups(const query::AggregateParams& p, int64_t block, Block& found);
+  void measure(const query::AggregateParams& p, int64_t block, int64_t number, Block& found);
+};
+
+void Groups::Worker::find_rows(const query::AggregateParams& p, int64_t block) {
+  if (p.words != nullptr) {
+    std::copy_n(p.words + block / kWordRows, kBlockWords, matched);
+    return;
+  }
+  std::fill_n(matched, kBlockWords, 0);
+  set_bits(matched, 0, std::min(kBlockRows, p.rows - block));
+}
+
+// The group of each matched row. Returns whether any row matches, and there are not too many groups.
+bool Groups::Worker::find_groups(const query::AggregateParams& p, int64_t block, Block& found) {
+  const int64_t wide = p.keyed + 1;
+  const auto each_row = [&](const auto& take) {
+    for (int64_t i = 0; i < kBlockWords; ++i) for_bits(matched[i], i * kWordRows, take);
+  };
+  each_row([&](int64_t row) { words[row * wide + p.keyed] = 0; });
+  for (int64_t k = 0; k < p.keyed; ++k) {
+    const Column& column = p.columns[p.keys[k]];
+    damaged |= load(column, block, matched, false, left);
+    keep_valid(column, block, matched, kept);
+    each_row([&](int64_t row) {
+      const bool has = (kept[row / kWordRows] >> (row % kWordRows) & 1) != 0;
+      words[row * wide + k] = has ? left[row] : 0;
+      if (!has) words[row * wide + p.keyed] |= int64_t{1} << k;
+    });
+  }
+  each_row([&](int64_t row) {
+    const int64_t number = too_many ? Keys::kTooMany : keys.number_of(words.data() + row * wide);
+    if (number == Keys::kTooMany) {
+      too_many = true;
+      return;
+    }
+    if (number == static_cast<int64_t>(place.size())) place.push_back(-1), numbers.push_back(-1);
+    if (place[number] < 0) {
+      place[number] = static_cast<int64_t>(found.groups.size());
+      found.groups.push_back(number);
+    }
+    group[row] = place[number];
+  });
+  for (const int64_t number : found.groups) place[number] = -1;
+  return !found.groups.empty() && !too_many;
+}
+
+void Groups::Worker::measure(const query::AggregateParams& p, int64_t block, int64_t number, Block& found) {
+  const Measure& measure = p.measures[number];
+  const auto total = [&](int64_t place) -> Total& { return found.totals[place * p.measured + number]; };
+  std::copy_n(matched, kBlockWords, kept);
+  if (measure.column >= 0) keep_valid(p.columns[measure.column], block, matched, kept);
+  if (measure.divisor >= 0) keep_valid(p.columns[measure.divisor], block, kept, kept);
+  const bool values = measure.adds != 0 || measure.bounds != 0;
+  if (values) damaged |= load(p.columns[measure.column], block, kept, measure.streamed != 0, left);
+  if (values && measure.divisor >= 0) {
+    const Column &over = p.columns[measure.column], &under = p.columns[measure.divisor];
+    damaged |= load(under, block, kept, measure.streamed != 0, right);
+    for (int64_t i = 0; i < kBlockWords; ++i) {
+      for_bits(kept[i], i * kWordRows, [&](int64_t row) {
+        const double ratio = as_double(query::kind_of(over.element), left[row], over.scale) /
+                             as_double(query::kind_of(under.element), right[row], under.scale);
+        left[row] = std::bit_cast<int64_t>(ratio);
+      });
+    }
+  }
+  with_kind(kind_of(p, measure), [&](auto kind) {
+    using T = decltype(kind);
+    for (size_t i = 0; i < found.groups.size(); ++i) total(i) = query::nothing<T>();
+    if (p.keyed == 0) {
+      total(0).count = count_of(kept);
+      if (values) fold<T>(measure, kept, left, total(0));
+      return;
+    }
+    for (int64_t i = 0; i < kBlockWords; ++i) {
+      for_bits(kept[i], i * kWordRows, [&](int64_t row) {
+        Total& of_group = total(group[row]);
+        ++of_group.count;
+        if (measure.adds != 0) query::add_value(of_group, std::bit_cast<T>(left[row]));
+        if (measure.bounds != 0) query::widen_bounds(of_group, std::bit_cast<T>(left[row]));
+      });
+    }
+  });
+}
+
+bool Groups::merge(const query::AggregateParams& p, const Block& block, Worker& worker) {
+  for (size_t i = 0; i < block.groups.size(); ++i) {
+    int64_t& number = worker.numbers[block.groups[i]];
+    if (number < 0) {
+      number = keys_.number_of(worker.keys.key(block.groups[i]));
+      if (number == Keys::kTooMany) return false;
+    }
+    if (number * measured_ == static_cast<int64_t>(totals_.size())) {
+      for (int64_t m = 0; m < measured_; ++m) {
+        with_kind(kind_of(p, p.measures[m]), [&](auto kind) { totals_.push_back(query::nothing<decltype(kind)>()); });
+      }
+    }
+    for (int64_t m = 0; m < measured_; ++m) {
+      const Total& found = block.totals[i * measured_ + m];
+      with_kind(kind_of(p, p.measures[m]),
+                [&](auto kind) { query::add_block<decltype(kind)>(totals_[number * measured_ + m], found); });
+    }
+  }
+  return true;
+}
+
+Outcome Groups::add_span(const query::AggregateParams& p, int64_t begin, int64_t end, std::deque<Worker>& workers) {
+  std::vector<Block> blocks(end - begin);
+  constexpr int64_t kAtOnce = 8;  // blocks that a thread takes: chosen, not measured
+  parallel_for(
+      end - begin,
+      [&](int64_t i) {
+        const int number = omp_get_thread_num();
+        Worker& worker = workers[number];
+        Block& found = blocks[i];
+        found.worker = number;
+        const int64_t block = (begin + i) * kBlockRows;
+        worker.find_rows(p, block);
+        if (std::all_of(worker.matched, worker.matched + kBlockWords, [](uint64_t word) { return word == 0; })) return;
+        if (!worker.find_groups(p, block, found)) return;
+        found.totals.resize(found.groups.size() * p.measured);
+        for (int64_t m = 0; m < p.measured; ++m) worker.measure(p, block, m, found);
+      },
+      kAtOnce);
+  for (const Worker& worker : workers) {
+    if (worker.damaged) return Outcome::kDamaged;
+    if (worker.too_many) return Outcome::kTooManyGroups;
+  }
+  for (const Block& block : blocks) {
+    if (!merge(p, block, workers[block.worker])) return Outcome::kTooManyGroups;
+  }
+  return Outcome::kDone;
+}
+
+Outcome Groups::add(const query::AggregateParams& p) {
+  std::deque<Worker> workers;
+  for (int i = 0; i < num_threads(); ++i) workers.emplace_back(p);
+  for (int64_t begin = p.begin; begin < p.end; begin += kSpan) {
+    const Outcome outcome = add_span(p, begin, std::min(p.end, begin + kSpan), workers);
+    if (outcome != Outcome::kDone) return outcome;
+  }
+  return Outcome::kDone;
+}
+
+void Groups::copy_to(int64_t* keys, query::Total* totals) const {
+  for (int64_t i = 0; i < size(); ++i) std::copy_n(keys_.key(i), keyed_ + 1, keys + i * (keyed_ + 1));
+  std::copy(totals_.begin(), totals_.end(), totals);
+}
+
+// Words are shifted so that sectors begin at multiples of as many rows as a sector holds.
+int64_t count_sectors(const uint64_t* words, int64_t begin, int64_t end, uint64_t address, int64_t bits) {
+  const int64_t each = 8 * kSectorBytes / bits;  // values: a power of two from 2 to 256
+  const auto phase = static_cast<int64_t>(address / bits % each);
+  const int64_t moved = ((phase - begin) % each + each) % each;  // row r is value (r + moved) of sectors counted from somewhere
+  const int64_t shift = moved % kWordRows, ahead = moved / kWordRows;
+  const int64_t first = begin / kWordRows, last = (end - 1) / kWordRows;
+  const auto word_at = [&](int64_t i) -> uint64_t {
+    if (i < first || i > last) return 0;
+    uint64_t word = words[i];
+    if (i == first) word &= ~uint64_t{0} << (begin % kWordRows);
+    if (i == last && end % kWordRows != 0) word &= (uint64_t{1} << (end % kWordRows)) - 1;
+    return word;
+  };
+  const int64_t words_each = std::max<int64_t>(each / kWordRows, 1);
+  uint64_t starts = 0;  // of sectors, in a word
+  for (int64_t at = 0; at < kWordRows; at += each) starts |= uint64_t{1} << at;
+  int64_t count = 0;
+  uint64_t gathered = 0;
+  for (int64_t i = first; i <= last + 1; ++i) {
+    uint64_t word = word_at(i) << shift;
+    if (shift != 0) word |= word_at(i - 1) >> (kWordRows - shift);
+    if (each < kWordRows) {
+      for (int64_t fold = 1; fold < each; fold *= 2) word |= word >> fold;
+      count += std::popcount(word & starts);
+      continue;
+    }
+    gathered |= word;
+    if ((i + ahead + 1) % words_each == 0 || i == last + 1) {
+      count += gathered != 0;
+      gathered = 0;
+    }
+  }
+  return count;
+}
+
+}  // namespace hinterland::native

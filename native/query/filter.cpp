@@ -1,0 +1,190 @@
+#include "query/filter.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <vector>
+
+#include "core/parallel.hpp"
+#include "query/bits.hpp"
+#include "query/damage.hpp"
+
+namespace hinterland::native {
+
+namespace {
+
+using query::Column, query::Kind, query::Segment, query::Test, query::TestKind, query::Truth;
+
+// What a thread needs for a block.
+struct Room {
+  alignas(64) uint8_t bytes[kBlockRows];
+  alignas(64) int64_t left[kBlockRows], right[kBlockRows];  // of pairs: bits of what is compared
+  uint64_t valid[kBlockWords];
+  std::vector<Truth> stack;
+};
+
+template <class T, class Bound>
+void range_bytes(const T* __restrict values, int64_t count, Bound low, Bound high, uint8_t* __restrict bytes) {
+  for (int64_t i = 0; i < count; ++i) bytes[i] = query::in_range(values[i], low, high);
+}
+
+// Codes that no entry has are taken for the first one. Returns whether there are any.
+template <class T>
+bool table_bytes(const T* codes, int64_t count, const Segment& segment, const uint8_t* table, uint8_t* bytes) {
+  bool outside = false;
+  for (int64_t i = 0; i < count; ++i) {
+    const auto code = static_cast<uint64_t>(codes[i]);
+    const bool there = code < static_cast<uint64_t>(segment.entries);
+    outside |= !there;
+    bytes[i] = table[segment.codes[there ? code : 0]];
+  }
+  return outside;
+}
+
+// A test of one column's values, as bytes of a block or, of a column of bits, as words. Returns whether the file is damaged.
+bool values_of(const Test& test, const Column& column, int64_t block, Room& room, uint64_t* words) {
+  bool damaged = false;
+  query::for_segments(column, block, block + kBlockRows, [&](const Segment& segment, int64_t from, int64_t to) {
+    if (column.element == query::Element::kBool) {
+      if (test.low > 1 || test.high < 0) return;
+      set_bits(words, from - block, to - block, static_cast<const uint8_t*>(segment.values),
+               segment.value_at + from - segment.begin);
+      return;
+    }
+    query::with_element(column.element, [&](auto kind) {
+      using T = decltype(kind);
+      const T* const values = static_cast<const T*>(segment.values) + (from - segment.begin);
+      uint8_t* const bytes = room.bytes + (from - block);
+      if (test.kind == TestKind::kRange) {
+        range_bytes(values, to - from, query::bound_of<T>(test.low), query::bound_of<T>(test.high), bytes);
+        if constexpr (std::is_same_v<T, query::Decimal>) damaged |= any_damaged(values, segment, from, to);
+      } else if constexpr (std::is_integral_v<T>) {
+        if (table_bytes(values, to - from, segment, test.table, bytes)) damaged |= any_damaged(values, segment, from, to);
+      }
+    });
+  });
+  return damaged;
+}
+
+// A column's values as 64 bits each, where rows are.
+void widened(const Column& column, int64_t block, int64_t* to_bits) {
+  query::for_segments(column, block, block + kBlockRows, [&](const Segment& segment, int64_t from, int64_t to) {
+    if (column.element == query::Element::kBool) {
+      const auto* const bits = static_cast<const uint8_t*>(segment.values);
+      for (int64_t row = from; row < to; ++row)
+        to_bits[row - block] = query::bit_at(bits, segment.value_at + row - segment.begin);
+      return;
+    }
+    query::with_element(column.element, [&](auto kind) {
+      using T = decltype(kind);
+      const T* const values = static_cast<const T*>(segment.values) - segment.begin;
+      for (int64_t row = from; row < to; ++row) to_bits[row - block] = std::bit_cast<int64_t>(query::wide(values[row]));
+    });
+  });
+}
+
+template <class Do>
+void with_kind(Kind kind, const Do& do_it) {
+  switch (kind) {
+    case Kind::kSigned: return do_it(int64_t{});
+    case Kind::kUnsigned: return do_it(uint64_t{});
+    case Kind::kFloat: return do_it(double{});
+  }
+}
+
+void pair_bytes(const Test& test, const Column& first, const Column& second, int64_t block, Room& room) {
+  std::fill_n(room.left, kBlockRows, 0);
+  std::fill_n(room.right, kBlockRows, 0);
+  widened(first, block, room.left);
+  widened(second, block, room.right);
+  with_kind(kind_of(first.element), [&](auto a) {
+    with_kind(kind_of(second.element), [&](auto b) {
+      using A = decltype(a);
+      using B = decltype(b);
+      for (int64_t i = 0; i < kBlockRows; ++i) {
+        const int64_t order = query::order_of(std::bit_cast<A>(room.left[i]), std::bit_cast<B>(room.right[i]));
+        room.bytes[i] = (order & test.orders) != 0;
+      }
+    });
+  });
+}
+
+// A test of a block's rows. Returns whether the file is damaged.
+bool tested(const query::FilterParams& p, const Test& test, int64_t block, Room& room, Truth* truth) {
+  const Column& column = p.columns[test.column];
+  uint64_t values[kBlockWords]{}, valid[kBlockWords]{}, others[kBlockWords]{};
+  query::for_segments(column, block, block + kBlockRows, [&](const Segment& segment, int64_t from, int64_t to) {
+    set_valid(valid, segment, block, from, to);
+    set_bits(others, from - block, to - block);  // of kNull: the rows that are there
+  });
+  if (test.kind == TestKind::kNull) {
+    for (int64_t i = 0; i < kBlockWords; ++i) {
+      truth[i] = {others[i] & ~valid[i], others[i]};
+      if (test.negated != 0) truth[i] = negation(truth[i]);
+    }
+    return false;
+  }
+  bool damaged = false;
+  if (test.kind == TestKind::kPair) {
+    const Column& second = p.columns[test.other];
+    std::fill_n(others, kBlockWords, 0);
+    query::for_segments(second, block, block + kBlockRows,
+                        [&](const Segment& segment, int64_t from, int64_t to) { set_valid(others, segment, block, from, to); });
+    for (int64_t i = 0; i < kBlockWords; ++i) valid[i] &= others[i];
+    pair_bytes(test, column, second, block, room);
+  } else {
+    damaged = values_of(test, column, block, room, values);
+  }
+  const bool bits = test.kind == TestKind::kRange && column.element == query::Element::kBool;
+  const bool zeros = bits && test.low <= 0 && test.high >= 0, ones = bits && test.low <= 1 && test.high >= 1;
+  for (int64_t i = 0; i < kBlockWords; ++i) {
+    const uint64_t word = !bits ? word_of_bytes(room.bytes + i * kWordRows) : (zeros ? ~values[i] : 0) | (ones ? values[i] : 0);
+    truth[i] = {word & valid[i], valid[i]};
+    if (test.negated != 0) truth[i] = negation(truth[i]);
+  }
+  return damaged;
+}
+
+// The predicate of a block's rows, as the stack's first words. Returns whether the file is damaged.
+bool evaluated(const query::FilterParams& p, int64_t block, Room& room) {
+  Truth* top = room.stack.data() - kBlockWords;
+  bool damaged = false;
+  for (int64_t step = 0; step < p.steps; ++step) {
+    const int64_t what = p.program[step];
+    if (what >= 0) {
+      top += kBlockWords;
+      damaged |= tested(p, p.tests[what], block, room, top);
+      continue;
+    }
+    if (what == query::kNot) {
+      for (int64_t i = 0; i < kBlockWords; ++i) top[i] = negation(top[i]);
+      continue;
+    }
+    top -= kBlockWords;
+    const Truth* const second = top + kBlockWords;
+    for (int64_t i = 0; i < kBlockWords; ++i)
+      top[i] = what == query::kAnd ? both(top[i], second[i]) : either(top[i], second[i]);
+  }
+  return damaged;
+}
+
+}  // namespace
+
+bool filter_rows(const query::FilterParams& p) {
+  std::vector<Room> rooms(num_threads());
+  for (Room& room : rooms) room.stack.resize(p.depth * kBlockWords), std::fill_n(room.bytes, kBlockRows, 0);
+  std::atomic<bool> damaged{false};
+  constexpr int64_t kAtOnce = 8;  // blocks that a thread takes: chosen, not measured
+  parallel_for(
+      p.end - p.begin,
+      [&](int64_t i) {
+        Room& room = rooms[omp_get_thread_num()];
+        const int64_t block = p.begin + i;
+        if (evaluated(p, block * kBlockRows, room)) damaged = true;
+        uint64_t* const words = p.words + block * kBlockWords;
+        for (int64_t word = 0; word < kBlockWords; ++word) words[word] |= room.stack[word].holds;
+      },
+      kAtOnce);
+  return damaged;
+}
+
+}  // namespace hinterland::native

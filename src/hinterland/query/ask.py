@@ -1,0 +1,219 @@
+"""``hl.query(path).filter(...).group_by(...).agg(...)``: what is asked, checked against the file's columns, then run."""
+
+from __future__ import annotations
+
+import dataclasses
+from decimal import Context, Decimal
+from fractions import Fraction
+from typing import Any
+
+from ..runtime import arguments
+from ..runtime.errors import ConfigError
+from . import expression
+from .bounds import Kind, kind_of, scaled
+from .files import ArrowFile, ParquetFile, named_type, open_table, sentences
+from .program import Program
+from .result import QueryResult
+from .run import Found, Measured, Run
+
+_EXACT = Context(prec=120)
+_MOST_KEYS = 32
+
+
+@dataclasses.dataclass(frozen=True)
+class Query:
+    """A query that is being put together; nothing is read before :meth:`agg`."""
+
+    path: str
+    predicates: tuple[Any, ...] = ()
+    keys: tuple[str, ...] = ()
+
+    def filter(self, predicate: str) -> Query:
+        """Only rows for which ``predicate`` is true, and all earlier ones are.
+
+        Args:
+            predicate: comparisons (``== != < <= > >=``, ``in (...)``, ``between a and b``, ``is null``, ``is not null``) of
+                columns with numbers, ``'texts'``, dates as ``'2019-03-01'``, ``true`` and ``false``, or of two columns, joined
+                by ``and``, ``or``, ``not`` and parentheses. Nulls are neither true nor false (Kleene's logic), NaN compares as
+                IEEE 754 has it.
+
+        Raises:
+            ConfigError: it cannot be read.
+        """
+        return dataclasses.replace(self, predicates=(*self.predicates, expression.predicate(predicate)))
+
+    def group_by(self, *columns: str) -> Query:
+        """A row of the answer for each value of these columns, null being one: texts, whole numbers, truth values, dates.
+
+        Raises:
+            ConfigError: one is no text, or comes twice, or there are more than 32.
+        """
+        for column in columns:
+            arguments.instance("a group's column", column, str, "name it")
+        keys = (*self.keys, *columns)
+        if len(set(keys)) < len(keys) or len(keys) > _MOST_KEYS:
+            raise ConfigError(f"group_by names {arguments.shown(keys)}; name each column once, and at most {_MOST_KEYS}")
+        return dataclasses.replace(self, keys=keys)
+
+    def agg(self, *aggregates: str) -> QueryResult:
+        """Reads the file and answers.
+
+        Args:
+            aggregates: ``sum``, ``mean``, ``min``, ``max`` or ``count`` of a column, ``count()`` of rows, ``mean_ratio(a, b)``
+                (the mean of the rows' ratios), and arithmetic of these, as ``sum(total) / sum(distance)`` (the ratio of sums).
+
+        Returns:
+            What was found. Whole numbers and decimals are summed exactly; means are float64. Nulls are left out. Of no value
+            counts and sums are 0, everything else is None.
+
+        Raises:
+            ConfigError: an aggregate cannot be read, a column is not there or of another type than it needs, or there are more
+                than 65,536 groups.
+            FormatError: the file is damaged.
+            StorageError: it cannot be read.
+        """
+        asked = [one for text in aggregates for one in expression.aggregates(text)]
+        if not asked:
+            raise ConfigError("agg() asks for nothing; name aggregates, as 'count()'")
+        table = open_table(self.path)
+        with sentences(self.path):
+            return _answer(self, table, asked)
+
+
+def query(path: Any) -> Query:
+    """A query to the table in a file: Arrow IPC (Feather 2), Parquet, ORC or CSV.
+
+    Raises:
+        ConfigError: ``path`` names no file.
+    """
+    return Query(arguments.path("the table", path))
+
+
+def _answer(asked: Query, table: ArrowFile | ParquetFile, aggregates: list[tuple[str, Any]]) -> QueryResult:
+    predicate = None
+    if asked.predicates:
+        predicate = asked.predicates[0] if len(asked.predicates) == 1 else expression.Junction("and", asked.predicates)
+    leaves = [leaf for _, what in aggregates for leaf in _leaves(what)]
+    names = [*_compared(predicate), *asked.keys, *(name for leaf in leaves for name in leaf.columns)]
+    kinds = {name: _kind(table, name) for name in dict.fromkeys(names)}
+    for name in asked.keys:
+        if kinds[name].family == "float":
+            raise ConfigError(
+                f"the column {name!r} is {kinds[name].arrow}, by which nothing is grouped; use one of whole numbers"
+            )
+    for leaf in leaves:
+        _check(leaf, kinds)
+    for _, what in aggregates:
+        _check_arithmetic(what, kinds)
+    measures = list(dict.fromkeys(_measured(leaf, kinds) for leaf in leaves)) or [Measured(None)]
+    run = Run(table, kinds, Program(predicate, kinds) if predicate is not None else None, asked.keys, measures)
+    found = run.answer()
+    rows = []
+    for keys, totals in found:
+        given: dict[str, Any] = dict(zip(asked.keys, keys, strict=True))
+        by_measure = dict(zip(measures, totals, strict=True))
+        for text, what in aggregates:
+            given[text] = _value(what, by_measure, kinds)
+        rows.append(given)
+    plans = run.plans()
+    return QueryResult(rows, run.matched, sum(p.bytes for p in plans), sum(p.least_bytes for p in plans), plans)
+
+
+def _kind(table: ArrowFile | ParquetFile, name: str) -> Kind:
+    arrow = named_type(table, name)
+    found = kind_of(arrow)
+    if found is None:
+        raise ConfigError(
+            f"the column {name!r} is {arrow}, which queries do not take; use numbers, decimals of at most 18 digits, "
+            "truth values, dates, timestamps or texts"
+        )
+    return found
+
+
+def _compared(what: Any) -> list[str]:
+    if isinstance(what, expression.Junction):
+        return [name for part in what.parts for name in _compared(part)]
+    if isinstance(what, expression.IsNull):
+        return [what.column.name]
+    if isinstance(what, expression.Compare):
+        return [what.column.name, *([what.other.name] if isinstance(what.other, expression.Name) else [])]
+    return []
+
+
+def _leaves(what: Any) -> list[expression.Aggregate]:
+    if isinstance(what, expression.Arithmetic):
+        return [*_leaves(what.left), *_leaves(what.right)]
+    return [what] if isinstance(what, expression.Aggregate) else []
+
+
+def _check(leaf: expression.Aggregate, kinds: dict[str, Kind]) -> None:
+    """Refuses aggregates of what has none."""
+    for name in leaf.columns:
+        kind = kinds[name]
+        numbers = kind.is_number or (kind.family == "bool" and leaf.function != "mean_ratio")
+        ordered = numbers or kind.family == "time"
+        if leaf.function != "count" and not (ordered if leaf.function in ("min", "max") else numbers):
+            raise ConfigError(
+                f"{leaf.function}({name}): the column {name!r} is {kind.arrow}, which has none; use count({name})"
+            )
+
+
+def _check_arithmetic(what: Any, kinds: dict[str, Kind]) -> None:
+    if isinstance(what, expression.Arithmetic):
+        for leaf in _leaves(what):
+            if leaf.function in ("min", "max") and not kinds[leaf.columns[0]].is_number:
+                raise ConfigError(f"{leaf.function}({leaf.columns[0]}) is no number to calculate with; ask for it by itself")
+
+
+def _measured(leaf: expression.Aggregate, kinds: dict[str, Kind]) -> Measured:
+    if not leaf.columns:
+        return Measured(None)
+    if leaf.function == "mean_ratio":
+        return Measured(leaf.columns[0], leaf.columns[1], adds=True)
+    return Measured(leaf.columns[0], adds=leaf.function in ("sum", "mean"), bounds=leaf.function in ("min", "max"))
+
+
+def _value(what: Any, found: dict[Measured, Found], kinds: dict[str, Kind]) -> Any:
+    """An aggregate of a group."""
+    if isinstance(what, expression.Literal):
+        assert isinstance(what.value, Fraction)
+        return what.value
+    if isinstance(what, expression.Arithmetic):
+        return _joined(what.sign, _value(what.left, found, kinds), _value(what.right, found, kinds))
+    total = found[_measured(what, kinds)]
+    if what.function == "count":
+        return total.count
+    if what.function == "mean_ratio":
+        return total.real / total.count if total.count else None
+    kind = kinds[what.columns[0]]
+    if what.function in ("min", "max"):
+        if not total.count:
+            return None
+        if total.nothing_but_nan:
+            return float("nan")
+        return kind.value(total.least if what.function == "min" else total.greatest)
+    if kind.family == "float":
+        return total.real if what.function == "sum" else total.real / total.count if total.count else None
+    if what.function == "mean":
+        return float(Fraction(total.whole, kind.units * total.count)) if total.count else None
+    return scaled(total.whole, kind.units) if kind.family == "decimal" else total.whole
+
+
+def _joined(sign: str, left: Any, right: Any) -> Any:
+    """``left sign right``: exact where both sides are, but for quotients; None where a side is, or the divisor is zero."""
+    if left is None or right is None or (sign == "/" and right == 0):
+        return None
+    if isinstance(left, float) or isinstance(right, float):
+        a, b = float(left), float(right)
+        return a + b if sign == "+" else a - b if sign == "-" else a * b if sign == "*" else a / b
+    if sign == "/":
+        return float(Fraction(left) / Fraction(right))
+    if isinstance(left, Fraction) or isinstance(right, Fraction):
+        a_exact, b_exact = Fraction(left), Fraction(right)
+        exact = a_exact + b_exact if sign == "+" else a_exact - b_exact if sign == "-" else a_exact * b_exact
+        return exact.numerator if exact.denominator == 1 else float(exact)
+    if isinstance(left, Decimal) or isinstance(right, Decimal):
+        first, second = Decimal(left), Decimal(right)
+        by = {"+": _EXACT.add, "-": _EXACT.subtract, "*": _EXACT.multiply}
+        return by[sign](first, second)
+    return left + right if sign == "+" else left - right if sign == "-" else left * right

@@ -1,0 +1,343 @@
+"""Runs a query part by part: the filter's columns first, others only where rows match; counts what is read."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .. import _core
+from ..runtime.errors import ConfigError, FormatError
+from ..runtime.params import struct
+from .bounds import Kind
+from .files import ArrowFile, ParquetFile, Part
+from .program import Program, may_hold, outcomes_of
+from .result import ColumnPlan
+from .segments import Segment, Texts, segment_of
+
+_BLOCK = _core.QUERY_BLOCK_ROWS
+_WORDS = _BLOCK // 64  # of a block
+_SECTOR = 32
+# Share of the rows that match from which a column is read whole, on a CPU: chosen, not measured.
+GATHER_BELOW = 0.05
+
+
+class Measured(NamedTuple):
+    """What is asked of a column (None: of the rows), or of its ratio to another."""
+
+    column: str | None
+    divisor: str | None = None
+    adds: bool = False
+    bounds: bool = False
+
+
+@dataclass
+class Found:
+    """A measure of one group."""
+
+    count: int
+    whole: int
+    real: float
+    least: int
+    greatest: int
+    nothing_but_nan: bool
+
+
+@dataclass
+class _Reading:
+    """A column while it is read."""
+
+    kind: Kind
+    texts: Texts
+    segments: list[Segment]
+    bytes: int = 0
+    least_bytes: int = 0
+    streamed: int = 0  # parts
+    gathered: int = 0
+
+
+class Run:
+    """One query to one table.
+
+    Args:
+        streamed: reads other columns than the filter's whole (True), or single values (False), whatever would be chosen.
+    """
+
+    streamed: bool | None = None
+
+    def __init__(
+        self,
+        table: ArrowFile | ParquetFile,
+        kinds: dict[str, Kind],
+        program: Program | None,
+        keys: tuple[str, ...],
+        measures: list[Measured],
+    ) -> None:
+        self.table, self.kinds, self.program, self.keys, self.measures = table, kinds, program, keys, measures
+        self.matched, self._left_out, self._looked_at = 0, 0, 0
+        self._compared = program.columns if program is not None else []
+        asked = [name for one in measures for name in (one.column, one.divisor) if name is not None]
+        self._asked = list(dict.fromkeys([*keys, *asked]))
+        self._columns = {name: _Reading(kind, Texts(), []) for name, kind in kinds.items()}
+        self._numbers = {name: number for number, name in enumerate(self._columns)}
+        blocks = -(-table.rows // _BLOCK)
+        self._words = np.zeros(blocks * _WORDS, np.uint64) if program is not None else None
+        self._groups = _core.QueryGroups(len(keys), len(measures))
+        self._done = 0  # blocks that were added up
+
+    def answer(self) -> list[tuple[tuple[Any, ...], list[Found]]]:
+        """Keys and measures of each group, in the order of their keys."""
+        whole = False
+        for part in self.table.parts:
+            if self._left_out_by_statistics(part):
+                self._left_out += 1
+                continue
+            self._looked_at += 1
+            matched = self._filter(part)
+            self.matched += matched
+            if not matched:
+                self._forget(self._compared, part.begin // _BLOCK)
+                continue
+            whole = matched >= GATHER_BELOW * (part.end - part.begin) if self.streamed is None else self.streamed
+            self._read(part, [name for name in self._asked if name not in self._compared])
+            self._count(part, whole)
+            self._add(part.end // _BLOCK, whole)
+        self._add(-(-self.table.rows // _BLOCK), whole)
+        return self._found()
+
+    def plans(self) -> list[ColumnPlan]:
+        """How each column was read."""
+        return [self._plan(name, column) for name, column in self._columns.items()]
+
+    def _plan(self, name: str, column: _Reading) -> ColumnPlan:
+        share = f"{100 * self.matched / max(self.table.rows, 1):.3g} % of {self.table.rows:,} rows match"
+        if name in self._compared:
+            how, why = "streamed", "the filter reads it whole"
+            if self._left_out:
+                why += f", but for {self._left_out:,} of {len(self.table.parts):,} row groups that statistics leave out"
+        elif column.streamed and column.gathered:
+            how = "streamed and gathered"
+            why = f"{share}: whole in {column.streamed:,} parts, single values in {column.gathered:,}"
+        elif column.streamed:
+            how, why = "streamed", f"{share}" if self.program is not None else "there is no filter"
+        elif column.gathered:
+            how, why = "gathered", f"{share}, less than {100 * GATHER_BELOW:g} % of each part"
+        else:
+            how, why = "not read", "no row matches"
+        if self.table.chunked and how != "not read" and name not in self._compared:
+            why += "; Parquet is decoded by column chunks"
+        return ColumnPlan(name, how, why, column.bytes, column.least_bytes)
+
+    def _left_out_by_statistics(self, part: Part) -> bool:
+        if self.program is None or not isinstance(self.table, ParquetFile):
+            return False
+        outcomes = {
+            number: outcomes_of(test, self.kinds[test.column], self.table.statistics(part, test.column))
+            for number, test in enumerate(self.program.tests)
+        }
+        return not may_hold(self.program, outcomes)
+
+    def _read(self, part: Part, names: list[str]) -> None:
+        for name, begin, array in self.table.read(part, names):
+            column = self._columns[name]
+            if len(array):
+                what = f"{self.table.path}: the column {name!r}"
+                column.segments.append(segment_of(what, array, begin, column.kind, column.texts))
+
+    def _filter(self, part: Part) -> int:
+        """Reads the filter's columns of a part and sets the bits of rows that match; how many do."""
+        self._read(part, self._compared)
+        for name in self._compared:
+            column = self._columns[name]
+            if isinstance(self.table, ParquetFile):
+                read = self.table.chunk_bytes(part, name)
+            else:
+                read = sum(_whole(one) for one in column.segments if one.begin >= part.begin)
+            column.bytes += read
+            column.least_bytes += read
+        if self.program is None or self._words is None:
+            return part.end - part.begin
+        first, last = part.begin // _BLOCK, -(-part.end // _BLOCK)
+        words = self._words[first * _WORDS : last * _WORDS]
+        before = int(np.bitwise_count(words).sum())
+        tests = (struct("query::Test") * max(len(self.program.tests), 1))()
+        keeps = []
+        for number, test in enumerate(self.program.tests):
+            given: dict[str, Any] = {"kind": _core.QUERY_TESTS[test.kind], "column": self._numbers[test.column]}
+            given.update(negated=int(test.negated), orders=test.orders)
+            if test.other is not None:
+                given["other"] = self._numbers[test.other]
+            if test.range is not None:
+                given.update(low=test.range.low, high=test.range.high)
+            if test.kind == "table":
+                table = np.array([*test.table(self._columns[test.column].texts.values), False], np.uint8)
+                keeps.append(table)
+                given["table"] = table.ctypes.data
+            tests[number] = struct("query::Test")(**given)
+        steps = np.array(self.program.steps, np.int64)
+        columns, held = self._native_columns()
+        params = struct("query::FilterParams")(
+            columns=_address(columns),
+            tests=_address(tests),
+            program=steps.ctypes.data,
+            steps=len(steps),
+            depth=self.program.depth,
+            words=self._words.ctypes.data,
+            begin=first,
+            end=last,
+        )
+        if _core.filter_rows(params.address):
+            raise self._damaged()
+        del keeps, held
+        return int(np.bitwise_count(words).sum()) - before
+
+    def _native_columns(self) -> tuple[Any, Any]:
+        """query::Column of each column, and what its addresses point to."""
+        made, keeps = (struct("query::Column") * max(len(self._columns), 1))(), []
+        for number, column in enumerate(self._columns.values()):
+            segments = np.array([one[:8] for one in column.segments], np.int64).reshape(-1, 8)
+            keeps.append(segments)
+            element = column.segments[0].element if column.segments else column.kind.element
+            made[number] = struct("query::Column")(
+                segments=segments.ctypes.data,
+                count=len(segments),
+                element=_core.QUERY_ELEMENTS[element],
+                coded=int(column.kind.family == "text"),
+                scale=float(column.kind.units) if column.kind.family == "decimal" else 1.0,
+            )
+        return made, keeps
+
+    def _count(self, part: Part, whole: bool) -> None:
+        """What is read of the columns that are not the filter's, and what any plan reads."""
+        for name in self._asked:
+            if name in self._compared:
+                continue
+            column = self._columns[name]
+            ours = [one for one in column.segments if one.begin >= part.begin]
+            least = sum(self._sectors(one) for one in ours)
+            if isinstance(self.table, ParquetFile):
+                read = self.table.chunk_bytes(part, name)
+                least = min(least, read)
+            else:
+                read = sum(self._streamed(one) for one in ours) if whole else least
+                least = min(least, read)
+            column.bytes += read
+            column.least_bytes += least
+            column.streamed += whole
+            column.gathered += not whole
+
+    def _sectors(self, one: Segment) -> int:
+        """Bytes of the sectors that matching rows' values, and the bits that say whether they are null, lie in."""
+        if self._words is None:
+            return _whole(one)
+        found = self._sectors_of(one, 8 * one.values + one.value_at, one.bits)
+        return found + (self._sectors_of(one, 8 * one.valid + one.valid_at, 1) if one.valid else 0)
+
+    def _sectors_of(self, one: Segment, bit: int, bits: int) -> int:
+        assert self._words is not None
+        return _SECTOR * int(_core.count_sectors(self._words.ctypes.data, one.begin, one.end, bit, bits))
+
+    def _streamed(self, one: Segment) -> int:
+        """Bytes of the blocks in which any row matches."""
+        if self._words is None:
+            return _whole(one)
+        first, last = one.begin // _BLOCK, -(-one.end // _BLOCK)
+        some = self._words[first * _WORDS : last * _WORDS].reshape(-1, _WORDS).any(axis=1)
+        starts = np.arange(first, last) * _BLOCK
+        rows = int((np.minimum(starts + _BLOCK, one.end) - np.maximum(starts, one.begin))[some].sum())
+        return -(-rows * (one.bits + (one.valid != 0)) // 8)
+
+    def _add(self, end: int, whole: bool) -> None:
+        """Adds up the blocks before ``end`` that were not; what they need no more is let go."""
+        if end <= self._done:
+            return
+        columns, held = self._native_columns()
+        measures = (struct("query::Measure") * len(self.measures))()
+        for number, one in enumerate(self.measures):
+            measures[number] = struct("query::Measure")(
+                column=-1 if one.column is None else self._numbers[one.column],
+                divisor=-1 if one.divisor is None else self._numbers[one.divisor],
+                adds=int(one.adds),
+                bounds=int(one.bounds),
+                streamed=int(whole),
+            )
+        keys = np.array([self._numbers[name] for name in self.keys] or [0], np.int64)
+        params = struct("query::AggregateParams")(
+            columns=_address(columns),
+            measures=_address(measures),
+            measured=len(self.measures),
+            keys=keys.ctypes.data,
+            keyed=len(self.keys),
+            words=0 if self._words is None else self._words.ctypes.data,
+            rows=self.table.rows,
+            begin=self._done,
+            end=end,
+        )
+        outcome = self._groups.add(params.address)
+        del held
+        if outcome == _core.QUERY_OUTCOMES["damaged"]:
+            raise self._damaged()
+        if outcome == _core.QUERY_OUTCOMES["groups"]:
+            raise ConfigError(
+                f"{', '.join(self.keys)} have more than {_core.QUERY_MOST_GROUPS:,} values; group by others, or filter"
+            )
+        self._done = end
+        self._forget(list(self._columns), end)
+
+    def _forget(self, names: list[str], blocks: int) -> None:
+        for name in names:
+            column = self._columns[name]
+            column.segments = [one for one in column.segments if one.end > blocks * _BLOCK]
+
+    def _damaged(self) -> FormatError:
+        return FormatError(
+            f"{self.table.path}: a column that is read has codes that its dictionary does not have, or decimals of more "
+            "than 18 digits; the file is damaged, write it again"
+        )
+
+    def _found(self) -> list[tuple[tuple[Any, ...], list[Found]]]:
+        size, wide = len(self._groups), len(self.keys) + 1
+        keys = np.zeros((size, wide), np.int64)
+        totals = (struct("query::Total") * max(size * len(self.measures), 1))()
+        self._groups.copy_to(keys.ctypes.data, _address(totals))
+        if not self.keys and not size:
+            return [((), [Found(0, 0, 0.0, 0, 0, False) for _ in self.measures])]
+        found = []
+        for number, words in enumerate(keys.tolist()):
+            sortable, shown = [], []
+            for place, name in enumerate(self.keys):
+                column, null = self._columns[name], bool(words[-1] >> place & 1)
+                stored: Any = column.texts.values[words[place]] if column.kind.family == "text" and not null else words[place]
+                if column.kind.element == "uint64" and not null:
+                    stored %= 2**64
+                sortable.append((null, 0 if null else stored))
+                shown.append(None if null else column.kind.value(stored) if column.kind.family != "text" else stored)
+            at = number * len(self.measures)
+            measured = [self._measure(one, totals[at + m]) for m, one in enumerate(self.measures)]
+            found.append((sortable, tuple(shown), measured))
+        found.sort(key=lambda one: one[0])
+        return [(shown, measured) for _, shown, measured in found]
+
+    def _measure(self, one: Measured, total: Any) -> Found:
+        whole = total.high * 2**64 + total.low
+        if one.column is not None and self.kinds[one.column].element == "uint64" and whole < 0:
+            whole += 2**128
+        real = total.sum + total.rest if math.isfinite(total.rest) else total.sum
+        is_float = one.column is not None and self.kinds[one.column].family == "float"
+        nan = is_float and one.bounds and total.count > 0 and _float(total.least) > _float(total.greatest)
+        return Found(total.count, whole, real, total.least, total.greatest, nan)
+
+
+def _float(bits: int) -> float:
+    return float(np.int64(bits).view(np.float64))
+
+
+def _whole(one: Segment) -> int:
+    rows = one.end - one.begin
+    return -(-rows * one.bits // 8) + (-(-rows // 8) if one.valid else 0)
+
+
+def _address(array: Any) -> int:
+    return int(_core.address_of(array))

@@ -1,0 +1,101 @@
+"""Arrays of Arrow's as native code takes them: where their values lie, and what their codes stand for."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..runtime.errors import FormatError
+from .bounds import Kind
+
+
+class Segment(NamedTuple):
+    """Rows [begin, end) of a column, in the order of query::Segment's fields; and what must live as long."""
+
+    begin: int
+    end: int
+    values: int
+    value_at: int
+    valid: int
+    valid_at: int
+    codes: int
+    entries: int
+    element: str
+    bits: int
+    keeps: Any
+
+
+class Texts:
+    """All texts of a column, numbered as they came."""
+
+    def __init__(self) -> None:
+        self.values: list[str] = []
+        self._codes: dict[str, int] = {}
+        self._last: tuple[Any, Any] | None = None
+
+    def codes_of(self, dictionary: Any) -> Any:
+        """The code of each of a dictionary's entries, int32; at least one."""
+        if self._last is not None and self._last[0].equals(dictionary):
+            return self._last[1]
+        found = np.zeros(max(len(dictionary), 1), np.int32)
+        for at, text in enumerate(dictionary.to_pylist()):
+            code = found[at] = self._codes.setdefault(text, len(self.values))
+            if code == len(self.values):
+                self.values.append(text)
+        self._last = dictionary, found
+        return found
+
+
+def segment_of(what: str, array: Any, begin: int, kind: Kind, texts: Texts) -> Segment:
+    """Where an array's values lie.
+
+    Raises:
+        FormatError: its buffers are shorter than its rows take, or its texts are no UTF-8; ``what`` names the column.
+    """
+    import pyarrow
+
+    array.validate()
+    codes, entries, element, bits = np.zeros(0, np.int32), 0, kind.element, kind.bits
+    if kind.family == "text" and not pyarrow.types.is_dictionary(array.type):
+        array.validate(full=True)
+        array = array.dictionary_encode()
+    indices = array.type.index_type if pyarrow.types.is_dictionary(array.type) else None
+    if indices is not None:
+        array.dictionary.validate(full=True)
+        if kind.family != "text" or array.dictionary.null_count:
+            array.validate(full=True)
+            array = array.dictionary_decode()
+            if kind.family == "text":
+                array = array.dictionary_encode()
+    if kind.family == "text":
+        codes, entries = texts.codes_of(array.dictionary), len(array.dictionary)
+        array = (
+            array.indices if indices in (None, array.type.index_type) else array.indices.cast(indices)
+        )  # one type in all parts
+        element, bits = str(array.type), array.type.bit_width
+        if not entries and array.null_count < len(array):
+            raise FormatError(f"{what} has codes, but its dictionary is empty; the file is damaged")
+    valid, values = array.buffers()
+    rows, at = len(array), array.offset
+    _require(what, rows, values, (at + rows) * bits)
+    if valid is not None:
+        _require(what, rows, valid, at + rows)
+    address, first_bit = (values.address, at) if values is not None else (0, 0)
+    keeps: list[Any] = [array, codes]
+    if bits > 1:
+        address, first_bit = address + at * bits // 8, 0
+        if address % min(bits // 8, 8):
+            taken = np.frombuffer(values, np.uint8)[at * bits // 8 :][: rows * bits // 8].copy()
+            keeps.append(taken)
+            address = taken.ctypes.data
+    return Segment(
+        begin, begin + rows, address, first_bit, valid.address if valid is not None else 0, at, codes.ctypes.data, entries,
+        element, bits, keeps,
+    )  # fmt: skip
+
+
+def _require(what: str, rows: int, buffer: Any, bits: int) -> None:
+    have = 0 if buffer is None else buffer.size
+    if 8 * have < bits:
+        raise FormatError(f"{what} has {have} bytes for {rows} rows, which take {(bits + 7) // 8}; the file is damaged")

@@ -1,0 +1,310 @@
+"""Queries beside the same questions answered row by row in Python, and by pandas."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import math
+import random
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+pa = pytest.importorskip("pyarrow")
+import pyarrow.feather  # noqa: E402
+import pyarrow.parquet  # noqa: E402
+
+import hinterland as hl  # noqa: E402
+from hinterland import _core  # noqa: E402
+from hinterland.query.run import Run  # noqa: E402
+from hinterland.runtime.errors import ConfigError, FormatError, HinterlandError  # noqa: E402
+
+TAXIS = Path(__file__).parents[3] / "shared/data/taxis.csv"
+INTEGERS = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("HINTERLAND_CACHE_DIR", str(tmp_path / "cache"))
+
+
+def write(table, path, kind, rows):
+    """A file of several batches or row groups."""
+    if kind == "parquet":
+        pyarrow.parquet.write_table(table, path, row_group_size=rows)
+    else:
+        pyarrow.feather.write_feather(table, path, compression="lz4" if kind == "lz4" else "uncompressed", chunksize=rows)
+    return path
+
+
+def made(rows, seed=1):
+    """All types, with nulls, NaN, ends of ranges."""
+    rng = random.Random(seed)
+    maybe = lambda value: None if rng.random() < 0.2 else value  # noqa: E731
+    columns = {}
+    for name in INTEGERS:
+        bits, signed = int(name.strip("uint")), name[0] == "i"
+        low, high = (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if signed else (0, 2**bits - 1)
+        columns[name] = pa.array([maybe(rng.choice([low, high, 0, 1, 5, 7])) for _ in range(rows)], name)
+    for name in ("float32", "float64"):
+        values = [maybe(rng.choice([0.5, -0.0, 1e30, math.nan, -math.inf, rng.random()])) for _ in range(rows)]
+        columns[name] = pa.array(values, name)
+    columns["half"] = pa.array([maybe(rng.choice([0.5, 1.5, -2.0])) for _ in range(rows)]).cast(pa.float16())
+    columns["money"] = pa.array(
+        [maybe(Decimal(rng.randrange(-(10**9), 10**9)) / 100) for _ in range(rows)], pa.decimal128(18, 2)
+    )
+    columns["flag"] = pa.array([maybe(rng.random() < 0.5) for _ in range(rows)])
+    columns["day"] = pa.array([maybe(datetime.date(2019, 1, 1 + rng.randrange(28))) for _ in range(rows)])
+    columns["moment"] = pa.array(
+        [maybe(datetime.datetime(2019, 1, 1, rng.randrange(24))) for _ in range(rows)], pa.timestamp("us")
+    )
+    texts = pa.array([maybe(rng.choice(["cash", "card", "", "é"])) for _ in range(rows)])
+    columns["plain"], columns["text"] = texts, texts.dictionary_encode()
+    return pa.table(columns)
+
+
+# Each with the same of a row of Python's; None is unknown.
+TESTS = [
+    ("int64 >= 3.5", "int64", lambda v: v >= 3.5),
+    (f"int64 < {2**70}", "int64", lambda v: True),
+    ("uint64 > 9223372036854775807", "uint64", lambda v: v > 2**63 - 1),
+    ("int8 == 300", "int8", lambda v: False),
+    ("int8 != 5", "int8", lambda v: v != 5),
+    ("5 <= uint16", "uint16", lambda v: v >= 5),
+    ("uint32 in (1, 5, 7)", "uint32", lambda v: v in (1, 5, 7)),
+    ("int16 not in (1, 5)", "int16", lambda v: v not in (1, 5)),
+    ("int32 between -1 and 6", "int32", lambda v: -1 <= v <= 6),
+    ("float64 > 0.25", "float64", lambda v: v > 0.25),
+    ("float32 <= 0.1", "float32", lambda v: v <= 0.1),
+    ("float64 != 0", "float64", lambda v: v != 0),
+    ("half <= 0.5", "half", lambda v: v <= 0.5),
+    ("money > 0.015", "money", lambda v: v > Fraction(15, 1000)),
+    ("flag", "flag", lambda v: v),
+    ("flag != true", "flag", lambda v: not v),
+    ("day >= '2019-01-15'", "day", lambda v: v >= datetime.date(2019, 1, 15)),
+    ("moment < '2019-01-01 12:00'", "moment", lambda v: v < datetime.datetime(2019, 1, 1, 12)),
+    ("text == 'cash'", "text", lambda v: v == "cash"),
+    ("plain >= 'card'", "plain", lambda v: v >= "card"),
+    ("text <> 'nowhere'", "text", lambda v: True),
+]
+LEAVES = [(text, lambda row, n=name, f=test: None if row[n] is None else f(row[n])) for text, name, test in TESTS]
+LEAVES += [
+    ("text is null", lambda row: row["text"] is None),
+    ("float64 is not null", lambda row: row["float64"] is not None),
+    ("int64 < uint64", lambda row: None if None in (row["int64"], row["uint64"]) else row["int64"] < row["uint64"]),
+    ("float32 == float64", lambda row: None if None in (row["float32"], row["float64"]) else row["float32"] == row["float64"]),
+]
+
+
+def kleene_not(a):
+    return lambda row: None if a(row) is None else not a(row)
+
+
+def kleene(a, b, decides):
+    def joined(row):
+        both = (a(row), b(row))
+        return decides if decides in both else None if None in both else not decides
+
+    return joined
+
+
+PREDICATES = st.recursive(
+    st.sampled_from(LEAVES),
+    lambda inner: st.one_of(
+        st.tuples(inner, inner).map(lambda p: (f"({p[0][0]}) and {p[1][0]}", kleene(p[0][1], p[1][1], False))),
+        st.tuples(inner, inner).map(lambda p: (f"(({p[0][0]}) or ({p[1][0]}))", kleene(p[0][1], p[1][1], True))),
+        inner.map(lambda p: (f"not ({p[0]})", kleene_not(p[1]))),
+    ),
+    max_leaves=6,
+)
+TABLE = made(9000)
+ROWS = TABLE.to_pylist()
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("tables")
+    return {kind: write(TABLE, folder / kind, kind, rows) for kind, rows in (("arrow", 3001), ("lz4", 9000), ("parquet", 2500))}
+
+
+@pytest.mark.parametrize(("text", "test"), LEAVES, ids=[text for text, _ in LEAVES])
+def test_a_comparison_holds_for_the_rows_that_python_says(files, text, test):
+    for path in files.values():
+        assert hl.query(path).filter(text).agg("count()").rows == [{"count()": sum(test(row) is True for row in ROWS)}]
+
+
+@settings(max_examples=40, deadline=None)
+@given(predicate=PREDICATES)
+def test_predicates_follow_kleene(files, predicate):
+    text, test = predicate
+    if text.startswith("("):
+        text = f"({text})"
+    rows = [row for row in ROWS if test(row) is True]
+    for path in files.values():
+        found = (
+            hl.query(path).filter(text).agg("count(), sum(int64), sum(uint64), sum(money), count(plain), min(day), max(int8)")
+        )
+        numbers = {
+            n: [row[n] for row in rows if row[n] is not None] for n in ("int64", "uint64", "money", "plain", "day", "int8")
+        }
+        assert found.matched == len(rows)
+        assert list(found.rows[0].values()) == [
+            len(rows),
+            *(sum(numbers[n]) for n in ("int64", "uint64", "money")),
+            len(numbers["plain"]),
+            min(numbers["day"], default=None),
+            max(numbers["int8"], default=None),
+        ]
+        assert found.least_bytes <= found.bytes
+
+
+@pytest.mark.parametrize("keys", [["text"], ["plain", "flag"], ["int8", "text"], ["uint64"], ["day"], ["moment", "money"]])
+def test_groups_are_sorted_with_nulls_last(files, keys):
+    groups = {}
+    for row in ROWS:
+        groups.setdefault(tuple(row[key] for key in keys), []).append(row["int64"])
+    order = sorted(groups, key=lambda key: [(value is None, value if value is not None else 0) for value in key])
+    for path in files.values():
+        rows = hl.query(path).group_by(*keys).agg("count()", "sum(int64)", "count(int64)").rows
+        assert [tuple(row[key] for key in keys) for row in rows] == order
+        for key, row in zip(order, rows, strict=True):
+            values = [value for value in groups[key] if value is not None]
+            assert (row["count()"], row["sum(int64)"], row["count(int64)"]) == (len(groups[key]), sum(values), len(values))
+
+
+def test_float_sums_are_the_same_however_they_are_made(tmp_path, monkeypatch):
+    rng = random.Random(3)
+    values = [rng.uniform(-1, 1) * 10.0 ** rng.randrange(-9, 9) for _ in range(60_000)]
+    table = pa.table({"x": values, "k": [i % 7 for i in range(60_000)]})
+    paths = [
+        write(table, tmp_path / f"{kind}{rows}", kind, rows)
+        for kind, rows in (("arrow", 60_000), ("arrow", 777), ("parquet", 9999))
+    ]
+    found = set()
+    before = _core.num_threads()
+    try:
+        for threads in (1, 2, 3):
+            _core.set_num_threads(threads)
+            for streamed in (True, False):
+                monkeypatch.setattr(Run, "streamed", streamed)
+                for path in paths:
+                    whole = hl.query(path).filter("k < 5").agg("sum(x)").rows
+                    grouped = hl.query(path).group_by("k").agg("sum(x), mean(x)").rows
+                    found.add(str((whole, grouped)))
+    finally:
+        _core.set_num_threads(before)
+    assert len(found) == 1
+    kept = [v for i, v in enumerate(values) if i % 7 < 5]
+    error = abs(whole[0]["sum(x)"] - math.fsum(kept))
+    assert error <= 134 * 2**-53 * math.fsum(map(abs, kept))
+
+
+def test_whole_numbers_do_not_overflow(tmp_path):
+    path = write(
+        pa.table({"x": [2**63 - 1] * 5000, "u": pa.array([2**64 - 1] * 5000, "uint64")}), tmp_path / "t", "arrow", 5000
+    )
+    row = hl.query(path).agg("sum(x), mean(x), sum(u), max(u), sum(x) * 2 + 1").rows[0]
+    assert list(row.values()) == [5000 * (2**63 - 1), float(2**63 - 1), 5000 * (2**64 - 1), 2**64 - 1, 10000 * (2**63 - 1) + 1]
+
+
+@pytest.mark.skipif(not TAXIS.exists(), reason="the data set is not here")
+def test_taxis_as_pandas_has_them(capsys):
+    pd = pytest.importorskip("pandas")
+    data = pd.read_csv(TAXIS)
+    query = hl.query(TAXIS).filter("distance >= 10").filter("payment == 'cash'").group_by("color")
+    found = query.agg(
+        "mean(total)", "sum(fare)", "count()", "(sum(total) - sum(tolls)) / sum(distance)", "mean_ratio(total, distance)"
+    )
+    assert "converted once" in capsys.readouterr().err
+    data = data[(data.distance >= 10) & (data.payment == "cash")]
+    for row, (color, rows) in zip(found.rows, data.groupby("color"), strict=True):
+        assert row["color"] == color and row["count()"] == len(rows)
+        expected = [rows.total.mean(), rows.fare.sum(), len(rows)]
+        expected += [(rows.total.sum() - rows.tolls.sum()) / rows.distance.sum(), (rows.total / rows.distance).mean()]
+        assert list(row.values())[1:] == pytest.approx(expected)
+    query.agg("count()")
+    assert capsys.readouterr().err == ""
+
+
+def test_of_no_row(files, tmp_path):
+    empty = write(TABLE.slice(0, 0), tmp_path / "empty", "arrow", 10)
+    for path in (*files.values(), empty):
+        found = hl.query(path).filter("int8 == 1 and int8 == 5").agg("count(), sum(float64), sum(money), mean(int8), min(day)")
+        assert list(found.rows[0].values()) == [0, 0, 0, None, None]
+        assert hl.query(path).filter("int8 == 300").group_by("text").agg("count()").rows == []
+
+
+def test_statistics_leave_row_groups_out(tmp_path):
+    path = write(pa.table({"x": list(range(10_000)), "y": [1.0] * 10_000}), tmp_path / "t", "parquet", 1000)
+    few, all_of = hl.query(path).filter("x >= 9990").agg("sum(y)"), hl.query(path).filter("x >= 0").agg("sum(y)")
+    assert few.rows == [{"sum(y)": 10.0}] and few.bytes < all_of.bytes / 5
+    assert "9 of 10 row groups that statistics leave out" in few.explain()
+
+
+@pytest.mark.parametrize(
+    ("predicate", "aggregate", "said"),
+    [
+        ("int65 > 1", "count()", "did you mean"),
+        ("int64 > 'a'", "count()", "does not compare with 'a'"),
+        ("text > 1", "count()", "between single quotes"),
+        ("text == int8", "count()", "do not compare"),
+        ("day > 'soon'", "count()", "is no date"),
+        ("int8 >", "count()", "missing"),
+        ("int8 > null", "count()", "is null"),
+        ("(" * 200 + "int8 > 1" + ")" * 200, "count()", "levels deep"),
+        ("not " * 5000 + "flag", "count()", "levels deep"),
+        ("int8 > 1 int8", "count()", "'and' or 'or' is missing"),
+        ("int8 ; 1", "count()", "character 6"),
+        ("flag", "median(int8)", "use one of sum"),
+        ("flag", "sum(text)", "use count(text)"),
+        ("flag", "min(day) + 1", "no number to calculate with"),
+        ("flag", "count()" + " + 1" * 5000, "levels deep"),
+    ],
+)
+def test_what_cannot_be_asked_gets_a_sentence(files, predicate, aggregate, said):
+    with pytest.raises(ConfigError, match=said.replace("(", r"\(").replace(")", r"\)")):
+        hl.query(files["arrow"]).filter(predicate).agg(aggregate)
+
+
+def test_too_many_groups(tmp_path):
+    path = write(pa.table({"x": list(range(70_000))}), tmp_path / "t", "arrow", 70_000)
+    with pytest.raises(ConfigError, match="more than 65,536 values"):
+        hl.query(path).group_by("x").agg("count()")
+    assert len(hl.query(path).filter("x < 65536").group_by("x").agg("count()").rows) == 65536
+
+
+def test_columns_of_other_types_are_no_obstacle(tmp_path):
+    path = write(pa.table({"x": [1, 2], "list": [[1], []]}), tmp_path / "t", "arrow", 10)
+    assert hl.query(path).agg("sum(x)").rows == [{"sum(x)": 3}]
+    with pytest.raises(ConfigError, match="'list' is list<"):
+        hl.query(path).agg("count(list)")
+
+
+def test_a_code_that_the_dictionary_does_not_have_is_damage(tmp_path):
+    bad = pa.DictionaryArray.from_arrays(pa.array([0, 9, 1], pa.int8()), pa.array(["a", "b"]), safe=False)
+    path = tmp_path / "t"
+    table = pa.table({"t": bad})
+    with pa.OSFile(str(path), "w") as file, pa.ipc.new_file(file, table.schema) as writer:
+        writer.write_table(table)
+    for query in (hl.query(path).filter("t == 'a'"), hl.query(path).group_by("t")):
+        with pytest.raises(FormatError, match="damaged"):
+            query.agg("count()")
+
+
+@settings(max_examples=150, deadline=None)
+@given(seed=st.integers(0, 2**32), kind=st.sampled_from(["arrow", "parquet", "lz4"]))
+def test_damaged_files_end_in_a_sentence(tmp_path_factory, files, seed, kind):
+    rng, data = random.Random(seed), bytearray(files[kind].read_bytes())
+    if rng.random() < 0.3:
+        del data[rng.randrange(len(data)) :]
+    for _ in range(rng.randrange(1, 6)):
+        at = rng.choice([rng.randrange(len(data) + 1), max(len(data) - rng.randrange(1, 4000), 0)])
+        data[at : at + 1] = bytes([rng.randrange(256)])
+    path = tmp_path_factory.getbasetemp() / "damaged"
+    path.write_bytes(data)
+    with contextlib.suppress(HinterlandError):
+        hl.query(path).filter("text == 'cash' and int64 > 1").group_by("plain").agg("sum(float64), sum(money), min(day)")
