@@ -15,7 +15,7 @@ int main() {
   std::iota(all.begin(), all.end(), 0.0F);
 
   // An array is memory with a length, and passes for a pointer.
-  const hinterland::array<const float> elements(all.data(), static_cast<int64_t>(all.size()));
+  const hinterland::kernels::array<const float> elements(all.data(), static_cast<int64_t>(all.size()));
 
   // Rows 7 and 500 are the hottest: slots 0 and 1 of the fast memory. The others have no slot.
   std::vector<float> fast;

@@ -5,7 +5,7 @@
 #define HINTERLAND_ARRAY_KINDS HINTERLAND_NEAR  // all arrays here are memory that the GPU addresses: as fast as pointers
 #include "hinterland/kernels/array.hpp"
 
-using hinterland::array;
+using hinterland::kernels::array;
 
 constexpr int64_t kElements = int64_t{1} << 28;  // 1 GiB
 constexpr int kThreads = 256, kBlocks = 4096, kReads = 64;

@@ -37,9 +37,9 @@ if TYPE_CHECKING:  # not from .graph or .fullgraph, whose functions and modules 
     from .machine import Machine
     from .memory import CachedTensor, TieredTensor, UnifiedEmbeddingBag, UnifiedTensor
     from .probe.measure import probe
-    from .runtime.include import get_cmake_dir, get_include
     from .query.ask import Query, query
     from .query.result import QueryResult
+    from .runtime.include import get_cmake_dir, get_include
     from .storage import StorageArray, StorageCache
 
 __version__ = "0.1.0"

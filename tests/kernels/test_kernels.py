@@ -206,7 +206,7 @@ def test_a_text_is_named_by_its_kernel() -> None:
     assert hl.kernel(text, "b").signature.parameters == ()
     with pytest.raises(ConfigError, match="no kernel 'c'; it has a, b"):
         hl.kernel(text, "c")
-    text = "__global__ void k(const hinterland::array< double >x, const unsigned* __restrict__ y, std::size_t n) {"
+    text = "__global__ void k(const hinterland::kernels::array< double >x, const unsigned* __restrict__ y, std::size_t n) {"
     found = signature.find(text, None)
     assert [(one.name, one.kind, one.writable) for one in found.parameters] == [
         ("x", "array", True),

@@ -31,9 +31,7 @@
 #include "hinterland/storage/source.hpp"
 #endif
 
-namespace hinterland {
-
-namespace kernels {
+namespace hinterland::kernels {
 
 // An array as the host describes it.
 struct ArrayWords {
@@ -44,8 +42,6 @@ struct ArrayWords {
   int64_t row_elements;  // of a row of a table in tiers
   int64_t reciprocal;    // of that: 2^63 / row_elements + 1, rounded down, for two or more
 };
-
-}  // namespace kernels
 
 template <class T>
 class array {
@@ -93,7 +89,7 @@ class array {
 
 #if HINTERLAND_ARRAY_KINDS & HINTERLAND_STORED
   // Apart: what it keeps would push out of registers what the kernel keeps.
-  HINTERLAND_APART static Element read_stored(kernels::ArrayWords words, int64_t at) {
+  HINTERLAND_APART static Element read_stored(ArrayWords words, int64_t at) {
     using Store = storage::DeviceStore;
     const memory::ArrayWords where{words.home, nullptr, nullptr, nullptr};
     return storage::Stored<Element, Store>(storage::Positions<Element>(where), *static_cast<const Store*>(words.finds))
@@ -101,7 +97,7 @@ class array {
   }
 #endif
 
-  kernels::ArrayWords words_;
+  ArrayWords words_;
 };
 
-}  // namespace hinterland
+}  // namespace hinterland::kernels

@@ -16,6 +16,8 @@
 #define __noinline__ __attribute__((noinline))
 #define __launch_bounds__(...)
 
+namespace hinterland::kernels {
+
 struct dim3 {
   unsigned x = 1, y = 1, z = 1;
 };
@@ -40,7 +42,7 @@ inline double rsqrt(double x) { return 1 / std::sqrt(x); }
 
 // Each returns what was there before.
 template <class T, class Change>
-inline T hinterland_atomic(T* place, const Change& change) {
+inline T changed(T* place, const Change& change) {
   std::atomic_ref<T> at(*place);
   T before = at.load(std::memory_order_relaxed);
   while (!at.compare_exchange_weak(before, change(before), std::memory_order_relaxed)) {
@@ -49,27 +51,27 @@ inline T hinterland_atomic(T* place, const Change& change) {
 }
 template <class T>
 inline T atomicAdd(T* place, std::type_identity_t<T> value) {
-  return hinterland_atomic(place, [=](T before) { return static_cast<T>(before + value); });
+  return changed(place, [=](T before) { return static_cast<T>(before + value); });
 }
 template <class T>
 inline T atomicSub(T* place, std::type_identity_t<T> value) {
-  return hinterland_atomic(place, [=](T before) { return static_cast<T>(before - value); });
+  return changed(place, [=](T before) { return static_cast<T>(before - value); });
 }
 template <class T>
 inline T atomicMin(T* place, std::type_identity_t<T> value) {
-  return hinterland_atomic(place, [=](T before) { return min(before, value); });
+  return changed(place, [=](T before) { return min(before, value); });
 }
 template <class T>
 inline T atomicMax(T* place, std::type_identity_t<T> value) {
-  return hinterland_atomic(place, [=](T before) { return max(before, value); });
+  return changed(place, [=](T before) { return max(before, value); });
 }
 template <class T>
 inline T atomicOr(T* place, std::type_identity_t<T> value) {
-  return hinterland_atomic(place, [=](T before) { return static_cast<T>(before | value); });
+  return changed(place, [=](T before) { return static_cast<T>(before | value); });
 }
 template <class T>
 inline T atomicAnd(T* place, std::type_identity_t<T> value) {
-  return hinterland_atomic(place, [=](T before) { return static_cast<T>(before & value); });
+  return changed(place, [=](T before) { return static_cast<T>(before & value); });
 }
 template <class T>
 inline T atomicExch(T* place, std::type_identity_t<T> value) {
@@ -80,5 +82,26 @@ inline T atomicCAS(T* place, std::type_identity_t<T> expected, std::type_identit
   std::atomic_ref<T>(*place).compare_exchange_strong(expected, value, std::memory_order_relaxed);
   return expected;
 }
+
+}  // namespace hinterland::kernels
+
+using hinterland::kernels::__ldg;
+using hinterland::kernels::atomicAdd;
+using hinterland::kernels::atomicAnd;
+using hinterland::kernels::atomicCAS;
+using hinterland::kernels::atomicExch;
+using hinterland::kernels::atomicMax;
+using hinterland::kernels::atomicMin;
+using hinterland::kernels::atomicOr;
+using hinterland::kernels::atomicSub;
+using hinterland::kernels::blockDim;
+using hinterland::kernels::blockIdx;
+using hinterland::kernels::dim3;
+using hinterland::kernels::gridDim;
+using hinterland::kernels::max;
+using hinterland::kernels::min;
+using hinterland::kernels::rsqrt;
+using hinterland::kernels::rsqrtf;
+using hinterland::kernels::threadIdx;
 
 #endif

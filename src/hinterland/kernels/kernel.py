@@ -29,7 +29,7 @@ _MOST_BLOCKS = 2**31 - 1
 _PRELUDE = """#define HINTERLAND_ARRAY_KINDS {kinds}
 #include "hinterland/kernels/on_cpu.hpp"
 #include "hinterland/kernels/array.hpp"
-using hinterland::array;
+using hinterland::kernels::array;
 #if defined(__CUDACC_RTC__)
 using hinterland::int32_t;
 using hinterland::int64_t;
