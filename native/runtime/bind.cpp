@@ -9,16 +9,14 @@ namespace hinterland::native {
 
 namespace {
 
-// Where the bytes of a ctypes struct lie, as long as the object lives, and how many they are.
-std::pair<uintptr_t, size_t> bytes_of(nb::handle object) {
+// Where the bytes of a ctypes struct lie, as long as the object lives.
+uintptr_t address_of(nb::handle object) {
   Py_buffer bytes;
   if (PyObject_GetBuffer(object.ptr(), &bytes, PyBUF_SIMPLE) != 0) throw nb::python_error();
-  const std::pair found{reinterpret_cast<uintptr_t>(bytes.buf), static_cast<size_t>(bytes.len)};
+  const auto address = reinterpret_cast<uintptr_t>(bytes.buf);
   PyBuffer_Release(&bytes);
-  return found;
+  return address;
 }
-
-uintptr_t address_of(nb::handle object) { return bytes_of(object).first; }
 
 }  // namespace
 
@@ -39,12 +37,14 @@ void bind_runtime(nb::module_& m) {
       "shared memory of each, the stream, whether all blocks run at once, and the struct; returns the driver's error number.");
   m.def(
       "launch_packed",
-      [](uintptr_t function, int device, unsigned grid, unsigned block, uintptr_t stream, nb::handle params) {
-        const auto [address, bytes] = bytes_of(params);
+      [](uintptr_t function, int device, unsigned grid, unsigned block, uintptr_t stream, nb::handle params, size_t bytes) {
+        const uintptr_t address = address_of(params);
         GilReleased released;
         return launch_packed({function, device, grid, block, 0, stream, false}, reinterpret_cast<void*>(address), bytes);
       },
-      "Queues a kernel of several parameters, which are the fields of a struct; returns the driver's error number.");
+      "Queues a kernel of several parameters, which are the fields of a struct, and end after so many bytes; returns the "
+      "driver's "
+      "error number.");
   m.def(
       "call_host",
       [](uintptr_t stream, uintptr_t function, uintptr_t argument) {

@@ -13,6 +13,7 @@ import torch
 
 import hinterland as hl
 from hinterland.kernels import on_cpu, signature
+from hinterland.kernels.arguments import layout
 from hinterland.runtime.errors import ConfigError, DeviceError, StorageError
 
 ADD = """
@@ -272,3 +273,10 @@ def test_what_was_compiled_is_found_again(tmp_path: Path) -> None:
         subprocess.run([sys.executable, "-c", program], env={**os.environ, "HINTERLAND_CACHE_DIR": str(tmp_path)}, check=True)
         made += [one.stat().st_mtime_ns for one in folder.glob("add-cpu-*.so")]
     assert made[0] == made[1] < made[2]
+
+
+def test_parameters_end_where_their_last_one_does() -> None:
+    """What pads a struct is no parameter, and CUDA's driver refuses it."""
+    takes = ("double a, char b", "array<int> a, int b", "")
+    ends = [layout(signature.find(f"__global__ void k({one}) {{}}", None)).packed_bytes() for one in takes]
+    assert ends == [9, 52, 0]

@@ -91,7 +91,7 @@ def launch_packed(file: KernelSource, instance: str, device: torch.device, grid:
     function = _function(file, instance, device)
     with _current(device):
         stream = torch._C._cuda_getCurrentRawStream(device.index)
-        error = _core.launch_packed(function, device.index, grid, block, stream, params)
+        error = _core.launch_packed(function, device.index, grid, block, stream, params, params.packed_bytes())
     if error != 0:
         raise _not_launched(instance, device, error)
 

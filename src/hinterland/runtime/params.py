@@ -46,6 +46,12 @@ class Params(ctypes.Structure):
         return torch.frombuffer(bytearray(self), dtype=torch.uint8).to(device)
 
     @classmethod
+    def packed_bytes(cls) -> int:
+        """Bytes up to the end of its last field: without the padding that may follow."""
+        last = getattr(cls, cls._fields_[-1][0]) if cls._fields_ else None
+        return 0 if last is None else int(last.offset + last.size)
+
+    @classmethod
     def read(cls, memory: torch.Tensor, at: int = 0) -> Any:
         """The struct that lies at byte ``at`` of ``memory``, ``[n]`` on any device, once the device is done with it."""
         here = memory.view(torch.uint8)[at : at + ctypes.sizeof(cls)].cpu()
