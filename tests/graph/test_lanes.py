@@ -17,7 +17,7 @@ PROGRAMS = sorted(path for path in TESTS.rglob("*_lanes.cpp") if "int main()" in
 
 def headers(source):
     """The names of our headers that a program includes, at any depth."""
-    return {listed.split("\n")[0] for listed in jit._headers(source.read_text().replace("lane_team.hpp", ""))}
+    return {listed.split("\n")[0] for listed in jit.headers(source.read_text().replace("lane_team.hpp", ""))}
 
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="no g++")
