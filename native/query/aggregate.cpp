@@ -12,7 +12,7 @@ namespace hinterland::native {
 
 namespace {
 
-using query::Column, query::Element, query::Kind, query::Measure, query::Segment, query::Total;
+using query::Column, query::Element, query::Kind, query::Measure, query::Segment, query::Total, query::with_kind;
 
 constexpr int64_t kSpan = 1024;  // blocks whose groups are kept before they are added to the query's: chosen, not measured
 
@@ -20,15 +20,6 @@ uint64_t mixed(uint64_t hash, uint64_t word) {  // as SplitMix64's last steps
   hash = (hash ^ word) * 0x9e3779b97f4a7c15;
   hash = (hash ^ (hash >> 32)) * 0xd6e8feb86659fd93;
   return hash ^ (hash >> 32);
-}
-
-template <class Do>
-void with_kind(Kind kind, const Do& do_it) {
-  switch (kind) {
-    case Kind::kSigned: return do_it(int64_t{});
-    case Kind::kUnsigned: return do_it(uint64_t{});
-    case Kind::kFloat: return do_it(double{});
-  }
 }
 
 // How a measure's values are taken.

@@ -12,7 +12,7 @@ namespace hinterland::native {
 
 namespace {
 
-using query::Column, query::Kind, query::Segment, query::Test, query::TestKind, query::Truth;
+using query::Column, query::Kind, query::Segment, query::Test, query::TestKind, query::Truth, query::with_kind;
 
 // What a thread needs for a block.
 struct Room {
@@ -80,15 +80,6 @@ void widened(const Column& column, int64_t block, int64_t* to_bits) {
       for (int64_t row = from; row < to; ++row) to_bits[row - block] = std::bit_cast<int64_t>(query::wide(values[row]));
     });
   });
-}
-
-template <class Do>
-void with_kind(Kind kind, const Do& do_it) {
-  switch (kind) {
-    case Kind::kSigned: return do_it(int64_t{});
-    case Kind::kUnsigned: return do_it(uint64_t{});
-    case Kind::kFloat: return do_it(double{});
-  }
 }
 
 void pair_bytes(const Test& test, const Column& first, const Column& second, int64_t block, Room& room) {

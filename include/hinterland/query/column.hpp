@@ -121,6 +121,16 @@ HINTERLAND_FN void with_element(Element element, const Do& do_it) {
 // Whether values are to be taken as int64, as uint64 or as float64; bits as int64.
 enum class Kind : int64_t { kSigned, kUnsigned, kFloat };
 
+// do_it(T{}) for the type that values are taken as.
+template <class Do>
+HINTERLAND_FN void with_kind(Kind kind, const Do& do_it) {
+  switch (kind) {
+    case Kind::kSigned: return do_it(int64_t{});
+    case Kind::kUnsigned: return do_it(uint64_t{});
+    case Kind::kFloat: return do_it(double{});
+  }
+}
+
 HINTERLAND_FN Kind kind_of(Element element) {
   if (element >= Element::kFloat16 && element <= Element::kFloat64) return Kind::kFloat;
   return element >= Element::kUint8 && element <= Element::kUint64 ? Kind::kUnsigned : Kind::kSigned;

@@ -118,11 +118,11 @@ class Given:
         self.values.append(words)
 
 
-def device_of(name: str, passed: Sequence[Any]) -> torch.device:
-    """Where a kernel runs: where its tensors are. With none, on the current GPU, or the CPU without one.
+def device_of(name: str, passed: Sequence[Any], device: torch.device | str | int | None) -> torch.device:
+    """Where a kernel runs: where its tensors are. With none, on ``device``; None is the current GPU, or the CPU without one.
 
     Raises:
-        ConfigError: they are on several devices.
+        ConfigError: they are on several devices, or on another than ``device``.
     """
     found = {value.device for value in passed if isinstance(value, torch.Tensor)}
     if len(found) > 1:
@@ -130,7 +130,10 @@ def device_of(name: str, passed: Sequence[Any]) -> torch.device:
             f"{name}: tensors are on {', '.join(sorted(map(str, found)))}; move them to one device, or make those of the CPU "
             "UnifiedTensors, which all read"
         )
-    return devices.as_device(next(iter(found), None))
+    where = devices.as_device(next(iter(found), device))
+    if found and device is not None and devices.as_device(device) != where:
+        raise ConfigError(f"{name}: tensors are on {where}, and device={arguments.shown(device)}; leave it out")
+    return where
 
 
 def layout(signature: Signature) -> type[Params]:

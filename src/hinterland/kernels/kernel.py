@@ -100,11 +100,7 @@ class Kernel(Shown):
                 f"{self.name} takes {len(wanted)} arguments, {self.signature.text}, and was called with {len(passed)}"
             )
         block = arguments.whole_number("block", block, 1, _MOST_THREADS)
-        where = device_of(self.name, passed)
-        if device is not None and devices.as_device(device) != where:
-            if any(isinstance(value, torch.Tensor) for value in passed):
-                raise ConfigError(f"{self.name}: tensors are on {where}, and device={arguments.shown(device)}; leave it out")
-            where = devices.as_device(device)
+        where = device_of(self.name, passed, device)
         with devices.on(where):
             given = Given.of(self.signature, passed, where)
             blocks = -(-given.longest // block) if grid is None else grid

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, NamedTuple
@@ -272,18 +273,19 @@ def aggregates(text: Any) -> list[tuple[str, Any]]:
 
 
 def _terms(words: _Words) -> Any:
-    found = _factors(words)
-    while sign := words.take("+", "-"):
-        words.deeper(1)
-        found = Arithmetic(sign, found, _factors(words))
-    return found
+    return _chain(words, ("+", "-"), _factors)
 
 
 def _factors(words: _Words) -> Any:
-    found = _operand(words)
-    while sign := words.take("*", "/"):
+    return _chain(words, ("*", "/"), _operand)
+
+
+def _chain(words: _Words, signs: tuple[str, str], part: Callable[[_Words], Any]) -> Any:
+    """Parts with signs between them, from the left."""
+    found = part(words)
+    while sign := words.take(*signs):
         words.deeper(1)
-        found = Arithmetic(sign, found, _operand(words))
+        found = Arithmetic(sign, found, part(words))
     return found
 
 

@@ -11,7 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..runtime import arguments, jit
+from ..machine import cache
+from ..runtime import arguments
 from ..runtime.errors import ConfigError, FormatError, HinterlandError, OutOfMemory
 from ..runtime.files import replacing
 from ..storage import arrow
@@ -170,7 +171,7 @@ def _converted(path: str, head: bytes) -> str:
 
     stamp = os.stat(path)
     key = f"{os.path.realpath(path)}\0{stamp.st_size}\0{stamp.st_mtime_ns}".encode(errors="surrogateescape")
-    copy = jit.cache_dir().parent / "tables" / f"{hashlib.sha256(key).hexdigest()[:32]}.arrow"
+    copy = cache.path("tables") / f"{hashlib.sha256(key).hexdigest()[:32]}.arrow"
     if copy.exists():
         return str(copy)
     copy.parent.mkdir(parents=True, exist_ok=True)
