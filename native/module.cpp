@@ -54,6 +54,10 @@ NB_MODULE(_core, m) {
   hn::bind_graph_emogi_stored(m);
   hn::bind_graph_emogi_deep(m);
   hn::bind_graph_scan(m);
+  hn::bind_graph_spmv(m);
+  hn::bind_graph_triangles(m);
+  hn::bind_graph_cores(m);
+  hn::bind_graph_louvain(m);
   hn::bind_fullgraph_aggregate(m);
   hn::bind_fullgraph_attention(m);
   hn::bind_fullgraph_part(m);

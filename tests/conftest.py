@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -50,3 +52,13 @@ def real_data() -> Path:
     if not DATA.is_dir():
         pytest.skip("the folder of real inputs is not beside this checkout")
     return DATA
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path):
+    """A file system of a mebibyte."""
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", tmp_path], capture_output=True).returncode != 0:
+        pytest.skip("this user may not mount a file system")
+    yield tmp_path
+    gc.collect()
+    subprocess.run(["umount", "-l", tmp_path], check=True)

@@ -56,6 +56,21 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # of torch's about nested, sparse and quantized tensors, which come and go
     BAD = [*NUMBERS, *REALS, *WORDS, *LISTS, *OTHERS, *DEVICES, *tensors()]
 
+
+class Asked:
+    """Queries to an Arrow file that lasts as long as this object."""
+
+    def __init__(self) -> None:
+        from pyarrow import feather, table
+
+        self.folder = tempfile.TemporaryDirectory()
+        self.path = Path(self.folder.name) / "t.arrow"
+        feather.write_feather(table({"x": [1, 2, None], "y": [0.5, 1.5, 2.5]}), self.path)
+
+    def __call__(self, predicate: Any, key: Any, aggregate: Any) -> Any:
+        return hl.query(self.path).filter(predicate).group_by(key).agg(aggregate)
+
+
 Cases = dict[str, tuple[Callable[..., Any], dict[str, Any]]]
 
 
@@ -171,14 +186,22 @@ def cases() -> Cases:
     tables = {"UnifiedTensor": table, "TieredTensor": tiered, "CachedTensor": cached}
     for name, rows in {**tables, "StorageArray": stored, "TieredTensor on storage": on_storage}.items():
         case(f"{name}[]", rows.__getitem__, index=index)
+        case(f"{name}[,]", lambda index, rows=rows: rows[0, index], index=1)
+        case(f"{name}[]=", rows.__setitem__, index=index, value=1.0)
+        case(f"{name}.size", rows.size, dim=0)
         case(f"{name}.gather", rows.gather, index=index, out=None, max_blocks=None, check="sync", sort="auto")
+        filled = lambda stats, rows=rows: rows.gather(index, stats=dict(stats) if isinstance(stats, dict) else stats)  # noqa: E731
+        case(f"{name}.gather's stats", filled, stats=None)
         case(f"{name}.scatter_", rows.scatter_, index=index, rows=torch.zeros(3, 2))
         case(f"{name}.reach", rows.reach, index=index)
     case("TieredTensor.count", tiered.count, index=index)
     for name, rows in (("StorageArray", stored), ("TieredTensor on storage", on_storage)):
         case(f"{name}.count", rows.count, index=index)
         case(f"{name}.prefetch", rows.prefetch, index=index)
-    case("StorageArray[]=", stored.__setitem__, index=index, rows=1.0)
+    case("map", partial(hl.map, lambda x: x + 1, torch.zeros(8)), out=None, device=None)
+    case("map's array", lambda array: hl.map(lambda x: x + 1, array), array=torch.zeros(8))
+    case("filter's array", lambda array, device: hl.filter(lambda x: x > 1, array, device=device), array=table, device=None)
+    case("reduce", lambda how, device: hl.reduce(how, lambda x: x * 2, table, device=device), how="sum", device=None)
     case("StorageArray.tiered", stored.tiered, local=64, peers=None, host=64, scores=None, order=None, devices=["cpu"])
     case("StorageArray.pin", stored.pin, index=index)
     case("StorageArray.expect", stored.expect, batches=[index])
@@ -194,7 +217,8 @@ def cases() -> Cases:
     case("UnifiedTensor.from_file", UnifiedTensor.from_file, path=__file__, dtype=torch.uint8, shape=(4,), offset=0)
     raw = partial(UnifiedTensor.from_file, __file__, dtype=torch.uint8, shape=(4,))
     case("UnifiedTensor.from_file on storage", raw, placement="storage", host_budget="64KiB")
-    case("UnifiedTensor.view", table.view, shape=(4, 4), dtype=None)
+    case("UnifiedTensor.view", lambda shape, dtype: table.view(shape, dtype=dtype), shape=(4, 4), dtype=None)
+    case("UnifiedTensor.to", table.to, device=None, dtype=None)
     case("UnifiedTensor.tiered", table.tiered, local=64, peers=None, scores=None, order=None, devices=["cpu"])
     case("UnifiedTensor.cached", table.cached, budget="4KiB", device="cpu")
     case("UnifiedTensor.cuda", table.cuda, device=None)
@@ -356,6 +380,8 @@ def cases() -> Cases:
     case("analyse", traffic.analyse, graph=plain, algorithm="bfs", source=0, access="aligned", assignment="warp", link=None)
     case("analyse's sizes", partial(traffic.analyse, plain), edge_bytes=None, size=None)
     case("Machine.from_json", hl.Machine.from_json, data={})
+    case("query", hl.query, path=__file__)
+    case("query filtered and grouped", Asked(), predicate="x > 1", key="x", aggregate="sum(y)")
     return found
 
 

@@ -23,6 +23,7 @@ NOT_OURS = {
     ("src/hinterland/nn/gat.py", "GATv2Conv.__init__"): _LAYER,
     ("src/hinterland/pyg/loader.py", "NeighborLoader.__init__"): _PYG,
     ("src/hinterland/pyg/loader.py", "LinkNeighborLoader.__init__"): _PYG,
+    ("src/hinterland/pyg/sampler.py", "Sampler.__init__"): _PYG,
 }
 
 

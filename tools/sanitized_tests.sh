@@ -80,7 +80,7 @@ else
   export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1:log_path=$report
   # Everything that reads files or builds arrays, and test_everything, which has every algorithm on every kind of graph. (The
   # tests of each algorithm go over the same code at several times the length.)
-  tests=(graph/{formats,test_{build,changed_arrays,compress,emogi_stored,everything,generate,graph,passes,reorder,verify}.py} memory probe traffic
+  tests=(graph/{formats,test_{build,changed_arrays,compress,emogi_stored,everything,generate,graph,passes,reorder,verify}.py} memory probe query traffic
     storage/test_{array,layout,on_device}.py cli/test_convert.py test_threads.py
     fullgraph/test_{part.py,aggregate.py::test_{columns_one_range_after_another,rows_between_vectors},attention.py::test_long_rows_are_joined_of_pieces})
   chosen=(-k "not test_everything or kronecker")  # one kind of graph is enough for what each algorithm goes through

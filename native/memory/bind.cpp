@@ -70,7 +70,7 @@ void bind_memory(nb::module_& m) {
   m.attr("UNIT_BYTES") = sizeof(memory::Unit16);
   m.attr("IN_FLIGHT") = memory::kInFlight;
   m.attr("COPY_THREADS") = memory::kCopyThreads;
-  m.attr("BULK_BARRIER_BYTES") = sizeof(memory::BulkBarrier);
+  m.attr("BULK_BARRIER_BYTES") = sizeof(BulkBarrier);
   m.attr("NO_FAULT") = memory::kNoFault;
   m.attr("ADMIT_THREADS") = memory::kAdmitThreads;
   m.attr("CLOCK_MOST") = memory::Clock::kMost;

@@ -6,6 +6,7 @@
 
 #include "core/parallel.hpp"
 #include "query/bits.hpp"
+#include "query/clones.hpp"
 #include "query/damage.hpp"
 
 namespace hinterland::native {
@@ -28,49 +29,69 @@ Kind kind_of(const query::AggregateParams& p, const Measure& measure) {
   return measure.column < 0 ? Kind::kSigned : query::kind_of(p.columns[measure.column].element);
 }
 
-// The bits of a column's values, taken as 64 bits each, of the rows of a block whose bits are set in `words`, or of all rows that
-// are there. Returns whether the file is damaged.
-bool load(const Column& column, int64_t block, const uint64_t* words, bool whole, int64_t* to_bits) {
+template <class T>
+HINTERLAND_CLONES void widen(const T* __restrict values, int64_t count, int64_t* __restrict to_bits) {
+  for (int64_t i = 0; i < count; ++i) to_bits[i] = std::bit_cast<int64_t>(query::wide(values[i]));
+}
+
+// take(row, place of its value from row `from`'s on) for rows [from, to) of a block, counted in it, whose bits are set in `words`:
+// some of those that match.
+template <class Take>
+void each_value(const Segment& segment, int64_t from, int64_t to, const uint64_t* words, const uint64_t* matched,
+                const Take& take) {
+  if (segment.kept == nullptr) return for_rows(words, from, to, [&](int64_t row) { take(row, row - from); });
+  int64_t word = -1, before = 0, through = 0;  // of the word at hand: matching rows before it, and up to its end
+  const auto in_segment = [&](int64_t i) {
+    const uint64_t above = from > i * kWordRows ? ~uint64_t{0} << (from - i * kWordRows) : ~uint64_t{0};
+    return matched[i] & above;
+  };
+  for_rows(words, from, to, [&](int64_t row) {
+    while (word < row / kWordRows) {
+      ++word, before = through;
+      if ((word + 1) * kWordRows > from) through += std::popcount(in_segment(word));
+    }
+    take(row, before + std::popcount(in_segment(word) & ((uint64_t{1} << row % kWordRows) - 1)));
+  });
+}
+
+// The bits of a column's values, taken as 64 bits each, of the rows of a block whose bits are set in `words`, some of those that
+// match, or of all rows that are there: anything may stand in the others. Returns whether the file is damaged.
+bool load(const Column& column, int64_t block, const uint64_t* words, const uint64_t* matched, bool whole, int64_t* to_bits) {
   bool damaged = false;
   query::for_segments(column, block, block + kBlockRows, [&](const Segment& segment, int64_t from, int64_t to) {
-    const auto each_row = [&](const auto& take) {
-      if (whole) {
-        for (int64_t row = from; row < to; ++row) take(row);
-        return;
-      }
-      const auto read = [&](int64_t row, int64_t count) {
-        const int64_t at = from - block + row;
-        const uint64_t word = words[at / kWordRows] >> (at % kWordRows);
-        return count < kWordRows ? word & ((uint64_t{1} << count) - 1) : word;
-      };
-      for_words(from - block, to - block, read,
-                [&](int64_t word, uint64_t bits) { for_bits(bits, block + word * kWordRows, take); });
-    };
+    const auto each_row = [&](const auto& take) { each_value(segment, from - block, to - block, words, matched, take); };
     if (column.element == Element::kBool) {
       const auto* const bits = static_cast<const uint8_t*>(segment.values);
-      each_row([&](int64_t row) { to_bits[row - block] = query::bit_at(bits, segment.value_at + row - segment.begin); });
+      each_row(
+          [&](int64_t row, int64_t) { to_bits[row] = query::bit_at(bits, segment.value_at + block + row - segment.begin); });
       return;
     }
     query::with_element(column.element, [&](auto kind) {
       using T = decltype(kind);
-      const T* const values = static_cast<const T*>(segment.values) + (from - segment.begin);
-      bool bad = false;
+      const int64_t first =
+          segment.kept != nullptr ? segment.kept[from / kBlockRows - segment.begin / kBlockRows] : from - segment.begin;
+      const T* const values = static_cast<const T*>(segment.values) + first;
+      bool bad = false;  // perhaps
       if (column.coded != 0) {
         if constexpr (std::is_integral_v<T>) {
-          each_row([&](int64_t row) {
-            const auto code = static_cast<uint64_t>(values[row - from]);
+          each_row([&](int64_t row, int64_t at) {
+            const auto code = static_cast<uint64_t>(values[at]);
             const bool there = code < static_cast<uint64_t>(segment.entries);
             bad |= !there;
-            to_bits[row - block] = there ? segment.codes[code] : 0;
+            to_bits[row] = there ? segment.codes[code] : 0;
           });
         }
+      } else if (whole && segment.kept == nullptr) {
+        widen(values, to - from, to_bits + (from - block));
+        bad = std::is_same_v<T, query::Decimal>;
       } else {
-        each_row([&](int64_t row) {
-          if constexpr (std::is_same_v<T, query::Decimal>) bad |= is_damaged(values[row - from], segment);
-          to_bits[row - block] = std::bit_cast<int64_t>(query::wide(values[row - from]));
+        each_row([&](int64_t row, int64_t at) {
+          if constexpr (std::is_same_v<T, query::Decimal>) bad |= is_damaged(values[at], segment);
+          to_bits[row] = std::bit_cast<int64_t>(query::wide(values[at]));
         });
       }
-      if (bad) damaged |= any_damaged(values, segment, from, to);
+      if (!bad) return;
+      each_row([&](int64_t row, int64_t at) { damaged |= is_damaged(values[at], segment) && has_value(segment, block + row); });
     });
   });
   return damaged;
@@ -84,47 +105,76 @@ void keep_valid(const Column& column, int64_t block, const uint64_t* words, uint
   for (int64_t i = 0; i < kBlockWords; ++i) kept[i] = words[i] & valid[i];
 }
 
-double as_double(Kind kind, int64_t bits, double scale) {
-  const double value = kind == Kind::kFloat      ? std::bit_cast<double>(bits)
-                       : kind == Kind::kUnsigned ? static_cast<double>(std::bit_cast<uint64_t>(bits))
-                                                 : static_cast<double>(bits);
-  return value / scale;
-}
-
 int64_t count_of(const uint64_t* words) {
   int64_t count = 0;
   for (int64_t i = 0; i < kBlockWords; ++i) count += std::popcount(words[i]);
   return count;
 }
 
+constexpr int kFew = 12;  // rows of a word that are taken one by one: chosen, not measured
+
+// All bits of a row that matches, and none of others.
+int64_t mask_of(uint64_t word, int64_t row) { return -static_cast<int64_t>(word >> row & 1); }
+
+// The lanes' sums of a block. Rows that do not match add zero, by which no lane changes: none is ever -0.0.
+HINTERLAND_CLONES void add_floats(const uint64_t* __restrict words, const int64_t* __restrict bits, double* __restrict lanes) {
+  for (int64_t i = 0; i < kBlockWords; ++i, bits += kWordRows) {
+    const uint64_t word = words[i];
+    if (std::popcount(word) < kFew) {
+      for_bits(word, 0, [&](int64_t row) { lanes[row % query::kLanes] += std::bit_cast<double>(bits[row]); });
+      continue;
+    }
+    for (int64_t first = 0; first < kWordRows; first += query::kLanes) {
+      for (int64_t lane = 0; lane < query::kLanes; ++lane)
+        lanes[lane] += std::bit_cast<double>(bits[first + lane] & mask_of(word, first + lane));
+    }
+  }
+}
+
+// Sums of whole numbers, whose order is nothing to them.
+template <class T>
+[[gnu::always_inline]] inline void add_integers(const uint64_t* __restrict words, const int64_t* __restrict bits,
+                                                query::Halves& halves) {
+  int64_t high = 0;
+  uint64_t low = 0;
+  for (int64_t i = 0; i < kBlockWords; ++i, bits += kWordRows) {
+    const uint64_t word = words[i];
+    if (std::popcount(word) < kFew) {
+      for_bits(word, 0, [&](int64_t row) { halves.add(std::bit_cast<T>(bits[row])); });
+      continue;
+    }
+    for (int64_t row = 0; row < kWordRows; ++row) {
+      const int64_t value = bits[row] & mask_of(word, row);
+      high += static_cast<int64_t>(std::bit_cast<T>(value) >> 32);
+      low += static_cast<uint64_t>(value) & 0xffffffffu;
+    }
+  }
+  halves.high += high, halves.low += low;
+}
+HINTERLAND_CLONES void add_numbers(const uint64_t* words, const int64_t* bits, query::Halves& halves, int64_t) {
+  add_integers<int64_t>(words, bits, halves);
+}
+HINTERLAND_CLONES void add_numbers(const uint64_t* words, const int64_t* bits, query::Halves& halves, uint64_t) {
+  add_integers<uint64_t>(words, bits, halves);
+}
+
 // Adds a block's values without groups: in lanes.
 template <class T>
 void fold(const Measure& measure, const uint64_t* words, const int64_t* bits, Total& total) {
-  const auto value = [&](int64_t row) { return std::bit_cast<T>(bits[row]); };
   if (measure.adds != 0) {
     if constexpr (std::is_same_v<T, double>) {
       double lanes[query::kLanes]{};
-      for (int64_t word = 0; word < kBlockWords; ++word) {
-        if (words[word] == ~uint64_t{0}) {
-          const int64_t first = word * kWordRows;
-          for (int lane = 0; lane < query::kLanes; ++lane)
-            lanes[lane] = (lanes[lane] + value(first + lane)) + value(first + lane + query::kLanes);
-        } else {
-          for_bits(words[word], word * kWordRows, [&](int64_t row) { lanes[row % query::kLanes] += value(row); });
-        }
-      }
+      add_floats(words, bits, lanes);
       total.sum = query::add_lanes(lanes);
     } else {
       query::Halves halves{};
-      for (int64_t word = 0; word < kBlockWords; ++word) {
-        for_bits(words[word], word * kWordRows, [&](int64_t row) { halves.add(value(row)); });
-      }
+      add_numbers(words, bits, halves, T{});
       query::add_halves(total, halves);
     }
   }
   if (measure.bounds != 0) {
     for (int64_t word = 0; word < kBlockWords; ++word) {
-      for_bits(words[word], word * kWordRows, [&](int64_t row) { query::widen_bounds(total, value(row)); });
+      for_bits(words[word], word * kWordRows, [&](int64_t row) { query::widen_bounds(total, std::bit_cast<T>(bits[row])); });
     }
   }
 }
@@ -194,13 +244,19 @@ void Groups::Worker::find_rows(const query::AggregateParams& p, int64_t block) {
 // The group of each matched row. Returns whether any row matches, and there are not too many groups.
 bool Groups::Worker::find_groups(const query::AggregateParams& p, int64_t block, Block& found) {
   const int64_t wide = p.keyed + 1;
+  if (p.keyed == 0) {
+    const int64_t nothing = 0;
+    if (keys.number_of(&nothing) == static_cast<int64_t>(numbers.size())) numbers.push_back(-1), place.push_back(-1);
+    found.groups.push_back(0);
+    return true;
+  }
   const auto each_row = [&](const auto& take) {
     for (int64_t i = 0; i < kBlockWords; ++i) for_bits(matched[i], i * kWordRows, take);
   };
   each_row([&](int64_t row) { words[row * wide + p.keyed] = 0; });
   for (int64_t k = 0; k < p.keyed; ++k) {
     const Column& column = p.columns[p.keys[k]];
-    damaged |= load(column, block, matched, false, left);
+    damaged |= load(column, block, matched, matched, false, left);
     keep_valid(column, block, matched, kept);
     each_row([&](int64_t row) {
       const bool has = (kept[row / kWordRows] >> (row % kWordRows) & 1) != 0;
@@ -232,10 +288,10 @@ void Groups::Worker::measure(const query::AggregateParams& p, int64_t block, int
   if (measure.column >= 0) keep_valid(p.columns[measure.column], block, matched, kept);
   if (measure.divisor >= 0) keep_valid(p.columns[measure.divisor], block, kept, kept);
   const bool values = measure.adds != 0 || measure.bounds != 0;
-  if (values) damaged |= load(p.columns[measure.column], block, kept, measure.streamed != 0, left);
+  if (values) damaged |= load(p.columns[measure.column], block, kept, matched, measure.streamed != 0, left);
   if (values && measure.divisor >= 0) {
     const Column &over = p.columns[measure.column], &under = p.columns[measure.divisor];
-    damaged |= load(under, block, kept, measure.streamed != 0, right);
+    damaged |= load(under, block, kept, matched, measure.streamed != 0, right);
     for (int64_t i = 0; i < kBlockWords; ++i) {
       for_bits(kept[i], i * kWordRows, [&](int64_t row) {
         const double ratio = as_double(query::kind_of(over.element), left[row], over.scale) /
@@ -287,21 +343,20 @@ bool Groups::merge(const query::AggregateParams& p, const Block& block, Worker& 
 Outcome Groups::add_span(const query::AggregateParams& p, int64_t begin, int64_t end, std::deque<Worker>& workers) {
   std::vector<Block> blocks(end - begin);
   constexpr int64_t kAtOnce = 8;  // blocks that a thread takes: chosen, not measured
-  parallel_for(
-      end - begin,
-      [&](int64_t i) {
-        const int number = omp_get_thread_num();
-        Worker& worker = workers[number];
-        Block& found = blocks[i];
-        found.worker = number;
-        const int64_t block = (begin + i) * kBlockRows;
-        worker.find_rows(p, block);
-        if (std::all_of(worker.matched, worker.matched + kBlockWords, [](uint64_t word) { return word == 0; })) return;
-        if (!worker.find_groups(p, block, found)) return;
-        found.totals.resize(found.groups.size() * p.measured);
-        for (int64_t m = 0; m < p.measured; ++m) worker.measure(p, block, m, found);
-      },
-      kAtOnce);
+  const auto add_block = [&](int64_t i, int64_t thread) {
+    Worker& worker = workers[thread];
+    Block& found = blocks[i];
+    found.worker = static_cast<int>(thread);
+    const int64_t block = (begin + i) * kBlockRows;
+    worker.find_rows(p, block);
+    if (std::all_of(worker.matched, worker.matched + kBlockWords, [](uint64_t word) { return word == 0; })) return;
+    if (!worker.find_groups(p, block, found)) return;
+    found.totals.resize(found.groups.size() * p.measured);
+    for (int64_t m = 0; m < p.measured; ++m) worker.measure(p, block, m, found);
+  };
+  parallel_tasks((end - begin + kAtOnce - 1) / kAtOnce, [&](int64_t task, int64_t thread) {
+    for (int64_t i = task * kAtOnce; i < std::min(end - begin, (task + 1) * kAtOnce); ++i) add_block(i, thread);
+  });
   for (const Worker& worker : workers) {
     if (worker.damaged) return Outcome::kDamaged;
     if (worker.too_many) return Outcome::kTooManyGroups;

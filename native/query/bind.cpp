@@ -1,6 +1,10 @@
 #include "bindings.hpp"
+#include "hinterland/query/by_warp.hpp"
 #include "query/aggregate.hpp"
+#include "query/decode.hpp"
 #include "query/filter.hpp"
+#include "query/lengths.hpp"
+#include "query/page_cache.hpp"
 
 namespace nb = nanobind;
 
@@ -14,16 +18,103 @@ template <>
 std::string kind_of<query::TestKind>() {
   return "int64";
 }
+template <>
+std::string kind_of<Physical>() {
+  return "int64";
+}
 
-HINTERLAND_STRUCT(query::Segment, begin, end, values, value_at, valid, valid_at, codes, entries);
+HINTERLAND_STRUCT(query::Segment, begin, end, values, value_at, valid, valid_at, codes, entries, kept);
 HINTERLAND_STRUCT(query::Column, segments, count, element, coded, scale);
 HINTERLAND_STRUCT(query::Test, kind, column, other, negated, low, high, table, orders);
 HINTERLAND_STRUCT(query::FilterParams, columns, tests, program, steps, depth, words, begin, end);
 HINTERLAND_STRUCT(query::Measure, column, divisor, adds, bounds, streamed);
 HINTERLAND_STRUCT(query::Total, count, low, high, sum, rest, least, greatest);
 HINTERLAND_STRUCT(query::AggregateParams, columns, measures, measured, keys, keyed, words, rows, begin, end);
+HINTERLAND_STRUCT(query::PieceColumn, values, valid, kept, element, scale);
+HINTERLAND_STRUCT(query::ReadCount, bytes, least_bytes, streamed, gathered);
+HINTERLAND_STRUCT(query::ChunkFilterParams, columns, tests, tested, program, steps, words, matched, rows, begin, end);
+HINTERLAND_STRUCT(query::GroupKey, column, low, values);
+HINTERLAND_STRUCT(query::ChunkGroupParams, columns, keys, keyed, words, groups, counts, gather_below, begin, end);
+HINTERLAND_STRUCT(query::ChunkTotalParams, columns, measures, measured, words, groups, grouped, totals, counts, gather_below,
+                  begin, end);
+HINTERLAND_STRUCT(query::ChunkMergeParams, columns, measures, measured, grouped, totals, blocks, into);
+HINTERLAND_STRUCT(ParquetChunk, physical, codec, encodings, values, bytes, data_at, dictionary_at, elsewhere, offsets_at,
+                  offsets_bytes, bounds_at, bounds_bytes, nulls, least_at, least_bytes, greatest_at, greatest_bytes);
+HINTERLAND_STRUCT(ParquetPage, chunk, kind, at, head, bytes, full, row, values, nulls, encoding, levels, compressed, least_at,
+                  least_bytes, greatest_at, greatest_bytes);
+HINTERLAND_STRUCT(ChunkOfPages, codec, dictionary, entries);
+HINTERLAND_STRUCT(DecodeParams, pages, count, chunks, file, physical, length, width, decimal, optional, rows, nulls, values,
+                  valid, wanted, wanted_at, kept);
+
+namespace {
+
+template <class T>
+nb::bytes bytes_of(const std::vector<T>& all) {
+  return nb::bytes(reinterpret_cast<const char*>(all.data()), all.size() * sizeof(T));
+}
+
+// A function whose outcome is its number.
+template <auto function>
+inline constexpr auto numbered = []<class... Args>(Decoded (*)(Args...)) {
+  return +[](Args... args) { return static_cast<int64_t>(function(args...)); };
+}(function);
+
+// Python's name for a function that reads metadata: of `count` ranges of a file, [at, size], the structs found, one range after
+// another, as bytes; or the number of the first range that is damaged.
+template <class Read>
+void def_metadata(nb::module_& m, const char* name, Read read) {
+  m.def(
+      name,
+      [read](uintptr_t file, uintptr_t ranges, int64_t count) -> nb::object {
+        std::vector<ParquetPage> pages;
+        int64_t i = 0;
+        const auto read_all = [&] {
+          GilReleased released;  // headers may have to come from a disk
+          for (; i < count; ++i) {
+            const size_t before = pages.size();
+            if (!read(reinterpret_cast<const uint8_t*>(file), reinterpret_cast<const FileRange*>(ranges)[i], pages))
+              return false;
+            for (size_t page = before; page < pages.size(); ++page) pages[page].chunk = i;
+          }
+          return true;
+        };
+        return read_all() ? nb::object(bytes_of(pages)) : nb::int_(i);
+      },
+      nb::arg("file"), nb::arg("ranges"), nb::arg("count"));
+}
+
+void bind_parquet(nb::module_& m) {
+  m.def(
+      "parquet_footer",
+      [](uintptr_t address, int64_t size) -> nb::object {
+        std::vector<ParquetChunk> chunks;
+        bool ordered = false;
+        if (!parquet_footer(reinterpret_cast<const uint8_t*>(address), size, chunks, ordered)) return nb::none();
+        return nb::make_tuple(bytes_of(chunks), ordered);
+      },
+      nb::arg("address"), nb::arg("size"));
+  def_metadata(m, "parquet_pages", parquet_pages);
+  def_metadata(m, "parquet_offsets", parquet_offsets);
+  def_metadata(m, "parquet_bounds", parquet_bounds);
+  def_metadata(m, "parquet_page", parquet_page);
+  def_native(m, "parquet_decode", numbered<parquet_decode>, nb::arg("params"), nb::arg("first"), nb::arg("count"),
+             nb::arg("bytes"));
+  def_native(m, "parquet_decode_all", parquet_decode_all, nb::arg("columns"), nb::arg("count"), nb::arg("outcomes"));
+  def_native(m, "parquet_texts", numbered<parquet_texts>, nb::arg("data"), nb::arg("size"), nb::arg("entries"),
+             nb::arg("offsets"), nb::arg("bytes"));
+  def_native(m, "decompressed_bytes", decompressed_bytes, nb::arg("codec"), nb::arg("data"), nb::arg("size"));
+  m.attr("PARQUET_PAGES") =
+      named<ParquetPageKind>({{"data", kData}, {"other", kOther}, {"dictionary", kDictionary}, {"data v2", kDataV2}});
+  m.attr("PARQUET_DECODED") = named<Decoded>({{"done", Decoded::kDone},
+                                              {"damaged", Decoded::kDamaged},
+                                              {"other", Decoded::kOther},
+                                              {"compressed", Decoded::kCompressed}});
+}
+
+}  // namespace
 
 void bind_query(nb::module_& m) {
+  bind_parquet(m);
   using query::Element, query::TestKind;
   m.attr("QUERY_ELEMENTS") = named<Element>({{"int8", Element::kInt8},
                                              {"int16", Element::kInt16},
@@ -47,9 +138,16 @@ void bind_query(nb::module_& m) {
       named<Outcome>({{"done", Outcome::kDone}, {"damaged", Outcome::kDamaged}, {"groups", Outcome::kTooManyGroups}});
   m.attr("QUERY_BLOCK_ROWS") = query::kBlockRows;
   m.attr("QUERY_MOST_GROUPS") = kMostGroups;
+  m.attr("QUERY_UNIT_ROWS") = query::kUnitRows;
+  m.attr("QUERY_MOST_TESTS") = query::kMostTests;
+  m.attr("QUERY_DEEPEST") = query::kDeepest;
+  m.attr("QUERY_BLOCK_THREADS") = query::kBlockThreads;
   def_loop(m, "filter_rows", filter_rows, "Whether the file is damaged.");
   def_native(m, "count_sectors", count_sectors, nb::arg("words"), nb::arg("begin"), nb::arg("end"), nb::arg("address"),
              nb::arg("bits"));
+  m.attr("FILE_PAGE") = kFilePage;
+  def_native(m, "pages_missing", pages_missing, nb::arg("pages"), nb::arg("count"));
+  def_native(m, "ask_for_pages", ask_for_pages, nb::arg("ranges"), nb::arg("count"));
   nb::class_<Groups>(m, "QueryGroups")
       .def(nb::init<int64_t, int64_t>(), nb::arg("keyed"), nb::arg("measured"))
       .def("__len__", &Groups::size)

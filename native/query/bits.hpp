@@ -1,6 +1,7 @@
 // Words of 64 rows: made of bytes and of Arrow's bitmaps.
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <cstdint>
 #include <cstring>
@@ -37,6 +38,16 @@ inline void for_words(int64_t from, int64_t to, const Read& read, const Each& ea
     each(row / kWordRows, read(row - from, count) << shift);
     row += count;
   }
+}
+
+// each(row) for the rows [from, to) whose bits are set.
+template <class Each>
+inline void for_rows(const uint64_t* words, int64_t from, int64_t to, const Each& each) {
+  const auto read = [&](int64_t row, int64_t count) {
+    const uint64_t word = words[(from + row) / kWordRows] >> ((from + row) % kWordRows);
+    return count < kWordRows ? word & ((uint64_t{1} << count) - 1) : word;
+  };
+  for_words(from, to, read, [&](int64_t word, uint64_t bits) { for_bits(bits, word * kWordRows, each); });
 }
 
 inline void set_bits(uint64_t* words, int64_t from, int64_t to) {

@@ -6,6 +6,7 @@
 
 #include "core/parallel.hpp"
 #include "query/bits.hpp"
+#include "query/clones.hpp"
 #include "query/damage.hpp"
 
 namespace hinterland::native {
@@ -23,7 +24,8 @@ struct Room {
 };
 
 template <class T, class Bound>
-void range_bytes(const T* __restrict values, int64_t count, Bound low, Bound high, uint8_t* __restrict bytes) {
+HINTERLAND_CLONES void range_bytes(const T* __restrict values, int64_t count, Bound low, Bound high,
+                                   uint8_t* __restrict bytes) {
   for (int64_t i = 0; i < count; ++i) bytes[i] = query::in_range(values[i], low, high);
 }
 
@@ -165,16 +167,15 @@ bool filter_rows(const query::FilterParams& p) {
   for (Room& room : rooms) room.stack.resize(p.depth * kBlockWords), std::fill_n(room.bytes, kBlockRows, 0);
   std::atomic<bool> damaged{false};
   constexpr int64_t kAtOnce = 8;  // blocks that a thread takes: chosen, not measured
-  parallel_for(
-      p.end - p.begin,
-      [&](int64_t i) {
-        Room& room = rooms[omp_get_thread_num()];
-        const int64_t block = p.begin + i;
-        if (evaluated(p, block * kBlockRows, room)) damaged = true;
-        uint64_t* const words = p.words + block * kBlockWords;
-        for (int64_t word = 0; word < kBlockWords; ++word) words[word] |= room.stack[word].holds;
-      },
-      kAtOnce);
+  parallel_tasks((p.end - p.begin + kAtOnce - 1) / kAtOnce, [&](int64_t task, int64_t thread) {
+    Room& room = rooms[thread];
+    const int64_t first = p.begin + task * kAtOnce;
+    for (int64_t block = first; block < std::min(p.end, first + kAtOnce); ++block) {
+      if (evaluated(p, block * kBlockRows, room)) damaged = true;
+      uint64_t* const words = p.words + block * kBlockWords;
+      for (int64_t word = 0; word < kBlockWords; ++word) words[word] |= room.stack[word].holds;
+    }
+  });
   return damaged;
 }
 

@@ -121,11 +121,12 @@ void bind_namespaces(nb::module_& m) {
       "`timing`: (latency in ns, bytes a second, requests a second, requests at once), 0 for no limit.");
   m.def(
       "file_blocks",
-      [](const std::filesystem::path& path, bool writable, unsigned depth) -> Blocks {
-        return std::make_shared<FileNamespace>(path.string(), writable, depth, bare_device(path.string()));
+      [](const std::filesystem::path& path, bool writable, unsigned depth, bool claims) -> Blocks {
+        return std::make_shared<FileNamespace>(path.string(), writable, depth, bare_device(path.string()), claims);
       },
-      nb::arg("path"), nb::arg("writable"), nb::arg("depth"),
-      "Of a file, a block device or a bare one (bare_device). Each thread has at most `depth` transfers in flight.");
+      nb::arg("path"), nb::arg("writable"), nb::arg("depth"), nb::arg("claims") = true,
+      "Of a file, a block device or a bare one (bare_device). Each thread has at most `depth` transfers in flight. What is "
+      "writable becomes the file's writer, unless it `claims` nothing since the caller is that.");
   m.def(
       "faulty_blocks",
       [](Blocks blocks, const nb::dict& faults, uint64_t seed) -> Blocks {

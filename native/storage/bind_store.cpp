@@ -122,6 +122,8 @@ void bind_pages(nb::module_& m) {
           nb::arg("paths"), nb::arg("writable"), nb::arg("stripe") = 0, nb::arg("base") = 0,
           "What lies in each file from `base` on is dealt round by `stripe` bytes, or, with 0, is a copy.")
       .def("close", apart(&Store::close), nb::arg("position"))
+      .def("forget_pages", apart(&Store::forget_pages), nb::arg("position"),
+           "The files there were written by another way: what the cache has of them is read anew.")
       .def("descriptors", &Store::descriptors, nb::arg("position"))
       .def("take_failures", &Store::take_failures, "Sentences on copies that have failed a read, each once.")
       .def(

@@ -44,7 +44,7 @@ void Flusher::run() {
   }
 }
 
-SharedFile::SharedFile(const std::string& path, bool may_write, std::shared_ptr<BlockDevice> device)
+SharedFile::SharedFile(const std::string& path, bool may_write, std::shared_ptr<BlockDevice> device, bool claims)
     : bare(std::move(device)),
       writable(may_write),
       flusher([this] { return bare != nullptr ? bare->sync() == 0 : ::fdatasync(cached.get()) == 0; }) {
@@ -57,7 +57,7 @@ SharedFile::SharedFile(const std::string& path, bool may_write, std::shared_ptr<
   cached = Descriptor(path, may_write ? O_RDWR : O_RDONLY);
   direct = Descriptor(path, (may_write ? O_RDWR : O_RDONLY) | O_DIRECT);
   if (!cached.open()) fail(path);
-  if (writable) become_writer(cached, path);
+  if (writable && claims) become_writer(cached, path);
   const off_t end = ::lseek(cached.get(), 0, SEEK_END);  // of a block device as well
   if (end < 0) fail(path);
   bytes = static_cast<uint64_t>(end);
@@ -74,8 +74,9 @@ SharedFile::SharedFile(const std::string& path, bool may_write, std::shared_ptr<
   if (align_offset == 0) align_memory = 0;
 }
 
-FileNamespace::FileNamespace(const std::string& path, bool writable, unsigned depth, std::shared_ptr<BlockDevice> bare)
-    : file_(path, writable, std::move(bare)), depth_(depth) {
+FileNamespace::FileNamespace(const std::string& path, bool writable, unsigned depth, std::shared_ptr<BlockDevice> bare,
+                             bool claims)
+    : file_(path, writable, std::move(bare), claims), depth_(depth) {
   if (depth == 0) throw std::invalid_argument("a depth of 0 has room for no transfer; give at least 1");
 }
 

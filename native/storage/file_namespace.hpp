@@ -48,7 +48,7 @@ class Flusher {
 
 // A file that several engines use.
 struct SharedFile {
-  SharedFile(const std::string& path, bool writable, std::shared_ptr<BlockDevice> bare = nullptr);
+  SharedFile(const std::string& path, bool writable, std::shared_ptr<BlockDevice> bare = nullptr, bool claims = true);
 
   [[nodiscard]] int fd(bool directly) const { return directly ? direct.get() : cached.get(); }
 
@@ -66,8 +66,9 @@ struct SharedFile {
 class FileNamespace : public Namespace {
  public:
   // Of a file, or of a bare device whatever the path. StorageError where the file cannot be opened, std::invalid_argument for no
-  // depth. Each thread has at most `depth` transfers in flight.
-  FileNamespace(const std::string& path, bool writable, unsigned depth, std::shared_ptr<BlockDevice> bare = nullptr);
+  // depth. Each thread has at most `depth` transfers in flight. A writable file that it does not claim is the caller's to write.
+  FileNamespace(const std::string& path, bool writable, unsigned depth, std::shared_ptr<BlockDevice> bare = nullptr,
+                bool claims = true);
 
   [[nodiscard]] uint64_t blocks() const override;
   std::unique_ptr<Backend> open(uint32_t most, std::span<const Region> regions) override;

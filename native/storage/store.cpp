@@ -181,16 +181,8 @@ void Store::leave(Volume& volume) {
     const std::unique_lock held(volumes_mutex_);
     if (--volume.users != 0) return;
   }
-  for (uint64_t& word : words_)  // none of its pages keeps a slot, or what could not be written would for ever
-    for (uint32_t round = 0;; ++round) {
-      const Line seen{atomic_load_acquire(word)};
-      if (seen.page() < volume.first || seen.page() >= volume.end) break;
-      if (seen.is(Line::kBusy | Line::kWriting)) {
-        progress(round);
-      } else if (!seen.is(Line::kValid | Line::kFailed) || drop(word, seen)) {
-        break;
-      }
-    }
+  // None of its pages keeps a slot, or what could not be written would for ever.
+  drop_pages(volume, [](int64_t, Line) { return false; });
   const std::lock_guard changing(devices_mutex_);
   std::unique_ptr<Volume> closed;
   {
@@ -201,6 +193,36 @@ void Store::leave(Volume& volume) {
     volumes_.erase(at);
   }
   detach(not_had(*closed));
+}
+
+// Empties the slots of a volume's pages, but for those of which stays(slot, line) holds, once they are at rest.
+template <class Stays>
+void Store::drop_pages(const Volume& volume, const Stays& stays) {
+  for (int64_t slot = 0; slot < num_slots(); ++slot)
+    for (uint32_t round = 0;; ++round) {
+      const Line seen{atomic_load_acquire(words_[slot])};
+      if (seen.page() < volume.first || seen.page() >= volume.end || stays(slot, seen)) break;
+      if (seen.is(Line::kBusy | Line::kWriting)) {
+        progress(round);
+      } else if (!seen.is(Line::kValid | Line::kFailed) || drop(words_[slot], seen)) {
+        break;
+      }
+    }
+}
+
+void Store::forget_pages(int64_t position) {
+  const InUse used(*this, static_cast<Page>(position) >> line_shift_);
+  drop_pages(opened_at(position), [&](int64_t slot, Line line) {
+    for (uint32_t round = 0; line.holders() != 0; ++round) {  // who reads it, or writes to it, does not take long
+      {
+        const std::lock_guard held(kept_mutex_);
+        if (kept_[slot] != 0) return true;
+      }
+      progress(round);
+      line = seen(slot);
+    }
+    return line.is(Line::kDirty);
+  });
 }
 
 // Bare devices of the volume that no open one has.

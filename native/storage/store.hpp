@@ -75,6 +75,10 @@ class Store {
   // No more transfers of it, and it is closed: what was not flushed is lost. Nobody reads it any more.
   void close(int64_t position);
 
+  // The files of the volume at `position` were written by another way: pages that the cache has of them are read anew. What was
+  // written here and not flushed, or is kept, stays.
+  void forget_pages(int64_t position);
+
   // The descriptors of the open files of the volume at `position`, to open them anew.
   std::vector<int> descriptors(int64_t position) const;
   // The bytes of the volume at `position`, from `offset` on, as they are on the disk. StorageError where it has fewer.
@@ -229,6 +233,8 @@ class Store {
   Volume& opened_at(int64_t position) const;
   std::optional<int64_t> add(std::unique_ptr<Volume>& volume);
   void leave(Volume& volume);
+  template <class Stays>
+  void drop_pages(const Volume& volume, const Stays& stays);
   storage::Found bring(storage::Page page, Device& device);
   storage::Found bring(storage::Page page);  // by any ring that is free
   bool has_room(const Device& device, storage::Page page) const;

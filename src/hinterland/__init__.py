@@ -33,7 +33,9 @@ if TYPE_CHECKING:  # not from .graph or .fullgraph, whose functions and modules 
     from .graph.reorder import reorder
     from .graph.sssp import SsspResult, sssp
     from .graph.sswp import SswpResult, sswp
+    from .kernels.elementwise import filter, map
     from .kernels.kernel import kernel
+    from .kernels.reduce import reduce
     from .machine import Machine
     from .memory import CachedTensor, TieredTensor, UnifiedEmbeddingBag, UnifiedTensor
     from .probe.measure import probe
@@ -71,6 +73,7 @@ __all__ = [
     "connected_components",
     "datasets",
     "decompress",
+    "filter",
     "from_edges",
     "from_igraph",
     "from_networkx",
@@ -83,6 +86,7 @@ __all__ = [
     "kernel",
     "launch",
     "load_graph",
+    "map",
     "multi_source_bfs",
     "nn",
     "pagerank",
@@ -90,6 +94,7 @@ __all__ = [
     "probe",
     "query",
     "random_weights",
+    "reduce",
     "reorder",
     "sampling",
     "save_graph",
@@ -125,12 +130,15 @@ _HOMES = {
     "UnifiedEmbeddingBag": "memory",
     "UnifiedTensor": "memory",
     "aggregate": "fullgraph",
+    "filter": "kernels",
     "get_cmake_dir": "runtime.include",
     "get_include": "runtime.include",
     "kernel": "kernels",
     "launch": "fullgraph.launch",
+    "map": "kernels",
     "probe": "probe.measure",
     "query": "query.ask",
+    "reduce": "kernels",
 }
 
 

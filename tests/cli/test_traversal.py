@@ -401,3 +401,11 @@ def test_links_that_are_none(option, value, file, monkeypatch, capsys):
         cli.main()
     out, error = capsys.readouterr()
     assert ended.value.code == 1 and "a link has a rate" in error and out == ""
+
+
+@pytest.mark.parametrize("name", ["pagerank", "bc"])
+def test_it_is_said_that_weights_are_not_used(name, command, file, graph, tmp_path):
+    says = f"{name} counts every edge the same; the weights in the file are not used"
+    assert says in command(name, file)[2]
+    hl.save_graph(graph.without_weights(), tmp_path / "bare.hl")
+    assert "weights" not in command(name, tmp_path / "bare.hl")[2]

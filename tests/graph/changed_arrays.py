@@ -385,6 +385,14 @@ OPERATIONS: dict[str, Operation] = {
     "pagerank, in-neighbours": with_in_neighbours(pagerank),
     "pagerank, personal": after(personal),
     "betweenness": after(bc),
+    "weighted pagerank": after(lambda g, d: hl.graph.weighted_pagerank(g, device=d)),
+    "hits": after(lambda g, d: hl.graph.hits(g, device=d)),
+    "strong components": after(lambda g, _: hl.graph.strongly_connected_components(g)),
+    "cores": after(lambda g, _: hl.graph.core_numbers(g)),
+    "communities": after(lambda g, _: hl.graph.louvain(g)),
+    "verify weighted pagerank": verified(
+        lambda g, d: hl.graph.weighted_pagerank(g, device=d), lambda g, r: hl.graph.verify_weighted_pagerank(g, r)
+    ),
     "prepare within budgets": after(budgeted),
     "prepare by scores": after(lambda g, d: hl.prepare(g, "64KiB", device=d, scores=torch.rand(VERTICES)).close()),
     "scan": after(scanned),

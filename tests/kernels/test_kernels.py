@@ -129,6 +129,10 @@ def test_what_was_written_to_a_file_is_read(add, device: torch.device, tmp_path:
         ("size_t", torch.uint64),
         ("float", torch.float32),
         ("double", torch.float64),
+        ("half", torch.float16),
+        ("__half", torch.float16),
+        ("bfloat16", torch.bfloat16),
+        ("__nv_bfloat16", torch.bfloat16),
         ("bool", torch.bool),
     ),
 )
@@ -143,6 +147,31 @@ def test_types(c: str, dtype: torch.dtype, device: torch.device) -> None:
     out = torch.zeros(6, device=device).to(dtype)
     copy(given, out, dtype != torch.bool or True)
     assert out.cpu().tolist() == [*given.cpu().tolist(), 1]
+
+
+@pytest.mark.parametrize(("c", "dtype"), (("half", torch.float16), ("bfloat16", torch.bfloat16)))
+def test_what_has_16_bits_is_rounded_as_it_is_kept(c: str, dtype: torch.dtype, device: torch.device, tmp_path: Path) -> None:
+    """Torch's results, of numbers from subnormal ones to infinity, in memory and on storage."""
+    step = hl.kernel(f"""
+        __global__ void step(array<const {c}> x, array<{c}> out, {c} by, float most) {{
+          const int64_t i = int64_t{{blockIdx.x}} * blockDim.x + threadIdx.x;
+          if (i >= x.size()) return;
+          {c} own = x[i];
+          own *= by;
+          out[i] = own;
+          out[i] += 1.5f;
+          if (out[i] > most) out[i] = most;
+        }}""")
+    x = torch.randn(5000, generator=torch.Generator().manual_seed(3)) * 2.0 ** torch.arange(-25, 15).repeat(125)
+    x = x.to(dtype)
+    by = torch.tensor(0.3, dtype=dtype)
+    wanted = torch.minimum((x * by).float() + 1.5, torch.tensor(3000.0)).to(dtype)
+    out = torch.empty(5000, dtype=dtype, device=device)
+    step(x.to(device), out, 0.3, 3000)
+    assert torch.equal(out.cpu(), wanted)
+    with hl.StorageArray.create(tmp_path / "x.bin", (5000,), dtype) as stored:
+        step(x.to(device), stored, 0.3, 3000)
+        assert torch.equal(stored[torch.arange(5000)], wanted)
 
 
 def test_numbers_are_passed_as_they_are(device: torch.device) -> None:

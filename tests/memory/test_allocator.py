@@ -187,8 +187,10 @@ if __name__ == "__main__":
 
 
 def test_only_registered_memory_can_be_sent():
-    with pytest.raises(ConfigError, match="registered"):
-        pickle.dumps(UnifiedTensor.empty(3, placement="heap"))
+    table = UnifiedTensor.empty(3, placement="heap")
+    for send in (multiprocessing.reduction.ForkingPickler.dumps, memory.pickle_shared):
+        with pytest.raises(ConfigError, match="heap memory belongs to one process.*placement='registered'"):
+            send(table)
 
 
 def test_sending_through_a_queue_keeps_the_memory_alive():
@@ -202,9 +204,9 @@ def test_sending_through_a_queue_keeps_the_memory_alive():
 
 
 def test_a_process_that_was_not_started_here_maps_the_same_memory():
-    """As torchrun's do: what plain pickle sends. One that is killed takes nothing with it; one that comes too late is told."""
+    """As torchrun's do: what pickle_shared sends. One that is killed takes nothing with it; one that comes too late is told."""
     table = UnifiedTensor.from_tensor(torch.arange(10.0), placement="registered")
-    blob = pickle.dumps(table)
+    blob = memory.pickle_shared(table)
     attach = "import os, pickle, sys; t = pickle.load(sys.stdin.buffer); t.cpu().mul_(2); os.kill(os.getpid(), 9)"
     killed = subprocess.run([sys.executable, "-c", attach], input=blob, capture_output=True, timeout=120)
     assert killed.returncode == -9, killed.stderr

@@ -743,8 +743,9 @@ def test_copies():
     other[0].weight.cpu().zero_()
     assert model[0].weight.cpu().any()
     assert other[0](torch.tensor([[2]])).tolist() == [[0.0] * 4]
-    with pytest.raises(ConfigError, match="belongs to one process"):
-        pickle.dumps(UnifiedEmbeddingBag(10, 4, placement="heap"))
+    again = pickle.loads(pickle.dumps(model))
+    assert torch.equal(again[0].weight.cpu(), model[0].weight.cpu()) and not again[0].table.requires_grad
+    assert again[0].weight.placement == model[0].weight.placement and again[0].padding_idx == 1
 
 
 def test_options_of_each_table():
@@ -866,3 +867,87 @@ def test_gradients_of_two_processors_are_one():
         bag(torch.tensor([[1]], device=device)).sum().backward()
     optimizer.step()
     assert optimizer.state_dict()["state"][0]["sum"][1].tolist() == [4.0] * 4
+
+
+# Torch's own optimizers
+
+
+@pytest.mark.parametrize("optimizer", [torch.optim.SGD, torch.optim.Adam, torch.optim.SparseAdam, torch.optim.Adagrad])
+def test_an_optimizer_that_never_changes_a_table_is_refused(optimizer):
+    bag = UnifiedEmbeddingBag(10, 4)
+    before = bag.weight.cpu().clone()
+    other = optimizer(bag.parameters(), lr=0.1)
+    bag(torch.tensor([[1, 2]])).sum().backward()
+    name = optimizer.__name__
+    with pytest.raises(
+        ConfigError, match=rf"{name} was given a table of shape \(10, 4\).*SparseSGD or SparseAdagrad.*{name} the"
+    ):
+        other.step()
+    assert torch.equal(bag.weight.cpu(), before)
+    SparseSGD(bag.parameters(), lr=0.1).step()
+    assert not torch.equal(bag.weight.cpu(), before)
+    bag.zero_grad()  # of a dense tensor without elements, which SparseAdam refuses
+    other.step()  # it may stand in both
+
+
+def test_an_optimizer_of_parameters_and_of_a_table_that_does_not_learn():
+    model = torch.nn.Sequential(UnifiedEmbeddingBag(10, 4), torch.nn.Linear(4, 1))
+    model[0].requires_grad_(False)
+    optimizer = torch.optim.Adam(model.parameters())
+    model(torch.tensor([[1, 2]])).sum().backward()
+    optimizer.step()
+    model[0].requires_grad_(True)
+    with pytest.raises(ConfigError, match="Adam was given a table"):
+        optimizer.step()
+
+
+def test_the_sparse_option_of_torch_is_taken():
+    assert UnifiedEmbeddingBag(10, 4, mode="sum", sparse=True).mode == "sum"
+    for make in (
+        UnifiedEmbeddingBag,
+        lambda *shape, sparse: UnifiedEmbeddingBag.from_pretrained(torch.zeros(shape), sparse=sparse),
+    ):
+        with pytest.raises(ConfigError, match="sparse=False: gradients of tables are of the rows in bags alone"):
+            make(10, 4, sparse=False)
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "options"), [("SparseAdam", {}), ("SGD", {}), ("Adagrad", {}), ("SGD", {"momentum": 0.9})]
+)
+@pytest.mark.parametrize("operator", [True, False])
+def test_torchs_optimizers_train_a_table_by_sparse_gradients(device, optimizer, options, operator):
+    """Over the same bytes, as they train torch.nn.Embedding(sparse=True)."""
+    torch.manual_seed(3)
+    weight = torch.randn(40, 5)
+    table = UnifiedTensor.from_tensor(weight)
+    leaf = table.to(device).requires_grad_()
+    theirs = torch.nn.Embedding.from_pretrained(weight.clone(), freeze=False, sparse=True).to(device)
+    make = getattr(torch.optim, optimizer)
+    ours, expected = make([leaf], lr=0.1, **options), make(theirs.parameters(), lr=0.1, **options)
+    for _ in range(3):
+        index = torch.randint(0, 40, (6, 2), device=device)
+        rows = (
+            torch.ops.hinterland.gather(leaf, index, sparse=True)
+            if operator
+            else torch.nn.functional.embedding(index, table, sparse=True)
+        )
+        for step, taken in ((ours, rows), (expected, theirs(index))):
+            step.zero_grad()
+            (taken**2).sum().backward()
+        assert leaf.grad.is_sparse and leaf.grad._nnz() <= 12
+        ours.step()
+        expected.step()
+    torch.testing.assert_close(table.cpu().detach(), theirs.weight.detach().cpu())
+    assert not torch.equal(table.cpu().detach(), weight)
+
+
+def test_sparse_gradients_of_tiers(device):
+    host = UnifiedTensor.from_tensor(torch.randn(20, 4))
+    table = host.tiered(32, devices=["cpu" if device.type == "cpu" else device])
+    leaf = host.to(device).requires_grad_()
+    index = torch.tensor([1, -1, 1], device=device)
+    torch.ops.hinterland.tiered_gather(leaf, index, table._number, sparse=True).sum().backward()
+    assert leaf.grad.is_sparse and leaf.grad.to_dense()[:, 0].tolist() == [0, 2, *[0] * 17, 1]
+    if device.type == "cpu":
+        with pytest.raises(TypeError, match="embedding takes tensors"):
+            torch.nn.functional.embedding(index.abs(), table, sparse=True)

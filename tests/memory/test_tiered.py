@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import ctypes
 import gc
 import multiprocessing
 import os
+import pickle
 import weakref
 
 import pytest
@@ -14,7 +16,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import hinterland as hl
-from hinterland.memory import hottest_first, peers, plan_tiers, reorder_rows, tiered
+from hinterland.memory import hottest_first, peers, pickle_shared, plan_tiers, reorder_rows, tiered
 from hinterland.memory.faults import _IndexFault
 from hinterland.memory.gather import DealtRound, OneRange, TieredCopy, Tiers, row_cut
 from hinterland.memory.plan import cut_rows
@@ -435,11 +437,13 @@ def test_the_same_memory_in_another_process(nothing_left):
 
 
 def test_tables_of_one_process_are_not_sent():
-    import pickle
-
     _, host = fresh(10, 8, "heap")
+    table = host.tiered(4000, devices=ONE)
     with pytest.raises(ConfigError, match="registered"):
-        pickle.dumps(host.tiered(4000, devices=ONE))
+        pickle_shared(table)
+    for use in (pickle.dumps, copy.deepcopy):
+        with pytest.raises(ConfigError, match=r"save table.host after table.flush\(\), and call tiered\(\)"):
+            use(table)
 
 
 @given(

@@ -199,10 +199,10 @@ def test_bad_indices_where_there_is_nothing_to_copy(device):
 def test_wrong_arguments_get_a_sentence(device):
     unified = UnifiedTensor.from_tensor(torch.randn(8, 2))
     index = torch.tensor([1, 2], device=device)
-    for bad in (torch.tensor([True] * 8), index.to(torch.uint8), index.float(), index.to(torch.int16)):
+    for bad in (index.to(torch.uint8), index.float(), index.to(torch.int16)):
         with pytest.raises(ConfigError, match="int32 or int64"):
             unified[bad]
-    for bad in ("a", None, (0, 1), ..., True, 1.5):
+    for bad in ("a", 1.5, (0, "a"), (..., ...), [0.5]):
         with pytest.raises(ConfigError):
             unified[bad]
     for out in (

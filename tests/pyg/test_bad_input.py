@@ -45,7 +45,6 @@ def test_stores_that_disagree(data):
 
 
 def test_fanouts(data):
-    refused(ConfigError, r"num_neighbors is empty", lambda: Sampler(data, []))
     refused(ConfigError, r"num_neighbors holds -2; use whole numbers", lambda: Sampler(data, [3, -2]))
     refused(ConfigError, r"num_neighbors holds 2.5", lambda: Sampler(data, [2.5]))
     refused(ConfigError, r"a number for each hop, as \[15, 10, 5\], not 3", lambda: Sampler(data, 3))
@@ -68,6 +67,9 @@ def test_seeds(data):
         "edge_label_time has 300 times, but there are 2 edges of edge_label_index",
         lambda: LinkNeighborLoader(data, [2], data.edge_index[:, :2], edge_label_time=data.t, **timed),
     )
+    labels = torch.ones(3)
+    words = "edge_label has 3 labels, but there are 1500 edges of edge_label_index; give one for each"
+    refused(ConfigError, words, lambda: LinkNeighborLoader(data, [2], edge_label=labels, device="cpu"))
     edges = torch.tensor([[0], [300]])
     refused(IndexOutOfRange, "edge_label_index names 300", lambda: LinkNeighborLoader(data, [2], edges))
 
@@ -91,8 +93,9 @@ def test_options(data):
     refused(ConfigError, "subgraph_type='induced' joins", lambda: Sampler(data, [2], subgraph_type="induced", disjoint=True))
     refused(ConfigError, "a loader takes Data, HeteroData or", lambda: NeighborLoader("cora", [2]))
     refused(GraphError, "is_sorted=True promises that targets ascend, but edge", lambda: Sampler(data, [2], is_sorted=True))
-    words = "stores without types hold none of edges, so use Data"
+    words = r"weight_attr='weight' is no attribute of edges.*in the feature store: put_tensor\(..., group_name=None"
     refused(ConfigError, words, lambda: Sampler(stores_of(data), [2], weight_attr="weight"))
+    refused(ConfigError, "sample_direction='up' is neither", lambda: Sampler(data, [2], sample_direction="up"))
     data.adj_t, data.edge_index = "a matrix", None
     refused(GraphError, "the edges are in adj_t; give them as edge_index", lambda: Sampler(data, [2]))
 

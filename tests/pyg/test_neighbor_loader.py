@@ -178,7 +178,6 @@ def test_options_of_data_loaders(data):
 def test_workers_are_not_needed(data):
     with pytest.warns(UserWarning, match="num_workers=3 starts no processes"):
         loader = batches_of(data, num_workers=3, persistent_workers=True, prefetch_factor=2, pin_memory=True)
-    assert loader.num_workers == 0
     check(next(iter(loader)), data)
 
 

@@ -6,10 +6,10 @@ import contextlib
 import datetime
 import math
 import random
-from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -23,48 +23,14 @@ from hinterland import _core  # noqa: E402
 from hinterland.query.run import Run  # noqa: E402
 from hinterland.runtime.errors import ConfigError, FormatError, HinterlandError  # noqa: E402
 
+from .tables import made, write  # noqa: E402
+
 TAXIS = Path(__file__).parents[3] / "shared/data/taxis.csv"
-INTEGERS = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
 
 
 @pytest.fixture(autouse=True)
 def own_cache(tmp_path, monkeypatch):
     monkeypatch.setenv("HINTERLAND_CACHE_DIR", str(tmp_path / "cache"))
-
-
-def write(table, path, kind, rows):
-    """A file of several batches or row groups."""
-    if kind == "parquet":
-        pyarrow.parquet.write_table(table, path, row_group_size=rows)
-    else:
-        pyarrow.feather.write_feather(table, path, compression="lz4" if kind == "lz4" else "uncompressed", chunksize=rows)
-    return path
-
-
-def made(rows, seed=1):
-    """All types, with nulls, NaN, ends of ranges."""
-    rng = random.Random(seed)
-    maybe = lambda value: None if rng.random() < 0.2 else value  # noqa: E731
-    columns = {}
-    for name in INTEGERS:
-        bits, signed = int(name.strip("uint")), name[0] == "i"
-        low, high = (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if signed else (0, 2**bits - 1)
-        columns[name] = pa.array([maybe(rng.choice([low, high, 0, 1, 5, 7])) for _ in range(rows)], name)
-    for name in ("float32", "float64"):
-        values = [maybe(rng.choice([0.5, -0.0, 1e30, math.nan, -math.inf, rng.random()])) for _ in range(rows)]
-        columns[name] = pa.array(values, name)
-    columns["half"] = pa.array([maybe(rng.choice([0.5, 1.5, -2.0])) for _ in range(rows)]).cast(pa.float16())
-    columns["money"] = pa.array(
-        [maybe(Decimal(rng.randrange(-(10**9), 10**9)) / 100) for _ in range(rows)], pa.decimal128(18, 2)
-    )
-    columns["flag"] = pa.array([maybe(rng.random() < 0.5) for _ in range(rows)])
-    columns["day"] = pa.array([maybe(datetime.date(2019, 1, 1 + rng.randrange(28))) for _ in range(rows)])
-    columns["moment"] = pa.array(
-        [maybe(datetime.datetime(2019, 1, 1, rng.randrange(24))) for _ in range(rows)], pa.timestamp("us")
-    )
-    texts = pa.array([maybe(rng.choice(["cash", "card", "", "é"])) for _ in range(rows)])
-    columns["plain"], columns["text"] = texts, texts.dictionary_encode()
-    return pa.table(columns)
 
 
 # Each with the same of a row of Python's; None is unknown.
@@ -163,7 +129,7 @@ def test_predicates_follow_kleene(files, predicate):
 
 
 @pytest.mark.parametrize("keys", [["text"], ["plain", "flag"], ["int8", "text"], ["uint64"], ["day"], ["moment", "money"]])
-def test_groups_are_sorted_with_nulls_last(files, keys):
+def test_groups_are_sorted_with_nulls_last(files, keys, together):
     groups = {}
     for row in ROWS:
         groups.setdefault(tuple(row[key] for key in keys), []).append(row["int64"])
@@ -176,7 +142,7 @@ def test_groups_are_sorted_with_nulls_last(files, keys):
             assert (row["count()"], row["sum(int64)"], row["count(int64)"]) == (len(groups[key]), sum(values), len(values))
 
 
-def test_float_sums_are_the_same_however_they_are_made(tmp_path, monkeypatch):
+def test_float_sums_are_the_same_however_they_are_made(tmp_path, monkeypatch, together):
     rng = random.Random(3)
     values = [rng.uniform(-1, 1) * 10.0 ** rng.randrange(-9, 9) for _ in range(60_000)]
     table = pa.table({"x": values, "k": [i % 7 for i in range(60_000)]})
@@ -308,3 +274,39 @@ def test_damaged_files_end_in_a_sentence(tmp_path_factory, files, seed, kind):
     path.write_bytes(data)
     with contextlib.suppress(HinterlandError):
         hl.query(path).filter("text == 'cash' and int64 > 1").group_by("plain").agg("sum(float64), sum(money), min(day)")
+
+
+@pytest.mark.parametrize("kind", ["float16", "float32", "float64"])
+def test_floats_at_the_bound_itself(tmp_path, kind):
+    """Narrow floats that are equal to the literal, and the ones next to 0.1, are on the right side of it."""
+    pyarrow.feather.write_feather(pa.table({"x": np.array([-1, -0.0, 0, 0.1, 1, 2], kind)}), tmp_path / "t")
+    values = np.array([-1, -0.0, 0, 0.1, 1, 2], kind).astype(np.float64)
+    for literal in (-1.0, 0.0, 0.1, 1.0, 2.0):
+        for order, holds in (
+            ("<", np.less),
+            ("<=", np.less_equal),
+            (">", np.greater),
+            (">=", np.greater_equal),
+            ("==", np.equal),
+        ):
+            found = hl.query(tmp_path / "t").filter(f"x {order} {literal}").agg("count()")
+            assert found.matched == int(holds(values, literal).sum()), (order, literal)
+
+
+def test_what_matched_is_kept_through_parts_without_matches(tmp_path, together):
+    """A block that ends in a later part than the one with its matches is added up after parts in which no row matches."""
+    x = np.zeros(20_000)
+    x[50] = 7
+    pyarrow.parquet.write_table(pa.table({"x": x}), tmp_path / "t", row_group_size=100, write_statistics=False)
+    assert hl.query(tmp_path / "t").filter("x > 1").agg("sum(x)", "count(x)").rows == [{"sum(x)": 7.0, "count(x)": 1}]
+
+
+def test_rows_without_columns_are_counted_at_once(tmp_path):
+    """A damaged head of a batch may claim any number of rows."""
+    pyarrow.feather.write_feather(pa.table({"x": [1.5] * 12_345}), tmp_path / "t", compression="uncompressed")
+    claimed = (tmp_path / "t").read_bytes().replace((12_345).to_bytes(8, "little"), (1 << 50).to_bytes(8, "little"))
+    (tmp_path / "t").write_bytes(claimed)
+    found = hl.query(tmp_path / "t")
+    assert found.agg("count()").matched == 1 << 50
+    with pytest.raises(FormatError, match="damaged"):
+        found.agg("sum(x)")

@@ -450,12 +450,43 @@ def test_a_closed_array_leaves_room(tmp_path: Path) -> None:
         assert torch.equal(a[::7], x[::7])
 
 
-def test_an_array_is_not_sent_to_another_process(tmp_path: Path) -> None:
-    table(tmp_path / "x.npy")
-    a = hl.StorageArray.open(tmp_path / "x.npy")
-    for send in (pickle.dumps, copy.deepcopy):
-        with pytest.raises(ConfigError, match="belongs to one process; open the file in the other"):
-            send(a)
+def test_an_array_is_copied_and_saved_by_its_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    x = table(tmp_path / "x.npy")
+    monkeypatch.chdir(tmp_path)
+    a = hl.StorageArray.open("x.npy", host_budget="1MiB")
+    b = hl.StorageArray.open(tmp_path / "x.npy", cache=a.cache)
+    monkeypatch.chdir("/")
+    pair = pickle.loads(pickle.dumps((a, b)))
+    for again in (*pair, copy.deepcopy(a)):
+        assert torch.equal(again[:], x[:]) and (again.mode, again.dtype) == ("r", x.dtype)
+        assert again.cache is not a.cache and again.cache.host_budget == a.cache.host_budget
+    assert pair[0].cache is pair[1].cache
+    torch.save({"x": a}, tmp_path / "saved.pt")
+    assert torch.equal(torch.load(tmp_path / "saved.pt", weights_only=False)["x"][:], x[:])
+
+
+def test_an_array_that_is_written_is_opened_again_when_it_is_closed(tmp_path: Path) -> None:
+    paths = [tmp_path / f"part{i}.safetensors" for i in range(2)]
+    a = hl.StorageArray.create(paths, (100, 8), torch.int32, spread="striped")
+    a[3] = 7
+    packed = pickle.dumps(a)
+    with pytest.raises(StorageError, match="open"):  # one writer at a time
+        pickle.loads(packed)
+    with pytest.raises(StorageError, match="open"):
+        copy.deepcopy(a)
+    a.close()
+    again = pickle.loads(packed)
+    assert again.mode == "r+" and again[3].tolist() == [7] * 8
+    beside = again.beside(torch.float32, "sums")
+    with pytest.raises(StorageError, match=r"is not there any more.*write array\[:\]"):
+        pickle.dumps(beside)
+    again.close()
+    with pytest.raises(StorageError, match="was closed"):
+        pickle.dumps(again)
+    for path in paths:
+        path.unlink()
+    with pytest.raises(StorageError):
+        pickle.loads(packed)
 
 
 def test_what_does_not_fit_or_makes_no_sense_gets_a_sentence(tmp_path: Path) -> None:

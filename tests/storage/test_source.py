@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="no g++")
-@pytest.mark.parametrize("name", ["source", "written", "patterns"])
+@pytest.mark.parametrize("name", ["source", "written", "patterns", "coalesced"])
 def test_what_is_read_is_what_is_stored_and_whoever_waits_comes_to_his_end(tmp_path, name):
     program = tmp_path / name
     flags = ["-std=c++20", "-O1", "-Wall", "-Wextra", "-Werror", "-pthread", "-I", str(ROOT / "include")]

@@ -13,7 +13,7 @@ import torch
 
 import hinterland as hl
 from hinterland.runtime.errors import ConfigError, StorageError
-from hinterland.storage.on_device import Backing, DeviceStore, read_elements
+from hinterland.storage.on_device import Backing, DeviceStore, hole_of, read_elements
 from hinterland.storage.writes import write_elements
 
 from .killed import ROWS, WIDTH, killed_writers, rows_of
@@ -212,3 +212,52 @@ def test_a_killed_writer_loses_nothing_that_was_flushed(tmp_path: Path) -> None:
 def test_a_writer_killed_at_many_points(tmp_path: Path) -> None:
     """More of them in tools/nightly.sh."""
     killed_writers([tmp_path / "x.bin"], int(os.environ.get("HINTERLAND_KILLED_WRITERS", "100")), _rewrite, at_once=False)
+
+
+@pytest.mark.parametrize("line_bytes", LINES)
+def test_lines_of_a_hole_are_not_read_before_they_were_written(device: torch.device, tmp_path: Path, line_bytes: int) -> None:
+    """Of a file with numbers at its beginning and in its middle; through a cache that has to give lines away, and with room."""
+    path, count, middle = tmp_path / "x", 200_000, 70_000
+    for sets in (2, (4 << 20) // line_bytes // 8):
+        with path.open("wb") as file:
+            file.write(np.arange(1000).tobytes())
+            file.seek(middle * 8)
+            file.write(np.arange(1000).tobytes())
+            file.truncate(count * 8)
+        first, end = hole_of(str(path), (middle + 1000) * 8)
+        if not end:
+            pytest.skip("this file system does not say what was written")
+        assert (middle + 1000) * 8 <= first < (middle + 1000) * 8 + 65536 and end >= count * 8
+        assert hole_of(str(path), 8000)[1] <= middle * 8
+        x = np.fromfile(path, dtype=np.int64)
+        store = file_store(path, device, sets=sets, line_bytes=line_bytes, hole=(0, first, end))
+        begin = -(-first // line_bytes) * line_bytes // 8
+        at = begin + torch.randperm(count - begin, generator=torch.Generator().manual_seed(1))[: 4000 if sets == 2 else 40_000]
+        with store.live():
+            write_elements(store.array(PAGE), count, torch.int64, device, (at - PAGE // 8).to(device), len(at), at.to(device))
+        reads = store.counts()["reads"]
+        with store.live():
+            everywhere = count - PAGE // 8
+            found, _ = read_elements(store.array(PAGE), everywhere, torch.int64, device, None, everywhere)
+        x[at] = at
+        assert found is not None and np.array_equal(found.cpu(), x[PAGE // 8 :])
+        store.close()
+        assert np.array_equal(np.fromfile(path, dtype=np.int64), x)
+        assert reads == 0 or sets == 2
+        if device.type == "cpu":  # on a GPU whether lines stay is a matter of time
+            assert reads > 0 or sets > 2
+        path.unlink()
+
+
+def test_a_hole_that_the_budget_has_not_bits_for(device: torch.device, tmp_path: Path) -> None:
+    path, count = tmp_path / "x", 8 << 20
+    with path.open("wb") as file:
+        file.truncate(count * 8)
+    store = file_store(path, device, sets=2, line_bytes=512, hole=(0, 0, count * 8))
+    at = torch.tensor([1000, count - 5 - PAGE // 8])
+    with store.live():
+        write_elements(store.array(PAGE), count, torch.int64, device, at.to(device), 2, at.to(device))
+    assert store.counts()["reads"] == 1  # the line far behind
+    store.close()
+    found = np.fromfile(path, dtype=np.int64, offset=PAGE)
+    assert found.nonzero()[0].tolist() == at.tolist() == found[at].tolist()

@@ -152,6 +152,14 @@ inline unsigned& current_warp() {
   return warp;
 }
 
+// Where ThreadSanitizer looks a page is written once at the most: who writes to a line while the device reads it, and says so after
+// that, is right to, and a race all the same.
+#if defined(__SANITIZE_THREAD__)
+inline constexpr bool kOnce = true;
+#else
+inline constexpr bool kOnce = false;
+#endif
+
 // body(random numbers of this lane's own) by all lanes of several warps, each of a thread.
 template <class Body>
 void run_warps(uint64_t seed, const Body& body) {

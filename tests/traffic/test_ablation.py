@@ -132,6 +132,39 @@ def test_bench_prints_json_and_tables(command):
     assert status == 0 and "Figure 10 amplification" in out
 
 
+@pytest.mark.parametrize("edge_bytes", [4, 8])
+@pytest.mark.parametrize("weighted", [None, "int32", "float32"])
+def test_a_graph_of_ones_own(edge_bytes, weighted):
+    """The same tables as of the graph that is generated, whatever its file holds; weights only where they are int32."""
+    graph = hl.generate("kronecker", scale=7, edge_factor=8, seed=1, device="cpu")
+    if edge_bytes == 8:
+        graph = ablation._with_width(graph, 8)
+    if weighted is not None:
+        graph = hl.random_weights(graph, weighted, 1)
+    tables = ablation.ablation_of([("own", graph)], sources=2, device="cpu")
+    expected = ablation.ablation(["kronecker"], scale=7, edge_factor=8, sources=2, device="cpu")
+    for name in ("figure_5_request_sizes", "figure_7_requests", "figure_10_amplification"):
+        assert tables[name] == [{**row, "graph": "own"} for row in expected[name]]
+
+
+def test_components_are_left_out_of_a_directed_graph():
+    graph = hl.from_edges(torch.tensor([0, 1, 2]), torch.tensor([1, 2, 3]), directed=True)
+    tables = ablation.ablation_of([("path", graph)], sources=1, device="cpu")
+    assert [row["algorithm"] for row in tables["edge_widths"]] == ["bfs", "sssp", "pagerank"]
+
+
+def test_bench_takes_a_file(command, tmp_path):
+    hl.save_graph(graph := hl.generate("ring", vertices=90, seed=1, device="cpu"), tmp_path / "g.hl")
+    hl.save_graph(hl.compress(graph), tmp_path / "packed.hl")
+    options = ("bench", "traversal", "--ablation", "--sources", 1, "--device", "cpu", "--graph")
+    status, out, _ = command(*options, tmp_path / "g.hl", "--json")
+    assert status == 0 and json.loads(out)["tables"]["figure_7_requests"][0]["graph"] == "g.hl"
+    status, _, err = command(*options, tmp_path / "packed.hl")
+    assert status == 1 and "packed.hl is compressed" in err
+    assert command(*options, tmp_path / "none.hl")[0] == 2
+    assert command(*options, tmp_path / "g.hl", "--scale", 5)[0] == 2
+
+
 def test_bench_says_what_it_lacks(command):
     assert command("bench", "gather", "--ablation")[0] == 2
     status, _, err = command("bench", "traversal")

@@ -50,8 +50,10 @@ namespace stdlib = ::std;
 
 namespace hinterland {
 
+using stdlib::int16_t;
 using stdlib::int32_t;
 using stdlib::int64_t;
+using stdlib::int8_t;
 using stdlib::size_t;
 using stdlib::uint16_t;
 using stdlib::uint32_t;

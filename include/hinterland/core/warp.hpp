@@ -146,6 +146,40 @@ struct Warp {
     __syncwarp();
 #endif
   }
+
+  // Of lanes that come to a place whatever the others do: who is there now, one bit a lane. It may be fewer than will come. With
+  // kAll, all have it and are together.
+  HINTERLAND_FN static uint32_t active() {
+#if HINTERLAND_ON_GPU
+    return __activemask();
+#else
+    return kAll;
+#endif
+  }
+
+  // The same as above among the lanes of a group, of which each is one and each has the same bits.
+  HINTERLAND_FN static uint32_t same([[maybe_unused]] uint32_t group, [[maybe_unused]] uint64_t value) {
+#if HINTERLAND_ON_GPU
+    return __match_any_sync(group, static_cast<unsigned long long>(value));
+#else
+    return 1;
+#endif
+  }
+
+  template <class T>
+  HINTERLAND_FN static T broadcast([[maybe_unused]] uint32_t group, T value, [[maybe_unused]] int from) {
+#if HINTERLAND_ON_GPU
+    return __shfl_sync(group, value, from);
+#else
+    return value;
+#endif
+  }
+
+  HINTERLAND_FN static void sync([[maybe_unused]] uint32_t group) {
+#if HINTERLAND_ON_GPU
+    __syncwarp(group);
+#endif
+  }
 };
 
 }  // namespace hinterland

@@ -1,9 +1,19 @@
-// Sums over lists: what an iteration of PageRank and the scores of include/hinterland/hotness share.
+// Sums over lists: what an iteration of PageRank, products with the adjacency matrix and the scores of
+// include/hinterland/hotness share. Where the graph's weights are read, each value counts times its edge's weight.
 #pragma once
 
 #include "hinterland/graph/advance.hpp"
 
 namespace hinterland::graph {
+
+// A value as an edge of this weight carries it.
+template <class Value, class Weight>
+HINTERLAND_FN auto weighed(Value value, Weight weight) {
+  if constexpr (stdlib::is_same_v<Weight, NoWeight>)
+    return value;
+  else
+    return static_cast<double>(value) * static_cast<double>(weight);
+}
 
 // The sum of values[u] for every u in v's list, by a warp of one lane; or in a piece of it, where lists are plain.
 template <class Graph, class List, class Values, class Counts>
@@ -11,28 +21,32 @@ HINTERLAND_FN double sum_over_list(const Graph& graph, int64_t vertex, const Lis
   double sum = 0;
   if constexpr (requires { graph.edges; }) {
     auto edges = graph.edges.reader(list.begin, list.end);
+    [[maybe_unused]] auto weights = graph.weights.reader(list.begin, list.end);
     graph.edges.count_run(list.begin, list.end, counts.meter);
+    if constexpr (Graph::kWeighted) graph.weights.count_run(list.begin, list.end, counts.meter);
     for (int64_t i = list.begin; i < list.end; ++i) {
       const auto to = edges.read_alone(i);
-      if (graph.has(to)) [[likely]]
-        sum += static_cast<double>(values[to]);
-      else
+      if (!graph.has(to)) [[unlikely]]
         counts.bad = min_of(counts.bad, vertex);
+      else if constexpr (Graph::kWeighted)
+        sum += weighed(values[to], weights.read_alone(i));
+      else
+        sum += static_cast<double>(values[to]);
     }
   } else {
     const auto lists = lists_of(graph, vertex, true, counts);
     auto add = [&](const auto& batch) {
       for (int k = 0; k < batch.kSize; ++k)
-        if (batch.from[k] >= 0) sum += static_cast<double>(values[batch.to[k]]);
+        if (batch.from[k] >= 0) sum += static_cast<double>(weighed(values[batch.to[k]], batch.weight[k]));
     };
     visit_chunks(graph, lists, vertex, 0, lists.chunks, add, counts);
   }
   return sum;
 }
 
-// A visitor: sums[v] += values[u] for every u in v's list; `values` is an array, or computes them. Chunks come in the order of
-// lists, so most belong to the vertex of the chunk before: each lane then adds to its own part of that vertex's sum, and the
-// parts meet when the vertex changes.
+// A visitor: sums[v] += values[u] for every u in v's list, times the edge's weight if it is read; `values` is an array, or computes
+// them. Chunks come in the order of lists, so most belong to the vertex of the chunk before: each lane then adds to its own part of
+// that vertex's sum, and the parts meet when the vertex changes.
 template <class Real, class Values = const Real*>
 class SumOverLists {
  public:
@@ -41,7 +55,8 @@ class SumOverLists {
   template <class Batch>
   HINTERLAND_FN void operator()(const Batch& batch) {
     Real value[Batch::kSize];
-    for (int k = 0; k < Batch::kSize; ++k) value[k] = batch.from[k] < 0 ? 0 : values_[batch.to[k]];
+    for (int k = 0; k < Batch::kSize; ++k)
+      value[k] = batch.from[k] < 0 ? 0 : static_cast<Real>(weighed(values_[batch.to[k]], batch.weight[k]));
     if constexpr (Warp::kWidth == 1) {  // a batch is of one list
       int64_t owner = -1;
       double sum = 0;

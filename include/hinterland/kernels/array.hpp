@@ -6,19 +6,28 @@
 //     if (i < n) c[i] = a[i] + b[i];
 //   }
 //
-// An array whose elements are const may lie anywhere: in memory that the processor addresses (its own, a peer's, the host's), in
-// the tiers of a table, of which the GPU has the hottest rows, or on storage, behind a cache. Any lane may read any element at any
-// time, whatever the others do. One whose elements are not const is memory that the processor addresses, and a[i] an element of it.
+// An array may lie anywhere: in memory that the processor addresses (its own, a peer's, the host's), in the tiers of a table, of
+// which the GPU has the hottest rows, or on storage, behind a cache. Any lane may read any element at any time, whatever the
+// others do. In tiers elements are const. On storage array<T> may be written, by any lane at any time as well, if the host says so
+// (HINTERLAND_WRITTEN); then a[i] stands for an element, and is none. Else a[i] of array<T> is an element in memory.
+//
+//   a.write(i, x)              what a[i] = x does
+//   a.prefetch(first, count)   has these elements read, as far as there is room for them now, and waits for nothing. Every lane
+//                              for its own; of memory, nothing
+//   a.reader(begin, end)       for a lane that reads all of a run in order: reader[i] copies a few elements at once, and asks for the
+//                              next lines of the run before they are wanted (BaM's array_ref)
 //
 // HINTERLAND_ARRAY_KINDS says which kinds there may be, as a sum; the host knows before it compiles. Where all are near, a[i] is
-// what it is of a pointer, to the instruction.
+// what it is of a pointer, to the instruction. Of all arrays on storage that a kernel takes the store is one.
 #pragma once
 
 #include "hinterland/core/platform.hpp"
+#include "hinterland/kernels/changes.hpp"
 
 #define HINTERLAND_NEAR 1
 #define HINTERLAND_TIERED 2
 #define HINTERLAND_STORED 4
+#define HINTERLAND_WRITTEN 8  // beside HINTERLAND_STORED: an array<T> may be on storage, too
 #if !defined(HINTERLAND_ARRAY_KINDS)
 #define HINTERLAND_ARRAY_KINDS (HINTERLAND_NEAR | HINTERLAND_TIERED | HINTERLAND_STORED)
 #endif
@@ -27,8 +36,8 @@
 #include "hinterland/memory/placement.hpp"
 #endif
 #if HINTERLAND_ARRAY_KINDS & HINTERLAND_STORED
+#include "hinterland/storage/coalesced.hpp"
 #include "hinterland/storage/page_store.hpp"
-#include "hinterland/storage/source.hpp"
 #endif
 
 namespace hinterland::kernels {
@@ -40,26 +49,65 @@ struct ArrayWords {
   int64_t kind;
   const void* finds;     // of tiers, the memory::Tiers; of storage, the storage::DeviceStore
   int64_t row_elements;  // of a row of a table in tiers
-  int64_t reciprocal;    // of that: 2^63 / row_elements + 1, rounded down, for two or more
+  int64_t reciprocal;    // of that (memory::divided_by)
 };
 
 template <class T>
 class array {
   using Element = stdlib::remove_const_t<T>;
   static constexpr bool kIsConst = !stdlib::is_same_v<T, Element>;
+  // Whether a[i] is a place in memory, wherever it lies.
+  static constexpr bool kIsPlace =
+      kIsConst ? HINTERLAND_ARRAY_KINDS == HINTERLAND_NEAR : (HINTERLAND_ARRAY_KINDS & HINTERLAND_WRITTEN) == 0;
 
  public:
+  // An element of an array that may lie on storage, as what its type is computed with.
+  class Reference : public Changes<Reference, Computed<Element>> {
+   public:
+    HINTERLAND_FN Reference(const array& of, int64_t at) : of_(of), at_(at) {}
+    Reference(const Reference&) = default;
+    HINTERLAND_FN operator Computed<Element>() const { return of_.read(at_); }
+    HINTERLAND_FN Reference& operator=(Computed<Element> value) {
+      of_.write(at_, value);
+      return *this;
+    }
+    HINTERLAND_FN Reference& operator=(const Reference& other) { return *this = static_cast<Computed<Element>>(other); }
+
+   private:
+    const array& of_;
+    int64_t at_;
+  };
+  class Reader;
+
   HINTERLAND_FN array(T* elements, int64_t size)
       : words_{const_cast<Element*>(elements), size, HINTERLAND_NEAR, nullptr, 0, 0} {}
 
   HINTERLAND_FN int64_t size() const { return words_.size; }
 
   HINTERLAND_FN decltype(auto) operator[](int64_t at) const {
-    if constexpr (!kIsConst || HINTERLAND_ARRAY_KINDS == HINTERLAND_NEAR)
+    if constexpr (kIsPlace)
       return static_cast<T*>(words_.home)[at];
-    else
+    else if constexpr (kIsConst)
       return read(at);
+    else
+      return Reference(*this, at);
   }
+
+  HINTERLAND_FN void write(int64_t at, Element value) const {
+    static_assert(!kIsConst, "an array of const elements is only read");
+#if HINTERLAND_ARRAY_KINDS & HINTERLAND_WRITTEN
+    if (words_.kind == HINTERLAND_STORED) return write_stored(words_, at, value);
+#endif
+    static_cast<Element*>(words_.home)[at] = value;
+  }
+
+  HINTERLAND_FN void prefetch([[maybe_unused]] int64_t first, [[maybe_unused]] int64_t count) const {
+#if HINTERLAND_ARRAY_KINDS & HINTERLAND_STORED
+    if (words_.kind == HINTERLAND_STORED) prefetch_stored(words_, first, min_of(first + count, words_.size));
+#endif
+  }
+
+  HINTERLAND_FN Reader reader(int64_t begin, int64_t end) const { return {*this, begin, end}; }
 
  private:
   HINTERLAND_FN Element read(int64_t at) const {
@@ -75,11 +123,7 @@ class array {
 #if HINTERLAND_ARRAY_KINDS & HINTERLAND_TIERED
   HINTERLAND_FN Element read_tiered(int64_t at) const {
     const auto& tiers = *static_cast<const memory::Tiers*>(words_.finds);
-    // at / row_elements by a multiplication, as DealtRound divides (memory/placement.hpp).
-    const int64_t row = words_.row_elements == 1
-                            ? at
-                            : static_cast<int64_t>(Philox::multiply_high(static_cast<uint64_t>(at) * 2,
-                                                                         static_cast<uint64_t>(words_.reciprocal)));
+    const int64_t row = words_.row_elements == 1 ? at : memory::divided_by(words_.reciprocal, at);
     int64_t place[] = {row};
     tiers.locate(place);
     const memory::Spot spot = tiers.spot(place[0]);
@@ -88,16 +132,60 @@ class array {
 #endif
 
 #if HINTERLAND_ARRAY_KINDS & HINTERLAND_STORED
-  // Apart: what it keeps would push out of registers what the kernel keeps.
-  HINTERLAND_APART static Element read_stored(ArrayWords words, int64_t at) {
-    using Store = storage::DeviceStore;
-    const memory::ArrayWords where{words.home, nullptr, nullptr, nullptr};
-    return storage::Stored<Element, Store>(storage::Positions<Element>(where), *static_cast<const Store*>(words.finds))
-        .read_alone(at);
+  using Store = storage::DeviceStore;
+
+  HINTERLAND_FN static storage::Positions<Element> positions(const ArrayWords& words) {
+    return storage::Positions<Element>({words.home, nullptr, nullptr, nullptr});
+  }
+  HINTERLAND_FN static storage::Coalesced<Element, Store> stored(const ArrayWords& words) {
+    return {positions(words), *static_cast<const Store*>(words.finds)};
+  }
+
+  // Apart: what they keep would push out of registers what the kernel keeps.
+  HINTERLAND_APART static Element read_stored(ArrayWords words, int64_t at) { return stored(words).read(at); }
+  HINTERLAND_APART static void prefetch_stored(ArrayWords words, int64_t begin, int64_t end) {
+    stored(words).prefetch(begin, end);
+  }
+#endif
+
+#if HINTERLAND_ARRAY_KINDS & HINTERLAND_WRITTEN
+  // What lies beside the array is not its kernel's, and nobody would see that it was overwritten.
+  HINTERLAND_APART static void write_stored(ArrayWords words, int64_t at, Element value) {
+    const auto array = stored(words);
+    if (static_cast<uint64_t>(at) < static_cast<uint64_t>(words.size))
+      array.write(at, value);
+    else
+      array.refuse(words.size - 1);
   }
 #endif
 
   ArrayWords words_;
+};
+
+template <class T>
+class array<T>::Reader {
+ public:
+  HINTERLAND_FN Reader(const array& of, [[maybe_unused]] int64_t begin, [[maybe_unused]] int64_t end)
+      : of_(of)
+#if HINTERLAND_ARRAY_KINDS & HINTERLAND_STORED
+        ,
+        run_(positions(of.words_), static_cast<const Store*>(of.words_.finds), begin, end)
+#endif
+  {
+  }
+
+  HINTERLAND_FN Element operator[](int64_t at) {
+#if HINTERLAND_ARRAY_KINDS & HINTERLAND_STORED
+    if (of_.words_.kind == HINTERLAND_STORED) return run_.read_alone(at);
+#endif
+    return of_.read(at);
+  }
+
+ private:
+  array of_;
+#if HINTERLAND_ARRAY_KINDS & HINTERLAND_STORED
+  storage::RunReader<Element, Store> run_;
+#endif
 };
 
 }  // namespace hinterland::kernels

@@ -4,11 +4,10 @@
 // (Min 2022, section 3.3.2; docs/notes/gather-on-h200.md), and the rest of the GPU trains.
 #pragma once
 
+#include "hinterland/core/bulk_load.hpp"
 #include "hinterland/memory/gather.hpp"
 
 namespace hinterland::memory {
-
-using BulkBarrier = uint64_t;  // in shared memory, one for each thread's row
 
 // A row on its way: to which of the packed rows it goes, and where it comes from; null for a row that is not there.
 struct BulkRow {

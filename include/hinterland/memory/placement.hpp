@@ -38,11 +38,18 @@ struct OneRange {
   }
 };
 
+// A divisor that the host knows: n / divisor by a multiplication, exact below 2^63 / divisor (Granlund and Montgomery, "Division by
+// invariant integers using multiplication", 1994), since a GPU has no instruction that divides. `reciprocal`: of two or more, 2^63
+// / divisor + 1, rounded down.
+HINTERLAND_FN int64_t divided_by(int64_t reciprocal, int64_t n) {
+  return static_cast<int64_t>(Philox::multiply_high(static_cast<uint64_t>(n) * 2, static_cast<uint64_t>(reciprocal)));
+}
+
 // Dealt out in turn over the memories of several GPUs, so that hot rows do not gather in one.
 struct DealtRound {
   char* const* memories;  // [count]
   int64_t count;
-  int64_t reciprocal;  // of count: 2^63 / count + 1, rounded down, for two or more
+  int64_t reciprocal;  // of count (divided_by)
 
   HINTERLAND_FN Spot spot(int64_t row) const {
     const int64_t round = turn(row);
@@ -51,11 +58,7 @@ struct DealtRound {
   HINTERLAND_FN int64_t owner(int64_t row) const { return row - turn(row) * count; }
 
  private:
-  // row / count by a multiplication, exact below 2^63 / count (Granlund and Montgomery, "Division by invariant integers using
-  // multiplication", 1994): a GPU has no instruction that divides.
-  HINTERLAND_FN int64_t turn(int64_t row) const {
-    return static_cast<int64_t>(Philox::multiply_high(static_cast<uint64_t>(row) * 2, static_cast<uint64_t>(reciprocal)));
-  }
+  HINTERLAND_FN int64_t turn(int64_t row) const { return divided_by(reciprocal, row); }
 };
 
 // Neighbouring rows in one memory: of several GPUs each has a range, as where each aggregates over its part of the vertices.

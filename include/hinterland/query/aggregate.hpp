@@ -86,6 +86,14 @@ HINTERLAND_FN T wide_of_bits(int64_t bits) {
   return stdlib::bit_cast<T>(bits);
 }
 
+// A value that is taken as `kind`, of a column whose decimals have `scale`.
+HINTERLAND_FN double as_double(Kind kind, int64_t bits, double scale) {
+  const double value = kind == Kind::kFloat      ? wide_of_bits<double>(bits)
+                       : kind == Kind::kUnsigned ? static_cast<double>(wide_of_bits<uint64_t>(bits))
+                                                 : static_cast<double>(bits);
+  return value / scale;
+}
+
 // Of no value: greater than the least can be, and the other way round.
 template <class T>
 HINTERLAND_FN Total nothing() {
@@ -111,14 +119,20 @@ HINTERLAND_FN void add_value(Total& total, double value) { total.sum += value; }
 HINTERLAND_FN void add_value(Total& total, int64_t value) { add_whole(total, static_cast<uint64_t>(value), value >> 63); }
 HINTERLAND_FN void add_value(Total& total, uint64_t value) { add_whole(total, value, 0); }
 
+// What two have seen.
+template <class T>
+HINTERLAND_FN void join_bounds(Total& to, const Total& other) {
+  if (wide_of_bits<T>(other.least) < wide_of_bits<T>(to.least)) to.least = other.least;
+  if (wide_of_bits<T>(other.greatest) > wide_of_bits<T>(to.greatest)) to.greatest = other.greatest;
+}
+
 // A block more.
 template <class T>
 HINTERLAND_FN void add_block(Total& to, const Total& block) {
   to.count += block.count;
   add_whole(to, block.low, block.high);
   add_compensated(to, block.sum);
-  if (wide_of_bits<T>(block.least) < wide_of_bits<T>(to.least)) to.least = block.least;
-  if (wide_of_bits<T>(block.greatest) > wide_of_bits<T>(to.greatest)) to.greatest = block.greatest;
+  join_bounds<T>(to, block);
 }
 
 struct AggregateParams {

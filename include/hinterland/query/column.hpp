@@ -36,6 +36,8 @@ struct Segment {
   int64_t valid_at;      // the bit of row `begin`
   const int32_t* codes;  // of a dictionary's entries: the code of each in the column as a whole
   int64_t entries;       // of the dictionary; 0 of other columns
+  const int64_t* kept;  // of each block from that of `begin` on: how many of the segment's rows that match come before its own.
+                        // Values are of rows that match alone, one after another. Null where all rows have theirs
 };
 
 struct Column {

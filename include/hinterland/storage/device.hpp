@@ -84,6 +84,18 @@ HINTERLAND_FN void copy_lines(bool asks, int line_shift, const char* from, int64
   }
 }
 
+// Zeros in a line for each lane that asks, line `at` of `to`; all lanes store together.
+template <class Lanes>
+HINTERLAND_FN void clear_lines(bool asks, int line_shift, char* to, int64_t at) {
+  struct alignas(16) Unit {
+    uint64_t words[2];
+  };
+  for (uint32_t asking = Lanes::ballot(asks); asking != 0; asking &= asking - 1) {
+    Unit* const line = reinterpret_cast<Unit*>(to + (Lanes::broadcast(at, stdlib::countr_zero(asking)) << line_shift));
+    for (int64_t i = Lanes::lane(); i < int64_t{1} << (line_shift - 4); i += Lanes::kWidth) line[i] = {};
+  }
+}
+
 template <class CacheType, class Data>
 struct PageDevice {
   CacheType cache;

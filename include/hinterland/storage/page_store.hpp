@@ -76,6 +76,9 @@ struct PageStore {
   int64_t num_channels;
   StoreControl* control;
   int64_t timeout_ns;  // of a command; who waits gives up after twice that
+  // Pages [first, end) lie in a hole of a file that nobody else writes: they are zeros, and not read for that.
+  Page hole_first, hole_end;
+  uint32_t* hole_met;  // a bit for each: whether it was in the cache, from which it may have been written; 0 at first
 
   HINTERLAND_FN Lines lines() const { return cache; }
 
@@ -126,6 +129,7 @@ struct PageStore {
     Requests requests;
     Found found{Try::kWait, -1};
     if (asks && !failed()) found = cache.try_fill(page, requests);
+    if (found.outcome == Try::kStarted) meet_in_hole(page);
     return begin<Lanes>(requests, found);
   }
   HINTERLAND_FN void filled(int64_t slot) const { cache.filled(slot); }
@@ -174,11 +178,33 @@ struct PageStore {
       if (!Lanes::any(has_place)) continue;
       Requests requests;
       if (has_place) found = cache.bring(page, requests);
+      if (hole_first != hole_end && clear_in_hole<Lanes>(requests.reads, requests.read, requests.read_slot))
+        requests.reads = false;
       found = begin<Lanes>(requests, found, i);
       queue.template give_back<Lanes>(has_place);
       misses &= !has_place;
     }
     return misses ? Found{Try::kRefused, -1} : found;
+  }
+
+  // Whether the page lies in the hole, and is in the cache for the first time.
+  HINTERLAND_FN bool meet_in_hole(Page page) const {
+    if (page < hole_first || page >= hole_end) return false;
+    const uint64_t at = page - hole_first;
+    const uint32_t bit = 1u << at % 32;
+    return (atomic_or(hole_met[at / 32], bit) & bit) == 0;
+  }
+
+  // Whether the page that a lane has given a slot is there since now, without the device.
+  template <class Lanes>
+  HINTERLAND_APART bool clear_in_hole(bool asks, Page page, int64_t slot) const {
+    const bool clears = asks && meet_in_hole(page);
+    if (!Lanes::any(clears)) return false;
+    Lanes::sync();  // the lane that asked has seen that the frame is its
+    clear_lines<Lanes>(clears, cache.line_shift(), cache.frames, slot);
+    Lanes::sync();
+    if (clears) cache.end(slot, false, 0);
+    return clears;
   }
 
   // Begins what the cache asked for, by the first queue that has room, from the `first` on. What stays asked for was refused, and

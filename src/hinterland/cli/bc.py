@@ -21,14 +21,16 @@ def bc(
 ) -> None:
     """Find how many shortest paths lead through each vertex, and how fast that went.
 
+    Paths are as long as they have edges: weights in the file are not used, and a line says so.
     The array of --output is the scores (float64).
     """
     from .. import graph as graphs
-    from .traversal import Algorithm, all_at_once, by_vertex, load, traverse
+    from .traversal import Algorithm, all_at_once, by_vertex, load, say_weights_are_unused, traverse
 
     # Drawn among all vertices, each once: anything else would bias the estimate.
     starts = all_at_once(sources, count, runs, options.output, own_draw=True)
     loaded = load(graph, options)
+    say_weights_are_unused(loaded, "bc")
     algorithm = Algorithm(
         name="bc",
         call=graphs.betweenness_centrality,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -14,6 +15,7 @@ from .parameters import Device, Json
 def bench(
     what: Annotated[str, typer.Argument(metavar="WHAT", help="traversal.")],
     ablated: Annotated[bool, typer.Option("--ablation", help="EMOGI's figures: accesses, UVM, widths, assignments.")] = False,
+    graph: Annotated[Path | None, typer.Option(help="A graph file, in place of generated graphs.", exists=True)] = None,
     kind: Annotated[list[str] | None, typer.Option(help="kronecker or uniform; by default both.")] = None,
     scale: Annotated[int | None, typer.Option(min=1, help="2^scale vertices; by default 25 on a GPU, 14 without.")] = None,
     edge_factor: Annotated[int, typer.Option(min=1, help="Edges a vertex, before mirroring.")] = 16,
@@ -29,19 +31,28 @@ def bench(
     device: Device = None,
     json: Json = False,
 ) -> None:
-    """Measure traversals on generated graphs, in the terms of EMOGI's paper."""
+    """Measure traversals in the terms of EMOGI's paper, on generated graphs or on one from a file."""
+    from ..graph import load_graph
     from ..runtime import devices
-    from ..traffic.ablation import KINDS, ablation
+    from ..traffic.ablation import KINDS, ablation, ablation_of
 
     if what != "traversal":
         raise typer.BadParameter(f"{what!r} is nothing that can be measured; write traversal", param_hint="WHAT")
     if not ablated:
         raise typer.BadParameter("say what to measure: --ablation", param_hint="traversal")
+    if graph is not None and (kind or scale is not None):
+        raise typer.BadParameter("the file is the graph; leave out --kind and --scale", param_hint="--graph")
     where = devices.as_device(device)
-    scale = scale if scale is not None else 25 if where.type == "cuda" else 14
-    sizes = {"scale": scale, "edge_factor": edge_factor, "sources": sources}
-    options: dict[str, Any] = {**sizes, "seed": seed, "uvm_budget": uvm_budget}
-    tables = ablation(kind or KINDS, device=where, progress=lambda phrase: print(phrase, file=sys.stderr), **options)
+    options: dict[str, Any] = {"sources": sources, "seed": seed, "uvm_budget": uvm_budget}
+    told: dict[str, Any] = {**options, "progress": lambda phrase: print(phrase, file=sys.stderr)}
+    if graph is not None:
+        options["graph"] = str(graph)
+        tables = ablation_of([(graph.name, load_graph(graph))], device=where, **told)
+    else:
+        chosen = scale if scale is not None else 25 if where.type == "cuda" else 14
+        sizes: dict[str, Any] = {"scale": chosen, "edge_factor": edge_factor}
+        options |= sizes
+        tables = ablation(kind or KINDS, device=where, **sizes, **told)
     if json:
         emit({"device": str(where), **options, "tables": tables}, True, "")
         return

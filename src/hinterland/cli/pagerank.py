@@ -26,15 +26,17 @@ def pagerank(
 ) -> None:
     """Rank vertices by how often a random walk comes by, and say how fast that went.
 
+    The walk follows every out-edge as often as any other: weights in the file are not used, and a line says so.
     The array of --output is the scores, which add up to 1.
     """
     import torch
 
     from .. import graph as graphs
     from ..graph.sources import read_sources
-    from .traversal import Algorithm, Starts, by_vertex, load, traverse
+    from .traversal import Algorithm, Starts, by_vertex, load, say_weights_are_unused, traverse
 
     loaded = load(graph, options)
+    say_weights_are_unused(loaded, "pagerank")
     jumps = None
     if sources is not None:
         jumps = torch.zeros(loaded.num_vertices, dtype=torch.float64)

@@ -152,6 +152,12 @@ def load(file: Path, options: Options) -> Graph:
     return graph
 
 
+def say_weights_are_unused(graph: Graph, name: str) -> None:
+    """Tells who has weights that every edge counts the same, where weights could be expected to count."""
+    if graph.weight_type is not None:
+        print(f"hinterland: {name} counts every edge the same; the weights in the file are not used", file=sys.stderr)
+
+
 def _on_storage(graph: Graph) -> dict[str, int] | None:
     """Of a graph on storage: bytes that stay in the file, those that bound their pages, and those of arrays in memory."""
     caches = graph.neighbor_lists.caches

@@ -12,7 +12,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from ..memory import UnifiedTensor
+from ..memory import UnifiedTensor, pickle_shared
 from ..memory.peers import ForeignBlock, GpuBlock, unlinked
 from ..memory.ranks import Ranks
 from ..runtime import devices
@@ -54,7 +54,7 @@ class Block:
         self._ranks.raise_together(None)  # all have let go of this rank's, which it may free now
         self._mine = None
         self._mine = self._ranks.agreed(lambda: self._made(nbytes))
-        packed = self._ranks.agreed(lambda: pickle.dumps(self._mine))
+        packed = self._ranks.agreed(lambda: pickle_shared(self._mine))
         from_all: list[Any] = [None] * self._ranks.world_size
         dist.all_gather_object(from_all, packed)
         self.addresses = self._ranks.agreed(lambda: [self._opened(rank, one) for rank, one in enumerate(from_all)])

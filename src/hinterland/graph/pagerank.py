@@ -137,28 +137,28 @@ def _check_numbers(damping: float, tolerance: float, max_iterations: int, dtype:
     return arguments.whole_number("max_iterations", max_iterations, 1, MOST_ITERATIONS)
 
 
-def distribution(personalization: Personalization, num_vertices: int) -> torch.Tensor:
-    """A personalisation as shares that sum to 1: float64 ``[num_vertices]`` on the CPU."""
-    if isinstance(personalization, Mapping):
+def distribution(given: Personalization, num_vertices: int, name: str = "personalization") -> torch.Tensor:
+    """What an argument called ``name`` gives as shares that sum to 1: float64 ``[num_vertices]`` on the CPU."""
+    if isinstance(given, Mapping):
         shares = torch.zeros(num_vertices, dtype=torch.float64)
-        for key, value in personalization.items():
-            vertex = arguments.whole_number("a vertex of personalization", key)
+        for key, value in given.items():
+            vertex = arguments.whole_number(f"a vertex of {name}", key)
             share = arguments.number(f"the share of vertex {vertex}", value)
             if not 0 <= vertex < num_vertices:
-                raise ConfigError(f"personalization names vertex {vertex}, but vertices are numbered 0 to {num_vertices - 1}")
+                raise ConfigError(f"{name} names vertex {vertex}, but vertices are numbered 0 to {num_vertices - 1}")
             shares[vertex] = share
     else:
-        if arguments.dense("personalization", personalization).shape != (num_vertices,) or personalization.is_complex():
-            shape = tuple(personalization.shape)
-            raise ConfigError(f"personalization is a real tensor of shape ({num_vertices},) or a mapping; got shape {shape}")
-        shares = personalization.detach().to("cpu", torch.float64)
+        if arguments.dense(name, given).shape != (num_vertices,) or given.is_complex():
+            shape = tuple(given.shape)
+            raise ConfigError(f"{name} is a real tensor of shape ({num_vertices},) or a mapping; got shape {shape}")
+        shares = given.detach().to("cpu", torch.float64)
     wrong = torch.nonzero(~(shares >= 0) | shares.isinf())
     if len(wrong):
         at = int(wrong[0])
-        raise ConfigError(f"personalization of vertex {at} is {float(shares[at])}, but shares are finite and not negative")
+        raise ConfigError(f"{name} of vertex {at} is {float(shares[at])}, but shares are finite and not negative")
     total = float(shares.sum())
     if not 0 < total < math.inf:
-        raise ConfigError(f"personalization sums to {total}; at least one vertex needs a share above 0")
+        raise ConfigError(f"{name} sums to {total}; at least one vertex needs a share above 0")
     return shares / total
 
 

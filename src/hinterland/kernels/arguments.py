@@ -16,9 +16,9 @@ from ..runtime import arguments, devices
 from ..runtime.errors import ConfigError
 from ..runtime.params import Params, struct
 from ..storage import StorageArray
-from .signature import Parameter, Signature
+from .signature import Bfloat16, Float16, Parameter, Signature
 
-NEAR, TIERED, STORED = 1, 2, 4  # include/hinterland/kernels/array.hpp
+NEAR, TIERED, STORED, WRITTEN = 1, 2, 4, 8  # include/hinterland/kernels/array.hpp
 _Array = struct("kernels::ArrayWords")
 
 
@@ -29,6 +29,7 @@ class Given:
     Attributes:
         values: of each parameter, as its struct takes it; of arrays on storage what is still missing of them.
         stored: those arrays, and where among the values they are.
+        written: those of them that the kernel may write.
         kinds: of all arrays, added up.
         longest: elements of the longest array or tensor.
         keeps: what the addresses among the values point to.
@@ -36,6 +37,7 @@ class Given:
 
     values: list[Any] = field(default_factory=list)
     stored: list[tuple[int, StorageArray]] = field(default_factory=list)
+    written: list[StorageArray] = field(default_factory=list)
     kinds: int = NEAR
     longest: int = 0
     keeps: list[Any] = field(default_factory=list)
@@ -93,9 +95,16 @@ class Given:
         if parameter.kind != "array":
             raise ConfigError(f"{what} is a pointer, which cannot point into a {kind}; declare it array<const T>")
         if parameter.writable:
-            raise ConfigError(
-                f"{what} is an array that the kernel may write, and a {kind} is only read by kernels; declare it array<const T>"
-            )
+            if not isinstance(table, StorageArray):
+                raise ConfigError(
+                    f"{what} is an array that the kernel may write, and a {kind} is only read by kernels; declare it "
+                    "array<const T>"
+                )
+            if table.mode == "r":
+                raise ConfigError(
+                    f"{what} is an array that the kernel may write, and {table.path} is open for reading; open it with "
+                    "mode='r+', or declare it array<const T>"
+                )
         _require_type(what, parameter, table.dtype)
         row = math.prod(table.shape[1:])
         words = _Array(size=len(table) * row, row_elements=row)
@@ -106,6 +115,9 @@ class Given:
             if words.size:  # of none there is nothing to be read, nor a place in the file
                 self.stored.append((len(self.values), table))
                 self.kinds |= STORED
+                if parameter.writable:
+                    self.written.append(table)
+                    self.kinds |= WRITTEN
         elif table.in_reach:
             tiers = table.reach(torch.empty(0, dtype=torch.int64, device=device))
             there = tiers.on(device) if device.type == "cuda" else None
@@ -151,6 +163,9 @@ def _value(what: str, parameter: Parameter, value: Any) -> Any:
         return value
     if element in (ctypes.c_float, ctypes.c_double):
         return arguments.number(what, value)
+    if element in (Float16, Bfloat16):
+        given = torch.tensor(arguments.number(what, value), dtype=parameter.dtypes[0])
+        return given.view(torch.uint16).item()
     bits = 8 * ctypes.sizeof(element)
     signed = element(-1).value < 0
     return arguments.whole_number(what, value, -(1 << bits - 1) if signed else 0, (1 << bits - signed) - 1)

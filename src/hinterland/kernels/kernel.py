@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -19,7 +20,7 @@ from ..runtime.shown import Shown
 from ..runtime.units import parse_bytes
 from ..storage import StorageArray
 from ..storage.layout import is_bare
-from ..storage.on_device import Backing, DeviceStore, Queues
+from ..storage.on_device import Backing, DeviceStore, Queues, hole_of
 from . import on_cpu, signature
 from .arguments import Given, device_of, layout
 
@@ -31,16 +32,26 @@ _PRELUDE = """#define HINTERLAND_ARRAY_KINDS {kinds}
 #include "hinterland/kernels/array.hpp"
 using hinterland::kernels::array;
 #if defined(__CUDACC_RTC__)
+using hinterland::int16_t;
 using hinterland::int32_t;
 using hinterland::int64_t;
+using hinterland::int8_t;
 using hinterland::uint16_t;
 using hinterland::uint32_t;
 using hinterland::uint64_t;
 using hinterland::uint8_t;
 #endif
-#line 1 "{name}.cu"
+{halves}#line 1 "{name}.cu"
 {text}
 """
+# Names of CUDA's, if the text does not have them from CUDA.
+_HALVES = """#include "hinterland/kernels/halves.hpp"
+using hinterland::kernels::__half;
+using hinterland::kernels::__nv_bfloat16;
+using hinterland::kernels::bfloat16;
+using hinterland::kernels::half;
+"""
+_CUDA_HALVES = re.compile(r"#\s*include\s*[<\"]cuda_(fp|bf)16\.h")
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,10 +91,11 @@ class Kernel(Shown):
         lies on storage it waits until the kernel has ended.
 
         Args:
-            passed: for each parameter, in order. ``array<T>`` takes a tensor or a UnifiedTensor; ``array<const T>`` also a
-                TieredTensor, a CachedTensor or a StorageArray, whose elements have the numbers that they would have in a
-                flat tensor; ``T*`` a tensor or a UnifiedTensor; and T a number. Elements are of the type T, or of its size with
-                another sign. Who indexes an array beyond its end reads or writes what is there, as with a pointer.
+            passed: for each parameter, in order. ``array<T>`` takes a tensor, a UnifiedTensor or a StorageArray whose mode is
+                ``"r+"``; ``array<const T>`` any StorageArray, and also a TieredTensor or a CachedTensor, whose elements have
+                the numbers that they would have in a flat tensor; ``T*`` a tensor or a UnifiedTensor; and T a number. Elements
+                are of the type T, or of its size with another sign. Who indexes an array beyond its end reads or writes what is
+                there, as with a pointer; but nothing is written to a file beside the array.
             grid: blocks; None is enough for a thread for each element of the longest array.
             block: threads of each, from 1 to 1024.
             device: where it runs, if no tensor says so; None is the current GPU, or the CPU without one.
@@ -92,7 +104,8 @@ class Kernel(Shown):
             ConfigError: too few arguments or too many, one of another type, on another device, not in one piece, or one that
                 the kernel may not write; or the text does not compile, which says where.
             DeviceError: the GPU refuses; or there is no GPU, and no C++ compiler either.
-            StorageError: what lies on storage could not be read.
+            StorageError: what lies on storage could not be read or written. Otherwise what was written is in the files, on the
+                disk, when this returns. All that could be written is also where something could not be, which is lost.
         """
         wanted = self.signature.parameters
         if len(passed) != len(wanted):
@@ -113,6 +126,11 @@ class Kernel(Shown):
             with self._cached(given, where) as store, store.live():
                 self._run(given, where, blocks, block)
 
+    def release(self) -> None:
+        """Frees the cache of what was read from storage, which otherwise stays for the next call."""
+        with self._one_at_a_time:
+            self._close()
+
     def _run(self, given: Given, device: torch.device, grid: int, block: int) -> None:
         text = self._text(given.kinds)
         params = given.struct(self._layout)
@@ -123,20 +141,26 @@ class Kernel(Shown):
 
     def _text(self, kinds: int) -> _Text:
         if kinds not in self._texts:
-            text = _PRELUDE.format(kinds=kinds, name=self.name, text=self._source)
+            halves = _HALVES if self.signature.has_halves and not _CUDA_HALVES.search(self._source) else ""
+            text = _PRELUDE.format(kinds=kinds, name=self.name, text=self._source, halves=halves)
             self._texts[kinds] = _Text(self.name, (self.name,), text=text)
         return self._texts[kinds]
 
     @contextmanager
     def _cached(self, given: Given, device: torch.device) -> Iterator[DeviceStore]:
-        """The cache through which the kernel reads arrays on storage, and their words in it. It stays for the next call with
-        the same arrays; where they are open for writing it does not, since it would not see what is written."""
+        """The cache through which the kernel reads and writes arrays on storage, and their words in it. It stays for the next
+        call with the same arrays; where they are open for writing it does not, since it would not see what is written."""
         arrays = [array for _, array in given.stored]
         volumes = list(dict.fromkeys(array.volume for array in arrays))
-        with self._one_at_a_time:  # another call might need the cache's memory for other arrays
-            if self._store is None or self._store[0] != (device, arrays):
+        may_change = any(array.mode != "r" for array in arrays)
+        caches = {id(array.cache): array.cache for array in given.written}
+        with ExitStack() as held:
+            held.enter_context(self._one_at_a_time)  # another call might need the cache's memory for other arrays
+            for _, cache in sorted(caches.items()):
+                held.enter_context(cache.writing)
+            if self._store is None or not _same(self._store[0], (device, arrays)):
                 self._close()
-                self._store = (device, arrays), self._made(arrays, volumes, device)
+                self._store = (device, arrays), self._made(given, volumes, device)
             store = self._store[1]
             for place, array in given.stored:
                 words, there = given.values[place], store.array(array.file_position, volumes.index(array.volume))
@@ -144,23 +168,40 @@ class Kernel(Shown):
             try:
                 yield store
             finally:
-                if any(array.mode != "r" for array in arrays):
-                    self._close()
+                try:
+                    if may_change:
+                        self._close()
+                finally:
+                    for array in given.written:
+                        array.was_written()
 
-    def _made(self, arrays: list[StorageArray], volumes: list[Any], device: torch.device) -> DeviceStore:
+    def _made(self, given: Given, volumes: list[Any], device: torch.device) -> DeviceStore:
+        arrays = [array for _, array in given.stored]
         for array in arrays:
             _require_piece(self.name, array)
             if array.mode != "r":
                 array.flush()
-        backings = [Backing.of(next(array for array in arrays if array.volume == volume)) for volume in volumes]
+        for array in given.written:
+            if array.cache.stats().pinned:
+                raise ConfigError(f"{self.name} writes to {array.path}, in whose cache pages are pinned; unpin them first")
+        writers_first = sorted(arrays, key=lambda array: array.mode == "r")
+        backings = [Backing.of(next(array for array in writers_first if array.volume == volume)) for volume in volumes]
         line_bytes = arrays[0].line_bytes
         queues = Queues.within(min(array.cache.host_budget for array in arrays), line_bytes)
-        return DeviceStore(backings, device, self.cache - queues.device_bytes, line_bytes, **queues._asdict())
+        mode: Literal["r", "r+"] = "r+" if given.written else "r"
+        hole = max((_hole(volumes, array) for array in given.written), key=lambda one: one[2] - one[1], default=(0, 0, 0))
+        budget = self.cache - queues.device_bytes
+        if budget <= 0:
+            raise ConfigError(
+                f"{self.name}: of {self.cache} bytes queues take {queues.device_bytes}, and the cache has none; give more, as "
+                "cache='256MiB'"
+            )
+        return DeviceStore(backings, device, budget, line_bytes, mode=mode, hole=hole, **queues._asdict())
 
     def _close(self) -> None:
         before, self._store = self._store, None
         if before is not None:
-            before[1].close()
+            before[1].close(gives_up=True)  # kept for later it would overwrite what is written until then
 
     def _facts(self) -> dict[str, Any]:
         return {"kernel": self.signature.text}
@@ -183,15 +224,28 @@ def kernel(source: str, name: str | None = None, *, cache: int | str = "256MiB")
     compiler, where a block's threads run one after the other. It may include the headers of ``hinterland``.
 
     Args:
-        source: the text. What it takes is found in it: ``array<T>``, ``T*`` and T, where T is float, double, bool or a whole
-            number, and const where nothing is written.
+        source: the text. What it takes is found in it: ``array<T>``, ``T*`` and T, where T is float, double, half, bfloat16,
+            bool or a whole number, and const where nothing is written.
         name: of the kernel, where the text has several.
-        cache: bytes of the device's memory for what it reads from storage, as ``"1GiB"``.
+        cache: bytes of the device's memory for what it reads from storage and writes there, as ``"1GiB"``.
 
     Raises:
         ConfigError: a text without a kernel, or one that takes what cannot be passed.
     """
     return Kernel(source, name, cache)
+
+
+def _same(held: tuple[torch.device, list[StorageArray]], asked: tuple[torch.device, list[StorageArray]]) -> bool:
+    """Whether they are the same objects: arrays are compared by their elements otherwise."""
+    return held[0] == asked[0] and list(map(id, held[1])) == list(map(id, asked[1]))
+
+
+def _hole(volumes: list[Any], array: StorageArray) -> tuple[int, int, int]:
+    """What of an array was never written, so that kernels need not read it (``DeviceStore``)."""
+    paths, volume = array.open_paths, array.volume
+    if len(paths) > 1 or volume.stripe or is_bare(paths[0]):
+        return 0, 0, 0
+    return volumes.index(volume), *hole_of(paths[0], array.file_position)
 
 
 def _require_piece(name: str, array: StorageArray) -> None:

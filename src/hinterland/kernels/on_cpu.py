@@ -19,7 +19,11 @@ from ..runtime.params import Params
 from ..runtime.progress import notice
 from .signature import Signature
 
-_FLAGS = ("-std=c++20", "-O3", "-march=native", "-fPIC", "-shared", "-ftls-model=initial-exec", "-w", "-x", "c++")
+_FLAGS = (
+    *("-std=c++20", "-O3", "-march=native", "-fPIC", "-shared", "-ftls-model=initial-exec", "-w", "-x", "c++"),
+    *("-fno-math-errno", "-fno-trapping-math"),  # no result changes by these; loops with roots and choices become vectors
+)
+_AS_WRITTEN = "#pragma STDC FP_CONTRACT OFF"  # g++, which knows no such pragma, is asked by a flag
 _TOGETHER = (
     "__shared__",
     "__syncthreads",
@@ -60,10 +64,11 @@ def _compiled(signature: Signature, text: str) -> int:
     source = "\n".join((text, _entry(signature)))
     command = _compiler()
     digest = hashlib.sha256()
-    for part in (source, *jit.headers(source), *_FLAGS, _version(command), _processor()):
+    flags = (*_FLAGS, "-ffp-contract=off") if _AS_WRITTEN in text else _FLAGS
+    for part in (source, *jit.headers(source), *flags, _version(command), _processor()):
         digest.update(part.encode() + b"\0")
     entry = jit.cache_dir() / f"{signature.name}-cpu-{digest.hexdigest()[:32]}.so"
-    jit.keep(entry, lambda: ({}, _compile(signature, source, command), ""))
+    jit.keep(entry, lambda: ({}, _compile(signature, source, (*command, *flags)), ""))
     _, library = jit.code_of(entry)
     # Loaded from memory: what was read, and checked, is what runs, whatever becomes of the file. It stays open: the loader
     # takes a name that it has met, as that of a descriptor which is used again, for the same library.
@@ -124,7 +129,7 @@ def _compile(signature: Signature, source: str, command: tuple[str, ...]) -> byt
     notice(f"hinterland: compiling {signature.name} for this CPU (once; kept in {jit.cache_dir()})")
     with tempfile.TemporaryDirectory() as folder:
         made = Path(folder) / "kernel.so"
-        arguments = [*command, *_FLAGS, f"-I{jit.INCLUDE_DIR}", "-o", str(made), "-"]
+        arguments = [*command, f"-I{jit.INCLUDE_DIR}", "-o", str(made), "-"]
         done = subprocess.run(arguments, input=source, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             raise ConfigError(f"{signature.name} does not compile for this CPU:\n{done.stderr.strip()}")

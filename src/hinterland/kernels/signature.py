@@ -29,7 +29,32 @@ _INTEGERS: dict[str, Any] = {
     **{f"int{bits}_t": getattr(ctypes, f"c_int{bits}") for bits in (8, 16, 32, 64)},
     **{f"uint{bits}_t": getattr(ctypes, f"c_uint{bits}") for bits in (8, 16, 32, 64)},
 }
-_TYPES: dict[str, Any] = {**_INTEGERS, "bool": ctypes.c_bool, "float": ctypes.c_float, "double": ctypes.c_double}
+
+
+class Float16(ctypes.c_uint16):
+    """The bits of a float16."""
+
+
+class Bfloat16(ctypes.c_uint16):
+    """The bits of a bfloat16."""
+
+
+# By CUDA's names: include/hinterland/kernels/halves.hpp.
+_HALVES = {"half": Float16, "__half": Float16, "bfloat16": Bfloat16, "__nv_bfloat16": Bfloat16}
+_TYPES: dict[str, Any] = {
+    **_INTEGERS,
+    **_HALVES,
+    "bool": ctypes.c_bool,
+    "float": ctypes.c_float,
+    "double": ctypes.c_double,
+}
+_DTYPES: dict[Any, torch.dtype] = {
+    ctypes.c_bool: torch.bool,
+    ctypes.c_float: torch.float32,
+    ctypes.c_double: torch.float64,
+    Float16: torch.float16,
+    Bfloat16: torch.bfloat16,
+}
 _SIGNED = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 _UNSIGNED = {1: torch.uint8, 2: torch.uint16, 4: torch.uint32, 8: torch.uint64}
 
@@ -61,10 +86,8 @@ class Parameter:
     @property
     def dtypes(self) -> tuple[torch.dtype, ...]:
         """What tensors may have as elements: the type itself, and whole numbers of the same size with another sign."""
-        if self.element is ctypes.c_bool:
-            return (torch.bool,)
-        if self.element in (ctypes.c_float, ctypes.c_double):
-            return (torch.float32 if self.element is ctypes.c_float else torch.float64,)
+        if self.element in _DTYPES:
+            return (_DTYPES[self.element],)
         size = ctypes.sizeof(self.element)
         ways = (_SIGNED[size], _UNSIGNED[size])
         return ways if self.element(-1).value < 0 else ways[::-1]
@@ -81,6 +104,11 @@ class Signature:
 
     name: str
     parameters: tuple[Parameter, ...]
+
+    @property
+    def has_halves(self) -> bool:
+        """Whether it takes any of 16 bits with a point."""
+        return any(one.element in (Float16, Bfloat16) for one in self.parameters)
 
     @property
     def text(self) -> str:
@@ -146,6 +174,6 @@ def _element(kernel: str, text: str, name: str) -> Any:
     if name in _TYPES:
         return _TYPES[name]
     raise ConfigError(
-        f"{kernel}: {text!r} cannot be passed from Python; take array<T>, T* or T, where T is float, double, bool, or a whole "
-        "number such as int32_t or size_t, and const where nothing is written"
+        f"{kernel}: {text!r} cannot be passed from Python; take array<T>, T* or T, where T is float, double, half, "
+        "bfloat16, bool, or a whole number such as int32_t or size_t, and const where nothing is written"
     )

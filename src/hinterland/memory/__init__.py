@@ -13,6 +13,7 @@ from .order import hottest_first
 from .plan import SortPlan, plan_sort
 from .ranks import Ranks, joined
 from .sharded import ShardedTensor, Shards
+from .sharing import pickle_shared
 from .tiered import TieredTensor
 from .tiered_storage import TieredStorage
 from .tiers import TierPlan, plan_tiers
@@ -41,6 +42,7 @@ __all__ = [
     "hottest_first",
     "joined",
     "mapped_limit",
+    "pickle_shared",
     "plan_mapping",
     "plan_slots",
     "plan_sort",

@@ -176,6 +176,12 @@ def boundaries() -> list[int]:
         return [buffer.address + buffer.mapped for buffer in _held if buffer.mapping == "split"]
 
 
+def buffer_at(address: int) -> Buffer | None:
+    """The memory that is held and begins there."""
+    with _lock:
+        return next((buffer for buffer in _held if buffer.address == address), None)
+
+
 def require_room(nbytes: int) -> None:
     """Raises OutOfMemory unless ``nbytes`` of host memory, which torch is about to allocate, can be had.
 

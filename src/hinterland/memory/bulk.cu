@@ -5,32 +5,16 @@ namespace hinterland::memory {
 
 #if __CUDA_ARCH__ >= 900
 
-// A row's bytes of shared memory, and the barrier that counts those that have come.
+// A row's bytes of shared memory.
 class SharedStaging {
  public:
-  __device__ SharedStaging(char* bytes, BulkBarrier* barrier)
-      : bytes_(static_cast<uint32_t>(__cvta_generic_to_shared(bytes))),
-        barrier_(static_cast<uint32_t>(__cvta_generic_to_shared(barrier))) {
-    asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(barrier_) : "memory");
-    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");  // the engine sees the barrier
-  }
+  __device__ SharedStaging(char* bytes, BulkBarrier* barrier) : load_(bytes, barrier, true) {}
 
-  __device__ void load(const char* from, int64_t size) {
-    const uint32_t count = static_cast<uint32_t>(size);
-    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier_), "r"(count) : "memory");
-    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(bytes_),
-                 "l"(from), "r"(count), "r"(barrier_)
-                 : "memory");
-  }
+  __device__ void load(const char* from, int64_t size) { load_.begin(from, size); }
 
   __device__ void store(char* to, int64_t size) {
-    asm volatile(
-        "{\n.reg .pred come;\nagain: mbarrier.try_wait.parity.shared::cta.b64 come, [%0], %1;\n@!come bra again;\n}" ::"r"(
-            barrier_),
-        "r"(parity_)
-        : "memory");
-    parity_ ^= 1;
-    asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(to), "r"(bytes_),
+    load_.wait();
+    asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(to), "r"(load_.bytes()),
                  "r"(static_cast<uint32_t>(size))
                  : "memory");
     asm volatile("cp.async.bulk.commit_group;\ncp.async.bulk.wait_group.read 0;" ::: "memory");
@@ -40,8 +24,7 @@ class SharedStaging {
   __device__ void finish() { asm volatile("cp.async.bulk.wait_group 0;" ::: "memory"); }
 
  private:
-  uint32_t bytes_, barrier_;
-  uint32_t parity_ = 0;
+  BulkLoad load_;
 };
 
 template <class Placement>

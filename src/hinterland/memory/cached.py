@@ -32,6 +32,8 @@ class CachedTensor(RowTable):
     change nothing. It is read only: write to the UnifiedTensor, and then ``clear()``.
     """
 
+    _AS_TENSOR = "cached.host.cpu() is a tensor of all rows"
+
     def __init__(self, host: HostTable, plan: SlotPlan, device: torch.device) -> None:
         self._host, self._plan, self._device = host, plan, device
         self._rows, self._row_shape = len(host), host.shape[1:]
@@ -79,13 +81,16 @@ class CachedTensor(RowTable):
         max_blocks: int | None = None,
         check: Literal["sync", "async"] = "sync",
         sort: bool | Literal["auto"] = "auto",
+        stats: dict[str, Any] | None = None,
     ) -> torch.Tensor:
         """Rows at ``index``, which have slots from then on, as far as there are slots; see ``RowTable.gather``.
 
+        ``stats`` are of the slots before: there a row without one counts each time that it is named, and comes once.
+
         Beside the result it takes 16 bytes a row number, and 24 KiB, until the GPU is done.
         """
-        if stream is not None:
-            return super().gather(index, out, stream, max_blocks, check, sort)  # comes back on that stream
+        if stream is not None or stats is not None:
+            return super().gather(index, out, stream, max_blocks, check, sort, stats)  # comes back
         index = self._index(index)
         with self._alone():
             self._admit(index, max_blocks)
@@ -138,7 +143,8 @@ class CachedTensor(RowTable):
 
     def __reduce__(self) -> NoReturn:
         raise ConfigError(
-            "a cached table belongs to one process; send its UnifiedTensor (placement='registered'), and cache it there"
+            "rows of a cached table lie in the memory of one process's GPU, and are not copied from there; copy, save or send "
+            "its UnifiedTensor, cached.host, and call cached() of that"
         )
 
     def _admit(self, index: torch.Tensor, max_blocks: int | None) -> None:
@@ -184,6 +190,11 @@ class CachedTensor(RowTable):
     def _sorts(self, rows: int) -> bool:
         # At least the rows for which there are no slots come from the host.
         return sorts(self._host.placement, max(0, rows - self._plan.capacity), self._row_bytes, self._host.nbytes)
+
+    def _from_host(self, rows: torch.Tensor) -> tuple[int, torch.Tensor]:
+        if rows.device == self._device:
+            rows = rows[~self._open().holds(rows)]
+        return self._host.cpu().data_ptr(), rows
 
     def _require_apart(self, tensor: torch.Tensor, name: str) -> None:
         self._host._require_apart(tensor, name)

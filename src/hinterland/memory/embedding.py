@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
 from torch.autograd.function import once_differentiable
+from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from ..runtime import arguments
 from ..runtime.errors import ConfigError
@@ -33,15 +35,19 @@ class TableParameter(torch.nn.Parameter):
     Attributes:
         rows: the table, a UnifiedTensor, a TieredTensor or a StorageArray.
         gradients: what ``backward()`` has left since ``zero_grad()``.
+        has_optimizer: whether SparseSGD or SparseAdagrad was given it.
     """
 
     rows: Table
     gradients: list[Gradient]
+    has_optimizer: bool
 
     def __new__(cls, rows: Table) -> TableParameter:
+        _watch_optimizers()
         made = super().__new__(cls, torch.empty(0))
         made.rows = rows
         made.gradients = []
+        made.has_optimizer = False
         made._pass = -1
         made._written = None
         return made
@@ -57,8 +63,9 @@ class TableParameter(torch.nn.Parameter):
         return made
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
-        """Passes to another process with the table, where that can (UnifiedTensor); checkpoints are ``state_dict()``'s."""
-        return TableParameter, (self.rows,)
+        """With the table: its rows, or for multiprocessing the table itself (UnifiedTensor); ``state_dict()`` is lighter."""
+        self.ready(torch.device("cpu"))
+        return _parameter, (self.rows, self.requires_grad)
 
     def collect(self, gradient: Gradient) -> None:
         """Keeps a gradient. The first of a backward pass that finds no ``grad`` drops the old ones: they were zeroed."""
@@ -127,6 +134,24 @@ class TableParameter(torch.nn.Parameter):
     _written: torch.cuda.Event | None
 
 
+@functools.cache
+def _watch_optimizers() -> None:
+    """From now on, before any optimizer's step, one that was given a table and cannot change it is refused."""
+    register_optimizer_step_pre_hook(_refuse_tables)
+
+
+def _refuse_tables(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
+    for group in optimizer.param_groups:
+        for param in group["params"]:
+            if isinstance(param, TableParameter) and param.requires_grad and not param.has_optimizer:
+                name = type(optimizer).__name__
+                raise ConfigError(
+                    f"{name} was given a table of shape {tuple(param.rows.shape)}, whose rows it never changes; give tables to "
+                    "hinterland.training.SparseSGD or SparseAdagrad, [p for p in model.parameters() if isinstance(p, "
+                    f"hinterland.training.TableParameter)], and {name} the other parameters"
+                )
+
+
 class UnifiedEmbeddingBag(torch.nn.Module):
     """Sums, means or maxima of bags of rows, of a table that may be larger than any GPU's memory.
 
@@ -142,6 +167,7 @@ class UnifiedEmbeddingBag(torch.nn.Module):
         padding_idx: a row that counts for nothing in bags and never learns; -1 is the last. It starts as zeros.
         dtype: of the table: float32, or float16 or bfloat16, of which float32 sums are made.
         placement: where the table lies, as in :class:`UnifiedTensor`.
+        sparse: True, as gradients always are; taken so that calls of torch.nn.EmbeddingBag stay as they are.
         check: ``"sync"`` has ``forward`` wait for the GPU and raise; ``"async"`` leaves the raise to the next call on that
             GPU or to ``hinterland.memory.synchronize()``.
 
@@ -163,8 +189,10 @@ class UnifiedEmbeddingBag(torch.nn.Module):
         padding_idx: int | None = None,
         dtype: torch.dtype = torch.float32,
         placement: str = "host",
+        sparse: bool = True,
         check: Literal["sync", "async"] = "sync",
     ) -> None:
+        _check_sparse(sparse)
         num_embeddings = arguments.whole_number("num_embeddings", num_embeddings)
         embedding_dim = arguments.whole_number("embedding_dim", embedding_dim)
         if num_embeddings < 1 or embedding_dim < 1:
@@ -197,6 +225,7 @@ class UnifiedEmbeddingBag(torch.nn.Module):
         include_last_offset: bool = False,
         padding_idx: int | None = None,
         placement: str = "host",
+        sparse: bool = True,
         check: Literal["sync", "async"] = "sync",
     ) -> UnifiedEmbeddingBag:
         """Bags over rows that are there: a UnifiedTensor, TieredTensor or StorageArray as it is, or a copy of a tensor;
@@ -208,6 +237,7 @@ class UnifiedEmbeddingBag(torch.nn.Module):
         Raises:
             ConfigError: rows of another shape or type; a table that is to learn, in a file that is open for reading.
         """
+        _check_sparse(sparse)
         known = isinstance(embeddings, torch.Tensor | Table)
         if isinstance(embeddings, torch.Tensor):
             arguments.dense("embeddings", embeddings)
@@ -341,6 +371,13 @@ class UnifiedEmbeddingBag(torch.nn.Module):
             self.table.fill(loaded)
 
 
+def _parameter(rows: Table, requires_grad: bool) -> TableParameter:
+    """A parameter that was copied or saved."""
+    made = TableParameter(rows)
+    made.requires_grad_(requires_grad)
+    return made
+
+
 @dataclass
 class _Lookup:
     """One call of ``forward``, for its backward pass. It holds no part of the graph, so nothing keeps itself alive."""
@@ -411,6 +448,11 @@ def _check_dtype(dtype: torch.dtype) -> None:
     if not isinstance(dtype, torch.dtype) or dtype not in DTYPES:
         known = ", ".join(map(str, DTYPES))
         raise ConfigError(f"a table of embeddings is of type {known}, not {arguments.shown(dtype)}")
+
+
+def _check_sparse(sparse: bool) -> None:
+    if sparse is not True:
+        raise ConfigError(f"sparse={arguments.shown(sparse)}: gradients of tables are of the rows in bags alone; leave it out")
 
 
 def _padding(padding: int | None, rows: int) -> int | None:

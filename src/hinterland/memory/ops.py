@@ -21,16 +21,17 @@ _numbers = count()
 
 _library = torch.library.Library("hinterland", "FRAGMENT")
 for _schema in (
-    "gather(Tensor table, Tensor index, int max_blocks=-1) -> Tensor",
-    "tiered_gather(Tensor table, Tensor index, int tiers, int max_blocks=-1) -> Tensor",
+    "gather(Tensor table, Tensor index, int max_blocks=-1, bool sparse=False) -> Tensor",
+    "tiered_gather(Tensor table, Tensor index, int tiers, int max_blocks=-1, bool sparse=False) -> Tensor",
 ):
     _library.define(_schema, tags=(torch.Tag.pt2_compliant_tag,))
 
 
-def _gather(table: torch.Tensor, index: torch.Tensor, max_blocks: int = -1) -> torch.Tensor:
+def _gather(table: torch.Tensor, index: torch.Tensor, max_blocks: int = -1, sparse: bool = False) -> torch.Tensor:
     """Rows of ``table`` at ``index`` (int32 or int64, any shape): shape ``index.shape + table.shape[1:]``.
 
     ``table`` is contiguous, on the device of ``index``; ``UnifiedTensor.cuda()`` is host memory as such a table.
+    With ``sparse`` its gradient is a sparse tensor of the rows that were taken, as torch.nn.Embedding's is.
     """
     if table.dim() == 0 or not table.is_contiguous():
         raise ConfigError("gather needs a contiguous table of at least one dimension; use table.contiguous()")
@@ -66,7 +67,9 @@ def number(table: RowTable) -> int:
     return named
 
 
-def _tiered_gather(table: torch.Tensor, index: torch.Tensor, tiers: int, max_blocks: int = -1) -> torch.Tensor:
+def _tiered_gather(
+    table: torch.Tensor, index: torch.Tensor, tiers: int, max_blocks: int = -1, sparse: bool = False
+) -> torch.Tensor:
     """As ``gather``, but each row comes from the tier where it lives: of the TieredTensor numbered ``tiers`` over ``table``."""
     rows = _tiered.get(tiers)
     if rows is None or rows.shape != table.shape or rows.dtype != table.dtype:
@@ -89,7 +92,7 @@ def _fake(table: torch.Tensor, index: torch.Tensor, *_: int) -> torch.Tensor:
 def _setup(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:
     table, index, *others = inputs
     ctx.save_for_backward(index)
-    ctx.table_shape, ctx.others = table.shape, len(others)
+    ctx.table_shape, ctx.others, ctx.sparse = table.shape, len(others), others[-1]
 
 
 def _backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
@@ -97,9 +100,12 @@ def _backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ..
     shape = ctx.table_shape
     flat = index.reshape(-1)
     flat = torch.where(flat < 0, flat + shape[0], flat)
-    # A table may be larger than its gradient's device; who asks for the gradient of all of it accepts that.
     rows = gradient.reshape(flat.shape + shape[1:])
-    return gradient.new_zeros(shape).index_add(0, flat, rows), *[None] * (1 + ctx.others)
+    if ctx.sparse:
+        whole = torch.sparse_coo_tensor(flat.view(1, -1).long(), rows, shape, check_invariants=False)
+    else:  # a table may be larger than its gradient's device; who asks for the gradient of all of it accepts that
+        whole = gradient.new_zeros(shape).index_add(0, flat, rows)
+    return whole, *[None] * (1 + ctx.others)
 
 
 for _operator in ("hinterland::gather", "hinterland::tiered_gather"):

@@ -52,6 +52,7 @@ class _SparseOptimizer(torch.optim.Optimizer):
                     f"shape {tuple(param.shape)}; leave that one to torch.optim"
                 )
         for param in self.param_groups[-1]["params"]:
+            param.has_optimizer = True
             self._start(param, self.param_groups[-1])
 
     def _start(self, param: TableParameter, group: dict[str, Any]) -> None:

@@ -15,6 +15,7 @@ import torch.distributed as dist
 
 from ..runtime import devices
 from ..runtime.errors import ConfigError, HinterlandError, OutOfMemory, RankLost
+from .sharing import pickle_shared
 
 T = TypeVar("T")
 
@@ -97,7 +98,7 @@ class Ranks:
             self.raise_together(error, group)
             packed = [b""] * self.world_size
             shared = self.local_rank == 0 and self.local_world_size > 1
-            dist.all_gather_object(packed, pickle.dumps(made) if shared else b"", group)
+            dist.all_gather_object(packed, pickle_shared(made) if shared else b"", group)
             if self.local_rank:
                 try:
                     made = pickle.loads(packed[self.rank - self.local_rank])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import Any, ClassVar, Literal, Self
 
 import torch
@@ -15,13 +16,17 @@ from ..runtime.params import Params
 from ..runtime.shown import Shown
 from ..runtime.units import format_bytes
 from . import faults
+from .count import TierCount, count_rows
 from .gather import Tiers, copy_rows, index_bytes
+from .gather_stats import measured
+from .indexing import is_all, numbers, numbers_of, parts_of, require_rows_first, rows_of
 from .plan import visiting_order
+from .tensor_like import TensorLike
 
 Index = torch.Tensor | Sequence[int]
 
 
-class RowTable(Shown, ABC):
+class RowTable(TensorLike, Shown, ABC):
     """A table that gives rows and takes them, on whatever device the row numbers are.
 
     Attributes:
@@ -45,6 +50,28 @@ class RowTable(Shown, ABC):
     @abstractmethod
     def _require_apart(self, tensor: torch.Tensor, name: str) -> None:
         """Rows are copied by many threads in no order, so a copy within the table has no defined result."""
+
+    def count(self, index: Index) -> TierCount:
+        """From where the rows of a gather come: how many, and what that takes of each tier in sectors and lines.
+
+        Args:
+            index: as in ``gather``; its device is the reader.
+
+        Raises:
+            IndexOutOfRange: naming the first bad position.
+        """
+        rows = self._row_numbers(index)
+        return count_rows(self._source(rows), self._rows, self._row_bytes, rows)
+
+    def _from_host(self, rows: torch.Tensor) -> tuple[int, torch.Tensor]:
+        """Which rows come out of host memory, and from where there; see gather_stats.py."""
+        address = self._source(rows)
+        assert isinstance(address, int)
+        return address, rows
+
+    def _storage_stats(self) -> Any:
+        """What its cache has read from the disk so far; None of a table in memory."""
+        return None
 
     def reach(self, index: torch.Tensor) -> Params:
         """Its Tiers for the device of ``index``, for kernels that read and write rows themselves."""
@@ -71,11 +98,6 @@ class RowTable(Shown, ABC):
         return torch.Size((self._rows, *self._row_shape))
 
     @property
-    def ndim(self) -> int:
-        """How many dimensions it has, at least one."""
-        return 1 + len(self._row_shape)
-
-    @property
     def nbytes(self) -> int:
         """Bytes of all rows, each counted once; a view may be smaller than the memory that it keeps."""
         return self._rows * self._row_bytes
@@ -89,16 +111,46 @@ class RowTable(Shown, ABC):
         return self._rows
 
     def __getitem__(self, index: Any) -> torch.Tensor:
-        """Rows as a new tensor on the index's device; an int or a slice gives a copy on the CPU."""
-        if isinstance(index, torch.Tensor):
+        """Rows as a new tensor: on the device of a tensor of row numbers or a mask, or else on the CPU. Behind the rows
+        there may be whole numbers and slices for other dimensions.
+
+        Raises:
+            IndexOutOfRange, ConfigError: what it does not have, or take.
+        """
+        if isinstance(index, torch.Tensor) and index.dtype != torch.bool:
             return self.gather(index)
-        if isinstance(index, int) and not isinstance(index, bool):
-            return self.gather(numbers([index]))[0]
-        if isinstance(index, slice):
-            return self.gather(numbers_of(index, self._rows))
-        if isinstance(index, list):
-            return self.gather(numbers(index))
-        raise ConfigError(f"a table is indexed by rows: a tensor, a list, an int or a slice, not {shown(index)}")
+        first, *rest = self._parts(index)
+        if isinstance(first, torch.Tensor):
+            taken, dims = self.gather(rows_of(first)), rows_of(first).dim()
+        elif isinstance(first, slice):
+            taken, dims = self.gather(numbers_of(first, self._rows)), 1
+        else:
+            taken, dims = self.gather([first])[0], 0
+        return taken[(slice(None),) * dims + tuple(rest)]
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        """Writes rows: a number, or what can be expanded to their shape, of any type and on any device."""
+        first, *rest = self._parts(index)
+        if not all(map(is_all, rest)):
+            raise ConfigError(
+                "this table takes whole rows: read them, change them, and write them back with table[rows] = changed"
+            )
+        if isinstance(first, slice):
+            self._write(numbers_of(first, self._rows), value)
+        elif isinstance(first, torch.Tensor):
+            self._write(rows_of(first), value)
+        else:
+            self._write(torch.tensor(first), value)
+
+    def _parts(self, index: Any) -> list[Any]:
+        """Of an index whose rows lie in several places, or elsewhere."""
+        parts = parts_of(index, self.shape, turned=True)
+        require_rows_first(parts)
+        return parts
+
+    def _write(self, rows: torch.Tensor, value: Any) -> None:
+        """Writes ``value`` to the rows of these numbers, on their device."""
+        self.scatter_(rows, expanded(value, rows.shape + self._row_shape, self._dtype, rows.device))
 
     def gather(
         self,
@@ -108,6 +160,7 @@ class RowTable(Shown, ABC):
         max_blocks: int | None = None,
         check: Literal["sync", "async"] = "sync",
         sort: bool | Literal["auto"] = "auto",
+        stats: dict[str, Any] | None = None,
     ) -> torch.Tensor:
         """Rows at ``index``: shape ``index.shape + shape[1:]``, on the index's device.
 
@@ -123,11 +176,16 @@ class RowTable(Shown, ABC):
                 next call on that GPU, or ``synchronize()``, raises. Rows of bad indices are zero.
             sort: whether the GPU visits rows in the order of their pages; the caller's order is returned in any case.
                 ``"auto"`` sorts where it is predicted to be faster (memory/plan.py).
+            stats: a dict that is filled with what the gather did: seconds, bytes and requests, by tier and by size
+                (docs/memory.md). That is counted apart from the gather, which is waited for.
 
         Raises:
             IndexOutOfRange: naming the first bad position, its value, and the table's rows.
             ConfigError: an index, ``out`` or option that cannot be used.
         """
+        if stats is not None:
+            with measured(self, self._row_numbers(index), stats):
+                return self.gather(index, out, stream, max_blocks, check, sort)
         if stream is not None:
             with torch.cuda.stream(stream):
                 rows = self.gather(index, out, None, max_blocks, check, sort)
@@ -160,6 +218,7 @@ class RowTable(Shown, ABC):
         *,
         max_blocks: int | None = None,
         check: Literal["sync", "async"] = "sync",
+        stats: dict[str, Any] | None = None,
     ) -> Self:
         """Writes ``rows`` (shape ``index.shape + shape[1:]``) to the table; a GPU writes over the link.
 
@@ -169,7 +228,7 @@ class RowTable(Shown, ABC):
         Args:
             index: int32 or int64, any shape; -1 is the last row.
             rows: of the table's type, on the index's device, not in the table's own memory.
-            max_blocks, check: as in ``gather``.
+            max_blocks, check, stats: as in ``gather``; a write of part of a sector counts as one of all of it.
 
         Returns:
             The table itself.
@@ -178,6 +237,9 @@ class RowTable(Shown, ABC):
             IndexOutOfRange: naming the first bad position, its value, and the table's rows.
             ConfigError: an index of another type, or rows of another shape, type or device.
         """
+        if stats is not None:
+            with self._measured_write(index, stats):
+                return self.scatter_(index, rows, max_blocks=max_blocks, check=check)
         index = self._index(index)
         table = self._source(index)
         if isinstance(rows, torch.Tensor):
@@ -186,6 +248,11 @@ class RowTable(Shown, ABC):
         self._require_apart(rows, "rows")
         copy_rows(table, self._rows, self._row_bytes, rows, index, into_table=True, max_blocks=max_blocks, check=check)
         return self
+
+    def _measured_write(self, index: Index, stats: dict[str, Any]) -> AbstractContextManager[None]:
+        """Of rows that the device writes that is given them, or that stands in for it."""
+        rows = self._row_numbers(index)
+        return measured(self, rows.to(self.writer(rows.device)), stats)
 
     def synchronize(self) -> None:
         """Waits for what was started with ``check="async"``, and raises IndexOutOfRange if it met a bad index."""
@@ -218,31 +285,21 @@ class RowTable(Shown, ABC):
             raise not_dense("the tensor of row numbers", index) from None
 
 
-def numbers(index: Sequence[int]) -> torch.Tensor:
-    """Row numbers that are not in a tensor yet."""
-    try:
-        return torch.tensor(index, dtype=None if len(index) else torch.int64)
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise ConfigError(f"row numbers are a tensor or a list of integers, not {shown(index)}: {error}") from None
-
-
-def numbers_of(index: slice, rows: int) -> torch.Tensor:
-    """The row numbers that a slice selects.
+def expanded(value: Any, shape: torch.Size | None, dtype: torch.dtype, device: torch.device | None = None) -> torch.Tensor:
+    """What is written to a table: ``value`` as a tensor of its type, of this shape and on this device, where they are said.
 
     Raises:
-        ConfigError: it selects none of any table's.
-        OutOfMemory: they do not fit in memory.
+        ConfigError: it cannot be made one.
     """
     try:
-        wanted = range(rows)[index]
-    except (TypeError, ValueError) as error:
-        raise ConfigError(
-            f"rows are selected by whole numbers, and a step that is not 0, not by {shown(index)}: {error}"
-        ) from None
-    try:
-        return torch.arange(len(wanted)) * wanted.step + wanted.start
-    except RuntimeError:
-        raise OutOfMemory(f"{len(wanted)} row numbers do not fit in memory; select fewer rows at a time") from None
+        given = value._tensor_for(torch.device("cpu"), "an index") if isinstance(value, TensorLike) else torch.as_tensor(value)
+        given = dense("rows", given).detach().to(device, dtype)
+        return given if shape is None else given.expand(shape)
+    except (RuntimeError, TypeError, ValueError, OverflowError) as error:
+        if isinstance(error, ConfigError):
+            raise
+        of = "" if shape is None else f" of shape {tuple(shape)} and"
+        raise ConfigError(f"rows{of} {dtype} are written here: {error}") from None
 
 
 def room_for(shape: torch.Size, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
@@ -256,10 +313,15 @@ def room_for(shape: torch.Size, dtype: torch.dtype, device: torch.device) -> tor
         raise OutOfMemory(f"{asked} of rows do not fit in the memory of {device}; ask for fewer at a time") from None
 
 
+def overlaps(tensor: torch.Tensor, own: int, nbytes: int) -> bool:
+    """Whether a tensor lies in any of ``nbytes`` bytes at the address ``own``."""
+    begin = tensor.data_ptr()
+    return bool(tensor.numel()) and begin < own + nbytes and own < begin + tensor.nbytes
+
+
 def require_outside(tensor: torch.Tensor, name: str, own: int, nbytes: int) -> None:
     """ConfigError where a tensor overlaps the table's ``nbytes`` bytes at the address ``own``."""
-    begin = tensor.data_ptr()
-    if tensor.numel() and begin < own + nbytes and own < begin + tensor.nbytes:
+    if overlaps(tensor, own, nbytes):
         raise ConfigError(f"{name} lies in the table's own memory; copy it first, as in {name}.clone()")
 
 

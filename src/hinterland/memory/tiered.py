@@ -8,7 +8,7 @@ import warnings
 import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Self
+from typing import Any, Literal, NoReturn, Self
 
 import torch
 
@@ -54,6 +54,8 @@ class TieredTensor(RowTable):
     the process that made it must close it last.
     """
 
+    _AS_TENSOR = "after table.flush(), table.host.cpu() is a tensor of all rows"
+
     def __init__(self, tiers: _Tiers) -> None:
         self._tiers = tiers
         whole = tiers.whole
@@ -86,13 +88,19 @@ class TieredTensor(RowTable):
         """Rows, share and bytes of each tier, and what could not be had, a line each."""
         return self.plan.explain()
 
+    @property
+    def requires_grad(self) -> bool:
+        """Whether the table in host memory does, which takes the gradients of all rows."""
+        return self._tiers.host.requires_grad
+
     def _facts(self) -> dict[str, Any]:
         return table_of(self.shape, self.dtype, **self.plan.tiers)
 
     def __getitem__(self, index: Any) -> torch.Tensor:
-        """Rows as a new tensor on the index's device; an int or a slice gives a copy on the CPU."""
+        """Rows as a new tensor, as of any table (RowTable); in a compiled function, and with gradients, by row numbers."""
         host = self._tiers.host
-        if isinstance(index, torch.Tensor) and (torch.compiler.is_compiling() or host.cpu().requires_grad):
+        numbered = isinstance(index, torch.Tensor) and index.dtype != torch.bool
+        if numbered and (torch.compiler.is_compiling() or host.cpu().requires_grad):
             rows: torch.Tensor = torch.ops.hinterland.tiered_gather(host._beside(index), index, self._number)
             return rows
         return super().__getitem__(index)
@@ -104,6 +112,7 @@ class TieredTensor(RowTable):
         *,
         max_blocks: int | None = None,
         check: Literal["sync", "async"] = "sync",
+        stats: dict[str, Any] | None = None,
     ) -> Self:
         """Writes ``rows`` (shape ``index.shape + shape[1:]``) to the tier where each lives, and to every copy of it.
 
@@ -112,6 +121,8 @@ class TieredTensor(RowTable):
         Raises:
             ConfigError: also where rows are replicated in GPUs that cannot reach each other's memory.
         """
+        if stats is not None:
+            return super().scatter_(index, rows, max_blocks=max_blocks, check=check, stats=stats)  # comes back
         index = self._index(index)
         gpu = self.writer(index.device)
         if gpu != index.device and isinstance(rows, torch.Tensor) and rows.is_cpu:
@@ -169,11 +180,11 @@ class TieredTensor(RowTable):
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Sends it to another process of this machine, where it is the same memory (multiprocessing)."""
-        tiers = self._tiers
-        tiers.require_open()
-        return _attach, (tiers.host, tiers.plan, [(home.device, home.memory) for home in tiers.homes], tiers.state.buffer)
+    def __reduce__(self) -> NoReturn:
+        raise ConfigError(
+            "rows of a tiered table lie in GPU memory too, and are not copied from there; copy or save table.host after "
+            "table.flush(), and call tiered() of what is loaded (multiprocessing shares one over placement='registered')"
+        )
 
     def _source(self, index: torch.Tensor) -> int | Params:
         tiers = self._tiers
@@ -187,6 +198,11 @@ class TieredTensor(RowTable):
         if tiers.state.written:
             tiers.flush()
         return tiers.host._source(index)
+
+    def _from_host(self, rows: torch.Tensor) -> tuple[int, torch.Tensor]:
+        tiers = self._tiers
+        home = tiers.home(rows.device)
+        return tiers.host.cpu().data_ptr(), rows if home is None else rows[tiers.slots_of(home, rows) < 0]
 
     def _sorts(self, rows: int) -> bool:
         plan, host = self.plan, self.host
@@ -445,7 +461,7 @@ def _close(tiers: _Tiers, process: int) -> None:
         raise
 
 
-def _attach(host: HostTable, plan: TierPlan, homes: list[tuple[torch.device, Any]], state: Buffer) -> TieredTensor:
+def attach(host: HostTable, plan: TierPlan, homes: list[tuple[torch.device, Any]], state: Buffer) -> TieredTensor:
     """A table over tiers that another process made."""
     return TieredTensor(_Tiers(host, plan, [_Home(*home) for home in homes], _State.over(state), owner=False))
 

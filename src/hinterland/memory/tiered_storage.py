@@ -40,6 +40,7 @@ class TieredStorage(TieredTensor):
     writes to memory is in the file after ``flush()``, and is written back to the table below by ``close()``.
     """
 
+    _AS_TENSOR = "table[:] reads all rows into a tensor"
     in_reach = False
     _tiers: _StoredTiers
 
@@ -54,7 +55,7 @@ class TieredStorage(TieredTensor):
         return "storage"
 
     def __getitem__(self, index: Any) -> torch.Tensor:
-        """Rows as a new tensor on the index's device; an int or a slice gives a copy on the CPU."""
+        """Rows as a new tensor, as of any table (RowTable)."""
         return RowTable.__getitem__(self, index)
 
     def gather(
@@ -65,6 +66,7 @@ class TieredStorage(TieredTensor):
         max_blocks: int | None = None,
         check: Literal["sync", "async"] = "sync",
         sort: bool | Literal["auto"] = "auto",
+        stats: dict[str, Any] | None = None,
     ) -> torch.Tensor:
         """Rows at ``index``; see ``RowTable.gather``. Row numbers are checked first, whatever ``check`` says, and the CPU waits
         for the file.
@@ -74,8 +76,8 @@ class TieredStorage(TieredTensor):
             ConfigError: an index, ``out`` or option that cannot be used; a CUDA graph is being captured.
             StorageError: a page cannot be read.
         """
-        if stream is not None:
-            return super().gather(index, out, stream, max_blocks, check, sort)  # comes back on that stream
+        if stream is not None or stats is not None:
+            return super().gather(index, out, stream, max_blocks, check, sort, stats)  # comes back
         tiers = self._tiers
         tiers.require_open()
         index = self._index(index)
@@ -109,6 +111,7 @@ class TieredStorage(TieredTensor):
         *,
         max_blocks: int | None = None,
         check: Literal["sync", "async"] = "sync",
+        stats: dict[str, Any] | None = None,
     ) -> Self:
         """Writes ``rows`` (shape ``index.shape + shape[1:]``) to the tier where each lives, and to every copy of it.
 
@@ -119,6 +122,8 @@ class TieredStorage(TieredTensor):
                 other's memory.
             StorageError: a page cannot be read, or written to make room.
         """
+        if stats is not None:
+            return super().scatter_(index, rows, max_blocks=max_blocks, check=check, stats=stats)  # comes back
         tiers = self._tiers
         tiers.require_open()
         tiers.file.require_writable()
@@ -184,13 +189,22 @@ class TieredStorage(TieredTensor):
         """Writes back to the table below what is not yet, and gives the memory back; the table below stays open."""
         self._tiers.close()
 
+    def _from_host(self, rows: torch.Tensor) -> tuple[int, torch.Tensor]:
+        tiers = self._tiers
+        places = tiers.places(rows) - self.plan.resident
+        return tiers.host.cpu().data_ptr(), places[places >= 0]
+
+    def _storage_stats(self) -> Any:
+        return self.stats()
+
     def stats(self) -> Any:
         """What the cache of the table below has moved: ``StorageStats``."""
         return self._tiers.file.stats()
 
     def __reduce__(self) -> NoReturn:
         raise ConfigError(
-            f"a table over {self.file.path} belongs to one process; open the file in the other, and tier it there"
+            f"rows of a tiered table over {self.file.path} lie in the memory of one process, and are not copied from there; "
+            "copy or send table.file, which is opened again, and call tiered() of that"
         )
 
     def _source(self, index: torch.Tensor) -> int | Params:

@@ -8,26 +8,26 @@ import os
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
+import numpy as np
 import torch
 
 from .. import _core
 from ..runtime import arguments, devices
-from ..runtime.errors import ConfigError
+from ..runtime.errors import ConfigError, NotATensor
 from ..runtime.provided import provided
 from ..runtime.shown import table_of, type_name
 from ..runtime.units import parse_bytes
-from . import faults, load, ops  # noqa: F401  (ops registers torch.ops.hinterland.gather)
+from . import elements, load, ops  # noqa: F401  (ops registers torch.ops.hinterland.gather)
 from .allocator import Buffer, allocate, place_again
 from .cached import CachedTensor
 from .clock import plan_slots
-from .copies import copy
-from .count import TierCount, count_rows
+from .copies import copied, copy
 from .gather import copy_rows
 from .host import HostTable
 from .mapping import explain_table
 from .order import permutation
 from .plan import sorts
-from .rows import Index, numbers, require_outside
+from .rows import overlaps, require_outside
 from .tiered import Devices, TieredTensor, make
 
 
@@ -37,7 +37,12 @@ class UnifiedTensor(HostTable):
     ``ut[index]`` returns rows on the device of ``index``: a GPU reads them over the link, in pieces as small as a cache
     line. Where the memory comes from is its ``placement``: ``"mapped"``, ``"registered"``, ``"split"`` between these two, or
     ``"heap"`` (memory/allocator.py).
+
+    It has the sizes, the indexing, the operators and the functions of torch's tensors, over the same bytes; their methods are
+    those of ``ut.cpu()`` and ``ut.cuda()``. ``copy.deepcopy``, ``pickle`` and ``torch.save`` copy its rows, to where it lies.
     """
+
+    _AS_TENSOR = "ut.cpu() and ut.cuda() are tensors over the same bytes"
 
     def __init__(self, buffer: Buffer, dtype: torch.dtype, shape: Sequence[int]) -> None:
         self._buffer = buffer
@@ -129,18 +134,32 @@ class UnifiedTensor(HostTable):
         _core.read_file(path, stored.offset, made._cpu.data_ptr(), stored.nbytes)
         return made
 
-    def view(self, shape: int | Sequence[int], dtype: torch.dtype | None = None) -> UnifiedTensor:
+    def view(self, *shape: Any, dtype: torch.dtype | None = None) -> UnifiedTensor:
         """The same memory, from its beginning on, in other dimensions or as another type; it may leave a rest.
 
+        Args:
+            shape: dimensions, one by one or in one sequence; one may be -1, which takes what there is. A type may stand behind
+                them, or alone: then the last dimension changes, as torch's does.
+            dtype: of the elements.
+
         Raises:
-            ConfigError: ``shape`` and ``dtype`` take more bytes than there are.
+            ConfigError: they take more bytes than there are.
         """
+        if shape and isinstance(shape[-1], torch.dtype):
+            shape, dtype = shape[:-1], shape[-1]
         dtype = self.dtype if dtype is None else dtype
         arguments.instance("dtype", dtype, torch.dtype, "as torch.float32 is")
-        shape = _shape(shape)
-        if math.prod(shape) * dtype.itemsize > self._buffer.nbytes:
-            raise ConfigError(f"{self._buffer.nbytes} bytes cannot be viewed as {dtype} of shape {shape}")
-        return UnifiedTensor(self._buffer, dtype, shape)
+        asked = shape[0] if len(shape) == 1 and not isinstance(shape[0], int) else shape or (*self.shape[:-1], -1)
+        sizes = load.asked_shape(asked)
+        if sizes.count(-1) == 1:
+            known = math.prod(n for n in sizes if n != -1) * dtype.itemsize
+            if not known or self.nbytes % known:
+                raise ConfigError(f"{self.nbytes} bytes cannot be viewed as {dtype} of shape {arguments.shown(asked)}")
+            sizes = tuple(self.nbytes // known if n == -1 else n for n in sizes)
+        sizes = _shape(sizes)
+        if math.prod(sizes) * dtype.itemsize > self._buffer.nbytes:
+            raise ConfigError(f"{self._buffer.nbytes} bytes cannot be viewed as {dtype} of shape {sizes}")
+        return UnifiedTensor(self._buffer, dtype, sizes)
 
     def tiered(
         self,
@@ -203,18 +222,6 @@ class UnifiedTensor(HostTable):
         """Where the table lies, and at what rate a GPU is expected to read random rows of it."""
         return explain_table(self.placement, self.nbytes, self.mapped_bytes, self._row_bytes)
 
-    def count(self, index: Index) -> TierCount:
-        """What a gather reads of the host's memory: rows, and what that takes in sectors and lines.
-
-        Args:
-            index: as in ``gather``.
-
-        Raises:
-            IndexOutOfRange: naming the first bad position.
-        """
-        rows = self._row_numbers(index)
-        return count_rows(self._source(rows), self._rows, self._row_bytes, rows)
-
     def _facts(self) -> dict[str, Any]:
         return table_of(self.shape, self.dtype, placement=self.placement)
 
@@ -231,34 +238,123 @@ class UnifiedTensor(HostTable):
             raise ConfigError(f"device {gpu} is no GPU; the CPU's view of the table is ut.cpu()")
         return self._cuda[gpu.index]
 
-    def to(self, device: torch.device | str | int) -> torch.Tensor:
-        """The table as a tensor of ``device`` over the same host memory: ``cpu()`` or ``cuda(device)``. Nothing is copied."""
-        device = devices.as_device(device)
-        return self.cpu() if device.type == "cpu" else self.cuda(device)
+    def to(
+        self,
+        device: torch.device | str | int | torch.dtype | torch.Tensor | None = None,
+        dtype: torch.dtype | None = None,
+        non_blocking: bool = False,
+        copy: bool = False,
+    ) -> torch.Tensor:
+        """The table as a tensor of ``device`` over the same host memory: ``cpu()`` or ``cuda(device)``. Nothing is copied,
+        unless ``copy`` says so.
+
+        Args:
+            device: also a type, or a tensor, whose device and type are meant.
+            dtype: the table's own; with ``copy`` any.
+            non_blocking: taken for torch's sake: there is nothing to wait for.
+            copy: whether to make a copy, in the memory of ``device``, of all rows.
+
+        Raises:
+            ConfigError: another type without ``copy``; a GPU that does not see the memory.
+        """
+        if isinstance(device, torch.Tensor):
+            dtype = device.dtype
+            device = device.device
+        elif isinstance(device, torch.dtype):
+            device, dtype = None, device
+        on = devices.as_device("cpu" if device is None else device)
+        dtype = self._dtype if dtype is None else dtype
+        arguments.instance("dtype", dtype, torch.dtype, "as torch.float32 is")
+        if dtype != self._dtype and not copy:
+            raise ConfigError(
+                f"the table holds {self._dtype}, and to() gives the same bytes; to({str(on)!r}, {dtype}, copy=True) is a copy"
+            )
+        if copy:
+            return copied(self.cpu(), on, dtype)
+        return self.cpu() if on.type == "cpu" else self.cuda(on)
 
     def __getitem__(self, index: Any) -> torch.Tensor:
-        """Rows as a new tensor on the index's device; an int or a slice gives a view on the CPU, as torch does."""
-        if isinstance(index, torch.Tensor):
-            if torch.compiler.is_compiling() or self._cpu.requires_grad:
+        """What torch's indexing gives, over the same bytes. Whole rows by their numbers, or by a mask, are gathered to a new
+        tensor on the device of these; whole numbers, slices, ``...`` and None give a view on the CPU; others a new tensor.
+
+        Raises:
+            IndexOutOfRange, ConfigError: what it does not have, or take.
+        """
+        if isinstance(index, torch.Tensor) and index.dtype != torch.bool:
+            if torch.compiler.is_compiling() or self._learns(index):
                 return torch.ops.hinterland.gather(self._beside(index), index)
             return self.gather(index)
-        if isinstance(index, int | slice) and not isinstance(index, bool):
-            if isinstance(index, int) and not -self._rows <= index < self._rows:
-                raise faults.out_of_range(0, index, self._rows, 1)
-            return self._cpu[index]
-        if isinstance(index, list):
-            return self[numbers(index)]
-        raise ConfigError(
-            f"a table is indexed by rows: a tensor, a list, an int or a slice, not {arguments.shown(index)}; see ut.cpu()"
-        )
+        return elements.read(self, index)
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        """Writes ``value`` there, as torch does: a number, or what can be expanded to the shape, of any type and on any device.
+        Rows by their numbers are as ``scatter_`` writes them: those of one number may mix, and none of a bad one is written.
+
+        Raises:
+            IndexOutOfRange, ConfigError: what it does not have, or take.
+        """
+        elements.write(self, index, value)
+
+    def _apart(self, given: torch.Tensor) -> torch.Tensor:
+        """``given``, or a copy where it lies in the table's own memory."""
+        return given.clone() if overlaps(given, self._buffer.address, self._buffer.nbytes) else given
 
     def _beside(self, index: torch.Tensor) -> torch.Tensor:
         """The table as a tensor on the device of ``index``."""
         return self._cuda[index.device.index] if index.is_cuda else self._cpu
 
+    def _learns(self, index: torch.Tensor) -> bool:
+        """Whether rows on the device of ``index`` have gradients."""
+        held = self._cuda.get(index.device.index) if index.is_cuda else self._cpu
+        return held is not None and held.requires_grad
+
+    def __copy__(self) -> UnifiedTensor:
+        """The same memory."""
+        made = object.__new__(UnifiedTensor)
+        made.__dict__.update(self.__dict__)
+        return made
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> UnifiedTensor:
+        """Memory of its own, where this lies."""
+        function, given = self.__reduce__()
+        made: UnifiedTensor = function(*given)
+        memo[id(self)] = made
+        return made
+
     def __reduce__(self) -> tuple[Any, ...]:
-        """Sends a registered table to another process, where it is the same memory (multiprocessing)."""
-        return UnifiedTensor, (self._buffer, self.dtype, tuple(self.shape))
+        """Its rows, and where they lie. (Multiprocessing sends the memory itself: sharing.py.)"""
+        held = self._cpu.detach().view(-1).view(torch.uint8)  # torch does not pickle tensors of every type
+        return restored, (held, self._dtype, tuple(self.shape), self.placement, self.requires_grad)
+
+    @property
+    def requires_grad(self) -> bool:
+        """Whether ``ut.cpu()`` requires grad, or ``ut.cuda()``, whose rows then have gradients."""
+        return any(held.requires_grad for held in (self._cpu, *self._cuda.values()))
+
+    def _tensor_for(self, device: torch.device, what: str) -> torch.Tensor:
+        return self.to(device)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        """The same memory as an array, unless ``dtype`` or ``copy`` asks for another."""
+        try:
+            held = self._cpu.detach().numpy()
+        except TypeError:
+            words = type_name(elements.WORDS[self.element_size()])
+            raise NotATensor(
+                f"numpy has no {type_name(self._dtype)}; ut.cpu().float().numpy() is a copy, and ut.view(torch.{words}) has "
+                "the same bytes as whole numbers"
+            ) from None
+        if copy is False and dtype not in (None, held.dtype):
+            raise ConfigError(f"an array of {dtype} is a copy of a table of {held.dtype}, and copy=False allows none")
+        return held.astype(held.dtype if dtype is None else dtype, copy=bool(copy))
+
+    def __dlpack__(self, **options: Any) -> Any:
+        """The same memory, as the CPU's."""
+        return self._cpu.detach().__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """The CPU."""
+        return self._cpu.__dlpack_device__()
 
     def _source(self, index: torch.Tensor) -> int:
         if index.is_cuda and not self._cuda:
@@ -271,6 +367,18 @@ class UnifiedTensor(HostTable):
     def _sorts(self, rows: int) -> bool:
         return sorts(self._buffer.mapping, rows, self._row_bytes, self.nbytes, self.mapped_bytes)
 
+
+def restored(
+    held: torch.Tensor, dtype: torch.dtype, shape: tuple[int, ...], placement: str, requires_grad: bool
+) -> UnifiedTensor:
+    """A table that was copied or saved, of these bytes: where it lay, or where this machine's tables lie instead. What is saved
+    has the name of this function in it."""
+    made = UnifiedTensor.from_tensor(held.view(dtype).view(shape), place_again(placement))
+    made._cpu.requires_grad_(requires_grad)
+    return made
+
+
+torch.serialization.add_safe_globals([restored])  # it runs nothing that a file names
 
 # What from_file gives. Who calls it knows which, so a type checker takes it for a UnifiedTensor and lets pass what else a
 # StorageArray has.

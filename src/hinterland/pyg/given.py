@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Container
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from torch_geometric.sampler.base import DataType, NumNeighbors
 from ..runtime.errors import ConfigError, GraphError, IndexOutOfRange
 from .lists import Lists
 from .rows import is_table
-from .stores import GraphStore, lists_of_store
+from .stores import GraphStore, count_edges, lists_of_store
 
 ONE_ROW_PER_NODE = ("x", "feat", "pos", "n_id")  # what PyG counts nodes by, if nothing says num_nodes
 
@@ -68,20 +69,21 @@ class Given:
         source, target = ends(edge_type)
         return self.num_nodes[source], self.num_nodes[target]
 
-    def lists(self, edge_type: Any, placement: str, is_sorted: bool) -> Lists:
-        """The edges of a type by target."""
+    def lists(self, edge_type: Any, placement: str, is_sorted: bool, backward: bool) -> Lists:
+        """The edges of a type by target, or ``backward`` by source."""
         sizes = self.sizes(edge_type)
         if self.kind == DataType.remote:
             store = self.data[1]
             if isinstance(store, GraphStore):
-                return store.lists(edge_type, sizes)
-            return lists_of_store(store, edge_type, sizes, placement)
-        return Lists.of(self.data._store if edge_type is None else self.data[edge_type], sizes, placement, is_sorted)
+                return store.lists(edge_type, sizes, backward)
+            return lists_of_store(store, edge_type, sizes, placement, backward)
+        store = self.data._store if edge_type is None else self.data[edge_type]
+        return Lists.of(store, sizes, placement, is_sorted, backward)
 
     def node_values(self, name: str) -> dict[Any, torch.Tensor]:
         """A node attribute by node type, of those types that have it."""
         if self.kind == DataType.remote:
-            values = self._stored(name, self.num_nodes)
+            values = self._stored(name, of_edges=False)
         elif self.is_hetero:
             values = {t: self.data[t][name] for t in self.data.node_types if name in self.data[t]}
         else:
@@ -92,25 +94,43 @@ class Given:
     def edge_values(self, name: str) -> dict[Any, torch.Tensor]:
         """An edge attribute by edge type, of those types that have it, in the user's order."""
         if self.kind == DataType.remote:
-            # Without types all that a feature store has belongs to nodes: PyG reads it by their numbers.
-            return {t: _tensor(v) for t, v in self._stored(name, self.edge_types).items()} if self.is_hetero else {}
+            return {t: _tensor(v) for t, v in self._stored(name, of_edges=True).items()}
         if self.is_hetero:
             return {t: _tensor(self.data[t][name]) for t in self.edge_types if name in self.data[t]}
         store = self.data._store
         return {None: _tensor(store[name])} if name in store and self._is_of_edges(name) else {}
 
-    def _stored(self, name: str, groups: Container[Any]) -> dict[Any, Any]:
-        attrs = [a for a in self.data[0].get_all_tensor_attrs() if a.attr_name == name and a.group_name in groups]
+    def _stored(self, name: str, of_edges: bool) -> dict[Any, Any]:
+        types: Container[Any] = self.edge_types if of_edges else self.num_nodes
+        attrs = [attr for attr in self.data[0].get_all_tensor_attrs() if attr.attr_name == name]
+        attrs = [attr for attr in attrs if self.is_of_edges(attr) == of_edges and self._type_of(attr) in types]
         for attr in attrs:
             attr.index = None
-        return dict(zip([a.group_name for a in attrs], self.data[0].multi_get_tensor(attrs), strict=True))
+        return dict(zip(map(self._type_of, attrs), self.data[0].multi_get_tensor(attrs), strict=True))
+
+    def _type_of(self, attr: Any) -> Any:
+        """The node or edge type of what a feature store has; without types a group may have any name, as in PyG."""
+        return attr.group_name if self.is_hetero else None
+
+    def is_of_edges(self, attr: Any) -> bool:
+        """Whether a tensor of a feature store is an attribute of edges."""
+        if self.is_hetero:
+            return isinstance(attr.group_name, tuple)
+        size = self.data[0].get_tensor_size(attr)
+        return self._looks_of_edges(attr.attr_name, size[0] if size else -1, self._stored_edges)
+
+    @cached_property
+    def _stored_edges(self) -> int:
+        return count_edges(self.data[1], None)
+
+    def _looks_of_edges(self, name: str, rows: int, edges: int) -> bool:
+        return rows == edges and (rows != self.num_nodes[None] or "edge" in name)
 
     def _is_of_edges(self, name: str) -> bool:
         """Whether an attribute of a Data object, which holds nodes and edges in one store, is one of edges."""
         store = self.data._store
         value = _tensor(store[name])
-        count = len(value) if value.ndim else -1
-        return count == self.data.num_edges and (count != self.num_nodes[None] or "edge" in name)
+        return self._looks_of_edges(name, len(value) if value.ndim else -1, self.data.num_edges)
 
     def check_nodes(self, node_type: Any, nodes: torch.Tensor, what: str) -> None:
         """Raises IndexOutOfRange unless all are nodes of the type, and ConfigError if there is no such type."""
@@ -143,7 +163,7 @@ def ends(edge_type: Any) -> tuple[Any, Any]:
 
 def count_nodes(store: Any, node_type: Any) -> int:
     """Nodes of a node store, a table in host memory counted as PyG counts a tensor's rows."""
-    name = "data" if node_type is None else f"data[{node_type!r}]"
+    name = store_name(node_type)
     rows = {
         key: int(value.shape[0])
         for key, value in store.items()
@@ -157,17 +177,28 @@ def count_nodes(store: Any, node_type: Any) -> int:
         count = store.num_nodes
     if count is None:
         raise ConfigError(f"nothing says how many nodes {name} has; set {name}.num_nodes")
-    for key, value in rows.items():
-        if value != count:
-            raise GraphError(f"{name}.{key} has {value} rows, but there are {count} nodes; it needs one row for each node")
+    for key in rows:
+        require_rows(name, key, store[key], int(count))
     return int(count)
 
 
+def store_name(node_type: Any) -> str:
+    """A node store as users write it."""
+    return "data" if node_type is None else f"data[{node_type!r}]"
+
+
+def require_rows(name: str, key: str, value: Any, count: int) -> None:
+    """Raises GraphError unless an attribute has a row for each of ``count`` nodes."""
+    rows = int(value.shape[0]) if len(value.shape) else 1
+    if rows != count:
+        raise GraphError(f"{name}.{key} has {rows} rows, but there are {count} nodes; it needs one row for each node")
+
+
 def fanouts_of(num_neighbors: Any, given: Given) -> Any:
-    """Neighbours for each hop: a list, or in a heterogeneous graph a list for each edge type.
+    """Neighbours for each hop: a list, empty for the seeds alone, or in a heterogeneous graph a list for each edge type.
 
     Raises:
-        ConfigError: no hop, a number below -1, edge types with different hops, left out, or that do not exist.
+        ConfigError: a number below -1, edge types with different hops, left out, or that do not exist.
     """
     if not isinstance(num_neighbors, NumNeighbors):
         if not isinstance(num_neighbors, list | tuple | dict):
@@ -187,8 +218,6 @@ def fanouts_of(num_neighbors: Any, given: Given) -> Any:
     except ValueError as error:
         raise ConfigError(f"num_neighbors: {error}; the edge types are {named}, each needs as many hops") from None
     for hops in chosen.values() if isinstance(chosen, dict) else [chosen]:
-        if len(hops) == 0:
-            raise ConfigError("num_neighbors is empty; give a number for each hop, as [15, 10, 5]")
         for fanout in hops:
             if not isinstance(fanout, int) or fanout < -1:
                 raise ConfigError(f"num_neighbors holds {fanout!r}; use whole numbers, with -1 for all neighbours")
@@ -197,25 +226,30 @@ def fanouts_of(num_neighbors: Any, given: Given) -> Any:
 
 def _count_in_stores(features: Any, graphs: Any) -> dict[Any, int]:
     attrs = graphs.get_all_edge_attrs()
+    typed = any(attr.edge_type is not None for attr in attrs)
     rows: dict[Any, tuple[str, int]] = {}
     for attr in features.get_all_tensor_attrs():
         size = features.get_tensor_size(attr)
         if not isinstance(attr.group_name, tuple) and size:
-            name, _ = rows.setdefault(attr.group_name, (attr.attr_name, size[0]))
+            group = attr.group_name if typed else None
+            name, _ = rows.setdefault(group, (attr.attr_name, size[0]))
             if attr.attr_name in ONE_ROW_PER_NODE and name not in ONE_ROW_PER_NODE:
-                rows[attr.group_name] = (attr.attr_name, size[0])
+                rows[group] = (attr.attr_name, size[0])
     counts: dict[Any, int] = {}
     for attr in attrs:
         for i, end in enumerate(ends(attr.edge_type)):
             if attr.size is not None and attr.size[i] is not None:
                 counts[end] = max(counts.get(end, 0), int(attr.size[i]))
     for group, (name, count) in rows.items():
-        if counts.setdefault(group, count) != count and name in ONE_ROW_PER_NODE:
+        known = counts.setdefault(group, count)
+        if name in ONE_ROW_PER_NODE and count < known:
             kind = "" if group is None else f" of {group!r}"
             raise GraphError(
-                f"{name!r}{kind} has {count} rows, but the edges were put with a size of {counts[group]} nodes; features "
+                f"{name!r}{kind} has {count} rows, but the edges were put with a size of {known} nodes; features "
                 "need one row for each node"
             )
+        if name in ONE_ROW_PER_NODE:
+            counts[group] = count  # the size is of nodes that have edges
     missing = {end for attr in attrs for end in ends(attr.edge_type)} - counts.keys()
     if missing:
         raise ConfigError(

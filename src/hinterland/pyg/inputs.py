@@ -51,7 +51,8 @@ def edge_label_index_of(given: Given, edges: Any) -> Any:
     edge_type = tuple(edge_type)
     if isinstance(given.data, HeteroData):
         edge_type = given.data._to_canonical(*edge_type)
-    given.check_edge_type(edge_type)
+    if chosen is None:
+        given.check_edge_type(edge_type)
     return edge_type, chosen
 
 

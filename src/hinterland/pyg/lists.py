@@ -60,8 +60,9 @@ class Lists:
         return cls(Graph(torch.cat([colptr.cpu(), colptr[-1:].cpu().expand(missing)]), row.cpu(), placement=placement))
 
     @classmethod
-    def of(cls, store: Any, sizes: tuple[int, int], placement: str, is_sorted: bool = False) -> Lists:
-        """From a Data object or an edge type of a HeteroData; made once for each ``edge_index``."""
+    def of(cls, store: Any, sizes: tuple[int, int], placement: str, is_sorted: bool = False, backward: bool = False) -> Lists:
+        """From a Data object or an edge type of a HeteroData; made once for each ``edge_index``. ``backward``: edges are turned
+        round, so that the list of v holds the targets of the edges from v."""
         edge_index = store.get("edge_index") if hasattr(store, "get") else store.edge_index
         if edge_index is None:
             for key in ("adj", "adj_t"):
@@ -69,11 +70,17 @@ class Lists:
                     raise GraphError(f"the edges are in {key}; give them as edge_index, [2, edges], as without ToSparseTensor")
             edge_index = torch.empty(2, 0, dtype=torch.int64)
         tensor = edge_index.as_tensor() if hasattr(edge_index, "as_tensor") else edge_index
-        return once(
-            edge_index,
-            ("lists", sizes, placement, torch.cuda.current_device() if placement == "gpu" else None, is_sorted),
-            lambda: cls.from_coo(tensor[0].cpu(), tensor[1].cpu(), sizes, placement, is_sorted),
-        )
+        gpu = torch.cuda.current_device() if placement == "gpu" else None
+
+        def make() -> Lists:
+            row, col = tensor.cpu()
+            return (
+                cls.from_coo(col, row, sizes[::-1], placement)
+                if backward
+                else cls.from_coo(row, col, sizes, placement, is_sorted)
+            )
+
+        return once(edge_index, ("lists", sizes, placement, gpu, is_sorted, backward), make)
 
     def permutation(self, device: torch.device) -> torch.Tensor | None:
         """Where the user has each edge, int64 ``[edges]`` as ``device`` addresses it; None where the order is the same."""

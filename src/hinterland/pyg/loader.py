@@ -9,7 +9,6 @@ from __future__ import annotations
 import copy
 import dataclasses
 import math
-import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
@@ -21,6 +20,7 @@ from torch_geometric.sampler.base import DataType, SubgraphType
 
 from ..runtime import devices
 from ..runtime.errors import ConfigError
+from ..runtime.warned import warn
 from ..sampling import NeighborSampler
 from ..training import CachePlan, Pipeline, Stage
 from ..training.cache_room import after_a_step, filled
@@ -29,7 +29,7 @@ from . import cache as caching
 from .given import Given, ends
 from .inputs import edge_label_index_of, input_nodes_of
 from .others import ForeignSampler
-from .readable import add_missing_types, readable
+from .readable import Known, add_missing_types, readable
 from .rows import Rows
 from .sampler import Negatives, Sampler, checked_placement
 
@@ -50,6 +50,24 @@ _STAGES = 2
 _OF_ROWS = ("auto", "features", caching.PRESAMPLE, caching.SCORES)  # what also works where only rows can be kept
 
 
+@dataclasses.dataclass
+class _Parts:
+    """What batches are made of: the data as PyG's code reads it, how it came about, and the sampler on the loader's device."""
+
+    data: Any
+    known: Known
+    sampler: Sampler | ForeignSampler | None
+
+
+@dataclasses.dataclass
+class _Cached:
+    """What a cache has copies of: rows of features, and the lists of a sampler of the user's, over which ``sampler`` draws."""
+
+    rows: list[Rows] = dataclasses.field(default_factory=list)
+    owner: BaseSampler | None = None
+    sampler: Any = None
+
+
 class _Pipelined:
     """What both loaders add to PyG's: a pipeline of two stages, and batches on ``device``."""
 
@@ -57,21 +75,23 @@ class _Pipelined:
     device: torch.device
     generator: torch.Generator | None
     timeout: float
+    filter_per_worker: bool
     input_data: Any
     dataset: Any
     batch_size: int | None
     neg_sampling: Any
     _index_sampler: Any
-    _sampler: Any
+    _sampler_name: str  # under which PyG's code has it
+    _live = True  # what is changed counts from the next epoch on: within one its batches have a copy of the loader
 
     def _prepare(self, data: Any, device: Any, placement: str, cache: Any, gpu_budget: Any, options: dict[str, Any]) -> Given:
         """Before PyG's constructor: what the data is, and the DataLoader options that are left."""
+        self._for_workers: dict[str, Any] = {n: options[n] for n in ("num_workers", "worker_init_fn") if n in options}
         workers = options.get("num_workers", 0)
         if workers > 0:
-            warnings.warn(
+            warn(
                 f"num_workers={workers} starts no processes: batches are sampled and gathered by threads beside the model, and "
-                "all cores take part; leave it at 0",
-                stacklevel=4,
+                "all cores take part; leave it at 0"
             )
         for name in _OF_WORKERS:
             options.pop(name, None)
@@ -88,13 +108,15 @@ class _Pipelined:
             )
         return given
 
-    def _finish(self, given: Given, sampler: BaseSampler) -> None:
+    def _finish(self, given: Given) -> None:
         """After PyG's constructor: the sampler and the data as batches are made of them."""
         # DataLoader keeps the method bound to this loader, a cycle that holds GPU memory until it is collected.
-        self.__dict__.pop("collate_fn")
-        self._sampler = sampler.on(self.device) if isinstance(sampler, Sampler) else ForeignSampler(sampler, self.device)
-        self._read = readable(given, self.device, self.placement)
+        self.__dict__.pop("collate_fn", None)
+        self.__dict__.update(self._for_workers)  # as PyG's enable_cpu_affinity() and enable_multithreading() want them
         self._given, self._wanted = given, caching.check(self.cache, self.gpu_budget)
+        self._parts = _Parts(None, {}, None)
+        self._cached = _Cached()
+        self._look()
         self.cache_plan: CachePlan | None = None
         if self._wanted is None:
             return
@@ -109,6 +131,43 @@ class _Pipelined:
             self._wanted = None
         elif self._wanted.budget is not None:
             self._fill(self._wanted.budget)
+
+    def _look(self) -> None:
+        """Takes over what was changed in ``data`` and in the sampler since."""
+        if not self._live:
+            return
+        sampler = getattr(self, self._sampler_name)
+        mine: Any = sampler.on(self.device) if isinstance(sampler, Sampler) else ForeignSampler(sampler, self.device)
+        if sampler is self._cached.owner:
+            mine = mine.over_lists_of(self._cached.sampler)
+        data, known = readable(self._given, self.data, self.device, self.placement, self._parts.known)
+        self._parts = _Parts(data, known, mine)
+        read = [made for _, _, made in known.values()]
+        if any(all(rows is not made for made in read) for rows in self._cached.rows):
+            self._cached.rows = []
+            warn("the features of which GPU memory keeps rows were replaced: the new ones come without; make a new loader")
+
+    @property
+    def _read(self) -> Any:
+        return self._parts.data
+
+    @property
+    def _sampler(self) -> Any:
+        return self._parts.sampler
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without what memory of one process holds: a copy, or another process, makes that anew from the data."""
+        made = ("_parts", "_cached", "_given", "_wanted", "cache_plan")
+        return {name: value for name, value in self.__dict__.items() if name not in made}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._finish(Given(self.data))
+
+    def __copy__(self) -> Any:
+        other = object.__new__(type(self))
+        other.__dict__.update(self.__dict__)
+        return other
 
     @property
     def _plans(self) -> bool:
@@ -134,7 +193,8 @@ class _Pipelined:
             self.cache_plan, engine, rows.table = made
             return engine
 
-        self._sampler = self._sampler.kept(keep)
+        self._parts.sampler = self._sampler.kept(keep)
+        self._cached = _Cached([rows], getattr(self, self._sampler_name), self._parts.sampler)
 
     def _keep_hot_rows(self, widest: dict[Any, Rows], scored: bool, budget: int) -> None:
         """Puts the widest table of each node type in tiers, by the user's scores or by counts."""
@@ -147,6 +207,7 @@ class _Pipelined:
         for node_type, size in caching.split(budget, scores, widths).items():
             rows = widest[node_type]
             rows.table = rows.table.tiered(local=size, scores=scores[node_type], devices=[self.device])
+            self._cached.rows.append(rows)
 
     def _seeds(self) -> tuple[torch.Tensor, int]:
         """Nodes that mini-batches begin at, and how many one has."""
@@ -159,24 +220,28 @@ class _Pipelined:
         return after_a_step(source, run, at_a_time(_STAGES, _DEPTH), self.device, self._fill)
 
     def _get_iterator(self) -> Iterator[Any]:
+        self._look()
         return _Batches(self)
 
     def _sample(self, index: Any, number: int | None = None) -> Any:
         raise NotImplementedError
 
     def collate_fn(self, index: Any) -> Any:
-        """The sampled neighbourhood of the inputs at ``index``."""
-        return self._sample(index)
+        """The sampled neighbourhood of the inputs at ``index``; the batch where ZipLoader says ``filter_per_worker``."""
+        self._look()
+        out = self._sample(index)
+        return self.filter_fn(out) if self.filter_per_worker else out
 
     def filter_fn(self, out: SamplerOutput | HeteroSamplerOutput) -> Any:
         """The batch of a sample: its attributes are gathered on ``device``."""
+        self._look()
         if isinstance(out, HeteroSamplerOutput):
             add_missing_types(out, self.data, self.device)
         for field in dataclasses.fields(out):
             setattr(out, field.name, moved(getattr(out, field.name), self.device))
         reader = copy.copy(self)  # PyG's code reads self.data and its sampler; users keep theirs
         reader.data = self._read
-        reader.__dict__["node_sampler"] = reader.__dict__["link_sampler"] = self._sampler
+        reader.__dict__[self._sampler_name] = self._sampler
         return super(_Pipelined, reader).filter_fn(out)  # type: ignore[misc]
 
 
@@ -189,9 +254,11 @@ class _Batches:
         # In DataLoader's order, so that the same torch.manual_seed shuffles as it does for PyG's loaders.
         seed = int(torch.empty((), dtype=torch.int64).random_(generator=loader.generator))
         first = [index for index in [next(indices, None)] if index is not None]  # samplers shuffle when first asked
+        epochs = copy.copy(loader)
+        epochs._live = False
         stages = [
-            Stage("sample", lambda numbered: loader._sample(*numbered)),
-            Stage("gather", loader.filter_fn),
+            Stage("sample", lambda numbered: epochs._sample(*numbered)),
+            Stage("gather", epochs.filter_fn),
         ]
         source = _numbered(first, indices, torch.Generator().manual_seed(seed))
         timeout = loader.timeout or _PATIENCE
@@ -208,9 +275,9 @@ class _Batches:
         return self._length
 
 
-def _check_times(name: str, times: torch.Tensor | None, inputs: torch.Tensor, whose: str) -> None:
-    if times is not None and len(times) != len(inputs):
-        raise ConfigError(f"{name} has {len(times)} times, but there are {len(inputs)} {whose}; give one for each")
+def _check_one_each(name: str, what: str, values: torch.Tensor | None, inputs: torch.Tensor, whose: str) -> None:
+    if values is not None and len(values) != len(inputs):
+        raise ConfigError(f"{name} has {len(values)} {what}, but there are {len(inputs)} {whose}; give one for each")
 
 
 def _numbered(first: list[Any], rest: Iterator[Any], generator: torch.Generator) -> Iterator[tuple[Any, int]]:
@@ -224,15 +291,16 @@ class NeighborLoader(_Pipelined, torch_geometric.loader.NeighborLoader):  # type
     """PyG's NeighborLoader over a graph and features in host memory, sampled and gathered by the GPU where there is one.
 
     Its arguments are PyG's (torch_geometric.loader.NeighborLoader), in PyG's order and with PyG's defaults, and the following.
-    ``filter_per_worker`` and what concerns worker processes (``num_workers``, ``pin_memory``, ...) have no effect: a pipeline
-    of threads prepares batches beside the model. ``timeout`` is the seconds without a batch after which PipelineStalled is
-    raised; 0 means 300.
+    ``filter_per_worker`` and what concerns worker processes (``num_workers``, ``pin_memory``, ``enable_cpu_affinity()``, ...)
+    have no effect: a pipeline of threads prepares batches beside the model. ``timeout`` is the seconds without a batch after
+    which PipelineStalled is raised; 0 means 300. What is changed in ``loader.data``, in its sampler or in the loader counts
+    from the next epoch on.
 
     Args:
         placement: where features and lists of neighbours go; as of UnifiedTensor, or ``"gpu"``: into the memory of ``device``
             (host memory on a machine without a GPU). They are copied once for all loaders of the same tensors; a
-            UnifiedTensor, TieredTensor or StorageArray as ``data.x`` is taken as it is. On the CPU attributes stay where they
-            are.
+            UnifiedTensor, its ``ut.cpu()``, a TieredTensor or StorageArray as ``data.x`` is taken as it is. On the CPU
+            attributes stay where they are.
         cache: what the GPU keeps copies of: None; ``"auto"`` or another policy of hinterland.training.plan_cache, lists of
             neighbours and rows of the widest node features; a size such as ``"10GiB"``, which is ``"auto"`` within it;
             ``"presample"``, the rows that an epoch of samples met most; or scores of the nodes, higher for hotter, of
@@ -247,6 +315,8 @@ class NeighborLoader(_Pipelined, torch_geometric.loader.NeighborLoader):  # type
         ConfigError, DeviceError, GraphError, IndexOutOfRange: as of Sampler; an input node or type that does not exist.
         OutOfMemory: what is placed on the GPU does not fit.
     """
+
+    _sampler_name = "node_sampler"
 
     def __init__(
         self,
@@ -275,8 +345,8 @@ class NeighborLoader(_Pipelined, torch_geometric.loader.NeighborLoader):  # type
     ) -> None:
         given = self._prepare(data, device, placement, cache, gpu_budget, kwargs)
         if neighbor_sampler is None:
-            how = (subgraph_type, replace, disjoint, temporal_strategy, time_attr, weight_attr, is_sorted, directed)
-            neighbor_sampler = Sampler(data, num_neighbors, *how, device=self.device, placement=placement)
+            how = (subgraph_type, replace, disjoint, temporal_strategy, time_attr, weight_attr, is_sorted)
+            neighbor_sampler = Sampler(data, num_neighbors, *how, directed=directed, device=self.device, placement=placement)
         super().__init__(
             data,
             num_neighbors,
@@ -292,8 +362,8 @@ class NeighborLoader(_Pipelined, torch_geometric.loader.NeighborLoader):  # type
         # Lightning makes a loader again, with another sampler of inputs, from attributes that are called as the arguments are.
         self.num_neighbors, self.time_attr, self.neighbor_sampler = num_neighbors, time_attr, neighbor_sampler
         given.check_nodes(self.input_data.input_type, self.input_data.node, "input_nodes")
-        _check_times("input_time", self.input_data.time, self.input_data.node, "input nodes")
-        self._finish(given, neighbor_sampler)
+        _check_one_each("input_time", "times", self.input_data.time, self.input_data.node, "input nodes")
+        self._finish(given)
 
     def _sample(self, index: Any, number: int | None = None) -> Any:
         return self._sampler.sample_from_nodes(self.input_data[index], number=number)
@@ -304,6 +374,8 @@ class NeighborLoader(_Pipelined, torch_geometric.loader.NeighborLoader):  # type
 
 class LinkNeighborLoader(_Pipelined, torch_geometric.loader.LinkNeighborLoader):  # type: ignore[misc]
     """PyG's LinkNeighborLoader in the same way; see NeighborLoader for what is added, and for what has no effect."""
+
+    _sampler_name = "link_sampler"
 
     def __init__(
         self,
@@ -336,8 +408,8 @@ class LinkNeighborLoader(_Pipelined, torch_geometric.loader.LinkNeighborLoader):
         given = self._prepare(data, device, placement, cache, gpu_budget, kwargs)
         edge_label_index = edge_label_index_of(given, edge_label_index)
         if neighbor_sampler is None:
-            how = (subgraph_type, replace, disjoint, temporal_strategy, time_attr, weight_attr, is_sorted, directed)
-            neighbor_sampler = Sampler(data, num_neighbors, *how, device=self.device, placement=placement)
+            how = (subgraph_type, replace, disjoint, temporal_strategy, time_attr, weight_attr, is_sorted)
+            neighbor_sampler = Sampler(data, num_neighbors, *how, directed=directed, device=self.device, placement=placement)
         super().__init__(
             data,
             num_neighbors,
@@ -358,8 +430,10 @@ class LinkNeighborLoader(_Pipelined, torch_geometric.loader.LinkNeighborLoader):
         source, target = ends(self.input_data.input_type)
         given.check_nodes(source, self.input_data.row, "edge_label_index")
         given.check_nodes(target, self.input_data.col, "edge_label_index")
-        _check_times("edge_label_time", self.input_data.time, self.input_data.row, "edges of edge_label_index")
-        self._finish(given, neighbor_sampler)
+        whose = self.input_data.row, "edges of edge_label_index"
+        _check_one_each("edge_label", "labels", self.input_data.label, *whose)
+        _check_one_each("edge_label_time", "times", self.input_data.time, *whose)
+        self._finish(given)
 
     def _sample(self, index: Any, number: int | None = None) -> Any:
         return self._sampler.sample_from_edges(self.input_data[index], self.neg_sampling, number=number)

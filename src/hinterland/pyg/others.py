@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Container
 from typing import Any
 
 import torch
@@ -36,11 +37,11 @@ class ForeignSampler(BaseSampler):  # type: ignore[misc]
 
 
 class ForeignFeatureStore(torch_geometric.data.FeatureStore):  # type: ignore[misc]
-    """Another library's feature store, asked on the CPU, its answers moved."""
+    """Another library's feature store, asked on the CPU, its answers moved; without the attributes named ``hidden``."""
 
-    def __init__(self, store: Any, device: torch.device) -> None:
+    def __init__(self, store: Any, device: torch.device, hidden: Container[str] = ()) -> None:
         super().__init__(store._tensor_attr_cls)
-        self.__dict__["_store"], self.__dict__["_device"] = store, device
+        self.__dict__.update(_store=store, _device=device, _hidden=hidden)
 
     def _multi_get_tensor(self, attrs: list[Any]) -> list[Any]:
         attrs = [copy.copy(attr) for attr in attrs]
@@ -61,4 +62,4 @@ class ForeignFeatureStore(torch_geometric.data.FeatureStore):  # type: ignore[mi
         return self._store._get_tensor_size(attr)
 
     def get_all_tensor_attrs(self) -> Any:
-        return self._store.get_all_tensor_attrs()
+        return [attr for attr in self._store.get_all_tensor_attrs() if attr.attr_name not in self._hidden]

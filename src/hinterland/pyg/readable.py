@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -14,31 +14,55 @@ from torch_geometric.sampler import HeteroSamplerOutput
 from ..graph import arrays
 from ..runtime import devices
 from ..runtime.errors import GraphError
-from .given import ONE_ROW_PER_NODE, Given
+from .given import ONE_ROW_PER_NODE, Given, require_rows, store_name
 from .once import once
 from .others import ForeignFeatureStore
 from .rows import Rows, is_table, table_of
 from .stores import FeatureStore
 
+Known: TypeAlias = dict[tuple[Any, str], tuple[Any, int, Any]]  # by type and name: what was given, its version, what is read
 
-def readable(given: Given, device: torch.device, placement: str) -> Any:
-    """The data as PyG's code reads it for batches on ``device``."""
-    data = given.data
+
+def readable(given: Given, data: Any, device: torch.device, placement: str, known: Known | None = None) -> tuple[Any, Known]:
+    """The data as PyG's code reads it for batches on ``device``, and what was made of each attribute.
+
+    Args:
+        given: what the sampler was made of.
+        data: the same graph; attributes may have come, gone or changed since.
+        known: what this gave before: of attributes that are the same, the same is read.
+
+    Raises:
+        GraphError: features, or a table, without a row for each node or edge.
+    """
     if not isinstance(data, Data | HeteroData):
         features, graphs = data
-        own = isinstance(features, FeatureStore) or device.type == "cpu"
-        return features if own else ForeignFeatureStore(features, device), graphs
-    read = copy.copy(data)
+        # Without types PyG reads all that a feature store has by the numbers of nodes.
+        hidden = set() if given.is_hetero else {a.attr_name for a in features.get_all_tensor_attrs() if given.is_of_edges(a)}
+        if isinstance(features, FeatureStore):
+            features = features.without(hidden) if hidden else features
+        elif hidden or device.type != "cpu":
+            features = ForeignFeatureStore(features, device, hidden)
+        return (features, graphs), {}
+    read, made = copy.copy(data), {}
     for store, out in zip(data.stores, read.stores, strict=True):
-        counts = row_counts(given, store)
+        node_type, counts = store.__dict__.get("_key"), row_counts(given, store)
         for key, value in list(store.items()):
-            if key == "edge_index":
-                out[key] = Rows(value, device)  # PyG asks for its device and counts edges by its shape, no more
-            elif is_table(value) or isinstance(value, torch.Tensor | np.ndarray):
-                out[key] = attribute(key, value, data.__cat_dim__(key, value, store), counts, device, placement)
+            if key != "edge_index" and not is_table(value) and not isinstance(value, torch.Tensor | np.ndarray):
+                continue
+            version = value._version if isinstance(value, torch.Tensor) and not value.is_inference() else 0
+            before, its_version, found = (known or {}).get((node_type, key), (None, -1, None))
+            if before is not value or its_version != version:
+                if key == "edge_index":
+                    found = Rows(value, device)  # PyG asks for its device and counts edges by its shape, no more
+                else:
+                    if isinstance(store, NodeStorage) and key in ONE_ROW_PER_NODE:
+                        require_rows(store_name(node_type), key, value, counts[0])
+                    found = attribute(key, value, data.__cat_dim__(key, value, store), counts, device, placement)
+            out[key] = found
+            made[node_type, key] = value, version, found
         if isinstance(store, NodeStorage) and "num_nodes" not in store and not any(key in store for key in ONE_ROW_PER_NODE):
             out["num_nodes"] = counts[0]  # which PyG would guess from the edges
-    return read
+    return read, made
 
 
 def row_counts(given: Given, store: Any) -> tuple[int, ...]:

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..memory import UnifiedTensor
+from ..memory import UnifiedTensor, allocator
 from ..memory.rows import RowTable
+from ..runtime import devices
 from ..runtime.errors import ConfigError
 from ..training.rows import gather_blocks_for, rows_of
 from .once import once
@@ -69,9 +70,24 @@ def is_table(value: Any) -> bool:
 
 
 def table_of(value: Any, placement: str, dim: int = 0) -> Any:
-    """The table of a node's or edge's attribute, its rows along the first dimension; a tensor is moved once."""
+    """The table of a node's or edge's attribute, its rows along the first dimension. ``ut.cpu()`` is read where it lies; any
+    other tensor is copied once."""
     if is_table(value):
         return value
     if isinstance(value, np.ndarray):
         return UnifiedTensor.from_tensor(torch.from_numpy(value).movedim(dim, 0), placement)
+    own = table_over(value) if dim == 0 else None
+    if own is not None:
+        return own
     return once(value, ("table", placement, dim), lambda: UnifiedTensor.from_tensor(value.movedim(dim, 0), placement))
+
+
+def table_over(tensor: torch.Tensor) -> UnifiedTensor | None:
+    """The table whose ``cpu()`` the tensor is, over the same memory; None of other tensors, and of heap memory where there is a
+    GPU, which does not see it."""
+    if not tensor.is_cpu or not tensor.is_contiguous() or tensor.ndim == 0 or tensor.numel() == 0:
+        return None
+    held = allocator.buffer_at(tensor.data_ptr())
+    if held is None or held.nbytes < tensor.nbytes or (held.mapping == "heap" and devices.cuda_available()):
+        return None
+    return UnifiedTensor(held, tensor.dtype, tensor.shape)

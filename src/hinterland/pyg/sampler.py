@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import warnings
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -16,8 +15,10 @@ from torch_geometric.sampler.neighbor_sampler import edge_sample, node_sample
 from ..graph import arrays
 from ..runtime import devices
 from ..runtime.errors import ConfigError, GraphError
+from ..runtime.warned import warn
 from ..sampling import HeteroSampler, NeighborSampler
 from .given import Given, ends, fanouts_of
+from .lists import Lists
 
 _NUMBERS = 2**62  # of mini-batches
 
@@ -32,6 +33,9 @@ class Sampler(BaseSampler):  # type: ignore[misc]
         data: Data, HeteroData or (FeatureStore, GraphStore).
         num_neighbors, subgraph_type, replace, disjoint, temporal_strategy, time_attr, weight_attr, is_sorted, directed: as of
             PyG's NeighborLoader.
+        share_memory: has no effect: worker processes that are forked read the lists where they lie, and others make their own.
+        sample_direction: ``"forward"``: from a node to those with edges to it; ``"backward"``: to those that it has edges to.
+            Batches hold the edges as they are, from source to target. ``is_sorted`` is of no use backward.
         device: where samples are made and returned. PyG's own loaders work on the CPU and want them there.
         placement: where the lists of neighbours go; as of UnifiedTensor, or ``"gpu"``: into the memory of ``device`` (host
             memory on a machine without a GPU).
@@ -53,20 +57,26 @@ class Sampler(BaseSampler):  # type: ignore[misc]
         time_attr: str | None = None,
         weight_attr: str | None = None,
         is_sorted: bool = False,
+        share_memory: bool = False,
         directed: bool = True,
+        sample_direction: str = "forward",
         *,
         device: torch.device | str | int = "cpu",
         placement: str = "host",
     ) -> None:
         if not directed:
-            warnings.warn("directed=False is deprecated: use subgraph_type='induced'", stacklevel=2)
+            warn("directed=False is deprecated: use subgraph_type='induced'")
             subgraph_type = "induced"
         if temporal_strategy not in ("uniform", "last"):
             raise ConfigError(f"temporal_strategy={temporal_strategy!r} is neither 'uniform' nor 'last'")
         self._given = Given(data)
+        self._made_with = {"time_attr": time_attr, "weight_attr": weight_attr, "is_sorted": is_sorted, "placement": placement}
         self.device = devices.as_device(device)
         placement = checked_placement(placement, self.device)
         self.replace, self.temporal_strategy = replace, temporal_strategy
+        if sample_direction not in ("forward", "backward"):
+            raise ConfigError(f"sample_direction={sample_direction!r} is neither 'forward' nor 'backward'")
+        self.sample_direction = sample_direction
         try:
             self.subgraph_type = SubgraphType(subgraph_type)
         except ValueError:
@@ -74,18 +84,53 @@ class Sampler(BaseSampler):  # type: ignore[misc]
         self._disjoint = disjoint
         self.num_neighbors = num_neighbors
         with devices.on(self.device):
-            self._lists = {t: self._given.lists(t, placement, is_sorted) for t in self._given.edge_types}
+            self._lists = {t: self._given.lists(t, placement, is_sorted, self._backward) for t in self._given.edge_types}
         self._times, self._edge_times = self._read_times(time_attr)
         self._weighted = weight_attr is not None
         weights = {} if weight_attr is None else self._read_weights(weight_attr)
         self._graphs: dict[Any, Any] = {
-            t: lists.sampled(self._given.sizes(t), t is not None, weights.get(t)) for t, lists in self._lists.items()
+            self._as_drawn(t): lists.sampled(self._sizes(t), t is not None, weights.get(t)) for t, lists in self._lists.items()
         }
+        if self.is_hetero:
+            self._graphs |= self._lists_of_types_without(placement)
         self._engines: dict[Any, Any] = {}
         if self.subgraph_type == SubgraphType.induced and self.disjoint:
             raise ConfigError(
                 "subgraph_type='induced' joins all sampled nodes, which disjoint and temporal samples keep apart; choose one"
             )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A copy, or another process, makes lists of its own from the data: memory that GPUs read belongs to one process."""
+        options = ("subgraph_type", "replace", "temporal_strategy", "sample_direction", "device")
+        now = {name: getattr(self, name) for name in options} | self._made_with | {"disjoint": self._disjoint}
+        return partial(type(self), **now), (self._given.data, self.num_neighbors)
+
+    def __copy__(self) -> Sampler:
+        other = object.__new__(type(self))
+        other.__dict__.update(self.__dict__)
+        return other
+
+    @property
+    def _backward(self) -> bool:
+        return self.sample_direction == "backward"
+
+    def _as_drawn(self, edge_type: Any) -> Any:
+        """An edge type as samplers go through it, from the end that is found to the end that draws."""
+        return edge_type[::-1] if self._backward and edge_type is not None else edge_type
+
+    def _sizes(self, edge_type: Any) -> tuple[int, int]:
+        sizes = self._given.sizes(edge_type)
+        return sizes[::-1] if self._backward else sizes
+
+    def _lists_of_types_without(self, placement: str) -> dict[Any, Any]:
+        """Empty lists for node types that no edge type joins: their nodes can be seeds."""
+        joined = {end for edge_type in self._lists for end in ends(edge_type)}
+        none = torch.empty(0, dtype=torch.int64)
+        made = {}
+        for node_type in self._given.num_nodes.keys() - joined:
+            sizes = (self._given.num_nodes[node_type],) * 2
+            made[node_type, "", node_type] = Lists.from_coo(none, none, sizes, placement).sampled(sizes, True)
+        return made
 
     def _read_times(self, name: str | None) -> tuple[dict[Any, torch.Tensor] | None, dict[Any, arrays.Array] | None]:
         """Of nodes by type, or of edges by type in the order of the lists; PyG has them of one of the two."""
@@ -117,9 +162,8 @@ class Sampler(BaseSampler):  # type: ignore[misc]
         """Where stores have attributes of edges, said as the end of a sentence; nothing for other data."""
         if not isinstance(self._given.data, tuple | list):
             return ""
-        if self._given.is_hetero:
-            return ", in the feature store under the edge type: put_tensor(..., group_name=(src, rel, dst), attr_name=...)"
-        return "; stores without types hold none of edges, so use Data"
+        where, group = (" under the edge type", "(src, rel, dst)") if self.is_hetero else ("", "None")
+        return f", in the feature store{where}: put_tensor(..., group_name={group}, attr_name=...)"
 
     def _read_weights(self, name: str) -> dict[Any, torch.Tensor]:
         weights = self._given.edge_values(name)
@@ -147,37 +191,49 @@ class Sampler(BaseSampler):  # type: ignore[misc]
     @property
     def disjoint(self) -> bool:
         """Whether each seed has a sample of its own, as with times it must."""
-        return self._disjoint or self._is_temporal
+        return self._disjoint or self.is_temporal
 
     @disjoint.setter
     def disjoint(self, disjoint: bool) -> None:
         self._disjoint = disjoint
 
     @property
-    def _is_temporal(self) -> bool:
+    def is_hetero(self) -> bool:
+        """Whether nodes and edges have types."""
+        return self._given.is_hetero
+
+    @property
+    def is_temporal(self) -> bool:
+        """Whether nodes or edges have times."""
         return self._times is not None or self._edge_times is not None
 
     @property
     def num_nodes(self) -> Any:
         """How many nodes there are; in a heterogeneous graph by type."""
-        return self._given.num_nodes if self._given.is_hetero else self._given.num_nodes[None]
+        return self._given.num_nodes if self.is_hetero else self._given.num_nodes[None]
 
     @property
     def edge_permutation(self) -> Any:
         """Where the user has each edge of the sampler's order, on ``device``; by type in a heterogeneous graph."""
         order = {edge_type: lists.permutation(self.device) for edge_type, lists in self._lists.items()}
-        return order if self._given.is_hetero else order[None]
+        return order if self.is_hetero else order[None]
 
     def on(self, device: torch.device) -> Sampler:
-        """The same sampler for another device; the graph is shared."""
+        """The same sampler for another device, with the options that this has now; the graph is shared."""
         other = copy.copy(self)
         other.device = device
+        return other
+
+    def over_lists_of(self, kept: Sampler) -> Sampler:
+        """This sampler, over the lists that :meth:`kept` gave, as long as the options are those of then."""
+        other = copy.copy(self)
+        other._engines = kept._engines
         return other
 
     @property
     def plannable(self) -> bool:
         """Whether what batches read can be told from their seeds alone: of one type, and without times of edges."""
-        return not self._given.is_hetero and self._edge_times is None
+        return not self.is_hetero and self._edge_times is None
 
     def kept(self, keep: Callable[[NeighborSampler], NeighborSampler]) -> Sampler:
         """The same sampler over what ``keep`` makes of the one that it draws with: same draws, other places of the lists.
@@ -193,7 +249,7 @@ class Sampler(BaseSampler):  # type: ignore[misc]
     def sample_from_nodes(self, index: Any, number: int | None = None) -> SamplerOutput | HeteroSamplerOutput:
         """The neighbourhood of ``index.node``; ``number`` decides the draws and by default comes from torch's generator."""
         self._given.check_nodes(index.input_type, index.node, "a seed")
-        return self._finish(node_sample(index, partial(self._sample, _number(number))))
+        return self._finish(node_sample(index, partial(self._sample, number=number)))
 
     def sample_from_edges(
         self, index: Any, neg_sampling: NegativeSampling | None = None, number: int | None = None
@@ -203,32 +259,51 @@ class Sampler(BaseSampler):  # type: ignore[misc]
         source, target = ends(index.input_type)
         self._given.check_nodes(source, index.row, "edge_label_index")
         self._given.check_nodes(target, index.col, "edge_label_index")
-        if index.time is not None and not self._is_temporal:
+        if index.time is not None and not self.is_temporal:
             raise ConfigError("edge_label_time is compared with times of nodes or edges; name them in time_attr")
         times: Any = self._times
-        if times is not None and not self._given.is_hetero:
+        if times is not None and not self.is_hetero:
             times = times[None]
         negatives = None if neg_sampling is None else Negatives(neg_sampling, number)
-        sample = partial(self._sample, number)
+        sample = partial(self._sample, number=number)
         return self._finish(edge_sample(index, sample, self.num_nodes, self.disjoint, times, negatives))
 
     def _finish(self, out: Any) -> Any:
         return out.to_bidirectional() if self.subgraph_type == SubgraphType.bidirectional else out
 
-    def _sample(self, number: int, seeds: Any, seed_times: Any = None) -> SamplerOutput | HeteroSamplerOutput:
+    def _sample(self, seeds: Any, seed_times: Any = None, number: int | None = None) -> SamplerOutput | HeteroSamplerOutput:
         # Without times of their own, seeds have those of their nodes.
         if seed_times is None and self._edge_times is not None:
             raise ConfigError("edges have times, but the seeds have none to compare them with; pass input_time=")
-        sample = self._engine().sample(seeds, batch=number, seed_times=seed_times)
-        output = HeteroSamplerOutput if self._given.is_hetero else SamplerOutput
-        if self.subgraph_type == SubgraphType.induced:
-            return output(sample.node, *self._induced(sample.node), sample.batch)
-        hops = (sample.num_sampled_nodes, sample.num_sampled_edges)
-        return output(sample.node, sample.row, sample.col, sample.edge, sample.batch, *hops)
+        sample = self._engine().sample(seeds, batch=_number(number), seed_times=seed_times)
+        induced = self.subgraph_type == SubgraphType.induced
+        edges = self._induced(sample.node) if induced else (sample.row, sample.col, sample.edge)
+        hops = (None, None) if induced else self._hops(sample)
+        row, col, edge = map(self._as_given, edges)
+        if self._backward:
+            row, col = col, row
+        output = HeteroSamplerOutput if self.is_hetero else SamplerOutput
+        return output(sample.node, row, col, edge, sample.batch, *hops)
+
+    def _as_given(self, found: Any) -> Any:
+        """What was found, by the edge types of the user's."""
+        return {t: found[self._as_drawn(t)] for t in self._lists} if self.is_hetero else found
+
+    def _hops(self, sample: Any) -> tuple[Any, Any]:
+        nodes, edges = sample.num_sampled_nodes, self._as_given(sample.num_sampled_edges)
+        if self._hops_drawn:
+            return nodes, edges
+        if self.is_hetero:
+            return {t: counts[:1] for t, counts in nodes.items()}, {t: [] for t in edges}
+        return nodes[:1], []
+
+    @property
+    def _hops_drawn(self) -> int:
+        return len(next(iter(self._fanouts.values()), [])) if isinstance(self._fanouts, dict) else len(self._fanouts)
 
     def _induced(self, node: Any) -> tuple[Any, Any, Any]:
         """All edges between the nodes: of their whole neighbourhoods, those that stay among them."""
-        if self._given.is_hetero:
+        if self.is_hetero:
             whole = HeteroSampler(self._graphs, [-1], device=self.device).sample(node)
             inside = {t: whole.row[t] < len(node[ends(t)[0]]) for t in whole.row}
             row, col, edge = ({t: found[t][inside[t]] for t in inside} for found in (whole.row, whole.col, whole.edge))
@@ -245,16 +320,19 @@ class Sampler(BaseSampler):  # type: ignore[misc]
                 "replace": self.replace,
                 "weighted": self._weighted,
                 "disjoint": self.disjoint,
-                "temporal_strategy": self.temporal_strategy if self._is_temporal else "uniform",
+                "temporal_strategy": self.temporal_strategy if self.is_temporal else "uniform",
                 "device": self.device,
             }
             times, edge_times = self._times, self._edge_times
-            if self._given.is_hetero:
-                options |= {"times": times, "edge_times": edge_times}
-                self._engines[key] = HeteroSampler(self._graphs, self._fanouts, **options)
+            none = [0] * max(self._hops_drawn, 1)  # samplers want a hop
+            if self.is_hetero:
+                by_type = edge_times and {self._as_drawn(t): time for t, time in edge_times.items()}
+                options |= {"times": times, "edge_times": by_type}
+                fanouts = dict.fromkeys(self._graphs, none) | {self._as_drawn(t): f or none for t, f in self._fanouts.items()}
+                self._engines[key] = HeteroSampler(self._graphs, fanouts, **options)
             else:
                 options |= {"times": times and times[None], "edge_times": edge_times and edge_times[None]}
-                self._engines[key] = NeighborSampler(self._graphs[None], self._fanouts, **options)
+                self._engines[key] = NeighborSampler(self._graphs[None], self._fanouts or none, **options)
         return self._engines[key]
 
     def _engine_key(self) -> Any:

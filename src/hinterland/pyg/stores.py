@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import copy
+from collections.abc import Container, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,15 +16,16 @@ from ..graph import Graph
 from ..memory import UnifiedTensor
 from ..runtime.errors import ConfigError, GraphError
 from .lists import Lists
-from .rows import is_table
+from .rows import is_table, table_over
 
 
 class FeatureStore(torch_geometric.data.FeatureStore):  # type: ignore[misc]
     """Tensors by group (a node type, None in a homogeneous graph) and name, in host memory that GPUs read.
 
-    ``put_tensor`` takes a tensor or array, which is copied to ``placement``, or a UnifiedTensor, TieredTensor or StorageArray,
-    which is taken as it is. ``get_tensor`` gives rows on the device of the index: of a tensor (whole numbers or a mask), an
-    array, a slice or an int; None is the whole. Several tensors asked for at once are gathered at once.
+    ``put_tensor`` takes a tensor or array, which is copied to ``placement``, or a UnifiedTensor, its ``ut.cpu()``, a
+    TieredTensor or StorageArray, which is taken as it is. ``get_tensor`` gives rows on the device of the index: of a tensor
+    (whole numbers or a mask), an array, a slice or an int; None is the whole. Several tensors asked for at once are gathered at
+    once.
 
     Args:
         placement: as of UnifiedTensor.
@@ -39,7 +41,8 @@ class FeatureStore(torch_geometric.data.FeatureStore):  # type: ignore[misc]
         if isinstance(tensor, np.ndarray):
             tensor = torch.from_numpy(tensor)
         if attr.index is None:
-            self._tables[key] = tensor if is_table(tensor) else UnifiedTensor.from_tensor(tensor, self.placement)
+            own = tensor if is_table(tensor) else table_over(tensor)
+            self._tables[key] = UnifiedTensor.from_tensor(tensor, self.placement) if own is None else own
             return True
         table = self._tables.get(key)
         if table is None:
@@ -79,6 +82,12 @@ class FeatureStore(torch_geometric.data.FeatureStore):  # type: ignore[misc]
         table = self._tables.get((attr.group_name, attr.attr_name))
         return None if table is None else tuple(table.shape)
 
+    def without(self, names: Container[str]) -> FeatureStore:
+        """The same tensors, less the attributes of these names."""
+        other = copy.copy(self)
+        other.__dict__["_tables"] = {key: table for key, table in self._tables.items() if key[1] not in names}
+        return other
+
     def get_all_tensor_attrs(self) -> list[TensorAttr]:
         """What is stored; new objects, which the caller may fill in."""
         return [self._tensor_attr_cls(group_name=group, attr_name=name) for group, name in self._tables]
@@ -100,6 +109,10 @@ class GraphStore(torch_geometric.data.GraphStore):  # type: ignore[misc]
         self.__dict__["placement"] = placement
         self.__dict__["_edges"] = {}
         self.__dict__["_lists"] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without lists for sampling, which a copy, or another process, makes anew: their memory belongs to one process."""
+        return self.__dict__ | {"_lists": {}}
 
     def _put_edge_index(self, edge_index: Any, edge_attr: EdgeAttr) -> bool:
         if isinstance(edge_index, Graph):
@@ -134,31 +147,56 @@ class GraphStore(torch_geometric.data.GraphStore):  # type: ignore[misc]
         """What is stored; new objects."""
         return [EdgeAttr(attr.edge_type, attr.layout, attr.is_sorted, attr.size) for attr, _ in self._edges.values()]
 
-    def lists(self, edge_type: Any, sizes: tuple[int, int]) -> Lists:
+    def lists(self, edge_type: Any, sizes: tuple[int, int], backward: bool = False) -> Lists:
         """The lists that a sampler reads for an edge type, between ``sizes`` source and target nodes; made once and kept."""
-        sizes_known, lists = self._lists.get(edge_type, (None, None))
-        if sizes_known != sizes:
-            lists = lists_of_store(self, edge_type, sizes, self.placement)
-            self._lists[edge_type] = (sizes, lists)
-        return lists
+        known = self._lists.setdefault(edge_type, {})
+        key = (sizes, backward)
+        if key not in known:
+            known[key] = lists_of_store(self, edge_type, sizes, self.placement, backward)
+        return known[key]
 
 
-def lists_of_store(store: Any, edge_type: Any, sizes: tuple[int, int], placement: str) -> Lists:
-    """The lists of an edge type of any store, from the layout that costs the least."""
-    attrs = {attr.layout: attr for attr in store.get_all_edge_attrs() if attr.edge_type == edge_type}
-    if EdgeLayout.CSC in attrs:
-        held = getattr(store, "_edges", {}).get(_key(attrs[EdgeLayout.CSC]))
-        if held is not None and isinstance(held[1], Graph):
-            return Lists(held[1])
-        row, colptr = store.get_edge_index(attrs[EdgeLayout.CSC])
+def lists_of_store(store: Any, edge_type: Any, sizes: tuple[int, int], placement: str, backward: bool = False) -> Lists:
+    """The lists of an edge type of any store, from the layout that costs the least; ``backward`` as of :meth:`Lists.of`."""
+    attr, held = _edges_of(store, edge_type)
+    if attr.layout == EdgeLayout.CSC and not backward:
+        if held is not None:
+            return Lists(held)
+        row, colptr = store.get_edge_index(attr)
         return Lists.from_csc(colptr, row, sizes, placement)
-    attr = attrs.get(EdgeLayout.COO, attrs.get(EdgeLayout.CSR))
-    if attr is None:
-        raise ConfigError(f"the graph store has no edges of type {edge_type!r}; it has {sorted(map(str, _types(store)))}")
     row, col = store.get_edge_index(attr)
     if attr.layout == EdgeLayout.CSR:
-        row = torch.repeat_interleave(torch.arange(len(row) - 1), row.diff())
+        if backward:
+            return Lists.from_csc(row, col, sizes[::-1], placement)
+        row = _expanded(row)
+    elif attr.layout == EdgeLayout.CSC:
+        col = _expanded(col)
+    if backward:
+        return Lists.from_coo(col, row, sizes[::-1], placement)
     return Lists.from_coo(row, col, sizes, placement, is_sorted=attr.is_sorted)
+
+
+def count_edges(store: Any, edge_type: Any) -> int:
+    """How many edges of a type there are in any store."""
+    attr, held = _edges_of(store, edge_type)
+    if held is not None:
+        return held.num_edges
+    row, col = store.get_edge_index(attr)
+    return len(col) if attr.layout == EdgeLayout.CSR else len(row)
+
+
+def _edges_of(store: Any, edge_type: Any) -> tuple[EdgeAttr, Graph | None]:
+    """The layout in which edges of a type are read and numbered, and the Graph where there is one."""
+    attrs = {attr.layout: attr for attr in store.get_all_edge_attrs() if attr.edge_type == edge_type}
+    for layout in (EdgeLayout.CSC, EdgeLayout.COO, EdgeLayout.CSR):
+        if layout in attrs:
+            held = getattr(store, "_edges", {}).get(_key(attrs[layout]))
+            return attrs[layout], held[1] if held is not None and isinstance(held[1], Graph) else None
+    raise ConfigError(f"the graph store has no edges of type {edge_type!r}; it has {sorted(map(str, _types(store)))}")
+
+
+def _expanded(pointers: torch.Tensor) -> torch.Tensor:
+    return torch.repeat_interleave(torch.arange(len(pointers) - 1), pointers.cpu().diff())
 
 
 def _types(store: Any) -> set[Any]:

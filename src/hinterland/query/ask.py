@@ -7,11 +7,16 @@ from decimal import Context, Decimal
 from fractions import Fraction
 from typing import Any
 
-from ..runtime import arguments
+import torch
+
+from ..runtime import arguments, devices
 from ..runtime.errors import ConfigError
+from ..runtime.warned import warn_once
 from . import expression
 from .bounds import Kind, kind_of, scaled
-from .files import ArrowFile, ParquetFile, named_type, open_table, sentences
+from .files import Table, named_type, sentences
+from .held import HeldTable
+from .on_gpu import OnGpu
 from .program import Program
 from .result import QueryResult
 from .run import Found, Measured, Run
@@ -24,9 +29,14 @@ _MOST_KEYS = 32
 class Query:
     """A query that is being put together; nothing is read before :meth:`agg`."""
 
-    path: str
+    held: HeldTable
     predicates: tuple[Any, ...] = ()
     keys: tuple[str, ...] = ()
+
+    @property
+    def path(self) -> str:
+        """Of the file."""
+        return self.held.path
 
     def filter(self, predicate: str) -> Query:
         """Only rows for which ``predicate`` is true, and all earlier ones are.
@@ -75,21 +85,31 @@ class Query:
         asked = [one for text in aggregates for one in expression.aggregates(text)]
         if not asked:
             raise ConfigError("agg() asks for nothing; name aggregates, as 'count()'")
-        table = open_table(self.path)
-        with sentences(self.path):
-            return _answer(self, table, asked)
+        with self.held.one_at_a_time:
+            table = self.held.table()
+            with sentences(self.path):
+                return _answer(self, table, asked)
 
 
-def query(path: Any) -> Query:
-    """A query to the table in a file: Arrow IPC (Feather 2), Parquet, ORC or CSV.
+def query(path: Any, device: torch.device | str | int | None = None) -> Query:
+    """A query to the table in a file: Arrow IPC (Feather 2), Parquet, ORC or CSV. The file is opened when it is first asked,
+    and again when it has changed.
+
+    Args:
+        path: of the file.
+        device: where it is answered. None is the CPU, which reads the file where it lies: the quickest way to one answer. A GPU
+            reads copies of the columns in mapped host memory, which are made when a column is first asked for, and live as
+            long as this query and those made from it: the quickest way to the answers that follow. Both give the same
+            answers, to the bit.
 
     Raises:
         ConfigError: ``path`` names no file.
+        DeviceError: there is no such device.
     """
-    return Query(arguments.path("the table", path))
+    return Query(HeldTable(arguments.path("the table", path), devices.as_device("cpu" if device is None else device)))
 
 
-def _answer(asked: Query, table: ArrowFile | ParquetFile, aggregates: list[tuple[str, Any]]) -> QueryResult:
+def _answer(asked: Query, table: Table, aggregates: list[tuple[str, Any]]) -> QueryResult:
     predicate = None
     if asked.predicates:
         predicate = asked.predicates[0] if len(asked.predicates) == 1 else expression.Junction("and", asked.predicates)
@@ -106,7 +126,7 @@ def _answer(asked: Query, table: ArrowFile | ParquetFile, aggregates: list[tuple
     for _, what in aggregates:
         _check_arithmetic(what, kinds)
     measures = list(dict.fromkeys(_measured(leaf, kinds) for leaf in leaves)) or [Measured(None)]
-    run = Run(table, kinds, Program(predicate, kinds) if predicate is not None else None, asked.keys, measures)
+    run = _run(asked, table, kinds, Program(predicate, kinds) if predicate is not None else None, measures)
     found = run.answer()
     rows = []
     for keys, totals in found:
@@ -119,7 +139,24 @@ def _answer(asked: Query, table: ArrowFile | ParquetFile, aggregates: list[tuple
     return QueryResult(rows, run.matched, sum(p.bytes for p in plans), sum(p.least_bytes for p in plans), plans)
 
 
-def _kind(table: ArrowFile | ParquetFile, name: str) -> Kind:
+def _run(
+    asked: Query,
+    table: Table,
+    kinds: dict[str, Kind],
+    program: Program | None,
+    measures: list[Measured],
+) -> Run:
+    """On the GPU that was asked for, where it can be."""
+    if asked.held.device.type == "cpu":
+        return Run(table, kinds, program, asked.keys, measures)
+    on_gpu = OnGpu(table, kinds, program, asked.keys, measures, asked.held)
+    if refusal := on_gpu.refusal():
+        warn_once(f"query {refusal}", f"{asked.path}: answered by the CPU: {refusal}")
+        return Run(table, kinds, program, asked.keys, measures)
+    return on_gpu
+
+
+def _kind(table: Table, name: str) -> Kind:
     arrow = named_type(table, name)
     found = kind_of(arrow)
     if found is None:

@@ -49,6 +49,11 @@ class Kind:
     def is_number(self) -> bool:
         return self.family in ("integer", "float", "decimal")
 
+    @property
+    def scale(self) -> float:
+        """What stored numbers are divided by to be values: of decimals; 1 of others."""
+        return float(self.units) if self.family == "decimal" else 1.0
+
     def value(self, stored: int) -> Any:
         """What Python calls a value that is stored as these 64 bits."""
         import pyarrow
@@ -200,9 +205,9 @@ def _float_bounds(kind: Kind, order: str, exact: Fraction) -> tuple[float, float
     if kind.bits < 64:  # the least float32 not below, and the greatest not above
         with np.errstate(over="ignore"):
             narrow_low, narrow_high = np.float32(low), np.float32(high)
-        if narrow_low < low:
+        if float(narrow_low) < low:  # as float64: NumPy 2 rounds a float of Python's to float32 before it compares
             narrow_low = np.nextafter(narrow_low, np.float32(endless))
-        if narrow_high > high:
+        if float(narrow_high) > high:
             narrow_high = np.nextafter(narrow_high, np.float32(-endless))
         low, high = float(narrow_low), float(narrow_high)
     return (low, high) if low <= high else (endless, -endless)

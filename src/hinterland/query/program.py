@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from decimal import Decimal
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from .. import _core
 from ..runtime.errors import ConfigError
 from .bounds import Kind, Range, holds_for_text, range_of
 from .expression import Compare, IsNull, Junction, Name
+from .statistics import Statistics
 
 _ORDERS = _core.QUERY_ORDERS
 _PAIRS = {
@@ -96,58 +98,67 @@ def test_of(what: Compare | IsNull, kinds: dict[str, Kind]) -> Test:
     return Test("table", name, text=(what.order, what.other.value))
 
 
-def may_hold(program: Program, outcomes: dict[int, set[bool | None]]) -> bool:
-    """Whether the predicate may be true for a row, where each test may come out as ``outcomes`` says (None is unknown)."""
-    everything: set[bool | None] = {True, False, None}
-    stack: list[set[bool | None]] = []
+class Outcomes(NamedTuple):
+    """How tests may come out in each of several parts of a table: bool, an entry for each."""
+
+    true: np.ndarray
+    false: np.ndarray
+    unknown: np.ndarray
+
+    @classmethod
+    def any_of(cls, parts: int) -> Outcomes:
+        """Where nothing is known."""
+        return cls(*[np.ones(parts, bool)] * 3)
+
+
+def may_hold(program: Program, outcomes: list[Outcomes]) -> np.ndarray:
+    """Whether the predicate may be true for a row of each part, where each test may come out as ``outcomes`` says."""
+    stack: list[Outcomes] = []
     for step in program.steps:
         if step >= 0:
-            stack.append(outcomes.get(step, everything))
-        elif step == _core.QUERY_STEPS["not"]:
-            stack.append({None if one is None else not one for one in stack.pop()})
-        else:
-            second, first, both = stack.pop(), stack.pop(), step == _core.QUERY_STEPS["and"]
-            stack.append({_joined(a, b, not both) for a in first for b in second})
-    return True in stack[0]
+            stack.append(outcomes[step])
+            continue
+        if step == _core.QUERY_STEPS["not"]:
+            stack.append(_negation(stack.pop()))
+            continue
+        second, first = stack.pop(), stack.pop()
+        is_and = step == _core.QUERY_STEPS["and"]
+        stack.append(_both(first, second) if is_and else _negation(_both(_negation(first), _negation(second))))
+    return stack[0].true
 
 
-def _joined(a: bool | None, b: bool | None, decides: bool) -> bool | None:
-    """Kleene's and (which False decides), and his or (which True does)."""
-    if a is decides or b is decides:
-        return decides
-    return None if a is None or b is None else not decides
+def _negation(of: Outcomes) -> Outcomes:
+    return Outcomes(of.false, of.true, of.unknown)
 
 
-def outcomes_of(test: Test, kind: Kind, statistics: Any) -> set[bool | None]:
-    """How a test of a column may come out in a row group with these statistics."""
-    everything: set[bool | None] = {True, False, None}
-    if statistics is None or test.kind not in ("range", "table") or kind.family not in ("integer", "float", "decimal", "text"):
-        return everything
-    if not statistics.has_min_max:
-        return everything
-    least, greatest = statistics.min, statistics.max
-    if kind.family != "text" and not (isinstance(least, int | float | Decimal) and isinstance(greatest, int | float | Decimal)):
-        return everything  # pyarrow has those of float16 as bytes
-    if kind.family == "text":
-        if not isinstance(least, str) or not isinstance(greatest, str):
-            return everything
+def _both(a: Outcomes, b: Outcomes) -> Outcomes:
+    """Kleene's and: what is false decides."""
+    return Outcomes(a.true & b.true, a.false | b.false, (a.unknown & (b.unknown | b.true)) | (a.true & b.unknown))
+
+
+def outcomes_of(test: Test, kind: Kind, found: Statistics | None, parts: int) -> Outcomes:
+    """How a test of a column may come out in parts with these statistics."""
+    if found is None or test.kind == "pair":
+        return Outcomes.any_of(parts)
+    nulls, values = found.nulls != 0, found.nulls != found.rows
+    if test.kind == "null":
+        return Outcomes(nulls, values, np.zeros(parts, bool))
+    if test.kind == "table":
         assert test.text is not None
-        order, literal = test.text
-        may = {
-            "==": least <= literal <= greatest,
+        order, literal = test.text[0], test.text[1].encode(errors="surrogatepass")
+        least, greatest = found.least, found.greatest
+        inside = {
+            "==": (least <= literal) & (literal <= greatest),
             "<": least < literal,
             "<=": least <= literal,
             ">": greatest > literal,
             ">=": greatest >= literal,
-        }.get(order, True)
-        return everything if may else {False, None}
+        }.get(order, np.ones(parts, bool))
+        return Outcomes((inside.astype(bool) | ~found.known) & values, values, nulls)
     assert test.range is not None
-    low, high = kind.value(test.range.low), kind.value(test.range.high)
-    may_be_inside = not (greatest < low or least > high)
-    outside = not (low <= least and greatest <= high) or kind.family == "float"  # statistics leave NaN out
-    found: set[bool | None] = {None}
-    if may_be_inside:
-        found.add(not test.negated)
-    if outside:
-        found.add(test.negated)
-    return found
+    dtype = {"float": np.float64, "uint": np.uint64}.get("uint" if kind.element.startswith("uint") else kind.family, np.int64)
+    low, high = np.array([test.range.low, test.range.high], np.int64).view(dtype)
+    inside = (found.greatest >= low) & (found.least <= high)
+    outside = (found.least < low) | (found.greatest > high) | (kind.family == "float")  # statistics leave NaN out
+    inside, outside = (inside | ~found.known) & values, (outside | ~found.known) & values
+    return Outcomes(outside, inside, nulls) if test.negated else Outcomes(inside, outside, nulls)

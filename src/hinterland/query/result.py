@@ -36,9 +36,9 @@ class QueryResult(Shown):
         rows: for each group a dict of its keys and of its aggregates, these by the text that asked for them; sorted by the
             keys, nulls last. One row where there are no groups.
         matched: rows of the file for which the filter is true.
-        bytes: what was read of all columns. Of Parquet the compressed bytes of column chunks.
-        least_bytes: the filter's columns whole, where statistics leave them, and the sectors of 32 bytes that values of other
-            columns lie in.
+        bytes: what was read of all columns. Of Parquet as it is stored, with the indexes or headers by which pages were found.
+        least_bytes: the filter's columns, where statistics leave them, and what holds the values of other columns in rows that
+            match: sectors of 32 bytes, and of Parquet, unless a GPU answers, pages as they are stored.
         plans: one for each column that the query names.
     """
 

@@ -21,9 +21,27 @@ class Segment(NamedTuple):
     valid_at: int
     codes: int
     entries: int
+    kept: int
     element: str
     bits: int
     keeps: Any
+
+
+class Kept(NamedTuple):
+    """Values of the rows that match alone, one after another.
+
+    Attributes:
+        values: an array of Arrow's without nulls.
+        end: the row where the segment ends.
+        before: of each block from that of its first row on, how many of the segment's rows that match come before its own.
+        valid: a bit for each row of the segment, from bit ``valid_at`` on; None where all have a value.
+    """
+
+    values: Any
+    end: int
+    before: np.ndarray
+    valid: Any
+    valid_at: int
 
 
 class Texts:
@@ -48,13 +66,20 @@ class Texts:
 
 
 def segment_of(what: str, array: Any, begin: int, kind: Kind, texts: Texts) -> Segment:
-    """Where an array's values lie.
+    """Where an array's values lie, or those that were kept.
 
     Raises:
         FormatError: its buffers are shorter than its rows take, or its texts are no UTF-8; ``what`` names the column.
     """
     import pyarrow
 
+    if isinstance(array, Kept):
+        kept = array
+        made = segment_of(what, kept.values, begin, kind, texts)
+        valid = kept.valid.address if kept.valid is not None else 0
+        return made._replace(
+            end=kept.end, valid=valid, valid_at=kept.valid_at, kept=kept.before.ctypes.data, keeps=[made.keeps, kept]
+        )
     array.validate()
     codes, entries, element, bits = np.zeros(0, np.int32), 0, kind.element, kind.bits
     if kind.family == "text" and not pyarrow.types.is_dictionary(array.type):
@@ -91,7 +116,7 @@ def segment_of(what: str, array: Any, begin: int, kind: Kind, texts: Texts) -> S
             address = taken.ctypes.data
     return Segment(
         begin, begin + rows, address, first_bit, valid.address if valid is not None else 0, at, codes.ctypes.data, entries,
-        element, bits, keeps,
+        0, element, bits, keeps,
     )  # fmt: skip
 
 

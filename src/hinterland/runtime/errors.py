@@ -12,6 +12,10 @@ class ConfigError(HinterlandError, ValueError):
     """An argument, option or environment variable has a value that cannot be used."""
 
 
+class NotATensor(ConfigError, TypeError):
+    """A table where a function takes tensors alone: names the call that gives one."""
+
+
 class FormatError(HinterlandError, ValueError):
     """A file's content is not what its format promises: names the file, the line or offset, and the value."""
 

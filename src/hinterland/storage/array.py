@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Sequence
 from contextlib import nullcontext, suppress
 from types import TracebackType
-from typing import Any, Literal, NoReturn, Self
+from typing import Any, Literal, Self
 from weakref import WeakSet
 
 import torch
@@ -17,12 +17,12 @@ import torch
 from .. import _core
 from ..memory import TierCount, faults
 from ..memory.count import COUNTS, TIERS
-from ..memory.rows import Index, as_words, numbers, numbers_of, require_rows, room_for
+from ..memory.rows import Index, as_words, require_rows, room_for
 from ..memory.stored import StoredTable
 from ..memory.tiered import Devices
 from ..memory.tiered_storage import TieredStorage, make
 from ..runtime import arguments
-from ..runtime.errors import ConfigError, HinterlandError, StorageError
+from ..runtime.errors import HinterlandError, StorageError
 from ..runtime.files import refused
 from ..runtime.launch import call_host
 from ..runtime.shown import table_of
@@ -46,6 +46,8 @@ class StorageArray(StoredTable):
     Made by ``StorageArray.open`` and ``StorageArray.create``. It is a context manager: the end of the block closes it.
     """
 
+    _AS_TENSOR = "array[:] reads all rows into a tensor"
+
     def __init__(self, layout: Layout, mode: str, cache: StorageCache) -> None:
         self._layout, self._mode, self.cache = layout, mode, cache
         self._dtype = layout.dtype
@@ -56,6 +58,9 @@ class StorageArray(StoredTable):
         self._closing = threading.Lock()
         self._closed = True
         files = layout.volume
+        # For who opens the files again, wherever that is: which they are, and how they were opened.
+        self._paths = [path if is_bare(path) else os.path.abspath(path) for path in files.paths]
+        self._asked: dict[str, Any] = {}
         self._position = cache.native.open(list(files.paths), mode == "r+", files.stripe, files.base)
         self._closed = False
         rows, extents = 0, []
@@ -105,7 +110,9 @@ class StorageArray(StoredTable):
         arguments.one_of("mode", mode, MODES)
         devices = bare_devices(path, spread)  # noqa: F841  open until the cache has them as well
         found = locate(path, spread, stripe, dtype=dtype, shape=shape, offset=offset, name=name)
-        return cls(found, mode, _cache(cache, host_budget))
+        made = cls(found, mode, _cache(cache, host_budget))
+        made._asked = {"spread": spread, "stripe": stripe, "offset": offset, "name": name}
+        return made
 
     @classmethod
     def create(
@@ -135,7 +142,9 @@ class StorageArray(StoredTable):
             ConfigError, OutOfMemory: as for ``open``.
         """
         cache = _cache(cache, host_budget)
-        return cls(create(path, shape, dtype, spread, stripe, cache.line_bytes), "r+", cache)
+        made = cls(create(path, shape, dtype, spread, stripe, cache.line_bytes), "r+", cache)
+        made._asked = {"spread": spread}
+        return made
 
     @property
     def path(self) -> str:
@@ -214,6 +223,7 @@ class StorageArray(StoredTable):
         max_blocks: int | None = None,
         check: Literal["sync", "async"] = "sync",
         sort: bool | Literal["auto"] = "auto",
+        stats: dict[str, Any] | None = None,
     ) -> torch.Tensor:
         """Rows at ``index``: shape ``index.shape + shape[1:]``, on the index's device.
 
@@ -225,6 +235,7 @@ class StorageArray(StoredTable):
             stream: where rows are copied to a GPU, instead of the current stream.
             max_blocks, check, sort: taken for other tables' sake: no kernel runs, numbers are checked first, and pages are
                 sorted always.
+            stats: a dict that is filled, as of other tables.
 
         While a CUDA graph is captured this becomes a part of it, which reads the row numbers that ``index`` has when it is
         replayed: the stream waits for a thread of the CPU, and no multiprocessor does. What fails then gives rows of zeros, and
@@ -235,6 +246,8 @@ class StorageArray(StoredTable):
             ConfigError: an index or ``out`` that cannot be used.
             StorageError: a page cannot be read.
         """
+        if stats is not None:
+            return super().gather(index, out, stream, max_blocks, check, sort, stats)  # comes back
         self._require_open()
         index = self._index(index)
         if index.is_cuda and torch.cuda.is_current_stream_capturing():
@@ -319,6 +332,7 @@ class StorageArray(StoredTable):
         *,
         max_blocks: int | None = None,
         check: Literal["sync", "async"] = "sync",
+        stats: dict[str, Any] | None = None,
     ) -> Self:
         """Writes ``rows`` (shape ``index.shape + shape[1:]``); of equal row numbers the last counts. They are in the file, and
         survive the process, once ``flush()`` has returned.
@@ -327,12 +341,15 @@ class StorageArray(StoredTable):
             index: int32 or int64, any shape; -1 is the last row.
             rows: of the table's type; on a GPU or the CPU.
             max_blocks, check: taken for other tables' sake.
+            stats: a dict that is filled, as of other tables.
 
         Raises:
             IndexOutOfRange: naming the first bad position; nothing is written then.
             ConfigError: the array is open for reading only; rows of another shape or type.
             StorageError: a page cannot be read, or written to make room.
         """
+        if stats is not None:
+            return super().scatter_(index, rows, max_blocks=max_blocks, check=check, stats=stats)  # comes back
         self._require_open()
         self.require_writable()
         index = self._index(index)
@@ -343,25 +360,6 @@ class StorageArray(StoredTable):
         self._table.scatter(where.data_ptr(), where.numel(), rows.data_ptr())
         self.cache.warn_of_failures()
         return self
-
-    def __setitem__(self, index: Any, rows: Any) -> None:
-        if isinstance(index, int) and not isinstance(index, bool):
-            index = numbers([index])
-        elif isinstance(index, slice):
-            index = numbers_of(index, self._rows)
-        elif isinstance(index, list):
-            index = numbers(index)
-        if not isinstance(index, torch.Tensor):
-            raise ConfigError(f"a table is indexed by rows: a tensor, a list, an int or a slice, not {arguments.shown(index)}")
-        index = self._index(index)
-        if isinstance(rows, torch.Tensor):
-            arguments.dense("rows", rows)
-        try:
-            given = torch.as_tensor(rows, dtype=self._dtype).expand(index.shape + self._row_shape)
-        except (RuntimeError, TypeError, ValueError, OverflowError) as error:
-            shape = tuple(index.shape + self._row_shape)
-            raise ConfigError(f"rows of shape {shape} and {self._dtype} are written here: {error}") from None
-        self.scatter_(index, given)
 
     def prefetch(self, index: Index) -> None:
         """Has the pages of these rows read in the background, as far as half the cache holds them, and returns at once.
@@ -480,6 +478,11 @@ class StorageArray(StoredTable):
         except OSError as error:
             raise refused(folder, "write", error) from error
 
+    def was_written(self) -> None:
+        """Kernels have written to its files, past the cache, whose pages of them are read anew from now on."""
+        self._require_open()
+        self.cache.native.forget_pages(self._position)
+
     def flush(self) -> None:
         """Everything that was written before is in the file, on the disk, when this returns.
 
@@ -530,8 +533,16 @@ class StorageArray(StoredTable):
         except HinterlandError as error:  # nobody is there to catch it
             warnings.warn(f"{self.path}: what was written last is lost: {error}", ResourceWarning, stacklevel=2)
 
-    def __reduce__(self) -> NoReturn:
-        raise ConfigError(f"an array over {self.path} belongs to one process; open the file in the other")
+    def __reduce__(self) -> tuple[Any, ...]:
+        """By its path: who loads it opens the file again, in the same mode, after what was written here is on the disk."""
+        self._require_open()
+        if self._mode == "r+":
+            self.flush()
+        for path in self._paths:
+            if not is_bare(path) and not os.path.exists(path):
+                raise StorageError(f"{path} is not there any more, to be opened again; write array[:] to another file")
+        asked = {"dtype": self._dtype, "shape": tuple(self.shape), **self._asked}
+        return _reopened, (self._paths, self._mode, asked, self.cache)
 
     def _facts(self) -> dict[str, Any]:
         paths = self.volume.paths
@@ -547,6 +558,11 @@ class StorageArray(StoredTable):
     def _require_open(self) -> None:
         if self._closed:
             raise StorageError(f"{self.path} was closed; open it again with StorageArray.open")
+
+
+def _reopened(paths: list[str], mode: Literal["r", "r+"], asked: dict[str, Any], cache: StorageCache) -> StorageArray:
+    """An array that was copied or saved."""
+    return StorageArray.open(paths if len(paths) > 1 else paths[0], mode, cache=cache, **asked)
 
 
 def _cache(cache: StorageCache | None, host_budget: int | str) -> StorageCache:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import astuple, dataclass, replace
+from threading import Lock
 from typing import Any, Literal
 
 import torch
@@ -99,6 +100,7 @@ class StorageCache(Shown):
         threads = torch.get_num_threads() + 1  # and one that reads ahead
         self.native = _core.Store(parse_bytes(host_budget), line_bytes, threads, _DEPTH, engine)
         self.expecting: _core.StoredTable | None = None  # that of the array which has told what is to come
+        self.writing = Lock()  # a kernel's that writes to its arrays: another kernel's cache would not see what this one's has
 
     @property
     def host_budget(self) -> int:
@@ -134,6 +136,10 @@ class StorageCache(Shown):
         """Warns of copies of files that could not be read since the last call, so that others were."""
         for sentence in self.native.take_failures():
             warn_once(sentence, sentence)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Another of the same size, with nothing in it."""
+        return StorageCache, (self.host_budget, self.line_bytes, "auto" if self.engine == "io_uring" else self.engine)
 
     def _facts(self) -> dict[str, Any]:
         return {"host_budget": Size(self.host_budget), "line_bytes": self.line_bytes, "engine": self.engine}

@@ -38,6 +38,7 @@ _BUSY, _VALID, _DIRTY, _FAILED = 1 << 17, 1 << 18, 1 << 19, 1 << 21  # of a slot
 _PAGE_SHIFT, _LEAST_PAGE_BITS = 23, 17  # of the page in it, and of its number; what is above them counts turns
 _OF_WRITE = _core.STATUS_OF_WRITE
 _NOT_ANSWERED = 0x371  # a status: include/hinterland/storage/nvme.hpp
+_LONGEST_LINE = 65536  # of which backings have whole ones
 _LONG_LINE = 8192  # from which on a command needs a list of PRPs
 _ALIGNED = 4096  # frames begin at a page
 _ROUNDED = 1 << 20  # torch's allocator may set aside so much more than it is asked for
@@ -55,7 +56,9 @@ class Backing:
     """What a store's device has: a file, or ``bytes`` bytes at ``address`` as slow as ``timing`` says
     (``_core.CONTROLLER_TIMINGS``); ``faults``, drawn by ``seed``: how many commands of a thousand fail, by name.
 
-    Or ``parts``: ``stripe`` bytes are dealt to each in turn, from its byte ``base`` on; with 0 each is a copy."""
+    Or ``parts``: ``stripe`` bytes are dealt to each in turn, from its byte ``base`` on; with 0 each is a copy.
+
+    ``held``: the mode of the array that has it open, which is its writer then; a store writes it if that is ``"r+"``."""
 
     path: str | None = None
     address: int = 0
@@ -66,11 +69,12 @@ class Backing:
     parts: tuple[Backing, ...] = ()
     stripe: int = 0
     base: int = 0
+    held: str | None = None
 
     @classmethod
     def of(cls, array: StorageArray) -> Backing:
         """The files of an array, as they are open there."""
-        volume, parts = array.volume, tuple(cls(path=path) for path in array.open_paths)
+        volume, parts = array.volume, tuple(cls(path=path, held=array.mode) for path in array.open_paths)
         return parts[0] if len(parts) == 1 and not volume.stripe else cls(parts=parts, stripe=volume.stripe, base=volume.base)
 
     @property
@@ -89,7 +93,8 @@ class Backing:
                 copies.append((self, spread))
             blocks = spread
         elif self.path is not None:
-            blocks = _core.file_blocks(os.fspath(self.path), writable, _FILE_DEPTH)
+            writes = writable and self.held != "r"
+            blocks = _core.file_blocks(os.fspath(self.path), writes, _FILE_DEPTH, claims=self.held is None)
         else:
             blocks = _core.memory_blocks(self.address, self.bytes, _core.CONTROLLER_TIMINGS[self.timing])
         return _core.faulty_blocks(blocks, dict(self.faults), self.seed) if self.faults else blocks
@@ -254,6 +259,9 @@ class DeviceStore(Shown):
         threads: of the host that serve the queues, if the controller is this store's own; else its threads and ``mode`` hold.
         timeout: seconds that a command may take.
         mode: ``"r"``, or ``"r+"`` where kernels write as well. A file has one writer at a time, and any number of readers.
+        hole: ``(number, first, end)``: bytes of the backing of this number that are zeros, and that nobody else writes
+            (:func:`hole_of`). Their lines are not read before they were written; a bit for each is within the budget, of
+            which the bits take a sixteenth at the most: what lies behind is read.
 
     Raises:
         ConfigError: a budget that holds no set of lines, more pinned memory than a gibibyte, or another mode.
@@ -273,10 +281,14 @@ class DeviceStore(Shown):
         threads: int = 4,
         timeout: float = 30.0,
         mode: Literal["r", "r+"] = "r",
+        hole: tuple[int, int, int] = (0, 0, 0),
     ) -> None:
         self.mode = arguments.one_of("mode", backing.mode if isinstance(backing, Controller) else mode, MODES)
         self.device, self.line_bytes, self.budget = device, line_bytes, parse_bytes(budget)
-        sets = self.budget // (_WAYS * (line_bytes + _SLOT_WORDS) + 4)
+        bits = (
+            min(-(-(hole[2] - hole[1]) // line_bytes // 32), self.budget // 64) * 4
+        )  # of the hole's lines: whole words of them
+        sets = (self.budget - bits) // (_WAYS * (line_bytes + _SLOT_WORDS) + 4)
         if sets == 0:
             raise ConfigError(f"{self.budget} bytes hold no set of {_WAYS} lines of {line_bytes} bytes; give more")
         self.num_slots = sets * _WAYS
@@ -322,13 +334,22 @@ class DeviceStore(Shown):
             num_channels=channels,
             control=self._control.data_ptr(),
             timeout_ns=int(timeout * 1e9),
+            **self._hole(hole, bits),
         )
         self.words = store.on(device)
         self.controller.join(self._shared, (base, channels, depth, depth), (base + layout["bytes"], staging + lists))
         self._running, self._runs, self._has_failed, self._failed_commands = threading.Lock(), 0, False, 0
-        self._open = True
+        self._open, self._gives_up = True, False
         if self.controller is not backing:
             self.controller.start()
+
+    def _hole(self, hole: tuple[int, int, int], bits: int) -> dict[str, int]:
+        """What kernels know of it, by pages that lie in it whole."""
+        number, first, end = hole
+        begin = self.controller.begins[number]
+        first = -(-(begin + first) // self.line_bytes)
+        end = min((begin + end) // self.line_bytes, first + 8 * bits)
+        return {"hole_first": first, "hole_end": end, "hole_met": self._zeros(bits).data_ptr()} if first < end else {}
 
     def _channels(self, queues: list[dict[str, int]], depth: int, base: int, lines: int, lists: bool) -> torch.Tensor:
         """The words of all channels, in memory of the device."""
@@ -462,7 +483,9 @@ class DeviceStore(Shown):
         if page == _core.WHOLE_DEVICE:
             where = f"{self.controller.names}: what was written could not be made durable"
         late = ", it was not answered in time" if code == _NOT_ANSWERED else ""
-        kept = "; what was not written is kept, and the next flush() tries again" if writes else ""
+        kept = ""
+        if writes:
+            kept = "; it is lost" if self._gives_up else "; what was not written is kept, and the next flush() tries again"
         return f"{where}: NVMe status {code & 0x7FF:#05x} (type {code >> 8 & 7}, code {code & 0xFF:#04x}){late}{kept}"
 
     def stats(self) -> StorageStats:
@@ -484,15 +507,24 @@ class DeviceStore(Shown):
         0."""
         return _Array(home=self.controller.begins[number] + position, store=self.address)
 
-    def close(self) -> None:
+    def close(self, gives_up: bool = False) -> None:
         """Flushes what was written, and leaves the controller, whose threads end with its last store. No kernel may use the
         store any more.
 
+        Args:
+            gives_up: what cannot be written is lost.
+
         Raises:
-            StorageError: as :meth:`flush`; the store stays open then.
+            StorageError: as :meth:`flush`; the store stays open then, unless it gives up.
         """
         if self._open:
-            self.flush()
+            self._gives_up = gives_up
+            try:
+                self.flush()
+            except StorageError:
+                if gives_up:
+                    self._stop()
+                raise
             self._stop()
 
     def _stop(self) -> None:
@@ -555,6 +587,20 @@ def read_elements(
     grid = min(resident_blocks(KERNELS, instance, device, block), -(-count // block))
     launch(KERNELS, instance, device, max(grid, 1), block, params)
     return out, total
+
+
+def hole_of(path: str, begin: int) -> tuple[int, int]:
+    """The bytes from ``first`` to ``end`` of a file, from byte ``begin`` on, where nothing was ever written, so that they are
+    zeros, as in a new array's. ``end`` is behind the file's where all the rest is so. None if the file system does not say."""
+    with open(path, "rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        first = os.lseek(file.fileno(), begin, os.SEEK_HOLE)
+        if first >= size:
+            return 0, 0
+        try:
+            return first, os.lseek(file.fileno(), first, os.SEEK_DATA)
+        except OSError:  # there is none
+            return first, -(-size // _LONGEST_LINE) * _LONGEST_LINE
 
 
 def _pinned(nbytes: int, device: torch.device) -> Buffer:

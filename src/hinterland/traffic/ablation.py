@@ -8,7 +8,7 @@ the CPU, bandwidths those of the model, and the columns of UVM are missing.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -22,7 +22,7 @@ from ..memory import UnifiedTensor, cuda
 from ..memory.allocator import Buffer, managed, mapped_bytes
 from ..memory.mapping import UNLIMITED, mapped_limit
 from ..runtime import devices
-from ..runtime.errors import OutOfMemory
+from ..runtime.errors import ConfigError, OutOfMemory
 from ..runtime.units import format_bytes, parse_bytes
 from .requests import SIZES, LinkModel, Replay
 
@@ -59,15 +59,49 @@ def ablation(
         OutOfMemory: a graph does not fit in host memory, or for UVM, in what managed memory may take.
     """
     where = devices.as_device(device)
-    budget = None if uvm_budget is None else parse_bytes(uvm_budget)
-    tables: dict[str, list[Row]] = {name: [] for name in _TABLES}
-    for kind in kinds:
-        progress(f"generating {kind} of scale {scale}")
+
+    def generated() -> Iterator[tuple[str, Graph]]:
         place = {"indptr": "gpu", "indices": "host"} if where.type == "cuda" else "host"
         options: dict[str, Any] = {"scale": scale, "edge_factor": edge_factor, "seed": seed, "placement": place}
-        graph = random_weights(generate(kind, device=where, **options), "int32", seed)
-        starts = draw_sources(graph, sources, seed)
-        bench = _Bench(graph, kind, starts, where, budget, progress)
+        for kind in kinds:
+            progress(f"generating {kind} of scale {scale}")
+            yield kind, random_weights(generate(kind, device=where, **options), "int32", seed)
+
+    return ablation_of(generated(), sources, seed, where, uvm_budget, progress)
+
+
+def ablation_of(
+    graphs: Iterable[tuple[str, Graph]],
+    sources: int = 4,
+    seed: int = 1,
+    device: torch.device | str | int | None = None,
+    uvm_budget: int | str | None = None,
+    progress: Progress = lambda phrase: None,
+) -> dict[str, list[Row]]:
+    """The same tables of other graphs.
+
+    Args:
+        graphs: each with the name that its rows have, and its edges in host memory. One without int32 weights gets random ones;
+            components are found of undirected ones.
+        sources, seed, device, uvm_budget, progress: as of :func:`ablation`.
+
+    Raises:
+        ConfigError: a graph is compressed, or has so many vertices that 4 bytes do not name each.
+        OutOfMemory: as of :func:`ablation`.
+    """
+    where = devices.as_device(device)
+    budget = None if uvm_budget is None else parse_bytes(uvm_budget)
+    tables: dict[str, list[Row]] = {name: [] for name in _TABLES}
+    for name, graph in graphs:
+        if graph.is_compressed:
+            raise ConfigError(
+                f"{name} is compressed, and EMOGI's kernels read plain lists; name the file that it was made from"
+            )
+        if graph.num_vertices > torch.iinfo(torch.int32).max:
+            raise ConfigError(f"{name} has {graph.num_vertices:,} vertices, which 4 bytes do not name; choose a smaller graph")
+        if graph.weight_type != torch.int32:
+            graph = random_weights(graph, "int32", seed)
+        bench = _Bench(graph, name, draw_sources(graph, sources, seed), where, budget, progress)
         for width in WIDTHS:
             bench.measure(width)
         bench.fill(tables)
@@ -100,6 +134,7 @@ class _Bench:
     ) -> None:
         self._graph, self._kind, self._sources, self._device, self._progress = graph, kind, sources, device, progress
         self._budget = budget
+        self._algorithms = [name for name in emogi.ALGORITHMS if name != "cc" or not graph.directed]
         self._levels = [emogi.bfs(graph, s, device=device).values.cpu() for s in sources]  # also compiles the kernels
         self._link = LinkModel.here()
         self._ms: dict[tuple[str, str, int], float] = {}  # by algorithm, access or assignment, width
@@ -113,12 +148,12 @@ class _Bench:
             self._time("bfs", access, width, graph, access=access)
         for assignment in emogi.ASSIGNMENTS[1:]:
             self._time("bfs", assignment, width, graph, assignment=assignment)
-        for algorithm in emogi.ALGORITHMS[1:]:
+        for algorithm in self._algorithms[1:]:
             self._time(algorithm, "aligned", width, graph)
         if self._device.type == "cuda":
             migrating, come_home = _migrating(graph, self._budget)
             with _only(self._budget, self._device):
-                for algorithm in emogi.ALGORITHMS:
+                for algorithm in self._algorithms:
                     self._time(algorithm, "uvm", width, migrating, before=come_home)
         self._moved["bfs", "uvm", width] = PAGE_BYTES * statistics.mean(_pages(graph, levels, width) for levels in self._levels)
 
@@ -146,7 +181,7 @@ class _Bench:
             where: Row = {"graph": self._kind, "edge_bytes": width}
             self._requests(tables, where, width)
             self._speeds(tables, where, width)
-        for algorithm in emogi.ALGORITHMS:
+        for algorithm in self._algorithms:
             narrow, wide = (self._ms[algorithm, "aligned", width] for width in WIDTHS)
             row = {"graph": self._kind, "algorithm": algorithm, "ms_4": narrow, "ms_8": wide, "speedup": wide / narrow}
             tables["edge_widths"].append(row)
@@ -178,7 +213,7 @@ class _Bench:
         room: Row = {} if base is None or self._budget is None else {"uvm_budget": self._budget}
         against = {} if base is None else {"uvm": base, **{f"{name}_over_uvm": base / took for name, took in ms.items()}}
         tables["figure_9_bfs_speed"].append({**where, **ms, **room, **against})
-        for algorithm in emogi.ALGORITHMS:
+        for algorithm in self._algorithms:
             took = self._ms[algorithm, "aligned", width]
             uvm = self._ms.get((algorithm, "uvm", width))
             row = {} if uvm is None else {**room, "uvm_ms": uvm, "speedup": uvm / took}
@@ -191,7 +226,7 @@ def _with_width(graph: Graph, width: int) -> Graph:
     """The same graph with neighbours of ``width`` bytes in host memory."""
     if graph.indices.element_size() == width:
         return graph
-    indices = UnifiedTensor.empty((graph.num_edges,), torch.int64)
+    indices = UnifiedTensor.empty((graph.num_edges,), torch.int32 if width == 4 else torch.int64)
     indices.cpu().copy_(graph.indices)
     return Graph.of(NeighborLists({**graph.neighbor_lists.arrays, "indices": indices}), graph.directed)
 

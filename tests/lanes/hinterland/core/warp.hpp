@@ -11,6 +11,7 @@
 #include <atomic>
 #include <cstring>
 #include <functional>
+#include <map>
 #include <memory>
 
 #include "hinterland/core/platform.hpp"
@@ -19,6 +20,13 @@
 // and votes exchange values, and order nothing else.
 #if defined(__SANITIZE_THREAD__)
 #include <sanitizer/tsan_interface.h>
+// Of a thread's accesses in between ThreadSanitizer takes no notice.
+extern "C" {
+void AnnotateIgnoreReadsBegin(const char* file, int line);
+void AnnotateIgnoreReadsEnd(const char* file, int line);
+void AnnotateIgnoreWritesBegin(const char* file, int line);
+void AnnotateIgnoreWritesEnd(const char* file, int line);
+}
 #define HINTERLAND_TSAN(call) call
 #define HINTERLAND_UNSEEN __attribute__((no_sanitize("thread")))
 #else
@@ -60,20 +68,27 @@ class Lanes {
 
   HINTERLAND_UNSEEN int lane() const { return static_cast<int>(running_ - lanes_.data()); }
 
-  // Every lane's value, given to each lane, to be used before the next exchange.
+  // Which lanes take a branch with this one, until it says that all do: what Warp::active() is.
+  HINTERLAND_UNSEEN void diverge(uint32_t group) { running_->active = group; }
+  HINTERLAND_UNSEEN uint32_t active() const { return running_->active; }
+
+  // Every lane's value, of those of a group, given to each of them, to be used before the next exchange.
   using Values = std::array<std::atomic<uint64_t>, kCount>;
-  const Values& exchange(uint64_t value) {
-    Values& slots = slots_[turn()];
+  static constexpr uint32_t kAll = 0xffffffffu;
+  const Values& exchange(uint64_t value, uint32_t group = kAll) {
+    Meeting& meeting = meeting_of(group);
+    Values& slots = meeting.now();
     slots[lane()].store(value, std::memory_order_relaxed);
-    barrier();
+    barrier(meeting, group);
     return slots;
   }
 
-  void sync() {
-    [[maybe_unused]] Values& meeting = slots_[turn()];  // others may be on their way to the next before this lane goes on
-    HINTERLAND_TSAN(__tsan_release(&meeting));
-    barrier();
-    HINTERLAND_TSAN(__tsan_acquire(&meeting));
+  void sync(uint32_t group = kAll) {
+    Meeting& meeting = meeting_of(group);
+    [[maybe_unused]] Values& place = meeting.now();  // others may be on their way to the next before this lane goes on
+    HINTERLAND_TSAN(__tsan_release(&place));
+    barrier(meeting, group);
+    HINTERLAND_TSAN(__tsan_acquire(&place));
   }
 
  private:
@@ -86,7 +101,27 @@ class Lanes {
     std::unique_ptr<char[]> stack;
     void* thread = nullptr;  // ThreadSanitizer's
     bool done = false;
+    uint32_t active = 0xffffffffu;
   };
+
+  // Where the lanes of a group exchange values. Two places in turn are enough to use the same again.
+  struct Meeting {
+    Values slots[2]{};
+    int arrived = 0;
+    int64_t round = 0;
+
+    HINTERLAND_UNSEEN Values& now() { return slots[round % 2]; }
+  };
+
+  HINTERLAND_UNSEEN Meeting& meeting_of(uint32_t group) {
+    if (group == kAll) return of_all_;
+    HINTERLAND_TSAN(AnnotateIgnoreReadsBegin(__FILE__, __LINE__));
+    HINTERLAND_TSAN(AnnotateIgnoreWritesBegin(__FILE__, __LINE__));
+    Meeting& meeting = of_groups_[group];
+    HINTERLAND_TSAN(AnnotateIgnoreWritesEnd(__FILE__, __LINE__));
+    HINTERLAND_TSAN(AnnotateIgnoreReadsEnd(__FILE__, __LINE__));
+    return meeting;
+  }
 
   HINTERLAND_UNSEEN void prepare(Fiber& lane) {
     getcontext(&lane.context);
@@ -98,6 +133,7 @@ class Lanes {
     lane.context.uc_stack.ss_size = kStackBytes;
     makecontext(&lane.context, &Lanes::enter, 0);
     lane.begun = lane.done = false;
+    lane.active = kAll;
   }
 
   HINTERLAND_UNSEEN static void enter() {
@@ -109,17 +145,15 @@ class Lanes {
     lanes.go_on_in(lanes.next());
   }
 
-  // All lanes wait for each other. Two barriers in a row are enough to use the same slots again.
-  HINTERLAND_UNSEEN void barrier() {
-    const int64_t round = round_;
-    if (++arrived_ == kCount) {
-      arrived_ = 0;
-      ++round_;
+  // All lanes of the group wait for each other.
+  HINTERLAND_UNSEEN void barrier(Meeting& meeting, uint32_t group) {
+    const int64_t round = meeting.round;
+    if (++meeting.arrived == __builtin_popcount(group)) {
+      meeting.arrived = 0;
+      ++meeting.round;
     }
-    while (round_ == round) go_on_in(next());
+    while (meeting.round == round) go_on_in(next());
   }
-
-  HINTERLAND_UNSEEN int turn() const { return round_ % 2; }
 
   // The next lane that is not done, or who called run().
   HINTERLAND_UNSEEN Fiber& next() {
@@ -145,9 +179,8 @@ class Lanes {
   Fiber caller_;
   std::array<Fiber, kCount> lanes_;
   Fiber* running_ = &caller_;
-  Values slots_[2]{};
-  int arrived_ = 0;
-  int64_t round_ = 0;
+  Meeting of_all_;
+  std::map<uint32_t, Meeting> of_groups_;
 };
 
 struct Warp {
@@ -231,6 +264,22 @@ struct Warp {
   }
 
   static void sync() { Lanes::current().sync(); }
+
+  static uint32_t active() { return Lanes::current().active(); }
+
+  static uint32_t same(uint32_t group, uint64_t value) {
+    uint32_t found = 0;
+    const auto& all = Lanes::current().exchange(value, group);
+    for (int i = 0; i < kWidth; ++i) found |= static_cast<uint32_t>((group >> i & 1) != 0 && all[i] == value) << i;
+    return found;
+  }
+
+  template <class T>
+  static T broadcast(uint32_t group, T value, int from) {
+    return value_of<T>(Lanes::current().exchange(bits_of(value), group)[from % kWidth]);
+  }
+
+  static void sync(uint32_t group) { Lanes::current().sync(group); }
 
  private:
   template <class T>

@@ -1,0 +1,129 @@
+// Folds that do not depend on who folds: the loops of kernels that are written from functions in Python (kernels/text.py).
+//
+// kLanes lanes fold a row: lane l takes the row's elements of number l modulo kLanes, in their order, and then lane l takes in
+// lane l + kLanes / 2, then l + kLanes / 4, ... (as query/aggregate.hpp adds). On a GPU these are lanes of a warp, so that
+// neighbours read neighbouring elements; on a CPU one thread plays them all, which its vectors hold. The result is the same.
+#pragma once
+
+#include "hinterland/core/warp.hpp"
+#include "hinterland/kernels/arithmetic.hpp"
+#include "hinterland/kernels/on_cpu.hpp"
+
+namespace hinterland::kernels {
+
+// Elements of a block of `each`: a block's threads on a GPU take them in turns, and on a CPU one thread takes them all.
+inline constexpr int64_t kEach = 4096;
+// What a thread of a GPU reads before it needs the first of it: enough bytes under way for the memory's whole rate.
+inline constexpr int kUnderWay = HINTERLAND_ON_GPU ? 4 : 1;
+
+// 128 bits of a sum of whole numbers; 2^31 values do not overflow the halves.
+struct Halves {
+  int64_t high;
+  int64_t low;
+};
+
+HINTERLAND_FN Halves halves(int64_t value) { return {value >> 32, value & 0xffffffff}; }
+HINTERLAND_FN Halves together(Halves a, Halves b) { return {a.high + b.high, a.low + b.low}; }
+
+template <class T>
+HINTERLAND_FN T from_lane(T value, int step) {
+  if constexpr (sizeof(T) < 4)
+    return static_cast<T>(Warp::swapped(static_cast<int32_t>(value), step));
+  else
+    return Warp::swapped(value, step);
+}
+HINTERLAND_FN Halves from_lane(Halves value, int step) {
+  return {Warp::swapped(value.high, step), Warp::swapped(value.low, step)};
+}
+
+template <int kLanes>
+struct Lanes {
+  static constexpr int kOwn = HINTERLAND_ON_GPU ? 1 : kLanes;  // lanes that a thread plays
+  static constexpr int kStep = kLanes / kOwn;                  // lanes that are threads
+
+  HINTERLAND_FN static int64_t thread() { return int64_t{blockIdx.x} * blockDim.x + threadIdx.x; }
+
+  // The row of these lanes, by the launch's threads.
+  HINTERLAND_FN static int64_t row() { return thread() / kStep; }
+  HINTERLAND_FN static int first() { return static_cast<int>(thread() % kStep); }
+
+  // value(j) of each element j of a row that has some, put together in the order above.
+  template <class T, class Value, class Together>
+  HINTERLAND_FN static T fold(int64_t size, T none, const Value& value, const Together& together) {
+    T own[kOwn];
+    for (int lane = 0; lane < kOwn; ++lane) own[lane] = none;
+    int64_t at = 0;
+    constexpr int kTurns = 2 * kUnderWay;
+    for (; at + kTurns * kLanes <= size; at += kTurns * kLanes) {
+      T got[kTurns * kOwn];
+      HINTERLAND_UNROLLED
+      for (int turn = 0; turn < kTurns; ++turn) {
+        for (int lane = 0; lane < kOwn; ++lane) got[turn * kOwn + lane] = value(at + turn * kLanes + first() + lane);
+      }
+      HINTERLAND_UNROLLED
+      for (int turn = 0; turn < kTurns; ++turn) {
+        for (int lane = 0; lane < kOwn; ++lane) own[lane] = together(own[lane], got[turn * kOwn + lane]);
+      }
+    }
+    HINTERLAND_ROLLED
+    for (; at + kLanes <= size; at += kLanes) {
+      for (int lane = 0; lane < kOwn; ++lane) own[lane] = together(own[lane], value(at + first() + lane));
+    }
+    for (int lane = 0; lane < kOwn && at + lane < size; ++lane) {  // of a whole last turn none is left
+      const int64_t element = at + first() + lane;
+      if (element < size) own[lane] = together(own[lane], value(element));
+    }
+    for (int half = kLanes / 2; half > 0; half /= 2) {
+      if constexpr (kOwn > 1) {
+        for (int lane = 0; lane < half; ++lane) own[lane] = together(own[lane], own[lane + half]);
+      } else {
+        own[0] = together(own[0], from_lane(own[0], half));
+      }
+    }
+    return own[0];
+  }
+
+  template <class T, class Value>
+  HINTERLAND_FN static T sum(int64_t size, const Value& value) {
+    return fold(size, T{0}, value, [](T a, T b) { return add(a, b); });
+  }
+  template <class Value>
+  HINTERLAND_FN static Halves exact_sum(int64_t size, const Value& value) {
+    const auto part = [&](int64_t j) { return halves(value(j)); };
+    return fold(size, Halves{0, 0}, part, [](Halves a, Halves b) { return together(a, b); });
+  }
+  template <class T, class Value>
+  HINTERLAND_FN static T amax(int64_t size, const Value& value) {
+    return fold(size, value(0), value, [](T a, T b) { return maximum(a, b); });
+  }
+  template <class T, class Value>
+  HINTERLAND_FN static T amin(int64_t size, const Value& value) {
+    return fold(size, value(0), value, [](T a, T b) { return minimum(a, b); });
+  }
+
+  // write(j) for each element j of a row.
+  template <class Write>
+  HINTERLAND_FN static void each(int64_t size, const Write& write) {
+    for (int64_t j = first(); j < size; j += kStep) write(j);
+  }
+};
+
+// write(i, value(i)) for i from 0 to `count`, by a launch of a block for each kEach of them.
+template <class T, class Value, class Write>
+HINTERLAND_FN void each(int64_t count, const Value& value, const Write& write) {
+  const int64_t step = HINTERLAND_ON_GPU ? blockDim.x : 1;
+  const int64_t begin = int64_t{blockIdx.x} * kEach + threadIdx.x;
+  const int64_t end = min_of<int64_t>(count, (int64_t{blockIdx.x} + 1) * kEach);
+  int64_t i = begin;
+  for (; i + (kUnderWay - 1) * step < end; i += kUnderWay * step) {
+    T got[kUnderWay];
+    HINTERLAND_UNROLLED
+    for (int k = 0; k < kUnderWay; ++k) got[k] = value(i + k * step);
+    HINTERLAND_UNROLLED
+    for (int k = 0; k < kUnderWay; ++k) write(i + k * step, got[k]);
+  }
+  HINTERLAND_ROLLED
+  for (; i < end; i += step) write(i, value(i));
+}
+
+}  // namespace hinterland::kernels

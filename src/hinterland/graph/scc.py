@@ -1,0 +1,92 @@
+"""Strongly connected components, by scipy's search on the CPU (Pearce 2005), wherever the graph lies."""
+
+from __future__ import annotations
+
+import torch
+
+from ..runtime.errors import ConfigError, VerificationError
+from .bfs import bfs
+from .cc import ComponentsResult
+from .edges import from_edges
+from .export import module_of
+from .graph import Graph, require_graph, require_result
+from .rows import edge_list
+
+_MOST = 2**31 - 1  # vertices and edges that scipy's graph functions count
+
+
+def strongly_connected_components(graph: Graph) -> ComponentsResult:
+    """Labels of the vertices, equal where ways lead both from one to the other and back. The CPU does the work, by scipy.
+
+    Args:
+        graph: the graph, in any place and form; about 50 bytes an edge of host memory are taken besides.
+
+    Returns:
+        ``ComponentsResult(labels int64 [V], count)``, on the CPU; labels are the smallest vertex of each component.
+
+    Raises:
+        ConfigError: scipy is missing, or there are 2^31 edges or more.
+        GraphError: the graph's arrays were changed since it was made, and are none any more.
+    """
+    require_graph(graph)
+    if graph.num_edges > _MOST or graph.num_vertices > _MOST:
+        raise ConfigError(f"strong components are found of up to {_MOST} edges, and the graph has {graph.num_edges}")
+    src, dst, _ = edge_list(graph)
+    entries = (torch.ones(len(src), dtype=torch.float64).numpy(), (src.numpy(), dst.numpy()))
+    matrix = module_of("scipy.sparse").csr_array(entries, shape=(graph.num_vertices,) * 2)
+    count, numbers = module_of("scipy.sparse.csgraph").connected_components(matrix, connection="strong")
+    of = torch.from_numpy(numbers).long()
+    smallest = torch.full((int(count),), graph.num_vertices).scatter_reduce_(0, of, torch.arange(len(of)), "amin")
+    return ComponentsResult(smallest[of], int(count))
+
+
+def verify_strong_components(graph: Graph, result: ComponentsResult) -> None:
+    """Checks strong components on the CPU.
+
+    1. A label is the smallest vertex that has it; ``count`` is the number of labels.
+    2. Within each component ways lead from that vertex to all others.
+    3. And from all others back to it.
+    4. No circle leads through several components.
+
+    Args:
+        graph: the graph.
+        result: ``labels`` int64 ``[num_vertices]``, on any device, and ``count``.
+
+    Raises:
+        VerificationError: names the rule and a vertex.
+    """
+    require_graph(graph)
+    require_result(result, ComponentsResult)
+    vertices, labels = graph.num_vertices, result.labels.cpu()
+    if labels.shape != (vertices,):
+        raise VerificationError(f"labels have shape {tuple(labels.shape)}, but the graph has {vertices} vertices")
+    if vertices == 0:
+        return
+    everyone = torch.arange(vertices)
+    wrong = ((labels < 0) | (labels > everyone)).nonzero()[:, 0]
+    wrong = wrong if len(wrong) else (labels[labels] != labels).nonzero()[:, 0]
+    if len(wrong):
+        raise VerificationError(f"rule 1: vertex {int(wrong[0])} has label {int(labels[wrong[0]])}, not its smallest vertex")
+    roots = (labels == everyone).nonzero()[:, 0]
+    if len(roots) != result.count:
+        raise VerificationError(f"rule 1: there are {len(roots)} labels, but count is {result.count}")
+    src, dst, _ = edge_list(graph)
+    inside = labels[src] == labels[dst]
+    for rule, ends in ((2, (src[inside], dst[inside])), (3, (dst[inside], src[inside]))):
+        # One search from all of them: from a vertex more, with an edge to each.
+        begins = torch.cat([ends[0], torch.full_like(roots, vertices)])
+        levels = bfs(from_edges(begins, torch.cat([ends[1], roots])), vertices, device="cpu").levels
+        if bool((levels[:vertices] < 0).any()):
+            at = int((levels[:vertices] < 0).nonzero()[0])
+            raise VerificationError(f"rule {rule}: vertex {at} and {int(labels[at])} have one label, but not ways both ways")
+    _require_no_circle(labels[src[~inside]], labels[dst[~inside]], vertices)
+
+
+def _require_no_circle(src: torch.Tensor, dst: torch.Tensor, vertices: int) -> None:
+    """Takes away what no edge leads to, as long as there are edges."""
+    while len(src):
+        entered = torch.zeros(vertices, dtype=torch.bool).index_fill_(0, dst, True)
+        stays = entered[src]
+        if bool(stays.all()):
+            raise VerificationError(f"rule 4: a circle leads through the component of vertex {int(src[0])} and others")
+        src, dst = src[stays], dst[stays]

@@ -1,0 +1,244 @@
+"""Scores that are eigenvectors of the adjacency matrix, by power iteration in float64: hubs and authorities, Katz's, and the
+eigenvector's own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from ..runtime import arguments
+from ..runtime.errors import ConfigError, VerificationError
+from ..runtime.shown import Shown
+from .graph import Graph, require_graph, require_result
+from .pagerank import MOST_ITERATIONS
+from .prepare import Prepared, graph_of
+from .spmv import Adjacency, checked_product
+
+_Device = torch.device | str | int | None
+
+
+@dataclass(frozen=True, repr=False)
+class CentralityResult(Shown):
+    """Scores of a graph's vertices.
+
+    Attributes:
+        scores: float64 ``[num_vertices]``, on the device that ran it.
+        iterations: how often all edges were read.
+        error: the change that the last iteration made, summed over all vertices.
+        converged: whether ``error`` came below the tolerance.
+    """
+
+    scores: torch.Tensor
+    iterations: int
+    error: float
+    converged: bool
+
+
+@dataclass(frozen=True, repr=False)
+class HitsResult(Shown):
+    """Hubs and authorities of a graph.
+
+    Attributes:
+        hubs, authorities: float64 ``[num_vertices]``, each of sum 1, on the device that ran it.
+        iterations, error, converged: as in :class:`CentralityResult`; the error is that of the hubs.
+    """
+
+    hubs: torch.Tensor
+    authorities: torch.Tensor
+    iterations: int
+    error: float
+    converged: bool
+
+
+def hits(
+    graph: Graph | Prepared,
+    tolerance: float = 1e-8,
+    max_iterations: int = 100,
+    start: torch.Tensor | None = None,
+    gpu_budget: int | str | None = None,
+    device: _Device = None,
+) -> HitsResult:
+    """Hubs and authorities (Kleinberg 1999): good hubs have edges to good authorities, and the other way round.
+
+    Args:
+        graph: the graph, or what :func:`prepare` made of it for ``"spmv"``; weights count if it has some, of the types that
+            :func:`sssp` takes. Of a directed graph ``transpose()`` is made.
+        tolerance: the last iteration is the one that changes hubs by less, summed over all vertices.
+        max_iterations: from 1 to 2**31 - 1. Where they do not suffice, the result says ``converged=False``.
+        start: hubs to begin with, ``[num_vertices]``; None means the same for all. Where several answers are right, as in a
+            graph of several alike parts, it chooses.
+        gpu_budget, device: as for :func:`pagerank`.
+
+    Returns:
+        ``HitsResult(hubs float64 [V], authorities float64 [V], iterations, error, converged)``.
+
+    Raises:
+        ConfigError: a number out of its range, a start of another shape.
+        GraphError: an offset or neighbour met on the way is out of range.
+        OutOfMemory: the vectors exceed the free GPU memory.
+    """
+    matrix, tolerance, limit = _begun(graph, True, tolerance, max_iterations, gpu_budget, device)
+    hubs = _to_sum(_start(matrix, start, 1.0))
+    error, iteration = float("inf"), 0
+    while iteration < limit and not error < tolerance:
+        authorities = _to_sum(matrix.transposed_times(hubs))
+        after = _to_sum(matrix.times(authorities))
+        error, hubs, iteration = float((after - hubs).abs().sum()), after, iteration + 1
+    return HitsResult(matrix.outer(hubs), matrix.outer(authorities), iteration, error, error < tolerance)
+
+
+def katz_centrality(
+    graph: Graph | Prepared,
+    alpha: float = 0.1,
+    beta: float | torch.Tensor = 1.0,
+    tolerance: float = 1e-6,
+    max_iterations: int = 1000,
+    start: torch.Tensor | None = None,
+    weighted: bool = False,
+    gpu_budget: int | str | None = None,
+    device: _Device = None,
+) -> CentralityResult:
+    """How many ways lead to each vertex, each of n edges counted alpha^n times (Katz 1953): x = alpha A^T x + beta.
+
+    Args:
+        alpha: below one over the largest eigenvalue of A, or it does not converge.
+        beta: what each vertex has by itself: a number, or ``[num_vertices]`` of them.
+        tolerance, max_iterations, start, gpu_budget, device: as for :func:`hits`; the start is 0 unless given.
+        weighted: whether weights count.
+
+    Returns:
+        ``CentralityResult(scores float64 [V], iterations, error, converged)``, not normalised.
+
+    Raises:
+        ConfigError, GraphError, OutOfMemory: as :func:`hits`.
+    """
+    alpha = arguments.number("alpha", alpha)
+    matrix, tolerance, limit = _begun(graph, weighted, tolerance, max_iterations, gpu_budget, device)
+    own = _start(matrix, beta, 0) if isinstance(beta, torch.Tensor) else matrix.full(arguments.number("beta", beta))
+    x, error, iteration = _start(matrix, start, 0.0), float("inf"), 0
+    while iteration < limit and not error < tolerance:
+        after = matrix.transposed_times(x).mul_(alpha).add_(own)
+        error, x, iteration = float((after - x).abs().sum()), after, iteration + 1
+    return CentralityResult(matrix.outer(x), iteration, error, error < tolerance)
+
+
+def eigenvector_centrality(
+    graph: Graph | Prepared,
+    tolerance: float = 1e-6,
+    max_iterations: int = 100,
+    start: torch.Tensor | None = None,
+    weighted: bool = False,
+    gpu_budget: int | str | None = None,
+    device: _Device = None,
+) -> CentralityResult:
+    """The eigenvector of the transposed adjacency matrix for its largest eigenvalue, of length 1 (Bonacich 1972).
+
+    A vertex is as central as those together that have edges to it. Iterations are those of A^T + I, whose eigenvectors are the
+    same.
+
+    Args:
+        tolerance, max_iterations, start, gpu_budget, device: as for :func:`hits`; a start is divided by its sum.
+        weighted: whether weights count.
+
+    Returns:
+        ``CentralityResult(scores float64 [V], iterations, error, converged)``.
+
+    Raises:
+        ConfigError, GraphError, OutOfMemory: as :func:`hits`.
+    """
+    matrix, tolerance, limit = _begun(graph, weighted, tolerance, max_iterations, gpu_budget, device)
+    x, error, iteration = _to_sum(_start(matrix, start, 1.0)), float("inf"), 0
+    while iteration < limit and not error < tolerance:
+        after = matrix.transposed_times(x).add_(x)
+        after /= float(after.norm()) or 1.0
+        error, x, iteration = float((after - x).abs().sum()), after, iteration + 1
+    return CentralityResult(matrix.outer(x), iteration, error, error < tolerance)
+
+
+def verify_hits(graph: Graph, result: HitsResult, tolerance: float = 1e-8) -> None:
+    """Checks hubs and authorities without the kernels that found them: authorities are those of the hubs, within
+    ten times ``tolerance``, and a further step changes the hubs by less than ``tolerance``, up to rounding.
+
+    Raises:
+        VerificationError: names the rule and the values.
+    """
+    require_graph(graph)
+    require_result(result, HitsResult)
+    weighted = graph.weight_type is not None
+    hubs, authorities = result.hubs.cpu(), result.authorities.cpu()
+    following = _to_sum(checked_product(graph, hubs, weighted, transposed=True))
+    again = _to_sum(checked_product(graph, following, weighted))
+    _require_close("authorities are not what hubs make them", authorities, following, 10 * tolerance)
+    _require_close("a further step changes hubs", hubs, again, tolerance)
+
+
+def verify_katz(
+    graph: Graph,
+    result: CentralityResult,
+    alpha: float = 0.1,
+    beta: float = 1.0,
+    tolerance: float = 1e-6,
+    weighted: bool = False,
+) -> None:
+    """Checks x = alpha A^T x + beta without the kernel that found it: one more step changes less than ``tolerance``.
+
+    Raises:
+        VerificationError: names the vertex and the values.
+    """
+    require_graph(graph)
+    require_result(result, CentralityResult)
+    x = result.scores.cpu()
+    after = alpha * checked_product(graph, x, weighted, transposed=True) + beta
+    _require_close("a further step changes scores", x, after, max(tolerance, tolerance * alpha * float(x.abs().max())))
+
+
+def verify_eigenvector(graph: Graph, result: CentralityResult, tolerance: float = 1e-6, weighted: bool = False) -> None:
+    """Checks that scores have length 1, and that A^T + I makes nothing else of them: the same without the kernel.
+
+    Raises:
+        VerificationError: names the vertex and the values.
+    """
+    require_graph(graph)
+    require_result(result, CentralityResult)
+    x = result.scores.cpu()
+    after = checked_product(graph, x, weighted, transposed=True) + x
+    _require_close("a further step changes scores", x, after / (float(after.norm()) or 1.0), tolerance)
+
+
+def _begun(
+    graph: Graph | Prepared,
+    weighted: bool,
+    tolerance: float,
+    max_iterations: int,
+    gpu_budget: int | str | None,
+    device: _Device,
+) -> tuple[Adjacency, float, int]:
+    tolerance = arguments.number("tolerance", tolerance)
+    limit = arguments.whole_number("max_iterations", max_iterations, 1, MOST_ITERATIONS)
+    return Adjacency(graph, weighted and graph_of(graph).weight_type is not None, gpu_budget, device), tolerance, limit
+
+
+def _start(matrix: Adjacency, given: torch.Tensor | None, otherwise: float) -> torch.Tensor:
+    if given is None:
+        return matrix.full(otherwise)
+    if arguments.dense("a vector", given).shape != (len(matrix),) or given.is_complex():
+        raise ConfigError(f"a vector has one real number for each of {len(matrix)} vertices, not shape {tuple(given.shape)}")
+    return matrix.inner(given)
+
+
+def _to_sum(x: torch.Tensor) -> torch.Tensor:
+    """x over its sum; itself where that is 0."""
+    return x / (float(x.sum()) or 1.0)
+
+
+def _require_close(what: str, was: torch.Tensor, now: torch.Tensor, tolerance: float) -> None:
+    if was.shape != now.shape:
+        raise VerificationError(f"scores have shape {tuple(was.shape)}, but the graph has {len(now)} vertices")
+    change = (now - was).abs()
+    if not float(change.sum()) < tolerance + 1e-12:
+        at = int(change.argmax())
+        raise VerificationError(
+            f"{what} by {float(change.sum()):.3g}, not less than {tolerance:.3g}; vertex {at} most, from "
+            f"{float(was[at]):.6g} to {float(now[at]):.6g}"
+        )

@@ -1,0 +1,122 @@
+"""PageRank whose walk follows edges in proportion to their weights, from any start, by plain power iteration."""
+
+from __future__ import annotations
+
+import torch
+
+from ..runtime import arguments
+from ..runtime.errors import ConfigError, VerificationError
+from .graph import Graph, require_graph, require_result
+from .pagerank import MOST_ITERATIONS, PagerankResult, Personalization, distribution
+from .prepare import Prepared, graph_of
+from .spmv import Adjacency, checked_product
+
+
+def weighted_pagerank(
+    graph: Graph | Prepared,
+    damping: float = 0.85,
+    tolerance: float = 1e-4,
+    max_iterations: int = 100,
+    personalization: Personalization | None = None,
+    dangling: Personalization | None = None,
+    start: Personalization | None = None,
+    gpu_budget: int | str | None = None,
+    device: torch.device | str | int | None = None,
+) -> PagerankResult:
+    """The chance to be at each vertex, for a walk that follows an out-edge, drawn in proportion to weights, with probability
+    ``damping``.
+
+    What differs from :func:`pagerank` is that weights count, if the graph has some, that walks without a way on may go
+    elsewhere than others, and that steps are plain ones in float64 from a start that may be given: results are those of
+    networkx's ``pagerank``, iteration by iteration, up to rounding.
+
+    Args:
+        graph: the graph, or what :func:`prepare` made of it for ``"spmv"``. The lists of in-neighbours are read: of a directed
+            graph, ``transpose()`` is made. A vertex whose out-edges have weights that sum to 0 has no way on.
+        damping: from 0 to 1.
+        tolerance: the last iteration is the one that changes scores by less, summed over all vertices.
+        max_iterations: from 1 to 2**31 - 1. Where they do not suffice, the result says ``converged=False``.
+        personalization: where the walk goes on otherwise, as for :func:`pagerank`; None means the same for all.
+        dangling: where it goes on from a vertex without a way on; None is ``personalization``.
+        start: scores to begin with, of the same kind; None means the same for all.
+        gpu_budget, device: as for :func:`pagerank`.
+
+    Returns:
+        ``PagerankResult(scores float64 [V], iterations, error, converged)``, scores on the device that ran it.
+
+    Raises:
+        ConfigError: a number out of its range, shares that are no distribution, weights of another type than :func:`sssp`'s.
+        GraphError: an offset or neighbour met on the way is out of range.
+        OutOfMemory: scores and state exceed the free GPU memory.
+    """
+    damping, tolerance = arguments.number("damping", damping), arguments.number("tolerance", tolerance)
+    if not 0 <= damping <= 1:
+        raise ConfigError(f"damping {damping} is not in [0, 1]")
+    limit = arguments.whole_number("max_iterations", max_iterations, 1, MOST_ITERATIONS)
+    given = graph_of(graph)
+    vertices = given.num_vertices
+    shares = {"personalization": personalization, "dangling": dangling, "start": start}
+    jumps, leaves, scores = (None if value is None else distribution(value, vertices, name) for name, value in shares.items())
+    matrix = Adjacency(graph, given.weight_type is not None, gpu_budget, device)
+    equal = 1 / max(vertices, 1)
+    p = matrix.full(equal) if jumps is None else matrix.inner(jumps)
+    stuck_to = p if leaves is None else matrix.inner(leaves)
+    x = matrix.full(equal) if scores is None else matrix.inner(scores)
+    totals = matrix.times(matrix.full(1))
+    stuck = totals == 0
+    along = torch.where(stuck, 0.0, damping / totals)
+    error, iteration = float("inf"), 0
+    while iteration < limit and not error < tolerance:
+        after = matrix.transposed_times(x * along)
+        after += damping * x[stuck].sum() * stuck_to
+        after += (1 - damping) * p
+        error = float((after - x).abs().sum())
+        x, iteration = after, iteration + 1
+    return PagerankResult(matrix.outer(x), iteration, error, error < tolerance)
+
+
+def verify_weighted_pagerank(
+    graph: Graph,
+    result: PagerankResult,
+    damping: float = 0.85,
+    tolerance: float = 1e-4,
+    personalization: Personalization | None = None,
+    dangling: Personalization | None = None,
+) -> None:
+    """Checks scores against the equation that defines them, in float64 on the CPU: they sum to 1, and a further step of the
+    walk changes them by less than ``tolerance``.
+
+    Args:
+        graph: the graph.
+        result: ``scores`` floating ``[num_vertices]``, on any device.
+        damping, tolerance, personalization, dangling: as :func:`weighted_pagerank` had them.
+
+    Raises:
+        VerificationError: names the rule, the vertex and the values.
+    """
+    require_graph(graph)
+    require_result(result, PagerankResult)
+    vertices = graph.num_vertices
+    x = result.scores.cpu().double()
+    if x.shape != (vertices,):
+        raise VerificationError(f"scores have shape {tuple(x.shape)}, but the graph has {vertices} vertices")
+    if vertices == 0:
+        return
+    if not abs(float(x.sum()) - 1) < tolerance:
+        raise VerificationError(f"scores sum to {float(x.sum())}, which is not within {tolerance} of 1")
+    weighted = graph.weight_type is not None
+    equal = torch.full((vertices,), 1 / vertices, dtype=torch.float64)
+    p = equal if personalization is None else distribution(personalization, vertices)
+    leaves = p if dangling is None else distribution(dangling, vertices, "dangling")
+    totals = checked_product(graph, torch.ones(vertices, dtype=torch.float64), weighted)
+    stuck = totals == 0
+    given = torch.where(stuck, 0.0, damping * x / totals)
+    after = checked_product(graph, given, weighted, transposed=True)
+    after += (1 - damping) * p + damping * x[stuck].sum() * leaves
+    change = (after - x).abs()
+    if not float(change.sum()) < tolerance:
+        at = int(change.argmax())
+        raise VerificationError(
+            f"a further step changes scores by {float(change.sum()):.3g}, not less than {tolerance}; vertex {at} most, from "
+            f"{float(x[at]):.6g} to {float(after[at]):.6g}"
+        )

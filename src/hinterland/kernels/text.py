@@ -1,0 +1,213 @@
+"""Kernels in CUDA C++ of functions that were traced, for :func:`hinterland.kernel`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import torch
+
+from .traced import FLOATS, FOLDS, TYPES, Constant, Value
+
+TILE = 4096  # values that are put together by 32 lanes
+_EACH = 4096  # elements of a block: include/hinterland/kernels/lanes.hpp
+_BLOCK = 256  # threads
+_MOST_LANES = 32
+# g++ has no such pragma, and is asked by a flag for what it says (on_cpu.py). A GPU's intrinsics need none.
+_HEAD = """#if !defined(__CUDACC__)
+#pragma STDC FP_CONTRACT OFF
+#endif
+#include "hinterland/kernels/lanes.hpp"
+namespace h = hinterland::kernels;
+
+__global__ void {name}({parameters}) {{
+{body}
+}}
+"""
+
+
+@dataclass(frozen=True)
+class Written:
+    """A kernel that was written.
+
+    Attributes:
+        text: that has it.
+        constants: the numbers that it is called with at the end.
+        each: elements or rows that threads take together.
+        threads: how many do so, on a GPU; on a CPU it is one.
+    """
+
+    text: str
+    constants: tuple[bool | int | float, ...]
+    each: int
+    threads: int
+
+    def launch(self, count: int, device: torch.device) -> tuple[int, int]:
+        """Blocks, and threads of each, for so many elements or rows."""
+        teams = -(-count // self.each)
+        if device.type == "cpu":
+            block = _BLOCK if self.each == 1 else 1
+            return -(-teams // block), block
+        return -(-teams * self.threads // _BLOCK), _BLOCK
+
+
+@dataclass
+class _Scope:
+    """Statements of a block of C++, and the names of the values that it has found.
+
+    Attributes:
+        place: where the element of a row lies, from the array's begin; empty where there is no element but a row.
+    """
+
+    place: str = ""
+    lines: list[str] = field(default_factory=list)
+    names: dict[int, str] = field(default_factory=dict)
+
+    def lambda_of(self, argument: str, result: str) -> str:
+        return f"[=](int64_t {argument}) {{ {' '.join(self.lines)} return {result}; }}"
+
+
+class _Writer:
+    """Writes a value's statements: of the row once, and of its elements where they are asked for."""
+
+    def __init__(self) -> None:
+        self.row = _Scope()
+        self.constants: list[Constant] = []
+        self._count = 0
+
+    def write(self, value: Value | Constant, element: _Scope | None) -> str:
+        """The name of a value, in the row's scope or in an element's."""
+        if isinstance(value, Constant):
+            self.constants.append(value)
+            return f"c{len(self.constants) - 1}"
+        scope = element if value.shape and element is not None else self.row
+        if id(value) not in scope.names:
+            made = self._made(value, scope)
+            self._count += 1
+            scope.names[id(value)] = f"v{self._count}"
+            scope.lines.append(f"const {TYPES[value.dtype]} v{self._count} = {made};")
+        return scope.names[id(value)]
+
+    def _made(self, value: Value, scope: _Scope) -> str:
+        if value.op == "array":
+            return f"array_{value.args[0]}[{scope.place if value.shape else 'row'}]"
+        if value.op == "item":
+            row, element = value.args
+            picked = _Scope(f"row * {math.prod(row.shape)} + {element}")
+            name = self.write(row, picked)
+            self.row.lines += picked.lines
+            return name
+        if value.op in FOLDS:
+            width = math.prod(value.args[0].shape)
+            inner = _Scope(f"row * {width} + column")
+            name = self.write(value.args[0], inner)
+            return f"lanes.{value.op}<{TYPES[value.dtype]}>({width}, {inner.lambda_of('column', name)})"
+        names = [self.write(one, scope) for one in value.args]
+        if value.op == "to":
+            return f"h::to<{TYPES[value.dtype]}>({names[0]})"
+        return f"h::{'rint' if value.op == 'round' else value.op}({', '.join(names)})"
+
+
+def _lanes_for(width: int) -> int:
+    """Lanes that take a row of so many elements: the most that all have one, up to a warp's."""
+    return min(_MOST_LANES, 1 << (width.bit_length() - 1))
+
+
+def map_text(value: Value, dtypes: Sequence[torch.dtype], width: int) -> Written:
+    """The kernel that writes a value of each element, or of each row.
+
+    Its parameters: the arrays, ``out``, the first element or row, how many, and the constants. ``width``: elements of a row,
+    where there are any, of the array with the most.
+    """
+    outs = [f"array<{TYPES[value.dtype]}> out"]
+    if "fold" not in value.passes:
+        writer = _Writer()
+        return _written("map", writer, dtypes, outs, _elements(writer, value), (_EACH, _BLOCK))
+    writer, lanes = _Writer(), _lanes_for(width)
+    return _written("map", writer, dtypes, outs, _rows(writer, value, lanes), (1, lanes))
+
+
+def sum_text(value: Value, dtypes: Sequence[torch.dtype]) -> Written:
+    """The kernel that adds up the values of each tile: in float64, or, of whole numbers, in 128 bits as two halves."""
+    writer = _Writer()
+    inner, name = _flat(writer, value)
+    if value.dtype in FLOATS:
+        outs, write = ["array<double> out"], "out[tile] = sum;"
+        fold = f"const double sum = lanes.sum<double>(size, {inner.lambda_of('place', f'double{{{name}}}')});"
+    else:
+        outs, write = ["array<int64_t> high", "array<int64_t> low"], "high[tile] = sum.high; low[tile] = sum.low;"
+        values = inner.lambda_of("place", f"int64_t{{{name}}}")
+        # 4096 narrower ones do not overflow 64 bits.
+        sums = "lanes.exact_sum(size, {})" if value.dtype == torch.int64 else "h::halves(lanes.sum<int64_t>(size, {}))"
+        fold = f"const h::Halves sum = {sums.format(values)};"
+    body = _tile(fold, write)
+    return _written("reduce", writer, dtypes, outs, body, (TILE, _MOST_LANES))
+
+
+def bound_text(how: str, value: Value, dtypes: Sequence[torch.dtype]) -> Written:
+    """The kernel that finds the least or the greatest value of each tile: ``how`` is amin or amax."""
+    writer = _Writer()
+    inner, name = _flat(writer, value)
+    kind = TYPES[value.dtype]
+    fold = f"const {kind} bound = lanes.{how}<{kind}>(size, {inner.lambda_of('place', name)});"
+    return _written("reduce", writer, dtypes, [f"array<{kind}> out"], _tile(fold, "out[tile] = bound;"), (TILE, _MOST_LANES))
+
+
+def _flat(writer: _Writer, value: Value) -> tuple[_Scope, str]:
+    """Statements for the value of number ``first + place``, of elements or of rows."""
+    element = _Scope("at")
+    name = writer.write(value, element)
+    at = "const int64_t at = first + place;"
+    row = f"const int64_t row = at / {math.prod(value.shape)};"  # which costs nothing where nothing needs it
+    return _Scope(lines=[at, row, *writer.row.lines, *element.lines]), name
+
+
+def _elements(writer: _Writer, value: Value) -> str:
+    inner, name = _flat(writer, value)
+    kind = TYPES[value.dtype]
+    return f"""  const int64_t first = begin;
+  h::each<{kind}>(count, {inner.lambda_of("place", name)}, [=](int64_t place, {kind} value) {{ out[place] = value; }});"""
+
+
+def _tile(fold: str, write: str) -> str:
+    return f"""  const h::Lanes<{_MOST_LANES}> lanes;
+  const int64_t tiles = (count + {TILE - 1}) / {TILE};
+  const bool there = lanes.row() < tiles;
+  const int64_t tile = there ? lanes.row() : tiles - 1;
+  const int64_t first = begin + tile * {TILE};
+  const int64_t size = hinterland::min_of<int64_t>({TILE}, begin + count - first);
+  {fold}
+  if (there && lanes.first() == 0) {{ {write} }}"""
+
+
+def _rows(writer: _Writer, value: Value, lanes: int) -> str:
+    width = math.prod(value.shape)
+    element = _Scope(f"row * {width} + column")
+    name = writer.write(value, element)
+    lines = "\n  ".join(writer.row.lines)
+    if value.shape:
+        each = _Scope(lines=[*element.lines, f"if (there) out[number * {width} + column] = {name};"])
+        write = f"lanes.each({width}, [=](int64_t column) {{ {' '.join(each.lines)} }});"
+    else:
+        write = f"if (there && lanes.first() == 0) out[number] = {name};"
+    return f"""  const h::Lanes<{lanes}> lanes;
+  const bool there = lanes.row() < count;  // lanes of a warp without a row work with the others on the last
+  const int64_t number = there ? lanes.row() : count - 1;
+  const int64_t row = begin + number;
+  {lines}
+  {write}"""
+
+
+def _written(
+    name: str, writer: _Writer, dtypes: Sequence[torch.dtype], outs: list[str], body: str, teams: tuple[int, int]
+) -> Written:
+    arrays = [f"array<const {TYPES[dtype]}> array_{i}" for i, dtype in enumerate(dtypes)]
+    numbers = [f"{_constant(one)} c{i}" for i, one in enumerate(writer.constants)]
+    parameters = [*arrays, *outs, "int64_t begin", "int64_t count", *numbers]
+    text = _HEAD.format(name=name, parameters=", ".join(parameters), body=body)
+    return Written(text, tuple(one.value for one in writer.constants), *teams)
+
+
+def _constant(one: Constant) -> str:
+    return "bool" if isinstance(one.value, bool) else "int64_t" if isinstance(one.value, int) else "double"

@@ -1,0 +1,206 @@
+"""What tables have in common with torch's tensors, so that code that takes tensors takes them, or says what it needs."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterator
+from numbers import Number
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self, SupportsIndex
+
+import numpy as np
+import torch
+
+from ..runtime.arguments import whole_number
+from ..runtime.errors import IndexOutOfRange, NotATensor
+from . import dispatch
+
+
+def _operator(name: str) -> Callable[..., Any]:
+    """Python's operator ``name``, as torch's tensors have it: of numbers, arrays, tensors and tables, and of nothing else."""
+    function = getattr(torch.Tensor, name)
+
+    def method(self: TensorLike, *others: Any) -> Any:
+        given = [torch.as_tensor(one) if isinstance(one, np.ndarray) else one for one in others]
+        if not all(isinstance(one, torch.Tensor | Number | np.generic | TensorLike) for one in given):
+            return NotImplemented
+        return TensorLike.__torch_function__(function, (), (self, *given))
+
+    method.__name__ = name
+    return method
+
+
+def _in_place(name: str) -> Callable[..., Any]:
+    """The same of an operator that writes to the table."""
+    change = _operator(name)
+
+    def method(self: TensorLike, other: Any) -> Any:
+        return self if change(self, other) is not NotImplemented else NotImplemented
+
+    method.__name__ = name
+    return method
+
+
+class TensorLike:
+    """The sizes of a tensor; its operators and torch's functions, where there is a tensor over the same bytes; and sentences.
+
+    An object is equal to others by its elements, as a tensor is, and is told from others by its identity where it is a key.
+    """
+
+    _AS_TENSOR: ClassVar[str]  # what gives all rows as a tensor, for sentences
+    __array_priority__ = 1000  # as torch's: an array beside a table leaves the operator to it
+
+    @property
+    @abstractmethod
+    def shape(self) -> torch.Size:
+        """Its dimensions; the first counts the rows."""
+
+    @property
+    @abstractmethod
+    def dtype(self) -> torch.dtype:
+        """The type of its elements."""
+
+    @abstractmethod
+    def __getitem__(self, index: Any) -> torch.Tensor: ...
+
+    @property
+    def ndim(self) -> int:
+        """How many dimensions it has, at least one."""
+        return len(self.shape)
+
+    def dim(self) -> int:
+        """How many dimensions it has, at least one."""
+        return self.ndim
+
+    def size(self, dim: SupportsIndex | None = None) -> Any:
+        """Its dimensions, or dimension ``dim``; -1 is the last."""
+        if dim is None:
+            return self.shape
+        at, count = whole_number("dim", dim), self.ndim
+        if not -count <= at < count:
+            raise IndexOutOfRange(f"dimension {at} is none of a table of {count}; they go from {-count} to {count - 1}")
+        return self.shape[at]
+
+    def numel(self) -> int:
+        """How many elements it has."""
+        return self.shape.numel()
+
+    def element_size(self) -> int:
+        """Bytes of an element."""
+        return self.dtype.itemsize
+
+    def is_floating_point(self) -> bool:
+        """Whether its elements are floating-point numbers; complex ones are not."""
+        return self.dtype.is_floating_point
+
+    def is_complex(self) -> bool:
+        """Whether its elements are complex numbers."""
+        return self.dtype.is_complex
+
+    @property
+    def device(self) -> torch.device:
+        """The CPU: where rows are that are asked for by an int or a slice. Row numbers on a GPU give rows on that GPU."""
+        return torch.device("cpu")
+
+    @property
+    def is_cuda(self) -> bool:
+        """False."""
+        return False
+
+    @property
+    def is_cpu(self) -> bool:
+        """True."""
+        return True
+
+    @property
+    def requires_grad(self) -> bool:
+        """Whether gradients of its rows are wanted."""
+        return False
+
+    def is_contiguous(self) -> bool:
+        """True: rows are whole, one after another."""
+        return True
+
+    def contiguous(self) -> Self:
+        """Itself."""
+        return self
+
+    def index_select(self, dim: int, index: torch.Tensor) -> torch.Tensor:
+        """As torch.index_select: along dimension 0 a gather of rows, in which there are no negative ones."""
+        return self.__torch_function__(torch.index_select, (), (self, dim, index))
+
+    def __iter__(self) -> Iterator[torch.Tensor]:
+        return (self[row] for row in range(self.shape[0]))
+
+    def __contains__(self, element: Any) -> bool:
+        found = self == element
+        return bool(found.any()) if isinstance(found, torch.Tensor) else found
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
+        return dispatch.call(TensorLike, func, args, kwargs or {})
+
+    def _tensor_for(self, device: torch.device, what: str) -> torch.Tensor:
+        """All of it as a tensor that ``device`` reads, for ``what``."""
+        self._refuse(what)
+
+    def _refuse(self, what: str) -> NoReturn:
+        raise NotATensor(f"{what} takes tensors, and a {type(self).__name__} is none; {self._AS_TENSOR}")
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        self._refuse("numpy")
+
+    def __dlpack__(self, **options: Any) -> Any:
+        self._refuse("DLPack")
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        self._refuse("DLPack")
+
+    if not TYPE_CHECKING:  # a type checker would take every name for one that is there
+
+        def __getattr__(self, name: str) -> NoReturn:
+            if name.startswith("_") or not hasattr(torch.Tensor, name):
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            raise AttributeError(f"a {type(self).__name__} has no {name!r}, which tensors have; {self._AS_TENSOR}")
+
+    __hash__ = object.__hash__
+    __eq__ = _operator("__eq__")
+    __ne__ = _operator("__ne__")
+    __lt__ = _operator("__lt__")
+    __le__ = _operator("__le__")
+    __gt__ = _operator("__gt__")
+    __ge__ = _operator("__ge__")
+    __neg__ = _operator("__neg__")
+    __pos__ = _operator("__pos__")
+    __abs__ = _operator("__abs__")
+    __invert__ = _operator("__invert__")
+    __add__ = _operator("__add__")
+    __radd__ = _operator("__radd__")
+    __sub__ = _operator("__sub__")
+    __rsub__ = _operator("__rsub__")
+    __mul__ = _operator("__mul__")
+    __rmul__ = _operator("__rmul__")
+    __truediv__ = _operator("__truediv__")
+    __rtruediv__ = _operator("__rtruediv__")
+    __floordiv__ = _operator("__floordiv__")
+    __rfloordiv__ = _operator("__rfloordiv__")
+    __mod__ = _operator("__mod__")
+    __rmod__ = _operator("__rmod__")
+    __pow__ = _operator("__pow__")
+    __rpow__ = _operator("__rpow__")
+    __matmul__ = _operator("__matmul__")
+    __rmatmul__ = _operator("__rmatmul__")
+    __and__ = _operator("__and__")
+    __rand__ = _operator("__rand__")
+    __or__ = _operator("__or__")
+    __ror__ = _operator("__ror__")
+    __xor__ = _operator("__xor__")
+    __rxor__ = _operator("__rxor__")
+    __iadd__ = _in_place("__iadd__")
+    __isub__ = _in_place("__isub__")
+    __imul__ = _in_place("__imul__")
+    __itruediv__ = _in_place("__itruediv__")
+    __ifloordiv__ = _in_place("__ifloordiv__")
+    __imod__ = _in_place("__imod__")
+    __iand__ = _in_place("__iand__")
+    __ior__ = _in_place("__ior__")
+    __ixor__ = _in_place("__ixor__")

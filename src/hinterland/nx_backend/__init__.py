@@ -1,0 +1,134 @@
+"""Backend for networkx: ``nx.pagerank(G, backend="hinterland")`` runs here, with networkx's arguments, results and errors.
+
+networkx finds this package by the entry point ``networkx.backends`` and calls its functions by their names, with graphs that
+``convert_from_nx`` made. The names are those that ``_hinterland_networkx`` announces; each is a promise to do what networkx's
+function of that name does. What a function here cannot do, ``can_run`` refuses with a sentence, and networkx does it.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from _hinterland_networkx import FUNCTIONS
+
+from . import clusters, components, distances, edges, paths, ranks, searches
+from .converted import BackendGraph, convert_from_nx, convert_to_nx
+
+__all__ = ["BackendGraph", "can_run", "convert_from_nx", "convert_to_nx", "should_run"]
+
+_MODULES = (clusters, components, distances, edges, paths, ranks, searches)
+globals().update({name: vars(module)[name] for module in _MODULES for name in FUNCTIONS if name in vars(module)})
+
+# What networkx does itself while it looks at every edge once, or less.
+_LINEAR = {
+    "ancestors",
+    "bellman_ford_path_length",
+    "connected_components",
+    "degree_centrality",
+    "descendants",
+    "descendants_at_distance",
+    "dijkstra_path_length",
+    "has_path",
+    "in_degree_centrality",
+    "core_number",
+    "is_arborescence",
+    "is_branching",
+    "is_connected",
+    "is_forest",
+    "is_isolate",
+    "is_negatively_weighted",
+    "is_strongly_connected",
+    "is_tree",
+    "is_weakly_connected",
+    "isolates",
+    "node_connected_component",
+    "number_connected_components",
+    "number_of_isolates",
+    "number_of_selfloops",
+    "number_strongly_connected_components",
+    "number_weakly_connected_components",
+    "out_degree_centrality",
+    "overall_reciprocity",
+    "reciprocity",
+    "shortest_path_length",
+    "single_source_shortest_path_length",
+    "single_target_shortest_path_length",
+    "strongly_connected_components",
+    "weakly_connected_components",
+}
+# What is right in several ways, of which networkx finds another one.
+_CHOICES = {
+    "all_pairs_bellman_ford_path",
+    "all_pairs_dijkstra",
+    "all_pairs_dijkstra_path",
+    "all_pairs_shortest_path",
+    "bellman_ford_path",
+    "bfs_edges",
+    "bfs_layers",
+    "bfs_predecessors",
+    "bfs_successors",
+    "bfs_tree",
+    "bidirectional_dijkstra",
+    "bidirectional_shortest_path",
+    "dijkstra_path",
+    "generic_bfs_edges",
+    "louvain_communities",
+    "shortest_path",
+    "single_source_bellman_ford",
+    "single_source_bellman_ford_path",
+    "single_source_dijkstra",
+    "single_source_dijkstra_path",
+    "single_source_shortest_path",
+    "single_target_shortest_path",
+}
+
+
+def can_run(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool | str:
+    """Whether the function called ``name`` takes these arguments; a sentence if it does not."""
+    given = inspect.signature(globals()[name]).bind(*args, **kwargs)
+    given.apply_defaults()
+    arguments = given.arguments
+    of_each = {key: arguments.get(key) for key in ("sort_neighbors", "neighbors", "sp")}
+    weighing = {key: callable(arguments.get(key)) for key in ("weight", "distance") if key in arguments}
+    own = _REFUSED.get(name, lambda _: {})(arguments)
+    return _refuse(**of_each, **{**weighing, **own}) or True
+
+
+def should_run(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool | str:
+    """Whether to run where nobody asked for this backend by name; networkx does not ask for graphs that it need not convert."""
+    if name in _CHOICES:
+        return "its choice among what is right is another one than networkx's; ask for it with backend='hinterland'"
+    if name in _LINEAR:
+        graph = args[0] if args else kwargs["G"]
+        if not (getattr(graph, "__networkx_cache__", None) or {}).get("backends", {}).get("hinterland"):
+            return "converting the graph takes longer than networkx itself, which looks at every edge once"
+    return True
+
+
+def _refuse(**arguments: Any) -> str | None:
+    """A sentence if any of the arguments is given."""
+    refused = [name for name, value in arguments.items() if value is not None and value is not False]
+    return f"hinterland has no {' and no '.join(refused)} here" if refused else None
+
+
+def _undirected_or_parallel(graph: Any) -> dict[str, bool]:
+    return {"undirected graph": not graph.is_directed(), "multigraph": graph.is_multigraph()}
+
+
+# By function: from its arguments, those of them that it has nothing for, besides functions in place of attributes.
+_REFUSED: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
+    "betweenness_centrality": lambda given: {
+        "weight": given["weight"],
+        "endpoints": given["endpoints"],
+        "multigraph": given["G"].is_multigraph(),
+    },
+    "average_clustering": lambda given: {"weight": given["weight"], "directed graph": given["G"].is_directed()},
+    "clustering": lambda given: {"weight": given["weight"], "directed graph": given["G"].is_directed()},
+    "is_negatively_weighted": lambda given: {"edge": given["edge"]},
+    "overall_reciprocity": lambda given: _undirected_or_parallel(given["G"]),
+    "reciprocity": lambda given: _undirected_or_parallel(given["G"]),
+    "transitivity": lambda given: {"directed graph": given["G"].is_directed()},
+    "hits": lambda given: {"result as ARPACK scales it": not given["normalized"]},
+}

@@ -1,0 +1,120 @@
+"""What a search from one node found, in networkx's words. Searches count edges, or add up weights."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable
+from typing import Any, NamedTuple
+
+import torch
+
+import hinterland as hl
+
+from .converted import BackendGraph, options
+
+
+class Found(NamedTuple):
+    """A search along out-edges from the node numbered ``source``.
+
+    Attributes:
+        distances: ``[nodes]`` on the CPU; of nodes that are not ``reached`` anything.
+        reached: bool ``[nodes]``.
+        parents: int64 ``[nodes]``, each reached node's predecessor on a shortest path; None unless asked for.
+    """
+
+    graph: BackendGraph
+    source: int
+    distances: torch.Tensor
+    reached: torch.Tensor
+    parents: torch.Tensor | None
+
+    def nearest(self, limit: float = math.inf) -> tuple[list[int], list[Any]]:
+        """The reached nodes' numbers that are not beyond ``limit``, nearest first, and their distances."""
+        there = self.reached & (self.distances <= limit) if limit < math.inf else self.reached
+        numbers = there.nonzero()[:, 0]
+        near = self.distances[numbers].sort(stable=True)
+        return numbers[near.indices].tolist(), near.values.tolist()
+
+    def lengths(self, limit: float = math.inf) -> dict[Hashable, Any]:
+        """The distances of those nodes."""
+        numbers, distances = self.nearest(limit)
+        return dict(zip(map(self.graph.nodes.__getitem__, numbers), distances, strict=True))
+
+    def edges(self, limit: float = math.inf) -> list[tuple[Hashable, Hashable]]:
+        """The tree's edges from predecessors, as far as ``limit``."""
+        nodes, parents = self.graph.nodes, self._parents()
+        return [(nodes[parents[i]], nodes[i]) for i in self.nearest(limit)[0] if i != self.source]
+
+    def paths(self, limit: float = math.inf, backwards: bool = False) -> dict[Hashable, list[Hashable]]:
+        """A shortest path to each node not beyond ``limit``, or ``backwards`` from it."""
+        nodes, parents = self.graph.nodes, self._parents()
+        found: dict[int, list[Hashable]] = {self.source: [nodes[self.source]]}
+        later: list[int] = []
+        for number in self.nearest(limit)[0]:
+            while number not in found:  # over edges of weight 0 a predecessor may come later
+                later.append(number)
+                number = parents[number]
+            while later:
+                number = later.pop()
+                to, way = [nodes[number]], found[parents[number]]
+                found[number] = to + way if backwards else way + to
+        return {nodes[number]: found[number] for number in self.nearest(limit)[0]}
+
+    def path(self, target: int) -> list[Hashable]:
+        """A shortest path to one reached node."""
+        parents, way = self._parents(), [target]
+        while way[-1] != self.source:
+            way.append(parents[way[-1]])
+        return [self.graph.nodes[number] for number in reversed(way)]
+
+    def _parents(self) -> list[int]:
+        assert self.parents is not None
+        return self.parents.tolist()
+
+
+def search(G: BackendGraph, source: Hashable, weight: str | None = None, trees: bool = False) -> Found:
+    """Searches from a node of the graph; with ``trees`` for predecessors, too.
+
+    Raises:
+        ValueError: a weight is negative.
+    """
+    graph, start = G.weighted_by(weight), G.number[source]
+    if graph.weights is None:
+        found = hl.bfs(graph, start, **options())
+        levels = found.levels.cpu()
+        return Found(G, start, levels, levels >= 0, found.parents.cpu() if trees else None)
+    distances = hl.sssp(_wide(graph), start, **options()).distances.cpu()
+    reached = distances < math.inf if distances.is_floating_point() else distances >= 0
+    return Found(G, start, distances, reached, _parents(graph, start, distances, reached) if trees else None)
+
+
+def require_no_negative(G: BackendGraph, weight: str | None) -> None:
+    """NotImplementedError where a weight is negative, for what networkx finds all the same."""
+    found = G.weighted_by(weight).weight_range
+    if found is not None and found.least < 0:
+        raise NotImplementedError("hinterland finds shortest paths only where no weight is negative")
+
+
+def _wide(graph: hl.Graph) -> hl.Graph:
+    """The graph with weights wide enough for any distance.
+
+    Raises:
+        NotImplementedError: a weight is infinite, which is a distance to networkx and no way to us.
+    """
+    weights, found = graph.weights, graph.weight_range
+    assert weights is not None and found is not None
+    if found.most == math.inf:
+        raise NotImplementedError("an edge of infinite weight leads nowhere here, and far away in networkx")
+    if weights.dtype == torch.int32 and found.most * graph.num_vertices >= 2**32 - 2:
+        return graph.with_weights(weights.long())
+    return graph
+
+
+def _parents(graph: hl.Graph, source: int, distances: torch.Tensor, reached: torch.Tensor) -> torch.Tensor:
+    """Predecessors on shortest paths: by a search along the edges that are on one, so that weights of 0 make no circle."""
+    indptr, indices, weights = graph.checked_rows()
+    assert weights is not None
+    owners, neighbors = torch.repeat_interleave(torch.arange(len(distances)), indptr.diff()), indices.long()
+    tight = reached[owners] & (distances[owners] + weights == distances[neighbors])
+    ways = hl.from_edges(owners[tight], neighbors[tight], num_vertices=len(distances))
+    return hl.bfs(ways, source, device="cpu").parents

@@ -1,0 +1,217 @@
+"""networkx's shortest paths by weight, and those of either kind."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Iterator
+from typing import Any
+
+import networkx as nx
+
+from . import searches
+from .converted import BackendGraph
+from .found import Found, require_no_negative, search
+from .searches import length_between, require_ends
+
+_Lengths = dict[Hashable, Any]
+_Paths = dict[Hashable, list[Hashable]]
+
+
+def single_source_dijkstra(
+    G: BackendGraph,
+    source: Hashable,
+    target: Hashable | None = None,
+    cutoff: float | None = None,
+    weight: str | None = "weight",
+) -> tuple[Any, Any]:
+    found = _dijkstra(G, source, weight, trees=True)
+    limit = _limit(cutoff)
+    if target is None:
+        return found.lengths(limit), found.paths(limit)
+    lengths = found.lengths(limit)
+    if target not in lengths:
+        raise nx.NetworkXNoPath(f"No path to {target}.")
+    return lengths[target], found.path(G.number[target])
+
+
+def single_source_dijkstra_path(
+    G: BackendGraph, source: Hashable, cutoff: float | None = None, weight: str | None = "weight"
+) -> _Paths:
+    return _dijkstra(G, source, weight, trees=True).paths(_limit(cutoff))
+
+
+def single_source_dijkstra_path_length(
+    G: BackendGraph, source: Hashable, cutoff: float | None = None, weight: str | None = "weight"
+) -> _Lengths:
+    return _dijkstra(G, source, weight).lengths(_limit(cutoff))
+
+
+def dijkstra_path(G: BackendGraph, source: Hashable, target: Hashable, weight: str | None = "weight") -> list[Hashable]:
+    return single_source_dijkstra(G, source, target, weight=weight)[1]
+
+
+def dijkstra_path_length(G: BackendGraph, source: Hashable, target: Hashable, weight: str | None = "weight") -> Any:
+    if source not in G:
+        raise nx.NodeNotFound(f"Node {source} not found in graph")
+    return length_between(G, source, target, weight, f"Node {target} not reachable from {source}")
+
+
+def bidirectional_dijkstra(
+    G: BackendGraph, source: Hashable, target: Hashable, weight: str | None = "weight"
+) -> tuple[Any, list[Hashable]]:
+    require_ends(G, source, target)
+    found = search(G, source, weight, trees=True)
+    to = G.number[target]
+    if not found.reached[to]:
+        raise nx.NetworkXNoPath(f"No path between {source} and {target}.")
+    return found.distances[to].item(), found.path(to)
+
+
+def all_pairs_dijkstra(
+    G: BackendGraph, cutoff: float | None = None, weight: str | None = "weight"
+) -> Iterator[tuple[Hashable, tuple[_Lengths, _Paths]]]:
+    for node in G:
+        yield node, single_source_dijkstra(G, node, cutoff=cutoff, weight=weight)
+
+
+def all_pairs_dijkstra_path(
+    G: BackendGraph, cutoff: float | None = None, weight: str | None = "weight"
+) -> Iterator[tuple[Hashable, _Paths]]:
+    for node in G:
+        yield node, single_source_dijkstra_path(G, node, cutoff, weight)
+
+
+def all_pairs_dijkstra_path_length(
+    G: BackendGraph, cutoff: float | None = None, weight: str | None = "weight"
+) -> Iterator[tuple[Hashable, _Lengths]]:
+    for node in G:
+        yield node, single_source_dijkstra_path_length(G, node, cutoff, weight)
+
+
+def single_source_bellman_ford(
+    G: BackendGraph, source: Hashable, target: Hashable | None = None, weight: str | None = "weight"
+) -> tuple[Any, Any]:
+    if source == target and source not in G:
+        raise nx.NodeNotFound(f"Node {source} is not found in the graph")
+    found = _bellman_ford(G, source, weight, trees=True)
+    if target is None:
+        return found.lengths(), found.paths()
+    if target not in G or not found.reached[G.number[target]]:
+        raise nx.NetworkXNoPath(f"Target {target} cannot be reached from given sources")
+    return found.distances[G.number[target]].item(), found.path(G.number[target])
+
+
+def single_source_bellman_ford_path(G: BackendGraph, source: Hashable, weight: str | None = "weight") -> _Paths:
+    return _bellman_ford(G, source, weight, trees=True).paths()
+
+
+def single_source_bellman_ford_path_length(G: BackendGraph, source: Hashable, weight: str | None = "weight") -> _Lengths:
+    return _bellman_ford(G, source, weight).lengths()
+
+
+def bellman_ford_path(G: BackendGraph, source: Hashable, target: Hashable, weight: str | None = "weight") -> list[Hashable]:
+    return single_source_bellman_ford(G, source, target, weight)[1]
+
+
+def bellman_ford_path_length(G: BackendGraph, source: Hashable, target: Hashable, weight: str | None = "weight") -> Any:
+    if source == target and source not in G:
+        raise nx.NodeNotFound(f"Node {source} not found in graph")
+    found = _bellman_ford(G, source, weight)
+    if target not in G or not found.reached[G.number[target]]:
+        raise nx.NetworkXNoPath(f"node {target} not reachable from {source}")
+    return found.distances[G.number[target]].item()
+
+
+def all_pairs_bellman_ford_path(G: BackendGraph, weight: str | None = "weight") -> Iterator[tuple[Hashable, _Paths]]:
+    for node in G:
+        yield node, single_source_bellman_ford_path(G, node, weight)
+
+
+def all_pairs_bellman_ford_path_length(G: BackendGraph, weight: str | None = "weight") -> Iterator[tuple[Hashable, _Lengths]]:
+    for node in G:
+        yield node, single_source_bellman_ford_path_length(G, node, weight)
+
+
+def shortest_path(
+    G: BackendGraph,
+    source: Hashable | None = None,
+    target: Hashable | None = None,
+    weight: str | None = None,
+    method: str = "dijkstra",
+) -> Any:
+    by = _method(weight, method)
+    if source is None and target is None:
+        if by == "unweighted":
+            return searches.all_pairs_shortest_path(G)
+        return all_pairs_dijkstra_path(G, weight=weight) if by == "dijkstra" else all_pairs_bellman_ford_path(G, weight)
+    if source is None or target is None:
+        found = _from_one(G, source, target, weight, by, "not in G", trees=True)
+        return found.paths(backwards=source is None)
+    if by == "unweighted":
+        return searches.bidirectional_shortest_path(G, source, target)
+    return (
+        bidirectional_dijkstra(G, source, target, weight)[1]
+        if by == "dijkstra"
+        else bellman_ford_path(G, source, target, weight)
+    )
+
+
+def shortest_path_length(
+    G: BackendGraph,
+    source: Hashable | None = None,
+    target: Hashable | None = None,
+    weight: str | None = None,
+    method: str = "dijkstra",
+) -> Any:
+    by = _method(weight, method)
+    if source is None and target is None:
+        if by == "unweighted":
+            return searches.all_pairs_shortest_path_length(G)
+        return (
+            all_pairs_dijkstra_path_length(G, weight=weight)
+            if by == "dijkstra"
+            else all_pairs_bellman_ford_path_length(G, weight)
+        )
+    if source is None or target is None:
+        return _from_one(G, source, target, weight, by, "is not in G").lengths()
+    if by == "unweighted":
+        require_ends(G, source, target)
+        return length_between(G, source, target, None, f"No path between {source} and {target}.")
+    given = dijkstra_path_length if by == "dijkstra" else bellman_ford_path_length
+    return given(G, source, target, weight)
+
+
+def _method(weight: str | None, method: str) -> str:
+    if method not in ("dijkstra", "bellman-ford"):
+        raise ValueError(f"method not supported: {method}")
+    return "unweighted" if weight is None else method
+
+
+def _from_one(
+    G: BackendGraph, source: Any, target: Any, weight: str | None, by: str, missing: str, trees: bool = False
+) -> Found:  # fmt: skip
+    """From the source, or where there is none from the target along edges turned round; ``missing``: what networkx says of a
+    node that is not there, where no weights count."""
+    graph, start = (G.turned(), target) if source is None else (G, source)
+    if by != "unweighted":
+        return (_dijkstra if by == "dijkstra" else _bellman_ford)(graph, start, weight, trees)
+    if start not in G:
+        raise nx.NodeNotFound(f"Source {start} {missing}")
+    return search(graph, start, trees=trees)
+
+
+def _dijkstra(G: BackendGraph, source: Hashable, weight: str | None, trees: bool = False) -> Found:
+    if source not in G:
+        raise nx.NodeNotFound(f"Node {source} not found in graph")
+    return search(G, source, weight, trees)
+
+
+def _bellman_ford(G: BackendGraph, source: Hashable, weight: str | None, trees: bool = False) -> Found:
+    if source not in G:
+        raise nx.NodeNotFound(f"Source {source} not in G")
+    require_no_negative(G, weight)
+    return search(G, source, weight, trees)
+
+
+def _limit(cutoff: float | None) -> float:
+    return math.inf if cutoff is None else max(cutoff, 0)

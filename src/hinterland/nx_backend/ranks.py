@@ -1,0 +1,153 @@
+"""networkx's scores of nodes by walks and by shortest paths through them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import Any
+
+import networkx as nx
+import torch
+
+import hinterland as hl
+
+from .converted import BackendGraph, options
+
+_Scores = dict[Hashable, float]
+
+
+def pagerank(
+    G: BackendGraph,
+    alpha: float = 0.85,
+    personalization: _Scores | None = None,
+    max_iter: int = 100,
+    tol: float = 1.0e-6,
+    nstart: _Scores | None = None,
+    weight: str | None = "weight",
+    dangling: _Scores | None = None,
+) -> _Scores:
+    if len(G) == 0:
+        return {}
+    given = {"personalization": personalization, "dangling": dangling, "start": nstart}
+    shares = {name: G.vector(values) for name, values in given.items() if values is not None}
+    if personalization is not None and shares["personalization"].sum() == 0:
+        raise ZeroDivisionError
+    if max_iter < 1:
+        raise nx.PowerIterationFailedConvergence(max_iter)
+    if not 0 <= alpha <= 1 or any(bool((values < 0).any()) or not values.any() for values in shares.values()):
+        raise NotImplementedError(
+            "hinterland's walks go on with a probability, to vertices drawn by shares that are not negative"
+        )
+    found = hl.graph.weighted_pagerank(
+        G.weighted_by(weight),
+        damping=alpha,
+        tolerance=len(G) * tol,
+        max_iterations=max_iter,
+        personalization=shares.get("personalization"),
+        dangling=shares.get("dangling"),
+        start=shares.get("start"),
+        **options(),
+    )
+    if not found.converged:
+        raise nx.PowerIterationFailedConvergence(max_iter)
+    return G.of(found.scores)
+
+
+def betweenness_centrality(
+    G: BackendGraph,
+    k: int | None = None,
+    normalized: bool = True,
+    weight: str | None = None,
+    endpoints: bool = False,
+    seed: Any = None,
+) -> _Scores:
+    if k == 0 and len(G) > 2:
+        raise ZeroDivisionError("k is 0: no source to estimate from")
+    # networkx makes seed a random.Random before it calls; its sample is the one that networkx would draw.
+    sources = None if k is None else [G.number[node] for node in seed.sample(G.nodes, k)]
+    return G.of(hl.betweenness_centrality(G.graph, sources=sources, normalized=normalized, **options()).scores)
+
+
+def hits(
+    G: BackendGraph, max_iter: int = 100, tol: float = 1.0e-8, nstart: _Scores | None = None, normalized: bool = True
+) -> tuple[_Scores, _Scores]:
+    if len(G) == 0:
+        return {}, {}
+    if max_iter <= 0:
+        raise nx.PowerIterationFailedConvergence(max_iter)
+    start = None if nstart is None else _all_of(G, nstart)
+    # networkx has ARPACK do it, which makes some 20 products before it counts one iteration.
+    found = hl.graph.hits(G.weighted_by("weight"), tolerance=0.1 * tol, max_iterations=20 * max_iter, start=start, **options())
+    if not found.converged:
+        raise nx.PowerIterationFailedConvergence(max_iter)
+    return G.of(found.hubs), G.of(found.authorities)
+
+
+def katz_centrality(
+    G: BackendGraph,
+    alpha: float = 0.1,
+    beta: Any = 1.0,
+    max_iter: int = 1000,
+    tol: float = 1.0e-6,
+    nstart: _Scores | None = None,
+    normalized: bool = True,
+    weight: str | None = None,
+) -> _Scores:
+    if len(G) == 0:
+        return {}
+    try:
+        own: Any = float(beta)
+    except (TypeError, ValueError, AttributeError) as error:
+        if set(beta) != set(G):
+            raise nx.NetworkXError("beta dictionary must have a value for every node") from error
+        own = G.vector(beta)
+    scores = _iterated(hl.graph.katz_centrality, G, max_iter, tol, nstart, weight, alpha=alpha, beta=own)
+    return G.of(scores / (float(scores.norm()) or 1.0) if normalized else scores)
+
+
+def eigenvector_centrality(
+    G: BackendGraph,
+    max_iter: int = 100,
+    tol: float = 1.0e-6,
+    nstart: _Scores | None = None,
+    weight: str | None = None,
+) -> _Scores:
+    if len(G) == 0:
+        raise nx.NetworkXPointlessConcept("cannot compute centrality for the null graph")
+    if nstart is not None and all(value == 0 for value in nstart.values()):
+        raise nx.NetworkXError("initial vector cannot have all zero values")
+    return G.of(_iterated(hl.graph.eigenvector_centrality, G, max_iter, tol, nstart, weight))
+
+
+def _iterated(
+    function: Callable[..., Any],
+    G: BackendGraph,
+    max_iter: int,
+    tol: float,
+    nstart: _Scores | None,
+    weight: str | None,
+    **given: Any,
+) -> torch.Tensor:
+    """Scores that iterations find; PowerIterationFailedConvergence where so many do not."""
+    if max_iter < 1:
+        raise nx.PowerIterationFailedConvergence(max_iter)
+    start = None if nstart is None else _all_of(G, nstart)
+    found = function(
+        G.weighted_by(weight),
+        tolerance=len(G) * tol,
+        max_iterations=max_iter,
+        start=start,
+        weighted=weight is not None,
+        **given,
+        **options(),
+    )
+    if not found.converged:
+        raise nx.PowerIterationFailedConvergence(max_iter)
+    scores: torch.Tensor = found.scores
+    return scores
+
+
+def _all_of(G: BackendGraph, values: _Scores) -> torch.Tensor:
+    """Values by node; NotImplementedError unless there is one for each node and they do not sum to 0."""
+    if values.keys() != G.number.keys() or sum(values.values()) == 0:
+        raise NotImplementedError("hinterland begins with a number for each node, which do not sum to 0")
+    return G.vector(values)

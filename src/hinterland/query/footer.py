@@ -1,0 +1,75 @@
+"""What a Parquet file says at its end of its chunks, and statistics that lie there or beside pages."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .. import _core
+from ..runtime.errors import FormatError
+from ..runtime.params import struct
+from .bounds import Kind
+from .statistics import Statistics, statistics_of
+
+_CHUNK = np.dtype(struct("ParquetChunk"))
+
+
+class Footer(NamedTuple):
+    """What a file says of its chunks, row group by row group; pyarrow tells less, and ends the process over damage.
+
+    Attributes:
+        chunks: [row groups, columns], as ParquetChunk.
+        at: the footer's first byte.
+        ordered: whether bounds are ordered as their types are.
+    """
+
+    chunks: np.ndarray
+    at: int
+    ordered: bool
+
+
+def footer_of(path: str, file: Any, columns: int) -> Footer:
+    """The footer of a file that pyarrow could open, and found to have so many columns.
+
+    Raises:
+        FormatError: it is damaged.
+    """
+    begin, end = footer_range(file)[0].tolist()
+    found: Any = _core.parquet_footer(file.address + begin, end - begin) if begin >= 0 else None
+    chunks = np.frombuffer(found[0], _CHUNK) if found is not None else None
+    if chunks is None or len(chunks) % max(columns, 1):
+        raise FormatError(f"{path}: its footer is damaged; fetch or write it again")
+    return Footer(chunks.reshape(-1, max(columns, 1)), begin, found[1])
+
+
+def footer_range(file: Any) -> np.ndarray:
+    """Its bytes in a file, [1, 2], by what its end says."""
+    end = file.size - 8
+    length = int.from_bytes(file.slice(end, 4).to_pybytes(), "little") if end >= 0 else 0
+    return np.array([[end - length, end]])
+
+
+def chunk_statistics(
+    kind: Kind, descriptor: Any, file: Any, footer: Footer, number: int, rows: np.ndarray
+) -> Statistics | None:  # fmt: skip
+    """Of a column's chunk in each row group, of so many ``rows``; None where nothing is known of any."""
+    if not footer.ordered:
+        return None
+    return statistics_at(kind, descriptor, file, footer.chunks[:, number], (footer.at, file.size - 8), rows, None)
+
+
+def statistics_at(
+    kind: Kind, descriptor: Any, file: Any, parts: Any, within: tuple[int, int], rows: np.ndarray, empty: np.ndarray | None
+) -> Statistics:  # fmt: skip
+    """From places of bounds, which count from the first of the bytes ``within`` which they lie; ``empty`` parts have none."""
+    begin, end = within
+    sides = []
+    for side in ("least", "greatest"):
+        at, size = parts[f"{side}_at"], parts[f"{side}_bytes"]
+        there = (at >= 0) & (size >= 0) & (size <= end - begin - at)
+        if empty is not None:
+            there &= ~empty
+        sides.append(np.stack([np.where(there, begin + at, -1), size], axis=1))
+    nulls = parts["nulls"] if empty is None else np.where(empty, rows, parts["nulls"])
+    return statistics_of(kind, descriptor, file, sides[0], sides[1], nulls, rows)

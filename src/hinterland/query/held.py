@@ -1,0 +1,208 @@
+"""A table's columns in memory that GPUs address: each in one piece, copied from the file when it is first asked for."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+import threading
+from dataclasses import dataclass
+from itertools import zip_longest
+from typing import Any
+
+import numpy as np
+import torch
+
+from .. import _core
+from ..memory import UnifiedTensor
+from ..runtime.errors import FormatError
+from ..storage.names import reading
+from .bounds import Kind
+from .files import Table, open_table
+from .segments import Segment, Texts, segment_of
+
+_BLOCK = _core.QUERY_BLOCK_ROWS
+
+
+@dataclass
+class HeldColumn:
+    """A column, in rows of whole blocks.
+
+    Attributes:
+        element: what lies in memory; decimals are int64, and texts the codes of all their dictionaries together.
+        bits: of a value.
+        texts: what the codes stand for.
+        values: its memory, uint8.
+        valid: a bit for each row that says whether it has a value, uint8; None where all have.
+        rows: of the file.
+    """
+
+    element: str
+    bits: int
+    texts: Texts
+    values: UnifiedTensor
+    valid: UnifiedTensor | None
+    rows: int
+
+    @functools.cached_property
+    def span(self) -> tuple[int, int]:
+        """The least of the whole numbers, and how many there are from it to the greatest; what nulls hold counts as well."""
+        if self.texts.values:
+            return 0, len(self.texts.values)
+        if self.element == "bool":
+            return 0, 2
+        if not self.rows:
+            return 0, 1
+        numbers = self.values.cpu().view(getattr(torch, self.element))[: self.rows]
+        if numbers.dtype in (torch.uint16, torch.uint32, torch.uint64):  # which torch does not compare
+            found = numbers.numpy()
+            least, greatest = int(found.min()), int(found.max())
+        else:
+            least, greatest = (int(one) for one in torch.aminmax(numbers))
+        return least, greatest - least + 1
+
+
+class HeldTable:
+    """The table in a file, which stays open.
+
+    Args:
+        path: of the file.
+        device: whose columns it holds: of a GPU; the CPU reads the file.
+    """
+
+    def __init__(self, path: str, device: torch.device) -> None:
+        self.path, self.device = path, device
+        self.one_at_a_time = threading.RLock()  # who asks it
+        self._opened: tuple[tuple[int, ...], Table] | None = None
+        self._columns: dict[str, HeldColumn] = {}
+
+    def table(self) -> Table:
+        """The file, opened again where it has changed.
+
+        Raises:
+            ConfigError: it is no table.
+            FormatError: it is damaged.
+            StorageError: it cannot be read.
+        """
+        with reading(self.path):
+            found = os.stat(self.path)
+        stamp = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
+        if self._opened is None or self._opened[0] != stamp:
+            self._opened, self._columns = None, {}
+            self._opened = stamp, open_table(self.path)
+        return self._opened[1]
+
+    def columns(self, kinds: dict[str, Kind]) -> dict[str, HeldColumn]:
+        """Those of some names, copied unless they were.
+
+        Raises:
+            FormatError: the file is damaged.
+            OutOfMemory: they do not fit the host's memory.
+        """
+        table = self.table()
+        missing = {name: _Copy(kind, table.rows) for name, kind in kinds.items() if name not in self._columns}
+        parts = table.parts_left() if missing else []
+        for part, after in zip_longest(parts, parts[1:]):
+            for name, begin, array in table.read(part, list(missing), after=after):
+                if len(array):
+                    missing[name].add(f"{self.path}: the column {name!r}", array, begin)
+        self._columns.update({name: copy.done() for name, copy in missing.items()})
+        return {name: self._columns[name] for name in kinds}
+
+
+class _Copy:
+    """A column while it is copied."""
+
+    def __init__(self, kind: Kind, rows: int) -> None:
+        self.kind, self.rows = kind, rows
+        self.room = max(-(-rows // _BLOCK), 1) * _BLOCK
+        self.texts = Texts()
+        self.bits = 64 if kind.element == "decimal" else kind.bits
+        self.values = self._room(self.bits)
+        self.valid: UnifiedTensor | None = None
+
+    def _room(self, bits: int) -> UnifiedTensor:
+        made = UnifiedTensor.empty((self.room * bits // 8,), torch.uint8)
+        made.cpu()[self.rows * bits // 8 :] = 0
+        return made
+
+    def add(self, what: str, array: Any, begin: int) -> None:
+        """Copies rows from ``begin`` on."""
+        segment = segment_of(what, array, begin, self.kind, self.texts)
+        if segment.valid and self.valid is None:
+            self.valid = self._room(1)
+            self.valid.cpu().fill_(255)
+        if self.valid is not None:
+            if segment.valid:
+                _put_bits(self.valid, segment, segment.valid, segment.valid_at)
+            else:
+                _set_bits(self.valid.cpu().numpy(), begin, np.ones(len(array), np.uint8))
+        if self.kind.element == "bool":
+            _put_bits(self.values, segment, segment.values, segment.value_at)
+        elif self.kind.family == "text" or self.kind.element == "decimal":
+            numbers = self._codes(what, segment) if self.kind.family == "text" else self._whole(what, segment)
+            self.values.cpu().view(numbers.dtype)[begin : segment.end] = numbers
+        else:
+            width = self.bits // 8
+            _core.copy_bytes(self.values.cpu().data_ptr() + begin * width, segment.values, len(array) * width)
+
+    def _codes(self, what: str, segment: Segment) -> torch.Tensor:
+        codes = torch.from_numpy(_memory(segment.values, segment.end - segment.begin, segment.element).astype(np.int64))
+        outside = (codes < 0) | (codes >= segment.entries)
+        if bool(outside.any()):
+            if bool((outside & _has_value(segment)).any()):
+                raise FormatError(f"{what} has codes that its dictionary does not have; the file is damaged, write it again")
+            codes = codes.masked_fill(outside, 0)
+        return torch.from_numpy(_memory(segment.codes, max(segment.entries, 1), "int32"))[codes]
+
+    def _whole(self, what: str, segment: Segment) -> torch.Tensor:
+        halves = torch.from_numpy(_memory(segment.values, 2 * (segment.end - segment.begin), "int64")).view(-1, 2)
+        wide = halves[:, 1] != halves[:, 0] >> 63
+        if bool(wide.any()) and bool((wide & _has_value(segment)).any()):
+            raise FormatError(f"{what} has decimals of more than 18 digits; the file is damaged, write it again")
+        return halves[:, 0]
+
+    def done(self) -> HeldColumn:
+        """What was copied; few texts have narrow codes."""
+        element = "int64" if self.kind.element == "decimal" else self.kind.element
+        values, bits = self.values, self.bits
+        if self.kind.family == "text" and (narrow := next((w for w in (8, 16) if len(self.texts.values) <= 1 << w), None)):
+            element, bits = f"uint{narrow}", narrow
+            values = self._room(bits)
+            values.cpu().view(getattr(torch, element))[: self.rows] = self.values.cpu().view(torch.int32)[: self.rows]
+        return HeldColumn(element, bits, self.texts, values, self.valid, self.rows)
+
+
+def _memory(address: int, count: int, element: str) -> np.ndarray[Any, Any]:
+    """Numbers that lie at an address."""
+    kind = np.dtype(element)
+    if not count:
+        return np.zeros(0, kind)
+    return np.frombuffer(memoryview((ctypes.c_uint8 * (count * kind.itemsize)).from_address(address)), kind)
+
+
+def _has_value(segment: Segment) -> torch.Tensor:
+    rows = segment.end - segment.begin
+    if not segment.valid:
+        return torch.ones(rows, dtype=torch.bool)
+    return torch.from_numpy(_bits(segment.valid, segment.valid_at, rows)).bool()
+
+
+def _bits(address: int, at: int, rows: int) -> np.ndarray[Any, Any]:
+    """A byte for each of a bitmap's bits from ``at`` on."""
+    return np.unpackbits(_memory(address, (at + rows + 7) // 8, "uint8"), bitorder="little")[at : at + rows]
+
+
+def _put_bits(room: UnifiedTensor, segment: Segment, address: int, at: int) -> None:
+    to, rows = room.cpu().numpy(), segment.end - segment.begin
+    if segment.begin % 8 == 0 and at % 8 == 0:  # what its last byte has beyond the rows, the next segment's replace
+        to[segment.begin // 8 : (segment.end + 7) // 8] = _memory(address + at // 8, (rows + 7) // 8, "uint8")
+    else:
+        _set_bits(to, segment.begin, _bits(address, at, rows))
+
+
+def _set_bits(to: np.ndarray[Any, Any], begin: int, bits: np.ndarray[Any, Any]) -> None:
+    touched = to[begin // 8 : (begin + len(bits) + 7) // 8]
+    unpacked = np.unpackbits(touched, bitorder="little")
+    unpacked[begin % 8 : begin % 8 + len(bits)] = bits
+    touched[:] = np.packbits(unpacked, bitorder="little")

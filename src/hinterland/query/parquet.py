@@ -1,0 +1,198 @@
+"""Parquet files, row group by row group: pages are decoded here where they can be, elsewhere whole column chunks by pyarrow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from .. import _core
+from ..runtime.errors import FormatError
+from ..storage.names import reading
+from .bounds import Kind, kind_of
+from .crew import Crew
+from .decoding import decode, decoding
+from .footer import chunk_statistics, footer_of, footer_range
+from .page_cache import MappedFile, Pages
+from .pages import Column
+from .program import Outcomes, Program, may_hold, outcomes_of
+from .rows import Part, Wanted, between
+from .statistics import Statistics
+
+_DELTA_TEXTS = 1 << 6 | 1 << 7  # encodings of texts that pyarrow reads into no dictionaries, as parquet.thrift numbers them
+_SLICES = 64  # of a row group, of which those with wanted rows are counted: chosen, not measured
+_ROWS_OF_THREAD = 1 << 21  # of row groups that are read together, lest Python takes longer than all threads: chosen
+_KEPT = 1024  # parts; a column takes some kilobytes. Chosen, not measured
+
+
+class ParquetFile:
+    """A Parquet file: pages are decoded here where they can be, and whole column chunks by pyarrow elsewhere."""
+
+    chunked = True
+
+    def __init__(self, path: str) -> None:
+        import pyarrow
+        import pyarrow.parquet
+
+        self.path = path
+        with reading(path), open(path, "rb") as file:
+            self._mapped = MappedFile(file.fileno())
+        self._buffer = pyarrow.py_buffer(self._mapped.map)
+        self._mapped.ask_for_bytes(self._buffer.address + footer_range(self._buffer))
+        source = pyarrow.BufferReader(self._buffer)
+        self._metadata = pyarrow.parquet.read_metadata(source)
+        schema = self._metadata.schema.to_arrow_schema()
+        groups, columns = self._metadata.num_row_groups, self._metadata.num_columns
+        self._footer = footer_of(path, self._buffer, columns)
+        if len(self._footer.chunks) != groups:
+            raise FormatError(f"{path}: its footer is damaged: not all row groups have {columns} columns")
+        leaves = [self._metadata.schema.column(leaf) for leaf in range(columns)]
+        self._leaves = {column.name: leaf for leaf, column in enumerate(leaves) if column.name == column.path}
+        delta = np.any(self._footer.chunks["encodings"] & _DELTA_TEXTS, axis=0)
+        kinds = {field.name: kind for field in schema if (kind := kind_of(field.type)) is not None}
+        texts = [name for name, kind in kinds.items() if kind.family == "text" and not delta[self._leaves[name]]]
+        self._file = pyarrow.parquet.ParquetFile(source, metadata=self._metadata, read_dictionary=texts)
+        self.schema = self._file.schema_arrow
+        self._kinds = {field.name: kind_of(field.type) for field in self.schema}
+        rows = np.array([self._metadata.row_group(number).num_rows for number in range(groups)], np.int64)
+        for number in np.flatnonzero(rows < 0):
+            raise FormatError(f"{path}: row group {number} has {rows[number]} rows; it is damaged")
+        self._cuts = np.append(0, np.cumsum(rows))
+        if (self._cuts < 0).any():
+            raise FormatError(f"{path}: its row groups have more rows than can be counted; it is damaged")
+        self.rows = int(self._cuts[-1])
+        self.groups = int((rows > 0).sum())
+        self._columns: dict[Part, dict[str, Column]] = {}
+        self._bounds: dict[str, Statistics | None] = {}
+        self._spent: dict[str, Pages] = {}
+        self._crew = Crew()
+
+    def parts_left(self, program: Program | None = None) -> list[Part]:
+        """The row groups that statistics of them as a whole leave; those that follow one another together, up to some rows."""
+        rows = np.diff(self._cuts)
+        left = rows > 0
+        if program is not None:
+            outcomes = [outcomes_of(test, *self._of_groups(test.column), len(rows)) for test in program.tests]
+            left &= may_hold(program, outcomes)
+        most, begin, groups = _ROWS_OF_THREAD * _core.num_threads(), 0, np.flatnonzero(left).tolist()
+        parts = []
+        for place, group in enumerate(groups):
+            last = place + 1 == len(groups)
+            if last or groups[place + 1] != group + 1 or self._cuts[groups[place + 1] + 1] - self._cuts[groups[begin]] > most:
+                parts.append(Part(int(self._cuts[groups[begin]]), int(self._cuts[group + 1]), tuple(groups[begin : place + 1])))
+                begin = place + 1
+        return parts
+
+    def read(
+        self, part: Part, names: list[str], wanted: Wanted | None = None, after: Part | None = None
+    ) -> Iterator[tuple[str, int, Any]]:
+        """(column, first row, array) of each piece of a part: of what holds ``wanted`` rows, or all of it.
+
+        The disk is asked for what the page cache has not, and where most of the part is read for ``after`` as well, the one
+        that will be read next.
+        """
+        wanted = wanted or between(np.array([[part.begin, part.end]]))
+        cuts = np.linspace(part.begin, part.end, _SLICES + 1).astype(np.int64)
+        most = bool(wanted(cuts[:-1], cuts[1:]).mean() > 0.5)
+        columns = self._opened(part, names, most)
+        if columns:
+            self._mapped.ask_for_bytes(np.concatenate([column.ranges(wanted) for column in columns.values()]))
+        if after is not None and most:
+            self._ask_for_chunks(self._of(after, names))
+        decodings = {name: decoding(column, wanted) for name, column in columns.items()}
+        decode([one for one in decodings.values() if one is not None], self._crew)
+        whole = [name for name, made in decodings.items() if made is None or made.left_to_pyarrow]
+        for name, made in decodings.items():
+            column, left = columns[name], name in whole
+            least = column.least_bytes(wanted)
+            read = column.bytes if left else column.read_bytes(wanted)
+            self._spent[name] = Pages(read, min(least, read))
+            if made is not None and not left:
+                yield from ((name, begin, array) for begin, array in made.arrays())
+        if whole:
+            yield from self._whole(part, whole)
+
+    def _whole(self, part: Part, names: list[str]) -> Iterator[tuple[str, int, Any]]:
+        """As pyarrow reads them."""
+        begin = part.begin
+        for group in part.at:
+            table, rows = self._file.read_row_group(group, columns=names), self._cuts[group + 1] - self._cuts[group]
+            if table.num_rows != rows:
+                raise FormatError(f"{self.path}: row group {group} has {table.num_rows} of {rows} rows")
+            for name in names:
+                at = begin
+                for array in table.column(name).chunks:
+                    if len(array):
+                        yield name, at, array
+                    at += len(array)
+            begin += table.num_rows
+
+    def spent(self, name: str) -> Pages:
+        """Bytes of a column that were last read, and of its pages that any plan reads; as they are stored, compressed."""
+        return self._spent[name]
+
+    def rows_left(self, part: Part, program: Program) -> tuple[np.ndarray, int]:
+        """Rows of a part that statistics of its pages cannot rule out, as ranges, [n, 2], in order; and how many of its row
+        groups have none."""
+        columns = self._opened(part, program.columns, True)
+        pages = {name: column.page_statistics for name, column in columns.items()}
+        if all(one is None for one in pages.values()):
+            return np.array([[part.begin, part.end]]), 0
+        cuts = np.sort(np.concatenate([columns[name].starts for name, one in pages.items() if one is not None]))
+        cuts = cuts[np.append(True, cuts[1:] > cuts[:-1])]  # as np.unique() has them, which takes several times as long
+        outcomes = []
+        for test in program.tests:
+            column, known = columns[test.column], pages[test.column]
+            if known is None:
+                outcomes.append(Outcomes.any_of(len(cuts) - 1))
+                continue
+            of_page = outcomes_of(test, column.kind, known, len(known.known))
+            page = np.searchsorted(column.starts, cuts[:-1], "right") - 1
+            outcomes.append(Outcomes(*(outcome[page] for outcome in of_page)))
+        may = np.concatenate([[False], may_hold(program, outcomes), [False]])
+        left, groups = cuts[np.flatnonzero(may[1:] != may[:-1])].reshape(-1, 2), np.array(part.at)
+        return left, int((~between(left)(self._cuts[groups], self._cuts[groups + 1])).sum())
+
+    def _opened(self, part: Part, names: list[str], most: bool) -> dict[str, Column]:
+        """Columns whose pages are known; the disk is asked at once for those of which ``most`` will be read, which takes no
+        longer than to go from header to header."""
+        columns = self._of(part, names)
+        if most:
+            self._ask_for_chunks(columns)
+        return {name: column.opened() for name, column in columns.items()}
+
+    def _ask_for_chunks(self, columns: dict[str, Column]) -> None:
+        """Asks the disk for columns that have not been looked into, but for those whose pages an index tells."""
+        whole = [column.ranges() for column in columns.values() if not column.is_open and not column.indexed]
+        if whole:
+            self._mapped.ask_for_bytes(np.concatenate(whole))
+
+    def _of(self, part: Part, names: list[str]) -> dict[str, Column]:
+        """Columns of a part. What is known of their pages is kept for the next query."""
+        if len(self._columns) > _KEPT:
+            self._columns.clear()
+        columns = self._columns.setdefault(part, {})
+        for name in names:
+            if name not in columns:
+                cuts, what = self._cuts[part.at[0] : part.at[-1] + 2], (self._kind(name), self._descriptor(name))
+                groups, leaf = np.array(part.at), self._leaves[name]
+                columns[name] = Column(self.path, self._buffer, self._footer, groups, cuts, *what, leaf)
+        return {name: columns[name] for name in names}
+
+    def _of_groups(self, name: str) -> tuple[Kind, Statistics | None]:
+        """A column's kind, and statistics of each row group."""
+        kind, descriptor = self._kind(name), self._descriptor(name)
+        if name not in self._bounds:
+            rows = np.diff(self._cuts)
+            found = chunk_statistics(kind, descriptor, self._buffer, self._footer, self._leaves[name], rows)
+            self._bounds[name] = found
+        return kind, self._bounds[name]
+
+    def _kind(self, name: str) -> Kind:
+        kind = self._kinds[name]
+        assert kind is not None
+        return kind
+
+    def _descriptor(self, name: str) -> Any:
+        return self._metadata.schema.column(self._leaves[name])

@@ -1,0 +1,270 @@
+"""Kernels of the user's own read and write arrays on storage: numpy's results as the oracle, also in the files afterwards."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import hinterland as hl
+from hinterland.runtime.errors import ConfigError, StorageError
+
+SMALL = "4.5MiB"  # of which queues take most: 50 lines of 4 KiB are left
+# Which lanes come together differs: some take the first branch, some the second, some neither, and some go round more often.
+DIVERGENT = """
+__global__ void pick(array<const int> x, array<const int> y, const int64_t* at, array<int64_t> out) {
+  const int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  if (i >= out.size()) return;
+  int64_t sum = 0;
+  if (at[i] % 5 == 0) {
+    sum = x[at[i]];
+  } else if (at[i] % 5 < 3) {
+    for (int64_t k = 0; k < at[i] % 7; ++k) sum += y[(at[i] + k * 1000) % y.size()];
+    sum += x[at[i]];
+  }
+  out[i] = sum;
+}
+"""
+ADD = """
+__global__ void add(array<const double> a, array<const double> b, array<double> c) {
+  const int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  if (i < c.size()) c[i] = a[i] + b[i];
+}
+"""
+# Each element is one thread's, and neighbours are of threads that are far apart.
+SCATTER = """
+__global__ void scatter(array<int> x, const int64_t* at, const int* by, int64_t n) {
+  for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < n; i += int64_t{gridDim.x} * blockDim.x) {
+    if (by[i] % 3 == 0) x[at[i]] += by[i];
+    else if (by[i] % 3 == 1) x[at[i]] = by[i];
+    else x[at[i]]--;
+  }
+}
+"""
+
+
+def saved(path: Path, x: np.ndarray) -> Path:
+    np.save(path, x)
+    return path
+
+
+def opened(path: Path, mode: str = "r+", **more) -> hl.StorageArray:
+    return hl.StorageArray.open(path, mode, host_budget="1MiB", **more)
+
+
+def picked(x: np.ndarray, y: np.ndarray, at: np.ndarray) -> np.ndarray:
+    out = np.zeros(len(at), dtype=np.int64)
+    for i, a in enumerate(at):
+        if a % 5 == 0:
+            out[i] = x[a]
+        elif a % 5 < 3:
+            out[i] = int(x[a]) + sum(int(y[(a + k * 1000) % len(y)]) for k in range(a % 7))
+    return out
+
+
+def scattered(x: np.ndarray, at: np.ndarray, by: np.ndarray) -> np.ndarray:
+    wanted = x.copy()
+    wanted[at] = np.where(by % 3 == 0, x[at] + by, np.where(by % 3 == 1, by, x[at] - 1))
+    return wanted
+
+
+@pytest.mark.parametrize("volumes", (1, 2))
+@pytest.mark.parametrize("block", (256, 48, 1))
+def test_lanes_read_whatever_the_others_do(volumes: int, block: int, device: torch.device, tmp_path: Path) -> None:
+    random = np.random.default_rng(block)
+    x, y = (random.integers(-(2**31), 2**31, 200_000, dtype=np.int32) for _ in range(2))
+    if volumes == 1:
+        safetensors = pytest.importorskip("safetensors.numpy")
+        safetensors.save_file({"x": x, "y": y}, tmp_path / "both.safetensors")
+        tables = [opened(tmp_path / "both.safetensors", "r", name=name) for name in "xy"]
+    else:
+        tables = [opened(saved(tmp_path / f"{name}.npy", one), "r") for name, one in (("x", x), ("y", y))]
+    at = random.integers(0, len(x), 3000)
+    out = torch.empty(len(at), dtype=torch.int64, device=device)
+    pick = hl.kernel(DIVERGENT, cache=SMALL)
+    for _ in range(2):
+        pick(*tables, torch.from_numpy(at).to(device), out.zero_(), block=block)
+        assert np.array_equal(out.cpu(), picked(x, y, at))
+
+
+@pytest.mark.parametrize("storage", (True, False))
+def test_runs_and_read_ahead(storage: bool, device: torch.device, tmp_path: Path) -> None:
+    """A reader's elements, in order and not, and lines that were asked for before, are those of the array."""
+    kernel = hl.kernel(
+        """
+        __global__ void sums(array<const short> x, array<int> out, int64_t run) {
+          const int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+          if (i >= out.size()) return;
+          const int64_t begin = i * run, end = begin + run < x.size() ? begin + run : x.size();
+          x.prefetch(begin, i % 3 * run);
+          auto of = x.reader(begin, end);
+          int sum = 0;
+          for (int64_t k = begin; k < end; ++k) sum += of[k];
+          if (begin < end) sum += of[end - 1] + of[begin];
+          out[i] = sum;
+        }""",
+        cache=SMALL,
+    )
+    x = np.random.default_rng(1).integers(-100, 100, 100_003, dtype=np.int16)
+    table = opened(saved(tmp_path / "x.npy", x), "r") if storage else torch.from_numpy(x).to(device)
+    for run in (1, 7, 1000, 5000):
+        out = torch.empty(-(-len(x) // run) + 3, dtype=torch.int32, device=device)
+        kernel(table, out, run, grid=-(-len(out) // 64), block=64)
+        runs = [x[i * run : (i + 1) * run] for i in range(len(out))]
+        assert out.tolist() == [int(one.sum()) + (int(one[0]) + int(one[-1]) if len(one) else 0) for one in runs]
+
+
+def test_vectors_on_storage_are_added(device: torch.device, tmp_path: Path) -> None:
+    """Of three files that do not fit the cache (section 7.3): the sums are in the file, and in the array's own cache."""
+    random = np.random.default_rng(2)
+    a, b = (random.standard_normal(150_001) for _ in range(2))
+    tables = [opened(saved(tmp_path / f"{name}.npy", one), "r") for name, one in (("a", a), ("b", b))]
+    with hl.StorageArray.create(tmp_path / "c.npy", a.shape, torch.float64, host_budget="8MiB") as c:
+        assert not c[torch.arange(1000)].any()  # pages that must be read anew
+        add = hl.kernel(ADD, cache=SMALL)
+        add(*tables, c, device=device)
+        assert np.array_equal(np.load(tmp_path / "c.npy"), a + b)
+        assert torch.equal(c[torch.arange(len(a))], torch.from_numpy(a + b))
+        c[torch.tensor([7])] = torch.tensor([1.5], dtype=torch.float64)  # what is in its cache only is seen
+        add(c, tables[1], c, device=device)
+        wanted = a + b
+        wanted[7] = 1.5
+        assert np.array_equal(np.load(tmp_path / "c.npy"), wanted + b)
+        assert torch.equal(c[torch.arange(len(a))], torch.from_numpy(wanted + b))
+
+
+@pytest.mark.parametrize("block", (256, 33))
+def test_threads_write_elements_of_their_own_in_common_lines(block: int, device: torch.device, tmp_path: Path) -> None:
+    random = np.random.default_rng(block)
+    x = random.integers(-(2**30), 2**30, 90_000, dtype=np.int32)
+    at = random.permutation(len(x))[:70_000]
+    by = random.integers(0, 2**20, len(at), dtype=np.int32)
+    scatter = hl.kernel(SCATTER, cache=SMALL)
+    with opened(saved(tmp_path / "x.npy", x)) as table:
+        scatter(table, torch.from_numpy(at).to(device), torch.from_numpy(by).to(device), len(at), grid=9, block=block)
+        assert np.array_equal(np.load(tmp_path / "x.npy"), scattered(x, at, by))
+
+
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_shapes_types_and_places(data: st.DataObject, device: torch.device, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Arrays that begin and end anywhere in a file: what lies beside them stays."""
+    types = {"signed char": np.int8, "short": np.int16, "int": np.int32, "double": np.float64}
+    name, dtype = data.draw(st.sampled_from(sorted(types.items(), key=str)))
+    count, first, step = data.draw(st.integers(1, 9000)), data.draw(st.integers(1, 700)), data.draw(st.integers(1, 5))
+    after, line_bytes = data.draw(st.integers(0, 700)), data.draw(st.sampled_from((512, 4096, 16384)))
+    whole = np.random.default_rng(count).integers(-100, 100, first + count + after).astype(dtype)
+    path = tmp_path_factory.mktemp("shapes") / "x.bin"
+    whole.tofile(path)
+    triple = hl.kernel(
+        f"""
+        __global__ void triple(array<{name}> x, array<const {name}> same, int64_t step) {{
+          const int64_t i = int64_t{{blockIdx.x}} * blockDim.x + threadIdx.x;
+          if (i < x.size() && i % step == 0) x[i] = 3 * same[i] + 1;
+        }}""",
+        cache=SMALL,
+    )
+    cache = hl.StorageCache("1MiB", line_bytes)
+    kind = torch.from_numpy(whole).dtype
+    with hl.StorageArray.open(path, "r+", dtype=kind, shape=(count,), offset=first * whole.itemsize, cache=cache) as table:
+        triple(table, table, step, device=device, block=data.draw(st.sampled_from((256, 40))))
+    mine = whole[first : first + count]
+    mine[::step] = (3 * mine[::step].astype(np.int64) + 1).astype(dtype)
+    assert np.array_equal(np.fromfile(path, dtype=dtype), whole)
+
+
+@pytest.mark.parametrize("spread", ("striped", "replicated"))
+def test_several_files(spread: str, device: torch.device, tmp_path: Path) -> None:
+    paths = [tmp_path / f"{i}.safetensors" for i in range(2)]
+    a = torch.randn(50_000, dtype=torch.float64)
+    with hl.StorageArray.create(paths, (50_000,), torch.float64, spread=spread) as c:
+        hl.kernel(ADD, cache=SMALL)(a.to(device), a.to(device), c)
+    for some in (paths,) if spread == "striped" else ([paths[0]], [paths[1]]):
+        with hl.StorageArray.open(some, spread=spread) if len(some) > 1 else hl.StorageArray.open(some[0]) as found:
+            assert torch.equal(found[torch.arange(50_000)], a + a)
+
+
+def test_what_may_not_be_written(device: torch.device, tmp_path: Path) -> None:
+    a = torch.zeros(1000, dtype=torch.float64, device=device)
+    path = saved(tmp_path / "c.npy", np.zeros(1000))
+    add = hl.kernel(ADD)
+    refused = r"add: c .*c\.npy is open for reading; open it with mode='r\+'"
+    with opened(path, "r") as c, pytest.raises(ConfigError, match=refused):
+        add(a, a, c)
+    with opened(path) as c, c.pin([3]), pytest.raises(ConfigError, match="pinned.*unpin"):
+        add(a, a, c)
+    with opened(path) as c:
+        with pytest.raises(StorageError, match="open for writing already"):
+            opened(path)
+        add(a, a, c)
+        with pytest.raises(StorageError, match="open for writing already"):  # still
+            opened(path)
+    opened(path).close()
+
+
+def test_a_cache_without_room(device: torch.device, tmp_path: Path) -> None:
+    a = torch.zeros(1000, dtype=torch.float64, device=device)
+    with opened(saved(tmp_path / "c.npy", np.zeros(1000))) as c, pytest.raises(ConfigError, match="queues take .*; give more"):
+        hl.kernel(ADD, cache="1MiB")(a, a, c)
+
+
+def test_beside_an_array_nothing_is_written(device: torch.device, tmp_path: Path) -> None:
+    whole = np.arange(3000, dtype=np.int32)
+    whole.tofile(tmp_path / "x.bin")
+    one_more = hl.kernel("__global__ void k(array<int> x) { x[int64_t{threadIdx.x} - 1] = -1; }")
+    inner = {"dtype": torch.int32, "shape": (31,), "offset": 4000}
+    with opened(tmp_path / "x.bin", **inner) as x, pytest.raises(StorageError, match="could not be written"):
+        one_more(x, device=device, grid=1, block=33)
+    found = np.fromfile(tmp_path / "x.bin", dtype=np.int32)
+    assert np.array_equal(found[:1000], whole[:1000]) and np.array_equal(found[1031:], whole[1031:])
+
+
+def test_a_full_disk(device: torch.device, small_disk: Path) -> None:
+    """What could not be written is said, and is not written later either, over what is newer."""
+    ballast = small_disk / "ballast"
+    ballast.write_bytes(bytes(700 << 10))
+    a = torch.arange(80_000, dtype=torch.float64, device=device)
+    add = hl.kernel(ADD, cache="8MiB")
+    c = hl.StorageArray.create(small_disk / "c.bin", (80_000,), torch.float64, host_budget="1MiB")
+    with pytest.raises(StorageError, match=r"c\.bin: the bytes from .* could not be written: .*; it is lost"):
+        add(a, a, c)
+    ballast.unlink()
+    c[torch.arange(80_000)] = torch.ones(80_000, dtype=torch.float64)
+    c.flush()
+    add(a[:10], a[:10], torch.zeros(10, dtype=torch.float64, device=device))
+    assert (np.fromfile(small_disk / "c.bin") == 1).all()
+    add(a, a, c)
+    c.close()
+    assert np.array_equal(np.fromfile(small_disk / "c.bin"), 2 * np.arange(80_000.0))
+
+
+def test_kernels_that_write_the_same_array_take_turns(device: torch.device, tmp_path: Path) -> None:
+    text = """
+        __global__ void count(array<int> x) {
+          const int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+          if (i < x.size()) x[i] += 1;
+        }"""
+    turns, kernels = 4, [hl.kernel(text, cache=SMALL) for _ in range(3)]
+    with opened(saved(tmp_path / "x.npy", np.zeros(10_000, dtype=np.int32))) as x:
+        failed: list[BaseException] = []
+
+        def run(kernel: hl.kernels.Kernel) -> None:
+            try:
+                for _ in range(turns):
+                    kernel(x, device=device)
+            except BaseException as error:
+                failed.append(error)
+
+        threads = [threading.Thread(target=run, args=(kernel,)) for kernel in kernels]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert not failed
+        assert (x[torch.arange(10_000)] == turns * len(kernels)).all()
+    assert (np.load(tmp_path / "x.npy") == turns * len(kernels)).all()

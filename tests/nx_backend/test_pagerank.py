@@ -1,0 +1,74 @@
+"""networkx's PageRank: its own iterations, so its own error."""
+
+from __future__ import annotations
+
+import networkx as nx
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from .samples import DIGRAPHS, GRAPHS, OURS, same_error, same_outcome, small_graphs, some_nodes
+
+
+def exact(graph, alpha=0.85, personalization=None, weight="weight", dangling=None):
+    """The scores as the solution of linear equations."""
+    nodes, n = list(graph), len(graph)
+
+    def vector(given, otherwise):
+        if given is None:
+            return otherwise
+        found = np.array([given.get(node, 0) for node in nodes], dtype=float)
+        return found / found.sum()
+
+    p = vector(personalization, np.full(n, 1 / n))
+    leaves = vector(dangling, p)
+    matrix = nx.to_numpy_array(graph, nodelist=nodes, weight=weight, dtype=float)
+    totals = matrix.sum(axis=1)
+    walk = np.where((totals > 0)[:, None], matrix / np.where(totals > 0, totals, 1)[:, None], leaves)
+    return np.linalg.solve(np.eye(n) - alpha * walk.T, (1 - alpha) * p)
+
+
+def away(found, graph, **options):
+    return np.abs(np.array([found[node] for node in graph]) - exact(graph, **options)).sum()
+
+
+def close(ours, theirs):
+    assert ours.keys() == theirs.keys()
+    assert list(ours.values()) == pytest.approx(list(theirs.values()), rel=1e-9, abs=1e-12)
+
+
+def test_the_karate_club():
+    graph = nx.karate_club_graph()
+    close(nx.pagerank(graph, **OURS), nx.pagerank(graph))
+
+
+@pytest.mark.parametrize("graph", GRAPHS + DIGRAPHS)
+@pytest.mark.parametrize("weight", ["weight", "hops", None])
+def test_the_error_is_no_larger_than_networkx_own(graph, weight):
+    nodes = some_nodes(graph)
+    jumps, leaves = {node: 1 + i for i, node in enumerate(nodes)}, {nodes[-1]: 2}
+    for options in ({}, {"personalization": jumps}, {"dangling": leaves}, {"personalization": jumps, "dangling": leaves}):
+        options = {**options, "weight": weight}
+        ours, theirs = nx.pagerank(graph, **options, **OURS), nx.pagerank(graph, **options)
+        close(ours, theirs)
+        assert away(ours, graph, **options) <= away(theirs, graph, **options) * (1 + 1e-6) + 1e-13
+        tight = nx.pagerank(graph, **options, tol=1e-14, max_iter=1000, **OURS)
+        assert away(tight, graph, **options) < 1e-11
+
+
+@settings(max_examples=60)
+@given(small_graphs(), st.data())
+def test_small_graphs(graph, data):
+    shares = st.none() | st.dictionaries(st.sampled_from(list(graph)), st.integers(0, 3), min_size=1)
+    options = {name: data.draw(shares.filter(lambda s: s is None or any(s.values()))) for name in _SHARES}
+    options["alpha"] = data.draw(st.sampled_from([0, 0.5, 0.85]))
+    same_outcome(lambda **backend: nx.pagerank(graph, **options, **backend), close)
+
+
+_SHARES = ("nstart", "dangling", "personalization")
+
+
+@pytest.mark.parametrize("options", [{"max_iter": 2}, {"max_iter": 0}, {"personalization": {0: 0}}, {"tol": 0}])
+def test_errors_are_networkx_own(options):
+    same_error(lambda **backend: nx.pagerank(nx.star_graph(9), **options, **backend))

@@ -1,0 +1,214 @@
+"""networkx's searches and shortest paths: the same lengths, sets and errors, and paths that are as short."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import networkx as nx
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from .samples import DIGRAPHS, GRAPHS, OURS, same_error, same_outcome, small_graphs, some_nodes
+
+
+def length(graph, path, weight=None):
+    """Of a path that the graph has."""
+    total = 0
+    for u, v in pairwise(path):
+        data = graph[u][v]  # raises KeyError where there is no such edge
+        each = data.values() if graph.is_multigraph() else [data]
+        total += 1 if weight is None else min(one.get(weight, 1) for one in each)
+    return total
+
+
+def paths_as_short(graph, weight=None):
+    """Compares dictionaries of paths, or single ones, by ends and lengths."""
+
+    def compare(ours, theirs):
+        if isinstance(theirs, list):
+            ours, theirs = {0: ours}, {0: theirs}
+        assert ours.keys() == theirs.keys()
+        for node, path in theirs.items():
+            assert (ours[node][0], ours[node][-1]) == (path[0], path[-1])
+            assert length(graph, ours[node], weight) == pytest.approx(length(graph, path, weight))
+
+    return compare
+
+
+def pairs(compare):
+    """The same for what networkx yields for each node."""
+
+    def each(ours, theirs):
+        ours, theirs = dict(ours), dict(theirs)
+        assert list(ours) == list(theirs)
+        for node in theirs:
+            compare(ours[node], theirs[node])
+
+    return each
+
+
+def close(ours, theirs):
+    assert ours == pytest.approx(theirs, rel=1e-12)
+
+
+def alike(ours, theirs):
+    close(ours, theirs) if isinstance(theirs, dict | float) else exactly(ours, theirs)
+
+
+def exactly(ours, theirs):
+    assert ours == theirs
+
+
+NODE = st.integers(0, 10)
+
+
+@settings(max_examples=30)
+@given(small_graphs(), NODE, NODE, st.sampled_from([None, 0, 1, 2.5, 20]))
+def test_searches_on_small_graphs(graph, i, j, limit):
+    named = [*graph, "nowhere"]
+    s, t = named[i % len(named)], named[j % len(named)]
+    turned = graph.reverse() if graph.is_directed() else graph
+    forth, back = paths_as_short(graph), paths_as_short(graph)
+    for call, compare in (
+        (lambda **b: nx.has_path(graph, s, t, **b), None),
+        (lambda **b: nx.ancestors(graph, s, **b), None),
+        (lambda **b: nx.descendants(graph, s, **b), None),
+        (lambda **b: nx.descendants_at_distance(graph, s, j, **b), None),
+        (lambda **b: [set(layer) for layer in nx.bfs_layers(graph, s, **b)], None),
+        (lambda **b: [set(layer) for layer in nx.bfs_layers(graph, [s, t], **b)], None),
+        (lambda **b: nx.single_source_shortest_path_length(graph, s, limit, **b), None),
+        (lambda **b: nx.single_target_shortest_path_length(graph, t, limit, **b), None),
+        (lambda **b: dict(nx.all_pairs_shortest_path_length(graph, limit, **b)), None),
+        (lambda **b: nx.single_source_shortest_path(graph, s, limit, **b), forth),
+        (lambda **b: nx.single_target_shortest_path(graph, t, limit, **b), back),
+        (lambda **b: nx.all_pairs_shortest_path(graph, limit, **b), pairs(forth)),
+        (lambda **b: nx.bidirectional_shortest_path(graph, s, t, **b), forth),
+    ):
+        same_outcome(call, compare)
+    if s in graph:
+        for tree in (nx.bfs_tree(graph, s, **OURS), nx.DiGraph(nx.generic_bfs_edges(graph, s, **OURS))):
+            assert {s, *tree} == {s, *nx.descendants(graph, s)} and all(graph.has_edge(u, v) for u, v in tree.edges)
+        assert dict(nx.bfs_successors(graph, s, **OURS)).keys() >= {s}
+        assert set(nx.bfs_tree(graph, s, reverse=True, **OURS)) == {s, *nx.descendants(turned, s)}
+
+
+@settings(max_examples=30)
+@given(small_graphs(), NODE, NODE, st.sampled_from([None, 0, 3, 2.5]), st.sampled_from(["weight", None]))
+def test_weighted_paths_on_small_graphs(graph, i, j, cutoff, weight):
+    named = [*graph, "nowhere"]
+    s, t = named[i % len(named)], named[j % len(named)]
+    short = paths_as_short(graph, weight)
+
+    def both(ours, theirs):
+        close(ours[0], theirs[0])
+        short(ours[1], theirs[1])
+
+    w, c = {"weight": weight}, {"cutoff": cutoff}
+    for call, compare in (
+        (lambda **b: nx.dijkstra_path_length(graph, s, t, **w, **b), close),
+        (lambda **b: nx.dijkstra_path(graph, s, t, **w, **b), short),
+        (lambda **b: nx.bidirectional_dijkstra(graph, s, t, **w, **b), both),
+        (lambda **b: nx.single_source_dijkstra(graph, s, t, **c, **w, **b), both),
+        (lambda **b: nx.single_source_dijkstra(graph, s, **c, **w, **b), both),
+        (lambda **b: nx.single_source_dijkstra_path(graph, s, **c, **w, **b), short),
+        (lambda **b: nx.single_source_dijkstra_path_length(graph, s, **c, **w, **b), close),
+        (lambda **b: nx.all_pairs_dijkstra(graph, **c, **w, **b), pairs(both)),
+        (lambda **b: nx.all_pairs_dijkstra_path(graph, **c, **w, **b), pairs(short)),
+        (lambda **b: nx.all_pairs_dijkstra_path_length(graph, **c, **w, **b), pairs(close)),
+        (lambda **b: nx.bellman_ford_path(graph, s, t, **w, **b), short),
+        (lambda **b: nx.bellman_ford_path_length(graph, s, t, **w, **b), close),
+        (lambda **b: nx.single_source_bellman_ford(graph, s, t, **w, **b), both),
+        (lambda **b: nx.single_source_bellman_ford(graph, s, **w, **b), both),
+        (lambda **b: nx.single_source_bellman_ford_path(graph, s, **w, **b), short),
+        (lambda **b: nx.single_source_bellman_ford_path_length(graph, s, **w, **b), close),
+        (lambda **b: nx.all_pairs_bellman_ford_path(graph, **w, **b), pairs(short)),
+        (lambda **b: nx.all_pairs_bellman_ford_path_length(graph, **w, **b), pairs(close)),
+    ):
+        same_outcome(call, compare)
+
+
+@settings(max_examples=25)
+@given(small_graphs(), NODE, NODE, st.sampled_from(["dijkstra", "bellman-ford", "best"]), st.sampled_from(["weight", None]))
+def test_shortest_paths_in_all_forms(graph, i, j, method, weight):
+    named = [*graph, "nowhere"]
+    s, t = named[i % len(named)], named[j % len(named)]
+    short, how = paths_as_short(graph, weight), {"weight": weight, "method": method}
+    for ends, compare in (({"source": s, "target": t}, None), ({"source": s}, None), ({"target": t}, None), ({}, pairs)):
+        paths, lengths = (compare(short), compare(close)) if compare else (short, close)
+        same_outcome(lambda ends=ends, **b: nx.shortest_path(graph, **ends, **how, **b), paths)
+        same_outcome(lambda ends=ends, **b: nx.shortest_path_length(graph, **ends, **how, **b), lengths)
+
+
+@settings(max_examples=60)
+@given(small_graphs(least=1), st.sampled_from([None, "weight"]), st.booleans(), NODE)
+def test_distances_of_small_graphs(graph, weight, flag, i):
+    some, node = list(graph)[:2], list(graph)[i % len(graph)]
+    for call in (
+        lambda **b: nx.closeness_centrality(graph, distance=weight, wf_improved=flag, **b),
+        lambda **b: nx.closeness_centrality(graph, u=node, distance=weight, **b),
+        lambda **b: nx.eccentricity(graph, weight=weight, **b),
+        lambda **b: nx.eccentricity(graph, v=some, weight=weight, **b),
+        lambda **b: nx.eccentricity(graph, v=node, weight=weight, **b),
+        lambda **b: nx.diameter(graph, usebounds=flag, weight=weight, **b),
+        lambda **b: nx.radius(graph, usebounds=flag, weight=weight, **b),
+        lambda **b: sorted(map(str, nx.center(graph, usebounds=flag, weight=weight, **b))),
+        lambda **b: sorted(map(str, nx.periphery(graph, usebounds=flag, weight=weight, **b))),
+        lambda **b: nx.average_shortest_path_length(graph, weight=weight, **b),
+        lambda **b: nx.average_shortest_path_length(graph, weight=weight, method="bellman-ford", **b),
+        lambda **b: nx.harmonic_centrality(graph, distance=weight, **b),
+        lambda **b: nx.harmonic_centrality(graph, nbunch=some, sources=some if flag else None, distance=weight, **b),
+        lambda **b: float(nx.wiener_index(graph, weight=weight, **b)),
+        lambda **b: nx.degree_centrality(graph, **b),
+        lambda **b: nx.in_degree_centrality(graph, **b),
+        lambda **b: nx.out_degree_centrality(graph, **b),
+        lambda **b: list(nx.isolates(graph, **b)),
+        lambda **b: nx.number_of_isolates(graph, **b),
+        lambda **b: nx.is_isolate(graph, node, **b),
+        lambda **b: sorted(sorted(map(str, c)) for c in nx.strongly_connected_components(graph, **b)),
+        lambda **b: nx.number_strongly_connected_components(graph, **b),
+        lambda **b: nx.is_strongly_connected(graph, **b),
+    ):
+        same_outcome(call, alike)
+
+
+@pytest.mark.parametrize("graph", GRAPHS + DIGRAPHS)
+def test_larger_graphs(graph):
+    for source in some_nodes(graph):
+        close(nx.closeness_centrality(graph, u=source, **OURS), nx.closeness_centrality(graph, u=source))
+        for call, weight in ((nx.single_source_shortest_path, None), (nx.single_source_dijkstra_path, "weight")):
+            paths_as_short(graph, weight)(call(graph, source, **OURS), call(graph, source))
+    assert dict(nx.all_pairs_shortest_path_length(graph, **OURS)) == dict(nx.all_pairs_shortest_path_length(graph))
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda **b: nx.average_shortest_path_length(nx.Graph(), **b),
+        lambda **b: nx.average_shortest_path_length(nx.path_graph(3), method="SPAM", **b),
+        lambda **b: nx.diameter(nx.Graph(), **b),
+        lambda **b: nx.eccentricity(nx.empty_graph(2, create_using=nx.DiGraph), **b),
+        lambda **b: nx.is_strongly_connected(nx.DiGraph(), **b),
+        lambda **b: nx.is_isolate(nx.path_graph(3), 9, **b),
+        lambda **b: nx.closeness_centrality(nx.path_graph(3), u=9, **b),
+    ],
+)
+def test_errors_are_networkx_own(call):
+    same_error(call)
+
+
+def test_weights_that_only_networkx_takes_are_left_to_it():
+    far, negative = nx.path_graph(3), nx.DiGraph([(0, 1, {"weight": 2}), (1, 2, {"weight": -1})])
+    far[0][1]["weight"] = float("inf")
+    for graph, call in ((far, nx.single_source_dijkstra_path_length), (negative, nx.single_source_bellman_ford_path_length)):
+        with pytest.raises(NotImplementedError):
+            call(graph, 0, **OURS)
+        with nx.config.backend_priority(algos=["hinterland"]):
+            assert call(graph, 0) == call(graph, 0, backend="networkx")
+
+
+def test_long_ways_of_whole_weights_do_not_overflow():
+    graph = nx.path_graph(6)
+    for _, _, data in graph.edges(data=True):
+        data["weight"] = 2**31 - 1
+    assert nx.dijkstra_path_length(graph, 0, 5, **OURS) == 5 * (2**31 - 1)

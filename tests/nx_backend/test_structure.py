@@ -1,0 +1,120 @@
+"""networkx's spectral scores, triangles, cores and communities."""
+
+from __future__ import annotations
+
+import networkx as nx
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from .samples import DIGRAPHS, GRAPHS, OURS, same_error, same_outcome, small_graphs
+
+SIMPLE = (nx.Graph, nx.DiGraph)
+
+
+def close(ours, theirs):
+    assert ours == pytest.approx(theirs, rel=1e-9, abs=1e-12)
+
+
+@settings(max_examples=40)
+@given(small_graphs(), st.sampled_from([None, "weight"]), st.booleans(), st.data())
+def test_scores_by_iteration_are_networkx_own(graph, weight, normalized, data):
+    start = {node: data.draw(st.integers(1, 5)) for node in graph} if data.draw(st.booleans()) else None
+    beta = data.draw(st.sampled_from([1.0, 2, dict.fromkeys(graph, 1.5), {"nowhere": 1}]))
+    alpha = data.draw(st.sampled_from([0.001, 0.01]))
+    katz = {"alpha": alpha, "beta": beta, "normalized": normalized, "weight": weight}
+    same_outcome(lambda **b: nx.katz_centrality(graph, **katz, nstart=start and dict(start), **b), close)
+    same_outcome(lambda **b: nx.eigenvector_centrality(graph, weight=weight, nstart=start, **b), close)
+
+
+@pytest.mark.parametrize("graph", [nx.karate_club_graph(), nx.gnp_random_graph(90, 0.1, seed=2, directed=True)])
+def test_hubs_and_authorities(graph):
+    for ours, theirs in zip(nx.hits(graph, **OURS), nx.hits(graph), strict=True):
+        assert ours == pytest.approx(theirs, abs=1e-7)
+
+
+@settings(max_examples=60)
+@given(small_graphs(), st.integers(0, 9))
+def test_triangles_and_cores_of_small_graphs(graph, i):
+    some, node = list(graph)[:2], list(graph)[i % len(graph)]
+    for call in (
+        lambda **b: nx.triangles(graph, **b),
+        lambda **b: nx.triangles(graph, some, **b),
+        lambda **b: nx.triangles(graph, node, **b),
+        lambda **b: nx.core_number(graph, **b),
+        lambda **b: nx.number_of_selfloops(graph, **b),
+        lambda **b: nx.is_tree(graph, **b),
+        lambda **b: nx.is_forest(graph, **b),
+        lambda **b: nx.is_arborescence(graph, **b),
+        lambda **b: nx.is_branching(graph, **b),
+        lambda **b: nx.is_negatively_weighted(graph, **b),
+    ):
+        same_outcome(call)
+    if graph.is_directed() and not graph.is_multigraph():
+        for call in (
+            lambda **b: nx.reciprocity(graph, **b),
+            lambda **b: nx.reciprocity(graph, some, **b),
+            lambda **b: nx.reciprocity(graph, node, **b),
+            lambda **b: nx.overall_reciprocity(graph, **b),
+        ):
+            same_outcome(call)
+    if not graph.is_directed():
+        for call in (
+            lambda **b: nx.clustering(graph, **b),
+            lambda **b: nx.clustering(graph, node, **b),
+            lambda **b: nx.average_clustering(graph, **b),
+            lambda **b: nx.average_clustering(graph, count_zeros=False, **b),
+            lambda **b: nx.transitivity(graph, **b),
+        ):
+            same_outcome(call, close)
+
+
+@settings(max_examples=40)
+@given(small_graphs(), st.sampled_from([0.5, 1, 2]))
+def test_communities_of_small_graphs(graph, resolution):
+    ours = nx.community.louvain_communities(graph, resolution=resolution, seed=1, **OURS)
+    assert nx.community.is_partition(graph, ours)
+    assume(graph.size(weight="weight") > 0)
+    alone = [{node} for node in graph]
+    reached, least = (nx.community.modularity(graph, parts, resolution=resolution) for parts in (ours, alone))
+    assert reached >= least - 1e-9
+
+
+@pytest.mark.parametrize(
+    "graph",
+    [*GRAPHS[:6], *DIGRAPHS, pytest.param(nx.planted_partition_graph(6, 30, 0.4, 0.02, seed=1), id="planted")],
+)
+def test_communities_are_about_as_good_as_networkx_own(graph):
+    best = {}
+    for backend in ("hinterland", "networkx"):
+        found = [nx.community.louvain_communities(graph, seed=seed, backend=backend) for seed in range(4)]
+        assert all(nx.community.is_partition(graph, parts) for parts in found)
+        best[backend] = max(nx.community.modularity(graph, parts) for parts in found)
+    assert best["hinterland"] >= best["networkx"] - 0.02
+    again = [nx.community.louvain_communities(graph, seed=3, **OURS) for _ in range(2)]
+    assert again[0] == again[1]
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda **b: nx.eigenvector_centrality(nx.Graph(), **b),
+        lambda **b: nx.eigenvector_centrality(nx.path_graph(3), nstart={0: 0, 1: 0, 2: 0}, **b),
+        lambda **b: nx.eigenvector_centrality(nx.path_graph(3), max_iter=0, **b),
+        lambda **b: nx.eigenvector_centrality(nx.MultiGraph([(0, 1)]), **b),
+        lambda **b: nx.katz_centrality(nx.path_graph(3), max_iter=0, **b),
+        lambda **b: nx.katz_centrality(nx.complete_graph(9), max_iter=5, **b),
+        lambda **b: nx.hits(nx.path_graph(3), max_iter=0, **b),
+        lambda **b: nx.triangles(nx.DiGraph(), **b),
+        lambda **b: nx.core_number(nx.Graph([(0, 0)]), **b),
+        lambda **b: nx.average_clustering(nx.Graph(), **b),
+        lambda **b: nx.community.louvain_communities(nx.path_graph(3), max_level=0, **b),
+    ],
+)
+def test_errors_are_networkx_own(call):
+    same_error(call)
+
+
+def test_empty_graphs():
+    for call in (nx.hits, nx.katz_centrality, nx.triangles, nx.clustering, nx.core_number, nx.transitivity):
+        assert call(nx.Graph(), **OURS) == call(nx.Graph())

@@ -1,0 +1,237 @@
+"""Columns as files have them: dictionaries that grow, slices that are not aligned, texts as they are, ORC, time zones; and sums
+in the order that they are said to have."""
+
+from __future__ import annotations
+
+import ctypes
+import datetime
+import random
+import struct
+from collections import Counter
+from contextlib import suppress
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+pa = pytest.importorskip("pyarrow")
+import pyarrow.ipc  # noqa: E402
+
+import hinterland as hl  # noqa: E402
+from hinterland import _core  # noqa: E402
+from hinterland.query.arrow import ArrowFile  # noqa: E402
+from hinterland.query.batches import Batch, batches_of  # noqa: E402
+from hinterland.query.bounds import kind_of  # noqa: E402
+from hinterland.query.rows import between  # noqa: E402
+from hinterland.query.segments import Texts, segment_of  # noqa: E402
+
+from .tables import made, write  # noqa: E402
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("HINTERLAND_CACHE_DIR", str(tmp_path / "cache"))
+
+
+def test_dictionaries_that_grow_from_batch_to_batch(tmp_path):
+    texts = [["a", "b"], ["b", "a", "c"], ["c"], ["d", "a", None, "b"]]
+    growing, batches = [], []
+    for part in texts:
+        growing += [text for text in dict.fromkeys(part) if text is not None and text not in growing]
+        codes = pa.array([None if text is None else growing.index(text) for text in part], pa.int8())
+        batches.append(pa.record_batch({"t": pa.DictionaryArray.from_arrays(codes, pa.array(growing))}))
+    options = pyarrow.ipc.IpcWriteOptions(emit_dictionary_deltas=True)
+    with pa.OSFile(str(tmp_path / "t"), "w") as file, pyarrow.ipc.new_file(file, batches[0].schema, options=options) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
+    every = Counter(text for part in texts for text in part)
+    rows = hl.query(tmp_path / "t").group_by("t").agg("count()").rows
+    assert rows == [{"t": text, "count()": every[text]} for text in ["a", "b", "c", "d", None]]
+    assert hl.query(tmp_path / "t").filter("t > 'a' and t != 'd'").agg("count()").rows == [{"count()": every["b"] + every["c"]}]
+
+
+def test_dictionaries_that_differ_from_part_to_part(tmp_path):
+    """Row groups have dictionaries of their own, whose codes mean other texts."""
+    rng = random.Random(2)
+    texts = [rng.choice("abcdefgh"[: 2 + row // 500]) if row % 7 else None for row in range(3000)]
+    path = write(pa.table({"t": texts, "n": range(3000)}), tmp_path / "t", "parquet", 500)
+    rows = hl.query(path).filter("t in ('c', 'a', 'g')").group_by("t").agg("count()", "max(n)").rows
+    kept = {text: [row for row, one in enumerate(texts) if one == text] for text in "acg"}
+    assert rows == [{"t": text, "count()": len(rows), "max(n)": max(rows)} for text, rows in kept.items()]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    seed=st.integers(0, 2**32), first=st.integers(0, 70), rows=st.integers(1, 200), name=st.sampled_from(made(1).column_names)
+)
+def test_slices_that_are_not_aligned(seed, first, rows, name):
+    """Bits of truth values and of nulls may begin anywhere in a byte, and values anywhere in memory."""
+    column = made(300, seed).column(name).chunk(0)
+    array, kind = column.slice(first, rows), kind_of(column.type)
+    if kind.bits >= 8 and kind.family != "text":  # and values at an odd address
+        valid, values = array.buffers()
+        moved = pa.py_buffer(b"\0" + values.to_pybytes()).slice(1)
+        array = pa.Array.from_buffers(array.type, rows, [valid, moved], offset=array.offset)
+    texts, begin = Texts(), 4096 * 3 + seed % 5000
+    segment = segment_of("a column", array, begin, kind, texts)
+    assert (segment.begin, segment.end) == (begin, begin + len(array))
+    path = [array.slice(row, 1)[0].as_py() for row in range(len(array))]
+    assert str(path) == str(column.to_pylist()[first : first + rows])
+    assert [value is not None for value in path] == [_bit(segment.valid, segment.valid_at + row) for row in range(len(array))]
+    if kind.bits >= 8 and kind.family != "text":
+        width = kind.bits // 8
+        assert (
+            ctypes.string_at(segment.values, len(array) * width) == values.to_pybytes()[first * width :][: len(array) * width]
+        )
+        assert segment.values % min(width, 8) == 0
+    if kind.family == "bool":
+        found = [bool(_bit(segment.values, segment.value_at + row)) for row in range(len(array))]
+        assert all(value is None or value == bit for value, bit in zip(path, found, strict=True))
+
+
+def _bit(address: int, at: int) -> bool:
+    return not address or bool(ctypes.c_uint8.from_address(address + at // 8).value >> at % 8 & 1)
+
+
+@pytest.mark.parametrize("kind", ["arrow", "parquet"])
+@pytest.mark.parametrize("type_", ["string", "large_string"])
+def test_plain_texts_as_filter_and_key(tmp_path, kind, type_):
+    texts = [None if row % 11 == 0 else f"text {row * row % 13}" for row in range(5000)]
+    table = pa.table({"t": pa.array(texts, getattr(pa, type_)()), "n": range(5000)})
+    path = tmp_path / "t"
+    if kind == "parquet":
+        pa.parquet.write_table(table, path, use_dictionary=False, row_group_size=1300)
+    else:
+        write(table, path, "arrow", 900)
+    rows = hl.query(path).filter("t >= 'text 2' or t is null").group_by("t").agg("count()", "sum(n)").rows
+    keys = [*sorted({text for text in texts if text is not None and text >= "text 2"}), None]
+    assert rows == [
+        {"t": key, "count()": texts.count(key), "sum(n)": sum(row for row, text in enumerate(texts) if text == key)}
+        for key in keys
+    ]
+
+
+@pytest.mark.parametrize("kind", ["arrow", "parquet"])
+@pytest.mark.parametrize("zone", ["Europe/Berlin", "UTC", "-03:30"])
+def test_timestamps_with_a_time_zone(tmp_path, kind, zone):
+    from zoneinfo import ZoneInfo
+
+    sign = -1 if zone[0] == "-" else 1
+    own = datetime.timezone(sign * datetime.timedelta(hours=3, minutes=30)) if zone[0] == "-" else ZoneInfo(zone)
+    moments = [datetime.datetime(2019, 3, 30, tzinfo=datetime.UTC) + datetime.timedelta(hours=row) for row in range(72)]
+    path = write(pa.table({"m": pa.array(moments, pa.timestamp("ms", zone)), "n": range(72)}), tmp_path / "t", kind, 20)
+    noon = datetime.datetime(2019, 3, 31, 12, tzinfo=own)  # after the clocks of Berlin went forward
+    count = sum(moment >= noon for moment in moments)
+    for text in ("2019-03-31 12:00", noon.astimezone(datetime.UTC).strftime("%Y-%m-%d %H:%M:%SZ")):
+        row = hl.query(path).filter(f"m >= '{text}'").agg("count(), min(m), max(m)").rows[0]
+        assert row["count()"] == count
+        assert (row["min(m)"], row["max(m)"]) == (min(m for m in moments if m >= noon), max(moments))
+    assert hl.query(path).filter("m < '2019-03-30 02:00Z'").group_by("m").agg("count()").rows == [
+        {"m": moment, "count()": 1} for moment in moments[:2]
+    ]
+
+
+def test_orc(tmp_path, capsys):
+    orc = pytest.importorskip("pyarrow.orc")
+    table = made(4000)
+    taken = table.select([name for name in table.column_names if "uint" not in name and name not in ("half", "text")])
+    orc.write_table(taken, tmp_path / "t.orc", stripe_size=1 << 14, batch_size=512)
+    write(taken, tmp_path / "t.arrow", "arrow", 1000)
+    asked = "sum(float64), sum(money), count(), min(day)"
+    for predicate in ("int64 >= 3 and money > 0.5", "plain == 'cash' or day < '2019-01-09'", "moment >= '2019-01-01 05:00'"):
+        queries = [hl.query(tmp_path / name).filter(predicate).group_by("plain") for name in ("t.orc", "t.arrow")]
+        found = [str(query.agg(asked).rows) for query in queries]
+        assert found[0] == found[1]
+    assert capsys.readouterr().err.count("converted once") == 1
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    rows=st.lists(st.integers(0, 699), max_size=40),
+    span=st.tuples(st.integers(0, 699), st.integers(0, 699)),
+    bits=st.sampled_from([1, 8, 16, 32, 64, 128]),
+    at=st.integers(0, 600),
+)
+def test_sectors_are_those_that_values_lie_in(rows, span, bits, at):
+    begin, end = min(span), max(span) + 1
+    words = np.zeros(11, np.uint64)
+    for row in rows:
+        words[row // 64] |= np.uint64(1 << row % 64)
+    sectors = {(at + row - begin) * bits // 256 for row in rows if begin <= row < end}
+    assert _core.count_sectors(words.ctypes.data, begin, end, at * bits, bits) == len(sectors)
+
+
+@pytest.mark.parametrize("share", [0.003, 0.2, 0.6, 1.0])
+def test_sums_are_made_in_the_order_that_is_said(tmp_path, share):
+    """include/hinterland/query/aggregate.hpp: lanes of blocks, a tree, Neumaier's compensation."""
+    rng = np.random.default_rng(5)
+    values = rng.normal(size=21_000) * 10.0 ** rng.integers(-12, 12, 21_000)
+    values[rng.random(21_000) < 0.01] = -0.0
+    chosen = rng.random(21_000) < share
+    path = write(pa.table({"x": values, "c": chosen}), tmp_path / "t", "arrow", 5000)
+    total = rest = 0.0
+    for begin in range(0, 21_000, 4096):
+        lanes = [0.0] * 32
+        for row in range(begin, min(begin + 4096, 21_000)):
+            if chosen[row]:
+                lanes[row % 32] += float(values[row])
+        while len(lanes) > 1:
+            half = len(lanes) // 2
+            lanes = [a + b for a, b in zip(lanes[:half], lanes[half:], strict=True)]
+        grown = total + lanes[0]
+        rest += (total - grown) + lanes[0] if abs(total) >= abs(lanes[0]) else (lanes[0] - grown) + total
+        total = grown
+    assert hl.query(path).filter("c").agg("sum(x)").rows == [{"sum(x)": total + rest}]
+
+
+def test_batches_of_an_arrow_file_are_read_where_they_lie(tmp_path):
+    path = write(pa.table({"x": np.arange(1000)}), tmp_path / "t", "arrow", 300)
+    file = ArrowFile(str(path))
+    mapped = pa.py_buffer(file._file.map)
+    for part in file.parts:
+        for _, _, array in file.read(part, ["x"]):
+            assert mapped.address <= array.buffers()[1].address < mapped.address + mapped.size
+
+
+def test_of_compressed_batches_those_with_wanted_rows_are_decompressed_and_the_columns_asked_for(tmp_path):
+    table = pa.table({"x": np.arange(1000), "text": ["a", "b"] * 500, "y": np.ones(1000)})
+    file = ArrowFile(str(write(table, tmp_path / "t", "lz4", 300)))
+    assert file.rows == 1000
+    found = list(file.read(file.parts[0], ["y", "text"], between(np.array([[310, 320], [900, 901]]))))
+    assert [(name, begin, len(array)) for name, begin, array in found] == [
+        ("y", 300, 300), ("y", 900, 100), ("text", 300, 300), ("text", 900, 100)
+    ]  # fmt: skip
+    assert found[3][2].to_pylist() == ["a", "b"] * 50
+    assert {reader.get_batch(0).num_columns for (_, names), reader in file._readers.items() if names} == {2}
+
+
+@pytest.mark.parametrize("legacy", (False, True))
+@pytest.mark.parametrize("compression", (None, "zstd"))
+def test_rows_of_batches_are_known_before_they_are_read(legacy, compression, tmp_path):
+    table = pa.table({"x": pa.array([1, None, 3] * 100), "text": pa.array(["a", None, "b"] * 100).dictionary_encode()})
+    options = pa.ipc.IpcWriteOptions(use_legacy_format=legacy, compression=compression)
+    with pa.ipc.new_file(tmp_path / "t.arrow", table.schema, options=options) as writer:
+        for begin, rows in ((0, 7), (7, 0), (7, 250), (257, 43)):
+            writer.write_batch(table.to_batches()[0].slice(begin, rows))
+    batches = batches_of(memoryview((tmp_path / "t.arrow").read_bytes()))
+    assert batches == [Batch(rows, compression is not None) for rows in (7, 0, 250, 43)]
+    assert hl.query(tmp_path / "t.arrow").group_by("text").agg("sum(x)").rows == [
+        {"text": "a", "sum(x)": 100}, {"text": "b", "sum(x)": 300}, {"text": None, "sum(x)": 0}
+    ]  # fmt: skip
+
+
+@given(at=st.integers(0, 2**16), byte=st.integers(0, 255), cut=st.integers(0, 200))
+def test_a_damaged_footer_is_told(at, byte, cut):
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, pa.schema([("x", pa.int64())])) as writer:
+        for _ in range(3):
+            writer.write_batch(pa.record_batch({"x": np.arange(5)}))
+    data = bytearray(sink.getvalue().to_pybytes())
+    data[at % len(data)] = byte
+    with suppress(struct.error):
+        batches = batches_of(memoryview(data[: len(data) - cut]))
+        assert all(batch.rows >= 0 for batch in batches)
+    if cut:
+        with pytest.raises(struct.error):
+            batches_of(memoryview(data[: len(data) - cut]))

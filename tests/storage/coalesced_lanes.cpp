@@ -1,0 +1,165 @@
+// Lanes read and write elements as they come, some of them or all, in branches at the same time: what they find is what is stored
+// or was written, what was flushed is on the disk, and all come to their end through fewer lines than they want at once. As
+// source_lanes.cpp, with 32 lanes and with one.
+#include <unistd.h>
+
+#include "hinterland/storage/coalesced.hpp"
+#include "warps.hpp"
+
+using namespace test;
+
+namespace {
+
+using Array = Coalesced<int64_t, PageStore<Staged>>;
+
+// body() by the lanes of the warp that are in `mask`, which the others do not take part in, and then other() by those.
+template <class Body, class Other>
+void branch([[maybe_unused]] uint32_t mask, const Body& body, const Other& other) {
+#if defined(HINTERLAND_UNSEEN)
+  const bool takes = (mask >> Warp::lane() & 1) != 0;
+  Lanes::current().diverge(takes ? mask : ~mask);
+  takes ? body() : other();
+  Lanes::current().diverge(Warp::kAll);
+  Warp::sync();
+#else
+  mask % 2 != 0 ? body() : other();
+#endif
+}
+
+uint32_t mask_of(uint64_t drawn) {
+  const auto bits = static_cast<uint32_t>(drawn >> 8);
+  return drawn % 4 == 0 ? Warp::kAll : drawn % 4 == 1 ? bits : drawn % 4 == 2 ? bits & bits >> 7 : 1u << bits % 32;
+}
+
+// Each lane has elements of its own, which lie between the others' in the same lines.
+void check_elements(const Shape& shape, uint64_t seed) {
+  Storage<Staged> storage(shape, Faults{.late = 4, .reorder = true}, seed);
+  const uint64_t home = 24;
+  const int64_t count = kPages / 8 * shape.line / 8 - 3, lanes = kWarps * Warp::kWidth;
+  std::vector<int64_t> model(count);
+  for (int64_t i = 0; i < count; ++i) model[i] = Storage<Staged>::stored_at<int64_t>(home + i * 8);
+  const Array array({reinterpret_cast<const void*>(home), nullptr, nullptr, &storage.store}, 0);
+  run_warps(seed, [&](std::mt19937_64& random) {
+    const int64_t own = static_cast<int64_t>(current_warp()) * Warp::kWidth + Warp::lane();
+    for (unsigned round = 0; round < kRounds; ++round) {
+      const uint64_t drawn = test::mixed(seed * 1000 + round * kWarps + current_warp());
+      const int64_t turns = (count - own - 1) / lanes + 1;
+      const auto pick = [&] {  // near the other lanes' own, or anywhere
+        const uint64_t turn = drawn >> 40 & 1 ? drawn >> 41 : random();
+        return own + static_cast<int64_t>(turn % static_cast<uint64_t>(turns)) * lanes;
+      };
+      const auto reads = [&] {
+        const int64_t at = pick();
+        CHECK(array.read(at) == model[at], "element %lld", static_cast<long long>(at));
+      };
+      const auto writes = [&] {
+        if (kOnce) return reads();
+        const int64_t at = pick();
+        model[at] = static_cast<int64_t>(random());
+        array.write(at, model[at]);
+        if (drawn % 3 == 0) CHECK(array.read(at) == model[at], "is not what was written");
+      };
+      const auto asks = [&] {
+        const int64_t begin = pick();
+        array.prefetch(begin, begin + static_cast<int64_t>(drawn % 3 == 0 ? random() % 2 : drawn % 900));
+      };
+      const auto rests = [] {};
+      const uint32_t mask = mask_of(drawn);
+      drawn % 7 < 2   ? branch(mask, writes, rests)
+      : drawn % 7 < 4 ? branch(mask, writes, reads)
+      : drawn % 7 < 6 ? branch(mask, reads, asks)
+                      : branch(mask, asks, writes);
+    }
+  });
+  CHECK(storage.status() == 0, "status %x", storage.status());
+  run_warps(0, [&](std::mt19937_64&) { write_back(storage.store, current_warp(), kWarps); });
+  flush(storage.store);
+  CHECK(storage.status() == 0, "status %x", storage.status());
+  storage.stop();
+  std::vector<uint8_t> expected(storage.disk().size());
+  for (size_t at = 0; at < expected.size(); ++at) expected[at] = Storage<Staged>::stored(at);
+  std::memcpy(&expected[home], model.data(), model.size() * 8);
+  CHECK(expected == storage.disk(), "the disk");
+  storage.check_at_rest();
+}
+
+// Lanes that want one line ask for it once.
+void check_one_hold() {
+  Storage<Staged> storage({.sets = 8}, Faults{}, 3);
+  const Array array({reinterpret_cast<const void*>(0), nullptr, nullptr, &storage.store}, 0);
+  run_warps(3, [&](std::mt19937_64&) {
+    const auto reads = [&] {
+      const int64_t at = 512 * current_warp() + Warp::lane();
+      CHECK(array.read(at) == Storage<Staged>::stored_at<int64_t>(at * 8), "element %lld", static_cast<long long>(at));
+    };
+    branch(0x0ff0ff01, reads, reads);
+  });
+  CHECK(storage.control().reads == kWarps, "%llu lines were read", static_cast<unsigned long long>(storage.control().reads));
+}
+
+// Pages of a hole are written, and found again, without being read before they were.
+void check_hole(const Shape& shape) {
+  Storage<Staged> storage(shape, Faults{.reorder = true}, 5);
+  const int64_t line = shape.line / 8, first = 3, pages = 40;
+  std::vector<uint32_t> met(pages / 32 + 1);
+  storage.store.hole_first = first, storage.store.hole_end = first + pages, storage.store.hole_met = met.data();
+  std::memset(&storage.disk()[first * shape.line], 0, pages * shape.line);
+  const Array array({reinterpret_cast<const void*>(0), nullptr, nullptr, &storage.store}, 0);
+  run_warps(5, [&](std::mt19937_64&) {
+    for (int64_t i = current_warp(); i < pages * line / Warp::kWidth; i += kWarps) {
+      const int64_t at = first * line + i * Warp::kWidth + Warp::lane();
+      const auto writes = [&] { array.write(at, at); };
+      const auto reads = [&] { CHECK(array.read(at) == 0, "element %lld", static_cast<long long>(at)); };
+      branch(mask_of(test::mixed(i)), writes, reads);
+    }
+  });
+  CHECK(shape.sets == 1 || storage.control().reads == 0, "a page of zeros was read");
+  run_warps(5, [&](std::mt19937_64&) {
+    for (int64_t i = current_warp(); i < pages * line / Warp::kWidth; i += kWarps) {
+      const int64_t at = first * line + i * Warp::kWidth + Warp::lane();
+      const uint32_t mask = mask_of(test::mixed(i));
+      const bool written = Warp::kWidth == 1 ? mask % 2 != 0 : (mask >> Warp::lane() & 1) != 0;
+      CHECK(array.read(at) == (written ? at : 0), "element %lld", static_cast<long long>(at));
+    }
+    write_back(storage.store, current_warp(), kWarps);
+  });
+  CHECK((shape.sets == 1) == (storage.control().reads > 0), "what was given away is read again");
+  flush(storage.store);
+  CHECK(storage.status() == 0, "status %x", storage.status());
+  storage.stop();
+  const auto* const words = reinterpret_cast<const int64_t*>(storage.disk().data());
+  for (int64_t i = 0; i < pages * line; ++i) {
+    const uint32_t mask = mask_of(test::mixed(i / Warp::kWidth));
+    const bool written = Warp::kWidth == 1 ? mask % 2 != 0 : (mask >> i % Warp::kWidth & 1) != 0;
+    CHECK(words[first * line + i] == (written ? first * line + i : 0), "word %lld", static_cast<long long>(i));
+  }
+  storage.check_at_rest();
+}
+
+// What cannot be read is said, is zero, and keeps nobody.
+void check_failure() {
+  Storage<Staged> storage({.channels = 1, .timeout = std::chrono::milliseconds(30)}, Faults{.lost = 1000}, 7);
+  const Array array({reinterpret_cast<const void*>(0), nullptr, nullptr, &storage.store}, 0);
+  run_warps(7, [&](std::mt19937_64& random) {
+    const auto reads = [&] { CHECK(array.read(static_cast<int64_t>(random() % 5000)) == 0, "was not read"); };
+    const auto writes = [&] { array.write(static_cast<int64_t>(random() % 5000), 1); };
+    branch(0xffff, reads, writes);
+    branch(Warp::kAll, writes, reads);
+  });
+  CHECK(storage.status() == kAbortedByHost, "status %x", storage.status());
+}
+
+}  // namespace
+
+int main() {
+  alarm(300);
+  check_elements({.line = 512, .sets = 1}, 1);  // fewer lines than are wanted at once
+  check_elements({.line = 4096, .sets = 1, .channels = 1}, 2);
+  check_elements({.line = 512, .sets = 3, .entries = 4}, 3);  // fewer commands
+  check_elements({.line = 16384, .sets = 20}, 4);
+  check_one_hold();
+  if (!kOnce) check_hole({.line = 512, .sets = 1});
+  check_hole({.line = 4096, .sets = 30, .channels = 1});
+  check_failure();
+  return 0;
+}
