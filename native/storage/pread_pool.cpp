@@ -20,16 +20,7 @@ constexpr unsigned kMostThreads = 64;
 
 class PreadPool : public Transfers {
  public:
-  explicit PreadPool(unsigned depth) : depth_(depth) {
-    for (unsigned i = 0; i < std::min(depth, kMostThreads); ++i) {
-      try {
-        threads_.emplace_back([this] { serve(); });
-      } catch (const std::system_error&) {
-        if (threads_.empty()) throw;
-        break;  // the system grants no more: those that run do the work
-      }
-    }
-  }
+  explicit PreadPool(unsigned depth) : depth_(depth) {}
 
   ~PreadPool() override {
     {
@@ -50,11 +41,14 @@ class PreadPool : public Transfers {
   void submit() override {
     if (begun_.empty()) return;
     const bool is_one = begun_.size() == 1;
+    size_t wanted;
     {
       const std::lock_guard held(mutex_);
       todo_.insert(todo_.end(), begun_.begin(), begun_.end());
+      wanted = todo_.size() > idle_ ? threads_.size() + todo_.size() - idle_ : 0;
     }
     begun_.clear();
+    start(std::min<size_t>(wanted, std::min(depth_, kMostThreads)));
     is_one ? has_work_.notify_one() : has_work_.notify_all();
   }
 
@@ -78,10 +72,24 @@ class PreadPool : public Transfers {
   const char* name() const override { return "threads"; }
 
  private:
+  // Threads are there once there is work for them: a pool that is never asked has none.
+  void start(size_t wanted) {
+    while (threads_.size() < wanted) {
+      try {
+        threads_.emplace_back([this] { serve(); });
+      } catch (const std::system_error&) {
+        if (threads_.empty()) throw;
+        return;  // the system grants no more: those that run do the work
+      }
+    }
+  }
+
   void serve() {
     std::unique_lock held(mutex_);
     for (;;) {
+      ++idle_;
       has_work_.wait(held, [&] { return ends_ || !todo_.empty(); });
+      --idle_;
       if (todo_.empty()) return;
       const Transfer transfer = todo_.front();
       todo_.pop_front();
@@ -111,6 +119,7 @@ class PreadPool : public Transfers {
   std::deque<Transfer> todo_;
   std::deque<Ended> done_;
   bool ends_ = false;
+  size_t idle_ = 0;  // threads that wait for work
   std::vector<std::thread> threads_;
 };
 

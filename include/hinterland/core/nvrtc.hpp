@@ -55,10 +55,12 @@ struct numeric_limits {
 template <>
 struct numeric_limits<float> {
   __device__ static constexpr float max() { return 0x1.fffffep127f; }
+  __device__ static constexpr float infinity() { return __builtin_bit_cast(float, 0x7f800000u); }
 };
 template <>
 struct numeric_limits<double> {
   __device__ static constexpr double max() { return 0x1.fffffffffffffp1023; }
+  __device__ static constexpr double infinity() { return __builtin_bit_cast(double, uint64_t{0x7ff0000000000000}); }
 };
 
 template <class To, class From>

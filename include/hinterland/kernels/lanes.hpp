@@ -1,8 +1,9 @@
 // Folds that do not depend on who folds: the loops of kernels that are written from functions in Python (kernels/text.py).
 //
 // kLanes lanes fold a row: lane l takes the row's elements of number l modulo kLanes, in their order, and then lane l takes in
-// lane l + kLanes / 2, then l + kLanes / 4, ... (as query/aggregate.hpp adds). On a GPU these are lanes of a warp, so that
-// neighbours read neighbouring elements; on a CPU one thread plays them all, which its vectors hold. The result is the same.
+// lane l + kLanes / 2, then l + kLanes / 4, ... (as query/aggregate.hpp adds). On a GPU a thread plays one lane, or a few of
+// a short row, whose warp has rows enough to read neighbouring elements all the same; on a CPU one plays them all, which its
+// vectors hold. The result is the same.
 #pragma once
 
 #include "hinterland/core/warp.hpp"
@@ -36,10 +37,26 @@ HINTERLAND_FN Halves from_lane(Halves value, int step) {
   return {Warp::swapped(value.high, step), Warp::swapped(value.low, step)};
 }
 
-template <int kLanes>
+template <class T>
+HINTERLAND_FN T greatest_of() {
+  if constexpr (stdlib::is_floating_point_v<T>)
+    return stdlib::numeric_limits<T>::infinity();
+  else
+    return stdlib::numeric_limits<T>::max();
+}
+template <class T>
+HINTERLAND_FN T least_of() {
+  if constexpr (stdlib::is_floating_point_v<T>)
+    return -stdlib::numeric_limits<T>::infinity();
+  else
+    return stdlib::numeric_limits<T>::min();
+}
+
+// kOfThread: neighbouring lanes that a thread of a GPU plays.
+template <int kLanes, int kOfThread = 1>
 struct Lanes {
-  static constexpr int kOwn = HINTERLAND_ON_GPU ? 1 : kLanes;  // lanes that a thread plays
-  static constexpr int kStep = kLanes / kOwn;                  // lanes that are threads
+  static constexpr int kOwn = HINTERLAND_ON_GPU ? kOfThread : kLanes;  // lanes that a thread plays
+  static constexpr int kStep = kLanes / kOwn;                          // threads of a row
 
   HINTERLAND_FN static int64_t thread() { return int64_t{blockIdx.x} * blockDim.x + threadIdx.x; }
 
@@ -47,18 +64,19 @@ struct Lanes {
   HINTERLAND_FN static int64_t row() { return thread() / kStep; }
   HINTERLAND_FN static int first() { return static_cast<int>(thread() % kStep); }
 
-  // value(j) of each element j of a row that has some, put together in the order above.
+  // value(j) of each element j of a row, put together in the order above; `none` changes nothing that it is put together with.
   template <class T, class Value, class Together>
   HINTERLAND_FN static T fold(int64_t size, T none, const Value& value, const Together& together) {
+    const int begin = first() * kOwn;
     T own[kOwn];
     for (int lane = 0; lane < kOwn; ++lane) own[lane] = none;
     int64_t at = 0;
-    constexpr int kTurns = 2 * kUnderWay;
+    constexpr int kTurns = HINTERLAND_ON_GPU ? 2 * kUnderWay / kOwn : 2 * kUnderWay;
     for (; at + kTurns * kLanes <= size; at += kTurns * kLanes) {
       T got[kTurns * kOwn];
       HINTERLAND_UNROLLED
       for (int turn = 0; turn < kTurns; ++turn) {
-        for (int lane = 0; lane < kOwn; ++lane) got[turn * kOwn + lane] = value(at + turn * kLanes + first() + lane);
+        for (int lane = 0; lane < kOwn; ++lane) got[turn * kOwn + lane] = value(at + turn * kLanes + begin + lane);
       }
       HINTERLAND_UNROLLED
       for (int turn = 0; turn < kTurns; ++turn) {
@@ -67,18 +85,18 @@ struct Lanes {
     }
     HINTERLAND_ROLLED
     for (; at + kLanes <= size; at += kLanes) {
-      for (int lane = 0; lane < kOwn; ++lane) own[lane] = together(own[lane], value(at + first() + lane));
+      for (int lane = 0; lane < kOwn; ++lane) own[lane] = together(own[lane], value(at + begin + lane));
     }
     for (int lane = 0; lane < kOwn && at + lane < size; ++lane) {  // of a whole last turn none is left
-      const int64_t element = at + first() + lane;
+      const int64_t element = at + begin + lane;
       if (element < size) own[lane] = together(own[lane], value(element));
     }
-    for (int half = kLanes / 2; half > 0; half /= 2) {
-      if constexpr (kOwn > 1) {
-        for (int lane = 0; lane < half; ++lane) own[lane] = together(own[lane], own[lane + half]);
-      } else {
-        own[0] = together(own[0], from_lane(own[0], half));
-      }
+    HINTERLAND_UNROLLED
+    for (int half = kLanes / 2; half >= kOwn; half /= 2) {
+      for (int lane = 0; lane < kOwn; ++lane) own[lane] = together(own[lane], from_lane(own[lane], half / kOwn));
+    }
+    for (int half = kOwn / 2; half > 0; half /= 2) {
+      for (int lane = 0; lane < half; ++lane) own[lane] = together(own[lane], own[lane + half]);
     }
     return own[0];
   }
@@ -94,11 +112,11 @@ struct Lanes {
   }
   template <class T, class Value>
   HINTERLAND_FN static T amax(int64_t size, const Value& value) {
-    return fold(size, value(0), value, [](T a, T b) { return maximum(a, b); });
+    return fold(size, least_of<T>(), value, [](T a, T b) { return maximum(a, b); });
   }
   template <class T, class Value>
   HINTERLAND_FN static T amin(int64_t size, const Value& value) {
-    return fold(size, value(0), value, [](T a, T b) { return minimum(a, b); });
+    return fold(size, greatest_of<T>(), value, [](T a, T b) { return minimum(a, b); });
   }
 
   // write(j) for each element j of a row.

@@ -14,6 +14,8 @@ TILE = 4096  # values that are put together by 32 lanes
 _EACH = 4096  # elements of a block: include/hinterland/kernels/lanes.hpp
 _BLOCK = 256  # threads
 _MOST_LANES = 32
+_OF_THREAD = 4  # lanes, next to each other: within a sector of a row of floats
+_LONG = 128  # elements of a row by which a warp is busy
 # g++ has no such pragma, and is asked by a flag for what it says (on_cpu.py). A GPU's intrinsics need none.
 _HEAD = """#if !defined(__CUDACC__)
 #pragma STDC FP_CONTRACT OFF
@@ -109,9 +111,11 @@ class _Writer:
         return f"h::{'rint' if value.op == 'round' else value.op}({', '.join(names)})"
 
 
-def _lanes_for(width: int) -> int:
-    """Lanes that take a row of so many elements: the most that all have one, up to a warp's."""
-    return min(_MOST_LANES, 1 << (width.bit_length() - 1))
+def _lanes_for(width: int) -> tuple[int, int]:
+    """Lanes that take a row of so many elements, the most that all have one, up to a warp's; and how many of them a thread of a
+    GPU plays: of short rows a few, since putting lanes together is most of the work."""
+    lanes = min(_MOST_LANES, 1 << (width.bit_length() - 1))
+    return lanes, min(_OF_THREAD, lanes) if width < _LONG else 1
 
 
 def map_text(value: Value, dtypes: Sequence[torch.dtype], width: int) -> Written:
@@ -124,8 +128,8 @@ def map_text(value: Value, dtypes: Sequence[torch.dtype], width: int) -> Written
     if "fold" not in value.passes:
         writer = _Writer()
         return _written("map", writer, dtypes, outs, _elements(writer, value), (_EACH, _BLOCK))
-    writer, lanes = _Writer(), _lanes_for(width)
-    return _written("map", writer, dtypes, outs, _rows(writer, value, lanes), (1, lanes))
+    writer, (lanes, own) = _Writer(), _lanes_for(width)
+    return _written("map", writer, dtypes, outs, _rows(writer, value, lanes, own), (1, lanes // own))
 
 
 def sum_text(value: Value, dtypes: Sequence[torch.dtype]) -> Written:
@@ -181,7 +185,7 @@ def _tile(fold: str, write: str) -> str:
   if (there && lanes.first() == 0) {{ {write} }}"""
 
 
-def _rows(writer: _Writer, value: Value, lanes: int) -> str:
+def _rows(writer: _Writer, value: Value, lanes: int, own: int) -> str:
     width = math.prod(value.shape)
     element = _Scope(f"row * {width} + column")
     name = writer.write(value, element)
@@ -191,7 +195,7 @@ def _rows(writer: _Writer, value: Value, lanes: int) -> str:
         write = f"lanes.each({width}, [=](int64_t column) {{ {' '.join(each.lines)} }});"
     else:
         write = f"if (there && lanes.first() == 0) out[number] = {name};"
-    return f"""  const h::Lanes<{lanes}> lanes;
+    return f"""  const h::Lanes<{lanes}, {own}> lanes;
   const bool there = lanes.row() < count;  // lanes of a warp without a row work with the others on the last
   const int64_t number = there ? lanes.row() : count - 1;
   const int64_t row = begin + number;

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import math
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,8 +18,8 @@ from ..runtime.launch import launch
 from ..runtime.params import address, struct
 from .bounds import Kind
 from .files import Table
-from .held import HeldColumn, HeldTable
-from .program import Program, Test
+from .held import HeldTable
+from .program import Program
 from .result import ColumnPlan
 from .run import Found, Measured, Run
 
@@ -90,81 +91,94 @@ class OnGpu(Run):
 
     def _run(self) -> None:
         pairs = list(dict.fromkeys((one.column, one.divisor) for one in [Measured(None), *self.measures]))
-        measures = [self._merged(pair) for pair in pairs]
         kept = [name for name in self._asked if self._loads.get(name)]
         block_bytes = _BLOCK // 8 + 8 * _BLOCK * len(kept) + 2 * _BLOCK * bool(self.keys) + _TOTAL * len(pairs) * self._grouped
-        ranges = self._ranges()
-        most = min(max(_ROOM // block_bytes, 1), _MOST_BLOCKS)
-        chunks = [(first, min(first + most, end)) for begin, end in ranges for first in range(begin, end, most)]
-        most = max((last - first for first, last in chunks), default=1)
-        rooms = [self._room(most, kept, len(pairs)) for _ in range(min(2, max(len(chunks), 1)))]
-        matched = torch.zeros(1, dtype=torch.int64, device=self._device)
-        counts = torch.zeros((len(self.kinds), 4), dtype=torch.int64, device=self._device)
-        tables = [self._table(test) for test in self._tests]
-        tests = self._uploaded(
-            "query::Test", [self._fields(test, address(table)) for test, table in zip(self._tests, tables, strict=True)]
+        blocks = max(-(-self.table.rows // _BLOCK), 1)
+        most = min(max(_ROOM // block_bytes, 1), _MOST_BLOCKS, blocks)
+        rooms = [self._room(most, kept, len(pairs)) for _ in range(2 if blocks > most else 1)]
+        program, nothing = self._steps(), self._nothing(pairs)
+        truths = [bytes(self._truths(test)) if test.kind == "table" else b"" for test in self._tests]
+        small = _Small(
+            self._device,
+            into=nothing.nbytes,
+            matched=8,
+            counts=32 * len(self.kinds),
+            tests=len(self._tests) * ctypes.sizeof(struct("query::Test")),
+            steps=8 * len(program),
+            keys=len(self.keys) * ctypes.sizeof(struct("query::GroupKey")),
+            measures=len(pairs) * ctypes.sizeof(struct("query::Measure")),
+            columns=len(rooms) * len(self.kinds) * ctypes.sizeof(struct("query::PieceColumn")),
+            truths=sum(map(len, truths)),
         )
-        program = self._steps()
-        steps = torch.tensor(program or [0], device=self._device)
-        keys = self._uploaded(
-            "query::GroupKey",
-            [
-                {"column": self._numbers[name], "low": low, "values": count}
-                for name, (low, count) in zip(self.keys, self._spans, strict=True)
-            ],
-        )
-        natives = self._uploaded("query::Measure", measures)
-        into = self._nothing(pairs)
+        small.put("into", nothing.tobytes())
+        small.put("steps", np.array(program, np.int64).tobytes())
+        small.put("truths", b"".join(truths))
+        tables = small.address("truths") + np.cumsum([0, *map(len, truths)])
+        small.put("tests", _packed("query::Test", map(self._fields, self._tests, tables.tolist())))
+        spans = [
+            {"column": self._numbers[name], "low": low, "values": count}
+            for name, (low, count) in zip(self.keys, self._spans, strict=True)
+        ]
+        small.put("keys", _packed("query::GroupKey", spans))
+        small.put("measures", _packed("query::Measure", map(self._merged, pairs)))
+        columns = self._pieces()
+        small.put("columns", b"".join(_packed("query::PieceColumn", _with_kept(columns, room.kept)) for room in rooms))
+        small.copy()
+        begun = self._launched(small, rooms, most, len(pairs), len(program))
+        totals, matched, counts = (found.view(np.int64) for found in small.back("into", "matched", "counts"))
+        self.matched = int(matched[0])
+        self._count_reads(begun, counts.reshape(-1, 4).tolist())
+        self._groups = _Groups(self, pairs, totals)
+
+    def _launched(self, small: _Small, rooms: list[_Room], most: int, measured: int, steps: int) -> list[tuple[int, int]]:
+        """Has the GPU work on all chunks, of up to ``most`` blocks; which these are."""
+        here, merged, chunks = torch.cuda.current_stream(), None, []
+        for room in rooms:
+            room.stream.wait_stream(here)
         warps = _FILTER_WARPS * devices.sm_count(self._device)
-        here, beside = torch.cuda.current_stream(), torch.cuda.Stream()
-        beside.wait_stream(here)
-        for number, (first, last) in enumerate(chunks):
-            room = rooms[number % 2]
-            if room.free is not None:
-                here.wait_event(room.free)
-            read: dict[str, Any] = {
-                "columns": room.columns.data_ptr(),
-                "words": room.words.data_ptr(),
-                "begin": first * _BLOCK,
-                "end": last * _BLOCK,
-            }
-            self._launch(
-                "filter_kernel",
-                min((last - first) * _BLOCK // _UNIT, warps),
-                "query::ChunkFilterParams",
-                tests=tests.data_ptr(),
-                tested=len(self._tests),
-                program=steps.data_ptr(),
-                steps=len(program),
-                matched=matched.data_ptr(),
-                rows=self.table.rows,
-                **read,
-            )
-            beside.wait_stream(here)
-            with torch.cuda.stream(beside):
-                read.update(counts=counts.data_ptr(), gather_below=self.gather_below)
-                if room.groups is not None:
-                    read["groups"] = room.groups.data_ptr()
-                    keyed = {"keys": keys.data_ptr(), "keyed": len(self.keys)}
-                    self._launch("group_kernel", last - first, "query::ChunkGroupParams", **keyed, **read)
-                shape = {"measures": natives.data_ptr(), "measured": len(pairs), "grouped": self._grouped}
+        shape = {"measures": small.address("measures"), "measured": measured, "grouped": self._grouped}
+        try:
+            for number, (first, last) in enumerate(self._chunks(most)):
+                chunks.append((first, last))
+                room = rooms[number % len(rooms)]
+                columns = small.address("columns") + number % len(rooms) * (small.size("columns") // len(rooms))
+                read = {"columns": columns, "words": room.words.data_ptr(), "begin": first * _BLOCK, "end": last * _BLOCK}
                 shape["totals"] = room.totals.data_ptr()
-                self._launch("total_kernel", (last - first) * len(pairs), "query::ChunkTotalParams", **shape, **read)
-                self._launch(
-                    "merge_kernel",
-                    len(pairs) * self._grouped,
-                    "query::ChunkMergeParams",
-                    columns=room.columns.data_ptr(),
-                    blocks=last - first,
-                    into=into.data_ptr(),
-                    **shape,
-                )
-                room.free = beside.record_event()
-        here.wait_stream(beside)
-        del tables
-        self.matched = int(matched)
-        self._count_reads(ranges, counts.tolist())
-        self._groups = _Groups(self, pairs, into.cpu().numpy())
+                with torch.cuda.stream(room.stream):
+                    self._launch(
+                        "filter_kernel",
+                        min((last - first) * _BLOCK // _UNIT, warps),
+                        "query::ChunkFilterParams",
+                        tests=small.address("tests"),
+                        tested=len(self._tests),
+                        program=small.address("steps"),
+                        steps=steps,
+                        matched=small.address("matched"),
+                        rows=self.table.rows,
+                        **read,
+                    )
+                    read.update(counts=small.address("counts"), gather_below=self.gather_below)
+                    if room.groups is not None:
+                        read["groups"] = room.groups.data_ptr()
+                        keyed = {"keys": small.address("keys"), "keyed": len(self.keys)}
+                        self._launch("group_kernel", last - first, "query::ChunkGroupParams", **keyed, **read)
+                    self._launch("total_kernel", (last - first) * measured, "query::ChunkTotalParams", **shape, **read)
+                    if merged is not None:  # chunks' totals are added in their order
+                        room.stream.wait_event(merged)
+                    self._launch(
+                        "merge_kernel",
+                        measured * self._grouped,
+                        "query::ChunkMergeParams",
+                        columns=columns,
+                        blocks=last - first,
+                        into=small.address("into"),
+                        **shape,
+                    )
+                    merged = room.stream.record_event()
+        finally:  # what the memory is used for next comes after all this, also where statistics are damaged
+            for room in rooms:
+                here.wait_stream(room.stream)
+        return chunks
 
     def _launch(self, instance: str, warps: int, params: str, **fields: Any) -> None:
         grid = -(-warps * 32 // _THREADS)
@@ -173,21 +187,13 @@ class OnGpu(Run):
     def _room(self, chunk: int, kept: list[str], measured: int) -> _Room:
         """For so many blocks."""
         rows, device = chunk * _BLOCK, self._device
-        values = {name: torch.empty(rows, dtype=torch.int64, device=device) for name in kept}
-        pieces = [self._piece(name, column, values.get(name)) for name, column in self._held.items()]
         return _Room(
-            self._uploaded("query::PieceColumn", pieces),
             torch.empty(rows // 32, dtype=torch.int32, device=device),
-            list(values.values()),
+            {self._numbers[name]: torch.empty(rows, dtype=torch.int64, device=device) for name in kept},
             torch.empty(rows, dtype=torch.int16, device=device) if self.keys else None,
             torch.empty(chunk * measured * self._grouped * _TOTAL, dtype=torch.uint8, device=device),
+            torch.cuda.Stream(),
         )
-
-    def _uploaded(self, name: str, fields: list[dict[str, Any]]) -> torch.Tensor:
-        made = (struct(name) * max(len(fields), 1))()
-        for at, one in enumerate(fields):
-            made[at] = struct(name)(**one)
-        return torch.frombuffer(bytearray(made), dtype=torch.uint8).to(self._device)
 
     def _merged(self, pair: tuple[str | None, str | None]) -> dict[str, Any]:
         """What is asked of a column, or of a ratio, all together."""
@@ -196,19 +202,17 @@ class OnGpu(Run):
         adds, bounds = (int(any(getattr(one, what) for one in asked)) for what in ("adds", "bounds"))
         return {"column": over, "divisor": under, "adds": adds, "bounds": bounds}
 
-    def _piece(self, name: str, column: HeldColumn, kept: torch.Tensor | None) -> dict[str, Any]:
-        return {
-            "values": column.values.to(self._device).data_ptr(),
-            "valid": 0 if column.valid is None else column.valid.to(self._device).data_ptr(),
-            "kept": address(kept),
-            "element": _core.QUERY_ELEMENTS[column.element],
-            "scale": self.kinds[name].scale,
-        }
-
-    def _table(self, test: Test) -> torch.Tensor | None:
-        if test.kind != "table":
-            return None
-        return torch.tensor(self._truths(test), dtype=torch.uint8, device=self._device)
+    def _pieces(self) -> list[dict[str, Any]]:
+        """The columns where a GPU finds them."""
+        return [
+            {
+                "values": column.values.to(self._device).data_ptr(),
+                "valid": 0 if column.valid is None else column.valid.to(self._device).data_ptr(),
+                "element": _core.QUERY_ELEMENTS[column.element],
+                "scale": self.kinds[name].scale,
+            }
+            for name, column in self._held.items()
+        ]
 
     def _steps(self) -> list[int]:
         """The program's, with the tests' new numbers."""
@@ -217,21 +221,27 @@ class OnGpu(Run):
         places = {id(test): at for at, test in enumerate(self._tests)}
         return [step if step < 0 else places[id(self.program.tests[step])] for step in self.program.steps]
 
-    def _ranges(self) -> list[tuple[int, int]]:
-        """The blocks that statistics leave, in runs."""
-        runs: list[tuple[int, int]] = []
+    def _chunks(self, most: int) -> Iterator[tuple[int, int]]:
+        """The blocks that statistics leave, in runs of up to so many.
+
+        A GPU works on what was given while the next statistics are compared.
+        """
+        begin = end = 0
         for part in self._parts():
             left = self._rows_left(part)
-            rows = [(part.begin, part.end)] if left is None else left.tolist()
-            for begin, end in rows:
-                first, last = begin // _BLOCK, -(-end // _BLOCK)
-                if runs and runs[-1][1] >= first:
-                    runs[-1] = runs[-1][0], last
-                else:
-                    runs.append((first, last))
-        return runs
+            for first, last in [(part.begin, part.end)] if left is None else left.tolist():
+                if first // _BLOCK > end:
+                    if begin < end:
+                        yield begin, end
+                    begin = first // _BLOCK
+                end = -(-last // _BLOCK)
+                while end - begin >= most:
+                    yield begin, begin + most
+                    begin += most
+        if begin < end:
+            yield begin, end
 
-    def _nothing(self, pairs: list[tuple[str | None, str | None]]) -> torch.Tensor:
+    def _nothing(self, pairs: list[tuple[str | None, str | None]]) -> np.ndarray[Any, Any]:
         """Totals of no rows."""
         made = np.zeros((len(pairs), self._grouped), np.dtype([(name, "i8") for name in _FIELDS]))
         for at, (column, divisor) in enumerate(pairs):
@@ -243,7 +253,7 @@ class OnGpu(Run):
             else:
                 least, greatest = 2**63 - 1, -(2**63)
             made[at]["least"], made[at]["greatest"] = least, greatest
-        return torch.from_numpy(made.view(np.int64)).to(self._device)
+        return made
 
     def _count_reads(self, ranges: list[tuple[int, int]], counts: list[list[int]]) -> None:
         rows = sum(min(end * _BLOCK, self.table.rows) - begin * _BLOCK for begin, end in ranges)
@@ -277,15 +287,58 @@ class _Room:
     """Memory of a GPU for a chunk: words of rows that match, values that the filter keeps, rows' groups and blocks' totals.
 
     Attributes:
-        free: when the chunk that had it before is done.
+        kept: by the number of the column.
+        stream: where its chunks are worked on, one after another. Those of two rooms overlap, so that the link never waits.
     """
 
-    columns: torch.Tensor
     words: torch.Tensor
-    kept: list[torch.Tensor]
+    kept: dict[int, torch.Tensor]
     groups: torch.Tensor | None
     totals: torch.Tensor
-    free: torch.cuda.Event | None = None
+    stream: torch.cuda.Stream
+
+
+class _Small:
+    """Small things in one piece of a GPU's memory, so that one copy takes them there, and one takes some back.
+
+    Args:
+        device: the GPU.
+        sizes: bytes of each, by its name.
+    """
+
+    def __init__(self, device: torch.device, **sizes: int) -> None:
+        self._sizes = sizes
+        begins = np.cumsum([0, *(-(-size // 16) * 16 for size in sizes.values())]).tolist()
+        self._begins = dict(zip(sizes, begins, strict=False))
+        self._there = torch.empty(max(begins[-1], 1), dtype=torch.uint8, device=device)
+        self._here = np.zeros(len(self._there), np.uint8)
+
+    def size(self, name: str) -> int:
+        return self._sizes[name]
+
+    def address(self, name: str) -> int:
+        """Of one of them, on the GPU."""
+        return self._there.data_ptr() + self._begins[name]
+
+    def put(self, name: str, content: bytes) -> None:
+        """Those that nothing is put into are zeros."""
+        self._here[self._begins[name] :][: len(content)] = np.frombuffer(content, np.uint8)
+
+    def copy(self) -> None:
+        self._there.copy_(torch.from_numpy(self._here))
+
+    def back(self, *names: str) -> list[np.ndarray[Any, Any]]:
+        """The bytes of the first few, once the GPU is done with them."""
+        found = self._there[: self._begins[names[-1]] + self._sizes[names[-1]]].cpu().numpy()
+        return [found[self._begins[name] :][: self._sizes[name]] for name in names]
+
+
+def _packed(name: str, fields: Iterable[dict[str, Any]]) -> bytes:
+    return b"".join(bytes(struct(name)(**one)) for one in fields)
+
+
+def _with_kept(columns: list[dict[str, Any]], kept: dict[int, torch.Tensor]) -> Iterator[dict[str, Any]]:
+    return ({**column, "kept": address(kept.get(number))} for number, column in enumerate(columns))
 
 
 class _Groups:
