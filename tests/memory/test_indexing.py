@@ -70,6 +70,9 @@ def test_an_index_gives_what_torch_gives(device, drawn, dtype):
     t = torch.arange(torch.Size(shape).numel()).view(shape).to(dtype)
     u = UnifiedTensor.from_tensor(t)
     expected, found = outcome(lambda: t[index]), outcome(lambda: u[on(device, index)])
+    if isinstance(found, NotImplementedError):  # torch's own word: its GPU does not index such a type by tensors
+        assert device.type == "cuda" and dtype == torch.uint16, (index, found)
+        return
     if isinstance(expected, Exception):
         assert isinstance(found, HinterlandError) and isinstance(found, type(expected)), (index, expected, found)
         return

@@ -155,6 +155,11 @@ def same_epoch(one, other):
         assert torch.equal(a.n_id, b.n_id) and torch.equal(a.e_id, b.e_id) and torch.equal(a.x, b.x)
 
 
+def backward(data, device):
+    placement = "heap" if device.type == "cpu" else "host"
+    return Sampler(data, [2], sample_direction="backward", placement=placement, device=device)
+
+
 MAKERS = {
     "nodes": lambda data, **options: NeighborLoader(data, [3], data.train_mask, weight_attr="weight", shuffle=True, **options),
     "links": lambda data, **options: LinkNeighborLoader(
@@ -163,8 +168,8 @@ MAKERS = {
     "times": lambda data, **options: NeighborLoader(
         data, [2], time_attr="time", generator=torch.Generator().manual_seed(1), shuffle=True, drop_last=True, **options
     ),
-    "backward": lambda data, **options: NeighborLoader(
-        data, [2], neighbor_sampler=Sampler(data, [2], sample_direction="backward", placement="heap"), **options
+    "backward": lambda data, device, **options: NeighborLoader(
+        data, [2], neighbor_sampler=backward(data, device), device=device, **options
     ),
 }
 COPIES = {"deepcopy": copy.deepcopy, "pickle": lambda loader: pickle.loads(pickle.dumps(loader))}

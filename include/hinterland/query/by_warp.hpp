@@ -2,8 +2,9 @@
 // order values are added).
 //
 // A chunk of the file goes through four kernels: its rows are filtered, numbered by their groups, added up block by block, and the
-// blocks are added in their order. Columns lie in memory that the GPU addresses, most of them the host's: what is read of it comes
-// over the link, in whole lines where a column is streamed, and otherwise in the sectors that hold values of matching rows.
+// blocks are added in their order. Columns lie in memory that the GPU addresses, most of them the host's. Those that the filter
+// compares are staged: the copy engine, which is quicker than loads, brings a chunk of them into the GPU's memory. What is read of
+// others comes over the link, in whole lines where a column is streamed, else in the sectors that hold values of matching rows.
 #pragma once
 
 #include "hinterland/core/atomic.hpp"
@@ -17,7 +18,7 @@ namespace hinterland::query {
 struct PieceColumn {
   const void* values;     // of bits: 32 rows a word
   const uint32_t* valid;  // a bit for each row; null where all have a value
-  int64_t* kept;          // of the chunk's rows, in the GPU's memory, what the filter read, as 64 bits; or null
+  const void* staged;     // the values of the chunk's rows alone, which a copy brought into the GPU's memory; or null
   Element element;        // decimals are kInt64
   double scale;           // of decimals: 10 to the number of their digits after the point; else 1
 };
@@ -154,6 +155,15 @@ __device__ inline int bytes_of(Element element) {
   return bytes;
 }
 
+// The column, with its rows where they lie nearest: those of the chunk from row `begin` on may be staged.
+__device__ inline PieceColumn nearest(PieceColumn column, int64_t begin) {
+  if (column.staged != nullptr) {
+    const int each = bytes_of(column.element);
+    column.values = static_cast<const char*>(column.staged) - (each == 0 ? begin / 8 : begin * each);
+  }
+  return column;
+}
+
 // A block's words, four for each lane: lane l has those of rows 128 l to 128 l + 127.
 struct BlockWords {
   uint32_t of[4];
@@ -211,7 +221,7 @@ struct BlockReading {
       least += kSectorBytes * words.sectors(0);
       words.keep(BlockWords::read(from.valid + block / kStepRows));
     }
-    if (values && from.kept == nullptr) {
+    if (values && from.staged == nullptr) {
       const int each = bytes_of(from.element);
       const int64_t sectors = words.sectors(each), all = each == 0 ? kBlockRows / 8 : kBlockRows * each;
       const double below = gather_below >= 0 ? gather_below : kGatherBelow[each == 1 ? 0 : 1];
@@ -227,11 +237,7 @@ struct BlockReading {
   }
 
   __device__ void load(int64_t first, int64_t begin, const uint32_t (&rows)[kSteps], int64_t (&out)[kSteps]) const {
-    if (column->kept == nullptr) {
-      load_bits(*column, first, whole, rows, out);
-    } else {
-      for (int k = 0; k < kSteps; ++k) out[k] = column->kept[first - begin + kStepRows * k + Warp::lane()];
-    }
+    load_bits(nearest(*column, begin), first, whole, rows, out);
   }
 };
 
@@ -304,15 +310,11 @@ __device__ inline void filter_unit(const ChunkFilterParams& p, int64_t first, Un
   const uint32_t all[kSteps] = {};
   uint32_t holds[kMostTests];  // of each test
   const auto load = [&](const PieceColumn& column, int batch, int64_t (&bits)[kSteps]) {
-    const int64_t from = first + int64_t{kSteps} * kStepRows * batch;
-    load_bits(column, from, true, all, bits);
-    if (column.kept != nullptr) {
-      for (int k = 0; k < kSteps; ++k) column.kept[from - p.begin + kStepRows * k + lane] = bits[k];
-    }
+    load_bits(column, first + int64_t{kSteps} * kStepRows * batch, true, all, bits);
   };
   for (int64_t at = 0; at < p.tested;) {
     const int64_t group = at;
-    const PieceColumn& column = p.columns[p.tests[group].column];
+    const PieceColumn column = nearest(p.columns[p.tests[group].column], p.begin);
     const bool pair = p.tests[group].kind == TestKind::kPair;
     bool values = false;  // whether any test needs them
     for (; at < p.tested && p.tests[at].column == p.tests[group].column && (p.tests[at].kind == TestKind::kPair) == pair;
@@ -322,11 +324,11 @@ __device__ inline void filter_unit(const ChunkFilterParams& p, int64_t first, Un
       if (pair && at > group) break;  // each pair by itself
     }
     if (pair) at = group + 1;
-    const PieceColumn staged = values ? stage.bring(column, first) : column;
+    const PieceColumn brought = values ? stage.bring(column, first) : column;
     for (int batch = 0; values && batch < kUnitRows / kStepRows / kSteps; ++batch) {
       int64_t bits[kSteps], others[kSteps];
-      load(staged, batch, bits);
-      if (pair) load(p.columns[p.tests[group].other], batch, others);
+      load(brought, batch, bits);
+      if (pair) load(nearest(p.columns[p.tests[group].other], p.begin), batch, others);
       for (int64_t number = group; number < at; ++number) {
         const Test& test = p.tests[number];
         if (test.kind == TestKind::kNull) continue;
@@ -390,11 +392,7 @@ __device__ inline void number_block(const ChunkGroupParams& p, int64_t block) {
     for (int64_t i = 0; i < p.keyed; ++i) {
       const GroupKey key = p.keys[i];
       const PieceColumn& column = p.columns[key.column];
-      if (column.kept != nullptr) {
-        for (int k = 0; k < kSteps; ++k) bits[k] = column.kept[first - p.begin + kStepRows * k + lane];
-      } else {
-        load_bits(column, first, (whole >> i & 1) != 0, rows, bits);
-      }
+      load_bits(nearest(column, p.begin), first, (whole >> i & 1) != 0, rows, bits);
       for (int k = 0; k < kSteps; ++k) {
         const bool has = column.valid == nullptr || (column.valid[first / kStepRows + k] >> lane & 1) != 0;
         numbers[k] = numbers[k] * (key.values + 1) + (has ? bits[k] - key.low : key.values);

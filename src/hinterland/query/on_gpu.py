@@ -27,8 +27,8 @@ _BLOCK, _UNIT = _core.QUERY_BLOCK_ROWS, _core.QUERY_UNIT_ROWS
 _THREADS = _core.QUERY_BLOCK_THREADS
 _TOTAL = ctypes.sizeof(struct("query::Total"))
 _ROOM = 256 << 20  # bytes of the GPU's memory that a chunk may take: chosen, not measured
-_MOST_BLOCKS = 4096  # of a chunk: 16 million rows, of which a filter takes 3 milliseconds: chosen, not measured
-_FILTER_WARPS = 2  # of a multiprocessor: they fill the link (docs/notes/queries-on-h200.md), and leave room for the others
+_MOST_BLOCKS = 1024  # of a chunk: 4 million rows, whose copy takes longer than its launches (docs/notes/queries-on-h200.md)
+_FILTER_WARPS = 16  # of a multiprocessor
 # Groups whose totals each block has room for: of more, they would be most of what is written.
 MOST_GROUPS = 1024
 
@@ -60,17 +60,9 @@ class OnGpu(Run):
         self._spans = [self._held[name].span for name in keys]
         self._grouped = math.prod(count + 1 for _, count in self._spans)
         self._tests = sorted(program.tests, key=lambda one: self._numbers[one.column]) if program is not None else []
-        self._loads: dict[str, int] = {}  # of each column that the filter reads: how often
-        for at, test in enumerate(self._tests):
-            before = self._tests[at - 1] if at else None
-            if test.kind == "pair":
-                names = [test.column, str(test.other)]
-            elif test.kind == "null" or (before is not None and before.column == test.column and before.kind != "pair"):
-                names = []
-            else:
-                names = [test.column]
-            for name in names:
-                self._loads[name] = self._loads.get(name, 0) + 1
+        self._compared_values = dict.fromkeys(
+            name for test in self._tests if test.kind != "null" for name in (test.column, test.other) if name is not None
+        )
 
     def refusal(self) -> str:
         """Why this is not for a GPU; empty where it is."""
@@ -91,11 +83,11 @@ class OnGpu(Run):
 
     def _run(self) -> None:
         pairs = list(dict.fromkeys((one.column, one.divisor) for one in [Measured(None), *self.measures]))
-        kept = [name for name in self._asked if self._loads.get(name)]
-        block_bytes = _BLOCK // 8 + 8 * _BLOCK * len(kept) + 2 * _BLOCK * bool(self.keys) + _TOTAL * len(pairs) * self._grouped
+        staged = sum(self._held[name].bits for name in self._compared_values)
+        block_bytes = _BLOCK * (1 + staged + 16 * bool(self.keys)) // 8 + _TOTAL * len(pairs) * self._grouped
         blocks = max(-(-self.table.rows // _BLOCK), 1)
         most = min(max(_ROOM // block_bytes, 1), _MOST_BLOCKS, blocks)
-        rooms = [self._room(most, kept, len(pairs)) for _ in range(2 if blocks > most else 1)]
+        rooms = [self._room(most, len(pairs)) for _ in range(2 if blocks > most else 1)]
         program, nothing = self._steps(), self._nothing(pairs)
         truths = [bytes(self._truths(test)) if test.kind == "table" else b"" for test in self._tests]
         small = _Small(
@@ -122,7 +114,7 @@ class OnGpu(Run):
         small.put("keys", _packed("query::GroupKey", spans))
         small.put("measures", _packed("query::Measure", map(self._merged, pairs)))
         columns = self._pieces()
-        small.put("columns", b"".join(_packed("query::PieceColumn", _with_kept(columns, room.kept)) for room in rooms))
+        small.put("columns", b"".join(_packed("query::PieceColumn", _with_staged(columns, room.staged)) for room in rooms))
         small.copy()
         begun = self._launched(small, rooms, most, len(pairs), len(program))
         totals, matched, counts = (found.view(np.int64) for found in small.back("into", "matched", "counts"))
@@ -145,6 +137,7 @@ class OnGpu(Run):
                 read = {"columns": columns, "words": room.words.data_ptr(), "begin": first * _BLOCK, "end": last * _BLOCK}
                 shape["totals"] = room.totals.data_ptr()
                 with torch.cuda.stream(room.stream):
+                    self._stage(room, first, last)
                     self._launch(
                         "filter_kernel",
                         min((last - first) * _BLOCK // _UNIT, warps),
@@ -184,12 +177,20 @@ class OnGpu(Run):
         grid = -(-warps * 32 // _THREADS)
         launch(KERNELS, instance, self._device, grid, _THREADS, struct(params)(**fields))
 
-    def _room(self, chunk: int, kept: list[str], measured: int) -> _Room:
+    def _stage(self, room: _Room, first: int, last: int) -> None:
+        """Has what the filter compares copied, of some blocks: the copy engine gets more of the link than loads do."""
+        for name in self._compared_values:
+            block = _BLOCK * self._held[name].bits // 8
+            given = self._held[name].values.cpu()[first * block : last * block]
+            room.staged[self._numbers[name]][: len(given)].copy_(given, non_blocking=True)
+
+    def _room(self, chunk: int, measured: int) -> _Room:
         """For so many blocks."""
         rows, device = chunk * _BLOCK, self._device
+        staged = {self._numbers[name]: rows * self._held[name].bits // 8 for name in self._compared_values}
         return _Room(
             torch.empty(rows // 32, dtype=torch.int32, device=device),
-            {self._numbers[name]: torch.empty(rows, dtype=torch.int64, device=device) for name in kept},
+            {number: torch.empty(nbytes, dtype=torch.uint8, device=device) for number, nbytes in staged.items()},
             torch.empty(rows, dtype=torch.int16, device=device) if self.keys else None,
             torch.empty(chunk * measured * self._grouped * _TOTAL, dtype=torch.uint8, device=device),
             torch.cuda.Stream(),
@@ -259,9 +260,9 @@ class OnGpu(Run):
         rows = sum(min(end * _BLOCK, self.table.rows) - begin * _BLOCK for begin, end in ranges)
         for name, (read, least, streamed, gathered) in zip(self._columns, counts, strict=True):
             column, held = self._columns[name], self._held[name]
-            whole = -(-rows * held.bits // 8) if self._loads.get(name) else 0
+            whole = -(-rows * held.bits // 8) if name in self._compared_values else 0
             bits = -(-rows // 8) if name in self._compared and held.valid is not None else 0
-            column.bytes = read + bits + whole * self._loads.get(name, 0)
+            column.bytes = read + bits + whole
             column.least_bytes = bits + whole if whole else bits + least
             column.streamed, column.gathered = streamed, gathered
 
@@ -284,15 +285,15 @@ _FIELDS = [field[0] for field in struct("query::Total")._fields_]
 
 @dataclass
 class _Room:
-    """Memory of a GPU for a chunk: words of rows that match, values that the filter keeps, rows' groups and blocks' totals.
+    """Memory of a GPU for a chunk: words of rows that match, values that are compared, rows' groups and blocks' totals.
 
     Attributes:
-        kept: by the number of the column.
+        staged: by the number of the column.
         stream: where its chunks are worked on, one after another. Those of two rooms overlap, so that the link never waits.
     """
 
     words: torch.Tensor
-    kept: dict[int, torch.Tensor]
+    staged: dict[int, torch.Tensor]
     groups: torch.Tensor | None
     totals: torch.Tensor
     stream: torch.cuda.Stream
@@ -337,8 +338,8 @@ def _packed(name: str, fields: Iterable[dict[str, Any]]) -> bytes:
     return b"".join(bytes(struct(name)(**one)) for one in fields)
 
 
-def _with_kept(columns: list[dict[str, Any]], kept: dict[int, torch.Tensor]) -> Iterator[dict[str, Any]]:
-    return ({**column, "kept": address(kept.get(number))} for number, column in enumerate(columns))
+def _with_staged(columns: list[dict[str, Any]], staged: dict[int, torch.Tensor]) -> Iterator[dict[str, Any]]:
+    return ({**column, "staged": address(staged.get(number))} for number, column in enumerate(columns))
 
 
 class _Groups:
