@@ -64,7 +64,12 @@ def keeps(ranks: Ranks) -> None:
     """Rows kept in front of other machines: every rank keeps others, one of them none, and asks for others."""
     random = torch.Generator().manual_seed(ranks.rank)
     torch.manual_seed(0)
-    for table in (torch.randn(1000, 7).half(), torch.arange(3001 * 2).view(3001, 1, 2), torch.randn(500) > 0, torch.empty(9, 0)):
+    for table in (
+        torch.randn(1000, 7).half(),
+        torch.arange(3001 * 2).view(3001, 1, 2),
+        torch.randn(500) > 0,
+        torch.empty(9, 0),
+    ):
         sharded, rows = shard(table, ranks), len(table)
         scores = torch.rand(rows, generator=random)
         for local in (rows * 4 + 2000 * (ranks.rank + 1) if ranks.rank != 1 else 0, 1 << 20):  # some with an id map, and all
@@ -156,8 +161,8 @@ def trains(ranks: Ranks, path: Path) -> None:
 
 def commands(path: Path) -> None:
     """The first rank prints the result; the same as that of the function."""
-    arguments = f"train {path} --fanout 4,3 --hidden 32 --batch-size 16 --lr 0.02 --seed 3 --epochs 2 --json --device {DEVICE} --gpu-budget 90KiB"
-    sys.argv = ["hinterland", *arguments.split()]
+    arguments = f"train {path} --fanout 4,3 --hidden 32 --batch-size 16 --lr 0.02 --seed 3 --epochs 2 --json --device {DEVICE}"
+    sys.argv = ["hinterland", *arguments.split(), "--gpu-budget", "90KiB"]
     try:
         cli.main()
     except SystemExit as ended:

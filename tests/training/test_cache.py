@@ -296,7 +296,11 @@ def test_on_a_gpu_kept_pages_of_packed_lists_are_what_is_read(graph, features, s
     plan = plan_cache(packed, features, [6], seeds, BATCH, "200 KiB", costs=LISTS_ONLY, device="cuda:0")
     sampler, _ = plan.apply()
     view, starts = sampler.lists, packed.neighbor_lists.packed_lists().starts
-    slots, first, last = view.slots.cpu(), starts[:-1] // view.page, (starts[1:] + 11) // view.page  # readers fetch 12 bytes more
+    slots, first, last = (
+        view.slots.cpu(),
+        starts[:-1] // view.page,
+        (starts[1:] + 11) // view.page,
+    )  # readers fetch 12 bytes more
     asked = ((first == last) & (slots[first] >= 0)).nonzero()[:200, 0]
     before = sampler.sample(asked)
     packed.array("packed", "cpu").fill_(255)
@@ -314,6 +318,46 @@ def test_a_loader_of_a_compressed_graph_with_a_budget(graph, features, seeds):
         assert torch.equal(a.x, b.x) and torch.equal(a.edge_index, b.edge_index)
         if number == 0:
             assert a.served.local > 0 and a.served.kept > 0 and b.served.local == b.served.kept == 0
+
+
+@pytest.mark.parametrize("form", ["plain", "compressed", "reordered"])
+def test_rows_are_ranked_by_inclusion_probability(real_data, form):
+    """One batch is an epoch: two of them count little, and the probability knows more."""
+    graph = hl.load_graph(real_data / "soc-Epinions1.txt", symmetrize=True)
+    graph = {"plain": graph, "compressed": hl.compress(graph), "reordered": hl.reorder(graph, "degree")}[form]
+    rows = table(graph.num_vertices, 4)
+    begin = torch.randperm(graph.num_vertices, generator=torch.Generator().manual_seed(1))[:759]
+    budget = 4 * graph.num_vertices + 16 * graph.num_vertices // 5  # a fifth of the rows, and their map
+    plan = plan_cache(graph, rows, [15, 10, 5], begin, 1024, budget, "features", costs=EVEN, device="cpu")
+    assert plan.ranked.startswith("inclusion probability, corrected by fetches counted") and plan.ranked in plan.explain()
+    sampler, ours = plan.apply()
+    assert plan.split.rows == pytest.approx(graph.num_vertices / 5, rel=0.01)
+    counted = rows.tiered(local=plan.split.local, scores=plan.row_reads(), devices=["cpu"])
+    by_probability, by_counts = (plan.measure(sampler, one, epochs=4).found.rows for one in (ours, counted))
+    assert by_probability > by_counts + 0.04
+    assert by_probability == pytest.approx(plan.predicted.rows, abs=0.03)
+
+
+def test_what_cannot_be_corrected_is_ranked_by_counts(graph, features, seeds, tmp_path):
+    """Of one epoch there are no two halves; and of lists on storage each hop would read all."""
+    plan = plan_cache(graph, features, [4], seeds, BATCH, "100 KiB", epochs=1, device="cpu", costs=EVEN)
+    assert plan.ranked == "fetches counted"
+    hl.save_graph(graph, tmp_path / "lists.hl")
+    stored = hl.load_graph(tmp_path / "lists.hl", placement="storage")
+    plan = plan_cache(stored, features, [4], seeds, BATCH, "100 KiB", "features", device="cpu", costs=EVEN)
+    assert plan.ranked == "fetches counted"
+    assert plan_cache(graph, features, [4], seeds, BATCH, "100 KiB", "degree", device="cpu").ranked == "degree"
+
+
+@pytest.mark.gpu
+def test_on_a_gpu_rows_are_ranked_as_on_the_cpu(graph, features, seeds, monkeypatch):
+    plans = [plan_cache(graph, features, [10, 5], seeds, BATCH, "200 KiB", "features", device=d) for d in ("cuda:0", "cpu")]
+    first, second = (plan._row_scores for plan in plans)
+    assert torch.allclose(first, second, rtol=1e-9) and plans[0].ranked == plans[1].ranked
+    monkeypatch.setattr("hinterland.runtime.devices.free_bytes", lambda device: 1 << 10)  # no room for the scores' state
+    monkeypatch.setattr("hinterland.graph.prepare.room_within", lambda *_: 0)
+    plan = plan_cache(graph, features, [10, 5], seeds, BATCH, "200 KiB", "features", device="cuda:0")
+    assert plan.ranked == "fetches counted"
 
 
 def test_one_batch_is_enough(graph, features):

@@ -150,7 +150,9 @@ def test_ranks_hold_a_table_together(tmp_path, nodes, local):
             assert sum(whole_reads.values()) == pytest.approx(sum(reads.values())) == pytest.approx(1)
             assert ("remote" in reads) == (nodes > 1) and (reads["local"] > 0) == (name != "together")
             policy, rows, predicted = together.pop("plan", (name, 0, 0))
-            assert policy == name and (rows > 0) == (name != "together") and reads["local"] == pytest.approx(predicted, abs=0.15)
+            assert (
+                policy == name and (rows > 0) == (name != "together") and reads["local"] == pytest.approx(predicted, abs=0.15)
+            )
             assert same(whole, together)
     found, history = job.printed(), job.trained("whole")[0]["history"]
     assert found["ranks"] == nodes * local and found["dataset"]["features"] == [600, 64]

@@ -1,7 +1,7 @@
 """Fetches that are expected by the inclusion probability and by counts together: what caches rank rows by.
 
-The probability knows every vertex and no chance, but takes events for independent that are not, and looks at no weights. Counts of
-few epochs know the sampler as it is, and are mostly chance. So each is believed as far as the counts themselves say.
+The probability knows every vertex and no chance, but takes events for independent that are not, and looks at no weights. Counts
+of few epochs know the sampler as it is, and are mostly chance. So each is believed as far as the counts themselves say.
 """
 
 from __future__ import annotations
@@ -16,16 +16,17 @@ from ..runtime.errors import ConfigError
 
 
 def corrected_probability(probability: torch.Tensor, counts: Sequence[torch.Tensor]) -> torch.Tensor:
-    """How often each vertex is expected among the batches that were counted: the mean of a gamma prior around the probability
-    after Poisson counts (Clayton and Kaldor 1987, "Empirical Bayes estimates of age-standardized relative risks").
+    """How often each vertex is expected in the batches that were counted: the best linear mix of both, by credibility theory
+    (Buehlmann and Straub 1970).
 
-    With c(v) the counts of both halves, m(v) the probability times one number, so that m and c have the same sum, it is
+    With c(v) the counts of both halves and m(v) the probability times one number, so that m and c have the same sum, it is
 
-        m(v) (a + c(v)) / (a + m(v)).
+        m(v) + Z(v) (c(v) - m(v)),    Z(v) = m(v) / (m(v) + a).
 
-    a says how far m is to be believed. What makes the halves differ from m in the same direction is not chance, so
+    a is what counts stray by chance over what the probability is wrong by. Chance makes the two halves differ from each other,
+    and what makes both differ from m in the same direction is none:
 
-        1 / a = sum over v of (c_0(v) - m_0(v)) (c_1(v) - m_1(v)) / sum over v of m_0(v) m_1(v).
+        a = sum((c_0 - m_0 - c_1 + m_1)^2) / sum(m) * sum(m_0 m_1) / sum((c_0 - m_0) (c_1 - m_1)).
 
     Args:
         probability: as :func:`inclusion_probability` makes it, ``[num_vertices]``.
@@ -51,14 +52,20 @@ def corrected_probability(probability: torch.Tensor, counts: Sequence[torch.Tens
 def trust(probability: torch.Tensor, first: torch.Tensor, second: torch.Tensor) -> float:
     """a of :func:`corrected_probability`; infinity where the counts say nothing against the probability."""
     means = [_mean(probability, half) for half in (first, second)]
-    common = float(((first - means[0]) * (second - means[1])).sum())
-    return float((means[0] * means[1]).sum()) / common if common > 0 else math.inf
+    astray = [half - mean for half, mean in zip((first, second), means, strict=True)]
+    common = float((astray[0] * astray[1]).sum())
+    if common <= 0:
+        return math.inf
+    chance = float((astray[0] - astray[1]).square().sum() / (means[0] + means[1]).sum())
+    return chance * float((means[0] * means[1]).sum()) / common
 
 
 def believed(probability: torch.Tensor, counts: torch.Tensor, trust: float) -> torch.Tensor:
-    """Expected counts, as of :func:`corrected_probability`; all float64 ``[num_vertices]``."""
+    """Expected counts, as of :func:`corrected_probability`; all float64 ``[num_vertices]``. 0 where the probability is."""
     mean = _mean(probability, counts)
-    return mean if math.isinf(trust) else mean * (trust + counts) / (trust + mean)
+    if math.isinf(trust):
+        return mean
+    return torch.where(mean > 0, mean * (trust + counts) / (trust + mean), 0.0)
 
 
 def _mean(probability: torch.Tensor, counts: torch.Tensor) -> torch.Tensor:

@@ -281,7 +281,7 @@ class RowTable(TensorLike, Shown, ABC):
 
 
 def row_numbers(index: Index, rows: int) -> torch.Tensor:
-    """Row numbers of a table of ``rows`` rows as int64 from 0 on, in one dimension; IndexOutOfRange names the first that is bad."""
+    """Row numbers of a table of ``rows`` rows as int64 from 0 on, in one dimension; IndexOutOfRange names the first bad one."""
     index = RowTable._index(index).view(-1).long()  # a table may have more rows than int32 counts
     wrong = (index < -rows) | (index >= rows)
     if bool(wrong.any()):

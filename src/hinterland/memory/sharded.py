@@ -154,9 +154,7 @@ class ShardedTensor(Shown):
         away = torch.arange(len(index), device=index.device) if here is None else (~here).nonzero().view(-1)
         _place(self.part.gather(index[away], max_blocks=max_blocks), away, out)
 
-    def _exchange(
-        self, index: torch.Tensor, out: torch.Tensor, here: torch.Tensor | None, max_blocks: int | None
-    ) -> None:
+    def _exchange(self, index: torch.Tensor, out: torch.Tensor, here: torch.Tensor | None, max_blocks: int | None) -> None:
         rows, nodes = self.shards.rows, self.shards.nodes
         bad = (index < -rows) | (index >= rows)
         owner, number = self.shards.find(torch.where(index < 0, index + rows, index))
@@ -195,11 +193,9 @@ class ShardedTensor(Shown):
         remote = {"bytes": away * self.row_bytes, "requests": away, "hits": away}
         return TierCount({**near.tiers, REMOTE: remote}, self.row_bytes)
 
-    def tiered(
-        self, local: int | str, scores: torch.Tensor, device: torch.device | str | int | None = None
-    ) -> TieredShards:
-        """This table with the rows that score highest in this rank's GPU, under the same numbers. All ranks at once; each may keep
-        others, and as many as it has room for.
+    def tiered(self, local: int | str, scores: torch.Tensor, device: torch.device | str | int | None = None) -> TieredShards:
+        """This table with the rows that score highest in this rank's GPU, under the same numbers. All ranks at once; each may
+        keep others, and as many as it has room for.
 
         Args:
             local: bytes of GPU memory, the id map included (4 bytes for each row of the table, 8 from 2**31 rows on).

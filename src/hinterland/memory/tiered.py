@@ -531,7 +531,7 @@ def _fill(tiers: _Tiers, order: torch.Tensor | None) -> None:
 
 
 def slot_of(first: torch.Tensor, plan: TierPlan) -> torch.Tensor:
-    """The slot of each row, -1 for none, where ``first`` (int64 ``[n]`` on the CPU) have the first ones: what an id map holds."""
+    """What an id map holds: the slot of each row, -1 for none. ``first`` (int64 ``[n]`` on the CPU) have the first ones."""
     slots = torch.full((plan.rows,), -1, dtype=torch.int32 if plan.slot_bytes == 4 else torch.int64)
     slots[first] = torch.arange(len(first), dtype=slots.dtype)
     return slots

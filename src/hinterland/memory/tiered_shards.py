@@ -1,7 +1,7 @@
 """The hottest rows of a ShardedTensor in the GPU memory of each rank: the last tier is another machine.
 
-Which rows a rank keeps is its own affair. A gather reads what is kept, and asks for the rest as ``ShardedTensor.gather`` does, in
-every rank once, also where nothing is left to ask for: so ranks that keep different rows never wait for each other in vain.
+Which rows a rank keeps is its own affair. A gather reads what is kept, and asks for the rest as ``ShardedTensor.gather`` does,
+in every rank once, also where nothing is left to ask for: so ranks that keep different rows never wait for each other in vain.
 """
 
 from __future__ import annotations
@@ -74,8 +74,8 @@ class TieredShards(Shown):
         return table_of(self.shape, self.dtype, local=self.plan.resident, part=self.part)
 
     def gather(self, index: Index, max_blocks: int | None = None) -> torch.Tensor:
-        """Rows at ``index``: shape ``index.shape + shape[1:]``, on the index's device. All ranks of the group at once; arguments
-        and errors as of ``ShardedTensor.gather``."""
+        """Rows at ``index``: shape ``index.shape + shape[1:]``, on the index's device. All ranks of the group at once;
+        arguments and errors as of ``ShardedTensor.gather``."""
         index = RowTable._index(index)
         rows = room_for(index.shape + self.shape[1:], self.dtype, index.device)
         flat, out = index.view(-1).to(torch.int64), rows.view(index.numel(), *self.shape[1:])
@@ -151,4 +151,3 @@ def make(below: ShardedTensor, local: int | str, scores: torch.Tensor, device: t
     if home is not None and plan.slot_bytes:
         home.id_map(plan).copy_(slot_of(hottest, plan))
     return TieredShards(below, plan, home)
-

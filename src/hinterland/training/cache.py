@@ -142,8 +142,8 @@ class CachePlan(Explained, Shown):
         """Fills both caches: the sampler over the lists and the table of features, as ``Loader`` takes them.
 
         Together they hold no more than the budget until they are let go. Each call fills caches of its own; that of
-        ``"clock"`` begins with the rows that are ranked highest. On a machine without a GPU host memory stands for a GPU's. Rows of
-        a ShardedTensor come from all machines, so there all ranks call this at once.
+        ``"clock"`` begins with the rows that are ranked highest. On a machine without a GPU host memory stands for a GPU's.
+        Rows of a ShardedTensor come from all machines, so there all ranks call this at once.
 
         Raises:
             OutOfMemory: less GPU memory is free than the plan takes.
@@ -239,10 +239,10 @@ def plan_cache(
     """Splits ``budget`` bytes of GPU memory between neighbour lists and rows of features, by what mini-batches read.
 
     Args:
-        graph: whose lists are sampled from, in host memory, compressed or not; or on storage, with a cache of its own beside the
-            budget.
-        features: ``[V, ...]``, in host memory; on storage, whose pages lie in its own cache (``host_budget=``); or dealt out over
-            machines, where all ranks plan at once, each for its own GPU and as many batches.
+        graph: whose lists are sampled from, in host memory, compressed or not; or on storage, with a cache of its own beside
+            the budget.
+        features: ``[V, ...]``, in host memory; on storage, whose pages lie in its own cache (``host_budget=``); or dealt out
+            over machines, where all ranks plan at once, each for its own GPU and as many batches.
         sampler: a NeighborSampler of ``graph``, or fanouts for one.
         seeds, batch_size, epochs, seed: as in ``hotness.presample``: the batches of ``epochs`` epochs of a Loader that
             shuffles with ``seed`` are sampled and counted. One epoch flatters its own prediction; two or more check each other.
@@ -346,8 +346,8 @@ def _ranking(given: _Given, policy: str, counts: _Counts, budget: int) -> _Ranki
 
 
 def _inclusion(given: _Given, budget: int) -> torch.Tensor | None:
-    """Inclusion probabilities on the CPU, made where batches are sampled, with half of the budget for the graph; None where counts
-    cannot correct them, where all lists would have to be read from storage, or there is no room for it."""
+    """Inclusion probabilities on the CPU, made where batches are sampled, with half of the budget for the graph; None where
+    counts cannot correct them, where all lists would have to be read from storage, or there is no room for it."""
     graph, sampler = given.graph, given.sampler
     device = sampler.device
     if given.epochs < 2 or graph.neighbor_lists.caches:

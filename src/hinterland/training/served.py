@@ -26,10 +26,10 @@ class Served:
     """Reads of one batch.
 
     Attributes:
-        local, peers, host, storage, remote: rows of features by the tier that they came from; remote are those of other machines.
+        local, peers, host, storage, remote: rows of features by the tier that they came from; remote is another machine.
         edges: sampled edges; kept: those of them that were read from GPU memory.
-        link: bytes that came over the link from the host at least: the rows, also those on storage, and those of other machines,
-            which came over a link there; and a sector of 32 for each edge and for each vertex whose offsets are not kept.
+        link: bytes that came over the link from the host at least: the rows, also those on storage and those of other
+            machines, which came over a link there; and a sector of 32 for each edge and each vertex whose offsets are not kept.
     """
 
     local: int
