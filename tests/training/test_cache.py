@@ -15,7 +15,7 @@ from hinterland.graph.view import View, allocated
 from hinterland.memory import plan_tiers
 from hinterland.runtime.errors import ConfigError, IndexOutOfRange
 from hinterland.sampling import NeighborSampler
-from hinterland.training import Costs, Loader, cache_costs, plan_cache
+from hinterland.training import Costs, Loader, cache, cache_costs, plan_cache
 from hinterland.training.cache_split import Entries, split
 
 BATCH = 64
@@ -354,8 +354,8 @@ def test_on_a_gpu_rows_are_ranked_as_on_the_cpu(graph, features, seeds, monkeypa
     plans = [plan_cache(graph, features, [10, 5], seeds, BATCH, "200 KiB", "features", device=d) for d in ("cuda:0", "cpu")]
     first, second = (plan._row_scores for plan in plans)
     assert torch.allclose(first, second, rtol=1e-9) and plans[0].ranked == plans[1].ranked
-    monkeypatch.setattr("hinterland.runtime.devices.free_bytes", lambda device: 1 << 10)  # no room for the scores' state
-    monkeypatch.setattr("hinterland.graph.prepare.room_within", lambda *_: 0)
+    reserve = cache._reserve  # no GPU has room for the scores' state now
+    monkeypatch.setattr(cache, "_reserve", lambda graph, name: 1 << 60 if name == "hotness" else reserve(graph, name))
     plan = plan_cache(graph, features, [10, 5], seeds, BATCH, "200 KiB", "features", device="cuda:0")
     assert plan.ranked == "fetches counted"
 
