@@ -10,6 +10,7 @@ from pathlib import Path
 import torch
 
 from hinterland import UnifiedTensor, cli, datasets
+from hinterland.memory import TieredShards
 from hinterland.runtime.errors import ConfigError, IndexOutOfRange, RankLost, StorageError
 from hinterland.training import Ranks, ShardedTensor, Shards, joined, open_shared, train
 
@@ -73,7 +74,7 @@ def keeps(ranks: Ranks) -> None:
         sharded, rows = shard(table, ranks), len(table)
         scores = torch.rand(rows, generator=random)
         for local in (rows * 4 + 2000 * (ranks.rank + 1) if ranks.rank != 1 else 0, 1 << 20):  # some with an id map, and all
-            tiered = sharded.tiered(local, scores)
+            tiered = TieredShards(sharded, local, scores)
             kept = tiered.plan.resident
             assert sum(tiered.held.values()) <= local and (kept == rows or local < 1 << 20 or not table[0].numel())
             hottest = set(scores.argsort(descending=True, stable=True)[:kept].tolist())
@@ -94,7 +95,7 @@ def keeps(ranks: Ranks) -> None:
         tiered.close()
         assert tiered.held == {} and torch.equal(tiered.gather([3, -1]), table[[3, -1]])
     try:
-        sharded.tiered("lots" if ranks.is_first else 0, torch.rand(rows))
+        TieredShards(sharded, "lots" if ranks.is_first else 0, torch.rand(rows))
     except ConfigError as error:
         say(f"refused tiers: {error}")
     say("keeps: as from the whole table")

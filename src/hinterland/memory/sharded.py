@@ -19,7 +19,6 @@ from .count import TierCount
 from .faults import out_of_range
 from .ranks import Ranks, naming_lost_ranks
 from .rows import Index, RowTable, as_words, room_for, row_numbers
-from .tiered_shards import TieredShards, make
 
 REMOTE = "remote"  # the tier of rows that another machine has
 
@@ -192,21 +191,6 @@ class ShardedTensor(Shown):
         near, away = self.part.count(number[mine]), int((~mine).sum())
         remote = {"bytes": away * self.row_bytes, "requests": away, "hits": away}
         return TierCount({**near.tiers, REMOTE: remote}, self.row_bytes)
-
-    def tiered(self, local: int | str, scores: torch.Tensor, device: torch.device | str | int | None = None) -> TieredShards:
-        """This table with the rows that score highest in this rank's GPU, under the same numbers. All ranks at once; each may
-        keep others, and as many as it has room for.
-
-        Args:
-            local: bytes of GPU memory, the id map included (4 bytes for each row of the table, 8 from 2**31 rows on).
-            scores: ``[rows]``, higher for hotter; ties by row number.
-            device: the GPU; None is the rank's own. ``"cpu"`` stands for a GPU whose memory is the host's, to try it out.
-
-        Raises:
-            ConfigError, OutOfMemory: in all ranks alike: a size or scores that cannot be used, less free than the rows take.
-            RankLost: another rank died, or did not take part in time.
-        """
-        return make(self, local, scores, device)
 
     def most(self, number: int) -> int:
         """The largest of the numbers that the ranks of the group give. All of them at once."""

@@ -6,7 +6,7 @@ in every rank once, also where nothing is left to ask for: so ranks that keep di
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import torch
 
@@ -18,15 +18,13 @@ from .count import TierCount, count_rows
 from .gather import copy_rows
 from .order import hottest_first
 from .rows import Index, RowTable, room_for, row_numbers
+from .sharded import ShardedTensor
 from .tiered import _BOUNCE, _Home, homes_of, slot_of
 from .tiers import TierPlan, plan_tiers
 
-if TYPE_CHECKING:
-    from .sharded import ShardedTensor
-
 
 class TieredShards(Shown):
-    """The rows of a ShardedTensor, the hottest of them in this rank's GPU. ``sharded.tiered(...)`` makes one.
+    """The rows of a ShardedTensor, the hottest of them in this rank's GPU, under the same numbers.
 
     ====== ================================ =========================================
     tier   where its rows are               who reads them
@@ -36,12 +34,49 @@ class TieredShards(Shown):
     remote in the part of another node      a GPU there, which sends them
     ====== ================================ =========================================
 
-    ``gather`` is collective, as that of the table below, and its results are those of the table below. Rows in GPU memory are
-    copies: it is read only.
+    All ranks make one at once; each may keep others, and as many as it has room for. ``gather`` is collective, as that of the
+    table below, and its results are those of the table below. Rows in GPU memory are copies: it is read only.
+
+    Args:
+        below: the table.
+        local: bytes of GPU memory, the id map included (4 bytes for each row of the table, 8 from 2**31 rows on).
+        scores: ``[rows]``, higher for hotter; ties by row number.
+        device: the GPU; None is the rank's own. ``"cpu"`` stands for a GPU whose memory is the host's, to try it out.
+
+    Raises:
+        ConfigError, OutOfMemory: in all ranks alike: a size or scores that cannot be used, less free than the rows take.
+        RankLost: another rank died, or did not take part in time.
     """
 
-    def __init__(self, below: ShardedTensor, plan: TierPlan, home: _Home | None) -> None:
-        self.below, self.plan, self._home = below, plan, home
+    def __init__(
+        self,
+        below: ShardedTensor,
+        local: int | str,
+        scores: torch.Tensor,
+        device: torch.device | str | int | None = None,
+    ) -> None:
+        def made() -> tuple[TierPlan, list[_Home], torch.Tensor]:
+            gpu = below.ranks.device if device is None else devices.as_device(device)
+            plan = plan_tiers(len(below), below.row_bytes, 1, parse_bytes(local), ordered=True)
+            hottest = hottest_first(scores, len(below)) if plan.slot_bytes else torch.arange(plan.resident)
+            return plan, homes_of(plan, [gpu], "heap"), hottest[: plan.resident]
+
+        self.below = below
+        self.plan, homes, hottest = below.ranks.agreed(made)
+        self._home = homes[0] if homes else None
+        self._fill(hottest)
+
+    def _fill(self, hottest: torch.Tensor) -> None:
+        below, plan, home = self.below, self.plan, self._home
+        step = max(1, _BOUNCE // max(plan.row_bytes, 1))
+        for turn in range(below.most(-(-len(hottest) // step))):
+            part = hottest[turn * step : (turn + 1) * step].to(below.ranks.device)
+            rows = below.gather(part)
+            if home is not None:
+                packed = rows.view(-1).view(torch.uint8)
+                home.part(turn * step * plan.row_bytes, packed.numel()).copy_(packed)
+        if home is not None and plan.slot_bytes:
+            home.id_map(plan).copy_(slot_of(hottest, plan))
 
     @property
     def part(self) -> RowTable:
@@ -128,26 +163,3 @@ class TieredShards(Shown):
         valid = (rows >= 0) & (rows < plan.rows)
         slots = rows if not plan.slot_bytes else home.id_map(plan)[rows.clamp(0, plan.rows - 1)].to(torch.int64)
         return torch.where(valid & (slots < plan.resident), slots, -1)
-
-
-def make(below: ShardedTensor, local: int | str, scores: torch.Tensor, device: torch.device | str | int | None) -> TieredShards:
-    """See ``ShardedTensor.tiered``."""
-
-    def made() -> tuple[TierPlan, list[_Home], torch.Tensor]:
-        gpu = below.ranks.device if device is None else devices.as_device(device)
-        plan = plan_tiers(len(below), below.row_bytes, 1, parse_bytes(local), ordered=True)
-        hottest = hottest_first(scores, len(below)) if plan.slot_bytes else torch.arange(plan.resident)
-        return plan, homes_of(plan, [gpu], "heap"), hottest[: plan.resident]
-
-    plan, homes, hottest = below.ranks.agreed(made)
-    home = homes[0] if homes else None
-    step = max(1, _BOUNCE // max(plan.row_bytes, 1))
-    for turn in range(below.most(-(-len(hottest) // step))):
-        part = hottest[turn * step : (turn + 1) * step].to(below.ranks.device)
-        rows = below.gather(part)
-        if home is not None:
-            packed = rows.view(-1).view(torch.uint8)
-            home.part(turn * step * plan.row_bytes, packed.numel()).copy_(packed)
-    if home is not None and plan.slot_bytes:
-        home.id_map(plan).copy_(slot_of(hottest, plan))
-    return TieredShards(below, plan, home)

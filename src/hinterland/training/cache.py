@@ -163,7 +163,7 @@ class CachePlan(Explained, Shown):
             table = given.features.cached(s.local, home)
             table.admit(hottest_first(scores, len(table))[: s.rows].to(sampler.device))
         elif isinstance(given.features, ShardedTensor):
-            table = given.features.tiered(s.local, scores, home)
+            table = TieredShards(given.features, s.local, scores, home)
         else:
             table = given.features.tiered(local=s.local, scores=scores, devices=[home])
         devices.idle_at(sampler.device)  # loaders read on streams of their own
@@ -274,25 +274,9 @@ def plan_cache(
     scores = halves[0] + halves[1]
     if costs is None:
         costs = _costs(given, counts, scores, size)
-    lists = not bare.lists.on_gpu and not bare.caches
-    each = 1 / counts.batches
-    fetched = counts.fetched[0] + counts.fetched[1]
     ranking = _ranking(given, policy, counts, size)
-    row_scores = ranking.scores
     if policy == "auto":
-        pages = bare.page_scores(scores).clamp_(min=0).sort(descending=True).values if lists else torch.zeros(0)
-        edge, row = costs.edge_host - costs.edge_gpu, costs.row_host - costs.row_gpu
-        entries = Entries(
-            rows=_falling(row_scores) * (each * row),
-            row_bytes=features.row_bytes,
-            pages=pages * (each * edge),
-            all_edges=counts.edges * each * edge,
-            offsets=counts.lists * each * (costs.list_host - costs.list_gpu),
-            offsets_bytes=bare.offsets_bytes if lists else 0,
-            lists=bare if lists else None,
-            weighted=given.sampler.weighted,
-        )
-        kept = split(size, entries)
+        kept = split(size, _entries(given, counts, costs, ranking.scores, scores))
     elif slots is not None:
         kept = Split(slots.capacity, slots.held_bytes, allocated(slots.held_bytes))
     else:
@@ -300,21 +284,37 @@ def plan_cache(
         kept = Split(rows, local, held)
     served = _cross(ranking.halves, counts.fetched, kept.rows) if slots is None else _share(counts.hits, counts.replayed)
     predicted = _predicted(bare, counts, costs, kept, served, halves)
-    rows_each, edges_each = counts.rows * each, counts.edges * each
     return CachePlan(
         policy,
         size,
         kept,
         costs,
         counts.batches,
-        rows_each,
-        edges_each,
+        counts.rows / counts.batches,
+        counts.edges / counts.batches,
         predicted,
         ranking.by,
         given,
-        fetched,
-        row_scores,
+        counts.fetched[0] + counts.fetched[1],
+        ranking.scores,
         scores,
+    )
+
+
+def _entries(given: _Given, counts: _Counts, costs: Costs, row_scores: torch.Tensor, list_scores: torch.Tensor) -> Entries:
+    bare, features, each = given.sampler.lists, given.features, 1 / counts.batches
+    lists = not bare.lists.on_gpu and not bare.caches
+    pages = bare.page_scores(list_scores).clamp_(min=0).sort(descending=True).values if lists else torch.zeros(0)
+    edge, row = costs.edge_host - costs.edge_gpu, costs.row_host - costs.row_gpu
+    return Entries(
+        rows=_falling(row_scores) * (each * row),
+        row_bytes=features.row_bytes,
+        pages=pages * (each * edge),
+        all_edges=counts.edges * each * edge,
+        offsets=counts.lists * each * (costs.list_host - costs.list_gpu),
+        offsets_bytes=bare.offsets_bytes if lists else 0,
+        lists=bare if lists else None,
+        weighted=given.sampler.weighted,
     )
 
 
