@@ -110,6 +110,7 @@ def test_what_was_kept_and_served(command, folder):
     status, out, err = command(folder, *FAST, *cache, "--json")
     found = json.loads(out)
     kept, epoch = found["cache"], found["epochs"][-1]
+    assert kept["ranked"].startswith("inclusion probability")
     assert kept["policy"] == "auto" and kept["budget"] == 60 << 10 and kept["costs"]["source"]
     assert 0 < kept["kept"]["feature_bytes"] + kept["kept"]["adjacency_bytes"] <= kept["budget"]
     assert 0 < kept["predicted"]["rows"] < 1 and 0 < epoch["served"]["rows"]["local"] < 1 and epoch["link"] is None

@@ -140,7 +140,7 @@ def test_a_plan_copies_nothing_and_says_what_it_found_room_for(form):
         assert kept.nbytes == room - plan.left >= 0 and said in plan.explain()
         assert view.held == 0 and view.slots is None and view.offsets.dtype == torch.int64
         plan.apply()
-        assert view.held == kept.nbytes and bool(kept.whole) == bool(view.keeps(torch.arange(view.edges.numel())).all())
+        assert view.held == kept.nbytes and bool(kept.whole) == bool(view.keeps(torch.arange(graph.num_edges)).all())
 
 
 @pytest.mark.parametrize("searching", [False, True])

@@ -57,7 +57,7 @@ def test_a_table_and_a_picture(command, file, tmp_path):
     assert status == 0 and "50 seeds in batches of 1,024, fanout 3" in out and "wrote" in error
     assert [line.split()[0] for line in out.splitlines()[4:]] == [
         *("degree", "reverse-pagerank", "weighted-reverse-pagerank", "inclusion-probability"),
-        *("presample-1", "presample-2", "oracle"),
+        *("presample-1", "presample-2", "corrected-probability", "oracle"),
     ]
     assert (tmp_path / "hits.png").read_bytes().startswith(b"\x89PNG")
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import torch
 
 from hinterland import UnifiedTensor, cli, datasets
+from hinterland.memory import TieredShards
 from hinterland.runtime.errors import ConfigError, IndexOutOfRange, RankLost, StorageError
 from hinterland.training import Ranks, ShardedTensor, Shards, joined, open_shared, train
 
@@ -60,6 +61,46 @@ def gathers(ranks: Ranks) -> None:
     assert torch.equal(sharded.gather([3, -1]), tables[0][[3, -1]])  # and it goes on
 
 
+def keeps(ranks: Ranks) -> None:
+    """Rows kept in front of other machines: every rank keeps others, one of them none, and asks for others."""
+    random = torch.Generator().manual_seed(ranks.rank)
+    torch.manual_seed(0)
+    for table in (
+        torch.randn(1000, 7).half(),
+        torch.arange(3001 * 2).view(3001, 1, 2),
+        torch.randn(500) > 0,
+        torch.empty(9, 0),
+    ):
+        sharded, rows = shard(table, ranks), len(table)
+        scores = torch.rand(rows, generator=random)
+        for local in (rows * 4 + 2000 * (ranks.rank + 1) if ranks.rank != 1 else 0, 1 << 20):  # some with an id map, and all
+            tiered = TieredShards(sharded, local, scores)
+            kept = tiered.plan.resident
+            assert sum(tiered.held.values()) <= local and (kept == rows or local < 1 << 20 or not table[0].numel())
+            hottest = set(scores.argsort(descending=True, stable=True)[:kept].tolist())
+            for count in (0, 1, 257 * ranks.rank, 500):
+                index = torch.randint(-rows, rows, (count,), generator=random)
+                for asked in (index.to(DEVICE), index.int(), index.view(1, -1)):
+                    assert torch.equal(tiered.gather(asked).cpu(), table[asked.cpu().long()])
+                found = tiered.count(index.to(DEVICE)).rows
+                outer = [row for row in (index % rows).tolist() if row not in hottest]
+                owner, _ = Shards(rows, ranks.nodes).find(torch.tensor(outer, dtype=torch.int64))
+                assert found["local"] == count - len(outer) and found["remote"] == int((owner != ranks.node).sum())
+                assert sum(found.values()) == count
+        try:
+            tiered.gather(torch.tensor([1, rows, 5] if ranks.node == 1 else [1, 2], device=DEVICE))
+        except IndexOutOfRange as error:
+            say(f"outside tiers: {error}")
+        assert torch.equal(tiered.gather([3, -1]), table[[3, -1]])  # and it goes on
+        tiered.close()
+        assert tiered.held == {} and torch.equal(tiered.gather([3, -1]), table[[3, -1]])
+    try:
+        TieredShards(sharded, "lots" if ranks.is_first else 0, torch.rand(rows))
+    except ConfigError as error:
+        say(f"refused tiers: {error}")
+    say("keeps: as from the whole table")
+
+
 def refusals(ranks: Ranks) -> None:
     last = ranks.rank == ranks.world_size - 1
     for name, part, rows in (
@@ -107,18 +148,22 @@ def shares(ranks: Ranks, path: Path) -> None:
 
 def trains(ranks: Ranks, path: Path) -> None:
     """The same losses as with a whole table in every process, whatever the batches of a rank: 130 validate in 16s."""
-    for name, dataset in (("whole", datasets.open(path)), ("together", open_shared(path, ranks))):
-        found = train(dataset, **OPTIONS, epochs=2)
-        torch.save(
-            {"model": found.model.state_dict(), "history": found.history, "test": found.test}, FOLDER / f"{name}.{RANK}.pt"
-        )
+    together = open_shared(path, ranks)
+    runs = {"whole": (datasets.open(path), {}), "together": (together, {})}
+    runs |= {cache: (together, {"cache": cache, "gpu_budget": "90KiB"}) for cache in ("auto", "features", "degree")}
+    for name, (dataset, kept) in runs.items():
+        found = train(dataset, **OPTIONS, epochs=2, **kept)
+        result = {"model": found.model.state_dict(), "history": found.history, "test": found.test}
+        if kept:
+            result["plan"] = (found.cache.policy, found.cache.split.rows, found.cache.predicted.rows)
+        torch.save(result, FOLDER / f"{name}.{RANK}.pt")
     say("trained")
 
 
 def commands(path: Path) -> None:
     """The first rank prints the result; the same as that of the function."""
     arguments = f"train {path} --fanout 4,3 --hidden 32 --batch-size 16 --lr 0.02 --seed 3 --epochs 2 --json --device {DEVICE}"
-    sys.argv = ["hinterland", *arguments.split()]
+    sys.argv = ["hinterland", *arguments.split(), "--gpu-budget", "90KiB"]
     try:
         cli.main()
     except SystemExit as ended:
@@ -146,6 +191,7 @@ try:
     with joined(DEVICE, 60.0) as ranks:
         if ranks.nodes > 1:
             gathers(ranks)
+            keeps(ranks)
             refusals(ranks)
         shares(ranks, FOLDER / "set")
         trains(ranks, FOLDER / "set")

@@ -15,11 +15,12 @@ from hinterland.graph.view import View, allocated
 from hinterland.memory import plan_tiers
 from hinterland.runtime.errors import ConfigError, IndexOutOfRange
 from hinterland.sampling import NeighborSampler
-from hinterland.training import Costs, Loader, cache_costs, plan_cache
+from hinterland.training import Costs, Loader, cache, cache_costs, plan_cache
 from hinterland.training.cache_split import Entries, split
 
 BATCH = 64
 EVEN = Costs(6e-9, 1e-9, 5e-9, 2e-10, 5e-9, 2e-10)
+LISTS_ONLY = Costs(0.0, 0.0, 5e-9, 2e-10, 5e-9, 2e-10)
 
 
 def table(vertices: int, width: int = 16) -> hl.UnifiedTensor:
@@ -249,13 +250,114 @@ def test_slopes_are_what_hits_save(graph, features, seeds, monkeypatch):
     assert rated.edge_host == rough.edge_host and rated.row_host == pytest.approx(7e-8) and "lists not measured" in rated.source
 
 
-def test_a_compressed_graph_keeps_rows(graph, features, seeds):
+@pytest.mark.parametrize("policy", ["auto", "features", "degree", "clock"])
+@pytest.mark.parametrize("order", [None, "degree"])
+def test_a_compressed_graph_keeps_both(graph, features, seeds, policy, order):
+    """The same samples and rows as without, and hit rates as predicted."""
+    packed = hl.compress(graph, reorder=order)
+    plain = NeighborSampler(packed, [10, 5], seed=4, device="cpu")
+    plan = plan_cache(packed, features, plain, seeds, BATCH, "500 KiB" if policy == "auto" else "200 KiB", policy, costs=EVEN)
+    sampler, tiers = plan.apply()
+    assert held(sampler, tiers) == plan.split.held <= plan.budget
+    for number, part in enumerate(seeds.split(BATCH)):
+        ours, theirs = (one.sample(part, batch=number) for one in (sampler, plain))
+        assert torch.equal(ours.node, theirs.node) and torch.equal(ours.edge, theirs.edge)
+        assert torch.equal(tiers[ours.node], features[ours.node])
+    found = plan.measure(sampler, tiers).found
+    assert found.rows == pytest.approx(plan.predicted.rows, abs=0.03)
+    assert found.edges == pytest.approx(plan.predicted.edges, abs=0.03)
+    assert 0 < found.rows < 1 and (found.edges > 0) == (policy == "auto")
+
+
+def test_pages_of_packed_lists_are_those_that_are_drawn_from(graph, features, seeds):
+    """As many as fit, those with the most draws by counting each draw where its list begins."""
     packed = hl.compress(graph)
-    with pytest.raises(ConfigError, match="compressed"):
-        plan_cache(packed, features, [4], seeds, BATCH, "1 MiB", device="cpu")
-    plan = plan_cache(packed, features, [4], seeds, BATCH, "200 KiB", "features", device="cpu")
-    found = plan.measure(*plan.apply()).found
-    assert found.rows == pytest.approx(plan.predicted.rows, abs=0.03) and found.edges == plan.predicted.edges == 0
+    plan = plan_cache(packed, features, [6], seeds, BATCH, "200 KiB", costs=LISTS_ONLY, device="cpu")
+    sampler, _ = plan.apply()
+    view, offsets = sampler.lists, packed.neighbor_lists.packed_lists().starts
+    assert 0 < plan.split.pages < view.num_pages and not plan.split.whole and plan.predicted.edges > 0.3
+    pages = torch.zeros(view.num_pages + 1, dtype=torch.float64)
+    for number, part in enumerate(seeds.split(BATCH)):
+        sample = sampler.sample(part, batch=number)
+        lists = sample.node[sample.col]
+        first, last = offsets[lists] // view.page, (offsets[lists + 1] - 1) // view.page
+        pages.index_add_(0, first, torch.ones(len(first), dtype=torch.float64))
+        inside = first == last  # nearly all
+        assert inside.float().mean() > 0.5
+        assert torch.equal(view.keeps(sample.edge)[inside], view.slots[first[inside]] >= 0)
+    most = set(pages.argsort(descending=True)[: plan.split.pages].tolist())
+    assert len(most & set((view.slots >= 0).nonzero().view(-1).tolist())) > 0.7 * plan.split.pages
+
+
+@pytest.mark.gpu
+def test_on_a_gpu_kept_pages_of_packed_lists_are_what_is_read(graph, features, seeds):
+    """The lists in host memory are overwritten, and lists that lie in kept pages are drawn from as before."""
+    packed = hl.compress(graph)
+    plan = plan_cache(packed, features, [6], seeds, BATCH, "200 KiB", costs=LISTS_ONLY, device="cuda:0")
+    sampler, _ = plan.apply()
+    view, starts = sampler.lists, packed.neighbor_lists.packed_lists().starts
+    slots, first, last = (
+        view.slots.cpu(),
+        starts[:-1] // view.page,
+        (starts[1:] + 11) // view.page,
+    )  # readers fetch 12 bytes more
+    asked = ((first == last) & (slots[first] >= 0)).nonzero()[:200, 0]
+    before = sampler.sample(asked)
+    packed.array("packed", "cpu").fill_(255)
+    after = sampler.sample(asked)
+    assert len(asked) == 200 and torch.equal(before.node, after.node) and torch.equal(before.edge, after.edge)
+
+
+def test_a_loader_of_a_compressed_graph_with_a_budget(graph, features, seeds):
+    packed = hl.compress(graph)
+    plain = NeighborSampler(packed, [5, 3], seed=2, device="cpu")
+    ours = Loader(plain, seeds, 256, features=features, shuffle=True, device="cpu", gpu_budget="500KiB")
+    theirs = Loader(plain, seeds, 256, features=features, shuffle=True, device="cpu")
+    assert ours.cache_plan.policy == "auto" and ours.cache_plan.split.held > 0
+    for number, (a, b) in enumerate(zip(ours, theirs, strict=True)):
+        assert torch.equal(a.x, b.x) and torch.equal(a.edge_index, b.edge_index)
+        if number == 0:
+            assert a.served.local > 0 and a.served.kept > 0 and b.served.local == b.served.kept == 0
+
+
+@pytest.mark.parametrize("form", ["plain", "compressed", "reordered"])
+def test_rows_are_ranked_by_inclusion_probability(real_data, form):
+    """One batch is an epoch: two of them count little, and the probability knows more."""
+    graph = hl.load_graph(real_data / "soc-Epinions1.txt", symmetrize=True)
+    graph = {"plain": graph, "compressed": hl.compress(graph), "reordered": hl.reorder(graph, "degree")}[form]
+    rows = table(graph.num_vertices, 4)
+    begin = torch.randperm(graph.num_vertices, generator=torch.Generator().manual_seed(1))[:759]
+    budget = 4 * graph.num_vertices + 16 * graph.num_vertices // 5  # a fifth of the rows, and their map
+    plan = plan_cache(graph, rows, [15, 10, 5], begin, 1024, budget, "features", costs=EVEN, device="cpu")
+    assert plan.ranked.startswith("inclusion probability, corrected by fetches counted") and plan.ranked in plan.explain()
+    sampler, ours = plan.apply()
+    assert plan.split.rows == pytest.approx(graph.num_vertices / 5, rel=0.01)
+    counted = rows.tiered(local=plan.split.local, scores=plan.row_reads(), devices=["cpu"])
+    by_probability, by_counts = (plan.measure(sampler, one, epochs=4).found.rows for one in (ours, counted))
+    assert by_probability > by_counts + 0.04
+    assert by_probability == pytest.approx(plan.predicted.rows, abs=0.03)
+
+
+def test_what_cannot_be_corrected_is_ranked_by_counts(graph, features, seeds, tmp_path):
+    """Of one epoch there are no two halves; and of lists on storage each hop would read all."""
+    plan = plan_cache(graph, features, [4], seeds, BATCH, "100 KiB", epochs=1, device="cpu", costs=EVEN)
+    assert plan.ranked == "fetches counted"
+    hl.save_graph(graph, tmp_path / "lists.hl")
+    stored = hl.load_graph(tmp_path / "lists.hl", placement="storage")
+    plan = plan_cache(stored, features, [4], seeds, BATCH, "100 KiB", "features", device="cpu", costs=EVEN)
+    assert plan.ranked == "fetches counted"
+    assert plan_cache(graph, features, [4], seeds, BATCH, "100 KiB", "degree", device="cpu").ranked == "degree"
+
+
+@pytest.mark.gpu
+def test_on_a_gpu_rows_are_ranked_as_on_the_cpu(graph, features, seeds, monkeypatch):
+    plans = [plan_cache(graph, features, [10, 5], seeds, BATCH, "200 KiB", "features", device=d) for d in ("cuda:0", "cpu")]
+    first, second = (plan._row_scores for plan in plans)
+    assert torch.allclose(first, second, rtol=1e-9) and plans[0].ranked == plans[1].ranked
+    reserve = cache._reserve  # no GPU has room for the scores' state now
+    monkeypatch.setattr(cache, "_reserve", lambda graph, name: 1 << 60 if name == "hotness" else reserve(graph, name))
+    plan = plan_cache(graph, features, [10, 5], seeds, BATCH, "200 KiB", "features", device="cuda:0")
+    assert plan.ranked == "fetches counted"
 
 
 def test_one_batch_is_enough(graph, features):

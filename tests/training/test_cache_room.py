@@ -173,7 +173,7 @@ def test_on_the_cpu_there_is_nothing_to_measure(graph, features, seeds):
 
 
 def test_what_cannot_be_kept_is_refused_before_the_first_batch(graph, features, seeds):
-    def refused(sentence, features=features, budget=BUDGET, graph=graph, **options):
+    def refused(sentence, features=features, budget=BUDGET, **options):
         with pytest.raises(ConfigError, match=sentence):
             loader(graph, features, seeds, cache="auto", gpu_budget=budget, **options)
 
@@ -182,7 +182,6 @@ def test_what_cannot_be_kept_is_refused_before_the_first_batch(graph, features, 
     for budget in (BUDGET, None):
         refused("features are a NoneType", features=None, budget=budget)
         refused("from_tensor", features=features.cpu(), budget=budget)
-        refused("compressed", graph=hl.compress(graph), budget=budget)
 
     class Other:
         def sample(self, seeds, batch=0):
@@ -220,7 +219,7 @@ def test_one_batch_in_16_says_what_was_served(graph, features, seeds, monkeypatc
             order = scores.sort(descending=True, stable=True).indices[: ours.cache_plan.split.rows]
             local = int(torch.isin(batch.sample.node, order).sum())
         rows, edges = len(batch.sample.node), len(batch.sample.edge)
-        by_tier = {"local": local, "peers": 0, "host": rows - local, "storage": 0}
+        by_tier = {"local": local, "peers": 0, "host": rows - local, "storage": 0, "remote": 0}
         assert found == {**by_tier, "edges": edges, "kept": int(kept.sum()), "link": 0}
     summed = {name: sum(getattr(one, name) for one in counted) for name in FIELDS}
     found = rates(summed, len(counted), len(ours), 1.0, 1)

@@ -111,6 +111,9 @@ class Job:
                 table = "is outside a table of 1000 rows; row numbers go from -1000 to 999"
                 assert f"outside: rank {asker}: index 1000 at position 1 {table}\n" in text
                 assert f"outside: rank {asker}: index -1001 at position 0 {table}\n" in text
+                assert lines["keeps"] == "as from the whole table"
+                assert f"outside tiers: rank {asker}: index 1000 at position 1 {table}\n" in text
+                assert "refused tiers: not a size in bytes: 'lots'" in text
                 last = f"rank {size - 1}"
                 assert f"refused dtype: {last} has dtype=torch.int64, but rank 0 has torch.int32; start" in text
                 assert f"refused width: {last} has shape of a row=(3,), but rank 0 has (2,); start" in text
@@ -140,10 +143,20 @@ def test_ranks_hold_a_table_together(tmp_path, nodes, local):
     """So many machines with so many processes each, all on this one: rows, refusals, training and loss."""
     job = Job(nodes, local, tmp_path)
     job.check()
-    for whole, together in zip(job.trained("whole"), job.trained("together"), strict=True):
-        assert same(whole, together)
+    for name in ("together", "auto", "features", "degree"):
+        for whole, together in zip(job.trained("whole"), job.trained(name), strict=True):
+            whole_reads, reads = (epochs["history"][-1].pop("served")["rows"] for epochs in (whole, together))
+            assert whole["history"][0].pop("served") and together["history"][0].pop("served")
+            assert sum(whole_reads.values()) == pytest.approx(sum(reads.values())) == pytest.approx(1)
+            assert ("remote" in reads) == (nodes > 1) and (reads["local"] > 0) == (name != "together")
+            policy, rows, predicted = together.pop("plan", (name, 0, 0))
+            assert (
+                policy == name and (rows > 0) == (name != "together") and reads["local"] == pytest.approx(predicted, abs=0.15)
+            )
+            assert same(whole, together)
     found, history = job.printed(), job.trained("whole")[0]["history"]
     assert found["ranks"] == nodes * local and found["dataset"]["features"] == [600, 64]
+    assert found["cache"]["policy"] == "auto" and found["epochs"][-1]["served"]["rows"]["local"] > 0
     losses = [[(epoch["loss"], epoch["valid_loss"]) for epoch in epochs] for epochs in (found["epochs"], history)]
     assert losses[0] == losses[1]
 

@@ -234,6 +234,7 @@ def _kept(plan: CachePlan) -> dict[str, Any]:
     """A plan as JSON types."""
     return {
         "policy": plan.policy,
+        "ranked": plan.ranked,
         "budget": plan.budget,
         "kept": dataclasses.asdict(plan.split),
         "predicted": dataclasses.asdict(plan.predicted),

@@ -304,13 +304,31 @@ class View:
         """Of positions in the edge array (int64), whether they are read from what is kept: bool, of the same shape."""
         if self.slots is None:
             return torch.full_like(edges, self._whole, dtype=torch.bool)
-        return self.slots[edges // self.page] >= 0
+        return self.slots[self._elements_of(edges) // self.page] >= 0
+
+    def _elements_of(self, edges: torch.Tensor) -> torch.Tensor:
+        """Where in the array that pages are cut from edges are read. In packed lists, where an edge is bits at several places,
+        in proportion to its place in the list: lists that lie in one page, nearly all, are right."""
+        if not self.lists.is_compressed:
+            return edges
+        offsets, starts = (self.lists.array(name, self.device) for name in ("indptr", "packed_offsets"))
+        assert offsets is not None and starts is not None
+        owner = torch.searchsorted(offsets, edges, right=True) - 1
+        begin, first = starts[owner], offsets[owner]
+        return begin + (edges - first) * (starts[owner + 1] - begin) // (offsets[owner + 1] - first)
+
+    def list_sizes(self) -> torch.Tensor:
+        """Elements of each list in the array that pages are cut from, int64 ``[num_lists]`` on the CPU: edges, or bytes."""
+        return self._starts().diff()
 
     def page_scores(self, scores: torch.Tensor | None = None) -> torch.Tensor:
         """The sum over the elements of each page of the scores of their lists (see :meth:`keep`): float64 on the CPU."""
+        return page_sums(self._starts(), self.page, self.num_pages, scores)
+
+    def _starts(self) -> torch.Tensor:
         starts = self.lists.array("packed_offsets" if self.lists.is_compressed else "indptr", "cpu")
         assert starts is not None
-        return page_sums(starts, self.page, self.num_pages, scores)
+        return starts
 
 
 def _on_storage(lists: NeighborLists) -> list[StorageArray]:

@@ -2,6 +2,7 @@
 
 from ..graph.algorithms import register
 from .compare import Comparison, compare
+from .corrected import corrected_probability
 from .hits import hit_rate
 from .presample import presample
 from .propagate import ALGORITHM
@@ -14,6 +15,7 @@ __all__ = [
     "Comparison",
     "Renumbered",
     "compare",
+    "corrected_probability",
     "degree",
     "hit_rate",
     "inclusion_probability",

@@ -10,11 +10,13 @@ import torch
 from ..graph import Graph
 from ..runtime import devices
 from ..runtime.shown import Shown
+from .corrected import corrected_probability
 from .hits import hit_rate
 from .presample import Sampler, presample
 from .scores import degree, inclusion_probability, reverse_pagerank, weighted_reverse_pagerank
 
 PRESAMPLED = (1, 2)  # K of PreSC#K
+CORRECTED = "corrected-probability"  # by the counts of PreSC#2
 ORACLE = "oracle"
 
 
@@ -60,6 +62,7 @@ def compare(
         ConfigError, IndexOutOfRange, GraphError, OutOfMemory: as the scores do.
     """
     device = devices.as_device(device)
+    scores: dict[str, torch.Tensor] = {}
     makers: dict[str, Callable[[], torch.Tensor]] = {
         "degree": lambda: degree(graph, device=device),
         "reverse-pagerank": lambda: reverse_pagerank(graph, device=device),
@@ -68,11 +71,15 @@ def compare(
     }
     for k in PRESAMPLED:
         makers[f"presample-{k}"] = lambda k=k: presample(sampler, seeds, batch_size, k, seed)  # type: ignore[misc]
+    makers[CORRECTED] = lambda: corrected_probability(
+        scores["inclusion-probability"].to(scores["presample-1"]),
+        (scores["presample-1"], scores["presample-2"] - scores["presample-1"]),
+    )
     makers[ORACLE] = lambda: presample(sampler, seeds, batch_size, epochs, seed, first_epoch=max(PRESAMPLED))
-    scores: dict[str, torch.Tensor] = {}
     seconds: dict[str, float] = {}
     for name, make in makers.items():
         began = devices.idle_at(device)
         scores[name] = make()
         seconds[name] = devices.idle_at(device) - began
+    seconds[CORRECTED] += seconds["inclusion-probability"] + seconds["presample-2"]
     return Comparison(scores[ORACLE], scores, seconds)

@@ -15,6 +15,7 @@ from .ranks import Ranks, joined
 from .sharded import ShardedTensor, Shards
 from .sharing import pickle_shared
 from .tiered import TieredTensor
+from .tiered_shards import TieredShards
 from .tiered_storage import TieredStorage
 from .tiers import TierPlan, plan_tiers
 from .unified import UnifiedTensor, reorder_rows
@@ -33,6 +34,7 @@ __all__ = [
     "TableParameter",
     "TierCount",
     "TierPlan",
+    "TieredShards",
     "TieredStorage",
     "TieredTensor",
     "UnifiedEmbeddingBag",

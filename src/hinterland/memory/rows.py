@@ -259,13 +259,8 @@ class RowTable(TensorLike, Shown, ABC):
         faults.synchronize()
 
     def _row_numbers(self, index: Index) -> torch.Tensor:
-        """Row numbers as int64 from 0 on, in one dimension; IndexOutOfRange names the first that is bad."""
-        index = self._index(index).view(-1).long()  # a table may have more rows than int32 counts
-        wrong = (index < -self._rows) | (index >= self._rows)
-        if bool(wrong.any()):
-            at = int(wrong.nonzero()[0])
-            raise faults.out_of_range(at, int(index[at]), self._rows, int(wrong.sum()))
-        return torch.where(index < 0, index + self._rows, index)
+        """Row numbers as :func:`row_numbers` gives them."""
+        return row_numbers(index, self._rows)
 
     @staticmethod
     def _index(index: Index) -> torch.Tensor:
@@ -283,6 +278,16 @@ class RowTable(TensorLike, Shown, ABC):
             if index.layout == torch.strided:
                 raise OutOfMemory(f"{index.numel()} row numbers do not fit in memory; give fewer at a time") from None
             raise not_dense("the tensor of row numbers", index) from None
+
+
+def row_numbers(index: Index, rows: int) -> torch.Tensor:
+    """Row numbers of a table of ``rows`` rows as int64 from 0 on, in one dimension; IndexOutOfRange names the first bad one."""
+    index = RowTable._index(index).view(-1).long()  # a table may have more rows than int32 counts
+    wrong = (index < -rows) | (index >= rows)
+    if bool(wrong.any()):
+        at = int(wrong.nonzero()[0])
+        raise faults.out_of_range(at, int(index[at]), rows, int(wrong.sum()))
+    return torch.where(index < 0, index + rows, index)
 
 
 def expanded(value: Any, shape: torch.Size | None, dtype: torch.dtype, device: torch.device | None = None) -> torch.Tensor:

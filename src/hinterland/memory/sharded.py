@@ -15,9 +15,12 @@ import torch.distributed as dist
 
 from ..runtime.errors import ConfigError, HinterlandError
 from ..runtime.shown import Shown, table_of
+from .count import TierCount
 from .faults import out_of_range
 from .ranks import Ranks, naming_lost_ranks
-from .rows import Index, RowTable
+from .rows import Index, RowTable, as_words, room_for, row_numbers
+
+REMOTE = "remote"  # the tier of rows that another machine has
 
 _LARGEST_BLOCK = 8192  # rows: some megabytes, which files are read in as fast as in one piece
 _BLOCKS = 64  # of each node at least, where there are rows enough: no node has all of the hottest
@@ -73,7 +76,7 @@ class ShardedTensor(Shown):
     def __init__(self, part: RowTable, rows: int, ranks: Ranks) -> None:
         ranks.check_nodes()
         ranks.check_same({"rows": rows, "shape of a row": tuple(part.shape[1:]), "dtype": part.dtype})
-        self.part, self.shards, self._ranks = part, Shards(rows, ranks.nodes), ranks
+        self.part, self.shards, self.ranks = part, Shards(rows, ranks.nodes), ranks
         mine = self.shards.count(ranks.node)
         error = None
         if len(part) != mine:
@@ -101,9 +104,14 @@ class ShardedTensor(Shown):
         return torch.Size((self.shards.rows, *self.part.shape[1:]))
 
     @property
+    def row_bytes(self) -> int:
+        """Bytes of one row."""
+        return self.part.row_bytes
+
+    @property
     def nbytes(self) -> int:
         """Bytes of all rows, on all nodes."""
-        return self.shards.rows * self.part.row_bytes
+        return self.shards.rows * self.row_bytes
 
     def __len__(self) -> int:
         return self.shards.rows
@@ -128,14 +136,29 @@ class ShardedTensor(Shown):
         index = RowTable._index(index)
         if self._group is None:
             return self.part.gather(index, max_blocks=max_blocks)
-        with naming_lost_ranks(self._ranks.timeout):
-            rows = self._gather(index.reshape(-1).to(torch.int64), max_blocks)
-        return rows.view(index.shape + self.shape[1:])
+        rows = room_for(index.shape + self.shape[1:], self.dtype, index.device)
+        self.fetch(index.view(-1).to(torch.int64), rows.view(index.numel(), *self.shape[1:]), max_blocks=max_blocks)
+        return rows
 
-    def _gather(self, index: torch.Tensor, max_blocks: int | None) -> torch.Tensor:
+    def fetch(
+        self, index: torch.Tensor, out: torch.Tensor, here: torch.Tensor | None = None, max_blocks: int | None = None
+    ) -> None:
+        """Copies row ``index[i]`` (int64 ``[n]``) to ``out[i]``, but for those that are ``here`` already (bool ``[n]``, False
+        where an index is bad). All ranks of the group at once; errors are those of :meth:`gather`."""
+        if self._group is not None:
+            with naming_lost_ranks(self.ranks.timeout):
+                self._exchange(index, out, here, max_blocks)
+            return
+        index = row_numbers(index, len(self))
+        away = torch.arange(len(index), device=index.device) if here is None else (~here).nonzero().view(-1)
+        _place(self.part.gather(index[away], max_blocks=max_blocks), away, out)
+
+    def _exchange(self, index: torch.Tensor, out: torch.Tensor, here: torch.Tensor | None, max_blocks: int | None) -> None:
         rows, nodes = self.shards.rows, self.shards.nodes
         bad = (index < -rows) | (index >= rows)
         owner, number = self.shards.find(torch.where(index < 0, index + rows, index))
+        if here is not None:
+            owner.masked_fill_(here, nodes)  # asked of nobody
         owner, order = owner.sort(stable=True)
         counts = torch.searchsorted(owner, torch.arange(nodes + 1, device=index.device)).diff()
         mine = torch.stack([counts, bad.sum().expand(nodes)], 1)
@@ -145,17 +168,38 @@ class ShardedTensor(Shown):
         (sent, asked), (_, wrong) = torch.stack([mine, theirs]).permute(2, 0, 1).tolist()
         if any(wrong):
             self._refuse(index, bad)
+        order = order[: sum(sent)]
         wanted = number.new_empty(sum(asked))
         dist.all_to_all_single(wanted, number[order], asked, sent, self._group)
         found = self.part.gather(wanted, max_blocks=max_blocks, check="async")
-        taken = found.new_empty(len(index), *found.shape[1:])
-        width = self.part.row_bytes
+        width = self.row_bytes
         if width:
+            taken = found.new_empty(len(order), *found.shape[1:])
             as_bytes = (taken.view(-1).view(torch.uint8), found.view(-1).view(torch.uint8))
             dist.all_to_all_single(*as_bytes, [n * width for n in sent], [n * width for n in asked], self._group)
-        place = torch.empty_like(order)
-        place[order] = torch.arange(len(order), device=order.device)
-        return taken.index_select(0, place)
+            _place(taken, order, out)
+
+    def count(self, index: Index) -> TierCount:
+        """From where the rows of a gather come: by tier those of this machine's part, and ``remote`` those that another machine
+        has, a request each. Asks nobody.
+
+        Raises:
+            IndexOutOfRange: naming the first bad position.
+        """
+        owner, number = self.shards.find(row_numbers(index, len(self)))
+        mine = owner == self.ranks.node
+        near, away = self.part.count(number[mine]), int((~mine).sum())
+        remote = {"bytes": away * self.row_bytes, "requests": away, "hits": away}
+        return TierCount({**near.tiers, REMOTE: remote}, self.row_bytes)
+
+    def most(self, number: int) -> int:
+        """The largest of the numbers that the ranks of the group give. All of them at once."""
+        if self._group is None:
+            return number
+        found = torch.tensor(number, device=self.ranks.device)
+        with naming_lost_ranks(self.ranks.timeout):
+            dist.all_reduce(found, dist.ReduceOp.MAX, self._group)
+        return int(found)
 
     def _refuse(self, index: torch.Tensor, bad: torch.Tensor) -> None:
         """Raises the error of a rank that asked for rows that there are not, in all ranks of the group."""
@@ -164,5 +208,11 @@ class ShardedTensor(Shown):
         if len(positions):
             first = int(positions[0])
             sentence = out_of_range(first, int(index[first]), self.shards.rows, len(positions))
-            error = type(sentence)(f"rank {self._ranks.rank}: {sentence}")
-        self._ranks.raise_together(error, self._group)
+            error = type(sentence)(f"rank {self.ranks.rank}: {sentence}")
+        self.ranks.raise_together(error, self._group)
+
+
+def _place(rows: torch.Tensor, at: torch.Tensor, out: torch.Tensor) -> None:
+    """Copies ``rows[i]`` to ``out[at[i]]``, whatever their type."""
+    if len(rows):
+        as_words(out).index_copy_(0, at, as_words(rows))

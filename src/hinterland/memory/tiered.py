@@ -316,6 +316,11 @@ class _Home:
         assert isinstance(self.memory, Buffer)
         return self.memory.tensor(torch.uint8, torch.Size((self.memory.nbytes,)))[offset : offset + nbytes]
 
+    def id_map(self, plan: TierPlan) -> torch.Tensor:
+        """The slot of each row, int32 or int64 ``[rows]``: no copy. Of a plan with one."""
+        number = torch.int32 if plan.slot_bytes == 4 else torch.int64
+        return self.part(plan.slots_offset, plan.rows * plan.slot_bytes).view(number)
+
 
 def homes_of(plan: TierPlan, gpus: Sequence[torch.device], sharing: str) -> list[_Home]:
     """The memory that a plan takes of each GPU; none where it takes none. That of ``cpu:i`` is of the placement ``sharing``.
@@ -520,10 +525,16 @@ def _fill(tiers: _Tiers, order: torch.Tensor | None) -> None:
     for i, home in enumerate(homes):
         _copy(tiers, first[plan.local_rows + i :: plan.gpus], [home], plan.shard_offset)
     if plan.slot_bytes:
-        slots = torch.full((plan.rows,), -1, dtype=torch.int32 if plan.slot_bytes == 4 else torch.int64)
-        slots[first] = torch.arange(plan.resident, dtype=slots.dtype)
+        slots = slot_of(first, plan)
         for home in homes:
-            home.part(plan.slots_offset, plan.rows * plan.slot_bytes).copy_(slots.view(torch.uint8))
+            home.id_map(plan).copy_(slots)
+
+
+def slot_of(first: torch.Tensor, plan: TierPlan) -> torch.Tensor:
+    """What an id map holds: the slot of each row, -1 for none. ``first`` (int64 ``[n]`` on the CPU) have the first ones."""
+    slots = torch.full((plan.rows,), -1, dtype=torch.int32 if plan.slot_bytes == 4 else torch.int64)
+    slots[first] = torch.arange(len(first), dtype=slots.dtype)
+    return slots
 
 
 def _copy(tiers: _Tiers, rows: torch.Tensor, homes: list[_Home], offset: int) -> None:

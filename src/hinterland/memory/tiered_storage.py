@@ -288,7 +288,7 @@ class _StoredTiers(_Tiers):
         if self.place_of is None:
             return torch.where(rows < self.plan.held, rows, -1)
         home = self.home(rows.device)
-        known = self.place_of if home is None else self._map(home)
+        known = self.place_of if home is None else home.id_map(self.plan)
         return known[rows.to(known.device)].to(rows.device, torch.int64)
 
     def wrote(self, places: torch.Tensor) -> None:
@@ -306,7 +306,7 @@ class _StoredTiers(_Tiers):
             self.place_of = torch.full((plan.rows,), -1, dtype=number)
             self.place_of[order[: plan.held]] = torch.arange(plan.held, dtype=number)
             for home in self.homes if plan.slot_bytes else []:
-                self._map(home).copy_(self.place_of)
+                home.id_map(plan).copy_(self.place_of)
             rows, places = order[: plan.held].sort()
         step = max(1, _BOUNCE // max(plan.row_bytes, 1))
         bounce = UnifiedTensor.empty((min(step, plan.held), *self.file.shape[1:]), self.file.dtype)
@@ -351,12 +351,6 @@ class _StoredTiers(_Tiers):
     def close(self) -> None:
         super().close()
         self.host = UnifiedTensor.empty((0, *self.file.shape[1:]), self.file.dtype)
-
-    def _map(self, home: _Home) -> torch.Tensor:
-        """The id map that a home holds."""
-        plan = self.plan
-        number = torch.int32 if plan.slot_bytes == 4 else torch.int64
-        return home.part(plan.slots_offset, plan.rows * plan.slot_bytes).view(number)
 
     def _lookup(self, own: int) -> dict[str, Params]:
         """Kernels are given places. The first row of the host's memory has the place behind those of the GPUs, so all rows lie

@@ -19,8 +19,9 @@ from ..graph.algorithms import state_bytes
 from ..graph.plan import GraphPlan
 from ..graph.prepare import Prepared
 from ..graph.view import WORDS_BYTES, View, allocated
+from ..hotness.corrected import believed, trust
 from ..hotness.presample import mini_batches
-from ..memory import CachedTensor, SlotPlan, UnifiedTensor, hottest_first
+from ..memory import CachedTensor, ShardedTensor, SlotPlan, TieredShards, UnifiedTensor, hottest_first
 from ..memory.clock import Clock
 from ..memory.plan import fetch_rate
 from ..memory.stored import StoredTable
@@ -35,7 +36,8 @@ from .cache_costs import Costs, measured, rated
 from .cache_plot import Curve, plot
 from .cache_split import Entries, Split, rows_within, slots_within, split
 
-Keepable = UnifiedTensor | StoredTable  # tables of which rows can be kept in GPU memory
+Keepable = UnifiedTensor | StoredTable | ShardedTensor  # tables of which rows can be kept in GPU memory
+Kept = TieredTensor | CachedTensor | TieredShards  # and what they are then
 POLICIES = ("auto", "features", "degree", "clock", "none")
 _MEASURED_BATCHES = 4
 _MEASURED_ROWS = 256 << 20  # bytes
@@ -68,6 +70,7 @@ class CachePlan(Explained, Shown):
         batches: how many were sampled in advance.
         rows, edges: of one of them on average: rows fetched, edges sampled.
         predicted: hit rates and seconds of one batch.
+        ranked: by what rows were chosen.
     """
 
     policy: str
@@ -78,6 +81,7 @@ class CachePlan(Explained, Shown):
     rows: float
     edges: float
     predicted: Rates
+    ranked: str
     _given: _Given = field(repr=False)
     _fetched: torch.Tensor = field(repr=False)
     _row_scores: torch.Tensor = field(repr=False)
@@ -102,6 +106,7 @@ class CachePlan(Explained, Shown):
         """Predicted hit rates and seconds, and where they come from."""
         p = self.predicted
         return [
+            f"rows are ranked by {self.ranked}",
             f"predicted: {p.rows:.1%} of rows and {p.edges:.1%} of edges served from {self.batches} batches' hit rates",
             f"a batch: {p.sampling * 1e3:.3f} ms to sample, {p.gathering * 1e3:.3f} ms to gather; costs {self.costs.source}",
         ]
@@ -133,14 +138,16 @@ class CachePlan(Explained, Shown):
         )
         plot(f"{self.policy}: {format_bytes(s.held)} of {format_bytes(self.budget)}", curves, Path(path))
 
-    def apply(self) -> tuple[NeighborSampler, TieredTensor | CachedTensor]:
+    def apply(self) -> tuple[NeighborSampler, Kept]:
         """Fills both caches: the sampler over the lists and the table of features, as ``Loader`` takes them.
 
         Together they hold no more than the budget until they are let go. Each call fills caches of its own; that of
-        ``"clock"`` begins with the rows that were fetched most. On a machine without a GPU host memory stands for a GPU's.
+        ``"clock"`` begins with the rows that are ranked highest. On a machine without a GPU host memory stands for a GPU's.
+        Rows of a ShardedTensor come from all machines, so there all ranks call this at once.
 
         Raises:
             OutOfMemory: less GPU memory is free than the plan takes.
+            RankLost: of a ShardedTensor, another rank died, or did not take part in time.
         """
         given, s, sampler = self._given, self.split, self._given.sampler
         if not sampler.lists.caches:
@@ -151,10 +158,12 @@ class CachePlan(Explained, Shown):
             sampler = sampler.over(prepared)
         home = str(sampler.device)
         scores = self._row_scores.float()  # of 32 bits all threads sort; counts below 2^24 are exact
-        table: TieredTensor | CachedTensor
+        table: Kept
         if self.policy == "clock" and isinstance(given.features, UnifiedTensor):
             table = given.features.cached(s.local, home)
             table.admit(hottest_first(scores, len(table))[: s.rows].to(sampler.device))
+        elif isinstance(given.features, ShardedTensor):
+            table = TieredShards(given.features, s.local, scores, home)
         else:
             table = given.features.tiered(local=s.local, scores=scores, devices=[home])
         devices.idle_at(sampler.device)  # loaders read on streams of their own
@@ -163,7 +172,7 @@ class CachePlan(Explained, Shown):
     def measure(
         self,
         sampler: NeighborSampler,
-        table: TieredTensor | CachedTensor,
+        table: Kept,
         epochs: int = 1,
         first_epoch: int | None = None,
     ) -> Measured:
@@ -230,22 +239,25 @@ def plan_cache(
     """Splits ``budget`` bytes of GPU memory between neighbour lists and rows of features, by what mini-batches read.
 
     Args:
-        graph: whose lists are sampled from, in host memory; or on storage, with a cache of its own beside the budget.
-        features: ``[V, ...]``, in host memory or on storage, whose pages lie in its own cache (``host_budget=``).
+        graph: whose lists are sampled from, in host memory, compressed or not; or on storage, with a cache of its own beside
+            the budget.
+        features: ``[V, ...]``, in host memory; on storage, whose pages lie in its own cache (``host_budget=``); or dealt out
+            over machines, where all ranks plan at once, each for its own GPU and as many batches.
         sampler: a NeighborSampler of ``graph``, or fanouts for one.
         seeds, batch_size, epochs, seed: as in ``hotness.presample``: the batches of ``epochs`` epochs of a Loader that
             shuffles with ``seed`` are sampled and counted. One epoch flatters its own prediction; two or more check each other.
         budget: bytes, which everything that is kept takes together at most. A batch's own memory is not part of it.
-        policy: ``"auto"``, both by benefit per byte (DUCATI); ``"features"``, rows by the counts alone (GNNLab);
-            ``"degree"``, rows by in how many lists they are (PaGraph); ``"clock"``, rows fetched lately, which follow training
-            (memory/cached.py), of a table in host memory; ``"none"``.
+        policy: ``"auto"``, both by benefit per byte (DUCATI); ``"features"``, rows alone (GNNLab). Rows are ranked by their
+            inclusion probability as the counts correct it (``hotness.corrected_probability``), or by the counts alone with one
+            epoch, of a graph on storage, and where the GPU has no room for the former. ``"degree"``, rows by in how many lists
+            they are (PaGraph); ``"clock"``, rows fetched lately, which follow training (memory/cached.py), of a table in host
+            memory; ``"none"``.
         costs: seconds of reads; None measures them on a GPU, and on the CPU takes those of the probe or built-in ones.
         device: where to sample with fanouts; None is the current GPU, or the CPU on a machine without one.
 
     Raises:
         ConfigError: an unknown policy, a budget that is no size, or for ``"clock"`` holds no row; features that are no
-            UnifiedTensor or StorageArray, or not one row for each vertex, a sampler of another graph, no seeds; ``"auto"`` of a
-            compressed graph.
+            UnifiedTensor, StorageArray or ShardedTensor, or not one row for each vertex, a sampler of another graph, no seeds.
         IndexOutOfRange: a seed is no vertex.
         OutOfMemory: a batch does not fit into the free GPU memory.
     """
@@ -257,47 +269,93 @@ def plan_cache(
     slots = slots_within(size, len(features), features.row_bytes) if policy == "clock" else None
     counts = _count(given, slots)
     bare = given.sampler.lists
-    degrees = graph.indptr.diff().to("cpu").clamp(min=1) if graph.num_vertices else torch.zeros(0)
     drawn = counts.drawn if graph.outer is None else [half[graph.outer] for half in counts.drawn]
-    halves = [half / degrees for half in drawn]  # draws of each edge of a list
+    halves = [half / bare.list_sizes().clamp(min=1) for half in drawn]  # draws of each element of a list
     scores = halves[0] + halves[1]
     if costs is None:
         costs = _costs(given, counts, scores, size)
-    lists = not bare.lists.on_gpu and not bare.caches and not graph.is_compressed
-    each = 1 / counts.batches
-    fetched = counts.fetched[0] + counts.fetched[1]
-    row_scores = fetched if policy != "degree" else hotness.degree(graph, device=given.sampler.device).cpu()
+    ranking = _ranking(given, policy, counts, size)
     if policy == "auto":
-        pages = bare.page_scores(scores).clamp_(min=0).sort(descending=True).values if lists else torch.zeros(0)
-        edge, row = costs.edge_host - costs.edge_gpu, costs.row_host - costs.row_gpu
-        entries = Entries(
-            rows=_falling(row_scores) * (each * row),
-            row_bytes=features.row_bytes,
-            pages=pages * (each * edge),
-            all_edges=counts.edges * each * edge,
-            offsets=counts.lists * each * (costs.list_host - costs.list_gpu),
-            offsets_bytes=bare.offsets_bytes if lists else 0,
-            lists=bare if lists else None,
-            weighted=given.sampler.weighted,
-        )
-        kept = split(size, entries)
+        kept = split(size, _entries(given, counts, costs, ranking.scores, scores))
     elif slots is not None:
         kept = Split(slots.capacity, slots.held_bytes, allocated(slots.held_bytes))
     else:
         rows, local, held = rows_within(size if policy != "none" else 0, graph.num_vertices, features.row_bytes)
         kept = Split(rows, local, held)
-    ranks = counts.fetched if policy != "degree" else [row_scores, row_scores]
-    served = _cross(ranks, counts.fetched, kept.rows) if slots is None else _share(counts.hits, counts.replayed)
+    served = _cross(ranking.halves, counts.fetched, kept.rows) if slots is None else _share(counts.hits, counts.replayed)
     predicted = _predicted(bare, counts, costs, kept, served, halves)
-    rows_each, edges_each = counts.rows * each, counts.edges * each
     return CachePlan(
-        policy, size, kept, costs, counts.batches, rows_each, edges_each, predicted, given, fetched, row_scores, scores
+        policy,
+        size,
+        kept,
+        costs,
+        counts.batches,
+        counts.rows / counts.batches,
+        counts.edges / counts.batches,
+        predicted,
+        ranking.by,
+        given,
+        counts.fetched[0] + counts.fetched[1],
+        ranking.scores,
+        scores,
     )
 
 
-def _falling(counts: torch.Tensor) -> torch.Tensor:
-    """Whole numbers, sorted as those of 32 bits, which takes a fifth of the time."""
-    return counts.to(torch.int32).sort(descending=True).values.double()
+def _entries(given: _Given, counts: _Counts, costs: Costs, row_scores: torch.Tensor, list_scores: torch.Tensor) -> Entries:
+    bare, features, each = given.sampler.lists, given.features, 1 / counts.batches
+    lists = not bare.lists.on_gpu and not bare.caches
+    pages = bare.page_scores(list_scores).clamp_(min=0).sort(descending=True).values if lists else torch.zeros(0)
+    edge, row = costs.edge_host - costs.edge_gpu, costs.row_host - costs.row_gpu
+    return Entries(
+        rows=_falling(row_scores) * (each * row),
+        row_bytes=features.row_bytes,
+        pages=pages * (each * edge),
+        all_edges=counts.edges * each * edge,
+        offsets=counts.lists * each * (costs.list_host - costs.list_gpu),
+        offsets_bytes=bare.offsets_bytes if lists else 0,
+        lists=bare if lists else None,
+        weighted=given.sampler.weighted,
+    )
+
+
+def _falling(scores: torch.Tensor) -> torch.Tensor:
+    """Sorted as numbers of 32 bits, which takes a fifth of the time."""
+    return scores.float().sort(descending=True).values.double()
+
+
+@dataclass(frozen=True)
+class _Ranking:
+    """By what rows are chosen: ``scores``, and the same as either half of the epochs alone would have them."""
+
+    by: str
+    scores: torch.Tensor
+    halves: Sequence[torch.Tensor]
+
+
+def _ranking(given: _Given, policy: str, counts: _Counts, budget: int) -> _Ranking:
+    if policy == "degree":
+        degree = hotness.degree(given.graph, device=given.sampler.device).cpu()
+        return _Ranking("degree", degree, [degree, degree])
+    chance = None if policy == "none" else _inclusion(given, budget)
+    if chance is None:
+        return _Ranking("fetches counted", counts.fetched[0] + counts.fetched[1], counts.fetched)
+    known = trust(chance, *counts.fetched)
+    both = believed(chance, counts.fetched[0] + counts.fetched[1], known)
+    said = f"inclusion probability, corrected by fetches counted (a = {known:.3g})"
+    return _Ranking(said, both, [believed(chance, half, known) for half in counts.fetched])
+
+
+def _inclusion(given: _Given, budget: int) -> torch.Tensor | None:
+    """Inclusion probabilities on the CPU, made where batches are sampled, with half of the budget for the graph; None where
+    counts cannot correct them, where all lists would have to be read from storage, or there is no room for it."""
+    graph, sampler = given.graph, given.sampler
+    device = sampler.device
+    if given.epochs < 2 or graph.neighbor_lists.caches:
+        return None
+    if device.type == "cuda" and _reserve(graph, "hotness") > devices.free_bytes(device):
+        return None
+    with _prepared(graph, device, "hotness", budget // 2) as prepared:
+        return hotness.inclusion_probability(prepared, given.seeds, sampler.fanouts, given.batch_size).cpu()
 
 
 def _predicted(lists: View, counts: _Counts, costs: Costs, kept: Split, served: float, halves: Sequence[torch.Tensor]) -> Rates:
@@ -353,11 +411,10 @@ def require_plannable(graph: Graph, features: Keepable, policy: str) -> None:
             f"features are a {type(features).__name__}; make a table of them, UnifiedTensor.from_tensor(features)"
         )
     if policy == "clock" and not isinstance(features, UnifiedTensor):
-        raise ConfigError("policy 'clock' is of features in host memory; of those on storage take 'auto' or 'features'")
+        where = "dealt out over machines" if isinstance(features, ShardedTensor) else "on storage"
+        raise ConfigError(f"policy 'clock' is of features in host memory; of those {where} take 'auto' or 'features'")
     if len(features) != graph.num_vertices:
         raise ConfigError(f"features have {len(features)} rows, but the graph has {graph.num_vertices} vertices")
-    if graph.is_compressed and policy == "auto" and not graph.neighbor_lists.caches:
-        raise ConfigError("pages of compressed lists are not chosen by draws; take policy='features', or a graph that is not")
 
 
 def _sampler(graph: Graph, given: NeighborSampler | Iterable[int], device: torch.device | str | int | None) -> NeighborSampler:
@@ -373,8 +430,17 @@ def _sampler(graph: Graph, given: NeighborSampler | Iterable[int], device: torch
 
 def _bare(graph: Graph, device: torch.device) -> Prepared:
     """The graph with room for a batch, and nothing kept of it yet."""
-    state = state_bytes("sampling", graph) + 2 * allocated(WORDS_BYTES)
-    return Prepared(graph, device, state, ("sampling",), False, many_runs=True)
+    return _prepared(graph, device, "sampling")
+
+
+def _prepared(graph: Graph, device: torch.device, algorithm: str, room: int = 0) -> Prepared:
+    """The graph for an algorithm, and ``room`` bytes for what is kept of it."""
+    return Prepared(graph, device, _reserve(graph, algorithm) + room, (algorithm,), False, many_runs=True)
+
+
+def _reserve(graph: Graph, algorithm: str) -> int:
+    """Bytes of the device's memory that an algorithm needs."""
+    return state_bytes(algorithm, graph) + 2 * allocated(WORDS_BYTES)
 
 
 def _lists_plan(view: View, split: Split, weighted: bool) -> GraphPlan:
@@ -416,8 +482,12 @@ def _count(given: _Given, slots: SlotPlan | None) -> _Counts:
 def _costs(given: _Given, counts: _Counts, scores: torch.Tensor, budget: int) -> Costs:
     graph, features, sampler = given.graph, given.features, given.sampler
     rows = counts.rows // counts.batches
-    mapped = features.mapped_bytes if isinstance(features, UnifiedTensor) else 0
-    costs = rated(features.row_bytes, features.nbytes, rows, sampler.lists.edges.nbytes, features.placement, mapped)
+    table = features.part if isinstance(features, ShardedTensor) else features
+    placement = table.placement if isinstance(table, UnifiedTensor | StoredTable) else "mapped"
+    mapped = table.mapped_bytes if isinstance(table, UnifiedTensor) else 0
+    costs = rated(features.row_bytes, table.nbytes, rows, sampler.lists.edges.nbytes, placement, mapped)
+    if isinstance(features, ShardedTensor):
+        costs = replace(costs, source=f"{costs.source}; rows of other machines as if they were here")
     if isinstance(features, StoredTable):
         rate, whose = fetch_rate(features.row_bytes, features.line_bytes)
         costs = replace(costs, row_host=1 / rate, source=f"{costs.source}; rows of a disk {whose}")
@@ -425,7 +495,7 @@ def _costs(given: _Given, counts: _Counts, scores: torch.Tensor, budget: int) ->
         return costs
     first = mini_batches(graph.num_vertices, given.seeds, given.batch_size, 1, given.seed)
     trial = None
-    if not sampler.lists.lists.on_gpu and not sampler.lists.caches and not graph.is_compressed:
+    if not sampler.lists.lists.on_gpu and not sampler.lists.caches:
         prepared = _bare(graph, sampler.device)
         with devices.on(sampler.device):
             prepared.plan = plan = GraphPlan(budget // 2, given.sampler.weighted)

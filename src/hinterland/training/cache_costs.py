@@ -11,7 +11,7 @@ import torch
 
 from ..graph.view import View
 from ..machine import measured_link
-from ..memory import UnifiedTensor, plan_sort
+from ..memory import ShardedTensor, UnifiedTensor, plan_sort
 from ..memory.stored import StoredTable
 from ..runtime.devices import idle_at
 from ..sampling import NeighborSampler
@@ -68,7 +68,7 @@ def measured(
     sampler: NeighborSampler,
     bare: View,
     trial: tuple[NeighborSampler, View] | None,
-    features: UnifiedTensor | StoredTable,
+    features: UnifiedTensor | StoredTable | ShardedTensor,
     batches: Sequence[tuple[int, torch.Tensor]],
     row_room: int,
 ) -> Costs:
@@ -81,7 +81,8 @@ def measured(
         costs: by rates.
         sampler, bare: the sampler with nothing kept, and its lists.
         trial: the same with a cache of lists.
-        features: the table. Of one on storage the costs stay as they are: the first time has its pages read.
+        features: the table. Of one on storage the costs stay as they are: the first time has its pages read. Those of a
+            ShardedTensor all ranks measure at once.
         batches: numbers and seeds of those to measure with, at least one.
         row_room: bytes that rows on the GPU may take meanwhile.
     """
@@ -89,7 +90,7 @@ def measured(
     samples = [sampler.sample(part, batch=number) for number, part in batches]
     nodes = [sample.node for sample in samples]
     row_host, row_gpu, source = costs.row_host, costs.row_gpu, f"rows {costs.source}"
-    if isinstance(features, UnifiedTensor):
+    if not isinstance(features, StoredTable):
         row_host, row_gpu = _rows(costs, features, nodes, row_room, device)
         source = f"rows measured on {device}"
     edges = max(1, sum(len(sample.edge) for sample in samples))
@@ -103,12 +104,12 @@ def measured(
     # A hit saves one read over the link, whichever array it is of.
     slope = max(0.0, plain - kept) / max(hits + found, 1)
     gpu = max(0.0, plain - slope * (edges + lists)) / (edges + lists)
-    source = f"measured on {device}" if isinstance(features, UnifiedTensor) else f"lists measured on {device}; {source}"
+    source = f"measured on {device}" if not isinstance(features, StoredTable) else f"lists measured on {device}; {source}"
     return Costs(row_host, row_gpu, gpu + slope, gpu, gpu + slope, gpu, source)
 
 
 def _rows(
-    costs: Costs, features: UnifiedTensor, nodes: Sequence[torch.Tensor], row_room: int, device: torch.device
+    costs: Costs, features: UnifiedTensor | ShardedTensor, nodes: Sequence[torch.Tensor], row_room: int, device: torch.device
 ) -> tuple[float, float]:
     """Seconds of a row from the table and from GPU memory."""
     fetched = sum(map(len, nodes))
@@ -116,7 +117,7 @@ def _rows(
     few = max(1, min(len(features), row_room // max(features.row_bytes, 1)))
     row_gpu = costs.row_gpu
     if few * features.row_bytes <= row_room:
-        rows = features.gather(torch.arange(few, device=device))
+        rows = torch.zeros((few, *features.shape[1:]), dtype=features.dtype, device=device)
         there = [node % few for node in nodes]
         row_gpu = _seconds(lambda: [rows[node] for node in there], device) / max(fetched, 1)
     return row_host, min(row_gpu, row_host)

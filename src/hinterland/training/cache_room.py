@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from ..memory import ShardedTensor
 from ..runtime import devices
 from ..runtime.arguments import shown
 from ..runtime.errors import ConfigError
@@ -123,4 +124,6 @@ def filled(
     if len(seeds) > some:
         seeds = seeds[torch.randint(len(seeds), (some,), generator=torch.Generator().manual_seed(seed))]
     plan = plan_cache(sampler.graph, features, sampler, seeds, batch_size, budget, policy, seed=seed)
-    return plan, *((sampler, features) if policy == "none" else plan.apply())
+    if policy == "none" and not isinstance(features, ShardedTensor):  # of which other ranks may keep rows: all fill at once
+        return plan, sampler, features
+    return plan, *plan.apply()

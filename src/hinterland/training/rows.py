@@ -13,6 +13,7 @@ from ..memory.gather import few_blocks
 from ..memory.rows import RowTable
 from ..memory.sharded import ShardedTensor
 from ..memory.tiered import TieredTensor
+from ..memory.tiered_shards import TieredShards
 from ..runtime import devices
 
 _LOAD_BYTES = 16  # of one thread's load in a gather
@@ -40,7 +41,7 @@ def gather_blocks_for(table: Any, device: torch.device) -> int | None:
     """Blocks that gather as fast as the link allows and leave the rest of the GPU to training; None on the CPU."""
     if device.type == "cpu":
         return None
-    if isinstance(table, ShardedTensor):
+    if isinstance(table, ShardedTensor | TieredShards):
         table = table.part
     if isinstance(table, CachedTensor):
         return _FEW_BLOCKS  # new rows come by loads

@@ -11,12 +11,14 @@ import torch
 
 from ..graph.traversal_stats import link_ceiling
 from ..memory import UnifiedTensor
+from ..memory.sharded import REMOTE
 from ..memory.stored import StoredTable
 from ..memory.tiered_storage import TieredStorage
 from ..sampling import NeighborSampler, Sample
 from ..storage import StorageStats
 
 _SECTOR = 32  # bytes of the least read over the link
+_BELOW = ("storage", REMOTE)  # tiers that some tables have
 
 
 @dataclass(frozen=True)
@@ -24,10 +26,10 @@ class Served:
     """Reads of one batch.
 
     Attributes:
-        local, peers, host, storage: rows of features by the tier that they came from.
+        local, peers, host, storage, remote: rows of features by the tier that they came from; remote is another machine.
         edges: sampled edges; kept: those of them that were read from GPU memory.
-        link: bytes that came over the link from the host at least: the rows, also those on storage, and a sector of 32 for each
-            edge and for each vertex whose offsets are not kept.
+        link: bytes that came over the link from the host at least: the rows, also those on storage and those of other
+            machines, which came over a link there; and a sector of 32 for each edge and each vertex whose offsets are not kept.
     """
 
     local: int
@@ -37,6 +39,7 @@ class Served:
     kept: int
     link: int
     storage: int = 0
+    remote: int = 0
 
 
 FIELDS = tuple(field.name for field in dataclasses.fields(Served))
@@ -62,12 +65,12 @@ def served(sample: Sample, sampler: NeighborSampler, rows: Mapping[str, int], ro
     kept = edges if on_gpu else int(view.keeps(sample.edge).sum())
     link = 0
     if sampler.device.type == "cuda":
-        from_host = (rows["host"] + rows.get("storage", 0)) * row_bytes
+        from_host = sum(rows.get(tier, 0) for tier in ("host", *_BELOW)) * row_bytes
         link = from_host + (0 if view.caches else edges - kept) * _SECTOR  # whole pages of edges come from storage
         where = view.lists.array("indptr", sampler.device)
         if not view.lists.indptr.is_cuda and where is not None and where.data_ptr() == view.offsets.data_ptr():
             link += (len(sample.node) - sample.num_sampled_nodes[-1]) * _SECTOR
-    return Served(rows["local"], rows["peers"], rows["host"], edges, kept, link, rows.get("storage", 0))
+    return Served(rows["local"], rows["peers"], rows["host"], edges, kept, link, **{tier: rows.get(tier, 0) for tier in _BELOW})
 
 
 def moved(features: Any) -> StorageStats | None:
@@ -84,8 +87,7 @@ def rates(summed: Mapping[str, float], counted: float, batches: float, seconds: 
         gpus: that read at the same time, each over a link of its own.
     """
     by_tier = {tier: summed[tier] for tier in ("local", "peers", "host")}
-    if summed.get("storage"):
-        by_tier["storage"] = summed["storage"]
+    by_tier |= {tier: summed[tier] for tier in _BELOW if summed.get(tier)}
     rows = sum(by_tier.values())
     found: dict[str, Any] = {"served": None, "link": None}
     if not counted:

@@ -1,0 +1,165 @@
+"""The hottest rows of a ShardedTensor in the GPU memory of each rank: the last tier is another machine.
+
+Which rows a rank keeps is its own affair. A gather reads what is kept, and asks for the rest as ``ShardedTensor.gather`` does,
+in every rank once, also where nothing is left to ask for: so ranks that keep different rows never wait for each other in vain.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+import torch
+
+from ..runtime import devices
+from ..runtime.errors import ConfigError
+from ..runtime.shown import Shown, table_of
+from ..runtime.units import parse_bytes
+from .count import TierCount, count_rows
+from .gather import copy_rows
+from .order import hottest_first
+from .rows import Index, RowTable, room_for, row_numbers
+from .sharded import ShardedTensor
+from .tiered import _BOUNCE, _Home, homes_of, slot_of
+from .tiers import TierPlan, plan_tiers
+
+
+class TieredShards(Shown):
+    """The rows of a ShardedTensor, the hottest of them in this rank's GPU, under the same numbers.
+
+    ====== ================================ =========================================
+    tier   where its rows are               who reads them
+    ====== ================================ =========================================
+    local  in the memory of a rank's GPU    that GPU
+    host   in the part of the rank's node   that GPU, over the link
+    remote in the part of another node      a GPU there, which sends them
+    ====== ================================ =========================================
+
+    All ranks make one at once; each may keep others, and as many as it has room for. ``gather`` is collective, as that of the
+    table below, and its results are those of the table below. Rows in GPU memory are copies: it is read only.
+
+    Args:
+        below: the table.
+        local: bytes of GPU memory, the id map included (4 bytes for each row of the table, 8 from 2**31 rows on).
+        scores: ``[rows]``, higher for hotter; ties by row number.
+        device: the GPU; None is the rank's own. ``"cpu"`` stands for a GPU whose memory is the host's, to try it out.
+
+    Raises:
+        ConfigError, OutOfMemory: in all ranks alike: a size or scores that cannot be used, less free than the rows take.
+        RankLost: another rank died, or did not take part in time.
+    """
+
+    def __init__(
+        self,
+        below: ShardedTensor,
+        local: int | str,
+        scores: torch.Tensor,
+        device: torch.device | str | int | None = None,
+    ) -> None:
+        def made() -> tuple[TierPlan, list[_Home], torch.Tensor]:
+            gpu = below.ranks.device if device is None else devices.as_device(device)
+            plan = plan_tiers(len(below), below.row_bytes, 1, parse_bytes(local), ordered=True)
+            hottest = hottest_first(scores, len(below)) if plan.slot_bytes else torch.arange(plan.resident)
+            return plan, homes_of(plan, [gpu], "heap"), hottest[: plan.resident]
+
+        self.below = below
+        self.plan, homes, hottest = below.ranks.agreed(made)
+        self._home = homes[0] if homes else None
+        self._fill(hottest)
+
+    def _fill(self, hottest: torch.Tensor) -> None:
+        below, plan, home = self.below, self.plan, self._home
+        step = max(1, _BOUNCE // max(plan.row_bytes, 1))
+        for turn in range(below.most(-(-len(hottest) // step))):
+            part = hottest[turn * step : (turn + 1) * step].to(below.ranks.device)
+            rows = below.gather(part)
+            if home is not None:
+                packed = rows.view(-1).view(torch.uint8)
+                home.part(turn * step * plan.row_bytes, packed.numel()).copy_(packed)
+        if home is not None and plan.slot_bytes:
+            home.id_map(plan).copy_(slot_of(hottest, plan))
+
+    @property
+    def part(self) -> RowTable:
+        """The rows of this node, as of the table below."""
+        return self.below.part
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The type of its elements."""
+        return self.below.dtype
+
+    @property
+    def shape(self) -> torch.Size:
+        """Of the whole table; the first dimension counts the rows."""
+        return self.below.shape
+
+    @property
+    def held(self) -> dict[str, int]:
+        """Bytes of GPU memory that this rank holds, the id map included, by device."""
+        return {} if self._home is None else {str(self._home.device): self.plan.held_bytes}
+
+    def __len__(self) -> int:
+        return len(self.below)
+
+    def explain(self) -> str:
+        """Rows, share and bytes of what this rank keeps, a line each."""
+        return self.plan.explain()
+
+    def _facts(self) -> dict[str, Any]:
+        return table_of(self.shape, self.dtype, local=self.plan.resident, part=self.part)
+
+    def gather(self, index: Index, max_blocks: int | None = None) -> torch.Tensor:
+        """Rows at ``index``: shape ``index.shape + shape[1:]``, on the index's device. All ranks of the group at once;
+        arguments and errors as of ``ShardedTensor.gather``."""
+        index = RowTable._index(index)
+        rows = room_for(index.shape + self.shape[1:], self.dtype, index.device)
+        flat, out = index.view(-1).to(torch.int64), rows.view(index.numel(), *self.shape[1:])
+        home, slots = self._home_of(flat), self._slots_of(flat)
+        if home is not None:  # rows that are not kept are any row first, as in TieredStorage
+            copy_rows(*self._kept(home), out, slots.clamp(min=0), max_blocks=max_blocks, check="async")
+        self.below.fetch(flat, out, slots >= 0, max_blocks)
+        return rows
+
+    def count(self, index: Index) -> TierCount:
+        """From where the rows of a gather come, by tier. Asks nobody.
+
+        Raises:
+            IndexOutOfRange: naming the first bad position.
+        """
+        rows = row_numbers(index, len(self))
+        home, slots = self._home_of(rows), self._slots_of(rows)
+        found = self.below.count(rows[slots < 0])
+        if home is None:
+            return found
+        local = count_rows(*self._kept(home), slots[slots >= 0]).tiers["host"]  # where a bare address is taken to be
+        return TierCount({**found.tiers, "local": local}, self.below.row_bytes)
+
+    def close(self) -> None:
+        """Gives this rank's GPU memory back; the table below stays, and other ranks keep theirs."""
+        if self._home is not None and self._home.device.type == "cuda":
+            torch.cuda.synchronize(self._home.device)
+        self._home = None
+
+    def __reduce__(self) -> NoReturn:
+        raise ConfigError("rows of tiers over several machines lie in one process's GPU; save the parts, table.below.part")
+
+    def _home_of(self, index: torch.Tensor) -> _Home | None:
+        """The memory that rows on the device of ``index`` are read from."""
+        home = self._home
+        if home is None or home.device == index.device or home.device.type == index.device.type == "cpu":
+            return home
+        return None
+
+    def _kept(self, home: _Home) -> tuple[int, int, int]:
+        """Address, number and bytes of the rows that are kept."""
+        return home.address(home.device), self.plan.resident, self.plan.row_bytes
+
+    def _slots_of(self, index: torch.Tensor) -> torch.Tensor:
+        """Of row numbers (int64 ``[n]``), where they are kept: int64, -1 where they are not, or are no rows."""
+        home, plan = self._home_of(index), self.plan
+        if home is None:
+            return torch.full_like(index, -1)
+        rows = torch.where(index < 0, index + plan.rows, index)
+        valid = (rows >= 0) & (rows < plan.rows)
+        slots = rows if not plan.slot_bytes else home.id_map(plan)[rows.clamp(0, plan.rows - 1)].to(torch.int64)
+        return torch.where(valid & (slots < plan.resident), slots, -1)
