@@ -297,7 +297,7 @@ def test_bad_data_sets(command, tmp_path):
 MAG240M = datasets.Shape(
     {"paper": 400, "author": 300, "institution": 10},
     {"paper": 64},
-    {relation: count for relation, count in zip(writers.MAG_RELATIONS, (400, 1500, 2000), strict=True)},
+    dict(zip(writers.MAG_RELATIONS, (400, 1500, 2000), strict=True)),
     (160, 80, 100),
     4,
     dtype=torch.float16,
@@ -306,7 +306,7 @@ MAG240M = datasets.Shape(
 IGBH = datasets.Shape(
     {"paper": 400, "author": 300, "institute": 10, "fos": 20},
     dict.fromkeys(("paper", "author", "institute", "fos"), 1024),
-    {relation: count for relation, count in zip(writers.IGB_RELATIONS, (2000, 1500, 400, 700), strict=True)},
+    dict(zip(writers.IGB_RELATIONS, (2000, 1500, 400, 700), strict=True)),
     (240, 80, 80),
     4,
     target="paper",
@@ -392,7 +392,9 @@ def test_several_types_on_storage(command, mag240m, tmp_path):
     """Of files as they were downloaded the graphs are read; of a folder that was made symmetric nothing is."""
     plain = json.loads(command(mag240m, *FAST, "--json")[1])
     away = ("--placement", "storage", "--host-budget", "40KiB", "--json")
-    with pytest.warns(UserWarning, match="hinterland dataset convert --symmetrize makes a folder whose graph can be read in place"):
+    with pytest.warns(
+        UserWarning, match="hinterland dataset convert --symmetrize makes a folder whose graph can be read in place"
+    ):
         status, out, err = command(mag240m, *FAST, *away)
     assert status == 0 and "hinterland: features (50.00 KiB) stay in" in err
     assert json.loads(out)["test"] == plain["test"] and json.loads(out)["epochs"][0]["storage"]["bytes"] > 0

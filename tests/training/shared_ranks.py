@@ -105,13 +105,12 @@ def shares(ranks: Ranks, path: Path) -> None:
         say(f"unreadable: {error}")
 
 
-def trains(ranks: Ranks, path: Path) -> None:
+def trains(ranks: Ranks, path: Path, model: str = "sage", kind: str = "") -> None:
     """The same losses as with a whole table in every process, whatever the batches of a rank: 130 validate in 16s."""
     for name, dataset in (("whole", datasets.open(path)), ("together", open_shared(path, ranks))):
-        found = train(dataset, **OPTIONS, epochs=2)
-        torch.save(
-            {"model": found.model.state_dict(), "history": found.history, "test": found.test}, FOLDER / f"{name}.{RANK}.pt"
-        )
+        found = train(dataset, model, **OPTIONS, epochs=2)
+        made = {"model": found.model.state_dict(), "history": found.history, "test": found.test}
+        torch.save(made, FOLDER / f"{kind}{name}.{RANK}.pt")
     say("trained")
 
 
@@ -149,6 +148,7 @@ try:
             refusals(ranks)
         shares(ranks, FOLDER / "set")
         trains(ranks, FOLDER / "set")
+        trains(ranks, FOLDER / "types", "gat", "types_")
         commands(FOLDER / "set")
         if DEVICE == "cpu":  # gloo hears of a death at once, NCCL when its time is up
             dies(ranks, FOLDER / "set")

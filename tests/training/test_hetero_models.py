@@ -149,9 +149,7 @@ def test_a_relation_is_a_layer_of_pyg(dense, kind):
     target, source = matrix.nonzero().unbind(1)
     for layer in (mine, other):
         x, own = (torch.linspace(-1, 1, n * width).sin().view(n, width).requires_grad_() for n, width in ((40, 6), (60, 9)))
-        out = (
-            mine(x, own, block_of(matrix)) if layer is mine else other((x, own), torch.stack([source, target]), size=(40, 60))
-        )
+        out = mine(x, own, block_of(matrix)) if layer is mine else other((x, own), torch.stack([source, target]), size=(40, 60))
         (out * torch.linspace(-1, 1, out.numel()).view_as(out)).sum().backward()
         found.append((out.detach(), x.grad, *([own.grad] if kind == "attention" else [])))
     for a, b in zip(*found, strict=True):
@@ -173,7 +171,7 @@ def test_every_parameter_has_a_gradient_in_every_batch(dense, name):
 
 def test_bad_models(dense):
     layers = typed_layers(RELATIONS, ["paper"], "paper", 2)
-    with pytest.raises(ConfigError, match="model 'gcn' takes vertices of one type, and the data set has several; use one of sage"):
+    with pytest.raises(ConfigError, match="model 'gcn' takes vertices of one type, and the data set has several; use one"):
         make_hetero_model("gcn", layers, {"paper": 4}, HIDDEN, CLASSES)
     model = make_hetero_model("sage", layers, {"paper": 4}, HIDDEN, CLASSES)
     other = typed_layers(RELATIONS, ["paper"], "paper", 3)

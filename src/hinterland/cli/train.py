@@ -19,7 +19,7 @@ from .output import emit
 from .parameters import Device, Json
 
 if TYPE_CHECKING:
-    from .. import datasets
+    from ..datasets.dataset import AnyDataset, HeteroDataset
     from ..training import CachePlan, FactoredPlan, Ranks
 
 
@@ -28,7 +28,11 @@ class Settings:
     """What decides the result, as of hinterland.training.given.Settings."""
 
     model: Annotated[
-        str, typer.Option(help="One of sage, gcn, gat, pinsage; with --full-graph of gcn, sage, gin, gat, gatv2.")
+        str,
+        typer.Option(
+            help="One of sage, gcn, gat, pinsage; for vertices of several types of sage, gat; with --full-graph of gcn, sage, "
+            "gin, gat, gatv2."
+        ),
     ] = "sage"
     fanout: Annotated[
         str, typer.Option(help="Neighbours of each hop, nearest to the seeds first; -1: all. For pinsage the most visited.")
@@ -103,7 +107,8 @@ def train(
     Batches are sampled and gathered while the model trains; with --full-graph each step is on all vertices. Under torchrun
     (torchrun --nproc-per-node 2 -m hinterland.cli train ...) each process takes its share of the seeds, or its part of the
     graph. The processes of one machine share one table of features; each of several machines holds a part of it. A data set
-    without splits gets random ones of its largest component, 20 vertices a class for training and 30 for validation.
+    without splits gets random ones of its largest component, 20 vertices a class for training and 30 for validation. Of several
+    types, as in MAG240M and IGBH, those with labels are classified; hops go along all relations, in both directions.
     """
     from ..runtime import devices
     from ..training import joined
@@ -168,18 +173,22 @@ def _batch_run(how: Settings, saved: Saved, round: int | None, cache: str | None
     return run
 
 
-def _report(loaded: datasets.AnyDataset, model: str, ranks: Ranks, done: Done) -> dict[str, Any]:
+def _report(loaded: AnyDataset, model: str, ranks: Ranks, done: Done) -> dict[str, Any]:
+    from ..datasets import HeteroDataset
     from ..training.rows import by_type
 
-    several = not hasattr(loaded, "graph")
-    graphs = {" ".join(relation): graph for relation, graph in loaded.graphs.items()} if several else loaded.graph
+    if isinstance(loaded, HeteroDataset):
+        graphs: Any = {" ".join(relation): graph for relation, graph in loaded.graphs.items()}
+        target = {"target": loaded.target}
+    else:
+        graphs, target = loaded.graph, {}
     return {
         "dataset": {
             "name": loaded.name,
             "vertices": loaded.num_vertices,
             "edges": by_type(lambda graph: graph.num_edges, graphs),
             "features": by_type(lambda table: list(table.shape), loaded.features),
-            **({"target": loaded.target} if several else {}),
+            **target,
             "classes": loaded.num_classes,
             "splits": {name: len(part) for name, part in loaded.splits.items()},
         },
@@ -212,9 +221,7 @@ def _check_types(path: Path, types: int, model: str, options: list[str]) -> None
     check_hetero_model(model)
 
 
-def _opened(
-    path: Path, how: Settings, ranks: Ranks, features: Home, check_types: Callable[[int], None]
-) -> datasets.AnyDataset:
+def _opened(path: Path, how: Settings, ranks: Ranks, features: Home, check_types: Callable[[int], None]) -> AnyDataset:
     from .. import datasets
     from ..datasets.files import source_of
     from ..training import open_shared
@@ -230,7 +237,7 @@ def _opened(
     if both_ways:
         say(f"{path}: relations lead one way only; those that lead back are added, and what joins one type goes both ways")
     loaded = open_shared(source, ranks, symmetrize=both_ways, **vars(features))
-    if source.heterogeneous:
+    if isinstance(loaded, datasets.HeteroDataset):
         _say_who_is_heard(say, loaded, len(_numbers(how.fanout)))
     if source.heterogeneous or any(len(part) for part in loaded.splits.values()):
         if features.placement == "storage":
@@ -242,7 +249,7 @@ def _opened(
     return loaded
 
 
-def _say_who_is_heard(say: Callable[[str], None], loaded: datasets.HeteroDataset, count: int) -> None:
+def _say_who_is_heard(say: Callable[[str], None], loaded: HeteroDataset, count: int) -> None:
     from ..training.hetero_models import heard_from, typed_layers
 
     layers = typed_layers(loaded.graphs, loaded.features, loaded.target, count)
@@ -252,10 +259,12 @@ def _say_who_is_heard(say: Callable[[str], None], loaded: datasets.HeteroDataset
         say(f"{kind} has no features of its own, and is {when}")
 
 
-def _say_what_stays(say: Callable[[str], None], path: Path, loaded: datasets.AnyDataset, budget: str) -> None:
+def _say_what_stays(say: Callable[[str], None], path: Path, loaded: AnyDataset, budget: str) -> None:
+    from ..datasets import HeteroDataset
     from ..training.rows import each_of
 
-    lists = [graph.neighbor_lists for graph in each_of(loaded.graph if hasattr(loaded, "graph") else loaded.graphs)]
+    graphs = each_of(loaded.graphs if isinstance(loaded, HeteroDataset) else loaded.graph)
+    lists = [graph.neighbor_lists for graph in graphs]
     edges = sum(one.arrays[name].nbytes for one in lists for name, place in one.placement.items() if place == "storage")
     table = format_bytes(sum(table.nbytes for table in each_of(loaded.features)))
     stay = f"features ({table})" + (f" and edges ({format_bytes(edges)})" if edges else "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import torch
 
@@ -130,9 +131,8 @@ class HeteroSampler:
             IndexOutOfRange, GraphError, OutOfMemory: as for :meth:`NeighborSampler.sample`.
         """
         names = list(self.num_vertices)
-        if self.target is not None and isinstance(seeds, torch.Tensor):
-            seeds = {self.target: seeds}
-        for what, given in (("seeds", seeds), ("seed_times", {} if seed_times is None else seed_times)):
+        by_type: Any = {self.target: seeds} if self.target is not None and isinstance(seeds, torch.Tensor) else seeds
+        for what, given in (("seeds", by_type), ("seed_times", {} if seed_times is None else seed_times)):
             if not isinstance(given, Mapping):
                 raise ConfigError(
                     f"{what} are given by type, as in {{{names[0]!r}: [0, 1, 2]}}, not as a {type(given).__name__}"
@@ -140,7 +140,7 @@ class HeteroSampler:
             if unknown := given.keys() - self.num_vertices.keys():
                 raise ConfigError(f"{what} of type {min(map(str, unknown))!r}, but the types are {', '.join(names)}")
         with devices.on(self.device):
-            chosen = {name: vertices_on(self.device, f"seeds of type {name!r}", given) for name, given in seeds.items()}
+            chosen = {name: vertices_on(self.device, f"seeds of type {name!r}", given) for name, given in by_type.items()}
             sets = self._sets(chosen)
             limits = self._limits(chosen, seed_times or {})
             relations = [

@@ -217,7 +217,7 @@ def _check_types(dataset: Any) -> None:
                 "it (source, relation, target)"
             )
         if graph.num_vertices < max(counts[relation[0]], counts[relation[2]]):
-            raise GraphError(f"the graph of {relation} has {graph.num_vertices} vertices, fewer than its types; see HeteroDataset")
+            raise GraphError(f"the graph of {relation} has {graph.num_vertices} vertices, fewer than one of its types has")
     for kind, table in dataset.features.items():
         if kind not in counts:
             raise GraphError(f"features of {kind!r}, which num_vertices does not count; it counts {', '.join(counts)}")

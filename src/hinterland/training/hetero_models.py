@@ -1,12 +1,12 @@
 """Graph neural networks over sampled neighbourhoods where vertices and edges have types: R-GraphSAGE and R-GAT.
 
-Every relation has a convolution of its own. What relations bring to a vertex is added up, with its own row through a matrix of its
-type (Schlichtkrull et al. 2018, equation 2). Averages over neighbours make that R-GraphSAGE, attention R-GAT; the baselines of
-MAG240M (Hu et al. 2021, "OGB-LSC", section 3.1) are both, and MLPerf trains R-GAT on IGBH.
+Every relation has a convolution of its own. What relations bring to a vertex is added up, with its own row through a matrix of
+its type (Schlichtkrull et al. 2018, equation 2). Averages over neighbours make that R-GraphSAGE, attention R-GAT; the baselines
+of MAG240M (Hu et al. 2021, "OGB-LSC", section 3.1) are both, and MLPerf trains R-GAT on IGBH.
 
 A type may have no features, as authors and institutions of MAG240M. Its vertices then have no row until a layer has made one of
-what they hear: a layer reads only relations whose sources have rows before it. So there is neither a table to compute and keep for
-such a type, nor anything to learn for each of its vertices; but it is heard a layer later than one with features.
+what they hear: a layer reads only relations whose sources have rows before it. So there is neither a table to compute and keep
+for such a type, nor anything to learn for each of its vertices; but it is heard a layer later than one with features.
 """
 
 from __future__ import annotations
@@ -39,9 +39,7 @@ class TypedLayer:
     outputs: tuple[str, ...]
 
 
-def typed_layers(
-    relations: Collection[EdgeType], featured: Collection[str], target: str, count: int
-) -> tuple[TypedLayer, ...]:
+def typed_layers(relations: Collection[EdgeType], featured: Collection[str], target: str, count: int) -> tuple[TypedLayer, ...]:
     """What ``count`` layers read, first to last, so that the last makes rows of ``target``, and nothing is made in vain.
 
     Args:
@@ -81,10 +79,8 @@ def typed_fanouts(layers: Sequence[TypedLayer], fanouts: Sequence[int]) -> dict[
     have rows before a layer have them before later ones, too.
     """
     read = dict.fromkeys(relation for layer in reversed(layers) for relation in layer.relations)
-    return {
-        relation: [fanout if relation in layer.relations else 0 for layer, fanout in zip(reversed(layers), fanouts, strict=True)]
-        for relation in read
-    }
+    hops = list(zip(reversed(layers), fanouts, strict=True))
+    return {relation: [fanout if relation in layer.relations else 0 for layer, fanout in hops] for relation in read}
 
 
 @dataclass(frozen=True)
@@ -121,7 +117,7 @@ class RelationMean(nn.Module):
 
 
 class RelationAttention(nn.Module):
-    """Neighbours weighted by attention, heads side by side (Velickovic et al. 2018, equations 1 to 5), the vertex not among them.
+    """Neighbours, without the vertex, weighted by attention; heads side by side (Velickovic et al. 2018, equations 1 to 5).
 
     Neighbour and vertex are of different types, and so have a matrix each. That of the vertex is only ever multiplied with the
     attention's vector, and so the product of both is the parameter. A vertex without a row attends by its neighbours' alone.
@@ -240,7 +236,7 @@ def make_hetero_model(
             before = dict.fromkeys(layer.outputs, hidden)
         return HeteroGNN(convs, F.relu if name == "sage" else F.elu, dropout)
 
-    return with_room(made, 4 * hidden * (sum(widths.values()) + hidden))
+    return with_room(made, 4 * (sum(widths.values()) + hidden) * (hidden + classes))
 
 
 def check_hetero_model(name: str) -> None:

@@ -92,8 +92,8 @@ class Loader:
     """Epoch after epoch of mini-batches; each ``iter()`` is one epoch, or the rest of one that was left or loaded.
 
     Args:
-        sampler: a NeighborSampler of hinterland.sampling, a HeteroSampler that has the seeds' type as its ``target``, or anything
-            with such a ``sample``.
+        sampler: a NeighborSampler of hinterland.sampling, a HeteroSampler that has the seeds' type as its ``target``, or
+            anything with such a ``sample``.
         seeds: int64 ``[S]``, the vertices to train on.
         batch_size: seeds of a batch; the last may be smaller.
         features: the table of vertex features (UnifiedTensor, TieredTensor, CachedTensor, ShardedTensor, StorageArray or a

@@ -78,7 +78,8 @@ class Block:
 def _bags(row: Tensor, x: Tensor, offsets: Tensor, mode: str, weight: Tensor | None = None) -> Tensor:
     """Sums or means of the rows of ``x`` between two offsets each; 0 where there are none."""
     if not len(row):  # zeros with gradients of zeros, for which the ranks of DistributedDataParallel wait
-        return x.new_zeros(len(offsets) - 1, x.shape[1]).index_add(0, row, x[row] if weight is None else x[row] * weight[:, None])
+        rows = x[row] if weight is None else x[row] * weight[:, None]
+        return x.new_zeros(len(offsets) - 1, x.shape[1]).index_add(0, row, rows)
     return F.embedding_bag(row, x.contiguous(), offsets, mode=mode, per_sample_weights=weight, include_last_offset=True)
 
 

@@ -50,7 +50,8 @@ class Trained(Shown):
     """What :func:`train` made.
 
     Attributes:
-        model: with the parameters of the best epoch by validation loss (of the last one without validation), for evaluation.
+        model: a GNN, or of several types a HeteroGNN, with the parameters of the best epoch by validation loss (of the last one
+            without validation), for evaluation.
         history: an object for each epoch: ``loss``, ``accuracy`` (of training batches), ``valid_loss`` (with the weight decay's
             term, weight_decay / 2 times the sum of the decayed weights' squares), ``valid_accuracy``,
             ``seconds``, ``seeds``, ``vertices``, ``edges`` and ``bytes`` (of gathered rows), over all ranks; ``stages``, this
@@ -67,7 +68,7 @@ class Trained(Shown):
         roles: which devices sampled and which trained; None without ``devices``.
     """
 
-    model: GNN | HeteroGNN
+    model: GNN | Any  # who trains knows which, as of datasets.open
     history: list[dict[str, Any]]
     best: Asked[dict[str, Any]]
     test: Asked[dict[str, float]]
@@ -395,9 +396,9 @@ class _Run(Run[GNN | HeteroGNN]):
         loader = self._loader(self.tester or self.loader.sampler, mine, self.loader.features)
         yield from loader
         most = -(-len(self.splits[split]) // self.ranks.world_size)  # seeds of the first rank
-        for _ in range(-(-most // loader.batch_size) - len(loader)):
-            nothing = mine[:0].to(self.ranks.device)
-            by_type(lambda table: rows_of(table, nothing), self.features)  # from a sharded table all ranks gather at once
+        nothing = mine[:0].to(self.ranks.device)
+        for _ in range(-(-most // loader.batch_size) - len(loader)):  # from sharded tables all ranks gather at once
+            by_type(lambda table: rows_of(table, nothing), self.features)
 
     def read(self, split: str) -> Iterator[tuple[str, torch.Tensor, torch.Tensor]]:
         for batch in self._batches(split):
