@@ -2,7 +2,7 @@
 
 Every relation has a convolution of its own. What relations bring to a vertex is added up, with its own row through a matrix of
 its type (Schlichtkrull et al. 2018, equation 2). Averages over neighbours make that R-GraphSAGE, attention R-GAT; the baselines
-of MAG240M (Hu et al. 2021, "OGB-LSC", section 3.1) are both, and MLPerf trains R-GAT on IGBH.
+of MAG240M (Hu et al. 2021, "OGB-LSC") are both, and MLPerf trains R-GAT on IGBH.
 
 A type may have no features, as authors and institutions of MAG240M. Its vertices then have no row until a layer has made one of
 what they hear: a layer reads only relations whose sources have rows before it. So there is neither a table to compute and keep
