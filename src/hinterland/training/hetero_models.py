@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -227,16 +228,16 @@ def make_hetero_model(
         convs, before = [], widths
         for i, layer in enumerate(layers):
             last = i == len(layers) - 1
-            heads = 1 if last else GAT_HEADS
-
-            def relation(inputs: int, own: int | None, outputs: int, heads: int = heads) -> nn.Module:
-                return RelationMean(inputs, outputs) if name == "sage" else RelationAttention(inputs, own, outputs, heads)
-
+            relation = partial(_relation, name, 1 if last else GAT_HEADS)
             convs.append(HeteroConv(layer, before, classes if last else hidden, relation))
             before = dict.fromkeys(layer.outputs, hidden)
         return HeteroGNN(convs, F.relu if name == "sage" else F.elu, dropout)
 
     return with_room(made, 4 * (sum(widths.values()) + hidden) * (hidden + classes))
+
+
+def _relation(name: str, heads: int, inputs: int, own: int | None, outputs: int) -> nn.Module:
+    return RelationMean(inputs, outputs) if name == "sage" else RelationAttention(inputs, own, outputs, heads)
 
 
 def check_hetero_model(name: str) -> None:

@@ -15,7 +15,6 @@ from typing import Any, Unpack
 import torch
 import torch.nn.functional as F
 
-from ..graph import Graph
 from ..memory.ranks import Ranks, joined
 from ..runtime import arguments
 from ..runtime.asked import Asked
@@ -23,7 +22,6 @@ from ..runtime.errors import ConfigError
 from ..runtime.progress import progress
 from ..runtime.shown import Shown
 from ..sampling import Adjacency, HeteroSampler, NeighborSampler, PinSAGESampler
-from ..sampling.sample import EdgeType
 from ..storage import StorageStats
 from .cache import CachePlan
 from .cache_room import wanted
@@ -160,7 +158,8 @@ def _samplers(dataset: Any, config: Mapping[str, Any], device: torch.device) -> 
         if read is None:
             return NeighborSampler(dataset.graph, fanouts, seed=seed, device=device)
         drawn = typed_fanouts(read, fanouts)
-        lists = {relation: _lists_of(dataset, relation) for relation in drawn}
+        count = dataset.num_vertices
+        lists = {kind: Adjacency.of(dataset.graphs[kind], count[kind[2]], count[kind[0]]) for kind in drawn}
         return HeteroSampler(lists, drawn, target=dataset.target, seed=seed, device=device)
 
     drawn = sampler(fanouts)
@@ -168,12 +167,6 @@ def _samplers(dataset: Any, config: Mapping[str, Any], device: torch.device) -> 
     if sum(graph.num_edges for graph in graphs) > _FULL_BELOW:
         return drawn, drawn
     return drawn, sampler([-1] * len(fanouts))
-
-
-def _lists_of(dataset: Any, relation: EdgeType) -> Graph | Adjacency:
-    source, _, target = relation
-    graph, counts = dataset.graphs[relation], dataset.num_vertices
-    return graph if source == target else Adjacency.of(graph, counts[target], counts[source])
 
 
 def _layers(dataset: Any, config: Mapping[str, Any]) -> tuple[TypedLayer, ...] | None:
