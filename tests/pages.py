@@ -63,6 +63,7 @@ def make_files(folder: Path) -> None:
     products = hl.datasets.generate("products", scale=0.0005, seed=1)
     for name in ("ogbn_products", "ogbn_papers100M", "papers100M"):
         hl.datasets.save(products, folder / name)
+    hl.datasets.save(hl.datasets.generate("mag240m", scale=0.00002, seed=1), folder / "mag240m_kddcup2021")
     _write_cora(folder / "cora.npz", rng)
     _write_trips(folder / "trips.arrow", rng)
 

@@ -254,6 +254,7 @@ def cases() -> Cases:
     case("NeighborSampler.over", sampler.over, prepared=hl.prepare(plain, algorithms="sampling"))
     case("weighted draws", sampled_by_weight, weights=torch.ones(8))
     case("HeteroSampler", sampling.HeteroSampler, graphs={relation: plain}, fanouts=[2], times=None, edge_times=None, seed=0)
+    case("HeteroSampler's target", partial(sampling.HeteroSampler, {relation: plain}, [2]), target="a")
     case("HeteroSampler of", lambda lists: sampling.HeteroSampler({relation: lists}, [2]), lists=plain)
     case(
         "HeteroSampler.sample",
@@ -330,6 +331,8 @@ def cases() -> Cases:
     case("train's numbers", train, weight_decay=0.0, dropout=0.5, patience=None, seed=0, timeout=30.0, checkpoint_every=None)
     case("train's places", train, devices=["cpu", "cpu"], round=None, checkpoint=nowhere)
     case("train on", lambda **changed: train(datasets.Dataset(**parts(**changed))), **parts())
+    case("train on several types", lambda **changed: train(hetero(**changed)), **vars(hetero()))
+    found["train on several types"][1].pop("vertex_types")
     case("train with a split", lambda split: train(datasets.Dataset(**parts(splits={"train": split}))), split=torch.arange(4))
     case("train_full", whole, data=dataset, model="gcn", layers=2, hidden=4, lr=0.01, dtype="float32", device=None, parts=None)
     case("train_full's places", whole, devices=["cpu", "cpu"], strategy="auto", checkpoint=nowhere, timeout=30.0)

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,8 @@ from hinterland.cli.parameters import spread
 from hinterland.runtime.devices import cuda_available
 from hinterland.runtime.units import format_bytes
 from hinterland.training import checkpoint as checkpoints
+
+from ..datasets import writers
 
 SHAPE = datasets.Shape({"node": 300}, {"node": 64}, {("node", "to", "node"): 3000}, (120, 60, 120), 3, undirected=True)
 FAST = ("--fanout", "5,3", "--hidden", "16", "--batch-size", "32", "--lr", "0.02", "--epochs", "2")
@@ -288,9 +291,139 @@ def test_bad_arguments_before_anything_is_loaded(command, arguments, status, sen
 def test_bad_data_sets(command, tmp_path):
     status, _, err = command(tmp_path / "absent")
     assert status == 1 and "absent: cannot be read: No such file or directory" in err
-    datasets.save(datasets.generate("mag240m", scale=1e-6, device="cpu"), tmp_path / "mag")
-    status, _, err = command(tmp_path / "mag")
-    assert status == 1 and "has vertices of 3 types; train takes data sets with one" in err
+
+
+# Data sets of several types
+
+MAG240M = datasets.Shape(
+    {"paper": 400, "author": 300, "institution": 10},
+    {"paper": 64},
+    dict(zip(writers.MAG_RELATIONS, (400, 1500, 2000), strict=True)),
+    (160, 80, 100),
+    4,
+    dtype=torch.float16,
+    target="paper",
+)
+IGBH = datasets.Shape(
+    {"paper": 400, "author": 300, "institute": 10, "fos": 20},
+    dict.fromkeys(("paper", "author", "institute", "fos"), 1024),
+    dict(zip(writers.IGB_RELATIONS, (2000, 1500, 400, 700), strict=True)),
+    (240, 80, 80),
+    4,
+    target="paper",
+)
+TYPED = (*FAST[:-1], "6", "--dropout", "0.2")
+
+
+def written(shape, write, folder):
+    """A data set with labels that can be learned, in the files of a public one."""
+    made = datasets.generate(shape, seed=1, device="cpu")
+    edges = {}
+    for kind, graph in made.graphs.items():
+        targets = torch.repeat_interleave(torch.arange(graph.num_vertices), graph.indptr.cpu().diff())
+        edges[kind] = torch.stack([graph.indices.cpu().long(), targets]).numpy()
+    labels = torch.where(made.labels < 0, torch.nan, made.labels.float()).numpy()
+    features = {kind: table.cpu().numpy() for kind, table in made.features.items()}
+    splits = {name: part.numpy() for name, part in made.splits.items()}
+    return write(folder, writers.Truth(features, dict(made.num_vertices), edges, labels, splits, made.num_classes))
+
+
+@pytest.fixture(scope="module")
+def mag240m(tmp_path_factory):
+    return written(MAG240M, writers.write_mag240m, tmp_path_factory.mktemp("data") / "mag240m_kddcup2021")
+
+
+@pytest.fixture(scope="module")
+def igbh(tmp_path_factory):
+    return written(IGBH, partial(writers.write_igb, bare=True), tmp_path_factory.mktemp("data") / "large")
+
+
+@pytest.mark.parametrize("model", ["sage", "gat"])
+def test_mag240m_as_it_lies_after_download(command, mag240m, model):
+    """Two papers in five show a random class."""
+    status, out, err = command(mag240m, *TYPED, "--model", model, "--json")
+    found = json.loads(out)
+    assert status == 0 and len(out.splitlines()) == 1 and found["test"]["accuracy"] > 0.7
+    assert found["dataset"]["vertices"] == {"paper": 400, "author": 300, "institution": 10}
+    assert found["dataset"]["features"] == {"paper": [400, 64]} and found["dataset"]["target"] == "paper"
+    assert list(found["dataset"]["edges"]) == [
+        "author affiliated_with institution",
+        "institution rev_affiliated_with author",
+        "author writes paper",
+        "paper rev_writes author",
+        "paper cites paper",
+    ]
+    assert found["dataset"]["classes"] == 4 and found["dataset"]["splits"] == {"train": 160, "valid": 80, "test": 100}
+    assert found["model"] == model and found["fanouts"] == [5, 3] and found["roles"] is None and found["cache"] is None
+    for epoch in found["epochs"]:
+        assert epoch["seeds"] == 160 and epoch["edges_per_second"] > 0 and 0 <= epoch["valid_accuracy"] <= 1
+        assert epoch["bytes"] > 0 and epoch["bytes"] % 128 == 0 and epoch["served"]["rows"]["host"] == 1
+        assert set(epoch["stages"]) == {"sample", "gather", "train", "wait"}
+    assert err.count("epoch ") == 6 and "relations lead one way only; those that lead back are added" in err
+    assert "hinterland: author has no features of its own, and is heard from layer 2 of 2 on\n" in err
+    assert "hinterland: institution has no features of its own, and is not heard in 2 layers\n" in err
+
+
+def test_igbh_as_it_lies_after_download(command, igbh):
+    status, out, err = command(igbh, *TYPED, "--json")
+    found = json.loads(out)
+    assert status == 0 and found["test"]["accuracy"] > 0.7 and found["dataset"]["classes"] == 19
+    assert found["dataset"]["features"] == {kind: [n, 1024] for kind, n in IGBH.vertices.items()}
+    assert len(found["dataset"]["edges"]) == 7 and "no features" not in err and "those that lead back are added" in err
+
+
+def test_igbh_with_2983_classes(command, igbh, tmp_path):
+    datasets.convert(igbh, tmp_path / "set", num_classes=2983)
+    status, out, _ = command(tmp_path / "set", *FAST, "--epochs", "1", "--json")
+    assert status == 0 and json.loads(out)["dataset"]["classes"] == 2983
+
+
+def test_several_types_go_on_and_over_several_devices(command, mag240m, tmp_path):
+    options = (*FAST[:-1], "1", "--checkpoint", tmp_path / "c.pt")
+    assert command(mag240m, *options)[0] == 0
+    status, out, err = command(mag240m, *FAST, "--checkpoint", tmp_path / "c.pt", "--resume")
+    assert status == 0 and "2 epochs" in out and "test accuracy" in out and err.count("epoch ") == 1
+    status, out, _ = command(mag240m, *FAST, "--devices", "cpu,cpu", "--round", "1", "--json")
+    factored = json.loads(out)
+    plain = json.loads(command(mag240m, *FAST, "--json")[1])
+    assert status == 0 and factored["roles"]["round"] == 1 and factored["test"] == plain["test"]
+
+
+def test_several_types_on_storage(command, mag240m, tmp_path):
+    """Of files as they were downloaded the graphs are read; of a folder that was made symmetric nothing is."""
+    plain = json.loads(command(mag240m, *FAST, "--json")[1])
+    away = ("--placement", "storage", "--host-budget", "40KiB", "--json")
+    with pytest.warns(
+        UserWarning, match="hinterland dataset convert --symmetrize makes a folder whose graph can be read in place"
+    ):
+        status, out, err = command(mag240m, *FAST, *away)
+    assert status == 0 and "hinterland: features (50.00 KiB) stay in" in err
+    assert json.loads(out)["test"] == plain["test"] and json.loads(out)["epochs"][0]["storage"]["bytes"] > 0
+    datasets.convert(mag240m, tmp_path / "set", symmetrize=True)
+    status, out, err = command(tmp_path / "set", *FAST, *away)
+    assert status == 0 and "hinterland: features (50.00 KiB) and edges (" in err and "those that lead back" not in err
+    assert json.loads(out)["test"]["loss"] == pytest.approx(plain["test"]["loss"], rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    "arguments, sentence",
+    [
+        (("--model", "gcn"), "model 'gcn' takes vertices of one type, and the data set has several; use one of sage, gat"),
+        (("--full-graph",), "has vertices of 3 types, and --full-graph takes data sets with one; leave it out"),
+        (("--cache", "auto"), "has vertices of 3 types, and --cache takes data sets with one; leave it out"),
+        (("--gpu-budget", "1MiB"), "has vertices of 3 types, and --gpu-budget takes data sets with one; leave it out"),
+    ],
+)
+def test_what_is_not_for_several_types(command, mag240m, monkeypatch, arguments, sentence):
+    """Said before the large parts are read."""
+    monkeypatch.setattr(datasets.files, "read_rows", None)
+    status, out, err = command(mag240m, *arguments)
+    assert status == 1 and out == "" and sentence in err
+
+
+def test_several_types_that_nothing_reaches(command, mag240m):
+    status, _, err = command(mag240m, *FAST, "--fanout", "3")
+    assert status == 0 and "author has no features of its own, and is not heard in 1 layers" in err
 
 
 def test_ctrl_c_ends_it(folder, tmp_path):

@@ -146,17 +146,18 @@ def shares(ranks: Ranks, path: Path) -> None:
         say(f"unreadable: {error}")
 
 
-def trains(ranks: Ranks, path: Path) -> None:
+def trains(ranks: Ranks, path: Path, model: str = "sage", kind: str = "") -> None:
     """The same losses as with a whole table in every process, whatever the batches of a rank: 130 validate in 16s."""
     together = open_shared(path, ranks)
     runs = {"whole": (datasets.open(path), {}), "together": (together, {})}
-    runs |= {cache: (together, {"cache": cache, "gpu_budget": "90KiB"}) for cache in ("auto", "features", "degree")}
+    if not kind:
+        runs |= {cache: (together, {"cache": cache, "gpu_budget": "90KiB"}) for cache in ("auto", "features", "degree")}
     for name, (dataset, kept) in runs.items():
-        found = train(dataset, **OPTIONS, epochs=2, **kept)
-        result = {"model": found.model.state_dict(), "history": found.history, "test": found.test}
+        found = train(dataset, model, **OPTIONS, epochs=2, **kept)
+        made = {"model": found.model.state_dict(), "history": found.history, "test": found.test}
         if kept:
-            result["plan"] = (found.cache.policy, found.cache.split.rows, found.cache.predicted.rows)
-        torch.save(result, FOLDER / f"{name}.{RANK}.pt")
+            made["plan"] = (found.cache.policy, found.cache.split.rows, found.cache.predicted.rows)
+        torch.save(made, FOLDER / f"{kind}{name}.{RANK}.pt")
     say("trained")
 
 
@@ -195,6 +196,7 @@ try:
             refusals(ranks)
         shares(ranks, FOLDER / "set")
         trains(ranks, FOLDER / "set")
+        trains(ranks, FOLDER / "types", "gat", "types_")
         commands(FOLDER / "set")
         if DEVICE == "cpu":  # gloo hears of a death at once, NCCL when its time is up
             dies(ranks, FOLDER / "set")

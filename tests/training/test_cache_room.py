@@ -12,7 +12,7 @@ from hinterland.runtime.errors import ConfigError
 from hinterland.sampling import NeighborSampler
 from hinterland.training import Loader
 from hinterland.training.cache_room import Wanted, room, wanted
-from hinterland.training.served import FIELDS, rates, tiers_of
+from hinterland.training.served import FIELDS, fetched, rates
 
 BATCH = 64
 BUDGET = 200 << 10
@@ -302,5 +302,5 @@ def test_on_a_gpu_a_named_budget_is_kept(graph, seeds):
     assert torch.cuda.memory_allocated() - before <= (2 << 20) + 4096  # descriptors of 128 bytes
     (batch,) = itertools.islice(ours, 1)
     assert torch.equal(batch.x.cpu(), features.cpu()[batch.sample.node.cpu()])
-    tiers = tiers_of(ours.features, batch.sample.node)
+    tiers = fetched(ours.features, batch.sample.node).tiers
     assert tiers["local"] > 0 and tiers == {name: getattr(batch.served, name) for name in tiers}

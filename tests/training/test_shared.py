@@ -28,6 +28,15 @@ from .test_train import free_port, same
 
 # 161 vertices validate and 193 are tested: in batches of 16, the first of two ranks has a batch more than the second.
 SHAPE = datasets.Shape({"node": 600}, {"node": 64}, {("node", "to", "node"): 6000}, (240, 161, 193), 4, undirected=True)
+# Few journals, so that some batches have none: ranks gather from every table in every batch all the same.
+TYPES = datasets.Shape(
+    {"paper": 300, "author": 200, "journal": 5},
+    {"paper": 16, "journal": 8},
+    {("paper", "cites", "paper"): 900, ("author", "writes", "paper"): 900, ("paper", "published", "journal"): 20},
+    (96, 81, 113),
+    4,
+    target="paper",
+)
 
 
 @given(st.integers(0, 400), st.integers(1, 5), st.lists(st.integers(1, 90), min_size=1, max_size=5))
@@ -75,6 +84,7 @@ class Job:
     def __init__(self, nodes, local, folder, device="cpu"):
         self.nodes, self.local, self.folder = nodes, local, folder
         datasets.save(datasets.generate(SHAPE, seed=1, device="cpu"), folder / "set")
+        datasets.save(datasets.generate(TYPES, seed=1, symmetrize=True, device="cpu"), folder / "types")
         shared = {**os.environ, "WORLD_SIZE": str(nodes * local), "LOCAL_WORLD_SIZE": str(local), "OMP_NUM_THREADS": "1"}
         shared |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
         program = Path(__file__).with_name("shared_ranks.py")
@@ -143,6 +153,10 @@ def test_ranks_hold_a_table_together(tmp_path, nodes, local):
     """So many machines with so many processes each, all on this one: rows, refusals, training and loss."""
     job = Job(nodes, local, tmp_path)
     job.check()
+    for whole, together in zip(job.trained("types_whole"), job.trained("types_together"), strict=True):
+        for epoch in (*whole["history"], *together["history"]):
+            assert sum(epoch.pop("served")["rows"].values()) == pytest.approx(1)
+        assert same(whole, together)
     for name in ("together", "auto", "features", "degree"):
         for whole, together in zip(job.trained("whole"), job.trained(name), strict=True):
             whole_reads, reads = (epochs["history"][-1].pop("served")["rows"] for epochs in (whole, together))
@@ -170,5 +184,7 @@ def test_two_gpus_hold_a_table_together(tmp_path, nodes, local):
     job = Job(nodes, local, tmp_path, "cuda")
     for text, error in zip(job.said, job.errors, strict=True):
         assert "trained" in text, error
-    whole, together = ([epoch["loss"] for epoch in job.trained(name)[0]["history"]] for name in ("whole", "together"))
-    assert whole == pytest.approx(together, rel=1e-3)
+    for kind in ("", "types_"):
+        names = (f"{kind}whole", f"{kind}together")
+        whole, together = ([epoch["loss"] for epoch in job.trained(name)[0]["history"]] for name in names)
+        assert whole == pytest.approx(together, rel=1e-3)

@@ -265,8 +265,6 @@ def test_data_sets_that_do_not_fit(dataset):
     refused("split 'train' has vertices whose label is none of the 2 classes", num_classes=2)
     with pytest.raises(ConfigError, match="dataset='products' is no data set; open one with hinterland.datasets.open"):
         train("products")
-    with pytest.raises(GraphError, match="several graphs; train takes vertices and edges of one type"):
-        train(datasets.generate("mag240m", scale=1e-6), "sage", **SMALL, epochs=1)
 
 
 def test_a_loss_that_is_not_finite(dataset, tmp_path):

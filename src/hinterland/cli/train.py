@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -18,7 +19,7 @@ from .output import emit
 from .parameters import Device, Json
 
 if TYPE_CHECKING:
-    from .. import datasets
+    from ..datasets.dataset import AnyDataset, HeteroDataset
     from ..training import CachePlan, FactoredPlan, Ranks
 
 
@@ -27,7 +28,11 @@ class Settings:
     """What decides the result, as of hinterland.training.given.Settings."""
 
     model: Annotated[
-        str, typer.Option(help="One of sage, gcn, gat, pinsage; with --full-graph of gcn, sage, gin, gat, gatv2.")
+        str,
+        typer.Option(
+            help="One of sage, gcn, gat, pinsage; for vertices of several types of sage, gat; with --full-graph of gcn, sage, "
+            "gin, gat, gatv2."
+        ),
     ] = "sage"
     fanout: Annotated[
         str, typer.Option(help="Neighbours of each hop, nearest to the seeds first; -1: all. For pinsage the most visited.")
@@ -102,10 +107,12 @@ def train(
     Batches are sampled and gathered while the model trains; with --full-graph each step is on all vertices. Under torchrun
     (torchrun --nproc-per-node 2 -m hinterland.cli train ...) each process takes its share of the seeds, or its part of the
     graph. The processes of one machine share one table of features; each of several machines holds a part of it. A data set
-    without splits gets random ones of its largest component, 20 vertices a class for training and 30 for validation.
+    without splits gets random ones of its largest component, 20 vertices a class for training and 30 for validation. Of several
+    types, as in MAG240M and IGBH, those with labels are classified; hops go along all relations, in both directions.
     """
     from ..runtime import devices
     from ..training import joined
+    from ..training.cache_room import wanted
     from ..training.epoch_line import epoch_line
 
     given = given_on(context)
@@ -115,13 +122,19 @@ def train(
         if whole.full_graph
         else _batch_run(how, saved, round, cache, gpu_budget)
     )
+
+    def check_types(types: int) -> None:
+        kept = wanted(cache, gpu_budget) is not None
+        options = {"--full-graph": whole.full_graph, "--cache": kept and cache, "--gpu-budget": kept and gpu_budget}
+        _check_types(dataset, types, how.model, [option for option, given in options.items() if given])
+
     if factored == "all":
         devices.require_cuda("--devices all")
     several = None if factored is None else devices.gpus() if factored == "all" else factored.split(",")
     home = several[0] if several else device
     devices.as_device(home)
     with joined(home) as ranks:
-        loaded = _opened(dataset, how.seed, ranks, features)
+        loaded = _opened(dataset, how, ranks, features, check_types)
         done = run(loaded, device=device, devices=several, on_epoch=lambda epoch: print(epoch_line(epoch), file=sys.stderr))
     if not ranks.is_first:
         return
@@ -160,13 +173,22 @@ def _batch_run(how: Settings, saved: Saved, round: int | None, cache: str | None
     return run
 
 
-def _report(loaded: datasets.Dataset, model: str, ranks: Ranks, done: Done) -> dict[str, Any]:
+def _report(loaded: AnyDataset, model: str, ranks: Ranks, done: Done) -> dict[str, Any]:
+    from ..datasets import HeteroDataset
+    from ..training.rows import by_type
+
+    if isinstance(loaded, HeteroDataset):
+        graphs: Any = {" ".join(relation): graph for relation, graph in loaded.graphs.items()}
+        target = {"target": loaded.target}
+    else:
+        graphs, target = loaded.graph, {}
     return {
         "dataset": {
             "name": loaded.name,
             "vertices": loaded.num_vertices,
-            "edges": loaded.graph.num_edges,
-            "features": list(loaded.features.shape),
+            "edges": by_type(lambda graph: graph.num_edges, graphs),
+            "features": by_type(lambda table: list(table.shape), loaded.features),
+            **target,
             "classes": loaded.num_classes,
             "splits": {name: len(part) for name, part in loaded.splits.items()},
         },
@@ -190,32 +212,65 @@ def _numbers(fanout: str) -> list[int]:
         ) from None
 
 
-def _opened(path: Path, seed: int, ranks: Ranks, features: Home) -> datasets.Dataset:
+def _check_types(path: Path, types: int, model: str, options: list[str]) -> None:
+    """Refuses options and models that are for data sets of one type, before the large parts of others are read."""
+    from ..training.hetero_models import check_hetero_model
+
+    if options:
+        raise ConfigError(f"{path}: has vertices of {types} types, and {options[0]} takes data sets with one; leave it out")
+    check_hetero_model(model)
+
+
+def _opened(path: Path, how: Settings, ranks: Ranks, features: Home, check_types: Callable[[int], None]) -> AnyDataset:
     from .. import datasets
+    from ..datasets.files import source_of
     from ..training import open_shared
 
-    loaded = open_shared(path, ranks, **vars(features))
+    def say(what: str) -> None:
+        if ranks.is_first:
+            print(f"hinterland: {what}", file=sys.stderr)
+
+    source = source_of(path, None, None)
+    if source.heterogeneous:
+        check_types(len(source.vertices))
+    both_ways = source.leads_one_way
+    if both_ways:
+        say(f"{path}: relations lead one way only; those that lead back are added, and what joins one type goes both ways")
+    loaded = open_shared(source, ranks, symmetrize=both_ways, **vars(features))
     if isinstance(loaded, datasets.HeteroDataset):
-        raise ConfigError(f"{path}: has vertices of {len(loaded.vertex_types)} types; train takes data sets with one")
-    if any(len(part) for part in loaded.splits.values()):
-        if features.placement == "storage" and ranks.is_first:
-            _say_what_stays(path, loaded, features.host_budget)
+        _say_who_is_heard(say, loaded, len(_numbers(how.fanout)))
+    if source.heterogeneous or any(len(part) for part in loaded.splits.values()):
+        if features.placement == "storage":
+            _say_what_stays(say, path, loaded, features.host_budget)
         return loaded
     loaded = datasets.largest_component(loaded)
-    loaded.splits = datasets.random_splits(loaded, seed)
-    if ranks.is_first:
-        print(f"hinterland: {path} has no splits; drew some of its largest component (seed {seed})", file=sys.stderr)
+    loaded.splits = datasets.random_splits(loaded, how.seed)
+    say(f"{path} has no splits; drew some of its largest component (seed {how.seed})")
     return loaded
 
 
-def _say_what_stays(path: Path, loaded: datasets.Dataset, budget: str) -> None:
-    lists = loaded.graph.neighbor_lists
-    edges = sum(lists.arrays[name].nbytes for name, place in lists.placement.items() if place == "storage")
-    stay = f"features ({format_bytes(loaded.features.nbytes)})" + (f" and edges ({format_bytes(edges)})" if edges else "")
-    print(
-        f"hinterland: {stay} stay in {path}; their pages take at most {format_bytes(parse_bytes(budget))}, and of the graph "
-        f"{format_bytes(lists.nbytes - edges)} are in memory besides",
-        file=sys.stderr,
+def _say_who_is_heard(say: Callable[[str], None], loaded: HeteroDataset, count: int) -> None:
+    from ..training.hetero_models import heard_from, typed_layers
+
+    layers = typed_layers(loaded.graphs, loaded.features, loaded.target, count)
+    for kind in (kind for kind in loaded.num_vertices if kind not in loaded.features):
+        first = heard_from(layers, kind)
+        when = f"not heard in {count} layers" if first is None else f"heard from layer {first} of {count} on"
+        say(f"{kind} has no features of its own, and is {when}")
+
+
+def _say_what_stays(say: Callable[[str], None], path: Path, loaded: AnyDataset, budget: str) -> None:
+    from ..datasets import HeteroDataset
+    from ..training.rows import each_of
+
+    graphs = each_of(loaded.graphs if isinstance(loaded, HeteroDataset) else loaded.graph)
+    lists = [graph.neighbor_lists for graph in graphs]
+    edges = sum(one.arrays[name].nbytes for one in lists for name, place in one.placement.items() if place == "storage")
+    table = format_bytes(sum(table.nbytes for table in each_of(loaded.features)))
+    stay = f"features ({table})" + (f" and edges ({format_bytes(edges)})" if edges else "")
+    say(
+        f"{stay} stay in {path}; their pages take at most {format_bytes(parse_bytes(budget))}, and of the graph "
+        f"{format_bytes(sum(one.nbytes for one in lists) - edges)} are in memory besides"
     )
 
 

@@ -161,8 +161,9 @@ class Home:
         places = {name: self.places[name] for name in arrays.NAMES}
         return places if in_place else {name: "host" if place == "storage" else place for name, place in places.items()}
 
-    def graph_in_place(self, relation: Relation, symmetrize: bool) -> Graph | None:
-        """The graph of a relation that stays in its file, or None if it is to be read."""
+    def graph_in_place(self, relation: Relation, symmetrize: bool, converted: str = "") -> Graph | None:
+        """The graph of a relation that stays in its file, or None if it is to be read; ``converted``: the options with which
+        the data set is converted to one whose graphs stay."""
         if self.places["indices"] != "storage":
             return None
         why = "its edges are no .hl file"
@@ -171,7 +172,7 @@ class Home:
             if not (symmetrize and graph.directed):
                 return graph
             why = "symmetrize=True makes another graph of it"
-        remedy = "hinterland dataset convert makes a folder whose graph can be read in place"
+        remedy = f"hinterland dataset convert{converted} makes a folder whose graph can be read in place"
         if self.strict:
             raise ConfigError(f"{relation.path}: its graph cannot stay there, since {why}; {remedy}")
         warn_once(f"graph of {relation.path}", f"{relation.path}: the graph is read into host memory, since {why}; {remedy}")
@@ -185,7 +186,8 @@ def placed(source: Source, home: Home, symmetrize: bool, table: Callable[[Rows, 
         for kind, vertices in source.vertices.items()
         if vertices.features is not None
     }
-    graphs = dict(source.graphs(symmetrize, home.graph_places(in_place=False), home.graph_in_place))
+    in_place = partial(home.graph_in_place, converted=" --symmetrize" if symmetrize else "")
+    graphs = dict(source.graphs(symmetrize, home.graph_places(in_place=False), in_place))
     rest = (source.labels, source.splits, source.num_classes)
     if not source.heterogeneous:
         [graph] = graphs.values()

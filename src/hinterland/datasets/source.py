@@ -159,6 +159,12 @@ class Source:
     heterogeneous: bool = False
     places: dict[str, str] = field(default_factory=dict)  # files of "labels" and of each split, for messages
 
+    @property
+    def leads_one_way(self) -> bool:
+        """Whether relations join types, but no two types in both directions, so that one of them hears nothing of the other."""
+        joined = {(source, target) for source, _, target in self.relations if source != target}
+        return bool(joined) and not any(ends[::-1] in joined for ends in joined)
+
     def check(self) -> None:
         """Refuses parts that do not belong together, before the large ones are read."""
         count = self.vertices[self.target].count

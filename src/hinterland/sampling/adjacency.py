@@ -8,7 +8,7 @@ from ..graph.arrays import Array
 from ..graph.graph import Graph, require_graph
 from ..graph.lists import NeighborLists, OverLists
 from ..runtime import arguments
-from ..runtime.errors import GraphError
+from ..runtime.errors import ConfigError, GraphError
 
 
 class Adjacency(OverLists):
@@ -53,8 +53,11 @@ class Adjacency(OverLists):
 
         Raises:
             GraphError: the graph has fewer vertices. (A neighbour from ``num_sources`` on is reported when a sample meets it.)
+            ConfigError: the graph was reordered, so that its first vertices are not those of the user.
         """
         require_graph(graph)
+        if graph.outer is not None:
+            raise ConfigError("lists of a graph that was reordered name its own numbers; take those of the graph as it was")
         num_targets = arguments.whole_number("num_targets", num_targets, 0)
         num_sources = arguments.whole_number("num_sources", num_sources, 0)
         if max(num_targets, num_sources) > graph.num_vertices:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import torch
 
 from ..graph import arrays
 from ..graph.graph import Graph
 from ..graph.prepare import view_for
-from ..runtime import devices
+from ..runtime import arguments, devices
 from ..runtime.arguments import shown
 from ..runtime.errors import ConfigError, GraphError
 from .adjacency import Adjacency
@@ -47,13 +48,15 @@ class HeteroSampler:
             the subtree's seed are drawn, vertices of other types always; samples are disjoint.
         edge_times: for some relations, int64 ``[num_edges]``, when each edge appeared; as for :class:`NeighborSampler`.
         temporal_strategy: ``"uniform"``, or ``"last"``, which takes the newest ones.
+        target: the type of seeds that come without one, as those of a Loader do.
 
     Attributes:
         num_vertices: of each type.
+        views: of each relation, the lists as the device reads them.
 
     Raises:
         ConfigError: no relations, a name that is no triple of words, fanouts for a relation that does not exist or of another
-            number of hops, times of an unknown type or relation, and what :class:`NeighborSampler` refuses.
+            number of hops, times or a target of an unknown type or relation, and what :class:`NeighborSampler` refuses.
         GraphError: relations that count the vertices of a type differently; a weight that is negative or infinite.
     """
 
@@ -68,6 +71,7 @@ class HeteroSampler:
         times: Mapping[str, arrays.Array] | None = None,
         edge_times: Mapping[EdgeType, arrays.Array] | None = None,
         temporal_strategy: str = "uniform",
+        target: str | None = None,
         seed: int = 0,
         device: torch.device | str | int | None = None,
     ) -> None:
@@ -81,6 +85,9 @@ class HeteroSampler:
         check_rule(replace, weighted, self._temporal, temporal_strategy)
         if unknown := (times or {}).keys() - self.num_vertices.keys():
             raise ConfigError(f"times of type {min(map(str, unknown))!r}, but the types are {', '.join(self.num_vertices)}")
+        if target is not None:
+            arguments.one_of("target", target, list(self.num_vertices))
+        self.target = target
         for relation in edge_times or {}:
             if relation not in self.graphs:
                 raise ConfigError(f"edge_times of relation {relation!r}, which is not among the graphs")
@@ -98,20 +105,20 @@ class HeteroSampler:
         times, edge_times = times or {}, edge_times or {}
         self._times = {n: vertex_times_on(self.device, times.get(n), count, None) for n, count in self.num_vertices.items()}
         self._edge_times = {n: edge_times_on(self.device, edge_times.get(n), lists.num_edges) for n, lists in rows.items()}
-        self._views = {
+        self.views = {
             name: view_for(lists, self.device, usual_bytes(lists.num_lists), len(rows)) for name, lists in rows.items()
         }
 
     def sample(
         self,
-        seeds: Mapping[str, torch.Tensor | Sequence[int]],
+        seeds: Mapping[str, torch.Tensor | Sequence[int]] | torch.Tensor,
         batch: int = 0,
         seed_times: Mapping[str, torch.Tensor | Sequence[int]] | None = None,
     ) -> HeteroSample:
         """The sampled neighbourhood of ``seeds``, vertices by their type.
 
         Args:
-            seeds: ``[s]`` for each type that has any.
+            seeds: ``[s]`` for each type that has any; or a tensor of them, if the sampler has a ``target``.
             batch: the number of the mini-batch: another one draws anew.
             seed_times: int64 ``[s]`` for types with seeds, the moment of each; those left out take their own of ``times``.
 
@@ -124,7 +131,8 @@ class HeteroSampler:
             IndexOutOfRange, GraphError, OutOfMemory: as for :meth:`NeighborSampler.sample`.
         """
         names = list(self.num_vertices)
-        for what, given in (("seeds", seeds), ("seed_times", {} if seed_times is None else seed_times)):
+        by_type: Any = {self.target: seeds} if self.target is not None and isinstance(seeds, torch.Tensor) else seeds
+        for what, given in (("seeds", by_type), ("seed_times", {} if seed_times is None else seed_times)):
             if not isinstance(given, Mapping):
                 raise ConfigError(
                     f"{what} are given by type, as in {{{names[0]!r}: [0, 1, 2]}}, not as a {type(given).__name__}"
@@ -132,12 +140,12 @@ class HeteroSampler:
             if unknown := given.keys() - self.num_vertices.keys():
                 raise ConfigError(f"{what} of type {min(map(str, unknown))!r}, but the types are {', '.join(names)}")
         with devices.on(self.device):
-            chosen = {name: vertices_on(self.device, f"seeds of type {name!r}", given) for name, given in seeds.items()}
+            chosen = {name: vertices_on(self.device, f"seeds of type {name!r}", given) for name, given in by_type.items()}
             sets = self._sets(chosen)
             limits = self._limits(chosen, seed_times or {})
             relations = [
                 Relation(
-                    self._views[key],
+                    self.views[key],
                     names.index(key[0]),
                     names.index(key[2]),
                     self.fanouts[key],

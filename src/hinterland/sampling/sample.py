@@ -58,3 +58,15 @@ class HeteroSample(Shown):
     num_sampled_nodes: dict[str, list[int]]
     num_sampled_edges: dict[EdgeType, list[int]]
     batch: Asked[dict[str, torch.Tensor]] = None
+
+    def of(self, relation: EdgeType) -> Sample:
+        """One relation's edges, with the vertices that have its lists: ``row`` stays a position in ``node[src]``."""
+        target = relation[2]
+        return Sample(
+            self.node[target],
+            self.row[relation],
+            self.col[relation],
+            self.edge[relation],
+            self.num_sampled_nodes[target],
+            self.num_sampled_edges[relation],
+        )

@@ -8,6 +8,7 @@ from .factored import Averaged, Factored
 from .factored_plan import FactoredPlan, StageTimes
 from .full import TrainedFull, train_full
 from .full_models import FULL_MODELS, FullGNN, make_full_model
+from .hetero_models import HeteroGNN
 from .infer import infer
 from .loader import Batch, Loader
 from .models import GNN, MODELS, make_model
@@ -26,6 +27,7 @@ __all__ = [
     "Factored",
     "FactoredPlan",
     "FullGNN",
+    "HeteroGNN",
     "Loader",
     "Pipeline",
     "Ranks",

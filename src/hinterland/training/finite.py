@@ -26,7 +26,7 @@ def check_splits(features: Any, splits: Mapping[str, torch.Tensor], ranks: Ranks
         most = -(-len(split) // ranks.world_size)  # from a sharded table all ranks gather equally often
         mine = split[ranks.rank :: ranks.world_size].to(ranks.device)
         pieces = (mine[begin : begin + step] for begin in range(0, most, step))
-        found = not_finite((piece, rows_of(features, piece)) for piece in pieces)
+        found = not_finite(("", piece, rows_of(features, piece)) for piece in pieces)
         ranks.raise_together(_refusal(name, found, "of its vertices") if found else None)
 
 
@@ -35,17 +35,18 @@ def rows_at_once(width: int) -> int:
     return max(_PIECE // (4 * max(width, 1)), 1)
 
 
-def not_finite(batches: Iterable[tuple[torch.Tensor, torch.Tensor]]) -> list[int]:
-    """Of vertices and their rows: the vertices whose rows have a value that float32 holds as NaN or infinity."""
-    found: dict[int, None] = {}
-    for vertices, rows in batches:
+def not_finite(batches: Iterable[tuple[str, torch.Tensor, torch.Tensor]]) -> list[str]:
+    """Of the type of vertices (empty where there is one), vertices and their rows: the vertices whose rows have a value that
+    float32 holds as NaN or infinity."""
+    found: dict[str, None] = {}
+    for kind, vertices, rows in batches:
         bad = ~rows.float().isfinite().all(1)
         if bool(bad.any()):
-            found.update(dict.fromkeys(vertices[bad].tolist()))
+            found.update(dict.fromkeys(f"{kind} {vertex}".lstrip() for vertex in vertices[bad].tolist()))
     return list(found)
 
 
-def refuse_neighbours(split: str, found: list[int], ranks: Ranks) -> None:
+def refuse_neighbours(split: str, found: list[str], ranks: Ranks) -> None:
     """Raises the error of the first rank that found rows that are not finite among what the split's vertices hear from.
 
     Raises:
@@ -54,8 +55,8 @@ def refuse_neighbours(split: str, found: list[int], ranks: Ranks) -> None:
     ranks.raise_together(_refusal(split, found, "that its vertices hear from") if found else None)
 
 
-def _refusal(split: str, found: list[int], whose: str) -> GraphError:
-    named = ", ".join(map(str, found[:_NAMED])) + (f" and {len(found) - _NAMED:,} more" if len(found) > _NAMED else "")
+def _refusal(split: str, found: list[str], whose: str) -> GraphError:
+    named = ", ".join(found[:_NAMED]) + (f" and {len(found) - _NAMED:,} more" if len(found) > _NAMED else "")
     return GraphError(
         f"split {split!r}: rows of features {whose} are NaN, infinite or beyond float32: {named}; correct them, or leave the "
         "vertices out: no score comes of them"

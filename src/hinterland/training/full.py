@@ -157,7 +157,7 @@ def train_full(
     if settings.tune:
         check_tunable(model, strategy, gpu_budget)
     check_checkpoint(checkpoint, None, resume)
-    check_dataset(dataset)
+    check_dataset(dataset, whole=True)
     several = several_devices(device, devices, None)
     with joined(several[0] if several else device, timeout) as ranks:
         if several and ranks.world_size > 1:
@@ -298,11 +298,12 @@ class _FullRun(Run[FullGNN]):
         count = len(self.splits[split])
         return {"loss": loss / count, "accuracy": correct / count}
 
-    def read(self, split: str) -> Iterator[tuple[Tensor, Tensor]]:
+    def read(self, split: str) -> Iterator[tuple[str, Tensor, Tensor]]:
         """Vertices of this process, whatever the split, and their rows of features."""
         for vertices, rows in zip(self.owned, self.p.each(self.x, anywhere=True), strict=True):
             step = rows_at_once(rows.shape[1])
-            yield from zip(vertices.split(step), rows.split(step), strict=True)
+            for some, theirs in zip(vertices.split(step), rows.split(step), strict=True):
+                yield "", some, theirs
 
     def finish(self) -> TrainedFull:
         best = self.take_best()

@@ -11,7 +11,7 @@ from typing import Any, TypedDict
 
 import torch
 
-from ..datasets.dataset import check_parts
+from ..datasets.dataset import HeteroDataset, check_parts
 from ..runtime import arguments
 from ..runtime.errors import ConfigError, GraphError
 from ..runtime.files import check_place
@@ -150,29 +150,29 @@ def several_devices(
     return as_devices(devices)
 
 
-def check_dataset(dataset: Any) -> None:
-    """Refuses what is no data set to train on."""
-    if hasattr(dataset, "graphs"):
-        raise GraphError("the dataset has several graphs; train takes vertices and edges of one type")
-    if not hasattr(dataset, "graph"):
+def has_types(dataset: Any) -> bool:
+    """Whether it is a data set of several types of vertices and edges."""
+    return isinstance(dataset, HeteroDataset)
+
+
+def check_dataset(dataset: Any, whole: bool = False) -> None:
+    """Refuses what is no data set to train on; ``whole``: on whole graphs."""
+    if whole and has_types(dataset):
+        raise GraphError(
+            "the dataset has several graphs, and whole graphs that are trained on have vertices and edges of one type; train "
+            "on mini-batches"
+        )
+    if not has_types(dataset) and not hasattr(dataset, "graph"):
         given = arguments.shown(dataset)
         raise ConfigError(f"dataset={given} is no data set; open one with hinterland.datasets.open(path)")
     check_parts(dataset)
-    vertices = dataset.graph.num_vertices
-    for name in ("features", "labels"):
-        table = getattr(dataset, name)
-        if table is None:
-            raise GraphError(f"the dataset has no {name}; training needs both features and labels")
-        if not isinstance(table, torch.Tensor) and not hasattr(table, "gather"):
-            raise ConfigError(f"{name} are a {type(table).__name__}; give a tensor, or a UnifiedTensor of it")
-        if len(table) != vertices:
-            raise GraphError(f"{name} have {len(table)} rows, but the graph has {vertices} vertices; they must be as many")
-    if len(dataset.features.shape) != 2:
-        raise GraphError(f"features have the shape {tuple(dataset.features.shape)}; they must be [vertices, columns]")
-    if dataset.features.dtype.is_complex:
-        raise GraphError(
-            f"features are {dataset.features.dtype}; models take real numbers, as torch.view_as_real(features) has"
-        )
+    if has_types(dataset):
+        _check_types(dataset)
+        vertices = dataset.num_vertices[dataset.target]
+    else:
+        vertices = dataset.graph.num_vertices
+        _check_features("features", dataset.features, vertices)
+    _check_rows("labels", dataset.labels, vertices)
     if dataset.labels.dtype not in _WHOLE:
         raise GraphError(
             f"labels are {dataset.labels.dtype}; they must be classes, whole numbers from 0 on, as in labels.long()"
@@ -190,21 +190,83 @@ def check_dataset(dataset: Any) -> None:
             raise GraphError(f"split {name!r} has vertices whose label is none of the {classes} classes; leave them out")
 
 
+def _check_rows(name: str, table: Any, vertices: int) -> None:
+    if table is None:
+        raise GraphError(f"the dataset has no {name}; training needs both features and labels")
+    if not isinstance(table, torch.Tensor) and not hasattr(table, "gather"):
+        raise ConfigError(f"{name} are a {type(table).__name__}; give a tensor, or a UnifiedTensor of it")
+    if len(table) != vertices:
+        raise GraphError(f"{name} have {len(table)} rows, but the graph has {vertices} vertices; they must be as many")
+
+
+def _check_features(name: str, table: Any, vertices: int) -> None:
+    _check_rows(name, table, vertices)
+    if len(table.shape) != 2:
+        raise GraphError(f"{name} have the shape {tuple(table.shape)}; they must be [vertices, columns]")
+    if table.dtype.is_complex:
+        raise GraphError(f"{name} are {table.dtype}; models take real numbers, as torch.view_as_real(features) has")
+
+
+def _check_types(dataset: Any) -> None:
+    """Refuses graphs and features that are not of the types that are counted, and types that no features can reach."""
+    counts = dataset.num_vertices
+    for relation, graph in dataset.graphs.items():
+        if not (isinstance(relation, tuple) and len(relation) == 3) or {relation[0], relation[2]} - counts.keys():
+            raise GraphError(
+                f"relation {arguments.shown(relation)} does not join types that num_vertices counts, {', '.join(counts)}; name "
+                "it (source, relation, target)"
+            )
+        if graph.num_vertices < max(counts[relation[0]], counts[relation[2]]):
+            raise GraphError(f"the graph of {relation} has {graph.num_vertices} vertices, fewer than one of its types has")
+    for kind, table in dataset.features.items():
+        if kind not in counts:
+            raise GraphError(f"features of {kind!r}, which num_vertices does not count; it counts {', '.join(counts)}")
+        _check_features(f"features of {kind!r}", table, counts[kind])
+    reached, before = set(dataset.features), -1
+    while len(reached) > before:
+        before = len(reached)
+        reached |= {target for source, _, target in dataset.graphs if source in reached}
+    if lost := [source for source, _, _ in dataset.graphs if source not in reached]:
+        raise GraphError(
+            f"vertices of type {lost[0]!r} have no features, and hear from no type that has; give them features, or open the "
+            "data set with symmetrize=True, so that both ends of an edge hear each other"
+        )
+
+
 def fingerprint(dataset: Any) -> dict[str, Any]:
     """What tells datasets apart: sizes, and a checksum of some vertices' degrees, features and labels."""
-    graph = dataset.graph
-    some = torch.linspace(0, graph.num_vertices - 1, min(_PROBED, graph.num_vertices), dtype=torch.float64).long()
-    indptr = graph.indptr
-    some_there = some.to(indptr.device)
-    looked_at = [indptr[some_there + 1] - indptr[some_there], *(rows_of(t, some) for t in (dataset.features, dataset.labels))]
+    if has_types(dataset):
+        graphs: list[Any] = list(dataset.graphs.values())
+        tables = [*dataset.features.values(), dataset.labels]
+        sizes = {
+            "vertices": dict(dataset.num_vertices),
+            "edges": {" ".join(relation): graph.num_edges for relation, graph in dataset.graphs.items()},
+            "features": {kind: tuple(table.shape) for kind, table in dataset.features.items()},
+            "target": dataset.target,
+        }
+    else:
+        graphs, tables = [dataset.graph], [dataset.features, dataset.labels]
+        sizes = {
+            "vertices": dataset.graph.num_vertices,
+            "edges": dataset.graph.num_edges,
+            "features": tuple(dataset.features.shape),
+        }
+    looked_at = []
+    for graph in graphs:
+        indptr = graph.indptr
+        some = _some(graph.num_vertices).to(indptr.device)
+        looked_at.append(indptr[some + 1] - indptr[some])
+    looked_at += [rows_of(table, _some(len(table))) for table in tables]
     checksum = 0
     for tensor in looked_at:
         checksum = zlib.crc32(tensor.cpu().contiguous().view(torch.uint8).numpy(), checksum)
     return {
-        "vertices": graph.num_vertices,
-        "edges": graph.num_edges,
-        "features": tuple(dataset.features.shape),
+        **sizes,
         "classes": dataset.num_classes,
         "splits": {name: len(part) for name, part in sorted(dataset.splits.items())},
         "checksum": checksum,
     }
+
+
+def _some(count: int) -> torch.Tensor:
+    return torch.linspace(0, count - 1, min(_PROBED, count), dtype=torch.float64).long()

@@ -21,15 +21,15 @@ from ..runtime.asked import Asked
 from ..runtime.errors import ConfigError, IndexOutOfRange
 from ..runtime.shown import Shown
 from ..runtime.shuffle import shuffled
-from ..sampling import NeighborSampler, Sample
+from ..sampling import HeteroSampler, NeighborSampler, Sample
 from ..sampling.neighbor import PendingSample
 from ..storage import StorageStats
 from .cache import CachePlan, require_plannable
 from .cache_room import after_a_step, filled, wanted
 from .pipeline import Pipeline, Stage, at_a_time
 from .prefetch import Prefetcher
-from .rows import gather_blocks_for, rows_of
-from .served import Served, moved, served, tiers_of
+from .rows import by_type, each_of, gather_blocks_for, rows_of
+from .served import Served, fetched, moved, served
 
 _STATE_VERSION = 1
 _MOST_RANKS = 1 << 24
@@ -47,15 +47,16 @@ class Batch(Shown):
     """One mini-batch on the training device.
 
     Attributes:
-        sample: the sampled neighbourhood (hinterland.sampling.Sample).
-        x: the features of ``sample.node``, ``[n, ...]``; None without a feature table.
+        sample: the sampled neighbourhood (hinterland.sampling.Sample; of several types a HeteroSample).
+        x: the features of ``sample.node``, ``[n, ...]``; None without a feature table. Of several types a dictionary with those
+            that have a table.
         y: the labels of the seeds, ``[batch_size, ...]``; None without labels.
-        seeds: int64 ``[batch_size]``; the first entries of ``sample.node``.
+        seeds: int64 ``[batch_size]``; the first entries of ``sample.node``, of several types of that of the sampler's target.
         served: from where its rows and edges were read; counted for one batch in 64, None for the others.
     """
 
     sample: Any
-    x: Asked[torch.Tensor]
+    x: Asked[Any]
     y: Asked[torch.Tensor]
     seeds: torch.Tensor
     served: Asked[Served] = None
@@ -66,9 +67,10 @@ class Batch(Shown):
         return len(self.seeds)
 
     @property
-    def edge_index(self) -> torch.Tensor:
-        """int64 ``[2, e]``: from the sampled neighbour to the vertex that sampled it, in numbers of ``x``'s rows."""
-        return torch.stack([self.sample.row, self.sample.col])
+    def edge_index(self) -> Any:
+        """int64 ``[2, e]``: from the sampled neighbour to the vertex that sampled it, in numbers of ``x``'s rows; of several
+        types by relation."""
+        return by_type(lambda row, col: torch.stack([row, col]), self.sample.row, self.sample.col)
 
 
 class ReadingOptions(TypedDict, total=False):
@@ -90,11 +92,13 @@ class Loader:
     """Epoch after epoch of mini-batches; each ``iter()`` is one epoch, or the rest of one that was left or loaded.
 
     Args:
-        sampler: a NeighborSampler of hinterland.sampling, or anything with its ``sample``.
+        sampler: a NeighborSampler of hinterland.sampling, a HeteroSampler that has the seeds' type as its ``target``, or
+            anything with such a ``sample``.
         seeds: int64 ``[S]``, the vertices to train on.
         batch_size: seeds of a batch; the last may be smaller.
         features: the table of vertex features (UnifiedTensor, TieredTensor, CachedTensor, ShardedTensor, StorageArray or a
-            tensor), or None. Rows on storage are gathered by a thread beside training.
+            tensor), or None; of several types a dictionary of tables by type. Rows on storage are gathered by a thread beside
+            training.
         labels: the labels of all vertices, or None.
         shuffle: a new order each epoch, from ``seed`` and the epoch's number.
         drop_last: leaves out a last, smaller batch.
@@ -160,8 +164,12 @@ class Loader:
             raise ConfigError(f"rank={rank} is not one of {world_size} ranks, numbered from 0")
         if not isinstance(seed, int | np.integer) or seed < 0:
             raise ConfigError(f"seed={arguments.shown(seed)} is not a whole number from 0 on")
+        target = getattr(sampler, "target", None)
+        if isinstance(sampler, HeteroSampler) and target is None:
+            raise ConfigError("the sampler does not know the type of the seeds; make it with target=, as HeteroSampler says")
         for name, table in (("features", features), ("labels", labels)):
-            _check_rows(name, table, seeds)
+            for kind, one in table.items() if isinstance(table, Mapping) else ((target, table),):
+                _check_rows(name if one is table else f"{name} of {kind!r}", one, seeds if kind == target else seeds[:0])
         self.sampler, self.seeds, self.batch_size = sampler, seeds.to("cpu", torch.int64), batch_size
         self.features, self.labels = features, labels
         self.shuffle, self.drop_last, self.seed = shuffle, drop_last, int(seed)
@@ -188,17 +196,19 @@ class Loader:
         self.timeout = arguments.seconds("timeout", timeout)
         self._own_blocks = gather_blocks is None
         if gather_blocks is None:
-            self.gather_blocks = gather_blocks_for(self.features, self.device)
+            self.gather_blocks = by_type(lambda table: gather_blocks_for(table, self.device), self.features)
         else:
             fault = "leaves no block to run; use 1 or more, or None for the default"
-            self.gather_blocks = arguments.at_least_one("gather_blocks", gather_blocks, fault)
+            blocks = arguments.at_least_one("gather_blocks", gather_blocks, fault)
+            self.gather_blocks = by_type(lambda table: blocks, self.features)
         asked = wanted(cache, gpu_budget)
         self._wanted = asked if len(self) else None
         if self._wanted is None:
             return
         if not isinstance(self.sampler, NeighborSampler):
             raise ConfigError(
-                f"a cache is planned for a NeighborSampler, not for a {type(self.sampler).__name__}; leave out cache="
+                f"a cache is planned for a NeighborSampler, not for a {type(self.sampler).__name__}; leave out cache= and "
+                "gpu_budget="
             )
         require_plannable(self.sampler.graph, self.features, self._wanted.policy)
         if self._wanted.budget is not None:
@@ -298,12 +308,11 @@ class Loader:
         if isinstance(sample, PendingSample):
             sample, waits = sample.finish(), False
         counts = sampled.number // self.world_size % len(self) % _COUNTED_EVERY == 0 and self.features is not None
-        if not counts or not isinstance(self.sampler, NeighborSampler):
+        if not counts or not isinstance(self.sampler, NeighborSampler | HeteroSampler):
             return self.batch_of(sample, sampled.here, sampled.seeds, waits)
-        tiers = tiers_of(self.features, sample.node)  # before the gather, which may move rows
+        rows = each_of(by_type(fetched, self.features, sample.node))  # before the gather, which may move rows
         batch = self.batch_of(sample, sampled.here, sampled.seeds, waits)
-        assert batch.x is not None
-        return replace(batch, served=served(sample, self.sampler, tiers, batch.x[:1].nbytes))
+        return replace(batch, served=served(sample, self.sampler, rows))
 
     def batch_of(self, sample: Any, seeds: torch.Tensor, on_cpu: torch.Tensor | None = None, waits: bool = True) -> Batch:
         """The batch of a sample, its rows gathered to the device where it is.
@@ -314,7 +323,9 @@ class Loader:
             on_cpu: the same seeds on the CPU, where labels that lie there are then found without waiting for the device.
             waits: for the rows of tables, and raises here what is wrong with them.
         """
-        x = None if self.features is None else rows_of(self.features, sample.node, self.gather_blocks, waits)
+        x = None
+        if self.features is not None:
+            x = by_type(partial(rows_of, waits=waits), self.features, sample.node, self.gather_blocks)
         y = None
         if on_cpu is not None and isinstance(self.labels, torch.Tensor) and self.labels.is_cpu:
             y = devices.sent(self.labels[on_cpu], seeds.device)

@@ -77,8 +77,9 @@ class Block:
 
 def _bags(row: Tensor, x: Tensor, offsets: Tensor, mode: str, weight: Tensor | None = None) -> Tensor:
     """Sums or means of the rows of ``x`` between two offsets each; 0 where there are none."""
-    if not len(row):
-        return x.new_zeros(len(offsets) - 1, x.shape[1])
+    if not len(row):  # zeros with gradients of zeros, for which the ranks of DistributedDataParallel wait
+        rows = x[row] if weight is None else x[row] * weight[:, None]
+        return x.new_zeros(len(offsets) - 1, x.shape[1]).index_add(0, row, rows)
     return F.embedding_bag(row, x.contiguous(), offsets, mode=mode, per_sample_weights=weight, include_last_offset=True)
 
 
@@ -194,15 +195,34 @@ class GATConv(nn.Module):
         h = self.linear(x).view(len(x), self.heads, -1)
         mine = slice(block.targets)
         source, target = (h * self.from_source).sum(-1), (h[mine] * self.to_target).sum(-1)
-        # Equation 3; a vertex is its own neighbour too.
-        score = F.leaky_relu(source[block.row] + target[block.col], 0.2)
-        own = F.leaky_relu(source[mine] + target, 0.2)
-        highest = own.detach().scatter_reduce(0, block.col[:, None].expand_as(score), score.detach(), "amax")
-        score, own = (score - highest[block.col]).exp(), (own - highest).exp()
-        total = own.index_add(0, block.col, score)
-        score, own = score / total[block.col], own / total
-        heads = [block.sum(part, weight.contiguous()) for part, weight in zip(h.unbind(1), score.unbind(1), strict=True)]
-        return (torch.stack(heads, 1) + own[..., None] * h[mine]).flatten(1) + self.bias
+        # A vertex is its own neighbour too.
+        attention, own = softmax(block, source[block.row] + target[block.col], source[mine] + target)
+        return (attended(block, h, attention) + own[..., None] * h[mine]).flatten(1) + self.bias
+
+
+def softmax(block: Block, score: Tensor, own: Tensor) -> tuple[Tensor, Tensor]:
+    """Velickovic et al. 2018, equation 3: what each target attends to of its edges and of its own row, together 1.
+
+    Args:
+        score: ``[e, heads]``, of the edges, before the leaky ReLU.
+        own: ``[targets, heads]``, of the targets themselves; minus infinity leaves them out.
+    """
+    score, own = F.leaky_relu(score, 0.2), F.leaky_relu(own, 0.2)
+    highest = own.detach().scatter_reduce(0, block.col[:, None].expand_as(score), score.detach(), "amax")
+    score, own = (score - highest[block.col]).exp(), (own - highest).exp()
+    total = own.index_add(0, block.col, score)
+    return score / total[block.col], own / total
+
+
+def attended(block: Block, h: Tensor, attention: Tensor) -> Tensor:
+    """The sum of the rows that the edges bring to each target, each head's by its attention: ``[targets, heads, width]``.
+
+    Args:
+        h: ``[sources, heads, width]``.
+        attention: ``[e, heads]``.
+    """
+    heads = zip(h.unbind(1), attention.unbind(1), strict=True)
+    return torch.stack([block.sum(part, weight.contiguous()) for part, weight in heads], 1)
 
 
 class PinSAGEConv(nn.Module):
@@ -313,13 +333,22 @@ def built(made: Callable[[Sequence[int], float], M], inputs: int, hidden: int, c
     for what, width in (("inputs", inputs), ("classes", classes)):
         arguments.whole_number(what, width, 0)
     widths = [int(inputs), *[int(hidden)] * (int(layers) - 1), int(classes)]
+    return with_room(lambda: made(widths, float(dropout)), 4 * sum(a * b for a, b in pairwise(widths)))
+
+
+def with_room(made: Callable[[], M], least: int) -> M:
+    """What ``made`` makes, if its parameters, ``least`` bytes of them, fit into host memory, where they are made.
+
+    Raises:
+        OutOfMemory: they do not.
+    """
     try:
         with torch.device("meta"):  # has sizes and takes no memory
-            asked = sum(parameter.nbytes for parameter in made(widths, 0.0).parameters())
+            asked = sum(parameter.nbytes for parameter in made().parameters())
     except (RuntimeError, TypeError):  # more elements than torch counts
-        asked = 4 * sum(a * b for a, b in pairwise(widths))
+        asked = least
     require_room(asked)
-    return made(widths, float(dropout))
+    return made()
 
 
 def check_model(name: str, hidden: int, layers: int, dropout: float, known: Collection[str] = tuple(MODELS)) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -18,6 +19,18 @@ from ..runtime import devices
 
 _LOAD_BYTES = 16  # of one thread's load in a gather
 _FEW_BLOCKS = 8  # fill an H200's link (docs/notes/training-on-h200.md)
+
+
+def by_type(work: Callable[..., Any], tables: Any, *others: Any) -> Any:
+    """What ``work`` makes of a table and what goes with it; of a mapping of tables by type a dictionary of that."""
+    if not isinstance(tables, Mapping):
+        return work(tables, *others)
+    return {kind: work(table, *(other[kind] for other in others)) for kind, table in tables.items()}
+
+
+def each_of(held: Any) -> list[Any]:
+    """What a mapping by type has; of anything else that alone."""
+    return list(held.values()) if isinstance(held, Mapping) else [held]
 
 
 def rows_of(table: Any, index: torch.Tensor, blocks: int | None = None, waits: bool = True) -> torch.Tensor:

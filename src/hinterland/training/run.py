@@ -56,7 +56,11 @@ class Run(Generic[M]):
         """
         if resume:
             self.resume()
-        check_splits(self.dataset.features, self.splits, self.ranks)
+        features = self.dataset.features
+        if isinstance(features, Mapping):
+            features = features.get(self.dataset.target)
+        if features is not None:
+            check_splits(features, self.splits, self.ranks)
         while len(self.history) < settings.epochs and not self._is_over(settings.patience):
             self.epoch()
             if on_epoch is not None and self.ranks.is_first:
@@ -74,8 +78,8 @@ class Run(Generic[M]):
         """Loss and accuracy on a split, of all ranks; None where it is empty."""
         raise NotImplementedError
 
-    def read(self, split: str) -> Iterable[tuple[torch.Tensor, torch.Tensor]]:
-        """Vertices that those of a split hear from, and their rows of features."""
+    def read(self, split: str) -> Iterable[tuple[str, torch.Tensor, torch.Tensor]]:
+        """Vertices that those of a split hear from, their type (empty where there is one), and their rows of features."""
         raise NotImplementedError
 
     def position(self) -> Mapping[str, Any]:

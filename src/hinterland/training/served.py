@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from ..graph.traversal_stats import link_ceiling
+from ..graph.view import View
 from ..memory import UnifiedTensor
 from ..memory.sharded import REMOTE
 from ..memory.stored import StoredTable
 from ..memory.tiered_storage import TieredStorage
-from ..sampling import NeighborSampler, Sample
+from ..sampling import HeteroSample, HeteroSampler, NeighborSampler, Sample
 from ..storage import StorageStats
+from .rows import each_of
 
 _SECTOR = 32  # bytes of the least read over the link
 _BELOW = ("storage", REMOTE)  # tiers that some tables have
@@ -45,37 +48,57 @@ class Served:
 FIELDS = tuple(field.name for field in dataclasses.fields(Served))
 
 
-def tiers_of(features: Any, node: torch.Tensor) -> dict[str, int]:
-    """From where the rows of ``node`` come, if they are fetched now: how many by tier. Waits for the device."""
-    if hasattr(features, "count") and not isinstance(features, UnifiedTensor):  # a table of several tiers
-        return dict(features.count(node).rows)
-    tier = "local" if isinstance(features, torch.Tensor) and features.is_cuda else "host"
-    return {"local": 0, "peers": 0, "host": 0, tier: len(node)}
+@dataclass(frozen=True)
+class Fetched:
+    """Rows of one table, of ``row_bytes`` each: how many by tier."""
+
+    tiers: Mapping[str, int]
+    row_bytes: int
 
 
-def served(sample: Sample, sampler: NeighborSampler, rows: Mapping[str, int], row_bytes: int) -> Served:
+def fetched(table: Any, node: torch.Tensor) -> Fetched:
+    """From where the rows of ``node`` come, if they are fetched now. Waits for the device."""
+    row_bytes = math.prod(table.shape[1:]) * table.dtype.itemsize
+    if hasattr(table, "count") and not isinstance(table, UnifiedTensor):  # a table of several tiers
+        return Fetched(table.count(node).rows, row_bytes)
+    tier = "local" if isinstance(table, torch.Tensor) and table.is_cuda else "host"
+    return Fetched({tier: len(node)}, row_bytes)
+
+
+def served(sample: Any, sampler: NeighborSampler | HeteroSampler, rows: Sequence[Fetched]) -> Served:
     """Counts one batch. Waits for the device, on the current stream.
 
     Args:
         sample: what ``sampler`` gave.
-        rows: of its vertices by tier (:func:`tiers_of`), of ``row_bytes`` each.
+        rows: of its vertices, from each table.
     """
-    view, edges = sampler.lists, len(sample.edge)
-    on_gpu = view.lists.on_gpu
-    kept = edges if on_gpu else int(view.keeps(sample.edge).sum())
-    link = 0
-    if sampler.device.type == "cuda":
-        from_host = sum(rows.get(tier, 0) for tier in ("host", *_BELOW)) * row_bytes
-        link = from_host + (0 if view.caches else edges - kept) * _SECTOR  # whole pages of edges come from storage
+    tiers = {tier: sum(one.tiers.get(tier, 0) for one in rows) for tier in ("local", "peers", "host", *_BELOW)}
+    edges = kept = link = 0
+    for view, part, fanouts in _lists_read(sample, sampler):
+        drawn = len(part.edge)
+        on_gpu = drawn if view.lists.on_gpu else int(view.keeps(part.edge).sum())
+        edges, kept = edges + drawn, kept + on_gpu
+        link += (0 if view.caches else drawn - on_gpu) * _SECTOR  # whole pages of edges come from storage
         where = view.lists.array("indptr", sampler.device)
         if not view.lists.indptr.is_cuda and where is not None and where.data_ptr() == view.offsets.data_ptr():
-            link += (len(sample.node) - sample.num_sampled_nodes[-1]) * _SECTOR
-    return Served(rows["local"], rows["peers"], rows["host"], edges, kept, link, **{tier: rows.get(tier, 0) for tier in _BELOW})
+            link += sum(n for n, fanout in zip(part.num_sampled_nodes, fanouts, strict=False) if fanout) * _SECTOR
+    link += sum(one.tiers.get(tier, 0) * one.row_bytes for one in rows for tier in ("host", *_BELOW))
+    over_link = link if sampler.device.type == "cuda" else 0
+    return Served(**tiers, edges=edges, kept=kept, link=over_link)
+
+
+def _lists_read(sample: Any, sampler: NeighborSampler | HeteroSampler) -> list[tuple[View, Sample, list[int]]]:
+    """Of each relation its lists, what was drawn from them, and the fanouts."""
+    if isinstance(sampler, NeighborSampler):
+        return [(sampler.lists, sample, sampler.fanouts)]
+    assert isinstance(sample, HeteroSample)
+    return [(view, sample.of(relation), sampler.fanouts[relation]) for relation, view in sampler.views.items()]
 
 
 def moved(features: Any) -> StorageStats | None:
-    """What the cache of features on storage has moved so far; None of features that lie elsewhere."""
-    return features.stats() if isinstance(features, StoredTable | TieredStorage) else None
+    """What the cache of features on storage has moved so far; None of features that lie elsewhere. Tables of several types that
+    ``datasets.open`` left there have one cache."""
+    return next((table.stats() for table in each_of(features) if isinstance(table, StoredTable | TieredStorage)), None)
 
 
 def rates(summed: Mapping[str, float], counted: float, batches: float, seconds: float, gpus: int) -> dict[str, Any]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from functools import partial
-from typing import TYPE_CHECKING
 
 import torch
 from torch import nn
@@ -16,13 +15,11 @@ from torch.nn.parallel import DistributedDataParallel
 
 from ..datasets.dataset import AnyDataset
 from ..datasets.files import Home, placed, read_rows, source_of
+from ..datasets.source import Rows, Source
 from ..memory import UnifiedTensor
 from ..memory.ranks import Ranks, naming_lost_ranks
 from ..memory.sharded import ShardedTensor, Shards
 from ..runtime import arguments
-
-if TYPE_CHECKING:
-    from ..datasets.source import Rows
 
 
 class PartOfRows:
@@ -52,7 +49,7 @@ class PartOfRows:
 
 
 def open_shared(
-    path: str | os.PathLike[str],
+    path: str | os.PathLike[str] | Source,
     ranks: Ranks,
     *,
     symmetrize: bool = False,
@@ -69,7 +66,8 @@ def open_shared(
 
     Args:
         ranks: who shares (:func:`.joined`); all of them call this.
-        path, symmetrize, num_classes, format: as in ``datasets.open``. Every node finds the files under the same path.
+        path, symmetrize, num_classes, format: as in ``datasets.open``. Every node finds the files under the same path. In its
+            place stands a Source whose small parts were read already.
         placement: ``"host"``, or ``"storage"``: then each process reads rows of features and neighbours from the files itself,
             through a cache of its own, as ``datasets.open`` says.
         host_budget: of that cache, in each process.
@@ -80,7 +78,7 @@ def open_shared(
     """
     arguments.instance("ranks", ranks, Ranks, "as training.joined() gives")
     arguments.one_of("placement", placement, ("host", "storage"))
-    source = source_of(path, format, num_classes)
+    source = path if isinstance(path, Source) else source_of(path, format, num_classes)
     alone = ranks.world_size == 1 or not any(len(part) for part in source.splits.values())
     home = Home.of(placement, host_budget)
     table = home.table() if alone or home.cache is not None else partial(_held_together, ranks)

@@ -15,24 +15,24 @@ from typing import Any, Unpack
 import torch
 import torch.nn.functional as F
 
-from ..graph import Graph
 from ..memory.ranks import Ranks, joined
 from ..runtime import arguments
 from ..runtime.asked import Asked
 from ..runtime.errors import ConfigError
 from ..runtime.progress import progress
 from ..runtime.shown import Shown
-from ..sampling import NeighborSampler, PinSAGESampler
+from ..sampling import Adjacency, HeteroSampler, NeighborSampler, PinSAGESampler
 from ..storage import StorageStats
 from .cache import CachePlan
 from .cache_room import wanted
 from .epoch_line import show_epoch
 from .factored import Factored
 from .factored_plan import FactoredPlan
-from .given import TrainOptions, check_checkpoint, check_dataset, fingerprint, several_devices, split_options
+from .given import TrainOptions, check_checkpoint, check_dataset, fingerprint, has_types, several_devices, split_options
+from .hetero_models import HeteroGNN, TypedLayer, check_hetero_model, make_hetero_model, typed_fanouts, typed_layers
 from .loader import Batch, Loader, Sampler
 from .models import GNN, make_model
-from .rows import rows_of
+from .rows import by_type, each_of, rows_of
 from .run import Run
 from .served import FIELDS as SERVED
 from .served import rates
@@ -48,7 +48,8 @@ class Trained(Shown):
     """What :func:`train` made.
 
     Attributes:
-        model: with the parameters of the best epoch by validation loss (of the last one without validation), for evaluation.
+        model: a GNN, or of several types a HeteroGNN, with the parameters of the best epoch by validation loss (of the last one
+            without validation), for evaluation.
         history: an object for each epoch: ``loss``, ``accuracy`` (of training batches), ``valid_loss`` (with the weight decay's
             term, weight_decay / 2 times the sum of the decayed weights' squares), ``valid_accuracy``,
             ``seconds``, ``seeds``, ``vertices``, ``edges`` and ``bytes`` (of gathered rows), over all ranks; ``stages``, this
@@ -65,7 +66,7 @@ class Trained(Shown):
         roles: which devices sampled and which trained; None without ``devices``.
     """
 
-    model: GNN
+    model: GNN | Any  # who trains knows which, as of datasets.open
     history: list[dict[str, Any]]
     best: Asked[dict[str, Any]]
     test: Asked[dict[str, float]]
@@ -94,8 +95,10 @@ def train(
 
     Args:
         dataset: a hinterland.datasets.Dataset, or what has its ``graph``, ``features``, ``labels``, ``splits`` and
-            ``num_classes``. A vertex samples from its list in ``graph``.
-        model: "sage", "gcn", "gat" or "pinsage" (:mod:`.models`).
+            ``num_classes``. A vertex samples from its list in ``graph``. Or a HeteroDataset, with relations in both directions
+            (``symmetrize=True``) if types are to hear each other; a hop samples along each relation, and types without features
+            are heard from the layer on that has made rows of them (:mod:`.hetero_models`).
+        model: "sage", "gcn", "gat" or "pinsage" (:mod:`.models`); of several types "sage" or "gat" (:mod:`.hetero_models`).
         fanouts: neighbours to sample in each hop, nearest to the seeds first; -1 takes all. As many as the model has layers.
             Graphs of at most 2^20 edges are validated and tested with full neighbourhoods, larger ones with ``fanouts``.
             For "pinsage" they are the most visited vertices of random walks, always, and count by their visits
@@ -127,6 +130,8 @@ def train(
     if wanted(reading.get("cache"), reading.get("gpu_budget")) is not None and devices is not None:
         raise ConfigError("a cache is planned for one GPU, and devices= names several; leave out one of the two")
     check_dataset(dataset)
+    if has_types(dataset):
+        check_hetero_model(model)
     several = several_devices(device, devices, round)
     with joined(several[0] if several else device, reading.get("timeout", 300.0)) as ranks:
         rounds = (len(several) if round is None else round) if several else 1
@@ -141,15 +146,42 @@ def train(
             return run.finish()
 
 
-def _samplers(graph: Graph, model: str, fanouts: list[int], seed: int, device: torch.device) -> tuple[Sampler, Sampler]:
+def _samplers(dataset: Any, config: Mapping[str, Any], device: torch.device) -> tuple[Sampler, Sampler]:
     """What training and what validation draws with."""
-    if model == "pinsage":  # visits enough to rank neighbours by, most of them near
-        visits = PinSAGESampler(graph, fanouts, walks=30, restart=0.5, seed=seed, device=device)
+    fanouts, seed = list(config["fanouts"]), config["seed"]
+    if config["model"] == "pinsage":  # visits enough to rank neighbours by, most of them near
+        visits = PinSAGESampler(dataset.graph, fanouts, walks=30, restart=0.5, seed=seed, device=device)
         return visits, visits
-    drawn = NeighborSampler(graph, fanouts, seed=seed, device=device)
-    if graph.num_edges > _FULL_BELOW:
+    read = _layers(dataset, config)
+
+    def sampler(fanouts: list[int]) -> Sampler:
+        if read is None:
+            return NeighborSampler(dataset.graph, fanouts, seed=seed, device=device)
+        drawn = typed_fanouts(read, fanouts)
+        count = dataset.num_vertices
+        lists = {kind: Adjacency.of(dataset.graphs[kind], count[kind[2]], count[kind[0]]) for kind in drawn}
+        return HeteroSampler(lists, drawn, target=dataset.target, seed=seed, device=device)
+
+    drawn = sampler(fanouts)
+    graphs = each_of(dataset.graph if read is None else dataset.graphs)
+    if sum(graph.num_edges for graph in graphs) > _FULL_BELOW:
         return drawn, drawn
-    return drawn, NeighborSampler(graph, [-1] * len(fanouts), seed=seed, device=device)
+    return drawn, sampler([-1] * len(fanouts))
+
+
+def _layers(dataset: Any, config: Mapping[str, Any]) -> tuple[TypedLayer, ...] | None:
+    """What the layers read of vertices of several types; None of one type."""
+    if not has_types(dataset):
+        return None
+    return typed_layers(dataset.graphs, dataset.features, dataset.target, len(config["fanouts"]))
+
+
+def _make(dataset: Any, config: Mapping[str, Any]) -> GNN | HeteroGNN:
+    name, hidden, dropout, layers = config["model"], config["hidden"], config["dropout"], _layers(dataset, config)
+    if layers is None:
+        return make_model(name, dataset.features.shape[1], hidden, dataset.num_classes, len(config["fanouts"]), dropout)
+    widths = {kind: table.shape[1] for kind, table in dataset.features.items()}
+    return make_hetero_model(name, layers, widths, hidden, dataset.num_classes, dropout)
 
 
 @dataclass
@@ -162,7 +194,7 @@ class _Totals:
     storage: dict[str, Any] = field(default_factory=dict)  # of StorageStats, this rank's
 
 
-class _Run(Run[GNN]):
+class _Run(Run[GNN | HeteroGNN]):
     """A training run between two batches."""
 
     def __init__(
@@ -175,32 +207,26 @@ class _Run(Run[GNN]):
         checkpoint_every: int | None,
         reading: dict[str, Any],
     ) -> None:
-        graph, fanouts, seed, device = dataset.graph, list(config["fanouts"]), config["seed"], ranks.device
-        width, classes = dataset.features.shape[1], dataset.num_classes
-        super().__init__(
-            dataset,
-            config,
-            ranks,
-            checkpoint,
-            lambda: make_model(config["model"], width, config["hidden"], classes, len(fanouts), config["dropout"]),
-        )
-        self.checkpoint_every = checkpoint_every
-        sampler, tester = _samplers(graph, config["model"], fanouts, seed, device)
+        super().__init__(dataset, config, ranks, checkpoint, lambda: _make(dataset, config))
+        self.checkpoint_every, device = checkpoint_every, ranks.device
+        sampler, tester = _samplers(dataset, config, device)
         self.tester = None if tester is sampler else tester  # None: what the loader samples with, which a cache exchanges
         kept = {name: reading.pop(name, None) for name in ("cache", "gpu_budget")}  # of training alone
         self.reading = reading
         share = {"rank": ranks.rank, "world_size": ranks.world_size}
-        self.loader = self._loader(sampler, self.splits["train"], dataset.features, shuffle=True, **share, **kept)
+        layers = _layers(dataset, config)
+        self.features = dataset.features if layers is None else {k: dataset.features[k] for k in layers[0].inputs}
+        self.loader = self._loader(sampler, self.splits["train"], self.features, shuffle=True, **share, **kept)
         self.degree: dict[torch.device, torch.Tensor] = {}
         if config["model"] == "gcn":
-            degree = graph.to_outer(graph.degrees()).to(torch.float32)
+            degree = dataset.graph.to_outer(dataset.graph.degrees()).to(torch.float32)
             self.degree = {where: degree.to(where) for where in {device, *several}}
         self.parallel = data_parallel(self.model, ranks)
         self.factored: Factored | None = None
         if several:
             self.factored = Factored(
                 self.loader,
-                lambda where: _samplers(graph, config["model"], fanouts, seed, where)[0],
+                lambda where: _samplers(dataset, config, where)[0],
                 self.model,
                 self._loss,
                 several,
@@ -304,8 +330,11 @@ class _Run(Run[GNN]):
     def _scores(self, model: torch.nn.Module, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
         """Of the seeds: the scores of each class, and the class."""
         assert batch.x is not None and batch.y is not None
-        degree = rows_of(self.degree[batch.x.device], batch.sample.node) if self.degree else None
-        return model(batch.x.float(), batch.sample, degree, batch.sample.weight), batch.y.long()
+        x, target = by_type(torch.Tensor.float, batch.x), batch.y.long()
+        if isinstance(x, Mapping):
+            return model(x, batch.sample), target
+        degree = rows_of(self.degree[x.device], batch.sample.node) if self.degree else None
+        return model(x, batch.sample, degree, batch.sample.weight), target
 
     def _collect(self) -> None:
         """Sums the totals over the ranks; rank 0 keeps them."""
@@ -360,11 +389,16 @@ class _Run(Run[GNN]):
         loader = self._loader(self.tester or self.loader.sampler, mine, self.loader.features)
         yield from loader
         most = -(-len(self.splits[split]) // self.ranks.world_size)  # seeds of the first rank
-        for _ in range(-(-most // loader.batch_size) - len(loader)):
-            rows_of(self.dataset.features, mine[:0].to(self.ranks.device))  # from a sharded table all ranks gather at once
+        nothing = mine[:0].to(self.ranks.device)
+        for _ in range(-(-most // loader.batch_size) - len(loader)):  # from sharded tables all ranks gather at once
+            by_type(lambda table: rows_of(table, nothing), self.features)
 
-    def read(self, split: str) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-        return ((batch.sample.node, batch.x) for batch in self._batches(split) if batch.x is not None)
+    def read(self, split: str) -> Iterator[tuple[str, torch.Tensor, torch.Tensor]]:
+        for batch in self._batches(split):
+            if isinstance(batch.x, Mapping):
+                yield from ((kind, batch.sample.node[kind], x) for kind, x in batch.x.items())
+            elif batch.x is not None:
+                yield "", batch.sample.node, batch.x
 
     def position(self) -> dict[str, Any]:
         return {"loader": self.loader.state_dict(), "totals": vars(self.totals)}
@@ -387,14 +421,13 @@ def _add(to: dict[str, float], more: dict[str, float]) -> None:
 
 
 def _counts(batch: Batch) -> dict[str, int]:
-    assert batch.x is not None
     served = {} if batch.served is None else vars(batch.served)
     return {
         **{f"served_{name}": count for name, count in served.items()},
         "batches": 1,
         "counted": int(bool(served)),
         "seeds": batch.batch_size,
-        "vertices": len(batch.sample.node),
-        "edges": len(batch.sample.row),
-        "bytes": batch.x.numel() * batch.x.element_size(),
+        "vertices": sum(map(len, each_of(batch.sample.node))),
+        "edges": sum(map(len, each_of(batch.sample.row))),
+        "bytes": sum(x.nbytes for x in each_of(batch.x)),
     }
