@@ -30,7 +30,7 @@ HINTERLAND_STRUCT(query::FilterParams, columns, tests, program, steps, depth, wo
 HINTERLAND_STRUCT(query::Measure, column, divisor, adds, bounds, streamed);
 HINTERLAND_STRUCT(query::Total, count, low, high, sum, rest, least, greatest);
 HINTERLAND_STRUCT(query::AggregateParams, columns, measures, measured, keys, keyed, words, rows, begin, end);
-HINTERLAND_STRUCT(query::PieceColumn, values, valid, kept, element, scale);
+HINTERLAND_STRUCT(query::PieceColumn, values, valid, staged, element, scale);
 HINTERLAND_STRUCT(query::ReadCount, bytes, least_bytes, streamed, gathered);
 HINTERLAND_STRUCT(query::ChunkFilterParams, columns, tests, tested, program, steps, words, matched, rows, begin, end);
 HINTERLAND_STRUCT(query::GroupKey, column, low, values);

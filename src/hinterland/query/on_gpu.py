@@ -128,13 +128,18 @@ class OnGpu(Run):
         for room in rooms:
             room.stream.wait_stream(here)
         warps = _FILTER_WARPS * devices.sm_count(self._device)
-        shape = {"measures": small.address("measures"), "measured": measured, "grouped": self._grouped}
+        shape: dict[str, Any] = {"measures": small.address("measures"), "measured": measured, "grouped": self._grouped}
         try:
             for number, (first, last) in enumerate(self._chunks(most)):
                 chunks.append((first, last))
                 room = rooms[number % len(rooms)]
                 columns = small.address("columns") + number % len(rooms) * (small.size("columns") // len(rooms))
-                read = {"columns": columns, "words": room.words.data_ptr(), "begin": first * _BLOCK, "end": last * _BLOCK}
+                read: dict[str, Any] = {
+                    "columns": columns,
+                    "words": room.words.data_ptr(),
+                    "begin": first * _BLOCK,
+                    "end": last * _BLOCK,
+                }
                 shape["totals"] = room.totals.data_ptr()
                 with torch.cuda.stream(room.stream):
                     self._stage(room, first, last)
