@@ -219,10 +219,10 @@ HINTERLAND_FN void serve(const Assignment& assignment, const Source& edges, App&
 // floats those of the floats.
 struct EmogiState {
   int64_t num_vertices;
-  void* values;            // levels, costs, components, or rank that vertices have yet to pass on: [num_vertices]
-  uint8_t* active;         // not for BFS, where the level says it
-  void* beside;            // components: whose label fell in this level; PageRank: what a vertex gives each neighbour
-  const void* weights;     // shortest paths: [num_edges]
+  void* values;         // levels, costs, components, or rank that vertices have yet to pass on: [num_vertices]
+  uint8_t* active;      // not for BFS, where the level says it
+  void* beside;         // components: whose label fell in this level; PageRank: what a vertex gives each neighbour
+  const void* weights;  // shortest paths: [num_edges]
   int64_t level;
   int64_t* report;  // whether BFS found a vertex, and the smallest vertex with a bad neighbour
 };

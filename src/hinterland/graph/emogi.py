@@ -51,6 +51,7 @@ def _instance(app: str, access: str, policy: str, edge_bytes: int) -> str:
 KERNELS = KernelFile(
     "graph/emogi.cu",
     tuple(_instance(*case) for case in product([*_APPS.values(), *_SSSP.values()], ACCESSES, _POLICIES, (4, 8))),
+    apart=True,
 )
 _TILES = KernelFile("graph/emogi_tiles.cu", ("mark_active_tiles",))
 _PARAMS, _DIVISION, _STATE, _ACTIVE = (
