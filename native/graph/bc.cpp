@@ -6,7 +6,7 @@
 
 namespace hinterland::native {
 
-HINTERLAND_STRUCT(graph::BcParams, graph, source, undirected, levels, sigma, scores, scratch, history_size);
+HINTERLAND_STRUCT(graph::BcParams, graph, source, undirected, levels, sigma, scores, keeps, scratch, history_size);
 
 namespace {
 

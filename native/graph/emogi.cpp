@@ -39,11 +39,13 @@ int64_t blocks_of(const EmogiCase& run) {
   return blocks;
 }
 
-// One level of "bfs", "sssp", "cc" or "pagerank".
-void emogi_level(const EmogiCase& run, const std::string& algorithm) {
-  if (algorithm == "bfs") return level<graph::EmogiBfs>(run);
-  if (algorithm == "sssp") return level<graph::EmogiSssp>(run);
-  if (algorithm == "cc") return level<graph::EmogiComponents>(run);
+// One level of an application, by the name that kernels have for it.
+void emogi_level(const EmogiCase& run, const std::string& app) {
+  if (app == "EmogiBfs") return level<graph::EmogiBfs>(run);
+  if (app == "EmogiSssp<int32_t>") return level<graph::EmogiSssp<int32_t>>(run);
+  if (app == "EmogiSssp<float>") return level<graph::EmogiSssp<float>>(run);
+  if (app == "EmogiSssp<double>") return level<graph::EmogiSssp<double>>(run);
+  if (app == "EmogiComponents") return level<graph::EmogiComponents>(run);
   level<graph::EmogiPagerank>(run);
 }
 
@@ -64,8 +66,8 @@ void bind_graph_emogi(nb::module_& m) {
           },
           nb::arg("params"), nb::arg("edge_bytes"), nb::arg("access"), nb::arg("assignment"))
       .def("blocks", &blocks_of, "Blocks of the GPU's launch. Reads none of the arrays.");
-  def_native(m, "emogi_level", emogi_level, nb::arg("run"), nb::arg("algorithm"),
-             "One level of bfs, sssp, cc or pagerank on the CPU.");
+  def_native(m, "emogi_level", emogi_level, nb::arg("run"), nb::arg("app"),
+             "One level of EmogiBfs, EmogiSssp<weight>, EmogiComponents or EmogiPagerank on the CPU.");
   def_native(m, "mark_active_tiles", mark_active_tiles, nb::arg("params"),
              "Marks the tiles of the edge array with elements of active lists, on the CPU.");
 }

@@ -310,3 +310,53 @@ def test_without_room_on_the_gpu_the_cpu_searches():
     result = hl.betweenness_centrality(graph, [0, 1], device="cuda", gpu_budget="1KiB", stats=True)
     assert result.stats["device"] == "cpu"
     verify_betweenness(graph, result)
+
+
+def edge_scores(graph, result):
+    """Scores by the ends of the stored edges."""
+    src = torch.repeat_interleave(torch.arange(graph.num_vertices), graph.indptr.cpu().diff())
+    order = torch.arange(graph.num_vertices) if graph.order is None else graph.order
+    ends = zip(order[src].tolist(), order[graph.indices.cpu().long()].tolist(), strict=True)
+    return dict(zip(ends, result.scores.cpu().tolist(), strict=True))
+
+
+@pytest.mark.parametrize("directed", [True, False])
+@pytest.mark.parametrize("normalized", [True, False])
+@pytest.mark.parametrize("form", ["plain", "packed", "reordered", "wide"])
+def test_betweenness_of_edges_is_that_of_networkx(device, directed, normalized, form):
+    graph = skewed(120, 900, symmetrize=not directed, remove_duplicates=True)
+    expected = nx.edge_betweenness_centrality(network_of(graph), normalized=normalized)
+    change = {
+        "plain": lambda g: g,
+        "packed": hl.compress,
+        "reordered": lambda g: hl.reorder(g, "degree"),
+        "wide": with_wide_edges,
+    }
+    changed = change[form](graph)
+    found = edge_scores(changed, hl.graph.edge_betweenness_centrality(changed, normalized=normalized, device=device))
+    assert len(found) == graph.num_edges
+    for (u, v), score in found.items():
+        assert score == pytest.approx(expected[u, v] if (u, v) in expected else expected[v, u], rel=1e-9, abs=1e-12)
+
+
+def test_over_all_edges_paths_are_as_long_as_distances(device):
+    """A path of d edges leads over d."""
+    graph = skewed(3000, 20_000, symmetrize=True, remove_duplicates=True)
+    result = hl.graph.edge_betweenness_centrality(graph, 20, normalized=False, seed=2, device=device)
+    distances = hl.multi_source_bfs(graph, result.sources, levels=False, device=device).distance_sum
+    # Each edge is there twice, a source stands for 150, and a path counts half.
+    assert float(result.scores.sum()) == pytest.approx(int(distances.sum()) * 2 * 150 / 2)
+
+
+def test_parallel_edges_have_a_part_each(device):
+    graph = hl.from_edges(torch.tensor([0, 0, 1]), torch.tensor([1, 1, 2]), symmetrize=True)
+    result = hl.graph.edge_betweenness_centrality(graph, normalized=False, device=device)
+    by_row = result.scores.cpu().tolist()
+    assert by_row == pytest.approx([1, 1, 1, 1, 2, 2])
+
+
+@pytest.mark.parametrize("vertices", [0, 1, 2])
+def test_betweenness_of_edges_of_tiny_graphs(device, vertices):
+    none = torch.tensor([], dtype=torch.int64)
+    result = hl.graph.edge_betweenness_centrality(hl.from_edges(none, none, num_vertices=vertices), device=device)
+    assert result.scores.tolist() == [] and result.sources.tolist() == list(range(vertices))

@@ -207,14 +207,21 @@ def test_what_is_announced_is_there():
 
 
 OWN_TESTS = {
-    "centrality": ("degree_centrality", "eigenvector_centrality", "katz_centrality", "closeness_centrality"),
+    "centrality": (
+        "betweenness_centrality",
+        "degree_centrality",
+        "eigenvector_centrality",
+        "katz_centrality",
+        "closeness_centrality",
+    ),
     "components": ("connected", "strongly_connected", "weakly_connected"),
     "link_analysis": ("pagerank", "hits"),
     "shortest_paths": ("generic", "unweighted", "weighted"),
     "traversal": ("bfs",),
     "community": ("louvain",),
     "tree": ("recognition",),
-    "": ("core", "cluster", "distance_measures", "isolate", "reciprocity", "wiener"),
+    "operators": ("unary",),
+    "": ("core", "cluster", "distance_measures", "isolate", "lowest_common_ancestors", "reciprocity", "wiener"),
 }
 
 
@@ -237,6 +244,7 @@ def test_networkx_own_tests_pass():
         for folder, names in OWN_TESTS.items()
         for name in names
     ]
+    modules.append("networkx.generators.tests.test_ego")
     # The tests' graphs are too small for threads.
     backend = {"NETWORKX_TEST_BACKEND": "hinterland", "NETWORKX_FALLBACK_TO_NX": "1", "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:benchmark", "--pyargs", *modules]

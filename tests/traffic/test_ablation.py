@@ -11,8 +11,9 @@ import torch
 import hinterland as hl
 from hinterland import cli
 from hinterland.graph import emogi
-from hinterland.memory.mapping import UNLIMITED, Limit, mapped_limit
-from hinterland.runtime.errors import ConfigError, OutOfMemory
+from hinterland.graph.migrating import migrating
+from hinterland.memory.mapping import UNLIMITED, mapped_limit
+from hinterland.runtime.errors import ConfigError
 from hinterland.traffic import ablation, analyse
 
 
@@ -56,18 +57,6 @@ def test_amplification_is_that_of_the_model():
 
 
 @pytest.mark.gpu
-def test_migrating_memory_gives_the_same_results():
-    place = {"indptr": "gpu", "indices": "host"}
-    graph = hl.random_weights(hl.generate("kronecker", scale=12, seed=1, placement=place, device="cuda"), "int32")
-    migrating, come_home = ablation._migrating(graph)
-    for _ in range(2):
-        come_home()
-        assert torch.equal(emogi.bfs(migrating, 5).values, emogi.bfs(graph, 5).values)
-        assert torch.equal(emogi.sssp(migrating, 5).values, emogi.sssp(graph, 5).values)
-        assert torch.equal(emogi.cc(migrating).values, emogi.cc(graph).values)
-
-
-@pytest.mark.gpu
 def test_every_column_is_there_on_a_gpu():
     tables = ablation.ablation(["uniform"], scale=12, sources=1, device="cuda")
     assert {"uvm", "aligned_over_uvm"} <= set(tables["figure_9_bfs_speed"][0])
@@ -83,25 +72,12 @@ def test_uvm_beyond_its_budget_gives_the_same_results():
     device = torch.device("cuda", 0)
     graph = hl.generate("uniform", scale=20, seed=1, placement={"indptr": "gpu", "indices": "host"}, device="cuda")
     expected = emogi.bfs(graph, 5).values
-    migrating, come_home = ablation._migrating(graph, 64 << 20)
+    moved, come_home = migrating(graph, 64 << 20)
     with ablation._only(64 << 20, device):
         assert ablation.devices.free_bytes(device) <= 68 << 20
         come_home()
-        assert torch.equal(emogi.bfs(migrating, 5).values, expected)
+        assert torch.equal(emogi.bfs(moved, 5).values, expected)
     assert ablation.devices.free_bytes(device) > 1 << 30
-
-
-def test_uvm_takes_no_more_managed_memory_than_it_may(monkeypatch):
-    """Neither beyond the limit, nor beyond its budget, which plain allocations will leave."""
-    graph = hl.generate("uniform", scale=8, seed=1, device="cpu")
-    need = graph.indices.nbytes
-    monkeypatch.setattr(ablation, "managed", lambda *args: pytest.fail("asked the driver"))
-    monkeypatch.setattr(ablation, "mapped_limit", lambda: Limit(need - 1, "a test"))
-    with pytest.raises(OutOfMemory, match="the limit is by a test"):
-        ablation._migrating(graph)
-    monkeypatch.setattr(ablation, "mapped_limit", lambda: Limit(1 << 40, "a test"))
-    with pytest.raises(OutOfMemory, match="HINTERLAND_MAPPED_LIMIT=unlimited"):
-        ablation._migrating(graph, need - 1)
 
 
 def test_a_budget_for_uvm_is_a_size():

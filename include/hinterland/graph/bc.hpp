@@ -26,15 +26,17 @@ struct BcParams {
   int32_t* levels;     // [vertices], all -1
   double* sigma;       // [vertices], all 0: shortest paths from the source
   double* scores;      // [vertices], added to
-  char* scratch;       // that of a BcState
+  int64_t keeps;  // levels and sigma are left as they are found, and scores are c: what edges have of the paths follows from it
+  char* scratch;  // that of a BcState
   int64_t history_size;
 };
 
 struct BcState {
   Scratch scratch;
-  int32_t* levels;    // -1: not reached yet
-  double* sigma;      // 0 likewise
-  double* scores;     // of all sources so far
+  int32_t* levels;  // -1: not reached yet
+  double* sigma;    // 0 likewise
+  double* scores;   // of all sources so far
+  bool keeps;
   int64_t* overflow;  // 1 if there were more paths than a double counts
   Frontier frontier;
   double* c;
@@ -46,6 +48,7 @@ struct BcState {
         levels(p.levels),
         sigma(p.sigma),
         scores(p.scores),
+        keeps(p.keeps != 0),
         overflow(scratch.take<int64_t>(1)),
         frontier(scratch, num_vertices, num_edges),
         c(scratch.take<double>(num_vertices)),
@@ -212,7 +215,8 @@ class Trail {
   int64_t levels_ = 0, kept_ = 0, end_ = 0;
 };
 
-// One source's share is added to the scores. Levels and sigma end as they began, at -1 and 0.
+// One source's share is added to the scores. Levels and sigma end as they began, at -1 and 0, unless they are kept: an edge (u, v)
+// whose v lies one level further has sigma[u] c[v] of the source's paths.
 template <class Team, class Graph>
 HINTERLAND_FN void betweenness(Team& team, const Graph& graph, const BcState& state, int64_t source, bool undirected) {
   const Frontier& frontier = state.frontier;
@@ -277,6 +281,10 @@ HINTERLAND_FN void betweenness(Team& team, const Graph& graph, const BcState& st
           if (!graph.has(v) || state.levels[v] < 0) continue;
           const double paths = state.sigma[v];
           if (paths > stdlib::numeric_limits<double>::max()) atomic_store(*state.overflow, int64_t{1});
+          if (state.keeps) {
+            state.scores[v] = state.c[v];
+            continue;
+          }
           if (v != source) state.scores[v] += paths * (state.c[v] - 1 / paths);
           state.levels[v] = -1;
           state.sigma[v] = 0;

@@ -12,6 +12,7 @@
 #include "hinterland/core/platform.hpp"
 #include "hinterland/core/warp.hpp"
 #include "hinterland/graph/lists.hpp"
+#include "hinterland/graph/path_keys.hpp"
 #include "hinterland/memory/source.hpp"
 
 namespace hinterland::graph {
@@ -164,7 +165,7 @@ HINTERLAND_FN void walk(const Source& edges, int64_t v, const Piece& piece, App&
   const typename App::Value own = app.own(v);
   for (int64_t k = 0; strip.at(k) < piece.end && app.goes_on(v, own); k += kInFlight) {
     Edge neighbour[kInFlight];
-    int64_t weight[kInFlight];
+    typename App::Weight weight[kInFlight];
     typename App::Value seen[kInFlight] = {};  // of idle lanes nobody asks
     for (int j = 0; j < kInFlight; ++j) {
       neighbour[j] = strip.holds(k + j) ? edges.read_alone(strip.at(k + j)) : kIdle;
@@ -214,13 +215,14 @@ HINTERLAND_FN void serve(const Assignment& assignment, const Source& edges, App&
   }
 }
 
-// What the applications work on. Costs and labels of components have eight bytes, levels and ranks four.
+// What the applications work on. Costs of whole numbers and labels of components have eight bytes, levels and ranks four, costs of
+// floats those of the floats.
 struct EmogiState {
   int64_t num_vertices;
-  void* values;            // levels, costs, components, or rank that vertices have yet to pass on: [num_vertices]
-  uint8_t* active;         // not for BFS, where the level says it
-  void* beside;            // components: whose label fell in this level; PageRank: what a vertex gives each neighbour
-  const int32_t* weights;  // shortest paths: [num_edges]
+  void* values;         // levels, costs, components, or rank that vertices have yet to pass on: [num_vertices]
+  uint8_t* active;      // not for BFS, where the level says it
+  void* beside;         // components: whose label fell in this level; PageRank: what a vertex gives each neighbour
+  const void* weights;  // shortest paths: [num_edges]
   int64_t level;
   int64_t* report;  // whether BFS found a vertex, and the smallest vertex with a bad neighbour
 };
@@ -233,11 +235,12 @@ struct EmogiParams {
 };
 
 struct EmogiApp : EmogiState {
+  using Weight = int64_t;
   bool found = false;  // a vertex of the next level; told once a thread, for so many would meet at the report
 
   HINTERLAND_FN void report_bad(int64_t v) const { atomic_min(report[1], v); }
   HINTERLAND_FN void report_found() const { atomic_store(report[0], int64_t{1}); }
-  HINTERLAND_FN int64_t weight(int64_t) const { return 0; }
+  HINTERLAND_FN Weight weight(int64_t) const { return 0; }
   HINTERLAND_FN bool goes_on(int64_t, int64_t) const { return true; }
   HINTERLAND_FN void settle() const {}  // what all lanes do together after a list
 };
@@ -256,20 +259,24 @@ struct EmogiBfs : EmogiApp {
   }
 };
 
-// Bellman and Ford's algorithm over the vertices whose cost fell in the level before.
+// Bellman and Ford's algorithm over the vertices whose cost fell in the level before. Costs are the keys of shortest paths: those
+// of floats add up as floats do.
+template <class WeightType>
 struct EmogiSssp : EmogiApp {
-  using Value = int64_t;
-  static constexpr Value kFar = stdlib::numeric_limits<int64_t>::max();
+  using Weight = WeightType;
+  using Paths = Shortest<stdlib::conditional_t<stdlib::is_floating_point_v<Weight>, Weight, int64_t>>;
+  using Value = typename Paths::Key;
 
   HINTERLAND_FN Value& cost(int64_t v) const { return static_cast<Value*>(values)[v]; }
   HINTERLAND_FN bool active(int64_t v) const { return EmogiState::active[v] != 0; }
   HINTERLAND_FN Value own(int64_t v) const { return look(v); }
   HINTERLAND_FN Value look(int64_t v) const { return atomic_load(cost(v)); }
-  HINTERLAND_FN int64_t weight(int64_t i) const { return memory::Pointer<int32_t>(weights).read_alone(i); }
+  HINTERLAND_FN Weight weight(int64_t i) const { return memory::Pointer<Weight>(weights).read_alone(i); }
   // A vertex whose own cost has fallen meanwhile will be served again, with the better cost.
   HINTERLAND_FN bool goes_on(int64_t v, Value own) const { return look(v) == own; }
-  HINTERLAND_FN void visit(int64_t, Value own, int64_t w, int64_t weight, Value seen) const {
-    if (own + weight < seen) atomic_min(cost(w), own + weight);
+  HINTERLAND_FN void visit(int64_t, Value own, int64_t w, Weight weight, Value seen) const {
+    const Value offer = Paths::extend(own, weight);
+    if (offer < seen) atomic_min(cost(w), offer);
   }
 };
 

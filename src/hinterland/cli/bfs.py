@@ -10,16 +10,20 @@ def bfs(
     *,
     start: parameters.Start,
     mode: parameters.Mode = "auto",
+    access: parameters.Access = None,
     options: parameters.Options,
 ) -> None:
     """Find the distance of every vertex from a source, and how fast that went.
 
     Edges per second (TEPS) are the out-edges of all reached vertices, divided by the time of the search. Bytes are what was
     read from the edge array, in whole 32-byte sectors. The array of --output is the levels (int32, -1 where unreachable).
+    With --access no parents are found, and the table has none.
     """
     from .. import graph as graphs
+    from .access import check_access, published
     from .traversal import Algorithm, by_vertex, search
 
+    check_access(access, options, mode=mode != "auto")
     algorithm = Algorithm(
         name="bfs",
         call=graphs.bfs,
@@ -29,4 +33,4 @@ def bfs(
         found=lambda run: f"{run['reached']:,} vertices in {run['levels']} levels",
         verify=graphs.verify_bfs,
     )
-    search(algorithm, graph, start, options)
+    search(published(algorithm, access), graph, start, options)

@@ -9,19 +9,22 @@ import typer
 
 from . import parameters
 
+MOST_ITERATIONS = 100
+
 
 def pagerank(
     graph: parameters.GraphFile,
     *,
     damping: Annotated[float, typer.Option(help="The share of walks that follow an edge instead of jumping.")] = 0.85,
     tolerance: Annotated[float, typer.Option(help="Stop when the scores change by less than this altogether.")] = 1e-4,
-    max_iterations: Annotated[int, typer.Option(min=1, help="Stop after so many iterations at the latest.")] = 100,
+    max_iterations: Annotated[int, typer.Option(min=1, help="Stop after so many iterations at the latest.")] = MOST_ITERATIONS,
     sources: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Jump only to the vertices in this file: one number a line, or .npy."),
     ] = None,
     runs: parameters.Repeats = 1,
     mode: parameters.Mode = "auto",
+    access: parameters.Access = None,
     options: parameters.Options,
 ) -> None:
     """Rank vertices by how often a random walk comes by, and say how fast that went.
@@ -33,8 +36,11 @@ def pagerank(
 
     from .. import graph as graphs
     from ..graph.sources import read_sources
+    from .access import check_access, published
     from .traversal import Algorithm, Starts, by_vertex, load, say_weights_are_unused, traverse
 
+    others = {"mode": mode != "auto", "sources": sources is not None, "max_iterations": max_iterations != MOST_ITERATIONS}
+    check_access(access, options, **others)
     loaded = load(graph, options)
     say_weights_are_unused(loaded, "pagerank")
     jumps = None
@@ -60,4 +66,4 @@ def pagerank(
         settings=settings,
         fields=lambda result: {"iterations": result.iterations, "error": result.error, "converged": result.converged},
     )
-    traverse(algorithm, loaded, Starts([{}] * runs, []), options)
+    traverse(published(algorithm, access), loaded, Starts([{}] * runs, []), options)

@@ -23,6 +23,10 @@ RandomWeights = Annotated[
     str | None, typer.Option(metavar="TYPE", help="Draw weights first: uint8 or int32 from 1 to 255, or float32 below 1.")
 ]
 Mode = Annotated[str, typer.Option(help="auto, or one of the modes on the algorithm's page.")]
+Access = Annotated[
+    str | None,
+    typer.Option(help="Read lists as EMOGI's published programs do: naive, merged, aligned, or uvm, where pages migrate."),
+]
 Device = Annotated[str | None, typer.Option(help="cpu or cuda; by default the GPU, if there is one.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
 

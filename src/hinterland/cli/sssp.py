@@ -11,6 +11,7 @@ def sssp(
     start: parameters.Start,
     random_weights: parameters.RandomWeights = None,
     mode: parameters.Mode = "auto",
+    access: parameters.Access = None,
     options: parameters.Options,
 ) -> None:
     """Find the shortest distance of every vertex from a source by edge weights, and how fast that went.
@@ -18,8 +19,10 @@ def sssp(
     The array of --output is the distances (-1, or inf for float weights, where unreachable).
     """
     from .. import graph as graphs
+    from .access import check_access, published
     from .traversal import Algorithm, by_vertex, search
 
+    check_access(access, options, mode=mode != "auto")
     algorithm = Algorithm(
         name="sssp",
         call=graphs.sssp,
@@ -30,4 +33,4 @@ def sssp(
         found=lambda run: f"{run['reached']:,} vertices in {run['levels']} steps",
         verify=graphs.verify_sssp,
     )
-    search(algorithm, graph, start, options, random_weights)
+    search(published(algorithm, access), graph, start, options, random_weights)

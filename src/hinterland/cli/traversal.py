@@ -38,6 +38,7 @@ class Algorithm:
         found: what a run found, for people, from its object in the JSON.
         mode: as asked for; None for an algorithm that has but one.
         weighted: whether it goes by weights.
+        prepared: whether it takes a graph that is prepared for several runs.
         settings: arguments that all runs share.
         fields: what the result adds to that object.
         verify: raises VerificationError unless the result of a run is right.
@@ -50,6 +51,7 @@ class Algorithm:
     found: Callable[[Mapping[str, Any]], str]
     mode: str | None = None
     weighted: bool = False
+    prepared: bool = True
     settings: Mapping[str, Any] = field(default_factory=dict)
     fields: Callable[[Any], dict[str, Any]] = lambda _: {}
     verify: Callable[..., None] | None = None
@@ -184,7 +186,7 @@ def traverse(algorithm: Algorithm, graph: Graph, starts: Starts, options: Option
     """Runs the algorithm from each start, then prints and writes what was found."""
     check_output(options.output)
     ceiling = _ceiling(algorithm, graph, starts, options)
-    many = len(starts.runs) > 1
+    many = len(starts.runs) > 1 and algorithm.prepared
     began = time.perf_counter()
     # Several runs are worth keeping on the GPU what they all read.
     kept = prepare(graph, options.gpu_budget, options.device, algorithm.name, graph.weight_type is not None) if many else None
@@ -245,7 +247,7 @@ def _run(
     if ceiling is not None:
         for link in (part["link"] for part in (run, *searches) if part.get("link") is not None):
             link["ceiling"] = ceiling
-            for part in (link, link["heavy"]):
+            for part in (link, *([link["heavy"]] if "heavy" in link else [])):
                 part["share"] = part["bandwidth"] / ceiling
     if "link" not in run:
         run["link"] = _link(searches)

@@ -1,7 +1,7 @@
 """Graphs in CSR form: files, generators and traversals."""
 
 from . import emogi, registered  # noqa: F401  (the second makes algorithms known to prepare())
-from .bc import BetweennessResult, betweenness_centrality
+from .bc import BetweennessResult, EdgeBetweennessResult, betweenness_centrality, edge_betweenness_centrality
 from .bfs import BfsResult, bfs
 from .cc import ComponentsResult, connected_components, verify_components
 from .compress import compress, decompress
@@ -42,6 +42,7 @@ __all__ = [
     "CommunitiesResult",
     "ComponentsResult",
     "CoresResult",
+    "EdgeBetweennessResult",
     "Graph",
     "HitsResult",
     "MultiBfsResult",
@@ -57,6 +58,7 @@ __all__ = [
     "connected_components",
     "core_numbers",
     "decompress",
+    "edge_betweenness_centrality",
     "eigenvector_centrality",
     "emogi",
     "from_edges",

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from .. import _core
-from ..runtime import arguments
+from ..runtime import arguments, devices
 from ..runtime.asked import Asked
 from ..runtime.errors import ConfigError, GraphError
 from ..runtime.params import struct
@@ -20,6 +20,7 @@ from .algorithms import Algorithm
 from .graph import Graph
 from .msbfs import check_sources, to_inner
 from .prepare import Prepared, graph_of, prepared_for
+from .rows import edge_list
 from .traversal import Clock, ScratchLayout, clear, finish, kernel_file, outer_bytes, runner, scratch_for, to_outer
 from .traversal_stats import Run, summarise_all, with_stats
 from .view import allocated
@@ -41,6 +42,19 @@ class BetweennessResult(Shown):
     scores: torch.Tensor
     sources: torch.Tensor
     stats: Asked[dict[str, Any]] = None
+
+
+@dataclass(frozen=True, repr=False)
+class EdgeBetweennessResult(Shown):
+    """How many shortest paths lead over each edge, on the device that counted them.
+
+    Attributes:
+        scores: float64 ``[num_edges]``, in the order of ``indices``. Of an undirected edge both entries have all of it.
+        sources: int64 ``[k]``, on the CPU; the vertices that paths were counted from, in that order.
+    """
+
+    scores: torch.Tensor
+    sources: torch.Tensor
 
 
 def betweenness_centrality(
@@ -90,6 +104,59 @@ def betweenness_centrality(
     return BetweennessResult(scores, torch.tensor(chosen, dtype=torch.int64), report)
 
 
+def edge_betweenness_centrality(
+    graph: Graph,
+    sources: int | Iterable[int] | torch.Tensor | None = None,
+    normalized: bool = True,
+    seed: int = 1,
+    device: torch.device | str | int | None = None,
+) -> EdgeBetweennessResult:
+    """The share of shortest paths between all vertices that lead over each edge, as networkx defines it (Brandes, "On variants
+    of shortest-path betweenness centrality and their generic computation", 2008).
+
+    Each source is a search as of :func:`betweenness_centrality`; then all edges are looked at, which takes some 60 bytes an
+    edge of the device's memory.
+
+    Args:
+        graph, sources, seed, device: as of :func:`betweenness_centrality`. Of parallel edges each has its part.
+        normalized: divides by the number of pairs of vertices; otherwise paths are counted, in undirected graphs once for both
+            directions. Scores from a sample are scaled to estimate those from all vertices.
+
+    Returns:
+        ``EdgeBetweennessResult(scores float64 [num_edges], sources int64 [k])``.
+
+    Raises:
+        ConfigError, IndexOutOfRange, GraphError, OutOfMemory: as :func:`betweenness_centrality`.
+    """
+    chosen = _sources(graph_of(graph), sources, seed)
+    prepared = prepared_for(graph, "bc", None, device)
+    graph, on = prepared.graph, prepared.device
+    with devices.on(on):
+        src, dst, _ = edge_list(Graph.of(graph.neighbor_lists, graph.directed))  # as the lists are numbered
+        src, dst = src.to(on), dst.to(on)
+        scores = torch.zeros(graph.num_edges, dtype=torch.float64, device=on)
+        searches = _Searches(prepared, keeps=True)
+        for source, inner in zip(chosen, to_inner(graph, chosen), strict=True):
+            searches.begin_again()
+            searches.search(source, inner)
+            levels, sigma, c = searches.levels, searches.sigma, searches.scores
+            scores += torch.where(levels[dst] == levels[src] + 1, sigma[src] * c[dst], 0)
+        if not graph.directed:
+            scores = _of_both_entries(scores, src, dst, graph.num_vertices)
+    vertices = graph.num_vertices
+    if vertices > 1 and chosen:
+        scores *= (1 / (vertices - 1) if normalized else vertices / (1 if graph.directed else 2)) / len(chosen)
+    return EdgeBetweennessResult(scores, torch.tensor(chosen, dtype=torch.int64))
+
+
+def _of_both_entries(scores: torch.Tensor, src: torch.Tensor, dst: torch.Tensor, vertices: int) -> torch.Tensor:
+    """What both entries of an undirected edge have together, for each; parallel edges have equal parts."""
+    edges, entry, entries = (torch.minimum(src, dst) * vertices + torch.maximum(src, dst)).unique(
+        return_inverse=True, return_counts=True
+    )
+    return (torch.zeros_like(edges, dtype=torch.float64).index_add_(0, entry, scores) / entries * 2)[entry]
+
+
 def _sources(graph: Graph, sources: int | Iterable[int] | torch.Tensor | None, seed: int) -> list[int]:
     vertices = graph.num_vertices
     if sources is None:
@@ -134,41 +201,70 @@ def _state_bytes(graph: Graph) -> int:
 ALGORITHM = Algorithm("bc", _state_bytes)
 
 
-def _run(prepared: Prepared, sources: list[int], counts: bool) -> tuple[torch.Tensor, list[Run]]:
-    graph, device = prepared.graph, prepared.device
-    history_size = _history_size(graph, device)
-    layout = ScratchLayout.of(_core.bc_layout, graph, history_size)
-    search = runner(prepared, _core.betweenness, KERNELS, counts=counts)
-    levels = passes.full(graph.num_vertices, -1, torch.int32, device)
-    sigma = passes.full(graph.num_vertices, 0, torch.float64, device)
-    scores = passes.full(graph.num_vertices, 0, torch.float64, device)
-    scratch = scratch_for(layout, device)
-    runs: list[Run] = []
-    for source, inner in zip(sources, to_inner(graph, sources), strict=True):
-        clock = Clock(device)
+class _Searches:
+    """Searches from one source after another, with memory for one.
+
+    Args:
+        prepared: the graph and the device.
+        counts: what is read is counted.
+        keeps: of each search alone: ``levels``, ``sigma``, and in ``scores`` the header's c, 0 where nothing was reached.
+
+    Attributes:
+        scores: float64 ``[num_vertices]``, sums over all searches.
+        levels, sigma: int32 and float64 ``[num_vertices]``.
+    """
+
+    def __init__(self, prepared: Prepared, counts: bool = False, keeps: bool = False) -> None:
+        graph, device = prepared.graph, prepared.device
+        self._prepared, self._counts, self._keeps = prepared, counts, keeps
+        self._history_size = _history_size(graph, device)
+        self._layout = ScratchLayout.of(_core.bc_layout, graph, self._history_size)
+        self._run = runner(prepared, _core.betweenness, KERNELS, counts=counts)
+        self.levels = passes.full(graph.num_vertices, -1, torch.int32, device)
+        self.sigma = passes.full(graph.num_vertices, 0, torch.float64, device)
+        self.scores = passes.full(graph.num_vertices, 0, torch.float64, device)
+        self._scratch = scratch_for(self._layout, device)
+
+    def begin_again(self) -> None:
+        """Forgets what the last search left."""
+        passes.fill(self.levels, -1)
+        for sums in (self.sigma, self.scores):
+            passes.fill(sums, 0)
+
+    def search(self, source: int, inner: int) -> Run:
+        """From the vertex ``inner``, which the user calls ``source``."""
+        prepared, clock = self._prepared, Clock(self._prepared.device)
         with clock:
-            clear(scratch, layout)
-            search(
+            clear(self._scratch, self._layout)
+            self._run(
                 _PARAMS(
-                    graph=prepared.out.words_for(counts),
+                    graph=prepared.out.words_for(self._counts),
                     source=inner,
-                    undirected=not graph.directed,
-                    levels=levels.data_ptr(),
-                    sigma=sigma.data_ptr(),
-                    scores=scores.data_ptr(),
-                    scratch=scratch.data_ptr(),
-                    history_size=history_size,
+                    undirected=not prepared.graph.directed,
+                    levels=self.levels.data_ptr(),
+                    sigma=self.sigma.data_ptr(),
+                    scores=self.scores.data_ptr(),
+                    keeps=self._keeps,
+                    scratch=self._scratch.data_ptr(),
+                    history_size=self._history_size,
                 )
             )
-        finished = finish(prepared, scratch, layout)
-        if scratch[layout.left : layout.left + 8].view(torch.int64).item():  # a mark
+        finished = finish(prepared, self._scratch, self._layout)
+        if self._scratch[self._layout.left : self._layout.left + 8].view(torch.int64).item():  # a mark
             raise GraphError(
                 f"there are more shortest paths from vertex {source} than a double counts (1.8e308); leave that source out, or "
                 "remove parallel edges with simplify(graph, remove_duplicates=True)"
             )
-        runs.append(Run(finished, clock))
-    del levels, sigma, scratch
-    return to_outer(prepared.order_on(device), scores), runs
+        return Run(finished, clock)
+
+
+def _run(prepared: Prepared, sources: list[int], counts: bool) -> tuple[torch.Tensor, list[Run]]:
+    searches = _Searches(prepared, counts)
+    inner = to_inner(prepared.graph, sources)
+    runs = [searches.search(source, at) for source, at in zip(sources, inner, strict=True)]
+    scores = searches.scores
+    del searches
+    return to_outer(prepared.order_on(prepared.device), scores), runs
 
 
 def _rescale(scores: torch.Tensor, sources: list[int], normalized: bool, directed: bool) -> None:

@@ -25,9 +25,12 @@ from ..runtime.shown import Shown, type_name
 from . import arrays
 from .bfs import check_source
 from .graph import Graph
+from .migrating import migrating
+from .sssp import WEIGHT_CLASSES, distances_of, negative_weight, require_weights, unset_key
 from .traversal import Clock, smallest_outer
 
 ACCESSES = ("naive", "merged", "aligned")
+UVM = "uvm"  # aligned, over lists whose pages migrate
 ASSIGNMENTS = ("warp", "chunked", "transposed", "coarsened", "odt", "odt-active")
 ALGORITHMS = ("bfs", "sssp", "cc", "pagerank")
 
@@ -36,16 +39,20 @@ CHUNK = 8  # vertices of a warp in EMOGI's chunked form
 STRIDE = 128  # of the transposed assignment; the best for most graphs (Mailthody 2022, section 7.1.6)
 
 _POLICIES = {"vertices": "ConsecutiveVertices", "transposed": "TransposedVertices", "tiles": "EdgeTiles"}
-_APPS = {"bfs": "EmogiBfs", "sssp": "EmogiSssp", "cc": "EmogiComponents", "pagerank": "EmogiPagerank"}
+WEIGHTS = (torch.int32, torch.float32, torch.float64)  # that shortest paths add up
+_APPS = {"bfs": "EmogiBfs", "cc": "EmogiComponents", "pagerank": "EmogiPagerank"}
+_SSSP = {weight: f"EmogiSssp<{WEIGHT_CLASSES[weight]}>" for weight in WEIGHTS}
 
 
-def _instance(algorithm: str, access: str, policy: str, edge_bytes: int) -> str:
-    types = (_APPS[algorithm], f"{access.capitalize()}Access", _POLICIES[policy])
-    names = ", ".join(f"{name}" for name in types)
-    return f"emogi_level<{names}, int{8 * edge_bytes}_t>"
+def _instance(app: str, access: str, policy: str, edge_bytes: int) -> str:
+    return f"emogi_level<{app}, {access.capitalize()}Access, {_POLICIES[policy]}, int{8 * edge_bytes}_t>"
 
 
-KERNELS = KernelFile("graph/emogi.cu", tuple(_instance(*case) for case in product(_APPS, ACCESSES, _POLICIES, (4, 8))))
+KERNELS = KernelFile(
+    "graph/emogi.cu",
+    tuple(_instance(*case) for case in product([*_APPS.values(), *_SSSP.values()], ACCESSES, _POLICIES, (4, 8))),
+    apart=True,
+)
 _TILES = KernelFile("graph/emogi_tiles.cu", ("mark_active_tiles",))
 _PARAMS, _DIVISION, _STATE, _ACTIVE = (
     struct(f"graph::{name}") for name in ("EmogiParams", "Division", "EmogiState", "ActiveTiles")
@@ -58,9 +65,11 @@ class EmogiResult(Shown):
 
     Attributes:
         values: BFS: levels, int32 ``[num_vertices]``, -1 where unreachable. Shortest paths: distances, int64, -1 where
-            unreachable. Components: int64, the smallest vertex of each vertex's component. PageRank: float32.
-        stats: ``seconds``, ``launches``, and ``bytes``: whole sectors of the lists that were read, weights included, each list
-            for itself.
+            unreachable, or of the weights' float type, inf where unreachable. Components: int64, the smallest vertex of each
+            vertex's component. PageRank: float32.
+        stats: ``device``, ``seconds``, ``launches``, ``edges`` of the lists that were read, as often as they were, and
+            ``bytes``: whole sectors of these lists, weights included, each list for itself. Of PageRank also ``kept``: what
+            vertices have not passed on, in all.
     """
 
     values: torch.Tensor
@@ -80,7 +89,9 @@ def bfs(
     Args:
         graph: the graph; the edges are read where they lie, 4 or 8 bytes each; offsets are copied to the GPU.
         source: a vertex number.
-        access: ``"naive"`` (a thread walks a list), ``"merged"`` (a warp reads it), ``"aligned"`` (from its first line on).
+        access: ``"naive"`` (a thread walks a list), ``"merged"`` (a warp reads it), ``"aligned"`` (from its first line on);
+            ``"uvm"``: aligned, over a copy of the lists in managed memory whose pages move to the GPU as they are read, and are
+            all at home when the run begins. On the CPU, which has them at home, that is aligned.
         assignment: ``"warp"`` (a worker for each vertex), ``"chunked"`` (8 vertices), ``"transposed"`` (workers that follow
             each other serve vertices 128 apart), ``"coarsened"`` (the vertices whose lists fill 4 KiB), ``"odt"`` (tiles of
             4 KiB of the edge array), ``"odt-active"`` (tiles with active vertices only). A worker is a warp, or a thread if
@@ -95,6 +106,7 @@ def bfs(
         ConfigError: an unknown access or assignment, or a size that cannot be used.
         IndexOutOfRange: ``source`` is no vertex.
         GraphError: a neighbour met on the way is out of range.
+        OutOfMemory: lists for ``"uvm"`` exceed what managed memory may take.
     """
     source = check_source(graph, source)
     return search(Traversal(graph, "bfs", access, assignment, size, device), source)
@@ -108,7 +120,7 @@ def search(run: Traversal, source: int) -> EmogiResult:
         levels[graph.to_inner(source)] = 0
         while run.level(levels, depth=run.launches):
             pass
-    return EmogiResult(graph.to_outer(levels), run.stats(run.list_bytes()[levels >= 0].sum()))
+    return EmogiResult(graph.to_outer(levels), run.stats(levels >= 0))
 
 
 def sssp(
@@ -122,32 +134,42 @@ def sssp(
 ) -> EmogiResult:
     """Shortest distances from ``source``, by relaxing the edges of all vertices whose distance has fallen, level by level.
 
+    Distances are those of :func:`hinterland.sssp`, to the last bit.
+
     Args:
-        graph, source, access, assignment, size, device: as for :func:`bfs`; weights are int32 and not negative.
+        graph, source, access, assignment, size, device: as for :func:`bfs`; weights are int32, float32 or float64, and not
+            negative. An edge of weight inf leads nowhere.
         observe: called with the active vertices (bool ``[V]``, as ``indptr`` numbers them) before each level.
 
     Returns:
-        ``EmogiResult(distances int64 [V], stats)``.
+        ``EmogiResult(distances int64, float32 or float64 [V], stats)``.
 
     Raises:
-        GraphError: no int32 weights, or a negative one; otherwise as for :func:`bfs`.
+        ConfigError: no weights, or of another type; otherwise as for :func:`bfs`.
+        GraphError: a negative weight; otherwise as for :func:`bfs`.
     """
     source = check_source(graph, source)
     run = Traversal(graph, "sssp", access, assignment, size, device)
-    far = torch.iinfo(torch.int64).max
+    assert run.weights is not None
+    summed = run.weights.dtype if run.weights.is_floating_point() else torch.int64
     with run.timed():
-        cost = torch.full((graph.num_vertices,), far, device=run.device)
+        cost = torch.full(
+            (graph.num_vertices,),
+            unset_key(summed),
+            dtype=torch.int32 if summed.itemsize == 4 else torch.int64,
+            device=run.device,
+        )
+        settled = cost.clone()
         cost[graph.to_inner(source)] = 0
-        settled = torch.full_like(cost, far)
-        begun = cost < settled
+        begun = cost != settled
 
     def level(active: torch.Tensor) -> torch.Tensor:
         settled.copy_(cost)
         run.level(cost, active)
-        return torch.lt(cost, settled, out=active)
+        return torch.ne(cost, settled, out=active)
 
-    moved = run.levels(level, begun, observe)
-    return EmogiResult(graph.to_outer(cost.masked_fill_(cost == far, -1)), run.stats(moved))
+    read = run.levels(level, begun, observe)
+    return EmogiResult(distances_of(graph.to_outer(cost), summed), run.stats(read))
 
 
 def cc(
@@ -187,9 +209,9 @@ def label(run: Traversal, observe: Any = None) -> EmogiResult:
         run.level(labels, active, fallen)
         return fallen
 
-    moved = run.levels(level, begun, observe)
+    read = run.levels(level, begun, observe)
     order = None if graph.outer is None else graph.outer.to(labels.device)
-    return EmogiResult(smallest_outer(order, labels), run.stats(moved))
+    return EmogiResult(smallest_outer(order, labels), run.stats(read))
 
 
 def pagerank(
@@ -235,8 +257,9 @@ def pagerank(
         run.level(waiting, active, part)
         return waiting > tolerance
 
-    moved = run.levels(level, waiting > tolerance, observe)
-    return EmogiResult(graph.to_outer(scores + waiting), run.stats(moved))
+    read = run.levels(level, waiting > tolerance, observe)
+    kept = {"kept": float(waiting.sum(dtype=torch.float64))}
+    return EmogiResult(graph.to_outer(scores + waiting), {**run.stats(read), **kept})
 
 
 class Traversal:
@@ -245,14 +268,23 @@ class Traversal:
     kernels = KERNELS
 
     def __init__(self, graph: Graph, algorithm: str, access: str, assignment: str, size: int | None, device: Any) -> None:
-        self.graph, self.algorithm, self.device = graph, algorithm, devices.as_device(device)
+        arguments.one_of("access", access, (*ACCESSES, UVM))
+        self.device = devices.as_device(device)
         self.launches = 0
         self.clock = Clock(self.device)
+        if algorithm == "sssp":
+            _check_weights(graph)
+        if access == UVM:
+            access = "aligned"
+            if self.device.type == "cuda":
+                graph, come_home = migrating(graph)
+                come_home()
+        self.graph, self.algorithm = graph, algorithm
         offsets, edges = graph.array("indptr", self.device), graph.array("indices", self.device)
         assert offsets is not None and edges is not None
         on_host = self.device.type == "cuda" and not graph.indptr.is_cuda
         self.offsets, self.edges = copied(offsets, self.device) if on_host else offsets, edges
-        self.weights = _weights(graph, self.device) if algorithm == "sssp" else None
+        self.weights = graph.array("weights", self.device) if algorithm == "sssp" else None
         self.division = self._division(assignment, access, size)
         self._report = torch.tensor([0, _core.NO_VERTEX], device=self.device)
         if self.device.type == "cuda":
@@ -265,18 +297,18 @@ class Traversal:
             yield
 
     def levels(self, level: Callable[[torch.Tensor], torch.Tensor], active: torch.Tensor, observe: Any) -> torch.Tensor:
-        """Calls ``level`` with the active vertices until it returns none for the next level. Gives the bytes of the lists that
-        were read."""
-        moved, per_list = torch.zeros((), dtype=torch.int64, device=self.device), self.list_bytes()
+        """Calls ``level`` with the active vertices until it returns none for the next level. Gives how often each vertex's list
+        was read: int32 ``[V]``."""
+        read = torch.zeros(len(active), dtype=torch.int32, device=self.device)
         goes_on = bool(active.any())
         while goes_on:
             if observe is not None:
                 observe(active)
-            moved += (per_list * active).sum()
+            read += active
             with self.timed():
                 active = level(active)
                 goes_on = bool(active.any())
-        return moved
+        return read
 
     def level(
         self, values: torch.Tensor, active: torch.Tensor | None = None, beside: torch.Tensor | None = None, depth: int = 0
@@ -331,22 +363,29 @@ class Traversal:
         """A level."""
         case = self.division.case(params)
         if self.device.type == "cpu":
-            _core.emogi_level(case, self.algorithm)
+            _core.emogi_level(case, self._app)
         elif case.blocks() > 0:
             launch(KERNELS, self._instance(), self.device, case.blocks(), _core.EMOGI_BLOCK, params)
 
     def list_bytes(self) -> torch.Tensor:
         """Bytes that reading each vertex's list moves, in whole sectors: int64 ``[V]``."""
-        sizes = [self.edges.element_size()] + ([4] if self.weights is not None else [])
+        sizes = [array.element_size() for array in (self.edges, self.weights) if array is not None]
         begin, end = self.offsets[:-1], self.offsets[1:]
         sectors = sum((end * size + 31) // 32 - begin * size // 32 for size in sizes)
         return torch.where(begin < end, 32 * sectors, 0)
 
-    def stats(self, moved: torch.Tensor) -> dict[str, Any]:
-        return {"seconds": self.clock.seconds(), "bytes": int(moved), "launches": self.launches}
+    def stats(self, read: torch.Tensor) -> dict[str, Any]:
+        """``read``: how often each vertex's list was, ``[V]``."""
+        edges, moved = (int((each * read).sum()) for each in (self.offsets.diff(), self.list_bytes()))
+        seconds = self.clock.seconds()
+        return {"device": str(self.device), "seconds": seconds, "bytes": moved, "edges": edges, "launches": self.launches}
+
+    @property
+    def _app(self) -> str:
+        return _APPS[self.algorithm] if self.weights is None else _SSSP[self.weights.dtype]
 
     def _instance(self) -> str:
-        return _instance(self.algorithm, self.division.access, self.division.policy, self.edges.element_size())
+        return _instance(self._app, self.division.access, self.division.policy, self.edges.element_size())
 
 
 class Division:
@@ -442,13 +481,14 @@ def first_vertices(offsets: torch.Tensor, num_edges: int, size: int) -> torch.Te
     return torch.cat([firsts, torch.tensor([last], device=offsets.device)])
 
 
-def _weights(graph: Graph, device: torch.device) -> torch.Tensor:
-    weights = graph.array("weights", device)
-    if weights is None or weights.dtype != torch.int32:
-        found = "none" if weights is None else f"{type_name(weights.dtype)} ones"
-        raise GraphError(f"EMOGI's shortest paths need int32 weights, and this graph has {found}")
-    if len(weights) and int(weights.min()) < 0:
-        raise GraphError(
-            f"the weight of edge {int((weights < 0).nonzero()[0])} is negative; shortest paths need weights from 0 on"
+def _check_weights(graph: Graph) -> None:
+    """Raises unless the graph has weights that :func:`sssp` adds up."""
+    least = require_weights(graph, "sssp").least
+    if graph.weight_type not in WEIGHTS:
+        assert graph.weight_type is not None
+        raise ConfigError(
+            f"the weights are {type_name(graph.weight_type)}, but EMOGI's shortest paths take int32, float32 and float64; "
+            "convert them, or use hinterland.sssp"
         )
-    return weights
+    if least < 0:
+        raise negative_weight(graph)

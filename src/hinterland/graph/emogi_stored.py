@@ -119,9 +119,9 @@ class _Through(Traversal):
             with self.through.store.live():
                 yield
 
-    def stats(self, moved: torch.Tensor) -> dict[str, Any]:
+    def stats(self, read: torch.Tensor) -> dict[str, Any]:
         lines = 0 if self.through is None else self.through.store.counts()["reads"] - self._lines
-        return {**super().stats(moved), "lines": lines}
+        return {**super().stats(read), "lines": lines}
 
     def _division(self, assignment: str, access: str, size: int | None) -> Division:
         line = emogi.LINE_BYTES if self.through is None else self.through.store.line_bytes
@@ -157,7 +157,7 @@ class _Through(Traversal):
                 launch(DEEP, self._deep_instance(), device, grid, _core.EMOGI_BLOCK, params, cooperative=True)
             self.launches += 1
             self._check()
-        return EmogiResult(graph.to_outer(levels), self.stats(self.list_bytes()[levels >= 0].sum()))
+        return EmogiResult(graph.to_outer(levels), self.stats(levels >= 0))
 
     def _stored(self, params: Params) -> Params:
         through = self.through

@@ -120,14 +120,15 @@ def sssp(
     source = check_source(given, source)
     weights = require_weights(given, "sssp")
     if weights.least < 0:
-        raise _negative(given)
+        raise negative_weight(given)
     check_width(mode, delta)
     prepared = prepared_for(graph, "sssp", gpu_budget, device, weighted=True)
     width = bucket_width(mode, delta, _first_delta(given, weights, prepared.device))
     return SsspResult(*search(_PATHS, prepared, source, mode, width, stats))
 
 
-def _negative(graph: Graph) -> GraphError:
+def negative_weight(graph: Graph) -> GraphError:
+    """What to raise for a graph with one."""
     weights = graph.weights
     assert weights is not None
     at = arrays.first_where(weights, lambda part: part < 0)
@@ -149,7 +150,7 @@ def _first_delta(graph: Graph, weights: arrays.WeightRange, device: torch.device
     return float(delta) if delta > 0 else 1.0
 
 
-def _distances(keys: torch.Tensor, weights: torch.dtype) -> torch.Tensor:
+def distances_of(keys: torch.Tensor, weights: torch.dtype) -> torch.Tensor:
     """Keys as distances."""
     if weights.is_floating_point:
         return keys.view(weights)
@@ -301,7 +302,7 @@ def path_state_bytes(graph: Graph) -> int:
     return allocated(key_bytes * vertices) + max(scratch, result, outer_bytes(graph, key_bytes))
 
 
-def _unset(weights: torch.dtype) -> int:
+def unset_key(weights: torch.dtype) -> int:
     """``Shortest::kUnset``."""
     return arrays.WEIGHT_TYPES[weights].infinity if weights.is_floating_point else -1
 
@@ -310,5 +311,5 @@ def _unreachable(distances: torch.Tensor) -> float:
     return float("inf") if distances.is_floating_point() else -1
 
 
-_PATHS = Paths("sssp", KERNELS, _core.sssp, _unset, _distances, _unreachable)
+_PATHS = Paths("sssp", KERNELS, _core.sssp, unset_key, distances_of, _unreachable)
 ALGORITHM = Algorithm("sssp", path_state_bytes)

@@ -13,23 +13,25 @@ from typing import Any
 
 from _hinterland_networkx import FUNCTIONS
 
-from . import clusters, components, distances, edges, paths, ranks, searches
+from . import clusters, components, distances, edges, graphs, paths, ranks, searches
 from .converted import BackendGraph, convert_from_nx, convert_to_nx
 
 __all__ = ["BackendGraph", "can_run", "convert_from_nx", "convert_to_nx", "should_run"]
 
-_MODULES = (clusters, components, distances, edges, paths, ranks, searches)
+_MODULES = (clusters, components, distances, edges, graphs, paths, ranks, searches)
 globals().update({name: vars(module)[name] for module in _MODULES for name in FUNCTIONS if name in vars(module)})
 
 # What networkx does itself while it looks at every edge once, or less.
 _LINEAR = {
     "ancestors",
     "bellman_ford_path_length",
+    "complement",
     "connected_components",
     "degree_centrality",
     "descendants",
     "descendants_at_distance",
     "dijkstra_path_length",
+    "ego_graph",
     "has_path",
     "in_degree_centrality",
     "core_number",
@@ -52,6 +54,7 @@ _LINEAR = {
     "out_degree_centrality",
     "overall_reciprocity",
     "reciprocity",
+    "reverse",
     "shortest_path_length",
     "single_source_shortest_path_length",
     "single_target_shortest_path_length",
@@ -75,6 +78,7 @@ _CHOICES = {
     "dijkstra_path",
     "generic_bfs_edges",
     "louvain_communities",
+    "lowest_common_ancestor",
     "shortest_path",
     "single_source_bellman_ford",
     "single_source_bellman_ford_path",
@@ -113,6 +117,10 @@ def _refuse(**arguments: Any) -> str | None:
     return f"hinterland has no {' and no '.join(refused)} here" if refused else None
 
 
+def _turned_both_ways(given: dict[str, Any]) -> bool:
+    return bool(given["undirected"] and given["distance"] is not None and given["G"].is_directed())
+
+
 def _undirected_or_parallel(graph: Any) -> dict[str, bool]:
     return {"undirected graph": not graph.is_directed(), "multigraph": graph.is_multigraph()}
 
@@ -126,6 +134,8 @@ _REFUSED: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
     },
     "average_clustering": lambda given: {"weight": given["weight"], "directed graph": given["G"].is_directed()},
     "clustering": lambda given: {"weight": given["weight"], "directed graph": given["G"].is_directed()},
+    "edge_betweenness_centrality": lambda given: {"weight": given["weight"], "multigraph": given["G"].is_multigraph()},
+    "ego_graph": lambda given: {"directed graph without directions and with distances": _turned_both_ways(given)},
     "is_negatively_weighted": lambda given: {"edge": given["edge"]},
     "overall_reciprocity": lambda given: _undirected_or_parallel(given["G"]),
     "reciprocity": lambda given: _undirected_or_parallel(given["G"]),

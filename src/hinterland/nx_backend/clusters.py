@@ -40,9 +40,14 @@ def transitivity(G: BackendGraph) -> float:
 
 
 def core_number(G: BackendGraph) -> dict[Hashable, int]:
+    require_no_loops(G)
+    return G.of(hl.graph.core_numbers(G.graph).cores)
+
+
+def require_no_loops(G: BackendGraph) -> None:
+    """networkx's error where an edge leads from a node to itself."""
     if number_of_selfloops(G) > 0:
         raise nx.NetworkXNotImplemented(_SELF_LOOPS)
-    return G.of(hl.graph.core_numbers(G.graph).cores)
 
 
 def louvain_communities(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterator
+import weakref
+from collections.abc import Callable, Hashable, Iterator
 from typing import Any
 
 import networkx as nx
@@ -13,11 +14,14 @@ import hinterland as hl
 
 from ..runtime.errors import GraphError
 
+WITH_ALL = ("ego_graph", "k_truss")  # functions of which networkx wants all attributes back: they look at the original graph
+
 
 class BackendGraph:
     """A networkx graph, converted: the edges with the weights of at most one attribute, and the nodes' names.
 
-    ``graph`` has no weights where ``attribute`` is None or 1 at every edge.
+    ``graph`` has no weights where ``attribute`` is None or 1 at every edge. What networkx had converted knows the original as
+    long as that lives, for what is not here.
     """
 
     __networkx_backend__ = "hinterland"
@@ -27,6 +31,22 @@ class BackendGraph:
         self.number = {node: i for i, node in enumerate(nodes)}
         self._adj = self.number  # whose keys networkx's nbunch_iter looks at
         self._multigraph = multigraph
+        self._original: Callable[[], nx.Graph | None] = lambda: None
+        self._is_turned = False
+        self._weighted: dict[str, hl.Graph] = {}  # by other attributes
+
+    @property
+    def original(self) -> nx.Graph | None:
+        """The networkx graph that this is of; None of one that the user converted, and of one that is turned round."""
+        return None if self._is_turned else self._original()
+
+    def empty(self) -> nx.Graph:
+        """A networkx graph of the same kind, without nodes."""
+        original = self._original()
+        if original is not None:
+            return type(original)()
+        kinds = (nx.Graph, nx.MultiGraph, nx.DiGraph, nx.MultiDiGraph)
+        return kinds[2 * self.is_directed() + self.is_multigraph()]()
 
     def is_directed(self) -> bool:
         return self.graph.directed
@@ -60,12 +80,19 @@ class BackendGraph:
 
     def turned(self) -> BackendGraph:
         """The same with every edge turned round."""
-        return BackendGraph(self.graph.transpose(), self.nodes, self.attribute, self._multigraph)
+        made = BackendGraph(self.graph.transpose(), self.nodes, self.attribute, self._multigraph)
+        made._original, made._is_turned = self._original, not self._is_turned
+        return made
 
     def weighted_by(self, weight: str | None) -> hl.Graph:
         """The graph with the weights that are asked for."""
         if weight is None:
             return self.graph.without_weights()
+        original = self._original()
+        if weight != self.attribute and original is not None:  # converted for a function that asks for all attributes
+            if weight not in self._weighted:
+                self._weighted[weight] = convert_from_nx(original, {weight: 1}).graph
+            return self._weighted[weight].transpose() if self._is_turned else self._weighted[weight]
         if weight != self.attribute:
             raise NotImplementedError(
                 f"the graph was converted with the attribute {self.attribute!r}, not {weight!r}: pass the networkx graph "
@@ -78,10 +105,14 @@ def convert_from_nx(
     graph: nx.Graph,
     edge_attrs: dict[str, Any] | None = None,
     preserve_edge_attrs: bool = False,
+    name: str | None = None,
     **_: Any,
 ) -> BackendGraph:
-    """The graph as the functions here take it. At most one attribute of its edges comes along, and must be a number."""
-    if preserve_edge_attrs or len(edge_attrs or ()) > 1:
+    """The graph as the functions here take it. At most one attribute of its edges comes along, and must be a number.
+
+    ``name``: of the function that networkx converts it for.
+    """
+    if (preserve_edge_attrs and name not in WITH_ALL) or len(edge_attrs or ()) > 1:
         raise NotImplementedError("hinterland's graphs keep one attribute of their edges")
     attribute = next(iter(edge_attrs or ()), None)
     try:
@@ -90,16 +121,17 @@ def convert_from_nx(
         raise NotImplementedError(str(error)) from error
     if converted.weights is not None and bool((converted.weights == 1).all()):
         converted = converted.without_weights()
-    return BackendGraph(converted, list(graph), attribute, graph.is_multigraph())
+    made = BackendGraph(converted, list(graph), attribute, graph.is_multigraph())
+    if name is not None:
+        made._original = weakref.ref(graph)
+    return made
 
 
 def convert_to_nx(result: Any, *, name: str | None = None) -> Any:
     """The networkx graph of a converted one; any other result is what it should be already."""
     if not isinstance(result, BackendGraph):
         return result
-    made = result.graph.to_networkx(result.attribute or "weight")
-    kinds = (nx.Graph, nx.MultiGraph, nx.DiGraph, nx.MultiDiGraph)
-    return kinds[2 * result.is_directed() + result.is_multigraph()](made)
+    return type(result.empty())(result.graph.to_networkx(result.attribute or "weight"))
 
 
 def options() -> dict[str, Any]:

@@ -34,7 +34,7 @@ def is_branching(G: BackendGraph) -> bool:
 
 
 def number_of_selfloops(G: BackendGraph) -> int:
-    src, dst = _ends(G)
+    src, dst = ends_of(G)
     return int((src == dst).sum())
 
 
@@ -44,7 +44,7 @@ def is_negatively_weighted(G: BackendGraph, edge: Any = None, weight: str = "wei
 
 
 def overall_reciprocity(G: BackendGraph) -> float:
-    src, dst = _ends(G)
+    src, dst = ends_of(G)
     if len(src) == 0:
         raise nx.NetworkXError("Not defined for empty graphs")
     # networkx takes the edges that an undirected graph would lack, twice: of self loops none.
@@ -55,7 +55,7 @@ def overall_reciprocity(G: BackendGraph) -> float:
 def reciprocity(G: BackendGraph, nodes: Any = None) -> Any:
     if nodes is None:
         return overall_reciprocity(G)
-    src, dst = _ends(G)
+    src, dst = ends_of(G)
     mutual = torch.isin(src * len(G) + dst, dst * len(G) + src)
     shared = torch.bincount(src[mutual], minlength=len(G)).tolist()
     total = (G.graph.degrees() + G.graph.transpose().degrees()).tolist()
@@ -69,7 +69,7 @@ def reciprocity(G: BackendGraph, nodes: Any = None) -> Any:
     return found[nodes]
 
 
-def _ends(G: BackendGraph) -> tuple[torch.Tensor, torch.Tensor]:
+def ends_of(G: BackendGraph) -> tuple[torch.Tensor, torch.Tensor]:
     """The numbers of the nodes where each stored edge begins and ends."""
     indptr, indices, _ = G.graph.checked_rows()
     return torch.repeat_interleave(torch.arange(len(G)), indptr.diff()), indices.long()

@@ -11,6 +11,7 @@ import torch
 import hinterland as hl
 
 from .converted import BackendGraph, options
+from .edges import ends_of
 
 _Scores = dict[Hashable, float]
 
@@ -65,6 +66,20 @@ def betweenness_centrality(
     # networkx makes seed a random.Random before it calls; its sample is the one that networkx would draw.
     sources = None if k is None else [G.number[node] for node in seed.sample(G.nodes, k)]
     return G.of(hl.betweenness_centrality(G.graph, sources=sources, normalized=normalized, **options()).scores)
+
+
+def edge_betweenness_centrality(
+    G: BackendGraph, k: int | None = None, normalized: bool = True, weight: str | None = None, seed: Any = None
+) -> dict[tuple[Hashable, Hashable], float]:
+    if k == 0 and len(G) > 1:
+        raise ZeroDivisionError("k is 0: no source to estimate from")
+    sources = None if k is None else [G.number[node] for node in seed.sample(G.nodes, k)]
+    where = options()["device"]
+    scores = hl.graph.edge_betweenness_centrality(G.graph, sources=sources, normalized=normalized, device=where).scores.cpu()
+    src, dst = ends_of(G)
+    once = torch.ones_like(src, dtype=torch.bool) if G.is_directed() else src <= dst
+    ends = torch.stack([src, dst], 1)[once].tolist()
+    return {(G.nodes[u], G.nodes[v]): score for (u, v), score in zip(ends, scores[once].tolist(), strict=True)}
 
 
 def hits(

@@ -7,10 +7,13 @@ from itertools import groupby
 from typing import Any
 
 import networkx as nx
+import torch
 
 import hinterland as hl
 
+from .components import number_strongly_connected_components
 from .converted import BackendGraph, options, steps
+from .edges import ends_of, number_of_selfloops
 from .found import Found, search
 
 
@@ -106,6 +109,20 @@ def descendants(G: BackendGraph, source: Hashable) -> set[Hashable]:
 
 def ancestors(G: BackendGraph, source: Hashable) -> set[Hashable]:
     return descendants(G.turned(), source)
+
+
+def lowest_common_ancestor(G: BackendGraph, node1: Hashable, node2: Hashable, default: Any = None) -> Any:
+    if number_of_selfloops(G) > 0 or (len(G) > 0 and number_strongly_connected_components(G) < len(G)):
+        raise nx.NetworkXError("LCA only defined on directed acyclic graphs.")
+    if len(G) == 0:
+        raise nx.NetworkXPointlessConcept("LCA meaningless on null graphs.")
+    pair = (node1, node2)
+    if missing := set(pair) - set(G):
+        raise nx.NodeNotFound(f"Node(s) {missing} from pair {pair} not in G.")
+    common = torch.stack([search(G.turned(), node).reached for node in pair]).all(0)
+    src, dst = ends_of(G)
+    lowest = common.index_fill(0, src[common[src] & common[dst]], False).nonzero()
+    return G.nodes[int(lowest[0])] if len(lowest) else default
 
 
 def single_source_shortest_path_length(G: BackendGraph, source: Hashable, cutoff: float | None = None) -> dict[Hashable, int]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -17,13 +17,12 @@ import torch
 from ..graph import emogi, generate, random_weights
 from ..graph.graph import Graph
 from ..graph.lists import NeighborLists
+from ..graph.migrating import migrating
 from ..graph.sources import draw_sources
-from ..memory import UnifiedTensor, cuda
-from ..memory.allocator import Buffer, managed, mapped_bytes
-from ..memory.mapping import UNLIMITED, mapped_limit
+from ..memory import UnifiedTensor
 from ..runtime import devices
-from ..runtime.errors import ConfigError, OutOfMemory
-from ..runtime.units import format_bytes, parse_bytes
+from ..runtime.errors import ConfigError
+from ..runtime.units import parse_bytes
 from .requests import SIZES, LinkModel, Replay
 
 KINDS = ("kronecker", "uniform")
@@ -81,8 +80,8 @@ def ablation_of(
     """The same tables of other graphs.
 
     Args:
-        graphs: each with the name that its rows have, and its edges in host memory. One without int32 weights gets random ones;
-            components are found of undirected ones.
+        graphs: each with the name that its rows have, and its edges in host memory. One without weights that EMOGI's
+            shortest paths take gets random int32 ones; components are found of undirected ones.
         sources, seed, device, uvm_budget, progress: as of :func:`ablation`.
 
     Raises:
@@ -99,7 +98,7 @@ def ablation_of(
             )
         if graph.num_vertices > torch.iinfo(torch.int32).max:
             raise ConfigError(f"{name} has {graph.num_vertices:,} vertices, which 4 bytes do not name; choose a smaller graph")
-        if graph.weight_type != torch.int32:
+        if graph.weight_type not in emogi.WEIGHTS:
             graph = random_weights(graph, "int32", seed)
         bench = _Bench(graph, name, draw_sources(graph, sources, seed), where, budget, progress)
         for width in WIDTHS:
@@ -151,10 +150,10 @@ class _Bench:
         for algorithm in self._algorithms[1:]:
             self._time(algorithm, "aligned", width, graph)
         if self._device.type == "cuda":
-            migrating, come_home = _migrating(graph, self._budget)
+            moved, come_home = migrating(graph, self._budget)
             with _only(self._budget, self._device):
                 for algorithm in self._algorithms:
-                    self._time(algorithm, "uvm", width, migrating, before=come_home)
+                    self._time(algorithm, "uvm", width, moved, before=come_home)
         self._moved["bfs", "uvm", width] = PAGE_BYTES * statistics.mean(_pages(graph, levels, width) for levels in self._levels)
 
     def _time(
@@ -250,37 +249,6 @@ def _only(budget: int | None, device: torch.device) -> Iterator[None]:
     finally:
         del taken
         torch.cuda.empty_cache()
-
-
-def _migrating(graph: Graph, budget: int | None = None) -> tuple[Graph, Callable[[], None]]:
-    """The same graph with edges and weights in managed memory that migrates, and a call that brings all pages home."""
-    held = {name: tensor for name in ("indices", "weights") if (tensor := graph.array(name, "cpu")) is not None}
-    need, limit = sum(tensor.nbytes for tensor in held.values()), mapped_limit()
-    room = limit.nbytes - mapped_bytes()
-    if budget is not None and limit.nbytes != UNLIMITED:
-        room = min(room, budget)  # plain allocations will take the rest
-    if need > room:
-        raise OutOfMemory(
-            f"UVM over {format_bytes(need)} of edges asked for, but {format_bytes(max(0, room))} of managed memory can be had "
-            f"(the limit is by {limit.source}); choose a smaller scale, or where the driver is known to bear more than the GPU "
-            "has free, and nobody shares the machine, HINTERLAND_MAPPED_LIMIT=unlimited"
-        )
-    moved: dict[str, Any] = {"indptr": graph.neighbor_lists.arrays["indptr"]}
-    regions: list[tuple[int, int]] = []
-    for name, tensor in held.items():
-        release = ExitStack()
-        address = managed(tensor.nbytes, release)
-        buffer = Buffer(address, tensor.nbytes, "migrating", release, mapped=tensor.nbytes)
-        table = UnifiedTensor(buffer, tensor.dtype, tensor.shape)
-        table.cpu().copy_(tensor)
-        moved[name] = table
-        regions.append((address, tensor.nbytes))
-
-    def come_home() -> None:
-        for address, nbytes in regions:
-            cuda.copy_on_read(address, nbytes)
-
-    return Graph.of(NeighborLists(moved), graph.directed), come_home
 
 
 def _pages(graph: Graph, levels: torch.Tensor, width: int) -> int:

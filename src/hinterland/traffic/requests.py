@@ -113,7 +113,7 @@ def analyse(
     and ranks change in another order there, so ``"sssp"``, ``"cc"`` and ``"pagerank"`` describe a run, not every run.
 
     Args:
-        graph: the graph; for ``"sssp"`` with int32 weights, which are counted too, for ``"cc"`` undirected.
+        graph: the graph; for ``"sssp"`` with weights, which are counted too, for ``"cc"`` undirected.
         algorithm: ``"bfs"``, ``"sssp"``, ``"cc"`` or ``"pagerank"``.
         source: where bfs and sssp begin; None is the vertex with the most neighbours.
         access, assignment, size: as for ``hinterland.graph.emogi.bfs``.
@@ -159,7 +159,7 @@ class Replay:
         offsets = graph.array("indptr", "cpu")
         assert offsets is not None
         self._division = emogi.Division(graph, offsets, access, assignment, size, edge_bytes)
-        self._elements = (edge_bytes, 4) if weights else (edge_bytes,)
+        self._elements = (edge_bytes, graph.weight_type.itemsize) if weights and graph.weight_type else (edge_bytes,)
         self._dataset = graph.num_edges * sum(self._elements)
         self._policies = {"access": access, "assignment": assignment, "edge_bytes": edge_bytes}
         self._counts: list[list[int]] = []
