@@ -1,4 +1,4 @@
-"""A table's columns in memory that GPUs address: each in one piece, copied from the file when it is first asked for."""
+"""A table's columns in page-locked memory that GPUs address: each in one piece, copied from the file when it is first asked for."""
 
 from __future__ import annotations
 
@@ -122,7 +122,8 @@ class _Copy:
         self.valid: UnifiedTensor | None = None
 
     def _room(self, bits: int) -> UnifiedTensor:
-        made = UnifiedTensor.empty((self.room * bits // 8,), torch.uint8)
+        # The copy engine, which brings what filters compare, takes memory that is mapped a fault at a time, and this as it is.
+        made = UnifiedTensor.empty((self.room * bits // 8,), torch.uint8, "registered")
         made.cpu()[self.rows * bits // 8 :] = 0
         return made
 
