@@ -208,7 +208,7 @@ def _reduced(files: _Files, device: torch.device, cache: int, pairs: int) -> lis
     launch = {"grid": segments, "block": 256} if device.type == "cuda" else {"grid": -(-segments // 256), "block": 256}
 
     def wanted(at: torch.Tensor) -> torch.Tensor:
-        return (at * _SEGMENT + (_SEGMENT - 1) / 2).double() * _SEGMENT
+        return (at.double() * _SEGMENT + (_SEGMENT - 1) / 2) * _SEGMENT
 
     for line in _LINES:
         took = _Took()

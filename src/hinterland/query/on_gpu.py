@@ -43,6 +43,7 @@ class OnGpu(Run):
     """
 
     gather_below = -1.0
+    part_rows = _MOST_BLOCKS * _BLOCK  # so that a GPU waits for the first chunk's statistics alone
 
     def __init__(
         self,

@@ -68,14 +68,15 @@ class ParquetFile:
         self._spent: dict[str, Pages] = {}
         self._crew = Crew()
 
-    def parts_left(self, program: Program | None = None) -> list[Part]:
-        """The row groups that statistics of them as a whole leave; those that follow one another together, up to some rows."""
+    def parts_left(self, program: Program | None = None, most: int | None = None) -> list[Part]:
+        """The row groups that statistics of them as a whole leave; those that follow one another together, up to ``most`` rows."""
         rows = np.diff(self._cuts)
         left = rows > 0
         if program is not None:
             outcomes = [outcomes_of(test, *self._of_groups(test.column), len(rows)) for test in program.tests]
             left &= may_hold(program, outcomes)
-        most, begin, groups = _ROWS_OF_THREAD * _core.num_threads(), 0, np.flatnonzero(left).tolist()
+        most = most or _ROWS_OF_THREAD * _core.num_threads()
+        begin, groups = 0, np.flatnonzero(left).tolist()
         parts = []
         for place, group in enumerate(groups):
             last = place + 1 == len(groups)

@@ -69,9 +69,11 @@ class Run:
 
     Args:
         streamed: reads other columns than the filter's whole (True), or single values (False), whatever would be chosen.
+        part_rows: up to which row groups are read together; None is as many as keep all threads busy.
     """
 
     streamed: bool | None = None
+    part_rows: int | None = None
 
     def __init__(
         self,
@@ -145,7 +147,7 @@ class Run:
 
     def _parts(self) -> list[Part]:
         """Those that statistics of row groups leave; others are counted."""
-        parts = self.table.parts_left(self.program)
+        parts = self.table.parts_left(self.program, self.part_rows)
         self._left_out = self.table.groups - sum(len(part.at) for part in parts)
         return parts
 
