@@ -7,6 +7,7 @@ registered memory, where they map the same pages (allocator.py).
 from __future__ import annotations
 
 import datetime
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -111,7 +112,7 @@ class ShardedTensor(Shown):
     def _facts(self) -> dict[str, Any]:
         return table_of(self.shape, self.dtype, part=self.part)
 
-    def gather(self, index: Index, max_blocks: int | None = None) -> torch.Tensor:
+    def gather(self, index: Index, max_blocks: int | None = None, *, stats: dict[str, Any] | None = None) -> torch.Tensor:
         """Rows at ``index``: shape ``index.shape + shape[1:]``, on the index's device. All ranks of the group at once.
 
         Row numbers go to the nodes that have the rows, which gather them as UnifiedTensor does; the rows come back. That is
@@ -120,6 +121,8 @@ class ShardedTensor(Shown):
         Args:
             index: int32 or int64, any shape; -1 is the last row. May be empty.
             max_blocks: blocks that the GPU may use, as for UnifiedTensor.
+            stats: a dict that is filled, as of UnifiedTensor, with what this node read of its own part, for all of the group;
+                and ``network``: ``rows`` and ``bytes`` that came from other nodes.
 
         Raises:
             IndexOutOfRange: in all ranks of the group: names the rank that asked, the first bad position and its value.
@@ -127,12 +130,25 @@ class ShardedTensor(Shown):
         """
         index = RowTable._index(index)
         if self._group is None:
-            return self.part.gather(index, max_blocks=max_blocks)
+            if stats is not None:
+                stats["network"] = {"rows": 0, "bytes": 0}
+            return self.part.gather(index, max_blocks=max_blocks, stats=stats)
         with naming_lost_ranks(self._ranks.timeout):
-            rows = self._gather(index.reshape(-1).to(torch.int64), max_blocks)
+            rows = self._gather(index.reshape(-1).to(torch.int64), max_blocks, stats)
         return rows.view(index.shape + self.shape[1:])
 
-    def _gather(self, index: torch.Tensor, max_blocks: int | None) -> torch.Tensor:
+    def check_same(self, mine: Mapping[str, Any]) -> None:
+        """Refuses ranks of the group that do not all have the same values; all of them call it at once.
+
+        Raises:
+            ConfigError: in all of them alike; names what differs, and two ranks.
+            RankLost: as ``gather``.
+        """
+        if self._group is not None:
+            with naming_lost_ranks(self._ranks.timeout):
+                self._ranks.check_same(mine, self._group)
+
+    def _gather(self, index: torch.Tensor, max_blocks: int | None, stats: dict[str, Any] | None) -> torch.Tensor:
         rows, nodes = self.shards.rows, self.shards.nodes
         bad = (index < -rows) | (index >= rows)
         owner, number = self.shards.find(torch.where(index < 0, index + rows, index))
@@ -147,7 +163,10 @@ class ShardedTensor(Shown):
             self._refuse(index, bad)
         wanted = number.new_empty(sum(asked))
         dist.all_to_all_single(wanted, number[order], asked, sent, self._group)
-        found = self.part.gather(wanted, max_blocks=max_blocks, check="async")
+        found = self.part.gather(wanted, max_blocks=max_blocks, check="async", stats=stats)
+        if stats is not None:
+            away = sum(sent) - sent[self._ranks.node]
+            stats["network"] = {"rows": away, "bytes": away * self.part.row_bytes}
         taken = found.new_empty(len(index), *found.shape[1:])
         width = self.part.row_bytes
         if width:

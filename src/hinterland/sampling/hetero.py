@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import torch
 
@@ -28,6 +30,7 @@ from .neighbor import (
     weights_of,
 )
 from .sample import EdgeType, HeteroSample
+from .sample_stats import Drawn, Taken, with_stats
 
 
 class HeteroSampler:
@@ -107,6 +110,8 @@ class HeteroSampler:
         seeds: Mapping[str, torch.Tensor | Sequence[int]],
         batch: int = 0,
         seed_times: Mapping[str, torch.Tensor | Sequence[int]] | None = None,
+        *,
+        stats: dict[str, Any] | None = None,
     ) -> HeteroSample:
         """The sampled neighbourhood of ``seeds``, vertices by their type.
 
@@ -114,6 +119,8 @@ class HeteroSampler:
             seeds: ``[s]`` for each type that has any.
             batch: the number of the mini-batch: another one draws anew.
             seed_times: int64 ``[s]`` for types with seeds, the moment of each; those left out take their own of ``times``.
+            stats: as of :meth:`NeighborSampler.sample`; ``vertices`` are by type, ``edges`` by relation, as in
+                ``"author__writes__paper"``.
 
         Returns:
             A :class:`HeteroSample` on the sampler's device.
@@ -123,6 +130,24 @@ class HeteroSampler:
                 :meth:`NeighborSampler.sample` refuses.
             IndexOutOfRange, GraphError, OutOfMemory: as for :meth:`NeighborSampler.sample`.
         """
+        if stats is None:
+            return self._sample(seeds, batch, seed_times)
+        exact = not self._temporal and all(kind == NO_WEIGHTS[0] for kind, _ in self._weights.values())
+        draw = functools.partial(self._sample, seeds, batch, seed_times)
+        return with_stats(draw, stats, self.device, self._views.values(), self._taken, exact)
+
+    def _taken(self, sample: HeteroSample) -> Taken:
+        nodes = sample.num_sampled_nodes
+        owners = {name: sample.node[name][: len(sample.node[name]) - hops[-1]] for name, hops in nodes.items()}
+        drawn = [Drawn(self._views[key], owners[key[2]], sample.edge[key], sample.col[key]) for key in self.graphs]
+        return Taken(nodes, {"__".join(key): hops for key, hops in sample.num_sampled_edges.items()}, drawn)
+
+    def _sample(
+        self,
+        seeds: Mapping[str, torch.Tensor | Sequence[int]],
+        batch: int,
+        seed_times: Mapping[str, torch.Tensor | Sequence[int]] | None,
+    ) -> HeteroSample:
         names = list(self.num_vertices)
         for what, given in (("seeds", seeds), ("seed_times", {} if seed_times is None else seed_times)):
             if not isinstance(given, Mapping):

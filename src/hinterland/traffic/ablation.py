@@ -20,11 +20,12 @@ from ..graph.lists import NeighborLists
 from ..graph.sources import draw_sources
 from ..memory import UnifiedTensor, cuda
 from ..memory.allocator import Buffer, managed, mapped_bytes
+from ..memory.count import SIZES
 from ..memory.mapping import UNLIMITED, mapped_limit
 from ..runtime import devices
 from ..runtime.errors import ConfigError, OutOfMemory
 from ..runtime.units import format_bytes, parse_bytes
-from .requests import SIZES, LinkModel, Replay
+from .requests import LinkModel, Replay
 
 KINDS = ("kronecker", "uniform")
 WIDTHS = (4, 8)

@@ -12,9 +12,11 @@ from typing import Any, TypedDict
 import torch
 
 from ..datasets.dataset import check_parts
+from ..memory.ranks import Ranks
 from ..runtime import arguments
 from ..runtime.errors import ConfigError, GraphError
 from ..runtime.files import check_place
+from ..sampling import NeighborSampler
 from ..sampling.neighbor import check_fanouts
 from .factored import as_devices
 from .loader import ReadingOptions
@@ -192,14 +194,9 @@ def check_dataset(dataset: Any) -> None:
 
 def fingerprint(dataset: Any) -> dict[str, Any]:
     """What tells datasets apart: sizes, and a checksum of some vertices' degrees, features and labels."""
-    graph = dataset.graph
-    some = torch.linspace(0, graph.num_vertices - 1, min(_PROBED, graph.num_vertices), dtype=torch.float64).long()
-    indptr = graph.indptr
-    some_there = some.to(indptr.device)
-    looked_at = [indptr[some_there + 1] - indptr[some_there], *(rows_of(t, some) for t in (dataset.features, dataset.labels))]
-    checksum = 0
-    for tensor in looked_at:
-        checksum = zlib.crc32(tensor.cpu().contiguous().view(torch.uint8).numpy(), checksum)
+    graph, checksum = dataset.graph, 0
+    for tensor in _looked_at(dataset).values():
+        checksum = _checksum(tensor, checksum)
     return {
         "vertices": graph.num_vertices,
         "edges": graph.num_edges,
@@ -208,3 +205,42 @@ def fingerprint(dataset: Any) -> dict[str, Any]:
         "splits": {name: len(part) for name, part in sorted(dataset.splits.items())},
         "checksum": checksum,
     }
+
+
+def check_ranks(ranks: Ranks, dataset: Any, **options: Any) -> None:
+    """Refuses ranks with other options, or another data set: other sizes, types, splits, or other degrees, neighbours, features
+    or labels of the vertices that are looked at.
+
+    Raises:
+        ConfigError: in all ranks alike; names what differs, and two ranks.
+    """
+    if ranks.world_size == 1:
+        return
+
+    def content() -> dict[str, Any]:
+        graph, looked_at = dataset.graph, _looked_at(dataset)
+        looked_at["neighbours"] = NeighborSampler(graph, [1]).sample(_some(graph)).node
+        parts = {**looked_at, **{f"the {name} split": part for name, part in sorted(dataset.splits.items())}}
+        told = {name: value for name, value in fingerprint(dataset).items() if name != "checksum"}
+        types = {"directed": graph.directed, "type of weights": graph.weight_type}
+        types |= {f"type of {name}": getattr(dataset, name).dtype for name in ("features", "labels")}
+        return {**told, **types, **{f"checksum of {name}": _checksum(part) for name, part in parts.items()}}
+
+    ranks.check_same({**options, "device": ranks.device.type})
+    ranks.check_same(ranks.agreed(content))
+
+
+def _some(graph: Any) -> torch.Tensor:
+    return torch.linspace(0, graph.num_vertices - 1, min(_PROBED, graph.num_vertices), dtype=torch.float64).long()
+
+
+def _looked_at(dataset: Any) -> dict[str, torch.Tensor]:
+    """What some vertices have."""
+    some, indptr = _some(dataset.graph), dataset.graph.indptr
+    there = some.to(indptr.device)
+    tables = {name: rows_of(getattr(dataset, name), some) for name in ("features", "labels")}
+    return {"degrees": indptr[there + 1] - indptr[there], **tables}
+
+
+def _checksum(tensor: torch.Tensor, before: int = 0) -> int:
+    return zlib.crc32(tensor.cpu().contiguous().view(torch.uint8).numpy(), before)

@@ -6,6 +6,7 @@ where it was.
 
 from __future__ import annotations
 
+import inspect
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -15,7 +16,9 @@ from typing import Any, Protocol, TypedDict, Unpack
 import numpy as np
 import torch
 
+from ..memory.gather_stats import add, require_dict
 from ..memory.rows import RowTable
+from ..memory.sharded import ShardedTensor
 from ..runtime import arguments, devices
 from ..runtime.asked import Asked
 from ..runtime.errors import ConfigError, IndexOutOfRange
@@ -52,6 +55,8 @@ class Batch(Shown):
         y: the labels of the seeds, ``[batch_size, ...]``; None without labels.
         seeds: int64 ``[batch_size]``; the first entries of ``sample.node``.
         served: from where its rows and edges were read; counted for one batch in 64, None for the others.
+        stats: what sampling it and gathering its features did (``sampling`` and ``features``); None unless the loader has
+            ``stats=``.
     """
 
     sample: Any
@@ -59,6 +64,7 @@ class Batch(Shown):
     y: Asked[torch.Tensor]
     seeds: torch.Tensor
     served: Asked[Served] = None
+    stats: Asked[dict[str, Any]] = None
 
     @property
     def batch_size(self) -> int:
@@ -109,6 +115,8 @@ class Loader:
             are repeated to make them even, or left out with ``drop_last``.
         device: where batches are made; None is the current GPU, or the CPU without one.
         timeout: seconds without a batch after which PipelineStalled is raised.
+        stats: a dict to which each batch's ``stats`` are added as it is given out, and their number (docs/training.md). Batches
+            are then counted and waited for one by one.
         cache: what to keep in GPU memory of the lists and the features: a policy of :func:`plan_cache`, as ``"auto"``, or a
             size, which is ``"auto"`` within it. Batches are the same with and without. It takes a NeighborSampler and a
             UnifiedTensor or StorageArray. None is ``"auto"`` with a ``gpu_budget``, and without one ``"none"``, which reads
@@ -143,8 +151,11 @@ class Loader:
         rank: int = 0,
         world_size: int = 1,
         device: torch.device | str | int | None = None,
+        stats: dict[str, Any] | None = None,
         **reading: Unpack[LoaderOptions],
     ) -> None:
+        if stats is not None:
+            require_dict(stats)
         if not callable(getattr(sampler, "sample", None)):
             raise ConfigError(f"sampler is a {type(sampler).__name__}; pass a NeighborSampler, or what has its sample()")
         is_tensor = isinstance(seeds, torch.Tensor)
@@ -163,7 +174,7 @@ class Loader:
         for name, table in (("features", features), ("labels", labels)):
             _check_rows(name, table, seeds)
         self.sampler, self.seeds, self.batch_size = sampler, seeds.to("cpu", torch.int64), batch_size
-        self.features, self.labels = features, labels
+        self.features, self.labels, self.stats = features, labels, stats
         self.shuffle, self.drop_last, self.seed = shuffle, drop_last, int(seed)
         self.device, self.rank, self.world_size = devices.as_device(device), rank, world_size
         # Through a weak reference: a loader that is let go gives its GPU memory back then, not when cycles are collected.
@@ -230,11 +241,15 @@ class Loader:
 
     def __iter__(self) -> Iterator[Batch]:
         epoch, done = self.position
+        if isinstance(self.features, ShardedTensor):  # whose gathers wait for each other
+            self.features.check_same({"batches of an epoch": len(self), "batches given out": done})
         source = self.numbered(epoch, done)
         kind = Prefetcher if self._only_launches() else Pipeline
         run = partial(kind, stages=self.stages, device=self.device, depth=self.prefetch, timeout=self.timeout)
         for batch in run(source) if self._wanted is None else self._measured(source, run):
             done += 1
+            if self.stats is not None and batch.stats is not None:
+                add(self.stats, {"batches": 1, **batch.stats})
             self._epoch, self._delivered = (epoch, done) if done < len(self) else (epoch + 1, 0)
             yield batch
 
@@ -289,6 +304,10 @@ class Loader:
     def _sample(self, numbered: tuple[int, torch.Tensor]) -> _Sampled:
         number, seeds = numbered
         here = devices.sent(seeds, self.device)
+        if self.stats is not None:
+            read: dict[str, Any] = {}
+            takes = {"stats": read} if "stats" in inspect.signature(self.sampler.sample).parameters else {}
+            return _Sampled(number, self.sampler.sample(here, batch=number, **takes), seeds, here, read)
         if isinstance(self.sampler, NeighborSampler) and self._only_launches():
             return _Sampled(number, self.sampler.begin(here, batch=number), seeds, here)
         return _Sampled(number, self.sampler.sample(here, batch=number), seeds, here)
@@ -298,14 +317,26 @@ class Loader:
         if isinstance(sample, PendingSample):
             sample, waits = sample.finish(), False
         counts = sampled.number // self.world_size % len(self) % _COUNTED_EVERY == 0 and self.features is not None
+        counts = counts and isinstance(self.sampler, NeighborSampler)
+        tiers = tiers_of(self.features, sample.node) if counts else {}  # before the gather, which may move rows
+        read: dict[str, Any] = {}
+        asked = None if sampled.stats is None else read
+        batch = self.batch_of(sample, sampled.here, sampled.seeds, waits, asked)
+        if asked is not None:
+            batch = replace(batch, stats={"sampling": sampled.stats, "features": read})
         if not counts or not isinstance(self.sampler, NeighborSampler):
-            return self.batch_of(sample, sampled.here, sampled.seeds, waits)
-        tiers = tiers_of(self.features, sample.node)  # before the gather, which may move rows
-        batch = self.batch_of(sample, sampled.here, sampled.seeds, waits)
+            return batch
         assert batch.x is not None
         return replace(batch, served=served(sample, self.sampler, tiers, batch.x[:1].nbytes))
 
-    def batch_of(self, sample: Any, seeds: torch.Tensor, on_cpu: torch.Tensor | None = None, waits: bool = True) -> Batch:
+    def batch_of(
+        self,
+        sample: Any,
+        seeds: torch.Tensor,
+        on_cpu: torch.Tensor | None = None,
+        waits: bool = True,
+        stats: dict[str, Any] | None = None,
+    ) -> Batch:
         """The batch of a sample, its rows gathered to the device where it is.
 
         Args:
@@ -313,8 +344,9 @@ class Loader:
             seeds: int64 ``[batch_size]``, on the sample's device.
             on_cpu: the same seeds on the CPU, where labels that lie there are then found without waiting for the device.
             waits: for the rows of tables, and raises here what is wrong with them.
+            stats: a dict that is filled with what gathering its features did.
         """
-        x = None if self.features is None else rows_of(self.features, sample.node, self.gather_blocks, waits)
+        x = None if self.features is None else rows_of(self.features, sample.node, self.gather_blocks, waits, stats)
         y = None
         if on_cpu is not None and isinstance(self.labels, torch.Tensor) and self.labels.is_cpu:
             y = devices.sent(self.labels[on_cpu], seeds.device)
@@ -363,6 +395,7 @@ class _Sampled:
     sample: Sample | PendingSample
     seeds: torch.Tensor
     here: torch.Tensor
+    stats: dict[str, Any] | None = None  # of sampling it
 
     def is_ready(self) -> bool:
         return not isinstance(self.sample, PendingSample) or self.sample.is_ready()

@@ -11,12 +11,12 @@ import torch
 
 from ..graph.traversal_stats import link_ceiling
 from ..memory import UnifiedTensor
+from ..memory.count import Metered
 from ..memory.stored import StoredTable
 from ..memory.tiered_storage import TieredStorage
 from ..sampling import NeighborSampler, Sample
+from ..sampling.sample_stats import read_of
 from ..storage import StorageStats
-
-_SECTOR = 32  # bytes of the least read over the link
 
 
 @dataclass(frozen=True)
@@ -26,8 +26,8 @@ class Served:
     Attributes:
         local, peers, host, storage: rows of features by the tier that they came from.
         edges: sampled edges; kept: those of them that were read from GPU memory.
-        link: bytes that came over the link from the host at least: the rows, also those on storage, and a sector of 32 for each
-            edge and for each vertex whose offsets are not kept.
+        link: bytes that came over the link from the host at least: the rows, also those on storage, and the sectors of 32 that
+            edges lie in, and offsets that are not kept.
     """
 
     local: int
@@ -57,17 +57,11 @@ def served(sample: Sample, sampler: NeighborSampler, rows: Mapping[str, int], ro
         sample: what ``sampler`` gave.
         rows: of its vertices by tier (:func:`tiers_of`), of ``row_bytes`` each.
     """
-    view, edges = sampler.lists, len(sample.edge)
-    on_gpu = view.lists.on_gpu
-    kept = edges if on_gpu else int(view.keeps(sample.edge).sum())
-    link = 0
+    drawn, stored, link = sampler.drawn(sample), rows.get("storage", 0), 0
     if sampler.device.type == "cuda":
-        from_host = (rows["host"] + rows.get("storage", 0)) * row_bytes
-        link = from_host + (0 if view.caches else edges - kept) * _SECTOR  # whole pages of edges come from storage
-        where = view.lists.array("indptr", sampler.device)
-        if not view.lists.indptr.is_cuda and where is not None and where.data_ptr() == view.offsets.data_ptr():
-            link += (len(sample.node) - sample.num_sampled_nodes[-1]) * _SECTOR
-    return Served(rows["local"], rows["peers"], rows["host"], edges, kept, link, rows.get("storage", 0))
+        link = (rows["host"] + stored) * row_bytes + read_of([drawn]).get("host", Metered.sum([])).bytes
+    kept = drawn.edges()["local"].hits
+    return Served(rows["local"], rows["peers"], rows["host"], len(sample.edge), kept, link, stored)
 
 
 def moved(features: Any) -> StorageStats | None:
