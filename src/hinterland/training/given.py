@@ -219,7 +219,8 @@ def check_ranks(ranks: Ranks, dataset: Any, **options: Any) -> None:
 
     def content() -> dict[str, Any]:
         graph, looked_at = dataset.graph, _looked_at(dataset)
-        looked_at["neighbours"] = NeighborSampler(graph, [1]).sample(_some(graph)).node
+        drawn = NeighborSampler(graph, [1]).sample(_some(graph))
+        looked_at["neighbours"] = drawn.node[drawn.row]
         parts = {**looked_at, **{f"the {name} split": part for name, part in sorted(dataset.splits.items())}}
         told = {name: value for name, value in fingerprint(dataset).items() if name != "checksum"}
         types = {"directed": graph.directed, "type of weights": graph.weight_type}
