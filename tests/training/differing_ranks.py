@@ -101,9 +101,10 @@ with joined("cpu", 30.0) as ranks:
     assert stats["network"] == {"rows": away, "bytes": away * table.part.row_bytes}
 
     def batches(seeds: int) -> None:
-        list(Loader(NeighborSampler(same.graph, [2], device="cpu"), torch.arange(seeds), 10, features=table, device="cpu"))
+        sampler, share = NeighborSampler(same.graph, [2], device="cpu"), {"rank": RANK, "world_size": SIZE}
+        list(Loader(sampler, torch.arange(seeds), 10, features=table, device="cpu", **share))
 
-    told("loader seeds", lambda: batches(40 if ODD else 60))
+    told("loader seeds", lambda: batches((40 if ODD else 60) * SIZE))
     told("loader", lambda: batches(40))  # they go on
 
 lone = Ranks(RANK, SIZE, torch.device("cpu"), SIZE, 30.0)

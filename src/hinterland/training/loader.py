@@ -241,7 +241,7 @@ class Loader:
 
     def __iter__(self) -> Iterator[Batch]:
         epoch, done = self.position
-        if isinstance(self.features, ShardedTensor):  # whose gathers wait for each other
+        if self.world_size > 1 and isinstance(self.features, ShardedTensor):  # whose gathers wait for each other
             self.features.check_same({"batches of an epoch": len(self), "batches given out": done})
         source = self.numbered(epoch, done)
         kind = Prefetcher if self._only_launches() else Pipeline
