@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import pairwise
 
 import pytest
 import torch
@@ -30,7 +31,7 @@ def test_lists_that_are_read_whole_line_by_line(wide):
     graph = with_wide_edges(graph) if wide else graph
     width, offsets = 8 if wide else 4, graph.indptr.tolist()
     base = graph.neighbor_lists.array("indices", torch.device("cpu")).data_ptr()
-    lists = [(begin, end) for begin, end in zip(offsets[:-1], offsets[1:], strict=True) if begin < end]
+    lists = [(begin, end) for begin, end in pairwise(offsets) if begin < end]
     expected = sum((requests_of(base + width * begin, base + width * end) for begin, end in lists), Counter())
     stats = hl.pagerank(graph, device="cpu", stats=True).stats
     for level in stats["per_level"]:

@@ -1,4 +1,4 @@
-"""What each of several processes does for test_ranks.py: the last one has other data, or another option, and all are told so."""
+"""What each of several processes does for test_ranks.py: the last one has other data or another option, and all are told."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import hinterland as hl
 from hinterland import datasets
 from hinterland.fullgraph import PartitionedGraph, aggregate
 from hinterland.memory.ranks import Ranks
-from hinterland.memory.sharded import Shards, ShardedTensor
+from hinterland.memory.sharded import ShardedTensor, Shards
 from hinterland.runtime.errors import HinterlandError
 from hinterland.sampling import NeighborSampler
 from hinterland.training import Loader, joined, open_shared, train, train_full
