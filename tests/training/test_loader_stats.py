@@ -62,9 +62,8 @@ def test_batches_are_the_same_and_add_up(graph, rows, kind):
             assert total[part][name] == pytest.approx(sum(one[name] for one in every))
         assert total[part]["amplification"] == total[part]["bytes"] / total[part]["useful_bytes"] > 1
         assert sum(int(size) * n for size, n in total[part]["requests"].items()) == total[part]["bytes"]
-    assert total["sampling"]["edges"] == [
-        sum(hops) for hops in zip(*(b.sample.num_sampled_edges for b in batches), strict=True)
-    ]
+    hops = zip(*(batch.sample.num_sampled_edges for batch in batches), strict=True)
+    assert total["sampling"]["edges"] == list(map(sum, hops))
 
 
 def test_a_second_epoch_is_added_and_a_left_one_counts_what_was_given(graph, rows):

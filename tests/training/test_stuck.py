@@ -58,9 +58,8 @@ def test_a_consumer_that_does_not_come_back_is_ended_by_ctrl_c():
     with stuck("consumer") as process:
         said = sentence_of(process)
         assert said.startswith("hinterland: what was launched on cuda:0 with batch 0 or before it has run for ")
-        assert said.endswith(
-            "does not end; end the process, as Ctrl-C does at once now, or raise timeout= if it may take that long\n"
-        )
+        remedy = "end the process, as Ctrl-C does at once now, or raise timeout= if it may take that long\n"
+        assert said.endswith(f"does not end; {remedy}")
         check_ctrl_c(process)
 
 
