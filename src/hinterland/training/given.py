@@ -244,4 +244,4 @@ def _looked_at(dataset: Any) -> dict[str, torch.Tensor]:
 
 
 def _checksum(tensor: torch.Tensor, before: int = 0) -> int:
-    return zlib.crc32(tensor.cpu().contiguous().view(torch.uint8).numpy(), before)
+    return zlib.crc32(tensor.cpu().contiguous().view(torch.uint8).numpy().tobytes(), before)

@@ -90,6 +90,7 @@ class LoaderOptions(ReadingOptions, total=False):
     """As ReadingOptions."""
 
     prefetch: int
+    stats: dict[str, Any] | None
 
 
 class Loader:
@@ -151,11 +152,8 @@ class Loader:
         rank: int = 0,
         world_size: int = 1,
         device: torch.device | str | int | None = None,
-        stats: dict[str, Any] | None = None,
         **reading: Unpack[LoaderOptions],
     ) -> None:
-        if stats is not None:
-            require_dict(stats)
         if not callable(getattr(sampler, "sample", None)):
             raise ConfigError(f"sampler is a {type(sampler).__name__}; pass a NeighborSampler, or what has its sample()")
         is_tensor = isinstance(seeds, torch.Tensor)
@@ -174,7 +172,7 @@ class Loader:
         for name, table in (("features", features), ("labels", labels)):
             _check_rows(name, table, seeds)
         self.sampler, self.seeds, self.batch_size = sampler, seeds.to("cpu", torch.int64), batch_size
-        self.features, self.labels, self.stats = features, labels, stats
+        self.features, self.labels = features, labels
         self.shuffle, self.drop_last, self.seed = shuffle, drop_last, int(seed)
         self.device, self.rank, self.world_size = devices.as_device(device), rank, world_size
         # Through a weak reference: a loader that is let go gives its GPU memory back then, not when cycles are collected.
@@ -193,10 +191,14 @@ class Loader:
         timeout: float = 300.0,
         cache: str | int | None = None,
         gpu_budget: int | str | None = None,
+        stats: dict[str, Any] | None = None,
     ) -> None:
         """Takes the options that say how batches are read, and fills a cache whose size is known."""
         self.prefetch = arguments.at_least_one("prefetch", prefetch, "leaves no room between stages; use 1 or more")
         self.timeout = arguments.seconds("timeout", timeout)
+        if stats is not None:
+            require_dict(stats)
+        self.stats = stats
         self._own_blocks = gather_blocks is None
         if gather_blocks is None:
             self.gather_blocks = gather_blocks_for(self.features, self.device)

@@ -82,7 +82,7 @@ def open_shared(
     arguments.one_of("placement", placement, ("host", "storage"))
     with naming_lost_ranks(ranks.timeout):
         same = {"placement": placement, "symmetrize": symmetrize, "num_classes": num_classes, "format": format}
-        ranks.check_same({"path": os.fspath(path), **same})
+        ranks.check_same({"path": str(arguments.path("path", path)), **same})
         source = ranks.agreed(lambda: source_of(path, format, num_classes))
     alone = ranks.world_size == 1 or not any(len(part) for part in source.splits.values())
     home = Home.of(placement, host_budget)
