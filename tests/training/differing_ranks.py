@@ -77,6 +77,45 @@ full = {name: OPTIONS[name] for name in ("hidden", "device", "epochs", "timeout"
 told("full labels", lambda: train_full(changed("labels"), "gcn", **full))
 told("full strategy", lambda: train_full(same, "gcn", strategy="halo" if ODD else "auto", **full))
 
+TYPES = datasets.Shape(
+    {"paper": 200, "author": 90},
+    {"paper": 16, "author": 8},
+    {("author", "writes", "paper"): 800, ("paper", "cites", "paper"): 900},
+    (80, 40, 80),
+    4,
+    target="paper",
+)
+of_types = datasets.generate(TYPES, seed=1, symmetrize=True, device="cpu")
+
+
+def changed_type(name: str) -> datasets.HeteroDataset:
+    if not ODD:
+        return of_types
+    graphs, features, labels = dict(of_types.graphs), dict(of_types.features), of_types.labels
+    relation = ("author", "writes", "paper")
+    graph = graphs[relation]
+    if name == "labels":
+        labels = (labels + 1) % of_types.num_classes
+    elif name == "features":
+        features["author"] = hl.UnifiedTensor.from_tensor(features["author"].cpu() + 1)
+    elif name == "neighbours":
+        graphs[relation] = hl.Graph(graph.indptr, (graph.indices + 1) % of_types.num_vertices["author"])
+    elif name == "degrees":
+        degrees = graph.degrees()[: of_types.num_vertices["paper"]].flip(0)  # beyond the papers lists are empty
+        indptr = torch.full_like(graph.indptr, graph.num_edges)
+        indptr[0], indptr[1 : len(degrees) + 1] = 0, degrees.cumsum(0)
+        graphs[relation] = hl.Graph(indptr, graph.indices)
+    elif name == "relations":
+        graphs.pop(relation)
+    return replace(of_types, graphs=graphs, features=features, labels=labels)
+
+
+for name in ("labels", "features", "neighbours", "degrees", "relations"):
+    told(f"types {name}", lambda name=name: train(changed_type(name), fanouts=(3, 2), **OPTIONS))
+told("types lr", lambda: train(of_types, fanouts=(3, 2), **OPTIONS, lr=0.1 if ODD else 0.2))
+told("types whole", lambda: train_full(same if ODD else of_types, "gcn", **full))
+told("types same", lambda: train(of_types, fanouts=(3, 2), **OPTIONS))
+
 p = PartitionedGraph.from_graph(same.graph, devices="cpu")
 rows = len(p.vertices[0])
 told("aggregate width", lambda: aggregate(p, torch.ones(rows, 3 if ODD else 2)))

@@ -8,7 +8,7 @@ import torch
 
 import hinterland as hl
 from hinterland.runtime.errors import ConfigError
-from hinterland.sampling import NeighborSampler, PinSAGESampler
+from hinterland.sampling import Adjacency, HeteroSampler, NeighborSampler, PinSAGESampler
 from hinterland.training import Factored, Loader
 
 from ..graphs import skewed
@@ -100,6 +100,33 @@ def test_other_samplers(graph, rows):
     total = {}
     list(loader(graph, None, torch.device("cpu"), stats=total))
     assert total["features"] == {} and total["sampling"]["bytes"] > 0
+
+
+def test_features_of_several_types_are_counted_together(device):
+    writes, cites = ("author", "writes", "paper"), ("paper", "cites", "paper")
+    relations = {writes: Adjacency.of(skewed(300, 4000), 200, 300), cites: skewed(200, 4000)}
+    features = {"paper": hl.UnifiedTensor.from_tensor(torch.randn(200, 25)), "author": torch.randn(300, 7)}
+    total = {}
+
+    def batches(**options):
+        sampler = HeteroSampler(relations, [4, 3], target="paper", seed=2, device=device)
+        return list(Loader(sampler, torch.arange(150), 64, features=features, device=device, **options))
+
+    for one, other in zip(batches(), batches(stats=total), strict=True):
+        assert all(torch.equal(one.x[kind], other.x[kind]) for kind in features) and one.stats is None
+        assert other.stats["sampling"]["vertices"] == other.sample.num_sampled_nodes
+        gathered, rows = other.stats["features"], {kind: len(node) for kind, node in other.sample.node.items()}
+        assert gathered["rows"] == gathered["tiers"]["host"]["hits"] == sum(rows.values())
+        assert gathered["useful_bytes"] == rows["paper"] * 100 + rows["author"] * 28
+        assert sum(int(size) * n for size, n in gathered["requests"].items()) == gathered["bytes"]
+        drawn = sum(len(edge) for edge in other.sample.edge.values())
+        assert other.served is None or other.served.edges == drawn > 0
+    every = [batch.stats for batch in batches(stats={})]
+    assert total["batches"] == len(every) == 3
+    for name in ("rows", "bytes", "useful_bytes"):
+        assert total["features"][name] == sum(stats["features"][name] for stats in every) > 0
+    hops = zip(*(stats["sampling"]["edges"]["author__writes__paper"] for stats in every), strict=True)
+    assert total["sampling"]["edges"]["author__writes__paper"] == list(map(sum, hops))
 
 
 @pytest.mark.gpu

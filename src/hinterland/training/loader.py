@@ -254,7 +254,8 @@ class Loader:
 
     def __iter__(self) -> Iterator[Batch]:
         epoch, done = self.position
-        shared = [table for table in each_of(self.features) if isinstance(table, ShardedTensor | TieredShards)]
+        tables = [table.below if isinstance(table, TieredShards) else table for table in each_of(self.features)]
+        shared = [table for table in tables if isinstance(table, ShardedTensor)]
         if self.world_size > 1 and shared:  # whose gathers wait for each other
             shared[0].check_same({"batches of an epoch": len(self), "batches given out": done})
         source = self.numbered(epoch, done)
@@ -357,17 +358,18 @@ class Loader:
             seeds: int64 ``[batch_size]``, on the sample's device.
             on_cpu: the same seeds on the CPU, where labels that lie there are then found without waiting for the device.
             waits: for the rows of tables, and raises here what is wrong with them.
-            stats: a dict that is filled with what gathering its features did.
+            stats: a dict that is filled with what gathering its features did, of several types that of all tables.
         """
-        x = None
-        if self.features is not None:
-            read = by_type(lambda table: None if stats is None else {}, self.features)
-            gather = partial(rows_of, waits=waits)
-            x = by_type(
-                lambda *given: gather(*given[:-1], stats=given[-1]), self.features, sample.node, self.gather_blocks, read
-            )
-            if stats is not None:
-                stats.update(read)
+
+        def gathered(table: Any, index: torch.Tensor, blocks: int | None) -> torch.Tensor:
+            if stats is None:
+                return rows_of(table, index, blocks, waits)
+            read: dict[str, Any] = {}
+            rows = rows_of(table, index, blocks, waits, read)
+            add(stats, read)
+            return rows
+
+        x = None if self.features is None else by_type(gathered, self.features, sample.node, self.gather_blocks)
         y = None
         if on_cpu is not None and isinstance(self.labels, torch.Tensor) and self.labels.is_cpu:
             y = devices.sent(self.labels[on_cpu], seeds.device)
