@@ -20,7 +20,7 @@ namespace hinterland::native {
 HINTERLAND_STRUCT(graph::Offsets, at, bytes);
 HINTERLAND_STRUCT(graph::GraphWords, num_vertices, num_edges, edge_bytes, offsets, edges, weights, heads, heads_per_vertex,
                   num_isolated, packed, packed_offsets, packed_end, metered);
-HINTERLAND_STRUCT(memory::TierCount, bytes, requests, hits);
+HINTERLAND_STRUCT(memory::TierCount, requests, hits, useful);
 HINTERLAND_STRUCT(graph::StepRecord, vertices, tasks, edges, pulled, start_ns, visit_ns, home, kept);
 HINTERLAND_STRUCT(graph::FrontierControl, depth, bad, end_ns, padding0, team, num_touched, padding1, num_tasks, num_parts,
                   padding2, vertices, edges, reached, explored, padding3);

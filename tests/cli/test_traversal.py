@@ -101,6 +101,8 @@ def test_each_command_prints_one_object_and_writes_its_result(name, command, fil
     assert found["average_seconds"] == run["seconds"] > 0
     assert found["bytes"] == run["bytes"] and found["link"] is None and run["device"] == "cpu"
     assert "per_level" not in run
+    assert sum(int(size) * count for size, count in run["requests"].items()) == run["bytes"]
+    assert run["amplification"] == run["bytes"] / run["useful_bytes"]
     assert command(name, file, *begin, "--output", table)[0] == 0
     expected = results(graph)[name]
     written = pyarrow.parquet.read_table(table)
@@ -119,6 +121,7 @@ def test_each_command_speaks_to_people(name, command, file, tmp_path):
     status, out, _ = command(name, file, *start_of(name, tmp_path), "--stats")
     assert status == 0
     assert out.startswith("80 vertices, ") and " ms, " in out and " read" in out
+    assert " of 32 B, " in out and "; amplification " in out
 
 
 @pytest.mark.parametrize("access", [*emogi.ACCESSES, emogi.UVM])

@@ -131,7 +131,7 @@ bool visits_every_edge(unsigned seed, int64_t vertices) {
       for (int64_t first = 0; first < chunks; first += graph::kTaskChunks)
         visit(graph, frontier, graph::Task::of(group, first / graph::kTaskChunks), collect, counts);
     }
-    const int64_t all = Warp::sum((counts.meter.home.bytes + counts.meter.kept.bytes));
+    const int64_t all = Warp::sum((counts.meter.home.bytes() + counts.meter.kept.bytes()));
     const bool any = Warp::any(counts.bad != graph::FrontierControl::kNone);
     if (Warp::lane() == 0) bytes = all, bad = any;
   });
@@ -163,7 +163,7 @@ bool finds_neighbours(unsigned seed) {
           const int64_t end = graph.offsets.read_alone(v + 1);
           const int64_t found = find_neighbor(graph, v, graph.offsets.read_alone(v) + from, end, test, counts);
           const auto place = std::find_if(list.begin() + from, list.end(), test);
-          const int64_t bytes = Warp::sum((counts.meter.home.bytes + counts.meter.kept.bytes)),
+          const int64_t bytes = Warp::sum((counts.meter.home.bytes() + counts.meter.kept.bytes())),
                         whole = packed.at[v + 1] - packed.at[v];
           holds &= found == (place == list.end() ? -1 : *place);
           holds &= bytes <= 3 * whole + 4 * kLineBytes && (bytes > 0) == (from < static_cast<int64_t>(list.size()));

@@ -15,9 +15,9 @@ struct alignas(kLineBytes) Line {
   int32_t element[kLineBytes / sizeof(int32_t)];
 };
 
-// What all lanes counted.
+// What all lanes counted: requests of 32, 64, 96 and 128 bytes, elements, and their bytes.
 struct Totals {
-  int64_t home[3], kept[3];
+  int64_t home[6], kept[6];
 
   bool operator==(const Totals&) const = default;
 };
@@ -33,14 +33,16 @@ Totals read_all(const memory::Paged<int32_t>& source, const std::vector<int32_t>
     source.read(at, to, meter);
     bool same = true;
     for (int k = 0; k < 2; ++k) same &= to[k] == (at[k] == memory::kNowhere ? 0 : expected[at[k]]);
-    const int64_t counts[] = {meter.home.bytes, meter.home.requests, meter.home.hits,
-                              meter.kept.bytes, meter.kept.requests, meter.kept.hits};
-    int64_t sums[6];
-    for (int i = 0; i < 6; ++i) sums[i] = Warp::sum(counts[i]);
+    const auto sum = [](const memory::TierCount& count, int64_t (&to)[6]) {
+      for (int i = 0; i < 4; ++i) to[i] = Warp::sum(count.requests[i]);
+      to[4] = Warp::sum(count.hits), to[5] = Warp::sum(count.useful);
+    };
+    Totals sums;
+    sum(meter.home, sums.home), sum(meter.kept, sums.kept);
     const bool all_same = !Warp::any(!same);
     if (Warp::lane() != 0) return;
     right &= all_same;
-    found = {{sums[0], sums[1], sums[2]}, {sums[3], sums[4], sums[5]}};
+    found = sums;
   });
   return found;
 }
@@ -65,23 +67,27 @@ int main() {
   const auto one_for_all = [](int k, int64_t) { return k == 0 ? int64_t{5} : memory::kNowhere; };
   const auto half = [&](int k, int64_t lane) { return lane < 16 ? (k == 0 ? lane : page + lane) : memory::kNowhere; };
   const auto across = [](int k, int64_t lane) { return k == 0 ? 16 + lane : memory::kNowhere; };
+  const auto back_and_forth = [](int k, int64_t lane) { return k == 0 ? 8 * (lane % 2) : memory::kNowhere; };
+  const auto some_lanes = [](int k, int64_t lane) { return k == 0 && lane % 8 == 3 ? 4 * lane : memory::kNowhere; };
   const struct {
     const char* name;
     Totals found, expected;
   } checks[] = {
-      {"nothing", read_all(paged, expected, none, right), {{0, 0, 0}, {0, 0, 0}}},
-      {"whole lines", read_all(paged, expected, lines_of, right), {{256, 2, 64}, {0, 0, 0}}},
-      {"every other sector", read_all(paged, expected, every_other_sector, right), {{1024, 16, 32}, {0, 0, 0}}},
-      {"one element", read_all(paged, expected, one_for_all, right), {{32, 1, 32}, {0, 0, 0}}},
-      {"half at home, half kept", read_all(paged, expected, half, right), {{64, 1, 16}, {64, 1, 16}}},
-      {"across two lines", read_all(paged, expected, across, right), {{128, 2, 32}, {0, 0, 0}}},
+      {"nothing", read_all(paged, expected, none, right), {}},
+      {"whole lines", read_all(paged, expected, lines_of, right), {{0, 0, 0, 2, 64, 256}, {}}},
+      {"every other sector", read_all(paged, expected, every_other_sector, right), {{0, 16, 0, 0, 32, 128}, {}}},
+      {"one element", read_all(paged, expected, one_for_all, right), {{1, 0, 0, 0, 32, 128}, {}}},
+      {"half at home, half kept", read_all(paged, expected, half, right), {{0, 1, 0, 0, 16, 64}, {0, 1, 0, 0, 16, 64}}},
+      {"across two lines", read_all(paged, expected, across, right), {{0, 2, 0, 0, 32, 128}, {}}},
+      {"back and forth in a line", read_all(paged, expected, back_and_forth, right), {{0, 0, 0, 1, 32, 128}, {}}},
+      {"lanes that have none between", read_all(paged, expected, some_lanes, right), {{4, 0, 0, 0, 4, 16}, {}}},
   };
   for (const auto& check : checks)
     if (!(check.found == check.expected)) {
-      std::printf("%s: %ld %ld %ld at home, %ld %ld %ld kept\n", check.name, static_cast<long>(check.found.home[0]),
-                  static_cast<long>(check.found.home[1]), static_cast<long>(check.found.home[2]),
-                  static_cast<long>(check.found.kept[0]), static_cast<long>(check.found.kept[1]),
-                  static_cast<long>(check.found.kept[2]));
+      std::printf("%s:", check.name);
+      for (const auto& part : {check.found.home, check.found.kept})
+        for (int i = 0; i < 6; ++i) std::printf(" %ld", static_cast<long>(part[i]));
+      std::printf("\n");
       return 1;
     }
   if (!right) std::printf("an element is not what it should be\n");

@@ -8,7 +8,7 @@ import torch
 
 import hinterland as hl
 from hinterland import UnifiedTensor
-from hinterland.memory.gather_stats import SIZES, requests_by_size
+from hinterland.memory.count import SIZES, count_rows
 from hinterland.runtime.errors import ConfigError, IndexOutOfRange
 
 
@@ -25,8 +25,10 @@ def sizes_of(begin, row_bytes):
 def test_requests_by_size_line_by_line(row_bytes):
     base, rows = 4096 + 52, torch.randint(0, 500, (300,))
     expected = sum((sizes_of(base + row * row_bytes, row_bytes) for row in rows.tolist()), Counter())
-    assert requests_by_size(base, rows, row_bytes) == {size: expected[size] for size in SIZES}
-    assert set(requests_by_size(base, rows[:0], row_bytes).values()) == set(requests_by_size(base, rows, 0).values()) == {0}
+    found = count_rows(base, 500, row_bytes, rows)  # no row is read
+    assert found.requests == {str(size): expected[str(size)] for size in SIZES}
+    for none in (count_rows(base, 500, row_bytes, rows[:0]), count_rows(base, 500, 0, rows)):
+        assert set(none.requests.values()) == {0}
 
 
 def check(stats, table, rows, device):

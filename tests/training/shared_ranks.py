@@ -82,7 +82,15 @@ def keeps(ranks: Ranks) -> None:
                 index = torch.randint(-rows, rows, (count,), generator=random)
                 for asked in (index.to(DEVICE), index.int(), index.view(1, -1)):
                     assert torch.equal(tiered.gather(asked).cpu(), table[asked.cpu().long()])
-                found = tiered.count(index.to(DEVICE)).rows
+                counted, stats = tiered.count(index.to(DEVICE)), {}
+                found, requests = counted.rows, counted.requests
+                assert sum(requests.values()) == counted.tiers["host"]["requests"]
+                assert torch.equal(tiered.gather(index.to(DEVICE), stats=stats).cpu(), table[index])
+                assert stats["network"] == {"rows": found["remote"], "bytes": found["remote"] * sharded.row_bytes}
+                assert stats["tiers"]["local"] == counted.tiers["local"]
+                assert stats["rows"] == stats["tiers"]["local"]["hits"] + stats["tiers"]["host"]["hits"]
+                everybody = ranks.sum([stats["tiers"]["host"]["hits"]]) == ranks.sum([found["host"] + found["remote"]])
+                assert everybody, "each row that is not kept is read once, by whom it is asked of"
                 outer = [row for row in (index % rows).tolist() if row not in hottest]
                 owner, _ = Shards(rows, ranks.nodes).find(torch.tensor(outer, dtype=torch.int64))
                 assert found["local"] == count - len(outer) and found["remote"] == int((owner != ranks.node).sum())

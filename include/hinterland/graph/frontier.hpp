@@ -272,8 +272,9 @@ struct StepCounts {
     if (second != 0) atomic_add(*to_second, second);
   }
   HINTERLAND_FN static void add(const memory::TierCount& count, memory::TierCount& to) {
-    add(count.bytes, count.requests, &to.bytes, &to.requests);
-    add(count.hits, 0, &to.hits, &to.hits);
+    for (int k = 0; k < count.kSectors; k += 2)
+      add(count.requests[k], count.requests[k + 1], &to.requests[k], &to.requests[k + 1]);
+    add(count.hits, count.useful, &to.hits, &to.useful);
   }
 };
 

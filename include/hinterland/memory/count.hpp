@@ -12,6 +12,12 @@ struct CountParams {
   TierCount* tiers;         // [kTiers]
 };
 
+// Adds what all lanes counted.
+HINTERLAND_FN void add(int64_t count, int64_t& to) {
+  const int64_t sum = Warp::sum(count);
+  if (Warp::lane() == 0 && sum != 0) atomic_add(to, sum);
+}
+
 // The share of thread `thread` of `threads`, counted in whole warps. Row numbers outside the table are left out.
 template <class Placement>
 HINTERLAND_FN void count_rows(const CountParams<Placement>& p, int64_t thread, int64_t threads) {
@@ -21,12 +27,9 @@ HINTERLAND_FN void count_rows(const CountParams<Placement>& p, int64_t thread, i
     if (row.has(0)) row.count(0, found);
   }
   for (int tier = 0; tier < kTiers; ++tier) {
-    const int64_t hits = Warp::sum(found[tier].hits);
-    const int64_t bytes = Warp::sum(found[tier].bytes), requests = Warp::sum(found[tier].requests);
-    if (Warp::lane() != 0 || hits == 0) continue;
-    atomic_add(p.tiers[tier].hits, hits);
-    atomic_add(p.tiers[tier].bytes, bytes);
-    atomic_add(p.tiers[tier].requests, requests);
+    add(found[tier].hits, p.tiers[tier].hits);
+    add(found[tier].useful, p.tiers[tier].useful);
+    for (int k = 0; k < TierCount::kSectors; ++k) add(found[tier].requests[k], p.tiers[tier].requests[k]);
   }
 }
 

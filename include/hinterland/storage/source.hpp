@@ -83,7 +83,7 @@ struct Positions {
   HINTERLAND_FN uint64_t position(int64_t at) const { return home + static_cast<uint64_t>(at) * sizeof(T); }
 
  private:
-  HINTERLAND_FN const void* place(int64_t at) const { return reinterpret_cast<const void*>(position(at)); }
+  HINTERLAND_FN const T* place(int64_t at) const { return reinterpret_cast<const T*>(position(at)); }
 };
 
 template <class T, class Store>

@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 import threading
+from typing import NoReturn
 
 COMMANDS = (
     "bc",
@@ -81,11 +82,15 @@ def _end(number: int) -> None:
         signal.signal(stop, signal.SIG_IGN)  # it ends already
     print(f"hinterland: {_STOPS[signal.Signals(number)]}", file=sys.stderr)
     remove_all()
+    _leave(128 + number)
+
+
+def _leave(status: int) -> NoReturn:
     if any(thread.daemon for thread in threading.enumerate()):
         # A stage is still in C++ code. Python would end its thread there, and C++ then aborts the process.
         sys.stdout.flush()
-        os._exit(128 + number)
-    sys.exit(128 + number)
+        os._exit(status)
+    sys.exit(status)
 
 
 def _run() -> None:
@@ -93,7 +98,8 @@ def _run() -> None:
         import typer
     except ImportError:
         sys.exit("hinterland: the command line needs typer and rich: pip install 'hinterland[cli]'")
-    from ..runtime.errors import HinterlandError
+    from ..runtime import watch
+    from ..runtime.errors import HinterlandError, PipelineStalled
     from .output import flush, lost, require_open, say
     from .parameters import spread
 
@@ -111,15 +117,19 @@ def _run() -> None:
             module.register(app)
         else:
             app.command(name)(spread(getattr(module, name)))
+    watch.on_stuck = watch.say_and_end
     try:
         require_open()
         try:
             app()
         finally:
             flush()
+    except PipelineStalled as error:
+        say(f"hinterland: {error}")
+        os._exit(1)  # what is stuck may keep the interpreter from ending
     except HinterlandError as error:
         say(f"hinterland: {error}")
-        sys.exit(1)
+        _leave(1)
     except OSError as error:  # where --help or a table cannot be printed; a broken pipe is typer's, and quiet
         from ..runtime.files import refused
 

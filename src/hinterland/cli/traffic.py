@@ -60,7 +60,7 @@ def _link(rate: float | None, latency: float | None) -> LinkModel:
 
 
 def _text(found: Traffic) -> str:
-    from ..traffic.requests import SIZES
+    from ..memory.count import SIZES
 
     run, link, total = found.run, found.link, found.total
     where = "" if run["source"] is None else f" from {run['source']:,}"

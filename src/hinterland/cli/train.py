@@ -20,6 +20,7 @@ from .parameters import Device, Json
 
 if TYPE_CHECKING:
     from ..datasets.dataset import AnyDataset, HeteroDataset
+    from ..datasets.source import Source
     from ..training import CachePlan, FactoredPlan, Ranks
 
 
@@ -230,9 +231,13 @@ def _opened(path: Path, how: Settings, ranks: Ranks, features: Home, check_types
         if ranks.is_first:
             print(f"hinterland: {what}", file=sys.stderr)
 
-    source = source_of(path, None, None)
-    if source.heterogeneous:
-        check_types(len(source.vertices))
+    def opened() -> Source:
+        source = source_of(path, None, None)
+        if source.heterogeneous:
+            check_types(len(source.vertices))
+        return source
+
+    source = ranks.agreed(opened)
     both_ways = source.leads_one_way
     if both_ways:
         say(f"{path}: relations lead one way only; those that lead back are added, and what joins one type goes both ways")

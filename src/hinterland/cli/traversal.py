@@ -277,7 +277,8 @@ def _text(algorithm: Algorithm, found: dict[str, Any]) -> str:
             + (", verified" if run.get("verified") else "")
         )
         for search in run.get("searches", [run]):
-            lines += [_level_text(level) for level in search.get("per_level", ())]
+            if "per_level" in search:
+                lines += [*map(_level_text, search["per_level"]), _requests(search)]
     if len(runs) > 1:
         lines.append(f"average of {len(runs)} runs: {found['average_seconds'] * 1e3:.2f} ms")
     return "\n".join(lines)
@@ -308,6 +309,11 @@ def _level_text(level: dict[str, Any]) -> str:
         f"  level {level['level']:>4}: {level['vertices']:>12,} vertices {level['edges']:>14,} edges "
         f"{format_bytes(level['bytes']):>12} {level['seconds'] * 1e3:>10.3f} ms"
     )
+
+
+def _requests(search: dict[str, Any]) -> str:
+    by_size = ", ".join(f"{count:,} of {size} B" for size, count in search["requests"].items())
+    return f"  requests: {by_size}; amplification {search['amplification']:.3f}"
 
 
 def check_output(path: Path | None) -> None:

@@ -46,7 +46,8 @@ def aggregate(p: PartitionedGraph, x: Any, reduce: str = "sum", *, strategy: str
         Sums are made in float32, of float64 rows in float64, in an order that depends on the partition.
 
     Raises:
-        ConfigError: arguments that are none of these.
+        ConfigError: arguments that are none of these; in all ranks alike, in one of the first calls over the graph: ranks that
+            call it otherwise.
         RankLost: another rank died, or gave no answer within the timeout of the process group.
     """
     arguments.instance("p", p, PartitionedGraph, "make one with PartitionedGraph.from_graph(graph)")
@@ -85,6 +86,9 @@ def mean(p: PartitionedGraph, kind: torch.dtype) -> Operation:
 
 def apply(p: PartitionedGraph, operation: Operation, rows: RowsOf, strategy: str) -> RowsOf:
     """An operation on the rows of this process's parts, with its gradient."""
+    finish = (name for name in ("scale", "own") if getattr(operation, name) is not None)
+    told = ", ".join([operation.reduce, *finish])  # a mean is a sum that is scaled
+    p.compare("aggregate", rows, reduce=told, weighted=operation.weighted, strategy=strategy)
     if isinstance(rows, HostRows):
         return rows.reduced(Maxima(p.unshared) if operation.reduce == "max" else Sums(p.unshared, operation))
     return list(_Aggregate.apply(p, operation, strategy, *rows))

@@ -34,6 +34,7 @@ def attention(
         mine: ``[n, heads]`` of ``"gat"``: t, of the vertex that sums; else ``[n, width]``: y or q.
         vector: of ``"gat"`` ``[n, heads]``: s, of the vertex that is summed; of ``"gatv2"`` ``[width]``: a, on every device.
     """
+    p.compare("attention", rows, **vars(scores), strategy=strategy)
     if isinstance(rows, HostRows):
         return _put_off(p, scores, rows, mine, vector)
     # Kernels read s, t and a in the type that is computed in.

@@ -33,6 +33,7 @@ from .world import Halos, Together, World
 
 T = TypeVar("T")
 
+_COMPARED = 64  # calls, more than a step of a deep model makes: chosen, not measured
 _MOST_PARTS = 1024  # of one process: every part has a list of what it reads of every other one
 
 
@@ -67,6 +68,7 @@ class PartitionedGraph(Shown):
         self._reverse: Callable[[], PartitionedGraph | None] = lambda: None
         self._kept: dict[Hashable, Any] = {}
         self._replicas: tuple[list[Any], list[Any], list[Tensor]] | None = None
+        self._compared = 0
         where = list(zip(world.mine, world.devices, strict=True))
         self.parts = world.agreed(lambda: [build_part(graph, found, rank).to(on) for rank, on in where])
         self._halos = self._made_halos()
@@ -181,6 +183,22 @@ class PartitionedGraph(Shown):
             raise ConfigError(f"rows of {len(given)} parts, but this process has {len(self.parts)}; pass what scatter() gave")
         return [arguments.dense("rows", one) for one in given]
 
+    def compare(self, call: str, rows: Any, **options: Any) -> None:
+        """Refuses ranks whose calls over the graph differ; the first ones are compared, as a model's next steps repeat them.
+
+        Args:
+            call: what is called.
+            rows: what it is called for: a list with a tensor for each part, or HostRows.
+            options: how.
+
+        Raises:
+            ConfigError: in all ranks alike; names what differs, and two ranks.
+        """
+        if self._compared < _COMPARED:
+            self._compared += 1
+            one = rows[0] if isinstance(rows, list | tuple) else rows
+            self.world.check_same({"call": call, **options, "type of rows": one.dtype, "width of rows": one.shape[1]})
+
     def as_given(self, rows: Sequence[Tensor] | Later) -> Any:
         """The opposite of :meth:`each`; rows that were put off stay so."""
         if isinstance(rows, Later):
@@ -221,9 +239,14 @@ class PartitionedGraph(Shown):
 
     def gather(self, rows: Any) -> Tensor:
         """What :meth:`scatter` took apart: ``[num_vertices, ...]`` by vertex, on the first part's device, in every rank;
-        without a gradient. Rows in host memory, of all parts in one process, are put together there."""
+        without a gradient. Rows in host memory, of all parts in one process, are put together there.
+
+        Raises:
+            ConfigError: in all ranks alike: they have rows of different types or shapes.
+        """
         with torch.no_grad():
             given = [one.detach() for one in self._tensors(rows)]
+        self.world.check_same({"type of rows": given[0].dtype, "shape of a row": tuple(given[0].shape[1:])})
         if any(one.device != on for one, on in zip(given, self.world.devices, strict=True)):
             return self._gathered_in_host(given)
         flat = [one.reshape(len(one), math.prod(one.shape[1:])) for one in given]

@@ -7,7 +7,8 @@ import torch
 from .. import _core
 from ..runtime.params import struct
 from .prepare import Prepared
-from .traversal import FIELDS, ScratchLayout, finish, kernel_file, runner, scratch_for
+from .traversal import ScratchLayout, finish, kernel_file, runner, scratch_for
+from .traversal_stats import met
 
 KERNELS = kernel_file("graph/scan")
 _PARAMS = struct("graph::ScanParams")
@@ -43,4 +44,4 @@ class Scan:
             GraphError: a neighbour list is broken.
         """
         (record,) = finish(self._prepared, self._scratch, self._layout).records.tolist()
-        return int(self._sum), record[FIELDS.index("home_bytes")]
+        return int(self._sum), met(record)[0].bytes

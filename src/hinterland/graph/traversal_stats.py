@@ -6,14 +6,15 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from ..machine import measured_link
-from ..memory.count import COUNTS, TIERS
+from ..memory.count import COUNTS, METERED, TIERS, Metered, no_requests
+from ..memory.gather_stats import amplification
 from ..runtime import devices
 from ..storage import StorageCache
 from ..storage.on_device import DeviceStore
 from .prepare import Prepared
 from .traversal import FIELDS, Clock, Finished
 
-_READ = FIELDS.index("home_bytes")  # from there on a record has what was read
+_READ = FIELDS.index(f"home_{METERED[0]}")  # from there on a record has what was read
 _HEAVY = 0.9  # the heavy levels are the fewest that move this share of all bytes: a definition
 
 Result = TypeVar("Result")
@@ -37,7 +38,7 @@ def summarise_all(runs: Sequence[Run], counted: Sequence[Run], prepared: Prepare
     searches = [summarise(timed, before, prepared, mode) for timed, before in zip(runs, counted, strict=True)]
     fields = ("seconds", "edges", "bytes", "cached")
     total: dict[str, Any] = {field: sum(search[field] for search in searches) for field in fields}
-    total["tiers"] = _sum_tiers([search["tiers"] for search in searches])
+    total |= _sum_read(searches, total["bytes"])
     where = {"held": prepared.held, "storage": None}
     return {"device": str(prepared.device), "mode": mode, **total, **where, "searches": searches}
 
@@ -56,26 +57,31 @@ def summarise(run: Run, counted: Run, prepared: Prepared, mode: str) -> dict[str
         A dict that JSON can take: ``device``, ``mode``, ``seconds``, ``levels`` (steps), ``reached``, ``edges`` (out of
         the vertices of all frontiers; not all of them need be examined), ``tiers`` (what reading edges and their weights
         took of each of TIERS: ``bytes`` in whole 32-byte sectors, ``requests`` for cache lines, and ``hits``, the elements
-        that were found there), ``bytes`` (those from where the edges lie), ``cached`` (those from what the GPU keeps of
-        them), ``held`` (bytes of GPU memory kept between runs), ``storage`` (None unless edges or weights lie there: ``bytes``
-        and ``requests`` that the disk was asked for, ``hits`` and ``misses``, pages that were in the cache as they were needed
-        (on a GPU: requests of kernels for cache lines that were) and that were not, ``cpu_seconds`` of processor time for
-        requests and waiting, and ``cpu_us_per_request``; ``tiers`` then has the first three for the whole run, and for each
-        level what was asked of the cache), ``link`` (None unless the edges crossed it: ``bytes``, ``bandwidth``, ``ceiling``,
-        ``share``, and ``heavy``, the same over the fewest levels that moved nine tenths of all bytes), ``per_level``.
+        that were found there), ``bytes`` (those from where the edges lie), ``useful_bytes`` (of the elements that were asked
+        for there; of packed lists words), ``amplification`` (the one over the other; on storage what the disk moved over
+        the useful bytes), ``requests`` (those for lines where the edges lie, by how many bytes of a line they take), ``cached``
+        (bytes from what the GPU keeps of the lists), ``held`` (bytes of GPU memory kept between runs), ``storage`` (None
+        unless edges or weights lie there: ``bytes`` and ``requests`` that the disk was asked for, ``hits`` and ``misses``,
+        pages that were in the cache as they were needed (on a GPU: requests of kernels for cache lines that were) and that
+        were not, ``cpu_seconds`` of processor time for requests and waiting, and ``cpu_us_per_request``; ``tiers`` then has
+        the first three for the whole run, and for each level what was asked of the cache), ``link`` (None unless the edges
+        crossed it: ``bytes``, ``bandwidth``, ``ceiling``, ``share``, and ``heavy``, the same over the fewest levels that moved
+        nine tenths of all bytes), ``per_level``.
     """
     finished, read, seconds = run.finished, counted.finished.records, run.clock.seconds()
     steps, records = len(finished.records), finished.records.clone()
     if steps:
         records[: len(read), _READ:] = read[:steps, _READ:]
         records[-1, _READ:] += read[steps:, _READ:].sum(dim=0)
-    rows = [dict(zip(FIELDS, row, strict=True)) for row in records.tolist()]
-    starts = [*(row["start_ns"] for row in rows), finished.end_ns]
+    rows = records.tolist()
+    starts = [*(row[FIELDS.index("start_ns")] for row in rows), finished.end_ns]
     levels: list[dict[str, Any]] = []
     home = prepared.out.home
-    for number, row in enumerate(rows):
-        parts = {part: [row.pop(f"{part}_{count}") for count in COUNTS] for part in ("home", "kept")}
-        row |= {"bytes": parts["home"][0], "cached": parts["kept"][0], "tiers": _by_tier(home, **parts)}
+    for number, record in enumerate(rows):
+        row = dict(zip(FIELDS[:_READ], record[:_READ], strict=True))
+        at_home, kept = met(record)
+        row |= {"bytes": at_home.bytes, **_amplified(at_home.bytes, at_home.useful), "requests": at_home.requests}
+        row |= {"cached": kept.bytes, "tiers": _by_tier(home, at_home, kept)}
         row["direction"] = "pull" if row.pop("pulled") else "push"
         start, visit = row.pop("start_ns"), row.pop("visit_ns")
         collecting = visit - start if visit else 0  # 0 where a step is one loop
@@ -90,8 +96,8 @@ def summarise(run: Run, counted: Run, prepared: Prepared, mode: str) -> dict[str
         "levels": finished.depth,
         "reached": total["vertices"],
         "edges": total["edges"],
-        "tiers": _sum_tiers([level["tiers"] for level in levels]),
         "bytes": total["bytes"],
+        **_sum_read(levels, total["bytes"]),
         "cached": total["cached"],
         "held": prepared.held,
         "storage": None,
@@ -145,8 +151,9 @@ def _with_storage(
     hits = sum(now.hits - was.hits for now, was in moved)  # some pages are read ahead and go unread
     if prepared.stores:
         hits = report["tiers"]["storage"]["requests"] - misses
+    moved_by_disk = sum(now.bytes_read - was.bytes_read for now, was in moved)
     storage = {
-        "bytes": sum(now.bytes_read - was.bytes_read for now, was in moved),
+        "bytes": moved_by_disk,
         "requests": requests,
         "hits": max(0, hits),
         "misses": misses,
@@ -154,17 +161,35 @@ def _with_storage(
         "cpu_us_per_request": cpu_seconds * 1e6 / requests if requests else 0.0,
     }
     report["storage"] = storage
+    report |= _amplified(moved_by_disk, report["useful_bytes"])
     report["tiers"]["storage"] = {name: storage[name] for name in COUNTS}
     return result, report
 
 
-def _by_tier(at: str, home: list[int], kept: list[int]) -> dict[str, dict[str, int]]:
+def met(record: Sequence[int]) -> tuple[Metered, Metered]:
+    """What a record (of FIELDS) says was read: of edges where they lie, and of those that the GPU keeps."""
+    kept = _READ + len(METERED)
+    return Metered.of(record[_READ:kept]), Metered.of(record[kept:])
+
+
+def _by_tier(at: str, home: Metered, kept: Metered) -> dict[str, dict[str, int]]:
     """Counts by tier: ``home``, of edges where they lie, which is tier ``at``; ``kept``, of edges that the GPU keeps."""
     tiers = {tier: dict.fromkeys(COUNTS, 0) for tier in dict.fromkeys([*TIERS, at])}
-    for tier, counts in ((at, home), ("local", kept)):
-        for name, count in zip(COUNTS, counts, strict=True):
+    for tier, one in ((at, home), ("local", kept)):
+        for name, count in one.tier.items():
             tiers[tier][name] += count
     return tiers
+
+
+def _amplified(moved: int, useful: int) -> dict[str, float]:
+    return {"useful_bytes": useful, "amplification": amplification(moved, useful)}
+
+
+def _sum_read(parts: Sequence[dict[str, Any]], moved: int) -> dict[str, Any]:
+    """What levels or searches read together; they moved so many bytes."""
+    requests = {size: sum(part["requests"][size] for part in parts) for size in no_requests()}
+    useful = sum(part["useful_bytes"] for part in parts)
+    return {**_amplified(moved, useful), "requests": requests, "tiers": _sum_tiers([part["tiers"] for part in parts])}
 
 
 def _sum_tiers(parts: Sequence[dict[str, dict[str, int]]]) -> dict[str, dict[str, int]]:

@@ -191,10 +191,5 @@ class CachedTensor(RowTable):
         # At least the rows for which there are no slots come from the host.
         return sorts(self._host.placement, max(0, rows - self._plan.capacity), self._row_bytes, self._host.nbytes)
 
-    def _from_host(self, rows: torch.Tensor) -> tuple[int, torch.Tensor]:
-        if rows.device == self._device:
-            rows = rows[~self._open().holds(rows)]
-        return self._host.cpu().data_ptr(), rows
-
     def _require_apart(self, tensor: torch.Tensor, name: str) -> None:
         self._host._require_apart(tensor, name)

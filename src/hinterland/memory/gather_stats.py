@@ -1,23 +1,21 @@
-"""What one gather or scatter did (``stats=``): in the words of a traversal's stats, and of traffic's requests."""
+"""What one gather or scatter did (``stats=``): in the words of a traversal's stats, and of traffic's requests. Samplers and
+loaders say theirs in the same words, and add them up."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Protocol
 
 import torch
 
-from .. import _core
 from ..machine import measured_link
 from ..runtime import arguments
 from ..runtime.errors import ConfigError
 from .count import TierCount
 
-_SECTOR, _SECTORS = 32, 4  # bytes that are the least of a request, and how many of these are the most
-SIZES = tuple(str(_SECTOR * count) for count in range(1, _SECTORS + 1))
-assert _SECTOR * _SECTORS == _core.LINE_BYTES
+_AWAY = ("host", "storage")  # tiers that are no memory of a GPU
 
 
 class Counted(Protocol):
@@ -27,10 +25,6 @@ class Counted(Protocol):
     def row_bytes(self) -> int: ...
 
     def count(self, index: torch.Tensor) -> TierCount: ...
-
-    def _from_host(self, rows: torch.Tensor) -> tuple[int, torch.Tensor]:
-        """Of ``rows`` (int64 ``[n]``, from 0 on, on the reader) those that come out of host memory: an address there, and their
-        numbers from it on."""
 
     def _storage_stats(self) -> Any:
         """What its cache has read from the disk so far (StorageStats); None of a table in memory."""
@@ -43,56 +37,87 @@ def measured(table: Counted, rows: torch.Tensor, stats: dict[str, Any]) -> Itera
     Raises:
         ConfigError: ``stats`` is no dict.
     """
+    require_dict(stats)
+    counted = table.count(rows)
+    before = table._storage_stats()
+    with timed(rows.device) as took:
+        yield
+    storage = None if before is None else table._storage_stats().since(before).report()
+    away = sum(counted.tiers[tier]["hits"] for tier in _AWAY if tier in counted.tiers)
+    stats.update(rows=rows.numel(), **report(rows.device, took[0], counted, away * table.row_bytes, storage))
+
+
+def report(device: torch.device, seconds: float, counted: TierCount, useful: int, storage: Any) -> dict[str, Any]:
+    """What all stats say of reads by ``device``, of which ``useful`` bytes were wanted from beyond the GPUs."""
+    moved = sum(counted.tiers[tier]["bytes"] for tier in _AWAY if tier in counted.tiers)
+    crossed = counted.tiers["host"]["bytes"]
+    return {
+        "device": str(device),
+        "seconds": seconds,
+        "bytes": moved,
+        "useful_bytes": useful,
+        "amplification": amplification(moved, useful),
+        "requests": counted.requests,
+        "cached": sum(counts["bytes"] for tier, counts in counted.tiers.items() if tier not in _AWAY),
+        "tiers": counted.tiers,
+        "storage": storage,
+        "link": link(crossed, seconds) if device.type == "cuda" and crossed else None,
+    }
+
+
+def add(total: dict[str, Any], one: Mapping[str, Any]) -> None:
+    """Adds the stats of one call to those of several: counts and seconds are summed, rates are those of the sums."""
+    for name, value in one.items():
+        so_far = total.get(name)
+        if isinstance(value, Mapping):
+            total[name] = so_far = {} if so_far is None else so_far
+            add(so_far, value)
+        elif isinstance(value, list):
+            total[name] = value if so_far is None else [a + b for a, b in zip(so_far, value, strict=True)]
+        elif isinstance(value, bool):
+            total[name] = value and so_far is not False
+        elif isinstance(value, int | float):
+            total[name] = value if so_far is None else so_far + value
+        else:
+            total[name] = value if so_far is None else so_far
+    if "useful_bytes" in total:
+        total["amplification"] = amplification(total["bytes"], total["useful_bytes"])
+    if total.get("link") is not None:
+        total["link"] = link(total["link"]["bytes"], total["seconds"])
+    if "cpu_us_per_request" in total:
+        total["cpu_us_per_request"] = 1e6 * total["cpu_seconds"] / total["requests"] if total["requests"] else 0.0
+
+
+def amplification(moved: int, useful: int) -> float:
+    """Bytes that were moved over those that were wanted; 1 where none were."""
+    return moved / useful if useful else 1.0
+
+
+def require_dict(stats: Any) -> None:
+    """Refuses ``stats=`` that cannot be filled.
+
+    Raises:
+        ConfigError: it is no dict.
+    """
     if not isinstance(stats, dict):
         raise ConfigError(f"stats={arguments.shown(stats)} is no dict, which is filled; pass one, as stats={{}} is")
-    device, row_bytes = rows.device, table.row_bytes
-    counted = table.count(rows)
-    requests = requests_by_size(*table._from_host(rows), row_bytes)
-    before = table._storage_stats()
+
+
+@contextmanager
+def timed(device: torch.device) -> Iterator[list[float]]:
+    """Waits for the device before and after, and then puts the seconds between into what it gives."""
+    took: list[float] = []
     _wait(device)
     begin = time.perf_counter()
-    yield
+    yield took
     _wait(device)
-    seconds = time.perf_counter() - begin
-    storage = None if before is None else table._storage_stats().since(before).report()
-    away = [counted.tiers[tier] for tier in ("host", "storage") if tier in counted.tiers]
-    moved, useful = sum(one["bytes"] for one in away), sum(one["hits"] for one in away) * row_bytes
-    crossed = counted.tiers["host"]["bytes"]
-    stats.update(
-        device=str(device),
-        seconds=seconds,
-        rows=rows.numel(),
-        bytes=moved,
-        useful_bytes=useful,
-        amplification=moved / useful if useful else 1.0,
-        requests=requests,
-        cached=sum(counts["bytes"] for tier, counts in counted.tiers.items() if tier in ("local", "peers")),
-        tiers=counted.tiers,
-        storage=storage,
-        link=_link(crossed, seconds) if device.type == "cuda" and crossed else None,
-    )
+    took.append(time.perf_counter() - begin)
 
 
-def requests_by_size(base: int, rows: torch.Tensor, row_bytes: int) -> dict[str, int]:
-    """The requests for the rows of these numbers at the address ``base``, by their bytes: whole sectors of 32 bytes, of one
-    cache line each (Min 2022, section 2.5.3). Each row is on its own."""
-    found = [0] * (1 + _SECTORS)
-    if row_bytes and rows.numel():
-        begin = rows * row_bytes + base
-        first, last = begin // _SECTOR, (begin + (row_bytes - 1)) // _SECTOR
-        lines = last // _SECTORS - first // _SECTORS
-        inside = lines == 0
-        heads = torch.where(inside, last - first + 1, _SECTORS - first % _SECTORS)
-        tails = (last % _SECTORS + 1)[~inside]
-        sizes = torch.bincount(heads, minlength=1 + _SECTORS) + torch.bincount(tails, minlength=1 + _SECTORS)
-        found = sizes.tolist()
-        found[_SECTORS] += int((lines - 1).clamp_(min=0).sum())
-    return dict(zip(SIZES, found[1:], strict=True))
-
-
-def _link(moved: int, seconds: float) -> dict[str, float | None]:
-    link = measured_link()
-    ceiling, bandwidth = None if link is None else link.h2d, moved / seconds if seconds > 0 else 0.0
+def link(moved: int, seconds: float) -> dict[str, float | None]:
+    """Bytes that crossed the link, and the share of what it can."""
+    found = measured_link()
+    ceiling, bandwidth = None if found is None else found.h2d, moved / seconds if seconds > 0 else 0.0
     return {"bytes": moved, "bandwidth": bandwidth, "ceiling": ceiling, "share": bandwidth / ceiling if ceiling else None}
 
 

@@ -151,22 +151,23 @@ class Ranks:
             if one is not None:
                 raise one
 
-    def check_same(self, mine: Mapping[str, Any]) -> None:
-        """Refuses ranks that do not all have the same values.
+    def check_same(self, mine: Mapping[str, Any], group: dist.ProcessGroup | None = None) -> None:
+        """Refuses ranks that do not all have the same values; ``group``: who they are, by default all.
 
         Raises:
             ConfigError: in every rank alike; names the first value that differs, and the rank.
         """
         if self.world_size == 1:
             return
-        all_of_them: list[Any] = [None] * self.world_size
-        dist.all_gather_object(all_of_them, dict(mine))
+        members = list(range(self.world_size)) if group is None else dist.get_process_group_ranks(group)
+        all_of_them: list[Any] = [None] * len(members)
+        dist.all_gather_object(all_of_them, dict(mine), group)
         first = all_of_them[0]
-        for rank, other in enumerate(all_of_them):
-            for key in first:
-                if other.get(key) != first[key]:
+        for rank, other in zip(members, all_of_them, strict=True):
+            for key in {**first, **other}:
+                if other.get(key) != first.get(key):
                     raise ConfigError(
-                        f"rank {rank} has {key}={other.get(key)!r}, but rank 0 has {first[key]!r}; "
+                        f"rank {rank} has {key}={other.get(key)!r}, but rank {members[0]} has {first.get(key)!r}; "
                         "start every rank with the same dataset and arguments"
                     )
 

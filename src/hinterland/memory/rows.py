@@ -63,12 +63,6 @@ class RowTable(TensorLike, Shown, ABC):
         rows = self._row_numbers(index)
         return count_rows(self._source(rows), self._rows, self._row_bytes, rows)
 
-    def _from_host(self, rows: torch.Tensor) -> tuple[int, torch.Tensor]:
-        """Which rows come out of host memory, and from where there; see gather_stats.py."""
-        address = self._source(rows)
-        assert isinstance(address, int)
-        return address, rows
-
     def _storage_stats(self) -> Any:
         """What its cache has read from the disk so far; None of a table in memory."""
         return None

@@ -7,6 +7,7 @@ registered memory, where they map the same pages (allocator.py).
 from __future__ import annotations
 
 import datetime
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +18,7 @@ from ..runtime.errors import ConfigError, HinterlandError
 from ..runtime.shown import Shown, table_of
 from .count import TierCount
 from .faults import out_of_range
+from .gather_stats import require_dict
 from .ranks import Ranks, naming_lost_ranks
 from .rows import Index, RowTable, as_words, room_for, row_numbers
 
@@ -119,7 +121,7 @@ class ShardedTensor(Shown):
     def _facts(self) -> dict[str, Any]:
         return table_of(self.shape, self.dtype, part=self.part)
 
-    def gather(self, index: Index, max_blocks: int | None = None) -> torch.Tensor:
+    def gather(self, index: Index, max_blocks: int | None = None, *, stats: dict[str, Any] | None = None) -> torch.Tensor:
         """Rows at ``index``: shape ``index.shape + shape[1:]``, on the index's device. All ranks of the group at once.
 
         Row numbers go to the nodes that have the rows, which gather them as UnifiedTensor does; the rows come back. That is
@@ -128,32 +130,62 @@ class ShardedTensor(Shown):
         Args:
             index: int32 or int64, any shape; -1 is the last row. May be empty.
             max_blocks: blocks that the GPU may use, as for UnifiedTensor.
+            stats: a dict that is filled, as of UnifiedTensor, with what this node read of its own part, for all of the group;
+                and ``network``: ``rows`` and ``bytes`` that came from other nodes.
 
         Raises:
             IndexOutOfRange: in all ranks of the group: names the rank that asked, the first bad position and its value.
             RankLost: another rank died, or did not take part in time.
         """
+        if stats is not None:
+            require_dict(stats)
         index = RowTable._index(index)
         if self._group is None:
-            return self.part.gather(index, max_blocks=max_blocks)
+            if stats is not None:
+                stats["network"] = {"rows": 0, "bytes": 0}
+            return self.part.gather(index, max_blocks=max_blocks, stats=stats)
         rows = room_for(index.shape + self.shape[1:], self.dtype, index.device)
-        self.fetch(index.view(-1).to(torch.int64), rows.view(index.numel(), *self.shape[1:]), max_blocks=max_blocks)
+        out = rows.view(index.numel(), *self.shape[1:])
+        self.fetch(index.view(-1).to(torch.int64), out, max_blocks=max_blocks, stats=stats)
         return rows
 
     def fetch(
-        self, index: torch.Tensor, out: torch.Tensor, here: torch.Tensor | None = None, max_blocks: int | None = None
+        self,
+        index: torch.Tensor,
+        out: torch.Tensor,
+        here: torch.Tensor | None = None,
+        max_blocks: int | None = None,
+        stats: dict[str, Any] | None = None,
     ) -> None:
         """Copies row ``index[i]`` (int64 ``[n]``) to ``out[i]``, but for those that are ``here`` already (bool ``[n]``, False
-        where an index is bad). All ranks of the group at once; errors are those of :meth:`gather`."""
+        where an index is bad). All ranks of the group at once; ``stats`` and errors are those of :meth:`gather`."""
         if self._group is not None:
             with naming_lost_ranks(self.ranks.timeout):
-                self._exchange(index, out, here, max_blocks)
+                self._exchange(index, out, here, max_blocks, stats)
             return
         index = row_numbers(index, len(self))
         away = torch.arange(len(index), device=index.device) if here is None else (~here).nonzero().view(-1)
-        _place(self.part.gather(index[away], max_blocks=max_blocks), away, out)
+        _place(self.gather(index[away], max_blocks, stats=stats), away, out)
 
-    def _exchange(self, index: torch.Tensor, out: torch.Tensor, here: torch.Tensor | None, max_blocks: int | None) -> None:
+    def check_same(self, mine: Mapping[str, Any]) -> None:
+        """Refuses ranks of the group that do not all have the same values; all of them call it at once.
+
+        Raises:
+            ConfigError: in all of them alike; names what differs, and two ranks.
+            RankLost: as ``gather``.
+        """
+        if self._group is not None:
+            with naming_lost_ranks(self.ranks.timeout):
+                self.ranks.check_same(mine, self._group)
+
+    def _exchange(
+        self,
+        index: torch.Tensor,
+        out: torch.Tensor,
+        here: torch.Tensor | None,
+        max_blocks: int | None,
+        stats: dict[str, Any] | None,
+    ) -> None:
         rows, nodes = self.shards.rows, self.shards.nodes
         bad = (index < -rows) | (index >= rows)
         owner, number = self.shards.find(torch.where(index < 0, index + rows, index))
@@ -171,8 +203,11 @@ class ShardedTensor(Shown):
         order = order[: sum(sent)]
         wanted = number.new_empty(sum(asked))
         dist.all_to_all_single(wanted, number[order], asked, sent, self._group)
-        found = self.part.gather(wanted, max_blocks=max_blocks, check="async")
+        found = self.part.gather(wanted, max_blocks=max_blocks, check="async", stats=stats)
         width = self.row_bytes
+        if stats is not None:
+            away = sum(sent) - sent[self.ranks.node]
+            stats["network"] = {"rows": away, "bytes": away * width}
         if width:
             taken = found.new_empty(len(order), *found.shape[1:])
             as_bytes = (taken.view(-1).view(torch.uint8), found.view(-1).view(torch.uint8))
@@ -190,7 +225,7 @@ class ShardedTensor(Shown):
         mine = owner == self.ranks.node
         near, away = self.part.count(number[mine]), int((~mine).sum())
         remote = {"bytes": away * self.row_bytes, "requests": away, "hits": away}
-        return TierCount({**near.tiers, REMOTE: remote}, self.row_bytes)
+        return TierCount({**near.tiers, REMOTE: remote}, self.row_bytes, near.requests)
 
     def most(self, number: int) -> int:
         """The largest of the numbers that the ranks of the group give. All of them at once."""

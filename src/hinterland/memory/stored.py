@@ -80,9 +80,6 @@ class StoredTable(RowTable):
     ) -> TieredTensor:
         """This table with its hottest rows in memory."""
 
-    def _from_host(self, rows: torch.Tensor) -> tuple[int, torch.Tensor]:
-        return 0, rows[:0]  # the disk's requests are those of its cache
-
     def _storage_stats(self) -> Any:
         return self.stats()
 

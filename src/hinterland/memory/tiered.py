@@ -199,11 +199,6 @@ class TieredTensor(RowTable):
             tiers.flush()
         return tiers.host._source(index)
 
-    def _from_host(self, rows: torch.Tensor) -> tuple[int, torch.Tensor]:
-        tiers = self._tiers
-        home = tiers.home(rows.device)
-        return tiers.host.cpu().data_ptr(), rows if home is None else rows[tiers.slots_of(home, rows) < 0]
-
     def _sorts(self, rows: int) -> bool:
         plan, host = self.plan, self.host
         from_host = rows * (plan.rows - plan.resident) // max(plan.rows, 1)  # at most: others are asked for more often

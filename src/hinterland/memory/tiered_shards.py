@@ -6,6 +6,7 @@ in every rank once, also where nothing is left to ask for: so ranks that keep di
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any, NoReturn
 
 import torch
@@ -16,6 +17,7 @@ from ..runtime.shown import Shown, table_of
 from ..runtime.units import parse_bytes
 from .count import TierCount, count_rows
 from .gather import copy_rows
+from .gather_stats import add, report, require_dict, timed
 from .order import hottest_first
 from .rows import Index, RowTable, room_for, row_numbers
 from .sharded import ShardedTensor
@@ -108,16 +110,25 @@ class TieredShards(Shown):
     def _facts(self) -> dict[str, Any]:
         return table_of(self.shape, self.dtype, local=self.plan.resident, part=self.part)
 
-    def gather(self, index: Index, max_blocks: int | None = None) -> torch.Tensor:
+    def gather(self, index: Index, max_blocks: int | None = None, *, stats: dict[str, Any] | None = None) -> torch.Tensor:
         """Rows at ``index``: shape ``index.shape + shape[1:]``, on the index's device. All ranks of the group at once;
-        arguments and errors as of ``ShardedTensor.gather``."""
+        arguments and errors as of ``ShardedTensor.gather``, and in ``stats`` the rows that were kept are ``local``."""
+        if stats is not None:
+            require_dict(stats)
         index = RowTable._index(index)
         rows = room_for(index.shape + self.shape[1:], self.dtype, index.device)
         flat, out = index.view(-1).to(torch.int64), rows.view(index.numel(), *self.shape[1:])
         home, slots = self._home_of(flat), self._slots_of(flat)
-        if home is not None:  # rows that are not kept are any row first, as in TieredStorage
-            copy_rows(*self._kept(home), out, slots.clamp(min=0), max_blocks=max_blocks, check="async")
-        self.below.fetch(flat, out, slots >= 0, max_blocks)
+        below: dict[str, Any] | None = None if stats is None else {}
+        with nullcontext([0.0]) if stats is None else timed(flat.device) as took:
+            if home is not None:  # rows that are not kept are any row first, as in TieredStorage
+                copy_rows(*self._kept(home), out, slots.clamp(min=0), max_blocks=max_blocks, check="async")
+        self.below.fetch(flat, out, slots >= 0, max_blocks, below)
+        if stats is not None and below is not None:
+            kept = TierCount.of({}, self.below.row_bytes) if home is None else self._count_kept(home, slots)
+            near = {"rows": kept.rows["local"], **report(flat.device, took[0], kept, 0, None)}
+            add(near, below)
+            stats.update(near)
         return rows
 
     def count(self, index: Index) -> TierCount:
@@ -131,8 +142,8 @@ class TieredShards(Shown):
         found = self.below.count(rows[slots < 0])
         if home is None:
             return found
-        local = count_rows(*self._kept(home), slots[slots >= 0]).tiers["host"]  # where a bare address is taken to be
-        return TierCount({**found.tiers, "local": local}, self.below.row_bytes)
+        local = self._count_kept(home, slots).tiers["local"]
+        return TierCount({**found.tiers, "local": local}, self.below.row_bytes, found.requests)
 
     def close(self) -> None:
         """Gives this rank's GPU memory back; the table below stays, and other ranks keep theirs."""
@@ -153,6 +164,10 @@ class TieredShards(Shown):
     def _kept(self, home: _Home) -> tuple[int, int, int]:
         """Address, number and bytes of the rows that are kept."""
         return home.address(home.device), self.plan.resident, self.plan.row_bytes
+
+    def _count_kept(self, home: _Home, slots: torch.Tensor) -> TierCount:
+        """Of those of these places that hold a row."""
+        return count_rows(*self._kept(home), slots[slots >= 0]).on_gpu
 
     def _slots_of(self, index: torch.Tensor) -> torch.Tensor:
         """Of row numbers (int64 ``[n]``), where they are kept: int64, -1 where they are not, or are no rows."""

@@ -163,7 +163,8 @@ class TieredStorage(TieredTensor):
         near = tiers.near(rows.device)
         at = tiers.places(rows) - near.first
         found = count_rows(near.table, near.rows, self._row_bytes, at[at >= 0])
-        return TierCount({**found.tiers, "storage": tiers.file.count(rows[at < 0]).tiers["storage"]}, self._row_bytes)
+        from_file = tiers.file.count(rows[at < 0]).tiers["storage"]
+        return TierCount({**found.tiers, "storage": from_file}, self._row_bytes, found.requests)
 
     def prefetch(self, index: Index) -> None:
         """Has the pages of those of these rows that memory does not hold read in the background, and returns at once.
@@ -188,11 +189,6 @@ class TieredStorage(TieredTensor):
     def close(self) -> None:
         """Writes back to the table below what is not yet, and gives the memory back; the table below stays open."""
         self._tiers.close()
-
-    def _from_host(self, rows: torch.Tensor) -> tuple[int, torch.Tensor]:
-        tiers = self._tiers
-        places = tiers.places(rows) - self.plan.resident
-        return tiers.host.cpu().data_ptr(), places[places >= 0]
 
     def _storage_stats(self) -> Any:
         return self.stats()

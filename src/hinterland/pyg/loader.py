@@ -18,6 +18,7 @@ import torch_geometric.loader
 from torch_geometric.sampler import BaseSampler, HeteroSamplerOutput, NegativeSampling, SamplerOutput
 from torch_geometric.sampler.base import DataType, SubgraphType
 
+from ..memory.gather_stats import add, require_dict
 from ..runtime import devices
 from ..runtime.errors import ConfigError
 from ..runtime.warned import warn
@@ -26,6 +27,7 @@ from ..training import CachePlan, Pipeline, Stage
 from ..training.cache_room import after_a_step, filled
 from ..training.pipeline import at_a_time, moved
 from . import cache as caching
+from .counted import counting
 from .given import Given, ends
 from .inputs import edge_label_index_of, input_nodes_of
 from .others import ForeignSampler
@@ -75,6 +77,7 @@ class _Pipelined:
     device: torch.device
     generator: torch.Generator | None
     timeout: float
+    stats: dict[str, Any] | None
     filter_per_worker: bool
     input_data: Any
     dataset: Any
@@ -84,7 +87,9 @@ class _Pipelined:
     _sampler_name: str  # under which PyG's code has it
     _live = True  # what is changed counts from the next epoch on: within one its batches have a copy of the loader
 
-    def _prepare(self, data: Any, device: Any, placement: str, cache: Any, gpu_budget: Any, options: dict[str, Any]) -> Given:
+    def _prepare(
+        self, data: Any, device: Any, placement: str, cache: Any, gpu_budget: Any, stats: Any, options: dict[str, Any]
+    ) -> Given:
         """Before PyG's constructor: what the data is, and the DataLoader options that are left."""
         self._for_workers: dict[str, Any] = {n: options[n] for n in ("num_workers", "worker_init_fn") if n in options}
         workers = options.get("num_workers", 0)
@@ -96,7 +101,9 @@ class _Pipelined:
         for name in _OF_WORKERS:
             options.pop(name, None)
         given = Given(data)
-        self.device, self.cache, self.gpu_budget = devices.as_device(device), cache, gpu_budget
+        if stats is not None:
+            require_dict(stats)
+        self.device, self.cache, self.gpu_budget, self.stats = devices.as_device(device), cache, gpu_budget, stats
         self.placement = checked_placement(placement, self.device)
         asked = caching.check(cache, gpu_budget)
         if asked is not None and given.kind == DataType.remote:
@@ -257,22 +264,42 @@ class _Batches:
         epochs = copy.copy(loader)
         epochs._live = False
         stages = [
-            Stage("sample", lambda numbered: epochs._sample(*numbered)),
-            Stage("gather", epochs.filter_fn),
+            Stage("sample", lambda numbered: _sampled(epochs, *numbered)),
+            Stage("gather", lambda sampled: _gathered(epochs, *sampled)),
         ]
         source = _numbered(first, indices, torch.Generator().manual_seed(seed))
         timeout = loader.timeout or _PATIENCE
         run = partial(Pipeline, stages=stages, device=loader.device, depth=_DEPTH, timeout=timeout)
-        self._batches = loader._through(source, run)
+        self._batches, self._stats = loader._through(source, run), loader.stats
 
     def __iter__(self) -> _Batches:
         return self
 
     def __next__(self) -> Any:
-        return next(self._batches)
+        batch = next(self._batches)
+        if self._stats is not None:
+            add(self._stats, {"batches": 1, **batch.stats})
+        return batch
 
     def __len__(self) -> int:
         return self._length
+
+
+def _sampled(loader: Any, index: Any, number: int) -> tuple[Any, dict[str, Any] | None]:
+    """The sample of inputs, and what was read for it, if the loader has ``stats=``."""
+    read: dict[str, Any] | None = None if loader.stats is None else {}
+    with counting(read):
+        return loader._sample(index, number), read
+
+
+def _gathered(loader: Any, out: Any, sampling: dict[str, Any] | None) -> Any:
+    """The batch of a sample."""
+    read: dict[str, Any] | None = None if loader.stats is None else {}
+    with counting(read):
+        batch = loader.filter_fn(out)
+    if read is not None:
+        batch.stats = {"sampling": sampling, "features": read}
+    return batch
 
 
 def _check_one_each(name: str, what: str, values: torch.Tensor | None, inputs: torch.Tensor, whose: str) -> None:
@@ -310,6 +337,8 @@ class NeighborLoader(_Pipelined, torch_geometric.loader.NeighborLoader):  # type
         gpu_budget: how many bytes they may take there, as in ``"4GiB"``. ``"auto"`` and the other policies take what training
             leaves where it is None: the cache is filled after the first batches, and torch's peak of memory is reset.
         device: where batches are made: by default the current GPU, or the CPU without one.
+        stats: a dict to which each batch's ``stats``, an attribute that batches then have, are added as it is given out, and
+            their number (docs/pyg.md). Batches are counted and waited for one by one.
 
     Raises:
         ConfigError, DeviceError, GraphError, IndexOutOfRange: as of Sampler; an input node or type that does not exist.
@@ -341,9 +370,10 @@ class NeighborLoader(_Pipelined, torch_geometric.loader.NeighborLoader):  # type
         cache: Any = None,
         gpu_budget: int | str | None = None,
         device: torch.device | str | int | None = None,
+        stats: dict[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
-        given = self._prepare(data, device, placement, cache, gpu_budget, kwargs)
+        given = self._prepare(data, device, placement, cache, gpu_budget, stats, kwargs)
         if neighbor_sampler is None:
             how = (subgraph_type, replace, disjoint, temporal_strategy, time_attr, weight_attr, is_sorted)
             neighbor_sampler = Sampler(data, num_neighbors, *how, directed=directed, device=self.device, placement=placement)
@@ -403,9 +433,10 @@ class LinkNeighborLoader(_Pipelined, torch_geometric.loader.LinkNeighborLoader):
         cache: Any = None,
         gpu_budget: int | str | None = None,
         device: torch.device | str | int | None = None,
+        stats: dict[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
-        given = self._prepare(data, device, placement, cache, gpu_budget, kwargs)
+        given = self._prepare(data, device, placement, cache, gpu_budget, stats, kwargs)
         edge_label_index = edge_label_index_of(given, edge_label_index)
         if neighbor_sampler is None:
             how = (subgraph_type, replace, disjoint, temporal_strategy, time_attr, weight_attr, is_sorted)

@@ -12,6 +12,7 @@ from ..memory.rows import RowTable
 from ..runtime import devices
 from ..runtime.errors import ConfigError
 from ..training.rows import gather_blocks_for, rows_of
+from .counted import read
 from .once import once
 
 aten = torch.ops.aten
@@ -59,7 +60,8 @@ class Rows(torch.Tensor):
 
 def _gathered(table: Any, index: torch.Tensor) -> torch.Tensor:
     if isinstance(table, RowTable):
-        return rows_of(table, index, gather_blocks_for(table, index.device))
+        with read() as stats:
+            return rows_of(table, index, gather_blocks_for(table, index.device), stats=stats)
     found: torch.Tensor = table.gather(index)  # the user's own kind of table
     return found
 

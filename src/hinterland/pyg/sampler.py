@@ -17,6 +17,7 @@ from ..runtime import devices
 from ..runtime.errors import ConfigError, GraphError
 from ..runtime.warned import warn
 from ..sampling import HeteroSampler, NeighborSampler
+from .counted import read
 from .given import Given, ends, fanouts_of
 from .lists import Lists
 
@@ -275,7 +276,8 @@ class Sampler(BaseSampler):  # type: ignore[misc]
         # Without times of their own, seeds have those of their nodes.
         if seed_times is None and self._edge_times is not None:
             raise ConfigError("edges have times, but the seeds have none to compare them with; pass input_time=")
-        sample = self._engine().sample(seeds, batch=_number(number), seed_times=seed_times)
+        with read() as stats:
+            sample = self._engine().sample(seeds, batch=_number(number), seed_times=seed_times, stats=stats)
         induced = self.subgraph_type == SubgraphType.induced
         edges = self._induced(sample.node) if induced else (sample.row, sample.col, sample.edge)
         hops = (None, None) if induced else self._hops(sample)

@@ -1,4 +1,4 @@
-"""A table's columns in page-locked memory that GPUs address: each in one piece, copied from the file when it is first asked for."""
+"""A table's columns in page-locked memory that GPUs address: each in one piece, copied from the file when first asked for."""
 
 from __future__ import annotations
 

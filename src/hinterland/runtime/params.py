@@ -75,17 +75,28 @@ def struct(name: str) -> type[Params]:
 
 
 def leaves(name: str) -> list[str]:
-    """The names of a struct's fields in order; of a struct within it, ``OUTER_INNER``."""
-    fields = [(field, kind) for field, _, kind in _core.STRUCTS[name][1]]
+    """The names of a struct's numbers in order; of a struct within it ``OUTER_INNER``, of an array ``ARRAY_0`` and so on."""
     return [
-        leaf
-        for field, kind in fields
-        for leaf in ([f"{field}_{inner}" for inner in leaves(kind)] if kind in _core.STRUCTS else [field])
+        f"{field}_{leaf}" if leaf else field
+        for field, _, kind in _core.STRUCTS[name][1]
+        for leaf in (leaves(kind) if kind in _core.STRUCTS else _places(*_split(kind)[1]))
     ]
 
 
-def _type(kind: str) -> Any:
+def _places(count: str = "", *more: str) -> list[str]:
+    if not count:
+        return [""]
+    return [f"{i}_{rest}" if rest else str(i) for i in range(int(count)) for rest in _places(*more)]
+
+
+def _split(kind: str) -> tuple[str, list[str]]:
+    """The type of a kind, and the lengths of its arrays."""
     name, *counts = kind.replace("]", "").split("[")
+    return name, counts
+
+
+def _type(kind: str) -> Any:
+    name, counts = _split(kind)
     made = _KINDS[name] if name in _KINDS else struct(name)
     for count in counts:
         made = made * int(count)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -29,6 +30,7 @@ from .neighbor import (
     weights_of,
 )
 from .sample import EdgeType, HeteroSample
+from .sample_stats import Drawn, Taken, with_stats
 
 
 class HeteroSampler:
@@ -114,6 +116,8 @@ class HeteroSampler:
         seeds: Mapping[str, torch.Tensor | Sequence[int]] | torch.Tensor,
         batch: int = 0,
         seed_times: Mapping[str, torch.Tensor | Sequence[int]] | None = None,
+        *,
+        stats: dict[str, Any] | None = None,
     ) -> HeteroSample:
         """The sampled neighbourhood of ``seeds``, vertices by their type.
 
@@ -121,6 +125,8 @@ class HeteroSampler:
             seeds: ``[s]`` for each type that has any; or a tensor of them, if the sampler has a ``target``.
             batch: the number of the mini-batch: another one draws anew.
             seed_times: int64 ``[s]`` for types with seeds, the moment of each; those left out take their own of ``times``.
+            stats: as of :meth:`NeighborSampler.sample`; ``vertices`` are by type, ``edges`` by relation, as in
+                ``"author__writes__paper"``.
 
         Returns:
             A :class:`HeteroSample` on the sampler's device.
@@ -130,6 +136,28 @@ class HeteroSampler:
                 :meth:`NeighborSampler.sample` refuses.
             IndexOutOfRange, GraphError, OutOfMemory: as for :meth:`NeighborSampler.sample`.
         """
+        if stats is None:
+            return self._sample(seeds, batch, seed_times)
+        exact = not self._temporal and all(kind == NO_WEIGHTS[0] for kind, _ in self._weights.values())
+        draw = functools.partial(self._sample, seeds, batch, seed_times)
+        return with_stats(draw, stats, self.device, self.views.values(), self._taken, exact)
+
+    def _taken(self, sample: HeteroSample) -> Taken:
+        edges = {"__".join(key): hops for key, hops in sample.num_sampled_edges.items()}
+        return Taken(sample.num_sampled_nodes, edges, self.drawn(sample))
+
+    def drawn(self, sample: HeteroSample) -> list[Drawn]:
+        """As :meth:`NeighborSampler.drawn`, of each relation."""
+        hops = sample.num_sampled_nodes
+        owners = {name: node[: len(node) - hops[name][-1]] for name, node in sample.node.items()}
+        return [Drawn(view, owners[key[2]], sample.edge[key], sample.col[key]) for key, view in self.views.items()]
+
+    def _sample(
+        self,
+        seeds: Mapping[str, torch.Tensor | Sequence[int]] | torch.Tensor,
+        batch: int,
+        seed_times: Mapping[str, torch.Tensor | Sequence[int]] | None,
+    ) -> HeteroSample:
         names = list(self.num_vertices)
         by_type: Any = {self.target: seeds} if self.target is not None and isinstance(seeds, torch.Tensor) else seeds
         for what, given in (("seeds", by_type), ("seed_times", {} if seed_times is None else seed_times)):

@@ -6,6 +6,7 @@ import copy
 import itertools
 import operator
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import torch
 
@@ -22,6 +23,7 @@ from ..runtime.errors import ConfigError, GraphError
 from ..runtime.shown import type_name
 from .batch import NO_WEIGHTS, RULE, WEIGHT_KINDS, Batch, Relation, VertexSet, cut, state_bytes
 from .sample import Sample
+from .sample_stats import Drawn, Taken, with_stats
 
 STRATEGIES = ("uniform", "last")
 UNTIMED = "seed_times say how new neighbours may be, and need a sampler with times= or edge_times="
@@ -100,7 +102,12 @@ class NeighborSampler:
         self._edge_times = edge_times_on(self.device, edge_times, self.graph.num_edges)
 
     def sample(
-        self, seeds: torch.Tensor | Sequence[int], batch: int = 0, seed_times: torch.Tensor | Sequence[int] | None = None
+        self,
+        seeds: torch.Tensor | Sequence[int],
+        batch: int = 0,
+        seed_times: torch.Tensor | Sequence[int] | None = None,
+        *,
+        stats: dict[str, Any] | None = None,
     ) -> Sample:
         """The sampled neighbourhood of ``seeds``.
 
@@ -110,17 +117,29 @@ class NeighborSampler:
             batch: the number of the mini-batch: another one draws anew.
             seed_times: int64 ``[s]``, the moment of each seed; None takes its own of ``times``, and is refused where
                 only edges have times.
+            stats: a dict that is filled with what was sampled and read, and how long it took (docs/sampling.md); the GPU
+                is waited for.
 
         Returns:
             A :class:`Sample` on the sampler's device.
 
         Raises:
-            ConfigError: seeds or their times have another type or shape; the graph was prepared and closed.
+            ConfigError: seeds or their times have another type or shape; the graph was prepared and closed; ``stats`` is
+                no dict.
             IndexOutOfRange: a seed is no vertex.
             GraphError: a list that was met is broken.
             OutOfMemory: the batch does not fit on the device.
         """
-        return self.begin(seeds, batch, seed_times).finish()
+        if stats is None:
+            return self.begin(seeds, batch, seed_times).finish()
+        return with_stats(
+            lambda: self.begin(seeds, batch, seed_times).finish(),
+            stats,
+            self.device,
+            [self.lists],
+            lambda sample: Taken(sample.num_sampled_nodes, sample.num_sampled_edges, self.drawn(sample)),
+            exact=not (self.weighted or self._temporal),
+        )
 
     def begin(
         self, seeds: torch.Tensor | Sequence[int], batch: int = 0, seed_times: torch.Tensor | Sequence[int] | None = None
@@ -160,6 +179,12 @@ class NeighborSampler:
     def lists(self) -> View:
         """The lists as the device reads them."""
         return self._prepared.opened().out
+
+    def drawn(self, sample: Sample) -> list[Drawn]:
+        """What ``sample``, one of this sampler's, drew from the lists: for counting what that read."""
+        drew = len(sample.node) - sample.num_sampled_nodes[-1]
+        with devices.on(self.device):
+            return [Drawn(self.lists, numbered_inside(self._prepared, sample.node[:drew]), sample.edge, sample.col)]
 
     def over(self, prepared: Prepared) -> NeighborSampler:
         """This sampler, with the same draws, over what ``prepare`` made of its graph.

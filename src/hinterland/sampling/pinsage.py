@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import torch
 
 from ..graph.graph import Graph
 from ..graph.prepare import Prepared, graph_of, kept_for, prepared_for
 from ..memory.allocator import require_room
+from ..memory.gather_stats import require_dict, timed
 from ..runtime import devices
 from ..runtime.arguments import whole_number
 from ..runtime.errors import ConfigError
@@ -91,12 +93,14 @@ class PinSAGESampler:
         self._prepared = kept_for(graph, "sampling", None, device, weighted)
         self.device = self._prepared.device
 
-    def sample(self, seeds: torch.Tensor | Sequence[int], batch: int = 0) -> Sample:
+    def sample(self, seeds: torch.Tensor | Sequence[int], batch: int = 0, *, stats: dict[str, Any] | None = None) -> Sample:
         """The neighbourhoods of ``seeds``, of their neighbours, and so on.
 
         Args:
             seeds: vertices, ``[s]``, any integer type, on any device; one that is given twice walks twice.
             batch: the number of the mini-batch: another one draws anew.
+            stats: a dict that is filled with what was sampled, how long it took, and the ``steps`` of all walks; what these
+                read is not counted.
 
         Returns:
             A :class:`Sample` on the sampler's device. Edges of a vertex come in order of importance, which is their
@@ -105,6 +109,17 @@ class PinSAGESampler:
         Raises:
             ConfigError, IndexOutOfRange, GraphError, OutOfMemory: as :func:`random_walks`.
         """
+        if stats is None:
+            return self._sample(seeds, batch)
+        require_dict(stats)
+        with timed(self.device) as took:
+            sample = self._sample(seeds, batch)
+        vertices, edges = sample.num_sampled_nodes, sample.num_sampled_edges
+        steps = self.walks * self._rule.length * sum(vertices[:-1])
+        stats.update(device=str(self.device), seconds=took[0], vertices=vertices, edges=edges, steps=steps)
+        return sample
+
+    def _sample(self, seeds: torch.Tensor | Sequence[int], batch: int) -> Sample:
         batch, prepared = integer("batch", batch), self._prepared.opened()
         with devices.on(self.device):
             node = vertices_on(self.device, "seeds", seeds)

@@ -20,10 +20,11 @@ from ..graph.lists import NeighborLists
 from ..graph.migrating import migrating
 from ..graph.sources import draw_sources
 from ..memory import UnifiedTensor
+from ..memory.count import SIZES
 from ..runtime import devices
 from ..runtime.errors import ConfigError
 from ..runtime.units import parse_bytes
-from .requests import SIZES, LinkModel, Replay
+from .requests import LinkModel, Replay
 
 KINDS = ("kronecker", "uniform")
 WIDTHS = (4, 8)

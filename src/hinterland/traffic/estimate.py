@@ -14,14 +14,13 @@ from typing import Any, Protocol
 import torch
 
 from ..graph.graph import Graph, require_graph
-from ..memory.count import COUNTS, TIERS, TierCount
+from ..memory.count import Metered, TierCount, count_accesses
 from ..runtime import arguments
 from ..runtime.errors import ConfigError
 from ..runtime.shown import Shown
-from .requests import SIZES, LinkModel
+from .requests import LinkModel
 
 _OFFSET_BYTES = 8
-_SECTOR, _LINE = SIZES[0], SIZES[-1]
 
 
 class Drawn(Protocol):
@@ -107,21 +106,11 @@ def drawn(graph: Graph, sample: Drawn) -> TierCount:
     indices = graph.neighbor_lists.arrays.get("indices")
     if indices is None:
         raise ConfigError("the lists are compressed, and a draw from one reads what lies around it; count a plain graph")
-    read = dict.fromkeys(COUNTS, 0)
+    read, width = [], indices.dtype.itemsize
     if graph.placement["indices"] != "gpu":
         kept = sample.edge >= 0
-        first = sample.edge[kept] * indices.dtype.itemsize
-        _add(read, sample.col[kept], first, first)
+        read.append(count_accesses(sample.col[kept], sample.edge[kept] * width, width))
     if graph.placement["indptr"] != "gpu":
         owners = graph.to_inner(sample.node[sample.col.unique()].cpu())
-        _add(read, owners, owners * _OFFSET_BYTES, (owners + 2) * _OFFSET_BYTES - 1)
-    tiers = {tier: dict.fromkeys(COUNTS, 0) for tier in TIERS}
-    return TierCount({**tiers, "host": read}, indices.dtype.itemsize)
-
-
-def _add(read: dict[str, int], by: torch.Tensor, first: torch.Tensor, last: torch.Tensor) -> None:
-    """Adds accesses ``by`` some vertices to the bytes from ``first`` to ``last``, which lie in two units at most."""
-    for name, unit, each in (("bytes", _SECTOR, _SECTOR), ("requests", _LINE, 1)):
-        units = torch.cat([first // unit, last // unit])
-        read[name] += each * int(torch.stack([by.repeat(2), units]).unique(dim=1).shape[1])
-    read["hits"] += first.numel()
+        read.append(count_accesses(owners, owners * _OFFSET_BYTES, 2 * _OFFSET_BYTES))
+    return TierCount.of({"host": Metered.sum(read)}, width)

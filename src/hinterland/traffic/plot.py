@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from ..memory.count import SIZES
 from ..runtime.pictures import picture
-from .requests import SIZES, Traffic
+from .requests import Traffic
 
 
 def plot(traffic: Traffic, path: Path) -> None:

@@ -18,11 +18,11 @@ from ..graph import emogi
 from ..graph.bfs import bfs
 from ..graph.graph import Graph, require_graph
 from ..machine import measured_link
+from ..memory.count import SIZES
 from ..runtime import arguments
 from ..runtime.errors import ConfigError
 from ..runtime.shown import Shown
 
-SIZES = (32, 64, 96, 128)  # bytes that a request can have
 _FIELDS = ("vertices", "useful_bytes", "distinct_bytes", "waits")  # of LevelTraffic, after the requests
 
 

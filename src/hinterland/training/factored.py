@@ -29,7 +29,7 @@ from ..runtime.errors import ConfigError, PipelineStalled
 from .factored_plan import FactoredPlan, StageTimes, plan_roles
 from .factored_queue import BatchResult, Epoch, Pace, Tally, Task
 from .loader import Batch, Loader, Sampler
-from .pipeline import PATIENCE, Pipeline, Stage, moved, own_stream, receive, tensors_of
+from .pipeline import PATIENCE, Pipeline, Stage, moved, own_stream, receive, tensors_of, watching
 
 _MEASURED = 3  # batches, after one that loads kernels and fills the allocator's cache
 
@@ -103,6 +103,8 @@ class Factored:
         self._devices = as_devices(devices)
         arguments.instance("loader", loader, Loader, "as Loader(sampler, seeds, batch_size) is")
         arguments.instance("model", model, nn.Module, "as make_model() gives")
+        if loader.stats is not None:
+            raise ConfigError("the loader's stats= are of batches that one device makes; leave them out for several")
         round = len(self._devices) if round is None else round
         self.round = arguments.at_least_one("round", round, "averages no batch; use 1 or more")
         depth = 2 * self.round if depth is None else depth
@@ -169,13 +171,14 @@ class Factored:
             self._iterated = True
             for thread in threads:
                 thread.start()
-            while first < total:
-                end = epoch.end_of_round(first)
-                epoch.publish(first, self._ready())
-                averaged = self._average(epoch.gradients(first, end))
-                self.loader.advance(end - first)
-                first = end
-                yield averaged
+            with watching(epoch.watch, self._home):
+                while first < total:
+                    end = epoch.end_of_round(first)
+                    epoch.publish(first, self._ready())
+                    averaged = self._average(epoch.gradients(first, end))
+                    self.loader.advance(end - first)
+                    first = end
+                    yield averaged
         finally:
             epoch.close()
             self._iterated = False

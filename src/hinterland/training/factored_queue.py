@@ -99,7 +99,7 @@ class Epoch:
         self._made: dict[int, BatchResult] = {}
         self._round: int | None = None  # at hand
         self.ready: torch.cuda.Event | None = None  # when the model's parameters are those of that round
-        self._watch = Watch(timeout, "batch")
+        self.watch = Watch(timeout, "batch")
         self._error: BaseException | None = None
         self._closed = False
         self._changed = threading.Condition()
@@ -123,7 +123,7 @@ class Epoch:
     @contextmanager
     def doing(self, stage: str, device: torch.device, i: int, who: int | None = None) -> Iterator[None]:
         """Around work on one batch: for the watch, and for the times."""
-        with self._watch.over(f"{stage!r} on {device}", i) as work:
+        with self.watch.over(f"{stage!r} on {device}", i) as work:
             yield
         took = work.seconds
         with self._changed:
@@ -192,7 +192,7 @@ class Epoch:
         with self._changed:
             self._made[i] = made
             self._tally.trained[who] += 1
-            self._watch.came()
+            self.watch.came()
             self._changed.notify_all()
 
     # The caller
@@ -209,7 +209,7 @@ class Epoch:
         """Begins the round of batch ``i``: the model's parameters are its own."""
         with self._changed:
             self._round, self.ready = self._plan.round_of(i), ready
-            self._watch.came()
+            self.watch.came()
             self._changed.notify_all()
 
     def gradients(self, first: int, end: int) -> list[BatchResult]:
@@ -221,8 +221,9 @@ class Epoch:
         """
         with self._changed:
             while self._error is None and not all(i in self._made for i in range(first, end)):
-                self._changed.wait(self._watch.glance)  # and not longer, to hear Ctrl-C
-                self._watch.look()
+                self._changed.wait(self.watch.glance)  # and not longer, to hear Ctrl-C
+                self.watch.look()
             if self._error is not None:
                 raise self._error
+            self.watch.leaves()
             return [self._made.pop(i) for i in range(first, end)]

@@ -29,7 +29,7 @@ from ..runtime.shown import Shown
 from .epoch_line import show_epoch
 from .finite import rows_at_once
 from .full_models import FULL_MODELS, SUMMED, FullGNN, make_full_model, sums
-from .given import Learning, LearningOptions, check_checkpoint, check_dataset, fingerprint, several_devices
+from .given import Learning, LearningOptions, check_checkpoint, check_dataset, check_ranks, fingerprint, several_devices
 from .loader import step_seed
 from .models import check_model
 from .rows import rows_of
@@ -146,23 +146,28 @@ def train_full(
         ConfigError, GraphError, RankLost: as of ``train``.
         OutOfMemory: a part, or what a layer makes of it, does not fit.
     """
-    arguments.function("on_epoch", on_epoch)
-    settings = FullSettings(model=model, **options)
-    arguments.one_of("strategy", strategy, WAYS)
-    if gpu_budget is not None and strategy not in ("auto", "host"):
-        raise ConfigError(
-            f"strategy={strategy!r}, but with a gpu_budget rows lie in host memory, and parts send each other halos; leave out "
-            "one of the two"
-        )
-    if settings.tune:
-        check_tunable(model, strategy, gpu_budget)
-    check_checkpoint(checkpoint, None, resume)
-    check_dataset(dataset, whole=True)
     several = several_devices(device, devices, None)
-    with joined(several[0] if several else device, timeout) as ranks:
+
+    def checked() -> FullSettings:
+        arguments.function("on_epoch", on_epoch)
+        settings = FullSettings(model=model, **options)
+        arguments.one_of("strategy", strategy, WAYS)
+        if gpu_budget is not None and strategy not in ("auto", "host"):
+            raise ConfigError(
+                f"strategy={strategy!r}, but with a gpu_budget rows lie in host memory, and parts send each other halos; "
+                "leave out one of the two"
+            )
+        if settings.tune:
+            check_tunable(model, strategy, gpu_budget)
+        check_checkpoint(checkpoint, None, resume)
+        check_dataset(dataset, whole=True)
+        return settings
+
+    with joined(several[0] if several else device, arguments.seconds("timeout", timeout)) as ranks:
+        settings = ranks.agreed(checked)
         if several and ranks.world_size > 1:
             raise ConfigError("devices= are of one process, and torchrun started several; leave out one of the two")
-        ranks.check_same({**vars(settings), "strategy": strategy, **fingerprint(dataset)})
+        check_ranks(ranks, dataset, **vars(settings), strategy=strategy, parts=parts, resume=resume)
         p = PartitionedGraph.from_graph(dataset.graph, parts, devices=several or ranks.device, gpu_budget=gpu_budget)
         config = {**settings.fixed, "parts": p.world.parts, **fingerprint(dataset)}
         cuda = sorted({where.index for where in p.world.devices if where.type == "cuda"})

@@ -12,9 +12,11 @@ from typing import Any, TypedDict
 import torch
 
 from ..datasets.dataset import HeteroDataset, check_parts
+from ..memory.ranks import Ranks
 from ..runtime import arguments
 from ..runtime.errors import ConfigError, GraphError
 from ..runtime.files import check_place
+from ..sampling import NeighborSampler
 from ..sampling.neighbor import check_fanouts
 from .factored import as_devices
 from .loader import ReadingOptions
@@ -236,8 +238,6 @@ def _check_types(dataset: Any) -> None:
 def fingerprint(dataset: Any) -> dict[str, Any]:
     """What tells datasets apart: sizes, and a checksum of some vertices' degrees, features and labels."""
     if has_types(dataset):
-        graphs: list[Any] = list(dataset.graphs.values())
-        tables = [*dataset.features.values(), dataset.labels]
         sizes = {
             "vertices": dict(dataset.num_vertices),
             "edges": {" ".join(relation): graph.num_edges for relation, graph in dataset.graphs.items()},
@@ -245,21 +245,14 @@ def fingerprint(dataset: Any) -> dict[str, Any]:
             "target": dataset.target,
         }
     else:
-        graphs, tables = [dataset.graph], [dataset.features, dataset.labels]
         sizes = {
             "vertices": dataset.graph.num_vertices,
             "edges": dataset.graph.num_edges,
             "features": tuple(dataset.features.shape),
         }
-    looked_at = []
-    for graph in graphs:
-        indptr = graph.indptr
-        some = _some(graph.num_vertices).to(indptr.device)
-        looked_at.append(indptr[some + 1] - indptr[some])
-    looked_at += [rows_of(table, _some(len(table))) for table in tables]
     checksum = 0
-    for tensor in looked_at:
-        checksum = zlib.crc32(tensor.cpu().contiguous().view(torch.uint8).numpy(), checksum)
+    for tensor in _looked_at(dataset).values():
+        checksum = _checksum(tensor, checksum)
     return {
         **sizes,
         "classes": dataset.num_classes,
@@ -268,5 +261,58 @@ def fingerprint(dataset: Any) -> dict[str, Any]:
     }
 
 
+def check_ranks(ranks: Ranks, dataset: Any, **options: Any) -> None:
+    """Refuses ranks with other options, or another data set: other sizes, types, splits, or other degrees, neighbours, features
+    or labels of the vertices that are looked at, in each relation and of each type where there are several.
+
+    Raises:
+        ConfigError: in all ranks alike; names what differs, and two ranks.
+    """
+    if ranks.world_size == 1:
+        return
+
+    def content() -> dict[str, Any]:
+        parts, told = _looked_at(dataset), {name: value for name, value in fingerprint(dataset).items() if name != "checksum"}
+        for of, graph in _graphs(dataset).items():
+            drawn = NeighborSampler(graph, [1]).sample(_some(graph.num_vertices))
+            parts["neighbours" + of] = drawn.node[drawn.row]
+            told |= {"directed" + of: graph.directed, "type of weights" + of: graph.weight_type}
+        parts |= {f"the {name} split": part for name, part in sorted(dataset.splits.items())}
+        told |= {f"type of {name}": table.dtype for name, table in _tables(dataset).items()}
+        return {**told, **{f"checksum of {name}": _checksum(part) for name, part in parts.items()}}
+
+    ranks.check_same({**options, "device": ranks.device.type})
+    ranks.check_same(ranks.agreed(content))
+
+
+def _graphs(dataset: Any) -> dict[str, Any]:
+    """Its graphs, by what is said behind the name of something that one has."""
+    if not has_types(dataset):
+        return {"": dataset.graph}
+    return {f" of {' '.join(relation)}": graph for relation, graph in dataset.graphs.items()}
+
+
+def _tables(dataset: Any) -> dict[str, Any]:
+    """Its tables of rows, by their names."""
+    features = {"features": dataset.features}
+    if has_types(dataset):
+        features = {f"features of {kind}": table for kind, table in dataset.features.items()}
+    return {**features, "labels": dataset.labels}
+
+
 def _some(count: int) -> torch.Tensor:
     return torch.linspace(0, count - 1, min(_PROBED, count), dtype=torch.float64).long()
+
+
+def _looked_at(dataset: Any) -> dict[str, torch.Tensor]:
+    """What some vertices have."""
+    found = {}
+    for of, graph in _graphs(dataset).items():
+        indptr = graph.indptr
+        some = _some(graph.num_vertices).to(indptr.device)
+        found["degrees" + of] = indptr[some + 1] - indptr[some]
+    return found | {name: rows_of(table, _some(len(table))) for name, table in _tables(dataset).items()}
+
+
+def _checksum(tensor: torch.Tensor, before: int = 0) -> int:
+    return zlib.crc32(tensor.cpu().contiguous().view(torch.uint8).numpy().tobytes(), before)

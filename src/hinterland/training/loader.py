@@ -6,6 +6,7 @@ where it was.
 
 from __future__ import annotations
 
+import inspect
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -15,7 +16,10 @@ from typing import Any, Protocol, TypedDict, Unpack
 import numpy as np
 import torch
 
+from ..memory.gather_stats import add, require_dict
 from ..memory.rows import RowTable
+from ..memory.sharded import ShardedTensor
+from ..memory.tiered_shards import TieredShards
 from ..runtime import arguments, devices
 from ..runtime.asked import Asked
 from ..runtime.errors import ConfigError, IndexOutOfRange
@@ -53,6 +57,8 @@ class Batch(Shown):
         y: the labels of the seeds, ``[batch_size, ...]``; None without labels.
         seeds: int64 ``[batch_size]``; the first entries of ``sample.node``, of several types of that of the sampler's target.
         served: from where its rows and edges were read; counted for one batch in 64, None for the others.
+        stats: what sampling it and gathering its features did (``sampling`` and ``features``); None unless the loader has
+            ``stats=``.
     """
 
     sample: Any
@@ -60,6 +66,7 @@ class Batch(Shown):
     y: Asked[torch.Tensor]
     seeds: torch.Tensor
     served: Asked[Served] = None
+    stats: Asked[dict[str, Any]] = None
 
     @property
     def batch_size(self) -> int:
@@ -86,6 +93,7 @@ class LoaderOptions(ReadingOptions, total=False):
     """As ReadingOptions."""
 
     prefetch: int
+    stats: dict[str, Any] | None
 
 
 class Loader:
@@ -113,6 +121,8 @@ class Loader:
             are repeated to make them even, or left out with ``drop_last``.
         device: where batches are made; None is the current GPU, or the CPU without one.
         timeout: seconds without a batch after which PipelineStalled is raised.
+        stats: a dict to which each batch's ``stats`` are added as it is given out, and their number (docs/training.md). Batches
+            are then counted and waited for one by one.
         cache: what to keep in GPU memory of the lists and the features: a policy of :func:`plan_cache`, as ``"auto"``, or a
             size, which is ``"auto"`` within it. Batches are the same with and without. It takes a NeighborSampler and a
             UnifiedTensor or StorageArray. None is ``"auto"`` with a ``gpu_budget``, and without one ``"none"``, which reads
@@ -190,10 +200,14 @@ class Loader:
         timeout: float = 300.0,
         cache: str | int | None = None,
         gpu_budget: int | str | None = None,
+        stats: dict[str, Any] | None = None,
     ) -> None:
         """Takes the options that say how batches are read, and fills a cache whose size is known."""
         self.prefetch = arguments.at_least_one("prefetch", prefetch, "leaves no room between stages; use 1 or more")
         self.timeout = arguments.seconds("timeout", timeout)
+        if stats is not None:
+            require_dict(stats)
+        self.stats = stats
         self._own_blocks = gather_blocks is None
         if gather_blocks is None:
             self.gather_blocks = by_type(lambda table: gather_blocks_for(table, self.device), self.features)
@@ -240,11 +254,17 @@ class Loader:
 
     def __iter__(self) -> Iterator[Batch]:
         epoch, done = self.position
+        tables = [table.below if isinstance(table, TieredShards) else table for table in each_of(self.features)]
+        shared = [table for table in tables if isinstance(table, ShardedTensor)]
+        if self.world_size > 1 and shared:  # whose gathers wait for each other
+            shared[0].check_same({"batches of an epoch": len(self), "batches given out": done})
         source = self.numbered(epoch, done)
         kind = Prefetcher if self._only_launches() else Pipeline
         run = partial(kind, stages=self.stages, device=self.device, depth=self.prefetch, timeout=self.timeout)
         for batch in run(source) if self._wanted is None else self._measured(source, run):
             done += 1
+            if self.stats is not None and batch.stats is not None:
+                add(self.stats, {"batches": 1, **batch.stats})
             self._epoch, self._delivered = (epoch, done) if done < len(self) else (epoch + 1, 0)
             yield batch
 
@@ -299,6 +319,10 @@ class Loader:
     def _sample(self, numbered: tuple[int, torch.Tensor]) -> _Sampled:
         number, seeds = numbered
         here = devices.sent(seeds, self.device)
+        if self.stats is not None:
+            read: dict[str, Any] = {}
+            takes = {"stats": read} if "stats" in inspect.signature(self.sampler.sample).parameters else {}
+            return _Sampled(number, self.sampler.sample(here, batch=number, **takes), seeds, here, read)
         if isinstance(self.sampler, NeighborSampler) and self._only_launches():
             return _Sampled(number, self.sampler.begin(here, batch=number), seeds, here)
         return _Sampled(number, self.sampler.sample(here, batch=number), seeds, here)
@@ -308,13 +332,25 @@ class Loader:
         if isinstance(sample, PendingSample):
             sample, waits = sample.finish(), False
         counts = sampled.number // self.world_size % len(self) % _COUNTED_EVERY == 0 and self.features is not None
+        counts = counts and isinstance(self.sampler, NeighborSampler | HeteroSampler)
+        rows = each_of(by_type(fetched, self.features, sample.node)) if counts else []  # before the gather, which may move rows
+        read: dict[str, Any] = {}
+        asked = None if sampled.stats is None else read
+        batch = self.batch_of(sample, sampled.here, sampled.seeds, waits, asked)
+        if asked is not None:
+            batch = replace(batch, stats={"sampling": sampled.stats, "features": read})
         if not counts or not isinstance(self.sampler, NeighborSampler | HeteroSampler):
-            return self.batch_of(sample, sampled.here, sampled.seeds, waits)
-        rows = each_of(by_type(fetched, self.features, sample.node))  # before the gather, which may move rows
-        batch = self.batch_of(sample, sampled.here, sampled.seeds, waits)
+            return batch
         return replace(batch, served=served(sample, self.sampler, rows))
 
-    def batch_of(self, sample: Any, seeds: torch.Tensor, on_cpu: torch.Tensor | None = None, waits: bool = True) -> Batch:
+    def batch_of(
+        self,
+        sample: Any,
+        seeds: torch.Tensor,
+        on_cpu: torch.Tensor | None = None,
+        waits: bool = True,
+        stats: dict[str, Any] | None = None,
+    ) -> Batch:
         """The batch of a sample, its rows gathered to the device where it is.
 
         Args:
@@ -322,10 +358,18 @@ class Loader:
             seeds: int64 ``[batch_size]``, on the sample's device.
             on_cpu: the same seeds on the CPU, where labels that lie there are then found without waiting for the device.
             waits: for the rows of tables, and raises here what is wrong with them.
+            stats: a dict that is filled with what gathering its features did, of several types that of all tables.
         """
-        x = None
-        if self.features is not None:
-            x = by_type(partial(rows_of, waits=waits), self.features, sample.node, self.gather_blocks)
+
+        def gathered(table: Any, index: torch.Tensor, blocks: int | None) -> torch.Tensor:
+            if stats is None:
+                return rows_of(table, index, blocks, waits)
+            read: dict[str, Any] = {}
+            rows = rows_of(table, index, blocks, waits, read)
+            add(stats, read)
+            return rows
+
+        x = None if self.features is None else by_type(gathered, self.features, sample.node, self.gather_blocks)
         y = None
         if on_cpu is not None and isinstance(self.labels, torch.Tensor) and self.labels.is_cpu:
             y = devices.sent(self.labels[on_cpu], seeds.device)
@@ -374,6 +418,7 @@ class _Sampled:
     sample: Sample | PendingSample
     seeds: torch.Tensor
     here: torch.Tensor
+    stats: dict[str, Any] | None = None  # of sampling it
 
     def is_ready(self) -> bool:
         return not isinstance(self.sample, PendingSample) or self.sample.is_ready()

@@ -11,14 +11,14 @@ import dataclasses
 import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
 
 from ..runtime import arguments
 from ..runtime.errors import ConfigError
-from ..runtime.watch import Watch
+from ..runtime.watch import Done, Watch
 
 PATIENCE = 0.5  # seconds that each stage gets to finish what it does when the pipeline is closed
 
@@ -80,7 +80,8 @@ class Pipeline:
         try:
             for worker in workers:
                 worker.start()
-            yield from self._items(channels[-1], watch)
+            with watching(watch, self.device):
+                yield from self._items(channels[-1], watch)
         finally:
             for channel in channels:
                 channel.close()
@@ -99,8 +100,33 @@ class Pipeline:
             if isinstance(item, _Failure):
                 raise item.error
             receive(item, ready, self.device)
+            watch.leaves()
             yield item
             watch.came()
+
+
+def watching(watch: Watch, device: torch.device) -> AbstractContextManager[None]:
+    """Has a thread look, beside the caller's, at what the caller launches on a GPU."""
+    if device.type == "cpu":
+        return nullcontext()
+    return watch.beside(_marks(torch.cuda.current_stream(device)), str(device))
+
+
+def _marks(stream: torch.cuda.Stream) -> Callable[[], Done | None]:
+    """What puts marks behind all that was launched on a stream, for another thread."""
+    from cuda.bindings import driver
+
+    handle, none = stream.cuda_stream, driver.CUstreamCaptureStatus.CU_STREAM_CAPTURE_STATUS_NONE
+
+    def mark() -> Done | None:
+        # Graphs that other threads capture meanwhile are not to be disturbed: torch's own watch over NCCL does the same.
+        driver.cuThreadExchangeStreamCaptureMode(driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED)
+        status, capturing, *_ = driver.cuStreamIsCapturing(handle)
+        if status != driver.CUresult.CUDA_SUCCESS or capturing != none:
+            return None
+        return stream.record_event().query
+
+    return mark
 
 
 @contextmanager

@@ -13,13 +13,14 @@ import threading
 import time
 from collections import deque
 from collections.abc import Generator, Iterator
-from typing import Any
+from contextlib import contextmanager, nullcontext
+from typing import Any, NamedTuple
 
 import torch
 
 from ..memory.cuda import checked
-from ..runtime.watch import Watch
-from .pipeline import Pipeline, Stage
+from ..runtime.watch import Done, Watch, Work
+from .pipeline import Pipeline, Stage, watching
 
 _NAP = 5e-5  # seconds between looks at the GPU
 
@@ -40,7 +41,8 @@ class Prefetcher(Pipeline):
         source = iter(self.source)
         streamed = [_StreamedStage(stage, _stream(self.device, number)) for number, stage in enumerate(self.stages)]
         begins, error = 0, None  # the first stage that goes on, and what ended the one before it
-        try:
+        watch = Watch(self.timeout, under_way=lambda: next(filter(None, map(_StreamedStage.under_way, streamed)), None))
+        with watching(watch, self.device), _settling(streamed, watch):
             while True:
                 caller = None if self.device.type == "cpu" else torch.cuda.current_stream(self.device)
                 launched = None if caller is None else caller.record_event()
@@ -49,7 +51,7 @@ class Prefetcher(Pipeline):
                 # The last stage first: what it takes was launched in an earlier round, and is done by now.
                 for number in range(len(streamed) - 1, begins - 1, -1):
                     try:
-                        while len(streamed[number].made) < self.depth and self._advance(number, streamed, source):
+                        while len(streamed[number].made) < self.depth and self._advance(number, streamed, source, watch):
                             pass
                     except Exception as raised:
                         begins, error = number + 1, raised
@@ -58,40 +60,60 @@ class Prefetcher(Pipeline):
                     item, done = streamed[-1].made.popleft()
                     if caller is not None and done is not None:
                         caller.wait_event(done)
+                    watch.leaves()
                     yield item
+                    watch.came()
                 elif not any(one.made for one in streamed[max(begins - 1, 0) :]):
                     break
             if error is not None:
                 raise error
-        finally:
-            for one in streamed:
-                one.count(wait=True)
 
-    def _advance(self, number: int, streamed: list[_StreamedStage], source: Iterator[Any]) -> bool:
+    def _advance(self, number: int, streamed: list[_StreamedStage], source: Iterator[Any], watch: Watch) -> bool:
         """Launches a stage's work on the next item; False if there is none."""
         if number == 0:
             for item in source:
-                streamed[0].launch(item, None)
+                streamed[0].launch(item, None, watch)
                 return True
             return False
         before = streamed[number - 1]
         if not before.made:
             return False
         item, done = before.made[0]
-        self._until_ready(item, before.stage)
+        self._until_ready(item, before, watch)
         before.made.popleft()
-        streamed[number].launch(item, done)
+        streamed[number].launch(item, done, watch)
         return True
 
-    def _until_ready(self, item: Any, stage: Stage) -> None:
+    def _until_ready(self, item: Any, stage: _StreamedStage, watch: Watch) -> None:
         is_ready = getattr(item, "is_ready", None)
-        if is_ready is None or is_ready():
-            return
-        watch = Watch(self.timeout)
-        with watch.over(repr(stage.name), stage.items):
-            while not is_ready():
-                watch.look()
-                time.sleep(_NAP)
+        if is_ready is not None and not is_ready():
+            watch.came()
+            with nullcontext() if stage.stream is not None else watch.over(stage.name, stage.stage.items):
+                _wait(is_ready, watch)
+
+
+def _wait(done: Done, watch: Watch) -> None:
+    while not done():
+        watch.look()
+        time.sleep(_NAP)
+
+
+_abandoned: list[Any] = []  # what a GPU that does not end may still be reading: nobody gets its memory
+
+
+@contextmanager
+def _settling(streamed: list[_StreamedStage], watch: Watch) -> Iterator[None]:
+    """In the end waits until the GPU is done with what it reads; not for one that is stuck already."""
+    try:
+        yield
+    finally:
+        watch.came()
+        try:
+            for one in streamed:
+                one.count(None if watch.stalled else watch)
+        finally:
+            if watch.stalled:
+                _abandoned.append(streamed)
 
 
 def _stream(device: torch.device, number: int) -> torch.cuda.Stream | None:
@@ -114,27 +136,54 @@ def _own_stream(device: torch.device, number: int, caller: int, thread: int) -> 
     return torch.cuda.ExternalStream(int(handle), device)
 
 
+class _Launched(NamedTuple):
+    """What a stage has launched: on the GPU between two events, of what it took, as its item of that number."""
+
+    begin: torch.cuda.Event
+    end: torch.cuda.Event
+    item: Any
+    number: int
+    since: float
+
+
 class _StreamedStage:
     """A stage, its stream, and what it has made."""
 
     def __init__(self, stage: Stage, stream: torch.cuda.Stream | None) -> None:
         self.stage, self.stream = stage, stream
         self.made = deque[tuple[Any, torch.cuda.Event | None]]()
-        self._in_flight = deque[tuple[torch.cuda.Event, torch.cuda.Event, Any]]()  # begin, end, and what was taken
+        self._in_flight = deque[_Launched]()
 
     def wait(self, event: torch.cuda.Event | None) -> None:
         """What is launched from now on waits for what was recorded."""
         if self.stream is not None and event is not None:
             self.stream.wait_event(event)
 
-    def launch(self, item: Any, ready: torch.cuda.Event | None) -> None:
+    @property
+    def name(self) -> str:
+        """As a message calls it."""
+        return repr(self.stage.name) if self.stream is None else f"{self.stage.name!r} on {self.stream.device}"
+
+    def under_way(self) -> Work | None:
+        """What the GPU has begun of this stage and not ended: not what waits for another."""
+        try:
+            first = self._in_flight[0]
+        except IndexError:
+            return None
+        begun = first.begin.query() and not first.end.query()
+        return Work(self.name, first.number, first.since) if begun else None
+
+    def launch(self, item: Any, ready: torch.cuda.Event | None, watch: Watch) -> None:
+        number = self.stage.items + len(self._in_flight)
         if self.stream is None:
-            self.made.append((self._work(item), None))
+            with watch.over(self.name, number):
+                self.made.append((self._work(item), None))
             self.stage.items += 1
             return
+        since = time.monotonic()
         self.wait(ready)
         begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        with torch.cuda.stream(self.stream):
+        with torch.cuda.stream(self.stream), watch.over(self.name, number):
             begin.record(self.stream)
             try:
                 made = self._work(item)
@@ -143,17 +192,21 @@ class _StreamedStage:
                 raise
             end.record(self.stream)
         self.made.append((made, end))
-        self._in_flight.append((begin, end, item))
-        self.count(wait=False)
+        self._in_flight.append(_Launched(begin, end, item, number, since))
+        self.count()
 
     def _work(self, item: Any) -> Any:
         with torch.inference_mode(False):  # the caller may be in it now, and train on the next
             return self.stage.work(item)
 
-    def count(self, wait: bool) -> None:
-        """Lets go of what the GPU is done with, and adds its time to the stage's seconds."""
-        while self._in_flight and (wait or self._in_flight[0][1].query()):
-            begin, end, _ = self._in_flight.popleft()
-            end.synchronize()
-            self.stage.seconds += begin.elapsed_time(end) / 1e3
+    def count(self, watch: Watch | None = None) -> None:
+        """Lets go of what the GPU is done with, and adds its time to the stage's seconds; with a ``watch`` waits for all."""
+        while self._in_flight:
+            first = self._in_flight[0]
+            if watch is not None:
+                _wait(first.end.query, watch)
+            if not first.end.query():
+                return
+            self._in_flight.popleft()
+            self.stage.seconds += first.begin.elapsed_time(first.end) / 1e3
             self.stage.items += 1

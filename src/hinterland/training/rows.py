@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -10,7 +11,9 @@ import torch
 from ..machine import measured_link
 from ..memory import UnifiedTensor
 from ..memory.cached import CachedTensor
+from ..memory.count import TierCount, count_rows
 from ..memory.gather import few_blocks
+from ..memory.gather_stats import measured
 from ..memory.rows import RowTable
 from ..memory.sharded import ShardedTensor
 from ..memory.tiered import TieredTensor
@@ -33,7 +36,9 @@ def each_of(held: Any) -> list[Any]:
     return list(held.values()) if isinstance(held, Mapping) else [held]
 
 
-def rows_of(table: Any, index: torch.Tensor, blocks: int | None = None, waits: bool = True) -> torch.Tensor:
+def rows_of(
+    table: Any, index: torch.Tensor, blocks: int | None = None, waits: bool = True, stats: dict[str, Any] | None = None
+) -> torch.Tensor:
     """Rows of a table of any kind, on the index's device.
 
     Args:
@@ -41,13 +46,34 @@ def rows_of(table: Any, index: torch.Tensor, blocks: int | None = None, waits: b
         index: int64 ``[n]``.
         blocks: as ``max_blocks`` of ``gather``.
         waits: for the rows of a table, and raises here what is wrong; False is for a RowTable.
+        stats: a dict that is filled, as of ``gather``; of somebody else's table it stays empty.
     """
     if isinstance(table, torch.Tensor):
-        return table[index.to(table.device)].to(index.device)
+        with nullcontext() if stats is None else measured(_PlainRows(table), index, stats):
+            return table[index.to(table.device)].to(index.device)
+    if stats is not None and isinstance(table, RowTable | ShardedTensor | TieredShards):
+        return table.gather(index, max_blocks=blocks, stats=stats)
     rows: torch.Tensor = (
         table.gather(index, max_blocks=blocks) if waits else table.gather(index, max_blocks=blocks, check="async")
     )
     return rows
+
+
+class _PlainRows:
+    """A tensor as something whose gathers are counted."""
+
+    def __init__(self, table: torch.Tensor) -> None:
+        self._table, self.row_bytes = table, table[:1].nbytes
+
+    def count(self, index: torch.Tensor) -> TierCount:
+        """As that of a UnifiedTensor; rows in GPU memory are ``local``."""
+        table = self._table
+        at = torch.where(index < 0, index + len(table), index).to(table.device, torch.int64).reshape(-1).contiguous()
+        found = count_rows(table.data_ptr(), len(table), self.row_bytes, at)
+        return found if table.is_cpu else found.on_gpu
+
+    def _storage_stats(self) -> None:
+        return None
 
 
 def gather_blocks_for(table: Any, device: torch.device) -> int | None:

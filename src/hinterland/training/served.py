@@ -11,16 +11,16 @@ from typing import Any
 import torch
 
 from ..graph.traversal_stats import link_ceiling
-from ..graph.view import View
 from ..memory import UnifiedTensor
+from ..memory.count import Metered
 from ..memory.sharded import REMOTE
 from ..memory.stored import StoredTable
 from ..memory.tiered_storage import TieredStorage
-from ..sampling import HeteroSample, HeteroSampler, NeighborSampler, Sample
+from ..sampling import HeteroSampler, NeighborSampler
+from ..sampling.sample_stats import read_of
 from ..storage import StorageStats
 from .rows import each_of
 
-_SECTOR = 32  # bytes of the least read over the link
 _BELOW = ("storage", REMOTE)  # tiers that some tables have
 
 
@@ -32,7 +32,7 @@ class Served:
         local, peers, host, storage, remote: rows of features by the tier that they came from; remote is another machine.
         edges: sampled edges; kept: those of them that were read from GPU memory.
         link: bytes that came over the link from the host at least: the rows, also those on storage and those of other
-            machines, which came over a link there; and a sector of 32 for each edge and each vertex whose offsets are not kept.
+            machines, which came over a link there; and the sectors of 32 that edges lie in, and offsets that are not kept.
     """
 
     local: int
@@ -73,26 +73,12 @@ def served(sample: Any, sampler: NeighborSampler | HeteroSampler, rows: Sequence
         rows: of its vertices, from each table.
     """
     tiers = {tier: sum(one.tiers.get(tier, 0) for one in rows) for tier in ("local", "peers", "host", *_BELOW)}
-    edges = kept = link = 0
-    for view, part, fanouts in _lists_read(sample, sampler):
-        drawn = len(part.edge)
-        on_gpu = drawn if view.lists.on_gpu else int(view.keeps(part.edge).sum())
-        edges, kept = edges + drawn, kept + on_gpu
-        link += (0 if view.caches else drawn - on_gpu) * _SECTOR  # whole pages of edges come from storage
-        where = view.lists.array("indptr", sampler.device)
-        if not view.lists.indptr.is_cuda and where is not None and where.data_ptr() == view.offsets.data_ptr():
-            link += sum(n for n, fanout in zip(part.num_sampled_nodes, fanouts, strict=False) if fanout) * _SECTOR
-    link += sum(one.tiers.get(tier, 0) * one.row_bytes for one in rows for tier in ("host", *_BELOW))
-    over_link = link if sampler.device.type == "cuda" else 0
-    return Served(**tiers, edges=edges, kept=kept, link=over_link)
-
-
-def _lists_read(sample: Any, sampler: NeighborSampler | HeteroSampler) -> list[tuple[View, Sample, list[int]]]:
-    """Of each relation its lists, what was drawn from them, and the fanouts."""
-    if isinstance(sampler, NeighborSampler):
-        return [(sampler.lists, sample, sampler.fanouts)]
-    assert isinstance(sample, HeteroSample)
-    return [(view, sample.of(relation), sampler.fanouts[relation]) for relation, view in sampler.views.items()]
+    drawn, link = sampler.drawn(sample), 0
+    if sampler.device.type == "cuda":
+        link = sum(one.tiers.get(tier, 0) * one.row_bytes for one in rows for tier in ("host", *_BELOW))
+        link += read_of(drawn).get("host", Metered.sum([])).bytes
+    edges, kept = sum(len(one.edge) for one in drawn), sum(one.edges()["local"].hits for one in drawn)
+    return Served(**tiers, edges=edges, kept=kept, link=link)
 
 
 def moved(features: Any) -> StorageStats | None:

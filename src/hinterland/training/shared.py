@@ -78,7 +78,11 @@ def open_shared(
     """
     arguments.instance("ranks", ranks, Ranks, "as training.joined() gives")
     arguments.one_of("placement", placement, ("host", "storage"))
-    source = path if isinstance(path, Source) else source_of(path, format, num_classes)
+    with naming_lost_ranks(ranks.timeout):
+        same = {"placement": placement, "symmetrize": symmetrize, "num_classes": num_classes, "format": format}
+        place = path.path if isinstance(path, Source) else str(arguments.path("path", path))
+        ranks.check_same({"path": place, **same})
+        source = ranks.agreed(lambda: path if isinstance(path, Source) else source_of(path, format, num_classes))
     alone = ranks.world_size == 1 or not any(len(part) for part in source.splits.values())
     home = Home.of(placement, host_budget)
     table = home.table() if alone or home.cache is not None else partial(_held_together, ranks)

@@ -28,7 +28,17 @@ from .cache_room import wanted
 from .epoch_line import show_epoch
 from .factored import Factored
 from .factored_plan import FactoredPlan
-from .given import TrainOptions, check_checkpoint, check_dataset, fingerprint, has_types, several_devices, split_options
+from .given import (
+    Settings,
+    TrainOptions,
+    check_checkpoint,
+    check_dataset,
+    check_ranks,
+    fingerprint,
+    has_types,
+    several_devices,
+    split_options,
+)
 from .hetero_models import HeteroGNN, TypedLayer, check_hetero_model, make_hetero_model, typed_fanouts, typed_layers
 from .loader import Batch, Loader, Sampler
 from .models import GNN, make_model
@@ -124,19 +134,25 @@ def train(
             that are not finite (found before the first epoch) or of what these hear from (found at its end).
         PipelineStalled, RankLost: a stage or a rank gave nothing for too long.
     """
-    arguments.function("on_epoch", on_epoch)
-    settings, reading = split_options(model, fanouts, options)
-    check_checkpoint(checkpoint, checkpoint_every, resume)
-    if wanted(reading.get("cache"), reading.get("gpu_budget")) is not None and devices is not None:
-        raise ConfigError("a cache is planned for one GPU, and devices= names several; leave out one of the two")
-    check_dataset(dataset)
-    if has_types(dataset):
-        check_hetero_model(model)
     several = several_devices(device, devices, round)
-    with joined(several[0] if several else device, reading.get("timeout", 300.0)) as ranks:
+
+    def checked() -> tuple[Settings, dict[str, Any]]:
+        arguments.function("on_epoch", on_epoch)
+        split = split_options(model, fanouts, options)
+        check_checkpoint(checkpoint, checkpoint_every, resume)
+        if wanted(split[1].get("cache"), split[1].get("gpu_budget")) is not None and devices is not None:
+            raise ConfigError("a cache is planned for one GPU, and devices= names several; leave out one of the two")
+        check_dataset(dataset)
+        if has_types(dataset):
+            check_hetero_model(model)
+        return split
+
+    timeout = arguments.seconds("timeout", options.get("timeout", 300.0))
+    with joined(several[0] if several else device, timeout) as ranks:
+        settings, reading = ranks.agreed(checked)
         rounds = (len(several) if round is None else round) if several else 1
+        check_ranks(ranks, dataset, **vars(settings), round=rounds, checkpoint_every=checkpoint_every, resume=resume)
         config = {**settings.fixed, "ranks": ranks.world_size, "round": rounds, **fingerprint(dataset)}
-        ranks.check_same({**vars(settings), **config, "checkpoint_every": checkpoint_every})
         if several and ranks.world_size > 1:
             raise ConfigError("devices= are of one process, and torchrun started several; leave out one of the two")
         cuda = sorted({where.index for where in several or [ranks.device] if where.type == "cuda"})

@@ -1,0 +1,114 @@
+"""A process in which something is stuck for ever, for test_stuck.py: what, says the argument. None of it ends by itself."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+import torch
+
+import hinterland as hl
+from hinterland.runtime import jit, watch
+from hinterland.runtime.launch import launch
+from hinterland.runtime.params import Params
+from hinterland.runtime.watch import Watch
+from hinterland.sampling import NeighborSampler
+from hinterland.training import Loader, Stage
+from hinterland.training.prefetch import Prefetcher
+
+WHAT = sys.argv[1]
+SPIN = """
+struct Spin { const volatile int* flag; };
+__global__ void spin_kernel(Spin p) { while (*p.flag == 0) {} }
+"""
+
+
+class Spin(Params):
+    __slots__ = ()
+    _fields_ = (("flag", ctypes.c_uint64),)
+
+
+def never_returns() -> None:
+    """As a call of the driver may: signals are noted, and nobody comes to hear of them."""
+    libc, lock = ctypes.CDLL(None), ctypes.create_string_buffer(64)
+    libc.pthread_mutex_init(lock, None)
+    for _ in range(2):
+        libc.pthread_mutex_lock(lock)
+
+
+class FromFifo:
+    """A table whose rows come through a pipe into which nobody writes."""
+
+    dtype = torch.float32
+
+    def __init__(self, rows: int) -> None:
+        self.shape, self.path = (rows, 4), tempfile.mktemp()
+        os.mkfifo(self.path)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def gather(self, index: torch.Tensor, max_blocks: int | None = None) -> torch.Tensor:
+        os.open(self.path, os.O_RDONLY)
+        raise AssertionError("somebody wrote")
+
+
+def reader() -> None:
+    graph = hl.generate("kronecker", scale=8, seed=1, device="cpu")
+    sampler, table = NeighborSampler(graph, [2], device="cpu"), FromFifo(graph.num_vertices)
+    list(Loader(sampler, torch.arange(100), 10, features=table, device="cpu", timeout=0.5))
+
+
+def consumer() -> None:
+    """It is in a call that does not return, and a device that never reaches a mark stands for the GPU."""
+    guard = Watch(0.5, "batch")
+    with guard.beside(lambda: lambda: False, "cuda:0"):
+        guard.leaves()
+        never_returns()
+
+
+def spin() -> torch.Tensor:
+    """A kernel that ends when it is told to."""
+    folder = Path(tempfile.mkdtemp())
+    (folder / "spin.cu").write_text(SPIN)
+    jit.PACKAGE = folder
+    flag = torch.zeros(1, dtype=torch.int32).pin_memory()
+    launch(jit.KernelFile("spin.cu", ("spin_kernel",)), "spin_kernel", torch.device("cuda:0"), 1, 1, Spin(flag=flag.data_ptr()))
+    return flag
+
+
+def kernel_of_a_stage(waits: bool) -> None:
+    held = []
+
+    def gather(i: int) -> torch.Tensor:
+        if i == 2:
+            held.append(spin())
+        return torch.full((1000,), i, device="cuda")
+
+    stages = [Stage("sample", lambda i: i), Stage("gather", gather)]
+    for rows in Prefetcher(range(4), stages, torch.device("cuda:0"), timeout=2.0):
+        print(float(rows.sum()) if waits else len(rows), flush=True)
+
+
+def kernel_of_the_step() -> None:
+    stages = [Stage("gather", lambda i: torch.full((1000,), i, device="cuda"))]
+    for _ in Prefetcher(range(4), stages, torch.device("cuda:0"), timeout=2.0):
+        held = spin()
+        torch.cuda.synchronize()
+        del held
+
+
+if WHAT.endswith(", which ends by itself"):
+    watch.on_stuck = watch.say_and_end
+{
+    "reader": reader,
+    "consumer": consumer,
+    "consumer, which ends by itself": consumer,
+    "kernel of a stage": lambda: kernel_of_a_stage(waits=False),
+    "kernel of a stage that is waited for": lambda: kernel_of_a_stage(waits=True),
+    "kernel of the step": kernel_of_the_step,
+    "kernel of the step, which ends by itself": kernel_of_the_step,
+}[WHAT]()

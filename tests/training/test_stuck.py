@@ -1,0 +1,100 @@
+"""What is stuck is told in a sentence, in time, and the process can end: in processes of their own, which nothing else ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+ENDS = 60  # seconds within which a process must end that was told to, or that ends by itself
+
+
+@contextmanager
+def stuck(what):
+    above = os.pathsep.join([str(Path(__file__).parents[2]), *(path for path in sys.path if path)])
+    process = subprocess.Popen(
+        [sys.executable, str(Path(__file__).with_name("stuck.py")), what],
+        env={**os.environ, "PYTHONPATH": above},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+
+
+def sentence_of(process):
+    """What it says of being stuck, as it says it."""
+    for line in process.stderr:
+        if line.startswith("hinterland: "):
+            return line
+    pytest.fail("it ended without a word")
+
+
+def check_ctrl_c(process):
+    time.sleep(0.2)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(ENDS) == -signal.SIGINT
+
+
+def test_a_reader_that_is_stuck():
+    with stuck("reader") as process:
+        error = process.communicate(timeout=ENDS)[1]
+        assert process.returncode == 1
+    last = error.strip().splitlines()[-1]
+    said = "hinterland.runtime.errors.PipelineStalled: stage 'gather' has worked on item 0 for "
+    assert last.startswith(said) and "no item came for 0.5 s in all; raise timeout= if it may take that long" in last
+
+
+def test_a_consumer_that_does_not_come_back_is_ended_by_ctrl_c():
+    with stuck("consumer") as process:
+        said = sentence_of(process)
+        assert said.startswith("hinterland: what was launched on cuda:0 with batch 0 or before it has run for ")
+        remedy = "end the process, as Ctrl-C does at once now, or raise timeout= if it may take that long\n"
+        assert said.endswith(f"does not end; {remedy}")
+        check_ctrl_c(process)
+
+
+def test_a_process_of_the_librarys_own_ends():
+    with stuck("consumer, which ends by itself") as process:
+        error = process.communicate(timeout=ENDS)[1]
+        assert process.returncode == 1
+    assert error.endswith("does not end; the process ends here: raise timeout= if it may take that long\n"), error
+
+
+@pytest.mark.gpu
+def test_a_kernel_of_a_stage_that_never_ends():
+    with stuck("kernel of a stage") as process:
+        error = process.communicate(timeout=ENDS)[1]
+        assert process.returncode == 1, error
+    assert "PipelineStalled: stage 'gather' on cuda:0 has worked on item 2 for 2 s, and no item came for 2 s" in error
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(
+    "what, says",
+    [
+        ("kernel of a stage that is waited for", "stage 'gather' on cuda:0 has worked on item 2 for "),
+        ("kernel of the step", "what was launched on cuda:0 with item 0 or before it has run for "),
+    ],
+)
+def test_a_consumer_that_waits_for_a_kernel_that_never_ends(what, says):
+    with stuck(what) as process:
+        assert sentence_of(process).startswith(f"hinterland: {says}")
+        check_ctrl_c(process)
+
+
+@pytest.mark.gpu
+def test_a_process_of_the_librarys_own_ends_while_a_kernel_does_not():
+    with stuck("kernel of the step, which ends by itself") as process:
+        error = process.communicate(timeout=ENDS)[1]
+        assert process.returncode == 1
+    assert "what was launched on cuda:0" in error
