@@ -69,7 +69,7 @@ class ParquetFile:
         self._crew = Crew()
 
     def parts_left(self, program: Program | None = None, most: int | None = None) -> list[Part]:
-        """The row groups that statistics of them as a whole leave; those that follow one another together, up to ``most`` rows."""
+        """The row groups that statistics of them as a whole leave; those that follow one another together, of ``most`` rows."""
         rows = np.diff(self._cuts)
         left = rows > 0
         if program is not None:

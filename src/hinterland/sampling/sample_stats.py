@@ -53,7 +53,7 @@ class Drawn(NamedTuple):
         else:
             owner = self.owners[self.col]
             begin, end, first, last = (
-                offsets[to].to(torch.int64) for offsets in (view.offsets, view.packed_offsets) for to in (owner, owner + 1)
+                _numbers(offsets, to) for offsets in (view.offsets, view.packed_offsets) for to in (owner, owner + 1)
             )
             at = first + (edge - begin) * (last - first) // (end - begin)
         if view.home == "local":
@@ -86,6 +86,13 @@ def read_of(drawn: Iterable[Drawn]) -> dict[str, Metered]:
     parts = [met for one in drawn for met in (one.edges(), one.offsets())]
     tiers = dict.fromkeys(tier for part in parts for tier in part)
     return {tier: Metered.sum(part[tier] for part in parts if tier in part) for tier in tiers}
+
+
+def _numbers(offsets: torch.Tensor, at: torch.Tensor) -> torch.Tensor:
+    """Some of the offsets, int64. On a GPU torch does not index uint32."""
+    if offsets.dtype == torch.uint32:
+        return offsets.view(torch.int32)[at].to(torch.int64) & 0xFFFFFFFF
+    return offsets[at].to(torch.int64)
 
 
 def with_stats(
