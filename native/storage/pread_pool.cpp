@@ -49,6 +49,10 @@ class PreadPool : public Transfers {
     }
     begun_.clear();
     start(std::min<size_t>(wanted, std::min(depth_, kMostThreads)));
+    if (threads_.empty()) {
+      std::unique_lock held(mutex_);
+      work(held);
+    }
     is_one ? has_work_.notify_one() : has_work_.notify_all();
   }
 
@@ -74,13 +78,10 @@ class PreadPool : public Transfers {
  private:
   // Threads are there once there is work for them: a pool that is never asked has none.
   void start(size_t wanted) {
-    while (threads_.size() < wanted) {
-      try {
-        threads_.emplace_back([this] { serve(); });
-      } catch (const std::system_error&) {
-        if (threads_.empty()) throw;
-        return;  // the system grants no more: those that run do the work
-      }
+    try {
+      while (threads_.size() < wanted) threads_.emplace_back([this] { serve(); });
+    } catch (const std::system_error&) {
+      // The system grants no more: those that run do the work, or who asked for it.
     }
   }
 
@@ -91,6 +92,12 @@ class PreadPool : public Transfers {
       has_work_.wait(held, [&] { return ends_ || !todo_.empty(); });
       --idle_;
       if (todo_.empty()) return;
+      work(held);
+    }
+  }
+
+  void work(std::unique_lock<std::mutex>& held) {
+    while (!todo_.empty()) {
       const Transfer transfer = todo_.front();
       todo_.pop_front();
       held.unlock();
