@@ -16,7 +16,7 @@ import hinterland as hl
 from hinterland import cli
 from hinterland.cli import kernels
 from hinterland.probe import link
-from hinterland.runtime import jit
+from hinterland.runtime import jit, watch
 
 HINTERLAND = [sys.executable, "-m", "hinterland.cli"]
 
@@ -52,6 +52,12 @@ def here(environment, monkeypatch, capsys):
         return int(ended.value.code or 0), *capsys.readouterr()
 
     return run
+
+
+def test_what_ends_a_stuck_command_does_not_end_who_called_it(here):
+    """Only while a command runs may its watch end the process."""
+    assert here("version")[0] == 0 and here("bfs", "no such graph.hl")[0] == 1
+    assert watch.on_stuck is watch.say_and_let_end
 
 
 def test_help_names_every_command(here):

@@ -117,7 +117,7 @@ def _run() -> None:
             module.register(app)
         else:
             app.command(name)(spread(getattr(module, name)))
-    watch.on_stuck = watch.say_and_end
+    before, watch.on_stuck = watch.on_stuck, watch.say_and_end
     try:
         require_open()
         try:
@@ -135,3 +135,5 @@ def _run() -> None:
 
         say(f"hinterland: {lost(error) if error.filename is None else refused(error.filename, 'used', error)}")
         sys.exit(1)
+    finally:
+        watch.on_stuck = before
