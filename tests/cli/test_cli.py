@@ -56,7 +56,7 @@ def here(environment, monkeypatch, capsys):
 
 def test_what_ends_a_stuck_command_does_not_end_who_called_it(here):
     """Only while a command runs may its watch end the process."""
-    assert here("version")[0] == 0 and here("bfs", "no such graph.hl")[0] == 1
+    assert here("--version")[0] == 0 and here("bfs", "no such graph.hl")[0] == 1
     assert watch.on_stuck is watch.say_and_let_end
 
 
