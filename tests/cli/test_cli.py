@@ -8,6 +8,7 @@ import pty
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
@@ -55,9 +56,13 @@ def here(environment, monkeypatch, capsys):
 
 
 def test_what_ends_a_stuck_command_does_not_end_who_called_it(here):
-    """Only while a command runs may its watch end the process."""
+    """Only while a command runs may its watch end the process, and only for threads of its own."""
+    left, ends = threading.Event(), threading.Thread(target=lambda: left.wait(), daemon=True)
+    ends.start()
     assert here("--version")[0] == 0 and here("bfs", "no such graph.hl")[0] == 1
     assert watch.on_stuck is watch.say_and_let_end
+    left.set()
+    ends.join()
 
 
 def test_help_names_every_command(here):

@@ -65,35 +65,37 @@ def main() -> None:
     """Runs the command line; exit status 0, 1 (an error of ours, in a sentence), 2 (usage), 130 (Ctrl-C) or 143 (SIGTERM)."""
     before = {number: signal.signal(number, _stop) for number in _STOPS}
     hook, sys.unraisablehook = sys.unraisablehook, _stop_later
+    there = set(threading.enumerate())
     try:
-        _run()
+        _run(there)
     except _Stopped as stop:
-        _end(stop.number)
+        _end(stop.number, there)
     finally:
         sys.unraisablehook = hook
         for number, handler in before.items():
             signal.signal(number, handler)
 
 
-def _end(number: int) -> None:
+def _end(number: int, there: set[threading.Thread]) -> None:
     from ..runtime.asides import remove_all
 
     for stop in _STOPS:
         signal.signal(stop, signal.SIG_IGN)  # it ends already
     print(f"hinterland: {_STOPS[signal.Signals(number)]}", file=sys.stderr)
     remove_all()
-    _leave(128 + number)
+    _leave(128 + number, there)
 
 
-def _leave(status: int) -> NoReturn:
-    if any(thread.daemon for thread in threading.enumerate()):
+def _leave(status: int, there: set[threading.Thread]) -> NoReturn:
+    """Ends the command; ``there``: the threads that were there before it, and are not its own."""
+    if any(thread.daemon for thread in threading.enumerate() if thread not in there):
         # A stage is still in C++ code. Python would end its thread there, and C++ then aborts the process.
         sys.stdout.flush()
         os._exit(status)
     sys.exit(status)
 
 
-def _run() -> None:
+def _run(there: set[threading.Thread]) -> None:
     try:
         import typer
     except ImportError:
@@ -129,7 +131,7 @@ def _run() -> None:
         os._exit(1)  # what is stuck may keep the interpreter from ending
     except HinterlandError as error:
         say(f"hinterland: {error}")
-        _leave(1)
+        _leave(1, there)
     except OSError as error:  # where --help or a table cannot be printed; a broken pipe is typer's, and quiet
         from ..runtime.files import refused
 
