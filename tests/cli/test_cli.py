@@ -165,7 +165,7 @@ def test_ctrl_c_in_a_finalizer_is_not_lost(environment):
         "import signal, time, weakref\n"
         "from hinterland import cli\n"
         "class Memory: pass\n"
-        "def command():\n"
+        "def command(there):\n"
         "    memory = Memory()\n"
         "    weakref.finalize(memory, signal.raise_signal, signal.SIGINT)\n"
         "    del memory\n"
