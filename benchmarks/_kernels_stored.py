@@ -123,7 +123,7 @@ class _Files:
 
     def _cache(self, line_bytes: int) -> hl.StorageCache:
         """In host memory, of which a kernel's queues have as much, which is pinned anew for each call that writes."""
-        return hl.StorageCache("128MiB" if self.nbytes >= 1 << 30 else "4MiB", line_bytes)
+        return hl.StorageCache(min(max(self.nbytes // 8, 4 << 20), 128 << 20), line_bytes)
 
     @contextmanager
     def target(self, new: bool, elements: int, line_bytes: int) -> Iterator[tuple[hl.StorageArray, Path, int]]:

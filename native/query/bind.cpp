@@ -32,7 +32,7 @@ HINTERLAND_STRUCT(query::Total, count, low, high, sum, rest, least, greatest);
 HINTERLAND_STRUCT(query::AggregateParams, columns, measures, measured, keys, keyed, words, rows, begin, end);
 HINTERLAND_STRUCT(query::PieceColumn, values, valid, staged, element, scale);
 HINTERLAND_STRUCT(query::ReadCount, bytes, least_bytes, streamed, gathered);
-HINTERLAND_STRUCT(query::ChunkFilterParams, columns, tests, tested, program, steps, words, matched, rows, begin, end);
+HINTERLAND_STRUCT(query::ChunkFilterParams, columns, tests, tested, program, steps, words, matched, touched, rows, begin, end);
 HINTERLAND_STRUCT(query::GroupKey, column, low, values);
 HINTERLAND_STRUCT(query::ChunkGroupParams, columns, keys, keyed, words, groups, counts, gather_below, begin, end);
 HINTERLAND_STRUCT(query::ChunkTotalParams, columns, measures, measured, words, groups, grouped, totals, counts, gather_below,

@@ -120,6 +120,32 @@ def test_bytes_are_the_least_where_few_rows_match(tmp_path):
     same(half, hl.query(file).filter("x < 0.5").agg("sum(y)", "sum(x)"))
 
 
+def test_columns_of_which_nearly_all_is_needed_are_copied(tmp_path, monkeypatch):
+    """Chunk by chunk: of the first half of the rows all match, of the second one in a thousand; and wider values sooner."""
+    monkeypatch.setattr(sys.modules["hinterland.query.on_gpu"], "_MOST_BLOCKS", 16)
+    rows, rng = 1 << 19, random.Random(5)
+    table = pa.table(
+        {
+            "x": [0.0 if row < rows // 2 else rng.random() for row in range(rows)],
+            "y": [rng.random() for _ in range(rows)],
+            "z": pa.array([rng.random() for _ in range(rows)], "float32"),
+            "n": pa.array([row % 50 for row in range(rows)], "int32"),
+        }
+    )
+    file = write(table, tmp_path / "t.arrow", "arrow", 1 << 16)
+    asked = ["sum(y)", "sum(z)", "sum(y) / sum(z)", "max(n)", "count()"]
+    for predicate, whole in (("x < 0.001", rows // 2), ("x < 0.3", rows // 2), ("x < 0.9", rows), (None, rows)):
+        queries = [hl.query(file), hl.query(file, device="cuda")]
+        wanted, found = (query if predicate is None else query.filter(predicate) for query in queries)
+        for keys in ((), ("n",)):
+            both = [(one.group_by(*keys) if keys else one).agg(*asked) for one in (wanted, found)]
+            same(both[1], both[0])
+            bytes_of = {plan.name: (plan.bytes, plan.least_bytes) for plan in both[1].plans}
+            assert whole * 8 <= bytes_of["y"][0] <= 1.2 * bytes_of["y"][1]
+            assert bytes_of["z"][0] <= 1.2 * bytes_of["z"][1]
+    assert [plan.how for plan in hl.query(file, device="cuda").agg("sum(y)").plans] == ["streamed"]
+
+
 def test_groups_beyond_the_gpus_are_the_cpus(tmp_path, capfd):
     table = pa.table({"key": list(range(MOST_GROUPS + 5)), "x": [1.5] * (MOST_GROUPS + 5)})
     file = write(table, tmp_path / "t.arrow", "arrow", 1 << 16)

@@ -14,6 +14,8 @@ namespace hinterland::kernels {
 
 // Elements of a block of `each`: a block's threads on a GPU take them in turns, and on a CPU one thread takes them all.
 inline constexpr int64_t kEach = 4096;
+// Threads of a GPU's block that takes rows.
+inline constexpr int kThreads = 256;
 // What a thread of a GPU reads before it needs the first of it: enough bytes under way for the memory's whole rate.
 inline constexpr int kUnderWay = HINTERLAND_ON_GPU ? 4 : 1;
 
@@ -52,7 +54,8 @@ HINTERLAND_FN T least_of() {
     return stdlib::numeric_limits<T>::min();
 }
 
-// kOfThread: neighbouring lanes that a thread of a GPU plays.
+// kOfThread: lanes that a thread of a GPU plays, those that take each other in first: then what it puts together with other threads
+// is one value.
 template <int kLanes, int kOfThread = 1>
 struct Lanes {
   static constexpr int kOwn = HINTERLAND_ON_GPU ? kOfThread : kLanes;  // lanes that a thread plays
@@ -63,11 +66,11 @@ struct Lanes {
   // The row of these lanes, by the launch's threads.
   HINTERLAND_FN static int64_t row() { return thread() / kStep; }
   HINTERLAND_FN static int first() { return static_cast<int>(thread() % kStep); }
+  HINTERLAND_FN static int element(int lane) { return first() + lane * kStep; }  // of a turn, of one of a thread's lanes
 
   // value(j) of each element j of a row, put together in the order above; `none` changes nothing that it is put together with.
   template <class T, class Value, class Together>
   HINTERLAND_FN static T fold(int64_t size, T none, const Value& value, const Together& together) {
-    const int begin = first() * kOwn;
     T own[kOwn];
     for (int lane = 0; lane < kOwn; ++lane) own[lane] = none;
     int64_t at = 0;
@@ -76,7 +79,7 @@ struct Lanes {
       T got[kTurns * kOwn];
       HINTERLAND_UNROLLED
       for (int turn = 0; turn < kTurns; ++turn) {
-        for (int lane = 0; lane < kOwn; ++lane) got[turn * kOwn + lane] = value(at + turn * kLanes + begin + lane);
+        for (int lane = 0; lane < kOwn; ++lane) got[turn * kOwn + lane] = value(at + turn * kLanes + element(lane));
       }
       HINTERLAND_UNROLLED
       for (int turn = 0; turn < kTurns; ++turn) {
@@ -85,19 +88,16 @@ struct Lanes {
     }
     HINTERLAND_ROLLED
     for (; at + kLanes <= size; at += kLanes) {
-      for (int lane = 0; lane < kOwn; ++lane) own[lane] = together(own[lane], value(at + begin + lane));
+      for (int lane = 0; lane < kOwn; ++lane) own[lane] = together(own[lane], value(at + element(lane)));
     }
-    for (int lane = 0; lane < kOwn && at + lane < size; ++lane) {  // of a whole last turn none is left
-      const int64_t element = at + begin + lane;
-      if (element < size) own[lane] = together(own[lane], value(element));
-    }
-    HINTERLAND_UNROLLED
-    for (int half = kLanes / 2; half >= kOwn; half /= 2) {
-      for (int lane = 0; lane < kOwn; ++lane) own[lane] = together(own[lane], from_lane(own[lane], half / kOwn));
+    for (int lane = 0; lane < kOwn && at + lane * kStep < size; ++lane) {  // of a whole last turn none is left
+      if (at + element(lane) < size) own[lane] = together(own[lane], value(at + element(lane)));
     }
     for (int half = kOwn / 2; half > 0; half /= 2) {
       for (int lane = 0; lane < half; ++lane) own[lane] = together(own[lane], own[lane + half]);
     }
+    HINTERLAND_UNROLLED
+    for (int half = kStep / 2; half > 0; half /= 2) own[0] = together(own[0], from_lane(own[0], half));
     return own[0];
   }
 
@@ -142,6 +142,28 @@ HINTERLAND_FN void each(int64_t count, const Value& value, const Write& write) {
   }
   HINTERLAND_ROLLED
   for (; i < end; i += step) write(i, value(i));
+}
+
+// write(i, value(i)) for rows i from 0 to `count`, by a launch of a block for each kRows of them: on a GPU by teams of lanes, each
+// of which reads what it needs of all its rows before the first is written, as one short row is too little to wait for; on a CPU
+// one thread takes them all.
+template <class T, class Team, int kRows, class Value, class Write>
+HINTERLAND_FN void rows(int64_t count, const Value& value, const Write& write) {
+  const int64_t begin = int64_t{blockIdx.x} * kRows;
+#if HINTERLAND_ON_GPU
+  constexpr int kTeams = kThreads / Team::kStep, kOfTeam = kRows / kTeams;
+  const int64_t first = begin + threadIdx.x / Team::kStep;
+  T got[kOfTeam];
+  HINTERLAND_UNROLLED
+  for (int k = 0; k < kOfTeam; ++k)
+    got[k] = value(min_of(first + k * kTeams, count - 1));  // lanes without a row work with the others
+  if (Team::first() != 0) return;
+  HINTERLAND_UNROLLED
+  for (int k = 0; k < kOfTeam; ++k)
+    if (first + k * kTeams < count) write(first + k * kTeams, got[k]);
+#else
+  for (int64_t i = begin; i < min_of(count, begin + kRows); ++i) write(i, value(i));
+#endif
 }
 
 }  // namespace hinterland::kernels

@@ -3,8 +3,9 @@
 //
 // A chunk of the file goes through four kernels: its rows are filtered, numbered by their groups, added up block by block, and the
 // blocks are added in their order. Columns lie in memory that the GPU addresses, most of them the host's. Those that the filter
-// compares are staged: the copy engine, which is quicker than loads, brings a chunk of them into the GPU's memory. What is read of
-// others comes over the link, in whole lines where a column is streamed, else in the sectors that hold values of matching rows.
+// compares are staged: the copy engine, which is quicker than loads, brings a chunk of them into the GPU's memory, and so are wide
+// ones of which nearly all sectors hold a match, once the filter has counted these. What is read of others comes over the link, in
+// whole lines where a column is streamed, else in the sectors that hold values of matching rows.
 #pragma once
 
 #include "hinterland/core/atomic.hpp"
@@ -39,6 +40,7 @@ struct ChunkFilterParams {
   int64_t steps;       // 0: all rows match
   uint32_t* words;     // a bit for each row of the chunk
   int64_t* matched;    // rows, added to
+  int64_t* touched;    // sectors of the chunk with a match, added to: of values of 8 bytes, and 2^32 for each of 4; or null
   int64_t rows;        // of the file
   int64_t begin, end;  // the chunk's, from a block's first row to the end of one
 };
@@ -164,6 +166,14 @@ __device__ inline PieceColumn nearest(PieceColumn column, int64_t begin) {
   return column;
 }
 
+// Groups of `each` neighbouring rows, of a word's 32, of which one is set.
+__device__ inline int groups_set(uint32_t word, int each) {
+  uint32_t firsts = 0;
+  for (int at = 0; at < kStepRows; at += each) firsts |= 1u << at;
+  for (int fold = 1; fold < each; fold *= 2) word |= word >> fold;
+  return __popc(word & firsts);
+}
+
 // A block's words, four for each lane: lane l has those of rows 128 l to 128 l + 127.
 struct BlockWords {
   uint32_t of[4];
@@ -194,14 +204,8 @@ struct BlockWords {
       some |= Warp::swapped(some, 1);  // 256 rows: two lanes'
       return Warp::sum(some != 0 && Warp::lane() % 2 == 0 ? 1 : 0);
     }
-    const int each = kSectorBytes / bytes;  // rows
-    uint32_t firsts = 0;
-    for (int at = 0; at < kStepRows; at += each) firsts |= 1u << at;
     int found = 0;
-    for (uint32_t word : of) {
-      for (int fold = 1; fold < each; fold *= 2) word |= word >> fold;
-      found += __popc(word & firsts);
-    }
+    for (const uint32_t word : of) found += groups_set(word, kSectorBytes / bytes);
     return Warp::sum(found);
   }
 };
@@ -370,6 +374,9 @@ __device__ inline void filter_unit(const ChunkFilterParams& p, int64_t first, Un
   p.words[(first - p.begin) / kStepRows + lane] = word;
   const int64_t matched = Warp::sum(__popc(word));
   if (lane == 0 && matched != 0) atomic_add(*p.matched, matched);
+  if (p.touched == nullptr || matched == 0) return;
+  const int64_t touched = Warp::sum(groups_set(word, 4) + (int64_t{groups_set(word, 8)} << 32));
+  if (lane == 0) atomic_add(*p.touched, touched);
 }
 
 // The groups of a block's rows.

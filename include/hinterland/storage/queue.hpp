@@ -221,15 +221,16 @@ struct QueuePair {
     if (Lanes::any(!open) && place.is_taken) try_give_up(place.identifier, state, kHostPathError, handler);
   }
 
-  // Takes what has completed, and passes it to the handler, which all lanes call together: the end is kNothing for those who
-  // have none. When it returns, their commands' identifiers are free. Returns how many commands have completed, those that were
-  // given up before left out. None if another thread is at it. `saw_all`: whether what had completed before the call has been
-  // seen; else another thread is at it yet, and what it has not come to must not be taken for unanswered.
+  // Takes what has completed, `most` commands at a time, and passes it to the handler, which all lanes call together: the end is
+  // kNothing for those who have none. When it returns, their commands' identifiers are free. Returns how many commands have
+  // completed, those that were given up before left out. None if another thread is at it. `saw_all`: whether what had completed
+  // before the call has been seen; else another thread is at it yet, and what it has not come to must not be taken for
+  // unanswered.
   template <class Lanes = Alone, class Handler>
-  HINTERLAND_FN uint32_t poll(const Handler& handler, bool& saw_all) const {
+  HINTERLAND_FN uint32_t poll(const Handler& handler, bool& saw_all, int most = Lanes::kWidth) const {
     uint32_t completed = 0;
-    for (int count = Lanes::kWidth; count == Lanes::kWidth;) {
-      const Report own = collect<Lanes>(count, saw_all);
+    for (int count = most; count == most;) {
+      const Report own = collect<Lanes>(most, count, saw_all);
       if (count == 0) break;
       handler(own);
       Lanes::sync();
@@ -321,11 +322,11 @@ struct QueuePair {
     return phase_of(answer.last) == phase_at(position, completion_size);
   }
 
-  // Takes up to a completion for each lane: `count`, in the device's order, of which this lane's is reported. One warp at a time
-  // looks at what lies in the device's memory or the host's. Most find nothing, so first it looks at what comes at once, which is
-  // a line of the CPU's, and at the rest if all of that is new.
+  // Takes up to `most` completions: `count`, in the device's order, of which this lane's is reported. One warp at a time looks at
+  // what lies in the device's memory or the host's. Most find nothing, so first it looks at what comes at once, which is a line
+  // of the CPU's, and at the rest if all of that is new.
   template <class Lanes>
-  HINTERLAND_FN Report collect(int& count, bool& is_at_it) const {
+  HINTERLAND_FN Report collect(int most, int& count, bool& is_at_it) const {
     Report own{End::kNothing, 0, 0, 0};
     count = 0;
     is_at_it = lock_completions<Lanes>();
@@ -334,12 +335,12 @@ struct QueuePair {
     constexpr uint64_t kAtOnce = 64 / sizeof(CompletionEntry);
     const uint64_t position = first + static_cast<uint64_t>(Lanes::lane());
     Answer answer{};
-    for (int most = static_cast<int>(kAtOnce - first % kAtOnce);; most = Lanes::kWidth) {
+    for (int looked = min_of(most, static_cast<int>(kAtOnce - first % kAtOnce));; looked = most) {
       // Beyond a lap, what is old would look new.
-      const bool looks = Lanes::lane() < most && static_cast<uint32_t>(Lanes::lane()) < completion_size;
+      const bool looks = Lanes::lane() < looked && static_cast<uint32_t>(Lanes::lane()) < completion_size;
       const uint32_t there = Lanes::ballot(looks && load_new(position, answer));
       count = there == Warp::kAll ? 32 : stdlib::countr_zero(~there);
-      if (count < most || most >= Lanes::kWidth) break;
+      if (count < looked || looked >= most) break;
     }
     if (count != 0) {
       const uint64_t device_head = Lanes::max(Lanes::lane() < count ? complete(answer, own) : 0);

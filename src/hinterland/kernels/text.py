@@ -12,10 +12,11 @@ from .traced import FLOATS, FOLDS, TYPES, Constant, Value
 
 TILE = 4096  # values that are put together by 32 lanes
 _EACH = 4096  # elements of a block: include/hinterland/kernels/lanes.hpp
-_BLOCK = 256  # threads
+_BLOCK = 256  # threads: include/hinterland/kernels/lanes.hpp
 _MOST_LANES = 32
-_OF_THREAD = 4  # lanes, next to each other: within a sector of a row of floats
+_OF_THREAD = 4  # lanes
 _LONG = 128  # elements of a row by which a warp is busy
+_UNDER_WAY = 16  # elements that a thread reads before it needs the first, of short rows
 # g++ has no such pragma, and is asked by a flag for what it says (on_cpu.py). A GPU's intrinsics need none.
 _HEAD = """#if !defined(__CUDACC__)
 #pragma STDC FP_CONTRACT OFF
@@ -129,7 +130,12 @@ def map_text(value: Value, dtypes: Sequence[torch.dtype], width: int) -> Written
         writer = _Writer()
         return _written("map", writer, dtypes, outs, _elements(writer, value), (_EACH, _BLOCK))
     writer, (lanes, own) = _Writer(), _lanes_for(width)
-    return _written("map", writer, dtypes, outs, _rows(writer, value, lanes, own), (1, lanes // own))
+    if value.shape:
+        return _written("map", writer, dtypes, outs, _rows(writer, value, lanes, own), (1, lanes // own))
+    of_team = max(1, min(_OF_THREAD, _UNDER_WAY // -(-width // (lanes // own)))) if own > 1 else 1
+    rows = _BLOCK // (lanes // own) * of_team
+    body = _values_of_rows(writer, value, f"h::Lanes<{lanes}, {own}>", rows)
+    return _written("map", writer, dtypes, outs, body, (rows, _BLOCK))
 
 
 def sum_text(value: Value, dtypes: Sequence[torch.dtype]) -> Written:
@@ -185,22 +191,44 @@ def _tile(fold: str, write: str) -> str:
   if (there && lanes.first() == 0) {{ {write} }}"""
 
 
+def _values_of_rows(writer: _Writer, value: Value, team: str, rows: int) -> str:
+    """What is made of a fold alone is made when all rows have been read, and by one lane."""
+    leaves = _leaves(value)
+    folded = leaves[0] if len(leaves) == 1 and leaves[0].op in FOLDS else value
+    name = writer.write(folded, None)
+    inner = _Scope(lines=["const int64_t row = begin + number;", *writer.row.lines])
+    writer.row = _Scope(names={id(folded): name})
+    result = writer.write(value, None)
+    kind = TYPES[folded.dtype]
+    return f"""  using Team = {team};
+  const Team lanes;
+  h::rows<{kind}, Team, {rows}>(
+      count, {inner.lambda_of("number", name)},
+      [=](int64_t number, {kind} {name}) {{ {" ".join([*writer.row.lines, f"out[number] = {result};"])} }});"""
+
+
+def _leaves(value: Value | Constant) -> list[Value]:
+    """What a value is made of, of its row: folds, and elements that none of them has taken in."""
+    if isinstance(value, Constant):
+        return []
+    if value.op in FOLDS or value.op in ("array", "item"):
+        return [value]
+    found = {id(leaf): leaf for one in value.args for leaf in _leaves(one)}
+    return list(found.values())
+
+
 def _rows(writer: _Writer, value: Value, lanes: int, own: int) -> str:
     width = math.prod(value.shape)
     element = _Scope(f"row * {width} + column")
     name = writer.write(value, element)
     lines = "\n  ".join(writer.row.lines)
-    if value.shape:
-        each = _Scope(lines=[*element.lines, f"if (there) out[number * {width} + column] = {name};"])
-        write = f"lanes.each({width}, [=](int64_t column) {{ {' '.join(each.lines)} }});"
-    else:
-        write = f"if (there && lanes.first() == 0) out[number] = {name};"
+    each = _Scope(lines=[*element.lines, f"if (there) out[number * {width} + column] = {name};"])
     return f"""  const h::Lanes<{lanes}, {own}> lanes;
   const bool there = lanes.row() < count;  // lanes of a warp without a row work with the others on the last
   const int64_t number = there ? lanes.row() : count - 1;
   const int64_t row = begin + number;
   {lines}
-  {write}"""
+  lanes.each({width}, [=](int64_t column) {{ {" ".join(each.lines)} }});"""
 
 
 def _written(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -29,6 +29,8 @@ _TOTAL = ctypes.sizeof(struct("query::Total"))
 _ROOM = 256 << 20  # bytes of the GPU's memory that a chunk may take: chosen, not measured
 _MOST_BLOCKS = 1024  # of a chunk: 4 million rows, whose copy takes longer than its launches (docs/notes/queries-on-h200.md)
 _FILTER_WARPS = 16  # of a multiprocessor
+_COPIED_FROM = 0.85  # share of a chunk's sectors from which on a copy of the whole column is quicker than loads of those
+_SECTOR = 32
 # Groups whose totals each block has room for: of more, they would be most of what is written.
 MOST_GROUPS = 1024
 
@@ -84,7 +86,8 @@ class OnGpu(Run):
 
     def _run(self) -> None:
         pairs = list(dict.fromkeys((one.column, one.divisor) for one in [Measured(None), *self.measures]))
-        staged = sum(self._held[name].bits for name in self._compared_values)
+        self._wide = self._wide_columns(pairs)
+        staged = sum(self._held[name].bits for name in self._staged)
         block_bytes = _BLOCK * (1 + staged + 16 * bool(self.keys)) // 8 + _TOTAL * len(pairs) * self._grouped
         blocks = max(-(-self.table.rows // _BLOCK), 1)
         most = min(max(_ROOM // block_bytes, 1), _MOST_BLOCKS, blocks)
@@ -100,7 +103,7 @@ class OnGpu(Run):
             steps=8 * len(program),
             keys=len(self.keys) * ctypes.sizeof(struct("query::GroupKey")),
             measures=len(pairs) * ctypes.sizeof(struct("query::Measure")),
-            columns=len(rooms) * len(self.kinds) * ctypes.sizeof(struct("query::PieceColumn")),
+            columns=len(rooms) * len(self._wide) * len(self.kinds) * ctypes.sizeof(struct("query::PieceColumn")),
             truths=sum(map(len, truths)),
         )
         small.put("into", nothing.tobytes())
@@ -115,65 +118,82 @@ class OnGpu(Run):
         small.put("keys", _packed("query::GroupKey", spans))
         small.put("measures", _packed("query::Measure", map(self._merged, pairs)))
         columns = self._pieces()
-        small.put("columns", b"".join(_packed("query::PieceColumn", _with_staged(columns, room.staged)) for room in rooms))
+        ways = [self._with_staged(columns, room, wide) for room in rooms for wide in self._wide]
+        small.put("columns", b"".join(_packed("query::PieceColumn", way) for way in ways))
         small.copy()
-        begun = self._launched(small, rooms, most, len(pairs), len(program))
+        chunks = self._launched(small, rooms, most, len(pairs), len(program))
         totals, matched, counts = (found.view(np.int64) for found in small.back("into", "matched", "counts"))
         self.matched = int(matched[0])
-        self._count_reads(begun, counts.reshape(-1, 4).tolist())
+        self._count_reads(chunks, counts.reshape(-1, 4).tolist())
         self._groups = _Groups(self, pairs, totals)
 
-    def _launched(self, small: _Small, rooms: list[_Room], most: int, measured: int, steps: int) -> list[tuple[int, int]]:
+    def _launched(self, small: _Small, rooms: list[_Room], most: int, measured: int, steps: int) -> list[_Chunk]:
         """Has the GPU work on all chunks, of up to ``most`` blocks; which these are."""
-        here, merged, chunks = torch.cuda.current_stream(), None, []
+        here, merged = torch.cuda.current_stream(), None
+        chunks: list[_Chunk] = []
         for room in rooms:
             room.stream.wait_stream(here)
         warps = _FILTER_WARPS * devices.sm_count(self._device)
-        shape: dict[str, Any] = {"measures": small.address("measures"), "measured": measured, "grouped": self._grouped}
+        way = small.size("columns") // len(rooms) // len(self._wide)
+
+        def read(chunk: _Chunk) -> dict[str, Any]:
+            return {
+                "columns": small.address("columns") + (rooms.index(chunk.room) * len(self._wide) + chunk.way) * way,
+                "words": chunk.room.words.data_ptr(),
+                "begin": chunk.first * _BLOCK,
+                "end": chunk.last * _BLOCK,
+            }
+
+        def filter(chunk: _Chunk) -> None:
+            self._stage(chunk, self._compared_values)
+            self._launch(
+                "filter_kernel",
+                min((chunk.last - chunk.first) * _BLOCK // _UNIT, warps),
+                "query::ChunkFilterParams",
+                tests=small.address("tests"),
+                tested=len(self._tests),
+                program=small.address("steps"),
+                steps=steps,
+                matched=small.address("matched"),
+                touched=address(chunk.room.touched.zero_()) if self._waits else 0,
+                rows=self.table.rows,
+                **read(chunk),
+            )
+
+        def total(chunk: _Chunk) -> None:
+            nonlocal merged
+            self._choose_way(chunk)
+            self._stage(chunk, self._wide[chunk.way])
+            room, blocks = chunk.room, chunk.last - chunk.first
+            counted = {"counts": small.address("counts"), "gather_below": self.gather_below, **read(chunk)}
+            if room.groups is not None:
+                counted["groups"] = room.groups.data_ptr()
+                keyed = {"keys": small.address("keys"), "keyed": len(self.keys)}
+                self._launch("group_kernel", blocks, "query::ChunkGroupParams", **keyed, **counted)
+            shape: dict[str, Any] = {
+                "measures": small.address("measures"),
+                "measured": measured,
+                "grouped": self._grouped,
+                "totals": room.totals.data_ptr(),
+            }
+            self._launch("total_kernel", blocks * measured, "query::ChunkTotalParams", **shape, **counted)
+            if merged is not None:  # chunks' totals are added in their order
+                room.stream.wait_event(merged)
+            shape.update(columns=counted["columns"], blocks=blocks, into=small.address("into"))
+            self._launch("merge_kernel", measured * self._grouped, "query::ChunkMergeParams", **shape)
+            merged = room.stream.record_event()
+
         try:
             for number, (first, last) in enumerate(self._chunks(most)):
-                chunks.append((first, last))
-                room = rooms[number % len(rooms)]
-                columns = small.address("columns") + number % len(rooms) * (small.size("columns") // len(rooms))
-                read: dict[str, Any] = {
-                    "columns": columns,
-                    "words": room.words.data_ptr(),
-                    "begin": first * _BLOCK,
-                    "end": last * _BLOCK,
-                }
-                shape["totals"] = room.totals.data_ptr()
-                with torch.cuda.stream(room.stream):
-                    self._stage(room, first, last)
-                    self._launch(
-                        "filter_kernel",
-                        min((last - first) * _BLOCK // _UNIT, warps),
-                        "query::ChunkFilterParams",
-                        tests=small.address("tests"),
-                        tested=len(self._tests),
-                        program=small.address("steps"),
-                        steps=steps,
-                        matched=small.address("matched"),
-                        rows=self.table.rows,
-                        **read,
-                    )
-                    read.update(counts=small.address("counts"), gather_below=self.gather_below)
-                    if room.groups is not None:
-                        read["groups"] = room.groups.data_ptr()
-                        keyed = {"keys": small.address("keys"), "keyed": len(self.keys)}
-                        self._launch("group_kernel", last - first, "query::ChunkGroupParams", **keyed, **read)
-                    self._launch("total_kernel", (last - first) * measured, "query::ChunkTotalParams", **shape, **read)
-                    if merged is not None:  # chunks' totals are added in their order
-                        room.stream.wait_event(merged)
-                    self._launch(
-                        "merge_kernel",
-                        measured * self._grouped,
-                        "query::ChunkMergeParams",
-                        columns=columns,
-                        blocks=last - first,
-                        into=small.address("into"),
-                        **shape,
-                    )
-                    merged = room.stream.record_event()
+                chunks.append(_Chunk(first, last, rooms[number % len(rooms)]))
+                with torch.cuda.stream(chunks[-1].room.stream):
+                    filter(chunks[-1])
+                if number:  # whose filter is waited for while the next one's columns are copied
+                    with torch.cuda.stream(chunks[-2].room.stream):
+                        total(chunks[-2])
+            if chunks:
+                with torch.cuda.stream(chunks[-1].room.stream):
+                    total(chunks[-1])
         finally:  # what the memory is used for next comes after all this, also where statistics are damaged
             for room in rooms:
                 here.wait_stream(room.stream)
@@ -183,22 +203,55 @@ class OnGpu(Run):
         grid = -(-warps * 32 // _THREADS)
         launch(KERNELS, instance, self._device, grid, _THREADS, struct(params)(**fields))
 
-    def _stage(self, room: _Room, first: int, last: int) -> None:
-        """Has what the filter compares copied, of some blocks: the copy engine gets more of the link than loads do."""
-        for name in self._compared_values:
+    def _stage(self, chunk: _Chunk, names: Iterable[str]) -> None:
+        """Has columns of a chunk copied: the copy engine gets more of the link than loads do."""
+        for name in names:
             block = _BLOCK * self._held[name].bits // 8
-            given = self._held[name].values.cpu()[first * block : last * block]
-            room.staged[self._numbers[name]][: len(given)].copy_(given, non_blocking=True)
+            given = self._held[name].values.cpu()[chunk.first * block : chunk.last * block]
+            chunk.room.staged[self._numbers[name]][: len(given)].copy_(given, non_blocking=True)
+
+    def _wide_columns(self, pairs: list[tuple[str | None, str | None]]) -> list[list[str]]:
+        """Columns that are read where rows match, and may be staged as well: none, those of 4 bytes a value, those of 8, too.
+        Narrower ones are read as quickly by loads."""
+        merged = {pair: self._merged(pair) for pair in pairs}
+        read = [name for pair, of in merged.items() if of["adds"] or of["bounds"] for name in pair if name is not None]
+        others = [name for name in dict.fromkeys([*self.keys, *read]) if name not in self._compared_values]
+        if self.gather_below >= 0:
+            others = []
+        four, eight = ([name for name in others if self._held[name].bits == bits] for bits in (32, 64))
+        return [[], four, four + eight]
+
+    @property
+    def _staged(self) -> list[str]:
+        return [*self._compared_values, *self._wide[-1]]
+
+    @property
+    def _waits(self) -> bool:
+        """Whether it is the filter's answer that says what is staged."""
+        return self.program is not None and bool(self._wide[-1])
+
+    def _choose_way(self, chunk: _Chunk) -> None:
+        """Stages what is nearly all read; waits for the chunk's filter."""
+        rows = min(chunk.last * _BLOCK, self.table.rows) - chunk.first * _BLOCK
+        sectors = {bits: -(-rows * bits // 8 // _SECTOR) for bits in (32, 64)}
+        if self._waits:
+            both = int(chunk.room.touched)
+            chunk.touched = {32: both >> 32, 64: both & 0xFFFFFFFF}
+        else:
+            chunk.touched = sectors
+        shares = [chunk.touched[bits] >= _COPIED_FROM * sectors[bits] for bits in (32, 64)]  # the second is no greater
+        chunk.way = sum(shares)
 
     def _room(self, chunk: int, measured: int) -> _Room:
         """For so many blocks."""
         rows, device = chunk * _BLOCK, self._device
-        staged = {self._numbers[name]: rows * self._held[name].bits // 8 for name in self._compared_values}
+        staged = {self._numbers[name]: rows * self._held[name].bits // 8 for name in self._staged}
         return _Room(
             torch.empty(rows // 32, dtype=torch.int32, device=device),
             {number: torch.empty(nbytes, dtype=torch.uint8, device=device) for number, nbytes in staged.items()},
             torch.empty(rows, dtype=torch.int16, device=device) if self.keys else None,
             torch.empty(chunk * measured * self._grouped * _TOTAL, dtype=torch.uint8, device=device),
+            torch.empty(1, dtype=torch.int64, device=device),
             torch.cuda.Stream(),
         )
 
@@ -220,6 +273,12 @@ class OnGpu(Run):
             }
             for name, column in self._held.items()
         ]
+
+    def _with_staged(self, columns: list[dict[str, Any]], room: _Room, wide: list[str]) -> Iterator[dict[str, Any]]:
+        """The same, some of them with where a chunk of theirs is staged."""
+        staged = {self._numbers[name] for name in [*self._compared_values, *wide]}
+        for number, column in enumerate(columns):
+            yield {**column, "staged": address(room.staged[number]) if number in staged else 0}
 
     def _steps(self) -> list[int]:
         """The program's, with the tests' new numbers."""
@@ -262,15 +321,23 @@ class OnGpu(Run):
             made[at]["least"], made[at]["greatest"] = least, greatest
         return made
 
-    def _count_reads(self, ranges: list[tuple[int, int]], counts: list[list[int]]) -> None:
-        rows = sum(min(end * _BLOCK, self.table.rows) - begin * _BLOCK for begin, end in ranges)
+    def _count_reads(self, chunks: list[_Chunk], counts: list[list[int]]) -> None:
         for name, (read, least, streamed, gathered) in zip(self._columns, counts, strict=True):
             column, held = self._columns[name], self._held[name]
-            whole = -(-rows * held.bits // 8) if name in self._compared_values else 0
-            bits = -(-rows // 8) if name in self._compared and held.valid is not None else 0
-            column.bytes = read + bits + whole
-            column.least_bytes = bits + whole if whole else bits + least
-            column.streamed, column.gathered = streamed, gathered
+            column.bytes, column.least_bytes, column.streamed, column.gathered = read, least, streamed, gathered
+            for chunk in chunks:
+                rows = min(chunk.last * _BLOCK, self.table.rows) - chunk.first * _BLOCK
+                whole = -(-rows * held.bits // 8)
+                if name in self._compared and held.valid is not None:
+                    column.bytes += -(-rows // 8)
+                    column.least_bytes += -(-rows // 8)
+                if name in self._compared_values:
+                    column.bytes += whole
+                    column.least_bytes += whole
+                elif name in self._wide[chunk.way]:
+                    column.bytes += whole
+                    column.least_bytes += min(_SECTOR * chunk.touched[held.bits], whole)
+                    column.streamed += chunk.last - chunk.first
 
     def _plan(self, name: str, column: Any) -> ColumnPlan:
         share = f"{100 * self.matched / max(self.table.rows, 1):.3g} % of {self.table.rows:,} rows match"
@@ -289,12 +356,13 @@ class OnGpu(Run):
 _FIELDS = [field[0] for field in struct("query::Total")._fields_]
 
 
-@dataclass
+@dataclass(eq=False)
 class _Room:
-    """Memory of a GPU for a chunk: words of rows that match, values that are compared, rows' groups and blocks' totals.
+    """Memory of a GPU for a chunk: words of rows that match, staged columns, rows' groups and blocks' totals.
 
     Attributes:
         staged: by the number of the column.
+        touched: query::ChunkFilterParams::touched.
         stream: where its chunks are worked on, one after another. Those of two rooms overlap, so that the link never waits.
     """
 
@@ -302,7 +370,24 @@ class _Room:
     staged: dict[int, torch.Tensor]
     groups: torch.Tensor | None
     totals: torch.Tensor
+    touched: torch.Tensor
     stream: torch.cuda.Stream
+
+
+@dataclass
+class _Chunk:
+    """Blocks that are worked on together, in a room.
+
+    Attributes:
+        way: which of the wide columns are staged (``OnGpu._wide``).
+        touched: sectors that hold a match, by the bits of a value.
+    """
+
+    first: int
+    last: int
+    room: _Room
+    way: int = 0
+    touched: dict[int, int] = field(default_factory=dict)
 
 
 class _Small:
@@ -342,10 +427,6 @@ class _Small:
 
 def _packed(name: str, fields: Iterable[dict[str, Any]]) -> bytes:
     return b"".join(bytes(struct(name)(**one)) for one in fields)
-
-
-def _with_staged(columns: list[dict[str, Any]], staged: dict[int, torch.Tensor]) -> Iterator[dict[str, Any]]:
-    return ({**column, "staged": address(staged.get(number))} for number, column in enumerate(columns))
 
 
 class _Groups:
