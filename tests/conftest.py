@@ -31,6 +31,12 @@ settings.register_profile("nightly", deadline=None)
 settings.load_profile(os.environ.get("HINTERLAND_EXAMPLES", "hinterland"))
 
 
+def pytest_collection_finish() -> None:
+    """Tests ask for garbage to be collected: what is here before them all, which takes half a second, is not looked through."""
+    gc.collect()
+    gc.freeze()
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if devices.cuda_available():
         return
