@@ -31,10 +31,14 @@ settings.register_profile("nightly", deadline=None)
 settings.load_profile(os.environ.get("HINTERLAND_EXAMPLES", "hinterland"))
 
 
+gc.disable()  # until all tests are known: there is no garbage in what is imported
+
+
 def pytest_collection_finish() -> None:
     """Tests ask for garbage to be collected: what is here before them all, which takes half a second, is not looked through."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -1,0 +1,71 @@
+"""Python programs in processes that are forked from one that has torch: to import it takes seconds of each.
+
+Not for what the start or the end of an interpreter is part of: these processes end without the interpreter's own end.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import runpy
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+_CONTEXT = multiprocessing.get_context("forkserver")
+_CONTEXT.set_forkserver_preload(["pytest", "hypothesis", "scipy.sparse", "torch._dynamo"])  # the last: each optimizer imports it
+
+
+class Forked:
+    """A process that does what ``python`` would with these arguments; used as subprocess.Popen is, with pipes."""
+
+    def __init__(self, *arguments: object, env: dict[str, str] | None = None):
+        self.args = [os.fspath(one) if isinstance(one, os.PathLike) else str(one) for one in arguments]
+        self._folder = tempfile.TemporaryDirectory()
+        environment = {**os.environ, **(env or {})}
+        self._process = _CONTEXT.Process(target=_begin, args=(self.args, environment, os.getcwd(), self._folder.name))
+        self._process.start()
+
+    @property
+    def returncode(self) -> int | None:
+        return self._process.exitcode
+
+    def communicate(self, timeout: float) -> tuple[str, str]:
+        """What it wrote, once it has ended."""
+        self._process.join(timeout)
+        if self.returncode is None:
+            self.kill()
+            raise subprocess.TimeoutExpired(self.args, timeout)
+        said = [Path(self._folder.name, name) for name in ("stdout", "stderr")]
+        out, error = (file.read_text() if file.exists() else "" for file in said)
+        return out, error
+
+    def kill(self) -> None:
+        self._process.kill()
+
+
+def run(*arguments: object, env: dict[str, str] | None = None, timeout: float = 240) -> subprocess.CompletedProcess:
+    """As subprocess.run does, with both outputs captured as text; ``env`` is added to this process's."""
+    process = Forked(*arguments, env=env)
+    out, error = process.communicate(timeout)
+    return subprocess.CompletedProcess(process.args, process.returncode, out, error)
+
+
+def _begin(arguments: list[str], environment: dict[str, str], here: str, folder: str) -> None:
+    os.chdir(here)
+    os.environ.clear()
+    os.environ.update(environment)
+    for number, name in ((1, "stdout"), (2, "stderr")):
+        os.dup2(os.open(f"{folder}/{name}", os.O_WRONLY | os.O_CREAT), number)
+    sys.path[:0] = filter(None, environment.get("PYTHONPATH", "").split(os.pathsep))
+    first, *rest = arguments
+    if first == "-c":
+        sys.argv = [first, *rest[1:]]
+        exec(rest[0], {"__name__": "__main__"})
+    elif first == "-m":
+        sys.argv = rest
+        runpy.run_module(rest[0], run_name="__main__", alter_sys=True)
+    else:
+        sys.argv, sys.path[0:0] = arguments, [str(Path(first).parent)]
+        runpy.run_path(first, run_name="__main__")
