@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 
 _CONTEXT = multiprocessing.get_context("forkserver")
-_CONTEXT.set_forkserver_preload(["pytest", "hypothesis", "scipy.sparse", "torch._dynamo"])  # the last: each optimizer imports it
+_CONTEXT.set_forkserver_preload(["pytest", "hypothesis", "scipy.sparse", "torch._dynamo"])  # optimizers import the last
 
 
 class Forked:

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 
 import numpy as np
 import pytest
 import scipy.sparse
 from scipy.sparse.csgraph import shortest_path
 
-HINTERLAND = [sys.executable, "-m", "hinterland.cli"]
+from . import forked
 
 
 def demo(tmp_path, *arguments: str) -> subprocess.CompletedProcess:
-    environment = {**os.environ, "HINTERLAND_CACHE_DIR": str(tmp_path)}
-    return subprocess.run([*HINTERLAND, "demo", *arguments], env=environment, capture_output=True, text=True, timeout=240)
+    return forked.run("-m", "hinterland.cli", "demo", *arguments, env={"HINTERLAND_CACHE_DIR": str(tmp_path)})
 
 
 def check(found: dict, graph: scipy.sparse.csr_array) -> None:
@@ -67,7 +64,7 @@ def test_the_demo_for_people(tmp_path):
         assert words in done.stdout
     shown = done.stdout[done.stdout.index("import torch") :]
     code = "\n".join(line.strip() for line in shown.splitlines())
-    again = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    again = forked.run("-c", code)
     assert again.returncode == 0, again.stderr
 
 

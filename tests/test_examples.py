@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from . import forked
 
 EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("*.py"))
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
 def test_example(path):
-    found = subprocess.run([sys.executable, str(path)], capture_output=True, text=True, timeout=240)
+    found = forked.run(path)
     assert found.returncode == 0, found.stderr
     for line in path.read_text().splitlines():
         if line.startswith("print(") and "  # " in line:

@@ -19,6 +19,8 @@ from hinterland.cli import kernels
 from hinterland.probe import link
 from hinterland.runtime import jit, watch
 
+from .. import forked
+
 HINTERLAND = [sys.executable, "-m", "hinterland.cli"]
 
 
@@ -28,8 +30,8 @@ def environment(tmp_path_factory):
     return {**os.environ, "HINTERLAND_CACHE_DIR": str(tmp_path_factory.mktemp("cache"))}
 
 
-def hinterland(environment, *arguments: str, **options) -> subprocess.CompletedProcess:
-    return subprocess.run([*HINTERLAND, *arguments], env=environment, capture_output=True, text=True, timeout=240, **options)
+def hinterland(environment, *arguments: object) -> subprocess.CompletedProcess:
+    return forked.run("-m", "hinterland.cli", *arguments, env=environment)
 
 
 @pytest.fixture(autouse=True)

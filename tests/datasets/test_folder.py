@@ -6,8 +6,6 @@ import dataclasses
 import json
 import os
 import shutil
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
@@ -21,6 +19,7 @@ import hinterland as hl
 from hinterland.datasets import folder
 from hinterland.runtime.errors import ConfigError, FormatError, HinterlandError, StorageError
 
+from .. import forked
 from . import writers
 
 
@@ -217,9 +216,7 @@ for limit in (1000, 20000, 300000):
 
 
 def test_a_full_disk_leaves_nothing(tmp_path):
-    ran = subprocess.run(
-        [sys.executable, "-c", _WRITE_TO_A_FULL_DISK, str(tmp_path)], capture_output=True, text=True, check=True
-    )
+    ran = forked.run("-c", _WRITE_TO_A_FULL_DISK, tmp_path)
     lines = ran.stdout.splitlines()
     assert len(lines) == 3, ran.stderr
     for line in lines:

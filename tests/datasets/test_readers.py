@@ -5,8 +5,6 @@ from __future__ import annotations
 import gzip
 import os
 import shutil
-import subprocess
-import sys
 import zipfile
 from collections import Counter
 
@@ -21,6 +19,7 @@ from hinterland.datasets.dataset import SPLITS
 from hinterland.datasets.files import source_of
 from hinterland.runtime.errors import ConfigError, FormatError, OutOfMemory, StorageError
 
+from .. import forked
 from . import writers
 
 EDGES = ("node", "to", "node")
@@ -485,10 +484,7 @@ def test_a_matrix_of_attributes_is_read_in_blocks(tmp_path):
     _shchur(tmp_path / "small.npz", 10, 4, 10)
     _shchur(tmp_path / "packed.npz", 100, 4, 20_000_000)  # 160 MB of entries in 160 KB; they make 400 numbers
     assert (tmp_path / "packed.npz").stat().st_size < 1 << 20
-    ran = subprocess.run(
-        [sys.executable, "-c", _PEAK, str(tmp_path / "packed.npz"), str(tmp_path / "small.npz")],
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
+    ran = forked.run("-c", _PEAK, tmp_path / "packed.npz", tmp_path / "small.npz")
     output, peak = map(int, ran.stdout.split())
     assert peak < output + (80 << 20)
     assert int(hl.datasets.open(tmp_path / "packed.npz").features.cpu()[0, 0]) == 2**24  # where float32 stops to count

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +13,8 @@ import hinterland as hl
 from hinterland.kernels import on_cpu, signature
 from hinterland.kernels.arguments import layout
 from hinterland.runtime.errors import ConfigError, DeviceError, StorageError
+
+from .. import forked
 
 ADD = """
 __global__ void add(array<const float> a, array<const float> b, array<float> c) {
@@ -299,7 +299,7 @@ def test_what_was_compiled_is_found_again(tmp_path: Path) -> None:
         if turn == 2:  # a damaged entry is made anew
             (entry,) = folder.glob("add-cpu-*.so")
             entry.write_bytes(entry.read_bytes()[:-9])
-        subprocess.run([sys.executable, "-c", program], env={**os.environ, "HINTERLAND_CACHE_DIR": str(tmp_path)}, check=True)
+        assert forked.run("-c", program, env={"HINTERLAND_CACHE_DIR": str(tmp_path)}).returncode == 0
         made += [one.stat().st_mtime_ns for one in folder.glob("add-cpu-*.so")]
     assert made[0] == made[1] < made[2]
 

@@ -19,6 +19,8 @@ from hinterland.memory import allocator, copies, mapping, plan
 from hinterland.runtime import devices, warned
 from hinterland.runtime.errors import ConfigError, DeviceError, OutOfMemory
 
+from .. import forked
+
 CPU_MAPPINGS = ["heap", "registered"]
 
 
@@ -181,7 +183,7 @@ if __name__ == "__main__":
     )
     main = tmp_path / "main.py"
     main.write_text(code)
-    done = subprocess.run([sys.executable, str(main)], capture_output=True, text=True, timeout=120)
+    done = forked.run(main)
     assert done.stderr == ""
     assert done.stdout.splitlines() == ["999000.0 registered (1000,)", "0 999000.0"]
 

@@ -13,6 +13,8 @@ import pytest
 from hinterland.runtime import jit
 from hinterland.runtime.errors import ConfigError, DeviceError, StorageError
 
+from .. import forked
+
 pytest.importorskip("cuda.bindings.nvrtc")
 
 SOURCE = """
@@ -261,6 +263,6 @@ def test_every_kernel_is_known_to_the_command_that_builds_them():
         "kernels.build()\n"
         "print(*sorted(jit.REGISTRY))"
     )
-    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)
+    done = forked.run("-c", text)
     files = {path.relative_to(jit.PACKAGE).as_posix() for path in jit.PACKAGE.rglob("*.cu")}
     assert set(done.stdout.splitlines()[-1].split()) == files

@@ -28,6 +28,8 @@ from hinterland.runtime.errors import ConfigError, FormatError, HinterlandError,
 from hinterland.storage import layout, safetensors
 from hinterland.storage.layout import Extent, Layout, create, locate
 
+from .. import forked
+
 pa = pytest.importorskip("pyarrow")
 feather = pytest.importorskip("pyarrow.feather")
 
@@ -655,7 +657,7 @@ for ending in ("npy", "safetensors", "bin"):
 
 
 def test_a_file_larger_than_may_be_leaves_nothing(tmp_path):
-    ran = subprocess.run([sys.executable, "-c", _PAST_A_LIMIT, str(tmp_path)], capture_output=True, text=True, check=True)
+    ran = forked.run("-c", _PAST_A_LIMIT, tmp_path)
     lines = ran.stdout.splitlines()
     assert len(lines) == 3 and all("cannot be written: File too large" in line for line in lines), ran.stdout
     assert sorted(os.listdir(tmp_path)) == ["small.bin", "small.npy", "small.safetensors"]

@@ -9,7 +9,6 @@ import os
 import shutil
 import stat
 import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -20,6 +19,7 @@ from hinterland.graph import formats
 from hinterland.graph.formats import files
 from hinterland.runtime.errors import ConfigError, FormatError, HinterlandError, OutOfMemory, StorageError
 
+from ... import forked
 from .samples import listed
 
 ALL = ["hl", "mtx", "mtx.gz", "txt", "csv", "wel.gz", "gr", "wsg", "npz"]
@@ -184,9 +184,7 @@ for ending in sys.argv[2:]:
 
 def test_a_full_disk_leaves_nothing(tmp_path):
     endings = ["hl", "mtx", "txt", "txt.gz", "gr", "wsg", "bel", "npz"]
-    ran = subprocess.run(
-        [sys.executable, "-c", _WRITE_TO_A_FULL_DISK, str(tmp_path), *endings], capture_output=True, text=True, check=True
-    )
+    ran = forked.run("-c", _WRITE_TO_A_FULL_DISK, tmp_path, *endings)
     lines = ran.stdout.splitlines()
     assert len(lines) == len(endings), ran.stderr
     for line, ending in zip(lines, endings, strict=True):
@@ -243,6 +241,8 @@ def test_refusals_in_words(code):
 _PEAK = """
 import json, sys
 import hinterland as hl
+from hinterland import _core
+_core.set_num_threads(2)
 def peak():
     lines = open("/proc/self/status").read().splitlines()
     return 1024 * next(int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
@@ -257,10 +257,7 @@ print(graph.num_edges, graph.nbytes, after - before)
 def peak_of(path, **options) -> tuple[int, int, int]:
     """A graph's edges, its bytes, and how many bytes more than before a process held while it read the graph from ``path``."""
     (path.parent / "small.txt").write_text("0 1\n" * 100)
-    ran = subprocess.run(
-        [sys.executable, "-c", _PEAK, str(path), str(path.parent / "small.txt"), json.dumps(options)],
-        capture_output=True, text=True, check=True, env={**os.environ, "OMP_NUM_THREADS": "2"},
-    )  # fmt: skip
+    ran = forked.run("-c", _PEAK, path, path.parent / "small.txt", json.dumps(options))
     found, graph_bytes, peak = map(int, ran.stdout.split())
     return found, graph_bytes, peak
 
