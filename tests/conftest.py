@@ -25,8 +25,8 @@ DATA = Path(__file__).resolve().parent.parent.parent / "shared" / "data"
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # A busy machine is no failure.
-# Each change tries the same examples, so that what it is told is about itself; `make nightly` draws others.
-settings.register_profile("hinterland", deadline=None, derandomize=True)
+# Each change tries the same examples, so that what it is told is about itself; `make nightly` draws others, and more.
+settings.register_profile("hinterland", deadline=None, derandomize=True, max_examples=40)
 settings.register_profile("nightly", deadline=None)
 settings.load_profile(os.environ.get("HINTERLAND_EXAMPLES", "hinterland"))
 

@@ -96,7 +96,7 @@ while min(turns) < 50:
 """
 
 
-@pytest.mark.parametrize("turn", range(3))
+@pytest.mark.parametrize("turn", [0, *(pytest.param(turn, marks=pytest.mark.nightly) for turn in range(1, 9))])
 def test_daemon_threads_may_read_until_the_end(turn):
     done = subprocess.run([sys.executable, "-c", DAEMONS], capture_output=True, text=True, timeout=300)
     assert (done.returncode, done.stderr) == (0, "")

@@ -26,8 +26,8 @@ HINTERLAND = [sys.executable, "-m", "hinterland.cli"]
 
 @pytest.fixture(scope="module")
 def environment(tmp_path_factory):
-    """A cache folder that the tests of this file share: the machine is measured once."""
-    return {**os.environ, "HINTERLAND_CACHE_DIR": str(tmp_path_factory.mktemp("cache"))}
+    """A cache folder that the tests of this file share: the machine is measured once, as if it had little memory: soon."""
+    return {**os.environ, "HINTERLAND_CACHE_DIR": str(tmp_path_factory.mktemp("cache")), "HINTERLAND_HOST_MEMORY": "600MiB"}
 
 
 def hinterland(environment, *arguments: object) -> subprocess.CompletedProcess:
@@ -235,12 +235,18 @@ def test_a_terminal_gets_a_table(environment):
     assert b"CPU memory" in shown and b"\x1b[1m" in shown
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["info", "GRAPH"], ["info", "GRAPH", "--json"]])
-def test_an_output_that_takes_nothing_is_told(environment, tmp_path, arguments):
+FULL, CLOSED = (">/dev/full", "No space left on device; the result is lost"), (">&-", "standard output is closed")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "places"),
+    [(["--help"], [FULL, CLOSED]), (["info", "GRAPH"], [FULL]), (["info", "GRAPH", "--json"], [CLOSED])],
+)
+def test_an_output_that_takes_nothing_is_told(environment, tmp_path, arguments, places):
     graph = tmp_path / "g.hl"
     hl.save_graph(hl.generate("grid", rows=2, cols=2), graph)
     words = " ".join(str(graph) if word == "GRAPH" else word for word in arguments)
-    for place, reason in ((">/dev/full", "No space left on device; the result is lost"), (">&-", "standard output is closed")):
+    for place, reason in places:
         ended = subprocess.run(
             ["sh", "-c", f"{sys.executable} -m hinterland.cli {words} {place}"],
             env=environment,

@@ -36,6 +36,7 @@ DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 TASK_EDGES = 2048  # kTaskEdges: longer neighbour lists are shared by several workers
 DAMPING = 0.25  # converges in few iterations
 FLOAT_SCALE = 256
+MODES_TAKE_TURNS = 1000  # edges: a larger graph meets a mode in each form and each setting, not in each of their combinations
 
 
 @pytest.fixture(autouse=True)
@@ -452,11 +453,14 @@ def test_nothing_changes_a_result(device, placement, name, algorithm):
     at, how = case(name), ALGORITHMS[algorithm]
     if how.rooted and not at.vertices:
         pytest.skip("there is no vertex to begin at")
+    few = device.type == "cpu" and at.graph.num_edges > MODES_TAKE_TURNS
+    turn = 0
     for form_name, form in forms(name, how.weights, placement).items():
         if form_name == "plain":  # PageRank leaves a transposed graph with it
             form = as_new(form)
         for setting, graph, options in on_cpu(form, how) if device.type == "cpu" else on_gpu(form, how, device):
-            for mode in how.modes:
+            turn += 1
+            for mode in how.modes[turn % len(how.modes) :][:1] if few else how.modes:
                 modes = {} if len(how.modes) == 1 else {"mode": mode}
 
                 def run(call, *args, graph=graph, options=options, modes=modes, **more):
