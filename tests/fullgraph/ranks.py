@@ -283,7 +283,7 @@ def dies() -> None:
         calls.append(1)
         if len(calls) == (6 if DEATH == "gradient" else 5):  # two in each turn, of which the second is the gradient's
             if DEATH == "stuck":
-                time.sleep(7)
+                time.sleep(12)
             os._exit(7)
         return work(*arguments, **options)
 
@@ -312,5 +312,5 @@ other_groups()
 dist.barrier()
 dist.destroy_process_group()
 if DEATH != "none":
-    connect("death", 5 if DEATH == "stuck" else 20)
+    connect("death", 10 if DEATH == "stuck" else 20)
     dies()

@@ -75,9 +75,9 @@ def test_processes_of_the_cpu(count, death):
     for text in job.said[:-1]:
         seconds, sentence = re.search(r"^lost: (\S+) s: (.*)$", text, re.MULTILINE).groups()
         assert sentence.startswith(
-            f"another rank died, or gave no answer for {5 if death == 'stuck' else 20} s; its own message"
+            f"another rank died, or gave no answer for {10 if death == 'stuck' else 20} s; its own message"
         )
-        assert (4.5 if death == "stuck" else 0) <= float(seconds) < 30
+        assert (9.5 if death == "stuck" else 0) <= float(seconds) < 30
 
 
 @pytest.mark.gpu
